@@ -1,0 +1,9 @@
+# What the libraries and the tests link; here, so that every folder sees the same targets.
+find_package(absl CONFIG REQUIRED)
+find_package(xsimd CONFIG REQUIRED)
+find_package(Threads REQUIRED)
+if(CBT_WITH_RPC)
+  # Debian's protobuf has no config file, and gRPC's config asks for its targets.
+  find_package(Protobuf MODULE REQUIRED)
+  find_package(gRPC CONFIG REQUIRED)
+endif()

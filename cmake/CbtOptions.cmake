@@ -1,0 +1,24 @@
+# Every option of the build. What only this project's own developers need is off when it is built as
+# part of another one.
+option(CBT_WITH_RPC "Build cbt::rpc, the gRPC adapters" ON)
+option(CBT_BUILD_TOOLS "Build the cbt command" ${PROJECT_IS_TOP_LEVEL})
+option(CBT_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(CBT_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(CBT_BUILD_FUZZERS "Build the libFuzzer targets (clang)" OFF)
+option(CBT_WERROR "Treat warnings as errors" OFF)
+set(CBT_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them (address,undefined or thread)")
+set(CBT_PROPERTY_RUNS 1000 CACHE STRING "Random inputs that each property test tries")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+if(CMAKE_CXX_BYTE_ORDER AND NOT CMAKE_CXX_BYTE_ORDER STREQUAL "LITTLE_ENDIAN")
+  message(FATAL_ERROR "libcbt reads bitmaps and compares words in little-endian order; "
+                      "big-endian machines are not supported")
+endif()
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+include(GNUInstallDirs)

@@ -1,0 +1,53 @@
+# Helpers that take facts, not flags.
+
+# cbt_add_library(<core|source|rpc> <link libraries...>): static library cbt_<name>, cbt::<name>.
+# Folders under src/ add their files with target_sources().
+function(cbt_add_library name)
+  add_library(cbt_${name} STATIC)
+  add_library(cbt::${name} ALIAS cbt_${name})
+  set_target_properties(cbt_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  target_compile_features(cbt_${name} PUBLIC cxx_std_20)
+  target_include_directories(cbt_${name}
+    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+           $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+    PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/generated)
+  target_link_libraries(cbt_${name} PRIVATE $<BUILD_INTERFACE:cbt_private_flags>)
+  target_link_libraries(cbt_${name} PUBLIC ${ARGN})
+endfunction()
+
+# cbt_add_test(<folder/name_test> [LIBS <libraries...>] [LABELS <labels...>]): a GoogleTest program
+# from tests/<folder/name_test>.cc; one ctest entry, of that name, for the whole program.
+function(cbt_add_test path)
+  cmake_parse_arguments(TEST "" "" "LIBS;LABELS" ${ARGN})
+  get_filename_component(name ${path} NAME)
+  add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/${path}.cc)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_include_directories(${name} PRIVATE
+    ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/generated)
+  target_link_libraries(${name} PRIVATE ${TEST_LIBS} cbt_private_flags rapidcheck rapidcheck_gtest
+                                        GTest::gmock GTest::gtest_main)
+  add_test(NAME ${path} COMMAND ${name})
+  set_tests_properties(${path} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT 600
+                       ENVIRONMENT "RC_PARAMS=max_success=${CBT_PROPERTY_RUNS}")
+endfunction()
+
+# cbt_add_bench(<folder/name_bench> [LIBS <libraries...>]): bench_<name> from bench/<path>.cc.
+function(cbt_add_bench path)
+  cmake_parse_arguments(BENCH "" "" "LIBS" ${ARGN})
+  get_filename_component(name ${path} NAME)
+  string(REGEX REPLACE "_bench$" "" name ${name})
+  add_executable(bench_${name} ${PROJECT_SOURCE_DIR}/bench/${path}.cc)
+  target_include_directories(bench_${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(bench_${name} PRIVATE ${BENCH_LIBS} cbt_private_flags
+                                              benchmark::benchmark benchmark::benchmark_main)
+endfunction()
+
+# cbt_add_fuzzer(<name> [LIBS <libraries...>]): fuzz_<name> from fuzz/<name>_fuzz.cc.
+function(cbt_add_fuzzer name)
+  cmake_parse_arguments(FUZZ "" "" "LIBS" ${ARGN})
+  add_executable(fuzz_${name} ${PROJECT_SOURCE_DIR}/fuzz/${name}_fuzz.cc)
+  target_include_directories(fuzz_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src
+                                                  ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(fuzz_${name} PRIVATE ${FUZZ_LIBS} cbt_private_flags)
+  target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+endfunction()

@@ -1,0 +1,112 @@
+// Every variant of every kernel family against the scalar one.
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "check.h"
+#include "simd/kernels.h"
+
+namespace {
+
+using cbt::simd::kEdgesPerWord;
+using cbt::simd::kTupleBytes;
+
+// Bytes that repeat in places, so that vectors of equal words happen. Exactly as long as needed, so
+// that the sanitizer sees a byte too many.
+std::vector<uint8_t> Bytes(FuzzedDataProvider& in, size_t size) {
+  std::vector<uint8_t> bytes(size, in.ConsumeIntegral<uint8_t>());
+  const std::vector<uint8_t> some =
+      in.ConsumeBytes<uint8_t>(in.ConsumeIntegralInRange<size_t>(0, size));
+  const size_t at = in.ConsumeIntegralInRange<size_t>(0, size - some.size());
+  std::memcpy(bytes.data() + at, some.data(), some.size());
+  return bytes;
+}
+
+void RunEdges(FuzzedDataProvider& in) {
+  const size_t words = in.ConsumeIntegralInRange<size_t>(1, 80);
+  const size_t room = kEdgesPerWord + in.ConsumeIntegralInRange<size_t>(0, words * kEdgesPerWord);
+  const uint64_t carry = in.ConsumeIntegralInRange<uint64_t>(0, 1);
+  const uint64_t position = in.ConsumeIntegral<uint64_t>() >> 8;
+  const auto a = Bytes(in, words * 8);
+  const auto b = in.ConsumeBool() ? a : Bytes(in, words * 8);
+  const auto run = [&](const cbt::simd::RunEdgesKernels& kernels) {
+    std::vector<uint64_t> all;
+    for (auto* scan :
+         {kernels.single, kernels.exclusive, kernels.and_not, kernels.either, kernels.both}) {
+      std::vector<uint64_t> edges(room);
+      const auto done =
+          scan(a.data(), b.data(), words, position, carry, edges.data(), edges.size());
+      CBT_FUZZ_CHECK(done.words <= words && done.edges <= room);
+      edges.resize(done.edges);
+      all.push_back(done.words);
+      all.insert(all.end(), edges.begin(), edges.end());
+    }
+    return all;
+  };
+  const auto want = run(cbt::simd::scalar::kRunEdges);
+  for (const auto& variant : cbt::simd::RunEdgesVariants()) {
+    if (cbt::simd::IsRunnable(variant.level)) CBT_FUZZ_CHECK(run(*variant.kernels) == want);
+  }
+}
+
+void CompareBlocks(FuzzedDataProvider& in) {
+  const size_t size = in.ConsumeIntegralInRange<size_t>(1, 3000);
+  const size_t block_size = in.ConsumeIntegralInRange<size_t>(1, 1500);
+  const auto a = Bytes(in, size);
+  const auto b = Bytes(in, size);
+  const auto run = [&](const cbt::simd::CompareBlocksKernels& kernels) {
+    std::vector<uint64_t> bits((size / block_size + 64) / 64 + 1);
+    kernels.compare(a.data(), b.data(), size, block_size, bits.data());
+    std::vector<uint64_t> nonzero(bits.size());
+    kernels.nonzero(a.data(), size, block_size, nonzero.data());
+    bits.insert(bits.end(), nonzero.begin(), nonzero.end());
+    return bits;
+  };
+  const auto want = run(cbt::simd::scalar::kCompareBlocks);
+  for (const auto& variant : cbt::simd::CompareBlocksVariants()) {
+    if (cbt::simd::IsRunnable(variant.level)) CBT_FUZZ_CHECK(run(*variant.kernels) == want);
+  }
+}
+
+void EncodeTuples(FuzzedDataProvider& in) {
+  const size_t count = in.ConsumeIntegralInRange<size_t>(0, 50);
+  const size_t room = in.ConsumeIntegralInRange<size_t>(0, count * kTupleBytes);
+  std::vector<uint64_t> offsets(count);
+  std::vector<uint64_t> lengths(count);
+  for (size_t i = 0; i < count; ++i) {
+    offsets[i] = in.ConsumeIntegral<uint64_t>() >> in.ConsumeIntegralInRange<int>(1, 63);
+    lengths[i] = in.ConsumeIntegral<uint64_t>() >> in.ConsumeIntegralInRange<int>(1, 63);
+  }
+  const auto run = [&](const cbt::simd::EncodeTuplesKernels& kernels) {
+    std::vector<uint8_t> out(room);
+    const auto done = kernels.encode(offsets.data(), lengths.data(), count, out.data(), out.size());
+    CBT_FUZZ_CHECK(done.tuples <= count && done.bytes <= room);
+    out.resize(done.bytes);
+    return out;
+  };
+  const auto want = run(cbt::simd::scalar::kEncodeTuples);
+  for (const auto& variant : cbt::simd::EncodeTuplesVariants()) {
+    if (cbt::simd::IsRunnable(variant.level)) CBT_FUZZ_CHECK(run(*variant.kernels) == want);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  FuzzedDataProvider in(data, size);
+  switch (in.ConsumeIntegralInRange<int>(0, 2)) {
+    case 0:
+      RunEdges(in);
+      break;
+    case 1:
+      CompareBlocks(in);
+      break;
+    default:
+      EncodeTuples(in);
+      break;
+  }
+  return 0;
+}

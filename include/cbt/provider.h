@@ -1,0 +1,84 @@
+// What a storage plugin implements so that its snapshots can be served: snapshot ids to cursors.
+// Everything else that the contracts ask for (argument checks, resuming, message sizes, errors,
+// cancellation) is the service's work, see cbt/rpc/server.h.
+#ifndef CBT_PROVIDER_H_
+#define CBT_PROVIDER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cbt/cursor.h"
+#include "cbt/wire.h"
+
+namespace cbt {
+
+// The secrets of a request. Has no way to be printed, and wipes the values when it dies.
+class Secrets {
+ public:
+  Secrets() = default;
+  ~Secrets();
+  Secrets(Secrets&&) noexcept = default;
+  Secrets& operator=(Secrets&&) = delete;
+  Secrets(const Secrets&) = delete;
+
+  void Set(std::string key, std::string_view value);
+  // The value stays valid as long as the object.
+  std::optional<std::string_view> Get(const std::string& key) const;
+  size_t size() const noexcept { return values_.size(); }
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+// What a provider learns about the stream it opens. Valid while the call runs; copy the stop token
+// to keep it.
+struct StreamContext {
+  // Stops when the client has gone, its deadline has passed or the server shuts down. Cursors need
+  // not look at it: the service does between two calls of Next().
+  std::stop_token stop;
+  const Secrets& secrets;
+};
+
+// What a provider returns for a stream.
+struct MetadataSource {
+  // Stands at 0; the service seeks it to the starting offset. capacity() is the size of the target
+  // snapshot (not the volume's present size) and what the stream will say it is.
+  std::unique_ptr<ExtentCursor> cursor;
+
+  // How the answer is told. For kFixedLength the service cuts the extents into blocks of
+  // `block_size` bytes, rounding outward, whatever the cursor's granularity is.
+  BlockMetadataType type = BlockMetadataType::kVariableLength;
+  uint64_t block_size = 0;
+};
+
+// Snapshot ids to cursors. Calls come from the service's executor, several at once, and may block.
+// Errors go to the client with their code and message, so messages must not hold secrets:
+//   INVALID_ARGUMENT     the snapshots are of different volumes, an id can't be one
+//   NOT_FOUND            no such snapshot
+//   FAILED_PRECONDITION  the storage has no change tracking for them
+//   UNAVAILABLE          a snapshot exists but is not ready; try again later
+//   UNIMPLEMENTED        not offered at all
+class SnapshotProvider {
+ public:
+  virtual ~SnapshotProvider() = default;
+
+  // The allocated extents of a snapshot. The id is not empty.
+  virtual absl::StatusOr<MetadataSource> OpenAllocated(std::string_view snapshot_id,
+                                                       const StreamContext& context) = 0;
+
+  // The extents that changed from the base to the target snapshot. The ids are not empty.
+  virtual absl::StatusOr<MetadataSource> OpenDelta(std::string_view base_snapshot_id,
+                                                   std::string_view target_snapshot_id,
+                                                   const StreamContext& context) = 0;
+};
+
+}  // namespace cbt
+
+#endif  // CBT_PROVIDER_H_

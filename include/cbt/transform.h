@@ -1,0 +1,53 @@
+// Cursors over cursors. Each transform owns its input, keeps its capacity, pulls batches from it
+// and seeks by seeking it: Seek() costs what the input's costs, memory is one batch a stage.
+//
+// The full answer of a transform does not depend on where it was started: after Seek(s) it gives
+// exactly the answer from 0 cut at s rounded down to the granularity. (Split counts its pieces from
+// there on; the bytes are the same.)
+//
+// An input that has been read from is taken back to its beginning: a transform always begins at 0.
+//
+// Errors of all factories: INVALID_ARGUMENT for a parameter outside the range given here or a null
+// input; what the input's Seek() says. Errors of the input pass through Next() and Seek()
+// unchanged.
+#ifndef CBT_TRANSFORM_H_
+#define CBT_TRANSFORM_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "cbt/cursor.h"
+
+namespace cbt {
+
+// Unites neighbours with at most `max_gap` bytes between them; 0 unites only those that touch.
+// A gap that is bridged is reported as changed: fewer, longer extents for some extra bytes.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> Coalesce(std::unique_ptr<ExtentCursor> input,
+                                                       uint64_t max_gap = 0);
+
+// Cuts extents longer than `max_length` bytes into pieces of `max_length` (the last one shorter).
+// `max_length` is a positive multiple of the input's granularity, so that a stream can be resumed
+// after any piece without repeating a byte.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> Split(std::unique_ptr<ExtentCursor> input,
+                                                    uint64_t max_length);
+
+// Rounds extents outward to multiples of `granularity` (bytes, 1 .. kMaxGranularity), clips them at
+// the capacity and unites those that touch or overlap then. Becomes the cursor's granularity.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> AlignOutward(std::unique_ptr<ExtentCursor> input,
+                                                           uint64_t granularity);
+
+// Keeps what lies in [begin, end) (bytes, begin <= end <= capacity) and cuts extents there.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> Clip(std::unique_ptr<ExtentCursor> input,
+                                                   uint64_t begin, uint64_t end);
+
+// Turns extents into blocks of constant size: every tuple is [k * block_size, (k + 1) * block_size)
+// for a k that holds a reported byte, each once. The last block keeps its size even where the
+// capacity is no multiple of it and then reaches past the capacity (wire contract, FIXED_LENGTH).
+// `block_size`: bytes, 1 .. kMaxGranularity; the capacity rounded up to it is at most kMaxCapacity.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> ToBlocks(std::unique_ptr<ExtentCursor> input,
+                                                       uint64_t block_size);
+
+}  // namespace cbt
+
+#endif  // CBT_TRANSFORM_H_

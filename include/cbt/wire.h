@@ -1,0 +1,106 @@
+// The messages of the metadata streams as protobuf bytes, without libprotobuf.
+//
+// Response messages of csi.v1.SnapshotMetadata and of the Kubernetes API have one layout:
+//
+//   1 block_metadata_type (enum)   2 volume_capacity_bytes (int64)
+//   3 repeated block_metadata { 1 byte_offset (int64), 2 size_bytes (int64) }
+//
+// Encoded bytes are identical with libprotobuf's for the same values (fields in the order of their
+// numbers, zero-valued scalars left out).
+#ifndef CBT_WIRE_H_
+#define CBT_WIRE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cbt/extent.h"
+
+namespace cbt {
+
+// The values are the wire's.
+enum class BlockMetadataType : int32_t {
+  kUnknown = 0,
+  kFixedLength = 1,     // every tuple of a stream has the same size
+  kVariableLength = 2,  // extents
+};
+
+// "FIXED_LENGTH", "VARIABLE_LENGTH" or "UNKNOWN".
+std::string_view BlockMetadataTypeName(BlockMetadataType type) noexcept;
+
+// The most bytes that one tuple, and that the two scalar fields of a message, can take.
+inline constexpr size_t kMaxTupleBytes = 22;
+inline constexpr size_t kMaxHeaderBytes = 12;
+
+// Writes fields 1 and 2 to `out`, which has room for kMaxHeaderBytes; returns the bytes written.
+// Requires: capacity <= kMaxCapacity.
+size_t EncodeHeader(BlockMetadataType type, uint64_t capacity, uint8_t* out) noexcept;
+
+// What EncodeTuples() did.
+struct EncodedTuples {
+  size_t tuples = 0;  // how many of the tuples were written, from the first on
+  size_t bytes = 0;   // how many bytes they took
+};
+
+// Writes as many tuples as surely fit into `out` (at least out.size() / kMaxTupleBytes of them if
+// there are so many), each as one element of field 3.
+// Requires: both spans have the same size; every value <= kMaxCapacity.
+// Cost:     one pass; no allocation.
+EncodedTuples EncodeTuples(std::span<const uint64_t> offsets, std::span<const uint64_t> lengths,
+                           std::span<uint8_t> out) noexcept;
+
+// A response message, decoded.
+struct MetadataMessage {
+  BlockMetadataType type = BlockMetadataType::kUnknown;
+  uint64_t capacity = 0;  // bytes
+  std::vector<Extent> tuples;
+};
+
+// Decodes one response message from anybody: fields in any order, unknown fields are skipped,
+// repeated scalars count by their last value. What it returns is well formed, not yet plausible:
+// StreamChecker looks at that.
+// Errors: INVALID_ARGUMENT with the byte position for bytes that are no such message, for negative
+//         values and for types that the contract does not know.
+// Cost:   one pass; memory at most 8 times the message.
+absl::StatusOr<MetadataMessage> DecodeMetadataMessage(std::span<const uint8_t> bytes);
+
+// Checks the messages of one stream, in order, against the rules that a receiver may rely on:
+// tuples ascend and never overlap, also across messages, have size > 0, start below the capacity,
+// end after the starting offset; no message has more than max_results tuples; type and capacity
+// are known and never change; FIXED_LENGTH tuples have one size, VARIABLE_LENGTH ones end at or
+// below the capacity.
+class StreamChecker {
+ public:
+  // `starting_offset` (bytes) and `max_results` (0: no limit) as they were requested.
+  explicit StreamChecker(uint64_t starting_offset, uint32_t max_results = 0)
+      : starting_offset_(starting_offset), max_results_(max_results) {}
+
+  // Errors: DATA_LOSS that names the first offending tuple by its place in the stream.
+  absl::Status Check(const MetadataMessage& message);
+
+  uint64_t messages() const noexcept { return messages_; }
+  uint64_t tuples() const noexcept { return tuples_; }
+  // Sum of the tuples' sizes in bytes.
+  uint64_t bytes() const noexcept { return bytes_; }
+  // End of the last tuple (bytes), the starting offset while there was none: where to resume.
+  uint64_t resume_offset() const noexcept { return tuples_ == 0 ? starting_offset_ : end_; }
+
+ private:
+  const uint64_t starting_offset_;
+  const uint32_t max_results_;
+  BlockMetadataType type_ = BlockMetadataType::kUnknown;
+  uint64_t capacity_ = 0;
+  uint64_t block_size_ = 0;
+  uint64_t end_ = 0;
+  uint64_t messages_ = 0;
+  uint64_t tuples_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace cbt
+
+#endif  // CBT_WIRE_H_

@@ -1,0 +1,79 @@
+#include "cbt/cursor.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace cbt {
+
+absl::Status CheckGeometry(uint64_t capacity, uint64_t granularity) {
+  if (capacity > kMaxCapacity) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("capacity ", capacity, " is over the limit of ", kMaxCapacity, " bytes"));
+  }
+  if (granularity == 0 || granularity > kMaxGranularity) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("granularity ", granularity, " is not between 1 and ", kMaxGranularity));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExtentCursor::Seek(uint64_t offset) {
+  if (offset > capacity_) {
+    return absl::OutOfRangeError(
+        absl::StrCat("offset ", offset, " is past the capacity ", capacity_));
+  }
+  // The very end is no position in the source: there is nothing left to ask it for.
+  if (offset == capacity_) {
+    covered_ = capacity_;
+    failure_ = absl::OkStatus();
+    return absl::OkStatus();
+  }
+  const uint64_t position = AlignDown(offset, granularity_);
+  failure_ = DoSeek(position);
+  if (failure_.ok()) covered_ = position;
+  return failure_;
+}
+
+absl::StatusOr<Step> ExtentCursor::Next(ExtentBatch& batch) {
+  batch.clear();
+  if (!failure_.ok()) return failure_;
+  if (covered_ == capacity_) return Step::kComplete;
+  absl::StatusOr<uint64_t> covered = DoNext(batch);
+  if (!covered.ok()) {
+    batch.clear();
+    failure_ = covered.status();
+    return failure_;
+  }
+  // What an implementation must never do is to move coverage over something it hands on later, or
+  // to hand on what it has not covered: either would let a stream end with blocks missing.
+  const bool sound =
+      *covered >= covered_ && *covered <= capacity_ &&
+      (batch.empty() || (batch.front().offset >= covered_ && batch.back().offset < capacity_ &&
+                         std::min(batch.back().end(), capacity_) <= *covered));
+  if (!sound) {
+    failure_ = absl::InternalError(absl::StrCat(
+        "cursor broke its contract: coverage ", covered_, " to ", *covered, " of ", capacity_,
+        batch.empty() ? std::string(" without extents")
+                      : absl::StrCat(" with extents from ", batch.front().offset, " to ",
+                                     batch.back().end())));
+    batch.clear();
+    return failure_;
+  }
+  covered_ = *covered;
+  return covered_ == capacity_ ? Step::kComplete : Step::kMore;
+}
+
+absl::Status ForEachBatch(ExtentCursor& cursor,
+                          const std::function<absl::Status(const ExtentBatch&)>& use,
+                          size_t batch_capacity) {
+  ExtentBatch batch(batch_capacity);
+  for (;;) {
+    absl::StatusOr<Step> step = cursor.Next(batch);
+    if (!step.ok()) return step.status();
+    if (absl::Status status = use(batch); !status.ok()) return status;
+    if (*step == Step::kComplete) return absl::OkStatus();
+  }
+}
+
+}  // namespace cbt

@@ -1,0 +1,142 @@
+// Transforms that cut extents: Split, ToBlocks and Clip.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/transform.h"
+#include "core/transform.h"
+
+namespace cbt {
+namespace {
+
+// Pieces of at most `length` bytes. With `whole_blocks` every piece has exactly that length, also
+// the last one at a capacity that is no multiple of it.
+class PieceCursor final : public TransformCursor {
+ public:
+  PieceCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity, uint64_t length,
+              bool whole_blocks) noexcept
+      : TransformCursor(std::move(input), granularity),
+        length_(length),
+        whole_blocks_(whole_blocks) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    rest_ = {};
+    return SeekInput(offset);
+  }
+
+  void Consume(ExtentBatch& batch) override {
+    for (;;) {
+      if (rest_.length != 0) Cut(batch);
+      if (rest_.length != 0 || !HasInput()) return;
+      rest_ = Peek();
+      Advance();
+    }
+  }
+
+  bool Flush(ExtentBatch&) override { return rest_.length == 0; }
+
+  uint64_t Coverage() const override { return rest_.length != 0 ? rest_.offset : InputCovered(); }
+
+  // Moves pieces from rest_ to `batch` while both last.
+  void Cut(ExtentBatch& batch) noexcept {
+    const uint64_t pieces = BlockCount(rest_.length, length_);
+    const size_t count = static_cast<size_t>(std::min<uint64_t>(pieces, batch.room()));
+    if (count == 0) return;
+    uint64_t* const offsets = batch.mutable_offsets() + batch.size();
+    uint64_t* const lengths = batch.mutable_lengths() + batch.size();
+    for (size_t i = 0; i < count; ++i) {
+      offsets[i] = rest_.offset + i * length_;
+      lengths[i] = length_;
+    }
+    batch.set_size(batch.size() + count);
+    if (count < pieces) {
+      rest_.offset += count * length_;
+      rest_.length -= count * length_;
+      return;
+    }
+    if (!whole_blocks_) lengths[count - 1] = rest_.end() - offsets[count - 1];
+    rest_ = {};
+  }
+
+  const uint64_t length_;
+  const bool whole_blocks_;
+  Extent rest_;  // what is left of an extent whose first pieces have been handed on
+};
+
+// The part of the input inside [begin, end).
+class ClipCursor final : public TransformCursor {
+ public:
+  ClipCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity, uint64_t begin,
+             uint64_t end) noexcept
+      : TransformCursor(std::move(input), granularity), begin_(begin), end_(end) {}
+
+  // Called once by the factory, so that nothing before the window is ever read.
+  absl::Status Start() { return SeekInput(begin_); }
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override { return SeekInput(std::max(offset, begin_)); }
+
+  void Consume(ExtentBatch& batch) override {
+    for (; HasInput() && !batch.full(); Advance()) {
+      const Extent extent = Peek();
+      const uint64_t begin = std::max(extent.offset, begin_);
+      const uint64_t end = std::min(extent.end(), end_);
+      if (begin < end) batch.push_back({begin, end - begin});
+    }
+  }
+
+  bool Flush(ExtentBatch&) override { return true; }
+
+  // Behind the window there is nothing to report, whatever the input still has.
+  uint64_t Coverage() const override {
+    const uint64_t covered = InputCovered();
+    return covered >= end_ ? capacity() : std::max(covered, begin_);
+  }
+
+  const uint64_t begin_;
+  const uint64_t end_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> Split(std::unique_ptr<ExtentCursor> input,
+                                                    uint64_t max_length) {
+  if (absl::Status status = PrepareInput(input, "split"); !status.ok()) return status;
+  const uint64_t granularity = input->granularity();
+  if (max_length == 0 || max_length % granularity != 0 || max_length > kMaxCapacity) {
+    return absl::InvalidArgumentError(absl::StrCat("split: maximum length ", max_length,
+                                                   " is no positive multiple of the granularity ",
+                                                   granularity));
+  }
+  return std::make_unique<PieceCursor>(std::move(input), granularity, max_length, false);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> ToBlocks(std::unique_ptr<ExtentCursor> input,
+                                                       uint64_t block_size) {
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> aligned =
+      AlignOutward(std::move(input), block_size);
+  if (!aligned.ok()) return aligned.status();
+  const uint64_t capacity = (*aligned)->capacity();
+  if (AlignUp(capacity, block_size) > kMaxCapacity) {
+    return absl::InvalidArgumentError(absl::StrCat("blocks: the last block of ", block_size,
+                                                   " bytes at capacity ", capacity,
+                                                   " would end past ", kMaxCapacity));
+  }
+  return std::make_unique<PieceCursor>(*std::move(aligned), block_size, block_size, true);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> Clip(std::unique_ptr<ExtentCursor> input,
+                                                   uint64_t begin, uint64_t end) {
+  if (absl::Status status = PrepareInput(input, "clip"); !status.ok()) return status;
+  if (begin > end || end > input->capacity()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "clip: [", begin, ", ", end, ") is no range inside the capacity ", input->capacity()));
+  }
+  const uint64_t granularity = input->granularity();
+  auto cursor = std::make_unique<ClipCursor>(std::move(input), granularity, begin, end);
+  if (absl::Status status = cursor->Start(); !status.ok()) return status;
+  return cursor;
+}
+
+}  // namespace cbt

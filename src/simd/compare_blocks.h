@@ -1,0 +1,44 @@
+// Kernel family compare_blocks: which blocks of two memory ranges differ, and which blocks of one
+// hold anything but zeros.
+//
+// Contract header: instruction-set files include it, so it holds nothing inline.
+#ifndef CBT_SIMD_COMPARE_BLOCKS_H_
+#define CBT_SIMD_COMPARE_BLOCKS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cbt::simd {
+
+// Sets bit k of `changed` when the blocks [k * block_size, (k + 1) * block_size) of `a` and `b`
+// (`bytes` bytes each, any alignment) differ in any byte, and clears it when they don't. The last
+// block may be partial. Writes whole words: the bits after the last block are 0.
+// `block_size` > 0. A block is left at its first difference.
+using CompareBlocksFn = void(const uint8_t* a, const uint8_t* b, size_t bytes, size_t block_size,
+                             uint64_t* changed) noexcept;
+
+// As above for the blocks of `data` that hold a byte other than 0.
+using NonZeroBlocksFn = void(const uint8_t* data, size_t bytes, size_t block_size,
+                             uint64_t* nonzero) noexcept;
+
+struct CompareBlocksKernels {
+  CompareBlocksFn* compare;
+  NonZeroBlocksFn* nonzero;
+};
+
+namespace scalar {
+extern const CompareBlocksKernels kCompareBlocks;
+}
+namespace sse42 {
+extern const CompareBlocksKernels kCompareBlocks;
+}
+namespace avx2 {
+extern const CompareBlocksKernels kCompareBlocks;
+}
+namespace avx512 {
+extern const CompareBlocksKernels kCompareBlocks;
+}
+
+}  // namespace cbt::simd
+
+#endif  // CBT_SIMD_COMPARE_BLOCKS_H_

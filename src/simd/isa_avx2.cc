@@ -1,0 +1,8 @@
+// Every kernel body at level avx2; flags and processor features stand in CMakeLists.txt beside
+// this.
+#define CBT_ISA_NAMESPACE avx2
+#define CBT_ISA_ARCH ::xsimd::avx2
+
+#include "simd/compare_blocks_inl.h"
+#include "simd/encode_tuples_bmi2_inl.h"
+#include "simd/run_edges_inl.h"

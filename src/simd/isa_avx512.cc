@@ -1,0 +1,7 @@
+// Every kernel body at level avx512; flags and processor features stand in CMakeLists.txt beside
+// this.
+#define CBT_ISA_NAMESPACE avx512
+#define CBT_ISA_ARCH ::xsimd::avx512bw
+
+#include "simd/compare_blocks_inl.h"
+#include "simd/run_edges_inl.h"

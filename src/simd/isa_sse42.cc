@@ -1,0 +1,7 @@
+// Every kernel body at level sse42; flags and processor features stand in CMakeLists.txt beside
+// this.
+#define CBT_ISA_NAMESPACE sse42
+#define CBT_ISA_ARCH ::xsimd::sse4_2
+
+#include "simd/compare_blocks_inl.h"
+#include "simd/run_edges_inl.h"

@@ -1,0 +1,30 @@
+// The front door of the kernels, for everything but instruction-set files: a row for each family.
+// The first call chooses the variant (thread-safe), later calls cost an atomic load; callers that
+// work on small pieces take the reference once.
+#ifndef CBT_SIMD_KERNELS_H_
+#define CBT_SIMD_KERNELS_H_
+
+#include <span>
+
+#include "simd/compare_blocks.h"
+#include "simd/dispatch.h"
+#include "simd/encode_tuples.h"
+#include "simd/run_edges.h"
+
+namespace cbt::simd {
+
+const RunEdgesKernels& RunEdges() noexcept;
+SimdLevel RunEdgesLevel() noexcept;
+std::span<const Variant<RunEdgesKernels>> RunEdgesVariants() noexcept;
+
+const CompareBlocksKernels& CompareBlocks() noexcept;
+SimdLevel CompareBlocksLevel() noexcept;
+std::span<const Variant<CompareBlocksKernels>> CompareBlocksVariants() noexcept;
+
+const EncodeTuplesKernels& EncodeTuples() noexcept;
+SimdLevel EncodeTuplesLevel() noexcept;
+std::span<const Variant<EncodeTuplesKernels>> EncodeTuplesVariants() noexcept;
+
+}  // namespace cbt::simd
+
+#endif  // CBT_SIMD_KERNELS_H_

@@ -1,0 +1,141 @@
+#include "wire/proto_reader.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace cbt::wire {
+namespace {
+
+// As many as libprotobuf allows; deeper nesting is an attack.
+constexpr int kMaxGroupDepth = 100;
+
+}  // namespace
+
+bool ProtoReader::Fail(const char* reason) noexcept {
+  error_ = reason;
+  return false;
+}
+
+bool ProtoReader::ReadVarint(uint64_t& value) noexcept {
+  value = 0;
+  for (unsigned shift = 0; shift < 70; shift += 7) {
+    if (position_ == bytes_.size()) return Fail("the message ends inside a varint");
+    const uint8_t byte = bytes_.data()[position_++];
+    // The tenth byte has one bit left; libprotobuf drops the others as well.
+    if (shift < 64) value |= uint64_t{byte & 0x7fu} << shift;
+    if (byte < 0x80) return true;
+  }
+  return Fail("a varint has more than ten bytes");
+}
+
+bool ProtoReader::ReadValue() noexcept {
+  switch (type_) {
+    case WireType::kVarint:
+      return ReadVarint(value_);
+    case WireType::kFixed64:
+    case WireType::kFixed32: {
+      const size_t width = type_ == WireType::kFixed64 ? 8 : 4;
+      if (bytes_.size() - position_ < width) return Fail("the message ends inside a fixed field");
+      value_ = 0;
+      for (size_t i = 0; i < width; ++i) {
+        value_ |= uint64_t{bytes_.data()[position_ + i]} << (8 * i);
+      }
+      position_ += width;
+      return true;
+    }
+    case WireType::kBytes: {
+      uint64_t length = 0;
+      if (!ReadVarint(length)) return false;
+      if (length > bytes_.size() - position_) {
+        return Fail("a field is longer than the rest of the message");
+      }
+      content_ = bytes_.subspan(position_, static_cast<size_t>(length));
+      content_position_ = base_ + position_;
+      position_ += static_cast<size_t>(length);
+      return true;
+    }
+    case WireType::kStartGroup:
+    case WireType::kEndGroup:
+      break;
+  }
+  return Fail("unknown wire type");
+}
+
+bool ProtoReader::SkipGroup() noexcept {
+  uint32_t open[kMaxGroupDepth];
+  int depth = 0;
+  open[depth++] = field_;
+  while (depth > 0) {
+    if (position_ == bytes_.size()) return Fail("the message ends inside a group");
+    uint64_t tag = 0;
+    if (!ReadVarint(tag)) return false;
+    if (tag > UINT32_MAX || tag >> 3 == 0) return Fail("invalid field number");
+    type_ = static_cast<WireType>(tag & 7);
+    const auto field = static_cast<uint32_t>(tag >> 3);
+    if (type_ == WireType::kStartGroup) {
+      if (depth == kMaxGroupDepth) return Fail("groups are nested too deeply");
+      open[depth++] = field;
+    } else if (type_ == WireType::kEndGroup) {
+      if (open[--depth] != field) return Fail("a group ends that did not begin");
+    } else if (!ReadValue()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool ProtoReader::Next() noexcept {
+  if (error_ != nullptr) return false;
+  while (position_ < bytes_.size()) {
+    tag_position_ = position_;
+    uint64_t tag = 0;
+    if (!ReadVarint(tag)) return false;
+    if (tag > UINT32_MAX || tag >> 3 == 0) return Fail("invalid field number");
+    field_ = static_cast<uint32_t>(tag >> 3);
+    type_ = static_cast<WireType>(tag & 7);
+    if (type_ == WireType::kEndGroup) return Fail("a group ends that did not begin");
+    if (type_ != WireType::kStartGroup) return ReadValue();
+    if (!SkipGroup()) return false;
+  }
+  return false;
+}
+
+absl::Status ProtoReader::status() const {
+  if (error_ == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("malformed protobuf at byte ", base_ + tag_position_, ": ", error_));
+}
+
+bool IsValidUtf8(std::span<const uint8_t> bytes) noexcept {
+  const uint8_t* p = bytes.data();
+  const uint8_t* const end = p + bytes.size();
+  while (p < end) {
+    const uint8_t lead = *p++;
+    if (lead < 0x80) continue;
+    // The second byte's range rules out overlong forms, surrogates and what lies past U+10FFFF.
+    int more = 0;
+    uint8_t low = 0x80;
+    uint8_t high = 0xbf;
+    if (lead >= 0xc2 && lead <= 0xdf) {
+      more = 1;
+    } else if (lead >= 0xe0 && lead <= 0xef) {
+      more = 2;
+      if (lead == 0xe0) low = 0xa0;
+      if (lead == 0xed) high = 0x9f;
+    } else if (lead >= 0xf0 && lead <= 0xf4) {
+      more = 3;
+      if (lead == 0xf0) low = 0x90;
+      if (lead == 0xf4) high = 0x8f;
+    } else {
+      return false;
+    }
+    if (end - p < more) return false;
+    if (*p < low || *p > high) return false;
+    ++p;
+    for (int i = 1; i < more; ++i, ++p) {
+      if (*p < 0x80 || *p > 0xbf) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace cbt::wire

@@ -1,0 +1,80 @@
+// Reads the fields of a protobuf message one by one, without libprotobuf.
+//
+// Source of the format: the protobuf encoding guide (varints, tags, wire types 0 to 5). Accepts
+// what libprotobuf's parser accepts: fields in any order, unknown fields, groups (skipped as a
+// whole), varints that are longer than needed up to ten bytes.
+#ifndef CBT_WIRE_PROTO_READER_H_
+#define CBT_WIRE_PROTO_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+
+namespace cbt::wire {
+
+enum class WireType : uint8_t {
+  kVarint = 0,
+  kFixed64 = 1,
+  kBytes = 2,
+  kStartGroup = 3,
+  kEndGroup = 4,
+  kFixed32 = 5,
+};
+
+// A position in a message that somebody else owns.
+//
+//   ProtoReader reader(bytes);
+//   while (reader.Next()) {
+//     if (reader.Is(1, WireType::kVarint)) id = reader.varint();
+//   }
+//   if (!reader.status().ok()) return reader.status();
+class ProtoReader {
+ public:
+  // `base` is added to the byte positions in errors, for messages inside messages.
+  explicit ProtoReader(std::span<const uint8_t> bytes, size_t base = 0) noexcept
+      : bytes_(bytes), base_(base) {}
+
+  // Moves to the next field, over whatever the last one held. False at the end and on malformed
+  // bytes, which status() tells apart. Groups are passed over as if they were not there.
+  bool Next() noexcept;
+
+  uint32_t field() const noexcept { return field_; }
+  WireType wire_type() const noexcept { return type_; }
+  bool Is(uint32_t field, WireType type) const noexcept { return field_ == field && type_ == type; }
+
+  // Value of a field of type kVarint, kFixed64 or kFixed32.
+  uint64_t varint() const noexcept { return value_; }
+  // Contents of a field of type kBytes, and where they begin (with `base`).
+  std::span<const uint8_t> bytes() const noexcept { return content_; }
+  size_t content_position() const noexcept { return content_position_; }
+
+  // INVALID_ARGUMENT with the byte position and the reason after Next() stopped on malformed bytes.
+  absl::Status status() const;
+
+ private:
+  bool Fail(const char* reason) noexcept;
+  bool ReadVarint(uint64_t& value) noexcept;
+  bool ReadValue() noexcept;
+  bool SkipGroup() noexcept;
+
+  std::span<const uint8_t> bytes_;
+  size_t base_;
+  size_t position_ = 0;
+  size_t tag_position_ = 0;
+  uint32_t field_ = 0;
+  WireType type_ = WireType::kVarint;
+  uint64_t value_ = 0;
+  std::span<const uint8_t> content_;
+  size_t content_position_ = 0;
+  const char* error_ = nullptr;
+};
+
+// True when `bytes` are well-formed UTF-8 (no overlong forms, no surrogates, up to U+10FFFF), as
+// proto3 strings must be.
+bool IsValidUtf8(std::span<const uint8_t> bytes) noexcept;
+
+}  // namespace cbt::wire
+
+#endif  // CBT_WIRE_PROTO_READER_H_

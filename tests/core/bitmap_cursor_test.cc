@@ -1,0 +1,182 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <sys/mman.h>
+
+#include <random>
+
+#include "cbt/bitmap.h"
+#include "support/cursors.h"
+#include "support/generators.h"
+#include "support/guarded_memory.h"
+
+namespace cbt {
+namespace {
+
+using reference::Ranges;
+
+// Packs bits from `first_bit` on; every bit around them is noise that must not matter.
+std::vector<uint8_t> Pack(const std::vector<bool>& bits, size_t first_bit, uint64_t noise_seed) {
+  std::mt19937_64 random(noise_seed);
+  std::vector<uint8_t> bytes((first_bit + bits.size() + 7) / 8);
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+  for (size_t i = 0; i < bits.size(); ++i) {
+    const size_t at = first_bit + i;
+    bytes[at / 8] =
+        static_cast<uint8_t>((bytes[at / 8] & ~(1u << (at % 8))) | (unsigned{bits[i]} << (at % 8)));
+  }
+  return bytes;
+}
+
+// Runs of blocks as extents, the last one cut at the capacity.
+Ranges ExtentsOf(const std::vector<bool>& bits, uint64_t capacity, uint64_t granularity) {
+  Ranges extents;
+  for (const auto& [block, count] : reference::RunsOf(bits)) {
+    const uint64_t begin = block * granularity;
+    extents.emplace_back(begin, std::min(count * granularity, capacity - begin));
+  }
+  return extents;
+}
+
+std::vector<bool> Clustered(size_t count, std::mt19937_64& random) {
+  std::vector<bool> bits(count);
+  bool value = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (random() % 40 == 0) value = !value;
+    bits[i] = random() % 50 == 0 ? !value : value;
+  }
+  return bits;
+}
+
+TEST(BitmapViewTest, RefusesBytesThatAreTooShort) {
+  const uint8_t bytes[2] = {};
+  EXPECT_TRUE(BitmapView::Create(bytes, 0, 16).ok());
+  EXPECT_TRUE(BitmapView::Create(bytes, 16, 0).ok());
+  EXPECT_FALSE(BitmapView::Create(bytes, 0, 17).ok());
+  EXPECT_FALSE(BitmapView::Create(bytes, 1, 16).ok());
+  EXPECT_FALSE(BitmapView::Create(bytes, 17, 0).ok());
+  EXPECT_FALSE(BitmapView::Create(bytes, 8, UINT64_MAX).ok());
+}
+
+TEST(BitmapCursorTest, RefusesABitmapThatDoesNotCoverTheVolume) {
+  const uint8_t bytes[8] = {};
+  const auto view = *BitmapView::Create(bytes, 0, 10);
+  EXPECT_TRUE(MakeBitmapCursor(view, 37, 4).ok());
+  EXPECT_EQ(MakeBitmapCursor(view, 41, 4).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MakeBitmapCursor(view, 36, 4).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MakeBitmapCursor(view, 40, 0).status().code(), absl::StatusCode::kInvalidArgument);
+  const auto shorter = *BitmapView::Create(bytes, 0, 9);
+  EXPECT_FALSE(MakeBitmapCursor(view, shorter, BitmapOp::kXor, 40, 4).ok());
+  EXPECT_FALSE(MakeBitmapCursor(shorter, view, BitmapOp::kXor, 40, 4).ok());
+}
+
+TEST(BitmapCursorTest, E7LargestGranularityDoesNotWrap) {
+  const uint8_t bytes[1] = {3};
+  auto cursor = *MakeBitmapCursor(*BitmapView::Create(bytes, 0, 2), kMaxCapacity, kMaxGranularity);
+  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{0, kMaxCapacity}}));
+  EXPECT_EQ(*test::DrainFrom(*cursor, kMaxGranularity),
+            (Ranges{{kMaxGranularity, kMaxCapacity - kMaxGranularity}}));
+}
+
+TEST(BitmapCursorTest, E9FullVolumeIsOneExtentAndE8EmptyOneNone) {
+  for (const size_t blocks : std::initializer_list<size_t>{1, 63, 64, 65, 4096, 100'000}) {
+    const std::vector<uint8_t> ones((blocks + 7) / 8, 0xff);
+    const std::vector<uint8_t> zeros((blocks + 7) / 8, 0);
+    const auto full = *BitmapView::Create(ones, 0, blocks);
+    const auto empty = *BitmapView::Create(zeros, 0, blocks);
+    const uint64_t capacity = blocks * 512 - 1;
+    EXPECT_EQ(*test::Drain(**MakeBitmapCursor(full, capacity, 512)), (Ranges{{0, capacity}}));
+    EXPECT_EQ(*test::Drain(**MakeBitmapCursor(empty, capacity, 512)), Ranges{});
+    EXPECT_EQ(*test::Drain(**MakeBitmapCursor(full, full, BitmapOp::kXor, capacity, 512)),
+              Ranges{});
+  }
+}
+
+// Alternating bits give the most edges a word can have, with batches of every small size.
+TEST(BitmapCursorTest, HandsOnAlternatingBlocksInBatchesOfAnySize) {
+  std::vector<bool> bits(5000);
+  for (size_t i = 0; i < bits.size(); i += 2) bits[i] = true;
+  const auto bytes = Pack(bits, 0, 1);
+  auto cursor = *MakeBitmapCursor(*BitmapView::Create(bytes, 0, bits.size()), bits.size(), 1);
+  const Ranges want = reference::RunsOf(bits);
+  for (size_t batch = 1; batch < 70; ++batch) {
+    ASSERT_EQ(*test::DrainFrom(*cursor, 0, batch), want) << batch;
+  }
+}
+
+TEST(BitmapCursorTest, ReadsNoByteOutsideTheView) {
+  std::mt19937_64 random(4);
+  for (size_t count = 1; count < 300; ++count) {
+    for (const size_t first : {size_t{0}, count % 8, count % 64}) {
+      const auto bits = Clustered(count, random);
+      const auto bytes = Pack(bits, first, count);
+      test::GuardedMemory memory(bytes.size());
+      std::copy(bytes.begin(), bytes.end(), memory.data());
+      const auto view = *BitmapView::Create({memory.data(), bytes.size()}, first, count);
+      ASSERT_EQ(*test::Drain(**MakeBitmapCursor(view, count, 1)), reference::RunsOf(bits));
+    }
+  }
+}
+
+// 2^34 blocks (64 TiB at 4 KiB) of mapped memory that is never touched but where bits are set.
+TEST(BitmapCursorTest, E7CrossesTheBordersOfThirtyTwoBits) {
+  constexpr uint64_t kBlocks = uint64_t{1} << 33;
+  constexpr size_t kBytes = kBlocks / 8;
+  void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const bytes = static_cast<uint8_t*>(memory);
+  const uint64_t border = uint64_t{1} << 32;
+  for (const uint64_t bit : {border - 1, border, border + 1, kBlocks - 1}) {
+    bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] | 1u << (bit % 8));
+  }
+  auto cursor =
+      *MakeBitmapCursor(*BitmapView::Create({bytes, kBytes}, 0, kBlocks), kBlocks * 4096, 4096);
+  // Seek is O(1): nothing before the position is read.
+  EXPECT_EQ(*test::DrainFrom(*cursor, (border - 100'000) * 4096 + 17, 3),
+            (Ranges{{(border - 1) * 4096, 3 * 4096}, {(kBlocks - 1) * 4096, 4096}}));
+  EXPECT_EQ(*test::DrainFrom(*cursor, border * 4096 + 1, 3),
+            (Ranges{{border * 4096, 2 * 4096}, {(kBlocks - 1) * 4096, 4096}}));
+  munmap(memory, kBytes);
+}
+
+RC_GTEST_PROP(BitmapCursorProperty, MatchesBitByBitFromEveryOffset, ()) {
+  std::mt19937_64 random = test::AnyRandom();
+  const auto blocks = test::Between<size_t>(1, 400);
+  const auto granularity = *rc::gen::element<uint64_t>(1, 3, 4, 512);
+  const auto first_a = test::Between<size_t>(0, 130);
+  const auto first_b = test::Between<size_t>(0, 130);
+  const auto batch = test::Between<size_t>(1, 40);
+  const uint64_t capacity = blocks * granularity - test::Between<uint64_t>(0, granularity);
+  const auto a = Clustered(blocks, random);
+  const auto b = Clustered(blocks, random);
+  const auto bytes_a = Pack(a, first_a, 1);
+  const auto bytes_b = Pack(b, first_b, 2);
+  const auto view_a = *BitmapView::Create(bytes_a, first_a, blocks);
+  const auto view_b = *BitmapView::Create(bytes_b, first_b, blocks);
+
+  const struct {
+    BitmapOp op;
+    bool (*bit)(bool, bool);
+  } operations[] = {{BitmapOp::kXor, [](bool x, bool y) { return x != y; }},
+                    {BitmapOp::kAndNot, [](bool x, bool y) { return y && !x; }},
+                    {BitmapOp::kOr, [](bool x, bool y) { return x || y; }},
+                    {BitmapOp::kAnd, [](bool x, bool y) { return x && y; }}};
+  for (const auto& operation : operations) {
+    std::vector<bool> combined(blocks);
+    for (size_t i = 0; i < blocks; ++i) combined[i] = operation.bit(a[i], b[i]);
+    const Ranges full = ExtentsOf(combined, capacity, granularity);
+    auto cursor = *MakeBitmapCursor(view_a, view_b, operation.op, capacity, granularity);
+    RC_ASSERT(*test::Drain(*cursor, batch) == full);
+    for (int i = 0; i < 30; ++i) {
+      const uint64_t offset = random() % (capacity + 1);
+      RC_ASSERT(*test::DrainFrom(*cursor, offset, batch) ==
+                reference::CutAt(
+                    full, offset == capacity ? capacity : offset / granularity * granularity));
+    }
+  }
+  auto single = *MakeBitmapCursor(view_a, capacity, granularity);
+  RC_ASSERT(*test::Drain(*single, batch) == ExtentsOf(a, capacity, granularity));
+}
+
+}  // namespace
+}  // namespace cbt

@@ -1,0 +1,150 @@
+// The rules that the base class keeps, whatever a source does.
+#include "cbt/cursor.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <utility>
+
+#include "cbt/batch.h"
+#include "cbt/provider.h"
+
+namespace cbt {
+namespace {
+
+class ScriptedCursor final : public ExtentCursor {
+ public:
+  using Step = std::function<absl::StatusOr<uint64_t>(ExtentBatch&)>;
+  ScriptedCursor(uint64_t capacity, uint64_t granularity, std::vector<Step> steps)
+      : ExtentCursor(capacity, granularity), steps_(std::move(steps)) {}
+
+  uint64_t sought = UINT64_MAX;
+  size_t calls = 0;
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    sought = offset;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override { return steps_.at(calls++)(batch); }
+  const std::vector<Step> steps_;
+};
+
+TEST(ExtentCursorTest, IsCompleteOnlyWhenCoverageReachesTheCapacity) {
+  ScriptedCursor cursor(100, 10,
+                        {[](ExtentBatch&) { return 40; },
+                         [](ExtentBatch& batch) {
+                           batch.push_back({50, 10});
+                           return 60;
+                         },
+                         [](ExtentBatch&) { return 100; }});
+  ExtentBatch batch;
+  EXPECT_EQ(*cursor.Next(batch), Step::kMore);
+  EXPECT_TRUE(batch.empty());
+  EXPECT_EQ(cursor.covered(), 40u);
+  EXPECT_EQ(*cursor.Next(batch), Step::kMore);
+  EXPECT_EQ(batch.size(), 1u);
+  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+  // And stays so without asking the source again.
+  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+  EXPECT_TRUE(batch.empty());
+  EXPECT_EQ(cursor.calls, 3u);
+}
+
+TEST(ExtentCursorTest, E8EmptyVolumeIsCompleteAtOnce) {
+  ScriptedCursor cursor(0, 10, {});
+  ExtentBatch batch;
+  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+  EXPECT_TRUE(cursor.Seek(0).ok());
+  EXPECT_EQ(cursor.Seek(1).code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST(ExtentCursorTest, E1SeekRoundsDownAndRefusesWhatLiesPastTheCapacity) {
+  ScriptedCursor cursor(95, 10, {});
+  ASSERT_TRUE(cursor.Seek(57).ok());
+  EXPECT_EQ(cursor.sought, 50u);
+  EXPECT_EQ(cursor.covered(), 50u);
+  ASSERT_TRUE(cursor.Seek(94).ok());
+  EXPECT_EQ(cursor.sought, 90u);
+  ASSERT_TRUE(cursor.Seek(95).ok());
+  EXPECT_EQ(cursor.covered(), 95u);
+  ExtentBatch batch;
+  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+  for (const uint64_t offset : {uint64_t{96}, uint64_t{INT64_MAX}, UINT64_MAX}) {
+    EXPECT_EQ(cursor.Seek(offset).code(), absl::StatusCode::kOutOfRange);
+  }
+}
+
+// Each of these would let a stream end with something missing, or hand out nonsense.
+TEST(ExtentCursorTest, E14SourceThatBreaksTheCoverageRuleFails) {
+  const ScriptedCursor::Step violations[] = {
+      [](ExtentBatch&) { return 9; },    // backwards
+      [](ExtentBatch&) { return 101; },  // past the capacity
+      [](ExtentBatch& batch) {           // handed on before what is covered
+        batch.push_back({0, 10});
+        return 100;
+      },
+      [](ExtentBatch& batch) {  // handed on and not covered
+        batch.push_back({20, 10});
+        return 25;
+      },
+      [](ExtentBatch& batch) {  // outside the volume
+        batch.push_back({100, 10});
+        return 100;
+      },
+  };
+  for (const auto& violation : violations) {
+    ScriptedCursor cursor(100, 1, {[](ExtentBatch&) { return 10; }, violation});
+    ExtentBatch batch;
+    ASSERT_TRUE(cursor.Next(batch).ok());
+    EXPECT_EQ(cursor.Next(batch).status().code(), absl::StatusCode::kInternal);
+    EXPECT_TRUE(batch.empty());
+    EXPECT_EQ(cursor.Next(batch).status().code(), absl::StatusCode::kInternal);
+  }
+}
+
+TEST(ExtentCursorTest, ErrorStaysUntilSeekAndEmptiesTheBatch) {
+  ScriptedCursor cursor(100, 1,
+                        {[](ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
+                           batch.push_back({1, 1});
+                           return absl::UnavailableError("disk");
+                         },
+                         [](ExtentBatch&) { return 100; }});
+  ExtentBatch batch;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(cursor.Next(batch).status().message(), "disk");
+    EXPECT_TRUE(batch.empty());
+  }
+  ASSERT_TRUE(cursor.Seek(0).ok());
+  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+}
+
+TEST(ExtentCursorTest, ForEachBatchIsOkOnlyWhenComplete) {
+  ScriptedCursor whole(100, 1, {[](ExtentBatch&) { return 50; }, [](ExtentBatch&) { return 100; }});
+  EXPECT_TRUE(ForEachBatch(whole, [](const ExtentBatch&) { return absl::OkStatus(); }).ok());
+  ScriptedCursor refused(100, 1, {[](ExtentBatch&) { return 50; }});
+  EXPECT_EQ(ForEachBatch(refused, [](const ExtentBatch&) { return absl::CancelledError(); }).code(),
+            absl::StatusCode::kCancelled);
+}
+
+TEST(ExtentBatchTest, HoldsItsCapacityOnAlignedArrays) {
+  for (const size_t capacity : std::initializer_list<size_t>{1, 7, 8, 9, 1000}) {
+    ExtentBatch batch(capacity);
+    while (!batch.full()) batch.push_back({batch.size(), batch.size() + 1});
+    EXPECT_EQ(batch.size(), capacity);
+    EXPECT_EQ(batch.back(), (Extent{capacity - 1, capacity}));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(batch.mutable_offsets()) % 64, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(batch.mutable_lengths()) % 64, 0u);
+  }
+}
+
+TEST(SecretsTest, KeepsTheLastValue) {
+  Secrets secrets;
+  secrets.Set("key", "one");
+  secrets.Set("key", "two");
+  EXPECT_EQ(secrets.Get("key"), "two");
+  EXPECT_EQ(secrets.Get("other"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace cbt

@@ -1,0 +1,262 @@
+#include "cbt/transform.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <random>
+
+#include "support/cursors.h"
+#include "support/generators.h"
+
+namespace cbt {
+namespace {
+
+using reference::ByteSet;
+using reference::Ranges;
+
+TEST(TransformTest, RefusesParametersThatMakeNoSense) {
+  const auto input = [] { return test::CursorOver({{0, 8}}, 100, 4); };
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_EQ(Coalesce(nullptr).status().code(), invalid);
+  EXPECT_EQ(Split(nullptr, 4).status().code(), invalid);
+  EXPECT_EQ(Split(input(), 0).status().code(), invalid);
+  EXPECT_EQ(Split(input(), 6).status().code(), invalid);
+  EXPECT_EQ(Split(input(), UINT64_MAX).status().code(), invalid);
+  EXPECT_EQ(AlignOutward(nullptr, 4).status().code(), invalid);
+  EXPECT_EQ(AlignOutward(input(), 0).status().code(), invalid);
+  EXPECT_EQ(AlignOutward(input(), kMaxGranularity + 1).status().code(), invalid);
+  EXPECT_EQ(Clip(nullptr, 0, 0).status().code(), invalid);
+  EXPECT_EQ(Clip(input(), 5, 4).status().code(), invalid);
+  EXPECT_EQ(Clip(input(), 0, 101).status().code(), invalid);
+  EXPECT_EQ(ToBlocks(nullptr, 4).status().code(), invalid);
+  EXPECT_EQ(ToBlocks(input(), 0).status().code(), invalid);
+}
+
+TEST(TransformTest, E4LastBlockKeepsItsSizeAndReachesPastTheCapacity) {
+  auto cursor = *ToBlocks(test::CursorOver({{8, 2}}, 10), 4);
+  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{8, 4}}));
+  EXPECT_EQ(cursor->covered(), 10u);
+}
+
+TEST(TransformTest, E7BlocksThatCannotBeToldOnTheWireAreRefused) {
+  auto refused = ToBlocks(test::CursorOver({}, kMaxCapacity), 4096);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  const uint64_t capacity = kMaxCapacity - 4095;
+  auto cursor = *ToBlocks(test::CursorOver({{capacity - 1, 1}}, capacity), 4096);
+  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{capacity - 4096, 4096}}));
+}
+
+TEST(TransformTest, E7ArithmeticHoldsAtTheEdgeOfTheOffsets) {
+  const Ranges ends = {{0, 1}, {kMaxCapacity - 1, 1}};
+  EXPECT_EQ(*test::Drain(**Coalesce(test::CursorOver(ends, kMaxCapacity), UINT64_MAX)),
+            (Ranges{{0, kMaxCapacity}}));
+  EXPECT_EQ(*test::Drain(**AlignOutward(test::CursorOver(ends, kMaxCapacity), kMaxGranularity)),
+            (Ranges{{0, kMaxCapacity}}));
+  EXPECT_EQ(
+      *test::Drain(**Split(test::CursorOver({{0, kMaxCapacity}}, kMaxCapacity), uint64_t{1} << 62)),
+      (Ranges{{0, uint64_t{1} << 62}, {uint64_t{1} << 62, (uint64_t{1} << 62) - 1}}));
+}
+
+TEST(TransformTest, E16CoarserBlocksAreRoundedOutwardAndMerged) {
+  const uint64_t mib = 1 << 20;
+  auto cursor = *AlignOutward(
+      test::CursorOver({{4096, 4096}, {mib - 4096, 8192}, {5 * mib, 4096}}, 5 * mib + 10'000), mib);
+  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{0, 2 * mib}, {5 * mib, 10'000}}));
+}
+
+// Found by a property: the transform stood at 0 and its input did not, so it came to a good end
+// without what the input had handed on before.
+TEST(TransformTest, InputThatWasReadBeforeIsTakenBackToItsBeginning) {
+  const Ranges ranges = {{0, 8}, {16, 4}, {40, 20}};
+  for (int factory = 0; factory < 5; ++factory) {
+    auto input = test::CursorOver(ranges, 100, 4);
+    ExtentBatch batch(2);
+    ASSERT_TRUE(input->Next(batch).ok());
+    auto cursor = factory == 0   ? Coalesce(std::move(input))
+                  : factory == 1 ? Split(std::move(input), 100)
+                  : factory == 2 ? AlignOutward(std::move(input), 4)
+                  : factory == 3 ? Clip(std::move(input), 0, 100)
+                                 : ToBlocks(std::move(input), 4);
+    EXPECT_EQ(reference::BytesOf(*test::Drain(**cursor), 100), reference::BytesOf(ranges, 100));
+  }
+}
+
+// An input that fails after some batches: the transform must fail too, and never look complete.
+class FailingCursor final : public ExtentCursor {
+ public:
+  explicit FailingCursor(uint64_t good) : ExtentCursor(1000, 1), good_(good) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    at_ = offset;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    if (at_ >= good_) return absl::DataLossError("bad page");
+    batch.push_back({at_, 1});
+    at_ += 10;
+    return at_;
+  }
+  const uint64_t good_;
+  uint64_t at_ = 0;
+};
+
+TEST(TransformTest, E14ErrorOfTheInputIsTheErrorOfEveryTransform) {
+  using Make =
+      std::function<absl::StatusOr<std::unique_ptr<ExtentCursor>>(std::unique_ptr<ExtentCursor>)>;
+  const Make makers[] = {
+      [](auto input) { return Coalesce(std::move(input), 3); },
+      [](auto input) { return Coalesce(std::move(input), 500); },
+      [](auto input) { return Split(std::move(input), 1); },
+      [](auto input) { return AlignOutward(std::move(input), 64); },
+      [](auto input) { return Clip(std::move(input), 5, 995); },
+      [](auto input) { return ToBlocks(std::move(input), 4); },
+  };
+  for (const Make& make : makers) {
+    for (uint64_t good = 0; good <= 900; good += 90) {
+      auto cursor = *make(std::make_unique<FailingCursor>(good));
+      EXPECT_EQ(test::Drain(*cursor).status().code(), absl::StatusCode::kDataLoss);
+      ExtentBatch batch;
+      EXPECT_EQ(cursor->Next(batch).status().code(), absl::StatusCode::kDataLoss);
+    }
+  }
+  // A window that ends before the damage has nothing to do with it.
+  auto window = *Clip(std::make_unique<FailingCursor>(500), 0, 200);
+  EXPECT_TRUE(test::Drain(*window).ok());
+}
+
+ByteSet Clustered(size_t count, uint64_t unit, std::mt19937_64& random) {
+  ByteSet set(count);
+  bool value = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (i % unit == 0 && random() % 3 == 0) value = !value;
+    set[i] = value;
+  }
+  return set;
+}
+
+// Drains `cursor` from every offset and compares with the full answer cut there.
+void CheckEveryOffset(ExtentCursor& cursor, const Ranges& full, uint64_t granularity,
+                      size_t batch) {
+  RC_ASSERT(*test::Drain(cursor, batch) == full);
+  for (uint64_t offset = 0; offset <= cursor.capacity(); ++offset) {
+    const uint64_t position =
+        offset == cursor.capacity() ? offset : offset / granularity * granularity;
+    const auto got = test::DrainFrom(cursor, offset, batch);
+    RC_ASSERT(got.ok());
+    RC_ASSERT(*got ==
+              (position == cursor.capacity() ? Ranges{} : reference::CutAt(full, position)));
+  }
+}
+
+class TransformProperty : public testing::Test {};
+
+struct Input {
+  ByteSet set;
+  uint64_t granularity;
+  size_t batch;
+  std::unique_ptr<ExtentCursor> Cursor() const {
+    return test::CursorOver(reference::RunsOf(set), set.size(), granularity);
+  }
+};
+
+Input AnyInput() {
+  std::mt19937_64 random = test::AnyRandom();
+  const auto size = test::Between<size_t>(0, 150);
+  const auto granularity = *rc::gen::element<uint64_t>(1, 2, 3, 8);
+  return {Clustered(size, granularity, random), granularity, test::Between<size_t>(1, 9)};
+}
+
+RC_GTEST_FIXTURE_PROP(TransformProperty, CoalesceBridgesGapsFromEveryOffset, ()) {
+  const Input input = AnyInput();
+  const auto gap = test::Between<uint64_t>(0, 30);
+  auto cursor = *Coalesce(input.Cursor(), gap);
+  CheckEveryOffset(*cursor, reference::RunsOf(reference::Bridged(input.set, gap)),
+                   input.granularity, input.batch);
+}
+
+RC_GTEST_FIXTURE_PROP(TransformProperty, AlignRoundsOutwardFromEveryOffset, ()) {
+  const Input input = AnyInput();
+  const auto granularity = test::Between<size_t>(1, 40);
+  auto cursor = *AlignOutward(input.Cursor(), granularity);
+  CheckEveryOffset(*cursor, reference::RunsOf(reference::RoundedOutward(input.set, granularity)),
+                   granularity, input.batch);
+}
+
+RC_GTEST_FIXTURE_PROP(TransformProperty, ClipKeepsTheWindowFromEveryOffset, ()) {
+  const Input input = AnyInput();
+  const auto begin = test::Between<uint64_t>(0, input.set.size() + 1);
+  const auto end = test::Between<uint64_t>(begin, input.set.size() + 1);
+  auto cursor = *Clip(input.Cursor(), begin, end);
+  CheckEveryOffset(*cursor, reference::RunsOf(reference::Window(input.set, begin, end)),
+                   input.granularity, input.batch);
+}
+
+RC_GTEST_FIXTURE_PROP(TransformProperty, BlocksAreWholeFromEveryOffset, ()) {
+  const Input input = AnyInput();
+  const auto block = test::Between<size_t>(1, 40);
+  auto cursor = *ToBlocks(input.Cursor(), block);
+  CheckEveryOffset(*cursor, reference::BlocksOf(input.set, block), block, input.batch);
+}
+
+RC_GTEST_FIXTURE_PROP(TransformProperty, SplitCutsWithoutLosingAByte, ()) {
+  const Input input = AnyInput();
+  const uint64_t length = input.granularity * test::Between<uint64_t>(1, 12);
+  auto cursor = *Split(input.Cursor(), length);
+  const Ranges full = reference::PiecesOf(reference::RunsOf(input.set), length);
+  RC_ASSERT(*test::Drain(*cursor, input.batch) == full);
+  // Resuming after any piece gives the rest of the pieces.
+  Ranges rest = full;
+  for (const auto& [offset, size] : full) {
+    rest.erase(rest.begin());
+    RC_ASSERT(*test::DrainFrom(*cursor, offset + size, input.batch) == rest);
+  }
+}
+
+// Transforms over transforms, with random seeks in between, against sets of bytes.
+RC_GTEST_FIXTURE_PROP(TransformProperty, ChainsUnderRandomSeeksMatchTheOracle, ()) {
+  const Input input = AnyInput();
+  ByteSet set = input.set;
+  auto cursor = input.Cursor();
+  for (int stages = test::Between<int>(0, 5); stages > 0; --stages) {
+    switch (test::Between<int>(0, 3)) {
+      case 0: {
+        const auto gap = test::Between<uint64_t>(0, 20);
+        cursor = *Coalesce(std::move(cursor), gap);
+        set = reference::Bridged(set, gap);
+        break;
+      }
+      case 1: {
+        const auto granularity = test::Between<size_t>(1, 20);
+        cursor = *AlignOutward(std::move(cursor), granularity);
+        set = reference::RoundedOutward(set, granularity);
+        break;
+      }
+      default: {
+        const auto begin = test::Between<uint64_t>(0, set.size() + 1);
+        const auto end = test::Between<uint64_t>(begin, set.size() + 1);
+        cursor = *Clip(std::move(cursor), begin, end);
+        set = reference::Window(set, begin, end);
+        break;
+      }
+    }
+  }
+  cursor = *Coalesce(std::move(cursor));
+  const Ranges full = reference::RunsOf(set);
+  const uint64_t granularity = cursor->granularity();
+  for (int i = 0; i < 20; ++i) {
+    const auto offset = test::Between<uint64_t>(0, set.size() + 1);
+    RC_ASSERT(cursor->Seek(offset).ok());
+    // Sometimes leave in the middle.
+    if (*rc::gen::arbitrary<bool>()) {
+      ExtentBatch batch(input.batch);
+      RC_ASSERT(cursor->Next(batch).ok());
+      continue;
+    }
+    const uint64_t position = offset == set.size() ? offset : offset / granularity * granularity;
+    RC_ASSERT(*test::Drain(*cursor, input.batch) == reference::CutAt(full, position));
+  }
+}
+
+}  // namespace
+}  // namespace cbt

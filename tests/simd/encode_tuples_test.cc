@@ -1,0 +1,97 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "simd/kernels.h"
+#include "support/guarded_memory.h"
+#include "support/variants.h"
+
+namespace cbt {
+namespace {
+
+using simd::EncodeTuplesKernels;
+using simd::kTupleBytes;
+using simd::TupleScan;
+using test::GuardedMemory;
+
+// Byte by byte, from the encoding guide.
+void AppendVarint(std::vector<uint8_t>& out, uint64_t value) {
+  do {
+    const uint8_t low = value & 0x7f;
+    value >>= 7;
+    out.push_back(static_cast<uint8_t>(low | (value != 0 ? 0x80 : 0)));
+  } while (value != 0);
+}
+
+std::vector<uint8_t> Expected(uint64_t offset, uint64_t length) {
+  std::vector<uint8_t> fields;
+  if (offset != 0) {
+    fields.push_back(1 << 3);
+    AppendVarint(fields, offset);
+  }
+  if (length != 0) {
+    fields.push_back(2 << 3);
+    AppendVarint(fields, length);
+  }
+  std::vector<uint8_t> tuple = {3 << 3 | 2};
+  AppendVarint(tuple, fields.size());
+  tuple.insert(tuple.end(), fields.begin(), fields.end());
+  return tuple;
+}
+
+class EncodeTuplesTest : public test::VariantTest<EncodeTuplesKernels> {
+ protected:
+  // Encodes with exactly `room` bytes before a guard page.
+  void Check(const std::vector<uint64_t>& offsets, const std::vector<uint64_t>& lengths,
+             size_t room) {
+    GuardedMemory out(room);
+    const TupleScan scan =
+        kernels().encode(offsets.data(), lengths.data(), offsets.size(), out.data(), room);
+    std::vector<uint8_t> want;
+    size_t tuples = 0;
+    while (tuples < offsets.size() && room - want.size() >= kTupleBytes) {
+      const auto tuple = Expected(offsets[tuples], lengths[tuples]);
+      want.insert(want.end(), tuple.begin(), tuple.end());
+      ++tuples;
+    }
+    ASSERT_EQ(scan.tuples, tuples);
+    ASSERT_EQ(std::vector<uint8_t>(out.data(), out.data() + scan.bytes), want);
+  }
+};
+
+TEST_P(EncodeTuplesTest, MatchesTheEncodingGuideAroundEveryPowerOfTwo) {
+  std::vector<uint64_t> values = {0};
+  for (int bit = 0; bit < 63; ++bit) {
+    const uint64_t power = uint64_t{1} << bit;
+    for (const uint64_t value : {power - 1, power, power + 1}) {
+      if (value < uint64_t{1} << 63) values.push_back(value);
+    }
+  }
+  values.push_back(INT64_MAX);
+  for (const uint64_t offset : values) {
+    std::vector<uint64_t> offsets(values.size(), offset);
+    Check(offsets, values, values.size() * kTupleBytes);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(EncodeTuplesTest, NeverWritesPastTheRoom) {
+  std::mt19937_64 random(1);
+  for (size_t room = 0; room < 400; ++room) {
+    std::vector<uint64_t> offsets(30);
+    std::vector<uint64_t> lengths(30);
+    for (size_t i = 0; i < offsets.size(); ++i) {
+      offsets[i] = random() >> (1 + random() % 63);
+      lengths[i] = random() >> (1 + random() % 63);
+    }
+    Check(offsets, lengths, room);
+    if (HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, EncodeTuplesTest,
+                         testing::ValuesIn(test::AsVector(simd::EncodeTuplesVariants())),
+                         test::VariantName<EncodeTuplesKernels>);
+
+}  // namespace
+}  // namespace cbt

@@ -1,0 +1,49 @@
+// Running cursors in tests.
+#ifndef CBT_TESTS_SUPPORT_CURSORS_H_
+#define CBT_TESTS_SUPPORT_CURSORS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cbt/cursor.h"
+#include "cbt/extent_cursor.h"
+#include "reference/volume.h"
+
+namespace cbt::test {
+
+// Everything that `cursor` still has to say, taken in batches of `batch_capacity`. Fails like the
+// cursor; a cursor that goes on for ever fails too.
+inline absl::StatusOr<reference::Ranges> Drain(ExtentCursor& cursor, size_t batch_capacity = 7) {
+  reference::Ranges ranges;
+  ExtentBatch batch(batch_capacity);
+  for (int calls = 0; calls < 10'000'000; ++calls) {
+    absl::StatusOr<Step> step = cursor.Next(batch);
+    if (!step.ok()) return step.status();
+    for (size_t i = 0; i < batch.size(); ++i) ranges.emplace_back(batch[i].offset, batch[i].length);
+    if (*step == Step::kComplete) return ranges;
+  }
+  return absl::InternalError("the cursor does not come to an end");
+}
+
+// As above from `offset` on.
+inline absl::StatusOr<reference::Ranges> DrainFrom(ExtentCursor& cursor, uint64_t offset,
+                                                   size_t batch_capacity = 7) {
+  if (absl::Status status = cursor.Seek(offset); !status.ok()) return status;
+  return Drain(cursor, batch_capacity);
+}
+
+// A cursor over ranges that are known to be sound.
+inline std::unique_ptr<ExtentCursor> CursorOver(const reference::Ranges& ranges, uint64_t capacity,
+                                                uint64_t granularity = 1) {
+  std::vector<Extent> extents;
+  for (const auto& [offset, length] : ranges) extents.push_back({offset, length});
+  return *MakeExtentCursor(std::move(extents), capacity, granularity);
+}
+
+}  // namespace cbt::test
+
+#endif  // CBT_TESTS_SUPPORT_CURSORS_H_

@@ -1,0 +1,41 @@
+// A directory that is gone after the test.
+#ifndef CBT_TESTS_SUPPORT_TEMP_DIR_H_
+#define CBT_TESTS_SUPPORT_TEMP_DIR_H_
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace cbt::test {
+
+class TempDir {
+ public:
+  TempDir() {
+    std::string name = (std::filesystem::temp_directory_path() / "cbt-test-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) std::abort();
+    path_ = name;
+  }
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  std::string path() const { return path_.string(); }
+
+  // Writes a file, and the folders above it.
+  void Write(const std::string& name, const std::string& contents) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name, std::ios::binary) << contents;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace cbt::test
+
+#endif  // CBT_TESTS_SUPPORT_TEMP_DIR_H_

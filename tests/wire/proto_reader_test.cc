@@ -1,0 +1,125 @@
+#include "wire/proto_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "cbt/wire.h"
+#include "wire/proto_writer.h"
+
+namespace cbt::wire {
+namespace {
+
+std::span<const uint8_t> Bytes(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+TEST(ProtoReaderTest, ReadsBackWhatTheWriterWrote) {
+  std::string message;
+  AppendVarintField(message, 1, 300);
+  AppendVarintField(message, 2, 0);  // left out
+  AppendBytesField(message, 3, "text");
+  AppendBytesField(message, 4, "");  // left out
+  AppendBytesFieldAlways(message, 5, "");
+  AppendVarintField(message, 536870911, UINT64_MAX);
+  ProtoReader reader(Bytes(message), 1000);
+  ASSERT_TRUE(reader.Next());
+  EXPECT_TRUE(reader.Is(1, WireType::kVarint));
+  EXPECT_EQ(reader.varint(), 300u);
+  ASSERT_TRUE(reader.Next());
+  EXPECT_TRUE(reader.Is(3, WireType::kBytes));
+  EXPECT_EQ(std::string(reader.bytes().begin(), reader.bytes().end()), "text");
+  EXPECT_EQ(reader.content_position(), 1005u);
+  ASSERT_TRUE(reader.Next());
+  EXPECT_TRUE(reader.Is(5, WireType::kBytes));
+  EXPECT_TRUE(reader.bytes().empty());
+  ASSERT_TRUE(reader.Next());
+  EXPECT_TRUE(reader.Is(536870911, WireType::kVarint));
+  EXPECT_EQ(reader.varint(), UINT64_MAX);
+  EXPECT_FALSE(reader.Next());
+  EXPECT_TRUE(reader.status().ok());
+}
+
+TEST(ProtoReaderTest, SkipsGroupsAndReadsFixedFields) {
+  // group 7 { fixed32 1; group 2 {} }, then fixed64 field 3.
+  const std::string message(
+      "\x3b\x0d\x01\x02\x03\x04\x13\x14\x3c\x19\x08\x07\x06\x05\x04\x03\x02\x01", 18);
+  ProtoReader reader(Bytes(message));
+  ASSERT_TRUE(reader.Next());
+  EXPECT_TRUE(reader.Is(3, WireType::kFixed64));
+  EXPECT_EQ(reader.varint(), 0x0102030405060708u);
+  EXPECT_FALSE(reader.Next());
+  EXPECT_TRUE(reader.status().ok());
+}
+
+TEST(ProtoReaderTest, RefusesMalformedBytesWithTheirPosition) {
+  const struct {
+    std::string bytes;
+    const char* text;
+  } cases[] = {
+      {std::string("\x08"), "inside a varint"},
+      {std::string("\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"), "more than ten bytes"},
+      {std::string("\x08\x01\x12\x05"
+                   "abc"),
+       "byte 2: a field is longer"},
+      {std::string("\x0d\x01\x02"), "inside a fixed field"},
+      {std::string("\x00\x01", 2), "invalid field number"},
+      {std::string("\x0e\x01"), "unknown wire type"},
+      {std::string("\x0c"), "did not begin"},
+      {std::string("\x0b\x14"), "did not begin"},
+      {std::string("\x0b\x08\x01"), "inside a group"},
+      {std::string(200, '\x0b'), "nested too deeply"},
+      {std::string("\xff\xff\xff\xff\xff\x0f"), "invalid field number"},
+  };
+  for (const auto& c : cases) {
+    ProtoReader reader(Bytes(c.bytes));
+    while (reader.Next()) {
+    }
+    EXPECT_EQ(reader.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(std::string(reader.status().message()).find(c.text), std::string::npos)
+        << reader.status();
+    EXPECT_FALSE(reader.Next());
+  }
+}
+
+TEST(ProtoReaderTest, SurvivesRandomBytes) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 200'000; ++round) {
+    std::string bytes(random() % 24, '\0');
+    for (char& byte : bytes)
+      byte = static_cast<char>(random() % 4 == 0 ? random() % 256 : random() % 32);
+    // At most one field for each two bytes.
+    ProtoReader reader(Bytes(bytes));
+    size_t fields = 0;
+    while (reader.Next()) ++fields;
+    ASSERT_LE(fields, bytes.size() / 2);
+    // And the decoder of whole messages.
+    const auto message = DecodeMetadataMessage(Bytes(bytes));
+    if (!reader.status().ok()) {
+      ASSERT_FALSE(message.ok());
+    }
+  }
+}
+
+TEST(Utf8Test, AcceptsExactlyWhatIsWellFormed) {
+  const std::string good[] = {"",
+                              "plain",
+                              "\xc3\xa9",
+                              "\xe2\x82\xac",
+                              "\xf0\x9f\x92\xbe",
+                              "\xf4\x8f\xbf\xbf",
+                              std::string("\0", 1),
+                              "\xed\x9f\xbf"};
+  for (const auto& text : good) EXPECT_TRUE(IsValidUtf8(Bytes(text))) << text;
+  const std::string bad[] = {"\x80",         "\xc0\xaf",
+                             "\xc1\xbf",     "\xe0\x80\x80",
+                             "\xed\xa0\x80", "\xf0\x80\x80\x80",
+                             "\xf5\x80\x80", "\xf4\x90\x80\x80",
+                             "\xe2\x82",     "a\xff",
+                             "\xc3(",        "\xe2\x82("};
+  for (const auto& text : bad) EXPECT_FALSE(IsValidUtf8(Bytes(text))) << text;
+}
+
+}  // namespace
+}  // namespace cbt::wire

@@ -1,0 +1,62 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "cbt/wire.h"
+
+namespace cbt {
+namespace {
+
+constexpr auto kFixed = BlockMetadataType::kFixedLength;
+constexpr auto kVariable = BlockMetadataType::kVariableLength;
+
+// Checks messages in order; the status of the first that is refused.
+absl::Status CheckAll(std::vector<MetadataMessage> messages, uint64_t offset = 0,
+                      uint32_t max = 0) {
+  StreamChecker checker(offset, max);
+  for (const auto& message : messages) {
+    if (absl::Status status = checker.Check(message); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+TEST(StreamCheckerTest, TakesSoundStreamsAndKeepsCount) {
+  StreamChecker checker(5, 2);
+  ASSERT_TRUE(checker.Check({kVariable, 100, {{0, 10}, {10, 5}}}).ok());
+  ASSERT_TRUE(checker.Check({kVariable, 100, {}}).ok());
+  ASSERT_TRUE(checker.Check({kVariable, 100, {{99, 1}}}).ok());
+  EXPECT_EQ(checker.messages(), 3u);
+  EXPECT_EQ(checker.tuples(), 3u);
+  EXPECT_EQ(checker.bytes(), 16u);
+  EXPECT_EQ(checker.resume_offset(), 100u);
+  EXPECT_EQ(StreamChecker(7).resume_offset(), 7u);
+  EXPECT_TRUE(CheckAll({{kFixed, 100, {{0, 64}, {64, 64}}}}).ok());
+  EXPECT_TRUE(CheckAll({{kVariable, 0, {}}}).ok());
+}
+
+TEST(StreamCheckerTest, NamesTheTupleThatBreaksARule) {
+  const struct {
+    absl::Status status;
+    const char* text;
+  } cases[] = {
+      {CheckAll({{kVariable, 100, {{0, 10}, {9, 1}}}}), "tuple 1"},
+      {CheckAll({{kVariable, 100, {{50, 10}}}, {kVariable, 100, {{0, 10}}}}), "tuple 1"},
+      {CheckAll({{kVariable, 100, {{0, 10}, {0, 10}}}}), "tuple 1"},
+      {CheckAll({{kVariable, 100, {{0, 0}}}}), "is empty"},
+      {CheckAll({{kVariable, 100, {{100, 1}}}}), "past the capacity"},
+      {CheckAll({{kVariable, 100, {{99, 2}}}}), "past the capacity"},
+      {CheckAll({{kVariable, 100, {{0, 10}}}}, 10), "starting offset 10"},
+      {CheckAll({{kFixed, 100, {{0, 10}, {10, 20}}}}), "FIXED_LENGTH"},
+      {CheckAll({{BlockMetadataType::kUnknown, 100, {}}}), "block_metadata_type"},
+      {CheckAll({{kVariable, 100, {}}, {kFixed, 100, {}}}), "message 1"},
+      {CheckAll({{kVariable, 100, {}}, {kVariable, 101, {}}}), "message 1"},
+      {CheckAll({{kVariable, 100, {{0, 1}, {1, 1}}}}, 0, 1), "max_results"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_EQ(c.status.code(), absl::StatusCode::kDataLoss) << c.text;
+    EXPECT_NE(std::string(c.status.message()).find(c.text), std::string::npos) << c.status;
+  }
+}
+
+}  // namespace
+}  // namespace cbt
