@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -46,20 +47,26 @@ std::vector<uint64_t> Expected(const Operation& operation, const uint8_t* a, con
 
 class RunEdgesTest : public test::VariantTest<RunEdgesKernels> {
  protected:
+  static constexpr size_t kMaxWords = 80;
+
   // Compares one scan with the bit-by-bit answer; the output ends at a guard page.
   void Check(const uint8_t* a, const uint8_t* b, size_t words, uint64_t position, uint64_t carry) {
+    ASSERT_LE(words, kMaxWords);
+    const size_t room = (words + 1) * kEdgesPerWord;
+    auto* const edges = reinterpret_cast<uint64_t*>(out_.data()) + kMaxRoom - room;
     for (const Operation& operation : kOperations) {
       const auto want = Expected(operation, a, b, words, position, carry != 0);
-      const size_t room = (words + 1) * kEdgesPerWord;
-      GuardedMemory out(room * sizeof(uint64_t));
-      auto* edges = reinterpret_cast<uint64_t*>(out.data());
       const EdgeScan scan =
           (kernels().*operation.function)(a, b, words, position, carry, edges, room);
       ASSERT_EQ(scan.words, words) << operation.name;
       ASSERT_EQ(scan.edges, want.size()) << operation.name;
-      ASSERT_EQ(std::vector<uint64_t>(edges, edges + scan.edges), want) << operation.name;
+      ASSERT_TRUE(std::equal(want.begin(), want.end(), edges)) << operation.name;
     }
   }
+
+ private:
+  static constexpr size_t kMaxRoom = (kMaxWords + 1) * kEdgesPerWord;
+  const GuardedMemory out_{kMaxRoom * sizeof(uint64_t)};
 };
 
 enum class Pattern { kZeros, kOnes, kAlternating, kSparse, kDense, kRandom, kClustered, kCount };
@@ -103,7 +110,7 @@ void Fill(Pattern pattern, std::mt19937_64& random, uint8_t* bytes, size_t words
 
 TEST_P(RunEdgesTest, MatchesBitByBitForEveryLengthAndPattern) {
   std::mt19937_64 random(1);
-  for (size_t words = 0; words <= 80; ++words) {
+  for (size_t words = 0; words <= kMaxWords; ++words) {
     GuardedMemory memory_a(words * 8);
     GuardedMemory memory_b(words * 8, GuardedMemory::Guard::kBefore);
     for (int p = 0; p < static_cast<int>(Pattern::kCount); ++p) {

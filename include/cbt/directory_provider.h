@@ -1,0 +1,40 @@
+// Serves the raw images in a directory tree as snapshots. Part of cbt::source; no gRPC.
+#ifndef CBT_DIRECTORY_PROVIDER_H_
+#define CBT_DIRECTORY_PROVIDER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cbt/executor.h"
+#include "cbt/provider.h"
+
+namespace cbt {
+
+struct DirectoryProviderOptions {
+  BlockMetadataType type = BlockMetadataType::kVariableLength;
+  // Granularity (bytes), a power of two from 512 to 64 MiB.
+  uint64_t block_size = 4096;
+  // Where images are read; must outlive the provider and its cursors, and must not be the executor
+  // that the service runs on (see ImageOptions). Without one, reads happen inside Next().
+  Executor* executor = nullptr;
+};
+
+// A snapshot's id is the path of its image below the root without the last extension
+// (`vol1/monday` for `ROOT/vol1/monday.img`), the folder above it is the volume. A file with the
+// extension `.partial` is a snapshot that exists but is not ready. Files whose name begins with a
+// dot are no snapshots.
+//
+// Ids can't lead out of the root: empty ones, absolute ones, `.` and `..` as components, doubled
+// slashes and NUL are INVALID_ARGUMENT, symbolic links that point out of the root are NOT_FOUND.
+// Two files that have the same id are refused with FAILED_PRECONDITION rather than guessed at.
+//
+// Errors: NOT_FOUND, INVALID_ARGUMENT, PERMISSION_DENIED when `root` can't be used or an option is
+//         out of range.
+absl::StatusOr<std::unique_ptr<SnapshotProvider>> MakeDirectoryProvider(
+    const std::string& root, const DirectoryProviderOptions& options = {});
+
+}  // namespace cbt
+
+#endif  // CBT_DIRECTORY_PROVIDER_H_

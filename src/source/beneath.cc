@@ -1,0 +1,52 @@
+#include "source/beneath.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace cbt {
+
+int OpenBeneath(int root, const std::string& path, int flags) {
+  struct open_how how = {};
+  how.flags = static_cast<uint64_t>(flags);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  for (int attempt = 0;; ++attempt) {
+    const long descriptor = ::syscall(SYS_openat2, root, path.c_str(), &how, sizeof(how));
+    if (descriptor >= 0) return static_cast<int>(descriptor);
+    // EAGAIN: something below the root was renamed meanwhile, so the kernel can't be sure.
+    if (errno == EAGAIN && attempt < 16) continue;
+    // EPERM: filters for system calls answer that for one they don't know.
+    if (errno == ENOSYS || errno == EPERM) return OpenBeneathStepwise(root, path, flags);
+    return -1;
+  }
+}
+
+int OpenBeneathStepwise(int root, const std::string& path, int flags) {
+  int folder = ::openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  size_t begin = 0;
+  while (folder >= 0) {
+    const size_t slash = path.find('/', begin);
+    const bool last = slash == std::string::npos;
+    const std::string name = path.substr(begin, last ? std::string::npos : slash - begin);
+    int next = -1;
+    if (name.empty() || name == "..") {
+      errno = EXDEV;
+    } else {
+      next = ::openat(folder, name.c_str(),
+                      last ? flags | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    }
+    const int error = errno;
+    ::close(folder);
+    errno = error;
+    if (last) return next;
+    folder = next;
+    begin = slash + 1;
+  }
+  return -1;
+}
+
+}  // namespace cbt

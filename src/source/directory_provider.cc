@@ -1,0 +1,211 @@
+#include "cbt/directory_provider.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "cbt/image.h"
+#include "core/absl_view.h"
+#include "source/beneath.h"
+
+namespace cbt {
+namespace {
+
+constexpr size_t kMaxIdBytes = 4096;
+constexpr char kNotReadyExtension[] = ".partial";
+
+std::string Reason(int error) { return std::generic_category().message(error); }
+
+// An id as it may stand in a message, whatever bytes a client sent.
+std::string Quote(std::string_view id) {
+  return absl::StrCat("\"", absl::Utf8SafeCEscape(AbslView(id.substr(0, 256))), "\"");
+}
+
+// An id taken apart: the volume is the folder ("" for the root itself).
+struct SnapshotId {
+  std::string id;
+  std::string volume;
+  std::string name;
+};
+
+absl::StatusOr<SnapshotId> ParseId(std::string_view id) {
+  const auto invalid = [id](const char* why) {
+    return absl::InvalidArgumentError(absl::StrCat("snapshot id ", Quote(id), ": ", why));
+  };
+  if (id.size() > kMaxIdBytes) return invalid("is too long");
+  if (id.find('\0') != std::string_view::npos) return invalid("holds a NUL byte");
+  if (!id.empty() && id.front() == '/') return invalid("is an absolute path");
+  size_t begin = 0;
+  for (;;) {
+    const size_t slash = id.find('/', begin);
+    const std::string_view part = id.substr(begin, slash - begin);
+    if (part.empty()) return invalid("has an empty part");
+    if (part == "." || part == "..") return invalid("has a part that is \".\" or \"..\"");
+    if (slash == std::string_view::npos) {
+      const std::string_view volume = begin == 0 ? std::string_view() : id.substr(0, begin - 1);
+      return SnapshotId{std::string(id), std::string(volume), std::string(part)};
+    }
+    begin = slash + 1;
+  }
+}
+
+// The file names in the directory `descriptor` (taken over) that can be images of snapshot `name`.
+absl::StatusOr<std::vector<std::string>> FilesOf(int descriptor, const SnapshotId& id) {
+  DIR* const directory = ::fdopendir(descriptor);
+  if (directory == nullptr) {
+    const int error = errno;
+    ::close(descriptor);
+    return absl::UnavailableError(
+        absl::StrCat("snapshot ", Quote(id.id), ": list the volume: ", Reason(error)));
+  }
+  std::vector<std::string> names;
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = ::readdir(directory);  // NOLINT(concurrency-mt-unsafe): own stream
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name.front() == '.') continue;
+    if (name.substr(0, name.rfind('.')) == id.name) names.emplace_back(name);
+  }
+  const int error = errno;
+  ::closedir(directory);
+  if (error != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("snapshot ", Quote(id.id), ": list the volume: ", Reason(error)));
+  }
+  return names;
+}
+
+bool HoldsImage(int descriptor) noexcept {
+  struct stat stat;
+  return ::fstat(descriptor, &stat) == 0 && (S_ISREG(stat.st_mode) || S_ISBLK(stat.st_mode));
+}
+
+class DirectoryProvider final : public SnapshotProvider {
+ public:
+  DirectoryProvider(int root, const DirectoryProviderOptions& options)
+      : root_(root), options_(options) {}
+  ~DirectoryProvider() override { ::close(root_); }
+
+  absl::StatusOr<MetadataSource> OpenAllocated(std::string_view snapshot_id,
+                                               const StreamContext&) override {
+    absl::StatusOr<SnapshotId> id = ParseId(snapshot_id);
+    if (!id.ok()) return id.status();
+    absl::StatusOr<std::shared_ptr<const Image>> image = OpenImage(*id);
+    if (!image.ok()) return image.status();
+    return Source(MakeImageAllocationCursor(*std::move(image), CursorOptions()));
+  }
+
+  absl::StatusOr<MetadataSource> OpenDelta(std::string_view base_snapshot_id,
+                                           std::string_view target_snapshot_id,
+                                           const StreamContext&) override {
+    absl::StatusOr<SnapshotId> base_id = ParseId(base_snapshot_id);
+    if (!base_id.ok()) return base_id.status();
+    absl::StatusOr<SnapshotId> target_id = ParseId(target_snapshot_id);
+    if (!target_id.ok()) return target_id.status();
+    absl::StatusOr<std::shared_ptr<const Image>> base = OpenImage(*base_id);
+    if (!base.ok()) return base.status();
+    absl::StatusOr<std::shared_ptr<const Image>> target = OpenImage(*target_id);
+    if (!target.ok()) return target.status();
+    if (base_id->volume != target_id->volume) {
+      return absl::InvalidArgumentError(absl::StrCat("snapshots ", Quote(base_id->id), " and ",
+                                                     Quote(target_id->id),
+                                                     " are of different volumes"));
+    }
+    return Source(MakeImageDeltaCursor(*std::move(base), *std::move(target), CursorOptions()));
+  }
+
+ private:
+  ImageOptions CursorOptions() const {
+    ImageOptions options;
+    options.block_size = options_.block_size;
+    options.executor = options_.executor;
+    return options;
+  }
+
+  absl::StatusOr<MetadataSource> Source(
+      absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor) const {
+    if (!cursor.ok()) return cursor.status();
+    return MetadataSource{*std::move(cursor), options_.type, options_.block_size};
+  }
+
+  absl::StatusOr<std::shared_ptr<const Image>> OpenImage(const SnapshotId& id) const {
+    const auto not_found = [&id] {
+      return absl::NotFoundError(absl::StrCat("snapshot ", Quote(id.id), ": no such snapshot"));
+    };
+    const int folder =
+        OpenBeneath(root_, id.volume.empty() ? "." : id.volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return not_found();
+    absl::StatusOr<std::vector<std::string>> names = FilesOf(folder, id);
+    if (!names.ok()) return names.status();
+
+    int found = -1;
+    bool not_ready = false;
+    bool unreadable = false;
+    bool ambiguous = false;
+    for (const std::string& name : *names) {
+      const std::string path = id.volume.empty() ? name : absl::StrCat(id.volume, "/", name);
+      const int descriptor = OpenBeneath(root_, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+      if (descriptor < 0) {
+        // Links that lead out and files that have just gone are no snapshots; one that is there and
+        // can't be opened is not told to be absent.
+        unreadable |= errno != ENOENT && errno != EXDEV && errno != ELOOP && errno != ENXIO;
+        continue;
+      }
+      if (!HoldsImage(descriptor)) {
+        ::close(descriptor);
+      } else if (name == id.name + kNotReadyExtension) {
+        not_ready = true;
+        ::close(descriptor);
+      } else if (found >= 0) {
+        ambiguous = true;
+        ::close(descriptor);
+      } else {
+        found = descriptor;
+      }
+    }
+    if (found < 0) {
+      if (!not_ready && !unreadable) return not_found();
+      return absl::UnavailableError(absl::StrCat("snapshot ", Quote(id.id), ": ",
+                                                 not_ready ? "not ready" : "can't be opened"));
+    }
+    if (ambiguous) {
+      ::close(found);
+      return absl::FailedPreconditionError(
+          absl::StrCat("snapshot ", Quote(id.id), ": more than one file has this name"));
+    }
+    return Image::FromDescriptor(found, Quote(id.id));
+  }
+
+  const int root_;
+  const DirectoryProviderOptions options_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SnapshotProvider>> MakeDirectoryProvider(
+    const std::string& root, const DirectoryProviderOptions& options) {
+  if (absl::Status status = CheckImageBlockSize(options.block_size); !status.ok()) return status;
+  if (options.type == BlockMetadataType::kUnknown) {
+    return absl::InvalidArgumentError("the block metadata type must be known");
+  }
+  const int descriptor = ::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) {
+    const int error = errno;
+    const std::string text = absl::StrCat("root: ", root, ": ", Reason(error));
+    if (error == ENOENT) return absl::NotFoundError(text);
+    if (error == EACCES) return absl::PermissionDeniedError(text);
+    return absl::InvalidArgumentError(text);
+  }
+  return std::make_unique<DirectoryProvider>(descriptor, options);
+}
+
+}  // namespace cbt

@@ -1,0 +1,182 @@
+#include "cbt/image.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/absl_view.h"
+
+namespace cbt {
+namespace {
+
+std::string Reason(int error) { return std::generic_category().message(error); }
+
+absl::Status OpenError(std::string_view label, int error) {
+  const std::string text = absl::StrCat("open: ", AbslView(label), ": ", Reason(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(text);
+    case EACCES:
+    case EPERM:
+      return absl::PermissionDeniedError(text);
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENXIO:
+    case EINVAL:
+      return absl::InvalidArgumentError(text);
+    default:
+      return absl::UnavailableError(text);
+  }
+}
+
+bool SameTime(const timespec& a, const timespec& b) noexcept {
+  return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+}  // namespace
+
+struct Image::Identity {
+  struct stat stat;
+};
+
+Image::Image(int descriptor, std::string label, uint64_t size, std::unique_ptr<Identity> identity)
+    : descriptor_(descriptor),
+      label_(std::move(label)),
+      size_(size),
+      identity_(std::move(identity)) {}
+
+Image::~Image() { ::close(descriptor_); }
+
+absl::StatusOr<std::shared_ptr<const Image>> Image::Open(const std::string& path,
+                                                         std::string_view label) {
+  if (label.empty()) label = path;
+  if (path.find('\0') != std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("open: ", path.c_str(), "...: the path holds a NUL byte"));
+  }
+  // Without O_NONBLOCK a pipe that nobody writes to would hang here before it could be refused.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return OpenError(label, errno);
+  return FromDescriptor(descriptor, label);
+}
+
+absl::StatusOr<std::shared_ptr<const Image>> Image::FromDescriptor(int descriptor,
+                                                                   std::string_view label) {
+  auto identity = std::make_unique<Identity>();
+  if (::fstat(descriptor, &identity->stat) != 0) {
+    const int error = errno;
+    ::close(descriptor);
+    return OpenError(label, error);
+  }
+  const mode_t mode = identity->stat.st_mode;
+  uint64_t size = 0;
+  const char* wrong = nullptr;
+  if (S_ISREG(mode)) {
+    size = static_cast<uint64_t>(identity->stat.st_size);
+  } else if (S_ISBLK(mode)) {
+    if (::ioctl(descriptor, BLKGETSIZE64, &size) != 0) wrong = "can't tell the device's size";
+  } else if (S_ISDIR(mode)) {
+    wrong = "is a directory, not an image";
+  } else {
+    wrong = "is neither a regular file nor a block device";
+  }
+  if (wrong == nullptr && size > kMaxCapacity) wrong = "is too large";
+  if (wrong != nullptr) {
+    ::close(descriptor);
+    return absl::InvalidArgumentError(absl::StrCat("open: ", AbslView(label), ": ", wrong));
+  }
+  return std::shared_ptr<const Image>(
+      new Image(descriptor, std::string(label), size, std::move(identity)));
+}
+
+bool Image::SameFileAs(const Image& other) const noexcept {
+  const struct stat& a = identity_->stat;
+  const struct stat& b = other.identity_->stat;
+  if (S_ISBLK(a.st_mode) && S_ISBLK(b.st_mode)) return a.st_rdev == b.st_rdev;
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+absl::Status Image::Read(uint64_t offset, size_t length, uint8_t* out) const {
+  const uint64_t there = offset < size_ ? std::min<uint64_t>(length, size_ - offset) : 0;
+  size_t done = 0;
+  while (done < there) {
+    const ssize_t count = ::pread(descriptor_, out + done, static_cast<size_t>(there) - done,
+                                  static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      const int error = errno;
+      return absl::UnavailableError(absl::StrCat(
+          "read: ", label_, ": ", length, " bytes at offset ", offset + done, ": ", Reason(error)));
+    }
+    if (count == 0) {
+      return absl::AbortedError(absl::StrCat("read: ", label_, ": the image ends at offset ",
+                                             offset + done, ", it had ", size_,
+                                             " bytes when it was opened"));
+    }
+    done += static_cast<size_t>(count);
+  }
+  std::memset(out + done, 0, length - done);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Image::Range> Image::FindData(uint64_t offset) const {
+  if (offset >= size_) return Range{size_, size_};
+  const off_t begin = ::lseek(descriptor_, static_cast<off_t>(offset), SEEK_DATA);
+  if (begin < 0) {
+    switch (errno) {
+      case ENXIO:  // no data from here to the end
+        return Range{size_, size_};
+      case EINVAL:  // a file system or device that knows no holes
+      case EOPNOTSUPP:
+      case ENOSYS:
+        return Range{offset, size_};
+      default: {
+        const int error = errno;
+        return absl::UnavailableError(
+            absl::StrCat("seek data: ", label_, ": at offset ", offset, ": ", Reason(error)));
+      }
+    }
+  }
+  // A file that has grown may have data past the size that counts.
+  if (static_cast<uint64_t>(begin) >= size_) return Range{size_, size_};
+  const off_t end = ::lseek(descriptor_, begin, SEEK_HOLE);
+  if (end < 0 && errno != ENXIO) {
+    const int error = errno;
+    return absl::UnavailableError(absl::StrCat("seek hole: ", label_, ": at offset ",
+                                               static_cast<uint64_t>(begin), ": ", Reason(error)));
+  }
+  // ENXIO: the file got shorter since the call before. What is missing there shows when it is read.
+  const uint64_t stop = end < 0 ? size_ : std::min(static_cast<uint64_t>(end), size_);
+  return Range{static_cast<uint64_t>(begin), std::max(stop, static_cast<uint64_t>(begin))};
+}
+
+absl::Status Image::CheckUnchanged() const {
+  struct stat now;
+  if (::fstat(descriptor_, &now) != 0) {
+    const int error = errno;
+    return absl::UnavailableError(absl::StrCat("stat: ", label_, ": ", Reason(error)));
+  }
+  if (S_ISBLK(now.st_mode)) return absl::OkStatus();
+  if (static_cast<uint64_t>(now.st_size) != size_) {
+    return absl::AbortedError(absl::StrCat("read: ", label_, ": the image has ", now.st_size,
+                                           " bytes now, it had ", size_, " when it was opened"));
+  }
+  if (!SameTime(now.st_mtim, identity_->stat.st_mtim)) {
+    return absl::AbortedError(
+        absl::StrCat("read: ", label_, ": the image was written to since it was opened"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cbt

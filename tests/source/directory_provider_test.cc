@@ -1,0 +1,126 @@
+#include "cbt/directory_provider.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "support/cursors.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+
+class DirectoryProviderTest : public testing::Test {
+ protected:
+  DirectoryProviderTest() {
+    dir_.Write("root/vol1/monday.img", std::string(10'000, 'a'));
+    dir_.Write("root/vol1/tuesday.raw", std::string(5'000, 'a') + std::string(5'000, 'b'));
+    dir_.Write("root/vol1/bare", "x");
+    dir_.Write("root/vol1/late.partial", "x");
+    dir_.Write("root/vol1/twice.img", "x");
+    dir_.Write("root/vol1/twice.raw", "x");
+    dir_.Write("root/vol1/.hidden.img", "x");
+    dir_.Write("root/vol1/v1.2.img", "x");
+    dir_.Write("root/vol1/folder.img/file.img", "x");
+    dir_.Write("root/vol2/monday.img", "x");
+    dir_.Write("root/top.img", "x");
+    dir_.Write("outside.img", "x");
+    namespace fs = std::filesystem;
+    fs::create_symlink("../../outside.img", dir_ / "root/vol1/escape.img");
+    fs::create_symlink(dir_ / "outside.img", dir_ / "root/vol1/absolute.img");
+    fs::create_symlink("monday.img", dir_ / "root/vol1/alias.img");
+    fs::create_symlink(dir_.path(), dir_ / "root/away");
+    provider_ = *MakeDirectoryProvider(dir_ / "root");
+  }
+
+  absl::Status Allocated(std::string_view id) {
+    return provider_->OpenAllocated(id, context_).status();
+  }
+
+  const test::TempDir dir_;
+  const Secrets secrets_;
+  const StreamContext context_{{}, secrets_};
+  std::unique_ptr<SnapshotProvider> provider_;
+};
+
+TEST_F(DirectoryProviderTest, ServesWhatIsThere) {
+  for (const char* id : {"vol1/monday", "vol1/tuesday", "vol1/bare", "vol1/v1.2", "vol1/alias",
+                         "vol2/monday", "top"}) {
+    EXPECT_TRUE(Allocated(id).ok()) << id << " " << Allocated(id);
+  }
+  auto delta = provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_);
+  ASSERT_TRUE(delta.ok());
+  EXPECT_EQ(delta->type, BlockMetadataType::kVariableLength);
+  EXPECT_EQ(*test::Drain(*delta->cursor), (Ranges{{4096, 10'000 - 4096}}));
+}
+
+TEST_F(DirectoryProviderTest, IdsThatCannotBeOnesAreInvalid) {
+  for (const std::string& id :
+       {std::string(), std::string("/etc/passwd"), std::string("../outside"),
+        std::string("vol1/../../outside"), std::string("vol1/.."), std::string("."),
+        std::string("vol1//monday"), std::string("vol1/monday/"), std::string("vol1/mon\0day", 12),
+        std::string(5000, 'x')}) {
+    EXPECT_EQ(Allocated(id).code(), StatusCode::kInvalidArgument) << id;
+    EXPECT_EQ(provider_->OpenDelta(id, "vol1/monday", context_).status().code(),
+              StatusCode::kInvalidArgument);
+    EXPECT_EQ(provider_->OpenDelta("vol1/monday", id, context_).status().code(),
+              StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(DirectoryProviderTest, WhatIsNotThereOrLeadsOutIsNotFound) {
+  for (const char* id :
+       {"vol1/none", "none/monday", "none", "vol1/monday.img", "vol1/escape", "vol1/absolute",
+        "away/outside", "vol1/.hidden", "vol1/folder", "vol1", "vol1/monday/x"}) {
+    EXPECT_EQ(Allocated(id).code(), StatusCode::kNotFound) << id << " " << Allocated(id);
+    EXPECT_EQ(provider_->OpenDelta(id, "vol1/monday", context_).status().code(),
+              StatusCode::kNotFound);
+  }
+  EXPECT_EQ(Allocated("vol1/none").message(), "snapshot \"vol1/none\": no such snapshot");
+}
+
+TEST_F(DirectoryProviderTest, OtherErrorsHaveTheCodesOfTheContract) {
+  EXPECT_EQ(Allocated("vol1/late").code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Allocated("vol1/twice").code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(provider_->OpenDelta("vol2/monday", "vol1/monday", context_).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(provider_->OpenDelta("top", "vol1/monday", context_).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST_F(DirectoryProviderTest, E18SnapshotDeletedMeanwhileIsAnsweredInFull) {
+  auto delta = provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_);
+  ASSERT_TRUE(delta.ok());
+  std::filesystem::remove(dir_ / "root/vol1/monday.img");
+  std::filesystem::remove(dir_ / "root/vol1/tuesday.raw");
+  EXPECT_EQ(*test::Drain(*delta->cursor), (Ranges{{4096, 10'000 - 4096}}));
+  EXPECT_EQ(Allocated("vol1/monday").code(), StatusCode::kNotFound);
+}
+
+TEST_F(DirectoryProviderTest, ErrorsNameTheSnapshotAndNotThePath) {
+  std::filesystem::resize_file(dir_ / "root/vol1/monday.img", 20'000);
+  auto delta = provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_);
+  std::filesystem::resize_file(dir_ / "root/vol1/monday.img", 1'000);
+  const auto drained = test::Drain(*delta->cursor);
+  EXPECT_EQ(drained.status().code(), StatusCode::kAborted);
+  EXPECT_NE(std::string(drained.status().message()).find("\"vol1/monday\""), std::string::npos);
+  EXPECT_EQ(std::string(drained.status().message()).find(dir_.path()), std::string::npos);
+}
+
+TEST(MakeDirectoryProviderTest, RefusesRootsAndOptionsThatCannotWork) {
+  const test::TempDir dir;
+  dir.Write("file", "x");
+  EXPECT_EQ(MakeDirectoryProvider(dir / "none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(MakeDirectoryProvider(dir / "file").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(MakeDirectoryProvider(dir.path(), {.block_size = 1000}).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      MakeDirectoryProvider(dir.path(), {.type = BlockMetadataType::kUnknown}).status().code(),
+      StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace cbt
