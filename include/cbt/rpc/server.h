@@ -1,0 +1,112 @@
+// A gRPC server for csi.v1.SnapshotMetadata and csi.v1.Identity over a SnapshotProvider. Part of
+// cbt::rpc.
+//
+//   MyProvider provider;
+//   auto server = cbt::rpc::Server::Start(provider, {.listen = "unix:///csi/csi.sock",
+//                                                    .plugin_name = "block.example.com"});
+//   if (!server.ok()) return Fail(server.status());
+//   WaitForSignal();
+//   (*server)->Shutdown();
+//
+// The library registers its methods by name with gRPC's raw callback interface and brings no
+// generated classes, so a plugin can link its own generated CSI code beside it.
+#ifndef CBT_RPC_SERVER_H_
+#define CBT_RPC_SERVER_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cbt/provider.h"
+
+namespace cbt::rpc {
+
+// How streams are sent. The defaults suit most plugins.
+struct StreamOptions {
+  // Bytes of one encoded message at most, 4 KiB .. kMaxMessageBytes, whatever max_results asks for.
+  size_t message_bytes = size_t{256} << 10;
+
+  // Messages that are ready or on their way at most, for each stream. At least 1. Two keep the
+  // transport busy while the next is prepared; each costs message_bytes of memory.
+  size_t messages_in_flight = 2;
+
+  // Threads on which providers are asked and cursors are read, for all streams together.
+  size_t threads = 4;
+
+  // Streams that may be open at once; a further one gets RESOURCE_EXHAUSTED.
+  size_t max_streams = 1024;
+
+  // A stream whose client takes no message for this long is cancelled. Keepalive can't see such
+  // clients: they still answer pings.
+  std::chrono::milliseconds stall_timeout = std::chrono::minutes(5);
+};
+
+// Clients refuse messages over 4 MiB unless told otherwise; we stay below a quarter of that.
+inline constexpr size_t kMaxMessageBytes = (size_t{1} << 20) - 1;
+
+// PEM texts. TLS is on when certificate and key are given; a client CA makes client certificates
+// required.
+struct TlsOptions {
+  std::string certificate = {};
+  std::string private_key = {};
+  std::string client_ca = {};
+};
+
+struct ServerOptions {
+  // `unix:///path`, or `host:port` (port 0: any free one, see Server::port()).
+  std::string listen = {};
+
+  // csi.v1.Identity: the plugin's name (a domain name of at most 63 characters) and version.
+  std::string plugin_name = "libcbt.example.com";
+  std::string vendor_version = {};  // the library's version if empty
+
+  TlsOptions tls = {};
+  StreamOptions stream = {};
+};
+
+// A running server.
+class Server {
+ public:
+  // Starts to serve `provider`, which must outlive the server.
+  //
+  // A Unix socket is created with mode 0660. A socket file that nobody listens on is replaced, one
+  // that somebody listens on is refused, and so is a path that is no socket. `<path>.lock` holds a
+  // lock as long as the server runs, so that two servers that start at the same time can't both
+  // win. Errors: INVALID_ARGUMENT for options out of range, FAILED_PRECONDITION when the address is
+  // in
+  //         use, UNAVAILABLE when listening fails.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(SnapshotProvider& provider,
+                                                       const ServerOptions& options);
+
+  // Shutdown() with no grace if it was not called before.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // The TCP port in use; 0 for a Unix socket.
+  int port() const noexcept;
+
+  // The address in the form clients take.
+  const std::string& address() const noexcept;
+
+  // Drains: new streams are refused with UNAVAILABLE at once, open ones go on for up to `grace` and
+  // are then ended with UNAVAILABLE. Returns when no stream is open any more, at the latest a few
+  // seconds after the grace. Safe to call from any thread, more than once.
+  void Shutdown(std::chrono::milliseconds grace = std::chrono::seconds(5));
+
+  // Streams that are open now.
+  size_t open_streams() const noexcept;
+
+ private:
+  class Impl;
+  explicit Server(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_SERVER_H_

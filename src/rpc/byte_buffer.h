@@ -1,0 +1,31 @@
+// The bytes of a gRPC buffer in one piece.
+#ifndef CBT_RPC_BYTE_BUFFER_H_
+#define CBT_RPC_BYTE_BUFFER_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <cstdint>
+#include <span>
+
+namespace cbt::rpc {
+
+// Keeps the bytes alive; copies them only when the buffer holds several slices.
+class FlatBytes {
+ public:
+  explicit FlatBytes(const grpc::ByteBuffer& buffer) {
+    // Both calls fail on a buffer without contents only, which then counts as empty.
+    if (!buffer.TrySingleSlice(&slice_).ok() && !buffer.DumpToSingleSlice(&slice_).ok()) {
+      slice_ = grpc::Slice();
+    }
+  }
+
+  std::span<const uint8_t> bytes() const { return {slice_.begin(), slice_.size()}; }
+
+ private:
+  grpc::Slice slice_;
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_BYTE_BUFFER_H_

@@ -1,0 +1,24 @@
+#include "rpc/status.h"
+
+#include <string>
+
+namespace cbt::rpc {
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  std::string text(status.message());
+  if (text.size() > kMaxStatusText) {
+    size_t end = kMaxStatusText;
+    // Not inside a UTF-8 sequence.
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+    text.resize(end);
+  }
+  return {static_cast<grpc::StatusCode>(status.code()), text};
+}
+
+absl::Status FromGrpcStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
+}
+
+}  // namespace cbt::rpc

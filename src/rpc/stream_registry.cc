@@ -1,0 +1,131 @@
+#include "rpc/stream_registry.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rpc/stream_reactor.h"
+
+namespace cbt::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long a stream that was told to end may take for the message that is on its way, and how long
+// a cancelled one for its last callbacks.
+constexpr milliseconds kEndTime{1000};
+constexpr milliseconds kAbortTime{1000};
+
+absl::Status Draining() { return absl::UnavailableError("the server is shutting down"); }
+
+}  // namespace
+
+StreamSlot::~StreamSlot() {
+  if (registry_ != nullptr) registry_->ReleaseSlot();
+}
+
+StreamRegistry::StreamRegistry(size_t max_streams, milliseconds stall_timeout)
+    : max_streams_(max_streams), stall_timeout_(stall_timeout) {
+  watcher_ = std::thread([this] { WatchForStalls(); });
+}
+
+StreamRegistry::~StreamRegistry() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  watcher_.join();
+}
+
+absl::StatusOr<StreamSlot> StreamRegistry::TakeSlot() {
+  std::lock_guard lock(mutex_);
+  if (draining_) return Draining();
+  if (slots_ >= max_streams_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("all ", max_streams_, " streams of the server are in use"));
+  }
+  ++slots_;
+  return StreamSlot(*this);
+}
+
+void StreamRegistry::ReleaseSlot() {
+  std::lock_guard lock(mutex_);
+  --slots_;
+}
+
+absl::Status StreamRegistry::Add(std::shared_ptr<StreamReactor> stream) {
+  std::lock_guard lock(mutex_);
+  if (draining_) return Draining();
+  StreamReactor* const key = stream.get();
+  streams_.emplace(key, std::move(stream));
+  return absl::OkStatus();
+}
+
+void StreamRegistry::Remove(StreamReactor* stream) {
+  // Dies outside the lock: its slot comes back here.
+  std::shared_ptr<StreamReactor> removed;
+  std::lock_guard lock(mutex_);
+  if (const auto found = streams_.find(stream); found != streams_.end()) {
+    removed = std::move(found->second);
+    streams_.erase(found);
+  }
+  if (streams_.empty()) changed_.notify_all();
+}
+
+size_t StreamRegistry::open_streams() const {
+  std::lock_guard lock(mutex_);
+  return streams_.size();
+}
+
+std::vector<std::shared_ptr<StreamReactor>> StreamRegistry::Open() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<StreamReactor>> open;
+  open.reserve(streams_.size());
+  for (const auto& [key, stream] : streams_) open.push_back(stream);
+  return open;
+}
+
+void StreamRegistry::StartDrain(milliseconds grace) {
+  // Far below what would overflow the clock.
+  grace = std::clamp(grace, milliseconds{0}, milliseconds{std::chrono::hours{24 * 365}});
+  {
+    std::lock_guard lock(mutex_);
+    const Clock::time_point until = Clock::now() + grace;
+    drain_until_ = draining_ ? std::min(drain_until_, until) : until;
+    draining_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool StreamRegistry::WaitUntilEmpty(milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [this] { return streams_.empty(); });
+}
+
+void StreamRegistry::FinishDrain() {
+  {
+    std::unique_lock lock(mutex_);
+    while (!streams_.empty() && Clock::now() < drain_until_) {
+      changed_.wait_until(lock, Clock::time_point(drain_until_));
+    }
+  }
+  for (const auto& stream : Open()) stream->End(Draining());
+  if (WaitUntilEmpty(kEndTime)) return;
+  for (const auto& stream : Open()) stream->Abort();
+  WaitUntilEmpty(kAbortTime);
+}
+
+void StreamRegistry::WatchForStalls() {
+  const milliseconds interval =
+      std::clamp(stall_timeout_ / 4, milliseconds{50}, milliseconds{1000});
+  std::unique_lock lock(mutex_);
+  while (!closing_) {
+    changed_.wait_for(lock, interval, [this] { return closing_; });
+    lock.unlock();
+    for (const auto& stream : Open()) stream->AbortIfStalled(stall_timeout_);
+    lock.lock();
+  }
+}
+
+}  // namespace cbt::rpc

@@ -1,0 +1,476 @@
+// The remote cursor: what it makes of good servers, broken connections and servers that lie.
+#include "cbt/rpc/client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cbt/transform.h"
+#include "rpc/support/fake_server.h"
+#include "rpc/support/fixture.h"
+#include "support/generators.h"
+
+namespace cbt::test {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+const grpc::Status kBroken(grpc::StatusCode::UNAVAILABLE, "connection lost");
+
+rpc::ListRequest RequestTo(const std::string& address) {
+  rpc::ListRequest request;
+  request.address = address;
+  request.snapshot_id = "s";
+  request.timeout = seconds(60);
+  return request;
+}
+
+// Everything that the cursor gives, or its error.
+absl::StatusOr<Ranges> ListAll(const rpc::ListRequest& request) {
+  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
+  if (!cursor.ok()) return cursor.status();
+  return Drain(**cursor);
+}
+
+absl::StatusOr<Ranges> ListAll(const FakeServer& server) {
+  return ListAll(RequestTo(server.address()));
+}
+
+// --- good servers ------------------------------------------------------------------------------
+
+RC_GTEST_PROP(Client, GivesWhatTheOracleSays, ()) {
+  std::mt19937_64 random = AnyRandom();
+  const size_t capacity = Between<size_t>(0, 3000);
+  const uint64_t block = uint64_t{1} << Between(0, 8);
+  const size_t density = Between<size_t>(1, 40);
+  reference::ByteSet set(capacity);
+  for (size_t i = 0; i < capacity; ++i) {
+    set[i] = (i > 0 && set[i - 1]) ? random() % 4 != 0 : random() % density == 0;
+  }
+  const Ranges changes = reference::RunsOf(set);
+  const bool as_blocks = random() % 2 == 0;
+  const Ranges full = as_blocks ? reference::BlocksOf(set, block) : changes;
+  const Service service = as_blocks ? Service::OfBlocks(changes, capacity, block)
+                                    : Service::OfExtents(changes, capacity);
+
+  rpc::ListRequest request = RequestTo(service.server->address());
+  request.max_results = static_cast<int32_t>(random() % 2 == 0 ? 0 : random() % 20);
+  auto cursor = rpc::RemoteCursor::Open(request);
+  RC_ASSERT(cursor.ok());
+  RC_ASSERT((*cursor)->capacity() == capacity);
+  RC_ASSERT((*cursor)->type() ==
+            (as_blocks ? BlockMetadataType::kFixedLength : BlockMetadataType::kVariableLength));
+  auto tuples = Drain(**cursor, Between<size_t>(1, 2000));
+  RC_ASSERT(tuples.ok());
+  RC_ASSERT(*tuples == full);
+  RC_ASSERT((*cursor)->covered() == capacity);
+  RC_ASSERT((*cursor)->resumes() == 0);
+
+  // The same cursor from anywhere, and a new one from there.
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t offset = random() % (capacity + 1);
+    const uint64_t from = AlignDown(offset, (*cursor)->granularity());
+    tuples = DrainFrom(**cursor, offset);
+    RC_ASSERT(tuples.ok());
+    RC_ASSERT(*tuples == (offset == capacity ? Ranges() : reference::CutAt(full, from)));
+
+    request.starting_offset = offset;
+    tuples = ListAll(request);
+    RC_ASSERT(tuples.ok());
+    RC_ASSERT(reference::CutAt(*tuples, offset) ==
+              (offset == capacity ? Ranges() : reference::CutAt(full, offset)));
+  }
+}
+
+TEST(Client, SendsWhatItWasAsked) {
+  std::string seen;
+  Service service([&](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+    seen = call.base.value_or("none") + ">" + call.target + " " +
+           std::string(call.context.secrets.Get("user").value_or("nobody"));
+    return Extents(CursorOver({}, 10));
+  });
+  rpc::ListRequest request = RequestTo(service.server->address());
+  ASSERT_TRUE(ListAll(request).ok());
+  EXPECT_EQ(seen, "none>s nobody");
+  request.base_snapshot_id = "b";
+  request.secrets = {{"user", "root"}};
+  ASSERT_TRUE(ListAll(request).ok());
+  EXPECT_EQ(seen, "b>s root");
+}
+
+TEST(Client, E6TakesLargeStreamsWithDefaultLimits) {
+  Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(AlternatingCursor(uint64_t{4} << 30, 4096));
+  });
+  const auto tuples = ListAll(RequestTo(service.server->address()));
+  ASSERT_TRUE(tuples.ok()) << tuples.status();
+  EXPECT_EQ(tuples->size(), size_t{1} << 19);
+}
+
+TEST(Client, ErrorsOfTheServerPassWithTheirCode) {
+  for (int code = 1; code <= 16; ++code) {
+    const FakeServer server({.status = {static_cast<grpc::StatusCode>(code), "because"}});
+    const auto cursor = rpc::RemoteCursor::Open(RequestTo(server.address()));
+    EXPECT_EQ(cursor.status().code(), static_cast<StatusCode>(code));
+    EXPECT_EQ(std::string(cursor.status().message()), "because");
+    EXPECT_EQ(server.calls(), 1);
+  }
+}
+
+TEST(Client, ServersThatAreNotThereAreUnavailable) {
+  const TempDir dir;
+  const Stopwatch watch;
+  EXPECT_EQ(ListAll(RequestTo("unix://" + (dir / "s"))).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(ListAll(RequestTo("127.0.0.1:1")).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(ListAll(RequestTo("nonsense")).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_LT(watch.elapsed(), seconds(5));
+}
+
+TEST(Client, TimeoutCoversTheWholeStream) {
+  for (const Script& script :
+       {Script{.hang = true}, Script{.messages = {Variable(10, {{0, 1}})}, .hang = true}}) {
+    const FakeServer server(script);
+    rpc::ListRequest request = RequestTo(server.address());
+    request.timeout = milliseconds(150);
+    const Stopwatch watch;
+    EXPECT_EQ(ListAll(request).status().code(), StatusCode::kDeadlineExceeded);
+    EXPECT_LT(watch.elapsed(), seconds(3));
+  }
+}
+
+TEST(Client, CanBeDroppedAtAnyTime) {
+  const Stopwatch watch;
+  {
+    const FakeServer server({.messages = {Variable(10, {{0, 1}})}, .hang = true});
+    auto cursor = rpc::RemoteCursor::Open(RequestTo(server.address()));
+    ASSERT_TRUE(cursor.ok());
+    ExtentBatch batch;
+    EXPECT_EQ(*(*cursor)->Next(batch), Step::kMore);
+    EXPECT_EQ(batch.size(), 1u);
+    EXPECT_EQ((*cursor)->covered(), 1u);
+  }
+  EXPECT_LT(watch.elapsed(), seconds(3));
+}
+
+// --- coverage ----------------------------------------------------------------------------------
+
+TEST(Client, NothingIsCompleteBeforeTheServerSaysOk) {
+  // The last tuple ends at the capacity; then the server goes on, fails, or says OK.
+  const std::vector<std::string> messages = {Variable(10, {{0, 1}, {9, 1}})};
+  EXPECT_EQ(*ListAll(FakeServer({.messages = messages})), (Ranges{{0, 1}, {9, 1}}));
+  EXPECT_EQ(ListAll(FakeServer({.messages = messages, .status = {grpc::StatusCode::INTERNAL, "x"}}))
+                .status()
+                .code(),
+            StatusCode::kInternal);
+  EXPECT_EQ(ListAll(FakeServer({.messages = {messages[0], messages[0]}})).status().code(),
+            StatusCode::kDataLoss);
+  // The same for a volume without bytes.
+  EXPECT_TRUE(ListAll(FakeServer({.messages = {Variable(0, {})}})).ok());
+  EXPECT_EQ(ListAll(FakeServer({.messages = {Variable(0, {})},
+                                .status = {grpc::StatusCode::ABORTED, "x"}}))
+                .status()
+                .code(),
+            StatusCode::kAborted);
+}
+
+TEST(Client, EmptyMessagesAreNotTheEnd) {
+  const FakeServer server({.messages = {Variable(10, {}), Variable(10, {{2, 2}}), Variable(10, {}),
+                                        Variable(10, {{5, 5}}), Variable(10, {})}});
+  EXPECT_EQ(*ListAll(server), (Ranges{{2, 2}, {5, 5}}));
+}
+
+TEST(Client, TheLastBlockMayReachPastTheCapacity) {
+  const FakeServer server({.messages = {Fixed(10, {{0, 4}}), Fixed(10, {{8, 4}})}});
+  EXPECT_EQ(*ListAll(server), (Ranges{{0, 4}, {8, 4}}));
+}
+
+// --- servers that lie --------------------------------------------------------------------------
+
+TEST(Client, LiesAreDataLoss) {
+  const std::vector<std::vector<std::string>> lies = {
+      {},                                                      // no message at all
+      {Variable(100, {{50, 10}, {20, 10}})},                   // disordered
+      {Variable(100, {{50, 10}}), Variable(100, {{20, 10}})},  // across messages
+      {Variable(100, {{50, 10}, {55, 10}})},                   // overlap
+      {Variable(100, {{50, 10}}), Variable(100, {{59, 10}})},  // across messages
+      {Variable(100, {{50, 10}, {50, 10}})},                   // repeated
+      {Variable(100, {{50, 0}})},                              // empty
+      {Variable(100, {{95, 10}})},                             // past the capacity
+      {Variable(100, {{100, 1}})},                             // outside
+      {Fixed(100, {{100, 4}})},                                // outside
+      {Fixed(100, {{0, 4}, {4, 5}})},                          // two block sizes
+      {Fixed(100, {{0, 4}}), Fixed(100, {{4, 8}})},            // across messages
+      {Variable(100, {{0, 1}}), Variable(101, {{1, 1}})},      // another capacity
+      {Variable(100, {{0, 1}}), Fixed(100, {{1, 1}})},         // another type
+      {Message(csi::v1::UNKNOWN, 100, {{0, 1}})},              // no type
+      {Message(static_cast<csi::v1::BlockMetadataType>(7), 100, {{0, 1}})},
+      {Variable(static_cast<uint64_t>(-1), {})},           // negative capacity
+      {Variable(100, {{static_cast<uint64_t>(-5), 10}})},  // negative offset
+      {Variable(100, {{5, static_cast<uint64_t>(-10)}})},  // negative size
+      {std::string("\x1a\x7f", 2)},                        // truncated protobuf
+      {Variable(100, {{0, 1}}), Variable(100, {{5, 1}}).substr(0, 5)},
+      {Variable(100, {{0, 1}}), ""},  // no fields
+  };
+  for (size_t i = 0; i < lies.size(); ++i) {
+    const FakeServer server({.messages = lies[i]});
+    const auto tuples = ListAll(server);
+    EXPECT_EQ(tuples.status().code(), StatusCode::kDataLoss) << i << ": " << tuples.status();
+    EXPECT_EQ(server.calls(), 1) << i;
+  }
+}
+
+TEST(Client, TuplesThatWereNotAskedForAreDataLoss) {
+  const FakeServer server({.messages = {Variable(100, {{0, 10}, {20, 10}})}});
+  rpc::ListRequest request = RequestTo(server.address());
+  request.starting_offset = 10;
+  EXPECT_EQ(ListAll(request).status().code(), StatusCode::kDataLoss);
+  request.starting_offset = 9;
+  EXPECT_TRUE(ListAll(request).ok());
+  request.starting_offset = 0;
+  request.max_results = 1;
+  EXPECT_EQ(ListAll(request).status().code(), StatusCode::kDataLoss);
+  request.max_results = 2;
+  EXPECT_TRUE(ListAll(request).ok());
+}
+
+TEST(Client, AFailedCursorStaysFailedUntilItIsSought) {
+  std::atomic<bool> lie = true;
+  const FakeServer server([&](const FakeServer::Request& request) -> Script {
+    if (lie) return {.messages = {Variable(100, {{0, 1}}), Variable(100, {{0, 1}})}};
+    return {.messages = {Variable(
+                100, request.starting_offset() == 0 ? Ranges{{0, 1}, {50, 1}} : Ranges{{50, 1}})}};
+  });
+  auto cursor = rpc::RemoteCursor::Open(RequestTo(server.address()));
+  ASSERT_TRUE(cursor.ok());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Drain(**cursor).status().code(), StatusCode::kDataLoss);
+  lie = false;
+  EXPECT_EQ(*DrainFrom(**cursor, 0), (Ranges{{0, 1}, {50, 1}}));
+  EXPECT_EQ(*DrainFrom(**cursor, 20), (Ranges{{50, 1}}));
+}
+
+// --- resuming ----------------------------------------------------------------------------------
+
+// Serves `tuples` two a message, from the one that ends after the starting offset on, and breaks
+// after each `messages` messages.
+FakeServer::Answer Breaking(std::function<std::string(const Ranges&)> encode, Ranges tuples,
+                            size_t messages) {
+  return [=](const FakeServer::Request& request) {
+    Script script;
+    Ranges group;
+    bool all = true;
+    for (const auto& tuple : tuples) {
+      if (tuple.first + tuple.second <= static_cast<uint64_t>(request.starting_offset())) continue;
+      if (script.messages.size() == messages) {
+        all = false;
+        break;
+      }
+      group.push_back(tuple);
+      if (group.size() == 2) script.messages.push_back(encode(std::exchange(group, {})));
+    }
+    if (all && (!group.empty() || script.messages.empty()))
+      script.messages.push_back(encode(group));
+    if (!all) script.status = kBroken;
+    return script;
+  };
+}
+
+TEST(Client, E13ResumesAfterEveryMessageWithoutRepeatingOrSkipping) {
+  Ranges extents;
+  Ranges blocks;
+  for (uint64_t i = 0; i < 9; ++i) {
+    extents.emplace_back(i * 100 + 7, 13);
+    blocks.emplace_back(i * 100, 50);
+  }
+  for (const size_t messages : {1, 2, 3}) {
+    const FakeServer variable(
+        Breaking([](const Ranges& t) { return Variable(1000, t); }, extents, messages));
+    rpc::ListRequest request = RequestTo(variable.address());
+    std::vector<uint64_t> offsets;
+    request.on_resume = [&](uint64_t offset, const absl::Status& reason) {
+      offsets.push_back(offset);
+      EXPECT_EQ(reason.code(), StatusCode::kUnavailable);
+    };
+    auto cursor = rpc::RemoteCursor::Open(request);
+    ASSERT_TRUE(cursor.ok());
+    EXPECT_EQ(*Drain(**cursor), extents);
+    EXPECT_EQ(static_cast<size_t>((*cursor)->resumes()), offsets.size());
+    EXPECT_EQ(offsets.size(), (5 + messages - 1) / messages - 1);
+    EXPECT_EQ(offsets.front(), (messages * 2 - 1) * 100 + 20);
+
+    const FakeServer fixed(
+        Breaking([](const Ranges& t) { return Fixed(1000, t); }, blocks, messages));
+    EXPECT_EQ(*ListAll(fixed), blocks);
+  }
+}
+
+TEST(Client, ResumesAtTheVeryEnd) {
+  // Everything was sent but the OK.
+  for (const bool says_something : {true, false}) {
+    const FakeServer server([=](const FakeServer::Request& request) -> Script {
+      if (request.starting_offset() == 0) {
+        return {.messages = {Fixed(10, {{0, 4}, {8, 4}})}, .status = kBroken};
+      }
+      EXPECT_EQ(request.starting_offset(), 10);
+      return {.messages = says_something ? std::vector{Fixed(10, {})} : std::vector<std::string>()};
+    });
+    EXPECT_EQ(*ListAll(server), (Ranges{{0, 4}, {8, 4}}));
+  }
+}
+
+TEST(Client, TuplesThatReachBackOverTheResumePointAreCut) {
+  const FakeServer server([=](const FakeServer::Request& request) -> Script {
+    if (request.starting_offset() == 0) {
+      return {.messages = {Variable(100, {{0, 10}})}, .status = kBroken};
+    }
+    return {.messages = {Variable(100, {{0, 30}, {50, 10}})}};
+  });
+  EXPECT_EQ(*ListAll(server), (Ranges{{0, 10}, {10, 20}, {50, 10}}));
+}
+
+TEST(Client, ResumedStreamsThatAreOtherStreamsAreDataLoss) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> pairs = {
+      {Variable(100, {{0, 10}}), {Variable(101, {{50, 10}})}},  // another capacity
+      {Variable(100, {{0, 10}}), {Fixed(100, {{50, 10}})}},     // another type
+      {Variable(100, {{0, 10}}), {Variable(100, {{0, 10}})}},   // repeats
+      {Fixed(100, {{0, 10}}), {Fixed(100, {{5, 10}})}},         // moved its blocks
+      {Variable(100, {{0, 10}}), {}},                           // nothing at all
+  };
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const FakeServer server([&](const FakeServer::Request& request) -> Script {
+      if (request.starting_offset() == 0) {
+        return {.messages = {pairs[i].first}, .status = kBroken};
+      }
+      return {.messages = pairs[i].second};
+    });
+    EXPECT_EQ(ListAll(server).status().code(), StatusCode::kDataLoss) << i;
+    EXPECT_EQ(server.calls(), 2);
+  }
+}
+
+TEST(Client, OnlyUnavailableIsResumedAndOnlyAfterAMessage) {
+  const FakeServer never({.status = kBroken});
+  EXPECT_EQ(ListAll(never).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(never.calls(), 1);
+  for (const auto code : {grpc::StatusCode::INTERNAL, grpc::StatusCode::ABORTED,
+                          grpc::StatusCode::CANCELLED, grpc::StatusCode::DATA_LOSS}) {
+    const FakeServer server({.messages = {Variable(10, {{0, 1}})}, .status = {code, "x"}});
+    EXPECT_EQ(ListAll(server).status().code(), static_cast<StatusCode>(code));
+    EXPECT_EQ(server.calls(), 1);
+  }
+}
+
+TEST(Client, ServersThatShutDownMayCancelTheResumption) {
+  std::atomic<int> cancelled = 0;
+  const FakeServer server([&](const FakeServer::Request& request) -> Script {
+    if (request.starting_offset() == 0) {
+      return {.messages = {Variable(100, {{0, 10}})}, .status = kBroken};
+    }
+    if (cancelled++ == 0) return {.status = grpc::Status::CANCELLED};
+    return {.messages = {Variable(100, {{50, 10}})}};
+  });
+  EXPECT_EQ(*ListAll(server), (Ranges{{0, 10}, {50, 10}}));
+}
+
+TEST(Client, GivesUpAfterMaxResumesInARow) {
+  const FakeServer server([=](const FakeServer::Request& request) -> Script {
+    if (request.starting_offset() == 0) {
+      return {.messages = {Variable(100, {{0, 10}})}, .status = kBroken};
+    }
+    return {.messages = {Variable(100, {})}, .status = kBroken};
+  });
+  for (const int max_resumes : {0, 1, 3}) {
+    rpc::ListRequest request = RequestTo(server.address());
+    request.max_resumes = max_resumes;
+    const int before = server.calls();
+    const auto tuples = ListAll(request);
+    EXPECT_EQ(tuples.status().code(), StatusCode::kUnavailable);
+    EXPECT_THAT(tuples.status().ToString(), HasSubstr("connection lost"));
+    EXPECT_EQ(server.calls() - before, 1 + max_resumes);
+  }
+}
+
+TEST(Client, TimeoutEndsTheWaitsBetweenResumptions) {
+  const FakeServer server([=](const FakeServer::Request& request) -> Script {
+    if (request.starting_offset() == 0) {
+      return {.messages = {Variable(100, {{0, 10}})}, .status = kBroken};
+    }
+    return {.status = kBroken};
+  });
+  rpc::ListRequest request = RequestTo(server.address());
+  request.max_resumes = 100;
+  request.timeout = milliseconds(500);
+  const Stopwatch watch;
+  EXPECT_EQ(ListAll(request).status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_LT(watch.elapsed(), seconds(2));
+}
+
+TEST(Client, E13ResumesThroughAServerThatIsStoppedAndStartedAgain) {
+  static constexpr uint64_t kCapacity = 4 << 20;
+  const TempDir dir;
+  rpc::ServerOptions options;
+  options.listen = "unix://" + (dir / "s");
+  options.stream.message_bytes = 4096;
+  for (const bool as_blocks : {false, true}) {
+    // Slow enough to be interrupted several times.
+    FunctionProvider provider([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+      auto cursor = std::make_unique<ScriptedCursor>(
+          kCapacity, 512, std::make_shared<CursorTrace>(),
+          [](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
+            std::this_thread::sleep_for(milliseconds(2));
+            uint64_t next = (position + 1023) / 1024 * 1024;
+            for (int i = 0; i < 40 && next < kCapacity && !batch.full(); ++i, next += 1024) {
+              batch.push_back({next, 512});
+            }
+            return next < kCapacity ? batch.back().end() : kCapacity;
+          });
+      return as_blocks ? Blocks(std::move(cursor), 512) : Extents(std::move(cursor));
+    });
+    auto server = rpc::Server::Start(provider, options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    auto listing = std::async(std::launch::async, [&] {
+      auto cursor = rpc::RemoteCursor::Open(RequestTo(options.listen));
+      EXPECT_TRUE(cursor.ok()) << cursor.status();
+      auto tuples = Drain(**cursor);
+      EXPECT_TRUE(tuples.ok()) << tuples.status();
+      return std::pair((*cursor)->resumes(), *std::move(tuples));
+    });
+    for (int i = 0; i < 3; ++i) {
+      std::this_thread::sleep_for(milliseconds(60));
+      server->reset();
+      server = rpc::Server::Start(provider, options);
+      ASSERT_TRUE(server.ok()) << server.status();
+      std::this_thread::sleep_for(milliseconds(100));
+    }
+    const auto [resumes, tuples] = listing.get();
+    EXPECT_GE(resumes, 1);
+    ASSERT_EQ(tuples.size(), kCapacity / 1024);
+    for (size_t i = 0; i < tuples.size(); ++i) {
+      EXPECT_EQ(tuples[i], (std::pair<uint64_t, uint64_t>(i * 1024, 512)));
+    }
+  }
+}
+
+TEST(Client, E19SecretsAreInNoErrorText) {
+  const FakeServer server({.messages = {Variable(10, {{9, 9}})}});
+  rpc::ListRequest request = RequestTo(server.address());
+  request.secrets = {{"key", "canary"}};
+  EXPECT_THAT(ListAll(request).status().ToString(), Not(HasSubstr("canary")));
+}
+
+}  // namespace
+}  // namespace cbt::test

@@ -1,0 +1,400 @@
+// The life of streams: cancellation, deadlines, readers that stall, draining, limits.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <latch>
+#include <memory>
+#include <optional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "rpc/support/fixture.h"
+
+namespace cbt::test {
+namespace {
+
+using grpc::StatusCode;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr uint64_t kTiB = uint64_t{1} << 40;
+
+// A volume in which nothing is found, for as long as anybody looks.
+std::unique_ptr<ExtentCursor> QuietCursor(std::shared_ptr<CursorTrace> trace) {
+  return std::make_unique<ScriptedCursor>(
+      kTiB, 1, std::move(trace), [](uint64_t position, ExtentBatch&) -> absl::StatusOr<uint64_t> {
+        std::this_thread::sleep_for(milliseconds(1));
+        return position + 1;
+      });
+}
+
+// A service for a quiet volume named "quiet", one of endless tuples named "dense", and small ones
+// with one tuple.
+struct ThreeVolumes {
+  explicit ThreeVolumes(rpc::StreamOptions options = {})
+      : service(
+            [this](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+              if (call.target == "quiet") return Extents(QuietCursor(quiet));
+              if (call.target == "dense") return Extents(AlternatingCursor(kTiB, 512, dense));
+              return Extents(CursorOver({{0, 1}}, 10));
+            },
+            options) {}
+
+  bool AllGone() const { return quiet->alive == 0 && dense->alive == 0; }
+  size_t open() const { return service.server->open_streams(); }
+
+  std::shared_ptr<CursorTrace> quiet = std::make_shared<CursorTrace>();
+  std::shared_ptr<CursorTrace> dense = std::make_shared<CursorTrace>();
+  Service service;
+};
+
+const Ask kQuiet = {.snapshot = "quiet"};
+const Ask kDense = {.snapshot = "dense"};
+const Ask kSmall = {.snapshot = "small"};
+
+TEST(StreamLife, E13CancelInAQuietGap) {
+  ThreeVolumes volumes;
+  RawCall call(volumes.service.channel, kQuiet.path(), kQuiet.bytes());
+  ASSERT_TRUE(Eventually([&] { return volumes.quiet->next_calls > 10; }));
+  const Stopwatch watch;
+  call.Cancel();
+  EXPECT_EQ(ReadAll(call).status.error_code(), StatusCode::CANCELLED);
+  EXPECT_TRUE(Eventually([&] { return volumes.AllGone() && volumes.open() == 0; }));
+  EXPECT_LT(watch.elapsed(), seconds(2));
+}
+
+TEST(StreamLife, E13CancelAtTheFirstMessageAndLater) {
+  ThreeVolumes volumes;
+  for (const int messages : {0, 1, 5}) {
+    RawCall call(volumes.service.channel, kDense.path(), kDense.bytes());
+    for (int i = 0; i < messages; ++i) ASSERT_TRUE(call.Read().has_value());
+    call.Cancel();
+    EXPECT_EQ(call.Finish().error_code(), StatusCode::CANCELLED);
+    EXPECT_TRUE(Eventually([&] { return volumes.AllGone() && volumes.open() == 0; }));
+  }
+}
+
+TEST(StreamLife, E13DeadlineEndsTheWork) {
+  ThreeVolumes volumes;
+  for (const Ask& ask : {kQuiet, kDense}) {
+    const Answer answer = Get(volumes.service.channel, ask, milliseconds(150));
+    EXPECT_EQ(answer.status.error_code(), StatusCode::DEADLINE_EXCEEDED);
+    EXPECT_TRUE(Eventually([&] { return volumes.AllGone() && volumes.open() == 0; }));
+  }
+}
+
+TEST(StreamLife, ManyCancelledStreamsLeaveNothing) {
+  ThreeVolumes volumes;
+  for (int i = 0; i < 300; ++i) {
+    RawCall call(volumes.service.channel, kDense.path(), kDense.bytes());
+    if (i % 3 == 0) call.Read();
+  }
+  EXPECT_TRUE(Eventually([&] { return volumes.AllGone() && volumes.open() == 0; }));
+}
+
+TEST(StreamLife, OneClientIsKilledTheOtherGoesOn) {
+  ThreeVolumes volumes;
+  RawCall stays(Connect(volumes.service.server->address()), kDense.path(), kDense.bytes());
+  ASSERT_TRUE(stays.Read().has_value());
+  {
+    RawCall goes(Connect(volumes.service.server->address()), kDense.path(), kDense.bytes());
+    ASSERT_TRUE(goes.Read().has_value());
+  }
+  EXPECT_TRUE(Eventually([&] { return volumes.open() == 1; }));
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(stays.Read().has_value());
+}
+
+TEST(StreamLife, ProvidersLearnOfCancellationThroughTheToken) {
+  std::atomic<bool> stopped = false;
+  Service service([&](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+    while (!call.context.stop.stop_requested()) std::this_thread::sleep_for(milliseconds(1));
+    stopped = true;
+    return absl::CancelledError("stopped");
+  });
+  EXPECT_EQ(Get(service.channel, {}, milliseconds(100)).status.error_code(),
+            StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_TRUE(Eventually([&] { return stopped.load(); }));
+}
+
+// A provider whose calls hang until the test ends them.
+struct HangingProvider {
+  explicit HangingProvider(rpc::StreamOptions options)
+      : service(
+            [this](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+              ++inside;
+              released.wait();
+              --inside;
+              return Extents(CursorOver({{0, 1}}, 10));
+            },
+            options) {}
+  ~HangingProvider() { Release(); }
+
+  void Release() {
+    if (!released.try_wait()) released.count_down();
+  }
+
+  std::atomic<int> inside = 0;
+  std::latch released{1};
+  Service service;
+};
+
+TEST(StreamLife, HangingProvidersDontKeepStreamsOpenButKeepTheirSlots) {
+  HangingProvider hanging({.threads = 2, .max_streams = 1});
+  EXPECT_EQ(Get(hanging.service.channel, {}, milliseconds(100)).status.error_code(),
+            StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_TRUE(Eventually([&] { return hanging.service.server->open_streams() == 0; }));
+  ASSERT_EQ(hanging.inside, 1);
+  // Otherwise clients that come and go could pile up calls without end.
+  EXPECT_EQ(hanging.service.Get({}).status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  hanging.Release();
+  EXPECT_TRUE(Eventually([&] { return hanging.service.Get({}).status.ok(); }));
+}
+
+TEST(StreamLife, ShutdownDoesNotWaitForAHangingProvider) {
+  HangingProvider hanging({});
+  RawCall call(hanging.service.channel, kAllocatedPath, Ask{}.bytes());
+  ASSERT_TRUE(Eventually([&] { return hanging.inside == 1; }));
+  const Stopwatch watch;
+  hanging.service.server->Shutdown(milliseconds(50));
+  EXPECT_LT(watch.elapsed(), seconds(3));
+  EXPECT_EQ(hanging.inside, 1);
+  EXPECT_EQ(ReadAll(call).status.error_code(), StatusCode::UNAVAILABLE);
+}
+
+// --- readers that stop reading -----------------------------------------------------------------
+
+TEST(StreamLife, E13AStalledReaderCostsAFewMessagesAndNoThread) {
+  ThreeVolumes volumes({.threads = 1});
+  RawCall stalled(volumes.service.channel, kDense.path(), kDense.bytes());
+  ASSERT_TRUE(stalled.Read().has_value());
+  // Other streams are served by the only thread meanwhile, on other connections.
+  const auto other = Connect(volumes.service.server->address());
+  int before = 0;
+  EXPECT_TRUE(Eventually([&] {
+    before = volumes.dense->next_calls;
+    EXPECT_TRUE(Get(other, kSmall).status.ok());
+    std::this_thread::sleep_for(milliseconds(100));
+    return volumes.dense->next_calls == before;
+  }));
+  // A message holds about 25 batches; two are in flight, some in the transport's windows.
+  EXPECT_LT(volumes.dense->next_calls, 500);
+  // It goes on where it stopped.
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(stalled.Read().has_value());
+  EXPECT_GT(volumes.dense->next_calls, before);
+}
+
+TEST(StreamLife, ManyStalledReadersHoldNoThread) {
+  ThreeVolumes volumes({.threads = 2});
+  std::vector<std::unique_ptr<RawCall>> stalled;
+  for (int i = 0; i < 50; ++i) {
+    stalled.push_back(std::make_unique<RawCall>(Connect(volumes.service.server->address()),
+                                                kDense.path(), kDense.bytes()));
+  }
+  ASSERT_TRUE(Eventually([&] { return volumes.open() == 50; }));
+  const Stopwatch watch;
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(volumes.service.Get(kSmall).status.ok());
+  EXPECT_LT(watch.elapsed(), seconds(10));
+}
+
+TEST(StreamLife, E13StallTimeoutCancelsTheReaderAndNobodyElse) {
+  ThreeVolumes volumes({.stall_timeout = milliseconds(200)});
+  RawCall quiet(volumes.service.channel, kQuiet.path(), kQuiet.bytes());
+  RawCall stalled(Connect(volumes.service.server->address()), kDense.path(), kDense.bytes());
+  ASSERT_TRUE(stalled.Read().has_value());
+  const Stopwatch watch;
+  EXPECT_TRUE(Eventually([&] { return volumes.dense->alive == 0; }));
+  EXPECT_LT(watch.elapsed(), seconds(3));
+  const Answer rest = ReadAll(stalled);
+  EXPECT_EQ(rest.status.error_code(), StatusCode::CANCELLED);
+  // A stream that is quiet waits for nobody's reading.
+  EXPECT_EQ(volumes.quiet->alive, 1);
+}
+
+TEST(StreamLife, TheSourceDiesInTheExecutorNotOnGrpcsThreads) {
+  struct Ids {
+    std::mutex mutex;
+    std::set<std::thread::id> next;
+    std::set<std::thread::id> destroyed;
+  } ids;
+  struct Witness {
+    Ids& ids;
+    ~Witness() {
+      std::lock_guard lock(ids.mutex);
+      ids.destroyed.insert(std::this_thread::get_id());
+    }
+  };
+  const auto trace = std::make_shared<CursorTrace>();
+  Service service(
+      [&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+        auto witness = std::make_shared<Witness>(ids);
+        return Extents(std::make_unique<ScriptedCursor>(
+            kTiB, 512, trace,
+            [&ids, witness](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
+              {
+                std::lock_guard lock(ids.mutex);
+                ids.next.insert(std::this_thread::get_id());
+              }
+              for (; !batch.full(); position += 1024) batch.push_back({position, 512});
+              return position;
+            }));
+      },
+      {.threads = 1});
+  // Cancelled while the stream waits for its reader and no task is there.
+  RawCall call(service.channel, kAllocatedPath, Ask{}.bytes());
+  ASSERT_TRUE(call.Read().has_value());
+  EXPECT_TRUE(Eventually([&] {
+    const int before = trace->next_calls;
+    std::this_thread::sleep_for(milliseconds(50));
+    return trace->next_calls == before;
+  }));
+  call.Cancel();
+  EXPECT_TRUE(Eventually([&] { return trace->alive == 0; }));
+  std::lock_guard lock(ids.mutex);
+  EXPECT_EQ(ids.next.size(), 1u);
+  EXPECT_EQ(ids.destroyed, ids.next);
+}
+
+TEST(StreamLife, StreamsShareTheThreads) {
+  ThreeVolumes volumes({.threads = 1});
+  RawCall quiet(volumes.service.channel, kQuiet.path(), kQuiet.bytes());
+  ASSERT_TRUE(Eventually([&] { return volumes.quiet->next_calls > 0; }));
+  const Stopwatch watch;
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(volumes.service.Get(kSmall).status.ok());
+  EXPECT_LT(watch.elapsed(), seconds(5));
+}
+
+TEST(StreamLife, OneMessageInFlightIsEnoughToComeToTheEnd) {
+  for (const size_t messages_in_flight : {1, 2, 8}) {
+    Service service(
+        [](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+          return Extents(AlternatingCursor(64 << 20, 512));
+        },
+        {.message_bytes = 4096, .messages_in_flight = messages_in_flight});
+    const Answer answer = service.Get({});
+    EXPECT_TRUE(answer.status.ok());
+    EXPECT_EQ(answer.Tuples().size(), size_t{65536});
+  }
+}
+
+// --- limits ------------------------------------------------------------------------------------
+
+TEST(StreamLife, MaxStreams) {
+  ThreeVolumes volumes({.max_streams = 2});
+  std::optional<RawCall> first;
+  first.emplace(volumes.service.channel, kQuiet.path(), kQuiet.bytes());
+  RawCall second(volumes.service.channel, kQuiet.path(), kQuiet.bytes());
+  ASSERT_TRUE(Eventually([&] { return volumes.open() == 2; }));
+  EXPECT_EQ(volumes.service.Get(kSmall).status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  first.reset();
+  EXPECT_TRUE(Eventually([&] { return volumes.service.Get(kSmall).status.ok(); }));
+}
+
+// --- draining ----------------------------------------------------------------------------------
+
+TEST(StreamLife, DrainEndsStreamsWithUnavailable) {
+  ThreeVolumes volumes;
+  RawCall quiet(volumes.service.channel, kQuiet.path(), kQuiet.bytes());
+  RawCall dense(Connect(volumes.service.server->address()), kDense.path(), kDense.bytes());
+  ASSERT_TRUE(dense.Read().has_value());
+  auto rest = std::async(std::launch::async, [&] { return ReadAll(dense); });
+  ASSERT_TRUE(Eventually([&] { return volumes.open() == 2; }));
+  const Stopwatch watch;
+  volumes.service.server->Shutdown(milliseconds(200));
+  EXPECT_GE(watch.elapsed(), milliseconds(200));
+  EXPECT_LT(watch.elapsed(), seconds(4));
+  EXPECT_EQ(volumes.open(), 0u);
+  EXPECT_EQ(ReadAll(quiet).status.error_code(), StatusCode::UNAVAILABLE);
+  EXPECT_EQ(rest.get().status.error_code(), StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(Eventually([&] { return volumes.AllGone(); }));
+}
+
+TEST(StreamLife, DrainIsBoundedForStalledReadersAndNeverOk) {
+  ThreeVolumes volumes;
+  RawCall stalled(volumes.service.channel, kDense.path(), kDense.bytes());
+  ASSERT_TRUE(stalled.Read().has_value());
+  std::this_thread::sleep_for(milliseconds(100));
+  const Stopwatch watch;
+  volumes.service.server->Shutdown(milliseconds(0));
+  EXPECT_LT(watch.elapsed(), seconds(4));
+  EXPECT_FALSE(ReadAll(stalled).status.ok());
+}
+
+TEST(StreamLife, DrainRefusesNewStreamsAndLetsOpenOnesFinish) {
+  std::atomic<bool> finish = false;
+  Service service([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(std::make_unique<ScriptedCursor>(
+        1000, 1, std::make_shared<CursorTrace>(),
+        [&](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
+          std::this_thread::sleep_for(milliseconds(1));
+          if (!finish) return position;
+          batch.push_back({999, 1});
+          return 1000;
+        }));
+  });
+  RawCall open(service.channel, kAllocatedPath, Ask{}.bytes());
+  ASSERT_TRUE(Eventually([&] { return service.server->open_streams() == 1; }));
+  auto shutdown =
+      std::async(std::launch::async, [&] { service.server->Shutdown(std::chrono::minutes(1)); });
+  EXPECT_TRUE(Eventually([&] {
+    const Answer refused = Get(service.channel, {}, milliseconds(100));
+    return refused.status.error_code() == StatusCode::UNAVAILABLE;
+  }));
+  finish = true;
+  const Answer answer = ReadAll(open);
+  EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
+  EXPECT_EQ(answer.Tuples().size(), 1u);
+  shutdown.get();
+}
+
+TEST(StreamLife, ASecondShutdownCutsTheGraceShort) {
+  ThreeVolumes volumes;
+  RawCall quiet(volumes.service.channel, kQuiet.path(), kQuiet.bytes());
+  ASSERT_TRUE(Eventually([&] { return volumes.open() == 1; }));
+  const Stopwatch watch;
+  auto patient = std::async(std::launch::async,
+                            [&] { volumes.service.server->Shutdown(std::chrono::minutes(5)); });
+  std::this_thread::sleep_for(milliseconds(50));
+  volumes.service.server->Shutdown(milliseconds(0));
+  patient.get();
+  EXPECT_LT(watch.elapsed(), seconds(4));
+  volumes.service.server->Shutdown();  // and once more
+}
+
+TEST(StreamLife, E13DrainUnderLoadNeverEndsATruncatedStreamWithOk) {
+  constexpr uint64_t kCapacity = 16 << 20;
+  for (int round = 0; round < 10; ++round) {
+    Service service(
+        [](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+          return Extents(AlternatingCursor(kCapacity, 512));
+        },
+        {.message_bytes = 4096});
+    std::vector<std::future<Answer>> answers;
+    for (int i = 0; i < 6; ++i) {
+      answers.push_back(std::async(
+          std::launch::async, [&service] { return Get(Connect(service.server->address()), {}); }));
+    }
+    std::this_thread::sleep_for(milliseconds(3 * round));
+    const Stopwatch watch;
+    service.server->Shutdown(milliseconds(0));
+    EXPECT_LT(watch.elapsed(), seconds(4));
+    for (auto& future : answers) {
+      const Answer answer = future.get();
+      if (answer.status.ok()) {
+        EXPECT_EQ(answer.Tuples().size(), kCapacity / 1024);
+      } else if (!answer.messages.empty()) {
+        EXPECT_EQ(answer.status.error_code(), StatusCode::UNAVAILABLE);
+      } else {
+        // Calls that gRPC has not handed over yet when it shuts down are cancelled by it.
+        EXPECT_THAT(answer.status.error_code(),
+                    testing::AnyOf(StatusCode::UNAVAILABLE, StatusCode::CANCELLED));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cbt::test

@@ -1,0 +1,84 @@
+// A server over a provider that the test writes, on a Unix socket of its own.
+#ifndef CBT_TESTS_RPC_SUPPORT_FIXTURE_H_
+#define CBT_TESTS_RPC_SUPPORT_FIXTURE_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "cbt/rpc/server.h"
+#include "rpc/support/providers.h"
+#include "rpc/support/raw_call.h"
+#include "support/temp_dir.h"
+
+namespace cbt::test {
+
+class Service {
+ public:
+  explicit Service(FunctionProvider::Function function, rpc::StreamOptions stream = {})
+      : provider(std::move(function)) {
+    rpc::ServerOptions options;
+    options.listen = "unix://" + (dir / "s");
+    options.stream = stream;
+    absl::StatusOr<std::unique_ptr<rpc::Server>> started = rpc::Server::Start(provider, options);
+    if (!started.ok()) throw std::runtime_error(started.status().ToString());
+    server = *std::move(started);
+    channel = Connect(server->address());
+  }
+
+  // Serves these ranges of a volume as extents, under any name.
+  static Service OfExtents(const reference::Ranges& ranges, uint64_t capacity,
+                           uint64_t granularity = 1, rpc::StreamOptions stream = {}) {
+    return Service(
+        [=](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+          return Extents(CursorOver(ranges, capacity, granularity));
+        },
+        stream);
+  }
+
+  // The same as blocks.
+  static Service OfBlocks(const reference::Ranges& ranges, uint64_t capacity, uint64_t block_size,
+                          rpc::StreamOptions stream = {}) {
+    return Service(
+        [=](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+          return Blocks(CursorOver(ranges, capacity), block_size);
+        },
+        stream);
+  }
+
+  Answer Get(const Ask& ask) const { return test::Get(channel, ask); }
+
+  TempDir dir;
+  FunctionProvider provider;
+  std::unique_ptr<rpc::Server> server;
+  std::shared_ptr<grpc::Channel> channel;
+};
+
+// Waits until `condition` holds; false when it does not within `limit`.
+inline bool Eventually(const std::function<bool()>& condition,
+                       std::chrono::milliseconds limit = std::chrono::seconds(10)) {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+class Stopwatch {
+ public:
+  std::chrono::milliseconds elapsed() const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                                 start_);
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace cbt::test
+
+#endif  // CBT_TESTS_RPC_SUPPORT_FIXTURE_H_
