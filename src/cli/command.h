@@ -1,0 +1,27 @@
+// The subcommands: each has a file of its own and adds itself to the parser here.
+#ifndef CBT_CLI_COMMAND_H_
+#define CBT_CLI_COMMAND_H_
+
+#include <functional>
+
+#include "CLI/CLI.hpp"
+
+namespace cbt::cli {
+
+// What the chosen subcommand will do; returns the exit status.
+using Command = std::function<int()>;
+
+// Each adds one subcommand to `app`; parsing puts its work into `command`. Wrong usage is thrown as
+// CLI::ParseError. Both must outlive the parsing.
+void AddAllocated(CLI::App& app, Command& command);
+void AddApply(CLI::App& app, Command& command);
+void AddDelta(CLI::App& app, Command& command);
+void AddList(CLI::App& app, Command& command);
+void AddServe(CLI::App& app, Command& command);
+
+// The whole program.
+int Run(int argc, char** argv);
+
+}  // namespace cbt::cli
+
+#endif  // CBT_CLI_COMMAND_H_

@@ -1,0 +1,28 @@
+// Numbers as people write and read them.
+#ifndef CBT_CLI_NUMBERS_H_
+#define CBT_CLI_NUMBERS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace cbt::cli {
+
+// A decimal number with an optional binary suffix K, M, G, T or P, which may be followed by `iB`:
+// `4096`, `64K`, `1MiB`.
+// Errors: INVALID_ARGUMENT that says why `text` is none or that it is above `max`.
+absl::StatusOr<uint64_t> ParseNumber(std::string_view text, uint64_t max);
+
+// A time span in seconds, `5` or `0.25`, at most about 31 years.
+// Errors: INVALID_ARGUMENT.
+absl::StatusOr<std::chrono::milliseconds> ParseSeconds(std::string_view text);
+
+// `512 B`, `12.0 MiB`.
+std::string HumanSize(uint64_t bytes);
+
+}  // namespace cbt::cli
+
+#endif  // CBT_CLI_NUMBERS_H_

@@ -1,0 +1,108 @@
+// The program around the subcommands: parsing, usage errors, help and version.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/status.h"
+#include "cli/version_text.h"
+
+namespace cbt::cli {
+namespace {
+
+// Takes standard descriptors that are closed, or a file that is opened later would become stdout
+// and get our output. Writing to such a stdout fails, as it should.
+void TakeStandardDescriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) >= 0) continue;
+    // The lowest free number is this one.
+    [[maybe_unused]] const int taken =
+        open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
+int Print(std::string_view text) {
+  Output output(STDOUT_FILENO, "stdout");
+  output.Append(text);
+  return Report("", output.Close());
+}
+
+// The subcommand that was being parsed.
+std::string ChosenName(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() ? "" : chosen.front()->get_name();
+}
+
+int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string name = ChosenName(app);
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) {
+    // Values say by themselves what is wrong with them.
+    PrintLine(name, error.what());
+    return kExitUsage;
+  }
+  std::string why = error.what();
+  const std::vector<std::string> rest = app.remaining();
+  // The parser's own words are that there is no subcommand.
+  if (name.empty() && !rest.empty()) why = "'" + rest.front() + "' is unknown";
+  const std::string help = name.empty() ? "cbt --help" : "cbt " + name + " --help";
+  PrintLine(name, "usage: " + why + " (see " + help + ")");
+  return kExitUsage;
+}
+
+int ParseAndRun(int argc, char** argv) {
+  CLI::App app("Changed-block tracking: what changed between two snapshots of a volume", "cbt");
+  app.set_version_flag(
+      "--version", [] { return VersionText(); }, "Print the version and the kernels in use");
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(32);
+  app.footer(
+      "Every subcommand explains itself with --help. Exit status: 0 done, 1 the answer is \"no\",\n"
+      "2 wrong usage or bad input, 3 input/output or network failure.");
+  Command command;
+  AddDelta(app, command);
+  AddAllocated(app, command);
+  AddApply(app, command);
+  AddServe(app, command);
+  AddList(app, command);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return Print(app.help());
+  } catch (const CLI::CallForVersion& version) {
+    const absl::Status simd = CheckSimdRequest();
+    return simd.ok() ? Print(version.what()) : Report("", simd);
+  } catch (const CLI::ParseError& error) {
+    return UsageFailure(app, error);
+  }
+  if (const absl::Status simd = CheckSimdRequest(); !simd.ok()) {
+    return Report(ChosenName(app), simd);
+  }
+  return command();
+}
+
+}  // namespace
+
+int Run(int argc, char** argv) {
+  TakeStandardDescriptors();
+  // Failed writes are errors with a message, not a silent death.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  // gRPC's own log would stand beside our one line; who hunts a fault sets the variable.
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe): the only thread
+  try {
+    return ParseAndRun(argc, argv);
+  } catch (const std::exception& error) {
+    PrintLine("", std::string("internal error: ") + error.what());
+    return kExitFailure;
+  }
+}
+
+}  // namespace cbt::cli

@@ -1,0 +1,170 @@
+"""delta, allocated and apply on random images of every awkward size, against the oracle."""
+
+import os
+import random
+
+import oracle
+import support
+from support import parse_csv, parse_json, parse_ndjson
+
+PAIRS = int(os.environ.get("CBT_TEST_PAIRS", 1200))
+KIND = {"extents": "VARIABLE_LENGTH", "blocks": "FIXED_LENGTH"}
+
+
+def random_size(block_size):
+    blocks = random.choice([0, 0, 1, 2, 3, random.randrange(40)])
+    size = blocks * block_size + random.choice([0, 0, 1, -1, block_size // 2, 511, 4096])
+    return min(max(size, 0), 1 << 20)
+
+
+def random_image(size, block_size):
+    """Runs of zeros, of one byte and of noise, with borders on and off those of blocks."""
+    image = bytearray()
+    while len(image) < size:
+        unit = random.choice([1, 512, 4096, block_size])
+        length = unit * random.randrange(1, 9)
+        image += random.choice([bytes(length), b"\xff" * length, random.randbytes(length)])
+    return bytes(image[:size])
+
+
+def random_change(base, size, block_size):
+    """An image of `size` bytes that has much in common with `base`."""
+    image = bytearray(base[:size].ljust(size, b"\0"))
+    for _ in range(random.choice([0, 1, 2, 5, 20])):
+        if size == 0:
+            break
+        begin = random.choice([random.randrange(size), size - 1])
+        begin -= random.choice([0, begin % block_size])
+        length = min(random.choice([1, 2, 511, 4096, block_size, 3 * block_size]), size - begin)
+        image[begin : begin + length] = random.choice([bytes(length), random.randbytes(length)])
+    return bytes(image)
+
+
+def random_start(answer, block_size, capacity):
+    """A starting offset that a resuming consumer, or an awkward one, would send."""
+    places = [0, 1, capacity, capacity - 1, capacity // 2, block_size, block_size - 1]
+    for offset, size in random.sample(answer, min(3, len(answer))):
+        places += [offset, offset + 1, offset + size, offset + size - 1, offset + size + 1]
+    place = random.choice(places + [random.randrange(capacity + 1)])
+    return min(max(place, 0), capacity)
+
+
+class Images(support.CbtTest):
+    def check(self, arguments, blocks, block_size, capacity):
+        """Runs a subcommand in a random form and compares it with the answer in `blocks`."""
+        style = random.choice(["extents", "blocks"])
+        whole = oracle.tuples(blocks, block_size, capacity, style)
+        start = random.choice([0, random_start(whole, block_size, capacity)])
+        form = random.choice(["ndjson", "json", "csv", "table"])
+        group = random.choice([0, 0, 1, 2, 7, 2**31 - 1])
+        command = [*arguments, "--block-size", block_size, "--style", style, "--format", form]
+        command += ["--starting-offset", start, "--max-results", group]
+        text = self.ok(*command)
+        expected = oracle.tuples(blocks, block_size, capacity, style, start)
+        context = f"cbt {' '.join(map(str, command))}, capacity {capacity}"
+        if form == "ndjson":
+            self.assertEqual(parse_ndjson(text), (KIND[style], capacity, expected), context)
+        elif form == "json":
+            kind, found_capacity, found, groups = parse_json(text)
+            self.assertEqual((kind, found_capacity), (KIND[style], capacity), context)
+            self.assertEqual(found, expected, context)
+            if group == 0 or not expected:
+                self.assertEqual(len(groups), 1, context)
+            else:
+                self.assertEqual(groups[:-1], [group] * ((len(expected) - 1) // group), context)
+        elif form == "csv":
+            self.assertEqual(parse_csv(text), expected, context)
+        else:
+            rows = text.split("\n\n")[0].splitlines()[1:]
+            found = [tuple(map(int, row.split()[:2])) for row in rows]
+            self.assertEqual(found, expected, context)
+
+    def test_delta_of_random_pairs(self):
+        for _ in range(PAIRS):
+            block_size = 1 << random.randrange(9, 17)
+            base = random_image(random_size(block_size), block_size)
+            size = random.choice([len(base), random_size(block_size)])
+            target = random_change(base, size, block_size)
+            paths = self.write("base", base), self.write("target", target)
+            blocks = oracle.changed_blocks(base, target, block_size)
+            self.check(["delta", *paths], blocks, block_size, len(target))
+
+    def test_every_form_of_one_answer_is_the_same(self):
+        for _ in range(PAIRS // 40):
+            block_size = 1 << random.randrange(9, 15)
+            base = random_image(random_size(block_size), block_size)
+            target = random_change(base, random_size(block_size), block_size)
+            command = ["delta", self.write("base", base), self.write("target", target)]
+            command += ["--block-size", block_size]
+            kind, capacity, found = parse_ndjson(self.ok(*command))
+            self.assertEqual(parse_json(self.ok(*command, "--format", "json"))[:3],
+                             (kind, capacity, found))
+            self.assertEqual(parse_csv(self.ok(*command, "--format", "csv")), found)
+
+    def test_every_offset_of_a_small_pair(self):
+        block_size = 512
+        base = random_image(2500, block_size)
+        target = random_change(base, 2500, block_size)
+        paths = self.write("base", base), self.write("target", target)
+        blocks = oracle.changed_blocks(base, target, block_size)
+        offsets = {0, 1, 2499, 2500}
+        offsets |= {k * block_size + d for k in range(1, 5) for d in (-1, 0, 1)}
+        for start in sorted(offsets):
+            for style in KIND:
+                text = self.ok("delta", *paths, "--block-size", block_size, "--style", style,
+                               "--starting-offset", start)
+                self.assertEqual(parse_ndjson(text)[2],
+                                 oracle.tuples(blocks, block_size, 2500, style, start), start)
+
+    def test_allocated_of_random_images(self):
+        for _ in range(PAIRS // 4):
+            block_size = 1 << random.randrange(9, 17)
+            image = random_image(random_size(block_size), block_size)
+            path = self.write("image", image)
+            if random.random() < 0.5:
+                self.check(["allocated", path], oracle.data_blocks(path, block_size), block_size,
+                           len(image))
+            else:
+                self.check(["allocated", path, "--zeros"], oracle.nonzero_blocks(image, block_size),
+                           block_size, len(image))
+
+    def test_apply_gives_the_target(self):
+        for _ in range(PAIRS // 4):
+            block_size = 1 << random.randrange(9, 17)
+            base = random_image(random_size(block_size), block_size)
+            size = random.choice([len(base), random_size(block_size)])
+            target = random_change(base, size, block_size)
+            paths = self.write("base", base), self.write("target", target)
+            out = self.path("out")
+            if random.random() < 0.5:
+                self.write("out", random_image(random_size(block_size), block_size))
+            command = ["apply", *paths, out, "--block-size", block_size]
+            text = self.ok(*command)
+            ranges = len(oracle.tuples(oracle.changed_blocks(base, target, block_size), block_size,
+                                       size, "extents"))
+            self.assertRegex(text, rf"\Acopied .* of .* in {ranges} ranges?\n\Z")
+            with open(out, "rb") as file:
+                self.assertEqual(file.read(), target, f"{command}")
+            self.assertEqual(sorted(os.listdir(self.folder)), ["base", "out", "target"])
+            os.unlink(out)
+
+    def test_simd_levels_agree(self):
+        version = self.ok("--version")
+        available = [line for line in version.splitlines() if "available" in line][0]
+        levels = available.split(":")[1].split()
+        self.assertIn("scalar", levels)
+        for _ in range(10):
+            block_size = 1 << random.randrange(9, 14)
+            base = random_image(300000, block_size)
+            target = random_change(base, 300000, block_size)
+            command = ["delta", self.write("base", base), self.write("target", target)]
+            command += ["--block-size", block_size]
+            answers = {self.ok(*command, env={"CBT_SIMD": level}) for level in levels}
+            self.assertEqual(len(answers), 1, levels)
+        for level in levels:
+            active = self.ok("--version", env={"CBT_SIMD": level})
+            self.assertIn(f"active: {level}\n", active)
+
+
+if __name__ == "__main__":
+    support.main()

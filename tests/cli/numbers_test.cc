@@ -1,0 +1,93 @@
+#include "cli/numbers.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cbt::cli {
+namespace {
+
+TEST(ParseNumberTest, TakesDecimalsAndBinarySuffixes) {
+  const std::vector<std::pair<const char*, uint64_t>> cases = {
+      {"0", 0},
+      {"007", 7},
+      {"4096", 4096},
+      {"64K", 65536},
+      {"64k", 65536},
+      {"1KiB", 1024},
+      {"1M", uint64_t{1} << 20},
+      {"1MiB", uint64_t{1} << 20},
+      {"3G", uint64_t{3} << 30},
+      {"16T", uint64_t{16} << 40},
+      {"2PiB", uint64_t{2} << 50},
+      {"18446744073709551615", UINT64_MAX},
+      {"16383P", uint64_t{16383} << 50},
+  };
+  for (const auto& [text, value] : cases) {
+    const absl::StatusOr<uint64_t> parsed = ParseNumber(text, UINT64_MAX);
+    ASSERT_TRUE(parsed.ok()) << text << ": " << parsed.status();
+    EXPECT_EQ(*parsed, value) << text;
+  }
+}
+
+TEST(ParseNumberTest, RefusesEverythingElse) {
+  for (const char* const text : {"",
+                                 "-",
+                                 "-1",
+                                 "-0",
+                                 "+1",
+                                 " 1",
+                                 "1 ",
+                                 "K",
+                                 "iB",
+                                 "1KB",
+                                 "1B",
+                                 "1Ki",
+                                 "1KiBs",
+                                 "1.5",
+                                 "1e3",
+                                 "0x10",
+                                 "1E",
+                                 "1,000",
+                                 "18446744073709551616",
+                                 "16384P",
+                                 "99999999999999999999P",
+                                 "one"}) {
+    EXPECT_EQ(ParseNumber(text, UINT64_MAX).status().code(), absl::StatusCode::kInvalidArgument)
+        << text;
+  }
+}
+
+TEST(ParseNumberTest, KeepsTheLimitOnTheValueNotOnTheDigits) {
+  EXPECT_TRUE(ParseNumber("64M", uint64_t{64} << 20).ok());
+  EXPECT_FALSE(ParseNumber("65M", uint64_t{64} << 20).ok());
+  EXPECT_FALSE(ParseNumber("67108865", uint64_t{64} << 20).ok());
+  // Not rounded: 1K alone is above 1023.
+  EXPECT_FALSE(ParseNumber("1K", 1023).ok());
+}
+
+TEST(ParseSecondsTest, TakesWholeAndBrokenSeconds) {
+  EXPECT_EQ(*ParseSeconds("5"), std::chrono::milliseconds(5000));
+  EXPECT_EQ(*ParseSeconds("0"), std::chrono::milliseconds(0));
+  EXPECT_EQ(*ParseSeconds("0.25"), std::chrono::milliseconds(250));
+  for (const char* const text : {"", "-1", "1s", "nan", "inf", "1e9", "1e99", "2000000000"}) {
+    EXPECT_FALSE(ParseSeconds(text).ok()) << text;
+  }
+}
+
+TEST(HumanSizeTest, HasOneDigitAfterThePointAndNeverFourBefore) {
+  EXPECT_EQ(HumanSize(0), "0 B");
+  EXPECT_EQ(HumanSize(1023), "1023 B");
+  EXPECT_EQ(HumanSize(1024), "1.0 KiB");
+  EXPECT_EQ(HumanSize(1536), "1.5 KiB");
+  EXPECT_EQ(HumanSize((1 << 20) - 1), "1.0 MiB");
+  EXPECT_EQ(HumanSize(uint64_t{12} << 20), "12.0 MiB");
+  EXPECT_EQ(HumanSize(UINT64_MAX), "16.0 EiB");
+}
+
+}  // namespace
+}  // namespace cbt::cli

@@ -1,0 +1,216 @@
+// What stands on stdout and in the exit status when streams end well, and when they don't.
+#include "cli/print_stream.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/json_string.h"
+#include "cli/status.h"
+#include "cli/volume_picture.h"
+
+namespace cbt::cli {
+namespace {
+
+// Gives one extent a step, then fails if it was told to.
+class BreakingCursor final : public ExtentCursor {
+ public:
+  BreakingCursor(uint64_t capacity, std::vector<Extent> extents, absl::Status failure)
+      : ExtentCursor(capacity, 1), extents_(std::move(extents)), failure_(std::move(failure)) {}
+
+ private:
+  absl::Status DoSeek(uint64_t) override { return absl::OkStatus(); }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    if (next_ < extents_.size()) {
+      batch.push_back(extents_[next_++]);
+      return batch.back().end();
+    }
+    if (!failure_.ok()) return failure_;
+    return capacity();
+  }
+
+  const std::vector<Extent> extents_;
+  const absl::Status failure_;
+  size_t next_ = 0;
+};
+
+// What `use` writes to stdout.
+std::string Captured(const std::function<void()>& use) {
+  std::fflush(stdout);
+  char name[] = "/tmp/cbt-print-test-XXXXXX";
+  const int file = mkstemp(name);
+  unlink(name);
+  const int saved = dup(STDOUT_FILENO);
+  dup2(file, STDOUT_FILENO);
+  use();
+  dup2(saved, STDOUT_FILENO);
+  close(saved);
+  std::string text(size_t{1} << 16, '\0');
+  const ssize_t size = pread(file, text.data(), text.size(), 0);
+  close(file);
+  text.resize(static_cast<size_t>(size));
+  return text;
+}
+
+struct Printed {
+  std::string text;
+  absl::Status status;
+};
+
+Printed Print(Format format, std::vector<Extent> extents, absl::Status failure,
+              int32_t max_results = 0, uint64_t starting_offset = 0) {
+  BreakingCursor cursor(1 << 20, std::move(extents), std::move(failure));
+  Printed printed;
+  printed.text = Captured([&] {
+    PrintOptions options;
+    options.stream.format = format;
+    options.stream.max_results = max_results;
+    options.stream.starting_offset = starting_offset;
+    printed.status = PrintStream(cursor, options);
+  });
+  return printed;
+}
+
+const std::vector<Extent> kTwo = {{0, 4096}, {8192, 8192}};
+constexpr char kHeader[] =
+    "{\"block_metadata_type\":\"VARIABLE_LENGTH\",\"volume_capacity_bytes\":1048576";
+constexpr char kFirst[] = "{\"byte_offset\":0,\"size_bytes\":4096}";
+constexpr char kSecond[] = "{\"byte_offset\":8192,\"size_bytes\":8192}";
+
+absl::Status Broken() { return absl::DataLossError("vol\"1\": \xff\nlost, really"); }
+
+TEST(PrintStreamTest, PrintsNothingWhenTheFirstStepFails) {
+  for (const Format format : {Format::kNdjson, Format::kJson, Format::kCsv, Format::kTable}) {
+    const Printed printed = Print(format, {}, Broken());
+    EXPECT_EQ(printed.text, "");
+    EXPECT_EQ(printed.status, Broken());
+  }
+}
+
+TEST(PrintStreamTest, Ndjson) {
+  const std::string body = std::string(kHeader) + "}\n" + kFirst + "\n" + kSecond + "\n";
+  const Printed whole = Print(Format::kNdjson, kTwo, absl::OkStatus());
+  EXPECT_TRUE(whole.status.ok());
+  EXPECT_EQ(whole.text, body);
+  const Printed broken = Print(Format::kNdjson, kTwo, Broken());
+  EXPECT_EQ(broken.status, Broken());
+  EXPECT_EQ(broken.text, body + "{\"error\":\"vol\\\"1\\\": \\ufffd\\u000alost, really\"}\n");
+}
+
+TEST(PrintStreamTest, Csv) {
+  const std::string body = "byte_offset,size_bytes\n0,4096\n8192,8192\n";
+  EXPECT_EQ(Print(Format::kCsv, kTwo, absl::OkStatus()).text, body);
+  EXPECT_EQ(Print(Format::kCsv, kTwo, Broken()).text,
+            body + "error,\"vol\"\"1\"\": \xff?lost, really\"\n");
+  EXPECT_EQ(Print(Format::kCsv, kTwo, absl::AbortedError("it broke")).text,
+            body + "error,it broke\n");
+}
+
+TEST(PrintStreamTest, Json) {
+  const std::string open = std::string(kHeader) + ",\"block_metadata\":[";
+  EXPECT_EQ(Print(Format::kJson, {}, absl::OkStatus()).text, open + "]}\n");
+  EXPECT_EQ(Print(Format::kJson, kTwo, absl::OkStatus()).text,
+            open + kFirst + "," + kSecond + "]}\n");
+  EXPECT_EQ(Print(Format::kJson, kTwo, Broken()).text, open + kFirst + "," + kSecond + "\n");
+}
+
+TEST(PrintStreamTest, JsonInGroups) {
+  const std::string open = std::string(kHeader) + ",\"block_metadata\":[";
+  const std::string groups = open + kFirst + "]}\n" + open + kSecond + "]}\n";
+  EXPECT_EQ(Print(Format::kJson, kTwo, absl::OkStatus(), 1).text, groups);
+  EXPECT_EQ(Print(Format::kJson, {}, absl::OkStatus(), 1).text, open + "]}\n");
+  // Also where the last group was full, the end doesn't look like one.
+  EXPECT_EQ(Print(Format::kJson, kTwo, Broken(), 1).text, groups + open + "\n");
+  EXPECT_EQ(Print(Format::kJson, kTwo, Broken(), 2).text,
+            open + kFirst + "," + kSecond + "]}\n" + open + "\n");
+}
+
+TEST(PrintStreamTest, Table) {
+  const std::string rows =
+      " OFFSET   LENGTH        SIZE\n"
+      "      0     4096     4.0 KiB\n"
+      "   8192     8192     8.0 KiB\n";
+  std::string dots;
+  for (int i = 0; i < 63; ++i) dots += "·";
+  EXPECT_EQ(Print(Format::kTable, kTwo, absl::OkStatus()).text,
+            rows + "\n2 extents, 12.0 KiB of 1.0 MiB changed (1.17 %)\n[█" + dots + "]\n");
+  EXPECT_EQ(Print(Format::kTable, kTwo, Broken()).text,
+            rows + "INCOMPLETE: vol\"1\": \xff?lost, really\n");
+  EXPECT_NE(Print(Format::kTable, {}, absl::OkStatus(), 0, 1 << 19)
+                .text.find("0 extents, 0 B of 1.0 MiB changed (0 %), from offset 524288 on"),
+            std::string::npos);
+}
+
+TEST(PrintStreamTest, FailedOutputIsAnError) {
+  absl::Status status;
+  Captured([&] {
+    const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    dup2(full, STDOUT_FILENO);
+    close(full);
+    BreakingCursor cursor(1 << 20, kTwo, absl::OkStatus());
+    status = PrintStream(cursor, {});
+  });
+  EXPECT_EQ(ExitStatusFor(status.code()), kExitFailure) << status;
+}
+
+TEST(VolumePictureTest, ShowsEveryByteAndOnlyWhatWasAskedFor) {
+  VolumePicture picture(6400, 250);
+  picture.Add({6399, 1});
+  picture.Add({300, 100});    // a whole cell
+  picture.Add({410, 50});     // half of one
+  picture.Add({6400, 4096});  // past the capacity
+  EXPECT_EQ(picture.bytes(), 151u);
+  std::string expected = "  ·█▓";
+  for (int i = 5; i < 63; ++i) expected += "·";
+  EXPECT_EQ(picture.Draw(), expected + "░");
+  EXPECT_EQ(VolumePicture(0, 0).Draw(), "");
+  VolumePicture tiny(3, 0);
+  tiny.Add({1, 4096});
+  EXPECT_EQ(tiny.Draw(), "·██");
+  VolumePicture huge(kMaxCapacity, 0);
+  huge.Add({0, kMaxCapacity});
+  std::string full;
+  for (int i = 0; i < 64; ++i) full += "█";
+  EXPECT_EQ(huge.Draw(), full);
+}
+
+TEST(JsonStringTest, IsAlwaysJson) {
+  EXPECT_EQ(JsonString("plain / \\ \" \t\x7f"), "\"plain / \\\\ \\\" \\u0009\\u007f\"");
+  EXPECT_EQ(JsonString("\xc3\xa9\xe2\x82\xac\xf0\x9f\x92\xbe"),
+            "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x92\xbe\"");
+  // Cut off, overlong, a surrogate, past the last code point.
+  EXPECT_EQ(JsonString("\xe2\x82"), "\"\\ufffd\\ufffd\"");
+  EXPECT_EQ(JsonString("\xc0\xaf"), "\"\\ufffd\\ufffd\"");
+  EXPECT_EQ(JsonString("\xed\xa0\x80"), "\"\\ufffd\\ufffd\\ufffd\"");
+  EXPECT_EQ(JsonString("\xf4\x90\x80\x80"), "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
+}
+
+TEST(StatusTest, EveryCodeHasItsExitStatus) {
+  using Code = absl::StatusCode;
+  EXPECT_EQ(ExitStatusFor(Code::kOk), 0);
+  for (const Code code :
+       {Code::kInvalidArgument, Code::kNotFound, Code::kOutOfRange, Code::kFailedPrecondition,
+        Code::kPermissionDenied, Code::kUnauthenticated}) {
+    EXPECT_EQ(ExitStatusFor(code), 2) << absl::StatusCodeToString(code);
+  }
+  for (const Code code : {Code::kUnavailable, Code::kDataLoss, Code::kAborted,
+                          Code::kDeadlineExceeded, Code::kInternal, Code::kUnknown,
+                          Code::kUnimplemented, Code::kCancelled, Code::kResourceExhausted}) {
+    EXPECT_EQ(ExitStatusFor(code), 3) << absl::StatusCodeToString(code);
+  }
+}
+
+TEST(StatusTest, MessagesStayOneHarmlessLine) {
+  EXPECT_EQ(OneLine("a\nb\r\x1b[2Jc\x7f\xc2\x9b"
+                    "d\xc3\xa9"),
+            "a?b??[2Jc??d\xc3\xa9");
+}
+
+}  // namespace
+}  // namespace cbt::cli

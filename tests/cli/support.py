@@ -1,0 +1,119 @@
+"""Running the cbt command in tests."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CBT = None  # path of the command, from the command line
+
+
+class Result:
+    def __init__(self, code, stdout, stderr):
+        self.code, self.stdout, self.stderr = code, stdout, stderr
+
+    def __repr__(self):
+        return f"exit {self.code}, stdout {self.stdout[:400]!r}, stderr {self.stderr[:400]!r}"
+
+
+def run(*arguments, env=None, timeout=60, **options):
+    """Runs `cbt` with the arguments to its end."""
+    environment = dict(os.environ)
+    environment.pop("CBT_SIMD", None)
+    environment.update(env or {})
+    done = subprocess.run(
+        [CBT, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=options.pop("stdout", subprocess.PIPE),
+        stderr=subprocess.PIPE,
+        env=environment,
+        timeout=timeout,
+        **options,
+    )
+    stdout = None if done.stdout is None else done.stdout.decode()
+    return Result(done.returncode, stdout or "", done.stderr.decode(errors="replace"))
+
+
+def parse_ndjson(text):
+    """(type, capacity, tuples) of an ndjson stream."""
+    lines = text.splitlines()
+    header = json.loads(lines[0])
+    assert set(header) == {"block_metadata_type", "volume_capacity_bytes"}, header
+    found = []
+    for line in lines[1:]:
+        entry = json.loads(line)
+        assert set(entry) == {"byte_offset", "size_bytes"}, entry
+        found.append((entry["byte_offset"], entry["size_bytes"]))
+    return header["block_metadata_type"], header["volume_capacity_bytes"], found
+
+
+def parse_json(text):
+    """The same of json: one object, or one a line for groups; also the sizes of the groups."""
+    found, groups, heads = [], [], set()
+    for line in text.splitlines():
+        message = json.loads(line)
+        assert set(message) == {"block_metadata_type", "volume_capacity_bytes", "block_metadata"}
+        heads.add((message["block_metadata_type"], message["volume_capacity_bytes"]))
+        entries = [(t["byte_offset"], t["size_bytes"]) for t in message["block_metadata"]]
+        found += entries
+        groups.append(len(entries))
+    assert len(heads) == 1, heads
+    kind, capacity = heads.pop()
+    return kind, capacity, found, groups
+
+
+def parse_csv(text):
+    lines = text.splitlines()
+    assert lines[0] == "byte_offset,size_bytes", lines[0]
+    return [tuple(map(int, line.split(","))) for line in lines[1:]]
+
+
+class CbtTest(unittest.TestCase):
+    """A test with a folder of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="cbt-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, data):
+        """A file with these bytes, runs of zero pages left out as holes at random."""
+        path = self.path(name)
+        with open(path, "wb") as file:
+            file.truncate(len(data))
+            for begin in range(0, len(data), 4096):
+                page = data[begin : begin + 4096]
+                if page.strip(b"\0") or random.random() < 0.3:
+                    file.seek(begin)
+                    file.write(page)
+        return path
+
+    def ok(self, *arguments, **options):
+        result = run(*arguments, **options)
+        self.assertEqual(result.code, 0, f"cbt {arguments}: {result}")
+        self.assertEqual(result.stderr, "", f"cbt {arguments}: {result}")
+        return result.stdout
+
+    def fails(self, code, *arguments, **options):
+        """Checks the exit status, one line on stderr and nothing on stdout; returns the line."""
+        result = run(*arguments, **options)
+        self.assertEqual(result.code, code, f"cbt {arguments}: {result}")
+        self.assertEqual(result.stdout, "", f"cbt {arguments}: {result}")
+        self.assertRegex(result.stderr, r"\Acbt: [^\n]+: [^\n]+\n\Z", f"cbt {arguments}: {result}")
+        return result.stderr
+
+
+def main():
+    """Runs the tests of the calling file: <file> CBT [unittest arguments]."""
+    global CBT
+    CBT = os.path.abspath(sys.argv.pop(1))
+    seed = int(os.environ.get("CBT_TEST_SEED", random.SystemRandom().randrange(2**32)))
+    print(f"CBT_TEST_SEED={seed} repeats this run", file=sys.stderr)
+    random.seed(seed)
+    unittest.main(module="__main__")
