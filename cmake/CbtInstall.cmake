@@ -1,0 +1,104 @@
+# What `cmake --install` gives a consumer: headers, static libraries, a CMake package with components,
+# and a pkg-config file for each library.
+#
+# Every component has an export set of its own, so that the files a consumer of core reads never
+# mention gRPC. Dependencies are taken from the targets: nothing is listed a second time here.
+include(CMakePackageConfigHelpers)
+
+set(cbt_components core source)
+if(CBT_WITH_RPC)
+  list(APPEND cbt_components rpc)
+endif()
+
+set(cbt_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/cbt)
+set(cbt_pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# pkg-config finds the prefix from where the file lies, so that an installed tree can be moved.
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+  set(cbt_pc_prefix ${CMAKE_INSTALL_PREFIX})
+  set(cbt_pc_libdir ${CMAKE_INSTALL_LIBDIR})
+else()
+  file(RELATIVE_PATH up "/prefix/${cbt_pkgconfig_dir}" "/prefix")
+  string(REGEX REPLACE "/$" "" up "${up}")
+  set(cbt_pc_prefix "\${pcfiledir}/${up}")
+  set(cbt_pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+endif()
+if(IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+  set(cbt_pc_includedir ${CMAKE_INSTALL_INCLUDEDIR})
+else()
+  set(cbt_pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+endif()
+
+# Turns what target cbt_<component> links into pkg-config's words: PC_REQUIRES and PC_LIBS. The
+# libraries are static, so private dependencies count as well; ours alone stay out of the export.
+function(cbt_pkgconfig_dependencies component)
+  get_target_property(links cbt_${component} INTERFACE_LINK_LIBRARIES)
+  set(requires "")
+  set(libs "")
+  foreach(link IN LISTS links)
+    string(REGEX REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1" link "${link}")
+    if(link MATCHES "^\\$<BUILD_INTERFACE:")
+      continue()
+    elseif(link MATCHES "^cbt(_|::)(core|source|rpc)$")
+      list(APPEND requires cbt-${CMAKE_MATCH_2})
+    elseif(link MATCHES "^absl::(.+)$")
+      list(APPEND requires absl_${CMAKE_MATCH_1})
+    elseif(link MATCHES "^gRPC::(grpc|grpc\\+\\+)$")
+      list(APPEND requires ${CMAKE_MATCH_1})
+    elseif(link MATCHES "^gRPC::(.+)$")
+      list(APPEND libs -l${CMAKE_MATCH_1})  # has no .pc file of its own
+    elseif(link STREQUAL "protobuf::libprotobuf")
+      list(APPEND requires protobuf)
+    elseif(link STREQUAL "Threads::Threads")
+      list(APPEND libs -pthread)
+    else()
+      message(FATAL_ERROR "CbtInstall: cbt_${component} links ${link}; say what it is to pkg-config")
+    endif()
+  endforeach()
+  list(JOIN requires " " requires)
+  list(JOIN libs " " libs)
+  set(PC_REQUIRES "${requires}" PARENT_SCOPE)
+  set(PC_LIBS "${libs}" PARENT_SCOPE)
+endfunction()
+
+set(PC_DESCRIPTION_core "Changed-block tracking: extents, cursors, transforms, encoding")
+set(PC_DESCRIPTION_source "Changed-block tracking: disk images as change sources")
+set(PC_DESCRIPTION_rpc "Changed-block tracking: gRPC service and client")
+
+foreach(component IN LISTS cbt_components)
+  install(TARGETS cbt_${component} EXPORT cbt-${component}
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT cbt-${component} NAMESPACE cbt:: DESTINATION ${cbt_cmake_dir}
+          FILE cbt-${component}-targets.cmake)
+
+  cbt_pkgconfig_dependencies(${component})
+  set(PC_NAME cbt-${component})
+  set(PC_DESCRIPTION "${PC_DESCRIPTION_${component}}")
+  get_target_property(PC_LIBRARY cbt_${component} OUTPUT_NAME)
+  if(NOT PC_LIBRARY)
+    set(PC_LIBRARY cbt_${component})
+  endif()
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/cbt.pc.in
+                 ${PROJECT_BINARY_DIR}/pkgconfig/cbt-${component}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/pkgconfig/cbt-${component}.pc
+          DESTINATION ${cbt_pkgconfig_dir})
+endforeach()
+
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN "*.h" PATTERN rpc EXCLUDE)
+if(CBT_WITH_RPC)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt/rpc
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt FILES_MATCHING PATTERN "*.h")
+endif()
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/cbtConfig.cmake.in
+                              ${PROJECT_BINARY_DIR}/package/cbtConfig.cmake
+                              INSTALL_DESTINATION ${cbt_cmake_dir}
+                              NO_SET_AND_CHECK_MACRO)
+# Before 1.0 a new minor version may change interfaces.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/cbtConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/package/cbtConfig.cmake
+              ${PROJECT_BINARY_DIR}/package/cbtConfigVersion.cmake
+        DESTINATION ${cbt_cmake_dir})

@@ -1,0 +1,48 @@
+#!/bin/sh
+# clang-format (check only) over every C++ file of the tree, then clang-tidy over src/ and, through
+# what it includes, include/. Exit status 1 when either finds anything; both always run.
+#
+#   cmake/lint.sh BUILD_TREE [JOBS]
+#
+# BUILD_TREE is a configured and built tree: its compile_commands.json says how files are compiled.
+set -eu
+
+if [ $# -lt 1 ] || [ ! -f "$1/compile_commands.json" ]; then
+  echo "usage: $0 BUILD_TREE [JOBS] (BUILD_TREE has a compile_commands.json)" >&2
+  exit 2
+fi
+build=$(cd "$1" && pwd)
+jobs=${2:-2}
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+failed=0
+
+# for_each FILES_AT_A_TIME COMMAND...: runs the command on the files that standard input names. What one
+# run says stays together, and is left out when it found nothing.
+for_each() {
+  at_a_time=$1
+  shift
+  # shellcheck disable=SC2016
+  xargs -P "$jobs" -n "$at_a_time" \
+    sh -c 'said=$("$@" 2>&1 </dev/null) || { printf "%s\n" "$said"; exit 1; }' lint "$@"
+}
+
+# Files of the tree, also those that git does not know yet, without those that were just deleted.
+if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+  files=$(git ls-files --cached --others --exclude-standard -- '*.cc' '*.h')
+else
+  files=$(find include src tests bench fuzz -name '*.cc' -o -name '*.h')
+fi
+files=$(for file in $files; do [ ! -f "$file" ] || echo "$file"; done)
+echo "clang-format: $(echo "$files" | wc -l) files"
+echo "$files" | for_each 16 clang-format --dry-run -Werror || failed=1
+
+sources=$(sed -n "s|^ *\"file\": \"\\($root/src/.*\\.cc\\)\",*\$|\\1|p" \
+  "$build/compile_commands.json" | sort -u)
+echo "clang-tidy: $(echo "$sources" | wc -l) files"
+# GCC's warning flags stand in the commands; clang does not know all of them.
+echo "$sources" | for_each 1 clang-tidy --quiet -p "$build" \
+  --extra-arg=-Wno-unknown-warning-option || failed=1
+
+[ "$failed" -eq 0 ] || echo "lint: findings above" >&2
+exit "$failed"

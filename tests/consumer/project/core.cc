@@ -1,0 +1,24 @@
+// What a plugin with a bitmap does, and with cbt::core alone: prints the changed extents.
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <utility>
+
+#include "cbt/bitmap.h"
+#include "cbt/transform.h"
+
+int main() {
+  const uint8_t bits[] = {0x03, 0x00, 0xb0};
+  auto view = cbt::BitmapView::Create(bits, 0, 24);
+  if (!view.ok()) return 1;
+  auto cursor = cbt::MakeBitmapCursor(*view, 24 * 4096, 4096);
+  if (cursor.ok()) cursor = cbt::Coalesce(*std::move(cursor), 4096);
+  if (!cursor.ok()) return 1;
+  const auto print = [](const cbt::ExtentBatch& batch) {
+    for (size_t i = 0; i < batch.size(); ++i) {
+      std::printf("%" PRIu64 " %" PRIu64 "\n", batch[i].offset, batch[i].length);
+    }
+    return absl::OkStatus();
+  };
+  return cbt::ForEachBatch(**cursor, print).ok() ? 0 : 1;
+}

@@ -1,0 +1,108 @@
+"""Checks what any text file of the tree must keep to: no open ends, clean blanks, a readable length, no
+paths of the machine it was written on, and plain ASCII where no picture needs more."""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import tempfile
+
+import common
+
+MAX_LINES = 600
+CODE = {".cc", ".h", ".proto", ".py", ".sh", ".cmake", ".inc"}
+# Written in halves, so that this file passes its own check.
+OPEN_END = re.compile(r"\b(?:TO" r"DO|FIX" r"ME)\b")
+MACHINE_PATH = re.compile(r"(?<![\w.$}~-])/(?:work|farm|ro" r"ot)/")
+# Data that tests read byte for byte, and inputs of the fuzzers.
+DATA_FOLDERS = {"corpus", "data"}
+# Beyond ASCII, code may hold what pictures of a volume are drawn with: lines and blocks, and the
+# middle dot for an empty cell. Tests may hold anything: names in other scripts are what they feed.
+NOT_ASCII = re.compile(r"[^\x00-\x7f\u2500-\u259f\u00b7]")
+
+
+def check_text(name, text):
+    path = pathlib.PurePath(name)
+    lines = text.split("\n")
+    is_code = path.suffix in CODE
+    may_use_tabs = path.name == "Makefile"
+    findings = []
+    if text and not text.endswith("\n"):
+        findings.append(f"{name}: no newline at the end")
+    if text.endswith("\n\n"):
+        findings.append(f"{name}: blank lines at the end")
+    if is_code and len(lines) - 1 > MAX_LINES:
+        findings.append(f"{name}: {len(lines) - 1} lines, more than {MAX_LINES}")
+    for number, line in enumerate(lines, 1):
+        at = f"{name}:{number}"
+        if OPEN_END.search(line):
+            findings.append(f"{at}: an open end; finish it or open an issue")
+        if line != line.rstrip():
+            findings.append(f"{at}: trailing blanks")
+        if "\t" in line and not may_use_tabs:
+            findings.append(f"{at}: a tab")
+        if MACHINE_PATH.search(line):
+            findings.append(f"{at}: a path of somebody's machine")
+        odd = NOT_ASCII.search(line)
+        if odd and is_code and path.parts[0] != "tests":
+            findings.append(f"{at}: neither ASCII nor part of a picture: U+{ord(odd.group()):04X}")
+    return findings
+
+
+def check(arguments):
+    root = pathlib.Path(arguments.root)
+    findings = []
+    for path in common.tracked_files(root):
+        name = path.relative_to(root).as_posix()
+        content = path.read_bytes()
+        if b"\0" in content or DATA_FOLDERS.intersection(pathlib.PurePath(name).parts):
+            continue
+        try:
+            findings += check_text(name, content.decode())
+        except UnicodeDecodeError as error:
+            findings.append(f"{name}: not UTF-8 at byte {error.start}")
+    return findings
+
+
+def self_test(_):
+    open_end, machine = "TO" + "DO", "/ro" + "ot/x"
+    with tempfile.TemporaryDirectory() as scratch:
+        root = pathlib.Path(scratch)
+        common.plant(root, {
+            "Makefile": "all:\n\techo\n",
+            "README.md": "A picture: \u2588\n",
+            "tests/name.cc": '"M\u00fcller"\n',
+            "src/good.cc": "int mastodon = 1;  // a/work/b ${x}/work/c\n",
+            "tests/data/raw.txt": "\t \n\n\n",
+            "build/ignored.cc": "\t\n",
+            "src/open.cc": f"// {open_end}: later\n",
+            "src/tab.h": "\tint x;\n",
+            "src/blanks.cc": "int x; \n",
+            "docs/end.md": "no newline",
+            "docs/ends.md": "too many\n\n",
+            "src/long.cc": "\n" * MAX_LINES + "int x;\n",
+            "docs/path.md": f"see {machine}\n",
+            "src/picture.cc": "// \u2588\n",
+            "src/dash.cc": "// \u2013\n",
+        })
+        (root / "src/latin.cc").write_bytes(b"// \xe9\n")
+        wanted = [
+            "src/open.cc:1: an open end",
+            "src/tab.h:1: a tab",
+            "src/blanks.cc:1: trailing blanks",
+            "docs/end.md: no newline",
+            "docs/ends.md: blank lines at the end",
+            f"src/long.cc: {MAX_LINES + 1} lines",
+            "docs/path.md:1: a path of somebody's machine",
+            "src/dash.cc:1: neither ASCII nor part of a picture: U+2013",
+            "src/latin.cc: not UTF-8",
+        ]
+        common.expect_findings(check(argparse.Namespace(root=root)), wanted)
+        # The same when git says what there is, with what it does not know yet.
+        subprocess.run(["git", "init", "-q", root], check=True)
+        (root / ".gitignore").write_text("/build/\n")
+        common.expect_findings(check(argparse.Namespace(root=root)), wanted)
+
+
+if __name__ == "__main__":
+    common.main(check, self_test)
