@@ -1,9 +1,9 @@
 // Every variant of every kernel family against the scalar one.
 #include <fuzzer/FuzzedDataProvider.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "check.h"
@@ -21,7 +21,7 @@ std::vector<uint8_t> Bytes(FuzzedDataProvider& in, size_t size) {
   const std::vector<uint8_t> some =
       in.ConsumeBytes<uint8_t>(in.ConsumeIntegralInRange<size_t>(0, size));
   const size_t at = in.ConsumeIntegralInRange<size_t>(0, size - some.size());
-  std::memcpy(bytes.data() + at, some.data(), some.size());
+  std::copy(some.begin(), some.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
   return bytes;
 }
 

@@ -27,6 +27,7 @@ class Secrets {
   Secrets(Secrets&&) noexcept = default;
   Secrets& operator=(Secrets&&) = delete;
   Secrets(const Secrets&) = delete;
+  Secrets& operator=(const Secrets&) = delete;
 
   void Set(std::string key, std::string_view value);
   // The value stays valid as long as the object.
@@ -50,7 +51,7 @@ struct StreamContext {
 struct MetadataSource {
   // Stands at 0; the service seeks it to the starting offset. capacity() is the size of the target
   // snapshot (not the volume's present size) and what the stream will say it is.
-  std::unique_ptr<ExtentCursor> cursor;
+  std::unique_ptr<ExtentCursor> cursor = {};
 
   // How the answer is told. For kFixedLength the service cuts the extents into blocks of
   // `block_size` bytes, rounding outward, whatever the cursor's granularity is.

@@ -57,7 +57,7 @@ EncodedTuples EncodeTuples(std::span<const uint64_t> offsets, std::span<const ui
 struct MetadataMessage {
   BlockMetadataType type = BlockMetadataType::kUnknown;
   uint64_t capacity = 0;  // bytes
-  std::vector<Extent> tuples;
+  std::vector<Extent> tuples = {};
 };
 
 // Decodes one response message from anybody: fields in any order, unknown fields are skipped,

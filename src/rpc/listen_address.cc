@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <memory>
 
 #include "absl/strings/ascii.h"
@@ -132,7 +131,7 @@ absl::Status ProbeTcpAddress(const Address& address) {
   }
   if (bound) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("listen: ", address.ToString(), ": ", std::strerror(failure)));
+      absl::StrCat("listen: ", address.ToString(), ": ", std::generic_category().message(failure)));
 }
 
 }  // namespace cbt::rpc

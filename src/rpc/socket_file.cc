@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,7 +26,7 @@ std::string About(const std::string& path, std::string_view why) {
 }
 
 absl::Status SystemError(const std::string& path, int error) {
-  return absl::UnavailableError(About(path, std::strerror(error)));
+  return absl::UnavailableError(About(path, std::generic_category().message(error)));
 }
 
 // Opens and locks the lock file. A holder that ends removes the file while others may be waiting

@@ -31,8 +31,8 @@ StreamProducer::StreamProducer(SnapshotProvider& provider, MetadataRequest reque
       message_bytes_(message_bytes),
       secrets_(std::move(request.secrets)) {}
 
-absl::Status StreamProducer::Open(std::stop_token stop) {
-  const StreamContext context{.stop = std::move(stop), .secrets = *secrets_};
+absl::Status StreamProducer::Open(const std::stop_token& stop) {
+  const StreamContext context{.stop = stop, .secrets = *secrets_};
   absl::StatusOr<MetadataSource> source =
       base_snapshot_id_.has_value()
           ? provider_.OpenDelta(*base_snapshot_id_, target_snapshot_id_, context)
@@ -93,7 +93,7 @@ grpc::ByteBuffer StreamProducer::TakeMessage() {
 }
 
 absl::StatusOr<StreamProducer::Outcome> StreamProducer::Run(
-    std::stop_token stop, Clock::time_point yield_at,
+    const std::stop_token& stop, Clock::time_point yield_at,
     std::optional<grpc::ByteBuffer>& message) try {
   message.reset();
   if (!failure_.ok()) return failure_;

@@ -41,11 +41,11 @@ class StreamProducer {
   // when
   //         they break their contract or throw. What was found before an error has been handed on
   //         before it is returned.
-  absl::StatusOr<Outcome> Run(std::stop_token stop, Clock::time_point yield_at,
+  absl::StatusOr<Outcome> Run(const std::stop_token& stop, Clock::time_point yield_at,
                               std::optional<grpc::ByteBuffer>& message);
 
  private:
-  absl::Status Open(std::stop_token stop);
+  absl::Status Open(const std::stop_token& stop);
   absl::Status Prepare(MetadataSource source);
   absl::StatusOr<Step> Fill();
   grpc::ByteBuffer TakeMessage();

@@ -84,7 +84,7 @@ void StreamReactor::Advance(std::unique_lock<std::mutex> lock) {
   } else if (sent_all) {
     status = *produced_;
   } else if (!ready_.empty()) {
-    current_ = std::move(ready_.front());
+    current_ = ready_.front();  // a reference: ByteBuffer can't be moved
     ready_.pop_front();
     writing_ = true;
     handed_over_at_ = Clock::now();

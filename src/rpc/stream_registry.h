@@ -26,6 +26,8 @@ class StreamSlot {
   ~StreamSlot();
   StreamSlot(StreamSlot&& other) noexcept : registry_(std::exchange(other.registry_, nullptr)) {}
   StreamSlot& operator=(StreamSlot&&) = delete;
+  StreamSlot(const StreamSlot&) = delete;
+  StreamSlot& operator=(const StreamSlot&) = delete;
 
  private:
   StreamRegistry* registry_;

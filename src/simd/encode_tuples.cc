@@ -58,7 +58,7 @@ constexpr Variant<EncodeTuplesKernels> kVariants[] = {
 
 // Every length of varint in both fields.
 bool KnownAnswer(const EncodeTuplesKernels& candidate) noexcept {
-  constexpr size_t kCount = 64 * 3;
+  constexpr size_t kCount = size_t{64} * 3;
   uint64_t offsets[kCount];
   uint64_t lengths[kCount];
   for (size_t i = 0; i < kCount; ++i) {

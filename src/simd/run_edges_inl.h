@@ -66,6 +66,8 @@ EdgeScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t positio
   const uint64_t* const full = edges + (room - kEdgesPerWord);
   size_t i = 0;
   while (i < words) {
+    // Also before words that may be quiet, so that every variant stops at the same one.
+    if (out > full) return {i, static_cast<size_t>(out - edges)};
     while (words - i >= kStep) {
       const Words fill(uint64_t{0} - carry);
       const uint8_t* pa = a + i * 8;

@@ -94,6 +94,8 @@ class DirectoryProvider final : public SnapshotProvider {
   DirectoryProvider(int root, const DirectoryProviderOptions& options)
       : root_(root), options_(options) {}
   ~DirectoryProvider() override { ::close(root_); }
+  DirectoryProvider(const DirectoryProvider&) = delete;
+  DirectoryProvider& operator=(const DirectoryProvider&) = delete;
 
   absl::StatusOr<MetadataSource> OpenAllocated(std::string_view snapshot_id,
                                                const StreamContext&) override {

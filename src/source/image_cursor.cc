@@ -74,6 +74,8 @@ class ImageDeltaCursor final : public ExtentCursor {
         runs_(pair_->target->size(), block_size) {}
 
   ~ImageDeltaCursor() override { Abandon(); }
+  ImageDeltaCursor(const ImageDeltaCursor&) = delete;
+  ImageDeltaCursor& operator=(const ImageDeltaCursor&) = delete;
 
  private:
   absl::Status DoSeek(uint64_t offset) override {

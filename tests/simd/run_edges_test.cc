@@ -179,6 +179,23 @@ TEST_P(RunEdgesTest, StopsBeforeTheRoomEndsAndContinues) {
   }
 }
 
+// Found by fuzzing: a variant went on over quiet words when the room had run out, and consumed more
+// words than the scalar one.
+TEST_P(RunEdgesTest, StopsAtTheSameWordAsTheScalarVariant) {
+  constexpr size_t kWords = 80;
+  std::vector<uint64_t> a(kWords, 0);
+  a[0] = 0x5555555555555555u;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(a.data());
+  for (size_t room = kEdgesPerWord; room < 3 * kEdgesPerWord; ++room) {
+    std::vector<uint64_t> edges(room);
+    const EdgeScan want =
+        simd::scalar::kRunEdges.single(bytes, bytes, kWords, 0, 0, edges.data(), room);
+    const EdgeScan scan = kernels().single(bytes, bytes, kWords, 0, 0, edges.data(), room);
+    ASSERT_EQ(scan.words, want.words) << room;
+    ASSERT_EQ(scan.edges, want.edges) << room;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Variants, RunEdgesTest,
                          testing::ValuesIn(test::AsVector(simd::RunEdgesVariants())),
                          test::VariantName<RunEdgesKernels>);
