@@ -296,7 +296,7 @@ TEST(Client, E13ResumesAfterEveryMessageWithoutRepeatingOrSkipping) {
     extents.emplace_back(i * 100 + 7, 13);
     blocks.emplace_back(i * 100, 50);
   }
-  for (const size_t messages : {1, 2, 3}) {
+  for (const size_t messages : {1u, 2u, 3u}) {
     const FakeServer variable(
         Breaking([](const Ranges& t) { return Variable(1000, t); }, extents, messages));
     rpc::ListRequest request = RequestTo(variable.address());

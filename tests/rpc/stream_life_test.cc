@@ -221,11 +221,12 @@ TEST(StreamLife, TheSourceDiesInTheExecutorNotOnGrpcsThreads) {
     std::set<std::thread::id> destroyed;
   } ids;
   struct Witness {
-    Ids& ids;
+    explicit Witness(Ids& all) : ids(all) {}
     ~Witness() {
       std::lock_guard lock(ids.mutex);
       ids.destroyed.insert(std::this_thread::get_id());
     }
+    Ids& ids;
   };
   const auto trace = std::make_shared<CursorTrace>();
   Service service(
@@ -268,7 +269,7 @@ TEST(StreamLife, StreamsShareTheThreads) {
 }
 
 TEST(StreamLife, OneMessageInFlightIsEnoughToComeToTheEnd) {
-  for (const size_t messages_in_flight : {1, 2, 8}) {
+  for (const size_t messages_in_flight : {1u, 2u, 8u}) {
     Service service(
         [](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
           return Extents(AlternatingCursor(64 << 20, 512));

@@ -7,6 +7,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <atomic>
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -56,7 +57,9 @@ class FakeServer {
   using Request = csi::v1::GetMetadataAllocatedRequest;
   using Answer = std::function<Script(const Request&)>;
 
-  explicit FakeServer(Answer answer) : service_(std::move(answer)) {
+  // `answer` is what an Answer holds; a template so that braces always mean a Script.
+  template <std::invocable<const Request&> Function>
+  explicit FakeServer(Function answer) : service_(std::move(answer)) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("unix:" + (dir_ / "s"), grpc::InsecureServerCredentials());
     builder.RegisterService(&service_);
