@@ -11,8 +11,8 @@
 // The library registers its methods by name with gRPC's raw callback interface and brings no
 // generated classes, so a plugin can link its own generated CSI code beside it.
 //
-// grpc.health.v1 is served beside them. gRPC's switch for that is one for the whole process: servers
-// that are built after Start() have it too.
+// grpc.health.v1 is served beside them. gRPC's switch for that is one for the whole process:
+// servers that are built after Start() have it too.
 #ifndef CBT_RPC_SERVER_H_
 #define CBT_RPC_SERVER_H_
 
