@@ -83,7 +83,20 @@ EdgeScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t positio
       if (xsimd::any(((w0 | w1) | (w2 | w3)) != Words(uint64_t{0}))) break;
       i += kStep;
     }
-    const size_t stop = words - i < kStep ? words : i + kStep;
+    // Something changes within this step: one vector of it, which may be quiet itself, or the last
+    // words.
+    const bool whole = words - i >= Words::size;
+    const size_t stop = whole ? i + Words::size : words;
+    if (whole) {
+      const Words fill(uint64_t{0} - carry);
+      const uint8_t* pa = a + i * 8;
+      const uint8_t* pb = Op::kBinary ? b + i * 8 : pa;
+      const Words vector = Op::template Apply<Words>(LoadWords(pa), LoadWords(pb)) ^ fill;
+      if (!xsimd::any(vector != Words(uint64_t{0}))) {
+        i = stop;
+        continue;
+      }
+    }
     for (; i < stop; ++i) {
       if (out > full) return {i, static_cast<size_t>(out - edges)};
       const uint64_t word_a = LoadWord(a + i * 8);
