@@ -13,7 +13,10 @@ MAX_LINES = 600
 CODE = {".cc", ".h", ".proto", ".py", ".sh", ".cmake", ".inc"}
 # Written in halves, so that this file passes its own check.
 OPEN_END = re.compile(r"\b(?:TO" r"DO|FIX" r"ME)\b")
-MACHINE_PATH = re.compile(r"(?<![\w.$}~-])/(?:work|farm|ro" r"ot)/")
+# Home folders, and the top folder of this checkout wherever it is, unless every machine has it.
+EVERYWHERE = {"bin", "dev", "etc", "lib", "mnt", "opt", "proc", "run", "srv", "sys", "tmp", "usr", "var"}
+SOMEBODYS = {"ho" "me", "ro" "ot"} | ({pathlib.Path(__file__).resolve().parts[1]} - EVERYWHERE)
+MACHINE_PATH = re.compile(rf"(?<![\w.$}}~-])/(?:{'|'.join(map(re.escape, sorted(SOMEBODYS)))})/")
 # Data that tests read byte for byte, and inputs of the fuzzers.
 DATA_FOLDERS = {"corpus", "data"}
 # Beyond ASCII, code may hold what pictures of a volume are drawn with: lines and blocks, and the
@@ -72,7 +75,7 @@ def self_test(_):
             "Makefile": "all:\n\techo\n",
             "README.md": "A picture: \u2588\n",
             "tests/name.cc": '"M\u00fcller"\n',
-            "src/good.cc": "int mastodon = 1;  // a/work/b ${x}/work/c\n",
+            "src/good.cc": "int mastodon = 1;  // a/home/b ${x}/home/c\n",
             "tests/data/raw.txt": "\t \n\n\n",
             "build/ignored.cc": "\t\n",
             "src/open.cc": f"// {open_end}: later\n",
