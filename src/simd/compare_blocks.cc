@@ -59,6 +59,9 @@ constexpr Variant<CompareBlocksKernels> kVariants[] = {
 #ifdef CBT_HAVE_AVX512
     {SimdLevel::kAvx512, &avx512::kCompareBlocks},
 #endif
+#ifdef CBT_HAVE_NEON
+    {SimdLevel::kNeon, &neon::kCompareBlocks},
+#endif
 };
 
 // A difference at every distance from a block's start, and a partial last block.

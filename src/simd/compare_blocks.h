@@ -38,6 +38,9 @@ extern const CompareBlocksKernels kCompareBlocks;
 namespace avx512 {
 extern const CompareBlocksKernels kCompareBlocks;
 }
+namespace neon {
+extern const CompareBlocksKernels kCompareBlocks;
+}
 
 }  // namespace cbt::simd
 

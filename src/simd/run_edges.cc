@@ -81,6 +81,9 @@ constexpr Variant<RunEdgesKernels> kVariants[] = {
 #ifdef CBT_HAVE_AVX512
     {SimdLevel::kAvx512, &avx512::kRunEdges},
 #endif
+#ifdef CBT_HAVE_NEON
+    {SimdLevel::kNeon, &neon::kRunEdges},
+#endif
 };
 
 // Long enough for every level's vector loop and its tail, with quiet stretches, full stretches and

@@ -54,6 +54,9 @@ extern const RunEdgesKernels kRunEdges;
 namespace avx512 {
 extern const RunEdgesKernels kRunEdges;
 }
+namespace neon {
+extern const RunEdgesKernels kRunEdges;
+}
 
 }  // namespace cbt::simd
 

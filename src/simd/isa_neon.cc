@@ -1,0 +1,6 @@
+// Every kernel body at level neon (64-bit ARM).
+#define CBT_ISA_NAMESPACE neon
+#define CBT_ISA_ARCH ::xsimd::neon64
+
+#include "simd/compare_blocks_inl.h"
+#include "simd/run_edges_inl.h"
