@@ -11,7 +11,7 @@
 
 namespace {
 
-using cbt::simd::kEdgesPerWord;
+using cbt::simd::kRunSlack;
 using cbt::simd::kTupleBytes;
 
 // Bytes that repeat in places, so that vectors of equal words happen. Exactly as long as needed, so
@@ -25,29 +25,34 @@ std::vector<uint8_t> Bytes(FuzzedDataProvider& in, size_t size) {
   return bytes;
 }
 
-void RunEdges(FuzzedDataProvider& in) {
-  const size_t words = in.ConsumeIntegralInRange<size_t>(1, 80);
-  const size_t room = kEdgesPerWord + in.ConsumeIntegralInRange<size_t>(0, words * kEdgesPerWord);
-  const uint64_t carry = in.ConsumeIntegralInRange<uint64_t>(0, 1);
-  const uint64_t position = in.ConsumeIntegral<uint64_t>() >> 8;
+void ExtractRuns(FuzzedDataProvider& in) {
+  const size_t words = in.ConsumeIntegralInRange<size_t>(1, 300);
+  const size_t room = in.ConsumeIntegralInRange<size_t>(1, words * 32 + 1);
+  const uint64_t open = in.ConsumeIntegralInRange<uint64_t>(0, 1);
+  const uint64_t origin = in.ConsumeIntegral<uint64_t>() >> 8;
+  const auto shift = in.ConsumeIntegralInRange<unsigned>(0, 40);
   const auto a = Bytes(in, words * 8);
   const auto b = in.ConsumeBool() ? a : Bytes(in, words * 8);
-  const auto run = [&](const cbt::simd::RunEdgesKernels& kernels) {
+  const auto run = [&](const cbt::simd::ExtractRunsKernels& kernels) {
     std::vector<uint64_t> all;
     for (auto* scan :
          {kernels.single, kernels.exclusive, kernels.and_not, kernels.either, kernels.both}) {
-      std::vector<uint64_t> edges(room);
-      const auto done =
-          scan(a.data(), b.data(), words, position, carry, edges.data(), edges.size());
-      CBT_FUZZ_CHECK(done.words <= words && done.edges <= room);
-      edges.resize(done.edges);
+      std::vector<uint64_t> offsets(room + kRunSlack);
+      std::vector<uint64_t> lengths(room + kRunSlack);
+      offsets[0] = open;
+      const auto done = scan(a.data(), b.data(), words, origin, shift, open, offsets.data(),
+                             lengths.data(), room);
+      CBT_FUZZ_CHECK(done.words <= words && done.runs <= room + 32);
+      offsets.resize(done.runs + done.open);
+      lengths.resize(done.runs);
       all.push_back(done.words);
-      all.insert(all.end(), edges.begin(), edges.end());
+      all.insert(all.end(), offsets.begin(), offsets.end());
+      all.insert(all.end(), lengths.begin(), lengths.end());
     }
     return all;
   };
-  const auto want = run(cbt::simd::scalar::kRunEdges);
-  for (const auto& variant : cbt::simd::RunEdgesVariants()) {
+  const auto want = run(cbt::simd::scalar::kExtractRuns);
+  for (const auto& variant : cbt::simd::ExtractRunsVariants()) {
     if (cbt::simd::IsRunnable(variant.level)) CBT_FUZZ_CHECK(run(*variant.kernels) == want);
   }
 }
@@ -99,7 +104,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzedDataProvider in(data, size);
   switch (in.ConsumeIntegralInRange<int>(0, 2)) {
     case 0:
-      RunEdges(in);
+      ExtractRuns(in);
       break;
     case 1:
       CompareBlocks(in);

@@ -18,6 +18,8 @@ namespace cbt {
 class ExtentBatch {
  public:
   static constexpr size_t kDefaultCapacity = 1024;
+  // Places behind the capacity, in both arrays, that kernels may overwrite.
+  static constexpr size_t kSlack = 64;
 
   // Allocates room for `capacity` (> 0) extents, once; nothing grows later.
   explicit ExtentBatch(size_t capacity = kDefaultCapacity);
@@ -47,8 +49,9 @@ class ExtentBatch {
   std::span<const uint64_t> offsets() const noexcept { return {offsets_, size_}; }
   std::span<const uint64_t> lengths() const noexcept { return {lengths_, size_}; }
 
-  // For kernels that fill a batch in bulk: write at [size(), capacity()) of both arrays, then tell
-  // with set_size() how many there are. Both arrays are aligned to 64 bytes.
+  // For kernels that fill a batch in bulk: write at [size(), capacity() + kSlack) of both arrays,
+  // then tell with set_size() how many count, at most capacity(). Both arrays are aligned to 64
+  // bytes.
   uint64_t* mutable_offsets() noexcept { return offsets_; }
   uint64_t* mutable_lengths() noexcept { return lengths_; }
   void set_size(size_t size) noexcept { size_ = size; }

@@ -21,7 +21,7 @@ constexpr size_t kScratchWords = 256;
 class BitmapCursor final : public ExtentCursor {
  public:
   // `a` alone when `binary` is false.
-  BitmapCursor(const BitmapView& a, const BitmapView& b, bool binary, simd::RunEdgesFn* scan,
+  BitmapCursor(const BitmapView& a, const BitmapView& b, bool binary, simd::ExtractRunsFn* scan,
                uint64_t capacity, uint64_t granularity) noexcept
       : ExtentCursor(capacity, granularity),
         a_(a),
@@ -47,7 +47,7 @@ class BitmapCursor final : public ExtentCursor {
         runs_.CloseAtCapacity(batch);
         return capacity();
       } else {
-        budget -= std::min(budget, Scan(budget));
+        budget -= std::min(budget, Scan(budget, batch));
       }
     }
     // What is not pending has been told up to position_. The product could wrap only in the last
@@ -56,16 +56,16 @@ class BitmapCursor final : public ExtentCursor {
     return position_ < bits ? position_ * granularity() : capacity();
   }
 
-  // Scans on from position_; returns the words consumed. Requires: all edges have been taken.
-  uint64_t Scan(uint64_t max_words) noexcept {
+  // Scans on from position_ into `batch`; returns the words consumed.
+  uint64_t Scan(uint64_t max_words, ExtentBatch& batch) noexcept {
     const uint64_t bits = a_.bit_count();
     const uint64_t whole = std::min<uint64_t>((bits - position_) / 64, max_words);
     const uint8_t* in_place_a = a_.InPlace(position_, whole);
     const uint8_t* in_place_b = binary_ ? b_.InPlace(position_, whole) : in_place_a;
-    simd::EdgeScan scan;
+    size_t done;
     if (whole > 0 && in_place_a != nullptr && in_place_b != nullptr) {
-      scan = scan_(in_place_a, in_place_b, static_cast<size_t>(whole), position_, runs_.carry(),
-                   runs_.buffer(), RunAssembler::kBuffer);
+      done =
+          runs_.Scan(scan_, in_place_a, in_place_b, static_cast<size_t>(whole), position_, batch);
     } else {
       // Views that start inside a byte, and the last partial word, whose missing bits are clear: a
       // run that reaches the end is closed by them, at most 63 blocks past it, and cut there.
@@ -75,19 +75,17 @@ class BitmapCursor final : public ExtentCursor {
       std::array<uint64_t, kScratchWords> words_b;
       a_.CopyWords(position_, words_a.data(), words);
       if (binary_) b_.CopyWords(position_, words_b.data(), words);
-      scan = scan_(reinterpret_cast<const uint8_t*>(words_a.data()),
-                   reinterpret_cast<const uint8_t*>(words_b.data()), words, position_,
-                   runs_.carry(), runs_.buffer(), RunAssembler::kBuffer);
+      done = runs_.Scan(scan_, reinterpret_cast<const uint8_t*>(words_a.data()),
+                        reinterpret_cast<const uint8_t*>(words_b.data()), words, position_, batch);
     }
-    runs_.Found(scan.edges);
-    position_ += uint64_t{scan.words} * 64;
-    return scan.words;
+    position_ += uint64_t{done} * 64;
+    return done;
   }
 
   const BitmapView a_;
   const BitmapView b_;
   const bool binary_;
-  simd::RunEdgesFn* const scan_;
+  simd::ExtractRunsFn* const scan_;
   RunAssembler runs_;
   uint64_t position_ = 0;  // the next bit to scan
 };
@@ -103,8 +101,8 @@ absl::Status CheckBits(const BitmapView& bitmap, uint64_t capacity, uint64_t gra
   return absl::OkStatus();
 }
 
-simd::RunEdgesFn* Kernel(BitmapOp op) noexcept {
-  const simd::RunEdgesKernels& kernels = simd::RunEdges();
+simd::ExtractRunsFn* Kernel(BitmapOp op) noexcept {
+  const simd::ExtractRunsKernels& kernels = simd::ExtractRuns();
   switch (op) {
     case BitmapOp::kXor:
       return kernels.exclusive;
@@ -124,7 +122,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(const BitmapView&
                                                                uint64_t capacity,
                                                                uint64_t granularity) {
   if (absl::Status status = CheckBits(bitmap, capacity, granularity); !status.ok()) return status;
-  return std::make_unique<BitmapCursor>(bitmap, bitmap, false, simd::RunEdges().single, capacity,
+  return std::make_unique<BitmapCursor>(bitmap, bitmap, false, simd::ExtractRuns().single, capacity,
                                         granularity);
 }
 
@@ -134,7 +132,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(const BitmapView&
                                                                uint64_t granularity) {
   if (absl::Status status = CheckBits(base, capacity, granularity); !status.ok()) return status;
   if (absl::Status status = CheckBits(target, capacity, granularity); !status.ok()) return status;
-  simd::RunEdgesFn* const scan = Kernel(op);
+  simd::ExtractRunsFn* const scan = Kernel(op);
   if (scan == nullptr) return absl::InvalidArgumentError("unknown bitmap operation");
   return std::make_unique<BitmapCursor>(base, target, true, scan, capacity, granularity);
 }

@@ -1,55 +1,61 @@
 #include "core/run_assembler.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace cbt {
 
+static_assert(ExtentBatch::kSlack >= simd::kRunSlack);
+
+RunAssembler::RunAssembler(uint64_t capacity, uint64_t granularity) noexcept
+    : capacity_(capacity),
+      granularity_(granularity),
+      shift_(IsPowerOfTwo(granularity) ? static_cast<unsigned>(std::countr_zero(granularity)) : 0),
+      factor_(IsPowerOfTwo(granularity) ? 1 : granularity) {}
+
 void RunAssembler::Reset() noexcept {
-  open_ = false;
+  open_ = 0;
   taken_ = 0;
-  found_ = 0;
+  waiting_ = 0;
 }
 
-void RunAssembler::Found(size_t edges) noexcept {
+size_t RunAssembler::Scan(simd::ExtractRunsFn* kernel, const uint8_t* a, const uint8_t* b,
+                          size_t words, uint64_t block, ExtentBatch& batch) noexcept {
+  uint64_t* const offsets = batch.mutable_offsets() + batch.size();
+  uint64_t* const lengths = batch.mutable_lengths() + batch.size();
+  const size_t room = batch.room();
+  offsets[0] = open_start_;
+  const simd::RunScan scan =
+      kernel(a, b, words, block << shift_, shift_, open_, offsets, lengths, room);
+  open_ = scan.open;
+  open_start_ = offsets[scan.runs];
+  if (scan.runs == 0) return scan.words;
+  if (factor_ != 1) {
+    for (size_t i = 0; i < scan.runs; ++i) {
+      offsets[i] *= factor_;
+      lengths[i] *= factor_;
+    }
+  }
+  // The last extent alone can reach past the capacity.
+  const size_t last = scan.runs - 1;
+  lengths[last] = std::min(lengths[last], capacity_ - offsets[last]);
+  const size_t kept = std::min(scan.runs, room);
+  batch.set_size(batch.size() + kept);
   taken_ = 0;
-  found_ = edges;
+  waiting_ = scan.runs - kept;
+  for (size_t i = 0; i < waiting_; ++i) extents_[i] = {offsets[kept + i], lengths[kept + i]};
+  return scan.words;
 }
 
 void RunAssembler::Take(ExtentBatch& batch) noexcept {
-  // Two edges a place: with a run open the first edge ends it, and the last one of an even number
-  // opens the next, so the extents that end here are never more than the places.
-  const size_t count = std::min(found_ - taken_, 2 * batch.room());
-  if (count == 0) return;
-  const uint64_t* edges = edges_.data() + taken_;
-  taken_ += count;
-  size_t rest = count;
-  if (open_) {
-    Close(*edges++, batch);
-    --rest;
-  }
-  // The loop knows no branch and no state: the last extent alone can reach past the capacity.
-  const size_t runs = rest / 2;
-  uint64_t* const offsets = batch.mutable_offsets() + batch.size();
-  uint64_t* const lengths = batch.mutable_lengths() + batch.size();
-  for (size_t run = 0; run < runs; ++run) {
-    offsets[run] = edges[2 * run] * granularity_;
-    lengths[run] = (edges[2 * run + 1] - edges[2 * run]) * granularity_;
-  }
-  if (runs > 0) {
-    lengths[runs - 1] = std::min(lengths[runs - 1], capacity_ - offsets[runs - 1]);
-    batch.set_size(batch.size() + runs);
-  }
-  if (rest % 2 != 0) {
-    open_ = true;
-    open_block_ = edges[rest - 1];
-  }
+  while (waiting() && !batch.full()) batch.push_back(extents_[taken_++]);
 }
 
 void RunAssembler::Close(uint64_t block, ExtentBatch& batch) noexcept {
-  if (!open_) return;
-  const uint64_t begin = open_block_ * granularity_;
+  if (!open()) return;
+  const uint64_t begin = open_start_ * factor_;
   batch.push_back({begin, std::min(block * granularity_, capacity_) - begin});
-  open_ = false;
+  open_ = 0;
 }
 
 void RunAssembler::CloseAtCapacity(ExtentBatch& batch) noexcept {
@@ -57,8 +63,8 @@ void RunAssembler::CloseAtCapacity(ExtentBatch& batch) noexcept {
 }
 
 std::optional<uint64_t> RunAssembler::Pending() const noexcept {
-  if (open_) return open_block_ * granularity_;
-  if (waiting()) return edges_[taken_] * granularity_;
+  if (waiting()) return extents_[taken_].offset;
+  if (open()) return open_start_ * factor_;
   return std::nullopt;
 }
 

@@ -1,4 +1,4 @@
-// From the edges that kernels find to extents: pairs starts with ends, across calls.
+// From bitmap words to extents in a batch: keeps what reaches from one scan into the next.
 #ifndef CBT_CORE_RUN_ASSEMBLER_H_
 #define CBT_CORE_RUN_ASSEMBLER_H_
 
@@ -8,43 +8,39 @@
 #include <optional>
 
 #include "cbt/batch.h"
+#include "simd/extract_runs.h"
 
 namespace cbt {
 
-// Turns edges (block indexes, in turn the first block of a run and the first block after it) into
-// maximal extents. Edges wait here until a batch has room for them, and a run that is still open
-// is kept until its end is known, however many calls either takes.
+// Turns the runs of set bits that kernels find into maximal extents of a volume. The kernel writes
+// straight into the batch; what the last word gave beyond its room waits here, and a run that is
+// open is kept until its end is known, however many calls either takes.
 //
 //   while (!batch.full()) {
 //     if (runs.waiting()) { runs.Take(batch); continue; }
-//     scan = kernel(..., runs.carry(), runs.buffer(), runs.kBuffer);
-//     runs.Found(scan.edges);
+//     position += 64 * runs.Scan(kernel, a, b, words, position, batch);
 //   }
 class RunAssembler {
  public:
-  static constexpr size_t kBuffer = 1024;
-
   // `granularity`: bytes a block; `capacity`: bytes, where the last extent is cut.
-  RunAssembler(uint64_t capacity, uint64_t granularity) noexcept
-      : capacity_(capacity), granularity_(granularity) {}
+  RunAssembler(uint64_t capacity, uint64_t granularity) noexcept;
 
   // Forgets everything.
   void Reset() noexcept;
 
-  // Where a scan writes edges, kBuffer of them at most. Requires: !waiting().
-  uint64_t* buffer() noexcept { return edges_.data(); }
-  // Says that buffer() holds `edges` new ones.
-  void Found(size_t edges) noexcept;
-  // The carry that the next scan must be given. Requires: !waiting().
-  uint64_t carry() const noexcept { return open_ ? 1 : 0; }
+  // Scans up to `words` words at `a` and `b` (see ExtractRunsFn), whose first bit is block `block`,
+  // and appends the extents that end there to `batch`. Returns the words consumed, more than 0 when
+  // there are any. Requires: !waiting(), !batch.full().
+  size_t Scan(simd::ExtractRunsFn* kernel, const uint8_t* a, const uint8_t* b, size_t words,
+              uint64_t block, ExtentBatch& batch) noexcept;
 
-  // True while edges wait for room in a batch.
-  bool waiting() const noexcept { return taken_ < found_; }
-  // Appends the extents that waiting edges end to `batch`, as many as it has room for.
+  // True while extents wait for room in a batch.
+  bool waiting() const noexcept { return taken_ < waiting_; }
+  // Appends waiting extents to `batch`, as many as it has room for.
   void Take(ExtentBatch& batch) noexcept;
 
   // True while a run has begun and not ended.
-  bool open() const noexcept { return open_; }
+  bool open() const noexcept { return open_ != 0; }
   // Ends an open run before `block`, or at the capacity. Requires: !waiting(), !batch.full().
   void Close(uint64_t block, ExtentBatch& batch) noexcept;
   void CloseAtCapacity(ExtentBatch& batch) noexcept;
@@ -55,11 +51,14 @@ class RunAssembler {
  private:
   const uint64_t capacity_;
   const uint64_t granularity_;
-  uint64_t open_block_ = 0;
-  bool open_ = false;
+  // Kernels shift. A granularity that is no power of two is multiplied in afterwards.
+  const unsigned shift_;
+  const uint64_t factor_;
+  uint64_t open_ = 0;
+  uint64_t open_start_ = 0;  // in the kernel's unit: bytes, or blocks where there is a factor
   size_t taken_ = 0;
-  size_t found_ = 0;
-  std::array<uint64_t, kBuffer> edges_;
+  size_t waiting_ = 0;
+  std::array<Extent, simd::kRunSlack> extents_;
 };
 
 }  // namespace cbt

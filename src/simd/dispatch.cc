@@ -67,7 +67,7 @@ SimdLevel ActiveSimdLevel() noexcept { return TheLevels().active; }
 bool SimdRequestHonoured() noexcept { return TheLevels().honoured; }
 
 std::vector<KernelInfo> ActiveKernels() {
-  return {{"run_edges", simd::RunEdgesLevel()},
+  return {{"extract_runs", simd::ExtractRunsLevel()},
           {"compare_blocks", simd::CompareBlocksLevel()},
           {"encode_tuples", simd::EncodeTuplesLevel()}};
 }

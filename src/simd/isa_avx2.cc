@@ -5,4 +5,4 @@
 
 #include "simd/compare_blocks_inl.h"
 #include "simd/encode_tuples_bmi2_inl.h"
-#include "simd/run_edges_inl.h"
+#include "simd/extract_runs_inl.h"

@@ -3,4 +3,4 @@
 #define CBT_ISA_ARCH ::xsimd::neon64
 
 #include "simd/compare_blocks_inl.h"
-#include "simd/run_edges_inl.h"
+#include "simd/extract_runs_inl.h"

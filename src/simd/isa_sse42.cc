@@ -4,4 +4,4 @@
 #define CBT_ISA_ARCH ::xsimd::sse4_2
 
 #include "simd/compare_blocks_inl.h"
-#include "simd/run_edges_inl.h"
+#include "simd/extract_runs_inl.h"

@@ -9,13 +9,13 @@
 #include "simd/compare_blocks.h"
 #include "simd/dispatch.h"
 #include "simd/encode_tuples.h"
-#include "simd/run_edges.h"
+#include "simd/extract_runs.h"
 
 namespace cbt::simd {
 
-const RunEdgesKernels& RunEdges() noexcept;
-SimdLevel RunEdgesLevel() noexcept;
-std::span<const Variant<RunEdgesKernels>> RunEdgesVariants() noexcept;
+const ExtractRunsKernels& ExtractRuns() noexcept;
+SimdLevel ExtractRunsLevel() noexcept;
+std::span<const Variant<ExtractRunsKernels>> ExtractRunsVariants() noexcept;
 
 const CompareBlocksKernels& CompareBlocks() noexcept;
 SimdLevel CompareBlocksLevel() noexcept;

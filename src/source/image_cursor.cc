@@ -111,7 +111,7 @@ class ImageDeltaCursor final : public ExtentCursor {
         chunk.Wait();
         if (!chunk.status.ok()) return chunk.status;
       }
-      Scan(chunk);
+      Scan(chunk, batch);
     }
     const uint64_t covered = runs_.Pending().value_or(consumed_);
     if (covered == capacity()) {
@@ -127,15 +127,12 @@ class ImageDeltaCursor final : public ExtentCursor {
     runs_.Close(BlockCount(offset, granularity()), batch);
   }
 
-  // Takes edges from the front chunk, and drops it when all of it has been scanned.
-  void Scan(Chunk& chunk) {
+  // Takes runs from the front chunk, and drops it when all of it has been scanned.
+  void Scan(Chunk& chunk, ExtentBatch& batch) {
     const auto* words = reinterpret_cast<const uint8_t*>(chunk.changed.data() + scanned_words_);
     const uint64_t block = chunk.begin / granularity() + scanned_words_ * 64;
-    const simd::EdgeScan scan =
-        simd::RunEdges().single(words, words, chunk.changed.size() - scanned_words_, block,
-                                runs_.carry(), runs_.buffer(), RunAssembler::kBuffer);
-    runs_.Found(scan.edges);
-    scanned_words_ += scan.words;
+    scanned_words_ += runs_.Scan(simd::ExtractRuns().single, words, words,
+                                 chunk.changed.size() - scanned_words_, block, batch);
     if (scanned_words_ == chunk.changed.size()) {
       consumed_ = chunk.end;
       scanned_words_ = 0;
@@ -184,7 +181,7 @@ class ImageDeltaCursor final : public ExtentCursor {
   std::deque<std::shared_ptr<Chunk>> chunks_;
   uint64_t origin_ = 0;       // chunks begin at multiples of their size from here on
   uint64_t planned_ = 0;      // chunks have been started, or found empty, below this offset
-  uint64_t consumed_ = 0;     // edges have been taken below this offset
+  uint64_t consumed_ = 0;     // runs have been taken below this offset
   size_t scanned_words_ = 0;  // of the front chunk
 };
 

@@ -32,7 +32,7 @@ TEST(DispatchTest, EveryFamilyRunsTheStrongestVariantThatTheActiveLevelAllows) {
     }
     return best;
   };
-  EXPECT_EQ(simd::RunEdgesLevel(), strongest(simd::RunEdgesVariants()));
+  EXPECT_EQ(simd::ExtractRunsLevel(), strongest(simd::ExtractRunsVariants()));
   EXPECT_EQ(simd::CompareBlocksLevel(), strongest(simd::CompareBlocksVariants()));
   EXPECT_EQ(simd::EncodeTuplesLevel(), strongest(simd::EncodeTuplesVariants()));
 }
@@ -46,7 +46,7 @@ TEST(DispatchTest, ForcedLevelIsTheOneThatRuns) {
     EXPECT_TRUE(SimdRequestHonoured());
     EXPECT_EQ(ActiveSimdLevel(), level);
     for (const KernelInfo& kernel : ActiveKernels()) EXPECT_LE(kernel.level, level);
-    EXPECT_EQ(simd::RunEdgesLevel(), level);
+    EXPECT_EQ(simd::ExtractRunsLevel(), level);
     EXPECT_EQ(simd::CompareBlocksLevel(), level);
     return;
   }

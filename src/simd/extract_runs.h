@@ -1,0 +1,65 @@
+// Kernel family extract_runs: the runs of set bits in one bitmap or in the combination of two,
+// without building the combination.
+//
+// With x the combined bits and p the same bits moved up by one place (each bit beside the one
+// before it), runs start at the set bits of x & ~p and end before those of p & ~x. Words in which
+// x == p hold neither and cost no branch of their own.
+//
+// Contract header: instruction-set files include it, so it holds nothing inline.
+#ifndef CBT_SIMD_EXTRACT_RUNS_H_
+#define CBT_SIMD_EXTRACT_RUNS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cbt::simd {
+
+// What one scan did.
+struct RunScan {
+  size_t words;   // words consumed
+  size_t runs;    // runs completed: their offsets and lengths have been written
+  uint64_t open;  // 1 when a run has begun and not ended: its start stands at offsets[runs]
+};
+
+// Places behind `room` that a scan may overwrite: the runs of one word more, and whole vectors.
+inline constexpr size_t kRunSlack = 64;
+
+// Scans up to `words` little-endian 64-bit words at `a` (and `b`; may be null for an operation on
+// one bitmap), any alignment, and writes the runs in ascending order. Bit k of the first word
+// stands for the offset origin + (k << shift); lengths are in the same unit.
+// `open`: 1 when the bit before the first one is set; offsets[0] then holds where that run began.
+// `room`: stops before a word when this many runs (> 0) are complete, so at most 32 more than that.
+//         Both arrays have room + kRunSlack places; what lies behind the result is undefined.
+// Every variant consumes the same words and writes the same runs.
+using ExtractRunsFn = RunScan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t origin,
+                              unsigned shift, uint64_t open, uint64_t* offsets, uint64_t* lengths,
+                              size_t room) noexcept;
+
+// One variant: a function for each operation on words.
+struct ExtractRunsKernels {
+  ExtractRunsFn* single;     // a
+  ExtractRunsFn* exclusive;  // a ^ b
+  ExtractRunsFn* and_not;    // b & ~a
+  ExtractRunsFn* either;     // a | b
+  ExtractRunsFn* both;       // a & b
+};
+
+namespace scalar {
+extern const ExtractRunsKernels kExtractRuns;
+}
+namespace sse42 {
+extern const ExtractRunsKernels kExtractRuns;
+}
+namespace avx2 {
+extern const ExtractRunsKernels kExtractRuns;
+}
+namespace avx512 {
+extern const ExtractRunsKernels kExtractRuns;
+}
+namespace neon {
+extern const ExtractRunsKernels kExtractRuns;
+}
+
+}  // namespace cbt::simd
+
+#endif  // CBT_SIMD_EXTRACT_RUNS_H_

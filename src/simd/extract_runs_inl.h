@@ -1,0 +1,446 @@
+// Body of extract_runs for every SIMD level. Included by isa_<level>.cc inside no namespace, once.
+//
+// A scan goes in steps of some hundred words, each in four passes over memory in the first-level
+// cache, none of which branches on the data of a single word:
+//   1. combine the bitmaps, keep the edges of each word, note which words have any;
+//   2. list those words;
+//   3. write the positions of their edges, as 16-bit numbers, by stores of constant width whose
+//      surplus the next ones overwrite;
+//   4. widen pairs of positions to offsets and lengths.
+// Before a step, words without an edge are passed at the speed of the loads.
+#include <xsimd/xsimd.hpp>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#include "simd/extract_runs.h"
+
+namespace cbt::simd::CBT_ISA_NAMESPACE {
+namespace extract_runs {
+
+using Words = xsimd::batch<uint64_t, CBT_ISA_ARCH>;
+
+// Every operation twice: on words, and on vectors of them.
+struct Single {
+  static constexpr bool kBinary = false;
+  template <typename T>
+  static T Apply(const T& a, const T&) {
+    return a;
+  }
+};
+struct Exclusive {
+  static constexpr bool kBinary = true;
+  template <typename T>
+  static T Apply(const T& a, const T& b) {
+    return a ^ b;
+  }
+};
+struct AndNot {
+  static constexpr bool kBinary = true;
+  // Written out: bitwise_andnot() of xsimd swaps its operands between versions and machines.
+  template <typename T>
+  static T Apply(const T& a, const T& b) {
+    return b & ~a;
+  }
+};
+struct Either {
+  static constexpr bool kBinary = true;
+  template <typename T>
+  static T Apply(const T& a, const T& b) {
+    return a | b;
+  }
+};
+struct Both {
+  static constexpr bool kBinary = true;
+  template <typename T>
+  static T Apply(const T& a, const T& b) {
+    return a & b;
+  }
+};
+
+static inline uint64_t LoadWord(const uint8_t* bytes) noexcept {
+  uint64_t word;
+  __builtin_memcpy(&word, bytes, sizeof(word));
+  return word;
+}
+
+static inline Words LoadWords(const uint8_t* bytes) noexcept {
+  return Words::load_unaligned(reinterpret_cast<const uint64_t*>(bytes));
+}
+
+template <typename Op>
+static inline Words Combine(const uint8_t* a, const uint8_t* b, size_t at) noexcept {
+  const Words word_a = LoadWords(a + at);
+  return Op::template Apply<Words>(word_a, Op::kBinary ? LoadWords(b + at) : word_a);
+}
+
+template <typename Op>
+static inline uint64_t CombineWord(const uint8_t* a, const uint8_t* b, size_t at) noexcept {
+  const uint64_t word_a = LoadWord(a + at);
+  return Op::template Apply<uint64_t>(word_a, Op::kBinary ? LoadWord(b + at) : word_a);
+}
+
+// The words of a step: short ones where the quiet loop should soon go on.
+constexpr size_t kLongStep = 256;
+constexpr size_t kShortStep = 64;
+
+struct Step {
+  alignas(64) uint64_t edges[kLongStep];
+  alignas(64) uint64_t mixed[kLongStep / 64];           // bit i: word i has an edge
+  alignas(64) uint16_t list[kLongStep + 64];            // the words that have
+  alignas(64) uint16_t positions[kLongStep * 64 + 64];  // of the edges, from the step's first bit
+};
+
+// The number of the lowest set bit; any number of 0 .. 127 for 0, which is what the surplus stores
+// of the lists write and nobody reads.
+static inline uint64_t LowestBit(uint64_t bits) noexcept {
+#if defined(__BMI__)
+  return _tzcnt_u64(bits);
+#else
+  return static_cast<uint64_t>(__builtin_ctzll(bits | uint64_t{1} << 63));
+#endif
+}
+
+// Writes base + i for every set bit i, lowest first; may write three places more. Returns how many
+// there are. No branch where they are four at most.
+static inline size_t ListFewBits(uint64_t bits, size_t base, uint16_t* out) noexcept {
+  const auto count = static_cast<size_t>(__builtin_popcountll(bits));
+  size_t i = 0;
+  do {
+    for (size_t k = 0; k < 4; ++k) {
+      out[i + k] = static_cast<uint16_t>(base + LowestBit(bits));
+      bits &= bits - 1;
+    }
+    i += 4;
+  } while (i < count);
+  return count;
+}
+
+// --- What differs between instruction sets ---------------------------------------------------
+
+#if defined(__AVX512VBMI2__)
+
+// The bits of `now` that differ from the bit before them; `before` holds the lanes before.
+static inline Words Edges(Words before, Words now) noexcept {
+  const __m512i previous = _mm512_alignr_epi64(now, before, 7);
+  // The upper half of (now : previous) << 1: each bit's predecessor in its place.
+  return _mm512_xor_si512(now, _mm512_shldi_epi64(now, previous, 1));
+}
+
+// Bit i: lane i is not 0.
+static inline unsigned MixedLanes(Words edges) noexcept {
+  return _mm512_test_epi64_mask(edges, edges);
+}
+
+// The numbers 0 .. 63 in the bytes of a vector.
+static inline __m512i Identity() noexcept {
+  alignas(64) static constexpr uint8_t kIdentity[64] = {
+      0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+      22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
+      44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+  return _mm512_load_si512(kIdentity);
+}
+
+// The low, or with kHigh the high, 32 bytes of `bytes` as 16-bit numbers. (vpermb takes one cycle
+// where the instruction made for it takes three.)
+template <bool kHigh>
+static inline __m512i ToWords(__m512i bytes) noexcept {
+  constexpr __mmask64 kEven = 0x5555555555555555u;
+  const __m512i half = _mm512_srli_epi16(Identity(), 8);  // 1, 3, 5, ...
+  const __m512i places = _mm512_srli_epi16(half, 1);      // 0, 1, 2, ...
+  const __m512i from = kHigh ? _mm512_add_epi16(places, _mm512_set1_epi16(32)) : places;
+  return _mm512_maskz_permutexvar_epi8(kEven, from, bytes);
+}
+
+// Writes base + i for every set bit i, lowest first; may write 64 places. Returns how many there
+// are. `base` is a multiple of 64. With kAll for bits of which often more than 32 are set.
+template <bool kAll>
+static inline size_t ListManyBits(uint64_t bits, size_t base, uint16_t* out) noexcept {
+  const __m512i found = _mm512_maskz_compress_epi8(bits, Identity());
+  const __m512i bases = _mm512_set1_epi16(static_cast<short>(base));
+  const auto count = static_cast<size_t>(__builtin_popcountll(bits));
+  _mm512_storeu_si512(out, _mm512_or_si512(ToWords<false>(found), bases));
+  if (kAll || __builtin_expect(count > 32, 0)) {
+    _mm512_storeu_si512(out + 32, _mm512_or_si512(ToWords<true>(found), bases));
+  }
+  return count;
+}
+
+// The words to look at; `many`: the step before had many.
+static inline size_t ListWords(uint64_t mixed, size_t base, bool many, uint16_t* out) noexcept {
+  return many ? ListManyBits<true>(mixed, base, out) : ListManyBits<false>(mixed, base, out);
+}
+
+// offsets[i] and lengths[i] of `count` pairs of positions; may write 7 places more.
+static inline void Widen(const uint16_t* positions, size_t count, uint64_t origin, unsigned shift,
+                         uint64_t* offsets, uint64_t* lengths) noexcept {
+  const __m512i origins = _mm512_set1_epi64(static_cast<long long>(origin));
+  const __m128i by = _mm_cvtsi32_si128(static_cast<int>(shift));
+  const __m512i low_half = _mm512_set1_epi64(0xffff);
+  for (size_t i = 0; i < count; i += 8) {
+    const __m512i pair = _mm512_cvtepu32_epi64(
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(positions + 2 * i)));
+    const __m512i start = _mm512_and_si512(pair, low_half);
+    const __m512i length = _mm512_sub_epi64(_mm512_srli_epi64(pair, 16), start);
+    _mm512_storeu_si512(offsets + i, _mm512_add_epi64(_mm512_sll_epi64(start, by), origins));
+    _mm512_storeu_si512(lengths + i, _mm512_sll_epi64(length, by));
+  }
+}
+
+#else
+
+static inline Words Edges(Words before, Words now) noexcept {
+#if defined(__AVX2__)
+  const __m256i across = _mm256_permute2x128_si256(before, now, 0x21);
+  const __m256i previous = _mm256_alignr_epi8(now, across, 8);
+  const __m256i moved = _mm256_or_si256(_mm256_slli_epi64(now, 1), _mm256_srli_epi64(previous, 63));
+  return _mm256_xor_si256(now, moved);
+#elif defined(__SSE4_2__)
+  const __m128i previous = _mm_alignr_epi8(now, before, 8);
+  const __m128i moved = _mm_or_si128(_mm_slli_epi64(now, 1), _mm_srli_epi64(previous, 63));
+  return _mm_xor_si128(now, moved);
+#elif defined(__aarch64__)
+  const uint64x2_t previous = vextq_u64(before, now, 1);
+  return veorq_u64(now, vorrq_u64(vshlq_n_u64(now, 1), vshrq_n_u64(previous, 63)));
+#endif
+}
+
+static inline unsigned MixedLanes(Words edges) noexcept {
+#if defined(__AVX2__)
+  const __m256i quiet = _mm256_cmpeq_epi64(edges, _mm256_setzero_si256());
+  return static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(quiet))) ^ 15u;
+#elif defined(__SSE4_2__)
+  const __m128i quiet = _mm_cmpeq_epi64(edges, _mm_setzero_si128());
+  return static_cast<unsigned>(_mm_movemask_pd(_mm_castsi128_pd(quiet))) ^ 3u;
+#elif defined(__aarch64__)
+  return (vgetq_lane_u64(edges, 0) != 0 ? 1u : 0u) | (vgetq_lane_u64(edges, 1) != 0 ? 2u : 0u);
+#endif
+}
+
+// The numbers of the set bits of each byte, lowest first, in the bytes of a word.
+struct ByteTable {
+  uint64_t positions[256];
+  constexpr ByteTable() : positions() {
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      unsigned place = 0;
+      for (unsigned bit = 0; bit < 8; ++bit) {
+        if ((byte >> bit & 1) != 0) positions[byte] |= uint64_t{bit} << (8 * place++);
+      }
+    }
+  }
+};
+static constexpr ByteTable kByteTable;
+
+// As ListFewBits() without any branch, for words with many set bits; may write seven places more.
+template <bool kAll>
+static inline size_t ListManyBits(uint64_t bits, size_t base, uint16_t* out) noexcept {
+  uint16_t* const first = out;
+  for (size_t byte = 0; byte < 8; ++byte) {
+    const auto part = static_cast<unsigned>(bits >> (8 * byte) & 0xff);
+#if defined(__x86_64__)
+    const __m128i found = _mm_cvtepu8_epi16(
+        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(&kByteTable.positions[part])));
+    const __m128i bases = _mm_set1_epi16(static_cast<short>(base + 8 * byte));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_add_epi16(found, bases));
+#else
+    const uint16x8_t found = vmovl_u8(vcreate_u8(kByteTable.positions[part]));
+    vst1q_u16(out, vaddq_u16(found, vdupq_n_u16(static_cast<uint16_t>(base + 8 * byte))));
+#endif
+    out += __builtin_popcount(part);
+  }
+  return static_cast<size_t>(out - first);
+}
+
+static inline size_t ListWords(uint64_t mixed, size_t base, bool, uint16_t* out) noexcept {
+  return ListFewBits(mixed, base, out);
+}
+
+static inline void Widen(const uint16_t* positions, size_t count, uint64_t origin, unsigned shift,
+                         uint64_t* offsets, uint64_t* lengths) noexcept {
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t pair;
+    __builtin_memcpy(&pair, positions + 2 * i, sizeof(pair));
+    const uint64_t start = pair & 0xffff;
+    offsets[i] = origin + (start << shift);
+    lengths[i] = (uint64_t{pair >> 16} - start) << shift;
+  }
+}
+
+#endif
+
+// --- What they share -------------------------------------------------------------------------
+
+// Fills step.edges and step.mixed with `count` words; `open`: the bit before them.
+template <typename Op>
+static inline void Load(const uint8_t* a, const uint8_t* b, size_t count, uint64_t open,
+                        Step& step) noexcept {
+  constexpr size_t kLanes = Words::size;
+  static_assert(64 % kLanes == 0);
+  Words before(uint64_t{0} - open);
+  size_t i = 0;
+  for (size_t group = 0; group * 64 < count; ++group) {
+    uint64_t mixed = 0;
+    const size_t end = count - group * 64 < 64 ? count : group * 64 + 64;
+    for (; end - i >= kLanes; i += kLanes) {
+      const Words now = Combine<Op>(a, b, i * 8);
+      const Words edges = Edges(before, now);
+      edges.store_aligned(step.edges + i);
+      mixed |= uint64_t{MixedLanes(edges)} << (i % 64);
+      before = now;
+    }
+    // Fewer words than a vector are left, the last ones of the scan.
+    uint64_t last = i == 0 ? uint64_t{0} - open : CombineWord<Op>(a, b, (i - 1) * 8);
+    for (; i < end; ++i) {
+      const uint64_t now = CombineWord<Op>(a, b, i * 8);
+      step.edges[i] = now ^ (now << 1 | last >> 63);
+      mixed |= uint64_t{step.edges[i] != 0} << (i % 64);
+      last = now;
+    }
+    step.mixed[group] = mixed;
+  }
+}
+
+// How many edges the mixed words of a step usually have.
+enum class Density { kFew, kMany, kMost };
+
+// Asks four of the `listed` > 0 words. A wrong guess costs time only.
+static inline Density Guess(const Step& step, size_t listed) noexcept {
+  int edges = 0;
+  for (size_t k = 0; k < 4; ++k) {
+    edges += __builtin_popcountll(step.edges[step.list[listed * k / 4]]);
+  }
+  return edges <= 14 ? Density::kFew : edges <= 88 ? Density::kMany : Density::kMost;
+}
+
+// Writes the positions of the edges of the listed words by list(bits, base, out) until there are
+// `limit` or more. Returns how many there are; sets `taken` to the number of words.
+template <typename List>
+static inline size_t ListEdges(Step& step, size_t listed, size_t limit, size_t& taken,
+                               List list) noexcept {
+  size_t found = 0;
+  size_t k = 0;
+  while (k < listed && found < limit) {
+    const size_t word = step.list[k++];
+    found += list(step.edges[word], word * 64, step.positions + found);
+  }
+  taken = k;
+  return found;
+}
+
+static inline size_t ListEdges(Step& step, size_t listed, size_t limit, Density density,
+                               size_t& taken) noexcept {
+  switch (density) {
+    case Density::kFew:
+      return ListEdges(step, listed, limit, taken, [](uint64_t bits, size_t base, uint16_t* out) {
+        return ListFewBits(bits, base, out);
+      });
+    case Density::kMany:
+      return ListEdges(step, listed, limit, taken, [](uint64_t bits, size_t base, uint16_t* out) {
+        return ListManyBits<false>(bits, base, out);
+      });
+    case Density::kMost:
+      break;
+  }
+  return ListEdges(step, listed, limit, taken, [](uint64_t bits, size_t base, uint16_t* out) {
+    return ListManyBits<true>(bits, base, out);
+  });
+}
+
+template <typename Op>
+static RunScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t origin,
+                    unsigned shift, uint64_t open, uint64_t* offsets, uint64_t* lengths,
+                    size_t room) noexcept {
+  // Four vectors a turn of the quiet loop: enough independent loads to keep the memory pipeline
+  // full, and one branch for all of them.
+  constexpr size_t kVector = Words::size;
+  constexpr size_t kQuiet = 4 * kVector;
+  Step step;
+  size_t runs = 0;
+  size_t step_words = kShortStep;
+  bool quiet = true;  // quiet words may follow
+  size_t i = 0;
+  while (i < words) {
+    // Also before words that may be quiet, so that every variant stops at the same one.
+    if (runs >= room) return {i, runs, open};
+    while (quiet && words - i >= kQuiet) {
+      const Words fill(uint64_t{0} - open);
+      const size_t at = i * 8;
+      const Words w0 = Combine<Op>(a, b, at) ^ fill;
+      const Words w1 = Combine<Op>(a, b, at + kVector * 8) ^ fill;
+      const Words w2 = Combine<Op>(a, b, at + kVector * 16) ^ fill;
+      const Words w3 = Combine<Op>(a, b, at + kVector * 24) ^ fill;
+      if (!xsimd::any(((w0 | w1) | (w2 | w3)) != Words(uint64_t{0}))) {
+        i += kQuiet;
+        continue;
+      }
+      if (step_words == kLongStep) break;
+      const uint64_t mixed = uint64_t{MixedLanes(w0)} | uint64_t{MixedLanes(w1)} << kVector |
+                             uint64_t{MixedLanes(w2)} << (2 * kVector) |
+                             uint64_t{MixedLanes(w3)} << (3 * kVector);
+      if ((mixed & (mixed - 1)) != 0) break;
+      // A single word in the quiet: a step would cost more than the word does.
+      i += static_cast<size_t>(__builtin_ctzll(mixed));
+      const uint64_t word = CombineWord<Op>(a, b, i * 8);
+      uint64_t edges = word ^ (word << 1 | open);
+      const uint64_t base = origin + (uint64_t{i} * 64 << shift);
+      do {
+        const uint64_t offset = base + (static_cast<uint64_t>(__builtin_ctzll(edges)) << shift);
+        if (open == 0) {
+          offsets[runs] = offset;
+        } else {
+          lengths[runs] = offset - offsets[runs];
+          ++runs;
+        }
+        open ^= 1;
+        edges &= edges - 1;
+      } while (edges != 0);
+      ++i;
+      if (runs >= room) return {i, runs, open};
+    }
+    if (i == words) break;
+
+    const size_t count = words - i < step_words ? words - i : step_words;
+    Load<Op>(a + i * 8, Op::kBinary ? b + i * 8 : nullptr, count, open, step);
+    size_t listed = 0;
+    for (size_t group = 0; group * 64 < count; ++group) {
+      listed += ListWords(step.mixed[group], group * 64, !quiet, step.list + listed);
+    }
+    if (listed == 0) {
+      i += count;
+      continue;
+    }
+    size_t taken = 0;
+    const size_t found =
+        ListEdges(step, listed, 2 * (room - runs) - open, Guess(step, listed), taken);
+    const uint64_t base = origin + (uint64_t{i} * 64 << shift);
+    if (open != 0 && found != 0) {
+      lengths[runs] = base + (uint64_t{step.positions[0]} << shift) - offsets[runs];
+    }
+    // Behind an edge that ends a run, pairs begin. The last one may be half a pair, whose length
+    // is written when its other half is found.
+    const size_t pairs = (found + 1 - open) / 2;
+    Widen(step.positions + open, pairs, base, shift, offsets + runs + open, lengths + runs + open);
+    runs += (found + open) / 2;
+    open ^= found & 1;
+    // Ran out of room: the words behind the last one are left to the next scan.
+    const bool full = runs >= room;
+    i += full ? size_t{step.list[taken - 1]} + 1 : count;
+    step_words = listed >= count / 32 ? kLongStep : kShortStep;
+    quiet = listed < count / 2;
+  }
+  return {words, runs, open};
+}
+
+}  // namespace extract_runs
+
+extern const ExtractRunsKernels kExtractRuns;
+const ExtractRunsKernels kExtractRuns = {
+    &extract_runs::Scan<extract_runs::Single>, &extract_runs::Scan<extract_runs::Exclusive>,
+    &extract_runs::Scan<extract_runs::AndNot>, &extract_runs::Scan<extract_runs::Either>,
+    &extract_runs::Scan<extract_runs::Both>,
+};
+
+}  // namespace cbt::simd::CBT_ISA_NAMESPACE
