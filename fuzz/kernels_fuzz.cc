@@ -57,6 +57,43 @@ void ExtractRuns(FuzzedDataProvider& in) {
   }
 }
 
+void CountBits(FuzzedDataProvider& in) {
+  const size_t words = in.ConsumeIntegralInRange<size_t>(0, 100);
+  const uint64_t open = in.ConsumeIntegralInRange<uint64_t>(0, 1);
+  const auto a = Bytes(in, words * 8);
+  const auto b = Bytes(in, words * 8);
+  const auto run = [&](const cbt::simd::CountBitsKernels& kernels) {
+    std::vector<uint64_t> all;
+    for (auto* count :
+         {kernels.single, kernels.exclusive, kernels.and_not, kernels.either, kernels.both}) {
+      const auto counts = count(a.data(), b.data(), words, open);
+      all.insert(all.end(), {counts.ones, counts.starts, counts.open});
+    }
+    return all;
+  };
+  const auto want = run(cbt::simd::scalar::kCountBits);
+  for (const auto& variant : cbt::simd::CountBitsVariants()) {
+    if (cbt::simd::IsRunnable(variant.level)) CBT_FUZZ_CHECK(run(*variant.kernels) == want);
+  }
+}
+
+void LoadBits(FuzzedDataProvider& in) {
+  const size_t words = in.ConsumeIntegralInRange<size_t>(0, 40);
+  const auto shift = in.ConsumeIntegralInRange<unsigned>(0, 7);
+  const bool reverse = in.ConsumeBool();
+  const bool invert = in.ConsumeBool();
+  const auto from = Bytes(in, words * 8 + (shift != 0 ? 1 : 0));
+  const auto run = [&](const cbt::simd::LoadBitsKernels& kernels) {
+    std::vector<uint64_t> out(words);
+    kernels.load(from.data(), shift, reverse, invert, out.data(), words);
+    return out;
+  };
+  const auto want = run(cbt::simd::scalar::kLoadBits);
+  for (const auto& variant : cbt::simd::LoadBitsVariants()) {
+    if (cbt::simd::IsRunnable(variant.level)) CBT_FUZZ_CHECK(run(*variant.kernels) == want);
+  }
+}
+
 void CompareBlocks(FuzzedDataProvider& in) {
   const size_t size = in.ConsumeIntegralInRange<size_t>(1, 3000);
   const size_t block_size = in.ConsumeIntegralInRange<size_t>(1, 1500);
@@ -102,12 +139,18 @@ void EncodeTuples(FuzzedDataProvider& in) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzedDataProvider in(data, size);
-  switch (in.ConsumeIntegralInRange<int>(0, 2)) {
+  switch (in.ConsumeIntegralInRange<int>(0, 4)) {
     case 0:
       ExtractRuns(in);
       break;
     case 1:
       CompareBlocks(in);
+      break;
+    case 2:
+      CountBits(in);
+      break;
+    case 3:
+      LoadBits(in);
       break;
     default:
       EncodeTuples(in);

@@ -19,12 +19,21 @@ struct Pair {
   const uint8_t* b;
   Lanes Difference(size_t at) const noexcept { return Load(a + at) ^ Load(b + at); }
   bool ByteDiffers(size_t at) const noexcept { return a[at] != b[at]; }
+  void Prefetch(size_t at) const noexcept {
+    for (size_t line = 0; line < 4 * kVector; line += 64) {
+      __builtin_prefetch(a + at + line);
+      __builtin_prefetch(b + at + line);
+    }
+  }
 };
 
 struct AgainstZero {
   const uint8_t* data;
   Lanes Difference(size_t at) const noexcept { return Load(data + at); }
   bool ByteDiffers(size_t at) const noexcept { return data[at] != 0; }
+  void Prefetch(size_t at) const noexcept {
+    for (size_t line = 0; line < 4 * kVector; line += 64) __builtin_prefetch(data + at + line);
+  }
 };
 
 // True when the bytes [begin, end) differ anywhere.
@@ -53,6 +62,8 @@ static inline void Blocks(const Input& input, size_t bytes, size_t block_size,
   size_t bit = 0;
   for (size_t begin = 0; begin < bytes;) {
     const size_t end = bytes - begin < block_size ? bytes : begin + block_size;
+    // A difference may end this block early, where the processor does not expect the next one.
+    if (bytes - end >= 4 * kVector) input.Prefetch(end);
     word |= uint64_t{Differs(input, begin, end)} << bit;
     begin = end;
     if (++bit == 64) {

@@ -69,6 +69,8 @@ bool SimdRequestHonoured() noexcept { return TheLevels().honoured; }
 std::vector<KernelInfo> ActiveKernels() {
   return {{"extract_runs", simd::ExtractRunsLevel()},
           {"compare_blocks", simd::CompareBlocksLevel()},
+          {"count_bits", simd::CountBitsLevel()},
+          {"load_bits", simd::LoadBitsLevel()},
           {"encode_tuples", simd::EncodeTuplesLevel()}};
 }
 

@@ -17,71 +17,12 @@
 #endif
 
 #include "simd/extract_runs.h"
+#include "simd/word_ops_inl.h"
 
 namespace cbt::simd::CBT_ISA_NAMESPACE {
 namespace extract_runs {
 
-using Words = xsimd::batch<uint64_t, CBT_ISA_ARCH>;
-
-// Every operation twice: on words, and on vectors of them.
-struct Single {
-  static constexpr bool kBinary = false;
-  template <typename T>
-  static T Apply(const T& a, const T&) {
-    return a;
-  }
-};
-struct Exclusive {
-  static constexpr bool kBinary = true;
-  template <typename T>
-  static T Apply(const T& a, const T& b) {
-    return a ^ b;
-  }
-};
-struct AndNot {
-  static constexpr bool kBinary = true;
-  // Written out: bitwise_andnot() of xsimd swaps its operands between versions and machines.
-  template <typename T>
-  static T Apply(const T& a, const T& b) {
-    return b & ~a;
-  }
-};
-struct Either {
-  static constexpr bool kBinary = true;
-  template <typename T>
-  static T Apply(const T& a, const T& b) {
-    return a | b;
-  }
-};
-struct Both {
-  static constexpr bool kBinary = true;
-  template <typename T>
-  static T Apply(const T& a, const T& b) {
-    return a & b;
-  }
-};
-
-static inline uint64_t LoadWord(const uint8_t* bytes) noexcept {
-  uint64_t word;
-  __builtin_memcpy(&word, bytes, sizeof(word));
-  return word;
-}
-
-static inline Words LoadWords(const uint8_t* bytes) noexcept {
-  return Words::load_unaligned(reinterpret_cast<const uint64_t*>(bytes));
-}
-
-template <typename Op>
-static inline Words Combine(const uint8_t* a, const uint8_t* b, size_t at) noexcept {
-  const Words word_a = LoadWords(a + at);
-  return Op::template Apply<Words>(word_a, Op::kBinary ? LoadWords(b + at) : word_a);
-}
-
-template <typename Op>
-static inline uint64_t CombineWord(const uint8_t* a, const uint8_t* b, size_t at) noexcept {
-  const uint64_t word_a = LoadWord(a + at);
-  return Op::template Apply<uint64_t>(word_a, Op::kBinary ? LoadWord(b + at) : word_a);
-}
+using namespace word_ops;  // NOLINT(google-build-using-namespace): one body in two files
 
 // The words of a step: short ones where the quiet loop should soon go on.
 constexpr size_t kLongStep = 256;
@@ -125,7 +66,7 @@ static inline size_t ListFewBits(uint64_t bits, size_t base, uint16_t* out) noex
 
 // The bits of `now` that differ from the bit before them; `before` holds the lanes before.
 static inline Words Edges(Words before, Words now) noexcept {
-  const __m512i previous = _mm512_alignr_epi64(now, before, 7);
+  const __m512i previous = Previous(before, now);
   // The upper half of (now : previous) << 1: each bit's predecessor in its place.
   return _mm512_xor_si512(now, _mm512_shldi_epi64(now, previous, 1));
 }
@@ -193,19 +134,7 @@ static inline void Widen(const uint16_t* positions, size_t count, uint64_t origi
 #else
 
 static inline Words Edges(Words before, Words now) noexcept {
-#if defined(__AVX2__)
-  const __m256i across = _mm256_permute2x128_si256(before, now, 0x21);
-  const __m256i previous = _mm256_alignr_epi8(now, across, 8);
-  const __m256i moved = _mm256_or_si256(_mm256_slli_epi64(now, 1), _mm256_srli_epi64(previous, 63));
-  return _mm256_xor_si256(now, moved);
-#elif defined(__SSE4_2__)
-  const __m128i previous = _mm_alignr_epi8(now, before, 8);
-  const __m128i moved = _mm_or_si128(_mm_slli_epi64(now, 1), _mm_srli_epi64(previous, 63));
-  return _mm_xor_si128(now, moved);
-#elif defined(__aarch64__)
-  const uint64x2_t previous = vextq_u64(before, now, 1);
-  return veorq_u64(now, vorrq_u64(vshlq_n_u64(now, 1), vshrq_n_u64(previous, 63)));
-#endif
+  return now ^ (now << 1 | Previous(before, now) >> 63);
 }
 
 static inline unsigned MixedLanes(Words edges) noexcept {

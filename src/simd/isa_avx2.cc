@@ -4,5 +4,7 @@
 #define CBT_ISA_ARCH ::xsimd::avx2
 
 #include "simd/compare_blocks_inl.h"
+#include "simd/count_bits_inl.h"
 #include "simd/encode_tuples_bmi2_inl.h"
 #include "simd/extract_runs_inl.h"
+#include "simd/load_bits_inl.h"

@@ -3,4 +3,6 @@
 #define CBT_ISA_ARCH ::xsimd::neon64
 
 #include "simd/compare_blocks_inl.h"
+#include "simd/count_bits_inl.h"
 #include "simd/extract_runs_inl.h"
+#include "simd/load_bits_inl.h"

@@ -4,4 +4,6 @@
 #define CBT_ISA_ARCH ::xsimd::sse4_2
 
 #include "simd/compare_blocks_inl.h"
+#include "simd/count_bits_inl.h"
 #include "simd/extract_runs_inl.h"
+#include "simd/load_bits_inl.h"

@@ -7,9 +7,11 @@
 #include <span>
 
 #include "simd/compare_blocks.h"
+#include "simd/count_bits.h"
 #include "simd/dispatch.h"
 #include "simd/encode_tuples.h"
 #include "simd/extract_runs.h"
+#include "simd/load_bits.h"
 
 namespace cbt::simd {
 
@@ -24,6 +26,14 @@ std::span<const Variant<CompareBlocksKernels>> CompareBlocksVariants() noexcept;
 const EncodeTuplesKernels& EncodeTuples() noexcept;
 SimdLevel EncodeTuplesLevel() noexcept;
 std::span<const Variant<EncodeTuplesKernels>> EncodeTuplesVariants() noexcept;
+
+const CountBitsKernels& CountBits() noexcept;
+SimdLevel CountBitsLevel() noexcept;
+std::span<const Variant<CountBitsKernels>> CountBitsVariants() noexcept;
+
+const LoadBitsKernels& LoadBits() noexcept;
+SimdLevel LoadBitsLevel() noexcept;
+std::span<const Variant<LoadBitsKernels>> LoadBitsVariants() noexcept;
 
 }  // namespace cbt::simd
 

@@ -15,14 +15,17 @@ namespace {
 using reference::Ranges;
 
 // Packs bits from `first_bit` on; every bit around them is noise that must not matter.
-std::vector<uint8_t> Pack(const std::vector<bool>& bits, size_t first_bit, uint64_t noise_seed) {
+std::vector<uint8_t> Pack(const std::vector<bool>& bits, size_t first_bit, uint64_t noise_seed,
+                          BitmapFormat format = {}) {
   std::mt19937_64 random(noise_seed);
   std::vector<uint8_t> bytes((first_bit + bits.size() + 7) / 8);
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
   for (size_t i = 0; i < bits.size(); ++i) {
     const size_t at = first_bit + i;
-    bytes[at / 8] =
-        static_cast<uint8_t>((bytes[at / 8] & ~(1u << (at % 8))) | (unsigned{bits[i]} << (at % 8)));
+    const bool reverse = format.order == BitmapFormat::BitOrder::kMostSignificantFirst;
+    const size_t place = reverse ? 7 - at % 8 : at % 8;
+    const unsigned bit = bits[i] != format.inverted ? 1 : 0;
+    bytes[at / 8] = static_cast<uint8_t>((bytes[at / 8] & ~(1u << place)) | bit << place);
   }
   return bytes;
 }
@@ -139,6 +142,21 @@ TEST(BitmapCursorTest, E7CrossesTheBordersOfThirtyTwoBits) {
   munmap(memory, kBytes);
 }
 
+constexpr struct {
+  BitmapOp op;
+  bool (*bit)(bool, bool);
+} kOperations[] = {{BitmapOp::kXor, [](bool x, bool y) { return x != y; }},
+                   {BitmapOp::kAndNot, [](bool x, bool y) { return y && !x; }},
+                   {BitmapOp::kOr, [](bool x, bool y) { return x || y; }},
+                   {BitmapOp::kAnd, [](bool x, bool y) { return x && y; }}};
+
+BitmapFormat AnyFormat() {
+  BitmapFormat format;
+  if (test::Between(0, 2) == 0) format.order = BitmapFormat::BitOrder::kMostSignificantFirst;
+  format.inverted = test::Between(0, 2) == 0;
+  return format;
+}
+
 RC_GTEST_PROP(BitmapCursorProperty, MatchesBitByBitFromEveryOffset, ()) {
   std::mt19937_64 random = test::AnyRandom();
   const auto blocks = test::Between<size_t>(1, 400);
@@ -149,19 +167,14 @@ RC_GTEST_PROP(BitmapCursorProperty, MatchesBitByBitFromEveryOffset, ()) {
   const uint64_t capacity = blocks * granularity - test::Between<uint64_t>(0, granularity);
   const auto a = Clustered(blocks, random);
   const auto b = Clustered(blocks, random);
-  const auto bytes_a = Pack(a, first_a, 1);
-  const auto bytes_b = Pack(b, first_b, 2);
-  const auto view_a = *BitmapView::Create(bytes_a, first_a, blocks);
-  const auto view_b = *BitmapView::Create(bytes_b, first_b, blocks);
+  const BitmapFormat format_a = AnyFormat();
+  const BitmapFormat format_b = AnyFormat();
+  const auto bytes_a = Pack(a, first_a, 1, format_a);
+  const auto bytes_b = Pack(b, first_b, 2, format_b);
+  const auto view_a = *BitmapView::Create(bytes_a, first_a, blocks, format_a);
+  const auto view_b = *BitmapView::Create(bytes_b, first_b, blocks, format_b);
 
-  const struct {
-    BitmapOp op;
-    bool (*bit)(bool, bool);
-  } operations[] = {{BitmapOp::kXor, [](bool x, bool y) { return x != y; }},
-                    {BitmapOp::kAndNot, [](bool x, bool y) { return y && !x; }},
-                    {BitmapOp::kOr, [](bool x, bool y) { return x || y; }},
-                    {BitmapOp::kAnd, [](bool x, bool y) { return x && y; }}};
-  for (const auto& operation : operations) {
+  for (const auto& operation : kOperations) {
     std::vector<bool> combined(blocks);
     for (size_t i = 0; i < blocks; ++i) combined[i] = operation.bit(a[i], b[i]);
     const Ranges full = ExtentsOf(combined, capacity, granularity);
@@ -176,6 +189,52 @@ RC_GTEST_PROP(BitmapCursorProperty, MatchesBitByBitFromEveryOffset, ()) {
   }
   auto single = *MakeBitmapCursor(view_a, capacity, granularity);
   RC_ASSERT(*test::Drain(*single, batch) == ExtentsOf(a, capacity, granularity));
+}
+
+RC_GTEST_PROP(BitmapCountsProperty, MatchBitByBitInEveryRange, ()) {
+  std::mt19937_64 random = test::AnyRandom();
+  const auto blocks = test::Between<size_t>(1, 1000);
+  const auto granularity = *rc::gen::element<uint64_t>(1, 3, 4096);
+  const uint64_t capacity = blocks * granularity - test::Between<uint64_t>(0, granularity);
+  const auto first = test::Between<size_t>(0, 70);
+  const auto a = Clustered(blocks, random);
+  const auto b = Clustered(blocks, random);
+  const BitmapFormat format = AnyFormat();
+  const auto bytes_a = Pack(a, first, 1, format);
+  const auto bytes_b = Pack(b, 0, 2);
+  const auto view_a = *BitmapView::Create(bytes_a, first, blocks, format);
+  const auto view_b = *BitmapView::Create(bytes_b, 0, blocks);
+  for (const auto& operation : kOperations) {
+    std::vector<bool> combined(blocks);
+    for (size_t i = 0; i < blocks; ++i) combined[i] = operation.bit(a[i], b[i]);
+    for (int i = 0; i < 20; ++i) {
+      const uint64_t begin = random() % (blocks + 1);
+      const uint64_t end = begin + random() % (blocks + 1 - begin);
+      BitmapCounts want;
+      for (uint64_t k = begin; k < end; ++k) {
+        want.blocks += combined[k] ? 1 : 0;
+        want.runs += combined[k] && (k == begin || !combined[k - 1]) ? 1 : 0;
+      }
+      RC_ASSERT(CountBlocks(view_a, view_b, operation.op, begin, end) == want);
+    }
+    const uint64_t offset = random() % (capacity + 1);
+    uint64_t want = 0;
+    auto cursor = *MakeBitmapCursor(view_a, view_b, operation.op, capacity, granularity);
+    const Ranges rest = *test::DrainFrom(*cursor, offset);
+    for (const auto& [begin, length] : rest) want += length;
+    RC_ASSERT(*BytesToCome(view_a, view_b, operation.op, capacity, granularity, offset) == want);
+  }
+  RC_ASSERT(*BytesToCome(view_b, capacity, granularity, 0) ==
+            *BytesToCome(view_b, view_b, BitmapOp::kAnd, capacity, granularity, 0));
+}
+
+TEST(BitmapCountsTest, AtTheEdgeOfTheOffsets) {
+  const uint8_t bytes[1] = {3};
+  const auto view = *BitmapView::Create(bytes, 0, 2);
+  EXPECT_EQ(*BytesToCome(view, kMaxCapacity, kMaxGranularity, 0), kMaxCapacity);
+  EXPECT_EQ(*BytesToCome(view, kMaxCapacity, kMaxGranularity, kMaxCapacity), 0u);
+  EXPECT_FALSE(BytesToCome(view, kMaxCapacity - 1, kMaxGranularity, kMaxCapacity).ok());
+  EXPECT_FALSE(BytesToCome(view, kMaxCapacity, 4096, 0).ok());
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ class GuardedMemory {
   enum class Guard { kAfter, kBefore };
 
   // `bytes` of zeroed memory that touch the guard page.
-  explicit GuardedMemory(size_t bytes, Guard guard = Guard::kAfter) {
+  explicit GuardedMemory(size_t bytes, Guard guard = Guard::kAfter) : size_(bytes) {
     const size_t inside = (bytes + kPage - 1) / kPage * kPage;
     mapped_ = inside + 2 * kPage;
     void* const memory =
@@ -32,9 +32,11 @@ class GuardedMemory {
   GuardedMemory& operator=(const GuardedMemory&) = delete;
 
   uint8_t* data() const { return data_; }
+  size_t size() const { return size_; }
 
  private:
   static constexpr size_t kPage = 4096;
+  const size_t size_;
   uint8_t* base_;
   uint8_t* data_;
   size_t mapped_;

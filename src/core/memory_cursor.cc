@@ -1,0 +1,143 @@
+// Cursors over memory: blocks are compared a chunk at a time, one bit a block, and runs of bits
+// become extents.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/memory.h"
+#include "core/parallel_cursor.h"
+#include "core/run_assembler.h"
+#include "simd/kernels.h"
+
+namespace cbt {
+namespace {
+
+// Bytes compared before runs are extracted, and in one Next() at most; blocks fill whole words, so
+// it is 64 blocks where those are large.
+constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
+constexpr uint64_t kBytesPerCall = uint64_t{16} << 20;
+
+class MemoryCursor final : public ExtentCursor {
+ public:
+  // `base` null: all zeros. Reports nothing from `end` on, a whole block or the end of the memory.
+  MemoryCursor(const uint8_t* base, const uint8_t* target, uint64_t capacity, uint64_t end,
+               uint64_t block_size) noexcept
+      : ExtentCursor(capacity, block_size),
+        base_(base),
+        target_(target),
+        end_(end),
+        chunk_blocks_(std::clamp<uint64_t>(kChunkBytes / block_size / 64 * 64, 64, 64 * kWords)),
+        runs_(capacity, block_size) {}
+
+ private:
+  static constexpr size_t kWords = 32;
+
+  absl::Status DoSeek(uint64_t offset) override {
+    compared_ = offset;
+    words_ = scanned_ = 0;
+    runs_.Reset();
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    uint64_t budget = kBytesPerCall;
+    while (!batch.full()) {
+      if (runs_.waiting()) {
+        runs_.Take(batch);
+      } else if (scanned_ < words_) {
+        const auto* words = reinterpret_cast<const uint8_t*>(bits_.data() + scanned_);
+        scanned_ += runs_.Scan(simd::ExtractRuns().single, words, words, words_ - scanned_,
+                               first_block_ + scanned_ * 64, batch);
+      } else if (compared_ == end_) {
+        runs_.Close(BlockCount(end_, granularity()), batch);
+        return capacity();
+      } else if (budget == 0) {
+        break;
+      } else {
+        budget -= std::min(budget, Compare());
+      }
+    }
+    if (const std::optional<uint64_t> pending = runs_.Pending()) return *pending;
+    if (scanned_ < words_) return (first_block_ + scanned_ * 64) * granularity();
+    return compared_ < end_ ? compared_ : capacity();
+  }
+
+  // Compares the next chunk; returns its bytes.
+  uint64_t Compare() noexcept {
+    const uint64_t rest = end_ - compared_;
+    const uint64_t bytes =
+        BlockCount(rest, granularity()) <= chunk_blocks_ ? rest : chunk_blocks_ * granularity();
+    const auto block_size = static_cast<size_t>(granularity());
+    const simd::CompareBlocksKernels& kernels = simd::CompareBlocks();
+    if (base_ != nullptr) {
+      kernels.compare(base_ + compared_, target_ + compared_, static_cast<size_t>(bytes),
+                      block_size, bits_.data());
+    } else {
+      kernels.nonzero(target_ + compared_, static_cast<size_t>(bytes), block_size, bits_.data());
+    }
+    first_block_ = compared_ / granularity();
+    words_ = static_cast<size_t>((BlockCount(bytes, granularity()) + 63) / 64);
+    scanned_ = 0;
+    compared_ += bytes;
+    return bytes;
+  }
+
+  const uint8_t* const base_;
+  const uint8_t* const target_;
+  const uint64_t end_;
+  const uint64_t chunk_blocks_;
+  RunAssembler runs_;
+  uint64_t compared_ = 0;     // the blocks below this offset have been compared
+  uint64_t first_block_ = 0;  // of the last chunk, whose bits are bits_[0 .. words_)
+  size_t words_ = 0;
+  size_t scanned_ = 0;
+  std::array<uint64_t, kWords> bits_;
+};
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeCursor(const uint8_t* base,
+                                                         std::span<const uint8_t> target,
+                                                         const MemoryOptions& options) {
+  const uint64_t block_size = options.block_size;
+  if (block_size < kMinMemoryBlockSize || block_size > kMaxMemoryBlockSize) {
+    return absl::InvalidArgumentError(absl::StrCat("block size ", block_size, " is not between ",
+                                                   kMinMemoryBlockSize, " and ",
+                                                   kMaxMemoryBlockSize));
+  }
+  const uint64_t capacity = target.size();
+  if (options.parallel <= 1 || options.executor == nullptr) {
+    return std::make_unique<MemoryCursor>(base, target.data(), capacity, capacity, block_size);
+  }
+  ParallelParts parts;
+  parts.make = [=](uint64_t end) {
+    return std::make_unique<MemoryCursor>(base, target.data(), capacity, end, block_size);
+  };
+  // Some MiB each: here the reading is the work, not what it finds.
+  parts.first_blocks = parts.min_blocks =
+      std::max<uint64_t>(4 * kChunkBytes / block_size / 64 * 64, 64);
+  parts.max_blocks = 4 * parts.min_blocks;
+  return MakeParallelCursor(std::move(parts), capacity, block_size, *options.executor,
+                            options.parallel);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeMemoryDeltaCursor(std::span<const uint8_t> base,
+                                                                    std::span<const uint8_t> target,
+                                                                    const MemoryOptions& options) {
+  if (base.size() != target.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("memory delta: base has ", base.size(), " bytes, target ", target.size()));
+  }
+  // An empty span may be null, which would mean zeros.
+  static constexpr uint8_t kNothing = 0;
+  return MakeCursor(base.empty() ? &kNothing : base.data(), target, options);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeMemoryAllocationCursor(
+    std::span<const uint8_t> memory, const MemoryOptions& options) {
+  return MakeCursor(nullptr, memory, options);
+}
+
+}  // namespace cbt

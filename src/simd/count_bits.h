@@ -1,0 +1,51 @@
+// Kernel family count_bits: how many bits are set, and in how many runs, in one bitmap or in the
+// combination of two.
+//
+// Contract header: instruction-set files include it, so it holds nothing inline.
+#ifndef CBT_SIMD_COUNT_BITS_H_
+#define CBT_SIMD_COUNT_BITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cbt::simd {
+
+struct BitCounts {
+  uint64_t ones;    // set bits
+  uint64_t starts;  // runs that begin here
+  uint64_t open;    // the last bit
+};
+
+// Counts in `words` little-endian 64-bit words at `a` (and `b`; may be null for an operation on one
+// bitmap), any alignment. `open`: the bit before the first one.
+using CountBitsFn = BitCounts(const uint8_t* a, const uint8_t* b, size_t words,
+                              uint64_t open) noexcept;
+
+// One variant: a function for each operation on words.
+struct CountBitsKernels {
+  CountBitsFn* single;     // a
+  CountBitsFn* exclusive;  // a ^ b
+  CountBitsFn* and_not;    // b & ~a
+  CountBitsFn* either;     // a | b
+  CountBitsFn* both;       // a & b
+};
+
+namespace scalar {
+extern const CountBitsKernels kCountBits;
+}
+namespace sse42 {
+extern const CountBitsKernels kCountBits;
+}
+namespace avx2 {
+extern const CountBitsKernels kCountBits;
+}
+namespace avx512 {
+extern const CountBitsKernels kCountBits;
+}
+namespace neon {
+extern const CountBitsKernels kCountBits;
+}
+
+}  // namespace cbt::simd
+
+#endif  // CBT_SIMD_COUNT_BITS_H_

@@ -1,0 +1,103 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "cbt/memory.h"
+#include "support/cursors.h"
+#include "support/generators.h"
+#include "support/guarded_memory.h"
+
+namespace cbt {
+namespace {
+
+using reference::Ranges;
+
+// Byte by byte: the blocks in which the two differ, joined.
+Ranges Expected(std::span<const uint8_t> a, std::span<const uint8_t> b, size_t block_size) {
+  Ranges extents;
+  for (size_t begin = 0; begin < a.size(); begin += block_size) {
+    const size_t end = std::min(begin + block_size, a.size());
+    bool differs = false;
+    for (size_t i = begin; i < end; ++i) differs = differs || a[i] != b[i];
+    if (!differs) continue;
+    if (!extents.empty() && extents.back().first + extents.back().second == begin) {
+      extents.back().second += end - begin;
+    } else {
+      extents.emplace_back(begin, end - begin);
+    }
+  }
+  return extents;
+}
+
+TEST(MemoryCursorTest, RefusesWhatItCannotCompare) {
+  const uint8_t bytes[1024] = {};
+  MemoryOptions options;
+  EXPECT_TRUE(MakeMemoryDeltaCursor(bytes, bytes).ok());
+  EXPECT_FALSE(MakeMemoryDeltaCursor({bytes, 1023}, bytes).ok());
+  EXPECT_FALSE(MakeMemoryDeltaCursor(bytes, {bytes, 1023}).ok());
+  for (const uint64_t block_size : {uint64_t{0}, uint64_t{511}, kMaxMemoryBlockSize + 1}) {
+    options.block_size = block_size;
+    EXPECT_FALSE(MakeMemoryDeltaCursor(bytes, bytes, options).ok());
+    EXPECT_FALSE(MakeMemoryAllocationCursor(bytes, options).ok());
+  }
+}
+
+TEST(MemoryCursorTest, E8NothingHasNoExtents) {
+  EXPECT_EQ(*test::Drain(**MakeMemoryDeltaCursor({}, {})), Ranges{});
+  EXPECT_EQ(*test::Drain(**MakeMemoryAllocationCursor({})), Ranges{});
+}
+
+// Every byte of a block counts, also those of a partial last block; none behind the end is read.
+TEST(MemoryCursorTest, FindsEverySingleByte) {
+  constexpr size_t kBytes = 2 * 520 + 77;
+  const test::GuardedMemory base(kBytes);
+  const test::GuardedMemory target(kBytes);
+  MemoryOptions options;
+  options.block_size = 520;
+  for (size_t i = 0; i < kBytes; ++i) {
+    target.data()[i] = 1;
+    const uint64_t begin = i / 520 * 520;
+    const Ranges want = {{begin, std::min<uint64_t>(520, kBytes - begin)}};
+    const std::span<const uint8_t> changed(target.data(), kBytes);
+    ASSERT_EQ(*test::Drain(**MakeMemoryDeltaCursor({base.data(), kBytes}, changed, options)), want);
+    ASSERT_EQ(*test::Drain(**MakeMemoryAllocationCursor(changed, options)), want);
+    target.data()[i] = 0;
+  }
+}
+
+RC_GTEST_PROP(MemoryCursorProperty, MatchesByteByByteFromEveryOffset, ()) {
+  static ThreadPool pool(2);
+  std::mt19937_64 random = test::AnyRandom();
+  const auto block_size = *rc::gen::element<size_t>(512, 513, 1024, 4096, 5000);
+  const auto bytes = test::Between<size_t>(1, 700 * 512);
+  const auto batch = *rc::gen::element<size_t>(1, 3, 64, 1024);
+  std::vector<uint8_t> base(bytes, 0);
+  std::vector<uint8_t> target(bytes, 0);
+  bool changed = false;
+  for (size_t i = 0; i < bytes; i += 1 + random() % 600) {
+    if (random() % 10 == 0) changed = !changed;
+    if (changed) target[i] = static_cast<uint8_t>(random());
+    if (random() % 50 == 0) base[i] = static_cast<uint8_t>(random());
+  }
+  MemoryOptions options;
+  options.block_size = block_size;
+  options.executor = &pool;
+  options.parallel = test::Between<size_t>(1, 4);
+  const std::vector<uint8_t> zeros(bytes, 0);
+  for (const bool delta : {true, false}) {
+    const Ranges want = Expected(delta ? base : zeros, target, block_size);
+    auto cursor = delta ? *MakeMemoryDeltaCursor(base, target, options)
+                        : *MakeMemoryAllocationCursor(target, options);
+    RC_ASSERT(*test::Drain(*cursor, batch) == want);
+    for (int i = 0; i < 10; ++i) {
+      const uint64_t offset = random() % (bytes + 1);
+      const uint64_t at = offset == bytes ? bytes : offset / block_size * block_size;
+      RC_ASSERT(*test::DrainFrom(*cursor, offset, batch) == reference::CutAt(want, at));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cbt

@@ -1,0 +1,208 @@
+#include "core/parallel_cursor.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include "cbt/bitmap.h"
+#include "cbt/transform.h"
+#include "support/cursors.h"
+#include "support/generators.h"
+
+namespace cbt {
+namespace {
+
+using reference::Ranges;
+
+// An executor that never runs anything: the cursor must do without.
+class DeadExecutor final : public Executor {
+ public:
+  void Schedule(std::function<void()>) override {}
+};
+
+std::vector<uint8_t> AnyBits(size_t bits, std::mt19937_64& random) {
+  std::vector<uint8_t> bytes((bits + 7) / 8);
+  bool value = random() % 2 == 0;
+  size_t change = 0;
+  uint64_t mean = 1;
+  for (size_t i = 0; i < bits; ++i) {
+    if (i == change) {
+      value = !value;
+      if (random() % 20 == 0) mean = uint64_t{1} << (random() % 12);
+      change = i + 1 + random() % (2 * mean);
+    }
+    if (value) bytes[i / 8] = static_cast<uint8_t>(bytes[i / 8] | 1u << (i % 8));
+  }
+  return bytes;
+}
+
+// Parts of 64 blocks and more, so that a small bitmap has many.
+ParallelParts SmallParts(const BitmapView& view, uint64_t capacity, uint64_t granularity) {
+  ParallelParts parts;
+  parts.make = [=](uint64_t end) -> std::unique_ptr<ExtentCursor> {
+    const uint64_t blocks = BlockCount(capacity, granularity);
+    auto whole = *MakeBitmapCursor(view.Slice(0, blocks), capacity, granularity);
+    return *Clip(std::move(whole), 0, end);
+  };
+  parts.first_blocks = 64;
+  parts.min_blocks = 64;
+  parts.max_blocks = 256;
+  return parts;
+}
+
+RC_GTEST_PROP(ParallelCursorProperty, IsTheSameStreamFromEveryOffset, ()) {
+  static ThreadPool pool(3);
+  static DeadExecutor dead;
+  std::mt19937_64 random = test::AnyRandom();
+  const auto blocks = test::Between<size_t>(1, 20'000);
+  const auto granularity = *rc::gen::element<uint64_t>(1, 3, 4096);
+  const uint64_t capacity = blocks * granularity - test::Between<uint64_t>(0, granularity);
+  const auto batch = *rc::gen::element<size_t>(1, 7, ExtentBatch::kDefaultCapacity, 2000);
+  const auto bytes = AnyBits(blocks, random);
+  const auto view = *BitmapView::Create(bytes, 0, blocks);
+  const Ranges want = *test::Drain(**MakeBitmapCursor(view, capacity, granularity));
+  Executor& executor = **rc::gen::element<Executor*>(&pool, &pool, &pool, &dead);
+  auto cursor = MakeParallelCursor(SmallParts(view, capacity, granularity), capacity, granularity,
+                                   executor, test::Between<size_t>(2, 5));
+  RC_ASSERT(*test::Drain(*cursor, batch) == want);
+  for (int i = 0; i < 5; ++i) {
+    const uint64_t offset = random() % (capacity + 1);
+    const uint64_t at = offset == capacity ? capacity : offset / granularity * granularity;
+    RC_ASSERT(*test::DrainFrom(*cursor, offset, batch) == reference::CutAt(want, at));
+    // Left in the middle.
+    RC_ASSERT(cursor->Seek(random() % (capacity + 1)).ok());
+    ExtentBatch some(batch);
+    RC_ASSERT(cursor->Next(some).ok());
+  }
+}
+
+TEST(ParallelCursorTest, ThroughThePublicFactory) {
+  ThreadPool pool(2);
+  std::mt19937_64 random(1);
+  constexpr size_t kBlocks = (size_t{1} << 25) + 77;
+  const auto base = AnyBits(kBlocks, random);
+  auto target = base;
+  for (size_t i = 0; i < target.size(); ++i) {
+    // Quiet, sparse and dense stretches of some MiB.
+    const size_t kind = i >> 19 & 3;
+    if (kind == 1 && random() % 512 == 0) target[i] = static_cast<uint8_t>(~target[i]);
+    if (kind == 2) target[i] = static_cast<uint8_t>(random());
+    if (kind == 3) target[i] = static_cast<uint8_t>(~target[i]);
+  }
+  const auto a = *BitmapView::Create(base, 0, kBlocks);
+  const auto b = *BitmapView::Create(target, 0, kBlocks);
+  const Ranges want = *test::Drain(**MakeBitmapCursor(a, b, BitmapOp::kXor, kBlocks * 4096, 4096));
+  for (const size_t threads : {size_t{1}, size_t{2}, size_t{3}}) {
+    BitmapOptions options;
+    options.executor = &pool;
+    options.parallel = threads;
+    auto cursor = *MakeBitmapCursor(a, b, BitmapOp::kXor, kBlocks * 4096, 4096, options);
+    EXPECT_TRUE(*test::Drain(*cursor) == want) << threads;
+    EXPECT_TRUE(*test::DrainFrom(*cursor, 12'345'678'901, 100) ==
+                reference::CutAt(want, 12'345'678'901 / 4096 * 4096));
+  }
+}
+
+// Dense all over: every part has more than may wait, and the consumer is the slow one.
+TEST(ParallelCursorTest, PartsThatOverflowAreFinishedInTheirTurn) {
+  ThreadPool pool(2);
+  constexpr size_t kBlocks = size_t{1} << 23;
+  const std::vector<uint8_t> bytes(kBlocks / 8, 0x55);
+  const auto view = *BitmapView::Create(bytes, 0, kBlocks);
+  BitmapOptions options;
+  options.executor = &pool;
+  options.parallel = 3;
+  auto cursor = *MakeBitmapCursor(view, kBlocks, 1, options);
+  ExtentBatch batch;
+  uint64_t next = 0;
+  for (Step step = Step::kMore; step == Step::kMore;) {
+    step = *cursor->Next(batch);
+    for (size_t i = 0; i < batch.size(); ++i, next += 2) {
+      ASSERT_EQ(batch[i], (Extent{next, 1}));
+    }
+    if (next % 4096 == 0) std::this_thread::yield();
+  }
+  EXPECT_EQ(next, kBlocks);
+}
+
+// One extent over all parts, and none at all.
+TEST(ParallelCursorTest, E9FullVolumeIsOneExtentAndE8EmptyOneNone) {
+  ThreadPool pool(2);
+  constexpr size_t kBlocks = 100'001;
+  for (const int fill : {0xff, 0}) {
+    const std::vector<uint8_t> bytes(kBlocks / 8 + 1, static_cast<uint8_t>(fill));
+    const auto view = *BitmapView::Create(bytes, 0, kBlocks);
+    auto cursor = MakeParallelCursor(SmallParts(view, kBlocks, 1), kBlocks, 1, pool, 3);
+    EXPECT_EQ(*test::Drain(*cursor), fill == 0 ? Ranges{} : (Ranges{{0, kBlocks}}));
+  }
+}
+
+// Fails at an offset.
+class FailingCursor final : public ExtentCursor {
+ public:
+  FailingCursor(uint64_t capacity, uint64_t fails_at, uint64_t end) noexcept
+      : ExtentCursor(capacity, 1), fails_at_(fails_at), end_(end) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    position_ = offset;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    if (position_ <= fails_at_ && fails_at_ < position_ + 64 && fails_at_ < end_) {
+      return absl::UnavailableError("no");
+    }
+    batch.push_back({position_, 1});
+    position_ += 64;
+    return position_ >= end_ ? capacity() : position_;
+  }
+  const uint64_t fails_at_;
+  const uint64_t end_;
+  uint64_t position_ = 0;
+};
+
+TEST(ParallelCursorTest, AnErrorComesInItsTurnAndStays) {
+  ThreadPool pool(2);
+  constexpr uint64_t kCapacity = 64 * 1000;
+  for (const uint64_t fails_at : {uint64_t{0}, uint64_t{64 * 7}, uint64_t{64 * 555 + 3}}) {
+    ParallelParts parts;
+    parts.make = [=](uint64_t end) {
+      return std::make_unique<FailingCursor>(kCapacity, fails_at, end);
+    };
+    parts.first_blocks = parts.min_blocks = parts.max_blocks = 64 * 5;
+    auto cursor = MakeParallelCursor(std::move(parts), kCapacity, 1, pool, 3);
+    ExtentBatch batch;
+    uint64_t extents = 0;
+    absl::StatusOr<Step> step = Step::kMore;
+    while (step.ok() && *step == Step::kMore) {
+      step = cursor->Next(batch);
+      if (step.ok()) extents += batch.size();
+    }
+    EXPECT_EQ(step.status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(extents, fails_at / 64);
+    EXPECT_EQ(cursor->Next(batch).status().code(), absl::StatusCode::kUnavailable);
+  }
+}
+
+TEST(ParallelCursorTest, CanBeDestroyedAtAnyTime) {
+  ThreadPool pool(2);
+  std::mt19937_64 random(7);
+  constexpr size_t kBlocks = size_t{1} << 18;
+  for (int round = 0; round < 300; ++round) {
+    // Fresh memory each time: a task that outlives its cursor would read what is freed.
+    const auto bytes = AnyBits(kBlocks, random);
+    const auto view = *BitmapView::Create(bytes, 0, kBlocks);
+    auto cursor = MakeParallelCursor(SmallParts(view, kBlocks, 1), kBlocks, 1, pool, 3);
+    ExtentBatch batch(64);
+    for (uint64_t steps = random() % 20; steps > 0; --steps) ASSERT_TRUE(cursor->Next(batch).ok());
+    if (round % 2 == 0) {
+      ASSERT_TRUE(cursor->Seek(random() % kBlocks).ok());
+      ASSERT_TRUE(cursor->Next(batch).ok());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cbt
