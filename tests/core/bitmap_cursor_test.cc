@@ -122,7 +122,7 @@ TEST(BitmapCursorTest, ReadsNoByteOutsideTheView) {
 
 // 2^34 blocks (64 TiB at 4 KiB) of mapped memory that is never touched but where bits are set.
 TEST(BitmapCursorTest, E7CrossesTheBordersOfThirtyTwoBits) {
-  constexpr uint64_t kBlocks = uint64_t{1} << 33;
+  constexpr uint64_t kBlocks = uint64_t{1} << 34;
   constexpr size_t kBytes = kBlocks / 8;
   void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
