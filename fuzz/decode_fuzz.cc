@@ -12,12 +12,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!message.ok()) return 0;
   CBT_FUZZ_CHECK(message->capacity <= cbt::kMaxCapacity);
   CBT_FUZZ_CHECK(message->tuples.size() <= size / 2);
-  std::vector<uint64_t> offsets;
-  std::vector<uint64_t> lengths;
-  for (const cbt::Extent& tuple : message->tuples) {
-    CBT_FUZZ_CHECK(tuple.offset <= cbt::kMaxCapacity && tuple.length <= cbt::kMaxCapacity);
-    offsets.push_back(tuple.offset);
-    lengths.push_back(tuple.length);
+  const auto offsets = message->tuples.offsets();
+  const auto lengths = message->tuples.lengths();
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    CBT_FUZZ_CHECK(offsets[i] <= cbt::kMaxCapacity && lengths[i] <= cbt::kMaxCapacity);
   }
   std::vector<uint8_t> bytes(cbt::kMaxHeaderBytes + offsets.size() * cbt::kMaxTupleBytes);
   const size_t header = cbt::EncodeHeader(message->type, message->capacity, bytes.data());

@@ -135,11 +135,53 @@ void EncodeTuples(FuzzedDataProvider& in) {
   }
 }
 
+void DecodeTuples(FuzzedDataProvider& in) {
+  const size_t room = in.ConsumeIntegralInRange<size_t>(0, 60);
+  const auto bytes = in.ConsumeRemainingBytes<uint8_t>();
+  const auto run = [&](const cbt::simd::DecodeTuplesKernels& kernels) {
+    std::vector<uint64_t> all(2 * room);
+    const auto done =
+        kernels.decode(bytes.data(), bytes.size(), all.data(), all.data() + room, room);
+    CBT_FUZZ_CHECK(done.tuples <= room && done.bytes <= bytes.size());
+    for (size_t i = done.tuples; i < room; ++i) all[i] = all[room + i] = 0;
+    all.push_back(done.tuples);
+    all.push_back(done.bytes);
+    return all;
+  };
+  const auto want = run(cbt::simd::scalar::kDecodeTuples);
+  for (const auto& variant : cbt::simd::DecodeTuplesVariants()) {
+    if (cbt::simd::IsRunnable(variant.level)) CBT_FUZZ_CHECK(run(*variant.kernels) == want);
+  }
+}
+
+void CheckTuples(FuzzedDataProvider& in) {
+  const size_t count = in.ConsumeIntegralInRange<size_t>(0, 40);
+  constexpr auto kMost = static_cast<uint64_t>(INT64_MAX);
+  const auto value = [&] { return in.ConsumeIntegralInRange<uint64_t>(0, kMost); };
+  const uint64_t size = in.ConsumeIntegralInRange<uint64_t>(0, 3);
+  const cbt::simd::TupleRules rules{value(), value(), value(), size};
+  std::vector<uint64_t> offsets(count);
+  std::vector<uint64_t> lengths(count);
+  uint64_t end = rules.floor;
+  for (size_t i = 0; i < count; ++i) {
+    offsets[i] = in.ConsumeBool() ? end & kMost : value();
+    lengths[i] = in.ConsumeBool() ? in.ConsumeIntegralInRange<uint64_t>(0, 3) : value();
+    end = offsets[i] + lengths[i];
+  }
+  const auto want =
+      cbt::simd::scalar::kCheckTuples.check(offsets.data(), lengths.data(), count, rules);
+  for (const auto& variant : cbt::simd::CheckTuplesVariants()) {
+    if (!cbt::simd::IsRunnable(variant.level)) continue;
+    const auto got = variant.kernels->check(offsets.data(), lengths.data(), count, rules);
+    CBT_FUZZ_CHECK(got.sound == want.sound && got.bytes == want.bytes);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzedDataProvider in(data, size);
-  switch (in.ConsumeIntegralInRange<int>(0, 4)) {
+  switch (in.ConsumeIntegralInRange<int>(0, 6)) {
     case 0:
       ExtractRuns(in);
       break;
@@ -151,6 +193,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 3:
       LoadBits(in);
+      break;
+    case 4:
+      DecodeTuples(in);
+      break;
+    case 5:
+      CheckTuples(in);
       break;
     default:
       EncodeTuples(in);

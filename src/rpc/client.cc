@@ -94,7 +94,7 @@ absl::Status NoMessage() {
 // round down to without missing anything.
 uint64_t GranularityOf(const MetadataMessage& message) {
   if (message.type != BlockMetadataType::kFixedLength || message.tuples.empty()) return 1;
-  const Extent& tuple = message.tuples.front();
+  const Extent tuple = message.tuples.front();
   if (tuple.length > kMaxGranularity || tuple.offset % tuple.length != 0) return 1;
   return tuple.length;
 }
@@ -132,7 +132,7 @@ class RemoteCursorImpl final : public RemoteCursor {
   absl::Status Resume(absl::Status reason);
   absl::Status Reopen();
   absl::Status CutAtFloor(Extent& first) const;
-  void Take(std::vector<Extent> tuples);
+  void Take(TupleList tuples);
 
   const Caller caller_;
   const BlockMetadataType type_;
@@ -147,14 +147,14 @@ class RemoteCursorImpl final : public RemoteCursor {
 
   std::unique_ptr<RemoteStream> stream_;
   std::optional<StreamChecker> checker_;
-  std::vector<Extent> tuples_;  // of the last message that had some
-  size_t taken_ = 0;            // how many of them were handed on
-  bool ended_ = false;          // the server said OK
+  TupleList tuples_;    // of the last message that had some
+  size_t taken_ = 0;    // how many of them were handed on
+  bool ended_ = false;  // the server said OK
   int resumes_ = 0;
   int resumes_in_a_row_ = 0;
 };
 
-void RemoteCursorImpl::Take(std::vector<Extent> tuples) {
+void RemoteCursorImpl::Take(TupleList tuples) {
   if (tuples.empty()) return;
   tuples_ = std::move(tuples);
   taken_ = 0;
@@ -211,7 +211,9 @@ absl::Status RemoteCursorImpl::Reopen() {
         first.capacity, " after ", AbslView(BlockMetadataTypeName(type_)), " and ", capacity()));
   }
   if (!first.tuples.empty()) {
-    if (absl::Status status = CutAtFloor(first.tuples.front()); !status.ok()) return status;
+    Extent tuple = first.tuples.front();
+    if (absl::Status status = CutAtFloor(tuple); !status.ok()) return status;
+    first.tuples.set(0, tuple);
   }
   Take(std::move(first.tuples));
   return absl::OkStatus();

@@ -67,14 +67,22 @@ SimdLevel ActiveSimdLevel() noexcept { return TheLevels().active; }
 bool SimdRequestHonoured() noexcept { return TheLevels().honoured; }
 
 std::vector<KernelInfo> ActiveKernels() {
-  return {{"extract_runs", simd::ExtractRunsLevel()},
-          {"compare_blocks", simd::CompareBlocksLevel()},
-          {"count_bits", simd::CountBitsLevel()},
-          {"load_bits", simd::LoadBitsLevel()},
-          {"encode_tuples", simd::EncodeTuplesLevel()}};
+  return {
+      {"extract_runs", simd::ExtractRunsLevel()},   {"compare_blocks", simd::CompareBlocksLevel()},
+      {"count_bits", simd::CountBitsLevel()},       {"load_bits", simd::LoadBitsLevel()},
+      {"encode_tuples", simd::EncodeTuplesLevel()}, {"decode_tuples", simd::DecodeTuplesLevel()},
+      {"check_tuples", simd::CheckTuplesLevel()}};
 }
 
 namespace simd {
+
+bool HasFastPdep() noexcept {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("znver1") == 0 && __builtin_cpu_is("znver2") == 0;
+#else
+  return false;
+#endif
+}
 
 bool IsRunnable(SimdLevel level) noexcept {
   for (const SimdLevel available : TheLevels().available) {

@@ -17,10 +17,15 @@ template <typename Kernels>
 struct Variant {
   SimdLevel level;
   const Kernels* kernels;
+  // False on machines where the variant runs and is no good; null: none are known.
+  bool (*suits)() noexcept = nullptr;
 };
 
 // True when `level` is compiled in and this machine can run it.
 bool IsRunnable(SimdLevel level) noexcept;
+
+// False on processors that take a hundred cycles for pdep and pext: AMD's before Zen 3.
+bool HasFastPdep() noexcept;
 
 // The strongest variant that is no stronger than the active level, runs here, and gives the right
 // answer to `known_answer` (asked once, with the scalar variant as the judge). A variant that
@@ -32,7 +37,7 @@ const Variant<Kernels>& Choose(std::span<const Variant<Kernels>> variants,
   for (size_t i = variants.size(); i-- > 1;) {
     const Variant<Kernels>& variant = variants[i];
     if (variant.level <= ActiveSimdLevel() && IsRunnable(variant.level) &&
-        known_answer(*variant.kernels)) {
+        (variant.suits == nullptr || variant.suits()) && known_answer(*variant.kernels)) {
       return variant;
     }
   }

@@ -52,11 +52,14 @@ namespace {
 constexpr Variant<EncodeTuplesKernels> kVariants[] = {
     {SimdLevel::kScalar, &scalar::kEncodeTuples},
 #ifdef CBT_HAVE_AVX2
-    {SimdLevel::kAvx2, &avx2::kEncodeTuples},
+    {SimdLevel::kAvx2, &avx2::kEncodeTuples, &HasFastPdep},
+#endif
+#ifdef CBT_HAVE_AVX512
+    {SimdLevel::kAvx512, &avx512::kEncodeTuples},
 #endif
 };
 
-// Every length of varint in both fields.
+// Every length of varint in both fields, each also a few times in a row.
 bool KnownAnswer(const EncodeTuplesKernels& candidate) noexcept {
   constexpr size_t kCount = size_t{64} * 3;
   uint64_t offsets[kCount];
@@ -65,6 +68,8 @@ bool KnownAnswer(const EncodeTuplesKernels& candidate) noexcept {
     const uint64_t power = uint64_t{1} << (i / 3 % 63);
     offsets[i] = power - 1 + i % 2;
     lengths[kCount - 1 - i] = power + i % 3 - 1;
+    if (i % 24 >= 8) offsets[i] = (power & 0x1ffffffffffffu) | 3;
+    if (i % 24 >= 8) lengths[i] = (uint64_t{1} << (i % 35)) | 1;
   }
   uint8_t want[kCount * kTupleBytes];
   uint8_t got[kCount * kTupleBytes];

@@ -35,6 +35,9 @@ extern const EncodeTuplesKernels kEncodeTuples;
 namespace avx2 {
 extern const EncodeTuplesKernels kEncodeTuples;
 }
+namespace avx512 {
+extern const EncodeTuplesKernels kEncodeTuples;
+}
 
 }  // namespace cbt::simd
 

@@ -2,6 +2,7 @@
 #define CBT_ISA_NAMESPACE neon
 #define CBT_ISA_ARCH ::xsimd::neon64
 
+#include "simd/check_tuples_inl.h"
 #include "simd/compare_blocks_inl.h"
 #include "simd/count_bits_inl.h"
 #include "simd/extract_runs_inl.h"

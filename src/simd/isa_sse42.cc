@@ -3,6 +3,7 @@
 #define CBT_ISA_NAMESPACE sse42
 #define CBT_ISA_ARCH ::xsimd::sse4_2
 
+#include "simd/check_tuples_inl.h"
 #include "simd/compare_blocks_inl.h"
 #include "simd/count_bits_inl.h"
 #include "simd/extract_runs_inl.h"

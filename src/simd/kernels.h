@@ -8,6 +8,7 @@
 
 #include "simd/compare_blocks.h"
 #include "simd/count_bits.h"
+#include "simd/decode_tuples.h"
 #include "simd/dispatch.h"
 #include "simd/encode_tuples.h"
 #include "simd/extract_runs.h"
@@ -34,6 +35,14 @@ std::span<const Variant<CountBitsKernels>> CountBitsVariants() noexcept;
 const LoadBitsKernels& LoadBits() noexcept;
 SimdLevel LoadBitsLevel() noexcept;
 std::span<const Variant<LoadBitsKernels>> LoadBitsVariants() noexcept;
+
+const DecodeTuplesKernels& DecodeTuples() noexcept;
+SimdLevel DecodeTuplesLevel() noexcept;
+std::span<const Variant<DecodeTuplesKernels>> DecodeTuplesVariants() noexcept;
+
+const CheckTuplesKernels& CheckTuples() noexcept;
+SimdLevel CheckTuplesLevel() noexcept;
+std::span<const Variant<CheckTuplesKernels>> CheckTuplesVariants() noexcept;
 
 }  // namespace cbt::simd
 

@@ -1,6 +1,7 @@
 // The decoding half of cbt/wire.h.
 #include "absl/strings/str_cat.h"
 #include "cbt/wire.h"
+#include "simd/kernels.h"
 #include "wire/proto_reader.h"
 
 namespace cbt {
@@ -8,6 +9,8 @@ namespace {
 
 using wire::ProtoReader;
 using wire::WireType;
+
+constexpr uint8_t kTupleTag = 3 << 3 | 2;
 
 absl::Status NegativeError(const char* what, size_t position) {
   return absl::InvalidArgumentError(
@@ -27,13 +30,46 @@ absl::StatusOr<Extent> DecodeTuple(std::span<const uint8_t> bytes, size_t positi
   return tuple;
 }
 
+// Tuples decoded at a time.
+constexpr size_t kTuplesAtATime = 1024;
+
+// Appends the tuples at the beginning of `bytes` that have the usual form; returns their bytes.
+size_t DecodeUsualTuples(std::span<const uint8_t> bytes, TupleList& tuples) {
+  size_t done = 0;
+  for (;;) {
+    const size_t before = tuples.size();
+    tuples.resize(before + kTuplesAtATime);
+    const simd::TupleScan scan = simd::DecodeTuples().decode(
+        bytes.data() + done, bytes.size() - done, tuples.mutable_offsets().data() + before,
+        tuples.mutable_lengths().data() + before, kTuplesAtATime);
+    tuples.resize(before + scan.tuples);
+    done += scan.bytes;
+    if (scan.tuples < kTuplesAtATime) return done;
+  }
+}
+
 }  // namespace
 
-absl::StatusOr<MetadataMessage> DecodeMetadataMessage(std::span<const uint8_t> bytes) {
-  MetadataMessage message;
+absl::Status DecodeMetadataMessage(std::span<const uint8_t> bytes, MetadataMessage& message) {
+  message.type = BlockMetadataType::kUnknown;
+  message.capacity = 0;
+  message.tuples.clear();
   uint64_t type = 0;
-  ProtoReader reader(bytes);
-  while (reader.Next()) {
+  size_t position = 0;
+  while (position < bytes.size()) {
+    // The kernel takes what encoders write; anything else that means the same, and anything that is
+    // wrong, is read field by field.
+    if (bytes[position] == kTupleTag) {
+      const size_t done = DecodeUsualTuples(bytes.subspan(position), message.tuples);
+      position += done;
+      if (done != 0) continue;
+    }
+    ProtoReader reader(bytes.subspan(position), position);
+    if (!reader.Next()) {
+      if (absl::Status status = reader.status(); !status.ok()) return status;
+      break;
+    }
+    position += reader.position();
     if (reader.Is(3, WireType::kBytes)) {
       absl::StatusOr<Extent> tuple = DecodeTuple(reader.bytes(), reader.content_position());
       if (!tuple.ok()) return tuple.status();
@@ -44,13 +80,18 @@ absl::StatusOr<MetadataMessage> DecodeMetadataMessage(std::span<const uint8_t> b
       message.capacity = reader.varint();
     }
   }
-  if (absl::Status status = reader.status(); !status.ok()) return status;
   if (message.capacity > kMaxCapacity) return NegativeError("volume_capacity_bytes", 0);
   if (type > static_cast<uint64_t>(BlockMetadataType::kVariableLength)) {
     return absl::InvalidArgumentError(
         absl::StrCat("metadata message: unknown block_metadata_type ", type));
   }
   message.type = static_cast<BlockMetadataType>(type);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MetadataMessage> DecodeMetadataMessage(std::span<const uint8_t> bytes) {
+  MetadataMessage message;
+  if (absl::Status status = DecodeMetadataMessage(bytes, message); !status.ok()) return status;
   return message;
 }
 

@@ -50,6 +50,9 @@ class ProtoReader {
   std::span<const uint8_t> bytes() const noexcept { return content_; }
   size_t content_position() const noexcept { return content_position_; }
 
+  // Where the next field begins, without `base`.
+  size_t position() const noexcept { return position_; }
+
   // INVALID_ARGUMENT with the byte position and the reason after Next() stopped on malformed bytes.
   absl::Status status() const;
 

@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/wire.h"
 #include "core/absl_view.h"
+#include "simd/kernels.h"
 
 namespace cbt {
 namespace {
@@ -32,7 +33,30 @@ absl::Status StreamChecker::Check(const MetadataMessage& message) {
                                             message.tuples.size(), " tuples, max_results is ",
                                             max_results_));
   }
-  for (const Extent& tuple : message.tuples) {
+  const TupleList& tuples = message.tuples;
+  if (!tuples.empty()) {
+    const bool fixed = type_ == BlockMetadataType::kFixedLength;
+    const uint64_t size = block_size_ != 0 ? block_size_ : tuples.front().length;
+    const simd::TupleRules rules{tuples_ == 0 ? 0 : end_, capacity_,
+                                 fixed ? kMaxCapacity : capacity_, fixed ? size : 0};
+    const simd::TupleCheck check = simd::CheckTuples().check(
+        tuples.offsets().data(), tuples.lengths().data(), tuples.size(), rules);
+    if (check.sound && tuples.front().end() > starting_offset_) {
+      if (fixed) block_size_ = size;
+      end_ = tuples.back().end();
+      bytes_ += check.bytes;
+      tuples_ += tuples.size();
+    } else if (absl::Status status = CheckOneByOne(tuples); !status.ok()) {
+      return status;
+    }
+  }
+  ++messages_;
+  return absl::OkStatus();
+}
+
+absl::Status StreamChecker::CheckOneByOne(const TupleList& tuples) {
+  for (size_t i = 0; i < tuples.size(); ++i) {
+    const Extent tuple = tuples[i];
     if (tuple.length == 0) return Broken(tuples_, tuple, "is empty");
     if (tuple.offset >= capacity_) {
       return Broken(tuples_, tuple, absl::StrCat("starts past the capacity ", capacity_));
@@ -56,7 +80,6 @@ absl::Status StreamChecker::Check(const MetadataMessage& message) {
     bytes_ += tuple.length;
     ++tuples_;
   }
-  ++messages_;
   return absl::OkStatus();
 }
 

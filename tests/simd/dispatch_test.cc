@@ -32,6 +32,7 @@ TEST(DispatchTest, EveryFamilyRunsTheStrongestVariantThatTheActiveLevelAllows) {
   const auto strongest = [](const auto& variants) {
     SimdLevel best = SimdLevel::kScalar;
     for (const auto& variant : variants) {
+      if (variant.suits != nullptr && !variant.suits()) continue;
       if (variant.level <= ActiveSimdLevel() && Available(variant.level)) best = variant.level;
     }
     return best;
@@ -41,6 +42,8 @@ TEST(DispatchTest, EveryFamilyRunsTheStrongestVariantThatTheActiveLevelAllows) {
   EXPECT_EQ(simd::CountBitsLevel(), strongest(simd::CountBitsVariants()));
   EXPECT_EQ(simd::LoadBitsLevel(), strongest(simd::LoadBitsVariants()));
   EXPECT_EQ(simd::EncodeTuplesLevel(), strongest(simd::EncodeTuplesVariants()));
+  EXPECT_EQ(simd::DecodeTuplesLevel(), strongest(simd::DecodeTuplesVariants()));
+  EXPECT_EQ(simd::CheckTuplesLevel(), strongest(simd::CheckTuplesVariants()));
 }
 
 // Run by ctest once for each level, with CBT_SIMD set to it.

@@ -89,6 +89,23 @@ TEST_P(EncodeTuplesTest, NeverWritesPastTheRoom) {
   }
 }
 
+// Runs of tuples that fit into cells, between those that do not, at every place of a vector.
+TEST_P(EncodeTuplesTest, MixesUsualAndOddTuples) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<uint64_t> offsets(random() % 60);
+    std::vector<uint64_t> lengths(offsets.size());
+    for (size_t i = 0; i < offsets.size(); ++i) {
+      offsets[i] = 1 + (random() >> (15 + random() % 49));
+      lengths[i] = 1 + (random() >> (29 + random() % 35));
+      if (random() % 20 == 0) offsets[i] = random() % 2 * (random() >> 1);
+      if (random() % 20 == 0) lengths[i] = random() % 2 * (random() >> 1);
+    }
+    Check(offsets, lengths, offsets.size() * (10 + random() % 14));
+    if (HasFatalFailure()) return;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Variants, EncodeTuplesTest,
                          testing::ValuesIn(test::AsVector(simd::EncodeTuplesVariants())),
                          test::VariantName<EncodeTuplesKernels>);

@@ -28,8 +28,9 @@ MetadataMessage AnyMessage(std::mt19937_64& random) {
   message.type = static_cast<BlockMetadataType>(random() % 3);
   message.capacity = random() % 4 == 0 ? 0 : AnyValue(random);
   message.tuples.resize(random() % 40);
-  for (Extent& tuple : message.tuples) {
-    tuple = {random() % 6 == 0 ? 0 : AnyValue(random), random() % 6 == 0 ? 0 : AnyValue(random)};
+  for (size_t i = 0; i < message.tuples.size(); ++i) {
+    message.tuples.set(
+        i, {random() % 6 == 0 ? 0 : AnyValue(random), random() % 6 == 0 ? 0 : AnyValue(random)});
   }
   return message;
 }
@@ -38,7 +39,8 @@ Response ToProtobuf(const MetadataMessage& message) {
   Response response;
   response.set_block_metadata_type(static_cast<csi::v1::BlockMetadataType>(message.type));
   response.set_volume_capacity_bytes(static_cast<int64_t>(message.capacity));
-  for (const Extent& tuple : message.tuples) {
+  for (size_t i = 0; i < message.tuples.size(); ++i) {
+    const Extent tuple = message.tuples[i];
     auto* metadata = response.add_block_metadata();
     metadata->set_byte_offset(static_cast<int64_t>(tuple.offset));
     metadata->set_size_bytes(static_cast<int64_t>(tuple.length));
@@ -47,17 +49,11 @@ Response ToProtobuf(const MetadataMessage& message) {
 }
 
 std::string Encode(const MetadataMessage& message) {
-  std::vector<uint64_t> offsets;
-  std::vector<uint64_t> lengths;
-  for (const Extent& tuple : message.tuples) {
-    offsets.push_back(tuple.offset);
-    lengths.push_back(tuple.length);
-  }
   std::string out(kMaxHeaderBytes + message.tuples.size() * kMaxTupleBytes, '\0');
   auto* bytes = reinterpret_cast<uint8_t*>(out.data());
   const size_t header = EncodeHeader(message.type, message.capacity, bytes);
-  const EncodedTuples tuples =
-      EncodeTuples(offsets, lengths, {bytes + header, out.size() - header});
+  const EncodedTuples tuples = EncodeTuples(message.tuples.offsets(), message.tuples.lengths(),
+                                            {bytes + header, out.size() - header});
   EXPECT_EQ(tuples.tuples, message.tuples.size());
   out.resize(header + tuples.bytes);
   return out;

@@ -1,0 +1,113 @@
+// Body of decode_tuples for level avx512: eight tuples a turn. Included by isa_avx512.cc inside no
+// namespace; the body for BMI2 does what is left.
+//
+// The places of eight tuples are found by their length bytes, one after the other; everything else
+// is done for all of them at once, on cells of 16 bytes. Tuples that are longer than that go the
+// other way: they have offsets from 2^49 on or sizes from 2^35 on.
+#include <immintrin.h>
+
+#include "simd/decode_tuples.h"
+#include "simd/decode_tuples_bmi2_inl.h"
+
+namespace cbt::simd::CBT_ISA_NAMESPACE {
+namespace decode_tuples {
+
+// A varint in each lane.
+struct Varints8 {
+  __m512i values;
+  __m512i bits;  // eight times its bytes; 64 when it does not end before the eighth
+};
+
+// Requires: the highest byte of each lane is 0.
+static inline Varints8 TakeVarints(__m512i varints) noexcept {
+  const __m512i more = _mm512_set1_epi64(static_cast<long long>(0x8080808080808080u));
+  const __m512i ends = _mm512_andnot_si512(varints, more);
+  const __m512i mask = _mm512_xor_si512(ends, _mm512_add_epi64(ends, _mm512_set1_epi64(-1)));
+  const __m512i bytes = _mm512_and_si512(_mm512_andnot_si512(more, varints), mask);
+  // Seven bits a byte to 14 a word, 28 a double word, 56 a lane.
+  const __m512i by_14 = _mm512_maddubs_epi16(_mm512_set1_epi16(static_cast<short>(0x8001)), bytes);
+  const __m512i by_28 = _mm512_madd_epi16(by_14, _mm512_set1_epi32(0x40000001));
+  const __m512i high = _mm512_slli_epi64(_mm512_srli_epi64(by_28, 32), 28);
+  const __m512i low = _mm512_and_si512(by_28, _mm512_set1_epi64(0xffffffff));
+  return {_mm512_or_si512(low, high), _mm512_popcnt_epi64(mask)};
+}
+
+// The 16 bytes at each of four places.
+static inline __m512i LoadCells(const uint8_t* a, const uint8_t* b, const uint8_t* c,
+                                const uint8_t* d) noexcept {
+  const auto load = [](const uint8_t* from) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  };
+  const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(load(a)), load(b), 1);
+  const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(load(c)), load(d), 1);
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+static TupleScan DecodeWide(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,
+                            size_t room) noexcept {
+  constexpr size_t kLanes = 8;
+  constexpr size_t kCell = 16;
+  // As far as eight tuples are looked at, whatever their length bytes say.
+  constexpr size_t kTurn = kLanes * (2 + 15) + kCell;
+  constexpr uint8_t kNone = 0x80;
+  // The first varint's bytes, then the bytes of the head.
+  alignas(16) static constexpr uint8_t kFirst[16] = {3, 4, 5, 6,     7,     8,     9,     kNone,
+                                                     0, 1, 2, kNone, kNone, kNone, kNone, kNone};
+  // Where the second tag and varint would be behind a first one of no bytes.
+  alignas(16) static constexpr uint8_t kSecond[16] = {3, 4, 5, 6, 7, 8, 9, 10,
+                                                      3, 4, 5, 6, 7, 8, 9, 10};
+  const auto four_times = [](const uint8_t* constants) {
+    return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(constants)));
+  };
+  const __m512i first_bytes = four_times(kFirst);
+  const __m512i second_bytes = four_times(kSecond);
+  const __m512i even_lane = _mm512_setzero_si512();
+  const __m512i odd_lane = _mm512_set1_epi8(8);
+  const uint8_t* p = in;
+  const uint8_t* const end = in + bytes;
+  size_t i = 0;
+  while (room - i >= kLanes && static_cast<size_t>(end - p) >= kTurn) {
+    const uint8_t* at[kLanes + 1];
+    at[0] = p;
+    for (size_t k = 0; k < kLanes; ++k) at[k + 1] = at[k] + 2 + (at[k][1] & 15);
+    // Even and odd ones apart, so that unpacking brings them into their order.
+    const __m512i even = LoadCells(at[0], at[2], at[4], at[6]);
+    const __m512i odd = LoadCells(at[1], at[3], at[5], at[7]);
+    const __m512i even_first = _mm512_shuffle_epi8(even, first_bytes);
+    const __m512i odd_first = _mm512_shuffle_epi8(odd, first_bytes);
+    const Varints8 offset = TakeVarints(_mm512_unpacklo_epi64(even_first, odd_first));
+    const __m512i head = _mm512_unpackhi_epi64(even_first, odd_first);
+    const __m512i count = _mm512_srli_epi64(offset.bits, 3);
+    const __m512i even_second = _mm512_shuffle_epi8(
+        even, _mm512_add_epi8(second_bytes, _mm512_shuffle_epi8(count, even_lane)));
+    const __m512i odd_second = _mm512_shuffle_epi8(
+        odd, _mm512_add_epi8(second_bytes, _mm512_shuffle_epi8(count, odd_lane)));
+    const __m512i second = _mm512_unpacklo_epi64(even_second, odd_second);
+    const Varints8 length = TakeVarints(_mm512_srli_epi64(second, 8));
+    // 1a, the bytes of both varints and 2, 08; 10; and all of it within a cell.
+    const __m512i bits = _mm512_add_epi64(offset.bits, length.bits);
+    const __m512i want = _mm512_add_epi64(_mm512_slli_epi64(bits, 5), _mm512_set1_epi64(0x08021a));
+    const __m512i tag = _mm512_and_si512(second, _mm512_set1_epi64(0xff));
+    const unsigned wrong =
+        static_cast<unsigned>(_mm512_cmpneq_epi64_mask(head, want)) |
+        static_cast<unsigned>(_mm512_cmpneq_epi64_mask(tag, _mm512_set1_epi64(0x10))) |
+        static_cast<unsigned>(_mm512_cmpgt_epi64_mask(bits, _mm512_set1_epi64(12 * 8))) |
+        static_cast<unsigned>(_mm512_test_epi64_mask(_mm512_or_si512(offset.bits, length.bits),
+                                                     _mm512_set1_epi64(64)));
+    if (__builtin_expect(wrong != 0, 0)) break;
+    _mm512_storeu_si512(offsets + i, offset.values);
+    _mm512_storeu_si512(lengths + i, length.values);
+    i += kLanes;
+    p = at[kLanes];
+  }
+  const TupleScan rest =
+      Decode(p, static_cast<size_t>(end - p), offsets + i, lengths + i, room - i);
+  return {i + rest.tuples, static_cast<size_t>(p - in) + rest.bytes};
+}
+
+}  // namespace decode_tuples
+
+extern const DecodeTuplesKernels kDecodeTuples;
+const DecodeTuplesKernels kDecodeTuples = {&decode_tuples::DecodeWide};
+
+}  // namespace cbt::simd::CBT_ISA_NAMESPACE

@@ -1,0 +1,94 @@
+// Body of decode_tuples for levels with BMI2: pext gathers a varint's bits at once. Included by
+// isa_<level>.cc inside no namespace, once; the level's table is defined here unless a wider body
+// follows.
+#include <immintrin.h>
+
+#include "simd/decode_tuples.h"
+
+namespace cbt::simd::CBT_ISA_NAMESPACE {
+namespace decode_tuples {
+
+static inline uint64_t Load(const uint8_t* from) noexcept {
+  uint64_t word;
+  __builtin_memcpy(&word, from, sizeof(word));
+  return word;
+}
+
+// The value of the varint that begins in the low byte of `word`, and eight times its bytes less
+// one: the place of the first continuation bit that is clear. 64 when none of the eight is.
+static inline uint64_t Take(uint64_t word, uint64_t& end_bit) noexcept {
+  constexpr uint64_t kValueBits = 0x7f7f7f7f7f7f7f7fu;
+  const uint64_t ends = ~word & ~kValueBits;
+  end_bit = _tzcnt_u64(ends);
+  return _pext_u64(word, (ends ^ (ends - 1)) & kValueBits);
+}
+
+// As far as a tuple is looked at: the head, eight bytes that are no varint, a byte that would be a
+// tag, eight bytes.
+constexpr size_t kReach = 3 + 9 + 1 + 8;
+
+// Reads the tuple at `from`, of which kReach bytes can be read and whose length byte says
+// `content`. 0 when it has the form; else what comes out is no tuple.
+static inline uint64_t Read(const uint8_t* from, uint64_t content, uint64_t& offset,
+                            uint64_t& length) noexcept {
+  uint64_t first_end;
+  offset = Take(Load(from + 3), first_end);
+  const uint8_t* const second = from + 4 + (first_end >> 3);
+  uint64_t second_end;
+  length = Take(Load(second + 1), second_end);
+  uint32_t head;
+  __builtin_memcpy(&head, from, sizeof(head));
+  // Tags, the length (8 c1 - 1 + 8 c2 - 1 + 2 * 8 + 2 is eight times it), both varints have an end.
+  return ((head & 0xff00ff) ^ 0x08001a) | (*second ^ 0x10u) |
+         ((content * 8) ^ (first_end + second_end + 18)) | ((first_end | second_end) & 64);
+}
+
+static TupleScan Decode(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,
+                        size_t room) noexcept {
+  const uint8_t* p = in;
+  const uint8_t* const end = in + bytes;
+  size_t i = 0;
+  // The next tuple is found by the length byte and need not wait for the varints. The compiler must
+  // not see that the two agree: it would go by the varints.
+  const auto behind = [](const uint8_t* from, uint64_t content) {
+    asm("" : "+r"(content));
+    return from + 2 + content;
+  };
+  // No tuple of this form is longer than kReach; a length byte can say so for the one before.
+  constexpr size_t kMostByLength = 2 + 255;
+  while (room - i >= 2 && static_cast<size_t>(end - p) >= kMostByLength + kReach) {
+    const uint64_t content = p[1];
+    const uint8_t* const next = behind(p, content);
+    const uint64_t next_content = next[1];
+    const uint64_t wrong = Read(p, content, offsets[i], lengths[i]);
+    const uint64_t next_wrong = Read(next, next_content, offsets[i + 1], lengths[i + 1]);
+    if (__builtin_expect((wrong | next_wrong) != 0, 0)) break;
+    i += 2;
+    p = behind(next, next_content);
+  }
+  // The rest one by one, the last ones from a copy with zeros behind it, so that nothing behind the
+  // end is read.
+  while (i < room && p != end) {
+    uint8_t copy[kReach] = {};
+    const auto left = static_cast<size_t>(end - p);
+    __builtin_memcpy(copy, p, left < kReach ? left : kReach);
+    const uint64_t content = copy[1];
+    uint64_t offset;
+    uint64_t length;
+    if (Read(copy, content, offset, length) != 0 || content + 2 > left) break;
+    offsets[i] = offset;
+    lengths[i] = length;
+    ++i;
+    p += content + 2;
+  }
+  return {i, static_cast<size_t>(p - in)};
+}
+
+}  // namespace decode_tuples
+
+#if !defined(__AVX512VBMI2__)
+extern const DecodeTuplesKernels kDecodeTuples;
+const DecodeTuplesKernels kDecodeTuples = {&decode_tuples::Decode};
+#endif
+
+}  // namespace cbt::simd::CBT_ISA_NAMESPACE
