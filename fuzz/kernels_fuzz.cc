@@ -177,11 +177,51 @@ void CheckTuples(FuzzedDataProvider& in) {
   }
 }
 
+void SortedExtents(FuzzedDataProvider& in) {
+  constexpr auto kMost = static_cast<uint64_t>(INT64_MAX);
+  std::vector<uint64_t> starts[2];
+  std::vector<uint64_t> ends[2];
+  for (int list = 0; list < 2; ++list) {
+    uint64_t at = in.ConsumeIntegralInRange<uint64_t>(0, kMost);
+    for (size_t i = in.ConsumeIntegralInRange<size_t>(0, 60); i > 0 && at < kMost; --i) {
+      starts[list].push_back(at);
+      at += in.ConsumeIntegralInRange<uint64_t>(1, std::min<uint64_t>(20, kMost - at));
+      ends[list].push_back(at);
+      at += in.ConsumeIntegralInRange<uint64_t>(0, std::min<uint64_t>(20, kMost - at));
+    }
+  }
+  const uint64_t gap = in.ConsumeIntegral<uint8_t>() >> 3;
+  const size_t count = starts[0].size() + starts[1].size();
+  const auto run = [&](const cbt::simd::SortedExtentsKernels& kernels) {
+    const size_t places = count + cbt::simd::kSortedSlack;
+    std::vector<uint64_t> s(places);
+    std::vector<uint64_t> e(places);
+    kernels.merge({starts[0].data(), ends[0].data(), starts[0].size()},
+                  {starts[1].data(), ends[1].data(), starts[1].size()}, s.data(), e.data());
+    std::vector<uint64_t> all(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(count));
+    std::vector<uint64_t> offsets(places);
+    std::vector<uint64_t> lengths(places);
+    for (const bool both : {false, true}) {
+      const size_t found =
+          both ? kernels.overlap(s.data(), e.data(), count, offsets.data(), lengths.data())
+               : kernels.unite(s.data(), e.data(), count, gap, offsets.data(), lengths.data());
+      const auto end = static_cast<std::ptrdiff_t>(found);
+      all.insert(all.end(), offsets.begin(), offsets.begin() + end);
+      all.insert(all.end(), lengths.begin(), lengths.begin() + end);
+    }
+    return all;
+  };
+  const auto want = run(cbt::simd::scalar::kSortedExtents);
+  for (const auto& variant : cbt::simd::SortedExtentsVariants()) {
+    if (cbt::simd::IsRunnable(variant.level)) CBT_FUZZ_CHECK(run(*variant.kernels) == want);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzedDataProvider in(data, size);
-  switch (in.ConsumeIntegralInRange<int>(0, 6)) {
+  switch (in.ConsumeIntegralInRange<int>(0, 7)) {
     case 0:
       ExtractRuns(in);
       break;
@@ -199,6 +239,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 5:
       CheckTuples(in);
+      break;
+    case 6:
+      SortedExtents(in);
       break;
     default:
       EncodeTuples(in);

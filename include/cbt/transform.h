@@ -15,13 +15,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
 
 namespace cbt {
 
-// Unites neighbours with at most `max_gap` bytes between them; 0 unites only those that touch.
+// Unites neighbours with at most `max_gap` bytes between them; 0 unites only those that touch (and
+// makes extents of a fixed-block cursor's blocks).
 // A gap that is bridged is reported as changed: fewer, longer extents for some extra bytes.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> Coalesce(std::unique_ptr<ExtentCursor> input,
                                                        uint64_t max_gap = 0);
@@ -47,6 +49,22 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> Clip(std::unique_ptr<ExtentCursor>
 // `block_size`: bytes, 1 .. kMaxGranularity; the capacity rounded up to it is at most kMaxCapacity.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> ToBlocks(std::unique_ptr<ExtentCursor> input,
                                                        uint64_t block_size);
+
+// What lies in any of the inputs (one or more), as maximal extents: a k-way merge. All have the
+// same capacity. The granularity is the greatest common divisor of the inputs'. Cost: a few
+// nanoseconds an extent for each doubling of the number of inputs; memory is a batch an
+//       input and one window of 4096 extents or so.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> Union(
+    std::vector<std::unique_ptr<ExtentCursor>> inputs);
+
+// What lies in both inputs, as maximal extents. As above.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> Intersect(std::unique_ptr<ExtentCursor> a,
+                                                        std::unique_ptr<ExtentCursor> b);
+
+// What lies in `a` and not in `b`, as maximal extents. As above. The one transform that takes away
+// from what was reported: what `b` reports must be certain, not rounded outward.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> Subtract(std::unique_ptr<ExtentCursor> a,
+                                                       std::unique_ptr<ExtentCursor> b);
 
 }  // namespace cbt
 

@@ -28,7 +28,8 @@ class PieceCursor final : public TransformCursor {
   void Consume(ExtentBatch& batch) override {
     for (;;) {
       if (rest_.length != 0) Cut(batch);
-      if (rest_.length != 0 || !HasInput()) return;
+      if (rest_.length == 0 && !whole_blocks_) CopyShort(batch);
+      if (rest_.length != 0 || !HasInput() || batch.full()) return;
       rest_ = Peek();
       Advance();
     }
@@ -37,6 +38,30 @@ class PieceCursor final : public TransformCursor {
   bool Flush(ExtentBatch&) override { return rest_.length == 0; }
 
   uint64_t Coverage() const override { return rest_.length != 0 ? rest_.offset : InputCovered(); }
+
+  // Moves extents of at most two pieces, up to the first of more. Both are written always, so that
+  // nothing depends on how many they are.
+  void CopyShort(ExtentBatch& batch) noexcept {
+    const size_t count = InputCount();
+    const uint64_t* const from = InputOffsets();
+    const uint64_t* const sizes = InputLengths();
+    uint64_t* const offsets = batch.mutable_offsets();
+    uint64_t* const lengths = batch.mutable_lengths();
+    size_t out = batch.size();
+    size_t i = 0;
+    for (; i < count && out + 2 <= batch.capacity(); ++i) {
+      const uint64_t offset = from[i];
+      const uint64_t size = std::min(sizes[i], capacity() - offset);
+      if (size - 1 >= 2 * length_) break;
+      offsets[out] = offset;
+      lengths[out] = std::min(size, length_);
+      offsets[out + 1] = offset + length_;
+      lengths[out + 1] = size - length_;
+      out += size > length_ ? 2 : 1;
+    }
+    batch.set_size(out);
+    Advance(i);
+  }
 
   // Moves pieces from rest_ to `batch` while both last.
   void Cut(ExtentBatch& batch) noexcept {
@@ -78,6 +103,14 @@ class ClipCursor final : public TransformCursor {
   absl::Status DoSeek(uint64_t offset) override { return SeekInput(std::max(offset, begin_)); }
 
   void Consume(ExtentBatch& batch) override {
+    // Most extents lie inside as a whole.
+    if (HasInput() && Peek().offset >= begin_) {
+      const uint64_t* const offsets = InputOffsets();
+      const uint64_t* const last = offsets + std::min(InputCount(), batch.room());
+      auto count = static_cast<size_t>(std::lower_bound(offsets, last, end_) - offsets);
+      if (count > 0 && offsets[count - 1] + InputLengths()[count - 1] > end_) --count;
+      CopyInput(batch, count);
+    }
     for (; HasInput() && !batch.full(); Advance()) {
       const Extent extent = Peek();
       const uint64_t begin = std::max(extent.offset, begin_);

@@ -1,9 +1,11 @@
-// Transforms that unite extents: Coalesce and AlignOutward.
+// Transforms that unite the extents of one cursor: Coalesce and AlignOutward.
 #include <algorithm>
 #include <utility>
 
 #include "cbt/transform.h"
 #include "core/transform.h"
+#include "core/uniter.h"
+#include "simd/kernels.h"
 
 namespace cbt {
 namespace {
@@ -14,64 +16,62 @@ class MergeCursor final : public TransformCursor {
  public:
   MergeCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity, uint64_t alignment,
               uint64_t max_gap) noexcept
-      : TransformCursor(std::move(input), granularity), alignment_(alignment), max_gap_(max_gap) {}
+      : TransformCursor(std::move(input), granularity),
+        alignment_(alignment),
+        max_gap_(max_gap),
+        uniter_(max_gap) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {
-    floor_ = offset;
-    pending_ = {};
+    uniter_.Reset(offset);
     // An extent that ends up to max_gap before the position may be bridged with the next one, and
     // the part of the bridge behind the position belongs to the answer.
     return SeekInput(offset - std::min(offset, max_gap_));
   }
 
   void Consume(ExtentBatch& batch) override {
-    while (HasInput()) {
-      const Extent input = Peek();
-      const uint64_t begin = AlignDown(input.offset, alignment_);
-      const uint64_t end = std::min(AlignUp(input.end(), alignment_), capacity());
-      if (pending_.length == 0) {
-        pending_ = {begin, end - begin};
-      } else if (begin <= pending_.end() || begin - pending_.end() <= max_gap_) {
-        pending_.length = std::max(end, pending_.end()) - pending_.offset;
-      } else {
-        if (batch.full()) return;
-        Emit(batch);
-        pending_ = {begin, end - begin};
-      }
-      Advance();
+    if (!uniter_.waiting()) {
+      const size_t count = InputCount();
+      uniter_.Reserve(count);
+      Align(count);
+      Advance(count);
+      uniter_.Unite(count, AlignDown(InputCovered(), alignment_));
     }
-    // What is still to come may be too far away to be united with: hand it on now.
-    const uint64_t next = AlignDown(InputCovered(), alignment_);
-    if (pending_.length != 0 && next > pending_.end() && next - pending_.end() > max_gap_ &&
-        !batch.full()) {
-      Emit(batch);
-    }
+    uniter_.HandOn(batch);
   }
 
   bool Flush(ExtentBatch& batch) override {
-    if (pending_.length != 0) Emit(batch);
-    return true;
+    if (!uniter_.waiting()) uniter_.Finish();
+    uniter_.HandOn(batch);
+    return !uniter_.waiting();
   }
 
   uint64_t Coverage() const override {
-    const uint64_t next =
-        pending_.length != 0 ? pending_.offset : AlignDown(InputCovered(), alignment_);
-    return std::max(next, floor_);
+    return uniter_.Pending(AlignDown(InputCovered(), alignment_));
   }
 
-  void Emit(ExtentBatch& batch) noexcept {
-    if (pending_.end() > floor_) {
-      const uint64_t begin = std::max(pending_.offset, floor_);
-      batch.push_back({begin, pending_.end() - begin});
+  // The next `count` extents, rounded outward and cut at the capacity, to the uniter.
+  void Align(size_t count) noexcept {
+    const uint64_t* const offsets = InputOffsets();
+    const uint64_t* const lengths = InputLengths();
+    uint64_t* const starts = uniter_.starts();
+    uint64_t* const ends = uniter_.ends();
+    const uint64_t limit = capacity();
+    if (IsPowerOfTwo(alignment_)) {
+      simd::SortedExtentsInUse().bounds(offsets, lengths, count, alignment_, starts, ends);
+    } else {
+      for (size_t i = 0; i < count; ++i) {
+        starts[i] = AlignDown(offsets[i], alignment_);
+        // A block that reaches past the capacity may reach past where rounding up is safe.
+        ends[i] = AlignUp(std::min(offsets[i] + lengths[i], limit), alignment_);
+      }
     }
-    pending_ = {};
+    for (size_t i = count; i-- > 0 && ends[i] > limit;) ends[i] = limit;
   }
 
   const uint64_t alignment_;
   const uint64_t max_gap_;
-  uint64_t floor_ = 0;  // the position of the last Seek(): nothing before it is handed on
-  Extent pending_;      // the extent that the next one may still be united with; empty: none
+  Uniter uniter_;
 };
 
 }  // namespace

@@ -22,6 +22,16 @@ Extent TransformCursor::Peek() const noexcept {
   return {extent.offset, std::min(extent.length, capacity() - extent.offset)};
 }
 
+void TransformCursor::CopyInput(ExtentBatch& batch, size_t count) noexcept {
+  if (count == 0) return;
+  std::copy_n(InputOffsets(), count, batch.mutable_offsets() + batch.size());
+  std::copy_n(InputLengths(), count, batch.mutable_lengths() + batch.size());
+  batch.set_size(batch.size() + count);
+  uint64_t& length = batch.mutable_lengths()[batch.size() - 1];
+  length = std::min(length, capacity() - batch.back().offset);
+  Advance(count);
+}
+
 uint64_t TransformCursor::InputCovered() const noexcept {
   return HasInput() ? batch_[next_].offset : input_->covered();
 }

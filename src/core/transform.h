@@ -32,7 +32,14 @@ class TransformCursor : public ExtentCursor {
   bool HasInput() const noexcept { return next_ < batch_.size(); }
   // The next extent at hand, cut at the capacity (a fixed-block input may reach past it).
   Extent Peek() const noexcept;
-  void Advance() noexcept { ++next_; }
+  void Advance(size_t count = 1) noexcept { next_ += count; }
+  // All extents at hand, as they came: a fixed-block input's last one may reach past the capacity.
+  size_t InputCount() const noexcept { return batch_.size() - next_; }
+  const uint64_t* InputOffsets() const noexcept { return batch_.offsets().data() + next_; }
+  const uint64_t* InputLengths() const noexcept { return batch_.lengths().data() + next_; }
+  // Moves the next `count` extents at hand to `batch`, which has room for them, each cut at the
+  // capacity.
+  void CopyInput(ExtentBatch& batch, size_t count) noexcept;
   // Nothing at hand or to come starts below this offset.
   uint64_t InputCovered() const noexcept;
 

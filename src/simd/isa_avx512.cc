@@ -10,3 +10,4 @@
 #include "simd/encode_tuples_avx512_inl.h"
 #include "simd/extract_runs_inl.h"
 #include "simd/load_bits_inl.h"
+#include "simd/sorted_extents_avx512_inl.h"

@@ -13,6 +13,7 @@
 #include "simd/encode_tuples.h"
 #include "simd/extract_runs.h"
 #include "simd/load_bits.h"
+#include "simd/sorted_extents.h"
 
 namespace cbt::simd {
 
@@ -43,6 +44,10 @@ std::span<const Variant<DecodeTuplesKernels>> DecodeTuplesVariants() noexcept;
 const CheckTuplesKernels& CheckTuples() noexcept;
 SimdLevel CheckTuplesLevel() noexcept;
 std::span<const Variant<CheckTuplesKernels>> CheckTuplesVariants() noexcept;
+
+const SortedExtentsKernels& SortedExtentsInUse() noexcept;
+SimdLevel SortedExtentsLevel() noexcept;
+std::span<const Variant<SortedExtentsKernels>> SortedExtentsVariants() noexcept;
 
 }  // namespace cbt::simd
 

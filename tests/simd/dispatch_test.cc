@@ -44,6 +44,7 @@ TEST(DispatchTest, EveryFamilyRunsTheStrongestVariantThatTheActiveLevelAllows) {
   EXPECT_EQ(simd::EncodeTuplesLevel(), strongest(simd::EncodeTuplesVariants()));
   EXPECT_EQ(simd::DecodeTuplesLevel(), strongest(simd::DecodeTuplesVariants()));
   EXPECT_EQ(simd::CheckTuplesLevel(), strongest(simd::CheckTuplesVariants()));
+  EXPECT_EQ(simd::SortedExtentsLevel(), strongest(simd::SortedExtentsVariants()));
 }
 
 // Run by ctest once for each level, with CBT_SIMD set to it.

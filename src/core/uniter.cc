@@ -1,0 +1,74 @@
+#include "core/uniter.h"
+
+#include <algorithm>
+
+#include "simd/kernels.h"
+
+namespace cbt {
+
+void Uniter::Reset(uint64_t floor) noexcept {
+  floor_ = floor;
+  held_ = {};
+  next_ = count_ = 0;
+}
+
+void Uniter::Reserve(size_t count) {
+  if (starts_.size() > count) return;
+  // A place before the first, for what was held back.
+  starts_.resize(count + 1);
+  ends_.resize(count + 1);
+  offsets_.resize(count + 1 + simd::kSortedSlack);
+  lengths_.resize(count + 1 + simd::kSortedSlack);
+}
+
+void Uniter::Unite(size_t count, uint64_t horizon) noexcept {
+  next_ = count_ = 0;
+  const size_t held = held_.length != 0 ? 1 : 0;
+  if (held + count == 0) return;
+  if (held != 0) {
+    // It begins before the others and, as it was cut at the horizon, ends before they do.
+    starts_[0] = held_.offset;
+    ends_[0] = held_.end();
+  }
+  count_ = simd::SortedExtentsInUse().unite(starts_.data() + 1 - held, ends_.data() + 1 - held,
+                                            held + count, gap_, offsets_.data(), lengths_.data());
+  const Extent last = {offsets_[count_ - 1], lengths_[count_ - 1]};
+  const bool may_grow = horizon <= last.end() || horizon - last.end() <= gap_;
+  held_ = may_grow ? last : Extent();
+  count_ -= may_grow ? 1 : 0;
+}
+
+void Uniter::Finish() noexcept {
+  next_ = count_ = 0;
+  if (held_.length == 0) return;
+  Reserve(1);
+  offsets_[0] = held_.offset;
+  lengths_[0] = held_.length;
+  count_ = 1;
+  held_ = {};
+}
+
+void Uniter::HandOn(ExtentBatch& batch) noexcept {
+  // Only the first results after a Reset() can begin below the floor.
+  while (waiting() && offsets_[next_] < floor_) {
+    const uint64_t end = offsets_[next_] + lengths_[next_];
+    if (end > floor_) {
+      offsets_[next_] = floor_;
+      lengths_[next_] = end - floor_;
+      break;
+    }
+    ++next_;
+  }
+  const size_t count = std::min(count_ - next_, batch.room());
+  std::copy_n(offsets_.data() + next_, count, batch.mutable_offsets() + batch.size());
+  std::copy_n(lengths_.data() + next_, count, batch.mutable_lengths() + batch.size());
+  batch.set_size(batch.size() + count);
+  next_ += count;
+}
+
+uint64_t Uniter::Pending(uint64_t otherwise) const noexcept {
+  const uint64_t first = waiting() ? offsets_[next_] : held_.length != 0 ? held_.offset : otherwise;
+  return std::max(first, floor_);
+}
+
+}  // namespace cbt
