@@ -17,7 +17,7 @@ ctest = @ctest --preset $(1) --parallel $(JOBS) $(if $(LABEL_EXCLUDE),--label-ex
 
 release_packages := build test bench
 
-.PHONY: all debug clang test asan tsan fuzz bench demo lint install clean help
+.PHONY: all debug clang test asan tsan fuzz bench bench-docs emulation demo lint install clean help
 # The trees share the machine, not each other: one after the other, also under -j.
 .NOTPARALLEL:
 
@@ -46,8 +46,24 @@ tsan:
 fuzz:
 	$(call build,fuzz,build fuzz)
 
+# BENCH_FILTER: a regular expression of rows; BENCH_REPETITIONS: of each.
+BENCH_REPETITIONS ?= 5
+report = @python3 bench/report.py --output build/bench --repetitions $(BENCH_REPETITIONS) \
+	  --filter '$(BENCH_FILTER)' $(1) \
+	  --context compiler="$$($${CXX:-c++} --version | head -n 1), -O3" \
+	  --context levels="$$(build/release/bin/cbt --version | sed -n 's/^simd levels available: //p')" \
+	  --context commit="$$(git rev-parse --short HEAD 2>/dev/null)" \
+	  build/release/bin/bench_*
+
 bench: all
-	@set -e; for bench in build/release/bin/bench_*; do "$$bench"; done
+	$(call report,)
+
+bench-docs: all
+	$(call report,--document docs/performance.md)
+
+emulation: all
+	@$(PACKAGES) emulation
+	@tests/emulation/run.sh . build/emulation build/release/bin/cbt
 
 demo: all
 	@$(PACKAGES) demo
@@ -67,8 +83,10 @@ help:
 	@echo 'make            build/release: programs in build/release/bin'
 	@echo 'make test       the same, then every test'
 	@echo 'make demo       two images to a verified change stream, shown'
-	@echo 'make bench      runs the benchmarks'
+	@echo 'make bench      runs the benchmarks: build/bench/report.md (BENCH_FILTER, BENCH_REPETITIONS)'
+	@echo 'make bench-docs the same, and puts the tables into docs/performance.md'
 	@echo 'make fuzz       fuzzers in build/fuzz/bin'
+	@echo 'make emulation  kernels under qemu: 64-bit ARM, old x86-64 processors'
 	@echo 'make asan       tests under the address and undefined-behaviour sanitizers'
 	@echo 'make tsan       tests under the thread sanitizer'
 	@echo 'make debug      unoptimised, with checks of the standard library, and its tests'

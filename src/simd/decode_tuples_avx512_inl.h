@@ -43,12 +43,17 @@ static inline __m512i LoadCells(const uint8_t* a, const uint8_t* b, const uint8_
   return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
-static TupleScan DecodeWide(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,
-                            size_t room) noexcept {
-  constexpr size_t kLanes = 8;
-  constexpr size_t kCell = 16;
-  // As far as eight tuples are looked at, whatever their length bytes say.
-  constexpr size_t kTurn = kLanes * (2 + 15) + kCell;
+constexpr size_t kCells = 8;
+constexpr size_t kCell = 16;
+
+// Decodes eight tuples a turn while as many bytes are left as eight can be looked at in. Length
+// bytes count as they are, or, which takes a cycle more, with kMasked by what fits in a cell; what
+// is then wrong is found later.
+template <bool kMasked>
+static TupleScan DecodeCells(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,
+                             size_t room) noexcept {
+  constexpr size_t kMostContent = kMasked ? kCell - 1 : 255;
+  constexpr size_t kTurn = kCells * (2 + kMostContent) + kCell;
   constexpr uint8_t kNone = 0x80;
   // The first varint's bytes, then the bytes of the head.
   alignas(16) static constexpr uint8_t kFirst[16] = {3, 4, 5, 6,     7,     8,     9,     kNone,
@@ -66,10 +71,16 @@ static TupleScan DecodeWide(const uint8_t* in, size_t bytes, uint64_t* offsets, 
   const uint8_t* p = in;
   const uint8_t* const end = in + bytes;
   size_t i = 0;
-  while (room - i >= kLanes && static_cast<size_t>(end - p) >= kTurn) {
-    const uint8_t* at[kLanes + 1];
-    at[0] = p;
-    for (size_t k = 0; k < kLanes; ++k) at[k + 1] = at[k] + 2 + (at[k][1] & 15);
+  while (room - i >= kCells && static_cast<size_t>(end - p) >= kTurn) {
+    // Each place waits for the length byte before it: the two bytes before its content are added
+    // outside of that chain.
+    const uint8_t* at[kCells + 1];
+    const uint8_t* contents = p;
+    for (size_t k = 0; k < kCells; ++k) {
+      at[k] = contents + 2 * k;
+      contents += contents[2 * k + 1] & kMostContent;
+    }
+    at[kCells] = contents + 2 * kCells;
     // Even and odd ones apart, so that unpacking brings them into their order.
     const __m512i even = LoadCells(at[0], at[2], at[4], at[6]);
     const __m512i odd = LoadCells(at[1], at[3], at[5], at[7]);
@@ -97,12 +108,22 @@ static TupleScan DecodeWide(const uint8_t* in, size_t bytes, uint64_t* offsets, 
     if (__builtin_expect(wrong != 0, 0)) break;
     _mm512_storeu_si512(offsets + i, offset.values);
     _mm512_storeu_si512(lengths + i, length.values);
-    i += kLanes;
-    p = at[kLanes];
+    i += kCells;
+    p = at[kCells];
   }
-  const TupleScan rest =
-      Decode(p, static_cast<size_t>(end - p), offsets + i, lengths + i, room - i);
-  return {i + rest.tuples, static_cast<size_t>(p - in) + rest.bytes};
+  return {i, static_cast<size_t>(p - in)};
+}
+
+static TupleScan DecodeWide(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,
+                            size_t room) noexcept {
+  TupleScan done = DecodeCells<false>(in, bytes, offsets, lengths, room);
+  for (DecodeTuplesFn* const next : {&DecodeCells<true>, &Decode}) {
+    const TupleScan more = next(in + done.bytes, bytes - done.bytes, offsets + done.tuples,
+                                lengths + done.tuples, room - done.tuples);
+    done.tuples += more.tuples;
+    done.bytes += more.bytes;
+  }
+  return done;
 }
 
 }  // namespace decode_tuples

@@ -1,0 +1,239 @@
+// Every variant of every kernel family that this processor runs, against the scalar one, on fixed
+// pseudo-random and adversarial inputs. Needs no test framework, so that it can be built for any
+// machine and run under an emulator. Prints a line `family: level level ...` for each family and
+// exits with 1 at the first difference. Arguments: levels that must be among those that ran, as
+// family=level.
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "simd/kernels.h"
+
+namespace {
+
+using cbt::simd::CheckPattern;
+using Words = std::vector<uint64_t>;
+
+std::map<std::string, std::set<std::string>> ran;
+CheckPattern random_numbers;
+
+uint64_t Next(uint64_t range) { return random_numbers.Next() % range; }
+
+// Words that are quiet, full, sparse or dense, in stretches.
+Words AnyWords(size_t count) {
+  Words words(count);
+  uint64_t kind = 0;
+  for (uint64_t& word : words) {
+    if (Next(20) == 0) kind = Next(5);
+    const uint64_t any = random_numbers.Next();
+    word = kind == 0   ? 0
+           : kind == 1 ? ~uint64_t{0}
+           : kind == 2 ? (Next(4) == 0 ? uint64_t{1} << Next(64) : 0)
+           : kind == 3 ? any
+                       : any & random_numbers.Next() & random_numbers.Next();
+  }
+  return words;
+}
+
+const uint8_t* Bytes(const Words& words) { return reinterpret_cast<const uint8_t*>(words.data()); }
+
+// Runs `job` for each variant that runs here; all must say what the first, the scalar one, says.
+template <typename Kernels>
+void Compare(const char* family, std::span<const cbt::simd::Variant<Kernels>> variants,
+             const std::function<Words(const Kernels&)>& job) {
+  const Words want = job(*variants.front().kernels);
+  for (const auto& variant : variants) {
+    if (!cbt::simd::IsRunnable(variant.level)) continue;
+    const char* level = cbt::SimdLevelName(variant.level);
+    ran[family].insert(level);
+    if (job(*variant.kernels) == want) continue;
+    std::printf("%s: %s differs from scalar\n", family, level);
+    std::exit(1);
+  }
+}
+
+void ExtractRuns(size_t words, const Words& a, const Words& b) {
+  using cbt::simd::ExtractRunsKernels;
+  const size_t room = 1 + Next(words * 20 + 10);
+  const uint64_t open = Next(2);
+  Compare<ExtractRunsKernels>(
+      "extract_runs", cbt::simd::ExtractRunsVariants(), [&](const ExtractRunsKernels& kernels) {
+        Words all;
+        for (auto* scan :
+             {kernels.single, kernels.exclusive, kernels.and_not, kernels.either, kernels.both}) {
+          Words offsets(room + cbt::simd::kRunSlack);
+          Words lengths(room + cbt::simd::kRunSlack);
+          const auto done =
+              scan(Bytes(a), Bytes(b), words, 777, 12, open, offsets.data(), lengths.data(), room);
+          all.insert(all.end(), {done.words, done.runs, done.open});
+          const auto runs = static_cast<std::ptrdiff_t>(done.runs);
+          all.insert(all.end(), offsets.begin(),
+                     offsets.begin() + runs + static_cast<std::ptrdiff_t>(done.open));
+          all.insert(all.end(), lengths.begin(), lengths.begin() + runs);
+        }
+        return all;
+      });
+}
+
+void CountAndLoadBits(size_t words, const Words& a, const Words& b) {
+  using cbt::simd::CountBitsKernels;
+  using cbt::simd::LoadBitsKernels;
+  Compare<CountBitsKernels>(
+      "count_bits", cbt::simd::CountBitsVariants(), [&](const CountBitsKernels& kernels) {
+        Words all;
+        for (auto* count :
+             {kernels.single, kernels.exclusive, kernels.and_not, kernels.either, kernels.both}) {
+          const auto counts = count(Bytes(a), Bytes(b), words, 1);
+          all.insert(all.end(), {counts.ones, counts.starts, counts.open});
+        }
+        return all;
+      });
+  for (unsigned layout = 0; layout < 32; ++layout) {
+    Compare<LoadBitsKernels>("load_bits", cbt::simd::LoadBitsVariants(),
+                             [&](const LoadBitsKernels& kernels) {
+                               Words out(words);
+                               kernels.load(Bytes(a), layout % 8, (layout & 8) != 0,
+                                            (layout & 16) != 0, out.data(), words - 1);
+                               return out;
+                             });
+  }
+}
+
+void CompareBlocks(const Words& a, const Words& b) {
+  using cbt::simd::CompareBlocksKernels;
+  const size_t bytes = a.size() * 8 - Next(8);
+  const size_t block = 1 + Next(700);
+  Compare<CompareBlocksKernels>("compare_blocks", cbt::simd::CompareBlocksVariants(),
+                                [&](const CompareBlocksKernels& kernels) {
+                                  Words out(2 * (bytes / block / 64 + 2));
+                                  kernels.compare(Bytes(a), Bytes(b), bytes, block, out.data());
+                                  kernels.nonzero(Bytes(a), bytes, block,
+                                                  out.data() + out.size() / 2);
+                                  return out;
+                                });
+}
+
+void Tuples(size_t count) {
+  using cbt::simd::CheckTuplesKernels;
+  using cbt::simd::DecodeTuplesKernels;
+  using cbt::simd::EncodeTuplesKernels;
+  Words offsets(count);
+  Words lengths(count);
+  for (size_t i = 0; i < count; ++i) {
+    offsets[i] = random_numbers.Next() >> (1 + Next(63));
+    lengths[i] = random_numbers.Next() >> (1 + Next(63));
+  }
+  const size_t room = count * (4 + Next(19));
+  Compare<EncodeTuplesKernels>(
+      "encode_tuples", cbt::simd::EncodeTuplesVariants(), [&](const EncodeTuplesKernels& kernels) {
+        std::vector<uint8_t> out(room);
+        const auto done =
+            kernels.encode(offsets.data(), lengths.data(), count, out.data(), out.size());
+        Words all = {done.tuples, done.bytes};
+        all.insert(all.end(), out.begin(), out.begin() + static_cast<std::ptrdiff_t>(done.bytes));
+        return all;
+      });
+  std::vector<uint8_t> bytes(count * cbt::simd::kTupleBytes);
+  const size_t size = cbt::simd::scalar::kEncodeTuples
+                          .encode(offsets.data(), lengths.data(), count, bytes.data(), bytes.size())
+                          .bytes;
+  if (size > 0 && Next(2) == 0) bytes[Next(size)] ^= static_cast<uint8_t>(1u << Next(8));
+  Compare<DecodeTuplesKernels>(
+      "decode_tuples", cbt::simd::DecodeTuplesVariants(), [&](const DecodeTuplesKernels& kernels) {
+        Words all(2 * count);
+        const auto done = kernels.decode(bytes.data(), size, all.data(), all.data() + count, count);
+        for (size_t i = done.tuples; i < count; ++i) all[i] = all[count + i] = 0;
+        all.insert(all.end(), {done.tuples, done.bytes});
+        return all;
+      });
+  uint64_t end = 0;
+  for (size_t i = 0; i < count; ++i) {
+    offsets[i] = end + Next(3);
+    lengths[i] = 1 + Next(5);
+    end = offsets[i] + lengths[i];
+  }
+  if (count > 0 && Next(2) == 0) offsets[Next(count)] -= Next(2);
+  Compare<CheckTuplesKernels>(
+      "check_tuples", cbt::simd::CheckTuplesVariants(), [&](const CheckTuplesKernels& kernels) {
+        const auto check = kernels.check(offsets.data(), lengths.data(), count, {0, end, end, 0});
+        return Words{check.sound ? uint64_t{1} : 0, check.bytes};
+      });
+}
+
+void SortedExtents(size_t count) {
+  using cbt::simd::SortedExtentsKernels;
+  Words starts[2];
+  Words ends[2];
+  for (int list = 0; list < 2; ++list) {
+    uint64_t at = 0;
+    for (uint64_t i = Next(count + 1); i > 0; --i) {
+      starts[list].push_back(at += Next(5));
+      ends[list].push_back(at += 1 + Next(5));
+    }
+  }
+  const size_t both = starts[0].size() + starts[1].size();
+  Compare<SortedExtentsKernels>(
+      "sorted_extents", cbt::simd::SortedExtentsVariants(),
+      [&](const SortedExtentsKernels& kernels) {
+        const size_t places = both + cbt::simd::kSortedSlack;
+        Words s(places);
+        Words e(places);
+        kernels.merge({starts[0].data(), ends[0].data(), starts[0].size()},
+                      {starts[1].data(), ends[1].data(), starts[1].size()}, s.data(), e.data());
+        Words offsets(places);
+        Words lengths(places);
+        Words all(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(both));
+        for (const bool overlap : {false, true}) {
+          const size_t found =
+              overlap ? kernels.overlap(s.data(), e.data(), both, offsets.data(), lengths.data())
+                      : kernels.unite(s.data(), e.data(), both, 2, offsets.data(), lengths.data());
+          const auto end = static_cast<std::ptrdiff_t>(found);
+          all.insert(all.end(), offsets.begin(), offsets.begin() + end);
+          all.insert(all.end(), lengths.begin(), lengths.begin() + end);
+        }
+        return all;
+      });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (size_t round = 0; round < 400; ++round) {
+    const size_t words = 2 + round % 200 + (round % 10 == 0 ? 300 : 0);
+    const Words a = AnyWords(words);
+    const Words b = round % 3 == 0 ? a : AnyWords(words);
+    ExtractRuns(words, a, b);
+    CountAndLoadBits(words, a, b);
+    CompareBlocks(a, b);
+    Tuples(round % 70);
+    SortedExtents(round % 90);
+  }
+  for (uint64_t pattern = 0; pattern < 65536; pattern += 1 + pattern % 3) {
+    const Words a(1, pattern << (pattern % 4 * 16));
+    ExtractRuns(1, a, Words(1, 0));
+  }
+  // What was chosen for use here, by way of the known answers.
+  for (const cbt::KernelInfo& kernel : cbt::ActiveKernels()) {
+    std::printf("%s:", kernel.family.c_str());
+    for (const std::string& level : ran[kernel.family]) std::printf(" %s", level.c_str());
+    std::printf(" (in use: %s)\n", cbt::SimdLevelName(kernel.level));
+    if (ran[kernel.family].empty()) return 1;
+  }
+  for (int i = 1; i < argc; ++i) {
+    const std::string wanted = argv[i];
+    const size_t at = wanted.find('=');
+    const std::string family = wanted.substr(0, at);
+    const std::string level = wanted.substr(at + 1);
+    const bool must = level[0] != '!';
+    if ((ran[family].count(must ? level : level.substr(1)) != 0) != must) {
+      std::printf("%s: %s was %s\n", family.c_str(), level.c_str() + (must ? 0 : 1),
+                  must ? "not run" : "run, on a processor that has it not");
+      return 1;
+    }
+  }
+  return 0;
+}
