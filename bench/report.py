@@ -120,10 +120,10 @@ def ratio(group, numerator, denominator):
 
 def show_ratio(found):
     if found is None:
-        return "–"
+        return "-"
     middle, spread = found
     digits = 2 if middle < 10 else 1 if middle < 100 else 0
-    return f"{middle:.{digits}f}" + (f" ±{100 * spread:.0f} %" if spread and spread >= 0.05 else "")
+    return f"{middle:.{digits}f}" + (f" (~{100 * spread:.0f} %)" if spread and spread >= 0.05 else "")
 
 
 def show_rate(value, family_unit):
@@ -162,7 +162,7 @@ def tables(groups):
 
             def median_rate(impl, group=group, found=found):
                 if impl not in found:
-                    return "–"
+                    return "-"
                 if family == "seek":
                     times = [row["real_time"] for row in found[impl]]
                     return f"{statistics.median(times):.0f} ns"
@@ -184,7 +184,7 @@ def tables(groups):
 
 def targets(groups, path):
     """Rows of targets.csv, each with what was measured and whether it is met."""
-    text = ["| target | least | measured | |", "| --- | --- | --- | --- |"]
+    text = ["| target | limit | measured | |", "| --- | --- | --- | --- |"]
     with open(path, newline="", encoding="utf-8") as file:
         for target in csv.DictReader(file):
             patterns = target["patterns"].split()
@@ -206,13 +206,13 @@ def targets(groups, path):
                         found.append((statistics.median(values), pattern))
             most = target["kind"] == "most"
             if not found:
-                text.append(f"| {target['what']} | {target['limit']} | not measured | – |")
+                text.append(f"| {target['what']} | {target['limit']} | not measured | - |")
                 continue
             worst, where = max(found) if most else min(found)
             limit = float(target["limit"])
             met = worst <= limit if most else worst >= limit
             shown = f"{worst:.3g}" + (f" ({where})" if len(found) > 1 else "")
-            sign = "≤" if most else "≥"
+            sign = "at most" if most else "at least"
             text.append(f"| {target['what']} | {sign} {target['limit']} | {shown} | "
                         f"{'met' if met else '**not met**'} |")
     return "\n".join(text) + "\n"

@@ -35,7 +35,7 @@ static TupleCheck Check(const uint64_t* offsets, const uint64_t* lengths, size_t
     const Lanes most(rules.size == 0 ? INT64_MAX : static_cast<int64_t>(rules.size));
     const Lanes zero(int64_t{0});
     Lanes sum(int64_t{0});
-    auto bad = zero != zero;
+    xsimd::batch_bool<int64_t, CBT_ISA_ARCH> bad(false);
     for (; count - i >= kLanes; i += kLanes) {
       const Lanes offset = Load(offsets + i);
       const Lanes length = Load(lengths + i);

@@ -102,7 +102,7 @@ static TupleScan DecodeCells(const uint8_t* in, size_t bytes, uint64_t* offsets,
     const unsigned wrong =
         static_cast<unsigned>(_mm512_cmpneq_epi64_mask(head, want)) |
         static_cast<unsigned>(_mm512_cmpneq_epi64_mask(tag, _mm512_set1_epi64(0x10))) |
-        static_cast<unsigned>(_mm512_cmpgt_epi64_mask(bits, _mm512_set1_epi64(12 * 8))) |
+        static_cast<unsigned>(_mm512_cmpgt_epi64_mask(bits, _mm512_set1_epi64(12LL * 8))) |
         static_cast<unsigned>(_mm512_test_epi64_mask(_mm512_or_si512(offset.bits, length.bits),
                                                      _mm512_set1_epi64(64)));
     if (__builtin_expect(wrong != 0, 0)) break;

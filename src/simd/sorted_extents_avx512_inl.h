@@ -40,13 +40,13 @@ static inline __m512i Sort(__m512i values) noexcept {
 
 // Two ascending arrays on their way to one.
 struct Chain {
+  __m512i kept;  // ascending, nothing written yet is larger
+  __m512i next;
   const uint64_t* a;
   const uint64_t* a_end;
   const uint64_t* b;
   const uint64_t* b_end;
   uint64_t* out;
-  __m512i kept;  // ascending, nothing written yet is larger
-  __m512i next;
   bool begun;
 
   // True when there is a vector to go on with.
@@ -117,12 +117,13 @@ struct Chain {
 };
 
 // Each chain waits for itself at every step: starts and ends go side by side.
+// NOLINTNEXTLINE(readability-non-const-parameter): both are written through
 static void Merge(const SortedExtents& a, const SortedExtents& b, uint64_t* starts,
-                  uint64_t* ends) noexcept {
+                  uint64_t* ends) noexcept {  // NOLINT(readability-non-const-parameter)
   const __m512i none = _mm512_setzero_si512();
-  Chain first = {a.starts, a.starts + a.count, b.starts, b.starts + b.count, starts, none, none,
-                 false};
-  Chain second = {a.ends, a.ends + a.count, b.ends, b.ends + b.count, ends, none, none, false};
+  Chain first = {none,   none, a.starts, a.starts + a.count, b.starts, b.starts + b.count,
+                 starts, false};
+  Chain second = {none, none, a.ends, a.ends + a.count, b.ends, b.ends + b.count, ends, false};
   bool first_more = first.Begin();
   bool second_more = second.Begin();
   while (first_more && second_more) {

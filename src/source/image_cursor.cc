@@ -255,7 +255,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeImageAllocationCursor(
   if (!options.skip_holes) {
     std::vector<Extent> all;
     if (image->size() > 0) all.push_back({0, image->size()});
-    return MakeExtentCursor(std::move(all), image->size(), options.block_size);
+    return MakeExtentCursor(all, image->size(), options.block_size);
   }
   return AlignOutward(std::make_unique<DataRangeCursor>(std::move(image)), options.block_size);
 }

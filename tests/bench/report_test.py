@@ -43,7 +43,7 @@ class ReportTest(unittest.TestCase):
     def test_missing_implementation_is_a_gap(self):
         groups = collect(row("diff/p/1/cbt", 4), row("diff/q/1/cbt", 4), row("diff/q/1/ctz", 2))
         table = report.tables(groups)
-        self.assertIn("| p | 1 | 0.0 GB/s | – |", table)
+        self.assertIn("| p | 1 | 0.0 GB/s | - |", table)
         self.assertIn("| q | 1 | 0.0 GB/s | 2.00 |", table)
 
     def test_aggregates_are_not_repetitions(self):
