@@ -136,7 +136,7 @@ bool ChecksRight(const CheckTuplesKernels& candidate) noexcept {
     if (fault % 3 == 0) lengths[fault / 3 % kCount] = fault == 3 * kCount ? 10 : 0;
     if (fault % 3 == 1) lengths[fault / 3] = 11;
     if (fault % 3 == 2) offsets[fault / 3] -= 1;
-    for (const uint64_t size : {0, 10}) {
+    for (const uint64_t size : {uint64_t{0}, uint64_t{10}}) {
       const TupleRules rules{0, 10 * kCount, 10 * kCount, size};
       const TupleCheck want = scalar::kCheckTuples.check(offsets, lengths, kCount, rules);
       const TupleCheck got = candidate.check(offsets, lengths, kCount, rules);

@@ -113,13 +113,13 @@ bool KnownAnswer(const SortedExtentsKernels& candidate) noexcept {
       return std::memcmp(x, y, places * sizeof(*x)) == 0;
     };
     if (!same(got[0], want[0], count) || !same(got[1], want[1], count)) return false;
-    for (const uint64_t alignment : {1, 4}) {
+    for (const uint64_t alignment : {uint64_t{1}, uint64_t{4}}) {
       uint64_t out[4][kMost];
       scalar::kSortedExtents.bounds(starts[0], ends[0], counts[0], alignment, out[0], out[1]);
       candidate.bounds(starts[0], ends[0], counts[0], alignment, out[2], out[3]);
       if (!same(out[0], out[2], counts[0]) || !same(out[1], out[3], counts[0])) return false;
     }
-    for (const uint64_t gap : {0, 1, 3}) {
+    for (const uint64_t gap : {uint64_t{0}, uint64_t{1}, uint64_t{3}}) {
       uint64_t out[4][2 * kMost + kSortedSlack];
       const size_t runs =
           scalar::kSortedExtents.unite(want[0], want[1], count, gap, out[0], out[1]);
