@@ -120,7 +120,7 @@ TEST_P(DecodeTuplesTest, StopsWhereTheScalarVariantDoes) {
 TEST_P(DecodeTuplesTest, ReadsNothingBehindTheEndAndWritesNothingBehindTheRoom) {
   std::mt19937_64 random(1);
   std::vector<uint8_t> bytes;
-  for (int i = 0; i < 40; ++i) AppendTuple(bytes, random() >> (10 + random() % 50), 1 + i);
+  for (uint64_t i = 0; i < 40; ++i) AppendTuple(bytes, random() >> (10 + random() % 50), 1 + i);
   for (size_t cut = 0; cut <= bytes.size(); ++cut) {
     Check({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(cut)}, 1 + cut % 50);
     if (HasFatalFailure()) return;
