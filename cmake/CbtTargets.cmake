@@ -42,6 +42,20 @@ function(cbt_add_bench path)
                                               benchmark::benchmark benchmark::benchmark_main)
 endfunction()
 
+# cbt_add_messages(<name>): the contract's messages as libprotobuf's compiler makes them, a static
+# library for tests and benchmarks.
+function(cbt_add_messages name)
+  set(proto ${PROJECT_SOURCE_DIR}/src/proto)
+  set(generated ${CMAKE_CURRENT_BINARY_DIR}/csi.pb.cc ${CMAKE_CURRENT_BINARY_DIR}/csi.pb.h)
+  add_custom_command(OUTPUT ${generated}
+    COMMAND protobuf::protoc --proto_path=${proto} --cpp_out=${CMAKE_CURRENT_BINARY_DIR} csi.proto
+    DEPENDS ${proto}/csi.proto)
+  add_library(${name} STATIC ${generated})
+  target_include_directories(${name} SYSTEM PUBLIC ${CMAKE_CURRENT_BINARY_DIR})
+  target_link_libraries(${name} PUBLIC protobuf::libprotobuf)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+endfunction()
+
 # cbt_add_fuzzer(<name> [LIBS <libraries...>]): fuzz_<name> from fuzz/<name>_fuzz.cc.
 function(cbt_add_fuzzer name)
   cmake_parse_arguments(FUZZ "" "" "LIBS" ${ARGN})
