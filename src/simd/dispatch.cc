@@ -71,7 +71,8 @@ std::vector<KernelInfo> ActiveKernels() {
       {"extract_runs", simd::ExtractRunsLevel()},   {"compare_blocks", simd::CompareBlocksLevel()},
       {"count_bits", simd::CountBitsLevel()},       {"load_bits", simd::LoadBitsLevel()},
       {"encode_tuples", simd::EncodeTuplesLevel()}, {"decode_tuples", simd::DecodeTuplesLevel()},
-      {"check_tuples", simd::CheckTuplesLevel()},   {"sorted_extents", simd::SortedExtentsLevel()}};
+      {"check_tuples", simd::CheckTuplesLevel()},   {"sorted_extents", simd::SortedExtentsLevel()},
+      {"containers", simd::ContainersLevel()}};
 }
 
 namespace simd {

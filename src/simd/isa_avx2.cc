@@ -5,6 +5,7 @@
 
 #include "simd/check_tuples_inl.h"
 #include "simd/compare_blocks_inl.h"
+#include "simd/containers_inl.h"
 #include "simd/count_bits_inl.h"
 #include "simd/decode_tuples_bmi2_inl.h"
 #include "simd/encode_tuples_bmi2_inl.h"

@@ -5,6 +5,7 @@
 
 #include "simd/check_tuples_inl.h"
 #include "simd/compare_blocks_inl.h"
+#include "simd/containers_avx512_inl.h"
 #include "simd/count_bits_inl.h"
 #include "simd/decode_tuples_avx512_inl.h"
 #include "simd/encode_tuples_avx512_inl.h"

@@ -4,6 +4,7 @@
 
 #include "simd/check_tuples_inl.h"
 #include "simd/compare_blocks_inl.h"
+#include "simd/containers_inl.h"
 #include "simd/count_bits_inl.h"
 #include "simd/extract_runs_inl.h"
 #include "simd/load_bits_inl.h"

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "simd/compare_blocks.h"
+#include "simd/containers.h"
 #include "simd/count_bits.h"
 #include "simd/decode_tuples.h"
 #include "simd/dispatch.h"
@@ -44,6 +45,10 @@ std::span<const Variant<DecodeTuplesKernels>> DecodeTuplesVariants() noexcept;
 const CheckTuplesKernels& CheckTuples() noexcept;
 SimdLevel CheckTuplesLevel() noexcept;
 std::span<const Variant<CheckTuplesKernels>> CheckTuplesVariants() noexcept;
+
+const ContainersKernels& Containers() noexcept;
+SimdLevel ContainersLevel() noexcept;
+std::span<const Variant<ContainersKernels>> ContainersVariants() noexcept;
 
 const SortedExtentsKernels& SortedExtentsInUse() noexcept;
 SimdLevel SortedExtentsLevel() noexcept;

@@ -1,0 +1,63 @@
+// Kernel family containers: what is done to the containers of roaring bitmaps (arrays of values,
+// lists of runs, bitsets of 1024 words) where they lie in serialised bytes.
+//
+// A list of runs is a sequence of pairs (first value, number of further values). Values and pairs
+// are little-endian 16-bit numbers at any alignment.
+//
+// Contract header: instruction-set files include it, so it holds nothing inline.
+#ifndef CBT_SIMD_CONTAINERS_H_
+#define CBT_SIMD_CONTAINERS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cbt::simd {
+
+// Values that an array may hold, so the most that `expand_values` takes.
+inline constexpr size_t kMaxArrayValues = 4096;
+
+// Places behind their results that the functions below may overwrite.
+inline constexpr size_t kContainerSlack = 64;
+
+struct ContainersKernels {
+  // Turns `count` strictly ascending values (1 .. kMaxArrayValues) into maximal runs. Value v
+  // stands for the offset origin + (v << shift); lengths are in the same unit. Returns how many
+  // runs; both arrays have count + kContainerSlack places.
+  size_t (*expand_values)(const uint8_t* values, size_t count, uint64_t origin, unsigned shift,
+                          uint64_t* offsets, uint64_t* lengths) noexcept;
+
+  // The same for `count` pairs; each gives one run.
+  void (*expand_pairs)(const uint8_t* pairs, size_t count, uint64_t origin, unsigned shift,
+                       uint64_t* offsets, uint64_t* lengths) noexcept;
+
+  // True when the values strictly ascend.
+  bool (*check_values)(const uint8_t* values, size_t count) noexcept;
+
+  // How many values the pairs stand for; 0 when they don't ascend, touch, overlap or reach past
+  // 65535. `count` <= 65536.
+  uint32_t (*check_pairs)(const uint8_t* pairs, size_t count) noexcept;
+
+  // Writes the numbers of the set bits of 1024 little-endian words as values in ascending order;
+  // returns how many. At most kMaxArrayValues are set, `values` has kContainerSlack more places.
+  size_t (*collect_values)(const uint8_t* words, uint16_t* values) noexcept;
+};
+
+namespace scalar {
+extern const ContainersKernels kContainers;
+}
+namespace sse42 {
+extern const ContainersKernels kContainers;
+}
+namespace avx2 {
+extern const ContainersKernels kContainers;
+}
+namespace avx512 {
+extern const ContainersKernels kContainers;
+}
+namespace neon {
+extern const ContainersKernels kContainers;
+}
+
+}  // namespace cbt::simd
+
+#endif  // CBT_SIMD_CONTAINERS_H_

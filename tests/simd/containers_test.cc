@@ -1,0 +1,194 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "simd/kernels.h"
+#include "support/guarded_memory.h"
+#include "support/variants.h"
+
+namespace cbt {
+namespace {
+
+using simd::ContainersKernels;
+using simd::kContainerSlack;
+using test::GuardedMemory;
+
+using Values = std::vector<uint16_t>;
+using Pairs = std::vector<std::pair<uint64_t, uint64_t>>;
+
+// Values between 0 and 65535, about one of `sparse` of them, in runs of about `run`.
+Values SomeValues(std::mt19937_64& random, unsigned sparse, unsigned run, size_t most) {
+  Values values;
+  for (uint32_t v = 0; v < 65536 && values.size() < most; ++v) {
+    if (random() % sparse != 0) continue;
+    for (uint64_t n = 1 + random() % run; n > 0 && v < 65536 && values.size() < most; --n, ++v) {
+      values.push_back(static_cast<uint16_t>(v));
+    }
+  }
+  return values;
+}
+
+// (first, count) of the maximal runs, bit by bit.
+Pairs RunsOf(const Values& values) {
+  Pairs runs;
+  for (const uint16_t value : values) {
+    if (!runs.empty() && runs.back().first + runs.back().second == value) {
+      ++runs.back().second;
+    } else {
+      runs.emplace_back(value, 1);
+    }
+  }
+  return runs;
+}
+
+Values AsPairs(const Pairs& runs) {
+  Values pairs;
+  for (const auto& [first, count] : runs) {
+    pairs.push_back(static_cast<uint16_t>(first));
+    pairs.push_back(static_cast<uint16_t>(count - 1));
+  }
+  return pairs;
+}
+
+// The values as bytes that end at a page nobody may touch, or begin behind one.
+std::unique_ptr<GuardedMemory> Guarded(const Values& values, GuardedMemory::Guard guard) {
+  auto memory = std::make_unique<GuardedMemory>(values.size() * 2, guard);
+  std::memcpy(memory->data(), values.data(), values.size() * 2);
+  return memory;
+}
+
+class ContainersTest : public test::VariantTest<ContainersKernels> {
+ protected:
+  void ExpectRuns(size_t runs, const Pairs& want, const uint64_t* offsets, const uint64_t* lengths,
+                  uint64_t origin, unsigned shift) {
+    ASSERT_EQ(runs, want.size());
+    for (size_t i = 0; i < runs; ++i) {
+      ASSERT_EQ(offsets[i], origin + (want[i].first << shift)) << i;
+      ASSERT_EQ(lengths[i], want[i].second << shift) << i;
+    }
+  }
+
+  void CheckBothWays(const Values& values) {
+    const Pairs want = RunsOf(values);
+    const Values pairs = AsPairs(want);
+    constexpr uint64_t kOrigin = uint64_t{7} << 45;
+    const unsigned shift = static_cast<unsigned>(values.size() % 20);
+    for (const auto guard : {GuardedMemory::Guard::kAfter, GuardedMemory::Guard::kBefore}) {
+      const size_t places = values.size() + kContainerSlack;
+      const GuardedMemory offsets(places * 8);
+      const GuardedMemory lengths(places * 8);
+      auto* const o = reinterpret_cast<uint64_t*>(offsets.data());
+      auto* const l = reinterpret_cast<uint64_t*>(lengths.data());
+      const auto array = Guarded(values, guard);
+      const size_t runs =
+          kernels().expand_values(array->data(), values.size(), kOrigin, shift, o, l);
+      ExpectRuns(runs, want, o, l, kOrigin, shift);
+      EXPECT_TRUE(kernels().check_values(array->data(), values.size()));
+      const auto list = Guarded(pairs, guard);
+      kernels().expand_pairs(list->data(), want.size(), kOrigin, shift, o, l);
+      ExpectRuns(want.size(), want, o, l, kOrigin, shift);
+      EXPECT_EQ(kernels().check_pairs(list->data(), want.size()), values.size());
+    }
+    const GuardedMemory words(8192);
+    for (const uint16_t v : values) words.data()[v / 8] |= static_cast<uint8_t>(1u << v % 8);
+    const GuardedMemory out((values.size() + kContainerSlack) * 2);
+    auto* const collected = reinterpret_cast<uint16_t*>(out.data());
+    ASSERT_EQ(kernels().collect_values(words.data(), collected), values.size());
+    EXPECT_EQ(Values(collected, collected + values.size()), values);
+  }
+};
+
+TEST_P(ContainersTest, EveryCountOfSinglesRunsAndBoth) {
+  std::mt19937_64 random(1);
+  for (size_t count = 1; count <= 4096; count += count < 200 || count >= 4090 ? 1 : 97) {
+    for (const unsigned run : {1u, 3u, 70u, 5000u}) {
+      const unsigned sparse = static_cast<unsigned>(1 + 40000 / (count * run + 1));
+      Values values = SomeValues(random, sparse, run, count);
+      CheckBothWays(values);
+      // The same at the end of the container.
+      const auto by = static_cast<uint16_t>(65535 - values.back());
+      for (uint16_t& value : values) value = static_cast<uint16_t>(value + by);
+      CheckBothWays(values);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(ContainersTest, EveryOddAlignment) {
+  std::mt19937_64 random(2);
+  const Values values = SomeValues(random, 5, 4, 300);
+  const Pairs want = RunsOf(values);
+  const Values pairs = AsPairs(want);
+  for (size_t shift = 0; shift < 64; ++shift) {
+    std::vector<uint8_t> memory(values.size() * 2 + pairs.size() * 2 + shift);
+    std::memcpy(memory.data() + shift, values.data(), values.size() * 2);
+    std::vector<uint64_t> offsets(values.size() + kContainerSlack);
+    std::vector<uint64_t> lengths(values.size() + kContainerSlack);
+    ExpectRuns(kernels().expand_values(memory.data() + shift, values.size(), 0, 3, offsets.data(),
+                                       lengths.data()),
+               want, offsets.data(), lengths.data(), 0, 3);
+    std::memcpy(memory.data() + shift, pairs.data(), pairs.size() * 2);
+    kernels().expand_pairs(memory.data() + shift, want.size(), 0, 3, offsets.data(),
+                           lengths.data());
+    ExpectRuns(want.size(), want, offsets.data(), lengths.data(), 0, 3);
+    EXPECT_EQ(kernels().check_pairs(memory.data() + shift, want.size()), values.size());
+  }
+}
+
+TEST_P(ContainersTest, NoticesEveryMisplacedValue) {
+  std::mt19937_64 random(3);
+  for (const size_t count : {2u, 31u, 32u, 33u, 64u, 65u, 200u}) {
+    Values values = SomeValues(random, 40, 2, count);
+    for (size_t i = 1; i < values.size(); ++i) {
+      const uint16_t kept = values[i];
+      for (const int wrong : {0, -1}) {
+        values[i] = static_cast<uint16_t>(values[i - 1] + wrong);
+        EXPECT_FALSE(
+            kernels().check_values(reinterpret_cast<const uint8_t*>(values.data()), values.size()))
+            << i << " of " << count;
+      }
+      values[i] = kept;
+    }
+  }
+}
+
+TEST_P(ContainersTest, NoticesEveryMisplacedRun) {
+  const auto check = [&](const Values& pairs) {
+    return kernels().check_pairs(reinterpret_cast<const uint8_t*>(pairs.data()), pairs.size() / 2);
+  };
+  EXPECT_EQ(check({0, 65535}), 65536u);
+  EXPECT_EQ(check({65535, 0}), 1u);
+  EXPECT_EQ(check({65535, 1}), 0u);
+  EXPECT_EQ(check({65000, 65535}), 0u);
+  for (const size_t count : {2u, 9u, 17u, 64u, 257u}) {
+    Values pairs;
+    for (size_t i = 0; i < count; ++i) {
+      pairs.push_back(static_cast<uint16_t>(i * 20));
+      pairs.push_back(static_cast<uint16_t>(i % 10));
+    }
+    ASSERT_NE(check(pairs), 0u);
+    for (size_t i = 1; i < count; ++i) {
+      Values wrong = pairs;
+      const int end = pairs[2 * i - 2] + pairs[2 * i - 1];
+      // Touches, overlaps, begins with or before the run before; then reaches past the end.
+      for (const int start : {end + 1, end, pairs[2 * i - 2] + 0, 0}) {
+        wrong[2 * i] = static_cast<uint16_t>(start);
+        EXPECT_EQ(check(wrong), 0u) << i << " at " << start;
+      }
+      wrong = pairs;
+      wrong[2 * i + 1] = 65535;
+      EXPECT_EQ(check(wrong), 0u) << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, ContainersTest,
+                         testing::ValuesIn(test::AsVector(simd::ContainersVariants())),
+                         test::VariantName<ContainersKernels>);
+
+}  // namespace
+}  // namespace cbt
