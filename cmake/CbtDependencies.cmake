@@ -2,6 +2,10 @@
 find_package(absl CONFIG REQUIRED)
 find_package(xsimd CONFIG REQUIRED)
 find_package(Threads REQUIRED)
+if(CBT_BUILD_TESTS OR CBT_BUILD_BENCH)
+  # CRoaring is a witness and a peer only; Debian's package has no CMake file.
+  find_library(CBT_ROARING_LIBRARY roaring REQUIRED)
+endif()
 if(CBT_WITH_RPC)
   # Debian's protobuf has no config file, and gRPC's config asks for its targets.
   find_package(Protobuf MODULE REQUIRED)

@@ -1,0 +1,223 @@
+// Set algebra on maps, container by container.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/change_map.h"
+#include "cbt/transform.h"
+#include "map/container_merge.h"
+#include "map/map_access.h"
+#include "map/portable_writer.h"
+#include "map/range_writer.h"
+
+namespace cbt {
+namespace {
+
+uint64_t Blocks(const VolumeGeometry& geometry) noexcept {
+  return BlockCount(geometry.capacity, geometry.granularity);
+}
+
+const uint8_t* Bytes(const ContainerWords& words) noexcept {
+  return reinterpret_cast<const uint8_t*>(words.data());
+}
+
+// Maps that hold the same blocks at one granularity, the finest of all.
+absl::StatusOr<std::vector<ChangeMap>> AtOneGranularity(std::vector<ChangeMapView>& maps) {
+  uint64_t finest = maps.front().granularity();
+  for (const ChangeMapView& map : maps) finest = std::min(finest, map.granularity());
+  std::vector<ChangeMap> refined;
+  for (ChangeMapView& map : maps) {
+    if (map.granularity() == finest) continue;
+    if (map.granularity() % finest != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("maps of granularities ", finest, " and ",
+                                                     map.granularity(),
+                                                     " don't combine: one must divide the other"));
+    }
+    absl::StatusOr<ChangeMap> fine = WithGranularity(map, finest);
+    if (!fine.ok()) return fine.status();
+    refined.push_back(*std::move(fine));
+    map = refined.back();
+  }
+  return refined;
+}
+
+absl::StatusOr<ChangeMap> WholeRange(uint64_t begin, const VolumeGeometry& geometry) {
+  RangeWriter writer;
+  if (begin < Blocks(geometry)) {
+    if (absl::Status status = writer.Add(begin, Blocks(geometry)); !status.ok()) return status;
+  }
+  return ChangeMapAccess::FromWriter(writer.Finish(), geometry);
+}
+
+enum class Pairwise { kIntersection, kDifference, kSymmetricDifference };
+
+// What `op` makes of two containers of one key.
+void Combine(Pairwise op, const Container& a, const Container& b, PortableWriter& writer) {
+  ContainerWords words_a;
+  ContainerWords words_b;
+  CopyInto(a, words_a);
+  CopyInto(b, words_b);
+  for (size_t i = 0; i < kBitsetWords; ++i) {
+    switch (op) {
+      case Pairwise::kIntersection:
+        words_a[i] &= words_b[i];
+        break;
+      case Pairwise::kDifference:
+        words_a[i] &= ~words_b[i];
+        break;
+      case Pairwise::kSymmetricDifference:
+        words_a[i] ^= words_b[i];
+        break;
+    }
+  }
+  writer.AddWords(a.key, Bytes(words_a));
+}
+
+absl::StatusOr<ChangeMap> CombineTwo(Pairwise op, const ChangeMapView& first,
+                                     const ChangeMapView& second) {
+  if (first.capacity() != second.capacity()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("maps of volumes of ", first.capacity(), " and ", second.capacity(),
+                     " bytes don't combine; bring one to the other's capacity"));
+  }
+  std::vector<ChangeMapView> maps = {first, second};
+  absl::StatusOr<std::vector<ChangeMap>> refined = AtOneGranularity(maps);
+  if (!refined.ok()) return refined.status();
+  const PortableIndex& a = *ChangeMapAccess::Index(maps[0]);
+  const PortableIndex& b = *ChangeMapAccess::Index(maps[1]);
+  PortableWriter writer;
+  size_t at_a = 0;
+  size_t at_b = 0;
+  while (at_a < a.size() && !writer.too_large()) {
+    const Container left = a.Get(at_a);
+    while (at_b < b.size() && b.Key(at_b) < left.key) {
+      if (op == Pairwise::kSymmetricDifference) writer.AddContainer(b.Get(at_b));
+      ++at_b;
+    }
+    if (at_b < b.size() && b.Key(at_b) == left.key) {
+      Combine(op, left, b.Get(at_b), writer);
+      ++at_b;
+    } else if (op != Pairwise::kIntersection) {
+      writer.AddContainer(left);
+    }
+    ++at_a;
+  }
+  for (; op == Pairwise::kSymmetricDifference && at_b < b.size(); ++at_b) {
+    writer.AddContainer(b.Get(at_b));
+  }
+  return ChangeMapAccess::FromWriter(writer.Finish(), maps[0].geometry());
+}
+
+}  // namespace
+
+absl::StatusOr<ChangeMap> UniteBlocks(std::span<const ChangeMapView> maps,
+                                      const VolumeGeometry& geometry) {
+  std::vector<std::shared_ptr<const PortableIndex>> indexes;
+  for (const ChangeMapView& map : maps) indexes.push_back(ChangeMapAccess::Index(map));
+  ContainerMerge merge(std::move(indexes), Blocks(geometry));
+  PortableWriter writer;
+  for (;;) {
+    absl::StatusOr<const Container*> next = merge.Next();
+    if (!next.ok()) return next.status();
+    if (*next == nullptr || writer.too_large()) break;
+    if (merge.united()) {
+      writer.AddWords((*next)->key, (*next)->data);
+    } else {
+      writer.AddContainer(**next);
+    }
+  }
+  return ChangeMapAccess::FromWriter(writer.Finish(), geometry);
+}
+
+absl::StatusOr<ChangeMap> Union(std::span<const ChangeMapView> maps) {
+  if (maps.empty()) return absl::InvalidArgumentError("a union of no maps");
+  std::vector<ChangeMapView> inputs(maps.begin(), maps.end());
+  absl::StatusOr<std::vector<ChangeMap>> refined = AtOneGranularity(inputs);
+  if (!refined.ok()) return refined.status();
+  VolumeGeometry geometry = inputs.front().geometry();
+  uint64_t smallest = geometry.capacity;
+  for (const ChangeMapView& map : inputs) {
+    geometry.capacity = std::max(geometry.capacity, map.capacity());
+    smallest = std::min(smallest, map.capacity());
+  }
+  // What the smallest map can't speak of holds what the others can't.
+  ChangeMap unknown;
+  if (smallest < geometry.capacity) {
+    absl::StatusOr<ChangeMap> rest = WholeRange(smallest / geometry.granularity, geometry);
+    if (!rest.ok()) return rest.status();
+    unknown = *std::move(rest);
+    inputs.push_back(unknown);
+  }
+  return UniteBlocks(inputs, geometry);
+}
+
+absl::StatusOr<ChangeMap> Union(const ChangeMapView& a, const ChangeMapView& b) {
+  const ChangeMapView both[] = {a, b};
+  return Union(both);
+}
+
+absl::StatusOr<ChangeMap> Intersection(const ChangeMapView& a, const ChangeMapView& b) {
+  return CombineTwo(Pairwise::kIntersection, a, b);
+}
+
+absl::StatusOr<ChangeMap> Difference(const ChangeMapView& a, const ChangeMapView& b) {
+  return CombineTwo(Pairwise::kDifference, a, b);
+}
+
+absl::StatusOr<ChangeMap> SymmetricDifference(const ChangeMapView& a, const ChangeMapView& b) {
+  return CombineTwo(Pairwise::kSymmetricDifference, a, b);
+}
+
+absl::StatusOr<ChangeMap> WithGranularity(const ChangeMapView& map, uint64_t granularity) {
+  const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(map);
+  return ChangeMap::FromCursor(*cursor, granularity);
+}
+
+absl::StatusOr<ChangeMap> WithCapacity(const ChangeMapView& map, uint64_t capacity) {
+  const VolumeGeometry geometry{capacity, map.granularity()};
+  absl::Status status = CheckGeometry(geometry.capacity, geometry.granularity);
+  if (!status.ok()) return status;
+  std::vector<ChangeMapView> inputs = {map};
+  ChangeMap unknown;
+  if (capacity > map.capacity()) {
+    absl::StatusOr<ChangeMap> rest = WholeRange(map.capacity() / map.granularity(), geometry);
+    if (!rest.ok()) return rest.status();
+    unknown = *std::move(rest);
+    inputs.push_back(unknown);
+  }
+  return UniteBlocks(inputs, geometry);
+}
+
+absl::Status ChangeMap::UniteWith(const ChangeMapView& other) {
+  return Replace(Union(view_, other));
+}
+
+absl::Status ChangeMap::IntersectWith(const ChangeMapView& other) {
+  return Replace(Intersection(view_, other));
+}
+
+absl::Status ChangeMap::Subtract(const ChangeMapView& other) {
+  return Replace(Difference(view_, other));
+}
+
+absl::Status ChangeMap::Toggle(const ChangeMapView& other) {
+  return Replace(SymmetricDifference(view_, other));
+}
+
+absl::Status ChangeMap::Replace(absl::StatusOr<ChangeMap> result) {
+  if (!result.ok()) return result.status();
+  storage_ = std::move(result->storage_);
+  view_ = std::move(result->view_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ChangeMap::Optimize() {
+  const size_t before = view_.portable().size();
+  const ChangeMapView self[] = {view_};
+  absl::StatusOr<ChangeMap> optimal = UniteBlocks(self, view_.geometry());
+  if (!optimal.ok()) return optimal.status();
+  if (optimal->view_.portable().size() >= before) return false;
+  return Replace(std::move(optimal)).ok();
+}
+
+}  // namespace cbt

@@ -1,0 +1,260 @@
+#include "map/map_cursor.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "cbt/batch.h"
+#include "map/container_merge.h"
+#include "map/map_access.h"
+#include "simd/kernels.h"
+
+namespace cbt {
+namespace {
+
+static_assert(ExtentBatch::kSlack >= simd::kContainerSlack);
+static_assert(ExtentBatch::kSlack >= simd::kRunSlack);
+
+// Containers passed in one Next() at most: long runs go through many of them without an extent.
+constexpr size_t kContainersPerCall = size_t{1} << 14;
+
+// Kernels turn a stretch of a container at a time into extents, straight in the batch. The last
+// extent of a stretch is held back, because the next one may go on where it ends.
+class MapCursor final : public ExtentCursor {
+ public:
+  MapCursor(std::vector<std::shared_ptr<const PortableIndex>> maps, const VolumeGeometry& geometry,
+            std::vector<std::shared_ptr<const void>> storage)
+      : ExtentCursor(geometry.capacity, geometry.granularity),
+        storage_(std::move(storage)),
+        merge_(std::move(maps), BlockCount(geometry.capacity, geometry.granularity)),
+        shift_(IsPowerOfTwo(geometry.granularity)
+                   ? static_cast<unsigned>(std::countr_zero(geometry.granularity))
+                   : 0),
+        factor_(IsPowerOfTwo(geometry.granularity) ? 1 : geometry.granularity) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    const uint64_t block = offset / granularity();
+    held_ = {};
+    left_ = 0;
+    waiting_ = taken_ = 0;
+    floor_ = offset;
+    start_value_ = static_cast<uint32_t>(block & (kContainerBlocks - 1));
+    start_key_ = block >> kContainerShift;
+    merge_.Seek(start_key_);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    size_t budget = kContainersPerCall;
+    while (!batch.full()) {
+      if (taken_ < waiting_) {
+        batch.push_back(extents_[taken_++]);
+      } else if (left_ > 0) {
+        Decode(batch);
+      } else if (budget-- == 0) {
+        break;
+      } else {
+        absl::StatusOr<const Container*> container = merge_.Next();
+        if (!container.ok()) return container.status();
+        if (*container == nullptr) return Finish(batch);
+        Begin(**container);
+      }
+    }
+    return Covered();
+  }
+
+  // The last extent alone can reach past the capacity; from a bitset it may have been told already.
+  uint64_t Finish(ExtentBatch& batch) {
+    if (held_.length > 0) {
+      held_.length = std::min(held_.length, capacity() - held_.offset);
+      batch.push_back(held_);
+      held_ = {};
+    }
+    return capacity();
+  }
+
+  // Nothing below this is still to come.
+  uint64_t Covered() const noexcept {
+    if (taken_ < waiting_) return extents_[taken_].offset;
+    if (held_.length > 0) return held_.offset;
+    if (left_ > 0) return std::max(floor_, NextOffset());
+    const uint64_t next = merge_.next_key() << kContainerShift;
+    return next < BlockCount(capacity(), granularity()) ? std::max(floor_, next * granularity())
+                                                        : capacity();
+  }
+
+  void Begin(const Container& container) {
+    container_ = container;
+    at_ = 0;
+    const bool bitset = container.kind == ContainerKind::kBitset;
+    left_ = bitset ? kBitsetWords : container.count;
+    if (container.key != start_key_ || start_value_ == 0) return;
+    // Where Seek() went. What lies below it and begins in a run is cut by Decode().
+    if (!bitset) {
+      at_ = LowerBound(container, start_value_);
+      left_ -= at_;
+    } else {
+      at_ = start_value_ / 64;
+      left_ -= at_;
+      CopyInto(container, words_);
+      container_.data = reinterpret_cast<const uint8_t*>(words_.data());
+      words_[at_] &= ~uint64_t{0} << start_value_ % 64;
+    }
+    start_value_ = 0;
+  }
+
+  // The offset of a value of the container, in the kernels' unit.
+  uint64_t Origin(uint64_t value) const noexcept {
+    return (container_.first_block() + value) << shift_;
+  }
+
+  // Puts extents of a stretch into the batch, at least one value or word.
+  void Decode(ExtentBatch& batch) {
+    uint64_t* const offsets = batch.mutable_offsets();
+    uint64_t* const lengths = batch.mutable_lengths();
+    const uint64_t next = NextOffset();
+    const bool touches = held_.length > 0 && held_.end() == next;
+    if (held_.length > 0 && !touches) {
+      batch.push_back(held_);
+      held_ = {};
+      if (batch.full()) return;
+    }
+    const size_t first = batch.size();
+    const size_t room = batch.room();
+    size_t runs;
+    if (container_.kind == ContainerKind::kBitset) {
+      runs = DecodeWords(touches, offsets + first, lengths + first, room);
+    } else {
+      const size_t count = std::min<size_t>(left_, room);
+      if (container_.kind == ContainerKind::kArray) {
+        runs = simd::Containers().expand_values(container_.data + 2 * at_, count, Origin(0), shift_,
+                                                offsets + first, lengths + first);
+      } else {
+        simd::Containers().expand_pairs(container_.data + 4 * at_, count, Origin(0), shift_,
+                                        offsets + first, lengths + first);
+        runs = count;
+      }
+      at_ += count;
+      left_ -= count;
+      Scale(offsets + first, lengths + first, runs);
+      if (touches) {
+        offsets[first] = held_.offset;
+        lengths[first] += held_.length;
+      }
+      held_ = {offsets[first + runs - 1], lengths[first + runs - 1]};
+      --runs;
+    }
+    if (runs > 0) {
+      // Where Seek() went into a run: nothing below is told again.
+      if (offsets[first] < floor_) {
+        lengths[first] -= floor_ - offsets[first];
+        offsets[first] = floor_;
+      }
+      uint64_t& last = lengths[first + runs - 1];
+      last = std::min(last, capacity() - offsets[first + runs - 1]);
+    }
+    if (held_.length > 0 && held_.offset < floor_) {
+      held_.length -= floor_ - held_.offset;
+      held_.offset = floor_;
+    }
+    const size_t kept = std::min(runs, room);
+    batch.set_size(first + kept);
+    taken_ = 0;
+    waiting_ = runs - kept;
+    for (size_t i = 0; i < waiting_; ++i) {
+      extents_[i] = {offsets[first + kept + i], lengths[first + kept + i]};
+    }
+  }
+
+  // Where the next value lies, in bytes; for words, where they begin.
+  uint64_t NextOffset() const noexcept {
+    switch (container_.kind) {
+      case ContainerKind::kArray:
+        return Origin(LoadU16(container_.data + 2 * at_)) * factor_;
+      case ContainerKind::kRun:
+        return Origin(LoadU16(container_.data + 4 * at_)) * factor_;
+      case ContainerKind::kBitset:
+        break;
+    }
+    return Origin(at_ * 64) * factor_;
+  }
+
+  // Returns the complete runs, up to the slack more than there is room; one that is open is held.
+  size_t DecodeWords(bool open, uint64_t* offsets, uint64_t* lengths, size_t room) {
+    offsets[0] = open ? held_.offset / factor_ : 0;
+    const simd::RunScan scan =
+        extract_runs_(container_.data + 8 * at_, nullptr, left_, Origin(at_ * 64), shift_,
+                      open ? 1 : 0, offsets, lengths, room);
+    at_ += scan.words;
+    left_ -= scan.words;
+    held_ = {};
+    if (scan.open != 0) {
+      const uint64_t begin = offsets[scan.runs];
+      held_ = {begin * factor_, (Origin(at_ * 64) - begin) * factor_};
+    }
+    Scale(offsets, lengths, scan.runs);
+    return scan.runs;
+  }
+
+  // From blocks to bytes where the granularity is no power of two.
+  void Scale(uint64_t* offsets, uint64_t* lengths, size_t count) const noexcept {
+    if (factor_ == 1) return;
+    for (size_t i = 0; i < count; ++i) {
+      offsets[i] *= factor_;
+      lengths[i] *= factor_;
+    }
+  }
+
+  const std::vector<std::shared_ptr<const void>> storage_;
+  ContainerMerge merge_;
+  simd::ExtractRunsFn* const extract_runs_ = simd::ExtractRuns().single;
+  const unsigned shift_;
+  const uint64_t factor_;
+
+  Container container_;  // being decoded: `left_` words, values or pairs from `at_` on
+  size_t at_ = 0;
+  size_t left_ = 0;
+  Extent held_;         // bytes; empty: none
+  uint64_t floor_ = 0;  // bytes, where Seek() went
+  uint64_t start_key_ = 0;
+  uint32_t start_value_ = 0;
+  ContainerWords words_;
+  size_t taken_ = 0;
+  size_t waiting_ = 0;
+  std::array<Extent, simd::kRunSlack> extents_;
+};
+
+}  // namespace
+
+std::unique_ptr<ExtentCursor> MakeContainerCursor(
+    std::vector<std::shared_ptr<const PortableIndex>> maps, const VolumeGeometry& geometry,
+    std::vector<std::shared_ptr<const void>> storage) {
+  return std::make_unique<MapCursor>(std::move(maps), geometry, std::move(storage));
+}
+
+std::unique_ptr<ExtentCursor> MakeChangeMapCursor(const ChangeMap& map) {
+  return MakeContainerCursor({ChangeMapAccess::Index(map)}, map->geometry(),
+                             {ChangeMapAccess::Storage(map)});
+}
+
+std::unique_ptr<ExtentCursor> MakeChangeMapCursor(const ChangeMapView& map) {
+  return MakeContainerCursor({ChangeMapAccess::Index(map)}, map.geometry(), {});
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeUnionCursor(std::span<const ChangeMap> maps) {
+  if (maps.empty()) return absl::InvalidArgumentError("a union of no maps");
+  std::vector<std::shared_ptr<const PortableIndex>> indexes;
+  std::vector<std::shared_ptr<const void>> storage;
+  for (const ChangeMap& map : maps) {
+    if (map->geometry() != maps.front()->geometry()) {
+      return absl::InvalidArgumentError("maps of different geometries");
+    }
+    indexes.push_back(ChangeMapAccess::Index(map));
+    storage.push_back(ChangeMapAccess::Storage(map));
+  }
+  return MakeContainerCursor(std::move(indexes), maps.front()->geometry(), std::move(storage));
+}
+
+}  // namespace cbt

@@ -1,0 +1,41 @@
+// Sorted ranges of blocks to containers.
+#ifndef CBT_MAP_RANGE_WRITER_H_
+#define CBT_MAP_RANGE_WRITER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "map/portable_writer.h"
+
+namespace cbt {
+
+// Ranges come in ascending order of their begins; they may touch, overlap and repeat. Full
+// containers cost O(1) each.
+class RangeWriter {
+ public:
+  // Adds blocks [begin, end), begin < end.
+  // Errors: RESOURCE_EXHAUSTED when the map gets larger than a map may.
+  absl::Status Add(uint64_t begin, uint64_t end);
+
+  // The portable bytes; the writer is done with. Errors as above.
+  absl::StatusOr<std::vector<uint8_t>> Finish();
+
+ private:
+  absl::Status Write(uint64_t begin, uint64_t end);
+  void AddToContainer(uint64_t begin, uint64_t end);
+  void CloseContainer();
+
+  PortableWriter writer_;
+  // The last range, while the next one may still belong to it. Empty: none.
+  uint64_t begin_ = 0;
+  uint64_t end_ = 0;
+  // Of the open container.
+  uint64_t key_ = 0;
+  uint32_t cardinality_ = 0;
+  std::vector<uint16_t> pairs_;
+};
+
+}  // namespace cbt
+
+#endif  // CBT_MAP_RANGE_WRITER_H_

@@ -1,0 +1,350 @@
+#include "cbt/change_map.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "cbt/transform.h"
+#include "map/maps.h"
+#include "support/cursors.h"
+#include "support/generators.h"
+
+namespace cbt {
+namespace {
+
+using test::Blocks;
+using test::BlocksOf;
+using test::EdgeKeys;
+using test::kEdgeVolume;
+using test::MapOf;
+using test::SomeBlocks;
+
+constexpr uint64_t kG = 4096;
+
+Blocks Numbers(uint64_t begin, uint64_t end) {
+  Blocks blocks;
+  for (uint64_t b = begin; b < end; ++b) blocks.push_back(b);
+  return blocks;
+}
+
+template <typename Operation>
+Blocks Combined(Operation operation, const Blocks& a, const Blocks& b) {
+  Blocks result;
+  operation(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(result));
+  return result;
+}
+
+#define COMBINED(operation, a, b) Combined([](auto... arguments) { operation(arguments...); }, a, b)
+
+TEST(ChangeMapTest, DefaultIsTheEmptyMapOfAnEmptyVolume) {
+  const ChangeMap map;
+  EXPECT_EQ(map->capacity(), 0u);
+  EXPECT_TRUE(map->empty());
+  EXPECT_FALSE(map->Contains(0));
+  EXPECT_EQ(BlocksOf(map), Blocks());
+  EXPECT_TRUE(ChangeMap::FromPortable64(map->portable(), {0, 1}).ok());
+}
+
+TEST(ChangeMapTest, FullHoldsEveryBlockOfAnyVolume) {
+  for (const uint64_t blocks : {1u, 2u, 65535u, 65536u, 65537u, 200000u}) {
+    const VolumeGeometry geometry{blocks * kG - 1, kG};
+    const ChangeMap map = *ChangeMap::Full(geometry);
+    EXPECT_EQ(map->cardinality(), blocks);
+    EXPECT_EQ(map->changed_bytes(), geometry.capacity);
+    EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(map)), (reference::Ranges{{0, geometry.capacity}}));
+  }
+  // 16 TiB in blocks of 4 KiB: 65536 containers of runs.
+  const ChangeMap large = *ChangeMap::Full({uint64_t{1} << 44, kG});
+  EXPECT_EQ(large->cardinality(), uint64_t{1} << 32);
+  EXPECT_LT(large->portable().size(), 1000000u);
+  EXPECT_EQ(large->Statistics().runs, 1u);
+  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(large)), (reference::Ranges{{0, uint64_t{1} << 44}}));
+}
+
+TEST(ChangeMapTest, LargestVolume) {
+  const VolumeGeometry geometry{kMaxCapacity, uint64_t{1} << 30};
+  const ChangeMap map = *ChangeMap::Full(geometry);
+  EXPECT_EQ(map->changed_bytes(), kMaxCapacity);
+  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(map)), (reference::Ranges{{0, kMaxCapacity}}));
+  // What would take more memory than a map may is refused before it does.
+  EXPECT_EQ(ChangeMap::Full({kMaxCapacity, 512}).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  const ChangeMap two = *ChangeMap::Full({kMaxCapacity, kMaxGranularity});
+  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(two)), (reference::Ranges{{0, kMaxCapacity}}));
+  const ChangeMap one = *ChangeMap::Full({1, kMaxGranularity});
+  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(one)), (reference::Ranges{{0, 1}}));
+}
+
+TEST(ChangeMapTest, LastBlockMayBePartial) {
+  const VolumeGeometry geometry{10 * kG + 1, kG};
+  const ChangeMap map = MapOf({3, 10}, geometry);
+  EXPECT_EQ(map->changed_bytes(), kG + 1);
+  EXPECT_EQ(map->ChangedBytesBelow(4 * kG), kG);
+  EXPECT_EQ(map->ChangedBytesBelow(3 * kG + 5), 5u);
+  EXPECT_EQ(map->ChangedBytesBelow(10 * kG), kG);
+  EXPECT_EQ(map->ChangedBytesBelow(UINT64_MAX), kG + 1);
+  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(map)),
+            (reference::Ranges{{3 * kG, kG}, {10 * kG, 1}}));
+}
+
+TEST(ChangeMapTest, RunsGoOnOverContainers) {
+  // An array, runs, a bitset and all blocks, each going on in the next.
+  Blocks blocks = Numbers(65534, 65536 + 70000);
+  for (uint64_t b = 3 * 65536; b < 4 * 65536 - 10; b += 2) blocks.push_back(b);
+  const Blocks more = Numbers(4 * 65536 - 1, 6 * 65536 + 1);
+  blocks.insert(blocks.end(), more.begin(), more.end());
+  const ChangeMap map = MapOf(blocks, {uint64_t{1} << 40, 512});
+  EXPECT_EQ(BlocksOf(map), blocks);
+  const ChangeMapStatistics statistics = map->Statistics();
+  EXPECT_EQ(statistics.blocks, blocks.size());
+  EXPECT_EQ(statistics.runs, test::Drain(*MakeChangeMapCursor(map))->size());
+  EXPECT_GT(statistics.bitsets, 0u);
+}
+
+RC_GTEST_PROP(ChangeMapTest, AnswersLikeASet, ()) {
+  std::mt19937_64 random = test::AnyRandom();
+  const Blocks blocks = SomeBlocks(random, {0, 1, 65535, 65536, 65538});
+  const ChangeMap map = MapOf(blocks, kEdgeVolume, random());
+  RC_ASSERT(BlocksOf(map) == blocks);
+  RC_ASSERT(map->cardinality() == blocks.size());
+  for (int i = 0; i < 200; ++i) {
+    uint64_t block = (random() % 4 == 0 ? random() % (uint64_t{1} << 33) : random() % 200000);
+    if (!blocks.empty() && i % 2 == 0) block = blocks[random() % blocks.size()] + random() % 3;
+    const auto at = std::lower_bound(blocks.begin(), blocks.end(), block);
+    RC_ASSERT(map->Contains(block) == (at != blocks.end() && *at == block));
+    RC_ASSERT(map->Rank(block) == static_cast<uint64_t>(at - blocks.begin()));
+    RC_ASSERT(map->ChangedBytesBelow(block * 512 + 7) ==
+              static_cast<uint64_t>(at - blocks.begin()) * 512 + (map->Contains(block) ? 7 : 0));
+    const uint64_t end = block + random() % 70000;
+    const auto last = std::lower_bound(blocks.begin(), blocks.end(), end);
+    RC_ASSERT(map->ContainsRange(block, end) == (static_cast<uint64_t>(last - at) == end - block));
+  }
+}
+
+RC_GTEST_PROP(ChangeMapTest, AlgebraIsThatOfSets, ()) {
+  std::mt19937_64 random = test::AnyRandom();
+  const std::vector<uint64_t> keys = {0, 1, 65535, 65536};
+  const Blocks a = SomeBlocks(random, keys);
+  Blocks b = SomeBlocks(random, keys);
+  // Operands that share most of their blocks meet other edges.
+  if (random() % 3 == 0) b = COMBINED(std::set_union, a, b);
+  if (random() % 3 == 0) {
+    b = a;
+    if (!b.empty()) b.erase(b.begin() + static_cast<std::ptrdiff_t>(random() % b.size()));
+  }
+  const ChangeMap map_a = MapOf(a, kEdgeVolume);
+  const ChangeMap map_b = MapOf(b, kEdgeVolume);
+  const struct {
+    ChangeMap map;
+    Blocks want;
+    absl::Status (ChangeMap::*in_place)(const ChangeMapView&);
+  } cases[] = {
+      {*Union(map_a, map_b), COMBINED(std::set_union, a, b), &ChangeMap::UniteWith},
+      {*Intersection(map_a, map_b), COMBINED(std::set_intersection, a, b),
+       &ChangeMap::IntersectWith},
+      {*Difference(map_a, map_b), COMBINED(std::set_difference, a, b), &ChangeMap::Subtract},
+      {*SymmetricDifference(map_a, map_b), COMBINED(std::set_symmetric_difference, a, b),
+       &ChangeMap::Toggle},
+  };
+  for (const auto& each : cases) {
+    RC_ASSERT(BlocksOf(each.map) == each.want);
+    RC_ASSERT(each.map->cardinality() == each.want.size());
+    // One set of blocks has one serialisation, whatever it was made from.
+    const ChangeMap direct = MapOf(each.want, kEdgeVolume);
+    RC_ASSERT(std::ranges::equal(each.map->portable(), direct->portable()));
+    RC_ASSERT(each.map.view() == direct.view());
+    ChangeMap changed = map_a;
+    changed.set_identity({"volume", "a", "b"});
+    RC_ASSERT((changed.*each.in_place)(map_b).ok());
+    RC_ASSERT(changed.view() == direct.view());
+    RC_ASSERT(changed.identity().target == "b");
+  }
+  RC_ASSERT((map_a.view() == map_b.view()) == (a == b));
+}
+
+RC_GTEST_PROP(ChangeMapTest, UnionOfManyMapsAndItsCursorAgree, ()) {
+  std::mt19937_64 random = test::AnyRandom();
+  const size_t count = test::Between<size_t>(1, 6);
+  std::vector<ChangeMap> maps;
+  std::vector<ChangeMapView> views;
+  Blocks all;
+  for (size_t i = 0; i < count; ++i) {
+    const Blocks blocks = SomeBlocks(random, {0, 1, 2, 65536});
+    maps.push_back(MapOf(blocks, kEdgeVolume));
+    views.push_back(maps.back());
+    all = COMBINED(std::set_union, all, blocks);
+  }
+  RC_ASSERT(BlocksOf(*Union(views)) == all);
+  RC_ASSERT(BlocksOf(**MakeUnionCursor(maps)) == all);
+}
+
+RC_GTEST_PROP(ChangeMapTest, CursorsGoOnFromAnywhere, ()) {
+  std::mt19937_64 random = test::AnyRandom();
+  // A granularity that is no power of two takes another way through the kernels.
+  const uint64_t granularity = random() % 2 == 0 ? 512 : 1000;
+  const VolumeGeometry geometry{(uint64_t{200001} << 16) * granularity, granularity};
+  const Blocks blocks = SomeBlocks(random, {0, 1, 2, 65535, 65536});
+  const ChangeMap map = MapOf(blocks, geometry);
+  const std::vector<ChangeMap> halves = {MapOf(SomeBlocks(random, {1, 65535}), geometry), map};
+  const Blocks both = COMBINED(std::set_union, blocks, BlocksOf(halves[0]));
+  const std::unique_ptr<ExtentCursor> one = MakeChangeMapCursor(map);
+  const std::unique_ptr<ExtentCursor> united = *MakeUnionCursor(halves);
+  for (const auto& [cursor, want] :
+       {std::pair<ExtentCursor*, const Blocks*>{one.get(), &blocks}, {united.get(), &both}}) {
+    const reference::Ranges full = *test::DrainFrom(*cursor, 0, 1024);
+    for (int i = 0; i < 30; ++i) {
+      uint64_t block = random() % (uint64_t{3} << 16);
+      if (!want->empty() && i % 2 == 0) block = (*want)[random() % want->size()] + random() % 2;
+      const uint64_t start = block * granularity;
+      reference::Ranges expected;
+      for (const auto& [offset, length] : full) {
+        if (offset + length <= start) continue;
+        const uint64_t from = std::max(offset, start);
+        expected.emplace_back(from, offset + length - from);
+      }
+      const size_t batch = test::Between<size_t>(1, 40);
+      RC_ASSERT(*test::DrainFrom(*cursor, start + random() % granularity, batch) == expected);
+    }
+  }
+}
+
+RC_GTEST_PROP(ChangeMapTest, FromBitmapEqualsFromItsCursor, ()) {
+  std::mt19937_64 random = test::AnyRandom();
+  const uint64_t bits = test::Between<uint64_t>(1, 5 * 65536);
+  const Blocks blocks = SomeBlocks(random, {0, 1, 2, 3, 4}, bits);
+  const uint64_t shift = random() % 9;
+  std::vector<uint8_t> bytes((bits + shift + 7) / 8, static_cast<uint8_t>(0));
+  for (const uint64_t block : blocks) {
+    bytes[(block + shift) / 8] =
+        static_cast<uint8_t>(bytes[(block + shift) / 8] | 1u << (block + shift) % 8);
+  }
+  const VolumeGeometry geometry{bits * kG - random() % kG, kG};
+  const BitmapView bitmap = *BitmapView::Create(bytes, shift, bits);
+  const ChangeMap map = *ChangeMap::FromBitmap(bitmap, geometry);
+  RC_ASSERT(BlocksOf(map) == blocks);
+  const auto cursor = *MakeBitmapCursor(bitmap, geometry.capacity, geometry.granularity);
+  const ChangeMap same = *ChangeMap::FromCursor(*cursor);
+  RC_ASSERT(std::ranges::equal(map->portable(), same->portable()));
+}
+
+TEST(ChangeMapTest, FromBitmapWantsABitForEveryBlock) {
+  const std::vector<uint8_t> bytes(8);
+  const BitmapView bitmap = *BitmapView::Create(bytes, 0, 64);
+  EXPECT_EQ(ChangeMap::FromBitmap(bitmap, {65 * kG, kG}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+RC_GTEST_PROP(ChangeMapTest, CoarserRoundsOutwardFinerIsExact, ()) {
+  std::mt19937_64 random = test::AnyRandom();
+  const uint64_t capacity = (uint64_t{3} << 16) * 1024 - random() % 5000;
+  const VolumeGeometry geometry{capacity, 1024};
+  const Blocks blocks = SomeBlocks(random, {0, 1, 2}, BlockCount(capacity, 1024));
+  const ChangeMap map = MapOf(blocks, geometry);
+  for (const uint64_t granularity : {512u, 1024u, 4096u, 1536u, 1000000u}) {
+    Blocks want;
+    for (const uint64_t block : blocks) {
+      const uint64_t end = std::min(capacity, (block + 1) * 1024);
+      for (uint64_t b = block * 1024 / granularity; b < BlockCount(end, granularity); ++b) {
+        if (want.empty() || want.back() < b) want.push_back(b);
+      }
+    }
+    const ChangeMap other = *WithGranularity(map, granularity);
+    RC_ASSERT(other->granularity() == granularity);
+    RC_ASSERT(BlocksOf(other) == want);
+  }
+}
+
+TEST(ChangeMapTest, MapsOfDifferentGranularityMeetAtTheFinest) {
+  const ChangeMap coarse = MapOf({1}, {100 * kG, 4 * kG});
+  const ChangeMap fine = MapOf({5, 50}, {100 * kG, kG});
+  EXPECT_EQ(BlocksOf(*Union(coarse, fine)), (Blocks{4, 5, 6, 7, 50}));
+  EXPECT_EQ(BlocksOf(*Intersection(fine, coarse)), (Blocks{5}));
+  EXPECT_EQ(BlocksOf(*Difference(coarse, fine)), (Blocks{4, 6, 7}));
+  EXPECT_EQ(BlocksOf(*SymmetricDifference(coarse, fine)), (Blocks{4, 6, 7, 50}));
+  EXPECT_EQ(Union(coarse, MapOf({0}, {100 * kG, 3 * kG})).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ChangeMapTest, UnionKnowsNothingPastASmallerCapacity) {
+  const ChangeMap small = MapOf({0}, {10 * kG + 5, kG});
+  const ChangeMap large = MapOf({1}, {13 * kG, kG});
+  // Block 10 of the smaller one is partial: its other bytes are not known to be unchanged.
+  const Blocks want = {0, 1, 10, 11, 12};
+  EXPECT_EQ(BlocksOf(*Union(small, large)), want);
+  EXPECT_EQ(BlocksOf(*Union(large, small)), want);
+  EXPECT_EQ((*Union(small, large))->capacity(), 13 * kG);
+  for (const auto operation : {&Intersection, &Difference, &SymmetricDifference}) {
+    EXPECT_EQ(operation(small, large).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(ChangeMapTest, AnotherCapacityCutsOrMarks) {
+  const ChangeMap map = MapOf({0, 9, 10}, {10 * kG + 5, kG});
+  EXPECT_EQ(BlocksOf(*WithCapacity(map, 9 * kG + 1)), (Blocks{0, 9}));
+  EXPECT_EQ(BlocksOf(*WithCapacity(map, 9 * kG)), (Blocks{0}));
+  EXPECT_EQ(BlocksOf(*WithCapacity(map, 0)), (Blocks{}));
+  EXPECT_EQ(BlocksOf(*WithCapacity(map, 12 * kG)), (Blocks{0, 9, 10, 11}));
+  EXPECT_EQ(BlocksOf(*WithCapacity(MapOf({0}, {10 * kG + 5, kG}), 10 * kG + 6)), (Blocks{0, 10}));
+}
+
+TEST(ChangeMapTest, BuilderRefusesWhatLiesOutsideAndKeepsTheRest) {
+  ChangeMapBuilder builder = *ChangeMapBuilder::Create({10 * kG + 5, kG});
+  EXPECT_TRUE(builder.Add({10 * kG + 4, 1}).ok());
+  EXPECT_TRUE(builder.Add({kG - 1, 2}).ok());
+  EXPECT_TRUE(builder.Add({5 * kG, 0}).ok());
+  EXPECT_EQ(builder.Add({10 * kG + 4, 2}).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(builder.Add({UINT64_MAX, 2}).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(builder.AddBlocks(5, 12).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(BlocksOf(*builder.Build()), (Blocks{0, 1, 10}));
+  EXPECT_EQ(BlocksOf(*builder.Build()), (Blocks{}));
+}
+
+// More ranges than the builder keeps, so that maps are united on the way.
+TEST(ChangeMapTest, BuilderTakesManyWritesInAnyOrder) {
+  std::mt19937_64 random(5);
+  const VolumeGeometry geometry{(uint64_t{40} << 16) * kG, kG};
+  std::vector<bool> oracle(uint64_t{40} << 16);
+  ChangeMapBuilder builder = *ChangeMapBuilder::Create(geometry);
+  for (int i = 0; i < 400000; ++i) {
+    const uint64_t begin = random() % oracle.size();
+    const uint64_t end = std::min<uint64_t>(oracle.size(), begin + 1 + random() % 6);
+    ASSERT_TRUE(builder.AddBlocks(begin, end).ok());
+    for (uint64_t b = begin; b < end; ++b) oracle[b] = true;
+  }
+  Blocks want;
+  for (uint64_t b = 0; b < oracle.size(); ++b) {
+    if (oracle[b]) want.push_back(b);
+  }
+  EXPECT_EQ(BlocksOf(*builder.Build()), want);
+}
+
+// remove_range() of CRoaring before 0.9.5 leaves a container of 4096 members that comes back from
+// a file without most of them. Ours takes a difference.
+TEST(ChangeMapTest, TakingARangeAwayThatLeaves4096LosesNothing) {
+  for (const uint64_t left : {4094u, 4095u, 4096u, 4097u, 4098u}) {
+    Blocks blocks;
+    for (uint64_t i = 0; i < left; ++i) blocks.push_back(3 * i);
+    const Blocks away = Numbers(3 * left, 65536);
+    const ChangeMap map = *Difference(MapOf(COMBINED(std::set_union, blocks, away), kEdgeVolume),
+                                      MapOf(away, kEdgeVolume));
+    EXPECT_EQ(BlocksOf(map), blocks);
+    EXPECT_EQ(BlocksOf(*ChangeMap::FromPortable64(map->portable(), kEdgeVolume)), blocks);
+  }
+}
+
+// contains_range() of CRoaring before 0.9.8 says yes across a container that is missing.
+TEST(ChangeMapTest, ARangeOverAMissingContainerIsNotContained) {
+  const ChangeMap map = MapOf(
+      COMBINED(std::set_union, Numbers(0, 65536), Numbers(2 * 65536, 3 * 65536)), kEdgeVolume);
+  EXPECT_TRUE(map->ContainsRange(0, 65536));
+  EXPECT_FALSE(map->ContainsRange(0, 65537));
+  EXPECT_FALSE(map->ContainsRange(0, 3 * 65536));
+  EXPECT_FALSE(map->ContainsRange(65535, 2 * 65536 + 1));
+  EXPECT_FALSE(map->ContainsRange(2 * 65536, 3 * 65536 + 1));
+  EXPECT_TRUE(map->ContainsRange(70000, 70000));
+}
+
+}  // namespace
+}  // namespace cbt

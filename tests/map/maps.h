@@ -1,0 +1,138 @@
+// Sets of blocks for tests of change maps, in every kind of container and at every edge of one.
+#ifndef CBT_TESTS_MAP_MAPS_H_
+#define CBT_TESTS_MAP_MAPS_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "cbt/change_map.h"
+#include "cbt/cursor.h"
+
+namespace cbt::test {
+
+// The oracle: ascending block indexes, each once.
+using Blocks = std::vector<uint64_t>;
+
+// The blocks that a cursor reports; the last one counts where it is partial.
+inline Blocks BlocksOf(ExtentCursor& cursor) {
+  Blocks blocks;
+  const absl::Status status = ForEachBatch(cursor, [&](const ExtentBatch& batch) {
+    for (size_t i = 0; i < batch.size(); ++i) {
+      EXPECT_EQ(batch[i].offset % cursor.granularity(), 0u);
+      const uint64_t end = BlockCount(batch[i].end(), cursor.granularity());
+      for (uint64_t b = batch[i].offset / cursor.granularity(); b < end; ++b) blocks.push_back(b);
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  return blocks;
+}
+
+inline Blocks BlocksOf(const ChangeMapView& map) { return BlocksOf(*MakeChangeMapCursor(map)); }
+
+// Values of one container, of a kind that `random` chooses: what the kinds of containers and the
+// numbers around 4096 make interesting.
+inline Blocks SomeContainer(std::mt19937_64& random) {
+  Blocks values;
+  const auto at_random = [&](uint64_t members) {
+    std::vector<bool> set(65536);
+    for (uint64_t n = 0; n < members;) {
+      const size_t v = random() % 65536;
+      if (!set[v]) ++n;
+      set[v] = true;
+    }
+    for (size_t v = 0; v < set.size(); ++v) {
+      if (set[v]) values.push_back(v);
+    }
+  };
+  const auto all_but = [&](uint64_t first, uint64_t last) {
+    for (uint64_t v = 0; v < 65536; ++v) {
+      if (v < first || v > last) values.push_back(v);
+    }
+  };
+  switch (random() % 12) {
+    case 0:
+      return {};
+    case 1:
+      return {0};
+    case 2:
+      return {65535};
+    case 3:
+      return {0, 65535};
+    case 4:
+      all_but(65536, 65536);
+      break;
+    case 5: {
+      const uint64_t hole = random() % 65536;
+      all_but(hole, hole + random() % 3);
+      break;
+    }
+    case 6:
+      at_random(1 + random() % 40);
+      break;
+    case 7:
+      at_random(4094 + random() % 5);
+      break;
+    case 8:
+      at_random(5000 + random() % 30000);
+      break;
+    case 9:  // every other one, as an array or as a bitset
+      for (uint64_t v = random() % 2, n = random() % 2 == 0 ? 4096 : 9000; v < 65536 && n > 0;
+           v += 2, --n) {
+        values.push_back(v);
+      }
+      break;
+    case 10:  // runs
+      for (uint64_t v = random() % 100; v < 65536; v += 1 + random() % 900) {
+        for (uint64_t n = random() % 700; n > 0 && v < 65536; --n, ++v) values.push_back(v);
+      }
+      break;
+    case 11: {  // about as many runs as make runs and a bitset equally large
+      const uint64_t runs = 2045 + random() % 5;
+      for (uint64_t i = 0; i < runs; ++i) {
+        for (uint64_t k = 0; k < 5; ++k) values.push_back(i * 20 + k);
+      }
+      break;
+    }
+  }
+  return values;
+}
+
+// A set of blocks below `end`, with containers at the given keys.
+inline Blocks SomeBlocks(std::mt19937_64& random, const std::vector<uint64_t>& keys,
+                         uint64_t end = UINT64_MAX) {
+  Blocks blocks;
+  for (const uint64_t key : keys) {
+    for (const uint64_t value : SomeContainer(random)) {
+      const uint64_t block = (key << 16) + value;
+      if (block < end) blocks.push_back(block);
+    }
+  }
+  return blocks;
+}
+
+// Keys on both sides of 2^16 and 2^32 blocks.
+inline std::vector<uint64_t> EdgeKeys() { return {0, 1, 2, 7, 65534, 65535, 65536, 65537, 200000}; }
+
+inline constexpr VolumeGeometry kEdgeVolume = {(uint64_t{200001} << 16) * 512, 512};
+
+// A map of `blocks`, one by one in a shuffled order.
+inline ChangeMap MapOf(Blocks blocks, const VolumeGeometry& geometry, uint64_t seed = 1) {
+  std::mt19937_64 random(seed);
+  std::shuffle(blocks.begin(), blocks.end(), random);
+  ChangeMapBuilder builder = *ChangeMapBuilder::Create(geometry);
+  for (const uint64_t block : blocks) {
+    EXPECT_TRUE(builder.AddBlocks(block, block + 1).ok());
+  }
+  absl::StatusOr<ChangeMap> map = builder.Build();
+  EXPECT_TRUE(map.ok()) << map.status();
+  return *std::move(map);
+}
+
+}  // namespace cbt::test
+
+#endif  // CBT_TESTS_MAP_MAPS_H_
