@@ -2,6 +2,8 @@
 find_package(absl CONFIG REQUIRED)
 find_package(xsimd CONFIG REQUIRED)
 find_package(Threads REQUIRED)
+# Compiled in whole; nothing of it is linked, and consumers never see it.
+find_path(CBT_XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 if(CBT_BUILD_TESTS OR CBT_BUILD_BENCH)
   # CRoaring is a witness and a peer only; Debian's package has no CMake file.
   find_library(CBT_ROARING_LIBRARY roaring REQUIRED)

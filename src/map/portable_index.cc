@@ -19,10 +19,6 @@ constexpr uint32_t kMaxContainers = 65536;
 constexpr uint64_t kGroupCount = 8;  // bytes
 constexpr uint64_t kGroupHigh = 4;
 
-absl::Status Damaged(uint64_t at, const char* why) {
-  return absl::DataLossError(absl::StrCat("offset ", at, ": ", why));
-}
-
 uint32_t PlainBytes(uint32_t cardinality) noexcept {
   return cardinality <= kMaxArrayCardinality ? 2 * cardinality
                                              : static_cast<uint32_t>(kBitsetBytes);
@@ -31,10 +27,21 @@ uint32_t PlainBytes(uint32_t cardinality) noexcept {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<PortableIndex>> PortableIndex::Parse(
-    std::span<const uint8_t> bytes, uint64_t block_count, std::shared_ptr<const ByteGuard> guard) {
-  std::shared_ptr<PortableIndex> index(new PortableIndex(bytes, block_count, std::move(guard)));
+    std::span<const uint8_t> bytes, uint64_t block_count, std::shared_ptr<const ByteGuard> guard,
+    std::string where) {
+  std::shared_ptr<PortableIndex> index(
+      new PortableIndex(bytes, block_count, std::move(guard), std::move(where)));
   if (absl::Status status = index->ParseAll(); !status.ok()) return status;
   return index;
+}
+
+absl::Status PortableIndex::Damaged(uint64_t at, const char* why) const {
+  return absl::DataLossError(absl::StrCat(where_, "offset ", at, ": ", why));
+}
+
+absl::Status PortableIndex::PastTheEnd(uint64_t at) const {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where_, "offset ", at, ": holds blocks past the last one of ", block_count_));
 }
 
 absl::Status PortableIndex::Guard(uint64_t begin, uint64_t end) const {
@@ -156,9 +163,7 @@ absl::Status PortableIndex::ParseContainers(Group& group) {
   if (at > UINT32_MAX) return Damaged(group.begin, "a bitmap of more than 4 GiB");
   group.size = static_cast<uint32_t>(at);
   if (group.count > 0 && (block_count_ == 0 || (uint64_t{group.high} << 16 | key) > last_key)) {
-    return absl::InvalidArgumentError(absl::StrCat("offset ", group.begin + group.descriptors,
-                                                   ": holds blocks past the last one of ",
-                                                   block_count_));
+    return PastTheEnd(group.begin + group.descriptors);
   }
   return absl::OkStatus();
 }
@@ -227,8 +232,7 @@ absl::StatusOr<Container> PortableIndex::Load(size_t ordinal) const {
   }
   if (container.key == (block_count_ - 1) >> kContainerShift &&
       LastValue(container) > ((block_count_ - 1) & (kContainerBlocks - 1))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("offset ", begin, ": holds blocks past the last one of ", block_count_));
+    return PastTheEnd(begin);
   }
   return container;
 }

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,11 +32,12 @@ class PortableIndex {
   // Reads the tables of `bytes`, which must outlive the index, and checks them: sizes, order of the
   // keys, exact offsets, no block at or past `block_count`. What is in the containers is looked at
   // by Load(), or, for all of them, by CheckAll().
-  // `guard`: asked before bytes are read; null: they are in memory and stay.
-  // Errors: INVALID_ARGUMENT for a block past the end, DATA_LOSS with offset and reason.
+  // `guard`: asked before bytes are read; null: they are in memory and stay. `where` stands in
+  // front of every message. Errors: INVALID_ARGUMENT for a block past the end, DATA_LOSS with
+  // offset and reason.
   static absl::StatusOr<std::shared_ptr<PortableIndex>> Parse(
       std::span<const uint8_t> bytes, uint64_t block_count,
-      std::shared_ptr<const ByteGuard> guard = nullptr);
+      std::shared_ptr<const ByteGuard> guard = nullptr, std::string where = {});
 
   // Loads every container; Get() may be used from then on.
   absl::Status CheckAll();
@@ -81,13 +84,18 @@ class PortableIndex {
   };
 
   PortableIndex(std::span<const uint8_t> bytes, uint64_t block_count,
-                std::shared_ptr<const ByteGuard> guard) noexcept
-      : bytes_(bytes), block_count_(block_count), guard_(std::move(guard)) {}
+                std::shared_ptr<const ByteGuard> guard, std::string where) noexcept
+      : bytes_(bytes),
+        block_count_(block_count),
+        guard_(std::move(guard)),
+        where_(std::move(where)) {}
 
   absl::Status ParseAll();
   absl::StatusOr<uint64_t> ParseGroup(uint64_t at, uint32_t high);
   absl::Status ParseContainers(Group& group);
   absl::Status Guard(uint64_t begin, uint64_t end) const;
+  absl::Status Damaged(uint64_t at, const char* why) const;
+  absl::Status PastTheEnd(uint64_t at) const;
 
   const Group& GroupOf(size_t ordinal) const noexcept;
   bool IsRun(const Group& group, size_t index) const noexcept;
@@ -99,6 +107,7 @@ class PortableIndex {
   std::span<const uint8_t> bytes_;
   uint64_t block_count_;
   std::shared_ptr<const ByteGuard> guard_;
+  std::string where_;
   std::vector<Group> groups_;
   size_t size_ = 0;
   uint64_t cardinality_ = 0;

@@ -2,10 +2,12 @@
 #ifndef CBT_TESTS_SUPPORT_TEMP_DIR_H_
 #define CBT_TESTS_SUPPORT_TEMP_DIR_H_
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace cbt::test {
 
@@ -25,6 +27,16 @@ class TempDir {
 
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   std::string path() const { return path_.string(); }
+
+  // What is in it, sorted.
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
 
   // Writes a file, and the folders above it.
   void Write(const std::string& name, const std::string& contents) const {

@@ -1,0 +1,181 @@
+#include "map/file_io.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "core/absl_view.h"
+
+namespace cbt {
+namespace {
+
+// A descriptor that is closed in the end, whatever happens.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) noexcept : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int number() const noexcept { return number_; }
+  // Some network file systems report a failed write only here. Returns the error number or 0.
+  int Close() noexcept {
+    const int number = number_;
+    number_ = -1;
+    return ::close(number) != 0 && errno != EINTR ? errno : 0;
+  }
+
+ private:
+  int number_;
+};
+
+// Calls that a signal may interrupt before they have done anything.
+template <typename Call>
+auto Retry(Call call) noexcept {
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept {
+  // The kernel takes no more than this at once.
+  constexpr size_t kMost = size_t{1} << 30;
+  while (!bytes.empty()) {
+    const ssize_t written =
+        Retry([&] { return ::write(descriptor, bytes.data(), std::min(bytes.size(), kMost)); });
+    if (written < 0) return errno;
+    if (written == 0) return EIO;
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
+// Opens a new file beside `path`; its name is put into `temporary`. Returns -1 and errno.
+int CreateBeside(const std::string& path, std::string& temporary) {
+  static std::atomic<uint64_t> counter{0};
+  constexpr int kTries = 100;
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  for (int i = 0; i < kTries; ++i) {
+    // Short enough for a name of any length that fits by itself.
+    temporary = absl::StrCat(folder, ".", name.substr(0, 200), ".", ::getpid(), "-",
+                             counter.fetch_add(1), AbslView(kPartialExtension));
+    const int descriptor = Retry([&] {
+      return ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                    S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH);
+    });
+    if (descriptor >= 0 || errno != EEXIST) return descriptor;
+  }
+  return -1;
+}
+
+}  // namespace
+
+absl::Status FileError(std::string_view path, int error) {
+  const std::string text =
+      absl::StrCat(AbslView(path), ": ", std::generic_category().message(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(text);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(text);
+    case EEXIST:
+      return absl::AlreadyExistsError(text);
+    case EISDIR:
+    case ENAMETOOLONG:
+    case ELOOP:
+      return absl::InvalidArgumentError(text);
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+      return absl::ResourceExhaustedError(text);
+    default:
+      return absl::UnavailableError(text);
+  }
+}
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+absl::Status SyncFolder(const std::string& path) {
+  Descriptor folder(
+      Retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  // A folder that may be written but not read can't be opened for this.
+  if (folder.number() < 0) return errno == EACCES ? absl::OkStatus() : FileError(path, errno);
+  // Some file systems have no way to sync a folder and say EINVAL.
+  if (Retry([&] { return ::fsync(folder.number()); }) != 0 && errno != EINVAL) {
+    return FileError(path, errno);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteFileAtomically(const std::string& path,
+                                 std::span<const std::span<const uint8_t>> parts, bool sync) {
+  std::string temporary;
+  Descriptor file(CreateBeside(path, temporary));
+  if (file.number() < 0) return FileError(path, errno);
+  int error = 0;
+  for (const std::span<const uint8_t> part : parts) {
+    if (error == 0) error = WriteAll(file.number(), part);
+  }
+  if (error == 0 && sync && Retry([&] { return ::fsync(file.number()); }) != 0) error = errno;
+  const int closed = file.Close();
+  if (error == 0) error = closed;
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    return FileError(path, error);
+  }
+  return sync ? SyncFolder(FolderOf(path)) : absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
+  // Without waiting for a writer, if it is a pipe.
+  const int descriptor =
+      Retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
+  if (descriptor < 0) return FileError(path, errno);
+  return FromDescriptor(descriptor, path);
+}
+
+absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(
+    int descriptor, std::string_view name) {
+  const Descriptor file(descriptor);
+  struct stat stat;
+  if (::fstat(descriptor, &stat) != 0) return FileError(name, errno);
+  if (!S_ISREG(stat.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(AbslView(name), ": not a regular file"));
+  }
+  const auto size = static_cast<size_t>(stat.st_size);
+  if (size == 0) return std::shared_ptr<const MappedFile>(new MappedFile(nullptr, 0));
+  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  if (memory == MAP_FAILED) return FileError(name, errno);
+  return std::shared_ptr<const MappedFile>(
+      new MappedFile(static_cast<const uint8_t*>(memory), size));
+}
+
+MappedFile::~MappedFile() {
+  if (bytes_ != nullptr) ::munmap(const_cast<uint8_t*>(bytes_), size_);
+}
+
+}  // namespace cbt

@@ -1,0 +1,59 @@
+// Files that are written whole or not at all, and files that are read where they lie.
+#ifndef CBT_MAP_FILE_IO_H_
+#define CBT_MAP_FILE_IO_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace cbt {
+
+// The status that the error number of a failed call on `path` means.
+absl::Status FileError(std::string_view path, int error);
+
+// Writes `parts` behind each other to a new file and moves that to `path`, where it replaces what
+// was there: after any failure or crash the old file is there or the new one. `sync`: returns when
+// both the bytes and the name are on the disk.
+// A crash may leave a file beside it whose name begins with a dot and ends in kPartialExtension.
+// Errors: as FileError().
+absl::Status WriteFileAtomically(const std::string& path,
+                                 std::span<const std::span<const uint8_t>> parts, bool sync);
+
+inline constexpr std::string_view kPartialExtension = ".partial";
+
+// Brings the names in a folder to the disk.
+absl::Status SyncFolder(const std::string& path);
+
+// The folder that holds `path`; "." when it has none.
+std::string FolderOf(const std::string& path);
+
+// The bytes of a regular file, mapped. It must not be made shorter while they are mapped: reading
+// behind the end would kill the process. Files of ours are replaced and never changed.
+class MappedFile {
+ public:
+  // Errors: as FileError(); INVALID_ARGUMENT for what is no regular file.
+  static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path);
+  // Takes over `descriptor`; `name` is for messages.
+  static absl::StatusOr<std::shared_ptr<const MappedFile>> FromDescriptor(int descriptor,
+                                                                          std::string_view name);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const uint8_t> bytes() const noexcept { return {bytes_, size_}; }
+
+ private:
+  MappedFile(const uint8_t* bytes, size_t size) noexcept : bytes_(bytes), size_(size) {}
+
+  const uint8_t* bytes_;
+  size_t size_;
+};
+
+}  // namespace cbt
+
+#endif  // CBT_MAP_FILE_IO_H_

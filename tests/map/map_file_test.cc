@@ -1,0 +1,275 @@
+// `.cbm` files: what is written is read, and nothing else.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "cbt/change_map_file.h"
+#include "map/checksum.h"
+#include "map/maps.h"
+#include "support/cursors.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using test::Blocks;
+using test::BlocksOf;
+
+constexpr VolumeGeometry kVolume = {uint64_t{1} << 40, 4096};
+
+ChangeMap SmallMap() {
+  ChangeMap map = test::MapOf({1, 3, 65536, 65537, 65538, 65539}, {uint64_t{1} << 30, 4096});
+  map.set_identity({"vol", "monday", "tuesday"});
+  return map;
+}
+
+// A payload of several pieces, whose containers lie over their edges.
+ChangeMap LargeMap() {
+  Blocks blocks;
+  for (uint64_t key = 0; key < 30; ++key) {
+    for (uint64_t i = 0; i < 5000; ++i) blocks.push_back((key << 16) + i * 7 + key);
+  }
+  ChangeMap map = test::MapOf(blocks, kVolume);
+  map.set_identity({"vol", "monday", "tuesday"});
+  return map;
+}
+
+std::vector<uint8_t> Slurp(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void Spill(const std::string& path, const std::vector<uint8_t>& bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<long>(bytes.size()));
+}
+
+// Repairs the header's checksum after a change.
+void Seal(std::vector<uint8_t>& bytes) {
+  uint32_t header;
+  std::memcpy(&header, bytes.data() + 12, sizeof(header));
+  const uint64_t checksum = Checksum({bytes.data(), header - 8});
+  std::memcpy(bytes.data() + header - 8, &checksum, sizeof(checksum));
+}
+
+absl::Status Read(const std::vector<uint8_t>& bytes) {
+  return DecodeChangeMap(bytes, "x.cbm").status();
+}
+
+TEST(MapFileTest, ReadsWhatWasWritten) {
+  const test::TempDir folder;
+  const std::string path = folder.path() + "/x.cbm";
+  for (const ChangeMap& map : {SmallMap(), LargeMap(), *ChangeMap::Empty(kVolume), ChangeMap()}) {
+    const absl::StatusOr<ChangeMapHeader> written = WriteChangeMap(map, path);
+    ASSERT_TRUE(written.ok()) << written.status();
+    const absl::StatusOr<ChangeMap> read = ReadChangeMap(path);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_TRUE(read->view() == map.view());
+    EXPECT_EQ(read->identity(), map.identity());
+    const ChangeMapHeader header = *ReadChangeMapHeader(path);
+    EXPECT_EQ(header.checksum, written->checksum);
+    EXPECT_EQ(header.geometry, map->geometry());
+    EXPECT_EQ(header.identity, map.identity());
+    EXPECT_EQ(header.cardinality, map->cardinality());
+    EXPECT_EQ(header.payload_bytes, map->portable().size());
+    EXPECT_EQ(header.file_bytes, Slurp(path).size());
+    EXPECT_EQ(Slurp(path), *EncodeChangeMap(map));
+    EXPECT_TRUE(DecodeChangeMap(Slurp(path), path)->view() == map.view());
+    EXPECT_EQ(*test::Drain(**OpenChangeMapCursor(path), 100),
+              *test::Drain(*MakeChangeMapCursor(map), 100));
+    // Nothing else is left behind.
+    EXPECT_EQ(folder.Names(), (std::vector<std::string>{"x.cbm"}));
+  }
+}
+
+// The worked example of docs/format.md.
+TEST(MapFileTest, BytesOfTheExample) {
+  const std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
+  const std::vector<uint8_t> want = {
+      0x89, 'C',  'B', 'M',  '\r', '\n', 0x1a, '\n',  // magic
+      1,    0,    0,   0,                             // version 1.0
+      112,  0,    0,   0,                             // size of the header
+      0,    0,    0,   0,    0,    0,    0,    0,     // features one must know
+      0,    0,    0,   0,    0,    0,    0,    0,     // features one may ignore
+      0,    0,    0,   0x40, 0,    0,    0,    0,     // capacity 2^30
+      0,    0x10, 0,   0,    0,    0,    0,    0,     // granularity 4096
+      6,    0,    0,   0,    0,    0,    0,    0,     // blocks
+      35,   0,    0,   0,    0,    0,    0,    0,     // size of the payload
+      16,   0,    0,   0,                             // pieces of 2^16 bytes
+      3,    0,    6,   0,    7,    0,    0,    0,     // sizes of the names
+      0,    0,    0,   0,                             // size of the extension
+      'v',  'o',  'l', 'm',  'o',  'n',  'd',  'a',  'y', 't', 'u', 'e', 's', 'd', 'a', 'y',
+  };
+  ASSERT_EQ(bytes.size(), 112u + 35u);
+  EXPECT_EQ(std::vector<uint8_t>(bytes.begin(), bytes.begin() + 96), want);
+}
+
+TEST(MapFileTest, EveryFlippedBitIsFound) {
+  std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);
+    EXPECT_FALSE(Read(bytes).ok()) << "bit " << bit;
+    bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);
+  }
+  EXPECT_TRUE(Read(bytes).ok());
+}
+
+TEST(MapFileTest, EveryFlippedBitIsFoundInALargeFile) {
+  std::vector<uint8_t> bytes = *EncodeChangeMap(LargeMap());
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 300; ++i) {
+    const size_t bit = random() % (bytes.size() * 8);
+    bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);
+    const absl::Status status = Read(bytes);
+    EXPECT_NE(status.message().find("x.cbm: "), std::string::npos) << status;
+    EXPECT_FALSE(status.ok()) << "bit " << bit;
+    bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);
+  }
+}
+
+TEST(MapFileTest, EveryLengthIsFound) {
+  std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(Read({bytes.begin(), bytes.begin() + static_cast<long>(size)}).ok()) << size;
+  }
+  bytes.push_back(0);
+  EXPECT_EQ(Read(bytes).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(MapFileTest, OtherFilesAreNamedAsWhatTheyAre) {
+  const std::string text =
+      "not a map, but long enough for a header, which takes 88 bytes or so. "
+      "This one has a few more than that.";
+  const absl::Status other = Read({text.begin(), text.end()});
+  EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(other.message(), "x.cbm: not a change-map file (it does not begin like one)");
+  EXPECT_EQ(Read({}).code(), absl::StatusCode::kInvalidArgument);
+  const test::TempDir folder;
+  EXPECT_EQ(ReadChangeMap(folder.path()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadChangeMap(folder.path() + "/none").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(MapFileTest, NewerVersionsAndUnknownFeaturesAreRefusedByName) {
+  std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
+  bytes[8] = 2;
+  bytes[10] = 3;
+  EXPECT_EQ(Read(bytes).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(Read(bytes).message(),
+            "x.cbm: is of version 2.3 of the change-map format, this program reads version 1");
+  // A newer minor version, and what may be ignored, are read.
+  bytes = *EncodeChangeMap(SmallMap());
+  bytes[10] = 7;
+  bytes[24] = 0xff;
+  Seal(bytes);
+  EXPECT_TRUE(Read(bytes).ok()) << Read(bytes);
+  bytes[17] = 1;
+  Seal(bytes);
+  EXPECT_EQ(Read(bytes).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(Read(bytes).message(), "x.cbm: needs features (100) that this program does not know");
+}
+
+// An extension that a later minor version may add.
+TEST(MapFileTest, ExtensionsAreSkipped) {
+  std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
+  const std::vector<uint8_t> extension(16, 0xee);
+  bytes.insert(bytes.begin() + 96, extension.begin(), extension.end());
+  bytes[12] = static_cast<uint8_t>(bytes[12] + 16);
+  bytes[76] = 16;
+  Seal(bytes);
+  const absl::StatusOr<ChangeMap> map = DecodeChangeMap(bytes, "x.cbm");
+  ASSERT_TRUE(map.ok()) << map.status();
+  EXPECT_TRUE(map->view() == SmallMap().view());
+}
+
+// Somebody who can compute checksums still makes no map out of nonsense.
+TEST(MapFileTest, HeadersThatContradictTheFileAreRefused) {
+  const std::vector<uint8_t> sound = *EncodeChangeMap(SmallMap());
+  for (size_t at = 12; at < 96; ++at) {
+    for (const unsigned value : {0u, 1u, 0x7fu, 0x80u, 0xffu}) {
+      std::vector<uint8_t> bytes = sound;
+      bytes[at] = static_cast<uint8_t>(value);
+      uint32_t header;
+      std::memcpy(&header, bytes.data() + 12, sizeof(header));
+      if (header >= 88 && header <= bytes.size()) Seal(bytes);
+      const absl::StatusOr<ChangeMap> map = DecodeChangeMap(bytes, "x.cbm");
+      // Other features, geometries and names are what they say, as long as the blocks fit.
+      if (map.ok()) {
+        EXPECT_TRUE(at >= 24 && at < 48 ? true : at >= 80 || bytes == sound) << at << ' ' << value;
+        EXPECT_EQ(map->view().cardinality(), 6u);
+      }
+    }
+  }
+}
+
+TEST(MapFileTest, NamesAreTextOfBoundedLength) {
+  ChangeMap map = SmallMap();
+  const std::string longest(kMaxMapNameBytes, 'x');
+  map.set_identity({longest, longest, longest});
+  EXPECT_EQ(DecodeChangeMap(*EncodeChangeMap(map), "x")->identity().base, longest);
+  map.set_identity({"v", "\xe2\x82\xac", ""});
+  EXPECT_EQ(DecodeChangeMap(*EncodeChangeMap(map), "x")->identity().base, "\xe2\x82\xac");
+  for (const std::string& wrong : {longest + "x", std::string("\xff"), std::string("\xe2\x82"),
+                                   std::string("\xc0\x80"), std::string("a\0b", 3)}) {
+    map.set_identity({"v", wrong, "t"});
+    EXPECT_EQ(EncodeChangeMap(map).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(MapFileTest, ALazyCursorFindsDamageWhenItGetsThere) {
+  const test::TempDir folder;
+  const std::string path = folder.path() + "/x.cbm";
+  const ChangeMap map = LargeMap();
+  std::vector<uint8_t> bytes = *EncodeChangeMap(map);
+  const reference::Ranges full = *test::Drain(*MakeChangeMapCursor(map), 1000);
+  bytes[bytes.size() - 100] ^= 4;
+  Spill(path, bytes);
+  EXPECT_EQ(ReadChangeMap(path).status().code(), absl::StatusCode::kDataLoss);
+  const std::unique_ptr<ExtentCursor> cursor = *OpenChangeMapCursor(path);
+  reference::Ranges told;
+  ExtentBatch batch(1000);
+  absl::StatusOr<Step> step = Step::kMore;
+  while ((step = cursor->Next(batch)).ok()) {
+    ASSERT_EQ(*step, Step::kMore);
+    for (size_t i = 0; i < batch.size(); ++i) told.emplace_back(batch[i].offset, batch[i].length);
+  }
+  EXPECT_EQ(step.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(step.status().message().find("x.cbm: offset "), std::string::npos) << step.status();
+  EXPECT_GT(told.size(), 1000u);
+  EXPECT_TRUE(std::equal(told.begin(), told.end(), full.begin()));
+  EXPECT_LT(cursor->covered(), cursor->capacity());
+}
+
+// Structure is looked at as well, because a checksum proves no good will.
+TEST(MapFileTest, ALazyCursorFindsNonsenseUnderGoodChecksums) {
+  const test::TempDir folder;
+  const std::string path = folder.path() + "/x.cbm";
+  std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
+  // The last container is a list of one run, (0, 3): let it be (0, 0xffff).
+  bytes[bytes.size() - 1] = 0xff;
+  bytes[bytes.size() - 2] = 0xff;
+  const uint64_t digest = Checksum({bytes.data() + 112, 35});
+  std::memcpy(bytes.data() + 96, &digest, sizeof(digest));
+  Seal(bytes);
+  Spill(path, bytes);
+  const absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = OpenChangeMapCursor(path);
+  ASSERT_TRUE(cursor.ok()) << cursor.status();
+  EXPECT_EQ(test::Drain(**cursor).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ReadChangeMap(path).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(MapFileTest, AFileThatCannotBeReplacedStays) {
+  const test::TempDir folder;
+  const std::string path = folder.path() + "/x.cbm";
+  ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
+  EXPECT_FALSE(WriteChangeMap(SmallMap(), path).ok());
+  EXPECT_EQ(folder.Names(), (std::vector<std::string>{"x.cbm"}));
+  EXPECT_EQ(WriteChangeMap(SmallMap(), folder.path() + "/none/x.cbm").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace cbt
