@@ -28,10 +28,10 @@ class TempDir {
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   std::string path() const { return path_.string(); }
 
-  // What is in it, sorted.
-  std::vector<std::string> Names() const {
+  // What is in it, or in a folder in it; sorted.
+  std::vector<std::string> Names(const std::string& folder = "") const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    for (const auto& entry : std::filesystem::directory_iterator(path_ / folder)) {
       names.push_back(entry.path().filename().string());
     }
     std::sort(names.begin(), names.end());

@@ -1,0 +1,502 @@
+#include "cbt/change_chain.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cbt/change_map_file.h"
+#include "core/absl_view.h"
+#include "map/chain_manifest.h"
+#include "map/file_io.h"
+#include "map/map_access.h"
+#include "map/map_cursor.h"
+#include "map/map_file.h"
+#include "map/range_writer.h"
+
+namespace cbt {
+namespace {
+
+constexpr char kManifestName[] = "CHAIN";
+constexpr char kLockName[] = "LOCK";
+constexpr char kMapPrefix[] = "map-";
+constexpr char kMapExtension[] = ".cbm";
+
+std::string MapName(uint64_t number) { return absl::StrCat(kMapPrefix, number, kMapExtension); }
+
+// Held as long as the object lives.
+class ChainLock {
+ public:
+  static absl::StatusOr<ChainLock> Take(const std::string& directory) {
+    const std::string path = absl::StrCat(directory, "/", kLockName);
+    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (descriptor < 0) return FileError(path, errno);
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+      const int error = errno;
+      ::close(descriptor);
+      if (error != EWOULDBLOCK) return FileError(path, error);
+      return absl::UnavailableError(
+          absl::StrCat(directory, ": another process has the chain open for changes"));
+    }
+    return ChainLock(descriptor);
+  }
+  ChainLock() = default;
+  ~ChainLock() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  ChainLock(ChainLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  ChainLock& operator=(ChainLock&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+
+ private:
+  explicit ChainLock(int descriptor) noexcept : descriptor_(descriptor) {}
+  int descriptor_ = -1;
+};
+
+// Numbers of map files, of the ones that a manifest names.
+std::set<uint64_t> FilesOf(const ChainManifest& manifest) {
+  std::set<uint64_t> files;
+  for (const ChainEntry& entry : manifest.entries) files.insert(entry.file.number);
+  for (const auto& [node, file] : manifest.nodes) files.insert(file.number);
+  return files;
+}
+
+class ChainInDirectory final : public ChangeChain {
+ public:
+  ChainInDirectory(std::string directory, ChainManifest manifest, ChainLock lock, Access access,
+                   const ChainOptions& options)
+      : directory_(std::move(directory)),
+        access_(access),
+        options_(options),
+        lock_(std::move(lock)) {
+    Take(std::move(manifest));
+  }
+
+  const std::string& volume() const noexcept override { return manifest_.volume; }
+  uint64_t granularity() const noexcept override { return manifest_.granularity; }
+
+  std::vector<ChainSnapshot> snapshots() const override {
+    std::vector<ChainSnapshot> snapshots;
+    for (const ChainEntry& entry : manifest_.entries) {
+      snapshots.push_back({entry.id, entry.capacity});
+    }
+    return snapshots;
+  }
+
+  bool Contains(std::string_view id) const noexcept override { return Find(id) != nullptr; }
+
+  absl::Status Append(const ChangeMap& map) override;
+  absl::Status Remove(std::string_view id) override;
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(std::string_view base,
+                                                      std::string_view target) const override;
+  absl::Status Verify() const override;
+
+  // Writes the manifest, for Create().
+  absl::Status Commit(ChainManifest manifest);
+  // Removes what a crash left behind.
+  void Sweep() const;
+
+ private:
+  void Take(ChainManifest manifest);
+  const ChainEntry* Find(std::string_view id) const noexcept;
+  std::string Path(uint64_t number) const { return absl::StrCat(directory_, "/", MapName(number)); }
+  absl::Status CheckAccess() const;
+
+  static std::vector<ChainFile> Pieces(const ChainManifest& manifest, uint64_t begin, uint64_t end,
+                                       unsigned below);
+  absl::StatusOr<LazyMap> OpenFile(const ChainFile& file, uint64_t granularity) const;
+  absl::StatusOr<ChainFile> WriteUnion(const ChainManifest& manifest,
+                                       const std::vector<ChainFile>& files,
+                                       const ChangeMapIdentity& identity, uint64_t number) const;
+  absl::Status BuildNode(ChainManifest& manifest, ChainNode node) const;
+  void Drop(const ChainManifest& old) const;
+
+  const std::string directory_;
+  const Access access_;
+  const ChainOptions options_;
+  const ChainLock lock_;
+  ChainManifest manifest_;
+  std::unordered_map<std::string, size_t> places_;  // of the entries
+};
+
+void ChainInDirectory::Take(ChainManifest manifest) {
+  manifest_ = std::move(manifest);
+  places_.clear();
+  for (size_t i = 0; i < manifest_.entries.size(); ++i) places_[manifest_.entries[i].id] = i;
+}
+
+const ChainEntry* ChainInDirectory::Find(std::string_view id) const noexcept {
+  const auto place = places_.find(std::string(id));
+  return place == places_.end() ? nullptr : &manifest_.entries[place->second];
+}
+
+absl::Status ChainInDirectory::CheckAccess() const {
+  if (access_ == Access::kChange) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(directory_, ": the chain is open for reading only"));
+}
+
+absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
+  const std::vector<uint8_t> bytes = EncodeManifest(manifest);
+  const std::span<const uint8_t> parts[] = {bytes};
+  absl::Status status =
+      WriteFileAtomically(absl::StrCat(directory_, "/", kManifestName), parts, options_.sync);
+  if (!status.ok()) return status;
+  const ChainManifest old = std::exchange(manifest_, {});
+  Take(std::move(manifest));
+  Drop(old);
+  return absl::OkStatus();
+}
+
+// Removes the files that were needed before and are not now. One that stays is swept later.
+void ChainInDirectory::Drop(const ChainManifest& old) const {
+  const std::set<uint64_t> needed = FilesOf(manifest_);
+  for (const uint64_t number : FilesOf(old)) {
+    if (!needed.contains(number)) ::unlink(Path(number).c_str());
+  }
+}
+
+void ChainInDirectory::Sweep() const {
+  std::set<std::string> needed;
+  for (const uint64_t number : FilesOf(manifest_)) needed.insert(MapName(number));
+  DIR* const folder = ::opendir(directory_.c_str());
+  if (folder == nullptr) return;
+  std::vector<std::string> left;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of our own
+  while (const dirent* const entry = ::readdir(folder)) {
+    const std::string name = entry->d_name;
+    const bool partial = absl::StartsWith(name, ".") &&
+                         absl::EndsWith(name, AbslView(kPartialExtension)) &&
+                         (absl::StartsWith(name, absl::StrCat(".", kMapPrefix)) ||
+                          absl::StartsWith(name, absl::StrCat(".", kManifestName)));
+    const bool map = absl::StartsWith(name, kMapPrefix) && absl::EndsWith(name, kMapExtension);
+    if (partial || (map && !needed.contains(name))) left.push_back(name);
+  }
+  ::closedir(folder);
+  for (const std::string& name : left) ::unlink(absl::StrCat(directory_, "/", name).c_str());
+}
+
+// The fewest files whose union is that of the slots [begin, end), with nodes of levels under
+// `below`.
+std::vector<ChainFile> ChainInDirectory::Pieces(const ChainManifest& manifest, uint64_t begin,
+                                                uint64_t end, unsigned below) {
+  std::vector<ChainFile> files;
+  auto entry = std::lower_bound(
+      manifest.entries.begin(), manifest.entries.end(), begin,
+      [](const ChainEntry& candidate, uint64_t slot) { return candidate.slot < slot; });
+  for (uint64_t slot = begin; slot < end;) {
+    // The largest node that begins here and is no larger than what is left.
+    unsigned level = slot == 0 ? kMaxChainLevel : static_cast<unsigned>(std::countr_zero(slot));
+    level = std::min(
+        {level, static_cast<unsigned>(std::bit_width(end - slot)) - 1, kMaxChainLevel, below - 1});
+    auto node = manifest.nodes.end();
+    for (; level > 0 && node == manifest.nodes.end(); --level) {
+      node = manifest.nodes.find({level, slot >> level});
+      if (node != manifest.nodes.end()) break;
+    }
+    while (entry != manifest.entries.end() && entry->slot < slot) ++entry;
+    if (node != manifest.nodes.end()) {
+      files.push_back(node->second);
+      slot += uint64_t{1} << level;
+    } else if (entry != manifest.entries.end() && entry->slot == slot) {
+      files.push_back(entry->file);
+      ++slot;
+    } else {
+      // Was removed: the next one has it.
+      slot = entry == manifest.entries.end() ? end : std::min(entry->slot, end);
+    }
+  }
+  return files;
+}
+
+absl::StatusOr<LazyMap> ChainInDirectory::OpenFile(const ChainFile& file,
+                                                   uint64_t granularity) const {
+  const std::string path = Path(file.number);
+  absl::StatusOr<std::shared_ptr<const MappedFile>> mapped = MappedFile::Open(path);
+  if (absl::IsNotFound(mapped.status())) {
+    return absl::AbortedError(absl::StrCat(
+        path, ": is not there (damage, or the chain was changed since it was opened)"));
+  }
+  if (!mapped.ok()) return mapped.status();
+  const std::span<const uint8_t> bytes = (*mapped)->bytes();
+  absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(mapped), path);
+  if (!map.ok()) return map.status();
+  if (map->header.checksum != file.checksum || map->header.geometry.granularity != granularity) {
+    return absl::DataLossError(absl::StrCat(path, ": is not the file that belongs to the chain"));
+  }
+  return map;
+}
+
+absl::StatusOr<ChainFile> ChainInDirectory::WriteUnion(const ChainManifest& manifest,
+                                                       const std::vector<ChainFile>& files,
+                                                       const ChangeMapIdentity& identity,
+                                                       uint64_t number) const {
+  std::vector<ChangeMap> maps;
+  std::vector<ChangeMapView> views;
+  VolumeGeometry geometry{0, manifest.granularity};
+  for (const ChainFile& file : files) {
+    absl::StatusOr<ChangeMap> map = ReadChangeMap(Path(file.number));
+    if (!map.ok()) return map.status();
+    geometry.capacity = std::max(geometry.capacity, (*map)->capacity());
+    maps.push_back(*std::move(map));
+    views.push_back(maps.back());
+  }
+  absl::StatusOr<ChangeMap> united = UniteBlocks(views, geometry);
+  if (!united.ok()) return united.status();
+  united->set_identity(identity);
+  absl::StatusOr<ChangeMapHeader> header =
+      WriteChangeMap(*united, Path(number), {.sync = options_.sync});
+  if (!header.ok()) return header.status();
+  return ChainFile{number, header->checksum};
+}
+
+// Makes a node of what stands in its slots, if that is more than one map.
+absl::Status ChainInDirectory::BuildNode(ChainManifest& manifest, ChainNode node) const {
+  const auto [level, index] = node;
+  manifest.nodes.erase(node);
+  const uint64_t begin = index << level;
+  const uint64_t end = (index + 1) << level;
+  // No delta reaches over the oldest snapshot.
+  if (begin <= manifest.entries.front().slot) return absl::OkStatus();
+  const std::vector<ChainFile> files = Pieces(manifest, begin, end, level);
+  if (files.size() < 2) return absl::OkStatus();
+  absl::StatusOr<ChainFile> file =
+      WriteUnion(manifest, files, {manifest.volume, {}, {}}, manifest.next_file++);
+  if (!file.ok()) return file.status();
+  manifest.nodes[node] = *file;
+  return absl::OkStatus();
+}
+
+absl::Status ChainInDirectory::Append(const ChangeMap& map) {
+  if (absl::Status status = CheckAccess(); !status.ok()) return status;
+  const ChangeMapIdentity& identity = map.identity();
+  if (absl::Status status = CheckIdentity(identity); !status.ok()) return status;
+  const ChainEntry& newest = manifest_.entries.back();
+  if (identity.volume != manifest_.volume) {
+    return absl::InvalidArgumentError(absl::StrCat("the map is of volume \"", identity.volume,
+                                                   "\", the chain of \"", manifest_.volume, "\""));
+  }
+  if (identity.target.empty()) {
+    return absl::InvalidArgumentError("the map does not name its target");
+  }
+  if (identity.base != newest.id) {
+    return absl::FailedPreconditionError(absl::StrCat("the map's base is \"", identity.base,
+                                                      "\", the chain's newest snapshot is \"",
+                                                      newest.id, "\""));
+  }
+  if (Contains(identity.target)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("the chain has a snapshot \"", identity.target, "\""));
+  }
+  ChangeMap aligned = map;
+  if (map->granularity() != manifest_.granularity) {
+    absl::StatusOr<ChangeMap> rounded = WithGranularity(map, manifest_.granularity);
+    if (!rounded.ok()) return rounded.status();
+    aligned = *std::move(rounded);
+    aligned.set_identity(identity);
+  }
+  ChainManifest next = manifest_;
+  ChainEntry entry{.id = identity.target,
+                   .slot = next.next_slot++,
+                   .capacity = map->capacity(),
+                   .floor = map->capacity(),
+                   .file = {.number = next.next_file++, .checksum = 0}};
+  absl::StatusOr<ChangeMapHeader> header =
+      WriteChangeMap(aligned, Path(entry.file.number), {.sync = options_.sync});
+  if (!header.ok()) return header.status();
+  entry.file.checksum = header->checksum;
+  const uint64_t end = entry.slot + 1;
+  next.entries.push_back(std::move(entry));
+  for (unsigned level = 1; level <= kMaxChainLevel && end % (uint64_t{1} << level) == 0; ++level) {
+    absl::Status status = BuildNode(next, {level, (end >> level) - 1});
+    if (!status.ok()) return status;
+  }
+  return Commit(std::move(next));
+}
+
+absl::Status ChainInDirectory::Remove(std::string_view id) {
+  if (absl::Status status = CheckAccess(); !status.ok()) return status;
+  const auto place = places_.find(std::string(id));
+  if (place == places_.end()) {
+    return absl::NotFoundError(absl::StrCat("the chain has no snapshot \"", AbslView(id), "\""));
+  }
+  if (manifest_.entries.size() == 1) {
+    return absl::FailedPreconditionError("the only snapshot of a chain can't be removed");
+  }
+  const size_t at = place->second;
+  ChainManifest next = manifest_;
+  const ChainEntry removed = next.entries[at];
+  next.entries.erase(next.entries.begin() + static_cast<std::ptrdiff_t>(at));
+  const auto erase_nodes = [&next](auto wrong) {
+    std::erase_if(next.nodes, [&](const auto& node) {
+      const uint64_t begin = node.first.second << node.first.first;
+      return wrong(begin, begin + (uint64_t{1} << node.first.first));
+    });
+  };
+  if (at == 0) {
+    // The map to the next one goes too; nothing begins below that any more.
+    ChainEntry& oldest = next.entries.front();
+    oldest.file = {};
+    oldest.floor = oldest.capacity;
+    erase_nodes([&](uint64_t begin, uint64_t) { return begin <= oldest.slot; });
+  } else if (at == next.entries.size()) {
+    erase_nodes(
+        [&](uint64_t begin, uint64_t end) { return begin <= removed.slot && removed.slot < end; });
+  } else {
+    ChainEntry& after = next.entries[at];
+    const ChangeMapIdentity identity{next.volume, next.entries[at - 1].id, after.id};
+    absl::StatusOr<ChainFile> united =
+        WriteUnion(next, {removed.file, after.file}, identity, next.next_file++);
+    if (!united.ok()) return united.status();
+    after.file = *united;
+    after.floor = std::min(after.floor, removed.floor);
+    // What holds the next slot and not this one lacks what has come to it.
+    std::vector<ChainNode> stale;
+    for (const auto& [node, file] : next.nodes) {
+      const uint64_t begin = node.second << node.first;
+      const uint64_t end = begin + (uint64_t{1} << node.first);
+      if (begin <= after.slot && after.slot < end && removed.slot < begin) stale.push_back(node);
+    }
+    for (const ChainNode& node : stale) next.nodes.erase(node);
+    // From the lowest level up: each is made of the ones before.
+    for (const ChainNode& node : stale) {
+      if (absl::Status status = BuildNode(next, node); !status.ok()) return status;
+    }
+  }
+  return Commit(std::move(next));
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> ChainInDirectory::Delta(
+    std::string_view base, std::string_view target) const {
+  const ChainEntry* const from = Find(base);
+  const ChainEntry* const to = Find(target);
+  for (const auto& [entry, id] : {std::pair(from, base), {to, target}}) {
+    if (entry == nullptr) {
+      return absl::NotFoundError(absl::StrCat("the chain has no snapshot \"", AbslView(id), "\""));
+    }
+  }
+  if (from->slot > to->slot) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("snapshot \"", from->id, "\" is newer than \"", to->id, "\""));
+  }
+  const VolumeGeometry geometry{to->capacity, manifest_.granularity};
+  std::vector<std::shared_ptr<const PortableIndex>> maps;
+  std::vector<std::shared_ptr<const void>> storage;
+  for (const ChainFile& file :
+       Pieces(manifest_, from->slot + 1, to->slot + 1, kMaxChainLevel + 1)) {
+    absl::StatusOr<LazyMap> map = OpenFile(file, manifest_.granularity);
+    if (!map.ok()) return map.status();
+    maps.push_back(std::move(map->index));
+    storage.push_back(std::move(map->storage));
+  }
+  // What was cut off and came back is not what it was, whatever the maps say.
+  uint64_t floor = from->capacity;
+  for (const ChainEntry* entry = from + 1; entry <= to; ++entry) {
+    floor = std::min(floor, entry->floor);
+  }
+  const uint64_t lost_end = std::min(from->capacity, to->capacity);
+  if (floor < lost_end) {
+    RangeWriter writer;
+    absl::Status status =
+        writer.Add(floor / geometry.granularity, BlockCount(lost_end, geometry.granularity));
+    if (!status.ok()) return status;
+    absl::StatusOr<ChangeMap> lost = ChangeMapAccess::FromWriter(writer.Finish(), geometry);
+    if (!lost.ok()) return lost.status();
+    maps.push_back(ChangeMapAccess::Index(*lost));
+    storage.push_back(ChangeMapAccess::Storage(*lost));
+  }
+  return MakeContainerCursor(std::move(maps), geometry, std::move(storage));
+}
+
+absl::Status ChainInDirectory::Verify() const {
+  const auto check = [&](const ChainFile& file) {
+    if (file.number == 0) return absl::OkStatus();
+    const std::string path = Path(file.number);
+    absl::StatusOr<ChangeMap> map = ReadChangeMap(path);
+    if (absl::IsNotFound(map.status())) {
+      return absl::DataLossError(absl::StrCat(path, ": is not there"));
+    }
+    if (!map.ok()) return map.status();
+    return OpenFile(file, manifest_.granularity).status();
+  };
+  for (const ChainEntry& entry : manifest_.entries) {
+    if (absl::Status status = check(entry.file); !status.ok()) return status;
+  }
+  for (const auto& [node, file] : manifest_.nodes) {
+    if (absl::Status status = check(file); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Create(const std::string& directory,
+                                                                 const std::string& volume,
+                                                                 uint64_t granularity,
+                                                                 const ChainSnapshot& first,
+                                                                 const ChainOptions& options) {
+  absl::Status status = CheckGeometry(first.capacity, granularity);
+  if (!status.ok()) return status;
+  if (status = CheckIdentity({volume, {}, first.id}); !status.ok()) return status;
+  if (first.id.empty()) return absl::InvalidArgumentError("the first snapshot has no name");
+  if (::mkdir(directory.c_str(), S_IRWXU | S_IRWXG | S_IRWXO) != 0 && errno != EEXIST) {
+    return FileError(directory, errno);
+  }
+  absl::StatusOr<ChainLock> lock = ChainLock::Take(directory);
+  if (!lock.ok()) return lock.status();
+  const std::string path = absl::StrCat(directory, "/", kManifestName);
+  if (::access(path.c_str(), F_OK) == 0) {
+    return absl::AlreadyExistsError(absl::StrCat(directory, ": there is a chain already"));
+  }
+  ChainManifest manifest{.volume = volume,
+                         .granularity = granularity,
+                         .next_slot = 1,
+                         .next_file = 1,
+                         .entries = {{.id = first.id,
+                                      .slot = 0,
+                                      .capacity = first.capacity,
+                                      .floor = first.capacity,
+                                      .file = {}}},
+                         .nodes = {}};
+  auto chain = std::make_unique<ChainInDirectory>(directory, manifest, *std::move(lock),
+                                                  Access::kChange, options);
+  if (status = chain->Commit(std::move(manifest)); !status.ok()) return status;
+  return chain;
+}
+
+absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Open(const std::string& directory,
+                                                               Access access,
+                                                               const ChainOptions& options) {
+  const std::string path = absl::StrCat(directory, "/", kManifestName);
+  if (::access(path.c_str(), F_OK) != 0) {
+    return absl::NotFoundError(absl::StrCat(directory, ": there is no chain"));
+  }
+  ChainLock lock;
+  if (access == Access::kChange) {
+    absl::StatusOr<ChainLock> taken = ChainLock::Take(directory);
+    if (!taken.ok()) return taken.status();
+    lock = *std::move(taken);
+  }
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
+  if (!file.ok()) return file.status();
+  absl::StatusOr<ChainManifest> manifest = DecodeManifest((*file)->bytes(), path);
+  if (!manifest.ok()) return manifest.status();
+  auto chain = std::make_unique<ChainInDirectory>(directory, *std::move(manifest), std::move(lock),
+                                                  access, options);
+  if (access == Access::kChange) chain->Sweep();
+  return chain;
+}
+
+}  // namespace cbt
