@@ -25,6 +25,8 @@ namespace cbt {
 struct ChainOptions {
   // Waits at each change until it is on the disk.
   bool sync = true;
+  // What stands for the directory in messages; its path if empty.
+  std::string name = {};
 };
 
 // A snapshot of a chain.
@@ -50,6 +52,7 @@ class ChangeChain {
                                                              const ChainSnapshot& first,
                                                              const ChainOptions& options = {});
 
+  // Files are looked up in `directory` as long as the object lives.
   // Errors: NOT_FOUND when there is no chain, DATA_LOSS when its manifest is damaged, UNIMPLEMENTED
   //         when it is of a newer version, UNAVAILABLE when another process changes it (kChange).
   static absl::StatusOr<std::unique_ptr<ChangeChain>> Open(const std::string& directory,

@@ -163,8 +163,8 @@ class ChangeMap {
   absl::Status Subtract(const ChangeMapView& other);
   absl::Status Toggle(const ChangeMapView& other);
 
-  // Brings every container to its smallest kind; true when the map got smaller. Maps that were
-  // built here are so already, imported ones need not be.
+  // Brings every container to its smallest kind, so that the map is canonical; true when it got
+  // smaller. Maps that were built here are so already, imported ones need not be.
   absl::StatusOr<bool> Optimize();
 
  private:

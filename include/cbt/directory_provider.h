@@ -1,4 +1,5 @@
-// Serves the raw images in a directory tree as snapshots. Part of cbt::source; no gRPC.
+// Serves the raw images and change maps in a directory tree as snapshots. Part of cbt::source; no
+// gRPC.
 #ifndef CBT_DIRECTORY_PROVIDER_H_
 #define CBT_DIRECTORY_PROVIDER_H_
 
@@ -25,6 +26,13 @@ struct DirectoryProviderOptions {
 // (`vol1/monday` for `ROOT/vol1/monday.img`), the folder above it is the volume. A file with the
 // extension `.partial` is a snapshot that exists but is not ready. Files whose name begins with a
 // dot are no snapshots.
+//
+// Change maps (`*.cbm`) and chains (folders `*.chain`) beside the images tell deltas without
+// reading data, also of snapshots whose images are gone; see cbt/change_map_file.h and
+// cbt/change_chain.h. They count for the snapshots that they name, alone (`monday`) or as whole ids
+// (`vol1/monday`), and for the volume that they name, if any: the folder's name or path. A map that
+// would answer and is damaged, of another capacity than the target's image, or contradicted by
+// another one is FAILED_PRECONDITION.
 //
 // Ids can't lead out of the root: empty ones, absolute ones, `.` and `..` as components, doubled
 // slashes and NUL are INVALID_ARGUMENT, symbolic links that point out of the root are NOT_FOUND.

@@ -15,8 +15,10 @@ using Command = std::function<int()>;
 // CLI::ParseError. Both must outlive the parsing.
 void AddAllocated(CLI::App& app, Command& command);
 void AddApply(CLI::App& app, Command& command);
+void AddChain(CLI::App& app, Command& command);
 void AddDelta(CLI::App& app, Command& command);
 void AddList(CLI::App& app, Command& command);
+void AddMap(CLI::App& app, Command& command);
 void AddServe(CLI::App& app, Command& command);
 
 // The whole program.

@@ -9,6 +9,7 @@
 #include "cbt/image.h"
 #include "cbt/transform.h"
 #include "cli/command.h"
+#include "cli/map_output.h"
 #include "cli/print_stream.h"
 #include "cli/status.h"
 #include "cli/stream_options.h"
@@ -22,12 +23,19 @@ struct ImageArguments {
   std::string target;
   bool skip_zeros = false;
   StreamOptions stream;
+  MapOutput output;
 };
 
-// Prints what `cursor` gives at the place and in the style that was asked for.
+// Prints what `cursor` gives at the place and in the style that was asked for, or writes it as a
+// map.
 absl::Status Print(absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor,
                    const ImageArguments& arguments, PrintOptions print) {
   if (!cursor.ok()) return cursor.status();
+  if (arguments.output.wanted()) {
+    return WriteMap(**cursor, (*cursor)->granularity(),
+                    arguments.output.names.Over(IdentityOfImages(arguments.base, arguments.target)),
+                    arguments.output.path, print.label);
+  }
   print.stream = arguments.stream;
   print.type = arguments.stream.type.value_or(BlockMetadataType::kVariableLength);
   if (print.type == BlockMetadataType::kFixedLength) {
@@ -71,6 +79,7 @@ void AddDelta(CLI::App& app, Command& command) {
   sub->add_option("BASE", arguments->base, "Image of the earlier snapshot")->required();
   sub->add_option("TARGET", arguments->target, "Image of the later snapshot")->required();
   AddStreamOptions(*sub, arguments->stream);
+  AddMapOutput(*sub, arguments->output);
   sub->footer(
       "Example: changed ranges from Monday to Tuesday in units of 64 KiB\n"
       "  cbt delta vol1/monday.img vol1/tuesday.img --block-size 64K --format csv");
@@ -84,6 +93,7 @@ void AddAllocated(CLI::App& app, Command& command) {
   const auto arguments = std::make_shared<ImageArguments>();
   sub->add_option("IMAGE", arguments->target, "Image of the snapshot")->required();
   AddStreamOptions(*sub, arguments->stream);
+  AddMapOutput(*sub, arguments->output);
   sub->add_flag("--zeros", arguments->skip_zeros,
                 "Leave out blocks that hold only zeros too; reads the image");
   sub->footer(

@@ -10,6 +10,7 @@
 #include "cbt/rpc/client.h"
 #include "cbt/transform.h"
 #include "cli/command.h"
+#include "cli/map_output.h"
 #include "cli/numbers.h"
 #include "cli/print_stream.h"
 #include "cli/status.h"
@@ -30,6 +31,7 @@ struct ListArguments {
   std::string tls_key;
   std::string secrets_file;
   StreamOptions stream;
+  MapOutput output;
 };
 
 absl::StatusOr<rpc::ListRequest> RequestOf(const ListArguments& arguments) {
@@ -80,6 +82,12 @@ absl::Status List(const ListArguments& arguments) {
                         .label = "receiving",
                         .adjective = arguments.base.has_value() ? "changed" : "allocated"};
   absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = *std::move(remote);
+  if (arguments.output.wanted()) {
+    return WriteMap(
+        **cursor, arguments.stream.block_size.value_or(kDefaultBlockSize),
+        arguments.output.names.Over(IdentityOfIds(arguments.base.value_or(""), arguments.snapshot)),
+        arguments.output.path, print.label);
+  }
   // Block size and style are the server's choice; it is translated only on request.
   if (arguments.stream.block_size.has_value() || arguments.stream.type.has_value()) {
     cursor =
@@ -106,6 +114,7 @@ void AddList(CLI::App& app, Command& command) {
          "Base snapshot id: what changed since then")
       ->type_name("ID");
   AddStreamOptions(*sub, arguments->stream);
+  AddMapOutput(*sub, arguments->output);
   sub->add_option_function<std::string>(
          "--timeout",
          [arguments](const std::string& text) {

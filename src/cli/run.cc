@@ -35,10 +35,15 @@ int Print(std::string_view text) {
   return Report("", output.Close());
 }
 
-// The subcommand that was being parsed.
+// The subcommand that was being parsed, with those above it.
 std::string ChosenName(const CLI::App& app) {
-  const std::vector<CLI::App*> chosen = app.get_subcommands();
-  return chosen.empty() ? "" : chosen.front()->get_name();
+  std::string name;
+  for (std::vector<CLI::App*> chosen = app.get_subcommands(); !chosen.empty();
+       chosen = chosen.front()->get_subcommands()) {
+    if (!name.empty()) name += " ";
+    name += chosen.front()->get_name();
+  }
+  return name;
 }
 
 int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
@@ -70,6 +75,8 @@ int ParseAndRun(int argc, char** argv) {
   AddDelta(app, command);
   AddAllocated(app, command);
   AddApply(app, command);
+  AddMap(app, command);
+  AddChain(app, command);
   AddServe(app, command);
   AddList(app, command);
   try {

@@ -21,20 +21,21 @@ void VolumePicture::Add(Extent extent) noexcept {
   }
 }
 
-std::string VolumePicture::Draw() const {
+const char* Shade(uint64_t reported, uint64_t size) noexcept {
   static constexpr std::array<const char*, 4> kShades = {"░", "▒", "▓", "█"};
+  if (reported == 0) return "·";
+  // In quarters rounded down, so that a full cell alone could reach 4.
+  const double quarters = 4.0 * static_cast<double>(reported) / static_cast<double>(size);
+  return kShades[std::min<size_t>(3, static_cast<size_t>(quarters))];
+}
+
+std::string VolumePicture::Draw() const {
   std::string picture;
   for (size_t cell = 0; cell < BlockCount(capacity_, cell_bytes_); ++cell) {
     const uint64_t begin = cell * cell_bytes_;
     const uint64_t size = std::min(cell_bytes_, capacity_ - begin);
-    if (reported_[cell] != 0) {
-      // In quarters rounded down, so that a full cell alone could reach 4.
-      const double quarters =
-          4.0 * static_cast<double>(reported_[cell]) / static_cast<double>(size);
-      picture += kShades[std::min<size_t>(3, static_cast<size_t>(quarters))];
-    } else {
-      picture += begin + size <= starting_offset_ ? " " : "·";
-    }
+    const bool asked_for = reported_[cell] != 0 || begin + size > starting_offset_;
+    picture += asked_for ? Shade(reported_[cell], size) : " ";
   }
   return picture;
 }

@@ -11,6 +11,10 @@
 
 namespace cbt::cli {
 
+// How a cell of `size` bytes is drawn: `·` when none were reported, `░`, `▒`, `▓`, `█` for each
+// further quarter; UTF-8.
+const char* Shade(uint64_t reported, uint64_t size) noexcept;
+
 // Sums up extents in up to 64 cells of equal size, in constant memory, and draws each cell in the
 // shade of the part of its bytes that was reported.
 class VolumePicture {
@@ -24,7 +28,7 @@ class VolumePicture {
   // Bytes added, without what lies past the capacity.
   uint64_t bytes() const noexcept { return bytes_; }
 
-  // `·` for a cell without any, `░`, `▒`, `▓`, `█` for each further quarter; UTF-8.
+  // The cells one after the other, see Shade(); blank where nobody asked.
   std::string Draw() const;
 
  private:

@@ -216,8 +216,8 @@ absl::StatusOr<bool> ChangeMap::Optimize() {
   const ChangeMapView self[] = {view_};
   absl::StatusOr<ChangeMap> optimal = UniteBlocks(self, view_.geometry());
   if (!optimal.ok()) return optimal.status();
-  if (optimal->view_.portable().size() >= before) return false;
-  return Replace(std::move(optimal)).ok();
+  if (absl::Status status = Replace(std::move(optimal)); !status.ok()) return status;
+  return view_.portable().size() < before;
 }
 
 }  // namespace cbt

@@ -32,6 +32,11 @@ constexpr char kLockName[] = "LOCK";
 constexpr char kMapPrefix[] = "map-";
 constexpr char kMapExtension[] = ".cbm";
 
+// What stands for a directory in messages.
+std::string NameOf(const std::string& directory, const ChainOptions& options) {
+  return options.name.empty() ? directory : options.name;
+}
+
 std::string MapName(uint64_t number) { return absl::StrCat(kMapPrefix, number, kMapExtension); }
 
 // Held as long as the object lives.
@@ -112,6 +117,10 @@ class ChainInDirectory final : public ChangeChain {
   void Take(ChainManifest manifest);
   const ChainEntry* Find(std::string_view id) const noexcept;
   std::string Path(uint64_t number) const { return absl::StrCat(directory_, "/", MapName(number)); }
+  // For messages.
+  std::string Name(uint64_t number) const {
+    return absl::StrCat(NameOf(directory_, options_), "/", MapName(number));
+  }
   absl::Status CheckAccess() const;
 
   static std::vector<ChainFile> Pieces(const ChainManifest& manifest, uint64_t begin, uint64_t end,
@@ -145,7 +154,7 @@ const ChainEntry* ChainInDirectory::Find(std::string_view id) const noexcept {
 absl::Status ChainInDirectory::CheckAccess() const {
   if (access_ == Access::kChange) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(directory_, ": the chain is open for reading only"));
+      absl::StrCat(NameOf(directory_, options_), ": the chain is open for reading only"));
 }
 
 absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
@@ -223,18 +232,19 @@ std::vector<ChainFile> ChainInDirectory::Pieces(const ChainManifest& manifest, u
 
 absl::StatusOr<LazyMap> ChainInDirectory::OpenFile(const ChainFile& file,
                                                    uint64_t granularity) const {
-  const std::string path = Path(file.number);
-  absl::StatusOr<std::shared_ptr<const MappedFile>> mapped = MappedFile::Open(path);
+  const std::string name = Name(file.number);
+  absl::StatusOr<std::shared_ptr<const MappedFile>> mapped =
+      MappedFile::Open(Path(file.number), name);
   if (absl::IsNotFound(mapped.status())) {
     return absl::AbortedError(absl::StrCat(
-        path, ": is not there (damage, or the chain was changed since it was opened)"));
+        name, ": is not there (damage, or the chain was changed since it was opened)"));
   }
   if (!mapped.ok()) return mapped.status();
   const std::span<const uint8_t> bytes = (*mapped)->bytes();
-  absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(mapped), path);
+  absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(mapped), name);
   if (!map.ok()) return map.status();
   if (map->header.checksum != file.checksum || map->header.geometry.granularity != granularity) {
-    return absl::DataLossError(absl::StrCat(path, ": is not the file that belongs to the chain"));
+    return absl::DataLossError(absl::StrCat(name, ": is not the file that belongs to the chain"));
   }
   return map;
 }
@@ -480,8 +490,9 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Open(const std::string
                                                                Access access,
                                                                const ChainOptions& options) {
   const std::string path = absl::StrCat(directory, "/", kManifestName);
+  const std::string name = absl::StrCat(NameOf(directory, options), "/", kManifestName);
   if (::access(path.c_str(), F_OK) != 0) {
-    return absl::NotFoundError(absl::StrCat(directory, ": there is no chain"));
+    return absl::NotFoundError(absl::StrCat(NameOf(directory, options), ": there is no chain"));
   }
   ChainLock lock;
   if (access == Access::kChange) {
@@ -489,9 +500,9 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Open(const std::string
     if (!taken.ok()) return taken.status();
     lock = *std::move(taken);
   }
-  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path, name);
   if (!file.ok()) return file.status();
-  absl::StatusOr<ChainManifest> manifest = DecodeManifest((*file)->bytes(), path);
+  absl::StatusOr<ChainManifest> manifest = DecodeManifest((*file)->bytes(), name);
   if (!manifest.ok()) return manifest.status();
   auto chain = std::make_unique<ChainInDirectory>(directory, *std::move(manifest), std::move(lock),
                                                   access, options);

@@ -150,12 +150,14 @@ absl::Status WriteFileAtomically(const std::string& path,
   return sync ? SyncFolder(FolderOf(path)) : absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
+absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path,
+                                                                   std::string_view name) {
+  if (name.empty()) name = path;
   // Without waiting for a writer, if it is a pipe.
   const int descriptor =
       Retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
-  if (descriptor < 0) return FileError(path, errno);
-  return FromDescriptor(descriptor, path);
+  if (descriptor < 0) return FileError(name, errno);
+  return FromDescriptor(descriptor, name);
 }
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(

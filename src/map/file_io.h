@@ -37,8 +37,10 @@ std::string FolderOf(const std::string& path);
 class MappedFile {
  public:
   // Errors: as FileError(); INVALID_ARGUMENT for what is no regular file.
-  static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path);
-  // Takes over `descriptor`; `name` is for messages.
+  // `name` stands for the path in messages; the path itself if empty.
+  static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path,
+                                                                std::string_view name = {});
+  // Takes over `descriptor`.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> FromDescriptor(int descriptor,
                                                                           std::string_view name);
   ~MappedFile();

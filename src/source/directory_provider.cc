@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/image.h"
+#include "cbt/transform.h"
 #include "core/absl_view.h"
 #include "source/beneath.h"
+#include "source/volume_maps.h"
 
 namespace cbt {
 namespace {
@@ -72,7 +75,8 @@ absl::StatusOr<std::vector<std::string>> FilesOf(int descriptor, const SnapshotI
     const dirent* const entry = ::readdir(directory);  // NOLINT(concurrency-mt-unsafe): own stream
     if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
-    if (name.front() == '.') continue;
+    if (name.front() == '.' || absl::EndsWith(AbslView(name), AbslView(VolumeMaps::kMapExtension)))
+      continue;
     if (name.substr(0, name.rfind('.')) == id.name) names.emplace_back(name);
   }
   const int error = errno;
@@ -102,8 +106,14 @@ class DirectoryProvider final : public SnapshotProvider {
     absl::StatusOr<SnapshotId> id = ParseId(snapshot_id);
     if (!id.ok()) return id.status();
     absl::StatusOr<std::shared_ptr<const Image>> image = OpenImage(*id);
-    if (!image.ok()) return image.status();
-    return Source(MakeImageAllocationCursor(*std::move(image), CursorOptions()));
+    if (image.ok()) return Source(MakeImageAllocationCursor(*std::move(image), CursorOptions()));
+    if (!absl::IsNotFound(image.status())) return image.status();
+    // The image may be gone, and a map of it left.
+    const VolumeMaps maps = VolumeMaps::Read(root_, id->volume);
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = maps.Allocated(id->name);
+    if (!cursor.ok()) return About(*id, cursor.status());
+    if (*cursor != nullptr) return FromMap(*std::move(cursor));
+    return WithoutImage(maps, *id, image.status());
   }
 
   absl::StatusOr<MetadataSource> OpenDelta(std::string_view base_snapshot_id,
@@ -114,14 +124,34 @@ class DirectoryProvider final : public SnapshotProvider {
     absl::StatusOr<SnapshotId> target_id = ParseId(target_snapshot_id);
     if (!target_id.ok()) return target_id.status();
     absl::StatusOr<std::shared_ptr<const Image>> base = OpenImage(*base_id);
-    if (!base.ok()) return base.status();
     absl::StatusOr<std::shared_ptr<const Image>> target = OpenImage(*target_id);
-    if (!target.ok()) return target.status();
     if (base_id->volume != target_id->volume) {
+      if (!base.ok()) return base.status();
+      if (!target.ok()) return target.status();
       return absl::InvalidArgumentError(absl::StrCat("snapshots ", Quote(base_id->id), " and ",
                                                      Quote(target_id->id),
                                                      " are of different volumes"));
     }
+    // A snapshot that is there and not ready is not to be had from a map either.
+    for (const auto* image : {&base, &target}) {
+      if (!image->ok() && !absl::IsNotFound(image->status())) return image->status();
+    }
+    const VolumeMaps maps = VolumeMaps::Read(root_, target_id->volume);
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
+        maps.Delta(base_id->name, target_id->name);
+    if (!cursor.ok()) return About(*target_id, cursor.status());
+    if (*cursor != nullptr) {
+      if (target.ok() && (*target)->size() != (*cursor)->capacity()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("snapshot ", Quote(target_id->id), ": its image has ", (*target)->size(),
+                         " bytes, the map is of a volume of ", (*cursor)->capacity()));
+      }
+      return FromMap(*std::move(cursor));
+    }
+    // One that nobody knows says more than one whose data is gone.
+    if (!target.ok() && maps.damage().ok() && !maps.Knows(target_id->name)) return target.status();
+    if (!base.ok()) return WithoutImage(maps, *base_id, base.status());
+    if (!target.ok()) return WithoutImage(maps, *target_id, target.status());
     return Source(MakeImageDeltaCursor(*std::move(base), *std::move(target), CursorOptions()));
   }
 
@@ -137,6 +167,26 @@ class DirectoryProvider final : public SnapshotProvider {
       absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor) const {
     if (!cursor.ok()) return cursor.status();
     return MetadataSource{*std::move(cursor), options_.type, options_.block_size};
+  }
+
+  // What a map says, in blocks of the size that was asked for when its own are smaller.
+  absl::StatusOr<MetadataSource> FromMap(std::unique_ptr<ExtentCursor> cursor) const {
+    if (cursor->granularity() % options_.block_size == 0) return Source(std::move(cursor));
+    return Source(AlignOutward(std::move(cursor), options_.block_size));
+  }
+
+  static absl::Status About(const SnapshotId& id, const absl::Status& status) {
+    return absl::Status(status.code(),
+                        absl::StrCat("snapshot ", Quote(id.id), ": ", status.message()));
+  }
+
+  // Why there is no answer about a snapshot that has no image.
+  static absl::Status WithoutImage(const VolumeMaps& maps, const SnapshotId& id,
+                                   const absl::Status& not_found) {
+    if (!maps.damage().ok()) return About(id, maps.damage());
+    if (!maps.Knows(id.name)) return not_found;
+    return About(id, absl::FailedPreconditionError(
+                         "its image is gone, and no map tells what was asked for"));
   }
 
   absl::StatusOr<std::shared_ptr<const Image>> OpenImage(const SnapshotId& id) const {

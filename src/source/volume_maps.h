@@ -1,0 +1,79 @@
+// The change maps and chains beside the images of a volume.
+#ifndef CBT_SOURCE_VOLUME_MAPS_H_
+#define CBT_SOURCE_VOLUME_MAPS_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cbt/change_chain.h"
+#include "cbt/cursor.h"
+#include "map/file_io.h"
+#include "map/map_file.h"
+
+namespace cbt {
+
+// Maps are the files `*.cbm` in the volume's folder, chains its folders `*.chain`. What they say
+// about snapshots counts, not how they are called: names are those of snapshots, alone or as whole
+// ids. A map that names another volume is not ours.
+class VolumeMaps {
+ public:
+  static constexpr std::string_view kMapExtension = ".cbm";
+  static constexpr std::string_view kChainExtension = ".chain";
+
+  // Reads the headers in the folder `volume` ("" for the root itself) below the directory `root`. A
+  // folder that is not there has no maps.
+  static VolumeMaps Read(int root, const std::string& volume);
+
+  // The extents that changed from snapshot `base` to `target` (names in the folder); null when
+  // nothing tells. No data of the volume is read.
+  // Errors: FAILED_PRECONDITION when what would tell is damaged, of a newer version or not the only
+  //         one of its kind, INVALID_ARGUMENT when the base is newer than the target.
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(const std::string& base,
+                                                      const std::string& target) const;
+
+  // The same for what is allocated in `target`: a map without a base.
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated(const std::string& target) const;
+
+  // True when a map or a chain speaks of the snapshot.
+  bool Knows(const std::string& name) const;
+
+  // What could not be read, FAILED_PRECONDITION; OK when everything could. It may have been what
+  // would have told.
+  const absl::Status& damage() const noexcept { return damage_; }
+
+ private:
+  struct Map {
+    std::string file;
+    std::shared_ptr<const MappedFile> bytes;
+    ChangeMapHeader header;
+  };
+
+  struct Chain {
+    // What the chain's files are opened by. Before it, so that it is closed after it.
+    std::shared_ptr<const int> directory;
+    std::unique_ptr<ChangeChain> chain;
+  };
+
+  explicit VolumeMaps(std::string volume) : volume_(std::move(volume)) {}
+  void AddMap(int descriptor, const std::string& file);
+  void AddChain(int descriptor, const std::string& file);
+  void NoteDamage(const absl::Status& status);
+  bool IsOurs(const std::string& volume) const;
+  std::string IdOf(const std::string& name) const;
+  bool Names(const std::string& said, const std::string& name) const;
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> FromMaps(const std::string& base,
+                                                         const std::string& target) const;
+
+  std::string volume_;
+  std::vector<Map> maps_;
+  std::vector<Chain> chains_;
+  absl::Status damage_;
+};
+
+}  // namespace cbt
+
+#endif  // CBT_SOURCE_VOLUME_MAPS_H_

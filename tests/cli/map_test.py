@@ -1,0 +1,311 @@
+"""`cbt map`, `cbt chain` and `--output`, against an oracle that reads the formats by itself."""
+
+import json
+import os
+import random
+import struct
+import xml.etree.ElementTree
+
+import oracle
+import support
+from support import parse_ndjson, run
+
+GRANULARITY = 4096
+
+
+def roaring32(blocks, use_runs):
+    """Portable 32-bit roaring bytes, written the obvious way."""
+    containers = {}
+    for block in sorted(blocks):
+        containers.setdefault(block >> 16, []).append(block & 0xFFFF)
+    keys = sorted(containers)
+    bodies, flags, descriptors = [], bytearray((len(keys) + 7) // 8), b""
+    for index, key in enumerate(keys):
+        values = containers[key]
+        runs = []
+        for value in values:
+            if runs and runs[-1][0] + runs[-1][1] + 1 == value:
+                runs[-1][1] += 1
+            else:
+                runs.append([value, 0])
+        descriptors += struct.pack("<HH", key, len(values) - 1)
+        if use_runs and random.random() < 0.7:
+            flags[index // 8] |= 1 << index % 8
+            bodies.append(struct.pack("<H", len(runs)) + b"".join(struct.pack("<HH", *r) for r in runs))
+        elif len(values) <= 4096:
+            bodies.append(struct.pack(f"<{len(values)}H", *values))
+        else:
+            bits = bytearray(8192)
+            for value in values:
+                bits[value // 8] |= 1 << value % 8
+            bodies.append(bytes(bits))
+    any_runs = any(flags)
+    if any_runs:
+        head = struct.pack("<I", 12347 | (len(keys) - 1) << 16) + bytes(flags)
+    else:
+        head = struct.pack("<II", 12346, len(keys))
+    head += descriptors
+    if not any_runs or len(keys) >= 4:
+        at = len(head) + 4 * len(keys)
+        for body in bodies:
+            head += struct.pack("<I", at)
+            at += len(body)
+    return head + b"".join(bodies)
+
+
+def read_roaring32(data):
+    """The blocks of portable 32-bit roaring bytes."""
+    cookie = struct.unpack_from("<I", data)[0]
+    runs = cookie & 0xFFFF == 12347
+    count = (cookie >> 16) + 1 if runs else struct.unpack_from("<I", data, 4)[0]
+    at = 4 if runs else 8
+    flags = data[at : at + (count + 7) // 8] if runs else bytes(count)
+    at += (count + 7) // 8 if runs else 0
+    descriptors = struct.unpack_from(f"<{2 * count}H", data, at)
+    at += 4 * count
+    if not runs or count >= 4:
+        at += 4 * count
+    blocks = []
+    for index in range(count):
+        base, cardinality = descriptors[2 * index] << 16, descriptors[2 * index + 1] + 1
+        if runs and flags[index // 8] >> index % 8 & 1:
+            number = struct.unpack_from("<H", data, at)[0]
+            pairs = struct.unpack_from(f"<{2 * number}H", data, at + 2)
+            for first, more in zip(pairs[::2], pairs[1::2]):
+                blocks += range(base + first, base + first + more + 1)
+            at += 2 + 4 * number
+        elif cardinality <= 4096:
+            blocks += [base + v for v in struct.unpack_from(f"<{cardinality}H", data, at)]
+            at += 2 * cardinality
+        else:
+            bits = int.from_bytes(data[at : at + 8192], "little")
+            blocks += [base + v for v in range(65536) if bits >> v & 1]
+            at += 8192
+    assert at == len(data)
+    return blocks
+
+
+def random_blocks(end):
+    blocks = set()
+    for _ in range(random.randrange(8)):
+        first = random.choice([random.randrange(end), 65530, 65536, 2 * 65536 - 3])
+        length = random.choice([1, 2, 10, 700, 5000, 66000])
+        step = random.choice([1, 1, 2, 7])
+        blocks.update(b for b in range(first, first + length * step, step) if b < end)
+    return sorted(blocks)
+
+
+class Maps(support.CbtTest):
+    def extents(self, path, *arguments):
+        return parse_ndjson(self.ok("map", "convert", path, "--to", "ndjson", *arguments))
+
+    def import_map(self, name, blocks, capacity, identity=("vol", "a", "b")):
+        """A map file made of roaring bytes of our own."""
+        raw = self.path(name + ".raw")
+        with open(raw, "wb") as file:
+            file.write(roaring32(blocks, random.random() < 0.5))
+        path = self.path(name + ".cbm")
+        self.ok("map", "convert", raw, "--capacity", capacity, "--output", path,
+                "--volume-name", identity[0], "--base-name", identity[1],
+                "--target-name", identity[2])
+        return path
+
+    def test_conversions_keep_every_block(self):
+        for _ in range(40):
+            end = random.choice([1, 65536, 65537, 3 * 65536 + 11])
+            capacity = end * GRANULARITY - random.choice([0, 1, 4095])
+            blocks = random_blocks(end)
+            path = self.import_map("m", blocks, capacity)
+            want = oracle.tuples(blocks, GRANULARITY, capacity, "extents")
+            self.assertEqual(self.extents(path), ("VARIABLE_LENGTH", capacity, want))
+            out = self.path("out")
+            self.ok("map", "convert", path, "--to", "roaring32", "--output", out)
+            with open(out, "rb") as file:
+                data32 = file.read()
+            self.assertEqual(read_roaring32(data32), blocks)
+            self.ok("map", "convert", path, "--to", "roaring64", "--output", out)
+            with open(out, "rb") as file:
+                data64 = file.read()
+            # One group, or none.
+            head = struct.pack("<QI", 1, 0) + data32 if blocks else struct.pack("<Q", 0)
+            self.assertEqual(data64, head)
+            again = self.path("again.cbm")
+            names = ("--volume-name", "vol", "--base-name", "a", "--target-name", "b")
+            self.ok("map", "convert", out, "--capacity", capacity, "--output", again, *names)
+            with open(path, "rb") as one, open(again, "rb") as two:
+                self.assertEqual(one.read(), two.read())
+            self.ok("map", "convert", path, "--to", "bitmap", "--output", out)
+            with open(out, "rb") as file:
+                bits = file.read()
+            self.assertEqual(len(bits), (end + 7) // 8)
+            number = int.from_bytes(bits, "little")
+            self.assertEqual(number, sum(1 << b for b in blocks))
+            self.ok("map", "convert", out, "--from", "bitmap", "--capacity", capacity,
+                    "--output", again, *names)
+            with open(path, "rb") as one, open(again, "rb") as two:
+                self.assertEqual(one.read(), two.read())
+
+    def test_merge_is_set_algebra(self):
+        end = 3 * 65536
+        capacity = end * GRANULARITY
+        for _ in range(15):
+            sets = [set(random_blocks(end)) for _ in range(3)]
+            paths = [self.import_map(f"m{i}", s, capacity, ("vol", f"s{i}", f"s{i + 1}"))
+                     for i, s in enumerate(sets)]
+            out = self.path("out.cbm")
+            for operation, want in (
+                ("union", sets[0] | sets[1] | sets[2]),
+                ("intersection", sets[0] & sets[1] & sets[2]),
+                ("difference", sets[0] - sets[1] - sets[2]),
+                ("symmetric-difference", sets[0] ^ sets[1] ^ sets[2]),
+            ):
+                self.ok("map", "merge", *paths, "--op", operation, "--output", out)
+                self.assertEqual(
+                    self.extents(out)[2],
+                    oracle.tuples(sorted(want), GRANULARITY, capacity, "extents"), operation)
+                info = json.loads(self.ok("map", "info", "--json", out))
+                # Maps that follow each other make one from the first to the last.
+                names = ("s0", "s3") if operation == "union" else ("", "")
+                self.assertEqual((info["base"], info["target"]), names)
+                self.assertEqual(info["changed_blocks"], len(want))
+
+    def test_merge_refuses_what_does_not_belong_together(self):
+        a = self.import_map("a", [1], 10 * GRANULARITY, ("vol1", "a", "b"))
+        b = self.import_map("b", [2], 10 * GRANULARITY, ("vol2", "b", "c"))
+        out = self.path("out.cbm")
+        self.assertIn("different volumes", self.fails(2, "map", "merge", a, b, "--output", out))
+        self.assertFalse(os.path.exists(out))
+        self.ok("map", "merge", a, b, "--output", out, "--volume-name", "vol")
+        c = self.import_map("c", [2], 11 * GRANULARITY, ("vol1", "b", "c"))
+        self.assertIn("don't combine",
+                      self.fails(2, "map", "merge", a, c, "--op", "difference", "--output", out))
+        # From a to c the volume grew: what the first map can't speak of counts as changed.
+        self.ok("map", "merge", a, c, "--output", out)
+        self.assertEqual(self.extents(out)[1:],
+                         (11 * GRANULARITY, [(GRANULARITY, 2 * GRANULARITY),
+                                             (10 * GRANULARITY, GRANULARITY)]))
+
+    def test_output_of_images_is_what_they_print(self):
+        os.makedirs(self.path("vol7"))
+        for _ in range(10):
+            size = random.randrange(1, 200) * 1000
+            base = bytes(random.choice([0, 1]) for _ in range(40)) * (size // 40)
+            target = bytearray(base)
+            for _ in range(5):
+                target[random.randrange(len(target))] ^= 1
+            self.write("vol7/mon.img", base)
+            self.write("vol7/tue.img", bytes(target))
+            images = self.path("vol7/mon.img"), self.path("vol7/tue.img")
+            out = self.path("out.cbm")
+            size = random.choice([512, 4096, 65536])
+            self.ok("delta", *images, "--block-size", size, "--output", out)
+            self.assertEqual(self.extents(out), parse_ndjson(
+                self.ok("delta", *images, "--block-size", size)))
+            info = json.loads(self.ok("map", "info", "--json", out))
+            self.assertEqual(
+                (info["volume"], info["base"], info["target"], info["granularity_bytes"]),
+                ("vol7", "mon", "tue", size))
+            self.ok("allocated", images[1], "--output", out, "--target-name", "x")
+            info = json.loads(self.ok("map", "info", "--json", out))
+            self.assertEqual((info["base"], info["target"]), ("", "x"))
+            self.assertEqual(self.extents(out), parse_ndjson(self.ok("allocated", images[1])))
+
+    def test_an_output_is_whole_or_not_there(self):
+        image = self.write("a.img", b"x" * 9000)
+        out = self.path("out.cbm")
+        for option in (["--starting-offset", 4096], ["--style", "blocks"], ["--format", "csv"]):
+            self.assertIn("excludes", self.fails(2, "delta", image, image, "--output", out, *option))
+        self.fails(2, "delta", image, self.path("none"), "--output", out)
+        self.fails(2, "delta", image, image, "--output", self.path("none/out.cbm"))
+        self.fails(2, "delta", image, image, "--volume-name", "v")
+        self.assertFalse(os.path.exists(out))
+
+    def test_show_draws_where_changes_lie(self):
+        blocks = list(range(64, 96)) + [640]
+        path = self.import_map("m", blocks, 1024 * GRANULARITY)
+        svg = self.path("m.svg")
+        text = self.ok("map", "show", path, "--rows", 1, "--svg", svg)
+        # 16 blocks a cell: two full ones, and a sixteenth of another.
+        row = "".join("█" if c in (4, 5) else "░" if c == 40 else "·" for c in range(64))
+        self.assertIn(f"[{row}]", text)
+        self.assertIn("132.0 KiB of 4.0 MiB in 2 extents; a cell is 64.0 KiB", text)
+        tree = xml.etree.ElementTree.parse(svg)
+        titles = [t.text for t in tree.iter("{http://www.w3.org/2000/svg}title")]
+        self.assertEqual(titles, ["256.0 KiB: 100.00 %", "320.0 KiB: 100.00 %",
+                                  "2.5 MiB: 6.25 %"])
+        self.assertEqual(self.ok("map", "show", path, "--rows", 16).count("["), 16)
+        # An empty volume, and one of a byte.
+        for capacity in (0, 1):
+            self.ok("map", "show", self.import_map("e", [], capacity), "--svg", svg)
+            xml.etree.ElementTree.parse(svg)
+        # Names are anybody's text.
+        odd = self.import_map("odd", [1], 99999, ('<"&>\x1b[31m', "a\nb", "c"))
+        self.assertNotIn("\x1b", self.ok("map", "show", odd, "--svg", svg))
+        xml.etree.ElementTree.parse(svg)
+
+    def test_bad_files_are_named_with_place_and_reason(self):
+        path = self.import_map("m", [1, 2, 3], 100 * GRANULARITY)
+        with open(path, "rb") as file:
+            data = file.read()
+        damaged = self.path("bad.cbm")
+        for at in range(0, len(data), 3):
+            with open(damaged, "wb") as file:
+                file.write(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
+            for command in (["info"], ["show"], ["convert", "--to", "csv"]):
+                result = run("map", *command, damaged)
+                self.assertIn(result.code, (2, 3), result)
+                self.assertIn("bad.cbm", result.stderr)
+                self.assertEqual(result.stdout, "")
+        self.fails(2, "map", "info", self.path("none"))
+        self.fails(2, "map", "info", self.folder)
+        self.fails(2, "map", "convert", path)
+        self.fails(2, "map", "convert", path, "--to", "xml")
+        self.fails(2, "map")
+        text = self.write("text", b"some text that is no map of any kind, surely\n" * 9)
+        self.fails(3, "map", "info", text)
+        self.fails(2, "map", "convert", text, "--from", "bitmap", "--output", damaged)
+
+    def test_chains(self):
+        chain = self.path("history.chain")
+        end = 200
+        capacity = end * GRANULARITY
+        self.ok("chain", "create", chain, "--volume", "vol", "--snapshot", "s0",
+                "--capacity", capacity)
+        days = [set()]
+        for day in range(1, 20):
+            days.append({random.randrange(end) for _ in range(3)})
+            path = self.import_map("m", days[day], capacity, ("vol", f"s{day - 1}", f"s{day}"))
+            self.ok("chain", "append", chain, path)
+        self.assertIn("newest", self.fails(2, "chain", "append", chain, path))
+
+        def check(base, target):
+            want = sorted(set().union(*days[base + 1 : target + 1]))
+            got = parse_ndjson(self.ok("chain", "delta", chain, f"s{base}", f"s{target}"))
+            self.assertEqual(got[2], oracle.tuples(want, GRANULARITY, capacity, "extents"))
+
+        for _ in range(20):
+            check(*sorted(random.sample(range(20), 2)))
+        self.ok("chain", "remove", chain, "s7")
+        self.ok("chain", "remove", chain, "--oldest")
+        check(6, 8)
+        check(1, 19)
+        self.fails(2, "chain", "delta", chain, "s0", "s3")
+        self.fails(2, "chain", "delta", chain, "s5", "s3")
+        self.fails(2, "chain", "remove", chain)
+        lines = [json.loads(line) for line in self.ok("chain", "list", chain).splitlines()]
+        self.assertEqual([line["snapshot"] for line in lines[1:]],
+                         [f"s{day}" for day in range(1, 20) if day != 7])
+        self.ok("chain", "verify", chain)
+        out = self.path("out.cbm")
+        self.ok("chain", "delta", chain, "s1", "s19", "--output", out)
+        info = json.loads(self.ok("map", "info", "--json", out))
+        self.assertEqual((info["volume"], info["base"], info["target"]), ("vol", "s1", "s19"))
+        victim = next(n for n in sorted(os.listdir(chain)) if n.startswith("map-"))
+        with open(os.path.join(chain, victim), "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(b"\x55")
+        self.assertIn(victim, self.fails(3, "chain", "verify", chain))
+
+
+if __name__ == "__main__":
+    support.main()

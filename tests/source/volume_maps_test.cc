@@ -1,0 +1,183 @@
+// What the directory provider makes of maps and chains beside images.
+#include "source/volume_maps.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "cbt/change_map_file.h"
+#include "cbt/directory_provider.h"
+#include "map/maps.h"
+#include "support/cursors.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+
+constexpr uint64_t kG = 4096;
+constexpr VolumeGeometry kVolume = {10 * kG, kG};
+
+class VolumeMapsTest : public testing::Test {
+ protected:
+  VolumeMapsTest() {
+    std::filesystem::create_directories(dir_ / "root/pool/vol1");
+    provider_ = *MakeDirectoryProvider(dir_ / "root");
+  }
+
+  void Write(const std::string& file, const ChangeMapIdentity& identity, const test::Blocks& blocks,
+             const VolumeGeometry& geometry = kVolume) {
+    ChangeMap map = test::MapOf(blocks, geometry);
+    map.set_identity(identity);
+    ASSERT_TRUE(WriteChangeMap(map, dir_ / ("root/pool/vol1/" + file)).ok());
+  }
+  void WriteImage(const std::string& name, size_t size, char fill) {
+    dir_.Write("root/pool/vol1/" + name, std::string(size, fill));
+  }
+  void Damage(const std::string& file, long from_end) {
+    const std::string path = dir_ / ("root/pool/vol1/" + file);
+    std::fstream stream(path, std::ios::binary | std::ios::in | std::ios::out);
+    stream.seekp(-from_end, std::ios::end);
+    stream.put('\x55');
+  }
+  absl::StatusOr<MetadataSource> Delta(const std::string& base, const std::string& target) {
+    return provider_->OpenDelta("pool/vol1/" + base, "pool/vol1/" + target, context_);
+  }
+  Ranges Ranges_(absl::StatusOr<MetadataSource> source) {
+    EXPECT_TRUE(source.ok()) << source.status();
+    if (!source.ok()) return {};
+    return *test::Drain(*source->cursor);
+  }
+
+  const test::TempDir dir_;
+  const Secrets secrets_;
+  const StreamContext context_{{}, secrets_};
+  std::unique_ptr<SnapshotProvider> provider_;
+};
+
+TEST_F(VolumeMapsTest, MapsAnswerWithoutImages) {
+  Write("any-name.cbm", {"vol1", "mon", "tue"}, {1, 2, 9});
+  EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{kG, 2 * kG}, {9 * kG, kG}}));
+  // The other way round, and others, are not what it says.
+  EXPECT_EQ(Delta("tue", "mon").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Delta("mon", "wed").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(Delta("sun", "tue").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(provider_->OpenAllocated("pool/vol1/tue", context_).status().code(),
+            StatusCode::kFailedPrecondition);
+  Write("whole.cbm", {"vol1", "", "tue"}, {0, 1});
+  EXPECT_EQ(Ranges_(provider_->OpenAllocated("pool/vol1/tue", context_)), (Ranges{{0, 2 * kG}}));
+  // A map is no snapshot.
+  EXPECT_EQ(provider_->OpenAllocated("pool/vol1/any-name", context_).status().code(),
+            StatusCode::kNotFound);
+}
+
+TEST_F(VolumeMapsTest, MapsGoBeforeImages) {
+  WriteImage("mon.img", 10 * kG, 'a');
+  WriteImage("tue.img", 10 * kG, 'b');
+  EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{0, 10 * kG}}));
+  Write("mon.cbm", {"vol1", "mon", "tue"}, {5});
+  EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{5 * kG, kG}}));
+  // Images tell what no map does.
+  EXPECT_EQ(Ranges_(Delta("tue", "mon")), (Ranges{{0, 10 * kG}}));
+  EXPECT_TRUE(provider_->OpenAllocated("pool/vol1/mon", context_).ok());
+}
+
+TEST_F(VolumeMapsTest, E12BaseDeletedButMapStored) {
+  WriteImage("tue.img", 10 * kG, 'b');
+  EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kNotFound);
+  Write("a.cbm", {"vol1", "mon", "tue"}, {5});
+  EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{5 * kG, kG}}));
+}
+
+TEST_F(VolumeMapsTest, NamesMayBeWholeIdsAndOtherVolumesAreNotOurs) {
+  Write("a.cbm", {"pool/vol1", "pool/vol1/mon", "pool/vol1/tue"}, {1});
+  Write("b.cbm", {"", "tue", "wed"}, {2});
+  Write("c.cbm", {"vol2", "wed", "thu"}, {3});
+  Write("d.cbm", {"ol1", "thu", "fri"}, {3});
+  EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{kG, kG}}));
+  EXPECT_EQ(Ranges_(Delta("tue", "wed")), (Ranges{{2 * kG, kG}}));
+  EXPECT_FALSE(Delta("wed", "thu").ok());
+  EXPECT_EQ(Delta("thu", "fri").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(VolumeMapsTest, ASmallerGranularityIsRoundedOutward) {
+  Write("a.cbm", {"vol1", "mon", "tue"}, {9, 30}, {10 * kG, 512});
+  Write("b.cbm", {"vol1", "tue", "wed"}, {1}, {10 * kG, 2 * kG});
+  EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{kG, kG}, {3 * kG, kG}}));
+  EXPECT_EQ(Ranges_(Delta("tue", "wed")), (Ranges{{2 * kG, 2 * kG}}));
+}
+
+TEST_F(VolumeMapsTest, E20MapsThatCannotBeTrustedAreRefused) {
+  WriteImage("mon.img", 10 * kG, 'a');
+  WriteImage("tue.img", 10 * kG, 'b');
+  Write("a.cbm", {"vol1", "mon", "tue"}, {5}, {11 * kG, kG});
+  EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kFailedPrecondition);
+  Write("a.cbm", {"vol1", "mon", "tue"}, {5});
+  EXPECT_TRUE(Delta("mon", "tue").ok());
+  // Two that differ, and two that don't.
+  Write("b.cbm", {"vol1", "mon", "tue"}, {6});
+  EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kFailedPrecondition);
+  Write("b.cbm", {"vol1", "mon", "tue"}, {5});
+  EXPECT_TRUE(Delta("mon", "tue").ok());
+  std::filesystem::remove(dir_ / "root/pool/vol1/b.cbm");
+  // Damage in what the header covers not is found before the stream begins.
+  Damage("a.cbm", 1);
+  const absl::Status status = Delta("mon", "tue").status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("a.cbm: offset "), std::string::npos) << status;
+  EXPECT_EQ(status.message().find(dir_.path()), std::string::npos) << status;
+}
+
+TEST_F(VolumeMapsTest, AFileThatCannotBeReadIsNotSilentlyMissing) {
+  Write("a.cbm", {"vol1", "mon", "tue"}, {5});
+  Write("b.cbm", {"vol1", "tue", "wed"}, {5});
+  Damage("a.cbm", 60);
+  // What it was about can't be known; others answer.
+  EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(Delta("tue", "wed").ok());
+}
+
+TEST_F(VolumeMapsTest, ASnapshotThatIsNotReadyStaysSo) {
+  WriteImage("tue.partial", 10 * kG, 'b');
+  Write("a.cbm", {"vol1", "mon", "tue"}, {5});
+  EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kUnavailable);
+}
+
+TEST_F(VolumeMapsTest, ChainsAnswerForAnyPair) {
+  const std::string path = dir_ / "root/pool/vol1/history.chain";
+  auto chain = *ChangeChain::Create(path, "vol1", kG, {"mon", kVolume.capacity});
+  const char* const days[] = {"mon", "tue", "wed", "thu"};
+  for (uint64_t day = 1; day < 4; ++day) {
+    ChangeMap map = test::MapOf({2 * day}, kVolume);
+    map.set_identity({"vol1", days[day - 1], days[day]});
+    ASSERT_TRUE(chain->Append(map).ok());
+  }
+  EXPECT_EQ(Ranges_(Delta("mon", "wed")), (Ranges{{2 * kG, kG}, {4 * kG, kG}}));
+  EXPECT_EQ(Ranges_(Delta("tue", "thu")), (Ranges{{4 * kG, kG}, {6 * kG, kG}}));
+  EXPECT_EQ(Delta("thu", "tue").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Delta("mon", "fri").status().code(), StatusCode::kNotFound);
+  // It may be changed while it is served.
+  ASSERT_TRUE(chain->Remove("tue").ok());
+  EXPECT_EQ(Ranges_(Delta("mon", "wed")), (Ranges{{2 * kG, kG}, {4 * kG, kG}}));
+  EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kNotFound);
+  std::filesystem::resize_file(path + "/CHAIN", 40);
+  EXPECT_EQ(Delta("mon", "wed").status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(VolumeMapsTest, NothingLeadsOutOfTheRoot) {
+  ChangeMap map = test::MapOf({1}, kVolume);
+  map.set_identity({"vol1", "mon", "tue"});
+  ASSERT_TRUE(WriteChangeMap(map, dir_ / "outside.cbm").ok());
+  std::filesystem::create_symlink(dir_ / "outside.cbm", dir_ / "root/pool/vol1/a.cbm");
+  auto chain = *ChangeChain::Create(dir_ / "outside", "vol1", kG, {"mon", kVolume.capacity});
+  ASSERT_TRUE(chain->Append(map).ok());
+  std::filesystem::create_directory_symlink(dir_ / "outside",
+                                            dir_ / "root/pool/vol1/history.chain");
+  EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace cbt
