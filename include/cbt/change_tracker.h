@@ -1,0 +1,160 @@
+// Live tracking, for plugins that own the write path: which blocks were written since a snapshot,
+// told while writers go on.
+//
+// A tracker counts in epochs; an epoch begins at a snapshot and ends at a later one. Around the
+// moment of a snapshot two epochs are open, and writes count in both:
+//
+//   tracker.OpenEpoch("tuesday")       // from its return on, writes count in the new epoch too
+//   ... the storage takes the snapshot ...
+//   map = tracker.CloseEpoch()         // what changed from Monday to Tuesday
+//
+// so that a write is in the epoch before the snapshot, in the one after it or in both, whichever
+// side of it its data comes to lie on, and never in neither. Writers never wait for a snapshot.
+//
+// With a directory the tracker survives the process: before a write may reach a region of the
+// volume (64 MiB, say) the region is put down as possibly dirty in a log on disk. After a crash all
+// of those regions count as changed: more than was written, never less.
+#ifndef CBT_CHANGE_TRACKER_H_
+#define CBT_CHANGE_TRACKER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cbt/change_map.h"
+#include "cbt/extent.h"
+
+namespace cbt {
+
+struct TrackerOptions {
+  VolumeGeometry geometry;
+
+  // The volume, and the snapshot at which the first epoch begins. UTF-8, see ChangeMapIdentity.
+  std::string volume = {};
+  std::string base = {};
+
+  // Where the tracker is kept, a folder of its own (made if it is not there; no parents). Empty: in
+  // memory only.
+  std::string directory = {};
+
+  // Bytes that are put down as possibly dirty at once: a multiple of the granularity. Smaller ones
+  // over-report less after a crash and cost more synchronous log writes, one for each region that
+  // is written to between two checkpoints.
+  uint64_t region_bytes = uint64_t{64} << 20;
+
+  // Writes in flight that cost no lock; more than that take one.
+  size_t writes_in_flight = 1024;
+};
+
+class ChangeTracker;
+
+// A write in flight: from before its data may reach the storage until after it has. Movable; ends
+// at the latest when it dies, which must be before the tracker does.
+class TrackedWrite {
+ public:
+  TrackedWrite() = default;
+  ~TrackedWrite() { End(); }
+  TrackedWrite(TrackedWrite&& other) noexcept
+      : tracker_(std::exchange(other.tracker_, nullptr)), place_(other.place_) {}
+  TrackedWrite& operator=(TrackedWrite&& other) noexcept {
+    std::swap(tracker_, other.tracker_);
+    std::swap(place_, other.place_);
+    return *this;
+  }
+
+  // The data is where it will stay.
+  void End() noexcept;
+
+ private:
+  friend class ChangeTracker;
+  TrackedWrite(ChangeTracker* tracker, uint64_t place) noexcept
+      : tracker_(tracker), place_(place) {}
+
+  ChangeTracker* tracker_ = nullptr;
+  uint64_t place_ = 0;
+};
+
+// All functions may be called from any thread at any time. Those that change epochs or write
+// checkpoints take turns with each other; writers wait for none of them.
+class ChangeTracker {
+ public:
+  // A tracker in which nothing has changed since `options.base`. Two bits a block of virtual
+  // memory, touched where writes go. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED for memory;
+  // ALREADY_EXISTS when the directory holds
+  //         a tracker (it might know of changes: Recover() it), those of files.
+  static absl::StatusOr<std::unique_ptr<ChangeTracker>> Create(const TrackerOptions& options);
+
+  // The tracker that was left in `options.directory`, closed or not; of the options, the geometry
+  // and the volume must be the same ones. When it was left between OpenEpoch() and CloseEpoch() (or
+  // soon after that), both epochs are open again: whoever knows whether the snapshot was taken
+  // calls CloseEpoch() or CancelEpoch().
+  // Errors: NOT_FOUND when there is none, FAILED_PRECONDITION for another volume or geometry,
+  //         DATA_LOSS when it can't be known what has changed: only a full backup helps then.
+  static absl::StatusOr<std::unique_ptr<ChangeTracker>> Recover(const TrackerOptions& options);
+
+  // Closes, see Close(); an error of that is lost, and the next Recover() over-reports.
+  ~ChangeTracker();
+  ChangeTracker(const ChangeTracker&) = delete;
+  ChangeTracker& operator=(const ChangeTracker&) = delete;
+
+  // Announces a write to `extent` (bytes) before it is issued. Lock-free but for the first write to
+  // a region since the last checkpoint, which waits for the log on disk.
+  // Errors: OUT_OF_RANGE past the capacity; what the log says, until a Checkpoint() has succeeded:
+  //         the write must not be issued then, or a crash would lose it.
+  absl::StatusOr<TrackedWrite> Begin(Extent extent);
+
+  // For callers who keep writes and snapshots apart by themselves (no write is in flight between
+  // OpenEpoch() and CloseEpoch()): the same without an end.
+  absl::Status Mark(Extent extent);
+
+  // Begins an epoch at the snapshot `name`, which is to be taken after this has returned.
+  // Errors: FAILED_PRECONDITION when two epochs are open, INVALID_ARGUMENT for the name, those of
+  //         files: the tracker is as it was then.
+  absl::Status OpenEpoch(const std::string& name);
+
+  // Ends the older epoch: what has changed up to the snapshot at which the newer one began (and
+  // perhaps a little after it). The identity names both.
+  // Errors: FAILED_PRECONDITION when only one epoch is open. When the map can't be built the epochs
+  //         stay as they are.
+  absl::StatusOr<ChangeMap> CloseEpoch();
+
+  // The snapshot was not taken: the newer epoch is forgotten, the older one goes on.
+  // Errors: FAILED_PRECONDITION when only one epoch is open.
+  absl::Status CancelEpoch();
+
+  // What has changed in the oldest open epoch up to now: everything that was announced before the
+  // call, and perhaps some of what came during it.
+  absl::StatusOr<ChangeMap> Changes() const;
+
+  struct Epoch {
+    std::string base;
+    // False when it went through a crash: regions stand for blocks in it.
+    bool exact = true;
+  };
+  // The open epochs, oldest first: one or two.
+  std::vector<Epoch> epochs() const;
+
+  // Writes the exact state down and starts new logs, so that a crash over-reports only what is
+  // written to from now on. Does nothing without a directory.
+  absl::Status Checkpoint();
+
+  // Writes the exact state down. Nothing may be announced any more. Does nothing the second time.
+  absl::Status Close();
+
+ private:
+  friend class TrackedWrite;
+  class Core;
+  explicit ChangeTracker(std::unique_ptr<Core> core);
+  void End(uint64_t place) noexcept;
+
+  const std::unique_ptr<Core> core_;
+};
+
+}  // namespace cbt
+
+#endif  // CBT_CHANGE_TRACKER_H_

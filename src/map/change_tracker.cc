@@ -1,0 +1,509 @@
+#include "cbt/change_tracker.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "map/dirty_bitmap.h"
+#include "map/map_file.h"
+#include "map/region_log.h"
+#include "map/tracker_files.h"
+#include "map/write_table.h"
+
+namespace cbt {
+
+// How writers and epochs keep out of each other's way.
+//
+// `state_` says which of the two bitmaps are open. A writer pins the state it has seen: it counts
+// itself in, looks at the state again, and if that is the same it marks the bitmaps and counts
+// itself out. Whoever changes the state waits until those who were counted in under the old one
+// are out: then a bitmap that was closed is complete, and one that was opened misses nothing that
+// comes. The counters are two for each of several stripes of threads, for states of even and odd
+// number. Both sides store before they load, with sequential consistency, so that a writer sees the
+// new state or is seen.
+//
+// Writes that were announced before an epoch was opened and have not ended may reach the storage
+// after its snapshot. They are in the table of writes, which they enter before they look at the
+// state: OpenEpoch() finds them there after it has changed the state, or they see the new one.
+//
+// The log of regions is asked after the bitmaps were marked. A checkpoint puts new logs in place,
+// changes the state and waits: who relied on an old log has then marked the bitmaps that the
+// checkpoint writes down.
+class ChangeTracker::Core {
+ public:
+  Core(const TrackerOptions& options, std::unique_ptr<TrackerFiles> files,
+       std::array<std::unique_ptr<DirtyBitmap>, 2> bitmaps)
+      : options_(options), files_(std::move(files)), writes_(options.writes_in_flight) {
+    for (size_t i = 0; i < 2; ++i) epochs_[i].bitmap = std::move(bitmaps[i]);
+  }
+
+  static absl::StatusOr<std::unique_ptr<Core>> Make(const TrackerOptions& options);
+
+  absl::Status Begin();
+  absl::Status Restore(std::vector<EpochFiles> found);
+
+  absl::StatusOr<uint64_t> BeginWrite(Extent extent);
+  void EndWrite(uint64_t place) noexcept { writes_.Remove(place); }
+  absl::Status Mark(Extent extent);
+
+  absl::Status OpenEpoch(const std::string& name);
+  absl::StatusOr<ChangeMap> CloseEpoch();
+  absl::Status CancelEpoch();
+  absl::StatusOr<ChangeMap> Changes() const;
+  std::vector<ChangeTracker::Epoch> Epochs() const;
+  absl::Status Checkpoint();
+  absl::Status Close();
+
+  const TrackerOptions& options() const noexcept { return options_; }
+  const TrackerFiles* files() const noexcept { return files_.get(); }
+
+ private:
+  struct OpenEpochState {
+    uint64_t number = 0;
+    uint64_t generation = 0;
+    std::string base;
+    bool exact = true;
+    std::unique_ptr<DirtyBitmap> bitmap;
+    std::shared_ptr<RegionLog> log;               // under log_mutex_
+    std::atomic<RegionLog*> log_in_use{nullptr};  // the same, for who has pinned the state
+  };
+
+  // A state: its number, the index of the oldest open epoch, and whether both are open.
+  static constexpr uint32_t kBoth = 1;
+  static constexpr uint32_t kOldest = 2;
+  static constexpr uint32_t kNumber = 4;
+  static unsigned OldestOf(uint32_t state) noexcept { return (state & kOldest) != 0 ? 1 : 0; }
+  static unsigned ParityOf(uint32_t state) noexcept { return (state & kNumber) != 0 ? 1 : 0; }
+
+  static constexpr size_t kStripes = 64;
+  struct alignas(64) Stripe {
+    std::array<std::atomic<uint64_t>, 2> pins{};
+  };
+
+  class Pinned {
+   public:
+    explicit Pinned(Core& core) noexcept : stripe_(core.stripes_[ThreadNumber() % kStripes]) {
+      for (;;) {
+        state_ = core.state_.load(std::memory_order_relaxed);
+        std::atomic<uint64_t>& pins = stripe_.pins[ParityOf(state_)];
+        pins.fetch_add(1, std::memory_order_seq_cst);
+        if (core.state_.load(std::memory_order_seq_cst) == state_) return;
+        pins.fetch_sub(1, std::memory_order_release);
+      }
+    }
+    ~Pinned() { stripe_.pins[ParityOf(state_)].fetch_sub(1, std::memory_order_release); }
+    Pinned(const Pinned&) = delete;
+    Pinned& operator=(const Pinned&) = delete;
+    uint32_t state() const noexcept { return state_; }
+
+   private:
+    Stripe& stripe_;
+    uint32_t state_ = 0;
+  };
+
+  absl::Status CheckExtent(Extent extent) const;
+  absl::Status Announce(Extent extent);
+  bool IsLogged(const OpenEpochState& epoch, Extent extent) const noexcept;
+  absl::Status Log(Extent extent);
+  void ChangeState(unsigned oldest, bool both) noexcept;
+  void SetLog(OpenEpochState& epoch, std::shared_ptr<RegionLog> log);
+  RegionLogHeader HeaderOf(const OpenEpochState& epoch) const;
+  ChangeMap Named(ChangeMap map, const std::string& base, const std::string& target) const;
+  absl::Status CheckpointLocked();
+  absl::Status LogMap(const ChangeMap& map);
+
+  unsigned oldest() const noexcept { return OldestOf(state_.load(std::memory_order_relaxed)); }
+  bool both() const noexcept { return (state_.load(std::memory_order_relaxed) & kBoth) != 0; }
+  std::vector<OpenEpochState*> OpenEpochs() noexcept {
+    std::vector<OpenEpochState*> open = {&epochs_[oldest()]};
+    if (both()) open.push_back(&epochs_[1 - oldest()]);
+    return open;
+  }
+
+  const TrackerOptions options_;
+  const std::unique_ptr<TrackerFiles> files_;  // null: in memory only
+  WriteTable writes_;
+  std::array<OpenEpochState, 2> epochs_;
+  std::array<Stripe, kStripes> stripes_;
+  std::atomic<uint32_t> state_{0};
+  std::atomic<bool> closed_{false};
+  mutable std::mutex epoch_mutex_;  // held by whoever changes the state
+  std::mutex log_mutex_;
+};
+
+absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> ChangeTracker::Core::Make(
+    const TrackerOptions& options) {
+  const VolumeGeometry& geometry = options.geometry;
+  absl::Status status = CheckGeometry(geometry.capacity, geometry.granularity);
+  if (!status.ok()) return status;
+  if (status = CheckIdentity({options.volume, options.base, {}}); !status.ok()) return status;
+  if (options.region_bytes == 0 || options.region_bytes > kMaxGranularity ||
+      options.region_bytes % geometry.granularity != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("region_bytes ", options.region_bytes,
+                                                   " is no multiple of the granularity ",
+                                                   geometry.granularity));
+  }
+  constexpr uint64_t kMostRegions = uint64_t{1} << 24;
+  if (!options.directory.empty() &&
+      BlockCount(geometry.capacity, options.region_bytes) > kMostRegions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("more than ", kMostRegions, " regions: region_bytes is too small"));
+  }
+  std::unique_ptr<TrackerFiles> files;
+  if (!options.directory.empty()) {
+    absl::StatusOr<std::unique_ptr<TrackerFiles>> opened = TrackerFiles::Open(options.directory);
+    if (!opened.ok()) return opened.status();
+    files = *std::move(opened);
+  }
+  std::array<std::unique_ptr<DirtyBitmap>, 2> bitmaps;
+  for (std::unique_ptr<DirtyBitmap>& bitmap : bitmaps) {
+    absl::StatusOr<std::unique_ptr<DirtyBitmap>> made =
+        DirtyBitmap::Create(BlockCount(geometry.capacity, geometry.granularity));
+    if (!made.ok()) return made.status();
+    bitmap = *std::move(made);
+  }
+  return std::make_unique<Core>(options, std::move(files), std::move(bitmaps));
+}
+
+RegionLogHeader ChangeTracker::Core::HeaderOf(const OpenEpochState& epoch) const {
+  return {options_.geometry, options_.region_bytes, epoch.number,
+          epoch.generation,  options_.volume,       epoch.base};
+}
+
+void ChangeTracker::Core::SetLog(OpenEpochState& epoch, std::shared_ptr<RegionLog> log) {
+  const std::lock_guard<std::mutex> lock(log_mutex_);
+  epoch.log_in_use.store(log.get(), std::memory_order_release);
+  epoch.log = std::move(log);
+}
+
+// The first epoch.
+absl::Status ChangeTracker::Core::Begin() {
+  OpenEpochState& epoch = epochs_[0];
+  epoch.base = options_.base;
+  if (files_ == nullptr) return absl::OkStatus();
+  absl::StatusOr<std::shared_ptr<RegionLog>> log = files_->CreateLog(HeaderOf(epoch));
+  if (!log.ok()) return log.status();
+  SetLog(epoch, *std::move(log));
+  return absl::OkStatus();
+}
+
+absl::Status ChangeTracker::Core::Restore(std::vector<EpochFiles> found) {
+  for (size_t i = 0; i < found.size(); ++i) {
+    epochs_[i].number = found[i].epoch;
+    epochs_[i].generation = found[i].generation;
+    epochs_[i].base = found[i].base;
+    epochs_[i].exact = found[i].exact;
+    epochs_[i].bitmap->MarkAll(found[i].map);
+  }
+  state_.store(found.size() == 2 ? kBoth : 0);
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  return CheckpointLocked();
+}
+
+absl::Status ChangeTracker::Core::CheckExtent(Extent extent) const {
+  const uint64_t capacity = options_.geometry.capacity;
+  if (extent.offset > capacity || extent.length > capacity - extent.offset) {
+    return absl::OutOfRangeError(absl::StrCat("extent (offset ", extent.offset, ", length ",
+                                              extent.length, ") reaches past the capacity of ",
+                                              capacity, " bytes"));
+  }
+  if (closed_.load(std::memory_order_relaxed)) {
+    return absl::FailedPreconditionError("the tracker is closed");
+  }
+  return absl::OkStatus();
+}
+
+bool ChangeTracker::Core::IsLogged(const OpenEpochState& epoch, Extent extent) const noexcept {
+  const RegionLog* const log = epoch.log_in_use.load(std::memory_order_acquire);
+  const uint64_t last = (extent.end() - 1) / options_.region_bytes;
+  for (uint64_t region = extent.offset / options_.region_bytes; region <= last; ++region) {
+    if (!log->Has(region)) return false;
+  }
+  return true;
+}
+
+// Waits for the disk. Epochs that were opened or logs that were renewed since the bitmaps were
+// marked get the regions too, which does no harm.
+absl::Status ChangeTracker::Core::Log(Extent extent) {
+  std::array<std::shared_ptr<RegionLog>, 2> logs;
+  {
+    const std::lock_guard<std::mutex> lock(log_mutex_);
+    for (size_t i = 0; i < 2; ++i) logs[i] = epochs_[i].log;
+  }
+  for (const std::shared_ptr<RegionLog>& log : logs) {
+    if (log == nullptr) continue;
+    absl::Status status =
+        log->Add(extent.offset / options_.region_bytes, (extent.end() - 1) / options_.region_bytes);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// Requires: the extent is inside and not empty.
+absl::Status ChangeTracker::Core::Announce(Extent extent) {
+  const uint64_t begin = extent.offset / options_.geometry.granularity;
+  const uint64_t end = BlockCount(extent.end(), options_.geometry.granularity);
+  bool logged = true;
+  {
+    const Pinned pinned(*this);
+    OpenEpochState& older = epochs_[OldestOf(pinned.state())];
+    older.bitmap->Mark(begin, end);
+    if (files_ != nullptr) logged = IsLogged(older, extent);
+    if ((pinned.state() & kBoth) != 0) {
+      OpenEpochState& newer = epochs_[1 - OldestOf(pinned.state())];
+      newer.bitmap->Mark(begin, end);
+      if (files_ != nullptr) logged &= IsLogged(newer, extent);
+    }
+  }
+  return logged ? absl::OkStatus() : Log(extent);
+}
+
+absl::StatusOr<uint64_t> ChangeTracker::Core::BeginWrite(Extent extent) {
+  if (absl::Status status = CheckExtent(extent); !status.ok()) return status;
+  const uint64_t place = writes_.Add(extent.offset, extent.end());
+  if (extent.length == 0) return place;
+  absl::Status status = Announce(extent);
+  if (status.ok()) return place;
+  writes_.Remove(place);
+  return status;
+}
+
+absl::Status ChangeTracker::Core::Mark(Extent extent) {
+  if (absl::Status status = CheckExtent(extent); !status.ok()) return status;
+  return extent.length == 0 ? absl::OkStatus() : Announce(extent);
+}
+
+// Returns when nobody works under the old state any more.
+void ChangeTracker::Core::ChangeState(unsigned oldest, bool both) noexcept {
+  const uint32_t old = state_.load(std::memory_order_relaxed);
+  const uint32_t number = (old & ~(kBoth | kOldest)) + kNumber;
+  state_.store(number | (oldest != 0 ? kOldest : 0) | (both ? kBoth : 0),
+               std::memory_order_seq_cst);
+  for (Stripe& stripe : stripes_) {
+    while (stripe.pins[ParityOf(old)].load(std::memory_order_seq_cst) != 0) {
+      std::this_thread::yield();
+    }
+  }
+}
+
+absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
+  if (absl::Status status = CheckIdentity({{}, {}, name}); !status.ok()) return status;
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  if (both()) {
+    return absl::FailedPreconditionError("two epochs are open: close or cancel one first");
+  }
+  const unsigned older = oldest();
+  OpenEpochState& epoch = epochs_[1 - older];
+  epoch.number = epochs_[older].number + 1;
+  epoch.generation = 0;
+  epoch.base = name;
+  epoch.exact = true;
+  if (files_ != nullptr) {
+    // The epoch that was closed last is kept until here, see CloseEpoch().
+    if (epochs_[older].number > 0) {
+      absl::Status status = files_->Forget(epochs_[older].number - 1);
+      if (!status.ok()) return status;
+    }
+    absl::StatusOr<std::shared_ptr<RegionLog>> log = files_->CreateLog(HeaderOf(epoch));
+    if (!log.ok()) return log.status();
+    SetLog(epoch, *std::move(log));
+  }
+  ChangeState(older, true);
+  absl::Status status;
+  writes_.ForEach([&](uint64_t begin, uint64_t end) {
+    if (begin == end) return;
+    epoch.bitmap->Mark(begin / options_.geometry.granularity,
+                       BlockCount(end, options_.geometry.granularity));
+    if (files_ != nullptr && status.ok()) {
+      status = epoch.log->Add(begin / options_.region_bytes, (end - 1) / options_.region_bytes);
+    }
+  });
+  if (status.ok()) return status;
+  // The older epoch has everything.
+  ChangeState(older, false);
+  epoch.bitmap->Clear();
+  SetLog(epoch, nullptr);
+  files_->Forget(epoch.number).IgnoreError();  // over-reports at worst
+  return status;
+}
+
+ChangeMap ChangeTracker::Core::Named(ChangeMap map, const std::string& base,
+                                     const std::string& target) const {
+  map.set_identity({options_.volume, base, target});
+  return map;
+}
+
+absl::StatusOr<ChangeMap> ChangeTracker::Core::CloseEpoch() {
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  if (!both()) return absl::FailedPreconditionError("only one epoch is open");
+  const unsigned older = oldest();
+  OpenEpochState& epoch = epochs_[older];
+  OpenEpochState& newer = epochs_[1 - older];
+  ChangeState(1 - older, false);
+  absl::StatusOr<ChangeMap> map = epoch.bitmap->ToMap(options_.geometry);
+  if (!map.ok()) {
+    // What was announced meanwhile is in the newer epoch alone; CancelEpoch() brings it over.
+    ChangeState(older, true);
+    return map.status();
+  }
+  // Its files stay until the next epoch is opened: until then the caller may have brought the map
+  // to a safe place, and after a crash before that it is there once more.
+  SetLog(epoch, nullptr);
+  epoch.bitmap->Clear();
+  return Named(*std::move(map), epoch.base, newer.base);
+}
+
+absl::Status ChangeTracker::Core::LogMap(const ChangeMap& map) {
+  const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(map);
+  return ForEachBatch(*cursor, [this](const ExtentBatch& batch) {
+    for (size_t i = 0; i < batch.size(); ++i) {
+      if (absl::Status status = Log(batch[i]); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ChangeTracker::Core::CancelEpoch() {
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  if (!both()) return absl::FailedPreconditionError("only one epoch is open");
+  const unsigned older = oldest();
+  OpenEpochState& newer = epochs_[1 - older];
+  absl::StatusOr<ChangeMap> map = newer.bitmap->ToMap(options_.geometry);
+  if (!map.ok()) return map.status();
+  // Usually all of it is there already, see CloseEpoch().
+  epochs_[older].bitmap->MarkAll(*map);
+  if (files_ != nullptr) {
+    if (absl::Status status = LogMap(*map); !status.ok()) return status;
+  }
+  ChangeState(older, false);
+  SetLog(newer, nullptr);
+  newer.bitmap->Clear();
+  return files_ == nullptr ? absl::OkStatus() : files_->Forget(newer.number);
+}
+
+absl::StatusOr<ChangeMap> ChangeTracker::Core::Changes() const {
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  const OpenEpochState& epoch = epochs_[oldest()];
+  absl::StatusOr<ChangeMap> map = epoch.bitmap->ToMap(options_.geometry);
+  if (!map.ok()) return map.status();
+  return Named(*std::move(map), epoch.base, {});
+}
+
+std::vector<ChangeTracker::Epoch> ChangeTracker::Core::Epochs() const {
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  const unsigned older = oldest();
+  std::vector<ChangeTracker::Epoch> epochs = {{epochs_[older].base, epochs_[older].exact}};
+  if (both()) epochs.push_back({epochs_[1 - older].base, epochs_[1 - older].exact});
+  return epochs;
+}
+
+absl::Status ChangeTracker::Core::CheckpointLocked() {
+  const std::vector<OpenEpochState*> epochs = OpenEpochs();
+  std::vector<std::shared_ptr<RegionLog>> logs;
+  for (const OpenEpochState* const epoch : epochs) {
+    RegionLogHeader header = HeaderOf(*epoch);
+    ++header.generation;
+    absl::StatusOr<std::shared_ptr<RegionLog>> log = files_->CreateLog(header);
+    if (!log.ok()) return log.status();
+    logs.push_back(*std::move(log));
+  }
+  for (size_t i = 0; i < epochs.size(); ++i) {
+    ++epochs[i]->generation;
+    // The old ones stay alive until nobody uses them.
+    SetLog(*epochs[i], std::exchange(logs[i], epochs[i]->log));
+  }
+  // Who relied on the old logs has marked the bitmaps after this.
+  ChangeState(oldest(), both());
+  for (const OpenEpochState* const epoch : epochs) {
+    absl::StatusOr<ChangeMap> map = epoch->bitmap->ToMap(options_.geometry);
+    if (!map.ok()) return map.status();
+    absl::Status status = files_->WriteMap(Named(*std::move(map), epoch->base, {}), epoch->number,
+                                           epoch->generation, epoch->exact);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ChangeTracker::Core::Checkpoint() {
+  if (files_ == nullptr) return absl::OkStatus();
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  if (closed_.load()) return absl::FailedPreconditionError("the tracker is closed");
+  return CheckpointLocked();
+}
+
+absl::Status ChangeTracker::Core::Close() {
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  if (closed_.exchange(true) || files_ == nullptr) return absl::OkStatus();
+  ChangeState(oldest(), both());
+  for (OpenEpochState* const epoch : OpenEpochs()) {
+    absl::StatusOr<ChangeMap> map = epoch->bitmap->ToMap(options_.geometry);
+    if (!map.ok()) return map.status();
+    // A map without a log of its generation: written in peace.
+    absl::Status status = files_->WriteMap(Named(*std::move(map), epoch->base, {}), epoch->number,
+                                           epoch->generation + 1, epoch->exact);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+ChangeTracker::ChangeTracker(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+
+ChangeTracker::~ChangeTracker() { Close().IgnoreError(); }
+
+absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Create(
+    const TrackerOptions& options) {
+  absl::StatusOr<std::unique_ptr<Core>> core = Core::Make(options);
+  if (!core.ok()) return core.status();
+  if ((*core)->files() != nullptr) {
+    absl::StatusOr<bool> there = (*core)->files()->HasEpochs();
+    if (!there.ok()) return there.status();
+    if (*there) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(options.directory, ": there is a tracker already"));
+    }
+  }
+  if (absl::Status status = (*core)->Begin(); !status.ok()) return status;
+  return std::unique_ptr<ChangeTracker>(new ChangeTracker(*std::move(core)));
+}
+
+absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Recover(
+    const TrackerOptions& options) {
+  if (options.directory.empty()) {
+    return absl::InvalidArgumentError("a tracker without a directory leaves nothing behind");
+  }
+  absl::StatusOr<std::unique_ptr<Core>> core = Core::Make(options);
+  if (!core.ok()) return core.status();
+  absl::StatusOr<std::vector<EpochFiles>> found =
+      (*core)->files()->Read(options.volume, options.geometry);
+  if (!found.ok()) return found.status();
+  if (absl::Status status = (*core)->Restore(*std::move(found)); !status.ok()) return status;
+  return std::unique_ptr<ChangeTracker>(new ChangeTracker(*std::move(core)));
+}
+
+absl::StatusOr<TrackedWrite> ChangeTracker::Begin(Extent extent) {
+  absl::StatusOr<uint64_t> place = core_->BeginWrite(extent);
+  if (!place.ok()) return place.status();
+  return TrackedWrite(this, *place);
+}
+
+void TrackedWrite::End() noexcept {
+  if (ChangeTracker* const tracker = std::exchange(tracker_, nullptr); tracker != nullptr) {
+    tracker->End(place_);
+  }
+}
+
+void ChangeTracker::End(uint64_t place) noexcept { core_->EndWrite(place); }
+absl::Status ChangeTracker::Mark(Extent extent) { return core_->Mark(extent); }
+absl::Status ChangeTracker::OpenEpoch(const std::string& name) { return core_->OpenEpoch(name); }
+absl::StatusOr<ChangeMap> ChangeTracker::CloseEpoch() { return core_->CloseEpoch(); }
+absl::Status ChangeTracker::CancelEpoch() { return core_->CancelEpoch(); }
+absl::StatusOr<ChangeMap> ChangeTracker::Changes() const { return core_->Changes(); }
+std::vector<ChangeTracker::Epoch> ChangeTracker::epochs() const { return core_->Epochs(); }
+absl::Status ChangeTracker::Checkpoint() { return core_->Checkpoint(); }
+absl::Status ChangeTracker::Close() { return core_->Close(); }
+
+}  // namespace cbt

@@ -1,0 +1,247 @@
+#include "map/tracker_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cbt/change_map_file.h"
+#include "core/absl_view.h"
+#include "map/file_io.h"
+
+namespace cbt {
+namespace {
+
+constexpr char kLockName[] = "LOCK";
+constexpr char kPrefix[] = "epoch-";
+constexpr char kMapExtension[] = ".cbm";
+constexpr char kRoughExtension[] = "-rough.cbm";
+constexpr char kLogExtension[] = ".log";
+constexpr char kGoneExtension[] = ".gone";
+
+std::string LogName(uint64_t epoch, uint64_t generation) {
+  return absl::StrCat(kPrefix, epoch, "-", generation, kLogExtension);
+}
+
+}  // namespace
+
+struct TrackerFiles::Name {
+  std::string name;
+  uint64_t epoch = 0;
+  uint64_t generation = 0;
+  bool log = false;
+  bool rough = false;
+  bool gone = false;
+};
+
+absl::StatusOr<std::unique_ptr<TrackerFiles>> TrackerFiles::Open(const std::string& directory) {
+  if (::mkdir(directory.c_str(), S_IRWXU | S_IRWXG | S_IRWXO) != 0 && errno != EEXIST) {
+    return FileError(directory, errno);
+  }
+  const std::string path = absl::StrCat(directory, "/", kLockName);
+  const int lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (lock < 0) return FileError(path, errno);
+  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    ::close(lock);
+    if (error != EWOULDBLOCK) return FileError(path, error);
+    return absl::UnavailableError(
+        absl::StrCat(directory, ": another process has the tracker open"));
+  }
+  return std::unique_ptr<TrackerFiles>(new TrackerFiles(directory, lock));
+}
+
+TrackerFiles::~TrackerFiles() { ::close(lock_); }
+
+std::string TrackerFiles::Path(const std::string& name) const {
+  return absl::StrCat(directory_, "/", name);
+}
+
+absl::StatusOr<std::vector<TrackerFiles::Name>> TrackerFiles::List() const {
+  DIR* const folder = ::opendir(directory_.c_str());
+  if (folder == nullptr) return FileError(directory_, errno);
+  std::vector<Name> names;
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = ::readdir(folder);  // NOLINT(concurrency-mt-unsafe): our own stream
+    if (entry == nullptr) break;
+    Name name;
+    name.name = entry->d_name;
+    absl::string_view rest = name.name;
+    if (!absl::ConsumePrefix(&rest, kPrefix)) continue;
+    if (absl::ConsumeSuffix(&rest, kGoneExtension)) {
+      name.gone = absl::SimpleAtoi(rest, &name.epoch);
+      if (name.gone) names.push_back(std::move(name));
+      continue;
+    }
+    name.rough = absl::ConsumeSuffix(&rest, kRoughExtension);
+    name.log = !name.rough && absl::ConsumeSuffix(&rest, kLogExtension);
+    if (!name.rough && !name.log && !absl::ConsumeSuffix(&rest, kMapExtension)) continue;
+    const std::vector<absl::string_view> numbers = absl::StrSplit(rest, '-');
+    if (numbers.size() == 2 && absl::SimpleAtoi(numbers[0], &name.epoch) &&
+        absl::SimpleAtoi(numbers[1], &name.generation)) {
+      names.push_back(std::move(name));
+    }
+  }
+  const int error = errno;
+  ::closedir(folder);
+  if (error != 0) return FileError(directory_, error);
+  return names;
+}
+
+absl::StatusOr<bool> TrackerFiles::HasEpochs() const {
+  absl::StatusOr<std::vector<Name>> names = List();
+  if (!names.ok()) return names.status();
+  return !names->empty();
+}
+
+absl::StatusOr<EpochFiles> TrackerFiles::ReadEpoch(uint64_t epoch, const std::vector<Name>& names,
+                                                   const std::string& volume,
+                                                   const VolumeGeometry& geometry) const {
+  const auto lost = [&](const std::string& why) {
+    return absl::DataLossError(absl::StrCat(directory_, ": epoch ", epoch, ": ", why));
+  };
+  const auto foreign = [&](const std::string& file) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Path(file), ": is of another volume, or of one of another size"));
+  };
+  EpochFiles files;
+  files.epoch = epoch;
+  const Name* checkpoint = nullptr;
+  std::set<uint64_t> logs;
+  for (const Name& name : names) {
+    if (name.epoch != epoch || name.gone) continue;
+    files.generation = std::max(files.generation, name.generation);
+    if (name.log) {
+      logs.insert(name.generation);
+    } else if (checkpoint == nullptr || name.generation > checkpoint->generation) {
+      checkpoint = &name;
+    }
+  }
+  uint64_t from = 0;
+  absl::StatusOr<ChangeMap> known = ChangeMap::Empty(geometry);
+  if (checkpoint != nullptr) {
+    from = checkpoint->generation;
+    known = ReadChangeMap(Path(checkpoint->name));
+    if (known.ok() && ((*known)->geometry() != geometry || known->identity().volume != volume)) {
+      return foreign(checkpoint->name);
+    }
+    if (known.ok()) files.base = known->identity().base;
+    files.exact = !checkpoint->rough;
+  }
+  if (!known.ok()) return known.status();
+  logs.erase(logs.begin(), logs.lower_bound(from));
+  if (checkpoint == nullptr && logs.empty()) return lost("neither a map nor a log");
+
+  absl::StatusOr<ChangeMapBuilder> builder = ChangeMapBuilder::Create(geometry);
+  if (!builder.ok()) return builder.status();
+  for (const uint64_t generation : logs) {
+    if (generation != from++) return lost("a log is missing");
+    const std::string name = LogName(epoch, generation);
+    absl::StatusOr<RegionLog::Contents> log = RegionLog::Read(Path(name));
+    if (!log.ok()) return log.status();
+    const RegionLogHeader& header = log->header;
+    if (header.geometry != geometry || header.volume != volume) return foreign(name);
+    if (header.epoch != epoch || header.generation != generation) {
+      return lost(absl::StrCat(name, " is another log"));
+    }
+    files.base = header.base;
+    // Of a log that can't be trusted nothing is known: everything may be dirty.
+    if (!log->sound) {
+      if (absl::Status status = builder->Add({0, geometry.capacity}); !status.ok()) return status;
+    }
+    for (const uint64_t region : log->regions) {
+      const uint64_t begin = region * header.region_bytes;
+      const uint64_t length = std::min(header.region_bytes, geometry.capacity - begin);
+      if (absl::Status status = builder->Add({begin, length}); !status.ok()) return status;
+    }
+    files.exact &= log->sound && log->regions.empty();
+  }
+  absl::StatusOr<ChangeMap> regions = builder->Build();
+  if (!regions.ok()) return regions.status();
+  files.map = *std::move(known);
+  if (absl::Status status = files.map.UniteWith(*regions); !status.ok()) return status;
+  return files;
+}
+
+absl::StatusOr<std::vector<EpochFiles>> TrackerFiles::Read(const std::string& volume,
+                                                           const VolumeGeometry& geometry) const {
+  absl::StatusOr<std::vector<Name>> names = List();
+  if (!names.ok()) return names.status();
+  std::set<uint64_t> numbers;
+  for (const Name& name : *names) numbers.insert(name.epoch);
+  for (const Name& name : *names) {
+    if (!name.gone) continue;
+    if (absl::Status status = Forget(name.epoch); !status.ok()) return status;
+    numbers.erase(name.epoch);
+  }
+  if (numbers.empty()) {
+    return absl::NotFoundError(absl::StrCat(directory_, ": there is no tracker"));
+  }
+  const uint64_t newest = *numbers.rbegin();
+  absl::StatusOr<EpochFiles> last = ReadEpoch(newest, *names, volume, geometry);
+  if (!last.ok()) return last.status();
+  std::vector<EpochFiles> epochs;
+  if (newest > 0 && numbers.contains(newest - 1)) {
+    absl::StatusOr<EpochFiles> older = ReadEpoch(newest - 1, *names, volume, geometry);
+    if (!older.ok()) return older.status();
+    epochs.push_back(*std::move(older));
+  }
+  epochs.push_back(*std::move(last));
+  return epochs;
+}
+
+absl::StatusOr<std::shared_ptr<RegionLog>> TrackerFiles::CreateLog(
+    const RegionLogHeader& header) const {
+  return RegionLog::Create(Path(LogName(header.epoch, header.generation)), header);
+}
+
+absl::Status TrackerFiles::RemoveAll(const std::vector<std::string>& names) const {
+  for (const std::string& name : names) {
+    if (::unlink(Path(name).c_str()) != 0 && errno != ENOENT) return FileError(Path(name), errno);
+  }
+  return names.empty() ? absl::OkStatus() : SyncFolder(directory_);
+}
+
+absl::Status TrackerFiles::WriteMap(const ChangeMap& map, uint64_t epoch, uint64_t generation,
+                                    bool exact) const {
+  const std::string name =
+      absl::StrCat(kPrefix, epoch, "-", generation, exact ? kMapExtension : kRoughExtension);
+  if (absl::StatusOr<ChangeMapHeader> header = WriteChangeMap(map, Path(name)); !header.ok()) {
+    return header.status();
+  }
+  absl::StatusOr<std::vector<Name>> names = List();
+  if (!names.ok()) return names.status();
+  std::vector<std::string> superfluous;
+  for (const Name& each : *names) {
+    if (each.epoch == epoch && each.generation < generation) superfluous.push_back(each.name);
+  }
+  return RemoveAll(superfluous);
+}
+
+absl::Status TrackerFiles::Forget(uint64_t epoch) const {
+  absl::StatusOr<std::vector<Name>> names = List();
+  if (!names.ok()) return names.status();
+  std::vector<std::string> files;
+  for (const Name& each : *names) {
+    if (each.epoch == epoch && !each.gone) files.push_back(each.name);
+  }
+  // Said first and taken back last, so that what is left after a crash can't be mistaken for a
+  // whole epoch, nor for a damaged one.
+  const std::string gone = absl::StrCat(kPrefix, epoch, kGoneExtension);
+  if (absl::Status status = WriteFileAtomically(Path(gone), {}, true); !status.ok()) return status;
+  if (absl::Status status = RemoveAll(files); !status.ok()) return status;
+  return RemoveAll({gone});
+}
+
+}  // namespace cbt

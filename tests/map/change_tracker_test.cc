@@ -1,0 +1,417 @@
+#include "cbt/change_tracker.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "map/maps.h"
+#include "support/generators.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using test::Blocks;
+using test::BlocksOf;
+
+constexpr uint64_t kG = 4096;
+
+TrackerOptions InMemory(uint64_t blocks) {
+  return {.geometry = {blocks * kG, kG}, .volume = "vol", .base = "monday"};
+}
+
+bool Contains(const ChangeMap& map, const std::set<uint64_t>& blocks) {
+  for (const uint64_t block : blocks) {
+    if (!map->Contains(block)) return false;
+  }
+  return true;
+}
+
+RC_GTEST_PROP(ChangeTrackerTest, TellsTheBlocksThatWereWritten, ()) {
+  std::mt19937_64 random = test::AnyRandom();
+  const uint64_t blocks = test::Between<uint64_t>(1, 200000);
+  TrackerOptions options = InMemory(blocks);
+  options.geometry.capacity -= random() % kG;
+  const auto tracker = *ChangeTracker::Create(options);
+  std::vector<bool> oracle(blocks);
+  for (int i = 0; i < 40; ++i) {
+    const uint64_t offset = random() % options.geometry.capacity;
+    const uint64_t longest = random() % 3 == 0 ? options.geometry.capacity : 20 * kG;
+    const uint64_t length = std::min(1 + random() % longest, options.geometry.capacity - offset);
+    RC_ASSERT(tracker->Mark({offset, length}).ok());
+    for (uint64_t b = offset / kG; b * kG < offset + length; ++b) oracle[b] = true;
+    if (i % 10 == 9) {
+      Blocks want;
+      for (uint64_t b = 0; b < blocks; ++b) {
+        if (oracle[b]) want.push_back(b);
+      }
+      RC_ASSERT(BlocksOf(*tracker->Changes()) == want);
+    }
+  }
+}
+
+TEST(ChangeTrackerTest, EpochsFollowEachOther) {
+  const auto tracker = *ChangeTracker::Create(InMemory(1000));
+  ASSERT_TRUE(tracker->Mark({0, 1}).ok());
+  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+  // In the window everything counts in both.
+  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  EXPECT_EQ(tracker->OpenEpoch("x").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(tracker->epochs().size(), 2u);
+  const ChangeMap monday = *tracker->CloseEpoch();
+  EXPECT_EQ(BlocksOf(monday), (Blocks{0, 5}));
+  EXPECT_EQ(monday.identity(), (ChangeMapIdentity{"vol", "monday", "tuesday"}));
+  ASSERT_TRUE(tracker->Mark({6 * kG, 1}).ok());
+  EXPECT_EQ(tracker->CloseEpoch().status().code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(tracker->OpenEpoch("wednesday").ok());
+  EXPECT_EQ(BlocksOf(*tracker->CloseEpoch()), (Blocks{5, 6}));
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{}));
+  EXPECT_EQ(tracker->epochs().front().base, "wednesday");
+}
+
+TEST(ChangeTrackerTest, WritesInFlightAreInBothEpochs) {
+  TrackerOptions options = InMemory(1000);
+  options.writes_in_flight = 2;
+  const auto tracker = *ChangeTracker::Create(options);
+  // More than there are places.
+  std::vector<TrackedWrite> writes;
+  for (uint64_t i = 0; i < 5; ++i) writes.push_back(*tracker->Begin({i * kG, 1}));
+  TrackedWrite ended = *tracker->Begin({7 * kG, 1});
+  ended.End();
+  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+  EXPECT_EQ(BlocksOf(*tracker->CloseEpoch()), (Blocks{0, 1, 2, 3, 4, 7}));
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{0, 1, 2, 3, 4}));
+  // A write that lasts over several snapshots is in every epoch.
+  for (size_t i = 1; i < 5; ++i) writes[i].End();
+  for (const char* day : {"wednesday", "thursday"}) {
+    ASSERT_TRUE(tracker->OpenEpoch(day).ok());
+    ASSERT_TRUE(tracker->CloseEpoch().ok());
+  }
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{0}));
+}
+
+TEST(ChangeTrackerTest, ACancelledEpochLosesNothing) {
+  const auto tracker = *ChangeTracker::Create(InMemory(1000));
+  EXPECT_EQ(tracker->CancelEpoch().code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(tracker->Mark({0, 1}).ok());
+  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+  ASSERT_TRUE(tracker->Mark({kG, 1}).ok());
+  ASSERT_TRUE(tracker->CancelEpoch().ok());
+  ASSERT_TRUE(tracker->Mark({2 * kG, 1}).ok());
+  EXPECT_EQ(tracker->epochs().front().base, "monday");
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{0, 1, 2}));
+  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+  EXPECT_EQ(BlocksOf(*tracker->CloseEpoch()), (Blocks{0, 1, 2}));
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{}));
+}
+
+TEST(ChangeTrackerTest, RefusesWhatItCannotTrack) {
+  TrackerOptions options = InMemory(10);
+  options.geometry.capacity -= 5;
+  const auto tracker = *ChangeTracker::Create(options);
+  EXPECT_TRUE(tracker->Mark({10 * kG - 6, 1}).ok());
+  EXPECT_TRUE(tracker->Begin({10 * kG - 5, 0}).ok());
+  EXPECT_EQ(tracker->Mark({10 * kG - 6, 2}).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(tracker->Begin({UINT64_MAX, 2}).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{9}));
+  EXPECT_EQ(tracker->OpenEpoch("\xff").code(), absl::StatusCode::kInvalidArgument);
+  options.geometry.granularity = 0;
+  EXPECT_EQ(ChangeTracker::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
+  options.geometry.granularity = kG;
+  options.region_bytes = kG + 1;
+  EXPECT_EQ(ChangeTracker::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Writers write versions to a disk; at each snapshot the disk is copied. What differs between two
+// copies must be in the epoch between them.
+TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverThreadsDo) {
+  constexpr uint64_t kBlocks = 3000;
+  TrackerOptions options = InMemory(kBlocks);
+  options.writes_in_flight = 3;
+  const auto tracker = *ChangeTracker::Create(options);
+  std::vector<std::atomic<uint64_t>> disk(kBlocks);
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> written{0};
+  std::vector<std::thread> writers;
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    writers.emplace_back([&, seed] {
+      std::mt19937_64 random(seed);
+      while (!stop) {
+        const uint64_t begin = random() % kBlocks;
+        const uint64_t end = std::min<uint64_t>(kBlocks, begin + 1 + random() % 4);
+        absl::StatusOr<TrackedWrite> write = tracker->Begin({begin * kG, (end - begin) * kG});
+        ASSERT_TRUE(write.ok());
+        if (random() % 4 == 0) std::this_thread::yield();
+        for (uint64_t b = begin; b < end; ++b) disk[b].fetch_add(1);
+        if (random() % 4 == 0) std::this_thread::yield();
+        write->End();
+        written.fetch_add(1, std::memory_order_relaxed);
+      }
+    });
+  }
+  std::vector<uint64_t> before(kBlocks);
+  uint64_t missed = 0;
+  uint64_t changed = 0;
+  for (int epoch = 0; epoch < 400; ++epoch) {
+    // Without this, a fast machine takes all snapshots before the first write.
+    const uint64_t so_far = written;
+    while (written < so_far + 50) std::this_thread::yield();
+    ASSERT_TRUE(tracker->OpenEpoch(absl::StrCat("s", epoch)).ok());
+    std::vector<uint64_t> after(kBlocks);
+    for (uint64_t b = 0; b < kBlocks; ++b) after[b] = disk[b];
+    const ChangeMap map = *tracker->CloseEpoch();
+    for (uint64_t b = 0; b < kBlocks; ++b) {
+      if (after[b] == before[b]) continue;
+      ++changed;
+      if (!map->Contains(b)) ++missed;
+    }
+    before = after;
+  }
+  stop = true;
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_GT(changed, 10000u);
+  EXPECT_EQ(missed, 0u);
+}
+
+// ---- on disk
+
+class PersistentTrackerTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kBlocks = 1000;
+  static constexpr uint64_t kRegion = 10;  // blocks
+
+  PersistentTrackerTest() {
+    options_ = InMemory(kBlocks);
+    options_.directory = dir_ / "tracker";
+    options_.region_bytes = kRegion * kG;
+  }
+
+  std::unique_ptr<ChangeTracker> Recover() {
+    absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker = ChangeTracker::Recover(options_);
+    EXPECT_TRUE(tracker.ok()) << tracker.status();
+    return tracker.ok() ? *std::move(tracker) : nullptr;
+  }
+
+  // Runs `work` in a process that ends without any of our destructors.
+  void Crash(const std::function<void()>& work) {
+    const pid_t child = fork();
+    if (child == 0) {
+      work();
+      _exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
+  }
+
+  static Blocks Region(uint64_t region) {
+    Blocks blocks;
+    for (uint64_t b = region * kRegion; b < (region + 1) * kRegion; ++b) blocks.push_back(b);
+    return blocks;
+  }
+
+  const test::TempDir dir_;
+  TrackerOptions options_;
+};
+
+TEST_F(PersistentTrackerTest, ACleanCloseIsExact) {
+  {
+    const auto tracker = *ChangeTracker::Create(options_);
+    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+    EXPECT_EQ(ChangeTracker::Recover(options_).status().code(), absl::StatusCode::kUnavailable);
+    ASSERT_TRUE(tracker->Close().ok());
+    EXPECT_EQ(tracker->Mark({5 * kG, 1}).code(), absl::StatusCode::kFailedPrecondition);
+  }
+  EXPECT_EQ(ChangeTracker::Create(options_).status().code(), absl::StatusCode::kAlreadyExists);
+  for (int i = 0; i < 3; ++i) {
+    const auto tracker = Recover();
+    EXPECT_TRUE(tracker->epochs().front().exact);
+    EXPECT_EQ(tracker->epochs().front().base, "monday");
+    EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{5}));
+  }
+}
+
+TEST_F(PersistentTrackerTest, ACrashOverReportsRegionsAndNothingElse) {
+  Crash([&] {
+    const auto tracker = *ChangeTracker::Create(options_);
+    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+    ASSERT_TRUE(tracker->Mark({29 * kG, 2 * kG}).ok());
+    std::ignore = *tracker->Begin({777 * kG, 1});
+    tracker->Mark({777 * kG, 1}).IgnoreError();
+    _exit(0);
+  });
+  const auto tracker = Recover();
+  EXPECT_FALSE(tracker->epochs().front().exact);
+  Blocks want = Region(0);
+  for (const uint64_t region : {2u, 3u, 77u}) {
+    const Blocks more = Region(region);
+    want.insert(want.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), want);
+}
+
+TEST_F(PersistentTrackerTest, ACheckpointBoundsWhatACrashOverReports) {
+  Crash([&] {
+    const auto tracker = *ChangeTracker::Create(options_);
+    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+    ASSERT_TRUE(tracker->Checkpoint().ok());
+    ASSERT_TRUE(tracker->Mark({25 * kG, 1}).ok());
+    _exit(0);
+  });
+  Blocks want = {5};
+  const Blocks region = Region(2);
+  want.insert(want.end(), region.begin(), region.end());
+  EXPECT_EQ(BlocksOf(*Recover()->Changes()), want);
+  // Nothing piles up.
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Recover()->Checkpoint().ok());
+  EXPECT_LE(dir_.Names("tracker").size(), 3u);
+}
+
+TEST_F(PersistentTrackerTest, ACrashInTheWindowGivesBothEpochsBack) {
+  Crash([&] {
+    const auto tracker = *ChangeTracker::Create(options_);
+    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+    const TrackedWrite in_flight = *tracker->Begin({15 * kG, 1});
+    ASSERT_TRUE(tracker->Checkpoint().ok());
+    ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+    ASSERT_TRUE(tracker->Mark({25 * kG, 1}).ok());
+    _exit(0);
+  });
+  {
+    const auto tracker = Recover();
+    ASSERT_EQ(tracker->epochs().size(), 2u);
+    EXPECT_EQ(tracker->epochs()[1].base, "tuesday");
+    const ChangeMap monday = *tracker->CloseEpoch();
+    EXPECT_TRUE(Contains(monday, {5, 15, 25}));
+    EXPECT_EQ(monday.identity(), (ChangeMapIdentity{"vol", "monday", "tuesday"}));
+    EXPECT_TRUE(Contains(*tracker->Changes(), {15, 25}));
+    EXPECT_FALSE((*tracker->Changes())->Contains(5));
+  }
+  // Until the next epoch is opened the closed one comes back after all; or it is cancelled.
+  const auto tracker = Recover();
+  ASSERT_EQ(tracker->epochs().size(), 2u);
+  ASSERT_TRUE(tracker->CancelEpoch().ok());
+  EXPECT_TRUE(Contains(*tracker->Changes(), {5, 15, 25}));
+}
+
+TEST_F(PersistentTrackerTest, OldEpochsGoWhenTheNextOneOpens) {
+  {
+    const auto tracker = *ChangeTracker::Create(options_);
+    for (const char* day : {"tuesday", "wednesday", "thursday"}) {
+      ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+      ASSERT_TRUE(tracker->OpenEpoch(day).ok());
+      ASSERT_TRUE(tracker->Checkpoint().ok());
+      ASSERT_TRUE(tracker->CloseEpoch().ok());
+    }
+    ASSERT_TRUE(tracker->OpenEpoch("friday").ok());
+    ASSERT_TRUE(tracker->CancelEpoch().ok());
+    ASSERT_TRUE(tracker->Mark({7 * kG, 1}).ok());
+  }
+  const auto tracker = Recover();
+  ASSERT_EQ(tracker->epochs().size(), 1u);
+  EXPECT_EQ(tracker->epochs()[0].base, "thursday");
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{7}));
+}
+
+TEST_F(PersistentTrackerTest, AnotherVolumeIsRefused) {
+  { ASSERT_TRUE(ChangeTracker::Create(options_).ok()); }
+  TrackerOptions other = options_;
+  other.volume = "other";
+  EXPECT_EQ(ChangeTracker::Recover(other).status().code(), absl::StatusCode::kFailedPrecondition);
+  other = options_;
+  other.geometry.capacity += kG;
+  EXPECT_EQ(ChangeTracker::Recover(other).status().code(), absl::StatusCode::kFailedPrecondition);
+  other = options_;
+  other.directory = dir_ / "none";
+  EXPECT_EQ(ChangeTracker::Recover(other).status().code(), absl::StatusCode::kNotFound);
+  other.directory = "";
+  EXPECT_EQ(ChangeTracker::Recover(other).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Whatever happens to one bit or to the end of a log: more is reported, or an error.
+TEST_F(PersistentTrackerTest, ADamagedLogNeverUnderReports) {
+  Crash([&] {
+    const auto tracker = *ChangeTracker::Create(options_);
+    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+    ASSERT_TRUE(tracker->Mark({995 * kG, 1}).ok());
+    ASSERT_TRUE(tracker->Mark({505 * kG, 1}).ok());
+    _exit(0);
+  });
+  const std::string path = dir_ / "tracker/epoch-0-0.log";
+  std::ifstream file(path, std::ios::binary);
+  const std::vector<char> sound{std::istreambuf_iterator<char>(file), {}};
+  const auto check = [&](const std::vector<char>& bytes, size_t at) {
+    std::filesystem::remove_all(dir_ / "tracker");
+    std::filesystem::create_directory(dir_ / "tracker");
+    std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<long>(bytes.size()));
+    const absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker = ChangeTracker::Recover(options_);
+    if (tracker.ok()) {
+      EXPECT_TRUE(Contains(*(*tracker)->Changes(), {5, 505, 995})) << at;
+    }
+  };
+  constexpr size_t kHeader = 12288;
+  ASSERT_GT(sound.size(), kHeader + 48);
+  std::vector<char> bytes = sound;
+  for (size_t at = 0; at < bytes.size();
+       at += at < 200 || (at > kHeader - 20 && at < kHeader + 80) ? 1 : 61) {
+    bytes[at] = static_cast<char>(bytes[at] ^ 0x10);
+    check(bytes, at);
+    bytes[at] = sound[at];
+  }
+  for (size_t size = 0; size < sound.size(); size += size < kHeader ? 997 : 5) {
+    check({sound.begin(), sound.begin() + static_cast<long>(size)}, size);
+  }
+  // Records that are lost as a sector is: with zeros in their place.
+  for (size_t record = 0; record < 2; ++record) {
+    std::fill_n(bytes.begin() + static_cast<long>(kHeader + 16 * record), 16, '\0');
+    check(bytes, record);
+    bytes = sound;
+  }
+}
+
+TEST_F(PersistentTrackerTest, AMissingMapIsAnError) {
+  Crash([&] {
+    const auto tracker = *ChangeTracker::Create(options_);
+    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+    ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+    ASSERT_TRUE(tracker->Checkpoint().ok());
+    _exit(0);
+  });
+  std::filesystem::remove(dir_ / "tracker/epoch-1-1.cbm");
+  EXPECT_EQ(ChangeTracker::Recover(options_).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(PersistentTrackerTest, ManyThreadsWriteTheLogTogether) {
+  Crash([&] {
+    const auto tracker = *ChangeTracker::Create(options_);
+    std::vector<std::thread> threads;
+    for (uint64_t t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        for (uint64_t b = t; b < kBlocks; b += 7) {
+          ASSERT_TRUE(tracker->Begin({b * kG, kG}).ok());
+          if (b % 50 == 0) {
+            ASSERT_TRUE(tracker->Checkpoint().ok());
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    _exit(0);
+  });
+  std::set<uint64_t> want;
+  for (uint64_t t = 0; t < 4; ++t) {
+    for (uint64_t b = t; b < kBlocks; b += 7) want.insert(b);
+  }
+  EXPECT_TRUE(Contains(*Recover()->Changes(), want));
+}
+
+}  // namespace
+}  // namespace cbt
