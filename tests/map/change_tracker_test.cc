@@ -181,6 +181,33 @@ TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverThreadsDo) {
   EXPECT_EQ(missed, 0u);
 }
 
+// Marks of long ranges, which take a while, and epochs that change as fast as they can.
+TEST(ChangeTrackerTest, EveryMarkIsInSomeEpoch) {
+  constexpr uint64_t kThreads = 6;
+  constexpr uint64_t kMarks = 60;
+  constexpr uint64_t kLength = 40000;
+  const auto tracker = *ChangeTracker::Create(InMemory(kThreads * kMarks * kLength));
+  std::atomic<uint64_t> running{kThreads};
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < kMarks; ++i) {
+        const uint64_t begin = (t * kMarks + i) * kLength + 1;
+        ASSERT_TRUE(tracker->Mark({begin * kG, (kLength - 2) * kG}).ok());
+      }
+      --running;
+    });
+  }
+  ChangeMap all = *ChangeMap::Empty(InMemory(kThreads * kMarks * kLength).geometry);
+  while (running > 0) {
+    ASSERT_TRUE(tracker->OpenEpoch("next").ok());
+    ASSERT_TRUE(all.UniteWith(*tracker->CloseEpoch()).ok());
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_TRUE(all.UniteWith(*tracker->Changes()).ok());
+  EXPECT_EQ(all->cardinality(), kThreads * kMarks * (kLength - 2));
+}
+
 // ---- on disk
 
 class PersistentTrackerTest : public testing::Test {
