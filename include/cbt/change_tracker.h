@@ -114,7 +114,8 @@ class ChangeTracker {
 
   // Begins an epoch at the snapshot `name`, which is to be taken after this has returned.
   // Errors: FAILED_PRECONDITION when two epochs are open, INVALID_ARGUMENT for the name, those of
-  //         files: the tracker is as it was then.
+  //         files: the tracker is as it was then, unless the disk fails so thoroughly that two
+  //         epochs stay open, see epochs().
   absl::Status OpenEpoch(const std::string& name);
 
   // Ends the older epoch: what has changed up to the snapshot at which the newer one began (and
@@ -124,7 +125,7 @@ class ChangeTracker {
   absl::StatusOr<ChangeMap> CloseEpoch();
 
   // The snapshot was not taken: the newer epoch is forgotten, the older one goes on.
-  // Errors: FAILED_PRECONDITION when only one epoch is open.
+  // Errors: FAILED_PRECONDITION when only one epoch is open; those of files: both stay open.
   absl::Status CancelEpoch();
 
   // What has changed in the oldest open epoch up to now: everything that was announced before the

@@ -44,7 +44,7 @@ class ChainLock {
  public:
   static absl::StatusOr<ChainLock> Take(const std::string& directory) {
     const std::string path = absl::StrCat(directory, "/", kLockName);
-    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    const int descriptor = OpenFile(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (descriptor < 0) return FileError(path, errno);
     if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -44,7 +45,7 @@ class ChangeTracker::Core {
   static absl::StatusOr<std::unique_ptr<Core>> Make(const TrackerOptions& options);
 
   absl::Status Begin();
-  absl::Status Restore(std::vector<EpochFiles> found);
+  absl::Status Restore(std::vector<EpochFiles> found, uint64_t next_number);
 
   absl::StatusOr<uint64_t> BeginWrite(Extent extent);
   void EndWrite(uint64_t place) noexcept { writes_.Remove(place); }
@@ -128,6 +129,10 @@ class ChangeTracker::Core {
   const std::unique_ptr<TrackerFiles> files_;  // null: in memory only
   WriteTable writes_;
   std::array<OpenEpochState, 2> epochs_;
+  // Under epoch_mutex_: the number of the next epoch, and that of the one that was closed last,
+  // whose files are still there.
+  uint64_t next_number_ = 1;
+  std::optional<uint64_t> closed_number_;
   std::array<Stripe, kStripes> stripes_;
   std::atomic<uint32_t> state_{0};
   std::atomic<bool> closed_{false};
@@ -191,7 +196,8 @@ absl::Status ChangeTracker::Core::Begin() {
   return absl::OkStatus();
 }
 
-absl::Status ChangeTracker::Core::Restore(std::vector<EpochFiles> found) {
+absl::Status ChangeTracker::Core::Restore(std::vector<EpochFiles> found, uint64_t next_number) {
+  next_number_ = next_number;
   for (size_t i = 0; i < found.size(); ++i) {
     epochs_[i].number = found[i].epoch;
     epochs_[i].generation = found[i].generation;
@@ -298,18 +304,23 @@ absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
   }
   const unsigned older = oldest();
   OpenEpochState& epoch = epochs_[1 - older];
-  epoch.number = epochs_[older].number + 1;
+  epoch.number = next_number_++;
   epoch.generation = 0;
   epoch.base = name;
   epoch.exact = true;
   if (files_ != nullptr) {
     // The epoch that was closed last is kept until here, see CloseEpoch().
-    if (epochs_[older].number > 0) {
-      absl::Status status = files_->Forget(epochs_[older].number - 1);
-      if (!status.ok()) return status;
+    if (closed_number_.has_value()) {
+      if (absl::Status status = files_->Forget(*closed_number_); !status.ok()) return status;
+      closed_number_.reset();
     }
     absl::StatusOr<std::shared_ptr<RegionLog>> log = files_->CreateLog(HeaderOf(epoch));
-    if (!log.ok()) return log.status();
+    if (!log.ok()) {
+      // Its file may be there all the same. If that stays, a crash gives an epoch back whose
+      // snapshot was never taken.
+      files_->Forget(epoch.number).IgnoreError();
+      return log.status();
+    }
     SetLog(epoch, *std::move(log));
   }
   ChangeState(older, true);
@@ -322,12 +333,13 @@ absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
       status = epoch.log->Add(begin / options_.region_bytes, (end - 1) / options_.region_bytes);
     }
   });
-  if (status.ok()) return status;
-  // The older epoch has everything.
-  ChangeState(older, false);
-  epoch.bitmap->Clear();
-  SetLog(epoch, nullptr);
-  files_->Forget(epoch.number).IgnoreError();  // over-reports at worst
+  // Back to the older epoch, which has everything; where even that can't be written down, the two
+  // stay open until CancelEpoch() succeeds.
+  if (!status.ok() && files_->Forget(epoch.number).ok()) {
+    ChangeState(older, false);
+    SetLog(epoch, nullptr);
+    epoch.bitmap->Clear();
+  }
   return status;
 }
 
@@ -354,6 +366,7 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::CloseEpoch() {
   // to a safe place, and after a crash before that it is there once more.
   SetLog(epoch, nullptr);
   epoch.bitmap->Clear();
+  closed_number_ = epoch.number;
   return Named(*std::move(map), epoch.base, newer.base);
 }
 
@@ -378,11 +391,13 @@ absl::Status ChangeTracker::Core::CancelEpoch() {
   epochs_[older].bitmap->MarkAll(*map);
   if (files_ != nullptr) {
     if (absl::Status status = LogMap(*map); !status.ok()) return status;
+    // On disk first: an epoch that a crash gives back must have had every write.
+    if (absl::Status status = files_->Forget(newer.number); !status.ok()) return status;
   }
   ChangeState(older, false);
   SetLog(newer, nullptr);
   newer.bitmap->Clear();
-  return files_ == nullptr ? absl::OkStatus() : files_->Forget(newer.number);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ChangeMap> ChangeTracker::Core::Changes() const {
@@ -477,10 +492,12 @@ absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Recover(
   }
   absl::StatusOr<std::unique_ptr<Core>> core = Core::Make(options);
   if (!core.ok()) return core.status();
+  uint64_t next_number = 0;
   absl::StatusOr<std::vector<EpochFiles>> found =
-      (*core)->files()->Read(options.volume, options.geometry);
+      (*core)->files()->Read(options.volume, options.geometry, next_number);
   if (!found.ok()) return found.status();
-  if (absl::Status status = (*core)->Restore(*std::move(found)); !status.ok()) return status;
+  if (absl::Status status = (*core)->Restore(*std::move(found), next_number); !status.ok())
+    return status;
   return std::unique_ptr<ChangeTracker>(new ChangeTracker(*std::move(core)));
 }
 

@@ -112,6 +112,10 @@ absl::Status FileError(std::string_view path, int error) {
   }
 }
 
+int OpenFile(const std::string& path, int flags, unsigned mode) noexcept {
+  return Retry([&] { return ::open(path.c_str(), flags, mode); });
+}
+
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
@@ -119,8 +123,7 @@ std::string FolderOf(const std::string& path) {
 }
 
 absl::Status SyncFolder(const std::string& path) {
-  Descriptor folder(
-      Retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  Descriptor folder(OpenFile(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // A folder that may be written but not read can't be opened for this.
   if (folder.number() < 0) return errno == EACCES ? absl::OkStatus() : FileError(path, errno);
   // Some file systems have no way to sync a folder and say EINVAL.
@@ -154,8 +157,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::st
                                                                    std::string_view name) {
   if (name.empty()) name = path;
   // Without waiting for a writer, if it is a pipe.
-  const int descriptor =
-      Retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
+  const int descriptor = OpenFile(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return FileError(name, errno);
   return FromDescriptor(descriptor, name);
 }

@@ -26,6 +26,9 @@ absl::Status WriteFileAtomically(const std::string& path,
 
 inline constexpr std::string_view kPartialExtension = ".partial";
 
+// open(2) again and again as long as it is interrupted.
+int OpenFile(const std::string& path, int flags, unsigned mode = 0) noexcept;
+
 // Brings the names in a folder to the disk.
 absl::Status SyncFolder(const std::string& path);
 

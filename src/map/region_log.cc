@@ -79,7 +79,7 @@ absl::StatusOr<std::shared_ptr<RegionLog>> RegionLog::Create(const std::string& 
   const std::vector<uint8_t> places(header.regions() * kRecordBytes);
   const std::span<const uint8_t> parts[] = {front, places};
   if (absl::Status status = WriteFileAtomically(path, parts, true); !status.ok()) return status;
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  const int descriptor = OpenFile(path, O_WRONLY | O_CLOEXEC);
   if (descriptor < 0) return FileError(path, errno);
   return std::shared_ptr<RegionLog>(
       new RegionLog(descriptor, path, LoadU64(front.data() + kChecksumAt), header.regions()));

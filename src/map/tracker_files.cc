@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<TrackerFiles>> TrackerFiles::Open(const std::stri
     return FileError(directory, errno);
   }
   const std::string path = absl::StrCat(directory, "/", kLockName);
-  const int lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  const int lock = OpenFile(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (lock < 0) return FileError(path, errno);
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
@@ -175,11 +175,13 @@ absl::StatusOr<EpochFiles> TrackerFiles::ReadEpoch(uint64_t epoch, const std::ve
 }
 
 absl::StatusOr<std::vector<EpochFiles>> TrackerFiles::Read(const std::string& volume,
-                                                           const VolumeGeometry& geometry) const {
+                                                           const VolumeGeometry& geometry,
+                                                           uint64_t& next) const {
   absl::StatusOr<std::vector<Name>> names = List();
   if (!names.ok()) return names.status();
   std::set<uint64_t> numbers;
   for (const Name& name : *names) numbers.insert(name.epoch);
+  next = numbers.empty() ? 0 : *numbers.rbegin() + 1;
   for (const Name& name : *names) {
     if (!name.gone) continue;
     if (absl::Status status = Forget(name.epoch); !status.ok()) return status;
@@ -188,16 +190,15 @@ absl::StatusOr<std::vector<EpochFiles>> TrackerFiles::Read(const std::string& vo
   if (numbers.empty()) {
     return absl::NotFoundError(absl::StrCat(directory_, ": there is no tracker"));
   }
-  const uint64_t newest = *numbers.rbegin();
-  absl::StatusOr<EpochFiles> last = ReadEpoch(newest, *names, volume, geometry);
-  if (!last.ok()) return last.status();
-  std::vector<EpochFiles> epochs;
-  if (newest > 0 && numbers.contains(newest - 1)) {
-    absl::StatusOr<EpochFiles> older = ReadEpoch(newest - 1, *names, volume, geometry);
-    if (!older.ok()) return older.status();
-    epochs.push_back(*std::move(older));
+  if (numbers.size() > 2) {
+    return absl::DataLossError(absl::StrCat(directory_, ": more epochs than can be open"));
   }
-  epochs.push_back(*std::move(last));
+  std::vector<EpochFiles> epochs;
+  for (const uint64_t number : numbers) {
+    absl::StatusOr<EpochFiles> epoch = ReadEpoch(number, *names, volume, geometry);
+    if (!epoch.ok()) return epoch.status();
+    epochs.push_back(*std::move(epoch));
+  }
   return epochs;
 }
 
@@ -240,8 +241,8 @@ absl::Status TrackerFiles::Forget(uint64_t epoch) const {
   // whole epoch, nor for a damaged one.
   const std::string gone = absl::StrCat(kPrefix, epoch, kGoneExtension);
   if (absl::Status status = WriteFileAtomically(Path(gone), {}, true); !status.ok()) return status;
-  if (absl::Status status = RemoveAll(files); !status.ok()) return status;
-  return RemoveAll({gone});
+  if (RemoveAll(files).ok()) RemoveAll({gone}).IgnoreError();
+  return absl::OkStatus();
 }
 
 }  // namespace cbt

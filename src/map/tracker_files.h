@@ -40,11 +40,13 @@ class TrackerFiles {
   TrackerFiles(const TrackerFiles&) = delete;
   TrackerFiles& operator=(const TrackerFiles&) = delete;
 
-  // The epochs that are there, oldest first, at most two: whole or an error.
+  // The epochs that are there, oldest first, at most two: whole or an error. `next`: a number that
+  // no epoch has had.
   // Errors: NOT_FOUND when there is none, FAILED_PRECONDITION for another volume or geometry,
   //         DATA_LOSS when something is missing or damaged.
   absl::StatusOr<std::vector<EpochFiles>> Read(const std::string& volume,
-                                               const VolumeGeometry& geometry) const;
+                                               const VolumeGeometry& geometry,
+                                               uint64_t& next) const;
 
   // True when there is a file of any epoch.
   absl::StatusOr<bool> HasEpochs() const;
@@ -55,7 +57,8 @@ class TrackerFiles {
   absl::Status WriteMap(const ChangeMap& map, uint64_t epoch, uint64_t generation,
                         bool exact) const;
 
-  // Removes every file of the epoch; one that was left half way is gone all the same.
+  // The epoch is gone when this has returned OK, even where some of its files could not be removed
+  // yet. Its number must not be used again.
   absl::Status Forget(uint64_t epoch) const;
 
  private:

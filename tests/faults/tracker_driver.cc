@@ -1,0 +1,111 @@
+// A program that tracks writes, for tests that let it fail at every system call.
+//
+//   tracker_driver run DIR      writes to blocks of a volume over several epochs; prints a line
+//   when
+//                               something has been acknowledged: `block N`, `epoch`, `map N N ...`
+//   tracker_driver recover DIR  prints each open epoch's changes, oldest first: `map N N ...`
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/change_tracker.h"
+
+namespace {
+
+constexpr uint64_t kBlock = 4096;
+
+// Each line is out before the next step, whatever ends the process.
+void Say(const std::string& line) {
+  std::fprintf(stdout, "%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+bool Failed(const absl::Status& status) {
+  if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  return !status.ok();
+}
+
+void SayMap(const cbt::ChangeMap& map) {
+  std::string line = "map";
+  const std::unique_ptr<cbt::ExtentCursor> cursor = cbt::MakeChangeMapCursor(map);
+  cbt::ForEachBatch(*cursor, [&line](const cbt::ExtentBatch& batch) {
+    for (size_t i = 0; i < batch.size(); ++i) {
+      for (uint64_t b = batch[i].offset; b < batch[i].end(); b += kBlock) {
+        absl::StrAppend(&line, " ", b / kBlock);
+      }
+    }
+    return absl::OkStatus();
+  }).IgnoreError();
+  Say(line);
+}
+
+int Run(const cbt::TrackerOptions& options) {
+  absl::StatusOr<std::unique_ptr<cbt::ChangeTracker>> made = cbt::ChangeTracker::Create(options);
+  if (Failed(made.status())) return 3;
+  cbt::ChangeTracker& tracker = **made;
+  const auto write = [&tracker](uint64_t block) {
+    const absl::StatusOr<cbt::TrackedWrite> write = tracker.Begin({block * kBlock, kBlock});
+    if (Failed(write.status())) return false;
+    Say(absl::StrCat("block ", block));
+    return true;
+  };
+  bool sound = write(1) && write(301);
+  sound &= !Failed(tracker.Checkpoint());
+  sound &= write(2) && write(601);
+  if (!Failed(tracker.OpenEpoch("next"))) {
+    Say("epoch");
+    sound &= write(901);
+    const absl::StatusOr<cbt::ChangeMap> map = tracker.CloseEpoch();
+    if (Failed(map.status())) {
+      sound = false;
+    } else {
+      SayMap(*map);
+    }
+  } else {
+    sound = false;
+  }
+  sound &= write(11);
+  sound &= !Failed(tracker.Checkpoint());
+  sound &= write(321);
+  if (!Failed(tracker.OpenEpoch("last"))) {
+    sound &= !Failed(tracker.CancelEpoch());
+  } else {
+    sound = false;
+  }
+  sound &= write(21);
+  sound &= !Failed(tracker.Close());
+  if (sound) Say("closed");
+  return sound ? 0 : 3;
+}
+
+int Recover(const cbt::TrackerOptions& options) {
+  absl::StatusOr<std::unique_ptr<cbt::ChangeTracker>> tracker =
+      cbt::ChangeTracker::Recover(options);
+  if (Failed(tracker.status())) return absl::IsNotFound(tracker.status()) ? 2 : 3;
+  if ((*tracker)->epochs().size() == 2 && (*tracker)->epochs()[1].base == "last") {
+    // That snapshot was never taken.
+    if (Failed((*tracker)->CancelEpoch())) return 3;
+  } else if ((*tracker)->epochs().size() == 2) {
+    const absl::StatusOr<cbt::ChangeMap> map = (*tracker)->CloseEpoch();
+    if (Failed(map.status())) return 3;
+    SayMap(*map);
+  }
+  const absl::StatusOr<cbt::ChangeMap> map = (*tracker)->Changes();
+  if (Failed(map.status())) return 3;
+  SayMap(*map);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  const cbt::TrackerOptions options = {.geometry = {1000 * kBlock, kBlock},
+                                       .volume = "vol",
+                                       .base = "first",
+                                       .directory = argv[2],
+                                       .region_bytes = 10 * kBlock};
+  return std::strcmp(argv[1], "run") == 0 ? Run(options) : Recover(options);
+}
