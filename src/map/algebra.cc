@@ -113,9 +113,13 @@ absl::StatusOr<ChangeMap> CombineTwo(Pairwise op, const ChangeMapView& first,
 absl::StatusOr<ChangeMap> UniteBlocks(std::span<const ChangeMapView> maps,
                                       const VolumeGeometry& geometry) {
   std::vector<std::shared_ptr<const PortableIndex>> indexes;
-  for (const ChangeMapView& map : maps) indexes.push_back(ChangeMapAccess::Index(map));
+  uint64_t bytes = 0;
+  for (const ChangeMapView& map : maps) {
+    indexes.push_back(ChangeMapAccess::Index(map));
+    bytes += map.portable().size();
+  }
   ContainerMerge merge(std::move(indexes), Blocks(geometry));
-  PortableWriter writer;
+  PortableWriter writer(bytes);
   for (;;) {
     absl::StatusOr<const Container*> next = merge.Next();
     if (!next.ok()) return next.status();

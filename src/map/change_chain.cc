@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <list>
+#include <mutex>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -31,6 +33,9 @@ constexpr char kManifestName[] = "CHAIN";
 constexpr char kLockName[] = "LOCK";
 constexpr char kMapPrefix[] = "map-";
 constexpr char kMapExtension[] = ".cbm";
+
+// Mapped and not read again: pages that nobody needs are the system's to take back.
+constexpr size_t kFilesKept = 64;
 
 // What stands for a directory in messages.
 std::string NameOf(const std::string& directory, const ChainOptions& options) {
@@ -126,6 +131,7 @@ class ChainInDirectory final : public ChangeChain {
   static std::vector<ChainFile> Pieces(const ChainManifest& manifest, uint64_t begin, uint64_t end,
                                        unsigned below);
   absl::StatusOr<LazyMap> OpenFile(const ChainFile& file, uint64_t granularity) const;
+  absl::StatusOr<LazyMap> OpenOrKept(const ChainFile& file, uint64_t granularity) const;
   absl::StatusOr<ChainFile> WriteUnion(const ChainManifest& manifest,
                                        const std::vector<ChainFile>& files,
                                        const ChangeMapIdentity& identity, uint64_t number) const;
@@ -138,6 +144,10 @@ class ChainInDirectory final : public ChangeChain {
   const ChainLock lock_;
   ChainManifest manifest_;
   std::unordered_map<std::string, size_t> places_;  // of the entries
+
+  // Files that were opened last, the last one in front: what has been checked in them stays so.
+  mutable std::mutex kept_mutex_;
+  mutable std::list<std::pair<uint64_t, LazyMap>> kept_;
 };
 
 void ChainInDirectory::Take(ChainManifest manifest) {
@@ -246,6 +256,24 @@ absl::StatusOr<LazyMap> ChainInDirectory::OpenFile(const ChainFile& file,
   if (map->header.checksum != file.checksum || map->header.geometry.granularity != granularity) {
     return absl::DataLossError(absl::StrCat(name, ": is not the file that belongs to the chain"));
   }
+  return map;
+}
+
+absl::StatusOr<LazyMap> ChainInDirectory::OpenOrKept(const ChainFile& file,
+                                                     uint64_t granularity) const {
+  {
+    const std::lock_guard<std::mutex> lock(kept_mutex_);
+    for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
+      if (kept->first != file.number) continue;
+      kept_.splice(kept_.begin(), kept_, kept);
+      return kept->second;
+    }
+  }
+  absl::StatusOr<LazyMap> map = OpenFile(file, granularity);
+  if (!map.ok()) return map.status();
+  const std::lock_guard<std::mutex> lock(kept_mutex_);
+  kept_.emplace_front(file.number, *map);
+  if (kept_.size() > kFilesKept) kept_.pop_back();
   return map;
 }
 
@@ -362,8 +390,9 @@ absl::Status ChainInDirectory::Remove(std::string_view id) {
     oldest.floor = oldest.capacity;
     erase_nodes([&](uint64_t begin, uint64_t) { return begin <= oldest.slot; });
   } else if (at == next.entries.size()) {
-    erase_nodes(
-        [&](uint64_t begin, uint64_t end) { return begin <= removed.slot && removed.slot < end; });
+    // With the slots of snapshots before it that had become part of its map.
+    const uint64_t newest = next.entries.back().slot;
+    erase_nodes([&](uint64_t, uint64_t end) { return end > newest + 1; });
   } else {
     ChainEntry& after = next.entries[at];
     const ChangeMapIdentity identity{next.volume, next.entries[at - 1].id, after.id};
@@ -406,7 +435,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ChainInDirectory::Delta(
   std::vector<std::shared_ptr<const void>> storage;
   for (const ChainFile& file :
        Pieces(manifest_, from->slot + 1, to->slot + 1, kMaxChainLevel + 1)) {
-    absl::StatusOr<LazyMap> map = OpenFile(file, manifest_.granularity);
+    absl::StatusOr<LazyMap> map = OpenOrKept(file, manifest_.granularity);
     if (!map.ok()) return map.status();
     maps.push_back(std::move(map->index));
     storage.push_back(std::move(map->storage));

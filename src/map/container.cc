@@ -31,24 +31,6 @@ uint64_t WordAt(const Container& container, size_t index) noexcept {
 
 }  // namespace
 
-uint16_t LoadU16(const uint8_t* bytes) noexcept {
-  uint16_t value;
-  std::memcpy(&value, bytes, sizeof(value));
-  return value;
-}
-
-uint32_t LoadU32(const uint8_t* bytes) noexcept {
-  uint32_t value;
-  std::memcpy(&value, bytes, sizeof(value));
-  return value;
-}
-
-uint64_t LoadU64(const uint8_t* bytes) noexcept {
-  uint64_t value;
-  std::memcpy(&value, bytes, sizeof(value));
-  return value;
-}
-
 const char* CheckContainer(const Container& container) noexcept {
   switch (container.kind) {
     case ContainerKind::kArray:

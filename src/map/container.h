@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace cbt {
 
@@ -33,9 +34,15 @@ struct Container {
 };
 
 // Little-endian numbers at any alignment.
-uint16_t LoadU16(const uint8_t* bytes) noexcept;
-uint32_t LoadU32(const uint8_t* bytes) noexcept;
-uint64_t LoadU64(const uint8_t* bytes) noexcept;
+template <typename T>
+inline T LoadNumber(const uint8_t* bytes) noexcept {
+  T number;
+  std::memcpy(&number, bytes, sizeof(number));
+  return number;
+}
+inline uint16_t LoadU16(const uint8_t* bytes) noexcept { return LoadNumber<uint16_t>(bytes); }
+inline uint32_t LoadU32(const uint8_t* bytes) noexcept { return LoadNumber<uint32_t>(bytes); }
+inline uint64_t LoadU64(const uint8_t* bytes) noexcept { return LoadNumber<uint64_t>(bytes); }
 
 // What is wrong with the contents: order, overlap, a cardinality that is not the one stated; null
 // when they are sound. The functions below are for sound ones.

@@ -46,17 +46,24 @@ absl::StatusOr<const Container*> ContainerMerge::Next() {
   size_t found = 0;
   for (size_t i = 0; i < maps_.size(); ++i) {
     if (keys_[i] != key) continue;
-    absl::StatusOr<Container> container = maps_[i]->Load(ordinals_[i]);
-    if (!container.ok()) return container.status();
+    const PortableIndex& map = *maps_[i];
+    Container container;
+    if (map.checked()) {
+      container = map.Get(ordinals_[i]);
+    } else {
+      absl::StatusOr<Container> loaded = map.Load(ordinals_[i]);
+      if (!loaded.ok()) return loaded.status();
+      container = *loaded;
+    }
     Advance(i);
     // Nothing can be added to all blocks.
     if (found > 0 && !united_ && container_.full()) continue;
-    if (found == 0 || container->full()) {
-      container_ = *container;
+    if (found == 0 || container.full()) {
+      container_ = container;
       united_ = false;
     } else {
       if (!united_) CopyInto(container_, words_);
-      UniteInto(*container, words_);
+      UniteInto(container, words_);
       united_ = true;
     }
     ++found;

@@ -65,6 +65,7 @@ absl::Status PortableIndex::ParseAll() {
     at = *end;
   }
   if (at != bytes_.size()) return Damaged(at, "bytes behind the last group");
+  if (guard_ != nullptr) sound_ = std::vector<std::atomic<bool>>(size_);
   return absl::OkStatus();
 }
 
@@ -217,6 +218,7 @@ uint64_t PortableIndex::Key(size_t ordinal) const noexcept {
 
 absl::StatusOr<Container> PortableIndex::Load(size_t ordinal) const {
   if (checked_) return Get(ordinal);
+  if (!sound_.empty() && sound_[ordinal].load(std::memory_order_relaxed)) return Get(ordinal);
   const Group& group = GroupOf(ordinal);
   const size_t index = ordinal - group.first;
   const uint64_t begin = group.begin + Start(group, index);
@@ -234,6 +236,7 @@ absl::StatusOr<Container> PortableIndex::Load(size_t ordinal) const {
       LastValue(container) > ((block_count_ - 1) & (kContainerBlocks - 1))) {
     return PastTheEnd(begin);
   }
+  if (!sound_.empty()) sound_[ordinal].store(true, std::memory_order_relaxed);
   return container;
 }
 
@@ -247,7 +250,7 @@ std::span<const uint8_t> PortableIndex::FirstGroup() const noexcept {
   return bytes_.subspan(groups_.front().begin, groups_.front().size);
 }
 
-const PortableIndex::Group& PortableIndex::GroupOf(size_t ordinal) const noexcept {
+const PortableIndex::Group& PortableIndex::FindGroup(size_t ordinal) const noexcept {
   // Groups without containers begin where the next one does: the last of those is it.
   const auto after = std::upper_bound(
       groups_.begin(), groups_.end(), ordinal,

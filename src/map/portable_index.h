@@ -5,6 +5,7 @@
 #define CBT_MAP_PORTABLE_INDEX_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -54,9 +55,12 @@ class PortableIndex {
   // Requires: ordinal < size().
   uint64_t Key(size_t ordinal) const noexcept;
 
-  // A container, after a look at all of it unless CheckAll() has been there. Requires:
+  // A container, after a look at all of it unless somebody has had one. Requires:
   // ordinal < size().
   absl::StatusOr<Container> Load(size_t ordinal) const;
+
+  // True when CheckAll() has been there.
+  bool checked() const noexcept { return checked_; }
 
   // The same when everything has been checked already.
   Container Get(size_t ordinal) const noexcept;
@@ -97,7 +101,10 @@ class PortableIndex {
   absl::Status Damaged(uint64_t at, const char* why) const;
   absl::Status PastTheEnd(uint64_t at) const;
 
-  const Group& GroupOf(size_t ordinal) const noexcept;
+  const Group& GroupOf(size_t ordinal) const noexcept {
+    return groups_.size() == 1 ? groups_.front() : FindGroup(ordinal);
+  }
+  const Group& FindGroup(size_t ordinal) const noexcept;
   bool IsRun(const Group& group, size_t index) const noexcept;
   uint32_t Start(const Group& group, size_t index) const noexcept;
   uint32_t End(const Group& group, size_t index) const noexcept;
@@ -112,6 +119,8 @@ class PortableIndex {
   size_t size_ = 0;
   uint64_t cardinality_ = 0;
   bool checked_ = false;
+  // Containers that were looked at one by one, for those who read lazily: a byte each.
+  mutable std::vector<std::atomic<bool>> sound_;
 };
 
 }  // namespace cbt

@@ -1,5 +1,6 @@
 #include "map/portable_writer.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -25,7 +26,10 @@ void AppendNumber(std::vector<uint8_t>& bytes, T number) {
 
 }  // namespace
 
-PortableWriter::PortableWriter() { AppendNumber(bytes_, uint64_t{0}); }
+PortableWriter::PortableWriter(uint64_t expected) {
+  payload_.reserve(static_cast<size_t>(std::min(expected, kMaxMapBytes)));
+  AppendNumber(bytes_, uint64_t{0});
+}
 
 void PortableWriter::Append(const void* bytes, size_t size) {
   const auto* const first = static_cast<const uint8_t*>(bytes);

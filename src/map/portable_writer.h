@@ -16,7 +16,8 @@ namespace cbt {
 // Containers come in ascending order of their keys, each once.
 class PortableWriter {
  public:
-  PortableWriter();
+  // `expected`: bytes that there will be at most, if that is known; room is made for them at once.
+  explicit PortableWriter(uint64_t expected = 0);
 
   // The set bits of a container, 1024 words at any alignment. Without any, nothing is added.
   void AddWords(uint64_t key, const uint8_t* words);
