@@ -16,13 +16,15 @@ import json
 import os
 import pathlib
 import platform
+import re
 import statistics
 import subprocess
 import sys
 
 OURS = "cbt"
 LEVELS = ["scalar", "sse42", "avx2", "avx512", "neon"]
-FAMILIES = ["diff", "count", "layout", "compare", "encode", "decode", "transform", "seek", "parallel"]
+FAMILIES = ["diff", "count", "layout", "compare", "encode", "decode", "transform", "seek", "parallel",
+            "map_to_runs", "map_from_bitmap", "union", "chain", "track", "size"]
 PATTERNS = ["identical", "random1e-4", "random1e-3", "random1e-2", "random1e-1", "random5e-1",
             "clustered", "full"]
 # The peer that the levels are measured against, where a family has one.
@@ -58,7 +60,7 @@ def collect(reports):
                 continue
             if row.get("error_occurred"):
                 raise ReportError(f"{row['name']}: {row.get('error_message', 'failed')}")
-            name = row["name"].removesuffix("/real_time")
+            name = re.sub("(/real_time|/threads:[0-9]+)+$", "", row["name"])
             parts = name.split("/")
             if len(parts) < 4:
                 raise ReportError(f"{name}: not family/pattern/size/impl")
@@ -147,7 +149,9 @@ def tables(groups):
         peers = [impl for impl in impls if impl != OURS and impl not in LEVELS]
         levels = [impl for impl in LEVELS if impl in impls]
         peer = MAIN_PEER.get(family)
-        if OURS not in impls:  # parallel: the rows are numbers of threads
+        if family == "size":  # nothing is timed: bytes an extent
+            heads = ["pattern", "blocks"] + impls
+        elif OURS not in impls:  # parallel: the rows are numbers of threads
             heads = ["pattern", "size"] + [f"{impl}" for impl in impls]
             if len(impls) == 2:
                 heads.append(f"{impls[1]} / {impls[0]}")
@@ -163,12 +167,18 @@ def tables(groups):
             def median_rate(impl, group=group, found=found):
                 if impl not in found:
                     return "-"
+                if family == "size":
+                    return f"{found[impl][0]['bytes_per_extent']:.2f} B"
+                if family == "chain":
+                    return f"{1e3 / statistics.median(rates(group, impl)):.2f} ms"
                 if family == "seek":
                     times = [row["real_time"] for row in found[impl]]
                     return f"{statistics.median(times):.0f} ns"
                 return show_rate(statistics.median(rates(group, impl)), unit(family, found[impl][0]))
 
-            if OURS not in impls:
+            if family == "size":
+                cells += [median_rate(impl) for impl in impls]
+            elif OURS not in impls:
                 cells += [median_rate(impl) for impl in impls]
                 if len(impls) == 2:
                     cells.append(show_ratio(ratio(group, impls[1], impls[0])))

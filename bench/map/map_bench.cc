@@ -302,10 +302,13 @@ void RegisterUnion(const std::string& pattern) {
 
 // ---- size
 
+// No longer than the patterns are before they repeat themselves, which zstd would notice.
+constexpr uint64_t kSizeBlocks = uint64_t{1} << 23;
+
 void RegisterSize(const std::string& pattern) {
   const auto bytes_of = [pattern](const std::string& impl) {
-    const Words bits = BitsOf(pattern, kRunBlocks);
-    const ChangeMap map = *ChangeMap::FromBitmap(ViewOf(bits), GeometryOf(kRunBlocks));
+    const Words bits = BitsOf(pattern, kSizeBlocks);
+    const ChangeMap map = *ChangeMap::FromBitmap(ViewOf(bits), GeometryOf(kSizeBlocks));
     const double runs = static_cast<double>(map->Statistics().runs);
     double bytes = static_cast<double>(map->portable().size());
     if (impl == "bitmap") bytes = static_cast<double>(bits.size() * 8);
@@ -318,7 +321,7 @@ void RegisterSize(const std::string& pattern) {
     return bytes / runs;
   };
   for (const std::string impl : {"cbt", "bitmap", "extents", "zstd"}) {
-    const std::string name = "size/" + pattern + "/" + std::to_string(kRunBlocks) + "/" + impl;
+    const std::string name = "size/" + pattern + "/" + std::to_string(kSizeBlocks) + "/" + impl;
     benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
       const double bytes = Once<double>(name, [=] { return bytes_of(impl); });
       for (auto _ : state) benchmark::DoNotOptimize(bytes);

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "map/dirty_bitmap.h"
 #include "map/map_file.h"
+#include "map/pin_table.h"
 #include "map/region_log.h"
 #include "map/tracker_files.h"
 #include "map/write_table.h"
@@ -19,13 +20,11 @@ namespace cbt {
 
 // How writers and epochs keep out of each other's way.
 //
-// `state_` says which of the two bitmaps are open. A writer pins the state it has seen: it counts
-// itself in, looks at the state again, and if that is the same it marks the bitmaps and counts
-// itself out. Whoever changes the state waits until those who were counted in under the old one
-// are out: then a bitmap that was closed is complete, and one that was opened misses nothing that
-// comes. The counters are two for each of several stripes of threads, for states of even and odd
-// number. Both sides store before they load, with sequential consistency, so that a writer sees the
-// new state or is seen.
+// `state_` says which of the two bitmaps are open. A writer pins the state it has seen, looks at it
+// again, and if that is the same it marks the bitmaps and takes the pin back. Whoever changes the
+// state waits until nobody has pinned the old one: then a bitmap that was closed is complete, and
+// one that was opened misses nothing that
+// comes. PinTable says how a writer either sees the new state or is seen.
 //
 // Writes that were announced before an epoch was opened and have not ended may reach the storage
 // after its snapshot. They are in the table of writes, which they enter before they look at the
@@ -38,8 +37,11 @@ class ChangeTracker::Core {
  public:
   Core(const TrackerOptions& options, std::unique_ptr<TrackerFiles> files,
        std::array<std::unique_ptr<DirtyBitmap>, 2> bitmaps)
-      : options_(options), files_(std::move(files)), writes_(options.writes_in_flight) {
-    for (size_t i = 0; i < 2; ++i) epochs_[i].bitmap = std::move(bitmaps[i]);
+      : options_(options), files_(std::move(files)), writes_(options.writes_in_flight, pins_) {
+    for (size_t i = 0; i < 2; ++i) {
+      bitmaps_[i] = bitmaps[i].get();
+      epochs_[i].bitmap = std::move(bitmaps[i]);
+    }
   }
 
   static absl::StatusOr<std::unique_ptr<Core>> Make(const TrackerOptions& options);
@@ -80,34 +82,41 @@ class ChangeTracker::Core {
   static unsigned OldestOf(uint32_t state) noexcept { return (state & kOldest) != 0 ? 1 : 0; }
   static unsigned ParityOf(uint32_t state) noexcept { return (state & kNumber) != 0 ? 1 : 0; }
 
-  static constexpr size_t kStripes = 64;
-  struct alignas(64) Stripe {
-    std::array<std::atomic<uint64_t>, 2> pins{};
-  };
-
   class Pinned {
    public:
-    explicit Pinned(Core& core) noexcept : stripe_(core.stripes_[ThreadNumber() % kStripes]) {
+    explicit Pinned(Core& core) noexcept : pins_(core.pins_) {
       for (;;) {
         state_ = core.state_.load(std::memory_order_relaxed);
-        std::atomic<uint64_t>& pins = stripe_.pins[ParityOf(state_)];
-        pins.fetch_add(1, std::memory_order_seq_cst);
+        pins_.Pin(ParityOf(state_));
         if (core.state_.load(std::memory_order_seq_cst) == state_) return;
-        pins.fetch_sub(1, std::memory_order_release);
+        pins_.Unpin(ParityOf(state_));
       }
     }
-    ~Pinned() { stripe_.pins[ParityOf(state_)].fetch_sub(1, std::memory_order_release); }
+    ~Pinned() { pins_.Unpin(ParityOf(state_)); }
     Pinned(const Pinned&) = delete;
     Pinned& operator=(const Pinned&) = delete;
     uint32_t state() const noexcept { return state_; }
 
    private:
-    Stripe& stripe_;
+    PinTable& pins_;
     uint32_t state_ = 0;
   };
 
+  // A division would cost more than the rest of a mark.
+  uint64_t BlockOf(uint64_t offset) const noexcept {
+    return shift_ >= 0 ? offset >> shift_ : offset / options_.geometry.granularity;
+  }
   absl::Status CheckExtent(Extent extent) const;
-  absl::Status Announce(Extent extent);
+  // True for what needs no second look: inside, not empty, and not too late.
+  bool IsTrackable(Extent extent) const noexcept {
+    const uint64_t capacity = options_.geometry.capacity;
+    return extent.offset <= capacity && extent.length <= capacity - extent.offset &&
+           extent.length != 0 && !closed_.load(std::memory_order_relaxed);
+  }
+  bool IsMarked(Extent extent) noexcept;
+  bool MarkBitmaps(Extent extent) noexcept;
+  // Apart, so that the registers it needs are not saved for every mark.
+  [[gnu::noinline]] absl::Status MarkSlowly(Extent extent);
   bool IsLogged(const OpenEpochState& epoch, Extent extent) const noexcept;
   absl::Status Log(Extent extent);
   void ChangeState(unsigned oldest, bool both) noexcept;
@@ -126,14 +135,18 @@ class ChangeTracker::Core {
   }
 
   const TrackerOptions options_;
+  const int shift_ = IsPowerOfTwo(options_.geometry.granularity)
+                         ? std::countr_zero(options_.geometry.granularity)
+                         : -1;
   const std::unique_ptr<TrackerFiles> files_;  // null: in memory only
+  PinTable pins_;
   WriteTable writes_;
   std::array<OpenEpochState, 2> epochs_;
+  std::array<const DirtyBitmap*, 2> bitmaps_;  // theirs
   // Under epoch_mutex_: the number of the next epoch, and that of the one that was closed last,
   // whose files are still there.
   uint64_t next_number_ = 1;
   std::optional<uint64_t> closed_number_;
-  std::array<Stripe, kStripes> stripes_;
   std::atomic<uint32_t> state_{0};
   std::atomic<bool> closed_{false};
   mutable std::mutex epoch_mutex_;  // held by whoever changes the state
@@ -249,38 +262,58 @@ absl::Status ChangeTracker::Core::Log(Extent extent) {
   return absl::OkStatus();
 }
 
-// Requires: the extent is inside and not empty.
-absl::Status ChangeTracker::Core::Announce(Extent extent) {
-  const uint64_t begin = extent.offset / options_.geometry.granularity;
-  const uint64_t end = BlockCount(extent.end(), options_.geometry.granularity);
-  bool logged = true;
-  {
-    const Pinned pinned(*this);
-    OpenEpochState& older = epochs_[OldestOf(pinned.state())];
-    older.bitmap->Mark(begin, end);
-    if (files_ != nullptr) logged = IsLogged(older, extent);
-    if ((pinned.state() & kBoth) != 0) {
-      OpenEpochState& newer = epochs_[1 - OldestOf(pinned.state())];
-      newer.bitmap->Mark(begin, end);
-      if (files_ != nullptr) logged &= IsLogged(newer, extent);
-    }
+// Returns true when nothing is left to be logged. Requires: the extent is inside and not empty.
+bool ChangeTracker::Core::MarkBitmaps(Extent extent) noexcept {
+  const uint64_t begin = BlockOf(extent.offset);
+  const uint64_t end = BlockOf(extent.end() - 1) + 1;
+  const Pinned pinned(*this);
+  OpenEpochState& older = epochs_[OldestOf(pinned.state())];
+  older.bitmap->Mark(begin, end);
+  bool logged = files_ == nullptr || IsLogged(older, extent);
+  if ((pinned.state() & kBoth) != 0) {
+    OpenEpochState& newer = epochs_[1 - OldestOf(pinned.state())];
+    newer.bitmap->Mark(begin, end);
+    logged &= files_ == nullptr || IsLogged(newer, extent);
   }
-  return logged ? absl::OkStatus() : Log(extent);
+  return logged;
+}
+
+// What most marks are: one epoch is open, and every bit of the range is set already. Nothing here
+// may be slow, or marks don't overlap in the processor.
+inline bool ChangeTracker::Core::IsMarked(Extent extent) noexcept {
+  std::atomic<unsigned>* const place = pins_.OwnPlace();
+  if (place == nullptr || files_ != nullptr) return false;
+  const uint64_t begin = BlockOf(extent.offset);
+  const uint64_t end = BlockOf(extent.end() - 1) + 1;
+  const uint32_t state = state_.load(std::memory_order_relaxed);
+  pins_.PinAt(*place, ParityOf(state));
+  const bool marked = state_.load(std::memory_order_seq_cst) == state && (state & kBoth) == 0 &&
+                      bitmaps_[OldestOf(state)]->HasAll(begin, end);
+  PinTable::UnpinAt(*place);
+  return marked;
 }
 
 absl::StatusOr<uint64_t> ChangeTracker::Core::BeginWrite(Extent extent) {
-  if (absl::Status status = CheckExtent(extent); !status.ok()) return status;
+  if (!IsTrackable(extent)) {
+    if (absl::Status status = CheckExtent(extent); !status.ok()) return status;
+  }
   const uint64_t place = writes_.Add(extent.offset, extent.end());
-  if (extent.length == 0) return place;
-  absl::Status status = Announce(extent);
+  if (extent.length == 0 || IsMarked(extent) || MarkBitmaps(extent)) return place;
+  absl::Status status = Log(extent);
   if (status.ok()) return place;
   writes_.Remove(place);
   return status;
 }
 
 absl::Status ChangeTracker::Core::Mark(Extent extent) {
-  if (absl::Status status = CheckExtent(extent); !status.ok()) return status;
-  return extent.length == 0 ? absl::OkStatus() : Announce(extent);
+  if (IsTrackable(extent) && IsMarked(extent)) return absl::OkStatus();
+  return MarkSlowly(extent);
+}
+
+absl::Status ChangeTracker::Core::MarkSlowly(Extent extent) {
+  absl::Status status = CheckExtent(extent);
+  if (!status.ok() || extent.length == 0 || MarkBitmaps(extent)) return status;
+  return Log(extent);
 }
 
 // Returns when nobody works under the old state any more.
@@ -289,11 +322,7 @@ void ChangeTracker::Core::ChangeState(unsigned oldest, bool both) noexcept {
   const uint32_t number = (old & ~(kBoth | kOldest)) + kNumber;
   state_.store(number | (oldest != 0 ? kOldest : 0) | (both ? kBoth : 0),
                std::memory_order_seq_cst);
-  for (Stripe& stripe : stripes_) {
-    while (stripe.pins[ParityOf(old)].load(std::memory_order_seq_cst) != 0) {
-      std::this_thread::yield();
-    }
-  }
+  pins_.Wait(ParityOf(old));
 }
 
 absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
@@ -327,8 +356,7 @@ absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
   absl::Status status;
   writes_.ForEach([&](uint64_t begin, uint64_t end) {
     if (begin == end) return;
-    epoch.bitmap->Mark(begin / options_.geometry.granularity,
-                       BlockCount(end, options_.geometry.granularity));
+    epoch.bitmap->Mark(BlockOf(begin), BlockOf(end - 1) + 1);
     if (files_ != nullptr && status.ok()) {
       status = epoch.log->Add(begin / options_.region_bytes, (end - 1) / options_.region_bytes);
     }

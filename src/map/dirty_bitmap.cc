@@ -14,8 +14,7 @@ namespace cbt {
 namespace {
 
 // Bits are only ever set while others may look, so no order between different words matters, and a
-// word of which every bit is wanted can be stored over whatever is there. Most writes go where
-// others went before: looking first saves taking the cache line for oneself.
+// word of which every bit is wanted can be stored over whatever is there.
 void SetBits(uint64_t& word, uint64_t bits) noexcept {
   const std::atomic_ref<uint64_t> shared(word);
   if ((shared.load(std::memory_order_relaxed) & bits) != bits) {
@@ -46,6 +45,8 @@ absl::StatusOr<std::unique_ptr<DirtyBitmap>> DirtyBitmap::Create(uint64_t blocks
     return absl::ResourceExhaustedError(absl::StrCat("no memory for a bit for each of ", blocks,
                                                      " blocks; a coarser granularity needs less"));
   }
+  // Marks go anywhere: with small pages each would wait for a translation first.
+  ::madvise(memory, static_cast<size_t>(mapped), MADV_HUGEPAGE);
   return std::unique_ptr<DirtyBitmap>(
       new DirtyBitmap(memory, static_cast<size_t>(mapped), containers));
 }

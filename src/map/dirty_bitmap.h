@@ -2,6 +2,7 @@
 #ifndef CBT_MAP_DIRTY_BITMAP_H_
 #define CBT_MAP_DIRTY_BITMAP_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,19 @@ class DirtyBitmap {
   // when others see them: whoever reads must know that the call has returned.
   void Mark(uint64_t begin, uint64_t end) noexcept;
 
+  // True when all of them are set, so that Mark() would do nothing. Most writes go where others
+  // went before: this costs no cache line that another thread may want, and no branch on what is
+  // found, so that the looks of one write overlap with those of the next one.
+  bool HasAll(uint64_t begin, uint64_t end) const noexcept {
+    const uint64_t first = begin / 64;
+    const uint64_t last = (end - 1) / 64;
+    const uint64_t head = ~uint64_t{0} << begin % 64;
+    const uint64_t tail = ~uint64_t{0} >> (63 - (end - 1) % 64);
+    uint64_t missing = ~Load(first) & head & (first == last ? tail : ~uint64_t{0});
+    for (uint64_t i = first + 1; i < last; ++i) missing |= ~Load(i);
+    return (missing | (~Load(last) & tail & (first == last ? head : ~uint64_t{0}))) == 0;
+  }
+
   // Sets the bits of a map of the same volume.
   void MarkAll(const ChangeMapView& map) noexcept;
 
@@ -36,6 +50,9 @@ class DirtyBitmap {
 
  private:
   DirtyBitmap(void* memory, size_t mapped, uint64_t containers) noexcept;
+  uint64_t Load(uint64_t word) const noexcept {
+    return std::atomic_ref<uint64_t>(words_[word]).load(std::memory_order_relaxed);
+  }
 
   void* const memory_;
   const size_t mapped_;

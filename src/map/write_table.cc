@@ -2,13 +2,7 @@
 
 namespace cbt {
 
-size_t ThreadNumber() noexcept {
-  static std::atomic<size_t> next{0};
-  thread_local const size_t number = next.fetch_add(1, std::memory_order_relaxed);
-  return number;
-}
-
-WriteTable::WriteTable(size_t places) : places_(places) {}
+WriteTable::WriteTable(size_t places, const PinTable& pins) : pins_(pins), places_(places) {}
 
 uint64_t WriteTable::Add(uint64_t begin, uint64_t end) {
   const size_t count = places_.size();
@@ -25,7 +19,7 @@ uint64_t WriteTable::Add(uint64_t begin, uint64_t end) {
     // Who sees one of these sees at least the version above, see ForEach().
     place.begin.store(begin, std::memory_order_release);
     place.end.store(end, std::memory_order_release);
-    place.version.store(version + 2, std::memory_order_seq_cst);
+    pins_.Publish(place.version, version + 2);
     return index;
   }
   const std::lock_guard<std::mutex> lock(mutex_);

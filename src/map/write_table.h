@@ -11,19 +11,18 @@
 #include <utility>
 #include <vector>
 
-namespace cbt {
+#include "map/pin_table.h"
 
-// A number for each thread, to spread threads over places.
-size_t ThreadNumber() noexcept;
+namespace cbt {
 
 // Ranges that threads put in and take out again without a lock, as long as there are places; what
 // is more goes into a list under a lock.
 class WriteTable {
  public:
-  explicit WriteTable(size_t places);
+  // `pins`: what ranges are published by; must outlive the table.
+  WriteTable(size_t places, const PinTable& pins);
 
-  // Puts [begin, end) in; returns where. The store that makes it visible is sequentially
-  // consistent.
+  // Puts [begin, end) in; returns where. A Pin() that follows comes after it for whoever waits.
   uint64_t Add(uint64_t begin, uint64_t end);
   void Remove(uint64_t place) noexcept;
 
@@ -40,6 +39,7 @@ class WriteTable {
   };
   static constexpr uint64_t kListed = uint64_t{1} << 63;
 
+  const PinTable& pins_;
   std::vector<Place> places_;
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, std::pair<uint64_t, uint64_t>> listed_;

@@ -1,0 +1,100 @@
+#include "map/pin_table.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace cbt {
+namespace {
+
+// The thread sanitizer knows nothing of barriers that the kernel makes.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kMayUseMembarrier = false;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+constexpr bool kMayUseMembarrier = false;
+#else
+constexpr bool kMayUseMembarrier = true;
+#endif
+#else
+constexpr bool kMayUseMembarrier = true;
+#endif
+
+bool Membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+// A process announces once that it will ask for barriers.
+bool CanUseMembarrier() noexcept {
+  static const bool can =
+      kMayUseMembarrier && Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+  return can;
+}
+
+// The numbers of threads that have ended. Never destroyed: threads may outlive what is static.
+struct Numbers {
+  std::mutex mutex;
+  std::vector<size_t> free;
+  size_t next = 0;
+};
+Numbers& TheNumbers() {
+  static Numbers* const numbers = new Numbers;
+  return *numbers;
+}
+
+class Number {
+ public:
+  Number() {
+    Numbers& numbers = TheNumbers();
+    const std::lock_guard<std::mutex> lock(numbers.mutex);
+    if (numbers.free.empty()) {
+      value_ = numbers.next++;
+    } else {
+      value_ = numbers.free.back();
+      numbers.free.pop_back();
+    }
+  }
+  ~Number() {
+    Numbers& numbers = TheNumbers();
+    const std::lock_guard<std::mutex> lock(numbers.mutex);
+    numbers.free.push_back(value_);
+  }
+  Number(const Number&) = delete;
+  Number& operator=(const Number&) = delete;
+  size_t value() const noexcept { return value_; }
+
+ private:
+  size_t value_;
+};
+
+}  // namespace
+
+namespace internal {
+
+thread_local constinit size_t thread_number_and_one = 0;
+
+size_t TakeThreadNumber() noexcept {
+  thread_local const Number number;
+  thread_number_and_one = number.value() + 1;
+  return number.value();
+}
+
+}  // namespace internal
+
+PinTable::PinTable() : asymmetric_(CanUseMembarrier()) {}
+
+void PinTable::Wait(unsigned parity) const noexcept {
+  // Every thread of the process passes a full barrier: what it stored before is seen below, what it
+  // loads from now on is new.
+  if (asymmetric_) Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  for (const Owned& owned : owned_) {
+    while (owned.parity.load(std::memory_order_seq_cst) == 1 + parity) std::this_thread::yield();
+  }
+  for (const Shared& shared : shared_) {
+    while (shared.pins[parity].load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
+  }
+}
+
+}  // namespace cbt

@@ -1,0 +1,104 @@
+// Who is at work under which state: told by every write, asked when the state changes, once a day.
+#ifndef CBT_MAP_PIN_TABLE_H_
+#define CBT_MAP_PIN_TABLE_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace cbt {
+
+namespace internal {
+// One more than the number; 0 as long as the thread has none. Without a constructor, because a
+// write that is announced asks for it.
+extern thread_local constinit size_t thread_number_and_one;
+size_t TakeThreadNumber() noexcept;
+}  // namespace internal
+
+// A number for each thread that lives, from 0 on; those of threads that have ended are given out
+// again.
+inline size_t ThreadNumber() noexcept {
+  const size_t number = internal::thread_number_and_one;
+  return number != 0 ? number - 1 : internal::TakeThreadNumber();
+}
+
+// Threads pin the parity of a state while they rely on it. The first kOwned threads have a place of
+// their own, which costs them a plain store where the kernel can order memory for all threads at
+// once (membarrier(2)): then the rare change of a state pays for the order, not every pin. The
+// others share counters.
+//
+//   a thread at work                      who changes the state
+//   Pin(parity of the state)              store the new state, sequentially consistent
+//   load the state again, likewise        Wait(parity of the old state)
+//
+// Either the thread sees the new state, and takes its pin back, or Wait() sees the pin. The same
+// holds for any other store before Pin() that goes through Publish().
+class PinTable {
+ public:
+  PinTable();
+
+  void Pin(unsigned parity) noexcept {
+    const size_t number = ThreadNumber();
+    if (number < kOwned) {
+      Publish(owned_[number].parity, 1 + parity);
+      // Keeps the compiler from moving the load that follows.
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      shared_[number % kShared].pins[parity].fetch_add(1, std::memory_order_seq_cst);
+    }
+  }
+
+  void Unpin(unsigned parity) noexcept {
+    const size_t number = ThreadNumber();
+    if (number < kOwned) {
+      owned_[number].parity.store(0, std::memory_order_release);
+    } else {
+      shared_[number % kShared].pins[parity].fetch_sub(1, std::memory_order_release);
+    }
+  }
+
+  template <typename T>
+  void Publish(std::atomic<T>& place, T value) const noexcept {
+    if (asymmetric_) {
+      place.store(value, std::memory_order_release);
+    } else {
+      place.store(value, std::memory_order_seq_cst);
+    }
+  }
+
+  // Pin() and Unpin() for a thread that has a place of its own; null for one that has none (yet).
+  std::atomic<unsigned>* OwnPlace() noexcept {
+    const size_t number = internal::thread_number_and_one - 1;
+    return number < kOwned ? &owned_[number].parity : nullptr;
+  }
+  void PinAt(std::atomic<unsigned>& place, unsigned parity) const noexcept {
+    Publish(place, 1 + parity);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  static void UnpinAt(std::atomic<unsigned>& place) noexcept {
+    place.store(0, std::memory_order_release);
+  }
+
+  // Returns when nobody is at work under the parity any more.
+  void Wait(unsigned parity) const noexcept;
+
+ private:
+  static constexpr size_t kOwned = 256;
+  static constexpr size_t kShared = 16;
+
+  struct alignas(64) Owned {
+    std::atomic<unsigned> parity{0};  // and one; 0: not at work
+  };
+  struct alignas(64) Shared {
+    std::array<std::atomic<uint64_t>, 2> pins{};
+  };
+
+  const bool asymmetric_;
+  std::array<Owned, kOwned> owned_;
+  std::array<Shared, kShared> shared_;
+};
+
+}  // namespace cbt
+
+#endif  // CBT_MAP_PIN_TABLE_H_
