@@ -77,6 +77,42 @@ void CountBits(FuzzedDataProvider& in) {
   }
 }
 
+void Containers(FuzzedDataProvider& in) {
+  const size_t count = in.ConsumeIntegralInRange<size_t>(1, 300);
+  const auto shift = in.ConsumeIntegralInRange<unsigned>(0, 30);
+  const auto bytes = Bytes(in, count * 4);
+  // Ascending values, by way of a bitset.
+  std::vector<uint8_t> bitset(8192);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t value = bytes[2 * i] | size_t{bytes[2 * i + 1]} << 8;
+    bitset[value / 8] = static_cast<uint8_t>(bitset[value / 8] | 1u << value % 8);
+  }
+  const auto run = [&](const cbt::simd::ContainersKernels& kernels) {
+    constexpr size_t kPlaces = cbt::simd::kMaxArrayValues + cbt::simd::kContainerSlack;
+    std::vector<uint16_t> values(kPlaces);
+    std::vector<uint64_t> offsets(kPlaces);
+    std::vector<uint64_t> lengths(kPlaces);
+    const size_t found = kernels.collect_values(bitset.data(), values.data());
+    std::vector<uint64_t> all(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(found));
+    const auto take = [&](size_t runs) {
+      const auto end = static_cast<std::ptrdiff_t>(runs);
+      all.insert(all.end(), offsets.begin(), offsets.begin() + end);
+      all.insert(all.end(), lengths.begin(), lengths.begin() + end);
+    };
+    take(kernels.expand_values(reinterpret_cast<const uint8_t*>(values.data()), found, 5, shift,
+                               offsets.data(), lengths.data()));
+    kernels.expand_pairs(bytes.data(), count, 5, shift, offsets.data(), lengths.data());
+    take(count);
+    all.push_back(kernels.check_pairs(bytes.data(), count));
+    all.push_back(kernels.check_values(bytes.data(), count) ? 1 : 0);
+    return all;
+  };
+  const auto want = run(cbt::simd::scalar::kContainers);
+  for (const auto& variant : cbt::simd::ContainersVariants()) {
+    if (cbt::simd::IsRunnable(variant.level)) CBT_FUZZ_CHECK(run(*variant.kernels) == want);
+  }
+}
+
 void LoadBits(FuzzedDataProvider& in) {
   const size_t words = in.ConsumeIntegralInRange<size_t>(0, 40);
   const auto shift = in.ConsumeIntegralInRange<unsigned>(0, 7);
@@ -221,7 +257,7 @@ void SortedExtents(FuzzedDataProvider& in) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzedDataProvider in(data, size);
-  switch (in.ConsumeIntegralInRange<int>(0, 7)) {
+  switch (in.ConsumeIntegralInRange<int>(0, 8)) {
     case 0:
       ExtractRuns(in);
       break;
@@ -242,6 +278,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 6:
       SortedExtents(in);
+      break;
+    case 7:
+      Containers(in);
       break;
     default:
       EncodeTuples(in);

@@ -205,17 +205,22 @@ Roaring AddMany(const Words& words) {
   return bitmap;
 }
 
+// Edge by edge, as one finds runs without anything to help.
 Roaring AddRange(const Words& words) {
   Roaring bitmap(roaring_bitmap_create());
-  const std::unique_ptr<ExtentCursor> cursor =
-      *MakeBitmapCursor(ViewOf(words), words.size() * 64 * kGranularity, kGranularity);
-  ForEachBatch(*cursor, [&](const ExtentBatch& batch) {
-    for (size_t i = 0; i < batch.size(); ++i) {
-      roaring_bitmap_add_range(bitmap.get(), batch[i].offset / kGranularity,
-                               batch[i].end() / kGranularity);
+  uint64_t carry = 0;
+  uint64_t start = 0;
+  for (size_t i = 0; i < words.size(); ++i) {
+    uint64_t edges = words[i] ^ (words[i] << 1 | carry);
+    uint64_t open = carry;
+    carry = words[i] >> 63;
+    for (; edges != 0; edges &= edges - 1, open ^= 1) {
+      const uint64_t edge = i * 64 + static_cast<uint64_t>(__builtin_ctzll(edges));
+      if (open != 0) roaring_bitmap_add_range(bitmap.get(), start, edge);
+      start = edge;
     }
-    return absl::OkStatus();
-  }).IgnoreError();
+  }
+  if (carry != 0) roaring_bitmap_add_range(bitmap.get(), start, words.size() * 64);
   return bitmap;
 }
 

@@ -171,9 +171,10 @@ absl::StatusOr<ChainManifest> DecodeManifest(std::span<const uint8_t> bytes,
     const ChainFile file = reader.File();
     if (!reader.sound_ || level == 0 || level > kMaxChainLevel ||
         index > manifest.next_slot >> level || !file_is_known(file) ||
-        !manifest.nodes.emplace(ChainNode(level, index), file).second) {
+        (i > 0 && manifest.nodes.rbegin()->first >= ChainNode(level, index))) {
       return damaged(at, "no possible union");
     }
+    manifest.nodes.emplace_hint(manifest.nodes.end(), ChainNode(level, index), file);
   }
   if (!reader.sound_ || reader.at_ != reader.bytes_.size()) {
     return damaged(reader.at_, "bytes behind the last union");

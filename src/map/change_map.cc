@@ -220,7 +220,7 @@ absl::StatusOr<ChangeMap> ChangeMap::FromBitmap(const BitmapView& bitmap,
     return absl::InvalidArgumentError(absl::StrCat(
         "bitmap has ", bitmap.bit_count(), " bits, the volume has ", Blocks(geometry), " blocks"));
   }
-  PortableWriter writer;
+  PortableWriter writer(bitmap.bit_count() / 8 + kBitsetBytes);
   for (uint64_t at = 0; at < bitmap.bit_count() && !writer.too_large(); at += kContainerBlocks) {
     if (const uint8_t* const words = bitmap.InPlace(at, kBitsetWords); words != nullptr) {
       writer.AddWords(at >> kContainerShift, words);

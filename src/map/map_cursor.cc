@@ -79,7 +79,8 @@ class MapCursor final : public ExtentCursor {
   uint64_t Covered() const noexcept {
     if (taken_ < waiting_) return extents_[taken_].offset;
     if (held_.length > 0) return held_.offset;
-    if (left_ > 0) return std::max(floor_, NextOffset());
+    // The words of a bitset go on past the capacity.
+    if (left_ > 0) return std::min(capacity(), std::max(floor_, NextOffset()));
     const uint64_t next = merge_.next_key() << kContainerShift;
     return next < BlockCount(capacity(), granularity()) ? std::max(floor_, next * granularity())
                                                         : capacity();

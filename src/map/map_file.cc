@@ -32,7 +32,6 @@ constexpr size_t kMajorAt = 8;
 constexpr size_t kMinorAt = 10;
 constexpr size_t kHeaderSizeAt = 12;
 constexpr size_t kMustKnowAt = 16;
-constexpr size_t kMayIgnoreAt = 24;
 constexpr size_t kCapacityAt = 32;
 constexpr size_t kGranularityAt = 40;
 constexpr size_t kCardinalityAt = 48;

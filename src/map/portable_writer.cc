@@ -27,7 +27,8 @@ void AppendNumber(std::vector<uint8_t>& bytes, T number) {
 }  // namespace
 
 PortableWriter::PortableWriter(uint64_t expected) {
-  payload_.reserve(static_cast<size_t>(std::min(expected, kMaxMapBytes)));
+  // And for the tables, which need less than their containers.
+  if (expected != 0) payload_.reserve(static_cast<size_t>(std::min(2 * expected, kMaxMapBytes)));
   AppendNumber(bytes_, uint64_t{0});
 }
 
@@ -138,28 +139,39 @@ void PortableWriter::AddContainer(const Container& container) {
 void PortableWriter::CloseGroup() {
   if (!open_) return;
   const auto count = static_cast<uint32_t>(flags_.size());
-  const size_t begin = bytes_.size() + 4;
-  AppendNumber(bytes_, high_);
+  // The upper half, which offsets do not count, and the tables.
+  std::vector<uint8_t> head;
+  AppendNumber(head, high_);
+  const size_t begin = head.size();
   if (any_runs_) {
-    AppendNumber(bytes_, uint32_t{12347} | (count - 1) << 16);
+    AppendNumber(head, uint32_t{12347} | (count - 1) << 16);
     std::vector<uint8_t> bits((count + 7) / 8);
     for (uint32_t i = 0; i < count; ++i) {
       bits[i / 8] = static_cast<uint8_t>(bits[i / 8] | flags_[i] << i % 8);
     }
-    bytes_.insert(bytes_.end(), bits.begin(), bits.end());
+    head.insert(head.end(), bits.begin(), bits.end());
   } else {
-    AppendNumber(bytes_, uint32_t{12346});
-    AppendNumber(bytes_, count);
+    AppendNumber(head, uint32_t{12346});
+    AppendNumber(head, count);
   }
   const auto* const descriptors = reinterpret_cast<const uint8_t*>(descriptors_.data());
-  bytes_.insert(bytes_.end(), descriptors, descriptors + 2 * descriptors_.size());
+  head.insert(head.end(), descriptors, descriptors + 2 * descriptors_.size());
   if (!any_runs_ || count >= 4) {
-    const auto header = static_cast<uint32_t>(bytes_.size() - begin + 4 * size_t{count});
-    for (uint32_t& start : starts_) start += header;
+    const auto size = static_cast<uint32_t>(head.size() - begin + 4 * size_t{count});
+    for (uint32_t& start : starts_) start += size;
     const auto* const starts = reinterpret_cast<const uint8_t*>(starts_.data());
-    bytes_.insert(bytes_.end(), starts, starts + 4 * size_t{count});
+    head.insert(head.end(), starts, starts + 4 * size_t{count});
   }
-  bytes_.insert(bytes_.end(), payload_.begin(), payload_.end());
+  if (groups_ == 0) {
+    // Most maps have one group: its containers stay where they are, in memory that has been
+    // touched.
+    head.insert(head.begin(), bytes_.begin(), bytes_.end());
+    payload_.insert(payload_.begin(), head.begin(), head.end());
+    bytes_.swap(payload_);
+  } else {
+    bytes_.insert(bytes_.end(), head.begin(), head.end());
+    bytes_.insert(bytes_.end(), payload_.begin(), payload_.end());
+  }
   ++groups_;
   open_ = false;
   any_runs_ = false;

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "simd/kernels.h"
@@ -199,6 +200,44 @@ void SortedExtents(size_t count) {
       });
 }
 
+// Arrays and lists of runs, their checks, and the values of a bitset.
+void Containers(size_t stretch) {
+  using cbt::simd::ContainersKernels;
+  Words bits(1024);
+  size_t left = cbt::simd::kMaxArrayValues - 64;
+  for (size_t i = Next(300); i < bits.size() && left >= 64; i += 1 + Next(stretch)) {
+    bits[i] = AnyWords(1)[0] | uint64_t{1} << Next(64);
+    left -= static_cast<size_t>(__builtin_popcountll(bits[i]));
+  }
+  Compare<ContainersKernels>(
+      "containers", cbt::simd::ContainersVariants(), [&](const ContainersKernels& kernels) {
+        constexpr size_t kPlaces = cbt::simd::kMaxArrayValues + cbt::simd::kContainerSlack;
+        std::vector<uint16_t> values(kPlaces);
+        Words offsets(kPlaces);
+        Words lengths(kPlaces);
+        const size_t count = kernels.collect_values(Bytes(bits), values.data());
+        Words all(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count));
+        const auto* const array = reinterpret_cast<const uint8_t*>(values.data());
+        if (count == 0) return all;
+        const size_t runs =
+            kernels.expand_values(array, count, 77, 9, offsets.data(), lengths.data());
+        const auto take = [&](size_t found) {
+          const auto end = static_cast<std::ptrdiff_t>(found);
+          all.insert(all.end(), offsets.begin(), offsets.begin() + end);
+          all.insert(all.end(), lengths.begin(), lengths.begin() + end);
+        };
+        take(runs);
+        // Any values are pairs, sound or not.
+        kernels.expand_pairs(array, count / 2, 77, 9, offsets.data(), lengths.data());
+        take(count / 2);
+        all.push_back(kernels.check_pairs(array, count / 2));
+        all.push_back(kernels.check_values(array, count) ? 1 : 0);
+        std::swap(values[count / 2], values[0]);
+        all.push_back(kernels.check_values(array, count) ? 1 : 0);
+        return all;
+      });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -211,6 +250,7 @@ int main(int argc, char** argv) {
     CompareBlocks(a, b);
     Tuples(round % 70);
     SortedExtents(round % 90);
+    Containers(1 + round % 100);
   }
   for (uint64_t pattern = 0; pattern < 65536; pattern += 1 + pattern % 3) {
     const Words a(1, pattern << (pattern % 4 * 16));

@@ -89,6 +89,22 @@ TEST(ChangeMapTest, LastBlockMayBePartial) {
             (reference::Ranges{{3 * kG, kG}, {10 * kG, 1}}));
 }
 
+// Found by a property: the batch was full when the bits of the volume had been passed and those of
+// the last container had not.
+TEST(ChangeMapTest, ABitsetMayGoOnPastTheCapacity) {
+  Blocks blocks;
+  for (uint64_t b = 0; b < 10000; b += 2) blocks.push_back(b);
+  const ChangeMap map = MapOf(blocks, {9999 * 512 + 1, 512});
+  ASSERT_EQ(map->Statistics().bitsets, 1u);
+  for (const size_t batch :
+       {1u, 2u, 31u, 32u, 33u, 100u, 624u, 625u, 1000u, 1250u, 2500u, 4999u, 5000u, 5001u}) {
+    const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(map);
+    const absl::StatusOr<reference::Ranges> ranges = test::Drain(*cursor, batch);
+    ASSERT_TRUE(ranges.ok()) << batch << ' ' << ranges.status();
+    EXPECT_EQ(ranges->size(), blocks.size());
+  }
+}
+
 TEST(ChangeMapTest, RunsGoOnOverContainers) {
   // An array, runs, a bitset and all blocks, each going on in the next.
   Blocks blocks = Numbers(65534, 65536 + 70000);

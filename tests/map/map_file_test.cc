@@ -90,22 +90,26 @@ TEST(MapFileTest, ReadsWhatWasWritten) {
 TEST(MapFileTest, BytesOfTheExample) {
   const std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
   const std::vector<uint8_t> want = {
-      0x89, 'C',  'B', 'M',  '\r', '\n', 0x1a, '\n',  // magic
-      1,    0,    0,   0,                             // version 1.0
-      112,  0,    0,   0,                             // size of the header
-      0,    0,    0,   0,    0,    0,    0,    0,     // features one must know
-      0,    0,    0,   0,    0,    0,    0,    0,     // features one may ignore
-      0,    0,    0,   0x40, 0,    0,    0,    0,     // capacity 2^30
-      0,    0x10, 0,   0,    0,    0,    0,    0,     // granularity 4096
-      6,    0,    0,   0,    0,    0,    0,    0,     // blocks
-      35,   0,    0,   0,    0,    0,    0,    0,     // size of the payload
-      16,   0,    0,   0,                             // pieces of 2^16 bytes
-      3,    0,    6,   0,    7,    0,    0,    0,     // sizes of the names
-      0,    0,    0,   0,                             // size of the extension
-      'v',  'o',  'l', 'm',  'o',  'n',  'd',  'a',  'y', 't', 'u', 'e', 's', 'd', 'a', 'y',
+      0x89, 'C',  'B',  'M',  '\r', '\n', 0x1a, '\n',  // magic
+      1,    0,    0,    0,                             // version 1.0
+      112,  0,    0,    0,                             // size of the header
+      0,    0,    0,    0,    0,    0,    0,    0,     // features one must know
+      0,    0,    0,    0,    0,    0,    0,    0,     // features one may ignore
+      0,    0,    0,    0x40, 0,    0,    0,    0,     // capacity 2^30
+      0,    0x10, 0,    0,    0,    0,    0,    0,     // granularity 4096
+      6,    0,    0,    0,    0,    0,    0,    0,     // blocks
+      35,   0,    0,    0,    0,    0,    0,    0,     // size of the payload
+      16,   0,    0,    0,                             // pieces of 2^16 bytes
+      3,    0,    6,    0,    7,    0,    0,    0,     // sizes of the names
+      0,    0,    0,    0,                             // size of the extension
+      'v',  'o',  'l',  'm',  'o',  'n',  'd',  'a',  'y',  't',  'u',  'e', 's',
+      'd',  'a',  'y',  0xe0, 0x4d, 0x39, 0xac, 0x70, 0x2b, 0x87, 0x17,  // checksum of the payload
+      0xff, 0x6a, 0xd1, 0xfc, 0xc8, 0x93, 0x5f, 0x55,                    // of the header
+      1,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,   0x3b,
+      0x30, 1,    0,    2,    0,    0,    1,    0,    1,    0,    3,    0,   1,
+      0,    3,    0,    1,    0,    0,    0,    3,    0,
   };
-  ASSERT_EQ(bytes.size(), 112u + 35u);
-  EXPECT_EQ(std::vector<uint8_t>(bytes.begin(), bytes.begin() + 96), want);
+  EXPECT_EQ(bytes, want);
 }
 
 TEST(MapFileTest, EveryFlippedBitIsFound) {
