@@ -207,6 +207,8 @@ class ChangeMapBuilder {
   // Errors: INVALID_ARGUMENT for the geometry.
   static absl::StatusOr<ChangeMapBuilder> Create(const VolumeGeometry& geometry);
   ~ChangeMapBuilder();
+  ChangeMapBuilder(const ChangeMapBuilder&) = delete;
+  ChangeMapBuilder& operator=(const ChangeMapBuilder&) = delete;
   ChangeMapBuilder(ChangeMapBuilder&&) noexcept;
   ChangeMapBuilder& operator=(ChangeMapBuilder&&) noexcept;
 

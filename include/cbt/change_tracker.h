@@ -59,6 +59,8 @@ class TrackedWrite {
  public:
   TrackedWrite() = default;
   ~TrackedWrite() { End(); }
+  TrackedWrite(const TrackedWrite&) = delete;
+  TrackedWrite& operator=(const TrackedWrite&) = delete;
   TrackedWrite(TrackedWrite&& other) noexcept
       : tracker_(std::exchange(other.tracker_, nullptr)), place_(other.place_) {}
   TrackedWrite& operator=(TrackedWrite&& other) noexcept {

@@ -64,6 +64,8 @@ class ChainLock {
   ~ChainLock() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
+  ChainLock(const ChainLock&) = delete;
+  ChainLock& operator=(const ChainLock&) = delete;
   ChainLock(ChainLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   ChainLock& operator=(ChainLock&& other) noexcept {
     std::swap(descriptor_, other.descriptor_);

@@ -1,7 +1,7 @@
 #include "map/checksum.h"
 
 // In this file alone, so that nothing needs to be linked.
-#define XXH_INLINE_ALL
+#define XXH_INLINE_ALL  // NOLINT(readability-identifier-naming): its name
 #include <xxhash.h>
 
 namespace cbt {

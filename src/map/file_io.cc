@@ -174,12 +174,11 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(
   if (size == 0) return std::shared_ptr<const MappedFile>(new MappedFile(nullptr, 0));
   void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
   if (memory == MAP_FAILED) return FileError(name, errno);
-  return std::shared_ptr<const MappedFile>(
-      new MappedFile(static_cast<const uint8_t*>(memory), size));
+  return std::shared_ptr<const MappedFile>(new MappedFile(static_cast<uint8_t*>(memory), size));
 }
 
 MappedFile::~MappedFile() {
-  if (bytes_ != nullptr) ::munmap(const_cast<uint8_t*>(bytes_), size_);
+  if (bytes_ != nullptr) ::munmap(bytes_, size_);
 }
 
 }  // namespace cbt

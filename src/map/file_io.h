@@ -53,10 +53,10 @@ class MappedFile {
   std::span<const uint8_t> bytes() const noexcept { return {bytes_, size_}; }
 
  private:
-  MappedFile(const uint8_t* bytes, size_t size) noexcept : bytes_(bytes), size_(size) {}
+  MappedFile(uint8_t* bytes, size_t size) noexcept : bytes_(bytes), size_(size) {}
 
-  const uint8_t* bytes_;
-  size_t size_;
+  uint8_t* const bytes_;  // nobody may write to them
+  const size_t size_;
 };
 
 }  // namespace cbt

@@ -89,7 +89,7 @@ void PortableWriter::AddWords(uint64_t key, const uint8_t* words) {
       words, nullptr, kBitsetWords, 0, 0, 0, offsets.data(), lengths.data(), kMaxRunsKept);
   if (scan.open != 0) lengths[scan.runs] = kContainerBlocks - offsets[scan.runs];
   std::array<uint16_t, 2 * kMaxRunsKept> pairs;
-  for (uint32_t i = 0; i < runs; ++i) {
+  for (size_t i = 0; i < runs; ++i) {
     pairs[2 * i] = static_cast<uint16_t>(offsets[i]);
     pairs[2 * i + 1] = static_cast<uint16_t>(lengths[i] - 1);
   }
@@ -103,7 +103,7 @@ void PortableWriter::AddRuns(uint64_t key, const uint16_t* pairs, uint32_t count
     AppendPairs(key, bytes, count, cardinality);
   } else if (cardinality <= kMaxArrayCardinality) {
     BeginContainer(key, cardinality, false);
-    for (uint32_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; ++i) {
       for (uint32_t v = pairs[2 * i]; v <= uint32_t{pairs[2 * i]} + pairs[2 * i + 1]; ++v) {
         AppendNumber(payload_, static_cast<uint16_t>(v));
       }

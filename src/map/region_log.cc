@@ -57,7 +57,7 @@ std::vector<uint8_t> EncodeHeader(const RegionLogHeader& header) {
   at = bytes.data() + kNamesAt;
   for (const std::string* name : {&header.volume, &header.base}) {
     Store(at, static_cast<uint16_t>(name->size()));
-    std::memcpy(at + 2, name->data(), name->size());
+    std::copy(name->begin(), name->end(), at + 2);
     at += 2 + name->size();
   }
   Store(bytes.data() + kChecksumAt, Checksum({bytes.data(), kChecksumAt}));

@@ -88,11 +88,11 @@ static size_t CompressBits(const uint8_t* words, uint16_t* values) noexcept {
       44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
   const __m512i places = _mm512_load_si512(kPlaces);
   size_t count = 0;
-  for (unsigned i = 0; i < 1024; i += 8) {
+  for (size_t i = 0; i < 1024; i += 8) {
     const __m512i eight = _mm512_loadu_si512(words + 8 * i);
     unsigned some = _cvtmask8_u32(_mm512_test_epi64_mask(eight, eight));
     for (; some != 0; some &= some - 1) {
-      const unsigned index = i + static_cast<unsigned>(__builtin_ctz(some));
+      const size_t index = i + static_cast<size_t>(__builtin_ctz(some));
       const uint64_t word = reinterpret_cast<const Word*>(words)[index];
       const auto ones = static_cast<size_t>(_mm_popcnt_u64(word));
       const __m512i base = _mm512_set1_epi16(static_cast<int16_t>(index * 64));

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The plugin in the README compiles against the public headers alone.
+# The programs in the README compile against the public headers alone.
 # Usage: readme.sh COMPILER SOURCE_DIR
 set -eu
 program=$(mktemp)

@@ -150,6 +150,17 @@ for row in "every byte:$capacity" "full, allocated only:$(total allocated.ndjson
     "$(awk -v part="${row##*:}" -v whole=$capacity 'BEGIN { print 100 * part / whole }')"
 done
 
+heading '7. Monday goes, the map of the change stays'
+map=$(dirname $monday)/tuesday.cbm
+"$cbt" delta $monday $tuesday --output "$map"
+"$cbt" map show "$map" --rows 2 | sed 's/^/  /'
+bytes=$(wc -c <"$map")
+say "the map takes $bytes bytes; a list of the extents takes $((16 * $(count extents.ndjson)))"
+rm $monday
+# shellcheck disable=SC2086
+"$cbt" list "$extents" $pair --format ndjson | cmp - extents.ndjson
+say 'the service answers as before, from the map and without reading data'
+
 for pid in $servers; do
   kill -TERM "$pid"
   wait "$pid" || die "a server ended with $?"

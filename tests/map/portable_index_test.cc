@@ -195,6 +195,22 @@ TEST(PortableIndexTest, NamesWhatIsWrong) {
   EXPECT_EQ(why(runs({}, 7)), "offset 21: a list of no runs");
 }
 
+// What a few bytes claim takes neither memory nor time.
+TEST(PortableIndexTest, LargeClaimsOfSmallFilesCostNothing) {
+  std::vector<uint8_t> bytes(100, 0xff);  // 2^64 - 1 groups
+  EXPECT_EQ(ChangeMapView::Create(bytes, kVolume).status().code(), absl::StatusCode::kDataLoss);
+  // One group of 65536 containers, with runs and without.
+  for (const std::vector<uint8_t>& cookie :
+       {std::vector<uint8_t>{0x3b, 0x30, 0xff, 0xff}, {0x3a, 0x30, 0, 0, 0, 0, 1, 0}}) {
+    bytes.assign({1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+    bytes.insert(bytes.end(), cookie.begin(), cookie.end());
+    bytes.resize(100);
+    EXPECT_EQ(ChangeMapView::Create(bytes, kVolume).status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(ChangeMapView::Create(bytes, {kMaxCapacity, 1}).status().code(),
+              absl::StatusCode::kDataLoss);
+  }
+}
+
 TEST(PortableIndexTest, RefusesBlocksPastTheVolume) {
   for (const uint64_t block : {65536u, 65537u, 200000u}) {
     const ChangeMap map = test::MapOf({1, block}, kVolume);
