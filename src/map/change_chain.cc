@@ -1,8 +1,6 @@
 #include "cbt/change_chain.h"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,7 +28,6 @@ namespace cbt {
 namespace {
 
 constexpr char kManifestName[] = "CHAIN";
-constexpr char kLockName[] = "LOCK";
 constexpr char kMapPrefix[] = "map-";
 constexpr char kMapExtension[] = ".cbm";
 
@@ -44,39 +41,6 @@ std::string NameOf(const std::string& directory, const ChainOptions& options) {
 
 std::string MapName(uint64_t number) { return absl::StrCat(kMapPrefix, number, kMapExtension); }
 
-// Held as long as the object lives.
-class ChainLock {
- public:
-  static absl::StatusOr<ChainLock> Take(const std::string& directory) {
-    const std::string path = absl::StrCat(directory, "/", kLockName);
-    const int descriptor = OpenFile(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
-    if (descriptor < 0) return FileError(path, errno);
-    if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-      const int error = errno;
-      ::close(descriptor);
-      if (error != EWOULDBLOCK) return FileError(path, error);
-      return absl::UnavailableError(
-          absl::StrCat(directory, ": another process has the chain open for changes"));
-    }
-    return ChainLock(descriptor);
-  }
-  ChainLock() = default;
-  ~ChainLock() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  ChainLock(const ChainLock&) = delete;
-  ChainLock& operator=(const ChainLock&) = delete;
-  ChainLock(ChainLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  ChainLock& operator=(ChainLock&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-
- private:
-  explicit ChainLock(int descriptor) noexcept : descriptor_(descriptor) {}
-  int descriptor_ = -1;
-};
-
 // Numbers of map files, of the ones that a manifest names.
 std::set<uint64_t> FilesOf(const ChainManifest& manifest) {
   std::set<uint64_t> files;
@@ -87,8 +51,8 @@ std::set<uint64_t> FilesOf(const ChainManifest& manifest) {
 
 class ChainInDirectory final : public ChangeChain {
  public:
-  ChainInDirectory(std::string directory, ChainManifest manifest, ChainLock lock, Access access,
-                   const ChainOptions& options)
+  ChainInDirectory(std::string directory, ChainManifest manifest, std::unique_ptr<FolderLock> lock,
+                   Access access, const ChainOptions& options)
       : directory_(std::move(directory)),
         access_(access),
         options_(options),
@@ -143,7 +107,7 @@ class ChainInDirectory final : public ChangeChain {
   const std::string directory_;
   const Access access_;
   const ChainOptions options_;
-  const ChainLock lock_;
+  const std::unique_ptr<FolderLock> lock_;  // null: open for reading
   ChainManifest manifest_;
   std::unordered_map<std::string, size_t> places_;  // of the entries
 
@@ -495,7 +459,7 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Create(const std::stri
   if (::mkdir(directory.c_str(), S_IRWXU | S_IRWXG | S_IRWXO) != 0 && errno != EEXIST) {
     return FileError(directory, errno);
   }
-  absl::StatusOr<ChainLock> lock = ChainLock::Take(directory);
+  absl::StatusOr<std::unique_ptr<FolderLock>> lock = FolderLock::Take(directory);
   if (!lock.ok()) return lock.status();
   const std::string path = absl::StrCat(directory, "/", kManifestName);
   if (::access(path.c_str(), F_OK) == 0) {
@@ -525,9 +489,9 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Open(const std::string
   if (::access(path.c_str(), F_OK) != 0) {
     return absl::NotFoundError(absl::StrCat(NameOf(directory, options), ": there is no chain"));
   }
-  ChainLock lock;
+  std::unique_ptr<FolderLock> lock;
   if (access == Access::kChange) {
-    absl::StatusOr<ChainLock> taken = ChainLock::Take(directory);
+    absl::StatusOr<std::unique_ptr<FolderLock>> taken = FolderLock::Take(directory);
     if (!taken.ok()) return taken.status();
     lock = *std::move(taken);
   }

@@ -1,6 +1,7 @@
 #include "map/file_io.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -121,6 +122,22 @@ std::string FolderOf(const std::string& path) {
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
 }
+
+absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/LOCK");
+  const int descriptor = OpenFile(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (descriptor < 0) return FileError(path, errno);
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    ::close(descriptor);
+    if (error != EWOULDBLOCK) return FileError(path, error);
+    return absl::UnavailableError(
+        absl::StrCat(folder, ": another process has it open for changes"));
+  }
+  return std::unique_ptr<FolderLock>(new FolderLock(descriptor));
+}
+
+FolderLock::~FolderLock() { ::close(descriptor_); }
 
 absl::Status SyncFolder(const std::string& path) {
   Descriptor folder(OpenFile(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -32,6 +32,21 @@ int OpenFile(const std::string& path, int flags, unsigned mode = 0) noexcept;
 // Brings the names in a folder to the disk.
 absl::Status SyncFolder(const std::string& path);
 
+// A folder that this process has for itself, as long as the object lives: a lock on the file LOCK
+// in it, which stays there.
+class FolderLock {
+ public:
+  // Errors: UNAVAILABLE when somebody else has it; as FileError().
+  static absl::StatusOr<std::unique_ptr<FolderLock>> Take(const std::string& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  explicit FolderLock(int descriptor) noexcept : descriptor_(descriptor) {}
+  const int descriptor_;
+};
+
 // The folder that holds `path`; "." when it has none.
 std::string FolderOf(const std::string& path);
 

@@ -1,8 +1,6 @@
 #include "map/tracker_files.h"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,7 +20,6 @@
 namespace cbt {
 namespace {
 
-constexpr char kLockName[] = "LOCK";
 constexpr char kPrefix[] = "epoch-";
 constexpr char kMapExtension[] = ".cbm";
 constexpr char kRoughExtension[] = "-rough.cbm";
@@ -48,20 +45,15 @@ absl::StatusOr<std::unique_ptr<TrackerFiles>> TrackerFiles::Open(const std::stri
   if (::mkdir(directory.c_str(), S_IRWXU | S_IRWXG | S_IRWXO) != 0 && errno != EEXIST) {
     return FileError(directory, errno);
   }
-  const std::string path = absl::StrCat(directory, "/", kLockName);
-  const int lock = OpenFile(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
-  if (lock < 0) return FileError(path, errno);
-  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    ::close(lock);
-    if (error != EWOULDBLOCK) return FileError(path, error);
-    return absl::UnavailableError(
-        absl::StrCat(directory, ": another process has the tracker open"));
-  }
-  return std::unique_ptr<TrackerFiles>(new TrackerFiles(directory, lock));
+  absl::StatusOr<std::unique_ptr<FolderLock>> lock = FolderLock::Take(directory);
+  if (!lock.ok()) return lock.status();
+  return std::unique_ptr<TrackerFiles>(new TrackerFiles(directory, *std::move(lock)));
 }
 
-TrackerFiles::~TrackerFiles() { ::close(lock_); }
+TrackerFiles::TrackerFiles(std::string directory, std::unique_ptr<FolderLock> lock)
+    : directory_(std::move(directory)), lock_(std::move(lock)) {}
+
+TrackerFiles::~TrackerFiles() = default;
 
 std::string TrackerFiles::Path(const std::string& name) const {
   return absl::StrCat(directory_, "/", name);

@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
+#include "map/file_io.h"
 #include "map/region_log.h"
 
 namespace cbt {
@@ -64,7 +65,7 @@ class TrackerFiles {
  private:
   struct Name;
 
-  TrackerFiles(std::string directory, int lock) : directory_(std::move(directory)), lock_(lock) {}
+  TrackerFiles(std::string directory, std::unique_ptr<FolderLock> lock);
   absl::StatusOr<std::vector<Name>> List() const;
   std::string Path(const std::string& name) const;
   absl::Status RemoveAll(const std::vector<std::string>& names) const;
@@ -73,7 +74,7 @@ class TrackerFiles {
                                        const VolumeGeometry& geometry) const;
 
   const std::string directory_;
-  const int lock_;
+  const std::unique_ptr<FolderLock> lock_;
 };
 
 }  // namespace cbt

@@ -48,7 +48,7 @@ static size_t CompressValues(const uint8_t* values, size_t count, uint64_t origi
     runs += static_cast<size_t>(_mm_popcnt_u32(_cvtmask32_u32(mask)));
     at += kLanes;
   }
-  ends[runs - 1] = reinterpret_cast<const Value*>(values)[count - 1];
+  ends[runs - 1] = ValueAt(values, count - 1);
 
   const __m128i by = _mm_cvtsi32_si128(static_cast<int>(shift));
   const __m512i first = _mm512_set1_epi64(static_cast<int64_t>(origin));
@@ -93,7 +93,7 @@ static size_t CompressBits(const uint8_t* words, uint16_t* values) noexcept {
     unsigned some = _cvtmask8_u32(_mm512_test_epi64_mask(eight, eight));
     for (; some != 0; some &= some - 1) {
       const size_t index = i + static_cast<size_t>(__builtin_ctz(some));
-      const uint64_t word = reinterpret_cast<const Word*>(words)[index];
+      const uint64_t word = WordAt(words, index);
       const auto ones = static_cast<size_t>(_mm_popcnt_u64(word));
       const __m512i base = _mm512_set1_epi16(static_cast<int16_t>(index * 64));
       const __m512i bytes = _mm512_maskz_compress_epi8(word, places);

@@ -9,29 +9,39 @@
 namespace cbt::simd::CBT_ISA_NAMESPACE {
 namespace containers {
 
-// Numbers at any alignment, over whatever the bytes were declared as.
-using Value [[gnu::aligned(1), gnu::may_alias]] = uint16_t;
-using Pair [[gnu::aligned(1), gnu::may_alias]] = uint32_t;
-using Word [[gnu::aligned(1), gnu::may_alias]] = uint64_t;
+// The number of that index, at any alignment.
+template <typename T>
+static inline T NumberAt(const uint8_t* bytes, size_t index) noexcept {
+  T number;
+  __builtin_memcpy(&number, bytes + index * sizeof(T), sizeof(T));
+  return number;
+}
+static inline uint16_t ValueAt(const uint8_t* bytes, size_t index) noexcept {
+  return NumberAt<uint16_t>(bytes, index);
+}
+static inline uint32_t PairAt(const uint8_t* bytes, size_t index) noexcept {
+  return NumberAt<uint32_t>(bytes, index);
+}
+static inline uint64_t WordAt(const uint8_t* bytes, size_t index) noexcept {
+  return NumberAt<uint64_t>(bytes, index);
+}
 
 static bool CheckValues(const uint8_t* bytes, size_t count) noexcept {
-  const auto* const values = reinterpret_cast<const Value*>(bytes);
   unsigned wrong = 0;
-  for (size_t i = 1; i < count; ++i) wrong |= values[i] <= values[i - 1] ? 1 : 0;
+  for (size_t i = 1; i < count; ++i) wrong |= ValueAt(bytes, i) <= ValueAt(bytes, i - 1) ? 1 : 0;
   return wrong == 0;
 }
 
 static uint32_t CheckPairs(const uint8_t* bytes, size_t count) noexcept {
-  const auto* const pairs = reinterpret_cast<const Pair*>(bytes);
   uint32_t wrong = 0;
   uint32_t values = 0;
   for (size_t i = 0; i < count; ++i) {
-    wrong |= (pairs[i] & 0xffff) + (pairs[i] >> 16) > 0xffff ? 1 : 0;
-    values += (pairs[i] >> 16) + 1;
+    wrong |= (PairAt(bytes, i) & 0xffff) + (PairAt(bytes, i) >> 16) > 0xffff ? 1 : 0;
+    values += (PairAt(bytes, i) >> 16) + 1;
   }
   for (size_t i = 1; i < count; ++i) {
-    const uint32_t end = (pairs[i - 1] & 0xffff) + (pairs[i - 1] >> 16);
-    wrong |= (pairs[i] & 0xffff) <= end + 1 ? 1 : 0;
+    const uint32_t end = (PairAt(bytes, i - 1) & 0xffff) + (PairAt(bytes, i - 1) >> 16);
+    wrong |= (PairAt(bytes, i) & 0xffff) <= end + 1 ? 1 : 0;
   }
   return wrong == 0 ? values : 0;
 }
@@ -50,42 +60,39 @@ static inline void Widen(const uint16_t* starts, const uint16_t* ends, size_t ru
 
 static size_t ExpandValues(const uint8_t* bytes, size_t count, uint64_t origin, unsigned shift,
                            uint64_t* offsets, uint64_t* lengths) noexcept {
-  const auto* const values = reinterpret_cast<const Value*>(bytes);
   uint16_t starts[kMaxArrayValues + 1];
   uint16_t ends[kMaxArrayValues + 1];
   // Every value is written to both lists and stays in a list when it belongs there.
   size_t runs = 0;
   size_t ended = 0;
-  starts[runs++] = values[0];
+  starts[runs++] = ValueAt(bytes, 0);
   for (size_t i = 1; i < count; ++i) {
-    const unsigned before = values[i - 1];
-    const unsigned value = values[i];
+    const unsigned before = ValueAt(bytes, i - 1);
+    const unsigned value = ValueAt(bytes, i);
     const bool starts_run = value != before + 1;
     ends[ended] = static_cast<uint16_t>(before);
     ended += starts_run ? 1 : 0;
     starts[runs] = static_cast<uint16_t>(value);
     runs += starts_run ? 1 : 0;
   }
-  ends[ended] = values[count - 1];
+  ends[ended] = ValueAt(bytes, count - 1);
   Widen(starts, ends, runs, origin, shift, offsets, lengths);
   return runs;
 }
 
 static void ExpandPairs(const uint8_t* bytes, size_t count, uint64_t origin, unsigned shift,
                         uint64_t* __restrict__ offsets, uint64_t* __restrict__ lengths) noexcept {
-  const auto* const pairs = reinterpret_cast<const Pair*>(bytes);
   for (size_t i = 0; i < count; ++i) {
-    const uint64_t pair = pairs[i];
+    const uint64_t pair = PairAt(bytes, i);
     offsets[i] = origin + ((pair & 0xffff) << shift);
     lengths[i] = ((pair >> 16) + 1) << shift;
   }
 }
 
 static size_t CollectValues(const uint8_t* bytes, uint16_t* values) noexcept {
-  const auto* const words = reinterpret_cast<const Word*>(bytes);
   size_t count = 0;
   for (unsigned i = 0; i < 1024; ++i) {
-    for (uint64_t word = words[i]; word != 0; word &= word - 1) {
+    for (uint64_t word = WordAt(bytes, i); word != 0; word &= word - 1) {
       values[count++] = static_cast<uint16_t>(i * 64 + unsigned(__builtin_ctzll(word)));
     }
   }
