@@ -27,7 +27,7 @@ using Set = std::set<uint64_t>;
 
 constexpr uint64_t kG = 4096;
 constexpr VolumeGeometry kVolume = {(uint64_t{10} << 16) * kG, kG};
-constexpr ChainOptions kQuick = {.sync = false};
+const ChainOptions kQuick = {.sync = false};
 
 ChangeMap Map(const std::string& base, const std::string& target, const Set& blocks,
               const VolumeGeometry& geometry = kVolume) {
