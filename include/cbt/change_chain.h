@@ -38,7 +38,8 @@ struct ChainSnapshot {
 // A chain as it stood when it was opened, and as changed through this object since. Const functions
 // may be called from any threads at once, changes need the object for themselves. One process at a
 // time can have a chain open for changes; any number may read it meanwhile: what they have opened
-// stays as it was.
+// stays as it was. A change that failed may be on the disk all the same, when only bringing it
+// there for good went wrong: the object then shows what is on the disk.
 class ChangeChain {
  public:
   enum class Access { kRead, kChange };

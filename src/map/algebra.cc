@@ -113,12 +113,15 @@ absl::StatusOr<ChangeMap> CombineTwo(Pairwise op, const ChangeMapView& first,
 absl::StatusOr<ChangeMap> UniteBlocks(std::span<const ChangeMapView> maps,
                                       const VolumeGeometry& geometry) {
   std::vector<std::shared_ptr<const PortableIndex>> indexes;
+  for (const ChangeMapView& map : maps) indexes.push_back(ChangeMapAccess::Index(map));
+  return UniteBlocks(std::move(indexes), geometry);
+}
+
+absl::StatusOr<ChangeMap> UniteBlocks(std::vector<std::shared_ptr<const PortableIndex>> maps,
+                                      const VolumeGeometry& geometry) {
   uint64_t bytes = 0;
-  for (const ChangeMapView& map : maps) {
-    indexes.push_back(ChangeMapAccess::Index(map));
-    bytes += map.portable().size();
-  }
-  ContainerMerge merge(std::move(indexes), Blocks(geometry));
+  for (const std::shared_ptr<const PortableIndex>& map : maps) bytes += map->bytes().size();
+  ContainerMerge merge(std::move(maps), Blocks(geometry));
   PortableWriter writer(bytes);
   for (;;) {
     absl::StatusOr<const Container*> next = merge.Next();

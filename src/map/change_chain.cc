@@ -49,6 +49,15 @@ std::set<uint64_t> FilesOf(const ChainManifest& manifest) {
   return files;
 }
 
+absl::StatusOr<ChainManifest> ReadManifest(const std::string& directory,
+                                           const ChainOptions& options) {
+  const std::string name = absl::StrCat(NameOf(directory, options), "/", kManifestName);
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file =
+      MappedFile::Open(absl::StrCat(directory, "/", kManifestName), name);
+  if (!file.ok()) return file.status();
+  return DecodeManifest((*file)->bytes(), name);
+}
+
 class ChainInDirectory final : public ChangeChain {
  public:
   ChainInDirectory(std::string directory, ChainManifest manifest, std::unique_ptr<FolderLock> lock,
@@ -109,6 +118,7 @@ class ChainInDirectory final : public ChangeChain {
   const ChainOptions options_;
   const std::unique_ptr<FolderLock> lock_;  // null: open for reading
   ChainManifest manifest_;
+  absl::Status unknown_;                            // why it is not known what is on the disk
   std::unordered_map<std::string, size_t> places_;  // of the entries
 
   // Files that were opened last, the last one in front: what has been checked in them stays so.
@@ -128,6 +138,7 @@ const ChainEntry* ChainInDirectory::Find(std::string_view id) const noexcept {
 }
 
 absl::Status ChainInDirectory::CheckAccess() const {
+  if (!unknown_.ok()) return unknown_;
   if (access_ == Access::kChange) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(NameOf(directory_, options_), ": the chain is open for reading only"));
@@ -138,7 +149,17 @@ absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
   const std::span<const uint8_t> parts[] = {bytes};
   absl::Status status =
       WriteFileAtomically(absl::StrCat(directory_, "/", kManifestName), parts, options_.sync);
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    // The new manifest may have its name all the same. What is on the disk counts: numbers of files
+    // that it names must not be given out again.
+    absl::StatusOr<ChainManifest> there = ReadManifest(directory_, options_);
+    if (there.ok()) {
+      Take(*std::move(there));
+    } else {
+      unknown_ = there.status();
+    }
+    return status;
+  }
   const ChainManifest old = std::exchange(manifest_, {});
   Take(std::move(manifest));
   Drop(old);
@@ -247,17 +268,18 @@ absl::StatusOr<ChainFile> ChainInDirectory::WriteUnion(const ChainManifest& mani
                                                        const std::vector<ChainFile>& files,
                                                        const ChangeMapIdentity& identity,
                                                        uint64_t number) const {
-  std::vector<ChangeMap> maps;
-  std::vector<ChangeMapView> views;
+  // What is not the chain's own file must not become part of one that is.
+  std::vector<LazyMap> maps;
+  std::vector<std::shared_ptr<const PortableIndex>> indexes;
   VolumeGeometry geometry{0, manifest.granularity};
   for (const ChainFile& file : files) {
-    absl::StatusOr<ChangeMap> map = ReadChangeMap(Path(file.number));
+    absl::StatusOr<LazyMap> map = OpenFile(file, manifest.granularity);
     if (!map.ok()) return map.status();
-    geometry.capacity = std::max(geometry.capacity, (*map)->capacity());
+    geometry.capacity = std::max(geometry.capacity, map->header.geometry.capacity);
+    indexes.push_back(map->index);
     maps.push_back(*std::move(map));
-    views.push_back(maps.back());
   }
-  absl::StatusOr<ChangeMap> united = UniteBlocks(views, geometry);
+  absl::StatusOr<ChangeMap> united = UniteBlocks(std::move(indexes), geometry);
   if (!united.ok()) return united.status();
   united->set_identity(identity);
   absl::StatusOr<ChangeMapHeader> header =
@@ -428,13 +450,14 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ChainInDirectory::Delta(
 absl::Status ChainInDirectory::Verify() const {
   const auto check = [&](const ChainFile& file) {
     if (file.number == 0) return absl::OkStatus();
-    const std::string path = Path(file.number);
-    absl::StatusOr<ChangeMap> map = ReadChangeMap(path);
-    if (absl::IsNotFound(map.status())) {
-      return absl::DataLossError(absl::StrCat(path, ": is not there"));
-    }
+    absl::StatusOr<LazyMap> map = OpenFile(file, manifest_.granularity);
+    if (absl::IsAborted(map.status())) return absl::DataLossError(map.status().message());
     if (!map.ok()) return map.status();
-    return OpenFile(file, manifest_.granularity).status();
+    for (size_t i = 0; i < map->index->size(); ++i) {
+      absl::StatusOr<Container> container = map->index->Load(i);
+      if (!container.ok()) return container.status();
+    }
+    return absl::OkStatus();
   };
   for (const ChainEntry& entry : manifest_.entries) {
     if (absl::Status status = check(entry.file); !status.ok()) return status;
@@ -485,7 +508,6 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Open(const std::string
                                                                Access access,
                                                                const ChainOptions& options) {
   const std::string path = absl::StrCat(directory, "/", kManifestName);
-  const std::string name = absl::StrCat(NameOf(directory, options), "/", kManifestName);
   if (::access(path.c_str(), F_OK) != 0) {
     return absl::NotFoundError(absl::StrCat(NameOf(directory, options), ": there is no chain"));
   }
@@ -495,9 +517,7 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Open(const std::string
     if (!taken.ok()) return taken.status();
     lock = *std::move(taken);
   }
-  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path, name);
-  if (!file.ok()) return file.status();
-  absl::StatusOr<ChainManifest> manifest = DecodeManifest((*file)->bytes(), name);
+  absl::StatusOr<ChainManifest> manifest = ReadManifest(directory, options);
   if (!manifest.ok()) return manifest.status();
   auto chain = std::make_unique<ChainInDirectory>(directory, *std::move(manifest), std::move(lock),
                                                   access, options);

@@ -36,6 +36,9 @@ class ChangeMapAccess {
 // map can't speak of, and blocks past the capacity are left out.
 absl::StatusOr<ChangeMap> UniteBlocks(std::span<const ChangeMapView> maps,
                                       const VolumeGeometry& geometry);
+// The same for indexes, whose containers are checked as they are read.
+absl::StatusOr<ChangeMap> UniteBlocks(std::vector<std::shared_ptr<const PortableIndex>> maps,
+                                      const VolumeGeometry& geometry);
 
 }  // namespace cbt
 

@@ -280,6 +280,10 @@ TEST(ChangeChainTest, FindsFilesThatAreNotItsOwn) {
   ASSERT_TRUE(WriteChangeMap(Map("a", "b", {2}), path).ok());
   EXPECT_EQ(chain->Delta("a", "b").status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(chain->Verify().code(), absl::StatusCode::kDataLoss);
+  // It must not become part of a union, or of the map of another snapshot, either.
+  ASSERT_TRUE(chain->Append(Map("b", "c", {3})).ok());
+  EXPECT_EQ(chain->Remove("b").code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(chain->Contains("b"));
   ASSERT_EQ(unlink(path.c_str()), 0);
   EXPECT_EQ(chain->Verify().code(), absl::StatusCode::kDataLoss);
 }
