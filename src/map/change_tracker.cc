@@ -114,7 +114,9 @@ class ChangeTracker::Core {
            extent.length != 0 && !closed_.load(std::memory_order_relaxed);
   }
   bool IsMarked(Extent extent) noexcept;
-  bool MarkBitmaps(Extent extent) noexcept;
+  enum class Marked { kDone, kNotLogged, kTooLate };
+  Marked MarkBitmaps(Extent extent) noexcept;
+  absl::Status Announce(Extent extent);
   // Apart, so that the registers it needs are not saved for every mark.
   [[gnu::noinline]] absl::Status MarkSlowly(Extent extent);
   bool IsLogged(const OpenEpochState& epoch, Extent extent) const noexcept;
@@ -262,11 +264,13 @@ absl::Status ChangeTracker::Core::Log(Extent extent) {
   return absl::OkStatus();
 }
 
-// Returns true when nothing is left to be logged. Requires: the extent is inside and not empty.
-bool ChangeTracker::Core::MarkBitmaps(Extent extent) noexcept {
+// Requires: the extent is inside and not empty.
+ChangeTracker::Core::Marked ChangeTracker::Core::MarkBitmaps(Extent extent) noexcept {
   const uint64_t begin = BlockOf(extent.offset);
   const uint64_t end = BlockOf(extent.end() - 1) + 1;
   const Pinned pinned(*this);
+  // Looked at under the pin: either Close() waits for this mark, or this sees that it has begun.
+  if (closed_.load(std::memory_order_relaxed)) return Marked::kTooLate;
   OpenEpochState& older = epochs_[OldestOf(pinned.state())];
   older.bitmap->Mark(begin, end);
   bool logged = files_ == nullptr || IsLogged(older, extent);
@@ -275,7 +279,19 @@ bool ChangeTracker::Core::MarkBitmaps(Extent extent) noexcept {
     newer.bitmap->Mark(begin, end);
     logged &= files_ == nullptr || IsLogged(newer, extent);
   }
-  return logged;
+  return logged ? Marked::kDone : Marked::kNotLogged;
+}
+
+absl::Status ChangeTracker::Core::Announce(Extent extent) {
+  switch (MarkBitmaps(extent)) {
+    case Marked::kDone:
+      return absl::OkStatus();
+    case Marked::kNotLogged:
+      return Log(extent);
+    case Marked::kTooLate:
+      break;
+  }
+  return absl::FailedPreconditionError("the tracker is closed");
 }
 
 // What most marks are: one epoch is open, and every bit of the range is set already. Nothing here
@@ -298,8 +314,8 @@ absl::StatusOr<uint64_t> ChangeTracker::Core::BeginWrite(Extent extent) {
     if (absl::Status status = CheckExtent(extent); !status.ok()) return status;
   }
   const uint64_t place = writes_.Add(extent.offset, extent.end());
-  if (extent.length == 0 || IsMarked(extent) || MarkBitmaps(extent)) return place;
-  absl::Status status = Log(extent);
+  if (extent.length == 0 || IsMarked(extent)) return place;
+  absl::Status status = Announce(extent);
   if (status.ok()) return place;
   writes_.Remove(place);
   return status;
@@ -312,8 +328,8 @@ absl::Status ChangeTracker::Core::Mark(Extent extent) {
 
 absl::Status ChangeTracker::Core::MarkSlowly(Extent extent) {
   absl::Status status = CheckExtent(extent);
-  if (!status.ok() || extent.length == 0 || MarkBitmaps(extent)) return status;
-  return Log(extent);
+  if (!status.ok() || extent.length == 0) return status;
+  return Announce(extent);
 }
 
 // Returns when nobody works under the old state any more.

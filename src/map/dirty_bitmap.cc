@@ -14,18 +14,19 @@ namespace cbt {
 namespace {
 
 // Bits are only ever set while others may look, so no order between different words matters, and a
-// word of which every bit is wanted can be stored over whatever is there.
+// word of which every bit is wanted can be stored over whatever is there. Who finds a bit set
+// relies on the container being known as touched: that is stored before, and released with the bit.
 void SetBits(uint64_t& word, uint64_t bits) noexcept {
   const std::atomic_ref<uint64_t> shared(word);
-  if ((shared.load(std::memory_order_relaxed) & bits) != bits) {
-    shared.fetch_or(bits, std::memory_order_relaxed);
+  if ((shared.load(std::memory_order_acquire) & bits) != bits) {
+    shared.fetch_or(bits, std::memory_order_release);
   }
 }
 
 void SetWord(uint64_t& word) noexcept {
   const std::atomic_ref<uint64_t> shared(word);
-  if (shared.load(std::memory_order_relaxed) != ~uint64_t{0}) {
-    shared.store(~uint64_t{0}, std::memory_order_relaxed);
+  if (shared.load(std::memory_order_acquire) != ~uint64_t{0}) {
+    shared.store(~uint64_t{0}, std::memory_order_release);
   }
 }
 
@@ -84,7 +85,7 @@ void DirtyBitmap::MarkAll(const ChangeMapView& map) noexcept {
     const Container container = index.Get(i);
     ContainerWords words;
     CopyInto(container, words);
-    touched_[container.key] = 1;
+    std::atomic_ref<uint8_t>(touched_[container.key]).store(1, std::memory_order_relaxed);
     for (size_t k = 0; k < kBitsetWords; ++k) {
       if (words[k] != 0) SetBits(words_[container.key * kBitsetWords + k], words[k]);
     }

@@ -51,7 +51,7 @@ class DirtyBitmap {
  private:
   DirtyBitmap(void* memory, size_t mapped, uint64_t containers) noexcept;
   uint64_t Load(uint64_t word) const noexcept {
-    return std::atomic_ref<uint64_t>(words_[word]).load(std::memory_order_relaxed);
+    return std::atomic_ref<uint64_t>(words_[word]).load(std::memory_order_acquire);
   }
 
   void* const memory_;

@@ -4,11 +4,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 namespace cbt {
+namespace internal {
+
+thread_local constinit size_t thread_number_and_one = 0;
+
+}  // namespace internal
+
 namespace {
 
 // The thread sanitizer knows nothing of barriers that the kernel makes.
@@ -57,6 +64,9 @@ class Number {
     }
   }
   ~Number() {
+    // Whatever else the thread destroys may still announce writes: by the shared counters, because
+    // the number is somebody else's from here on.
+    internal::thread_number_and_one = SIZE_MAX;
     Numbers& numbers = TheNumbers();
     const std::lock_guard<std::mutex> lock(numbers.mutex);
     numbers.free.push_back(value_);
@@ -72,8 +82,6 @@ class Number {
 }  // namespace
 
 namespace internal {
-
-thread_local constinit size_t thread_number_and_one = 0;
 
 size_t TakeThreadNumber() noexcept {
   thread_local const Number number;
