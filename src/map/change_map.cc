@@ -194,7 +194,9 @@ absl::StatusOr<ChangeMap> ChangeMap::FromCursor(ExtentCursor& cursor, uint64_t g
                                 granularity == 0 ? cursor.granularity() : granularity};
   absl::Status status = CheckGeometry(geometry.capacity, geometry.granularity);
   if (!status.ok()) return status;
-  if (status = cursor.Seek(0); !status.ok()) return status;
+  // One that has not moved is at its beginning: a remote stream need not be opened twice.
+  if (cursor.covered() != 0) status = cursor.Seek(0);
+  if (!status.ok()) return status;
   RangeWriter writer;
   // A block of a fixed-block cursor may reach past the capacity.
   const uint64_t blocks = Blocks(geometry);

@@ -136,9 +136,14 @@ class DirectoryProvider final : public SnapshotProvider {
     for (const auto* image : {&base, &target}) {
       if (!image->ok() && !absl::IsNotFound(image->status())) return image->status();
     }
-    const VolumeMaps maps = VolumeMaps::Read(root_, target_id->volume);
+    VolumeMaps maps = VolumeMaps::Read(root_, target_id->volume);
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
         maps.Delta(base_id->name, target_id->name);
+    // A chain that was changed between two looks at it is looked at again.
+    for (int tries = 2; absl::IsAborted(cursor.status()) && tries > 0; --tries) {
+      maps = VolumeMaps::Read(root_, target_id->volume);
+      cursor = maps.Delta(base_id->name, target_id->name);
+    }
     if (!cursor.ok()) return About(*target_id, cursor.status());
     if (*cursor != nullptr) {
       if (target.ok() && (*target)->size() != (*cursor)->capacity()) {
