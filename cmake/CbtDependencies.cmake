@@ -12,4 +12,6 @@ if(CBT_WITH_RPC)
   # Debian's protobuf has no config file, and gRPC's config asks for its targets.
   find_package(Protobuf MODULE REQUIRED)
   find_package(gRPC CONFIG REQUIRED)
+  # The one that gRPC is built with.
+  find_package(OpenSSL REQUIRED)
 endif()

@@ -47,6 +47,8 @@ function(cbt_pkgconfig_dependencies component)
       list(APPEND requires ${CMAKE_MATCH_1})
     elseif(link MATCHES "^gRPC::(.+)$")
       list(APPEND libs -l${CMAKE_MATCH_1})  # has no .pc file of its own
+    elseif(link STREQUAL "OpenSSL::Crypto")
+      list(APPEND requires libcrypto)
     elseif(link STREQUAL "protobuf::libprotobuf")
       list(APPEND requires protobuf)
     elseif(link STREQUAL "Threads::Threads")

@@ -42,14 +42,19 @@ function(cbt_add_bench path)
                                               benchmark::benchmark benchmark::benchmark_main)
 endfunction()
 
-# cbt_add_messages(<name>): the contract's messages as libprotobuf's compiler makes them, a static
+# cbt_add_messages(<name>): the contracts' messages as libprotobuf's compiler makes them, a static
 # library for tests and benchmarks.
 function(cbt_add_messages name)
   set(proto ${PROJECT_SOURCE_DIR}/src/proto)
-  set(generated ${CMAKE_CURRENT_BINARY_DIR}/csi.pb.cc ${CMAKE_CURRENT_BINARY_DIR}/csi.pb.h)
-  add_custom_command(OUTPUT ${generated}
-    COMMAND protobuf::protoc --proto_path=${proto} --cpp_out=${CMAKE_CURRENT_BINARY_DIR} csi.proto
-    DEPENDS ${proto}/csi.proto)
+  set(generated "")
+  foreach(file csi first_revision list_snapshot_deltas snapshotmetadata)
+    set(outputs ${CMAKE_CURRENT_BINARY_DIR}/${file}.pb.cc ${CMAKE_CURRENT_BINARY_DIR}/${file}.pb.h)
+    add_custom_command(OUTPUT ${outputs}
+      COMMAND protobuf::protoc --proto_path=${proto} --cpp_out=${CMAKE_CURRENT_BINARY_DIR}
+              ${file}.proto
+      DEPENDS ${proto}/${file}.proto)
+    list(APPEND generated ${outputs})
+  endforeach()
   add_library(${name} STATIC ${generated})
   target_include_directories(${name} SYSTEM PUBLIC ${CMAKE_CURRENT_BINARY_DIR})
   target_link_libraries(${name} PUBLIC protobuf::libprotobuf)

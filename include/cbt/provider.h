@@ -4,39 +4,21 @@
 #ifndef CBT_PROVIDER_H_
 #define CBT_PROVIDER_H_
 
+#include <chrono>
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
+#include "cbt/secrets.h"
 #include "cbt/wire.h"
 
 namespace cbt {
-
-// The secrets of a request. Has no way to be printed, and wipes the values when it dies.
-class Secrets {
- public:
-  Secrets() = default;
-  ~Secrets();
-  Secrets(Secrets&&) noexcept = default;
-  Secrets& operator=(Secrets&&) = delete;
-  Secrets(const Secrets&) = delete;
-  Secrets& operator=(const Secrets&) = delete;
-
-  void Set(std::string key, std::string_view value);
-  // The value stays valid as long as the object.
-  std::optional<std::string_view> Get(const std::string& key) const;
-  size_t size() const noexcept { return values_.size(); }
-
- private:
-  std::map<std::string, std::string> values_;
-};
 
 // What a provider learns about the stream it opens. Valid while the call runs; copy the stop token
 // to keep it.
@@ -45,6 +27,14 @@ struct StreamContext {
   // not look at it: the service does between two calls of Next().
   std::stop_token stop;
   const Secrets& secrets;
+  // When the client stops waiting, if it said so.
+  std::optional<std::chrono::system_clock::time_point> deadline = {};
+};
+
+// What is known of a stream before it has been read: bytes and tuples from its starting offset on.
+struct StreamSummary {
+  std::optional<uint64_t> bytes = {};
+  std::optional<uint64_t> tuples = {};
 };
 
 // What a provider returns for a stream.
@@ -57,6 +47,10 @@ struct MetadataSource {
   // `block_size` bytes, rounding outward, whatever the cursor's granularity is.
   BlockMetadataType type = BlockMetadataType::kVariableLength;
   uint64_t block_size = 0;
+
+  // Tells what is to come from an offset (bytes) on, where that can be known quickly; sent ahead of
+  // the stream for progress bars and estimates. May be left empty.
+  std::function<StreamSummary(uint64_t starting_offset)> summary = {};
 };
 
 // Snapshot ids to cursors. Calls come from the service's executor, several at once, and may block.

@@ -1,7 +1,7 @@
+#include "cbt/secrets.h"
+
 #include <cstring>
 #include <utility>
-
-#include "cbt/provider.h"
 
 namespace cbt {
 namespace {
@@ -14,8 +14,45 @@ void Wipe(std::string& value) noexcept {
 
 }  // namespace
 
+Secret::~Secret() { Wipe(value_); }
+
+// A moved-from short string keeps its bytes in the object.
+Secret::Secret(Secret&& other) noexcept : value_(other.value_) {
+  Wipe(other.value_);
+  other.value_.clear();
+}
+
+Secret& Secret::operator=(Secret&& other) noexcept {
+  if (this == &other) return *this;
+  Wipe(value_);
+  value_ = other.value_;
+  Wipe(other.value_);
+  other.value_.clear();
+  return *this;
+}
+
+bool Secret::Equals(std::string_view other) const noexcept {
+  if (value_.size() != other.size()) return false;
+  unsigned difference = 0;
+  for (size_t i = 0; i < other.size(); ++i) {
+    difference |= static_cast<unsigned>(static_cast<unsigned char>(value_[i]) ^
+                                        static_cast<unsigned char>(other[i]));
+  }
+  // Keeps the compiler from leaving the loop early.
+  asm volatile("" : "+r"(difference));
+  return difference == 0;
+}
+
 Secrets::~Secrets() {
   for (auto& [key, value] : values_) Wipe(value);
+}
+
+Secrets& Secrets::operator=(Secrets&& other) noexcept {
+  if (this == &other) return *this;
+  for (auto& [key, value] : values_) Wipe(value);
+  values_ = std::move(other.values_);
+  other.values_.clear();
+  return *this;
 }
 
 void Secrets::Set(std::string key, std::string_view value) {
@@ -28,6 +65,12 @@ std::optional<std::string_view> Secrets::Get(const std::string& key) const {
   const auto found = values_.find(key);
   if (found == values_.end()) return std::nullopt;
   return found->second;
+}
+
+Secrets Secrets::Copy() const {
+  Secrets copy;
+  for (const auto& [key, value] : values_) copy.Set(key, value);
+  return copy;
 }
 
 }  // namespace cbt

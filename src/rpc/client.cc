@@ -14,10 +14,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
+#include "rpc/completeness.h"
 #include "rpc/contract.h"
 #include "rpc/grpc_library.h"
 #include "rpc/listen_address.h"
-#include "rpc/remote_stream.h"
+#include "rpc/message_stream.h"
+#include "rpc/tls.h"
 
 namespace cbt::rpc {
 namespace {
@@ -33,13 +35,6 @@ constexpr milliseconds kLastBackoff{5000};
 constexpr int kKeepaliveTimeMs = 6 * 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 
-std::shared_ptr<grpc::ChannelCredentials> Credentials(const ClientTlsOptions& tls) {
-  if (!tls.enabled) return grpc::InsecureChannelCredentials();
-  return grpc::SslCredentials({.pem_root_certs = tls.ca,
-                               .pem_private_key = tls.private_key,
-                               .pem_cert_chain = tls.certificate});
-}
-
 std::shared_ptr<grpc::Channel> Connect(const Address& address, const ClientTlsOptions& tls) {
   grpc::ChannelArguments arguments;
   // Each attempt has a connection of its own: gRPC would keep a broken one back for longer than
@@ -48,7 +43,7 @@ std::shared_ptr<grpc::Channel> Connect(const Address& address, const ClientTlsOp
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  return grpc::CreateCustomChannel(address.GrpcTarget(), Credentials(tls), arguments);
+  return grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls), arguments);
 }
 
 // What is asked for, and how a stream of it is opened at an offset.
@@ -64,26 +59,35 @@ class Caller {
   }
 
   const ListRequest& request() const noexcept { return request_; }
-  RemoteStream::Deadline deadline() const noexcept { return deadline_; }
+  Deadline deadline() const noexcept { return deadline_; }
+  const Contract& contract() const noexcept { return ContractOf(request_.api); }
 
-  std::unique_ptr<RemoteStream> Call(uint64_t offset) const {
-    const std::string* base =
-        request_.base_snapshot_id.has_value() ? &*request_.base_snapshot_id : nullptr;
-    const MethodContract& method = base != nullptr ? kCsiContract.delta : kCsiContract.allocated;
-    return std::make_unique<RemoteStream>(Connect(address_, request_.tls), method.path,
-                                          EncodeRequest(method, base, request_.snapshot_id, offset,
-                                                        request_.max_results, request_.secrets),
-                                          deadline_);
+  std::unique_ptr<MessageStream> Call(uint64_t offset) const {
+    return OpenMessageStream(Connect(address_, request_.tls), contract(), RequestAt(offset),
+                             deadline_, request_.stop);
+  }
+
+  MetadataRequest RequestAt(uint64_t offset) const {
+    MetadataRequest request;
+    request.token = Secret(request_.token);
+    request.name_space = request_.name_space;
+    request.volume_id = request_.volume_id;
+    request.base_snapshot_id = request_.base_snapshot_id;
+    request.target_snapshot_id = request_.snapshot_id;
+    request.starting_offset = static_cast<int64_t>(offset);
+    request.max_results = request_.max_results;
+    for (const auto& [key, value] : request_.secrets) request.secrets.Set(key, value);
+    return request;
   }
 
   StreamChecker Checker(uint64_t offset) const {
-    return StreamChecker(offset, static_cast<uint32_t>(request_.max_results));
+    return StreamChecker(offset, static_cast<uint32_t>(std::max(request_.max_results, 0)));
   }
 
  private:
   const ListRequest request_;
   const Address address_;
-  RemoteStream::Deadline deadline_;
+  Deadline deadline_;
 };
 
 absl::Status NoMessage() {
@@ -102,19 +106,26 @@ uint64_t GranularityOf(const MetadataMessage& message) {
 class RemoteCursorImpl final : public RemoteCursor {
  public:
   // `first` is the first message of `stream`; `checker` has passed it.
-  RemoteCursorImpl(Caller caller, std::unique_ptr<RemoteStream> stream,
+  RemoteCursorImpl(Caller caller, std::unique_ptr<MessageStream> stream,
                    const StreamChecker& checker, MetadataMessage first)
       : RemoteCursor(first.capacity, GranularityOf(first)),
         caller_(std::move(caller)),
         type_(first.type),
         floor_(caller_.request().starting_offset),
         stream_(std::move(stream)),
+        stream_offset_(floor_),
+        summary_(SummaryOf(*stream_)),
         checker_(checker) {
-    Take(std::move(first.tuples));
+    digest_.Add(first.tuples.offsets(), first.tuples.lengths());
+    Take(first.tuples);
   }
 
   BlockMetadataType type() const noexcept override { return type_; }
   int resumes() const noexcept override { return resumes_; }
+  Completeness completeness() const noexcept override {
+    return covered() == capacity() ? completeness_ : Completeness::kUnderWay;
+  }
+  const StreamSummary& summary() const noexcept override { return summary_; }
 
   // Waits until the server has ended a stream of which nothing is left to be handed on.
   absl::Status AwaitEnd() {
@@ -131,8 +142,14 @@ class RemoteCursorImpl final : public RemoteCursor {
   absl::Status Receive();
   absl::Status Resume(absl::Status reason);
   absl::Status Reopen();
+  absl::Status End();
   absl::Status CutAtFloor(Extent& first) const;
-  void Take(TupleList tuples);
+  void Take(TupleList& tuples);
+  void TellProgress(bool always);
+
+  static StreamSummary SummaryOf(const MessageStream& stream) {
+    return ReadSummary([&stream](std::string_view key) { return stream.Initial(key); });
+  }
 
   const Caller caller_;
   const BlockMetadataType type_;
@@ -145,23 +162,68 @@ class RemoteCursorImpl final : public RemoteCursor {
   // a server may round down as it likes.
   bool floor_holds_ = false;
 
-  std::unique_ptr<RemoteStream> stream_;
+  std::unique_ptr<MessageStream> stream_;
+  uint64_t stream_offset_;  // that stream_ was asked for
+  const StreamSummary summary_;
   std::optional<StreamChecker> checker_;
-  TupleList tuples_;    // of the last message that had some
-  size_t taken_ = 0;    // how many of them were handed on
-  bool ended_ = false;  // the server said OK
+  StreamDigest digest_;      // of what stream_ gave
+  MetadataMessage message_;  // memory for the next
+  TupleList tuples_;         // of the last message that had some
+  size_t taken_ = 0;         // how many of them were handed on
+  bool ended_ = false;       // the server said OK
+  Completeness completeness_ = Completeness::kUnderWay;
   int resumes_ = 0;
   int resumes_in_a_row_ = 0;
+  uint64_t tuples_before_ = 0;  // of earlier streams
+  uint64_t bytes_before_ = 0;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point told_;
 };
 
-void RemoteCursorImpl::Take(TupleList tuples) {
+void RemoteCursorImpl::Take(TupleList& tuples) {
   if (tuples.empty()) return;
-  tuples_ = std::move(tuples);
+  std::swap(tuples_, tuples);
   taken_ = 0;
   floor_ = std::min(tuples_.back().end(), capacity());
   floor_is_tuple_end_ = true;
   floor_holds_ = true;
   resumes_in_a_row_ = 0;
+}
+
+void RemoteCursorImpl::TellProgress(bool always) {
+  if (!caller_.request().on_progress) return;
+  constexpr milliseconds kInterval{100};
+  const auto now = std::chrono::steady_clock::now();
+  if (!always && now - told_ < kInterval) return;
+  told_ = now;
+  const uint64_t tuples = tuples_before_ + digest_.tuples();
+  const double seconds = std::chrono::duration<double>(now - began_).count();
+  caller_.request().on_progress(
+      {.covered = ended_ ? capacity() : floor_,
+       .capacity = capacity(),
+       .tuples = tuples,
+       .reported_bytes = bytes_before_ + digest_.bytes(),
+       .tuples_per_second = seconds > 0 ? static_cast<double>(tuples) / seconds : 0});
+}
+
+// The server said OK: is it the OK of what was received?
+absl::Status RemoteCursorImpl::End() {
+  std::string what;
+  switch (CheckProof([this](std::string_view key) { return stream_->Trailing(key); }, digest_,
+                     stream_offset_, what)) {
+    case ProofVerdict::kDiffers:
+      return absl::DataLossError(
+          absl::StrCat("metadata stream: it is not what the server says it sent: ", what));
+    case ProofVerdict::kHolds:
+      completeness_ = Completeness::kProven;
+      break;
+    case ProofVerdict::kAbsent:
+      completeness_ = Completeness::kEnded;
+      break;
+  }
+  ended_ = true;
+  TellProgress(true);
+  return absl::OkStatus();
 }
 
 // `first` is the first tuple of a stream that was opened at the floor; it ends after it.
@@ -178,54 +240,57 @@ absl::Status RemoteCursorImpl::CutAtFloor(Extent& first) const {
 
 // Takes one message, or the end of the stream. A stream that breaks is resumed.
 absl::Status RemoteCursorImpl::Receive() {
-  absl::StatusOr<std::optional<MetadataMessage>> message = stream_->Next();
-  if (!message.ok()) return Resume(message.status());
-  if (!message->has_value()) {
-    ended_ = true;
-    return absl::OkStatus();
-  }
-  if (absl::Status status = checker_->Check(**message); !status.ok()) return status;
-  Take(std::move((*message)->tuples));
+  absl::StatusOr<bool> more = stream_->Next(message_);
+  if (!more.ok()) return Resume(more.status());
+  if (!*more) return End();
+  if (absl::Status status = checker_->Check(message_); !status.ok()) return status;
+  digest_.Add(message_.tuples.offsets(), message_.tuples.lengths());
+  Take(message_.tuples);
+  TellProgress(false);
   return absl::OkStatus();
 }
 
 // Opens the stream again at the floor and takes its first message.
 absl::Status RemoteCursorImpl::Reopen() {
   stream_.reset();
+  tuples_before_ += digest_.tuples();
+  bytes_before_ += digest_.bytes();
+  digest_ = StreamDigest();
   stream_ = caller_.Call(floor_);
+  stream_offset_ = floor_;
   checker_.emplace(caller_.Checker(floor_));
-  absl::StatusOr<std::optional<MetadataMessage>> message = stream_->Next();
-  if (!message.ok()) return message.status();
-  if (!message->has_value()) {
+  absl::StatusOr<bool> more = stream_->Next(message_);
+  if (!more.ok()) return more.status();
+  if (!*more) {
     // Servers that have nothing to say at the very end are not always aware that they should.
     if (floor_ != capacity()) return NoMessage();
-    ended_ = true;
-    return absl::OkStatus();
+    return End();
   }
-  MetadataMessage& first = **message;
-  if (absl::Status status = checker_->Check(first); !status.ok()) return status;
-  if (first.type != type_ || first.capacity != capacity()) {
+  if (absl::Status status = checker_->Check(message_); !status.ok()) return status;
+  if (message_.type != type_ || message_.capacity != capacity()) {
     return absl::DataLossError(absl::StrCat(
         "metadata stream: opened again at ", floor_,
-        " it is another one: ", AbslView(BlockMetadataTypeName(first.type)), " and capacity ",
-        first.capacity, " after ", AbslView(BlockMetadataTypeName(type_)), " and ", capacity()));
+        " it is another one: ", AbslView(BlockMetadataTypeName(message_.type)), " and capacity ",
+        message_.capacity, " after ", AbslView(BlockMetadataTypeName(type_)), " and ", capacity()));
   }
-  if (!first.tuples.empty()) {
-    Extent tuple = first.tuples.front();
+  digest_.Add(message_.tuples.offsets(), message_.tuples.lengths());
+  if (!message_.tuples.empty()) {
+    Extent tuple = message_.tuples.front();
     if (absl::Status status = CutAtFloor(tuple); !status.ok()) return status;
-    first.tuples.set(0, tuple);
+    message_.tuples.set(0, tuple);
   }
-  Take(std::move(first.tuples));
+  Take(message_.tuples);
   return absl::OkStatus();
 }
 
 absl::Status RemoteCursorImpl::Resume(absl::Status reason) {
   bool lost = reason.code() == absl::StatusCode::kUnavailable;
-  while (lost && resumes_in_a_row_ < caller_.request().max_resumes) {
+  while (lost && resumes_in_a_row_ < caller_.request().max_resumes &&
+         !caller_.request().stop.stop_requested()) {
     if (caller_.request().on_resume) caller_.request().on_resume(floor_, reason);
     const milliseconds wait =
         std::min(kFirstBackoff * (1 << std::min(resumes_in_a_row_, 10)), kLastBackoff);
-    const RemoteStream::Deadline deadline = caller_.deadline();
+    const Deadline deadline = caller_.deadline();
     if (deadline.has_value() && system_clock::now() + wait >= *deadline) {
       return absl::DeadlineExceededError(absl::StrCat("metadata stream: no time left to resume at ",
                                                       floor_, " after: ", reason.message()));
@@ -248,6 +313,7 @@ absl::Status RemoteCursorImpl::DoSeek(uint64_t offset) {
   tuples_.clear();
   taken_ = 0;
   ended_ = false;
+  completeness_ = Completeness::kUnderWay;
   resumes_in_a_row_ = 0;
   return Reopen();
 }
@@ -262,7 +328,10 @@ absl::StatusOr<uint64_t> RemoteCursorImpl::DoNext(ExtentBatch& batch) {
   }
   if (held_back()) return covered();
   const size_t count = std::min(batch.room(), tuples_.size() - taken_);
-  for (size_t i = 0; i < count; ++i) batch.push_back(tuples_[taken_++]);
+  std::copy_n(tuples_.offsets().data() + taken_, count, batch.mutable_offsets() + batch.size());
+  std::copy_n(tuples_.lengths().data() + taken_, count, batch.mutable_lengths() + batch.size());
+  batch.set_size(batch.size() + count);
+  taken_ += count;
   if (ended_ && taken_ == tuples_.size()) return capacity();
   return batch.empty() ? covered() : batch.back().end();
 }
@@ -279,18 +348,31 @@ absl::StatusOr<std::unique_ptr<RemoteCursor>> RemoteCursor::Open(const ListReque
   KeepGrpcRunning();
   Caller caller(request, *std::move(address));
   StreamChecker checker = caller.Checker(request.starting_offset);
-  std::unique_ptr<RemoteStream> stream = caller.Call(request.starting_offset);
-  absl::StatusOr<std::optional<MetadataMessage>> first = stream->Next();
-  if (!first.ok()) return first.status();
-  if (!first->has_value()) return NoMessage();
-  if (absl::Status status = checker.Check(**first); !status.ok()) return status;
+  std::unique_ptr<MessageStream> stream = caller.Call(request.starting_offset);
+  MetadataMessage first;
+  absl::StatusOr<bool> more = stream->Next(first);
+  if (!more.ok()) return more.status();
+  if (!*more) return NoMessage();
+  if (absl::Status status = checker.Check(first); !status.ok()) return status;
   auto cursor = std::make_unique<RemoteCursorImpl>(std::move(caller), std::move(stream), checker,
-                                                   **std::move(first));
+                                                   std::move(first));
   if (cursor->capacity() == 0) {
     // Complete before the first Next(), which then has no occasion to see how the stream ends.
     if (absl::Status status = cursor->AwaitEnd(); !status.ok()) return status;
   }
   return cursor;
+}
+
+std::string_view CompletenessName(Completeness completeness) noexcept {
+  switch (completeness) {
+    case Completeness::kEnded:
+      return "ended";
+    case Completeness::kProven:
+      return "proven";
+    case Completeness::kUnderWay:
+      break;
+  }
+  return "under way";
 }
 
 }  // namespace cbt::rpc

@@ -1,6 +1,8 @@
 #include "rpc/contract.h"
 
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "wire/proto_reader.h"
@@ -42,11 +44,46 @@ absl::Status DecodeSecret(std::span<const uint8_t> bytes, size_t position, Secre
 
 }  // namespace
 
+std::string_view ApiName(Api api) noexcept {
+  switch (api) {
+    case Api::kCsi:
+      return "csi";
+    case Api::kKubernetes:
+      return "kubernetes";
+    case Api::kSession:
+      return "session";
+    case Api::kPaged:
+      break;
+  }
+  return "paged";
+}
+
+std::optional<Api> ParseApi(std::string_view name) noexcept {
+  for (const Api api : {Api::kCsi, Api::kKubernetes, Api::kSession, Api::kPaged}) {
+    if (ApiName(api) == name) return api;
+  }
+  return std::nullopt;
+}
+
+const Contract& ContractOf(Api api) noexcept {
+  switch (api) {
+    case Api::kKubernetes:
+      return kKubernetesContract;
+    case Api::kSession:
+      return kSessionContract;
+    case Api::kPaged:
+      return kPagedContract;
+    case Api::kCsi:
+      break;
+  }
+  return kCsiContract;
+}
+
 absl::StatusOr<MetadataRequest> DecodeRequest(const MethodContract& method,
                                               std::span<const uint8_t> bytes) {
   const RequestFields& fields = method.fields;
   MetadataRequest request;
-  if (fields.is_delta()) request.base_snapshot_id.emplace();
+  if (fields.is_delta() && !method.base_is_optional) request.base_snapshot_id.emplace();
   ProtoReader reader(bytes);
   while (reader.Next()) {
     // Field numbers are positive, so fields that this request lacks never match.
@@ -55,16 +92,29 @@ absl::StatusOr<MetadataRequest> DecodeRequest(const MethodContract& method,
       if (field == fields.starting_offset) {
         request.starting_offset = static_cast<int64_t>(reader.varint());
       } else if (field == fields.max_results) {
-        request.max_results = static_cast<int32_t>(static_cast<uint32_t>(reader.varint()));
+        const auto low = static_cast<uint32_t>(reader.varint());
+        request.max_results =
+            method.unsigned_numbers ? int64_t{low} : int64_t{static_cast<int32_t>(low)};
       }
     } else if (reader.wire_type() == WireType::kBytes) {
-      if (field == fields.target_snapshot_id || field == fields.base_snapshot_id) {
+      const bool is_text = field == fields.token || field == fields.name_space ||
+                           field == fields.volume_id || field == fields.page_token ||
+                           field == fields.base_snapshot_id || field == fields.target_snapshot_id;
+      if (is_text) {
         if (!wire::IsValidUtf8(reader.bytes())) return NotUtf8(reader.content_position());
-        const std::string_view id = AsText(reader.bytes());
-        if (field == fields.target_snapshot_id) {
-          request.target_snapshot_id = id;
+        const std::string_view text = AsText(reader.bytes());
+        if (field == fields.token) {
+          request.token = Secret(text);
+        } else if (field == fields.name_space) {
+          request.name_space = text;
+        } else if (field == fields.volume_id) {
+          request.volume_id = text;
+        } else if (field == fields.page_token) {
+          request.page_token = text;
+        } else if (field == fields.target_snapshot_id) {
+          request.target_snapshot_id = text;
         } else {
-          request.base_snapshot_id = id;
+          request.base_snapshot_id = text;
         }
       } else if (field == fields.secrets) {
         if (absl::Status status =
@@ -76,48 +126,92 @@ absl::StatusOr<MetadataRequest> DecodeRequest(const MethodContract& method,
     }
   }
   if (absl::Status status = reader.status(); !status.ok()) return status;
+  if (method.base_is_optional && request.base_snapshot_id.has_value() &&
+      request.base_snapshot_id->empty()) {
+    request.base_snapshot_id.reset();
+  }
   return request;
 }
 
 absl::Status CheckRequest(const MethodContract& method, const MetadataRequest& request) {
+  const RequestNames& names = method.names;
+  const auto missing = [](const char* name) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " is missing"));
+  };
+  if (method.fields.token != 0 && request.token.empty()) return missing(names.token);
+  if (method.fields.name_space != 0 && request.name_space.empty()) return missing(names.name_space);
   if (request.base_snapshot_id.has_value() && request.base_snapshot_id->empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(method.base_name, " is missing"));
+    return missing(names.base);
   }
-  if (request.target_snapshot_id.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(method.target_name, " is missing"));
-  }
+  if (request.target_snapshot_id.empty()) return missing(names.target);
   if (request.max_results < 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("max_results is negative: ", request.max_results));
+        absl::StrCat(names.max_results, " is negative: ", request.max_results));
   }
   if (request.starting_offset < 0) {
+    if (method.unsigned_numbers) {
+      return absl::OutOfRangeError(absl::StrCat(
+          names.offset, " is past any capacity: ", static_cast<uint64_t>(request.starting_offset)));
+    }
     return absl::OutOfRangeError(
-        absl::StrCat("starting_offset is negative: ", request.starting_offset));
+        absl::StrCat(names.offset, " is negative: ", request.starting_offset));
   }
   return absl::OkStatus();
 }
 
-std::string EncodeRequest(const MethodContract& method, const std::string* base_snapshot_id,
-                          const std::string& target_snapshot_id, uint64_t starting_offset,
-                          int32_t max_results, const std::map<std::string, std::string>& secrets) {
-  // Fields of all contracts stand in this order of their numbers.
+std::string EncodeRequest(const MethodContract& method, const MetadataRequest& request) {
   const RequestFields& fields = method.fields;
-  std::string bytes;
-  if (base_snapshot_id != nullptr) {
-    wire::AppendBytesField(bytes, fields.base_snapshot_id, *base_snapshot_id);
+  // Fields of each contract stand in the order of their numbers.
+  std::vector<std::string> parts(8);
+  const auto text = [&parts](uint32_t field, std::string_view value) {
+    if (field != 0) wire::AppendBytesField(parts[field], field, value);
+  };
+  const auto number = [&parts](uint32_t field, uint64_t value) {
+    if (field != 0) wire::AppendVarintField(parts[field], field, value);
+  };
+  text(fields.token, request.token.Reveal());
+  text(fields.name_space, request.name_space);
+  text(fields.volume_id, request.volume_id);
+  text(fields.page_token, request.page_token);
+  if (request.base_snapshot_id.has_value()) {
+    text(fields.base_snapshot_id, *request.base_snapshot_id);
   }
-  wire::AppendBytesField(bytes, fields.target_snapshot_id, target_snapshot_id);
-  wire::AppendVarintField(bytes, fields.starting_offset, starting_offset);
+  text(fields.target_snapshot_id, request.target_snapshot_id);
+  number(fields.starting_offset, static_cast<uint64_t>(request.starting_offset));
   // Negative int32 values take ten bytes on the wire, sign-extended.
-  wire::AppendVarintField(bytes, fields.max_results,
-                          static_cast<uint64_t>(static_cast<int64_t>(max_results)));
-  for (const auto& [key, value] : secrets) {
-    std::string entry;
-    wire::AppendBytesFieldAlways(entry, kMapKey, key);
-    wire::AppendBytesFieldAlways(entry, kMapValue, value);
-    wire::AppendBytesFieldAlways(bytes, fields.secrets, entry);
+  number(fields.max_results, static_cast<uint64_t>(request.max_results));
+  if (fields.secrets != 0) {
+    request.secrets.ForEach([&](const std::string& key, const std::string& value) {
+      std::string entry;
+      wire::AppendBytesFieldAlways(entry, kMapKey, key);
+      wire::AppendBytesFieldAlways(entry, kMapValue, value);
+      wire::AppendBytesFieldAlways(parts[fields.secrets], fields.secrets, entry);
+    });
   }
+  std::string bytes;
+  for (const std::string& part : parts) bytes += part;
   return bytes;
+}
+
+BlockMetadataType TypeOnWire(const Contract& contract, BlockMetadataType type) noexcept {
+  if (contract.types == TypeNumbers::kFinal) return type;
+  return type == BlockMetadataType::kVariableLength ? BlockMetadataType{1} : BlockMetadataType{0};
+}
+
+absl::Status TranslateType(const Contract& contract, MetadataMessage& message) {
+  if (contract.types == TypeNumbers::kFinal) return absl::OkStatus();
+  switch (static_cast<int32_t>(message.type)) {
+    case 0:
+      message.type = BlockMetadataType::kFixedLength;
+      return absl::OkStatus();
+    case 1:
+      message.type = BlockMetadataType::kVariableLength;
+      return absl::OkStatus();
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("block_metadata_type ", static_cast<int32_t>(message.type),
+                       " is not one of the first revision's, 0 and 1"));
+  }
 }
 
 }  // namespace cbt::rpc

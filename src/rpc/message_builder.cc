@@ -38,10 +38,11 @@ void MessageBuilder::Begin() {
   tuples_ = 0;
 }
 
-size_t MessageBuilder::Append(const ExtentBatch& batch, size_t from) {
-  const size_t count = std::min(batch.size() - from, max_tuples_ - tuples_);
+size_t MessageBuilder::Append(std::span<const uint64_t> offsets,
+                              std::span<const uint64_t> lengths) {
+  const size_t count = std::min(offsets.size(), max_tuples_ - tuples_);
   const EncodedTuples done =
-      EncodeTuples(batch.offsets().subspan(from, count), batch.lengths().subspan(from, count),
+      EncodeTuples(offsets.first(count), lengths.first(count),
                    {GRPC_SLICE_START_PTR(slice_) + bytes_, slice_bytes_ - bytes_});
   bytes_ += done.bytes;
   tuples_ += done.tuples;

@@ -7,8 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
-#include "cbt/batch.h"
 #include "cbt/wire.h"
 
 namespace cbt::rpc {
@@ -25,9 +25,9 @@ class MessageBuilder {
   MessageBuilder(const MessageBuilder&) = delete;
   MessageBuilder& operator=(const MessageBuilder&) = delete;
 
-  // Appends tuples of `batch` from index `from` on until the message is full; returns how many.
+  // Appends tuples (two spans of one size, bytes) until the message is full; returns how many.
   // Takes at least one if there is one, unless full().
-  size_t Append(const ExtentBatch& batch, size_t from);
+  size_t Append(std::span<const uint64_t> offsets, std::span<const uint64_t> lengths);
 
   // Tuples in the message so far.
   size_t tuples() const noexcept { return tuples_; }

@@ -1,30 +1,53 @@
-// The two streaming methods of a contract over a provider.
+// The two streaming methods of a contract.
 #ifndef CBT_RPC_METADATA_SERVICE_H_
 #define CBT_RPC_METADATA_SERVICE_H_
 
-#include "cbt/executor.h"
-#include "cbt/provider.h"
+#include <functional>
+#include <memory>
+#include <shared_mutex>
+
 #include "cbt/rpc/server.h"
+#include "cbt/rpc/telemetry.h"
+#include "rpc/admission.h"
 #include "rpc/contract.h"
+#include "rpc/message_feed.h"
 #include "rpc/raw_service.h"
+#include "rpc/stream_reactor.h"
 #include "rpc/stream_registry.h"
 
 namespace cbt::rpc {
 
+// Makes the feed of a stream: from a provider, from another server.
+using FeedFactory = std::function<std::shared_ptr<MessageFeed>(
+    const Contract& contract, AdmittedRequest request, std::shared_ptr<StreamReactor> stream)>;
+
 class MetadataService final : public RawService {
  public:
-  // All references must outlive the service; the contract is one of those in contract.h.
-  MetadataService(const Contract& contract, SnapshotProvider& provider,
-                  const StreamOptions& options, StreamRegistry& registry, Executor& executor);
+  // All references must outlive the service; the contract is one of the streaming ones in
+  // contract.h.
+  MetadataService(const Contract& contract, Admission& admission, FeedFactory feeds,
+                  const StreamOptions& options, StreamRegistry& registry,
+                  const Telemetry& telemetry);
+  // Waits for admissions that are being answered; later ones find nobody.
+  ~MetadataService() override;
 
  private:
+  // Admissions may be answered by anybody's threads at any time.
+  struct Gate {
+    std::shared_mutex mutex;
+    bool open = true;
+  };
+
   WriteReactor* Open(const MethodContract& method, grpc::CallbackServerContext& context,
                      const grpc::ByteBuffer& request);
 
-  SnapshotProvider& provider_;
+  const Contract& contract_;
+  Admission& admission_;
+  const FeedFactory feeds_;
   const StreamOptions options_;
   StreamRegistry& registry_;
-  Executor& executor_;
+  const Telemetry telemetry_;
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
 };
 
 }  // namespace cbt::rpc

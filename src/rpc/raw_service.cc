@@ -44,6 +44,20 @@ void RawService::AddUnary(const char* path, UnaryHandler handler) {
                       }));
 }
 
+void RawService::AddUnaryReactor(const char* path, UnaryReactorHandler handler) {
+  AddMethod(new RpcServiceMethod(path, RpcMethod::NORMAL_RPC, nullptr));
+  MarkMethodRawCallback(
+      methods_++, new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
+                      std::move(handler)));
+}
+
+void RawService::AddBidi(const char* path, BidiHandler handler) {
+  AddMethod(new RpcServiceMethod(path, RpcMethod::BIDI_STREAMING, nullptr));
+  MarkMethodRawCallback(methods_++,
+                        new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
+                            std::move(handler)));
+}
+
 RawService::WriteReactor* RejectStream(const grpc::Status& status) { return new Rejection(status); }
 
 }  // namespace cbt::rpc

@@ -35,6 +35,13 @@ class RawService : public grpc::Service {
   // gRPC's threads and must not block.
   void AddStream(const char* path, StreamHandler handler);
   void AddUnary(const char* path, UnaryHandler handler);
+  // As above for an answer that takes time: the reactor finishes when it likes.
+  using UnaryReactorHandler = std::function<grpc::ServerUnaryReactor*(
+      grpc::CallbackServerContext*, const grpc::ByteBuffer*, grpc::ByteBuffer*)>;
+  void AddUnaryReactor(const char* path, UnaryReactorHandler handler);
+  using BidiReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+  using BidiHandler = std::function<BidiReactor*(grpc::CallbackServerContext*)>;
+  void AddBidi(const char* path, BidiHandler handler);
 
  private:
   int methods_ = 0;

@@ -7,41 +7,36 @@
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/generic/generic_stub.h>
 
-#include <chrono>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "cbt/wire.h"
+#include "rpc/message_stream.h"
 
 namespace cbt::rpc {
 
-// A stream of decoded messages. Belongs to one thread. The destructor cancels what is still running
-// and does not wait for the server.
-class RemoteStream {
+class RemoteStream final : public MessageStream {
  public:
-  using Deadline = std::optional<std::chrono::system_clock::time_point>;
-
-  // Sends `request` (encoded) to the method at `path`.
-  RemoteStream(const std::shared_ptr<grpc::Channel>& channel, const char* path,
-               const std::string& request, Deadline deadline);
-  ~RemoteStream();
+  // Sends `request` (encoded) to `method` of `contract`.
+  RemoteStream(const std::shared_ptr<grpc::Channel>& channel, const Contract& contract,
+               const MethodContract& method, const std::string& request, Deadline deadline,
+               std::stop_token stop);
+  ~RemoteStream() override;
   RemoteStream(const RemoteStream&) = delete;
   RemoteStream& operator=(const RemoteStream&) = delete;
 
-  // Waits for the next message; no value when the server ended the stream with OK.
-  // Errors: the server's status, gRPC's own when the connection breaks, DATA_LOSS for bytes that
-  // are
-  //         no message.
-  absl::StatusOr<std::optional<MetadataMessage>> Next();
+  absl::StatusOr<bool> Next(MetadataMessage& message) override;
+  std::optional<std::string_view> Initial(std::string_view key) const override;
+  std::optional<std::string_view> Trailing(std::string_view key) const override;
 
  private:
   // One message is asked for ahead of the consumer.
   void StartRead();
   absl::Status AwaitStatus();
 
+  const Contract& contract_;
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
@@ -49,8 +44,10 @@ class RemoteStream {
   grpc::ByteBuffer incoming_;
   int outstanding_ = 0;    // tags that the queue still owes
   bool alive_ = false;     // reads make sense
+  bool received_ = false;  // a message has come, and initial metadata with it
   bool finished_ = false;  // the status has come
   absl::Status status_;
+  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 
 }  // namespace cbt::rpc

@@ -1,195 +1,138 @@
 #include "cbt/rpc/server.h"
 
-#include <grpcpp/health_check_service_interface.h>
-#include <grpcpp/security/server_credentials.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
-
-#include <algorithm>
-#include <chrono>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/executor.h"
 #include "cbt/version.h"
 #include "core/absl_view.h"
+#include "rpc/admission.h"
 #include "rpc/contract.h"
-#include "rpc/grpc_library.h"
 #include "rpc/identity_service.h"
-#include "rpc/listen_address.h"
 #include "rpc/metadata_service.h"
-#include "rpc/socket_file.h"
-#include "rpc/stream_registry.h"
+#include "rpc/paged_service.h"
+#include "rpc/provider_feed.h"
+#include "rpc/reflection_service.h"
+#include "rpc/service_host.h"
 
 namespace cbt::rpc {
 namespace {
 
 using std::chrono::milliseconds;
 
-// Requests are ids, numbers and secrets.
-constexpr int kMaxRequestBytes = 1 << 20;
-constexpr int kMaxRequestMetadataBytes = 16 << 10;
-
-constexpr size_t kMinMessageBytes = size_t{4} << 10;
-constexpr size_t kMaxThreads = 1024;
-
-// Dead peers are found by pings, also while a stream is quiet. Clients may ping as often as that.
-constexpr int kKeepaliveTimeMs = 60'000;
-constexpr int kKeepaliveTimeoutMs = 20'000;
-constexpr int kMinClientPingMs = 30'000;
-constexpr int kHandshakeTimeoutMs = 20'000;
-
-// How long gRPC waits for calls that are left after the drain before it cancels them; health
-// watches, which never end by themselves, are among them.
-constexpr milliseconds kTransportShutdown{200};
-
-absl::Status OutOfRange(std::string_view option, std::string_view expected) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(AbslView(option), ": expected ", AbslView(expected)));
+absl::Status CheckApis(const ServerOptions& options) {
+  if (options.apis.empty()) return absl::InvalidArgumentError("apis: expected at least one");
+  for (size_t i = 0; i < options.apis.size(); ++i) {
+    const Api api = options.apis[i];
+    for (size_t j = 0; j < i; ++j) {
+      if (options.apis[j] == api) {
+        return absl::InvalidArgumentError(absl::StrCat("apis: ", AbslView(ApiName(api)), " twice"));
+      }
+    }
+    const AccessControl& access = options.access;
+    if (api == Api::kKubernetes && (access.authenticator == nullptr ||
+                                    access.authorizer == nullptr || access.resolver == nullptr)) {
+      return absl::InvalidArgumentError(
+          "apis: kubernetes needs an authenticator, an authorizer and a resolver");
+    }
+    if (api == Api::kSession && options.sessions == nullptr) {
+      return absl::InvalidArgumentError("apis: session needs a session store");
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckOptions(const ServerOptions& options) {
-  const StreamOptions& stream = options.stream;
-  if (stream.message_bytes < kMinMessageBytes || stream.message_bytes > kMaxMessageBytes) {
-    return OutOfRange("message_bytes", "4 KiB to 1 MiB - 1");
+  for (absl::Status status :
+       {CheckStreamOptions(options.stream), CheckConnectionOptions(options.connection),
+        CheckApis(options), CheckPluginName(options.plugin_name)}) {
+    if (!status.ok()) return status;
   }
-  if (stream.messages_in_flight == 0) return OutOfRange("messages_in_flight", "at least 1");
-  if (stream.threads == 0 || stream.threads > kMaxThreads) {
-    return OutOfRange("threads", "1 to 1024");
-  }
-  if (stream.max_streams == 0) return OutOfRange("max_streams", "at least 1");
-  if (stream.stall_timeout <= milliseconds{0}) return OutOfRange("stall_timeout", "more than 0");
-  const TlsOptions& tls = options.tls;
-  if (tls.certificate.empty() != tls.private_key.empty()) {
-    return OutOfRange("tls", "a certificate and its key");
-  }
-  if (tls.certificate.empty() && !tls.client_ca.empty()) {
-    return OutOfRange("tls", "a certificate and its key beside the client CA");
-  }
-  return CheckPluginName(options.plugin_name);
+  return absl::OkStatus();
 }
 
-std::shared_ptr<grpc::ServerCredentials> Credentials(const TlsOptions& tls) {
-  if (tls.certificate.empty()) return grpc::InsecureServerCredentials();
-  grpc::SslServerCredentialsOptions options(
-      tls.client_ca.empty() ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-                            : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_key_cert_pairs.push_back({tls.private_key, tls.certificate});
-  options.pem_root_certs = tls.client_ca;
-  return grpc::SslServerCredentials(options);
-}
-
-void SetLimits(grpc::ServerBuilder& builder, size_t max_streams) {
-  builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxRequestMetadataBytes);
-  // Without this two servers can share a TCP port and each gets some of the clients.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                             kMinClientPingMs);
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
-  // A connection may ask for some more streams than there are, so that those too many are refused
-  // with a status instead of waiting in the client.
-  const size_t per_connection = std::min<size_t>(max_streams, 1 << 20) + 100;
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(per_connection));
+std::string PageTokenKey(const ServerOptions& options) {
+  if (!options.page_token_key.empty()) return options.page_token_key;
+  return "cbt page tokens of " + options.plugin_name;
 }
 
 }  // namespace
 
 class Server::Impl {
  public:
-  Impl(SnapshotProvider& provider, const ServerOptions& options, Address address)
-      : registry_(options.stream.max_streams, options.stream.stall_timeout),
+  Impl(SnapshotProvider& provider, const ServerOptions& options)
+      : host_(options.stream),
         executor_(options.stream.threads),
-        metadata_(kCsiContract, provider, options.stream, registry_, executor_),
         identity_(options.plugin_name,
-                  options.vendor_version.empty() ? kVersion : options.vendor_version),
-        address_(std::move(address)) {}
+                  options.vendor_version.empty() ? kVersion : options.vendor_version) {
+    const FeedFactory feeds = [this, &provider, stream = options.stream](
+                                  const Contract& contract, AdmittedRequest request,
+                                  std::shared_ptr<StreamReactor> reactor) {
+      auto producer = std::make_unique<StreamProducer>(contract, provider, std::move(request),
+                                                       stream, reactor->deadline());
+      const std::stop_token stop = reactor->stop_token();
+      return std::make_shared<ProviderFeed>(executor_, std::move(producer), std::move(reactor),
+                                            stop);
+    };
+    for (const Api api : options.apis) {
+      if (api == Api::kPaged) {
+        paged_ = std::make_unique<PagedService>(provider, PageTokens(PageTokenKey(options)),
+                                                options.stream, host_.registry(), executor_,
+                                                options.telemetry);
+        services_.push_back(paged_.get());
+        continue;
+      }
+      admissions_.push_back(AdmissionFor(api, options));
+      metadata_.push_back(std::make_unique<MetadataService>(ContractOf(api), *admissions_.back(),
+                                                            feeds, options.stream, host_.registry(),
+                                                            options.telemetry));
+      services_.push_back(metadata_.back().get());
+    }
+    services_.push_back(&identity_);
+    if (options.reflection) {
+      reflection_ = std::make_unique<ReflectionService>(options.apis);
+      services_.push_back(reflection_.get());
+    }
+  }
 
   absl::Status Listen(const ServerOptions& options) {
-    if (address_.is_unix) {
-      absl::StatusOr<std::unique_ptr<SocketFile>> file = SocketFile::Claim(address_.path);
-      if (!file.ok()) return file.status();
-      socket_file_ = *std::move(file);
-    } else if (absl::Status status = ProbeTcpAddress(address_); !status.ok()) {
-      return status;
-    }
-    // A switch for the whole process, read when a server is built.
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::ServerBuilder builder;
-    SetLimits(builder, options.stream.max_streams);
-    int port = 0;
-    builder.AddListeningPort(address_.GrpcTarget(), Credentials(options.tls), &port);
-    builder.RegisterService(&metadata_);
-    builder.RegisterService(&identity_);
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr) {
-      // The address was fine a moment ago.
-      const std::string where = address_.ToString();
-      if (!options.tls.certificate.empty()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "listen: ", where, ": the TLS certificate, key or client CA can't be used"));
-      }
-      return absl::UnavailableError(absl::StrCat("listen: ", where, ": gRPC can't listen there"));
-    }
-    if (socket_file_ != nullptr) {
-      if (absl::Status status = socket_file_->SetMode(); !status.ok()) return status;
-    } else {
-      address_.port = static_cast<uint16_t>(port);
-    }
-    text_ = address_.ToString();
-    return absl::OkStatus();
+    return host_.Listen(options.listen, options.tls, options.connection, options.stream.max_streams,
+                        services_);
   }
 
-  int port() const noexcept { return address_.port; }
-  const std::string& address() const noexcept { return text_; }
-  size_t open_streams() const noexcept { return registry_.open_streams(); }
-
-  // Every stream is over when this returns: none of them waits for a provider. A provider's call
-  // that blocks meanwhile goes on in its thread and finds its stream closed; the destructor waits
-  // for it.
-  void Shutdown(milliseconds grace) {
-    // Before the lock, so that a second call can shorten the grace of the first.
-    registry_.StartDrain(grace);
-    std::lock_guard lock(shutdown_mutex_);
-    if (server_ == nullptr || shut_down_) return;
-    shut_down_ = true;
-    if (grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService()) {
-      health->SetServingStatus(false);
-    }
-    registry_.FinishDrain();
-    server_->Shutdown(std::chrono::system_clock::now() + kTransportShutdown);
-    // gRPC has closed the socket; only now another server may take its place.
-    socket_file_.reset();
-  }
+  ServiceHost& host() noexcept { return host_; }
 
  private:
-  // In the order of who needs whom: the executor's last tasks hold streams, those know the
+  static std::unique_ptr<Admission> AdmissionFor(Api api, const ServerOptions& options) {
+    switch (api) {
+      case Api::kKubernetes:
+        return MakeAccessAdmission(options.access, options.base_is_handle);
+      case Api::kSession:
+        return MakeSessionAdmission(*options.sessions, options.access);
+      default:
+        return MakeOpenAdmission();
+    }
+  }
+
+  // In the order of who needs whom: the executor's last tasks hold streams, those know the host's
   // registry.
-  StreamRegistry registry_;
+  ServiceHost host_;
   ThreadPool executor_;
-  MetadataService metadata_;
+  std::vector<std::unique_ptr<Admission>> admissions_;
+  std::vector<std::unique_ptr<MetadataService>> metadata_;
+  std::unique_ptr<PagedService> paged_;
   IdentityService identity_;
-  Address address_;
-  std::string text_;
-  std::unique_ptr<SocketFile> socket_file_;
-  std::unique_ptr<grpc::Server> server_;
-  std::mutex shutdown_mutex_;
-  bool shut_down_ = false;
+  std::unique_ptr<ReflectionService> reflection_;
+  std::vector<grpc::Service*> services_;
 };
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(SnapshotProvider& provider,
                                                       const ServerOptions& options) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
-  absl::StatusOr<Address> address = ParseAddress(options.listen);
-  if (!address.ok()) return address.status();
-  KeepGrpcRunning();
-  auto impl = std::make_unique<Impl>(provider, options, *std::move(address));
+  auto impl = std::make_unique<Impl>(provider, options);
   if (absl::Status status = impl->Listen(options); !status.ok()) {
-    impl->Shutdown(milliseconds{0});
+    impl->host().Shutdown(milliseconds{0});
     return status;
   }
   return std::unique_ptr<Server>(new Server(std::move(impl)));
@@ -199,12 +142,12 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Server::~Server() { Shutdown(milliseconds{0}); }
 
-int Server::port() const noexcept { return impl_->port(); }
+int Server::port() const noexcept { return impl_->host().port(); }
 
-const std::string& Server::address() const noexcept { return impl_->address(); }
+const std::string& Server::address() const noexcept { return impl_->host().address(); }
 
-void Server::Shutdown(milliseconds grace) { impl_->Shutdown(grace); }
+void Server::Shutdown(milliseconds grace) { impl_->host().Shutdown(grace); }
 
-size_t Server::open_streams() const noexcept { return impl_->open_streams(); }
+size_t Server::open_streams() const noexcept { return impl_->host().registry().open_streams(); }
 
 }  // namespace cbt::rpc

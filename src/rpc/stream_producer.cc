@@ -1,5 +1,6 @@
 #include "rpc/stream_producer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,56 +20,79 @@ absl::Status Broken(std::string_view what) {
   return absl::InternalError(absl::StrCat("the provider broke its contract: ", AbslView(what)));
 }
 
-}  // namespace
-
-StreamProducer::StreamProducer(SnapshotProvider& provider, MetadataRequest request,
-                               size_t message_bytes)
-    : provider_(provider),
-      base_snapshot_id_(std::move(request.base_snapshot_id)),
-      target_snapshot_id_(std::move(request.target_snapshot_id)),
-      starting_offset_(static_cast<uint64_t>(request.starting_offset)),
-      max_results_(static_cast<uint32_t>(request.max_results)),
-      message_bytes_(message_bytes),
-      secrets_(std::move(request.secrets)) {}
-
-absl::Status StreamProducer::Open(const std::stop_token& stop) {
-  const StreamContext context{.stop = stop, .secrets = *secrets_};
-  absl::StatusOr<MetadataSource> source =
-      base_snapshot_id_.has_value()
-          ? provider_.OpenDelta(*base_snapshot_id_, target_snapshot_id_, context)
-          : provider_.OpenAllocated(target_snapshot_id_, context);
-  // Wiped as soon as nobody needs them; the stream may run for hours.
-  secrets_.reset();
-  if (!source.ok()) return source.status();
-  return Prepare(*std::move(source));
+// Guards, then gap bridging, alignment and cutting as the options ask, then blocks.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> Shape(std::unique_ptr<ExtentCursor> cursor,
+                                                    BlockMetadataType type, uint64_t block_size,
+                                                    const StreamShape& shape) {
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> shaped = MakeGuardCursor(std::move(cursor));
+  if (shape.alignment > 1) shaped = AlignOutward(*std::move(shaped), shape.alignment);
+  if (shaped.ok() && shape.coalesce_gap > 0) {
+    shaped = Coalesce(*std::move(shaped), shape.coalesce_gap);
+  }
+  if (!shaped.ok()) return shaped;
+  if (type == BlockMetadataType::kFixedLength) return ToBlocks(*std::move(shaped), block_size);
+  if (shape.max_extent == 0) return shaped;
+  // Pieces begin at multiples of the granularity, so that a stream can go on after any of them.
+  const uint64_t granularity = (*shaped)->granularity();
+  const uint64_t length = std::max(AlignDown(shape.max_extent, granularity), granularity);
+  return Split(*std::move(shaped), length);
 }
 
-absl::Status StreamProducer::Prepare(MetadataSource source) {
-  if (source.cursor == nullptr) return Broken("no cursor");
-  const uint64_t capacity = source.cursor->capacity();
-  if (absl::Status status = CheckGeometry(capacity, source.cursor->granularity()); !status.ok()) {
+}  // namespace
+
+absl::StatusOr<OpenedSource> OpenSource(SnapshotProvider& provider, const AdmittedRequest& request,
+                                        const StreamContext& context, const StreamShape& shape) {
+  absl::StatusOr<MetadataSource> source =
+      request.base_snapshot_id.has_value()
+          ? provider.OpenDelta(*request.base_snapshot_id, request.target_snapshot_id, context)
+          : provider.OpenAllocated(request.target_snapshot_id, context);
+  if (!source.ok()) return source.status();
+  if (source->cursor == nullptr) return Broken("no cursor");
+  OpenedSource opened;
+  opened.capacity = source->cursor->capacity();
+  if (absl::Status status = CheckGeometry(opened.capacity, source->cursor->granularity());
+      !status.ok()) {
     return Broken(std::string(status.message()));
   }
-  if (starting_offset_ > capacity) {
-    return absl::OutOfRangeError(absl::StrCat("starting_offset ", starting_offset_,
-                                              " is greater than the capacity ", capacity));
+  if (request.starting_offset > opened.capacity) {
+    return absl::OutOfRangeError(absl::StrCat("starting_offset ", request.starting_offset,
+                                              " is greater than the capacity ", opened.capacity));
   }
-  cursor_ = MakeGuardCursor(std::move(source.cursor));
-  switch (source.type) {
-    case BlockMetadataType::kVariableLength:
-      break;
-    case BlockMetadataType::kFixedLength: {
-      absl::StatusOr<std::unique_ptr<ExtentCursor>> blocks =
-          ToBlocks(std::move(cursor_), source.block_size);
-      if (!blocks.ok()) return Broken(std::string(blocks.status().message()));
-      cursor_ = *std::move(blocks);
-      break;
-    }
-    case BlockMetadataType::kUnknown:
-      return Broken("unknown block_metadata_type");
+  opened.type = shape.type.value_or(source->type);
+  const uint64_t block_size = shape.block_size != 0 ? shape.block_size : source->block_size;
+  if (opened.type == BlockMetadataType::kUnknown) return Broken("unknown block_metadata_type");
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> shaped =
+      Shape(std::move(source->cursor), opened.type, block_size, shape);
+  if (!shaped.ok()) return Broken(std::string(shaped.status().message()));
+  opened.cursor = *std::move(shaped);
+  if (absl::Status status = opened.cursor->Seek(request.starting_offset); !status.ok()) {
+    return status;
   }
-  if (absl::Status status = cursor_->Seek(starting_offset_); !status.ok()) return status;
-  builder_.emplace(source.type, capacity, max_results_, message_bytes_);
+  if (source->summary) opened.summary = source->summary(request.starting_offset);
+  return opened;
+}
+
+StreamProducer::StreamProducer(const Contract& contract, SnapshotProvider& provider,
+                               AdmittedRequest request, const StreamOptions& options,
+                               std::optional<std::chrono::system_clock::time_point> deadline)
+    : contract_(contract),
+      provider_(provider),
+      request_(std::move(request)),
+      options_(options),
+      deadline_(deadline) {}
+
+absl::Status StreamProducer::Open(const std::stop_token& stop, MessageSink& sink) {
+  absl::StatusOr<OpenedSource> opened = [&] {
+    // Wiped as soon as nobody needs them; the stream may run for hours.
+    const Secrets secrets = std::move(request_.secrets);
+    return OpenSource(provider_, request_,
+                      {.stop = stop, .secrets = secrets, .deadline = deadline_}, options_.shape);
+  }();
+  if (!opened.ok()) return opened.status();
+  cursor_ = std::move(opened->cursor);
+  sink.Announce(SummaryMetadata(opened->summary));
+  builder_.emplace(TypeOnWire(contract_, opened->type), opened->capacity, request_.max_results,
+                   options_.message_bytes);
   return absl::OkStatus();
 }
 
@@ -78,7 +102,7 @@ absl::StatusOr<Step> StreamProducer::Fill() {
   taken_ = 0;
   absl::StatusOr<Step> step = cursor_->Next(batch_);
   while (!started_ && taken_ < batch_.size()) {
-    if (batch_[taken_].end() > starting_offset_) {
+    if (batch_[taken_].end() > request_.starting_offset) {
       started_ = true;
     } else {
       ++taken_;
@@ -87,25 +111,31 @@ absl::StatusOr<Step> StreamProducer::Fill() {
   return step;
 }
 
-grpc::ByteBuffer StreamProducer::TakeMessage() {
+OutMessage StreamProducer::TakeMessage() {
   ++messages_;
-  return builder_->Take();
+  const uint64_t tuples = builder_->tuples();
+  const uint64_t reported = digest_.bytes() - digest_sent_;
+  digest_sent_ = digest_.bytes();
+  return {.bytes = builder_->Take(), .tuples = tuples, .reported = reported};
 }
 
 absl::StatusOr<StreamProducer::Outcome> StreamProducer::Run(
-    const std::stop_token& stop, Clock::time_point yield_at,
-    std::optional<grpc::ByteBuffer>& message) try {
+    const std::stop_token& stop, Clock::time_point yield_at, MessageSink& sink,
+    std::optional<OutMessage>& message) try {
   message.reset();
   if (!failure_.ok()) return failure_;
   if (stop.stop_requested()) return absl::CancelledError("the stream was cancelled");
   if (!builder_.has_value()) {
-    failure_ = Open(stop);
+    failure_ = Open(stop, sink);
     if (!failure_.ok()) return failure_;
   }
   for (;;) {
     if (taken_ < batch_.size()) {
       if (builder_->tuples() == 0) first_tuple_at_ = Clock::now();
-      taken_ += builder_->Append(batch_, taken_);
+      const size_t done =
+          builder_->Append(batch_.offsets().subspan(taken_), batch_.lengths().subspan(taken_));
+      digest_.Add(batch_.offsets().subspan(taken_, done), batch_.lengths().subspan(taken_, done));
+      taken_ += done;
       if (builder_->full()) {
         message = TakeMessage();
         return Outcome::kMessage;

@@ -16,10 +16,27 @@
 #include "cbt/batch.h"
 #include "cbt/cursor.h"
 #include "cbt/provider.h"
+#include "cbt/rpc/server.h"
+#include "rpc/admission.h"
+#include "rpc/completeness.h"
 #include "rpc/contract.h"
 #include "rpc/message_builder.h"
+#include "rpc/message_feed.h"
 
 namespace cbt::rpc {
+
+// Opens a request's source: the provider's cursor, guarded, shaped as the options ask, standing at
+// the starting offset. Used for streams and for pages.
+struct OpenedSource {
+  std::unique_ptr<ExtentCursor> cursor;
+  BlockMetadataType type = BlockMetadataType::kUnknown;
+  uint64_t capacity = 0;
+  StreamSummary summary = {};
+};
+// Errors: those of the provider and its cursor, OUT_OF_RANGE for an offset past the capacity,
+//         INTERNAL when the provider breaks its contract.
+absl::StatusOr<OpenedSource> OpenSource(SnapshotProvider& provider, const AdmittedRequest& request,
+                                        const StreamContext& context, const StreamShape& shape);
 
 // Opens the source of a request and turns its extents into messages. Belongs to one thread at a
 // time; may be called from different ones in turn.
@@ -27,8 +44,10 @@ class StreamProducer {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // The request has passed CheckRequest(). `provider` must outlive the producer.
-  StreamProducer(SnapshotProvider& provider, MetadataRequest request, size_t message_bytes);
+  // The contract and the provider must outlive the producer.
+  StreamProducer(const Contract& contract, SnapshotProvider& provider, AdmittedRequest request,
+                 const StreamOptions& options,
+                 std::optional<std::chrono::system_clock::time_point> deadline);
 
   enum class Outcome {
     kMessage,   // `message` is to be sent; call again
@@ -36,30 +55,32 @@ class StreamProducer {
     kComplete,  // `message`, if it has a value, is the last one; everything was handed on
   };
 
-  // Works until a message is ready, the stream is complete, or `yield_at` has passed.
+  // Works until a message is ready, the stream is complete, or `yield_at` has passed. Announces to
+  // `sink` what is known before the first message.
   // Errors: CANCELLED when `stop` was requested; what the provider and its cursor say; INTERNAL
-  // when
-  //         they break their contract or throw. What was found before an error has been handed on
-  //         before it is returned.
+  //         when they break their contract or throw. What was found before an error has been handed
+  //         on before it is returned.
   absl::StatusOr<Outcome> Run(const std::stop_token& stop, Clock::time_point yield_at,
-                              std::optional<grpc::ByteBuffer>& message);
+                              MessageSink& sink, std::optional<OutMessage>& message);
+
+  // What goes behind a complete stream: the proof that it is.
+  Metadata Trailing() const { return ProofMetadata(digest_, request_.starting_offset); }
 
  private:
-  absl::Status Open(const std::stop_token& stop);
-  absl::Status Prepare(MetadataSource source);
+  absl::Status Open(const std::stop_token& stop, MessageSink& sink);
   absl::StatusOr<Step> Fill();
-  grpc::ByteBuffer TakeMessage();
+  OutMessage TakeMessage();
 
+  const Contract& contract_;
   SnapshotProvider& provider_;
-  const std::optional<std::string> base_snapshot_id_;
-  const std::string target_snapshot_id_;
-  const uint64_t starting_offset_;
-  const uint32_t max_results_;
-  const size_t message_bytes_;
-  std::optional<Secrets> secrets_;
+  AdmittedRequest request_;
+  const StreamOptions options_;
+  const std::optional<std::chrono::system_clock::time_point> deadline_;
 
   std::unique_ptr<ExtentCursor> cursor_;
   std::optional<MessageBuilder> builder_;
+  StreamDigest digest_;
+  uint64_t digest_sent_ = 0;  // bytes in digest_ when the last message was taken
   ExtentBatch batch_;
   size_t taken_ = 0;       // tuples of batch_ that are in messages
   bool started_ = false;   // a tuple that ends after the starting offset was seen

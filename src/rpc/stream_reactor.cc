@@ -7,68 +7,90 @@
 namespace cbt::rpc {
 namespace {
 
-// How long a task may work before other streams get a turn.
-constexpr std::chrono::milliseconds kTimeSlice{20};
+// gRPC tells "none" as the end of time.
+std::optional<std::chrono::system_clock::time_point> DeadlineOf(
+    const grpc::CallbackServerContext& context) {
+  const std::chrono::system_clock::time_point deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return std::nullopt;
+  return deadline;
+}
 
 }  // namespace
 
 StreamReactor::StreamReactor(grpc::CallbackServerContext& context, StreamRegistry& registry,
-                             StreamSlot slot, Executor& executor, size_t messages_in_flight,
-                             std::unique_ptr<StreamProducer> producer)
+                             StreamSlot slot, size_t messages_in_flight, StreamWatch watch)
     : registry_(registry),
       slot_(std::move(slot)),
-      executor_(executor),
       messages_in_flight_(messages_in_flight),
-      producer_(std::move(producer)),
-      context_(&context) {}
+      deadline_(DeadlineOf(context)),
+      context_(&context),
+      watch_(std::move(watch)) {}
 
-void StreamReactor::Start() {
-  std::lock_guard lock(mutex_);
-  ScheduleProducer();
-}
-
-// Requires the lock, and that no task is there.
-void StreamReactor::ScheduleProducer() {
-  producing_ = true;
-  executor_.Schedule([self = shared_from_this()] { self->Produce(); });
+void StreamReactor::Start(std::shared_ptr<MessageFeed> feed) {
+  bool closed = false;
+  {
+    std::lock_guard lock(mutex_);
+    closed = closed_;
+    if (!closed) {
+      feed_ = feed;
+      feeding_ = true;
+    }
+  }
+  closed ? feed->Close() : feed->Resume();
 }
 
 bool StreamReactor::HasRoom() const noexcept {
   return ready_.size() + (writing_ ? 1 : 0) < messages_in_flight_;
 }
 
-void StreamReactor::Produce() {
-  const Clock::time_point yield_at = Clock::now() + kTimeSlice;
-  for (;;) {
-    bool closed = false;
-    {
-      std::lock_guard lock(mutex_);
-      closed = closed_;
-      if (!closed && !HasRoom()) {
-        producing_ = false;
-        return;
-      }
-    }
-    if (closed) {
-      producer_.reset();
-      return;
-    }
-    std::optional<grpc::ByteBuffer> message;
-    const auto outcome = producer_->Run(stop_.get_token(), yield_at, message);
-    const bool ended = !outcome.ok() || *outcome == StreamProducer::Outcome::kComplete;
-    if (ended) producer_.reset();
-
-    std::unique_lock lock(mutex_);
-    if (message.has_value()) ready_.push_back(*std::move(message));
-    if (ended) {
-      produced_ = outcome.status();
-      producing_ = false;
-    } else if (*outcome == StreamProducer::Outcome::kYield) {
-      ScheduleProducer();
-    }
-    Advance(std::move(lock));
-    if (ended || *outcome == StreamProducer::Outcome::kYield) return;
+// Requires the lock.
+MessageSink::Want StreamReactor::CheckLocked() {
+  if (closed_) {
+    feeding_ = false;
+    return Want::kNothing;
   }
+  if (!HasRoom()) {
+    feeding_ = false;
+    return Want::kPause;
+  }
+  return Want::kMore;
+}
+
+MessageSink::Want StreamReactor::Check() {
+  std::lock_guard lock(mutex_);
+  return CheckLocked();
+}
+
+MessageSink::Want StreamReactor::Offer(OutMessage message) {
+  std::unique_lock lock(mutex_);
+  if (!closed_) ready_.push_back(std::move(message));
+  // The answer is found before the lock goes: afterwards a write may be done and the feed be at
+  // work again.
+  const bool idle = !writing_ && !closed_;
+  if (idle) {
+    // What was offered is about to be in flight; there may be room for the next beside it.
+    const Want want = CheckLocked();
+    Advance(std::move(lock));
+    return want;
+  }
+  return CheckLocked();
+}
+
+void StreamReactor::Announce(Metadata initial) {
+  std::lock_guard lock(mutex_);
+  initial_ = std::move(initial);
+}
+
+void StreamReactor::Complete(absl::Status status, Metadata trailing,
+                             std::optional<OutMessage> last) {
+  std::shared_ptr<MessageFeed> done;  // dies outside the lock
+  std::unique_lock lock(mutex_);
+  feeding_ = false;
+  if (last.has_value() && !closed_) ready_.push_back(*std::move(last));
+  produced_ = std::move(status);
+  trailing_ = std::move(trailing);
+  done.swap(feed_);
+  Advance(std::move(lock));
 }
 
 // Takes the next step on gRPC's side, if there is one. Calls gRPC without the lock: writing_ and
@@ -88,8 +110,12 @@ void StreamReactor::Advance(std::unique_lock<std::mutex> lock) {
     ready_.pop_front();
     writing_ = true;
     handed_over_at_ = Clock::now();
+    // Metadata goes out with the first message.
+    for (const auto& [key, value] : initial_) context_->AddInitialMetadata(key, value);
+    initial_.clear();
+    watch_.Message(current_.tuples, current_.reported, current_.bytes.Length());
     lock.unlock();
-    StartWrite(&current_);
+    StartWrite(&current_.bytes);
     return;
   } else {
     return;
@@ -97,20 +123,31 @@ void StreamReactor::Advance(std::unique_lock<std::mutex> lock) {
   closed_ = true;
   handed_over_at_ = Clock::now();
   ready_.clear();
-  // Nobody else would destroy the source.
-  if (!producing_ && !produced_.has_value()) ScheduleProducer();
+  // A feed at work finds the stream closed by itself.
+  std::shared_ptr<MessageFeed> left;
+  left.swap(feed_);
+  const bool close_feed = left != nullptr && !feeding_;
+  if (status.ok()) {
+    for (const auto& [key, value] : trailing_) context_->AddTrailingMetadata(key, value);
+  }
+  watch_.End(status);
   lock.unlock();
   Finish(ToGrpcStatus(status));
+  if (close_feed) left->Close();
 }
 
 void StreamReactor::OnWriteDone(bool ok) {
   if (!ok) Break();
+  std::shared_ptr<MessageFeed> resumed;
   std::unique_lock lock(mutex_);
   writing_ = false;
-  current_.Clear();
-  // In this order: a stream that is to be closed needs its task for another purpose.
-  if (!producing_ && !produced_.has_value() && !forced_.has_value()) ScheduleProducer();
+  current_.bytes.Clear();
+  if (feed_ != nullptr && !feeding_ && !forced_.has_value() && HasRoom()) {
+    feeding_ = true;
+    resumed = feed_;
+  }
   Advance(std::move(lock));
+  if (resumed != nullptr) resumed->Resume();
 }
 
 // The client is gone.
@@ -130,7 +167,7 @@ void StreamReactor::OnCancel() {
 
 void StreamReactor::End(absl::Status status) {
   {
-    // Before the producer is stopped: what it says then is not how the stream ends.
+    // Before the feed is stopped: what it says then is not how the stream ends.
     std::lock_guard lock(mutex_);
     if (!forced_.has_value()) forced_ = std::move(status);
   }
@@ -144,10 +181,18 @@ void StreamReactor::Abort() {
   if (context_ != nullptr) context_->TryCancel();
 }
 
-void StreamReactor::AbortIfStalled(std::chrono::milliseconds timeout) {
-  std::lock_guard lock(mutex_);
-  if (context_ == nullptr || !(writing_ || closed_)) return;
-  if (Clock::now() - handed_over_at_ > timeout) context_->TryCancel();
+void StreamReactor::CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) {
+  const Clock::time_point now = Clock::now();
+  {
+    std::lock_guard lock(mutex_);
+    if (context_ == nullptr) return;
+    if ((writing_ || closed_) && now - handed_over_at_ > stall) {
+      context_->TryCancel();
+      return;
+    }
+    if (total.count() == 0 || closed_ || forced_.has_value() || now - opened_at_ <= total) return;
+  }
+  End(absl::DeadlineExceededError("the stream took longer than the server allows"));
 }
 
 void StreamReactor::OnDone() {

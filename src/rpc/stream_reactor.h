@@ -1,5 +1,5 @@
-// One open stream: hands messages from a producer to gRPC, with bounded memory and without ever
-// blocking gRPC's threads.
+// One open stream on the server's side: hands messages from a feed to gRPC, with bounded memory and
+// without ever blocking gRPC's threads.
 #ifndef CBT_RPC_STREAM_REACTOR_H_
 #define CBT_RPC_STREAM_REACTOR_H_
 
@@ -16,30 +16,34 @@
 #include <stop_token>
 
 #include "absl/status/status.h"
-#include "cbt/executor.h"
-#include "rpc/stream_producer.h"
+#include "rpc/message_feed.h"
 #include "rpc/stream_registry.h"
+#include "rpc/stream_watch.h"
 
 namespace cbt::rpc {
 
-// Two sides meet here under one lock. The producer's side is at most one task in the executor,
-// which fills messages while there is room for them and goes away when there is none. gRPC's side
-// is at most one write, and when it is done the next. So a client that stops reading holds a few
-// messages and no thread.
+// Two sides meet here under one lock. The feed's side makes messages while there is room for them
+// and pauses when there is none. gRPC's side is at most one write, and when it is done the next. So
+// a client that stops reading holds a few messages and no thread.
 //
 // The stream is finished exactly once, as soon as no write is on its way; it does not wait for the
-// producer, because a provider's call may take long. The object lives until gRPC and the last task
-// have let go of it; the source always dies in the executor, because that may block too.
+// feed, because a provider's call may take long. The object lives until gRPC and the feed have let
+// go of it.
 class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
+                            public MessageSink,
                             public std::enable_shared_from_this<StreamReactor> {
  public:
-  // `context` is valid until OnDone(); registry and executor must outlive the reactor.
+  // `context` is valid until OnDone(); the registry must outlive the reactor.
   StreamReactor(grpc::CallbackServerContext& context, StreamRegistry& registry, StreamSlot slot,
-                Executor& executor, size_t messages_in_flight,
-                std::unique_ptr<StreamProducer> producer);
+                size_t messages_in_flight, StreamWatch watch);
 
-  // Begins to produce. Call once, when the registry holds the stream.
-  void Start();
+  // Begins to take messages from `feed`. Call once, when the registry holds the stream, unless
+  // End() is. May come late: until then the stream is open and silent.
+  void Start(std::shared_ptr<MessageFeed> feed);
+
+  // Stops when the client has gone or the stream is ended.
+  std::stop_token stop_token() const { return stop_.get_token(); }
+  std::optional<std::chrono::system_clock::time_point> deadline() const { return deadline_; }
 
   // Ends the stream with `status` once the message on its way is out, unless everything was sent.
   void End(absl::Status status);
@@ -47,42 +51,49 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // Cancels the call, also if the client takes nothing.
   void Abort();
 
-  // Aborts if gRPC has been sitting on a message, or on the status, for longer than `timeout`.
-  void AbortIfStalled(std::chrono::milliseconds timeout);
+  // Aborts if gRPC has been sitting on a message, or on the status, for longer than `stall`; ends
+  // the stream if it is open for longer than `total` (zero: no limit).
+  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total);
+
+  Want Check() override;
+  Want Offer(OutMessage message) override;
+  void Announce(Metadata initial) override;
+  void Complete(absl::Status status, Metadata trailing, std::optional<OutMessage> last) override;
 
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
 
  private:
-  using Clock = StreamProducer::Clock;
+  using Clock = std::chrono::steady_clock;
 
-  void Produce();
-  void ScheduleProducer();
   bool HasRoom() const noexcept;
+  Want CheckLocked();
   void Break();
   void Advance(std::unique_lock<std::mutex> lock);
 
   StreamRegistry& registry_;
   const StreamSlot slot_;
-  Executor& executor_;
   const size_t messages_in_flight_;
+  const std::optional<std::chrono::system_clock::time_point> deadline_;
+  const Clock::time_point opened_at_ = Clock::now();
   std::stop_source stop_;
-
-  // Belongs to the task while producing_.
-  std::unique_ptr<StreamProducer> producer_;
 
   std::mutex mutex_;
   grpc::CallbackServerContext* context_;  // null after OnDone()
-  std::deque<grpc::ByteBuffer> ready_;
-  grpc::ByteBuffer current_;  // gRPC reads it while writing_
+  std::shared_ptr<MessageFeed> feed_;     // null before Start() and once it is of no use any more
+  std::deque<OutMessage> ready_;
+  OutMessage current_;  // gRPC reads it while writing_
+  Metadata initial_;
+  Metadata trailing_;
   bool writing_ = false;
   Clock::time_point handed_over_at_;      // when gRPC got current_, or the status
-  bool producing_ = false;                // a task is queued or running
-  std::optional<absl::Status> produced_;  // how the producer ended
-  std::optional<absl::Status> forced_;    // how the stream ends though the producer hasn't
+  bool feeding_ = false;                  // the feed is at work
+  std::optional<absl::Status> produced_;  // how the feed ended
+  std::optional<absl::Status> forced_;    // how the stream ends though the feed hasn't
   bool broken_ = false;                   // the client is gone: no OK any more
   bool closed_ = false;                   // the status is with gRPC, or about to be
+  StreamWatch watch_;
 };
 
 }  // namespace cbt::rpc

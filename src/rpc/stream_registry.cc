@@ -20,13 +20,10 @@ absl::Status Draining() { return absl::UnavailableError("the server is shutting 
 
 }  // namespace
 
-StreamSlot::~StreamSlot() {
-  if (registry_ != nullptr) registry_->ReleaseSlot();
-}
-
-StreamRegistry::StreamRegistry(size_t max_streams, milliseconds stall_timeout)
-    : max_streams_(max_streams), stall_timeout_(stall_timeout) {
-  watcher_ = std::thread([this] { WatchForStalls(); });
+StreamRegistry::StreamRegistry(size_t max_streams, milliseconds stall_timeout,
+                               milliseconds total_time)
+    : max_streams_(max_streams), stall_timeout_(stall_timeout), total_time_(total_time) {
+  watcher_ = std::thread([this] { WatchTimes(); });
 }
 
 StreamRegistry::~StreamRegistry() {
@@ -41,17 +38,13 @@ StreamRegistry::~StreamRegistry() {
 absl::StatusOr<StreamSlot> StreamRegistry::TakeSlot() {
   std::lock_guard lock(mutex_);
   if (draining_) return Draining();
-  if (slots_ >= max_streams_) {
+  // Slots come back without the lock, they are taken under it.
+  if (slots_->load() >= max_streams_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("all ", max_streams_, " streams of the server are in use"));
   }
-  ++slots_;
-  return StreamSlot(*this);
-}
-
-void StreamRegistry::ReleaseSlot() {
-  std::lock_guard lock(mutex_);
-  --slots_;
+  ++*slots_;
+  return StreamSlot(slots_);
 }
 
 absl::Status StreamRegistry::Add(std::shared_ptr<StreamReactor> stream) {
@@ -116,14 +109,17 @@ void StreamRegistry::FinishDrain() {
   WaitUntilEmpty(kAbortTime);
 }
 
-void StreamRegistry::WatchForStalls() {
-  const milliseconds interval =
-      std::clamp(stall_timeout_ / 4, milliseconds{50}, milliseconds{1000});
+void StreamRegistry::WatchTimes() {
+  const milliseconds shortest =
+      total_time_.count() == 0 ? stall_timeout_ : std::min(stall_timeout_, total_time_);
+  const milliseconds interval = std::clamp(shortest / 4, milliseconds{50}, milliseconds{1000});
   std::unique_lock lock(mutex_);
   while (!closing_) {
     changed_.wait_for(lock, interval, [this] { return closing_; });
     lock.unlock();
-    for (const auto& stream : Open()) stream->AbortIfStalled(stall_timeout_);
+    for (const auto& stream : Open()) {
+      stream->CheckTimes(stall_timeout_, total_time_);
+    }
     lock.lock();
   }
 }

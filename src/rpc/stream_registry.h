@@ -1,7 +1,9 @@
-// Who is being served: counts streams, ends them when the server drains, cancels those that stall.
+// Who is being served: counts streams, ends them when the server drains, cancels those that stall
+// or last too long.
 #ifndef CBT_RPC_STREAM_REGISTRY_H_
 #define CBT_RPC_STREAM_REGISTRY_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -9,6 +11,7 @@
 #include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,26 +20,32 @@
 namespace cbt::rpc {
 
 class StreamReactor;
-class StreamRegistry;
 
-// The right to be one of max_streams. Given back by the destructor.
+// The right to be one of max_streams. Given back by the destructor, which may come after the end of
+// the registry: whoever was asked for access may keep a stream for as long as he likes.
 class StreamSlot {
  public:
-  explicit StreamSlot(StreamRegistry& registry) noexcept : registry_(&registry) {}
-  ~StreamSlot();
-  StreamSlot(StreamSlot&& other) noexcept : registry_(std::exchange(other.registry_, nullptr)) {}
+  // Counts one up already.
+  explicit StreamSlot(std::shared_ptr<std::atomic<size_t>> taken) noexcept
+      : taken_(std::move(taken)) {}
+  ~StreamSlot() {
+    if (taken_ != nullptr) --*taken_;
+  }
+  StreamSlot(StreamSlot&& other) noexcept = default;
   StreamSlot& operator=(StreamSlot&&) = delete;
   StreamSlot(const StreamSlot&) = delete;
   StreamSlot& operator=(const StreamSlot&) = delete;
 
  private:
-  StreamRegistry* registry_;
+  std::shared_ptr<std::atomic<size_t>> taken_;
 };
 
-// The open streams of a server. Thread safe. Must outlive its streams and their slots.
+// The open streams of a server. Thread safe.
 class StreamRegistry {
  public:
-  StreamRegistry(size_t max_streams, std::chrono::milliseconds stall_timeout);
+  // `total_time`: how long a stream may be open; zero: no limit.
+  StreamRegistry(size_t max_streams, std::chrono::milliseconds stall_timeout,
+                 std::chrono::milliseconds total_time);
   ~StreamRegistry();
   StreamRegistry(const StreamRegistry&) = delete;
   StreamRegistry& operator=(const StreamRegistry&) = delete;
@@ -63,20 +72,19 @@ class StreamRegistry {
   void FinishDrain();
 
  private:
-  friend class StreamSlot;
   using Clock = std::chrono::steady_clock;
 
-  void ReleaseSlot();
   std::vector<std::shared_ptr<StreamReactor>> Open() const;
   bool WaitUntilEmpty(std::chrono::milliseconds time);
-  void WatchForStalls();
+  void WatchTimes();
 
   const size_t max_streams_;
   const std::chrono::milliseconds stall_timeout_;
+  const std::chrono::milliseconds total_time_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::unordered_map<StreamReactor*, std::shared_ptr<StreamReactor>> streams_;
-  size_t slots_ = 0;
+  const std::shared_ptr<std::atomic<size_t>> slots_ = std::make_shared<std::atomic<size_t>>(0);
   bool draining_ = false;
   bool closing_ = false;
   Clock::time_point drain_until_;

@@ -13,6 +13,9 @@
 #include <string>
 
 #include "csi.pb.h"
+#include "first_revision.pb.h"
+#include "list_snapshot_deltas.pb.h"
+#include "snapshotmetadata.pb.h"
 #include "support/generators.h"
 
 namespace cbt::rpc {
@@ -75,23 +78,115 @@ RC_GTEST_PROP(Contract, DecodesWhatLibprotobufEncodes, ()) {
   RC_ASSERT(!testing::Test::HasFailure());
 }
 
+MetadataRequest Ours(const GetMetadataDeltaRequest& theirs, bool delta) {
+  MetadataRequest request;
+  if (delta) request.base_snapshot_id = theirs.base_snapshot_id();
+  request.target_snapshot_id = theirs.target_snapshot_id();
+  request.starting_offset = theirs.starting_offset();
+  request.max_results = theirs.max_results();
+  for (const auto& [key, value] : theirs.secrets()) request.secrets.Set(key, value);
+  return request;
+}
+
 RC_GTEST_PROP(Contract, EncodesTheBytesOfLibprotobuf, ()) {
   std::mt19937_64 random = test::AnyRandom();
   const GetMetadataDeltaRequest delta = AnyRequest(random);
-  const std::map<std::string, std::string> secrets(delta.secrets().begin(), delta.secrets().end());
-  const std::string base = delta.base_snapshot_id();
-  RC_ASSERT(EncodeRequest(kCsiContract.delta, &base, delta.target_snapshot_id(),
-                          static_cast<uint64_t>(delta.starting_offset()), delta.max_results(),
-                          secrets) == Deterministic(delta));
+  RC_ASSERT(EncodeRequest(kCsiContract.delta, Ours(delta, true)) == Deterministic(delta));
 
   GetMetadataAllocatedRequest allocated;
   allocated.set_snapshot_id(delta.target_snapshot_id());
   allocated.set_starting_offset(delta.starting_offset());
   allocated.set_max_results(delta.max_results());
   *allocated.mutable_secrets() = delta.secrets();
-  RC_ASSERT(EncodeRequest(kCsiContract.allocated, nullptr, allocated.snapshot_id(),
-                          static_cast<uint64_t>(allocated.starting_offset()),
-                          allocated.max_results(), secrets) == Deterministic(allocated));
+  RC_ASSERT(EncodeRequest(kCsiContract.allocated, Ours(delta, false)) == Deterministic(allocated));
+}
+
+// Both directions of the other contracts' requests.
+RC_GTEST_PROP(Contract, SpeaksTheOtherContractsAsLibprotobufDoes, ()) {
+  std::mt19937_64 random = test::AnyRandom();
+  MetadataRequest ours = Ours(AnyRequest(random), true);
+  ours.secrets = Secrets();
+  const std::string token = AnyText(random);
+  ours.token = Secret(token);
+  ours.name_space = AnyText(random);
+  ours.volume_id = AnyText(random);
+  const auto check = [](const MethodContract& method, const MetadataRequest& request,
+                        const auto& theirs) {
+    RC_ASSERT(EncodeRequest(method, request) == Deterministic(theirs));
+    const auto decoded = DecodeRequest(method, Bytes(theirs.SerializeAsString()));
+    RC_ASSERT(decoded.ok());
+    RC_ASSERT(EncodeRequest(method, *decoded) == Deterministic(theirs));
+  };
+
+  snapshotmetadata::GetMetadataDeltaRequest kubernetes;
+  kubernetes.set_security_token(token);
+  kubernetes.set_namespace_(ours.name_space);
+  kubernetes.set_base_snapshot_id(*ours.base_snapshot_id);
+  kubernetes.set_target_snapshot_name(ours.target_snapshot_id);
+  kubernetes.set_starting_offset(ours.starting_offset);
+  kubernetes.set_max_results(static_cast<int32_t>(ours.max_results));
+  check(kKubernetesContract.delta, ours, kubernetes);
+
+  GetDeltaRequest session;
+  session.set_session_token(token);
+  session.set_volume_id(ours.volume_id);
+  session.set_base_snapshot(*ours.base_snapshot_id);
+  session.set_target_snapshot(ours.target_snapshot_id);
+  session.set_starting_byte_offset(static_cast<uint64_t>(ours.starting_offset));
+  ours.max_results = static_cast<uint32_t>(random());
+  session.set_max_results(static_cast<uint32_t>(ours.max_results));
+  check(kSessionContract.delta, ours, session);
+
+  csi::v1::ListSnapshotDeltasRequest paged;
+  ours.max_results = static_cast<int32_t>(random());
+  ours.page_token = AnyText(random);
+  ours.secrets.Set("key", "value");
+  paged.set_from_snapshot_id(*ours.base_snapshot_id);
+  paged.set_to_snapshot_id(ours.target_snapshot_id);
+  (*paged.mutable_secrets())["key"] = "value";
+  paged.set_max_entries(static_cast<int32_t>(ours.max_results));
+  paged.set_starting_token(ours.page_token);
+  check(kPagedContract.delta, ours, paged);
+
+  ours.base_snapshot_id.reset();
+  snapshotmetadata::GetMetadataAllocatedRequest kubernetes_allocated;
+  kubernetes_allocated.set_security_token(token);
+  kubernetes_allocated.set_namespace_(ours.name_space);
+  kubernetes_allocated.set_snapshot_name(ours.target_snapshot_id);
+  kubernetes_allocated.set_starting_offset(ours.starting_offset);
+  kubernetes_allocated.set_max_results(static_cast<int32_t>(ours.max_results));
+  check(kKubernetesContract.allocated, ours, kubernetes_allocated);
+
+  GetAllocatedRequest session_allocated;
+  session_allocated.set_session_token(token);
+  session_allocated.set_volume_id(ours.volume_id);
+  session_allocated.set_snapshot(ours.target_snapshot_id);
+  session_allocated.set_starting_offset(static_cast<uint64_t>(ours.starting_offset));
+  ours.max_results = static_cast<uint32_t>(random());
+  session_allocated.set_max_results(static_cast<uint32_t>(ours.max_results));
+  check(kSessionContract.allocated, ours, session_allocated);
+}
+
+TEST(Contract, E17TypesOfTheFirstRevisionBeginAtZero) {
+  EXPECT_EQ(static_cast<int>(TypeOnWire(kSessionContract, BlockMetadataType::kFixedLength)), 0);
+  EXPECT_EQ(static_cast<int>(TypeOnWire(kSessionContract, BlockMetadataType::kVariableLength)), 1);
+  EXPECT_EQ(static_cast<int>(TypeOnWire(kCsiContract, BlockMetadataType::kFixedLength)), 1);
+  for (const BlockMetadataType type :
+       {BlockMetadataType::kFixedLength, BlockMetadataType::kVariableLength}) {
+    MetadataMessage message{.type = TypeOnWire(kSessionContract, type)};
+    EXPECT_TRUE(TranslateType(kSessionContract, message).ok());
+    EXPECT_EQ(message.type, type);
+  }
+  MetadataMessage beyond{.type = BlockMetadataType{2}};
+  EXPECT_EQ(TranslateType(kSessionContract, beyond).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Contract, E17UnsignedOffsetsPastAnyCapacityAreOutOfRange) {
+  MetadataRequest request{.token = Secret("t"), .target_snapshot_id = "s"};
+  request.starting_offset = INT64_MIN;  // 2^63 on the wire
+  const absl::Status status = CheckRequest(kSessionContract.allocated, request);
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("9223372036854775808"));
 }
 
 // Bytes that libprotobuf takes must mean the same to us; of others nothing may crash.
@@ -171,7 +266,7 @@ TEST(Contract, E19ErrorsOfTheDecoderHoldNothingOfTheRequest) {
 }
 
 TEST(Contract, ChecksArguments) {
-  const auto check = [](const MethodContract& method, MetadataRequest request) {
+  const auto check = [](const MethodContract& method, const MetadataRequest& request) {
     return CheckRequest(method, request).code();
   };
   const MethodContract& allocated = kCsiContract.allocated;
@@ -191,6 +286,21 @@ TEST(Contract, ChecksArguments) {
             StatusCode::kOutOfRange);
   EXPECT_EQ(check(allocated, {.target_snapshot_id = "s", .starting_offset = INT64_MIN}),
             StatusCode::kOutOfRange);
+
+  // What else the other contracts require.
+  const MethodContract& kubernetes = kKubernetesContract.allocated;
+  EXPECT_EQ(check(kubernetes, {.name_space = "n", .target_snapshot_id = "s"}),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(check(kubernetes, {.token = Secret("t"), .target_snapshot_id = "s"}),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(check(kubernetes, {.token = Secret("t"), .name_space = "n", .target_snapshot_id = "s"}),
+            StatusCode::kOk);
+  EXPECT_EQ(check(kSessionContract.allocated, {.target_snapshot_id = "s"}),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(check(kPagedContract.delta, {.base_snapshot_id = "b"}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(check(kPagedContract.delta, {.target_snapshot_id = "s"}), StatusCode::kOk);
+  EXPECT_EQ(check(kPagedContract.delta, {.target_snapshot_id = "s", .max_results = -1}),
+            StatusCode::kInvalidArgument);
 }
 
 }  // namespace

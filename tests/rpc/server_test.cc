@@ -447,7 +447,7 @@ TEST(Server, TlsMaterialThatCantBeUsedIsInvalid) {
   options.tls.private_key = "no key";
   const auto server = rpc::Server::Start(provider, options);
   EXPECT_EQ(server.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(server.status().ToString(), HasSubstr("TLS"));
+  EXPECT_THAT(server.status().ToString(), HasSubstr("tls: certificate"));
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 

@@ -1,4 +1,4 @@
-// A client of csi.v1.SnapshotMetadata: a remote stream as a cursor. Part of cbt::rpc.
+// A client of the contracts of cbt/rpc/api.h: a remote stream as a cursor. Part of cbt::rpc.
 #ifndef CBT_RPC_CLIENT_H_
 #define CBT_RPC_CLIENT_H_
 
@@ -8,10 +8,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
+#include "cbt/provider.h"
+#include "cbt/rpc/api.h"
 #include "cbt/wire.h"
 
 namespace cbt::rpc {
@@ -24,13 +28,30 @@ struct ClientTlsOptions {
   std::string private_key = {};
 };
 
+// How far a stream has come; bytes of the volume.
+struct StreamProgress {
+  uint64_t covered = 0;         // everything below was handed on
+  uint64_t capacity = 0;        // of the volume
+  uint64_t tuples = 0;          // received so far
+  uint64_t reported_bytes = 0;  // by them
+  double tuples_per_second = 0;
+};
+
 struct ListRequest {
   // `unix:///path`, or `host:port`.
   std::string address = {};
+  Api api = Api::kCsi;
 
-  // The target snapshot, and the base for a delta; without a base, what is allocated.
+  // The target snapshot, and the base for a delta; without a base, what is allocated. Handles, or
+  // names where the contract has names.
   std::string snapshot_id = {};
   std::optional<std::string> base_snapshot_id = {};
+
+  // Where the contract has them: the security or session token, which is never logged, the
+  // namespace, and the volume.
+  std::string token = {};
+  std::string name_space = {};
+  std::string volume_id = {};
 
   uint64_t starting_offset = 0;                     // bytes
   int32_t max_results = 0;                          // tuples a message, 0: the server's choice
@@ -47,7 +68,23 @@ struct ListRequest {
 
   // Called before each resumption, with the reason.
   std::function<void(uint64_t offset, const absl::Status& reason)> on_resume = {};
+
+  // Called when messages have come, at most ten times a second, and at the end.
+  std::function<void(const StreamProgress& progress)> on_progress = {};
+
+  // Stops the stream from another thread: Next() returns CANCELLED soon.
+  std::stop_token stop = {};
 };
+
+// What is known of a stream's completeness (docs/completeness.md).
+enum class Completeness {
+  kUnderWay,  // not at its end, or broken: then Next() has failed
+  kEnded,     // the server ended it with OK, and sent no proof
+  kProven,    // and the server's count, bytes and digest are those of what was received
+};
+
+// "under way", "ended" or "proven".
+std::string_view CompletenessName(Completeness completeness) noexcept;
 
 // A remote stream: the same interface as every other cursor, so that transforms, maps and printers
 // take it.
@@ -57,6 +94,10 @@ struct ListRequest {
 // tuple and reaches the capacity only when the server ended the stream with OK. A connection that
 // breaks after the first message is resumed at the end of the last tuple: no tuple is repeated,
 // none is skipped.
+//
+// A server's proof of completeness is checked where it comes, and one that differs is DATA_LOSS. It
+// covers the call that reached the end; what came before a resumption was checked for order and for
+// gaps between its tuples and the next call's starting offset, which are one and the same.
 class RemoteCursor : public ExtentCursor {
  public:
   // Connects and waits for the first message. There is no retry before it has come.
@@ -66,6 +107,9 @@ class RemoteCursor : public ExtentCursor {
   virtual BlockMetadataType type() const noexcept = 0;
   // Times that the stream was resumed.
   virtual int resumes() const noexcept = 0;
+  virtual Completeness completeness() const noexcept = 0;
+  // What the server said of the stream ahead of it, from the starting offset on; often nothing.
+  virtual const StreamSummary& summary() const noexcept = 0;
 
  protected:
   using ExtentCursor::ExtentCursor;

@@ -1,5 +1,5 @@
-// A gRPC server for csi.v1.SnapshotMetadata and csi.v1.Identity over a SnapshotProvider. Part of
-// cbt::rpc.
+// A gRPC server for the contracts of cbt/rpc/api.h, and csi.v1.Identity, over a SnapshotProvider.
+// Part of cbt::rpc.
 //
 //   MyProvider provider;
 //   auto server = cbt::rpc::Server::Start(provider, {.listen = "unix:///csi/csi.sock",
@@ -20,16 +20,34 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/provider.h"
+#include "cbt/rpc/access.h"
+#include "cbt/rpc/api.h"
+#include "cbt/rpc/session_store.h"
+#include "cbt/rpc/telemetry.h"
 
 namespace cbt::rpc {
 
+// How extents are told, on top of what a provider says. Zero: as they come.
+struct StreamShape {
+  // Forces the style of every answer; blocks of `block_size` then, or of the provider's.
+  std::optional<BlockMetadataType> type = {};
+  uint64_t block_size = 0;    // bytes; 0: the provider's
+  uint64_t alignment = 0;     // bytes: extents are rounded outward to multiples of it
+  uint64_t coalesce_gap = 0;  // bytes: extents with at most this between them become one
+  uint64_t max_extent = 0;    // bytes: longer extents are cut
+};
+
 // How streams are sent. The defaults suit most plugins.
 struct StreamOptions {
+  StreamShape shape = {};
+
   // Bytes of one encoded message at most, 4 KiB .. kMaxMessageBytes, whatever max_results asks for.
   size_t message_bytes = size_t{256} << 10;
 
@@ -46,29 +64,73 @@ struct StreamOptions {
   // A stream whose client takes no message for this long is cancelled. Keepalive can't see such
   // clients: they still answer pings.
   std::chrono::milliseconds stall_timeout = std::chrono::minutes(5);
+
+  // A stream that is open for longer is ended with DEADLINE_EXCEEDED; zero: no limit.
+  std::chrono::milliseconds total_time{0};
+};
+
+// What connections are allowed and held to.
+struct ConnectionOptions {
+  // Pings find dead peers: after this long without a sign of life, and how long the answer may
+  // take.
+  std::chrono::milliseconds keepalive_time = std::chrono::seconds(60);
+  std::chrono::milliseconds keepalive_timeout = std::chrono::seconds(20);
+  // Clients that ping more often than this are hung up on.
+  std::chrono::milliseconds min_client_ping = std::chrono::seconds(30);
+  // A connection without a stream is closed after this long; zero: never.
+  std::chrono::milliseconds idle_time{0};
+  // Memory for the transport's buffers of all connections together; zero: no limit.
+  size_t memory_quota = 0;
 };
 
 // Clients refuse messages over 4 MiB unless told otherwise; we stay below a quarter of that.
 inline constexpr size_t kMaxMessageBytes = (size_t{1} << 20) - 1;
 
-// PEM texts. TLS is on when certificate and key are given; a client CA makes client certificates
-// required.
+// TLS 1.2 and up. On when a certificate and its key are given, as PEM texts or as files; files are
+// looked at every second and take effect for new connections when they change. A client CA makes
+// client certificates required.
 struct TlsOptions {
   std::string certificate = {};
   std::string private_key = {};
   std::string client_ca = {};
+
+  std::string certificate_file = {};
+  std::string private_key_file = {};
+  std::string client_ca_file = {};
 };
 
 struct ServerOptions {
   // `unix:///path`, or `host:port` (port 0: any free one, see Server::port()).
   std::string listen = {};
 
+  // The contracts that are served, each at most once.
+  std::vector<Api> apis = {Api::kCsi};
+
   // csi.v1.Identity: the plugin's name (a domain name of at most 63 characters) and version.
   std::string plugin_name = "libcbt.example.com";
   std::string vendor_version = {};  // the library's version if empty
 
+  // For Api::kKubernetes, which needs the first three; for Api::kSession, which asks the last two
+  // if they are there.
+  AccessControl access = {};
+  // What field 3 of the Kubernetes delta request holds: the handle of the base snapshot, as the API
+  // is deployed, or its name, as an earlier text had it.
+  bool base_is_handle = true;
+  // For Api::kSession.
+  SessionStore* sessions = nullptr;
+  // For Api::kPaged: what page tokens are sealed with. Servers that are to take each other's
+  // tokens, and one that is to take its own after a restart, have the same. If empty it is derived
+  // from the plugin's name: that finds mistakes, and nobody who wants to cheat.
+  std::string page_token_key = {};
+
   TlsOptions tls = {};
   StreamOptions stream = {};
+  ConnectionOptions connection = {};
+
+  // Tell clients what the services look like (grpc.reflection.v1 and v1alpha).
+  bool reflection = true;
+
+  Telemetry telemetry = {};
 };
 
 // A running server.

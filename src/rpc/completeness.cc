@@ -1,0 +1,64 @@
+#include "rpc/completeness.h"
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "core/absl_view.h"
+
+namespace cbt::rpc {
+namespace {
+
+constexpr std::string_view kDigestScheme = "xxh3-64:";
+
+std::optional<uint64_t> ReadNumber(const std::optional<std::string_view>& text) {
+  uint64_t value = 0;
+  // SimpleAtoi takes signs and spaces; what we write has neither.
+  if (!text.has_value() || text->empty() ||
+      text->find_first_not_of("0123456789") != std::string_view::npos ||
+      !absl::SimpleAtoi(AbslView(*text), &value)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+}  // namespace
+
+Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset) {
+  return {{std::string(kTupleCountKey), absl::StrCat(digest.tuples())},
+          {std::string(kReportedBytesKey), absl::StrCat(digest.bytes())},
+          {std::string(kStartingOffsetKey), absl::StrCat(starting_offset)},
+          {std::string(kDigestKey), std::string(kDigestScheme) + digest.DigestText()}};
+}
+
+Metadata SummaryMetadata(const StreamSummary& summary) {
+  Metadata metadata;
+  if (summary.bytes.has_value()) {
+    metadata.emplace_back(kBytesToComeKey, absl::StrCat(*summary.bytes));
+  }
+  if (summary.tuples.has_value()) {
+    metadata.emplace_back(kTuplesToComeKey, absl::StrCat(*summary.tuples));
+  }
+  return metadata;
+}
+
+ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& received,
+                        uint64_t starting_offset, std::string& what) {
+  const Metadata expected = ProofMetadata(received, starting_offset);
+  bool any = false;
+  what.clear();
+  for (const auto& [key, value] : expected) {
+    const std::optional<std::string_view> found = trailing(key);
+    any = any || found.has_value();
+    if (found == value || !what.empty()) continue;
+    what = absl::StrCat(key, " is ", found.has_value() ? AbslView(*found) : "missing",
+                        ", received was ", value);
+  }
+  if (!any) return ProofVerdict::kAbsent;
+  return what.empty() ? ProofVerdict::kHolds : ProofVerdict::kDiffers;
+}
+
+StreamSummary ReadSummary(const MetadataLookup& initial) {
+  return {.bytes = ReadNumber(initial(kBytesToComeKey)),
+          .tuples = ReadNumber(initial(kTuplesToComeKey))};
+}
+
+}  // namespace cbt::rpc

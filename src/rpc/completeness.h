@@ -1,0 +1,49 @@
+// What travels beside the messages of a stream: ahead of it what is to come, behind it the proof
+// that it is complete. docs/completeness.md has it for others to implement.
+#ifndef CBT_RPC_COMPLETENESS_H_
+#define CBT_RPC_COMPLETENESS_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cbt/provider.h"
+#include "cbt/wire.h"
+#include "rpc/message_feed.h"
+
+namespace cbt::rpc {
+
+// Keys of trailing metadata.
+inline constexpr std::string_view kTupleCountKey = "cbt-tuple-count";
+inline constexpr std::string_view kReportedBytesKey = "cbt-reported-bytes";
+inline constexpr std::string_view kStartingOffsetKey = "cbt-starting-offset";
+inline constexpr std::string_view kDigestKey = "cbt-digest";  // xxh3-64:<16 hexadecimal digits>
+
+// Keys of initial metadata.
+inline constexpr std::string_view kBytesToComeKey = "cbt-bytes-to-come";
+inline constexpr std::string_view kTuplesToComeKey = "cbt-tuples-to-come";
+
+Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset);
+Metadata SummaryMetadata(const StreamSummary& summary);
+
+// Looks up one value of a call's metadata.
+using MetadataLookup = std::function<std::optional<std::string_view>(std::string_view key)>;
+
+enum class ProofVerdict {
+  kAbsent,   // the server sent none: a peer that does not know it
+  kHolds,    // all there and equal to what was received
+  kDiffers,  // there, and something else than was received
+};
+
+// Compares what a server says of a stream with what was received of it. A proof that is there in
+// part, or in a form that is not ours, differs; `what` then names the first key.
+ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& received,
+                        uint64_t starting_offset, std::string& what);
+
+// Numbers that can't be read are left out.
+StreamSummary ReadSummary(const MetadataLookup& initial);
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_COMPLETENESS_H_

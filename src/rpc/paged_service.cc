@@ -1,0 +1,222 @@
+#include "rpc/paged_service.h"
+
+#include <grpcpp/support/slice.h>
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include "rpc/byte_buffer.h"
+#include "rpc/status.h"
+#include "rpc/stream_producer.h"
+#include "rpc/stream_watch.h"
+#include "wire/proto_writer.h"
+
+namespace cbt::rpc {
+namespace {
+
+// Fields of ListSnapshotDeltasResponse and of BlockSnapshotChangedBlock.
+constexpr uint32_t kVolumeSizeField = 1;
+constexpr uint32_t kNextTokenField = 2;
+constexpr uint32_t kChangedBlocksField = 3;
+
+// Bytes that the token and the size of a page may take.
+constexpr size_t kPageExtra = 256;
+
+// A page under construction. Tuples and blocks are encoded alike: field 3, of two varints.
+struct PageContents {
+  std::string blocks;
+  uint64_t tuples = 0;
+  uint64_t reported = 0;
+};
+
+}  // namespace
+
+// One call. Lives until gRPC and the task in the executor have let go of it; like a stream it does
+// not wait for the provider when the client has gone.
+class PagedService::Page final : public grpc::ServerUnaryReactor,
+                                 public std::enable_shared_from_this<Page> {
+ public:
+  Page(std::shared_ptr<const Shared> shared, grpc::ByteBuffer& response, MetadataRequest request,
+       std::optional<std::chrono::system_clock::time_point> deadline, StreamSlot slot,
+       StreamWatch watch)
+      : shared_(std::move(shared)),
+        response_(response),
+        request_(std::move(request)),
+        deadline_(deadline),
+        slot_(std::move(slot)),
+        watch_(std::move(watch)) {}
+
+  // Call once.
+  void Start(Executor& executor) {
+    self_ = shared_from_this();
+    executor.Schedule([self = shared_from_this()] { self->Run(); });
+  }
+
+  void OnCancel() override {
+    stop_.request_stop();
+    End(absl::CancelledError("the call was cancelled"), nullptr);
+  }
+  // The last use of *this may be here.
+  void OnDone() override { const std::shared_ptr<Page> self = std::move(self_); }
+
+ private:
+  void Run() {
+    grpc::ByteBuffer message;
+    const absl::Status status = Make(message);
+    End(status, &message);
+  }
+
+  // Ends the call, once; whoever comes later is too late.
+  void End(const absl::Status& status, grpc::ByteBuffer* message) {
+    {
+      std::lock_guard lock(mutex_);
+      if (ended_) return;
+      ended_ = true;
+      if (status.ok()) {
+        response_ = *message;
+        watch_.Message(tuples_, reported_, message->Length());
+      }
+      watch_.End(status);
+    }
+    Finish(ToGrpcStatus(status));
+  }
+
+  absl::Status Make(grpc::ByteBuffer& message) try {
+    AdmittedRequest admitted{.base_snapshot_id = request_.base_snapshot_id,
+                             .target_snapshot_id = request_.target_snapshot_id,
+                             .starting_offset = 0,
+                             .max_results = static_cast<uint32_t>(request_.max_results),
+                             .secrets = {}};
+    if (!request_.page_token.empty()) {
+      absl::StatusOr<uint64_t> offset = shared_->tokens.Open(
+          request_.base_snapshot_id, request_.target_snapshot_id, request_.page_token);
+      if (!offset.ok()) return offset.status();
+      admitted.starting_offset = *offset;
+    }
+    const Secrets secrets = std::move(request_.secrets);
+    absl::StatusOr<OpenedSource> source =
+        OpenSource(shared_->provider, admitted,
+                   {.stop = stop_.get_token(), .secrets = secrets, .deadline = deadline_},
+                   shared_->options.shape);
+    if (!source.ok()) return source.status();
+
+    PageContents page;
+    absl::StatusOr<std::optional<uint64_t>> next = Fill(*source->cursor, admitted, page);
+    if (!next.ok()) return next.status();
+    std::string bytes;
+    wire::AppendVarintField(bytes, kVolumeSizeField, source->capacity);
+    if (next->has_value()) {
+      wire::AppendBytesField(
+          bytes, kNextTokenField,
+          shared_->tokens.Seal(request_.base_snapshot_id, request_.target_snapshot_id, **next));
+    }
+    bytes += page.blocks;
+    tuples_ = page.tuples;
+    reported_ = page.reported;
+    const grpc::Slice slice(bytes);
+    message = grpc::ByteBuffer(&slice, 1);
+    return absl::OkStatus();
+  } catch (...) {
+    return absl::InternalError("the provider threw an exception");
+  }
+
+  // Returns where the next page begins; none after the last.
+  absl::StatusOr<std::optional<uint64_t>> Fill(ExtentCursor& cursor,
+                                               const AdmittedRequest& admitted,
+                                               PageContents& page) {
+    const size_t most_bytes = shared_->options.message_bytes - kPageExtra;
+    uint64_t left =
+        admitted.max_results == 0 ? std::numeric_limits<uint64_t>::max() : admitted.max_results;
+    ExtentBatch batch;
+    uint64_t end = admitted.starting_offset;
+    for (;;) {
+      if (stop_.stop_requested()) return absl::CancelledError("the call was cancelled");
+      absl::StatusOr<Step> step = cursor.Next(batch);
+      if (!step.ok()) return step.status();
+      size_t taken = 0;
+      // A cursor that rounds down may hand on what an earlier page had.
+      while (taken < batch.size() && batch[taken].end() <= admitted.starting_offset) ++taken;
+      while (taken < batch.size() && left > 0) {
+        const size_t room = (most_bytes - page.blocks.size()) / kMaxTupleBytes;
+        const size_t count = std::min({batch.size() - taken, room, static_cast<size_t>(left)});
+        if (count == 0) break;
+        const size_t before = page.blocks.size();
+        page.blocks.resize(before + count * kMaxTupleBytes);
+        const EncodedTuples done = EncodeTuples(
+            batch.offsets().subspan(taken, count), batch.lengths().subspan(taken, count),
+            {reinterpret_cast<uint8_t*>(page.blocks.data()) + before, count * kMaxTupleBytes});
+        page.blocks.resize(before + done.bytes);
+        for (size_t i = 0; i < done.tuples; ++i) page.reported += batch[taken + i].length;
+        taken += done.tuples;
+        left -= done.tuples;
+        page.tuples += done.tuples;
+        end = batch[taken - 1].end();
+      }
+      // Looks one tuple ahead, so that no page comes that is empty for nothing.
+      if (taken < batch.size()) return std::optional<uint64_t>(std::min(end, cursor.capacity()));
+      if (*step == Step::kComplete) return std::optional<uint64_t>();
+    }
+  }
+
+  const std::shared_ptr<const Shared> shared_;
+  grpc::ByteBuffer& response_;  // valid until Finish()
+  MetadataRequest request_;
+  const std::optional<std::chrono::system_clock::time_point> deadline_;
+  const StreamSlot slot_;
+  std::stop_source stop_;
+  uint64_t tuples_ = 0;
+  uint64_t reported_ = 0;
+  std::mutex mutex_;
+  bool ended_ = false;
+  StreamWatch watch_;
+  std::shared_ptr<Page> self_;  // until OnDone()
+};
+
+PagedService::PagedService(SnapshotProvider& provider, PageTokens tokens,
+                           const StreamOptions& options, StreamRegistry& registry,
+                           Executor& executor, const Telemetry& telemetry)
+    : shared_(new Shared{.provider = provider, .tokens = std::move(tokens), .options = options}),
+      registry_(registry),
+      executor_(executor),
+      telemetry_(telemetry) {
+  static_assert(kChangedBlocksField == 3, "what EncodeTuples() writes");
+  AddUnaryReactor(
+      kListSnapshotDeltas.path,
+      [this](grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+             grpc::ByteBuffer* response) { return Open(*context, *request, *response); });
+}
+
+grpc::ServerUnaryReactor* PagedService::Open(grpc::CallbackServerContext& context,
+                                             const grpc::ByteBuffer& request,
+                                             grpc::ByteBuffer& response) {
+  absl::StatusOr<MetadataRequest> decoded =
+      DecodeRequest(kListSnapshotDeltas, FlatBytes(request).bytes());
+  StreamWatch watch(telemetry_, {.api = Api::kPaged,
+                                 .delta = decoded.ok() && decoded->base_snapshot_id.has_value(),
+                                 .resumed = decoded.ok() && !decoded->page_token.empty()});
+  const auto reject = [&](const absl::Status& status) {
+    watch.End(status);
+    grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+    reactor->Finish(ToGrpcStatus(status));
+    return reactor;
+  };
+  if (!decoded.ok()) return reject(decoded.status());
+  if (absl::Status status = CheckRequest(kListSnapshotDeltas, *decoded); !status.ok()) {
+    return reject(status);
+  }
+  absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();
+  if (!slot.ok()) return reject(slot.status());
+  std::optional<std::chrono::system_clock::time_point> deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) deadline.reset();
+  const auto page = std::make_shared<Page>(shared_, response, *std::move(decoded), deadline,
+                                           *std::move(slot), std::move(watch));
+  page->Start(executor_);
+  return page.get();
+}
+
+}  // namespace cbt::rpc

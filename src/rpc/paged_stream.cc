@@ -1,0 +1,145 @@
+#include "rpc/paged_stream.h"
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/slice.h>
+
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rpc/byte_buffer.h"
+#include "rpc/status.h"
+#include "wire/proto_reader.h"
+
+namespace cbt::rpc {
+namespace {
+
+using wire::ProtoReader;
+using wire::WireType;
+
+MetadataRequest Copy(const MetadataRequest& request) {
+  MetadataRequest copy;
+  copy.base_snapshot_id = request.base_snapshot_id;
+  copy.target_snapshot_id = request.target_snapshot_id;
+  copy.max_results = request.max_results;
+  copy.secrets = request.secrets.Copy();
+  return copy;
+}
+
+absl::Status TooLarge(const char* what, size_t position) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("page: ", what, " at byte ", position, " is past 2^63 - 1"));
+}
+
+// Pages don't tell whether their blocks have one size; if they do, the last may reach past the
+// capacity.
+void CutLastBlock(MetadataMessage& message) {
+  if (message.tuples.empty()) return;
+  const Extent last = message.tuples.back();
+  if (last.offset >= message.capacity || last.length <= message.capacity - last.offset) return;
+  message.tuples.set(message.tuples.size() - 1, {last.offset, message.capacity - last.offset});
+}
+
+}  // namespace
+
+absl::Status DecodePage(std::span<const uint8_t> bytes, SnapshotDeltaPage& page) {
+  page.capacity = 0;
+  page.next_token.clear();
+  page.tuples.clear();
+  ProtoReader reader(bytes);
+  while (reader.Next()) {
+    if (reader.Is(1, WireType::kVarint)) {
+      page.capacity = reader.varint();
+      if (page.capacity > kMaxCapacity) return TooLarge("volume_size_bytes", reader.position());
+    } else if (reader.Is(2, WireType::kBytes)) {
+      page.next_token.assign(reinterpret_cast<const char*>(reader.bytes().data()),
+                             reader.bytes().size());
+    } else if (reader.Is(3, WireType::kBytes)) {
+      Extent block;
+      ProtoReader fields(reader.bytes(), reader.content_position());
+      while (fields.Next()) {
+        if (fields.Is(1, WireType::kVarint)) block.offset = fields.varint();
+        if (fields.Is(2, WireType::kVarint)) block.length = fields.varint();
+      }
+      if (!fields.status().ok()) return fields.status();
+      if (block.offset > kMaxCapacity || block.length > kMaxCapacity) {
+        return TooLarge("a block", reader.content_position());
+      }
+      page.tuples.push_back(block);
+    }
+  }
+  return reader.status();
+}
+
+PagedStream::PagedStream(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
+                         const MetadataRequest& request, Deadline deadline, std::stop_token stop)
+    : channel_(std::move(channel)),
+      method_(method),
+      request_(Copy(request)),
+      starting_offset_(static_cast<uint64_t>(request.starting_offset)),
+      deadline_(deadline),
+      stop_(std::move(stop)) {}
+
+absl::Status PagedStream::FetchPage() {
+  grpc::ClientContext context;
+  if (deadline_.has_value()) context.set_deadline(*deadline_);
+  const std::stop_callback on_stop(stop_, [&context] { context.TryCancel(); });
+  grpc::CompletionQueue queue;
+  const grpc::Slice slice(EncodeRequest(method_, request_));
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  const auto call =
+      grpc::GenericStub(channel_).PrepareUnaryCall(&context, method_.path, request, &queue);
+  call->StartCall();
+  call->Finish(&response, &status, &context);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) continue;
+  if (!status.ok()) return FromGrpcStatus(status);
+  if (absl::Status decoded = DecodePage(FlatBytes(response).bytes(), page_); !decoded.ok()) {
+    return absl::DataLossError(absl::StrCat("metadata stream: ", decoded.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> PagedStream::Next(MetadataMessage& message) {
+  for (;;) {
+    if (ended_) return false;
+    if (absl::Status status = FetchPage(); !status.ok()) return status;
+    if (!page_.next_token.empty() && page_.next_token == request_.page_token) {
+      return absl::DataLossError("metadata stream: a page names itself as the next one");
+    }
+    ended_ = page_.next_token.empty();
+    request_.page_token = page_.next_token;
+    // Volumes have one size, in whatever order pages tell it.
+    if (page_.capacity < starting_offset_) {
+      return absl::OutOfRangeError(absl::StrCat("starting_offset ", starting_offset_,
+                                                " is greater than the capacity ", page_.capacity));
+    }
+    size_t passed = 0;
+    // Compared one by one: what is out of order must reach the check.
+    while (passed < page_.tuples.size() && page_.tuples[passed].length != 0 &&
+           page_.tuples[passed].end() <= starting_offset_) {
+      ++passed;
+    }
+    const bool quiet = passed == page_.tuples.size() && !first_;
+    if (quiet && !ended_) continue;
+    if (quiet && page_.tuples.empty()) continue;
+    first_ = false;
+    message.type = BlockMetadataType::kVariableLength;
+    message.capacity = page_.capacity;
+    message.tuples.resize(page_.tuples.size() - passed);
+    for (size_t i = passed; i < page_.tuples.size(); ++i) {
+      message.tuples.set(i - passed, page_.tuples[i]);
+    }
+    CutLastBlock(message);
+    return true;
+  }
+}
+
+}  // namespace cbt::rpc

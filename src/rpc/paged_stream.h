@@ -1,0 +1,56 @@
+// The pages of ListSnapshotDeltas as a stream.
+#ifndef CBT_RPC_PAGED_STREAM_H_
+#define CBT_RPC_PAGED_STREAM_H_
+
+#include <grpcpp/channel.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+
+#include "rpc/message_stream.h"
+
+namespace cbt::rpc {
+
+// One page.
+struct SnapshotDeltaPage {
+  uint64_t capacity = 0;  // bytes
+  std::string next_token = {};
+  TupleList tuples = {};
+};
+
+// Decodes a response of ListSnapshotDeltas from anybody.
+// Errors: INVALID_ARGUMENT with the byte position for bytes that are no such message, and for
+//         values past 2^63 - 1.
+absl::Status DecodePage(std::span<const uint8_t> bytes, SnapshotDeltaPage& page);
+
+// The contract has no starting offset: a stream that begins further on passes over the pages before
+// it. A page without blocks is not the end while it names a next one.
+class PagedStream final : public MessageStream {
+ public:
+  PagedStream(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
+              const MetadataRequest& request, Deadline deadline, std::stop_token stop);
+
+  absl::StatusOr<bool> Next(MetadataMessage& message) override;
+  std::optional<std::string_view> Initial(std::string_view) const override { return std::nullopt; }
+  std::optional<std::string_view> Trailing(std::string_view) const override { return std::nullopt; }
+
+ private:
+  absl::Status FetchPage();
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  const MethodContract& method_;
+  MetadataRequest request_;
+  const uint64_t starting_offset_;
+  const Deadline deadline_;
+  const std::stop_token stop_;
+  SnapshotDeltaPage page_;
+  bool first_ = true;
+  bool ended_ = false;
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_PAGED_STREAM_H_

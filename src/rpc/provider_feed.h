@@ -1,0 +1,38 @@
+// The messages of a stream from a SnapshotProvider, made on an executor.
+#ifndef CBT_RPC_PROVIDER_FEED_H_
+#define CBT_RPC_PROVIDER_FEED_H_
+
+#include <memory>
+#include <stop_token>
+
+#include "cbt/executor.h"
+#include "rpc/message_feed.h"
+#include "rpc/stream_producer.h"
+
+namespace cbt::rpc {
+
+// At most one task in the executor, which fills messages while there is room for them and goes away
+// when there is none. The source dies in the executor too, because that may block.
+class ProviderFeed final : public MessageFeed, public std::enable_shared_from_this<ProviderFeed> {
+ public:
+  // The executor must outlive the feed.
+  ProviderFeed(Executor& executor, std::unique_ptr<StreamProducer> producer,
+               std::shared_ptr<MessageSink> sink, std::stop_token stop);
+
+  void Resume() override;
+  void Close() override;
+
+ private:
+  void Produce();
+  void LetGo();
+
+  Executor& executor_;
+  const std::stop_token stop_;
+  // Belong to the task.
+  std::unique_ptr<StreamProducer> producer_;
+  std::shared_ptr<MessageSink> sink_;
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_PROVIDER_FEED_H_

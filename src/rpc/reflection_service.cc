@@ -1,0 +1,214 @@
+#include "rpc/reflection_service.h"
+
+#include <grpcpp/support/slice.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "rpc/byte_buffer.h"
+#include "rpc/contract.h"
+#include "wire/proto_reader.h"
+#include "wire/proto_writer.h"
+
+namespace cbt::rpc {
+namespace {
+
+using wire::ProtoReader;
+using wire::WireType;
+
+constexpr unsigned char kDescriptorSet[] = {
+#include "cbt_descriptors.inc"
+};
+
+// Fields of descriptor.proto.
+constexpr uint32_t kSetFile = 1;
+constexpr uint32_t kFileName = 1;
+constexpr uint32_t kFilePackage = 2;
+constexpr uint32_t kFileDependency = 3;
+constexpr uint32_t kFileMessage = 4;
+constexpr uint32_t kFileEnum = 5;
+constexpr uint32_t kFileService = 6;
+constexpr uint32_t kName = 1;  // of a message, an enum, a service
+
+// Fields of reflection.proto.
+constexpr uint32_t kRequestFileByName = 3;
+constexpr uint32_t kRequestFileBySymbol = 4;
+constexpr uint32_t kRequestListServices = 7;
+constexpr uint32_t kResponseHost = 1;
+constexpr uint32_t kResponseRequest = 2;
+constexpr uint32_t kResponseFiles = 4;
+constexpr uint32_t kResponseServices = 6;
+constexpr uint32_t kResponseError = 7;
+
+std::string_view AsText(std::span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string NameOf(std::span<const uint8_t> declaration) {
+  std::string name;
+  ProtoReader reader(declaration);
+  while (reader.Next()) {
+    if (reader.Is(kName, WireType::kBytes)) name = AsText(reader.bytes());
+  }
+  return name;
+}
+
+}  // namespace
+
+Descriptors::Descriptors() {
+  ProtoReader set{std::span<const uint8_t>(kDescriptorSet)};
+  while (set.Next()) {
+    if (!set.Is(kSetFile, WireType::kBytes)) continue;
+    File file{.bytes = AsText(set.bytes()), .imports = {}};
+    std::string name;
+    std::string package;
+    std::vector<std::string> declared;
+    ProtoReader reader(set.bytes());
+    while (reader.Next()) {
+      if (reader.wire_type() != WireType::kBytes) continue;
+      switch (reader.field()) {
+        case kFileName:
+          name = AsText(reader.bytes());
+          break;
+        case kFilePackage:
+          package = AsText(reader.bytes());
+          break;
+        case kFileDependency:
+          file.imports.emplace_back(AsText(reader.bytes()));
+          break;
+        case kFileMessage:
+        case kFileEnum:
+        case kFileService:
+          declared.push_back(NameOf(reader.bytes()));
+          break;
+        default:
+          break;
+      }
+    }
+    for (const std::string& symbol : declared) {
+      symbols_[package.empty() ? symbol : package + "." + symbol] = name;
+    }
+    files_[name] = std::move(file);
+  }
+}
+
+void Descriptors::Collect(const std::string& name, std::vector<std::string>& names) const {
+  const auto found = files_.find(name);
+  if (found == files_.end() || std::find(names.begin(), names.end(), name) != names.end()) return;
+  names.push_back(name);
+  for (const std::string& import : found->second.imports) Collect(import, names);
+}
+
+std::vector<std::string_view> Descriptors::ByName(const std::string& name) const {
+  std::vector<std::string> names;
+  Collect(name, names);
+  std::vector<std::string_view> files;
+  for (const std::string& each : names) files.push_back(files_.at(each).bytes);
+  return files;
+}
+
+std::vector<std::string_view> Descriptors::BySymbol(std::string_view symbol) const {
+  // What is declared inside something is where that is.
+  while (!symbol.empty()) {
+    if (const auto found = symbols_.find(symbol); found != symbols_.end()) {
+      return ByName(found->second);
+    }
+    const size_t dot = symbol.rfind('.');
+    symbol = symbol.substr(0, dot == std::string_view::npos ? 0 : dot);
+  }
+  return {};
+}
+
+// Answers request after request, each by one message.
+class ReflectionService::Call final : public BidiReactor {
+ public:
+  explicit Call(const ReflectionService& service) : service_(service) { StartRead(&request_); }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      Finish(grpc::Status::OK);
+      return;
+    }
+    const grpc::Slice slice(service_.Answer(FlatBytes(request_).bytes()));
+    request_.Clear();
+    response_ = grpc::ByteBuffer(&slice, 1);
+    StartWrite(&response_);
+  }
+  void OnWriteDone(bool ok) override {
+    if (ok) {
+      StartRead(&request_);
+    } else {
+      Finish(grpc::Status::CANCELLED);
+    }
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  const ReflectionService& service_;
+  grpc::ByteBuffer request_;
+  grpc::ByteBuffer response_;
+};
+
+ReflectionService::ReflectionService(const std::vector<Api>& apis) {
+  for (const Api api : apis) services_.emplace_back(ContractOf(api).service);
+  for (const char* common :
+       {"csi.v1.Identity", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
+        "grpc.reflection.v1alpha.ServerReflection"}) {
+    services_.emplace_back(common);
+  }
+  const auto open = [this](grpc::CallbackServerContext*) { return new Call(*this); };
+  AddBidi("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", open);
+  AddBidi("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", open);
+}
+
+std::string ReflectionService::Answer(std::span<const uint8_t> request) const {
+  std::string host;
+  uint32_t asked = 0;
+  std::string argument;
+  ProtoReader reader(request);
+  while (reader.Next()) {
+    if (reader.wire_type() != WireType::kBytes) continue;
+    if (reader.field() == 1) {
+      host = AsText(reader.bytes());
+    } else {
+      asked = reader.field();
+      argument = AsText(reader.bytes());
+    }
+  }
+  std::string response;
+  wire::AppendBytesField(response, kResponseHost, host);
+  wire::AppendBytesFieldAlways(response, kResponseRequest, AsText(request));
+  const auto fail = [&response](grpc::StatusCode code, std::string_view text) {
+    std::string error;
+    wire::AppendVarintField(error, 1, static_cast<uint64_t>(code));
+    wire::AppendBytesField(error, 2, text);
+    wire::AppendBytesFieldAlways(response, kResponseError, error);
+  };
+  if (!reader.status().ok()) {
+    fail(grpc::StatusCode::INVALID_ARGUMENT, "not a request of the reflection service");
+  } else if (asked == kRequestListServices) {
+    std::string list;
+    for (const std::string& name : services_) {
+      std::string service;
+      wire::AppendBytesField(service, 1, name);
+      wire::AppendBytesFieldAlways(list, 1, service);
+    }
+    wire::AppendBytesFieldAlways(response, kResponseServices, list);
+  } else if (asked == kRequestFileByName || asked == kRequestFileBySymbol) {
+    const std::vector<std::string_view> files = asked == kRequestFileByName
+                                                    ? descriptors_.ByName(argument)
+                                                    : descriptors_.BySymbol(argument);
+    std::string list;
+    for (const std::string_view file : files) wire::AppendBytesFieldAlways(list, 1, file);
+    if (files.empty()) {
+      fail(grpc::StatusCode::NOT_FOUND, "there is no such file or symbol");
+    } else {
+      wire::AppendBytesFieldAlways(response, kResponseFiles, list);
+    }
+  } else {
+    fail(grpc::StatusCode::UNIMPLEMENTED, "proto3 has no extensions");
+  }
+  return response;
+}
+
+}  // namespace cbt::rpc

@@ -1,0 +1,164 @@
+#include "rpc/service_host.h"
+
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/server_builder.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/absl_view.h"
+#include "rpc/grpc_library.h"
+#include "rpc/tls.h"
+
+namespace cbt::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Requests are ids, numbers, tokens and secrets.
+constexpr int kMaxRequestBytes = 1 << 20;
+constexpr int kMaxRequestMetadataBytes = 16 << 10;
+
+constexpr size_t kMinMessageBytes = size_t{4} << 10;
+constexpr size_t kMaxThreads = 1024;
+
+constexpr int kHandshakeTimeoutMs = 20'000;
+
+// How long gRPC waits for calls that are left after the drain before it cancels them; health
+// watches, which never end by themselves, are among them.
+constexpr milliseconds kTransportShutdown{200};
+
+absl::Status OutOfRange(std::string_view option, std::string_view expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(AbslView(option), ": expected ", AbslView(expected)));
+}
+
+int Milliseconds(milliseconds time) {
+  return static_cast<int>(std::min<int64_t>(time.count(), std::numeric_limits<int>::max()));
+}
+
+void SetLimits(grpc::ServerBuilder& builder, const ConnectionOptions& connection,
+               size_t max_streams) {
+  builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxRequestMetadataBytes);
+  // Without this two servers can share a TCP port and each gets some of the clients.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(connection.keepalive_time));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             Milliseconds(connection.keepalive_timeout));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             Milliseconds(connection.min_client_ping));
+  if (connection.idle_time.count() > 0) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(connection.idle_time));
+  }
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
+  // A connection may ask for some more streams than there are, so that those too many are refused
+  // with a status instead of waiting in the client.
+  const size_t per_connection = std::min<size_t>(max_streams, 1 << 20) + 100;
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(per_connection));
+  if (connection.memory_quota > 0) {
+    grpc::ResourceQuota quota("cbt");
+    quota.Resize(connection.memory_quota);
+    builder.SetResourceQuota(quota);
+  }
+}
+
+}  // namespace
+
+absl::Status CheckStreamOptions(const StreamOptions& stream) {
+  if (stream.message_bytes < kMinMessageBytes || stream.message_bytes > kMaxMessageBytes) {
+    return OutOfRange("message_bytes", "4 KiB to 1 MiB - 1");
+  }
+  if (stream.messages_in_flight == 0) return OutOfRange("messages_in_flight", "at least 1");
+  if (stream.threads == 0 || stream.threads > kMaxThreads) {
+    return OutOfRange("threads", "1 to 1024");
+  }
+  if (stream.max_streams == 0) return OutOfRange("max_streams", "at least 1");
+  if (stream.stall_timeout <= milliseconds{0}) return OutOfRange("stall_timeout", "more than 0");
+  if (stream.total_time < milliseconds{0}) return OutOfRange("total_time", "0 or more");
+  const StreamShape& shape = stream.shape;
+  if (shape.type == BlockMetadataType::kUnknown) {
+    return OutOfRange("shape.type", "FIXED_LENGTH or VARIABLE_LENGTH");
+  }
+  for (const uint64_t bytes : {shape.block_size, shape.alignment}) {
+    if (bytes > kMaxGranularity) return OutOfRange("shape", "sizes up to 2^62");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckConnectionOptions(const ConnectionOptions& connection) {
+  if (connection.keepalive_time <= milliseconds{0}) {
+    return OutOfRange("keepalive_time", "more than 0");
+  }
+  if (connection.keepalive_timeout <= milliseconds{0}) {
+    return OutOfRange("keepalive_timeout", "more than 0");
+  }
+  if (connection.min_client_ping < milliseconds{0}) {
+    return OutOfRange("min_client_ping", "0 or more");
+  }
+  if (connection.idle_time < milliseconds{0}) return OutOfRange("idle_time", "0 or more");
+  return absl::OkStatus();
+}
+
+ServiceHost::ServiceHost(const StreamOptions& options)
+    : registry_(options.max_streams, options.stall_timeout, options.total_time) {}
+
+absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& tls,
+                                 const ConnectionOptions& connection, size_t max_streams,
+                                 const std::vector<grpc::Service*>& services) {
+  absl::StatusOr<Address> parsed = ParseAddress(address);
+  if (!parsed.ok()) return parsed.status();
+  address_ = *std::move(parsed);
+  absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> credentials = ServerCredentialsOf(tls);
+  if (!credentials.ok()) return credentials.status();
+  KeepGrpcRunning();
+  if (address_.is_unix) {
+    absl::StatusOr<std::unique_ptr<SocketFile>> file = SocketFile::Claim(address_.path);
+    if (!file.ok()) return file.status();
+    socket_file_ = *std::move(file);
+  } else if (absl::Status status = ProbeTcpAddress(address_); !status.ok()) {
+    return status;
+  }
+  // A switch for the whole process, read when a server is built.
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::ServerBuilder builder;
+  SetLimits(builder, connection, max_streams);
+  int port = 0;
+  builder.AddListeningPort(address_.GrpcTarget(), *credentials, &port);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) {
+    // The address and the certificates were fine a moment ago.
+    return absl::UnavailableError(
+        absl::StrCat("listen: ", address_.ToString(), ": gRPC can't listen there"));
+  }
+  if (socket_file_ != nullptr) {
+    if (absl::Status status = socket_file_->SetMode(); !status.ok()) return status;
+  } else {
+    address_.port = static_cast<uint16_t>(port);
+  }
+  text_ = address_.ToString();
+  return absl::OkStatus();
+}
+
+// Every stream is over when this returns: none of them waits for a provider. A provider's call that
+// blocks meanwhile goes on in its thread and finds its stream closed.
+void ServiceHost::Shutdown(milliseconds grace) {
+  // Before the lock, so that a second call can shorten the grace of the first.
+  registry_.StartDrain(grace);
+  std::lock_guard lock(shutdown_mutex_);
+  if (server_ == nullptr) return;
+  if (grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService()) {
+    health->SetServingStatus(false);
+  }
+  registry_.FinishDrain();
+  server_->Shutdown(std::chrono::system_clock::now() + kTransportShutdown);
+  // gRPC has closed the socket; only now another server may take its place.
+  server_.reset();
+  socket_file_.reset();
+}
+
+}  // namespace cbt::rpc

@@ -1,0 +1,57 @@
+// What every server of ours has, whatever it serves: an address, TLS, limits, health, reflection,
+// and an orderly end.
+#ifndef CBT_RPC_SERVICE_HOST_H_
+#define CBT_RPC_SERVICE_HOST_H_
+
+#include <grpcpp/server.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cbt/rpc/server.h"
+#include "rpc/listen_address.h"
+#include "rpc/raw_service.h"
+#include "rpc/socket_file.h"
+#include "rpc/stream_registry.h"
+
+namespace cbt::rpc {
+
+// INVALID_ARGUMENT that names the option for one that is out of range.
+absl::Status CheckStreamOptions(const StreamOptions& options);
+absl::Status CheckConnectionOptions(const ConnectionOptions& options);
+
+class ServiceHost {
+ public:
+  explicit ServiceHost(const StreamOptions& options);
+  ServiceHost(const ServiceHost&) = delete;
+  ServiceHost& operator=(const ServiceHost&) = delete;
+
+  StreamRegistry& registry() noexcept { return registry_; }
+
+  // Listens and serves `services`, which must live until Shutdown() has returned. Call once.
+  absl::Status Listen(const std::string& address, const TlsOptions& tls,
+                      const ConnectionOptions& connection, size_t max_streams,
+                      const std::vector<grpc::Service*>& services);
+
+  int port() const noexcept { return address_.port; }
+  const std::string& address() const noexcept { return text_; }
+
+  // See Server::Shutdown().
+  void Shutdown(std::chrono::milliseconds grace);
+
+ private:
+  StreamRegistry registry_;
+  Address address_;
+  std::string text_;
+  std::unique_ptr<SocketFile> socket_file_;
+  std::unique_ptr<grpc::Server> server_;
+  std::mutex shutdown_mutex_;
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_SERVICE_HOST_H_

@@ -1,0 +1,79 @@
+// A small text file that is read again when it changes.
+#ifndef CBT_RPC_WATCHED_FILE_H_
+#define CBT_RPC_WATCHED_FILE_H_
+
+#include <sys/stat.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace cbt::rpc {
+
+// The whole file, at most 4 MiB. Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT for one
+// that is too large or a directory, UNAVAILABLE when reading fails; all name the path.
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
+
+// What tells one state of a file from another.
+struct FileState {
+  dev_t device = 0;
+  ino_t inode = 0;
+  off_t size = -1;
+  timespec modified = {};
+  friend bool operator==(const FileState& a, const FileState& b) noexcept {
+    return a.device == b.device && a.inode == b.inode && a.size == b.size &&
+           a.modified.tv_sec == b.modified.tv_sec && a.modified.tv_nsec == b.modified.tv_nsec;
+  }
+};
+// size -1 when there is no such file.
+FileState StateOf(const std::string& path) noexcept;
+
+// The contents of a file as a Value. Thread safe; a look costs one stat() while nothing changes.
+template <typename Value>
+class WatchedFile {
+ public:
+  // Turns the text into a value; errors name the line.
+  using Parse = std::function<absl::StatusOr<Value>(const std::string& text)>;
+
+  WatchedFile(std::string path, Parse parse) : path_(std::move(path)), parse_(std::move(parse)) {}
+
+  // The present contents, or why they can't be used now.
+  absl::StatusOr<std::shared_ptr<const Value>> Get() {
+    const FileState state = StateOf(path_);
+    std::lock_guard lock(mutex_);
+    if (!read_ || !(state == state_)) {
+      read_ = true;
+      state_ = state;
+      value_ = Load();
+    }
+    return value_;
+  }
+
+ private:
+  absl::StatusOr<std::shared_ptr<const Value>> Load() {
+    absl::StatusOr<std::string> text = ReadSmallFile(path_);
+    if (!text.ok()) return text.status();
+    absl::StatusOr<Value> value = parse_(*text);
+    if (!value.ok()) {
+      return absl::Status(value.status().code(),
+                          path_ + ": " + std::string(value.status().message()));
+    }
+    return std::make_shared<const Value>(*std::move(value));
+  }
+
+  const std::string path_;
+  const Parse parse_;
+  std::mutex mutex_;
+  bool read_ = false;
+  FileState state_;
+  absl::StatusOr<std::shared_ptr<const Value>> value_ = absl::UnknownError("not read yet");
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_WATCHED_FILE_H_
