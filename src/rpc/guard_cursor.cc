@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "simd/kernels.h"
 
 namespace cbt::rpc {
 namespace {
@@ -21,6 +22,11 @@ class GuardCursor final : public ExtentCursor {
   absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
     absl::StatusOr<Step> step = input_->Next(batch);
     if (!step.ok()) return step.status();
+    if (batch.empty()) return input_->covered();
+    if (IsSound(batch)) {
+      end_ = batch.back().end();
+      return input_->covered();
+    }
     for (size_t i = 0; i < batch.size(); ++i) {
       const Extent extent = batch[i];
       // Lengths are compared before anything is added to them: sums can't wrap then.
@@ -33,6 +39,19 @@ class GuardCursor final : public ExtentCursor {
       end_ = batch[i].end();
     }
     return input_->covered();
+  }
+
+  // The whole batch at once; false says only that it is worth a closer look.
+  bool IsSound(const ExtentBatch& batch) const noexcept {
+    uint64_t bits = 0;
+    for (const uint64_t offset : batch.offsets()) bits |= offset;
+    for (const uint64_t length : batch.lengths()) bits |= length;
+    // What the kernel takes.
+    if (bits > kMaxCapacity) return false;
+    return simd::CheckTuples()
+        .check(batch.offsets().data(), batch.lengths().data(), batch.size(),
+               {.floor = end_, .capacity = capacity(), .most_end = capacity(), .size = 0})
+        .sound;
   }
 
   // The block of a fixed-block cursor that holds the last bytes of the volume.

@@ -2,14 +2,15 @@
 #ifndef CBT_RPC_MESSAGE_BUILDER_H_
 #define CBT_RPC_MESSAGE_BUILDER_H_
 
-#include <grpc/slice.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "cbt/wire.h"
+#include "rpc/slice_pool.h"
 
 namespace cbt::rpc {
 
@@ -18,10 +19,10 @@ namespace cbt::rpc {
 class MessageBuilder {
  public:
   // `max_tuples` (0: no limit) and `message_bytes` (at least kMaxHeaderBytes + kMaxTupleBytes) cap
-  // each message; `type` and `capacity` (bytes) stand in each.
-  MessageBuilder(BlockMetadataType type, uint64_t capacity, uint32_t max_tuples,
-                 size_t message_bytes);
-  ~MessageBuilder();
+  // each message; `type` and `capacity` (bytes) stand in each. The pool's buffers have at least
+  // `message_bytes`.
+  MessageBuilder(std::shared_ptr<SlicePool> pool, BlockMetadataType type, uint64_t capacity,
+                 uint32_t max_tuples, size_t message_bytes);
   MessageBuilder(const MessageBuilder&) = delete;
   MessageBuilder& operator=(const MessageBuilder&) = delete;
 
@@ -39,11 +40,12 @@ class MessageBuilder {
  private:
   void Begin();
 
+  const std::shared_ptr<SlicePool> pool_;
   const BlockMetadataType type_;
   const uint64_t capacity_;
   const size_t max_tuples_;
   const size_t slice_bytes_;
-  grpc_slice slice_;
+  SlicePool::Buffer buffer_;
   size_t bytes_ = 0;
   size_t tuples_ = 0;
 };

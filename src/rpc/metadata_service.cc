@@ -47,8 +47,8 @@ RawService::WriteReactor* MetadataService::Open(const MethodContract& method,
   if (absl::Status status = CheckRequest(method, *decoded); !status.ok()) return reject(status);
   absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();
   if (!slot.ok()) return reject(slot.status());
-  auto stream = std::make_shared<StreamReactor>(context, registry_, *std::move(slot),
-                                                options_.messages_in_flight, std::move(watch));
+  auto stream = std::make_shared<StreamReactor>(context, registry_, *std::move(slot), options_,
+                                                std::move(watch));
   if (absl::Status status = registry_.Add(stream); !status.ok()) {
     return RejectStream(ToGrpcStatus(status));
   }

@@ -35,11 +35,11 @@ absl::Status TooLarge(const char* what, size_t position) {
 
 // Pages don't tell whether their blocks have one size; if they do, the last may reach past the
 // capacity.
-void CutLastBlock(MetadataMessage& message) {
-  if (message.tuples.empty()) return;
-  const Extent last = message.tuples.back();
-  if (last.offset >= message.capacity || last.length <= message.capacity - last.offset) return;
-  message.tuples.set(message.tuples.size() - 1, {last.offset, message.capacity - last.offset});
+void CutLastBlock(SnapshotDeltaPage& page) {
+  if (page.tuples.empty()) return;
+  const Extent last = page.tuples.back();
+  if (last.offset >= page.capacity || last.length <= page.capacity - last.offset) return;
+  page.tuples.set(page.tuples.size() - 1, {last.offset, page.capacity - last.offset});
 }
 
 }  // namespace
@@ -121,6 +121,7 @@ absl::StatusOr<bool> PagedStream::Next(MetadataMessage& message) {
       return absl::OutOfRangeError(absl::StrCat("starting_offset ", starting_offset_,
                                                 " is greater than the capacity ", page_.capacity));
     }
+    CutLastBlock(page_);
     size_t passed = 0;
     // Compared one by one: what is out of order must reach the check.
     while (passed < page_.tuples.size() && page_.tuples[passed].length != 0 &&
@@ -137,7 +138,6 @@ absl::StatusOr<bool> PagedStream::Next(MetadataMessage& message) {
     for (size_t i = passed; i < page_.tuples.size(); ++i) {
       message.tuples.set(i - passed, page_.tuples[i]);
     }
-    CutLastBlock(message);
     return true;
   }
 }

@@ -2,121 +2,168 @@
 
 #include <grpcpp/support/slice.h>
 
-#include <functional>
-#include <map>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rpc/byte_buffer.h"
 #include "rpc/paged_stream.h"
 #include "rpc/status.h"
+#include "rpc/upstream_call.h"
 
 namespace cbt::rpc {
 namespace {
 
-// What the tags of the completion queue stand for.
-enum Tag : char { kStarted, kSent, kRead, kFinished };
-char tags[] = {kStarted, kSent, kRead, kFinished};
+// Received ahead of the consumer at most, beside one message.
+constexpr size_t kAheadBytes = size_t{512} << 10;
+constexpr size_t kAheadMessages = 64;
 
-std::optional<std::string_view> Find(
-    const std::multimap<grpc::string_ref, grpc::string_ref>& metadata, std::string_view key) {
-  const auto found = metadata.find(grpc::string_ref(key.data(), key.size()));
-  if (found == metadata.end()) return std::nullopt;
-  return std::string_view(found->second.data(), found->second.size());
+// The bytes of a message, in `flat` if they are in several pieces.
+std::span<const uint8_t> Flatten(const grpc::ByteBuffer& message, std::vector<grpc::Slice>& slices,
+                                 std::vector<uint8_t>& flat) {
+  slices.clear();
+  if (!message.Dump(&slices).ok()) return {};
+  if (slices.size() == 1) return {slices[0].begin(), slices[0].size()};
+  size_t size = 0;
+  for (const grpc::Slice& slice : slices) size += slice.size();
+  if (flat.size() < size) flat.resize(size);
+  size_t at = 0;
+  for (const grpc::Slice& slice : slices) {
+    std::memcpy(flat.data() + at, slice.begin(), slice.size());
+    at += slice.size();
+  }
+  return {flat.data(), size};
 }
 
 }  // namespace
 
-RemoteStream::RemoteStream(const std::shared_ptr<grpc::Channel>& channel, const Contract& contract,
+// Between gRPC's threads and the consumer's.
+class RemoteStream::Receiver final : public UpstreamHandler {
+ public:
+  explicit Receiver(Deadline deadline) : call(deadline) {}
+
+  bool OnMessage(grpc::ByteBuffer message) override {
+    bool wake = false;
+    bool go_on = false;
+    {
+      const std::lock_guard lock(mutex_);
+      bytes_ += message.Length();
+      messages_.push_back(std::move(message));
+      wake = waiting_;
+      go_on = bytes_ < kAheadBytes && messages_.size() < kAheadMessages;
+      paused_ = !go_on;
+    }
+    if (wake) changed_.notify_one();
+    return go_on;
+  }
+
+  void OnEnd(const grpc::Status& status) override {
+    {
+      const std::lock_guard lock(mutex_);
+      status_ = FromGrpcStatus(status);
+      ended_ = true;
+      // Under the lock: whoever waits may let go of this at once.
+      changed_.notify_one();
+    }
+  }
+
+  // The next message; none at the end.
+  std::optional<grpc::ByteBuffer> Take() {
+    std::optional<grpc::ByteBuffer> message;
+    bool read_on = false;
+    {
+      std::unique_lock lock(mutex_);
+      waiting_ = true;
+      changed_.wait(lock, [this] { return !messages_.empty() || ended_; });
+      waiting_ = false;
+      if (messages_.empty()) return std::nullopt;
+      message = messages_.front();
+      messages_.pop_front();
+      bytes_ -= message->Length();
+      received_ = true;
+      // Not for each message.
+      read_on = paused_ && bytes_ * 2 <= kAheadBytes && messages_.size() * 2 <= kAheadMessages;
+      if (read_on) paused_ = false;
+    }
+    if (read_on) call.ReadOn();
+    return message;
+  }
+
+  void AwaitEnd() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return ended_; });
+  }
+
+  bool received() const noexcept { return received_; }
+  bool ended() {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
+  absl::Status status() {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+  UpstreamCall call;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<grpc::ByteBuffer> messages_;
+  size_t bytes_ = 0;
+  bool waiting_ = false;  // the consumer is
+  bool paused_ = false;   // the call is not being read
+  bool ended_ = false;
+  bool received_ = false;  // a message was taken; belongs to the consumer
+  absl::Status status_;
+};
+
+RemoteStream::RemoteStream(std::shared_ptr<grpc::Channel> channel, const Contract& contract,
                            const MethodContract& method, const std::string& request,
                            Deadline deadline, std::stop_token stop)
-    : contract_(contract) {
-  if (deadline.has_value()) context_.set_deadline(*deadline);
-  const grpc::Slice slice(request);
-  request_ = grpc::ByteBuffer(&slice, 1);
-  call_ = grpc::GenericStub(channel).PrepareCall(&context_, method.path, &queue_);
+    : channel_(std::move(channel)),
+      contract_(contract),
+      receiver_(std::make_unique<Receiver>(deadline)) {
+  receiver_->call.Start(channel_, method.path, request, *receiver_);
   if (stop.stop_possible()) {
-    on_stop_.emplace(std::move(stop), [this] { context_.TryCancel(); });
+    on_stop_.emplace(std::move(stop), [this] { receiver_->call.Cancel(); });
   }
-  call_->StartCall(&tags[kStarted]);
-  ++outstanding_;
-  bool ok = false;
-  void* tag = nullptr;
-  // Comes when the call is on its way or has failed for good.
-  alive_ = queue_.Next(&tag, &ok) && ok;
-  --outstanding_;
-  if (!alive_) return;
-  call_->WriteLast(request_, grpc::WriteOptions(), &tags[kSent]);
-  ++outstanding_;
-  StartRead();
-}
-
-void RemoteStream::StartRead() {
-  call_->Read(&incoming_, &tags[kRead]);
-  ++outstanding_;
 }
 
 absl::StatusOr<bool> RemoteStream::Next(MetadataMessage& message) {
-  bool ok = false;
-  void* tag = nullptr;
-  while (alive_) {
-    if (!queue_.Next(&tag, &ok)) break;
-    --outstanding_;
-    // A request that could not be sent shows in the status.
-    if (tag != &tags[kRead]) continue;
-    if (!ok) {
-      alive_ = false;
-      break;
-    }
-    received_ = true;
-    const grpc::ByteBuffer bytes(incoming_);
-    incoming_.Clear();
-    StartRead();
-    absl::Status status = DecodeMetadataMessage(FlatBytes(bytes).bytes(), message);
-    if (status.ok()) status = TranslateType(contract_, message);
-    if (!status.ok()) {
-      return absl::DataLossError(absl::StrCat("metadata stream: ", status.message()));
-    }
-    return true;
+  const std::optional<grpc::ByteBuffer> bytes = receiver_->Take();
+  if (!bytes.has_value()) {
+    if (absl::Status status = receiver_->status(); !status.ok()) return status;
+    return false;
   }
-  absl::Status status = AwaitStatus();
-  if (!status.ok()) return status;
-  return false;
+  std::vector<grpc::Slice> slices;
+  absl::Status status = DecodeMetadataMessage(Flatten(*bytes, slices, flat_), message);
+  if (status.ok()) status = TranslateType(contract_, message);
+  if (!status.ok()) {
+    return absl::DataLossError(absl::StrCat("metadata stream: ", status.message()));
+  }
+  return true;
 }
 
 std::optional<std::string_view> RemoteStream::Initial(std::string_view key) const {
-  if (!received_) return std::nullopt;
-  return Find(context_.GetServerInitialMetadata(), key);
+  if (!receiver_->received()) return std::nullopt;
+  return receiver_->call.Initial(key);
 }
 
 std::optional<std::string_view> RemoteStream::Trailing(std::string_view key) const {
-  if (!finished_) return std::nullopt;
-  return Find(context_.GetServerTrailingMetadata(), key);
-}
-
-absl::Status RemoteStream::AwaitStatus() {
-  if (finished_) return status_;
-  grpc::Status status;
-  call_->Finish(&status, &tags[kFinished]);
-  ++outstanding_;
-  bool ok = false;
-  void* tag = nullptr;
-  while (outstanding_ > 0 && queue_.Next(&tag, &ok)) --outstanding_;
-  finished_ = true;
-  status_ = FromGrpcStatus(status);
-  return status_;
+  if (!receiver_->ended()) return std::nullopt;
+  return receiver_->call.Trailing(key);
 }
 
 RemoteStream::~RemoteStream() {
   on_stop_.reset();
-  // Everything outstanding comes back at once after this, whatever the server does.
-  context_.TryCancel();
-  if (!finished_) (void)AwaitStatus();
-  queue_.Shutdown();
-  bool ok = false;
-  void* tag = nullptr;
-  while (queue_.Next(&tag, &ok)) continue;
+  receiver_->call.Cancel();
+  // Comes at once, whatever the server does; the channel must not end before.
+  receiver_->AwaitEnd();
 }
 
 std::unique_ptr<MessageStream> OpenMessageStream(const std::shared_ptr<grpc::Channel>& channel,

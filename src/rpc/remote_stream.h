@@ -1,26 +1,27 @@
-// One call of a streaming method, from the client's side.
+// A server's stream for a consumer that waits for its messages.
 #ifndef CBT_RPC_REMOTE_STREAM_H_
 #define CBT_RPC_REMOTE_STREAM_H_
 
 #include <grpcpp/channel.h>
-#include <grpcpp/client_context.h>
-#include <grpcpp/completion_queue.h>
-#include <grpcpp/generic/generic_stub.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "rpc/message_stream.h"
 
 namespace cbt::rpc {
 
+// Messages are received ahead of the consumer, by gRPC's threads, while it decodes: at most some
+// hundred kilobytes of them.
 class RemoteStream final : public MessageStream {
  public:
   // Sends `request` (encoded) to `method` of `contract`.
-  RemoteStream(const std::shared_ptr<grpc::Channel>& channel, const Contract& contract,
+  RemoteStream(std::shared_ptr<grpc::Channel> channel, const Contract& contract,
                const MethodContract& method, const std::string& request, Deadline deadline,
                std::stop_token stop);
   ~RemoteStream() override;
@@ -32,21 +33,12 @@ class RemoteStream final : public MessageStream {
   std::optional<std::string_view> Trailing(std::string_view key) const override;
 
  private:
-  // One message is asked for ahead of the consumer.
-  void StartRead();
-  absl::Status AwaitStatus();
+  class Receiver;
 
+  const std::shared_ptr<grpc::Channel> channel_;
   const Contract& contract_;
-  grpc::ClientContext context_;
-  grpc::CompletionQueue queue_;
-  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
-  grpc::ByteBuffer request_;
-  grpc::ByteBuffer incoming_;
-  int outstanding_ = 0;    // tags that the queue still owes
-  bool alive_ = false;     // reads make sense
-  bool received_ = false;  // a message has come, and initial metadata with it
-  bool finished_ = false;  // the status has come
-  absl::Status status_;
+  std::unique_ptr<Receiver> receiver_;
+  std::vector<uint8_t> flat_;  // memory for messages that come in pieces
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 

@@ -15,6 +15,7 @@
 #include "rpc/provider_feed.h"
 #include "rpc/reflection_service.h"
 #include "rpc/service_host.h"
+#include "rpc/slice_pool.h"
 
 namespace cbt::rpc {
 namespace {
@@ -66,15 +67,19 @@ class Server::Impl {
         executor_(options.stream.threads),
         identity_(options.plugin_name,
                   options.vendor_version.empty() ? kVersion : options.vendor_version) {
-    const FeedFactory feeds = [this, &provider, stream = options.stream](
-                                  const Contract& contract, AdmittedRequest request,
-                                  std::shared_ptr<StreamReactor> reactor) {
-      auto producer = std::make_unique<StreamProducer>(contract, provider, std::move(request),
-                                                       stream, reactor->deadline());
-      const std::stop_token stop = reactor->stop_token();
-      return std::make_shared<ProviderFeed>(executor_, std::move(producer), std::move(reactor),
-                                            stop);
-    };
+    // What a few streams turn over in the time that a message takes to be sent.
+    constexpr size_t kIdleMessageMemory = size_t{8} << 20;
+    const FeedFactory feeds =
+        [this, &provider, stream = options.stream,
+         pool = SlicePool::Create(options.stream.message_bytes, kIdleMessageMemory)](
+            const Contract& contract, AdmittedRequest request,
+            std::shared_ptr<StreamReactor> reactor) {
+          auto producer = std::make_unique<StreamProducer>(contract, provider, std::move(request),
+                                                           stream, pool, reactor->deadline());
+          const std::stop_token stop = reactor->stop_token();
+          return std::make_shared<ProviderFeed>(executor_, std::move(producer), std::move(reactor),
+                                                stop);
+        };
     for (const Api api : options.apis) {
       if (api == Api::kPaged) {
         paged_ = std::make_unique<PagedService>(provider, PageTokens(PageTokenKey(options)),

@@ -73,6 +73,7 @@ absl::Status CheckStreamOptions(const StreamOptions& stream) {
     return OutOfRange("message_bytes", "4 KiB to 1 MiB - 1");
   }
   if (stream.messages_in_flight == 0) return OutOfRange("messages_in_flight", "at least 1");
+  if (stream.bytes_in_flight == 0) return OutOfRange("bytes_in_flight", "at least 1");
   if (stream.threads == 0 || stream.threads > kMaxThreads) {
     return OutOfRange("threads", "1 to 1024");
   }

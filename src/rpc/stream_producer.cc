@@ -74,11 +74,13 @@ absl::StatusOr<OpenedSource> OpenSource(SnapshotProvider& provider, const Admitt
 
 StreamProducer::StreamProducer(const Contract& contract, SnapshotProvider& provider,
                                AdmittedRequest request, const StreamOptions& options,
+                               std::shared_ptr<SlicePool> pool,
                                std::optional<std::chrono::system_clock::time_point> deadline)
     : contract_(contract),
       provider_(provider),
       request_(std::move(request)),
       options_(options),
+      pool_(std::move(pool)),
       deadline_(deadline) {}
 
 absl::Status StreamProducer::Open(const std::stop_token& stop, MessageSink& sink) {
@@ -91,8 +93,8 @@ absl::Status StreamProducer::Open(const std::stop_token& stop, MessageSink& sink
   if (!opened.ok()) return opened.status();
   cursor_ = std::move(opened->cursor);
   sink.Announce(SummaryMetadata(opened->summary));
-  builder_.emplace(TypeOnWire(contract_, opened->type), opened->capacity, request_.max_results,
-                   options_.message_bytes);
+  builder_.emplace(pool_, TypeOnWire(contract_, opened->type), opened->capacity,
+                   request_.max_results, options_.message_bytes);
   return absl::OkStatus();
 }
 

@@ -46,7 +46,7 @@ class StreamProducer {
 
   // The contract and the provider must outlive the producer.
   StreamProducer(const Contract& contract, SnapshotProvider& provider, AdmittedRequest request,
-                 const StreamOptions& options,
+                 const StreamOptions& options, std::shared_ptr<SlicePool> pool,
                  std::optional<std::chrono::system_clock::time_point> deadline);
 
   enum class Outcome {
@@ -75,6 +75,7 @@ class StreamProducer {
   SnapshotProvider& provider_;
   AdmittedRequest request_;
   const StreamOptions options_;
+  const std::shared_ptr<SlicePool> pool_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
 
   std::unique_ptr<ExtentCursor> cursor_;

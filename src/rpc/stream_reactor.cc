@@ -18,10 +18,11 @@ std::optional<std::chrono::system_clock::time_point> DeadlineOf(
 }  // namespace
 
 StreamReactor::StreamReactor(grpc::CallbackServerContext& context, StreamRegistry& registry,
-                             StreamSlot slot, size_t messages_in_flight, StreamWatch watch)
+                             StreamSlot slot, const StreamOptions& options, StreamWatch watch)
     : registry_(registry),
       slot_(std::move(slot)),
-      messages_in_flight_(messages_in_flight),
+      messages_in_flight_(options.messages_in_flight),
+      bytes_in_flight_(options.bytes_in_flight),
       deadline_(DeadlineOf(context)),
       context_(&context),
       watch_(std::move(watch)) {}
@@ -40,7 +41,14 @@ void StreamReactor::Start(std::shared_ptr<MessageFeed> feed) {
 }
 
 bool StreamReactor::HasRoom() const noexcept {
-  return ready_.size() + (writing_ ? 1 : 0) < messages_in_flight_;
+  return ready_.size() + (writing_ ? 1 : 0) < messages_in_flight_ &&
+         bytes_waiting_ < bytes_in_flight_;
+}
+
+// A feed that paused is woken for several messages rather than for each.
+bool StreamReactor::HasMuchRoom() const noexcept {
+  return (ready_.size() + (writing_ ? 1 : 0)) * 2 <= messages_in_flight_ &&
+         bytes_waiting_ * 2 <= bytes_in_flight_;
 }
 
 // Requires the lock.
@@ -61,9 +69,15 @@ MessageSink::Want StreamReactor::Check() {
   return CheckLocked();
 }
 
+// Requires the lock.
+void StreamReactor::Queue(OutMessage message) {
+  bytes_waiting_ += message.bytes.Length();
+  ready_.push_back(std::move(message));
+}
+
 MessageSink::Want StreamReactor::Offer(OutMessage message) {
   std::unique_lock lock(mutex_);
-  if (!closed_) ready_.push_back(std::move(message));
+  if (!closed_) Queue(std::move(message));
   // The answer is found before the lock goes: afterwards a write may be done and the feed be at
   // work again.
   const bool idle = !writing_ && !closed_;
@@ -86,7 +100,7 @@ void StreamReactor::Complete(absl::Status status, Metadata trailing,
   std::shared_ptr<MessageFeed> done;  // dies outside the lock
   std::unique_lock lock(mutex_);
   feeding_ = false;
-  if (last.has_value() && !closed_) ready_.push_back(*std::move(last));
+  if (last.has_value() && !closed_) Queue(*std::move(last));
   produced_ = std::move(status);
   trailing_ = std::move(trailing);
   done.swap(feed_);
@@ -141,8 +155,9 @@ void StreamReactor::OnWriteDone(bool ok) {
   std::shared_ptr<MessageFeed> resumed;
   std::unique_lock lock(mutex_);
   writing_ = false;
+  bytes_waiting_ -= current_.bytes.Length();
   current_.bytes.Clear();
-  if (feed_ != nullptr && !feeding_ && !forced_.has_value() && HasRoom()) {
+  if (feed_ != nullptr && !feeding_ && !forced_.has_value() && HasMuchRoom()) {
     feeding_ = true;
     resumed = feed_;
   }

@@ -16,6 +16,7 @@
 #include <stop_token>
 
 #include "absl/status/status.h"
+#include "cbt/rpc/server.h"
 #include "rpc/message_feed.h"
 #include "rpc/stream_registry.h"
 #include "rpc/stream_watch.h"
@@ -35,7 +36,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
  public:
   // `context` is valid until OnDone(); the registry must outlive the reactor.
   StreamReactor(grpc::CallbackServerContext& context, StreamRegistry& registry, StreamSlot slot,
-                size_t messages_in_flight, StreamWatch watch);
+                const StreamOptions& options, StreamWatch watch);
 
   // Begins to take messages from `feed`. Call once, when the registry holds the stream, unless
   // End() is. May come late: until then the stream is open and silent.
@@ -68,13 +69,16 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   using Clock = std::chrono::steady_clock;
 
   bool HasRoom() const noexcept;
+  bool HasMuchRoom() const noexcept;
   Want CheckLocked();
+  void Queue(OutMessage message);
   void Break();
   void Advance(std::unique_lock<std::mutex> lock);
 
   StreamRegistry& registry_;
   const StreamSlot slot_;
   const size_t messages_in_flight_;
+  const size_t bytes_in_flight_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
   const Clock::time_point opened_at_ = Clock::now();
   std::stop_source stop_;
@@ -83,7 +87,8 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   grpc::CallbackServerContext* context_;  // null after OnDone()
   std::shared_ptr<MessageFeed> feed_;     // null before Start() and once it is of no use any more
   std::deque<OutMessage> ready_;
-  OutMessage current_;  // gRPC reads it while writing_
+  OutMessage current_;        // gRPC reads it while writing_
+  size_t bytes_waiting_ = 0;  // in ready_ and current_
   Metadata initial_;
   Metadata trailing_;
   bool writing_ = false;

@@ -49,11 +49,14 @@ struct StreamOptions {
   StreamShape shape = {};
 
   // Bytes of one encoded message at most, 4 KiB .. kMaxMessageBytes, whatever max_results asks for.
-  size_t message_bytes = size_t{256} << 10;
+  size_t message_bytes = size_t{128} << 10;
 
-  // Messages that are ready or on their way at most, for each stream. At least 1. Two keep the
-  // transport busy while the next is prepared; each costs message_bytes of memory.
-  size_t messages_in_flight = 2;
+  // Messages that are ready or on their way at most, for each stream, at least 1; and how many
+  // bytes of them make the stream wait before it makes the next. Several keep the transport busy
+  // while others are prepared. Together with message_bytes this is what a stream whose reader
+  // stalls can cost.
+  size_t messages_in_flight = 64;
+  size_t bytes_in_flight = size_t{384} << 10;
 
   // Threads on which providers are asked and cursors are read, for all streams together.
   size_t threads = 4;

@@ -1,0 +1,364 @@
+// rpc/<style>-<transport>/<max_results>/<impl>: a stream of 20 M tuples from a pair of bitmaps to a
+// client that has decoded and checked them, both ends in this process. max_results 0 leaves the
+// size of messages to the server.
+//
+//   cbt        diff, encode, gRPC, decode and check
+//   generated  the straightforward way: message objects of libprotobuf on a synchronous server and
+//              client; the tuples come from the same diff
+//   ceiling    the same messages, encoded beforehand, and dropped by the receiver: what gRPC can do
+//
+// Items are tuples, bytes are the wire's.
+#include <benchmark/benchmark.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/support/bitmaps.h"
+#include "cbt/bitmap.h"
+#include "cbt/rpc/client.h"
+#include "cbt/rpc/server.h"
+#include "cbt/transform.h"
+#include "csi.grpc.pb.h"
+#include "rpc/message_builder.h"
+#include "rpc/raw_service.h"
+
+namespace cbt::bench {
+namespace {
+
+constexpr uint64_t kBlock = 4096;
+constexpr size_t kWords = (size_t{64} << 20) / 8;
+constexpr uint64_t kCapacity = uint64_t{kWords} * 64 * kBlock;
+
+void Check(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "rpc_bench: %s\n", what);
+  std::abort();
+}
+
+// Two bitmaps of 64 MiB that differ in about 4 % of their bits.
+class Volume {
+ public:
+  static const Volume& Instance() {
+    static const Volume volume;
+    return volume;
+  }
+
+  std::unique_ptr<ExtentCursor> Open(bool blocks) const {
+    const auto view = [](const std::vector<uint64_t>& words) {
+      return *BitmapView::Create({reinterpret_cast<const uint8_t*>(words.data()), words.size() * 8},
+                                 0, words.size() * 64);
+    };
+    auto cursor = MakeBitmapCursor(view(base_), view(target_), BitmapOp::kXor, kCapacity, kBlock);
+    Check(cursor.ok(), "no cursor");
+    return blocks ? *ToBlocks(*std::move(cursor), kBlock) : *std::move(cursor);
+  }
+
+ private:
+  Volume() : base_(kWords), target_(Differences({"", 0.041, 0}, kWords)) {
+    std::mt19937_64 random(7);
+    for (size_t i = 0; i < kWords; ++i) target_[i] ^= base_[i] = random();
+  }
+
+  std::vector<uint64_t> base_;
+  std::vector<uint64_t> target_;
+};
+
+class Provider final : public SnapshotProvider {
+ public:
+  explicit Provider(bool blocks) : blocks_(blocks) {}
+  absl::StatusOr<MetadataSource> OpenAllocated(std::string_view, const StreamContext&) override {
+    return MetadataSource{
+        .cursor = Volume::Instance().Open(false),
+        .type = blocks_ ? BlockMetadataType::kFixedLength : BlockMetadataType::kVariableLength,
+        .block_size = kBlock};
+  }
+  absl::StatusOr<MetadataSource> OpenDelta(std::string_view, std::string_view id,
+                                           const StreamContext& context) override {
+    return OpenAllocated(id, context);
+  }
+
+ private:
+  const bool blocks_;
+};
+
+// --- the straightforward way ---------------------------------------------------------------------
+
+using Request = csi::v1::GetMetadataAllocatedRequest;
+using Response = csi::v1::GetMetadataAllocatedResponse;
+
+class GeneratedService final : public csi::v1::SnapshotMetadata::Service {
+ public:
+  explicit GeneratedService(bool blocks) : blocks_(blocks) {}
+
+  grpc::Status GetMetadataAllocated(grpc::ServerContext*, const Request* request,
+                                    grpc::ServerWriter<Response>* writer) override {
+    const std::unique_ptr<ExtentCursor> cursor = Volume::Instance().Open(blocks_);
+    const int most = request->max_results() == 0 ? 8192 : request->max_results();
+    ExtentBatch batch;
+    Response response;
+    const auto begin = [&] {
+      response.Clear();
+      response.set_block_metadata_type(blocks_ ? csi::v1::FIXED_LENGTH : csi::v1::VARIABLE_LENGTH);
+      response.set_volume_capacity_bytes(static_cast<int64_t>(kCapacity));
+    };
+    begin();
+    for (;;) {
+      const auto step = cursor->Next(batch);
+      Check(step.ok(), "the cursor failed");
+      for (size_t i = 0; i < batch.size(); ++i) {
+        auto* const tuple = response.add_block_metadata();
+        tuple->set_byte_offset(static_cast<int64_t>(batch[i].offset));
+        tuple->set_size_bytes(static_cast<int64_t>(batch[i].length));
+        if (response.block_metadata_size() == most) {
+          if (!writer->Write(response)) return grpc::Status::CANCELLED;
+          begin();
+        }
+      }
+      if (*step == Step::kComplete) break;
+    }
+    if (response.block_metadata_size() > 0) writer->Write(response);
+    return grpc::Status::OK;
+  }
+
+ private:
+  const bool blocks_;
+};
+
+// --- the ceiling ---------------------------------------------------------------------------------
+
+class CeilingService final : public rpc::RawService {
+ public:
+  CeilingService(bool blocks, uint32_t max_results) {
+    const std::unique_ptr<ExtentCursor> cursor = Volume::Instance().Open(blocks);
+    rpc::MessageBuilder builder(
+        rpc::SlicePool::Create(rpc::StreamOptions().message_bytes, 0),
+        blocks ? BlockMetadataType::kFixedLength : BlockMetadataType::kVariableLength, kCapacity,
+        max_results, rpc::StreamOptions().message_bytes);
+    ExtentBatch batch;
+    for (;;) {
+      const auto step = cursor->Next(batch);
+      Check(step.ok(), "the cursor failed");
+      for (size_t at = 0; at < batch.size();) {
+        at += builder.Append(batch.offsets().subspan(at), batch.lengths().subspan(at));
+        if (builder.full()) Add(builder.Take());
+      }
+      tuples_ += batch.size();
+      if (*step == Step::kComplete) break;
+    }
+    Add(builder.Take());
+    AddStream(kPath, [this](grpc::CallbackServerContext*, const grpc::ByteBuffer*) {
+      return new Reactor(messages_);
+    });
+  }
+
+  static constexpr char kPath[] = "/csi.v1.SnapshotMetadata/GetMetadataAllocated";
+  uint64_t tuples() const { return tuples_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  class Reactor final : public WriteReactor {
+   public:
+    explicit Reactor(const std::vector<grpc::ByteBuffer>& messages) : messages_(messages) {
+      OnWriteDone(true);
+    }
+    void OnWriteDone(bool ok) override {
+      if (!ok) return Finish(grpc::Status::CANCELLED);
+      if (next_ == messages_.size()) return Finish(grpc::Status::OK);
+      current_ = messages_[next_++];
+      StartWrite(&current_);
+    }
+    void OnDone() override { delete this; }
+
+   private:
+    const std::vector<grpc::ByteBuffer>& messages_;
+    size_t next_ = 0;
+    grpc::ByteBuffer current_;
+  };
+
+  void Add(const grpc::ByteBuffer& message) {
+    bytes_ += message.Length();
+    messages_.push_back(message);
+  }
+
+  std::vector<grpc::ByteBuffer> messages_;
+  uint64_t tuples_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+// --- both ends -----------------------------------------------------------------------------------
+
+std::string Address(const char* name, bool tcp) {
+  return tcp ? "127.0.0.1:0"
+             : "unix:///tmp/cbt-bench-" + std::to_string(getpid()) + "-" + name + ".sock";
+}
+
+// A server of a generic gRPC service, and where it listens.
+struct Host {
+  Host(grpc::Service& service, bool tcp) : address(Address("peer", tcp)) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(tcp ? address : "unix:" + address.substr(7),
+                             grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service);
+    server = builder.BuildAndStart();
+    Check(server != nullptr, "no server");
+    if (tcp) address = "127.0.0.1:" + std::to_string(port);
+  }
+  ~Host() { server->Shutdown(std::chrono::system_clock::now()); }
+
+  std::shared_ptr<grpc::Channel> Channel() const {
+    return grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+  }
+
+  std::string address;
+  std::unique_ptr<grpc::Server> server;
+};
+
+// What a stream holds; the same for all impls.
+std::pair<uint64_t, uint64_t> Size(bool blocks, uint32_t max_results) {
+  static std::map<std::pair<bool, uint32_t>, std::pair<uint64_t, uint64_t>> sizes;
+  auto& size = sizes[{blocks, max_results}];
+  if (size.first == 0) {
+    const CeilingService service(blocks, max_results);
+    size = {service.tuples(), service.bytes()};
+  }
+  return size;
+}
+
+void Report(benchmark::State& state, bool blocks, uint32_t max_results) {
+  const auto [tuples, bytes] = Size(blocks, max_results);
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * tuples));
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * bytes));
+}
+
+void OurClient(benchmark::State& state, const std::string& address, bool blocks,
+               uint32_t max_results) {
+  ExtentBatch batch;
+  for (auto _ : state) {
+    rpc::ListRequest request;
+    request.address = address;
+    request.snapshot_id = "snapshot";
+    request.max_results = static_cast<int32_t>(max_results);
+    const auto cursor = rpc::RemoteCursor::Open(request);
+    Check(cursor.ok(), "no stream");
+    uint64_t tuples = 0;
+    for (;;) {
+      const auto step = (*cursor)->Next(batch);
+      Check(step.ok(), "the stream failed");
+      tuples += batch.size();
+      benchmark::DoNotOptimize(batch.offsets().data());
+      if (*step == Step::kComplete) break;
+    }
+    Check(tuples == Size(blocks, max_results).first, "tuples are missing");
+    Check((*cursor)->completeness() == rpc::Completeness::kProven, "not proven");
+  }
+  Report(state, blocks, max_results);
+}
+
+void Cbt(benchmark::State& state, bool blocks, bool tcp, uint32_t max_results) {
+  Provider provider(blocks);
+  rpc::ServerOptions options;
+  options.listen = Address("cbt", tcp);
+  const auto server = rpc::Server::Start(provider, options);
+  Check(server.ok(), "no server");
+  OurClient(state, (*server)->address(), blocks, max_results);
+}
+
+void Generated(benchmark::State& state, bool blocks, bool tcp, uint32_t max_results) {
+  GeneratedService service(blocks);
+  const Host host(service, tcp);
+  const auto stub = csi::v1::SnapshotMetadata::NewStub(host.Channel());
+  for (auto _ : state) {
+    grpc::ClientContext context;
+    Request request;
+    request.set_snapshot_id("snapshot");
+    request.set_max_results(static_cast<int32_t>(max_results));
+    const auto reader = stub->GetMetadataAllocated(&context, request);
+    Response response;
+    uint64_t tuples = 0;
+    int64_t end = 0;
+    while (reader->Read(&response)) {
+      for (const auto& tuple : response.block_metadata()) {
+        Check(tuple.byte_offset() >= end && tuple.size_bytes() > 0, "out of order");
+        end = tuple.byte_offset() + tuple.size_bytes();
+      }
+      tuples += static_cast<uint64_t>(response.block_metadata_size());
+    }
+    Check(reader->Finish().ok(), "the stream failed");
+    Check(tuples == Size(blocks, max_results).first, "tuples are missing");
+  }
+  Report(state, blocks, max_results);
+}
+
+void Ceiling(benchmark::State& state, bool blocks, bool tcp, uint32_t max_results) {
+  CeilingService service(blocks, max_results);
+  const Host host(service, tcp);
+  const auto channel = host.Channel();
+  for (auto _ : state) {
+    grpc::ClientContext context;
+    grpc::CompletionQueue queue;
+    void* tag = nullptr;
+    bool ok = false;
+    const auto wait = [&] { return queue.Next(&tag, &ok) && ok; };
+    const auto call =
+        grpc::GenericStub(channel).PrepareCall(&context, CeilingService::kPath, &queue);
+    call->StartCall(&context);
+    wait();
+    call->WriteLast(grpc::ByteBuffer(), grpc::WriteOptions(), &context);
+    wait();
+    uint64_t bytes = 0;
+    grpc::ByteBuffer message;
+    for (;;) {
+      call->Read(&message, &context);
+      if (!wait()) break;
+      bytes += message.Length();
+      message.Clear();
+    }
+    grpc::Status status;
+    call->Finish(&status, &context);
+    wait();
+    queue.Shutdown();
+    while (queue.Next(&tag, &ok)) continue;
+    Check(status.ok() && bytes == service.bytes(), "the stream failed");
+  }
+  Report(state, blocks, max_results);
+}
+
+const bool registered = [] {
+  struct Impl {
+    const char* name;
+    void (*run)(benchmark::State&, bool, bool, uint32_t);
+  };
+  for (const bool blocks : {false, true}) {
+    for (const bool tcp : {false, true}) {
+      for (const uint32_t max_results : {256u, 8192u, 65536u}) {
+        for (const Impl& impl :
+             {Impl{"cbt", Cbt}, Impl{"generated", Generated}, Impl{"ceiling", Ceiling}}) {
+          const std::string name = std::string("rpc/") + (blocks ? "blocks-" : "extents-") +
+                                   (tcp ? "tcp" : "unix") + "/" + std::to_string(max_results) +
+                                   "/" + impl.name;
+          benchmark::RegisterBenchmark(name.c_str(),
+                                       [impl, blocks, tcp, max_results](benchmark::State& state) {
+                                         impl.run(state, blocks, tcp, max_results);
+                                       })
+              ->UseRealTime()
+              ->Unit(benchmark::kMillisecond);
+        }
+      }
+    }
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace cbt::bench

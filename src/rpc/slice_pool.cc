@@ -1,0 +1,102 @@
+#include "rpc/slice_pool.h"
+
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+namespace cbt::rpc {
+namespace {
+
+// Below this the allocator is as fast, and messages of few tuples need not hold large buffers.
+constexpr size_t kSmall = size_t{16} << 10;
+
+uint8_t* Allocate(size_t bytes) {
+  void* const memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return static_cast<uint8_t*>(memory);
+}
+
+}  // namespace
+
+// What a slice hands back: the pool, held, and the buffer.
+struct SlicePool::Owner {
+  std::shared_ptr<SlicePool> pool;
+  uint8_t* data;
+};
+
+SlicePool::Buffer::Buffer(std::shared_ptr<SlicePool> pool, uint8_t* data, size_t size) noexcept
+    : pool_(std::move(pool)), data_(data), size_(size) {}
+
+SlicePool::Buffer::Buffer(Buffer&& other) noexcept
+    : pool_(std::move(other.pool_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+SlicePool::Buffer& SlicePool::Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+SlicePool::Buffer::~Buffer() {
+  if (data_ == nullptr) return;
+  if (pool_ != nullptr) {
+    pool_->Put(data_);
+  } else {
+    std::free(data_);
+  }
+}
+
+grpc_slice SlicePool::Buffer::ToSlice(size_t length) && {
+  uint8_t* const data = std::exchange(data_, nullptr);
+  if (pool_ == nullptr) return grpc_slice_new(data, length, std::free);
+  return grpc_slice_new_with_user_data(data, length, &SlicePool::Release,
+                                       new Owner{.pool = std::move(pool_), .data = data});
+}
+
+std::shared_ptr<SlicePool> SlicePool::Create(size_t buffer_bytes, size_t most_idle) {
+  return std::shared_ptr<SlicePool>(
+      new SlicePool(buffer_bytes, most_idle / (buffer_bytes == 0 ? 1 : buffer_bytes)));
+}
+
+SlicePool::SlicePool(size_t buffer_bytes, size_t most_buffers)
+    : buffer_bytes_(buffer_bytes), most_buffers_(most_buffers) {
+  // So that giving back never allocates.
+  idle_.reserve(most_buffers_);
+}
+
+SlicePool::~SlicePool() {
+  for (uint8_t* const data : idle_) std::free(data);
+}
+
+SlicePool::Buffer SlicePool::Take(size_t bytes) {
+  if (bytes <= kSmall || bytes > buffer_bytes_) return {nullptr, Allocate(bytes), bytes};
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      uint8_t* const data = idle_.back();
+      idle_.pop_back();
+      return {shared_from_this(), data, buffer_bytes_};
+    }
+  }
+  return {shared_from_this(), Allocate(buffer_bytes_), buffer_bytes_};
+}
+
+void SlicePool::Put(uint8_t* data) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < most_buffers_) {
+      idle_.push_back(data);
+      return;
+    }
+  }
+  std::free(data);
+}
+
+void SlicePool::Release(void* owner) {
+  const std::unique_ptr<Owner> held(static_cast<Owner*>(owner));
+  held->pool->Put(held->data);
+}
+
+}  // namespace cbt::rpc

@@ -1,0 +1,98 @@
+#include "rpc/upstream_call.h"
+
+#include <grpcpp/support/slice.h>
+
+#include <map>
+#include <utility>
+
+namespace cbt::rpc {
+namespace {
+
+std::optional<std::string_view> Find(
+    const std::multimap<grpc::string_ref, grpc::string_ref>& metadata, std::string_view key) {
+  const auto found = metadata.find(grpc::string_ref(key.data(), key.size()));
+  if (found == metadata.end()) return std::nullopt;
+  return std::string_view(found->second.data(), found->second.size());
+}
+
+}  // namespace
+
+UpstreamCall::UpstreamCall(Deadline deadline) {
+  if (deadline.has_value()) context_.set_deadline(*deadline);
+}
+
+void UpstreamCall::Start(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
+                         const std::string& request, UpstreamHandler& handler) {
+  handler_ = &handler;
+  const grpc::Slice slice(request);
+  request_ = grpc::ByteBuffer(&slice, 1);
+  grpc::GenericStub(channel).PrepareBidiStreamingCall(&context_, path, grpc::StubOptions(), this);
+  AddHold();
+  StartWriteLast(&request_, grpc::WriteOptions());
+  StartRead(&incoming_);
+  StartCall();
+}
+
+void UpstreamCall::OnReadDone(bool ok) {
+  if (ok) {
+    const grpc::ByteBuffer message(incoming_);
+    incoming_.Clear();
+    const bool go_on = handler_->OnMessage(message);
+    const std::lock_guard lock(mutex_);
+    if (cancelled_) {
+      reading_ = false;
+    } else if (go_on) {
+      StartRead(&incoming_);
+      return;
+    } else {
+      // ReadOn() may have come already, from another thread.
+      reading_ = read_on_early_;
+      read_on_early_ = false;
+      if (reading_) StartRead(&incoming_);
+      return;
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    reading_ = false;
+    if (!held_) return;
+    held_ = false;
+  }
+  RemoveHold();
+}
+
+void UpstreamCall::ReadOn() {
+  const std::lock_guard lock(mutex_);
+  if (!held_ || cancelled_) return;
+  if (reading_) {
+    read_on_early_ = true;
+    return;
+  }
+  reading_ = true;
+  StartRead(&incoming_);
+}
+
+void UpstreamCall::Cancel() {
+  context_.TryCancel();
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    // A read that is on its way comes back and takes the hold with it.
+    if (reading_ || !held_) return;
+    held_ = false;
+  }
+  RemoveHold();
+}
+
+std::optional<std::string_view> UpstreamCall::Initial(std::string_view key) const {
+  return Find(context_.GetServerInitialMetadata(), key);
+}
+
+std::optional<std::string_view> UpstreamCall::Trailing(std::string_view key) const {
+  return Find(context_.GetServerTrailingMetadata(), key);
+}
+
+// Nothing of this may be touched after OnEnd().
+void UpstreamCall::OnDone(const grpc::Status& status) { handler_->OnEnd(status); }
+
+}  // namespace cbt::rpc
