@@ -1,9 +1,5 @@
 #include "cbt/rpc/client.h"
 
-#include <grpcpp/channel.h>
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -14,12 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
+#include "rpc/channel.h"
 #include "rpc/completeness.h"
 #include "rpc/contract.h"
-#include "rpc/grpc_library.h"
 #include "rpc/listen_address.h"
 #include "rpc/message_stream.h"
-#include "rpc/tls.h"
 
 namespace cbt::rpc {
 namespace {
@@ -29,22 +24,6 @@ using std::chrono::system_clock;
 
 constexpr milliseconds kFirstBackoff{100};
 constexpr milliseconds kLastBackoff{5000};
-
-// Servers that were not told otherwise hang up on clients that ping more often than every five
-// minutes.
-constexpr int kKeepaliveTimeMs = 6 * 60'000;
-constexpr int kKeepaliveTimeoutMs = 20'000;
-
-std::shared_ptr<grpc::Channel> Connect(const Address& address, const ClientTlsOptions& tls) {
-  grpc::ChannelArguments arguments;
-  // Each attempt has a connection of its own: gRPC would keep a broken one back for longer than
-  // the cursor's own waits. Streams are resumed by the cursor, which knows where.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  return grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls), arguments);
-}
 
 // What is asked for, and how a stream of it is opened at an offset.
 class Caller {
@@ -63,8 +42,8 @@ class Caller {
   const Contract& contract() const noexcept { return ContractOf(request_.api); }
 
   std::unique_ptr<MessageStream> Call(uint64_t offset) const {
-    return OpenMessageStream(Connect(address_, request_.tls), contract(), RequestAt(offset),
-                             deadline_, request_.stop);
+    return OpenMessageStream(ConnectForOneStream(address_, request_.tls), contract(),
+                             RequestAt(offset), deadline_, request_.stop);
   }
 
   MetadataRequest RequestAt(uint64_t offset) const {
@@ -345,7 +324,6 @@ absl::StatusOr<std::unique_ptr<RemoteCursor>> RemoteCursor::Open(const ListReque
     return absl::OutOfRangeError(
         absl::StrCat("starting_offset ", request.starting_offset, " is past any capacity"));
   }
-  KeepGrpcRunning();
   Caller caller(request, *std::move(address));
   StreamChecker checker = caller.Checker(request.starting_offset);
   std::unique_ptr<MessageStream> stream = caller.Call(request.starting_offset);

@@ -1,12 +1,8 @@
 #include "rpc/remote_stream.h"
 
-#include <grpcpp/support/slice.h>
-
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <mutex>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -21,23 +17,6 @@ namespace {
 // Received ahead of the consumer at most, beside one message.
 constexpr size_t kAheadBytes = size_t{512} << 10;
 constexpr size_t kAheadMessages = 64;
-
-// The bytes of a message, in `flat` if they are in several pieces.
-std::span<const uint8_t> Flatten(const grpc::ByteBuffer& message, std::vector<grpc::Slice>& slices,
-                                 std::vector<uint8_t>& flat) {
-  slices.clear();
-  if (!message.Dump(&slices).ok()) return {};
-  if (slices.size() == 1) return {slices[0].begin(), slices[0].size()};
-  size_t size = 0;
-  for (const grpc::Slice& slice : slices) size += slice.size();
-  if (flat.size() < size) flat.resize(size);
-  size_t at = 0;
-  for (const grpc::Slice& slice : slices) {
-    std::memcpy(flat.data() + at, slice.begin(), slice.size());
-    at += slice.size();
-  }
-  return {flat.data(), size};
-}
 
 }  // namespace
 
@@ -128,10 +107,10 @@ RemoteStream::RemoteStream(std::shared_ptr<grpc::Channel> channel, const Contrac
     : channel_(std::move(channel)),
       contract_(contract),
       receiver_(std::make_unique<Receiver>(deadline)) {
-  receiver_->call.Start(channel_, method.path, request, *receiver_);
   if (stop.stop_possible()) {
     on_stop_.emplace(std::move(stop), [this] { receiver_->call.Cancel(); });
   }
+  receiver_->call.Start(channel_, method.path, request, *receiver_);
 }
 
 absl::StatusOr<bool> RemoteStream::Next(MetadataMessage& message) {
@@ -140,8 +119,7 @@ absl::StatusOr<bool> RemoteStream::Next(MetadataMessage& message) {
     if (absl::Status status = receiver_->status(); !status.ok()) return status;
     return false;
   }
-  std::vector<grpc::Slice> slices;
-  absl::Status status = DecodeMetadataMessage(Flatten(*bytes, slices, flat_), message);
+  absl::Status status = DecodeMetadataMessage(flat_.Of(*bytes), message);
   if (status.ok()) status = TranslateType(contract_, message);
   if (!status.ok()) {
     return absl::DataLossError(absl::StrCat("metadata stream: ", status.message()));

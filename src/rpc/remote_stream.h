@@ -9,9 +9,9 @@
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
+#include "rpc/flat_message.h"
 #include "rpc/message_stream.h"
 
 namespace cbt::rpc {
@@ -38,7 +38,7 @@ class RemoteStream final : public MessageStream {
   const std::shared_ptr<grpc::Channel> channel_;
   const Contract& contract_;
   std::unique_ptr<Receiver> receiver_;
-  std::vector<uint8_t> flat_;  // memory for messages that come in pieces
+  FlatMessage flat_;
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 

@@ -3,10 +3,8 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "cbt/executor.h"
 #include "cbt/version.h"
-#include "core/absl_view.h"
 #include "rpc/admission.h"
 #include "rpc/contract.h"
 #include "rpc/identity_service.h"
@@ -15,6 +13,7 @@
 #include "rpc/provider_feed.h"
 #include "rpc/reflection_service.h"
 #include "rpc/service_host.h"
+#include "rpc/services.h"
 #include "rpc/slice_pool.h"
 
 namespace cbt::rpc {
@@ -22,32 +21,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-absl::Status CheckApis(const ServerOptions& options) {
-  if (options.apis.empty()) return absl::InvalidArgumentError("apis: expected at least one");
-  for (size_t i = 0; i < options.apis.size(); ++i) {
-    const Api api = options.apis[i];
-    for (size_t j = 0; j < i; ++j) {
-      if (options.apis[j] == api) {
-        return absl::InvalidArgumentError(absl::StrCat("apis: ", AbslView(ApiName(api)), " twice"));
-      }
-    }
-    const AccessControl& access = options.access;
-    if (api == Api::kKubernetes && (access.authenticator == nullptr ||
-                                    access.authorizer == nullptr || access.resolver == nullptr)) {
-      return absl::InvalidArgumentError(
-          "apis: kubernetes needs an authenticator, an authorizer and a resolver");
-    }
-    if (api == Api::kSession && options.sessions == nullptr) {
-      return absl::InvalidArgumentError("apis: session needs a session store");
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckOptions(const ServerOptions& options) {
   for (absl::Status status :
        {CheckStreamOptions(options.stream), CheckConnectionOptions(options.connection),
-        CheckApis(options), CheckPluginName(options.plugin_name)}) {
+        CheckApis(options.apis, options.access, options.sessions),
+        CheckPluginName(options.plugin_name)}) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -88,7 +66,8 @@ class Server::Impl {
         services_.push_back(paged_.get());
         continue;
       }
-      admissions_.push_back(AdmissionFor(api, options));
+      admissions_.push_back(
+          AdmissionFor(api, options.access, options.base_is_handle, options.sessions));
       metadata_.push_back(std::make_unique<MetadataService>(ContractOf(api), *admissions_.back(),
                                                             feeds, options.stream, host_.registry(),
                                                             options.telemetry));
@@ -109,17 +88,6 @@ class Server::Impl {
   ServiceHost& host() noexcept { return host_; }
 
  private:
-  static std::unique_ptr<Admission> AdmissionFor(Api api, const ServerOptions& options) {
-    switch (api) {
-      case Api::kKubernetes:
-        return MakeAccessAdmission(options.access, options.base_is_handle);
-      case Api::kSession:
-        return MakeSessionAdmission(*options.sessions, options.access);
-      default:
-        return MakeOpenAdmission();
-    }
-  }
-
   // In the order of who needs whom: the executor's last tasks hold streams, those know the host's
   // registry.
   ServiceHost host_;

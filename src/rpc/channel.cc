@@ -1,0 +1,45 @@
+#include "rpc/channel.h"
+
+#include <grpcpp/create_channel.h>
+
+#include "rpc/grpc_library.h"
+#include "rpc/tls.h"
+
+namespace cbt::rpc {
+namespace {
+
+// Servers that were not told otherwise hang up on clients that ping more often than every five
+// minutes.
+constexpr int kKeepaliveTimeMs = 6 * 60'000;
+constexpr int kKeepaliveTimeoutMs = 20'000;
+
+// gRPC's own would have clients wait two minutes for a plugin that was restarted.
+constexpr int kFirstBackoffMs = 100;
+constexpr int kLastBackoffMs = 1000;
+
+grpc::ChannelArguments Arguments() {
+  KeepGrpcRunning();
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  return arguments;
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> ConnectForOneStream(const Address& address,
+                                                   const ClientTlsOptions& tls) {
+  return grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls), Arguments());
+}
+
+std::shared_ptr<grpc::Channel> ConnectForGood(const Address& address, const ClientTlsOptions& tls) {
+  grpc::ChannelArguments arguments = Arguments();
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLastBackoffMs);
+  return grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls), arguments);
+}
+
+}  // namespace cbt::rpc

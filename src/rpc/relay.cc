@@ -1,0 +1,184 @@
+#include "cbt/rpc/relay.h"
+
+#include <grpcpp/create_channel.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/executor.h"
+#include "cbt/version.h"
+#include "rpc/admission.h"
+#include "rpc/channel.h"
+#include "rpc/identity_service.h"
+#include "rpc/listen_address.h"
+#include "rpc/metadata_service.h"
+#include "rpc/paged_service.h"
+#include "rpc/reflection_service.h"
+#include "rpc/relay_feed.h"
+#include "rpc/service_host.h"
+#include "rpc/services.h"
+
+namespace cbt::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+
+// What relayed streams turn over where messages are encoded anew.
+constexpr size_t kIdleMessageMemory = size_t{8} << 20;
+
+class RemoteProvider final : public SnapshotProvider {
+ public:
+  RemoteProvider(std::string address, Api api, ClientTlsOptions tls)
+      : address_(std::move(address)), api_(api), tls_(std::move(tls)) {}
+
+  absl::StatusOr<MetadataSource> OpenAllocated(std::string_view snapshot_id,
+                                               const StreamContext& context) override {
+    return Open(std::nullopt, snapshot_id, context);
+  }
+  absl::StatusOr<MetadataSource> OpenDelta(std::string_view base_snapshot_id,
+                                           std::string_view target_snapshot_id,
+                                           const StreamContext& context) override {
+    return Open(std::string(base_snapshot_id), target_snapshot_id, context);
+  }
+
+ private:
+  absl::StatusOr<MetadataSource> Open(std::optional<std::string> base, std::string_view target,
+                                      const StreamContext& context) {
+    ListRequest request;
+    request.address = address_;
+    request.api = api_;
+    request.tls = tls_;
+    request.snapshot_id = std::string(target);
+    request.base_snapshot_id = std::move(base);
+    request.stop = context.stop;
+    context.secrets.ForEach(
+        [&](const std::string& key, const std::string& value) { request.secrets[key] = value; });
+    if (context.deadline.has_value()) {
+      request.timeout =
+          std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(
+                                        *context.deadline - std::chrono::system_clock::now()));
+    }
+    absl::StatusOr<std::unique_ptr<RemoteCursor>> cursor = RemoteCursor::Open(request);
+    if (!cursor.ok()) return cursor.status();
+    MetadataSource source;
+    source.type = (*cursor)->type();
+    source.block_size = (*cursor)->granularity();
+    // A block size that no block has shown is not known; extents say the same then.
+    if (source.block_size == 1) source.type = BlockMetadataType::kVariableLength;
+    source.cursor = *std::move(cursor);
+    return source;
+  }
+
+  const std::string address_;
+  const Api api_;
+  const ClientTlsOptions tls_;
+};
+
+absl::Status CheckOptions(const RelayOptions& options) {
+  for (absl::Status status :
+       {CheckStreamOptions(options.stream), CheckConnectionOptions(options.connection),
+        CheckApis(options.apis, options.access, options.sessions)}) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+class Relay::Impl {
+ public:
+  Impl(const RelayOptions& options, const Address& plugin)
+      : host_(options.stream),
+        plan_{.channel = ConnectForGood(plugin, options.plugin_tls),
+              .upstream = kCsiContract,
+              .check_tuples = options.check_tuples,
+              .message_bytes = options.stream.message_bytes,
+              .pool = SlicePool::Create(options.stream.message_bytes, kIdleMessageMemory)},
+        provider_(options.plugin, Api::kCsi, options.plugin_tls),
+        executor_(options.stream.threads),
+        identity_("relay.libcbt.example.com", kVersion) {
+    const FeedFactory feeds = [this](const Contract& contract, AdmittedRequest request,
+                                     std::shared_ptr<StreamReactor> stream) {
+      const std::stop_token stop = stream->stop_token();
+      const auto deadline = stream->deadline();
+      return std::make_shared<RelayFeed>(plan_, contract, std::move(request), std::move(stream),
+                                         stop, deadline);
+    };
+    for (const Api api : options.apis) {
+      if (api == Api::kPaged) {
+        paged_ = std::make_unique<PagedService>(
+            provider_,
+            PageTokens(options.page_token_key.empty() ? "cbt page tokens of a relay"
+                                                      : options.page_token_key),
+            options.stream, host_.registry(), executor_, options.telemetry);
+        services_.push_back(paged_.get());
+        continue;
+      }
+      admissions_.push_back(
+          AdmissionFor(api, options.access, options.base_is_handle, options.sessions));
+      metadata_.push_back(std::make_unique<MetadataService>(ContractOf(api), *admissions_.back(),
+                                                            feeds, options.stream, host_.registry(),
+                                                            options.telemetry));
+      services_.push_back(metadata_.back().get());
+      if (api == Api::kCsi) services_.push_back(&identity_);
+    }
+    if (options.reflection) {
+      reflection_ = std::make_unique<ReflectionService>(options.apis);
+      services_.push_back(reflection_.get());
+    }
+  }
+
+  absl::Status Listen(const RelayOptions& options) {
+    return host_.Listen(options.listen, options.tls, options.connection, options.stream.max_streams,
+                        services_);
+  }
+
+  ServiceHost& host() noexcept { return host_; }
+
+ private:
+  ServiceHost host_;
+  const RelayPlan plan_;
+  RemoteProvider provider_;  // for pages
+  ThreadPool executor_;
+  std::vector<std::unique_ptr<Admission>> admissions_;
+  std::vector<std::unique_ptr<MetadataService>> metadata_;
+  std::unique_ptr<PagedService> paged_;
+  IdentityService identity_;
+  std::unique_ptr<ReflectionService> reflection_;
+  std::vector<grpc::Service*> services_;
+};
+
+absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options) {
+  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  absl::StatusOr<Address> plugin = ParseAddress(options.plugin);
+  if (!plugin.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("plugin: ", plugin.status().message()));
+  }
+  auto impl = std::make_unique<Impl>(options, *plugin);
+  if (absl::Status status = impl->Listen(options); !status.ok()) {
+    impl->host().Shutdown(milliseconds{0});
+    return status;
+  }
+  return std::unique_ptr<Relay>(new Relay(std::move(impl)));
+}
+
+Relay::Relay(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Relay::~Relay() { Shutdown(milliseconds{0}); }
+
+int Relay::port() const noexcept { return impl_->host().port(); }
+
+const std::string& Relay::address() const noexcept { return impl_->host().address(); }
+
+void Relay::Shutdown(milliseconds grace) { impl_->host().Shutdown(grace); }
+
+size_t Relay::open_streams() const noexcept { return impl_->host().registry().open_streams(); }
+
+std::unique_ptr<SnapshotProvider> MakeRemoteProvider(std::string address, Api api,
+                                                     ClientTlsOptions tls) {
+  return std::make_unique<RemoteProvider>(std::move(address), api, std::move(tls));
+}
+
+}  // namespace cbt::rpc

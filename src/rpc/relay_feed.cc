@@ -1,0 +1,226 @@
+#include "rpc/relay_feed.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/rpc/server.h"
+#include "rpc/completeness.h"
+#include "rpc/message_builder.h"
+#include "rpc/status.h"
+
+namespace cbt::rpc {
+namespace {
+
+// A plugin's mistake, as its client's client hears of it.
+absl::Status Broken(absl::string_view what) {
+  return absl::InternalError(absl::StrCat("the plugin broke the contract: ", what));
+}
+
+MetadataRequest UpstreamRequest(const AdmittedRequest& request) {
+  MetadataRequest upstream;
+  upstream.base_snapshot_id = request.base_snapshot_id;
+  upstream.target_snapshot_id = request.target_snapshot_id;
+  upstream.starting_offset = static_cast<int64_t>(request.starting_offset);
+  // What int32 can't hold asks for no more than it can.
+  upstream.max_results = std::min<int64_t>(request.max_results, INT32_MAX);
+  upstream.secrets = request.secrets.Copy();
+  return upstream;
+}
+
+}  // namespace
+
+RelayFeed::RelayFeed(const RelayPlan& plan, const Contract& downstream, AdmittedRequest request,
+                     std::shared_ptr<MessageSink> sink, std::stop_token stop,
+                     UpstreamCall::Deadline deadline)
+    : plan_(plan),
+      downstream_(downstream),
+      request_(std::move(request)),
+      same_layout_(plan.upstream.types == downstream.types),
+      sink_(std::move(sink)),
+      stop_(std::move(stop)),
+      // The plugin's word on both is not taken for it: see Translate().
+      checker_(0, 0),
+      call_(deadline) {}
+
+void RelayFeed::Begin() {
+  begun_ = true;
+  self_ = shared_from_this();
+  const MethodContract& method =
+      request_.base_snapshot_id.has_value() ? plan_.upstream.delta : plan_.upstream.allocated;
+  // Before the call: afterwards its end may come at any time.
+  on_stop_.emplace(stop_, [this] { call_.Cancel(); });
+  call_.Start(plan_.channel, method.path, EncodeRequest(method, UpstreamRequest(request_)), *this);
+}
+
+void RelayFeed::Resume() {
+  if (!begun_) {
+    Begin();
+  } else if (HandOn()) {
+    call_.ReadOn();
+  }
+}
+
+void RelayFeed::Close() {
+  if (begun_) call_.Cancel();
+}
+
+bool RelayFeed::HandOn() {
+  while (!pending_.empty()) {
+    OutMessage message = std::move(pending_.front());
+    pending_.pop_front();
+    ++messages_;
+    switch (sink_->Offer(std::move(message))) {
+      case MessageSink::Want::kMore:
+        break;
+      case MessageSink::Want::kPause:
+        // From here on Resume() may be at work in another thread.
+        return false;
+      case MessageSink::Want::kNothing:
+        call_.Cancel();
+        return false;
+    }
+  }
+  return true;
+}
+
+bool RelayFeed::OnMessage(grpc::ByteBuffer message) {
+  if (!failure_.ok()) return false;
+  if (messages_ == 0 && pending_.empty()) {
+    sink_->Announce(
+        SummaryMetadata(ReadSummary([this](std::string_view key) { return call_.Initial(key); })));
+  }
+  if (absl::Status status = Translate(message); !status.ok()) {
+    // Comes back as the end of the call, where it is told.
+    failure_ = std::move(status);
+    pending_.clear();
+    call_.Cancel();
+    return false;
+  }
+  return HandOn();
+}
+
+absl::Status RelayFeed::Translate(const grpc::ByteBuffer& message) {
+  const bool trimming = !started_ && request_.starting_offset > 0;
+  const bool limited = request_.max_results > 0;
+  const bool fits = message.Length() <= kMaxMessageBytes;
+  if (!plan_.check_tuples && same_layout_ && !trimming && !limited && fits) {
+    pending_.push_back({.bytes = message, .tuples = 0, .reported = 0});
+    return absl::OkStatus();
+  }
+  absl::Status status = DecodeMetadataMessage(flat_.Of(message), message_);
+  if (status.ok()) status = TranslateType(plan_.upstream, message_);
+  if (!status.ok()) return Broken(status.message());
+  if (plan_.check_tuples) {
+    if (absl::Status checked = checker_.Check(message_); !checked.ok()) {
+      return Broken(checked.message());
+    }
+  }
+  const TupleList& tuples = message_.tuples;
+  received_.Add(tuples.offsets(), tuples.lengths());
+  // What ends before the starting offset was not asked for.
+  size_t from = 0;
+  while (!started_ && from < tuples.size()) {
+    if (tuples[from].end() > request_.starting_offset) {
+      started_ = true;
+    } else {
+      ++from;
+    }
+  }
+  if (from == tuples.size() && (messages_ > 0 || !pending_.empty())) return absl::OkStatus();
+  const uint64_t reported_before = passed_on_.bytes();
+  passed_on_.Add(tuples.offsets().subspan(from), tuples.lengths().subspan(from));
+  const bool whole = from == 0 && (!limited || tuples.size() <= request_.max_results);
+  if (same_layout_ && whole && fits) {
+    pending_.push_back({.bytes = message,
+                        .tuples = tuples.size(),
+                        .reported = passed_on_.bytes() - reported_before});
+    return absl::OkStatus();
+  }
+  EncodeAnew(message_, from);
+  return absl::OkStatus();
+}
+
+void RelayFeed::EncodeAnew(const MetadataMessage& message, size_t from) {
+  MessageBuilder builder(plan_.pool, TypeOnWire(downstream_, message.type), message.capacity,
+                         request_.max_results, plan_.message_bytes);
+  const std::span<const uint64_t> offsets = message.tuples.offsets();
+  const std::span<const uint64_t> lengths = message.tuples.lengths();
+  uint64_t reported = 0;
+  const auto take = [&] {
+    const uint64_t tuples = builder.tuples();
+    pending_.push_back({.bytes = builder.Take(), .tuples = tuples, .reported = reported});
+    reported = 0;
+  };
+  bool any = false;
+  while (from < offsets.size()) {
+    const size_t done = builder.Append(offsets.subspan(from), lengths.subspan(from));
+    for (size_t i = 0; i < done; ++i) reported += lengths[from + i];
+    from += done;
+    if (builder.full()) {
+      take();
+      any = true;
+    }
+  }
+  // A message without tuples is passed on only where it is the first.
+  if (builder.tuples() > 0 || !any) take();
+}
+
+bool RelayFeed::HoldsSecret(std::string_view text) const {
+  bool found = false;
+  request_.secrets.ForEach([&](const std::string&, const std::string& value) {
+    found = found || (!value.empty() && text.find(value) != std::string_view::npos);
+  });
+  return found;
+}
+
+// How the stream ends.
+absl::Status RelayFeed::Verdict(const grpc::Status& status) {
+  if (!failure_.ok()) return failure_;
+  if (!status.ok()) {
+    // A plugin that shuts down may cancel; to our client that is no answer to anything it did.
+    const bool cancelled =
+        status.error_code() == grpc::StatusCode::CANCELLED && !stop_.stop_requested();
+    const absl::StatusCode code = cancelled ? absl::StatusCode::kUnavailable
+                                            : static_cast<absl::StatusCode>(status.error_code());
+    const std::string text = HoldsSecret(status.error_message()) ? "the plugin's text is held back"
+                                                                 : status.error_message();
+    return {code, absl::StrCat("plugin: ", text)};
+  }
+  if (messages_ == 0 && request_.starting_offset == 0) {
+    return Broken("the stream ended without any message");
+  }
+  if (plan_.check_tuples) {
+    std::string what;
+    const MetadataLookup trailing = [this](std::string_view key) { return call_.Trailing(key); };
+    if (CheckProof(trailing, received_, request_.starting_offset, what) == ProofVerdict::kDiffers) {
+      return Broken(absl::StrCat("the stream is not what the plugin says it sent: ", what));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Metadata RelayFeed::TrailingMetadata() const {
+  if (plan_.check_tuples) return ProofMetadata(passed_on_, request_.starting_offset);
+  // Not looked at and so not ours to prove; what the plugin says holds as long as it is the same.
+  Metadata metadata;
+  if (received_.tuples() != 0) return metadata;
+  for (const std::string_view key :
+       {kTupleCountKey, kReportedBytesKey, kStartingOffsetKey, kDigestKey}) {
+    const std::optional<std::string_view> value = call_.Trailing(key);
+    if (value.has_value()) metadata.emplace_back(key, *value);
+  }
+  return metadata;
+}
+
+void RelayFeed::OnEnd(const grpc::Status& status) {
+  // Nothing of this may be touched after the last reference goes, at the end.
+  const std::shared_ptr<RelayFeed> self = std::move(self_);
+  on_stop_.reset();
+  absl::Status verdict = Verdict(status);
+  Metadata trailing;
+  if (verdict.ok()) trailing = TrailingMetadata();
+  sink_->Complete(std::move(verdict), std::move(trailing), std::nullopt);
+}
+
+}  // namespace cbt::rpc

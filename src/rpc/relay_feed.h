@@ -1,0 +1,86 @@
+// The messages of a stream from another server, on their way to a client of ours.
+#ifndef CBT_RPC_RELAY_FEED_H_
+#define CBT_RPC_RELAY_FEED_H_
+
+#include <grpcpp/channel.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "cbt/wire.h"
+#include "rpc/admission.h"
+#include "rpc/contract.h"
+#include "rpc/flat_message.h"
+#include "rpc/message_feed.h"
+#include "rpc/slice_pool.h"
+#include "rpc/upstream_call.h"
+
+namespace cbt::rpc {
+
+// What all streams of a relay share; outlives them.
+struct RelayPlan {
+  std::shared_ptr<grpc::Channel> channel;  // to the plugin
+  const Contract& upstream;
+  bool check_tuples = true;
+  size_t message_bytes = 0;  // of messages that are encoded anew
+  std::shared_ptr<SlicePool> pool;
+};
+
+// Runs on gRPC's threads, on those of the two connections it stands between.
+class RelayFeed final : public MessageFeed,
+                        public UpstreamHandler,
+                        public std::enable_shared_from_this<RelayFeed> {
+ public:
+  RelayFeed(const RelayPlan& plan, const Contract& downstream, AdmittedRequest request,
+            std::shared_ptr<MessageSink> sink, std::stop_token stop,
+            UpstreamCall::Deadline deadline);
+
+  void Resume() override;
+  void Close() override;
+
+  bool OnMessage(grpc::ByteBuffer message) override;
+  void OnEnd(const grpc::Status& status) override;
+
+ private:
+  void Begin();
+  // What `message` becomes, at the end of pending_.
+  absl::Status Translate(const grpc::ByteBuffer& message);
+  void EncodeAnew(const MetadataMessage& message, size_t from);
+  // Hands on what is pending; true when there is room for more.
+  bool HandOn();
+  absl::Status Verdict(const grpc::Status& status);
+  Metadata TrailingMetadata() const;
+  bool HoldsSecret(std::string_view text) const;
+
+  const RelayPlan& plan_;
+  const Contract& downstream_;
+  const AdmittedRequest request_;
+  // Nothing needs to be encoded anew for the sake of the contracts.
+  const bool same_layout_;
+  const std::shared_ptr<MessageSink> sink_;
+  const std::stop_token stop_;
+
+  bool begun_ = false;
+  StreamChecker checker_;
+  StreamDigest received_;  // all that the plugin sent
+  StreamDigest passed_on_;
+  MetadataMessage message_;
+  FlatMessage flat_;
+  bool started_ = false;   // a tuple that ends after the starting offset was seen
+  uint64_t messages_ = 0;  // that were passed on
+  std::deque<OutMessage> pending_;
+  absl::Status failure_;             // why the plugin was told to stop
+  std::shared_ptr<RelayFeed> self_;  // while the call is open
+  UpstreamCall call_;
+  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_RELAY_FEED_H_

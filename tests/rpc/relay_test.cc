@@ -1,0 +1,404 @@
+// The relay between good and bad plugins and good and bad clients.
+#include "cbt/rpc/relay.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "rpc/support/fake_server.h"
+#include "rpc/support/fixture.h"
+#include "support/generators.h"
+
+namespace cbt::test {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr char kToken[] = "token-canary";
+
+// A relay of all contracts before whatever listens at `plugin`.
+class Sidecar {
+ public:
+  explicit Sidecar(const std::string& plugin, bool check = true, rpc::StreamOptions stream = {})
+      : sessions(rpc::MemorySessionStore::Create()) {
+    std::vector<rpc::TokenGrant> grants(1);
+    grants[0] = {.token = Secret(kToken), .name = "operator", .name_spaces = {"ns"}};
+    access = rpc::MakeTokenAccess(std::move(grants));
+    folders = rpc::MakeFolderResolver();
+    Secrets held;
+    held.Set("key", "secret-canary");
+    secrets = rpc::MakeStaticSecrets(std::move(held));
+    rpc::RelayOptions options;
+    options.listen = "unix://" + (dir / "relay");
+    options.plugin = plugin;
+    options.apis = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession, rpc::Api::kPaged};
+    options.check_tuples = check;
+    options.access = {.authenticator = access.get(),
+                      .authorizer = access.get(),
+                      .resolver = folders.get(),
+                      .secrets = secrets.get()};
+    options.sessions = sessions.get();
+    options.stream = stream;
+    absl::StatusOr<std::unique_ptr<rpc::Relay>> started = rpc::Relay::Start(options);
+    if (!started.ok()) throw std::runtime_error(started.status().ToString());
+    relay = *std::move(started);
+    session = std::string(
+        sessions
+            ->Open({.name_space = "ns",
+                    .snapshots = {"a", "b"},
+                    .expires = std::chrono::system_clock::now() + std::chrono::hours(1)})
+            ->Reveal());
+  }
+
+  rpc::ListRequest Request(rpc::Api api, bool delta = false) const {
+    rpc::ListRequest request;
+    request.address = relay->address();
+    request.api = api;
+    const bool named = api == rpc::Api::kKubernetes || api == rpc::Api::kSession;
+    request.snapshot_id = std::string(named ? "b" : "ns/b");
+    if (delta) request.base_snapshot_id = std::string(api == rpc::Api::kSession ? "a" : "ns/a");
+    request.token = api == rpc::Api::kKubernetes ? std::string(kToken) : session;
+    request.name_space = std::string("ns");
+    request.timeout = seconds(60);
+    request.max_resumes = 0;
+    return request;
+  }
+
+  TempDir dir;
+  std::unique_ptr<rpc::MemorySessionStore> sessions;
+  std::unique_ptr<rpc::TokenAccess> access;
+  std::unique_ptr<rpc::SnapshotResolver> folders;
+  std::unique_ptr<rpc::SecretProvider> secrets;
+  std::unique_ptr<rpc::Relay> relay;
+  std::string session;
+};
+
+struct Listed {
+  absl::Status status;
+  Ranges tuples;
+  rpc::Completeness completeness = rpc::Completeness::kUnderWay;
+};
+
+Listed ListAll(const rpc::ListRequest& request) {
+  Listed listed;
+  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
+  if (!cursor.ok()) return {.status = cursor.status(), .tuples = {}};
+  listed.status = ForEachBatch(**cursor, [&](const ExtentBatch& batch) {
+    for (size_t i = 0; i < batch.size(); ++i) {
+      listed.tuples.emplace_back(batch[i].offset, batch[i].length);
+    }
+    return absl::OkStatus();
+  });
+  listed.completeness = (*cursor)->completeness();
+  return listed;
+}
+
+// --- good plugins --------------------------------------------------------------------------------
+
+RC_GTEST_PROP(Relay, PassesOnWhatThePluginSays, ()) {
+  std::mt19937_64 random = AnyRandom();
+  const size_t capacity = Between<size_t>(1, 3000);
+  const uint64_t block = uint64_t{1} << Between(0, 8);
+  const size_t density = Between<size_t>(1, 40);
+  reference::ByteSet set(capacity);
+  for (size_t i = 0; i < capacity; ++i) {
+    set[i] = (i > 0 && set[i - 1]) ? random() % 4 != 0 : random() % density == 0;
+  }
+  const Ranges changes = reference::RunsOf(set);
+  const bool as_blocks = random() % 2 == 0;
+  const Ranges full = as_blocks ? reference::BlocksOf(set, block) : changes;
+  const Service plugin = as_blocks ? Service::OfBlocks(changes, capacity, block)
+                                   : Service::OfExtents(changes, capacity);
+  for (const bool check : {true, false}) {
+    const Sidecar sidecar(plugin.server->address(), check);
+    for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession}) {
+      rpc::ListRequest request = sidecar.Request(api, random() % 2 == 0);
+      request.max_results = static_cast<int32_t>(random() % 5);
+      const Listed listed = ListAll(request);
+      if (!listed.status.ok()) RC_FAIL(listed.status.ToString());
+      RC_ASSERT(listed.tuples == full);
+      if (check) RC_ASSERT(listed.completeness == rpc::Completeness::kProven);
+      request.starting_offset = random() % (capacity + 1);
+      const Listed rest = ListAll(request);
+      if (!rest.status.ok()) RC_FAIL(rest.status.ToString());
+      request.address = plugin.server->address();
+      request.api = rpc::Api::kCsi;
+      RC_ASSERT(rest.tuples == ListAll(request).tuples);
+    }
+    Ranges pages = full;
+    // Pages don't tell that the last block may reach past the capacity.
+    if (!pages.empty()) {
+      pages.back().second = std::min<uint64_t>(pages.back().second, capacity - pages.back().first);
+    }
+    rpc::ListRequest request = sidecar.Request(rpc::Api::kPaged, true);
+    request.max_results = 7;
+    const Listed listed = ListAll(request);
+    if (!listed.status.ok()) RC_FAIL(listed.status.ToString());
+    RC_ASSERT(listed.tuples == pages);
+  }
+}
+
+TEST(Relay, UncheckedStreamsCarryThePluginsOwnProof) {
+  const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, 1 << 20);
+  const Sidecar sidecar(plugin.server->address(), false);
+  const Listed listed = ListAll(sidecar.Request(rpc::Api::kKubernetes));
+  ASSERT_TRUE(listed.status.ok());
+  EXPECT_EQ(listed.completeness, rpc::Completeness::kProven);
+}
+
+// A plugin that never heard of starting offsets and max_results.
+TEST(Relay, PutsRightWhatThePluginIgnores) {
+  Ranges all;
+  for (uint64_t i = 0; i < 100; ++i) all.emplace_back(i * 10, 5);
+  const FakeServer plugin(Script{.messages = {Variable(1000, {all.begin(), all.begin() + 40}),
+                                              Variable(1000, {all.begin() + 40, all.end()})}});
+  for (const bool check : {true, false}) {
+    const Sidecar sidecar(plugin.address(), check);
+    for (const uint64_t offset : {0, 1, 4, 5, 9, 10, 399, 400, 404, 405, 990, 995, 1000}) {
+      for (const int max : {0, 1, 3, 39, 40, 41, 100}) {
+        rpc::ListRequest request = sidecar.Request(rpc::Api::kKubernetes);
+        request.starting_offset = offset;
+        request.max_results = max;
+        const Listed listed = ListAll(request);
+        ASSERT_TRUE(listed.status.ok()) << listed.status << " at " << offset << " max " << max;
+        Ranges expected;
+        for (const auto& [at, length] : all) {
+          if (at + length > offset) expected.emplace_back(at, length);
+        }
+        EXPECT_EQ(listed.tuples, expected) << offset << " max " << max;
+      }
+    }
+  }
+}
+
+TEST(Relay, MessagesThatAreTooLargeAreCut) {
+  Ranges all;
+  for (uint64_t i = 0; i < 120'000; ++i) all.emplace_back((uint64_t{1} << 50) + i * 8192, 4096);
+  const std::string message = Variable(uint64_t{1} << 51, all);
+  ASSERT_GT(message.size(), rpc::kMaxMessageBytes);
+  const FakeServer plugin(Script{.messages = {message}});
+  const Sidecar sidecar(plugin.address(), false);
+  const auto channel = Connect(sidecar.relay->address());
+  csi::v1::GetMetadataAllocatedRequest request;
+  request.set_snapshot_id("ns/b");
+  RawCall call(channel, kAllocatedPath, request.SerializeAsString());
+  const Answer answer = ReadAll(call);
+  ASSERT_TRUE(answer.status.ok());
+  for (const size_t bytes : answer.message_bytes) EXPECT_LE(bytes, rpc::kMaxMessageBytes);
+  EXPECT_EQ(answer.Tuples(), all);
+}
+
+// --- bad plugins ---------------------------------------------------------------------------------
+
+TEST(Relay, E15NothingThatBreaksTheRulesIsPassedOnAsGood) {
+  const std::string good = Variable(1000, {{0, 10}, {20, 10}});
+  const std::pair<const char*, Script> cases[] = {
+      {"starts before the end", {.messages = {good, Variable(1000, {{25, 10}})}}},
+      {"starts before the end", {.messages = {good, Variable(1000, {{0, 10}})}}},
+      {"is empty", {.messages = {good, Variable(1000, {{40, 0}})}}},
+      {"past the capacity", {.messages = {good, Variable(1000, {{990, 11}})}}},
+      {"past the capacity", {.messages = {good, Variable(1000, {{1000, 1}})}}},
+      {"capacity", {.messages = {good, Variable(1001, {{40, 1}})}}},
+      {"FIXED_LENGTH", {.messages = {good, Fixed(1000, {{40, 10}})}}},
+      {"FIXED_LENGTH", {.messages = {Fixed(1000, {{0, 10}, {10, 11}})}}},
+      {"byte", {.messages = {good, good.substr(0, good.size() - 1)}}},
+      {"byte", {.messages = {good, "\xff\xff\xff\xff garbage"}}},
+      {"", {.messages = {Message(csi::v1::UNKNOWN, 1000, {{0, 10}})}}},
+      {"without any message", {.messages = {}}},
+  };
+  for (const auto& [text, script] : cases) {
+    const FakeServer plugin(script);
+    const Sidecar sidecar(plugin.address());
+    for (const rpc::Api api : {rpc::Api::kKubernetes, rpc::Api::kSession}) {
+      const Listed listed = ListAll(sidecar.Request(api));
+      EXPECT_EQ(listed.status.code(), StatusCode::kInternal) << text << ": " << listed.status;
+      EXPECT_THAT(listed.status.ToString(), HasSubstr(text));
+    }
+  }
+}
+
+TEST(Relay, ErrorsOfThePluginPassWithTheirCode) {
+  for (const auto code : {grpc::StatusCode::INVALID_ARGUMENT, grpc::StatusCode::NOT_FOUND,
+                          grpc::StatusCode::FAILED_PRECONDITION, grpc::StatusCode::OUT_OF_RANGE,
+                          grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::UNIMPLEMENTED,
+                          grpc::StatusCode::RESOURCE_EXHAUSTED, grpc::StatusCode::INTERNAL}) {
+    for (const bool late : {false, true}) {
+      Script script{.messages = {}, .status = {code, "as it is"}};
+      if (late) script.messages.push_back(Variable(1000, {{0, 10}}));
+      const FakeServer plugin(script);
+      const Sidecar sidecar(plugin.address());
+      const Listed listed = ListAll(sidecar.Request(rpc::Api::kKubernetes));
+      EXPECT_EQ(static_cast<int>(listed.status.code()), static_cast<int>(code));
+      EXPECT_THAT(listed.status.ToString(), HasSubstr("as it is"));
+    }
+  }
+}
+
+TEST(Relay, E19TextsThatHoldASecretAreHeldBack) {
+  const FakeServer plugin(Script{
+      .messages = {}, .status = {grpc::StatusCode::INTERNAL, "login with secret-canary failed"}});
+  const Sidecar sidecar(plugin.address());
+  const Listed listed = ListAll(sidecar.Request(rpc::Api::kKubernetes));
+  EXPECT_EQ(listed.status.code(), StatusCode::kInternal);
+  EXPECT_THAT(listed.status.ToString(), Not(HasSubstr("canary")));
+}
+
+TEST(Relay, APluginThatIsNotThereIsUnavailableAndComesBack) {
+  const TempDir dir;
+  const std::string address = "unix://" + (dir / "plugin");
+  const Sidecar sidecar(address);
+  const rpc::ListRequest request = sidecar.Request(rpc::Api::kKubernetes);
+  EXPECT_EQ(ListAll(request).status.code(), StatusCode::kUnavailable);
+  FunctionProvider provider([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(CursorOver({{0, 1}}, 4096));
+  });
+  rpc::ServerOptions options;
+  options.listen = address;
+  const auto plugin = rpc::Server::Start(provider, options);
+  ASSERT_TRUE(plugin.ok());
+  EXPECT_TRUE(Eventually([&] { return ListAll(request).status.ok(); }));
+}
+
+TEST(Relay, APluginThatDiesInMidStreamIsAnError) {
+  const auto trace = std::make_shared<CursorTrace>();
+  auto plugin = std::make_unique<Service>(
+      [&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+        return Extents(AlternatingCursor(uint64_t{1} << 45, 4096, trace));
+      });
+  const Sidecar sidecar(plugin->server->address());
+  auto cursor = rpc::RemoteCursor::Open(sidecar.Request(rpc::Api::kKubernetes));
+  ASSERT_TRUE(cursor.ok());
+  ExtentBatch batch;
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE((*cursor)->Next(batch).ok());
+  std::thread end([&] { plugin->server->Shutdown(milliseconds(0)); });
+  absl::Status status;
+  while (status.ok()) status = (*cursor)->Next(batch).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status;
+  end.join();
+}
+
+// --- clients -------------------------------------------------------------------------------------
+
+TEST(Relay, E13WhenTheClientGoesThePluginIsLetGo) {
+  const auto trace = std::make_shared<CursorTrace>();
+  const Service plugin([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(AlternatingCursor(uint64_t{1} << 50, 4096, trace));
+  });
+  const Sidecar sidecar(plugin.server->address());
+  {
+    auto cursor = rpc::RemoteCursor::Open(sidecar.Request(rpc::Api::kKubernetes));
+    ASSERT_TRUE(cursor.ok());
+    EXPECT_EQ(trace->alive, 1);
+  }
+  EXPECT_TRUE(Eventually([&] { return trace->alive == 0; }));
+  EXPECT_TRUE(Eventually([&] { return sidecar.relay->open_streams() == 0; }));
+}
+
+TEST(Relay, E13AClientThatStopsReadingStopsThePlugin) {
+  const auto trace = std::make_shared<CursorTrace>();
+  const Service plugin([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(AlternatingCursor(uint64_t{1} << 50, 4096, trace));
+  });
+  const Sidecar sidecar(plugin.server->address());
+  const auto channel = Connect(sidecar.relay->address());
+  csi::v1::GetMetadataAllocatedRequest request;
+  request.set_snapshot_id("ns/b");
+  RawCall call(channel, kAllocatedPath, request.SerializeAsString());
+  ASSERT_TRUE(call.Read().has_value());
+  int before = -1;
+  EXPECT_TRUE(Eventually([&] {
+    const int now = trace->next_calls;
+    const bool still = now == before;
+    before = now;
+    std::this_thread::sleep_for(milliseconds(200));
+    return still;
+  }));
+  // And goes on where it was.
+  uint64_t last = 0;
+  for (int i = 0; i < 50; ++i) {
+    const std::optional<std::string> bytes = call.Read();
+    ASSERT_TRUE(bytes.has_value());
+    Response message;
+    ASSERT_TRUE(message.ParseFromString(*bytes));
+    for (const auto& tuple : message.block_metadata()) {
+      const auto offset = static_cast<uint64_t>(tuple.byte_offset());
+      ASSERT_TRUE(last == 0 || offset == last + 8192);
+      last = offset;
+    }
+  }
+}
+
+TEST(Relay, DeadlinesReachThePlugin) {
+  std::optional<std::chrono::system_clock::time_point> seen;
+  const Service plugin([&](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+    seen = call.context.deadline;
+    return Extents(CursorOver({}, 4096));
+  });
+  const Sidecar sidecar(plugin.server->address());
+  rpc::ListRequest request = sidecar.Request(rpc::Api::kKubernetes);
+  request.timeout = seconds(30);
+  ASSERT_TRUE(ListAll(request).status.ok());
+  ASSERT_TRUE(seen.has_value());
+  EXPECT_LT(*seen - std::chrono::system_clock::now(), seconds(31));
+}
+
+TEST(Relay, NoStreamLastsLongerThanTheTotalTime) {
+  const Service plugin([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(AlternatingCursor(uint64_t{1} << 55, 4096));
+  });
+  rpc::StreamOptions stream;
+  stream.total_time = milliseconds(300);
+  const Sidecar sidecar(plugin.server->address(), true, stream);
+  EXPECT_EQ(ListAll(sidecar.Request(rpc::Api::kKubernetes)).status.code(),
+            StatusCode::kDeadlineExceeded);
+}
+
+TEST(Relay, ThePluginIsNotAskedForThoseWhoMayNot) {
+  const Service plugin([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(CursorOver({}, 4096));
+  });
+  const Sidecar sidecar(plugin.server->address());
+  rpc::ListRequest request = sidecar.Request(rpc::Api::kKubernetes);
+  request.token = std::string("wrong");
+  EXPECT_EQ(ListAll(request).status.code(), StatusCode::kUnauthenticated);
+  EXPECT_EQ(plugin.provider.calls, 0);
+}
+
+TEST(Relay, ShutsDownUnderLoad) {
+  const Service plugin([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(AlternatingCursor(uint64_t{1} << 55, 4096));
+  });
+  for (int round = 0; round < 3; ++round) {
+    Sidecar sidecar(plugin.server->address());
+    std::vector<std::thread> clients;
+    for (int i = 0; i < 8; ++i) {
+      clients.emplace_back([&sidecar, i] {
+        const Listed listed =
+            ListAll(sidecar.Request(i % 2 == 0 ? rpc::Api::kKubernetes : rpc::Api::kSession));
+        EXPECT_FALSE(listed.status.ok());
+      });
+    }
+    EXPECT_TRUE(Eventually([&] { return sidecar.relay->open_streams() == 8; }));
+    const Stopwatch watch;
+    sidecar.relay->Shutdown(milliseconds(50));
+    EXPECT_LT(watch.elapsed(), seconds(5));
+    for (std::thread& client : clients) client.join();
+  }
+}
+
+}  // namespace
+}  // namespace cbt::test
