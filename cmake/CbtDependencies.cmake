@@ -14,4 +14,7 @@ if(CBT_WITH_RPC)
   find_package(gRPC CONFIG REQUIRED)
   # The one that gRPC is built with.
   find_package(OpenSSL REQUIRED)
+  # cbt::ops alone.
+  find_package(prometheus-cpp CONFIG REQUIRED)
+  find_package(spdlog CONFIG REQUIRED)
 endif()

@@ -7,7 +7,7 @@ include(CMakePackageConfigHelpers)
 
 set(cbt_components core source)
 if(CBT_WITH_RPC)
-  list(APPEND cbt_components rpc)
+  list(APPEND cbt_components rpc ops)
 endif()
 
 set(cbt_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/cbt)
@@ -47,6 +47,10 @@ function(cbt_pkgconfig_dependencies component)
       list(APPEND requires ${CMAKE_MATCH_1})
     elseif(link MATCHES "^gRPC::(.+)$")
       list(APPEND libs -l${CMAKE_MATCH_1})  # has no .pc file of its own
+    elseif(link STREQUAL "prometheus-cpp::pull")
+      list(APPEND requires prometheus-cpp-pull)
+    elseif(link STREQUAL "spdlog::spdlog")
+      list(APPEND requires spdlog)
     elseif(link STREQUAL "OpenSSL::Crypto")
       list(APPEND requires libcrypto)
     elseif(link STREQUAL "protobuf::libprotobuf")
@@ -65,7 +69,8 @@ endfunction()
 
 set(PC_DESCRIPTION_core "Changed-block tracking: extents, cursors, transforms, encoding")
 set(PC_DESCRIPTION_source "Changed-block tracking: disk images as change sources")
-set(PC_DESCRIPTION_rpc "Changed-block tracking: gRPC service and client")
+set(PC_DESCRIPTION_rpc "Changed-block tracking: gRPC service, client and relay")
+set(PC_DESCRIPTION_ops "Changed-block tracking: metrics and logs of services")
 
 foreach(component IN LISTS cbt_components)
   install(TARGETS cbt_${component} EXPORT cbt-${component}
@@ -87,9 +92,9 @@ foreach(component IN LISTS cbt_components)
 endforeach()
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN rpc EXCLUDE)
+        FILES_MATCHING PATTERN "*.h" PATTERN rpc EXCLUDE PATTERN ops EXCLUDE)
 if(CBT_WITH_RPC)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt/rpc
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt/rpc ${PROJECT_SOURCE_DIR}/include/cbt/ops
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt FILES_MATCHING PATTERN "*.h")
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,0 +1,198 @@
+// Metrics and logs: what they say of streams, and what they never say.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include "cbt/ops/log.h"
+#include "cbt/ops/metrics.h"
+#include "cbt/rpc/client.h"
+#include "cbt/rpc/relay.h"
+#include "rpc/support/fixture.h"
+
+namespace cbt::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+absl::Status ListAll(const rpc::ListRequest& request) {
+  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
+  if (!cursor.ok()) return cursor.status();
+  return Drain(**cursor).status();
+}
+
+std::string FileText(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// What an HTTP client gets.
+std::string Fetch(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return "";
+  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
+  if (write(fd, request.data(), request.size()) < 0) return "";
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t count = 0; (count = read(fd, buffer, sizeof buffer)) > 0;) {
+    answer.append(buffer, static_cast<size_t>(count));
+  }
+  close(fd);
+  return answer;
+}
+
+TEST(Metrics, CountStreamsTuplesAndBytes) {
+  auto metrics = ops::Metrics::Serve("127.0.0.1:0");
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  const TempDir dir;
+  FunctionProvider provider(
+      [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+        if (call.target == "missing") return absl::NotFoundError("canary");
+        return Extents(CursorOver({{0, 4096}, {8192, 4096}}, 1 << 20));
+      });
+  rpc::ServerOptions options;
+  options.listen = "unix://" + (dir / "s");
+  options.apis = {rpc::Api::kCsi, rpc::Api::kPaged};
+  options.telemetry.observer = metrics->get();
+  auto server = rpc::Server::Start(provider, options);
+  ASSERT_TRUE(server.ok());
+  rpc::ListRequest request;
+  request.address = (*server)->address();
+  request.snapshot_id = "snapshot-canary";
+  EXPECT_TRUE(ListAll(request).ok());
+  request.starting_offset = 4096;
+  EXPECT_TRUE(ListAll(request).ok());
+  request.base_snapshot_id = "base-canary";
+  request.snapshot_id = "missing";
+  EXPECT_FALSE(ListAll(request).ok());
+  request.max_results = -1;
+  EXPECT_FALSE(ListAll(request).ok());
+  request = {};
+  request.address = (*server)->address();
+  request.api = rpc::Api::kPaged;
+  request.snapshot_id = "snapshot-canary";
+  EXPECT_TRUE(ListAll(request).ok());
+  server->reset();
+
+  const std::string text = Fetch((*metrics)->port());
+  for (const char* line :
+       {R"(cbt_streams_total{api="csi",code="OK",method="allocated"} 2)",
+        R"(cbt_streams_total{api="csi",code="NOT_FOUND",method="delta"} 1)",
+        R"(cbt_streams_total{api="csi",code="INVALID_ARGUMENT",method="delta"} 1)",
+        R"(cbt_streams_total{api="paged",code="OK",method="allocated"} 1)",
+        R"(cbt_streams_in_flight{api="csi",method="allocated"} 0)",
+        R"(cbt_stream_resumes_total{api="csi",method="allocated"} 1)",
+        R"(cbt_stream_tuples_total{api="csi",method="allocated"} 3)",
+        R"(cbt_stream_reported_bytes_total{api="csi",method="allocated"} 12288)",
+        R"(cbt_stream_first_message_seconds_count{api="csi",method="allocated"} 2)",
+        R"(cbt_stream_seconds_count{api="csi",method="delta"} 2)"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("canary")));
+  EXPECT_EQ(ops::Metrics::Serve("nowhere").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ops::Metrics::Serve("127.0.0.1:" + std::to_string((*metrics)->port())).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+TEST(Log, ValuesCanForgeNothing) {
+  EXPECT_EQ(ops::LogValue("plain-1.2"), "plain-1.2");
+  EXPECT_EQ(ops::LogValue(""), "\"\"");
+  EXPECT_EQ(ops::LogValue("a b"), "\"a b\"");
+  EXPECT_EQ(ops::LogValue("a\nlevel=error"), R"("a\x0alevel=error")");
+  EXPECT_EQ(ops::LogValue("q\"\\"), R"("q\"\\")");
+  EXPECT_EQ(ops::LogValue("\xc2\x9b"), "\"\xc2\\x9b\"");
+}
+
+// Tokens, secrets and whatever else of a request: at the highest level, through everything that can
+// go wrong.
+TEST(Log, E19NothingOfARequestIsEverLogged) {
+  const TempDir dir;
+  const std::string path = dir / "log";
+  auto log = ops::MakeLog({.level = rpc::LogLevel::kDebug, .file = path});
+  ASSERT_TRUE(log.ok()) << log.status();
+  auto metrics = ops::Metrics::Create();
+  std::string texts;
+  {
+    FunctionProvider provider(
+        [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+          if (call.target == "ns/canary-throws") throw std::runtime_error("canary");
+          if (call.target == "ns/canary-fails") return absl::InternalError("no such volume");
+          return Extents(CursorOver({{0, 4096}}, 1 << 20));
+        });
+    std::vector<rpc::TokenGrant> grants(1);
+    grants[0] = {.token = Secret("canary-token"), .name = "canary-user", .name_spaces = {"ns"}};
+    const auto access = rpc::MakeTokenAccess(std::move(grants));
+    const auto folders = rpc::MakeFolderResolver();
+    Secrets held;
+    held.Set("canary-key", "canary-secret");
+    const auto secrets = rpc::MakeStaticSecrets(std::move(held));
+    rpc::ServerOptions server_options;
+    server_options.listen = "unix://" + (dir / "plugin");
+    server_options.telemetry = {.observer = metrics.get(), .log = log->get()};
+    const auto server = rpc::Server::Start(provider, server_options);
+    ASSERT_TRUE(server.ok());
+    rpc::RelayOptions relay_options;
+    relay_options.listen = "unix://" + (dir / "relay");
+    relay_options.plugin = (*server)->address();
+    relay_options.access = {.authenticator = access.get(),
+                            .authorizer = access.get(),
+                            .resolver = folders.get(),
+                            .secrets = secrets.get()};
+    relay_options.telemetry = server_options.telemetry;
+    const auto relay = rpc::Relay::Start(relay_options);
+    ASSERT_TRUE(relay.ok());
+    for (const char* token : {"canary-token", "canary-wrong", ""}) {
+      for (const char* snapshot : {"canary", "canary-throws", "canary-fails", "../canary", ""}) {
+        for (const char* base : {"", "ns/canary-base", "canary-elsewhere"}) {
+          rpc::ListRequest request;
+          request.address = (*relay)->address();
+          request.api = rpc::Api::kKubernetes;
+          request.token = token;
+          request.name_space = std::string("ns");
+          request.snapshot_id = snapshot;
+          if (*base != '\0') request.base_snapshot_id = base;
+          request.max_resumes = 0;
+          texts += ListAll(request).ToString() + "\n";
+        }
+      }
+    }
+  }
+  const std::string lines = FileText(path);
+  EXPECT_THAT(lines, HasSubstr("event=\"stream closed\""));
+  EXPECT_THAT(lines, HasSubstr("event=\"stream opened\""));
+  EXPECT_THAT(lines, HasSubstr("code=UNAUTHENTICATED"));
+  for (const std::string& everything : {lines, metrics->Text(), texts}) {
+    EXPECT_THAT(everything, Not(HasSubstr("canary")));
+    EXPECT_THAT(everything, Not(HasSubstr("Y2FuYXJ5")));      // in base64
+    EXPECT_THAT(everything, Not(HasSubstr("63616e617279")));  // in hexadecimal digits
+  }
+}
+
+TEST(Log, KeepsToItsLevel) {
+  const TempDir dir;
+  const std::string path = dir / "log";
+  {
+    auto log = ops::MakeLog({.level = rpc::LogLevel::kWarning, .file = path});
+    ASSERT_TRUE(log.ok());
+    EXPECT_FALSE((*log)->Wants(rpc::LogLevel::kInfo));
+    const rpc::LogField fields[] = {{"key", "a b"}};
+    (*log)->Write(rpc::LogLevel::kError, "it happened", fields);
+  }
+  EXPECT_THAT(FileText(path), HasSubstr(" level=error event=\"it happened\" key=\"a b\"\n"));
+  EXPECT_EQ(ops::MakeLog({.level = rpc::LogLevel::kInfo, .file = dir.path()}).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace cbt::test
