@@ -13,13 +13,13 @@
 #include "cbt/change_map_file.h"
 #include "cbt/transform.h"
 #include "cli/command.h"
-#include "cli/json_string.h"
 #include "cli/map_output.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/print_stream.h"
 #include "cli/status.h"
 #include "cli/stream_options.h"
+#include "core/json_string.h"
 
 namespace cbt::cli {
 namespace {

@@ -16,10 +16,14 @@ using Command = std::function<int()>;
 void AddAllocated(CLI::App& app, Command& command);
 void AddApply(CLI::App& app, Command& command);
 void AddChain(CLI::App& app, Command& command);
+void AddConform(CLI::App& app, Command& command);
 void AddDelta(CLI::App& app, Command& command);
 void AddList(CLI::App& app, Command& command);
 void AddMap(CLI::App& app, Command& command);
+void AddRelay(CLI::App& app, Command& command);
 void AddServe(CLI::App& app, Command& command);
+void AddToken(CLI::App& app, Command& command);
+void AddVerify(CLI::App& app, Command& command);
 
 // The whole program.
 int Run(int argc, char** argv);

@@ -2,8 +2,8 @@
 
 #include <string_view>
 
-#include "cli/json_string.h"
 #include "cli/status.h"
+#include "core/json_string.h"
 
 namespace cbt::cli {
 namespace {

@@ -1,102 +1,164 @@
 // `cbt list`: the client.
 
-#include <chrono>
+#include <unistd.h>
+
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "cbt/requested_cursor.h"
 #include "cbt/rpc/client.h"
+#include "cbt/rpc/fallback.h"
 #include "cbt/transform.h"
+#include "cbt/volume_snapshot_delta.h"
 #include "cli/command.h"
 #include "cli/map_output.h"
 #include "cli/numbers.h"
+#include "cli/output.h"
 #include "cli/print_stream.h"
+#include "cli/remote_options.h"
 #include "cli/status.h"
 #include "cli/stream_options.h"
-#include "cli/text_file.h"
 
 namespace cbt::cli {
 namespace {
 
 struct ListArguments {
-  std::string address;
-  std::string snapshot;
-  std::optional<std::string> base;
-  std::optional<std::chrono::milliseconds> timeout;
-  bool tls = false;
-  std::string tls_ca;
-  std::string tls_certificate;
-  std::string tls_key;
-  std::string secrets_file;
+  RemoteArguments remote;
   StreamOptions stream;
   MapOutput output;
+  std::optional<uint64_t> length;
+  std::optional<uint64_t> gap;
+  std::optional<uint64_t> fallback_capacity;
+  bool prove = false;
+  bool object = false;
+  std::optional<uint64_t> limit;
 };
 
-absl::StatusOr<rpc::ListRequest> RequestOf(const ListArguments& arguments) {
-  rpc::ListRequest request;
-  request.address = arguments.address;
-  request.snapshot_id = arguments.snapshot;
-  request.base_snapshot_id = arguments.base;
-  request.starting_offset = arguments.stream.starting_offset;
-  request.max_results = arguments.stream.max_results;
-  request.timeout = arguments.timeout;
-  if (!arguments.secrets_file.empty()) {
-    absl::StatusOr<std::map<std::string, std::string>> secrets =
-        ReadSecrets("--secrets-file", arguments.secrets_file);
-    if (!secrets.ok()) return secrets.status();
-    request.secrets = *std::move(secrets);
+// What is printed: the cursor, in what style it comes, and the remote one inside it while it is
+// known.
+struct Opened {
+  std::unique_ptr<ExtentCursor> cursor;
+  BlockMetadataType type = BlockMetadataType::kVariableLength;
+  const rpc::RemoteCursor* remote = nullptr;
+  const RequestedCursor* requested = nullptr;
+};
+
+absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListRequest& request) {
+  Opened opened;
+  if (arguments.fallback_capacity.has_value()) {
+    absl::StatusOr<rpc::Fallback> best = rpc::OpenBestTier(request, *arguments.fallback_capacity);
+    if (!best.ok()) return best.status();
+    for (const auto& [tier, reason] : best->refused) {
+      PrintLine("list", "warning: no " + std::string(rpc::TierName(tier)) +
+                            " metadata: " + MessageOf(reason));
+    }
+    PrintLine("list", "tier: " + std::string(rpc::TierName(best->tier)));
+    opened.cursor = std::move(best->cursor);
+    opened.remote = dynamic_cast<const rpc::RemoteCursor*>(opened.cursor.get());
+  } else {
+    absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> remote = rpc::RemoteCursor::Open(request);
+    if (!remote.ok()) return remote.status();
+    opened.remote = remote->get();
+    opened.cursor = *std::move(remote);
   }
-  const auto load = [&request](const char* option, const std::string& path, std::string& text) {
-    if (path.empty()) return absl::OkStatus();
-    absl::StatusOr<std::string> read = ReadTextFile(option, path);
-    if (!read.ok()) return read.status();
-    text = *std::move(read);
-    // Who names any of these wants no plain connection.
-    request.tls.enabled = true;
-    return absl::OkStatus();
-  };
-  request.tls.enabled = arguments.tls;
-  for (absl::Status loaded :
-       {load("--tls-ca", arguments.tls_ca, request.tls.ca),
-        load("--tls-cert", arguments.tls_certificate, request.tls.certificate),
-        load("--tls-key", arguments.tls_key, request.tls.private_key)}) {
-    if (!loaded.ok()) return loaded;
+  if (opened.remote != nullptr) opened.type = opened.remote->type();
+  return opened;
+}
+
+absl::Status PrintObject(const ListArguments& arguments, rpc::ListRequest request) {
+  const uint64_t block_size = arguments.stream.block_size.value_or(kDefaultBlockSize);
+  VolumeSnapshotDeltaSpec spec;
+  spec.name_space = request.name_space;
+  spec.base_snapshot = request.base_snapshot_id;
+  spec.target_snapshot = request.snapshot_id;
+  spec.limit = arguments.limit.value_or(spec.limit);
+  if (arguments.stream.starting_offset % block_size != 0) {
+    return UsageError("--starting-offset", "not a multiple of the block size");
   }
-  request.on_resume = [](uint64_t offset, const absl::Status& reason) {
-    PrintLine("list", "warning: the stream broke and goes on at " + std::to_string(offset) + ": " +
-                          MessageOf(reason));
-  };
-  return request;
+  spec.offset = arguments.stream.starting_offset / block_size;
+  request.starting_offset = 0;
+  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
+  absl::StatusOr<std::string> json =
+      cursor.ok() ? RenderVolumeSnapshotDelta(spec, *std::move(cursor), block_size)
+                  : RenderFailedVolumeSnapshotDelta(spec, cursor.status());
+  if (!json.ok()) return json.status();
+  Output output(STDOUT_FILENO, "stdout");
+  output.Append(*json + "\n");
+  if (absl::Status closed = output.Close(); !closed.ok()) return closed;
+  return cursor.status();
 }
 
 absl::Status List(const ListArguments& arguments) {
-  const absl::StatusOr<rpc::ListRequest> request = RequestOf(arguments);
+  absl::StatusOr<rpc::ListRequest> request = RemoteRequest(arguments.remote, "list");
   if (!request.ok()) return request.status();
-  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> remote = rpc::RemoteCursor::Open(*request);
-  if (!remote.ok()) return remote.status();
+  request->max_results = arguments.stream.max_results;
+  if (arguments.object) return PrintObject(arguments, *std::move(request));
+  // A window, and gaps that are bridged over its edge, are cut from the whole.
+  const bool requested = arguments.length.has_value() || arguments.gap.has_value();
+  if (!requested) request->starting_offset = arguments.stream.starting_offset;
+  absl::StatusOr<Opened> opened = Open(arguments, *request);
+  if (!opened.ok()) return opened.status();
 
   PrintOptions print = {.stream = arguments.stream,
-                        .type = arguments.stream.type.value_or((*remote)->type()),
+                        .type = arguments.stream.type.value_or(opened->type),
                         .label = "receiving",
-                        .adjective = arguments.base.has_value() ? "changed" : "allocated"};
-  absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = *std::move(remote);
+                        .adjective = arguments.remote.base.has_value() ? "changed" : "allocated"};
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = std::move(opened->cursor);
+  if (requested) {
+    absl::StatusOr<std::unique_ptr<RequestedCursor>> cut =
+        MakeRequestedCursor(*std::move(cursor), {.chunk = arguments.stream.block_size.value_or(1),
+                                                 .bridge_gap = arguments.gap.value_or(0),
+                                                 .offset = arguments.stream.starting_offset,
+                                                 .length = arguments.length});
+    if (!cut.ok()) return cut.status();
+    opened->requested = cut->get();
+    print.type = arguments.stream.type.value_or(BlockMetadataType::kVariableLength);
+    cursor = *std::move(cut);
+  }
   if (arguments.output.wanted()) {
-    return WriteMap(
-        **cursor, arguments.stream.block_size.value_or(kDefaultBlockSize),
-        arguments.output.names.Over(IdentityOfIds(arguments.base.value_or(""), arguments.snapshot)),
-        arguments.output.path, print.label);
+    return WriteMap(**cursor, arguments.stream.block_size.value_or(kDefaultBlockSize),
+                    arguments.output.names.Over(IdentityOfIds(arguments.remote.base.value_or(""),
+                                                              arguments.remote.snapshot)),
+                    arguments.output.path, print.label);
   }
   // Block size and style are the server's choice; it is translated only on request.
-  if (arguments.stream.block_size.has_value() || arguments.stream.type.has_value()) {
-    cursor =
-        print.type == BlockMetadataType::kFixedLength
-            ? ToBlocks(*std::move(cursor), arguments.stream.block_size.value_or(kDefaultBlockSize))
-            : AlignOutward(*std::move(cursor), arguments.stream.block_size.value_or(1));
+  if (arguments.stream.type.has_value() ||
+      (arguments.stream.block_size.has_value() && !requested)) {
+    const uint64_t block_size = arguments.stream.block_size.value_or(kDefaultBlockSize);
+    cursor = print.type == BlockMetadataType::kFixedLength
+                 ? ToBlocks(*std::move(cursor), block_size)
+                 : AlignOutward(*std::move(cursor), arguments.stream.block_size.value_or(1));
     if (!cursor.ok()) return cursor.status();
   }
-  return PrintStream(**cursor, print);
+  if (absl::Status printed = PrintStream(**cursor, print); !printed.ok()) return printed;
+  if (opened->requested != nullptr) {
+    PrintLine("list", "reported " + std::to_string(opened->requested->bytes()) + " bytes, " +
+                          std::to_string(opened->requested->added_bytes()) +
+                          " of them by rounding and bridging");
+  }
+  if (!arguments.prove) return absl::OkStatus();
+  const rpc::Completeness completeness =
+      opened->remote == nullptr ? rpc::Completeness::kUnderWay : opened->remote->completeness();
+  if (completeness == rpc::Completeness::kProven) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "--prove: the stream ended, and the server sent no proof that it is complete");
+}
+
+void AddBytes(CLI::App& subcommand, const char* option, std::optional<uint64_t>& bytes,
+              const char* what) {
+  subcommand
+      .add_option_function<std::string>(
+          option,
+          [option, &bytes](const std::string& text) {
+            const absl::StatusOr<uint64_t> value = ParseNumber(text, kMaxCapacity);
+            if (!value.ok()) throw CLI::ValidationError(option, MessageOf(value.status()));
+            bytes = *value;
+          },
+          what)
+      ->type_name("N");
 }
 
 }  // namespace
@@ -105,38 +167,20 @@ void AddList(CLI::App& app, Command& command) {
   CLI::App* const sub =
       app.add_subcommand("list", "Stream metadata from a service, resume after failures, print it");
   const auto arguments = std::make_shared<ListArguments>();
-  sub->add_option("ADDR", arguments->address, "unix:///path/to.sock or host:port")->required();
-  sub->add_option("--snapshot", arguments->snapshot, "Snapshot id: what is allocated in it")
-      ->type_name("ID")
+  sub->add_option("ADDR", arguments->remote.address, "unix:///path/to.sock or host:port")
       ->required();
-  sub->add_option_function<std::string>(
-         "--base", [arguments](const std::string& id) { arguments->base = id; },
-         "Base snapshot id: what changed since then")
-      ->type_name("ID");
+  AddRemoteOptions(*sub, arguments->remote);
   AddStreamOptions(*sub, arguments->stream);
   AddMapOutput(*sub, arguments->output);
-  sub->add_option_function<std::string>(
-         "--timeout",
-         [arguments](const std::string& text) {
-           const absl::StatusOr<std::chrono::milliseconds> value = ParseSeconds(text);
-           if (!value.ok()) throw CLI::ValidationError("--timeout", MessageOf(value.status()));
-           arguments->timeout = *value;
-         },
-         "Time for the whole stream; no limit if not given")
-      ->type_name("SECONDS");
-  sub->add_flag("--tls", arguments->tls, "Use TLS; implied by the options below");
-  sub->add_option("--tls-ca", arguments->tls_ca, "Authorities to trust (PEM), else the system's")
-      ->type_name("FILE");
-  CLI::Option* const certificate =
-      sub->add_option("--tls-cert", arguments->tls_certificate, "Client certificate (PEM)")
-          ->type_name("FILE");
-  CLI::Option* const key =
-      sub->add_option("--tls-key", arguments->tls_key, "Its private key (PEM)")->type_name("FILE");
-  certificate->needs(key);
-  key->needs(certificate);
-  sub->add_option("--secrets-file", arguments->secrets_file,
-                  "Lines KEY=VALUE that are passed on as the request's secrets")
-      ->type_name("FILE");
+  AddBytes(*sub, "--length", arguments->length, "Only this many bytes from --starting-offset on");
+  AddBytes(*sub, "--gap", arguments->gap, "Bridge gaps of at most this many bytes");
+  AddBytes(*sub, "--fallback", arguments->fallback_capacity,
+           "Without a delta take what is allocated, without that a whole volume of N bytes");
+  sub->add_flag("--prove", arguments->prove,
+                "Fail unless the server proves that the stream is complete");
+  sub->add_flag("--object", arguments->object,
+                "Print one page as a VolumeSnapshotDelta object (JSON)");
+  AddBytes(*sub, "--limit", arguments->limit, "Blocks of the object at most, 256 if not given");
   sub->footer(
       "Without --block-size and --style the stream is printed as the server tells it.\n"
       "Example: what changed from Monday to Tuesday\n"

@@ -15,7 +15,6 @@
 #include "cbt/change_map_file.h"
 #include "cli/command.h"
 #include "cli/heat_map.h"
-#include "cli/json_string.h"
 #include "cli/map_input.h"
 #include "cli/map_output.h"
 #include "cli/numbers.h"
@@ -23,6 +22,7 @@
 #include "cli/print_stream.h"
 #include "cli/status.h"
 #include "cli/stream_options.h"
+#include "core/json_string.h"
 #include "map/container.h"
 #include "map/file_io.h"
 

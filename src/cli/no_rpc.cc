@@ -1,4 +1,4 @@
-// Stands in for `cbt serve` and `cbt list` where the build has no gRPC.
+// Stands in for the commands that speak gRPC where the build has no gRPC.
 
 #include <string>
 
@@ -20,7 +20,11 @@ void AddMissing(CLI::App& app, Command& command, const std::string& name) {
 
 }  // namespace
 
-void AddServe(CLI::App& app, Command& command) { AddMissing(app, command, "serve"); }
+void AddConform(CLI::App& app, Command& command) { AddMissing(app, command, "conform"); }
 void AddList(CLI::App& app, Command& command) { AddMissing(app, command, "list"); }
+void AddRelay(CLI::App& app, Command& command) { AddMissing(app, command, "relay"); }
+void AddServe(CLI::App& app, Command& command) { AddMissing(app, command, "serve"); }
+void AddToken(CLI::App& app, Command& command) { AddMissing(app, command, "token"); }
+void AddVerify(CLI::App& app, Command& command) { AddMissing(app, command, "verify"); }
 
 }  // namespace cbt::cli

@@ -79,6 +79,10 @@ int ParseAndRun(int argc, char** argv) {
   AddChain(app, command);
   AddServe(app, command);
   AddList(app, command);
+  AddVerify(app, command);
+  AddRelay(app, command);
+  AddToken(app, command);
+  AddConform(app, command);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

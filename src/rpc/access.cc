@@ -5,42 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/lines.h"
 #include "rpc/watched_file.h"
 
 namespace cbt::rpc {
 namespace {
-
-constexpr std::string_view kBlanks = " \t\r";
-
-// The words of a line.
-std::vector<std::string> Words(std::string_view line, std::string_view separators) {
-  std::vector<std::string> words;
-  size_t at = 0;
-  while ((at = line.find_first_not_of(separators, at)) != std::string_view::npos) {
-    const size_t end = std::min(line.find_first_of(separators, at), line.size());
-    words.emplace_back(line.substr(at, end - at));
-    at = end;
-  }
-  return words;
-}
-
-// Calls `use(number, line)` for each line that is neither empty nor a comment, until one fails.
-template <typename Use>
-absl::Status ForEachLine(std::string_view text, Use use) {
-  for (size_t number = 1; !text.empty(); ++number) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    const size_t first = line.find_first_not_of(kBlanks);
-    if (first == std::string_view::npos || line[first] == '#') continue;
-    if (absl::Status status = use(number, line); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status BadLine(size_t number, const char* expected) {
-  return absl::InvalidArgumentError(absl::StrCat("line ", number, ": expected ", expected));
-}
 
 // While a file can't be used nobody learns why but its owner.
 absl::Status FileTrouble() { return absl::UnavailableError("the file of access can't be used"); }

@@ -10,9 +10,14 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "rpc/lines.h"
+#include "rpc/watched_file.h"
 
 namespace cbt::rpc {
 namespace {
@@ -116,7 +121,63 @@ class Store final : public MemorySessionStore {
   size_t next_sweep_ = 1024;
 };
 
+struct FileSession {
+  Secret token;
+  Session session;
+};
+
+absl::StatusOr<std::vector<FileSession>> ParseSessions(const std::string& text) {
+  std::vector<FileSession> sessions;
+  absl::Status status = ForEachLine(text, [&](size_t number, std::string_view line) {
+    std::vector<std::string> words = Words(line, kBlanks);
+    absl::Time expires = absl::InfiniteFuture();
+    std::string ignored;
+    if (words.size() != 4 || words[0].size() < kMinTokenCharacters ||
+        (words[3] != "-" && !absl::ParseTime(absl::RFC3339_full, words[3], &expires, &ignored))) {
+      return BadLine(number, "TOKEN NAMESPACE SNAPSHOT[,SNAPSHOT...] EXPIRES");
+    }
+    FileSession entry{.token = Secret(words[0]),
+                      .session = {.name_space = words[1],
+                                  .snapshots = Words(words[2], ","),
+                                  .expires = absl::ToChronoTime(expires)}};
+    std::fill(words[0].begin(), words[0].end(), '\0');
+    sessions.push_back(std::move(entry));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return sessions;
+}
+
+class FileStore final : public SessionStore {
+ public:
+  explicit FileStore(const std::string& path) : file_(path, ParseSessions) {}
+  absl::Status Check() { return file_.Get().status(); }
+
+  void Find(const Secret& token, Done<Session> done) override {
+    const auto sessions = file_.Get();
+    if (!sessions.ok()) return done(absl::UnavailableError("the file of sessions can't be used"));
+    absl::StatusOr<Session> answer = absl::UnauthenticatedError("no such session");
+    const auto now = std::chrono::system_clock::now();
+    // To the end, also when it was found.
+    for (const FileSession& entry : **sessions) {
+      if (entry.token.Equals(token.Reveal()) && entry.session.expires > now) {
+        answer = entry.session;
+      }
+    }
+    done(std::move(answer));
+  }
+
+ private:
+  WatchedFile<std::vector<FileSession>> file_;
+};
+
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionStore>> MakeFileSessions(const std::string& path) {
+  auto store = std::make_unique<FileStore>(path);
+  if (absl::Status status = store->Check(); !status.ok()) return status;
+  return store;
+}
 
 std::unique_ptr<MemorySessionStore> MemorySessionStore::Create(size_t max_sessions, Clock clock) {
   if (!clock) clock = [] { return std::chrono::system_clock::now(); };

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/json_string.h"
 #include "cli/status.h"
 #include "cli/volume_picture.h"
+#include "core/json_string.h"
 
 namespace cbt::cli {
 namespace {

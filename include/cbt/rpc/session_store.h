@@ -56,6 +56,13 @@ class MemorySessionStore : public SessionStore {
   virtual size_t size() const = 0;
 };
 
+// Sessions of a file that is read again when it changes: lines of a token of at least 32
+// characters, a namespace, snapshots separated by commas, and when it expires, in UTC
+// (2026-01-31T12:00:00Z), or
+// `-` for never.
+// Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT that names the line.
+absl::StatusOr<std::unique_ptr<SessionStore>> MakeFileSessions(const std::string& path);
+
 // 256 random bits as 64 hexadecimal digits, from the system's source for keys.
 Secret RandomToken();
 

@@ -1,4 +1,4 @@
-#include "cli/json_string.h"
+#include "core/json_string.h"
 
 #include <array>
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 #include "core/utf8.h"
 
-namespace cbt::cli {
+namespace cbt {
 
 std::string JsonString(std::string_view text) {
   std::string json = "\"";
@@ -33,4 +33,4 @@ std::string JsonString(std::string_view text) {
   return json;
 }
 
-}  // namespace cbt::cli
+}  // namespace cbt
