@@ -72,13 +72,16 @@ ProbeAnswer Probe(const std::shared_ptr<grpc::Channel>& channel, const Contract&
     call->WriteLast(message, grpc::WriteOptions(), &context);
     queue.Wait();
   }
-  if (limits.stall.count() > 0) std::this_thread::sleep_for(limits.stall);
   FlatMessage flat;
   MetadataMessage decoded;
   while (alive) {
     grpc::ByteBuffer bytes;
     call->Read(&bytes, &context);
     if (!queue.Wait()) break;
+    // Not before: nothing is sent while nobody waits for anything.
+    if (limits.stall.count() > 0 && answer.messages.empty()) {
+      std::this_thread::sleep_for(limits.stall);
+    }
     const absl::Status status = Decode(contract, flat.Of(bytes), decoded, answer.next_token);
     if (!status.ok()) {
       if (answer.decoding.ok()) answer.decoding = status;

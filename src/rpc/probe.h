@@ -47,7 +47,7 @@ struct ProbeLimits {
   size_t max_tuples = 4'000'000;
   // Cancels after this many messages; 0: never.
   size_t cancel_after = 0;
-  // Waits this long before the first message is read.
+  // Waits this long after the first message.
   std::chrono::milliseconds stall{0};
 };
 

@@ -45,6 +45,8 @@ struct ConformanceOptions {
   size_t cut_points = 24;
   // Equal streams at the same time.
   size_t concurrent = 8;
+  // How long clients that don't read stay.
+  std::chrono::milliseconds stall{700};
 
   // Called with each report as soon as it is made.
   std::function<void(const RuleReport& report)> on_report = {};

@@ -1,0 +1,381 @@
+// A server that keeps the contract but for one fault that a test names.
+#ifndef CBT_TESTS_RPC_SUPPORT_PLANTED_SERVER_H_
+#define CBT_TESTS_RPC_SUPPORT_PLANTED_SERVER_H_
+
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reference/volume.h"
+#include "rpc/byte_buffer.h"
+#include "rpc/completeness.h"
+#include "rpc/contract.h"
+#include "rpc/raw_service.h"
+#include "rpc/status.h"
+#include "rpc/support/fake_server.h"
+#include "support/temp_dir.h"
+#include "wire/proto_reader.h"
+#include "wire/proto_writer.h"
+
+namespace cbt::test {
+
+class PlantedServer {
+ public:
+  static constexpr uint64_t kCapacity = 1'000'000;
+
+  PlantedServer(rpc::Api api, std::string fault)
+      : service_(rpc::ContractOf(api), std::move(fault)) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("unix:" + (dir_ / "s"), grpc::InsecureServerCredentials());
+    builder.SetMaxReceiveMessageSize(8 << 20);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+  }
+  ~PlantedServer() { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  std::string address() const { return "unix://" + (dir_ / "s"); }
+
+ private:
+  struct Reply {
+    std::vector<std::string> messages = {};
+    grpc::Status status = grpc::Status::OK;
+    rpc::Metadata trailing = {};
+    bool hang = false;
+  };
+
+  class Service final : public rpc::RawService {
+   public:
+    Service(const rpc::Contract& contract, std::string fault)
+        : contract_(contract), fault_(std::move(fault)) {
+      if (contract.api == rpc::Api::kPaged) {
+        AddUnary(contract.delta.path,
+                 [this](const grpc::ByteBuffer& bytes, grpc::ByteBuffer* response) {
+                   Reply reply = AnswerPage(bytes);
+                   if (!reply.status.ok()) return reply.status;
+                   const grpc::Slice slice(reply.messages.front());
+                   *response = grpc::ByteBuffer(&slice, 1);
+                   return reply.status;
+                 });
+        return;
+      }
+      for (const bool delta : {false, true}) {
+        AddStream((delta ? contract.delta : contract.allocated).path,
+                  [this, delta](grpc::CallbackServerContext* context,
+                                const grpc::ByteBuffer* bytes) -> WriteReactor* {
+                    return new Reactor(*this, *context, Answer(delta, *bytes, *context));
+                  });
+      }
+      const auto constant = [this](const char* path, std::string bytes, const char* fault_name) {
+        AddUnary(path, [this, bytes = std::move(bytes), fault_name](const grpc::ByteBuffer&,
+                                                                    grpc::ByteBuffer* response) {
+          if (Has(fault_name)) return grpc::Status(grpc::StatusCode::INTERNAL, "no");
+          const grpc::Slice slice(bytes);
+          *response = grpc::ByteBuffer(&slice, 1);
+          return grpc::Status::OK;
+        });
+      };
+      std::string info;
+      wire::AppendBytesField(info, 1, Has("bad-name") ? "not a name!" : "planted.example.com");
+      constant("/csi.v1.Identity/GetPluginInfo", info, "never");
+      constant("/csi.v1.Identity/GetPluginCapabilities",
+               Has("no-capability") ? std::string() : std::string("\x0a\x04\x0a\x02\x08\x04", 6),
+               "never");
+      constant("/csi.v1.Identity/Probe", "", "probe-fails");
+    }
+
+    bool Has(const char* fault) const { return fault_ == fault; }
+
+    std::atomic<int> cancelled = 0;
+    std::atomic<int> open = 0;
+
+   private:
+    // Extents of all kinds: touching blocks, gaps, the first and the last byte.
+    static reference::Ranges Truth(bool delta) {
+      reference::Ranges ranges = {{0, 100}};
+      for (uint64_t i = 1; i < 120; ++i) {
+        ranges.emplace_back(i * 8000 + (delta ? 16 : 0), 1000 + i % 7 * 500);
+      }
+      ranges.emplace_back(kCapacity - 300, 300);
+      return ranges;
+    }
+
+    static grpc::Status Error(grpc::StatusCode code, const std::string& text) {
+      return {code, text};
+    }
+
+    Reply Answer(bool delta, const grpc::ByteBuffer& bytes, grpc::CallbackServerContext& context) {
+      using grpc::StatusCode;
+      const rpc::MethodContract& method = delta ? contract_.delta : contract_.allocated;
+      const rpc::FlatBytes flat(bytes);
+      auto request = rpc::DecodeRequest(method, flat.bytes());
+      if (!request.ok()) {
+        if (Has("accepts-garbage")) return Good(delta, 0, 0);
+        return {.status = rpc::ToGrpcStatus(request.status())};
+      }
+      if (Has("refuses-unknown-fields")) {
+        wire::ProtoReader reader(flat.bytes());
+        while (reader.Next()) {
+          if (reader.field() > 100) return {.status = Error(StatusCode::INVALID_ARGUMENT, "?")};
+        }
+      }
+      if (Has("no-such-method")) return {.status = Error(StatusCode::UNIMPLEMENTED, "no")};
+      if ((Has("one-at-a-time") || Has("stall-holds")) && open > 0) {
+        return {.status = Error(StatusCode::UNAVAILABLE, "busy")};
+      }
+      if (absl::Status status = rpc::CheckRequest(method, *request); !status.ok()) {
+        const std::string text(status.message());
+        const auto about = [&text](const char* what) {
+          return text.find(what) != std::string::npos;
+        };
+        const bool forgiven =
+            (Has("negative-offset-ok") && about("starting_offset")) ||
+            (Has("negative-max-ok") && about("max_results")) ||
+            (Has("missing-id-ok") && (about("snapshot_id is") || about("target_snapshot_id"))) ||
+            (Has("missing-base-ok") && about("base_snapshot_id")) ||
+            (Has("token-optional") && about("security_token")) ||
+            (Has("namespace-optional") && about("namespace"));
+        if (Has("negative-max-spins") && about("max_results")) return {.hang = true};
+        if (!forgiven) return {.status = rpc::ToGrpcStatus(status)};
+        return Good(delta, 0, 0);
+      }
+      const bool known = request->target_snapshot_id == "target" ||
+                         (Has("accepts-huge") && request->target_snapshot_id.size() > 1000);
+      if (method.fields.token != 0 && !request->token.Equals("token") && !Has("any-token")) {
+        if (Has("oracle") && !known) return {.status = Error(StatusCode::NOT_FOUND, "unknown")};
+        return {.status = Error(StatusCode::UNAUTHENTICATED, "no")};
+      }
+      if (!known) {
+        if (Has("unknown-empty")) return Empty(delta);
+        std::string text = "unknown";
+        if (Has("echoes-secrets")) {
+          text += std::string(request->secrets.Get("password").value_or(""));
+        }
+        if (Has("details")) return {.status = {StatusCode::NOT_FOUND, text, "details"}};
+        return {.status = Error(StatusCode::NOT_FOUND, text)};
+      }
+      if (delta && *request->base_snapshot_id != "base") {
+        if (*request->base_snapshot_id == request->target_snapshot_id) {
+          return Has("self-delta-full") ? Good(delta, 0, 0) : Empty(delta);
+        }
+        if (Has("unknown-base-empty")) return Empty(delta);
+        return {.status = Error(StatusCode::NOT_FOUND, "unknown base")};
+      }
+      const auto offset = static_cast<uint64_t>(request->starting_offset);
+      if (offset > kCapacity && !Has("past-ok")) {
+        return {.status = Error(StatusCode::OUT_OF_RANGE, "past")};
+      }
+      if (offset == kCapacity && Has("at-capacity-error")) {
+        return {.status = Error(StatusCode::OUT_OF_RANGE, "at")};
+      }
+      Reply reply = Good(delta, offset, static_cast<size_t>(request->max_results));
+      if (Has("deadline-ok") &&
+          context.deadline() < std::chrono::system_clock::now() + std::chrono::seconds(1)) {
+        reply.messages.resize(1);
+      }
+      if (Has("cancel-breaks") && cancelled > 0) reply.messages.resize(1);
+      if (Has("random") && calls_++ % 2 == 1 && reply.messages.size() > 1) {
+        reply.messages.pop_back();
+      }
+      return reply;
+    }
+
+    Reply Empty(bool) const {
+      return {.messages = {Message(csi::v1::VARIABLE_LENGTH, kCapacity, {})}};
+    }
+
+    // The answer from `offset` on, with the fault in it.
+    Reply Good(bool delta, uint64_t offset, size_t max_results) const {
+      reference::Ranges tuples;
+      const reference::Ranges truth = Truth(delta);
+      for (const auto& [at, length] : truth) {
+        if (at + length > offset) tuples.emplace_back(at, length);
+      }
+      if (offset > 0 && !tuples.empty()) {
+        const bool inside = tuples[0].first < offset;
+        const bool at_end = std::any_of(truth.begin(), truth.end(), [&](const auto& tuple) {
+          return tuple.first + tuple.second == offset;
+        });
+        if (Has("resume-loses-next") && at_end) tuples.erase(tuples.begin());
+        if (Has("resume-skips-current") && inside) tuples.erase(tuples.begin());
+        if (Has("gap-loses") && !inside && !at_end) tuples.erase(tuples.begin());
+        if (Has("wrong-window") && inside && offset % 16 != 0) {
+          tuples[0].first = offset + 8;
+          tuples[0].second -= std::min<uint64_t>(tuples[0].second - 1, 8);
+        }
+        if (Has("repeats")) tuples.insert(tuples.begin(), truth.front());
+      }
+      if (Has("disorder") && !tuples.empty()) std::swap(tuples[0], tuples.back());
+      if (Has("zero-size") && !tuples.empty()) tuples.back().second = 0;
+      if (Has("past-capacity") && !tuples.empty()) tuples.back().second += 1;
+      if (Has("fixed-varies") && !tuples.empty()) tuples.back().second -= 1;
+      size_t most = max_results == 0 ? 50 : std::min<size_t>(max_results, 50);
+      if (Has("stall-holds")) most = std::min<size_t>(most, 10);
+      if (Has("ignores-max")) most = 50;
+      if (Has("max-caps-stream") && max_results > 0 && tuples.size() > max_results) {
+        tuples.resize(max_results);
+      }
+      if (Has("splits-by-max") && max_results == 1 && !tuples.empty()) {
+        const auto [at, length] = tuples[0];
+        tuples[0].second = length / 2;
+        tuples.insert(tuples.begin() + 1, {at + length / 2, length - length / 2});
+      }
+      uint64_t capacity = kCapacity;
+      if (Has("present-capacity") && delta) capacity += 4096;
+      auto type = csi::v1::VARIABLE_LENGTH;
+      if (Has("fixed-varies")) type = csi::v1::FIXED_LENGTH;
+      if (Has("unknown-type")) type = csi::v1::UNKNOWN;
+      Reply reply;
+      for (size_t at = 0; at < tuples.size() || reply.messages.empty(); at += most) {
+        const size_t end = std::min(tuples.size(), at + most);
+        reference::Ranges part(tuples.begin() + static_cast<ptrdiff_t>(at),
+                               tuples.begin() + static_cast<ptrdiff_t>(end));
+        if (Has("overlap-across") && at > 0 && !part.empty()) {
+          part[0].first = tuples[at - 1].first + tuples[at - 1].second - 1;
+        }
+        const bool changes = !reply.messages.empty();
+        reply.messages.push_back(
+            Message(changes && Has("type-changes") ? csi::v1::FIXED_LENGTH : type,
+                    changes && Has("capacity-changes") ? capacity + 1 : capacity, part));
+      }
+      if (Has("bad-bytes")) reply.messages.back().pop_back();
+      if (Has("huge-message") && max_results > 1000) {
+        wire::AppendBytesField(reply.messages.front(), 999, std::string(3'500'000, 'x'));
+      }
+      // More than a client takes that does not read.
+      if (Has("stall-holds")) {
+        for (size_t i = 1; i < reply.messages.size(); ++i) {
+          wire::AppendBytesField(reply.messages[i], 999, std::string(2'500'000, 'x'));
+        }
+      }
+      if (Has("no-first-message") || (Has("empty-without-message") && tuples.empty())) {
+        reply.messages.clear();
+      }
+      StreamDigest digest;
+      for (const auto& [at, length] : tuples) {
+        digest.Add({&at, 1}, {&length, 1});
+      }
+      if (Has("wrong-proof")) {
+        const uint64_t one = 1;
+        digest.Add({&one, 1}, {&one, 1});
+      }
+      reply.trailing = rpc::ProofMetadata(digest, Has("resume-proof-wrong") ? 0 : offset);
+      return reply;
+    }
+
+    Reply AnswerPage(const grpc::ByteBuffer& bytes) {
+      using grpc::StatusCode;
+      const rpc::FlatBytes flat(bytes);
+      auto request = rpc::DecodeRequest(contract_.delta, flat.bytes());
+      if (!request.ok()) return {.status = rpc::ToGrpcStatus(request.status())};
+      if (absl::Status status = rpc::CheckRequest(contract_.delta, *request); !status.ok()) {
+        return {.status = rpc::ToGrpcStatus(status)};
+      }
+      const bool delta = request->base_snapshot_id.has_value();
+      if (request->target_snapshot_id != "target" ||
+          (delta && *request->base_snapshot_id != "base" &&
+           *request->base_snapshot_id != "target")) {
+        return {.status = Error(StatusCode::NOT_FOUND, "unknown")};
+      }
+      reference::Ranges tuples = Truth(delta);
+      if (delta && *request->base_snapshot_id == "target") tuples.clear();
+      size_t at = 0;
+      if (!request->page_token.empty()) {
+        const std::string& token = request->page_token;
+        const bool known = token.starts_with("allocated:") || token.starts_with("delta:");
+        const bool ours = token.starts_with(delta ? "delta:" : "allocated:");
+        if (!known && !Has("any-page-token")) {
+          return {.status = Error(StatusCode::ABORTED, "unknown token")};
+        }
+        if (known && !ours && !Has("foreign-token-ok")) {
+          return {.status = Error(StatusCode::ABORTED, "foreign token")};
+        }
+        if (known) at = std::stoul(token.substr(token.find(':') + 1));
+        if (Has("token-once") && !used_.insert(token).second) {
+          return {.status = Error(StatusCode::ABORTED, "used token")};
+        }
+      }
+      size_t most = request->max_results == 0 ? 40 : static_cast<size_t>(request->max_results);
+      if (Has("ignores-max-entries")) most = 40;
+      most = std::min<size_t>(most, 40);
+      if (Has("pages-disorder") && at > 0) tuples[at].first = 0;
+      const size_t end = std::min(tuples.size(), at + most);
+      std::string page;
+      wire::AppendVarintField(page, 1, kCapacity);
+      bool last = end == tuples.size();
+      if (Has("forgets-last-page") && most < 10 && end + most >= tuples.size()) last = true;
+      if (!last) {
+        wire::AppendBytesField(page, 2, (delta ? "delta:" : "allocated:") + std::to_string(end));
+      }
+      for (size_t i = at; i < end; ++i) {
+        std::string block;
+        wire::AppendVarintField(block, 1, tuples[i].first);
+        wire::AppendVarintField(block, 2, tuples[i].second);
+        wire::AppendBytesFieldAlways(page, 3, block);
+      }
+      return {.messages = {page}};
+    }
+
+    const rpc::Contract& contract_;
+    const std::string fault_;
+    std::atomic<int> calls_ = 0;
+    std::set<std::string> used_;
+  };
+
+  class Reactor final : public rpc::RawService::WriteReactor {
+   public:
+    Reactor(Service& service, grpc::CallbackServerContext& context, Reply reply)
+        : service_(service), context_(context), reply_(std::move(reply)) {
+      ++service_.open;
+      Step();
+    }
+    void OnWriteDone(bool ok) override { ok ? Step() : End(grpc::Status::CANCELLED); }
+    void OnCancel() override {
+      ++service_.cancelled;
+      if (reply_.hang) End(grpc::Status::CANCELLED);
+    }
+    void OnDone() override {
+      --service_.open;
+      delete this;
+    }
+
+   private:
+    void Step() {
+      if (next_ < reply_.messages.size()) {
+        const grpc::Slice slice(reply_.messages[next_++]);
+        buffer_ = grpc::ByteBuffer(&slice, 1);
+        StartWrite(&buffer_);
+      } else if (!reply_.hang) {
+        for (const auto& [key, value] : reply_.trailing) context_.AddTrailingMetadata(key, value);
+        End(reply_.status);
+      }
+    }
+    void End(const grpc::Status& status) {
+      std::call_once(ended_, [&] { Finish(status); });
+    }
+
+    Service& service_;
+    grpc::CallbackServerContext& context_;
+    const Reply reply_;
+    size_t next_ = 0;
+    grpc::ByteBuffer buffer_;
+    std::once_flag ended_;
+  };
+
+  const TempDir dir_;
+  Service service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace cbt::test
+
+#endif  // CBT_TESTS_RPC_SUPPORT_PLANTED_SERVER_H_
