@@ -17,7 +17,8 @@ ctest = @ctest --preset $(1) --parallel $(JOBS) $(if $(LABEL_EXCLUDE),--label-ex
 
 release_packages := build test bench
 
-.PHONY: all debug clang test asan tsan fuzz bench bench-docs emulation demo lint install clean help
+.PHONY: all debug clang test asan tsan fuzz bench bench-docs emulation interop-js demo lint install \
+        clean help
 # The trees share the machine, not each other: one after the other, also under -j.
 .NOTPARALLEL:
 
@@ -65,6 +66,13 @@ emulation: all
 	@$(PACKAGES) emulation
 	@tests/emulation/run.sh . build/emulation build/release/bin/cbt
 
+# Needs npm, and its registry the first time.
+interop-js: all
+	@mkdir -p build/js
+	@test -d build/js/node_modules/@grpc/grpc-js || \
+	  npm install --prefix build/js --no-audit --no-fund --silent @grpc/grpc-js
+	@NODE_PATH=$(CURDIR)/build/js/node_modules node tests/interop/js_test.js build/release/bin/cbt
+
 demo: all
 	@$(PACKAGES) demo
 	@tests/demo/demo.sh build/release/bin
@@ -87,6 +95,7 @@ help:
 	@echo 'make bench-docs the same, and puts the tables into docs/performance.md'
 	@echo 'make fuzz       fuzzers in build/fuzz/bin'
 	@echo 'make emulation  kernels under qemu: 64-bit ARM, old x86-64 processors'
+	@echo 'make interop-js grpc-js as client and as plugin (needs npm)'
 	@echo 'make asan       tests under the address and undefined-behaviour sanitizers'
 	@echo 'make tsan       tests under the thread sanitizer'
 	@echo 'make debug      unoptimised, with checks of the standard library, and its tests'

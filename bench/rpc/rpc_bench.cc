@@ -7,6 +7,16 @@
 //              client; the tuples come from the same diff
 //   ceiling    the same messages, encoded beforehand, and dropped by the receiver: what gRPC can do
 //
+// relay/<style>-<transport>/<max_results>/<impl>: the same with a relay between server and client.
+//
+//   cbt        our server, relay and client, every tuple checked on the way
+//   unchecked  the same, tuples passed on without a look
+//   generated  the straightforward server and client, and between them a sidecar that decodes each
+//              message, checks it, copies its tuples into another and encodes that
+//
+// first/64TiB/<changed>/cbt: the time to the first message of a delta of 64 TiB in blocks of 64
+// KiB.
+//
 // Items are tuples, bytes are the wire's.
 #include <benchmark/benchmark.h>
 #include <grpcpp/create_channel.h>
@@ -26,6 +36,7 @@
 #include "bench/support/bitmaps.h"
 #include "cbt/bitmap.h"
 #include "cbt/rpc/client.h"
+#include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
 #include "cbt/transform.h"
 #include "csi.grpc.pb.h"
@@ -204,7 +215,7 @@ std::string Address(const char* name, bool tcp) {
 
 // A server of a generic gRPC service, and where it listens.
 struct Host {
-  Host(grpc::Service& service, bool tcp) : address(Address("peer", tcp)) {
+  Host(grpc::Service& service, const char* name, bool tcp) : address(Address(name, tcp)) {
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort(tcp ? address : "unix:" + address.substr(7),
@@ -274,9 +285,63 @@ void Cbt(benchmark::State& state, bool blocks, bool tcp, uint32_t max_results) {
   OurClient(state, (*server)->address(), blocks, max_results);
 }
 
-void Generated(benchmark::State& state, bool blocks, bool tcp, uint32_t max_results) {
-  GeneratedService service(blocks);
-  const Host host(service, tcp);
+// The way of a sidecar that was written by hand: one stream to the plugin, one to the client.
+class GeneratedRelay final : public csi::v1::SnapshotMetadata::Service {
+ public:
+  explicit GeneratedRelay(const std::shared_ptr<grpc::Channel>& plugin)
+      : plugin_(csi::v1::SnapshotMetadata::NewStub(plugin)) {}
+
+  grpc::Status GetMetadataAllocated(grpc::ServerContext*, const Request* request,
+                                    grpc::ServerWriter<Response>* writer) override {
+    grpc::ClientContext context;
+    const auto reader = plugin_->GetMetadataAllocated(&context, *request);
+    Response message;
+    Response copy;
+    int64_t end = 0;
+    while (reader->Read(&message)) {
+      copy.Clear();
+      copy.set_block_metadata_type(message.block_metadata_type());
+      copy.set_volume_capacity_bytes(message.volume_capacity_bytes());
+      for (const auto& tuple : message.block_metadata()) {
+        if (tuple.byte_offset() < end || tuple.size_bytes() <= 0) return grpc::Status::CANCELLED;
+        end = tuple.byte_offset() + tuple.size_bytes();
+        auto* const out = copy.add_block_metadata();
+        out->set_byte_offset(tuple.byte_offset());
+        out->set_size_bytes(tuple.size_bytes());
+      }
+      if (!writer->Write(copy)) return grpc::Status::CANCELLED;
+    }
+    return reader->Finish();
+  }
+
+ private:
+  const std::unique_ptr<csi::v1::SnapshotMetadata::Stub> plugin_;
+};
+
+void Relayed(benchmark::State& state, bool blocks, bool tcp, uint32_t max_results, bool check) {
+  Provider provider(blocks);
+  rpc::ServerOptions options;
+  options.listen = Address("plugin", false);
+  const auto server = rpc::Server::Start(provider, options);
+  Check(server.ok(), "no server");
+  rpc::RelayOptions relay_options;
+  relay_options.listen = Address("relay", tcp);
+  relay_options.plugin = (*server)->address();
+  relay_options.apis = {rpc::Api::kCsi};
+  relay_options.check_tuples = check;
+  const auto relay = rpc::Relay::Start(relay_options);
+  Check(relay.ok(), "no relay");
+  OurClient(state, (*relay)->address(), blocks, max_results);
+}
+
+void RelayedCbt(benchmark::State& state, bool blocks, bool tcp, uint32_t max_results) {
+  Relayed(state, blocks, tcp, max_results, true);
+}
+void RelayedUnchecked(benchmark::State& state, bool blocks, bool tcp, uint32_t max_results) {
+  Relayed(state, blocks, tcp, max_results, false);
+}
+
+void RunGenerated(benchmark::State& state, const Host& host, bool blocks, uint32_t max_results) {
   const auto stub = csi::v1::SnapshotMetadata::NewStub(host.Channel());
   for (auto _ : state) {
     grpc::ClientContext context;
@@ -300,9 +365,23 @@ void Generated(benchmark::State& state, bool blocks, bool tcp, uint32_t max_resu
   Report(state, blocks, max_results);
 }
 
+void Generated(benchmark::State& state, bool blocks, bool tcp, uint32_t max_results) {
+  GeneratedService service(blocks);
+  const Host host(service, "peer", tcp);
+  RunGenerated(state, host, blocks, max_results);
+}
+
+void RelayedGenerated(benchmark::State& state, bool blocks, bool tcp, uint32_t max_results) {
+  GeneratedService service(blocks);
+  const Host plugin(service, "plugin", false);
+  GeneratedRelay relay(plugin.Channel());
+  const Host host(relay, "peer", tcp);
+  RunGenerated(state, host, blocks, max_results);
+}
+
 void Ceiling(benchmark::State& state, bool blocks, bool tcp, uint32_t max_results) {
   CeilingService service(blocks, max_results);
-  const Host host(service, tcp);
+  const Host host(service, "peer", tcp);
   const auto channel = host.Channel();
   for (auto _ : state) {
     grpc::ClientContext context;
@@ -334,28 +413,95 @@ void Ceiling(benchmark::State& state, bool blocks, bool tcp, uint32_t max_result
   Report(state, blocks, max_results);
 }
 
+// Opens a delta of 64 TiB and takes its first batch. Scattered changes are one block in a million;
+// a volume that changed as a whole is told as blocks, so that there is something to tell.
+void First(benchmark::State& state, bool scattered) {
+  constexpr uint64_t kLarge = uint64_t{64} << 40;
+  constexpr uint64_t kLargeBlock = 64 << 10;
+  constexpr uint64_t kBits = kLarge / kLargeBlock;
+  class Large final : public SnapshotProvider {
+   public:
+    explicit Large(bool scattered) : bits_(kBits / 64, scattered ? 0 : ~uint64_t{0}) {
+      for (uint64_t bit = 999'999; scattered && bit < kBits; bit += 1'000'000) {
+        bits_[bit / 64] |= uint64_t{1} << (bit % 64);
+      }
+      scattered_ = scattered;
+    }
+    absl::StatusOr<MetadataSource> OpenAllocated(std::string_view, const StreamContext&) override {
+      auto cursor = MakeBitmapCursor(
+          *BitmapView::Create({reinterpret_cast<const uint8_t*>(bits_.data()), bits_.size() * 8}, 0,
+                              kBits),
+          kLarge, kLargeBlock);
+      if (!cursor.ok()) return cursor.status();
+      return MetadataSource{
+          .cursor = *std::move(cursor),
+          .type = scattered_ ? BlockMetadataType::kVariableLength : BlockMetadataType::kFixedLength,
+          .block_size = kLargeBlock};
+    }
+    absl::StatusOr<MetadataSource> OpenDelta(std::string_view, std::string_view id,
+                                             const StreamContext& context) override {
+      return OpenAllocated(id, context);
+    }
+
+   private:
+    std::vector<uint64_t> bits_;
+    bool scattered_;
+  };
+  Large provider(scattered);
+  rpc::ServerOptions options;
+  options.listen = Address("first", false);
+  const auto server = rpc::Server::Start(provider, options);
+  Check(server.ok(), "no server");
+  ExtentBatch batch;
+  for (auto _ : state) {
+    rpc::ListRequest request;
+    request.address = (*server)->address();
+    request.snapshot_id = "snapshot";
+    request.base_snapshot_id = "base";
+    request.max_results = 256;
+    const auto cursor = rpc::RemoteCursor::Open(request);
+    Check(cursor.ok() && (*cursor)->Next(batch).ok() && !batch.empty(), "no stream");
+  }
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()));
+}
+
 const bool registered = [] {
   struct Impl {
     const char* name;
     void (*run)(benchmark::State&, bool, bool, uint32_t);
+  };
+  const auto add = [](const std::string& name, void (*run)(benchmark::State&, bool, bool, uint32_t),
+                      bool blocks, bool tcp, uint32_t max_results) {
+    benchmark::RegisterBenchmark(
+        name.c_str(), [=](benchmark::State& state) { run(state, blocks, tcp, max_results); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
+  };
+  const auto place = [](bool blocks, bool tcp, uint32_t max_results) {
+    return std::string(blocks ? "blocks-" : "extents-") + (tcp ? "tcp/" : "unix/") +
+           std::to_string(max_results) + "/";
   };
   for (const bool blocks : {false, true}) {
     for (const bool tcp : {false, true}) {
       for (const uint32_t max_results : {256u, 8192u, 65536u}) {
         for (const Impl& impl :
              {Impl{"cbt", Cbt}, Impl{"generated", Generated}, Impl{"ceiling", Ceiling}}) {
-          const std::string name = std::string("rpc/") + (blocks ? "blocks-" : "extents-") +
-                                   (tcp ? "tcp" : "unix") + "/" + std::to_string(max_results) +
-                                   "/" + impl.name;
-          benchmark::RegisterBenchmark(name.c_str(),
-                                       [impl, blocks, tcp, max_results](benchmark::State& state) {
-                                         impl.run(state, blocks, tcp, max_results);
-                                       })
-              ->UseRealTime()
-              ->Unit(benchmark::kMillisecond);
+          add("rpc/" + place(blocks, tcp, max_results) + impl.name, impl.run, blocks, tcp,
+              max_results);
         }
       }
     }
+    for (const Impl& impl : {Impl{"cbt", RelayedCbt}, Impl{"unchecked", RelayedUnchecked},
+                             Impl{"generated", RelayedGenerated}}) {
+      add("relay/" + place(blocks, false, 8192) + impl.name, impl.run, blocks, false, 8192);
+    }
+  }
+  for (const char* changed : {"scattered", "full"}) {
+    benchmark::RegisterBenchmark((std::string("first/64TiB/") + changed + "/cbt").c_str(),
+                                 [scattered = std::string(changed) == "scattered"](
+                                     benchmark::State& state) { First(state, scattered); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
   }
   return true;
 }();

@@ -180,6 +180,8 @@ class StreamDigest {
   ~StreamDigest();
   StreamDigest(StreamDigest&&) noexcept;
   StreamDigest& operator=(StreamDigest&&) noexcept;
+  StreamDigest(const StreamDigest&) = delete;
+  StreamDigest& operator=(const StreamDigest&) = delete;
 
   // Takes the next tuples; both spans have the same size. Cost: about a nanosecond a tuple.
   void Add(std::span<const uint64_t> offsets, std::span<const uint64_t> lengths) noexcept;

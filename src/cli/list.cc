@@ -81,6 +81,7 @@ absl::Status PrintObject(const ListArguments& arguments, rpc::ListRequest reques
   spec.offset = arguments.stream.starting_offset / block_size;
   request.starting_offset = 0;
   absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
+  const absl::Status opened = cursor.status();
   absl::StatusOr<std::string> json =
       cursor.ok() ? RenderVolumeSnapshotDelta(spec, *std::move(cursor), block_size)
                   : RenderFailedVolumeSnapshotDelta(spec, cursor.status());
@@ -88,7 +89,7 @@ absl::Status PrintObject(const ListArguments& arguments, rpc::ListRequest reques
   Output output(STDOUT_FILENO, "stdout");
   output.Append(*json + "\n");
   if (absl::Status closed = output.Close(); !closed.ok()) return closed;
-  return cursor.status();
+  return opened;
 }
 
 absl::Status List(const ListArguments& arguments) {

@@ -16,15 +16,12 @@ void Wipe(std::string& value) noexcept {
 
 Secret::~Secret() { Wipe(value_); }
 
-// A moved-from short string keeps its bytes in the object.
-Secret::Secret(Secret&& other) noexcept : value_(other.value_) {
-  Wipe(other.value_);
-  other.value_.clear();
-}
+Secret::Secret(Secret&& other) noexcept { *this = std::move(other); }
 
 Secret& Secret::operator=(Secret&& other) noexcept {
   if (this == &other) return *this;
   Wipe(value_);
+  // A copy: a short string that is moved from keeps its bytes in the object.
   value_ = other.value_;
   Wipe(other.value_);
   other.value_.clear();

@@ -46,6 +46,8 @@ template <typename Argument>
 std::function<void(Argument)> Once(std::function<void(Argument)> use) {
   struct State {
     explicit State(std::function<void(Argument)> call) : use(std::move(call)) {}
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
     ~State() {
       if (!called.exchange(true)) use(Argument(absl::InternalError("no answer was given")));
     }
@@ -129,7 +131,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
  private:
   void Authorize() {
     Ask<absl::Status>(
-        [self = shared_from_this()](absl::Status allowed) {
+        [self = shared_from_this()](const absl::Status& allowed) {
           if (!allowed.ok()) return self->done_(Deny(allowed));
           self->Resolve();
         },

@@ -23,6 +23,7 @@ class MessageBuilder {
   // `message_bytes`.
   MessageBuilder(std::shared_ptr<SlicePool> pool, BlockMetadataType type, uint64_t capacity,
                  uint32_t max_tuples, size_t message_bytes);
+  ~MessageBuilder() = default;
   MessageBuilder(const MessageBuilder&) = delete;
   MessageBuilder& operator=(const MessageBuilder&) = delete;
 

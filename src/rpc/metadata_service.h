@@ -30,6 +30,8 @@ class MetadataService final : public RawService {
                   const Telemetry& telemetry);
   // Waits for admissions that are being answered; later ones find nobody.
   ~MetadataService() override;
+  MetadataService(const MetadataService&) = delete;
+  MetadataService& operator=(const MetadataService&) = delete;
 
  private:
   // Admissions may be answered by anybody's threads at any time.

@@ -18,6 +18,9 @@ namespace {
 // A queue with one tag outstanding at a time.
 class Queue {
  public:
+  Queue() = default;
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
   ~Queue() {
     queue_.Shutdown();
     void* tag = nullptr;

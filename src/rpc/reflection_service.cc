@@ -86,7 +86,9 @@ Descriptors::Descriptors() {
       }
     }
     for (const std::string& symbol : declared) {
-      symbols_[package.empty() ? symbol : package + "." + symbol] = name;
+      std::string full = package;
+      full.append(package.empty() ? "" : ".").append(symbol);
+      symbols_[full] = name;
     }
     files_[name] = std::move(file);
   }
@@ -103,6 +105,7 @@ std::vector<std::string_view> Descriptors::ByName(const std::string& name) const
   std::vector<std::string> names;
   Collect(name, names);
   std::vector<std::string_view> files;
+  files.reserve(names.size());
   for (const std::string& each : names) files.push_back(files_.at(each).bytes);
   return files;
 }

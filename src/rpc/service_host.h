@@ -27,6 +27,7 @@ absl::Status CheckConnectionOptions(const ConnectionOptions& options);
 class ServiceHost {
  public:
   explicit ServiceHost(const StreamOptions& options);
+  ~ServiceHost() = default;
   ServiceHost(const ServiceHost&) = delete;
   ServiceHost& operator=(const ServiceHost&) = delete;
 

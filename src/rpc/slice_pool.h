@@ -23,6 +23,8 @@ class SlicePool : public std::enable_shared_from_this<SlicePool> {
     ~Buffer();
     Buffer(Buffer&& other) noexcept;
     Buffer& operator=(Buffer&& other) noexcept;
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
 
     uint8_t* data() const noexcept { return data_; }
     size_t size() const noexcept { return size_; }

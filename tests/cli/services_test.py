@@ -1,0 +1,297 @@
+"""serve with every contract, relay, verify, conform, token: the command between services."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+import urllib.request
+
+import support
+from support import parse_ndjson
+
+MIB = 1 << 20
+
+
+class ServicesTest(support.CbtTest):
+    """Two snapshots of a volume in namespace ns, behind a server and a relay of all contracts."""
+
+    def setUp(self):
+        super().setUp()
+        os.makedirs(self.path("root/ns"))
+        data = bytearray(random.randbytes(2 * MIB + 1000))
+        self.base = self.write("root/ns/mon.img", bytes(data))
+        for _ in range(40):
+            data[random.randrange(len(data))] ^= 1
+        self.target = self.write("root/ns/tue.img", bytes(data))
+        self.data = bytes(data)
+        token, session = (self.ok("token").strip() for _ in range(2))
+        self.token, self.session = token, session
+        self.file("tokens", f"# who may ask\n{token} operator ns\n")
+        self.file("sessions", f"{session} ns mon,tue -\n")
+        self.file("token", token + "\n")
+        self.file("session", session + "\n")
+        self.file("secrets", "user=canary-user\n")
+        self.all = ["--api", "csi,kubernetes,session,paged", "--tokens", self.path("tokens"),
+                    "--sessions", self.path("sessions"), "--storage-secrets", self.path("secrets"),
+                    "--log-level", "debug"]
+
+    def log(self):
+        with open(self.path("log"), encoding="utf-8") as file:
+            return file.read()
+
+    def file(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.path(name)
+
+    def start(self, *command):
+        reader, writer = os.pipe()
+        with open(self.path("log"), "ab") as log:
+            server = subprocess.Popen(
+                [support.CBT, *map(str, command), "--ready-fd", str(writer)], pass_fds=[writer],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
+        os.close(writer)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        with os.fdopen(reader) as file:
+            server.address = file.read().rstrip("\n")
+        self.assertTrue(server.address, self.log())
+        return server
+
+    def serve(self, *options):
+        return self.start("serve", "--root", self.path("root"), "--listen",
+                          f"unix://{self.path('plugin')}", *self.all, *options)
+
+    def relay(self, plugin, *options):
+        return self.start("relay", "--plugin", plugin.address, "--listen",
+                          f"unix://{self.path('relay')}", *self.all, *options)
+
+    def stop(self, server):
+        server.send_signal(signal.SIGTERM)
+        self.assertEqual(server.wait(30), 0)
+
+    def pair(self, api, delta=True):
+        """The options that name the pair in a contract."""
+        named = api in ("kubernetes", "session")
+        options = ["--api", api, "--snapshot", "tue" if named else "ns/tue"]
+        if delta:
+            options += ["--base", "mon" if api == "session" else "ns/mon"]
+        if api == "kubernetes":
+            options += ["--token-file", self.path("token"), "--namespace", "ns"]
+        if api == "session":
+            options += ["--token-file", self.path("session")]
+        return options
+
+
+class Contracts(ServicesTest):
+    def test_one_answer_through_every_contract_and_the_relay(self):
+        server = self.serve()
+        relay = self.relay(server)
+        for delta in [True, False]:
+            expected = self.ok(*(["delta", self.base] if delta else ["allocated"]), self.target)
+            for address in [server.address, relay.address]:
+                for api in ["csi", "kubernetes", "session", "paged"]:
+                    pair = self.pair(api, delta)
+                    self.assertEqual(self.ok("list", address, *pair), expected, (address, api))
+                    self.assertEqual(self.ok("list", address, *pair, "--max-results", 3), expected)
+                    if api != "paged":
+                        self.ok("list", address, *pair, "--prove")
+        # Pages carry no proof.
+        self.fails(2, "list", server.address, *self.pair("paged"), "--prove", "--format", "csv",
+                   "--output", self.path("nothing"))
+        self.stop(relay)
+        self.stop(server)
+        log = self.log()
+        self.assertIn('event="stream closed"', log)
+        for secret in [self.token, self.session, "canary"]:
+            self.assertNotIn(secret, log)
+
+    def test_who_may_not_ask(self):
+        server = self.serve()
+        relay = self.relay(server)
+        self.file("token", self.session)
+        for address in [server.address, relay.address]:
+            line = self.fails(2, "list", address, *self.pair("kubernetes"))
+            other = self.pair("kubernetes")
+            other[other.index("--snapshot") + 1] = "missing"
+            self.assertEqual(self.fails(2, "list", address, *other), line)
+            self.assertNotIn(self.session, line)
+        # The files are looked at again.
+        self.file("tokens", f"{self.session} operator *\n")
+        deadline = time.monotonic() + 20
+        while support.run("list", relay.address, *self.pair("kubernetes")).code != 0:
+            self.assertLess(time.monotonic(), deadline)
+        self.fails(2, "list", server.address, "--api", "kubernetes", "--snapshot", "tue")
+        self.fails(2, "list", server.address, "--api", "session", "--snapshot", "tue")
+
+    def test_names_from_a_file(self):
+        self.file("names", "prod monday ns/mon\nprod tuesday ns/tue\nprod later -\n")
+        self.file("tokens", f"{self.token} operator prod\n")
+        server = self.serve("--snapshots", self.path("names"), "--base-is-name")
+        ask = ["list", server.address, "--api", "kubernetes", "--token-file", self.path("token"),
+               "--namespace", "prod"]
+        self.assertEqual(self.ok(*ask, "--snapshot", "tuesday", "--base", "monday"),
+                         self.ok("delta", self.base, self.target))
+        self.fails(3, *ask, "--snapshot", "later")
+        self.fails(2, *ask, "--snapshot", "ns/tue")
+
+    def test_relay_before_a_plugin_that_comes_later(self):
+        relay = self.start("relay", "--plugin", f"unix://{self.path('plugin')}", "--listen",
+                           f"unix://{self.path('relay')}", "--tokens", self.path("tokens"))
+        self.fails(3, "list", relay.address, *self.pair("kubernetes"))
+        server = self.serve()
+        deadline = time.monotonic() + 20
+        while support.run("list", relay.address, *self.pair("kubernetes")).code != 0:
+            self.assertLess(time.monotonic(), deadline)
+        self.stop(server)
+        self.stop(relay)
+
+    def test_metrics(self):
+        server = self.serve("--metrics", "127.0.0.1:0")
+        url = re.search(r"metrics on (http://127.0.0.1:[1-9]\d*/metrics)\n", self.log())[1]
+        self.ok("list", server.address, *self.pair("csi"))
+        with urllib.request.urlopen(url) as page:
+            text = page.read().decode()
+        self.assertIn('cbt_streams_total{api="csi",code="OK",method="delta"} 1', text)
+        self.assertNotIn("tue", text)
+
+    def test_wrong_options(self):
+        serve = ["serve", "--root", self.path("root"), "--listen", f"unix://{self.path('s')}"]
+        for options in (["--api", "soap"], ["--api", "csi,csi"], ["--api", "kubernetes"],
+                        ["--api", "session"], ["--tokens", self.path("missing")],
+                        ["--tokens", self.file("bad", "one-word\n")],
+                        ["--page-key", self.file("short", "x")], ["--log-level", "loud"],
+                        ["--metrics", "nowhere"], ["--stream-time", "never"]):
+            line = self.fails(2, *serve, *options)
+            self.assertIn(options[0].strip("-"), line)
+        self.fails(2, "relay", "--listen", f"unix://{self.path('s')}", "--plugin", "nowhere",
+                   "--tokens", self.path("tokens"))
+
+
+class Pages(ServicesTest):
+    def test_objects(self):
+        server = self.serve()
+        changed = parse_ndjson(self.ok("delta", self.base, self.target, "--style", "blocks"))[2]
+        blocks = [offset // 4096 for offset, _ in changed]
+        got, start = [], 0
+        while True:
+            thing = json.loads(self.ok("list", server.address, *self.pair("csi"), "--object",
+                                       "--limit", 7, "--starting-offset", start * 4096))
+            self.assertEqual(thing["kind"], "VolumeSnapshotDelta")
+            self.assertEqual(thing["apiVersion"], "cbt.storage.k8s.io/v1alpha1")
+            self.assertEqual(thing["spec"]["baseVolumeSnapshotName"], "ns/mon")
+            self.assertEqual(thing["spec"]["targetVolumeSnapshotName"], "ns/tue")
+            status = thing["status"]
+            self.assertEqual((status["limit"], status["offset"]), (7, start))
+            page = [entry["offset"] for entry in status["changedBlockDeltas"]]
+            self.assertLessEqual(len(page), 7)
+            self.assertTrue(all(entry["blockSizeBytes"] == 4096
+                                for entry in status["changedBlockDeltas"]))
+            got += page
+            if status["state"] == 0:
+                break
+            self.assertEqual(status["state"], 1)
+            start = status["continue"]
+        self.assertEqual(got, blocks)
+        failed = support.run("list", server.address, "--snapshot", "ns/missing", "--object")
+        self.assertEqual(failed.code, 2)
+        status = json.loads(failed.stdout)["status"]
+        self.assertEqual(status["state"], 2)
+        self.assertIn("NOT_FOUND", status["error"])
+
+
+class Comforts(ServicesTest):
+    def test_windows_gaps_and_fallbacks(self):
+        server = self.serve()
+        whole = parse_ndjson(self.ok("delta", self.base, self.target))[2]
+        result = support.run("list", server.address, *self.pair("csi"), "--starting-offset", 5000,
+                             "--length", MIB, "--gap", 65536)
+        self.assertEqual(result.code, 0, result)
+        window = parse_ndjson(result.stdout)[2]
+        got, real = set(), set()
+        for offset, size in window:
+            self.assertGreaterEqual(offset, 5000)
+            self.assertLessEqual(offset + size, 5000 + MIB)
+            got.update(range(offset, offset + size))
+        for offset, size in whole:
+            real.update(range(max(offset, 5000), min(offset + size, 5000 + MIB)))
+        self.assertLessEqual(real, got)
+        for (a, b), (c, _) in zip(window, window[1:]):
+            self.assertGreater(c - a - b, 65536)
+        numbers = [int(n) for n in re.findall(r"\d+", result.stderr)]
+        self.assertEqual(numbers, [len(got), len(got) - len(real)])
+
+        fallback = support.run("list", server.address, "--snapshot", "ns/tue", "--base", "ns/gone",
+                               "--fallback", len(self.data))
+        self.assertEqual(fallback.code, 0)
+        self.assertIn("tier: allocated", fallback.stderr)
+        self.assertEqual(fallback.stdout, self.ok("allocated", self.target))
+
+
+class Verify(ServicesTest):
+    def test_services_and_maps(self):
+        server = self.serve()
+        relay = self.relay(server)
+        for address, api in [(server.address, "csi"), (relay.address, "kubernetes"),
+                             (relay.address, "paged")]:
+            said = json.loads(self.ok("verify", self.base, self.target, "--service", address,
+                                      *self.pair(api), "--json"))
+            self.assertTrue(said["verified"])
+            self.assertGreater(said["over_reported_bytes"], 0)
+            self.ok("verify", self.target, "--service", address, *self.pair(api, False))
+        # A pair that the images are not: something is missing, and it is named.
+        self.write("root/ns/mon2.img", self.data)
+        result = support.run("verify", self.base, self.target, "--service", server.address,
+                             "--snapshot", "ns/tue", "--base", "ns/mon2", "--json")
+        self.assertEqual(result.code, 1, result)
+        missing = json.loads(result.stdout)["first_missing"]
+        with open(self.base, "rb") as file:
+            base = file.read()
+        first = next(i for i in range(len(self.data)) if base[i] != self.data[i])
+        self.assertEqual(missing["byte_offset"], first)
+        text = support.run("verify", self.base, self.target, "--service", server.address,
+                           "--snapshot", "ns/tue", "--base", "ns/mon2")
+        self.assertIn(f"byte_offset {first}", text.stdout)
+
+        good = self.path("good.cbm")
+        self.ok("delta", self.base, self.target, "--output", good)
+        self.ok("verify", self.base, self.target, "--map", good)
+        same = self.path("same.cbm")
+        self.ok("delta", self.base, self.base, "--output", same)
+        self.assertEqual(support.run("verify", self.base, self.target, "--map", same).code, 1)
+        # Another capacity is another volume.
+        other = self.write("other.img", bytes(4096))
+        self.assertEqual(support.run("verify", self.base, other, "--map", good).code, 1)
+        self.fails(2, "verify", self.base, self.target)
+        self.fails(2, "verify", self.base, self.target, "--map", good, "--service", "unix:///x",
+                   "--snapshot", "s")
+        self.fails(2, "verify", self.target, "--service", server.address, *self.pair("csi"))
+        self.fails(2, "verify", self.base, self.path("missing"), "--map", good)
+
+
+class Conform(ServicesTest):
+    def test_our_own_servers_keep_the_contract(self):
+        server = self.serve()
+        relay = self.relay(server)
+        for address in [server.address, relay.address]:
+            for api in ["csi", "kubernetes", "session", "paged"]:
+                result = support.run("conform", address, *self.pair(api), "--json")
+                rows = [json.loads(line) for line in result.stdout.splitlines()]
+                self.assertGreater(len(rows), 20)
+                self.assertEqual([row for row in rows if row["result"] == "fail"], [])
+                self.assertEqual(result.code, 0, result)
+        text = self.ok("conform", server.address, *self.pair("csi"))
+        self.assertRegex(text, r"\n\d+ passed, 0 failed, \d+ not applicable\n\Z")
+
+    def test_a_server_that_is_not_there(self):
+        result = support.run("conform", f"unix://{self.path('nobody')}", "--snapshot", "s")
+        self.assertEqual(result.code, 1, result)
+        self.assertIn("FAIL", result.stdout)
+        self.fails(2, "conform", "nowhere", "--snapshot", "s")
+
+
+if __name__ == "__main__":
+    support.main()

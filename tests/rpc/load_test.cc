@@ -1,0 +1,205 @@
+// Many streams: readers that stall, streams that come and go, requests that are made to hurt.
+#include <dirent.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cbt/rpc/client.h"
+#include "cbt/rpc/relay.h"
+#include "rpc/support/fixture.h"
+
+namespace cbt::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// Kibibytes of memory that are resident.
+long ResidentKib() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word == "VmRSS:") {
+      long kib = 0;
+      status >> kib;
+      return kib;
+    }
+  }
+  return -1;
+}
+
+size_t OpenDescriptors() {
+  size_t count = 0;
+  DIR* const folder = opendir("/proc/self/fd");
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+Service Endless(rpc::StreamOptions options = {}) {
+  return Service(
+      [](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+        return Extents(AlternatingCursor(uint64_t{1} << 55, 4096));
+      },
+      options);
+}
+
+// Clients and server are one process here, so this is an upper bound for the server.
+TEST(Load, AThousandStalledReadersCostLittleAndHoldUpNobody) {
+  const int count = kSanitized ? 100 : 1000;
+  rpc::StreamOptions options;
+  options.max_streams = 1100;
+  const Service service = Endless(options);
+  const long before = ResidentKib();
+  // A hundred streams a connection: more would wait for each other in the client.
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  std::vector<std::unique_ptr<RawCall>> calls;
+  csi::v1::GetMetadataAllocatedRequest request;
+  request.set_snapshot_id("s");
+  for (int i = 0; i < count; ++i) {
+    if (i % 100 == 0) channels.push_back(Connect(service.server->address()));
+    calls.push_back(
+        std::make_unique<RawCall>(channels.back(), kAllocatedPath, request.SerializeAsString()));
+    ASSERT_TRUE(calls.back()->Read().has_value()) << i;
+  }
+  EXPECT_EQ(service.server->open_streams(), static_cast<size_t>(count));
+  // All have run full.
+  std::this_thread::sleep_for(milliseconds(500));
+  const long grown = ResidentKib() - before;
+  EXPECT_TRUE(kSanitized || grown < (long{1} << 20)) << grown << " KiB";
+  RecordProperty("resident_kib", static_cast<int>(grown));
+  std::printf("%d stalled streams: %ld MiB\n", count, grown / 1024);
+
+  const Stopwatch watch;
+  rpc::ListRequest fresh;
+  fresh.address = service.server->address();
+  fresh.snapshot_id = std::string("s");
+  auto cursor = rpc::RemoteCursor::Open(fresh);
+  ASSERT_TRUE(cursor.ok()) << cursor.status();
+  ExtentBatch batch;
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE((*cursor)->Next(batch).ok());
+  EXPECT_LT(watch.elapsed(), seconds(5));
+  for (const auto& call : calls) call->Cancel();
+}
+
+TEST(Load, TenThousandShortStreamsLeakNothing) {
+  const int count = kSanitized ? 1000 : 10'000;
+  const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, 1 << 20);
+  const TempDir dir;
+  rpc::RelayOptions options;
+  options.listen = "unix://" + (dir / "relay");
+  options.plugin = plugin.server->address();
+  options.apis = {rpc::Api::kCsi};
+  const auto relay = rpc::Relay::Start(options);
+  ASSERT_TRUE(relay.ok());
+  csi::v1::GetMetadataAllocatedRequest request;
+  request.set_snapshot_id("s");
+  const std::string bytes = request.SerializeAsString();
+  const auto channel = Connect((*relay)->address());
+  const auto run = [&](int streams) {
+    for (int i = 0; i < streams; ++i) {
+      RawCall call(channel, kAllocatedPath, bytes);
+      // Some are given up, the way clients do.
+      if (i % 10 == 0) continue;
+      const Answer answer = ReadAll(call);
+      ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+    }
+  };
+  run(count / 5);
+  ASSERT_TRUE(Eventually([&] { return (*relay)->open_streams() == 0; }));
+  const long resident = ResidentKib();
+  const size_t descriptors = OpenDescriptors();
+  run(count);
+  ASSERT_TRUE(Eventually([&] { return (*relay)->open_streams() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return plugin.server->open_streams() == 0; }));
+  const long grown = ResidentKib() - resident;
+  EXPECT_TRUE(kSanitized || grown < 4096) << grown << " KiB";
+  EXPECT_EQ(OpenDescriptors(), descriptors);
+}
+
+TEST(Load, RequestsThatAreMadeToHurtAreRefusedWithinLimits) {
+  const Service service = Service::OfExtents({{0, 1}}, 4096);
+  const auto ask = [&](const std::string& bytes) {
+    RawCall call(service.channel, kAllocatedPath, bytes);
+    return ReadAll(call).status.error_code();
+  };
+  csi::v1::GetMetadataAllocatedRequest request;
+  request.set_snapshot_id(std::string(2 << 20, 'x'));
+  EXPECT_EQ(ask(request.SerializeAsString()), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  request.set_snapshot_id("s");
+  for (int i = 0; i < 100'000; ++i) {
+    (*request.mutable_secrets())["key" + std::to_string(i)] = "value";
+  }
+  EXPECT_EQ(ask(request.SerializeAsString()), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  // What fits into a request is taken.
+  request.clear_secrets();
+  for (int i = 0; i < 10'000; ++i) {
+    (*request.mutable_secrets())["key" + std::to_string(i)] = "value";
+  }
+  EXPECT_EQ(ask(request.SerializeAsString()), grpc::StatusCode::OK);
+  EXPECT_NE(ask(std::string(1000, '\xff')), grpc::StatusCode::OK);
+  EXPECT_NE(ask(std::string(100'000, '\x0b')), grpc::StatusCode::OK);
+  request.clear_secrets();
+  EXPECT_EQ(ask(request.SerializeAsString()), grpc::StatusCode::OK);
+}
+
+// For many k: a prefix and an error, never an end.
+TEST(Load, E14ProvidersThatFailAfterKTuplesNeverLookComplete) {
+  for (uint64_t k = 0; k < 300; k = k < 20 ? k + 1 : k + 37) {
+    for (const bool through_relay : {false, true}) {
+      const Service service([k](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+        const auto trace = std::make_shared<CursorTrace>();
+        return Extents(std::make_unique<ScriptedCursor>(
+            1 << 30, 4096, trace,
+            [k](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
+              const uint64_t done = position / 8192;
+              if (done >= k) return absl::DataLossError("the disk is gone");
+              for (uint64_t i = done; i < k && !batch.full(); ++i) {
+                batch.push_back({i * 8192, 4096});
+              }
+              return batch.back().offset + 8192;
+            }));
+      });
+      const TempDir dir;
+      rpc::RelayOptions options;
+      options.listen = "unix://" + (dir / "relay");
+      options.plugin = service.server->address();
+      options.apis = {rpc::Api::kCsi};
+      const auto relay = rpc::Relay::Start(options);
+      ASSERT_TRUE(relay.ok());
+      rpc::ListRequest request;
+      request.address = through_relay ? (*relay)->address() : service.server->address();
+      request.snapshot_id = std::string("s");
+      request.max_results = 7;
+      auto cursor = rpc::RemoteCursor::Open(request);
+      if (k == 0) {
+        EXPECT_EQ(cursor.status().code(), absl::StatusCode::kDataLoss);
+        continue;
+      }
+      ASSERT_TRUE(cursor.ok()) << cursor.status();
+      uint64_t tuples = 0;
+      const absl::Status status = ForEachBatch(**cursor, [&](const ExtentBatch& batch) {
+        tuples += batch.size();
+        return absl::OkStatus();
+      });
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << k;
+      EXPECT_EQ(tuples, k);
+      EXPECT_EQ((*cursor)->completeness(), rpc::Completeness::kUnderWay);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cbt::test
