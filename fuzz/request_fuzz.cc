@@ -1,11 +1,13 @@
-// Request bytes from anybody through the decoder: an error, or a request that encodes to bytes
-// which decode to the same again (secrets apart: nobody may read them out).
+// Bytes from anybody through the decoders of the service's edge. A request: an error, or one that
+// encodes to bytes which decode to the same again (secrets apart). Pages and page tokens.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "check.h"
 #include "rpc/contract.h"
+#include "rpc/page_token.h"
+#include "rpc/paged_stream.h"
 
 namespace {
 
@@ -28,6 +30,24 @@ void Decode(const cbt::rpc::MethodContract& method, std::span<const uint8_t> byt
       again->token.Equals(request->token.Reveal()));
 }
 
+// A page from anybody: an error, or blocks whose numbers are the wire's.
+void DecodeOnePage(std::span<const uint8_t> bytes) {
+  cbt::rpc::SnapshotDeltaPage page;
+  if (!cbt::rpc::DecodePage(bytes, page).ok()) return;
+  CBT_FUZZ_CHECK(page.capacity <= cbt::kMaxCapacity);
+  for (size_t i = 0; i < page.tuples.size(); ++i) {
+    CBT_FUZZ_CHECK(page.tuples[i].offset <= cbt::kMaxCapacity &&
+                   page.tuples[i].length <= cbt::kMaxCapacity);
+  }
+}
+
+// Nobody without the key makes a token.
+void OpenToken(std::span<const uint8_t> bytes) {
+  static const cbt::rpc::PageTokens tokens("key of the fuzzer");
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  CBT_FUZZ_CHECK(!tokens.Open("base", "target", text).ok());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -37,5 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Decode(contract->allocated, {data, size});
     Decode(contract->delta, {data, size});
   }
+  DecodeOnePage({data, size});
+  OpenToken({data, size});
   return 0;
 }

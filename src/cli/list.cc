@@ -81,7 +81,7 @@ absl::Status PrintObject(const ListArguments& arguments, rpc::ListRequest reques
   spec.offset = arguments.stream.starting_offset / block_size;
   request.starting_offset = 0;
   absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
-  const absl::Status opened = cursor.status();
+  absl::Status opened = cursor.status();
   absl::StatusOr<std::string> json =
       cursor.ok() ? RenderVolumeSnapshotDelta(spec, *std::move(cursor), block_size)
                   : RenderFailedVolumeSnapshotDelta(spec, cursor.status());

@@ -1,8 +1,8 @@
 #include "cbt/requested_cursor.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/transform.h"
@@ -10,63 +10,76 @@
 namespace cbt {
 namespace {
 
-// Passes on and keeps what it passed on until somebody has compared with it.
+// Passes on and counts the bytes of what will become one extent of the result: what lies, rounded
+// outward, at most a gap apart. Memory grows with the results that wait, not with the extents.
 class RecordingCursor final : public ExtentCursor {
  public:
-  explicit RecordingCursor(std::unique_ptr<ExtentCursor> input) noexcept
-      : ExtentCursor(input->capacity(), input->granularity()), input_(std::move(input)) {}
+  RecordingCursor(std::unique_ptr<ExtentCursor> input, const Requested& requested,
+                  uint64_t window_end) noexcept
+      : ExtentCursor(input->capacity(), input->granularity()),
+        input_(std::move(input)),
+        chunk_(requested.chunk),
+        gap_(requested.bridge_gap),
+        window_begin_(requested.offset),
+        window_end_(window_end) {}
 
-  // Bytes of the input's extents inside [begin, end); forgets what lies before `end`. Calls come
-  // with ascending ranges.
-  uint64_t Take(uint64_t begin, uint64_t end) noexcept {
+  // Nothing below is handed on from now on, though transforms may look at what lies before.
+  void SetFloor(uint64_t floor) noexcept { floor_ = floor; }
+
+  // Bytes in the window of what begins below `end`; forgets it. Calls come with ascending ends.
+  uint64_t Take(uint64_t end) noexcept {
     uint64_t bytes = 0;
-    while (next_ < seen_.size() && seen_[next_].offset < end) {
-      const Extent extent = seen_[next_];
-      const uint64_t from = std::max(extent.offset, begin);
-      const uint64_t to = std::min(extent.end(), end);
-      if (from < to) bytes += to - from;
-      if (extent.end() > end) break;
-      ++next_;
-    }
-    if (next_ == seen_.size()) {
-      seen_.clear();
-      next_ = 0;
+    for (; !groups_.empty() && groups_.front().begin < end; groups_.pop_front()) {
+      bytes += groups_.front().bytes;
     }
     return bytes;
   }
 
  private:
+  struct Group {
+    uint64_t begin;
+    uint64_t end;
+    uint64_t bytes;
+  };
+
   absl::Status DoSeek(uint64_t offset) override {
-    seen_.clear();
-    next_ = 0;
+    groups_.clear();
     return input_->Seek(offset);
   }
 
   absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
     absl::StatusOr<Step> step = input_->Next(batch);
     if (!step.ok()) return step.status();
-    // What was compared already makes room.
-    if (next_ > 4 * ExtentBatch::kDefaultCapacity) {
-      seen_.erase(seen_.begin(), seen_.begin() + static_cast<std::ptrdiff_t>(next_));
-      next_ = 0;
-    }
     for (size_t i = 0; i < batch.size(); ++i) {
       const Extent extent = {batch[i].offset,
                              std::min(batch[i].length, capacity() - batch[i].offset)};
       batch.mutable_lengths()[i] = extent.length;
-      // Touching ones count as one, so that a long bridge over many doesn't grow the list for ever.
-      if (seen_.size() > next_ && seen_.back().end() == extent.offset) {
-        seen_.back().length += extent.length;
-      } else {
-        seen_.push_back(extent);
-      }
+      Record(extent);
     }
     return input_->covered();
   }
 
+  void Record(Extent extent) {
+    const uint64_t from = std::max({extent.offset, window_begin_, floor_});
+    const uint64_t to = std::min(extent.end(), window_end_);
+    const uint64_t bytes = from < to ? to - from : 0;
+    const uint64_t begin = AlignDown(extent.offset, chunk_);
+    const uint64_t end = AlignUp(extent.end(), chunk_);
+    if (!groups_.empty() && (begin <= groups_.back().end || begin - groups_.back().end <= gap_)) {
+      groups_.back().end = end;
+      groups_.back().bytes += bytes;
+    } else {
+      groups_.push_back({begin, end, bytes});
+    }
+  }
+
   const std::unique_ptr<ExtentCursor> input_;
-  std::vector<Extent> seen_;
-  size_t next_ = 0;
+  const uint64_t chunk_;
+  const uint64_t gap_;
+  const uint64_t window_begin_;
+  const uint64_t window_end_;
+  uint64_t floor_ = 0;
+  std::deque<Group> groups_;
 };
 
 class RequestedCursorImpl final : public RequestedCursor {
@@ -82,6 +95,7 @@ class RequestedCursorImpl final : public RequestedCursor {
  private:
   absl::Status DoSeek(uint64_t offset) override {
     bytes_ = known_ = 0;
+    recording_.SetFloor(offset);
     return shaped_->Seek(offset);
   }
 
@@ -90,7 +104,7 @@ class RequestedCursorImpl final : public RequestedCursor {
     if (!step.ok()) return step.status();
     for (size_t i = 0; i < batch.size(); ++i) {
       bytes_ += batch[i].length;
-      known_ += recording_.Take(batch[i].offset, batch[i].end());
+      known_ += recording_.Take(batch[i].end());
     }
     return shaped_->covered();
   }
@@ -114,7 +128,13 @@ absl::StatusOr<std::unique_ptr<RequestedCursor>> MakeRequestedCursor(
   if (input->covered() != 0) {
     if (absl::Status status = input->Seek(0); !status.ok()) return status;
   }
-  auto recording = std::make_unique<RecordingCursor>(std::move(input));
+  const uint64_t rest = capacity - requested.offset;
+  const uint64_t window_end = requested.offset + std::min(requested.length.value_or(rest), rest);
+  if (requested.chunk == 0 || requested.chunk > kMaxGranularity) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("requested cursor: the chunk of ", requested.chunk, " bytes is out of range"));
+  }
+  auto recording = std::make_unique<RecordingCursor>(std::move(input), requested, window_end);
   RecordingCursor& recorder = *recording;
   absl::StatusOr<std::unique_ptr<ExtentCursor>> shaped = std::move(recording);
   if (requested.chunk != 1) shaped = AlignOutward(*std::move(shaped), requested.chunk);
@@ -122,9 +142,7 @@ absl::StatusOr<std::unique_ptr<RequestedCursor>> MakeRequestedCursor(
     shaped = Coalesce(*std::move(shaped), requested.bridge_gap);
   }
   if (shaped.ok() && (requested.offset > 0 || requested.length.has_value())) {
-    const uint64_t rest = capacity - requested.offset;
-    const uint64_t length = std::min(requested.length.value_or(rest), rest);
-    shaped = Clip(*std::move(shaped), requested.offset, requested.offset + length);
+    shaped = Clip(*std::move(shaped), requested.offset, window_end);
   }
   if (!shaped.ok()) return shaped.status();
   return std::make_unique<RequestedCursorImpl>(*std::move(shaped), recorder);

@@ -106,6 +106,7 @@ absl::Status RelayFeed::Translate(const grpc::ByteBuffer& message) {
   const bool fits = message.Length() <= kMaxMessageBytes;
   if (!plan_.check_tuples && same_layout_ && !trimming && !limited && fits) {
     pending_.push_back({.bytes = message, .tuples = 0, .reported = 0});
+    ++passed_unseen_;
     return absl::OkStatus();
   }
   absl::Status status = DecodeMetadataMessage(flat_.Of(message), message_);
@@ -201,10 +202,10 @@ absl::Status RelayFeed::Verdict(const grpc::Status& status) {
 }
 
 Metadata RelayFeed::TrailingMetadata() const {
-  if (plan_.check_tuples) return ProofMetadata(passed_on_, request_.starting_offset);
-  // Not looked at and so not ours to prove; what the plugin says holds as long as it is the same.
+  if (passed_unseen_ == 0) return ProofMetadata(passed_on_, request_.starting_offset);
+  // Not looked at and so not ours to prove; what the plugin says holds if nothing was changed.
   Metadata metadata;
-  if (received_.tuples() != 0) return metadata;
+  if (passed_unseen_ != messages_) return metadata;
   for (const std::string_view key :
        {kTupleCountKey, kReportedBytesKey, kStartingOffsetKey, kDigestKey}) {
     const std::optional<std::string_view> value = call_.Trailing(key);

@@ -72,8 +72,9 @@ class RelayFeed final : public MessageFeed,
   StreamDigest passed_on_;
   MetadataMessage message_;
   FlatMessage flat_;
-  bool started_ = false;   // a tuple that ends after the starting offset was seen
-  uint64_t messages_ = 0;  // that were passed on
+  bool started_ = false;        // a tuple that ends after the starting offset was seen
+  uint64_t messages_ = 0;       // that were passed on
+  uint64_t passed_unseen_ = 0;  // those of them that nobody looked at
   std::deque<OutMessage> pending_;
   absl::Status failure_;             // why the plugin was told to stop
   std::shared_ptr<RelayFeed> self_;  // while the call is open

@@ -21,8 +21,8 @@
 namespace cbt::rpc {
 
 // INVALID_ARGUMENT that names the option for one that is out of range.
-absl::Status CheckStreamOptions(const StreamOptions& options);
-absl::Status CheckConnectionOptions(const ConnectionOptions& options);
+absl::Status CheckStreamOptions(const StreamOptions& stream);
+absl::Status CheckConnectionOptions(const ConnectionOptions& connection);
 
 class ServiceHost {
  public:

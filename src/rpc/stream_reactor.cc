@@ -27,7 +27,7 @@ StreamReactor::StreamReactor(grpc::CallbackServerContext& context, StreamRegistr
       context_(&context),
       watch_(std::move(watch)) {}
 
-void StreamReactor::Start(std::shared_ptr<MessageFeed> feed) {
+void StreamReactor::Start(const std::shared_ptr<MessageFeed>& feed) {
   bool closed = false;
   {
     std::lock_guard lock(mutex_);

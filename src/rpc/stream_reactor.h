@@ -40,7 +40,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   // Begins to take messages from `feed`. Call once, when the registry holds the stream, unless
   // End() is. May come late: until then the stream is open and silent.
-  void Start(std::shared_ptr<MessageFeed> feed);
+  void Start(const std::shared_ptr<MessageFeed>& feed);
 
   // Stops when the client has gone or the stream is ended.
   std::stop_token stop_token() const { return stop_.get_token(); }

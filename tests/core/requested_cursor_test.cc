@@ -1,0 +1,122 @@
+// Windows, chunks and bridges against a set of bytes; objects of pages.
+#include "cbt/requested_cursor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "cbt/transform.h"
+#include "cbt/volume_snapshot_delta.h"
+#include "reference/volume.h"
+#include "support/cursors.h"
+#include "support/generators.h"
+
+namespace cbt::test {
+namespace {
+
+using reference::Ranges;
+using testing::HasSubstr;
+
+RC_GTEST_PROP(RequestedCursor, CountsWhatRoundingAndBridgingAdd, ()) {
+  std::mt19937_64 random = AnyRandom();
+  const size_t capacity = Between<size_t>(1, 5000);
+  const size_t density = Between<size_t>(1, 60);
+  reference::ByteSet set(capacity);
+  for (size_t i = 0; i < capacity; ++i) {
+    set[i] = (i > 0 && set[i - 1]) ? random() % 4 != 0 : random() % density == 0;
+  }
+  const Requested requested{
+      .chunk = uint64_t{1} << Between(0, 8),
+      .bridge_gap = random() % 2 == 0 ? 0 : random() % 50,
+      .offset = random() % (capacity + 1),
+      .length = random() % 3 == 0 ? std::nullopt : std::optional(random() % capacity)};
+  auto cursor = MakeRequestedCursor(CursorOver(reference::RunsOf(set), capacity), requested);
+  RC_ASSERT(cursor.ok());
+  const auto tuples = Drain(**cursor);
+  RC_ASSERT(tuples.ok());
+  const uint64_t end = requested.length.has_value()
+                           ? std::min<uint64_t>(requested.offset + *requested.length, capacity)
+                           : capacity;
+  uint64_t bytes = 0;
+  uint64_t added = 0;
+  reference::ByteSet got(capacity);
+  for (const auto& [offset, length] : *tuples) {
+    RC_ASSERT(offset >= requested.offset && offset + length <= end);
+    for (uint64_t i = offset; i < offset + length; ++i) {
+      got[i] = true;
+      ++bytes;
+      added += set[i] ? 0 : 1;
+    }
+  }
+  for (uint64_t i = requested.offset; i < end; ++i) RC_ASSERT(!set[i] || got[i]);
+  RC_ASSERT((*cursor)->bytes() == bytes);
+  RC_ASSERT((*cursor)->added_bytes() == added);
+
+  // From anywhere on it counts what comes from there.
+  const uint64_t place = random() % (capacity + 1);
+  RC_ASSERT((*cursor)->Seek(place).ok());
+  const auto rest = Drain(**cursor);
+  RC_ASSERT(rest.ok());
+  bytes = added = 0;
+  for (const auto& [offset, length] : *rest) {
+    for (uint64_t i = offset; i < offset + length; ++i) {
+      ++bytes;
+      added += set[i] ? 0 : 1;
+    }
+  }
+  RC_ASSERT((*cursor)->bytes() == bytes);
+  RC_ASSERT((*cursor)->added_bytes() == added);
+}
+
+// A bridge over very many extents must not keep them all.
+TEST(RequestedCursor, CountsAcrossManyBatches) {
+  Ranges ranges;
+  for (uint64_t i = 0; i < 100'000; ++i) ranges.emplace_back(i * 16, 8);
+  auto cursor = MakeRequestedCursor(CursorOver(ranges, 1'600'000), {.bridge_gap = 8});
+  ASSERT_TRUE(cursor.ok());
+  EXPECT_EQ(*Drain(**cursor), (Ranges{{0, 1'599'992}}));
+  EXPECT_EQ((*cursor)->added_bytes(), 1'599'992u - 800'000u);
+}
+
+TEST(RequestedCursor, RefusesWindowsPastTheVolume) {
+  EXPECT_EQ(MakeRequestedCursor(CursorOver({}, 100), {.offset = 101}).status().code(),
+            absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(MakeRequestedCursor(CursorOver({}, 100), {.chunk = 0}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MakeRequestedCursor(nullptr, {}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(VolumeSnapshotDelta, PagesByBlockIndex) {
+  const VolumeSnapshotDeltaSpec spec{.name = "d",
+                                     .name_space = "n",
+                                     .base_snapshot = "a",
+                                     .target_snapshot = "b\"",
+                                     .limit = 2,
+                                     .offset = 0};
+  const auto open = [] { return CursorOver({{0, 1}, {5000, 10}, {20000, 10}}, 30000); };
+  EXPECT_EQ(*RenderVolumeSnapshotDelta(spec, open(), 4096),
+            R"({"apiVersion":"cbt.storage.k8s.io/v1alpha1","kind":"VolumeSnapshotDelta",)"
+            R"("metadata":{"name":"d","namespace":"n"},)"
+            R"("spec":{"baseVolumeSnapshotName":"a","targetVolumeSnapshotName":"b\"",)"
+            R"("mode":"block","limit":2,"offset":0},)"
+            R"("status":{"state":1,"limit":2,"offset":0,"continue":2,"changedBlockDeltas":[)"
+            R"({"offset":0,"blockSizeBytes":4096},{"offset":1,"blockSizeBytes":4096}]}})");
+  VolumeSnapshotDeltaSpec next = spec;
+  next.offset = 2;
+  const std::string last = *RenderVolumeSnapshotDelta(next, open(), 4096);
+  EXPECT_THAT(last, HasSubstr(R"("state":0)"));
+  EXPECT_THAT(last, HasSubstr(R"([{"offset":4,"blockSizeBytes":4096}])"));
+  next.offset = 9;
+  EXPECT_THAT(*RenderVolumeSnapshotDelta(next, open(), 4096), HasSubstr(R"("state":2)"));
+  next.limit = 0;
+  EXPECT_FALSE(RenderVolumeSnapshotDelta(next, open(), 4096).ok());
+  EXPECT_FALSE(RenderVolumeSnapshotDelta(spec, open(), 0).ok());
+  EXPECT_THAT(RenderFailedVolumeSnapshotDelta(spec, absl::NotFoundError("gone")),
+              HasSubstr(R"("state":2,"error":"NOT_FOUND: gone")"));
+}
+
+}  // namespace
+}  // namespace cbt::test
