@@ -26,8 +26,8 @@ struct Requested {
 // A cursor that counts.
 class RequestedCursor : public ExtentCursor {
  public:
-  // Bytes handed on since the last Seek(), and those of them that `input` had not reported: added
-  // by rounding and bridging. Both count what was handed on so far.
+  // Bytes handed on since the last Seek() to a place before the capacity, and those of them that
+  // `input` had not reported: added by rounding and bridging. Both count what was handed on so far.
   virtual uint64_t bytes() const noexcept = 0;
   virtual uint64_t added_bytes() const noexcept = 0;
 

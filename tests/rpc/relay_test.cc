@@ -168,7 +168,7 @@ TEST(Relay, PutsRightWhatThePluginIgnores) {
                                               Variable(1000, {all.begin() + 40, all.end()})}});
   for (const bool check : {true, false}) {
     const Sidecar sidecar(plugin.address(), check);
-    for (const uint64_t offset : {0, 1, 4, 5, 9, 10, 399, 400, 404, 405, 990, 995, 1000}) {
+    for (const uint64_t offset : {0u, 1u, 4u, 5u, 9u, 10u, 399u, 400u, 404u, 405u, 990u, 995u, 1000u}) {
       for (const int max : {0, 1, 3, 39, 40, 41, 100}) {
         rpc::ListRequest request = sidecar.Request(rpc::Api::kKubernetes);
         request.starting_offset = offset;
