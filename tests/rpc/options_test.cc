@@ -1,0 +1,315 @@
+// What plugin authors and clients can ask for: shapes of answers, summaries, progress, proofs,
+// fallbacks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cbt/rpc/client.h"
+#include "cbt/rpc/fallback.h"
+#include "cbt/rpc/relay.h"
+#include "cbt/transform.h"
+#include "rpc/support/fixture.h"
+#include "rpc/support/planted_server.h"
+#include "support/generators.h"
+
+namespace cbt::test {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+rpc::ListRequest RequestTo(const std::string& address) {
+  rpc::ListRequest request;
+  request.address = address;
+  request.snapshot_id = std::string("s");
+  request.timeout = seconds(60);
+  return request;
+}
+
+absl::StatusOr<Ranges> ListAll(const rpc::ListRequest& request) {
+  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
+  if (!cursor.ok()) return cursor.status();
+  return Drain(**cursor);
+}
+
+// --- shapes --------------------------------------------------------------------------------------
+
+RC_GTEST_PROP(Shapes, CoverWhatChangedAndCanBeResumedAnywhere, ()) {
+  std::mt19937_64 random = AnyRandom();
+  const size_t capacity = Between<size_t>(1, 3000);
+  const size_t density = Between<size_t>(1, 40);
+  reference::ByteSet set(capacity);
+  for (size_t i = 0; i < capacity; ++i) {
+    set[i] = (i > 0 && set[i - 1]) ? random() % 8 != 0 : random() % density == 0;
+  }
+  rpc::StreamOptions options;
+  rpc::StreamShape& shape = options.shape;
+  if (random() % 2 == 0) shape.alignment = 1 + random() % 70;
+  if (random() % 2 == 0) shape.coalesce_gap = random() % 100;
+  if (random() % 2 == 0) shape.max_extent = 1 + random() % 200;
+  const bool forced = random() % 3 == 0;
+  if (forced) {
+    shape.type = BlockMetadataType::kFixedLength;
+    shape.block_size = uint64_t{1} << Between(0, 8);
+  }
+  const Service service = Service::OfExtents(reference::RunsOf(set), capacity, 1, options);
+  rpc::ListRequest request = RequestTo(service.server->address());
+  const auto full = ListAll(request);
+  if (!full.ok()) RC_FAIL(full.status().ToString());
+  reference::ByteSet got(capacity);
+  uint64_t last_end = 0;
+  for (const auto& [offset, length] : *full) {
+    if (forced) {
+      RC_ASSERT(length == shape.block_size && offset % length == 0);
+    } else {
+      const uint64_t unit = std::max<uint64_t>(shape.alignment, 1);
+      RC_ASSERT(offset % unit == 0);
+      const bool whole = offset + length == capacity || (offset + length) % unit == 0;
+      RC_ASSERT(whole);
+      if (shape.max_extent != 0) RC_ASSERT(length <= std::max(shape.max_extent, unit));
+      if (last_end != 0 && shape.max_extent == 0) {
+        RC_ASSERT(offset - last_end > shape.coalesce_gap);
+      }
+    }
+    last_end = offset + length;
+    for (uint64_t i = offset; i < std::min<uint64_t>(offset + length, capacity); ++i) got[i] = true;
+  }
+  for (size_t i = 0; i < capacity; ++i) RC_ASSERT(!set[i] || got[i]);
+
+  request.starting_offset = random() % (capacity + 1);
+  const auto rest = ListAll(request);
+  if (!rest.ok()) RC_FAIL(rest.status().ToString());
+  reference::ByteSet again(capacity);
+  for (const auto& [offset, length] : *rest) {
+    for (uint64_t i = offset; i < std::min<uint64_t>(offset + length, capacity); ++i) {
+      again[i] = true;
+    }
+  }
+  for (size_t i = request.starting_offset; i < capacity; ++i) RC_ASSERT(again[i] == got[i]);
+}
+
+TEST(Shapes, AreCheckedWhenAServerStarts) {
+  FunctionProvider provider([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(CursorOver({}, 4096));
+  });
+  const TempDir dir;
+  using Change = void (*)(rpc::ServerOptions&);
+  const Change changes[] = {
+      +[](rpc::ServerOptions& o) { o.stream.shape.alignment = uint64_t{1} << 63; },
+      +[](rpc::ServerOptions& o) { o.stream.shape.type = BlockMetadataType::kUnknown; },
+      +[](rpc::ServerOptions& o) { o.stream.bytes_in_flight = 0; },
+      +[](rpc::ServerOptions& o) { o.stream.total_time = milliseconds(-1); },
+      +[](rpc::ServerOptions& o) { o.connection.keepalive_time = milliseconds(0); },
+      +[](rpc::ServerOptions& o) { o.connection.keepalive_timeout = milliseconds(0); },
+      +[](rpc::ServerOptions& o) { o.connection.min_client_ping = milliseconds(-1); },
+      +[](rpc::ServerOptions& o) { o.connection.idle_time = milliseconds(-1); },
+      +[](rpc::ServerOptions& o) { o.apis.clear(); },
+      +[](rpc::ServerOptions& o) {
+        o.apis = {rpc::Api::kCsi, rpc::Api::kCsi};
+      },
+  };
+  for (const Change change : changes) {
+    rpc::ServerOptions options;
+    options.listen = "unix://" + (dir / "s");
+    change(options);
+    EXPECT_EQ(rpc::Server::Start(provider, options).status().code(), StatusCode::kInvalidArgument);
+  }
+  rpc::ServerOptions options;
+  options.listen = "unix://" + (dir / "s");
+  options.connection.memory_quota = size_t{64} << 20;
+  options.connection.idle_time = seconds(60);
+  const auto server = rpc::Server::Start(provider, options);
+  ASSERT_TRUE(server.ok());
+  EXPECT_TRUE(ListAll(RequestTo((*server)->address())).ok());
+}
+
+TEST(Streams, LastNoLongerThanTheTotalTime) {
+  rpc::StreamOptions options;
+  options.total_time = milliseconds(200);
+  const Service service(
+      [](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+        return Extents(AlternatingCursor(uint64_t{1} << 55, 4096));
+      },
+      options);
+  rpc::ListRequest request = RequestTo(service.server->address());
+  const auto listed = ListAll(request);
+  EXPECT_EQ(listed.status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(listed.status().ToString(), HasSubstr("longer than the server allows"));
+}
+
+// --- what a client sees --------------------------------------------------------------------------
+
+TEST(Client, SummariesComeAheadOfTheStreamAlsoThroughARelay) {
+  const Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    MetadataSource source = Extents(CursorOver({{0, 4096}, {8192, 4096}}, 1 << 20));
+    source.summary = [](uint64_t offset) {
+      return StreamSummary{.bytes = offset < 8192 ? 8192 : 4096, .tuples = 2};
+    };
+    return source;
+  });
+  const TempDir dir;
+  rpc::RelayOptions options;
+  options.listen = "unix://" + (dir / "relay");
+  options.plugin = service.server->address();
+  options.apis = {rpc::Api::kCsi};
+  const auto relay = rpc::Relay::Start(options);
+  ASSERT_TRUE(relay.ok());
+  for (const std::string& address : {service.server->address(), (*relay)->address()}) {
+    rpc::ListRequest request = RequestTo(address);
+    const auto cursor = rpc::RemoteCursor::Open(request);
+    ASSERT_TRUE(cursor.ok());
+    EXPECT_EQ((*cursor)->summary().bytes, 8192u);
+    EXPECT_EQ((*cursor)->summary().tuples, 2u);
+    request.starting_offset = 8192;
+    EXPECT_EQ((*rpc::RemoteCursor::Open(request))->summary().bytes, 4096u);
+  }
+  const Service silent = Service::OfExtents({{0, 1}}, 4096);
+  const auto cursor = rpc::RemoteCursor::Open(RequestTo(silent.server->address()));
+  ASSERT_TRUE(cursor.ok());
+  EXPECT_FALSE((*cursor)->summary().bytes.has_value());
+}
+
+TEST(Client, ToldProgressEndsAtTheCapacity) {
+  const Service service = Service::OfExtents({{0, 4096}, {8192, 4096}}, 1 << 20);
+  std::vector<rpc::StreamProgress> told;
+  rpc::ListRequest request = RequestTo(service.server->address());
+  request.on_progress = [&told](const rpc::StreamProgress& progress) { told.push_back(progress); };
+  ASSERT_TRUE(ListAll(request).ok());
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.back().covered, 1u << 20);
+  EXPECT_EQ(told.back().capacity, 1u << 20);
+  EXPECT_EQ(told.back().tuples, 2u);
+  EXPECT_EQ(told.back().reported_bytes, 8192u);
+}
+
+TEST(Client, CanBeStoppedFromAnotherThread) {
+  // Silence after the first message: only the token ends it.
+  const Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    const auto trace = std::make_shared<CursorTrace>();
+    return Extents(std::make_unique<ScriptedCursor>(
+        1 << 30, 1, trace, [](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
+          if (position == 0) {
+            batch.push_back({0, 1});
+            return 1;
+          }
+          std::this_thread::sleep_for(milliseconds(10));
+          return position;
+        }));
+  });
+  std::stop_source stop;
+  rpc::ListRequest request = RequestTo(service.server->address());
+  request.stop = stop.get_token();
+  auto cursor = rpc::RemoteCursor::Open(request);
+  ASSERT_TRUE(cursor.ok()) << cursor.status();
+  const Stopwatch watch;
+  std::thread stopper([&stop] {
+    std::this_thread::sleep_for(milliseconds(50));
+    stop.request_stop();
+  });
+  absl::Status status;
+  ExtentBatch batch;
+  while (status.ok()) status = (*cursor)->Next(batch).status();
+  EXPECT_EQ(status.code(), StatusCode::kCancelled);
+  EXPECT_LT(watch.elapsed(), seconds(10));
+  stopper.join();
+}
+
+TEST(Client, TellsProvenFromEndedFromBroken) {
+  const auto open = [](const PlantedServer& server) {
+    rpc::ListRequest request = RequestTo(server.address());
+    request.snapshot_id = std::string("target");
+    return rpc::RemoteCursor::Open(request);
+  };
+  const PlantedServer good(rpc::Api::kCsi, "");
+  auto proven = open(good);
+  ASSERT_TRUE(proven.ok());
+  EXPECT_EQ((*proven)->completeness(), rpc::Completeness::kUnderWay);
+  ASSERT_TRUE(Drain(**proven).ok());
+  EXPECT_EQ((*proven)->completeness(), rpc::Completeness::kProven);
+  // From the middle on it proves the rest.
+  ASSERT_TRUE((*proven)->Seek(500'000).ok());
+  EXPECT_EQ((*proven)->completeness(), rpc::Completeness::kUnderWay);
+  ASSERT_TRUE(Drain(**proven).ok());
+  EXPECT_EQ((*proven)->completeness(), rpc::Completeness::kProven);
+
+  const PlantedServer lying(rpc::Api::kCsi, "wrong-proof");
+  auto broken = open(lying);
+  ASSERT_TRUE(broken.ok());
+  const absl::Status status = Drain(**broken).status();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(status.ToString(), HasSubstr("cbt-tuple-count"));
+  EXPECT_LT((*broken)->covered(), (*broken)->capacity());
+
+  const FakeServer silent(Script{.messages = {Variable(1000, {{0, 10}})}});
+  auto ended = rpc::RemoteCursor::Open(RequestTo(silent.address()));
+  ASSERT_TRUE(ended.ok());
+  ASSERT_TRUE(Drain(**ended).ok());
+  EXPECT_EQ((*ended)->completeness(), rpc::Completeness::kEnded);
+}
+
+// --- the ladder ----------------------------------------------------------------------------------
+
+TEST(Fallback, TakesTheBestTierAndSaysWhy) {
+  absl::Status delta_error;
+  absl::Status allocated_error;
+  const Service service([&](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+    if (const absl::Status& error = call.base.has_value() ? delta_error : allocated_error;
+        !error.ok()) {
+      return error;
+    }
+    return Extents(call.base.has_value() ? CursorOver({{0, 1}}, 4096)
+                                         : CursorOver({{0, 4096}}, 4096));
+  });
+  rpc::ListRequest request = RequestTo(service.server->address());
+  request.base_snapshot_id = std::string("base");
+
+  auto best = rpc::OpenBestTier(request, 4096);
+  ASSERT_TRUE(best.ok());
+  EXPECT_EQ(best->tier, rpc::Tier::kDelta);
+  EXPECT_TRUE(best->refused.empty());
+
+  for (const StatusCode code : {StatusCode::kFailedPrecondition, StatusCode::kNotFound,
+                                StatusCode::kInvalidArgument, StatusCode::kUnimplemented}) {
+    delta_error = absl::Status(code, "no delta");
+    best = rpc::OpenBestTier(request, std::nullopt);
+    ASSERT_TRUE(best.ok()) << best.status();
+    EXPECT_EQ(best->tier, rpc::Tier::kAllocated);
+    ASSERT_EQ(best->refused.size(), 1u);
+    EXPECT_EQ(best->refused[0].second, delta_error);
+    EXPECT_EQ(*Drain(*best->cursor), (Ranges{{0, 4096}}));
+  }
+
+  allocated_error = absl::UnimplementedError("nothing at all");
+  best = rpc::OpenBestTier(request, 8192);
+  ASSERT_TRUE(best.ok());
+  EXPECT_EQ(best->tier, rpc::Tier::kWholeVolume);
+  EXPECT_EQ(best->refused.size(), 2u);
+  EXPECT_EQ(*Drain(*best->cursor), (Ranges{{0, 8192}}));
+  EXPECT_EQ(rpc::OpenBestTier(request, std::nullopt).status(), allocated_error);
+
+  // What another attempt may mend does not become a full backup.
+  for (const StatusCode code :
+       {StatusCode::kUnavailable, StatusCode::kUnauthenticated, StatusCode::kInternal,
+        StatusCode::kDataLoss, StatusCode::kResourceExhausted, StatusCode::kOutOfRange}) {
+    delta_error = absl::Status(code, "later");
+    EXPECT_EQ(rpc::OpenBestTier(request, 8192).status().code(), code);
+  }
+  // A target that does not exist is no reason to read a whole volume.
+  delta_error = absl::NotFoundError("no target");
+  allocated_error = absl::NotFoundError("no target");
+  EXPECT_EQ(rpc::OpenBestTier(request, 8192).status().code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace cbt::test
