@@ -72,6 +72,14 @@ class ExtentCursor {
   //         the rules of this class. The batch is empty then.
   [[nodiscard]] absl::StatusOr<Step> Next(ExtentBatch& batch);
 
+  // Allows the cursor to hand on one extent in pieces that touch, instead of holding it back until
+  // its end is known: for consumers to whom both are the same and who should not wait, as
+  // ToBlocks(). Call before the first Next(). A cursor that can't tell pieces does as before.
+  void AllowPieces() {
+    pieces_allowed_ = true;
+    DoAllowPieces();
+  }
+
  protected:
   // Requires: capacity <= kMaxCapacity, 1 <= granularity <= kMaxGranularity; factories check them
   // with CheckGeometry().
@@ -87,10 +95,16 @@ class ExtentCursor {
   // Called only while covered() < capacity().
   virtual absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) = 0;
 
+  bool pieces_allowed() const noexcept { return pieces_allowed_; }
+
+  // For cursors over a cursor that hand on what they get: passes the permission on.
+  virtual void DoAllowPieces() {}
+
  private:
   const uint64_t capacity_;
   const uint64_t granularity_;
   uint64_t covered_ = 0;
+  bool pieces_allowed_ = false;
   absl::Status failure_;
 };
 

@@ -62,6 +62,7 @@ class BitmapCursor final : public ExtentCursor {
         budget -= std::min(budget, words);
       }
     }
+    if (pieces_allowed()) runs_.ClosePiece(position_, batch);
     // What is not pending has been told up to position_. The product could wrap only in the last
     // word.
     if (const std::optional<uint64_t> pending = runs_.Pending()) return *pending;

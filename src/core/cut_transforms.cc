@@ -148,7 +148,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> Split(std::unique_ptr<ExtentCursor
 absl::StatusOr<std::unique_ptr<ExtentCursor>> ToBlocks(std::unique_ptr<ExtentCursor> input,
                                                        uint64_t block_size) {
   absl::StatusOr<std::unique_ptr<ExtentCursor>> aligned =
-      AlignOutward(std::move(input), block_size);
+      AlignInPieces(std::move(input), block_size);
   if (!aligned.ok()) return aligned.status();
   const uint64_t capacity = (*aligned)->capacity();
   if (AlignUp(capacity, block_size) > kMaxCapacity) {

@@ -59,6 +59,9 @@ class MemoryCursor final : public ExtentCursor {
         budget -= std::min(budget, Compare());
       }
     }
+    if (pieces_allowed() && scanned_ == words_) {
+      runs_.ClosePiece(BlockCount(compared_, granularity()), batch);
+    }
     if (const std::optional<uint64_t> pending = runs_.Pending()) return *pending;
     if (scanned_ < words_) return (first_block_ + scanned_ * 64) * granularity();
     return compared_ < end_ ? compared_ : capacity();

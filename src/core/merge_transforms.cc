@@ -14,11 +14,13 @@ namespace {
 // between them.
 class MergeCursor final : public TransformCursor {
  public:
+  // `in_pieces`: what is whole already is handed on before its end is known. For no gap only.
   MergeCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity, uint64_t alignment,
-              uint64_t max_gap) noexcept
+              uint64_t max_gap, bool in_pieces = false) noexcept
       : TransformCursor(std::move(input), granularity),
         alignment_(alignment),
         max_gap_(max_gap),
+        in_pieces_(in_pieces),
         uniter_(max_gap) {}
 
  private:
@@ -36,6 +38,7 @@ class MergeCursor final : public TransformCursor {
       Align(count);
       Advance(count);
       uniter_.Unite(count, AlignDown(InputCovered(), alignment_));
+      if (in_pieces_) uniter_.Release();
     }
     uniter_.HandOn(batch);
   }
@@ -71,6 +74,7 @@ class MergeCursor final : public TransformCursor {
 
   const uint64_t alignment_;
   const uint64_t max_gap_;
+  const bool in_pieces_;
   Uniter uniter_;
 };
 
@@ -90,6 +94,16 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> AlignOutward(std::unique_ptr<Exten
     return status;
   }
   return std::make_unique<MergeCursor>(std::move(input), granularity, granularity, 0);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> AlignInPieces(std::unique_ptr<ExtentCursor> input,
+                                                            uint64_t granularity) {
+  if (absl::Status status = PrepareInput(input, "blocks"); !status.ok()) return status;
+  if (absl::Status status = CheckGeometry(input->capacity(), granularity); !status.ok()) {
+    return status;
+  }
+  input->AllowPieces();
+  return std::make_unique<MergeCursor>(std::move(input), granularity, granularity, 0, true);
 }
 
 }  // namespace cbt

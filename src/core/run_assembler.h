@@ -44,6 +44,11 @@ class RunAssembler {
   // Ends an open run before `block`, or at the capacity. Requires: !waiting(), !batch.full().
   void Close(uint64_t block, ExtentBatch& batch) noexcept;
   void CloseAtCapacity(ExtentBatch& batch) noexcept;
+  // Hands on an open run up to `block`, if there is room, for cursors that may give pieces; what
+  // follows begins a run of its own.
+  void ClosePiece(uint64_t block, ExtentBatch& batch) noexcept {
+    if (open() && !waiting() && !batch.full()) Close(block, batch);
+  }
 
   // Where the first run starts that has not been handed on (bytes); none when all have been.
   std::optional<uint64_t> Pending() const noexcept;

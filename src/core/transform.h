@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "cbt/cursor.h"
 
 namespace cbt {
@@ -51,6 +52,10 @@ class TransformCursor : public ExtentCursor {
   size_t next_ = 0;
   bool complete_ = false;
 };
+
+// As AlignOutward(), but hands on what is whole already; extents may touch.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> AlignInPieces(std::unique_ptr<ExtentCursor> input,
+                                                            uint64_t granularity);
 
 // Brings an input that has been read from already back to its beginning, so that a transform over
 // it misses nothing. INVALID_ARGUMENT that begins with `transform` when there is no input.

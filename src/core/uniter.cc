@@ -8,6 +8,7 @@ namespace cbt {
 
 void Uniter::Reset(uint64_t floor) noexcept {
   floor_ = floor;
+  released_ = 0;
   held_ = {};
   next_ = count_ = 0;
 }
@@ -23,6 +24,7 @@ void Uniter::Reserve(size_t count) {
 
 void Uniter::Unite(size_t count, uint64_t horizon) noexcept {
   next_ = count_ = 0;
+  floor_ = std::max(floor_, released_);
   const size_t held = held_.length != 0 ? 1 : 0;
   if (held + count == 0) return;
   if (held != 0) {
@@ -48,8 +50,16 @@ void Uniter::Finish() noexcept {
   held_ = {};
 }
 
+void Uniter::Release() noexcept {
+  if (held_.length == 0) return;
+  // Unite() left it behind the results.
+  ++count_;
+  released_ = held_.end();
+  held_ = {};
+}
+
 void Uniter::HandOn(ExtentBatch& batch) noexcept {
-  // Only the first results after a Reset() can begin below the floor.
+  // Only the first results after a Reset() or a Release() can begin below the floor.
   while (waiting() && offsets_[next_] < floor_) {
     const uint64_t end = offsets_[next_] + lengths_[next_];
     if (end > floor_) {
@@ -67,8 +77,9 @@ void Uniter::HandOn(ExtentBatch& batch) noexcept {
 }
 
 uint64_t Uniter::Pending(uint64_t otherwise) const noexcept {
-  const uint64_t first = waiting() ? offsets_[next_] : held_.length != 0 ? held_.offset : otherwise;
-  return std::max(first, floor_);
+  if (waiting()) return std::max(offsets_[next_], floor_);
+  const uint64_t first = held_.length != 0 ? held_.offset : otherwise;
+  return std::max({first, floor_, released_});
 }
 
 }  // namespace cbt

@@ -36,6 +36,10 @@ class Uniter {
   // Nothing comes any more: what was held back waits too now. Requires: !waiting().
   void Finish() noexcept;
 
+  // What was held back by the last Unite() waits too now; what is united with it later follows as
+  // an extent that touches it. Only where results are whole blocks, so that none is told twice.
+  void Release() noexcept;
+
   // True while results wait for room in a batch.
   bool waiting() const noexcept { return next_ < count_; }
   // Appends waiting results to `batch`, as many as it has room for.
@@ -48,7 +52,8 @@ class Uniter {
  private:
   const uint64_t gap_;
   uint64_t floor_ = 0;
-  Extent held_;  // empty: none
+  uint64_t released_ = 0;  // end of what Release() gave
+  Extent held_;            // empty: none
   std::vector<uint64_t> starts_;
   std::vector<uint64_t> ends_;
   std::vector<uint64_t> offsets_;

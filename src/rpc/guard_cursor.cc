@@ -14,6 +14,8 @@ class GuardCursor final : public ExtentCursor {
       : ExtentCursor(input->capacity(), input->granularity()), input_(std::move(input)) {}
 
  private:
+  void DoAllowPieces() override { input_->AllowPieces(); }
+
   absl::Status DoSeek(uint64_t offset) override {
     end_ = 0;
     return input_->Seek(offset);

@@ -113,6 +113,9 @@ class ImageDeltaCursor final : public ExtentCursor {
       }
       Scan(chunk, batch);
     }
+    if (pieces_allowed() && scanned_words_ == 0) {
+      runs_.ClosePiece(BlockCount(consumed_, granularity()), batch);
+    }
     const uint64_t covered = runs_.Pending().value_or(consumed_);
     if (covered == capacity()) {
       // The last word, by whatever way the end was reached: only of images that stayed as they were

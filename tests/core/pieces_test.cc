@@ -1,0 +1,122 @@
+// Extents that are handed on in pieces, and the blocks that are made of them.
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "cbt/bitmap.h"
+#include "cbt/memory.h"
+#include "cbt/transform.h"
+#include "reference/volume.h"
+#include "support/cursors.h"
+#include "support/generators.h"
+
+namespace cbt::test {
+namespace {
+
+using reference::Ranges;
+
+// The runs of a set, in pieces of up to `most` bytes, a few a call, with coverage that ends
+// anywhere.
+class PieceyCursor final : public ExtentCursor {
+ public:
+  PieceyCursor(const reference::ByteSet& set, uint64_t most, uint64_t seed)
+      : ExtentCursor(set.size(), 1), set_(set), most_(most), random_(seed) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    at_ = offset;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    for (uint64_t calls = random_() % 4; calls > 0 && at_ < capacity() && !batch.full(); --calls) {
+      const bool changed = set_[at_];
+      uint64_t end = at_;
+      while (end < capacity() && set_[end] == changed && end - at_ < most_) ++end;
+      if (changed) batch.push_back({at_, end - at_});
+      at_ = end;
+    }
+    return at_;
+  }
+
+  const reference::ByteSet set_;
+  const uint64_t most_;
+  std::mt19937_64 random_;
+  uint64_t at_ = 0;
+};
+
+RC_GTEST_PROP(Pieces, MakeTheSameBlocksFromEveryOffset, ()) {
+  std::mt19937_64 random = AnyRandom();
+  const size_t capacity = Between<size_t>(1, 800);
+  const uint64_t block = 1 + random() % 60;
+  const size_t density = Between<size_t>(1, 40);
+  reference::ByteSet set(capacity);
+  for (size_t i = 0; i < capacity; ++i) {
+    set[i] = (i > 0 && set[i - 1]) ? random() % 16 != 0 : random() % density == 0;
+  }
+  const Ranges full = reference::BlocksOf(set, block);
+  auto cursor = ToBlocks(std::make_unique<PieceyCursor>(set, 1 + random() % 50, random()), block);
+  RC_ASSERT(cursor.ok());
+  for (uint64_t offset = 0; offset < capacity; offset += 1 + random() % 5) {
+    RC_ASSERT((*cursor)->Seek(offset).ok());
+    const auto rest = Drain(**cursor);
+    if (!rest.ok()) RC_FAIL(rest.status().ToString());
+    Ranges expected;
+    for (const auto& [at, length] : full) {
+      if (at >= offset / block * block) expected.emplace_back(at, length);
+    }
+    RC_ASSERT(*rest == expected);
+  }
+}
+
+// A volume that changed as a whole is told from its first block on, not when all has been looked
+// at.
+TEST(Pieces, BlocksOfABitmapDontWaitForTheEndOfARun) {
+  const std::vector<uint8_t> ones(size_t{40} << 20, 0xff);
+  const uint64_t bits = ones.size() * 8;
+  const uint64_t capacity = bits * 4096;
+  const auto open = [&] {
+    return *MakeBitmapCursor(*BitmapView::Create(ones, 0, bits), capacity, 4096);
+  };
+  ExtentBatch batch;
+  auto extents = open();
+  ASSERT_TRUE(extents->Next(batch).ok());
+  EXPECT_TRUE(batch.empty());  // whose only extent has no end yet
+  auto blocks = *ToBlocks(open(), 65536);
+  ASSERT_TRUE(blocks->Next(batch).ok());
+  EXPECT_TRUE(batch.full());
+  // And every block once.
+  ASSERT_TRUE(blocks->Seek(0).ok());
+  uint64_t next = 0;
+  const absl::Status status = ForEachBatch(*blocks, [&](const ExtentBatch& got) {
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (got[i].offset != next || got[i].length != 65536) return absl::InternalError("a gap");
+      next += 65536;
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(next, capacity);
+}
+
+TEST(Pieces, BlocksOfMemoryDontWaitForTheEndOfARun) {
+  const std::vector<uint8_t> zeros(size_t{64} << 20, 0);
+  const std::vector<uint8_t> ones(zeros.size(), 1);
+  auto blocks = *ToBlocks(*MakeMemoryDeltaCursor(zeros, ones), 8192);
+  ExtentBatch batch;
+  ASSERT_TRUE(blocks->Next(batch).ok());
+  EXPECT_TRUE(batch.full());
+  uint64_t count = 0;
+  ASSERT_TRUE(blocks->Seek(0).ok());
+  ASSERT_TRUE(ForEachBatch(*blocks, [&](const ExtentBatch& got) {
+                count += got.size();
+                return absl::OkStatus();
+              }).ok());
+  EXPECT_EQ(count, zeros.size() / 8192);
+}
+
+}  // namespace
+}  // namespace cbt::test
