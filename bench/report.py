@@ -47,7 +47,7 @@ def rate(row):
 
 
 def unit(family, row):
-    if family in ("encode", "decode", "transform"):
+    if family in ("encode", "decode", "transform", "rpc", "relay"):
         return "items_per_second"
     return "bytes_per_second" if "bytes_per_second" in row else "items_per_second"
 
@@ -170,7 +170,7 @@ def tables(groups):
                     return "-"
                 if family == "size":
                     return f"{found[impl][0]['bytes_per_extent']:.2f} B"
-                if family == "chain":
+                if family in ("chain", "first"):
                     return f"{1e3 / statistics.median(rates(group, impl)):.2f} ms"
                 if family == "seek":
                     times = [row["real_time"] for row in found[impl]]

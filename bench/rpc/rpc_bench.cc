@@ -19,7 +19,7 @@
 // first/64TiB/<changed>/cbt: the time to the first message of a delta of 64 TiB in blocks of 64
 // KiB.
 //
-// Items are tuples, bytes are the wire's.
+// Items are tuples.
 #include <benchmark/benchmark.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -249,9 +249,8 @@ std::pair<uint64_t, uint64_t> Size(bool blocks, uint32_t max_results) {
 }
 
 void Report(benchmark::State& state, bool blocks, uint32_t max_results) {
-  const auto [tuples, bytes] = Size(blocks, max_results);
+  const uint64_t tuples = Size(blocks, max_results).first;
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * tuples));
-  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * bytes));
 }
 
 void OurClient(benchmark::State& state, const std::string& address, bool blocks,
@@ -505,8 +504,7 @@ const bool registered = [] {
     benchmark::RegisterBenchmark((std::string("first/64TiB/") + changed + "/cbt").c_str(),
                                  [scattered = std::string(changed) == "scattered"](
                                      benchmark::State& state) { First(state, scattered); })
-        ->UseRealTime()
-        ->Unit(benchmark::kMillisecond);
+        ->UseRealTime();
   }
   return true;
 }();

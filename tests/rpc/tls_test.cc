@@ -78,7 +78,7 @@ class Tls : public testing::Test {
 
   absl::Status List(const rpc::ClientTlsOptions& tls) const {
     rpc::ListRequest request;
-    request.address = "localhost:" + std::to_string(server->port());
+    request.address = "127.0.0.1:" + std::to_string(server->port());
     request.snapshot_id = std::string("s");
     request.tls = tls;
     request.timeout = seconds(10);
