@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "rpc/byte_buffer.h"
-#include "rpc/contract.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
 
@@ -152,11 +151,10 @@ class ReflectionService::Call final : public BidiReactor {
   grpc::ByteBuffer response_;
 };
 
-ReflectionService::ReflectionService(const std::vector<Api>& apis) {
-  for (const Api api : apis) services_.emplace_back(ContractOf(api).service);
-  for (const char* common :
-       {"csi.v1.Identity", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
-        "grpc.reflection.v1alpha.ServerReflection"}) {
+ReflectionService::ReflectionService(std::vector<std::string> services)
+    : services_(std::move(services)) {
+  for (const char* common : {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
+                             "grpc.reflection.v1alpha.ServerReflection"}) {
     services_.emplace_back(common);
   }
   const auto open = [this](grpc::CallbackServerContext*) { return new Call(*this); };

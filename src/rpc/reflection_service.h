@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "cbt/rpc/api.h"
 #include "rpc/raw_service.h"
 
 namespace cbt::rpc {
@@ -39,7 +38,8 @@ class Descriptors {
 
 class ReflectionService final : public RawService {
  public:
-  explicit ReflectionService(const std::vector<Api>& apis);
+  // `services`: names of those beside it; health and reflection itself are added.
+  explicit ReflectionService(std::vector<std::string> services);
 
  private:
   class Call;

@@ -1,21 +1,13 @@
 #include "cbt/rpc/relay.h"
 
-#include <grpcpp/create_channel.h>
-
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/executor.h"
 #include "cbt/version.h"
-#include "rpc/admission.h"
 #include "rpc/channel.h"
-#include "rpc/identity_service.h"
 #include "rpc/listen_address.h"
-#include "rpc/metadata_service.h"
-#include "rpc/paged_service.h"
-#include "rpc/reflection_service.h"
 #include "rpc/relay_feed.h"
 #include "rpc/service_host.h"
 #include "rpc/services.h"
@@ -85,6 +77,20 @@ absl::Status CheckOptions(const RelayOptions& options) {
   return absl::OkStatus();
 }
 
+ServicePlan PlanOf(const RelayOptions& options) {
+  return {.apis = options.apis,
+          .access = options.access,
+          .base_is_handle = options.base_is_handle,
+          .sessions = options.sessions,
+          .page_token_key = options.page_token_key.empty() ? "cbt page tokens of a relay"
+                                                           : options.page_token_key,
+          .plugin_name = "relay.libcbt.example.com",
+          .vendor_version = kVersion,
+          .stream = options.stream,
+          .reflection = options.reflection,
+          .telemetry = options.telemetry};
+}
+
 }  // namespace
 
 class Relay::Impl {
@@ -96,58 +102,33 @@ class Relay::Impl {
               .check_tuples = options.check_tuples,
               .message_bytes = options.stream.message_bytes,
               .pool = SlicePool::Create(options.stream.message_bytes, kIdleMessageMemory)},
-        provider_(options.plugin, Api::kCsi, options.plugin_tls),
+        pages_(options.plugin, Api::kCsi, options.plugin_tls),
         executor_(options.stream.threads),
-        identity_("relay.libcbt.example.com", kVersion) {
-    const FeedFactory feeds = [this](const Contract& contract, AdmittedRequest request,
-                                     std::shared_ptr<StreamReactor> stream) {
-      const std::stop_token stop = stream->stop_token();
-      const auto deadline = stream->deadline();
-      return std::make_shared<RelayFeed>(plan_, contract, std::move(request), std::move(stream),
-                                         stop, deadline);
-    };
-    for (const Api api : options.apis) {
-      if (api == Api::kPaged) {
-        paged_ = std::make_unique<PagedService>(
-            provider_,
-            PageTokens(options.page_token_key.empty() ? "cbt page tokens of a relay"
-                                                      : options.page_token_key),
-            options.stream, host_.registry(), executor_, options.telemetry);
-        services_.push_back(paged_.get());
-        continue;
-      }
-      admissions_.push_back(
-          AdmissionFor(api, options.access, options.base_is_handle, options.sessions));
-      metadata_.push_back(std::make_unique<MetadataService>(ContractOf(api), *admissions_.back(),
-                                                            feeds, options.stream, host_.registry(),
-                                                            options.telemetry));
-      services_.push_back(metadata_.back().get());
-      if (api == Api::kCsi) services_.push_back(&identity_);
-    }
-    if (options.reflection) {
-      reflection_ = std::make_unique<ReflectionService>(options.apis);
-      services_.push_back(reflection_.get());
-    }
-  }
+        services_(PlanOf(options), Feeds(), pages_, host_.registry(), executor_) {}
 
   absl::Status Listen(const RelayOptions& options) {
     return host_.Listen(options.listen, options.tls, options.connection, options.stream.max_streams,
-                        services_);
+                        services_.services());
   }
 
   ServiceHost& host() noexcept { return host_; }
 
  private:
+  FeedFactory Feeds() {
+    return [this](const Contract& contract, AdmittedRequest request,
+                  std::shared_ptr<StreamReactor> stream) {
+      const std::stop_token stop = stream->stop_token();
+      const auto deadline = stream->deadline();
+      return std::make_shared<RelayFeed>(plan_, contract, std::move(request), std::move(stream),
+                                         stop, deadline);
+    };
+  }
+
   ServiceHost host_;
   const RelayPlan plan_;
-  RemoteProvider provider_;  // for pages
+  RemoteProvider pages_;
   ThreadPool executor_;
-  std::vector<std::unique_ptr<Admission>> admissions_;
-  std::vector<std::unique_ptr<MetadataService>> metadata_;
-  std::unique_ptr<PagedService> paged_;
-  IdentityService identity_;
-  std::unique_ptr<ReflectionService> reflection_;
-  std::vector<grpc::Service*> services_;
+  ServiceSet services_;
 };
 
 absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options) {

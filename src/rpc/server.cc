@@ -3,15 +3,10 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cbt/executor.h"
 #include "cbt/version.h"
-#include "rpc/admission.h"
-#include "rpc/contract.h"
-#include "rpc/identity_service.h"
-#include "rpc/metadata_service.h"
-#include "rpc/paged_service.h"
 #include "rpc/provider_feed.h"
-#include "rpc/reflection_service.h"
 #include "rpc/service_host.h"
 #include "rpc/services.h"
 #include "rpc/slice_pool.h"
@@ -31,9 +26,20 @@ absl::Status CheckOptions(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
-std::string PageTokenKey(const ServerOptions& options) {
-  if (!options.page_token_key.empty()) return options.page_token_key;
-  return "cbt page tokens of " + options.plugin_name;
+ServicePlan PlanOf(const ServerOptions& options) {
+  return {.apis = options.apis,
+          .access = options.access,
+          .base_is_handle = options.base_is_handle,
+          .sessions = options.sessions,
+          .page_token_key = options.page_token_key.empty()
+                                ? absl::StrCat("cbt page tokens of ", options.plugin_name)
+                                : options.page_token_key,
+          .plugin_name = options.plugin_name,
+          .vendor_version =
+              options.vendor_version.empty() ? std::string(kVersion) : options.vendor_version,
+          .stream = options.stream,
+          .reflection = options.reflection,
+          .telemetry = options.telemetry};
 }
 
 }  // namespace
@@ -43,61 +49,37 @@ class Server::Impl {
   Impl(SnapshotProvider& provider, const ServerOptions& options)
       : host_(options.stream),
         executor_(options.stream.threads),
-        identity_(options.plugin_name,
-                  options.vendor_version.empty() ? kVersion : options.vendor_version) {
-    // What a few streams turn over in the time that a message takes to be sent.
-    constexpr size_t kIdleMessageMemory = size_t{8} << 20;
-    const FeedFactory feeds =
-        [this, &provider, stream = options.stream,
-         pool = SlicePool::Create(options.stream.message_bytes, kIdleMessageMemory)](
-            const Contract& contract, AdmittedRequest request,
-            std::shared_ptr<StreamReactor> reactor) {
-          auto producer = std::make_unique<StreamProducer>(contract, provider, std::move(request),
-                                                           stream, pool, reactor->deadline());
-          const std::stop_token stop = reactor->stop_token();
-          return std::make_shared<ProviderFeed>(executor_, std::move(producer), std::move(reactor),
-                                                stop);
-        };
-    for (const Api api : options.apis) {
-      if (api == Api::kPaged) {
-        paged_ = std::make_unique<PagedService>(provider, PageTokens(PageTokenKey(options)),
-                                                options.stream, host_.registry(), executor_,
-                                                options.telemetry);
-        services_.push_back(paged_.get());
-        continue;
-      }
-      admissions_.push_back(
-          AdmissionFor(api, options.access, options.base_is_handle, options.sessions));
-      metadata_.push_back(std::make_unique<MetadataService>(ContractOf(api), *admissions_.back(),
-                                                            feeds, options.stream, host_.registry(),
-                                                            options.telemetry));
-      services_.push_back(metadata_.back().get());
-    }
-    services_.push_back(&identity_);
-    if (options.reflection) {
-      reflection_ = std::make_unique<ReflectionService>(options.apis);
-      services_.push_back(reflection_.get());
-    }
-  }
+        services_(PlanOf(options), Feeds(provider, options.stream), provider, host_.registry(),
+                  executor_) {}
 
   absl::Status Listen(const ServerOptions& options) {
     return host_.Listen(options.listen, options.tls, options.connection, options.stream.max_streams,
-                        services_);
+                        services_.services());
   }
 
   ServiceHost& host() noexcept { return host_; }
 
  private:
+  FeedFactory Feeds(SnapshotProvider& provider, const StreamOptions& stream) {
+    // What a few streams turn over in the time that a message takes to be sent.
+    constexpr size_t kIdleMessageMemory = size_t{8} << 20;
+    return [this, &provider, stream,
+            pool = SlicePool::Create(stream.message_bytes, kIdleMessageMemory)](
+               const Contract& contract, AdmittedRequest request,
+               std::shared_ptr<StreamReactor> reactor) {
+      auto producer = std::make_unique<StreamProducer>(contract, provider, std::move(request),
+                                                       stream, pool, reactor->deadline());
+      const std::stop_token stop = reactor->stop_token();
+      return std::make_shared<ProviderFeed>(executor_, std::move(producer), std::move(reactor),
+                                            stop);
+    };
+  }
+
   // In the order of who needs whom: the executor's last tasks hold streams, those know the host's
   // registry.
   ServiceHost host_;
   ThreadPool executor_;
-  std::vector<std::unique_ptr<Admission>> admissions_;
-  std::vector<std::unique_ptr<MetadataService>> metadata_;
-  std::unique_ptr<PagedService> paged_;
-  IdentityService identity_;
-  std::unique_ptr<ReflectionService> reflection_;
-  std::vector<grpc::Service*> services_;
+  ServiceSet services_;
 };
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(SnapshotProvider& provider,

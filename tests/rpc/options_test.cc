@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -261,9 +262,15 @@ TEST(Client, TellsProvenFromEndedFromBroken) {
 // --- the ladder ----------------------------------------------------------------------------------
 
 TEST(Fallback, TakesTheBestTierAndSaysWhy) {
+  std::mutex mutex;
   absl::Status delta_error;
   absl::Status allocated_error;
+  const auto set = [&mutex](absl::Status& error, const absl::Status& value) {
+    const std::lock_guard lock(mutex);
+    error = value;
+  };
   const Service service([&](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+    const std::lock_guard lock(mutex);
     if (const absl::Status& error = call.base.has_value() ? delta_error : allocated_error;
         !error.ok()) {
       return error;
@@ -281,7 +288,7 @@ TEST(Fallback, TakesTheBestTierAndSaysWhy) {
 
   for (const StatusCode code : {StatusCode::kFailedPrecondition, StatusCode::kNotFound,
                                 StatusCode::kInvalidArgument, StatusCode::kUnimplemented}) {
-    delta_error = absl::Status(code, "no delta");
+    set(delta_error, absl::Status(code, "no delta"));
     best = rpc::OpenBestTier(request, std::nullopt);
     ASSERT_TRUE(best.ok()) << best.status();
     EXPECT_EQ(best->tier, rpc::Tier::kAllocated);
@@ -290,7 +297,7 @@ TEST(Fallback, TakesTheBestTierAndSaysWhy) {
     EXPECT_EQ(*Drain(*best->cursor), (Ranges{{0, 4096}}));
   }
 
-  allocated_error = absl::UnimplementedError("nothing at all");
+  set(allocated_error, absl::UnimplementedError("nothing at all"));
   best = rpc::OpenBestTier(request, 8192);
   ASSERT_TRUE(best.ok());
   EXPECT_EQ(best->tier, rpc::Tier::kWholeVolume);
@@ -302,12 +309,12 @@ TEST(Fallback, TakesTheBestTierAndSaysWhy) {
   for (const StatusCode code :
        {StatusCode::kUnavailable, StatusCode::kUnauthenticated, StatusCode::kInternal,
         StatusCode::kDataLoss, StatusCode::kResourceExhausted, StatusCode::kOutOfRange}) {
-    delta_error = absl::Status(code, "later");
+    set(delta_error, absl::Status(code, "later"));
     EXPECT_EQ(rpc::OpenBestTier(request, 8192).status().code(), code);
   }
   // A target that does not exist is no reason to read a whole volume.
-  delta_error = absl::NotFoundError("no target");
-  allocated_error = absl::NotFoundError("no target");
+  set(delta_error, absl::NotFoundError("no target"));
+  set(allocated_error, absl::NotFoundError("no target"));
   EXPECT_EQ(rpc::OpenBestTier(request, 8192).status().code(), StatusCode::kNotFound);
 }
 
