@@ -32,6 +32,11 @@ class MergeCursor final : public TransformCursor {
   }
 
   void Consume(ExtentBatch& batch) override {
+    if (in_pieces_ && !uniter_.waiting() && IsAligned()) {
+      // Whole blocks already, and nothing needs to be united: most sources know blocks.
+      CopyInput(batch, std::min(InputCount(), batch.room()));
+      return;
+    }
     if (!uniter_.waiting()) {
       const size_t count = InputCount();
       uniter_.Reserve(count);
@@ -51,6 +56,17 @@ class MergeCursor final : public TransformCursor {
 
   uint64_t Coverage() const override {
     return uniter_.Pending(AlignDown(InputCovered(), alignment_));
+  }
+
+  // True when everything at hand begins and ends at multiples of the alignment, behind the
+  // position.
+  bool IsAligned() const noexcept {
+    const size_t count = InputCount();
+    if (count == 0 || !IsPowerOfTwo(alignment_) || InputOffsets()[0] < uniter_.floor())
+      return false;
+    uint64_t bits = 0;
+    for (size_t i = 0; i < count; ++i) bits |= InputOffsets()[i] | InputLengths()[i];
+    return (bits & (alignment_ - 1)) == 0;
   }
 
   // The next `count` extents, rounded outward and cut at the capacity, to the uniter.

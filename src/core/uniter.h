@@ -24,6 +24,9 @@ class Uniter {
   // Forgets everything; nothing below `floor` (bytes) is handed on from now on.
   void Reset(uint64_t floor) noexcept;
 
+  // Nothing below is handed on.
+  uint64_t floor() const noexcept { return floor_; }
+
   // Makes room for `count` extents; what is in starts() and ends() is lost.
   void Reserve(size_t count);
   uint64_t* starts() noexcept { return starts_.data() + 1; }

@@ -23,8 +23,8 @@ using reference::Ranges;
 // anywhere.
 class PieceyCursor final : public ExtentCursor {
  public:
-  PieceyCursor(const reference::ByteSet& set, uint64_t most, uint64_t seed)
-      : ExtentCursor(set.size(), 1), set_(set), most_(most), random_(seed) {}
+  PieceyCursor(const reference::ByteSet& set, uint64_t most, uint64_t granularity, uint64_t seed)
+      : ExtentCursor(set.size(), granularity), set_(set), most_(most), random_(seed) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {
@@ -51,14 +51,23 @@ class PieceyCursor final : public ExtentCursor {
 RC_GTEST_PROP(Pieces, MakeTheSameBlocksFromEveryOffset, ()) {
   std::mt19937_64 random = AnyRandom();
   const size_t capacity = Between<size_t>(1, 800);
-  const uint64_t block = 1 + random() % 60;
+  const uint64_t block = random() % 2 == 0 ? 1 + random() % 60 : uint64_t{1} << (random() % 7);
   const size_t density = Between<size_t>(1, 40);
   reference::ByteSet set(capacity);
   for (size_t i = 0; i < capacity; ++i) {
     set[i] = (i > 0 && set[i - 1]) ? random() % 16 != 0 : random() % density == 0;
   }
+  // Pieces of some bytes, or of whole blocks of a source that knows blocks.
+  const uint64_t unit = random() % 2 == 0 ? 1 : block;
+  if (unit != 1) {
+    for (size_t i = 0; i < capacity; i += unit) {
+      std::fill(set.begin() + static_cast<ptrdiff_t>(i),
+                set.begin() + static_cast<ptrdiff_t>(std::min(i + unit, capacity)), set[i]);
+    }
+  }
   const Ranges full = reference::BlocksOf(set, block);
-  auto cursor = ToBlocks(std::make_unique<PieceyCursor>(set, 1 + random() % 50, random()), block);
+  auto cursor = ToBlocks(
+      std::make_unique<PieceyCursor>(set, unit * (1 + random() % 50), unit, random()), block);
   RC_ASSERT(cursor.ok());
   for (uint64_t offset = 0; offset < capacity; offset += 1 + random() % 5) {
     RC_ASSERT((*cursor)->Seek(offset).ok());
