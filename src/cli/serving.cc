@@ -306,8 +306,8 @@ absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments) {
     if (!metrics.ok()) return Of("--metrics", metrics.status());
     parts.metrics = *std::move(metrics);
     const std::string host = arguments.metrics.substr(0, arguments.metrics.rfind(':'));
-    PrintLine("", "metrics on http://" + host + ":" + std::to_string(parts.metrics->port()) +
-                      "/metrics");
+    PrintLine(
+        "", "metrics on http://" + host + ":" + std::to_string(parts.metrics->port()) + "/metrics");
     parts.telemetry.observer = parts.metrics.get();
   }
   if (arguments.max_streams.has_value()) parts.stream.max_streams = *arguments.max_streams;

@@ -168,7 +168,8 @@ TEST(Relay, PutsRightWhatThePluginIgnores) {
                                               Variable(1000, {all.begin() + 40, all.end()})}});
   for (const bool check : {true, false}) {
     const Sidecar sidecar(plugin.address(), check);
-    for (const uint64_t offset : {0u, 1u, 4u, 5u, 9u, 10u, 399u, 400u, 404u, 405u, 990u, 995u, 1000u}) {
+    for (const uint64_t offset :
+         {0u, 1u, 4u, 5u, 9u, 10u, 399u, 400u, 404u, 405u, 990u, 995u, 1000u}) {
       for (const int max : {0, 1, 3, 39, 40, 41, 100}) {
         rpc::ListRequest request = sidecar.Request(rpc::Api::kKubernetes);
         request.starting_offset = offset;
