@@ -13,8 +13,8 @@ void ConformanceChecker::CheckArguments() {
     for (const int64_t most : {int64_t{-1}, int64_t{std::numeric_limits<int32_t>::min()}}) {
       MetadataRequest request = Request();
       request.max_results = most;
-      const Finding finding = ExpectCode(StrCat(method().names.max_results, " ", most),
-                                         Ask(request), {StatusCode::kInvalidArgument});
+      Finding finding = ExpectCode(StrCat(method().names.max_results, " ", most), Ask(request),
+                                   {StatusCode::kInvalidArgument});
       if (finding.result != RuleResult::kPass) return finding;
     }
     return Pass();
@@ -164,6 +164,7 @@ void ConformanceChecker::CheckRepetition() {
     if (const auto skip = WithoutAnswer()) return *skip;
     std::vector<ProbeAnswer> answers(options_.concurrent);
     std::vector<std::thread> threads;
+    threads.reserve(options_.concurrent);
     for (ProbeAnswer& answer : answers) {
       threads.emplace_back([this, &answer] { answer = AskFrom(0); });
     }

@@ -11,8 +11,8 @@ using std::chrono::milliseconds;
 void ConformanceChecker::CheckOffsets() {
   Rule("offset-negative", "a negative starting offset is OUT_OF_RANGE", [&] {
     for (const int64_t offset : {int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
-      const Finding finding = ExpectCode(StrCat("starting_offset ", offset), AskFrom(offset),
-                                         {StatusCode::kOutOfRange});
+      Finding finding = ExpectCode(StrCat("starting_offset ", offset), AskFrom(offset),
+                                   {StatusCode::kOutOfRange});
       if (finding.result != RuleResult::kPass) return finding;
     }
     return Pass();
@@ -26,8 +26,8 @@ void ConformanceChecker::CheckOffsets() {
     }
     for (const int64_t offset : offsets) {
       if (static_cast<uint64_t>(offset) == full_.capacity()) continue;
-      const Finding finding = ExpectCode(StrCat("starting_offset ", offset), AskFrom(offset),
-                                         {StatusCode::kOutOfRange});
+      Finding finding = ExpectCode(StrCat("starting_offset ", offset), AskFrom(offset),
+                                   {StatusCode::kOutOfRange});
       if (finding.result != RuleResult::kPass) return finding;
     }
     return Pass();
