@@ -197,6 +197,10 @@ absl::Status RemoteCursorImpl::End() {
       completeness_ = Completeness::kProven;
       break;
     case ProofVerdict::kAbsent:
+      if (caller_.request().require_proof) {
+        return absl::FailedPreconditionError(
+            "metadata stream: it ended, and the server sends no proof that it is complete");
+      }
       completeness_ = Completeness::kEnded;
       break;
   }

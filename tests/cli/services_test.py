@@ -100,8 +100,15 @@ class Contracts(ServicesTest):
                     if api != "paged":
                         self.ok("list", address, *pair, "--prove")
         # Pages carry no proof.
-        self.fails(2, "list", server.address, *self.pair("paged"), "--prove", "--format", "csv",
-                   "--output", self.path("nothing"))
+        result = support.run("list", server.address, *self.pair("paged"), "--prove")
+        self.assertEqual(result.code, 2, result)
+        self.assertIn("no proof", result.stderr)
+        # And what is not proven becomes no map; nor does a part of a volume.
+        for options in [[*self.pair("paged"), "--prove"], [*self.pair("csi"), "--length", "4096"]]:
+            self.fails(2, "list", server.address, *options, "--output", self.path("no.cbm"))
+            self.assertFalse(os.path.exists(self.path("no.cbm")))
+        self.ok("list", server.address, *self.pair("csi"), "--prove", "--output",
+                self.path("proven.cbm"))
         self.stop(relay)
         self.stop(server)
         log = self.log()
