@@ -4,6 +4,32 @@ find_package(xsimd CONFIG REQUIRED)
 find_package(Threads REQUIRED)
 # Compiled in whole; nothing of it is linked, and consumers never see it.
 find_path(CBT_XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+# What cbt::source reads some formats with. Each is taken where it is found and can be left out with
+# -DCBT_WITH_<NAME>=OFF; sources that need one that is absent say so when they are opened.
+find_package(PkgConfig REQUIRED)
+set(cbt_source_libraries "")  # <NAME>=<pkg-config module> of those that are in
+foreach(pair EXPAT=expat LIBNBD=libnbd LIBEXT2FS=ext2fs)
+  string(REGEX MATCH "^(.*)=(.*)$" pair ${pair})
+  set(name ${CMAKE_MATCH_1})
+  set(module ${CMAKE_MATCH_2})
+  option(CBT_WITH_${name} "Use ${module} where it is found" ON)
+  if(CBT_WITH_${name})
+    pkg_check_modules(CBT_${name} QUIET IMPORTED_TARGET ${module})
+  endif()
+  if(CBT_WITH_${name} AND CBT_${name}_FOUND)
+    list(APPEND cbt_source_libraries ${name}=${module})
+  else()
+    message(STATUS "cbt: without ${module}, so without the sources that need it")
+  endif()
+endforeach()
+option(CBT_WITH_RAPIDJSON "Use RapidJSON where it is found" ON)
+if(CBT_WITH_RAPIDJSON)
+  # Headers only, and only for our own parsers: consumers never see it.
+  find_path(CBT_RAPIDJSON_INCLUDE_DIR rapidjson/reader.h)
+endif()
+if(NOT CBT_WITH_RAPIDJSON OR NOT CBT_RAPIDJSON_INCLUDE_DIR)
+  message(STATUS "cbt: without RapidJSON, so without the sources that need it")
+endif()
 if(CBT_BUILD_TESTS OR CBT_BUILD_BENCH)
   # CRoaring is a witness and a peer only; Debian's package has no CMake file.
   find_library(CBT_ROARING_LIBRARY roaring REQUIRED)
