@@ -25,6 +25,12 @@ struct BitmapFormat {
   // A clear bit means what a set one does elsewhere (clear: changed, or allocated).
   bool inverted = false;
 
+  // The bits were stored as words of this many bytes (1, 2, 4 or 8) by a machine whose byte order
+  // is not the one of `order`: the bytes of each word lie in reverse. So a big-endian machine's
+  // 32-bit words with bit 0 as the least significant one are {kLeastSignificantFirst,
+  // .reversed_word_bytes = 4}.
+  uint8_t reversed_word_bytes = 1;
+
   friend bool operator==(const BitmapFormat&, const BitmapFormat&) = default;
 };
 
@@ -38,7 +44,8 @@ class BitmapView {
   BitmapView() = default;
 
   // The bits [first_bit, first_bit + bit_count) of `bytes`.
-  // Errors: INVALID_ARGUMENT when `bytes` is too short to hold them.
+  // Errors: INVALID_ARGUMENT when `bytes` is too short to hold them (in whole words, where words
+  //         are reversed), or for a word size that is none.
   static absl::StatusOr<BitmapView> Create(std::span<const uint8_t> bytes, uint64_t first_bit,
                                            uint64_t bit_count, BitmapFormat format = {});
 

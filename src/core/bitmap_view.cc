@@ -6,10 +6,23 @@
 #include "simd/kernels.h"
 
 namespace cbt {
+namespace {
+
+// Copies bytes [begin, begin + count) of a bitmap whose words lie in reverse.
+void CopyReversed(const uint8_t* bytes, size_t word, uint64_t begin, size_t count,
+                  uint8_t* out) noexcept {
+  for (size_t i = 0; i < count; ++i) out[i] = bytes[(begin + i) ^ (word - 1)];
+}
+
+}  // namespace
 
 absl::StatusOr<BitmapView> BitmapView::Create(std::span<const uint8_t> bytes, uint64_t first_bit,
                                               uint64_t bit_count, BitmapFormat format) {
-  const uint64_t bits = uint64_t{bytes.size()} * 8;
+  const size_t word = format.reversed_word_bytes;
+  if (word != 1 && word != 2 && word != 4 && word != 8) {
+    return absl::InvalidArgumentError(absl::StrCat("bitmap words of ", word, " bytes"));
+  }
+  const uint64_t bits = uint64_t{bytes.size() / word * word} * 8;
   if (first_bit > bits || bit_count > bits - first_bit) {
     return absl::InvalidArgumentError(absl::StrCat("bitmap of ", bytes.size(),
                                                    " bytes is too short for ", bit_count,
@@ -28,6 +41,28 @@ void BitmapView::CopyWords(uint64_t position, uint64_t* out, size_t words) const
   const uint64_t bit = first_bit_ + position;
   const uint64_t rest = bit_count_ - position;
   const auto shift = static_cast<unsigned>(bit % 8);
+  const size_t word = format_.reversed_word_bytes;
+  if (word > 1) {
+    // In pieces that stay in the first-level cache, through the kernel as others.
+    constexpr size_t kPieceWords = 64;
+    uint8_t piece[kPieceWords * 8 + 1];
+    for (size_t done = 0; done < words; done += kPieceWords) {
+      const size_t count = std::min(kPieceWords, words - done);
+      const uint64_t there = rest > done * 64 ? rest - done * 64 : 0;
+      const auto bits = static_cast<size_t>(std::min<uint64_t>(there, count * 64));
+      const size_t filled = bits == 0 ? 0 : (shift + bits + 7) / 8;
+      CopyReversed(bytes_, word, bit / 8 + done * 8, filled, piece);
+      std::memset(piece + filled, 0, sizeof(piece) - filled);
+      kernels.load(piece, shift, reverse, format_.inverted, out + done, count);
+      // What was cleared in the piece reads as set where bits are inverted.
+      if (bits < count * 64) {
+        if (bits % 64 != 0) out[done + bits / 64] &= (uint64_t{1} << bits % 64) - 1;
+        const size_t first_empty = (bits + 63) / 64;
+        std::memset(out + done + first_empty, 0, (count - first_empty) * sizeof(*out));
+      }
+    }
+    return;
+  }
   // Words that lie in the view as a whole: with them lies the ninth byte that a shift needs.
   const auto whole = static_cast<size_t>(std::min<uint64_t>(rest / 64, words));
   if (whole > 0) kernels.load(bytes_ + bit / 8, shift, reverse, format_.inverted, out, whole);

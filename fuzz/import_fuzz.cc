@@ -1,0 +1,107 @@
+// Bytes from anybody through every importer of a list: an error, or a map inside of its volume that
+// is the same however the bytes arrive. The first byte chooses the importer, the next three say
+// what it is told.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "cbt/change_map.h"
+#include "cbt/dense_bitmap.h"
+#include "cbt/device_mapper.h"
+#include "cbt/ebs.h"
+#include "cbt/qemu_map.h"
+#include "cbt/rbd.h"
+#include "cbt/vmware.h"
+#include "check.h"
+
+namespace {
+
+using cbt::ByteStream;
+using cbt::ChangeMap;
+using cbt::ImportOptions;
+using Importer = std::function<absl::StatusOr<ChangeMap>(ByteStream&, const ImportOptions&)>;
+
+absl::StatusOr<ChangeMap> ReadDense(ByteStream& stream, const ImportOptions& options) {
+  const uint64_t capacity = std::min<uint64_t>(options.capacity.value_or(4096), uint64_t{1} << 30);
+  cbt::DenseBitmapLayout layout = {
+      .granularity = options.granularity, .header_bytes = capacity % 7, .first_bit = capacity % 13};
+  layout.format.reversed_word_bytes = static_cast<uint8_t>(1u << (capacity >> 4) % 4);
+  layout.format.inverted = capacity % 2 == 0;
+  auto cursor = cbt::ReadDenseBitmap(stream, options.base_capacity.has_value(), layout, capacity);
+  if (!cursor.ok()) return cursor.status();
+  return ChangeMap::FromCursor(**cursor);
+}
+
+const Importer kImporters[] = {
+    [](ByteStream& stream, const ImportOptions& options) {
+      return cbt::ReadRbdDiff(stream, {.import = options});
+    },
+    [](ByteStream& stream, const ImportOptions& options) {
+      return cbt::ReadRbdDiff(stream, {.import = options, .base = "s1", .target = "s2"});
+    },
+    cbt::ReadRbdDiffJson,
+    cbt::ReadQemuMap,
+    cbt::ReadThinDelta,
+    [](ByteStream& stream, const ImportOptions& options) {
+      return cbt::ReadThinDump(stream, {.import = options});
+    },
+    [](ByteStream& stream, const ImportOptions& options) {
+      return cbt::ReadEraInvalidate(stream, {.import = options, .block_size = 65536});
+    },
+    [](ByteStream& stream, const ImportOptions& options) {
+      return cbt::ReadEraDump(stream, {.import = options, .since_era = 3});
+    },
+    cbt::ReadEbsPages,
+    cbt::ReadVmwareAreas,
+    ReadDense,
+};
+
+// Hands on three bytes at once.
+class Dribble final : public ByteStream {
+ public:
+  Dribble(const uint8_t* data, size_t size) : ByteStream("input"), data_(data), size_(size) {}
+
+ private:
+  absl::StatusOr<size_t> DoRead(std::span<uint8_t> out) override {
+    const size_t count = std::min({out.size(), size_, size_t{3}});
+    std::copy_n(data_, count, out.begin());
+    data_ += count;
+    size_ -= count;
+    return count;
+  }
+
+  const uint8_t* data_;
+  size_t size_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 4) return 0;
+  const Importer& importer = kImporters[data[0] % std::size(kImporters)];
+  ImportOptions options;
+  if (data[1] % 4 != 0) {
+    options.purpose =
+        data[1] % 2 == 0 ? cbt::SourcePurpose::kAllocated : cbt::SourcePurpose::kDelta;
+  }
+  if (data[2] % 8 != 0) options.capacity = (uint64_t{1} << data[2] % 63) + data[2] * 512u;
+  if (data[3] % 4 == 0) options.base_capacity = uint64_t{1} << data[3] % 63;
+  options.granularity = uint64_t{512} << data[3] % 12;
+  data += 4;
+  size -= 4;
+  const auto whole = cbt::MakeMemoryStream({data, size}, "input");
+  const absl::StatusOr<ChangeMap> map = importer(*whole, options);
+  Dribble dribble(data, size);
+  const absl::StatusOr<ChangeMap> again = importer(dribble, options);
+  CBT_FUZZ_CHECK(map.ok() == again.ok());
+  if (!map.ok()) {
+    CBT_FUZZ_CHECK(!map.status().message().empty());
+    return 0;
+  }
+  CBT_FUZZ_CHECK(map->view() == again->view());
+  CBT_FUZZ_CHECK((*map)->capacity() <= cbt::kMaxCapacity);
+  CBT_FUZZ_CHECK((*map)->changed_bytes() <= (*map)->capacity());
+  return 0;
+}

@@ -1,0 +1,22 @@
+// What `qemu-img map --output=json` prints. Part of cbt::source; needs RapidJSON.
+// Format: https://www.qemu.org/docs/master/tools/qemu-img.html#cmdoption-qemu-img-commands-arg-map
+#ifndef CBT_QEMU_MAP_H_
+#define CBT_QEMU_MAP_H_
+
+#include "absl/status/statusor.h"
+#include "cbt/byte_stream.h"
+#include "cbt/change_map.h"
+#include "cbt/import.h"
+
+namespace cbt {
+
+// kAllocated: what does not read as zeros for sure. kDelta: what the topmost image of the chain has
+// by itself, data, zeros and discarded ranges alike, so what an overlay changed of its backing
+// file. The entries must cover the volume without a gap. Its size is the end of the last one unless
+// `options.capacity` says where in its last 512 bytes the volume ends.
+// Errors: see cbt/import.h. Cost: one pass.
+absl::StatusOr<ChangeMap> ReadQemuMap(ByteStream& stream, const ImportOptions& options = {});
+
+}  // namespace cbt
+
+#endif  // CBT_QEMU_MAP_H_

@@ -1,0 +1,194 @@
+// era_invalidate and era_dump.
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/device_mapper.h"
+#include "core/absl_view.h"
+#include "source/change_collector.h"
+#include "source/sector_units.h"
+#include "source/xml_records.h"
+
+namespace cbt {
+namespace {
+
+absl::Status Unknown(std::string_view name) {
+  return absl::DataLossError(
+      absl::StrCat("element <", AbslView(name.substr(0, 40)), "> is not known here"));
+}
+
+class InvalidateReader final : public XmlEvents {
+ public:
+  InvalidateReader(ChangeCollector& changes, uint64_t unit) : changes_(changes), unit_(unit) {}
+
+ private:
+  absl::Status Open(int depth, std::string_view name, const XmlAttributes& attributes) override {
+    if (depth == 0) return name == "blocks" ? absl::OkStatus() : Unknown(name);
+    if (depth > 1) return Unknown(name);
+    if (name == "block") {
+      const absl::StatusOr<uint64_t> block = attributes.Number("block");
+      if (!block.ok()) return block.status();
+      return changes_.AddUnits(*block, 1, unit_);
+    }
+    if (name != "range") return Unknown(name);
+    const absl::StatusOr<uint64_t> begin = attributes.Number("begin");
+    if (!begin.ok()) return begin.status();
+    // The first block behind the range, other than in the tools' other output.
+    const absl::StatusOr<uint64_t> end = attributes.Number("end");
+    if (!end.ok()) return end.status();
+    if (*end < *begin) return absl::DataLossError("a range that ends before it begins");
+    return changes_.AddUnits(*begin, *end - *begin, unit_);
+  }
+
+  absl::Status Close(int, std::string_view) override { return absl::OkStatus(); }
+
+  ChangeCollector& changes_;
+  const uint64_t unit_;
+};
+
+class DumpReader final : public XmlEvents {
+ public:
+  DumpReader(ChangeCollector& changes, uint64_t since) : changes_(changes), since_(since) {}
+
+  absl::Status Finish() const {
+    // Every block has an era; a dump without them has been cut.
+    if (eras_ != blocks_) {
+      return absl::DataLossError(
+          absl::StrCat("the era array has ", eras_, " blocks, it should have ", blocks_));
+    }
+    return absl::OkStatus();
+  }
+
+  uint64_t unit() const noexcept { return unit_; }
+  uint64_t blocks() const noexcept { return blocks_; }
+
+ private:
+  absl::Status Open(int depth, std::string_view name, const XmlAttributes& attributes) override {
+    switch (depth) {
+      case 0:
+        return name == "superblock" ? Superblock(attributes)
+                                    : absl::DataLossError("no <superblock>");
+      case 1:
+        in_writeset_ = name == "writeset";
+        if (in_writeset_) return Number(attributes, "era", writeset_era_);
+        return name == "era_array" ? absl::OkStatus() : Unknown(name);
+      case 2:
+        if (in_writeset_) return name == "bit" ? Bit(attributes) : Unknown(name);
+        return name == "era" ? Era(attributes) : Unknown(name);
+      default:
+        return Unknown(name);
+    }
+  }
+
+  absl::Status Close(int, std::string_view) override { return absl::OkStatus(); }
+
+  absl::Status Superblock(const XmlAttributes& attributes) {
+    uint64_t current = 0;
+    absl::Status status = SectorUnit(attributes, "block_size", unit_);
+    if (status.ok()) status = Number(attributes, "nr_blocks", blocks_);
+    if (status.ok()) status = Number(attributes, "current_era", current);
+    if (!status.ok()) return status;
+    if (blocks_ > kMaxCapacity / unit_) return absl::DataLossError("a device that is too large");
+    if (since_ > current) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("era ", since_, " has not come yet, the device is in era ", current));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Bit(const XmlAttributes& attributes) {
+    uint64_t block = 0;
+    if (absl::Status status = Number(attributes, "block", block); !status.ok()) return status;
+    const std::optional<std::string_view> value = attributes.Find("value");
+    if (value != "true" && value != "false") {
+      return absl::DataLossError("a bit that is neither true nor false");
+    }
+    return value == "true" && writeset_era_ >= since_ ? Changed(block) : absl::OkStatus();
+  }
+
+  absl::Status Era(const XmlAttributes& attributes) {
+    uint64_t block = 0;
+    uint64_t era = 0;
+    if (absl::Status status = Number(attributes, "block", block); !status.ok()) return status;
+    if (absl::Status status = Number(attributes, "era", era); !status.ok()) return status;
+    if (block != eras_) return absl::DataLossError("blocks of the era array are not in order");
+    ++eras_;
+    return era >= since_ ? Changed(block) : absl::OkStatus();
+  }
+
+  absl::Status Changed(uint64_t block) {
+    if (block >= blocks_) return absl::OutOfRangeError("a block past the device's last one");
+    return changes_.AddUnits(block, 1, unit_);
+  }
+
+  static absl::Status Number(const XmlAttributes& attributes, std::string_view name,
+                             uint64_t& out) {
+    const absl::StatusOr<uint64_t> number = attributes.Number(name);
+    if (!number.ok()) return number.status();
+    out = *number;
+    return absl::OkStatus();
+  }
+
+  ChangeCollector& changes_;
+  const uint64_t since_;
+  uint64_t unit_ = 1;
+  uint64_t blocks_ = 0;
+  uint64_t eras_ = 0;
+  bool in_writeset_ = false;
+  uint64_t writeset_era_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<ChangeMap> ReadEraInvalidate(ByteStream& stream, const EraOptions& options) {
+  absl::Status status = CheckPurpose(stream.label(), options.import, SourcePurpose::kDelta,
+                                     "the output of era_invalidate");
+  if (!status.ok()) return status;
+  const absl::StatusOr<uint64_t> capacity =
+      NeededCapacity(stream.label(), options.import, "era_invalidate");
+  if (!capacity.ok()) return capacity.status();
+  if (!options.block_size.has_value() || *options.block_size == 0 ||
+      *options.block_size > kMaxGranularity) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(stream.label(),
+                     ": era_invalidate does not tell the size of its blocks: give it (option "
+                     "block-size)"));
+  }
+  absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.import.granularity);
+  if (!changes.ok()) return changes.status();
+  InvalidateReader reader(*changes, *options.block_size);
+  status = ReadXml(stream, reader);
+  if (!status.ok()) return status;
+  absl::StatusOr<ChangeMap> map = changes->Finish(options.import, *options.block_size);
+  if (!map.ok()) return At(stream.label(), "", map.status());
+  return map;
+}
+
+absl::StatusOr<ChangeMap> ReadEraDump(ByteStream& stream, const EraOptions& options) {
+  absl::Status status =
+      CheckPurpose(stream.label(), options.import, SourcePurpose::kDelta, "an era_dump");
+  if (!status.ok()) return status;
+  if (!options.since_era.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(stream.label(), ": since which era? (option since-era)"));
+  }
+  absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.import.granularity);
+  if (!changes.ok()) return changes.status();
+  DumpReader reader(*changes, *options.since_era);
+  status = ReadXml(stream, reader);
+  if (status.ok()) status = At(stream.label(), "", reader.Finish());
+  if (!status.ok()) return status;
+  const uint64_t end = reader.blocks() * reader.unit();
+  const uint64_t capacity = options.import.capacity.value_or(end);
+  if (capacity > end || BlockCount(capacity, reader.unit()) != reader.blocks()) {
+    return absl::InvalidArgumentError(absl::StrCat(stream.label(), ": the device has ",
+                                                   reader.blocks(), " blocks of ", reader.unit(),
+                                                   " bytes, the volume ", capacity, " bytes"));
+  }
+  absl::StatusOr<ChangeMap> map =
+      changes->Finish(capacity, options.import.base_capacity.value_or(capacity), reader.unit());
+  if (!map.ok()) return At(stream.label(), "", map.status());
+  return map;
+}
+
+}  // namespace cbt

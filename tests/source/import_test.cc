@@ -1,0 +1,345 @@
+// What importers make of real output of the systems, and of what breaks each format's own rules.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include "cbt/change_map.h"
+#include "source/support/listings.h"
+#include "support/cursors.h"
+
+namespace cbt {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+using testing::HasSubstr;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr auto kDelta = SourcePurpose::kDelta;
+constexpr auto kAllocated = SourcePurpose::kAllocated;
+
+std::string SamplePath(const std::string& name) {
+  return std::string(CBT_TEST_SAMPLES) + "/" + name;
+}
+
+std::string Sample(const std::string& name) {
+  std::ifstream file(SamplePath(name), std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// One that lies there compressed.
+std::string Unpacked(const std::string& name) {
+  std::FILE* const pipe = popen(("gzip -dc '" + SamplePath(name) + "'").c_str(), "r");
+  std::string text;
+  char buffer[65536];
+  while (pipe != nullptr) {
+    const size_t count = std::fread(buffer, 1, sizeof(buffer), pipe);
+    if (count == 0) break;
+    text.append(buffer, count);
+  }
+  if (pipe != nullptr) pclose(pipe);
+  return text;
+}
+
+Ranges RangesOf(const ChangeMap& map) { return *test::Drain(*MakeChangeMapCursor(map)); }
+
+// What `read` makes of `text`: ranges, or the error.
+template <typename Read, typename... Options>
+absl::StatusOr<ChangeMap> From(Read read, const std::string& text, const Options&... options) {
+  const auto stream =
+      MakeMemoryStream({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "in");
+  return read(*stream, options...);
+}
+
+#define EXPECT_RANGES(result, ...)                         \
+  do {                                                     \
+    const auto ranges_of = (result);                       \
+    ASSERT_TRUE(ranges_of.ok()) << ranges_of.status();     \
+    EXPECT_EQ(RangesOf(*ranges_of), (Ranges __VA_ARGS__)); \
+  } while (false)
+
+#define EXPECT_REFUSED(result, code_, text)                       \
+  do {                                                            \
+    const absl::Status refused = (result).status();               \
+    EXPECT_EQ(refused.code(), StatusCode::code_) << refused;      \
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(text)); \
+  } while (false)
+
+// ---- RBD
+
+TEST(Rbd, WhatCephWroteIsReadWithoutItsData) {
+  const std::string diff = Sample("rbd_diff_v1_bluestore.bin");
+  const ImportOptions bytes{.granularity = 1};
+  const auto map = From(ReadRbdDiff, diff, RbdDiffOptions{.import = bytes});
+  EXPECT_RANGES(
+      map, {{0, 8192}, {4198400, 4096}, {21037056, 4564}, {25165824, 1100}, {33554432, 4194304}});
+  EXPECT_EQ((*map)->capacity(), 64 * kMiB);
+  EXPECT_EQ(map->identity(), (ChangeMapIdentity{"", "s1", "s2"}));
+  EXPECT_RANGES(
+      From(ReadRbdDiff, diff, RbdDiffOptions{.import = {.granularity = 4096}}),
+      {{0, 8192}, {4198400, 4096}, {21037056, 8192}, {25165824, 4096}, {33554432, 4194304}});
+}
+
+TEST(Rbd, E10AShrunkImageTellsItsNewSize) {
+  const auto map = From(ReadRbdDiff, Sample("rbd_diff_v1_shrink.bin"), RbdDiffOptions{});
+  EXPECT_RANGES(map, {});
+  EXPECT_EQ((*map)->capacity(), 12 * kMiB);
+}
+
+TEST(Rbd, AnExportTellsBetweenAnyTwoSnapshots) {
+  const std::string text = Unpacked("rbd_export_v2_with_snaps.bin.gz");
+  const auto read = [&](SourcePurpose purpose, const std::string& base, const std::string& target) {
+    return From(
+        ReadRbdDiff, text,
+        RbdDiffOptions{
+            .import = {.purpose = purpose, .granularity = 1}, .base = base, .target = target});
+  };
+  const Ranges first = {{0, 8192}, {kMiB, 8192}, {2 * kMiB, kMiB + 256}, {5 * kMiB, 65536}};
+  EXPECT_RANGES(read(kAllocated, "", "s0"), {});
+  EXPECT_EQ(RangesOf(*read(kAllocated, "", "s1")), first);
+  EXPECT_EQ(RangesOf(*read(kDelta, "s0", "s1")), first);
+  const Ranges second = {{4096, 4096}, {1052672, 4096}, {5 * kMiB, 65536}, {8 * kMiB, 1100}};
+  EXPECT_EQ(RangesOf(*read(kDelta, "s1", "s2")), second);
+  // Shrunk between s2 and s3, by nothing that a record says.
+  EXPECT_EQ((*read(kDelta, "s1", "s2"))->capacity(), 16 * kMiB);
+  EXPECT_EQ((*read(kDelta, "s1", "s3"))->capacity(), 12 * kMiB);
+  EXPECT_EQ(RangesOf(*read(kDelta, "s1", "s3")), second);
+  EXPECT_EQ(RangesOf(*read(kDelta, "s1", "")), second);
+  EXPECT_RANGES(read(kDelta, "s3", ""), {});
+  EXPECT_EQ(read(kDelta, "s1", "")->identity(), (ChangeMapIdentity{"", "s1", ""}));
+  EXPECT_REFUSED(read(kDelta, "s2", "s1"), kNotFound, "no way from snapshot \"s2\"");
+  EXPECT_REFUSED(read(kDelta, "s1", "s9"), kNotFound, "\"s9\"");
+  EXPECT_REFUSED(read(kDelta, "", "s1"), kInvalidArgument, "name the base");
+  for (size_t size = 0; size < text.size(); size += size < 5000 ? 1 : 5003) {
+    ASSERT_FALSE(From(ReadRbdDiff, text.substr(0, size),
+                      RbdDiffOptions{.import = {.purpose = kDelta}, .base = "s1"})
+                     .ok())
+        << size;
+  }
+}
+
+// Two diffs of an export: cut to 8 KiB, then 16 KiB again, with nothing written.
+TEST(Rbd, WhatWasCutOffAndCameBackHasChanged) {
+  std::string text = "rbd image v2\nErbd image diffs v2\n";
+  test::PutLe<uint64_t>(text, 3);
+  const uint64_t sizes[] = {16384, 8192, 16384};
+  const std::string names[] = {"", "a", "b", ""};
+  for (int i = 0; i < 3; ++i) {
+    text += "rbd diff v2\n";
+    for (const auto& [tag, name] : {std::pair('f', names[i]), std::pair('t', names[i + 1])}) {
+      if (name.empty()) continue;
+      text.push_back(tag);
+      test::PutLe<uint64_t>(text, 4 + name.size());
+      test::PutLe<uint32_t>(text, static_cast<uint32_t>(name.size()));
+      text += name;
+    }
+    text.push_back('s');
+    test::PutLe<uint64_t>(text, 8);
+    test::PutLe<uint64_t>(text, sizes[i]);
+    text += "e";
+  }
+  const RbdDiffOptions options{.import = {.purpose = kDelta}, .base = "a"};
+  EXPECT_RANGES(From(ReadRbdDiff, text, options), {{8192, 8192}});
+}
+
+TEST(Rbd, ADiffIsTakenForWhatItSaysItIs) {
+  const std::string diff = Sample("rbd_diff_v1_bluestore.bin");
+  EXPECT_REFUSED(From(ReadRbdDiff, diff, RbdDiffOptions{.import = {.purpose = kAllocated}}),
+                 kInvalidArgument, "from snapshot s1 tells what changed");
+  EXPECT_REFUSED(From(ReadRbdDiff, diff, RbdDiffOptions{.base = "s0"}), kNotFound, "\"s1\"");
+  EXPECT_REFUSED(From(ReadRbdDiff, diff, RbdDiffOptions{.import = {.capacity = kMiB}}),
+                 kInvalidArgument, "67108864");
+  EXPECT_REFUSED(From(ReadRbdDiff, std::string("rbd diff v3\n"), RbdDiffOptions{}), kDataLoss,
+                 "banner");
+}
+
+TEST(Rbd, JsonNeedsTheSize) {
+  EXPECT_REFUSED(From(ReadRbdDiffJson, "[]", ImportOptions{}), kInvalidArgument, "capacity");
+  EXPECT_RANGES(From(ReadRbdDiffJson, "[]", ImportOptions{.capacity = kMiB}), {});
+  EXPECT_REFUSED(
+      From(ReadRbdDiffJson, "[{\"offset\":-1,\"length\":1}]", ImportOptions{.capacity = kMiB}),
+      kDataLoss, "\"offset\" is no number");
+  EXPECT_REFUSED(From(ReadRbdDiffJson, "[{\"offset\":1,\"offset\":2,\"length\":1}]",
+                      ImportOptions{.capacity = kMiB}),
+                 kDataLoss, "twice");
+}
+
+// ---- Device mapper
+
+TEST(Thin, WhatTheToolsWroteIsRead) {
+  const ImportOptions options{.capacity = 64 * kMiB};
+  const Ranges expected = {
+      {4 * 65536, 2 * 65536}, {20 * 65536, 65536}, {32 * 65536, 65536}, {40 * 65536, 3 * 65536}};
+  EXPECT_EQ(RangesOf(*From(ReadThinDelta, Sample("thin_delta.xml"), options)), expected);
+  EXPECT_EQ(RangesOf(*From(ReadThinDelta, Sample("thin_delta_verbose.xml"), options)), expected);
+  const std::string dump = Sample("thin_dump.xml");
+  EXPECT_RANGES(From(ReadThinDump, dump, ThinDumpOptions{.import = options, .device = 1}),
+                {{0, 10 * 65536}, {20 * 65536, 65536}, {30 * 65536, 3 * 65536}});
+  EXPECT_RANGES(From(ReadThinDump, dump, ThinDumpOptions{.import = options, .device = 2}),
+                {{0, 10 * 65536}, {30 * 65536, 2 * 65536}, {40 * 65536, 3 * 65536}});
+  EXPECT_REFUSED(From(ReadThinDump, dump, ThinDumpOptions{.import = options}), kInvalidArgument,
+                 "several devices");
+  EXPECT_REFUSED(From(ReadThinDump, dump, ThinDumpOptions{.import = options, .device = 3}),
+                 kNotFound, "no device 3");
+}
+
+TEST(Thin, SharedPartsAreFollowed) {
+  const std::string dump =
+      "<superblock data_block_size=\"8\"><def name=\"a\"><range_mapping origin_begin=\"2\" "
+      "data_begin=\"0\" length=\"3\"/></def><def name=\"b\"><ref name=\"a\"/><single_mapping "
+      "origin_block=\"9\" data_block=\"1\"/></def><device dev_id=\"1\" mapped_blocks=\"5\"><ref "
+      "name=\"b\"/><single_mapping origin_block=\"0\" data_block=\"7\"/></device></superblock>";
+  const ThinDumpOptions options{.import = {.capacity = 40960}};
+  EXPECT_RANGES(From(ReadThinDump, dump, options), {{0, 4096}, {8192, 12288}, {36864, 4096}});
+  EXPECT_REFUSED(
+      From(ReadThinDump, std::string(dump).replace(dump.find("ref name=\"b"), 11, "ref name=\"c"),
+           options),
+      kDataLoss, "<ref>");
+  EXPECT_REFUSED(
+      From(ReadThinDump,
+           std::string(dump).replace(dump.find("mapped_blocks=\"5"), 16, "mapped_blocks=\"6"),
+           options),
+      kDataLoss, "5 mapped blocks, it should have 6");
+}
+
+TEST(Thin, WhatIsNotKnownCouldBeAChange) {
+  const std::string delta = Sample("thin_delta.xml");
+  const size_t at = delta.find("right_only");
+  EXPECT_REFUSED(From(ReadThinDelta, std::string(delta).replace(at, 10, "wrong_only"),
+                      ImportOptions{.capacity = 64 * kMiB}),
+                 kDataLoss, "line 9: element <wrong_only>");
+  EXPECT_REFUSED(From(ReadThinDelta, delta, ImportOptions{}), kInvalidArgument, "capacity");
+}
+
+TEST(Era, WhatTheToolsWroteIsRead) {
+  const ImportOptions import{.capacity = 201 * uint64_t{65536} - 100};
+  EXPECT_RANGES(From(ReadEraInvalidate, Sample("era_invalidate.xml"),
+                     EraOptions{.import = import, .block_size = 65536}),
+                {{65536, 3 * 65536}, {200 * 65536, 65536 - 100}});
+  const std::string dump = Sample("era_dump.xml");
+  const auto blocks = [](std::initializer_list<uint64_t> list) {
+    Ranges ranges;
+    for (const uint64_t block : list) {
+      if (!ranges.empty() && ranges.back().first + ranges.back().second == block * 65536) {
+        ranges.back().second += 65536;
+      } else {
+        ranges.emplace_back(block * 65536, 65536);
+      }
+    }
+    return ranges;
+  };
+  // Writesets of eras 3 and 4; what the array adds is older.
+  EXPECT_EQ(RangesOf(*From(ReadEraDump, dump, EraOptions{.since_era = 4})), blocks({64, 65, 199}));
+  EXPECT_EQ(RangesOf(*From(ReadEraDump, dump, EraOptions{.since_era = 3})),
+            blocks({0, 1, 7, 64, 65, 199}));
+  EXPECT_EQ((*From(ReadEraDump, dump, EraOptions{.since_era = 0}))->cardinality(), 200u * 16);
+  EXPECT_REFUSED(From(ReadEraDump, dump, EraOptions{.since_era = 6}), kInvalidArgument, "era 6");
+  EXPECT_REFUSED(From(ReadEraDump, dump, EraOptions{}), kInvalidArgument, "since which era");
+}
+
+// ---- JSON lists
+
+TEST(QemuMap, AllocationAndDelta) {
+  const std::string map =
+      R"([{ "start": 0, "length": 65536, "depth": 1, "present": true, "zero": false, "data": true, "offset": 327680},
+{ "start": 65536, "length": 65536, "depth": 0, "present": true, "zero": true, "data": false},
+{ "start": 131072, "length": 65536, "depth": 0, "present": true, "zero": false, "data": true, "offset": 393216},
+{ "start": 196608, "length": 851968, "depth": 0, "present": false, "zero": true, "data": false}])";
+  EXPECT_RANGES(From(ReadQemuMap, map, ImportOptions{.purpose = kDelta}), {{65536, 131072}});
+  EXPECT_RANGES(From(ReadQemuMap, map, ImportOptions{.purpose = kAllocated}),
+                {{0, 65536}, {131072, 65536}});
+  EXPECT_REFUSED(From(ReadQemuMap, map, ImportOptions{}), kInvalidArgument, "say which");
+  EXPECT_REFUSED(From(ReadQemuMap, map, ImportOptions{.purpose = kDelta, .capacity = 2 * kMiB}),
+                 kDataLoss, "the map ends at 1048576");
+}
+
+TEST(QemuMap, TheLastSectorOfAFileIsNotLost) {
+  const std::string map =
+      R"([{"start":0,"length":1000448,"depth":0,"present":true,"zero":false,"data":true}])";
+  EXPECT_RANGES(From(ReadQemuMap, map, ImportOptions{.purpose = kAllocated, .capacity = 1000001}),
+                {{0, 1000001}});
+  // A tool that leaves the part of a sector out has said nothing of it.
+  const std::string cut =
+      R"([{"start":0,"length":999936,"depth":0,"present":true,"zero":true,"data":false}])";
+  EXPECT_REFUSED(From(ReadQemuMap, cut, ImportOptions{.purpose = kAllocated, .capacity = 1000001}),
+                 kDataLoss, "the map ends at 999936");
+}
+
+TEST(Ebs, E14PagesThatAreMissingAreNoEnd) {
+  const ImportOptions options{.capacity = uint64_t{1} << 30};
+  const std::string page = R"({"BlockSize":524288,"VolumeSize":1,"ChangedBlocks":[)";
+  const std::string first = page + R"({"BlockIndex":3}],"NextToken":"x"})";
+  const std::string empty = page + R"(],"NextToken":"y"})";
+  const std::string last = page + R"({"BlockIndex":2047,"SecondBlockToken":"t"}]})";
+  EXPECT_RANGES(From(ReadEbsPages, first + empty + last, options),
+                {{3 * 524288, 524288}, {2047 * 524288ull, 524288}});
+  EXPECT_RANGES(From(ReadEbsPages, "[" + first + "," + last + "]", options),
+                {{3 * 524288, 524288}, {2047 * 524288ull, 524288}});
+  EXPECT_REFUSED(From(ReadEbsPages, first + empty, options), kDataLoss, "pages are missing");
+  EXPECT_REFUSED(From(ReadEbsPages, last + first, options), kDataLoss, "behind the last one");
+  EXPECT_REFUSED(From(ReadEbsPages, last, ImportOptions{.purpose = kAllocated}), kInvalidArgument,
+                 "not what is allocated");
+  EXPECT_REFUSED(From(ReadEbsPages, last, ImportOptions{.capacity = kMiB}), kInvalidArgument,
+                 "1073741824");
+  EXPECT_REFUSED(From(ReadEbsPages, R"({"ChangedBlocks":[{"BlockIndex":1}]})", options), kDataLoss,
+                 "BlockSize");
+  EXPECT_RANGES(From(ReadEbsPages, R"({"Blocks":[{"BlockIndex":1}],"BlockSize":524288})", options),
+                {{524288, 524288}});
+}
+
+TEST(Vmware, E14AQueryThatStoppedEarlyIsNoEnd) {
+  const ImportOptions options{.capacity = 100000};
+  const std::string first =
+      R"({"startOffset":0,"length":60000,"changedArea":[{"start":5,"length":1}]})";
+  const std::string second = R"({"startOffset":60000,"length":40000,"changedArea":[]})";
+  EXPECT_RANGES(From(ReadVmwareAreas, first + "\n" + second, options), {{0, 4096}});
+  EXPECT_REFUSED(From(ReadVmwareAreas, first, options), kDataLoss, "end at byte 60000");
+  EXPECT_REFUSED(From(ReadVmwareAreas, second, options), kDataLoss, "from byte 60000");
+  EXPECT_REFUSED(From(ReadVmwareAreas, first + first, options), kDataLoss, "from byte 0");
+  EXPECT_REFUSED(From(ReadVmwareAreas, R"({"startOffset":0,"length":100000})", options), kDataLoss,
+                 "without changedArea");
+  EXPECT_REFUSED(
+      From(ReadVmwareAreas,
+           R"({"startOffset":0,"length":100,"changedArea":[{"start":99,"length":2}]})", options),
+      kDataLoss, "outside");
+}
+
+// ---- The parsers' own limits
+
+TEST(Json, BoundsHold) {
+  const ImportOptions options{.capacity = kMiB};
+  EXPECT_REFUSED(From(ReadRbdDiffJson, std::string(10'000'000, '['), options), kDataLoss,
+                 "no object");
+  EXPECT_REFUSED(From(ReadVmwareAreas, "{\"x\":" + std::string(100'000, '['), options), kDataLoss,
+                 "more than 32 levels");
+  EXPECT_REFUSED(From(ReadVmwareAreas, "{\"x\":\"" + std::string(5'000'000, 'y'), options),
+                 kDataLoss, "a value of more than 1048576 bytes");
+  EXPECT_REFUSED(From(ReadVmwareAreas, std::string("{\"x\":\"\0\"}", 9), options), kDataLoss,
+                 "no JSON");
+  EXPECT_REFUSED(From(ReadRbdDiffJson, "", options), kDataLoss, "ends early");
+}
+
+TEST(Xml, BoundsHold) {
+  const ImportOptions options{.capacity = kMiB};
+  std::string deep;
+  for (int i = 0; i < 100; ++i) deep += "<superblock data_block_size=\"8\">";
+  EXPECT_REFUSED(From(ReadThinDelta, deep, options), kDataLoss, "line 1");
+  EXPECT_REFUSED(From(ReadThinDelta, "<a b=\"" + std::string(5'000'000, 'y'), options), kDataLoss,
+                 "a tag of more than 1048576 bytes");
+  EXPECT_REFUSED(
+      From(ReadThinDelta, "<!DOCTYPE x [<!ENTITY a \"b\">]><superblock data_block_size=\"&a;\"/>",
+           options),
+      kDataLoss, "document type");
+  EXPECT_REFUSED(From(ReadThinDelta, "<superblock data_block_size=\"8\"/>", options), kDataLoss,
+                 "no <diff>");
+  EXPECT_REFUSED(From(ReadThinDelta, "<superblock data_block_size=\"0\"/>", options), kDataLoss,
+                 "block size");
+}
+
+}  // namespace
+}  // namespace cbt

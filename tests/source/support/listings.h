@@ -1,0 +1,251 @@
+// Writers of what storage systems list, for tests: a set of units as each system would put it.
+#ifndef CBT_TESTS_SOURCE_SUPPORT_LISTINGS_H_
+#define CBT_TESTS_SOURCE_SUPPORT_LISTINGS_H_
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cbt/byte_stream.h"
+#include "cbt/change_map.h"
+#include "cbt/device_mapper.h"
+#include "cbt/ebs.h"
+#include "cbt/qemu_map.h"
+#include "cbt/rbd.h"
+#include "cbt/vmware.h"
+#include "reference/volume.h"
+
+namespace cbt::test {
+
+// Ranges in units, and how many units the volume has.
+using Writer = std::function<std::string(const reference::Ranges&, uint64_t units)>;
+using Reader = std::function<absl::StatusOr<ChangeMap>(ByteStream&, ImportOptions)>;
+
+struct Listing {
+  std::string name;
+  uint64_t unit;   // bytes
+  bool any_order;  // ranges may be permuted
+  Writer write;
+  Reader read;
+};
+
+inline std::string Text(uint64_t number) { return std::to_string(number); }
+
+template <typename Number>
+void PutLe(std::string& out, Number number) {
+  char bytes[sizeof(number)];
+  std::memcpy(bytes, &number, sizeof(number));
+  out.append(bytes, sizeof(number));
+}
+
+inline std::string WriteRbdDiff(const reference::Ranges& ranges, uint64_t units) {
+  std::string out = "rbd diff v1\n";
+  for (const auto& [tag, name] : {std::pair('f', "mon"), std::pair('t', "tue")}) {
+    out.push_back(tag);
+    PutLe<uint32_t>(out, 3);
+    out += name;
+  }
+  out.push_back('s');
+  PutLe<uint64_t>(out, units);
+  bool data = false;
+  for (const auto& [offset, length] : ranges) {
+    out.push_back(data ? 'w' : 'z');
+    PutLe<uint64_t>(out, offset);
+    PutLe<uint64_t>(out, length);
+    if (data) out.append(static_cast<size_t>(length), 'e');
+    data = !data;
+  }
+  return out + "e";
+}
+
+inline std::string WriteRbdJson(const reference::Ranges& ranges, uint64_t) {
+  std::string out = "[";
+  bool exists = true;
+  for (const auto& [offset, length] : ranges) {
+    if (out.size() > 1) out += ",";
+    out += "{\"offset\":" + Text(offset) + ",\"length\":" + Text(length) + ",\"exists\":";
+    out += exists ? "\"true\"}" : "false}";
+    exists = !exists;
+  }
+  return out + "]";
+}
+
+inline std::string WriteQemuMap(const reference::Ranges& ranges, uint64_t units) {
+  std::string out = "[";
+  uint64_t at = 0;
+  const auto entry = [&](uint64_t length, bool changed) {
+    if (length == 0) return;
+    if (out.size() > 1) out += ",\n";
+    out += "{ \"start\": " + Text(at * 512) + ", \"length\": " + Text(length * 512) +
+           ", \"depth\": " + (changed ? "0" : "1") + ", \"present\": true, \"zero\": " +
+           (changed && at % 2 == 0 ? "true, \"data\": false"
+                                   : "false, \"data\": true, \"offset\": 7") +
+           ", \"more\": [1.5, {\"a\": null}]}";
+    at += length;
+  };
+  for (const auto& [offset, length] : ranges) {
+    entry(offset - at, false);
+    entry(length, true);
+  }
+  entry(units - at, false);
+  return out + "]";
+}
+
+inline std::string WriteThinDelta(const reference::Ranges& ranges, bool verbose) {
+  static constexpr const char* kKinds[] = {"different", "left_only", "right_only"};
+  std::string out =
+      "<superblock uuid=\"\" time=\"3\" transaction=\"2\" data_block_size=\"8\" "
+      "nr_data_blocks=\"0\">\n  <diff left=\"1\" right=\"2\">\n    <same begin=\"0\" "
+      "length=\"1\"/>\n";
+  size_t kind = 0;
+  for (const auto& [begin, length] : ranges) {
+    const std::string name = kKinds[kind++ % 3];
+    const std::string range =
+        " begin=\"" + Text(begin) + "\" data_begin=\"9\" length=\"" + Text(length) + "\"/>";
+    out += verbose ? "<" + name + ">\n<range" + range + "</" + name + ">\n" : "<" + name + range;
+  }
+  return out + "</diff></superblock>";
+}
+
+inline std::string WriteThinDump(const reference::Ranges& ranges, uint64_t) {
+  uint64_t blocks = 0;
+  std::string mappings;
+  for (const auto& [begin, length] : ranges) {
+    mappings +=
+        length == 1
+            ? "<single_mapping origin_block=\"" + Text(begin) + "\" data_block=\"5\" time=\"0\"/>\n"
+            : "<range_mapping origin_begin=\"" + Text(begin) + "\" data_begin=\"5\" length=\"" +
+                  Text(length) + "\" time=\"0\"/>\n";
+    blocks += length;
+  }
+  return "<superblock data_block_size=\"8\" nr_data_blocks=\"0\"><device dev_id=\"1\" "
+         "mapped_blocks=\"1\"><single_mapping origin_block=\"0\"/></device>\n<device dev_id=\"7\" "
+         "mapped_blocks=\"" +
+         Text(blocks) + "\">" + mappings + "</device></superblock>";
+}
+
+inline std::string WriteEraInvalidate(const reference::Ranges& ranges, uint64_t) {
+  std::string out = "<blocks>\n";
+  for (const auto& [begin, length] : ranges) {
+    out += length == 1 ? "  <block block=\"" + Text(begin) + "\"/>\n"
+                       : "  <range begin=\"" + Text(begin) + "\" end = \"" + Text(begin + length) +
+                             "\"/>\n";
+  }
+  return out + "</blocks>";
+}
+
+// The ranges alternate between writesets and the array of eras.
+inline std::string WriteEraDump(const reference::Ranges& ranges, uint64_t units) {
+  std::vector<int> era(static_cast<size_t>(units), 2);
+  std::string bits;
+  bool in_array = false;
+  for (const auto& [begin, length] : ranges) {
+    for (uint64_t i = begin; i < begin + length; ++i) {
+      if (in_array) era[static_cast<size_t>(i)] = 3;
+      if (!in_array) bits += "<bit block=\"" + Text(i) + "\" value=\"true\"/>";
+    }
+    in_array = !in_array;
+  }
+  std::string out = "<superblock uuid=\"\" block_size=\"8\" nr_blocks=\"" + Text(units) +
+                    "\" current_era=\"5\"><writeset era=\"2\" nr_bits=\"9\"><bit block=\"0\" "
+                    "value=\"true\"/></writeset><writeset era=\"4\" nr_bits=\"9\"><bit block=\"0\" "
+                    "value=\"false\"/>" +
+                    bits + "</writeset><era_array>";
+  for (size_t i = 0; i < era.size(); ++i) {
+    out += "<era block=\"" + Text(i) + "\" era=\"" + Text(static_cast<uint64_t>(era[i])) + "\"/>\n";
+  }
+  return out + "</era_array></superblock>";
+}
+
+// Pages of three blocks, every third one empty.
+inline std::string WriteEbs(const reference::Ranges& ranges, uint64_t) {
+  std::vector<std::string> pages(1);
+  size_t in_page = 0;
+  for (const auto& [begin, length] : ranges) {
+    for (uint64_t i = begin; i < begin + length; ++i) {
+      if (in_page == 3) {
+        pages.emplace_back();
+        if (pages.size() % 3 == 0) pages.emplace_back();
+        in_page = 0;
+      }
+      if (in_page++ > 0) pages.back() += ",";
+      pages.back() += "{\"BlockIndex\": " + Text(i) + ",\"FirstBlockToken\":\"AAAB\"}";
+    }
+  }
+  std::string out;
+  for (size_t i = 0; i < pages.size(); ++i) {
+    const std::string size = "\"BlockSize\": 524288";
+    out +=
+        "{" + (i % 2 == 0 ? size + "," : std::string()) + "\"ChangedBlocks\": [" + pages[i] +
+        "], \"ExpiryTime\": 1.6e9, \"NextToken\": " + (i + 1 < pages.size() ? "\"AAA\"" : "null") +
+        (i % 2 == 1 ? "," + size : "") + "}\n";
+  }
+  out.pop_back();
+  return out;
+}
+
+// An answer for every seven bytes of the volume.
+inline std::string WriteVmware(const reference::Ranges& ranges, uint64_t units) {
+  constexpr uint64_t kStep = 7;
+  std::string out = "[";
+  for (uint64_t at = 0; at == 0 || at < units; at += kStep) {
+    const uint64_t end = at + kStep < units ? at + kStep : units;
+    std::string areas;
+    for (const auto& [offset, length] : ranges) {
+      const uint64_t from = offset > at ? offset : at;
+      const uint64_t to = offset + length < end ? offset + length : end;
+      if (from >= to) continue;
+      if (!areas.empty()) areas += ",";
+      areas += "{\"_typeName\":\"DiskChangeExtent\",\"start\":" + Text(from) +
+               ",\"length\":" + Text(to - from) + "}";
+    }
+    if (at > 0) out += ",";
+    out += "{\"startOffset\":" + Text(at) + ",\"changedArea\":[" + areas +
+           "],\"length\":" + Text(end - at) + "}";
+  }
+  return out + "]";
+}
+
+inline std::vector<Listing> Listings() {
+  const auto delta = [](auto read) {
+    return [read](ByteStream& stream, ImportOptions options) {
+      options.purpose = SourcePurpose::kDelta;
+      return read(stream, options);
+    };
+  };
+  return {
+      {"RbdDiff", 1, true, WriteRbdDiff,
+       delta([](ByteStream& stream, const ImportOptions& options) {
+         return ReadRbdDiff(stream, {.import = options});
+       })},
+      {"RbdJson", 1, true, WriteRbdJson, delta(ReadRbdDiffJson)},
+      {"QemuMap", 512, false, WriteQemuMap, delta(ReadQemuMap)},
+      {"ThinDelta", 4096, true,
+       [](const reference::Ranges& ranges, uint64_t) { return WriteThinDelta(ranges, false); },
+       delta(ReadThinDelta)},
+      {"ThinDeltaVerbose", 4096, true,
+       [](const reference::Ranges& ranges, uint64_t) { return WriteThinDelta(ranges, true); },
+       delta(ReadThinDelta)},
+      {"ThinDump", 4096, true, WriteThinDump,
+       [](ByteStream& stream, const ImportOptions& options) {
+         return ReadThinDump(stream, {.import = options, .device = 7});
+       }},
+      {"EraInvalidate", 4096, true, WriteEraInvalidate,
+       [](ByteStream& stream, const ImportOptions& options) {
+         return ReadEraInvalidate(stream, {.import = options, .block_size = 4096});
+       }},
+      {"EraDump", 4096, true, WriteEraDump,
+       [](ByteStream& stream, const ImportOptions& options) {
+         return ReadEraDump(stream, {.import = options, .since_era = 3});
+       }},
+      {"Ebs", 524288, true, WriteEbs, delta(ReadEbsPages)},
+      {"Vmware", 1, false, WriteVmware, delta(ReadVmwareAreas)},
+  };
+}
+
+}  // namespace cbt::test
+
+#endif  // CBT_TESTS_SOURCE_SUPPORT_LISTINGS_H_
