@@ -27,6 +27,10 @@ if(CBT_WITH_RAPIDJSON)
   # Headers only, and only for our own parsers: consumers never see it.
   find_path(CBT_RAPIDJSON_INCLUDE_DIR rapidjson/reader.h)
 endif()
+set(CBT_READS_LISTS OFF)  # both of them, so that every list can be read
+if(CBT_WITH_RAPIDJSON AND CBT_RAPIDJSON_INCLUDE_DIR AND CBT_WITH_EXPAT AND CBT_EXPAT_FOUND)
+  set(CBT_READS_LISTS ON)
+endif()
 if(NOT CBT_WITH_RAPIDJSON OR NOT CBT_RAPIDJSON_INCLUDE_DIR)
   message(STATUS "cbt: without RapidJSON, so without the sources that need it")
 endif()

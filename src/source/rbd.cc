@@ -130,6 +130,10 @@ class DiffReader {
       return absl::InvalidArgumentError(
           absl::StrCat(input_.label(), ": holds the diffs between all snapshots: name the base"));
     }
+    if (!delta && !options_.base.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(input_.label(), ": a base is about what changed, not what is allocated"));
+    }
     bool base_seen = !delta;
     bool target_seen = false;
     std::string previous;
@@ -153,11 +157,14 @@ class DiffReader {
           target_seen = true;
           capacity_ = *facts->size;
         }
-      } else if (to == options_.target) {
-        return NoSuchPair();
-      }
-      if (!to.empty() && to == options_.base && delta) {
+      } else if (!base_seen && to == options_.base && !to.empty()) {
         base_seen = true;
+        if (to == options_.target) {  // nothing changes from a snapshot to itself
+          target_seen = true;
+          capacity_ = *facts->size;
+        }
+      } else if (!base_seen && to == options_.target) {
+        return NoSuchPair();
       }
       previous = to;
       previous_size = *facts->size;
@@ -178,6 +185,13 @@ class DiffReader {
   absl::StatusOr<DiffFacts> ReadRecords(bool v1, bool collect) {
     DiffFacts facts;
     for (;;) {
+      // Long rows of ranges without data, which is what discards make.
+      constexpr size_t kZeroRecord = 17;
+      while (v1 && collect && input_.waiting_bytes() >= kZeroRecord && *input_.waiting() == 'z') {
+        const uint8_t* const record = input_.Take(kZeroRecord);
+        absl::Status status = changes_.Add(Le64(record + 1), Le64(record + 9));
+        if (!status.ok()) return Bad(std::string(status.message()));
+      }
       const uint8_t* const tag_byte = input_.Take(1);
       if (tag_byte == nullptr) return input_.Failure();
       const char tag = static_cast<char>(*tag_byte);

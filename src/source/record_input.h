@@ -27,6 +27,10 @@ class RecordInput {
     return bytes;
   }
 
+  // What lies in the buffer already, and how many bytes; nothing is taken.
+  const uint8_t* waiting() const noexcept { return buffer_.data() + at_; }
+  size_t waiting_bytes() const noexcept { return end_ - at_; }
+
   // Passes over `count` bytes; false as above.
   bool Skip(uint64_t count) {
     const uint64_t waiting = end_ - at_;

@@ -23,9 +23,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr auto kDelta = SourcePurpose::kDelta;
 constexpr auto kAllocated = SourcePurpose::kAllocated;
 
-std::string SamplePath(const std::string& name) {
-  return std::string(CBT_TEST_SAMPLES) + "/" + name;
-}
+std::string SamplePath(const std::string& name) { return std::string(CBT_SAMPLES) + "/" + name; }
 
 std::string Sample(const std::string& name) {
   std::ifstream file(SamplePath(name), std::ios::binary);
@@ -111,6 +109,7 @@ TEST(Rbd, AnExportTellsBetweenAnyTwoSnapshots) {
   EXPECT_EQ(RangesOf(*read(kDelta, "s1", "s3")), second);
   EXPECT_EQ(RangesOf(*read(kDelta, "s1", "")), second);
   EXPECT_RANGES(read(kDelta, "s3", ""), {});
+  EXPECT_RANGES(read(kDelta, "s2", "s2"), {});
   EXPECT_EQ(read(kDelta, "s1", "")->identity(), (ChangeMapIdentity{"", "s1", ""}));
   EXPECT_REFUSED(read(kDelta, "s2", "s1"), kNotFound, "no way from snapshot \"s2\"");
   EXPECT_REFUSED(read(kDelta, "s1", "s9"), kNotFound, "\"s9\"");

@@ -1,0 +1,49 @@
+// qcow2 images and the files below them, in memory.
+#ifndef CBT_TESTS_SUPPORT_QCOW2_FILES_H_
+#define CBT_TESTS_SUPPORT_QCOW2_FILES_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cbt/qcow2.h"
+#include "support/memory_image.h"
+
+namespace cbt::test {
+
+// Images by name, without a folder.
+class Qcow2Files {
+ public:
+  void Add(const std::string& name, const std::vector<uint8_t>& bytes) {
+    files_[name] = std::make_unique<MemoryImage>(bytes);
+  }
+  void Add(const std::string& name, std::unique_ptr<MemoryImage> file) {
+    files_[name] = std::move(file);
+  }
+  MemoryImage& operator[](const std::string& name) { return *files_.at(name); }
+
+  Qcow2Options Options() {
+    Qcow2Options options;
+    options.open_backing = [this](
+                               const std::string& path,
+                               const std::string&) -> absl::StatusOr<std::shared_ptr<const Image>> {
+      const auto file = files_.find(path.substr(path.rfind('/') + 1));
+      if (file == files_.end()) return absl::NotFoundError(path);
+      return file->second->Open();
+    };
+    return options;
+  }
+  absl::StatusOr<std::shared_ptr<const Qcow2Image>> Open(const std::string& name) {
+    return Qcow2Image::FromImage(files_.at(name)->Open(), "folder", Options());
+  }
+
+ private:
+  std::map<std::string, std::unique_ptr<MemoryImage>> files_;
+};
+
+}  // namespace cbt::test
+
+#endif  // CBT_TESTS_SUPPORT_QCOW2_FILES_H_
