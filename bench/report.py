@@ -25,7 +25,7 @@ OURS = "cbt"
 LEVELS = ["scalar", "sse42", "avx2", "avx512", "neon"]
 FAMILIES = ["diff", "count", "layout", "compare", "encode", "decode", "transform", "seek", "parallel",
             "map_to_runs", "map_from_bitmap", "union", "chain", "track", "size", "rpc", "relay",
-            "first"]
+            "first", "source"]
 PATTERNS = ["identical", "random1e-4", "random1e-3", "random1e-2", "random1e-1", "random5e-1",
             "clustered", "full"]
 # The peer that the levels are measured against, where a family has one.

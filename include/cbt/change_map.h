@@ -219,6 +219,9 @@ class ChangeMapBuilder {
   //         pairwise as their sizes double.
   absl::Status Add(Extent extent);
 
+  // Adds each of `extents`, as above; after an error some of them may have been added.
+  absl::Status Add(std::span<const Extent> extents);
+
   // Adds blocks [begin, end). As above.
   absl::Status AddBlocks(uint64_t begin, uint64_t end);
 

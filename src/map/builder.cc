@@ -1,8 +1,11 @@
 // Changes in any order to a map.
 //
-// Ranges are collected, sorted when there are many, and made a small map. Maps are united when they
-// are of like size, so that a range takes part in O(log n) unions.
+// Ranges are collected and sorted when there are many. As long as they follow what came before,
+// they go on writing one map; else another one is begun. Maps are united when they are of like
+// size, so that a range takes part in O(log n) unions.
 #include <algorithm>
+#include <bit>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,19 +27,63 @@ struct BlockRange {
 }  // namespace
 
 struct ChangeMapBuilder::State {
-  VolumeGeometry geometry;
-  std::vector<BlockRange> ranges;
-  std::vector<ChangeMap> maps;  // each more than twice as large as the one behind it
+  explicit State(const VolumeGeometry& volume)
+      : geometry(volume),
+        blocks(BlockCount(volume.capacity, volume.granularity)),
+        shift(IsPowerOfTwo(volume.granularity) ? std::countr_zero(volume.granularity) : -1) {}
 
-  // Makes a map of the ranges and unites it with the ones of like size, or, in the end, with all.
-  absl::Status Flush(bool all) {
-    std::sort(ranges.begin(), ranges.end(),
-              [](const BlockRange& a, const BlockRange& b) { return a.begin < b.begin; });
-    RangeWriter writer;
-    for (const BlockRange& range : ranges) {
-      if (absl::Status status = writer.Add(range.begin, range.end); !status.ok()) return status;
+  VolumeGeometry geometry;
+  const uint64_t blocks;
+  const int shift;  // the granularity as a power of two, -1 for others: divisions take long
+  bool sorted = true;
+  std::vector<BlockRange> ranges;
+  std::optional<RangeWriter> writer;  // of the map that is being written
+  uint64_t last_begin = 0;            // of the ranges in it
+  std::vector<ChangeMap> maps;        // each more than twice as large as the one behind it
+  absl::Status failure;               // after one, what was added is not known
+
+  // Requires: begin < end <= blocks.
+  absl::Status Add(uint64_t begin, uint64_t end) {
+    // Writes often go on where the last one ended.
+    if (!ranges.empty() && ranges.back().begin <= begin && begin <= ranges.back().end) {
+      ranges.back().end = std::max(ranges.back().end, end);
+      return absl::OkStatus();
     }
-    absl::StatusOr<ChangeMap> map = ChangeMapAccess::FromWriter(writer.Finish(), geometry);
+    // Room is made before the range is taken: an error means that it was not.
+    if (ranges.size() == kRangesKept) {
+      if (absl::Status status = Flush(); !status.ok()) return status;
+    }
+    sorted &= ranges.empty() || ranges.back().begin <= begin;
+    ranges.push_back({begin, end});
+    return absl::OkStatus();
+  }
+
+  // Takes the ranges into the map that is being written, where they follow what is in it; else that
+  // is finished, and another one begun.
+  absl::Status Flush() {
+    if (!failure.ok() || ranges.empty()) return failure;
+    if (!sorted) {
+      std::sort(ranges.begin(), ranges.end(),
+                [](const BlockRange& a, const BlockRange& b) { return a.begin < b.begin; });
+    }
+    sorted = true;
+    if (writer.has_value() && ranges.front().begin < last_begin) {
+      if (failure = FinishMap(false); !failure.ok()) return failure;
+    }
+    if (!writer.has_value()) writer.emplace();
+    for (const BlockRange& range : ranges) {
+      if (failure = writer->Add(range.begin, range.end); !failure.ok()) return failure;
+    }
+    last_begin = ranges.back().begin;
+    ranges.clear();
+    return absl::OkStatus();
+  }
+
+  // Makes a map of what has been written and unites it with the ones of like size, or with all.
+  absl::Status FinishMap(bool all) {
+    if (!writer.has_value()) writer.emplace();
+    absl::StatusOr<ChangeMap> map = ChangeMapAccess::FromWriter(writer->Finish(), geometry);
+    writer.reset();
     if (!map.ok()) return map.status();
     size_t taken = maps.size();
     uint64_t bytes = (*map)->portable().size();
@@ -44,12 +91,13 @@ struct ChangeMapBuilder::State {
       bytes += maps[--taken]->portable().size();
     }
     std::vector<ChangeMapView> views(maps.begin() + static_cast<std::ptrdiff_t>(taken), maps.end());
-    views.push_back(*map);
-    absl::StatusOr<ChangeMap> united = UniteBlocks(views, geometry);
-    if (!united.ok()) return united.status();
+    if (!views.empty()) {
+      views.push_back(*map);
+      map = UniteBlocks(views, geometry);
+      if (!map.ok()) return map.status();
+    }
     maps.resize(taken);
-    maps.push_back(*std::move(united));
-    ranges.clear();
+    maps.push_back(*std::move(map));
     return absl::OkStatus();
   }
 };
@@ -57,7 +105,7 @@ struct ChangeMapBuilder::State {
 absl::StatusOr<ChangeMapBuilder> ChangeMapBuilder::Create(const VolumeGeometry& geometry) {
   absl::Status status = CheckGeometry(geometry.capacity, geometry.granularity);
   if (!status.ok()) return status;
-  return ChangeMapBuilder(std::make_unique<State>(State{geometry, {}, {}}));
+  return ChangeMapBuilder(std::make_unique<State>(geometry));
 }
 
 ChangeMapBuilder::ChangeMapBuilder(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -65,41 +113,37 @@ ChangeMapBuilder::~ChangeMapBuilder() = default;
 ChangeMapBuilder::ChangeMapBuilder(ChangeMapBuilder&&) noexcept = default;
 ChangeMapBuilder& ChangeMapBuilder::operator=(ChangeMapBuilder&&) noexcept = default;
 
-absl::Status ChangeMapBuilder::Add(Extent extent) {
-  const VolumeGeometry& geometry = state_->geometry;
-  if (extent.offset > geometry.capacity || extent.length > geometry.capacity - extent.offset) {
-    return absl::OutOfRangeError(absl::StrCat("extent (offset ", extent.offset, ", length ",
-                                              extent.length, ") reaches past the capacity of ",
-                                              geometry.capacity, " bytes"));
-  }
-  if (extent.length == 0) return absl::OkStatus();
-  return AddBlocks(extent.offset / geometry.granularity,
-                   BlockCount(extent.end(), geometry.granularity));
-}
+absl::Status ChangeMapBuilder::Add(Extent extent) { return Add({&extent, 1}); }
 
-absl::Status ChangeMapBuilder::AddBlocks(uint64_t begin, uint64_t end) {
-  const uint64_t blocks = BlockCount(state_->geometry.capacity, state_->geometry.granularity);
-  if (begin > end || end > blocks) {
-    return absl::OutOfRangeError(
-        absl::StrCat("blocks ", begin, " to ", end, " of a volume of ", blocks));
-  }
-  if (begin == end) return absl::OkStatus();
-  // Room is made before the range is taken: an error means that it was not.
-  if (state_->ranges.size() == kRangesKept) {
-    if (absl::Status status = state_->Flush(false); !status.ok()) return status;
-  }
-  std::vector<BlockRange>& ranges = state_->ranges;
-  // Writes often go on where the last one ended.
-  if (!ranges.empty() && ranges.back().begin <= begin && begin <= ranges.back().end) {
-    ranges.back().end = std::max(ranges.back().end, end);
-  } else {
-    ranges.push_back({begin, end});
+absl::Status ChangeMapBuilder::Add(std::span<const Extent> extents) {
+  const VolumeGeometry& geometry = state_->geometry;
+  for (const Extent& extent : extents) {
+    if (extent.offset > geometry.capacity || extent.length > geometry.capacity - extent.offset) {
+      return absl::OutOfRangeError(absl::StrCat("extent (offset ", extent.offset, ", length ",
+                                                extent.length, ") reaches past the capacity of ",
+                                                geometry.capacity, " bytes"));
+    }
+    if (extent.length == 0) continue;
+    const uint64_t begin =
+        state_->shift >= 0 ? extent.offset >> state_->shift : extent.offset / geometry.granularity;
+    const uint64_t end = state_->shift >= 0 ? ((extent.end() - 1) >> state_->shift) + 1
+                                            : BlockCount(extent.end(), geometry.granularity);
+    if (absl::Status status = state_->Add(begin, end); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
+absl::Status ChangeMapBuilder::AddBlocks(uint64_t begin, uint64_t end) {
+  if (begin > end || end > state_->blocks) {
+    return absl::OutOfRangeError(
+        absl::StrCat("blocks ", begin, " to ", end, " of a volume of ", state_->blocks));
+  }
+  return begin == end ? absl::OkStatus() : state_->Add(begin, end);
+}
+
 absl::StatusOr<ChangeMap> ChangeMapBuilder::Build() {
-  if (absl::Status status = state_->Flush(true); !status.ok()) return status;
+  if (absl::Status status = state_->Flush(); !status.ok()) return status;
+  if (absl::Status status = state_->FinishMap(true); !status.ok()) return status;
   ChangeMap map = std::move(state_->maps.front());
   state_->maps.clear();
   return map;

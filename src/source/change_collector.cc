@@ -25,9 +25,10 @@ absl::Status ChangeCollector::TooFarInUnits(uint64_t begin, uint64_t count, uint
 }
 
 absl::Status ChangeCollector::Flush() {
-  last_end_ = std::max(last_end_, end_);
-  if (begin_ == end_) return absl::OkStatus();
-  return builder_.Add({begin_, end_ - begin_});
+  const std::span<const Extent> ranges(waiting_.data(), count_);
+  count_ = 0;
+  for (const Extent& range : ranges) last_end_ = std::max(last_end_, range.end());
+  return builder_.Add(ranges);
 }
 
 absl::Status ChangeCollector::Add(const ChangeMap& map) {
@@ -43,7 +44,6 @@ absl::Status ChangeCollector::Add(const ChangeMap& map) {
 absl::StatusOr<ChangeMap> ChangeCollector::Finish(uint64_t capacity, uint64_t limit,
                                                   uint64_t unit) {
   if (absl::Status status = Flush(); !status.ok()) return status;
-  begin_ = end_ = 0;
   const uint64_t furthest = std::max(capacity, limit);
   if (furthest > kMaxCapacity) {
     return absl::InvalidArgumentError(

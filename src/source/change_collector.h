@@ -2,6 +2,8 @@
 #ifndef CBT_SOURCE_CHANGE_COLLECTOR_H_
 #define CBT_SOURCE_CHANGE_COLLECTOR_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -25,14 +27,13 @@ class ChangeCollector {
   absl::Status Add(uint64_t offset, uint64_t length) {
     if (offset > kMaxCapacity || length > kMaxCapacity - offset) return TooFar(offset, length);
     if (length == 0) return absl::OkStatus();
-    const uint64_t end = offset + length;
-    if (offset <= end_ && offset >= begin_) {  // goes on where the last one was
-      if (end > end_) end_ = end;
+    if (count_ > 0 && waiting_[count_ - 1].end() == offset) {  // goes on where the last one ended
+      waiting_[count_ - 1].length += length;
       return absl::OkStatus();
     }
-    const absl::Status status = Flush();
-    begin_ = offset;
-    end_ = end;
+    absl::Status status;
+    if (count_ == waiting_.size()) status = Flush();
+    waiting_[count_++] = {offset, length};
     return status;
   }
 
@@ -63,9 +64,9 @@ class ChangeCollector {
   absl::Status Flush();
 
   ChangeMapBuilder builder_;
-  uint64_t begin_ = 0;  // the range that may still grow
-  uint64_t end_ = 0;
-  uint64_t last_end_ = 0;  // of everything
+  std::array<Extent, 256> waiting_ = {};
+  size_t count_ = 0;       // of those that wait
+  uint64_t last_end_ = 0;  // of everything that doesn't any more
 };
 
 // `status` with the place in front: the label, and what `where` says.

@@ -1,9 +1,14 @@
 #include "source/xml_records.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
@@ -39,43 +44,130 @@ absl::StatusOr<uint64_t> XmlAttributes::Number(std::string_view name) const {
 #if CBT_HAVE_EXPAT
 namespace {
 
-constexpr int kChunkBytes = 64 << 10;
+constexpr size_t kBufferBytes = size_t{64} << 10;
+constexpr size_t kMaxQuickAttributes = 8;
+
+bool IsSpace(char c) noexcept { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+bool IsNameStart(char c) noexcept { return (c >= 'a' && c <= 'z') || c == '_'; }
+bool IsName(char c) noexcept { return IsNameStart(c) || (c >= '0' && c <= '9'); }
+bool IsPlainValue(char c) noexcept { return c >= ' ' && c < '\x7f' && c != '<' && c != '&'; }
+
+// A tag of the kind that lists consist of: small letters, plain values in double quotes. What is
+// anything else is left to expat, with all that follows it.
+class QuickTag {
+ public:
+  enum class Kind { kOther, kOpen, kClose, kEmpty };
+
+  // The tag [begin, end), from its < to its >.
+  Kind Parse(char* begin, char* end) noexcept {
+    const char* const last = end - 1;
+    char* at = begin + 1;
+    const bool close = at < last && *at == '/';
+    if (close) ++at;
+    name_ = at;
+    if (at == last || !IsNameStart(*at)) return Kind::kOther;
+    while (at < last && IsName(*at)) ++at;
+    name_size_ = static_cast<size_t>(at - name_);
+    count_ = 0;
+    for (;;) {
+      char* const space = at;
+      while (at < last && IsSpace(*at)) ++at;
+      if (at == last) return close ? Kind::kClose : Kind::kOpen;
+      if (close) return Kind::kOther;
+      if (*at == '/') return at + 1 == last ? Kind::kEmpty : Kind::kOther;
+      if (at == space || count_ == kMaxQuickAttributes || !IsNameStart(*at)) return Kind::kOther;
+      Attribute& attribute = attributes_[count_];
+      attribute.name = at;
+      while (at < last && IsName(*at)) ++at;
+      attribute.name_end = at;
+      while (at < last && IsSpace(*at)) ++at;
+      if (at == last || *at++ != '=') return Kind::kOther;
+      while (at < last && IsSpace(*at)) ++at;
+      if (at == last || *at++ != '"') return Kind::kOther;
+      attribute.value = at;
+      while (at < last && *at != '"') {
+        if (!IsPlainValue(*at)) return Kind::kOther;
+        ++at;
+      }
+      if (at == last) return Kind::kOther;
+      attribute.value_end = at++;
+      for (size_t i = 0; i < count_; ++i) {
+        if (NameOf(attributes_[i]) == NameOf(attribute)) return Kind::kOther;
+      }
+      ++count_;
+    }
+  }
+
+  std::string_view name() const noexcept { return {name_, name_size_}; }
+
+  // The attributes, as XmlAttributes wants them; overwrites what stands behind each.
+  XmlAttributes Take() noexcept {
+    for (size_t i = 0; i < count_; ++i) {
+      *attributes_[i].name_end = '\0';
+      *attributes_[i].value_end = '\0';
+      pairs_[2 * i] = attributes_[i].name;
+      pairs_[2 * i + 1] = attributes_[i].value;
+    }
+    pairs_[2 * count_] = nullptr;
+    return XmlAttributes(pairs_.data());
+  }
+
+ private:
+  struct Attribute {
+    const char* name;
+    char* name_end;
+    const char* value;
+    char* value_end;
+  };
+  static std::string_view NameOf(const Attribute& attribute) noexcept {
+    return {attribute.name, static_cast<size_t>(attribute.name_end - attribute.name)};
+  }
+
+  const char* name_ = nullptr;
+  size_t name_size_ = 0;
+  size_t count_ = 0;
+  std::array<Attribute, kMaxQuickAttributes> attributes_;
+  std::array<const char*, 2 * kMaxQuickAttributes + 1> pairs_;
+};
 
 class Reader {
  public:
-  explicit Reader(XmlEvents& events) : events_(events), parser_(XML_ParserCreate(nullptr)) {
+  Reader(XmlEvents& events, bool quick)
+      : events_(events), quick_(quick), parser_(XML_ParserCreate(nullptr)), buffer_(kBufferBytes) {
     if (parser_ == nullptr) return;
     XML_SetUserData(parser_.get(), this);
     XML_SetElementHandler(parser_.get(), &Reader::OnOpen, &Reader::OnClose);
     XML_SetStartDoctypeDeclHandler(parser_.get(), &Reader::OnDoctype);
+#if XML_MAJOR_VERSION > 2 || (XML_MAJOR_VERSION == 2 && XML_MINOR_VERSION >= 6)
+    // A tag that was handed over as a whole has been looked at when the call returns.
+    XML_SetReparseDeferralEnabled(parser_.get(), XML_FALSE);
+#endif
   }
 
   absl::Status Read(ByteStream& stream) {
     if (parser_ == nullptr) return absl::ResourceExhaustedError("no memory for a parser");
-    uint64_t fed = 0;
-    for (;;) {
-      void* const buffer = XML_GetBuffer(parser_.get(), kChunkBytes);
-      if (buffer == nullptr) return absl::ResourceExhaustedError("no memory for a parser's buffer");
+    absl::Status status;
+    size_t there = 0;  // bytes in the buffer
+    for (bool last = false; !last;) {
       const absl::StatusOr<size_t> count =
-          stream.Read({static_cast<uint8_t*>(buffer), static_cast<size_t>(kChunkBytes)});
+          stream.Read({reinterpret_cast<uint8_t*>(buffer_.data()) + there, kBufferBytes - there});
       if (!count.ok()) return count.status();
-      fed += *count;
-      const bool last = *count == 0;
-      const XML_Status parsed = XML_ParseBuffer(parser_.get(), static_cast<int>(*count), last);
-      if (!status_.ok()) return At(stream.label(), Line(), status_);
-      if (parsed != XML_STATUS_OK) {
-        const XML_Error error = XML_GetErrorCode(parser_.get());
-        return absl::DataLossError(
-            absl::StrCat(stream.label(), ": ", Line(),
-                         last ? ": ends early: " : ": no XML: ", XML_ErrorString(error)));
+      last = *count == 0;
+      there += *count;
+      size_t done = 0;
+      status = quick_ ? Quickly(there, done) : absl::OkStatus();
+      // A tag that fills the buffer is none of the quick kind.
+      if (done == 0 && there == kBufferBytes) quick_ = false;
+      if (status.ok() && (!quick_ || last)) {
+        status = Feed(done, there);
+        done = there;
       }
-      if (last) return absl::OkStatus();
-      const auto parsed_bytes = static_cast<uint64_t>(XML_GetCurrentByteIndex(parser_.get()));
-      if (fed - parsed_bytes > kMaxXmlTagBytes) {
-        return absl::DataLossError(absl::StrCat(
-            stream.label(), ": ", Line(), ": a tag of more than ", kMaxXmlTagBytes, " bytes"));
-      }
+      if (status.ok() && last) status = Feed(0, 0, true);
+      if (!status.ok()) return At(stream.label(), Line(), status);
+      std::memmove(buffer_.data(), buffer_.data() + done, there - done);
+      there -= done;
     }
+    return absl::OkStatus();
   }
 
  private:
@@ -84,7 +176,87 @@ class Reader {
   };
 
   std::string Line() const {
-    return absl::StrCat("line ", XML_GetCurrentLineNumber(parser_.get()));
+    return absl::StrCat("line ", XML_GetCurrentLineNumber(parser_.get()) + lines_passed_);
+  }
+
+  // Hands bytes [begin, end) of the buffer to expat.
+  absl::Status Feed(size_t begin, size_t end, bool last = false) {
+    return Feed(std::string_view(buffer_.data() + begin, end - begin), last);
+  }
+
+  absl::Status Feed(std::string_view bytes, bool last) {
+    const XML_Status parsed =
+        XML_Parse(parser_.get(), bytes.data(), static_cast<int>(bytes.size()), last ? 1 : 0);
+    if (!status_.ok()) return status_;
+    fed_ += bytes.size();
+    if (parsed != XML_STATUS_OK) {
+      return absl::DataLossError(absl::StrCat(last ? "ends early: " : "no XML: ",
+                                              XML_ErrorString(XML_GetErrorCode(parser_.get()))));
+    }
+    if (fed_ - static_cast<uint64_t>(XML_GetCurrentByteIndex(parser_.get())) > kMaxXmlTagBytes) {
+      return absl::DataLossError(absl::StrCat("a tag of more than ", kMaxXmlTagBytes, " bytes"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Reads tags of the quick kind. Inside of the document's element it tells of them by itself;
+  // expat sees none of them unless something comes that is left to it, and then those that are
+  // open. `done` becomes the number of bytes that have been dealt with.
+  absl::Status Quickly(size_t there, size_t& done) {
+    char* const bytes = buffer_.data();
+    for (;;) {
+      size_t at = done;
+      while (at < there && IsSpace(bytes[at])) ++at;
+      if (at == there) return absl::OkStatus();
+      if (bytes[at] != '<') break;
+      const auto* const close = static_cast<const char*>(std::memchr(bytes + at, '>', there - at));
+      if (close == nullptr) return absl::OkStatus();
+      const auto end = static_cast<size_t>(close - bytes) + 1;
+      QuickTag tag;
+      const QuickTag::Kind kind = tag.Parse(bytes + at, bytes + end);
+      if (kind == QuickTag::Kind::kOther || depth_ == kMaxXmlDepth) break;
+      // The document's own element is expat's.
+      if (depth_ == 0 || (kind == QuickTag::Kind::kClose && open_.empty())) {
+        if (absl::Status status = Feed(done, end); !status.ok()) return status;
+      } else {
+        lines_passed_ += Lines(done, at);
+        const uint64_t lines = Lines(at, end);
+        if (absl::Status status = Tell(kind, tag); !status.ok()) return status;
+        lines_passed_ += lines;
+      }
+      done = end;
+    }
+    quick_ = false;
+    replaying_ = true;
+    for (const std::string& name : open_) {
+      if (absl::Status status = Feed(absl::StrCat("<", name, ">"), false); !status.ok()) {
+        return status;
+      }
+    }
+    replaying_ = false;
+    return absl::OkStatus();
+  }
+
+  absl::Status Tell(QuickTag::Kind kind, QuickTag& tag) {
+    if (kind == QuickTag::Kind::kClose) {
+      if (open_.back() != tag.name()) return absl::DataLossError("no XML: mismatched tag");
+      open_.pop_back();
+      return events_.Close(--depth_, tag.name());
+    }
+    absl::Status status = events_.Open(depth_, tag.name(), tag.Take());
+    if (kind == QuickTag::Kind::kOpen) {
+      open_.emplace_back(tag.name());
+      ++depth_;
+    } else if (status.ok()) {
+      status = events_.Close(depth_, tag.name());
+    }
+    return status;
+  }
+
+  uint64_t Lines(size_t begin, size_t end) const noexcept {
+    return static_cast<uint64_t>(std::count(buffer_.begin() + static_cast<std::ptrdiff_t>(begin),
+                                            buffer_.begin() + static_cast<std::ptrdiff_t>(end),
+                                            '\n'));
   }
 
   void Stop(absl::Status status) {
@@ -94,6 +266,7 @@ class Reader {
 
   static void XMLCALL OnOpen(void* self, const char* name, const char** attributes) {
     auto& reader = *static_cast<Reader*>(self);
+    if (reader.replaying_) return;
     if (!reader.status_.ok()) return;  // expat ends a tag that is open and closed at once
     absl::Status status;
     if (reader.depth_ == kMaxXmlDepth) {
@@ -116,17 +289,26 @@ class Reader {
   }
 
   XmlEvents& events_;
+  bool quick_;  // nothing has come yet that is left to expat
   std::unique_ptr<std::remove_pointer_t<XML_Parser>, Free> parser_;
+  std::vector<char> buffer_;
   int depth_ = 0;
+  std::vector<std::string> open_;  // elements that expat has not seen
+  bool replaying_ = false;         // those are shown to it
+  uint64_t fed_ = 0;               // bytes
+  uint64_t lines_passed_ = 0;      // that expat has not seen
   absl::Status status_;
 };
 
 }  // namespace
 
-absl::Status ReadXml(ByteStream& stream, XmlEvents& events) { return Reader(events).Read(stream); }
+absl::Status ReadXml(ByteStream& stream, XmlEvents& events, bool quick) {
+  return Reader(events, quick).Read(stream);
+}
 #else
-absl::Status ReadXml(ByteStream& stream, XmlEvents& events) {
+absl::Status ReadXml(ByteStream& stream, XmlEvents& events, bool quick) {
   static_cast<void>(events);
+  static_cast<void>(quick);
   return absl::UnimplementedError(
       absl::StrCat(stream.label(), ": XML: this library was built without expat"));
 }

@@ -178,10 +178,12 @@ inline std::string WriteEbs(const reference::Ranges& ranges, uint64_t) {
   std::string out;
   for (size_t i = 0; i < pages.size(); ++i) {
     const std::string size = "\"BlockSize\": 524288";
-    out +=
-        "{" + (i % 2 == 0 ? size + "," : std::string()) + "\"ChangedBlocks\": [" + pages[i] +
-        "], \"ExpiryTime\": 1.6e9, \"NextToken\": " + (i + 1 < pages.size() ? "\"AAA\"" : "null") +
-        (i % 2 == 1 ? "," + size : "") + "}\n";
+    out += "{";
+    if (i % 2 == 0) out += size + ",";
+    out += "\"ChangedBlocks\": [" + pages[i] + "], \"ExpiryTime\": 1.6e9, \"NextToken\": ";
+    out += i + 1 < pages.size() ? "\"AAA\"" : "null";
+    if (i % 2 == 1) out += "," + size;
+    out += "}\n";
   }
   out.pop_back();
   return out;
