@@ -13,6 +13,7 @@
 #include "cbt/ebs.h"
 #include "cbt/qemu_map.h"
 #include "cbt/rbd.h"
+#include "cbt/source.h"
 #include "cbt/vmware.h"
 #include "check.h"
 
@@ -91,6 +92,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.granularity = uint64_t{512} << data[3] % 12;
   data += 4;
   size -= 4;
+  static_cast<void>(cbt::DetectSourceFormat({data, size}));
+  static_cast<void>(cbt::ParseSourceSpec({reinterpret_cast<const char*>(data), size}));
   const auto whole = cbt::MakeMemoryStream({data, size}, "input");
   const absl::StatusOr<ChangeMap> map = importer(*whole, options);
   Dribble dribble(data, size);

@@ -1,5 +1,5 @@
-// Serves the raw images and change maps in a directory tree as snapshots. Part of cbt::source; no
-// gRPC.
+// Serves images, change maps and other sources in a directory tree as snapshots. Part of
+// cbt::source; no gRPC.
 #ifndef CBT_DIRECTORY_PROVIDER_H_
 #define CBT_DIRECTORY_PROVIDER_H_
 
@@ -33,6 +33,15 @@ struct DirectoryProviderOptions {
 // (`vol1/monday`), and for the volume that they name, if any: the folder's name or path. A map that
 // would answer and is damaged, of another capacity than the target's image, or contradicted by
 // another one is FAILED_PRECONDITION.
+//
+// An image with the extension `.qcow2` is read as one: its capacity is the virtual size, its
+// backing files lie below the root as well, and a delta of two of them is told by where their data
+// lies.
+//
+// A file `*.source` beside the images says where else something about a snapshot is to be had: a
+// list that a storage system's tool printed, a bitmap, an NBD export (see docs/sources.md). It
+// counts before the images, after maps and chains. The files that it names lie in the volume's
+// folder, and should have names that begin with a dot, or they count as snapshots themselves.
 //
 // Ids can't lead out of the root: empty ones, absolute ones, `.` and `..` as components, doubled
 // slashes and NUL are INVALID_ARGUMENT, symbolic links that point out of the root are NOT_FOUND.

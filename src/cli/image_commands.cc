@@ -1,4 +1,4 @@
-// `cbt delta` and `cbt allocated`: what image files say.
+// `cbt delta` and `cbt allocated`: what images, and all other sources, say.
 
 #include <memory>
 #include <string>
@@ -7,10 +7,12 @@
 #include "absl/status/statusor.h"
 #include "cbt/executor.h"
 #include "cbt/image.h"
+#include "cbt/source.h"
 #include "cbt/transform.h"
 #include "cli/command.h"
 #include "cli/map_output.h"
 #include "cli/print_stream.h"
+#include "cli/source_options.h"
 #include "cli/status.h"
 #include "cli/stream_options.h"
 #include "cli/threads.h"
@@ -18,24 +20,45 @@
 namespace cbt::cli {
 namespace {
 
-struct ImageArguments {
-  std::string base;
-  std::string target;
+struct SourceArguments {
+  std::string base;    // or the one source that tells a delta
+  std::string target;  // empty where there is one source
+  SourceInput input;
   bool skip_zeros = false;
+  bool by_extents = false;
   StreamOptions stream;
   MapOutput output;
 };
 
-// Prints what `cursor` gives at the place and in the style that was asked for, or writes it as a
-// map.
-absl::Status Print(absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor,
-                   const ImageArguments& arguments, PrintOptions print) {
-  if (!cursor.ok()) return cursor.status();
-  if (arguments.output.wanted()) {
-    return WriteMap(**cursor, (*cursor)->granularity(),
-                    arguments.output.names.Over(IdentityOfImages(arguments.base, arguments.target)),
-                    arguments.output.path, print.label);
+// Prints what a source gives at the place and in the style that was asked for, or writes it as a
+// map. `known` is what its address says of names.
+absl::Status Print(absl::StatusOr<OpenedSource> source, const ChangeMapIdentity& known,
+                   const SourceArguments& arguments, PrintOptions print, bool delta) {
+  if (!source.ok()) return source.status();
+  if (source->format == SourceFormat::kQcow2 && !arguments.input.spec.format.has_value()) {
+    // Whoever writes to a raw volume can make it begin like this, too.
+    PrintLine("", std::string("read as ") + InfoOf(source->format).name + ": " +
+                      InfoOf(source->format).what +
+                      " (--from image: as the bytes of a volume instead)");
   }
+  if (arguments.output.wanted()) {
+    ChangeMapIdentity identity = known;
+    const auto fill = [](std::string& name, const std::string& told) {
+      if (!told.empty()) name = told;
+    };
+    fill(identity.volume, source->identity.volume);
+    fill(identity.base, source->identity.base);
+    fill(identity.target, source->identity.target);
+    identity = arguments.output.names.Over(std::move(identity));
+    if (delta && identity.base.empty()) {
+      return UsageError("--output",
+                        "the source does not name its base: give --base-name (a map "
+                        "without a base tells what is allocated)");
+    }
+    return WriteMap(*source->cursor, source->cursor->granularity(), identity, arguments.output.path,
+                    print.label);
+  }
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = std::move(source->cursor);
   print.stream = arguments.stream;
   print.type = arguments.stream.type.value_or(BlockMetadataType::kVariableLength);
   if (print.type == BlockMetadataType::kFixedLength) {
@@ -46,59 +69,76 @@ absl::Status Print(absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor,
   return PrintStream(**cursor, print);
 }
 
-ImageOptions OptionsOf(const ImageArguments& arguments, Executor& executor) {
-  return {.block_size = arguments.stream.block_size.value_or(kDefaultBlockSize),
+SourceOptions OptionsOf(const SourceArguments& arguments, Executor& executor) {
+  return {.spec = arguments.input.spec,
+          .capacity = arguments.input.capacity,
+          .base_capacity = arguments.input.base_capacity,
+          .block_size = arguments.stream.block_size.value_or(kDefaultBlockSize),
           .executor = &executor,
-          .skip_zeros = arguments.skip_zeros};
+          .skip_zeros = arguments.skip_zeros,
+          .by_extents = arguments.by_extents};
 }
 
-absl::Status Delta(const ImageArguments& arguments) {
-  absl::StatusOr<std::shared_ptr<const Image>> base = Image::Open(arguments.base);
-  if (!base.ok()) return base.status();
-  absl::StatusOr<std::shared_ptr<const Image>> target = Image::Open(arguments.target);
-  if (!target.ok()) return target.status();
+absl::Status Delta(const SourceArguments& arguments) {
   ThreadPool pool(WorkerThreads());
-  return Print(
-      MakeImageDeltaCursor(*std::move(base), *std::move(target), OptionsOf(arguments, pool)),
-      arguments, {.label = "comparing", .adjective = "changed"});
+  SourceOptions options = OptionsOf(arguments, pool);
+  if (arguments.target.empty()) {
+    options.purpose = SourcePurpose::kDelta;
+    return Print(OpenSource(arguments.base, options), {}, arguments,
+                 {.label = "reading", .adjective = "changed"}, true);
+  }
+  return Print(OpenDelta(arguments.base, arguments.target, options),
+               IdentityOfImages(arguments.base, arguments.target), arguments,
+               {.label = "comparing", .adjective = "changed"}, true);
 }
 
-absl::Status Allocated(const ImageArguments& arguments) {
-  absl::StatusOr<std::shared_ptr<const Image>> image = Image::Open(arguments.target);
-  if (!image.ok()) return image.status();
+absl::Status Allocated(const SourceArguments& arguments) {
   ThreadPool pool(WorkerThreads());
-  return Print(MakeImageAllocationCursor(*std::move(image), OptionsOf(arguments, pool)), arguments,
-               {.label = "looking", .adjective = "allocated"});
+  SourceOptions options = OptionsOf(arguments, pool);
+  options.purpose = SourcePurpose::kAllocated;
+  return Print(OpenSource(arguments.target, options), IdentityOfImages("", arguments.target),
+               arguments, {.label = "looking", .adjective = "allocated"}, false);
 }
 
 }  // namespace
 
 void AddDelta(CLI::App& app, Command& command) {
-  CLI::App* const sub = app.add_subcommand("delta", "Changed ranges between two snapshot images");
-  const auto arguments = std::make_shared<ImageArguments>();
-  sub->add_option("BASE", arguments->base, "Image of the earlier snapshot")->required();
-  sub->add_option("TARGET", arguments->target, "Image of the later snapshot")->required();
+  CLI::App* const sub = app.add_subcommand(
+      "delta", "Changed ranges between two snapshot images, or as a storage system tells them");
+  const auto arguments = std::make_shared<SourceArguments>();
+  sub->add_option("BASE", arguments->base,
+                  "Image of the earlier snapshot; or, alone, a source that tells what changed")
+      ->required();
+  sub->add_option("TARGET", arguments->target, "Image of the later snapshot");
+  AddSourceInput(*sub, arguments->input, true);
+  sub->add_flag("--by-extents", arguments->by_extents,
+                "Of two clones (reflinks): compare where the file system keeps them, not the data");
   AddStreamOptions(*sub, arguments->stream);
   AddMapOutput(*sub, arguments->output);
-  sub->footer(
-      "Example: changed ranges from Monday to Tuesday in units of 64 KiB\n"
-      "  cbt delta vol1/monday.img vol1/tuesday.img --block-size 64K --format csv");
+  sub->footer(FormatsText(SourcePurpose::kDelta) +
+              "Examples: changed ranges from Monday to Tuesday in units of 64 KiB\n"
+              "  cbt delta vol1/monday.img vol1/tuesday.img --block-size 64K --format csv\n"
+              "  rbd export-diff --from-snap monday pool/vol@tuesday - | cbt delta -");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("delta", Delta(*arguments)); };
   });
 }
 
 void AddAllocated(CLI::App& app, Command& command) {
-  CLI::App* const sub = app.add_subcommand("allocated", "Allocated ranges of one snapshot image");
-  const auto arguments = std::make_shared<ImageArguments>();
-  sub->add_option("IMAGE", arguments->target, "Image of the snapshot")->required();
+  CLI::App* const sub = app.add_subcommand(
+      "allocated", "Allocated ranges of a snapshot image, or as a storage system tells them");
+  const auto arguments = std::make_shared<SourceArguments>();
+  sub->add_option("IMAGE", arguments->target, "Image of the snapshot, or another source")
+      ->required();
+  AddSourceInput(*sub, arguments->input, false);
   AddStreamOptions(*sub, arguments->stream);
   AddMapOutput(*sub, arguments->output);
   sub->add_flag("--zeros", arguments->skip_zeros,
                 "Leave out blocks that hold only zeros too; reads the image");
-  sub->footer(
-      "Example: everything that a full backup has to read\n"
-      "  cbt allocated vol1/monday.img --zeros");
+  sub->footer(FormatsText(SourcePurpose::kAllocated) +
+              "Examples: everything that a full backup has to read\n"
+              "  cbt allocated vol1/monday.img --zeros\n"
+              "  cbt allocated nbd+unix:///?socket=/run/vol1.sock");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("allocated", Allocated(*arguments)); };
   });

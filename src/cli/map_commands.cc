@@ -102,10 +102,10 @@ std::string InfoJson(const std::string& path, const ChangeMap& map) {
 absl::Status Info(const InfoArguments& arguments) {
   std::string text;
   for (const std::string& path : arguments.files) {
-    absl::StatusOr<ChangeMap> map = ReadAnyMap(path, arguments.input);
-    if (!map.ok()) return map.status();
+    absl::StatusOr<AnyMap> read = ReadAnyMap(path, arguments.input);
+    if (!read.ok()) return read.status();
     if (!arguments.json && !text.empty()) text += "\n";
-    text += arguments.json ? InfoJson(path, *map) : InfoText(path, *map);
+    text += arguments.json ? InfoJson(path, read->map) : InfoText(path, read->map);
   }
   return PrintText(text);
 }
@@ -171,8 +171,12 @@ absl::Status Convert(const ConvertArguments& arguments) {
     return text ? UsageError("--output", "text goes to stdout")
                 : UsageError("--output", "where the map goes is missing");
   }
-  absl::StatusOr<ChangeMap> map = ReadAnyMap(arguments.file, arguments.input);
-  if (!map.ok()) return map.status();
+  absl::StatusOr<AnyMap> read = ReadAnyMap(arguments.file, arguments.input);
+  if (!read.ok()) return read.status();
+  if (to == "cbm") {
+    if (absl::Status named = CheckBaseName(*read, arguments.names); !named.ok()) return named;
+  }
+  absl::StatusOr<ChangeMap> map = std::move(read->map);
   if (arguments.input.block_size.has_value() &&
       *arguments.input.block_size != (*map)->granularity()) {
     const ChangeMapIdentity identity = map->identity();
@@ -270,9 +274,10 @@ absl::StatusOr<ChangeMap> Merged(const std::vector<ChangeMap>& maps, const std::
 absl::Status Merge(const MergeArguments& arguments) {
   std::vector<ChangeMap> maps;
   for (const std::string& path : arguments.files) {
-    absl::StatusOr<ChangeMap> map = ReadAnyMap(path, arguments.input);
-    if (!map.ok()) return map.status();
-    maps.push_back(*std::move(map));
+    absl::StatusOr<AnyMap> read = ReadAnyMap(path, arguments.input);
+    if (!read.ok()) return read.status();
+    if (absl::Status named = CheckBaseName(*read, arguments.names); !named.ok()) return named;
+    maps.push_back(std::move(read->map));
   }
   bool follow = arguments.operation == "union";
   for (size_t i = 1; i < maps.size(); ++i) {
@@ -318,8 +323,9 @@ struct ShowArguments {
 };
 
 absl::Status Show(const ShowArguments& arguments) {
-  absl::StatusOr<ChangeMap> map = ReadAnyMap(arguments.file, arguments.input);
-  if (!map.ok()) return map.status();
+  absl::StatusOr<AnyMap> read = ReadAnyMap(arguments.file, arguments.input);
+  if (!read.ok()) return read.status();
+  const absl::StatusOr<ChangeMap> map = std::move(read->map);
   HeatMap picture((*map)->capacity(), (*map)->granularity(), arguments.rows);
   const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(*map);
   absl::Status status = ForEachBatch(*cursor, [&picture](const ExtentBatch& batch) {

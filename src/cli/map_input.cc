@@ -1,11 +1,14 @@
 #include "cli/map_input.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <memory>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/byte_stream.h"
 #include "cbt/change_map_file.h"
 #include "cli/numbers.h"
 #include "cli/status.h"
@@ -16,30 +19,27 @@
 namespace cbt::cli {
 namespace {
 
-constexpr std::pair<const char*, MapFormat> kFormats[] = {{"cbm", MapFormat::kCbm},
-                                                          {"roaring64", MapFormat::kRoaring64},
-                                                          {"roaring32", MapFormat::kRoaring32},
-                                                          {"bitmap", MapFormat::kBitmap}};
+// What a file holds as a list, or `roaring64` for what looks like nothing else.
+absl::StatusOr<SourceFormat> FormatOf(std::span<const uint8_t> bytes) {
+  absl::StatusOr<SourceFormat> format =
+      DetectSourceFormat(bytes.first(std::min(bytes.size(), ByteStream::kMaxPeek)));
+  if (format.ok() && *format == SourceFormat::kImage) return SourceFormat::kRoaring64;
+  return format;
+}
 
-// What a file looks like. Dense bitmaps look like anything and have to be named.
-MapFormat FormatOf(std::span<const uint8_t> bytes) noexcept {
-  if (bytes.size() >= 8 && bytes[0] == 0x89 && bytes[1] == 'C') return MapFormat::kCbm;
-  if (bytes.size() >= 4) {
-    const uint32_t cookie = LoadU32(bytes.data());
-    if (cookie == 12346 || (cookie & 0xffff) == 12347) return MapFormat::kRoaring32;
-  }
-  return MapFormat::kRoaring64;
+bool IsAddress(const std::string& path) {
+  return path == "-" || path.find("://") != std::string::npos;
 }
 
 // The map at the largest capacity, cut to what was given or to the end of its last block.
-absl::StatusOr<ChangeMap> FromRoaring(std::span<const uint8_t> bytes, MapFormat format,
+absl::StatusOr<ChangeMap> FromRoaring(std::span<const uint8_t> bytes, SourceFormat format,
                                       const MapInput& input) {
-  VolumeGeometry geometry{input.capacity.value_or(kMaxCapacity),
+  VolumeGeometry geometry{input.source.capacity.value_or(kMaxCapacity),
                           input.block_size.value_or(kDefaultBlockSize)};
-  absl::StatusOr<ChangeMap> map = format == MapFormat::kRoaring32
+  absl::StatusOr<ChangeMap> map = format == SourceFormat::kRoaring32
                                       ? ChangeMap::FromPortable32(bytes, geometry)
                                       : ChangeMap::FromPortable64(bytes, geometry);
-  if (!map.ok() || input.capacity.has_value()) return map;
+  if (!map.ok() || input.source.capacity.has_value()) return map;
   // The last block may be of a volume that ends inside it; nobody says where.
   uint64_t end = 0;
   const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(*map);
@@ -53,66 +53,98 @@ absl::StatusOr<ChangeMap> FromRoaring(std::span<const uint8_t> bytes, MapFormat 
 
 absl::StatusOr<ChangeMap> FromDense(std::span<const uint8_t> bytes, const MapInput& input) {
   const uint64_t granularity = input.block_size.value_or(kDefaultBlockSize);
-  if (!input.capacity.has_value()) {
+  if (!input.source.capacity.has_value()) {
     return absl::InvalidArgumentError("a dense bitmap needs --capacity");
   }
-  const uint64_t bits = BlockCount(*input.capacity, granularity);
+  const uint64_t bits = BlockCount(*input.source.capacity, granularity);
   absl::StatusOr<BitmapView> view = BitmapView::Create(bytes, 0, bits);
   if (!view.ok()) return view.status();
   if (bytes.size() != (bits + 7) / 8) {
     return absl::InvalidArgumentError(
         absl::StrCat("has ", bytes.size(), " bytes, ", bits, " blocks take ", (bits + 7) / 8));
   }
-  return ChangeMap::FromBitmap(*view, {*input.capacity, granularity});
+  return ChangeMap::FromBitmap(*view, {*input.source.capacity, granularity});
+}
+
+// Any other source, read to its end.
+absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input) {
+  SourceOptions options = {.spec = input.source.spec,
+                           .purpose = input.purpose,
+                           .capacity = input.source.capacity,
+                           .base_capacity = input.source.base_capacity,
+                           .block_size = input.block_size.value_or(kDefaultBlockSize)};
+  absl::StatusOr<OpenedSource> source = OpenSource(path, options);
+  if (!source.ok()) return source.status();
+  const SourceFormatInfo& info = InfoOf(source->format);
+  const bool told = !source->identity.base.empty() || !source->identity.target.empty();
+  if (info.allocated && info.delta && !input.purpose.has_value() && !told) {
+    return UsageError(path, std::string(info.name) +
+                                " can tell what is allocated and what changed: say which (--as)");
+  }
+  absl::StatusOr<ChangeMap> map =
+      ChangeMap::FromCursor(*source->cursor, input.block_size.value_or(0));
+  if (!map.ok()) return map.status();
+  const bool delta =
+      input.purpose.value_or(info.allocated ? SourcePurpose::kAllocated : SourcePurpose::kDelta) ==
+      SourcePurpose::kDelta;
+  map->set_identity(source->identity);
+  return AnyMap{*std::move(map), delta && source->identity.base.empty()};
 }
 
 }  // namespace
 
-const char* MapFormatName(MapFormat format) noexcept {
-  for (const auto& [name, value] : kFormats) {
-    if (value == format) return name;
-  }
-  return "unknown";
-}
-
 void AddMapInput(CLI::App& subcommand, MapInput& input) {
+  AddSourceInput(subcommand, input.source, true);
   subcommand
       .add_option_function<std::string>(
-          "--from",
+          "--as",
           [&input](const std::string& text) {
-            for (const auto& [name, format] : kFormats) {
-              if (text == name) input.format = format;
+            if (text != "allocated" && text != "delta") {
+              throw CLI::ValidationError("--as", "'" + text + "': neither allocated nor delta");
             }
-            if (!input.format.has_value()) {
-              throw CLI::ValidationError(
-                  "--from", "'" + text + "': not one of cbm, roaring64, roaring32, bitmap");
-            }
+            input.purpose = text == "delta" ? SourcePurpose::kDelta : SourcePurpose::kAllocated;
           },
-          "cbm, roaring64, roaring32 or bitmap; all but the last are known by their content")
-      ->type_name("FORMAT");
-  subcommand
-      .add_option_function<std::string>(
-          "--capacity",
-          [&input](const std::string& text) {
-            const absl::StatusOr<uint64_t> value = ParseNumber(text, kMaxCapacity);
-            if (!value.ok()) throw CLI::ValidationError("--capacity", MessageOf(value.status()));
-            input.capacity = *value;
-          },
-          "Size of the volume in bytes, for inputs that don't say it")
-      ->type_name("N");
+          "What a list that could be either tells: allocated or delta")
+      ->type_name("WHAT");
   AddBlockSizeOption(subcommand, input.block_size);
 }
 
-absl::StatusOr<ChangeMap> ReadAnyMap(const std::string& path, const MapInput& input) {
+absl::Status CheckBaseName(const AnyMap& read, const MapNames& names) {
+  if (!read.needs_base_name || !names.base.value_or("").empty()) return absl::OkStatus();
+  return UsageError("--base-name",
+                    "the input does not name its base, and a map without one tells "
+                    "what is allocated");
+}
+
+absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input) {
+  if (IsAddress(path)) return FromSource(path, input);
+  // A pipe can be read once: by what reads lists.
+  if (struct stat stat; ::stat(path.c_str(), &stat) == 0 && S_ISFIFO(stat.st_mode)) {
+    return FromSource(path, input);
+  }
   absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
   if (!file.ok()) return file.status();
   const std::span<const uint8_t> bytes = (*file)->bytes();
-  const MapFormat format = input.format.value_or(FormatOf(bytes));
-  if (format == MapFormat::kCbm) return ReadChangeMap(path);
-  absl::StatusOr<ChangeMap> map =
-      format == MapFormat::kBitmap ? FromDense(bytes, input) : FromRoaring(bytes, format, input);
-  if (map.ok()) return map;
-  return absl::Status(map.status().code(), absl::StrCat(path, ": as ", MapFormatName(format), ": ",
+  absl::StatusOr<SourceFormat> format = SourceFormat::kRoaring64;
+  if (input.source.spec.format.has_value()) {
+    format = *input.source.spec.format;
+  } else {
+    format = FormatOf(bytes);
+  }
+  if (!format.ok()) return UsageError(path, MessageOf(format.status()) + " (--from)");
+  absl::StatusOr<ChangeMap> map;
+  if (*format == SourceFormat::kChangeMap) {
+    map = ReadChangeMap(path);
+    if (!map.ok()) return map.status();
+  } else if (*format == SourceFormat::kBitmap && input.source.spec.options.empty()) {
+    map = FromDense(bytes, input);
+  } else if (*format == SourceFormat::kRoaring32 || *format == SourceFormat::kRoaring64) {
+    map = FromRoaring(bytes, *format, input);
+  } else {
+    return FromSource(path, input);
+  }
+  if (map.ok()) return AnyMap{*std::move(map)};
+  return absl::Status(map.status().code(), absl::StrCat(path, ": as ", InfoOf(*format).name, ": ",
                                                         map.status().message()));
 }
 

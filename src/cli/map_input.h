@@ -1,4 +1,4 @@
-// Change maps from files of any format that holds one.
+// Change maps from files of any format that holds one, and from any other source.
 #ifndef CBT_CLI_MAP_INPUT_H_
 #define CBT_CLI_MAP_INPUT_H_
 
@@ -9,29 +9,37 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
+#include "cli/map_output.h"
+#include "cli/source_options.h"
 
 namespace cbt::cli {
 
-enum class MapFormat { kCbm, kRoaring64, kRoaring32, kBitmap };
-
-// The name of a format as options spell it.
-const char* MapFormatName(MapFormat format) noexcept;
-
 struct MapInput {
-  std::optional<MapFormat> format;  // none: by content
-  // Of the volume, for formats that don't say it. A capacity that is not given is that of the last
-  // block in the map.
-  std::optional<uint64_t> capacity;
+  // The format, none: by content. What looks like nothing else is 64-bit roaring bytes, or text
+  // that is none. A capacity that is not given is that of the last block, in roaring bytes.
+  SourceInput source;
+  std::optional<SourcePurpose> purpose;  // of lists that don't say it
   std::optional<uint64_t> block_size;
 };
 
-// Adds `--from`, `--capacity` and `--block-size`; `input` must outlive the parsing.
+// Adds `--from`, `--capacity`, `--base-capacity`, `--as` and `--block-size`; `input` must outlive
+// the parsing.
 void AddMapInput(CLI::App& subcommand, MapInput& input);
 
-// Reads and checks the file at `path`.
+// A map, and whether it is of a change although its identity names no base: written so it would be
+// taken for one of what is allocated.
+struct AnyMap {
+  ChangeMap map;
+  bool needs_base_name = false;
+};
+
+// Reads and checks the file, or opens the source, at `path`.
 // Errors: those of files; INVALID_ARGUMENT when the content is of no format or not of the one that
 //         was given, DATA_LOSS when it is damaged.
-absl::StatusOr<ChangeMap> ReadAnyMap(const std::string& path, const MapInput& input);
+absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input);
+
+// OK unless `read` needs a base name and `names` don't give one.
+absl::Status CheckBaseName(const AnyMap& read, const MapNames& names);
 
 }  // namespace cbt::cli
 

@@ -11,28 +11,6 @@
 namespace cbt::cli {
 namespace {
 
-// The power of two that a suffix stands for, or -1.
-int SuffixShift(std::string_view suffix) {
-  if (suffix.empty()) return 0;
-  const std::string_view rest = suffix.substr(1);
-  if (!rest.empty() && rest != "iB") return -1;
-  switch (suffix.front()) {
-    case 'k':
-    case 'K':
-      return 10;
-    case 'M':
-      return 20;
-    case 'G':
-      return 30;
-    case 'T':
-      return 40;
-    case 'P':
-      return 50;
-    default:
-      return -1;
-  }
-}
-
 std::string Quoted(std::string_view text) {
   std::string quoted = "'";
   quoted.append(text).push_back('\'');
@@ -40,24 +18,6 @@ std::string Quoted(std::string_view text) {
 }
 
 }  // namespace
-
-absl::StatusOr<uint64_t> ParseNumber(std::string_view text, uint64_t max) {
-  if (text.starts_with('-')) {
-    return UsageError(Quoted(text), "a negative number makes no sense here");
-  }
-  uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const std::from_chars_result result = std::from_chars(text.data(), end, value);
-  const bool overflow = result.ec == std::errc::result_out_of_range;
-  const int shift = SuffixShift({result.ptr, static_cast<size_t>(end - result.ptr)});
-  if ((result.ec != std::errc() && !overflow) || shift < 0) {
-    return UsageError(Quoted(text), "not a number (like 4096, 64K or 1MiB)");
-  }
-  if (overflow || value > (max >> shift)) {
-    return UsageError(Quoted(text), "more than the largest value " + std::to_string(max));
-  }
-  return value << shift;
-}
 
 absl::StatusOr<std::chrono::milliseconds> ParseSeconds(std::string_view text) {
   constexpr double kMaxSeconds = 1e9;

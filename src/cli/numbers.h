@@ -8,13 +8,11 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "core/parse_number.h"
 
 namespace cbt::cli {
 
-// A decimal number with an optional binary suffix K, M, G, T or P, which may be followed by `iB`:
-// `4096`, `64K`, `1MiB`.
-// Errors: INVALID_ARGUMENT that says why `text` is none or that it is above `max`.
-absl::StatusOr<uint64_t> ParseNumber(std::string_view text, uint64_t max);
+using cbt::ParseNumber;
 
 // A time span in seconds, `5` or `0.25`, at most about 31 years.
 // Errors: INVALID_ARGUMENT.

@@ -198,9 +198,9 @@ int Verify(const VerifyArguments& arguments) {
   std::optional<ChangeMap> map;
   absl::StatusOr<rpc::ListRequest> request;
   if (!arguments.map.empty()) {
-    absl::StatusOr<ChangeMap> read = ReadAnyMap(arguments.map, arguments.map_input);
+    absl::StatusOr<AnyMap> read = ReadAnyMap(arguments.map, arguments.map_input);
     if (!read.ok()) return fail(read.status());
-    map = *std::move(read);
+    map = std::move(read->map);
   } else {
     request = RemoteRequest(arguments.remote, "verify");
     if (!request.ok()) return fail(request.status());

@@ -1,8 +1,11 @@
 #include "cli/version_text.h"
 
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "cbt/simd.h"
+#include "cbt/source.h"
 #include "cbt/version.h"
 #include "cli/status.h"
 
@@ -27,6 +30,10 @@ std::string VersionText() {
   for (const KernelInfo& kernel : ActiveKernels()) {
     text += "kernel " + kernel.family + ": " + SimdLevelName(kernel.level) + "\n";
   }
+  text += "source libraries:";
+  const std::vector<std::string> libraries = SourceLibraries();
+  for (const std::string& library : libraries) text += " " + library;
+  text += libraries.empty() ? " none\n" : "\n";
   return text;
 }
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rpc/lines.h"
+#include "core/lines.h"
 #include "rpc/watched_file.h"
 
 namespace cbt::rpc {

@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "rpc/lines.h"
+#include "core/lines.h"
 #include "rpc/watched_file.h"
 
 namespace cbt::rpc {

@@ -14,10 +14,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/image.h"
+#include "cbt/qcow2.h"
 #include "cbt/transform.h"
 #include "core/absl_view.h"
 #include "source/beneath.h"
 #include "source/volume_maps.h"
+#include "source/volume_sources.h"
 
 namespace cbt {
 namespace {
@@ -75,8 +77,11 @@ absl::StatusOr<std::vector<std::string>> FilesOf(int descriptor, const SnapshotI
     const dirent* const entry = ::readdir(directory);  // NOLINT(concurrency-mt-unsafe): own stream
     if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
-    if (name.front() == '.' || absl::EndsWith(AbslView(name), AbslView(VolumeMaps::kMapExtension)))
+    if (name.front() == '.' ||
+        absl::EndsWith(AbslView(name), AbslView(VolumeMaps::kMapExtension)) ||
+        absl::EndsWith(AbslView(name), AbslView(VolumeSources::kExtension))) {
       continue;
+    }
     if (name.substr(0, name.rfind('.')) == id.name) names.emplace_back(name);
   }
   const int error = errno;
@@ -105,15 +110,23 @@ class DirectoryProvider final : public SnapshotProvider {
                                                const StreamContext&) override {
     absl::StatusOr<SnapshotId> id = ParseId(snapshot_id);
     if (!id.ok()) return id.status();
-    absl::StatusOr<std::shared_ptr<const Image>> image = OpenImage(*id);
-    if (image.ok()) return Source(MakeImageAllocationCursor(*std::move(image), CursorOptions()));
-    if (!absl::IsNotFound(image.status())) return image.status();
+    absl::StatusOr<Snapshot> image = OpenImage(*id);
+    if (!image.ok() && !absl::IsNotFound(image.status())) return image.status();
+    const VolumeSources sources = VolumeSources::Read(root_, id->volume);
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> told =
+        sources.Open({}, id->name, options_.block_size);
+    if (!told.ok()) return About(*id, told.status());
+    if (*told != nullptr) return FromSource(*id, *std::move(told), image);
+    if (image.ok() && image->qcow2 != nullptr) {
+      return FromMap(MakeQcow2AllocationCursor({image->qcow2, std::nullopt}));
+    }
+    if (image.ok()) return Source(MakeImageAllocationCursor(image->file, CursorOptions()));
     // The image may be gone, and a map of it left.
     const VolumeMaps maps = VolumeMaps::Read(root_, id->volume);
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = maps.Allocated(id->name);
     if (!cursor.ok()) return About(*id, cursor.status());
     if (*cursor != nullptr) return FromMap(*std::move(cursor));
-    return WithoutImage(maps, *id, image.status());
+    return WithoutImage(maps, sources, *id, image.status());
   }
 
   absl::StatusOr<MetadataSource> OpenDelta(std::string_view base_snapshot_id,
@@ -123,8 +136,8 @@ class DirectoryProvider final : public SnapshotProvider {
     if (!base_id.ok()) return base_id.status();
     absl::StatusOr<SnapshotId> target_id = ParseId(target_snapshot_id);
     if (!target_id.ok()) return target_id.status();
-    absl::StatusOr<std::shared_ptr<const Image>> base = OpenImage(*base_id);
-    absl::StatusOr<std::shared_ptr<const Image>> target = OpenImage(*target_id);
+    absl::StatusOr<Snapshot> base = OpenImage(*base_id);
+    absl::StatusOr<Snapshot> target = OpenImage(*target_id);
     if (base_id->volume != target_id->volume) {
       if (!base.ok()) return base.status();
       if (!target.ok()) return target.status();
@@ -145,22 +158,40 @@ class DirectoryProvider final : public SnapshotProvider {
       cursor = maps.Delta(base_id->name, target_id->name);
     }
     if (!cursor.ok()) return About(*target_id, cursor.status());
-    if (*cursor != nullptr) {
-      if (target.ok() && (*target)->size() != (*cursor)->capacity()) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("snapshot ", Quote(target_id->id), ": its image has ", (*target)->size(),
-                         " bytes, the map is of a volume of ", (*cursor)->capacity()));
-      }
-      return FromMap(*std::move(cursor));
-    }
+    if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target);
+    const VolumeSources sources = VolumeSources::Read(root_, target_id->volume);
+    cursor = sources.Open(base_id->name, target_id->name, options_.block_size);
+    if (!cursor.ok()) return About(*target_id, cursor.status());
+    if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target);
     // One that nobody knows says more than one whose data is gone.
-    if (!target.ok() && maps.damage().ok() && !maps.Knows(target_id->name)) return target.status();
-    if (!base.ok()) return WithoutImage(maps, *base_id, base.status());
-    if (!target.ok()) return WithoutImage(maps, *target_id, target.status());
-    return Source(MakeImageDeltaCursor(*std::move(base), *std::move(target), CursorOptions()));
+    const bool known = !maps.damage().ok() || !sources.damage().ok() ||
+                       maps.Knows(target_id->name) || sources.Knows(target_id->name);
+    if (!target.ok() && !known) return target.status();
+    if (!base.ok()) return WithoutImage(maps, sources, *base_id, base.status());
+    if (!target.ok()) return WithoutImage(maps, sources, *target_id, target.status());
+    if (base->qcow2 != nullptr && target->qcow2 != nullptr) {
+      return FromMap(
+          MakeQcow2DeltaCursor({base->qcow2, std::nullopt}, {target->qcow2, std::nullopt}));
+    }
+    if (base->qcow2 != nullptr || target->qcow2 != nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat("snapshots ", Quote(base_id->id), " and ",
+                                                        Quote(target_id->id),
+                                                        " are images of different formats"));
+    }
+    return Source(MakeImageDeltaCursor(base->file, target->file, CursorOptions()));
   }
 
  private:
+  // An image, opened: its file, and what is in it where that is qcow2.
+  struct Snapshot {
+    std::shared_ptr<const Image> file;
+    std::shared_ptr<const Qcow2Image> qcow2;
+
+    uint64_t size() const noexcept {
+      return qcow2 != nullptr ? qcow2->virtual_size() : file->size();
+    }
+  };
+
   ImageOptions CursorOptions() const {
     ImageOptions options;
     options.block_size = options_.block_size;
@@ -175,9 +206,23 @@ class DirectoryProvider final : public SnapshotProvider {
   }
 
   // What a map says, in blocks of the size that was asked for when its own are smaller.
-  absl::StatusOr<MetadataSource> FromMap(std::unique_ptr<ExtentCursor> cursor) const {
-    if (cursor->granularity() % options_.block_size == 0) return Source(std::move(cursor));
-    return Source(AlignOutward(std::move(cursor), options_.block_size));
+  absl::StatusOr<MetadataSource> FromMap(
+      absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor) const {
+    if (!cursor.ok()) return cursor.status();
+    if ((*cursor)->granularity() % options_.block_size == 0) return Source(std::move(cursor));
+    return Source(AlignOutward(*std::move(cursor), options_.block_size));
+  }
+
+  // The same of what stands beside an image that may be there: both must be of one size.
+  absl::StatusOr<MetadataSource> FromSource(const SnapshotId& id,
+                                            std::unique_ptr<ExtentCursor> cursor,
+                                            const absl::StatusOr<Snapshot>& image) const {
+    if (image.ok() && image->size() != cursor->capacity()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("snapshot ", Quote(id.id), ": its image has ", image->size(),
+                       " bytes, the map is of a volume of ", cursor->capacity()));
+    }
+    return FromMap(std::move(cursor));
   }
 
   static absl::Status About(const SnapshotId& id, const absl::Status& status) {
@@ -186,15 +231,35 @@ class DirectoryProvider final : public SnapshotProvider {
   }
 
   // Why there is no answer about a snapshot that has no image.
-  static absl::Status WithoutImage(const VolumeMaps& maps, const SnapshotId& id,
-                                   const absl::Status& not_found) {
+  static absl::Status WithoutImage(const VolumeMaps& maps, const VolumeSources& sources,
+                                   const SnapshotId& id, const absl::Status& not_found) {
     if (!maps.damage().ok()) return About(id, maps.damage());
-    if (!maps.Knows(id.name)) return not_found;
+    if (!sources.damage().ok()) return About(id, sources.damage());
+    if (!maps.Knows(id.name) && !sources.Knows(id.name)) return not_found;
     return About(id, absl::FailedPreconditionError(
                          "its image is gone, and no map tells what was asked for"));
   }
 
-  absl::StatusOr<std::shared_ptr<const Image>> OpenImage(const SnapshotId& id) const {
+  // Backing files lie below the root, too.
+  absl::StatusOr<Snapshot> OpenQcow2(const SnapshotId& id,
+                                     std::shared_ptr<const Image> file) const {
+    Qcow2Options options;
+    options.open_backing =
+        [root = root_](const std::string& path,
+                       const std::string& label) -> absl::StatusOr<std::shared_ptr<const Image>> {
+      const int descriptor = OpenBeneath(root, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+      if (descriptor >= 0) return Image::FromDescriptor(descriptor, label);
+      return absl::NotFoundError(absl::StrCat(label, ": the backing file can't be opened"));
+    };
+    auto qcow2 = Qcow2Image::FromImage(file, id.volume.empty() ? "." : id.volume, options);
+    if (qcow2.ok()) return Snapshot{std::move(file), *std::move(qcow2)};
+    if (absl::IsUnavailable(qcow2.status()) || absl::IsAborted(qcow2.status())) {
+      return qcow2.status();
+    }
+    return absl::FailedPreconditionError(qcow2.status().message());
+  }
+
+  absl::StatusOr<Snapshot> OpenImage(const SnapshotId& id) const {
     const auto not_found = [&id] {
       return absl::NotFoundError(absl::StrCat("snapshot ", Quote(id.id), ": no such snapshot"));
     };
@@ -208,6 +273,7 @@ class DirectoryProvider final : public SnapshotProvider {
     bool not_ready = false;
     bool unreadable = false;
     bool ambiguous = false;
+    bool is_qcow2 = false;
     for (const std::string& name : *names) {
       const std::string path = id.volume.empty() ? name : absl::StrCat(id.volume, "/", name);
       const int descriptor = OpenBeneath(root_, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -227,6 +293,7 @@ class DirectoryProvider final : public SnapshotProvider {
         ::close(descriptor);
       } else {
         found = descriptor;
+        is_qcow2 = absl::EndsWith(name, ".qcow2");
       }
     }
     if (found < 0) {
@@ -239,7 +306,10 @@ class DirectoryProvider final : public SnapshotProvider {
       return absl::FailedPreconditionError(
           absl::StrCat("snapshot ", Quote(id.id), ": more than one file has this name"));
     }
-    return Image::FromDescriptor(found, Quote(id.id));
+    absl::StatusOr<std::shared_ptr<const Image>> image = Image::FromDescriptor(found, Quote(id.id));
+    if (!image.ok()) return image.status();
+    if (is_qcow2) return OpenQcow2(id, *std::move(image));
+    return Snapshot{*std::move(image), nullptr};
   }
 
   const int root_;

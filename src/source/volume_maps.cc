@@ -1,6 +1,5 @@
 #include "source/volume_maps.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "map/file_io.h"
 #include "map/map_cursor.h"
 #include "source/beneath.h"
+#include "source/folder.h"
 
 namespace cbt {
 namespace {
@@ -20,23 +20,6 @@ namespace {
 // Maps up to this size are checked as a whole before the stream begins, which takes milliseconds;
 // larger ones as they are read.
 constexpr uint64_t kCheckedAtOnce = uint64_t{16} << 20;
-
-std::vector<std::string> NamesIn(int descriptor) {
-  std::vector<std::string> names;
-  DIR* const directory = ::fdopendir(descriptor);
-  if (directory == nullptr) {
-    ::close(descriptor);
-    return names;
-  }
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of our own
-  while (const dirent* const entry = ::readdir(directory)) {
-    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-  }
-  ::closedir(directory);
-  // The first of several things that are wrong is always the same one.
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // Text files of words, one record a line.
-#ifndef CBT_RPC_LINES_H_
-#define CBT_RPC_LINES_H_
+#ifndef CBT_CORE_LINES_H_
+#define CBT_CORE_LINES_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
-namespace cbt::rpc {
+namespace cbt {
 
 inline constexpr std::string_view kBlanks = " \t\r";
 
@@ -45,6 +45,6 @@ inline absl::Status BadLine(size_t number, const char* expected) {
   return absl::InvalidArgumentError(absl::StrCat("line ", number, ": expected ", expected));
 }
 
-}  // namespace cbt::rpc
+}  // namespace cbt
 
-#endif  // CBT_RPC_LINES_H_
+#endif  // CBT_CORE_LINES_H_

@@ -1,0 +1,29 @@
+// The options that say what an input is: `--from`, `--capacity` and the like.
+#ifndef CBT_CLI_SOURCE_OPTIONS_H_
+#define CBT_CLI_SOURCE_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "cbt/source.h"
+
+namespace cbt::cli {
+
+struct SourceInput {
+  SourceSpec spec;
+  std::optional<uint64_t> capacity;
+  std::optional<uint64_t> base_capacity;
+};
+
+// Adds `--from` and `--capacity`, and `--base-capacity` for subcommands that tell a delta; `input`
+// must outlive the parsing.
+void AddSourceInput(CLI::App& subcommand, SourceInput& input, bool delta);
+
+// The formats, one a line, for the help of a subcommand that is about `purpose` (any if none).
+std::string FormatsText(std::optional<SourcePurpose> purpose);
+
+}  // namespace cbt::cli
+
+#endif  // CBT_CLI_SOURCE_OPTIONS_H_

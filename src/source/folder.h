@@ -1,0 +1,16 @@
+// What is in a folder.
+#ifndef CBT_SOURCE_FOLDER_H_
+#define CBT_SOURCE_FOLDER_H_
+
+#include <string>
+#include <vector>
+
+namespace cbt {
+
+// The names in the directory `descriptor`, which is taken over, sorted; without those that begin
+// with a dot.
+std::vector<std::string> NamesIn(int descriptor);
+
+}  // namespace cbt
+
+#endif  // CBT_SOURCE_FOLDER_H_

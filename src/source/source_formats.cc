@@ -1,0 +1,162 @@
+// The table of formats, how they are named and how they are told apart.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/qcow2.h"
+#include "cbt/source.h"
+#include "core/absl_view.h"
+
+namespace cbt {
+namespace {
+
+using Format = SourceFormat;
+
+constexpr SourceFormatInfo kFormats[] = {
+    {Format::kImage, "image", "raw image, file or block device", "", true, false, true},
+    {Format::kChangeMap, "cbm", "change-map file", "", true, true, true},
+    {Format::kRoaring64, "roaring64", "portable roaring bytes, 64-bit", "", true, true, false},
+    {Format::kRoaring32, "roaring32", "portable roaring bytes, 32-bit", "", true, true, true},
+    {Format::kBitmap, "bitmap", "one bit a block",
+     "granularity=N order=lsb|msb reversed-words=1|2|4|8 set=changed|same header=N first-bit=N "
+     "base64",
+     true, true, false},
+    {Format::kQcow2, "qcow2", "qcow2 image",
+     "snapshot=ID base-snapshot=ID bitmap=NAME layer chain=yes|no in-use", true, true, true},
+    {Format::kQemuMap, "qemu-map", "qemu-img map --output=json", "", true, true, true},
+    {Format::kNbd, "nbd", "NBD export",
+     "bitmap=NAME depth=N export=NAME tls-certificates=DIR tls-psk=FILE tls-username=NAME "
+     "timeout=SECONDS",
+     true, true, true},
+    {Format::kRbdDiff, "rbd-diff", "rbd export-diff, or rbd export --export-format 2",
+     "base=SNAPSHOT target=SNAPSHOT", true, true, true},
+    {Format::kRbdJson, "rbd-json", "rbd diff --format json", "", true, true, true},
+    {Format::kThinDelta, "thin-delta", "thin_delta, --verbose or not", "", false, true, true},
+    {Format::kThinDump, "thin-dump", "thin_dump", "device=ID", true, false, true},
+    {Format::kEraInvalidate, "era-invalidate", "era_invalidate --written-since", "block-size=N",
+     false, true, true},
+    {Format::kEraDump, "era-dump", "era_dump", "since-era=N", false, true, true},
+    {Format::kBtrfsSend, "btrfs-send", "btrfs send --no-data",
+     "path=FILE base-path=FILE single-name", true, true, true},
+    {Format::kEbs, "ebs", "EBS ListSnapshotBlocks or ListChangedBlocks pages", "", true, true,
+     true},
+    {Format::kVmware, "vmware", "VMware QueryChangedDiskAreas answers", "", true, true, true},
+    {Format::kExt, "ext", "ext2, ext3 or ext4 file system in a raw image", "unclean=over-report",
+     true, false, false},
+};
+
+bool Begins(std::string_view text, std::string_view with) { return text.starts_with(with); }
+
+bool Holds(std::string_view text, std::string_view what) {
+  return text.find(what) != std::string_view::npos;
+}
+
+absl::StatusOr<Format> DetectJson(std::string_view text) {
+  if (Holds(text, "\"changedArea\"") || Holds(text, "\"startOffset\"")) return Format::kVmware;
+  if (Holds(text, "\"ChangedBlocks\"") || Holds(text, "\"BlockIndex\"") ||
+      Holds(text, "\"Blocks\"")) {
+    return Format::kEbs;
+  }
+  if (Holds(text, "\"exists\"") && Holds(text, "\"offset\"")) return Format::kRbdJson;
+  if (Holds(text, "\"start\"") && Holds(text, "\"zero\"")) return Format::kQemuMap;
+  return absl::InvalidArgumentError("JSON, but not of a kind that is known by its content");
+}
+
+absl::StatusOr<Format> DetectXml(std::string_view text) {
+  if (Holds(text, "<blocks")) return Format::kEraInvalidate;
+  if (Holds(text, "current_era=")) return Format::kEraDump;
+  if (Holds(text, "<diff")) return Format::kThinDelta;
+  if (Holds(text, "<device") || Holds(text, "<def")) return Format::kThinDump;
+  return absl::InvalidArgumentError("XML, but not of a kind that is known by its content");
+}
+
+}  // namespace
+
+std::span<const SourceFormatInfo> SourceFormats() noexcept { return kFormats; }
+
+const SourceFormatInfo& InfoOf(SourceFormat format) noexcept {
+  static_assert(std::size(kFormats) == static_cast<size_t>(Format::kExt) + 1);
+  return kFormats[static_cast<size_t>(format)];
+}
+
+absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(first_bytes.data()),
+                              first_bytes.size());
+  if (Begins(text,
+             "\x89"
+             "CBM"))
+    return Format::kChangeMap;
+  if (LooksLikeQcow2(first_bytes)) return Format::kQcow2;
+  if (Begins(text, "rbd diff v") || Begins(text, "rbd image v")) return Format::kRbdDiff;
+  if (Begins(text, std::string_view("btrfs-stream\0", 13))) return Format::kBtrfsSend;
+  if (first_bytes.size() >= 8) {
+    // A cookie alone is what any number may be; the count behind it, and the container keys that
+    // ascend, are not. Checked in full when it is read.
+    uint32_t cookie = 0;
+    std::memcpy(&cookie, first_bytes.data(), sizeof(cookie));
+    uint32_t count = 0;
+    std::memcpy(&count, first_bytes.data() + 4, sizeof(count));
+    if (cookie == 12346 && count <= 65536) return Format::kRoaring32;
+    if ((cookie & 0xffff) == 12347) return Format::kRoaring32;
+  }
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return Format::kImage;
+  // A volume may begin with anything. Only what looks like a list further on is taken for one.
+  const size_t second = text.find_first_not_of(" \t\r\n", first + 1);
+  const char next = second == std::string_view::npos ? '\0' : text[second];
+  if (text[first] == '[' && (next == '{' || next == ']')) return DetectJson(text);
+  if (text[first] == '{' && next == '"') return DetectJson(text);
+  if (text[first] == '<' &&
+      (Begins(text.substr(first), "<superblock") || Begins(text.substr(first), "<blocks") ||
+       Begins(text.substr(first), "<?xml"))) {
+    return DetectXml(text);
+  }
+  return Format::kImage;
+}
+
+absl::StatusOr<SourceSpec> ParseSourceSpec(std::string_view text) {
+  const std::string_view name = text.substr(0, text.find(':'));
+  SourceSpec spec;
+  for (const SourceFormatInfo& info : kFormats) {
+    if (name == info.name) spec.format = info.format;
+  }
+  if (!spec.format.has_value()) {
+    std::string names;
+    for (const SourceFormatInfo& info : kFormats) {
+      absl::StrAppend(&names, names.empty() ? "" : ", ", info.name);
+    }
+    return absl::InvalidArgumentError(absl::StrCat("'", AbslView(name), "': not one of ", names));
+  }
+  if (name.size() == text.size()) return spec;
+  const std::string_view known = InfoOf(*spec.format).options;
+  for (std::string_view rest = text.substr(name.size() + 1); !rest.empty();) {
+    const std::string_view option = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(option.size() + 1, rest.size()));
+    const std::string_view key = option.substr(0, option.find('='));
+    const bool has_value = key.size() < option.size();
+    // Whole words of the list: `key=` or `key` alone.
+    bool found = false;
+    for (size_t at = 0; at < known.size() && !key.empty();) {
+      const size_t end = std::min(known.find(' ', at), known.size());
+      const std::string_view word = known.substr(at, end - at);
+      const std::string_view word_key = word.substr(0, word.find('='));
+      found |= word_key == key && (word_key.size() < word.size()) == has_value;
+      at = end + 1;
+    }
+    if (!found) {
+      return absl::InvalidArgumentError(absl::StrCat("'", AbslView(option), "': ", AbslView(name),
+                                                     known.empty() ? " has no options" : " takes ",
+                                                     AbslView(known)));
+    }
+    for (const auto& [there, value] : spec.options) {
+      if (there == key) {
+        return absl::InvalidArgumentError(absl::StrCat("'", AbslView(option), "': said twice"));
+      }
+    }
+    spec.options.emplace_back(key, has_value ? option.substr(key.size() + 1) : "");
+  }
+  return spec;
+}
+
+}  // namespace cbt

@@ -1,0 +1,154 @@
+#include "source/volume_sources.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cbt/byte_stream.h"
+#include "core/absl_view.h"
+#include "core/lines.h"
+#include "core/parse_number.h"
+#include "source/beneath.h"
+#include "source/folder.h"
+
+namespace cbt {
+namespace {
+
+// Of a file that says where a source is.
+constexpr size_t kMaxBytes = size_t{64} << 10;
+
+absl::StatusOr<std::string> ReadText(int descriptor, const std::string& name) {
+  const std::unique_ptr<ByteStream> stream = MakeDescriptorStream(descriptor, name);
+  std::string text(kMaxBytes + 1, '\0');
+  size_t size = 0;
+  while (size < text.size()) {
+    const absl::StatusOr<size_t> count =
+        stream->Read({reinterpret_cast<uint8_t*>(text.data()) + size, text.size() - size});
+    if (!count.ok()) return count.status();
+    if (*count == 0) break;
+    size += *count;
+  }
+  if (size > kMaxBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": has more than ", kMaxBytes, " bytes"));
+  }
+  text.resize(size);
+  return text;
+}
+
+}  // namespace
+
+VolumeSources VolumeSources::Read(int root, const std::string& volume) {
+  VolumeSources sources(root, volume);
+  const int folder =
+      OpenBeneath(root, volume.empty() ? "." : volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return sources;
+  for (const std::string& name : NamesIn(folder)) {
+    if (!absl::EndsWith(name, AbslView(kExtension))) continue;
+    const absl::StatusOr<int> file = sources.OpenFile(name);
+    if (!file.ok()) continue;  // gone, or a link that leads out
+    const absl::StatusOr<std::string> text = ReadText(*file, name);
+    absl::StatusOr<Entry> entry = text.ok() ? sources.Parse(name, *text) : text.status();
+    if (entry.ok()) {
+      sources.entries_.push_back(*std::move(entry));
+    } else if (sources.damage_.ok()) {
+      sources.damage_ = absl::FailedPreconditionError(entry.status().message());
+    }
+  }
+  return sources;
+}
+
+absl::StatusOr<int> VolumeSources::OpenFile(const std::string& path) const {
+  const std::string beneath = volume_.empty() ? path : absl::StrCat(volume_, "/", path);
+  const int descriptor = OpenBeneath(root_, beneath, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor >= 0) return descriptor;
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": ", std::generic_category().message(errno)));
+}
+
+absl::StatusOr<VolumeSources::Entry> VolumeSources::Parse(const std::string& file,
+                                                          std::string_view text) const {
+  Entry entry;
+  entry.file = file;
+  const absl::Status status = ForEachLine(text, [&](size_t number, std::string_view line) {
+    const size_t key_begin = line.find_first_not_of(kBlanks);
+    const size_t key_end = std::min(line.find_first_of(kBlanks, key_begin), line.size());
+    const std::string_view key = line.substr(key_begin, key_end - key_begin);
+    const size_t value_begin = line.find_first_not_of(kBlanks, key_end);
+    if (value_begin == std::string_view::npos) return BadLine(number, "a key and its value");
+    const std::string_view value =
+        line.substr(value_begin, line.find_last_not_of(kBlanks) + 1 - value_begin);
+    const auto size = [&](std::optional<uint64_t>& out) {
+      const absl::StatusOr<uint64_t> parsed = ParseNumber(value, kMaxCapacity);
+      if (parsed.ok()) out = *parsed;
+      return parsed.ok() ? absl::OkStatus() : BadLine(number, "a size in bytes");
+    };
+    if (key == "base") {
+      entry.base = value;
+    } else if (key == "target") {
+      entry.target = value;
+    } else if (key == "address") {
+      entry.address = value;
+    } else if (key == "capacity") {
+      return size(entry.options.capacity);
+    } else if (key == "base-capacity") {
+      return size(entry.options.base_capacity);
+    } else if (key == "from") {
+      absl::StatusOr<SourceSpec> spec = ParseSourceSpec(value);
+      if (!spec.ok()) return spec.status();
+      entry.options.spec = *std::move(spec);
+    } else {
+      return BadLine(number, "base, target, address, from, capacity or base-capacity");
+    }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(file, ": ", status.message()));
+  }
+  if (entry.target.empty() || entry.address.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(file, ": names no target, or no address"));
+  }
+  return entry;
+}
+
+bool VolumeSources::Knows(const std::string& name) const {
+  for (const Entry& entry : entries_) {
+    if (entry.base == name || entry.target == name) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::string& base,
+                                                                  const std::string& target,
+                                                                  uint64_t block_size) const {
+  const Entry* found = nullptr;
+  for (const Entry& entry : entries_) {
+    if (entry.base != base || entry.target != target) continue;
+    if (found != nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(found->file, " and ", entry.file, " are about the same snapshots"));
+    }
+    found = &entry;
+  }
+  if (found == nullptr) return nullptr;
+  SourceOptions options = found->options;
+  options.purpose = base.empty() ? SourcePurpose::kAllocated : SourcePurpose::kDelta;
+  options.block_size = block_size;
+  options.label = found->file;
+  // By value: the cursor of a chain of files may outlive this object.
+  options.open = [self = VolumeSources(root_, volume_)](const std::string& path) {
+    return self.OpenFile(path);
+  };
+  absl::StatusOr<OpenedSource> source = OpenSource(found->address, options);
+  if (source.ok()) return std::move(source->cursor);
+  if (absl::IsUnavailable(source.status()) || absl::IsResourceExhausted(source.status())) {
+    return source.status();
+  }
+  return absl::FailedPreconditionError(source.status().message());
+}
+
+}  // namespace cbt

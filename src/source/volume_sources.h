@@ -1,0 +1,74 @@
+// Files beside the images of a volume that say where a storage system's own knowledge is to be had.
+#ifndef CBT_SOURCE_VOLUME_SOURCES_H_
+#define CBT_SOURCE_VOLUME_SOURCES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cbt/cursor.h"
+#include "cbt/source.h"
+
+namespace cbt {
+
+// The files `*.source` in a volume's folder, each a few lines of `key value`:
+//
+//   # what changed on Monday
+//   base sunday
+//   target monday
+//   address sun-mon.xml
+//   from thin-delta
+//   capacity 64G
+//
+// `base` is missing where the source tells what is allocated. `address` is a file in the volume's
+// folder or an nbd:// address; `from`, `capacity` and `base-capacity` are as for `cbt delta`.
+class VolumeSources {
+ public:
+  static constexpr std::string_view kExtension = ".source";
+
+  // Reads the files in the folder `volume` ("" for the root itself) below the directory `root`,
+  // which must stay open as long as the object and its cursors live.
+  static VolumeSources Read(int root, const std::string& volume);
+
+  // What the source of these snapshots (names in the folder) says, in blocks of `block_size` bytes;
+  // null when there is none. An empty base stands for none: what is allocated.
+  // Errors: FAILED_PRECONDITION when what would tell is not to be used, or is not the only one of
+  //         its kind; NBD servers that can't be reached are UNAVAILABLE.
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> Open(const std::string& base,
+                                                     const std::string& target,
+                                                     uint64_t block_size) const;
+
+  // True when a source speaks of the snapshot.
+  bool Knows(const std::string& name) const;
+
+  // What could not be read, FAILED_PRECONDITION; OK when everything could. It may have been what
+  // would have told.
+  const absl::Status& damage() const noexcept { return damage_; }
+
+ private:
+  struct Entry {
+    std::string file;
+    std::string base;
+    std::string target;
+    std::string address;
+    SourceOptions options;
+  };
+
+  VolumeSources(int root, std::string volume) : root_(root), volume_(std::move(volume)) {}
+  absl::StatusOr<Entry> Parse(const std::string& file, std::string_view text) const;
+  absl::StatusOr<int> OpenFile(const std::string& path) const;
+
+  int root_;
+  std::string volume_;
+  std::vector<Entry> entries_;
+  absl::Status damage_;
+};
+
+}  // namespace cbt
+
+#endif  // CBT_SOURCE_VOLUME_SOURCES_H_

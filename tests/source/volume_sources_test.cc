@@ -1,0 +1,135 @@
+// What the directory provider makes of files that name sources beside images.
+#include "source/volume_sources.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "cbt/directory_provider.h"
+#include "support/cursors.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+using testing::HasSubstr;
+
+class VolumeSourcesTest : public testing::Test {
+ protected:
+  VolumeSourcesTest() {
+    std::filesystem::create_directories(dir_ / "root/vol");
+    Write(".list.json",
+          R"([{"offset":4096,"length":100,"exists":"true"},{"offset":65536,"length":4096}])");
+    Write("delta.source",
+          "# what changed\nbase monday\ntarget tuesday\n"
+          "address .list.json\nfrom rbd-json\ncapacity 1M\n");
+    provider_ = *MakeDirectoryProvider(dir_ / "root");
+  }
+
+  void Write(const std::string& name, const std::string& text) {
+    dir_.Write("root/vol/" + name, text);
+  }
+  absl::StatusOr<Ranges> Delta(const std::string& base, const std::string& target) {
+    return Read(provider_->OpenDelta("vol/" + base, "vol/" + target, context_));
+  }
+  absl::StatusOr<Ranges> Allocated(const std::string& target) {
+    return Read(provider_->OpenAllocated("vol/" + target, context_));
+  }
+  static absl::StatusOr<Ranges> Read(absl::StatusOr<MetadataSource> source) {
+    if (!source.ok()) return source.status();
+    return test::Drain(*source->cursor);
+  }
+
+  const test::TempDir dir_;
+  const Secrets secrets_;
+  const StreamContext context_{{}, secrets_};
+  std::unique_ptr<SnapshotProvider> provider_;
+};
+
+const Ranges kListed = {{4096, 4096}, {65536, 4096}};
+
+TEST_F(VolumeSourcesTest, TellsWithoutAnyImage) {
+  EXPECT_EQ(*Delta("monday", "tuesday"), kListed);
+  EXPECT_EQ(Delta("tuesday", "monday").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Delta("monday", "friday").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(Allocated("tuesday").status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(VolumeSourcesTest, TellsBesideImagesOfTheSameSize) {
+  Write("monday.img", std::string(1 << 20, 'm'));
+  Write("tuesday.img", std::string(1 << 20, 't'));
+  EXPECT_EQ(*Delta("monday", "tuesday"), kListed);
+  Write("tuesday.img", std::string(1 << 19, 't'));
+  const absl::Status status = Delta("monday", "tuesday").status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("524288"));
+}
+
+TEST_F(VolumeSourcesTest, AllocationToo) {
+  Write("alloc.source", "target tuesday\naddress .list.json\nfrom rbd-json\ncapacity 1M\n");
+  EXPECT_EQ(*Allocated("tuesday"), kListed);
+}
+
+// Where images tell, a source that can't be used is no reason to tell nothing.
+TEST_F(VolumeSourcesTest, BrokenOnesAreNotReadAsNothing) {
+  Write("monday.img", std::string(8192, 'm'));
+  Write("wednesday.img", std::string(8192, 'w'));
+  Write("broken.source", "target tuesday\nbase sunday\nadress x\n");
+  EXPECT_EQ(*Delta("monday", "wednesday"), (Ranges{{0, 8192}}));
+  const absl::Status status = Delta("sunday", "tuesday").status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("broken.source: line 3"));
+}
+
+TEST_F(VolumeSourcesTest, DamagedListsAndDoubleOnesAreErrors) {
+  Write(".list.json", R"([{"offset":4096,"length":100,"exists":"true"},{"off)");
+  EXPECT_EQ(Delta("monday", "tuesday").status().code(), StatusCode::kFailedPrecondition);
+  Write(".list.json", "[]");
+  EXPECT_EQ(*Delta("monday", "tuesday"), Ranges{});
+  Write("again.source", "base monday\ntarget tuesday\naddress .list.json\n");
+  EXPECT_THAT(std::string(Delta("monday", "tuesday").status().message()),
+              HasSubstr("about the same snapshots"));
+}
+
+TEST_F(VolumeSourcesTest, NothingOutsideOfTheRootIsRead) {
+  dir_.Write("outside.json", "[]");
+  for (const std::string& address :
+       {dir_ / "outside.json", std::string("../../outside.json"), std::string("-")}) {
+    Write("delta.source",
+          "base monday\ntarget tuesday\naddress " + address + "\nfrom rbd-json\ncapacity 1M\n");
+    EXPECT_EQ(Delta("monday", "tuesday").status().code(), StatusCode::kFailedPrecondition)
+        << address;
+  }
+}
+
+TEST_F(VolumeSourcesTest, Qcow2ImagesAreReadAsSuch) {
+  const std::string folder = dir_ / "root/vol";
+  const auto sh = [](const std::string& command) {
+    return std::system((command + " >/dev/null 2>&1").c_str());  // NOLINT: a test's own words
+  };
+  if (sh("command -v qemu-img && command -v qemu-io") != 0) GTEST_SKIP() << "no qemu-img";
+  ASSERT_EQ(sh("cd '" + folder +
+               "' && qemu-img create -f qcow2 base.qcow2 4M && qemu-io -c "
+               "'write 0 128k' base.qcow2 && qemu-img create -f qcow2 -b base.qcow2 -F qcow2 "
+               "top.qcow2 && qemu-io -c 'write 1M 64k' top.qcow2"),
+            0);
+  EXPECT_EQ(*Allocated("base"), (Ranges{{0, 131072}}));
+  EXPECT_EQ(*Allocated("top"), (Ranges{{0, 131072}, {1 << 20, 65536}}));
+  EXPECT_EQ(*Delta("base", "top"), (Ranges{{1 << 20, 65536}}));
+  Write("raw.img", std::string(1 << 20, 'r'));
+  EXPECT_EQ(Delta("raw", "top").status().code(), StatusCode::kFailedPrecondition);
+  // A backing file that lies outside.
+  ASSERT_EQ(sh("cd '" + folder +
+               "' && mv base.qcow2 ../../ && qemu-img rebase -u -F qcow2 -b "
+               "../../base.qcow2 top.qcow2"),
+            0);
+  EXPECT_EQ(Allocated("top").status().code(), StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace cbt
