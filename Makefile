@@ -17,7 +17,7 @@ ctest = @ctest --preset $(1) --parallel $(JOBS) $(if $(LABEL_EXCLUDE),--label-ex
 
 release_packages := build test bench
 
-.PHONY: all debug clang test asan tsan fuzz bench bench-docs emulation interop-js demo lint install \
+.PHONY: all debug clang test asan tsan fuzz bench bench-docs emulation interop-js ceph demo lint install \
         clean help
 # The trees share the machine, not each other: one after the other, also under -j.
 .NOTPARALLEL:
@@ -73,6 +73,11 @@ interop-js: all
 	  npm install --prefix build/js --no-audit --no-fund --silent @grpc/grpc-js
 	@NODE_PATH=$(CURDIR)/build/js/node_modules node tests/interop/js_test.js build/release/bin/cbt
 
+# A real Ceph on the loopback interface; installs 100 MB of packages.
+ceph: all
+	@$(PACKAGES) ceph
+	@tests/ceph/run.sh build/release/bin/cbt . build/release
+
 demo: all
 	@$(PACKAGES) demo
 	@tests/demo/demo.sh build/release/bin
@@ -95,6 +100,7 @@ help:
 	@echo 'make bench-docs the same, and puts the tables into docs/performance.md'
 	@echo 'make fuzz       fuzzers in build/fuzz/bin'
 	@echo 'make emulation  kernels under qemu: 64-bit ARM, old x86-64 processors'
+	@echo 'make ceph       RBD sources against a real Ceph on the loopback interface'
 	@echo 'make interop-js grpc-js as client and as plugin (needs npm)'
 	@echo 'make asan       tests under the address and undefined-behaviour sanitizers'
 	@echo 'make tsan       tests under the thread sanitizer'
