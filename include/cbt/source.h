@@ -48,13 +48,13 @@ enum class SourceFormat : uint8_t {
 };
 
 struct SourceFormatInfo {
-  SourceFormat format;
   const char* name;     // as options spell it
   const char* what;     // what it is, in a few words
   const char* options;  // what a spec may say, "" for nothing
-  bool allocated;       // can tell what is allocated
-  bool delta;           // can tell, alone, what changed
-  bool detected;        // is known by its content or its address
+  SourceFormat format;
+  bool allocated;  // can tell what is allocated
+  bool delta;      // can tell, alone, what changed
+  bool detected;   // is known by its content or its address
 };
 
 // Every format, in the order of the enumeration.

@@ -59,7 +59,7 @@ class QuickTag {
   enum class Kind { kOther, kOpen, kClose, kEmpty };
 
   // The tag [begin, end), from its < to its >.
-  Kind Parse(char* begin, char* end) noexcept {
+  Kind Parse(char* begin, const char* end) noexcept {
     const char* const last = end - 1;
     char* at = begin + 1;
     const bool close = at < last && *at == '/';
