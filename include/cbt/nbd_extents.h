@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -113,9 +114,8 @@ class NbdExtents {
   // when it refuses.
   static int Callback(void* user_data, const char* context, uint64_t offset, uint32_t* entries,
                       size_t count, int* error) noexcept {
-    if (static_cast<NbdExtents*>(user_data)->Take(context, offset, entries, count).ok()) return 0;
-    *error = EPROTO;
-    return -1;
+    auto* const self = static_cast<NbdExtents*>(user_data);
+    return self->Answer([&] { return self->Take(context, offset, entries, count); }, error);
   }
 
   // TakeLong() in the same way; Entry is libnbd's nbd_extent.
@@ -123,9 +123,7 @@ class NbdExtents {
   static int CallbackLong(void* user_data, const char* context, uint64_t offset, Entry* entries,
                           size_t count, int* error) noexcept {
     auto* const self = static_cast<NbdExtents*>(user_data);
-    if (self->TakeLong(context, offset, entries, count).ok()) return 0;
-    *error = EPROTO;
-    return -1;
+    return self->Answer([&] { return self->TakeLong(context, offset, entries, count); }, error);
   }
 
   // After the last reply.
@@ -165,6 +163,19 @@ class NbdExtents {
         return flags != 0 && flags <= deepest_changed_;
     }
     return true;
+  }
+
+  // What a callback of the library returns; nothing may be thrown through it.
+  template <typename Taking>
+  int Answer(Taking taking, int* error) noexcept {
+    try {
+      if (taking().ok()) return 0;
+      *error = EPROTO;
+    } catch (const std::bad_alloc&) {
+      status_ = absl::Status(absl::StatusCode::kResourceExhausted, "");  // without an allocation
+      *error = ENOMEM;
+    }
+    return -1;
   }
 
   absl::Status Refuse(std::string_view reason) {

@@ -14,7 +14,7 @@ namespace {
 class PieceCursor final : public TransformCursor {
  public:
   PieceCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity, uint64_t length,
-              bool whole_blocks) noexcept
+              bool whole_blocks)
       : TransformCursor(std::move(input), granularity),
         length_(length),
         whole_blocks_(whole_blocks) {}
@@ -93,7 +93,7 @@ class PieceCursor final : public TransformCursor {
 class ClipCursor final : public TransformCursor {
  public:
   ClipCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity, uint64_t begin,
-             uint64_t end) noexcept
+             uint64_t end)
       : TransformCursor(std::move(input), granularity), begin_(begin), end_(end) {}
 
   // Called once by the factory, so that nothing before the window is ever read.

@@ -16,7 +16,7 @@ class MergeCursor final : public TransformCursor {
  public:
   // `in_pieces`: what is whole already is handed on before its end is known. For no gap only.
   MergeCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity, uint64_t alignment,
-              uint64_t max_gap, bool in_pieces = false) noexcept
+              uint64_t max_gap, bool in_pieces = false)
       : TransformCursor(std::move(input), granularity),
         alignment_(alignment),
         max_gap_(max_gap),

@@ -15,7 +15,7 @@ namespace {
 class RecordingCursor final : public ExtentCursor {
  public:
   RecordingCursor(std::unique_ptr<ExtentCursor> input, const Requested& requested,
-                  uint64_t window_end) noexcept
+                  uint64_t window_end)
       : ExtentCursor(input->capacity(), input->granularity()),
         input_(std::move(input)),
         chunk_(requested.chunk),
@@ -84,7 +84,7 @@ class RecordingCursor final : public ExtentCursor {
 
 class RequestedCursorImpl final : public RequestedCursor {
  public:
-  RequestedCursorImpl(std::unique_ptr<ExtentCursor> shaped, RecordingCursor& recording) noexcept
+  RequestedCursorImpl(std::unique_ptr<ExtentCursor> shaped, RecordingCursor& recording)
       : RequestedCursor(shaped->capacity(), shaped->granularity()),
         shaped_(std::move(shaped)),
         recording_(recording) {}

@@ -7,7 +7,7 @@
 
 namespace cbt {
 
-TransformCursor::TransformCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity) noexcept
+TransformCursor::TransformCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity)
     : ExtentCursor(input->capacity(), granularity), input_(std::move(input)) {}
 
 absl::Status TransformCursor::SeekInput(uint64_t offset) {

@@ -15,7 +15,7 @@ namespace cbt {
 // batch of the input a call, so that its work is bounded by the input's.
 class TransformCursor : public ExtentCursor {
  protected:
-  TransformCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity) noexcept;
+  TransformCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity);
 
   // Moves the extents at hand from the input to `batch` until one of the two is at its end.
   virtual void Consume(ExtentBatch& batch) = 0;

@@ -40,7 +40,7 @@ void Uniter::Unite(size_t count, uint64_t horizon) noexcept {
   count_ -= may_grow ? 1 : 0;
 }
 
-void Uniter::Finish() noexcept {
+void Uniter::Finish() {
   next_ = count_ = 0;
   if (held_.length == 0) return;
   Reserve(1);

@@ -37,7 +37,7 @@ class Uniter {
   void Unite(size_t count, uint64_t horizon) noexcept;
 
   // Nothing comes any more: what was held back waits too now. Requires: !waiting().
-  void Finish() noexcept;
+  void Finish();
 
   // What was held back by the last Unite() waits too now; what is united with it later follows as
   // an extent that touches it. Only where results are whole blocks, so that none is told twice.

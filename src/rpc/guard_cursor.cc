@@ -10,7 +10,7 @@ namespace {
 
 class GuardCursor final : public ExtentCursor {
  public:
-  explicit GuardCursor(std::unique_ptr<ExtentCursor> input) noexcept
+  explicit GuardCursor(std::unique_ptr<ExtentCursor> input)
       : ExtentCursor(input->capacity(), input->granularity()), input_(std::move(input)) {}
 
  private:

@@ -166,7 +166,11 @@ int TakeOutcome(void* user_data, int* error) noexcept {
 
 int TakeName(void* user_data, const char* name) noexcept {
   auto* const names = static_cast<std::vector<std::string>*>(user_data);
-  if (names->size() < NbdExport::kMaxContexts) names->emplace_back(name);
+  try {
+    if (names->size() < NbdExport::kMaxContexts) names->emplace_back(name);
+  } catch (const std::bad_alloc&) {
+    return -1;
+  }
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -187,6 +188,7 @@ class Reader {
   absl::Status Feed(std::string_view bytes, bool last) {
     const XML_Status parsed =
         XML_Parse(parser_.get(), bytes.data(), static_cast<int>(bytes.size()), last ? 1 : 0);
+    if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
     if (!status_.ok()) return status_;
     fed_ += bytes.size();
     if (parsed != XML_STATUS_OK) {
@@ -264,28 +266,37 @@ class Reader {
     XML_StopParser(parser_.get(), XML_FALSE);
   }
 
+  // Nothing may be thrown through expat; what is comes out of Feed().
+  template <typename Telling>
+  void Guarded(Telling telling) noexcept {
+    if (!status_.ok() || thrown_ != nullptr || replaying_) return;
+    try {
+      absl::Status status = telling();
+      if (!status.ok()) Stop(std::move(status));
+    } catch (...) {
+      thrown_ = std::current_exception();
+      XML_StopParser(parser_.get(), XML_FALSE);
+    }
+  }
+
   static void XMLCALL OnOpen(void* self, const char* name, const char** attributes) {
     auto& reader = *static_cast<Reader*>(self);
-    if (reader.replaying_) return;
-    if (!reader.status_.ok()) return;  // expat ends a tag that is open and closed at once
-    absl::Status status;
-    if (reader.depth_ == kMaxXmlDepth) {
-      status = absl::DataLossError(absl::StrCat("more than ", kMaxXmlDepth, " levels"));
-    } else {
-      status = reader.events_.Open(reader.depth_++, name, XmlAttributes(attributes));
-    }
-    if (!status.ok()) reader.Stop(std::move(status));
+    reader.Guarded([&]() -> absl::Status {
+      if (reader.depth_ == kMaxXmlDepth) {
+        return absl::DataLossError(absl::StrCat("more than ", kMaxXmlDepth, " levels"));
+      }
+      return reader.events_.Open(reader.depth_++, name, XmlAttributes(attributes));
+    });
   }
 
   static void XMLCALL OnClose(void* self, const char* name) {
     auto& reader = *static_cast<Reader*>(self);
-    if (!reader.status_.ok()) return;
-    absl::Status status = reader.events_.Close(--reader.depth_, name);
-    if (!status.ok()) reader.Stop(std::move(status));
+    reader.Guarded([&] { return reader.events_.Close(--reader.depth_, name); });
   }
 
   static void XMLCALL OnDoctype(void* self, const char*, const char*, const char*, int) {
-    static_cast<Reader*>(self)->Stop(absl::DataLossError("a document type is not allowed here"));
+    static_cast<Reader*>(self)->Guarded(
+        [] { return absl::DataLossError("a document type is not allowed here"); });
   }
 
   XmlEvents& events_;
@@ -298,6 +309,7 @@ class Reader {
   uint64_t fed_ = 0;               // bytes
   uint64_t lines_passed_ = 0;      // that expat has not seen
   absl::Status status_;
+  std::exception_ptr thrown_;
 };
 
 }  // namespace
