@@ -1,0 +1,149 @@
+// The edges of what there is: the largest volume, more blocks than 32 bits count, more extents than
+// memory should hold.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cbt/bitmap.h"
+#include "cbt/change_map.h"
+#include "cbt/extent_cursor.h"
+#include "cbt/transform.h"
+#include "cbt/wire.h"
+#include "support/cursors.h"
+
+namespace cbt {
+namespace {
+
+using reference::Ranges;
+
+long PeakKiB() {
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+TEST(Scale, E7TheLastBlocksBelowEightExbibytes) {
+  for (const uint64_t block : {uint64_t{512}, uint64_t{4096}, uint64_t{64} << 20}) {
+    const uint64_t capacity = kMaxCapacity - block + 1;  // 8 EiB less a block
+    const uint64_t last = capacity - block;
+    const std::vector<Extent> extents = {
+        {0, block}, {capacity / 2 / block * block, block}, {last, block}};
+    Ranges expected;
+    for (const Extent& extent : extents) expected.emplace_back(extent.offset, extent.length);
+
+    const ChangeMap map = [&] {
+      ChangeMapBuilder builder = *ChangeMapBuilder::Create({capacity, block});
+      for (const Extent& extent : extents) EXPECT_TRUE(builder.Add(extent).ok());
+      return *builder.Build();
+    }();
+    EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(map)), expected);
+    EXPECT_TRUE(map->Contains(last / block));
+    EXPECT_EQ(map->changed_bytes(), 3 * block);
+    // Past the end there is nothing, and nothing wraps.
+    ChangeMapBuilder builder = *ChangeMapBuilder::Create({capacity, block});
+    EXPECT_FALSE(builder.Add({last, block + 1}).ok());
+    EXPECT_FALSE(builder.Add({~uint64_t{0} - 1, 2}).ok());
+
+    const auto cursor = [&] { return *MakeExtentCursor(extents, capacity, block); };
+    EXPECT_EQ(*test::Drain(*cursor()), expected);
+    EXPECT_EQ(*test::Drain(**ToBlocks(cursor(), block)), expected);
+    EXPECT_EQ(*test::Drain(**AlignOutward(cursor(), block)), expected);
+    EXPECT_EQ(*test::Drain(**Coalesce(cursor(), block)), expected);
+    const auto wide = AlignOutward(cursor(), uint64_t{1} << 62);
+    ASSERT_TRUE(wide.ok());
+    EXPECT_EQ(*test::Drain(**wide), (Ranges{{0, capacity}}));
+    const auto sought = cursor();
+    ASSERT_TRUE(sought->Seek(last).ok());
+    EXPECT_EQ(*test::Drain(*sought), (Ranges{{last, block}}));
+    ASSERT_TRUE(sought->Seek(capacity).ok());
+    EXPECT_EQ(*test::Drain(*sought), Ranges{});
+    EXPECT_FALSE(sought->Seek(capacity + 1).ok());
+  }
+}
+
+TEST(Scale, TheWholeLargestVolumeIsOneExtent) {
+  const ChangeMap full = *ChangeMap::Full({kMaxCapacity, uint64_t{1} << 40});
+  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(full)), (Ranges{{0, kMaxCapacity}}));
+  EXPECT_EQ(full->changed_bytes(), kMaxCapacity);
+}
+
+// Pages that nobody wrote to take no memory, and so 2 GiB of bits cost what is set in them.
+TEST(Scale, TwoToThe34DenseBlocks) {
+  constexpr uint64_t kBits = uint64_t{1} << 34;
+  constexpr uint64_t kBytes = kBits / 8;
+  void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) GTEST_SKIP() << "no address space for 2 GiB";
+  auto* const bytes = static_cast<uint8_t*>(memory);
+  Ranges expected;
+  for (const uint64_t bit : {uint64_t{0}, (uint64_t{1} << 32) - 1, uint64_t{1} << 32,
+                             (uint64_t{1} << 33) + 12345, kBits - 1}) {
+    bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] | 1u << bit % 8);
+    if (!expected.empty() && expected.back().first + expected.back().second == bit * 4096) {
+      expected.back().second += 4096;
+    } else {
+      expected.emplace_back(bit * 4096, 4096);
+    }
+  }
+  const BitmapView view = *BitmapView::Create({bytes, kBytes}, 0, kBits);
+  const auto cursor = *MakeBitmapCursor(view, kBits * 4096, 4096);
+  EXPECT_EQ(*test::Drain(*cursor), expected);
+  ASSERT_TRUE(cursor->Seek((kBits - 1) * 4096 + 1).ok());
+  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{(kBits - 1) * 4096, 4096}}));
+  ::munmap(memory, kBytes);
+}
+
+// Every second block of a volume, computed on the fly.
+class Alternating final : public ExtentCursor {
+ public:
+  explicit Alternating(uint64_t capacity) : ExtentCursor(capacity, 4096) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    next_ = AlignUp(offset, 8192);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    while (!batch.full() && next_ < capacity()) {
+      batch.push_back({next_, 4096});
+      next_ += 8192;
+    }
+    return std::min(next_, capacity());
+  }
+  uint64_t next_ = 0;
+};
+
+TEST(Scale, AHundredMillionExtentsInBoundedMemory) {
+#ifdef CBT_TEST_SANITIZED
+  constexpr uint64_t kExtents = 1'000'000;
+#else
+  constexpr uint64_t kExtents = 100'000'000;
+#endif
+  constexpr uint64_t kCapacity = kExtents * 8192;
+  const long before = PeakKiB();
+  std::vector<std::unique_ptr<ExtentCursor>> inputs;
+  inputs.push_back(std::make_unique<Alternating>(kCapacity));
+  inputs.push_back(*Clip(std::make_unique<Alternating>(kCapacity), 0, kCapacity / 2));
+  const auto cursor = *ToBlocks(*Union(std::move(inputs)), 4096);
+  std::vector<uint8_t> message(ExtentBatch::kDefaultCapacity * kMaxTupleBytes);
+  uint64_t extents = 0;
+  uint64_t bytes = 0;
+  const absl::Status status = ForEachBatch(*cursor, [&](const ExtentBatch& batch) {
+    extents += batch.size();
+    bytes += EncodeTuples(batch.offsets(), batch.lengths(), message).bytes;
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(extents, kExtents);
+  EXPECT_GT(bytes, kExtents * 8);
+#ifndef CBT_TEST_SANITIZED
+  EXPECT_LT(PeakKiB() - before, 8 << 10);
+#endif
+}
+
+}  // namespace
+}  // namespace cbt
