@@ -17,7 +17,7 @@ ctest = @ctest --preset $(1) --parallel $(JOBS) $(if $(LABEL_EXCLUDE),--label-ex
 
 release_packages := build test bench
 
-.PHONY: all debug clang test asan tsan fuzz bench bench-docs emulation interop-js ceph demo lint install \
+.PHONY: all debug clang test asan tsan fuzz fuzz-long bench bench-docs emulation interop-js ceph demo lint install \
         clean help
 # The trees share the machine, not each other: one after the other, also under -j.
 .NOTPARALLEL:
@@ -46,6 +46,16 @@ tsan:
 
 fuzz:
 	$(call build,fuzz,build fuzz)
+	@cbt=build/release/bin/cbt; fuzz/make_corpus.py --output build/fuzz/corpus \
+	  $$(test -x $$cbt && echo --cbt $$cbt)
+
+# Each fuzzer for FUZZ_SECONDS, or those that FUZZERS names; what they find worth keeping, and what
+# breaks, stays in FUZZ_KEEP.
+FUZZ_SECONDS ?= 3600
+FUZZ_KEEP ?= build/fuzz/kept
+FUZZERS ?=
+fuzz-long: fuzz
+	@fuzz/run.sh build/fuzz/bin build/fuzz/corpus $(FUZZ_KEEP) $(FUZZ_SECONDS) $(FUZZERS)
 
 # BENCH_FILTER: a regular expression of rows; BENCH_REPETITIONS: of each.
 BENCH_REPETITIONS ?= 5
@@ -98,7 +108,8 @@ help:
 	@echo 'make demo       two images to a verified change stream, shown'
 	@echo 'make bench      runs the benchmarks: build/bench/report.md (BENCH_FILTER, BENCH_REPETITIONS)'
 	@echo 'make bench-docs the same, and puts the tables into docs/performance.md'
-	@echo 'make fuzz       fuzzers in build/fuzz/bin'
+	@echo 'make fuzz       fuzzers in build/fuzz/bin, and their seeds'
+	@echo 'make fuzz-long  runs them: FUZZ_SECONDS each (an hour), FUZZERS, FUZZ_KEEP'
 	@echo 'make emulation  kernels under qemu: 64-bit ARM, old x86-64 processors'
 	@echo 'make ceph       RBD sources against a real Ceph on the loopback interface'
 	@echo 'make interop-js grpc-js as client and as plugin (needs npm)'

@@ -8,6 +8,7 @@ option(CBT_BUILD_FUZZERS "Build the libFuzzer targets (clang)" OFF)
 option(CBT_INSTALL "Make install targets" ${PROJECT_IS_TOP_LEVEL})
 option(CBT_WERROR "Treat warnings as errors" OFF)
 set(CBT_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them (address,undefined or thread)")
+set(CBT_FUZZING_ENGINE "-fsanitize=fuzzer" CACHE STRING "What links a fuzzer to its engine")
 set(CBT_PROPERTY_RUNS 1000 CACHE STRING "Random inputs that each property test tries")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

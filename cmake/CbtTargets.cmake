@@ -68,5 +68,7 @@ function(cbt_add_fuzzer name)
   target_include_directories(fuzz_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src
                                                   ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(fuzz_${name} PRIVATE ${FUZZ_LIBS} cbt_private_flags)
-  target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  # Where the engine is not clang's own, its flag or library is given.
+  separate_arguments(engine UNIX_COMMAND "${CBT_FUZZING_ENGINE}")
+  target_link_libraries(fuzz_${name} PRIVATE ${engine})
 endfunction()

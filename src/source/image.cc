@@ -126,7 +126,8 @@ absl::Status Image::Read(uint64_t offset, size_t length, uint8_t* out) const {
     }
     done += static_cast<size_t>(count);
   }
-  std::memset(out + done, 0, length - done);
+  // Nothing may be asked for with a null pointer, which memset() must not get.
+  if (done < length) std::memset(out + done, 0, length - done);
   return absl::OkStatus();
 }
 

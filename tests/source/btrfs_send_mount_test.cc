@@ -58,7 +58,7 @@ std::vector<uint8_t> BytesIn(const std::string& path) {
   return bytes;
 }
 
-TEST_F(BtrfsSendMountTest, E1NothingThatChangedIsMissing) {
+TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
   std::mt19937_64 random(1);
   std::filesystem::create_directories(PathOf("vol/images/deep"));
   std::string name = "images/deep/disk.img";
@@ -134,7 +134,7 @@ TEST_F(BtrfsSendMountTest, E1NothingThatChangedIsMissing) {
 }
 
 // The stream names the first name of a file; the second is what was asked for.
-TEST_F(BtrfsSendMountTest, E5HardLinksAreNotOverlooked) {
+TEST_F(BtrfsSendMountTest, HardLinksAreNotOverlooked) {
   std::mt19937_64 random(2);
   const RealFile file(PathOf("vol/a"));
   file.Write(0, test::RandomData(1 << 20, false, random));

@@ -83,7 +83,7 @@ TEST(BtrfsSendTest, ReadsARecordedStream) {
 }
 
 // Whatever is cut off and whatever bit is flipped is found.
-TEST(BtrfsSendTest, E3DamageIsNeverOverlooked) {
+TEST(BtrfsSendTest, DamageIsNeverOverlooked) {
   BtrfsWriter second(2);
   second.Snapshot().WriteEncoded("disk.img", 4096, 8192, "abc").Write("disk.img", 0, "data");
   second.Truncate("disk.img", 100'000).End();
@@ -215,7 +215,7 @@ TEST(BtrfsSendTest, FilesAreFollowedThroughRenames) {
 }
 
 // The way editors save: what the new file leaves out, the old one may have held.
-TEST(BtrfsSendTest, E5ReplacedFileHasChangedEverywhere) {
+TEST(BtrfsSendTest, ReplacedFileHasChangedEverywhere) {
   BtrfsWriter made;
   made.Snapshot().MakeFile("o300-8-0").Update("o300-8-0", 0, 4096).Truncate("o300-8-0", kSize);
   made.Unlink("f").Rename("o300-8-0", "f").End();
@@ -246,7 +246,7 @@ TEST(BtrfsSendTest, E5ReplacedFileHasChangedEverywhere) {
 }
 
 // A stream calls an inode by one of its names; another one may be the one that was asked for.
-TEST(BtrfsSendTest, E5OtherNamesOfTheFileAreNotOverlooked) {
+TEST(BtrfsSendTest, OtherNamesOfTheFileAreNotOverlooked) {
   BtrfsWriter writer;
   writer.Snapshot().Update("other", 0, 4096).Times("other").End();
   EXPECT_EQ(Read(writer, For("f")).status().code(), StatusCode::kFailedPrecondition);

@@ -33,7 +33,7 @@ struct Setting {
 
 class MountedFilesTest : public testing::TestWithParam<Setting> {};
 
-TEST_P(MountedFilesTest, E1NothingThatChangedIsMissing) {
+TEST_P(MountedFilesTest, NothingThatChangedIsMissing) {
   const Setting& setting = GetParam();
   LoopMount mount({.mkfs = setting.mkfs, .mount = setting.mount});
   if (!mount.mounted()) GTEST_SKIP() << mount.why_not();

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,7 @@ class PlantedServer {
     std::vector<std::string> messages = {};
     grpc::Status status = grpc::Status::OK;
     rpc::Metadata trailing = {};
+    bool slow = false;  // waits between messages
     bool hang = false;
   };
 
@@ -182,7 +184,11 @@ class PlantedServer {
           context.deadline() < std::chrono::system_clock::now() + std::chrono::seconds(1)) {
         reply.messages.resize(1);
       }
-      if (Has("cancel-breaks") && cancelled > 0) reply.messages.resize(1);
+      if (Has("cancel-breaks")) {
+        if (cancelled > 0) reply.messages.resize(1);
+        // Or the answer is out before the client gets to cancel it.
+        reply.slow = request->max_results == 1;
+      }
       if (Has("random") && calls_++ % 2 == 1 && reply.messages.size() > 1) {
         reply.messages.pop_back();
       }
@@ -351,6 +357,7 @@ class PlantedServer {
    private:
     void Step() {
       if (next_ < reply_.messages.size()) {
+        if (reply_.slow && next_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
         const grpc::Slice slice(reply_.messages[next_++]);
         buffer_ = grpc::ByteBuffer(&slice, 1);
         StartWrite(&buffer_);

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Makes the seed corpora of the fuzzers: real samples of what they read, in the form that each takes them.
+
+    fuzz/make_corpus.py --output DIR [--cbt CBT]
+
+Writes DIR/<fuzzer>/<seed>. What needs a tool that is not there (mke2fs, qemu-img; cbt for map files) is left out
+with a line on stderr; nothing is random, so that two runs give the same bytes.
+"""
+
+import argparse
+import gzip
+import json
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SAMPLES = ROOT / "tests" / "source" / "samples"
+
+
+def varint(number):
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def field(number, value):
+    """A field of a protobuf message: an integer or bytes."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    if isinstance(value, str):
+        value = value.encode()
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def roaring32(values):
+    """Portable roaring bytes of array containers."""
+    containers = {}
+    for value in sorted(values):
+        containers.setdefault(value >> 16, []).append(value & 0xFFFF)
+    head = struct.pack("<II", 12346, len(containers))
+    for key, members in sorted(containers.items()):
+        head += struct.pack("<HH", key, len(members) - 1)
+    at = len(head) + 4 * len(containers)
+    body = b""
+    for _, members in sorted(containers.items()):
+        head += struct.pack("<I", at + len(body))
+        body += struct.pack(f"<{len(members)}H", *members)
+    return head + body
+
+
+class Corpora:
+    def __init__(self, output):
+        self.output = pathlib.Path(output)
+        self.counts = {}
+
+    def add(self, fuzzer, name, data):
+        folder = self.output / fuzzer
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+        self.counts[fuzzer] = self.counts.get(fuzzer, 0) + 1
+
+
+def add_messages(corpora):
+    """decode: the messages of a stream."""
+    tuples = [(0, 4096), (8192, 65536), (1 << 20, 1 << 30), ((1 << 62) + 4096, 512)]
+    for style in (1, 2):
+        for count in (0, 1, len(tuples)):
+            message = field(1, style) + field(2, (1 << 63) - 1)
+            for offset, size in tuples[:count]:
+                message += field(3, field(1, offset) + field(2, size))
+            corpora.add("decode", f"style{style}_{count}", message)
+    corpora.add("decode", "out_of_order", field(3, field(2, 5) + field(1, 7)) + field(2, 100) + field(1, 2))
+    corpora.add("decode", "unknown_fields", field(9, "later") + field(1, 1) + field(15, 3))
+
+
+def add_requests(corpora):
+    """request: what a client of each contract asks."""
+    secrets = field(5, field(1, "user") + field(2, "value"))
+    corpora.add("request", "allocated", field(1, "vol1/monday") + field(2, 4096) + field(3, 256) + secrets)
+    corpora.add("request", "delta", field(1, "vol1/monday") + field(2, "vol1/tuesday") + field(3, 1 << 40) + field(4, 8192))
+    corpora.add("request", "kubernetes", field(1, "token") + field(2, "namespace") + field(3, "base") + field(4, "target") +
+                field(5, 0) + field(6, 10))
+    corpora.add("request", "negative", field(2, (1 << 64) - 1) + field(3, (1 << 64) - 5))
+    corpora.add("request", "page", field(1, field(1, "state") + field(2, 4096) + field(3, 7)) + field(2, "next") + field(4, 1 << 30))
+
+
+def add_maps(corpora, cbt):
+    """maps: the last byte chooses what the bytes before it are."""
+    values = [0, 1, 2, 100, 65535, 65536, 1 << 31, (1 << 32) - 1]
+    small = roaring32(values)
+    corpora.add("maps", "portable64", struct.pack("<QI", 1, 0) + small + b"\3")
+    corpora.add("maps", "portable64_empty", struct.pack("<Q", 0) + b"\3")
+    corpora.add("maps", "portable_full_array", struct.pack("<QI", 1, 7) + roaring32(range(0, 8192, 2)) + b"\3")
+    corpora.add("maps", "algebra", bytes(range(256)) * 2 + b"\0")
+    corpora.add("maps", "manifest", b"cbt chain 1\nvolume vol1\ncapacity 1048576\ngranularity 4096\n" + b"\2")
+    if cbt is None:
+        print("make_corpus: no map files: --cbt was not given", file=sys.stderr)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        bits, out = pathlib.Path(folder) / "bits", pathlib.Path(folder) / "map.cbm"
+        for name, content in (("sparse", bytes([1, 0, 0, 128]) * 64), ("full", b"\xff" * 8192), ("empty", bytes(32))):
+            bits.write_bytes(content)
+            subprocess.run([cbt, "map", "convert", bits, "--from", "bitmap", "--capacity", str(len(content) * 8 * 4096),
+                            "--volume-name", "vol1", "--base-name", "monday", "--target-name", "tuesday", "--output", out],
+                           check=True)
+            corpora.add("maps", f"file_{name}", out.read_bytes() + b"\1")
+
+
+def add_lists(corpora):
+    """import: the importer's number, what it is told in three bytes, then the list."""
+    def add(importer, name, data, purpose=1, capacity=30):
+        corpora.add("import", name, bytes([importer, purpose, capacity, 1]) + data)
+
+    for name in ("rbd_diff_v1_bluestore.bin", "rbd_diff_v1_shrink.bin"):
+        add(0, name, (SAMPLES / name).read_bytes(), capacity=0)
+    # The data of an export is all the same: short pieces of it do.
+    export = gzip.decompress((SAMPLES / "rbd_export_v2_with_snaps.bin.gz").read_bytes())
+    add(1, "rbd_export_head", export[:300], capacity=0)
+    add(2, "rbd_list", json.dumps([{"offset": 4096 * i, "length": 4096, "exists": str(i % 2 == 0).lower()}
+                                   for i in range(0, 20, 3)]).encode())
+    entry = {"start": 0, "length": 65536, "depth": 0, "present": True, "zero": False, "data": True, "offset": 327680}
+    add(3, "qemu_map", json.dumps([entry, dict(entry, start=65536, depth=1)]).encode(), capacity=0)
+    add(4, "thin_delta.xml", (SAMPLES / "thin_delta.xml").read_bytes())
+    add(4, "thin_delta_verbose.xml", (SAMPLES / "thin_delta_verbose.xml").read_bytes())
+    add(5, "thin_dump.xml", (SAMPLES / "thin_dump.xml").read_bytes(), purpose=2)
+    add(5, "thin_dump_shared", b'<superblock data_block_size="8"><def name="a"><range_mapping origin_begin="2" data_begin="0" '
+        b'length="3"/></def><device dev_id="1" mapped_blocks="3"><ref name="a"/></device></superblock>', purpose=2)
+    add(6, "era_invalidate.xml", (SAMPLES / "era_invalidate.xml").read_bytes())
+    add(7, "era_dump.xml", (SAMPLES / "era_dump.xml").read_bytes(), capacity=0)
+    page = {"BlockSize": 524288, "VolumeSize": 1, "ChangedBlocks": [{"BlockIndex": i, "FirstBlockToken": "AAAB"} for i in (1, 5)]}
+    add(8, "ebs", (json.dumps(dict(page, NextToken="x")) + json.dumps(page)).encode(), capacity=0)
+    add(8, "ebs_blocks", json.dumps({"Blocks": [{"BlockIndex": 3, "BlockToken": "t"}], "BlockSize": 524288, "VolumeSize": 1,
+                                     "NextToken": None}).encode(), purpose=2, capacity=0)
+    add(9, "vmware", json.dumps([{"startOffset": 0, "length": 1073741824 + 15360,
+                                  "changedArea": [{"start": 65536, "length": 4096}]}]).encode())
+    add(10, "bitmap", bytes(range(64)), capacity=20)
+    add(10, "bitmap_base64", b"AAECAwQFBgcICQ==\n" * 8, capacity=16)
+
+
+def add_images(corpora):
+    """qcow2, ext_filesystem: images that their own tools make; and the samples with bitmaps."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        if shutil.which("qemu-img") and shutil.which("qemu-io"):
+            for label, options in (("v2", "compat=0.10,cluster_size=512"), ("v3", "compat=1.1,cluster_size=512"),
+                                   ("extended", "extended_l2=on,cluster_size=16384")):
+                image = folder / label
+                run = lambda *command: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+                run("qemu-img", "create", "-q", "-f", "qcow2", "-o", options, image, "64K")
+                run("qemu-io", "-c", "write 0 1k", "-c", "write -z 8k 1k" if label != "v2" else "write 9k 512", image)
+                run("qemu-img", "snapshot", "-c", "s", image)
+                run("qemu-io", "-c", "write 512 512", image)
+                if label == "v3":
+                    run("qemu-img", "bitmap", "--add", "-g", "512", image, "b")
+                    run("qemu-io", "-c", "write 4k 512", image)
+                corpora.add("qcow2", label, bytes(4) + image.read_bytes()[: 1 << 16])
+        else:
+            print("make_corpus: no qcow2 images: qemu-img is not installed", file=sys.stderr)
+        if shutil.which("mke2fs"):
+            for label, arguments in (("ext2_1k", ["-t", "ext2", "-b", "1024"]), ("ext4", ["-t", "ext4", "-b", "1024"]),
+                                     ("bigalloc", ["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "4096"])):
+                image = folder / label
+                subprocess.run(["mke2fs", "-q", "-F", "-U", "clear", "-N", "16", *arguments, image, "160"], check=True,
+                               stderr=subprocess.DEVNULL)
+                corpora.add("ext_filesystem", label, image.read_bytes().rstrip(b"\0"))
+        else:
+            print("make_corpus: no file systems: mke2fs is not installed", file=sys.stderr)
+
+
+def add_rest(corpora):
+    """Those whose input is a list of choices: a few of each length, so that every choice is near."""
+    for fuzzer in ("kernels", "transforms", "file_extents", "btrfs_send"):
+        for i in range(16):
+            corpora.add(fuzzer, f"ramp{i}", bytes((i * 37 + k * (i + 1)) & 0xFF for k in range(64 << (i % 4))))
+    corpora.add("nbd", "two_entries", bytes([1, 0]) + struct.pack("<QQ4I", 0, 1 << 30, 65536, 0, (1 << 30) - 65536, 3))
+    corpora.add("nbd", "short", bytes([2, 1]) + struct.pack("<QQ2I", 4096, 1 << 20, 512, 1))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--cbt")
+    arguments = parser.parse_args()
+    corpora = Corpora(arguments.output)
+    add_messages(corpora)
+    add_requests(corpora)
+    add_maps(corpora, arguments.cbt)
+    add_lists(corpora)
+    add_images(corpora)
+    add_rest(corpora)
+    print("seeds:", ", ".join(f"{name} {count}" for name, count in sorted(corpora.counts.items())))
+
+
+if __name__ == "__main__":
+    main()
