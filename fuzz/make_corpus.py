@@ -4,7 +4,7 @@
     fuzz/make_corpus.py --output DIR [--cbt CBT]
 
 Writes DIR/<fuzzer>/<seed>. What needs a tool that is not there (mke2fs, qemu-img; cbt for map files) is left out
-with a line on stderr; nothing is random, so that two runs give the same bytes.
+with a line on stderr; nothing is random but what those tools put in.
 """
 
 import argparse
@@ -168,7 +168,7 @@ def add_images(corpora):
                                      ("bigalloc", ["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "4096"])):
                 image = folder / label
                 subprocess.run(["mke2fs", "-q", "-F", "-U", "clear", "-N", "16", *arguments, image, "160"], check=True,
-                               stderr=subprocess.DEVNULL)
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 corpora.add("ext_filesystem", label, image.read_bytes().rstrip(b"\0"))
         else:
             print("make_corpus: no file systems: mke2fs is not installed", file=sys.stderr)

@@ -20,7 +20,7 @@ namespace {
 
 using reference::Ranges;
 
-long PeakKiB() {
+[[maybe_unused]] long PeakKiB() {
   struct rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_maxrss;
@@ -124,7 +124,7 @@ TEST(Scale, AHundredMillionExtentsInBoundedMemory) {
   constexpr uint64_t kExtents = 100'000'000;
 #endif
   constexpr uint64_t kCapacity = kExtents * 8192;
-  const long before = PeakKiB();
+  [[maybe_unused]] const long before = PeakKiB();
   std::vector<std::unique_ptr<ExtentCursor>> inputs;
   inputs.push_back(std::make_unique<Alternating>(kCapacity));
   inputs.push_back(*Clip(std::make_unique<Alternating>(kCapacity), 0, kCapacity / 2));
