@@ -17,7 +17,7 @@ ctest = @ctest --preset $(1) --parallel $(JOBS) $(if $(LABEL_EXCLUDE),--label-ex
 
 release_packages := build test bench
 
-.PHONY: all debug clang test asan tsan fuzz fuzz-long bench bench-docs emulation interop-js ceph demo lint install \
+.PHONY: all debug clang test asan tsan fuzz fuzz-long mutation bench bench-docs emulation interop-js ceph demo lint install \
         clean help
 # The trees share the machine, not each other: one after the other, also under -j.
 .NOTPARALLEL:
@@ -83,6 +83,13 @@ interop-js: all
 	  npm install --prefix build/js --no-audit --no-fund --silent @grpc/grpc-js
 	@NODE_PATH=$(CURDIR)/build/js/node_modules node tests/interop/js_test.js build/release/bin/cbt
 
+# Plants faults and tells which no test notices: MUTANTS of them (200, about an hour), MUTATION_SEED.
+MUTANTS ?= 200
+MUTATION_SEED ?= 1
+mutation:
+	@$(PACKAGES) build test
+	@tests/mutation/mutate.py --mutants $(MUTANTS) --seed $(MUTATION_SEED)
+
 # A real Ceph on the loopback interface; installs 100 MB of packages.
 ceph: all
 	@$(PACKAGES) ceph
@@ -110,6 +117,7 @@ help:
 	@echo 'make bench-docs the same, and puts the tables into docs/performance.md'
 	@echo 'make fuzz       fuzzers in build/fuzz/bin, and their seeds'
 	@echo 'make fuzz-long  runs them: FUZZ_SECONDS each (an hour), FUZZERS, FUZZ_KEEP'
+	@echo 'make mutation   planted faults: which of them does no test notice? (MUTANTS)'
 	@echo 'make emulation  kernels under qemu: 64-bit ARM, old x86-64 processors'
 	@echo 'make ceph       RBD sources against a real Ceph on the loopback interface'
 	@echo 'make interop-js grpc-js as client and as plugin (needs npm)'

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""Plants small faults in the code and tells which of them no test notices.
+
+    tests/mutation/mutate.py [--mutants N] [--seed N] [--only TEXT] [--report FILE]
+
+Works in a copy of the tree under build/mutation; the copy that you edit is left alone. Each mutant is one change of one place:
+a comparison that is flipped or off by one, a bound, a carry or a tail that is dropped, operators that are swapped, a statement that is
+left out. A mutant counts when it compiles. It is caught when a test fails, crashes or runs ten times as long as without it. Exit status
+1 when fewer than --target percent are caught. Survivors that can't change any answer stand, with the reason, in equivalent.txt.
+"""
+
+import argparse
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+FOLDERS = ("src/core", "src/map", "src/wire")
+# What is about words, texts and threads only: no answer depends on it.
+LEFT_OUT = ("json_string", "thread_pool", "secrets", "utf8", "parse_number", "absl_view", "lines.h")
+
+# (what it is, what to find, what to put there). Binary operators have blanks around them in this code, templates don't.
+OPERATORS = [
+    ("comparison", r" < ", " <= "), ("comparison", r" <= ", " < "), ("comparison", r" > ", " >= "), ("comparison", r" >= ", " > "),
+    ("flipped", r" == ", " != "), ("flipped", r" != ", " == "), ("flipped", r" < ", " >= "), ("flipped", r" > ", " <= "),
+    ("logic", r" && ", " || "), ("logic", r" \|\| ", " && "), ("logic", r"\(!", "("),
+    ("off by one", r" \+ 1\b", ""), ("off by one", r" - 1\b", ""), ("off by one", r"\[i\]", "[i + 1]"),
+    ("arithmetic", r" \+ ", " - "), ("arithmetic", r" - ", " + "), ("arithmetic", r" % ", " / "), ("arithmetic", r" / ", " % "),
+    ("bits", r" & ~", " & "), ("bits", r" & ", " | "), ("bits", r" \| ", " & "), ("bits", r" << ", " >> "), ("bits", r" >> ", " << "),
+    ("bound", r"std::min\b", "std::max"), ("bound", r"std::max\b", "std::min"), ("bound", r"\btrue\b", "false"),
+    ("bound", r"\bfalse\b", "true"), ("bound", r"\b(\d+)\b", lambda m: str(int(m.group(1)) + 1)),
+    ("dropped", r"^\s+(?:\+\+|--)?[\w\.\->\[\]\(\)]+ (?:\+|-|\||&)?= [^;]+;$", ""), ("dropped", r"^\s+(?:\+\+|--)[\w\.\->\[\]]+;$", ""),
+    ("dropped", r"^\s+[\w\.\->]+\([^;{}]*\);$", ""), ("dropped", r"\bcontinue;", ";"), ("dropped", r"\bbreak;", ";"),
+]
+
+
+def code_lines(text):
+    """Numbers of the lines that hold code which does something."""
+    comment = False
+    for number, line in enumerate(text.split("\n")):
+        bare = line.strip()
+        if comment or bare.startswith("/*"):
+            comment = "*/" not in bare
+            continue
+        if (not bare or bare.startswith(("//", "#", "namespace", "using", "template", "static_assert", "}", "class ", "struct "))
+                or "absl::StrCat" in bare or "Error(" in bare or '"' in bare or "reserve(" in bare or "constexpr" in bare):
+            continue
+        yield number
+
+
+def mutants_of(path):
+    text = path.read_text()
+    lines = text.split("\n")
+    for number in code_lines(text):
+        line = lines[number]
+        code = line.split("  //")[0]
+        for kind, pattern, replacement in OPERATORS:
+            for match in re.finditer(pattern, code):
+                new = code[:match.start()] + match.expand(replacement if isinstance(replacement, str) else replacement(match)) + \
+                    code[match.end():]
+                if new != code:
+                    yield kind, number, line, new
+
+
+class Tree:
+    def __init__(self, folder):
+        self.folder = folder
+        self.build_folder = folder / "build"
+        source = folder / "source"
+        source.mkdir(parents=True, exist_ok=True)
+        tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True,
+                                 text=True).stdout.split("\n")
+        for name in filter(None, tracked):
+            old, new = ROOT / name, source / name
+            if not old.is_file() or (new.is_file() and new.read_bytes() == old.read_bytes()):
+                continue
+            new.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(old, new)
+            shutil.copymode(old, new)
+        self.source = source
+        self.run("cmake", "-S", source, "-B", self.build_folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                 "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCBT_BUILD_BENCH=OFF", "-DCBT_INSTALL=OFF")
+
+    def run(self, *command):
+        done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode != 0:
+            sys.exit(f"mutate: {' '.join(map(str, command))}:\n{done.stdout[-4000:]}")
+
+    def build(self):
+        return subprocess.run(["cmake", "--build", self.build_folder, "--target", "cbt_mutation_judge"], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL).returncode == 0
+
+    def judge(self, seconds):
+        """The name of the first test that fails; None when all pass."""
+        try:
+            done = subprocess.run([self.build_folder / "tests" / "cbt_mutation_judge", "--gtest_fail_fast", "--gtest_brief=1"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, errors="replace",
+                                  env={"RC_PARAMS": "max_success=30 seed=1", "PATH": "/usr/bin:/bin"})
+        except subprocess.TimeoutExpired:
+            return "(ran too long)"
+        if done.returncode == 0:
+            return None
+        failed = re.search(r"\[  FAILED  \] (\S+)", done.stdout)
+        return failed.group(1).rstrip(",") if failed else f"(ended with {done.returncode})"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mutants", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="mutate only files whose path holds this")
+    parser.add_argument("--target", type=float, default=95)
+    parser.add_argument("--report", help="write what was tried and found to this file")
+    arguments = parser.parse_args()
+
+    equivalent = {}
+    for line in (pathlib.Path(__file__).parent / "equivalent.txt").read_text().split("\n"):
+        if line and not line.startswith("#"):
+            place, change, reason = (part.strip() for part in line.split("|"))
+            equivalent[place, change] = reason
+
+    tree = Tree(ROOT / "build" / "mutation")
+    print("building what judges", flush=True)
+    if not tree.build():
+        sys.exit("mutate: the tree does not build")
+    begin = time.monotonic()
+    if (failed := tree.judge(600)) is not None:
+        sys.exit(f"mutate: {failed} fails without any mutant")
+    limit = 10 * (time.monotonic() - begin) + 10
+
+    candidates = []
+    for folder in FOLDERS:
+        for path in sorted((tree.source / folder).glob("*.cc")) + sorted((tree.source / folder).glob("*.h")):
+            name = str(path.relative_to(tree.source))
+            if arguments.only in name and not any(part in name for part in LEFT_OUT):
+                candidates += [(path, name, *mutant) for mutant in mutants_of(path)]
+    random.Random(arguments.seed).shuffle(candidates)
+    caught, survived, report = 0, [], []
+    for path, name, kind, number, old, new in candidates:
+        if caught + len(survived) >= arguments.mutants:
+            break
+        original = path.read_text()
+        lines = original.split("\n")
+        lines[number] = new
+        try:
+            path.write_text("\n".join(lines))
+            if not tree.build():
+                continue
+            judged = tree.judge(limit)
+        finally:
+            path.write_text(original)
+        change = f"{old.strip()} -> {new.strip() or '(nothing)'}"
+        if judged is None and (name, change) in equivalent:
+            continue
+        if judged is None:
+            survived.append((name, number + 1, kind, change))
+        else:
+            caught += 1
+        line = f"{name}:{number + 1}: {kind}: {change}: {judged or 'NOT NOTICED'}"
+        report.append(line)
+        print(line, flush=True)
+    tried = caught + len(survived)
+    share = 100 * caught / tried if tried else 0
+    print(f"\n{caught} of {tried} faults noticed ({share:.1f} %), {len(candidates)} places, seed {arguments.seed}")
+    for name, number, kind, change in survived:
+        print(f"not noticed: {name}:{number}: {kind}: {change}")
+    if arguments.report:
+        pathlib.Path(arguments.report).write_text("\n".join(report) + "\n")
+    sys.exit(0 if share >= arguments.target else 1)
+
+
+if __name__ == "__main__":
+    main()
