@@ -237,5 +237,37 @@ TEST(BitmapCountsTest, AtTheEdgeOfTheOffsets) {
   EXPECT_FALSE(BytesToCome(view, kMaxCapacity, 4096, 0).ok());
 }
 
+// Words of a machine of the other byte order, at every place and length around pieces of 64 words.
+TEST(BitmapView, ReversedWordsAreCopiedInOrder) {
+  std::mt19937_64 random(5);
+  for (const uint8_t word : {uint8_t{2}, uint8_t{4}, uint8_t{8}}) {
+    std::vector<uint8_t> plain(1200 / word * word);
+    for (uint8_t& byte : plain) byte = static_cast<uint8_t>(random());
+    std::vector<uint8_t> reversed(plain.size());
+    for (size_t i = 0; i < plain.size(); ++i)
+      reversed[i / word * word + word - 1 - i % word] = plain[i];
+    for (const bool inverted : {false, true}) {
+      for (const uint64_t first : {0u, 1u, 9u, 64u}) {
+        for (const uint64_t bits : {1u, 63u, 64u, 65u, 4095u, 4096u, 4097u, 8200u, 9000u}) {
+          const auto expected = BitmapView::Create(plain, first, bits, {.inverted = inverted});
+          const auto view = BitmapView::Create(reversed, first, bits,
+                                               {.inverted = inverted, .reversed_word_bytes = word});
+          ASSERT_TRUE(expected.ok() && view.ok());
+          for (const uint64_t position : {uint64_t{0}, bits / 2, bits - 1, bits}) {
+            std::vector<uint64_t> want(150, 1);
+            std::vector<uint64_t> got(150, 2);
+            expected->CopyWords(position, want.data(), want.size());
+            view->CopyWords(position, got.data(), got.size());
+            ASSERT_EQ(got, want) << int{word} << " " << first << " " << bits << " " << position;
+          }
+        }
+      }
+    }
+  }
+  const std::vector<uint8_t> odd(7);
+  EXPECT_FALSE(BitmapView::Create(odd, 0, 33, {.reversed_word_bytes = 4}).ok());
+  EXPECT_FALSE(BitmapView::Create(odd, 0, 8, {.reversed_word_bytes = 3}).ok());
+}
+
 }  // namespace
 }  // namespace cbt

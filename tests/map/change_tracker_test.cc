@@ -285,6 +285,34 @@ TEST_F(PersistentTrackerTest, ACrashOverReportsRegionsAndNothingElse) {
   EXPECT_EQ(BlocksOf(*tracker->Changes()), want);
 }
 
+// A write that begins where the log knows of writes already and ends where it doesn't.
+TEST_F(PersistentTrackerTest, EveryRegionThatAWriteTouchesComesBackFromACrash) {
+  for (const uint64_t first : {0u, 2u, 7u, 50u}) {
+    for (const uint64_t regions : {1u, 2u, 3u, 9u}) {
+      const test::TempDir dir;
+      options_.directory = dir / "tracker";
+      Crash([&] {
+        const auto tracker = *ChangeTracker::Create(options_);
+        for (const uint64_t known : {first, first + regions - 1}) {
+          // Both ends, then only the first one, are known.
+          if (regions % 2 == 0 && known != first) continue;
+          ASSERT_TRUE(tracker->Mark({known * kRegion * kG, 1}).ok());
+        }
+        const uint64_t begin = (first * kRegion + kRegion - 1) * kG;
+        const uint64_t end = (first + regions - 1) * kRegion * kG + 1;  // one byte of the last
+        ASSERT_TRUE(tracker->Mark({begin, regions == 1 ? kG : end - begin}).ok());
+        _exit(0);
+      });
+      Blocks want;
+      for (uint64_t region = first; region < first + regions; ++region) {
+        const Blocks more = Region(region);
+        want.insert(want.end(), more.begin(), more.end());
+      }
+      EXPECT_EQ(BlocksOf(*Recover()->Changes()), want) << first << " " << regions;
+    }
+  }
+}
+
 TEST_F(PersistentTrackerTest, ACheckpointBoundsWhatACrashOverReports) {
   Crash([&] {
     const auto tracker = *ChangeTracker::Create(options_);
