@@ -16,6 +16,7 @@
 #include "cbt/source.h"
 #include "cbt/vmware.h"
 #include "check.h"
+#include "support/dribble.h"
 
 namespace {
 
@@ -59,24 +60,6 @@ const Importer kImporters[] = {
     ReadDense,
 };
 
-// Hands on three bytes at once.
-class Dribble final : public ByteStream {
- public:
-  Dribble(const uint8_t* data, size_t size) : ByteStream("input"), data_(data), size_(size) {}
-
- private:
-  absl::StatusOr<size_t> DoRead(std::span<uint8_t> out) override {
-    const size_t count = std::min({out.size(), size_, size_t{3}});
-    std::copy_n(data_, count, out.begin());
-    data_ += count;
-    size_ -= count;
-    return count;
-  }
-
-  const uint8_t* data_;
-  size_t size_;
-};
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -96,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static_cast<void>(cbt::ParseSourceSpec({reinterpret_cast<const char*>(data), size}));
   const auto whole = cbt::MakeMemoryStream({data, size}, "input");
   const absl::StatusOr<ChangeMap> map = importer(*whole, options);
-  Dribble dribble(data, size);
+  cbt::test::Dribble dribble({reinterpret_cast<const char*>(data), size}, 3, "input");
   const absl::StatusOr<ChangeMap> again = importer(dribble, options);
   CBT_FUZZ_CHECK(map.ok() == again.ok());
   if (!map.ok()) {

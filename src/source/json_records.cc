@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/absl_view.h"
 #include "source/change_collector.h"
 
 #if CBT_HAVE_RAPIDJSON
@@ -33,6 +34,17 @@ std::optional<bool> JsonScalar::AsBool() const noexcept {
   if (string == "true") return true;
   if (string == "false") return false;
   return std::nullopt;
+}
+
+absl::Status TakeNumber(std::string_view key, const JsonScalar& value, std::optional<uint64_t>& out,
+                        bool spelt) {
+  const std::optional<uint64_t> number = value.AsNumber();
+  if (!number.has_value() || out.has_value() ||
+      (value.kind != JsonScalar::Kind::kNumber && !spelt)) {
+    return absl::DataLossError(absl::StrCat("\"", AbslView(key), "\" is no number, or twice"));
+  }
+  out = number;
+  return absl::OkStatus();
 }
 
 absl::Status JsonPages::Open(int depth, std::string_view key, bool array) {

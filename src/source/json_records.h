@@ -26,6 +26,11 @@ struct JsonScalar {
   std::optional<bool> AsBool() const noexcept;
 };
 
+// Puts the number that the member `key` has into `out`, which has none yet: a member that comes
+// twice has no meaning that is safe. `spelt`: digits in a string will do. Errors: DATA_LOSS.
+absl::Status TakeNumber(std::string_view key, const JsonScalar& value, std::optional<uint64_t>& out,
+                        bool spelt = false);
+
 // Receives what is in the documents of a stream. `depth` is the number of objects and arrays around
 // it; `key` that of the nearest member, empty in an array. Every error ends the reading.
 class JsonEvents {

@@ -33,9 +33,9 @@ class Reader final : public JsonEvents {
     if (depth == 0) return absl::DataLossError("no array");
     if (depth == 1) return absl::DataLossError("an entry that is no object");
     if (depth > 2) return absl::OkStatus();
-    if (key == "start") return Number(value, key, entry_.start);
-    if (key == "length") return Number(value, key, entry_.length);
-    if (key == "depth") return Number(value, key, entry_.depth);
+    if (key == "start") return TakeNumber(key, value, entry_.start);
+    if (key == "length") return TakeNumber(key, value, entry_.length);
+    if (key == "depth") return TakeNumber(key, value, entry_.depth);
     if (key == "present") return Flag(value, key, entry_.present);
     if (key == "zero") return Flag(value, key, entry_.zero);
     if (key == "data") return Flag(value, key, entry_.data);
@@ -64,16 +64,6 @@ class Reader final : public JsonEvents {
       report = *entry_.depth == 0 && entry_.present.value_or(true);
     }
     return report ? changes_.Add(*entry_.start, *entry_.length) : absl::OkStatus();
-  }
-
-  static absl::Status Number(const JsonScalar& value, std::string_view key,
-                             std::optional<uint64_t>& out) {
-    // A key that comes twice has no meaning that is safe.
-    if (value.kind != JsonScalar::Kind::kNumber || out.has_value()) {
-      return absl::DataLossError(absl::StrCat("\"", std::string(key), "\" is no number, or twice"));
-    }
-    out = value.number;
-    return absl::OkStatus();
   }
 
   static absl::Status Flag(const JsonScalar& value, std::string_view key,

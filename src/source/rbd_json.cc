@@ -1,8 +1,6 @@
 // `rbd diff --format json`.
 #include <optional>
-#include <string>
 
-#include "absl/strings/str_cat.h"
 #include "cbt/rbd.h"
 #include "source/change_collector.h"
 #include "source/json_records.h"
@@ -31,8 +29,8 @@ class Reader final : public JsonEvents {
   absl::Status Value(int depth, std::string_view key, const JsonScalar& value) override {
     if (depth < 2) return absl::DataLossError("an entry that is no object");
     if (depth > 2) return absl::OkStatus();
-    if (key == "offset") return Number(value, key, offset_);
-    if (key == "length") return Number(value, key, length_);
+    if (key == "offset") return TakeNumber(key, value, offset_);
+    if (key == "length") return TakeNumber(key, value, length_);
     return absl::OkStatus();
   }
 
@@ -42,15 +40,6 @@ class Reader final : public JsonEvents {
       return absl::DataLossError("an entry without offset or length");
     }
     return changes_.Add(*offset_, *length_);
-  }
-
-  static absl::Status Number(const JsonScalar& value, std::string_view key,
-                             std::optional<uint64_t>& out) {
-    if (value.kind != JsonScalar::Kind::kNumber || out.has_value()) {
-      return absl::DataLossError(absl::StrCat("\"", std::string(key), "\" is no number, or twice"));
-    }
-    out = value.number;
-    return absl::OkStatus();
   }
 
   ChangeCollector& changes_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "source/change_collector.h"
@@ -43,8 +42,8 @@ class Reader final : public JsonPages {
 
   absl::Status OnValue(int depth, std::string_view key, const JsonScalar& value) override {
     if (depth == 1) {
-      if (key == "startOffset") return Number(value, key, start_);
-      if (key == "length") return Number(value, key, length_);
+      if (key == "startOffset") return TakeNumber(key, value, start_, true);
+      if (key == "length") return TakeNumber(key, value, length_, true);
       if (key != "changedArea") return absl::OkStatus();
       if (value.kind != JsonScalar::Kind::kNull)
         return absl::DataLossError("changedArea is no array");
@@ -52,8 +51,8 @@ class Reader final : public JsonPages {
     }
     if (!in_areas_) return absl::OkStatus();
     if (depth == 2) return absl::DataLossError("an area that is no object");
-    if (depth == 3 && key == "start") return Number(value, key, area_start_);
-    if (depth == 3 && key == "length") return Number(value, key, area_length_);
+    if (depth == 3 && key == "start") return TakeNumber(key, value, area_start_, true);
+    if (depth == 3 && key == "length") return TakeNumber(key, value, area_length_, true);
     return absl::OkStatus();
   }
 
@@ -97,16 +96,6 @@ class Reader final : public JsonPages {
   absl::Status SeeAreas() {
     if (areas_seen_) return absl::DataLossError("changedArea twice");
     areas_seen_ = true;
-    return absl::OkStatus();
-  }
-
-  static absl::Status Number(const JsonScalar& value, std::string_view key,
-                             std::optional<uint64_t>& out) {
-    const std::optional<uint64_t> number = value.AsNumber();
-    if (!number.has_value() || out.has_value()) {
-      return absl::DataLossError(absl::StrCat("\"", std::string(key), "\" is no number, or twice"));
-    }
-    out = number;
     return absl::OkStatus();
   }
 

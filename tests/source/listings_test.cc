@@ -12,6 +12,7 @@
 
 #include "cbt/change_map.h"
 #include "support/cursors.h"
+#include "support/dribble.h"
 #include "support/generators.h"
 
 namespace cbt {
@@ -27,24 +28,6 @@ using test::Listing;
 std::span<const uint8_t> BytesOf(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
-
-// Gives as many bytes at once as it likes.
-class Dribble final : public ByteStream {
- public:
-  Dribble(const std::string& text, size_t most) : ByteStream("list"), text_(text), most_(most) {}
-
- private:
-  absl::StatusOr<size_t> DoRead(std::span<uint8_t> out) override {
-    const size_t count = std::min({out.size(), most_, text_.size() - at_});
-    std::copy_n(text_.begin() + static_cast<std::ptrdiff_t>(at_), count, out.begin());
-    at_ += count;
-    return count;
-  }
-
-  const std::string text_;
-  const size_t most_;
-  size_t at_ = 0;
-};
 
 absl::StatusOr<ChangeMap> Read(const Listing& listing, const std::string& text,
                                const ImportOptions& options) {
@@ -77,7 +60,7 @@ TEST_P(Listings, RandomRangesAreRoundedOutwardAndCut) {
     options.capacity = units * listing.unit;
     const bool tail = listing.unit > 1 && listing.name != "Ebs" && random() % 2 == 0;
     if (tail) *options.capacity -= random() % 512;
-    Dribble stream(text, 1 + random() % 100);
+    test::Dribble stream(text, 1 + random() % 100, "list");
     const absl::StatusOr<ChangeMap> map = listing.read(stream, options);
     if (!map.ok()) RC_FAIL(map.status().ToString() + "\n" + text);
     RC_ASSERT((*map)->capacity() == *options.capacity);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "support/dribble.h"
 #include "support/generators.h"
 
 namespace cbt {
@@ -38,29 +39,13 @@ class Recorder final : public XmlEvents {
   }
 };
 
-class Dribble final : public ByteStream {
- public:
-  Dribble(std::string text, size_t most) : ByteStream("in"), text_(std::move(text)), most_(most) {}
-
- private:
-  absl::StatusOr<size_t> DoRead(std::span<uint8_t> out) override {
-    const size_t count = std::min({out.size(), most_, text_.size() - at_});
-    std::copy_n(text_.begin() + static_cast<std::ptrdiff_t>(at_), count, out.begin());
-    at_ += count;
-    return count;
-  }
-  const std::string text_;
-  const size_t most_;
-  size_t at_ = 0;
-};
-
 struct Said {
   std::string events;
   absl::Status status;
 };
 
 Said Read(const std::string& text, bool quick, size_t most) {
-  Dribble stream(text, most);
+  test::Dribble stream(text, most, "in");
   Recorder recorder;
   const absl::Status status = ReadXml(stream, recorder, quick);
   return {recorder.text, status};
