@@ -119,6 +119,38 @@ TEST(ChangeMapTest, RunsGoOnOverContainers) {
   EXPECT_GT(statistics.bitsets, 0u);
 }
 
+// Array containers by hand, against what the builder makes of the same blocks.
+TEST(ChangeMapTest, EqualityIsThatOfTheBlocksHoweverTheyAreEncoded) {
+  const VolumeGeometry geometry{100 * uint64_t{4096}, 4096};
+  const auto array = [&geometry](const std::vector<uint16_t>& blocks) {
+    std::vector<uint8_t> bytes;
+    const auto put = [&bytes](uint64_t number, int size) {
+      for (int i = 0; i < size; ++i) bytes.push_back(static_cast<uint8_t>(number >> 8 * i));
+    };
+    put(12346, 4);
+    put(1, 4);
+    put(0, 2);
+    put(blocks.size() - 1, 2);
+    put(16, 4);
+    for (const uint16_t block : blocks) put(block, 2);
+    return *ChangeMap::FromPortable32(bytes, geometry);
+  };
+  ChangeMapBuilder builder = *ChangeMapBuilder::Create(geometry);
+  ASSERT_TRUE(builder.AddBlocks(20, 30).ok());
+  const ChangeMap run = *builder.Build();
+  ASSERT_EQ(run->Statistics().run_containers, 1u);
+  const ChangeMap same = array({20, 21, 22, 23, 24, 25, 26, 27, 28, 29});
+  ASSERT_EQ(same->Statistics().arrays, 1u);
+  EXPECT_TRUE(run.view() == same.view());
+  EXPECT_TRUE(same.view() == run.view());
+  for (const auto& other : {array({20, 21, 22, 23, 24, 25, 26, 27, 28, 30}),
+                            array({19, 21, 22, 23, 24, 25, 26, 27, 28, 29})}) {
+    EXPECT_FALSE(run.view() == other.view());
+    EXPECT_FALSE(other.view() == run.view());
+    EXPECT_FALSE(other.view() == same.view());
+  }
+}
+
 RC_GTEST_PROP(ChangeMapTest, AnswersLikeASet, ()) {
   std::mt19937_64 random = test::AnyRandom();
   const Blocks blocks = SomeBlocks(random, {0, 1, 65535, 65536, 65538});
