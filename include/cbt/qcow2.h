@@ -51,7 +51,7 @@ bool LooksLikeQcow2(std::span<const uint8_t> first_bytes) noexcept;
 
 struct Qcow2Options {
   // Opens the backing files too, so that what lies in them counts. Without it, what an image leaves
-  // to its backing file is not known: not allocated, and equal only to itself.
+  // to its backing file is not known: it counts as allocated, and is equal only to itself.
   bool follow_backing = true;
 
   // Files of a chain at most, the image itself included; 1 .. kMaxQcow2Depth.

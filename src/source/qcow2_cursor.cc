@@ -82,9 +82,11 @@ class AllocationView {
       : chain_(std::make_unique<ChainWalk>(state.image, tables, SegmentRule::kKind)) {}
 
   absl::Status Look(uint64_t offset, Answer& answer) {
+    using Kind = ChainWalk::Place::Kind;
     ChainWalk::Place place;
     absl::Status status = chain_->Resolve(offset, chain_->depth(), place);
-    answer = {place.kind == ChainWalk::Place::Kind::kData, place.end};
+    // What lies in a file that was not opened may be data.
+    answer = {place.kind == Kind::kData || place.kind == Kind::kUnknown, place.end};
     return status;
   }
   uint64_t work() const noexcept { return chain_->work(); }
