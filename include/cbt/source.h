@@ -62,8 +62,8 @@ std::span<const SourceFormatInfo> SourceFormats() noexcept;
 const SourceFormatInfo& InfoOf(SourceFormat format) noexcept;
 
 // What a file is that begins with `first_bytes` (the more the better, 64 KiB are plenty); kImage
-// for what is none of the others. Dense bitmaps, 64-bit roaring bytes and file systems look like
-// anything, or like images, and are never found.
+// for what is none of the others. Dense bitmaps, roaring bytes and file systems look like anything,
+// or like images, and are never found.
 // Errors: INVALID_ARGUMENT for a list that could be of several formats (an empty one).
 absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_bytes);
 

@@ -19,12 +19,16 @@
 namespace cbt::cli {
 namespace {
 
-// What a file holds as a list, or `roaring64` for what looks like nothing else.
+// What a file looks like: one of roaring bytes where nothing else shows, because a map is expected.
 absl::StatusOr<SourceFormat> FormatOf(std::span<const uint8_t> bytes) {
   absl::StatusOr<SourceFormat> format =
       DetectSourceFormat(bytes.first(std::min(bytes.size(), ByteStream::kMaxPeek)));
-  if (format.ok() && *format == SourceFormat::kImage) return SourceFormat::kRoaring64;
-  return format;
+  if (!format.ok() || *format != SourceFormat::kImage) return format;
+  if (bytes.size() >= 4) {
+    const uint32_t cookie = LoadU32(bytes.data());
+    if (cookie == 12346 || (cookie & 0xffff) == 12347) return SourceFormat::kRoaring32;
+  }
+  return SourceFormat::kRoaring64;
 }
 
 bool IsAddress(const std::string& path) {

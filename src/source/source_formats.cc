@@ -1,7 +1,5 @@
 // The table of formats, how they are named and how they are told apart.
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/qcow2.h"
@@ -17,7 +15,7 @@ constexpr SourceFormatInfo kFormats[] = {
     {"image", "raw image, file or block device", "", Format::kImage, true, false, true},
     {"cbm", "change-map file", "", Format::kChangeMap, true, true, true},
     {"roaring64", "portable roaring bytes, 64-bit", "", Format::kRoaring64, true, true, false},
-    {"roaring32", "portable roaring bytes, 32-bit", "", Format::kRoaring32, true, true, true},
+    {"roaring32", "portable roaring bytes, 32-bit", "", Format::kRoaring32, true, true, false},
     {"bitmap", "one bit a block",
      "granularity=N order=lsb|msb reversed-words=1|2|4|8 set=changed|same header=N first-bit=N "
      "base64",
@@ -47,6 +45,15 @@ constexpr SourceFormatInfo kFormats[] = {
 };
 
 bool Begins(std::string_view text, std::string_view with) { return text.starts_with(with); }
+
+// A volume's first two bytes may be those of a list, by chance; not so its first 256.
+constexpr size_t kTextBytes = 256;
+
+bool IsText(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= ' ' && c < '\x7f') || c == '\t' || c == '\r' || c == '\n';
+  });
+}
 
 bool Holds(std::string_view text, std::string_view what) {
   return text.find(what) != std::string_view::npos;
@@ -90,16 +97,7 @@ absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_b
   if (LooksLikeQcow2(first_bytes)) return Format::kQcow2;
   if (Begins(text, "rbd diff v") || Begins(text, "rbd image v")) return Format::kRbdDiff;
   if (Begins(text, std::string_view("btrfs-stream\0", 13))) return Format::kBtrfsSend;
-  if (first_bytes.size() >= 8) {
-    // A cookie alone is what any number may be; the count behind it, and the container keys that
-    // ascend, are not. Checked in full when it is read.
-    uint32_t cookie = 0;
-    std::memcpy(&cookie, first_bytes.data(), sizeof(cookie));
-    uint32_t count = 0;
-    std::memcpy(&count, first_bytes.data() + 4, sizeof(count));
-    if (cookie == 12346 && count <= 65536) return Format::kRoaring32;
-    if ((cookie & 0xffff) == 12347) return Format::kRoaring32;
-  }
+  if (!IsText(text.substr(0, kTextBytes))) return Format::kImage;
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return Format::kImage;
   // A volume may begin with anything. Only what looks like a list further on is taken for one.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cbt/change_map.h"
+#include "cbt/source.h"
 #include "source/support/listings.h"
 #include "support/cursors.h"
 
@@ -306,6 +307,37 @@ TEST(Vmware, E14AQueryThatStoppedEarlyIsNoEnd) {
       From(ReadVmwareAreas,
            R"({"startOffset":0,"length":100,"changedArea":[{"start":99,"length":2}]})", options),
       kDataLoss, "outside");
+}
+
+// ---- What a file is
+
+absl::StatusOr<SourceFormat> Detect(const std::string& text) {
+  return DetectSourceFormat({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+TEST(Detection, ListsAreFound) {
+  EXPECT_EQ(*Detect(Sample("thin_delta.xml")), SourceFormat::kThinDelta);
+  EXPECT_EQ(*Detect(Sample("thin_dump.xml")), SourceFormat::kThinDump);
+  EXPECT_EQ(*Detect(Sample("era_dump.xml")), SourceFormat::kEraDump);
+  EXPECT_EQ(*Detect(Sample("era_invalidate.xml")), SourceFormat::kEraInvalidate);
+  EXPECT_EQ(*Detect(Sample("rbd_diff_v1_shrink.bin")), SourceFormat::kRbdDiff);
+  EXPECT_EQ(*Detect("[ {\"offset\":0,\"length\":1,\"exists\":\"true\"}]"), SourceFormat::kRbdJson);
+  EXPECT_EQ(Detect("[]").status().code(), StatusCode::kInvalidArgument);
+}
+
+// Two bytes of a random volume are those of a list once in 65536 times, and then it was refused, or
+// taken for roaring bytes.
+TEST(Detection, VolumesAreNotTakenForListsByChance) {
+  std::string noise(4096, '\0');
+  for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<char>(i * 89 + i / 7);
+  for (const std::string& begin :
+       {std::string("[{"), std::string("[]"), std::string("{\""), std::string("<blocks"),
+        std::string("<?xml"), std::string(";0"), std::string(":0\0\0\1\0\0\0", 8)}) {
+    const absl::StatusOr<SourceFormat> format = Detect(begin + noise);
+    ASSERT_TRUE(format.ok()) << begin << ": " << format.status();
+    EXPECT_EQ(*format, SourceFormat::kImage) << begin;
+  }
+  EXPECT_EQ(*Detect(""), SourceFormat::kImage);
 }
 
 // ---- The parsers' own limits
