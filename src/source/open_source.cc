@@ -35,7 +35,7 @@ namespace {
 using Format = SourceFormat;
 using Cursor = absl::StatusOr<std::unique_ptr<ExtentCursor>>;
 
-absl::Status CannotTell(SourceRequest& request, std::string_view what) {
+absl::Status CannotTell(const SourceRequest& request, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(request.label(), ": ", AbslView(what)));
 }
 
@@ -360,7 +360,21 @@ absl::Status CheckCapacity(SourceRequest& request, const OpenedSource& source) {
                                           *request.options().capacity));
 }
 
+// What only images have: an option that has no effect would be taken for one that has.
+absl::Status CheckImageOptions(const SourceRequest& request, bool pair) {
+  if (request.format() == Format::kImage) {
+    return request.options().by_extents && !pair
+               ? CannotTell(request, "comparing by extents takes two images")
+               : absl::OkStatus();
+  }
+  if (!request.options().skip_zeros && !request.options().by_extents) return absl::OkStatus();
+  return CannotTell(request, absl::StrCat("leaving out zeros and comparing by extents is for raw "
+                                          "images, not for ",
+                                          InfoOf(request.format()).what));
+}
+
 absl::StatusOr<OpenedSource> OpenRequest(SourceRequest& request) {
+  if (absl::Status status = CheckImageOptions(request, false); !status.ok()) return status;
   absl::StatusOr<OpenedSource> source = OpenFormat(request);
   if (!source.ok()) return source;
   if (absl::Status status = CheckCapacity(request, *source); !status.ok()) return status;
@@ -435,19 +449,26 @@ absl::StatusOr<OpenedSource> OpenSource(const std::string& address, const Source
 
 absl::StatusOr<OpenedSource> OpenDelta(const std::string& base, const std::string& target,
                                        const SourceOptions& options) {
+  // Each is a state of its own size.
   SourceOptions of_target = options;
-  SourceOptions of_base = options;
+  of_target.base_capacity.reset();
+  SourceOptions of_base = of_target;
   of_base.capacity = options.base_capacity;
   of_base.label.clear();
   SourceRequest older(base, of_base);
   SourceRequest newer(target, of_target);
   if (absl::Status status = older.Prepare(); !status.ok()) return status;
   if (absl::Status status = newer.Prepare(); !status.ok()) return status;
+  for (const SourceRequest* side : {&older, &newer}) {
+    if (absl::Status status = CheckImageOptions(*side, true); !status.ok()) return status;
+  }
   absl::StatusOr<OpenedSource> source;
   if (older.format() == Format::kImage && newer.format() == Format::kImage) {
     source = OpenImages(older, newer);
   } else if (older.format() == Format::kQcow2 && newer.format() == Format::kQcow2) {
     source = OpenQcow2Pair(older, newer);
+  } else if (options.by_extents) {
+    return CannotTell(newer, "comparing by extents takes two images");
   } else {
     older.SetPurpose(SourcePurpose::kAllocated);
     newer.SetPurpose(SourcePurpose::kAllocated);

@@ -384,6 +384,17 @@ class Sources(support.CbtTest):
         self.assertEqual(self.tuples("delta", old, new, "--capacity", "1M", "--base-capacity", "64K"),
                          (1 << 20, [(0, 4096), (8192, 4096)]))
 
+    def test_options_without_an_effect_are_refused(self):
+        file = self.write("list.json", json.dumps([{"offset": 0, "length": 4096, "exists": "true"}]))
+        image = self.write("image", bytes(8192))
+        self.assertIn("raw images", self.refused(2, "allocated", file, "--capacity", "1M", "--zeros"))
+        self.assertIn("raw images", self.refused(2, "delta", file, "--capacity", "1M", "--by-extents"))
+        self.assertIn("raw images", self.refused(2, "delta", image, file, "--capacity", "1M", "--by-extents"))
+        self.assertIn("two images", self.refused(2, "delta", image, "--by-extents"))
+        # A target's own list is not cut where the base was larger.
+        self.refused(2, "delta", file, self.write("far.json", '[{"offset": 2097152, "length": 1, "exists": "true"}]'),
+                     "--capacity", "1M", "--base-capacity", "4M")
+
     def test_resuming_a_list(self):
         entries = [{"offset": i * 65536, "length": 5000, "exists": "true"} for i in range(0, 200, 2)]
         file = self.write("list.json", json.dumps(entries))
