@@ -9,23 +9,15 @@
 
 #include "cbt/btrfs_send.h"
 #include "check.h"
+#include "input.h"
 #include "support/btrfs_writer.h"
 
 namespace {
 
-class Input {
+class Input final : public cbt::fuzz::Input {
  public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
+  using cbt::fuzz::Input::Input;
 
-  uint64_t Take(size_t bytes) {
-    uint64_t value = 0;
-    const size_t count = std::min(bytes, size_);
-    std::memcpy(&value, data_, count);
-    data_ += count;
-    size_ -= count;
-    return value;
-  }
-  bool empty() const { return size_ == 0; }
   std::string Path() {
     static const char* const kPaths[] = {"f", "g", "d", "d/f", "d/g", "d/e", "d/e/f", "e", "", "x"};
     return kPaths[Take(1) % std::size(kPaths)];
@@ -37,10 +29,6 @@ class Input {
     size_ -= count;
     return bytes;
   }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
 };
 
 constexpr uint64_t kCapacity = 1 << 20;

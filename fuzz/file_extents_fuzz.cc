@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "check.h"
+#include "input.h"
 #include "source/file_extents.h"
 #include "support/cursors.h"
 #include "support/memory_image.h"
@@ -42,24 +43,7 @@ class FuzzedLister final : public cbt::ExtentLister {
   const bool as_asked_;
 };
 
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-
-  uint64_t Take(size_t bytes) {
-    uint64_t value = 0;
-    const size_t count = std::min(bytes, size_);
-    std::memcpy(&value, data_, count);
-    data_ += count;
-    size_ -= count;
-    return value;
-  }
-  bool empty() const { return size_ == 0; }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
-};
+using cbt::fuzz::Input;
 
 std::vector<FileExtent> Extents(Input& input) {
   std::vector<FileExtent> extents;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
+#include "map/container.h"
 #include "source/change_collector.h"
 #include "source/record_input.h"
 
@@ -20,18 +21,6 @@ constexpr std::string_view kDiffV2 = "rbd diff v2\n";
 constexpr std::string_view kImageV2 = "rbd image v2\n";
 constexpr std::string_view kImageDiffsV2 = "rbd image diffs v2\n";
 constexpr uint64_t kMaxNameBytes = 4096;
-
-uint64_t Le64(const uint8_t* bytes) noexcept {
-  uint64_t value = 0;
-  std::memcpy(&value, bytes, sizeof(value));  // libcbt is for little-endian machines only
-  return value;
-}
-
-uint32_t Le32(const uint8_t* bytes) noexcept {
-  uint32_t value = 0;
-  std::memcpy(&value, bytes, sizeof(value));
-  return value;
-}
 
 // What a diff says about itself in front of its ranges.
 struct DiffFacts {
@@ -116,13 +105,13 @@ class DiffReader {
         header = false;
       } else {
         const uint8_t* const length = input_.Take(8);
-        if (length == nullptr || !input_.Skip(Le64(length))) return input_.Failure();
+        if (length == nullptr || !input_.Skip(LoadU64(length))) return input_.Failure();
       }
     }
     if (!Expect(kImageDiffsV2)) return Bad("the banner of the diffs is missing");
     const uint8_t* const count_bytes = input_.Take(8);
     if (count_bytes == nullptr) return input_.Failure();
-    const uint64_t count = Le64(count_bytes);
+    const uint64_t count = LoadU64(count_bytes);
     const bool delta = options_.import.purpose.has_value()
                            ? *options_.import.purpose == SourcePurpose::kDelta
                            : !options_.base.empty();
@@ -189,7 +178,7 @@ class DiffReader {
       constexpr size_t kZeroRecord = 17;
       while (v1 && collect && input_.waiting_bytes() >= kZeroRecord && *input_.waiting() == 'z') {
         const uint8_t* const record = input_.Take(kZeroRecord);
-        absl::Status status = changes_.Add(Le64(record + 1), Le64(record + 9));
+        absl::Status status = changes_.Add(LoadU64(record + 1), LoadU64(record + 9));
         if (!status.ok()) return Bad(std::string(status.message()));
       }
       const uint8_t* const tag_byte = input_.Take(1);
@@ -200,7 +189,7 @@ class DiffReader {
       if (!v1) {
         const uint8_t* const bytes = input_.Take(8);
         if (bytes == nullptr) return input_.Failure();
-        length = Le64(bytes);
+        length = LoadU64(bytes);
       }
       absl::Status status;
       if (tag == 'w' || tag == 'z') {
@@ -227,8 +216,8 @@ class DiffReader {
   absl::Status ReadRange(bool data, std::optional<uint64_t> record_length, bool collect) {
     const uint8_t* const bytes = input_.Take(16);
     if (bytes == nullptr) return input_.Failure();
-    const uint64_t offset = Le64(bytes);
-    const uint64_t length = Le64(bytes + 8);
+    const uint64_t offset = LoadU64(bytes);
+    const uint64_t length = LoadU64(bytes + 8);
     if (collect) {
       if (absl::Status status = changes_.Add(offset, length); !status.ok()) {
         return Bad(std::string(status.message()));
@@ -245,7 +234,7 @@ class DiffReader {
   absl::Status ReadSize(DiffFacts& facts) {
     const uint8_t* const bytes = input_.Take(8);
     if (bytes == nullptr) return input_.Failure();
-    const uint64_t size = Le64(bytes);
+    const uint64_t size = LoadU64(bytes);
     if (facts.size.has_value()) return Bad("a second size");
     if (size > kMaxCapacity) return Bad("an image of more than 2^63 - 1 bytes");
     facts.size = size;
@@ -255,7 +244,7 @@ class DiffReader {
   absl::Status ReadName(std::optional<std::string>& name) {
     const uint8_t* bytes = input_.Take(4);
     if (bytes == nullptr) return input_.Failure();
-    const uint32_t length = Le32(bytes);
+    const uint32_t length = LoadU32(bytes);
     if (name.has_value()) return Bad("a second name of the same snapshot");
     if (length == 0 || length > kMaxNameBytes) return Bad("a snapshot's name of no good length");
     bytes = input_.Take(length);
