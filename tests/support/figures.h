@@ -1,0 +1,28 @@
+#ifndef CBT_TESTS_SUPPORT_FIGURES_H_
+#define CBT_TESTS_SUPPORT_FIGURES_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
+namespace cbt::test {
+
+// How many times its usual work a test that counts what it checked is to do: CBT_TEST_SCALE, 1
+// without it. `make scorecard` sets it.
+inline int64_t TestScale() {
+  const char* const value = std::getenv("CBT_TEST_SCALE");
+  const int64_t scale = value == nullptr ? 1 : std::atoll(value);
+  return scale < 1 ? 1 : scale;
+}
+
+// A figure of the scorecard, on a line that tests/scorecard/scorecard.py looks for. Names are
+// snake_case, and one program prints each only once.
+template <typename Number>
+void PrintFigure(std::string_view name, Number value) {
+  std::cout << "figure: " << name << ' ' << value << '\n';
+}
+
+}  // namespace cbt::test
+
+#endif  // CBT_TESTS_SUPPORT_FIGURES_H_
