@@ -208,6 +208,46 @@ TEST(ChangeTrackerTest, EveryMarkIsInSomeEpoch) {
   EXPECT_EQ(all->cardinality(), kThreads * kMarks * (kLength - 2));
 }
 
+// A write follows its mark: one that is marked when the next epoch is open already is a write of
+// that epoch, however long ago the mark was begun.
+TEST(ChangeTrackerTest, AMarkThatReturnsInAnEpochIsInItOrInALaterOne) {
+  constexpr uint64_t kThreads = 4;
+  constexpr uint64_t kMarks = 40;
+  constexpr uint64_t kLength = uint64_t{1} << 20;  // blocks: long enough to be overtaken
+  const auto tracker = *ChangeTracker::Create(InMemory(kThreads * kMarks * kLength));
+  std::atomic<size_t> opened{0};
+  std::atomic<uint64_t> running{kThreads};
+  std::vector<size_t> returned_in(kThreads * kMarks);
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = t; i < kThreads * kMarks; i += kThreads) {
+        ASSERT_TRUE(tracker->Mark({i * kLength * kG, kLength * kG}).ok());
+        returned_in[i] = opened;
+      }
+      --running;
+    });
+  }
+  std::vector<ChangeMap> maps;  // by epoch
+  while (running > 0) {
+    ASSERT_TRUE(tracker->OpenEpoch("next").ok());
+    ++opened;
+    maps.push_back(*tracker->CloseEpoch());
+  }
+  for (std::thread& thread : threads) thread.join();
+  maps.push_back(*tracker->Changes());
+
+  for (uint64_t i = 0; i < kThreads * kMarks; ++i) {
+    ChangeMap since = *ChangeMap::Empty(InMemory(kThreads * kMarks * kLength).geometry);
+    for (size_t epoch = returned_in[i]; epoch < maps.size(); ++epoch) {
+      ASSERT_TRUE(since.UniteWith(maps[epoch]).ok());
+    }
+    for (const uint64_t block : {i * kLength, i * kLength + kLength / 2, (i + 1) * kLength - 1}) {
+      ASSERT_TRUE(since->Contains(block)) << "mark " << i << " of epoch " << returned_in[i];
+    }
+  }
+}
+
 // ---- on disk
 
 class PersistentTrackerTest : public testing::Test {
