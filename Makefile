@@ -17,7 +17,7 @@ ctest = @ctest --preset $(1) --parallel $(JOBS) $(if $(LABEL_EXCLUDE),--label-ex
 
 release_packages := build test bench
 
-.PHONY: all debug clang test asan tsan fuzz fuzz-long mutation bench bench-docs emulation interop-js ceph demo lint install \
+.PHONY: all debug clang test asan tsan fuzz fuzz-long coverage mutation bench bench-docs emulation interop-js ceph demo lint install \
         clean help
 # The trees share the machine, not each other: one after the other, also under -j.
 .NOTPARALLEL:
@@ -43,6 +43,10 @@ asan:
 tsan:
 	$(call build,tsan,build test)
 	$(call ctest,tsan)
+
+coverage:
+	$(call build,coverage,build test coverage)
+	@tests/coverage/coverage.py build/coverage --jobs $(JOBS)
 
 fuzz:
 	$(call build,fuzz,build fuzz)

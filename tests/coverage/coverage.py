@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Which lines and branches of the library do the tests reach?
+
+    tests/coverage/coverage.py TREE [--uncovered FOLDER] [--jobs N] [--keep]
+
+TREE is a built tree of the preset `coverage` (clang's source-based coverage). Runs its tests, all but
+those that look at the sources or at an installed library, then prints a line for each folder of src/
+and the figures of core, adapters, decoders and cursors. With --uncovered, the places of that folder
+that no test reaches; with --keep, the profile of the last run is read again instead.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+LEFT_OUT = "lint|consumer|demo"
+CORE = ("core", "map", "simd", "wire")
+ADAPTERS = ("rpc", "ops")
+# What turns bytes of others into answers, and what answers.
+DECODERS_AND_CURSORS = ("core/bitmap_cursor", "core/extent_cursor", "core/memory_cursor", "core/requested_cursor",
+                        "map/portable_", "map/map_cursor", "map/container", "map/map_file", "wire/proto_reader",
+                        "wire/stream_checker")
+
+
+def run(*command, **options):
+    return subprocess.run([str(part) for part in command], check=True, stdin=subprocess.DEVNULL, **options)
+
+
+def programs(tree):
+    """Every program of the tree that tests may start, tests and tools alike."""
+    found = []
+    for folder in ("bin", "tests"):
+        for path in sorted((tree / folder).rglob("*")):
+            if path.is_file() and os.access(path, os.X_OK):
+                with open(path, "rb") as file:
+                    if file.read(4) == b"\x7fELF":
+                        found.append(path)
+    return found
+
+
+def percent(share):
+    covered, count = share
+    return 100 * covered / count if count else 100.0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tree", type=pathlib.Path)
+    parser.add_argument("--uncovered", metavar="FOLDER")
+    parser.add_argument("--jobs", default=str(os.cpu_count()))
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args()
+    tree = options.tree.resolve()
+    profile = tree / "tests.profdata"
+
+    if not (options.keep and profile.exists()):
+        raw = tree / "profiles"
+        for old in raw.glob("*.profraw"):
+            old.unlink()
+        # A few files that processes merge into, not one for each process.
+        environment = dict(os.environ, LLVM_PROFILE_FILE=str(raw / "%4m.profraw"))
+        tests = subprocess.run(["ctest", "--test-dir", str(tree), "--parallel", options.jobs, "--label-exclude", LEFT_OUT,
+                                "--output-on-failure"], env=environment, stdin=subprocess.DEVNULL)
+        if tests.returncode != 0:
+            print("coverage: tests failed; what follows is less than it would be", file=sys.stderr)
+        run("llvm-profdata", "merge", "-sparse", "-o", profile, *raw.glob("*.profraw"))
+
+    objects = programs(tree)
+    arguments = [objects[0], *(part for path in objects[1:] for part in ("-object", path)), f"-instr-profile={profile}"]
+    sources = sorted(ROOT.glob("src/**/*.cc")) + sorted(ROOT.glob("src/**/*.h")) + sorted(ROOT.glob("include/**/*.h"))
+    if options.uncovered:
+        wanted = [path for path in sources if options.uncovered in str(path)]
+        done = run("llvm-cov", "show", *arguments, "-show-branches=count", "-show-line-counts", *wanted,
+                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        print(done.stdout)
+        return
+
+    done = run("llvm-cov", "export", *arguments, "-summary-only", *sources, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    total = collections.defaultdict(lambda: {"lines": [0, 0], "branches": [0, 0]})
+    for file in json.loads(done.stdout)["data"][0]["files"]:
+        name = str(pathlib.Path(file["filename"]).resolve().relative_to(ROOT))
+        inside = name.removeprefix("src/")
+        groups = [inside.split("/")[0]]
+        groups += ["(core)"] * (groups[0] in CORE) + ["(adapters)"] * (groups[0] in ADAPTERS)
+        groups += ["(decoders and cursors)"] * inside.startswith(DECODERS_AND_CURSORS)
+        for group in groups + [name]:
+            for kind in ("lines", "branches"):
+                total[group][kind][0] += file["summary"][kind]["covered"]
+                total[group][kind][1] += file["summary"][kind]["count"]
+    width = max(map(len, total))
+    for group, share in sorted(total.items()):
+        print(f"{group:{width}}  lines {percent(share['lines']):6.2f} %  branches {percent(share['branches']):6.2f} %  "
+              f"({share['branches'][1] - share['branches'][0]} branches not taken)")
+    for group, figure in (("(core)", "core"), ("(adapters)", "adapters"), ("(decoders and cursors)", "decoders")):
+        for kind in ("lines", "branches"):
+            print(f"figure: r18_{figure}_{kind} {percent(total[group][kind]):.1f}")
+
+
+if __name__ == "__main__":
+    main()
