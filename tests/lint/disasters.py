@@ -1,0 +1,117 @@
+"""Checks that every disaster of tests/disasters/table.csv has its test, that every scenario E1 to E20 has one with its number
+in its name, and that what tests/planted plants still has its place in the code."""
+
+import argparse
+import csv
+import pathlib
+import re
+import sys
+import tempfile
+
+import common
+
+TABLE = "tests/disasters/table.csv"
+COLUMNS = ["number", "system", "what happened", "class", "tests"]
+DISASTERS = 24
+SCENARIOS = 20
+GTEST = re.compile(r"\b(?:TEST|TEST_F|TEST_P|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)\(\s*(\w+),\s*(\w+)")
+PYTHON = re.compile(r"^\s+def (test_\w+)\(self", re.MULTILINE)
+
+
+def tests_of(root):
+    """{program, as ctest calls it: names of its tests}, those of C++ as Suite.Name."""
+    tests = {}
+    for path in common.tracked_files(root):
+        name = path.relative_to(root).as_posix()
+        if not name.startswith("tests/") or not path.stem.endswith("_test"):
+            continue
+        program = name.removeprefix("tests/").rsplit(".", 1)[0]
+        if path.suffix == ".cc":
+            found = {f"{suite}.{test}" for suite, test in GTEST.findall(common.without_comments(path.read_text()))}
+        elif path.suffix == ".py":
+            found = set(PYTHON.findall(path.read_text()))
+        else:
+            continue
+        tests.setdefault(program, set()).update(found)
+    return tests
+
+
+def check_table(root, tests):
+    with open(root / TABLE, newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    if rows[0] != COLUMNS:
+        return [f"{TABLE}:1: columns {rows[0]}, not {COLUMNS}"]
+    findings = []
+    numbers = []
+    for line, row in enumerate(rows[1:], 2):
+        at = f"{TABLE}:{line}"
+        if len(row) != len(COLUMNS) or not all(row):
+            findings.append(f"{at}: not {len(COLUMNS)} cells with something in each")
+            continue
+        numbers.append(row[0])
+        for named in row[-1].split():
+            program, _, test = named.partition(":")
+            if program not in tests:
+                findings.append(f"{at}: there is no test program {program}")
+            elif test not in tests[program]:
+                findings.append(f"{at}: {program} has no test {test}")
+    if numbers != [str(n + 1) for n in range(DISASTERS)]:
+        findings.append(f"{TABLE}: the numbers are not 1 to {DISASTERS} in order")
+    return findings
+
+
+def check_scenarios(tests):
+    names = [test for found in tests.values() for test in found]
+    findings = []
+    for number in range(1, SCENARIOS + 1):
+        pattern = re.compile(rf"(?:\.|And)E{number}(?=[A-Z])|_e{number}_")
+        if not any(pattern.search(name) for name in names):
+            findings.append(f"tests: no test has scenario E{number} in its name")
+    return findings
+
+
+def check_planted(root):
+    folder = root / "tests" / "planted"
+    if not folder.is_dir():
+        return []
+    sys.path.insert(0, str(folder))
+    import plant  # pylint: disable=import-outside-toplevel
+    return [f"tests/planted/faults.toml: {wrong}" for wrong in plant.read_table()[1]]
+
+
+def check(arguments):
+    root = pathlib.Path(arguments.root)
+    tests = tests_of(root)
+    return check_table(root, tests) + check_scenarios(tests) + check_planted(root)
+
+
+def self_test(_):
+    scenarios = "\n".join(f"TEST(Many, E{n}ThisHappens) {{}}" for n in range(1, SCENARIOS + 1) if n not in (2, 13))
+    rows = [",".join(COLUMNS)]
+    rows += [f'{n},Somebody,"It, too, broke",edge,core/a_test:Many.E1ThisHappens' for n in range(1, DISASTERS + 1)]
+    rows[3] = "3,Somebody,Renamed,edge,core/a_test:Many.E1ThisHappens core/a_test:Many.Gone"
+    rows[4] = "4,Somebody,Commented out,edge,core/a_test:Other.Off"
+    rows[5] = "5,Somebody,No such program,edge,core/b_test:Many.E1ThisHappens"
+    rows[6] = "6,Somebody,In Python,edge,cli/c_test:test_e2_of_images"
+    rows[7] = "7,Somebody,In Python too,edge,cli/c_test:test_gone"
+    rows[8] = "8,Somebody,,edge,core/a_test:Many.E1ThisHappens"
+    with tempfile.TemporaryDirectory() as scratch:
+        root = pathlib.Path(scratch)
+        common.plant(root, {
+            TABLE: "\n".join(rows) + "\n",
+            "tests/core/a_test.cc": scenarios + "\n// TEST(Other, Off)\nTEST_F(Other, NoE13Here) {}\n",
+            "tests/cli/c_test.py": "class C:\n    def test_e2_of_images(self):\n        pass\n",
+        })
+        common.expect_findings(check(argparse.Namespace(root=root)), [
+            "table.csv:4: core/a_test has no test Many.Gone",
+            "table.csv:5: core/a_test has no test Other.Off",
+            "table.csv:6: there is no test program core/b_test",
+            "table.csv:8: cli/c_test has no test test_gone",
+            "table.csv:9: not 5 cells",
+            "the numbers are not 1 to 24",
+            "no test has scenario E13",
+        ])
+
+
+if __name__ == "__main__":
+    common.main(check, self_test)
