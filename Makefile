@@ -17,8 +17,8 @@ ctest = @ctest --preset $(1) --parallel $(JOBS) $(if $(LABEL_EXCLUDE),--label-ex
 
 release_packages := build test bench
 
-.PHONY: all debug clang test asan tsan fuzz fuzz-long coverage mutation bench bench-docs emulation interop-js ceph demo lint install \
-        clean help
+.PHONY: all debug clang test asan tsan fuzz fuzz-long coverage mutation planted bench bench-docs \
+        emulation interop-js ceph demo lint install clean help
 # The trees share the machine, not each other: one after the other, also under -j.
 .NOTPARALLEL:
 
@@ -94,6 +94,12 @@ mutation:
 	@$(PACKAGES) build test
 	@tests/mutation/mutate.py --mutants $(MUTANTS) --seed $(MUTATION_SEED)
 
+# Is every test able to fail? One fault for each disaster and each kind of test, in a copy of the tree;
+# PLANTED: only those whose name holds this.
+planted:
+	@$(PACKAGES) build test
+	@tests/planted/plant.py --jobs $(JOBS) --only '$(PLANTED)'
+
 # A real Ceph on the loopback interface; installs 100 MB of packages.
 ceph: all
 	@$(PACKAGES) ceph
@@ -122,6 +128,7 @@ help:
 	@echo 'make fuzz       fuzzers in build/fuzz/bin, and their seeds'
 	@echo 'make fuzz-long  runs them: FUZZ_SECONDS each (an hour), FUZZERS, FUZZ_KEEP'
 	@echo 'make mutation   planted faults: which of them does no test notice? (MUTANTS)'
+	@echo 'make planted    one fault for each kind of test: each must turn its test red (PLANTED)'
 	@echo 'make emulation  kernels under qemu: 64-bit ARM, old x86-64 processors'
 	@echo 'make ceph       RBD sources against a real Ceph on the loopback interface'
 	@echo 'make interop-js grpc-js as client and as plugin (needs npm)'

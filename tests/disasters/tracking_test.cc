@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -161,6 +162,26 @@ TEST(Disasters, D2RandomInterleavingsOfWritesAndSnapshotsMissNone) {
   std::cout << steps << " steps\n";
 }
 
+// Threads that mark neighbouring blocks, which share a word of the map, at the same time.
+TEST(Disasters, D2MarksThatMeetInOneWordOfTheMapAreAllKept) {
+  constexpr uint64_t kThreads = 4;
+  constexpr uint64_t kBlocks = uint64_t{1} << 19;
+  constexpr uint64_t kTogether = 4096;
+  const auto tracker = *ChangeTracker::Create({.geometry = {kBlocks * kG, kG}, .region_bytes = kG});
+  std::barrier meet(kThreads);
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t b = t; b < kBlocks; b += kThreads) {
+        if (b % kTogether < kThreads) meet.arrive_and_wait();
+        ASSERT_TRUE(tracker->Mark({b * kG, 1}).ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ((*tracker->Changes())->cardinality(), kBlocks);
+}
+
 // Writers never stop; snapshot, delta, its file, apply, compare, round after round.
 TEST(Disasters, D10ABackupThatFollowsAVolumeUnderWritesIsAlwaysTheSnapshot) {
   constexpr uint64_t kBlocks = 2000;
@@ -186,15 +207,23 @@ TEST(Disasters, D10ABackupThatFollowsAVolumeUnderWritesIsAlwaysTheSnapshot) {
       }
     });
   }
+  // Without this, a machine that is busy elsewhere lets nobody write around a snapshot.
+  const auto let_them_write = [&](uint64_t writes) {
+    const uint64_t so_far = written;
+    while (written < so_far + writes) std::this_thread::yield();
+  };
   std::vector<uint64_t> replica(kBlocks);
   uint64_t copied = 0;
   int wrong = 0;
-  for (int round = 1; round <= 200 && wrong == 0; ++round) {
-    const uint64_t so_far = written;
-    while (written < so_far + 30) std::this_thread::yield();
+  for (int round = 1; round <= 100 && wrong == 0; ++round) {
+    let_them_write(30);
     ASSERT_TRUE(tracker->OpenEpoch(absl::StrCat("s", round)).ok());
     std::vector<uint64_t> snapshot(kBlocks);
-    for (uint64_t b = 0; b < kBlocks; ++b) snapshot[b] = disk[b];
+    for (uint64_t b = 0; b < kBlocks; ++b) {
+      if (b == kBlocks / 2) let_them_write(10);
+      snapshot[b] = disk[b];
+    }
+    let_them_write(10);
     const ChangeMap delta = *tracker->CloseEpoch();
     const std::vector<uint8_t> file = *EncodeChangeMap(delta);
     const ChangeMap read = *DecodeChangeMap(file, "delta");
@@ -213,7 +242,7 @@ TEST(Disasters, D10ABackupThatFollowsAVolumeUnderWritesIsAlwaysTheSnapshot) {
   stop = true;
   for (std::thread& writer : writers) writer.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_GT(copied, 6000u);
+  EXPECT_GT(copied, 4000u);
 }
 
 }  // namespace

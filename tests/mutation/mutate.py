@@ -14,12 +14,12 @@ import pathlib
 import random
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+from tree import ROOT, copy_tree
+
 FOLDERS = ("src/core", "src/map", "src/wire")
 # What is about words, texts and threads only: no answer depends on it.
 LEFT_OUT = ("json_string", "thread_pool", "secrets", "utf8", "parse_number", "absl_view", "lines.h")
@@ -71,17 +71,7 @@ class Tree:
     def __init__(self, folder):
         self.folder = folder
         self.build_folder = folder / "build"
-        source = folder / "source"
-        source.mkdir(parents=True, exist_ok=True)
-        tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True,
-                                 text=True).stdout.split("\n")
-        for name in filter(None, tracked):
-            old, new = ROOT / name, source / name
-            if not old.is_file() or (new.is_file() and new.read_bytes() == old.read_bytes()):
-                continue
-            new.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(old, new)
-            shutil.copymode(old, new)
+        source = copy_tree(folder / "source")
         self.source = source
         self.run("cmake", "-S", source, "-B", self.build_folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                  "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCBT_BUILD_BENCH=OFF", "-DCBT_INSTALL=OFF")
