@@ -162,24 +162,30 @@ TEST(Disasters, D2RandomInterleavingsOfWritesAndSnapshotsMissNone) {
   std::cout << steps << " steps\n";
 }
 
-// Threads that mark neighbouring blocks, which share a word of the map, at the same time.
+// Threads that mark neighbouring blocks, which share a word of the map, at the same time: each goes
+// over all the words of a stretch once for each of its bits in them.
 TEST(Disasters, D2MarksThatMeetInOneWordOfTheMapAreAllKept) {
   constexpr uint64_t kThreads = 4;
-  constexpr uint64_t kBlocks = uint64_t{1} << 19;
-  constexpr uint64_t kTogether = 4096;
-  const auto tracker = *ChangeTracker::Create({.geometry = {kBlocks * kG, kG}, .region_bytes = kG});
+  constexpr uint64_t kStretches = 64;
+  constexpr uint64_t kStretch = uint64_t{1} << 16;
+  const auto tracker =
+      *ChangeTracker::Create({.geometry = {kStretches * kStretch * kG, kG}, .region_bytes = kG});
   std::barrier meet(kThreads);
   std::vector<std::thread> threads;
   for (uint64_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
-      for (uint64_t b = t; b < kBlocks; b += kThreads) {
-        if (b % kTogether < kThreads) meet.arrive_and_wait();
-        ASSERT_TRUE(tracker->Mark({b * kG, 1}).ok());
+      for (uint64_t begin = 0; begin < kStretches * kStretch; begin += kStretch) {
+        meet.arrive_and_wait();
+        for (uint64_t bit = t; bit < 64; bit += kThreads) {
+          for (uint64_t word = begin; word < begin + kStretch; word += 64) {
+            ASSERT_TRUE(tracker->Mark({(word + bit) * kG, 1}).ok());
+          }
+        }
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ((*tracker->Changes())->cardinality(), kBlocks);
+  EXPECT_EQ((*tracker->Changes())->cardinality(), kStretches * kStretch);
 }
 
 // Writers never stop; snapshot, delta, its file, apply, compare, round after round.

@@ -1,5 +1,5 @@
 """Checks that every disaster of tests/disasters/table.csv has its test, that every scenario E1 to E20 has one with its number
-in its name, and that what tests/planted plants still has its place in the code."""
+in its name, that what tests/planted plants still has its place in the code, and that no test drops what a property said."""
 
 import argparse
 import csv
@@ -70,6 +70,19 @@ def check_scenarios(tests):
     return findings
 
 
+def check_properties(root):
+    """rc::check() alone fails no test: it returns false."""
+    findings = []
+    for path in common.tracked_files(root):
+        name = path.relative_to(root).as_posix()
+        if not name.startswith("tests/") or path.suffix not in (".cc", ".h"):
+            continue
+        for number, line in enumerate(common.without_comments(path.read_text()).split("\n"), 1):
+            if re.match(r"\s*rc::check\(", line):
+                findings.append(f"{name}:{number}: what rc::check() returns is dropped")
+    return findings
+
+
 def check_planted(root):
     folder = root / "tests" / "planted"
     if not folder.is_dir():
@@ -82,7 +95,7 @@ def check_planted(root):
 def check(arguments):
     root = pathlib.Path(arguments.root)
     tests = tests_of(root)
-    return check_table(root, tests) + check_scenarios(tests) + check_planted(root)
+    return check_table(root, tests) + check_scenarios(tests) + check_properties(root) + check_planted(root)
 
 
 def self_test(_):
@@ -99,7 +112,8 @@ def self_test(_):
         root = pathlib.Path(scratch)
         common.plant(root, {
             TABLE: "\n".join(rows) + "\n",
-            "tests/core/a_test.cc": scenarios + "\n// TEST(Other, Off)\nTEST_F(Other, NoE13Here) {}\n",
+            "tests/core/a_test.cc": scenarios + "\n// TEST(Other, Off)\nTEST_F(Other, NoE13Here) {}\n"
+                                    "  EXPECT_TRUE(rc::check(f));\n  rc::check([&] {\n",
             "tests/cli/c_test.py": "class C:\n    def test_e2_of_images(self):\n        pass\n",
         })
         common.expect_findings(check(argparse.Namespace(root=root)), [
@@ -110,6 +124,7 @@ def self_test(_):
             "table.csv:9: not 5 cells",
             "the numbers are not 1 to 24",
             "no test has scenario E13",
+            "a_test.cc:22: what rc::check() returns is dropped",
         ])
 
 
