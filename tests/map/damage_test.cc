@@ -1,0 +1,418 @@
+// Bytes that were right once: every flipped bit, every length, blocks that changed places or stayed
+// old. What is on disk carries checksums (change maps, manifests of chains, logs of regions), so
+// all of it must be refused. The portable form alone, as it is exported, carries none: what comes
+// back from a flip there is counted, and is at least a sound bitmap.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/change_map_file.h"
+#include "map/chain_manifest.h"
+#include "map/maps.h"
+#include "map/region_log.h"
+#include "reference/portable_roaring.h"
+#include "support/cursors.h"
+#include "support/figures.h"
+#include "support/memory_file.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using test::Blocks;
+using Bytes = std::vector<uint8_t>;
+
+constexpr VolumeGeometry kVolume = {uint64_t{1} << 46, 4096};
+
+// Of a bit more than 64 KiB, so that the payload has two pieces; all kinds of containers, on both
+// sides of 2^16 and of 2^32 blocks. Maps of different generations have the same layout.
+ChangeMap LargeMap(uint64_t generation) {
+  std::mt19937_64 random(7);
+  std::mt19937_64 other(generation);
+  Blocks blocks;
+  const auto bitset = [&](uint64_t key) {
+    for (uint64_t v = 0; v < 65536; v += 2) blocks.push_back((key << 16) + v + other() % 2);
+  };
+  const auto array = [&](uint64_t key, uint64_t members) {
+    for (uint64_t i = 0; i < members; ++i) blocks.push_back((key << 16) + 16 * i + other() % 15);
+  };
+  const auto runs = [&](uint64_t key, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t begin = (key << 16) + 60 * i + other() % 8;
+      for (uint64_t n = 0; n < 30 + random() % 20; ++n) blocks.push_back(begin + n);
+    }
+  };
+  for (const uint64_t key : {0u, 1u, 9u}) bitset(key);
+  array(100, 4096);
+  runs(101, 1000);
+  for (const uint64_t key : {65534u, 65535u}) bitset(key);
+  array(65536, 4095);
+  runs(65537, 900);
+  array(65539, 400);
+  ChangeMap map = test::MapOf(blocks, kVolume);
+  map.set_identity({"vol", "monday", "tuesday"});
+  return map;
+}
+
+enum class Verdict { kRefused, kSame, kOther };
+
+Verdict JudgeMap(const Bytes& bytes, const ChangeMap& sound) {
+  const absl::StatusOr<ChangeMap> map = DecodeChangeMap(bytes, "x.cbm");
+  if (!map.ok()) return Verdict::kRefused;
+  return map->view() == sound.view() && map->identity() == sound.identity() ? Verdict::kSame
+                                                                            : Verdict::kOther;
+}
+
+// What was tried on one codec, and what it let pass.
+struct Tally {
+  uint64_t tried = 0;
+  uint64_t missed = 0;
+
+  void Add(Verdict verdict, const std::function<std::string()>& what) {
+    ++tried;
+    if (verdict == Verdict::kRefused) return;
+    ++missed;
+    ADD_FAILURE() << what();
+  }
+  void Print(const std::string& name) const {
+    test::PrintFigure(absl::StrCat(name, "_tried"), tried);
+    test::PrintFigure(absl::StrCat(name, "_missed"), missed);
+  }
+};
+
+using Judge = std::function<Verdict(const Bytes&)>;
+
+void Flip(Bytes& bytes, size_t bit) {
+  bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);
+}
+
+// Flips every bit, or, with `step`, all of the first 4 KiB and each `step`-th one after.
+Tally SingleFlips(Bytes bytes, size_t step, const Judge& judge) {
+  Tally tally;
+  for (size_t bit = 0; bit < bytes.size() * 8; bit += bit < 4096 * 8 ? 1 : step) {
+    Flip(bytes, bit);
+    tally.Add(judge(bytes), [&] { return absl::StrCat("bit ", bit); });
+    Flip(bytes, bit);
+  }
+  return tally;
+}
+
+Tally DoubleFlips(Bytes bytes, uint64_t count, const Judge& judge) {
+  Tally tally;
+  std::mt19937_64 random(1);
+  for (uint64_t i = 0; i < count; ++i) {
+    const size_t first = random() % (bytes.size() * 8);
+    // Often close together, in one word or one vector.
+    const size_t near = (first + 1 + random() % 600) % (bytes.size() * 8);
+    const size_t second = random() % 2 == 0 ? near : random() % (bytes.size() * 8);
+    if (first == second) continue;
+    Flip(bytes, first);
+    Flip(bytes, second);
+    tally.Add(judge(bytes), [&] { return absl::StrCat("bits ", first, " and ", second); });
+    Flip(bytes, first);
+    Flip(bytes, second);
+  }
+  return tally;
+}
+
+// Every shorter length, and up to 64 bytes more of several kinds.
+Tally Lengths(const Bytes& bytes, const Judge& judge) {
+  Tally tally;
+  Bytes cut;
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    cut.assign(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
+    tally.Add(judge(cut), [&] { return absl::StrCat("the first ", size, " bytes"); });
+  }
+  std::mt19937_64 random(2);
+  for (int kind = 0; kind < 5; ++kind) {
+    Bytes longer = bytes;
+    for (size_t more = 0; more < 64; ++more) {
+      const uint8_t tails[] = {0, 0xff, static_cast<uint8_t>(random()), bytes[more],
+                               bytes[bytes.size() - 64 + more]};
+      longer.push_back(tails[kind]);
+      tally.Add(judge(longer), [&] { return absl::StrCat(more + 1, " more, kind ", kind); });
+    }
+  }
+  return tally;
+}
+
+// Blocks that took each other's place, or that were written over another one.
+Tally Swaps(const Bytes& bytes, size_t block, size_t step, const Judge& judge) {
+  Tally tally;
+  const size_t blocks = bytes.size() / block;
+  const auto at = [block](size_t number) { return static_cast<std::ptrdiff_t>(number * block); };
+  const auto length = static_cast<std::ptrdiff_t>(block);
+  for (size_t pair = 0; pair < blocks * blocks; pair += step) {
+    const size_t a = pair / blocks;
+    const size_t b = pair % blocks;
+    if (std::equal(bytes.begin() + at(a), bytes.begin() + at(a) + length, bytes.begin() + at(b))) {
+      continue;
+    }
+    Bytes mixed = bytes;
+    if (a < b) {
+      std::swap_ranges(mixed.begin() + at(a), mixed.begin() + at(a) + length,
+                       mixed.begin() + at(b));
+    } else {
+      std::copy_n(bytes.begin() + at(a), length, mixed.begin() + at(b));
+    }
+    tally.Add(judge(mixed), [&] { return absl::StrCat("blocks ", a, " and ", b, " of ", block); });
+  }
+  return tally;
+}
+
+// Blocks of an older file of the same size between those of the newer one: every contiguous range,
+// and `subsets` others. What is one of the two files as a whole is no splice.
+Tally Splices(const Bytes& now, const Bytes& before, size_t block, uint64_t subsets,
+              const Judge& judge) {
+  Tally tally;
+  const size_t blocks = (now.size() + block - 1) / block;
+  const auto try_one = [&](const std::function<bool(size_t)>& old) {
+    Bytes mixed = now;
+    for (size_t i = 0; i < mixed.size(); ++i) {
+      if (old(i / block)) mixed[i] = before[i];
+    }
+    if (mixed == now || mixed == before) return;
+    tally.Add(judge(mixed), [&] { return absl::StrCat("old blocks of ", block); });
+  };
+  for (size_t first = 0; first < blocks; ++first) {
+    const size_t step = 1 + blocks / 40;
+    for (size_t end = first + 1; end <= blocks; end += step) {
+      try_one([=](size_t b) { return b >= first && b < end; });
+    }
+  }
+  std::mt19937_64 random(3);
+  for (uint64_t i = 0; i < subsets; ++i) {
+    std::vector<bool> chosen(blocks);
+    for (size_t b = 0; b < blocks; ++b) chosen[b] = random() % 2 == 0;
+    try_one([&](size_t b) { return chosen[b]; });
+  }
+  return tally;
+}
+
+uint64_t Scale() { return static_cast<uint64_t>(test::TestScale()); }
+// In ctest one bit of each byte or so; every one with CBT_TEST_SCALE=8 or more.
+size_t FlipStep() { return Scale() >= 8 ? 1 : 9; }
+
+class MapDamageTest : public testing::Test {
+ protected:
+  const ChangeMap map_ = LargeMap(1);
+  const Bytes bytes_ = *EncodeChangeMap(map_);
+  const Judge judge_ = [this](const Bytes& bytes) { return JudgeMap(bytes, map_); };
+
+  void SetUp() override {
+    ASSERT_GT(bytes_.size(), 65536u + 200);
+    ASSERT_EQ(judge_(bytes_), Verdict::kSame);
+  }
+};
+
+TEST_F(MapDamageTest, EveryFlippedBitOfAMapIsFound) {
+  test::PrintFigure("r7_map_bytes", bytes_.size());
+  SingleFlips(bytes_, FlipStep(), judge_).Print("r7_map_flips");
+}
+
+TEST_F(MapDamageTest, TwoFlippedBitsOfAMapAreFound) {
+  DoubleFlips(bytes_, 20'000 * Scale(), judge_).Print("r7_map_double_flips");
+}
+
+// The way in which chains and streams read: nothing after the damage may be told, and no end.
+TEST_F(MapDamageTest, FlippedBitsAreFoundByALazyCursor) {
+  const test::MemoryFile file;
+  std::mt19937_64 random(4);
+  Tally tally;
+  for (uint64_t i = 0; i < 400 * Scale(); ++i) {
+    Bytes bytes = bytes_;
+    const size_t bit = random() % (bytes.size() * 8);
+    Flip(bytes, bit);
+    file.Write(bytes);
+    const absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = OpenChangeMapCursor(file.path());
+    const bool found = !cursor.ok() || !test::Drain(**cursor, 1000).ok();
+    tally.Add(found ? Verdict::kRefused : Verdict::kOther,
+              [&] { return absl::StrCat("bit ", bit); });
+  }
+  tally.Print("r7_lazy_map_flips");
+}
+
+TEST_F(MapDamageTest, EveryOtherLengthOfAMapIsFound) {
+  Lengths(bytes_, judge_).Print("r8_map_lengths");
+}
+
+TEST_F(MapDamageTest, BlocksThatChangedPlacesAreFound) {
+  Tally all;
+  for (const size_t block : {size_t{16}, size_t{512}, size_t{4096}}) {
+    // Of 16 bytes there are 17 million pairs.
+    const size_t step = block == 16 ? 1 + 20'000'000 / (4000 * Scale()) : Scale() >= 8 ? 1 : 5;
+    const Tally tally = Swaps(bytes_, block, step, judge_);
+    all.tried += tally.tried;
+    all.missed += tally.missed;
+  }
+  all.Print("r8_map_swaps");
+}
+
+TEST_F(MapDamageTest, OldBlocksBetweenNewOnesAreFound) {
+  const Bytes before = *EncodeChangeMap(LargeMap(2));
+  ASSERT_EQ(before.size(), bytes_.size());
+  ASSERT_NE(before, bytes_);
+  Tally all;
+  for (const size_t block : {size_t{512}, size_t{4096}, size_t{65536}}) {
+    const Tally tally = Splices(bytes_, before, block, 1000 * Scale(), judge_);
+    all.tried += tally.tried;
+    all.missed += tally.missed;
+  }
+  all.Print("r8_map_splices");
+}
+
+// No checksum: this counts what structure alone finds, and holds what passes against the oracle.
+TEST_F(MapDamageTest, AFlipInExportedBytesMakesASoundBitmapOrNone) {
+  const Blocks blocks = {1, 5, 6, 9, 65536, 65537, 65538, 65539, 65540, 70000};
+  const ChangeMap map = test::MapOf(blocks, kVolume);
+  Bytes bytes(map->portable().begin(), map->portable().end());
+  uint64_t refused = 0;
+  uint64_t other = 0;
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    Flip(bytes, bit);
+    const absl::StatusOr<ChangeMapView> view = ChangeMapView::Create(bytes, kVolume);
+    const auto want = reference::PortableRoaring::Decode(bytes);
+    if (view.ok()) {
+      ++other;
+      EXPECT_EQ(test::BlocksOf(*view), *want) << bit;
+    } else {
+      ++refused;
+    }
+    Flip(bytes, bit);
+  }
+  test::PrintFigure("r7_exported_flips_refused", refused);
+  test::PrintFigure("r7_exported_flips_that_are_another_bitmap", other);
+}
+
+// ---- manifests of chains
+
+ChainManifest SomeManifest(uint64_t generation) {
+  ChainManifest manifest;
+  manifest.volume = "vol";
+  manifest.granularity = 4096;
+  manifest.next_slot = 40;
+  manifest.next_file = 100 + generation;
+  for (uint64_t slot = 0; slot < 40; ++slot) {
+    manifest.entries.push_back({absl::StrCat("snapshot ", 1000 + slot), slot, uint64_t{1} << 30,
+                                uint64_t{1} << 30,
+                                slot == 0 ? ChainFile{} : ChainFile{slot, slot * generation}});
+  }
+  for (uint64_t index = 1; index < 20; ++index) {
+    manifest.nodes[{1, index}] = {50 + index, generation};
+  }
+  return manifest;
+}
+
+TEST(ManifestDamageTest, FlipsLengthsSwapsAndSplicesAreFound) {
+  const Bytes bytes = EncodeManifest(SomeManifest(1));
+  const Bytes before = EncodeManifest(SomeManifest(2));
+  ASSERT_EQ(bytes.size(), before.size());
+  const Judge judge = [&bytes](const Bytes& changed) {
+    const absl::StatusOr<ChainManifest> manifest = DecodeManifest(changed, "CHAIN");
+    if (!manifest.ok()) return Verdict::kRefused;
+    return EncodeManifest(*manifest) == bytes ? Verdict::kSame : Verdict::kOther;
+  };
+  ASSERT_EQ(judge(bytes), Verdict::kSame);
+  SingleFlips(bytes, 1, judge).Print("r7_manifest_flips");
+  DoubleFlips(bytes, 20'000 * Scale(), judge).Print("r7_manifest_double_flips");
+  Lengths(bytes, judge).Print("r8_manifest_lengths");
+  Swaps(bytes, 64, 1, judge).Print("r8_manifest_swaps");
+  Splices(bytes, before, 64, 1000, judge).Print("r8_manifest_splices");
+}
+
+// ---- logs of trackers
+
+class LogDamageTest : public testing::Test {
+ protected:
+  LogDamageTest() {
+    const RegionLogHeader header = {
+        {uint64_t{1} << 30, 4096}, uint64_t{64} << 20, 3, 5, "vol", "monday"};
+    const auto log = *RegionLog::Create(folder_ / "log", header);
+    for (const uint64_t region : regions_) EXPECT_TRUE(log->Add(region, region).ok());
+    std::ifstream file(folder_ / "log", std::ios::binary);
+    bytes_ = {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  // Refused: an error, or all regions count as written to.
+  Verdict JudgeLog(const Bytes& bytes) const {
+    file_.Write(bytes);
+    const absl::StatusOr<RegionLog::Contents> contents = RegionLog::Read(file_.path());
+    if (!contents.ok() || !contents->sound) return Verdict::kRefused;
+    return contents->regions == regions_ ? Verdict::kSame : Verdict::kOther;
+  }
+
+  const test::TempDir folder_;
+  const test::MemoryFile file_;
+  const std::vector<uint64_t> regions_ = {3, 0, 15, 7};
+  Bytes bytes_;
+  const Judge judge_ = [this](const Bytes& bytes) { return JudgeLog(bytes); };
+};
+
+TEST_F(LogDamageTest, FlipsAndLengthsAreFound) {
+  ASSERT_EQ(bytes_.size(), 12288u + 16 * 16);
+  ASSERT_EQ(judge_(bytes_), Verdict::kSame);
+  Tally flips;
+  // Every bit of the fields and of the records, and of the zeros between them at full scale.
+  const size_t step = Scale() >= 8 ? 1 : 61;
+  Bytes bytes = bytes_;
+  for (size_t bit = 0; bit < bytes.size() * 8;
+       bit += bit < 100 * 8 || bit >= (12288 - 16) * 8 ? 1 : step) {
+    Flip(bytes, bit);
+    flips.Add(judge_(bytes), [&] { return absl::StrCat("bit ", bit); });
+    Flip(bytes, bit);
+  }
+  flips.Print("r7_log_flips");
+  DoubleFlips(bytes_, 400 * Scale(), judge_).Print("r7_log_double_flips");
+  if (Scale() >= 8) {
+    Lengths(bytes_, judge_).Print("r8_log_lengths");
+    return;
+  }
+  Tally lengths;
+  for (size_t size = 0; size < bytes_.size(); size += size < 12200 ? 97 : 1) {
+    bytes.assign(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(size));
+    lengths.Add(judge_(bytes), [&] { return absl::StrCat(size, " bytes"); });
+  }
+  for (size_t more = 1; more <= 64; ++more) {
+    bytes = bytes_;
+    bytes.resize(bytes.size() + more);
+    lengths.Add(judge_(bytes), [&] { return absl::StrCat(more, " more bytes"); });
+  }
+  lengths.Print("r8_log_lengths");
+}
+
+// Records in another order, at another place, or of another log.
+TEST_F(LogDamageTest, RecordsThatAreNotInTheirPlaceAreFound) {
+  Tally tally;
+  const RegionLogHeader header = {
+      {uint64_t{1} << 30, 4096}, uint64_t{64} << 20, 3, 4, "vol", "monday"};
+  const std::string other_path = folder_ / "other";
+  const auto log = *RegionLog::Create(other_path, header);
+  for (const uint64_t region : {4u, 5u, 6u, 8u}) ASSERT_TRUE(log->Add(region, region).ok());
+  std::ifstream file(other_path, std::ios::binary);
+  const Bytes other{std::istreambuf_iterator<char>(file), {}};
+  const auto at = [](size_t record) { return static_cast<std::ptrdiff_t>(12288 + 16 * record); };
+  for (size_t a = 0; a < 8; ++a) {
+    for (size_t b = 0; b < 8; ++b) {
+      Bytes moved = bytes_;
+      std::copy_n(bytes_.begin() + at(a), 16, moved.begin() + at(b));
+      // An empty place over the last record is a log that ended before.
+      if (moved != bytes_ && !(a >= 4 && b == 3)) {
+        tally.Add(judge_(moved), [&] { return absl::StrCat("record ", a, " over ", b); });
+      }
+      Bytes foreign = bytes_;
+      std::copy_n(other.begin() + at(a), 16, foreign.begin() + at(b));
+      if (a < 4) tally.Add(judge_(foreign), [&] { return absl::StrCat("foreign at ", b); });
+    }
+  }
+  tally.Print("r8_log_misplaced_records");
+}
+
+}  // namespace
+}  // namespace cbt
