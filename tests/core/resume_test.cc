@@ -1,0 +1,270 @@
+// What a cursor says after Seek(s) is the full answer cut at s, for every s of a small volume and
+// for many of a large one, whatever the kind of cursor. With CBT_TEST_SCALE=8 or more the volumes
+// have 1 MiB, and of the large one 100,000 offsets are tried.
+#include "support/resume.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cbt/bitmap.h"
+#include "cbt/change_chain.h"
+#include "cbt/change_map.h"
+#include "cbt/change_map_file.h"
+#include "cbt/extent_cursor.h"
+#include "cbt/memory.h"
+#include "cbt/transform.h"
+#include "support/cursors.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using reference::ByteSet;
+using reference::Ranges;
+using test::ResumeCheck;
+using CursorPtr = std::unique_ptr<ExtentCursor>;
+
+bool AtScale() { return test::TestScale() >= 8; }
+
+constexpr uint64_t kBlock = 512;
+
+// Blocks of a volume in runs of all lengths, the last and partial one among them.
+ByteSet SomeBlocks(uint64_t seed, uint64_t capacity) {
+  std::mt19937_64 random(seed);
+  ByteSet blocks((capacity + kBlock - 1) / kBlock);
+  for (uint64_t b = random() % 3; b < blocks.size(); b += 1 + random() % 40) {
+    for (uint64_t n = 1 + random() % 9; n > 0 && b < blocks.size(); --n, ++b) blocks[b] = true;
+  }
+  blocks.back() = true;
+  return blocks;
+}
+
+class ResumeTest : public testing::Test {
+ protected:
+  const uint64_t capacity_ = (AtScale() ? uint64_t{1} << 20 : 20'000) - 100;
+  const VolumeGeometry geometry_{capacity_, kBlock};
+  const ByteSet a_ = SomeBlocks(1, capacity_);
+  const ByteSet b_ = SomeBlocks(2, capacity_);
+
+  ByteSet Bytes(const ByteSet& blocks) const {
+    ByteSet set(capacity_);
+    for (size_t i = 0; i < set.size(); ++i) set[i] = blocks[i / kBlock];
+    return set;
+  }
+  ByteSet Combined(bool (*operation)(bool, bool)) const {
+    ByteSet set(capacity_);
+    for (size_t i = 0; i < set.size(); ++i) set[i] = operation(a_[i / kBlock], b_[i / kBlock]);
+    return set;
+  }
+
+  BitmapView Bitmap(const ByteSet& blocks, uint64_t first = 0) {
+    auto& bytes = bitmaps_.emplace_back(
+        std::make_unique<std::vector<uint8_t>>((first + blocks.size() + 7) / 8));
+    for (uint64_t b = 0; b < blocks.size(); ++b) {
+      uint8_t& byte = (*bytes)[(first + b) / 8];
+      if (blocks[b]) byte = static_cast<uint8_t>(byte | 1u << (first + b) % 8);
+    }
+    return *BitmapView::Create(*bytes, first, blocks.size());
+  }
+  CursorPtr BitmapCursor(const ByteSet& blocks) {
+    return *MakeBitmapCursor(Bitmap(blocks), capacity_, kBlock);
+  }
+  ChangeMap Map(const ByteSet& blocks) { return *ChangeMap::FromBitmap(Bitmap(blocks), geometry_); }
+
+  // From every offset, in the form of maximal runs.
+  void Check(const std::string& name, CursorPtr cursor, const ByteSet& want) {
+    ResumeCheck(name, reference::RunsOf(want)).EveryOffset(*cursor);
+  }
+
+ private:
+  std::vector<std::unique_ptr<std::vector<uint8_t>>> bitmaps_;
+};
+
+TEST_F(ResumeTest, Bitmaps) {
+  Check("bitmap", BitmapCursor(a_), Bytes(a_));
+  Check("shifted_bitmap", *MakeBitmapCursor(Bitmap(a_, 3), capacity_, kBlock), Bytes(a_));
+  Check("two_bitmaps", *MakeBitmapCursor(Bitmap(a_), Bitmap(b_), BitmapOp::kXor, capacity_, kBlock),
+        Combined([](bool a, bool b) { return a != b; }));
+  ByteSet dense(a_.size());
+  for (size_t i = 0; i < dense.size(); i += 2) dense[i] = true;
+  Check("dense_bitmap", BitmapCursor(dense), Bytes(dense));
+  Check("dense_map", MakeChangeMapCursor(Map(dense)), Bytes(dense));
+}
+
+TEST_F(ResumeTest, Lists) {
+  Check("extents", test::CursorOver(reference::RunsOf(Bytes(a_)), capacity_, kBlock), Bytes(a_));
+  // Nothing of it lies at a multiple of anything.
+  std::mt19937_64 random(3);
+  ByteSet odd(capacity_);
+  for (uint64_t i = random() % 9; i < odd.size(); i += 1 + random() % 9000) {
+    for (uint64_t n = random() % 5000; n > 0 && i < odd.size(); --n, ++i) odd[i] = true;
+  }
+  Check("odd_extents", test::CursorOver(reference::RunsOf(odd), capacity_), odd);
+}
+
+TEST_F(ResumeTest, Memory) {
+  std::vector<uint8_t> base(capacity_, uint8_t{7});
+  std::vector<uint8_t> target = base;
+  std::vector<uint8_t> sparse(capacity_);
+  for (uint64_t b = 0; b < a_.size(); ++b) {
+    if (!a_[b]) continue;
+    const uint64_t at = std::min(b * kBlock + b % kBlock, capacity_ - 1);
+    target[at] ^= 1;
+    sparse[at] = 1;
+  }
+  const Ranges want = reference::RunsOf(Bytes(a_));
+  const MemoryOptions options{.block_size = kBlock};
+  const uint64_t whole = AtScale() ? 41 : 1;
+  const CursorPtr delta = *MakeMemoryDeltaCursor(base, target, options);
+  ResumeCheck("memory_delta", want).EveryOffset(*delta, whole);
+  const CursorPtr allocation = *MakeMemoryAllocationCursor(sparse, options);
+  ResumeCheck("memory_allocation", want).EveryOffset(*allocation, whole);
+}
+
+TEST_F(ResumeTest, MapsFilesAndChains) {
+  Check("map", MakeChangeMapCursor(Map(a_)), Bytes(a_));
+  const ByteSet either = Combined([](bool a, bool b) { return a || b; });
+  const std::vector<ChangeMap> maps = {Map(a_), Map(b_)};
+  Check("map_union", *MakeUnionCursor(maps), either);
+  const test::TempDir folder;
+  ASSERT_TRUE(WriteChangeMap(Map(a_), folder / "a.cbm").ok());
+  Check("lazy_map_file", *OpenChangeMapCursor(folder / "a.cbm"), Bytes(a_));
+  const auto chain =
+      *ChangeChain::Create(folder / "c", "vol", kBlock, {"0", capacity_}, {.sync = false});
+  for (int i = 1; i < 4; ++i) {
+    ChangeMap map = Map(i == 1 ? a_ : i == 2 ? b_ : ByteSet(a_.size()));
+    map.set_identity({"vol", std::to_string(i - 1), std::to_string(i)});
+    ASSERT_TRUE(chain->Append(map).ok());
+  }
+  Check("chain", *chain->Delta("0", "3"), either);
+}
+
+TEST_F(ResumeTest, Transforms) {
+  const ByteSet bytes = Bytes(a_);
+  Check("coalesce", *Coalesce(BitmapCursor(a_)), bytes);
+  Check("bridge", *Coalesce(BitmapCursor(a_), 4000), reference::Bridged(bytes, 4000));
+  Check("align", *AlignOutward(BitmapCursor(a_), 1536), reference::RoundedOutward(bytes, 1536));
+  Check("align_odd", *AlignOutward(BitmapCursor(a_), 1000), reference::RoundedOutward(bytes, 1000));
+  Check("clip", *Clip(BitmapCursor(a_), 1001, capacity_ - 2003),
+        reference::Window(bytes, 1001, capacity_ - 2003));
+  {
+    const CursorPtr cursor = *Split(BitmapCursor(a_), 1024);
+    ResumeCheck("split", reference::RunsOf(bytes), true).EveryOffset(*cursor);
+  }
+  for (const uint64_t size : {512u, 1000u, 4096u}) {
+    const CursorPtr cursor = *ToBlocks(BitmapCursor(a_), size);
+    ResumeCheck(absl::StrCat("blocks_of_", size), reference::BlocksOf(bytes, size))
+        .EveryOffset(*cursor);
+  }
+  Check("stack",
+        *Coalesce(*AlignOutward(*Clip(*Coalesce(BitmapCursor(a_), 700), 999, capacity_), 768), 5),
+        reference::Bridged(
+            reference::RoundedOutward(
+                reference::Window(reference::Bridged(bytes, 700), 999, capacity_), 768),
+            5));
+}
+
+TEST_F(ResumeTest, SetOperations) {
+  std::vector<CursorPtr> inputs;
+  inputs.push_back(BitmapCursor(a_));
+  inputs.push_back(MakeChangeMapCursor(Map(b_)));
+  Check("union", *Union(std::move(inputs)), Combined([](bool a, bool b) { return a || b; }));
+  Check("intersection", *Intersect(BitmapCursor(a_), MakeChangeMapCursor(Map(b_))),
+        Combined([](bool a, bool b) { return a && b; }));
+  Check("subtraction", *Subtract(BitmapCursor(a_), MakeChangeMapCursor(Map(b_))),
+        Combined([](bool a, bool b) { return a && !b; }));
+}
+
+// 16 TiB in blocks of 4 KiB: 2^32 of them, a few thousand changed, in containers of every kind and
+// over the edges of some.
+class LargeResumeTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kG = 4096;
+  static constexpr VolumeGeometry kGeometry = {(uint64_t{1} << 44) - 1000, kG};
+  const uint64_t offsets_ = AtScale() ? 100'000 : 1500;
+
+  static Ranges SomeRuns(uint64_t seed) {
+    std::mt19937_64 random(seed);
+    Ranges runs;  // of blocks
+    const auto add = [&](uint64_t begin, uint64_t count) {
+      if (runs.empty() || begin > runs.back().first + runs.back().second) {
+        runs.emplace_back(begin, count);
+      }
+    };
+    for (uint64_t b = random() % 5; b < 200; b += 2 + random() % 20) add(b, 1 + random() % 3);
+    for (uint64_t v = 0; v < 5000; ++v) add((seed << 16) + 4 * v, 1);  // a bitset
+    for (const uint64_t key : {900u, 901u, 32768u, 65534u}) {
+      add((key << 16) - random() % 5, 1 + random() % 90'000);
+      add(((key + 1) << 16) + 30'000, 1 + random() % 4096);
+    }
+    add((uint64_t{1} << 32) - 3, 3);
+    return runs;
+  }
+  static ChangeMap Map(const Ranges& runs) {
+    ChangeMapBuilder builder = *ChangeMapBuilder::Create(kGeometry);
+    for (const auto& [begin, count] : runs) {
+      EXPECT_TRUE(builder.AddBlocks(begin, begin + count).ok());
+    }
+    return *builder.Build();
+  }
+  static Ranges Bytes(const Ranges& runs) {
+    Ranges bytes;
+    for (const auto& [begin, count] : runs) {
+      const uint64_t end = std::min(kGeometry.capacity, (begin + count) * kG);
+      bytes.emplace_back(begin * kG, end - begin * kG);
+    }
+    return bytes;
+  }
+  // The union of two lists of runs, by sorting them.
+  static Ranges United(Ranges a, const Ranges& b, uint64_t gap = 0) {
+    a.insert(a.end(), b.begin(), b.end());
+    std::sort(a.begin(), a.end());
+    Ranges out;
+    for (const auto& [begin, count] : a) {
+      if (!out.empty() && begin <= out.back().first + out.back().second + gap) {
+        const uint64_t end = std::max(out.back().first + out.back().second, begin + count);
+        out.back().second = end - out.back().first;
+      } else {
+        out.emplace_back(begin, count);
+      }
+    }
+    return out;
+  }
+  void Check(const std::string& name, CursorPtr cursor, const Ranges& runs) {
+    ResumeCheck(absl::StrCat("large_", name), Bytes(runs)).RandomOffsets(*cursor, offsets_);
+  }
+};
+
+TEST_F(LargeResumeTest, MapsFilesChainsAndTransforms) {
+  const Ranges a = SomeRuns(3);
+  const Ranges b = SomeRuns(4);
+  const Ranges both = United(a, b);
+  const std::vector<ChangeMap> maps = {Map(a), Map(b)};
+  Check("map", MakeChangeMapCursor(maps[0]), a);
+  Check("map_union", *MakeUnionCursor(maps), both);
+  const test::TempDir folder;
+  ASSERT_TRUE(WriteChangeMap(maps[0], folder / "a.cbm").ok());
+  Check("lazy_map_file", *OpenChangeMapCursor(folder / "a.cbm"), a);
+  const auto chain =
+      *ChangeChain::Create(folder / "c", "vol", kG, {"0", kGeometry.capacity}, {.sync = false});
+  for (int i = 1; i < 3; ++i) {
+    ChangeMap map = maps[static_cast<size_t>(i) - 1];
+    map.set_identity({"vol", std::to_string(i - 1), std::to_string(i)});
+    ASSERT_TRUE(chain->Append(map).ok());
+  }
+  Check("chain", *chain->Delta("0", "2"), both);
+  Check("bridge", *Coalesce(MakeChangeMapCursor(maps[0]), 10 * kG), United(a, {}, 10));
+  std::vector<CursorPtr> inputs;
+  inputs.push_back(MakeChangeMapCursor(maps[0]));
+  inputs.push_back(MakeChangeMapCursor(maps[1]));
+  Check("union", *Union(std::move(inputs)), both);
+}
+
+}  // namespace
+}  // namespace cbt

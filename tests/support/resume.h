@@ -1,0 +1,109 @@
+// Seek(s) gives the full answer cut at s: the check, for every kind of cursor.
+#ifndef CBT_TESTS_SUPPORT_RESUME_H_
+#define CBT_TESTS_SUPPORT_RESUME_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/cursor.h"
+#include "reference/volume.h"
+#include "support/figures.h"
+
+namespace cbt::test {
+
+class ResumeCheck {
+ public:
+  // `full`: the answer from 0, by an oracle. `pieces`: a cursor may give an extent in several that
+  // touch.
+  ResumeCheck(std::string name, reference::Ranges full, bool pieces = false)
+      : name_(std::move(name)), full_(std::move(full)), pieces_(pieces) {}
+
+  // Reads on from `start` to the end, or until `most` calls were made, and holds each extent, the
+  // coverage and the end against the full answer.
+  void From(ExtentCursor& cursor, uint64_t start, size_t most = SIZE_MAX) {
+    ++offsets_;
+    if (most == SIZE_MAX) ++to_the_end_;
+    if (Resumes(cursor, start, most)) return;
+    if (++wrong_ < 10) ADD_FAILURE() << name_ << " from " << start;
+  }
+
+  // From every offset, the capacity too. With `whole` > 1 only each `whole`-th is read to the end,
+  // the others for two calls: for cursors that have to read what they compare.
+  void EveryOffset(ExtentCursor& cursor, uint64_t whole = 1) {
+    for (uint64_t start = 0; start <= cursor.capacity(); ++start) {
+      From(cursor, start, start % whole == 0 ? SIZE_MAX : 2);
+    }
+  }
+
+  // From `count` offsets, half of them at an edge of an extent or a byte beside it.
+  void RandomOffsets(ExtentCursor& cursor, uint64_t count) {
+    std::mt19937_64 random(1);
+    for (uint64_t i = 0; i < count; ++i) {
+      uint64_t start = random() % (cursor.capacity() + 1);
+      if (i % 2 == 0 && !full_.empty()) {
+        const auto& [offset, length] = full_[random() % full_.size()];
+        start = offset + (random() % 2 == 0 ? 0 : length) + random() % 3;
+        start = std::min(start - std::min<uint64_t>(start, 1), cursor.capacity());
+      }
+      From(cursor, start);
+    }
+  }
+
+  ~ResumeCheck() {
+    PrintFigure(absl::StrCat("r4_", name_, "_offsets"), offsets_);
+    if (to_the_end_ != offsets_) {
+      PrintFigure(absl::StrCat("r4_", name_, "_offsets_to_the_end"), to_the_end_);
+    }
+    PrintFigure(absl::StrCat("r4_", name_, "_wrong"), wrong_);
+  }
+  ResumeCheck(const ResumeCheck&) = delete;
+  ResumeCheck& operator=(const ResumeCheck&) = delete;
+
+ private:
+  bool Resumes(ExtentCursor& cursor, uint64_t start, size_t most) {
+    if (!cursor.Seek(start).ok()) return false;
+    const bool at_the_end = start == cursor.capacity();
+    uint64_t floor = at_the_end ? start : start - start % cursor.granularity();
+    auto next = at_the_end ? full_.end()
+                           : std::upper_bound(full_.begin(), full_.end(), floor,
+                                              [](uint64_t offset, const auto& range) {
+                                                return offset < range.first + range.second;
+                                              });
+    for (size_t calls = 0; calls < most; ++calls) {
+      const absl::StatusOr<Step> step = cursor.Next(batch_);
+      if (!step.ok()) return false;
+      for (size_t i = 0; i < batch_.size(); ++i) {
+        const Extent extent = batch_[i];
+        if (next == full_.end() || extent.offset != std::max(next->first, floor)) return false;
+        const uint64_t end = next->first + next->second;
+        if (extent.length == 0 || extent.end() > end) return false;
+        if (extent.end() != end && !pieces_) return false;
+        floor = extent.end();
+        if (floor == end) ++next;
+      }
+      // Nothing that is still to come may count as covered.
+      if (next != full_.end() && cursor.covered() > std::max(next->first, floor)) return false;
+      if (*step == Step::kComplete) return next == full_.end();
+    }
+    return true;
+  }
+
+  const std::string name_;
+  const reference::Ranges full_;
+  const bool pieces_;
+  ExtentBatch batch_{16};
+  uint64_t offsets_ = 0;
+  uint64_t to_the_end_ = 0;
+  uint64_t wrong_ = 0;
+};
+
+}  // namespace cbt::test
+
+#endif  // CBT_TESTS_SUPPORT_RESUME_H_
