@@ -4,16 +4,21 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cbt/simd.h"
 #include "simd/dispatch.h"
+#include "support/figures.h"
 
 namespace cbt::test {
 
 // Base of the suites. A variant that this machine can't run is reported as skipped, never as
-// passed.
+// passed. At the end of a suite, what it has compared is a figure.
 template <typename Kernels>
 class VariantTest : public testing::TestWithParam<simd::Variant<Kernels>> {
  protected:
@@ -21,8 +26,36 @@ class VariantTest : public testing::TestWithParam<simd::Variant<Kernels>> {
     if (!simd::IsRunnable(this->GetParam().level)) {
       GTEST_SKIP() << "this machine can't run " << SimdLevelName(this->GetParam().level);
     }
+    levels_.insert(this->GetParam().level);
   }
-  const Kernels& kernels() const { return *this->GetParam().kernels; }
+  static void TearDownTestSuite() {
+    const testing::TestSuite& suite = *testing::UnitTest::GetInstance()->current_test_suite();
+    const std::string name = FigureName(suite.name());
+    PrintFigure("r3_" + name + "_variants", levels_.size());
+    PrintFigure("r3_" + name + "_inputs", calls_);
+    PrintFigure("r3_" + name + "_failed", suite.failed_test_count());
+  }
+  // For one call, whose answer the test compares: it is counted.
+  const Kernels& kernels() const {
+    ++calls_;
+    return *this->GetParam().kernels;
+  }
+
+ private:
+  // "Variants/CountBitsTest" as "count_bits_test".
+  static std::string FigureName(std::string_view suite) {
+    suite.remove_prefix(suite.rfind('/') + 1);
+    std::string name;
+    for (const char c : suite) {
+      const bool upper = c >= 'A' && c <= 'Z';
+      if (upper && !name.empty()) name.push_back('_');
+      name.push_back(upper ? static_cast<char>(c - 'A' + 'a') : c);
+    }
+    return name;
+  }
+
+  static inline std::set<SimdLevel> levels_;
+  static inline uint64_t calls_ = 0;
 };
 
 template <typename Kernels>
