@@ -7,6 +7,7 @@
 #include "support/cursors.h"
 #include "support/generators.h"
 #include "support/memory_image.h"
+#include "support/resume.h"
 
 namespace cbt {
 namespace {
@@ -165,6 +166,46 @@ TEST(ImageDeltaTest, E2ResumesAtEveryByteOffset) {
       EXPECT_EQ(cursor->Seek(size + 1).code(), StatusCode::kOutOfRange);
     }
   }
+}
+
+// The same by the hundred thousand, in images that are holes for the most part: CBT_TEST_SCALE=8
+// makes them 1 MiB.
+TEST(ImageDeltaTest, ResumesAtEveryByteOffsetOfSparseImages) {
+  std::mt19937_64 random(4);
+  const size_t size = (test::TestScale() >= 8 ? size_t{1} << 20 : 24'000) - 100;
+  std::vector<uint8_t> base(size);
+  std::vector<uint8_t> target(size);
+  for (int page = 0; page < 4; ++page) {
+    const size_t begin = random() % size / 4096 * 4096;
+    for (size_t i = begin; i < std::min(size, begin + 4096); i += 1 + random() % 900) base[i] = 1;
+  }
+  target = base;
+  for (int change = 0; change < 6; ++change) {
+    const size_t at = random() % size / 4096 * 4096;
+    target[at + random() % std::min<size_t>(4096, size - at)] ^= 2;
+  }
+  target[size - 1] ^= 1;
+  const auto file = [](const std::vector<uint8_t>& bytes) {
+    return std::make_unique<MemoryImage>(bytes, [&bytes](size_t page) {
+      const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(page * test::kHoleBytes);
+      const size_t left = bytes.size() - page * test::kHoleBytes;
+      return std::all_of(begin,
+                         begin + static_cast<std::ptrdiff_t>(std::min(left, test::kHoleBytes)),
+                         [](uint8_t byte) { return byte == 0; });
+    });
+  };
+  const auto base_file = file(base);
+  const auto target_file = file(target);
+  const auto delta =
+      *MakeImageDeltaCursor(base_file->Open(), target_file->Open(), {.block_size = 512});
+  test::ResumeCheck("image_delta", reference::RunsOf(reference::ChangedBytes(base, target, 512)))
+      .EveryOffset(*delta);
+  const auto allocation =
+      *MakeImageAllocationCursor(target_file->Open(), {.block_size = 512, .skip_zeros = true});
+  const std::vector<uint8_t> zeros(size);
+  test::ResumeCheck("image_allocation",
+                    reference::RunsOf(reference::ChangedBytes(zeros, target, 512)))
+      .EveryOffset(*allocation);
 }
 
 // Images of several chunks, runs that cross their borders, blocks larger than a buffer.

@@ -21,9 +21,10 @@ namespace cbt::test {
 class ResumeCheck {
  public:
   // `full`: the answer from 0, by an oracle. `pieces`: a cursor may give an extent in several that
-  // touch.
-  ResumeCheck(std::string name, reference::Ranges full, bool pieces = false)
-      : name_(std::move(name)), full_(std::move(full)), pieces_(pieces) {}
+  // touch. `batch`: extents that are asked for at a time.
+  explicit ResumeCheck(std::string name, reference::Ranges full, bool pieces = false,
+                       size_t batch = 16)
+      : name_(std::move(name)), full_(std::move(full)), pieces_(pieces), batch_(batch) {}
 
   // Reads on from `start` to the end, or until `most` calls were made, and holds each extent, the
   // coverage and the end against the full answer.
@@ -98,7 +99,7 @@ class ResumeCheck {
   const std::string name_;
   const reference::Ranges full_;
   const bool pieces_;
-  ExtentBatch batch_{16};
+  ExtentBatch batch_;
   uint64_t offsets_ = 0;
   uint64_t to_the_end_ = 0;
   uint64_t wrong_ = 0;
