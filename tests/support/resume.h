@@ -43,13 +43,17 @@ class ResumeCheck {
     }
   }
 
-  // From `count` offsets, half of them at an edge of an extent or a byte beside it.
+  // From `count` offsets: anywhere, inside of an extent, and at an edge of one or a byte beside it.
   void RandomOffsets(ExtentCursor& cursor, uint64_t count) {
     std::mt19937_64 random(1);
     for (uint64_t i = 0; i < count; ++i) {
       uint64_t start = random() % (cursor.capacity() + 1);
-      if (i % 2 == 0 && !full_.empty()) {
+      if (i % 4 != 0 && !full_.empty()) {
         const auto& [offset, length] = full_[random() % full_.size()];
+        if (i % 4 == 1) {
+          From(cursor, offset + random() % length);
+          continue;
+        }
         start = offset + (random() % 2 == 0 ? 0 : length) + random() % 3;
         start = std::min(start - std::min<uint64_t>(start, 1), cursor.capacity());
       }
