@@ -55,6 +55,7 @@ void UpstreamCall::OnReadDone(bool ok) {
   {
     const std::lock_guard lock(mutex_);
     reading_ = false;
+    read_to_end_ = !ok;
     if (!held_) return;
     held_ = false;
   }
@@ -93,6 +94,15 @@ std::optional<std::string_view> UpstreamCall::Trailing(std::string_view key) con
 }
 
 // Nothing of this may be touched after OnEnd().
-void UpstreamCall::OnDone(const grpc::Status& status) { handler_->OnEnd(status); }
+void UpstreamCall::OnDone(const grpc::Status& status) {
+  bool ended = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = read_to_end_;
+  }
+  // The handler may still hold messages that it has not passed on: they must not become an end.
+  const bool left = status.ok() && !ended;
+  handler_->OnEnd(left ? grpc::Status(grpc::StatusCode::CANCELLED, "left before the end") : status);
+}
 
 }  // namespace cbt::rpc

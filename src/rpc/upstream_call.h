@@ -43,7 +43,9 @@ class UpstreamCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc
   // Goes on after a handler has stopped.
   void ReadOn();
 
-  // Ends the call soon, whatever the server does; OnEnd() comes.
+  // Ends the call soon, whatever the server does; OnEnd() comes. It comes with an error unless the
+  // end had been read before, also where the server's OK is there already: whoever stops reading
+  // has not taken what was sent.
   void Cancel();
 
   // Metadata of the call: initial in OnMessage() and after, trailing in OnEnd() and after.
@@ -65,6 +67,7 @@ class UpstreamCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc
   bool reading_ = true;         // a read is outstanding, or its message with the handler
   bool read_on_early_ = false;  // ReadOn() came before the handler had said that it stops
   bool cancelled_ = false;
+  bool read_to_end_ = false;  // a read found that there are no more messages
 };
 
 }  // namespace cbt::rpc

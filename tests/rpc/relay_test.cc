@@ -401,5 +401,36 @@ TEST(Relay, ShutsDownUnderLoad) {
   }
 }
 
+// One large message of the plugin becomes many for the client. The plugin is long done when the
+// relay drains, and its OK is not the OK of what the client was sent.
+TEST(Relay, E13DrainNeverEndsAStreamWithOkThatWasCutAnew) {
+  Ranges all;
+  for (uint64_t i = 0; i < 100'000; ++i) all.emplace_back(i * 10, 5);
+  const std::string large = Variable(1'000'000, all);
+  const FakeServer plugin([&](const FakeServer::Request& request) -> Script {
+    if (request.snapshot_id() == "ns/small") return {.messages = {Variable(1000, {{0, 1}})}};
+    return {.messages = {large}};
+  });
+  for (const size_t messages_in_flight : {1u, 2u, 64u}) {
+    const Sidecar sidecar(plugin.address(), true, {.messages_in_flight = messages_in_flight});
+    const auto channel = Connect(sidecar.relay->address());
+    csi::v1::GetMetadataAllocatedRequest request;
+    request.set_snapshot_id("ns/b");
+    request.set_max_results(1);
+    RawCall call(channel, kAllocatedPath, request.SerializeAsString());
+    ASSERT_TRUE(call.Read().has_value());
+    // On the same connection to the plugin, so the end of the first stream was there before.
+    rpc::ListRequest small = sidecar.Request(rpc::Api::kCsi);
+    small.snapshot_id = std::string("ns/small");
+    ASSERT_TRUE(ListAll(small).status.ok());
+    auto drain = std::async(std::launch::async, [&] { sidecar.relay->Shutdown(milliseconds(0)); });
+    EXPECT_TRUE(Eventually([&] { return !ListAll(small).status.ok(); }));
+    const Answer answer = ReadAll(call);
+    EXPECT_FALSE(answer.status.ok())
+        << "after " << answer.messages.size() + 1 << " messages of " << all.size();
+    drain.get();
+  }
+}
+
 }  // namespace
 }  // namespace cbt::test
