@@ -1,0 +1,213 @@
+// Servers and relays that shut down with hundreds of streams open: nobody takes what it got for
+// the whole, and nothing hangs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cbt/rpc/relay.h"
+#include "rpc/support/fixture.h"
+#include "support/figures.h"
+
+namespace cbt::test {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Nothing takes as long but what would never end.
+constexpr std::chrono::seconds kHang{120};
+
+// Streams that nobody reads to the end before the drain, and some that may get there.
+constexpr uint64_t kEndless = uint64_t{1} << 46;
+constexpr uint64_t kShort = 1 << 20;
+constexpr uint64_t kShortTuples = kShort / 1024;
+
+struct Ends {
+  uint64_t streams = 0;
+  uint64_t whole = 0;
+  uint64_t refused = 0;    // told that they are not whole
+  uint64_t truncated = 0;  // OK, and not whole
+  uint64_t hung = 0;
+};
+
+struct OpenStream {
+  std::unique_ptr<RawCall> call;
+  bool endless = true;
+  uint64_t tuples = 0;
+  bool over = false;
+};
+
+// Reads one message; at the end of the stream, takes its status down.
+void Step(OpenStream& stream, Ends& ends, std::mutex& mutex) {
+  if (const std::optional<std::string> bytes = stream.call->Read()) {
+    Response message;
+    ASSERT_TRUE(message.ParseFromString(*bytes));
+    stream.tuples += static_cast<uint64_t>(message.block_metadata_size());
+    return;
+  }
+  stream.over = true;
+  const grpc::Status status = stream.call->Finish();
+  const std::lock_guard lock(mutex);
+  ++ends.streams;
+  const bool whole = !stream.endless && stream.tuples == kShortTuples;
+  if (status.ok()) {
+    ++(whole ? ends.whole : ends.truncated);
+  } else if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    ++ends.hung;
+  } else {
+    ++ends.refused;
+  }
+}
+
+// `shut_down` drains whatever serves at `address`, with many streams open there: some of them
+// being read, some stalled until the drain has begun.
+void DrainUnder(const std::string& address, size_t streams, milliseconds grace,
+                const std::function<size_t()>& open_streams,
+                const std::function<void(milliseconds)>& shut_down, Ends& ends) {
+  constexpr size_t kReaders = 4;
+  constexpr size_t kStreamsPerChannel = 50;
+  std::vector<std::vector<OpenStream>> shares(kReaders);
+  std::shared_ptr<grpc::Channel> channel;
+  for (size_t i = 0; i < streams; ++i) {
+    if (i % kStreamsPerChannel == 0) channel = Connect(address);
+    const bool endless = i % 8 != 7;
+    const Ask ask = {.snapshot = endless ? "endless" : "short", .max_results = i % 3 == 0 ? 10 : 0};
+    shares[i % kReaders].push_back(
+        {.call = std::make_unique<RawCall>(channel, ask.path(), ask.bytes(),
+                                           std::chrono::duration_cast<milliseconds>(kHang)),
+         .endless = endless});
+  }
+  std::mutex mutex;
+  // Every endless stream has begun; a short one may be sent already, whoever reads it.
+  for (auto& share : shares) {
+    for (OpenStream& stream : share) Step(stream, ends, mutex);
+  }
+  EXPECT_GE(open_streams(), streams * 7 / 8 / 2);
+  std::atomic<bool> draining = false;
+  std::vector<std::thread> readers;
+  for (size_t reader = 0; reader < kReaders; ++reader) {
+    readers.emplace_back([&, reader] {
+      // Half of the readers read all the time, half of them begin with the drain.
+      if (reader % 2 == 1) draining.wait(false);
+      bool any = true;
+      while (any) {
+        any = false;
+        for (OpenStream& stream : shares[reader]) {
+          if (stream.over) continue;
+          any = true;
+          Step(stream, ends, mutex);
+        }
+      }
+    });
+  }
+  auto drain = std::async(std::launch::async, [&] {
+    draining = true;
+    draining.notify_all();
+    shut_down(grace);
+  });
+  // The deadlines of the streams are as long: where it does not return, the readers do.
+  if (drain.wait_for(kHang) != std::future_status::ready) {
+    const std::lock_guard lock(mutex);
+    ++ends.hung;
+  }
+  for (std::thread& reader : readers) reader.join();
+  drain.get();
+  EXPECT_EQ(open_streams(), 0u);
+}
+
+FunctionProvider Volumes() {
+  return FunctionProvider([](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+    const uint64_t capacity = call.target == "endless" ? kEndless : kShort;
+    return Extents(AlternatingCursor(capacity, 512));
+  });
+}
+
+void Judge(const Ends& ends, uint64_t streams, const char* what) {
+  EXPECT_EQ(ends.streams, streams);
+  EXPECT_EQ(ends.truncated, 0u);
+  EXPECT_EQ(ends.hung, 0u);
+  EXPECT_GT(ends.refused, 0u);
+  const std::string name = std::string("r16_") + what;
+  PrintFigure(name + "_streams_drained", ends.streams);
+  PrintFigure(name + "_streams_refused", ends.refused);
+  PrintFigure(name + "_streams_whole", ends.whole);
+  PrintFigure(name + "_ok_on_truncated", ends.truncated);
+  PrintFigure(name + "_hangs", ends.hung);
+}
+
+// The whole amount from CBT_TEST_SCALE=10 on: 500 streams, 50 times.
+size_t Streams() { return static_cast<size_t>(std::min<int64_t>(500, 50 * TestScale())); }
+int Rounds() { return static_cast<int>(std::min<int64_t>(50, 5 * TestScale())); }
+milliseconds Grace(int round) { return milliseconds(round % 3 * 20); }
+
+TEST(Drain, E13AServerUnderLoad) {
+  Ends ends;
+  for (int round = 0; round < Rounds(); ++round) {
+    FunctionProvider provider = Volumes();
+    const TempDir dir;
+    rpc::ServerOptions options;
+    options.listen = "unix://" + (dir / "s");
+    const auto server = rpc::Server::Start(provider, options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    DrainUnder((*server)->address(), Streams(), Grace(round),
+               [&] { return (*server)->open_streams(); },
+               [&](milliseconds grace) { (*server)->Shutdown(grace); }, ends);
+  }
+  Judge(ends, Streams() * static_cast<uint64_t>(Rounds()), "server");
+}
+
+TEST(Drain, E13ARelayUnderLoad) {
+  Ends ends;
+  FunctionProvider provider = Volumes();
+  const TempDir dir;
+  rpc::ServerOptions plugin_options;
+  plugin_options.listen = "unix://" + (dir / "plugin");
+  const auto plugin = rpc::Server::Start(provider, plugin_options);
+  ASSERT_TRUE(plugin.ok()) << plugin.status();
+  for (int round = 0; round < Rounds(); ++round) {
+    rpc::RelayOptions options;
+    options.listen = "unix://" + (dir / "relay");
+    options.plugin = plugin_options.listen;
+    options.apis = {rpc::Api::kCsi};
+    const auto relay = rpc::Relay::Start(options);
+    ASSERT_TRUE(relay.ok()) << relay.status();
+    DrainUnder((*relay)->address(), Streams(), Grace(round),
+               [&] { return (*relay)->open_streams(); },
+               [&](milliseconds grace) { (*relay)->Shutdown(grace); }, ends);
+  }
+  Judge(ends, Streams() * static_cast<uint64_t>(Rounds()), "relay");
+}
+
+// The plugin goes while the relay stays: its streams break off, and the relay says so.
+TEST(Drain, E13APluginUnderLoadBehindARelay) {
+  Ends ends;
+  const TempDir dir;
+  for (int round = 0; round < Rounds(); ++round) {
+    FunctionProvider provider = Volumes();
+    rpc::ServerOptions plugin_options;
+    plugin_options.listen = "unix://" + (dir / "plugin");
+    const auto plugin = rpc::Server::Start(provider, plugin_options);
+    ASSERT_TRUE(plugin.ok()) << plugin.status();
+    rpc::RelayOptions options;
+    options.listen = "unix://" + (dir / "relay");
+    options.plugin = plugin_options.listen;
+    options.apis = {rpc::Api::kCsi};
+    const auto relay = rpc::Relay::Start(options);
+    ASSERT_TRUE(relay.ok()) << relay.status();
+    DrainUnder((*relay)->address(), Streams(), Grace(round),
+               [&] { return (*plugin)->open_streams(); },
+               [&](milliseconds grace) { (*plugin)->Shutdown(grace); }, ends);
+  }
+  Judge(ends, Streams() * static_cast<uint64_t>(Rounds()), "plugin");
+}
+
+}  // namespace
+}  // namespace cbt::test

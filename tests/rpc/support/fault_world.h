@@ -1,0 +1,255 @@
+// A provider, a server and perhaps a relay, with a wire that can break before each of them; and a
+// client that writes down what it has received.
+#ifndef CBT_TESTS_RPC_SUPPORT_FAULT_WORLD_H_
+#define CBT_TESTS_RPC_SUPPORT_FAULT_WORLD_H_
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cbt/rpc/client.h"
+#include "cbt/rpc/relay.h"
+#include "cbt/rpc/server.h"
+#include "reference/volume.h"
+#include "rpc/support/fault_proxy.h"
+#include "rpc/support/providers.h"
+#include "support/temp_dir.h"
+
+namespace cbt::test {
+
+// What there is to be known of a volume.
+struct Truth {
+  uint64_t capacity = 0;
+  uint64_t block = 0;  // 0: extents
+  reference::Ranges changes = {};
+  reference::Ranges full = {};  // the tuples of a whole answer
+
+  // Runs and gaps of random lengths; about one run for each `spacing` bytes.
+  static Truth Random(std::mt19937_64& random, size_t capacity, uint64_t block, size_t spacing) {
+    reference::ByteSet set(capacity);
+    for (size_t i = 0; i < capacity; ++i) {
+      set[i] = (i > 0 && set[i - 1]) ? random() % 4 != 0 : random() % spacing == 0;
+    }
+    Truth truth = {.capacity = capacity, .block = block, .changes = reference::RunsOf(set)};
+    truth.full = block == 0 ? truth.changes : reference::BlocksOf(set, block);
+    return truth;
+  }
+
+  reference::Ranges From(uint64_t offset) const {
+    return offset >= capacity ? reference::Ranges() : reference::CutAt(full, offset);
+  }
+};
+
+// What goes wrong inside the provider; each happens once for each time it is set.
+struct ProviderFaults {
+  std::atomic<int> fail_after{-1};  // tuples of the next stream, then ABORTED
+  std::atomic<int> slow{0};         // calls of Next() that say nothing and take a millisecond
+};
+
+class FaultWorld {
+ public:
+  static constexpr char kTarget[] = "target-snapshot";
+  static constexpr char kBase[] = "base-snapshot";
+
+  FaultWorld(Truth what, bool relayed, rpc::StreamOptions stream = {}, size_t chunk = 16384)
+      : truth(std::move(what)),
+        stream_(stream),
+        provider_([this](const FunctionProvider::Call& call) { return Open(call); }) {
+    StartServer();
+    if (relayed) {
+      plugin_wire = std::make_unique<FaultProxy>(server_address(), chunk);
+      StartRelay();
+    }
+    wire = std::make_unique<FaultProxy>(relayed ? relay_address() : server_address(), chunk);
+  }
+  ~FaultWorld() {
+    wire.reset();
+    relay_.reset();
+    plugin_wire.reset();
+    server_.reset();
+  }
+
+  void StartServer() {
+    rpc::ServerOptions options;
+    options.listen = server_address();
+    options.stream = stream_;
+    options.reflection = false;
+    auto started = rpc::Server::Start(provider_, options);
+    if (!started.ok()) throw std::runtime_error(started.status().ToString());
+    server_ = *std::move(started);
+  }
+  void StopServer(std::chrono::milliseconds grace) { server_->Shutdown(grace); }
+
+  void StartRelay() {
+    rpc::RelayOptions options;
+    options.listen = relay_address();
+    options.apis = {rpc::Api::kCsi};
+    options.plugin = plugin_wire->address();
+    options.stream = stream_;
+    options.reflection = false;
+    auto started = rpc::Relay::Start(options);
+    if (!started.ok()) throw std::runtime_error(started.status().ToString());
+    relay_ = *std::move(started);
+  }
+  void StopRelay(std::chrono::milliseconds grace) { relay_->Shutdown(grace); }
+
+  bool relayed() const { return plugin_wire != nullptr; }
+
+  rpc::ListRequest Request(uint64_t offset, int32_t max_results) const {
+    rpc::ListRequest request;
+    request.address = wire->address();
+    request.snapshot_id = std::string(kTarget);
+    request.starting_offset = offset;
+    request.max_results = max_results;
+    request.max_resumes = 0;
+    request.timeout = kHang;
+    return request;
+  }
+
+  // Nothing here takes as long but what would never end.
+  static constexpr std::chrono::milliseconds kHang = std::chrono::seconds(120);
+
+  const Truth truth;
+  ProviderFaults faults;
+  std::unique_ptr<FaultProxy> wire;         // between the client and whom it asks
+  std::unique_ptr<FaultProxy> plugin_wire;  // between the relay and the server
+
+ private:
+  std::string server_address() const { return "unix://" + (dir_ / "server"); }
+  std::string relay_address() const { return "unix://" + (dir_ / "relay"); }
+
+  absl::StatusOr<MetadataSource> Open(const FunctionProvider::Call& call) {
+    // A request whose names were changed on the way is not for this volume.
+    if (call.target != kTarget || call.base.value_or(kBase) != kBase) {
+      return absl::NotFoundError("no such snapshot");
+    }
+    auto cursor = CursorOver(truth.changes, truth.capacity);
+    const int fail_after = faults.fail_after.exchange(-1);
+    const int slow = faults.slow.exchange(0);
+    if (fail_after >= 0 || slow > 0) {
+      cursor = std::make_unique<Faulty>(std::move(cursor), fail_after, slow);
+    }
+    return truth.block == 0 ? Extents(std::move(cursor)) : Blocks(std::move(cursor), truth.block);
+  }
+
+  class Faulty final : public ExtentCursor {
+   public:
+    Faulty(std::unique_ptr<ExtentCursor> inner, int fail_after, int slow)
+        : ExtentCursor(inner->capacity(), inner->granularity()),
+          inner_(std::move(inner)),
+          fail_after_(fail_after),
+          slow_(slow) {}
+
+   private:
+    absl::Status DoSeek(uint64_t offset) override { return inner_->Seek(offset); }
+    absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+      if (slow_-- > 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return covered();
+      }
+      if (fail_after_ == 0) return absl::AbortedError("the provider failed");
+      ExtentBatch few(fail_after_ < 0 ? 16 : static_cast<size_t>(std::min(fail_after_, 16)));
+      absl::StatusOr<Step> step = inner_->Next(few);
+      if (!step.ok()) return step.status();
+      for (size_t i = 0; i < few.size(); ++i) batch.push_back(few[i]);
+      if (fail_after_ > 0) fail_after_ -= static_cast<int>(few.size());
+      return inner_->covered();
+    }
+
+    const std::unique_ptr<ExtentCursor> inner_;
+    int fail_after_;
+    int slow_;
+  };
+
+  const TempDir dir_;
+  const rpc::StreamOptions stream_;
+  FunctionProvider provider_;
+  std::unique_ptr<rpc::Server> server_;
+  std::unique_ptr<rpc::Relay> relay_;
+};
+
+// A client that goes on from what it holds.
+class Collector {
+ public:
+  Collector(const FaultWorld& world, uint64_t start) : world_(world), start_(start), at_(start) {}
+
+  // Where the next stream has to begin.
+  uint64_t at() const { return at_; }
+  uint64_t start() const { return start_; }
+  const reference::Ranges& held() const { return held_; }
+  bool streaming() const { return cursor_ != nullptr; }
+  // The whole answer is there, and the server has proven it.
+  bool proven() const { return proven_; }
+
+  absl::Status Open(const rpc::ListRequest& request) {
+    cursor_.reset();
+    proven_ = false;
+    auto opened = rpc::RemoteCursor::Open(request);
+    if (!opened.ok()) return opened.status();
+    cursor_ = *std::move(opened);
+    capacity_ = cursor_->capacity();
+    return absl::OkStatus();
+  }
+
+  // Takes at most `batches`; an error ends the stream. True: complete.
+  absl::StatusOr<bool> Read(size_t batches, size_t batch_capacity) {
+    ExtentBatch batch(batch_capacity);
+    for (; batches > 0; --batches) {
+      absl::StatusOr<Step> step = cursor_->Next(batch);
+      if (!step.ok()) {
+        cursor_.reset();
+        return step.status();
+      }
+      for (size_t i = 0; i < batch.size(); ++i) Take({batch[i].offset, batch[i].length});
+      if (*step == Step::kComplete) {
+        proven_ = cursor_->completeness() == rpc::Completeness::kProven;
+        cursor_.reset();
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void Drop() { cursor_.reset(); }
+
+  // Whether all that was received is the beginning of the answer, without a gap and without a
+  // tuple twice.
+  bool HoldsAPrefix() const {
+    const reference::Ranges all = world_.truth.From(start_);
+    return held_.size() <= all.size() && std::equal(held_.begin(), held_.end(), all.begin());
+  }
+  bool HoldsAll() const {
+    return held_ == world_.truth.From(start_) && capacity_ == world_.truth.capacity;
+  }
+
+ private:
+  void Take(std::pair<uint64_t, uint64_t> tuple) {
+    const uint64_t end = tuple.first + tuple.second;
+    // The block in which the client asked to begin comes whole. Nothing else may reach back.
+    if (held_.empty() && tuple.first < at_ && end > at_) tuple = {at_, end - at_};
+    held_.push_back(tuple);
+    at_ = std::min(end, world_.truth.capacity);
+  }
+
+  const FaultWorld& world_;
+  const uint64_t start_;
+  uint64_t at_;
+  uint64_t capacity_ = 0;  // as the last stream told it
+  reference::Ranges held_;
+  bool proven_ = false;
+  std::unique_ptr<rpc::RemoteCursor> cursor_;
+};
+
+}  // namespace cbt::test
+
+#endif  // CBT_TESTS_RPC_SUPPORT_FAULT_WORLD_H_
