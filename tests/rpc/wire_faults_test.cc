@@ -78,15 +78,19 @@ void CutEverywhere(FaultWorld& world, FaultProxy& wire, uint64_t step, int max_r
                    Cuts& cuts) {
   bool broke = false;
   // How much there is to be cut; the first stream of a relay also opens its connection.
-  wire.Arm(std::nullopt);
-  ASSERT_EQ(ReadThroughTheFault(world, 0, broke), "");
+  // A stream may still meet a connection that an earlier fault has killed.
+  for (int attempt = 0; attempt == 0 || (broke && attempt < 10); ++attempt) {
+    wire.Arm(std::nullopt);
+    ASSERT_EQ(ReadThroughTheFault(world, 0, broke), "");
+  }
   ASSERT_FALSE(broke);
   const uint64_t lengths[] = {wire.counted(false), wire.counted(true)};
   constexpr Kind kKinds[] = {Kind::kHalfClose, Kind::kReset, Kind::kClose};
   size_t kind = 0;
   for (const bool upward : {false, true}) {
     const uint64_t bytes = lengths[upward ? 1 : 0];
-    ASSERT_GT(bytes, 100u);
+    // Little on a connection that has seen such requests before: headers are compressed.
+    ASSERT_GT(bytes, 20u);
     for (uint64_t after = 0; after <= bytes; after += step) {
       const int before = wire.fired();
       wire.Arm(WireFault{.kind = kKinds[kind++ % 3], .after = after, .upward = upward});
