@@ -49,4 +49,8 @@ int OpenBeneathStepwise(int root, const std::string& path, int flags) {
   return -1;
 }
 
+bool IsAbsent(int error) noexcept {
+  return error == ENOENT || error == ENOTDIR || error == EXDEV || error == ELOOP;
+}
+
 }  // namespace cbt

@@ -16,6 +16,10 @@ int OpenBeneath(int root, const std::string& path, int flags);
 // The second way alone, for its test.
 int OpenBeneathStepwise(int root, const std::string& path, int flags);
 
+// True for the errors of both that say: there is nothing of that name below the root. All others
+// may pass.
+bool IsAbsent(int error) noexcept;
+
 }  // namespace cbt
 
 #endif  // CBT_SOURCE_BENEATH_H_

@@ -265,7 +265,12 @@ class DirectoryProvider final : public SnapshotProvider {
     };
     const int folder =
         OpenBeneath(root_, id.volume.empty() ? "." : id.volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0) return not_found();
+    if (folder < 0) {
+      // What can't be looked for is not told to be absent.
+      if (IsAbsent(errno)) return not_found();
+      return absl::UnavailableError(
+          absl::StrCat("snapshot ", Quote(id.id), ": open the volume: ", Reason(errno)));
+    }
     absl::StatusOr<std::vector<std::string>> names = FilesOf(folder, id);
     if (!names.ok()) return names.status();
 

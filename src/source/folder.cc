@@ -4,21 +4,29 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+
+#include "map/file_io.h"
 
 namespace cbt {
 
-std::vector<std::string> NamesIn(int descriptor) {
+absl::StatusOr<std::vector<std::string>> NamesIn(int descriptor) {
   std::vector<std::string> names;
   DIR* const directory = ::fdopendir(descriptor);
   if (directory == nullptr) {
+    const int error = errno;
     ::close(descriptor);
-    return names;
+    return FileError("list the volume", error);
   }
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of our own
-  while (const dirent* const entry = ::readdir(directory)) {
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = ::readdir(directory);  // NOLINT(concurrency-mt-unsafe): own stream
+    if (entry == nullptr) break;
     if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
   }
+  const int error = errno;
   ::closedir(directory);
+  if (error != 0) return FileError("list the volume", error);
   // The first of several things that are wrong is always the same one.
   std::sort(names.begin(), names.end());
   return names;

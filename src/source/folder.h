@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+
 namespace cbt {
 
 // The names in the directory `descriptor`, which is taken over, sorted; without those that begin
-// with a dot.
-std::vector<std::string> NamesIn(int descriptor);
+// with a dot. Errors: as FileError(); a list is never shorter than the directory.
+absl::StatusOr<std::vector<std::string>> NamesIn(int descriptor);
 
 }  // namespace cbt
 

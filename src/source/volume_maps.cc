@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -27,8 +28,16 @@ VolumeMaps VolumeMaps::Read(int root, const std::string& volume) {
   VolumeMaps maps(volume);
   const int folder =
       OpenBeneath(root, volume.empty() ? "." : volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return maps;
-  for (const std::string& name : NamesIn(folder)) {
+  if (folder < 0) {
+    if (!IsAbsent(errno)) maps.NoteDamage(FileError("open the volume", errno));
+    return maps;
+  }
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(folder);
+  if (!names.ok()) {
+    maps.NoteDamage(names.status());
+    return maps;
+  }
+  for (const std::string& name : *names) {
     const std::string path = volume.empty() ? name : absl::StrCat(volume, "/", name);
     if (absl::EndsWith(name, AbslView(kMapExtension))) {
       const int file = OpenBeneath(root, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -42,7 +51,10 @@ VolumeMaps VolumeMaps::Read(int root, const std::string& volume) {
 }
 
 void VolumeMaps::NoteDamage(const absl::Status& status) {
-  if (damage_.ok()) damage_ = absl::FailedPreconditionError(status.message());
+  if (!damage_.ok()) return;
+  // What may be there the next time is no damage.
+  const bool passing = absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+  damage_ = passing ? status : absl::FailedPreconditionError(status.message());
 }
 
 void VolumeMaps::AddMap(int descriptor, const std::string& file) {

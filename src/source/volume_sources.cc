@@ -13,6 +13,7 @@
 #include "core/absl_view.h"
 #include "core/lines.h"
 #include "core/parse_number.h"
+#include "map/file_io.h"
 #include "source/beneath.h"
 #include "source/folder.h"
 
@@ -46,8 +47,16 @@ VolumeSources VolumeSources::Read(int root, const std::string& volume) {
   VolumeSources sources(root, volume);
   const int folder =
       OpenBeneath(root, volume.empty() ? "." : volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return sources;
-  for (const std::string& name : NamesIn(folder)) {
+  if (folder < 0) {
+    if (!IsAbsent(errno)) sources.damage_ = FileError("open the volume", errno);
+    return sources;
+  }
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(folder);
+  if (!names.ok()) {
+    sources.damage_ = names.status();
+    return sources;
+  }
+  for (const std::string& name : *names) {
     if (!absl::EndsWith(name, AbslView(kExtension))) continue;
     const absl::StatusOr<int> file = sources.OpenFile(name);
     if (!file.ok()) continue;  // gone, or a link that leads out
