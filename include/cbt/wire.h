@@ -73,8 +73,9 @@ class TupleList {
   void resize(size_t size) {
     if (size > offsets_.size()) {
       const size_t room = size > 2 * offsets_.size() ? size : 2 * offsets_.size();
-      offsets_.resize(room);
+      // Whether there is room is seen by the offsets: last, in case that memory runs out.
       lengths_.resize(room);
+      offsets_.resize(room);
     }
     size_ = size;
   }

@@ -1,7 +1,6 @@
 #include "cbt/change_chain.h"
 
 #include <dirent.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -479,15 +478,15 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Create(const std::stri
   if (!status.ok()) return status;
   if (status = CheckIdentity({volume, {}, first.id}); !status.ok()) return status;
   if (first.id.empty()) return absl::InvalidArgumentError("the first snapshot has no name");
-  if (::mkdir(directory.c_str(), S_IRWXU | S_IRWXG | S_IRWXO) != 0 && errno != EEXIST) {
-    return FileError(directory, errno);
-  }
+  if (status = MakeFolder(directory, options.sync); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<FolderLock>> lock = FolderLock::Take(directory);
   if (!lock.ok()) return lock.status();
   const std::string path = absl::StrCat(directory, "/", kManifestName);
   if (::access(path.c_str(), F_OK) == 0) {
     return absl::AlreadyExistsError(absl::StrCat(directory, ": there is a chain already"));
   }
+  // What can't be asked for may be there.
+  if (errno != ENOENT) return FileError(path, errno);
   ChainManifest manifest{.volume = volume,
                          .granularity = granularity,
                          .next_slot = 1,
@@ -509,7 +508,9 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Open(const std::string
                                                                const ChainOptions& options) {
   const std::string path = absl::StrCat(directory, "/", kManifestName);
   if (::access(path.c_str(), F_OK) != 0) {
-    return absl::NotFoundError(absl::StrCat(NameOf(directory, options), ": there is no chain"));
+    const std::string name = NameOf(directory, options);
+    if (errno != ENOENT && errno != ENOTDIR) return FileError(name, errno);
+    return absl::NotFoundError(absl::StrCat(name, ": there is no chain"));
   }
   std::unique_ptr<FolderLock> lock;
   if (access == Access::kChange) {
@@ -521,7 +522,9 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Open(const std::string
   if (!manifest.ok()) return manifest.status();
   auto chain = std::make_unique<ChainInDirectory>(directory, *std::move(manifest), std::move(lock),
                                                   access, options);
-  if (access == Access::kChange) chain->Sweep();
+  // A process that was killed may have given the manifest its name without making sure of it. What
+  // the one before needs must not go first: after a loss of power that would be there again.
+  if (access == Access::kChange && (!options.sync || SyncFolder(directory).ok())) chain->Sweep();
   return chain;
 }
 

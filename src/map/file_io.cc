@@ -127,7 +127,7 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& 
   const std::string path = absl::StrCat(folder, "/LOCK");
   const int descriptor = OpenFile(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (descriptor < 0) return FileError(path, errno);
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+  if (Retry([&] { return ::flock(descriptor, LOCK_EX | LOCK_NB); }) != 0) {
     const int error = errno;
     ::close(descriptor);
     if (error != EWOULDBLOCK) return FileError(path, error);
@@ -148,6 +148,15 @@ absl::Status SyncFolder(const std::string& path) {
     return FileError(path, errno);
   }
   return absl::OkStatus();
+}
+
+absl::Status MakeFolder(const std::string& path, bool sync) {
+  if (::mkdir(path.c_str(), S_IRWXU | S_IRWXG | S_IRWXO) != 0 && errno != EEXIST) {
+    return FileError(path, errno);
+  }
+  if (!sync) return absl::OkStatus();
+  const size_t end = path.find_last_not_of('/');
+  return SyncFolder(FolderOf(path.substr(0, end == std::string::npos ? 1 : end + 1)));
 }
 
 absl::Status WriteFileAtomically(const std::string& path,

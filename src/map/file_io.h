@@ -32,6 +32,11 @@ int OpenFile(const std::string& path, int flags, unsigned mode = 0) noexcept;
 // Brings the names in a folder to the disk.
 absl::Status SyncFolder(const std::string& path);
 
+// Makes the folder `path` (no parents) if it is not there. `sync`: returns when its name is on the
+// disk, whoever made it; without that a loss of power would take it away with everything in it.
+// Errors: as FileError().
+absl::Status MakeFolder(const std::string& path, bool sync);
+
 // A folder that this process has for itself, as long as the object lives: a lock on the file LOCK
 // in it, which stays there.
 class FolderLock {

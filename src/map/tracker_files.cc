@@ -1,7 +1,6 @@
 #include "map/tracker_files.h"
 
 #include <dirent.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,9 +41,7 @@ struct TrackerFiles::Name {
 };
 
 absl::StatusOr<std::unique_ptr<TrackerFiles>> TrackerFiles::Open(const std::string& directory) {
-  if (::mkdir(directory.c_str(), S_IRWXU | S_IRWXG | S_IRWXO) != 0 && errno != EEXIST) {
-    return FileError(directory, errno);
-  }
+  if (absl::Status status = MakeFolder(directory, true); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<FolderLock>> lock = FolderLock::Take(directory);
   if (!lock.ok()) return lock.status();
   return std::unique_ptr<TrackerFiles>(new TrackerFiles(directory, *std::move(lock)));
@@ -130,6 +127,9 @@ absl::StatusOr<EpochFiles> TrackerFiles::ReadEpoch(uint64_t epoch, const std::ve
     }
     if (known.ok()) files.base = known->identity().base;
     files.exact = !checkpoint->rough;
+    // Closed in peace: there is no log to the map yet, and the next one must be it. Was it left
+    // out, it would be missing to whoever reads this after a crash.
+    if (from == files.generation && from > 0 && !logs.contains(from)) --files.generation;
   }
   if (!known.ok()) return known.status();
   logs.erase(logs.begin(), logs.lower_bound(from));
