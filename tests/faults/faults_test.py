@@ -4,45 +4,29 @@ faults_test.py CBT TRACKER_DRIVER SHIM
 """
 
 import os
+import random
 import shutil
-import subprocess
-import sys
-import tempfile
-import unittest
+import signal
 
-CBT, DRIVER, SHIM = (os.path.abspath(path) for path in sys.argv[1:4])
-del sys.argv[1:4]
-KINDS = ("eio", "enospc", "short", "eintr", "kill", "killafter")
-# What a caller must not notice.
-HARMLESS = ("short", "eintr")
+from injection import CBT, DRIVER, HARMLESS, SCALE, FaultsTest, count, execute, main, ok
+
+KINDS = ("eio", "enospc", "enomem", "emfile", "short", "eintr", "kill", "killafter")
+KILLS = ("kill", "killafter")
+# At random times, for each command.
+RANDOM_KILLS = 10 if SCALE == 1 else 400
 GRANULARITY = 4096
 
 
-def execute(*command, env=None):
-    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=60, env=env)
-
-
-def ok(*command):
-    done = execute(*command)
-    assert done.returncode == 0, (command, done)
-    return done.stdout.decode()
-
-
-class Faults(unittest.TestCase):
-    def _formatMessage(self, msg, standardMsg):
-        return super()._formatMessage(msg, f"{standardMsg}\n{self.where}")
+class Faults(FaultsTest):
+    # What is synced needs no disk here: power_loss_test.cc looks at that.
+    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="cbt-faults-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        self.below = os.path.join(self.folder, "below")
-        self.pristine = os.path.join(self.folder, "pristine")
-        self.fired = os.path.join(self.folder, "fired")
+        super().setUp()
         self.count = 0
-        self.where = ""
-        os.mkdir(self.pristine)
+        self.random = random.Random(12)
+        self.longest = 15  # logarithm of microseconds
+        count("r12_torn", 0)
 
     def map_file(self, name, blocks, base, target):
         raw = os.path.join(self.folder, "bits")
@@ -53,31 +37,50 @@ class Faults(unittest.TestCase):
            "--output", path, "--volume-name", "vol", "--base-name", base, "--target-name", target)
         return path
 
-    def faults(self, *command):
-        """Runs the command once for each fault at each call, on a fresh copy of the pristine folder;
-        yields (kind, result) after each."""
+    def faults(self, *command, random_kills=RANDOM_KILLS):
+        """Runs the command once for each fault at each call, and with kills at random times, on a fresh
+        copy of the pristine folder; yields (kind, result) after each."""
         for kind in KINDS:
-            at = 0
+            number = 0
             while True:
-                at += 1
-                shutil.rmtree(self.below, ignore_errors=True)
-                shutil.copytree(self.pristine, self.below)
-                if os.path.exists(self.fired):
-                    os.unlink(self.fired)
-                environment = dict(os.environ, LD_PRELOAD=SHIM, FAULT_BELOW=self.below,
-                                   FAULT_AT=str(at), FAULT_KIND=kind, FAULT_FIRED=self.fired)
-                result = execute(*command, env=environment)
-                if not os.path.exists(self.fired):
-                    self.assertGreater(at, 3, f"no calls were counted: {result}")
+                number += 1
+                self.fresh()
+                result = execute(*command, env=self.environment(kind, number))
+                call = self.take_fired()
+                if call is None:
+                    self.assertGreater(number, 1, f"no calls were counted: {result}")
                     self.assertEqual(result.returncode, 0, result)
                     break
-                self.count += 1
+                self.where = f"{kind} at call {number}, {call}: {result}"
                 if kind in HARMLESS:
-                    self.assertEqual(result.returncode, 0, (kind, at, result))
+                    self.assertEqual(result.returncode, 0)
                 if result.returncode == 3:
                     self.assertNotEqual(result.stderr, b"")
-                self.where = f"{kind} at call {at}: {result}"
+                self.count += 1
+                count("r11_points")
+                count("r11_points_write")
+                self.wrong = "r11_wrong"
+                if kind in KILLS:
+                    self.assertEqual(result.returncode, -signal.SIGKILL)
+                    count("r12_kills")
+                    self.wrong = "r12_torn"
                 yield kind, result
+        number = 0
+        while number < random_kills:
+            microseconds = int(2 ** self.random.uniform(3, self.longest))
+            self.fresh()
+            result = execute(*command, env=self.environment("killat", microseconds))
+            self.where = f"killed after {microseconds} us: {result}"
+            if result.returncode == 0:
+                # It was done by then: not so late from now on.
+                self.longest = max(8, self.longest - 0.1)
+            else:
+                self.assertEqual(result.returncode, -signal.SIGKILL)
+                number += 1
+                count("r12_kills")
+                count("r12_kills_at_random_times")
+                self.wrong = "r12_torn"
+            yield "killat", result
 
     def test_a_map_file_is_the_old_one_or_the_new_one(self):
         old = self.map_file("old.cbm", [1, 2], "a", "b")
@@ -151,45 +154,104 @@ class Faults(unittest.TestCase):
             self.assertEqual(self.delta(chain, "s0", "s8"), set(range(1, 9)))
         self.assertGreater(self.count, 100)
 
+    def applied(self, *options):
+        old, new = (os.path.join(self.folder, name) for name in ("a.img", "b.img"))
+        content = bytearray(self.random.randbytes(3 << 20))
+        with open(old, "wb") as file:
+            file.write(content)
+        content[70000:80000] = bytes(10000)
+        content[2 << 20:(2 << 20) + 5000] = self.random.randbytes(5000)
+        with open(new, "wb") as file:
+            file.write(content)
+        target = os.path.join(self.below, "out.img")
+        for _, result in self.faults(CBT, "apply", old, new, target, *options):
+            if os.path.exists(target):
+                with open(target, "rb") as file:
+                    self.assertTrue(file.read() == content)
+            else:
+                self.assertNotEqual(result.returncode, 0)
+
+    def test_an_image_that_is_restored_is_whole_or_not_there(self):
+        self.applied()
+        self.assertGreater(self.count, 40)
+
+    def acknowledged(self, lines):
+        """What was acknowledged, by epoch; a window's writes are in both."""
+        known = {"older": set(), "newer": set(), "tried": set(), "closed": None, "opened": False}
+        window = False
+        for line in lines.splitlines():
+            word, *numbers = line.split()
+            if word == "try":
+                known["tried"].add(int(numbers[0]))
+            elif word == "block":
+                known["newer"].add(int(numbers[0]))
+                if window:
+                    known["older"].add(int(numbers[0]))
+            elif word == "epoch":
+                known.update(older=known["newer"], newer=set(), opened=True)
+                window = True
+            elif word == "map":
+                known["closed"], window = set(map(int, numbers)), False
+                self.assertLessEqual(known["older"], known["closed"])
+        return known
+
+    def check_recovered(self, recovered, known):
+        maps, exact = [], False
+        for line in recovered.stdout.decode().splitlines():
+            if line == "exact":
+                exact = True
+                continue
+            maps.append(set(map(int, line.split()[1:])))
+            # What is not known block by block must not be said to be.
+            if exact:
+                self.assertLessEqual(maps[-1], known["tried"])
+            exact = False
+        if len(maps) == 2 and not known["opened"]:
+            # An epoch that was being opened; all there was is in the one before.
+            self.assertLessEqual(known["newer"], maps[0])
+            return
+        self.assertLessEqual(known["newer"], maps[-1])
+        if known["closed"] is None:
+            self.assertLessEqual(known["older"], maps[0])
+
     def test_a_tracker_never_under_reports(self):
-        os.mkdir(os.path.join(self.pristine, "t"))
         directory = os.path.join(self.below, "t")
-        shutil.rmtree(os.path.join(self.pristine, "t"))
         for kind, result in self.faults(DRIVER, "run", directory):
-            # What was acknowledged, by epoch; a window's writes are in both.
-            older, newer, closed, opened, window = set(), set(), None, False, False
-            for line in result.stdout.decode().splitlines():
-                word, *numbers = line.split()
-                if word == "block":
-                    newer.add(int(numbers[0]))
-                    if window:
-                        older.add(int(numbers[0]))
-                elif word == "epoch":
-                    older, newer, opened, window = newer, set(), True, True
-                elif word == "map":
-                    closed, window = set(map(int, numbers)), False
-                    self.assertLessEqual(older, closed)
+            known = self.acknowledged(result.stdout.decode())
             recovered = execute(DRIVER, "recover", directory)
-            if recovered.returncode != 0:
-                # Nothing was begun, or it is told that nothing can be known.
-                if recovered.returncode == 2:
-                    self.assertEqual(older | newer, set())
-                else:
-                    self.assertNotEqual(recovered.stderr, b"")
-                    self.assertNotIn(kind, HARMLESS + ("kill", "killafter"),
-                                     (result, recovered))
-                continue
-            maps = [set(map(int, line.split()[1:])) for line in
-                    recovered.stdout.decode().splitlines()]
-            if len(maps) == 2 and not opened:
-                # An epoch that was being opened; all there was is in the one before.
-                self.assertLessEqual(newer, maps[0])
-                continue
-            self.assertLessEqual(newer, maps[-1])
-            if closed is None:
-                self.assertLessEqual(older, maps[0])
+            if recovered.returncode == 0:
+                self.check_recovered(recovered, known)
+            elif recovered.returncode == 2:
+                # Nothing was begun.
+                self.assertEqual(known["older"] | known["newer"], set())
+            else:
+                # It is told that nothing can be known.
+                self.assertNotEqual(recovered.stderr, b"")
+                self.assertNotIn(kind, HARMLESS + KILLS + ("killat",), (result, recovered))
+        self.assertGreater(self.count, 200)
+
+    def test_a_tracker_that_is_recovered_loses_nothing(self):
+        directory = os.path.join(self.below, "t")
+        self.fresh()
+        number, _ = self.calls((DRIVER, "run", directory), "kill")
+        # In the window of a snapshot, between checkpoints, and closed.
+        for at in (number // 2, number * 3 // 4, number + 1):
+            shutil.rmtree(self.below, ignore_errors=True)
+            os.mkdir(self.below)
+            made = execute(DRIVER, "run", directory, env=self.environment("kill", at))
+            self.take_fired()
+            known = self.acknowledged(made.stdout.decode())
+            shutil.rmtree(self.pristine)
+            os.rename(self.below, self.pristine)
+            for kind, result in self.faults(DRIVER, "recover", directory,
+                                            random_kills=RANDOM_KILLS // 3):
+                if result.returncode == 0:
+                    self.check_recovered(result, known)
+                recovered = execute(DRIVER, "recover", directory)
+                self.assertEqual(recovered.returncode, 0, recovered)
+                self.check_recovered(recovered, known)
         self.assertGreater(self.count, 200)
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

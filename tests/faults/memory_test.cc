@@ -1,11 +1,11 @@
 // Memory that runs out, at every allocation: an error or std::bad_alloc at the edge, never a crash,
 // a leak (under the address sanitizer) or another answer, and what was there before is as it was.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <functional>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <optional>
@@ -13,57 +13,25 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "cbt/change_chain.h"
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
+#include "cbt/change_tracker.h"
 #include "cbt/extent_cursor.h"
 #include "cbt/transform.h"
 #include "cbt/wire.h"
+#include "faults/support/failing_memory.h"
+#include "support/figures.h"
 #if CBT_READS_LISTS
 #include "source/support/listings.h"
 #endif
 
-namespace {
-
-// Counts down while above 0; the allocation that makes it 0 fails, and with `sticky` all after it.
-std::atomic<int64_t> countdown = 0;
-std::atomic<bool> sticky = false;
-std::atomic<bool> failed = false;
-
-void* Allocate(std::size_t size, std::size_t alignment) {
-  if (sticky && failed) throw std::bad_alloc();
-  if (countdown > 0 && --countdown == 0) {
-    failed = true;
-    throw std::bad_alloc();
-  }
-  void* const memory =
-      alignment == 0
-          ? std::malloc(size == 0 ? 1 : size)
-          : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) { return Allocate(size, 0); }
-void* operator new[](std::size_t size) { return Allocate(size, 0); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  return Allocate(size, static_cast<std::size_t>(alignment));
-}
-void* operator new[](std::size_t size, std::align_val_t alignment) {
-  return Allocate(size, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-
 namespace cbt {
 namespace {
+
+using test::FailEveryAllocation;
+using test::Found;
 
 constexpr VolumeGeometry kVolume = {uint64_t{1} << 40, 4096};
 
@@ -85,45 +53,15 @@ std::vector<uint8_t> BytesOf(const ChangeMapView& map) {
   return {map.portable().begin(), map.portable().end()};
 }
 
-// Runs `work` again and again, with its first, second, third, ... allocation failing, until it
-// comes through; returns how many allocations that were. `work` says what it found, or nothing for
-// an error that it reported itself; what it found must be the same as undisturbed.
-int64_t FailEveryAllocation(const std::function<std::optional<std::vector<uint8_t>>()>& work) {
-  countdown = 0;
-  const std::optional<std::vector<uint8_t>> expected = work();
-  EXPECT_TRUE(expected.has_value());
-  int64_t allocations = 0;
-  for (const bool stay : {false, true}) {
-    for (int64_t n = 1;; ++n) {
-      sticky = stay;
-      failed = false;
-      countdown = n;
-      std::optional<std::vector<uint8_t>> found;
-      bool thrown = false;
-      try {
-        found = work();
-      } catch (const std::bad_alloc&) {
-        thrown = true;
-      }
-      const bool came_through = !failed;
-      countdown = 0;
-      sticky = false;
-      failed = false;
-      if (!thrown && found.has_value()) {
-        EXPECT_EQ(*found, *expected) << "allocation " << n << " failed";
-        if (found != expected) return n;
-      }
-      if (came_through) {
-        EXPECT_TRUE(found.has_value());
-        allocations = n;
-        break;
-      }
-    }
+class OutOfMemory : public testing::Test {
+ protected:
+  static void TearDownTestSuite() {
+    test::PrintFigure("r10_allocations_failed", test::AllocationsFailed());
+    test::PrintFigure("r10_wrong", test::WrongAnswers());
   }
-  return allocations;
-}
+};
 
-TEST(OutOfMemory, DecodingMessages) {
+TEST_F(OutOfMemory, DecodingMessages) {
   std::vector<uint64_t> offsets;
   std::vector<uint64_t> lengths;
   for (uint64_t i = 0; i < 5000; ++i) {
@@ -134,7 +72,7 @@ TEST(OutOfMemory, DecodingMessages) {
   const size_t header = EncodeHeader(BlockMetadataType::kVariableLength, 1 << 30, bytes.data());
   const EncodedTuples encoded = EncodeTuples(offsets, lengths, std::span(bytes).subspan(header));
   bytes.resize(header + encoded.bytes);
-  EXPECT_GT(FailEveryAllocation([&]() -> std::optional<std::vector<uint8_t>> {
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
               const auto message = DecodeMetadataMessage(bytes);
               if (!message.ok()) return std::nullopt;
               const auto all = message->tuples.offsets();
@@ -144,23 +82,82 @@ TEST(OutOfMemory, DecodingMessages) {
             1);
 }
 
-TEST(OutOfMemory, MapsFromBytes) {
+// The messages of a stream of `count` tuples, one for each 1,000.
+std::vector<std::vector<uint8_t>> Messages(uint64_t count) {
+  std::vector<std::vector<uint8_t>> messages;
+  for (uint64_t first = 0; first < count; first += 1000) {
+    std::vector<uint64_t> offsets;
+    std::vector<uint64_t> lengths;
+    for (uint64_t i = first; i < std::min(count, first + 1000); ++i) {
+      offsets.push_back(i * 8192);
+      lengths.push_back(4096);
+    }
+    std::vector<uint8_t>& bytes = messages.emplace_back(kMaxHeaderBytes + 1000 * kMaxTupleBytes);
+    const size_t header =
+        EncodeHeader(BlockMetadataType::kVariableLength, uint64_t{1} << 40, bytes.data());
+    bytes.resize(header + EncodeTuples(offsets, lengths, std::span(bytes).subspan(header)).bytes);
+  }
+  return messages;
+}
+
+TEST_F(OutOfMemory, EncodingCheckingAndProvingAStream) {
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
+              StreamChecker checker(0);
+              StreamDigest digest;
+              MetadataMessage message;
+              for (const std::vector<uint8_t>& bytes : Messages(4000)) {
+                if (!DecodeMetadataMessage(bytes, message).ok()) return std::nullopt;
+                if (!checker.Check(message).ok()) return std::nullopt;
+                digest.Add(message.tuples.offsets(), message.tuples.lengths());
+              }
+              const std::string text = digest.DigestText();
+              return std::vector<uint8_t>(text.begin(), text.end());
+            }),
+            10);
+}
+
+// A message that could not be decoded for want of memory takes the next one.
+TEST_F(OutOfMemory, AMessageIsUsedAgain) {
+  const std::vector<std::vector<uint8_t>> large = Messages(1000);
+  const std::vector<std::vector<uint8_t>> small = Messages(900);
+  FailEveryAllocation([&]() -> Found {
+    MetadataMessage message;
+    const auto lengths = [&message] {
+      const std::span<const uint64_t> all = message.tuples.lengths();
+      return std::vector<uint8_t>(all.begin(), all.end());
+    };
+    try {
+      if (!DecodeMetadataMessage(large[0], message).ok()) return std::nullopt;
+    } catch (const std::bad_alloc&) {
+      const test::Undisturbed undisturbed;
+      EXPECT_TRUE(DecodeMetadataMessage(small[0], message).ok());
+      EXPECT_EQ(message.tuples.size(), 900U);
+      for (size_t i = 0; i < message.tuples.size(); ++i) {
+        EXPECT_EQ(message.tuples[i], (Extent{i * 8192, 4096}));
+      }
+      throw;
+    }
+    return lengths();
+  });
+}
+
+TEST_F(OutOfMemory, MapsFromBytes) {
   const ChangeMap map = SomeMap(1);
   const std::vector<uint8_t> portable = BytesOf(map);
-  EXPECT_GT(FailEveryAllocation([&]() -> std::optional<std::vector<uint8_t>> {
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
               const auto read = ChangeMap::FromPortable64(portable, kVolume);
               if (!read.ok()) return std::nullopt;
               return BytesOf(*read);
             }),
             2);
   const std::vector<uint8_t> file = *EncodeChangeMap(map);
-  EXPECT_GT(FailEveryAllocation([&]() -> std::optional<std::vector<uint8_t>> {
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
               const auto read = DecodeChangeMap(file, "map");
               if (!read.ok()) return std::nullopt;
               return BytesOf(*read);
             }),
             2);
-  EXPECT_GT(FailEveryAllocation([&]() -> std::optional<std::vector<uint8_t>> {
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
               auto written = EncodeChangeMap(map);
               if (!written.ok()) return std::nullopt;
               return *std::move(written);
@@ -168,8 +165,8 @@ TEST(OutOfMemory, MapsFromBytes) {
             1);
 }
 
-TEST(OutOfMemory, BuildingAndAlgebra) {
-  EXPECT_GT(FailEveryAllocation([]() -> std::optional<std::vector<uint8_t>> {
+TEST_F(OutOfMemory, BuildingAndAlgebra) {
+  EXPECT_GT(FailEveryAllocation([]() -> Found {
               auto builder = ChangeMapBuilder::Create(kVolume);
               if (!builder.ok()) return std::nullopt;
               // Out of order, so that several maps are begun and united.
@@ -188,7 +185,7 @@ TEST(OutOfMemory, BuildingAndAlgebra) {
   using Operation = absl::StatusOr<ChangeMap> (*)(const ChangeMapView&, const ChangeMapView&);
   for (const Operation operation :
        {static_cast<Operation>(&Union), &Intersection, &Difference, &SymmetricDifference}) {
-    EXPECT_GT(FailEveryAllocation([&]() -> std::optional<std::vector<uint8_t>> {
+    EXPECT_GT(FailEveryAllocation([&]() -> Found {
                 const auto map = operation(a, b);
                 if (!map.ok()) return std::nullopt;
                 return BytesOf(*map);
@@ -199,11 +196,11 @@ TEST(OutOfMemory, BuildingAndAlgebra) {
 }
 
 // A map that is changed in place keeps what it held when that fails.
-TEST(OutOfMemory, AMapThatCouldNotBeChangedIsAsItWas) {
+TEST_F(OutOfMemory, AMapThatCouldNotBeChangedIsAsItWas) {
   const ChangeMap a = SomeMap(4);
   const ChangeMap b = SomeMap(5);
   const std::vector<uint8_t> before = BytesOf(a);
-  FailEveryAllocation([&]() -> std::optional<std::vector<uint8_t>> {
+  FailEveryAllocation([&]() -> Found {
     ChangeMap changing = a;
     try {
       if (!changing.UniteWith(b).ok()) {
@@ -211,25 +208,102 @@ TEST(OutOfMemory, AMapThatCouldNotBeChangedIsAsItWas) {
         return std::nullopt;
       }
     } catch (const std::bad_alloc&) {
-      const int64_t left = countdown.exchange(0);
-      const bool stay = sticky.exchange(false);
+      const test::Undisturbed undisturbed;
       EXPECT_EQ(BytesOf(changing), before);
-      sticky = stay;
-      countdown = left;
       throw;
     }
     return BytesOf(changing);
   });
 }
 
+// A chain whose change failed is the old one or the new one, and goes on.
+TEST_F(OutOfMemory, Chains) {
+  const std::string folder = absl::StrCat(testing::TempDir(), "cbt-memory-", ::getpid());
+  const auto map = [](uint64_t day) {
+    ChangeMapBuilder builder = *ChangeMapBuilder::Create({uint64_t{1} << 30, 4096});
+    EXPECT_TRUE(builder.AddBlocks(day, day + 1).ok());
+    ChangeMap built = *builder.Build();
+    built.set_identity({"vol", absl::StrCat("s", day - 1), absl::StrCat("s", day)});
+    return built;
+  };
+  const std::vector<ChangeMap> days = {map(1), map(2), map(3), map(4)};
+  const auto changed = [](const ChangeChain& chain, const std::string& to) -> Found {
+    const auto cursor = chain.Delta("s0", to);
+    if (!cursor.ok()) return std::nullopt;
+    std::vector<uint8_t> found;
+    const absl::Status status = ForEachBatch(**cursor, [&](const ExtentBatch& batch) {
+      for (size_t i = 0; i < batch.size(); ++i) {
+        for (uint64_t at = batch[i].offset; at < batch[i].end(); at += 4096) {
+          found.push_back(static_cast<uint8_t>(at / 4096));
+        }
+      }
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return std::nullopt;
+    return found;
+  };
+  const ChainOptions options = {.sync = false};
+  const auto work = [&]() -> Found {
+    {
+      const test::Undisturbed undisturbed;
+      std::filesystem::remove_all(folder);
+    }
+    auto made = ChangeChain::Create(folder, "vol", 4096, {"s0", uint64_t{1} << 30}, options);
+    if (!made.ok()) return std::nullopt;
+    for (const ChangeMap& day : days) {
+      if (!(*made)->Append(day).ok()) return std::nullopt;
+    }
+    if (!(*made)->Remove("s2").ok()) return std::nullopt;
+    return changed(**made, "s4");
+  };
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
+              try {
+                Found found = work();
+                if (found.has_value()) return found;
+              } catch (const std::bad_alloc&) {
+                const test::Undisturbed undisturbed;
+                const auto left = ChangeChain::Open(folder, ChangeChain::Access::kRead);
+                if (left.ok()) {
+                  EXPECT_TRUE((*left)->Verify().ok());
+                  const std::string newest = (*left)->snapshots().back().id;
+                  std::vector<uint8_t> expected;
+                  for (uint8_t day = 1; day <= newest[1] - '0'; ++day) expected.push_back(day);
+                  EXPECT_EQ(changed(**left, newest), expected);
+                } else {
+                  EXPECT_EQ(left.status().code(), absl::StatusCode::kNotFound);
+                }
+                throw;
+              }
+              return std::nullopt;
+            }),
+            50);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(OutOfMemory, Trackers) {
+  EXPECT_GT(FailEveryAllocation([]() -> Found {
+              auto tracker = ChangeTracker::Create(
+                  {.geometry = {uint64_t{1} << 26, 4096}, .volume = "vol", .base = "a"});
+              if (!tracker.ok()) return std::nullopt;
+              for (uint64_t block = 0; block < 100; block += 3) {
+                if (!(*tracker)->Mark({block * 4096, 4096}).ok()) return std::nullopt;
+              }
+              if (!(*tracker)->OpenEpoch("b").ok()) return std::nullopt;
+              const auto map = (*tracker)->CloseEpoch();
+              if (!map.ok()) return std::nullopt;
+              return BytesOf(*map);
+            }),
+            5);
+}
+
 #if CBT_READS_LISTS
 // Their parsers are C or ask for memory by themselves; what calls back from them must not throw
 // through.
-TEST(OutOfMemory, Importers) {
+TEST_F(OutOfMemory, Importers) {
   for (const test::Listing& listing : test::Listings()) {
     const std::string text = listing.write({{1, 2}, {5, 1}, {8, 9}}, 20);
     const ImportOptions options{.capacity = 20 * listing.unit};
-    EXPECT_GT(FailEveryAllocation([&]() -> std::optional<std::vector<uint8_t>> {
+    EXPECT_GT(FailEveryAllocation([&]() -> Found {
                 const auto stream = MakeMemoryStream(
                     {reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "list");
                 const auto map = listing.read(*stream, options);
@@ -242,9 +316,9 @@ TEST(OutOfMemory, Importers) {
 }
 
 // A document that expat reads whole, because of its prologue.
-TEST(OutOfMemory, XmlThatExpatReads) {
+TEST_F(OutOfMemory, XmlThatExpatReads) {
   const std::string text = "<?xml version=\"1.0\"?>" + test::WriteThinDelta({{1, 2}, {5, 1}}, true);
-  FailEveryAllocation([&]() -> std::optional<std::vector<uint8_t>> {
+  FailEveryAllocation([&]() -> Found {
     const auto stream =
         MakeMemoryStream({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "list");
     const auto map = ReadThinDelta(*stream, {.capacity = 1 << 20});
@@ -254,9 +328,9 @@ TEST(OutOfMemory, XmlThatExpatReads) {
 }
 #endif
 
-TEST(OutOfMemory, CursorsAndTransforms) {
+TEST_F(OutOfMemory, CursorsAndTransforms) {
   const ChangeMap map = SomeMap(6);
-  EXPECT_GT(FailEveryAllocation([&]() -> std::optional<std::vector<uint8_t>> {
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
               std::vector<std::unique_ptr<ExtentCursor>> inputs;
               inputs.push_back(MakeChangeMapCursor(map));
               auto coalesced = Coalesce(MakeChangeMapCursor(map), 65536);

@@ -1,13 +1,16 @@
 // A program that tracks writes, for tests that let it fail at every system call.
 //
-//   tracker_driver run DIR      writes to blocks of a volume over several epochs; prints a line
-//   when
-//                               something has been acknowledged: `block N`, `epoch`, `map N N ...`
-//   tracker_driver recover DIR  prints each open epoch's changes, oldest first: `map N N ...`
+//   tracker_driver run DIR      writes to blocks of a volume over several epochs; prints `try N`
+//                               before each, and a line when something has been acknowledged:
+//                               `block N`, `epoch`, `map N N ...`
+//   tracker_driver recover DIR  prints each open epoch's changes, oldest first: `map N N ...`,
+//   before
+//                               it `exact` if they are said to be
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/change_tracker.h"
@@ -41,13 +44,18 @@ void SayMap(const cbt::ChangeMap& map) {
   Say(line);
 }
 
+void SayExact(const cbt::ChangeTracker::Epoch& epoch) {
+  if (epoch.exact) Say("exact");
+}
+
 int Run(const cbt::TrackerOptions& options) {
   absl::StatusOr<std::unique_ptr<cbt::ChangeTracker>> made = cbt::ChangeTracker::Create(options);
   if (Failed(made.status())) return 3;
   cbt::ChangeTracker& tracker = **made;
   const auto write = [&tracker](uint64_t block) {
-    const absl::StatusOr<cbt::TrackedWrite> write = tracker.Begin({block * kBlock, kBlock});
-    if (Failed(write.status())) return false;
+    Say(absl::StrCat("try ", block));
+    const absl::StatusOr<cbt::TrackedWrite> begun = tracker.Begin({block * kBlock, kBlock});
+    if (Failed(begun.status())) return false;
     Say(absl::StrCat("block ", block));
     return true;
   };
@@ -84,16 +92,19 @@ int Recover(const cbt::TrackerOptions& options) {
   absl::StatusOr<std::unique_ptr<cbt::ChangeTracker>> tracker =
       cbt::ChangeTracker::Recover(options);
   if (Failed(tracker.status())) return absl::IsNotFound(tracker.status()) ? 2 : 3;
-  if ((*tracker)->epochs().size() == 2 && (*tracker)->epochs()[1].base == "last") {
+  const std::vector<cbt::ChangeTracker::Epoch> epochs = (*tracker)->epochs();
+  if (epochs.size() == 2 && epochs[1].base == "last") {
     // That snapshot was never taken.
     if (Failed((*tracker)->CancelEpoch())) return 3;
-  } else if ((*tracker)->epochs().size() == 2) {
+  } else if (epochs.size() == 2) {
+    SayExact(epochs[0]);
     const absl::StatusOr<cbt::ChangeMap> map = (*tracker)->CloseEpoch();
     if (Failed(map.status())) return 3;
     SayMap(*map);
   }
   const absl::StatusOr<cbt::ChangeMap> map = (*tracker)->Changes();
   if (Failed(map.status())) return 3;
+  SayExact((*tracker)->epochs()[0]);
   SayMap(*map);
   return 0;
 }

@@ -1,170 +1,138 @@
-// Preloaded into a program: lets one system call on files below a folder fail, be short, be
-// interrupted, or end the process.
+// What a preloaded library does with a program's calls: the n-th one fails, is short, is
+// interrupted, or ends the process.
 //
-//   FAULT_BELOW  the folder
-//   FAULT_AT     which call, counted from 1
-//   FAULT_KIND   eio, enospc: the call fails; short: a write takes half; eintr: it is interrupted;
-//                kill: the process ends before it; killafter: right after it
-//   FAULT_FIRED  a file that is created when the call was reached
+//   FAULT_BELOW    the folder whose files count
+//   FAULT_SOCKETS  1: sockets count too
+//   FAULT_STDIN    1: standard input is one of the files
+//   FAULT_KIND     a name of kFaults. Calls that can't have this fault are not counted
+//   FAULT_AT       which call, counted from 1; killat: microseconds after the first one
+//   FAULT_THEN     1: all calls after it too
+//   FAULT_FIRED    a file into which the call's name is put when it was reached
+//   FAULT_COUNT    a file into which the number of counted calls is put at the end
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <dlfcn.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <csignal>
-#include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
+#include "faults/shim/calls.h"
+
+namespace cbt::test {
 namespace {
 
-constexpr int kDescriptors = 4096;
-std::atomic<bool> ours[kDescriptors];
-std::atomic<long> calls{0};
+struct Fault {
+  const char* name;
+  int error;        // 0: not one that fails
+  unsigned traits;  // calls with one of these
+};
+
+constexpr unsigned kAny = kOnFile | kOnSocket;
+constexpr Fault kFaults[] = {
+    {"eio", EIO, kOnFile},
+    {"enospc", ENOSPC, kTakesSpace},
+    {"enomem", ENOMEM, kTakesMemory},
+    {"emfile", EMFILE, kMakesDescriptor},
+    {"reset", ECONNRESET, kOnConnection},
+    {"eintr", EINTR, kInterruptible},
+    {"short", 0, kMovesBytes},
+    {"kill", 0, kAny},
+    {"killafter", 0, kAny},
+    {"killat", 0, kAny},
+};
+
+// The kernel ends the process, wherever it is then.
+void KillIn(long microseconds) {
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGKILL;
+  timer_t timer;
+  const itimerspec when{{}, {microseconds / 1000000, microseconds % 1000000 * 1000}};
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) timer_settime(timer, 0, &when, nullptr);
+}
 
 const char* Setting(const char* name) {
   const char* const value = getenv(name);
   return value == nullptr ? "" : value;
 }
 
-bool IsBelow(const char* path) {
-  static const char* const folder = Setting("FAULT_BELOW");
-  return *folder != '\0' && strncmp(path, folder, strlen(folder)) == 0;
+const Fault* Planned() {
+  static const Fault* const planned = []() -> const Fault* {
+    const char* const kind = Setting("FAULT_KIND");
+    for (const Fault& fault : kFaults) {
+      if (strcmp(fault.name, kind) == 0) return &fault;
+    }
+    return nullptr;
+  }();
+  return planned;
 }
 
-bool IsOurs(int descriptor) {
-  return descriptor >= 0 && descriptor < kDescriptors && ours[descriptor];
+// Past the wrappers, which would count it.
+void WriteTo(const char* path, const char* text) {
+  const long file = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  if (file < 0) return;
+  syscall(SYS_write, file, text, strlen(text));
+  syscall(SYS_close, file);
 }
 
-enum class Fault { kNone, kFail, kShort, kKillAfter };
+std::atomic<long> calls{0};
+std::atomic<const Attempt*> last{nullptr};  // after which the process ends
 
-// Counts a call; says what is to become of it. kFail sets errno.
-Fault Count(bool is_write, bool is_interruptible) {
-  static const long at = atol(Setting("FAULT_AT"));
-  if (++calls != at) return Fault::kNone;
-  const int fired = static_cast<int>(
-      syscall(SYS_openat, AT_FDCWD, Setting("FAULT_FIRED"), O_WRONLY | O_CREAT, 0600));
-  if (fired >= 0) syscall(SYS_close, fired);
-  const char* const kind = Setting("FAULT_KIND");
-  if (strcmp(kind, "kill") == 0) raise(SIGKILL);
-  if (strcmp(kind, "killafter") == 0) return Fault::kKillAfter;
-  if (strcmp(kind, "short") == 0) return is_write ? Fault::kShort : Fault::kNone;
-  if (strcmp(kind, "eintr") == 0) {
-    errno = EINTR;
-    return is_interruptible ? Fault::kFail : Fault::kNone;
-  }
-  errno = strcmp(kind, "enospc") == 0 ? ENOSPC : EIO;
-  return Fault::kFail;
+// A file on standard input was opened by somebody else.
+[[gnu::constructor]] void WatchInput() {
+  if (strcmp(Setting("FAULT_STDIN"), "1") == 0) SetKind(0, DescriptorKind::kFile);
 }
 
-template <typename Function>
-Function* Real(Function*, const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
-#define REAL(name) Real(&name, #name)
-
-template <typename Result>
-Result After(Fault fault, Result result) {
-  if (fault == Fault::kKillAfter) raise(SIGKILL);
-  return result;
-}
-
-int Opened(const char* path, int result) {
-  if (result >= 0 && result < kDescriptors) ours[result] = IsBelow(path);
-  return result;
+// The number that was reached, for tests that choose among many.
+[[gnu::destructor]] void TellCount() {
+  const char* const path = Setting("FAULT_COUNT");
+  if (*path == '\0') return;
+  char text[32];
+  snprintf(text, sizeof(text), "%ld\n", calls.load());
+  WriteTo(path, text);
 }
 
 }  // namespace
 
-extern "C" {
-
-int open(const char* path, int flags, ...) {
-  va_list arguments;
-  va_start(arguments, flags);
-  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
-  va_end(arguments);
-  Fault fault = Fault::kNone;
-  if (IsBelow(path)) fault = Count(false, true);
-  if (fault == Fault::kFail) return -1;
-  return After(fault, Opened(path, REAL(open)(path, flags, mode)));
+const char* WatchedFolder() {
+  static const char* const folder = Setting("FAULT_BELOW");
+  return folder;
 }
 
-int open64(const char* path, int flags, ...) {
-  va_list arguments;
-  va_start(arguments, flags);
-  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
-  va_end(arguments);
-  return open(path, flags, mode);
+bool WatchSockets() {
+  static const bool sockets = strcmp(Setting("FAULT_SOCKETS"), "1") == 0;
+  return sockets;
 }
 
-ssize_t write(int descriptor, const void* bytes, size_t size) {
-  Fault fault = Fault::kNone;
-  if (IsOurs(descriptor)) fault = Count(true, true);
-  if (fault == Fault::kFail) return -1;
-  if (fault == Fault::kShort) size = (size + 1) / 2;
-  return After(fault, REAL(write)(descriptor, bytes, size));
-}
-
-ssize_t pwrite(int descriptor, const void* bytes, size_t size, off_t offset) {
-  Fault fault = Fault::kNone;
-  if (IsOurs(descriptor)) fault = Count(true, true);
-  if (fault == Fault::kFail) return -1;
-  if (fault == Fault::kShort) size = (size + 1) / 2;
-  return After(fault, REAL(pwrite)(descriptor, bytes, size, offset));
-}
-
-ssize_t pwrite64(int descriptor, const void* bytes, size_t size, off_t offset) {
-  return pwrite(descriptor, bytes, size, offset);
-}
-
-int fsync(int descriptor) {
-  Fault fault = Fault::kNone;
-  if (IsOurs(descriptor)) fault = Count(false, true);
-  return fault == Fault::kFail ? -1 : After(fault, REAL(fsync)(descriptor));
-}
-
-int fdatasync(int descriptor) {
-  Fault fault = Fault::kNone;
-  if (IsOurs(descriptor)) fault = Count(false, true);
-  return fault == Fault::kFail ? -1 : After(fault, REAL(fdatasync)(descriptor));
-}
-
-int close(int descriptor) {
-  Fault fault = Fault::kNone;
-  if (IsOurs(descriptor)) {
-    fault = Count(false, true);
-    ours[descriptor] = false;
+Verdict Before(const Attempt& attempt) {
+  static const long at = atol(Setting("FAULT_AT"));
+  static const bool then = strcmp(Setting("FAULT_THEN"), "1") == 0;
+  const Fault* const fault = Planned();
+  if (fault == nullptr || (attempt.call.traits & fault->traits) == 0) return Verdict::kPass;
+  const long number = ++calls;
+  if (strcmp(fault->name, "killat") == 0) {
+    if (number == 1) KillIn(at);
+    return Verdict::kPass;
   }
-  // Closed all the same, as Linux does.
-  const int error = errno;
-  const int result = REAL(close)(descriptor);
-  if (fault != Fault::kFail) return After(fault, result);
-  errno = error;
-  return -1;
+  if (number == at) WriteTo(Setting("FAULT_FIRED"), attempt.call.name);
+  if (number != at && !(then && at > 0 && number > at)) return Verdict::kPass;
+  if (strcmp(fault->name, "kill") == 0) raise(SIGKILL);
+  if (strcmp(fault->name, "killafter") == 0) last = &attempt;
+  if (strcmp(fault->name, "short") == 0) return Verdict::kShort;
+  if (fault->error == 0) return Verdict::kPass;
+  errno = fault->error;
+  return Verdict::kFail;
 }
 
-int rename(const char* from, const char* to) {
-  Fault fault = Fault::kNone;
-  if (IsBelow(to)) fault = Count(false, false);
-  return fault == Fault::kFail ? -1 : After(fault, REAL(rename)(from, to));
+void After(const Attempt& attempt, long) {
+  if (last == &attempt) raise(SIGKILL);
 }
 
-int unlink(const char* path) {
-  Fault fault = Fault::kNone;
-  if (IsBelow(path)) fault = Count(false, false);
-  return fault == Fault::kFail ? -1 : After(fault, REAL(unlink)(path));
-}
-
-int mkdir(const char* path, mode_t mode) {
-  Fault fault = Fault::kNone;
-  if (IsBelow(path)) fault = Count(false, false);
-  return fault == Fault::kFail ? -1 : After(fault, REAL(mkdir)(path, mode));
-}
-
-}  // extern "C"
+}  // namespace cbt::test

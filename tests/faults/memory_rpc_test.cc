@@ -1,0 +1,65 @@
+// Memory that runs out while a service proves its streams and seals its pages.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cbt/wire.h"
+#include "faults/support/failing_memory.h"
+#include "rpc/completeness.h"
+#include "rpc/page_token.h"
+#include "support/figures.h"
+
+namespace cbt::rpc {
+namespace {
+
+using test::FailEveryAllocation;
+using test::Found;
+
+class OutOfMemoryInServices : public testing::Test {
+ protected:
+  static void TearDownTestSuite() {
+    test::PrintFigure("r10_allocations_failed_rpc", test::AllocationsFailed());
+    test::PrintFigure("r10_wrong_rpc", test::WrongAnswers());
+  }
+};
+
+TEST_F(OutOfMemoryInServices, PageTokens) {
+  const std::optional<std::string> base = "a snapshot whose name takes memory of its own";
+  const std::string target = "another snapshot with a name that is just as long";
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
+              const PageTokens tokens("a key that has more than sixteen bytes");
+              const std::string token = tokens.Seal(base, target, 123456789);
+              const absl::StatusOr<uint64_t> offset = tokens.Open(base, target, token);
+              if (!offset.ok()) return std::nullopt;
+              EXPECT_EQ(*offset, 123456789U);
+              return std::vector<uint8_t>(token.begin(), token.end());
+            }),
+            2);
+}
+
+// What a client compares: a proof that could not be read is no proof that holds.
+TEST_F(OutOfMemoryInServices, Proofs) {
+  const std::vector<uint64_t> offsets = {0, 8192};
+  const std::vector<uint64_t> lengths = {4096, 4096};
+  EXPECT_GT(
+      FailEveryAllocation([&]() -> Found {
+        StreamDigest digest;
+        digest.Add(offsets, lengths);
+        const Metadata sent = ProofMetadata(digest, 0);
+        const auto look_up = [&](std::string_view key) -> std::optional<std::string_view> {
+          for (const auto& [name, value] : sent) {
+            if (std::string_view(name) == key) return value;
+          }
+          return std::nullopt;
+        };
+        std::string what;
+        return std::vector<uint8_t>({static_cast<uint8_t>(CheckProof(look_up, digest, 0, what))});
+      }),
+      3);
+}
+
+}  // namespace
+}  // namespace cbt::rpc

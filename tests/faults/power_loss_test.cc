@@ -1,0 +1,420 @@
+// Loss of power at every point of what map files, chains and trackers do to the disk: what is there
+// afterwards is the old state or the new one, what was acknowledged is there, and a tracker knows
+// of every write that was.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/change_chain.h"
+#include "cbt/change_map_file.h"
+#include "cbt/change_tracker.h"
+#include "faults/support/crash_disk.h"
+#include "faults/support/disk_recorder.h"
+#include "support/figures.h"
+
+namespace cbt::test {
+namespace {
+
+using Access = ChangeChain::Access;
+using Blocks = std::set<uint64_t>;
+
+constexpr uint64_t kBlock = 4096;
+constexpr VolumeGeometry kVolume = {1000 * kBlock, kBlock};
+
+// Memory, if there is a place for it: nothing here is to survive.
+std::string MakeFolder() {
+  const bool memory = ::access("/dev/shm", W_OK) == 0;
+  std::string name = (memory ? "/dev/shm" : testing::TempDir()) + "/cbt-power-XXXXXX";
+  EXPECT_NE(::mkdtemp(name.data()), nullptr);
+  return name;
+}
+
+ChangeMap MapOf(const Blocks& blocks, const std::string& base = {},
+                const std::string& target = {}) {
+  ChangeMapBuilder builder = *ChangeMapBuilder::Create(kVolume);
+  for (const uint64_t block : blocks) EXPECT_TRUE(builder.AddBlocks(block, block + 1).ok());
+  ChangeMap map = *builder.Build();
+  map.set_identity({"vol", base, target});
+  return map;
+}
+
+Blocks BlocksOf(ExtentCursor& cursor) {
+  Blocks blocks;
+  EXPECT_TRUE(ForEachBatch(cursor, [&](const ExtentBatch& batch) {
+                for (size_t i = 0; i < batch.size(); ++i) {
+                  for (uint64_t at = batch[i].offset; at < batch[i].end(); at += kBlock) {
+                    blocks.insert(at / kBlock);
+                  }
+                }
+                return absl::OkStatus();
+              }).ok());
+  return blocks;
+}
+
+Blocks BlocksOf(const ChangeMap& map) { return BlocksOf(*MakeChangeMapCursor(map)); }
+
+bool Holds(const Blocks& all, const Blocks& some) {
+  return std::includes(all.begin(), all.end(), some.begin(), some.end());
+}
+
+using Notes = std::vector<std::string>;
+
+class PowerLoss : public testing::Test {
+ protected:
+  // Returns what is wrong in `after_` when these notes have been made, or nothing.
+  using Judge = std::function<std::string(const Notes& notes)>;
+
+  PowerLoss() : folder_(MakeFolder()), live_(folder_ + "/live"), after_(folder_ + "/after") {}
+  ~PowerLoss() override { std::filesystem::remove_all(folder_); }
+  static void TearDownTestSuite() {
+    PrintFigure("r13_states", states_);
+    PrintFigure("r13_wrong", wrong_);
+  }
+
+  // What `work` does to the files below `live_`, from an empty folder.
+  std::vector<DiskOperation> Record(const std::function<void()>& work) const {
+    std::filesystem::remove_all(live_);
+    std::filesystem::create_directory(live_);
+    StartRecording(live_);
+    work();
+    return StopRecording();
+  }
+
+  // Judges the states that a loss of power before each operation and at the end may leave.
+  void Check(const std::vector<DiskOperation>& operations, const Judge& judge,
+             size_t pairs = TestScale() > 1 ? 2000 : 24) {
+    CrashDisk disk(13);
+    Notes notes;
+    std::set<std::pair<uint64_t, size_t>> seen;
+    const auto check = [&](const DiskState& state) {
+      if (!seen.emplace(state.Hash(), notes.size()).second) return;
+      ++states_;
+      state.WriteTo(after_);
+      const std::string wrong = judge(notes);
+      if (wrong.empty()) return;
+      ++wrong_;
+      std::string there;
+      for (const auto& [path, bytes] : state.files) {
+        absl::StrAppend(&there, " ", path, " (", bytes.size(), ")");
+      }
+      ADD_FAILURE() << wrong << "\nafter " << (notes.empty() ? "nothing" : notes.back())
+                    << "\non the disk:" << there;
+    };
+    for (const DiskOperation& operation : operations) {
+      if (operation.kind == DiskOperation::Kind::kNote) {
+        notes.push_back(operation.path);
+        continue;
+      }
+      disk.ForEachState(pairs, check);
+      disk.Do(operation);
+      if (HasFailure()) return;
+    }
+    disk.ForEachState(pairs, check);
+  }
+
+  // The same when the process was killed before an operation, another one went on from there, and
+  // the power was lost then.
+  void CheckAfterKills(const std::function<void()>& work, const std::function<void()>& again,
+                       const Judge& judge, size_t kills) {
+    // Right after a name was moved is the time when it is there and not yet sure.
+    std::vector<int64_t> places;
+    int64_t done = 0;
+    for (const DiskOperation& operation : Record(work)) {
+      if (operation.kind == DiskOperation::Kind::kNote) continue;
+      ++done;
+      if (TestScale() > 1 || operation.kind == DiskOperation::Kind::kRename) places.push_back(done);
+    }
+    const size_t step = TestScale() > 1 ? 1 : (places.size() + kills - 1) / kills;
+    for (size_t i = 0; i < places.size() && !HasFailure(); i += step) {
+      const int64_t kill = places[i];
+      SCOPED_TRACE(absl::StrCat("killed after ", kill, " operations"));
+      Check(Record([&] {
+              DieAfter(kill);
+              work();
+              DieAfter(-1);
+              again();
+            }),
+            judge, 12);
+    }
+  }
+
+  const std::string folder_;
+  const std::string live_;   // where things are done
+  const std::string after_;  // what is found afterwards
+  static inline int64_t states_ = 0;
+  static inline int64_t wrong_ = 0;
+};
+
+// ---- map files
+
+std::optional<std::string> BytesOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+TEST_F(PowerLoss, AMapFileIsTheOldOneOrTheNewOne) {
+  Blocks many;
+  for (uint64_t block = 0; block < 900; block += 3) many.insert(block);
+  const std::vector<ChangeMap> maps = {MapOf({1, 2}), MapOf(many), MapOf({})};
+  std::vector<std::string> bytes;
+  for (const ChangeMap& map : maps) {
+    const std::vector<uint8_t> encoded = *EncodeChangeMap(map);
+    bytes.emplace_back(encoded.begin(), encoded.end());
+  }
+  Check(Record([&] {
+          for (const ChangeMap& map : maps) {
+            Note("write");
+            if (WriteChangeMap(map, live_ + "/m.cbm").ok()) Note("written");
+          }
+        }),
+        [&](const Notes& notes) -> std::string {
+          const auto written =
+              static_cast<size_t>(std::count(notes.begin(), notes.end(), "written"));
+          const auto begun = static_cast<size_t>(std::count(notes.begin(), notes.end(), "write"));
+          const std::optional<std::string> found = BytesOf(after_ + "/m.cbm");
+          if (!found.has_value()) return written == 0 ? "" : "no map";
+          for (size_t i = written == 0 ? 0 : written - 1; i < begun; ++i) {
+            if (*found == bytes[i]) return "";
+          }
+          return "another map";
+        });
+}
+
+// ---- chains
+
+std::string ListOf(const ChangeChain& chain) {
+  std::string list;
+  for (const ChainSnapshot& snapshot : chain.snapshots()) absl::StrAppend(&list, " ", snapshot.id);
+  return list;
+}
+
+// Snapshot sN differs from the one before in block N.
+uint64_t NumberOf(const std::string& id) { return std::stoull(id.substr(1)); }
+
+void Append(ChangeChain& chain, uint64_t number) {
+  const std::string newest = chain.snapshots().back().id;
+  const std::string id = absl::StrCat("s", number);
+  Note(absl::StrCat("try", ListOf(chain), " ", id));
+  Blocks blocks;
+  for (uint64_t block = NumberOf(newest) + 1; block <= number; ++block) blocks.insert(block);
+  if (chain.Append(MapOf(blocks, newest, id)).ok()) Note("done" + ListOf(chain));
+}
+
+void Remove(ChangeChain& chain, const std::string& id) {
+  std::string rest;
+  for (const ChainSnapshot& snapshot : chain.snapshots()) {
+    if (snapshot.id != id) absl::StrAppend(&rest, " ", snapshot.id);
+  }
+  if (rest.empty()) return;
+  Note("try" + rest);
+  if (chain.Remove(id).ok()) Note("done" + ListOf(chain));
+}
+
+void WorkOnAChain(const std::string& directory) {
+  Note("try s0");
+  auto chain = ChangeChain::Create(directory, "vol", kBlock, {"s0", kVolume.capacity});
+  if (!chain.ok()) return;
+  Note("done s0");
+  for (uint64_t number = 1; number <= 5; ++number) Append(**chain, number);
+  Remove(**chain, "s2");
+  Remove(**chain, "s0");
+  Append(**chain, 6);
+  Append(**chain, 8);
+}
+
+std::string JudgeChain(const std::string& directory, const Notes& notes) {
+  std::vector<std::string> possible;
+  bool acknowledged = false;
+  for (const std::string& note : notes) {
+    if (note.rfind("done", 0) == 0) {
+      possible.clear();
+      acknowledged = true;
+    }
+    possible.push_back(note.substr(note.find(' ')));
+  }
+  const auto chain = ChangeChain::Open(directory, Access::kRead);
+  if (!chain.ok()) {
+    return absl::IsNotFound(chain.status()) && !acknowledged ? "" : chain.status().ToString();
+  }
+  const std::string list = ListOf(**chain);
+  if (std::find(possible.begin(), possible.end(), list) == possible.end()) {
+    return "snapshots" + list;
+  }
+  if (const absl::Status status = (*chain)->Verify(); !status.ok()) return status.ToString();
+  const std::string first = (*chain)->snapshots().front().id;
+  const std::string last = (*chain)->snapshots().back().id;
+  const auto delta = (*chain)->Delta(first, last);
+  if (!delta.ok()) return delta.status().ToString();
+  Blocks expected;
+  for (uint64_t n = NumberOf(first) + 1; n <= NumberOf(last); ++n) expected.insert(n);
+  return BlocksOf(**delta) == expected ? "" : "another delta from " + first + " to " + last;
+}
+
+TEST_F(PowerLoss, AChainHasASnapshotOrHasItNot) {
+  Check(Record([&] { WorkOnAChain(live_ + "/c"); }),
+        [&](const Notes& notes) { return JudgeChain(after_ + "/c", notes); });
+}
+
+// What the process that was killed had named, and not made sure of, is what the next one builds on.
+TEST_F(PowerLoss, AChainAfterAKill) {
+  CheckAfterKills([&] { WorkOnAChain(live_ + "/c"); },
+                  [&] {
+                    auto chain = ChangeChain::Open(live_ + "/c", Access::kChange);
+                    if (!chain.ok()) return;
+                    Append(**chain, 9);
+                    Remove(**chain, (*chain)->snapshots().front().id);
+                  },
+                  [&](const Notes& notes) { return JudgeChain(after_ + "/c", notes); }, 40);
+}
+
+// ---- trackers
+
+TrackerOptions OptionsAt(const std::string& directory) {
+  return {.geometry = kVolume,
+          .volume = "vol",
+          .base = "first",
+          .directory = directory,
+          .region_bytes = 10 * kBlock};
+}
+
+void Write(ChangeTracker& tracker, uint64_t block) {
+  Note(absl::StrCat("try ", block));
+  if (tracker.Begin({block * kBlock, kBlock}).ok()) Note(absl::StrCat("block ", block));
+}
+
+void WorkWithATracker(const std::string& directory) {
+  auto made = ChangeTracker::Create(OptionsAt(directory));
+  if (!made.ok()) return;
+  Note("created");
+  ChangeTracker& tracker = **made;
+  Write(tracker, 1);
+  Write(tracker, 301);
+  tracker.Checkpoint().IgnoreError();
+  Write(tracker, 2);
+  // Several records at once, which reach over sectors.
+  Note("try 400-800");
+  if (tracker.Mark({400 * kBlock, 401 * kBlock}).ok()) Note("block 400-800");
+  if (tracker.OpenEpoch("next").ok()) {
+    Note("epoch");
+    Write(tracker, 901);
+    if (tracker.CloseEpoch().ok()) Note("map");
+  }
+  Write(tracker, 11);
+  tracker.Checkpoint().IgnoreError();
+  Write(tracker, 321);
+  if (tracker.OpenEpoch("last").ok()) tracker.CancelEpoch().IgnoreError();
+  Write(tracker, 21);
+  tracker.Close().IgnoreError();
+}
+
+void GoOnWithATracker(const std::string& directory) {
+  auto made = ChangeTracker::Recover(OptionsAt(directory));
+  if (!made.ok()) return;
+  Write(**made, 71);
+  (*made)->Checkpoint().IgnoreError();
+  Write(**made, 951);
+  (*made)->Close().IgnoreError();
+}
+
+// What is to be found, by the notes.
+struct Tracked {
+  explicit Tracked(const Notes& notes) {
+    for (const std::string& note : notes) {
+      const std::string word = note.substr(0, note.find(' '));
+      created |= word == "created";
+      if (word == "epoch") {
+        older = std::exchange(newer, {});
+        opened = window = true;
+      } else if (word == "map") {
+        closed = true;
+        window = false;
+      } else if (word == "try" || word == "block") {
+        const size_t dash = note.find('-');
+        const uint64_t first = std::stoull(note.substr(word.size() + 1));
+        const uint64_t last =
+            dash == std::string::npos ? first : std::stoull(note.substr(dash + 1));
+        for (uint64_t block = first; block <= last; ++block) {
+          tried.insert(block);
+          if (word == "block") newer.insert(block);
+          // Of a window, in both.
+          if (word == "block" && window) older.insert(block);
+        }
+      }
+    }
+  }
+
+  Blocks older, newer, tried;
+  bool created = false, opened = false, closed = false, window = false;
+};
+
+std::string JudgeTracker(const std::string& directory, const Notes& notes) {
+  const Tracked tracked(notes);
+  auto tracker = ChangeTracker::Recover(OptionsAt(directory));
+  if (!tracker.ok()) {
+    // Nothing was promised, and that nothing is there or known is said.
+    return tracked.created ? tracker.status().ToString() : "";
+  }
+  const std::vector<ChangeTracker::Epoch> epochs = (*tracker)->epochs();
+  std::vector<Blocks> maps;
+  if (epochs.size() == 2 && epochs[1].base == "last") {
+    // That snapshot was never taken.
+    if (const absl::Status status = (*tracker)->CancelEpoch(); !status.ok()) {
+      return status.ToString();
+    }
+  } else if (epochs.size() == 2) {
+    const auto map = (*tracker)->CloseEpoch();
+    if (!map.ok()) return map.status().ToString();
+    maps.push_back(BlocksOf(*map));
+  }
+  const auto map = (*tracker)->Changes();
+  if (!map.ok()) return map.status().ToString();
+  maps.push_back(BlocksOf(*map));
+  for (size_t i = 0; i < maps.size(); ++i) {
+    if (epochs[i].exact && !Holds(tracked.tried, maps[i])) return "not exact, and said to be";
+  }
+  // An epoch that was being opened; all there was is in the one before.
+  if (maps.size() == 2 && !tracked.opened) {
+    return Holds(maps[0], tracked.newer) ? "" : "a block is missing while an epoch is opened";
+  }
+  if (!Holds(maps.back(), tracked.newer)) return "a block is missing";
+  if (tracked.opened && !tracked.closed && !Holds(maps[0], tracked.older)) {
+    return "a block of the older epoch is missing";
+  }
+  return "";
+}
+
+TEST_F(PowerLoss, ATrackerNeverUnderReports) {
+  Check(Record([&] { WorkWithATracker(live_ + "/t"); }),
+        [&](const Notes& notes) { return JudgeTracker(after_ + "/t", notes); });
+}
+
+TEST_F(PowerLoss, ATrackerAfterAKill) {
+  CheckAfterKills([&] { WorkWithATracker(live_ + "/t"); }, [&] { GoOnWithATracker(live_ + "/t"); },
+                  [&](const Notes& notes) { return JudgeTracker(after_ + "/t", notes); }, 8);
+}
+
+// Closed in peace, and then killed or out of power while it is opened again.
+TEST_F(PowerLoss, ATrackerThatIsOpenedAgain) {
+  const auto work = [&] {
+    WorkWithATracker(live_ + "/t");
+    GoOnWithATracker(live_ + "/t");
+  };
+  Check(Record(work), [&](const Notes& notes) { return JudgeTracker(after_ + "/t", notes); });
+}
+
+}  // namespace
+}  // namespace cbt::test

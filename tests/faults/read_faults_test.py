@@ -1,0 +1,218 @@
+"""What is read while system calls fail, at every one of them: the right answer, or an error that names the place and the
+reason; never a shorter answer that looks whole.
+
+read_faults_test.py CBT TRACKER_DRIVER SHIM
+"""
+
+import gzip
+import json
+import os
+import random
+import shutil
+import subprocess
+import time
+import unittest
+
+from injection import CBT, HARMLESS, SCALE, FaultsTest, count, execute, main, ok, said, sample
+
+KINDS = ("eio", "enomem", "emfile", "short", "eintr")
+SAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "source", "samples")
+MIB = 1 << 20
+# Points for each command and kind at the usual scale, about; all of them at a larger one.
+MOST = 8 if SCALE == 1 else 10**9
+
+
+def tool(*names):
+    missing = [name for name in names if shutil.which(name) is None]
+    return unittest.skipIf(missing, f"not installed: {', '.join(missing)}")
+
+
+class ReadFaults(FaultsTest):
+    def setUp(self):
+        super().setUp()
+        self.random = random.Random(11)
+        self.below = os.path.join(self.folder, "below")
+        os.rename(self.pristine, self.below)
+
+    def path(self, name):
+        return os.path.join(self.below, name)
+
+    def write(self, name, content):
+        with open(self.path(name), "wb") as file:
+            file.write(content)
+        return self.path(name)
+
+    def image(self, name, size, changes=(), like=None):
+        """A sparse image: that of `like`, with bytes of its own at `changes`."""
+        if like is not None:
+            shutil.copy(like, self.path(name))
+        with open(self.path(name), "r+b" if like is not None else "wb") as file:
+            file.truncate(size)
+            for offset in changes:
+                file.seek(offset)
+                file.write(self.random.randbytes(3000))
+        return self.path(name)
+
+    def check(self, *command, sockets=False, library=(), least=4, stdin=None):
+        """Lets each call of `cbt command` fail. `library`: kinds that a library doesn't get over."""
+        command = [CBT, *map(str, command)]
+        expected = execute(*command, stdin=stdin)
+        self.assertEqual((expected.returncode, expected.stderr), (0, b""), command)
+        self.assertTrue(expected.stdout or "verify" in command, command)
+        total = 0
+        for kind in KINDS + (("reset",) if sockets else ()):
+            number, _ = self.calls(command, kind, sockets=sockets, stdin=stdin)
+            total += number
+            for at in sample(number, MOST):
+                for then in (False, True):
+                    if then and (kind in HARMLESS or SCALE == 1 and at % 4 != 1):
+                        continue
+                    self.one(command, kind, at, then, sockets, library, expected.stdout, stdin)
+        self.assertGreaterEqual(total, least, command)
+
+    def one(self, command, kind, at, then, sockets, library, expected, stdin):
+        self.where = f"{kind} at call {at}{' and later' if then else ''} of {command}"
+        result = execute(*command, stdin=stdin, env=self.environment(
+            kind, at, sockets, then, FAULT_STDIN=str(int(stdin is not None))))
+        call = self.take_fired()
+        if call is None and not sockets:
+            self.fail("not reached: calls differ from run to run")
+        self.where += f": {call}: {result}"
+        count("r11_points")
+        count("r11_points_read")
+        if result.returncode == 0:
+            self.assertEqual(result.stdout, expected)
+            self.assertEqual(result.stderr, b"")
+        else:
+            self.assertIn(result.returncode, (2, 3))
+            self.assertRegex(result.stderr.decode(), r"\Acbt: [^\n]+: [^\n]+\n\Z")
+            self.assertTrue(expected.startswith(said(result.stdout)))
+            if kind not in library:
+                self.assertNotIn(kind, HARMLESS)
+
+    # ---- images and files of bits
+
+    def pair(self, size=9 * MIB - 700):
+        old = self.image("a.img", size, [0, 5000, 3 * MIB, size - 3000])
+        new = self.image("b.img", size, [5000, 4 * MIB, size - 3000], like=old)
+        return old, new
+
+    def test_images(self):
+        old, new = self.pair()
+        self.check("delta", old, new, "--block-size", 4096)
+        self.check("delta", old, new, "--by-extents")
+        self.check("allocated", new)
+        self.check("allocated", new, "--zeros")
+
+    def test_dense_bitmaps(self):
+        bits = self.write("a.bits", self.random.randbytes(90000))
+        other = self.write("b.bits", self.random.randbytes(90000))
+        layout = ["--from", "bitmap:granularity=4096,order=msb", "--capacity", 90000 * 8 * 4096]
+        self.check("delta", bits, *layout)
+        self.check("delta", bits, other, *layout, "--base-capacity", 90000 * 8 * 4096)
+        self.check("allocated", "-", *layout, stdin=bits)
+
+    # ---- maps and chains
+
+    def map_file(self, name, blocks, base, target):
+        bits = self.write("bits", sum(1 << b for b in blocks).to_bytes(125, "little"))
+        path = self.path(name)
+        ok(CBT, "map", "convert", bits, "--from", "bitmap", "--capacity", 1000 * 4096, "--output",
+           path, "--volume-name", "vol", "--base-name", base, "--target-name", target)
+        return path
+
+    def test_maps(self):
+        maps = [self.map_file(f"{i}.cbm", range(i, 900, 7), f"s{i}", f"s{i + 1}") for i in range(3)]
+        self.check("delta", maps[0])
+        self.check("map", "info", *maps)
+        self.check("map", "show", maps[1])
+        self.check("map", "convert", maps[1], "--to", "csv")
+
+    def test_chains(self):
+        chain = self.path("c")
+        ok(CBT, "chain", "create", chain, "--volume", "vol", "--snapshot", "s0", "--capacity",
+           1000 * 4096)
+        for day in range(1, 12):
+            ok(CBT, "chain", "append", chain,
+               self.map_file("m.cbm", [day, 500 + day], f"s{day - 1}", f"s{day}"))
+        self.check("chain", "delta", chain, "s1", "s10")
+        self.check("chain", "list", chain)
+        self.check("chain", "verify", chain)
+
+    # ---- what storage systems' tools print
+
+    def test_lists(self):
+        def sample_file(name):
+            path = os.path.join(SAMPLES, name)
+            if not name.endswith(".gz"):
+                shutil.copy(path, self.path(name))
+                return self.path(name)
+            with gzip.open(path) as file:
+                return self.write(name[:-3], file.read())
+
+        capacity = ["--capacity", 64 * MIB]
+        self.check("delta", sample_file("thin_delta.xml"), *capacity)
+        self.check("delta", "-", *capacity, stdin=sample_file("thin_delta.xml"))
+        self.check("allocated", sample_file("thin_dump.xml"), "--from", "thin-dump:device=1",
+                   *capacity)
+        self.check("delta", sample_file("era_invalidate.xml"), "--from",
+                   "era-invalidate:block-size=64K", *capacity)
+        self.check("delta", sample_file("era_dump.xml"), "--from", "era-dump:since-era=3")
+        self.check("delta", sample_file("rbd_diff_v1_bluestore.bin"))
+        rbd = [{"offset": i * MIB, "length": 65536, "exists": "true"} for i in range(0, 60, 2)]
+        self.check("delta", self.write("rbd.json", json.dumps(rbd).encode()), *capacity)
+        qemu = [{"start": i * MIB, "length": MIB, "depth": i % 2, "present": True, "zero": False,
+                 "data": True, "offset": 0} for i in range(20)]
+        self.check("delta", self.write("qemu.json", json.dumps(qemu).encode()))
+        areas = {"startOffset": 0, "length": 64 * MIB,
+                 "changedArea": [{"start": i * MIB, "length": 65536} for i in range(0, 60, 3)]}
+        self.check("delta", self.write("areas.json", json.dumps(areas).encode()), *capacity)
+        page = {"BlockSize": 524288, "VolumeSize": 1, "ExpiryTime": 0,
+                "ChangedBlocks": [{"BlockIndex": i, "FirstBlockToken": "a",
+                                   "SecondBlockToken": "b"} for i in range(0, 2000, 3)]}
+        self.check("delta", self.write("ebs.json", json.dumps(page).encode()))
+
+    # ---- images with a format of their own
+
+    @tool("qemu-img", "qemu-io")
+    def test_qcow2(self):
+        base, image = self.path("base.qcow2"), self.path("vm.qcow2")
+        ok("qemu-img", "create", "-q", "-f", "qcow2", base, 32 * MIB)
+        ok("qemu-io", "-c", "write -P 1 0 128k", "-c", "write -P 2 20M 64k", base)
+        ok("qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", "qcow2", image)
+        ok("qemu-io", "-c", "write -P 3 1M 128k", image)
+        ok("qemu-img", "snapshot", "-c", "monday", image)
+        ok("qemu-img", "bitmap", "--add", image, "since-monday")
+        ok("qemu-io", "-c", "write -P 4 64k 4k", "-c", "write -P 5 5M 4k", image)
+        self.check("allocated", image, "--from", "qcow2")
+        self.check("delta", image, "--from", "qcow2:base-snapshot=monday")
+        self.check("delta", image, "--from", "qcow2:bitmap=since-monday")
+        self.check("delta", image, "--from", "qcow2:layer")
+
+    @tool("mkfs.ext4")
+    def test_ext(self):
+        disk = self.image("disk.img", 40 * MIB)
+        ok("mkfs.ext4", "-q", "-F", disk)
+        self.check("allocated", disk, "--from", "ext", library=HARMLESS)
+
+    @tool("qemu-img", "qemu-io", "qemu-nbd")
+    def test_nbd(self):
+        image, socket = self.path("disk.qcow2"), os.path.join(self.folder, "nbd.sock")
+        ok("qemu-img", "create", "-q", "-f", "qcow2", image, 64 * MIB)
+        ok("qemu-img", "bitmap", "--add", image, "b")
+        ok("qemu-io", *[part for i in range(0, 60, 3) for part in ("-c", f"write {i}M 64k")], image)
+        server = subprocess.Popen(
+            ["qemu-nbd", "-r", "-t", "-e", "8", "-k", socket, "-A", "-B", "b", "-f", "qcow2", image],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        while not os.path.exists(socket):
+            self.assertIsNone(server.poll())
+            time.sleep(0.02)
+        address = f"nbd+unix:///?socket={socket}"
+        self.check("allocated", address, sockets=True, library=HARMLESS)
+        self.check("delta", address, "--from", "nbd:bitmap=b", sockets=True, library=HARMLESS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+#include "faults/support/failing_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+// Counts down while above 0; the allocation that makes it 0 fails, and with `sticky` all after it.
+std::atomic<int64_t> countdown = 0;
+std::atomic<bool> sticky = false;
+std::atomic<bool> failed = false;
+std::atomic<int64_t> live = 0;  // pieces of memory
+
+void* Allocate(std::size_t size, std::size_t alignment) {
+  if (sticky && failed) throw std::bad_alloc();
+  if (countdown > 0 && --countdown == 0) {
+    failed = true;
+    throw std::bad_alloc();
+  }
+  void* const memory =
+      alignment == 0
+          ? std::malloc(size == 0 ? 1 : size)
+          : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  ++live;
+  return memory;
+}
+
+void Release(void* memory) noexcept {
+  if (memory != nullptr) --live;
+  std::free(memory);
+}
+
+int64_t allocations_failed = 0;
+int64_t wrong_answers = 0;
+
+}  // namespace
+
+void* operator new(std::size_t size) { return Allocate(size, 0); }
+void* operator new[](std::size_t size) { return Allocate(size, 0); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return Allocate(size, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t size, std::align_val_t alignment) {
+  return Allocate(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { Release(memory); }
+void operator delete[](void* memory) noexcept { Release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { Release(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { Release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { Release(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { Release(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { Release(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { Release(memory); }
+
+namespace cbt::test {
+
+int64_t FailEveryAllocation(const std::function<Found()>& work) {
+  const Found expected = work();
+  EXPECT_TRUE(expected.has_value());
+  int64_t allocations = 0;
+  for (const bool stay : {false, true}) {
+    for (int64_t n = 1;; ++n) {
+      const int64_t before = live;
+      bool right = true;
+      bool came_through = false;
+      {
+        sticky = stay;
+        failed = false;
+        countdown = n;
+        Found found;
+        bool thrown = false;
+        try {
+          found = work();
+        } catch (const std::bad_alloc&) {
+          thrown = true;
+        }
+        came_through = !failed;
+        countdown = 0;
+        sticky = false;
+        failed = false;
+        if (!thrown && found.has_value()) right = found == expected;
+        if (came_through) right &= found.has_value();
+      }
+      if (!came_through) ++allocations_failed;
+      const int64_t left = live - before;
+      if (!right || left != 0) {
+        ++wrong_answers;
+        ADD_FAILURE() << "allocation " << n << (stay ? " and all after it" : "")
+                      << " failed: " << (right ? "" : "another answer; ") << left
+                      << " pieces of memory left";
+        return n;
+      }
+      if (came_through) {
+        allocations = n;
+        break;
+      }
+    }
+  }
+  return allocations;
+}
+
+Undisturbed::Undisturbed() : countdown_(countdown.exchange(0)), sticky_(sticky.exchange(false)) {}
+
+Undisturbed::~Undisturbed() {
+  sticky = sticky_;
+  countdown = countdown_;
+}
+
+int64_t AllocationsFailed() { return allocations_failed; }
+int64_t WrongAnswers() { return wrong_answers; }
+
+}  // namespace cbt::test
