@@ -97,8 +97,8 @@ absl::StatusOr<Destination> CheckDestination(const std::string& out, const Image
 absl::StatusOr<Applied> Restore(const std::shared_ptr<const Image>& base,
                                 const std::shared_ptr<const Image>& target,
                                 const ApplyArguments& arguments, int descriptor) {
-  if (ftruncate(descriptor, static_cast<off64_t>(target->size())) != 0) {
-    return IoError(arguments.out, errno);
+  while (ftruncate(descriptor, static_cast<off64_t>(target->size())) != 0) {
+    if (errno != EINTR) return IoError(arguments.out, errno);
   }
   RangeCopier copier(descriptor, arguments.out);
   const uint64_t shared = std::min(base->size(), target->size());

@@ -57,7 +57,8 @@ class NetworkFaults(FaultsTest):
                           "1", env=env, listen=listen)
 
     def relay(self, plugin, env=None):
-        return self.start("relay", "relay", "--plugin", plugin.address, "--grace", "1", env=env)
+        return self.start("relay", "relay", "--plugin", plugin.address, "--api", "csi",
+                          "--grace", "1", env=env)
 
     def stop(self, server):
         """Ends a server, which may have ended already. Returns its exit status."""
