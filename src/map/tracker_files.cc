@@ -169,6 +169,9 @@ absl::StatusOr<EpochFiles> TrackerFiles::ReadEpoch(uint64_t epoch, const std::ve
 absl::StatusOr<std::vector<EpochFiles>> TrackerFiles::Read(const std::string& volume,
                                                            const VolumeGeometry& geometry,
                                                            uint64_t& next) const {
+  // A process that was killed may have left names that are not on the disk yet. What is made next
+  // builds on them: they must not be lost while it stays.
+  if (absl::Status status = SyncFolder(directory_); !status.ok()) return status;
   absl::StatusOr<std::vector<Name>> names = List();
   if (!names.ok()) return names.status();
   std::set<uint64_t> numbers;
