@@ -12,7 +12,7 @@ ProbeAnswer ConformanceChecker::AllPages(int64_t most, std::string token, std::s
   for (size_t pages = 0;; ++pages) {
     const ProbeAnswer page = Ask(request);
     if (!page.ok()) {
-      all.status = page.ok() ? absl::OkStatus() : (page.status.ok() ? page.decoding : page.status);
+      all.status = page.status.ok() ? page.decoding : page.status;
       return all;
     }
     if (pages == 0) all.messages = page.messages;

@@ -68,8 +68,10 @@ bool KnownAnswer(const EncodeTuplesKernels& candidate) noexcept {
     const uint64_t power = uint64_t{1} << (i / 3 % 63);
     offsets[i] = power - 1 + i % 2;
     lengths[kCount - 1 - i] = power + i % 3 - 1;
-    if (i % 24 >= 8) offsets[i] = (power & 0x1ffffffffffffu) | 3;
-    if (i % 24 >= 8) lengths[i] = (uint64_t{1} << (i % 35)) | 1;
+    if (i % 24 >= 8) {
+      offsets[i] = (power & 0x1ffffffffffffu) | 3;
+      lengths[i] = (uint64_t{1} << (i % 35)) | 1;
+    }
   }
   uint8_t want[kCount * kTupleBytes];
   uint8_t got[kCount * kTupleBytes];
