@@ -1,0 +1,123 @@
+// Files of released format versions, kept as text (tests/map/data/v<major>): as `od -A x -t x1`
+// prints them, so that a difference can be read, and long stretches of the same bytes are one line.
+#ifndef CBT_TESTS_MAP_GOLDEN_H_
+#define CBT_TESTS_MAP_GOLDEN_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace cbt::test {
+
+// Names, and what is in the files of that name.
+using Files = std::map<std::string, std::string>;
+
+// The bytes of a dump; ends the test program for what is none.
+inline std::string BytesOfDump(const std::string& path) {
+  std::ifstream file(path);
+  const auto fail = [&](const std::string& line) {
+    std::fprintf(stderr, "%s: no dump: '%s'\n", path.c_str(), line.c_str());
+    std::abort();
+  };
+  std::string bytes;
+  std::string last;
+  bool repeat = false;
+  bool ended = false;
+  for (std::string line; std::getline(file, line);) {
+    if (ended) fail(line);
+    if (line == "*") {
+      repeat = true;
+      continue;
+    }
+    char* at = nullptr;
+    const size_t offset = std::strtoull(line.c_str(), &at, 16);
+    while (repeat && bytes.size() < offset && !last.empty()) bytes += last;
+    repeat = false;
+    if (at == line.c_str() || bytes.size() != offset) fail(line);
+    last.clear();
+    while (*at != '\0') {
+      char* next = nullptr;
+      last += static_cast<char>(std::strtoul(at, &next, 16));
+      if (next == at) fail(line);
+      at = next;
+    }
+    bytes += last;
+    ended = last.empty();
+  }
+  if (!ended) fail("end");
+  return bytes;
+}
+
+inline std::string DumpOfBytes(const std::string& bytes) {
+  std::string dump;
+  char text[24];
+  std::string last;
+  bool starred = false;
+  for (size_t at = 0; at < bytes.size(); at += 16) {
+    const std::string now = bytes.substr(at, 16);
+    if (now == last) {
+      if (!starred) dump += "*\n";
+      starred = true;
+      continue;
+    }
+    starred = false;
+    last = now;
+    std::snprintf(text, sizeof(text), "%06zx", at);
+    dump += text;
+    for (const char byte : now) {
+      std::snprintf(text, sizeof(text), " %02x", static_cast<unsigned>(static_cast<uint8_t>(byte)));
+      dump += text;
+    }
+    dump += '\n';
+  }
+  std::snprintf(text, sizeof(text), "%06zx\n", bytes.size());
+  return dump + text;
+}
+
+// The files of a folder without the lock, which says nothing.
+inline Files FilesOf(const std::string& folder) {
+  Files files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().filename() == "LOCK") continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    files[entry.path().filename().string()] = {std::istreambuf_iterator<char>(file), {}};
+  }
+  return files;
+}
+
+inline void WriteFiles(const Files& files, const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  for (const auto& [name, bytes] : files) {
+    std::ofstream(folder + "/" + name, std::ios::binary) << bytes;
+  }
+}
+
+// A folder of dumps, each named after its file.
+inline Files ReadDumps(const std::string& folder) {
+  Files files;
+  if (!std::filesystem::is_directory(folder)) return files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".od") continue;
+    files[entry.path().stem().string()] = BytesOfDump(entry.path().string());
+  }
+  return files;
+}
+
+// Released files never change: what is there is left alone.
+inline void WriteNewDumps(const Files& files, const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  for (const auto& [name, bytes] : files) {
+    const std::string path = folder + "/" + name + ".od";
+    if (!std::filesystem::exists(path)) std::ofstream(path) << DumpOfBytes(bytes);
+  }
+}
+
+}  // namespace cbt::test
+
+#endif  // CBT_TESTS_MAP_GOLDEN_H_

@@ -1,0 +1,346 @@
+// Files of every released format version (tests/map/data): they are read as what they were written
+// as, and the same state makes the same bytes. Released files stay as they are; CBT_WRITE_GOLDEN=1
+// adds those that are not there yet.
+#include "map/golden.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/change_chain.h"
+#include "cbt/change_map_file.h"
+#include "cbt/change_tracker.h"
+#include "map/chain_manifest.h"
+#include "map/maps.h"
+#include "map/region_log.h"
+#include "support/figures.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using test::Blocks;
+using test::BlocksOf;
+using test::Files;
+
+// What the scorecard asks for: files that were read, and those with whatever was wrong about them.
+std::set<std::string> files_checked;
+std::set<std::string> files_wrong;
+
+class Figures : public testing::Environment {
+ public:
+  void TearDown() override {
+    test::PrintFigure("r23_files", files_checked.size());
+    test::PrintFigure("r23_wrong", files_wrong.size());
+  }
+};
+const testing::Environment* const figures = testing::AddGlobalTestEnvironment(new Figures);
+
+std::string Folder(const std::string& name) {
+  return absl::StrCat(CBT_GOLDEN_FOLDER, "/v1/", name);
+}
+
+std::span<const uint8_t> Bytes(const std::string& bytes) {
+  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+}
+
+// The released files of `folder`, which are those that `now` are written, to the bit.
+Files Released(const std::string& folder, const Files& now) {
+  if (std::getenv("CBT_WRITE_GOLDEN") != nullptr) test::WriteNewDumps(now, Folder(folder));
+  Files released = test::ReadDumps(Folder(folder));
+  for (const auto& [name, bytes] : now) {
+    if (!released.contains(name)) files_wrong.insert(absl::StrCat(folder, "/", name));
+    EXPECT_TRUE(released.contains(name)) << folder << ": no released file " << name;
+  }
+  for (const auto& [name, bytes] : released) {
+    files_checked.insert(absl::StrCat(folder, "/", name));
+    const auto made = now.find(name);
+    const bool same = made != now.end() && made->second == bytes;
+    if (!same) files_wrong.insert(absl::StrCat(folder, "/", name));
+    EXPECT_TRUE(same) << folder << "/" << name << " is not written as it was, but as\n"
+                      << (made == now.end() ? "none" : test::DumpOfBytes(made->second));
+  }
+  return released;
+}
+
+// Counts the files of a folder as wrong when something is.
+class Watch {
+ public:
+  Watch(const std::string& folder, const Files& files) : folder_(folder), files_(files) {}
+  ~Watch() {
+    if (!testing::Test::HasFailure()) return;
+    for (const auto& [name, bytes] : files_) files_wrong.insert(absl::StrCat(folder_, "/", name));
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  const std::string folder_;
+  const Files& files_;
+};
+
+// The major version stands behind the eight bytes of the magic in all of them.
+std::string OfMajor(std::string bytes, char major) {
+  bytes[8] = major;
+  return bytes;
+}
+
+void ExpectRefused(const absl::Status& status, const std::string& version) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+  EXPECT_NE(status.message().find(absl::StrCat("is of version ", version)), std::string::npos)
+      << status;
+  EXPECT_NE(status.message().find("this program reads version 1"), std::string::npos) << status;
+}
+
+// ---- maps
+
+struct GoldenMap {
+  std::string name;
+  VolumeGeometry geometry;
+  ChangeMapIdentity identity;
+  Blocks blocks;
+};
+
+void Every(uint64_t step, uint64_t first, uint64_t end, Blocks& blocks) {
+  for (uint64_t block = first; block < end; block += step) blocks.push_back(block);
+}
+
+std::vector<GoldenMap> Maps() {
+  constexpr uint64_t kTera = uint64_t{1} << 40;
+  const ChangeMapIdentity days = {"vol", "monday", "tuesday"};
+  // All kinds of containers with offsets: an array, dense bits, one run, many runs, all of it.
+  Blocks kinds = {1, 3, 5};
+  Every(2, 1 << 16, 2 << 16, kinds);
+  Every(1, (2 << 16) + 100, (2 << 16) + 6000, kinds);
+  for (uint64_t run = 0; run < 9; ++run) {
+    Every(1, (5 << 16) + run * 4096, (5 << 16) + run * 4096 + 9, kinds);
+  }
+  Every(1, 6 << 16, 7 << 16, kinds);
+  Every(8, 9 << 16, 10 << 16, kinds);
+  // More than one piece of payload.
+  Blocks pieces;
+  Every(2, 0, 9 << 16, pieces);
+  return {
+      {"example.cbm", {uint64_t{1} << 30, 4096}, days, {1, 3, 65536, 65537, 65538, 65539}},
+      {"nothing.cbm", {}, {}, {}},
+      {"empty.cbm", {kTera, 4096}, days, {}},
+      {"allocated.cbm", {9999, 1000}, {"b\xc3\xa4nd", "", "heute"}, {0, 4, 5, 9}},
+      {"arrays.cbm", {2 * kTera, 512}, days, {0, 2, 4, (uint64_t{65535} << 16) + 7}},
+      {"kinds.cbm", {kTera - 4095, 4096}, days, kinds},
+      {"pieces.cbm", {kTera, 65536}, days, pieces},
+      {"groups.cbm",
+       {uint64_t{1} << 62, 1},
+       days,
+       {7, uint64_t{1} << 32, (uint64_t{5} << 32) + 6, (uint64_t{1} << 62) - 1}},
+      {"largest.cbm", {(uint64_t{1} << 63) - 1, uint64_t{1} << 62}, {}, {1}},
+  };
+}
+
+TEST(GoldenTest, MapsAreReadAsTheyWereAndWrittenToTheBit) {
+  Files now;
+  for (const GoldenMap& golden : Maps()) {
+    ChangeMap map = test::MapOf(golden.blocks, golden.geometry);
+    map.set_identity(golden.identity);
+    const std::vector<uint8_t> bytes = *EncodeChangeMap(map);
+    now[golden.name] = {bytes.begin(), bytes.end()};
+  }
+  const Files released = Released("maps", now);
+  for (const GoldenMap& golden : Maps()) {
+    SCOPED_TRACE(golden.name);
+    const test::TempDir folder;
+    const Files files = {{golden.name, released.at(golden.name)}};
+    const Watch watch("maps", files);
+    test::WriteFiles(files, folder.path());
+    const std::string path = folder / golden.name;
+    const absl::StatusOr<ChangeMap> map = ReadChangeMap(path);
+    ASSERT_TRUE(map.ok()) << map.status();
+    EXPECT_EQ(map->view().geometry(), golden.geometry);
+    EXPECT_EQ(map->identity(), golden.identity);
+    EXPECT_EQ(BlocksOf(*map), golden.blocks);
+    EXPECT_EQ(BlocksOf(**OpenChangeMapCursor(path)), golden.blocks);
+    EXPECT_EQ(ReadChangeMapHeader(path)->cardinality, golden.blocks.size());
+    // Through the loaded map, not through one that was built.
+    const std::vector<uint8_t> again = *EncodeChangeMap(*map);
+    EXPECT_EQ(std::string(again.begin(), again.end()), files.at(golden.name));
+    const std::string newer = OfMajor(files.at(golden.name), 2);
+    ExpectRefused(DecodeChangeMap(Bytes(newer), "x.cbm").status(), "2.0 of the change-map format");
+    test::WriteFiles({{golden.name, newer}}, folder.path());
+    ExpectRefused(ReadChangeMap(path).status(), "2.0 of the change-map format");
+    ExpectRefused(ReadChangeMapHeader(path).status(), "2.0 of the change-map format");
+    ExpectRefused(OpenChangeMapCursor(path).status(), "2.0 of the change-map format");
+  }
+}
+
+// ---- chains
+
+constexpr uint64_t kG = 4096;
+const ChainOptions kQuick = {.sync = false};
+
+// Six days; on the second one, which is forgotten again, the volume was smaller.
+uint64_t CapacityOn(uint64_t day) {
+  return day < 2 ? 110 * kG : day == 2 ? 100 * kG : 120 * kG + 5;
+}
+
+void BuildChain(const std::string& folder) {
+  const auto chain = *ChangeChain::Create(folder, "vol", kG, {"d0", CapacityOn(0)}, kQuick);
+  for (uint64_t day = 1; day < 6; ++day) {
+    ChangeMap map = test::MapOf({day, 10 * day, 10 * day + 1}, {CapacityOn(day), kG});
+    map.set_identity({"vol", absl::StrCat("d", day - 1), absl::StrCat("d", day)});
+    ASSERT_TRUE(chain->Append(map).ok());
+  }
+  ASSERT_TRUE(chain->Remove("d2").ok());
+}
+
+// What changed on the days behind `base` up to `target`, and what was lost and came back.
+Blocks ChainOracle(uint64_t base, uint64_t target) {
+  std::set<uint64_t> all;
+  for (uint64_t day = base + 1; day <= target; ++day) all.insert({day, 10 * day, 10 * day + 1});
+  for (uint64_t block = 100; base < 2 && target > 2 && block < 110; ++block) all.insert(block);
+  return {all.begin(), all.end()};
+}
+
+TEST(GoldenTest, ChainsAreReadAsTheyWereAndWrittenToTheBit) {
+  const test::TempDir folder;
+  BuildChain(folder / "now");
+  const Files released = Released("chain", test::FilesOf(folder / "now"));
+  const Watch watch("chain", released);
+  const std::string path = folder / "released";
+  test::WriteFiles(released, path);
+  const absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
+      ChangeChain::Open(path, ChangeChain::Access::kRead);
+  ASSERT_TRUE(chain.ok()) << chain.status();
+  EXPECT_TRUE((*chain)->Verify().ok()) << (*chain)->Verify();
+  EXPECT_EQ((*chain)->volume(), "vol");
+  EXPECT_EQ((*chain)->granularity(), kG);
+  const std::vector<uint64_t> days = {0, 1, 3, 4, 5};
+  const std::vector<ChainSnapshot> snapshots = (*chain)->snapshots();
+  ASSERT_EQ(snapshots.size(), days.size());
+  for (size_t i = 0; i < days.size(); ++i) {
+    EXPECT_EQ(snapshots[i].id, absl::StrCat("d", days[i]));
+    EXPECT_EQ(snapshots[i].capacity, CapacityOn(days[i]));
+    for (size_t j = i; j < days.size(); ++j) {
+      const auto delta = (*chain)->Delta(snapshots[i].id, snapshots[j].id);
+      ASSERT_TRUE(delta.ok()) << delta.status();
+      EXPECT_EQ(BlocksOf(**delta), ChainOracle(days[i], days[j])) << days[i] << ' ' << days[j];
+    }
+  }
+  const std::string& manifest = released.at("CHAIN");
+  const std::vector<uint8_t> again = EncodeManifest(*DecodeManifest(Bytes(manifest), "CHAIN"));
+  EXPECT_EQ(std::string(again.begin(), again.end()), manifest);
+  test::WriteFiles({{"CHAIN", OfMajor(manifest, 2)}}, path);
+  ExpectRefused(ChangeChain::Open(path, ChangeChain::Access::kRead).status(),
+                "2.0 of the chain format");
+}
+
+// ---- trackers
+
+struct GoldenTracker {
+  std::string name;
+  // Leaves `folder` as a process left it that is gone: writes what is in it then into `left`.
+  std::function<void(const TrackerOptions&, Files& left)> build;
+  bool exact = true;  // whether the oldest epoch is
+  std::vector<std::string> bases;
+  Blocks changes;
+};
+
+Blocks Regions(const std::vector<uint64_t>& regions) {
+  Blocks blocks;
+  for (const uint64_t region : regions) Every(1, region * 10, region * 10 + 10, blocks);
+  return blocks;
+}
+
+TrackerOptions OptionsIn(const std::string& folder) {
+  return {.geometry = {200 * kG, kG},
+          .volume = "vol",
+          .base = "monday",
+          .directory = folder,
+          .region_bytes = 10 * kG};
+}
+
+void MarkBlocks(ChangeTracker& tracker, const Blocks& blocks) {
+  for (const uint64_t block : blocks) ASSERT_TRUE(tracker.Mark({block * kG, 1}).ok());
+}
+
+void LeaveClosed(const TrackerOptions& options, Files& left) {
+  const auto tracker = *ChangeTracker::Create(options);
+  MarkBlocks(*tracker, {3, 5, 177});
+  ASSERT_TRUE(tracker->Close().ok());
+  left = test::FilesOf(options.directory);
+}
+
+void LeaveCrashed(const TrackerOptions& options, Files& left) {
+  const auto tracker = *ChangeTracker::Create(options);
+  MarkBlocks(*tracker, {3, 177});
+  ASSERT_TRUE(tracker->Checkpoint().ok());
+  MarkBlocks(*tracker, {45, 91});
+  left = test::FilesOf(options.directory);
+}
+
+void LeaveRough(const TrackerOptions& options, Files& left) {
+  LeaveCrashed(options, left);
+  std::filesystem::remove_all(options.directory);
+  test::WriteFiles(left, options.directory);
+  const auto tracker = *ChangeTracker::Recover(options);
+  ASSERT_TRUE(tracker->Close().ok());
+  left = test::FilesOf(options.directory);
+}
+
+void LeaveInTheWindow(const TrackerOptions& options, Files& left) {
+  const auto tracker = *ChangeTracker::Create(options);
+  MarkBlocks(*tracker, {3});
+  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+  MarkBlocks(*tracker, {60});
+  left = test::FilesOf(options.directory);
+}
+
+TEST(GoldenTest, TrackersAreRecoveredAsTheyWereAndWrittenToTheBit) {
+  Blocks crashed = {3};
+  for (const uint64_t block : Regions({4, 9})) crashed.push_back(block);
+  crashed.push_back(177);
+  const std::vector<GoldenTracker> goldens = {
+      {"tracker-closed", LeaveClosed, true, {"monday"}, {3, 5, 177}},
+      {"tracker-crashed", LeaveCrashed, false, {"monday"}, crashed},
+      {"tracker-rough", LeaveRough, false, {"monday"}, crashed},
+      {"tracker-window", LeaveInTheWindow, false, {"monday", "tuesday"}, Regions({0, 6})},
+  };
+  for (const GoldenTracker& golden : goldens) {
+    SCOPED_TRACE(golden.name);
+    const test::TempDir folder;
+    Files now;
+    golden.build(OptionsIn(folder / "now"), now);
+    const Files released = Released(golden.name, now);
+    const Watch watch(golden.name, released);
+    const TrackerOptions options = OptionsIn(folder / "released");
+    test::WriteFiles(released, options.directory);
+    {
+      const absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker =
+          ChangeTracker::Recover(options);
+      ASSERT_TRUE(tracker.ok()) << tracker.status();
+      const std::vector<ChangeTracker::Epoch> epochs = (*tracker)->epochs();
+      ASSERT_EQ(epochs.size(), golden.bases.size());
+      for (size_t i = 0; i < epochs.size(); ++i) EXPECT_EQ(epochs[i].base, golden.bases[i]);
+      EXPECT_EQ(epochs.front().exact, golden.exact);
+      EXPECT_EQ(BlocksOf(*(*tracker)->Changes()), golden.changes);
+    }
+    // Each file by itself, then the tracker: nothing of a newer format is taken for an older one.
+    for (const auto& [name, bytes] : released) {
+      std::filesystem::remove_all(options.directory);
+      Files newer = released;
+      newer[name] = OfMajor(bytes, 2);
+      test::WriteFiles(newer, options.directory);
+      if (name.ends_with(".log")) {
+        ExpectRefused(RegionLog::Read(absl::StrCat(options.directory, "/", name)).status(), "2");
+      }
+      const absl::Status status = ChangeTracker::Recover(options).status();
+      EXPECT_FALSE(status.ok()) << name;
+      EXPECT_NE(status.message().find("version 2"), std::string::npos) << name << ": " << status;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cbt
