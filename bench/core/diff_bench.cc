@@ -24,6 +24,7 @@
 #include "bench/support/bitmaps.h"
 #include "bench/support/huge_memory.h"
 #include "bench/support/limit.h"
+#include "bench/support/roaring_iterator.h"
 #include "bench/support/variants.h"
 #include "cbt/bitmap.h"
 #include "simd/kernels.h"
@@ -219,12 +220,12 @@ class Roaring {
 void Croaring(const Roaring& base, const Roaring& target, Consumer& consume) {
   roaring_bitmap_t* const changed = roaring_bitmap_xor(base.get(), target.get());
   roaring_uint32_iterator_t iterator;
-  roaring_init_iterator(changed, &iterator);
+  StartRoaring(changed, &iterator);
   ExtentBatch batch;
   uint32_t values[1024];
   Extent extent;
   for (;;) {
-    const uint32_t count = roaring_read_uint32_iterator(&iterator, values, 1024);
+    const uint32_t count = ReadRoaring(&iterator, values, 1024);
     for (uint32_t i = 0; i < count; ++i) {
       const uint64_t offset = uint64_t{values[i]} << kShift;
       if (offset == extent.end() && extent.length != 0) {

@@ -27,6 +27,7 @@
 
 #include "bench/support/bitmaps.h"
 #include "bench/support/huge_memory.h"
+#include "bench/support/roaring_iterator.h"
 #include "cbt/batch.h"
 #include "cbt/bitmap.h"
 #include "cbt/change_map.h"
@@ -123,14 +124,14 @@ const ChangeMap& Kind(const std::string& kind) {
 // What one writes with an iterator: values one by one into extents.
 uint64_t DrainRoaring(const Roaring& bitmap) {
   roaring_uint32_iterator_t iterator;
-  roaring_init_iterator(bitmap.get(), &iterator);
+  StartRoaring(bitmap.get(), &iterator);
   ExtentBatch batch;
   uint64_t sum = 0;
   uint64_t extents = 0;
   uint32_t values[1024];
   Extent open;
   for (;;) {
-    const uint32_t count = roaring_read_uint32_iterator(&iterator, values, 1024);
+    const uint32_t count = ReadRoaring(&iterator, values, 1024);
     for (uint32_t i = 0; i < count; ++i) {
       const uint64_t offset = uint64_t{values[i]} * kGranularity;
       if (open.length != 0 && open.end() == offset) {
