@@ -103,7 +103,8 @@ void RegisterLimit() {
     const std::string name = "parallel/limit/" + std::to_string(kBytes) + "/" +
                              std::to_string(threads) + (threads == 1 ? "thread" : "threads");
     benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-      const Sides& sides = Sides::Get({"identical", 0, 0});
+      const Pattern identical = {"identical", 0, 0};
+      const Sides& sides = Sides::Get(identical);
       const auto read = [&](size_t part) {
         const size_t words = sides.base.size() / threads;
         uint64_t any = ReadBoth(&sides.base[part * words], &sides.target[part * words], words * 8);

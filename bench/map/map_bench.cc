@@ -277,7 +277,8 @@ void RegisterUnion(const std::string& pattern) {
   const auto add = [&](const char* impl, const std::function<void(const Days&)>& work) {
     const std::string name = "union/" + pattern + "/" + std::to_string(kUnionBlocks) + "/" + impl;
     benchmark::RegisterBenchmark(name.c_str(), [pattern, work](benchmark::State& state) {
-      const Days& days = Once<Days>(pattern, [&pattern] { return Days(pattern); });
+      const std::function<Days()> make = [&pattern] { return Days(pattern); };
+      const Days& days = Once<Days>(pattern, make);
       for (auto _ : state) work(days);
       state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(kDays));
     });
@@ -329,7 +330,7 @@ void RegisterSize(const std::string& pattern) {
   for (const std::string impl : {"cbt", "bitmap", "extents", "zstd"}) {
     const std::string name = "size/" + pattern + "/" + std::to_string(kSizeBlocks) + "/" + impl;
     benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-      const double bytes = Once<double>(name, [=] { return bytes_of(impl); });
+      double bytes = Once<double>(name, [=] { return bytes_of(impl); });
       for (auto _ : state) benchmark::DoNotOptimize(bytes);
       state.SetItemsProcessed(state.iterations());
       state.counters["bytes_per_extent"] = bytes;
