@@ -17,8 +17,8 @@ ctest = @ctest --preset $(1) --parallel $(JOBS) $(if $(LABEL_EXCLUDE),--label-ex
 
 release_packages := build test bench
 
-.PHONY: all debug clang test asan tsan fuzz fuzz-long coverage mutation planted bench bench-docs \
-        emulation interop-js ceph demo lint install clean help
+.PHONY: all debug clang test asan tsan fuzz fuzz-long fuzz-planted coverage mutation planted soak load bench \
+        bench-docs emulation golden-arm64 newest-debian interop-js ceph demo lint install clean help
 # The trees share the machine, not each other: one after the other, also under -j.
 .NOTPARALLEL:
 
@@ -100,6 +100,18 @@ planted:
 	@$(PACKAGES) build test
 	@tests/planted/plant.py --jobs $(JOBS) --only '$(PLANTED)'
 
+# The golden files of the formats on 64-bit ARM; takes abseil's arm64 packages from the mirror.
+golden-arm64:
+	@$(PACKAGES) build emulation
+	@tests/emulation/run_golden.sh . build/golden-arm64
+
+# The committed tree against the newest stable Debian, in NEWEST_ROOT: needs root, debootstrap and a mirror.
+NEWEST_ROOT ?= /var/tmp/cbt-newest
+NEWEST_SUITE ?= trixie
+newest-debian:
+	@$(PACKAGES) newest
+	@tests/machines/newest.sh . $(NEWEST_ROOT) $(NEWEST_SUITE)
+
 # A real Ceph on the loopback interface; installs 100 MB of packages.
 ceph: all
 	@$(PACKAGES) ceph
@@ -130,12 +142,14 @@ help:
 	@echo 'make mutation   planted faults: which of them does no test notice? (MUTANTS)'
 	@echo 'make planted    one fault for each kind of test: each must turn its test red (PLANTED)'
 	@echo 'make emulation  kernels under qemu: 64-bit ARM, old x86-64 processors'
+	@echo 'make golden-arm64   the file formats on 64-bit ARM under qemu'
+	@echo 'make newest-debian  builds and tests against the newest Debian (root, debootstrap)'
 	@echo 'make ceph       RBD sources against a real Ceph on the loopback interface'
 	@echo 'make interop-js grpc-js as client and as plugin (needs npm)'
 	@echo 'make asan       tests under the address and undefined-behaviour sanitizers'
 	@echo 'make tsan       tests under the thread sanitizer'
 	@echo 'make debug      unoptimised, with checks of the standard library, and its tests'
 	@echo 'make clang      as release, with clang, and its tests'
-	@echo 'make lint       clang-format (check only) and clang-tidy'
+	@echo 'make lint       clang-format (check only), clang-tidy and cppcheck'
 	@echo 'make install    into PREFIX (default /usr/local), below DESTDIR if set'
 	@echo 'make clean      removes build/'

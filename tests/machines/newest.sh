@@ -1,0 +1,67 @@
+#!/bin/bash
+# Builds and tests the committed tree against the newest stable Debian's compiler and libraries, in a
+# folder with a system of its own.
+#
+#   newest.sh SOURCE ROOT [SUITE [COMPILER...]]     SUITE: trixie; COMPILER: g++, clang++ (both)
+#
+# Needs root, debootstrap, and Debian's mirror (MIRROR, deb.debian.org); takes 4 GB in ROOT and half an hour
+# on two cores. ROOT must be new or left by an earlier run, which is built upon. CMAKE_ARGUMENTS and
+# CTEST_ARGUMENTS go to the configuration and to ctest; JOBS is 2.
+set -euo pipefail
+
+if (($# < 2)); then
+  echo "usage: $0 SOURCE ROOT [SUITE [COMPILER...]]" >&2
+  exit 2
+fi
+source=$(cd "$1" && pwd)
+root=$2
+suite=${3:-trixie}
+shift $(($# < 3 ? $# : 3))
+compilers=("$@")
+((${#compilers[@]})) || compilers=(g++ clang++)
+mirror=${MIRROR:-http://deb.debian.org/debian}
+
+((EUID == 0)) || { echo "newest: needs root for debootstrap and chroot" >&2; exit 2; }
+command -v debootstrap >/dev/null || { echo "newest: no debootstrap (package debootstrap)" >&2; exit 2; }
+
+if [[ ! -e $root/etc/debian_version ]]; then
+  debootstrap --variant=minbase --include=ca-certificates,ccache "$suite" "$root" "$mirror"
+fi
+root=$(cd "$root" && pwd)
+[[ $root != / ]] || exit 2
+grep -q "$suite" "$root/etc/apt/sources.list" "$root"/etc/apt/sources.list.d/* 2>/dev/null ||
+  { echo "newest: $root holds another suite than $suite" >&2; exit 2; }
+
+# No more than tests need: processes of their own, and devices that are in every container.
+unmount() {
+  umount -R "$root/proc" "$root/dev" 2>/dev/null || true
+}
+trap unmount EXIT
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount --make-rslave "$root/dev"
+# Packages start no services here.
+printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+chmod +x "$root/usr/sbin/policy-rc.d"
+
+tree=/usr/src/cbt
+mkdir -p "$root$tree"
+find "$root$tree" -mindepth 1 -maxdepth 1 ! -name build -exec rm -r {} +
+git -C "$source" archive HEAD | tar -x -C "$root$tree"
+
+groups="build test bench"
+[[ ${compilers[*]} != *clang* ]] || groups+=" clang"
+run() {
+  chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LANG=C.UTF-8 \
+    CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_DIR=/var/cache/ccache JOBS="${JOBS:-2}" \
+    CMAKE_ARGUMENTS="${CMAKE_ARGUMENTS:-}" CTEST_ARGUMENTS="${CTEST_ARGUMENTS:-}" \
+    /bin/bash -euc "cd $tree; $1" </dev/null
+}
+run "cmake/install-packages.sh $groups"
+run 'dpkg-query -W g++ clang cmake libabsl-dev libgrpc++-dev libprotobuf-dev libxsimd-dev libroaring-dev 2>/dev/null || true'
+for compiler in "${compilers[@]}"; do
+  preset=release
+  [[ $compiler != clang* ]] || preset=clang
+  run "cmake --preset $preset \$CMAKE_ARGUMENTS && cmake --build --preset $preset --parallel \$JOBS &&
+       ctest --preset $preset --parallel \$JOBS \$CTEST_ARGUMENTS"
+done
