@@ -117,6 +117,16 @@ ceph: all
 	@$(PACKAGES) ceph
 	@tests/ceph/run.sh build/release/bin/cbt . build/release
 
+# Mixed load on `serve` and `relay` for SOAK_SECONDS (an hour); what was seen stays in build/soak.
+SOAK_SECONDS ?= 3600
+soak_test = @/usr/bin/python3 -B tests/soak/$(1) build/release/bin/cbt build/release/tests/interop $(2)
+soak: all
+	$(call soak_test,soak.py,--seconds $(SOAK_SECONDS) --output build/soak)
+
+# A thousand slow readers, ten thousand that go away: LOAD_OPTIONS, see tests/soak/load.py.
+load: all
+	$(call soak_test,load.py,$(LOAD_OPTIONS))
+
 demo: all
 	@$(PACKAGES) demo
 	@tests/demo/demo.sh build/release/bin
@@ -146,6 +156,8 @@ help:
 	@echo 'make newest-debian  builds and tests against the newest Debian (root, debootstrap)'
 	@echo 'make ceph       RBD sources against a real Ceph on the loopback interface'
 	@echo 'make interop-js grpc-js as client and as plugin (needs npm)'
+	@echo 'make soak       mixed load on the servers: SOAK_SECONDS (an hour), into build/soak'
+	@echo 'make load       what slow, stalled and vanishing clients cost'
 	@echo 'make asan       tests under the address and undefined-behaviour sanitizers'
 	@echo 'make tsan       tests under the thread sanitizer'
 	@echo 'make debug      unoptimised, with checks of the standard library, and its tests'

@@ -1,0 +1,279 @@
+"""Rows 14 and 15 of the scorecard: what readers cost that are slow, stop, or go without a word.
+
+load.py CBT FOLDER_OF_CSI_PB2 [--streams N] [--cycles N]
+
+It judges what does not depend on how fast the machine is: slots, descriptors, answers. Memory and
+speed are figures.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+ARGUMENTS = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+ARGUMENTS.add_argument("cbt")
+ARGUMENTS.add_argument("messages")
+ARGUMENTS.add_argument("--streams", type=int, default=1000, help="slow readers; 0: not row 14")
+ARGUMENTS.add_argument("--seconds", type=float, default=10, help="for which they read")
+ARGUMENTS.add_argument("--max-results", type=int, default=0, help="tuples of their messages")
+ARGUMENTS.add_argument("--cycles", type=int, default=10_000, help="0: not row 15")
+ARGUMENTS.add_argument("--stalled", type=int, default=200, help="readers that must be given up")
+ARGUMENTS.add_argument("--seed", type=int, default=1)
+OPTIONS = ARGUMENTS.parse_args()
+CBT = os.path.abspath(OPTIONS.cbt)
+sys.path.insert(0, OPTIONS.messages)
+
+# pylint: disable=wrong-import-position
+import csi_pb2  # noqa: E402
+import grpc  # noqa: E402
+import http2  # noqa: E402
+import servers  # noqa: E402
+
+ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
+GRANULARITY = 4096
+TUPLES = 1 << 20
+STREAMS_A_CONNECTION = 100
+STALL_SECONDS = 2
+
+
+def figure(name, value):
+    print(f"figure: {name} {value}", flush=True)
+
+
+def check(condition, text):
+    if not condition:
+        sys.exit(f"load: {text}")
+
+
+def make_root(folder):
+    """A map in which every second block is allocated, and its tuples."""
+    root = os.path.join(folder, "root")
+    os.makedirs(os.path.join(root, "v"))
+    bits = os.path.join(folder, "bits")
+    with open(bits, "wb") as file:
+        file.write(b"\x55" * (TUPLES // 4))
+    subprocess.run(
+        [CBT, "map", "convert", bits, "--from", "bitmap", "--as", "allocated", "--capacity",
+         str(2 * TUPLES * GRANULARITY), "--volume-name", "v", "--target-name", "s", "--output",
+         os.path.join(root, "v", "s.cbm")], check=True)
+    return root
+
+
+def request(max_results=0):
+    return csi_pb2.GetMetadataAllocatedRequest(
+        snapshot_id="v/s", max_results=max_results).SerializeToString()
+
+
+def fast_client(server):
+    """Seconds that `cbt list` takes for the whole answer, which must be right."""
+    begin = time.monotonic()
+    done = subprocess.run([CBT, "list", server.address, "--snapshot", "v/s", "--format", "csv",
+                           "--prove"], stdout=subprocess.PIPE, check=True)
+    took = time.monotonic() - begin
+    check(done.stdout.count(b"\n") == TUPLES + 1, "a fast client did not get all tuples")
+    return took
+
+
+def fastest(server, tries=7):
+    return min(fast_client(server) for _ in range(tries))
+
+
+class SlowReaders:
+    """Streams of which each takes a message a second, until they are told to stop."""
+
+    def __init__(self, server, count):
+        self.channels, self.streams, self.sizes = [], [], []
+        for number in range(count):
+            if number % STREAMS_A_CONNECTION == 0:
+                self.channels.append(grpc.insecure_channel(server.address, options=[
+                    ("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0),
+                    ("grpc.enable_http_proxy", 0)]))
+            self.streams.append(self.channels[-1].unary_stream(
+                ALLOCATED, request_serializer=None, response_deserializer=None)(
+                    request(OPTIONS.max_results)))
+        for stream in self.streams:
+            self.sizes.append(len(next(stream)))
+        self.reading = True
+        self.thread = threading.Thread(target=self.read)
+        self.thread.start()
+
+    def read(self):
+        while self.reading:
+            begin = time.monotonic()
+            for stream in self.streams:
+                next(stream)
+            time.sleep(max(0, begin + 1 - time.monotonic()))
+
+    def stop(self):
+        self.reading = False
+        self.thread.join()
+
+    def close(self):
+        for stream in self.streams:
+            stream.cancel()
+        for channel in self.channels:
+            channel.close()
+
+
+def steady(server):
+    """Resident kibibytes, as soon as they stay."""
+    before = server.resident()
+    for _ in range(100):
+        time.sleep(0.3)
+        now = server.resident()
+        if abs(now - before) < 256:
+            break
+        before = now
+    return now
+
+
+def row_14(folder, root):
+    server = servers.Server("serve", folder, None, [
+        CBT, "serve", "--root", root, "--listen", f"unix://{folder}/slow",
+        "--max-streams", OPTIONS.streams + 20])
+    try:
+        alone = fastest(server)
+        before = steady(server)
+        readers = SlowReaders(server, OPTIONS.streams)
+        begin = time.monotonic()
+        reading = fastest(server)
+        while time.monotonic() - begin < OPTIONS.seconds:
+            time.sleep(0.1)
+        slow = server.resident()
+        readers.stop()
+        stopped = steady(server)
+        check(server.streams() == OPTIONS.streams, "a slow reader lost its stream")
+        beside = fastest(server)
+        readers.close()
+        check(servers.settle(lambda: server.streams() == 0, 30), "slots are not given back")
+        figure("r14_streams", OPTIONS.streams)
+        figure("r14_message_kib", round(statistics.mean(readers.sizes) / 1024))
+        figure("r14_rss_growth_kib_per_stream",
+               round((max(slow, stopped) - before) / OPTIONS.streams, 1))
+        figure("r14_others_speed_percent", round(100 * alone / max(reading, beside)))
+        figure("r14_rss_before_kib", before)
+        figure("r14_rss_reading_kib", slow)
+        figure("r14_rss_stopped_kib", stopped)
+        figure("r14_rss_after_kib", steady(server))
+    finally:
+        server.stop()
+
+
+def cycle(rng, server):
+    """A client that comes, and goes in one of many ways."""
+    connection = http2.Connection(server.address)
+    how = rng.randrange(6)
+    try:
+        if how == 0:
+            return
+        if how == 1:
+            connection.socket.sendall(rng.randbytes(rng.randrange(1, 100)))
+            return
+        stream = connection.ask(ALLOCATED, request(rng.choice([0, 1, 1000])))
+        if how == 2:
+            return
+        for _ in range(rng.randrange(1, 8)):
+            if connection.receive() is None:
+                break
+        if how == 3:
+            connection.reset(stream)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # what it said was no HTTP/2
+    finally:
+        connection.close(linger=rng.random() < 0.5)
+
+
+def row_15(folder, root):
+    plugin = servers.Server("plugin", folder, None, [
+        CBT, "serve", "--root", root, "--listen", f"unix://{folder}/plugin", "--max-streams", 500,
+        "--stall-time", STALL_SECONDS])
+    relay = servers.Server("relay", folder, None, [
+        CBT, "relay", "--plugin", plugin.address, "--listen", "127.0.0.1:0", "--max-streams", 500,
+        "--api", "csi", "--stall-time", STALL_SECONDS])
+    both = (plugin, relay)
+    rng = random.Random(OPTIONS.seed)
+
+    def cycles(count):
+        for number in range(count):
+            cycle(rng, both[number % 2])
+
+    def idle():
+        """(memory, descriptors) of both without clients, and the streams that are left."""
+        for server in both:
+            servers.settle(lambda s=server: s.streams() == 0, 30)
+        slots = sum(server.streams() for server in both)
+        # The sockets of clients that have gone are closed a moment later.
+        counts = [server.descriptors() for server in both]
+        for _ in range(30):
+            time.sleep(0.1)
+            counts = [min(a, s.descriptors()) for a, s in zip(counts, both)]
+        return [steady(server) for server in both], counts, slots
+
+    try:
+        # The first ones make what a server keeps.
+        cycles(max(OPTIONS.cycles // 4, 50))
+        for server in both:
+            fast_client(server)
+        memory, descriptors, _ = idle()
+        cycles(OPTIONS.cycles)
+        later, now, slots = idle()
+        figure("r15_cycles", OPTIONS.cycles)
+        change = max((b - a) * 100 / a for a, b in zip(memory, later))
+        figure("r15_rss_change_percent", round(change, 2))
+        figure("r15_rss_before_kib", "/".join(map(str, memory)))
+        figure("r15_rss_after_kib", "/".join(map(str, later)))
+        figure("r15_descriptors_change", max(b - a for a, b in zip(descriptors, now)))
+        figure("r15_slots_left", slots)
+        check(slots == 0, f"{slots} streams are still open")
+        check(now <= descriptors, f"descriptors: {descriptors}, then {now}")
+
+        # Readers that hold their connection and take nothing: they are given up.
+        silent = []
+        for number in range(OPTIONS.stalled):
+            silent.append(http2.Connection(both[number % 2].address))
+            stream = silent[-1].ask(ALLOCATED, request())
+            while silent[-1].receive()[0] != http2.DATA:
+                pass
+            check(stream == 1, "the first stream of a connection")
+        check(sum(s.streams() for s in both) >= OPTIONS.stalled, "the silent ones are not there")
+        begin = time.monotonic()
+        check(servers.settle(lambda: not any(s.streams() for s in both), STALL_SECONDS + 60),
+              "stalled streams are never given up")
+        figure("r15_stalled", OPTIONS.stalled)
+        figure("r15_stalled_given_up_seconds", round(time.monotonic() - begin, 1))
+        figure("r15_stall_time_seconds", STALL_SECONDS)
+        for connection in silent:
+            connection.close()
+        memory, now, slots = idle()
+        figure("r15_rss_after_stalled_kib", "/".join(map(str, memory)))
+        check(slots == 0 and now <= descriptors, f"after stalls {slots} streams, {now} descriptors")
+        for server in both:
+            fast_client(server)
+    finally:
+        for server in reversed(both):
+            server.stop()
+
+
+def main():
+    print(f"load: seed {OPTIONS.seed}", flush=True)
+    folder = tempfile.mkdtemp(prefix="cbt-load-")
+    try:
+        root = make_root(folder)
+        if OPTIONS.streams:
+            row_14(folder, root)
+        if OPTIONS.cycles:
+            row_15(folder, root)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

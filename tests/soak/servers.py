@@ -1,0 +1,89 @@
+"""`cbt serve` and `cbt relay` as processes that are started, watched, and put to an end."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+import urllib.request
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Server:
+    """A server over all its lives; `shape` is how it tells what it tells: (style, block size)."""
+
+    def __init__(self, name, folder, shape, command):
+        self.name, self.folder, self.shape, self.command = name, folder, shape, command
+        self.process = None
+        self.address = None
+        self.lives = 0
+        self.idle = None  # descriptors while there is no client
+        self.start()
+
+    def start(self):
+        reader, writer = os.pipe()
+        path = os.path.join(self.folder, self.name + ".out")
+        with open(path, "wb") as out:
+            self.process = subprocess.Popen(
+                [*map(str, self.command), "--ready-fd", str(writer), "--metrics", "127.0.0.1:0"],
+                pass_fds=[writer], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=out)
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            self.address = pipe.read().strip()
+        with open(path, encoding="utf-8") as out:
+            said = out.read()
+        if not self.address:
+            raise RuntimeError(f"{self.name}: {said}")
+        self.metrics = re.search(r"http://\S+/metrics", said)[0]
+        self.lives += 1
+
+    def stop(self, how=signal.SIGTERM, timeout=60):
+        """Ends the process; its exit status, negative for a signal."""
+        self.process.send_signal(how)
+        return self.process.wait(timeout)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def resident(self):
+        """Kibibytes of memory; None of a process that has gone."""
+        try:
+            with open(f"/proc/{self.pid}/status", encoding="ascii") as file:
+                found = re.search(r"VmRSS:\s+(\d+)", file.read())
+        except OSError:
+            return None
+        return int(found[1]) if found else None
+
+    def descriptors(self):
+        try:
+            return len(os.listdir(f"/proc/{self.pid}/fd"))
+        except OSError:
+            return None
+
+    def processor(self):
+        """Seconds of processor time that the living process has used."""
+        try:
+            with open(f"/proc/{self.pid}/stat", encoding="ascii") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+        except OSError:
+            return 0
+        return (int(fields[11]) + int(fields[12])) / TICK
+
+    def streams(self):
+        """Streams that it counts as open."""
+        with urllib.request.urlopen(self.metrics, timeout=30) as page:
+            text = page.read().decode()
+        return sum(int(float(n)) for n in
+                   re.findall(r"^cbt_streams_in_flight(?:\{[^}]*\})? (\S+)$", text, re.M))
+
+
+def settle(reached, seconds):
+    """Waits until `reached()` or the time is over; whether it was."""
+    end = time.monotonic() + seconds
+    while not reached():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
