@@ -18,8 +18,9 @@ ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
 KINDS = {"blocks": csi_pb2.FIXED_LENGTH, "extents": csi_pb2.VARIABLE_LENGTH}
 # How the streams of clients that misbehave may end, beside OK.
 OWN_FAULT = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.RESOURCE_EXHAUSTED, Code.ABORTED}
-# How any stream may end whose server was put to an end.
-SERVER_GONE = {Code.UNAVAILABLE}
+# How any stream may end whose server was put to an end. gRPC itself cancels calls that have reached
+# a server that shuts down and were not given to the service yet.
+SERVER_GONE = {Code.UNAVAILABLE, Code.CANCELLED}
 LONGEST = 300  # seconds that any one stream may take
 
 
@@ -86,6 +87,7 @@ class Client:
             response_deserializer=kind.FromString)(request, timeout=timeout)
         misbehaves_after = self.rng.randrange(6)
         count = 0
+        waited_from = began = time.monotonic()
         try:
             while True:
                 if count == misbehaves_after and how in ("pause", "stall"):
@@ -94,6 +96,7 @@ class Client:
                     stream.cancel()
                 elif how == "slow" and count < 40:
                     self.soak.wait(0.02)
+                waited_from = time.monotonic()
                 message = next(stream)
                 self.take(message, max_results)
                 count += 1
@@ -103,7 +106,11 @@ class Client:
             return None
         except grpc.RpcError as error:
             code = error.code()
-            self.excused(code, how in ("stall", "cancel", "deadline"), error.details())
+            now = time.monotonic()
+            self.excused(code, how in ("stall", "cancel", "deadline"),
+                         f"{error.details()}; {how}, max_results {max_results}, message {count}, "
+                         f"after {now - began:.1f} s, of these the last {now - waited_from:.1f} "
+                         "waiting for it")
             if code == Code.UNAVAILABLE:
                 self.channels.drop(self.server)
             return code.name
@@ -217,6 +224,9 @@ class Client:
         return "VANISHED"
 
     def max_results(self):
+        if self.api == "paged":
+            # Every page is a stream of its own.
+            return self.rng.choice([0, 0, 500, 5000])
         few = len(self.answer.whole(self.server.shape)) < 4000
         return self.rng.choice([0, 0, 1, 7, 100] if few else [0, 0, 0, 500, 1000, 65536])
 

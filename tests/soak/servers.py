@@ -47,11 +47,12 @@ class Server:
     def pid(self):
         return self.process.pid
 
-    def resident(self):
-        """Kibibytes of memory; None of a process that has gone."""
+    def resident(self, field="VmRSS"):
+        """Kibibytes of memory; None of a process that has gone. RssAnon leaves out what is mapped
+        of files: streams share those pages, and each counts them."""
         try:
             with open(f"/proc/{self.pid}/status", encoding="ascii") as file:
-                found = re.search(r"VmRSS:\s+(\d+)", file.read())
+                found = re.search(field + r":\s+(\d+)", file.read())
         except OSError:
             return None
         return int(found[1]) if found else None

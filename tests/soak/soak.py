@@ -53,7 +53,7 @@ class Soak:
         self.cbt = os.path.abspath(OPTIONS.cbt)
         self.random = random.Random(OPTIONS.seed)
         self.long = OPTIONS.seconds >= 120
-        self.stall_time = 8 if self.long else 1
+        self.stall_time = 15 if self.long else 1
         self.lock = threading.Lock()
         self.counts = collections.Counter()
         self.ends = collections.Counter()
@@ -76,7 +76,7 @@ class Soak:
     def fail(self, text):
         with self.lock:
             self.wrong.append(text)
-        print(f"soak: wrong: {text}", file=sys.stderr, flush=True)
+        print(f"soak: wrong: {time.strftime('%H:%M:%S')}: {text}", file=sys.stderr, flush=True)
 
     def wait(self, seconds):
         """What a client does that does nothing."""
@@ -179,9 +179,12 @@ class Soak:
         spent = self.processor() - self.spent_before
         return spent < OPTIONS.processor * (time.monotonic() - self.began) + 1
 
-    def enter(self):
+    def enter(self, channels):
         """Waits until another client may begin; false at the end."""
         while not self.stopping.is_set():
+            if self.closed:
+                # A client that stands before the gate has no connections.
+                channels.close()
             with self.gate:
                 if not self.closed and self.affordable():
                     self.running += 1
@@ -213,7 +216,7 @@ class Soak:
     def work(self, number):
         rng = random.Random(OPTIONS.seed * 1000 + number)
         channels = clients.Channels()
-        while self.enter():
+        while self.enter(channels):
             try:
                 self.client(rng, channels)
             except clients.Wrong as error:
@@ -221,12 +224,9 @@ class Soak:
             except Exception:  # pylint: disable=broad-except
                 self.fail(traceback.format_exc())
             finally:
-                # A client that stands before the gate has no connections.
                 if self.closed or rng.random() < 0.3:
                     channels.close()
                 self.leave()
-            while self.closed and not self.stopping.is_set():
-                time.sleep(0.05)
         channels.close()
 
     # What happens to plugins, and to whoever relies on them.
@@ -319,8 +319,9 @@ class Soak:
         self.spent_before = 0
         self.began = time.monotonic()
         self.spent_before = self.processor()
-        threads = [threading.Thread(target=self.work, args=[n]) for n in range(OPTIONS.clients)]
-        threads += [threading.Thread(target=act) for act in (self.suffer, self.sample)]
+        threads = [threading.Thread(target=self.work, args=[n], daemon=True)
+                   for n in range(OPTIONS.clients)]
+        threads += [threading.Thread(target=act, daemon=True) for act in (self.suffer, self.sample)]
         for thread in threads:
             thread.start()
         end = self.began + OPTIONS.seconds
@@ -366,6 +367,8 @@ def main():
         if name.endswith((".log", ".csv")):
             os.unlink(os.path.join(OPTIONS.output, name))
     print(f"soak: seed {OPTIONS.seed}, {OPTIONS.seconds:g} seconds", flush=True)
+    # So that nothing is left running when somebody stops it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     soak = Soak()
     folder = tempfile.mkdtemp(prefix="cbt-soak-")
     try:
