@@ -25,11 +25,10 @@ MessageBuilder::MessageBuilder(std::shared_ptr<SlicePool> pool, BlockMetadataTyp
       type_(type),
       capacity_(capacity),
       max_tuples_(max_tuples == 0 ? std::numeric_limits<size_t>::max() : max_tuples),
-      slice_bytes_(SliceBytes(max_tuples_, message_bytes)) {
-  Begin();
-}
+      slice_bytes_(SliceBytes(max_tuples_, message_bytes)) {}
 
-void MessageBuilder::Begin() {
+void MessageBuilder::BeginIfNeeded() {
+  if (buffer_.data() != nullptr) return;
   buffer_ = pool_->Take(slice_bytes_);
   bytes_ = EncodeHeader(type_, capacity_, buffer_.data());
   tuples_ = 0;
@@ -37,6 +36,7 @@ void MessageBuilder::Begin() {
 
 size_t MessageBuilder::Append(std::span<const uint64_t> offsets,
                               std::span<const uint64_t> lengths) {
+  BeginIfNeeded();
   const size_t count = std::min(offsets.size(), max_tuples_ - tuples_);
   const EncodedTuples done = EncodeTuples(offsets.first(count), lengths.first(count),
                                           {buffer_.data() + bytes_, slice_bytes_ - bytes_});
@@ -50,10 +50,10 @@ bool MessageBuilder::full() const noexcept {
 }
 
 grpc::ByteBuffer MessageBuilder::Take() {
+  BeginIfNeeded();
   const grpc::Slice slice(std::move(buffer_).ToSlice(bytes_), grpc::Slice::STEAL_REF);
-  grpc::ByteBuffer message(&slice, 1);
-  Begin();
-  return message;
+  bytes_ = tuples_ = 0;
+  return grpc::ByteBuffer(&slice, 1);
 }
 
 }  // namespace cbt::rpc

@@ -35,11 +35,12 @@ class MessageBuilder {
   size_t tuples() const noexcept { return tuples_; }
   bool full() const noexcept;
 
-  // The message built so far, possibly without tuples; a new one begins.
+  // The message built so far, possibly without tuples; the next one begins. Between them no memory
+  // is held.
   grpc::ByteBuffer Take();
 
  private:
-  void Begin();
+  void BeginIfNeeded();
 
   const std::shared_ptr<SlicePool> pool_;
   const BlockMetadataType type_;

@@ -1,11 +1,21 @@
 #include "rpc/stream_reactor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "rpc/status.h"
 
 namespace cbt::rpc {
 namespace {
+
+// A write that takes longer has a slow reader behind it, or none that reads.
+constexpr std::chrono::milliseconds kPromptly{250};
+
+// What may wait for a reader of which nothing is known, or nothing good (bytes).
+constexpr size_t kLeastAhead = size_t{32} << 10;
+
+// What the transport takes proves nothing until it is much more than its windows hold.
+constexpr size_t kTakenForAhead = 4;
 
 // gRPC tells "none" as the end of time.
 std::optional<std::chrono::system_clock::time_point> DeadlineOf(
@@ -41,14 +51,17 @@ void StreamReactor::Start(const std::shared_ptr<MessageFeed>& feed) {
 }
 
 bool StreamReactor::HasRoom() const noexcept {
-  return ready_.size() + (writing_ ? 1 : 0) < messages_in_flight_ &&
-         bytes_waiting_ < bytes_in_flight_;
+  return ready_.size() + (writing_ ? 1 : 0) < messages_in_flight_ && bytes_waiting_ < BytesAhead();
 }
 
 // A feed that paused is woken for several messages rather than for each.
 bool StreamReactor::HasMuchRoom() const noexcept {
   return (ready_.size() + (writing_ ? 1 : 0)) * 2 <= messages_in_flight_ &&
-         bytes_waiting_ * 2 <= bytes_in_flight_;
+         bytes_waiting_ * 2 <= BytesAhead();
+}
+
+size_t StreamReactor::BytesAhead() const noexcept {
+  return std::min(bytes_in_flight_, std::max(kLeastAhead, taken_promptly_ / kTakenForAhead));
 }
 
 // Requires the lock.
@@ -155,7 +168,9 @@ void StreamReactor::OnWriteDone(bool ok) {
   std::shared_ptr<MessageFeed> resumed;
   std::unique_lock lock(mutex_);
   writing_ = false;
-  bytes_waiting_ -= current_.bytes.Length();
+  const size_t length = current_.bytes.Length();
+  bytes_waiting_ -= length;
+  taken_promptly_ = Clock::now() - handed_over_at_ <= kPromptly ? taken_promptly_ + length : 0;
   current_.bytes.Clear();
   if (feed_ != nullptr && !feeding_ && !forced_.has_value() && HasMuchRoom()) {
     feeding_ = true;

@@ -25,7 +25,9 @@ namespace cbt::rpc {
 
 // Two sides meet here under one lock. The feed's side makes messages while there is room for them
 // and pauses when there is none. gRPC's side is at most one write, and when it is done the next. So
-// a client that stops reading holds a few messages and no thread.
+// a client that stops reading holds a few messages and no thread. How much may wait grows with what
+// the client takes without hesitation: one that never did holds little beside the message on its
+// way.
 //
 // The stream is finished exactly once, as soon as no write is on its way; it does not wait for the
 // feed, because a provider's call may take long. The object lives until gRPC and the feed have let
@@ -70,6 +72,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   bool HasRoom() const noexcept;
   bool HasMuchRoom() const noexcept;
+  size_t BytesAhead() const noexcept;
   Want CheckLocked();
   void Queue(OutMessage message);
   void Break();
@@ -87,8 +90,9 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   grpc::CallbackServerContext* context_;  // null after OnDone()
   std::shared_ptr<MessageFeed> feed_;     // null before Start() and once it is of no use any more
   std::deque<OutMessage> ready_;
-  OutMessage current_;        // gRPC reads it while writing_
-  size_t bytes_waiting_ = 0;  // in ready_ and current_
+  OutMessage current_;         // gRPC reads it while writing_
+  size_t bytes_waiting_ = 0;   // in ready_ and current_
+  size_t taken_promptly_ = 0;  // bytes since the last write that took long
   Metadata initial_;
   Metadata trailing_;
   bool writing_ = false;

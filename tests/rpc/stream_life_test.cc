@@ -187,6 +187,28 @@ TEST(StreamLife, E13AStalledReaderCostsAFewMessagesAndNoThread) {
   EXPECT_GT(volumes.dense->next_calls, before);
 }
 
+// What may be ready grows with what a client has taken, so one that stalls early holds little of
+// it.
+TEST(StreamLife, AReaderThatStallsEarlyHoldsLittleOfWhatMayBeReady) {
+  constexpr size_t kMessage = size_t{64} << 10;
+  ThreeVolumes volumes(
+      {.message_bytes = kMessage, .messages_in_flight = 1000, .bytes_in_flight = 100 * kMessage});
+  RawCall stalled(volumes.service.channel, kDense.path(), kDense.bytes());
+  const std::optional<std::string> bytes = stalled.Read();
+  csi::v1::GetMetadataAllocatedResponse message;
+  ASSERT_TRUE(bytes.has_value() && message.ParseFromString(*bytes));
+  const int calls_a_message =
+      message.block_metadata_size() / int{ExtentBatch::kDefaultCapacity} + 1;
+  int before = 0;
+  EXPECT_TRUE(Eventually([&] {
+    before = volumes.dense->next_calls;
+    std::this_thread::sleep_for(milliseconds(100));
+    return before == volumes.dense->next_calls;
+  }));
+  // Among them what the transport's windows took.
+  EXPECT_LT(volumes.dense->next_calls, 30 * calls_a_message);
+}
+
 TEST(StreamLife, ManyStalledReadersHoldNoThread) {
   ThreeVolumes volumes({.threads = 2});
   std::vector<std::unique_ptr<RawCall>> stalled;
