@@ -1,6 +1,7 @@
 #include "cli/serving.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,6 +39,16 @@ bool WaitForStopSignal(std::optional<std::chrono::milliseconds> timeout) {
     // Interrupted by a signal that is not ours, a debugger's for one.
   }
   return true;
+}
+
+// Messages that streams have given back go back to the system. By itself glibc raises this
+// threshold as soon as the first of them is freed, and then takes them from heaps that some small
+// block keeps from shrinking: a server that clients come to and vanish from would grow for hours.
+void GiveMemoryBack() {
+#ifdef __GLIBC__
+  constexpr int kThreshold = 64 << 10;  // bytes; messages of many tuples are larger
+  mallopt(M_MMAP_THRESHOLD, kThreshold);
+#endif
 }
 
 // Tells whoever started us that clients can come. A reader that has gone is no reason to stop.
@@ -239,6 +250,7 @@ void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,
 }
 
 absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments) {
+  GiveMemoryBack();
   ServingParts parts;
   for (absl::Status readable : {CheckReadable("--tls-cert", arguments.tls_certificate),
                                 CheckReadable("--tls-key", arguments.tls_key),
