@@ -107,7 +107,12 @@ class Client:
         except grpc.RpcError as error:
             code = error.code()
             now = time.monotonic()
-            self.excused(code, how in ("stall", "cancel", "deadline"),
+            # A window holds thousands of small messages, and the server learns that they are taken
+            # when half of it is: on a busy machine that can be later than the stall time. Such a
+            # client never waited for what it did not get.
+            late = now - began > self.soak.stall_time and now - waited_from < 1
+            self.soak.count("late", late and code == Code.CANCELLED)
+            self.excused(code, late or how in ("stall", "cancel", "deadline"),
                          f"{error.details()}; {how}, max_results {max_results}, message {count}, "
                          f"after {now - began:.1f} s, of these the last {now - waited_from:.1f} "
                          "waiting for it")
@@ -227,8 +232,10 @@ class Client:
         if self.api == "paged":
             # Every page is a stream of its own.
             return self.rng.choice([0, 0, 500, 5000])
-        few = len(self.answer.whole(self.server.shape)) < 4000
-        return self.rng.choice([0, 0, 1, 7, 100] if few else [0, 0, 0, 500, 1000, 65536])
+        count = len(self.answer.whole(self.server.shape))
+        if count > 4000:
+            return self.rng.choice([0, 0, 0, 500, 1000, 65536])
+        return self.rng.choice([0, 7, 100, 1 if count < 1000 else 20])
 
     def pause(self):
         return self.rng.uniform(0, self.soak.stall_time / 2)

@@ -206,10 +206,13 @@ def row_15(folder, root):
         for number in range(count):
             cycle(rng, both[number % 2])
 
-    def idle():
-        """(memory, descriptors) of both without clients, and the streams that are left."""
-        for server in both:
+    def idle(most=None):
+        """(memory, descriptors) of both without clients, and the streams that are left. Waits for
+        as few descriptors as there were before, if that is known."""
+        for number, server in enumerate(both):
             servers.settle(lambda s=server: s.streams() == 0, 30)
+            if most:
+                servers.settle(lambda s=server, n=number: s.descriptors() <= most[n], 60)
         slots = sum(server.streams() for server in both)
         # The sockets of clients that have gone are closed a moment later.
         counts = [server.descriptors() for server in both]
@@ -220,12 +223,12 @@ def row_15(folder, root):
 
     try:
         # The first ones make what a server keeps.
-        cycles(max(OPTIONS.cycles // 4, 50))
+        cycles(max(OPTIONS.cycles // 2, 50))
         for server in both:
             fast_client(server)
         memory, descriptors, _ = idle()
         cycles(OPTIONS.cycles)
-        later, now, slots = idle()
+        later, now, slots = idle(descriptors)
         figure("r15_cycles", OPTIONS.cycles)
         change = max((b - a) * 100 / a for a, b in zip(memory, later))
         figure("r15_rss_change_percent", round(change, 2))
@@ -252,7 +255,7 @@ def row_15(folder, root):
         figure("r15_stall_time_seconds", STALL_SECONDS)
         for connection in silent:
             connection.close()
-        memory, now, slots = idle()
+        memory, now, slots = idle(descriptors)
         figure("r15_rss_after_stalled_kib", "/".join(map(str, memory)))
         check(slots == 0 and now <= descriptors, f"after stalls {slots} streams, {now} descriptors")
         for server in both:

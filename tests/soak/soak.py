@@ -351,7 +351,8 @@ class Soak:
             self.fail(f"nothing was tried: {dict(self.counts)}")
         figure("soak_seconds", int(time.monotonic() - self.began))
         figure("soak_processor_percent", int(100 * spent))
-        for name in ("streams", "ok", "interrupted", "resumed", "kills", "restarts", "quiet"):
+        for name in ("streams", "ok", "interrupted", "resumed", "late", "kills", "restarts",
+                     "quiet"):
             figure(f"soak_{name}", self.counts[name])
         figure("soak_slots_left", self.slots)
         figure("soak_wrong", len(self.wrong))
