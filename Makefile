@@ -61,6 +61,10 @@ FUZZERS ?=
 fuzz-long: fuzz
 	@fuzz/run.sh build/fuzz/bin build/fuzz/corpus $(FUZZ_KEEP) $(FUZZ_SECONDS) $(FUZZERS)
 
+# Whether each fuzzer finds bugs that are put there for it.
+fuzz-planted: fuzz
+	@cbt=build/release/bin/cbt; fuzz/planted.py $$(test -x $$cbt && echo --cbt $$PWD/$$cbt)
+
 # BENCH_FILTER: a regular expression of rows; BENCH_REPETITIONS: of each.
 BENCH_REPETITIONS ?= 5
 report = @python3 bench/report.py --output build/bench --repetitions $(BENCH_REPETITIONS) \
@@ -149,6 +153,7 @@ help:
 	@echo 'make bench-docs the same, and puts the tables into docs/performance.md'
 	@echo 'make fuzz       fuzzers in build/fuzz/bin, and their seeds'
 	@echo 'make fuzz-long  runs them: FUZZ_SECONDS each (an hour), FUZZERS, FUZZ_KEEP'
+	@echo 'make fuzz-planted  bugs of every kind, put there: does the fuzzer find each within a minute?'
 	@echo 'make mutation   planted faults: which of them does no test notice? (MUTANTS)'
 	@echo 'make planted    one fault for each kind of test: each must turn its test red (PLANTED)'
 	@echo 'make emulation  kernels under qemu: 64-bit ARM, old x86-64 processors'

@@ -61,13 +61,20 @@ function(cbt_add_messages name)
   target_compile_features(${name} PUBLIC cxx_std_20)
 endfunction()
 
-# cbt_add_fuzzer(<name> [LIBS <libraries...>]): fuzz_<name> from fuzz/<name>_fuzz.cc.
+# cbt_add_fuzzer(<name> [COVERS_HEADERS] [LIBS <libraries...>]): fuzz_<name> from
+# fuzz/<name>_fuzz.cc. Coverage is that of the libraries: what a fuzzer's oracle does teaches the
+# engine nothing and takes most of the time. COVERS_HEADERS where what is tested is in a header.
 function(cbt_add_fuzzer name)
-  cmake_parse_arguments(FUZZ "" "" "LIBS" ${ARGN})
-  add_executable(fuzz_${name} ${PROJECT_SOURCE_DIR}/fuzz/${name}_fuzz.cc)
+  cmake_parse_arguments(FUZZ "COVERS_HEADERS" "" "LIBS" ${ARGN})
+  add_executable(fuzz_${name} ${PROJECT_SOURCE_DIR}/fuzz/${name}_fuzz.cc
+                              ${PROJECT_SOURCE_DIR}/fuzz/sanitizer_options.cc)
   target_include_directories(fuzz_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src
                                                   ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(fuzz_${name} PRIVATE ${FUZZ_LIBS} cbt_private_flags)
+  if(NOT FUZZ_COVERS_HEADERS)
+    target_compile_options(fuzz_${name} PRIVATE
+      -fno-sanitize-coverage=edge,bb,func,trace-cmp,inline-8bit-counters,pc-table,indirect-calls)
+  endif()
   # Where the engine is not clang's own, its flag or library is given.
   separate_arguments(engine UNIX_COMMAND "${CBT_FUZZING_ENGINE}")
   target_link_libraries(fuzz_${name} PRIVATE ${engine})

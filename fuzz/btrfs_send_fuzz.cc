@@ -143,7 +143,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const auto version = static_cast<uint32_t>(1 + (choice >> 6) % 3);
   cbt::test::BtrfsWriter writer(version);
-  if ((input.Take(1) & 15) != 0) writer.Snapshot();
+  const uint64_t flip = input.Take(2);
+  if ((flip & 15) != 0) writer.Snapshot();
   while (!input.empty()) AddCommand(writer, input);
 
   // One more command for a file that keeps its name: it must be in the map, whatever was before.
@@ -157,6 +158,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       cbt::MakeMemoryStream({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "fuzz");
   const auto map = cbt::ReadBtrfsSend(*stream, options);
   if (map.ok()) CBT_FUZZ_CHECK(map->view().Contains(8192 / options.granularity));
+  // Every command is under a checksum, from the version on.
+  std::string flipped = bytes;
+  constexpr size_t kStreamHeader = 17;
+  const size_t bit = kStreamHeader * 8 + flip % ((bytes.size() - kStreamHeader) * 8);
+  flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
+  const auto damaged = cbt::MakeMemoryStream(
+      {reinterpret_cast<const uint8_t*>(flipped.data()), flipped.size()}, "fuzz");
+  CBT_FUZZ_CHECK(!cbt::ReadBtrfsSend(*damaged, options).ok());
 
   options.path = (choice & 1) != 0 ? "f" : "";
   Play(writer.End().bytes(), options);

@@ -26,7 +26,8 @@ std::vector<uint8_t> Bytes(FuzzedDataProvider& in, size_t size) {
 }
 
 void ExtractRuns(FuzzedDataProvider& in) {
-  const size_t words = in.ConsumeIntegralInRange<size_t>(1, 300);
+  // Mostly few: the rest is the same again.
+  const size_t words = in.ConsumeIntegralInRange<size_t>(1, in.ConsumeBool() ? 24 : 300);
   const size_t room = in.ConsumeIntegralInRange<size_t>(1, words * 32 + 1);
   const uint64_t open = in.ConsumeIntegralInRange<uint64_t>(0, 1);
   const uint64_t origin = in.ConsumeIntegral<uint64_t>() >> 8;
@@ -88,10 +89,10 @@ void Containers(FuzzedDataProvider& in) {
     bitset[value / 8] = static_cast<uint8_t>(bitset[value / 8] | 1u << value % 8);
   }
   const auto run = [&](const cbt::simd::ContainersKernels& kernels) {
-    constexpr size_t kPlaces = cbt::simd::kMaxArrayValues + cbt::simd::kContainerSlack;
-    std::vector<uint16_t> values(kPlaces);
-    std::vector<uint64_t> offsets(kPlaces);
-    std::vector<uint64_t> lengths(kPlaces);
+    const size_t places = count + cbt::simd::kContainerSlack;
+    std::vector<uint16_t> values(places);
+    std::vector<uint64_t> offsets(places);
+    std::vector<uint64_t> lengths(places);
     const size_t found = kernels.collect_values(bitset.data(), values.data());
     std::vector<uint64_t> all(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(found));
     const auto take = [&](size_t runs) {

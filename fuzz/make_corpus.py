@@ -4,13 +4,14 @@
     fuzz/make_corpus.py --output DIR [--cbt CBT]
 
 Writes DIR/<fuzzer>/<seed>. What needs a tool that is not there (mke2fs, qemu-img; cbt for map files) is left out
-with a line on stderr; nothing is random but what those tools put in.
+with a line on stderr; what is random has a fixed seed, but for what those tools put in.
 """
 
 import argparse
 import gzip
 import json
 import pathlib
+import random
 import shutil
 import struct
 import subprocess
@@ -67,6 +68,10 @@ class Corpora:
         self.counts[fuzzer] = self.counts.get(fuzzer, 0) + 1
 
 
+def stream_message(style, capacity, tuples):
+    return field(1, style) + field(2, capacity) + b"".join(field(3, field(1, o) + field(2, n)) for o, n in tuples)
+
+
 def add_messages(corpora):
     """decode: the messages of a stream."""
     tuples = [(0, 4096), (8192, 65536), (1 << 20, 1 << 30), ((1 << 62) + 4096, 512)]
@@ -80,18 +85,76 @@ def add_messages(corpora):
     corpora.add("decode", "unknown_fields", field(9, "later") + field(1, 1) + field(15, 3))
 
 
+def requests():
+    """What a client of each contract asks: (name, contract, is a delta, bytes)."""
+    token, session = "token", "t" * 32
+    secrets = field(4, field(1, "user") + field(2, "value")) + field(4, field(1, "key") + field(2, "of a storage"))
+    return [
+        ("csi_allocated", 0, False, field(1, "vol1/monday") + field(2, 4096) + field(3, 256) + secrets),
+        ("csi_delta", 0, True, field(1, "vol1/monday") + field(2, "vol1/tuesday") + field(3, 1 << 14) + field(4, 8192)),
+        ("csi_absent", 0, True, field(1, "monday") + field(2, "x")),
+        ("kubernetes_allocated", 1, False, field(1, token) + field(2, "ns") + field(3, "s") + field(4, 100) + field(5, 7)),
+        ("kubernetes_delta", 1, True, field(1, token) + field(2, "ns") + field(3, "ns/base") + field(4, "target") + field(6, 10)),
+        ("session_allocated", 2, False, field(1, session) + field(2, "vol") + field(3, "s1") + field(4, 1 << 13) + field(5, 50)),
+        ("session_delta", 2, True, field(1, session) + field(2, "vol") + field(3, "s1") + field(4, "s2") + field(5, 1) + field(6, 1)),
+        ("negative", 0, True, field(1, "a") + field(2, "b") + field(3, (1 << 64) - 1) + field(4, (1 << 64) - 5)),
+    ]
+
+
 def add_requests(corpora):
-    """request: what a client of each contract asks."""
-    secrets = field(5, field(1, "user") + field(2, "value"))
-    corpora.add("request", "allocated", field(1, "vol1/monday") + field(2, 4096) + field(3, 256) + secrets)
-    corpora.add("request", "delta", field(1, "vol1/monday") + field(2, "vol1/tuesday") + field(3, 1 << 40) + field(4, 8192))
-    corpora.add("request", "kubernetes", field(1, "token") + field(2, "namespace") + field(3, "base") + field(4, "target") +
-                field(5, 0) + field(6, 10))
-    corpora.add("request", "negative", field(2, (1 << 64) - 1) + field(3, (1 << 64) - 5))
-    corpora.add("request", "page", field(1, field(1, "state") + field(2, 4096) + field(3, 7)) + field(2, "next") + field(4, 1 << 30))
+    """request, and service with how it is to be answered in front."""
+    for number, (name, contract, delta, data) in enumerate(requests()):
+        corpora.add("request", name, data)
+        for style in (0, 128):
+            method = contract + style + (0 if delta else 64)
+            # Any byte that leaves this rest when divided by three chooses the contract.
+            method += (contract - method) % 3
+            corpora.add("service", f"{name}_{style}", bytes([method, number * 36 % 256, number * 21 % 256, number]) + data)
+    page = stream_message(0, 1 << 30, [])[2:] + field(3, field(1, 0) + field(2, 4096) + field(3, field(1, "block token")))
+    corpora.add("request", "page", field(1, 1 << 20) + field(2, "next") + field(3, field(1, 8192) + field(2, 4096)))
+    corpora.add("request", "page_tokens", page)
 
 
-def add_maps(corpora, cbt):
+def add_wire(corpora):
+    """wire: the message's number, then its bytes; 0 are values to encode."""
+    tuples = [(0, 4096), (8192, 65536), (1 << 20, 1 << 30), ((1 << 62) + 4096, 512)]
+    for kind in (1, 2, 3):
+        corpora.add("wire", f"response{kind}", bytes([kind]) + stream_message(1, (1 << 63) - 1, tuples))
+        corpora.add("wire", f"long{kind}", bytes([kind]) + stream_message(1, 1 << 40, [(i << 12, 4096) for i in range(0, 60, 2)]))
+        corpora.add("wire", f"unusual{kind}", bytes([kind]) + b"\x8b\x01\x08\x01\x8c\x01" + field(3, field(2, 5) + field(7, "x")) +
+                    b"\x88\x80\x00\x01" + b"\x10" + b"\xff" * 9 + b"\x01")
+    corpora.add("wire", "page", b"\4" + field(1, 1 << 30) + field(2, "next") + field(3, field(1, 512) + field(2, 512) +
+                field(3, field(1, "token") + field(2, field(1, 1)) + field(3, 60))))
+    for name, contract, delta, data in requests():
+        corpora.add("wire", name, bytes([5 + 2 * contract + delta]) + data)
+    corpora.add("wire", "list_deltas", b"\x0b" + field(1, "from") + field(2, "to") + field(3, field(1, "k") + field(2, "v")) +
+                field(4, 100) + field(5, "AQAAAAA"))
+    for shape in range(8):
+        corpora.add("wire", f"encode{shape}", bytes([0, 1, shape, 1, 2, 3, 4, 5, 6, 7]) +
+                    b"".join(bytes([shape]) + bytes(range(k, k + shape)) for k in range(0, 160, 4)))
+
+
+def add_streams(corpora):
+    """stream: where it starts, max_results, form; then messages as choices or in bytes."""
+    for style in (1, 2):
+        head = bytes([0, 0, 1])
+        script = bytes([0x51, style, 7]) + (1 << 50).to_bytes(7, "little") + bytes([1, 0, 7] + [1, 3] * 4) * 2
+        corpora.add("stream", f"script{style}", head + script + bytes([0x41] + [1, 9] * 4) * 6 + bytes(range(40)))
+        messages = [stream_message(style, 1 << 30, [(k << 20, 4096), ((k << 20) + 8192, 4096)]) for k in range(8)]
+        for start in (0, 1):
+            corpora.add("stream", f"bytes{style}_{start}", bytes([start, 5][: 1 + start]) + b"\0\0" +
+                        b"".join(bytes([len(m)]) + m for m in messages))
+
+
+def add_tokens(corpora):
+    """tokens: choices, the last of which come first; and what looks like a token."""
+    generator = random.Random(11)
+    for i in range(8):
+        corpora.add("tokens", f"choices{i}", generator.randbytes(24 << (i % 3)))
+    corpora.add("tokens", "base64", b"AQAQAAAAAAAAuTpDkW2pcWb3kDR7HJSMYw==")
+
+
+def add_maps(corpora):
     """maps: the last byte chooses what the bytes before it are."""
     values = [0, 1, 2, 100, 65535, 65536, 1 << 31, (1 << 32) - 1]
     small = roaring32(values)
@@ -99,7 +162,41 @@ def add_maps(corpora, cbt):
     corpora.add("maps", "portable64_empty", struct.pack("<Q", 0) + b"\3")
     corpora.add("maps", "portable_full_array", struct.pack("<QI", 1, 7) + roaring32(range(0, 8192, 2)) + b"\3")
     corpora.add("maps", "algebra", bytes(range(256)) * 2 + b"\0")
-    corpora.add("maps", "manifest", b"cbt chain 1\nvolume vol1\ncapacity 1048576\ngranularity 4096\n" + b"\2")
+    generator = random.Random(5)
+    for i in range(12):
+        corpora.add("maps", f"algebra{i}", generator.randbytes(40 + 40 * i) + b"\0")
+    runs = struct.pack("<IBHHH", 12347, 1, 0, 9, 2) + struct.pack("<4H", 5, 3, 100, 5)
+    corpora.add("maps", "portable_runs", struct.pack("<QI", 1, 0) + runs + b"\3")
+    corpora.add("maps", "portable_bitset", struct.pack("<QI", 1, 0) + struct.pack("<IIHHI", 12346, 1, 0, 4999, 16) +
+                (b"\x55" * 1250 + bytes(8192 - 1250)) + b"\3")
+
+
+def map_file(blocks, names=("vol1", "monday", "tuesday"), payload=None):
+    """A change-map file but for its checksums, which the fuzzer fills in."""
+    payload = payload or struct.pack("<QI", 1, 0) + roaring32(blocks)
+    text = b"".join(name.encode() for name in names)
+    padded = text + bytes(-len(text) % 8)
+    header_bytes = 80 + len(padded) + 8 * -(-len(payload) // 65536) + 8
+    head = b"\x89CBM\r\n\x1a\n" + struct.pack("<HHIQQQQQQI4HI", 1, 0, header_bytes, 0, 0, 1 << 30, 4096, len(set(blocks)),
+                                               len(payload), 16, *(len(name) for name in names), 0, 0)
+    return (head + padded).ljust(header_bytes, b"\0") + payload
+
+
+def add_map_files(corpora, cbt):
+    """map_files: kind and whether to seal it, which bit to flip, then the file; of a log choices."""
+    for label, blocks in (("one", [0]), ("some", [0, 1, 2, 100, 65535, 65536, 1 << 17]), ("array", range(0, 8000, 3))):
+        corpora.add("map_files", f"map_{label}", b"\1\x40\2" + map_file(list(blocks)))
+    corpora.add("map_files", "map_nameless", b"\1\7\0" + map_file([3], ("", "", "")))
+    snapshots = [(0, 0, "monday"), (1, 1, "tuesday"), (2, 2, "wednesday"), (4, 5, "friday")]
+    manifest = b"\x89CBC\r\n\x1a\n" + struct.pack("<HHQQQH", 1, 0, 4096, 5, 7, 4) + b"vol1" + struct.pack("<Q", len(snapshots))
+    for slot, number, name in snapshots:
+        manifest += struct.pack("<QQQQQH", slot, 1 << 30, 1 << 29, number, number * 77, len(name)) + name.encode()
+    manifest += struct.pack("<Q", 2) + struct.pack("<BQQQ", 1, 0, 3, 9) + struct.pack("<BQQQ", 2, 0, 4, 8) + bytes(8)
+    corpora.add("map_files", "manifest", b"\x09\5\0" + manifest)
+    for seal in (0, 1):
+        log = bytes([0x0C | seal, 255, 20, 0, 1, 0, 0])
+        corpora.add("map_files", f"log_{seal}", log + (b"" if seal else bytes(8)) + bytes([0, 3, 0, 1, 0, 2, 1, 0]))
+        corpora.add("map_files", f"log_edited_{seal}", log[:-1] + bytes([1, 16, 77]) + bytes(8) + bytes([0, 3, 2, 1, 3, 2]))
     if cbt is None:
         print("make_corpus: no map files: --cbt was not given", file=sys.stderr)
         return
@@ -110,13 +207,13 @@ def add_maps(corpora, cbt):
             subprocess.run([cbt, "map", "convert", bits, "--from", "bitmap", "--capacity", str(len(content) * 8 * 4096),
                             "--volume-name", "vol1", "--base-name", "monday", "--target-name", "tuesday", "--output", out],
                            check=True)
-            corpora.add("maps", f"file_{name}", out.read_bytes() + b"\1")
+            corpora.add("map_files", f"file_{name}", b"\0\x33\1" + out.read_bytes())
 
 
 def add_lists(corpora):
-    """import: the importer's number, what it is told in three bytes, then the list."""
+    """import: the importer's number, what it is told in three bytes, where it is cut, then the list."""
     def add(importer, name, data, purpose=1, capacity=30):
-        corpora.add("import", name, bytes([importer, purpose, capacity, 1]) + data)
+        corpora.add("import", name, bytes([importer, purpose, capacity, 1, 0, max(0, len(data) - 3) & 255]) + data)
 
     for name in ("rbd_diff_v1_bluestore.bin", "rbd_diff_v1_shrink.bin"):
         add(0, name, (SAMPLES / name).read_bytes(), capacity=0)
@@ -165,7 +262,9 @@ def add_images(corpora):
             print("make_corpus: no qcow2 images: qemu-img is not installed", file=sys.stderr)
         if shutil.which("mke2fs"):
             for label, arguments in (("ext2_1k", ["-t", "ext2", "-b", "1024"]), ("ext4", ["-t", "ext4", "-b", "1024"]),
-                                     ("bigalloc", ["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "4096"])):
+                                     ("bigalloc", ["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "4096"]),
+                                     # Whatever is changed in it has no checksum that tells.
+                                     ("ext4_plain", ["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^has_journal"])):
                 image = folder / label
                 subprocess.run(["mke2fs", "-q", "-F", "-U", "clear", "-N", "16", *arguments, image, "160"], check=True,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -175,10 +274,13 @@ def add_images(corpora):
 
 
 def add_rest(corpora):
-    """Those whose input is a list of choices: a few of each length, so that every choice is near."""
+    """Those whose input is a list of choices: some of each length, so that every choice is near."""
+    generator = random.Random(7)
     for fuzzer in ("kernels", "transforms", "file_extents", "btrfs_send"):
         for i in range(16):
             corpora.add(fuzzer, f"ramp{i}", bytes((i * 37 + k * (i + 1)) & 0xFF for k in range(64 << (i % 4))))
+        for i in range(16):
+            corpora.add(fuzzer, f"random{i}", generator.randbytes(32 << (i % 4)))
     corpora.add("nbd", "two_entries", bytes([1, 0]) + struct.pack("<QQ4I", 0, 1 << 30, 65536, 0, (1 << 30) - 65536, 3))
     corpora.add("nbd", "short", bytes([2, 1]) + struct.pack("<QQ2I", 4096, 1 << 20, 512, 1))
 
@@ -191,7 +293,11 @@ def main():
     corpora = Corpora(arguments.output)
     add_messages(corpora)
     add_requests(corpora)
-    add_maps(corpora, arguments.cbt)
+    add_wire(corpora)
+    add_streams(corpora)
+    add_tokens(corpora)
+    add_maps(corpora)
+    add_map_files(corpora, arguments.cbt)
     add_lists(corpora)
     add_images(corpora)
     add_rest(corpora)

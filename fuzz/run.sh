@@ -5,7 +5,8 @@
 #   fuzz/run.sh BIN_DIR SEEDS_DIR KEEP_DIR SECONDS [FUZZER...]
 #
 # BIN_DIR has fuzz_<name>, SEEDS_DIR/<name> is read only (see make_corpus.py), KEEP_DIR/<name> gets
-# new inputs.
+# new inputs. Prints for each fuzzer three figures: inputs run, edges of the code covered by them
+# (and by the corpora alone, before the first new one), findings.
 set -euo pipefail
 bin=$1
 seeds=$2
@@ -20,15 +21,26 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+failed=0
 for name in "${names[@]}"; do
   mkdir -p "$keep/$name" "$keep/findings"
   corpora=("$keep/$name")
   [[ -d $seeds/$name ]] && corpora+=("$seeds/$name")
   options=()
   [[ -f $here/dictionaries/$name.dict ]] && options+=("-dict=$here/dictionaries/$name.dict")
-  if ! "$bin/fuzz_$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 -verbosity=0 \
-      -print_final_stats=1 -artifact_prefix="$keep/findings/$name-" "${options[@]}" \
-      "${corpora[@]}" >"$log" 2>&1; then
+  "$bin/fuzz_$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 \
+    -artifact_prefix="$keep/findings/$name-" "${options[@]}" "${corpora[@]}" >"$log" 2>&1 || failed=1
+  # #1234 DONE cov: 12 ft: 34 ... exec/s: 56; of a run that found something the last such line.
+  status=$(grep -E '^#[0-9]+.*cov: ' "$log" | tail -n 1 || true)
+  number() { sed -n "s/.*$1\([0-9]*\).*/\1/p" <<<"$2"; }
+  started=$(number 'cov: ' "$(grep -E '^#[0-9]+.*INITED' "$log" | head -n 1)")
+  printf '%-16s %s inputs, %s a second; %s edges, %s of them by the seeds\n' "$name" \
+    "$(number '^#' "$status")" "$(number 'exec\/s: ' "$status")" "$(number 'cov: ' "$status")" \
+    "${started:-0}"
+  echo "figure: r6_${name}_executions $(number '^#' "$status")"
+  echo "figure: r6_${name}_edges $(number 'cov: ' "$status")"
+  echo "figure: r6_${name}_findings $failed"
+  if ((failed)); then
     cat "$log"
     for finding in "$keep/findings/$name"-*; do
       echo "$finding:"
@@ -36,5 +48,4 @@ for name in "${names[@]}"; do
     done
     exit 1
   fi
-  printf '%-16s %s\n' "$name" "$(sed -n 's/^stat::number_of_executed_units: */inputs: /p' "$log")"
 done

@@ -8,7 +8,7 @@ cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
   -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS="$CXXFLAGS" \
   -DCBT_BUILD_FUZZERS=ON -DCBT_FUZZING_ENGINE="$LIB_FUZZING_ENGINE" \
   -DCBT_BUILD_TESTS=OFF -DCBT_BUILD_BENCH=OFF -DCBT_BUILD_TOOLS=OFF -DCBT_INSTALL=OFF
-cmake --build "$build"
+cmake --build "$build" --target fuzzers
 
 fuzz/make_corpus.py --output "$WORK/corpus"
 mkdir -p "$OUT/lib"

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Can every fuzzer find something? Plants the bugs of planted.toml, one at a time: each must be found within a minute.
+
+    fuzz/planted.py [--only TEXT] [--check] [--seconds N] [--jobs N] [--cbt CBT]
+
+Works in a copy of the tree, build/fuzz-planted; the one that you edit is left alone. The copy's build folder lies in it as build/fuzz
+does in the tree, and has the same flags, so that a compiler cache knows what `make fuzz` has built. For each bug: it is planted, the
+library and the one fuzzer are built, the fuzzer runs on its usual seeds with its dictionary for --seconds at most (60), and the file is
+restored; at last every fuzzer that was used must find nothing in its seeds. Prints how long each bug took. Exit status 1 when one
+is not found, does not build, or when its place is not found exactly once. --check looks for the places only and builds nothing.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import tomllib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "mutation"))
+import tree  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+KINDS = ("decoder", "encoder", "importer", "kernel", "transform", "algebra", "checksum", "request", "token", "stream")
+KEYS = {"name", "kind", "fuzzer", "file", "before", "after"}
+
+
+def fuzzers():
+    return {path.name.removesuffix("_fuzz.cc") for path in HERE.glob("*_fuzz.cc")}
+
+
+def read_table():
+    """The bugs, and what is wrong with the table itself."""
+    bugs = tomllib.loads((HERE / "planted.toml").read_text())["bug"]
+    wrong = []
+    for bug in bugs:
+        name = bug.get("name", "(without a name)")
+        if set(bug) != KEYS:
+            wrong.append(f"{name}: has {sorted(bug)}, not {sorted(KEYS)}")
+            continue
+        if bug["kind"] not in KINDS:
+            wrong.append(f"{name}: no such kind: {bug['kind']}")
+        if bug["fuzzer"] not in fuzzers():
+            wrong.append(f"{name}: no such fuzzer: {bug['fuzzer']}")
+        try:
+            tree.Replacement(tree.ROOT / bug["file"], bug["before"], bug["after"])
+        except (OSError, ValueError) as error:
+            wrong.append(f"{name}: {error}")
+    wrong += [f"no bug of the kind {kind}" for kind in KINDS if all(bug.get("kind") != kind for bug in bugs)]
+    wrong += [f"no bug for {name}" for name in sorted(fuzzers()) if all(bug.get("fuzzer") != name for bug in bugs)]
+    return bugs, wrong
+
+
+def run(command, seconds=None):
+    return subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          timeout=seconds, check=False)
+
+
+class Copy:
+    def __init__(self, jobs, cbt):
+        self.folder = tree.ROOT / "build" / "fuzz-planted"
+        self.source = tree.copy_tree(self.folder / "source")
+        self.build_folder = self.source / "build" / "fuzz"
+        self.jobs = jobs
+        self.demand(["cmake", "-S", self.source, "--preset", "fuzz"])
+        self.demand([sys.executable, "-B", self.source / "fuzz" / "make_corpus.py", "--output", self.folder / "corpus",
+                     *(["--cbt", cbt] if cbt else [])])
+
+    @staticmethod
+    def demand(command):
+        done = run(command)
+        if done.returncode != 0:
+            sys.exit(f"planted: {' '.join(map(str, command))}:\n{done.stdout[-4000:]}")
+
+    def build(self, names):
+        """None, or what the compiler said."""
+        done = run(["cmake", "--build", self.build_folder, "--parallel", self.jobs, "--target", *(f"fuzz_{name}" for name in names)])
+        return None if done.returncode == 0 else done.stdout[-4000:]
+
+    def fuzz(self, name, *options):
+        """(None when nothing was found, else what was; seconds; inputs tried)."""
+        kept = self.folder / "kept"
+        kept.mkdir(exist_ok=True)
+        for path in kept.iterdir():
+            path.unlink()
+        dictionary = self.source / "fuzz" / "dictionaries" / f"{name}.dict"
+        begin = time.monotonic()
+        done = run([self.build_folder / "bin" / f"fuzz_{name}", "-seed=1", "-timeout=20", "-rss_limit_mb=1024",
+                    f"-artifact_prefix={self.folder}/finding-", *([f"-dict={dictionary}"] if dictionary.exists() else []), *options,
+                    kept, self.folder / "corpus" / name])
+        seconds = time.monotonic() - begin
+        inputs = max(map(int, re.findall(r"^#(\d+)", done.stdout, re.M)), default=0)
+        if done.returncode == 0:
+            return None, seconds, inputs
+        said = re.search(r"check failed: .*|ERROR: \w+: [\w-]+|runtime error: .*", done.stdout)
+        return said.group(0) if said else f"(ended with {done.returncode})", seconds, inputs
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="plant only bugs whose name or fuzzer holds this")
+    parser.add_argument("--check", action="store_true", help="look whether the table fits the tree, build nothing")
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--cbt", help="for seeds that the command makes, see make_corpus.py")
+    arguments = parser.parse_args()
+
+    bugs, wrong = read_table()
+    for line in wrong:
+        print(line)
+    if wrong:
+        sys.exit(f"planted: the table is wrong in {len(wrong)} places")
+    if arguments.check:
+        print(f"{len(bugs)} bugs, each with its place")
+        return
+    bugs = [bug for bug in bugs if arguments.only in bug["name"] or arguments.only in bug["fuzzer"]]
+    if not bugs:
+        sys.exit(f"planted: no bug's name or fuzzer holds '{arguments.only}'")
+
+    copy = Copy(arguments.jobs, arguments.cbt)
+    names = sorted({bug["fuzzer"] for bug in bugs})
+    missed = 0
+    for bug in bugs:
+        with tree.Replacement(copy.source / bug["file"], bug["before"], bug["after"]):
+            error = copy.build([bug["fuzzer"]])
+            found, seconds, inputs = (None, 0, 0) if error else copy.fuzz(bug["fuzzer"], f"-max_total_time={arguments.seconds}")
+        verdict = f"does not build:\n{error}" if error else f"{found or 'NOT FOUND'} ({inputs} inputs)"
+        missed += error is not None or found is None
+        print(f"{seconds:5.1f} s  {bug['kind']:9} {bug['fuzzer']:14} {bug['name']}: {verdict}", flush=True)
+
+    # What finds bugs everywhere finds none.
+    if (error := copy.build(names)) is not None:
+        sys.exit(f"planted: the copy does not build without a bug:\n{error}")
+    for name in names:
+        if (found := copy.fuzz(name, "-runs=0")[0]) is not None:
+            print(f"{name}: finds something without a bug: {found}")
+            missed += 1
+    print(f"figure: r6_bugs_planted {len(bugs)}")
+    print(f"figure: r6_bugs_not_found {missed}")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
