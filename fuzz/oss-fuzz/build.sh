@@ -4,6 +4,8 @@
 # the fuzzers link are put beside them, because they run elsewhere.
 cd "$SRC/libcbt"
 build=$WORK/libcbt
+# gRPC, protobuf and Abseil come from the system and were built for its C++ library.
+CXXFLAGS=${CXXFLAGS//-stdlib=libc++/}
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
   -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS="$CXXFLAGS" \
   -DCBT_BUILD_FUZZERS=ON -DCBT_FUZZING_ENGINE="$LIB_FUZZING_ENGINE" \
@@ -17,9 +19,10 @@ for fuzzer in "$build"/bin/fuzz_*; do
   cp "$fuzzer" "$OUT/"
   ldd "$fuzzer" | awk '$3 ~ /^\// && $1 !~ /^(libc|libm|libpthread|libdl|librt|ld-linux.*)\.so/ {print $3}' |
     xargs -r cp -n -t "$OUT/lib"
-  patchelf --set-rpath '$ORIGIN/lib' "$OUT/$name"
+  # The old kind of path: it holds for what those libraries need in turn, too.
+  patchelf --force-rpath --set-rpath '$ORIGIN/lib' "$OUT/$name"
   seeds=$WORK/corpus/${name#fuzz_}
-  [[ -d $seeds ]] && (cd "$seeds" && zip -q -r "$OUT/${name}_seed_corpus.zip" .)
+  if [[ -d $seeds ]]; then (cd "$seeds" && zip -q -r "$OUT/${name}_seed_corpus.zip" .); fi
   dictionary=fuzz/dictionaries/${name#fuzz_}.dict
-  [[ -f $dictionary ]] && cp "$dictionary" "$OUT/$name.dict"
+  if [[ -f $dictionary ]]; then cp "$dictionary" "$OUT/$name.dict"; fi
 done
