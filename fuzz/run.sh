@@ -30,15 +30,16 @@ for name in "${names[@]}"; do
   [[ -f $here/dictionaries/$name.dict ]] && options+=("-dict=$here/dictionaries/$name.dict")
   "$bin/fuzz_$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 \
     -artifact_prefix="$keep/findings/$name-" "${options[@]}" "${corpora[@]}" >"$log" 2>&1 || failed=1
-  # #1234 DONE cov: 12 ft: 34 ... exec/s: 56; of a run that found something the last such line.
+  # "#1234 DONE cov: 12 ft: 34 ... exec/s: 56": of a run that found something, the last such line.
   status=$(grep -E '^#[0-9]+.*cov: ' "$log" | tail -n 1 || true)
-  number() { sed -n "s/.*$1\([0-9]*\).*/\1/p" <<<"$2"; }
-  started=$(number 'cov: ' "$(grep -E '^#[0-9]+.*INITED' "$log" | head -n 1)")
-  printf '%-16s %s inputs, %s a second; %s edges, %s of them by the seeds\n' "$name" \
-    "$(number '^#' "$status")" "$(number 'exec\/s: ' "$status")" "$(number 'cov: ' "$status")" \
-    "${started:-0}"
-  echo "figure: r6_${name}_executions $(number '^#' "$status")"
-  echo "figure: r6_${name}_edges $(number 'cov: ' "$status")"
+  started=$(grep -E '^#[0-9]+.*INITED cov: ' "$log" | head -n 1 || true)
+  executions=$(sed -n 's/^#\([0-9]*\).*/\1/p' <<<"$status")
+  edges=$(sed -n 's/.*cov: \([0-9]*\).*/\1/p' <<<"$status")
+  printf '%-16s %s inputs, %s a second; %s edges, %s of them by the corpora\n' "$name" \
+    "${executions:-0}" "$(sed -n 's/.*exec\/s: \([0-9]*\).*/\1/p' <<<"$status")" "${edges:-0}" \
+    "$(sed -n 's/.*cov: \([0-9]*\).*/\1/p' <<<"$started")"
+  echo "figure: r6_${name}_executions ${executions:-0}"
+  echo "figure: r6_${name}_edges ${edges:-0}"
   echo "figure: r6_${name}_findings $failed"
   if ((failed)); then
     cat "$log"
