@@ -155,20 +155,20 @@ def add_tokens(corpora):
 
 
 def add_maps(corpora):
-    """maps: the last byte chooses what the bytes before it are."""
+    """portable: roaring bytes; maps: choices."""
     values = [0, 1, 2, 100, 65535, 65536, 1 << 31, (1 << 32) - 1]
     small = roaring32(values)
-    corpora.add("maps", "portable64", struct.pack("<QI", 1, 0) + small + b"\3")
-    corpora.add("maps", "portable64_empty", struct.pack("<Q", 0) + b"\3")
-    corpora.add("maps", "portable_full_array", struct.pack("<QI", 1, 7) + roaring32(range(0, 8192, 2)) + b"\3")
-    corpora.add("maps", "algebra", bytes(range(256)) * 2 + b"\0")
+    corpora.add("portable", "portable64", struct.pack("<QI", 1, 0) + small)
+    corpora.add("portable", "portable64_empty", struct.pack("<Q", 0))
+    corpora.add("portable", "portable_full_array", struct.pack("<QI", 1, 7) + roaring32(range(0, 8192, 2)))
+    corpora.add("maps", "algebra", bytes(range(256)) * 2)
     generator = random.Random(5)
     for i in range(12):
-        corpora.add("maps", f"algebra{i}", generator.randbytes(40 + 40 * i) + b"\0")
+        corpora.add("maps", f"algebra{i}", generator.randbytes(40 + 40 * i))
     runs = struct.pack("<IBHHH", 12347, 1, 0, 9, 2) + struct.pack("<4H", 5, 3, 100, 5)
-    corpora.add("maps", "portable_runs", struct.pack("<QI", 1, 0) + runs + b"\3")
-    corpora.add("maps", "portable_bitset", struct.pack("<QI", 1, 0) + struct.pack("<IIHHI", 12346, 1, 0, 4999, 16) +
-                (b"\x55" * 1250 + bytes(8192 - 1250)) + b"\3")
+    corpora.add("portable", "portable_runs", struct.pack("<QI", 1, 0) + runs)
+    corpora.add("portable", "portable_bitset", struct.pack("<QI", 1, 0) + struct.pack("<IIHHI", 12346, 1, 0, 4999, 16) +
+                (b"\x55" * 1250 + bytes(8192 - 1250)))
 
 
 def map_file(blocks, names=("vol1", "monday", "tuesday"), payload=None):

@@ -1,5 +1,4 @@
-// Change maps: strangers' bytes against a decoder that believes nothing, set algebra against the
-// standard library's (std::set_union and the others).
+// Algebra of change maps against the standard library's: std::set_union and the others.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
@@ -10,7 +9,6 @@
 
 #include "cbt/change_map.h"
 #include "check.h"
-#include "reference/portable_roaring.h"
 
 namespace {
 
@@ -28,20 +26,6 @@ std::vector<uint64_t> BlocksOf(cbt::ExtentCursor& cursor) {
   });
   CBT_FUZZ_CHECK(status.ok());
   return blocks;
-}
-
-void Portable(const std::vector<uint8_t>& bytes) {
-  const auto want = cbt::reference::PortableRoaring::Decode(bytes);
-  const auto got = cbt::ChangeMapView::Create(bytes, kVolume);
-  const bool fits = want.has_value() && (want->empty() || want->back() < kVolume.capacity / 512);
-  CBT_FUZZ_CHECK(got.ok() == fits);
-  if (!fits) return;
-  CBT_FUZZ_CHECK(BlocksOf(*cbt::MakeChangeMapCursor(*got)) == *want);
-  CBT_FUZZ_CHECK(got->cardinality() == want->size());
-  cbt::ChangeMap map = *cbt::ChangeMap::FromPortable64(bytes, kVolume);
-  CBT_FUZZ_CHECK(map.Optimize().ok());
-  CBT_FUZZ_CHECK(map->portable().size() <= bytes.size());
-  CBT_FUZZ_CHECK(map.view() == *got);
 }
 
 // Ranges around the edges of containers: values that lie apart, up to more than an array holds, and
@@ -143,10 +127,6 @@ void Algebra(FuzzedDataProvider& in) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzedDataProvider in(data, size);
-  if (in.ConsumeBool()) {
-    Portable(in.ConsumeRemainingBytes<uint8_t>());
-  } else {
-    Algebra(in);
-  }
+  Algebra(in);
   return 0;
 }

@@ -41,6 +41,52 @@ struct Item {
   bool left = false;    // somewhere in its middle
 };
 
+// Hands on a list a few extents at a time, and covers more or less of the gap behind them, as the
+// choices say: where batches end is no matter of what a volume holds.
+class StutteringCursor final : public ExtentCursor {
+ public:
+  StutteringCursor(Ranges ranges, uint64_t capacity, std::vector<uint8_t> choices)
+      : ExtentCursor(capacity, 1), ranges_(std::move(ranges)), choices_(std::move(choices)) {
+    choices_.push_back(5);
+  }
+
+ private:
+  absl::Status DoSeek(uint64_t) override { return absl::OkStatus(); }
+
+  absl::StatusOr<uint64_t> DoNext(cbt::ExtentBatch& batch) override {
+    const uint8_t choice = choices_[calls_++ % choices_.size()];
+    uint64_t at = covered();
+    auto next = std::find_if(ranges_.begin(), ranges_.end(),
+                             [at](const auto& range) { return range.first + range.second > at; });
+    for (int n = choice & 3; n > 0 && next != ranges_.end() && !batch.full(); --n, ++next) {
+      const uint64_t begin = std::max(next->first, at);
+      at = next->first + next->second;
+      batch.push_back({begin, at - begin});
+    }
+    const uint64_t gap_end = next == ranges_.end() ? capacity() : std::max(next->first, at);
+    switch (choice >> 2 & 3) {
+      case 0:
+        break;
+      case 1:
+        at = gap_end;
+        break;
+      default:
+        at += (gap_end - at) * (choice >> 4) / 16;
+        break;
+    }
+    if (at > covered()) return at;
+    // Nothing was told: all of the gap, or the extent that begins here.
+    if (gap_end > at) return gap_end;
+    const uint64_t end = next->first + next->second;
+    batch.push_back({at, end - at});
+    return end;
+  }
+
+  const Ranges ranges_;
+  std::vector<uint8_t> choices_;
+  size_t calls_ = 0;
+};
+
 // Everything that is read from lives until the program is over.
 class Program {
  public:
@@ -83,13 +129,19 @@ class Program {
       item.set[i] = (bytes[bit / 8] >> (bit % 8) & 1) != 0;
     }
     const auto view = *cbt::BitmapView::Create(bytes, first_bit, blocks);
-    switch (in_.ConsumeIntegralInRange<int>(0, 2)) {
+    switch (in_.ConsumeIntegralInRange<int>(0, 4)) {
       case 0:
         item.cursor = Own(cbt::MakeBitmapCursor(view, capacity_, granularity));
         break;
       case 1:
         item.cursor =
             cbt::test::CursorOver(cbt::reference::RunsOf(item.set), capacity_, granularity);
+        break;
+      case 2:
+      case 3:
+        item.cursor = std::make_unique<StutteringCursor>(
+            cbt::reference::RunsOf(item.set), capacity_,
+            in_.ConsumeBytes<uint8_t>(in_.ConsumeIntegralInRange<size_t>(0, 30)));
         break;
       default:
         item.cursor =
