@@ -217,6 +217,11 @@ def add_lists(corpora):
 
     for name in ("rbd_diff_v1_bluestore.bin", "rbd_diff_v1_shrink.bin"):
         add(0, name, (SAMPLES / name).read_bytes(), capacity=0)
+    # Short ones, cut between two records and inside of one.
+    records = [b"z" + struct.pack("<QQ", 4096 * k, 512) for k in range(0, 12, 3)] + [b"w" + struct.pack("<QQ", 65536, 4) + b"data"]
+    head = b"rbd diff v1\n" + b"f" + struct.pack("<I", 2) + b"s1" + b"t" + struct.pack("<I", 2) + b"s2" + b"s" + struct.pack("<Q", 1 << 20)
+    for cut in (len(head) + 17, len(head) + 30):
+        corpora.add("import", f"rbd_short_{cut}", bytes([0, 1, 0, 1, 0, cut]) + head + b"".join(records) + b"e")
     # The data of an export is all the same: short pieces of it do.
     export = gzip.decompress((SAMPLES / "rbd_export_v2_with_snaps.bin.gz").read_bytes())
     add(1, "rbd_export_head", export[:300], capacity=0)
