@@ -45,6 +45,8 @@ RC_GTEST_PROP(RequestedCursor, CountsWhatRoundingAndBridgingAdd, ()) {
   reference::ByteSet got(capacity);
   for (const auto& [offset, length] : *tuples) {
     RC_ASSERT(offset >= requested.offset && offset + length <= end);
+    RC_ASSERT(offset % requested.chunk == 0 || offset == requested.offset);
+    RC_ASSERT((offset + length) % requested.chunk == 0 || offset + length == end);
     for (uint64_t i = offset; i < offset + length; ++i) {
       got[i] = true;
       ++bytes;

@@ -139,8 +139,10 @@ TEST(ChangeMapTest, EqualityIsThatOfTheBlocksHoweverTheyAreEncoded) {
   ASSERT_TRUE(builder.AddBlocks(20, 30).ok());
   const ChangeMap run = *builder.Build();
   ASSERT_EQ(run->Statistics().run_containers, 1u);
+  EXPECT_EQ(run->Statistics().arrays, 0u);
   const ChangeMap same = array({20, 21, 22, 23, 24, 25, 26, 27, 28, 29});
   ASSERT_EQ(same->Statistics().arrays, 1u);
+  EXPECT_EQ(same->Statistics().run_containers, 0u);
   EXPECT_TRUE(run.view() == same.view());
   EXPECT_TRUE(same.view() == run.view());
   for (const auto& other : {array({20, 21, 22, 23, 24, 25, 26, 27, 28, 30}),

@@ -327,6 +327,15 @@ TEST(ManifestDamageTest, FlipsLengthsSwapsAndSplicesAreFound) {
   Splices(bytes, before, 64, 1000, judge).Print("r8_manifest_splices");
 }
 
+TEST(ManifestDamageTest, AUnionPastTheLastSnapshotIsRefused) {
+  for (const uint64_t index : {uint64_t{20}, uint64_t{21}, uint64_t{1} << 40}) {
+    ChainManifest manifest = SomeManifest(1);
+    manifest.nodes[{1, index}] = {49, 1};
+    const absl::StatusOr<ChainManifest> read = DecodeManifest(EncodeManifest(manifest), "CHAIN");
+    EXPECT_EQ(read.ok(), index == 20) << index << ": " << read.status();
+  }
+}
+
 // ---- logs of trackers
 
 class LogDamageTest : public testing::Test {
