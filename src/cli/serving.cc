@@ -47,7 +47,7 @@ bool WaitForStopSignal(std::optional<std::chrono::milliseconds> timeout) {
 void GiveMemoryBack() {
 #ifdef __GLIBC__
   constexpr int kThreshold = 64 << 10;  // bytes; messages of many tuples are larger
-  mallopt(M_MMAP_THRESHOLD, kThreshold);
+  mallopt(M_MMAP_THRESHOLD, kThreshold);  // NOLINT(concurrency-mt-unsafe): no thread runs yet
 #endif
 }
 
