@@ -17,7 +17,7 @@ ctest = @ctest --preset $(1) --parallel $(JOBS) $(if $(LABEL_EXCLUDE),--label-ex
 
 release_packages := build test bench
 
-.PHONY: all debug clang test asan tsan fuzz fuzz-long fuzz-planted coverage mutation planted soak load bench \
+.PHONY: all debug clang test asan asan-core tsan fuzz fuzz-long fuzz-planted coverage mutation planted scorecard soak load bench \
         bench-docs emulation golden-arm64 newest-debian interop-js ceph demo lint install clean help
 # The trees share the machine, not each other: one after the other, also under -j.
 .NOTPARALLEL:
@@ -39,6 +39,11 @@ test: all
 asan:
 	$(call build,asan,build test)
 	$(call ctest,asan)
+
+# Core and sources only: what reads the bytes of others, in half the time.
+asan-core:
+	$(call build,asan-core,build test)
+	$(call ctest,asan-core)
 
 tsan:
 	$(call build,tsan,build test)
@@ -116,6 +121,11 @@ newest-debian:
 	@$(PACKAGES) newest
 	@tests/machines/newest.sh . $(NEWEST_ROOT) $(NEWEST_SUITE)
 
+# The figures of docs/reliability.md. SCORECARD: --rows 1,7 for some, --all for those that take minutes to an hour as well.
+SCORECARD ?=
+scorecard: all
+	@tests/scorecard/scorecard.py $(SCORECARD)
+
 # A real Ceph on the loopback interface; installs 100 MB of packages.
 ceph: all
 	@$(PACKAGES) ceph
@@ -135,9 +145,11 @@ demo: all
 	@$(PACKAGES) demo
 	@tests/demo/demo.sh build/release/bin
 
+# LINT_SECONDS: clang-tidy begins no file after these, the last changed files come first.
+LINT_SECONDS ?=
 lint: all
 	@$(PACKAGES) lint
-	@cmake/lint.sh build/release $(JOBS)
+	@cmake/lint.sh build/release $(JOBS) $(LINT_SECONDS)
 
 install: all
 	@cmake --install build/release --prefix $(PREFIX)
@@ -161,9 +173,11 @@ help:
 	@echo 'make newest-debian  builds and tests against the newest Debian (root, debootstrap)'
 	@echo 'make ceph       RBD sources against a real Ceph on the loopback interface'
 	@echo 'make interop-js grpc-js as client and as plugin (needs npm)'
+	@echo 'make scorecard  what is promised, in figures (SCORECARD=--all: all of them)'
 	@echo 'make soak       mixed load on the servers: SOAK_SECONDS (an hour), into build/soak'
 	@echo 'make load       what slow, stalled and vanishing clients cost'
 	@echo 'make asan       tests under the address and undefined-behaviour sanitizers'
+	@echo 'make asan-core  the same without gRPC'
 	@echo 'make tsan       tests under the thread sanitizer'
 	@echo 'make debug      unoptimised, with checks of the standard library, and its tests'
 	@echo 'make clang      as release, with clang, and its tests'

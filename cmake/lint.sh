@@ -2,17 +2,20 @@
 # clang-format (check only) over every C++ file of the tree, then clang-tidy and cppcheck over src/
 # and, through what it includes, include/. Exit status 1 when any finds something; all always run.
 #
-#   cmake/lint.sh BUILD_TREE [JOBS]
+#   cmake/lint.sh BUILD_TREE [JOBS [SECONDS]]
 #
+# With SECONDS, clang-tidy begins no file after these. It takes those that were changed last first, and
+# the number of those that it left is printed.
 # BUILD_TREE is a configured and built tree: its compile_commands.json says how files are compiled.
 set -eu
 
 if [ $# -lt 1 ] || [ ! -f "$1/compile_commands.json" ]; then
-  echo "usage: $0 BUILD_TREE [JOBS] (BUILD_TREE has a compile_commands.json)" >&2
+  echo "usage: $0 BUILD_TREE [JOBS [SECONDS]] (BUILD_TREE has a compile_commands.json)" >&2
   exit 2
 fi
 build=$(cd "$1" && pwd)
 jobs=${2:-2}
+seconds=${3:-}
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 failed=0
@@ -40,9 +43,25 @@ echo "$files" | for_each 16 clang-format --dry-run -Werror || failed=1
 sources=$(sed -n "s|^ *\"file\": \"\\($root/src/.*\\.cc\\)\",*\$|\\1|p" \
   "$build/compile_commands.json" | sort -u)
 echo "clang-tidy: $(echo "$sources" | wc -l) files"
+left=$(mktemp)
+trap 'rm -f "$left"' EXIT
+if [ -n "$seconds" ]; then
+  # Those of the last commits, newest first, then all; each once.
+  recent=$(git log -n 100 --format= --name-only -- 'src/*.cc' 2>/dev/null | sed "s|^|$root/|" || true)
+  sources=$(printf '%s\n%s\n' "$recent" "$sources" | awk -v all="$sources" '
+    BEGIN { count = split(all, list, "\n"); for (i = 1; i <= count; i++) known[list[i]] = 1 }
+    known[$0] && !seen[$0]++')
+  end=$(($(date +%s) + seconds))
+else
+  end=
+fi
 # GCC's warning flags stand in the commands; clang does not know all of them.
-echo "$sources" | for_each 1 clang-tidy --quiet -p "$build" \
-  --extra-arg=-Wno-unknown-warning-option || failed=1
+# shellcheck disable=SC2016
+echo "$sources" | for_each 1 sh -c '
+  if [ -n "$1" ] && [ "$(date +%s)" -ge "$1" ]; then echo "$4" >>"$2"; exit 0; fi
+  exec clang-tidy --quiet -p "$3" --extra-arg=-Wno-unknown-warning-option "$4"
+' tidy "$end" "$left" "$build" || failed=1
+[ ! -s "$left" ] || echo "clang-tidy: time is over, $(wc -l <"$left") files were not looked at"
 
 # Of tests it says nothing: it has no notion of the macros of the property tests. What it must not find
 # stands, with reasons, in cppcheck.txt. It remembers files that have not changed.
