@@ -523,7 +523,7 @@ TEST(TruthTest, EveryChangedBlockIsReportedAndNoOther) {
     RunCase(std::strtoull(only, nullptr, 10), totals);
     return;
   }
-  const uint64_t cases = 25'000 * static_cast<uint64_t>(test::TestScale());
+  const uint64_t cases = 25'000 * static_cast<uint64_t>(test::TestScale()) / test::kThinned;
   for (uint64_t number = 0; number < cases && !HasFailure(); ++number) RunCase(number, totals);
   const auto ratio = [](uint64_t reported, uint64_t changed) {
     std::ostringstream text;

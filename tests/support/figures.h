@@ -1,6 +1,7 @@
 #ifndef CBT_TESTS_SUPPORT_FIGURES_H_
 #define CBT_TESTS_SUPPORT_FIGURES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -15,6 +16,13 @@ inline int64_t TestScale() {
   const int64_t scale = value == nullptr ? 1 : std::atoll(value);
   return scale < 1 ? 1 : scale;
 }
+
+// Tests of millions of checks do one in so many of them under a sanitizer.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr size_t kThinned = 8;
+#else
+inline constexpr size_t kThinned = 1;
+#endif
 
 // A figure of the scorecard, on a line that tests/scorecard/scorecard.py looks for. Names are
 // snake_case, and one program prints each only once.
