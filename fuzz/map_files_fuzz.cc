@@ -99,7 +99,13 @@ void Manifest(Bytes bytes, bool seal, uint64_t where) {
   }
   const auto manifest = cbt::DecodeManifest(bytes, "CHAIN");
   if (!manifest.ok()) return;
-  CBT_FUZZ_CHECK(cbt::EncodeManifest(*manifest) == bytes);
+  // A later minor version is read, but not written.
+  const Bytes again = cbt::EncodeManifest(*manifest);
+  constexpr size_t kMinor = 10;
+  CBT_FUZZ_CHECK(again.size() == bytes.size());
+  CBT_FUZZ_CHECK(std::equal(again.begin(), again.begin() + kMinor, bytes.begin()));
+  CBT_FUZZ_CHECK(
+      std::equal(again.begin() + kMinor + 2, again.end() - 8, bytes.begin() + kMinor + 2));
   CheckFlips(bytes, where, [](const Bytes& b) { return cbt::DecodeManifest(b, "flipped"); });
 }
 
