@@ -4,6 +4,8 @@
 #
 #   fuzz/run.sh BIN_DIR SEEDS_DIR KEEP_DIR SECONDS [FUZZER...]
 #
+# FUZZ_SEED in the environment: the same mutations in every run.
+#
 # BIN_DIR has fuzz_<name>, SEEDS_DIR/<name> is read only (see make_corpus.py), KEEP_DIR/<name> gets
 # new inputs. Prints for each fuzzer three figures: inputs run, edges of the code covered by them
 # (and by the corpora alone, before the first new one), findings.
@@ -26,7 +28,7 @@ for name in "${names[@]}"; do
   mkdir -p "$keep/$name" "$keep/findings"
   corpora=("$keep/$name")
   [[ -d $seeds/$name ]] && corpora+=("$seeds/$name")
-  options=()
+  options=(${FUZZ_SEED:+"-seed=$FUZZ_SEED"})
   [[ -f $here/dictionaries/$name.dict ]] && options+=("-dict=$here/dictionaries/$name.dict")
   "$bin/fuzz_$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 \
     -artifact_prefix="$keep/findings/$name-" "${options[@]}" "${corpora[@]}" >"$log" 2>&1 || failed=1
