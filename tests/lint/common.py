@@ -3,6 +3,7 @@
 import argparse
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -25,12 +26,14 @@ def without_comments(text):
 
 def tracked_files(root):
     """Files of the tree: what git knows or would add, else everything but build trees."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                            cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                            check=False)
-    if listed.returncode == 0:
-        paths = [root / name for name in listed.stdout.decode().split("\0") if name]
-    else:
+    paths = None
+    if shutil.which("git"):
+        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                                cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                check=False)
+        if listed.returncode == 0:
+            paths = [root / name for name in listed.stdout.decode().split("\0") if name]
+    if paths is None:
         paths = [path for path in root.rglob("*")
                  if path.relative_to(root).parts[0] not in ("build", ".git")]
     return sorted(path for path in paths if path.is_file() and not path.is_symlink())
