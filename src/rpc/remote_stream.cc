@@ -106,10 +106,11 @@ RemoteStream::RemoteStream(std::shared_ptr<grpc::Channel> channel, const Contrac
                            Deadline deadline, std::stop_token stop)
     : channel_(std::move(channel)),
       contract_(contract),
-      receiver_(std::make_unique<Receiver>(deadline)) {
-  if (stop.stop_possible()) {
-    on_stop_.emplace(std::move(stop), [this] { receiver_->call.Cancel(); });
-  }
+      receiver_(std::make_unique<Receiver>(deadline)),
+      // Made in place, once: emplace() would look for an earlier one, which GCC 14 warns of.
+      on_stop_(stop.stop_possible()
+                   ? OnStop(std::in_place, std::move(stop), [this] { receiver_->call.Cancel(); })
+                   : OnStop()) {
   receiver_->call.Start(channel_, method.path, request, *receiver_);
 }
 

@@ -34,12 +34,13 @@ class RemoteStream final : public MessageStream {
 
  private:
   class Receiver;
+  using OnStop = std::optional<std::stop_callback<std::function<void()>>>;
 
   const std::shared_ptr<grpc::Channel> channel_;
   const Contract& contract_;
   std::unique_ptr<Receiver> receiver_;
   FlatMessage flat_;
-  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
+  OnStop on_stop_;
 };
 
 }  // namespace cbt::rpc
