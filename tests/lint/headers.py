@@ -17,11 +17,13 @@ FLAGS = ["-fsyntax-only", "-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Wcon
 # else there is somebody's library. Files that lie directly in it are the C library's own.
 SYSTEM = re.compile(r"(?:[a-z0-9_]+-linux-gnu\w*/)?"
                     r"(?:[^/]+|(?:c\+\+|bits|sys|gnu|asm|asm-generic|linux|absl)/.+)")
+# Where Debian 13 keeps the kernel's asm/, behind a link.
+KERNEL = "/usr/lib/linux/uapi"
 
 
 def foreign(dependency, include):
     path = pathlib.Path(os.path.normpath(dependency))
-    if path.is_relative_to(include):
+    if path.is_relative_to(include) or path.is_relative_to(KERNEL):
         return False
     inside = re.split(r"/include(?:-fixed)?/", str(path))
     return len(inside) < 2 or SYSTEM.fullmatch("/".join(inside[1:])) is None
