@@ -60,17 +60,30 @@ bool ProtoReader::ReadValue() noexcept {
   return Fail("unknown wire type");
 }
 
+// As libprotobuf, takes tags of up to five bytes; as it does not, refuses those of more than 32
+// bits.
+bool ProtoReader::ReadTag(uint32_t& tag) noexcept {
+  constexpr size_t kMostTagBytes = 5;
+  const size_t begin = position_;
+  uint64_t value = 0;
+  if (!ReadVarint(value)) return false;
+  if (position_ - begin > kMostTagBytes || value > UINT32_MAX || value >> 3 == 0) {
+    return Fail("invalid field number");
+  }
+  tag = static_cast<uint32_t>(value);
+  return true;
+}
+
 bool ProtoReader::SkipGroup() noexcept {
   uint32_t open[kMaxGroupDepth];
   int depth = 0;
   open[depth++] = field_;
   while (depth > 0) {
     if (position_ == bytes_.size()) return Fail("the message ends inside a group");
-    uint64_t tag = 0;
-    if (!ReadVarint(tag)) return false;
-    if (tag > UINT32_MAX || tag >> 3 == 0) return Fail("invalid field number");
+    uint32_t tag = 0;
+    if (!ReadTag(tag)) return false;
     type_ = static_cast<WireType>(tag & 7);
-    const auto field = static_cast<uint32_t>(tag >> 3);
+    const uint32_t field = tag >> 3;
     if (type_ == WireType::kStartGroup) {
       if (depth == kMaxGroupDepth) return Fail("groups are nested too deeply");
       open[depth++] = field;
@@ -87,10 +100,9 @@ bool ProtoReader::Next() noexcept {
   if (error_ != nullptr) return false;
   while (position_ < bytes_.size()) {
     tag_position_ = position_;
-    uint64_t tag = 0;
-    if (!ReadVarint(tag)) return false;
-    if (tag > UINT32_MAX || tag >> 3 == 0) return Fail("invalid field number");
-    field_ = static_cast<uint32_t>(tag >> 3);
+    uint32_t tag = 0;
+    if (!ReadTag(tag)) return false;
+    field_ = tag >> 3;
     type_ = static_cast<WireType>(tag & 7);
     if (type_ == WireType::kEndGroup) return Fail("a group ends that did not begin");
     if (type_ != WireType::kStartGroup) return ReadValue();

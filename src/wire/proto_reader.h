@@ -60,6 +60,7 @@ class ProtoReader {
   bool Fail(const char* reason) noexcept;
   bool ReadVarint(uint64_t& value) noexcept;
   bool ReadValue() noexcept;
+  bool ReadTag(uint32_t& tag) noexcept;
   bool SkipGroup() noexcept;
 
   std::span<const uint8_t> bytes_;

@@ -53,6 +53,16 @@ TEST(ProtoReaderTest, SkipsGroupsAndReadsFixedFields) {
   EXPECT_TRUE(reader.status().ok());
 }
 
+TEST(ProtoReaderTest, TakesTagsOfFiveBytes) {
+  const std::string bytes("\x88\x80\x80\x80\x00\x07", 6);
+  ProtoReader reader(Bytes(bytes));
+  ASSERT_TRUE(reader.Next());
+  EXPECT_EQ(reader.field(), 1u);
+  EXPECT_EQ(reader.varint(), 7u);
+  EXPECT_FALSE(reader.Next());
+  EXPECT_TRUE(reader.status().ok());
+}
+
 TEST(ProtoReaderTest, RefusesMalformedBytesWithTheirPosition) {
   const struct {
     std::string bytes;
@@ -71,6 +81,8 @@ TEST(ProtoReaderTest, RefusesMalformedBytesWithTheirPosition) {
       {std::string("\x0b\x08\x01"), "inside a group"},
       {std::string(200, '\x0b'), "nested too deeply"},
       {std::string("\xff\xff\xff\xff\xff\x0f"), "invalid field number"},
+      // Field 1, in a tag that libprotobuf takes for too long.
+      {std::string("\x88\x80\x80\x80\x80\x00\x01", 7), "invalid field number"},
   };
   for (const auto& c : cases) {
     ProtoReader reader(Bytes(c.bytes));
