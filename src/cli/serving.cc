@@ -46,7 +46,7 @@ bool WaitForStopSignal(std::optional<std::chrono::milliseconds> timeout) {
 // block keeps from shrinking: a server that clients come to and vanish from would grow for hours.
 void GiveMemoryBack() {
 #ifdef __GLIBC__
-  constexpr int kThreshold = 64 << 10;  // bytes; messages of many tuples are larger
+  constexpr int kThreshold = 64 << 10;    // bytes; messages of many tuples are larger
   mallopt(M_MMAP_THRESHOLD, kThreshold);  // NOLINT(concurrency-mt-unsafe): no thread runs yet
 #endif
 }
