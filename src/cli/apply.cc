@@ -26,6 +26,7 @@
 #include "cli/stream_options.h"
 #include "cli/temp_file.h"
 #include "cli/threads.h"
+#include "map/file_io.h"
 
 namespace cbt::cli {
 namespace {
@@ -97,8 +98,9 @@ absl::StatusOr<Destination> CheckDestination(const std::string& out, const Image
 absl::StatusOr<Applied> Restore(const std::shared_ptr<const Image>& base,
                                 const std::shared_ptr<const Image>& target,
                                 const ApplyArguments& arguments, int descriptor) {
-  while (ftruncate(descriptor, static_cast<off64_t>(target->size())) != 0) {
-    if (errno != EINTR) return IoError(arguments.out, errno);
+  const auto size = static_cast<off64_t>(target->size());
+  if (Retry([&] { return ftruncate(descriptor, size); }) != 0) {
+    return IoError(arguments.out, errno);
   }
   RangeCopier copier(descriptor, arguments.out);
   const uint64_t shared = std::min(base->size(), target->size());

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cli/status.h"
+#include "map/file_io.h"
 
 namespace cbt::cli {
 namespace {
@@ -58,32 +59,6 @@ class SignalsHeld {
   sigset_t old_;
 };
 
-// Calls that a signal may interrupt before they have done anything.
-template <typename Call>
-int Retry(Call call) {
-  for (;;) {
-    const int result = call();
-    if (result >= 0 || errno != EINTR) return result;
-  }
-}
-
-std::string FolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
-absl::Status SyncFolder(const std::string& folder) {
-  const int descriptor =
-      Retry([&] { return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-  // A folder that may be written but not read can't be opened for this.
-  if (descriptor < 0) return errno == EACCES ? absl::OkStatus() : IoError(folder, errno);
-  // Some file systems have no way to sync a folder and say EINVAL.
-  const int error = Retry([&] { return fsync(descriptor); }) != 0 && errno != EINVAL ? errno : 0;
-  close(descriptor);
-  return error == 0 ? absl::OkStatus() : IoError(folder, error);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TempFile>> TempFile::Create(const std::string& path) {
@@ -92,9 +67,8 @@ absl::StatusOr<std::unique_ptr<TempFile>> TempFile::Create(const std::string& pa
   const SignalsHeld held;
   for (int i = 0; i < kTries; ++i) {
     std::string temporary = stem + std::to_string(i) + ".partial";
-    const int descriptor = Retry([&] {
-      return open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
-    });
+    const int descriptor =
+        OpenFile(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (descriptor >= 0) {
       std::unique_ptr<TempFile> file(new TempFile(descriptor, std::move(temporary), path));
       file_to_remove.store(file->temporary_.c_str());

@@ -40,15 +40,6 @@ class Descriptor {
   int number_;
 };
 
-// Calls that a signal may interrupt before they have done anything.
-template <typename Call>
-auto Retry(Call call) noexcept {
-  for (;;) {
-    const auto result = call();
-    if (result >= 0 || errno != EINTR) return result;
-  }
-}
-
 int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept {
   // The kernel takes no more than this at once.
   constexpr size_t kMost = size_t{1} << 30;

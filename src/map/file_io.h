@@ -2,6 +2,7 @@
 #ifndef CBT_MAP_FILE_IO_H_
 #define CBT_MAP_FILE_IO_H_
 
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -26,7 +27,17 @@ absl::Status WriteFileAtomically(const std::string& path,
 
 inline constexpr std::string_view kPartialExtension = ".partial";
 
-// open(2) again and again as long as it is interrupted.
+// What `call` says, a system call that a signal may interrupt before it has done anything: made
+// again and again as long as it is.
+template <typename Call>
+auto Retry(Call call) noexcept {
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+// open(2) as Retry() does it.
 int OpenFile(const std::string& path, int flags, unsigned mode = 0) noexcept;
 
 // Brings the names in a folder to the disk.

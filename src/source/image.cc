@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
+#include "map/file_io.h"
 
 namespace cbt {
 namespace {
@@ -66,10 +67,7 @@ absl::StatusOr<std::shared_ptr<const Image>> Image::Open(const std::string& path
         absl::StrCat("open: ", path.c_str(), "...: the path holds a NUL byte"));
   }
   // Without O_NONBLOCK a pipe that nobody writes to would hang here before it could be refused.
-  int descriptor = -1;
-  do {
-    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  } while (descriptor < 0 && errno == EINTR);
+  const int descriptor = OpenFile(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return OpenError(label, errno);
   return FromDescriptor(descriptor, label);
 }
