@@ -50,7 +50,8 @@ int OpenBeneathStepwise(int root, const std::string& path, int flags) {
 }
 
 bool IsAbsent(int error) noexcept {
-  return error == ENOENT || error == ENOTDIR || error == EXDEV || error == ELOOP;
+  return error == ENOENT || error == ENOTDIR || error == EXDEV || error == ELOOP ||
+         error == ENAMETOOLONG;
 }
 
 }  // namespace cbt

@@ -32,4 +32,9 @@ absl::StatusOr<std::vector<std::string>> NamesIn(int descriptor) {
   return names;
 }
 
+absl::Status AsDamage(const absl::Status& status) {
+  const bool passing = absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+  return passing ? status : absl::FailedPreconditionError(status.message());
+}
+
 }  // namespace cbt

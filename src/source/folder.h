@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace cbt {
@@ -12,6 +13,10 @@ namespace cbt {
 // The names in the directory `descriptor`, which is taken over, sorted; without those that begin
 // with a dot. Errors: as FileError(); a list is never shorter than the directory.
 absl::StatusOr<std::vector<std::string>> NamesIn(int descriptor);
+
+// Why a file in a snapshot's folder can't be used, for whoever asks for what it may have told:
+// FAILED_PRECONDITION, or the code itself of what may have passed the next time.
+absl::Status AsDamage(const absl::Status& status);
 
 }  // namespace cbt
 

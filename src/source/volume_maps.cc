@@ -41,20 +41,25 @@ VolumeMaps VolumeMaps::Read(int root, const std::string& volume) {
     const std::string path = volume.empty() ? name : absl::StrCat(volume, "/", name);
     if (absl::EndsWith(name, AbslView(kMapExtension))) {
       const int file = OpenBeneath(root, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-      if (file >= 0) maps.AddMap(file, name);
+      if (file >= 0) {
+        maps.AddMap(file, name);
+      } else if (!IsAbsent(errno)) {
+        maps.NoteDamage(FileError(name, errno));
+      }
     } else if (absl::EndsWith(name, AbslView(kChainExtension))) {
       const int chain = OpenBeneath(root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-      if (chain >= 0) maps.AddChain(chain, name);
+      if (chain >= 0) {
+        maps.AddChain(chain, name);
+      } else if (!IsAbsent(errno)) {
+        maps.NoteDamage(FileError(name, errno));
+      }
     }
   }
   return maps;
 }
 
 void VolumeMaps::NoteDamage(const absl::Status& status) {
-  if (!damage_.ok()) return;
-  // What may be there the next time is no damage.
-  const bool passing = absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
-  damage_ = passing ? status : absl::FailedPreconditionError(status.message());
+  if (damage_.ok()) damage_ = AsDamage(status);
 }
 
 void VolumeMaps::AddMap(int descriptor, const std::string& file) {

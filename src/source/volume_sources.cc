@@ -48,32 +48,37 @@ VolumeSources VolumeSources::Read(int root, const std::string& volume) {
   const int folder =
       OpenBeneath(root, volume.empty() ? "." : volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) {
-    if (!IsAbsent(errno)) sources.damage_ = FileError("open the volume", errno);
+    if (!IsAbsent(errno)) sources.damage_ = AsDamage(FileError("open the volume", errno));
     return sources;
   }
   const absl::StatusOr<std::vector<std::string>> names = NamesIn(folder);
   if (!names.ok()) {
-    sources.damage_ = names.status();
+    sources.damage_ = AsDamage(names.status());
     return sources;
   }
   for (const std::string& name : *names) {
     if (!absl::EndsWith(name, AbslView(kExtension))) continue;
-    const absl::StatusOr<int> file = sources.OpenFile(name);
-    if (!file.ok()) continue;  // gone, or a link that leads out
-    const absl::StatusOr<std::string> text = ReadText(*file, name);
+    const int file = sources.Descriptor(name);
+    if (file < 0 && IsAbsent(errno)) continue;  // gone, or a link that leads out
+    const absl::StatusOr<std::string> text =
+        file < 0 ? FileError(name, errno) : ReadText(file, name);
     absl::StatusOr<Entry> entry = text.ok() ? sources.Parse(name, *text) : text.status();
     if (entry.ok()) {
       sources.entries_.push_back(*std::move(entry));
     } else if (sources.damage_.ok()) {
-      sources.damage_ = absl::FailedPreconditionError(entry.status().message());
+      sources.damage_ = AsDamage(entry.status());
     }
   }
   return sources;
 }
 
-absl::StatusOr<int> VolumeSources::OpenFile(const std::string& path) const {
+int VolumeSources::Descriptor(const std::string& path) const {
   const std::string beneath = volume_.empty() ? path : absl::StrCat(volume_, "/", path);
-  const int descriptor = OpenBeneath(root_, beneath, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  return OpenBeneath(root_, beneath, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
+absl::StatusOr<int> VolumeSources::OpenFile(const std::string& path) const {
+  const int descriptor = Descriptor(path);
   if (descriptor >= 0) return descriptor;
   return absl::FailedPreconditionError(
       absl::StrCat(path, ": ", std::generic_category().message(errno)));

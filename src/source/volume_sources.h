@@ -61,6 +61,8 @@ class VolumeSources {
 
   VolumeSources(int root, std::string volume) : root_(root), volume_(std::move(volume)) {}
   absl::StatusOr<Entry> Parse(const std::string& file, std::string_view text) const;
+  // -1 and errno when it can't be opened.
+  int Descriptor(const std::string& path) const;
   absl::StatusOr<int> OpenFile(const std::string& path) const;
 
   int root_;

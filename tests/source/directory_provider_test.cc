@@ -72,9 +72,13 @@ TEST_F(DirectoryProviderTest, IdsThatCannotBeOnesAreInvalid) {
 }
 
 TEST_F(DirectoryProviderTest, WhatIsNotThereOrLeadsOutIsNotFound) {
-  for (const char* id :
-       {"vol1/none", "none/monday", "none", "vol1/monday.img", "vol1/escape", "vol1/absolute",
-        "away/outside", "vol1/.hidden", "vol1/folder", "vol1", "vol1/monday/x"}) {
+  const std::string longer_than_names(300, 'x');
+  for (const std::string& id :
+       {std::string("vol1/none"), std::string("none/monday"), std::string("none"),
+        std::string("vol1/monday.img"), std::string("vol1/escape"), std::string("vol1/absolute"),
+        std::string("away/outside"), std::string("vol1/.hidden"), std::string("vol1/folder"),
+        std::string("vol1"), std::string("vol1/monday/x"), "vol1/" + longer_than_names,
+        longer_than_names + "/monday"}) {
     EXPECT_EQ(Allocated(id).code(), StatusCode::kNotFound) << id << " " << Allocated(id);
     EXPECT_EQ(provider_->OpenDelta(id, "vol1/monday", context_).status().code(),
               StatusCode::kNotFound);

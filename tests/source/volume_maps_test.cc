@@ -140,6 +140,19 @@ TEST_F(VolumeMapsTest, AFileThatCannotBeReadIsNotSilentlyMissing) {
   EXPECT_TRUE(Delta("tue", "wed").ok());
 }
 
+TEST_F(VolumeMapsTest, WhatCannotBeOpenedIsNotSilentlyMissing) {
+  Write("b.cbm", {"vol1", "tue", "wed"}, {5});
+  EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kNotFound);
+  for (const std::string name : {"a.cbm", "a.chain"}) {
+    dir_.WriteClosed("root/pool/vol1/" + name);
+    // A chain is a folder; what is none is no chain.
+    const auto code = name == "a.cbm" ? StatusCode::kUnavailable : StatusCode::kNotFound;
+    EXPECT_EQ(Delta("mon", "tue").status().code(), code) << name;
+    EXPECT_TRUE(Delta("tue", "wed").ok());
+    std::filesystem::remove(dir_ / ("root/pool/vol1/" + name));
+  }
+}
+
 TEST_F(VolumeMapsTest, ASnapshotThatIsNotReadyStaysSo) {
   WriteImage("tue.partial", 10 * kG, 'b');
   Write("a.cbm", {"vol1", "mon", "tue"}, {5});

@@ -86,6 +86,15 @@ TEST_F(VolumeSourcesTest, BrokenOnesAreNotReadAsNothing) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("broken.source: line 3"));
 }
 
+TEST_F(VolumeSourcesTest, WhatCannotBeOpenedIsNotReadAsNothing) {
+  EXPECT_EQ(Delta("sunday", "tuesday").status().code(), StatusCode::kNotFound);
+  dir_.WriteClosed("root/vol/closed.source");
+  const absl::Status status = Delta("sunday", "tuesday").status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("closed.source: "));
+  EXPECT_EQ(*Delta("monday", "tuesday"), kListed);
+}
+
 TEST_F(VolumeSourcesTest, DamagedListsAndDoubleOnesAreErrors) {
   Write(".list.json", R"([{"offset":4096,"length":100,"exists":"true"},{"off)");
   EXPECT_EQ(Delta("monday", "tuesday").status().code(), StatusCode::kFailedPrecondition);

@@ -2,6 +2,8 @@
 #ifndef CBT_TESTS_SUPPORT_TEMP_DIR_H_
 #define CBT_TESTS_SUPPORT_TEMP_DIR_H_
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -42,6 +44,11 @@ class TempDir {
   void Write(const std::string& name, const std::string& contents) const {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name, std::ios::binary) << contents;
+  }
+
+  // Makes what is there and can't be opened, by root neither: a socket.
+  void WriteClosed(const std::string& name) const {
+    if (mknod((path_ / name).c_str(), S_IFSOCK | S_IRUSR, 0) != 0) std::abort();
   }
 
  private:
