@@ -101,7 +101,8 @@ class Relay::Impl {
               .upstream = kCsiContract,
               .check_tuples = options.check_tuples,
               .message_bytes = options.stream.message_bytes,
-              .pool = SlicePool::Create(options.stream.message_bytes, kIdleMessageMemory)},
+              .pool = SlicePool::Create(options.stream.message_bytes, kIdleMessageMemory),
+              .calls = calls_},
         pages_(options.plugin, Api::kCsi, options.plugin_tls),
         executor_(options.stream.threads),
         services_(PlanOf(options), Feeds(), pages_, host_.registry(), executor_) {}
@@ -126,6 +127,8 @@ class Relay::Impl {
 
   ServiceHost host_;
   const RelayPlan plan_;
+  // Streams that have ended for their clients may still have a call on the plan's channel.
+  OpenCalls calls_;
   RemoteProvider pages_;
   ThreadPool executor_;
   ServiceSet services_;

@@ -33,7 +33,8 @@ MetadataRequest UpstreamRequest(const AdmittedRequest& request) {
 RelayFeed::RelayFeed(const RelayPlan& plan, const Contract& downstream, AdmittedRequest request,
                      std::shared_ptr<MessageSink> sink, std::stop_token stop,
                      UpstreamCall::Deadline deadline)
-    : plan_(plan),
+    : hold_(plan.calls),
+      plan_(plan),
       downstream_(downstream),
       request_(std::move(request)),
       same_layout_(plan.upstream.types == downstream.types),

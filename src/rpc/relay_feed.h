@@ -18,6 +18,7 @@
 #include "rpc/contract.h"
 #include "rpc/flat_message.h"
 #include "rpc/message_feed.h"
+#include "rpc/open_calls.h"
 #include "rpc/slice_pool.h"
 #include "rpc/upstream_call.h"
 
@@ -30,6 +31,7 @@ struct RelayPlan {
   bool check_tuples = true;
   size_t message_bytes = 0;  // of messages that are encoded anew
   std::shared_ptr<SlicePool> pool;
+  OpenCalls& calls;  // on the channel
 };
 
 // Runs on gRPC's threads, on those of the two connections it stands between.
@@ -58,6 +60,7 @@ class RelayFeed final : public MessageFeed,
   Metadata TrailingMetadata() const;
   bool HoldsSecret(std::string_view text) const;
 
+  const OpenCalls::Hold hold_;  // dies last
   const RelayPlan& plan_;
   const Contract& downstream_;
   const AdmittedRequest request_;

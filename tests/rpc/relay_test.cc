@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "rpc/relay_feed.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
 #include "support/generators.h"
@@ -399,6 +400,48 @@ TEST(Relay, ShutsDownUnderLoad) {
     EXPECT_LT(watch.elapsed(), seconds(5));
     for (std::thread& client : clients) client.join();
   }
+}
+
+// Takes everything, and at the end stops the thread that brings it.
+class StoppingSink final : public rpc::MessageSink {
+ public:
+  Want Check() override { return Want::kMore; }
+  Want Offer(rpc::OutMessage) override { return Want::kMore; }
+  void Announce(rpc::Metadata) override {}
+  void Complete(absl::Status, rpc::Metadata, std::optional<rpc::OutMessage>) override {
+    ended.set_value();
+    go_on.get_future().wait();
+  }
+
+  std::promise<void> ended;
+  std::promise<void> go_on;
+};
+
+// A stream is over for its client before the thread of gRPC's that ended it is done with the call.
+// Were the channel to go with that call, gRPC would wait for its own thread.
+TEST(Relay, ThatEndsWaitsForItsCalls) {
+  const FakeServer plugin(Script{.messages = {Variable(1000, {{0, 10}})}});
+  auto calls = std::make_unique<rpc::OpenCalls>();
+  const rpc::RelayPlan plan{.channel = Connect(plugin.address()),
+                            .upstream = rpc::kCsiContract,
+                            .message_bytes = 4096,
+                            .pool = rpc::SlicePool::Create(4096, 4096),
+                            .calls = *calls};
+  const auto sink = std::make_shared<StoppingSink>();
+  auto feed = std::make_shared<rpc::RelayFeed>(plan, rpc::kCsiContract,
+                                               rpc::AdmittedRequest{.target_snapshot_id = "b"},
+                                               sink, std::stop_token(), std::nullopt);
+  const std::weak_ptr<rpc::RelayFeed> left = feed;
+  std::exchange(feed, nullptr)->Resume();
+  sink->ended.get_future().wait();
+  EXPECT_FALSE(left.expired());
+  std::thread owner([&] {
+    calls.reset();
+    EXPECT_TRUE(left.expired());
+  });
+  std::this_thread::sleep_for(milliseconds(20));
+  sink->go_on.set_value();
+  owner.join();
 }
 
 // One large message of the plugin becomes many for the client. The plugin is long done when the
