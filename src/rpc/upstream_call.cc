@@ -55,7 +55,8 @@ void UpstreamCall::OnReadDone(bool ok) {
   {
     const std::lock_guard lock(mutex_);
     reading_ = false;
-    read_to_end_ = !ok;
+    // Of a call that is cancelled gRPC may drop messages, and still have the server's OK.
+    read_to_end_ = !ok && !cancelled_;
     if (!held_) return;
     held_ = false;
   }
@@ -74,10 +75,14 @@ void UpstreamCall::ReadOn() {
 }
 
 void UpstreamCall::Cancel() {
+  {
+    // First, so that a read which comes back because of it is not taken for the end.
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+  }
   context_.TryCancel();
   {
     const std::lock_guard lock(mutex_);
-    cancelled_ = true;
     // A read that is on its way comes back and takes the hold with it.
     if (reading_ || !held_) return;
     held_ = false;
