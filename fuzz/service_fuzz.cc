@@ -150,7 +150,8 @@ Stream Play(const Contract& contract, Provider& provider, const AdmittedRequest&
       }
       return std::nullopt;
     };
-    CBT_FUZZ_CHECK(cbt::rpc::CheckProof(look, digest, request.starting_offset, what) ==
+    const cbt::rpc::StreamHeader header{message.type, kCapacity};
+    CBT_FUZZ_CHECK(cbt::rpc::CheckProof(look, digest, request.starting_offset, header, what) ==
                    cbt::rpc::ProofVerdict::kHolds);
   }
   return stream;

@@ -50,6 +50,9 @@ class Rules {
     return true;
   }
 
+  // Type and capacity, once a message has told them.
+  const std::optional<std::pair<BlockMetadataType, uint64_t>>& header() const { return first_; }
+
   std::vector<std::pair<uint64_t, uint64_t>> tuples;
   uint64_t messages = 0;
 
@@ -117,7 +120,11 @@ class Script : public cbt::fuzz::Input {
 void CheckProofs(const Rules& rules, const cbt::StreamDigest& digest, uint64_t start,
                  Script& script) {
   using cbt::rpc::ProofVerdict;
-  cbt::rpc::Metadata proof = cbt::rpc::ProofMetadata(digest, start);
+  // A stream without messages has told neither capacity nor type; an older server never does.
+  std::optional<cbt::rpc::StreamHeader> header;
+  if (rules.header().has_value()) header = {rules.header()->first, rules.header()->second};
+  const bool older = script.Take(1) % 4 == 0;
+  cbt::rpc::Metadata proof = cbt::rpc::ProofMetadata(digest, start, older ? std::nullopt : header);
   const auto look = [&proof](std::string_view key) -> std::optional<std::string_view> {
     for (const auto& [name, value] : proof) {
       if (name == key) return value;
@@ -128,7 +135,7 @@ void CheckProofs(const Rules& rules, const cbt::StreamDigest& digest, uint64_t s
   // The same tuples in one piece, so another cut.
   cbt::StreamDigest again;
   for (const auto& [offset, length] : rules.tuples) again.Add({&offset, 1}, {&length, 1});
-  CBT_FUZZ_CHECK(cbt::rpc::CheckProof(look, again, start, what) == ProofVerdict::kHolds);
+  CBT_FUZZ_CHECK(cbt::rpc::CheckProof(look, again, start, header, what) == ProofVerdict::kHolds);
 
   // Received was a tuple less, or another one.
   if (!rules.tuples.empty()) {
@@ -141,10 +148,18 @@ void CheckProofs(const Rules& rules, const cbt::StreamDigest& digest, uint64_t s
       if (i == victim) (change & 1 ? offset : length) ^= change;
       wrong.Add({&offset, 1}, {&length, 1});
     }
-    CBT_FUZZ_CHECK(cbt::rpc::CheckProof(look, wrong, start, what) == ProofVerdict::kDiffers);
+    CBT_FUZZ_CHECK(cbt::rpc::CheckProof(look, wrong, start, header, what) ==
+                   ProofVerdict::kDiffers);
     CBT_FUZZ_CHECK(!what.empty());
   }
-  // What the server says lacks a part, or says something else.
+  // Received was another capacity.
+  if (header.has_value() && !older) {
+    auto wrong = header;
+    wrong->capacity ^= 1 + script.Take(2);
+    CBT_FUZZ_CHECK(cbt::rpc::CheckProof(look, again, start, wrong, what) == ProofVerdict::kDiffers);
+  }
+  // What the server says lacks a part, or says something else. Only capacity and type may be
+  // missing.
   const size_t part = script.Take(1) % proof.size();
   const std::string whole = proof[part].second;
   const uint64_t edit = script.Take(2);
@@ -155,8 +170,8 @@ void CheckProofs(const Rules& rules, const cbt::StreamDigest& digest, uint64_t s
   } else {
     proof[part].second[(edit >> 2) % whole.size()] = static_cast<char>(edit >> 8);
   }
-  const bool same = (edit & 3) != 0 && proof[part].second == whole;
-  CBT_FUZZ_CHECK(cbt::rpc::CheckProof(look, again, start, what) ==
+  const bool same = (edit & 3) == 0 ? part >= 4 : proof[part].second == whole;
+  CBT_FUZZ_CHECK(cbt::rpc::CheckProof(look, again, start, header, what) ==
                  (same ? ProofVerdict::kHolds : ProofVerdict::kDiffers));
 }
 

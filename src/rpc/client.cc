@@ -189,7 +189,7 @@ void RemoteCursorImpl::TellProgress(bool always) {
 absl::Status RemoteCursorImpl::End() {
   std::string what;
   switch (CheckProof([this](std::string_view key) { return stream_->Trailing(key); }, digest_,
-                     stream_offset_, what)) {
+                     stream_offset_, StreamHeader{type_, capacity()}, what)) {
     case ProofVerdict::kDiffers:
       return absl::DataLossError(
           absl::StrCat("metadata stream: it is not what the server says it sent: ", what));

@@ -22,11 +22,17 @@ std::optional<uint64_t> ReadNumber(const std::optional<std::string_view>& text) 
 
 }  // namespace
 
-Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset) {
-  return {{std::string(kTupleCountKey), absl::StrCat(digest.tuples())},
-          {std::string(kReportedBytesKey), absl::StrCat(digest.bytes())},
-          {std::string(kStartingOffsetKey), absl::StrCat(starting_offset)},
-          {std::string(kDigestKey), std::string(kDigestScheme) + digest.DigestText()}};
+Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset,
+                       const std::optional<StreamHeader>& header) {
+  Metadata metadata = {{std::string(kTupleCountKey), absl::StrCat(digest.tuples())},
+                       {std::string(kReportedBytesKey), absl::StrCat(digest.bytes())},
+                       {std::string(kStartingOffsetKey), absl::StrCat(starting_offset)},
+                       {std::string(kDigestKey), std::string(kDigestScheme) + digest.DigestText()}};
+  if (header.has_value()) {
+    metadata.emplace_back(kCapacityKey, absl::StrCat(header->capacity));
+    metadata.emplace_back(kTypeKey, BlockMetadataTypeName(header->type));
+  }
+  return metadata;
 }
 
 Metadata SummaryMetadata(const StreamSummary& summary) {
@@ -41,14 +47,16 @@ Metadata SummaryMetadata(const StreamSummary& summary) {
 }
 
 ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& received,
-                        uint64_t starting_offset, std::string& what) {
-  const Metadata expected = ProofMetadata(received, starting_offset);
+                        uint64_t starting_offset, const std::optional<StreamHeader>& header,
+                        std::string& what) {
+  const Metadata expected = ProofMetadata(received, starting_offset, header);
   bool any = false;
   what.clear();
   for (const auto& [key, value] : expected) {
     const std::optional<std::string_view> found = trailing(key);
     any = any || found.has_value();
     if (found == value || !what.empty()) continue;
+    if (!found.has_value() && (key == kCapacityKey || key == kTypeKey)) continue;
     what = absl::StrCat(key, " is ", found.has_value() ? AbslView(*found) : "missing",
                         ", received was ", value);
   }

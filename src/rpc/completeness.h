@@ -19,12 +19,23 @@ inline constexpr std::string_view kTupleCountKey = "cbt-tuple-count";
 inline constexpr std::string_view kReportedBytesKey = "cbt-reported-bytes";
 inline constexpr std::string_view kStartingOffsetKey = "cbt-starting-offset";
 inline constexpr std::string_view kDigestKey = "cbt-digest";  // xxh3-64:<16 hexadecimal digits>
+// Servers before these two send the four above alone.
+inline constexpr std::string_view kCapacityKey = "cbt-volume-capacity-bytes";
+inline constexpr std::string_view kTypeKey = "cbt-block-metadata-type";  // the contracts' name
 
 // Keys of initial metadata.
 inline constexpr std::string_view kBytesToComeKey = "cbt-bytes-to-come";
 inline constexpr std::string_view kTuplesToComeKey = "cbt-tuples-to-come";
 
-Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset);
+// What every message of a stream repeats.
+struct StreamHeader {
+  BlockMetadataType type = BlockMetadataType::kUnknown;
+  uint64_t capacity = 0;  // bytes
+};
+
+// `header` has no value when no message told it.
+Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset,
+                       const std::optional<StreamHeader>& header);
 Metadata SummaryMetadata(const StreamSummary& summary);
 
 // Looks up one value of a call's metadata.
@@ -37,9 +48,11 @@ enum class ProofVerdict {
 };
 
 // Compares what a server says of a stream with what was received of it. A proof that is there in
-// part, or in a form that is not ours, differs; `what` then names the first key.
+// part, or in a form that is not ours, differs; `what` then names the first key. Only capacity and
+// type may be missing from it, from the server's side and from ours.
 ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& received,
-                        uint64_t starting_offset, std::string& what);
+                        uint64_t starting_offset, const std::optional<StreamHeader>& header,
+                        std::string& what);
 
 // Numbers that can't be read are left out.
 StreamSummary ReadSummary(const MetadataLookup& initial);

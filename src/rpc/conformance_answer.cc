@@ -102,6 +102,8 @@ Finding ConformanceChecker::CheckInside(const ProbeAnswer& answer) {
 Finding ConformanceChecker::CheckProofOf(const ProbeAnswer& answer, uint64_t offset) {
   StreamDigest digest;
   digest.Add(answer.tuples.offsets(), answer.tuples.lengths());
+  std::optional<StreamHeader> header;
+  if (!answer.messages.empty()) header = {answer.messages.front().type, answer.capacity()};
   std::string what;
   switch (CheckProof(
       [&answer](std::string_view key) -> std::optional<std::string_view> {
@@ -109,7 +111,7 @@ Finding ConformanceChecker::CheckProofOf(const ProbeAnswer& answer, uint64_t off
         if (found == answer.trailing.end()) return std::nullopt;
         return found->second;
       },
-      digest, offset, what)) {
+      digest, offset, header, what)) {
     case ProofVerdict::kAbsent:
       return Skip("the server sends none");
     case ProofVerdict::kDiffers:

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/server.h"
-#include "rpc/completeness.h"
 #include "rpc/message_builder.h"
 #include "rpc/status.h"
 
@@ -118,6 +117,7 @@ absl::Status RelayFeed::Translate(const grpc::ByteBuffer& message) {
       return Broken(checked.message());
     }
   }
+  if (!header_.has_value()) header_ = {.type = message_.type, .capacity = message_.capacity};
   const TupleList& tuples = message_.tuples;
   received_.Add(tuples.offsets(), tuples.lengths());
   // What ends before the starting offset was not asked for.
@@ -195,7 +195,8 @@ absl::Status RelayFeed::Verdict(const grpc::Status& status) {
   if (plan_.check_tuples) {
     std::string what;
     const MetadataLookup trailing = [this](std::string_view key) { return call_.Trailing(key); };
-    if (CheckProof(trailing, received_, request_.starting_offset, what) == ProofVerdict::kDiffers) {
+    if (CheckProof(trailing, received_, request_.starting_offset, header_, what) ==
+        ProofVerdict::kDiffers) {
       return Broken(absl::StrCat("the stream is not what the plugin says it sent: ", what));
     }
   }
@@ -203,12 +204,12 @@ absl::Status RelayFeed::Verdict(const grpc::Status& status) {
 }
 
 Metadata RelayFeed::TrailingMetadata() const {
-  if (passed_unseen_ == 0) return ProofMetadata(passed_on_, request_.starting_offset);
+  if (passed_unseen_ == 0) return ProofMetadata(passed_on_, request_.starting_offset, header_);
   // Not looked at and so not ours to prove; what the plugin says holds if nothing was changed.
   Metadata metadata;
   if (passed_unseen_ != messages_) return metadata;
-  for (const std::string_view key :
-       {kTupleCountKey, kReportedBytesKey, kStartingOffsetKey, kDigestKey}) {
+  for (const std::string_view key : {kTupleCountKey, kReportedBytesKey, kStartingOffsetKey,
+                                     kDigestKey, kCapacityKey, kTypeKey}) {
     const std::optional<std::string_view> value = call_.Trailing(key);
     if (value.has_value()) metadata.emplace_back(key, *value);
   }

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "cbt/wire.h"
 #include "rpc/admission.h"
+#include "rpc/completeness.h"
 #include "rpc/contract.h"
 #include "rpc/flat_message.h"
 #include "rpc/message_feed.h"
@@ -71,7 +72,8 @@ class RelayFeed final : public MessageFeed,
 
   bool begun_ = false;
   StreamChecker checker_;
-  StreamDigest received_;  // all that the plugin sent
+  std::optional<StreamHeader> header_;  // of the first message that was looked at
+  StreamDigest received_;               // all that the plugin sent
   StreamDigest passed_on_;
   MetadataMessage message_;
   FlatMessage flat_;

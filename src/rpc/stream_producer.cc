@@ -93,6 +93,7 @@ absl::Status StreamProducer::Open(const std::stop_token& stop, MessageSink& sink
   if (!opened.ok()) return opened.status();
   cursor_ = std::move(opened->cursor);
   sink.Announce(SummaryMetadata(opened->summary));
+  header_ = {.type = opened->type, .capacity = opened->capacity};
   builder_.emplace(pool_, TypeOnWire(contract_, opened->type), opened->capacity,
                    request_.max_results, options_.message_bytes);
   return absl::OkStatus();

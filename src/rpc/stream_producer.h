@@ -64,7 +64,7 @@ class StreamProducer {
                               MessageSink& sink, std::optional<OutMessage>& message);
 
   // What goes behind a complete stream: the proof that it is.
-  Metadata Trailing() const { return ProofMetadata(digest_, request_.starting_offset); }
+  Metadata Trailing() const { return ProofMetadata(digest_, request_.starting_offset, header_); }
 
  private:
   absl::Status Open(const std::stop_token& stop, MessageSink& sink);
@@ -79,6 +79,7 @@ class StreamProducer {
   const std::optional<std::chrono::system_clock::time_point> deadline_;
 
   std::unique_ptr<ExtentCursor> cursor_;
+  std::optional<StreamHeader> header_;
   std::optional<MessageBuilder> builder_;
   StreamDigest digest_;
   uint64_t digest_sent_ = 0;  // bytes in digest_ when the last message was taken

@@ -44,21 +44,22 @@ TEST_F(OutOfMemoryInServices, PageTokens) {
 TEST_F(OutOfMemoryInServices, Proofs) {
   const std::vector<uint64_t> offsets = {0, 8192};
   const std::vector<uint64_t> lengths = {4096, 4096};
-  EXPECT_GT(
-      FailEveryAllocation([&]() -> Found {
-        StreamDigest digest;
-        digest.Add(offsets, lengths);
-        const Metadata sent = ProofMetadata(digest, 0);
-        const auto look_up = [&](std::string_view key) -> std::optional<std::string_view> {
-          for (const auto& [name, value] : sent) {
-            if (std::string_view(name) == key) return value;
-          }
-          return std::nullopt;
-        };
-        std::string what;
-        return std::vector<uint8_t>({static_cast<uint8_t>(CheckProof(look_up, digest, 0, what))});
-      }),
-      3);
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
+              StreamDigest digest;
+              digest.Add(offsets, lengths);
+              const StreamHeader header{BlockMetadataType::kFixedLength, 1 << 20};
+              const Metadata sent = ProofMetadata(digest, 0, header);
+              const auto look_up = [&](std::string_view key) -> std::optional<std::string_view> {
+                for (const auto& [name, value] : sent) {
+                  if (std::string_view(name) == key) return value;
+                }
+                return std::nullopt;
+              };
+              std::string what;
+              return std::vector<uint8_t>(
+                  {static_cast<uint8_t>(CheckProof(look_up, digest, 0, header, what))});
+            }),
+            3);
 }
 
 }  // namespace

@@ -198,6 +198,8 @@ class RolesTest(unittest.TestCase):
         self.assertEqual(int(trailers["cbt-reported-bytes"]), sum(size for _, size in TRUTH))
         self.assertEqual(trailers["cbt-starting-offset"], "0")
         self.assertRegex(trailers["cbt-digest"], r"\Axxh3-64:[0-9a-f]{16}\Z")
+        self.assertEqual(trailers["cbt-volume-capacity-bytes"], str(CAPACITY))
+        self.assertEqual(trailers["cbt-block-metadata-type"], "VARIABLE_LENGTH")
 
     def test_reflection(self):
         relay = self.relay(self.python_plugin())

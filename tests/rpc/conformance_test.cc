@@ -87,6 +87,8 @@ constexpr Planted kPlanted[] = {
     {rpc::Api::kCsi, "fixed-varies", "fixed-size"},
     {rpc::Api::kCsi, "no-first-message", "first-message"},
     {rpc::Api::kCsi, "wrong-proof", "proof"},
+    {rpc::Api::kCsi, "proof-of-other-capacity", "proof"},
+    {rpc::Api::kCsi, "proof-of-other-type", "proof"},
     {rpc::Api::kCsi, "present-capacity", "capacity"},
     {rpc::Api::kCsi, "ignores-max", "max-results"},
     {rpc::Api::kCsi, "max-caps-stream", "max-results"},

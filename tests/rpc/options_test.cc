@@ -244,13 +244,26 @@ TEST(Client, TellsProvenFromEndedFromBroken) {
   ASSERT_TRUE(Drain(**proven).ok());
   EXPECT_EQ((*proven)->completeness(), rpc::Completeness::kProven);
 
-  const PlantedServer lying(rpc::Api::kCsi, "wrong-proof");
-  auto broken = open(lying);
-  ASSERT_TRUE(broken.ok());
-  const absl::Status status = Drain(**broken).status();
-  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
-  EXPECT_THAT(status.ToString(), HasSubstr("cbt-tuple-count"));
-  EXPECT_LT((*broken)->covered(), (*broken)->capacity());
+  // What servers sent before the proof spoke of capacity and type.
+  const PlantedServer older(rpc::Api::kCsi, "proof-without-header");
+  auto fewer = open(older);
+  ASSERT_TRUE(fewer.ok());
+  ASSERT_TRUE(Drain(**fewer).ok());
+  EXPECT_EQ((*fewer)->completeness(), rpc::Completeness::kProven);
+
+  for (const auto& [fault, key] :
+       {std::pair("wrong-proof", "cbt-tuple-count"),
+        std::pair("proof-of-other-capacity", "cbt-volume-capacity-bytes"),
+        std::pair("proof-of-other-type", "cbt-block-metadata-type")}) {
+    SCOPED_TRACE(fault);
+    const PlantedServer lying(rpc::Api::kCsi, fault);
+    auto broken = open(lying);
+    ASSERT_TRUE(broken.ok());
+    const absl::Status status = Drain(**broken).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+    EXPECT_THAT(status.ToString(), HasSubstr(key));
+    EXPECT_LT((*broken)->covered(), (*broken)->capacity());
+  }
 
   const FakeServer silent(Script{.messages = {Variable(1000, {{0, 10}})}});
   auto ended = rpc::RemoteCursor::Open(RequestTo(silent.address()));

@@ -274,7 +274,13 @@ class PlantedServer {
         const uint64_t one = 1;
         digest.Add({&one, 1}, {&one, 1});
       }
-      reply.trailing = rpc::ProofMetadata(digest, Has("resume-proof-wrong") ? 0 : offset);
+      // The enums have the same numbers.
+      rpc::StreamHeader header{static_cast<BlockMetadataType>(type), capacity};
+      if (Has("proof-of-other-capacity")) header.capacity += 4096;
+      if (Has("proof-of-other-type")) header.type = BlockMetadataType::kFixedLength;
+      reply.trailing =
+          rpc::ProofMetadata(digest, Has("resume-proof-wrong") ? 0 : offset,
+                             Has("proof-without-header") ? std::nullopt : std::optional(header));
       return reply;
     }
 
