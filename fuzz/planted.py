@@ -11,10 +11,8 @@ is not found, does not build, or when its place is not found exactly once. --che
 """
 
 import argparse
-import os
 import pathlib
 import re
-import subprocess
 import sys
 import time
 import tomllib
@@ -44,18 +42,10 @@ def read_table():
             wrong.append(f"{name}: no such kind: {bug['kind']}")
         if bug["fuzzer"] not in fuzzers():
             wrong.append(f"{name}: no such fuzzer: {bug['fuzzer']}")
-        try:
-            tree.Replacement(tree.ROOT / bug["file"], bug["before"], bug["after"])
-        except (OSError, ValueError) as error:
-            wrong.append(f"{name}: {error}")
+        tree.check_place(bug, name, wrong)
     wrong += [f"no bug of the kind {kind}" for kind in KINDS if all(bug.get("kind") != kind for bug in bugs)]
     wrong += [f"no bug for {name}" for name in sorted(fuzzers()) if all(bug.get("fuzzer") != name for bug in bugs)]
     return bugs, wrong
-
-
-def run(command, seconds=None):
-    return subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                          timeout=seconds, check=False)
 
 
 class Copy:
@@ -64,20 +54,12 @@ class Copy:
         self.source = tree.copy_tree(self.folder / "source")
         self.build_folder = self.source / "build" / "fuzz"
         self.jobs = jobs
-        self.demand(["cmake", "-S", self.source, "--preset", "fuzz"])
-        self.demand([sys.executable, "-B", self.source / "fuzz" / "make_corpus.py", "--output", self.folder / "corpus",
+        tree.demand(["cmake", "-S", self.source, "--preset", "fuzz"])
+        tree.demand([sys.executable, "-B", self.source / "fuzz" / "make_corpus.py", "--output", self.folder / "corpus",
                      *(["--cbt", cbt] if cbt else [])])
 
-    @staticmethod
-    def demand(command):
-        done = run(command)
-        if done.returncode != 0:
-            sys.exit(f"planted: {' '.join(map(str, command))}:\n{done.stdout[-4000:]}")
-
     def build(self, names):
-        """None, or what the compiler said."""
-        done = run(["cmake", "--build", self.build_folder, "--parallel", self.jobs, "--target", *(f"fuzz_{name}" for name in names)])
-        return None if done.returncode == 0 else done.stdout[-4000:]
+        return tree.build(self.build_folder, self.jobs, [f"fuzz_{name}" for name in names])
 
     def fuzz(self, name, *options):
         """(None when nothing was found, else what was; seconds; inputs tried)."""
@@ -87,7 +69,7 @@ class Copy:
             path.unlink()
         dictionary = self.source / "fuzz" / "dictionaries" / f"{name}.dict"
         begin = time.monotonic()
-        done = run([self.build_folder / "bin" / f"fuzz_{name}", "-seed=1", "-timeout=20", "-rss_limit_mb=1024",
+        done = tree.run([self.build_folder / "bin" / f"fuzz_{name}", "-seed=1", "-timeout=20", "-rss_limit_mb=1024",
                     f"-artifact_prefix={self.folder}/finding-", *([f"-dict={dictionary}"] if dictionary.exists() else []), *options,
                     kept, self.folder / "corpus" / name])
         seconds = time.monotonic() - begin
@@ -100,25 +82,12 @@ class Copy:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="plant only bugs whose name or fuzzer holds this")
-    parser.add_argument("--check", action="store_true", help="look whether the table fits the tree, build nothing")
+    tree.add_arguments(parser)
     parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--cbt", help="for seeds that the command makes, see make_corpus.py")
     arguments = parser.parse_args()
 
-    bugs, wrong = read_table()
-    for line in wrong:
-        print(line)
-    if wrong:
-        sys.exit(f"planted: the table is wrong in {len(wrong)} places")
-    if arguments.check:
-        print(f"{len(bugs)} bugs, each with its place")
-        return
-    bugs = [bug for bug in bugs if arguments.only in bug["name"] or arguments.only in bug["fuzzer"]]
-    if not bugs:
-        sys.exit(f"planted: no bug's name or fuzzer holds '{arguments.only}'")
-
+    bugs = tree.chosen(arguments, *read_table(), lambda bug: f"{bug['name']}, {bug['fuzzer']}")
     copy = Copy(arguments.jobs, arguments.cbt)
     names = sorted({bug["fuzzer"] for bug in bugs})
     missed = 0

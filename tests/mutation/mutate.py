@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 
-from tree import ROOT, copy_tree
+from tree import ROOT, copy_tree, demand
 
 FOLDERS = ("src/core", "src/map", "src/wire")
 # What is about words, texts and threads only: no answer depends on it.
@@ -73,13 +73,8 @@ class Tree:
         self.build_folder = folder / "build"
         source = copy_tree(folder / "source")
         self.source = source
-        self.run("cmake", "-S", source, "-B", self.build_folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                 "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCBT_BUILD_BENCH=OFF", "-DCBT_INSTALL=OFF")
-
-    def run(self, *command):
-        done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode != 0:
-            sys.exit(f"mutate: {' '.join(map(str, command))}:\n{done.stdout[-4000:]}")
+        demand(["cmake", "-S", source, "-B", self.build_folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCBT_BUILD_BENCH=OFF", "-DCBT_INSTALL=OFF"])
 
     def build(self):
         return subprocess.run(["cmake", "--build", self.build_folder, "--target", "cbt_mutation_judge"], stdout=subprocess.DEVNULL,

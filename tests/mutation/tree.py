@@ -1,10 +1,60 @@
 """A copy of the tree in which faults are planted, so that the one that is edited stays as it is."""
 
+import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def run(command, seconds=None, **more):
+    """What the command printed stands in .stdout, as text."""
+    return subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          timeout=seconds, check=False, **more)
+
+
+def demand(command):
+    done = run(command)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}:\n{done.stdout[-4000:]}")
+
+
+def build(folder, jobs, targets):
+    """None, or what the compiler said."""
+    done = run(["cmake", "--build", folder, "--parallel", jobs, "--target", *targets])
+    return None if done.returncode == 0 else done.stdout[-4000:]
+
+
+def add_arguments(parser):
+    """Those of whoever plants the entries of a table."""
+    parser.add_argument("--only", default="", help="plant only those whose name holds this")
+    parser.add_argument("--check", action="store_true", help="look whether the table fits the tree, build nothing")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+
+
+def chosen(arguments, entries, wrong, name_of):
+    """The entries that are to be planted. Ends the program when the table is wrong, or was only to be checked."""
+    for line in wrong:
+        print(line)
+    if wrong:
+        sys.exit(f"the table is wrong in {len(wrong)} places")
+    if arguments.check:
+        print(f"{len(entries)} entries, each with its place")
+        sys.exit(0)
+    entries = [entry for entry in entries if arguments.only in name_of(entry)]
+    if not entries:
+        sys.exit(f"no name holds '{arguments.only}'")
+    return entries
+
+
+def check_place(entry, name, wrong):
+    """Whether what the entry replaces is there."""
+    try:
+        Replacement(ROOT / entry["file"], entry["before"], entry["after"])
+    except (OSError, ValueError) as error:
+        wrong.append(f"{name}: {error}")
 
 
 def copy_tree(folder):

@@ -47,10 +47,7 @@ def read_table():
         for purpose in fault["for"]:
             if purpose not in DISASTERS and purpose not in KINDS:
                 wrong.append(f"{name}: is for {purpose}, neither a disaster nor a kind of test")
-        try:
-            tree.Replacement(tree.ROOT / fault["file"], fault["before"], fault["after"])
-        except (OSError, ValueError) as error:
-            wrong.append(f"{name}: {error}")
+        tree.check_place(fault, name, wrong)
     for purpose in (*DISASTERS, *KINDS):
         if purpose not in covered:
             wrong.append(f"no fault for {purpose}")
@@ -62,20 +59,11 @@ class Copy:
         self.source = tree.copy_tree(tree.ROOT / "build" / "planted" / "source")
         self.build_folder = self.source / "build" / "release"
         self.jobs = jobs
-        done = self.run(["cmake", "-S", self.source, "-B", self.build_folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                         "-DCBT_WERROR=ON", "-DCBT_BUILD_BENCH=OFF", "-DCBT_INSTALL=OFF"])
-        if done.returncode != 0:
-            sys.exit(f"plant: the copy can't be configured:\n{done.stdout[-4000:]}")
-
-    @staticmethod
-    def run(command, seconds=None, **more):
-        return subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                              timeout=seconds, check=False, **more)
+        tree.demand(["cmake", "-S", self.source, "-B", self.build_folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                     "-DCBT_WERROR=ON", "-DCBT_BUILD_BENCH=OFF", "-DCBT_INSTALL=OFF"])
 
     def build(self, targets):
-        """None, or what the compiler said."""
-        done = self.run(["cmake", "--build", self.build_folder, "--parallel", self.jobs, "--target", *targets])
-        return None if done.returncode == 0 else done.stdout[-4000:]
+        return tree.build(self.build_folder, self.jobs, targets)
 
     def test(self, command, seconds):
         """(None when green, else what was red; how many tests ran)."""
@@ -83,7 +71,7 @@ class Copy:
                              source=self.source, python=sys.executable) for word in shlex.split(command)]
         environment = dict(os.environ, RC_PARAMS="max_success=60 seed=1", CBT_TEST_PAIRS="150", PYTHONDONTWRITEBYTECODE="1")
         try:
-            done = self.run(words, seconds, env=environment)
+            done = tree.run(words, seconds, env=environment)
         except subprocess.TimeoutExpired:
             return "(ran too long)", 0
         ran = sum(int(number) for number in re.findall(r"\[  PASSED  \] (\d+) test|^Ran (\d+) test", done.stdout, re.M)
@@ -96,23 +84,10 @@ class Copy:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="plant only faults whose name holds this")
-    parser.add_argument("--check", action="store_true", help="look whether the table fits the tree, build nothing")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+    tree.add_arguments(parser)
     arguments = parser.parse_args()
 
-    faults, wrong = read_table()
-    for line in wrong:
-        print(line)
-    if wrong:
-        sys.exit(f"plant: the table is wrong in {len(wrong)} places")
-    if arguments.check:
-        print(f"{len(faults)} faults, each with its place")
-        return
-    faults = [fault for fault in faults if arguments.only in fault["name"]]
-    if not faults:
-        sys.exit(f"plant: no fault's name holds '{arguments.only}'")
-
+    faults = tree.chosen(arguments, *read_table(), lambda fault: fault["name"])
     copy = Copy(arguments.jobs)
     targets = sorted({target for fault in faults for target in fault["targets"]})
     print(f"building {len(targets)} targets", flush=True)

@@ -67,11 +67,15 @@ void Step(OpenStream& stream, Ends& ends, std::mutex& mutex) {
   }
 }
 
-// `shut_down` drains whatever serves at `address`, with many streams open there: some of them
-// being read, some stalled until the drain has begun.
-void DrainUnder(const std::string& address, size_t streams, milliseconds grace,
-                const std::function<size_t()>& open_streams,
-                const std::function<void(milliseconds)>& shut_down, Ends& ends) {
+// The whole amount from CBT_TEST_SCALE=10 on: 500 streams, 50 times.
+size_t Streams() { return static_cast<size_t>(std::min<int64_t>(500, 50 * TestScale())); }
+int Rounds() { return static_cast<int>(std::min<int64_t>(50, 5 * TestScale())); }
+
+// Drains a server or a relay that serves what clients ask for at `address`, with many streams open
+// there: some of them being read, some stalled until the drain has begun.
+template <typename Served>
+void DrainUnder(Served& served, const std::string& address, int round, Ends& ends) {
+  const size_t streams = Streams();
   constexpr size_t kReaders = 4;
   constexpr size_t kStreamsPerChannel = 50;
   std::vector<std::vector<OpenStream>> shares(kReaders);
@@ -90,7 +94,7 @@ void DrainUnder(const std::string& address, size_t streams, milliseconds grace,
   for (auto& share : shares) {
     for (OpenStream& stream : share) Step(stream, ends, mutex);
   }
-  EXPECT_GE(open_streams(), streams * 7 / 8 / 2);
+  EXPECT_GE(served.open_streams(), streams * 7 / 8 / 2);
   std::atomic<bool> draining = false;
   std::vector<std::thread> readers;
   for (size_t reader = 0; reader < kReaders; ++reader) {
@@ -111,7 +115,7 @@ void DrainUnder(const std::string& address, size_t streams, milliseconds grace,
   auto drain = std::async(std::launch::async, [&] {
     draining = true;
     draining.notify_all();
-    shut_down(grace);
+    served.Shutdown(milliseconds(round % 3 * 20));
   });
   // The deadlines of the streams are as long: where it does not return, the readers do.
   if (drain.wait_for(kHang) != std::future_status::ready) {
@@ -120,18 +124,34 @@ void DrainUnder(const std::string& address, size_t streams, milliseconds grace,
   }
   for (std::thread& reader : readers) reader.join();
   drain.get();
-  EXPECT_EQ(open_streams(), 0u);
+  EXPECT_EQ(served.open_streams(), 0u);
 }
 
-FunctionProvider Volumes() {
-  return FunctionProvider([](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
-    const uint64_t capacity = call.target == "endless" ? kEndless : kShort;
-    return Extents(AlternatingCursor(capacity, 512));
-  });
+// Volumes that end and such that don't, served below `dir`.
+struct Plugin {
+  explicit Plugin(const TempDir& dir) {
+    rpc::ServerOptions options;
+    options.listen = "unix://" + (dir / "plugin");
+    server = rpc::Server::Start(provider, options).value();
+  }
+
+  FunctionProvider provider{
+      [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+        return Extents(AlternatingCursor(call.target == "endless" ? kEndless : kShort, 512));
+      }};
+  std::unique_ptr<rpc::Server> server;
+};
+
+std::unique_ptr<rpc::Relay> RelayBefore(const Plugin& plugin, const TempDir& dir) {
+  rpc::RelayOptions options;
+  options.listen = "unix://" + (dir / "relay");
+  options.plugin = plugin.server->address();
+  options.apis = {rpc::Api::kCsi};
+  return rpc::Relay::Start(options).value();
 }
 
-void Judge(const Ends& ends, uint64_t streams, const char* what) {
-  EXPECT_EQ(ends.streams, streams);
+void Judge(const Ends& ends, const char* what) {
+  EXPECT_EQ(ends.streams, Streams() * static_cast<uint64_t>(Rounds()));
   EXPECT_EQ(ends.truncated, 0u);
   EXPECT_EQ(ends.hung, 0u);
   EXPECT_GT(ends.refused, 0u);
@@ -143,47 +163,25 @@ void Judge(const Ends& ends, uint64_t streams, const char* what) {
   PrintFigure(name + "_hangs", ends.hung);
 }
 
-// The whole amount from CBT_TEST_SCALE=10 on: 500 streams, 50 times.
-size_t Streams() { return static_cast<size_t>(std::min<int64_t>(500, 50 * TestScale())); }
-int Rounds() { return static_cast<int>(std::min<int64_t>(50, 5 * TestScale())); }
-milliseconds Grace(int round) { return milliseconds(round % 3 * 20); }
-
 TEST(Drain, E13AServerUnderLoad) {
   Ends ends;
   for (int round = 0; round < Rounds(); ++round) {
-    FunctionProvider provider = Volumes();
     const TempDir dir;
-    rpc::ServerOptions options;
-    options.listen = "unix://" + (dir / "s");
-    const auto server = rpc::Server::Start(provider, options);
-    ASSERT_TRUE(server.ok()) << server.status();
-    DrainUnder((*server)->address(), Streams(), Grace(round),
-               [&] { return (*server)->open_streams(); },
-               [&](milliseconds grace) { (*server)->Shutdown(grace); }, ends);
+    const Plugin plugin(dir);
+    DrainUnder(*plugin.server, plugin.server->address(), round, ends);
   }
-  Judge(ends, Streams() * static_cast<uint64_t>(Rounds()), "server");
+  Judge(ends, "server");
 }
 
 TEST(Drain, E13ARelayUnderLoad) {
   Ends ends;
-  FunctionProvider provider = Volumes();
   const TempDir dir;
-  rpc::ServerOptions plugin_options;
-  plugin_options.listen = "unix://" + (dir / "plugin");
-  const auto plugin = rpc::Server::Start(provider, plugin_options);
-  ASSERT_TRUE(plugin.ok()) << plugin.status();
+  const Plugin plugin(dir);
   for (int round = 0; round < Rounds(); ++round) {
-    rpc::RelayOptions options;
-    options.listen = "unix://" + (dir / "relay");
-    options.plugin = plugin_options.listen;
-    options.apis = {rpc::Api::kCsi};
-    const auto relay = rpc::Relay::Start(options);
-    ASSERT_TRUE(relay.ok()) << relay.status();
-    DrainUnder((*relay)->address(), Streams(), Grace(round),
-               [&] { return (*relay)->open_streams(); },
-               [&](milliseconds grace) { (*relay)->Shutdown(grace); }, ends);
+    const auto relay = RelayBefore(plugin, dir);
+    DrainUnder(*relay, relay->address(), round, ends);
   }
-  Judge(ends, Streams() * static_cast<uint64_t>(Rounds()), "relay");
+  Judge(ends, "relay");
 }
 
 // The plugin goes while the relay stays: its streams break off, and the relay says so.
@@ -191,22 +189,11 @@ TEST(Drain, E13APluginUnderLoadBehindARelay) {
   Ends ends;
   const TempDir dir;
   for (int round = 0; round < Rounds(); ++round) {
-    FunctionProvider provider = Volumes();
-    rpc::ServerOptions plugin_options;
-    plugin_options.listen = "unix://" + (dir / "plugin");
-    const auto plugin = rpc::Server::Start(provider, plugin_options);
-    ASSERT_TRUE(plugin.ok()) << plugin.status();
-    rpc::RelayOptions options;
-    options.listen = "unix://" + (dir / "relay");
-    options.plugin = plugin_options.listen;
-    options.apis = {rpc::Api::kCsi};
-    const auto relay = rpc::Relay::Start(options);
-    ASSERT_TRUE(relay.ok()) << relay.status();
-    DrainUnder((*relay)->address(), Streams(), Grace(round),
-               [&] { return (*plugin)->open_streams(); },
-               [&](milliseconds grace) { (*plugin)->Shutdown(grace); }, ends);
+    const Plugin plugin(dir);
+    const auto relay = RelayBefore(plugin, dir);
+    DrainUnder(*plugin.server, relay->address(), round, ends);
   }
-  Judge(ends, Streams() * static_cast<uint64_t>(Rounds()), "plugin");
+  Judge(ends, "plugin");
 }
 
 }  // namespace
