@@ -266,9 +266,14 @@ absl::Status RemoteCursorImpl::Reopen() {
   return absl::OkStatus();
 }
 
+// Whether a stream broke for a reason that may be gone the next time. A server that shuts down may
+// cancel calls; where we do it ourselves, nobody wants the rest.
+bool IsLost(const absl::Status& reason) {
+  return absl::IsUnavailable(reason) || absl::IsCancelled(reason);
+}
+
 absl::Status RemoteCursorImpl::Resume(absl::Status reason) {
-  bool lost = reason.code() == absl::StatusCode::kUnavailable;
-  while (lost && resumes_in_a_row_ < caller_.request().max_resumes &&
+  while (IsLost(reason) && resumes_in_a_row_ < caller_.request().max_resumes &&
          !caller_.request().stop.stop_requested()) {
     if (caller_.request().on_resume) caller_.request().on_resume(floor_, reason);
     const milliseconds wait =
@@ -282,9 +287,6 @@ absl::Status RemoteCursorImpl::Resume(absl::Status reason) {
     ++resumes_in_a_row_;
     ++resumes_;
     reason = Reopen();
-    // A server that shuts down cancels calls that it has not looked at yet; we cancel none.
-    lost = reason.code() == absl::StatusCode::kUnavailable ||
-           reason.code() == absl::StatusCode::kCancelled;
   }
   return reason;
 }

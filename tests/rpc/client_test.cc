@@ -362,28 +362,33 @@ TEST(Client, ResumedStreamsThatAreOtherStreamsAreDataLoss) {
   }
 }
 
-TEST(Client, OnlyUnavailableIsResumedAndOnlyAfterAMessage) {
-  const FakeServer never({.status = kBroken});
-  EXPECT_EQ(ListAll(never).status().code(), StatusCode::kUnavailable);
-  EXPECT_EQ(never.calls(), 1);
+TEST(Client, OnlyWhatMayPassIsResumedAndOnlyAfterAMessage) {
+  for (const grpc::Status& status : {kBroken, grpc::Status::CANCELLED}) {
+    const FakeServer never({.status = status});
+    EXPECT_EQ(ListAll(never).status().code(), static_cast<StatusCode>(status.error_code()));
+    EXPECT_EQ(never.calls(), 1);
+  }
   for (const auto code : {grpc::StatusCode::INTERNAL, grpc::StatusCode::ABORTED,
-                          grpc::StatusCode::CANCELLED, grpc::StatusCode::DATA_LOSS}) {
+                          grpc::StatusCode::DEADLINE_EXCEEDED, grpc::StatusCode::DATA_LOSS}) {
     const FakeServer server({.messages = {Variable(10, {{0, 1}})}, .status = {code, "x"}});
     EXPECT_EQ(ListAll(server).status().code(), static_cast<StatusCode>(code));
     EXPECT_EQ(server.calls(), 1);
   }
 }
 
-TEST(Client, ServersThatShutDownMayCancelTheResumption) {
-  std::atomic<int> cancelled = 0;
-  const FakeServer server([&](const FakeServer::Request& request) -> Script {
-    if (request.starting_offset() == 0) {
-      return {.messages = {Variable(100, {{0, 10}})}, .status = kBroken};
-    }
-    if (cancelled++ == 0) return {.status = grpc::Status::CANCELLED};
-    return {.messages = {Variable(100, {{50, 10}})}};
-  });
-  EXPECT_EQ(*ListAll(server), (Ranges{{0, 10}, {50, 10}}));
+TEST(Client, ServersThatShutDownMayCancelAStreamOrItsResumption) {
+  for (const grpc::Status& first : {kBroken, grpc::Status::CANCELLED}) {
+    std::atomic<int> cancelled = 0;
+    const FakeServer server([&](const FakeServer::Request& request) -> Script {
+      if (request.starting_offset() == 0) {
+        return {.messages = {Variable(100, {{0, 10}})}, .status = first};
+      }
+      if (cancelled++ == 0) return {.status = grpc::Status::CANCELLED};
+      return {.messages = {Variable(100, {{50, 10}})}};
+    });
+    EXPECT_EQ(*ListAll(server), (Ranges{{0, 10}, {50, 10}}));
+    EXPECT_EQ(server.calls(), 3);
+  }
 }
 
 TEST(Client, GivesUpAfterMaxResumesInARow) {

@@ -65,7 +65,8 @@ struct ListRequest {
   // A stream that ends without a proof of its completeness fails with FAILED_PRECONDITION.
   bool require_proof = false;
 
-  // How often in a row a broken stream (UNAVAILABLE) is resumed without a new tuple in between.
+  // How often in a row a broken stream (UNAVAILABLE, or CANCELLED by the server) is resumed without
+  // a new tuple in between.
   // Waits 0.1 s, then twice as long each time, up to 5 s.
   int max_resumes = 5;
 
