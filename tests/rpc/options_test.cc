@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -150,6 +155,35 @@ TEST(Streams, LastNoLongerThanTheTotalTime) {
 }
 
 // --- what a client sees --------------------------------------------------------------------------
+
+// A client that vanished without a word, between two calls.
+TEST(Connections, ThatAnswerNoPingAreClosedAlsoWithoutAStream) {
+  FunctionProvider provider([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return absl::NotFoundError("none");
+  });
+  const TempDir dir;
+  rpc::ServerOptions options;
+  options.listen = "unix://" + (dir / "s");
+  options.connection.keepalive_time = milliseconds(200);
+  options.connection.keepalive_timeout = milliseconds(200);
+  const auto server = rpc::Server::Start(provider, options);
+  ASSERT_TRUE(server.ok());
+  const int client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_GE(client, 0);
+  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+  (dir / "s").copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  // The preface of HTTP/2 and settings that change nothing.
+  constexpr std::string_view kHello("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+  ASSERT_EQ(send(client, kHello.data(), kHello.size(), 0), ssize_t{kHello.size()});
+  const timeval limit = {.tv_sec = 10, .tv_usec = 0};
+  ASSERT_EQ(setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
+  std::array<char, 4096> said;
+  ssize_t count = 1;
+  while (count > 0) count = recv(client, said.data(), said.size(), 0);
+  EXPECT_EQ(count, 0) << "still open after ten seconds";
+  close(client);
+}
 
 TEST(Client, SummariesComeAheadOfTheStreamAlsoThroughARelay) {
   const Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {

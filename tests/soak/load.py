@@ -42,6 +42,7 @@ GRANULARITY = 4096
 TUPLES = 1 << 20
 STREAMS_A_CONNECTION = 100
 STALL_SECONDS = 2
+KEEPALIVE_SECONDS = 90  # by then a server has noticed each connection that is gone
 
 
 def figure(name, value):
@@ -218,7 +219,7 @@ def row_15(folder, root):
         for number, server in enumerate(both):
             servers.settle(lambda s=server: s.streams() == 0, 30)
             if most:
-                servers.settle(lambda s=server, n=number: s.descriptors() <= most[n], 60)
+                servers.settle(lambda s=server, n=number: s.descriptors() <= most[n], KEEPALIVE_SECONDS)
         slots = sum(server.streams() for server in both)
         # The sockets of clients that have gone are closed a moment later.
         counts = [server.descriptors() for server in both]
@@ -228,8 +229,8 @@ def row_15(folder, root):
         return [steady(server)[1] for server in both], counts, slots
 
     try:
-        # The first ones make what a server keeps.
-        cycles(max(OPTIONS.cycles // 2, 50))
+        # The first ones make what a server keeps: caches, and the order that its heap comes to.
+        cycles(OPTIONS.cycles)
         for server in both:
             fast_client(server)
         memory, descriptors, _ = idle()

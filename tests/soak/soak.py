@@ -40,6 +40,7 @@ import snapshots  # noqa: E402
 # Memory is judged in lives of at least this long, from when a fifth of the life has passed.
 JUDGED_SECONDS = 300
 WARM_UP = 0.2
+KEEPALIVE_SECONDS = 90  # by then a server has noticed each connection that is gone
 FLAT_PERCENT, FLAT_KIB = 5, 2048
 MANNERS = [
     ("grpcio", "whole", 6), ("grpcio", "slow", 2), ("grpcio", "pause", 2), ("grpcio", "stall", 1),
@@ -283,7 +284,7 @@ class Soak:
             for server in self.servers:
                 servers.settle(lambda s=server: s.streams() == 0, self.stall_time + 10)
                 slots = server.streams()
-                servers.settle(lambda s=server: self.least(s, 3) <= s.idle, 10)
+                servers.settle(lambda s=server: self.least(s, 3) <= s.idle, KEEPALIVE_SECONDS)
                 self.now[server.name] = self.least(server)
                 self.slots += slots
                 if slots or self.now[server.name] > server.idle:

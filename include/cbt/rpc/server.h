@@ -75,8 +75,8 @@ struct StreamOptions {
 
 // What connections are allowed and held to.
 struct ConnectionOptions {
-  // Pings find dead peers: after this long without a sign of life, and how long the answer may
-  // take.
+  // Pings find dead peers: after this long without a sign of life, with streams or without, and how
+  // long the answer may take.
   std::chrono::milliseconds keepalive_time = std::chrono::seconds(60);
   std::chrono::milliseconds keepalive_timeout = std::chrono::seconds(20);
   // Clients that ping more often than this are hung up on.
