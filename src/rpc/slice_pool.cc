@@ -10,6 +10,9 @@ namespace {
 // Below this the allocator is as fast, and messages of few tuples need not hold large buffers.
 constexpr size_t kSmall = size_t{16} << 10;
 
+// Kept where nobody is being served: clients that come one by one find their buffers.
+constexpr size_t kKeptForNext = size_t{512} << 10;
+
 uint8_t* Allocate(size_t bytes) {
   void* const memory = std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
@@ -72,26 +75,41 @@ SlicePool::~SlicePool() {
 
 SlicePool::Buffer SlicePool::Take(size_t bytes) {
   if (bytes <= kSmall || bytes > buffer_bytes_) return {nullptr, Allocate(bytes), bytes};
+  uint8_t* data = nullptr;
   {
     const std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
-      uint8_t* const data = idle_.back();
+      data = idle_.back();
       idle_.pop_back();
-      return {shared_from_this(), data, buffer_bytes_};
+      ++in_use_;
     }
   }
-  return {shared_from_this(), Allocate(buffer_bytes_), buffer_bytes_};
+  if (data == nullptr) {
+    data = Allocate(buffer_bytes_);
+    const std::lock_guard lock(mutex_);
+    ++in_use_;
+  }
+  return {shared_from_this(), data, buffer_bytes_};
+}
+
+size_t SlicePool::idle() const {
+  const std::lock_guard lock(mutex_);
+  return idle_.size();
 }
 
 void SlicePool::Put(uint8_t* data) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    if (idle_.size() < most_buffers_) {
-      idle_.push_back(data);
-      return;
-    }
+  const std::lock_guard lock(mutex_);
+  --in_use_;
+  if (idle_.size() < most_buffers_) {
+    idle_.push_back(data);
+  } else {
+    std::free(data);
   }
-  std::free(data);
+  if (in_use_ != 0) return;
+  while (idle_.size() * buffer_bytes_ > kKeptForNext) {
+    std::free(idle_.back());
+    idle_.pop_back();
+  }
 }
 
 void SlicePool::Release(void* owner) {

@@ -41,11 +41,15 @@ class SlicePool : public std::enable_shared_from_this<SlicePool> {
     size_t size_ = 0;
   };
 
-  // `most_idle`: bytes that are kept for later at most.
+  // `most_idle`: bytes that are kept for later at most, while a buffer is in use. When none is, no
+  // more stay than one stream turns over.
   static std::shared_ptr<SlicePool> Create(size_t buffer_bytes, size_t most_idle);
   ~SlicePool();
   SlicePool(const SlicePool&) = delete;
   SlicePool& operator=(const SlicePool&) = delete;
+
+  // How many buffers are kept for later.
+  size_t idle() const;
 
   // A buffer of at least `bytes` (at most the pool's size), from the pool unless it is small.
   Buffer Take(size_t bytes);
@@ -59,8 +63,9 @@ class SlicePool : public std::enable_shared_from_this<SlicePool> {
 
   const size_t buffer_bytes_;
   const size_t most_buffers_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<uint8_t*> idle_;
+  size_t in_use_ = 0;
 };
 
 }  // namespace cbt::rpc
