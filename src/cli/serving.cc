@@ -27,18 +27,21 @@ sigset_t StopSignals() {
   return set;
 }
 
-// The next stop signal, within `timeout` if there is one; false when none came.
-bool WaitForStopSignal(std::optional<std::chrono::milliseconds> timeout) {
+// The next stop signal; false when none came within `timeout`, or another signal before it, a
+// debugger's for one.
+bool WaitForStopSignal(std::chrono::milliseconds timeout) {
   const sigset_t set = StopSignals();
-  if (timeout.has_value()) {
-    const timespec limit = {.tv_sec = timeout->count() / 1000,
-                            .tv_nsec = timeout->count() % 1000 * 1'000'000};
-    return sigtimedwait(&set, nullptr, &limit) > 0;
-  }
-  while (sigwaitinfo(&set, nullptr) < 0) {
-    // Interrupted by a signal that is not ours, a debugger's for one.
-  }
-  return true;
+  const timespec limit = {.tv_sec = timeout.count() / 1000,
+                          .tv_nsec = timeout.count() % 1000 * 1'000'000};
+  return sigtimedwait(&set, nullptr, &limit) > 0;
+}
+
+// Free memory between what streams have left behind goes back to the system, too. Takes a
+// millisecond.
+void TrimHeap() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 // Messages that streams have given back go back to the system. By itself glibc raises this
@@ -333,7 +336,8 @@ void RunUntilStopped(const ServingArguments& arguments, const std::string& name,
                      const std::function<void(std::chrono::milliseconds grace)>& shutdown) {
   PrintLine("", "serving " + what + " on " + address);
   if (arguments.ready_descriptor.has_value()) TellReady(*arguments.ready_descriptor, address);
-  WaitForStopSignal(std::nullopt);
+  constexpr std::chrono::seconds kTrimInterval{10};
+  while (!WaitForStopSignal(kTrimInterval)) TrimHeap();
   Drain(name, shutdown, arguments.grace);
 }
 

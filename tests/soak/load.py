@@ -42,6 +42,7 @@ GRANULARITY = 4096
 TUPLES = 1 << 20
 STREAMS_A_CONNECTION = 100
 STALL_SECONDS = 2
+TRIM_SECONDS = 10  # how often a server gives back memory that is free
 KEEPALIVE_SECONDS = 90  # by then a server has noticed each connection that is gone
 
 
@@ -226,6 +227,7 @@ def row_15(folder, root):
         for _ in range(30):
             time.sleep(0.1)
             counts = [min(a, s.descriptors()) for a, s in zip(counts, both)]
+        time.sleep(TRIM_SECONDS + 1)
         return [steady(server)[1] for server in both], counts, slots
 
     try:
