@@ -83,6 +83,13 @@ TEST(RequestedCursor, CountsAcrossManyBatches) {
   EXPECT_EQ((*cursor)->added_bytes(), 1'599'992u - 800'000u);
 }
 
+TEST(RequestedCursor, BridgesAGapOfOneByte) {
+  auto cursor = MakeRequestedCursor(CursorOver({{0, 4}, {5, 4}, {11, 1}}, 100), {.bridge_gap = 1});
+  ASSERT_TRUE(cursor.ok());
+  EXPECT_EQ(*Drain(**cursor), (Ranges{{0, 9}, {11, 1}}));
+  EXPECT_EQ((*cursor)->added_bytes(), 1u);
+}
+
 TEST(RequestedCursor, RefusesWindowsPastTheVolume) {
   EXPECT_EQ(MakeRequestedCursor(CursorOver({}, 100), {.offset = 101}).status().code(),
             absl::StatusCode::kOutOfRange);
