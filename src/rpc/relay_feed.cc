@@ -1,6 +1,7 @@
 #include "rpc/relay_feed.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,9 @@ namespace {
 absl::Status Broken(absl::string_view what) {
   return absl::InternalError(absl::StrCat("the plugin broke the contract: ", what));
 }
+
+// Without a text, which would take memory.
+absl::Status OutOfMemory() { return {absl::StatusCode::kResourceExhausted, ""}; }
 
 MetadataRequest UpstreamRequest(const AdmittedRequest& request) {
   MetadataRequest upstream;
@@ -45,12 +49,19 @@ RelayFeed::RelayFeed(const RelayPlan& plan, const Contract& downstream, Admitted
 
 void RelayFeed::Begin() {
   begun_ = true;
-  self_ = shared_from_this();
   const MethodContract& method =
       request_.base_snapshot_id.has_value() ? plan_.upstream.delta : plan_.upstream.allocated;
+  std::string request;
+  try {
+    request = EncodeRequest(method, UpstreamRequest(request_));
+  } catch (const std::bad_alloc&) {
+    sink_->Complete(OutOfMemory(), {}, std::nullopt);
+    return;
+  }
+  self_ = shared_from_this();
   // Before the call: afterwards its end may come at any time.
   on_stop_.emplace(stop_, [this] { call_.Cancel(); });
-  call_.Start(plan_.channel, method.path, EncodeRequest(method, UpstreamRequest(request_)), *this);
+  call_.Start(plan_.channel, method.path, request, *this);
 }
 
 void RelayFeed::Resume() {
@@ -65,7 +76,7 @@ void RelayFeed::Close() {
   if (begun_) call_.Cancel();
 }
 
-bool RelayFeed::HandOn() {
+bool RelayFeed::HandOn() try {
   while (!pending_.empty()) {
     OutMessage message = std::move(pending_.front());
     pending_.pop_front();
@@ -82,9 +93,14 @@ bool RelayFeed::HandOn() {
     }
   }
   return true;
+} catch (const std::bad_alloc&) {
+  // A message may be lost.
+  failure_ = OutOfMemory();
+  call_.Cancel();
+  return false;
 }
 
-bool RelayFeed::OnMessage(grpc::ByteBuffer message) {
+bool RelayFeed::OnMessage(grpc::ByteBuffer message) try {
   if (!failure_.ok()) return false;
   if (messages_ == 0 && pending_.empty()) {
     sink_->Announce(
@@ -98,6 +114,9 @@ bool RelayFeed::OnMessage(grpc::ByteBuffer message) {
     return false;
   }
   return HandOn();
+} catch (const std::bad_alloc&) {
+  failure_ = OutOfMemory();
+  throw;
 }
 
 absl::Status RelayFeed::Translate(const grpc::ByteBuffer& message) {
@@ -192,7 +211,8 @@ absl::Status RelayFeed::Verdict(const grpc::Status& status) {
   if (messages_ == 0 && request_.starting_offset == 0) {
     return Broken("the stream ended without any message");
   }
-  if (plan_.check_tuples) {
+  // Also for the sake of a proof of ours: it must not stand for what the plugin's contradicts.
+  if (plan_.check_tuples || passed_unseen_ == 0) {
     std::string what;
     const MetadataLookup trailing = [this](std::string_view key) { return call_.Trailing(key); };
     if (CheckProof(trailing, received_, request_.starting_offset, header_, what) ==
@@ -220,9 +240,14 @@ void RelayFeed::OnEnd(const grpc::Status& status) {
   // Nothing of this may be touched after the last reference goes, at the end.
   const std::shared_ptr<RelayFeed> self = std::move(self_);
   on_stop_.reset();
-  absl::Status verdict = Verdict(status);
+  absl::Status verdict;
   Metadata trailing;
-  if (verdict.ok()) trailing = TrailingMetadata();
+  try {
+    verdict = Verdict(status);
+    if (verdict.ok()) trailing = TrailingMetadata();
+  } catch (const std::bad_alloc&) {
+    verdict = OutOfMemory();
+  }
   sink_->Complete(std::move(verdict), std::move(trailing), std::nullopt);
 }
 

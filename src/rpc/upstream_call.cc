@@ -37,7 +37,7 @@ void UpstreamCall::OnReadDone(bool ok) {
   if (ok) {
     const grpc::ByteBuffer message(incoming_);
     incoming_.Clear();
-    const bool go_on = handler_->OnMessage(message);
+    const bool go_on = Deliver(message);
     const std::lock_guard lock(mutex_);
     if (cancelled_) {
       reading_ = false;
@@ -61,6 +61,16 @@ void UpstreamCall::OnReadDone(bool ok) {
     held_ = false;
   }
   RemoveHold();
+}
+
+// gRPC swallows what a callback throws, and would then never end the call.
+bool UpstreamCall::Deliver(const grpc::ByteBuffer& message) noexcept {
+  try {
+    return handler_->OnMessage(message);
+  } catch (...) {
+    Cancel();
+    return false;
+  }
 }
 
 void UpstreamCall::ReadOn() {

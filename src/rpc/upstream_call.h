@@ -21,7 +21,7 @@ namespace cbt::rpc {
 class UpstreamHandler {
  public:
   virtual ~UpstreamHandler() = default;
-  // True: go on reading. False: stop until ReadOn().
+  // True: go on reading. False: stop until ReadOn(). Throwing ends the call with an error.
   virtual bool OnMessage(grpc::ByteBuffer message) = 0;
   // The last thing that is called; the call may be destroyed in it.
   virtual void OnEnd(const grpc::Status& status) = 0;
@@ -56,6 +56,8 @@ class UpstreamCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc
   void OnDone(const grpc::Status& status) override;
 
  private:
+  bool Deliver(const grpc::ByteBuffer& message) noexcept;
+
   grpc::ClientContext context_;
   grpc::ByteBuffer request_;
   grpc::ByteBuffer incoming_;

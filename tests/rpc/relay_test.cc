@@ -17,6 +17,7 @@
 #include "rpc/relay_feed.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
+#include "rpc/support/planted_server.h"
 #include "support/generators.h"
 
 namespace cbt::test {
@@ -417,31 +418,95 @@ class StoppingSink final : public rpc::MessageSink {
   std::promise<void> go_on;
 };
 
+// What a relay is made of, but for the server.
+struct Upstream {
+  explicit Upstream(const std::string& plugin)
+      : plan{.channel = Connect(plugin),
+             .upstream = rpc::kCsiContract,
+             .message_bytes = 4096,
+             .pool = rpc::SlicePool::Create(4096, 4096),
+             .calls = *calls} {}
+
+  // A stream; the feed goes by itself.
+  std::weak_ptr<rpc::RelayFeed> Open(const std::shared_ptr<rpc::MessageSink>& sink) const {
+    auto feed = std::make_shared<rpc::RelayFeed>(plan, rpc::kCsiContract,
+                                                 rpc::AdmittedRequest{.target_snapshot_id = "b"},
+                                                 sink, std::stop_token(), std::nullopt);
+    std::weak_ptr<rpc::RelayFeed> left = feed;
+    std::exchange(feed, nullptr)->Resume();
+    return left;
+  }
+
+  std::unique_ptr<rpc::OpenCalls> calls = std::make_unique<rpc::OpenCalls>();
+  const rpc::RelayPlan plan;
+};
+
 // A stream is over for its client before the thread of gRPC's that ended it is done with the call.
 // Were the channel to go with that call, gRPC would wait for its own thread.
 TEST(Relay, ThatEndsWaitsForItsCalls) {
   const FakeServer plugin(Script{.messages = {Variable(1000, {{0, 10}})}});
-  auto calls = std::make_unique<rpc::OpenCalls>();
-  const rpc::RelayPlan plan{.channel = Connect(plugin.address()),
-                            .upstream = rpc::kCsiContract,
-                            .message_bytes = 4096,
-                            .pool = rpc::SlicePool::Create(4096, 4096),
-                            .calls = *calls};
+  Upstream upstream(plugin.address());
   const auto sink = std::make_shared<StoppingSink>();
-  auto feed = std::make_shared<rpc::RelayFeed>(plan, rpc::kCsiContract,
-                                               rpc::AdmittedRequest{.target_snapshot_id = "b"},
-                                               sink, std::stop_token(), std::nullopt);
-  const std::weak_ptr<rpc::RelayFeed> left = feed;
-  std::exchange(feed, nullptr)->Resume();
+  const std::weak_ptr<rpc::RelayFeed> left = upstream.Open(sink);
   sink->ended.get_future().wait();
   EXPECT_FALSE(left.expired());
   std::thread owner([&] {
-    calls.reset();
+    upstream.calls.reset();
     EXPECT_TRUE(left.expired());
   });
   std::this_thread::sleep_for(milliseconds(20));
   sink->go_on.set_value();
   owner.join();
+}
+
+// Fails when it is told of the first message, or handed it.
+class FullSink final : public rpc::MessageSink {
+ public:
+  explicit FullSink(bool at_once) : at_once_(at_once) {}
+  Want Check() override { return Want::kMore; }
+  Want Offer(rpc::OutMessage) override { throw std::bad_alloc(); }
+  void Announce(rpc::Metadata) override {
+    if (at_once_) throw std::bad_alloc();
+  }
+  void Complete(absl::Status status, rpc::Metadata, std::optional<rpc::OutMessage>) override {
+    ended.set_value(std::move(status));
+  }
+
+  std::promise<absl::Status> ended;
+
+ private:
+  const bool at_once_;
+};
+
+// gRPC swallows what its callbacks throw, and would leave the call open for good.
+TEST(Relay, ThatRunsOutOfMemoryEndsTheStreamWithAnError) {
+  const FakeServer plugin(Script{.messages = {Variable(1000, {{0, 10}}), Variable(1000, {})}});
+  for (const bool at_once : {false, true}) {
+    Upstream upstream(plugin.address());
+    const auto sink = std::make_shared<FullSink>(at_once);
+    const std::weak_ptr<rpc::RelayFeed> left = upstream.Open(sink);
+    EXPECT_EQ(sink->ended.get_future().get().code(), StatusCode::kResourceExhausted);
+    upstream.calls.reset();
+    EXPECT_TRUE(left.expired());
+  }
+}
+
+// Without its checks a relay still stands for nothing that the plugin's own proof contradicts: here
+// it has cut the messages anew, and the proof would be the relay's.
+TEST(Relay, AProofOfItsOwnNeverHidesThePlugins) {
+  for (const char* const fault : {"wrong-proof", "proof-of-other-capacity", ""}) {
+    const PlantedServer plugin(rpc::Api::kCsi, fault);
+    const Sidecar sidecar(plugin.address(), false);
+    rpc::ListRequest request = sidecar.Request(rpc::Api::kCsi);
+    request.snapshot_id = "target";
+    request.max_results = 1;
+    const Listed listed = ListAll(request);
+    if (*fault == 0) {
+      EXPECT_EQ(listed.completeness, rpc::Completeness::kProven) << listed.status;
+    } else {
+      EXPECT_EQ(listed.status.code(), StatusCode::kInternal) << fault << ": " << listed.status;
+    }
+  }
 }
 
 // One large message of the plugin becomes many for the client. The plugin is long done when the
