@@ -36,8 +36,7 @@ bool WaitForStopSignal(std::chrono::milliseconds timeout) {
   return sigtimedwait(&set, nullptr, &limit) > 0;
 }
 
-// Free memory between what streams have left behind goes back to the system, too. Takes a
-// millisecond.
+// Free memory between what streams have left behind goes back to the system, too.
 void TrimHeap() {
 #ifdef __GLIBC__
   malloc_trim(0);

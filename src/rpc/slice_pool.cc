@@ -11,7 +11,8 @@ namespace {
 constexpr size_t kSmall = size_t{16} << 10;
 
 // Kept where nobody is being served: clients that come one by one find their buffers.
-constexpr size_t kKeptForNext = size_t{512} << 10;
+constexpr size_t kKeptForNext = size_t{512} << 10;  // bytes, or
+constexpr size_t kLeastKept = 2;                    // buffers
 
 uint8_t* Allocate(size_t bytes) {
   void* const memory = std::malloc(bytes);
@@ -24,7 +25,7 @@ uint8_t* Allocate(size_t bytes) {
 // What a slice hands back: the pool, held, and the buffer.
 struct SlicePool::Owner {
   std::shared_ptr<SlicePool> pool;
-  uint8_t* data;
+  uint8_t* data = nullptr;
 };
 
 SlicePool::Buffer::Buffer(std::shared_ptr<SlicePool> pool, uint8_t* data, size_t size) noexcept
@@ -52,10 +53,13 @@ SlicePool::Buffer::~Buffer() {
 }
 
 grpc_slice SlicePool::Buffer::ToSlice(size_t length) && {
-  uint8_t* const data = std::exchange(data_, nullptr);
-  if (pool_ == nullptr) return grpc_slice_new(data, length, std::free);
-  return grpc_slice_new_with_user_data(data, length, &SlicePool::Release,
-                                       new Owner{.pool = std::move(pool_), .data = data});
+  if (pool_ == nullptr) return grpc_slice_new(std::exchange(data_, nullptr), length, std::free);
+  // Before the buffer is let go: this may throw.
+  auto owner = std::make_unique<Owner>();
+  owner->pool = std::move(pool_);
+  owner->data = std::exchange(data_, nullptr);
+  uint8_t* const data = owner->data;
+  return grpc_slice_new_with_user_data(data, length, &SlicePool::Release, owner.release());
 }
 
 std::shared_ptr<SlicePool> SlicePool::Create(size_t buffer_bytes, size_t most_idle) {
@@ -106,7 +110,7 @@ void SlicePool::Put(uint8_t* data) noexcept {
     std::free(data);
   }
   if (in_use_ != 0) return;
-  while (idle_.size() * buffer_bytes_ > kKeptForNext) {
+  while (idle_.size() > kLeastKept && idle_.size() * buffer_bytes_ > kKeptForNext) {
     std::free(idle_.back());
     idle_.pop_back();
   }
