@@ -92,6 +92,9 @@ absl::Status FileError(std::string_view path, int error) {
     case ENAMETOOLONG:
     case ELOOP:
       return absl::InvalidArgumentError(text);
+    case ENXIO:
+    case ENODEV:
+      return absl::FailedPreconditionError(text);
     case ENOSPC:
     case EDQUOT:
     case EFBIG:

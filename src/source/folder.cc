@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "map/file_io.h"
+#include "source/beneath.h"
 
 namespace cbt {
 
@@ -30,6 +31,11 @@ absl::StatusOr<std::vector<std::string>> NamesIn(int descriptor) {
   // The first of several things that are wrong is always the same one.
   std::sort(names.begin(), names.end());
   return names;
+}
+
+bool MayBeThere(int error) noexcept {
+  // The whole path may be too long for one call where the name is not.
+  return !IsAbsent(error) || error == ENAMETOOLONG;
 }
 
 absl::Status AsDamage(const absl::Status& status) {

@@ -14,6 +14,10 @@ namespace cbt {
 // with a dot. Errors: as FileError(); a list is never shorter than the directory.
 absl::StatusOr<std::vector<std::string>> NamesIn(int descriptor);
 
+// Whether a file that the folder has named and that can't be opened may be there all the same, by
+// the errno of OpenBeneath(). It is not when it has gone, or is a link that leads out.
+bool MayBeThere(int error) noexcept;
+
 // Why a file in a snapshot's folder can't be used, for whoever asks for what it may have told:
 // FAILED_PRECONDITION, or the code itself of what may have passed the next time.
 absl::Status AsDamage(const absl::Status& status);

@@ -43,14 +43,14 @@ VolumeMaps VolumeMaps::Read(int root, const std::string& volume) {
       const int file = OpenBeneath(root, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
       if (file >= 0) {
         maps.AddMap(file, name);
-      } else if (!IsAbsent(errno)) {
+      } else if (MayBeThere(errno)) {
         maps.NoteDamage(FileError(name, errno));
       }
     } else if (absl::EndsWith(name, AbslView(kChainExtension))) {
       const int chain = OpenBeneath(root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
       if (chain >= 0) {
         maps.AddChain(chain, name);
-      } else if (!IsAbsent(errno)) {
+      } else if (MayBeThere(errno)) {
         maps.NoteDamage(FileError(name, errno));
       }
     }

@@ -59,7 +59,7 @@ VolumeSources VolumeSources::Read(int root, const std::string& volume) {
   for (const std::string& name : *names) {
     if (!absl::EndsWith(name, AbslView(kExtension))) continue;
     const int file = sources.Descriptor(name);
-    if (file < 0 && IsAbsent(errno)) continue;  // gone, or a link that leads out
+    if (file < 0 && !MayBeThere(errno)) continue;
     const absl::StatusOr<std::string> text =
         file < 0 ? FileError(name, errno) : ReadText(file, name);
     absl::StatusOr<Entry> entry = text.ok() ? sources.Parse(name, *text) : text.status();

@@ -146,7 +146,7 @@ TEST_F(VolumeMapsTest, WhatCannotBeOpenedIsNotSilentlyMissing) {
   for (const std::string name : {"a.cbm", "a.chain"}) {
     dir_.WriteClosed("root/pool/vol1/" + name);
     // A chain is a folder; what is none is no chain.
-    const auto code = name == "a.cbm" ? StatusCode::kUnavailable : StatusCode::kNotFound;
+    const auto code = name == "a.cbm" ? StatusCode::kFailedPrecondition : StatusCode::kNotFound;
     EXPECT_EQ(Delta("mon", "tue").status().code(), code) << name;
     EXPECT_TRUE(Delta("tue", "wed").ok());
     std::filesystem::remove(dir_ / ("root/pool/vol1/" + name));

@@ -90,7 +90,7 @@ TEST_F(VolumeSourcesTest, WhatCannotBeOpenedIsNotReadAsNothing) {
   EXPECT_EQ(Delta("sunday", "tuesday").status().code(), StatusCode::kNotFound);
   dir_.WriteClosed("root/vol/closed.source");
   const absl::Status status = Delta("sunday", "tuesday").status();
-  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("closed.source: "));
   EXPECT_EQ(*Delta("monday", "tuesday"), kListed);
 }
