@@ -74,21 +74,23 @@ class NetworkFaults(FaultsTest):
         return execute(CBT, "list", address, "--snapshot", "vol1/tue", "--base", "vol1/mon",
                        "--timeout", "20", *options, env=env)
 
-    def check(self, result):
-        """The exact answer, or an error."""
+    def check(self, result, call=None):
+        """The exact answer, or an error; `call` is the one that failed in it."""
         if result.returncode == 0:
             self.assertTrue(result.stdout == self.expected, "another answer with exit status 0")
         elif result.returncode in (-signal.SIGABRT, -signal.SIGSEGV):
-            self.aborted(result.returncode, result.stderr)
+            self.aborted(result.returncode, result.stderr, call)
         else:
             self.assertIn(result.returncode, (2, 3))
             self.assertRegex(result.stderr.decode(errors="replace"), r"cbt: [^\n]+: [^\n]+\n\Z")
             self.assertTrue(self.expected.startswith(said(result.stdout)))
 
-    def aborted(self, status, stderr):
+    def aborted(self, status, stderr, call):
         """gRPC's own end of the process, and nobody else's."""
         self.assertEqual(status, -signal.SIGABRT)
-        self.assertRegex(stderr.decode(errors="replace"), r"\.(cc|h) ?: ?\d+\]")
+        # Without an epoll it ends without a word.
+        if call != "epoll_create":
+            self.assertRegex(stderr.decode(errors="replace"), r"\.(cc|h) ?: ?\d+\]")
         count("r11_grpc_aborts")
 
     def answer(self, server):
@@ -111,9 +113,10 @@ class NetworkFaults(FaultsTest):
                 number, _ = self.calls(command, kind, sockets=True)
                 for at in sample(number, MOST):
                     result = self.list(server.address, self.environment(kind, at, True))
-                    self.where = f"client, {kind} at call {at}, {self.take_fired()}: {result.stderr}"
+                    call = self.take_fired()
+                    self.where = f"client, {kind} at call {at}, {call}: {result.stderr}"
                     self.points("client", at)
-                    self.check(result)
+                    self.check(result, call)
         finally:
             self.assertEqual(self.stop(server), 0)
 
@@ -149,7 +152,7 @@ class NetworkFaults(FaultsTest):
                 self.where += f", {call}: exit {status}, {log[-600:]}"
                 self.points(role, at)
                 if status == -signal.SIGABRT:
-                    self.aborted(status, log)
+                    self.aborted(status, log, call)
                 elif status == -signal.SIGTERM:
                     # Asked to end before it could be up.
                     self.assertIsNone(server.address)
