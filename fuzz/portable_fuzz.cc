@@ -2,6 +2,7 @@
 // takes them, with the same blocks in it.
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "cbt/change_map.h"
@@ -34,7 +35,10 @@ void Portable(const std::vector<uint8_t>& bytes) {
   CBT_FUZZ_CHECK(got->cardinality() == want->size());
   cbt::ChangeMap map = *cbt::ChangeMap::FromPortable64(bytes, kVolume);
   CBT_FUZZ_CHECK(map.Optimize().ok());
-  CBT_FUZZ_CHECK(map->portable().size() <= bytes.size());
+  // Offsets are what a group does without that announces runs and holds none; it is not canonical.
+  uint64_t groups = 0;
+  std::memcpy(&groups, bytes.data(), sizeof groups);
+  CBT_FUZZ_CHECK(map->portable().size() <= bytes.size() + 15 * groups);
   CBT_FUZZ_CHECK(map.view() == *got);
 }
 

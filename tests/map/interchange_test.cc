@@ -90,6 +90,29 @@ TEST(InterchangeTest, TheSpecificationsExample) {
   EXPECT_EQ(*test::MapOf(blocks, kVolume).ToPortable32(), with_runs);
 }
 
+// A fuzzer's finding: a group that announces runs and holds none has no offsets while it has fewer
+// than four containers. It is no canonical form, and the canonical one is larger.
+TEST(InterchangeTest, GroupsThatAnnounceRunsAndHoldNoneBecomeCanonical) {
+  const std::vector<uint8_t> announced = {
+      1,    0,    0, 0, 0, 0, 0, 0,  // one group
+      0,    0,    0, 0,              // blocks below 2^32
+      0x3b, 0x30, 1, 0,              // some have runs; two containers
+      0,                             // none of them
+      0,    0,    0, 0, 5, 0, 0, 0,  // keys 0 and 5, a block each
+      0,    0,    0, 0,              // both the first of their container
+  };
+  ChangeMap map = *ChangeMap::FromPortable64(announced, kVolume);
+  const Blocks blocks = {0, 5 << 16};
+  EXPECT_EQ(BlocksOf(map), blocks);
+  const absl::StatusOr<bool> smaller = map.Optimize();
+  ASSERT_TRUE(smaller.ok());
+  EXPECT_FALSE(*smaller);
+  EXPECT_EQ(BlocksOf(map), blocks);
+  const ChangeMap ours = test::MapOf(blocks, kVolume);
+  EXPECT_TRUE(std::ranges::equal(map->portable(), ours->portable()));
+  EXPECT_EQ(map->portable().size(), announced.size() + 11);
+}
+
 // Byte by byte, after the text of the specification.
 TEST(InterchangeTest, BytesOfASmallMap) {
   const ChangeMap map =
