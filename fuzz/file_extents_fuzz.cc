@@ -48,7 +48,8 @@ class FuzzedLister final : public cbt::ExtentLister {
 
 using cbt::fuzz::Input;
 
-std::vector<FileExtent> Extents(Input& input) {
+// Some lie where those of another list do: only such can be told to be the same.
+std::vector<FileExtent> Extents(Input& input, const std::vector<FileExtent>& others) {
   std::vector<FileExtent> extents;
   for (uint64_t count = input.Take(1) % 16; count > 0 && !input.empty(); --count) {
     FileExtent extent;
@@ -58,6 +59,8 @@ std::vector<FileExtent> Extents(Input& input) {
     extent.physical = input.Take((shape & 4) != 0 ? 8 : 2);
     if ((shape & 8) != 0) extent.physical = extent.logical + 4096;
     extent.flags = static_cast<uint32_t>(input.Take((shape & 16) != 0 ? 4 : 0));
+    if ((shape & 32) != 0 && extents.size() < others.size()) extent = others[extents.size()];
+    if ((shape & 64) != 0) extent.flags = uint32_t{1} << (input.Take(1) % 32);
     extents.push_back(extent);
   }
   return extents;
@@ -79,8 +82,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.images.skip_holes = (choice & 8) == 0;
   const size_t per_call = 1 + (choice >> 4 & 15);
   const bool as_asked = (choice & 256) != 0;
-  const std::vector<FileExtent> base = Extents(input);
-  const std::vector<FileExtent> target = Extents(input);
+  const std::vector<FileExtent> base = Extents(input, {});
+  const std::vector<FileExtent> target = Extents(input, base);
   const auto base_lister = std::make_shared<FuzzedLister>(base, per_call, as_asked);
   const auto target_lister = std::make_shared<FuzzedLister>(target, per_call, as_asked);
 

@@ -251,8 +251,11 @@ def add_images(corpora):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         if shutil.which("qemu-img") and shutil.which("qemu-io"):
+            (folder / "base").write_bytes(bytes(1 << 16))
             for label, options in (("v2", "compat=0.10,cluster_size=512"), ("v3", "compat=1.1,cluster_size=512"),
-                                   ("extended", "extended_l2=on,cluster_size=16384")):
+                                   ("extended", "extended_l2=on,cluster_size=16384"),
+                                   # With a header extension that names the format of the file below.
+                                   ("overlay", "compat=1.1,cluster_size=512,backing_file=base,backing_fmt=raw")):
                 image = folder / label
                 run = lambda *command: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
                 run("qemu-img", "create", "-q", "-f", "qcow2", "-o", options, image, "64K")
@@ -262,7 +265,11 @@ def add_images(corpora):
                 if label == "v3":
                     run("qemu-img", "bitmap", "--add", "-g", "512", image, "b")
                     run("qemu-io", "-c", "write 4k 512", image)
-                corpora.add("qcow2", label, bytes(4) + image.read_bytes()[: 1 << 16])
+                data = image.read_bytes()
+                corpora.add("qcow2", label, bytes(4) + data[: 1 << 16])
+                if label == "overlay":
+                    # The first cluster alone: changes are in the header, wherever they are.
+                    corpora.add("qcow2", "header", bytes(4) + data[:512])
         else:
             print("make_corpus: no qcow2 images: qemu-img is not installed", file=sys.stderr)
         if shutil.which("mke2fs"):
