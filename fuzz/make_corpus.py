@@ -297,6 +297,10 @@ def add_rest(corpora):
             corpora.add(fuzzer, f"ramp{i}", bytes((i * 37 + k * (i + 1)) & 0xFF for k in range(64 << (i % 4))))
         for i in range(16):
             corpora.add(fuzzer, f"random{i}", generator.randbytes(32 << (i % 4)))
+    # Two lists of one extent, which lies where the other one does; in the second it has a flag that tells nothing.
+    place = struct.pack("<HHH", 0, 0x4000, 0x2000)
+    for label, flag in (("same", 0), ("flagged", 5)):
+        corpora.add("file_extents", label, bytes([0x50, 1, 1, 0]) + place + bytes([1, 32 | 64]) + place + bytes([flag]))
     corpora.add("nbd", "two_entries", bytes([1, 0]) + struct.pack("<QQ4I", 0, 1 << 30, 65536, 0, (1 << 30) - 65536, 3))
     corpora.add("nbd", "short", bytes([2, 1]) + struct.pack("<QQ2I", 4096, 1 << 20, 512, 1))
 
