@@ -66,7 +66,7 @@ class NetworkFaults(FaultsTest):
         try:
             return server.wait(30)
         except subprocess.TimeoutExpired:
-            server.kill()
+            server.send_signal(signal.SIGABRT)  # a core, if wanted, tells what it waits for
             server.wait()
             self.fail("it did not end")
 

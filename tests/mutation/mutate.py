@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Plants small faults in the code and tells which of them no test notices.
 
-    tests/mutation/mutate.py [--mutants N] [--seed N] [--only TEXT] [--report FILE]
+    tests/mutation/mutate.py [--mutants N] [--seed N] [--only TEXT] [--report FILE] [--check]
 
 Works in a copy of the tree under build/mutation; the copy that you edit is left alone. Each mutant is one change of one place:
 a comparison that is flipped or off by one, a bound, a carry or a tail that is dropped, operators that are swapped, a statement that is
 left out. A mutant counts when it compiles. It is caught when a test fails, crashes or takes ten times the processor time it takes without it. Exit status
-1 when fewer than --target percent are caught. Survivors that can't change any answer stand, with the reason, in equivalent.txt.
+1 when fewer than --target percent are caught. Survivors that can't change any answer stand, with the reason, in equivalent.txt; --check
+looks whether these are still mutants of the code, and builds nothing.
 """
 
 import argparse
@@ -67,6 +68,31 @@ def mutants_of(path):
                     yield kind, number, line, new
 
 
+def change_of(old, new):
+    return f"{old.strip()} -> {new.strip() or '(nothing)'}"
+
+
+def read_equivalent(text):
+    """{(file, change): reason}"""
+    equivalent = {}
+    for line in text.split("\n"):
+        if line and not line.startswith("#"):
+            place, _, rest = line.partition(" | ")
+            change, _, reason = rest.rpartition(" | ")  # the change may hold a "|" itself
+            equivalent[place, change] = reason
+    return equivalent
+
+
+def all_mutants(source, only=""):
+    """(path, file, kind, number, old, new) of every mutant of the tree."""
+    for folder in FOLDERS:
+        for path in sorted((source / folder).glob("*.cc")) + sorted((source / folder).glob("*.h")):
+            name = str(path.relative_to(source))
+            if only in name and not any(part in name for part in LEFT_OUT):
+                for mutant in mutants_of(path):
+                    yield path, name, *mutant
+
+
 class Tree:
     def __init__(self, folder):
         self.folder = folder
@@ -106,14 +132,17 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="mutate only files whose path holds this")
     parser.add_argument("--target", type=float, default=95)
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("--report", help="write what was tried and found to this file")
     arguments = parser.parse_args()
 
-    equivalent = {}
-    for line in (pathlib.Path(__file__).parent / "equivalent.txt").read_text().split("\n"):
-        if line and not line.startswith("#"):
-            place, change, reason = (part.strip() for part in line.split("|"))
-            equivalent[place, change] = reason
+    equivalent = read_equivalent((pathlib.Path(__file__).parent / "equivalent.txt").read_text())
+    if arguments.check:
+        known = {(name, change_of(old, new)) for _, name, _, _, old, new in all_mutants(ROOT)}
+        wrong = [place for place, reason in equivalent.items() if place not in known or not reason]
+        for name, change in wrong:
+            print(f"equivalent.txt: no mutant, or no reason: {name}: {change}")
+        sys.exit(1 if wrong else 0)
 
     tree = Tree(ROOT / "build" / "mutation")
     print("building what judges", flush=True)
@@ -125,12 +154,7 @@ def main():
     end = resource.getrusage(resource.RUSAGE_CHILDREN)
     limit = 10 * (end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime) + 10
 
-    candidates = []
-    for folder in FOLDERS:
-        for path in sorted((tree.source / folder).glob("*.cc")) + sorted((tree.source / folder).glob("*.h")):
-            name = str(path.relative_to(tree.source))
-            if arguments.only in name and not any(part in name for part in LEFT_OUT):
-                candidates += [(path, name, *mutant) for mutant in mutants_of(path)]
+    candidates = list(all_mutants(tree.source, arguments.only))
     random.Random(arguments.seed).shuffle(candidates)
     caught, survived, report = 0, [], []
     for path, name, kind, number, old, new in candidates:
@@ -146,7 +170,7 @@ def main():
             judged = tree.judge(limit)
         finally:
             path.write_text(original)
-        change = f"{old.strip()} -> {new.strip() or '(nothing)'}"
+        change = change_of(old, new)
         if judged is None and (name, change) in equivalent:
             continue
         if judged is None:

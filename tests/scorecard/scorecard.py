@@ -5,7 +5,8 @@
 
 Runs the commands of rows.py in the built tree build/release and collects the lines `figure: NAME VALUE` that they print. Rows that
 take longer than a few minutes (mutation, coverage, the soak, sanitizers) run with --all, or when --rows names them; else their last
-run counts, with its date. --judge runs nothing. A row is met when its command succeeds and every figure is what the target says; a row that was never
+run counts, with its date. --judge runs nothing. --document puts the table into a file; rows that have no log keep
+the line that stands there. A row is met when its command succeeds and every figure is what the target says; a row that was never
 run says so. Exit status 1 when a row that was run is not met.
 """
 
@@ -72,6 +73,19 @@ def judge(row, text):
     return met, "; ".join([words, *seen])
 
 
+def parts(document):
+    """What stands before the table, the table, and what stands behind; None without markers."""
+    found = re.fullmatch(f"(.*){re.escape(BEGIN)}(.*){re.escape(END)}(.*)", document, re.DOTALL)
+    return found.groups() if found else None
+
+
+def table_rows(table):
+    """(number, line) of each row of a table."""
+    for line in table.split("\n"):
+        if found := re.match(r"\| (\d+) \|", line):
+            yield int(found[1]), line
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", default="")
@@ -81,6 +95,9 @@ def main():
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "scorecard")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
+    if options.document and not (old := parts(options.document.read_text(encoding="utf-8"))):
+        sys.exit(f"scorecard: {options.document} has no markers")
+    stands = dict(table_rows(old[1])) if options.document else {}
     wanted = {int(number) for number in options.rows.split(",") if number}
 
     lines = ["| # | figure | target | seen | | run it |", "| --- | --- | --- | --- | --- | --- |"]
@@ -104,6 +121,10 @@ def main():
             state = "met" if met else "**not met**"
             if now and not met:
                 failed.append(row.number)
+        elif row.number in stands:
+            # Seen before, elsewhere: with the day of that run.
+            lines.append(stands[row.number])
+            continue
         else:
             seen, state = "", "not run"
         commands = row.commands or [f"as row {row.same_run_as}"]
@@ -114,11 +135,7 @@ def main():
     (options.output / "scorecard.md").write_text(table, encoding="utf-8")
     print(f"\n{table}")
     if options.document:
-        old = options.document.read_text(encoding="utf-8")
-        if BEGIN not in old or END not in old:
-            sys.exit(f"scorecard: {options.document} has no markers")
-        head, _, rest = old.partition(BEGIN)
-        options.document.write_text(f"{head}{BEGIN}\n{table}{END}{rest.partition(END)[2]}", encoding="utf-8")
+        options.document.write_text(f"{old[0]}{BEGIN}\n{table}{END}{old[2]}", encoding="utf-8")
     if failed:
         sys.exit(f"scorecard: not met: {', '.join(map(str, failed))}")
 

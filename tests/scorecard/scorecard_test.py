@@ -3,7 +3,7 @@
 import unittest
 
 from rows import ROWS, Row
-from scorecard import judge
+from scorecard import BEGIN, END, judge, parts, table_rows
 
 OK = "figure: r_wrong 0\nfigure: r_a_tried 5\nfigure: r_b_tried 6\n\nsucceeded: True, 3 s\n"
 
@@ -41,6 +41,13 @@ class Scorecard(unittest.TestCase):
         text = "99% tests passed, {} tests failed out of 80\n" + OK
         self.assertEqual(judge(ctest, text.format(0)), (True, "0 of 80"))
         self.assertFalse(judge(ctest, text.format(1))[0])
+
+    def test_rows_that_stand_in_a_document(self):
+        table = "\n| # | figure |\n| --- | --- |\n| 1 | first |\n| 12 | twelfth |\n"
+        head, middle, rest = parts(f"before\n{BEGIN}{table}{END}\nbehind")
+        self.assertEqual((head, rest), ("before\n", "\nbehind"))
+        self.assertEqual(list(table_rows(middle)), [(1, "| 1 | first |"), (12, "| 12 | twelfth |")])
+        self.assertIsNone(parts(f"before\n{BEGIN}{table}"))
 
     def test_rows_have_a_target_and_a_run(self):
         numbers = [one.number for one in ROWS]
