@@ -66,8 +66,7 @@ struct ListRequest {
   bool require_proof = false;
 
   // How often in a row a broken stream (UNAVAILABLE, or CANCELLED by the server) is resumed without
-  // a new tuple in between.
-  // Waits 0.1 s, then twice as long each time, up to 5 s.
+  // a new tuple in between. Waits 0.1 s, then twice as long each time, up to 5 s.
   int max_resumes = 5;
 
   // Called before each resumption, with the reason.
