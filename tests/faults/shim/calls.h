@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <utility>
@@ -58,15 +59,22 @@ DescriptorKind KindOf(int descriptor);
 void SetKind(int descriptor, DescriptorKind kind);
 bool IsBelow(const char* path);
 
+// Looked up by each thread that comes first: a static with a guard would wait for the other in
+// syscall(), which is one of the functions here, and so for ever.
 template <typename Function>
-Function* Real(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+Function* Real(std::atomic<void*>& known, const char* name) {
+  void* real = known.load(std::memory_order_relaxed);
+  if (real == nullptr) {
+    real = dlsym(RTLD_NEXT, name);
+    known.store(real, std::memory_order_relaxed);
+  }
+  return reinterpret_cast<Function*>(real);
 }
 // The C library's own function.
-#define CBT_REAL(name)                                                \
-  ([] {                                                               \
-    static auto* const real = cbt::test::Real<decltype(name)>(#name); \
-    return real;                                                      \
+#define CBT_REAL(name)                                    \
+  ([] {                                                   \
+    static constinit std::atomic<void*> known{nullptr};   \
+    return cbt::test::Real<decltype(name)>(known, #name); \
   }())
 
 // Makes a call by `run(size)`, if it is watched as the hook will have it. `failed` is what it
