@@ -51,7 +51,8 @@ class Image {
   absl::Status Read(uint64_t offset, size_t length, uint8_t* out) const;
 
   // The first range [begin, end) at or after `offset` that may hold data, cut at size(); an empty
-  // range at size() when there is none. Everything is data where holes can't be told apart.
+  // range at size() when there is none, and nowhere else. Everything is data where holes can't be
+  // told apart.
   // Errors: UNAVAILABLE when the file system fails.
   struct Range {
     uint64_t begin = 0;

@@ -49,7 +49,7 @@ class DataWalk {
     absl::StatusOr<Image::Range> range = image_->FindData(offset);
     if (!range.ok()) return range.status();
     range_ = *range;
-    if (range_.begin == range_.end) range_ = {UINT64_MAX, UINT64_MAX};
+    if (range_.begin >= image_->size()) range_ = {UINT64_MAX, UINT64_MAX};
     return absl::OkStatus();
   }
 

@@ -19,6 +19,9 @@
 namespace cbt {
 namespace {
 
+// What is taken for data where it can't be told any more how far it went: a page.
+constexpr uint64_t kVanishedBytes = 4096;
+
 std::string Reason(int error) { return std::generic_category().message(error); }
 
 absl::Status OpenError(std::string_view label, int error) {
@@ -160,7 +163,11 @@ absl::StatusOr<Image::Range> Image::FindData(uint64_t offset) const {
   }
   // ENXIO: the file got shorter since the call before. What is missing there shows when it is read.
   const uint64_t stop = end < 0 ? size_ : std::min(static_cast<uint64_t>(end), size_);
-  return Range{static_cast<uint64_t>(begin), std::max(stop, static_cast<uint64_t>(begin))};
+  // What was data for the first call can be a hole for the second: a page of space that was never
+  // written counts as data while it is in memory. That says nothing of what follows: an empty range
+  // would be taken for the end.
+  const uint64_t least = std::min(static_cast<uint64_t>(begin) + kVanishedBytes, size_);
+  return Range{static_cast<uint64_t>(begin), stop > static_cast<uint64_t>(begin) ? stop : least};
 }
 
 absl::Status Image::CheckUnchanged() const {

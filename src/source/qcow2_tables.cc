@@ -96,11 +96,6 @@ absl::Status TableWalk::FindRaw(uint64_t offset, Segment& segment) {
     data_ = *range;
     data_from_ = offset;
     data_known_ = true;
-    if (data_.begin == data_.end && data_.begin < tables_.size) {
-      data_known_ = false;
-      return absl::AbortedError(absl::StrCat("read: ", file_.label(), ": data at offset ",
-                                             data_.begin, " vanished while it was read"));
-    }
   }
   if (offset < data_.begin) {
     segment = {Placement::kZero, data_.begin, 0};

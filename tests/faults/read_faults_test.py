@@ -4,6 +4,7 @@ reason; never a shorter answer that looks whole.
 read_faults_test.py CBT TRACKER_DRIVER SHIM
 """
 
+import filecmp
 import gzip
 import json
 import os
@@ -103,6 +104,27 @@ class ReadFaults(FaultsTest):
         self.check("delta", old, new, "--by-extents")
         self.check("allocated", new)
         self.check("allocated", new, "--zeros")
+
+    def test_E11_a_range_that_vanishes_between_two_seeks_ends_nothing(self):
+        """SEEK_DATA finds a page of space that was never written, in memory; then it is dropped, and SEEK_HOLE answers the
+        offset that it was asked."""
+        old = self.image("old.img", 64 * MIB)
+        new = self.image("new.img", 64 * MIB, [MIB, 20 * MIB, 50 * MIB])
+        empty, out = self.path("empty.cbm"), os.path.join(self.folder, "out.img")
+        ok(CBT, "delta", old, old, "--output", empty)
+        for command, status in ((("delta", old, new), 0), (("delta", old, new, "--by-extents"), 0), (("allocated", new), 0),
+                                (("allocated", new, "--zeros"), 0), (("verify", "--map", empty, old, new), 1),
+                                (("apply", old, new, out), 0)):
+            command = [CBT, *command]
+            number, expected = self.calls(command, "short")
+            self.assertEqual(expected.returncode, status, expected)
+            self.assertGreater(number, 2)
+            for at in range(1, number + 1):
+                result = execute(*command, env=self.environment("short", at))
+                self.where = f"call {at} of {command}: {self.take_fired()}, {result}"
+                self.assertEqual((result.returncode, result.stdout), (status, expected.stdout))
+                if "apply" in command:
+                    self.assertTrue(filecmp.cmp(out, new, shallow=False))
 
     def test_dense_bitmaps(self):
         bits = self.write("a.bits", self.random.randbytes(90000))

@@ -33,7 +33,8 @@ constexpr Call kOpenFolder{"opendir", kOpens & ~kInterruptible};
 constexpr Call kReadFolder{"readdir", kOnFile};
 constexpr Call kRead{"read", kReads}, kPread{"pread", kReads};
 constexpr Call kWrite{"write", kWrites}, kPwrite{"pwrite", kWrites};
-constexpr Call kSeek{"lseek", kOnFile}, kStat{"stat", kOnFile | kTakesMemory};
+constexpr Call kSeek{"lseek", kOnFile}, kSeekHole{"lseek", kOnFile | kMovesBytes};
+constexpr Call kStat{"stat", kOnFile | kTakesMemory};
 constexpr Call kAccess{"access", kOnFile | kTakesMemory};
 constexpr Call kStatFs{"fstatfs", kOnFile | kInterruptible | kTakesMemory};
 constexpr Call kIoctl{"ioctl", kOnFile | kInterruptible | kTakesMemory};
@@ -225,9 +226,17 @@ ssize_t pwrite64(int descriptor, const void* bytes, size_t size, off_t offset) {
 }
 
 off_t lseek(int descriptor, off_t offset, int whence) noexcept {
+  // A short answer: the data that the call before found is a hole by now.
+  constexpr size_t kWhole = 2;
   return Make<off_t>(IsFile(descriptor),
-                     {.call = kSeek, .descriptor = descriptor, .offset = offset, .flags = whence},
-                     -1, [&](size_t) { return CBT_REAL(lseek)(descriptor, offset, whence); });
+                     {.call = whence == SEEK_HOLE ? kSeekHole : kSeek,
+                      .descriptor = descriptor,
+                      .size = kWhole,
+                      .offset = offset,
+                      .flags = whence},
+                     -1, [&](size_t size) {
+                       return size == kWhole ? CBT_REAL(lseek)(descriptor, offset, whence) : offset;
+                     });
 }
 
 off_t lseek64(int descriptor, off_t offset, int whence) noexcept {
