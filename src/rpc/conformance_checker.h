@@ -100,6 +100,7 @@ class ConformanceChecker {
         address_(address) {}
 
   absl::StatusOr<std::vector<RuleReport>> Run() {
+    if (absl::Status connected = Connect(); !connected.ok()) return connected;
     if (contract_.api == Api::kCsi) CheckIdentity();
     std::vector<bool> methods = {false};
     if (options_.request.base_snapshot_id.has_value()) methods.push_back(true);
@@ -133,6 +134,9 @@ class ConformanceChecker {
 
  private:
   // --- asking ----------------------------------------------------------------------------------
+
+  // Whether there is anybody to judge.
+  absl::Status Connect() const;
 
   const MethodContract& method() const { return delta_ ? contract_.delta : contract_.allocated; }
 
@@ -196,6 +200,12 @@ class ConformanceChecker {
   }
 
   // --- one answer ------------------------------------------------------------------------------
+
+  // Rules about messages say nothing where none came.
+  std::optional<Finding> WithoutMessages() const {
+    if (!full_.messages.empty()) return std::nullopt;
+    return Skip("no message came");
+  }
 
   void CheckAnswer();
 
