@@ -100,10 +100,10 @@ absl::Status Delta(const ChainArguments& arguments) {
   if (!cursor.ok()) return cursor.status();
   const uint64_t granularity = arguments.stream.block_size.value_or((*chain)->granularity());
   if (arguments.output.wanted()) {
-    return WriteMap(
-        **cursor, granularity,
-        arguments.output.names.Over({(*chain)->volume(), arguments.base, arguments.target}),
-        arguments.output.path, "uniting");
+    const absl::StatusOr<ChangeMapIdentity> identity = arguments.output.names.Over(
+        {(*chain)->volume(), arguments.base, arguments.target}, SourcePurpose::kDelta);
+    if (!identity.ok()) return identity.status();
+    return WriteMap(**cursor, granularity, *identity, arguments.output.path, "uniting");
   }
   PrintOptions print = {.stream = arguments.stream,
                         .type = arguments.stream.type.value_or(BlockMetadataType::kVariableLength),

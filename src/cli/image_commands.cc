@@ -49,13 +49,10 @@ absl::Status Print(absl::StatusOr<OpenedSource> source, const ChangeMapIdentity&
     fill(identity.volume, source->identity.volume);
     fill(identity.base, source->identity.base);
     fill(identity.target, source->identity.target);
-    identity = arguments.output.names.Over(std::move(identity));
-    if (delta && identity.base.empty()) {
-      return UsageError("--output",
-                        "the source does not name its base: give --base-name (a map "
-                        "without a base tells what is allocated)");
-    }
-    return WriteMap(*source->cursor, source->cursor->granularity(), identity, arguments.output.path,
+    absl::StatusOr<ChangeMapIdentity> named = arguments.output.names.Over(
+        std::move(identity), delta ? SourcePurpose::kDelta : SourcePurpose::kAllocated);
+    if (!named.ok()) return named.status();
+    return WriteMap(*source->cursor, source->cursor->granularity(), *named, arguments.output.path,
                     print.label);
   }
   absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = std::move(source->cursor);

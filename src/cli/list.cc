@@ -37,9 +37,10 @@ struct ListArguments {
   std::optional<uint64_t> limit;
 };
 
-// What is printed, and in what style it comes.
+// What is printed, what it tells, and in what style it comes.
 struct Opened {
   std::unique_ptr<ExtentCursor> cursor;
+  SourcePurpose what = SourcePurpose::kAllocated;
   BlockMetadataType type = BlockMetadataType::kVariableLength;
   const RequestedCursor* requested = nullptr;
 };
@@ -55,6 +56,9 @@ absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListReque
     }
     PrintLine("list", "tier: " + std::string(rpc::TierName(best->tier)));
     opened.cursor = std::move(best->cursor);
+    // A lower tier is no delta, whatever was asked for: it lacks what the base has and the target
+    // has not.
+    if (best->tier == rpc::Tier::kDelta) opened.what = SourcePurpose::kDelta;
     const auto* const remote = dynamic_cast<const rpc::RemoteCursor*>(opened.cursor.get());
     if (remote != nullptr) opened.type = remote->type();
   } else {
@@ -62,6 +66,7 @@ absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListReque
     if (!remote.ok()) return remote.status();
     opened.type = (*remote)->type();
     opened.cursor = *std::move(remote);
+    if (arguments.remote.base.has_value()) opened.what = SourcePurpose::kDelta;
   }
   return opened;
 }
@@ -102,10 +107,11 @@ absl::Status List(const ListArguments& arguments) {
   absl::StatusOr<Opened> opened = Open(arguments, *request);
   if (!opened.ok()) return opened.status();
 
+  const bool delta = opened->what == SourcePurpose::kDelta;
   PrintOptions print = {.stream = arguments.stream,
                         .type = arguments.stream.type.value_or(opened->type),
                         .label = "receiving",
-                        .adjective = arguments.remote.base.has_value() ? "changed" : "allocated"};
+                        .adjective = delta ? "changed" : "allocated"};
   absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = std::move(opened->cursor);
   if (requested) {
     absl::StatusOr<std::unique_ptr<RequestedCursor>> cut =
@@ -119,9 +125,11 @@ absl::Status List(const ListArguments& arguments) {
     cursor = *std::move(cut);
   }
   if (arguments.output.wanted()) {
-    return WriteMap(**cursor, arguments.stream.block_size.value_or(kDefaultBlockSize),
-                    arguments.output.names.Over(IdentityOfIds(arguments.remote.base.value_or(""),
-                                                              arguments.remote.snapshot)),
+    const absl::StatusOr<ChangeMapIdentity> identity = arguments.output.names.Over(
+        IdentityOfIds(delta ? arguments.remote.base.value_or("") : "", arguments.remote.snapshot),
+        opened->what);
+    if (!identity.ok()) return identity.status();
+    return WriteMap(**cursor, arguments.stream.block_size.value_or(kDefaultBlockSize), *identity,
                     arguments.output.path, print.label);
   }
   // Block size and style are the server's choice; it is translated only on request.
@@ -173,10 +181,13 @@ void AddList(CLI::App& app, Command& command) {
   AddBytes(*sub, "--gap", arguments->gap, "Bridge gaps of at most this many bytes");
   AddBytes(*sub, "--fallback", arguments->fallback_capacity,
            "Without a delta take what is allocated, without that a whole volume of N bytes");
-  sub->add_flag("--prove", arguments->prove,
-                "Fail unless the server proves that the stream is complete");
   sub->add_flag("--object", arguments->object,
                 "Print one page as a VolumeSnapshotDelta object (JSON)");
+  // The proof is behind the stream's end, which a part does not reach.
+  sub->add_flag("--prove", arguments->prove,
+                "Fail unless the server proves that the stream is complete")
+      ->excludes(sub->get_option("--length"))
+      ->excludes(sub->get_option("--object"));
   AddBytes(*sub, "--limit", arguments->limit, "Blocks of the object at most, 256 if not given");
   sub->footer(
       "Without --block-size and --style the stream is printed as the server tells it.\n"

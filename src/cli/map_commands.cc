@@ -173,21 +173,20 @@ absl::Status Convert(const ConvertArguments& arguments) {
   }
   absl::StatusOr<AnyMap> read = ReadAnyMap(arguments.file, arguments.input);
   if (!read.ok()) return read.status();
-  if (to == "cbm") {
-    if (absl::Status named = CheckBaseName(*read, arguments.names); !named.ok()) return named;
-  }
+  // Other formats have no names.
+  const absl::StatusOr<ChangeMapIdentity> named =
+      to == "cbm" ? read->Named(arguments.names) : ChangeMapIdentity();
+  if (!named.ok()) return named.status();
   absl::StatusOr<ChangeMap> map = std::move(read->map);
   if (arguments.input.block_size.has_value() &&
       *arguments.input.block_size != (*map)->granularity()) {
-    const ChangeMapIdentity identity = map->identity();
     absl::StatusOr<ChangeMap> other = WithGranularity(*map, *arguments.input.block_size);
     if (!other.ok()) return other.status();
     map = *std::move(other);
-    map->set_identity(identity);
   }
   if (text) return PrintExtents(*map, to);
   if (to == "cbm") {
-    map->set_identity(arguments.names.Over(map->identity()));
+    map->set_identity(*named);
     // One set of blocks has one file, whoever wrote the input.
     if (absl::StatusOr<bool> smaller = map->Optimize(); !smaller.ok()) return smaller.status();
     return WriteChangeMap(*map, arguments.output).status();
@@ -234,9 +233,10 @@ struct MergeArguments {
 };
 
 // What the result is about: of maps that follow each other, the first base and the last target; of
-// others, what all agree on.
+// others, what all agree on. `whole`: it has all that is in the maps; a result that may lack some
+// is not what changed up to their target, unless the caller says so.
 absl::StatusOr<ChangeMapIdentity> MergedIdentity(const std::vector<ChangeMap>& maps,
-                                                 const MapNames& names, bool follow) {
+                                                 const MapNames& names, bool whole, bool follow) {
   ChangeMapIdentity identity = maps.front().identity();
   for (const ChangeMap& map : maps) {
     const ChangeMapIdentity& other = map.identity();
@@ -245,11 +245,19 @@ absl::StatusOr<ChangeMapIdentity> MergedIdentity(const std::vector<ChangeMap>& m
           absl::StrCat("maps of different volumes, ", JsonString(identity.volume), " and ",
                        JsonString(other.volume), " (--volume-name says that they are one)"));
     }
-    if (!follow && other.base != identity.base) identity.base.clear();
+    if (!follow && other.base != identity.base && !names.base.has_value()) {
+      return UsageError("--base-name",
+                        absl::StrCat("maps of different bases, ", JsonString(identity.base),
+                                     " and ", JsonString(other.base),
+                                     ", that don't follow each other: say since which snapshot the "
+                                     "result tells"));
+    }
     if (!follow && other.target != identity.target) identity.target.clear();
   }
   if (follow) identity.target = maps.back().identity().target;
-  return names.Over(std::move(identity));
+  if (!whole) identity.target.clear();
+  const bool based = !names.base.value_or(identity.base).empty();
+  return names.Over(std::move(identity), based ? SourcePurpose::kDelta : SourcePurpose::kAllocated);
 }
 
 absl::StatusOr<ChangeMap> Merged(const std::vector<ChangeMap>& maps, const std::string& operation,
@@ -276,15 +284,20 @@ absl::Status Merge(const MergeArguments& arguments) {
   for (const std::string& path : arguments.files) {
     absl::StatusOr<AnyMap> read = ReadAnyMap(path, arguments.input);
     if (!read.ok()) return read.status();
-    if (absl::Status named = CheckBaseName(*read, arguments.names); !named.ok()) return named;
+    absl::StatusOr<ChangeMapIdentity> named = read->Named(arguments.names);
+    if (!named.ok()) {
+      return absl::Status(named.status().code(),
+                          absl::StrCat(path, ": ", named.status().message()));
+    }
     maps.push_back(std::move(read->map));
   }
-  bool follow = arguments.operation == "union";
+  const bool whole = arguments.operation == "union";
+  bool follow = whole;
   for (size_t i = 1; i < maps.size(); ++i) {
     const std::string& base = maps[i].identity().base;
     follow &= !base.empty() && base == maps[i - 1].identity().target;
   }
-  absl::StatusOr<ChangeMapIdentity> identity = MergedIdentity(maps, arguments.names, follow);
+  absl::StatusOr<ChangeMapIdentity> identity = MergedIdentity(maps, arguments.names, whole, follow);
   if (!identity.ok()) return identity.status();
   absl::StatusOr<ChangeMap> result = Merged(maps, arguments.operation, follow);
   if (!result.ok()) return result.status();

@@ -88,11 +88,10 @@ absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input
   absl::StatusOr<ChangeMap> map =
       ChangeMap::FromCursor(*source->cursor, input.block_size.value_or(0));
   if (!map.ok()) return map.status();
-  const bool delta =
-      input.purpose.value_or(info.allocated ? SourcePurpose::kAllocated : SourcePurpose::kDelta) ==
-      SourcePurpose::kDelta;
+  const bool delta = !source->identity.base.empty() || !info.allocated;
   map->set_identity(source->identity);
-  return AnyMap{*std::move(map), delta && source->identity.base.empty()};
+  return AnyMap{*std::move(map),
+                input.purpose.value_or(delta ? SourcePurpose::kDelta : SourcePurpose::kAllocated)};
 }
 
 }  // namespace
@@ -113,11 +112,10 @@ void AddMapInput(CLI::App& subcommand, MapInput& input) {
   AddBlockSizeOption(subcommand, input.block_size);
 }
 
-absl::Status CheckBaseName(const AnyMap& read, const MapNames& names) {
-  if (!read.needs_base_name || !names.base.value_or("").empty()) return absl::OkStatus();
-  return UsageError("--base-name",
-                    "the input does not name its base, and a map without one tells "
-                    "what is allocated");
+absl::StatusOr<ChangeMapIdentity> AnyMap::Named(const MapNames& names) const {
+  const bool based = !names.base.value_or(map.identity().base).empty();
+  return names.Over(map.identity(),
+                    what.value_or(based ? SourcePurpose::kDelta : SourcePurpose::kAllocated));
 }
 
 absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input) {
@@ -140,14 +138,23 @@ absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input
   if (*format == SourceFormat::kChangeMap) {
     map = ReadChangeMap(path);
     if (!map.ok()) return map.status();
-  } else if (*format == SourceFormat::kBitmap && input.source.spec.options.empty()) {
+    const SourcePurpose what =
+        map->identity().base.empty() ? SourcePurpose::kAllocated : SourcePurpose::kDelta;
+    if (input.purpose.value_or(what) != what) {
+      return UsageError(path, what == SourcePurpose::kDelta
+                                  ? "names its base: it tells what changed (--as)"
+                                  : "names no base: it tells what is allocated (--as)");
+    }
+    return AnyMap{*std::move(map), what};
+  }
+  if (*format == SourceFormat::kBitmap && input.source.spec.options.empty()) {
     map = FromDense(bytes, input);
   } else if (*format == SourceFormat::kRoaring32 || *format == SourceFormat::kRoaring64) {
     map = FromRoaring(bytes, *format, input);
   } else {
     return FromSource(path, input);
   }
-  if (map.ok()) return AnyMap{*std::move(map)};
+  if (map.ok()) return AnyMap{*std::move(map), input.purpose};
   return absl::Status(map.status().code(), absl::StrCat(path, ": as ", InfoOf(*format).name, ": ",
                                                         map.status().message()));
 }

@@ -26,20 +26,19 @@ struct MapInput {
 // the parsing.
 void AddMapInput(CLI::App& subcommand, MapInput& input);
 
-// A map, and whether it is of a change although its identity names no base: written so it would be
-// taken for one of what is allocated.
+// A map, and what it tells; bitmaps don't say.
 struct AnyMap {
   ChangeMap map;
-  bool needs_base_name = false;
+  std::optional<SourcePurpose> what;
+
+  // The map's names with those that were given, see MapNames::Over().
+  absl::StatusOr<ChangeMapIdentity> Named(const MapNames& names) const;
 };
 
 // Reads and checks the file, or opens the source, at `path`.
 // Errors: those of files; INVALID_ARGUMENT when the content is of no format or not of the one that
 //         was given, DATA_LOSS when it is damaged.
 absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input);
-
-// OK unless `read` needs a base name and `names` don't give one.
-absl::Status CheckBaseName(const AnyMap& read, const MapNames& names);
 
 }  // namespace cbt::cli
 

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/change_map_file.h"
 #include "cli/progress.h"
+#include "cli/status.h"
 
 namespace cbt::cli {
 namespace {
@@ -47,9 +48,24 @@ std::string Stem(const std::string& name) { return name.substr(0, name.rfind('.'
 
 }  // namespace
 
-ChangeMapIdentity MapNames::Over(ChangeMapIdentity known) const {
-  return {volume.value_or(std::move(known.volume)), base.value_or(std::move(known.base)),
-          target.value_or(std::move(known.target))};
+absl::StatusOr<ChangeMapIdentity> MapNames::Over(ChangeMapIdentity known,
+                                                 SourcePurpose what) const {
+  ChangeMapIdentity names = {volume.value_or(std::move(known.volume)),
+                             base.value_or(std::move(known.base)),
+                             target.value_or(std::move(known.target))};
+  if (what == SourcePurpose::kDelta && names.base.empty()) {
+    return UsageError("--base-name",
+                      base.has_value()
+                          ? "is empty, and a map without a base tells what is allocated"
+                          : "the input does not name its base, and a map without one tells what is "
+                            "allocated");
+  }
+  if (what == SourcePurpose::kAllocated && !names.base.empty()) {
+    return UsageError(
+        "--base-name",
+        "the input tells what is allocated, and a map with a base tells what changed");
+  }
+  return names;
 }
 
 void AddNameOptions(CLI::App& subcommand, MapNames& names) {

@@ -8,8 +8,10 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "cbt/change_map.h"
 #include "cbt/cursor.h"
+#include "cbt/source.h"
 
 namespace cbt::cli {
 
@@ -19,8 +21,10 @@ struct MapNames {
   std::optional<std::string> base;
   std::optional<std::string> target;
 
-  // `known` with what was given in its place.
-  ChangeMapIdentity Over(ChangeMapIdentity known) const;
+  // `known` with what was given in its place. Whoever reads a map takes it for one of what changed
+  // when it names a base, and for one of what is allocated when it does not; `what` is the truth.
+  // Errors: INVALID_ARGUMENT when the names would tell the other.
+  absl::StatusOr<ChangeMapIdentity> Over(ChangeMapIdentity known, SourcePurpose what) const;
 };
 
 struct MapOutput {

@@ -159,13 +159,20 @@ class Maps(support.CbtTest):
                 ("difference", sets[0] - sets[1] - sets[2]),
                 ("symmetric-difference", sets[0] ^ sets[1] ^ sets[2]),
             ):
-                self.ok("map", "merge", *paths, "--op", operation, "--output", out)
+                names = ("s0", "s3")
+                if operation != "union":
+                    # These don't tell what changed from one snapshot to another.
+                    names = ("s0", "")
+                    merge = ("map", "merge", *paths, "--op", operation, "--output", out)
+                    self.assertIn("--base-name", self.fails(2, *merge))
+                    self.ok(*merge, "--base-name", "s0")
+                else:
+                    self.ok("map", "merge", *paths, "--output", out)
                 self.assertEqual(
                     self.extents(out)[2],
                     oracle.tuples(sorted(want), GRANULARITY, capacity, "extents"), operation)
                 info = json.loads(self.ok("map", "info", "--json", out))
                 # Maps that follow each other make one from the first to the last.
-                names = ("s0", "s3") if operation == "union" else ("", "")
                 self.assertEqual((info["base"], info["target"]), names)
                 self.assertEqual(info["changed_blocks"], len(want))
 
@@ -178,12 +185,43 @@ class Maps(support.CbtTest):
         self.ok("map", "merge", a, b, "--output", out, "--volume-name", "vol")
         c = self.import_map("c", [2], 11 * GRANULARITY, ("vol1", "b", "c"))
         self.assertIn("don't combine",
-                      self.fails(2, "map", "merge", a, c, "--op", "difference", "--output", out))
+                      self.fails(2, "map", "merge", a, c, "--op", "difference", "--output", out,
+                                 "--base-name", "a"))
         # From a to c the volume grew: what the first map can't speak of counts as changed.
         self.ok("map", "merge", a, c, "--output", out)
         self.assertEqual(self.extents(out)[1:],
                          (11 * GRANULARITY, [(GRANULARITY, 2 * GRANULARITY),
                                              (10 * GRANULARITY, GRANULARITY)]))
+
+    def test_a_delta_is_never_written_as_what_is_allocated_or_the_other_way_round(self):
+        os.makedirs(self.path("vol"))
+        images = [self.path(f"vol/{name}.img") for name in ("mon", "tue")]
+        for image in images:
+            with open(image, "wb") as file:
+                file.write(b"x" * 8192)
+        delta, allocated, out = (self.path(f"{name}.cbm") for name in ("delta", "allocated", "out"))
+        self.ok("delta", *images, "--output", delta)
+        self.ok("allocated", images[1], "--output", allocated)
+        for command in (
+            ("delta", *images, "--base-name", ""),
+            ("allocated", images[1], "--base-name", "mon"),
+            ("map", "convert", delta, "--base-name", ""),
+            ("map", "convert", delta, "--as", "allocated"),
+            ("map", "convert", allocated, "--base-name", "mon"),
+            ("map", "convert", allocated, "--as", "delta"),
+            ("map", "merge", delta, allocated),
+            ("map", "merge", delta, allocated, "--base-name", "mon"),
+            ("map", "merge", delta, delta, "--base-name", ""),
+            ("map", "merge", delta, delta, "--op", "intersection", "--base-name", ""),
+        ):
+            self.fails(2, *command, "--output", out)
+            self.assertFalse(os.path.exists(out), command)
+        self.ok("map", "convert", delta, "--base-name", "monday", "--output", out)
+        self.assertEqual(json.loads(self.ok("map", "info", "--json", out))["base"], "monday")
+        # Maps that don't follow each other need to be told what the result is since.
+        other = self.import_map("other", [1], 8192, ("vol", "wed", "thu"))
+        self.assertIn("wed", self.fails(2, "map", "merge", delta, other, "--output", self.path("no.cbm")))
+        self.ok("map", "merge", delta, other, "--base-name", "mon", "--output", out)
 
     def test_output_of_images_is_what_they_print(self):
         os.makedirs(self.path("vol7"))

@@ -236,6 +236,19 @@ class Comforts(ServicesTest):
         self.assertEqual(fallback.code, 0)
         self.assertIn("tier: allocated", fallback.stderr)
         self.assertEqual(fallback.stdout, self.ok("allocated", self.target))
+        # What the proof is about is not seen in a part.
+        self.fails(2, "list", server.address, "--snapshot", "ns/tue", "--prove", "--length", "1M")
+        self.fails(2, "list", server.address, "--snapshot", "ns/tue", "--prove", "--object")
+        # E11: what the base has and the target has not is in no lower tier.
+        out = self.path("tier.cbm")
+        lower = ("list", server.address, "--snapshot", "ns/tue", "--base", "ns/gone", "--fallback", len(self.data),
+                 "--output", out)
+        result = support.run(*lower, "--base-name", "gone")
+        self.assertEqual((result.code, os.path.exists(out)), (2, False), result)
+        self.assertEqual(support.run(*lower).code, 0)
+        names = json.loads(self.ok("map", "info", "--json", out))
+        self.assertEqual((names["base"], names["target"]), ("", "tue"))
+        self.fails(2, "delta", out)
 
 
 class Verify(ServicesTest):
@@ -294,9 +307,7 @@ class Conform(ServicesTest):
         self.assertRegex(text, r"\n\d+ passed, 0 failed, \d+ not applicable\n\Z")
 
     def test_a_server_that_is_not_there(self):
-        result = support.run("conform", f"unix://{self.path('nobody')}", "--snapshot", "s")
-        self.assertEqual(result.code, 1, result)
-        self.assertIn("FAIL", result.stdout)
+        self.fails(3, "conform", f"unix://{self.path('nobody')}", "--snapshot", "s")
         self.fails(2, "conform", "nowhere", "--snapshot", "s")
 
 

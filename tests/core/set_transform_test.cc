@@ -2,6 +2,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <random>
+#include <tuple>
 
 #include "cbt/transform.h"
 #include "support/cursors.h"
@@ -60,6 +61,24 @@ class SlowCursor final : public ExtentCursor {
   uint64_t start_ = 0;
   int calls_ = 0;
 };
+
+// Whoever cuts blocks out of the result must know how fine it is.
+TEST(SetTransformTest, TheGranularityIsWhatAllInputsShare) {
+  const auto in = [](uint64_t granularity) {
+    return *AlignOutward(test::CursorOver({}, uint64_t{1} << 20), granularity);
+  };
+  for (const auto& [a, b, both] : {std::tuple{4096u, 4096u, 4096u},
+                                   {4096u, 512u, 512u},
+                                   {1u, 4096u, 1u},
+                                   {12288u, 8192u, 4096u}}) {
+    Cursors inputs;
+    inputs.push_back(in(a));
+    inputs.push_back(in(b));
+    EXPECT_EQ((*Union(std::move(inputs)))->granularity(), both);
+    EXPECT_EQ((*Intersect(in(a), in(b)))->granularity(), both);
+    EXPECT_EQ((*Subtract(in(a), in(b)))->granularity(), both);
+  }
+}
 
 TEST(SetTransformTest, RefusesWhatDoesNotFitTogether) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
