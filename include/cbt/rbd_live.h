@@ -43,10 +43,12 @@ struct RbdCursorOptions {
   // The unit in which the storage tells changes; 1: bytes, as librbd does.
   uint64_t granularity = 1;
 
-  // Bytes of the image that one call asks about. Smaller where an answer has too many ranges.
+  // Bytes of the image that one call asks about, rounded down to whole units of the granularity,
+  // one at least. Smaller where an answer has too many ranges.
   uint64_t window = uint64_t{4} << 30;
 
-  // Ranges that one call may give; a window that has more is asked about again in halves.
+  // Ranges that one call may give; a window that has more is asked about again in halves. One unit
+  // of the granularity that has more counts as changed from its beginning to its end.
   size_t max_ranges = size_t{1} << 16;
 };
 
@@ -100,13 +102,20 @@ class Cursor final : public ExtentCursor {
   Cursor(Iterate iterate, const RbdCursorOptions& options)
       : ExtentCursor(options.capacity, options.granularity),
         iterate_(std::move(iterate)),
-        most_(options.window),
-        window_(options.window) {
+        most_(WholeUnits(options.window)),
+        window_(most_) {
     answer_.max_ranges = options.max_ranges;
     answer_.ranges.reserve(options.max_ranges);
   }
 
  private:
+  // `bytes` in whole units of the granularity, one at least: a call that begins inside of an object
+  // is not asked for, since Ceph once told ranges that lay elsewhere then. A position that begins a
+  // unit stays at the beginning of one, whatever windows follow.
+  uint64_t WholeUnits(uint64_t bytes) const noexcept {
+    return std::max(AlignDown(bytes, granularity()), granularity());
+  }
+
   absl::Status DoSeek(uint64_t offset) override {
     position_ = offset;
     answer_.ranges.clear();
@@ -135,9 +144,13 @@ class Cursor final : public ExtentCursor {
       const int result = iterate_(position_, length, callback, static_cast<void*>(&answer_));
       if (answer_.too_many) {
         answer_.ranges.clear();
-        window_ = length / 2;
-        if (window_ > 0) continue;
-        return absl::InternalError("rbd_diff_iterate2: more ranges than bytes");
+        if (length > granularity()) {
+          window_ = WholeUnits(length / 2);
+          continue;
+        }
+        // Nothing finer can be told of one unit than that it changed.
+        answer_.ranges.push_back({position_, length});
+        break;
       }
       if (result < 0) {
         answer_.ranges.clear();
@@ -177,7 +190,8 @@ class Cursor final : public ExtentCursor {
 
 // A cursor over what `iterate` tells: called as int(uint64_t offset, uint64_t length,
 // RbdDiffCallback, void* context) from Next(), in the thread that calls that, with ascending
-// windows. Ranges are sorted, merged and cut at the window. Seek() O(1).
+// windows that begin at multiples of the granularity. Ranges are sorted, merged and cut at the
+// window. Seek() O(1).
 // Errors: INVALID_ARGUMENT for the options. While it runs: NOT_FOUND, INVALID_ARGUMENT or
 //         UNAVAILABLE by what librbd returned; an iteration that failed is never taken for an end.
 template <typename Iterate>

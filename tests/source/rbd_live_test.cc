@@ -75,6 +75,47 @@ RC_GTEST_PROP(RbdLive, AnyWindowAnyOrderTheSameRanges, ()) {
   RC_ASSERT(*test::Drain(**cursor) == reference::RunsOf(rest));
 }
 
+// A Ceph that tells nothing of an object when it is asked from the middle of it on: whatever the
+// caller's window is, and however often it is halved, no call begins there.
+TEST(RbdCursor, E2WindowsBeginAtObjectsHoweverOftenTheyAreHalved) {
+  constexpr uint64_t kSize = 1000;
+  std::mt19937_64 random(1);
+  for (const uint64_t object : {uint64_t{1}, uint64_t{3}, uint64_t{16}, uint64_t{2000}}) {
+    for (const uint64_t window : {uint64_t{1}, object - 1, object, object + 1, 3 * object - 1,
+                                  7 * object + 5, uint64_t{100}, 5 * kSize, kMaxCapacity}) {
+      if (window == 0) continue;
+      for (const size_t max_ranges : {1u, 2u, 7u}) {
+        // As bytes, so that one object may have more ranges than an answer holds.
+        for (const bool whole : {false, true}) {
+          FakeRbd rbd;
+          rbd.set.resize(kSize);
+          for (size_t i = 0; i < kSize; ++i) rbd.set[i] = i % 400 > 150 && random() % 3 == 0;
+          rbd.object = whole ? object : 1;
+          int inside = 0;
+          const auto cursor = MakeRbdCursor(
+              [&](uint64_t offset, uint64_t length, RbdDiffCallback callback, void* context) {
+                if (offset % object == 0) return rbd.Iterate(offset, length, callback, context);
+                ++inside;
+                return 0;
+              },
+              {.capacity = kSize,
+               .granularity = object,
+               .window = window,
+               .max_ranges = max_ranges});
+          ASSERT_TRUE(cursor.ok()) << cursor.status();
+          const Ranges all = reference::RunsOf(reference::RoundedOutward(rbd.set, object));
+          const auto ranges = test::Drain(**cursor);
+          ASSERT_TRUE(ranges.ok()) << ranges.status();
+          EXPECT_EQ(*ranges, all);
+          ASSERT_TRUE((*cursor)->Seek(kSize / 2 + 1).ok());
+          EXPECT_TRUE(test::Drain(**cursor).ok());
+          ASSERT_EQ(inside, 0) << object << " " << window << " " << max_ranges;
+        }
+      }
+    }
+  }
+}
+
 TEST(RbdLive, E14AFailureIsNoEnd) {
   for (const auto& [error, code] :
        {std::pair(-ENOENT, StatusCode::kNotFound), std::pair(-EINVAL, StatusCode::kInvalidArgument),
