@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -131,10 +133,67 @@ class QuickTag {
   std::array<const char*, 2 * kMaxQuickAttributes + 1> pairs_;
 };
 
+class Memory;
+// The newest of this thread: expat's calls for memory do not say for whom.
+thread_local Memory* counting = nullptr;
+
+// Counts what the parsers of its time and thread have in memory, and refuses them more than
+// kMaxXmlMemoryBytes: expat keeps the name of every attribute and element that it has ever seen, so
+// that a list that never uses one twice would cost memory without end.
+class Memory {
+ public:
+  Memory() noexcept : outer_(counting) { counting = this; }
+  ~Memory() { counting = outer_; }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // It was asked for more.
+  bool refused() const noexcept { return refused_; }
+
+  // For parsers that are used and freed before the newest Memory of this thread goes.
+  static constexpr XML_Memory_Handling_Suite Suite() noexcept {
+    return {&Memory::Allocate, &Memory::Reallocate, &Memory::Free};
+  }
+
+ private:
+  // In front of every block, so that it tells its size when it is freed.
+  struct alignas(std::max_align_t) Header {
+    size_t bytes;
+  };
+
+  static void* Allocate(size_t bytes) noexcept { return Reallocate(nullptr, bytes); }
+
+  static void* Reallocate(void* block, size_t bytes) noexcept {
+    Header* const old = block != nullptr ? static_cast<Header*>(block) - 1 : nullptr;
+    const size_t others = counting->bytes_ - (old != nullptr ? old->bytes : 0);
+    if (bytes > kMaxXmlMemoryBytes || bytes + sizeof(Header) > kMaxXmlMemoryBytes - others) {
+      counting->refused_ = true;
+      return nullptr;
+    }
+    auto* const header = static_cast<Header*>(std::realloc(old, bytes + sizeof(Header)));
+    if (header == nullptr) return nullptr;
+    header->bytes = bytes + sizeof(Header);
+    counting->bytes_ = others + header->bytes;
+    return header + 1;
+  }
+
+  static void Free(void* block) noexcept {
+    if (block == nullptr) return;
+    Header* const header = static_cast<Header*>(block) - 1;
+    counting->bytes_ -= header->bytes;
+    std::free(header);
+  }
+
+  Memory* const outer_;
+  size_t bytes_ = 0;
+  bool refused_ = false;
+};
+
 class Reader {
  public:
-  Reader(XmlEvents& events, bool quick)
-      : events_(events), quick_(quick), parser_(XML_ParserCreate(nullptr)), buffer_(kBufferBytes) {
+  Reader(XmlEvents& events, bool quick) : events_(events), quick_(quick), buffer_(kBufferBytes) {
+    static constexpr XML_Memory_Handling_Suite kSuite = Memory::Suite();
+    parser_.reset(XML_ParserCreate_MM(nullptr, &kSuite, nullptr));
     if (parser_ == nullptr) return;
     XML_SetUserData(parser_.get(), this);
     XML_SetElementHandler(parser_.get(), &Reader::OnOpen, &Reader::OnClose);
@@ -157,8 +216,8 @@ class Reader {
       there += *count;
       size_t done = 0;
       status = quick_ ? Quickly(there, done) : absl::OkStatus();
-      // A tag that fills the buffer is none of the quick kind.
-      if (done == 0 && there == kBufferBytes) quick_ = false;
+      // A tag, a comment or white space that fills the buffer is none of the quick kind.
+      if (status.ok() && quick_ && done == 0 && there == kBufferBytes) status = LeaveToExpat();
       if (status.ok() && (!quick_ || last)) {
         status = Feed(done, there);
         done = there;
@@ -191,6 +250,12 @@ class Reader {
     if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
     if (!status_.ok()) return status_;
     fed_ += bytes.size();
+    if (parsed != XML_STATUS_OK && XML_GetErrorCode(parser_.get()) == XML_ERROR_NO_MEMORY) {
+      if (!memory_.refused()) return absl::ResourceExhaustedError("no memory for a parser");
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the different names of attributes and elements so far take more than ",
+                       kMaxXmlMemoryBytes, " bytes of memory"));
+    }
     if (parsed != XML_STATUS_OK) {
       return absl::DataLossError(absl::StrCat(last ? "ends early: " : "no XML: ",
                                               XML_ErrorString(XML_GetErrorCode(parser_.get()))));
@@ -228,6 +293,12 @@ class Reader {
       }
       done = end;
     }
+    return LeaveToExpat();
+  }
+
+  // Expat has all from here on, also what is in the buffer. It has to see the elements that are
+  // open first: else it would take their ends for mismatched, and a list without them for whole.
+  absl::Status LeaveToExpat() {
     quick_ = false;
     replaying_ = true;
     for (const std::string& name : open_) {
@@ -300,7 +371,8 @@ class Reader {
   }
 
   XmlEvents& events_;
-  bool quick_;  // nothing has come yet that is left to expat
+  bool quick_;     // nothing has come yet that is left to expat
+  Memory memory_;  // outlives the parser
   std::unique_ptr<std::remove_pointer_t<XML_Parser>, Free> parser_;
   std::vector<char> buffer_;
   int depth_ = 0;

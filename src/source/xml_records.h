@@ -2,6 +2,7 @@
 #ifndef CBT_SOURCE_XML_RECORDS_H_
 #define CBT_SOURCE_XML_RECORDS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -41,16 +42,20 @@ class XmlEvents {
   virtual absl::Status Close(int depth, std::string_view name) = 0;
 };
 
-// Depth of elements, and bytes of one tag, at most.
+// Depth of elements, bytes of one tag, and bytes of memory that expat takes, at most.
 inline constexpr int kMaxXmlDepth = 32;
 inline constexpr uint64_t kMaxXmlTagBytes = uint64_t{1} << 20;
+inline constexpr size_t kMaxXmlMemoryBytes = size_t{16} << 20;
 
 // Reads one document to the end of the stream. A document type is refused: nothing here has one,
 // and entities can make little input much.
 // Errors: DATA_LOSS with the line for what is no XML or ends early, those of `events` with the line
-//         in front, those of the stream. UNIMPLEMENTED when built without expat.
+//         in front, those of the stream. RESOURCE_EXHAUSTED with the line for more different names
+//         of attributes and elements than fit into kMaxXmlMemoryBytes, or when there is no memory.
+//         UNIMPLEMENTED when built without expat.
 // `quick`: reads what a document's element holds without expat, as long as it is nothing but plain
-//         tags. Says the same either way, three times as fast.
+//         tags. Says the same either way, three times as fast; but names cost no memory, so that
+//         there may be any number of them.
 absl::Status ReadXml(ByteStream& stream, XmlEvents& events, bool quick = true);
 
 }  // namespace cbt
