@@ -2,6 +2,9 @@
 
 #include <grpcpp/create_channel.h>
 
+#include <chrono>
+#include <utility>
+
 #include "rpc/grpc_library.h"
 #include "rpc/tls.h"
 
@@ -27,11 +30,22 @@ grpc::ChannelArguments Arguments() {
   return arguments;
 }
 
+// gRPC 1.51 loses a connection whose channel goes while it is being made: both ends keep it for
+// ever then. Whoever gives up that early waits for it.
+void AwaitConnection(grpc::Channel& channel) {
+  constexpr std::chrono::seconds kPatience{1};
+  if (channel.GetState(false) != GRPC_CHANNEL_CONNECTING) return;
+  channel.WaitForStateChange(GRPC_CHANNEL_CONNECTING, std::chrono::system_clock::now() + kPatience);
+}
+
 }  // namespace
 
 std::shared_ptr<grpc::Channel> ConnectForOneStream(const Address& address,
                                                    const ClientTlsOptions& tls) {
-  return grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls), Arguments());
+  auto channel =
+      grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls), Arguments());
+  grpc::Channel* const raw = channel.get();
+  return {raw, [channel = std::move(channel)](grpc::Channel*) { AwaitConnection(*channel); }};
 }
 
 std::shared_ptr<grpc::Channel> ConnectForGood(const Address& address, const ClientTlsOptions& tls) {

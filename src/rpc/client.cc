@@ -28,8 +28,8 @@ constexpr milliseconds kLastBackoff{5000};
 // What is asked for, and how a stream of it is opened at an offset.
 class Caller {
  public:
-  Caller(ListRequest request, Address address)
-      : request_(std::move(request)), address_(std::move(address)) {
+  Caller(ListRequest request, ChannelMaker connect)
+      : request_(std::move(request)), connect_(std::move(connect)) {
     if (request_.timeout.has_value()) {
       // Far below what would overflow the clock.
       constexpr milliseconds kLongest = std::chrono::hours{24 * 365};
@@ -42,8 +42,7 @@ class Caller {
   const Contract& contract() const noexcept { return ContractOf(request_.api); }
 
   std::unique_ptr<MessageStream> Call(uint64_t offset) const {
-    return OpenMessageStream(ConnectForOneStream(address_, request_.tls), contract(),
-                             RequestAt(offset), deadline_, request_.stop);
+    return OpenMessageStream(connect_(), contract(), RequestAt(offset), deadline_, request_.stop);
   }
 
   MetadataRequest RequestAt(uint64_t offset) const {
@@ -65,7 +64,7 @@ class Caller {
 
  private:
   const ListRequest request_;
-  const Address address_;
+  const ChannelMaker connect_;
   Deadline deadline_;
 };
 
@@ -326,11 +325,18 @@ absl::StatusOr<uint64_t> RemoteCursorImpl::DoNext(ExtentBatch& batch) {
 absl::StatusOr<std::unique_ptr<RemoteCursor>> RemoteCursor::Open(const ListRequest& request) {
   absl::StatusOr<Address> address = ParseAddress(request.address);
   if (!address.ok()) return address.status();
+  return OpenRemoteCursor(request, [address = *std::move(address), tls = request.tls] {
+    return ConnectForOneStream(address, tls);
+  });
+}
+
+absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest& request,
+                                                               ChannelMaker connect) {
   if (request.starting_offset > kMaxCapacity) {
     return absl::OutOfRangeError(
         absl::StrCat("starting_offset ", request.starting_offset, " is past any capacity"));
   }
-  Caller caller(request, *std::move(address));
+  Caller caller(request, std::move(connect));
   StreamChecker checker = caller.Checker(request.starting_offset);
   std::unique_ptr<MessageStream> stream = caller.Call(request.starting_offset);
   MetadataMessage first;

@@ -22,8 +22,9 @@ constexpr size_t kIdleMessageMemory = size_t{8} << 20;
 
 class RemoteProvider final : public SnapshotProvider {
  public:
-  RemoteProvider(std::string address, Api api, ClientTlsOptions tls)
-      : address_(std::move(address)), api_(api), tls_(std::move(tls)) {}
+  // One channel, or why there is none: a connection for each page would cost more than the page.
+  RemoteProvider(absl::StatusOr<std::shared_ptr<grpc::Channel>> channel, Api api)
+      : channel_(std::move(channel)), api_(api) {}
 
   absl::StatusOr<MetadataSource> OpenAllocated(std::string_view snapshot_id,
                                                const StreamContext& context) override {
@@ -39,9 +40,7 @@ class RemoteProvider final : public SnapshotProvider {
   absl::StatusOr<MetadataSource> Open(std::optional<std::string> base, std::string_view target,
                                       const StreamContext& context) {
     ListRequest request;
-    request.address = address_;
     request.api = api_;
-    request.tls = tls_;
     request.snapshot_id = std::string(target);
     request.base_snapshot_id = std::move(base);
     request.stop = context.stop;
@@ -52,7 +51,9 @@ class RemoteProvider final : public SnapshotProvider {
           std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(
                                         *context.deadline - std::chrono::system_clock::now()));
     }
-    absl::StatusOr<std::unique_ptr<RemoteCursor>> cursor = RemoteCursor::Open(request);
+    if (!channel_.ok()) return channel_.status();
+    absl::StatusOr<std::unique_ptr<RemoteCursor>> cursor =
+        OpenRemoteCursor(request, [this] { return *channel_; });
     if (!cursor.ok()) return cursor.status();
     MetadataSource source;
     source.type = (*cursor)->type();
@@ -63,9 +64,8 @@ class RemoteProvider final : public SnapshotProvider {
     return source;
   }
 
-  const std::string address_;
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel_;
   const Api api_;
-  const ClientTlsOptions tls_;
 };
 
 absl::Status CheckOptions(const RelayOptions& options) {
@@ -103,7 +103,7 @@ class Relay::Impl {
               .message_bytes = options.stream.message_bytes,
               .pool = SlicePool::Create(options.stream.message_bytes, kIdleMessageMemory),
               .calls = calls_},
-        pages_(options.plugin, Api::kCsi, options.plugin_tls),
+        pages_(plan_.channel, Api::kCsi),
         executor_(options.stream.threads),
         services_(PlanOf(options), Feeds(), pages_, host_.registry(), executor_) {}
 
@@ -160,9 +160,15 @@ void Relay::Shutdown(milliseconds grace) { impl_->host().Shutdown(grace); }
 
 size_t Relay::open_streams() const noexcept { return impl_->host().registry().open_streams(); }
 
-std::unique_ptr<SnapshotProvider> MakeRemoteProvider(std::string address, Api api,
-                                                     ClientTlsOptions tls) {
-  return std::make_unique<RemoteProvider>(std::move(address), api, std::move(tls));
+std::unique_ptr<SnapshotProvider> MakeRemoteProvider(const std::string& address, Api api,
+                                                     const ClientTlsOptions& tls) {
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = nullptr;
+  if (const absl::StatusOr<Address> parsed = ParseAddress(address); parsed.ok()) {
+    channel = ConnectForGood(*parsed, tls);
+  } else {
+    channel = parsed.status();
+  }
+  return std::make_unique<RemoteProvider>(std::move(channel), api);
 }
 
 }  // namespace cbt::rpc

@@ -6,7 +6,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/session_store.h"
@@ -112,6 +114,43 @@ TEST(AccessFiles, BadLinesAreNamedAndNotQuoted) {
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.ToString(), HasSubstr("line 2"));
   EXPECT_THAT(status.ToString(), Not(HasSubstr("canary")));
+}
+
+// "ns tue vol1/tuesday", cut, is "ns tue vol1/tue": another snapshot, or another's token.
+TEST(AccessFiles, ALineThatWasCutIsRefused) {
+  const TempDir dir;
+  const std::string path = dir / "file";
+  const auto tokens = [&] { return rpc::MakeTokenFileAccess(path).status(); };
+  const auto snapshots = [&] { return rpc::MakeFileResolver(path).status(); };
+  const auto secrets = [&] { return rpc::MakeFileSecrets(path).status(); };
+  const auto sessions = [&] { return rpc::MakeFileSessions(path).status(); };
+  const std::pair<std::function<absl::Status()>, std::string> files[] = {
+      {tokens, "canary alice ns1\ncanary2 bob ns1,ns2\n"},
+      {snapshots, "ns mon vol1/canary\nns tue vol1/canary2\n"},
+      {secrets, "user=canary\npassword=canary2\n"},
+      {sessions, "canary-89012345678901234567890123456789 ns mon 2036-01-31T12:00:00Z\n"}};
+  for (const auto& [read, text] : files) {
+    for (size_t size = 0; size <= text.size(); ++size) {
+      Write(path, text.substr(0, size));
+      const absl::Status status = read();
+      // A file that ends with a line's end can't be told from a whole one.
+      if (size == 0 || text[size - 1] == '\n') {
+        EXPECT_TRUE(status.ok()) << status;
+        continue;
+      }
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text.substr(0, size);
+      EXPECT_THAT(status.ToString(), HasSubstr("the last line has no end: is the file cut?"));
+      EXPECT_THAT(status.ToString(), HasSubstr(absl::StrCat(path, ": line ")));
+      EXPECT_THAT(status.ToString(), Not(HasSubstr("canary")));
+    }
+  }
+  // One that is cut while it is in use lets nobody in.
+  Write(path, "token alice ns1\n");
+  const auto access = rpc::MakeTokenFileAccess(path);
+  ASSERT_TRUE(access.ok());
+  EXPECT_EQ(Ask(**access, "token", "ns1"), StatusCode::kOk);
+  Write(path, "token alice ns1");
+  EXPECT_EQ(Ask(**access, "token", "ns1"), StatusCode::kUnavailable);
 }
 
 TEST(AccessFiles, SnapshotsAreFoundByNameAndByHandle) {

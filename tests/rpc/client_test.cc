@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cbt/transform.h"
+#include "rpc/support/descriptors.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
 #include "support/generators.h"
@@ -165,6 +166,19 @@ TEST(Client, CanBeDroppedAtAnyTime) {
     EXPECT_EQ((*cursor)->covered(), 1u);
   }
   EXPECT_LT(watch.elapsed(), seconds(3));
+}
+
+// gRPC 1.51 lost the connection, which stayed open at both ends.
+TEST(Client, GivingUpBeforeItIsConnectedLeavesNoConnectionBehind) {
+  const FakeServer server({.messages = {Variable(10, {{0, 1}})}});
+  ASSERT_TRUE(ListAll(server).ok());
+  const size_t before = OpenDescriptors();
+  for (int i = 0; i < 300; ++i) {
+    rpc::ListRequest request = RequestTo(server.address());
+    request.timeout = milliseconds(i % 2);
+    ListAll(request).status().IgnoreError();
+  }
+  EXPECT_LE(DescriptorsComeDownTo(before), before);
 }
 
 // --- coverage ----------------------------------------------------------------------------------

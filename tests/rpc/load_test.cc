@@ -1,5 +1,4 @@
 // Many streams: readers that stall, streams that come and go, requests that are made to hurt.
-#include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +11,7 @@
 
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
+#include "rpc/support/descriptors.h"
 #include "rpc/support/fixture.h"
 
 namespace cbt::test {
@@ -38,14 +38,6 @@ long ResidentKib() {
     }
   }
   return -1;
-}
-
-size_t OpenDescriptors() {
-  size_t count = 0;
-  DIR* const folder = opendir("/proc/self/fd");
-  while (readdir(folder) != nullptr) ++count;
-  closedir(folder);
-  return count;
 }
 
 Service Endless(rpc::StreamOptions options = {}) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rpc/relay_feed.h"
+#include "rpc/support/descriptors.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/planted_server.h"
@@ -493,6 +494,21 @@ TEST(Relay, ThatRunsOutOfMemoryEndsTheStreamWithAnError) {
 
 // Without its checks a relay still stands for nothing that the plugin's own proof contradicts: here
 // it has cut the messages anew, and the proof would be the relay's.
+TEST(Relay, PagesMakeNoConnectionsOfTheirOwn) {
+  const FakeServer plugin({.messages = {Variable(10, {{0, 1}})}});
+  const Sidecar sidecar(plugin.address());
+  const rpc::ListRequest page = sidecar.Request(rpc::Api::kPaged);
+  ASSERT_TRUE(ListAll(page).status.ok());
+  const size_t before = OpenDescriptors();
+  for (int i = 0; i < 300; ++i) {
+    rpc::ListRequest request = page;
+    request.timeout = milliseconds(i % 3);
+    ListAll(request).status.IgnoreError();
+  }
+  EXPECT_LE(DescriptorsComeDownTo(before), before);
+  EXPECT_TRUE(ListAll(page).status.ok());
+}
+
 TEST(Relay, AProofOfItsOwnNeverHidesThePlugins) {
   for (const char* const fault : {"wrong-proof", "proof-of-other-capacity", ""}) {
     const PlantedServer plugin(rpc::Api::kCsi, fault);

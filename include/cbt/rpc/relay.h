@@ -88,9 +88,10 @@ class Relay {
 };
 
 // A provider that asks a server of any contract: for serving, checking and reshaping what somebody
-// else has. Each answer is a RemoteCursor with all its checks; it resumes as one.
-std::unique_ptr<SnapshotProvider> MakeRemoteProvider(std::string address, Api api,
-                                                     ClientTlsOptions tls = {});
+// else has. Each answer is a RemoteCursor with all its checks; it resumes as one. All share one
+// connection. An address that can't be one is an error of each answer.
+std::unique_ptr<SnapshotProvider> MakeRemoteProvider(const std::string& address, Api api,
+                                                     const ClientTlsOptions& tls = {});
 
 }  // namespace cbt::rpc
 
