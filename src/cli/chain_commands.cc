@@ -118,12 +118,13 @@ absl::Status Delta(const ChainArguments& arguments) {
   return PrintStream(**cursor, print);
 }
 
-// A subcommand with the directory as its first argument.
+// A subcommand with the directory as its first argument. `example`: behind the program's name.
 CLI::App* Add(CLI::App& app, Command& command, const char* name, const char* what,
-              absl::Status (*work)(const ChainArguments&),
+              const char* example, absl::Status (*work)(const ChainArguments&),
               const std::shared_ptr<ChainArguments>& arguments) {
   CLI::App* const sub = app.add_subcommand(name, what);
   sub->add_option("DIR", arguments->directory, "Directory of the chain")->required();
+  sub->footer(std::string("Example:\n  cbt chain ") + example);
   sub->callback([=, &command] {
     command = [=] { return Report(absl::StrCat("chain ", name), work(*arguments)); };
   });
@@ -139,7 +140,9 @@ void AddChain(CLI::App& app, Command& command) {
   const auto arguments = std::make_shared<ChainArguments>();
 
   CLI::App* const create =
-      Add(*sub, command, "create", "A chain with its first snapshot", &CreateChain, arguments);
+      Add(*sub, command, "create", "A chain with its first snapshot",
+          "create vol1/history.chain --volume vol1 --snapshot monday --capacity 1T", &CreateChain,
+          arguments);
   create->add_option("--volume", arguments->volume, "Name of the volume")
       ->type_name("NAME")
       ->required();
@@ -159,24 +162,29 @@ void AddChain(CLI::App& app, Command& command) {
       ->required();
   AddBlockSizeOption(*create, arguments->block_size);
 
-  Add(*sub, command, "append", "Maps of the next snapshots", &Append, arguments)
+  Add(*sub, command, "append", "Maps of the next snapshots",
+      "append vol1/history.chain mon-tue.cbm tue-wed.cbm", &Append, arguments)
       ->add_option("FILE", arguments->files, "Map files, oldest first")
       ->required();
 
-  CLI::App* const remove = Add(*sub, command, "remove",
-                               "Forget a snapshot; its neighbours' maps unite", &Remove, arguments);
+  CLI::App* const remove =
+      Add(*sub, command, "remove", "Forget a snapshot; its neighbours' maps unite",
+          "remove vol1/history.chain tuesday", &Remove, arguments);
   remove->add_option("SNAPSHOT", arguments->snapshot, "Name of the snapshot");
   remove->add_flag("--oldest", arguments->oldest, "The oldest one, whatever its name is");
 
-  Add(*sub, command, "list", "The snapshots, oldest first", &List, arguments);
-  Add(*sub, command, "verify", "Read every file and compare it with the manifest", &VerifyChain,
+  Add(*sub, command, "list", "The snapshots, oldest first", "list vol1/history.chain", &List,
       arguments);
+  Add(*sub, command, "verify", "Read every file and compare it with the manifest",
+      "verify vol1/history.chain", &VerifyChain, arguments);
 
   CLI::App* const delta =
-      Add(*sub, command, "delta", "Changed ranges between any two snapshots", &Delta, arguments);
+      Add(*sub, command, "delta", "Changed ranges between any two snapshots",
+          "delta vol1/history.chain monday friday --block-size 1M", &Delta, arguments);
   delta->add_option("BASE", arguments->base, "The earlier snapshot")->required();
   delta->add_option("TARGET", arguments->target, "The later snapshot")->required();
   AddStreamOptions(*delta, arguments->stream);
+  ShowOtherDefault(*delta, "--block-size", "the chain's");
   AddMapOutput(*delta, arguments->output);
   sub->footer(
       "Example: a chain beside the snapshots of a volume, which `cbt serve` finds\n"

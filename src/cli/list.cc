@@ -174,6 +174,8 @@ void AddList(CLI::App& app, Command& command) {
       ->required();
   AddRemoteOptions(*sub, arguments->remote);
   AddStreamOptions(*sub, arguments->stream);
+  ShowOtherDefault(*sub, "--block-size", "the server's, and 4096 for --output");
+  ShowOtherDefault(*sub, "--style", "the server's");
   AddMapOutput(*sub, arguments->output);
   AddBytes(*sub, "--length", arguments->length, "Only this many bytes from --starting-offset on");
   // A map of a part would say of the rest that it did not change.

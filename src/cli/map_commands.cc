@@ -116,6 +116,9 @@ void AddInfo(CLI::App& app, Command& command) {
   sub->add_option("FILE", arguments->files, "Map files")->required();
   sub->add_flag("--json", arguments->json, "One JSON object a line");
   AddMapInput(*sub, arguments->input);
+  sub->footer(
+      "Example: what two maps are about, and how many blocks they hold\n"
+      "  cbt map info sun-mon.cbm mon-tue.cbm");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("map info", Info(*arguments)); };
   });
@@ -374,6 +377,9 @@ void AddShow(CLI::App& app, Command& command) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   AddMapInput(*sub, arguments->input);
+  sub->footer(
+      "Example: in the terminal, and as a picture for a report\n"
+      "  cbt map show mon-tue.cbm --svg mon-tue.svg");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("map show", Show(*arguments)); };
   });
@@ -385,6 +391,10 @@ void AddMap(CLI::App& app, Command& command) {
   CLI::App* const sub =
       app.add_subcommand("map", "Change-map files: look at, convert, combine, draw");
   sub->require_subcommand(1);
+  sub->footer(
+      "Example: two days in one map, and what is in it\n"
+      "  cbt map merge sun-mon.cbm mon-tue.cbm --output sun-tue.cbm\n"
+      "  cbt map info sun-tue.cbm");
   AddInfo(*sub, command);
   AddConvert(*sub, command);
   AddMerge(*sub, command);

@@ -110,6 +110,7 @@ void AddMapInput(CLI::App& subcommand, MapInput& input) {
           "What a list that could be either tells: allocated or delta")
       ->type_name("WHAT");
   AddBlockSizeOption(subcommand, input.block_size);
+  ShowOtherDefault(subcommand, "--block-size", "that of the input, or 4096");
 }
 
 absl::StatusOr<ChangeMapIdentity> AnyMap::Named(const MapNames& names) const {

@@ -66,6 +66,12 @@ void AddStyleOption(CLI::App& subcommand, std::optional<BlockMetadataType>& type
       ->default_str("extents");
 }
 
+void ShowOtherDefault(CLI::App& subcommand, const std::string& option, const std::string& what) {
+  CLI::Option* const shown = subcommand.get_option(option);
+  shown->default_str("");
+  shown->description(shown->get_description() + "; without it " + what);
+}
+
 void AddStreamOptions(CLI::App& subcommand, StreamOptions& options) {
   AddBlockSizeOption(subcommand, options.block_size);
   AddStyleOption(subcommand, options.type);
@@ -89,7 +95,8 @@ void AddStreamOptions(CLI::App& subcommand, StreamOptions& options) {
             constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
             options.max_results = static_cast<int32_t>(NumberOf(results, text, kMost));
           },
-          "Tuples a message (list), or for each object of --format json; 0: no limit")
+          "Tuples a message (list), or for each object of --format json; 0: as many as "
+          "the server or the tool takes")
       ->type_name("N")
       ->default_str("0");
 

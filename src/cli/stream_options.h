@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "CLI/CLI.hpp"
 #include "cbt/wire.h"
@@ -28,6 +29,9 @@ void AddStreamOptions(CLI::App& subcommand, StreamOptions& options);
 // `--block-size` and `--style` alone, for subcommands that print no stream.
 void AddBlockSizeOption(CLI::App& subcommand, std::optional<uint64_t>& block_size);
 void AddStyleOption(CLI::App& subcommand, std::optional<BlockMetadataType>& type);
+
+// Says in the help of an option what counts without it, in place of its usual default.
+void ShowOtherDefault(CLI::App& subcommand, const std::string& option, const std::string& what);
 
 }  // namespace cbt::cli
 

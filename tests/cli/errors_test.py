@@ -2,6 +2,7 @@
 on stdout that looks like an answer."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -93,6 +94,17 @@ class Errors(support.CbtTest):
                       ["apply", self.base, self.target, self.path("out"), "--style", "blocks"]):
             self.fails(2, *wrong)
 
+    def test_every_subcommand_has_an_example(self):
+        def subcommands(*names):
+            text = self.ok(*names, "--help")
+            if names:
+                self.assertRegex(text, rf"Examples?:[^\0]*\n  .*\bcbt {' '.join(names)}\b", names)
+            listed = re.search(r"\nSubcommands:\n((?:  .*\n)+)", text)
+            found = re.findall(r"(?m)^  (\w+)", listed[1]) if listed else []
+            return 1 + sum(subcommands(*names, name) for name in found)
+
+        self.assertGreaterEqual(subcommands(), 22)
+
     def test_help_has_an_example(self):
         self.assertIn("delta", self.ok("--help"))
         for subcommand in ["delta", "allocated", "apply"]:
@@ -124,7 +136,9 @@ class Errors(support.CbtTest):
 
     def test_reader_that_goes_away(self):
         image = self.write("checkered", (b"x" * 512 + bytes(512)) * 20000)
-        command = [support.CBT, "delta", "/dev/stdin", image, "--block-size", "512"]
+        # Without its name, an empty file is no image.
+        command = [support.CBT, "delta", "/dev/stdin", image, "--from", "image"]
+        command += ["--block-size", "512"]
         with open(self.write("empty", b""), "rb") as empty:
             child = subprocess.Popen(command, stdin=empty, stdout=subprocess.PIPE,
                                      stderr=subprocess.PIPE)

@@ -6,7 +6,7 @@
 Runs the commands of rows.py in the built tree build/release and collects the lines `figure: NAME VALUE` that they print. Rows that
 take longer than a few minutes (mutation, coverage, the soak, sanitizers) run with --all, or when --rows names them; else their last
 run counts, with its date. --judge runs nothing. --document puts the table into a file; rows that have no log keep
-the line that stands there. A row is met when its command succeeds and every figure is what the target says; a row that was never
+what stands there. A row is met when its command succeeds and every figure is what the target says; a row that was never
 run says so. Exit status 1 when a row that was run is not met.
 """
 
@@ -80,10 +80,11 @@ def parts(document):
 
 
 def table_rows(table):
-    """(number, line) of each row of a table."""
+    """(number, (what was seen, the state)) of each row of a table."""
     for line in table.split("\n"):
-        if found := re.match(r"\| (\d+) \|", line):
-            yield int(found[1]), line
+        cells = re.split(r"(?<!\\)\|", line)
+        if len(cells) == 8 and cells[1].strip().isdecimal():
+            yield int(cells[1]), (cells[4].strip(), cells[5].strip())
 
 
 def main():
@@ -123,12 +124,11 @@ def main():
                 failed.append(row.number)
         elif row.number in stands:
             # Seen before, elsewhere: with the day of that run.
-            lines.append(stands[row.number])
-            continue
+            seen, state = stands[row.number]
         else:
             seen, state = "", "not run"
         commands = row.commands or [f"as row {row.same_run_as}"]
-        command = "; ".join(commands).replace("build/release/", "").replace("|", "\\|")
+        command = "; ".join(commands).replace("|", "\\|")
         lines.append(f"| {row.number} | {row.title} | {row.target} | {seen} | {state} | `{command}` |")
 
     table = "\n".join(lines) + "\n"

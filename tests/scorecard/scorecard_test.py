@@ -43,10 +43,11 @@ class Scorecard(unittest.TestCase):
         self.assertFalse(judge(ctest, text.format(1))[0])
 
     def test_rows_that_stand_in_a_document(self):
-        table = "\n| # | figure |\n| --- | --- |\n| 1 | first |\n| 12 | twelfth |\n"
+        table = "\n| # | figure | target | seen | | run it |\n| --- | --- | --- | --- | --- | --- |\n" \
+            "| 1 | a | 0 | 0 of 3 | met | `one` |\n| 12 | b | 1 |  | not run | `two \\| three` |\n"
         head, middle, rest = parts(f"before\n{BEGIN}{table}{END}\nbehind")
         self.assertEqual((head, rest), ("before\n", "\nbehind"))
-        self.assertEqual(list(table_rows(middle)), [(1, "| 1 | first |"), (12, "| 12 | twelfth |")])
+        self.assertEqual(list(table_rows(middle)), [(1, ("0 of 3", "met")), (12, ("", "not run"))])
         self.assertIsNone(parts(f"before\n{BEGIN}{table}"))
 
     def test_rows_have_a_target_and_a_run(self):
