@@ -1,5 +1,6 @@
 // Send streams from anybody, and commands of all kinds in any order with right checksums: an error,
-// or a map in which every change that the stream makes to a file that was not replaced is found.
+// or a map in which every change that the stream makes to a file that was not replaced is found. Of
+// a file that is in no command there is no map.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -136,6 +137,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((choice & 2) != 0) options.base_path = input.Path();
   if ((choice & 4) != 0) options.capacity = kCapacity;
   options.single_name = (choice & 8) != 0;
+  options.path_exists = (choice & 64) != 0;
   options.granularity = (choice & 16) != 0 ? 65536 : 4096;
   if ((choice & 32) != 0) {
     Play(input.Bytes(SIZE_MAX), options);
@@ -158,6 +160,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       cbt::MakeMemoryStream({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "fuzz");
   const auto map = cbt::ReadBtrfsSend(*stream, options);
   if (map.ok()) CBT_FUZZ_CHECK(map->view().Contains(8192 / options.granularity));
+  // One that nobody named is not called unchanged.
+  if (bytes.find("nobody") == std::string::npos) {
+    cbt::BtrfsSendOptions unnamed = options;
+    unnamed.path = "nobody";
+    unnamed.single_name = true;
+    unnamed.path_exists = false;
+    const auto again = cbt::MakeMemoryStream(
+        {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "fuzz");
+    CBT_FUZZ_CHECK(!cbt::ReadBtrfsSend(*again, unnamed).ok());
+  }
   // Every command is under a checksum, from the version on.
   std::string flipped = bytes;
   constexpr size_t kStreamHeader = 17;

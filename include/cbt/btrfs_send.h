@@ -38,6 +38,12 @@ struct BtrfsSendOptions {
   // knows here: an error, unless this says that there is none.
   bool single_name = false;
 
+  // The file is there, at `path` in the target and at `base_path` in the base, and not inside of a
+  // nested subvolume, whose files are in no stream of the one around it. What a stream never names
+  // is unchanged, or misspelt, or somewhere else, and nobody can tell by the stream: an error,
+  // unless this says that it is there.
+  bool path_exists = false;
+
   // What the map is to say of itself. Empty fields are filled in: volume with the path, target with
   // the name of the snapshot, base with the identity (UUID) of the base, whose name no stream
   // holds. A full stream has no base.
@@ -56,11 +62,14 @@ struct BtrfsSendOptions {
 //          it needs or can't follow from those before; no END; anything behind it.
 //          UNIMPLEMENTED: another version of the format, a command or attribute that is not known
 //          (it might be a write).
-//          NOT_FOUND: the target has no such file. INVALID_ARGUMENT: options out of range, or a
-//          capacity that the stream contradicts. FAILED_PRECONDITION: the stream doesn't tell the
-//          capacity; with no path, the stream changes no file or several, which it names; see also
-//          single_name. RESOURCE_EXHAUSTED: too many files or changes to keep (about 512 MiB).
-//          Those of `stream`.
+//          NOT_FOUND: the stream takes the file away, or makes what is above it and not the file;
+//          a full stream doesn't make it. (That the target has no such file can't be known
+//          otherwise: see path_exists.) INVALID_ARGUMENT: options out of range, a path that is no
+//          regular file's as far as the stream tells, or a capacity that it contradicts.
+//          FAILED_PRECONDITION: the stream doesn't tell the capacity; with no path, the stream
+//          changes no file or several, which it names; with one, see path_exists and single_name.
+//          RESOURCE_EXHAUSTED: too many files or changes to keep (about 512 MiB). Those of
+//          `stream`.
 // Cost:    one pass; a checksum over all bytes. Memory for the changes of the file in question, and
 //          some hundred bytes for every path that the stream names.
 absl::StatusOr<ChangeMap> ReadBtrfsSend(ByteStream& stream, const BtrfsSendOptions& options = {});

@@ -179,6 +179,7 @@ absl::Status BtrfsFiles::Rename(std::string_view from, std::string_view to) {
   const absl::StatusOr<uint32_t> moved = Obtain(from);
   if (!moved.ok()) return moved.status();
   if (nodes_[*moved].kind == Kind::kGone) return Impossible("renames what is not there", from);
+  nodes_[*moved].renamed = true;
   if (from == to) return absl::OkStatus();
   const auto [folder, name] = SplitPath(to);
   const absl::StatusOr<uint32_t> parent = Obtain(folder);
@@ -267,13 +268,17 @@ absl::StatusOr<BtrfsFiles::Found> BtrfsFiles::Find(std::string_view path) {
   const absl::StatusOr<uint32_t> index = Obtain(path);
   if (!index.ok()) return index.status();
   const Node& node = nodes_[*index];
+  const absl::Status other =
+      absl::InvalidArgumentError(absl::StrCat(AbslView(path), " is no regular file"));
   switch (node.kind) {
     case Kind::kBase:
-      return Found{true, node.origin, node.file};
+      // A name below it, be it one that is gone: a folder, of which nothing is told as of a file.
+      if (!node.children.empty()) return other;
+      return Found{true, node.origin, node.file, node.file != nullptr || node.renamed};
     case Kind::kFile:
-      return Found{false, {}, node.file};
+      return Found{false, {}, node.file, true};
     case Kind::kOther:
-      return absl::InvalidArgumentError(absl::StrCat(AbslView(path), " is no regular file"));
+      return other;
     case Kind::kGone:
       break;
   }

@@ -88,8 +88,10 @@ class BtrfsFiles {
     // False when the stream made it; else it had the path `origin` in the base.
     bool in_base = false;
     std::string origin = {};
-    // What changed; null when the stream has said nothing of it.
+    // What changed; null when the stream has said nothing of its contents.
     BtrfsFile* file = nullptr;
+    // The stream has named it, and not only what is above it: it is there.
+    bool proven = false;
   };
   // Errors: NOT_FOUND, INVALID_ARGUMENT when it is no file.
   absl::StatusOr<Found> Find(std::string_view path);
@@ -117,6 +119,7 @@ class BtrfsFiles {
     std::string origin = {};
     std::map<std::string, uint32_t, std::less<>> children = {};
     BtrfsFile* file = nullptr;
+    bool renamed = false;  // itself, not only with a folder above it
   };
 
   absl::StatusOr<uint32_t> Add(uint32_t parent, std::string_view name, Node node);

@@ -81,6 +81,7 @@ class Player {
   absl::Status Change(const BtrfsCommand& command, const std::optional<uint64_t>& length,
                       const char* what);
   absl::StatusOr<std::string> Choose() const;
+  absl::Status CheckNamed(const std::string& path, const BtrfsFiles::Found& found) const;
   absl::StatusOr<uint64_t> Capacity(const std::string& path, const BtrfsFile* file) const;
 
   BtrfsStreamReader& reader_;
@@ -264,28 +265,46 @@ absl::StatusOr<uint64_t> Player::Capacity(const std::string& path, const BtrfsFi
   return *options_.capacity;
 }
 
+// OK when the changes that the stream tells of the file at `path`, one of the base, are all of
+// them, by the stream itself or by what the caller promised.
+absl::Status Player::CheckNamed(const std::string& path, const BtrfsFiles::Found& found) const {
+  if (found.file != nullptr && found.file->named) return absl::OkStatus();
+  std::string lacking;
+  if (!found.proven && !options_.path_exists) {
+    lacking =
+        "; a misspelt path and one in a nested subvolume, whose files are in no stream of the one "
+        "around it, look the same: say path-exists if the file is in both snapshots and in no "
+        "nested subvolume";
+  }
+  if (!options_.single_name && files_->OthersTouched(found.file)) {
+    const std::vector<std::string> touched = files_->Touched(kFilesNamed + 1);
+    absl::StrAppend(&lacking, "; it may mean the file by another name of it",
+                    touched.empty() ? "" : ", among ", Named(touched),
+                    ": say single-name if it has no other name");
+  }
+  if (lacking.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the stream does not name ", path, lacking));
+}
+
 absl::StatusOr<ChangeMap> Player::Judge() {
   const absl::StatusOr<std::string> path = Choose();
   if (!path.ok()) return path.status();
   const absl::StatusOr<BtrfsFiles::Found> found = files_->Find(*path);
   if (!found.ok()) return found.status();
   const std::string& base_path = options_.base_path.empty() ? *path : options_.base_path;
+  const bool replaced = !full_ && (!found->in_base || found->origin != base_path);
+  if (!full_ && !replaced) {
+    if (absl::Status status = CheckNamed(*path, *found); !status.ok()) return status;
+  }
   const absl::StatusOr<uint64_t> capacity = Capacity(*path, found->file);
   if (!capacity.ok()) return capacity.status();
 
   absl::StatusOr<ChangeMap> map = absl::UnknownError("");
-  if (!full_ && (!found->in_base || found->origin != base_path)) {
+  if (replaced) {
     // Another file than the base's: what that one held where this one holds nothing is not in the
     // stream.
     map = ChangeMap::Full({*capacity, geometry_.granularity});
   } else {
-    const bool named = found->file != nullptr && found->file->named;
-    if (!full_ && !named && !options_.single_name && files_->OthersTouched(found->file)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the stream does not name ", *path,
-          ", but may mean it by another name of the same file: ",
-          Named(files_->Touched(kFilesNamed + 1)), "; say so if it has no other name"));
-    }
     map = found->file != nullptr ? found->file->Build(*capacity, geometry_)
                                  : ChangeMap::Empty({*capacity, geometry_.granularity});
   }

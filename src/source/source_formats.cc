@@ -35,7 +35,7 @@ constexpr SourceFormatInfo kFormats[] = {
     {"era-invalidate", "era_invalidate --written-since", "block-size=N", Format::kEraInvalidate,
      false, true, true},
     {"era-dump", "era_dump", "since-era=N", Format::kEraDump, false, true, true},
-    {"btrfs-send", "btrfs send --no-data", "path=FILE base-path=FILE single-name",
+    {"btrfs-send", "btrfs send --no-data", "path=FILE base-path=FILE single-name path-exists",
      Format::kBtrfsSend, true, true, true},
     {"ebs", "EBS ListSnapshotBlocks or ListChangedBlocks pages", "", Format::kEbs, true, true,
      true},

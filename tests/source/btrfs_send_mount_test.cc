@@ -109,6 +109,7 @@ TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
     options.capacity = new_bytes.size();
     // In the second round the stream names the other file alone.
     options.single_name = round == 2;
+    options.path_exists = round == 2;
     for (const char* mode :
          {"--no-data", "", "--proto 2 --compressed-data", "--proto 2 --no-data"}) {
       const auto map = Send(absl::StrCat(mode, " -p ", base, " ", target), options);
@@ -153,6 +154,17 @@ TEST_F(BtrfsSendMountTest, HardLinksAreNotOverlooked) {
     }
   }
   EXPECT_EQ(found, 1);
+}
+
+// What is in a subvolume inside of the one that is sent is in no stream of it.
+TEST_F(BtrfsSendMountTest, NestedSubvolumesAreNotCalledUnchanged) {
+  ASSERT_TRUE(Run("btrfs subvolume create vol/nested && echo one > vol/nested/disk.img"));
+  ASSERT_TRUE(Snapshot("s0"));
+  ASSERT_TRUE(Run("echo two > vol/nested/disk.img"));
+  ASSERT_TRUE(Snapshot("s1"));
+  const auto map =
+      Send("--no-data -p s0 s1", {.path = "nested/disk.img", .capacity = 4, .single_name = true});
+  EXPECT_EQ(map.status().code(), absl::StatusCode::kFailedPrecondition) << map.status();
 }
 
 }  // namespace

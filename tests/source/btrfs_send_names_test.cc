@@ -147,7 +147,7 @@ RC_GTEST_PROP(BtrfsSendProperty, NamesLeadToTheRightFile, ()) {
   for (const auto& [path, number] : model.names()) {
     const Model::Inode& inode = model.inode(number);
     const bool made = inode.origin.empty();
-    BtrfsSendOptions options{.path = path, .single_name = true};
+    BtrfsSendOptions options{.path = path, .single_name = true, .path_exists = true};
     if (!made) options.capacity = kSize;
     Ranges changed;
     for (const uint64_t block : inode.blocks) {

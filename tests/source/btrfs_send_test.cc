@@ -250,7 +250,13 @@ TEST(BtrfsSendTest, OtherNamesOfTheFileAreNotOverlooked) {
   BtrfsWriter writer;
   writer.Snapshot().Update("other", 0, 4096).Times("other").End();
   EXPECT_EQ(Read(writer, For("f")).status().code(), StatusCode::kFailedPrecondition);
-  BtrfsSendOptions single = For("f");
+  BtrfsSendOptions there = For("f");
+  there.path_exists = true;
+  const absl::Status status = Read(writer, there).status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("among other: say single-name"), std::string::npos) << status;
+  EXPECT_EQ(status.message().find("path-exists"), std::string::npos) << status;
+  BtrfsSendOptions single = there;
   single.single_name = true;
   EXPECT_EQ(RangesOf(Read(writer, single)), Ranges{});
   // Named, so that all that changes in it is under this name.
@@ -260,10 +266,65 @@ TEST(BtrfsSendTest, OtherNamesOfTheFileAreNotOverlooked) {
   // What the stream made itself can't be it; and where nothing changes nothing is hidden.
   BtrfsWriter fresh;
   fresh.Snapshot().MakeFile("other").Update("other", 0, 4096).Times("other").End();
-  EXPECT_EQ(RangesOf(Read(fresh, For("f"))), Ranges{});
+  EXPECT_EQ(RangesOf(Read(fresh, there)), Ranges{});
   BtrfsWriter quiet;
   quiet.Snapshot().Times("other").End();
-  EXPECT_EQ(RangesOf(Read(quiet, For("f"))), Ranges{});
+  EXPECT_EQ(RangesOf(Read(quiet, there)), Ranges{});
+}
+
+// By the stream alone a file that is in it nowhere may be unchanged, or a typing error, or in a
+// nested subvolume, where anything may have changed.
+TEST(BtrfsSendTest, AFileThatNobodyNamedIsNotCalledUnchanged) {
+  BtrfsWriter busy;
+  busy.Snapshot().Update("images/vm.raw", 0, 4096).Times("images/vm.raw").End();
+  BtrfsWriter empty;
+  empty.Snapshot().End();
+  BtrfsWriter moved;
+  moved.Snapshot().Rename("old", "images").Times("images").End();
+  for (const BtrfsWriter* writer : {&busy, &empty, &moved}) {
+    for (const std::string path : {"images/vm.rwa", "images/nested/vm.raw", "vm.raw"}) {
+      for (const bool single : {false, true}) {
+        for (const std::optional<uint64_t> capacity : {std::optional<uint64_t>(), {kSize}}) {
+          BtrfsSendOptions options = For(path, capacity);
+          options.single_name = single;
+          if (writer == &moved && path.starts_with("images/")) {
+            options.base_path = absl::StrCat("old", path.substr(6));
+          }
+          const absl::Status status = Read(*writer, options).status();
+          EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << path;
+          EXPECT_EQ(status.message().find(
+                        absl::StrCat("the stream: the stream does not name ", path, "; ")),
+                    0)
+              << status;
+          EXPECT_NE(status.message().find("say path-exists"), std::string::npos) << status;
+          EXPECT_EQ(status.message().find("say single-name") != std::string::npos,
+                    writer == &busy && !single)
+              << status;
+          if (!capacity.has_value()) continue;
+          // Promised.
+          options.single_name = true;
+          options.path_exists = true;
+          EXPECT_EQ(RangesOf(Read(*writer, options)), Ranges{});
+        }
+      }
+    }
+  }
+  // The promise covers nothing that the stream says itself.
+  BtrfsSendOptions there = For("images/vm.raw");
+  there.path_exists = true;
+  EXPECT_EQ(RangesOf(Read(busy, there)), (Ranges{{0, 4096}}));
+  there.path = "images";
+  EXPECT_EQ(Read(busy, there).status().code(), StatusCode::kInvalidArgument);
+  BtrfsWriter full;
+  full.Full().MakeFile("f").End();
+  there.path = "g";
+  EXPECT_EQ(Read(full, there).status().code(), StatusCode::kNotFound);
+  // What moves a file, or gives it another name, has named it; what changes nothing in it, too.
+  BtrfsWriter named;
+  named.Snapshot().Rename("f", "o256-7-0").Rename("o256-7-0", "f").Link("h", "g").Times("k").End();
+  for (const char* path : {"f", "g", "k"}) {
+    EXPECT_EQ(RangesOf(Read(named, For(path))), Ranges{}) << path;
+  }
 }
 
 TEST(BtrfsSendTest, WithoutAPathThereMustBeOneFile) {
@@ -393,7 +454,9 @@ TEST(BtrfsSendTest, CommandsThatCanNotBeAreRefused) {
   }
   // The text of a symbolic link is nobody's path.
   EXPECT_TRUE(
-      Read(BtrfsWriter().Snapshot().Command(8, path + Attribute(17, "../x")).End(), For("g")).ok());
+      Read(BtrfsWriter().Snapshot().Command(8, path + Attribute(17, "../x")).Times("g").End(),
+           For("g"))
+          .ok());
 }
 
 // Far out, or at the largest of numbers: an error, and no memory in proportion.
