@@ -30,9 +30,11 @@ struct DirectoryProviderOptions {
 // Change maps (`*.cbm`) and chains (folders `*.chain`) beside the images tell deltas without
 // reading data, also of snapshots whose images are gone; see cbt/change_map_file.h and
 // cbt/change_chain.h. They count for the snapshots that they name, alone (`monday`) or as whole ids
-// (`vol1/monday`), and for the volume that they name, if any: the folder's name or path. A map that
-// would answer and is damaged, of another capacity than the target's image, or contradicted by
-// another one is FAILED_PRECONDITION.
+// (`vol1/monday`), and for the volume that they name, if any: the folder's name or path (of the
+// root: as `root` says it, or as links lead to it). A map or chain that would answer and is
+// damaged, of another capacity than the target's image, or contradicted by another one is
+// FAILED_PRECONDITION. Where several would answer they are compared, which takes a pass over each
+// before the stream begins: a map may lie beside the chain that it was appended to.
 //
 // An image with the extension `.qcow2` is read as one: its capacity is the virtual size, its
 // backing files lie below the root as well, and a delta of two of them is told by where their data

@@ -98,7 +98,9 @@ void AddMapOutput(CLI::App& subcommand, MapOutput& output) {
 
 ChangeMapIdentity IdentityOfImages(const std::string& base, const std::string& target) {
   const auto [folder, name] = SplitPath(target);
-  return {SplitPath(folder).second, base.empty() ? "" : Stem(SplitPath(base).second), Stem(name)};
+  std::string volume = SplitPath(folder).second;
+  if (volume == "." || volume == "..") volume.clear();  // no names
+  return {std::move(volume), base.empty() ? "" : Stem(SplitPath(base).second), Stem(name)};
 }
 
 ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& target) {

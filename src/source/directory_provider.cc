@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -93,6 +94,20 @@ absl::StatusOr<std::vector<std::string>> FilesOf(int descriptor, const SnapshotI
   return names;
 }
 
+// The root's absolute path as it was given, and the one that links lead to: a map may have been
+// made by way of either. Those that can't be found out name nothing.
+std::vector<std::string> PathsOf(const std::string& root) {
+  std::vector<std::string> paths;
+  std::error_code ignored;
+  std::filesystem::path given = std::filesystem::absolute(root, ignored).lexically_normal();
+  // "vol1/" and "vol1/." are "vol1".
+  if (!given.has_filename()) given = given.parent_path();
+  if (!given.empty()) paths.push_back(given.string());
+  const std::filesystem::path real = std::filesystem::canonical(root, ignored);
+  if (!real.empty() && real != given) paths.push_back(real.string());
+  return paths;
+}
+
 bool HoldsImage(int descriptor) noexcept {
   struct stat stat;
   return ::fstat(descriptor, &stat) == 0 && (S_ISREG(stat.st_mode) || S_ISBLK(stat.st_mode));
@@ -100,8 +115,9 @@ bool HoldsImage(int descriptor) noexcept {
 
 class DirectoryProvider final : public SnapshotProvider {
  public:
-  DirectoryProvider(int root, const DirectoryProviderOptions& options)
-      : root_(root), options_(options) {}
+  DirectoryProvider(int root, std::vector<std::string> root_paths,
+                    const DirectoryProviderOptions& options)
+      : root_(root), root_paths_(std::move(root_paths)), options_(options) {}
   ~DirectoryProvider() override { ::close(root_); }
   DirectoryProvider(const DirectoryProvider&) = delete;
   DirectoryProvider& operator=(const DirectoryProvider&) = delete;
@@ -122,7 +138,7 @@ class DirectoryProvider final : public SnapshotProvider {
     }
     if (image.ok()) return Source(MakeImageAllocationCursor(image->file, CursorOptions()));
     // The image may be gone, and a map of it left.
-    const VolumeMaps maps = VolumeMaps::Read(root_, id->volume);
+    const VolumeMaps maps = VolumeMaps::Read(root_, id->volume, root_paths_);
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = maps.Allocated(id->name);
     if (!cursor.ok()) return About(*id, cursor.status());
     if (*cursor != nullptr) return FromMap(*std::move(cursor));
@@ -149,12 +165,12 @@ class DirectoryProvider final : public SnapshotProvider {
     for (const auto* image : {&base, &target}) {
       if (!image->ok() && !absl::IsNotFound(image->status())) return image->status();
     }
-    VolumeMaps maps = VolumeMaps::Read(root_, target_id->volume);
+    VolumeMaps maps = VolumeMaps::Read(root_, target_id->volume, root_paths_);
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
         maps.Delta(base_id->name, target_id->name);
     // A chain that was changed between two looks at it is looked at again.
     for (int tries = 2; absl::IsAborted(cursor.status()) && tries > 0; --tries) {
-      maps = VolumeMaps::Read(root_, target_id->volume);
+      maps = VolumeMaps::Read(root_, target_id->volume, root_paths_);
       cursor = maps.Delta(base_id->name, target_id->name);
     }
     if (!cursor.ok()) return About(*target_id, cursor.status());
@@ -318,6 +334,7 @@ class DirectoryProvider final : public SnapshotProvider {
   }
 
   const int root_;
+  const std::vector<std::string> root_paths_;
   const DirectoryProviderOptions options_;
 };
 
@@ -337,7 +354,7 @@ absl::StatusOr<std::unique_ptr<SnapshotProvider>> MakeDirectoryProvider(
     if (error == EACCES) return absl::PermissionDeniedError(text);
     return absl::InvalidArgumentError(text);
   }
-  return std::make_unique<DirectoryProvider>(descriptor, options);
+  return std::make_unique<DirectoryProvider>(descriptor, PathsOf(root), options);
 }
 
 }  // namespace cbt

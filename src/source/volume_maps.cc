@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cbt/transform.h"
 #include "core/absl_view.h"
 #include "map/file_io.h"
 #include "map/map_cursor.h"
@@ -22,10 +24,54 @@ namespace {
 // larger ones as they are read.
 constexpr uint64_t kCheckedAtOnce = uint64_t{16} << 20;
 
+// The extents of a cursor, one at a time.
+class Extents {
+ public:
+  explicit Extents(ExtentCursor& cursor) : cursor_(cursor) {}
+
+  // Nothing at the end.
+  absl::StatusOr<std::optional<Extent>> Next() {
+    while (at_ == batch_.size()) {
+      if (complete_) return std::nullopt;
+      at_ = 0;
+      const absl::StatusOr<Step> step = cursor_.Next(batch_);
+      if (!step.ok()) return step.status();
+      complete_ = *step == Step::kComplete;
+    }
+    return batch_[at_++];
+  }
+
+ private:
+  ExtentCursor& cursor_;
+  ExtentBatch batch_;
+  size_t at_ = 0;
+  bool complete_ = false;
+};
+
+// True when both, of the same granularity, give the same extents of a volume of the same size. They
+// are maximal in both: neither was allowed pieces.
+absl::StatusOr<bool> TellTheSame(ExtentCursor& a, ExtentCursor& b) {
+  if (a.capacity() != b.capacity()) return false;
+  Extents of_a(a);
+  Extents of_b(b);
+  for (;;) {
+    const absl::StatusOr<std::optional<Extent>> from_a = of_a.Next();
+    if (!from_a.ok()) return from_a.status();
+    const absl::StatusOr<std::optional<Extent>> from_b = of_b.Next();
+    if (!from_b.ok()) return from_b.status();
+    if (*from_a != *from_b) return false;
+    if (!from_a->has_value()) return true;
+  }
+}
+
 }  // namespace
 
-VolumeMaps VolumeMaps::Read(int root, const std::string& volume) {
-  VolumeMaps maps(volume);
+VolumeMaps::VolumeMaps(std::string volume, const std::vector<std::string>& root_paths)
+    : volume_(std::move(volume)), root_paths_(root_paths) {}
+
+VolumeMaps VolumeMaps::Read(int root, const std::string& volume,
+                            const std::vector<std::string>& root_paths) {
+  VolumeMaps maps(volume, root_paths);
   const int folder =
       OpenBeneath(root, volume.empty() ? "." : volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) {
@@ -83,12 +129,19 @@ void VolumeMaps::AddChain(int descriptor, const std::string& file) {
       absl::StrCat("/proc/self/fd/", descriptor), ChangeChain::Access::kRead, {.name = file});
   if (absl::IsNotFound(chain.status())) return;
   if (!chain.ok()) return NoteDamage(chain.status());
-  if (IsOurs((*chain)->volume())) chains_.push_back({std::move(directory), *std::move(chain)});
+  if (IsOurs((*chain)->volume())) {
+    chains_.push_back({std::move(directory), *std::move(chain), file});
+  }
 }
 
 bool VolumeMaps::IsOurs(const std::string& volume) const {
-  // The root has no name.
-  if (volume_.empty() || volume.empty() || volume == volume_) return true;
+  // "." is what `cbt delta ./mon.img ./tue.img` calls the folder that it was run in.
+  if (volume.empty() || volume == "." || volume == volume_) return true;
+  if (volume_.empty()) {
+    return std::any_of(root_paths_.begin(), root_paths_.end(), [&volume](const std::string& path) {
+      return absl::EndsWith(path, absl::StrCat("/", volume));
+    });
+  }
   return absl::EndsWith(volume_, absl::StrCat("/", volume));
 }
 
@@ -105,29 +158,33 @@ bool VolumeMaps::Knows(const std::string& name) const {
     const ChangeMapIdentity& identity = map.header.identity;
     if (Names(identity.base, name) || Names(identity.target, name)) return true;
   }
-  for (const auto& [directory, chain] : chains_) {
-    if (chain->Contains(name) || chain->Contains(IdOf(name))) return true;
+  for (const Chain& each : chains_) {
+    if (each.chain->Contains(name) || each.chain->Contains(IdOf(name))) return true;
   }
   return false;
 }
 
 // An empty base stands for none.
-absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::FromMaps(
-    const std::string& base, const std::string& target) const {
-  const Map* found = nullptr;
+std::vector<VolumeMaps::Teller> VolumeMaps::MapsOf(const std::string& base,
+                                                   const std::string& target) const {
+  std::vector<Teller> tellers;
+  std::vector<uint64_t> checksums;
   for (const Map& map : maps_) {
     const ChangeMapIdentity& identity = map.header.identity;
     const bool same_base = base.empty() ? identity.base.empty() : Names(identity.base, base);
     if (!same_base || !Names(identity.target, target)) continue;
-    // Two that say the same are one.
-    if (found != nullptr && found->header.checksum != map.header.checksum) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "maps ", found->file, " and ", map.file, " are about the same snapshots and differ"));
+    // A copy says nothing new.
+    if (std::find(checksums.begin(), checksums.end(), map.header.checksum) != checksums.end()) {
+      continue;
     }
-    found = &map;
+    checksums.push_back(map.header.checksum);
+    tellers.push_back({map.file, [&map] { return OpenMap(map); }});
   }
-  if (found == nullptr) return nullptr;
-  absl::StatusOr<LazyMap> map = OpenLazily(found->bytes->bytes(), found->bytes, found->file);
+  return tellers;
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::OpenMap(const Map& of) {
+  absl::StatusOr<LazyMap> map = OpenLazily(of.bytes->bytes(), of.bytes, of.file);
   if (!map.ok()) return absl::FailedPreconditionError(map.status().message());
   if (map->header.payload_bytes <= kCheckedAtOnce) {
     for (size_t i = 0; i < map->index->size(); ++i) {
@@ -139,28 +196,80 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::FromMaps(
   return MakeContainerCursor({map->index}, map->header.geometry, {map->storage});
 }
 
+absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::AgreedBy(
+    const std::vector<Teller>& tellers) {
+  if (tellers.empty()) return nullptr;
+  if (tellers.size() == 1) return tellers.front().open();
+  const auto differ = [](const Teller& a, const Teller& b) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(a.file, " and ", b.file, " are about the same snapshots and differ"));
+  };
+  std::vector<std::unique_ptr<ExtentCursor>> cursors;
+  absl::Status backward;
+  for (size_t i = 0; i < tellers.size(); ++i) {
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = tellers[i].open();
+    if (cursor.ok()) {
+      cursors.push_back(*std::move(cursor));
+    } else if (absl::IsInvalidArgument(cursor.status())) {
+      // By this one the base is newer. It was not to another, or the other way round.
+      if (!cursors.empty()) return differ(tellers[0], tellers[i]);
+      backward = cursor.status();
+    } else {
+      return cursor.status();
+    }
+    if (!backward.ok() && !cursors.empty()) return differ(tellers[0], tellers[i]);
+  }
+  if (cursors.empty()) return backward;
+  // Equal in coarse blocks is all that can be asked of one that was rounded. Then the coarsest has
+  // to answer: a finer one may have been rounded from other changes in the same blocks.
+  size_t coarsest = 0;
+  for (size_t i = 1; i < cursors.size(); ++i) {
+    if (cursors[i]->granularity() > cursors[coarsest]->granularity()) coarsest = i;
+  }
+  const uint64_t granularity = cursors[coarsest]->granularity();
+  for (size_t i = 0; i < cursors.size(); ++i) {
+    if (i == coarsest) continue;
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> other =
+        AlignOutward(std::move(cursors[i]), granularity);
+    if (!other.ok()) return other.status();
+    if (absl::Status status = cursors[coarsest]->Seek(0); !status.ok()) return status;
+    const absl::StatusOr<bool> same = TellTheSame(*cursors[coarsest], **other);
+    if (absl::IsDataLoss(same.status())) {
+      return absl::FailedPreconditionError(same.status().message());
+    }
+    if (!same.ok()) return same.status();
+    if (!*same) return differ(tellers[std::min(i, coarsest)], tellers[std::max(i, coarsest)]);
+  }
+  // Anew: as one that nobody has read from.
+  return tellers[coarsest].open();
+}
+
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::Delta(const std::string& base,
                                                                 const std::string& target) const {
-  absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = FromMaps(base, target);
-  if (!cursor.ok() || *cursor != nullptr) return cursor;
+  std::vector<Teller> tellers = MapsOf(base, target);
   for (const Chain& each : chains_) {
     const ChangeChain* const chain = each.chain.get();
     const auto said = [&](const std::string& name) {
       return chain->Contains(name) ? name : IdOf(name);
     };
     if (!chain->Contains(said(base)) || !chain->Contains(said(target))) continue;
-    cursor = chain->Delta(said(base), said(target));
-    if (absl::IsDataLoss(cursor.status()) || absl::IsUnimplemented(cursor.status())) {
-      return absl::FailedPreconditionError(cursor.status().message());
-    }
-    return cursor;
+    tellers.push_back({each.file,
+                       [chain, from = said(base),
+                        to = said(target)]() -> absl::StatusOr<std::unique_ptr<ExtentCursor>> {
+                         auto cursor = chain->Delta(from, to);
+                         if (absl::IsDataLoss(cursor.status()) ||
+                             absl::IsUnimplemented(cursor.status())) {
+                           return absl::FailedPreconditionError(cursor.status().message());
+                         }
+                         return cursor;
+                       }});
   }
-  return nullptr;
+  return AgreedBy(tellers);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::Allocated(
     const std::string& target) const {
-  return FromMaps({}, target);
+  return AgreedBy(MapsOf({}, target));
 }
 
 }  // namespace cbt

@@ -2,6 +2,7 @@
 #ifndef CBT_SOURCE_VOLUME_MAPS_H_
 #define CBT_SOURCE_VOLUME_MAPS_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,20 +19,24 @@ namespace cbt {
 
 // Maps are the files `*.cbm` in the volume's folder, chains its folders `*.chain`. What they say
 // about snapshots counts, not how they are called: names are those of snapshots, alone or as whole
-// ids. A map that names another volume is not ours.
+// ids. A map that names another volume is not ours. Of several that tell one thing all are asked: a
+// map may lie beside the chain that it was appended to, and last week's chain beside this week's.
 class VolumeMaps {
  public:
   static constexpr std::string_view kMapExtension = ".cbm";
   static constexpr std::string_view kChainExtension = ".chain";
 
   // Reads the headers in the folder `volume` ("" for the root itself) below the directory `root`. A
-  // folder that is not there has no maps.
-  static VolumeMaps Read(int root, const std::string& volume);
+  // folder that is not there has no maps. `root_paths`: absolute paths of the root, whose ends are
+  // what maps in the root itself may name as their volume.
+  static VolumeMaps Read(int root, const std::string& volume,
+                         const std::vector<std::string>& root_paths);
 
   // The extents that changed from snapshot `base` to `target` (names in the folder); null when
-  // nothing tells. No data of the volume is read.
-  // Errors: FAILED_PRECONDITION when what would tell is damaged, of a newer version or not the only
-  //         one of its kind, INVALID_ARGUMENT when the base is newer than the target.
+  // nothing tells. No data of the volume is read. Where several tell, they are compared first, from
+  // beginning to end and in the memory of two batches, in blocks of the coarsest, which answers.
+  // Errors: FAILED_PRECONDITION when what would tell is damaged, of a newer version or contradicted
+  //         by another one, INVALID_ARGUMENT when the base is newer than the target.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(const std::string& base,
                                                       const std::string& target) const;
 
@@ -56,19 +61,28 @@ class VolumeMaps {
     // What the chain's files are opened by. Before it, so that it is closed after it.
     std::shared_ptr<const int> directory;
     std::unique_ptr<ChangeChain> chain;
+    std::string file;
   };
 
-  explicit VolumeMaps(std::string volume) : volume_(std::move(volume)) {}
+  // A map or a chain that tells what was asked for; valid as long as the object.
+  struct Teller {
+    std::string file;
+    std::function<absl::StatusOr<std::unique_ptr<ExtentCursor>>()> open;
+  };
+
+  VolumeMaps(std::string volume, const std::vector<std::string>& root_paths);
   void AddMap(int descriptor, const std::string& file);
   void AddChain(int descriptor, const std::string& file);
   void NoteDamage(const absl::Status& status);
   bool IsOurs(const std::string& volume) const;
   std::string IdOf(const std::string& name) const;
   bool Names(const std::string& said, const std::string& name) const;
-  absl::StatusOr<std::unique_ptr<ExtentCursor>> FromMaps(const std::string& base,
-                                                         const std::string& target) const;
+  std::vector<Teller> MapsOf(const std::string& base, const std::string& target) const;
+  static absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenMap(const Map& map);
+  static absl::StatusOr<std::unique_ptr<ExtentCursor>> AgreedBy(const std::vector<Teller>& tellers);
 
   std::string volume_;
+  std::vector<std::string> root_paths_;
   std::vector<Map> maps_;
   std::vector<Chain> chains_;
   absl::Status damage_;

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "cbt/change_map_file.h"
 #include "cbt/directory_provider.h"
@@ -45,6 +46,28 @@ class VolumeMapsTest : public testing::Test {
   }
   absl::StatusOr<MetadataSource> Delta(const std::string& base, const std::string& target) {
     return provider_->OpenDelta("pool/vol1/" + base, "pool/vol1/" + target, context_);
+  }
+  // A chain of neighbouring snapshots; `blocks` changed to each but the first.
+  void WriteChain(const std::string& file, const std::vector<std::string>& snapshots,
+                  const std::vector<test::Blocks>& blocks, uint64_t granularity = kG) {
+    auto chain = ChangeChain::Create(dir_ / ("root/pool/vol1/" + file), "vol1", granularity,
+                                     {snapshots[0], kVolume.capacity});
+    ASSERT_TRUE(chain.ok()) << chain.status();
+    for (size_t i = 1; i < snapshots.size(); ++i) {
+      ChangeMap map = test::MapOf(blocks[i - 1], kVolume);
+      map.set_identity({"vol1", snapshots[i - 1], snapshots[i]});
+      ASSERT_TRUE((*chain)->Append(map).ok());
+    }
+  }
+  void Remove(const std::string& file) {
+    std::filesystem::remove_all(dir_ / ("root/pool/vol1/" + file));
+  }
+  // That nothing is told, and that the error names all of `files`.
+  void ExpectContradiction(const absl::Status& status, const std::vector<std::string>& files) {
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
+    for (const std::string& file : files) {
+      EXPECT_NE(status.message().find(file), std::string::npos) << status;
+    }
   }
   Ranges Ranges_(absl::StatusOr<MetadataSource> source) {
     EXPECT_TRUE(source.ok()) << source.status();
@@ -178,6 +201,102 @@ TEST_F(VolumeMapsTest, ChainsAnswerForAnyPair) {
   EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kNotFound);
   std::filesystem::resize_file(path + "/CHAIN", 40);
   EXPECT_EQ(Delta("mon", "wed").status().code(), StatusCode::kFailedPrecondition);
+}
+
+// Last week's chain lies beside this week's, of snapshots of the same names.
+TEST_F(VolumeMapsTest, ChainsThatDifferAreRefused) {
+  WriteChain("history-old.chain", {"mon", "tue"}, {{1}});
+  EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{kG, kG}}));
+  WriteChain("history.chain", {"mon", "tue", "wed"}, {{2, 3}, {9}});
+  ExpectContradiction(Delta("mon", "tue").status(), {"history-old.chain", "history.chain"});
+  // What one of them tells alone it tells.
+  EXPECT_EQ(Ranges_(Delta("tue", "wed")), (Ranges{{9 * kG, kG}}));
+  EXPECT_EQ(Ranges_(Delta("mon", "wed")), (Ranges{{2 * kG, 2 * kG}, {9 * kG, kG}}));
+  // Less is as different as other, also when the difference is the last extent.
+  Remove("history-old.chain");
+  WriteChain("history-old.chain", {"mon", "tue"}, {{2}});
+  ExpectContradiction(Delta("mon", "tue").status(), {"history-old.chain", "history.chain"});
+  Remove("history-old.chain");
+  WriteChain("history-old.chain", {"mon", "tue"}, {{2, 3, 8}});
+  ExpectContradiction(Delta("mon", "tue").status(), {"history-old.chain", "history.chain"});
+  // A copy is no contradiction.
+  Remove("history-old.chain");
+  WriteChain("history-old.chain", {"mon", "tue"}, {{2, 3}});
+  EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{2 * kG, 2 * kG}}));
+  // A third one is.
+  WriteChain("x.chain", {"sun", "mon", "tue"}, {{4}, {5}});
+  ExpectContradiction(Delta("mon", "tue").status(), {"history-old.chain", "x.chain"});
+  Remove("x.chain");
+  // Two that don't agree which is the older one.
+  WriteChain("x.chain", {"tue", "mon"}, {{2, 3}});
+  ExpectContradiction(Delta("mon", "tue").status(), {"history-old.chain", "x.chain"});
+  ExpectContradiction(Delta("tue", "mon").status(), {"history-old.chain", "x.chain"});
+  Remove("x.chain");
+  EXPECT_EQ(Delta("tue", "mon").status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(VolumeMapsTest, AMapThatAChainContradictsIsRefused) {
+  WriteChain("history.chain", {"mon", "tue", "wed"}, {{2, 3}, {9}});
+  Write("stale.cbm", {"vol1", "mon", "tue"}, {1});
+  ExpectContradiction(Delta("mon", "tue").status(), {"stale.cbm", "history.chain"});
+  EXPECT_EQ(Ranges_(Delta("tue", "wed")), (Ranges{{9 * kG, kG}}));
+  // Of a volume of another size, with the same extents.
+  Write("stale.cbm", {"vol1", "mon", "tue"}, {2, 3}, {11 * kG, kG});
+  ExpectContradiction(Delta("mon", "tue").status(), {"stale.cbm", "history.chain"});
+  // Left lying beside the chain that it was appended to, and found under another name.
+  Write("stale.cbm", {"vol1", "mon", "tue"}, {2, 3});
+  EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{2 * kG, 2 * kG}}));
+  Write("again.cbm", {"", "pool/vol1/mon", "pool/vol1/tue"}, {2, 3});
+  EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{2 * kG, 2 * kG}}));
+  Write("again.cbm", {"", "pool/vol1/mon", "pool/vol1/tue"}, {2});
+  ExpectContradiction(Delta("mon", "tue").status(), {"again.cbm"});
+}
+
+// A chain rounds what is appended to it. What is equal after that need not have been before, so the
+// finer one does not answer.
+TEST_F(VolumeMapsTest, TheCoarsestOfSeveralAnswers) {
+  WriteChain("history.chain", {"mon", "tue"}, {{2}}, 2 * kG);
+  for (const uint64_t block : {2, 3}) {
+    Write("a.cbm", {"vol1", "mon", "tue"}, {block});
+    EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{2 * kG, 2 * kG}})) << block;
+  }
+  Write("a.cbm", {"vol1", "mon", "tue"}, {4});
+  ExpectContradiction(Delta("mon", "tue").status(), {"a.cbm", "history.chain"});
+}
+
+TEST_F(VolumeMapsTest, TheRootTakesNoMapOfAnotherVolume) {
+  const std::string root = dir_ / "root/pool/vol1";
+  std::filesystem::create_directory_symlink(root, dir_ / "link");
+  const auto ask = [&](const std::string& path) {
+    const auto provider = MakeDirectoryProvider(path);
+    EXPECT_TRUE(provider.ok()) << provider.status();
+    return (*provider)->OpenDelta("mon", "tue", context_);
+  };
+  // Also "vol", which the root's name begins with, and "1", which it ends with.
+  for (const std::string volume : {"some-other-volume", "vol", "1", "root", ".."}) {
+    Write("a.cbm", {volume, "mon", "tue"}, {5});
+    EXPECT_EQ(ask(root).status().code(), StatusCode::kNotFound) << volume;
+  }
+  auto chain = *ChangeChain::Create(root + "/h.chain", "vol2", kG, {"mon", kVolume.capacity});
+  ChangeMap map = test::MapOf({1}, kVolume);
+  map.set_identity({"vol2", "mon", "tue"});
+  ASSERT_TRUE(chain->Append(map).ok());
+  EXPECT_EQ(ask(root).status().code(), StatusCode::kNotFound);
+  // Images tell then, what they are.
+  WriteImage("mon.img", 10 * kG, 'a');
+  WriteImage("tue.img", 10 * kG, 'b');
+  EXPECT_EQ(Ranges_(ask(root)), (Ranges{{0, 10 * kG}}));
+  // What `cbt delta` writes when it is run in the folder, in it with "./", and with a path.
+  for (const std::string volume : {"", ".", "vol1", "pool/vol1"}) {
+    Write("a.cbm", {volume, "mon", "tue"}, {5});
+    for (const std::string& path : {root, root + "/", root + "/.", dir_ / "link"}) {
+      EXPECT_EQ(Ranges_(ask(path)), (Ranges{{5 * kG, kG}})) << volume << ' ' << path;
+    }
+  }
+  // By way of a link, its name is the root's as well.
+  Write("a.cbm", {"link", "mon", "tue"}, {5});
+  EXPECT_EQ(Ranges_(ask(dir_ / "link")), (Ranges{{5 * kG, kG}}));
+  EXPECT_EQ(Ranges_(ask(root)), (Ranges{{0, 10 * kG}}));
 }
 
 TEST_F(VolumeMapsTest, NothingLeadsOutOfTheRoot) {
