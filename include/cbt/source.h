@@ -117,7 +117,9 @@ struct OpenedSource {
 
 // Opens the source at `address`: a path, "-" for the standard input, or nbd://, nbds://,
 // nbd+unix://, nbds+unix://.
-// Errors: those of the format's own function; INVALID_ARGUMENT when it can't tell what was asked.
+// Errors: those of the format's own function; INVALID_ARGUMENT when it can't tell what was asked,
+//         and, where no format was named, for a file that is empty or begins as a list does and is
+//         none: see docs/sources.md.
 absl::StatusOr<OpenedSource> OpenSource(const std::string& address, const SourceOptions& options);
 
 // What changed from `base` to `target`, each the address of a state of the volume: two images by
@@ -125,7 +127,8 @@ absl::StatusOr<OpenedSource> OpenSource(const std::string& address, const Source
 // what is allocated, everything that is allocated in either of them: what is in neither reads as
 // zeros in both. `spec` counts for both; its options base-snapshot and snapshot (qcow2) name states
 // of the same or different files.
-// Errors: as above; INVALID_ARGUMENT for a source that tells a delta already.
+// Errors: as above; INVALID_ARGUMENT for a source that tells a delta already, and for what is an
+//         image only because it is nothing else beside a source of a format that is known.
 absl::StatusOr<OpenedSource> OpenDelta(const std::string& base, const std::string& target,
                                        const SourceOptions& options);
 

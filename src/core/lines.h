@@ -28,8 +28,18 @@ inline std::vector<std::string> Words(std::string_view line, std::string_view se
 }
 
 // Calls `use(number, line)` for each line that is neither empty nor a comment, until one fails.
+//
+// INVALID_ARGUMENT, before the first call, for a text whose last line has no end: a file that was
+// cut in the middle of `depth=12` says `depth=1`, and nothing else in it shows that. One that was
+// cut at a line's end can't be told from a whole one: whoever writes such files writes them beside
+// and renames them.
 template <typename Use>
 absl::Status ForEachLine(std::string_view text, Use use) {
+  if (!text.empty() && text.back() != '\n') {
+    return absl::InvalidArgumentError(absl::StrCat("line ",
+                                                   std::count(text.begin(), text.end(), '\n') + 1,
+                                                   ": the last line has no end: is the file cut?"));
+  }
   for (size_t number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);

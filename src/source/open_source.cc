@@ -286,7 +286,8 @@ absl::StatusOr<OpenedSource> OpenBtrfs(SourceRequest& request) {
                                     .base_path = request.Option("base-path").value_or(""),
                                     .granularity = request.options().block_size,
                                     .capacity = request.options().capacity,
-                                    .single_name = request.Option("single-name").has_value()};
+                                    .single_name = request.Option("single-name").has_value(),
+                                    .path_exists = request.Option("path-exists").has_value()};
   absl::StatusOr<OpenedSource> source = OpenList(request, ReadBtrfsSend, options);
   if (!source.ok()) return source;
   const bool delta = !source->identity.base.empty();
@@ -382,6 +383,19 @@ absl::StatusOr<OpenedSource> OpenRequest(SourceRequest& request) {
   return InBlocks(std::move(source), request.options());
 }
 
+// What is an image only because it is nothing else, beside something that is known: more likely a
+// list that lost its beginning, and all that it told with it, than an image.
+absl::Status CheckPair(const SourceRequest& base, const SourceRequest& target) {
+  if (base.is_image_by_detection() == target.is_image_by_detection()) return absl::OkStatus();
+  const SourceRequest& image = base.is_image_by_detection() ? base : target;
+  const SourceRequest& other = base.is_image_by_detection() ? target : base;
+  return CannotTell(
+      image, absl::StrCat("is a raw image only because it is nothing else, and ", other.label(),
+                          " is of format ", InfoOf(other.format()).name,
+                          ": if it is one, make a map of it (cbt map convert --from "
+                          "image --as allocated) and name that"));
+}
+
 // Two sources of which each tells what is allocated.
 absl::StatusOr<OpenedSource> OpenUnion(SourceRequest& base, SourceRequest& target) {
   absl::StatusOr<OpenedSource> newer = OpenRequest(target);
@@ -462,6 +476,7 @@ absl::StatusOr<OpenedSource> OpenDelta(const std::string& base, const std::strin
   for (const SourceRequest* side : {&older, &newer}) {
     if (absl::Status status = CheckImageOptions(*side, true); !status.ok()) return status;
   }
+  if (absl::Status status = CheckPair(older, newer); !status.ok()) return status;
   absl::StatusOr<OpenedSource> source;
   if (older.format() == Format::kImage && newer.format() == Format::kImage) {
     source = OpenImages(older, newer);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
 #include "core/parse_number.h"
+#include "source/list_look.h"
 
 namespace cbt {
 namespace {
@@ -59,7 +60,8 @@ absl::Status SourceRequest::Prepare() {
         absl::StrCat(label_, ": ", format.status().message(), ": name the format"));
   }
   format_ = *format;
-  return absl::OkStatus();
+  if (format_ != SourceFormat::kImage || !file_bytes_.has_value()) return absl::OkStatus();
+  return CheckIsNoList(std::span(first).first(*count), *file_bytes_, *stream_);
 }
 
 std::optional<std::string> SourceRequest::Option(std::string_view key) const {
@@ -113,9 +115,11 @@ absl::Status SourceRequest::OpenStream() {
   if (!descriptor.ok()) return descriptor.status();
   stream_ = MakeDescriptorStream(*descriptor, label_);
   struct stat stat;
-  if (::fstat(*descriptor, &stat) == 0 && S_ISDIR(stat.st_mode)) {
+  if (::fstat(*descriptor, &stat) != 0) return FileError(label_, errno);
+  if (S_ISDIR(stat.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(label_, ": is a directory"));
   }
+  if (S_ISREG(stat.st_mode)) file_bytes_ = static_cast<uint64_t>(stat.st_size);
   // Only opening was not to wait; a pipe's writer may be slow.
   const int flags = ::fcntl(*descriptor, F_GETFL);
   if (flags < 0 || ::fcntl(*descriptor, F_SETFL, flags & ~O_NONBLOCK) != 0) {

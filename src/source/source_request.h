@@ -26,6 +26,10 @@ class SourceRequest {
   absl::Status Prepare();
 
   SourceFormat format() const noexcept { return format_; }
+  // True for what nobody called an image, and is one because it is nothing else that is known.
+  bool is_image_by_detection() const noexcept {
+    return format_ == SourceFormat::kImage && !options_.spec.format.has_value();
+  }
   const std::string& address() const noexcept { return address_; }
   const std::string& label() const noexcept { return label_; }
   const SourceOptions& options() const noexcept { return options_; }
@@ -57,6 +61,7 @@ class SourceRequest {
   std::string label_;
   SourceFormat format_ = SourceFormat::kImage;
   std::unique_ptr<ByteStream> stream_;
+  std::optional<uint64_t> file_bytes_;  // of a regular file behind the stream
 };
 
 }  // namespace cbt

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <set>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -88,10 +89,13 @@ absl::StatusOr<VolumeSources::Entry> VolumeSources::Parse(const std::string& fil
                                                           std::string_view text) const {
   Entry entry;
   entry.file = file;
+  std::set<std::string_view> keys;
   const absl::Status status = ForEachLine(text, [&](size_t number, std::string_view line) {
     const size_t key_begin = line.find_first_not_of(kBlanks);
     const size_t key_end = std::min(line.find_first_of(kBlanks, key_begin), line.size());
     const std::string_view key = line.substr(key_begin, key_end - key_begin);
+    // Which of two was meant can't be known.
+    if (!keys.insert(key).second) return BadLine(number, "each key once");
     const size_t value_begin = line.find_first_not_of(kBlanks, key_end);
     if (value_begin == std::string_view::npos) return BadLine(number, "a key and its value");
     const std::string_view value =
@@ -158,6 +162,14 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::str
     return self.OpenFile(path);
   };
   absl::StatusOr<OpenedSource> source = OpenSource(found->address, options);
+  if (source.ok() && source->format == SourceFormat::kImage &&
+      !found->options.spec.format.has_value()) {
+    // Images are snapshots here without a file that says so. What is one only because it is nothing
+    // else may be a list that lost its beginning.
+    return absl::FailedPreconditionError(
+        absl::StrCat(found->file, ": ", found->address,
+                     " is nothing that is known by its content: name the format (from)"));
+  }
   if (source.ok()) return std::move(source->cursor);
   if (absl::IsUnavailable(source.status()) || absl::IsResourceExhausted(source.status())) {
     return source.status();

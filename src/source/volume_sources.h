@@ -21,12 +21,13 @@ namespace cbt {
 //   # what changed on Monday
 //   base sunday
 //   target monday
-//   address sun-mon.xml
 //   from thin-delta
 //   capacity 64G
+//   address .sun-mon.xml
 //
 // `base` is missing where the source tells what is allocated. `address` is a file in the volume's
-// folder or an nbd:// address; `from`, `capacity` and `base-capacity` are as for `cbt delta`.
+// folder or an nbd:// address; `from`, `capacity` and `base-capacity` are as for `cbt delta`. No
+// key comes twice, and every line has an end: see ForEachLine().
 class VolumeSources {
  public:
   static constexpr std::string_view kExtension = ".source";

@@ -80,7 +80,7 @@ class Answers(ServeTest):
                 self.stop(server)
 
     def test_translation_on_the_client(self):
-        base = self.image("vol1/a.img", b"")
+        base = self.image("vol1/a.img", bytes(4096))
         target = self.image("vol1/b.img", bytes(5000) + b"x" * 20000 + bytes(10000) + b"x")
         pair = ["--base", "vol1/a", "--snapshot", "vol1/b"]
         for style in ["extents", "blocks"]:
@@ -102,7 +102,7 @@ class Answers(ServeTest):
             self.stop(server)
 
     def test_many_tuples(self):
-        base, target = self.image("vol1/a.img", b""), self.image("vol1/b.img", CHECKERED)
+        base, target = self.image("vol1/a.img", bytes(4096)), self.image("vol1/b.img", CHECKERED)
         self.start("--block-size", 512)
         pair = ["--base", "vol1/a", "--snapshot", "vol1/b"]
         expected = self.ok("delta", base, target, "--block-size", 512)
@@ -172,7 +172,7 @@ class Answers(ServeTest):
 class Lifetime(ServeTest):
     def setUp(self):
         super().setUp()
-        self.base = self.image("vol1/a.img", b"")
+        self.base = self.image("vol1/a.img", bytes(4096))
         self.target = self.image("vol1/b.img", b"x" * 5000)
 
     def test_tells_when_it_is_up(self):
@@ -262,7 +262,7 @@ class OpenStreams(ServeTest):
 
     def setUp(self):
         super().setUp()
-        self.base = self.image("vol1/a.img", b"")
+        self.base = self.image("vol1/a.img", bytes(4096))
         self.target = os.path.join(self.root, "vol1/b.img")
         with open(self.target, "wb") as file:
             for _ in range(128):

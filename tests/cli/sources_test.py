@@ -381,6 +381,45 @@ class Sources(support.CbtTest):
         self.refused(2, "delta", self.write("empty.json", "[]"))
         self.assertEqual(self.tuples("delta", self.path("empty.json"), "--from", "rbd-json", "--capacity", "1M"), (1 << 20, []))
 
+    def test_lists_in_other_encodings_are_refused(self):
+        """A list that was emptied, cut or re-encoded is no list that is known, and was taken for a small raw image: what it
+        told was missing from the delta."""
+        def blocks(*numbers):
+            return json.dumps({"BlockSize": 524288, "VolumeSize": 1, "Blocks": [{"BlockIndex": n} for n in numbers]})
+
+        old, new = blocks(1, 2, 3), self.write("new.json", blocks(1, 9))
+        whole = self.write("whole.json", old)
+        expected = (1 << 30, runs_of({1, 2, 3, 9}, 524288, 1 << 30))
+        self.assertEqual(self.tuples("delta", whole, new), expected)
+        # The same as a volume of whole sectors, text to its end.
+        sectors = [text.ljust(-len(text) % 512 + len(text)) for text in ("[", "{", "<", old[:40], "")] + [" " * 512]
+        texts = [b"", b"[", b"{", b"<", b" ", b"\n\t ", *(text.encode() for text in sectors)]
+        for encoding in ("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"):
+            texts += [old.encode(encoding), "[".encode(encoding), (" \n" + old).encode(encoding),
+                      old.ljust(512).encode(encoding)[:512]]
+        texts += [b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\xfe\xff" + old.encode("utf-16-be")]
+        for text in texts:
+            cut = self.write("cut.json", text)
+            for command in (["delta", cut, new], ["delta", whole, cut], ["delta", cut, cut], ["allocated", cut]):
+                with self.subTest(text=text[:40], command=command):
+                    self.refused(2, *command)
+        self.assertIn("name the format (--from)", self.refused(2, "allocated", self.write("empty.json", "")))
+        # Who calls it an image gets one.
+        for text in (b"", b"[", old.encode("utf-16")):
+            cut = self.write("cut.json", text)
+            self.assertEqual(self.tuples("allocated", cut, "--from", "image"), (len(text), [(0, len(text))] if text else []))
+        # An image is a volume, whatever it begins with, but not beside a list.
+        for begin in (b"[", b"{", b"<", b" [", b"\xef\xbb\xbf[", b"\xff\xfe[\0", b"[\0"):
+            image = self.write("volume.img", begin.ljust(4096, b"\1"))
+            self.assertEqual(self.tuples("allocated", image), (4096, [(0, 4096)]))
+            self.assertEqual(self.tuples("delta", image, image), (4096, []))
+            self.assertIn("volume.img: is a raw image only because", self.refused(2, "delta", image, new))
+            self.assertIn("volume.img: is a raw image only because", self.refused(2, "delta", whole, image))
+        # Those who mean it make a map of it, as the error says.
+        out = self.path("volume.cbm")
+        self.assertEqual(run("map", "convert", image, "--from", "image", "--as", "allocated", "--output", out).code, 0)
+        self.assertEqual(self.tuples("delta", out, new), (1 << 30, [(0, 4096), *runs_of({1, 9}, 524288, 1 << 30)]))
+
     def test_two_allocations_make_an_outward_delta(self):
         old = self.write("old.json", json.dumps([{"offset": 0, "length": 4096, "exists": "true"}]))
         new = self.write("new.json", json.dumps([{"offset": 8192, "length": 100, "exists": "true"}]))

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "cbt/directory_provider.h"
 #include "support/cursors.h"
@@ -103,6 +104,72 @@ TEST_F(VolumeSourcesTest, DamagedListsAndDoubleOnesAreErrors) {
   Write("again.source", "base monday\ntarget tuesday\naddress .list.json\n");
   EXPECT_THAT(std::string(Delta("monday", "tuesday").status().message()),
               HasSubstr("about the same snapshots"));
+}
+
+// Emptied, cut or in another encoding: as an image, it would tell of a tiny volume.
+TEST_F(VolumeSourcesTest, E14AnEmptyListIsNoVolume) {
+  Write("alloc.source", "target monday\naddress .blocks.json\n");
+  const std::string list =
+      R"({"BlockSize":524288,"VolumeSize":1,"Blocks":[{"BlockIndex":1},{"BlockIndex":2}]})";
+  Write(".blocks.json", list);
+  EXPECT_EQ(*Allocated("monday"), (Ranges{{524288, 1048576}}));
+  std::string wide;
+  for (const char c : list) wide += {c, '\0'};
+  std::vector<std::string> broken = {"\xff\xfe" + wide,    wide, "\xef\xbb\xbf" + list, " \n", "x",
+                                     std::string(512, ' ')};
+  for (size_t size = 0; size < list.size(); ++size) broken.push_back(list.substr(0, size));
+  for (const std::string& text : broken) {
+    Write(".blocks.json", text);
+    const absl::Status status = Allocated("monday").status();
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << text << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("alloc.source"));
+  }
+  // What is no list by any look is an image only for those who say so.
+  Write(".blocks.json", std::string(4096, '\1'));
+  EXPECT_THAT(std::string(Allocated("monday").status().message()), HasSubstr("name the format"));
+  Write("alloc.source", "target monday\naddress .blocks.json\nfrom image\n");
+  EXPECT_EQ(*Allocated("monday"), (Ranges{{0, 4096}}));
+}
+
+// Cut at a line's end, a file can be whole by its look: of this one, no such beginning is.
+TEST_F(VolumeSourcesTest, E14NoBeginningOfAFileAnswers) {
+  Write(".bits", std::string("\x03\x80", 2));
+  // The first as the documentation has it: nothing is whole before the address.
+  for (const std::string text :
+       {"base monday\ntarget tuesday\nfrom bitmap:granularity=4K,order=msb\ncapacity 64K\n"
+        "address .bits\n",
+        "base monday\ntarget tuesday\naddress .bits\ncapacity 64K\n"
+        "from bitmap:granularity=4K,order=msb\n"}) {
+    for (size_t size = 0; size <= text.size(); ++size) {
+      Write("delta.source", text.substr(0, size));
+      const auto delta = Delta("monday", "tuesday");
+      EXPECT_EQ(Allocated("tuesday").status().code(), StatusCode::kFailedPrecondition) << size;
+      if (size == text.size()) {
+        ASSERT_TRUE(delta.ok()) << delta.status();
+        EXPECT_EQ(*delta, (Ranges{{24576, 12288}}));
+      } else {
+        EXPECT_EQ(delta.status().code(), StatusCode::kFailedPrecondition) << size;
+      }
+      if (size > 0 && text[size - 1] != '\n') {
+        EXPECT_THAT(std::string(delta.status().message()), HasSubstr("the last line has no end"));
+      }
+    }
+  }
+}
+
+TEST_F(VolumeSourcesTest, AKeyTwiceIsRefused) {
+  const std::string text =
+      "base monday\ntarget tuesday\naddress .list.json\nfrom rbd-json\ncapacity 1M\n"
+      "base-capacity 1M\n";
+  Write("delta.source", text);
+  EXPECT_EQ(*Delta("monday", "tuesday"), kListed);
+  for (const char* const more : {"base monday", "base sunday", "target tuesday", "address x",
+                                 "from rbd-json", "capacity 1M", "base-capacity 2M"}) {
+    Write("delta.source", text + more + "\n");
+    const absl::Status status = Delta("monday", "tuesday").status();
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << more;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("line 7: expected each key once"));
+  }
 }
 
 TEST_F(VolumeSourcesTest, NothingOutsideOfTheRootIsRead) {

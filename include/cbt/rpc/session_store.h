@@ -58,8 +58,7 @@ class MemorySessionStore : public SessionStore {
 
 // Sessions of a file that is read again when it changes: lines of a token of at least 32
 // characters, a namespace, snapshots separated by commas, and when it expires, in UTC
-// (2026-01-31T12:00:00Z), or
-// `-` for never.
+// (2026-01-31T12:00:00Z), or `-` for never. Every line has an end, see MakeTokenFileAccess().
 // Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT that names the line.
 absl::StatusOr<std::unique_ptr<SessionStore>> MakeFileSessions(const std::string& path);
 

@@ -1,0 +1,191 @@
+// What sources are taken for by their content alone, and what is refused rather than guessed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cbt/source.h"
+#include "source/support/listings.h"
+#include "support/cursors.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+using testing::HasSubstr;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+std::string Sample(const std::string& name) {
+  std::ifstream file(std::string(CBT_SAMPLES) + "/" + name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// `text` in units of `width` bytes, of which byte `place` is that of the text.
+std::string Wide(const std::string& text, size_t width, size_t place) {
+  std::string wide(text.size() * width, '\0');
+  for (size_t i = 0; i < text.size(); ++i) wide[i * width + place] = text[i];
+  return wide;
+}
+
+// `text` as tools of other systems write it: with byte order marks and without.
+std::vector<std::string> Encodings(const std::string& text) {
+  using namespace std::string_literals;
+  return {"\xef\xbb\xbf"s + text,
+          " \n\xef\xbb\xbf"s + text,
+          "\xff\xfe"s + Wide(text, 2, 0),
+          "\xfe\xff"s + Wide(text, 2, 1),
+          "\xff\xfe\0\0"s + Wide(text, 4, 0),
+          "\0\0\xfe\xff"s + Wide(text, 4, 3),
+          Wide(text, 2, 0),
+          Wide(text, 2, 1),
+          Wide(text, 4, 0),
+          Wide(text, 4, 3),
+          Wide(" \n" + text, 2, 0)};
+}
+
+class SourceTest : public testing::Test {
+ protected:
+  void Write(const std::string& name, const std::string& text) {
+    // Some file systems wait for the disk when a file is cut and written anew.
+    std::filesystem::remove(dir_ / name);
+    dir_.Write(name, text);
+  }
+  absl::StatusOr<Ranges> Allocated(const std::string& text, const SourceOptions& options = {}) {
+    Write("source", text);
+    return Read(OpenSource(dir_ / "source", options));
+  }
+  absl::StatusOr<Ranges> Delta(const std::string& base, const std::string& target,
+                               const SourceOptions& options = {}) {
+    Write("base", base);
+    Write("target", target);
+    return Read(OpenDelta(dir_ / "base", dir_ / "target", options));
+  }
+  static absl::StatusOr<Ranges> Read(absl::StatusOr<OpenedSource> source) {
+    if (!source.ok()) return source.status();
+    return test::Drain(*source->cursor);
+  }
+  static SourceOptions AsImage() {
+    SourceOptions options;
+    options.spec.format = SourceFormat::kImage;
+    return options;
+  }
+
+  const test::TempDir dir_;
+};
+
+// The base had blocks 1 to 3, the target has 1 and 9: what became of 2 and 3 only the base tells.
+const std::string kBase =
+    R"({"BlockSize":524288,"VolumeSize":1,"Blocks":[{"BlockIndex":1},{"BlockIndex":2},)"
+    R"({"BlockIndex":3}]})";
+const std::string kTarget =
+    R"({"BlockSize":524288,"VolumeSize":1,"Blocks":[{"BlockIndex":1},{"BlockIndex":9}]})";
+
+TEST_F(SourceTest, E14NoBeginningOfAListIsAnImageBesideAList) {
+  EXPECT_EQ(*Delta(kBase, kTarget), (Ranges{{524288, 3 * 524288}, {9 * 524288, 524288}}));
+  const Ranges ranges = {{1, 2}, {5, 1}, {8, 9}};
+  // (list, size of the volume where the list does not tell it)
+  const std::pair<std::string, uint64_t> lists[] = {{kBase, 0},
+                                                    {test::WriteRbdJson(ranges, 20), kMiB},
+                                                    {test::WriteQemuMap(ranges, 2048), kMiB},
+                                                    {test::WriteVmware(ranges, 20), 20},
+                                                    {test::WriteThinDump(ranges, 20), kMiB},
+                                                    {test::WriteEraDump(ranges, 20), 0},
+                                                    {test::WriteEraInvalidate(ranges, 20), kMiB},
+                                                    {Sample("thin_delta.xml"), 64 * kMiB},
+                                                    {Sample("thin_delta_verbose.xml"), 64 * kMiB},
+                                                    {Sample("thin_dump.xml"), 64 * kMiB},
+                                                    {Sample("era_dump.xml"), 0},
+                                                    {Sample("era_invalidate.xml"), 64 * kMiB}};
+  for (const auto& [list, capacity] : lists) {
+    SourceOptions options;
+    if (capacity > 0) options.capacity = options.base_capacity = capacity;
+    const std::string whole = list.substr(0, list.find_last_not_of(" \n") + 1);
+    Write("target", whole);
+    for (size_t size = 0; size < whole.size(); size += size < 2000 ? 1 : 13) {
+      Write("base", whole.substr(0, size));
+      ASSERT_FALSE(OpenDelta(dir_ / "base", dir_ / "target", options).ok()) << size << whole;
+    }
+    // The beginnings of it in other places.
+    for (size_t size = 0; size < whole.size(); size += size < 100 ? 1 : 97) {
+      const std::string cut = whole.substr(0, size);
+      ASSERT_FALSE(Delta(cut, kTarget, options).ok()) << cut;
+      ASSERT_FALSE(Delta(whole, cut, options).ok()) << cut;
+      ASSERT_FALSE(Delta(cut, cut, options).ok()) << cut;
+      ASSERT_FALSE(Allocated(cut, options).ok()) << cut;
+    }
+    for (const std::string& encoded : Encodings(whole)) {
+      EXPECT_FALSE(Delta(encoded, kTarget, options).ok()) << encoded;
+      EXPECT_FALSE(Delta(encoded, encoded, options).ok()) << encoded;
+      EXPECT_FALSE(Allocated(encoded, options).ok()) << encoded;
+    }
+  }
+}
+
+TEST_F(SourceTest, WhatIsAnImageByDetectionStandsBesideNothingElse) {
+  const std::string image(kMiB, 'i');
+  for (const auto& [base, target] :
+       {std::pair(image, kTarget), {kBase, image}, {Sample("rbd_diff_v1_shrink.bin"), image}}) {
+    const absl::Status status = Delta(base, target).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("only because it is nothing else"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(base == image ? "/base" : "/target"));
+  }
+  EXPECT_EQ(*Delta(image, image), Ranges{});
+}
+
+TEST_F(SourceTest, WhatLooksLikeAListIsAnImageForThoseWhoSaySo) {
+  for (const std::string& text :
+       {std::string(), std::string("["), std::string("{}"), std::string("\xef\xbb\xbf["),
+        std::string(" \t\r\n"), std::string(512, ' '), "<" + std::string(511, 'x'),
+        "{" + std::string(3 * 65536 - 1, 'y'), Wide("[" + std::string(511, 'x'), 2, 0)}) {
+    const absl::Status status = Allocated(text).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text.substr(0, 10) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("name the format (--from)"));
+    const auto found = Allocated(text, AsImage());
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(*found, text.empty() ? Ranges{} : (Ranges{{0, text.size()}}));
+    EXPECT_TRUE(Delta(text, text, AsImage()).ok());
+  }
+}
+
+// Whole sectors with one byte that is of no text, wherever it is, are an image.
+TEST_F(SourceTest, VolumesMayBeginAsListsDo) {
+  using namespace std::string_literals;
+  for (const std::string& begin :
+       {"["s, "{"s, "<"s, " \n["s, "\xef\xbb\xbf["s, "\xff\xfe[\0"s, "\xfe\xff\0["s, "[\0"s, "\0["s,
+        "\xff\xfe\0\0"s, "\0\0\xfe\xff"s, "["s + std::string(300, ' ')}) {
+    for (const size_t size : {512, 4096, 3 * 65536}) {
+      for (const size_t at : {size_t{400}, size - 1}) {
+        std::string image = begin + std::string(size - begin.size(), 'x');
+        image[at] = '\1';
+        const auto found = Allocated(image);
+        ASSERT_TRUE(found.ok()) << begin << at << found.status();
+        EXPECT_EQ(*found, (Ranges{{0, size}}));
+      }
+    }
+    std::string noise = begin + std::string(65536 - begin.size(), '\0');
+    std::mt19937 random(7);
+    for (size_t i = begin.size(); i < noise.size(); ++i) noise[i] = static_cast<char>(random());
+    EXPECT_TRUE(Allocated(noise).ok()) << begin;
+  }
+  // Part of a sector is no volume, but noise is no list either.
+  EXPECT_TRUE(Allocated("[" + std::string(1000, '\1')).ok());
+  EXPECT_FALSE(Allocated("[" + std::string(1000, 'x') + '\1').ok());
+  // What begins as no list may have any size.
+  for (const std::string& image : {"x"s, "\0"s, std::string(3, '\0'), std::string(1001, 'x'),
+                                   std::string(1001, '\0'), "\xff\xff"s}) {
+    EXPECT_TRUE(Allocated(image).ok()) << image;
+  }
+}
+
+}  // namespace
+}  // namespace cbt
