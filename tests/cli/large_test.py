@@ -97,11 +97,9 @@ class Changing(support.CbtTest):
         with open(data, "wb") as file:
             # Every second block, so that answers come while there is much left to compare.
             file.write((b"x" * 512 + bytes(512)) * (self.SIZE // 1024))
-        open(empty, "wb").close()
+        with open(empty, "wb") as file:
+            file.truncate(self.SIZE)
         images = [data, empty] if base_data else [empty, data]
-        if base_data:
-            with open(empty, "wb") as file:
-                file.truncate(self.SIZE)
         arguments = ["delta", *images]
         if subcommand == "allocated":
             arguments = ["allocated", "--zeros", data]
@@ -168,7 +166,7 @@ class Terminals(support.CbtTest):
     def test_progress_bar(self):
         with open(self.path("data"), "wb") as file:
             file.write(b"x" * 16 * MIB)
-        empty = self.write("empty", b"")
+        empty = self.write("empty", bytes(512))
         command = [support.CBT, "delta", empty, self.path("data"), "--block-size", "512",
                    "--style", "blocks"]
         main, other = pty.openpty()
