@@ -78,7 +78,7 @@ class VolumeMaps {
   std::string IdOf(const std::string& name) const;
   bool Names(const std::string& said, const std::string& name) const;
   std::vector<Teller> MapsOf(const std::string& base, const std::string& target) const;
-  static absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenMap(const Map& map);
+  static absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenMap(const Map& of);
   static absl::StatusOr<std::unique_ptr<ExtentCursor>> AgreedBy(const std::vector<Teller>& tellers);
 
   std::string volume_;

@@ -55,7 +55,7 @@ TEST(SlicePool, IsSharedByThreads) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&pool] {
-      for (int k = 0; k < 2000; ++k) {
+      for (size_t k = 0; k < 2000; ++k) {
         SlicePool::Buffer buffer = pool->Take(kBytes);
         buffer.data()[k % kBytes] = 1;
         if (k % 2 == 0) grpc_slice_unref(std::move(buffer).ToSlice(1));

@@ -163,7 +163,7 @@ TEST_F(SourceTest, VolumesMayBeginAsListsDo) {
   for (const std::string& begin :
        {"["s, "{"s, "<"s, " \n["s, "\xef\xbb\xbf["s, "\xff\xfe[\0"s, "\xfe\xff\0["s, "[\0"s, "\0["s,
         "\xff\xfe\0\0"s, "\0\0\xfe\xff"s, "["s + std::string(300, ' ')}) {
-    for (const size_t size : {512, 4096, 3 * 65536}) {
+    for (const size_t size : {size_t{512}, size_t{4096}, size_t{3} * 65536}) {
       for (const size_t at : {size_t{400}, size - 1}) {
         std::string image = begin + std::string(size - begin.size(), 'x');
         image[at] = '\1';

@@ -256,7 +256,7 @@ TEST_F(VolumeMapsTest, AMapThatAChainContradictsIsRefused) {
 // finer one does not answer.
 TEST_F(VolumeMapsTest, TheCoarsestOfSeveralAnswers) {
   WriteChain("history.chain", {"mon", "tue"}, {{2}}, 2 * kG);
-  for (const uint64_t block : {2, 3}) {
+  for (const uint64_t block : {uint64_t{2}, uint64_t{3}}) {
     Write("a.cbm", {"vol1", "mon", "tue"}, {block});
     EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{2 * kG, 2 * kG}})) << block;
   }

@@ -127,7 +127,7 @@ std::vector<CrashDisk::Arrival> CrashDisk::Arrivals() {
   }
   if (writes_.empty()) return arrivals;
   arrivals.push_back({.zeros = true, .arrives = [](size_t, uint64_t) { return false; }});
-  for (const uint64_t sector : {512, 4096}) {
+  for (const uint64_t sector : {uint64_t{512}, uint64_t{4096}}) {
     uint64_t sectors = 0;
     for (const Write& write : writes_) sectors += write.bytes.size() / sector + 1;
     for (int i = 0; i < 4; ++i) {
