@@ -187,7 +187,7 @@ class Apply(support.CbtTest):
         done = subprocess.run(["bash", "-c", limit, "bash", support.CBT, "apply", self.base,
                                self.target, out], stderr=subprocess.PIPE, check=False)
         self.assertEqual(done.returncode, 3, done)
-        self.assertRegex(done.stderr, rb"\Acbt: apply: [^\n]+\n\Z")
+        self.assertRegex(support.own(done.stderr.decode()), r"\Acbt: apply: [^\n]+\n\Z")
         self.assertEqual(self.contents(out), b"precious")
         self.assertEqual(sorted(os.listdir(self.folder)), ["base", "out", "target"])
 

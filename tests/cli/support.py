@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -65,6 +66,11 @@ def parse_json(text):
     return kind, capacity, found, groups
 
 
+def own(stderr):
+    """What the program itself said: a build that counts coverage complains where it can't write, too."""
+    return re.sub(r"(?m)^LLVM Profile Error: .*\n", "", stderr)
+
+
 def parse_csv(text):
     lines = text.splitlines()
     assert lines[0] == "byte_offset,size_bytes", lines[0]
@@ -105,8 +111,9 @@ class CbtTest(unittest.TestCase):
         result = run(*arguments, **options)
         self.assertEqual(result.code, code, f"cbt {arguments}: {result}")
         self.assertEqual(result.stdout, "", f"cbt {arguments}: {result}")
-        self.assertRegex(result.stderr, r"\Acbt: [^\n]+: [^\n]+\n\Z", f"cbt {arguments}: {result}")
-        return result.stderr
+        stderr = own(result.stderr)
+        self.assertRegex(stderr, r"\Acbt: [^\n]+: [^\n]+\n\Z", f"cbt {arguments}: {result}")
+        return stderr
 
 
 def main():

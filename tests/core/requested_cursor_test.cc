@@ -90,6 +90,57 @@ TEST(RequestedCursor, BridgesAGapOfOneByte) {
   EXPECT_EQ((*cursor)->added_bytes(), 1u);
 }
 
+// Gives one extent, then fails; can't go back when `rewinds` is false.
+class Failing final : public ExtentCursor {
+ public:
+  explicit Failing(bool rewinds) : ExtentCursor(1000, 1), rewinds_(rewinds) {}
+
+ private:
+  absl::Status DoSeek(uint64_t) override {
+    given_ = false;
+    return rewinds_ ? absl::OkStatus() : absl::UnavailableError("no way back");
+  }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    if (given_) return absl::DataLossError("cut");
+    given_ = true;
+    batch.push_back({10, 5});
+    return 20;
+  }
+
+  const bool rewinds_;
+  bool given_ = false;
+};
+
+TEST(RequestedCursor, E14ErrorsOfTheInputAreErrors) {
+  for (const uint64_t chunk : {uint64_t{1}, uint64_t{64}}) {
+    auto cursor = MakeRequestedCursor(std::make_unique<Failing>(true), {.chunk = chunk});
+    ASSERT_TRUE(cursor.ok());
+    EXPECT_EQ(Drain(**cursor).status().code(), absl::StatusCode::kDataLoss);
+  }
+  ExtentBatch batch;
+  for (const bool rewinds : {true, false}) {
+    auto input = std::make_unique<Failing>(rewinds);
+    ASSERT_TRUE(input->Next(batch).ok());
+    // One that was read from begins anew, or can't be used.
+    auto cursor = MakeRequestedCursor(std::move(input), {});
+    ASSERT_EQ(cursor.ok(), rewinds);
+    if (!rewinds) {
+      EXPECT_EQ(cursor.status().code(), absl::StatusCode::kUnavailable);
+    } else {
+      ASSERT_TRUE((*cursor)->Next(batch).ok());
+      EXPECT_EQ(batch.front().offset, 10u);
+    }
+  }
+}
+
+TEST(RequestedCursor, RefusesChunksThatAreNone) {
+  for (const uint64_t chunk : {uint64_t{0}, kMaxGranularity + 1, UINT64_MAX}) {
+    EXPECT_EQ(MakeRequestedCursor(CursorOver({}, 10), {.chunk = chunk}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(MakeRequestedCursor(nullptr, {}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(RequestedCursor, RefusesWindowsPastTheVolume) {
   EXPECT_EQ(MakeRequestedCursor(CursorOver({}, 100), {.offset = 101}).status().code(),
             absl::StatusCode::kOutOfRange);

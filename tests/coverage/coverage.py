@@ -84,6 +84,8 @@ def main():
     total = collections.defaultdict(lambda: {"lines": [0, 0], "branches": [0, 0]})
     for file in json.loads(done.stdout)["data"][0]["files"]:
         name = str(pathlib.Path(file["filename"]).resolve().relative_to(ROOT))
+        if not name.startswith(("src/", "include/")):
+            continue
         inside = name.removeprefix("src/")
         groups = [inside.split("/")[0]]
         groups += ["(core)"] * (groups[0] in CORE) + ["(adapters)"] * (groups[0] in ADAPTERS)
