@@ -105,6 +105,26 @@ TEST(ChangeMapTest, ABitsetMayGoOnPastTheCapacity) {
   }
 }
 
+TEST(ChangeMapTest, StatisticsCountEachKindOfContainer) {
+  ChangeMapBuilder builder = *ChangeMapBuilder::Create({6 * 65536 * kG, kG});
+  for (const uint64_t block : {uint64_t{3}, uint64_t{7}, uint64_t{65535}}) {
+    ASSERT_TRUE(builder.AddBlocks(block, block + 1).ok());
+  }
+  for (uint64_t block = 65536; block < 2 * 65536; block += 2) {
+    ASSERT_TRUE(builder.AddBlocks(block, block + 1).ok());
+  }
+  for (const uint64_t container : {2u, 4u, 5u}) {
+    ASSERT_TRUE(builder.AddBlocks(container * 65536 + 10, container * 65536 + 5000).ok());
+  }
+  const ChangeMapStatistics statistics = (*builder.Build())->Statistics();
+  EXPECT_EQ(statistics.arrays, 1u);
+  EXPECT_EQ(statistics.bitsets, 1u);
+  EXPECT_EQ(statistics.run_containers, 3u);
+  EXPECT_EQ(statistics.blocks, 3u + 32768 + 3 * 4990);
+  // The last block of the first container and the first of the second are one run.
+  EXPECT_EQ(statistics.runs, 3u + 32768 - 1 + 3);
+}
+
 TEST(ChangeMapTest, RunsGoOnOverContainers) {
   // An array, runs, a bitset and all blocks, each going on in the next.
   Blocks blocks = Numbers(65534, 65536 + 70000);

@@ -58,6 +58,33 @@ RC_GTEST_PROP(ChangeTrackerTest, TellsTheBlocksThatWereWritten, ()) {
   }
 }
 
+// Whether all blocks of a write are marked already is asked a word at a time: at no place may one
+// that is not be taken for marked.
+TEST(ChangeTrackerTest, AWriteOverMarkedBlocksFindsTheOneThatIsNot) {
+  constexpr uint64_t kBlocks = 300;
+  for (uint64_t hole = 0; hole < kBlocks; ++hole) {
+    const uint64_t word = hole / 64 * 64;
+    for (const auto& [begin, end] : {std::pair{uint64_t{0}, kBlocks},
+                                     {word, kBlocks},
+                                     {hole, kBlocks},
+                                     {uint64_t{0}, hole + 1},
+                                     {word, std::min(word + 64, kBlocks)},
+                                     {hole, hole + 1}}) {
+      const auto tracker = *ChangeTracker::Create(InMemory(kBlocks));
+      if (hole > 0) {
+        ASSERT_TRUE(tracker->Mark({0, hole * kG}).ok());
+      }
+      if (hole + 1 < kBlocks) {
+        ASSERT_TRUE(tracker->Mark({(hole + 1) * kG, (kBlocks - hole - 1) * kG}).ok());
+      }
+      ASSERT_FALSE((*tracker->Changes())->Contains(hole));
+      ASSERT_TRUE(tracker->Mark({begin * kG, (end - begin) * kG}).ok());
+      ASSERT_TRUE((*tracker->Changes())->Contains(hole))
+          << hole << " in " << begin << " to " << end;
+    }
+  }
+}
+
 TEST(ChangeTrackerTest, EpochsFollowEachOther) {
   const auto tracker = *ChangeTracker::Create(InMemory(1000));
   ASSERT_TRUE(tracker->Mark({0, 1}).ok());
