@@ -154,6 +154,20 @@ def add_tokens(corpora):
     corpora.add("tokens", "base64", b"AQAQAAAAAAAAuTpDkW2pcWb3kDR7HJSMYw==")
 
 
+def add_lines(corpora):
+    """lines: the text, and behind it which kind of file it is."""
+    token = "canary-789012345678901234567890123456789"
+    texts = (
+        "# Monday\nbase sunday\ntarget monday\nfrom thin-delta:device=3\ncapacity 64G\nbase-capacity 32G\naddress .sun-mon.xml\n",
+        f"{token} operator prod,staging\nother root *\n",
+        "prod monday vol1/monday\nprod tuesday -\n",
+        f"{token} prod monday,tuesday 2036-01-31T12:00:00Z\n{token[::-1]} staging monday -\n",
+        f"user=operator\nkey={token}\n")
+    for kind, text in enumerate(texts):
+        corpora.add("lines", f"kind{kind}", text.encode() + bytes([kind]))
+        corpora.add("lines", f"cut{kind}", text[:-3].encode() + bytes([kind]))
+
+
 def add_maps(corpora):
     """portable: roaring bytes; maps: choices."""
     values = [0, 1, 2, 100, 65535, 65536, 1 << 31, (1 << 32) - 1]
@@ -316,6 +330,7 @@ def main():
     add_wire(corpora)
     add_streams(corpora)
     add_tokens(corpora)
+    add_lines(corpora)
     add_maps(corpora)
     add_map_files(corpora, arguments.cbt)
     add_lists(corpora)
