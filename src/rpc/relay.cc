@@ -53,7 +53,7 @@ class RemoteProvider final : public SnapshotProvider {
     }
     if (!channel_.ok()) return channel_.status();
     absl::StatusOr<std::unique_ptr<RemoteCursor>> cursor =
-        OpenRemoteCursor(request, [this] { return *channel_; });
+        OpenRemoteCursor(request, [channel = *channel_] { return channel; });
     if (!cursor.ok()) return cursor.status();
     MetadataSource source;
     source.type = (*cursor)->type();
