@@ -72,6 +72,15 @@ TEST(BitmapCursorTest, RefusesABitmapThatDoesNotCoverTheVolume) {
   EXPECT_FALSE(MakeBitmapCursor(shorter, view, BitmapOp::kXor, 40, 4).ok());
 }
 
+TEST(BitmapCursorTest, RefusesAnOperationThatThereIsNot) {
+  const uint8_t bytes[1] = {};
+  const auto view = *BitmapView::Create(bytes, 0, 8);
+  for (const int op : {-1, 4, 255}) {
+    EXPECT_EQ(MakeBitmapCursor(view, view, static_cast<BitmapOp>(op), 8, 1).status(),
+              absl::InvalidArgumentError("unknown bitmap operation"));
+  }
+}
+
 TEST(BitmapCursorTest, E7LargestGranularityDoesNotWrap) {
   const uint8_t bytes[1] = {3};
   auto cursor = *MakeBitmapCursor(*BitmapView::Create(bytes, 0, 2), kMaxCapacity, kMaxGranularity);

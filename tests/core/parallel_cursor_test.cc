@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cbt/bitmap.h"
+#include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "support/cursors.h"
 #include "support/generators.h"
@@ -103,6 +104,20 @@ TEST(ParallelCursorTest, ThroughThePublicFactory) {
     EXPECT_TRUE(*test::DrainFrom(*cursor, 12'345'678'901, 100) ==
                 reference::CutAt(want, 12'345'678'901 / 4096 * 4096));
   }
+}
+
+// Somebody who asks for threads and has none gets the stream all the same.
+TEST(ParallelCursorTest, ThreadsWithoutAnExecutorAreTheCallersOwn) {
+  std::vector<uint8_t> base(100'000, 0);
+  std::vector<uint8_t> target = base;
+  target[70'000] = 1;
+  MemoryOptions memory;
+  memory.parallel = 4;
+  EXPECT_EQ(*test::Drain(**MakeMemoryDeltaCursor(base, target, memory)), (Ranges{{69'632, 4096}}));
+  BitmapOptions bitmap;
+  bitmap.parallel = 4;
+  const auto bits = *BitmapView::Create(target, 0, 800'000);
+  EXPECT_EQ(*test::Drain(**MakeBitmapCursor(bits, 800'000, 1, bitmap)), (Ranges{{560'000, 1}}));
 }
 
 // Dense all over: every part has more than may wait, and the consumer is the slow one.

@@ -250,6 +250,16 @@ RC_GTEST_PROP(ChangeMapTest, UnionOfManyMapsAndItsCursorAgree, ()) {
   RC_ASSERT(BlocksOf(**MakeUnionCursor(maps)) == all);
 }
 
+TEST(ChangeMapTest, RefusesAUnionOfNothingAndOfDifferentVolumes) {
+  EXPECT_EQ(MakeUnionCursor({}).status().code(), absl::StatusCode::kInvalidArgument);
+  const ChangeMap one = MapOf({1}, {1 << 20, kG});
+  for (const VolumeGeometry other :
+       {VolumeGeometry{1 << 21, kG}, VolumeGeometry{1 << 20, 2 * kG}}) {
+    const std::vector<ChangeMap> maps = {one, MapOf({1}, other)};
+    EXPECT_EQ(MakeUnionCursor(maps).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
 RC_GTEST_PROP(ChangeMapTest, CursorsGoOnFromAnywhere, ()) {
   std::mt19937_64 random = test::AnyRandom();
   // A granularity that is no power of two takes another way through the kernels.

@@ -265,6 +265,21 @@ TEST(MapFileTest, ALazyCursorFindsNonsenseUnderGoodChecksums) {
   EXPECT_EQ(ReadChangeMap(path).status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(MapFileTest, AFileThatIsNotThereIsNamed) {
+  const test::TempDir folder;
+  const std::string path = folder.path() + "/x.cbm";
+  for (const absl::Status& status :
+       {ReadChangeMap(path).status(), ReadChangeMapHeader(path).status(),
+        OpenChangeMapCursor(path).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+    EXPECT_NE(status.message().find(path), std::string::npos) << status;
+  }
+  ChangeMap map = SmallMap();
+  map.set_identity({std::string(kMaxMapNameBytes + 1, 'x'), "monday", "tuesday"});
+  EXPECT_EQ(WriteChangeMap(map, path).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(folder.Names().empty());
+}
+
 TEST(MapFileTest, AFileThatCannotBeReplacedStays) {
   const test::TempDir folder;
   const std::string path = folder.path() + "/x.cbm";

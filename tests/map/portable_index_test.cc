@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <sys/mman.h>
 
+#include <cstring>
+#include <memory>
 #include <string>
 
 #include "cbt/change_map.h"
@@ -209,6 +212,97 @@ TEST(PortableIndexTest, LargeClaimsOfSmallFilesCostNothing) {
     EXPECT_EQ(ChangeMapView::Create(bytes, {kMaxCapacity, 1}).status().code(),
               absl::StatusCode::kDataLoss);
   }
+}
+
+// Says of one byte that it is not what was written.
+class OneBadByte final : public ByteGuard {
+ public:
+  explicit OneBadByte(uint64_t at) : at_(at) {}
+  absl::Status Check(uint64_t begin, uint64_t end) const override {
+    return begin <= at_ && at_ < end ? absl::DataLossError("the bad byte") : absl::OkStatus();
+  }
+
+ private:
+  const uint64_t at_;
+};
+
+// The tables when the index is made, containers when they are loaded: nothing in between is
+// believed without a question.
+TEST(PortableIndexTest, AsksTheGuardAboutEveryByte) {
+  const std::vector<uint8_t> bytes = SmallMap(true);
+  const uint64_t blocks = kVolume.capacity / 512;
+  size_t tables = 0;
+  for (uint64_t at = 0; at < bytes.size(); ++at) {
+    const auto index = PortableIndex::Parse(bytes, blocks, std::make_shared<OneBadByte>(at));
+    if (!index.ok()) {
+      ++tables;
+      ASSERT_EQ(index.status().message(), "the bad byte") << at;
+      continue;
+    }
+    size_t refused = 0;
+    for (size_t i = 0; i < (*index)->size(); ++i) {
+      const absl::StatusOr<Container> container = (*index)->Load(i);
+      if (container.ok()) continue;
+      ++refused;
+      ASSERT_EQ(container.status().message(), "the bad byte") << at;
+    }
+    ASSERT_EQ(refused, 1u) << at;
+    ASSERT_FALSE((*index)->CheckAll().ok());
+    ASSERT_FALSE((*index)->checked());
+  }
+  // The number of groups; a group with flags and five containers; one with one.
+  EXPECT_EQ(tables, 8u + (4 + 4 + 1 + 5 * 8) + (4 + 8 + 8));
+}
+
+TEST(PortableIndexTest, FindsContainersByKey) {
+  const std::vector<uint8_t> bytes = Bytes(test::MapOf({uint64_t{1} << 33}, kVolume));
+  const auto index = *PortableIndex::Parse(bytes, kVolume.capacity / 512);
+  ASSERT_EQ(index->size(), 1u);
+  EXPECT_TRUE(index->FirstGroup().empty());
+  EXPECT_TRUE(index->HasMoreGroups());
+  EXPECT_EQ(index->LowerBound(0), 0u);
+  EXPECT_EQ(index->LowerBound(uint64_t{2} << 16), 0u);
+  EXPECT_EQ(index->LowerBound((uint64_t{2} << 16) + 1), 1u);
+  // A key whose upper half has more than 32 bits is not the one that its lower bits name.
+  EXPECT_EQ(index->LowerBound(uint64_t{1} << 48), 1u);
+  EXPECT_EQ(index->LowerBound(UINT64_MAX), 1u);
+  ASSERT_TRUE(index->CheckAll().ok());
+  EXPECT_EQ(index->Load(0)->cardinality, 1u);
+}
+
+// Offsets of containers have 32 bits; the end of the last one is no offset.
+TEST(PortableIndexTest, RefusesABitmapOfMoreThan4GiB) {
+  constexpr size_t kSize = (size_t{1} << 32) + 4096;
+  void* const memory = mmap(nullptr, kSize, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const bytes = static_cast<uint8_t*>(memory);
+  const auto put = [bytes](size_t at, auto value) {
+    std::memcpy(bytes + at, &value, sizeof(value));
+  };
+  put(0, uint64_t{1});                  // one group,
+  put(12, uint32_t{12347 | 3u << 16});  // four containers,
+  put(16, uint8_t{15});                 // all of them runs
+  for (uint16_t i = 0; i < 4; ++i) {
+    put(17 + size_t{4} * i, i);
+    put(19 + size_t{4} * i, uint16_t{0});
+  }
+  // Three containers of which the last is as long as makes the fourth begin 9 bytes below 4 GiB.
+  const uint32_t offsets[] = {37, 43, 49, UINT32_MAX - 8};
+  for (size_t i = 0; i < 4; ++i) put(33 + 4 * i, offsets[i]);
+  const size_t last = 12 + size_t{offsets[3]};
+  for (const uint16_t runs : {uint16_t{1}, uint16_t{2}}) {
+    put(last, runs);
+    const size_t size = last + 2 + size_t{4} * runs;
+    ASSERT_LE(size, kSize);
+    const auto index = PortableIndex::Parse({bytes, size}, kVolume.capacity / 512);
+    if (runs == 1) {
+      EXPECT_TRUE(index.ok()) << index.status();
+    } else {
+      EXPECT_EQ(index.status(), absl::DataLossError("offset 12: a bitmap of more than 4 GiB"));
+    }
+  }
+  munmap(memory, kSize);
 }
 
 TEST(PortableIndexTest, RefusesBlocksPastTheVolume) {
