@@ -30,6 +30,7 @@ constexpr uint32_t kFileService = 6;
 constexpr uint32_t kName = 1;  // of a message, an enum, a service
 
 // Fields of reflection.proto.
+constexpr uint32_t kRequestHost = 1;
 constexpr uint32_t kRequestFileByName = 3;
 constexpr uint32_t kRequestFileBySymbol = 4;
 constexpr uint32_t kRequestListServices = 7;
@@ -169,9 +170,9 @@ std::string ReflectionService::Answer(std::span<const uint8_t> request) const {
   ProtoReader reader(request);
   while (reader.Next()) {
     if (reader.wire_type() != WireType::kBytes) continue;
-    if (reader.field() == 1) {
+    if (reader.field() == kRequestHost) {
       host = AsText(reader.bytes());
-    } else {
+    } else if (reader.field() >= kRequestFileByName && reader.field() <= kRequestListServices) {
       asked = reader.field();
       argument = AsText(reader.bytes());
     }
