@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Plants small faults in the code and tells which of them no test notices.
 
-    tests/mutation/mutate.py [--mutants N] [--seed N] [--only TEXT] [--report FILE] [--check]
+    tests/mutation/mutate.py [--mutants N] [--seed N] [--only TEXT] [--report FILE] [--go-on FILE] [--check]
 
 Works in a copy of the tree under build/mutation; the copy that you edit is left alone. Each mutant is one change of one place:
-a comparison that is flipped or off by one, a bound, a carry or a tail that is dropped, operators that are swapped, a statement that is
-left out. A mutant counts when it compiles. It is caught when a test fails, crashes or takes ten times the processor time it takes without it. Exit status
-1 when fewer than --target percent are caught. Survivors that can't change any answer stand, with the reason, in equivalent.txt; --check
-looks whether these are still mutants of the code, and builds nothing.
+a comparison that is flipped or off by one, a bound, a carry or a tail that is dropped, operators that are swapped, a statement
+that is left out. A mutant counts when it compiles. It is caught when a test fails, crashes or takes ten times the processor time
+it takes without it. Exit status 1 when fewer than --target percent are caught. Survivors that can't change any answer stand, with
+the reason, in equivalent.txt; --check looks whether these are still mutants of the code, and builds nothing. --go-on takes the
+verdicts of an earlier run that was stopped from what it printed.
 """
 
 import argparse
+import collections
 import pathlib
 import random
 import re
@@ -28,6 +30,8 @@ LEFT_OUT = ("json_string", "thread_pool", "secrets", "utf8", "parse_number", "ab
 # Nine tenths of the time, and few faults that only they notice: they run when the others are green.
 SLOW = ("BoundaryTest.EveryBoundaryThroughEveryOperation:TruthTest.*:Scale.*:PersistentTrackerTest.ADamagedLogNeverUnderReports:"
         "ChangeChainTest.IsWhatTheModelSaysAfterAnyChanges:MapDamageTest.*:ParallelCursorTest.ThroughThePublicFactory")
+
+NOT_NOTICED = "NOT NOTICED"
 
 # (what it is, what to find, what to put there). Binary operators have blanks around them in this code, templates don't.
 OPERATORS = [
@@ -141,6 +145,7 @@ def main():
     parser.add_argument("--only", default="", help="mutate only files whose path holds this")
     parser.add_argument("--target", type=float, default=95)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--go-on", metavar="FILE")
     parser.add_argument("--report", help="write what was tried and found to this file")
     arguments = parser.parse_args()
 
@@ -162,30 +167,45 @@ def main():
     end = resource.getrusage(resource.RUSAGE_CHILDREN)
     limit = 10 * (end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime) + 10
 
+    known = {}
+    if arguments.go_on:
+        for line in pathlib.Path(arguments.go_on).read_text().split("\n"):
+            mutant, _, verdict = line.rpartition(": ")
+            known[mutant] = None if verdict == NOT_NOTICED else verdict
+
     candidates = list(all_mutants(tree.source, arguments.only))
+    places = collections.Counter((name, change_of(old, new)) for _, name, _, _, old, new in candidates)
     random.Random(arguments.seed).shuffle(candidates)
     caught, survived, report = 0, [], []
     for path, name, kind, number, old, new in candidates:
         if caught + len(survived) >= arguments.mutants:
             break
-        original = path.read_text()
-        lines = original.split("\n")
-        lines[number] = new
-        try:
-            path.write_text("\n".join(lines))
-            if not tree.build():
-                continue
-            judged = tree.judge(limit)
-        finally:
-            path.write_text(original)
         change = change_of(old, new)
-        if judged is None and (name, change) in equivalent:
+        # Where a listed change could be at several places, it has to show that it is the one without effect.
+        is_listed = (name, change) in equivalent
+        if is_listed and places[name, change] == 1:
+            continue
+        mutant = f"{name}:{number + 1}: {kind}: {change}"
+        if mutant in known:
+            judged = known[mutant]
+        else:
+            original = path.read_text()
+            lines = original.split("\n")
+            lines[number] = new
+            try:
+                path.write_text("\n".join(lines))
+                if not tree.build():
+                    continue
+                judged = tree.judge(limit)
+            finally:
+                path.write_text(original)
+        if judged is None and is_listed:
             continue
         if judged is None:
             survived.append((name, number + 1, kind, change))
         else:
             caught += 1
-        line = f"{name}:{number + 1}: {kind}: {change}: {judged or 'NOT NOTICED'}"
+        line = f"{mutant}: {judged or NOT_NOTICED}"
         report.append(line)
         print(line, flush=True)
     tried = caught + len(survived)
