@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -88,10 +88,8 @@ class PlantedServer {
       };
       std::string info;
       wire::AppendBytesField(info, 1, Has("bad-name") ? "not a name!" : "planted.example.com");
-      constant("/csi.v1.Identity/GetPluginInfo", info, "never");
-      constant("/csi.v1.Identity/GetPluginCapabilities",
-               Has("no-capability") ? std::string() : std::string("\x0a\x04\x0a\x02\x08\x04", 6),
-               "never");
+      constant("/csi.v1.Identity/GetPluginInfo", info, "info-fails");
+      constant("/csi.v1.Identity/GetPluginCapabilities", Capabilities(), "capabilities-fail");
       constant("/csi.v1.Identity/Probe", "", "probe-fails");
     }
 
@@ -111,6 +109,31 @@ class PlantedServer {
       return ranges;
     }
 
+    // Among others, as of a plugin that does more; 4 is SNAPSHOT_METADATA_SERVICE of a service (1),
+    // and nothing of an expansion of volumes (2).
+    std::string Capabilities() const {
+      if (Has("no-capability")) return "";
+      std::string list;
+      wire::AppendVarintField(list, 9, 4);
+      for (const auto& [kind, type] : {std::pair(1u, 1u), std::pair(2u, 4u),
+                                       std::pair(1u, Has("other-capability") ? 5u : 4u)}) {
+        std::string inner;
+        wire::AppendVarintField(inner, 9, 4);
+        wire::AppendVarintField(inner, 1, type);
+        std::string capability;
+        wire::AppendBytesField(capability, kind, inner);
+        wire::AppendBytesField(list, 1, capability);
+      }
+      return list;
+    }
+
+    // A message with the contract's numbers of the types.
+    std::string Told(csi::v1::BlockMetadataType type, uint64_t capacity,
+                     const reference::Ranges& tuples) const {
+      const auto number = rpc::TypeOnWire(contract_, static_cast<BlockMetadataType>(type));
+      return Message(static_cast<csi::v1::BlockMetadataType>(number), capacity, tuples);
+    }
+
     static grpc::Status Error(grpc::StatusCode code, const std::string& text) {
       return {code, text};
     }
@@ -122,6 +145,7 @@ class PlantedServer {
       auto request = rpc::DecodeRequest(method, flat.bytes());
       if (!request.ok()) {
         if (Has("accepts-garbage")) return Good(delta, 0, 0);
+        if (Has("garbage-is-the-end")) return {};
         return {.status = rpc::ToGrpcStatus(request.status())};
       }
       if (Has("refuses-unknown-fields")) {
@@ -157,7 +181,8 @@ class PlantedServer {
         return {.status = Error(StatusCode::UNAUTHENTICATED, "no")};
       }
       if (!known) {
-        if (Has("unknown-empty")) return Empty(delta);
+        if (Has("unknown-empty")) return Empty();
+        if (Has("answers-then-unknown")) return Empty(Error(StatusCode::NOT_FOUND, "unknown"));
         std::string text = "unknown";
         if (Has("echoes-secrets")) {
           text += std::string(request->secrets.Get("password").value_or(""));
@@ -167,9 +192,12 @@ class PlantedServer {
       }
       if (delta && *request->base_snapshot_id != "base") {
         if (*request->base_snapshot_id == request->target_snapshot_id) {
-          return Has("self-delta-full") ? Good(delta, 0, 0) : Empty(delta);
+          if (Has("self-delta-full")) return Good(delta, 0, 0);
+          const grpc::Status refusal = Error(StatusCode::INVALID_ARGUMENT, "the same");
+          if (Has("self-delta-refused")) return {.status = refusal};
+          return Has("self-delta-breaks") ? Empty(refusal) : Empty();
         }
-        if (Has("unknown-base-empty")) return Empty(delta);
+        if (Has("unknown-base-empty")) return Empty();
         return {.status = Error(StatusCode::NOT_FOUND, "unknown base")};
       }
       const auto offset = static_cast<uint64_t>(request->starting_offset);
@@ -195,14 +223,18 @@ class PlantedServer {
       return reply;
     }
 
-    Reply Empty(bool) const {
-      return {.messages = {Message(csi::v1::VARIABLE_LENGTH, kCapacity, {})}};
+    Reply Empty(const grpc::Status& status = grpc::Status::OK) const {
+      return {.messages = {Told(csi::v1::VARIABLE_LENGTH, kCapacity, {})}, .status = status};
     }
 
     // The answer from `offset` on, with the fault in it.
     Reply Good(bool delta, uint64_t offset, size_t max_results) const {
       reference::Ranges tuples;
-      const reference::Ranges truth = Truth(delta);
+      reference::Ranges truth = Truth(delta);
+      // The last of them reaches past the capacity, and so it ends after an offset that is there.
+      if (Has("good-blocks")) {
+        for (auto& [at, length] : truth) length = 1000;
+      }
       for (const auto& [at, length] : truth) {
         if (at + length > offset) tuples.emplace_back(at, length);
       }
@@ -224,6 +256,13 @@ class PlantedServer {
       if (Has("zero-size") && !tuples.empty()) tuples.back().second = 0;
       if (Has("past-capacity") && !tuples.empty()) tuples.back().second += 1;
       if (Has("fixed-varies") && !tuples.empty()) tuples.back().second -= 1;
+      if (Has("outside") && !tuples.empty()) tuples.back().first = kCapacity;
+      if (Has("two-past-capacity")) tuples = {{kCapacity - 200, 300}, {kCapacity - 100, 300}};
+      if (offset == kCapacity) {
+        if (Has("at-capacity-repeats")) tuples = {truth.back()};
+        if (Has("at-capacity-other")) tuples = {truth.front()};
+        if (Has("at-capacity-two")) tuples = {truth.front(), truth.back()};
+      }
       size_t most = max_results == 0 ? 50 : std::min<size_t>(max_results, 50);
       if (Has("stall-holds")) most = std::min<size_t>(most, 10);
       if (Has("ignores-max")) most = 50;
@@ -237,8 +276,12 @@ class PlantedServer {
       }
       uint64_t capacity = kCapacity;
       if (Has("present-capacity") && delta) capacity += 4096;
+      if (Has("end-capacity-differs") && offset == kCapacity) capacity += 4096;
       auto type = csi::v1::VARIABLE_LENGTH;
-      if (Has("fixed-varies")) type = csi::v1::FIXED_LENGTH;
+      if (Has("fixed-varies") || Has("good-blocks") || Has("two-past-capacity") ||
+          (Has("end-type-differs") && offset == kCapacity)) {
+        type = csi::v1::FIXED_LENGTH;
+      }
       if (Has("unknown-type")) type = csi::v1::UNKNOWN;
       Reply reply;
       for (size_t at = 0; at < tuples.size() || reply.messages.empty(); at += most) {
@@ -249,13 +292,17 @@ class PlantedServer {
           part[0].first = tuples[at - 1].first + tuples[at - 1].second - 1;
         }
         const bool changes = !reply.messages.empty();
-        reply.messages.push_back(
-            Message(changes && Has("type-changes") ? csi::v1::FIXED_LENGTH : type,
-                    changes && Has("capacity-changes") ? capacity + 1 : capacity, part));
+        reply.messages.push_back(Told(changes && Has("type-changes") ? csi::v1::FIXED_LENGTH : type,
+                                      changes && Has("capacity-changes") ? capacity + 1 : capacity,
+                                      part));
+        if (Has("idle-messages")) reply.messages.push_back(Told(type, capacity, {}));
       }
       if (Has("bad-bytes")) reply.messages.back().pop_back();
       if (Has("huge-message") && max_results > 1000) {
         wire::AppendBytesField(reply.messages.front(), 999, std::string(3'500'000, 'x'));
+      }
+      if (Has("refused-message") && max_results > 1000) {
+        wire::AppendBytesField(reply.messages.front(), 999, std::string(5'000'000, 'x'));
       }
       // More than a client takes that does not read.
       if (Has("stall-holds")) {
@@ -312,9 +359,11 @@ class PlantedServer {
           return {.status = Error(StatusCode::ABORTED, "foreign token")};
         }
         if (known) at = std::stoul(token.substr(token.find(':') + 1));
-        if (Has("token-once") && !used_.insert(token).second) {
+        const int uses = ++used_[token + "/" + std::to_string(request->max_results)];
+        if ((Has("token-once") && uses > 1) || (Has("token-twice") && uses > 2)) {
           return {.status = Error(StatusCode::ABORTED, "used token")};
         }
+        if (Has("token-forgets") && uses > 2) tuples.pop_back();
       }
       size_t most = request->max_results == 0 ? 40 : static_cast<size_t>(request->max_results);
       if (Has("ignores-max-entries")) most = 40;
@@ -325,8 +374,13 @@ class PlantedServer {
       wire::AppendVarintField(page, 1, kCapacity);
       bool last = end == tuples.size();
       if (Has("forgets-last-page") && most < 10 && end + most >= tuples.size()) last = true;
-      if (!last) {
-        wire::AppendBytesField(page, 2, (delta ? "delta:" : "allocated:") + std::to_string(end));
+      const std::string next = delta ? "delta:" : "allocated:";
+      if (Has("pages-stand") && at > 0) {
+        wire::AppendBytesField(page, 2, request->page_token);
+      } else if (!last) {
+        wire::AppendBytesField(page, 2, next + std::to_string(end));
+      } else if (Has("pages-circle")) {
+        wire::AppendBytesField(page, 2, next + "0");
       }
       for (size_t i = at; i < end; ++i) {
         std::string block;
@@ -334,13 +388,14 @@ class PlantedServer {
         wire::AppendVarintField(block, 2, tuples[i].second);
         wire::AppendBytesFieldAlways(page, 3, block);
       }
+      if (Has("bad-page") && at > 0) page.pop_back();
       return {.messages = {page}};
     }
 
     const rpc::Contract& contract_;
     const std::string fault_;
     std::atomic<int> calls_ = 0;
-    std::set<std::string> used_;
+    std::map<std::string, int> used_;  // by token and the number of entries
   };
 
   class Reactor final : public rpc::RawService::WriteReactor {
