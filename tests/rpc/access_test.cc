@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/session_store.h"
@@ -61,6 +63,38 @@ TEST(Sessions, OpenWhatTheyWereOpenedForAsLongAsTheyLast) {
                            {.name_space = "n", .snapshots = {"s"}, .expires = now + seconds(1)})
                 .code(),
             StatusCode::kInvalidArgument);
+}
+
+TEST(Sessions, ThatCanOpenNothingAreRefused) {
+  const auto store = rpc::MemorySessionStore::Create();
+  const auto later = std::chrono::system_clock::now() + seconds(100);
+  const auto refused = [&store](rpc::Session session) {
+    const absl::Status status = store->Open(std::move(session)).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refused({.name_space = "", .snapshots = {"s"}, .expires = later}),
+              HasSubstr("the namespace is missing"));
+  EXPECT_THAT(refused({.name_space = "n", .snapshots = {}, .expires = later}),
+              HasSubstr("it opens no snapshot"));
+  EXPECT_THAT(refused({.name_space = "n", .snapshots = {"s"}, .expires = {}}),
+              HasSubstr("it has expired already"));
+  EXPECT_EQ(store->size(), 0u);
+}
+
+// Nobody has to sweep: a store whose sessions end doesn't grow for ever.
+TEST(Sessions, ThatHaveExpiredAreSweptOnTheWay) {
+  auto now = std::chrono::system_clock::now();
+  const auto store = rpc::MemorySessionStore::Create(100'000, [&now] { return now; });
+  size_t most = 0;
+  for (int i = 0; i < 5000; ++i) {
+    now += seconds(1);
+    ASSERT_TRUE(
+        store->Open({.name_space = "n", .snapshots = {"s"}, .expires = now + seconds(100)}).ok());
+    most = std::max(most, store->size());
+  }
+  EXPECT_LE(most, 1024u);
+  EXPECT_GE(store->size(), 100u);
 }
 
 // --- files of access -----------------------------------------------------------------------------
@@ -176,6 +210,138 @@ TEST(AccessFiles, SnapshotsAreFoundByNameAndByHandle) {
   EXPECT_EQ(
       resolve({.name_space = "ns", .base = "monday", .base_is_handle = false, .target = "monday"}),
       "vol1/monday>vol1/monday");
+}
+
+// An empty token in a list must not open a namespace to those who show none.
+TEST(TokenLists, AnEmptyTokenIsNobodys) {
+  std::vector<rpc::TokenGrant> grants(2);
+  grants[0] = {.token = Secret(), .name = "nobody", .name_spaces = {"*"}};
+  grants[1] = {.token = Secret("token"), .name = "somebody", .name_spaces = {"ns"}};
+  const auto access = rpc::MakeTokenAccess(std::move(grants));
+  EXPECT_EQ(Ask(*access, "", "ns"), StatusCode::kUnauthenticated);
+  EXPECT_EQ(Ask(*access, "token", "ns"), StatusCode::kOk);
+  EXPECT_EQ(Ask(*access, "token", "other"), StatusCode::kPermissionDenied);
+}
+
+absl::StatusOr<rpc::ResolvedSnapshots> Resolve(rpc::SnapshotResolver& resolver,
+                                               const rpc::SnapshotQuery& query) {
+  absl::StatusOr<rpc::ResolvedSnapshots> answer = absl::UnknownError("no answer");
+  resolver.Resolve(query, [&answer](absl::StatusOr<rpc::ResolvedSnapshots> found) {
+    answer = std::move(found);
+  });
+  return answer;
+}
+
+// A namespace is one folder; a name that is a path to another one leads nowhere.
+TEST(Folders, HoldTheirNamespaceAndNoOther) {
+  const auto folders = rpc::MakeFolderResolver();
+  const auto found = [&folders](const std::string& name_space, const std::string& target) {
+    return Resolve(*folders, {.name_space = name_space, .target = target});
+  };
+  ASSERT_TRUE(found("ns", "a").ok());
+  EXPECT_EQ(found("ns", "a")->target_handle, "ns/a");
+  EXPECT_EQ(found("ns", "..a..")->target_handle, "ns/..a..");
+  for (const char* name_space : {"ns/other", "..", ".", "../ns", "ns/..", "/"}) {
+    EXPECT_EQ(found(name_space, "a").status().code(), StatusCode::kNotFound) << name_space;
+  }
+  for (const char* target : {"..", "../other/a", "./a", "a/..", "a/../../other/a"}) {
+    EXPECT_EQ(found("ns", target).status().code(), StatusCode::kNotFound) << target;
+  }
+}
+
+// Whatever is wrong with a line: it is named, and the file opens nothing.
+TEST(AccessFiles, LinesOfAnotherFormAreRefused) {
+  const TempDir dir;
+  const std::string path = dir / "file";
+  const auto snapshots = [&] { return rpc::MakeFileResolver(path).status(); };
+  const auto secrets = [&] { return rpc::MakeFileSecrets(path).status(); };
+  const auto sessions = [&] { return rpc::MakeFileSessions(path).status(); };
+  const std::string token = "canary-8901234567890123456789012";
+  const std::pair<std::function<absl::Status()>, std::vector<std::string>> files[] = {
+      {snapshots, {"ns canary", "ns canary vol1 more", "ns monday vol2"}},
+      {secrets, {"canary", "=canary"}},
+      {sessions,
+       {token + " ns mon", token + " ns mon - more", token.substr(1) + " ns mon -",
+        token + " ns mon tomorrow", token + " ns mon 2036-01-31", token + " ns mon 1"}}};
+  const std::string good[] = {"ns monday vol1\n", "key=value\n", token + "x ns mon -\n"};
+  for (size_t i = 0; i < std::size(files); ++i) {
+    const auto& [read, lines] = files[i];
+    Write(path, good[i]);
+    EXPECT_TRUE(read().ok()) << read();
+    for (const std::string& line : lines) {
+      Write(path, absl::StrCat(good[i], "# a comment\n", line, "\n"));
+      const absl::Status status = read();
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << line;
+      EXPECT_THAT(status.ToString(), HasSubstr(absl::StrCat(path, ": line 3")));
+      EXPECT_THAT(status.ToString(), Not(HasSubstr("canary")));
+    }
+  }
+}
+
+TEST(AccessFiles, SecretsAreWhatStandsBehindTheFirstSign) {
+  const TempDir dir;
+  const std::string path = dir / "secrets";
+  Write(path, "user=someone\r\npassword=a=b=\nempty=\n");
+  const auto provider = rpc::MakeFileSecrets(path);
+  ASSERT_TRUE(provider.ok()) << provider.status();
+  absl::StatusOr<Secrets> secrets = absl::UnknownError("no answer");
+  const auto ask = [&] {
+    (*provider)->GetSecrets(
+        "ns", {}, [&secrets](absl::StatusOr<Secrets> found) { secrets = std::move(found); });
+  };
+  ask();
+  ASSERT_TRUE(secrets.ok()) << secrets.status();
+  EXPECT_EQ(secrets->Get("user"), "someone");
+  EXPECT_EQ(secrets->Get("password"), "a=b=");
+  EXPECT_EQ(secrets->Get("empty"), "");
+  EXPECT_EQ(secrets->size(), 3u);
+  // What the storage was shown yesterday is not shown because today's can't be read.
+  std::filesystem::remove(path);
+  ask();
+  EXPECT_EQ(secrets.status(), absl::UnavailableError("the file of access can't be used"));
+}
+
+TEST(AccessFiles, NamesThatCantBeReadAreNotTheOldOnes) {
+  const TempDir dir;
+  const std::string path = dir / "snapshots";
+  Write(path, "ns monday vol1/monday\n");
+  const auto resolver = rpc::MakeFileResolver(path);
+  ASSERT_TRUE(resolver.ok());
+  const rpc::SnapshotQuery query = {.name_space = "ns", .target = "monday"};
+  EXPECT_EQ(Resolve(**resolver, query)->target_handle, "vol1/monday");
+  Write(path, "ns monday vol1/monday");
+  EXPECT_EQ(Resolve(**resolver, query).status(),
+            absl::UnavailableError("the file of access can't be used"));
+  Write(path, "ns monday vol2/monday\n");
+  EXPECT_EQ(Resolve(**resolver, query)->target_handle, "vol2/monday");
+}
+
+TEST(SessionFiles, OpenUntilTheyExpireAndAsLongAsTheyAreWritten) {
+  const TempDir dir;
+  const std::string path = dir / "sessions";
+  const std::string token = "0123456789abcdef0123456789abcdef";
+  const std::string over = "fedcba9876543210fedcba9876543210";
+  Write(path, absl::StrCat(token, " ns mon,tue -\n", over, " ns mon 2001-01-31T12:00:00Z\n"));
+  const auto store = rpc::MakeFileSessions(path);
+  ASSERT_TRUE(store.ok()) << store.status();
+  const auto find = [&store](const std::string& shown) {
+    absl::StatusOr<rpc::Session> found = absl::UnknownError("no answer");
+    (*store)->Find(Secret(shown),
+                   [&found](absl::StatusOr<rpc::Session> session) { found = std::move(session); });
+    return found;
+  };
+  ASSERT_TRUE(find(token).ok()) << find(token).status();
+  EXPECT_EQ(find(token)->name_space, "ns");
+  EXPECT_THAT(find(token)->snapshots, testing::ElementsAre("mon", "tue"));
+  EXPECT_EQ(find(over).status().code(), StatusCode::kUnauthenticated);
+  EXPECT_EQ(find("").status().code(), StatusCode::kUnauthenticated);
+  // A line for the same token that has expired takes nothing away, wherever it stands.
+  Write(path, absl::StrCat(token, " ns mon 2001-01-31T12:00:00Z\n", token, " ns tue -\n", token,
+                           " ns wed 2001-01-31T12:00:00Z\n"));
+  ASSERT_TRUE(find(token).ok());
+  EXPECT_THAT(find(token)->snapshots, testing::ElementsAre("tue"));
+  std::filesystem::remove(path);
+  EXPECT_EQ(find(token).status(), absl::UnavailableError("the file of sessions can't be used"));
 }
 
 }  // namespace
