@@ -105,5 +105,14 @@ TEST_F(PageTokenTest, EveryOtherLengthAndForeignPartsAreFound) {
   Print("r8_token_lengths_and_splices");
 }
 
+// The seal is right: somebody with the key made it, and what it says is no place of any volume.
+TEST_F(PageTokenTest, OffsetsPastAnyCapacityAreFound) {
+  EXPECT_EQ(*tokens_.Open("a", "b", tokens_.Seal("a", "b", kMaxCapacity)), kMaxCapacity);
+  for (const uint64_t offset : {kMaxCapacity + 1, ~uint64_t{0}}) {
+    const absl::Status status = tokens_.Open("a", "b", tokens_.Seal("a", "b", offset)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << offset;
+  }
+}
+
 }  // namespace
 }  // namespace cbt::rpc
