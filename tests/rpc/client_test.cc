@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <future>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -152,6 +153,18 @@ TEST(Client, TimeoutCoversTheWholeStream) {
     EXPECT_EQ(ListAll(request).status().code(), StatusCode::kDeadlineExceeded);
     EXPECT_LT(watch.elapsed(), seconds(3));
   }
+}
+
+TEST(Client, AnOffsetPastAnyCapacityIsNotAskedFor) {
+  const FakeServer server({.messages = {Variable(kMaxCapacity, {})}});
+  rpc::ListRequest request = RequestTo(server.address());
+  request.starting_offset = kMaxCapacity + 1;
+  EXPECT_EQ(ListAll(request).status().code(), StatusCode::kOutOfRange);
+  request.starting_offset = std::numeric_limits<uint64_t>::max();
+  EXPECT_EQ(ListAll(request).status().code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(server.calls(), 0);
+  request.starting_offset = kMaxCapacity;
+  EXPECT_TRUE(ListAll(request).ok());
 }
 
 TEST(Client, CanBeDroppedAtAnyTime) {
@@ -354,6 +367,58 @@ TEST(Client, TuplesThatReachBackOverTheResumePointAreCut) {
     return {.messages = {Variable(100, {{0, 30}, {50, 10}})}};
   });
   EXPECT_EQ(*ListAll(server), (Ranges{{0, 10}, {10, 20}, {50, 10}}));
+}
+
+// The very first tuple may begin before what was asked for, also if the stream has to be opened
+// twice until it comes: nothing was handed on that it could repeat.
+TEST(Client, TheFirstTupleOfAStreamThatBrokeBeforeItIsNotCut) {
+  std::atomic<int> opened = 0;
+  const FakeServer server([&](const FakeServer::Request& request) -> Script {
+    EXPECT_EQ(request.starting_offset(), 10);
+    if (opened++ == 0) return {.messages = {Variable(100, {})}, .status = kBroken};
+    return {.messages = {Variable(100, {{5, 20}})}};
+  });
+  rpc::ListRequest request = RequestTo(server.address());
+  request.starting_offset = 10;
+  EXPECT_EQ(*ListAll(request), (Ranges{{5, 20}}));
+  EXPECT_EQ(opened, 2);
+}
+
+// A block that holds the offset that was sought to is cut there; one that holds the end of another
+// block is a lie, and is found to be one after a Seek(), too.
+TEST(Client, BlocksThatReachBackOverASoughtOffsetAreCut) {
+  std::atomic<bool> lie = false;
+  const FakeServer server([&](const FakeServer::Request& request) -> Script {
+    if (request.starting_offset() == 0) return {.messages = {Fixed(100, {{2, 4}, {6, 4}})}};
+    if (request.starting_offset() == 8) {
+      return {.messages = {Fixed(100, {{6, 4}})}, .status = kBroken};
+    }
+    EXPECT_EQ(request.starting_offset(), 10);
+    return {.messages = {lie ? Fixed(100, {{8, 4}}) : Fixed(100, {{10, 4}})}};
+  });
+  auto cursor = rpc::RemoteCursor::Open(RequestTo(server.address()));
+  ASSERT_TRUE(cursor.ok());
+  // Blocks of 4 bytes that don't begin at multiples of 4 show no granularity.
+  EXPECT_EQ((*cursor)->granularity(), 1u);
+  EXPECT_EQ(*DrainFrom(**cursor, 8), (Ranges{{8, 2}, {10, 4}}));
+  lie = true;
+  EXPECT_EQ(DrainFrom(**cursor, 8).status().code(), StatusCode::kDataLoss);
+}
+
+TEST(Client, TheGranularityIsWhatBlocksShow) {
+  const auto granularity = [](const std::string& message) {
+    const FakeServer server(Script{.messages = {message}});
+    const auto cursor = rpc::RemoteCursor::Open(RequestTo(server.address()));
+    EXPECT_TRUE(cursor.ok()) << cursor.status();
+    return cursor.ok() ? (*cursor)->granularity() : 0;
+  };
+  EXPECT_EQ(granularity(Fixed(100, {{8, 4}, {16, 4}})), 4u);
+  EXPECT_EQ(granularity(Fixed(100, {{9, 4}})), 1u);
+  EXPECT_EQ(granularity(Fixed(100, {})), 1u);
+  EXPECT_EQ(granularity(Variable(100, {{8, 4}})), 1u);
+  EXPECT_EQ(granularity(Fixed(kMaxCapacity, {{0, kMaxGranularity}})), kMaxGranularity);
+  // Rounding to more than that could wrap.
+  EXPECT_EQ(granularity(Fixed(kMaxCapacity, {{0, kMaxGranularity + 1}})), 1u);
 }
 
 TEST(Client, ResumedStreamsThatAreOtherStreamsAreDataLoss) {

@@ -228,6 +228,39 @@ TEST(Client, ToldProgressEndsAtTheCapacity) {
   EXPECT_EQ(told.back().reported_bytes, 8192u);
 }
 
+TEST(Client, ProgressIsToldAtMostTenTimesASecond) {
+  constexpr uint64_t kTuples = 2000;
+  std::vector<std::string> messages;
+  for (uint64_t i = 0; i < kTuples; ++i) messages.push_back(Variable(1 << 20, {{i * 100, 10}}));
+  // A pause in the middle makes room for more than the first and the last.
+  const FakeServer server([&](const FakeServer::Request& request) -> Script {
+    if (request.starting_offset() > 0) {
+      return {.messages = {messages.begin() + kTuples / 2, messages.end()}};
+    }
+    return {.messages = {messages.begin(), messages.begin() + kTuples / 2},
+            .status = {grpc::StatusCode::UNAVAILABLE, "again"}};
+  });
+  std::vector<rpc::StreamProgress> told;
+  rpc::ListRequest request = RequestTo(server.address());
+  request.on_progress = [&told](const rpc::StreamProgress& progress) { told.push_back(progress); };
+  const Stopwatch watch;
+  ASSERT_TRUE(ListAll(request).ok());
+  const auto most = static_cast<size_t>(watch.elapsed() / milliseconds(100)) + 2;
+  EXPECT_GE(told.size(), 2u);
+  EXPECT_LE(told.size(), most);
+  for (size_t i = 0; i + 1 < told.size(); ++i) {
+    // Before the end: what has come, and nothing beyond it.
+    EXPECT_EQ(told[i].covered, (told[i].tuples - 1) * 100 + 10);
+    EXPECT_EQ(told[i].reported_bytes, told[i].tuples * 10);
+    EXPECT_LT(told[i].tuples, told[i + 1].tuples);
+  }
+  // Tuples of both streams.
+  EXPECT_EQ(told.back().tuples, kTuples);
+  EXPECT_EQ(told.back().reported_bytes, kTuples * 10);
+  EXPECT_EQ(told.back().covered, 1u << 20);
+  EXPECT_GT(told.back().tuples_per_second, 0);
+}
+
 TEST(Client, CanBeStoppedFromAnotherThread) {
   // Silence after the first message: only the token ends it.
   const Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
@@ -306,6 +339,12 @@ TEST(Client, TellsProvenFromEndedFromBroken) {
   EXPECT_EQ((*ended)->completeness(), rpc::Completeness::kEnded);
 }
 
+TEST(Client, CompletenessHasItsWords) {
+  EXPECT_EQ(rpc::CompletenessName(rpc::Completeness::kUnderWay), "under way");
+  EXPECT_EQ(rpc::CompletenessName(rpc::Completeness::kEnded), "ended");
+  EXPECT_EQ(rpc::CompletenessName(rpc::Completeness::kProven), "proven");
+}
+
 // --- the ladder ----------------------------------------------------------------------------------
 
 TEST(Fallback, TakesTheBestTierAndSaysWhy) {
@@ -363,6 +402,65 @@ TEST(Fallback, TakesTheBestTierAndSaysWhy) {
   set(delta_error, absl::NotFoundError("no target"));
   set(allocated_error, absl::NotFoundError("no target"));
   EXPECT_EQ(rpc::OpenBestTier(request, 8192).status().code(), StatusCode::kNotFound);
+}
+
+TEST(Fallback, TiersHaveTheirWords) {
+  EXPECT_EQ(rpc::TierName(rpc::Tier::kDelta), "delta");
+  EXPECT_EQ(rpc::TierName(rpc::Tier::kAllocated), "allocated");
+  EXPECT_EQ(rpc::TierName(rpc::Tier::kWholeVolume), "whole volume");
+  // Below the last tier there is nothing.
+  EXPECT_FALSE(rpc::FallsBack(rpc::Tier::kWholeVolume, absl::UnimplementedError("")));
+  EXPECT_TRUE(rpc::FallsBack(rpc::Tier::kAllocated, absl::UnimplementedError("")));
+}
+
+TEST(Fallback, WithoutABaseItBeginsAtWhatIsAllocated) {
+  Service service([](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+    EXPECT_FALSE(call.base.has_value());
+    if (call.target != "s") return absl::UnimplementedError("no metadata");
+    return Extents(CursorOver({{0, 4096}}, 8192));
+  });
+  rpc::ListRequest request = RequestTo(service.server->address());
+  auto best = rpc::OpenBestTier(request, std::nullopt);
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_EQ(best->tier, rpc::Tier::kAllocated);
+  EXPECT_TRUE(best->refused.empty());
+  EXPECT_EQ(service.provider.calls, 1);
+  request.snapshot_id = std::string("other");
+  best = rpc::OpenBestTier(request, 8192);
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_EQ(best->tier, rpc::Tier::kWholeVolume);
+  ASSERT_EQ(best->refused.size(), 1u);
+  EXPECT_EQ(best->refused[0].first, rpc::Tier::kAllocated);
+  EXPECT_EQ(service.provider.calls, 2);
+}
+
+TEST(Fallback, TheWholeVolumeIsWholeFromTheOffsetOn) {
+  const Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return absl::UnimplementedError("no metadata");
+  });
+  rpc::ListRequest request = RequestTo(service.server->address());
+  const auto whole = [&request](uint64_t offset, uint64_t capacity) -> absl::StatusOr<Ranges> {
+    request.starting_offset = offset;
+    auto best = rpc::OpenBestTier(request, capacity);
+    if (!best.ok()) return best.status();
+    EXPECT_EQ(best->tier, rpc::Tier::kWholeVolume);
+    EXPECT_EQ(best->cursor->capacity(), capacity);
+    return Drain(*best->cursor);
+  };
+  for (const uint64_t offset : {uint64_t{0}, uint64_t{1}, uint64_t{5000}, uint64_t{8192}}) {
+    const auto tuples = whole(offset, 8192);
+    ASSERT_TRUE(tuples.ok()) << tuples.status();
+    // It may begin before the offset; what lies behind it is there.
+    uint64_t covered = offset;
+    for (const auto& [at, length] : *tuples) {
+      EXPECT_LE(at, covered);
+      covered = at + length;
+    }
+    EXPECT_EQ(covered, 8192u);
+  }
+  EXPECT_EQ(*whole(0, 0), Ranges());
+  EXPECT_EQ(whole(8193, 8192).status().code(), StatusCode::kOutOfRange);
+  EXPECT_FALSE(whole(0, kMaxCapacity + 1).ok());
 }
 
 }  // namespace

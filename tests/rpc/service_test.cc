@@ -434,6 +434,8 @@ TEST(Service, E15CursorsThatBreakTheRulesAreInternalErrors) {
       {{huge, 2}},             // wraps
       {{600, huge}},           // wraps
       {{600, 10}, {5, 10}},    // back over what was covered
+      {{1500, 1}, {600, 10}},  // outside, and not the last
+      {{990, 50}, {995, 5}},   // past the capacity, and not the last
   };
   for (const Ranges& lie : lies) {
     for (const bool as_blocks : {false, true}) {
