@@ -1,0 +1,192 @@
+// What stands before another server: a provider that asks it, and what a relay makes of its ends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cbt/rpc/relay.h"
+#include "rpc/support/fake_server.h"
+#include "rpc/support/fixture.h"
+
+namespace cbt::test {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::Not;
+
+// --- the provider --------------------------------------------------------------------------------
+
+absl::StatusOr<MetadataSource> Open(SnapshotProvider& provider, const Secrets& secrets,
+                                    std::optional<milliseconds> time = {}) {
+  StreamContext context{.stop = {}, .secrets = secrets};
+  if (time.has_value()) context.deadline = std::chrono::system_clock::now() + *time;
+  return provider.OpenAllocated("s", context);
+}
+
+TEST(RemoteProvider, AsksForWhatItIsAskedFor) {
+  Service service([](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+    if (call.context.secrets.Get("key") != "value") return absl::UnauthenticatedError("no key");
+    if (call.target != "s") return absl::NotFoundError("no such snapshot");
+    return Extents(CursorOver(call.base == "b" ? Ranges{{0, 1}} : Ranges{{0, 4096}}, 8192));
+  });
+  const auto provider = rpc::MakeRemoteProvider(service.server->address(), rpc::Api::kCsi);
+  Secrets secrets;
+  EXPECT_EQ(Open(*provider, secrets).status().code(), StatusCode::kUnauthenticated);
+  secrets.Set("key", "value");
+  const auto allocated = Open(*provider, secrets);
+  ASSERT_TRUE(allocated.ok()) << allocated.status();
+  EXPECT_EQ(*Drain(*allocated->cursor), (Ranges{{0, 4096}}));
+  const StreamContext context{.stop = {}, .secrets = secrets};
+  const auto delta = provider->OpenDelta("b", "s", context);
+  ASSERT_TRUE(delta.ok()) << delta.status();
+  EXPECT_EQ(*Drain(*delta->cursor), (Ranges{{0, 1}}));
+  EXPECT_EQ(provider->OpenDelta("b", "other", context).status().code(), StatusCode::kNotFound);
+}
+
+TEST(RemoteProvider, AnAddressThatCantBeOneIsTheErrorOfEachAnswer) {
+  const auto provider = rpc::MakeRemoteProvider("nowhere", rpc::Api::kCsi);
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status = Open(*provider, Secrets()).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.ToString(), HasSubstr("'nowhere'"));
+  }
+  const auto empty = rpc::MakeRemoteProvider("unix:///none/socket", rpc::Api::kCsi);
+  EXPECT_EQ(Open(*empty, Secrets()).status().code(), StatusCode::kUnavailable);
+}
+
+TEST(RemoteProvider, KeepsToTheTimeThatIsLeft) {
+  const FakeServer server(Script{.hang = true});
+  const auto provider = rpc::MakeRemoteProvider(server.address(), rpc::Api::kCsi);
+  const Stopwatch watch;
+  for (const milliseconds left : {milliseconds(-60'000), milliseconds(0), milliseconds(100)}) {
+    EXPECT_EQ(Open(*provider, Secrets(), left).status().code(), StatusCode::kDeadlineExceeded);
+  }
+  EXPECT_LT(watch.elapsed(), seconds(10));
+}
+
+// The type of an answer says how it is cut anew; a size that no block has shown would be a guess.
+TEST(RemoteProvider, BlocksAreToldAsBlocksWhereTheirSizeIsKnown) {
+  const auto source = [](const std::string& message) {
+    const FakeServer server(Script{.messages = {message}});
+    const auto provider = rpc::MakeRemoteProvider(server.address(), rpc::Api::kCsi);
+    auto opened = Open(*provider, Secrets());
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    return std::pair(opened->type, opened->block_size);
+  };
+  EXPECT_EQ(source(Fixed(100, {{8, 4}})), std::pair(BlockMetadataType::kFixedLength, uint64_t{4}));
+  EXPECT_EQ(source(Fixed(100, {{9, 4}})).first, BlockMetadataType::kVariableLength);
+  EXPECT_EQ(source(Fixed(100, {})).first, BlockMetadataType::kVariableLength);
+  EXPECT_EQ(source(Variable(100, {{8, 4}})).first, BlockMetadataType::kVariableLength);
+}
+
+// --- the relay -----------------------------------------------------------------------------------
+
+class Relayed {
+ public:
+  explicit Relayed(const std::string& plugin) {
+    rpc::RelayOptions options;
+    options.listen = "unix://" + (dir_ / "relay");
+    options.plugin = plugin;
+    options.apis = {rpc::Api::kCsi};
+    auto relay = rpc::Relay::Start(options);
+    EXPECT_TRUE(relay.ok()) << relay.status();
+    relay_ = *std::move(relay);
+  }
+
+  rpc::ListRequest Request() const {
+    rpc::ListRequest request;
+    request.address = relay_->address();
+    request.snapshot_id = std::string("s");
+    request.timeout = seconds(60);
+    request.max_resumes = 0;
+    return request;
+  }
+  absl::StatusOr<Ranges> ListAll(const rpc::ListRequest& request) const {
+    auto cursor = rpc::RemoteCursor::Open(request);
+    if (!cursor.ok()) return cursor.status();
+    return Drain(**cursor);
+  }
+
+ private:
+  const TempDir dir_;
+  std::unique_ptr<rpc::Relay> relay_;
+};
+
+TEST(RelayEnds, APluginThatCancelsIsOneThatMayComeBack) {
+  for (const bool late : {false, true}) {
+    const FakeServer plugin(Script{
+        .messages = late ? std::vector{Variable(100, {{0, 10}})} : std::vector<std::string>(),
+        .status = {grpc::StatusCode::CANCELLED, "shutting down"}});
+    const Relayed relay(plugin.address());
+    const absl::Status status = relay.ListAll(relay.Request()).status();
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(status.ToString(), HasSubstr("plugin: shutting down"));
+  }
+}
+
+// Also where the relay itself can't tell: from an offset on a plugin may have nothing to say.
+TEST(RelayEnds, AStreamWithoutAnyMessageIsNoAnswer) {
+  const FakeServer plugin(Script{});
+  const Relayed relay(plugin.address());
+  rpc::ListRequest request = relay.Request();
+  absl::Status status = relay.ListAll(request).status();
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_THAT(status.ToString(), HasSubstr("the stream ended without any message"));
+  request.starting_offset = 10;
+  status = relay.ListAll(request).status();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(status.ToString(), HasSubstr("without any message"));
+}
+
+TEST(RelayEnds, E19EverySecretIsLookedForInATextAndAnEmptyOneIsNone) {
+  const auto text = [](const std::string& said) {
+    const FakeServer plugin(Script{.messages = {}, .status = {grpc::StatusCode::INTERNAL, said}});
+    const Relayed relay(plugin.address());
+    rpc::ListRequest request = relay.Request();
+    request.secrets = {{"a", ""}, {"b", "canary-b"}, {"c", "canary-c"}};
+    return relay.ListAll(request).status().ToString();
+  };
+  EXPECT_THAT(text("the volume is gone"), HasSubstr("plugin: the volume is gone"));
+  for (const char* said : {"canary-b", "no user canary-c", "(canary-b,canary-c)"}) {
+    EXPECT_THAT(text(said), HasSubstr("the plugin's text is held back"));
+    EXPECT_THAT(text(said), Not(HasSubstr("canary")));
+  }
+}
+
+TEST(RelayOptions, ThatMakeNoSenseAreRefusedByName) {
+  const TempDir dir;
+  rpc::RelayOptions good;
+  good.listen = "unix://" + (dir / "relay");
+  good.plugin = "unix:///none/socket";
+  good.apis = {rpc::Api::kCsi};
+  EXPECT_TRUE(rpc::Relay::Start(good).ok());
+  const auto refused = [&good](auto change) {
+    rpc::RelayOptions options = good;
+    change(options);
+    const absl::Status status = rpc::Relay::Start(options).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+    return status.ToString();
+  };
+  EXPECT_THAT(refused([](rpc::RelayOptions& options) { options.plugin = "nowhere"; }),
+              HasSubstr("plugin: address: 'nowhere'"));
+  EXPECT_THAT(refused([](rpc::RelayOptions& options) { options.stream.threads = 0; }),
+              HasSubstr("threads"));
+  EXPECT_THAT(refused([](rpc::RelayOptions& options) {
+                options.connection.keepalive_time = milliseconds(0);
+              }),
+              HasSubstr("keepalive_time"));
+  EXPECT_THAT(refused([](rpc::RelayOptions& options) { options.apis.clear(); }), HasSubstr("apis"));
+  EXPECT_THAT(refused([](rpc::RelayOptions& options) { options.listen = "here"; }),
+              HasSubstr("'here'"));
+}
+
+}  // namespace
+}  // namespace cbt::test
