@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -100,7 +101,12 @@ TEST(Metrics, CountStreamsTuplesAndBytes) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   EXPECT_THAT(text, Not(HasSubstr("canary")));
-  EXPECT_EQ(ops::Metrics::Serve("nowhere").status().code(), absl::StatusCode::kInvalidArgument);
+  for (const char* address : {"nowhere", "", ":", ":9100", "127.0.0.1:", "127.0.0.1:http",
+                              "127.0.0.1:9100/metrics", "http://127.0.0.1"}) {
+    const absl::Status status = ops::Metrics::Serve(address).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << address;
+    EXPECT_THAT(status.ToString(), HasSubstr("expected host:port"));
+  }
   EXPECT_EQ(ops::Metrics::Serve("127.0.0.1:" + std::to_string((*metrics)->port())).status().code(),
             absl::StatusCode::kUnavailable);
 }
@@ -112,6 +118,8 @@ TEST(Log, ValuesCanForgeNothing) {
   EXPECT_EQ(ops::LogValue("a\nlevel=error"), R"("a\x0alevel=error")");
   EXPECT_EQ(ops::LogValue("q\"\\"), R"("q\"\\")");
   EXPECT_EQ(ops::LogValue("\xc2\x9b"), "\"\xc2\\x9b\"");
+  // Terminals act on this one, too.
+  EXPECT_EQ(ops::LogValue("a\x7f"), R"("a\x7f")");
 }
 
 // Tokens, secrets and whatever else of a request: at the highest level, through everything that can
@@ -192,6 +200,36 @@ TEST(Log, KeepsToItsLevel) {
   EXPECT_THAT(FileText(path), HasSubstr(" level=error event=\"it happened\" key=\"a b\"\n"));
   EXPECT_EQ(ops::MakeLog({.level = rpc::LogLevel::kInfo, .file = dir.path()}).status().code(),
             absl::StatusCode::kUnavailable);
+}
+
+// At the level of warnings only streams that failed have a line.
+TEST(Log, OfWarningsHoldsFailuresAlone) {
+  const TempDir dir;
+  const std::string path = dir / "log";
+  {
+    auto log = ops::MakeLog({.level = rpc::LogLevel::kWarning, .file = path});
+    ASSERT_TRUE(log.ok());
+    FunctionProvider provider(
+        [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+          if (call.target != "s") return absl::NotFoundError("no such snapshot");
+          return Extents(CursorOver({{0, 4096}}, 1 << 20));
+        });
+    rpc::ServerOptions options;
+    options.listen = "unix://" + (dir / "s");
+    options.telemetry.log = log->get();
+    const auto server = rpc::Server::Start(provider, options);
+    ASSERT_TRUE(server.ok());
+    rpc::ListRequest request;
+    request.address = (*server)->address();
+    for (const char* snapshot : {"s", "other", "s"}) {
+      request.snapshot_id = snapshot;
+      EXPECT_EQ(ListAll(request).ok(), request.snapshot_id == "s");
+    }
+  }
+  const std::string lines = FileText(path);
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << lines;
+  EXPECT_THAT(lines, HasSubstr("level=warning event=\"stream closed\""));
+  EXPECT_THAT(lines, HasSubstr("code=NOT_FOUND"));
 }
 
 }  // namespace

@@ -341,6 +341,25 @@ TEST(Identity, AnswersWhatTheContractSays) {
             grpc::StatusCode::INVALID_ARGUMENT);
 }
 
+TEST(Identity, TellsTheVendorsVersionAndPassesOverLaterFields) {
+  const TempDir dir;
+  FunctionProvider provider(OneTuple);
+  rpc::ServerOptions options;
+  options.listen = "unix://" + (dir / "s");
+  options.plugin_name = "block.example.com";
+  options.vendor_version = "7.1-vendor";
+  const auto server = rpc::Server::Start(provider, options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  // Field 100, a varint, and field 101, a text.
+  RawCall call(Connect((*server)->address()), "/csi.v1.Identity/GetPluginInfo",
+               std::string("\xa0\x06\x01\xaa\x06\x01x", 7), std::chrono::seconds(10));
+  csi::v1::GetPluginInfoResponse info;
+  ASSERT_TRUE(info.ParseFromString(call.Read().value_or("no answer")));
+  EXPECT_EQ(info.name(), "block.example.com");
+  EXPECT_EQ(info.vendor_version(), "7.1-vendor");
+  EXPECT_TRUE(call.Finish().ok());
+}
+
 // grpc.health.v1.HealthCheckResponse: field 1, SERVING 1, NOT_SERVING 2.
 std::string Health(const Service& service) {
   RawCall call(service.channel, "/grpc.health.v1.Health/Check", "", std::chrono::seconds(10));

@@ -169,11 +169,24 @@ TEST_F(Tls, MaterialThatCantBeUsedIsNamed) {
   rpc::TlsOptions half = Files("server");
   half.private_key_file.clear();
   EXPECT_EQ(start(half).code(), StatusCode::kInvalidArgument);
+  // What is left of the three without the first is not plain text.
+  rpc::TlsOptions key;
+  key.private_key_file = authority.Path("server.key");
+  EXPECT_EQ(start(key).code(), StatusCode::kInvalidArgument);
+  rpc::TlsOptions ca;
+  ca.client_ca_file = authority.Path("ca.pem");
+  EXPECT_EQ(start(ca).code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(start(ca).ToString(), HasSubstr("a certificate and its key beside the client CA"));
   rpc::TlsOptions both = Files("server");
   both.certificate = authority.Text("server.pem");
   EXPECT_EQ(start(both).code(), StatusCode::kInvalidArgument);
   rpc::TlsOptions no_ca = Files("server");
   no_ca.client_ca_file = authority.Path("server.key");
+  EXPECT_THAT(start(no_ca).ToString(), HasSubstr("client CA"));
+  // An empty one would let in every client.
+  dir.Write("empty.pem", "");
+  no_ca.client_ca_file = dir / "empty.pem";
+  EXPECT_EQ(start(no_ca).code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(start(no_ca).ToString(), HasSubstr("client CA"));
 }
 
