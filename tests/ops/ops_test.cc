@@ -5,11 +5,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "cbt/ops/log.h"
 #include "cbt/ops/metrics.h"
@@ -22,6 +25,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::UnorderedElementsAre;
 
 absl::Status ListAll(const rpc::ListRequest& request) {
   absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
@@ -202,13 +206,35 @@ TEST(Log, KeepsToItsLevel) {
             absl::StatusCode::kUnavailable);
 }
 
-// At the level of warnings only streams that failed have a line.
-TEST(Log, OfWarningsHoldsFailuresAlone) {
-  const TempDir dir;
-  const std::string path = dir / "log";
-  {
-    auto log = ops::MakeLog({.level = rpc::LogLevel::kWarning, .file = path});
-    ASSERT_TRUE(log.ok());
+// A sink of somebody's own, which does not ask again whether it wants a line.
+class Lines final : public rpc::LogSink {
+ public:
+  explicit Lines(rpc::LogLevel level) : level_(level) {}
+  bool Wants(rpc::LogLevel level) const noexcept override { return level >= level_; }
+  void Write(rpc::LogLevel level, std::string_view event,
+             std::span<const rpc::LogField> fields) noexcept override {
+    std::string line = std::string(rpc::LogLevelName(level)) + " " + std::string(event);
+    for (const rpc::LogField& field : fields) {
+      if (field.key == "code") line.append(" ").append(field.value);
+    }
+    const std::lock_guard lock(mutex_);
+    lines_.push_back(line);
+  }
+  std::vector<std::string> lines() const {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+
+ private:
+  const rpc::LogLevel level_;
+  mutable std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+TEST(Log, HoldsWhatIsWantedAndNothingElse) {
+  const auto lines = [](rpc::LogLevel level) {
+    Lines log(level);
+    const TempDir dir;
     FunctionProvider provider(
         [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
           if (call.target != "s") return absl::NotFoundError("no such snapshot");
@@ -216,20 +242,26 @@ TEST(Log, OfWarningsHoldsFailuresAlone) {
         });
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
-    options.telemetry.log = log->get();
-    const auto server = rpc::Server::Start(provider, options);
-    ASSERT_TRUE(server.ok());
+    options.telemetry.log = &log;
+    auto server = rpc::Server::Start(provider, options);
+    EXPECT_TRUE(server.ok());
     rpc::ListRequest request;
     request.address = (*server)->address();
-    for (const char* snapshot : {"s", "other", "s"}) {
+    for (const char* snapshot : {"s", "other"}) {
       request.snapshot_id = snapshot;
       EXPECT_EQ(ListAll(request).ok(), request.snapshot_id == "s");
     }
-  }
-  const std::string lines = FileText(path);
-  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << lines;
-  EXPECT_THAT(lines, HasSubstr("level=warning event=\"stream closed\""));
-  EXPECT_THAT(lines, HasSubstr("code=NOT_FOUND"));
+    server->reset();
+    return log.lines();
+  };
+  EXPECT_THAT(lines(rpc::LogLevel::kDebug),
+              UnorderedElementsAre("debug stream opened", "debug stream opened",
+                                   "info stream closed OK", "warning stream closed NOT_FOUND"));
+  EXPECT_THAT(lines(rpc::LogLevel::kInfo),
+              UnorderedElementsAre("info stream closed OK", "warning stream closed NOT_FOUND"));
+  EXPECT_THAT(lines(rpc::LogLevel::kWarning),
+              UnorderedElementsAre("warning stream closed NOT_FOUND"));
+  EXPECT_THAT(lines(rpc::LogLevel::kError), UnorderedElementsAre());
 }
 
 }  // namespace
