@@ -8,6 +8,7 @@
 #include <atomic>
 #include <fstream>
 #include <iterator>
+#include <latch>
 #include <set>
 #include <thread>
 
@@ -158,12 +159,24 @@ TEST(ChangeTrackerTest, RefusesWhatItCannotTrack) {
 }
 
 // Writers write versions to a disk; at each snapshot the disk is copied. What differs between two
-// copies must be in the epoch between them.
-TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverThreadsDo) {
+// copies must be in the epoch between them. `others`: threads that have written once and live on;
+// `writes`: at least so many are in each epoch.
+void WriteBesideSnapshots(size_t others, int epochs, uint64_t writes) {
   constexpr uint64_t kBlocks = 3000;
   TrackerOptions options = InMemory(kBlocks);
   options.writes_in_flight = 3;
   const auto tracker = *ChangeTracker::Create(options);
+  std::latch all_wrote(static_cast<std::ptrdiff_t>(others) + 1);
+  std::latch all_may_go(1);
+  std::vector<std::thread> idle;
+  for (size_t i = 0; i < others; ++i) {
+    idle.emplace_back([&] {
+      EXPECT_TRUE(tracker->Mark({0, 1}).ok());
+      all_wrote.arrive_and_wait();
+      all_may_go.wait();
+    });
+  }
+  all_wrote.arrive_and_wait();
   std::vector<std::atomic<uint64_t>> disk(kBlocks);
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> written{0};
@@ -187,10 +200,10 @@ TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverThreadsDo) {
   std::vector<uint64_t> before(kBlocks);
   uint64_t missed = 0;
   uint64_t changed = 0;
-  for (int epoch = 0; epoch < 400; ++epoch) {
+  for (int epoch = 0; epoch < epochs; ++epoch) {
     // Without this, a fast machine takes all snapshots before the first write.
     const uint64_t so_far = written;
-    while (written < so_far + 50) std::this_thread::yield();
+    while (written < so_far + writes) std::this_thread::yield();
     ASSERT_TRUE(tracker->OpenEpoch(absl::StrCat("s", epoch)).ok());
     std::vector<uint64_t> after(kBlocks);
     for (uint64_t b = 0; b < kBlocks; ++b) after[b] = disk[b];
@@ -204,8 +217,17 @@ TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverThreadsDo) {
   }
   stop = true;
   for (std::thread& writer : writers) writer.join();
+  all_may_go.count_down();
+  for (std::thread& thread : idle) thread.join();
   EXPECT_GT(changed, 10000u);
   EXPECT_EQ(missed, 0u);
+}
+
+TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverThreadsDo) { WriteBesideSnapshots(0, 400, 50); }
+
+// The first 256 threads have a place of their own for what they are at, the others share some.
+TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverManyThreadsDo) {
+  WriteBesideSnapshots(256, 4000, 5);
 }
 
 // Marks of long ranges, which take a while, and epochs that change as fast as they can.
