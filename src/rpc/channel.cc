@@ -16,7 +16,8 @@ namespace {
 constexpr int kKeepaliveTimeMs = 6 * 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 
-// gRPC's own would have clients wait two minutes for a plugin that was restarted.
+// gRPC's own would have clients wait two minutes for a plugin that was restarted. The least of them
+// (GRPC_ARG_MIN_RECONNECT_BACKOFF_MS) stays: gRPC gives an attempt as long as that to succeed.
 constexpr int kFirstBackoffMs = 100;
 constexpr int kLastBackoffMs = 1000;
 
@@ -51,7 +52,6 @@ std::shared_ptr<grpc::Channel> ConnectForOneStream(const Address& address,
 std::shared_ptr<grpc::Channel> ConnectForGood(const Address& address, const ClientTlsOptions& tls) {
   grpc::ChannelArguments arguments = Arguments();
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLastBackoffMs);
   return grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls), arguments);
 }

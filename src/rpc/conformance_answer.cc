@@ -20,7 +20,10 @@ absl::Status ConformanceChecker::Connect() const {
   if (state == GRPC_CHANNEL_READY) return absl::OkStatus();
   // A call says why.
   const ProbeAnswer answer = Ask(Request());
-  return answer.status.code() == StatusCode::kUnavailable ? answer.status : absl::OkStatus();
+  if (channel_->GetState(false) == GRPC_CHANNEL_READY) return absl::OkStatus();
+  return answer.status.code() == StatusCode::kUnavailable
+             ? answer.status
+             : absl::UnavailableError(StrCat("no connection: ", answer.status.message()));
 }
 
 void ConformanceChecker::CheckAnswer() {

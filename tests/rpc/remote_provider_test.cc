@@ -6,10 +6,12 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "cbt/rpc/relay.h"
 #include "rpc/support/fake_server.h"
+#include "rpc/support/fault_proxy.h"
 #include "rpc/support/fixture.h"
 
 namespace cbt::test {
@@ -70,6 +72,22 @@ TEST(RemoteProvider, KeepsToTheTimeThatIsLeft) {
     EXPECT_EQ(Open(*provider, Secrets(), left).status().code(), StatusCode::kDeadlineExceeded);
   }
   EXPECT_LT(watch.elapsed(), seconds(10));
+}
+
+// A connection may take longer than the first wait between two tries, as over a slow line with TLS.
+TEST(RemoteProvider, WaitsForAServerThatIsSlowToShakeHands) {
+  const FakeServer server(Script{.messages = {Variable(100, {{8, 4}})}});
+  FaultProxy wire(server.address());
+  wire.Arm(WireFault{.kind = WireFault::Kind::kSilence, .after = 0});
+  const auto provider = rpc::MakeRemoteProvider(wire.address(), rpc::Api::kCsi);
+  const std::jthread late([&wire] {
+    std::this_thread::sleep_for(milliseconds(1500));
+    wire.Release();
+  });
+  const auto opened = Open(*provider, Secrets());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(*Drain(*opened->cursor), (Ranges{{8, 4}}));
+  EXPECT_EQ(wire.fired(), 1);
 }
 
 // The type of an answer says how it is cut anew; a size that no block has shown would be a guess.

@@ -53,8 +53,8 @@ struct ConformanceOptions {
 };
 
 // Errors: INVALID_ARGUMENT for an address that can't be one, RESOURCE_EXHAUSTED for an answer that
-//         is too large, UNAVAILABLE when there is nobody to connect to. A server that takes
-//         connections and does not answer fails rules.
+//         is too large, UNAVAILABLE when there is nobody to connect to, or who takes connections
+//         does not speak HTTP/2. A server that does and answers no call fails rules.
 absl::StatusOr<std::vector<RuleReport>> CheckConformance(const ConformanceOptions& options);
 
 }  // namespace cbt::rpc
