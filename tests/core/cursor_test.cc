@@ -119,6 +119,17 @@ TEST(ExtentCursorTest, ErrorStaysUntilSeekAndEmptiesTheBatch) {
   EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
 }
 
+TEST(ExtentCursorTest, E1SeekToTheEndEndsAnErrorToo) {
+  ScriptedCursor cursor(100, 1, {[](ExtentBatch&) -> absl::StatusOr<uint64_t> {
+                          return absl::UnavailableError("disk");
+                        }});
+  ExtentBatch batch;
+  EXPECT_FALSE(cursor.Next(batch).ok());
+  ASSERT_TRUE(cursor.Seek(100).ok());
+  ASSERT_TRUE(cursor.Next(batch).ok());
+  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+}
+
 TEST(ExtentCursorTest, ForEachBatchIsOkOnlyWhenComplete) {
   ScriptedCursor whole(100, 1, {[](ExtentBatch&) { return 50; }, [](ExtentBatch&) { return 100; }});
   EXPECT_TRUE(ForEachBatch(whole, [](const ExtentBatch&) { return absl::OkStatus(); }).ok());
@@ -136,6 +147,7 @@ TEST(ExtentBatchTest, HoldsItsCapacityOnAlignedArrays) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(batch.mutable_offsets()) % 64, 0u);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(batch.mutable_lengths()) % 64, 0u);
   }
+  EXPECT_EQ(ExtentBatch(0).capacity(), 1u);
 }
 
 TEST(SecretsTest, KeepsTheLastValue) {

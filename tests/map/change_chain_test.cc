@@ -288,6 +288,28 @@ TEST(ChangeChainTest, FindsFilesThatAreNotItsOwn) {
   EXPECT_EQ(chain->Verify().code(), absl::StatusCode::kDataLoss);
 }
 
+// A checksum proves no good will.
+TEST(ChangeChainTest, NamesInAManifestAreText) {
+  ChainManifest manifest;
+  manifest.volume = "vol";
+  manifest.granularity = kG;
+  manifest.next_slot = 1;
+  manifest.entries.push_back({"monday", 0, kG, kG, {}});
+  ASSERT_TRUE(DecodeManifest(EncodeManifest(manifest), "CHAIN").ok());
+  for (const std::string& wrong :
+       {std::string("\xff"), std::string("\xe2\x82"), std::string("a\0b", 3),
+        std::string(kMaxMapNameBytes + 1, 'x')}) {
+    ChainManifest other = manifest;
+    other.volume = wrong;
+    EXPECT_EQ(DecodeManifest(EncodeManifest(other), "CHAIN").status().code(),
+              absl::StatusCode::kDataLoss);
+    other = manifest;
+    other.entries[0].id = wrong;
+    EXPECT_EQ(DecodeManifest(EncodeManifest(other), "CHAIN").status().code(),
+              absl::StatusCode::kDataLoss);
+  }
+}
+
 TEST(ChangeChainTest, EveryFlippedBitAndLengthOfAManifestIsFound) {
   const test::TempDir folder;
   auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, kQuick);
