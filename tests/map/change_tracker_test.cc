@@ -8,7 +8,7 @@
 #include <atomic>
 #include <fstream>
 #include <iterator>
-#include <latch>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -166,17 +166,18 @@ void WriteBesideSnapshots(size_t others, int epochs, uint64_t writes) {
   TrackerOptions options = InMemory(kBlocks);
   options.writes_in_flight = 3;
   const auto tracker = *ChangeTracker::Create(options);
-  std::latch all_wrote(static_cast<std::ptrdiff_t>(others) + 1);
-  std::latch all_may_go(1);
+  std::atomic<size_t> wrote{0};
+  std::mutex gate;
+  gate.lock();
   std::vector<std::thread> idle;
   for (size_t i = 0; i < others; ++i) {
     idle.emplace_back([&] {
       EXPECT_TRUE(tracker->Mark({0, 1}).ok());
-      all_wrote.arrive_and_wait();
-      all_may_go.wait();
+      ++wrote;
+      const std::lock_guard<std::mutex> lock(gate);
     });
   }
-  all_wrote.arrive_and_wait();
+  while (wrote < others) std::this_thread::yield();
   std::vector<std::atomic<uint64_t>> disk(kBlocks);
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> written{0};
@@ -217,7 +218,7 @@ void WriteBesideSnapshots(size_t others, int epochs, uint64_t writes) {
   }
   stop = true;
   for (std::thread& writer : writers) writer.join();
-  all_may_go.count_down();
+  gate.unlock();
   for (std::thread& thread : idle) thread.join();
   EXPECT_GT(changed, 10000u);
   EXPECT_EQ(missed, 0u);

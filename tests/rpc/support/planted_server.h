@@ -410,10 +410,7 @@ class PlantedServer {
       ++service_.cancelled;
       if (reply_.hang) End(grpc::Status::CANCELLED);
     }
-    void OnDone() override {
-      --service_.open;
-      delete this;
-    }
+    void OnDone() override { delete this; }
 
    private:
     void Step() {
@@ -428,7 +425,11 @@ class PlantedServer {
       }
     }
     void End(const grpc::Status& status) {
-      std::call_once(ended_, [&] { Finish(status); });
+      std::call_once(ended_, [&] {
+        // Before the client hears of it, and begins the next one.
+        --service_.open;
+        Finish(status);
+      });
     }
 
     Service& service_;
