@@ -158,26 +158,39 @@ TEST(ChangeTrackerTest, RefusesWhatItCannotTrack) {
   EXPECT_EQ(ChangeTracker::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// Threads that have written once and live on.
+class IdleWriters {
+ public:
+  IdleWriters(ChangeTracker& tracker, size_t count) {
+    gate_.lock();
+    for (size_t i = 0; i < count; ++i) {
+      threads_.emplace_back([&] {
+        EXPECT_TRUE(tracker.Mark({0, 1}).ok());
+        ++wrote_;
+        const std::lock_guard<std::mutex> lock(gate_);
+      });
+    }
+    while (wrote_ < count) std::this_thread::yield();
+  }
+  ~IdleWriters() {
+    gate_.unlock();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::mutex gate_;
+  std::atomic<size_t> wrote_{0};
+  std::vector<std::thread> threads_;
+};
+
 // Writers write versions to a disk; at each snapshot the disk is copied. What differs between two
-// copies must be in the epoch between them. `others`: threads that have written once and live on;
-// `writes`: at least so many are in each epoch.
-void WriteBesideSnapshots(size_t others, int epochs, uint64_t writes) {
+// copies must be in the epoch between them. `others`: threads that have written before.
+void WriteBesideSnapshots(size_t others) {
   constexpr uint64_t kBlocks = 3000;
   TrackerOptions options = InMemory(kBlocks);
   options.writes_in_flight = 3;
   const auto tracker = *ChangeTracker::Create(options);
-  std::atomic<size_t> wrote{0};
-  std::mutex gate;
-  gate.lock();
-  std::vector<std::thread> idle;
-  for (size_t i = 0; i < others; ++i) {
-    idle.emplace_back([&] {
-      EXPECT_TRUE(tracker->Mark({0, 1}).ok());
-      ++wrote;
-      const std::lock_guard<std::mutex> lock(gate);
-    });
-  }
-  while (wrote < others) std::this_thread::yield();
+  const IdleWriters idle(*tracker, others);
   std::vector<std::atomic<uint64_t>> disk(kBlocks);
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> written{0};
@@ -201,10 +214,10 @@ void WriteBesideSnapshots(size_t others, int epochs, uint64_t writes) {
   std::vector<uint64_t> before(kBlocks);
   uint64_t missed = 0;
   uint64_t changed = 0;
-  for (int epoch = 0; epoch < epochs; ++epoch) {
+  for (int epoch = 0; epoch < 400; ++epoch) {
     // Without this, a fast machine takes all snapshots before the first write.
     const uint64_t so_far = written;
-    while (written < so_far + writes) std::this_thread::yield();
+    while (written < so_far + 50) std::this_thread::yield();
     ASSERT_TRUE(tracker->OpenEpoch(absl::StrCat("s", epoch)).ok());
     std::vector<uint64_t> after(kBlocks);
     for (uint64_t b = 0; b < kBlocks; ++b) after[b] = disk[b];
@@ -218,17 +231,33 @@ void WriteBesideSnapshots(size_t others, int epochs, uint64_t writes) {
   }
   stop = true;
   for (std::thread& writer : writers) writer.join();
-  gate.unlock();
-  for (std::thread& thread : idle) thread.join();
   EXPECT_GT(changed, 10000u);
   EXPECT_EQ(missed, 0u);
 }
 
-TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverThreadsDo) { WriteBesideSnapshots(0, 400, 50); }
+TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverThreadsDo) { WriteBesideSnapshots(0); }
 
 // The first 256 threads have a place of their own for what they are at, the others share some.
-TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverManyThreadsDo) {
-  WriteBesideSnapshots(256, 4000, 5);
+TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverManyThreadsDo) { WriteBesideSnapshots(256); }
+
+// A pin that is left behind, where a thread meets a change of epochs, would have a later one wait
+// for ever.
+TEST(ChangeTrackerTest, ThreadsThatSharePinsTakeThemBack) {
+  const auto tracker = *ChangeTracker::Create(InMemory(1));
+  const IdleWriters idle(*tracker, 256);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 2; ++i) {
+    writers.emplace_back([&] {
+      while (!stop) ASSERT_TRUE(tracker->Mark({0, kG}).ok());
+    });
+  }
+  for (int epoch = 0; epoch < 10'000; ++epoch) {
+    ASSERT_TRUE(tracker->OpenEpoch("next").ok());
+    ASSERT_TRUE(tracker->CloseEpoch().ok());
+  }
+  stop = true;
+  for (std::thread& writer : writers) writer.join();
 }
 
 // Marks of long ranges, which take a while, and epochs that change as fast as they can.
