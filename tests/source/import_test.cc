@@ -147,6 +147,22 @@ TEST(Rbd, WhatWasCutOffAndCameBackHasChanged) {
   EXPECT_RANGES(From(ReadRbdDiff, text, options), {{8192, 8192}});
 }
 
+// Found by a fuzzer: a few bytes say that all of a very large image changed. What that takes is
+// known before it is taken.
+TEST(Rbd, AMapThatWouldBeTooLargeIsRefusedBeforeItIsMade) {
+  constexpr uint64_t kImage = uint64_t{1} << 62;
+  std::string diff = "rbd diff v1\ns";
+  test::PutLe<uint64_t>(diff, kImage);
+  diff += 'z';
+  test::PutLe<uint64_t>(diff, 0);
+  test::PutLe<uint64_t>(diff, kImage);
+  diff += 'e';
+  EXPECT_REFUSED(From(ReadRbdDiff, diff, RbdDiffOptions{.import = {.granularity = 512}}),
+                 kResourceExhausted, "coarser granularity");
+  EXPECT_RANGES(From(ReadRbdDiff, diff, RbdDiffOptions{.import = {.granularity = 64 * kMiB}}),
+                {{0, kImage}});
+}
+
 TEST(Rbd, ADiffIsTakenForWhatItSaysItIs) {
   const std::string diff = Sample("rbd_diff_v1_bluestore.bin");
   EXPECT_REFUSED(From(ReadRbdDiff, diff, RbdDiffOptions{.import = {.purpose = kAllocated}}),
