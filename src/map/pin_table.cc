@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <queue>
 #include <thread>
 #include <vector>
 
@@ -40,10 +42,11 @@ bool CanUseMembarrier() noexcept {
   return can;
 }
 
-// The numbers of threads that have ended. Never destroyed: threads may outlive what is static.
+// The numbers of threads that have ended, the smallest first: after hundreds of threads, too, those
+// that come have places of their own. Never destroyed: threads may outlive what is static.
 struct Numbers {
   std::mutex mutex;
-  std::vector<size_t> free;
+  std::priority_queue<size_t, std::vector<size_t>, std::greater<>> free;
   size_t next = 0;
 };
 Numbers& TheNumbers() {
@@ -59,8 +62,8 @@ class Number {
     if (numbers.free.empty()) {
       value_ = numbers.next++;
     } else {
-      value_ = numbers.free.back();
-      numbers.free.pop_back();
+      value_ = numbers.free.top();
+      numbers.free.pop();
     }
   }
   ~Number() {
@@ -69,7 +72,7 @@ class Number {
     internal::thread_number_and_one = SIZE_MAX;
     Numbers& numbers = TheNumbers();
     const std::lock_guard<std::mutex> lock(numbers.mutex);
-    numbers.free.push_back(value_);
+    numbers.free.push(value_);
   }
   Number(const Number&) = delete;
   Number& operator=(const Number&) = delete;

@@ -69,6 +69,26 @@ TEST(PinTableTest, EachThreadPinsAtAPlaceOfItsOwn) {
             static_cast<size_t>(std::distance(numbers.begin(), numbers.lower_bound(kOwnPlaces))));
 }
 
+// Hundreds of threads, which share what is beyond the places, must not leave the places to nobody.
+TEST(PinTableTest, PlacesThatAreFreeAreTakenFirst) {
+  PinTable pins;
+  const auto run = [&pins](size_t count) {
+    std::atomic<size_t> met{0};
+    std::atomic<size_t> at_own_places{0};
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < count; ++i) {
+      threads.emplace_back([&] {
+        if (PinAndUnpin(pins) != nullptr) ++at_own_places;
+        for (++met; met < count;) std::this_thread::yield();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return at_own_places.load();
+  };
+  EXPECT_LE(run(kOwnPlaces + 50), kOwnPlaces);
+  EXPECT_EQ(run(50), 50u);
+}
+
 // Pins that are plain stores rely on a barrier that the kernel gives only to who has asked for it.
 TEST(PinTableTest, HasAskedForTheBarrierThatItUses) {
   const long can = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
