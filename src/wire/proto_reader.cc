@@ -43,8 +43,12 @@ bool ProtoReader::ReadValue() noexcept {
       return true;
     }
     case WireType::kBytes: {
+      // As libprotobuf, takes lengths of up to five bytes.
+      constexpr size_t kMostLengthBytes = 5;
+      const size_t begin = position_;
       uint64_t length = 0;
       if (!ReadVarint(length)) return false;
+      if (position_ - begin > kMostLengthBytes) return Fail("a length of more than five bytes");
       if (length > bytes_.size() - position_) {
         return Fail("a field is longer than the rest of the message");
       }

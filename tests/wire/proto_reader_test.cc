@@ -64,6 +64,16 @@ TEST(ProtoReaderTest, TakesTagsOfFiveBytes) {
   EXPECT_TRUE(reader.status().ok());
 }
 
+TEST(ProtoReaderTest, TakesLengthsOfFiveBytes) {
+  const std::string bytes("\x0a\x81\x80\x80\x80\x00x", 7);
+  ProtoReader reader(Bytes(bytes));
+  ASSERT_TRUE(reader.Next());
+  ASSERT_EQ(reader.bytes().size(), 1u);
+  EXPECT_EQ(reader.bytes()[0], 'x');
+  EXPECT_FALSE(reader.Next());
+  EXPECT_TRUE(reader.status().ok());
+}
+
 TEST(ProtoReaderTest, RefusesMalformedBytesWithTheirPosition) {
   const struct {
     std::string bytes;
@@ -84,6 +94,8 @@ TEST(ProtoReaderTest, RefusesMalformedBytesWithTheirPosition) {
       {std::string("\xff\xff\xff\xff\xff\x0f"), "invalid field number"},
       // Field 1, in a tag that libprotobuf takes for too long.
       {std::string("\x88\x80\x80\x80\x80\x00\x01", 7), "invalid field number"},
+      // A length of nothing, likewise; found by a fuzzer.
+      {std::string("\x0a\x80\x80\x80\x80\x80\x00", 7), "a length of more than five bytes"},
   };
   for (const auto& c : cases) {
     ProtoReader reader(Bytes(c.bytes));
