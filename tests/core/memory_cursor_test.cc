@@ -67,6 +67,30 @@ TEST(MemoryCursorTest, FindsEverySingleByte) {
   }
 }
 
+// Pieces are handed on of what has been looked at, not of what waits for the next batch.
+TEST(MemoryCursorTest, PiecesHoldTheSameBlocksInBatchesOfAnySize) {
+  constexpr size_t kBlocks = 300;
+  std::vector<uint8_t> target(kBlocks * 512, 0);
+  for (size_t block = 0; block < kBlocks; ++block) {
+    if (block % 7 < 4) target[block * 512] = 1;
+  }
+  for (const size_t batch : {size_t{1}, size_t{2}, size_t{3}, size_t{1000}}) {
+    const auto cursor = *MakeMemoryAllocationCursor(target, {.block_size = 512});
+    cursor->AllowPieces();
+    std::vector<bool> told(kBlocks);
+    const Ranges pieces = *test::Drain(*cursor, batch);
+    for (const auto& [offset, length] : pieces) {
+      for (uint64_t at = offset; at < offset + length; at += 512) {
+        EXPECT_FALSE(told[at / 512]);
+        told[at / 512] = true;
+      }
+    }
+    for (size_t block = 0; block < kBlocks; ++block) {
+      EXPECT_EQ(told[block], block % 7 < 4) << block << " in batches of " << batch;
+    }
+  }
+}
+
 RC_GTEST_PROP(MemoryCursorProperty, MatchesByteByByteFromEveryOffset, ()) {
   static ThreadPool pool(2);
   std::mt19937_64 random = test::AnyRandom();
