@@ -5,7 +5,7 @@
 
 Works in a copy of the tree under build/mutation; the copy that you edit is left alone. Each mutant is one change of one place:
 a comparison that is flipped or off by one, a bound, a carry or a tail that is dropped, operators that are swapped, a statement
-that is left out. A mutant counts when it compiles. It is caught when a test fails, crashes or takes four times the processor time
+that is left out. A mutant counts when it compiles. It is caught when a test fails, crashes or takes ten times the processor time
 it takes without it. Exit status 1 when fewer than --target percent are caught. Survivors that can't change any answer stand, with
 the reason, in equivalent.txt; --check looks whether these are still mutants of the code, and builds nothing. --go-on takes the
 verdicts of an earlier run that was stopped from what it printed.
@@ -165,7 +165,7 @@ def main():
     if (failed := tree.judge(600)) is not None:
         sys.exit(f"mutate: {failed} fails without any mutant")
     end = resource.getrusage(resource.RUSAGE_CHILDREN)
-    limit = 4 * (end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime) + 10
+    limit = 10 * (end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime) + 10
 
     known = {}
     if arguments.go_on:
