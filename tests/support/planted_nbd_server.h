@@ -43,7 +43,7 @@ struct NbdServerOptions {
   bool structured_replies = true;
   bool silent_handshake = false;
   bool can_list = true;
-  size_t first_client_options = SIZE_MAX;  // the first client is left after that many options
+  bool leaves_first_client = false;  // as soon as it has the list of contexts
 };
 
 class PlantedNbdServer {
@@ -143,8 +143,7 @@ class PlantedNbdServer {
     Put("NBDMAGICIHAVEOPT" + Number(3, 2));
     std::string bytes;
     if (!Get(4, bytes)) return false;
-    for (size_t count = 0; clients_ > 1 || count < options_.first_client_options; ++count) {
-      if (!Get(16, bytes)) return false;
+    while (Get(16, bytes)) {
       const uint64_t option = NumberAt(bytes, 8, 4);
       const uint64_t length = NumberAt(bytes, 12, 4);
       if (length > 65536 || !Get(static_cast<size_t>(length), bytes)) return false;
@@ -161,6 +160,7 @@ class PlantedNbdServer {
           OptionReply(option, kMetaContext, Number(i + 1, 4) + name);
         }
         OptionReply(option, kAck, "");
+        if (option == 9 && options_.leaves_first_client && clients_ == 1) return false;
       } else if (option == 6 || option == 7) {  // INFO and GO
         OptionReply(option, kInfo, Number(0, 2) + Number(size, 8) + Number(1, 2));
         OptionReply(option, kAck, "");
