@@ -78,7 +78,7 @@ NbdReply Truthful(const std::vector<uint32_t>& flags, const NbdRequest& request,
   uint64_t at = request.offset;
   const uint64_t enough = random() % 3 == 0 ? 1 + random() % 5 : UINT64_MAX;
   while (at < end && entries.size() / 2 < enough) {
-    uint64_t stop = at;
+    uint64_t stop = at + 1;
     while (stop < flags.size() && flags[stop] == flags[at]) ++stop;
     // Equal neighbours may come as several entries.
     if (random() % 4 == 0) stop = at + 1 + random() % (stop - at);
