@@ -18,7 +18,7 @@ ctest = @ctest --preset $(1) --parallel $(JOBS) $(if $(LABEL_EXCLUDE),--label-ex
 release_packages := build test bench
 
 .PHONY: all debug clang test asan asan-core tsan fuzz fuzz-long fuzz-planted coverage mutation planted scorecard soak load bench \
-        bench-docs emulation golden-arm64 newest-debian interop-js ceph demo lint install clean help
+        bench-docs emulation golden-arm64 newest-debian newest-croaring interop-js ceph demo lint install clean help
 # The trees share the machine, not each other: one after the other, also under -j.
 .NOTPARALLEL:
 
@@ -121,6 +121,11 @@ newest-debian:
 	@$(PACKAGES) newest
 	@tests/machines/newest.sh . $(NEWEST_ROOT) $(NEWEST_SUITE)
 
+# What knows CRoaring, against the newest package of it that Debian has; takes it from the mirror.
+newest-croaring:
+	@$(PACKAGES) build test bench
+	@tests/machines/newest_croaring.sh . build/croaring
+
 # The figures of docs/reliability.md. SCORECARD: --rows 1,7 for some, --all for those that take minutes to an hour as well.
 SCORECARD ?=
 scorecard: all
@@ -171,6 +176,7 @@ help:
 	@echo 'make emulation  kernels under qemu: 64-bit ARM, old x86-64 processors'
 	@echo 'make golden-arm64   the file formats on 64-bit ARM under qemu'
 	@echo 'make newest-debian  builds and tests against the newest Debian (root, debootstrap)'
+	@echo 'make newest-croaring  the test and the benchmarks that know CRoaring, with its newest version'
 	@echo 'make ceph       RBD sources against a real Ceph on the loopback interface'
 	@echo 'make interop-js grpc-js as client and as plugin (needs npm)'
 	@echo 'make scorecard  what is promised, in figures (SCORECARD=--all: all of them)'
