@@ -250,7 +250,7 @@ std::pair<uint64_t, uint64_t> Size(bool blocks, uint32_t max_results) {
 
 void Report(benchmark::State& state, bool blocks, uint32_t max_results) {
   const uint64_t tuples = Size(blocks, max_results).first;
-  state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * tuples));
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(tuples));
 }
 
 void OurClient(benchmark::State& state, const std::string& address, bool blocks,
