@@ -16,7 +16,7 @@ FLAGS = ["-fsyntax-only", "-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Wcon
 # Below an include folder of the system, these belong to the compiler and the C library; everything
 # else there is somebody's library. Files that lie directly in it are the C library's own.
 SYSTEM = re.compile(r"(?:[a-z0-9_]+-linux-gnu\w*/)?"
-                    r"(?:[^/]+|(?:c\+\+|bits|sys|gnu|asm|asm-generic|linux|absl)/.+)")
+                    r"(?:[^/]+|(?:c\+\+|bits|sys|gnu|asm|asm-generic|linux|sanitizer|absl)/.+)")
 # Where Debian 13 keeps the kernel's asm/, behind a link.
 KERNEL = "/usr/lib/linux/uapi"
 
