@@ -157,6 +157,17 @@ TEST_F(NbdTest, TakesWhatServersMayAnswer) {
   EXPECT_EQ(*AnswerOf(Entries({150, 0, 100, 2})),
             (Ranges{{0, 150}, {250, 150}, {500, 150}, {750, 150}}))
       << "less than what was asked for";
+
+  NbdServerOptions options;
+  options.size = 1000;
+  auto server = Serve(options, [](const NbdRequest& request) {
+    return Entries({static_cast<uint32_t>(1000 - request.offset), 0});
+  });
+  auto nbd_export = *NbdExport::Open(server->uri());
+  NbdOptions wanted;
+  wanted.request_bytes = 300;
+  EXPECT_EQ(*test::Drain(**MakeNbdCursor(nbd_export, wanted)), (Ranges{{0, 1000}}))
+      << "past the request";
 }
 
 // How strictly libnbd looks at an answer depends on its version; whatever it lets through comes out
@@ -179,6 +190,7 @@ TEST_F(NbdTest, WhatOnlySomeVersionsTakeIsRightOrAnError) {
       EXPECT_EQ(*answer, tried.right);
     } else {
       EXPECT_EQ(answer.status().code(), tried.otherwise) << answer.status();
+      EXPECT_NE(answer.status().message().find("offset "), std::string::npos) << answer.status();
     }
   }
   // No entries, and half an entry: libnbd's error, or no answer that could be taken.
