@@ -14,8 +14,8 @@
 
 namespace cbt::rpc {
 
-// One message after the other, each encoded straight into one slice: the tuples are written once
-// and never copied.
+// One message after the other, each encoded straight into one slice. Only messages of few tuples
+// are copied once more, out of a buffer for many.
 class MessageBuilder {
  public:
   // `max_tuples` (0: no limit) and `message_bytes` (at least kMaxHeaderBytes + kMaxTupleBytes) cap

@@ -1,5 +1,6 @@
 #include "rpc/slice_pool.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <utility>
@@ -7,8 +8,14 @@
 namespace cbt::rpc {
 namespace {
 
-// Below this the allocator is as fast, and messages of few tuples need not hold large buffers.
+// Below this the allocator is as fast, and a message of few tuples that is not complete yet,
+// because the next tuple takes long to find, need not hold a large buffer.
 constexpr size_t kSmall = size_t{16} << 10;
+
+// A message that fills less than half of its buffer is copied out of it: a slow reader holds it for
+// long, and should hold no more than that. Not from here on, where the allocator may map and unmap
+// memory for each, which costs more than making the message.
+constexpr size_t kMostCopied = size_t{64} << 10;
 
 // Kept where nobody is being served: clients that come one by one find their buffers.
 constexpr size_t kKeptForNext = size_t{512} << 10;  // bytes, or
@@ -53,6 +60,12 @@ SlicePool::Buffer::~Buffer() {
 }
 
 grpc_slice SlicePool::Buffer::ToSlice(size_t length) && {
+  if (length < std::min(size_ / 2, kMostCopied)) {
+    const Buffer whole(std::move(*this));
+    uint8_t* const copy = Allocate(std::max<size_t>(length, 1));
+    std::copy_n(whole.data_, length, copy);
+    return grpc_slice_new(copy, length, std::free);
+  }
   if (pool_ == nullptr) return grpc_slice_new(std::exchange(data_, nullptr), length, std::free);
   // Before the buffer is let go: this may throw.
   auto owner = std::make_unique<Owner>();

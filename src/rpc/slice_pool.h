@@ -29,7 +29,8 @@ class SlicePool : public std::enable_shared_from_this<SlicePool> {
     uint8_t* data() const noexcept { return data_; }
     size_t size() const noexcept { return size_; }
 
-    // The first `length` bytes as a slice that owns the buffer now.
+    // The first `length` bytes as a slice, which owns the buffer, or a copy of them if they are
+    // few.
     grpc_slice ToSlice(size_t length) &&;
 
    private:
@@ -51,7 +52,7 @@ class SlicePool : public std::enable_shared_from_this<SlicePool> {
   // How many buffers are kept for later.
   size_t idle() const;
 
-  // A buffer of at least `bytes` (at most the pool's size), from the pool unless it is small.
+  // A buffer of at least `bytes`, from the pool unless that is little or more than the pool's size.
   Buffer Take(size_t bytes);
 
  private:

@@ -12,10 +12,17 @@ namespace {
 constexpr std::chrono::milliseconds kPromptly{250};
 
 // What may wait for a reader of which nothing is known, or nothing good (bytes).
-constexpr size_t kLeastAhead = size_t{32} << 10;
+constexpr size_t kLeastAhead = size_t{4} << 10;
 
-// What the transport takes proves nothing until it is much more than its windows hold.
+// What the transport takes proves nothing until it is much more than its windows hold (64 KiB at
+// first). Then a part of it may wait.
+constexpr size_t kTakenProves = size_t{256} << 10;
 constexpr size_t kTakenForAhead = 4;
+
+// What a message costs beside its bytes, here and in gRPC.
+constexpr size_t kMessageCost = 400;
+
+size_t CostOf(const OutMessage& message) { return message.bytes.Length() + kMessageCost; }
 
 // gRPC tells "none" as the end of time.
 std::optional<std::chrono::system_clock::time_point> DeadlineOf(
@@ -61,7 +68,9 @@ bool StreamReactor::HasMuchRoom() const noexcept {
 }
 
 size_t StreamReactor::BytesAhead() const noexcept {
-  return std::min(bytes_in_flight_, std::max(kLeastAhead, taken_promptly_ / kTakenForAhead));
+  const size_t ahead =
+      taken_promptly_ < kTakenProves ? kLeastAhead : taken_promptly_ / kTakenForAhead;
+  return std::min(bytes_in_flight_, ahead);
 }
 
 // Requires the lock.
@@ -84,7 +93,7 @@ MessageSink::Want StreamReactor::Check() {
 
 // Requires the lock.
 void StreamReactor::Queue(OutMessage message) {
-  bytes_waiting_ += message.bytes.Length();
+  bytes_waiting_ += CostOf(message);
   ready_.push_back(std::move(message));
 }
 
@@ -169,7 +178,7 @@ void StreamReactor::OnWriteDone(bool ok) {
   std::unique_lock lock(mutex_);
   writing_ = false;
   const size_t length = current_.bytes.Length();
-  bytes_waiting_ -= length;
+  bytes_waiting_ -= CostOf(current_);
   taken_promptly_ = Clock::now() - handed_over_at_ <= kPromptly ? taken_promptly_ + length : 0;
   current_.bytes.Clear();
   if (feed_ != nullptr && !feeding_ && !forced_.has_value() && HasMuchRoom()) {

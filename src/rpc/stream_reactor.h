@@ -91,7 +91,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::shared_ptr<MessageFeed> feed_;     // null before Start() and once it is of no use any more
   std::deque<OutMessage> ready_;
   OutMessage current_;         // gRPC reads it while writing_
-  size_t bytes_waiting_ = 0;   // in ready_ and current_
+  size_t bytes_waiting_ = 0;   // in ready_ and current_, and what each message costs beside them
   size_t taken_promptly_ = 0;  // bytes since the last write that took long
   Metadata initial_;
   Metadata trailing_;

@@ -209,6 +209,41 @@ TEST(StreamLife, AReaderThatStallsEarlyHoldsLittleOfWhatMayBeReady) {
   EXPECT_LT(volumes.dense->next_calls, 30 * calls_a_message);
 }
 
+// As many messages as one likes may be in flight; for a reader that stalls it is little more than
+// what the transport's window takes.
+TEST(StreamLife, AReaderOfSmallMessagesStallsAndGoesOn) {
+  const auto trace = std::make_shared<CursorTrace>();
+  Service service(
+      [&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+        return Extents(std::make_unique<ScriptedCursor>(
+            kTiB, 1, trace, [](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
+              batch.push_back({position, 1});
+              return position + 2;
+            }));
+      },
+      {.messages_in_flight = 100'000});
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // the window stays what it is at first
+  Ask ask;
+  ask.max_results = 1;
+  const auto channel = grpc::CreateCustomChannel(service.server->address(),
+                                                 grpc::InsecureChannelCredentials(), arguments);
+  RawCall stalled(channel, ask.path(), ask.bytes());
+  const std::optional<std::string> first = stalled.Read();
+  ASSERT_TRUE(first.has_value());
+  int produced = 0;
+  EXPECT_TRUE(Eventually([&] {
+    produced = trace->next_calls;
+    std::this_thread::sleep_for(milliseconds(300));
+    return produced == trace->next_calls;
+  }));
+  // Five bytes stand in front of each message.
+  const int window = 65535 / static_cast<int>(first->size() + 5);
+  EXPECT_LT(produced, 2 * window);
+  // It goes on where it stopped, and when it is read at speed.
+  for (int i = 0; i < 3 * window; ++i) ASSERT_TRUE(stalled.Read().has_value());
+}
+
 TEST(StreamLife, ManyStalledReadersHoldNoThread) {
   ThreeVolumes volumes({.threads = 2});
   std::vector<std::unique_ptr<RawCall>> stalled;

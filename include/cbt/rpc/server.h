@@ -52,10 +52,10 @@ struct StreamOptions {
   size_t message_bytes = size_t{128} << 10;
 
   // Messages that are ready or on their way at most, for each stream, at least 1; and how many
-  // bytes of them make the stream wait before it makes the next. Several keep the transport busy
-  // while others are prepared. Together with message_bytes this is what a stream can cost whose
-  // reader took much and then stalls; one that was slow from the beginning gets a message at a
-  // time.
+  // bytes of them (a message counts some hundred more than it has) make the stream wait before it
+  // makes the next. Several keep the transport busy while others are prepared. Together with
+  // message_bytes this is what a stream can cost whose reader took much and then stalls; one that
+  // was slow from the beginning gets a message at a time, or what small ones 4 KiB hold.
   size_t messages_in_flight = 64;
   size_t bytes_in_flight = size_t{384} << 10;
 
