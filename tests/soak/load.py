@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -23,8 +22,7 @@ ARGUMENTS.add_argument("cbt")
 ARGUMENTS.add_argument("messages")
 ARGUMENTS.add_argument("--streams", type=int, default=1000, help="slow readers; 0: not row 14")
 ARGUMENTS.add_argument("--rounds", type=int, default=5, help="of row 14")
-ARGUMENTS.add_argument("--seconds", type=float, default=10, help="for which they read")
-ARGUMENTS.add_argument("--max-results", type=int, default=0, help="tuples of their messages")
+ARGUMENTS.add_argument("--seconds", type=float, default=10, help="for which they read, then for which they have stopped")
 ARGUMENTS.add_argument("--cycles", type=int, default=10_000, help="0: not row 15")
 ARGUMENTS.add_argument("--stalled", type=int, default=200, help="readers that must be given up")
 ARGUMENTS.add_argument("--seed", type=int, default=1)
@@ -34,14 +32,16 @@ sys.path.insert(0, OPTIONS.messages)
 
 # pylint: disable=wrong-import-position
 import csi_pb2  # noqa: E402
-import grpc  # noqa: E402
 import http2  # noqa: E402
 import servers  # noqa: E402
+from slow_readers import SlowReaders  # noqa: E402
 
 ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
 GRANULARITY = 4096
 TUPLES = 1 << 20
-STREAMS_A_CONNECTION = 100
+# What slow readers ask for: messages of a thousand tuples (about 10 KiB), and as long as the server
+# makes them (128 KiB).
+FEW_TUPLES, ALL_TUPLES = 1000, 0
 STALL_SECONDS = 2
 TRIM_SECONDS = 10  # how often a server gives back memory that is free
 KEEPALIVE_SECONDS = 90  # by then a server has noticed each connection that is gone
@@ -76,54 +76,19 @@ def request(max_results=0):
 
 
 def fast_client(server):
-    """Seconds that `cbt list` takes for the whole answer, which must be right."""
-    begin = time.monotonic()
+    """Asks `cbt list` for the whole answer, which must be right."""
     done = subprocess.run([CBT, "list", server.address, "--snapshot", "v/s", "--format", "csv",
                            "--prove"], stdout=subprocess.PIPE, check=True)
-    took = time.monotonic() - begin
     check(done.stdout.count(b"\n") == TUPLES + 1, "a fast client did not get all tuples")
-    return took
 
 
-def fastest(server, tries=7):
-    return min(fast_client(server) for _ in range(tries))
-
-
-class SlowReaders:
-    """Streams of which each takes a message a second, until they are told to stop."""
-
-    def __init__(self, server, count):
-        self.channels, self.streams, self.sizes = [], [], []
-        for number in range(count):
-            if number % STREAMS_A_CONNECTION == 0:
-                self.channels.append(grpc.insecure_channel(server.address, options=[
-                    ("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0),
-                    ("grpc.enable_http_proxy", 0)]))
-            self.streams.append(self.channels[-1].unary_stream(
-                ALLOCATED, request_serializer=None, response_deserializer=None)(
-                    request(OPTIONS.max_results)))
-        for stream in self.streams:
-            self.sizes.append(len(next(stream)))
-        self.reading = True
-        self.thread = threading.Thread(target=self.read)
-        self.thread.start()
-
-    def read(self):
-        while self.reading:
-            begin = time.monotonic()
-            for stream in self.streams:
-                next(stream)
-            time.sleep(max(0, begin + 1 - time.monotonic()))
-
-    def stop(self):
-        self.reading = False
-        self.thread.join()
-
-    def close(self):
-        for stream in self.streams:
-            stream.cancel()
-        for channel in self.channels:
-            channel.close()
+def lists_a_second(server, seconds):
+    """Whole answers that fast clients get one after the other in a second."""
+    begin, count = time.monotonic(), 0
+    while time.monotonic() < begin + seconds:
+        fast_client(server)
+        count += 1
+    return count / (time.monotonic() - begin)
 
 
 def steady(server):
@@ -138,26 +103,40 @@ def steady(server):
     return server.resident("RssAnon"), now
 
 
-def slow_round(server):
-    """Kibibytes that the slow readers cost, (of its own, with mapped files), and the speed of others beside them."""
-    alone = fastest(server)
-    before = steady(server)
-    readers = SlowReaders(server, OPTIONS.streams)
-    begin = time.monotonic()
-    reading = fastest(server)
-    while time.monotonic() - begin < OPTIONS.seconds:
-        time.sleep(0.1)
+def slow_round(server, before, max_results):
+    """One round of row 14: kibibytes that the slow readers cost, (of its own, with mapped files), and
+    the speed of others beside them, while they (read, have stopped), as a part of that without them."""
+    alone = [lists_a_second(server, OPTIONS.seconds / 2)]
+    readers = SlowReaders(OPTIONS.messages, server, "v/s", OPTIONS.streams, max_results)
+    beside = [lists_a_second(server, OPTIONS.seconds)]
     slow = server.resident("RssAnon"), server.resident()
-    readers.stop()
+    rate = readers.stop()
     stopped = steady(server)
     check(server.streams() == OPTIONS.streams, "a slow reader lost its stream")
-    beside = fastest(server)
+    beside.append(lists_a_second(server, OPTIONS.seconds))
     readers.close()
     check(servers.settle(lambda: server.streams() == 0, 30), "slots are not given back")
-    # The machine's own speed changes in such a time: what was the faster of before and after is what there was to keep.
-    alone = min(alone, fastest(server))
+    # The machine's own speed changes meanwhile.
+    alone.append(lists_a_second(server, OPTIONS.seconds / 2))
     growth = [max(pair) - was for *pair, was in zip(slow, stopped, before)]
-    return growth, alone / max(reading, beside), statistics.mean(readers.sizes), before[1], stopped[1]
+    return {"growth": growth, "speeds": [speed / statistics.mean(alone) for speed in beside],
+            "size": readers.size, "rate": rate, "stopped": stopped[1]}
+
+
+def slow_rounds(server, before, name, max_results):
+    """The figures of rounds with one kind of readers."""
+    rounds = [slow_round(server, before, max_results) for _ in range(OPTIONS.rounds)]
+    figure(f"r14_{name}_message_kib", round(rounds[0]["size"] / 1024))
+    figure(f"r14_{name}_messages_a_second", round(min(one["rate"] for one in rounds)))
+    # Of memory the worst round counts. A speed is of this moment: the median, and all of them.
+    for kind, text in enumerate(["", "_with_mapped_files"]):
+        growth = max(one["growth"][kind] for one in rounds) / OPTIONS.streams
+        figure(f"r14_{name}_growth{text}_kib_per_stream", round(growth, 1))
+    for kind, text in enumerate(["reading", "stopped"]):
+        speeds = [round(100 * one["speeds"][kind]) for one in rounds]
+        print(f"speeds of others in percent, beside readers that are {text}:", *speeds)
+        figure(f"r14_{name}_others_{text}_percent", round(statistics.median(speeds)))
+    figure(f"r14_{name}_rss_stopped_kib", rounds[0]["stopped"])
 
 
 def row_14(folder, root):
@@ -165,18 +144,14 @@ def row_14(folder, root):
         CBT, "serve", "--root", root, "--listen", f"unix://{folder}/slow",
         "--max-streams", OPTIONS.streams + 20])
     try:
-        rounds = [slow_round(server) for _ in range(OPTIONS.rounds)]
-        growths, speeds, sizes, before, stopped = zip(*rounds)
         figure("r14_streams", OPTIONS.streams)
-        figure("r14_message_kib", round(sizes[0] / 1024))
-        # Of memory the worst round counts. A speed is of this moment: the median, beside all of them.
-        growth = [max(kind) / OPTIONS.streams for kind in zip(*growths)]
-        figure("r14_rss_growth_kib_per_stream", round(growth[0], 1))
-        figure("r14_rss_growth_with_mapped_files_kib_per_stream", round(growth[1], 1))
-        print("speeds of others in percent:", *(round(100 * speed) for speed in speeds))
-        figure("r14_others_speed_percent", round(100 * statistics.median(speeds)))
-        figure("r14_rss_before_kib", before[0])
-        figure("r14_rss_stopped_kib", stopped[0])
+        # Once: what a round leaves behind counts in the next one.
+        fast_client(server)
+        before = steady(server)
+        figure("r14_rss_before_kib", before[1])
+        slow_rounds(server, before, "few", FEW_TUPLES)
+        slow_rounds(server, before, "all", ALL_TUPLES)
+        time.sleep(TRIM_SECONDS + 1)
         figure("r14_rss_after_kib", steady(server)[1])
     finally:
         server.stop()
