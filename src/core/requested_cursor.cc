@@ -130,13 +130,10 @@ absl::StatusOr<std::unique_ptr<RequestedCursor>> MakeRequestedCursor(
   }
   const uint64_t rest = capacity - requested.offset;
   const uint64_t window_end = requested.offset + std::min(requested.length.value_or(rest), rest);
-  if (requested.chunk == 0 || requested.chunk > kMaxGranularity) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("requested cursor: the chunk of ", requested.chunk, " bytes is out of range"));
-  }
   auto recording = std::make_unique<RecordingCursor>(std::move(input), requested, window_end);
   RecordingCursor& recorder = *recording;
   absl::StatusOr<std::unique_ptr<ExtentCursor>> shaped = std::move(recording);
+  // Refuses what is no chunk.
   if (requested.chunk != 1) shaped = AlignOutward(*std::move(shaped), requested.chunk);
   if (shaped.ok() && requested.bridge_gap > 0) {
     shaped = Coalesce(*std::move(shaped), requested.bridge_gap);
@@ -144,7 +141,10 @@ absl::StatusOr<std::unique_ptr<RequestedCursor>> MakeRequestedCursor(
   if (shaped.ok() && (requested.offset > 0 || requested.length.has_value())) {
     shaped = Clip(*std::move(shaped), requested.offset, window_end);
   }
-  if (!shaped.ok()) return shaped.status();
+  if (!shaped.ok()) {
+    return absl::Status(shaped.status().code(),
+                        absl::StrCat("requested cursor: ", shaped.status().message()));
+  }
   return std::make_unique<RequestedCursorImpl>(*std::move(shaped), recorder);
 }
 

@@ -26,9 +26,9 @@ void AppendNumber(std::vector<uint8_t>& bytes, T number) {
 
 }  // namespace
 
-PortableWriter::PortableWriter(uint64_t expected) {
+PortableWriter::PortableWriter(uint64_t expected, uint64_t most) : most_(most) {
   // And for the tables, which need less than their containers.
-  if (expected != 0) payload_.reserve(static_cast<size_t>(std::min(2 * expected, kMaxMapBytes)));
+  if (expected != 0) payload_.reserve(static_cast<size_t>(std::min(2 * expected, most_)));
   AppendNumber(bytes_, uint64_t{0});
 }
 
@@ -182,7 +182,7 @@ void PortableWriter::CloseGroup() {
 }
 
 bool PortableWriter::too_large() const noexcept {
-  return bytes_.size() + payload_.size() + 8 * flags_.size() > kMaxMapBytes;
+  return bytes_.size() + payload_.size() + 8 * flags_.size() > most_;
 }
 
 absl::Status PortableWriter::TooLarge() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cbt/change_map.h"
 #include "map/container.h"
 
 namespace cbt {
@@ -17,7 +18,8 @@ namespace cbt {
 class PortableWriter {
  public:
   // `expected`: bytes that there will be at most, if that is known; room is made for them at once.
-  explicit PortableWriter(uint64_t expected = 0);
+  // `most`: bytes that there may be.
+  explicit PortableWriter(uint64_t expected = 0, uint64_t most = kMaxMapBytes);
 
   // The set bits of a container, 1024 words at any alignment. Without any, nothing is added.
   void AddWords(uint64_t key, const uint8_t* words);
@@ -37,7 +39,7 @@ class PortableWriter {
   static absl::Status TooLarge();
 
   // The bytes; the writer is done with.
-  // Errors: RESOURCE_EXHAUSTED when they are more than kMaxMapBytes.
+  // Errors: RESOURCE_EXHAUSTED when they are more than there may be.
   absl::StatusOr<std::vector<uint8_t>> Finish();
 
  private:
@@ -50,6 +52,7 @@ class PortableWriter {
   void AppendArray(uint64_t key, const uint8_t* words, uint32_t cardinality);
   void AppendPairs(uint64_t key, const uint8_t* pairs, uint32_t count, uint32_t cardinality);
 
+  const uint64_t most_;
   std::vector<uint8_t> bytes_;  // of the groups that are complete
   uint64_t groups_ = 0;
   // Of the open group.

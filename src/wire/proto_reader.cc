@@ -27,41 +27,33 @@ bool ProtoReader::ReadVarint(uint64_t& value) noexcept {
   return Fail("a varint has more than ten bytes");
 }
 
+// Of a field that is no group.
 bool ProtoReader::ReadValue() noexcept {
-  switch (type_) {
-    case WireType::kVarint:
-      return ReadVarint(value_);
-    case WireType::kFixed64:
-    case WireType::kFixed32: {
-      const size_t width = type_ == WireType::kFixed64 ? 8 : 4;
-      if (bytes_.size() - position_ < width) return Fail("the message ends inside a fixed field");
-      value_ = 0;
-      for (size_t i = 0; i < width; ++i) {
-        value_ |= uint64_t{bytes_.data()[position_ + i]} << (8 * i);
-      }
-      position_ += width;
-      return true;
+  if (type_ == WireType::kVarint) return ReadVarint(value_);
+  if (type_ == WireType::kFixed64 || type_ == WireType::kFixed32) {
+    const size_t width = type_ == WireType::kFixed64 ? 8 : 4;
+    if (bytes_.size() - position_ < width) return Fail("the message ends inside a fixed field");
+    value_ = 0;
+    for (size_t i = 0; i < width; ++i) {
+      value_ |= uint64_t{bytes_.data()[position_ + i]} << (8 * i);
     }
-    case WireType::kBytes: {
-      // As libprotobuf, takes lengths of up to five bytes.
-      constexpr size_t kMostLengthBytes = 5;
-      const size_t begin = position_;
-      uint64_t length = 0;
-      if (!ReadVarint(length)) return false;
-      if (position_ - begin > kMostLengthBytes) return Fail("a length of more than five bytes");
-      if (length > bytes_.size() - position_) {
-        return Fail("a field is longer than the rest of the message");
-      }
-      content_ = bytes_.subspan(position_, static_cast<size_t>(length));
-      content_position_ = base_ + position_;
-      position_ += static_cast<size_t>(length);
-      return true;
-    }
-    case WireType::kStartGroup:
-    case WireType::kEndGroup:
-      break;
+    position_ += width;
+    return true;
   }
-  return Fail("unknown wire type");
+  if (type_ != WireType::kBytes) return Fail("unknown wire type");
+  // As libprotobuf, takes lengths of up to five bytes.
+  constexpr size_t kMostLengthBytes = 5;
+  const size_t begin = position_;
+  uint64_t length = 0;
+  if (!ReadVarint(length)) return false;
+  if (position_ - begin > kMostLengthBytes) return Fail("a length of more than five bytes");
+  if (length > bytes_.size() - position_) {
+    return Fail("a field is longer than the rest of the message");
+  }
+  content_ = bytes_.subspan(position_, static_cast<size_t>(length));
+  content_position_ = base_ + position_;
+  position_ += static_cast<size_t>(length);
+  return true;
 }
 
 // As libprotobuf, takes tags of up to five bytes; as it does not, refuses those of more than 32

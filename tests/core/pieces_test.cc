@@ -127,5 +127,46 @@ TEST(Pieces, BlocksOfMemoryDontWaitForTheEndOfARun) {
   EXPECT_EQ(count, zeros.size() / 8192);
 }
 
+// Batches so small that they are full in the middle of what was compared.
+TEST(Pieces, OfMemoryInBatchesOfAFewExtents) {
+  constexpr size_t kBlock = 512;
+  constexpr size_t kBlocks = 300;
+  std::mt19937_64 random(1);
+  for (const uint64_t one_in : {uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{40}}) {
+    const std::vector<uint8_t> base(kBlock * kBlocks, 0);
+    std::vector<uint8_t> target = base;
+    reference::ByteSet changed(target.size());
+    for (size_t block = 0; block < kBlocks; ++block) {
+      // Every second one, or at random.
+      if (one_in == 2 ? block % 2 == 0 : random() % one_in == 0) {
+        target[block * kBlock + random() % kBlock] = 1;
+        std::fill_n(changed.begin() + static_cast<ptrdiff_t>(block * kBlock), kBlock, true);
+      }
+    }
+    for (const size_t room : {size_t{1}, size_t{2}, size_t{3}, size_t{7}, size_t{64}}) {
+      auto cursor = *MakeMemoryDeltaCursor(base, target, {.block_size = kBlock});
+      cursor->AllowPieces();
+      reference::ByteSet told(target.size());
+      uint64_t end = 0;
+      ExtentBatch batch(room);
+      absl::StatusOr<Step> step = Step::kMore;
+      while (step.ok() && *step == Step::kMore) {
+        step = cursor->Next(batch);
+        ASSERT_TRUE(step.ok()) << step.status();
+        for (size_t i = 0; i < batch.size(); ++i) {
+          ASSERT_GE(batch[i].offset, end);
+          end = batch[i].end();
+          std::fill(told.begin() + static_cast<ptrdiff_t>(batch[i].offset),
+                    told.begin() + static_cast<ptrdiff_t>(end), true);
+        }
+        // Nothing below is still to come.
+        const auto covered = static_cast<ptrdiff_t>(cursor->covered());
+        ASSERT_TRUE(std::equal(told.begin(), told.begin() + covered, changed.begin()));
+      }
+      EXPECT_EQ(told, changed) << "1 in " << one_in << ", batches of " << room;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cbt::test

@@ -133,10 +133,22 @@ TEST(RequestedCursor, E14ErrorsOfTheInputAreErrors) {
   }
 }
 
+// The window begins where the input can't go.
+TEST(RequestedCursor, E14AnInputThatDoesNotSeekIsAnError) {
+  const Requested window = {.offset = 10, .length = 5};
+  EXPECT_EQ(MakeRequestedCursor(std::make_unique<Failing>(false), window).status().code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(MakeRequestedCursor(std::make_unique<Failing>(true), window).ok());
+}
+
 TEST(RequestedCursor, RefusesChunksThatAreNone) {
   for (const uint64_t chunk : {uint64_t{0}, kMaxGranularity + 1, UINT64_MAX}) {
-    EXPECT_EQ(MakeRequestedCursor(CursorOver({}, 10), {.chunk = chunk}).status().code(),
-              absl::StatusCode::kInvalidArgument);
+    for (const Requested& requested :
+         {Requested{.chunk = chunk}, Requested{.chunk = chunk, .bridge_gap = 1},
+          Requested{.chunk = chunk, .offset = 1}}) {
+      EXPECT_EQ(MakeRequestedCursor(CursorOver({}, 10), requested).status().code(),
+                absl::StatusCode::kInvalidArgument);
+    }
   }
   EXPECT_EQ(MakeRequestedCursor(nullptr, {}).status().code(), absl::StatusCode::kInvalidArgument);
 }

@@ -247,6 +247,36 @@ TEST(MapFileTest, ALazyCursorFindsDamageWhenItGetsThere) {
   EXPECT_LT(cursor->covered(), cursor->capacity());
 }
 
+// A table of containers that goes on where the next checksum begins is read under both.
+TEST(MapFileTest, ALazyCursorFindsDamageInATableAcrossChecksums) {
+  const test::TempDir folder;
+  const std::string path = folder.path() + "/x.cbm";
+  Blocks blocks;
+  for (uint64_t group = 0; group < 4; ++group) {
+    const uint64_t first = group << 32;
+    for (uint64_t key = 0; key < 2; ++key) {  // bitsets
+      for (uint64_t i = 0; i < 5000; ++i) blocks.push_back(first + (key << 16) + i * 13);
+    }
+    for (uint64_t i = 0; i < 10; ++i) blocks.push_back(first + (2 << 16) + i);  // a run
+  }
+  std::vector<uint8_t> bytes =
+      *EncodeChangeMap(test::MapOf(blocks, {uint64_t{1} << 50, uint64_t{4096}}));
+  // The last group begins under the first checksum; its last six bytes, the number of runs, which
+  // the table is read with, and the run, lie under the second.
+  constexpr size_t kPage = size_t{64} << 10;
+  ASSERT_GT(bytes.size(), kPage + 6);
+  ASSERT_LT(bytes.size() - 16500, kPage);
+  for (const size_t place : {size_t{1}, size_t{6}}) {
+    std::vector<uint8_t> damaged = bytes;
+    damaged[bytes.size() - place] ^= 1;
+    Spill(path, damaged);
+    EXPECT_EQ(OpenChangeMapCursor(path).status().code(), absl::StatusCode::kDataLoss) << place;
+  }
+  Spill(path, bytes);
+  const std::unique_ptr<ExtentCursor> cursor = *OpenChangeMapCursor(path);
+  EXPECT_EQ(test::BlocksOf(*cursor), blocks);
+}
+
 // Structure is looked at as well, because a checksum proves no good will.
 TEST(MapFileTest, ALazyCursorFindsNonsenseUnderGoodChecksums) {
   const test::TempDir folder;

@@ -34,6 +34,16 @@ TEST(StreamCheckerTest, TakesSoundStreamsAndKeepsCount) {
   EXPECT_TRUE(CheckAll({{kVariable, 0, {}}}).ok());
 }
 
+// Blocks so large that the last one ends past the largest volume, though it begins inside.
+TEST(StreamCheckerTest, TakesALastBlockThatEndsPastEverything) {
+  constexpr uint64_t kBlock = uint64_t{1} << 62;
+  StreamChecker checker(0);
+  ASSERT_TRUE(checker.Check({kFixed, kMaxCapacity, {{0, kBlock}, {kBlock, kBlock}}}).ok());
+  EXPECT_EQ(checker.tuples(), 2u);
+  EXPECT_EQ(checker.bytes(), 2 * kBlock);
+  EXPECT_FALSE(checker.Check({kFixed, kMaxCapacity, {{kMaxCapacity - 1, kBlock}}}).ok());
+}
+
 TEST(StreamCheckerTest, NamesTheTupleThatBreaksARule) {
   const struct {
     absl::Status status;
