@@ -182,7 +182,10 @@ void PortableWriter::CloseGroup() {
 }
 
 bool PortableWriter::too_large() const noexcept {
-  return bytes_.size() + payload_.size() + 8 * flags_.size() > most_;
+  // The least that the open group's tables take. Whoever stops here must be refused by Finish():
+  // had the group turned out smaller, what was left out would be missing from a map that looks
+  // whole.
+  return bytes_.size() + payload_.size() + 4 * flags_.size() > most_;
 }
 
 absl::Status PortableWriter::TooLarge() {
