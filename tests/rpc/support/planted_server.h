@@ -217,6 +217,8 @@ class PlantedServer {
         // Or the answer is out before the client gets to cancel it.
         reply.slow = request->max_results == 1;
       }
+      // So that the next stream comes while this one is open, on a busy machine, too.
+      if (Has("one-at-a-time")) reply.slow = true;
       if (Has("random") && calls_++ % 2 == 1 && reply.messages.size() > 1) {
         reply.messages.pop_back();
       }
