@@ -164,10 +164,10 @@ void UniteInto(const Container& container, ContainerWords& words) noexcept {
       for (size_t i = 0; i < kBitsetWords; ++i) words[i] |= WordAt(container, i);
       return;
     case ContainerKind::kRun:
-      for (uint32_t i = 0; i < container.count; ++i) {
-        SetRange(words, PairFirst(container, i), PairLast(container, i) + 1);
-      }
-      return;
+      break;
+  }
+  for (uint32_t i = 0; i < container.count; ++i) {
+    SetRange(words, PairFirst(container, i), PairLast(container, i) + 1);
   }
 }
 
