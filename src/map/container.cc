@@ -69,21 +69,16 @@ uint32_t LastValue(const Container& container) noexcept {
 }
 
 uint32_t CountRuns(const Container& container) noexcept {
-  switch (container.kind) {
-    case ContainerKind::kArray: {
-      uint32_t runs = 1;
-      for (uint32_t i = 1; i < container.count; ++i) {
-        runs += ValueAt(container, i) - ValueAt(container, i - 1) != 1 ? 1 : 0;
-      }
-      return runs;
-    }
-    case ContainerKind::kRun:
-      return container.count;
-    case ContainerKind::kBitset:
-      break;
+  if (container.kind == ContainerKind::kRun) return container.count;
+  if (container.kind == ContainerKind::kBitset) {
+    return static_cast<uint32_t>(
+        simd::CountBits().single(container.data, nullptr, kBitsetWords, 0).starts);
   }
-  return static_cast<uint32_t>(
-      simd::CountBits().single(container.data, nullptr, kBitsetWords, 0).starts);
+  uint32_t runs = 1;
+  for (uint32_t i = 1; i < container.count; ++i) {
+    runs += ValueAt(container, i) - ValueAt(container, i - 1) != 1 ? 1 : 0;
+  }
+  return runs;
 }
 
 uint32_t LowerBound(const Container& container, uint32_t value) noexcept {
@@ -105,18 +100,13 @@ uint32_t LowerBound(const Container& container, uint32_t value) noexcept {
 }
 
 uint32_t CountBelow(const Container& container, uint32_t value) noexcept {
-  switch (container.kind) {
-    case ContainerKind::kArray:
-      return LowerBound(container, value);
-    case ContainerKind::kRun: {
-      uint32_t below = 0;
-      for (uint32_t i = 0; i < container.count && PairFirst(container, i) < value; ++i) {
-        below += std::min(PairLast(container, i) + 1, value) - PairFirst(container, i);
-      }
-      return below;
+  if (container.kind == ContainerKind::kArray) return LowerBound(container, value);
+  if (container.kind == ContainerKind::kRun) {
+    uint32_t below = 0;
+    for (uint32_t i = 0; i < container.count && PairFirst(container, i) < value; ++i) {
+      below += std::min(PairLast(container, i) + 1, value) - PairFirst(container, i);
     }
-    case ContainerKind::kBitset:
-      break;
+    return below;
   }
   const uint32_t words = value / 64;
   uint64_t below = simd::CountBits().single(container.data, nullptr, words, 0).ones;

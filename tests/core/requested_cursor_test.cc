@@ -141,6 +141,13 @@ TEST(RequestedCursor, E14AnInputThatDoesNotSeekIsAnError) {
   EXPECT_TRUE(MakeRequestedCursor(std::make_unique<Failing>(true), window).ok());
 }
 
+TEST(RequestedCursor, AWindowAtTheBeginningEndsWhereItShould) {
+  auto cursor = MakeRequestedCursor(CursorOver({{0, 10}, {20, 10}}, 100), {.length = 25});
+  ASSERT_TRUE(cursor.ok());
+  EXPECT_EQ(*Drain(**cursor), (reference::Ranges{{0, 10}, {20, 5}}));
+  EXPECT_EQ((*cursor)->bytes(), 15u);
+}
+
 TEST(RequestedCursor, RefusesChunksThatAreNone) {
   for (const uint64_t chunk : {uint64_t{0}, kMaxGranularity + 1, UINT64_MAX}) {
     for (const Requested& requested :
