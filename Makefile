@@ -144,7 +144,7 @@ soak: all
 
 # A thousand slow readers, ten thousand that go away: LOAD_OPTIONS, see tests/soak/load.py.
 load: all
-	$(call soak_test,load.py,$(LOAD_OPTIONS))
+	$(call soak_test,load.py,build/release/bin/slow_readers $(LOAD_OPTIONS))
 
 demo: all
 	@$(PACKAGES) demo

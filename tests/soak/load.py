@@ -1,6 +1,6 @@
 """Rows 14 and 15 of the scorecard: what readers cost that are slow, stop, or go without a word.
 
-load.py CBT FOLDER_OF_CSI_PB2 [--streams N] [--cycles N]
+load.py CBT FOLDER_OF_CSI_PB2 SLOW_READERS [--streams N] [--cycles N]
 
 It judges what does not depend on how fast the machine is: slots, descriptors, answers. Memory and
 speed are figures.
@@ -20,6 +20,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 ARGUMENTS = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
 ARGUMENTS.add_argument("cbt")
 ARGUMENTS.add_argument("messages")
+ARGUMENTS.add_argument("slow_readers", help="the program of slow_readers.cc")
 ARGUMENTS.add_argument("--streams", type=int, default=1000, help="slow readers; 0: not row 14")
 ARGUMENTS.add_argument("--rounds", type=int, default=5, help="of row 14")
 ARGUMENTS.add_argument("--seconds", type=float, default=10, help="for which they read, then for which they have stopped")
@@ -107,7 +108,7 @@ def slow_round(server, before, max_results):
     """One round of row 14: kibibytes that the slow readers cost, (of its own, with mapped files), and
     the speed of others beside them, while they (read, have stopped), as a part of that without them."""
     alone = [lists_a_second(server, OPTIONS.seconds / 2)]
-    readers = SlowReaders(OPTIONS.messages, server, "v/s", OPTIONS.streams, max_results)
+    readers = SlowReaders(OPTIONS.slow_readers, server, "v/s", OPTIONS.streams, max_results)
     beside = [lists_a_second(server, OPTIONS.seconds)]
     slow = server.resident("RssAnon"), server.resident()
     rate = readers.stop()
