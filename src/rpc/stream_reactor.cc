@@ -1,28 +1,11 @@
 #include "rpc/stream_reactor.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "rpc/status.h"
 
 namespace cbt::rpc {
 namespace {
-
-// A write that takes longer has a slow reader behind it, or none that reads.
-constexpr std::chrono::milliseconds kPromptly{250};
-
-// What may wait for a reader of which nothing is known, or nothing good (bytes).
-constexpr size_t kLeastAhead = size_t{4} << 10;
-
-// What the transport takes proves nothing until it is much more than its windows hold (64 KiB at
-// first). Then a part of it may wait.
-constexpr size_t kTakenProves = size_t{256} << 10;
-constexpr size_t kTakenForAhead = 4;
-
-// What a message costs beside its bytes, here and in gRPC.
-constexpr size_t kMessageCost = 400;
-
-size_t CostOf(const OutMessage& message) { return message.bytes.Length() + kMessageCost; }
 
 // gRPC tells "none" as the end of time.
 std::optional<std::chrono::system_clock::time_point> DeadlineOf(
@@ -38,10 +21,9 @@ StreamReactor::StreamReactor(grpc::CallbackServerContext& context, StreamRegistr
                              StreamSlot slot, const StreamOptions& options, StreamWatch watch)
     : registry_(registry),
       slot_(std::move(slot)),
-      messages_in_flight_(options.messages_in_flight),
-      bytes_in_flight_(options.bytes_in_flight),
       deadline_(DeadlineOf(context)),
       context_(&context),
+      budget_(options.messages_in_flight, options.bytes_in_flight),
       watch_(std::move(watch)) {}
 
 void StreamReactor::Start(const std::shared_ptr<MessageFeed>& feed) {
@@ -57,29 +39,13 @@ void StreamReactor::Start(const std::shared_ptr<MessageFeed>& feed) {
   closed ? feed->Close() : feed->Resume();
 }
 
-bool StreamReactor::HasRoom() const noexcept {
-  return ready_.size() + (writing_ ? 1 : 0) < messages_in_flight_ && bytes_waiting_ < BytesAhead();
-}
-
-// A feed that paused is woken for several messages rather than for each.
-bool StreamReactor::HasMuchRoom() const noexcept {
-  return (ready_.size() + (writing_ ? 1 : 0)) * 2 <= messages_in_flight_ &&
-         bytes_waiting_ * 2 <= BytesAhead();
-}
-
-size_t StreamReactor::BytesAhead() const noexcept {
-  const size_t ahead =
-      taken_promptly_ < kTakenProves ? kLeastAhead : taken_promptly_ / kTakenForAhead;
-  return std::min(bytes_in_flight_, ahead);
-}
-
 // Requires the lock.
 MessageSink::Want StreamReactor::CheckLocked() {
   if (closed_) {
     feeding_ = false;
     return Want::kNothing;
   }
-  if (!HasRoom()) {
+  if (!budget_.HasRoom()) {
     feeding_ = false;
     return Want::kPause;
   }
@@ -93,7 +59,7 @@ MessageSink::Want StreamReactor::Check() {
 
 // Requires the lock.
 void StreamReactor::Queue(OutMessage message) {
-  bytes_waiting_ += CostOf(message);
+  budget_.Made(message.bytes.Length());
   ready_.push_back(std::move(message));
 }
 
@@ -177,11 +143,9 @@ void StreamReactor::OnWriteDone(bool ok) {
   std::shared_ptr<MessageFeed> resumed;
   std::unique_lock lock(mutex_);
   writing_ = false;
-  const size_t length = current_.bytes.Length();
-  bytes_waiting_ -= CostOf(current_);
-  taken_promptly_ = Clock::now() - handed_over_at_ <= kPromptly ? taken_promptly_ + length : 0;
+  budget_.Taken(current_.bytes.Length(), Clock::now() - handed_over_at_);
   current_.bytes.Clear();
-  if (feed_ != nullptr && !feeding_ && !forced_.has_value() && HasMuchRoom()) {
+  if (feed_ != nullptr && !feeding_ && !forced_.has_value() && budget_.HasMuchRoom()) {
     feeding_ = true;
     resumed = feed_;
   }

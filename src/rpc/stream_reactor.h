@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "cbt/rpc/server.h"
 #include "rpc/message_feed.h"
+#include "rpc/send_budget.h"
 #include "rpc/stream_registry.h"
 #include "rpc/stream_watch.h"
 
@@ -70,9 +71,6 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
  private:
   using Clock = std::chrono::steady_clock;
 
-  bool HasRoom() const noexcept;
-  bool HasMuchRoom() const noexcept;
-  size_t BytesAhead() const noexcept;
   Want CheckLocked();
   void Queue(OutMessage message);
   void Break();
@@ -80,8 +78,6 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   StreamRegistry& registry_;
   const StreamSlot slot_;
-  const size_t messages_in_flight_;
-  const size_t bytes_in_flight_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
   const Clock::time_point opened_at_ = Clock::now();
   std::stop_source stop_;
@@ -90,9 +86,8 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   grpc::CallbackServerContext* context_;  // null after OnDone()
   std::shared_ptr<MessageFeed> feed_;     // null before Start() and once it is of no use any more
   std::deque<OutMessage> ready_;
-  OutMessage current_;         // gRPC reads it while writing_
-  size_t bytes_waiting_ = 0;   // in ready_ and current_, and what each message costs beside them
-  size_t taken_promptly_ = 0;  // bytes since the last write that took long
+  OutMessage current_;  // gRPC reads it while writing_
+  SendBudget budget_;   // of ready_ and current_
   Metadata initial_;
   Metadata trailing_;
   bool writing_ = false;
