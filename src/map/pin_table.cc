@@ -5,10 +5,14 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <queue>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 namespace cbt {
@@ -34,6 +38,22 @@ constexpr bool kMayUseMembarrier = true;
 #endif
 
 bool Membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+// A barrier in every thread of the process, which was announced: what makes plain stores enough for
+// writers. That it fails all the same is next to impossible (a process that was restored from an
+// image may have to announce it again; a filter of system calls may have come since). Going on
+// would lose writes without a word.
+void ForceBarrier() noexcept {
+  if (Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return;
+  if (Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
+      Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
+    return;
+  }
+  if (Membarrier(MEMBARRIER_CMD_GLOBAL)) return;
+  std::ignore =
+      std::fputs("cbt: membarrier() does not work any more, writes could be missed\n", stderr);
+  std::abort();
+}
 
 // A process announces once that it will ask for barriers.
 bool CanUseMembarrier() noexcept {
@@ -72,7 +92,11 @@ class Number {
     internal::thread_number_and_one = SIZE_MAX;
     Numbers& numbers = TheNumbers();
     const std::lock_guard<std::mutex> lock(numbers.mutex);
-    numbers.free.push(value_);
+    try {
+      numbers.free.push(value_);
+    } catch (const std::bad_alloc&) {
+      // It is lost; those that come get larger ones.
+    }
   }
   Number(const Number&) = delete;
   Number& operator=(const Number&) = delete;
@@ -99,7 +123,7 @@ PinTable::PinTable() : asymmetric_(CanUseMembarrier()) {}
 void PinTable::Wait(unsigned parity) const noexcept {
   // Every thread of the process passes a full barrier: what it stored before is seen below, what it
   // loads from now on is new.
-  if (asymmetric_) Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  if (asymmetric_) ForceBarrier();
   for (const Owned& owned : owned_) {
     while (owned.parity.load(std::memory_order_seq_cst) == 1 + parity) std::this_thread::yield();
   }

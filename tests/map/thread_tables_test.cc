@@ -1,10 +1,17 @@
 // What threads tell each other without a lock: what they are at, and which writes are in flight.
 #include <gtest/gtest.h>
+#include <linux/filter.h>
 #include <linux/membarrier.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
 #include <iterator>
 #include <mutex>
 #include <set>
@@ -89,16 +96,48 @@ TEST(PinTableTest, PlacesThatAreFreeAreTakenFirst) {
   EXPECT_EQ(run(50), 50u);
 }
 
+bool UsesMembarrier() {
+#if defined(__SANITIZE_THREAD__)
+  return false;  // the thread sanitizer does not know such barriers
+#else
+  const long can = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+  return can >= 0 && (can & MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0;
+#endif
+}
+
 // Pins that are plain stores rely on a barrier that the kernel gives only to who has asked for it.
 TEST(PinTableTest, HasAskedForTheBarrierThatItUses) {
-  const long can = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
-  if (can < 0 || (can & MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) GTEST_SKIP() << "no membarrier";
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the thread sanitizer does not know such barriers, so they are not used";
-#else
+  if (!UsesMembarrier()) GTEST_SKIP() << "no membarrier";
   const PinTable pins;
   EXPECT_EQ(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0), 0);
-#endif
+}
+
+// Going on would lose writes: writers rely on the barrier with plain stores.
+TEST(PinTableTest, StopsRatherThanGoOnWithoutItsBarrier) {
+  if (!UsesMembarrier()) GTEST_SKIP() << "no membarrier";
+  constexpr int kNoFilters = 77;
+  // In a process of its own, a filter of system calls can't be taken off again.
+  const pid_t child = fork();
+  if (child == 0) {
+    const PinTable pins;
+    sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog filter = {std::size(program), program};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+      _exit(kNoFilters);
+    }
+    pins.Wait(0);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNoFilters) GTEST_SKIP() << "no filters";
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) << status;
 }
 
 // A range is seen as it was put in, or not at all: never one's begin with another's end.
