@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -67,7 +68,11 @@ std::vector<uint8_t> EncodeHeader(const RegionLogHeader& header) {
 }  // namespace
 
 RegionLog::RegionLog(int descriptor, std::string path, uint64_t seed, uint64_t regions)
-    : descriptor_(descriptor), path_(std::move(path)), seed_(seed), logged_(regions) {}
+    : descriptor_(descriptor),
+      path_(std::move(path)),
+      seed_(seed),
+      no_memory_(absl::ResourceExhaustedError(absl::StrCat(path_, ": no memory to write to it"))),
+      logged_(regions) {}
 
 RegionLog::~RegionLog() { ::close(descriptor_); }
 
@@ -152,7 +157,11 @@ bool RegionLog::HasAll(uint64_t first, uint64_t last) const noexcept {
 
 absl::Status RegionLog::Add(uint64_t first, uint64_t last) {
   std::unique_lock<std::mutex> lock(mutex_);
-  for (uint64_t region = first; region <= last; ++region) waiting_.push_back(region);
+  // Nobody takes out what a broken log is given.
+  if (!failure_.ok()) return failure_;
+  for (uint64_t region = first; region <= last; ++region) {
+    if (!Has(region)) waiting_.push_back(region);
+  }
   for (;;) {
     if (!failure_.ok()) return failure_;
     if (HasAll(first, last)) return absl::OkStatus();
@@ -167,7 +176,12 @@ absl::Status RegionLog::Add(uint64_t first, uint64_t last) {
     std::erase_if(regions, [this](uint64_t region) { return Has(region); });
     writing_ = true;
     lock.unlock();
-    const absl::Status status = Write(regions);
+    absl::Status status = no_memory_;
+    try {
+      status = Write(regions);
+    } catch (const std::bad_alloc&) {
+      // Others wait for their regions, which are among these: they must hear of it.
+    }
     lock.lock();
     writing_ = false;
     if (!status.ok() && failure_.ok()) failure_ = status;

@@ -57,7 +57,7 @@ class RegionLog {
   }
 
   // Returns when the regions [first, last] are on the disk; threads that come together share one
-  // write and one sync. After an error every call fails.
+  // write and one sync. After an error, RESOURCE_EXHAUSTED for memory among them, every call fails.
   absl::Status Add(uint64_t first, uint64_t last);
 
  private:
@@ -67,7 +67,8 @@ class RegionLog {
 
   const int descriptor_;
   const std::string path_;
-  const uint64_t seed_;  // the header's checksum
+  const uint64_t seed_;           // the header's checksum
+  const absl::Status no_memory_;  // made while there was some
   std::vector<std::atomic<uint8_t>> logged_;
 
   std::mutex mutex_;

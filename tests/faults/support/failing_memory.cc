@@ -103,6 +103,20 @@ int64_t FailEveryAllocation(const std::function<Found()>& work) {
   return allocations;
 }
 
+FailAllocation::FailAllocation(int64_t n, bool all_after) {
+  sticky = all_after;
+  failed = false;
+  countdown = n;
+}
+
+FailAllocation::~FailAllocation() {
+  countdown = 0;
+  sticky = false;
+  failed = false;
+}
+
+bool FailAllocation::has_failed() const { return failed; }
+
 Undisturbed::Undisturbed() : countdown_(countdown.exchange(0)), sticky_(sticky.exchange(false)) {}
 
 Undisturbed::~Undisturbed() {

@@ -18,6 +18,16 @@ using Found = std::optional<std::vector<uint8_t>>;
 // were. What it finds must be the same as undisturbed, and it must leave no memory behind.
 int64_t FailEveryAllocation(const std::function<Found()>& work);
 
+// While it lives the n-th allocation fails, and with `all_after` those after it.
+class FailAllocation {
+ public:
+  explicit FailAllocation(int64_t n, bool all_after = false);
+  ~FailAllocation();
+  FailAllocation(const FailAllocation&) = delete;
+  FailAllocation& operator=(const FailAllocation&) = delete;
+  bool has_failed() const;
+};
+
 // Nothing fails while it lives; what was to fail then fails afterwards.
 class Undisturbed {
  public:
