@@ -117,13 +117,14 @@ class ChangeTracker {
   // Begins an epoch at the snapshot `name`, which is to be taken after this has returned.
   // Errors: FAILED_PRECONDITION when two epochs are open, INVALID_ARGUMENT for the name, those of
   //         files: the tracker is as it was then, unless the disk fails so thoroughly that two
-  //         epochs stay open, see epochs().
+  //         epochs stay open, see epochs(); CancelEpoch() must succeed then before anything else.
   absl::Status OpenEpoch(const std::string& name);
 
   // Ends the older epoch: what has changed up to the snapshot at which the newer one began (and
   // perhaps a little after it). The identity names both.
-  // Errors: FAILED_PRECONDITION when only one epoch is open. When the map can't be built the epochs
-  //         stay as they are.
+  // Errors: FAILED_PRECONDITION when only one epoch is open, or when opening or cancelling the
+  //         newer one failed, which may lack writes then: cancel it. When the map can't be built
+  //         the epochs stay as they are.
   absl::StatusOr<ChangeMap> CloseEpoch();
 
   // The snapshot was not taken: the newer epoch is forgotten, the older one goes on.
@@ -146,7 +147,8 @@ class ChangeTracker {
   // written to from now on. Does nothing without a directory.
   absl::Status Checkpoint();
 
-  // Writes the exact state down. Nothing may be announced any more. Does nothing the second time.
+  // Writes the exact state down. Nothing may be announced any more. Does nothing after it has
+  // succeeded.
   absl::Status Close();
 
  private:

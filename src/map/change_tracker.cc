@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -100,7 +101,13 @@ absl::StatusOr<uint64_t> ChangeTracker::Core::BeginWrite(Extent extent) {
   }
   const uint64_t place = writes_.Add(extent.offset, extent.end());
   if (extent.length == 0 || IsMarked(extent)) return place;
-  absl::Status status = Announce(extent);
+  absl::Status status;
+  try {
+    status = Announce(extent);
+  } catch (...) {
+    writes_.Remove(place);
+    throw;
+  }
   if (status.ok()) return place;
   writes_.Remove(place);
   return status;
@@ -119,7 +126,13 @@ absl::Status ChangeTracker::Core::MarkSlowly(Extent extent) {
 
 ChangeTracker::ChangeTracker(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 
-ChangeTracker::~ChangeTracker() { Close().IgnoreError(); }
+ChangeTracker::~ChangeTracker() {
+  try {
+    Close().IgnoreError();
+  } catch (const std::bad_alloc&) {
+    // As with any other error of it.
+  }
+}
 
 absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Create(
     const TrackerOptions& options) {

@@ -128,33 +128,41 @@ class ChangeTracker::Core {
   void ChangeState(unsigned oldest, bool both) noexcept;
   void SetLog(OpenEpochState& epoch, std::shared_ptr<RegionLog> log);
   RegionLogHeader HeaderOf(const OpenEpochState& epoch) const;
-  ChangeMap Named(ChangeMap map, const std::string& base, const std::string& target) const;
+  absl::StatusOr<ChangeMap> MapOf(const OpenEpochState& epoch, const std::string& target) const;
+  absl::Status MarkWritesInFlight(OpenEpochState& epoch);
+  absl::Status DropNewer();
   absl::Status CheckpointLocked();
   absl::Status LogMap(const ChangeMap& map);
 
   unsigned oldest() const noexcept { return OldestOf(state_.load(std::memory_order_relaxed)); }
   bool both() const noexcept { return (state_.load(std::memory_order_relaxed) & kBoth) != 0; }
-  std::vector<OpenEpochState*> OpenEpochs() noexcept {
+  std::vector<OpenEpochState*> OpenEpochs() {
     std::vector<OpenEpochState*> open = {&epochs_[oldest()]};
     if (both()) open.push_back(&epochs_[1 - oldest()]);
     return open;
   }
 
   const TrackerOptions options_;
-  const int shift_ = IsPowerOfTwo(options_.geometry.granularity)
-                         ? std::countr_zero(options_.geometry.granularity)
-                         : -1;
   const std::unique_ptr<TrackerFiles> files_;  // null: in memory only
-  PinTable pins_;
-  WriteTable writes_;
-  std::array<OpenEpochState, 2> epochs_;
-  std::array<const DirtyBitmap*, 2> bitmaps_;  // theirs
   // Under epoch_mutex_: the number of the next epoch, and that of the one that was closed last,
   // whose files are still there.
   uint64_t next_number_ = 1;
   std::optional<uint64_t> closed_number_;
+  // An epoch that was never opened and may have a file all the same. If that stayed, it would come
+  // back one day as the oldest one, and know of nothing.
+  std::optional<uint64_t> begun_number_;
+  PinTable pins_;
+  WriteTable writes_;
+  std::array<OpenEpochState, 2> epochs_;
+  std::array<const DirtyBitmap*, 2> bitmaps_;  // theirs
+  const int shift_ = IsPowerOfTwo(options_.geometry.granularity)
+                         ? std::countr_zero(options_.geometry.granularity)
+                         : -1;
   std::atomic<uint32_t> state_{0};
   std::atomic<bool> closed_{false};
+  bool written_down_ = false;  // by Close()
+  // The newer epoch may lack writes, or be gone on the disk: it can only be cancelled.
+  bool must_cancel_ = false;
   mutable std::mutex epoch_mutex_;  // held by whoever changes the state
   std::mutex log_mutex_;
 };

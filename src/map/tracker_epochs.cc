@@ -105,20 +105,40 @@ absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
   epoch.exact = true;
   if (files_ != nullptr) {
     // The epoch that was closed last is kept until here, see CloseEpoch().
-    if (closed_number_.has_value()) {
-      if (absl::Status status = files_->Forget(*closed_number_); !status.ok()) return status;
-      closed_number_.reset();
+    for (std::optional<uint64_t>* const number : {&closed_number_, &begun_number_}) {
+      if (!number->has_value()) continue;
+      if (absl::Status status = files_->Forget(**number); !status.ok()) return status;
+      number->reset();
     }
+    begun_number_ = epoch.number;
     absl::StatusOr<std::shared_ptr<RegionLog>> log = files_->CreateLog(HeaderOf(epoch));
     if (!log.ok()) {
-      // Its file may be there all the same. If that stays, a crash gives an epoch back whose
-      // snapshot was never taken.
-      files_->Forget(epoch.number).IgnoreError();
+      if (files_->Forget(epoch.number).ok()) begun_number_.reset();
       return log.status();
     }
     SetLog(epoch, *std::move(log));
+    begun_number_.reset();
   }
+  must_cancel_ = true;
   ChangeState(older, true);
+  absl::Status status;
+  try {
+    status = MarkWritesInFlight(epoch);
+  } catch (...) {
+    DropNewer().IgnoreError();
+    throw;
+  }
+  // Back to the older epoch, which has everything; where even that can't be written down, the two
+  // stay open until CancelEpoch() succeeds.
+  if (!status.ok()) {
+    DropNewer().IgnoreError();
+    return status;
+  }
+  must_cancel_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status ChangeTracker::Core::MarkWritesInFlight(OpenEpochState& epoch) {
   absl::Status status;
   writes_.ForEach([&](uint64_t begin, uint64_t end) {
     if (begin == end) return;
@@ -127,32 +147,52 @@ absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
       status = epoch.log->Add(begin / options_.region_bytes, (end - 1) / options_.region_bytes);
     }
   });
-  // Back to the older epoch, which has everything; where even that can't be written down, the two
-  // stay open until CancelEpoch() succeeds.
-  if (!status.ok() && files_->Forget(epoch.number).ok()) {
-    ChangeState(older, false);
-    SetLog(epoch, nullptr);
-    epoch.bitmap->Clear();
-  }
   return status;
 }
 
-ChangeMap ChangeTracker::Core::Named(ChangeMap map, const std::string& base,
-                                     const std::string& target) const {
-  map.set_identity({options_.volume, base, target});
+// Gives up the newer epoch, of which the older one has everything.
+absl::Status ChangeTracker::Core::DropNewer() {
+  const unsigned older = oldest();
+  OpenEpochState& newer = epochs_[1 - older];
+  // On disk first: an epoch that a crash gives back must have had every write. Where that fails it
+  // may be gone there all the same.
+  must_cancel_ = true;
+  if (files_ != nullptr) {
+    if (absl::Status status = files_->Forget(newer.number); !status.ok()) return status;
+  }
+  ChangeState(older, false);
+  SetLog(newer, nullptr);
+  newer.bitmap->Clear();
+  must_cancel_ = false;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ChangeMap> ChangeTracker::Core::MapOf(const OpenEpochState& epoch,
+                                                     const std::string& target) const {
+  absl::StatusOr<ChangeMap> map = epoch.bitmap->ToMap(options_.geometry);
+  if (map.ok()) map->set_identity({options_.volume, epoch.base, target});
   return map;
 }
 
 absl::StatusOr<ChangeMap> ChangeTracker::Core::CloseEpoch() {
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
   if (!both()) return absl::FailedPreconditionError("only one epoch is open");
+  if (must_cancel_) {
+    return absl::FailedPreconditionError(
+        "opening or cancelling the newer epoch failed: it can only be cancelled");
+  }
   const unsigned older = oldest();
   OpenEpochState& epoch = epochs_[older];
-  OpenEpochState& newer = epochs_[1 - older];
   ChangeState(1 - older, false);
-  absl::StatusOr<ChangeMap> map = epoch.bitmap->ToMap(options_.geometry);
+  absl::StatusOr<ChangeMap> map;
+  try {
+    map = MapOf(epoch, epochs_[1 - older].base);
+  } catch (...) {
+    ChangeState(older, true);
+    throw;
+  }
   if (!map.ok()) {
-    // What was announced meanwhile is in the newer epoch alone; CancelEpoch() brings it over.
+    // What was announced meanwhile is in the newer epoch alone, as after a restart: see Changes().
     ChangeState(older, true);
     return map.status();
   }
@@ -161,7 +201,7 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::CloseEpoch() {
   SetLog(epoch, nullptr);
   epoch.bitmap->Clear();
   closed_number_ = epoch.number;
-  return Named(*std::move(map), epoch.base, newer.base);
+  return map;
 }
 
 absl::Status ChangeTracker::Core::LogMap(const ChangeMap& map) {
@@ -178,28 +218,28 @@ absl::Status ChangeTracker::Core::CancelEpoch() {
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
   if (!both()) return absl::FailedPreconditionError("only one epoch is open");
   const unsigned older = oldest();
-  OpenEpochState& newer = epochs_[1 - older];
-  absl::StatusOr<ChangeMap> map = newer.bitmap->ToMap(options_.geometry);
+  const OpenEpochState& newer = epochs_[1 - older];
+  const absl::StatusOr<ChangeMap> map = newer.bitmap->ToMap(options_.geometry);
   if (!map.ok()) return map.status();
-  // Usually all of it is there already, see CloseEpoch().
+  // Usually all of it is there already, see Changes().
   epochs_[older].bitmap->MarkAll(*map);
+  epochs_[older].exact &= newer.exact;
   if (files_ != nullptr) {
     if (absl::Status status = LogMap(*map); !status.ok()) return status;
-    // On disk first: an epoch that a crash gives back must have had every write.
-    if (absl::Status status = files_->Forget(newer.number); !status.ok()) return status;
   }
-  ChangeState(older, false);
-  SetLog(newer, nullptr);
-  newer.bitmap->Clear();
-  return absl::OkStatus();
+  return DropNewer();
 }
 
 absl::StatusOr<ChangeMap> ChangeTracker::Core::Changes() const {
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
-  const OpenEpochState& epoch = epochs_[oldest()];
-  absl::StatusOr<ChangeMap> map = epoch.bitmap->ToMap(options_.geometry);
-  if (!map.ok()) return map.status();
-  return Named(*std::move(map), epoch.base, {});
+  absl::StatusOr<ChangeMap> map = MapOf(epochs_[oldest()], {});
+  if (!map.ok() || !both()) return map;
+  // Usually the older epoch has all that the newer one has. But one that had been closed comes back
+  // with a restart, and it was not marked in between.
+  const absl::StatusOr<ChangeMap> newer = MapOf(epochs_[1 - oldest()], {});
+  if (!newer.ok()) return newer.status();
+  if (absl::Status status = map->UniteWith(*newer); !status.ok()) return status;
+  return map;
 }
 
 std::vector<ChangeTracker::Epoch> ChangeTracker::Core::Epochs() const {
@@ -228,10 +268,9 @@ absl::Status ChangeTracker::Core::CheckpointLocked() {
   // Who relied on the old logs has marked the bitmaps after this.
   ChangeState(oldest(), both());
   for (const OpenEpochState* const epoch : epochs) {
-    absl::StatusOr<ChangeMap> map = epoch->bitmap->ToMap(options_.geometry);
+    const absl::StatusOr<ChangeMap> map = MapOf(*epoch, {});
     if (!map.ok()) return map.status();
-    absl::Status status = files_->WriteMap(Named(*std::move(map), epoch->base, {}), epoch->number,
-                                           epoch->generation, epoch->exact);
+    absl::Status status = files_->WriteMap(*map, epoch->number, epoch->generation, epoch->exact);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -246,16 +285,18 @@ absl::Status ChangeTracker::Core::Checkpoint() {
 
 absl::Status ChangeTracker::Core::Close() {
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
-  if (closed_.exchange(true) || files_ == nullptr) return absl::OkStatus();
+  closed_.store(true);
+  if (files_ == nullptr || written_down_) return absl::OkStatus();
   ChangeState(oldest(), both());
   for (OpenEpochState* const epoch : OpenEpochs()) {
-    absl::StatusOr<ChangeMap> map = epoch->bitmap->ToMap(options_.geometry);
+    const absl::StatusOr<ChangeMap> map = MapOf(*epoch, {});
     if (!map.ok()) return map.status();
     // A map without a log of its generation: written in peace.
-    absl::Status status = files_->WriteMap(Named(*std::move(map), epoch->base, {}), epoch->number,
-                                           epoch->generation + 1, epoch->exact);
+    absl::Status status =
+        files_->WriteMap(*map, epoch->number, epoch->generation + 1, epoch->exact);
     if (!status.ok()) return status;
   }
+  written_down_ = true;
   return absl::OkStatus();
 }
 

@@ -220,7 +220,10 @@ absl::Status TrackerFiles::WriteMap(const ChangeMap& map, uint64_t epoch, uint64
   if (!names.ok()) return names.status();
   std::vector<std::string> superfluous;
   for (const Name& each : *names) {
-    if (each.epoch == epoch && each.generation < generation) superfluous.push_back(each.name);
+    // What says that the epoch is gone stays, see CancelEpoch().
+    if (each.epoch == epoch && each.generation < generation && !each.gone) {
+      superfluous.push_back(each.name);
+    }
   }
   return RemoveAll(superfluous);
 }

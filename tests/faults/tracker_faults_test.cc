@@ -1,0 +1,314 @@
+// A tracker in which one step fails, at every system call and at every allocation, and whoever owns
+// it goes on all the same: whatever it tells from then on, also after a crash, no write is missing.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <new>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cbt/change_tracker.h"
+#include "faults/shim/calls.h"
+#include "faults/support/failing_memory.h"
+#include "support/temp_dir.h"
+
+namespace cbt::test {
+namespace {
+
+std::string watched;
+// Calls until the one that fails; below 0: none does.
+std::atomic<int64_t> calls_left = -1;
+std::atomic<bool> all_after = false;
+std::atomic<bool> call_failed = false;
+
+}  // namespace
+
+const char* WatchedFolder() { return watched.c_str(); }
+bool WatchSockets() { return false; }
+
+Verdict Before(const Attempt&) {
+  const bool now = calls_left >= 0 && calls_left-- == 0;
+  if (!now && !(all_after && call_failed)) return Verdict::kPass;
+  call_failed = true;
+  errno = EIO;
+  return Verdict::kFail;
+}
+
+void After(const Attempt&, long) {}
+
+namespace {
+
+constexpr uint64_t kG = 4096;
+constexpr uint64_t kBlocks = 100;
+
+// While it lives the n-th system call on the tracker's folder fails.
+class FailCall {
+ public:
+  FailCall(int64_t n, bool others) {
+    call_failed = false;
+    all_after = others;
+    calls_left = n - 1;
+  }
+  ~FailCall() {
+    calls_left = -1;
+    all_after = false;
+    call_failed = false;
+  }
+  FailCall(const FailCall&) = delete;
+  FailCall& operator=(const FailCall&) = delete;
+};
+
+using Blocks = std::set<uint64_t>;
+
+bool Contains(const ChangeMap& map, const Blocks& blocks) {
+  return std::all_of(blocks.begin(), blocks.end(), [&](uint64_t b) { return map->Contains(b); });
+}
+
+// A tracker, and what it must know.
+class Watched {
+ public:
+  explicit Watched(bool on_disk) {
+    if (on_disk) options_.directory = dir_ / "tracker";
+    watched = dir_.path();
+    tracker_ = *ChangeTracker::Create(options_);
+    since_["monday"] = {};
+  }
+
+  absl::Status Mark(uint64_t block) {
+    absl::Status status = tracker_->Mark({block * kG, 1});
+    const Undisturbed ours;
+    if (status.ok()) Announced(block);
+    return status;
+  }
+
+  // A write that stays in flight.
+  absl::Status Begin(uint64_t block) {
+    absl::StatusOr<TrackedWrite> write = tracker_->Begin({block * kG, 1});
+    const Undisturbed ours;
+    if (!write.ok()) return write.status();
+    Announced(block);
+    in_flight_.insert(block);
+    writes_.push_back(*std::move(write));
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenEpoch(const std::string& name) {
+    absl::Status status = tracker_->OpenEpoch(name);
+    const Undisturbed ours;
+    if (status.ok()) {
+      until_[name] = since_;
+      since_[name] = in_flight_;
+    }
+    return status;
+  }
+
+  absl::Status CloseEpoch() {
+    const absl::StatusOr<ChangeMap> map = tracker_->CloseEpoch();
+    const Undisturbed ours;
+    if (!map.ok()) return map.status();
+    const ChangeMapIdentity& identity = map->identity();
+    EXPECT_TRUE(until_.contains(identity.target)) << identity.target << " was never opened";
+    EXPECT_TRUE(Contains(*map, until_[identity.target][identity.base]))
+        << identity.base << " to " << identity.target;
+    return absl::OkStatus();
+  }
+
+  absl::Status CancelEpoch() { return tracker_->CancelEpoch(); }
+  absl::Status Checkpoint() { return tracker_->Checkpoint(); }
+  absl::Status Close() { return tracker_->Close(); }
+
+  void Check(const ChangeTracker& tracker) const {
+    const std::string base = tracker.epochs().front().base;
+    const absl::StatusOr<ChangeMap> map = tracker.Changes();
+    ASSERT_TRUE(map.ok()) << map.status();
+    EXPECT_EQ(map->identity().base, base);
+    ASSERT_TRUE(since_.contains(base)) << base << " was never opened";
+    EXPECT_TRUE(Contains(*map, since_.at(base))) << "since " << base;
+  }
+
+  // What is there now, and what would be after so many crashes.
+  void Check(int crashes) const {
+    Check(*tracker_);
+    if (options_.directory.empty()) return;
+    TrackerOptions copy = options_;
+    copy.directory = dir_ / "copy";
+    std::filesystem::remove_all(copy.directory);
+    std::filesystem::copy(options_.directory, copy.directory);
+    for (int i = 0; i < crashes; ++i) {
+      const auto recovered = ChangeTracker::Recover(copy);
+      ASSERT_TRUE(recovered.ok()) << recovered.status();
+      Check(**recovered);
+    }
+  }
+
+ private:
+  void Announced(uint64_t block) {
+    for (auto& [name, blocks] : since_) blocks.insert(block);
+  }
+
+  const TempDir dir_;
+  // A region for each block, so that no region hides what is missing.
+  TrackerOptions options_ = {.geometry = {kBlocks * kG, kG},
+                             .volume = "volume",
+                             .base = "monday",
+                             .directory = {},
+                             .region_bytes = kG};
+  std::unique_ptr<ChangeTracker> tracker_;
+  std::vector<TrackedWrite> writes_;
+  Blocks in_flight_;
+  std::map<std::string, Blocks> since_;  // what was announced since a snapshot
+  // The same at the moment when the next snapshot was begun.
+  std::map<std::string, std::map<std::string, Blocks>> until_;
+};
+
+using Step = absl::Status (*)(Watched&);
+struct Named {
+  const char* name;
+  Step step;
+};
+
+constexpr Named kSteps[] = {
+    {"mark", [](Watched& w) { return w.Mark(60); }},
+    {"begin", [](Watched& w) { return w.Begin(61); }},
+    {"open", [](Watched& w) { return w.OpenEpoch("wednesday"); }},
+    {"close", [](Watched& w) { return w.CloseEpoch(); }},
+    {"cancel", [](Watched& w) { return w.CancelEpoch(); }},
+    {"checkpoint", [](Watched& w) { return w.Checkpoint(); }},
+};
+
+// What may come before the step that fails.
+const std::vector<Step> kBefore[] = {
+    {},
+    {[](Watched& w) { return w.OpenEpoch("tuesday"); }, [](Watched& w) { return w.Mark(20); }},
+    {[](Watched& w) { return w.OpenEpoch("tuesday"); }, [](Watched& w) { return w.Mark(20); },
+     [](Watched& w) { return w.CloseEpoch(); }, [](Watched& w) { return w.Mark(21); }},
+};
+
+// What its owner may do afterwards. Steps that are refused are left out.
+const std::vector<Step> kAfter[] = {
+    {},
+    {[](Watched& w) { return w.CloseEpoch(); }},
+    {[](Watched& w) { return w.CancelEpoch(); }},
+    {[](Watched& w) { return w.Checkpoint(); }, [](Watched& w) { return w.CloseEpoch(); }},
+    {[](Watched& w) { return w.OpenEpoch("wednesday"); }, [](Watched& w) { return w.Mark(30); },
+     [](Watched& w) { return w.CloseEpoch(); }, [](Watched& w) { return w.Mark(31); },
+     [](Watched& w) { return w.OpenEpoch("thursday"); }, [](Watched& w) { return w.Mark(32); },
+     [](Watched& w) { return w.CancelEpoch(); }},
+    {[](Watched& w) { return w.Checkpoint(); }, [](Watched& w) { return w.Close(); }},
+};
+
+// Does one step that fails between others; false when nothing failed in it.
+template <typename Fault>
+bool Fails(bool on_disk, const std::vector<Step>& before, const Named& step,
+           const std::vector<Step>& after, Fault fault) {
+  Watched w(on_disk);
+  EXPECT_TRUE(w.Mark(1).ok());
+  EXPECT_TRUE(w.Begin(2).ok());
+  for (const Step& each : before) EXPECT_TRUE(each(w).ok());
+  const bool failed = fault([&] { return step.step(w); });
+  w.Check(1);
+  for (const Step& each : after) {
+    each(w).IgnoreError();
+    w.Check(1);
+  }
+  // What a broken log refuses is not written, and a checkpoint repairs it.
+  if (!w.Mark(40).ok() && on_disk && w.Checkpoint().ok()) {
+    EXPECT_TRUE(w.Mark(40).ok());
+  }
+  w.Begin(41).IgnoreError();
+  w.Check(2);
+  return failed;
+}
+
+template <typename MakeFault>
+void FailEverywhere(bool on_disk, MakeFault make) {
+  // Tens of thousands of times a file is synced; what a disk that forgets does is another test's.
+  if (::access("/dev/shm", W_OK | X_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 1);
+  for (const auto& before : kBefore) {
+    for (const Named& step : kSteps) {
+      for (const auto& after : kAfter) {
+        for (const bool others : {false, true}) {
+          int64_t n = 1;
+          while (Fails(on_disk, before, step, after, make(n, others))) {
+            if (testing::Test::HasFailure()) break;
+            ++n;
+          }
+          ASSERT_FALSE(testing::Test::HasFailure())
+              << step.name << " after " << before.size() << " steps, " << after.size()
+              << " steps after it, failure " << n << (others ? " and all later ones" : "");
+        }
+      }
+    }
+  }
+}
+
+const auto kFailCall = [](int64_t n, bool others) {
+  return [n, others](const auto& step) {
+    const FailCall fault(n, others);
+    step().IgnoreError();
+    return call_failed.load();
+  };
+};
+
+const auto kFailAllocation = [](int64_t n, bool others) {
+  return [n, others](const auto& step) {
+    const FailAllocation fault(n, others);
+    try {
+      step().IgnoreError();
+    } catch (const std::bad_alloc&) {
+      return true;
+    }
+    return fault.has_failed();
+  };
+};
+
+TEST(TrackerFaults, NoWriteIsLostWhicheverSystemCallFails) { FailEverywhere(true, kFailCall); }
+
+TEST(TrackerFaults, NoWriteIsLostWhicheverAllocationFails) {
+  FailEverywhere(true, kFailAllocation);
+}
+
+TEST(TrackerFaults, NoWriteIsLostInMemoryWhicheverAllocationFails) {
+  FailEverywhere(false, kFailAllocation);
+}
+
+// No fault at all: a closed epoch's files stay for a while, and a restart brings it back.
+TEST(TrackerFaults, AClosedEpochThatComesBackTellsWhatWasWrittenSince) {
+  const TempDir dir;
+  const TrackerOptions options = {.geometry = {kBlocks * kG, kG},
+                                  .volume = "volume",
+                                  .base = "monday",
+                                  .directory = dir / "tracker",
+                                  .region_bytes = kG};
+  {
+    const auto tracker = *ChangeTracker::Create(options);
+    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+    ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+    ASSERT_TRUE(tracker->CloseEpoch().ok());
+    ASSERT_TRUE(tracker->Mark({7 * kG, 1}).ok());
+    ASSERT_TRUE(tracker->Close().ok());
+  }
+  const auto tracker = *ChangeTracker::Recover(options);
+  const ChangeMap since_monday = *tracker->Changes();
+  EXPECT_EQ(since_monday.identity().base, "monday");
+  EXPECT_TRUE(Contains(since_monday, {5, 7}));
+  // Closed again, it is what it was.
+  const ChangeMap monday = *tracker->CloseEpoch();
+  EXPECT_EQ(monday.identity().target, "tuesday");
+  EXPECT_TRUE(Contains(monday, {5}));
+  EXPECT_FALSE(monday->Contains(7));
+  EXPECT_TRUE(Contains(*tracker->Changes(), {7}));
+}
+
+}  // namespace
+}  // namespace cbt::test
