@@ -43,8 +43,17 @@ class Image {
   const std::string& label() const noexcept { return label_; }
   int descriptor() const noexcept { return descriptor_; }
 
-  // True when both are the same file, so that they can't differ.
+  // True when both are surely the same file, so that they can't differ: one block device, or
+  // regular files of one device and inode number, not touched between the times they were opened,
+  // that the kernel finds under one path. Numbers alone don't tell: where snapshots are seen
+  // through NFS or virtiofs, or in a bcachefs, a file and its older state have the same ones. False
+  // proves nothing: of a file with two names, or one that was deleted, it can't be told, and the
+  // bytes have to decide.
   bool SameFileAs(const Image& other) const noexcept;
+
+  // True when device and inode number are equal: the same file, or two that can't be told apart by
+  // them. For what is refused when in doubt; what is left out needs SameFileAs().
+  bool MayBeSameFileAs(const Image& other) const noexcept;
 
   // Reads the bytes [offset, offset + length) into `out`; what lies past size() reads as zeros.
   // Errors: ABORTED when the file has become shorter than size(), UNAVAILABLE when reading fails.

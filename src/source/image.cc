@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
+#include <cstdio>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -42,6 +45,19 @@ absl::Status OpenError(std::string_view label, int error) {
     default:
       return absl::UnavailableError(text);
   }
+}
+
+using PathBuffer = std::array<char, PATH_MAX>;
+
+// The path at which the kernel sees an open file, in `buffer`. Empty when it can't be told: for a
+// file that has none any more, too, because what is deleted may be called as another one was.
+std::string_view PathOf(int descriptor, PathBuffer& buffer) noexcept {
+  std::array<char, 32> link{};
+  std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", descriptor);
+  const ssize_t length = ::readlink(link.data(), buffer.data(), buffer.size());
+  if (length <= 0 || static_cast<size_t>(length) >= buffer.size()) return {};
+  const std::string_view path(buffer.data(), static_cast<size_t>(length));
+  return path.front() == '/' && !path.ends_with(" (deleted)") ? path : std::string_view();
 }
 
 bool SameTime(const timespec& a, const timespec& b) noexcept {
@@ -105,9 +121,24 @@ absl::StatusOr<std::shared_ptr<const Image>> Image::FromDescriptor(int descripto
 }
 
 bool Image::SameFileAs(const Image& other) const noexcept {
+  if (this == &other) return true;
   const struct stat& a = identity_->stat;
   const struct stat& b = other.identity_->stat;
   if (S_ISBLK(a.st_mode) && S_ISBLK(b.st_mode)) return a.st_rdev == b.st_rdev;
+  if (!S_ISREG(a.st_mode) || !S_ISREG(b.st_mode) || !MayBeSameFileAs(other)) return false;
+  // Where a server turns its snapshots over, an open file may keep a path that is another's by now.
+  if (a.st_size != b.st_size || !SameTime(a.st_ctim, b.st_ctim)) return false;
+  // Asked for now and not when the files were opened: a snapshot may have been given another's name
+  // in between, and the kernel knows the one that is open by its new name.
+  PathBuffer here;
+  PathBuffer there;
+  const std::string_view path = PathOf(descriptor_, here);
+  return !path.empty() && path == PathOf(other.descriptor_, there);
+}
+
+bool Image::MayBeSameFileAs(const Image& other) const noexcept {
+  const struct stat& a = identity_->stat;
+  const struct stat& b = other.identity_->stat;
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 

@@ -138,7 +138,8 @@ absl::Status AddBacking(std::string folder, bool hide_paths, const Qcow2Options&
     absl::StatusOr<std::shared_ptr<const Image>> file = OpenBacking(options, *path, label);
     if (!file.ok()) return file.status();
     for (const Qcow2Layer& layer : layers) {
-      if (!(*file)->SameFileAs(*layer.file)) continue;
+      // A loop by way of hard links is one, too: what only looks like one is refused.
+      if (!(*file)->MayBeSameFileAs(*layer.file)) continue;
       return absl::DataLossError(absl::StrCat("qcow2: ", overlay.file->label(),
                                               ": the chain of backing files comes back to ",
                                               layer.file->label()));

@@ -126,6 +126,50 @@ class ReadFaults(FaultsTest):
                 if "apply" in command:
                     self.assertTrue(filecmp.cmp(out, new, shallow=False))
 
+    def days(self, prepare):
+        """Two folders below which `prepare(day)` made files; what a command says when files of one name have one inode number
+        in both, as a file and its snapshots have behind some network file systems, must be what it says otherwise."""
+        for day in ("mon", "tue"):
+            os.mkdir(self.path(day))
+            prepare(day)
+
+        def check(*command, status=0):
+            command = [CBT, *map(str, command)]
+            expected = execute(*command)
+            self.assertEqual(expected.returncode, status, expected)
+            self.where = str(command)
+            found = execute(*command, env=self.environment("", 0, FAULT_INODES="1"))
+            self.assertEqual((found.returncode, found.stdout), (status, expected.stdout), found)
+            return found.stdout.decode()
+
+        return check
+
+    def test_E8_a_file_and_its_snapshot_with_one_inode_number(self):
+        size = 3 * MIB - 700
+        check = self.days(lambda day: self.image(f"{day}/disk.img", size, [5000, MIB + len(day)]))
+        old, new = self.path("mon/disk.img"), self.path("tue/disk.img")
+        out, empty = os.path.join(self.folder, "out.img"), self.path("empty.cbm")
+        ok(CBT, "delta", old, old, "--output", empty)
+        for more in ((), ("--by-extents",)):
+            self.assertIn('"byte_offset":', check("delta", old, new, *more))
+        self.assertIn("no: not reported", check("verify", "--map", empty, old, new, status=1))
+        check("apply", old, new, out)
+        self.assertTrue(filecmp.cmp(out, new, shallow=False))
+
+    @tool("qemu-img", "qemu-io")
+    def test_E8_qcow2_files_and_their_snapshots_with_one_inode_number(self):
+        def prepare(day):
+            base, image = self.path(f"{day}/base.qcow2"), self.path(f"{day}/vm.qcow2")
+            ok("qemu-img", "create", "-q", "-f", "qcow2", base, 4 * MIB)
+            ok("qemu-io", "-c", f"write -P {len(os.listdir(self.below))} 1M 128k", base)
+            ok("qemu-img", "create", "-q", "-f", "qcow2", "-b", "base.qcow2", "-F", "qcow2", image)
+
+        check = self.days(prepare)
+        # One file is changed where it is, the other one below an overlay that is not.
+        for name in ("base.qcow2", "vm.qcow2"):
+            found = check("delta", self.path(f"mon/{name}"), self.path(f"tue/{name}"))
+            self.assertIn('{"byte_offset":1048576,"size_bytes":131072}', found)
+
     def test_dense_bitmaps(self):
         bits = self.write("a.bits", self.random.randbytes(90000))
         other = self.write("b.bits", self.random.randbytes(90000))

@@ -1,13 +1,17 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <filesystem>
+
 #include "cbt/executor.h"
+#include "cbt/file_extents.h"
 #include "cbt/image.h"
 #include "cbt/transform.h"
 #include "support/cursors.h"
 #include "support/generators.h"
 #include "support/memory_image.h"
 #include "support/resume.h"
+#include "support/temp_dir.h"
 
 namespace cbt {
 namespace {
@@ -317,9 +321,40 @@ TEST(ImageDeltaTest, CoverageMovesThroughQuietRegions) {
   EXPECT_GE(calls, 3);
 }
 
-TEST(ImageDeltaTest, E8SameFileIsReadByNobody) {
-  const test::MemoryImage file(uint64_t{1} << 50);
-  EXPECT_EQ(*test::Drain(**MakeImageDeltaCursor(file.Open(), file.Open())), Ranges{});
+// Counts what it is given, and does it.
+class CountingExecutor final : public Executor {
+ public:
+  void Schedule(std::function<void()> task) override {
+    ++tasks_;
+    task();
+  }
+  int tasks() const noexcept { return tasks_; }
+
+ private:
+  int tasks_ = 0;
+};
+
+TEST(ImageDeltaTest, E8SameFileIsReadByNobodyAndHardLinksAreCompared) {
+  const test::TempDir dir;
+  dir.Write("a", std::string(3 << 20, 'x'));
+  std::filesystem::create_hard_link(dir / "a", dir / "b");
+  for (const bool by_extents : {false, true}) {
+    for (const char* other : {"a", "b"}) {
+      CountingExecutor executor;
+      const ImageOptions options{.executor = &executor};
+      const auto base = *Image::Open(dir / "a");
+      const auto target = *Image::Open(dir / other);
+      auto cursor = by_extents ? MakeReflinkDeltaCursor(base, target, {.images = options})
+                               : MakeImageDeltaCursor(base, target, options);
+      ASSERT_TRUE(cursor.ok()) << cursor.status();
+      EXPECT_EQ(*test::Drain(**cursor), Ranges{});
+      if (other[0] == 'a') {
+        EXPECT_EQ(executor.tasks(), 0);
+      } else if (!by_extents) {
+        EXPECT_GE(executor.tasks(), 3);
+      }
+    }
+  }
 }
 
 // Cuts, grows or writes one image at a point of the comparison; the cursor must fail, whatever it

@@ -99,14 +99,53 @@ TEST(ImageTest, NoticesEveryKindOfChange) {
   EXPECT_EQ(again->CheckUnchanged().code(), StatusCode::kAborted);
 }
 
-TEST(ImageTest, KnowsTheSameFileUnderTwoNames) {
+TEST(ImageTest, IsTheSameFileOnlyUnderTheSamePath) {
   const test::TempDir dir;
   dir.Write("a", "x");
   dir.Write("b", "x");
   std::filesystem::create_hard_link(dir / "a", dir / "c");
+  std::filesystem::create_symlink("a", dir / "link");
   const auto a = *Image::Open(dir / "a");
-  EXPECT_TRUE(a->SameFileAs(**Image::Open(dir / "c")));
-  EXPECT_FALSE(a->SameFileAs(**Image::Open(dir / "b")));
+  const auto b = *Image::Open(dir / "b");
+  const auto c = *Image::Open(dir / "c");
+  EXPECT_TRUE(a->SameFileAs(*a));
+  EXPECT_TRUE(a->SameFileAs(**Image::Open(dir / "a")));
+  EXPECT_TRUE(a->SameFileAs(**Image::Open(dir / "link")));
+  EXPECT_FALSE(a->SameFileAs(*b));
+  EXPECT_FALSE(a->MayBeSameFileAs(*b));
+  // One inode: as far as its number tells, it could be a snapshot in which `a` is called so.
+  EXPECT_FALSE(a->SameFileAs(*c));
+  EXPECT_TRUE(a->MayBeSameFileAs(*c));
+}
+
+TEST(ImageTest, AFileWithoutAPathIsTheSameAsItselfOnly) {
+  const test::TempDir dir;
+  dir.Write("a", "x");
+  const auto a = *Image::Open(dir / "a");
+  const auto again = *Image::Open(dir / "a");
+  EXPECT_TRUE(a->SameFileAs(*again));
+  std::filesystem::remove(dir / "a");
+  EXPECT_TRUE(a->SameFileAs(*a));
+  EXPECT_FALSE(a->SameFileAs(*again));
+  EXPECT_TRUE(a->MayBeSameFileAs(*again));
+}
+
+TEST(ImageTest, AFileIsKnownByTheNameThatItHasNow) {
+  const test::TempDir dir;
+  std::filesystem::create_directory(dir / "now");
+  dir.Write("now/a", "x");
+  const auto a = *Image::Open(dir / "now/a");
+  std::filesystem::rename(dir / "now", dir / "then");
+  EXPECT_TRUE(a->SameFileAs(**Image::Open(dir / "then/a")));
+}
+
+TEST(ImageTest, AFileThatWasTouchedIsNotTakenForTheSame) {
+  const test::TempDir dir;
+  dir.Write("a", "x");
+  const auto a = *Image::Open(dir / "a");
+  usleep(20'000);  // the clock of file times is coarse
+  dir.Write("a", "y");
+  EXPECT_FALSE(a->SameFileAs(**Image::Open(dir / "a")));
 }
 
 }  // namespace

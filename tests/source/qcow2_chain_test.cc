@@ -189,11 +189,11 @@ TEST(Qcow2ChainTest, IsWhatTheModelSays) {
     std::vector<State> states;
     for (size_t i = 1; i < model.files(); ++i) {
       for (const bool snapshot : {false, true}) {
-        // Each state opens the files anew.
+        // Each state has an image of its own.
         const auto image = files.Open(std::to_string(i));
         ASSERT_TRUE(image.ok()) << image.status();
         Qcow2State state = {*image, std::nullopt};
-        if (snapshot) state.snapshot = "s";
+        if (snapshot) state.snapshot = std::string("s");
         states.push_back({static_cast<int>(i), snapshot, state});
       }
     }

@@ -14,16 +14,22 @@
 
 namespace cbt::test {
 
-// Images by name, without a folder.
+// Images by name, without a folder. What is in memory has no path by which it could be known again:
+// one that is opened several times, and was not asked for by name in between, is one Image.
 class Qcow2Files {
  public:
   void Add(const std::string& name, const std::vector<uint8_t>& bytes) {
-    files_[name] = std::make_unique<MemoryImage>(bytes);
+    Add(name, std::make_unique<MemoryImage>(bytes));
   }
   void Add(const std::string& name, std::unique_ptr<MemoryImage> file) {
-    files_[name] = std::move(file);
+    files_[name] = {std::move(file), nullptr};
   }
-  MemoryImage& operator[](const std::string& name) { return *files_.at(name); }
+  // The file may be written to, so that it is opened anew after this.
+  MemoryImage& operator[](const std::string& name) {
+    File& file = files_.at(name);
+    file.opened = nullptr;
+    return *file.file;
+  }
 
   Qcow2Options Options() {
     Qcow2Options options;
@@ -32,16 +38,25 @@ class Qcow2Files {
                                const std::string&) -> absl::StatusOr<std::shared_ptr<const Image>> {
       const auto file = files_.find(path.substr(path.rfind('/') + 1));
       if (file == files_.end()) return absl::NotFoundError(path);
-      return file->second->Open();
+      return file->second.Open();
     };
     return options;
   }
   absl::StatusOr<std::shared_ptr<const Qcow2Image>> Open(const std::string& name) {
-    return Qcow2Image::FromImage(files_.at(name)->Open(), "folder", Options());
+    return Qcow2Image::FromImage(files_.at(name).Open(), "folder", Options());
   }
 
  private:
-  std::map<std::string, std::unique_ptr<MemoryImage>> files_;
+  struct File {
+    std::unique_ptr<MemoryImage> file;
+    std::shared_ptr<const Image> opened;
+
+    std::shared_ptr<const Image> Open() {
+      if (opened == nullptr) opened = file->Open();
+      return opened;
+    }
+  };
+  std::map<std::string, File> files_;
 };
 
 }  // namespace cbt::test

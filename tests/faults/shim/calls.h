@@ -6,6 +6,7 @@
 #define CBT_TESTS_FAULTS_SHIM_CALLS_H_
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -42,6 +43,7 @@ struct Attempt {
   size_t size = 0;  // also of ftruncate()
   off_t offset = -1;
   int flags = 0;
+  struct stat* status = nullptr;  // of fstat(), the answer
 };
 
 enum class Verdict { kPass, kFail, kShort };

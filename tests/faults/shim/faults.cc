@@ -8,6 +8,8 @@
 //   FAULT_AT       which call, counted from 1; killat: microseconds after the first one
 //   FAULT_THEN     1: all calls after it too
 //   FAULT_FIRED    a file into which the call's name is put when it was reached
+//   FAULT_INODES   1: files of one name have one inode number, in whatever folders they are, as a
+//                  file and its snapshots have on some file systems
 //   FAULT_COUNT    a file into which the number of counted calls is put at the end
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -82,6 +84,21 @@ void WriteTo(const char* path, const char* text) {
   syscall(SYS_close, file);
 }
 
+// A number that nothing but the name tells.
+ino_t InodeOf(int descriptor) {
+  char link[32];
+  char path[4096];
+  snprintf(link, sizeof(link), "/proc/self/fd/%d", descriptor);
+  const ssize_t length = readlink(link, path, sizeof(path) - 1);
+  if (length <= 0) abort();
+  path[length] = '\0';
+  ino_t number = 1;
+  for (const char* letter = strrchr(path, '/'); *letter != '\0'; ++letter) {
+    number = number * 31 + static_cast<unsigned char>(*letter);
+  }
+  return number;
+}
+
 std::atomic<long> calls{0};
 std::atomic<const Attempt*> last{nullptr};  // after which the process ends
 
@@ -131,7 +148,11 @@ Verdict Before(const Attempt& attempt) {
   return Verdict::kFail;
 }
 
-void After(const Attempt& attempt, long) {
+void After(const Attempt& attempt, long result) {
+  static const bool inodes = strcmp(Setting("FAULT_INODES"), "1") == 0;
+  if (inodes && result == 0 && attempt.status != nullptr && S_ISREG(attempt.status->st_mode)) {
+    attempt.status->st_ino = InodeOf(attempt.descriptor);
+  }
   if (last == &attempt) raise(SIGKILL);
 }
 

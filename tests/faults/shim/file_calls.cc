@@ -244,7 +244,8 @@ off_t lseek64(int descriptor, off_t offset, int whence) noexcept {
 }
 
 int fstat(int descriptor, struct stat* out) noexcept {
-  return OnFile(kStat, descriptor, [&] { return CBT_REAL(fstat)(descriptor, out); });
+  return Make(IsFile(descriptor), {.call = kStat, .descriptor = descriptor, .status = out}, -1,
+              [&](size_t) { return CBT_REAL(fstat)(descriptor, out); });
 }
 
 int fstat64(int descriptor, struct stat64* out) noexcept {
