@@ -47,12 +47,14 @@ struct EraOptions {
 };
 
 // `era_invalidate --written-since ERA`: the blocks that it lists. `block_size` and `capacity` are
-// needed. Errors: see cbt/import.h. Cost: one pass.
+// needed. Of a device in use it tells all that was written only with --metadata-snapshot; its
+// output does not show whether it was given. Errors: see cbt/import.h. Cost: one pass.
 absl::StatusOr<ChangeMap> ReadEraInvalidate(ByteStream& stream, const EraOptions& options);
 
 // `era_dump`: the same from the whole metadata. `since_era` is needed; the capacity, where it is
-// not given, is the number of blocks times their size.
-// Errors: see cbt/import.h. Cost: one pass.
+// not given, is the number of blocks times their size. The device must be suspended or gone.
+// Errors: see cbt/import.h; FAILED_PRECONDITION for a dump of a device in use, which lacks what was
+//         written last. Cost: one pass.
 absl::StatusOr<ChangeMap> ReadEraDump(ByteStream& stream, const EraOptions& options);
 
 }  // namespace cbt

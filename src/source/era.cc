@@ -56,6 +56,14 @@ class DumpReader final : public XmlEvents {
       return absl::DataLossError(
           absl::StrCat("the era array has ", eras_, " blocks, it should have ", blocks_));
     }
+    // What is written while a device is in use stands in its superblock's own writeset, which no
+    // dump has: the tool shows those that are archived, and suspending archives the last one.
+    if (!has_current_writeset_) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the dump is of a device in use and lacks what was written in era ", current_era_,
+          ", the one that it is in: suspend the device before era_dump, or take the output of "
+          "era_invalidate --metadata-snapshot"));
+    }
     return absl::OkStatus();
   }
 
@@ -70,7 +78,7 @@ class DumpReader final : public XmlEvents {
                                     : absl::DataLossError("no <superblock>");
       case 1:
         in_writeset_ = name == "writeset";
-        if (in_writeset_) return Number(attributes, "era", writeset_era_);
+        if (in_writeset_) return Writeset(attributes);
         return name == "era_array" ? absl::OkStatus() : Unknown(name);
       case 2:
         if (in_writeset_) return name == "bit" ? Bit(attributes) : Unknown(name);
@@ -83,17 +91,22 @@ class DumpReader final : public XmlEvents {
   absl::Status Close(int, std::string_view) override { return absl::OkStatus(); }
 
   absl::Status Superblock(const XmlAttributes& attributes) {
-    uint64_t current = 0;
     absl::Status status = SectorUnit(attributes, "block_size", unit_);
     if (status.ok()) status = Number(attributes, "nr_blocks", blocks_);
-    if (status.ok()) status = Number(attributes, "current_era", current);
+    if (status.ok()) status = Number(attributes, "current_era", current_era_);
     if (!status.ok()) return status;
     if (blocks_ > kMaxCapacity / unit_) return absl::DataLossError("a device that is too large");
-    if (since_ > current) {
+    if (since_ > current_era_) {
       return absl::InvalidArgumentError(
-          absl::StrCat("era ", since_, " has not come yet, the device is in era ", current));
+          absl::StrCat("era ", since_, " has not come yet, the device is in era ", current_era_));
     }
     return absl::OkStatus();
+  }
+
+  absl::Status Writeset(const XmlAttributes& attributes) {
+    absl::Status status = Number(attributes, "era", writeset_era_);
+    if (status.ok() && writeset_era_ == current_era_) has_current_writeset_ = true;
+    return status;
   }
 
   absl::Status Bit(const XmlAttributes& attributes) {
@@ -134,6 +147,8 @@ class DumpReader final : public XmlEvents {
   uint64_t unit_ = 1;
   uint64_t blocks_ = 0;
   uint64_t eras_ = 0;
+  uint64_t current_era_ = 0;
+  bool has_current_writeset_ = false;
   bool in_writeset_ = false;
   uint64_t writeset_era_ = 0;
 };

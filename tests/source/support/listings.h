@@ -150,7 +150,7 @@ inline std::string WriteEraDump(const reference::Ranges& ranges, uint64_t units)
     in_array = !in_array;
   }
   std::string out = "<superblock uuid=\"\" block_size=\"8\" nr_blocks=\"" + Text(units) +
-                    "\" current_era=\"5\"><writeset era=\"2\" nr_bits=\"9\"><bit block=\"0\" "
+                    "\" current_era=\"4\"><writeset era=\"2\" nr_bits=\"9\"><bit block=\"0\" "
                     "value=\"true\"/></writeset><writeset era=\"4\" nr_bits=\"9\"><bit block=\"0\" "
                     "value=\"false\"/>" +
                     bits + "</writeset><era_array>";
