@@ -302,6 +302,10 @@ class Sources(support.CbtTest):
             self.assertLessEqual({i for i in range(len(new) // 4096) if new[i * 4096:][:4096].strip(b"\0")}, found)
             self.assertEqual(self.tuples("delta", address, "--from", "nbd:bitmap=b"), (len(new), [(3 << 20, 65536)]))
             self.assertEqual(self.tuples("delta", address, "--from", "nbd:depth=1"), self.tuples("delta", overlay, "--from", "qcow2:layer"))
+            # A map over the bitmap says the opposite of what it looks like.
+            turned = sh("qemu-img", "map", "--output=json", "--image-opts",
+                        f"driver=nbd,server.type=unix,server.path={socket},x-dirty-bitmap=qemu:dirty-bitmap:b")
+            self.assertIn("x-dirty-bitmap", self.refused(2, "delta", self.write("turned.json", turned)))
             self.refused(2, "delta", address)
             self.assertEqual(run("map", "convert", address, "--from", "nbd:bitmap=b", "--as", "delta", "--base-name", "m",
                                  "--output", self.path("x.cbm")).code, 0)

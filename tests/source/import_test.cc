@@ -292,6 +292,17 @@ TEST(QemuMap, AllocationAndDelta) {
                  kDataLoss, "the map ends at 1048576");
 }
 
+TEST(QemuMap, AMapOverADirtyBitmapIsNoDelta) {
+  // qemu-img 7.2 with x-dirty-bitmap: 64 KiB from 64 KiB on are dirty.
+  const std::string map =
+      R"([{"start":0,"length":65536,"depth":0,"present":true,"zero":false,"data":true,"offset":0},
+{"start":65536,"length":65536,"depth":0,"present":false,"zero":false,"data":false},
+{"start":131072,"length":917504,"depth":0,"present":true,"zero":false,"data":true,"offset":131072}])";
+  EXPECT_REFUSED(From(ReadQemuMap, map, ImportOptions{.purpose = kDelta}), kInvalidArgument,
+                 "an entry at 65536 is neither data nor zeros: if it is a map over x-dirty-bitmap");
+  EXPECT_RANGES(From(ReadQemuMap, map, ImportOptions{.purpose = kAllocated}), {{0, 1048576}});
+}
+
 TEST(QemuMap, TheLastSectorOfAFileIsNotLost) {
   const std::string map =
       R"([{"start":0,"length":1000448,"depth":0,"present":true,"zero":false,"data":true}])";
