@@ -33,13 +33,15 @@ struct VolumeSnapshotDeltaSpec {
 
 // One line of JSON: the page of blocks of `block_size` bytes from index `spec.offset` on. `cursor`
 // gives extents of any granularity; they are rounded outward to blocks. What makes the cursor fail
-// makes an object of state kFailed, with `error` and without blocks.
+// makes an object of state kFailed, with `error` and without blocks; `failure`, if given, is set to
+// it as well, and to OK for a page that is as it should be.
 // Errors: INVALID_ARGUMENT for a block size that a fixed-block cursor can't have, for a limit of 0
 //         and without a target.
 // Cost:   that of seeking the cursor and of `limit` blocks; memory grows with `limit`.
 absl::StatusOr<std::string> RenderVolumeSnapshotDelta(const VolumeSnapshotDeltaSpec& spec,
                                                       std::unique_ptr<ExtentCursor> cursor,
-                                                      uint64_t block_size);
+                                                      uint64_t block_size,
+                                                      absl::Status* failure = nullptr);
 
 // The object of a request that failed before there was a cursor.
 std::string RenderFailedVolumeSnapshotDelta(const VolumeSnapshotDeltaSpec& spec,

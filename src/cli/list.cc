@@ -84,15 +84,15 @@ absl::Status PrintObject(const ListArguments& arguments, rpc::ListRequest reques
   spec.offset = arguments.stream.starting_offset / block_size;
   request.starting_offset = 0;
   absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
-  absl::Status opened = cursor.status();
+  absl::Status failure = cursor.status();
   absl::StatusOr<std::string> json =
-      cursor.ok() ? RenderVolumeSnapshotDelta(spec, *std::move(cursor), block_size)
+      cursor.ok() ? RenderVolumeSnapshotDelta(spec, *std::move(cursor), block_size, &failure)
                   : RenderFailedVolumeSnapshotDelta(spec, cursor.status());
   if (!json.ok()) return json.status();
   Output output(STDOUT_FILENO, "stdout");
   output.Append(*json + "\n");
   if (absl::Status closed = output.Close(); !closed.ok()) return closed;
-  return opened;
+  return failure;
 }
 
 absl::Status List(const ListArguments& arguments) {
@@ -183,14 +183,19 @@ void AddList(CLI::App& app, Command& command) {
   AddBytes(*sub, "--gap", arguments->gap, "Bridge gaps of at most this many bytes");
   AddBytes(*sub, "--fallback", arguments->fallback_capacity,
            "Without a delta take what is allocated, without that a whole volume of N bytes");
-  sub->add_flag("--object", arguments->object,
-                "Print one page as a VolumeSnapshotDelta object (JSON)");
+  CLI::Option* const object = sub->add_flag(
+      "--object", arguments->object, "Print one page as a VolumeSnapshotDelta object (JSON)");
+  // It is of one form, begins where it is told to and ends where it is full.
+  for (const char* other : {"--output", "--format", "--style", "--length", "--gap", "--fallback"}) {
+    object->excludes(sub->get_option(other));
+  }
   // The proof is behind the stream's end, which a part does not reach.
   sub->add_flag("--prove", arguments->prove,
                 "Fail unless the server proves that the stream is complete")
       ->excludes(sub->get_option("--length"))
-      ->excludes(sub->get_option("--object"));
+      ->excludes(object);
   AddBytes(*sub, "--limit", arguments->limit, "Blocks of the object at most, 256 if not given");
+  sub->get_option("--limit")->needs(object);
   sub->footer(
       "Without --block-size and --style the stream is printed as the server tells it.\n"
       "Example: what changed from Monday to Tuesday\n"

@@ -74,7 +74,7 @@ Page Failed(const VolumeSnapshotDeltaSpec& spec, const absl::Status& error) {
 
 absl::StatusOr<std::string> RenderVolumeSnapshotDelta(const VolumeSnapshotDeltaSpec& spec,
                                                       std::unique_ptr<ExtentCursor> cursor,
-                                                      uint64_t block_size) {
+                                                      uint64_t block_size, absl::Status* failure) {
   if (spec.target_snapshot.empty()) {
     return absl::InvalidArgumentError("volume snapshot delta: the target is missing");
   }
@@ -84,12 +84,14 @@ absl::StatusOr<std::string> RenderVolumeSnapshotDelta(const VolumeSnapshotDeltaS
   const uint64_t capacity = (*blocks)->capacity();
   Page page;
   page.next = spec.offset;
+  absl::Status status;
   if (spec.offset > BlockCount(capacity, block_size)) {
-    return Render(spec, Failed(spec, absl::OutOfRangeError(absl::StrCat(
-                                         "offset ", spec.offset, " is past the last block"))));
+    status = absl::OutOfRangeError(absl::StrCat("offset ", spec.offset, " is past the last block"));
+  } else {
+    status = (*blocks)->Seek(std::min(spec.offset * block_size, capacity));
   }
-  absl::Status status = (*blocks)->Seek(std::min(spec.offset * block_size, capacity));
   if (status.ok()) status = Fill(**blocks, block_size, spec.limit, page);
+  if (failure != nullptr) *failure = status;
   return Render(spec, status.ok() ? page : Failed(spec, status));
 }
 

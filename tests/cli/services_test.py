@@ -209,6 +209,21 @@ class Pages(ServicesTest):
         self.assertEqual(status["state"], 2)
         self.assertIn("NOT_FOUND", status["error"])
 
+    def test_objects_of_streams_that_fail(self):
+        server = self.serve()
+        listing = ("list", server.address, *self.pair("csi"), "--object")
+        failed = support.run(*listing, "--starting-offset", "1G")
+        status = json.loads(failed.stdout)["status"]
+        self.assertEqual((failed.code, status["state"], status["changedBlockDeltas"]), (2, 2, []))
+        self.assertIn("OUT_OF_RANGE", status["error"])
+        self.assertRegex(failed.stderr, r"\Acbt: list: [^\n]*past the last block\n\Z")
+        out = self.path("object.cbm")
+        for other in (("--output", out), ("--format", "json"), ("--style", "blocks"), ("--length", "1M"), ("--gap", "64K"),
+                      ("--fallback", "1M")):
+            self.assertIn("excludes", self.fails(2, *listing, *other))
+        self.assertFalse(os.path.exists(out))
+        self.assertIn("requires", self.fails(2, "list", server.address, *self.pair("csi"), "--limit", 7))
+
 
 class Comforts(ServicesTest):
     def test_windows_gaps_and_fallbacks(self):

@@ -197,5 +197,40 @@ TEST(VolumeSnapshotDelta, PagesByBlockIndex) {
               HasSubstr(R"("state":2,"error":"NOT_FOUND: gone")"));
 }
 
+// Fails where it is sought to (`at` 0) or at its n-th batch.
+class BrokenCursor final : public ExtentCursor {
+ public:
+  explicit BrokenCursor(int at) : ExtentCursor(1 << 20, 4096), at_(at) {}
+
+ private:
+  absl::Status DoSeek(uint64_t) override {
+    return at_ == 0 ? absl::DataLossError("torn") : absl::OkStatus();
+  }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    if (++batches_ == at_) return absl::DataLossError("torn");
+    batch.push_back({covered(), 4096});
+    return covered() + 8192;
+  }
+
+  const int at_;
+  int batches_ = 0;
+};
+
+TEST(VolumeSnapshotDelta, TellsTheCallerWhyAPageFailed) {
+  const VolumeSnapshotDeltaSpec spec{.target_snapshot = "t", .limit = 3};
+  for (const int at : {0, 1, 3}) {
+    absl::Status failure;
+    const std::string page =
+        *RenderVolumeSnapshotDelta(spec, std::make_unique<BrokenCursor>(at), 4096, &failure);
+    EXPECT_EQ(failure, absl::DataLossError("torn"));
+    EXPECT_THAT(page, HasSubstr(R"("state":2,"error":"DATA_LOSS: torn")"));
+    EXPECT_THAT(page, HasSubstr(R"("changedBlockDeltas":[])"));
+  }
+  absl::Status failure = absl::UnknownError("of before");
+  EXPECT_THAT(*RenderVolumeSnapshotDelta(spec, std::make_unique<BrokenCursor>(9), 4096, &failure),
+              HasSubstr(R"("state":1)"));
+  EXPECT_EQ(failure, absl::OkStatus());
+}
+
 }  // namespace
 }  // namespace cbt::test
