@@ -40,7 +40,8 @@ enum class Step {
 // Extents ascend and never overlap. They start below capacity() and end at or below it, with one
 // exception: the last block of a fixed-block cursor (ToBlocks) keeps its size and may reach past.
 // A cursor belongs to one thread at a time; different cursors over the same data may run in
-// parallel. A cursor that failed repeats its error until Seek() succeeds.
+// parallel. A cursor that failed repeats its error until Seek() succeeds; one that threw an
+// exception (std::bad_alloc) fails from then on in the same way.
 class ExtentCursor {
  public:
   virtual ~ExtentCursor() = default;
@@ -69,7 +70,7 @@ class ExtentCursor {
   // cancellation in between. After kComplete every further call is kComplete with an empty batch.
   // Errors: DATA_LOSS when the underlying data proves inconsistent, UNAVAILABLE when it can't be
   //         read now, ABORTED when it changed meanwhile, INTERNAL when an implementation breaks
-  //         the rules of this class. The batch is empty then.
+  //         the rules of this class, or threw an exception the last time. The batch is empty then.
   [[nodiscard]] absl::StatusOr<Step> Next(ExtentBatch& batch);
 
   // Allows the cursor to hand on one extent in pieces that touch, instead of holding it back until
@@ -105,6 +106,7 @@ class ExtentCursor {
   const uint64_t granularity_;
   uint64_t covered_ = 0;
   bool pieces_allowed_ = false;
+  bool interrupted_ = false;  // the source was called and has not come back
   absl::Status failure_;
 };
 

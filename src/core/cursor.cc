@@ -26,11 +26,14 @@ absl::Status ExtentCursor::Seek(uint64_t offset) {
   // The very end is no position in the source: there is nothing left to ask it for.
   if (offset == capacity_) {
     covered_ = capacity_;
+    interrupted_ = false;
     failure_ = absl::OkStatus();
     return absl::OkStatus();
   }
   const uint64_t position = AlignDown(offset, granularity_);
+  interrupted_ = true;
   failure_ = DoSeek(position);
+  interrupted_ = false;
   if (failure_.ok()) covered_ = position;
   return failure_;
 }
@@ -38,7 +41,16 @@ absl::Status ExtentCursor::Seek(uint64_t offset) {
 absl::StatusOr<Step> ExtentCursor::Next(ExtentBatch& batch) {
   batch.clear();
   if (!failure_.ok()) return failure_;
+  if (interrupted_) {
+    // What the source had taken from its input or moved on by itself when it threw may be missing
+    // from what it would hand on now. A flag, because a status that is made before each call would
+    // cost all those that do not throw.
+    failure_ = absl::InternalError(absl::StrCat(
+        "the cursor was interrupted by an exception at offset ", covered_, " of ", capacity_));
+    return failure_;
+  }
   if (covered_ == capacity_) return Step::kComplete;
+  interrupted_ = true;
   absl::StatusOr<uint64_t> covered = DoNext(batch);
   if (!covered.ok()) {
     batch.clear();
@@ -61,6 +73,7 @@ absl::StatusOr<Step> ExtentCursor::Next(ExtentBatch& batch) {
     return failure_;
   }
   covered_ = *covered;
+  interrupted_ = false;
   return covered_ == capacity_ ? Step::kComplete : Step::kMore;
 }
 

@@ -15,11 +15,12 @@ void Uniter::Reset(uint64_t floor) noexcept {
 
 void Uniter::Reserve(size_t count) {
   if (starts_.size() > count) return;
-  // A place before the first, for what was held back.
-  starts_.resize(count + 1);
-  ends_.resize(count + 1);
+  // A place before the first, for what was held back. The one that is asked above comes last: where
+  // memory runs out in between, none of the others may be shorter than it says.
   offsets_.resize(count + 1 + simd::kSortedSlack);
   lengths_.resize(count + 1 + simd::kSortedSlack);
+  ends_.resize(count + 1);
+  starts_.resize(count + 1);
 }
 
 void Uniter::Unite(size_t count, uint64_t horizon) noexcept {

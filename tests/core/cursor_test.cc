@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <new>
+#include <string>
 #include <utility>
 
 #include "cbt/batch.h"
@@ -127,6 +129,55 @@ TEST(ExtentCursorTest, E1SeekToTheEndEndsAnErrorToo) {
   EXPECT_FALSE(cursor.Next(batch).ok());
   ASSERT_TRUE(cursor.Seek(100).ok());
   ASSERT_TRUE(cursor.Next(batch).ok());
+  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+}
+
+// Memory that ran out between taking something and handing it on: what would come next is not all.
+TEST(ExtentCursorTest, OneThatThrewFailsUntilSeek) {
+  ScriptedCursor cursor(100, 1,
+                        {[](ExtentBatch&) { return 40; },
+                         [](ExtentBatch&) -> absl::StatusOr<uint64_t> { throw std::bad_alloc(); },
+                         [](ExtentBatch&) { return 100; },
+                         [](ExtentBatch&) -> absl::StatusOr<uint64_t> { throw std::bad_alloc(); }});
+  ExtentBatch batch;
+  ASSERT_TRUE(cursor.Next(batch).ok());
+  EXPECT_THROW((void)cursor.Next(batch), std::bad_alloc);
+  for (int i = 0; i < 3; ++i) {
+    const absl::Status status = cursor.Next(batch).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_NE(status.message().find("offset 40 of 100"), std::string::npos) << status;
+    EXPECT_TRUE(batch.empty());
+  }
+  ASSERT_TRUE(cursor.Seek(40).ok());
+  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+  ASSERT_TRUE(cursor.Seek(0).ok());
+  EXPECT_THROW((void)cursor.Next(batch), std::bad_alloc);
+  // Behind the last offset there is nothing to miss.
+  ASSERT_TRUE(cursor.Seek(100).ok());
+  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+}
+
+// Stands nowhere when a Seek() of it fails by throwing.
+class ThrowingSeekCursor final : public ExtentCursor {
+ public:
+  ThrowingSeekCursor() noexcept : ExtentCursor(100, 1) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    if (offset == 7) throw std::bad_alloc();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch&) override { return capacity(); }
+};
+
+TEST(ExtentCursorTest, ASeekThatThrewIsNotTheEnd) {
+  ThrowingSeekCursor cursor;
+  ExtentBatch batch;
+  ASSERT_EQ(*cursor.Next(batch), Step::kComplete);
+  EXPECT_THROW((void)cursor.Seek(7), std::bad_alloc);
+  EXPECT_EQ(cursor.Next(batch).status().code(), absl::StatusCode::kInternal);
+  ASSERT_TRUE(cursor.Seek(8).ok());
   EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
 }
 

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -352,6 +354,99 @@ TEST_F(OutOfMemory, CursorsAndTransforms) {
               return found;
             }),
             5);
+}
+
+// What a cursor hands on. One whose Next() throws must fail until it is sought, and tell everything
+// then.
+Found DrainedInSpiteOfThrows(ExtentCursor& cursor) {
+  std::optional<test::Undisturbed> undisturbed(std::in_place);
+  bool thrown = false;
+  ExtentBatch batch;
+  std::vector<uint8_t> found;
+  found.reserve(size_t{1} << 20);
+  for (absl::StatusOr<Step> step = Step::kMore; *step == Step::kMore;) {
+    try {
+      if (!thrown) undisturbed.reset();
+      step = cursor.Next(batch);
+      if (!undisturbed.has_value()) undisturbed.emplace();
+    } catch (const std::bad_alloc&) {
+      undisturbed.emplace();
+      thrown = true;
+      EXPECT_FALSE(cursor.Next(batch).ok()) << "goes on at " << cursor.covered();
+      found.clear();
+      if (!cursor.Seek(0).ok()) return std::nullopt;
+      continue;
+    }
+    if (!step.ok()) return std::nullopt;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const Extent extent = batch[i];
+      const auto* const bytes = reinterpret_cast<const uint8_t*>(&extent);
+      found.insert(found.end(), bytes, bytes + sizeof(extent));
+    }
+  }
+  return found;
+}
+
+// A list in which quiet and dense stretches alternate, so that what a transform holds grows more
+// than once.
+std::unique_ptr<ExtentCursor> SomeExtents(size_t count, uint64_t pitch, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<Extent> extents;
+  uint64_t at = random() % pitch;
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t room = i / 700 % 2 == 0 ? 4 * pitch : pitch / 4;
+    const uint64_t length = 1 + random() % room;
+    extents.push_back({at, length});
+    at += length + random() % room;
+  }
+  return *MakeExtentCursor(extents, uint64_t{1} << 26, 1);
+}
+
+TEST_F(OutOfMemory, TransformsThatThrewFailUntilTheyAreSought) {
+  const auto a = [] { return SomeExtents(6000, 500, 1); };
+  const auto b = [] { return SomeExtents(300, 10000, 2); };
+  using Make = std::function<absl::StatusOr<std::unique_ptr<ExtentCursor>>()>;
+  const std::pair<const char*, Make> transforms[] = {
+      {"union",
+       [&] {
+         std::vector<std::unique_ptr<ExtentCursor>> inputs;
+         inputs.push_back(a());
+         inputs.push_back(b());
+         inputs.push_back(SomeExtents(2000, 1500, 3));
+         return Union(std::move(inputs));
+       }},
+      {"union of two",
+       [&] {
+         std::vector<std::unique_ptr<ExtentCursor>> inputs;
+         inputs.push_back(a());
+         inputs.push_back(b());
+         return Union(std::move(inputs));
+       }},
+      {"intersection", [&] { return Intersect(a(), b()); }},
+      {"difference", [&] { return Subtract(a(), b()); }},
+      {"coalesce", [&] { return Coalesce(b(), 100); }},
+      {"coalesce over union",
+       [&] {
+         std::vector<std::unique_ptr<ExtentCursor>> inputs;
+         inputs.push_back(a());
+         inputs.push_back(b());
+         return Coalesce(*Union(std::move(inputs)), 100);
+       }},
+      {"align", [&] { return AlignOutward(a(), 300); }},
+      {"blocks", [&] { return ToBlocks(a(), 4096); }},
+  };
+  for (const auto& [name, make] : transforms) {
+    EXPECT_GT(FailEveryAllocation([&make = make]() -> Found {
+                std::unique_ptr<ExtentCursor> cursor;
+                {
+                  const test::Undisturbed undisturbed;
+                  cursor = *make();
+                }
+                return DrainedInSpiteOfThrows(*cursor);
+              }),
+              2)
+        << name;
+  }
 }
 
 }  // namespace
