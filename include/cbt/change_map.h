@@ -203,7 +203,8 @@ absl::StatusOr<ChangeMap> WithGranularity(const ChangeMapView& map, uint64_t gra
 // the map can't speak of as changed.
 absl::StatusOr<ChangeMap> WithCapacity(const ChangeMapView& map, uint64_t capacity);
 
-// Collects changes in any order.
+// Collects changes in any order. After an error other than OUT_OF_RANGE, or an exception, it may
+// not know any more what was added: if so, it builds no map from then on and repeats an error.
 class ChangeMapBuilder {
  public:
   // Errors: INVALID_ARGUMENT for the geometry.
@@ -228,6 +229,7 @@ class ChangeMapBuilder {
   absl::Status AddBlocks(uint64_t begin, uint64_t end);
 
   // The map of everything that was added; the builder is empty then.
+  // Errors: RESOURCE_EXHAUSTED over kMaxMapBytes; INTERNAL after an exception.
   absl::StatusOr<ChangeMap> Build();
 
  private:

@@ -40,7 +40,7 @@ struct ChangeMapBuilder::State {
   std::optional<RangeWriter> writer;  // of the map that is being written
   uint64_t last_begin = 0;            // of the ranges in it
   std::vector<ChangeMap> maps;        // each more than twice as large as the one behind it
-  absl::Status failure;               // after one, what was added is not known
+  absl::Status failure;               // after one, what was added is not known: it stays
 
   // Requires: begin < end <= blocks.
   absl::Status Add(uint64_t begin, uint64_t end) {
@@ -51,28 +51,51 @@ struct ChangeMapBuilder::State {
     }
     // Room is made before the range is taken: an error means that it was not.
     if (ranges.size() == kRangesKept) {
-      if (absl::Status status = Flush(); !status.ok()) return status;
+      if (absl::Status status = Attempt([this] { return Flush(); }); !status.ok()) return status;
     }
     sorted &= ranges.empty() || ranges.back().begin <= begin;
     ranges.push_back({begin, end});
     return absl::OkStatus();
   }
 
+  // The map of everything; nothing is left then. Not to be used after a failure.
+  absl::StatusOr<ChangeMap> Build() {
+    absl::Status status = Attempt([this] {
+      if (absl::Status flushed = Flush(); !flushed.ok()) return flushed;
+      return FinishMap(true);
+    });
+    if (!status.ok()) return status;
+    ChangeMap map = std::move(maps.front());
+    maps.clear();
+    return map;
+  }
+
+  // Does `work`, which moves what was added from one place to the next. When it fails, or throws
+  // because memory runs out, something may have left the one and not come to the other: a map that
+  // is built from then on could lack it.
+  template <typename Work>
+  absl::Status Attempt(Work work) {
+    if (!failure.ok()) return failure;
+    failure = absl::InternalError("change map: an exception interrupted building it");
+    failure = work();
+    return failure;
+  }
+
   // Takes the ranges into the map that is being written, where they follow what is in it; else that
   // is finished, and another one begun.
   absl::Status Flush() {
-    if (!failure.ok() || ranges.empty()) return failure;
+    if (ranges.empty()) return absl::OkStatus();
     if (!sorted) {
       std::sort(ranges.begin(), ranges.end(),
                 [](const BlockRange& a, const BlockRange& b) { return a.begin < b.begin; });
     }
     sorted = true;
     if (writer.has_value() && ranges.front().begin < last_begin) {
-      if (failure = FinishMap(false); !failure.ok()) return failure;
+      if (absl::Status status = FinishMap(false); !status.ok()) return status;
     }
     if (!writer.has_value()) writer.emplace();
     for (const BlockRange& range : ranges) {
-      if (failure = writer->Add(range.begin, range.end); !failure.ok()) return failure;
+      if (absl::Status status = writer->Add(range.begin, range.end); !status.ok()) return status;
     }
     last_begin = ranges.back().begin;
     ranges.clear();
@@ -141,12 +164,6 @@ absl::Status ChangeMapBuilder::AddBlocks(uint64_t begin, uint64_t end) {
   return begin == end ? absl::OkStatus() : state_->Add(begin, end);
 }
 
-absl::StatusOr<ChangeMap> ChangeMapBuilder::Build() {
-  if (absl::Status status = state_->Flush(); !status.ok()) return status;
-  if (absl::Status status = state_->FinishMap(true); !status.ok()) return status;
-  ChangeMap map = std::move(state_->maps.front());
-  state_->maps.clear();
-  return map;
-}
+absl::StatusOr<ChangeMap> ChangeMapBuilder::Build() { return state_->Build(); }
 
 }  // namespace cbt

@@ -14,7 +14,7 @@ namespace cbt {
 // containers cost O(1) each.
 class RangeWriter {
  public:
-  // Adds blocks [begin, end), begin < end.
+  // Adds blocks [begin, end), begin < end. After an error or an exception the writer is done with.
   // Errors: RESOURCE_EXHAUSTED when the map gets larger than a map may.
   absl::Status Add(uint64_t begin, uint64_t end);
 

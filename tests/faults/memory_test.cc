@@ -197,6 +197,50 @@ TEST_F(OutOfMemory, BuildingAndAlgebra) {
   EXPECT_EQ(BytesOf(a), a_before);
 }
 
+// A builder that threw gives the map of everything, where nothing has been lost, or none at all.
+TEST_F(OutOfMemory, ABuilderThatThrewBuildsAllOrNothing) {
+  int64_t refused = 0;
+  const auto built = [&refused](ChangeMapBuilder& builder) -> Found {
+    bool thrown = false;
+    std::optional<test::Undisturbed> undisturbed;
+    const auto once = [&](const auto& call) {
+      try {
+        return call();
+      } catch (const std::bad_alloc&) {
+        thrown = true;
+        undisturbed.emplace();
+        return call();
+      }
+    };
+    // Runs that reach over containers, and order that makes several maps, which are united.
+    for (uint64_t i = 0; i < 140000; ++i) {
+      const uint64_t block = i * 7919 % 1000000 + (i < 70000 ? 1000000 : 0);
+      const absl::Status status =
+          once([&] { return builder.AddBlocks(block, block + 1 + (i % 1000 == 0 ? 70000 : 0)); });
+      EXPECT_TRUE(status.ok() || thrown) << status;
+      refused += status.ok() ? 0 : 1;
+      if (!status.ok()) break;
+    }
+    const absl::StatusOr<ChangeMap> map = once([&] { return builder.Build(); });
+    EXPECT_TRUE(map.ok() || thrown) << map.status();
+    if (map.ok()) return BytesOf(*map);
+    refused += 1;
+    const test::Undisturbed calm;
+    EXPECT_FALSE(builder.Build().ok());
+    return std::nullopt;
+  };
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
+              std::optional<ChangeMapBuilder> builder;
+              {
+                const test::Undisturbed undisturbed;
+                builder.emplace(*ChangeMapBuilder::Create({kVolume.capacity, 4096}));
+              }
+              return built(*builder);
+            }),
+            30);
+  EXPECT_GT(refused, 30);
+}
+
 // A map that is changed in place keeps what it held when that fails.
 TEST_F(OutOfMemory, AMapThatCouldNotBeChangedIsAsItWas) {
   const ChangeMap a = SomeMap(4);

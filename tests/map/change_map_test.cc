@@ -381,6 +381,18 @@ TEST(ChangeMapTest, BuilderRefusesWhatLiesOutsideAndKeepsTheRest) {
   EXPECT_EQ(BlocksOf(*builder.Build()), (Blocks{}));
 }
 
+// What was given to a map that could not be made is lost: what comes later is not all.
+TEST(ChangeMapTest, BuilderThatFailedBuildsNoMap) {
+  ChangeMapBuilder builder = *ChangeMapBuilder::Create({kMaxCapacity, 512});
+  // A map of its own, which comes before the one that is refused.
+  for (uint64_t i = 70000; i > 0; --i) ASSERT_TRUE(builder.AddBlocks(3 * i, 3 * i + 1).ok());
+  ASSERT_TRUE(builder.AddBlocks(0, kMaxCapacity / 512).ok());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(builder.Build().status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_TRUE(builder.AddBlocks(5, 6).ok());
+  }
+}
+
 // More ranges than the builder keeps, so that maps are united on the way.
 TEST(ChangeMapTest, BuilderTakesManyWritesInAnyOrder) {
   std::mt19937_64 random(5);
