@@ -42,7 +42,7 @@ class MergeCursor final : public TransformCursor {
       uniter_.Reserve(count);
       Align(count);
       Advance(count);
-      uniter_.Unite(count, AlignDown(InputCovered(), alignment_));
+      uniter_.Unite(count, Horizon());
       if (in_pieces_) uniter_.Release();
     }
     uniter_.HandOn(batch);
@@ -54,8 +54,14 @@ class MergeCursor final : public TransformCursor {
     return !uniter_.waiting();
   }
 
-  uint64_t Coverage() const override {
-    return uniter_.Pending(AlignDown(InputCovered(), alignment_));
+  uint64_t Coverage() const override { return uniter_.Pending(Horizon()); }
+
+  // Nothing that comes from the input later begins below, rounded outward.
+  uint64_t Horizon() const noexcept {
+    const uint64_t covered = InputCovered();
+    // The last block may be a partial one. When it fills the batch there is no Flush() that would
+    // tell that it was the last.
+    return covered == capacity() ? covered : AlignDown(covered, alignment_);
   }
 
   // True when everything at hand begins and ends at multiples of the alignment, behind the

@@ -38,6 +38,55 @@ TEST(TransformTest, E4LastBlockKeepsItsSizeAndReachesPastTheCapacity) {
   EXPECT_EQ(cursor->covered(), 10u);
 }
 
+// The blocks of `size` bytes that hold a byte of `set`.
+Ranges BlocksThatHold(const ByteSet& set, uint64_t size) {
+  Ranges blocks;
+  for (size_t i = 0; i < set.size(); ++i) {
+    const uint64_t at = i / size * size;
+    if (set[i] && (blocks.empty() || blocks.back().first != at)) blocks.emplace_back(at, size);
+  }
+  return blocks;
+}
+
+// Blocks that fill whole batches exactly, the last of them a partial one, cut into blocks again.
+TEST(TransformTest, E4LastBlockMayFillABatch) {
+  constexpr uint64_t kBlock = 8;
+  constexpr uint64_t kBatch = ExtentBatch::kDefaultCapacity;
+  const auto check = [](uint64_t count, uint64_t rest, uint64_t every) {
+    const uint64_t capacity = (count - 1) * kBlock + rest;
+    ByteSet set(capacity);
+    for (size_t i = 0; i < set.size(); ++i) set[i] = (count - 1 - i / kBlock) % every == 0;
+    for (const uint64_t first : {2u, 4u, 8u, 6u}) {
+      const Ranges once = BlocksThatHold(set, first);
+      for (const uint64_t second : {2u, 4u, 8u, 16u, 6u}) {
+        const Ranges want = BlocksThatHold(reference::BytesOf(once, capacity), second);
+        auto cursor =
+            *ToBlocks(*ToBlocks(test::CursorOver(reference::RunsOf(set), capacity), first), second);
+        const auto found = test::Drain(*cursor, kBatch);
+        ASSERT_TRUE(found.ok()) << first << " to " << second << ": " << found.status();
+        ASSERT_TRUE(*found == want) << first << " to " << second;
+        // One batch that is full to the end, by a position.
+        const uint64_t from = want.size() > kBatch ? want[want.size() - kBatch].first : 0;
+        const auto last = test::DrainFrom(*cursor, from, kBatch);
+        ASSERT_TRUE(last.ok()) << first << " to " << second << ": " << last.status();
+        ASSERT_TRUE(*last == reference::CutAt(want, from)) << first << " to " << second;
+      }
+    }
+  };
+  for (const uint64_t whole : {kBatch / 4, kBatch, 2 * kBatch}) {
+    for (uint64_t count = whole - 2; count <= whole + 2; ++count) {
+      for (const uint64_t rest : {1u, 3u, 7u, 8u}) {
+        for (const uint64_t every : {1u, 2u}) {
+          SCOPED_TRACE(testing::Message() << count << " blocks, the last one of " << rest
+                                          << " bytes, changed one of " << every);
+          check(count, rest, every);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 TEST(TransformTest, E7BlocksThatCannotBeToldOnTheWireAreRefused) {
   auto refused = ToBlocks(test::CursorOver({}, kMaxCapacity), 4096);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
