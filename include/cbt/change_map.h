@@ -130,7 +130,8 @@ class ChangeMap {
 
   // What `cursor` has to say from its beginning, rounded outward to `granularity` (0: the
   // cursor's).
-  // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED over kMaxMapBytes, those of the cursor.
+  // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED over kMaxMapBytes, INTERNAL for extents that go
+  //         backwards, those of the cursor.
   static absl::StatusOr<ChangeMap> FromCursor(ExtentCursor& cursor, uint64_t granularity = 0);
 
   // The set bits of a dense bitmap, whole containers at a time.

@@ -2,12 +2,19 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "cbt/change_map.h"
 #include "map/container.h"
 
 namespace cbt {
 
 absl::Status RangeWriter::Add(uint64_t begin, uint64_t end) {
+  // Uniting it with the last one, or taking it as it is, would lose blocks.
+  if (begin < begin_ || end < begin) {
+    return absl::InternalError(absl::StrCat("blocks ", begin, " to ", end,
+                                            " come after others that begin at ", begin_,
+                                            ": they are out of order"));
+  }
   if (begin_ != end_ && begin <= end_) {
     end_ = std::max(end_, end);
     return absl::OkStatus();

@@ -15,7 +15,8 @@ namespace cbt {
 class RangeWriter {
  public:
   // Adds blocks [begin, end), begin < end. After an error or an exception the writer is done with.
-  // Errors: RESOURCE_EXHAUSTED when the map gets larger than a map may.
+  // Errors: RESOURCE_EXHAUSTED when the map gets larger than a map may, INTERNAL for a range that
+  //         begins before the last one, or ends before it begins.
   absl::Status Add(uint64_t begin, uint64_t end);
 
   // The portable bytes; the writer is done with. Errors as above.

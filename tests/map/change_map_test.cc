@@ -309,6 +309,39 @@ RC_GTEST_PROP(ChangeMapTest, FromBitmapEqualsFromItsCursor, ()) {
   RC_ASSERT(std::ranges::equal(map->portable(), same->portable()));
 }
 
+// Hands on one batch, whatever is in it.
+class OneBatchCursor final : public ExtentCursor {
+ public:
+  OneBatchCursor(std::vector<Extent> extents, uint64_t capacity)
+      : ExtentCursor(capacity, 1), extents_(std::move(extents)) {}
+
+ private:
+  absl::Status DoSeek(uint64_t) override { return absl::OkStatus(); }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    for (const Extent& extent : extents_) batch.push_back(extent);
+    return capacity();
+  }
+  const std::vector<Extent> extents_;
+};
+
+// Next() looks at the first and the last extent of a batch alone.
+TEST(ChangeMapTest, FromCursorRefusesExtentsThatGoBackwards) {
+  const auto from = [](std::vector<Extent> extents, uint64_t granularity) {
+    OneBatchCursor cursor(std::move(extents), 100);
+    return ChangeMap::FromCursor(cursor, granularity);
+  };
+  EXPECT_EQ(BlocksOf(*from({{0, 10}, {20, 5}, {30, 10}, {50, 10}}, 10)), (Blocks{0, 2, 3, 5}));
+  // Those that overlap lose nothing, nor do empty ones.
+  EXPECT_EQ(BlocksOf(*from({{0, 10}, {20, 15}, {30, 10}, {45, 0}, {50, 10}}, 5)),
+            (Blocks{0, 1, 4, 5, 6, 7, 10, 11}));
+  for (const uint64_t granularity : {1u, 5u, 10u}) {
+    for (const Extent& wrong : {Extent{20, 5}, Extent{0, 1}, Extent{30, UINT64_MAX - 20}}) {
+      const absl::Status status = from({{0, 10}, {30, 10}, wrong, {50, 10}}, granularity).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status << ' ' << wrong.offset;
+    }
+  }
+}
+
 TEST(ChangeMapTest, FromBitmapWantsABitForEveryBlock) {
   const std::vector<uint8_t> bytes(8);
   const BitmapView bitmap = *BitmapView::Create(bytes, 0, 64);
