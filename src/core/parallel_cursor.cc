@@ -5,6 +5,7 @@
 #include <deque>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -80,8 +81,15 @@ class Shared : public std::enable_shared_from_this<Shared> {
     called_ += call;
     std::shared_ptr<Part> front = queue_.front();
     lock.unlock();
-    for (; call > 0; --call) {
-      executor_.Schedule([shared = shared_from_this()] { shared->Work(); });
+    try {
+      for (; call > 0; --call) {
+        executor_.Schedule([shared = shared_from_this()] { shared->Work(); });
+      }
+    } catch (...) {
+      // Who has not been called will not say that it has ended.
+      lock.lock();
+      called_ -= call;
+      throw;
     }
     return front;
   }
@@ -169,42 +177,47 @@ class Shared : public std::enable_shared_from_this<Shared> {
 
   // Runs an idle part until it is done, or has as many batches as may wait. Called and left with
   // the lock held, which is not held during the work.
-  void Run(const std::shared_ptr<Part>& part, std::unique_lock<std::mutex>& lock) {
+  void Run(const std::shared_ptr<Part>& part, std::unique_lock<std::mutex>& lock) noexcept {
     part->state = Part::State::kRunning;
     ++running_;
-    absl::Status status;
     bool done = false;
+    try {
+      part->status = Fill(*part, lock, done);
+    } catch (const std::bad_alloc&) {
+      part->status = out_of_memory_;
+    } catch (...) {
+      part->status = threw_;
+    }
+    // Whatever was thrown, nobody may wait for this thread for ever.
+    if (!lock.owns_lock()) lock.lock();
+    part->state = done || !part->status.ok() ? Part::State::kDone : Part::State::kLeft;
+    if (waiting_for_ == part.get()) filled_.notify_all();
+    if (--running_ == 0) left_.notify_all();
+  }
+
+  // The work of Run(): what it returns is the part's status, `done` whether it has come to its end.
+  // May throw, then with the lock held or not, and the part is not what it should be.
+  absl::Status Fill(Part& part, std::unique_lock<std::mutex>& lock, bool& done) {
     size_t batches = 0;
     while (!stopping_ && !done && batches < kMaxBatches) {
       Filled filled{Fresh(), 0};
       lock.unlock();
-      absl::StatusOr<ExtentCursor*> cursor = CursorOf(*part);
-      if (cursor.ok()) {
-        absl::StatusOr<Step> step = (*cursor)->Next(filled.batch);
-        if (step.ok()) {
-          done = *step == Step::kComplete;
-        } else {
-          status = step.status();
-        }
-      } else {
-        status = cursor.status();
-      }
+      absl::StatusOr<ExtentCursor*> cursor = CursorOf(part);
+      absl::StatusOr<Step> step = cursor.ok() ? (*cursor)->Next(filled.batch) : cursor.status();
       lock.lock();
-      if (!status.ok()) break;
-      filled.covered = done ? part->end : part->cursor->covered();
-      part->extents += filled.batch.size();
+      if (!step.ok()) return step.status();
+      done = *step == Step::kComplete;
+      filled.covered = done ? part.end : part.cursor->covered();
+      part.extents += filled.batch.size();
       if (!filled.batch.empty() || done) {
-        part->filled.push_back(std::move(filled));
+        part.filled.push_back(std::move(filled));
         ++batches;
-        if (waiting_for_ == part.get()) filled_.notify_all();
+        if (waiting_for_ == &part) filled_.notify_all();
       } else {
         Recycle(std::move(filled.batch));
       }
     }
-    part->status = std::move(status);
-    part->state = done || !part->status.ok() ? Part::State::kDone : Part::State::kLeft;
-    if (waiting_for_ == part.get()) filled_.notify_all();
-    if (--running_ == 0) left_.notify_all();
+    return absl::OkStatus();
   }
 
   // Sizes the parts to come by what a finished one had.
@@ -239,6 +252,10 @@ class Shared : public std::enable_shared_from_this<Shared> {
   Executor& executor_;
   const size_t workers_;
   const size_t window_;
+  // Made while there is memory.
+  const absl::Status out_of_memory_ =
+      absl::ResourceExhaustedError("parallel cursor: no memory to read ahead");
+  const absl::Status threw_ = absl::InternalError("parallel cursor: reading ahead threw");
 
   std::mutex mutex_;
   std::condition_variable filled_;  // the part that the consumer waits for has something new

@@ -29,6 +29,8 @@ struct ParallelParts {
 // The extents that `parts` give, joined where a part's end cuts one: the same stream, to the bit,
 // as one cursor over the whole would give. `threads` (>= 2) counts the one that calls Next(), which
 // works too when what it waits for is not there, so that progress does not depend on `executor`.
+// What a part throws in another thread is an error in its turn: RESOURCE_EXHAUSTED for
+// std::bad_alloc, else INTERNAL.
 // Memory: at most 2 MiB of extents a part, two parts a thread.
 // Requires: a geometry that CheckGeometry() accepts; extents of the parts are maximal.
 std::unique_ptr<ExtentCursor> MakeParallelCursor(ParallelParts parts, uint64_t capacity,

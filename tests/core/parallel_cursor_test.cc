@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <atomic>
+#include <exception>
+#include <new>
 #include <random>
 #include <thread>
 
@@ -199,6 +202,189 @@ TEST(ParallelCursorTest, AnErrorComesInItsTurnAndStays) {
     EXPECT_EQ(extents, fails_at / 64);
     EXPECT_EQ(cursor->Next(batch).status().code(), absl::StatusCode::kUnavailable);
   }
+}
+
+// Runs each task in a thread of its own and waits for it: the calling thread finds all done. The
+// cursor holds no lock while it calls.
+class PromptExecutor final : public Executor {
+ public:
+  void Schedule(std::function<void()> task) override {
+    ++scheduled;
+    if (scheduled == throws_at) throw std::bad_alloc();
+    std::thread(std::move(task)).join();
+  }
+  int scheduled = 0;
+  int throws_at = 0;
+};
+
+// Throws at an offset, in other threads than the one that made it.
+template <typename Exception>
+class ThrowingCursor final : public ExtentCursor {
+ public:
+  ThrowingCursor(uint64_t capacity, uint64_t throws_at, uint64_t end, std::thread::id spared)
+      : ExtentCursor(capacity, 1), throws_at_(throws_at), end_(end), spared_(spared) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    position_ = offset;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    batch.push_back({position_, 1});
+    position_ += 64;
+    if (position_ > throws_at_ && std::this_thread::get_id() != spared_) throw Exception();
+    return position_ >= end_ ? capacity() : position_;
+  }
+  const uint64_t throws_at_;
+  const uint64_t end_;
+  const std::thread::id spared_;
+  uint64_t position_ = 0;
+};
+
+constexpr uint64_t kThrowing = 64 * 1000;
+
+template <typename Exception>
+ParallelParts ThrowingParts(uint64_t throws_at) {
+  ParallelParts parts;
+  parts.make = [throws_at, spared = std::this_thread::get_id()](uint64_t end) {
+    return std::make_unique<ThrowingCursor<Exception>>(kThrowing, throws_at, end, spared);
+  };
+  parts.first_blocks = parts.min_blocks = parts.max_blocks = 64 * 5;
+  return parts;
+}
+
+// The extents of a cursor up to its error, which stays.
+template <typename Exception>
+void ExpectErrorInItsTurn(uint64_t throws_at, absl::StatusCode code) {
+  PromptExecutor executor;
+  auto cursor = MakeParallelCursor(ThrowingParts<Exception>(throws_at), kThrowing, 1, executor, 2);
+  for (int round = 0; round < 2; ++round) {
+    ExtentBatch batch;
+    uint64_t next = 0;
+    absl::StatusOr<Step> step = Step::kMore;
+    while (step.ok() && *step == Step::kMore) {
+      step = cursor->Next(batch);
+      for (size_t i = 0; i < batch.size(); ++i, next += 64) {
+        ASSERT_EQ(batch[i], (Extent{next, 1}));
+      }
+    }
+    EXPECT_EQ(step.status().code(), code) << step.status();
+    EXPECT_EQ(next, throws_at / 64 * 64);
+    EXPECT_EQ(cursor->Next(batch).status().code(), code);
+    // Waits for whoever is at work.
+    ASSERT_TRUE(cursor->Seek(0).ok());
+  }
+}
+
+TEST(ParallelCursorTest, WhatAWorkerThrowsIsAnErrorInItsTurn) {
+  // The first part is the one that a worker finds first.
+  for (const uint64_t throws_at : {uint64_t{0}, uint64_t{64 * 3}}) {
+    ExpectErrorInItsTurn<std::bad_alloc>(throws_at, absl::StatusCode::kResourceExhausted);
+    ExpectErrorInItsTurn<std::exception>(throws_at, absl::StatusCode::kInternal);
+  }
+}
+
+// What the caller's own thread throws comes to the caller, and nobody waits for it afterwards.
+TEST(ParallelCursorTest, WhatTheCallerThrowsIsTheCallers) {
+  DeadExecutor dead;
+  ParallelParts parts = ThrowingParts<std::bad_alloc>(64 * 7);
+  parts.make = [](uint64_t end) {
+    return std::make_unique<ThrowingCursor<std::bad_alloc>>(kThrowing, 64 * 7, end,
+                                                            std::thread::id());
+  };
+  auto cursor = MakeParallelCursor(std::move(parts), kThrowing, 1, dead, 3);
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_THROW((void)test::Drain(*cursor), std::bad_alloc);
+    ExtentBatch batch;
+    EXPECT_EQ(cursor->Next(batch).status().code(), absl::StatusCode::kInternal);
+    ASSERT_TRUE(cursor->Seek(0).ok());
+  }
+}
+
+// The two threads of the test below.
+struct Meeting {
+  std::atomic<bool> worker_is_there = false;
+  std::atomic<bool> caller_threw = false;
+  const std::thread::id caller = std::this_thread::get_id();
+
+  static void Say(std::atomic<bool>& what) {
+    what = true;
+    what.notify_all();
+  }
+};
+
+// Starts a thread for each task and returns when one is at work.
+class MeetingExecutor final : public Executor {
+ public:
+  explicit MeetingExecutor(Meeting& meeting) : meeting_(meeting) {}
+  ~MeetingExecutor() override {
+    for (std::thread& thread : threads_) thread.join();
+  }
+  MeetingExecutor(const MeetingExecutor&) = delete;
+  MeetingExecutor& operator=(const MeetingExecutor&) = delete;
+  void Schedule(std::function<void()> task) override {
+    threads_.emplace_back(std::move(task));
+    meeting_.worker_is_there.wait(false);
+  }
+
+ private:
+  Meeting& meeting_;
+  std::vector<std::thread> threads_;
+};
+
+// Hands on nothing before the caller has thrown, who does so always.
+class MeetingCursor final : public ExtentCursor {
+ public:
+  MeetingCursor(Meeting& meeting, uint64_t end)
+      : ExtentCursor(kThrowing, 1), meeting_(meeting), end_(end) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    position_ = offset;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    if (std::this_thread::get_id() == meeting_.caller) {
+      Meeting::Say(meeting_.caller_threw);
+      throw std::bad_alloc();
+    }
+    Meeting::Say(meeting_.worker_is_there);
+    meeting_.caller_threw.wait(false);
+    batch.push_back({position_, 1});
+    position_ += 64;
+    return position_ >= end_ ? capacity() : position_;
+  }
+  Meeting& meeting_;
+  const uint64_t end_;
+  uint64_t position_ = 0;
+};
+
+// The caller works on later parts while another thread has the first one.
+TEST(ParallelCursorTest, WhatTheCallerThrowsReadingAheadIsAnErrorInItsTurn) {
+  Meeting meeting;
+  MeetingExecutor executor(meeting);
+  ParallelParts parts;
+  parts.make = [&meeting](uint64_t end) { return std::make_unique<MeetingCursor>(meeting, end); };
+  parts.first_blocks = parts.min_blocks = parts.max_blocks = 64 * 5;
+  auto cursor = MakeParallelCursor(std::move(parts), kThrowing, 1, executor, 2);
+  ExtentBatch batch;
+  for (uint64_t next = 0; next < 64 * 5; next += 64) {
+    ASSERT_TRUE(cursor->Next(batch).ok());
+    ASSERT_EQ(batch.size(), 1U);
+    EXPECT_EQ(batch[0], (Extent{next, 1}));
+  }
+  EXPECT_EQ(cursor->Next(batch).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(ParallelCursorTest, WorkersThatCouldNotBeCalledAreCalledAgain) {
+  PromptExecutor executor;
+  executor.throws_at = 1;
+  auto cursor =
+      MakeParallelCursor(ThrowingParts<std::bad_alloc>(kThrowing), kThrowing, 1, executor, 2);
+  EXPECT_THROW((void)test::Drain(*cursor), std::bad_alloc);
+  ASSERT_TRUE(cursor->Seek(0).ok());
+  EXPECT_EQ(test::Drain(*cursor)->size(), kThrowing / 64);
+  EXPECT_GT(executor.scheduled, 1);
 }
 
 TEST(ParallelCursorTest, CanBeDestroyedAtAnyTime) {

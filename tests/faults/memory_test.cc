@@ -16,10 +16,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/bitmap.h"
 #include "cbt/change_chain.h"
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
+#include "cbt/executor.h"
 #include "cbt/extent_cursor.h"
 #include "cbt/transform.h"
 #include "cbt/wire.h"
@@ -491,6 +493,29 @@ TEST_F(OutOfMemory, TransformsThatThrewFailUntilTheyAreSought) {
               2)
         << name;
   }
+}
+
+// Several threads: memory fails in whichever asks for it, and none of them may die of that.
+TEST_F(OutOfMemory, ParallelCursors) {
+  constexpr uint64_t kBlocks = uint64_t{3} << 22;
+  std::vector<uint8_t> bits(kBlocks / 8);
+  std::mt19937_64 random(1);
+  for (size_t i = 0; i < bits.size(); i += 1 + random() % 2000) bits[i] = 6;
+  const BitmapView view = *BitmapView::Create(bits, 0, kBlocks);
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
+              std::optional<ThreadPool> pool;
+              std::unique_ptr<ExtentCursor> cursor;
+              {
+                const test::Undisturbed undisturbed;
+                pool.emplace(2);
+                BitmapOptions options;
+                options.executor = &*pool;
+                options.parallel = 3;
+                cursor = *MakeBitmapCursor(view, kBlocks * 4096, 4096, options);
+              }
+              return DrainedInSpiteOfThrows(*cursor);
+            }),
+            10);
 }
 
 }  // namespace
