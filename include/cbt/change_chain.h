@@ -2,9 +2,10 @@
 // delta between any two of the snapshots from them.
 //
 // Beside each map the chain keeps unions of 2, 4, 8 ... neighbouring ones, so that any delta is a
-// union of O(log n) maps; that is done container by container while the cursor runs. A manifest,
-// replaced as a whole, says what belongs to the chain: after a crash at any point the chain is what
-// it was before the change or after it. docs/format.md has the bytes.
+// union of O(log n) maps (more where a union would be larger than a map may be); that is done
+// container by container while the cursor runs. A manifest, replaced as a whole, says what belongs
+// to the chain: after a crash at any point the chain is what it was before the change or after it.
+// docs/format.md has the bytes.
 #ifndef CBT_CHANGE_CHAIN_H_
 #define CBT_CHANGE_CHAIN_H_
 
@@ -27,6 +28,9 @@ struct ChainOptions {
   bool sync = true;
   // What stands for the directory in messages; its path if empty.
   std::string name = {};
+  // A union of neighbouring maps that would have more bytes, or more than a map may, is not kept: a
+  // delta reads the maps themselves then.
+  uint64_t max_union_bytes = kMaxMapBytes;
 };
 
 // A snapshot of a chain.
@@ -81,7 +85,8 @@ class ChangeChain {
 
   // Forgets a snapshot, wherever it stands. Of one in the middle the two maps beside it unite; with
   // the oldest goes its map to the next one. The last remaining one can't go.
-  // Errors: NOT_FOUND, FAILED_PRECONDITION for the only one, those of files.
+  // Errors: NOT_FOUND, FAILED_PRECONDITION for the only one, RESOURCE_EXHAUSTED when what the two
+  //         maps make is larger than a map may be (kMaxMapBytes), those of files.
   virtual absl::Status Remove(std::string_view id) = 0;
 
   // The extents that changed from `base` to `target`, both in the chain, base not newer. What the

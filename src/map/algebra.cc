@@ -118,11 +118,11 @@ absl::StatusOr<ChangeMap> UniteBlocks(std::span<const ChangeMapView> maps,
 }
 
 absl::StatusOr<ChangeMap> UniteBlocks(std::vector<std::shared_ptr<const PortableIndex>> maps,
-                                      const VolumeGeometry& geometry) {
+                                      const VolumeGeometry& geometry, uint64_t most) {
   uint64_t bytes = 0;
   for (const std::shared_ptr<const PortableIndex>& map : maps) bytes += map->bytes().size();
   ContainerMerge merge(std::move(maps), Blocks(geometry));
-  PortableWriter writer(bytes);
+  PortableWriter writer(bytes, most);
   for (;;) {
     absl::StatusOr<const Container*> next = merge.Next();
     if (!next.ok()) return next.status();

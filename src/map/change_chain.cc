@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "map/map_access.h"
 #include "map/map_cursor.h"
 #include "map/map_file.h"
+#include "map/portable_writer.h"
 #include "map/range_writer.h"
 
 namespace cbt {
@@ -106,9 +108,10 @@ class ChainInDirectory final : public ChangeChain {
                                        unsigned below);
   absl::StatusOr<LazyMap> OpenFile(const ChainFile& file, uint64_t granularity) const;
   absl::StatusOr<LazyMap> OpenOrKept(const ChainFile& file, uint64_t granularity) const;
-  absl::StatusOr<ChainFile> WriteUnion(const ChainManifest& manifest,
-                                       const std::vector<ChainFile>& files,
-                                       const ChangeMapIdentity& identity, uint64_t number) const;
+  absl::StatusOr<std::optional<ChainFile>> WriteUnion(const ChainManifest& manifest,
+                                                      const std::vector<ChainFile>& files,
+                                                      const ChangeMapIdentity& identity,
+                                                      uint64_t number, uint64_t most) const;
   absl::Status BuildNode(ChainManifest& manifest, ChainNode node) const;
   void Drop(const ChainManifest& old) const;
 
@@ -263,10 +266,10 @@ absl::StatusOr<LazyMap> ChainInDirectory::OpenOrKept(const ChainFile& file,
   return map;
 }
 
-absl::StatusOr<ChainFile> ChainInDirectory::WriteUnion(const ChainManifest& manifest,
-                                                       const std::vector<ChainFile>& files,
-                                                       const ChangeMapIdentity& identity,
-                                                       uint64_t number) const {
+// Nothing when the union would have more than `most` bytes.
+absl::StatusOr<std::optional<ChainFile>> ChainInDirectory::WriteUnion(
+    const ChainManifest& manifest, const std::vector<ChainFile>& files,
+    const ChangeMapIdentity& identity, uint64_t number, uint64_t most) const {
   // What is not the chain's own file must not become part of one that is.
   std::vector<LazyMap> maps;
   std::vector<std::shared_ptr<const PortableIndex>> indexes;
@@ -278,7 +281,9 @@ absl::StatusOr<ChainFile> ChainInDirectory::WriteUnion(const ChainManifest& mani
     indexes.push_back(map->index);
     maps.push_back(*std::move(map));
   }
-  absl::StatusOr<ChangeMap> united = UniteBlocks(std::move(indexes), geometry);
+  absl::StatusOr<ChangeMap> united = UniteBlocks(std::move(indexes), geometry, most);
+  // Not to be taken for a disk that is full, which has the same code.
+  if (absl::IsResourceExhausted(united.status())) return std::nullopt;
   if (!united.ok()) return united.status();
   united->set_identity(identity);
   absl::StatusOr<ChangeMapHeader> header =
@@ -297,10 +302,13 @@ absl::Status ChainInDirectory::BuildNode(ChainManifest& manifest, ChainNode node
   if (begin <= manifest.entries.front().slot) return absl::OkStatus();
   const std::vector<ChainFile> files = Pieces(manifest, begin, end, level);
   if (files.size() < 2) return absl::OkStatus();
-  absl::StatusOr<ChainFile> file =
-      WriteUnion(manifest, files, {manifest.volume, {}, {}}, manifest.next_file++);
+  absl::StatusOr<std::optional<ChainFile>> file =
+      WriteUnion(manifest, files, {manifest.volume, {}, {}}, manifest.next_file++,
+                 std::min(options_.max_union_bytes, kMaxMapBytes));
   if (!file.ok()) return file.status();
-  manifest.nodes[node] = *file;
+  // Maps that are too large together are no reason to refuse a snapshot: the next try would find
+  // the same slots. Deltas do without the node.
+  if (file->has_value()) manifest.nodes[node] = **file;
   return absl::OkStatus();
 }
 
@@ -383,10 +391,11 @@ absl::Status ChainInDirectory::Remove(std::string_view id) {
   } else {
     ChainEntry& after = next.entries[at];
     const ChangeMapIdentity identity{next.volume, next.entries[at - 1].id, after.id};
-    absl::StatusOr<ChainFile> united =
-        WriteUnion(next, {removed.file, after.file}, identity, next.next_file++);
+    absl::StatusOr<std::optional<ChainFile>> united =
+        WriteUnion(next, {removed.file, after.file}, identity, next.next_file++, kMaxMapBytes);
     if (!united.ok()) return united.status();
-    after.file = *united;
+    if (!united->has_value()) return PortableWriter::TooLarge();
+    after.file = **united;
     after.floor = std::min(after.floor, removed.floor);
     // What holds the next slot and not this one lacks what has come to it.
     std::vector<ChainNode> stale;

@@ -36,9 +36,10 @@ class ChangeMapAccess {
 // map can't speak of, and blocks past the capacity are left out.
 absl::StatusOr<ChangeMap> UniteBlocks(std::span<const ChangeMapView> maps,
                                       const VolumeGeometry& geometry);
-// The same for indexes, whose containers are checked as they are read.
+// The same for indexes, whose containers are checked as they are read. RESOURCE_EXHAUSTED means
+// nothing else than a union of more than `most` bytes.
 absl::StatusOr<ChangeMap> UniteBlocks(std::vector<std::shared_ptr<const PortableIndex>> maps,
-                                      const VolumeGeometry& geometry);
+                                      const VolumeGeometry& geometry, uint64_t most = kMaxMapBytes);
 
 }  // namespace cbt
 

@@ -246,6 +246,50 @@ TEST(ChangeChainTest, VolumesThatGrowAndShrink) {
   check(*chain, "b", "d", {2, 3, 110}, 50, 120);
 }
 
+// Maps that are too large together must not stop a chain: it goes on without their union.
+TEST(ChangeChainTest, GoesOnWithoutUnionsThatAreTooLarge) {
+  const test::TempDir folder;
+  // Each map has room in this, and some unions do.
+  const ChainOptions limited = {.sync = false, .max_union_bytes = 400};
+  auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, limited);
+  Model model{{"0"}, {{}}};
+  for (uint64_t i = 1; i <= 40; ++i) {
+    // Quiet at first, then blocks that lie apart: 100 of them in a map.
+    Set blocks;
+    for (uint64_t k = 0; k < (i <= 10 ? 2 : 100); ++k) blocks.insert(1000 * k + 2 * i);
+    const std::string id = std::to_string(i);
+    ASSERT_TRUE(chain->Append(Map(model.ids.back(), id, blocks)).ok()) << i;
+    model.ids.push_back(id);
+    model.changes.push_back(blocks);
+  }
+  const auto check = [&] {
+    ASSERT_TRUE(chain->Verify().ok());
+    for (size_t base = 0; base < model.ids.size(); ++base) {
+      for (size_t target = base; target < model.ids.size(); ++target) {
+        ASSERT_EQ(Delta(*chain, model.ids[base], model.ids[target]), model.Delta(base, target))
+            << model.ids[base] << ' ' << model.ids[target];
+      }
+    }
+  };
+  check();
+  const auto nodes = [&] {
+    std::ifstream file(folder / "c/CHAIN", std::ios::binary);
+    const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
+    return DecodeManifest(bytes, "CHAIN")->nodes;
+  };
+  EXPECT_TRUE(nodes().contains({2, 1}));   // of the quiet days 4 to 7
+  EXPECT_FALSE(nodes().contains({1, 8}));  // of days 16 and 17
+  // The unions that hold what came into day 6 fit no longer when it is a large one.
+  for (const size_t at : {size_t{11}, size_t{20}, size_t{5}, size_t{12}}) {
+    ASSERT_TRUE(chain->Remove(model.ids[at]).ok());
+    model.Remove(at);
+    check();
+  }
+  chain.reset();
+  chain = *ChangeChain::Open(folder / "c", ChangeChain::Access::kChange, kQuick);
+  check();
+}
+
 TEST(ChangeChainTest, OtherGranularitiesAreRoundedOutward) {
   const test::TempDir folder;
   auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"a", 100 * kG}, kQuick);
