@@ -5,14 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <climits>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "cbt/executor.h"
@@ -20,6 +18,7 @@
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/output_place.h"
 #include "cli/progress.h"
 #include "cli/range_copier.h"
 #include "cli/status.h"
@@ -76,22 +75,15 @@ absl::StatusOr<Destination> CheckDestination(const std::string& out, const Image
   const absl::StatusOr<struct stat> target_info = StatOf(target);
   if (!target_info.ok()) return target_info.status();
 
-  struct stat info {};
-  if (lstat(out.c_str(), &info) != 0) {
-    if (errno != ENOENT) return OpenError(out, errno);
-    if (out.empty() || out.back() == '/') return UsageError("'" + out + "'", "not a file name");
+  absl::StatusOr<OutputPlace> place = FindOutputPlace(out);
+  if (!place.ok()) return place.status();
+  if (!place->present.has_value()) {
     return Destination{out, target_info->st_mode & kPermissions & ~CurrentUmask()};
   }
-  // What a link points to is replaced, not the link.
-  std::array<char, PATH_MAX> resolved{};
-  if (realpath(out.c_str(), resolved.data()) == nullptr || stat(resolved.data(), &info) != 0) {
-    return OpenError(out, errno);
-  }
+  const struct stat& info = *place->present;
   if (SameFile(info, *base_info)) return UsageError(out, "is the base image itself");
   if (SameFile(info, *target_info)) return UsageError(out, "is the target image itself");
-  if (S_ISDIR(info.st_mode)) return UsageError(out, "is a directory");
-  if (!S_ISREG(info.st_mode)) return UsageError(out, "is not a regular file");
-  return Destination{resolved.data(), info.st_mode & kPermissions};
+  return Destination{std::move(place->path), info.st_mode & kPermissions};
 }
 
 // Fills `descriptor`, an empty file, with `target` by way of `base`.

@@ -19,6 +19,7 @@
 #include "cli/map_output.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/output_place.h"
 #include "cli/print_stream.h"
 #include "cli/status.h"
 #include "cli/stream_options.h"
@@ -36,8 +37,16 @@ absl::Status PrintText(const std::string& text) {
 }
 
 absl::Status WriteBytes(const std::string& path, std::span<const uint8_t> bytes) {
+  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path);
+  if (!place.ok()) return place.status();
   const std::span<const uint8_t> parts[] = {bytes};
-  return WriteFileAtomically(path, parts, true);
+  return WriteFileAtomically(place->path, parts, true);
+}
+
+absl::Status WriteMapFile(const std::string& path, const ChangeMap& map) {
+  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path);
+  if (!place.ok()) return place.status();
+  return WriteChangeMap(map, place->path).status();
 }
 
 // ---- info
@@ -192,7 +201,7 @@ absl::Status Convert(const ConvertArguments& arguments) {
     map->set_identity(*named);
     // One set of blocks has one file, whoever wrote the input.
     if (absl::StatusOr<bool> smaller = map->Optimize(); !smaller.ok()) return smaller.status();
-    return WriteChangeMap(*map, arguments.output).status();
+    return WriteMapFile(arguments.output, *map);
   }
   if (to == "roaring64") return WriteBytes(arguments.output, (*map)->portable());
   if (to == "bitmap") return WriteBytes(arguments.output, DenseBitmap(*map));
@@ -305,7 +314,7 @@ absl::Status Merge(const MergeArguments& arguments) {
   absl::StatusOr<ChangeMap> result = Merged(maps, arguments.operation, follow);
   if (!result.ok()) return result.status();
   result->set_identity(*std::move(identity));
-  return WriteChangeMap(*result, arguments.output).status();
+  return WriteMapFile(arguments.output, *result);
 }
 
 void AddMerge(CLI::App& app, Command& command) {

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/change_map_file.h"
+#include "cli/output_place.h"
 #include "cli/progress.h"
 #include "cli/status.h"
 
@@ -113,11 +114,14 @@ ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& targ
 
 absl::Status WriteMap(ExtentCursor& cursor, uint64_t granularity, const ChangeMapIdentity& identity,
                       const std::string& path, const std::string& label) {
+  // Found out before the work and not after it.
+  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path);
+  if (!place.ok()) return place.status();
   Watched watched(cursor, label);
   absl::StatusOr<ChangeMap> map = ChangeMap::FromCursor(watched, granularity);
   if (!map.ok()) return map.status();
   map->set_identity(identity);
-  return WriteChangeMap(*map, path).status();
+  return WriteChangeMap(*map, place->path).status();
 }
 
 }  // namespace cbt::cli

@@ -50,6 +50,7 @@ ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& targ
 
 // Runs `cursor` to its end and writes what it gives as a map in blocks of `granularity` bytes.
 // `label`: for the progress bar.
+// Errors: those of FindOutputPlace() and of the cursor.
 absl::Status WriteMap(ExtentCursor& cursor, uint64_t granularity, const ChangeMapIdentity& identity,
                       const std::string& path, const std::string& label);
 

@@ -258,6 +258,39 @@ class Maps(support.CbtTest):
         self.fails(2, "delta", image, image, "--volume-name", "v")
         self.assertFalse(os.path.exists(out))
 
+    def test_what_is_no_regular_file_is_not_replaced(self):
+        image, other = self.write("a.img", b"x" * 9000), self.write("b.img", b"y" * 9000)
+        path, chain = self.import_map("m", [1, 2], 100 * GRANULARITY, ("vol", "s0", "s1")), self.path("chain")
+        self.ok("chain", "create", chain, "--volume", "vol", "--snapshot", "s0", "--capacity", 100 * GRANULARITY)
+        self.ok("chain", "append", chain, path)
+        commands = [["delta", image, other, "--output"], ["allocated", image, "--output"],
+                    ["chain", "delta", chain, "s0", "s1", "--output"], ["map", "merge", path, path, "--output"],
+                    ["map", "show", path, "--svg"]]
+        commands += [["map", "convert", path, "--to", to, "--output"] for to in ("cbm", "roaring64", "roaring32", "bitmap")]
+        pipe, folder, nothing = self.path("pipe"), self.path("folder"), self.path("nothing")
+        os.mkfifo(pipe)
+        os.mkdir(folder)
+        os.symlink("gone", nothing)
+        link_to_pipe = self.path("link-to-pipe")
+        os.symlink("pipe", link_to_pipe)
+        places = [(pipe, "is not a regular file"), (link_to_pipe, "is not a regular file"), (folder, "is a directory"),
+                  (nothing, "No such file")]
+        file, link = self.path("folder/file"), self.path("link")
+        os.symlink("folder/file", link)
+        for command in commands:
+            for place, why in places:
+                mode = os.lstat(place).st_mode
+                self.assertIn(why, self.fails(2, *command, place), command)
+                self.assertEqual(os.lstat(place).st_mode, mode)
+            # Of a link that what it points to is replaced, and the link stays.
+            self.ok(*command, self.path("straight"))
+            with open(file, "wb") as old:
+                old.write(b"old")
+            self.ok(*command, link)
+            self.assertEqual(os.readlink(link), "folder/file")
+            with open(file, "rb") as a, open(self.path("straight"), "rb") as b:
+                self.assertEqual(a.read(), b.read(), command)
+
     def test_show_draws_where_changes_lie(self):
         blocks = list(range(64, 96)) + [640]
         path = self.import_map("m", blocks, 1024 * GRANULARITY)

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import stat
 import subprocess
 import time
 import urllib.request
@@ -208,6 +209,13 @@ class Pages(ServicesTest):
         status = json.loads(failed.stdout)["status"]
         self.assertEqual(status["state"], 2)
         self.assertIn("NOT_FOUND", status["error"])
+
+    def test_an_output_that_is_no_regular_file_is_not_replaced(self):
+        server = self.serve()
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)
+        self.assertIn("is not a regular file", self.fails(2, "list", server.address, *self.pair("csi"), "--output", pipe))
+        self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
 
     def test_objects_of_streams_that_fail(self):
         server = self.serve()
