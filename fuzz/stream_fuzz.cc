@@ -34,6 +34,7 @@ class Rules {
       const Wide offset = message.tuples[i].offset;
       const Wide length = message.tuples[i].length;
       if (length == 0 || offset >= message.capacity || offset + length <= start_) return false;
+      if (offset + length > Wide{cbt::kMaxCapacity} + 1) return false;
       if (!tuples.empty()) {
         if (offset < Wide{tuples.back().first} + tuples.back().second) return false;
         if (message.type == BlockMetadataType::kFixedLength && length != tuples.back().second) {
