@@ -121,7 +121,7 @@ class RemoteCursorImpl final : public RemoteCursor {
   absl::Status Resume(absl::Status reason);
   absl::Status Reopen();
   absl::Status End();
-  absl::Status CutAtFloor(Extent& first) const;
+  absl::Status CutAtFloor(TupleList& tuples) const;
   void Take(TupleList& tuples);
   void TellProgress(bool always);
 
@@ -208,15 +208,22 @@ absl::Status RemoteCursorImpl::End() {
   return absl::OkStatus();
 }
 
-// `first` is the first tuple of a stream that was opened at the floor; it ends after it.
-absl::Status RemoteCursorImpl::CutAtFloor(Extent& first) const {
-  if (!floor_holds_ || first.offset >= floor_) return absl::OkStatus();
+// `tuples` are the first ones of a stream that was opened at the floor; they end after it.
+absl::Status RemoteCursorImpl::CutAtFloor(TupleList& tuples) const {
+  if (!floor_holds_ || tuples.empty()) return absl::OkStatus();
+  const Extent first = tuples.front();
+  if (first.offset >= floor_) return absl::OkStatus();
+  // A last block that reaches past the capacity does not end at it: servers may send it once more.
+  if (floor_is_tuple_end_ && floor_ == capacity() && first == tuples_.back()) {
+    tuples.clear();
+    return absl::OkStatus();
+  }
   if (type_ == BlockMetadataType::kFixedLength && floor_is_tuple_end_) {
     return absl::DataLossError(absl::StrCat("metadata stream: resumed at ", floor_,
                                             ", the end of a block, it goes on with one at ",
                                             first.offset));
   }
-  first = {floor_, first.end() - floor_};
+  tuples.set(0, {floor_, first.end() - floor_});
   return absl::OkStatus();
 }
 
@@ -256,11 +263,7 @@ absl::Status RemoteCursorImpl::Reopen() {
         message_.capacity, " after ", AbslView(BlockMetadataTypeName(type_)), " and ", capacity()));
   }
   digest_.Add(message_.tuples.offsets(), message_.tuples.lengths());
-  if (!message_.tuples.empty()) {
-    Extent tuple = message_.tuples.front();
-    if (absl::Status status = CutAtFloor(tuple); !status.ok()) return status;
-    message_.tuples.set(0, tuple);
-  }
+  if (absl::Status status = CutAtFloor(message_.tuples); !status.ok()) return status;
   Take(message_.tuples);
   return absl::OkStatus();
 }

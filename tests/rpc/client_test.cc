@@ -359,6 +359,38 @@ TEST(Client, ResumesAtTheVeryEnd) {
   }
 }
 
+// The last block ends after the capacity, which is where the client resumes: it may come once more.
+TEST(Client, TheLastBlockMayComeOnceMoreAtTheVeryEnd) {
+  for (const Ranges& again : {Ranges{{8, 4}}, Ranges{{7, 4}}}) {
+    std::atomic<int> opened = 0;
+    const FakeServer server([&](const FakeServer::Request& request) -> Script {
+      if (request.starting_offset() == 0) {
+        return {.messages = {Fixed(10, {{0, 4}, {8, 4}})}, .status = kBroken};
+      }
+      EXPECT_EQ(request.starting_offset(), 10);
+      // That one may break, too.
+      if (opened++ == 0) return {.messages = {Fixed(10, again)}, .status = kBroken};
+      return {.messages = {Fixed(10, again)}};
+    });
+    const auto tuples = ListAll(server);
+    if (again.front().first == 8) {
+      ASSERT_TRUE(tuples.ok()) << tuples.status();
+      EXPECT_EQ(*tuples, (Ranges{{0, 4}, {8, 4}}));
+    } else {
+      // Another block is not that one.
+      EXPECT_EQ(tuples.status().code(), StatusCode::kDataLoss);
+    }
+  }
+}
+
+TEST(Client, NothingIsLeftAtTheVeryEndWhenItIsSoughtTo) {
+  const FakeServer server(Script{.messages = {Fixed(10, {{8, 4}})}});
+  auto cursor = rpc::RemoteCursor::Open(RequestTo(server.address()));
+  ASSERT_TRUE(cursor.ok());
+  EXPECT_EQ(*DrainFrom(**cursor, 10), Ranges());
+  EXPECT_EQ(*DrainFrom(**cursor, 9), (Ranges{{8, 4}}));
+}
+
 TEST(Client, TuplesThatReachBackOverTheResumePointAreCut) {
   const FakeServer server([=](const FakeServer::Request& request) -> Script {
     if (request.starting_offset() == 0) {
