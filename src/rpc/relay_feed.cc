@@ -208,9 +208,9 @@ absl::Status RelayFeed::Verdict(const grpc::Status& status) {
                                                                  : status.error_message();
     return {code, absl::StrCat("plugin: ", text)};
   }
-  if (messages_ == 0 && request_.starting_offset == 0) {
-    return Broken("the stream ended without any message");
-  }
+  // Wherever it began: also what has no tuples has one message. Without it there is no capacity
+  // that would tell whether nothing was left, or nothing was said.
+  if (messages_ == 0) return Broken("the stream ended without any message");
   // Also for the sake of a proof of ours: it must not stand for what the plugin's contradicts.
   if (plan_.check_tuples || passed_unseen_ == 0) {
     std::string what;

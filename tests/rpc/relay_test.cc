@@ -235,6 +235,23 @@ TEST(Relay, E15NothingThatBreaksTheRulesIsPassedOnAsGood) {
   }
 }
 
+TEST(Relay, AnEndWithoutAnyMessageIsNoEndWhereverItBegan) {
+  const FakeServer plugin(Script{.messages = {}});
+  for (const bool check : {true, false}) {
+    const Sidecar sidecar(plugin.address(), check);
+    const auto channel = Connect(sidecar.relay->address());
+    for (const int64_t offset : {0, 1, 500, 1000}) {
+      csi::v1::GetMetadataAllocatedRequest request;
+      request.set_snapshot_id("ns/b");
+      request.set_starting_offset(offset);
+      RawCall call(channel, kAllocatedPath, request.SerializeAsString());
+      const Answer answer = ReadAll(call);
+      EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::INTERNAL) << offset;
+      EXPECT_THAT(answer.status.error_message(), HasSubstr("without any message"));
+    }
+  }
+}
+
 TEST(Relay, ErrorsOfThePluginPassWithTheirCode) {
   for (const auto code : {grpc::StatusCode::INVALID_ARGUMENT, grpc::StatusCode::NOT_FOUND,
                           grpc::StatusCode::FAILED_PRECONDITION, grpc::StatusCode::OUT_OF_RANGE,
