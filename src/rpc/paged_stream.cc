@@ -5,6 +5,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/slice.h>
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -114,7 +115,15 @@ absl::StatusOr<bool> PagedStream::Next(MetadataMessage& message) {
     if (!page_.next_token.empty() && page_.next_token == request_.page_token) {
       return absl::DataLossError("metadata stream: a page names itself as the next one");
     }
+    const uint64_t end = page_.tuples.empty() ? 0 : page_.tuples.back().end();
+    idle_pages_ = end > furthest_ ? 0 : idle_pages_ + 1;
+    furthest_ = std::max(furthest_, end);
     ended_ = page_.next_token.empty();
+    if (!ended_ && idle_pages_ > kMaxIdlePages) {
+      return absl::DataLossError(
+          absl::StrCat("metadata stream: ", idle_pages_,
+                       " pages in a row have nothing new, and the last one names a next one"));
+    }
     request_.page_token = page_.next_token;
     // Volumes have one size, in whatever order pages tell it.
     if (page_.capacity < starting_offset_) {

@@ -4,6 +4,8 @@
 
 #include <grpcpp/channel.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,8 +28,13 @@ struct SnapshotDeltaPage {
 //         values past 2^63 - 1.
 absl::Status DecodePage(std::span<const uint8_t> bytes, SnapshotDeltaPage& page);
 
+// Pages in a row that bring nothing new and name a next one: so many are believed to come to
+// something. One in each 5 GiB of a volume of 64 TiB is far below it.
+inline constexpr size_t kMaxIdlePages = 20'000;
+
 // The contract has no starting offset: a stream that begins further on passes over the pages before
-// it. A page without blocks is not the end while it names a next one.
+// it. A page without blocks is not the end while it names a next one; who names next ones for ever
+// has no end, and that is DATA_LOSS.
 class PagedStream final : public MessageStream {
  public:
   PagedStream(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
@@ -47,6 +54,8 @@ class PagedStream final : public MessageStream {
   const Deadline deadline_;
   const std::stop_token stop_;
   SnapshotDeltaPage page_;
+  uint64_t furthest_ = 0;  // end of a block
+  size_t idle_pages_ = 0;  // in a row that had none that ends further on
   bool first_ = true;
   bool ended_ = false;
 };

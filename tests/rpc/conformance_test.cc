@@ -173,6 +173,8 @@ constexpr Planted kPlanted[] = {
     {rpc::Api::kPaged, "bad-page", "max-entries"},
     {rpc::Api::kPaged, "pages-stand", "max-entries"},
     {rpc::Api::kPaged, "pages-circle", "max-entries"},
+    {rpc::Api::kPaged, "pages-alternate", "max-entries"},
+    {rpc::Api::kPaged, "unlimited-pages-alternate", "max-entries"},
     {rpc::Api::kPaged, "ignores-max-entries", "max-entries"},
     {rpc::Api::kPaged, "forgets-last-page", "max-entries"},
     {rpc::Api::kPaged, "token-once", "token-again"},
@@ -337,8 +339,10 @@ TEST(Conformance, EvidenceSaysWhatWasExpectedAndWhatCame) {
   EXPECT_THAT(evidence(rpc::Api::kPaged, "bad-page", "max-entries"), HasSubstr("INVALID_ARGUMENT"));
   EXPECT_THAT(evidence(rpc::Api::kPaged, "pages-stand", "max-entries"),
               HasSubstr("the pages don't come to an end"));
-  EXPECT_THAT(evidence(rpc::Api::kPaged, "pages-circle", "max-entries"),
-              HasSubstr("the pages don't come to an end"));
+  for (const char* fault : {"pages-circle", "pages-alternate", "unlimited-pages-alternate"}) {
+    EXPECT_THAT(evidence(rpc::Api::kPaged, fault, "max-entries"),
+                HasSubstr("max_entries 0: the pages don't come to an end"));
+  }
   EXPECT_THAT(evidence(rpc::Api::kCsi, "refused-message", "message-bytes"),
               HasSubstr("max_results 2147483647: RESOURCE_EXHAUSTED"));
 }

@@ -159,6 +159,30 @@ TEST(PageStream, LiesAreDataLoss) {
   }
 }
 
+// Without blocks, and with blocks that lie before what was asked for and came already.
+TEST(PageStream, PagesThatGoOnForEverAreNoStream) {
+  const PageServer server({{"", Page(1000, {{0, 10}}, "a")},
+                           {"a", Page(1000, {{20, 10}}, "b")},
+                           {"b", Page(1000, {}, "c")},
+                           {"c", Page(1000, {{0, 10}}, "b")}});
+  rpc::ListRequest request = server.Request(500);
+  request.timeout = std::chrono::minutes(5);
+  const absl::Status status = ListAll(request).status();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("pages in a row have nothing new"));
+  EXPECT_EQ(server.calls(), static_cast<int>(rpc::kMaxIdlePages) + 3);
+}
+
+TEST(PageStream, ManyPagesWithoutBlocksAreStillNotTheEnd) {
+  std::map<std::string, std::string> pages;
+  for (size_t i = 0; i < 3000; ++i) {
+    pages[i == 0 ? "" : std::to_string(i)] = Page(1000, {}, std::to_string(i + 1));
+  }
+  pages["3000"] = Page(1000, {{30, 10}});
+  const PageServer server(pages);
+  EXPECT_EQ(*ListAll(server.Request()), (Ranges{{30, 10}}));
+}
+
 // What is passed over because it ends before the start is looked at all the same.
 TEST(PageStream, AStartBehindALieDoesNotHideIt) {
   const PageServer empty({{"", Page(1000, {{0, 0}, {500, 10}})}});

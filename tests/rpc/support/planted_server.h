@@ -383,6 +383,10 @@ class PlantedServer {
         wire::AppendBytesField(page, 2, next + std::to_string(end));
       } else if (Has("pages-circle")) {
         wire::AppendBytesField(page, 2, next + "0");
+      } else if (Has("pages-alternate") ||
+                 (Has("unlimited-pages-alternate") && request->max_results == 0)) {
+        // Two pages without blocks behind the last one, each of which names the other.
+        wire::AppendBytesField(page, 2, next + std::to_string(end + (at <= end ? 1 : 0)));
       }
       for (size_t i = at; i < end; ++i) {
         std::string block;
