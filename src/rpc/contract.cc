@@ -85,6 +85,7 @@ absl::StatusOr<MetadataRequest> DecodeRequest(const MethodContract& method,
   MetadataRequest request;
   if (fields.is_delta() && !method.base_is_optional) request.base_snapshot_id.emplace();
   ProtoReader reader(bytes);
+  size_t secrets = 0;
   while (reader.Next()) {
     // Field numbers are positive, so fields that this request lacks never match.
     const uint32_t field = reader.field();
@@ -117,6 +118,10 @@ absl::StatusOr<MetadataRequest> DecodeRequest(const MethodContract& method,
           request.base_snapshot_id = text;
         }
       } else if (field == fields.secrets) {
+        if (++secrets > kMaxSecrets) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("request: more than ", kMaxSecrets, " secrets"));
+        }
         if (absl::Status status =
                 DecodeSecret(reader.bytes(), reader.content_position(), request.secrets);
             !status.ok()) {

@@ -5,6 +5,7 @@
 #ifndef CBT_RPC_CONTRACT_H_
 #define CBT_RPC_CONTRACT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -177,8 +178,13 @@ struct MetadataRequest {
   Secrets secrets = {};
 };
 
+// Entries of a request's secrets at most. Each is some bytes of the request and far more in memory,
+// and comes before anybody was asked who the caller is.
+inline constexpr size_t kMaxSecrets = 1024;
+
 // Decodes a request of `method` as libprotobuf does: fields in any order, the last of repeated
-// scalars counts, unknown fields are skipped, strings must be UTF-8.
+// scalars counts, unknown fields are skipped, strings must be UTF-8. Other than there, the entries
+// of secrets are limited.
 // Errors: INVALID_ARGUMENT, with no contents of the request in the text.
 absl::StatusOr<MetadataRequest> DecodeRequest(const MethodContract& method,
                                               std::span<const uint8_t> bytes);

@@ -265,6 +265,24 @@ TEST(Contract, E19ErrorsOfTheDecoderHoldNothingOfTheRequest) {
   }
 }
 
+// Entries of a map are some bytes on the wire, and far more in memory; equal keys are counted, too.
+TEST(Contract, TakesSoManySecretsAndNoMore) {
+  for (const bool equal : {false, true}) {
+    std::string bytes = "\x0a\x01s";
+    for (size_t i = 0; i < kMaxSecrets; ++i) {
+      const std::string key = equal ? "key" : std::to_string(1000 + i);
+      const auto size = static_cast<char>(key.size());
+      bytes += std::string("\x22") + static_cast<char>(size + 2) + "\x0a" + size + key;
+    }
+    const auto most = DecodeRequest(kCsiContract.allocated, Bytes(bytes));
+    ASSERT_TRUE(most.ok()) << most.status();
+    EXPECT_EQ(most->secrets.size(), equal ? 1 : kMaxSecrets);
+    const auto more =
+        DecodeRequest(kCsiContract.allocated, Bytes(bytes + std::string("\x22\x00", 2)));
+    EXPECT_EQ(more.status(), absl::InvalidArgumentError("request: more than 1024 secrets"));
+  }
+}
+
 TEST(Contract, ChecksArguments) {
   const auto check = [](const MethodContract& method, const MetadataRequest& request) {
     return CheckRequest(method, request).code();
