@@ -22,7 +22,7 @@ class Executor {
 // most a few tasks for each open stream.
 class ThreadPool final : public Executor {
  public:
-  // `threads` >= 1.
+  // `threads` >= 1. Throws std::system_error or std::bad_alloc when they can't be had.
   explicit ThreadPool(size_t threads);
   ~ThreadPool() override;
   ThreadPool(const ThreadPool&) = delete;

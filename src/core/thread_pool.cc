@@ -16,6 +16,20 @@ struct ThreadPool::State {
   bool closing = false;
   std::vector<std::thread> threads;
 
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  // Here and not in the pool's destructor, which is not called when the machine has a part of the
+  // threads only; a thread that nobody joins would end the process.
+  ~State() {
+    {
+      std::lock_guard lock(mutex);
+      closing = true;
+    }
+    wake.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+
   void Run() {
     std::unique_lock lock(mutex);
     for (;;) {
@@ -40,14 +54,7 @@ ThreadPool::ThreadPool(size_t threads) : state_(std::make_unique<State>()) {
   }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->closing = true;
-  }
-  state_->wake.notify_all();
-  for (std::thread& thread : state_->threads) thread.join();
-}
+ThreadPool::~ThreadPool() = default;
 
 void ThreadPool::Schedule(std::function<void()> task) {
   {

@@ -1,8 +1,13 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <new>
+#include <system_error>
 
 #include "cbt/executor.h"
 
@@ -40,6 +45,29 @@ TEST(ThreadPoolTest, RunsTasksAtTheSameTime) {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return arrived >= 2; });
 }
+
+// The sanitizers need more room than any limit leaves.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(ThreadPoolTest, APartOfTheThreadsIsAnExceptionAndNotTheEnd) {
+  const pid_t child = fork();
+  if (child == 0) {
+    // Room for the stacks of some threads.
+    const rlimit room = {rlim_t{1} << 30, rlim_t{1} << 30};
+    if (setrlimit(RLIMIT_AS, &room) != 0) _exit(1);
+    try {
+      const ThreadPool pool(100'000);
+      _exit(2);
+    } catch (const std::system_error&) {
+      _exit(0);
+    } catch (const std::bad_alloc&) {
+      _exit(0);
+    }
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+#endif
 
 }  // namespace
 }  // namespace cbt
