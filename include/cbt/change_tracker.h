@@ -117,7 +117,8 @@ class ChangeTracker {
   // Begins an epoch at the snapshot `name`, which is to be taken after this has returned.
   // Errors: FAILED_PRECONDITION when two epochs are open, INVALID_ARGUMENT for the name, those of
   //         files: the tracker is as it was then, unless the disk fails so thoroughly that two
-  //         epochs stay open, see epochs(); CancelEpoch() must succeed then before anything else.
+  //         epochs stay open, see epochs(); CancelEpoch() must succeed then before any epoch is
+  //         opened or closed. FAILED_PRECONDITION after Close(), as for the two below.
   absl::Status OpenEpoch(const std::string& name);
 
   // Ends the older epoch: what has changed up to the snapshot at which the newer one began (and
@@ -147,8 +148,8 @@ class ChangeTracker {
   // written to from now on. Does nothing without a directory.
   absl::Status Checkpoint();
 
-  // Writes the exact state down. Nothing may be announced any more. Does nothing after it has
-  // succeeded.
+  // Writes the exact state down. Nothing may be announced any more, and the epochs stay as they
+  // are. Does nothing after it has succeeded.
   absl::Status Close();
 
  private:

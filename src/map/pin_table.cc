@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -70,7 +71,9 @@ struct Numbers {
   size_t next = 0;
 };
 Numbers& TheNumbers() {
-  static Numbers* const numbers = new Numbers;
+  // Asks for no memory: this is where threads get their numbers, which can't fail.
+  alignas(Numbers) static std::byte memory[sizeof(Numbers)];
+  static Numbers* const numbers = ::new (memory) Numbers;
   return *numbers;
 }
 

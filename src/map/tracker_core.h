@@ -132,7 +132,7 @@ class ChangeTracker::Core {
   absl::Status MarkWritesInFlight(OpenEpochState& epoch);
   absl::Status DropNewer();
   absl::Status CheckpointLocked();
-  absl::Status LogMap(const ChangeMap& map);
+  absl::Status LogMap(const OpenEpochState& epoch, const ChangeMap& map);
 
   unsigned oldest() const noexcept { return OldestOf(state_.load(std::memory_order_relaxed)); }
   bool both() const noexcept { return (state_.load(std::memory_order_relaxed) & kBoth) != 0; }

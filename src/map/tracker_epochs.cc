@@ -11,6 +11,11 @@
 #include "map/tracker_core.h"
 
 namespace cbt {
+namespace {
+
+absl::Status Closed() { return absl::FailedPreconditionError("the tracker is closed"); }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> ChangeTracker::Core::Make(
     const TrackerOptions& options) {
@@ -94,6 +99,7 @@ void ChangeTracker::Core::ChangeState(unsigned oldest, bool both) noexcept {
 absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
   if (absl::Status status = CheckIdentity({{}, {}, name}); !status.ok()) return status;
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  if (closed_.load()) return Closed();
   if (both()) {
     return absl::FailedPreconditionError("two epochs are open: close or cancel one first");
   }
@@ -176,6 +182,7 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::MapOf(const OpenEpochState& epoch
 
 absl::StatusOr<ChangeMap> ChangeTracker::Core::CloseEpoch() {
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  if (closed_.load()) return Closed();
   if (!both()) return absl::FailedPreconditionError("only one epoch is open");
   if (must_cancel_) {
     return absl::FailedPreconditionError(
@@ -204,11 +211,14 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::CloseEpoch() {
   return map;
 }
 
-absl::Status ChangeTracker::Core::LogMap(const ChangeMap& map) {
+// Into the log of the epoch that stays; what the other one's says does not matter any more.
+absl::Status ChangeTracker::Core::LogMap(const OpenEpochState& epoch, const ChangeMap& map) {
   const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(map);
-  return ForEachBatch(*cursor, [this](const ExtentBatch& batch) {
+  return ForEachBatch(*cursor, [this, &epoch](const ExtentBatch& batch) {
     for (size_t i = 0; i < batch.size(); ++i) {
-      if (absl::Status status = Log(batch[i]); !status.ok()) return status;
+      absl::Status status = epoch.log->Add(batch[i].offset / options_.region_bytes,
+                                           (batch[i].end() - 1) / options_.region_bytes);
+      if (!status.ok()) return status;
     }
     return absl::OkStatus();
   });
@@ -216,6 +226,7 @@ absl::Status ChangeTracker::Core::LogMap(const ChangeMap& map) {
 
 absl::Status ChangeTracker::Core::CancelEpoch() {
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  if (closed_.load()) return Closed();
   if (!both()) return absl::FailedPreconditionError("only one epoch is open");
   const unsigned older = oldest();
   const OpenEpochState& newer = epochs_[1 - older];
@@ -225,7 +236,7 @@ absl::Status ChangeTracker::Core::CancelEpoch() {
   epochs_[older].bitmap->MarkAll(*map);
   epochs_[older].exact &= newer.exact;
   if (files_ != nullptr) {
-    if (absl::Status status = LogMap(*map); !status.ok()) return status;
+    if (absl::Status status = LogMap(epochs_[older], *map); !status.ok()) return status;
   }
   return DropNewer();
 }
@@ -279,7 +290,7 @@ absl::Status ChangeTracker::Core::CheckpointLocked() {
 absl::Status ChangeTracker::Core::Checkpoint() {
   if (files_ == nullptr) return absl::OkStatus();
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
-  if (closed_.load()) return absl::FailedPreconditionError("the tracker is closed");
+  if (closed_.load()) return Closed();
   return CheckpointLocked();
 }
 

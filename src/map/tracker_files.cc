@@ -221,9 +221,9 @@ absl::Status TrackerFiles::WriteMap(const ChangeMap& map, uint64_t epoch, uint64
   std::vector<std::string> superfluous;
   for (const Name& each : *names) {
     // What says that the epoch is gone stays, see CancelEpoch().
-    if (each.epoch == epoch && each.generation < generation && !each.gone) {
-      superfluous.push_back(each.name);
-    }
+    if (each.epoch != epoch || each.gone) continue;
+    const bool same_map = each.generation == generation && !each.log && each.name != name;
+    if (each.generation < generation || same_map) superfluous.push_back(each.name);
   }
   return RemoveAll(superfluous);
 }
