@@ -52,9 +52,9 @@ struct EraOptions {
 absl::StatusOr<ChangeMap> ReadEraInvalidate(ByteStream& stream, const EraOptions& options);
 
 // `era_dump`: the same from the whole metadata. `since_era` is needed; the capacity, where it is
-// not given, is the number of blocks times their size. The device must be suspended or gone.
-// Errors: see cbt/import.h; FAILED_PRECONDITION for a dump of a device in use, which lacks what was
-//         written last. Cost: one pass.
+// not given, is the number of blocks times their size.
+// Errors: see cbt/import.h; FAILED_PRECONDITION for a dump that has nothing of its present era, as
+//         those of devices in use, which lack what was written last. Cost: one pass.
 absl::StatusOr<ChangeMap> ReadEraDump(ByteStream& stream, const EraOptions& options);
 
 }  // namespace cbt

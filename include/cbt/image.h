@@ -51,8 +51,9 @@ class Image {
   // bytes have to decide.
   bool SameFileAs(const Image& other) const noexcept;
 
-  // True when device and inode number are equal: the same file, or two that can't be told apart by
-  // them. For what is refused when in doubt; what is left out needs SameFileAs().
+  // True for one block device, and when device and inode number are equal: the same file, or two
+  // that can't be told apart by them. For what is refused when in doubt; what is left out needs
+  // SameFileAs().
   bool MayBeSameFileAs(const Image& other) const noexcept;
 
   // Reads the bytes [offset, offset + length) into `out`; what lies past size() reads as zeros.

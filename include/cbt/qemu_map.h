@@ -14,8 +14,9 @@ namespace cbt {
 // by itself, data, zeros and discarded ranges alike, so what an overlay changed of its backing
 // file. The entries must cover the volume without a gap. Its size is the end of the last one unless
 // `options.capacity` says where in its last 512 bytes the volume ends.
-// Errors: see cbt/import.h; INVALID_ARGUMENT for a delta with entries that are neither data nor
-//         zeros, as in maps over an NBD dirty bitmap (x-dirty-bitmap). Cost: one pass.
+// Errors: see cbt/import.h; INVALID_ARGUMENT for a delta whose topmost image has entries that
+//         are neither data nor zeros, as maps over an NBD dirty bitmap (x-dirty-bitmap) do. Cost:
+//         one pass.
 absl::StatusOr<ChangeMap> ReadQemuMap(ByteStream& stream, const ImportOptions& options = {});
 
 }  // namespace cbt

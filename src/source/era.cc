@@ -56,13 +56,14 @@ class DumpReader final : public XmlEvents {
       return absl::DataLossError(
           absl::StrCat("the era array has ", eras_, " blocks, it should have ", blocks_));
     }
-    // What is written while a device is in use stands in its superblock's own writeset, which no
-    // dump has: the tool shows those that are archived, and suspending archives the last one.
-    if (!has_current_writeset_) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the dump is of a device in use and lacks what was written in era ", current_era_,
-          ", the one that it is in: suspend the device before era_dump, or take the output of "
-          "era_invalidate --metadata-snapshot"));
+    // What is written while a device is in use stands in its superblock's own writeset. Tools that
+    // show only those that are archived leave it out; suspending archives the last one.
+    if (!has_current_era_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("lacks what was written in era ", current_era_, ", the present one",
+                       has_writesets_ ? "" : " (with --logical that can't be told)",
+                       ": dump a copy of the metadata that was made while the device was "
+                       "suspended, or take era_invalidate --metadata-snapshot"));
     }
     return absl::OkStatus();
   }
@@ -105,7 +106,8 @@ class DumpReader final : public XmlEvents {
 
   absl::Status Writeset(const XmlAttributes& attributes) {
     absl::Status status = Number(attributes, "era", writeset_era_);
-    if (status.ok() && writeset_era_ == current_era_) has_current_writeset_ = true;
+    has_writesets_ = true;
+    if (status.ok() && writeset_era_ == current_era_) has_current_era_ = true;
     return status;
   }
 
@@ -126,6 +128,8 @@ class DumpReader final : public XmlEvents {
     if (absl::Status status = Number(attributes, "era", era); !status.ok()) return status;
     if (block != eras_) return absl::DataLossError("blocks of the era array are not in order");
     ++eras_;
+    // Folded in, by --logical: from a writeset that was archived.
+    if (era == current_era_) has_current_era_ = true;
     return era >= since_ ? Changed(block) : absl::OkStatus();
   }
 
@@ -148,7 +152,8 @@ class DumpReader final : public XmlEvents {
   uint64_t blocks_ = 0;
   uint64_t eras_ = 0;
   uint64_t current_era_ = 0;
-  bool has_current_writeset_ = false;
+  bool has_writesets_ = false;
+  bool has_current_era_ = false;
   bool in_writeset_ = false;
   uint64_t writeset_era_ = 0;
 };

@@ -124,8 +124,8 @@ bool Image::SameFileAs(const Image& other) const noexcept {
   if (this == &other) return true;
   const struct stat& a = identity_->stat;
   const struct stat& b = other.identity_->stat;
-  if (S_ISBLK(a.st_mode) && S_ISBLK(b.st_mode)) return a.st_rdev == b.st_rdev;
-  if (!S_ISREG(a.st_mode) || !S_ISREG(b.st_mode) || !MayBeSameFileAs(other)) return false;
+  if (!MayBeSameFileAs(other)) return false;
+  if (S_ISBLK(a.st_mode)) return true;
   // Where a server turns its snapshots over, an open file may keep a path that is another's by now.
   if (a.st_size != b.st_size || !SameTime(a.st_ctim, b.st_ctim)) return false;
   // Asked for now and not when the files were opened: a snapshot may have been given another's name
@@ -139,6 +139,8 @@ bool Image::SameFileAs(const Image& other) const noexcept {
 bool Image::MayBeSameFileAs(const Image& other) const noexcept {
   const struct stat& a = identity_->stat;
   const struct stat& b = other.identity_->stat;
+  if ((a.st_mode & S_IFMT) != (b.st_mode & S_IFMT)) return false;
+  if (S_ISBLK(a.st_mode)) return a.st_rdev == b.st_rdev;
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 

@@ -60,10 +60,10 @@ class Reader final : public JsonEvents {
     bool report = *entry_.data || !*entry_.zero;
     if (purpose_ == SourcePurpose::kDelta) {
       if (!entry_.depth.has_value()) return absl::DataLossError("an entry without depth");
-      // What no image of a chain says of itself. A client of NBD that was given a bitmap shows what
-      // is dirty so, and what is clean as data of the topmost image: taken as it stands, the answer
-      // would be the opposite.
-      if (!*entry_.data && !*entry_.zero) {
+      // What no overlay says of itself, though what lies below may (a hole behind NBD or iSCSI). A
+      // client of NBD that was given a bitmap shows what is dirty so, and what is clean as data of
+      // the topmost image: taken as it stands, the answer would be the opposite.
+      if (*entry_.depth == 0 && !*entry_.data && !*entry_.zero) {
         return absl::InvalidArgumentError(
             absl::StrCat("an entry at ", *entry_.start,
                          " is neither data nor zeros: if it is a map over x-dirty-bitmap, read the "

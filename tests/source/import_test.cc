@@ -264,7 +264,7 @@ TEST(Era, ADumpOfADeviceInUseIsRefused) {
   live.replace(live.find("current_era=\"4\""), 15, "current_era=\"5\"");
   for (const uint64_t since : {0U, 3U, 4U, 5U}) {
     EXPECT_REFUSED(From(ReadEraDump, live, EraOptions{.since_era = since}), kFailedPrecondition,
-                   "lacks what was written in era 5, the one that it is in: suspend the device");
+                   "lacks what was written in era 5, the present one: dump a copy");
   }
   // Nothing was written in it before the device was suspended: that is known.
   const size_t array = live.find("<era_array>");
@@ -274,6 +274,18 @@ TEST(Era, ADumpOfADeviceInUseIsRefused) {
   live.insert(array,
               "<writeset era=\"5\" nr_bits=\"200\"><bit block=\"9\" value=\"true\"/></writeset>");
   EXPECT_RANGES(From(ReadEraDump, live, EraOptions{.since_era = 5}), {{9 * 65536, 65536}});
+}
+
+// --logical leaves writesets out and puts their eras into the array.
+TEST(Era, ADumpWithEverythingInItsArrayMustHaveSomethingOfThePresentEra) {
+  const auto dump = [](const char* last) {
+    return std::string(R"(<superblock uuid="" block_size="128" nr_blocks="2" current_era="4">)") +
+           R"(<era_array><era block="0" era="2"/><era block="1" era=")" + last +
+           R"("/></era_array></superblock>)";
+  };
+  EXPECT_RANGES(From(ReadEraDump, dump("4"), EraOptions{.since_era = 3}), {{65536, 65536}});
+  EXPECT_REFUSED(From(ReadEraDump, dump("3"), EraOptions{.since_era = 3}), kFailedPrecondition,
+                 "lacks what was written in era 4, the present one (with --logical");
 }
 
 // ---- JSON lists
@@ -301,6 +313,14 @@ TEST(QemuMap, AMapOverADirtyBitmapIsNoDelta) {
   EXPECT_REFUSED(From(ReadQemuMap, map, ImportOptions{.purpose = kDelta}), kInvalidArgument,
                  "an entry at 65536 is neither data nor zeros: if it is a map over x-dirty-bitmap");
   EXPECT_RANGES(From(ReadQemuMap, map, ImportOptions{.purpose = kAllocated}), {{0, 1048576}});
+}
+
+// Holes behind NBD or iSCSI say nothing of zeros; an overlay above them has its delta all the same.
+TEST(QemuMap, WhatLiesBelowTheTopmostImageMayBeNeitherDataNorZeros) {
+  const std::string map =
+      R"([{"start":0,"length":65536,"depth":1,"present":true,"zero":false,"data":false},
+{"start":65536,"length":65536,"depth":0,"present":true,"zero":false,"data":true,"offset":327680}])";
+  EXPECT_RANGES(From(ReadQemuMap, map, ImportOptions{.purpose = kDelta}), {{65536, 65536}});
 }
 
 TEST(QemuMap, TheLastSectorOfAFileIsNotLost) {
