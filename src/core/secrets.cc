@@ -12,6 +12,13 @@ void Wipe(std::string& value) noexcept {
   asm volatile("" : : "r"(value.data()) : "memory");
 }
 
+// What lies behind the end as well.
+void WipeWhole(std::string& value) noexcept {
+  value.resize(value.capacity());
+  Wipe(value);
+  value.clear();
+}
+
 }  // namespace
 
 Secret::~Secret() { Wipe(value_); }
@@ -21,10 +28,11 @@ Secret::Secret(Secret&& other) noexcept { *this = std::move(other); }
 Secret& Secret::operator=(Secret&& other) noexcept {
   if (this == &other) return *this;
   Wipe(value_);
-  // A copy: a short string that is moved from keeps its bytes in the object.
-  value_ = other.value_;
-  Wipe(other.value_);
-  other.value_.clear();
+  std::string().swap(value_);
+  // No memory is asked for. A short text lies in the object itself, and what it is moved from keeps
+  // the bytes.
+  value_.swap(other.value_);
+  WipeWhole(other.value_);
   return *this;
 }
 

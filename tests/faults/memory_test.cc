@@ -23,6 +23,7 @@
 #include "cbt/change_tracker.h"
 #include "cbt/executor.h"
 #include "cbt/extent_cursor.h"
+#include "cbt/secrets.h"
 #include "cbt/transform.h"
 #include "cbt/wire.h"
 #include "faults/support/failing_memory.h"
@@ -34,6 +35,7 @@
 namespace cbt {
 namespace {
 
+using test::FailAllocation;
 using test::FailEveryAllocation;
 using test::Found;
 
@@ -326,6 +328,23 @@ TEST_F(OutOfMemory, Chains) {
             }),
             50);
   std::filesystem::remove_all(folder);
+}
+
+// Moves are noexcept, and tokens are as long as a peer likes.
+TEST_F(OutOfMemory, SecretsMoveWithoutMemory) {
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{15}, size_t{16}, size_t{1} << 20}) {
+    const std::string text(size, 's');
+    for (const size_t before : {size_t{0}, size_t{7}, size_t{300}}) {
+      Secret from(text);
+      Secret to(std::string(before, 'b'));
+      const FailAllocation none(1, true);
+      to = std::move(from);
+      const Secret last(std::move(to));
+      EXPECT_EQ(last.Reveal(), text);
+      EXPECT_TRUE(from.empty() && to.empty());  // NOLINT(bugprone-use-after-move): they say so
+      EXPECT_FALSE(none.has_failed());
+    }
+  }
 }
 
 TEST_F(OutOfMemory, Trackers) {
