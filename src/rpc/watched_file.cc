@@ -59,7 +59,8 @@ FileState StateOf(const std::string& path) noexcept {
   return {.device = status.st_dev,
           .inode = status.st_ino,
           .size = status.st_size,
-          .modified = status.st_mtim};
+          .modified = status.st_mtim,
+          .changed = status.st_ctim};
 }
 
 }  // namespace cbt::rpc

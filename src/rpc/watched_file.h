@@ -25,15 +25,18 @@ struct FileState {
   ino_t inode = 0;
   off_t size = -1;
   timespec modified = {};
+  timespec changed = {};  // as who may read it does
   friend bool operator==(const FileState& a, const FileState& b) noexcept {
     return a.device == b.device && a.inode == b.inode && a.size == b.size &&
-           a.modified.tv_sec == b.modified.tv_sec && a.modified.tv_nsec == b.modified.tv_nsec;
+           a.modified.tv_sec == b.modified.tv_sec && a.modified.tv_nsec == b.modified.tv_nsec &&
+           a.changed.tv_sec == b.changed.tv_sec && a.changed.tv_nsec == b.changed.tv_nsec;
   }
 };
 // size -1 when there is no such file.
 FileState StateOf(const std::string& path) noexcept;
 
-// The contents of a file as a Value. Thread safe; a look costs one stat() while nothing changes.
+// The contents of a file as a Value. Thread safe; a look costs one stat() while nothing changes. A
+// file that could not be read is tried again by each look.
 template <typename Value>
 class WatchedFile {
  public:
@@ -47,17 +50,25 @@ class WatchedFile {
     const FileState state = StateOf(path_);
     std::lock_guard lock(mutex_);
     if (!read_ || !(state == state_)) {
-      read_ = true;
+      // Not before the new contents are here: what was in force may be what has been taken back.
+      read_ = false;
+      bool lasts = true;
+      value_ = Load(lasts);
       state_ = state;
-      value_ = Load();
+      read_ = lasts;
     }
     return value_;
   }
 
  private:
-  absl::StatusOr<std::shared_ptr<const Value>> Load() {
+  // `lasts`: whether it will be the same until the file is another one. That it could not be read
+  // may be over at any moment, and nothing of the file shows when.
+  absl::StatusOr<std::shared_ptr<const Value>> Load(bool& lasts) {
     absl::StatusOr<std::string> text = ReadSmallFile(path_);
-    if (!text.ok()) return text.status();
+    if (!text.ok()) {
+      lasts = false;
+      return text.status();
+    }
     absl::StatusOr<Value> value = parse_(*text);
     if (!value.ok()) {
       return absl::Status(value.status().code(),
