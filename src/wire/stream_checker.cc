@@ -57,15 +57,14 @@ absl::Status StreamChecker::Check(const MetadataMessage& message) {
 absl::Status StreamChecker::CheckOneByOne(const TupleList& tuples) {
   for (size_t i = 0; i < tuples.size(); ++i) {
     const Extent tuple = tuples[i];
-    // A last block may reach past the capacity, and so past the largest one there is, but only to
-    // the block's own edge: further on, rounding an end could come out at 0.
-    constexpr uint64_t kLastEnd = kMaxCapacity + 1;
-    if (tuple.offset > kMaxCapacity || tuple.length > kLastEnd - tuple.offset) {
-      return Broken(tuples_, tuple, "ends past the end of any volume");
-    }
     if (tuple.length == 0) return Broken(tuples_, tuple, "is empty");
     if (tuple.offset >= capacity_) {
       return Broken(tuples_, tuple, absl::StrCat("starts past the capacity ", capacity_));
+    }
+    // A last block may reach past the capacity, and so past the largest one there is, but only to
+    // the block's own edge: further on, rounding an end could come out at 0.
+    if (tuple.length > kMaxCapacity + 1 - tuple.offset) {
+      return Broken(tuples_, tuple, "ends past the end of any volume");
     }
     if (tuples_ != 0 && tuple.offset < end_) {
       return Broken(tuples_, tuple, absl::StrCat("starts before the end ", end_, " of the last"));

@@ -293,7 +293,7 @@ TEST(Qcow2Test, LooksBelow) {
   EXPECT_EQ(*All(MakeQcow2AllocationCursor({*top, {}})), below);
   Qcow2Options alone = files.Options();
   alone.follow_backing = false;
-  const auto cut = Qcow2Image::FromImage(files["top"].Open(), "", alone);
+  const auto cut = Qcow2Image::FromImage(files.OpenFile("top"), "", alone);
   ASSERT_TRUE(cut.ok()) << cut.status();
   EXPECT_TRUE((*cut)->has_backing());
   EXPECT_EQ(*All(MakeQcow2LayerCursor({*cut, {}})), *All(MakeQcow2LayerCursor({*top, {}})));
@@ -355,7 +355,7 @@ TEST(Qcow2Test, KeepsToTheDepth) {
   for (const uint64_t depth : {0U, 1U, 20U, 21U, 5000U}) {
     Qcow2Options options = files.Options();
     options.max_depth = depth;
-    const auto opened = Qcow2Image::FromImage(files["0"].Open(), "", options);
+    const auto opened = Qcow2Image::FromImage(files.OpenFile("0"), "", options);
     EXPECT_EQ(opened.ok(), depth == 21) << depth << opened.status();
     if (!opened.ok()) continue;
     EXPECT_EQ(*All(MakeQcow2AllocationCursor({*opened, {}})),

@@ -42,8 +42,9 @@ class Qcow2Files {
     };
     return options;
   }
+  std::shared_ptr<const Image> OpenFile(const std::string& name) { return files_.at(name).Open(); }
   absl::StatusOr<std::shared_ptr<const Qcow2Image>> Open(const std::string& name) {
-    return Qcow2Image::FromImage(files_.at(name).Open(), "folder", Options());
+    return Qcow2Image::FromImage(OpenFile(name), "folder", Options());
   }
 
  private:

