@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -39,44 +40,77 @@ struct PageContents {
 // One call. Lives until gRPC and the task in the executor have let go of it; like a stream it does
 // not wait for the provider when the client has gone.
 class PagedService::Page final : public grpc::ServerUnaryReactor,
+                                 public ServedCall,
                                  public std::enable_shared_from_this<Page> {
  public:
-  Page(std::shared_ptr<const Shared> shared, grpc::ByteBuffer& response, MetadataRequest request,
+  // `context` and `response` are valid until OnDone(); the registry must outlive the page's call.
+  Page(std::shared_ptr<const Shared> shared, StreamRegistry& registry,
+       grpc::CallbackServerContext& context, grpc::ByteBuffer& response, MetadataRequest request,
        std::optional<std::chrono::system_clock::time_point> deadline, StreamSlot slot,
        StreamWatch watch)
       : shared_(std::move(shared)),
+        registry_(registry),
+        context_(&context),
         response_(response),
         request_(std::move(request)),
         deadline_(deadline),
         slot_(std::move(slot)),
         watch_(std::move(watch)) {}
 
-  // Call once.
+  // Call once, when the registry holds the page.
   void Start(Executor& executor) {
-    self_ = shared_from_this();
     executor.Schedule([self = shared_from_this()] { self->Run(); });
   }
 
-  void OnCancel() override {
+  void End(absl::Status status) override {
+    Answer(status, nullptr);
     stop_.request_stop();
-    End(absl::CancelledError("the call was cancelled"), nullptr);
   }
-  // The last use of *this may be here.
-  void OnDone() override { const std::shared_ptr<Page> self = std::move(self_); }
+
+  void Abort() override {
+    const std::lock_guard lock(mutex_);
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) override {
+    const Clock::time_point now = Clock::now();
+    {
+      const std::lock_guard lock(mutex_);
+      if (context_ == nullptr) return;
+      if (answered_at_.has_value()) {
+        if (now - *answered_at_ > stall) context_->TryCancel();
+        return;
+      }
+      if (total.count() == 0 || now - opened_at_ <= total) return;
+    }
+    End(absl::DeadlineExceededError("the page took longer than the server allows"));
+  }
+
+  void OnCancel() override { End(absl::CancelledError("the call was cancelled")); }
+
+  void OnDone() override {
+    {
+      const std::lock_guard lock(mutex_);
+      context_ = nullptr;
+    }
+    registry_.Remove(this);  // may destroy this
+  }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   void Run() {
     grpc::ByteBuffer message;
     const absl::Status status = Make(message);
-    End(status, &message);
+    Answer(status, &message);
   }
 
   // Ends the call, once; whoever comes later is too late.
-  void End(const absl::Status& status, grpc::ByteBuffer* message) {
+  void Answer(const absl::Status& status, grpc::ByteBuffer* message) {
     {
       std::lock_guard lock(mutex_);
-      if (ended_) return;
-      ended_ = true;
+      if (answered_at_.has_value()) return;
+      answered_at_ = Clock::now();
       if (status.ok()) {
         response_ = *message;
         watch_.Message(tuples_, reported_, message->Length());
@@ -164,7 +198,10 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
   }
 
   const std::shared_ptr<const Shared> shared_;
-  grpc::ByteBuffer& response_;  // valid until Finish()
+  StreamRegistry& registry_;
+  const Clock::time_point opened_at_ = Clock::now();
+  grpc::CallbackServerContext* context_;  // null after OnDone()
+  grpc::ByteBuffer& response_;            // valid until Finish()
   MetadataRequest request_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
   const StreamSlot slot_;
@@ -172,9 +209,8 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
   uint64_t tuples_ = 0;
   uint64_t reported_ = 0;
   std::mutex mutex_;
-  bool ended_ = false;
+  std::optional<Clock::time_point> answered_at_;  // when gRPC got the answer
   StreamWatch watch_;
-  std::shared_ptr<Page> self_;  // until OnDone()
 };
 
 PagedService::PagedService(SnapshotProvider& provider, PageTokens tokens,
@@ -199,11 +235,14 @@ grpc::ServerUnaryReactor* PagedService::Open(grpc::CallbackServerContext& contex
   StreamWatch watch(telemetry_, {.api = Api::kPaged,
                                  .delta = decoded.ok() && decoded->base_snapshot_id.has_value(),
                                  .resumed = decoded.ok() && !decoded->page_token.empty()});
-  const auto reject = [&](const absl::Status& status) {
-    watch.End(status);
+  const auto refuse = [&context](const absl::Status& status) {
     grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
     reactor->Finish(ToGrpcStatus(status));
     return reactor;
+  };
+  const auto reject = [&](const absl::Status& status) {
+    watch.End(status);
+    return refuse(status);
   };
   if (!decoded.ok()) return reject(decoded.status());
   if (absl::Status status = CheckRequest(kListSnapshotDeltas, *decoded); !status.ok()) {
@@ -213,9 +252,16 @@ grpc::ServerUnaryReactor* PagedService::Open(grpc::CallbackServerContext& contex
   if (!slot.ok()) return reject(slot.status());
   std::optional<std::chrono::system_clock::time_point> deadline = context.deadline();
   if (deadline == std::chrono::system_clock::time_point::max()) deadline.reset();
-  const auto page = std::make_shared<Page>(shared_, response, *std::move(decoded), deadline,
-                                           *std::move(slot), std::move(watch));
-  page->Start(executor_);
+  const auto page =
+      std::make_shared<Page>(shared_, registry_, context, response, *std::move(decoded), deadline,
+                             *std::move(slot), std::move(watch));
+  if (absl::Status status = registry_.Add(page); !status.ok()) return refuse(status);
+  // The registry keeps it until OnDone(), which can't come before this handler has returned.
+  try {
+    page->Start(executor_);
+  } catch (const std::bad_alloc&) {
+    page->End({absl::StatusCode::kResourceExhausted, ""});
+  }
   return page.get();
 }
 

@@ -1,5 +1,6 @@
 #include "rpc/stream_reactor.h"
 
+#include <new>
 #include <utility>
 
 #include "rpc/status.h"
@@ -177,6 +178,14 @@ void StreamReactor::End(absl::Status status) {
   // Not under the lock: providers may have callbacks on the token.
   stop_.request_stop();
   Advance(std::unique_lock(mutex_));
+}
+
+void StreamReactor::EndForWantOfMemory() noexcept {
+  try {
+    End({absl::StatusCode::kResourceExhausted, ""});
+  } catch (const std::bad_alloc&) {
+    Abort();
+  }
 }
 
 void StreamReactor::Abort() {

@@ -35,6 +35,7 @@ namespace cbt::rpc {
 // go of it.
 class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                             public MessageSink,
+                            public ServedCall,
                             public std::enable_shared_from_this<StreamReactor> {
  public:
   // `context` is valid until OnDone(); the registry must outlive the reactor.
@@ -49,15 +50,16 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::stop_token stop_token() const { return stop_.get_token(); }
   std::optional<std::chrono::system_clock::time_point> deadline() const { return deadline_; }
 
-  // Ends the stream with `status` once the message on its way is out, unless everything was sent.
-  void End(absl::Status status);
+  // Once the message on its way is out, unless everything was sent.
+  void End(absl::Status status) override;
 
-  // Cancels the call, also if the client takes nothing.
-  void Abort();
+  // The same where memory is short, and whatever becomes of that.
+  void EndForWantOfMemory() noexcept;
 
-  // Aborts if gRPC has been sitting on a message, or on the status, for longer than `stall`; ends
-  // the stream if it is open for longer than `total` (zero: no limit).
-  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total);
+  void Abort() override;
+
+  // A stall is gRPC sitting on a message, or on the status.
+  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) override;
 
   Want Check() override;
   Want Offer(OutMessage message) override;

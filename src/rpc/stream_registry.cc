@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rpc/stream_reactor.h"
 
 namespace cbt::rpc {
 namespace {
@@ -47,17 +46,17 @@ absl::StatusOr<StreamSlot> StreamRegistry::TakeSlot() {
   return StreamSlot(slots_);
 }
 
-absl::Status StreamRegistry::Add(std::shared_ptr<StreamReactor> stream) {
+absl::Status StreamRegistry::Add(std::shared_ptr<ServedCall> stream) {
   std::lock_guard lock(mutex_);
   if (draining_) return Draining();
-  StreamReactor* const key = stream.get();
+  ServedCall* const key = stream.get();
   streams_.emplace(key, std::move(stream));
   return absl::OkStatus();
 }
 
-void StreamRegistry::Remove(StreamReactor* stream) {
+void StreamRegistry::Remove(ServedCall* stream) {
   // Dies outside the lock: its slot comes back here.
-  std::shared_ptr<StreamReactor> removed;
+  std::shared_ptr<ServedCall> removed;
   std::lock_guard lock(mutex_);
   if (const auto found = streams_.find(stream); found != streams_.end()) {
     removed = std::move(found->second);
@@ -71,9 +70,9 @@ size_t StreamRegistry::open_streams() const {
   return streams_.size();
 }
 
-std::vector<std::shared_ptr<StreamReactor>> StreamRegistry::Open() const {
+std::vector<std::shared_ptr<ServedCall>> StreamRegistry::Open() const {
   std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<StreamReactor>> open;
+  std::vector<std::shared_ptr<ServedCall>> open;
   open.reserve(streams_.size());
   for (const auto& [key, stream] : streams_) open.push_back(stream);
   return open;

@@ -1,5 +1,5 @@
-// Who is being served: counts streams, ends them when the server drains, cancels those that stall
-// or last too long.
+// Who is being served: counts streams and pages, ends them when the server drains, cancels those
+// that stall or last too long.
 #ifndef CBT_RPC_STREAM_REGISTRY_H_
 #define CBT_RPC_STREAM_REGISTRY_H_
 
@@ -19,7 +19,21 @@
 
 namespace cbt::rpc {
 
-class StreamReactor;
+// What a registry watches: a stream, or a page.
+class ServedCall {
+ public:
+  virtual ~ServedCall() = default;
+
+  // Ends the call with `status`, unless it has come to its end.
+  virtual void End(absl::Status status) = 0;
+
+  // Cancels the call, also if the client takes nothing.
+  virtual void Abort() = 0;
+
+  // Aborts if the client has taken nothing of what is on its way for longer than `stall`; ends the
+  // call if it is open for longer than `total` (zero: no limit).
+  virtual void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) = 0;
+};
 
 // The right to be one of max_streams. Given back by the destructor, which may come after the end of
 // the registry: whoever was asked for access may keep a stream for as long as he likes.
@@ -40,7 +54,7 @@ class StreamSlot {
   std::shared_ptr<std::atomic<size_t>> taken_;
 };
 
-// The open streams of a server. Thread safe.
+// The open streams of a server, pages among them. Thread safe.
 class StreamRegistry {
  public:
   // `total_time`: how long a stream may be open; zero: no limit.
@@ -57,8 +71,8 @@ class StreamRegistry {
 
   // Keeps `stream` alive until Remove().
   // Errors: UNAVAILABLE when draining.
-  absl::Status Add(std::shared_ptr<StreamReactor> stream);
-  void Remove(StreamReactor* stream);
+  absl::Status Add(std::shared_ptr<ServedCall> stream);
+  void Remove(ServedCall* stream);
 
   size_t open_streams() const;
 
@@ -74,7 +88,7 @@ class StreamRegistry {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::vector<std::shared_ptr<StreamReactor>> Open() const;
+  std::vector<std::shared_ptr<ServedCall>> Open() const;
   bool WaitUntilEmpty(std::chrono::milliseconds time);
   void WatchTimes();
 
@@ -83,7 +97,7 @@ class StreamRegistry {
   const std::chrono::milliseconds total_time_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::unordered_map<StreamReactor*, std::shared_ptr<StreamReactor>> streams_;
+  std::unordered_map<ServedCall*, std::shared_ptr<ServedCall>> streams_;
   const std::shared_ptr<std::atomic<size_t>> slots_ = std::make_shared<std::atomic<size_t>>(0);
   bool draining_ = false;
   bool closing_ = false;

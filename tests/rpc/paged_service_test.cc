@@ -51,6 +51,8 @@ class Paged {
   Answer Ask(const Request& request) const { return Ask(request.SerializeAsString()); }
 
   const FunctionProvider& provider() const { return provider_; }
+  std::string address() const { return server_->address(); }
+  size_t open() const { return server_->open_streams(); }
 
  private:
   const TempDir dir_;
@@ -165,6 +167,43 @@ TEST(PagedService, APageTakesAPlaceAmongTheStreamsAndGivesItBack) {
   release.set_value();
   EXPECT_TRUE(first.get().status.ok());
   EXPECT_TRUE(Eventually([&server] { return server.Ask(ForTarget()).status.ok(); }));
+}
+
+// A page longer than the transport's window, whose client takes none of it.
+TEST(PagedService, E13APageThatNobodyTakesIsGivenUp) {
+  Paged paged(
+      [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+        if (call.target != "s") return Extents(CursorOver({{0, 1}}, 10));
+        return Extents(AlternatingCursor(uint64_t{1} << 30, 512));
+      },
+      {.max_streams = 1, .stall_timeout = std::chrono::milliseconds(200)});
+  RawCall stalled(Connect(paged.address()), "/csi.v1.Controller/ListSnapshotDeltas",
+                  ForTarget().SerializeAsString());
+  ASSERT_TRUE(Eventually([&] { return paged.open() == 1; }));
+  Request small;
+  small.set_to_snapshot_id("small");
+  EXPECT_EQ(paged.Ask(small).status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  // Its slot comes back.
+  EXPECT_TRUE(Eventually([&] { return paged.open() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return paged.Ask(small).status.ok(); }));
+  // A client hears how a call ended behind what it has been sent.
+  while (stalled.Read().has_value()) continue;
+  EXPECT_EQ(stalled.Finish().error_code(), StatusCode::CANCELLED);
+}
+
+// A provider that takes longer than a call may be open.
+TEST(PagedService, APageThatTakesTooLongIsEnded) {
+  std::promise<void> release;
+  std::shared_future<void> released = release.get_future().share();
+  Paged paged(
+      [released](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+        released.wait();
+        return Extents(CursorOver({{0, 1}}, 10));
+      },
+      {.total_time = std::chrono::milliseconds(200)});
+  EXPECT_EQ(paged.Ask(ForTarget()).status.error_code(), StatusCode::DEADLINE_EXCEEDED);
+  release.set_value();
+  EXPECT_TRUE(Eventually([&] { return paged.open() == 0; }));
 }
 
 }  // namespace
