@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
+#include <new>
 #include <utility>
 
 namespace cbt::rpc {
@@ -41,33 +42,48 @@ absl::Status PassOn(const absl::Status& reason) {
   }
 }
 
-// A callback for foreign code: calls `use` once, with INTERNAL if it is dropped uncalled.
+// A callback for foreign code: calls `use` once, with INTERNAL if it is dropped uncalled. When
+// `use` throws, which is our own want of memory, `fail` is called: whoever asked must have an
+// answer.
 template <typename Argument>
-std::function<void(Argument)> Once(std::function<void(Argument)> use) {
+std::function<void(Argument)> Once(std::function<void(Argument)> use, std::function<void()> fail) {
   struct State {
-    explicit State(std::function<void(Argument)> call) : use(std::move(call)) {}
+    State(std::function<void(Argument)> call, std::function<void()> otherwise)
+        : use(std::move(call)), fail(std::move(otherwise)) {}
     State(const State&) = delete;
     State& operator=(const State&) = delete;
     ~State() {
-      if (!called.exchange(true)) use(Argument(absl::InternalError("no answer was given")));
+      if (called.exchange(true)) return;
+      try {
+        use(Argument(absl::InternalError("no answer was given")));
+      } catch (const std::bad_alloc&) {
+        fail();
+      }
+    }
+    void Call(Argument argument) {
+      if (called.exchange(true)) return;
+      try {
+        use(std::move(argument));
+      } catch (const std::bad_alloc&) {
+        fail();
+      }
     }
     const std::function<void(Argument)> use;
+    const std::function<void()> fail;
     std::atomic<bool> called = false;
   };
-  const auto state = std::make_shared<State>(std::move(use));
-  return [state](Argument argument) {
-    if (!state->called.exchange(true)) state->use(std::move(argument));
-  };
+  const auto state = std::make_shared<State>(std::move(use), std::move(fail));
+  return [state](Argument argument) { state->Call(std::move(argument)); };
 }
 
 // Runs foreign code; what it throws counts as an answer.
 template <typename Argument, typename Call>
-void Ask(std::function<void(Argument)> use, Call call) {
-  const std::function<void(Argument)> done = Once<Argument>(std::move(use));
+void Ask(std::function<void(Argument)> use, std::function<void()> fail, Call call) {
+  const std::function<void(Argument)> done = Once<Argument>(std::move(use), std::move(fail));
   try {
     call(done);
   } catch (...) {
-    done(Argument(absl::InternalError("an exception was thrown")));
+    done(Argument(absl::Status(absl::StatusCode::kInternal, "")));
   }
 }
 
@@ -105,6 +121,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
           self->principal_ = *std::move(who);
           self->Authorize();
         },
+        WhenShort(),
         [this](auto done) { access_.authenticator->Authenticate(request_.token, done); });
   }
 
@@ -125,16 +142,24 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
           self->request_.name_space = session->name_space;
           self->Resolve();
         },
-        [&](auto done) { sessions.Find(request_.token, done); });
+        WhenShort(), [&](auto done) { sessions.Find(request_.token, done); });
   }
 
  private:
+  // The answer for want of memory, which takes none.
+  std::function<void()> WhenShort() {
+    return [self = shared_from_this()] {
+      self->done_(absl::Status(absl::StatusCode::kResourceExhausted, ""));
+    };
+  }
+
   void Authorize() {
     Ask<absl::Status>(
         [self = shared_from_this()](const absl::Status& allowed) {
           if (!allowed.ok()) return self->done_(Deny(allowed));
           self->Resolve();
         },
+        WhenShort(),
         [this](auto done) {
           access_.authorizer->Authorize(principal_, request_.name_space, done);
         });
@@ -161,7 +186,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
           self->snapshots_ = *std::move(snapshots);
           self->GetSecrets();
         },
-        [this](auto done) { access_.resolver->Resolve(query_, done); });
+        WhenShort(), [this](auto done) { access_.resolver->Resolve(query_, done); });
   }
 
   void GetSecrets() {
@@ -176,6 +201,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
           }
           self->Finish(*std::move(secrets));
         },
+        WhenShort(),
         [this](auto done) { access_.secrets->GetSecrets(request_.name_space, snapshots_, done); });
   }
 

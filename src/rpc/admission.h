@@ -27,7 +27,9 @@ struct AdmittedRequest {
 class Admission {
  public:
   virtual ~Admission() = default;
-  // Answers once, during the call or later, from any thread.
+  // Answers once, during the call or later, from any thread; once more, with RESOURCE_EXHAUSTED,
+  // where `done` threw or memory ran out on the way to it. What it throws itself may be without an
+  // answer.
   virtual void Admit(MetadataRequest request, Done<AdmittedRequest> done) = 0;
 };
 

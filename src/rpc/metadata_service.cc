@@ -1,6 +1,7 @@
 #include "rpc/metadata_service.h"
 
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "rpc/byte_buffer.h"
@@ -54,13 +55,23 @@ RawService::WriteReactor* MetadataService::Open(const MethodContract& method,
   }
   // The registry keeps it until OnDone(), which can't come before this handler has returned.
   StreamReactor* const reactor = stream.get();
-  admission_.Admit(*std::move(decoded), [this, gate = gate_, stream = std::move(stream)](
-                                            absl::StatusOr<AdmittedRequest> admitted) {
-    const std::shared_lock lock(gate->mutex);
-    if (!gate->open) return;
-    if (!admitted.ok()) return stream->End(admitted.status());
-    stream->Start(feeds_(contract_, *std::move(admitted), stream));
-  });
+  // Whatever throws from here on, the stream has to be ended: gRPC would answer by itself, and the
+  // registry have a call in it whose context is gone.
+  try {
+    admission_.Admit(*std::move(decoded), [this, gate = gate_, stream = std::move(stream)](
+                                              absl::StatusOr<AdmittedRequest> admitted) {
+      try {
+        const std::shared_lock lock(gate->mutex);
+        if (!gate->open) return;
+        if (!admitted.ok()) return stream->End(admitted.status());
+        stream->Start(feeds_(contract_, *std::move(admitted), stream));
+      } catch (const std::bad_alloc&) {
+        stream->EndForWantOfMemory();
+      }
+    });
+  } catch (const std::bad_alloc&) {
+    reactor->EndForWantOfMemory();
+  }
   return reactor;
 }
 

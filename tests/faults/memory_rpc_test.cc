@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "cbt/rpc/access.h"
 #include "cbt/wire.h"
 #include "faults/support/failing_memory.h"
+#include "rpc/admission.h"
 #include "rpc/completeness.h"
 #include "rpc/page_token.h"
 #include "support/figures.h"
@@ -60,6 +63,50 @@ TEST_F(OutOfMemoryInServices, Proofs) {
                   {static_cast<uint8_t>(CheckProof(look_up, digest, 0, header, what))});
             }),
             3);
+}
+
+class Everybody final : public Authenticator,
+                        public Authorizer,
+                        public SnapshotResolver,
+                        public SecretProvider {
+ public:
+  void Authenticate(const Secret&, Done<Principal> done) override {
+    done(Principal{.name = "somebody with a name that takes memory"});
+  }
+  void Authorize(const Principal&, const std::string&, DoneStatus done) override {
+    done(absl::OkStatus());
+  }
+  void Resolve(const SnapshotQuery& query, Done<ResolvedSnapshots> done) override {
+    done(ResolvedSnapshots{.base_handle = query.base, .target_handle = query.target});
+  }
+  void GetSecrets(const std::string&, const ResolvedSnapshots&, Done<Secrets> done) override {
+    Secrets secrets;
+    secrets.Set("a key that takes memory of its own", "and a value that does so as well");
+    done(std::move(secrets));
+  }
+};
+
+// A request that nobody answers keeps its client, and a place among those that are served, for
+// ever.
+TEST_F(OutOfMemoryInServices, EveryRequestForAccessIsAnswered) {
+  Everybody all;
+  const auto admission = MakeAccessAdmission({&all, &all, &all, &all}, false);
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
+              absl::StatusOr<AdmittedRequest> answer = absl::Status(absl::StatusCode::kUnknown, "");
+              MetadataRequest request;
+              request.target_snapshot_id = "a snapshot whose name takes memory of its own";
+              request.token = Secret("a token that is longer than fifteen bytes");
+              admission->Admit(std::move(request),
+                               [&answer](absl::StatusOr<AdmittedRequest> admitted) {
+                                 answer = std::move(admitted);
+                               });
+              EXPECT_FALSE(absl::IsUnknown(answer.status()));
+              if (!answer.ok()) return std::nullopt;
+              EXPECT_EQ(answer->secrets.size(), 1u);
+              return std::vector<uint8_t>(answer->target_snapshot_id.begin(),
+                                          answer->target_snapshot_id.end());
+            }),
+            10);
 }
 
 }  // namespace
