@@ -75,6 +75,15 @@ bool Contains(const ChangeMap& map, const Blocks& blocks) {
   return std::all_of(blocks.begin(), blocks.end(), [&](uint64_t b) { return map->Contains(b); });
 }
 
+// A region for each block, so that no region hides what is missing.
+TrackerOptions OptionsFor(const std::string& directory) {
+  return {.geometry = {kBlocks * kG, kG},
+          .volume = "volume",
+          .base = "monday",
+          .directory = directory,
+          .region_bytes = kG};
+}
+
 // A tracker, and what it must know.
 class Watched {
  public:
@@ -163,12 +172,7 @@ class Watched {
   }
 
   const TempDir dir_;
-  // A region for each block, so that no region hides what is missing.
-  TrackerOptions options_ = {.geometry = {kBlocks * kG, kG},
-                             .volume = "volume",
-                             .base = "monday",
-                             .directory = {},
-                             .region_bytes = kG};
+  TrackerOptions options_ = OptionsFor("");
   std::unique_ptr<ChangeTracker> tracker_;
   std::vector<TrackedWrite> writes_;
   bool closed_ = false;
@@ -302,11 +306,7 @@ TEST(TrackerFaults, NoWriteIsLostInMemoryWhicheverAllocationFails) {
 // No fault at all: a closed epoch's files stay for a while, and a restart brings it back.
 TEST(TrackerFaults, AClosedEpochThatComesBackTellsWhatWasWrittenSince) {
   const TempDir dir;
-  const TrackerOptions options = {.geometry = {kBlocks * kG, kG},
-                                  .volume = "volume",
-                                  .base = "monday",
-                                  .directory = dir / "tracker",
-                                  .region_bytes = kG};
+  const TrackerOptions options = OptionsFor(dir / "tracker");
   {
     const auto tracker = *ChangeTracker::Create(options);
     ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
@@ -330,11 +330,7 @@ TEST(TrackerFaults, AClosedEpochThatComesBackTellsWhatWasWrittenSince) {
 // What it would bring over was never written down.
 TEST(TrackerFaults, ATrackerThatIsClosedCancelsNoEpoch) {
   const TempDir dir;
-  const TrackerOptions options = {.geometry = {kBlocks * kG, kG},
-                                  .volume = "volume",
-                                  .base = "monday",
-                                  .directory = dir / "tracker",
-                                  .region_bytes = kG};
+  const TrackerOptions options = OptionsFor(dir / "tracker");
   {
     const auto tracker = *ChangeTracker::Create(options);
     ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
