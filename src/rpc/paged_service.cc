@@ -62,6 +62,8 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
     executor.Schedule([self = shared_from_this()] { self->Run(); });
   }
 
+  // Whoever calls keeps the page alive. The answer comes first: what the provider says of being
+  // stopped is not how the page ends.
   void End(absl::Status status) override {
     Answer(status, nullptr);
     stop_.request_stop();

@@ -61,12 +61,13 @@ class WatchedFile {
   }
 
  private:
-  // `lasts`: whether it will be the same until the file is another one. That it could not be read
-  // may be over at any moment, and nothing of the file shows when.
+  // `lasts`: whether it will be the same until the file is another one. It is too large for as long
+  // as that; that it could not be read may be over at any moment, and nothing of the file shows
+  // when.
   absl::StatusOr<std::shared_ptr<const Value>> Load(bool& lasts) {
     absl::StatusOr<std::string> text = ReadSmallFile(path_);
     if (!text.ok()) {
-      lasts = false;
+      lasts = absl::IsInvalidArgument(text.status());
       return text.status();
     }
     absl::StatusOr<Value> value = parse_(*text);
