@@ -215,7 +215,7 @@ void ConformanceChecker::CheckIdentity() {
     wire::ProtoReader reader(bytes_of(answer));
     while (reader.Next()) {
       if (reader.Is(1, wire::WireType::kBytes)) {
-        name.assign(reinterpret_cast<const char*>(reader.bytes().data()), reader.bytes().size());
+        name = reader.text();
       }
     }
     const absl::Status status = CheckPluginName(name);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/utf8.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
 
@@ -18,10 +19,6 @@ using wire::WireType;
 constexpr uint32_t kMapKey = 1;
 constexpr uint32_t kMapValue = 2;
 
-std::string_view AsText(std::span<const uint8_t> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 absl::Status NotUtf8(size_t position) {
   return absl::InvalidArgumentError(
       absl::StrCat("request: the string at byte ", position, " is not valid UTF-8"));
@@ -34,8 +31,8 @@ absl::Status DecodeSecret(std::span<const uint8_t> bytes, size_t position, Secre
   while (reader.Next()) {
     const bool is_key = reader.Is(kMapKey, WireType::kBytes);
     if (!is_key && !reader.Is(kMapValue, WireType::kBytes)) continue;
-    if (!wire::IsValidUtf8(reader.bytes())) return NotUtf8(reader.content_position());
-    (is_key ? key : value) = AsText(reader.bytes());
+    if (!IsUtf8(reader.text())) return NotUtf8(reader.content_position());
+    (is_key ? key : value) = reader.text();
   }
   if (absl::Status status = reader.status(); !status.ok()) return status;
   secrets.Set(std::string(key), value);
@@ -102,8 +99,8 @@ absl::StatusOr<MetadataRequest> DecodeRequest(const MethodContract& method,
                            field == fields.volume_id || field == fields.page_token ||
                            field == fields.base_snapshot_id || field == fields.target_snapshot_id;
       if (is_text) {
-        if (!wire::IsValidUtf8(reader.bytes())) return NotUtf8(reader.content_position());
-        const std::string_view text = AsText(reader.bytes());
+        const std::string_view text = reader.text();
+        if (!IsUtf8(text)) return NotUtf8(reader.content_position());
         if (field == fields.token) {
           request.token = Secret(text);
         } else if (field == fields.name_space) {

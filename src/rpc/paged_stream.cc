@@ -55,8 +55,7 @@ absl::Status DecodePage(std::span<const uint8_t> bytes, SnapshotDeltaPage& page)
       page.capacity = reader.varint();
       if (page.capacity > kMaxCapacity) return TooLarge("volume_size_bytes", reader.position());
     } else if (reader.Is(2, WireType::kBytes)) {
-      page.next_token.assign(reinterpret_cast<const char*>(reader.bytes().data()),
-                             reader.bytes().size());
+      page.next_token = reader.text();
     } else if (reader.Is(3, WireType::kBytes)) {
       Extent block;
       ProtoReader fields(reader.bytes(), reader.content_position());

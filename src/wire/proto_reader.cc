@@ -113,37 +113,4 @@ absl::Status ProtoReader::status() const {
       absl::StrCat("malformed protobuf at byte ", base_ + tag_position_, ": ", error_));
 }
 
-bool IsValidUtf8(std::span<const uint8_t> bytes) noexcept {
-  const uint8_t* p = bytes.data();
-  const uint8_t* const end = p + bytes.size();
-  while (p < end) {
-    const uint8_t lead = *p++;
-    if (lead < 0x80) continue;
-    // The second byte's range rules out overlong forms, surrogates and what lies past U+10FFFF.
-    int more = 0;
-    uint8_t low = 0x80;
-    uint8_t high = 0xbf;
-    if (lead >= 0xc2 && lead <= 0xdf) {
-      more = 1;
-    } else if (lead >= 0xe0 && lead <= 0xef) {
-      more = 2;
-      if (lead == 0xe0) low = 0xa0;
-      if (lead == 0xed) high = 0x9f;
-    } else if (lead >= 0xf0 && lead <= 0xf4) {
-      more = 3;
-      if (lead == 0xf0) low = 0x90;
-      if (lead == 0xf4) high = 0x8f;
-    } else {
-      return false;
-    }
-    if (end - p < more) return false;
-    if (*p < low || *p > high) return false;
-    ++p;
-    for (int i = 1; i < more; ++i, ++p) {
-      if (*p < 0x80 || *p > 0xbf) return false;
-    }
-  }
-  return true;
-}
-
 }  // namespace cbt::wire

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "absl/status/status.h"
 
@@ -48,6 +49,10 @@ class ProtoReader {
   uint64_t varint() const noexcept { return value_; }
   // Contents of a field of type kBytes, and where they begin (with `base`).
   std::span<const uint8_t> bytes() const noexcept { return content_; }
+  // The same as text, whatever it holds: IsUtf8() (core/utf8.h) says whether it is.
+  std::string_view text() const noexcept {
+    return {reinterpret_cast<const char*>(content_.data()), content_.size()};
+  }
   size_t content_position() const noexcept { return content_position_; }
 
   // Where the next field begins, without `base`.
@@ -74,10 +79,6 @@ class ProtoReader {
   size_t content_position_ = 0;
   const char* error_ = nullptr;
 };
-
-// True when `bytes` are well-formed UTF-8 (no overlong forms, no surrogates, up to U+10FFFF), as
-// proto3 strings must be.
-bool IsValidUtf8(std::span<const uint8_t> bytes) noexcept;
 
 }  // namespace cbt::wire
 
