@@ -111,6 +111,16 @@ absl::StatusOr<bool> PagedStream::Next(MetadataMessage& message) {
   for (;;) {
     if (ended_) return false;
     if (absl::Status status = FetchPage(); !status.ok()) return status;
+    // Looked at also where a page brings nothing: an answer that nobody filled in has no blocks and
+    // names no next page, as the last one may.
+    if (page_.capacity == 0) {
+      return absl::DataLossError("metadata stream: a page tells no size of the volume");
+    }
+    if (capacity_.value_or(page_.capacity) != page_.capacity) {
+      return absl::DataLossError(absl::StrCat("metadata stream: a page tells capacity ",
+                                              page_.capacity, " after ", *capacity_));
+    }
+    capacity_ = page_.capacity;
     if (!page_.next_token.empty() && page_.next_token == request_.page_token) {
       return absl::DataLossError("metadata stream: a page names itself as the next one");
     }
@@ -124,7 +134,6 @@ absl::StatusOr<bool> PagedStream::Next(MetadataMessage& message) {
                        " pages in a row have nothing new, and the last one names a next one"));
     }
     request_.page_token = page_.next_token;
-    // Volumes have one size, in whatever order pages tell it.
     if (page_.capacity < starting_offset_) {
       return absl::OutOfRangeError(absl::StrCat("starting_offset ", starting_offset_,
                                                 " is greater than the capacity ", page_.capacity));

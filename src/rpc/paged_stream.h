@@ -34,7 +34,8 @@ inline constexpr size_t kMaxIdlePages = 20'000;
 
 // The contract has no starting offset: a stream that begins further on passes over the pages before
 // it. A page without blocks is not the end while it names a next one; who names next ones for ever
-// has no end, and that is DATA_LOSS.
+// has no end, and that is DATA_LOSS, as is a page that tells no capacity, or another than those
+// before. So a volume without a single byte can't be listed in pages.
 class PagedStream final : public MessageStream {
  public:
   PagedStream(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
@@ -54,8 +55,9 @@ class PagedStream final : public MessageStream {
   const Deadline deadline_;
   const std::stop_token stop_;
   SnapshotDeltaPage page_;
-  uint64_t furthest_ = 0;  // end of a block
-  size_t idle_pages_ = 0;  // in a row that had none that ends further on
+  std::optional<uint64_t> capacity_;  // that pages tell
+  uint64_t furthest_ = 0;             // end of a block
+  size_t idle_pages_ = 0;             // in a row that had none that ends further on
   bool first_ = true;
   bool ended_ = false;
 };
