@@ -1,8 +1,23 @@
 #include "cbt/rpc/fallback.h"
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "cbt/extent_cursor.h"
 
 namespace cbt::rpc {
+namespace {
+
+// A delta up to `offset` and what is allocated from there on are neither of the two: what the base
+// has and the target has not is in neither half.
+absl::Status NotFromTheMiddle(Tier tier, uint64_t offset, const absl::Status& why) {
+  return absl::Status(
+      why.code(),
+      absl::StrCat("no ", std::string(TierName(tier)), " metadata from offset ", offset, " on (",
+                   why.message(), "); a lower tier begins at offset 0: start from 0"));
+}
+
+}  // namespace
 
 std::string_view TierName(Tier tier) noexcept {
   switch (tier) {
@@ -43,6 +58,9 @@ absl::StatusOr<Fallback> OpenBestTier(const ListRequest& request,
       return fallback;
     }
     if (!FallsBack(tier, cursor.status())) return cursor.status();
+    if (request.starting_offset > 0) {
+      return NotFromTheMiddle(tier, request.starting_offset, cursor.status());
+    }
     fallback.refused.emplace_back(tier, cursor.status());
   }
   if (!capacity.has_value()) return fallback.refused.back().second;
@@ -52,11 +70,6 @@ absl::StatusOr<Fallback> OpenBestTier(const ListRequest& request,
   if (!cursor.ok()) return cursor.status();
   fallback.cursor = *std::move(cursor);
   fallback.tier = Tier::kWholeVolume;
-  if (request.starting_offset > 0) {
-    if (absl::Status status = fallback.cursor->Seek(request.starting_offset); !status.ok()) {
-      return status;
-    }
-  }
   return fallback;
 }
 

@@ -259,6 +259,12 @@ class Comforts(ServicesTest):
         self.assertEqual(fallback.code, 0)
         self.assertIn("tier: allocated", fallback.stderr)
         self.assertEqual(fallback.stdout, self.ok("allocated", self.target))
+        # A delta up to an offset and a lower tier from there on are neither of the two.
+        for part in ((), ("--length", MIB), ("--gap", 65536)):
+            result = support.run("list", server.address, "--snapshot", "ns/tue", "--base", "ns/gone",
+                                 "--fallback", len(self.data), "--starting-offset", 4096, *part)
+            self.assertEqual((result.code, result.stdout), (2, ""), result)
+            self.assertRegex(result.stderr, r"\Acbt: list: [^\n]*start from 0\n\Z")
         # What the proof is about is not seen in a part.
         self.fails(2, "list", server.address, "--snapshot", "ns/tue", "--prove", "--length", "1M")
         self.fails(2, "list", server.address, "--snapshot", "ns/tue", "--prove", "--object")

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -434,33 +435,54 @@ TEST(Fallback, WithoutABaseItBeginsAtWhatIsAllocated) {
   EXPECT_EQ(service.provider.calls, 2);
 }
 
-TEST(Fallback, TheWholeVolumeIsWholeFromTheOffsetOn) {
+TEST(Fallback, TheWholeVolumeIsWhole) {
   const Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     return absl::UnimplementedError("no metadata");
   });
-  rpc::ListRequest request = RequestTo(service.server->address());
-  const auto whole = [&request](uint64_t offset, uint64_t capacity) -> absl::StatusOr<Ranges> {
-    request.starting_offset = offset;
-    auto best = rpc::OpenBestTier(request, capacity);
-    if (!best.ok()) return best.status();
+  for (const uint64_t capacity : {uint64_t{0}, uint64_t{1}, uint64_t{8192}}) {
+    const auto best = rpc::OpenBestTier(RequestTo(service.server->address()), capacity);
+    ASSERT_TRUE(best.ok()) << best.status();
     EXPECT_EQ(best->tier, rpc::Tier::kWholeVolume);
     EXPECT_EQ(best->cursor->capacity(), capacity);
-    return Drain(*best->cursor);
-  };
-  for (const uint64_t offset : {uint64_t{0}, uint64_t{1}, uint64_t{5000}, uint64_t{8192}}) {
-    const auto tuples = whole(offset, 8192);
-    ASSERT_TRUE(tuples.ok()) << tuples.status();
-    // It may begin before the offset; what lies behind it is there.
-    uint64_t covered = offset;
-    for (const auto& [at, length] : *tuples) {
-      EXPECT_LE(at, covered);
-      covered = at + length;
-    }
-    EXPECT_EQ(covered, 8192u);
+    EXPECT_EQ(*Drain(*best->cursor), capacity == 0 ? Ranges{} : (Ranges{{0, capacity}}));
   }
-  EXPECT_EQ(*whole(0, 0), Ranges());
-  EXPECT_EQ(whole(8193, 8192).status().code(), StatusCode::kOutOfRange);
-  EXPECT_FALSE(whole(0, kMaxCapacity + 1).ok());
+  EXPECT_FALSE(rpc::OpenBestTier(RequestTo(service.server->address()), kMaxCapacity + 1).ok());
+}
+
+TEST(Fallback, FromTheMiddleOnlyTheFirstTierAnswers) {
+  const Service service([](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+    if (call.base == "gone") return absl::NotFoundError("no such base");
+    if (call.target == "nothing") return absl::UnimplementedError("no metadata");
+    return Extents(CursorOver({{0, 8192}}, 8192));
+  });
+  rpc::ListRequest request = RequestTo(service.server->address());
+  const auto open = [&request](std::optional<std::string> base, const std::string& target) {
+    request.base_snapshot_id = std::move(base);
+    request.snapshot_id = target;
+    return rpc::OpenBestTier(request, 8192);
+  };
+  const auto refused = [](const absl::StatusOr<rpc::Fallback>& best, StatusCode code) {
+    EXPECT_EQ(best.status().code(), code);
+    EXPECT_NE(best.status().message().find("start from 0"), absl::string_view::npos)
+        << best.status();
+  };
+  for (const uint64_t offset : {uint64_t{1}, uint64_t{4096}, uint64_t{8192}}) {
+    request.starting_offset = offset;
+    // What was read before the offset may have been a delta, or allocated.
+    refused(open("gone", "s"), StatusCode::kNotFound);
+    refused(open("gone", "nothing"), StatusCode::kNotFound);
+    refused(open(std::nullopt, "nothing"), StatusCode::kUnimplemented);
+    // Who names the tier gets it.
+    const auto delta = open("base", "s");
+    ASSERT_TRUE(delta.ok()) << delta.status();
+    EXPECT_EQ(delta->tier, rpc::Tier::kDelta);
+    const auto allocated = open(std::nullopt, "s");
+    ASSERT_TRUE(allocated.ok()) << allocated.status();
+    EXPECT_EQ(allocated->tier, rpc::Tier::kAllocated);
+  }
+  request.starting_offset = 0;
+  EXPECT_EQ(open("gone", "s")->tier, rpc::Tier::kAllocated);
+  EXPECT_EQ(open("gone", "nothing")->tier, rpc::Tier::kWholeVolume);
 }
 
 }  // namespace

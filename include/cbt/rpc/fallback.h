@@ -44,7 +44,13 @@ struct Fallback {
 // kAllocated on. `capacity`: bytes of the volume, for the whole of it; without one that tier is
 // not tried and the last error is returned. Blocks while streams are opened; a stream that fails
 // later fails as any cursor does.
-// Errors: those that don't fall back.
+//
+// From a starting_offset above 0 only the first tier answers: what was read of a delta up to there
+// and what is allocated from there on are together neither of the two. To go on where a lower tier
+// was read, ask for that one: without a base for kAllocated; of kWholeVolume there is nothing to
+// ask.
+// Errors: those that don't fall back; with a starting_offset above 0 those of the first tier, with
+// its code and a text that says to start from 0.
 absl::StatusOr<Fallback> OpenBestTier(const ListRequest& request, std::optional<uint64_t> capacity);
 
 }  // namespace cbt::rpc
