@@ -20,7 +20,10 @@ ProbeAnswer ConformanceChecker::AllPages(int64_t most, std::string token, std::s
       all.status = page.status.ok() ? page.decoding : page.status;
       return all;
     }
-    if (pages == 0) all.messages = page.messages;
+    for (ProbedMessage message : page.messages) {
+      message.first = all.tuples.size();
+      all.messages.push_back(message);
+    }
     if (most > 0 && page.tuples.size() > static_cast<uint64_t>(most)) {
       evidence = StrCat("max_entries ", most, ": a page of ", page.tuples.size());
     }
@@ -42,6 +45,23 @@ void ConformanceChecker::CheckPages() {
   std::string unlimited;
   pages_ = AllPages(0, "", nullptr, unlimited);
   Rule("pages-order", "blocks ascend from page to page", [&] { return CheckOrder(pages_); });
+  const int64_t half = std::max<int64_t>(1, static_cast<int64_t>(pages_.tuples.size() / 2));
+  std::string second;
+  std::string evidence;
+  const ProbeAnswer halves = AllPages(half, "", &second, evidence);
+  Rule("pages-capacity", "every page tells the same size of the volume", [&] {
+    if (pages_.messages.empty()) return Skip("no page came");
+    const ProbeAnswer* const answers[] = {&pages_, &halves};
+    for (const ProbeAnswer* answer : answers) {
+      for (size_t i = 0; i < answer->messages.size(); ++i) {
+        if (answer->messages[i].capacity == pages_.capacity()) continue;
+        return Fail(StrCat("max_entries ", answer == &pages_ ? 0 : half, ": page ", i, " says ",
+                           answer->messages[i].capacity, ", the first page of all ",
+                           pages_.capacity()));
+      }
+    }
+    return Pass();
+  });
   Rule("max-entries", "max_entries caps the page, and the pages together are the same", [&] {
     if (!pages_.ok()) return Fail(Text(pages_));
     if (!unlimited.empty()) return Fail(StrCat("max_entries 0: ", unlimited));
@@ -59,10 +79,6 @@ void ConformanceChecker::CheckPages() {
     }
     return Pass();
   });
-  const int64_t half = std::max<int64_t>(1, static_cast<int64_t>(pages_.tuples.size() / 2));
-  std::string second;
-  std::string evidence;
-  AllPages(half, "", &second, evidence);
   Rule("token-again", "a page token can be used again", [&] {
     if (second.empty()) return Skip("the answer fits into one page");
     std::string wrong;

@@ -170,6 +170,8 @@ constexpr Planted kPlanted[] = {
     {rpc::Api::kSession, "any-token", "token-wrong"},
     {rpc::Api::kSession, "unknown-empty", "snapshot-unknown"},
     {rpc::Api::kPaged, "pages-disorder", "pages-order"},
+    {rpc::Api::kPaged, "pages-grow", "pages-capacity"},
+    {rpc::Api::kPaged, "short-pages-grow", "pages-capacity"},
     {rpc::Api::kPaged, "bad-page", "max-entries"},
     {rpc::Api::kPaged, "pages-stand", "max-entries"},
     {rpc::Api::kPaged, "pages-circle", "max-entries"},
@@ -336,6 +338,8 @@ TEST(Conformance, EvidenceSaysWhatWasExpectedAndWhatCame) {
               HasSubstr("expected NOT_FOUND or UNAUTHENTICATED, got OK after 1 messages"));
   EXPECT_THAT(evidence(rpc::Api::kCsi, "garbage-is-the-end", "garbage"),
               HasSubstr("answered: OK after 0 messages"));
+  EXPECT_THAT(evidence(rpc::Api::kPaged, "pages-grow", "pages-capacity"),
+              HasSubstr("max_entries 0: page 1 says 2000000, the first page of all 1000000"));
   EXPECT_THAT(evidence(rpc::Api::kPaged, "bad-page", "max-entries"), HasSubstr("INVALID_ARGUMENT"));
   EXPECT_THAT(evidence(rpc::Api::kPaged, "pages-stand", "max-entries"),
               HasSubstr("the pages don't come to an end"));

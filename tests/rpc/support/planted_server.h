@@ -373,7 +373,10 @@ class PlantedServer {
       if (Has("pages-disorder") && at > 0) tuples[at].first = 0;
       const size_t end = std::min(tuples.size(), at + most);
       std::string page;
-      wire::AppendVarintField(page, 1, kCapacity);
+      uint64_t capacity = kCapacity;
+      if (Has("pages-grow") && at > 0) capacity *= 2;
+      if (Has("short-pages-grow") && at > 0 && request->max_results > 0) capacity *= 2;
+      wire::AppendVarintField(page, 1, capacity);
       bool last = end == tuples.size();
       if (Has("forgets-last-page") && most < 10 && end + most >= tuples.size()) last = true;
       const std::string next = delta ? "delta:" : "allocated:";
