@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <system_error>
@@ -29,7 +30,10 @@ absl::StatusOr<std::chrono::milliseconds> ParseSeconds(std::string_view text) {
   if (result.ec != std::errc() || result.ptr != end || !(seconds >= 0 && seconds <= kMaxSeconds)) {
     return UsageError(Quoted(text), "not a number of seconds (like 5 or 0.25)");
   }
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+  // 0 means "no limit" to some of those who ask: a limit that is too short to be told is the
+  // shortest one.
+  if (seconds > 0 && seconds < 0.001) return std::chrono::milliseconds(1);
+  return std::chrono::milliseconds(std::llround(seconds * 1000));
 }
 
 std::string HumanSize(uint64_t bytes) {

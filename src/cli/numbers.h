@@ -14,7 +14,7 @@ namespace cbt::cli {
 
 using cbt::ParseNumber;
 
-// A time span in seconds, `5` or `0.25`, at most about 31 years.
+// A time span in seconds, `5` or `0.25`, at most about 31 years; 0 only for what is 0.
 // Errors: INVALID_ARGUMENT.
 absl::StatusOr<std::chrono::milliseconds> ParseSeconds(std::string_view text);
 

@@ -74,8 +74,18 @@ TEST(ParseSecondsTest, TakesWholeAndBrokenSeconds) {
   EXPECT_EQ(*ParseSeconds("5"), std::chrono::milliseconds(5000));
   EXPECT_EQ(*ParseSeconds("0"), std::chrono::milliseconds(0));
   EXPECT_EQ(*ParseSeconds("0.25"), std::chrono::milliseconds(250));
+  EXPECT_EQ(*ParseSeconds("2.3"), std::chrono::milliseconds(2300));
   for (const char* const text : {"", "-1", "1s", "nan", "inf", "1e9", "1e99", "2000000000"}) {
     EXPECT_FALSE(ParseSeconds(text).ok()) << text;
+  }
+}
+
+TEST(ParseSecondsTest, ALimitNeverBecomesNone) {
+  for (const char* const text : {"0.0004", "0.0009999", "0.000000000001", "0.001", "0.0014"}) {
+    EXPECT_EQ(*ParseSeconds(text), std::chrono::milliseconds(1)) << text;
+  }
+  for (const char* const text : {"0", "0.0", "0.0000"}) {
+    EXPECT_EQ(*ParseSeconds(text), std::chrono::milliseconds(0)) << text;
   }
 }
 
