@@ -48,10 +48,6 @@ struct Destination {
   mode_t mode = 0;
 };
 
-bool SameFile(const struct stat& a, const struct stat& b) {
-  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
 absl::StatusOr<struct stat> StatOf(const Image& image) {
   struct stat info {};
   if (fstat(image.descriptor(), &info) != 0) return IoError(image.label(), errno);
@@ -75,14 +71,15 @@ absl::StatusOr<Destination> CheckDestination(const std::string& out, const Image
   const absl::StatusOr<struct stat> target_info = StatOf(target);
   if (!target_info.ok()) return target_info.status();
 
-  absl::StatusOr<OutputPlace> place = FindOutputPlace(out);
+  // The images are asked by what is open, their paths may be another's by now.
+  absl::StatusOr<OutputPlace> place = FindOutputPlace(out, {});
   if (!place.ok()) return place.status();
   if (!place->present.has_value()) {
     return Destination{out, target_info->st_mode & kPermissions & ~CurrentUmask()};
   }
   const struct stat& info = *place->present;
-  if (SameFile(info, *base_info)) return UsageError(out, "is the base image itself");
-  if (SameFile(info, *target_info)) return UsageError(out, "is the target image itself");
+  if (MayBeSameFile(info, *base_info)) return UsageError(out, "is the base image itself");
+  if (MayBeSameFile(info, *target_info)) return UsageError(out, "is the target image itself");
   return Destination{std::move(place->path), info.st_mode & kPermissions};
 }
 

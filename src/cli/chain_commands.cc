@@ -103,7 +103,8 @@ absl::Status Delta(const ChainArguments& arguments) {
     const absl::StatusOr<ChangeMapIdentity> identity = arguments.output.names.Over(
         {(*chain)->volume(), arguments.base, arguments.target}, SourcePurpose::kDelta);
     if (!identity.ok()) return identity.status();
-    return WriteMap(**cursor, granularity, *identity, arguments.output.path, "uniting");
+    const std::string inputs[] = {arguments.directory};
+    return WriteMap(**cursor, granularity, *identity, arguments.output.path, inputs, "uniting");
   }
   PrintOptions print = {.stream = arguments.stream,
                         .type = arguments.stream.type.value_or(BlockMetadataType::kVariableLength),

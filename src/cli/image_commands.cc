@@ -52,8 +52,9 @@ absl::Status Print(absl::StatusOr<OpenedSource> source, const ChangeMapIdentity&
     absl::StatusOr<ChangeMapIdentity> named = arguments.output.names.Over(
         std::move(identity), delta ? SourcePurpose::kDelta : SourcePurpose::kAllocated);
     if (!named.ok()) return named.status();
+    const std::string inputs[] = {arguments.base, arguments.target};
     return WriteMap(*source->cursor, source->cursor->granularity(), *named, arguments.output.path,
-                    print.label);
+                    inputs, print.label);
   }
   absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = std::move(source->cursor);
   print.stream = arguments.stream;

@@ -136,8 +136,11 @@ absl::Status List(const ListArguments& arguments) {
         IdentityOfIds(delta ? arguments.remote.base.value_or("") : "", arguments.remote.snapshot),
         opened->what);
     if (!identity.ok()) return identity.status();
+    const RemoteArguments& remote = arguments.remote;
+    const std::string inputs[] = {remote.token_file, remote.secrets_file, remote.tls_ca,
+                                  remote.tls_certificate, remote.tls_key};
     return WriteMap(**cursor, arguments.stream.block_size.value_or(kDefaultBlockSize), *identity,
-                    arguments.output.path, print.label);
+                    arguments.output.path, inputs, print.label);
   }
   // Block size and style are the server's choice; it is translated only on request.
   if (arguments.stream.type.has_value() ||

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,15 +37,17 @@ absl::Status PrintText(const std::string& text) {
   return output.Close();
 }
 
-absl::Status WriteBytes(const std::string& path, std::span<const uint8_t> bytes) {
-  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path);
+absl::Status WriteBytes(const std::string& path, const std::string& input,
+                        std::span<const uint8_t> bytes) {
+  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, {&input, 1});
   if (!place.ok()) return place.status();
   const std::span<const uint8_t> parts[] = {bytes};
   return WriteFileAtomically(place->path, parts, true);
 }
 
-absl::Status WriteMapFile(const std::string& path, const ChangeMap& map) {
-  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path);
+absl::Status WriteMapFile(const std::string& path, std::span<const std::string> inputs,
+                          const ChangeMap& map) {
+  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
   if (!place.ok()) return place.status();
   return WriteChangeMap(map, place->path).status();
 }
@@ -201,13 +204,13 @@ absl::Status Convert(const ConvertArguments& arguments) {
     map->set_identity(*named);
     // One set of blocks has one file, whoever wrote the input.
     if (absl::StatusOr<bool> smaller = map->Optimize(); !smaller.ok()) return smaller.status();
-    return WriteMapFile(arguments.output, *map);
+    return WriteMapFile(arguments.output, {&arguments.file, 1}, *map);
   }
-  if (to == "roaring64") return WriteBytes(arguments.output, (*map)->portable());
-  if (to == "bitmap") return WriteBytes(arguments.output, DenseBitmap(*map));
+  if (to == "roaring64") return WriteBytes(arguments.output, arguments.file, (*map)->portable());
+  if (to == "bitmap") return WriteBytes(arguments.output, arguments.file, DenseBitmap(*map));
   absl::StatusOr<std::vector<uint8_t>> bytes = map->ToPortable32();
   if (!bytes.ok()) return UsageError(arguments.file, MessageOf(bytes.status()));
-  return WriteBytes(arguments.output, *bytes);
+  return WriteBytes(arguments.output, arguments.file, *bytes);
 }
 
 void AddConvert(CLI::App& app, Command& command) {
@@ -314,7 +317,7 @@ absl::Status Merge(const MergeArguments& arguments) {
   absl::StatusOr<ChangeMap> result = Merged(maps, arguments.operation, follow);
   if (!result.ok()) return result.status();
   result->set_identity(*std::move(identity));
-  return WriteMapFile(arguments.output, *result);
+  return WriteMapFile(arguments.output, arguments.files, *result);
 }
 
 void AddMerge(CLI::App& app, Command& command) {
@@ -369,7 +372,8 @@ absl::Status Show(const ShowArguments& arguments) {
                    " in ", (*map)->Statistics().runs, " extents");
   if (!arguments.svg.empty()) {
     const std::string svg = picture.Svg(title, summary);
-    status = WriteBytes(arguments.svg, {reinterpret_cast<const uint8_t*>(svg.data()), svg.size()});
+    status = WriteBytes(arguments.svg, arguments.file,
+                        {reinterpret_cast<const uint8_t*>(svg.data()), svg.size()});
     if (!status.ok()) return status;
   }
   return PrintText(absl::StrCat(OneLine(title), "\n", summary, "; a cell is ",

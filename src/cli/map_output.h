@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "CLI/CLI.hpp"
@@ -49,10 +50,11 @@ ChangeMapIdentity IdentityOfImages(const std::string& base, const std::string& t
 ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& target);
 
 // Runs `cursor` to its end and writes what it gives as a map in blocks of `granularity` bytes.
-// `label`: for the progress bar.
+// `inputs`: see FindOutputPlace(). `label`: for the progress bar.
 // Errors: those of FindOutputPlace() and of the cursor.
 absl::Status WriteMap(ExtentCursor& cursor, uint64_t granularity, const ChangeMapIdentity& identity,
-                      const std::string& path, const std::string& label);
+                      const std::string& path, std::span<const std::string> inputs,
+                      const std::string& label);
 
 }  // namespace cbt::cli
 

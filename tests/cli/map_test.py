@@ -4,6 +4,7 @@ import json
 import os
 import random
 import struct
+import subprocess
 import xml.etree.ElementTree
 
 import oracle
@@ -290,6 +291,42 @@ class Maps(support.CbtTest):
             self.assertEqual(os.readlink(link), "folder/file")
             with open(file, "rb") as a, open(self.path("straight"), "rb") as b:
                 self.assertEqual(a.read(), b.read(), command)
+
+    def test_an_input_is_not_replaced(self):
+        image, other = self.write("image", os.urandom(3 * 4096)), self.write("other", os.urandom(3 * 4096))
+        path, second = (self.import_map(name, blocks, 100 * GRANULARITY, ("vol", "s0", "s1"))
+                        for name, blocks in (("map", [1, 5, 9]), ("second", [2])))
+        chain = self.path("chain")
+        self.ok("chain", "create", chain, "--volume", "vol", "--snapshot", "s0", "--capacity", 100 * GRANULARITY)
+        self.ok("chain", "append", chain, path)
+        commands = [(["delta", image, other, "--output"], (image, other)), (["allocated", image, "--output"], (image,)),
+                    (["map", "merge", path, second, "--output"], (path, second)), (["map", "show", path, "--svg"], (path,)),
+                    (["chain", "delta", chain, "s0", "s1", "--output"],
+                     [os.path.join(chain, name) for name in sorted(os.listdir(chain))])]
+        commands += [(["map", "convert", path, "--to", to, "--output"], (path,))
+                     for to in ("cbm", "roaring64", "roaring32", "bitmap")]
+        for command, inputs in commands:
+            self.assertTrue(inputs)
+            for place in inputs:
+                with open(place, "rb") as file:
+                    before = file.read()
+                link = self.path("link")
+                os.symlink(place, link)
+                for name in (place, link, os.path.relpath(place, self.folder)):
+                    said = self.fails(2, *command, name, cwd=self.folder)
+                    self.assertIn(f"{name}: is one of the inputs itself", said)
+                os.remove(link)
+                with open(place, "rb") as file:
+                    self.assertEqual(file.read(), before)
+        # Also when it comes as the standard input.
+        listed = self.path("listed.json")
+        with open(listed, "w", encoding="ascii") as file:
+            file.write('[{"offset":0,"length":4096,"exists":"true"}]\n')
+        with open(listed, "rb") as file:
+            done = subprocess.run([support.CBT, "map", "convert", "-", "--from", "rbd-json", "--capacity", "1M", "--as", "allocated",
+                                   "--output", listed], stdin=file, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn(b"is one of the inputs itself", done.stderr)
 
     def test_show_draws_where_changes_lie(self):
         blocks = list(range(64, 96)) + [640]
