@@ -46,7 +46,8 @@ bool LooksLikeExt(std::span<const uint8_t> first_bytes) noexcept;
 //         FAILED_PRECONDITION when it is not clean (see ExtOptions), when it is the journal of
 //         another, or has features that nobody here knows: also read-only compatible ones, since
 //         they may change what the bitmap means; RESOURCE_EXHAUSTED for more than 256 MiB of group
-//         descriptors (512 TiB with blocks of 4 KiB); UNIMPLEMENTED when built without libext2fs.
+//         descriptors (512 TiB with blocks of 4 KiB), and when memory runs out below libext2fs;
+//         UNIMPLEMENTED when built without libext2fs.
 //         From Next(): DATA_LOSS, UNAVAILABLE, ABORTED when the image changed.
 // Cost:   the factory reads all group descriptors and keeps them (64 bytes for 128 MiB of volume at
 //         4 KiB a block); Next() reads a block for each group, and keeps one; Seek() O(1).

@@ -35,6 +35,7 @@ constexpr uint32_t kMaxGroupsPerFlex = 4096;
 struct Channel {
   const Image* image;
   absl::Status failure;
+  bool threw = false;  // reading did, for want of memory
 };
 
 // What the next open() on this thread is about; libext2fs hands on a name only.
@@ -61,11 +62,17 @@ errcode_t ReadBlocks(io_channel io, unsigned long long block, int count, void* d
                                     : static_cast<uint64_t>(count) * block_size;
   const uint64_t size = channel->image->size();
   if (block > size / block_size || length > size - block * block_size) return EXT2_ET_SHORT_READ;
-  absl::Status status = channel->image->Read(block * block_size, static_cast<size_t>(length),
-                                             static_cast<uint8_t*>(data));
-  if (status.ok()) return 0;
-  channel->failure = std::move(status);
-  return EXT2_ET_SHORT_READ;
+  // Nothing may be thrown through the library, which is C: what it holds would stay behind.
+  try {
+    absl::Status status = channel->image->Read(block * block_size, static_cast<size_t>(length),
+                                               static_cast<uint8_t*>(data));
+    if (status.ok()) return 0;
+    channel->failure = std::move(status);
+    return EXT2_ET_SHORT_READ;
+  } catch (...) {
+    channel->threw = true;
+    return EXT2_ET_NO_MEMORY;
+  }
 }
 
 errcode_t ReadBlocksShort(io_channel io, unsigned long block, int count, void* data) {
@@ -147,7 +154,7 @@ class ExtCursor final : public ExtentCursor {
       : ExtentCursor(image->size(), geometry.block_size),
         image_(std::move(image)),
         geometry_(std::move(geometry)),
-        channel_{image_.get(), absl::OkStatus()} {}
+        channel_{.image = image_.get(), .failure = absl::OkStatus()} {}
 
   // To be called once, before anything else.
   absl::Status Open() {
@@ -156,6 +163,11 @@ class ExtCursor final : public ExtentCursor {
     const errcode_t error =
         ext2fs_open2("image", nullptr, EXT2_FLAG_64BITS | EXT2_FLAG_SKIP_MMP, 0, 0, Manager(), &fs);
     opening = nullptr;
+    if (error == 0) fs_.reset(fs);
+    if (channel_.threw) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(image_->label(), ": out of memory while the file system was opened"));
+    }
     if (!channel_.failure.ok()) return channel_.failure;
     if (error != 0) {
       const std::string text =
@@ -165,7 +177,6 @@ class ExtCursor final : public ExtentCursor {
                  ? absl::FailedPreconditionError(text)
                  : absl::DataLossError(text);
     }
-    fs_.reset(fs);
     // The library has its own idea of these; one of the two being wrong would be worst here.
     if (fs->blocksize != geometry_.block_size || fs->group_desc_count != geometry_.group_count ||
         ext2fs_blocks_count(fs->super) != geometry_.block_count ||

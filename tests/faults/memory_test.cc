@@ -22,12 +22,16 @@
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
 #include "cbt/executor.h"
+#include "cbt/ext_filesystem.h"
 #include "cbt/extent_cursor.h"
+#include "cbt/image.h"
 #include "cbt/secrets.h"
 #include "cbt/transform.h"
 #include "cbt/wire.h"
 #include "faults/support/failing_memory.h"
+#include "support/child_process.h"
 #include "support/figures.h"
+#include "support/temp_dir.h"
 #if CBT_READS_LISTS
 #include "source/support/listings.h"
 #endif
@@ -512,6 +516,38 @@ TEST_F(OutOfMemory, TransformsThatThrewFailUntilTheyAreSought) {
               2)
         << name;
   }
+}
+
+// Reads are called by a library in C, which nothing may be thrown through: what it holds would stay
+// behind.
+TEST_F(OutOfMemory, ReadsBelowALibrary) {
+  if (test::FindProgram("mke2fs").empty()) GTEST_SKIP() << "no mke2fs";
+  const test::TempDir dir;
+  const std::string path = dir / "image";
+  ASSERT_EQ(test::Run({"mke2fs", "-q", "-F", "-b", "1024", path, "8M"}), 0);
+  const auto image = *Image::Open(path);
+  const absl::StatusOr<std::unique_ptr<ExtentCursor>> sound = MakeExtAllocationCursor(image);
+  if (absl::IsUnimplemented(sound.status())) GTEST_SKIP() << "built without libext2fs";
+  ASSERT_TRUE(sound.ok()) << sound.status();
+  // The superblock is there, what comes behind it is not any more: saying so takes memory.
+  std::filesystem::resize_file(path, 2048);
+  int told = 0;
+  for (int64_t n = 1;; ++n) {
+    const FailAllocation failing(n);
+    try {
+      const absl::StatusCode code = MakeExtAllocationCursor(image).status().code();
+      if (!failing.has_failed()) {
+        EXPECT_EQ(code, absl::StatusCode::kAborted);
+        break;
+      }
+      EXPECT_EQ(code, absl::StatusCode::kResourceExhausted) << n;
+      ++told;
+    } catch (const std::bad_alloc&) {
+      // Of the importer's own, before or behind the library.
+      EXPECT_TRUE(failing.has_failed());
+    }
+  }
+  EXPECT_GT(told, 0);
 }
 
 // Several threads: memory fails in whichever asks for it, and none of them may die of that.
