@@ -1,25 +1,10 @@
 #include "cbt/secrets.h"
 
-#include <cstring>
 #include <utility>
 
+#include "core/wipe.h"
+
 namespace cbt {
-namespace {
-
-void Wipe(std::string& value) noexcept {
-  // The barrier keeps the compiler from dropping a store that nobody reads.
-  std::memset(value.data(), 0, value.size());
-  asm volatile("" : : "r"(value.data()) : "memory");
-}
-
-// What lies behind the end as well.
-void WipeWhole(std::string& value) noexcept {
-  value.resize(value.capacity());
-  Wipe(value);
-  value.clear();
-}
-
-}  // namespace
 
 Secret::~Secret() { Wipe(value_); }
 

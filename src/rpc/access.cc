@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/lines.h"
+#include "core/wipe.h"
 #include "rpc/watched_file.h"
 
 namespace cbt::rpc {
@@ -20,10 +21,10 @@ absl::StatusOr<Grants> ParseGrants(const std::string& text) {
   Grants grants;
   absl::Status status = ForEachLine(text, [&](size_t number, std::string_view line) {
     std::vector<std::string> words = Words(line, kBlanks);
+    const Wiper wiper(words[0]);  // no line without a word comes here
     if (words.size() != 3) return BadLine(number, "TOKEN NAME NAMESPACE[,NAMESPACE...]");
     TokenGrant grant{
         .token = Secret(words[0]), .name = words[1], .name_spaces = Words(words[2], ",")};
-    std::fill(words[0].begin(), words[0].end(), '\0');
     grants.push_back(std::move(grant));
     return absl::OkStatus();
   });

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "core/lines.h"
+#include "core/wipe.h"
 #include "rpc/watched_file.h"
 
 namespace cbt::rpc {
@@ -130,6 +131,7 @@ absl::StatusOr<std::vector<FileSession>> ParseSessions(const std::string& text) 
   std::vector<FileSession> sessions;
   absl::Status status = ForEachLine(text, [&](size_t number, std::string_view line) {
     std::vector<std::string> words = Words(line, kBlanks);
+    const Wiper wiper(words[0]);  // no line without a word comes here
     absl::Time expires = absl::InfiniteFuture();
     std::string ignored;
     if (words.size() != 4 || words[0].size() < kMinTokenCharacters ||
@@ -140,7 +142,6 @@ absl::StatusOr<std::vector<FileSession>> ParseSessions(const std::string& text) 
                       .session = {.name_space = words[1],
                                   .snapshots = Words(words[2], ","),
                                   .expires = absl::ToChronoTime(expires)}};
-    std::fill(words[0].begin(), words[0].end(), '\0');
     sessions.push_back(std::move(entry));
     return absl::OkStatus();
   });

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/wipe.h"
 #include "rpc/watched_file.h"
 
 namespace cbt::rpc {
@@ -77,6 +78,7 @@ absl::Status CheckComplete(const std::string& certificate, const std::string& pr
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> FromFiles(const TlsOptions& tls) {
   std::string texts[3];
+  const Wiper wiper(texts[1]);  // the private key
   const std::string* const paths[3] = {&tls.certificate_file, &tls.private_key_file,
                                        &tls.client_ca_file};
   for (int i = 0; i < 3; ++i) {

@@ -3,8 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <system_error>
+
+#include "core/wipe.h"
 
 namespace cbt::rpc {
 namespace {
@@ -27,29 +31,40 @@ absl::Status Failed(const std::string& path, int error) {
   }
 }
 
+struct Closer {
+  void operator()(const int* fd) const noexcept { close(*fd); }
+};
+
+// As resize() to twice the size, which would leave what was there in the memory that it gives back.
+void Grow(std::string& text) {
+  constexpr size_t kFirst = 16384;
+  std::string larger(std::max(2 * text.size(), kFirst), '\0');
+  larger.replace(0, text.size(), text);
+  WipeWhole(text);
+  text.swap(larger);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return Failed(path, errno);
+  const std::unique_ptr<const int, Closer> closer(&fd);
+  // Tokens and keys come this way: no copy of them stays in memory that was given back, none on the
+  // stack.
   std::string text;
-  char buffer[16384];
+  const Wiper wiper(text);
+  size_t size = 0;
   for (;;) {
-    const ssize_t count = read(fd, buffer, sizeof buffer);
+    if (size == text.size()) Grow(text);
+    const ssize_t count = read(fd, text.data() + size, text.size() - size);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      const int error = errno;
-      close(fd);
-      return Failed(path, error);
-    }
+    if (count < 0) return Failed(path, errno);
     if (count == 0) break;
-    text.append(buffer, static_cast<size_t>(count));
-    if (text.size() > kMostBytes) {
-      close(fd);
-      return absl::InvalidArgumentError(path + ": longer than 4 MiB");
-    }
+    size += static_cast<size_t>(count);
+    if (size > kMostBytes) return absl::InvalidArgumentError(path + ": longer than 4 MiB");
   }
-  close(fd);
+  text.resize(size);
   return text;
 }
 

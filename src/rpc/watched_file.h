@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/wipe.h"
 
 namespace cbt::rpc {
 
@@ -70,6 +71,8 @@ class WatchedFile {
       lasts = absl::IsInvalidArgument(text.status());
       return text.status();
     }
+    // It may be a list of tokens.
+    const Wiper wiper(*text);
     absl::StatusOr<Value> value = parse_(*text);
     if (!value.ok()) {
       return absl::Status(value.status().code(),

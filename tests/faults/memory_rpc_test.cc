@@ -4,16 +4,21 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "cbt/rpc/access.h"
+#include "cbt/rpc/session_store.h"
 #include "cbt/wire.h"
 #include "faults/support/failing_memory.h"
 #include "rpc/admission.h"
 #include "rpc/completeness.h"
 #include "rpc/page_token.h"
+#include "rpc/watched_file.h"
 #include "support/figures.h"
+#include "support/temp_dir.h"
 
 namespace cbt::rpc {
 namespace {
@@ -85,6 +90,46 @@ class Everybody final : public Authenticator,
     done(std::move(secrets));
   }
 };
+
+// A core dump, or the next one who is given the memory, has no secret of a file that was read long
+// ago.
+TEST(Secrecy, MemoryThatIsGivenBackHoldsNoSecretOfAFile) {
+  constexpr std::string_view kMark = "a-mark-that-all-the-secrets-have";
+  const test::TempDir dir;
+  {
+    // Long enough to be read in several pieces.
+    std::string tokens;
+    std::string sessions;
+    std::string secrets;
+    for (int i = 0; i < 2000; ++i) {
+      const std::string secret = absl::StrCat(std::string(kMark), i);
+      absl::StrAppend(&tokens, secret, " name-", i, " *\n");
+      absl::StrAppend(&sessions, secret, " namespace snapshot -\n");
+      if (i < 1000) absl::StrAppend(&secrets, "key", i, "=", secret, "\n");
+    }
+    dir.Write("tokens", tokens);
+    dir.Write("sessions", sessions);
+    dir.Write("secrets", secrets);
+    dir.Write("bad-line", std::string(kMark) + " name\n");
+    dir.Write("unfinished", tokens + "x");
+    dir.Write("too-large", tokens + std::string(5 << 20, 'x'));
+  }
+  const test::WatchFreed freed(kMark);
+  EXPECT_TRUE(MakeTokenFileAccess(dir / "tokens").ok());
+  EXPECT_EQ(freed.found(), 0) << "tokens";
+  EXPECT_TRUE(MakeFileSessions(dir / "sessions").ok());
+  EXPECT_EQ(freed.found(), 0) << "sessions";
+  EXPECT_TRUE(MakeFileSecrets(dir / "secrets").ok());
+  EXPECT_EQ(freed.found(), 0) << "secrets";
+  EXPECT_FALSE(MakeTokenFileAccess(dir / "bad-line").ok());
+  EXPECT_FALSE(MakeFileSessions(dir / "bad-line").ok());
+  EXPECT_FALSE(MakeTokenFileAccess(dir / "unfinished").ok());
+  EXPECT_FALSE(MakeTokenFileAccess(dir / "too-large").ok());
+  EXPECT_EQ(freed.found(), 0) << "files that are refused";
+  // It finds one that was not wiped.
+  EXPECT_TRUE(ReadSmallFile(dir / "tokens").ok());
+  EXPECT_GT(freed.found(), 0);
+}
 
 // A request that nobody answers keeps its client, and a place among those that are served, for
 // ever.

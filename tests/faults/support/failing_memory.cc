@@ -1,9 +1,11 @@
 #include "faults/support/failing_memory.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 namespace {
@@ -13,6 +15,8 @@ std::atomic<int64_t> countdown = 0;
 std::atomic<bool> sticky = false;
 std::atomic<bool> failed = false;
 std::atomic<int64_t> live = 0;  // pieces of memory
+std::atomic<const std::string_view*> watched = nullptr;
+std::atomic<int64_t> freed_with_mark = 0;
 
 void* Allocate(std::size_t size, std::size_t alignment) {
   if (sticky && failed) throw std::bad_alloc();
@@ -26,11 +30,17 @@ void* Allocate(std::size_t size, std::size_t alignment) {
           : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   ++live;
+  // What was there before is nobody's fault now.
+  if (watched != nullptr) std::memset(memory, 0, malloc_usable_size(memory));
   return memory;
 }
 
 void Release(void* memory) noexcept {
   if (memory != nullptr) --live;
+  if (const std::string_view* const mark = watched; mark != nullptr && memory != nullptr) {
+    const std::string_view whole(static_cast<const char*>(memory), malloc_usable_size(memory));
+    if (whole.find(*mark) != std::string_view::npos) ++freed_with_mark;
+  }
   std::free(memory);
 }
 
@@ -57,6 +67,15 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { Rel
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { Release(memory); }
 
 namespace cbt::test {
+
+WatchFreed::WatchFreed(std::string_view mark) {
+  static std::string_view kept;
+  kept = mark;
+  freed_with_mark = 0;
+  watched = &kept;
+}
+WatchFreed::~WatchFreed() { watched = nullptr; }
+int64_t WatchFreed::found() const { return freed_with_mark; }
 
 int64_t FailEveryAllocation(const std::function<Found()>& work) {
   const Found expected = work();

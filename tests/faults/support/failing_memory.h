@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 namespace cbt::test {
@@ -39,6 +40,18 @@ class Undisturbed {
  private:
   int64_t countdown_;
   bool sticky_;
+};
+
+// While it lives, memory that is given back is looked through for `mark`, which must stay where it
+// is.
+class WatchFreed {
+ public:
+  explicit WatchFreed(std::string_view mark);
+  ~WatchFreed();
+  WatchFreed(const WatchFreed&) = delete;
+  WatchFreed& operator=(const WatchFreed&) = delete;
+  // How many pieces of memory held it.
+  int64_t found() const;
 };
 
 // Over all that the program did: allocations that failed, and answers that were wrong or left
