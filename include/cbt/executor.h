@@ -13,7 +13,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Runs `task` later, never inside this call. Tasks may start in any order and must not throw.
+  // Runs `task` later, never inside this call. Tasks may start in any order and must not throw. If
+  // this throws, as for want of memory, the task is not run.
   virtual void Schedule(std::function<void()> task) = 0;
 };
 

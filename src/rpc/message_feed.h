@@ -39,14 +39,16 @@ class MessageSink {
   // touch nothing that Resume() touches: another thread may be in there already.
   virtual Want Check() = 0;
 
-  // Takes a message, and answers as Check().
+  // Takes a message, and answers as Check(). Throws std::bad_alloc when it can't be kept; the feed
+  // is still at work then, and all it may do is Complete() with an error.
   virtual Want Offer(OutMessage message) = 0;
 
   // Sent ahead of the first message; call before the first Offer(), or never.
   virtual void Announce(Metadata initial) = 0;
 
   // The feed is done: once what was offered has been sent, and `last` if there is one, the stream
-  // ends with `status`, and with `trailing` if that is OK. The feed is not called any more.
+  // ends with `status`, and with `trailing` if that is OK. The feed is not called any more. Where
+  // there is no memory for `last` or `trailing` the stream ends with RESOURCE_EXHAUSTED instead.
   virtual void Complete(absl::Status status, Metadata trailing, std::optional<OutMessage> last) = 0;
 };
 
@@ -57,7 +59,8 @@ class MessageFeed {
   virtual ~MessageFeed() = default;
 
   // Makes messages until the sink wants no more. Never blocks: the work is done elsewhere. Called
-  // once at first and then after each kPause when there is room again.
+  // once at first and then after each kPause when there is room again. A feed that has no memory to
+  // go on completes the stream.
   virtual void Resume() = 0;
 
   // The stream is over while the feed was not at work: lets go of everything. Never blocks.

@@ -85,10 +85,13 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
       }
       if (total.count() == 0 || now - opened_at_ <= total) return;
     }
-    End(absl::DeadlineExceededError("the page took longer than the server allows"));
+    End(BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
+                     "the page took longer than the server allows"));
   }
 
-  void OnCancel() override { End(absl::CancelledError("the call was cancelled")); }
+  void OnCancel() override {
+    End(BareIfNeedBe(absl::StatusCode::kCancelled, "the call was cancelled"));
+  }
 
   void OnDone() override {
     {
@@ -157,8 +160,10 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
     const grpc::Slice slice(bytes);
     message = grpc::ByteBuffer(&slice, 1);
     return absl::OkStatus();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
   } catch (...) {
-    return absl::InternalError("the provider threw an exception");
+    return BareIfNeedBe(absl::StatusCode::kInternal, "the provider threw an exception");
   }
 
   // Returns where the next page begins; none after the last.
@@ -262,7 +267,7 @@ grpc::ServerUnaryReactor* PagedService::Open(grpc::CallbackServerContext& contex
   try {
     page->Start(executor_);
   } catch (const std::bad_alloc&) {
-    page->End({absl::StatusCode::kResourceExhausted, ""});
+    page->End(OutOfMemory());
   }
   return page.get();
 }

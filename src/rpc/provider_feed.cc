@@ -1,7 +1,8 @@
 #include "rpc/provider_feed.h"
 
-#include <optional>
 #include <utility>
+
+#include "rpc/status.h"
 
 namespace cbt::rpc {
 namespace {
@@ -19,11 +20,20 @@ ProviderFeed::ProviderFeed(Executor& executor, std::unique_ptr<StreamProducer> p
       sink_(std::move(sink)) {}
 
 void ProviderFeed::Resume() {
-  executor_.Schedule([self = shared_from_this()] { self->Produce(); });
+  try {
+    executor_.Schedule([self = shared_from_this()] { self->Produce(); });
+  } catch (...) {
+    // Nobody is at work, and nobody would ever be.
+    End({.status = OutOfMemory()});
+  }
 }
 
 void ProviderFeed::Close() {
-  executor_.Schedule([self = shared_from_this()] { self->LetGo(); });
+  try {
+    executor_.Schedule([self = shared_from_this()] { self->LetGo(); });
+  } catch (...) {
+    LetGo();
+  }
 }
 
 void ProviderFeed::LetGo() {
@@ -32,20 +42,38 @@ void ProviderFeed::LetGo() {
   sink_.reset();
 }
 
+void ProviderFeed::End(Ending ending) {
+  producer_.reset();
+  // May be the last reference that the stream's slot hangs on.
+  const std::shared_ptr<MessageSink> sink = std::move(sink_);
+  sink->Complete(std::move(ending.status), std::move(ending.trailing), std::move(ending.last));
+}
+
+// The outermost frame of a task, which must not throw.
 void ProviderFeed::Produce() {
+  std::optional<Ending> ending;
+  try {
+    ending = Work();
+  } catch (...) {
+    // A message or the proof may be lost.
+    ending = {.status = OutOfMemory()};
+  }
+  if (ending.has_value()) End(*std::move(ending));
+}
+
+// Whatever throws here does so before the sink has answered kPause: afterwards nothing of this may
+// be touched any more, not even to end it.
+std::optional<ProviderFeed::Ending> ProviderFeed::Work() {
   const StreamProducer::Clock::time_point yield_at = StreamProducer::Clock::now() + kTimeSlice;
   MessageSink::Want want = sink_->Check();
   while (want == MessageSink::Want::kMore) {
     std::optional<OutMessage> message;
     const auto outcome = producer_->Run(stop_, yield_at, *sink_, message);
-    if (!outcome.ok() || *outcome == StreamProducer::Outcome::kComplete) {
-      Metadata trailing;
-      if (outcome.ok()) trailing = producer_->Trailing();
-      producer_.reset();
-      // May be the last reference that the stream's slot hangs on.
-      const std::shared_ptr<MessageSink> sink = std::move(sink_);
-      sink->Complete(outcome.status(), std::move(trailing), std::move(message));
-      return;
+    if (!outcome.ok()) return Ending{.status = outcome.status()};
+    if (*outcome == StreamProducer::Outcome::kComplete) {
+      return Ending{.status = absl::OkStatus(),
+                    .trailing = producer_->Trailing(),
+                    .last = std::move(message)};
     }
     if (message.has_value()) {
       want = sink_->Offer(*std::move(message));
@@ -53,12 +81,12 @@ void ProviderFeed::Produce() {
       want = sink_->Check();
       if (want == MessageSink::Want::kMore) {
         Resume();
-        return;
+        return std::nullopt;
       }
     }
   }
-  // After kPause nothing of this may be touched any more.
   if (want == MessageSink::Want::kNothing) LetGo();
+  return std::nullopt;
 }
 
 }  // namespace cbt::rpc

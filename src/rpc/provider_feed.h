@@ -3,8 +3,10 @@
 #define CBT_RPC_PROVIDER_FEED_H_
 
 #include <memory>
+#include <optional>
 #include <stop_token>
 
+#include "absl/status/status.h"
 #include "cbt/executor.h"
 #include "rpc/message_feed.h"
 #include "rpc/stream_producer.h"
@@ -12,7 +14,8 @@
 namespace cbt::rpc {
 
 // At most one task in the executor, which fills messages while there is room for them and goes away
-// when there is none. The source dies in the executor too, because that may block.
+// when there is none. The source dies in the executor too, because that may block; only where
+// memory for a task is short it dies in the thread that would have asked for one.
 class ProviderFeed final : public MessageFeed, public std::enable_shared_from_this<ProviderFeed> {
  public:
   // The executor must outlive the feed.
@@ -23,7 +26,17 @@ class ProviderFeed final : public MessageFeed, public std::enable_shared_from_th
   void Close() override;
 
  private:
+  // How the stream ends, and what is still to be sent.
+  struct Ending {
+    absl::Status status;
+    Metadata trailing = {};
+    std::optional<OutMessage> last = {};
+  };
+
   void Produce();
+  // None when the work goes on some other time, or is of no use any more.
+  std::optional<Ending> Work();
+  void End(Ending ending);
   void LetGo();
 
   Executor& executor_;

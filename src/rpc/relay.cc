@@ -1,6 +1,8 @@
 #include "cbt/rpc/relay.h"
 
 #include <algorithm>
+#include <new>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,7 @@
 #include "rpc/relay_feed.h"
 #include "rpc/service_host.h"
 #include "rpc/services.h"
+#include "rpc/status.h"
 
 namespace cbt::rpc {
 namespace {
@@ -107,6 +110,11 @@ class Relay::Impl {
         executor_(options.stream.threads),
         services_(PlanOf(options), Feeds(), pages_, host_.registry(), executor_) {}
 
+  // Calls know the services, which die first.
+  ~Impl() { host_.Shutdown(milliseconds{0}); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
   absl::Status Listen(const RelayOptions& options) {
     return host_.Listen(options.listen, options.tls, options.connection, options.stream.max_streams,
                         services_.services());
@@ -134,23 +142,24 @@ class Relay::Impl {
   ServiceSet services_;
 };
 
-absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options) {
+absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options) try {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
   absl::StatusOr<Address> plugin = ParseAddress(options.plugin);
   if (!plugin.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("plugin: ", plugin.status().message()));
   }
   auto impl = std::make_unique<Impl>(options, *plugin);
-  if (absl::Status status = impl->Listen(options); !status.ok()) {
-    impl->host().Shutdown(milliseconds{0});
-    return status;
-  }
+  if (absl::Status status = impl->Listen(options); !status.ok()) return status;
   return std::unique_ptr<Relay>(new Relay(std::move(impl)));
+} catch (const std::system_error&) {
+  return BareIfNeedBe(absl::StatusCode::kResourceExhausted, "threads: the system gives no more");
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
 }
 
 Relay::Relay(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Relay::~Relay() { Shutdown(milliseconds{0}); }
+Relay::~Relay() = default;
 
 int Relay::port() const noexcept { return impl_->host().port(); }
 

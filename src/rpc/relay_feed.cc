@@ -17,9 +17,6 @@ absl::Status Broken(absl::string_view what) {
   return absl::InternalError(absl::StrCat("the plugin broke the contract: ", what));
 }
 
-// Without a text, which would take memory.
-absl::Status OutOfMemory() { return {absl::StatusCode::kResourceExhausted, ""}; }
-
 MetadataRequest UpstreamRequest(const AdmittedRequest& request) {
   MetadataRequest upstream;
   upstream.base_snapshot_id = request.base_snapshot_id;

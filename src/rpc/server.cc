@@ -1,6 +1,8 @@
 #include "cbt/rpc/server.h"
 
 #include <memory>
+#include <new>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +12,7 @@
 #include "rpc/service_host.h"
 #include "rpc/services.h"
 #include "rpc/slice_pool.h"
+#include "rpc/status.h"
 
 namespace cbt::rpc {
 namespace {
@@ -52,6 +55,11 @@ class Server::Impl {
         services_(PlanOf(options), Feeds(provider, options.stream), provider, host_.registry(),
                   executor_) {}
 
+  // Calls know the services, which die first.
+  ~Impl() { host_.Shutdown(milliseconds{0}); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
   absl::Status Listen(const ServerOptions& options) {
     return host_.Listen(options.listen, options.tls, options.connection, options.stream.max_streams,
                         services_.services());
@@ -83,19 +91,20 @@ class Server::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(SnapshotProvider& provider,
-                                                      const ServerOptions& options) {
+                                                      const ServerOptions& options) try {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
   auto impl = std::make_unique<Impl>(provider, options);
-  if (absl::Status status = impl->Listen(options); !status.ok()) {
-    impl->host().Shutdown(milliseconds{0});
-    return status;
-  }
+  if (absl::Status status = impl->Listen(options); !status.ok()) return status;
   return std::unique_ptr<Server>(new Server(std::move(impl)));
+} catch (const std::system_error&) {
+  return BareIfNeedBe(absl::StatusCode::kResourceExhausted, "threads: the system gives no more");
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
 }
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Server::~Server() { Shutdown(milliseconds{0}); }
+Server::~Server() = default;
 
 int Server::port() const noexcept { return impl_->host().port(); }
 

@@ -1,10 +1,11 @@
 #include "rpc/status.h"
 
+#include <new>
 #include <string>
 
 namespace cbt::rpc {
 
-grpc::Status ToGrpcStatus(const absl::Status& status) {
+grpc::Status ToGrpcStatus(const absl::Status& status) noexcept try {
   if (status.ok()) return grpc::Status::OK;
   std::string text(status.message());
   if (text.size() > kMaxStatusText) {
@@ -14,11 +15,19 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
     text.resize(end);
   }
   return {static_cast<grpc::StatusCode>(status.code()), text};
+} catch (const std::bad_alloc&) {
+  return {static_cast<grpc::StatusCode>(status.code()), ""};
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
+}
+
+absl::Status BareIfNeedBe(absl::StatusCode code, absl::string_view text) noexcept try {
+  return {code, text};
+} catch (const std::bad_alloc&) {
+  return {code, ""};
 }
 
 }  // namespace cbt::rpc

@@ -5,6 +5,7 @@
 #include <grpcpp/support/status.h>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace cbt::rpc {
 
@@ -12,11 +13,19 @@ namespace cbt::rpc {
 // and receivers refuse trailers of more than 8 KiB: a longer text would replace the code by theirs.
 inline constexpr size_t kMaxStatusText = 1024;
 
-// The same code number with the text, cut at kMaxStatusText; no details, payloads stay behind.
-grpc::Status ToGrpcStatus(const absl::Status& status);
+// The same code number with the text, cut at kMaxStatusText; no details, payloads stay behind. The
+// text is left out where there is no memory for it: a call that isn't ended stays open for good.
+grpc::Status ToGrpcStatus(const absl::Status& status) noexcept;
 
 // The same code number with the text.
 absl::Status FromGrpcStatus(const grpc::Status& status);
+
+// A status for those who must end a call whatever happens: without the text where there is no
+// memory for it.
+absl::Status BareIfNeedBe(absl::StatusCode code, absl::string_view text) noexcept;
+
+// RESOURCE_EXHAUSTED without a text, which would take memory.
+inline absl::Status OutOfMemory() noexcept { return {absl::StatusCode::kResourceExhausted, ""}; }
 
 }  // namespace cbt::rpc
 

@@ -1,12 +1,14 @@
 #include "rpc/stream_producer.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/transform.h"
 #include "core/absl_view.h"
 #include "rpc/guard_cursor.h"
+#include "rpc/status.h"
 
 namespace cbt::rpc {
 namespace {
@@ -167,11 +169,15 @@ absl::StatusOr<StreamProducer::Outcome> StreamProducer::Run(
     }
     complete_ = *step == Step::kComplete;
   }
+} catch (const std::bad_alloc&) {
+  message.reset();
+  failure_ = OutOfMemory();
+  return failure_;
 } catch (...) {
   // Providers are foreign code, and nothing above this task could catch what they throw. The text
   // is constant because what() may hold anything.
   message.reset();
-  failure_ = absl::InternalError("the provider threw an exception");
+  failure_ = BareIfNeedBe(absl::StatusCode::kInternal, "the provider threw an exception");
   return failure_;
 }
 

@@ -58,8 +58,9 @@ class StreamProducer {
   // Works until a message is ready, the stream is complete, or `yield_at` has passed. Announces to
   // `sink` what is known before the first message.
   // Errors: CANCELLED when `stop` was requested; what the provider and its cursor say; INTERNAL
-  //         when they break their contract or throw. What was found before an error has been handed
-  //         on before it is returned.
+  //         when they break their contract or throw, RESOURCE_EXHAUSTED when memory runs out. What
+  //         was found before an error has been handed on before it is returned, unless something
+  //         threw.
   absl::StatusOr<Outcome> Run(const std::stop_token& stop, Clock::time_point yield_at,
                               MessageSink& sink, std::optional<OutMessage>& message);
 

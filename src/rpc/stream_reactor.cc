@@ -60,8 +60,9 @@ MessageSink::Want StreamReactor::Check() {
 
 // Requires the lock.
 void StreamReactor::Queue(OutMessage message) {
-  budget_.Made(message.bytes.Length());
+  const size_t length = message.bytes.Length();
   ready_.push_back(std::move(message));
+  budget_.Made(length);
 }
 
 MessageSink::Want StreamReactor::Offer(OutMessage message) {
@@ -81,7 +82,9 @@ MessageSink::Want StreamReactor::Offer(OutMessage message) {
 
 void StreamReactor::Announce(Metadata initial) {
   std::lock_guard lock(mutex_);
-  initial_ = std::move(initial);
+  // gRPC sends it with the first message or the status, whichever it gets first.
+  if (closed_) return;
+  for (const auto& [key, value] : initial) context_->AddInitialMetadata(key, value);
 }
 
 void StreamReactor::Complete(absl::Status status, Metadata trailing,
@@ -89,21 +92,36 @@ void StreamReactor::Complete(absl::Status status, Metadata trailing,
   std::shared_ptr<MessageFeed> done;  // dies outside the lock
   std::unique_lock lock(mutex_);
   feeding_ = false;
-  if (last.has_value() && !closed_) Queue(*std::move(last));
+  try {
+    if (last.has_value() && !closed_) Queue(*std::move(last));
+  } catch (const std::bad_alloc&) {
+    status = OutOfMemory();
+  }
   produced_ = std::move(status);
   trailing_ = std::move(trailing);
   done.swap(feed_);
   Advance(std::move(lock));
 }
 
+// Requires the lock. Without the proof the stream has not come to its end.
+absl::Status StreamReactor::AddProof() {
+  try {
+    for (const auto& [key, value] : trailing_) context_->AddTrailingMetadata(key, value);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+  return absl::OkStatus();
+}
+
 // Takes the next step on gRPC's side, if there is one. Calls gRPC without the lock: writing_ and
-// closed_ keep everybody else from it meanwhile.
+// closed_ keep everybody else from it meanwhile. Does not throw for want of memory: whoever takes
+// the last step is the only one to finish the stream.
 void StreamReactor::Advance(std::unique_lock<std::mutex> lock) {
   if (closed_ || writing_) return;
   const bool sent_all = produced_.has_value() && ready_.empty();
   absl::Status status;
   if (sent_all && produced_->ok() && !broken_) {
-    status = absl::OkStatus();
+    status = AddProof();
   } else if (forced_.has_value()) {
     status = *forced_;
   } else if (sent_all) {
@@ -113,9 +131,6 @@ void StreamReactor::Advance(std::unique_lock<std::mutex> lock) {
     ready_.pop_front();
     writing_ = true;
     handed_over_at_ = Clock::now();
-    // Metadata goes out with the first message.
-    for (const auto& [key, value] : initial_) context_->AddInitialMetadata(key, value);
-    initial_.clear();
     watch_.Message(current_.tuples, current_.reported, current_.bytes.Length());
     lock.unlock();
     StartWrite(&current_.bytes);
@@ -130,9 +145,6 @@ void StreamReactor::Advance(std::unique_lock<std::mutex> lock) {
   std::shared_ptr<MessageFeed> left;
   left.swap(feed_);
   const bool close_feed = left != nullptr && !feeding_;
-  if (status.ok()) {
-    for (const auto& [key, value] : trailing_) context_->AddTrailingMetadata(key, value);
-  }
   watch_.End(status);
   lock.unlock();
   Finish(ToGrpcStatus(status));
@@ -159,7 +171,9 @@ void StreamReactor::Break() {
   {
     std::lock_guard lock(mutex_);
     broken_ = true;
-    if (!forced_.has_value()) forced_ = absl::CancelledError("the stream was cancelled");
+    if (!forced_.has_value()) {
+      forced_ = BareIfNeedBe(absl::StatusCode::kCancelled, "the stream was cancelled");
+    }
   }
   stop_.request_stop();
 }
@@ -182,7 +196,7 @@ void StreamReactor::End(absl::Status status) {
 
 void StreamReactor::EndForWantOfMemory() noexcept {
   try {
-    End({absl::StatusCode::kResourceExhausted, ""});
+    End(OutOfMemory());
   } catch (const std::bad_alloc&) {
     Abort();
   }
@@ -204,7 +218,8 @@ void StreamReactor::CheckTimes(std::chrono::milliseconds stall, std::chrono::mil
     }
     if (total.count() == 0 || closed_ || forced_.has_value() || now - opened_at_ <= total) return;
   }
-  End(absl::DeadlineExceededError("the stream took longer than the server allows"));
+  End(BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
+                   "the stream took longer than the server allows"));
 }
 
 void StreamReactor::OnDone() {

@@ -75,6 +75,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   Want CheckLocked();
   void Queue(OutMessage message);
+  absl::Status AddProof();
   void Break();
   void Advance(std::unique_lock<std::mutex> lock);
 
@@ -90,7 +91,6 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::deque<OutMessage> ready_;
   OutMessage current_;  // gRPC reads it while writing_
   SendBudget budget_;   // of ready_ and current_
-  Metadata initial_;
   Metadata trailing_;
   bool writing_ = false;
   Clock::time_point handed_over_at_;      // when gRPC got current_, or the status

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/status.h"
 
 namespace cbt::rpc {
 namespace {
@@ -15,7 +16,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kEndTime{1000};
 constexpr milliseconds kAbortTime{1000};
 
-absl::Status Draining() { return absl::UnavailableError("the server is shutting down"); }
+absl::Status Draining() noexcept {
+  return BareIfNeedBe(absl::StatusCode::kUnavailable, "the server is shutting down");
+}
 
 }  // namespace
 
@@ -70,12 +73,18 @@ size_t StreamRegistry::open_streams() const {
   return streams_.size();
 }
 
-std::vector<std::shared_ptr<ServedCall>> StreamRegistry::Open() const {
+std::shared_ptr<ServedCall> StreamRegistry::Behind(const ServedCall* stream) const {
   std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<ServedCall>> open;
-  open.reserve(streams_.size());
-  for (const auto& [key, stream] : streams_) open.push_back(stream);
-  return open;
+  const auto next = streams_.upper_bound(stream);
+  return next == streams_.end() ? nullptr : next->second;
+}
+
+template <typename Visit>
+void StreamRegistry::ForEachOpen(const Visit& visit) const {
+  for (std::shared_ptr<ServedCall> stream = Behind(nullptr); stream != nullptr;
+       stream = Behind(stream.get())) {
+    visit(*stream);
+  }
 }
 
 void StreamRegistry::StartDrain(milliseconds grace) {
@@ -102,9 +111,9 @@ void StreamRegistry::FinishDrain() {
       changed_.wait_until(lock, Clock::time_point(drain_until_));
     }
   }
-  for (const auto& stream : Open()) stream->End(Draining());
+  ForEachOpen([](ServedCall& stream) { stream.End(Draining()); });
   if (WaitUntilEmpty(kEndTime)) return;
-  for (const auto& stream : Open()) stream->Abort();
+  ForEachOpen([](ServedCall& stream) { stream.Abort(); });
   WaitUntilEmpty(kAbortTime);
 }
 
@@ -116,9 +125,7 @@ void StreamRegistry::WatchTimes() {
   while (!closing_) {
     changed_.wait_for(lock, interval, [this] { return closing_; });
     lock.unlock();
-    for (const auto& stream : Open()) {
-      stream->CheckTimes(stall_timeout_, total_time_);
-    }
+    ForEachOpen([this](ServedCall& stream) { stream.CheckTimes(stall_timeout_, total_time_); });
     lock.lock();
   }
 }

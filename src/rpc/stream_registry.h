@@ -7,12 +7,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -57,7 +57,8 @@ class StreamSlot {
 // The open streams of a server, pages among them. Thread safe.
 class StreamRegistry {
  public:
-  // `total_time`: how long a stream may be open; zero: no limit.
+  // `total_time`: how long a stream may be open; zero: no limit. Throws std::system_error when
+  // there is no thread to watch them with.
   StreamRegistry(size_t max_streams, std::chrono::milliseconds stall_timeout,
                  std::chrono::milliseconds total_time);
   ~StreamRegistry();
@@ -88,7 +89,12 @@ class StreamRegistry {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::vector<std::shared_ptr<ServedCall>> Open() const;
+  // The open stream that comes next in the table, none behind the last; null comes before all. One
+  // at a time, because a list of them would take memory.
+  std::shared_ptr<ServedCall> Behind(const ServedCall* stream) const;
+  // Without the lock while it visits, so streams may go meanwhile.
+  template <typename Visit>
+  void ForEachOpen(const Visit& visit) const;
   bool WaitUntilEmpty(std::chrono::milliseconds time);
   void WatchTimes();
 
@@ -97,7 +103,7 @@ class StreamRegistry {
   const std::chrono::milliseconds total_time_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::unordered_map<ServedCall*, std::shared_ptr<ServedCall>> streams_;
+  std::map<const ServedCall*, std::shared_ptr<ServedCall>, std::less<>> streams_;
   const std::shared_ptr<std::atomic<size_t>> slots_ = std::make_shared<std::atomic<size_t>>(0);
   bool draining_ = false;
   bool closing_ = false;

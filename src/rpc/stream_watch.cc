@@ -1,7 +1,7 @@
 #include "rpc/stream_watch.h"
 
 #include <atomic>
-#include <vector>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 
@@ -34,13 +34,7 @@ StreamWatch::StreamWatch(const Telemetry& telemetry, const StreamKind& kind)
     : telemetry_(telemetry), id_(next_id++) {
   report_.kind = kind;
   if (telemetry_.observer != nullptr) telemetry_.observer->OnOpen(kind);
-  if (telemetry_.log != nullptr && telemetry_.log->Wants(LogLevel::kDebug)) {
-    const LogField fields[] = {{"stream", absl::StrCat(id_)},
-                               {"api", std::string(ApiName(kind.api))},
-                               {"method", kind.delta ? "delta" : "allocated"},
-                               {"resumed", kind.resumed ? "true" : "false"}};
-    telemetry_.log->Write(LogLevel::kDebug, "stream opened", fields);
-  }
+  if (telemetry_.log != nullptr && telemetry_.log->Wants(LogLevel::kDebug)) LogOpened();
 }
 
 StreamWatch::StreamWatch(StreamWatch&& other) noexcept
@@ -61,27 +55,42 @@ void StreamWatch::Message(uint64_t tuples, uint64_t reported, uint64_t wire_byte
   report_.wire_bytes += wire_bytes;
 }
 
-void StreamWatch::End(const absl::Status& status) {
+void StreamWatch::End(const absl::Status& status) noexcept {
   if (!open_) return;
   open_ = false;
   report_.code = status.code();
   report_.total = Clock::now() - opened_at_;
   if (telemetry_.observer != nullptr) telemetry_.observer->OnClose(report_);
-  LogSink* const log = telemetry_.log;
   const LogLevel level = status.ok() ? LogLevel::kInfo : LogLevel::kWarning;
-  if (log == nullptr || !log->Wants(level)) return;
+  if (telemetry_.log != nullptr && telemetry_.log->Wants(level)) LogClosed(level);
+}
+
+void StreamWatch::LogOpened() const noexcept try {
+  const StreamKind& kind = report_.kind;
+  const LogField fields[] = {{"stream", absl::StrCat(id_)},
+                             {"api", std::string(ApiName(kind.api))},
+                             {"method", kind.delta ? "delta" : "allocated"},
+                             {"resumed", kind.resumed ? "true" : "false"}};
+  telemetry_.log->Write(LogLevel::kDebug, "stream opened", fields);
+} catch (const std::bad_alloc&) {
+  return;
+}
+
+void StreamWatch::LogClosed(LogLevel level) const noexcept try {
   // The code and not the text: providers write texts, and may put anything into them.
   const LogField fields[] = {{"stream", absl::StrCat(id_)},
                              {"api", std::string(ApiName(report_.kind.api))},
                              {"method", report_.kind.delta ? "delta" : "allocated"},
-                             {"code", absl::StatusCodeToString(status.code())},
+                             {"code", absl::StatusCodeToString(report_.code)},
                              {"messages", absl::StrCat(report_.messages)},
                              {"tuples", absl::StrCat(report_.tuples)},
                              {"reported_bytes", absl::StrCat(report_.reported_bytes)},
                              {"wire_bytes", absl::StrCat(report_.wire_bytes)},
                              {"first_message_s", Seconds(report_.to_first_message)},
                              {"total_s", Seconds(report_.total)}};
-  log->Write(level, "stream closed", fields);
+  telemetry_.log->Write(level, "stream closed", fields);
+} catch (const std::bad_alloc&) {
+  return;
 }
 
 }  // namespace cbt::rpc

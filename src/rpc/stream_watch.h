@@ -26,10 +26,14 @@ class StreamWatch {
 
   void Message(uint64_t tuples, uint64_t reported, uint64_t wire_bytes);
   // Once; later calls count for nothing.
-  void End(const absl::Status& status);
+  void End(const absl::Status& status) noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  // A line that there is no memory for is left out: the call matters more than what is told of it.
+  void LogOpened() const noexcept;
+  void LogClosed(LogLevel level) const noexcept;
 
   Telemetry telemetry_;
   StreamReport report_;

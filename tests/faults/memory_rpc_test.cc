@@ -1,21 +1,45 @@
-// Memory that runs out while a service proves its streams and seals its pages.
+// Memory that runs out in a service: a call ends with an error, and the process goes on.
+#include <grpcpp/server_context.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/executor.h"
 #include "cbt/rpc/access.h"
+#include "cbt/rpc/server.h"
 #include "cbt/rpc/session_store.h"
+#include "cbt/rpc/telemetry.h"
 #include "cbt/wire.h"
 #include "faults/support/failing_memory.h"
 #include "rpc/admission.h"
 #include "rpc/completeness.h"
+#include "rpc/contract.h"
 #include "rpc/page_token.h"
+#include "rpc/provider_feed.h"
+#include "rpc/slice_pool.h"
+#include "rpc/status.h"
+#include "rpc/stream_producer.h"
+#include "rpc/stream_reactor.h"
+#include "rpc/stream_registry.h"
+#include "rpc/stream_watch.h"
+#include "rpc/support/providers.h"
 #include "rpc/watched_file.h"
 #include "support/figures.h"
 #include "support/temp_dir.h"
@@ -23,6 +47,7 @@
 namespace cbt::rpc {
 namespace {
 
+using test::FailAllocation;
 using test::FailEveryAllocation;
 using test::Found;
 
@@ -153,6 +178,188 @@ TEST_F(OutOfMemoryInServices, EveryRequestForAccessIsAnswered) {
             }),
             10);
 }
+
+// Tasks that wait until the test runs them.
+class Tasks final : public Executor {
+ public:
+  void Schedule(std::function<void()> task) override { tasks_.push_back(std::move(task)); }
+
+  // Returns how many of them threw.
+  int Run() {
+    int threw = 0;
+    while (!tasks_.empty()) {
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      threw += Throws(task) ? 1 : 0;
+    }
+    return threw;
+  }
+
+  template <typename Call>
+  static bool Throws(const Call& call) {
+    try {
+      call();
+    } catch (const std::bad_alloc&) {
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  std::deque<std::function<void()>> tasks_;
+};
+
+class LastReport final : public StreamObserver {
+ public:
+  void OnOpen(const StreamKind&) noexcept override { report_.reset(); }
+  void OnClose(const StreamReport& report) noexcept override { report_ = report; }
+  const std::optional<StreamReport>& report() const { return report_; }
+
+ private:
+  std::optional<StreamReport> report_;
+};
+
+class Silent final : public LogSink {
+ public:
+  bool Wants(LogLevel) const noexcept override { return true; }
+  void Write(LogLevel, std::string_view, std::span<const LogField>) noexcept override {}
+};
+
+// Everything that runs for a stream on the server's side, with the test in the place of gRPC and of
+// the executor's threads: what is thrown there would end the process, or be swallowed and leave the
+// stream open.
+TEST_F(OutOfMemoryInServices, EveryStreamComesToItsEnd) {
+  LastReport observer;
+  Silent log;
+  StreamOptions options;
+  options.message_bytes = 4096;
+  options.messages_in_flight = 2;
+  options.max_streams = 1;
+  StreamRegistry registry(options.max_streams, std::chrono::hours(1), std::chrono::hours(0));
+  test::FunctionProvider provider([](const auto&) -> absl::StatusOr<MetadataSource> {
+    MetadataSource source = test::Extents(test::AlternatingCursor(1 << 24, 4096));
+    source.summary = [](uint64_t) { return StreamSummary{.bytes = 1 << 23, .tuples = 2048}; };
+    return source;
+  });
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
+              grpc::CallbackServerContext context;
+              Tasks tasks;
+              absl::StatusOr<StreamSlot> slot = registry.TakeSlot();
+              if (!slot.ok()) return std::nullopt;
+              const auto stream = std::make_shared<StreamReactor>(
+                  context, registry, *std::move(slot), options, StreamWatch({&observer, &log}, {}));
+              if (!registry.Add(stream).ok()) return std::nullopt;
+              // From here on somebody waits for the end.
+              int threw = 0;
+              try {
+                const auto feed = std::make_shared<ProviderFeed>(
+                    tasks,
+                    std::make_unique<StreamProducer>(
+                        kCsiContract, provider, AdmittedRequest{.target_snapshot_id = "s"}, options,
+                        SlicePool::Create(options.message_bytes, 1 << 20), std::nullopt),
+                    stream, stream->stop_token());
+                threw += Tasks::Throws([&] { stream->Start(feed); }) ? 1 : 0;
+              } catch (const std::bad_alloc&) {
+                stream->EndForWantOfMemory();
+              }
+              threw += tasks.Run();
+              // Whenever nobody is at work, and the end has not come, a message is on its way.
+              for (int i = 0; i < 100 && !observer.report().has_value() && threw == 0; ++i) {
+                threw += Tasks::Throws([&] { stream->OnWriteDone(true); }) ? 1 : 0;
+                threw += tasks.Run();
+              }
+              stream->OnDone();
+              const test::Undisturbed calm;
+              EXPECT_EQ(threw, 0);
+              EXPECT_EQ(registry.open_streams(), 0u);
+              const std::optional<StreamReport>& report = observer.report();
+              EXPECT_TRUE(report.has_value());
+              if (!report.has_value() || threw > 0) return std::nullopt;
+              if (report->code != absl::StatusCode::kOk) {
+                EXPECT_EQ(report->code, absl::StatusCode::kResourceExhausted);
+                return std::nullopt;
+              }
+              EXPECT_GT(report->messages, 4u);
+              EXPECT_EQ(report->tuples, 2048u);
+              return std::vector<uint8_t>{static_cast<uint8_t>(report->messages)};
+            }),
+            50);
+}
+
+// A call that does nothing but end.
+class FakeCall final : public ServedCall {
+ public:
+  explicit FakeCall(StreamRegistry& registry) : registry_(registry) {}
+  void End(absl::Status status) override {
+    code = status.code();
+    registry_.Remove(this);
+  }
+  void Abort() override {}
+  void CheckTimes(std::chrono::milliseconds, std::chrono::milliseconds) override { ++checked; }
+
+  std::atomic<int> checked = 0;
+  std::atomic<absl::StatusCode> code = absl::StatusCode::kOk;
+
+ private:
+  StreamRegistry& registry_;
+};
+
+TEST_F(OutOfMemoryInServices, CallsAreWatchedAndDrained) {
+  StreamRegistry registry(10, std::chrono::milliseconds(1), std::chrono::milliseconds(0));
+  std::vector<std::shared_ptr<FakeCall>> calls;
+  for (int i = 0; i < 3; ++i) {
+    calls.push_back(std::make_shared<FakeCall>(registry));
+    ASSERT_TRUE(registry.Add(calls.back()).ok());
+  }
+  {
+    const FailAllocation none(1, true);
+    // In a thread of the registry's own.
+    for (const auto& call : calls) {
+      const int before = call->checked;
+      while (call->checked < before + 2) std::this_thread::yield();
+    }
+    registry.StartDrain(std::chrono::milliseconds(0));
+    registry.FinishDrain();
+  }
+  EXPECT_EQ(registry.open_streams(), 0u);
+  for (const auto& call : calls) EXPECT_EQ(call->code, absl::StatusCode::kUnavailable);
+}
+
+TEST_F(OutOfMemoryInServices, StatusesHaveTheirCodeWithOrWithoutText) {
+  const absl::Status status = absl::NotFoundError("a text that takes memory of its own");
+  const FailAllocation none(1, true);
+  const grpc::StatusCode sent = ToGrpcStatus(status).error_code();
+  const absl::StatusCode bare =
+      BareIfNeedBe(absl::StatusCode::kDeadlineExceeded, "a text that takes memory").code();
+  const absl::StatusCode none_left = OutOfMemory().code();
+  const test::Undisturbed calm;
+  EXPECT_EQ(sent, grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(bare, absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(none_left, absl::StatusCode::kResourceExhausted);
+}
+
+// The sanitizers need more room than any limit leaves.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_F(OutOfMemoryInServices, WithoutThreadsAServerDoesNotStart) {
+  test::FunctionProvider provider(
+      [](const auto&) -> absl::StatusOr<MetadataSource> { return absl::UnknownError(""); });
+  const std::string address =
+      absl::StrCat("unix://", testing::TempDir(), "cbt-threads-", ::getpid());
+  const pid_t child = fork();
+  if (child == 0) {
+    // Room for the stacks of some threads.
+    const rlimit room = {rlim_t{1} << 30, rlim_t{1} << 30};
+    if (setrlimit(RLIMIT_AS, &room) != 0) _exit(2);
+    ServerOptions options;
+    options.listen = address;
+    options.stream.threads = 1024;
+    _exit(absl::IsResourceExhausted(Server::Start(provider, options).status()) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+#endif
 
 }  // namespace
 }  // namespace cbt::rpc

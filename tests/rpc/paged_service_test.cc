@@ -4,6 +4,7 @@
 
 #include <future>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -125,6 +126,14 @@ TEST(PagedService, ACursorThatFailsGivesNoPartOfAPage) {
   EXPECT_FALSE(answer.came);
   EXPECT_EQ(answer.status.error_code(), StatusCode::UNAVAILABLE);
   EXPECT_EQ(answer.status.error_message(), "the array is busy");
+}
+
+// The client can ask again; a provider that is broken would be asked in vain.
+TEST(PagedService, MemoryThatRunsOutIsNoMistakeOfTheProvider) {
+  const Paged server([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    throw std::bad_alloc();
+  });
+  EXPECT_EQ(server.Ask(ForTarget()).status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
 }
 
 TEST(PagedService, BytesThatAreNoRequestAreInvalidAndNobodyIsAsked) {

@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <limits>
+#include <new>
 #include <optional>
 #include <random>
 #include <string>
@@ -492,6 +493,14 @@ TEST(Service, E19ExceptionsBecomeInternalErrorsWithoutTheirText) {
       EXPECT_THAT(answer.status.error_message(), Not(HasSubstr("canary")));
     }
   }
+}
+
+// The client can ask again; a provider that is broken would be asked in vain.
+TEST(Service, MemoryThatRunsOutIsNoMistakeOfTheProvider) {
+  Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    throw std::bad_alloc();
+  });
+  EXPECT_EQ(service.Get({}).status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
 }
 
 TEST(Service, OtherMethodsAreUnimplemented) {

@@ -146,8 +146,8 @@ class Server {
   // that somebody listens on is refused, and so is a path that is no socket. `<path>.lock` holds a
   // lock as long as the server runs, so that two servers that start at the same time can't both
   // win. Errors: INVALID_ARGUMENT for options out of range, FAILED_PRECONDITION when the address is
-  // in
-  //         use, UNAVAILABLE when listening fails.
+  // in use, UNAVAILABLE when listening fails, RESOURCE_EXHAUSTED when the system has no more memory
+  // or threads.
   static absl::StatusOr<std::unique_ptr<Server>> Start(SnapshotProvider& provider,
                                                        const ServerOptions& options);
 
