@@ -7,8 +7,11 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <array>
 #include <chrono>
 #include <exception>
+#include <mutex>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +21,9 @@ namespace {
 
 using rpc::StreamKind;
 using rpc::StreamReport;
+
+// By the last one.
+constexpr size_t kApis = static_cast<size_t>(rpc::Api::kPaged) + 1;
 
 const prometheus::Histogram::BucketBoundaries& Seconds() {
   static const prometheus::Histogram::BucketBoundaries boundaries = {
@@ -64,25 +70,72 @@ class PrometheusMetrics final : public Metrics {
   int port() const noexcept override { return port_; }
 
   void OnOpen(const StreamKind& kind) noexcept override {
-    const prometheus::Labels labels = LabelsOf(kind);
-    in_flight_.Add(labels).Increment();
-    if (kind.resumed) resumes_.Add(labels).Increment();
+    const std::lock_guard lock(mutex_);
+    Series& series = SeriesOf(kind);
+    ++series.open;
+    if (!Have(kind, series)) return;
+    series.in_flight->Set(series.open);
+    if (kind.resumed) series.resumes->Increment();
   }
 
   void OnClose(const StreamReport& report) noexcept override {
-    prometheus::Labels labels = LabelsOf(report.kind);
-    in_flight_.Add(labels).Decrement();
-    tuples_.Add(labels).Increment(static_cast<double>(report.tuples));
-    reported_.Add(labels).Increment(static_cast<double>(report.reported_bytes));
-    wire_.Add(labels).Increment(static_cast<double>(report.wire_bytes));
-    if (report.messages > 0)
-      first_.Add(labels, Seconds()).Observe(InSeconds(report.to_first_message));
-    total_.Add(labels, Seconds()).Observe(InSeconds(report.total));
-    labels["code"] = absl::StatusCodeToString(report.code);
-    streams_.Add(labels).Increment();
+    const std::lock_guard lock(mutex_);
+    Series& series = SeriesOf(report.kind);
+    --series.open;
+    if (!Have(report.kind, series)) return;
+    series.in_flight->Set(series.open);
+    series.tuples->Increment(static_cast<double>(report.tuples));
+    series.reported->Increment(static_cast<double>(report.reported_bytes));
+    series.wire->Increment(static_cast<double>(report.wire_bytes));
+    if (report.messages > 0) series.first->Observe(InSeconds(report.to_first_message));
+    series.total->Observe(InSeconds(report.total));
+    CountEnd(report);
   }
 
  private:
+  // What is told of one kind of streams. The pointers are null until there was memory for them.
+  struct Series {
+    // Counted here, so that the gauge is right again after a time without memory.
+    double open = 0;
+    prometheus::Gauge* in_flight = nullptr;
+    prometheus::Counter* resumes = nullptr;
+    prometheus::Counter* tuples = nullptr;
+    prometheus::Counter* reported = nullptr;
+    prometheus::Counter* wire = nullptr;
+    prometheus::Histogram* first = nullptr;
+    prometheus::Histogram* total = nullptr;
+  };
+
+  // Requires the lock.
+  Series& SeriesOf(const StreamKind& kind) noexcept {
+    return series_.at(static_cast<size_t>(kind.api)).at(kind.delta ? 1 : 0);
+  }
+
+  // False, and nothing is counted, where there is no memory. Requires the lock.
+  bool Have(const StreamKind& kind, Series& series) noexcept try {
+    // The one that is made last.
+    if (series.total != nullptr) return true;
+    const prometheus::Labels labels = LabelsOf(kind);
+    series.in_flight = &in_flight_.Add(labels);
+    series.resumes = &resumes_.Add(labels);
+    series.tuples = &tuples_.Add(labels);
+    series.reported = &reported_.Add(labels);
+    series.wire = &wire_.Add(labels);
+    series.first = &first_.Add(labels, Seconds());
+    series.total = &total_.Add(labels, Seconds());
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+
+  void CountEnd(const StreamReport& report) noexcept try {
+    prometheus::Labels labels = LabelsOf(report.kind);
+    labels["code"] = absl::StatusCodeToString(report.code);
+    streams_.Add(labels).Increment();
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+
   prometheus::Family<prometheus::Counter>& Counter(const char* name, const char* help) {
     return prometheus::BuildCounter().Name(name).Help(help).Register(*registry_);
   }
@@ -99,6 +152,8 @@ class PrometheusMetrics final : public Metrics {
   prometheus::Family<prometheus::Counter>& wire_;
   prometheus::Family<prometheus::Histogram>& first_;
   prometheus::Family<prometheus::Histogram>& total_;
+  std::mutex mutex_;
+  std::array<std::array<Series, 2>, kApis> series_;  // by contract; allocated and delta
   std::unique_ptr<prometheus::Exposer> exposer_;
   int port_ = 0;
 };

@@ -22,6 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/executor.h"
+#include "cbt/ops/metrics.h"
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/server.h"
 #include "cbt/rpc/session_store.h"
@@ -336,6 +337,27 @@ TEST_F(OutOfMemoryInServices, StatusesHaveTheirCodeWithOrWithoutText) {
   EXPECT_EQ(sent, grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(bare, absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(none_left, absl::StatusCode::kResourceExhausted);
+}
+
+// What could not be counted is lost; what is open is right again as soon as there is memory.
+TEST_F(OutOfMemoryInServices, TheGaugeOfStreamsDoesNotDrift) {
+  const StreamKind kind{.api = Api::kCsi, .delta = true, .resumed = true};
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
+              std::unique_ptr<ops::Metrics> metrics;
+              {
+                const test::Undisturbed calm;
+                metrics = ops::Metrics::Create();
+              }
+              for (int i = 0; i < 3; ++i) metrics->OnOpen(kind);
+              metrics->OnClose({.kind = kind, .messages = 1});
+              const test::Undisturbed calm;
+              metrics->OnClose({.kind = kind, .messages = 1});
+              const std::string text = metrics->Text();
+              const std::string right = "cbt_streams_in_flight{api=\"csi\",method=\"delta\"} 1\n";
+              EXPECT_NE(text.find(right), std::string::npos) << text;
+              return std::vector<uint8_t>();
+            }),
+            10);
 }
 
 // The sanitizers need more room than any limit leaves.
