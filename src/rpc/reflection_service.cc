@@ -3,9 +3,13 @@
 #include <grpcpp/support/slice.h>
 
 #include <algorithm>
+#include <mutex>
+#include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "rpc/byte_buffer.h"
+#include "rpc/status.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
 
@@ -39,6 +43,12 @@ constexpr uint32_t kResponseRequest = 2;
 constexpr uint32_t kResponseFiles = 4;
 constexpr uint32_t kResponseServices = 6;
 constexpr uint32_t kResponseError = 7;
+
+class Refusal final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  explicit Refusal(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
 
 std::string_view AsText(std::span<const uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -122,45 +132,135 @@ std::vector<std::string_view> Descriptors::BySymbol(std::string_view symbol) con
   return {};
 }
 
-// Answers request after request, each by one message.
-class ReflectionService::Call final : public BidiReactor {
+// Answers request after request, each by one message. Lives until gRPC has let go of it.
+class ReflectionService::Call final : public BidiReactor, public ServedCall {
  public:
-  explicit Call(const ReflectionService& service) : service_(service) { StartRead(&request_); }
+  // `context` is valid until OnDone(); the service must outlive the call.
+  Call(ReflectionService& service, grpc::CallbackServerContext& context, StreamSlot slot)
+      : service_(service), slot_(std::move(slot)), context_(&context) {}
+
+  // Call once, when the registry holds the call.
+  void Start() { StartRead(&request_); }
 
   void OnReadDone(bool ok) override {
     if (!ok) {
-      Finish(grpc::Status::OK);
+      Close(grpc::Status::OK);
       return;
     }
-    const grpc::Slice slice(service_.Answer(FlatBytes(request_).bytes()));
+    try {
+      if (request_.Length() > kMaxQuestionBytes) {
+        Close(ToGrpcStatus(absl::InvalidArgumentError(
+            absl::StrCat("reflection: a question has ", request_.Length(), " bytes; ",
+                         kMaxQuestionBytes, " are the most"))));
+        return;
+      }
+      const grpc::Slice slice(service_.Answer(FlatBytes(request_).bytes()));
+      response_ = grpc::ByteBuffer(&slice, 1);
+    } catch (const std::bad_alloc&) {
+      Close(ToGrpcStatus(OutOfMemory()));
+      return;
+    }
     request_.Clear();
-    response_ = grpc::ByteBuffer(&slice, 1);
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_) return;
+      writing_ = true;
+      since_ = Clock::now();
+    }
     StartWrite(&response_);
   }
+
   void OnWriteDone(bool ok) override {
+    {
+      const std::lock_guard lock(mutex_);
+      writing_ = false;
+      since_ = Clock::now();
+    }
+    response_.Clear();
     if (ok) {
       StartRead(&request_);
     } else {
-      Finish(grpc::Status::CANCELLED);
+      Close(grpc::Status::CANCELLED);
     }
   }
-  void OnDone() override { delete this; }
+
+  void OnDone() override {
+    {
+      const std::lock_guard lock(mutex_);
+      context_ = nullptr;
+    }
+    service_.calls_.Remove(this);  // destroys this
+  }
+
+  void End(absl::Status status) override {
+    if (!Close(ToGrpcStatus(status))) Abort();
+  }
+
+  void Abort() override {
+    const std::lock_guard lock(mutex_);
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (Clock::now() - since_ <= stall) return;
+    }
+    End(BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
+                     "reflection: nothing was asked for too long"));
+  }
 
  private:
-  const ReflectionService& service_;
+  using Clock = std::chrono::steady_clock;
+
+  // Ends the call, once, and not while a message is on its way.
+  bool Close(const grpc::Status& status) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_ || writing_) return false;
+      closed_ = true;
+      since_ = Clock::now();
+    }
+    Finish(status);
+    return true;
+  }
+
+  ReflectionService& service_;
+  const StreamSlot slot_;
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
+  std::mutex mutex_;
+  grpc::CallbackServerContext* context_;    // null after OnDone()
+  Clock::time_point since_ = Clock::now();  // when the last step was taken
+  bool writing_ = false;
+  bool closed_ = false;  // the status is with gRPC
 };
 
-ReflectionService::ReflectionService(std::vector<std::string> services)
-    : services_(std::move(services)) {
+ReflectionService::ReflectionService(std::vector<std::string> services,
+                                     std::chrono::milliseconds patience)
+    : services_(std::move(services)), calls_(kMaxCalls, patience, std::chrono::milliseconds{0}) {
   for (const char* common : {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
                              "grpc.reflection.v1alpha.ServerReflection"}) {
     services_.emplace_back(common);
   }
-  const auto open = [this](grpc::CallbackServerContext*) { return new Call(*this); };
+  const auto open = [this](grpc::CallbackServerContext* context) { return Open(*context); };
   AddBidi("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", open);
   AddBidi("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", open);
+}
+
+ReflectionService::BidiReactor* ReflectionService::Open(grpc::CallbackServerContext& context) {
+  absl::StatusOr<StreamSlot> slot = calls_.TakeSlot();
+  if (!slot.ok()) {
+    return new Refusal({grpc::StatusCode::RESOURCE_EXHAUSTED,
+                        "reflection: as many calls are open as the server allows"});
+  }
+  const auto call = std::make_shared<Call>(*this, context, *std::move(slot));
+  if (absl::Status status = calls_.Add(call); !status.ok()) {
+    return new Refusal(ToGrpcStatus(status));
+  }
+  call->Start();
+  // The registry keeps it until OnDone(), which can't come before this handler has returned.
+  return call.get();
 }
 
 std::string ReflectionService::Answer(std::span<const uint8_t> request) const {

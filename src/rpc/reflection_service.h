@@ -5,6 +5,8 @@
 #ifndef CBT_RPC_REFLECTION_SERVICE_H_
 #define CBT_RPC_REFLECTION_SERVICE_H_
 
+#include <chrono>
+#include <cstddef>
 #include <map>
 #include <span>
 #include <string>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "rpc/raw_service.h"
+#include "rpc/stream_registry.h"
 
 namespace cbt::rpc {
 
@@ -36,17 +39,29 @@ class Descriptors {
   std::map<std::string, std::string, std::less<>> symbols_;  // to file names
 };
 
+// What anybody may ask for without a token costs little: an answer repeats the question, so that is
+// short, and calls are few and don't wait for ever.
 class ReflectionService final : public RawService {
  public:
-  // `services`: names of those beside it; health and reflection itself are added.
-  explicit ReflectionService(std::vector<std::string> services);
+  // Names of files and symbols are shorter by far.
+  static constexpr size_t kMaxQuestionBytes = size_t{4} << 10;
+  // Calls at a time. Tools make one and end it.
+  static constexpr size_t kMaxCalls = 64;
+
+  // `services`: names of those beside it; health and reflection itself are added. A call whose
+  // client neither asks nor takes anything for `patience` is ended.
+  // Throws std::system_error when there is no thread to watch them with.
+  ReflectionService(std::vector<std::string> services, std::chrono::milliseconds patience);
 
  private:
   class Call;
+  BidiReactor* Open(grpc::CallbackServerContext& context);
   std::string Answer(std::span<const uint8_t> request) const;
 
   const Descriptors descriptors_;
   std::vector<std::string> services_;
+  // Of its own, so that those who look around take no stream's place, and no drain waits for them.
+  StreamRegistry calls_;
 };
 
 }  // namespace cbt::rpc

@@ -70,7 +70,7 @@ ServiceSet::ServiceSet(const ServicePlan& plan, const FeedFactory& feeds, Snapsh
   std::vector<std::string> names;
   for (const Api api : plan.apis) names.emplace_back(ContractOf(api).service);
   if (is_plugin) names.emplace_back("csi.v1.Identity");
-  reflection_ = std::make_unique<ReflectionService>(std::move(names));
+  reflection_ = std::make_unique<ReflectionService>(std::move(names), plan.stream.stall_timeout);
   services_.push_back(reflection_.get());
 }
 

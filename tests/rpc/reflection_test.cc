@@ -153,6 +153,11 @@ class Reflection {
   grpc::Status Close() {
     call_->WritesDone(this);
     Wait();
+    return Ended();
+  }
+
+  // Waits for the server to end the call.
+  grpc::Status Ended() {
     grpc::ByteBuffer nothing;
     call_->Read(&nothing, this);
     EXPECT_FALSE(Wait());
@@ -243,6 +248,19 @@ class Reflected : public testing::Test {
   const std::unique_ptr<rpc::SnapshotResolver> folders_;
   const std::unique_ptr<rpc::MemorySessionStore> sessions_;
 };
+
+// A question that is asked once, and the end of the call.
+grpc::Status AskOnce(const std::shared_ptr<grpc::Channel>& channel, const std::string& request,
+                     std::optional<std::string>& answer) {
+  RawCall call(channel, PathOf("v1"), request, std::chrono::seconds(60));
+  answer = call.Read();
+  return call.Finish();
+}
+
+bool IsAnswered(const std::shared_ptr<grpc::Channel>& channel) {
+  std::optional<std::string> answer;
+  return AskOnce(channel, RequestFor(kFileByName, "csi.proto"), answer).ok() && answer.has_value();
+}
 
 std::set<std::string> ServicesOf(const std::string& address) {
   return Reflection(Connect(address), "v1").Ask(kListServices, "").services;
@@ -462,11 +480,65 @@ TEST_F(Reflected, ClientsThatGoWithoutListeningLeaveNothingBehind) {
       reflection.Send(RequestFor(kFileByName, "csi.proto"));
     }
   }
-  EXPECT_EQ(FirstName(Reflection(channel, "v1").Ask(kFileByName, "csi.proto")), "csi.proto");
+  // The last ones may still have their places.
+  EXPECT_TRUE(Eventually([&] { return IsAnswered(channel); }));
   // A call that was still open would hold it up.
   const Stopwatch watch;
   server->Shutdown(std::chrono::seconds(60));
   EXPECT_LT(watch.elapsed(), std::chrono::seconds(30));
+}
+
+// Answers repeat the question, and nobody needs a token to ask one.
+TEST_F(Reflected, QuestionsAreShort) {
+  const auto server = ServeAll();
+  const auto channel = Connect(server->address());
+  std::string longest = RequestFor(kFileByName, std::string(4000, 'x'));
+  longest = RequestFor(kFileByName, std::string(4000 + 4096 - longest.size(), 'x'));
+  ASSERT_EQ(longest.size(), 4096u);
+  std::optional<std::string> answer;
+  EXPECT_TRUE(AskOnce(channel, longest, answer).ok());
+  EXPECT_EQ(Understand(answer.value_or("")).request, longest);
+  for (const size_t more : {size_t{1}, size_t{900} << 10}) {
+    const grpc::Status status =
+        AskOnce(channel, RequestFor(kFileByName, std::string(4093 + more, 'x')), answer);
+    EXPECT_FALSE(answer.has_value());
+    EXPECT_EQ(status.error_code(), StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), testing::HasSubstr("4096"));
+  }
+  EXPECT_TRUE(IsAnswered(channel));
+}
+
+TEST_F(Reflected, CallsThatAreTooManyAreRefusedAndTakeNoStreamsPlace) {
+  rpc::ServerOptions options = Options("few", {rpc::Api::kCsi});
+  options.stream.max_streams = 1;
+  const auto server = Serve(options);
+  const auto channel = Connect(server->address());
+  std::vector<std::unique_ptr<Reflection>> open;
+  // Another number would be another promise: docs/services.md.
+  for (int i = 0; i < 64; ++i) {
+    open.push_back(std::make_unique<Reflection>(channel, kVersions[i % 2]));
+    EXPECT_EQ(open.back()->Ask(kListServices, "").services.size(), 5u);
+  }
+  std::optional<std::string> answer;
+  EXPECT_EQ(AskOnce(channel, RequestFor(kListServices, ""), answer).error_code(),
+            StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(server->open_streams(), 0u);
+  csi::v1::GetMetadataAllocatedRequest request;
+  request.set_snapshot_id("s");
+  RawCall stream(channel, kAllocatedPath, request.SerializeAsString(), std::chrono::seconds(60));
+  EXPECT_TRUE(stream.Read().has_value());
+  // Who was let in goes on; a place that is given back is somebody else's.
+  EXPECT_EQ(open.front()->Ask(kListServices, "").services.size(), 5u);
+  EXPECT_TRUE(open.back()->Close().ok());
+  EXPECT_TRUE(Eventually([&] { return IsAnswered(channel); }));
+}
+
+TEST_F(Reflected, WhoAsksNothingIsSentAway) {
+  rpc::ServerOptions options = Options("impatient", {rpc::Api::kCsi});
+  options.stream.stall_timeout = std::chrono::milliseconds(100);
+  const auto server = Serve(options);
+  const auto channel = Connect(server->address());
+  EXPECT_EQ(Reflection(channel, "v1").Ended().error_code(), StatusCode::DEADLINE_EXCEEDED);
 }
 
 TEST_F(Reflected, CanBeSwitchedOff) {
