@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -14,6 +15,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -44,6 +46,18 @@
 #include "rpc/watched_file.h"
 #include "support/figures.h"
 #include "support/temp_dir.h"
+
+namespace grpc::testing {
+
+// A name that gRPC lets look into its contexts.
+class ServerContextTestSpouse {
+ public:
+  static size_t Trailers(const ServerContextBase& context) {
+    return context.trailing_metadata_.size();
+  }
+};
+
+}  // namespace grpc::testing
 
 namespace cbt::rpc {
 namespace {
@@ -228,63 +242,90 @@ class Silent final : public LogSink {
 
 // Everything that runs for a stream on the server's side, with the test in the place of gRPC and of
 // the executor's threads: what is thrown there would end the process, or be swallowed and leave the
-// stream open.
-TEST_F(OutOfMemoryInServices, EveryStreamComesToItsEnd) {
+// stream open. Finds the number of messages and of trailers of a stream of `tuples`, two in each
+// message.
+Found ServeStream(StreamRegistry& registry, const StreamOptions& options, uint64_t tuples) {
   LastReport observer;
   Silent log;
+  grpc::CallbackServerContext context;
+  Tasks tasks;
+  test::FunctionProvider provider([tuples](const auto&) -> absl::StatusOr<MetadataSource> {
+    MetadataSource source = test::Extents(test::AlternatingCursor(tuples * 8192, 4096));
+    source.summary = [](uint64_t) { return StreamSummary{.bytes = 1 << 23, .tuples = 2048}; };
+    return source;
+  });
+  absl::StatusOr<StreamSlot> slot = registry.TakeSlot();
+  if (!slot.ok()) return std::nullopt;
+  const auto stream = std::make_shared<StreamReactor>(context, registry, *std::move(slot), options,
+                                                      StreamWatch({&observer, &log}, {}));
+  if (!registry.Add(stream).ok()) return std::nullopt;
+  // From here on somebody waits for the end.
+  int threw = 0;
+  try {
+    AdmittedRequest request;
+    request.target_snapshot_id = "s";
+    request.max_results = 2;
+    const auto feed = std::make_shared<ProviderFeed>(
+        tasks,
+        std::make_unique<StreamProducer>(kCsiContract, provider, std::move(request), options,
+                                         SlicePool::Create(options.message_bytes, 1 << 20),
+                                         std::nullopt),
+        stream, stream->stop_token());
+    threw += Tasks::Throws([&] { stream->Start(feed); }) ? 1 : 0;
+  } catch (const std::bad_alloc&) {
+    stream->EndForWantOfMemory();
+  }
+  threw += tasks.Run();
+  // Whenever nobody is at work, and the end has not come, a message is on its way.
+  for (int i = 0; i < 100 && !observer.report().has_value() && threw == 0; ++i) {
+    threw += Tasks::Throws([&] { stream->OnWriteDone(true); }) ? 1 : 0;
+    threw += tasks.Run();
+  }
+  stream->OnDone();
+  const test::Undisturbed calm;
+  EXPECT_EQ(threw, 0);
+  EXPECT_EQ(registry.open_streams(), 0u);
+  const std::optional<StreamReport>& report = observer.report();
+  EXPECT_TRUE(report.has_value());
+  if (!report.has_value() || threw > 0) return std::nullopt;
+  if (report->code != absl::StatusCode::kOk) {
+    EXPECT_EQ(report->code, absl::StatusCode::kResourceExhausted);
+    return std::nullopt;
+  }
+  EXPECT_EQ(report->tuples, tuples);
+  const size_t trailers = grpc::testing::ServerContextTestSpouse::Trailers(context);
+  EXPECT_EQ(trailers, 6u);
+  return std::vector<uint8_t>{static_cast<uint8_t>(report->messages),
+                              static_cast<uint8_t>(trailers)};
+}
+
+TEST_F(OutOfMemoryInServices, EveryStreamComesToItsEnd) {
   StreamOptions options;
   options.message_bytes = 4096;
   options.messages_in_flight = 2;
   options.max_streams = 1;
   StreamRegistry registry(options.max_streams, std::chrono::hours(1), std::chrono::hours(0));
-  test::FunctionProvider provider([](const auto&) -> absl::StatusOr<MetadataSource> {
-    MetadataSource source = test::Extents(test::AlternatingCursor(1 << 24, 4096));
-    source.summary = [](uint64_t) { return StreamSummary{.bytes = 1 << 23, .tuples = 2048}; };
-    return source;
-  });
-  EXPECT_GT(FailEveryAllocation([&]() -> Found {
-              grpc::CallbackServerContext context;
-              Tasks tasks;
-              absl::StatusOr<StreamSlot> slot = registry.TakeSlot();
-              if (!slot.ok()) return std::nullopt;
-              const auto stream = std::make_shared<StreamReactor>(
-                  context, registry, *std::move(slot), options, StreamWatch({&observer, &log}, {}));
-              if (!registry.Add(stream).ok()) return std::nullopt;
-              // From here on somebody waits for the end.
-              int threw = 0;
-              try {
-                const auto feed = std::make_shared<ProviderFeed>(
-                    tasks,
-                    std::make_unique<StreamProducer>(
-                        kCsiContract, provider, AdmittedRequest{.target_snapshot_id = "s"}, options,
-                        SlicePool::Create(options.message_bytes, 1 << 20), std::nullopt),
-                    stream, stream->stop_token());
-                threw += Tasks::Throws([&] { stream->Start(feed); }) ? 1 : 0;
-              } catch (const std::bad_alloc&) {
-                stream->EndForWantOfMemory();
-              }
-              threw += tasks.Run();
-              // Whenever nobody is at work, and the end has not come, a message is on its way.
-              for (int i = 0; i < 100 && !observer.report().has_value() && threw == 0; ++i) {
-                threw += Tasks::Throws([&] { stream->OnWriteDone(true); }) ? 1 : 0;
-                threw += tasks.Run();
-              }
-              stream->OnDone();
-              const test::Undisturbed calm;
-              EXPECT_EQ(threw, 0);
-              EXPECT_EQ(registry.open_streams(), 0u);
-              const std::optional<StreamReport>& report = observer.report();
-              EXPECT_TRUE(report.has_value());
-              if (!report.has_value() || threw > 0) return std::nullopt;
-              if (report->code != absl::StatusCode::kOk) {
-                EXPECT_EQ(report->code, absl::StatusCode::kResourceExhausted);
-                return std::nullopt;
-              }
-              EXPECT_GT(report->messages, 4u);
-              EXPECT_EQ(report->tuples, 2048u);
-              return std::vector<uint8_t>{static_cast<uint8_t>(report->messages)};
-            }),
-            50);
+  // The queue of messages asks for memory now and then only: once it is for the last one, which
+  // comes together with the end.
+  for (uint64_t tuples = 33; tuples < 51; tuples += 2) {
+    SCOPED_TRACE(tuples);
+    EXPECT_GT(FailEveryAllocation([&] { return ServeStream(registry, options, tuples); }), 50);
+  }
+}
+
+// What it holds is a stream's place.
+TEST_F(OutOfMemoryInServices, AFeedThatIsClosedLetsGo) {
+  Tasks tasks;
+  const auto place = std::make_shared<int>();
+  const auto feed = std::make_shared<ProviderFeed>(
+      tasks, nullptr, std::shared_ptr<MessageSink>(place, nullptr), std::stop_token());
+  bool threw = false;
+  {
+    const FailAllocation none(1, true);
+    threw = Tasks::Throws([&] { feed->Close(); });
+  }
+  EXPECT_FALSE(threw);
+  EXPECT_EQ(place.use_count(), 1);
 }
 
 // A call that does nothing but end.
