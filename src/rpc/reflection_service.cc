@@ -50,15 +50,11 @@ class Refusal final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   void OnDone() override { delete this; }
 };
 
-std::string_view AsText(std::span<const uint8_t> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 std::string NameOf(std::span<const uint8_t> declaration) {
   std::string name;
   ProtoReader reader(declaration);
   while (reader.Next()) {
-    if (reader.Is(kName, WireType::kBytes)) name = AsText(reader.bytes());
+    if (reader.Is(kName, WireType::kBytes)) name = reader.text();
   }
   return name;
 }
@@ -69,7 +65,7 @@ Descriptors::Descriptors() {
   ProtoReader set{std::span<const uint8_t>(kDescriptorSet)};
   while (set.Next()) {
     if (!set.Is(kSetFile, WireType::kBytes)) continue;
-    File file{.bytes = AsText(set.bytes()), .imports = {}};
+    File file{.bytes = set.text(), .imports = {}};
     std::string name;
     std::string package;
     std::vector<std::string> declared;
@@ -78,13 +74,13 @@ Descriptors::Descriptors() {
       if (reader.wire_type() != WireType::kBytes) continue;
       switch (reader.field()) {
         case kFileName:
-          name = AsText(reader.bytes());
+          name = reader.text();
           break;
         case kFilePackage:
-          package = AsText(reader.bytes());
+          package = reader.text();
           break;
         case kFileDependency:
-          file.imports.emplace_back(AsText(reader.bytes()));
+          file.imports.emplace_back(reader.text());
           break;
         case kFileMessage:
         case kFileEnum:
@@ -271,15 +267,16 @@ std::string ReflectionService::Answer(std::span<const uint8_t> request) const {
   while (reader.Next()) {
     if (reader.wire_type() != WireType::kBytes) continue;
     if (reader.field() == kRequestHost) {
-      host = AsText(reader.bytes());
+      host = reader.text();
     } else if (reader.field() >= kRequestFileByName && reader.field() <= kRequestListServices) {
       asked = reader.field();
-      argument = AsText(reader.bytes());
+      argument = reader.text();
     }
   }
   std::string response;
   wire::AppendBytesField(response, kResponseHost, host);
-  wire::AppendBytesFieldAlways(response, kResponseRequest, AsText(request));
+  wire::AppendBytesFieldAlways(response, kResponseRequest,
+                               {reinterpret_cast<const char*>(request.data()), request.size()});
   const auto fail = [&response](grpc::StatusCode code, std::string_view text) {
     std::string error;
     wire::AppendVarintField(error, 1, static_cast<uint64_t>(code));
