@@ -16,6 +16,7 @@
 #include "cbt/executor.h"
 #include "cbt/image.h"
 #include "cli/command.h"
+#include "cli/input_files.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/output_place.h"

@@ -13,6 +13,7 @@
 #include "cbt/change_map_file.h"
 #include "cbt/transform.h"
 #include "cli/command.h"
+#include "cli/input_files.h"
 #include "cli/map_output.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -103,8 +104,8 @@ absl::Status Delta(const ChainArguments& arguments) {
     const absl::StatusOr<ChangeMapIdentity> identity = arguments.output.names.Over(
         {(*chain)->volume(), arguments.base, arguments.target}, SourcePurpose::kDelta);
     if (!identity.ok()) return identity.status();
-    const std::string inputs[] = {arguments.directory};
-    return WriteMap(**cursor, granularity, *identity, arguments.output.path, inputs, "uniting");
+    return WriteMap(**cursor, granularity, *identity, arguments.output.path,
+                    InputFiles({arguments.directory}), "uniting");
   }
   PrintOptions print = {.stream = arguments.stream,
                         .type = arguments.stream.type.value_or(BlockMetadataType::kVariableLength),

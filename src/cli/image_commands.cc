@@ -10,6 +10,7 @@
 #include "cbt/source.h"
 #include "cbt/transform.h"
 #include "cli/command.h"
+#include "cli/input_files.h"
 #include "cli/map_output.h"
 #include "cli/print_stream.h"
 #include "cli/source_options.h"
@@ -33,7 +34,8 @@ struct SourceArguments {
 // Prints what a source gives at the place and in the style that was asked for, or writes it as a
 // map. `known` is what its address says of names.
 absl::Status Print(absl::StatusOr<OpenedSource> source, const ChangeMapIdentity& known,
-                   const SourceArguments& arguments, PrintOptions print, bool delta) {
+                   const SourceArguments& arguments, const InputFiles& inputs, PrintOptions print,
+                   bool delta) {
   if (!source.ok()) return source.status();
   if (source->format == SourceFormat::kQcow2 && !arguments.input.spec.format.has_value()) {
     // Whoever writes to a raw volume can make it begin like this, too.
@@ -52,7 +54,6 @@ absl::Status Print(absl::StatusOr<OpenedSource> source, const ChangeMapIdentity&
     absl::StatusOr<ChangeMapIdentity> named = arguments.output.names.Over(
         std::move(identity), delta ? SourcePurpose::kDelta : SourcePurpose::kAllocated);
     if (!named.ok()) return named.status();
-    const std::string inputs[] = {arguments.base, arguments.target};
     return WriteMap(*source->cursor, source->cursor->granularity(), *named, arguments.output.path,
                     inputs, print.label);
   }
@@ -67,35 +68,38 @@ absl::Status Print(absl::StatusOr<OpenedSource> source, const ChangeMapIdentity&
   return PrintStream(**cursor, print);
 }
 
-SourceOptions OptionsOf(const SourceArguments& arguments, Executor& executor) {
+SourceOptions OptionsOf(const SourceArguments& arguments, InputFiles& inputs, Executor& executor) {
   return {.spec = arguments.input.spec,
           .capacity = arguments.input.capacity,
           .base_capacity = arguments.input.base_capacity,
           .block_size = arguments.stream.block_size.value_or(kDefaultBlockSize),
           .executor = &executor,
           .skip_zeros = arguments.skip_zeros,
-          .by_extents = arguments.by_extents};
+          .by_extents = arguments.by_extents,
+          .open = inputs.Opener()};
 }
 
 absl::Status Delta(const SourceArguments& arguments) {
   ThreadPool pool(WorkerThreads());
-  SourceOptions options = OptionsOf(arguments, pool);
+  InputFiles inputs({arguments.base, arguments.target});
+  SourceOptions options = OptionsOf(arguments, inputs, pool);
   if (arguments.target.empty()) {
     options.purpose = SourcePurpose::kDelta;
-    return Print(OpenSource(arguments.base, options), {}, arguments,
+    return Print(OpenSource(arguments.base, options), {}, arguments, inputs,
                  {.label = "reading", .adjective = "changed"}, true);
   }
   return Print(OpenDelta(arguments.base, arguments.target, options),
-               IdentityOfImages(arguments.base, arguments.target), arguments,
+               IdentityOfImages(arguments.base, arguments.target), arguments, inputs,
                {.label = "comparing", .adjective = "changed"}, true);
 }
 
 absl::Status Allocated(const SourceArguments& arguments) {
   ThreadPool pool(WorkerThreads());
-  SourceOptions options = OptionsOf(arguments, pool);
+  InputFiles inputs({arguments.base, arguments.target});
+  SourceOptions options = OptionsOf(arguments, inputs, pool);
   options.purpose = SourcePurpose::kAllocated;
   return Print(OpenSource(arguments.target, options), IdentityOfImages("", arguments.target),
-               arguments, {.label = "looking", .adjective = "allocated"}, false);
+               arguments, inputs, {.label = "looking", .adjective = "allocated"}, false);
 }
 
 }  // namespace

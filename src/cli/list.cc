@@ -14,6 +14,7 @@
 #include "cbt/transform.h"
 #include "cbt/volume_snapshot_delta.h"
 #include "cli/command.h"
+#include "cli/input_files.h"
 #include "cli/map_output.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -137,8 +138,8 @@ absl::Status List(const ListArguments& arguments) {
         opened->what);
     if (!identity.ok()) return identity.status();
     const RemoteArguments& remote = arguments.remote;
-    const std::string inputs[] = {remote.token_file, remote.secrets_file, remote.tls_ca,
-                                  remote.tls_certificate, remote.tls_key};
+    const InputFiles inputs({remote.token_file, remote.secrets_file, remote.tls_ca,
+                             remote.tls_certificate, remote.tls_key});
     return WriteMap(**cursor, arguments.stream.block_size.value_or(kDefaultBlockSize), *identity,
                     arguments.output.path, inputs, print.label);
   }

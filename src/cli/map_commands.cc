@@ -16,6 +16,7 @@
 #include "cbt/change_map_file.h"
 #include "cli/command.h"
 #include "cli/heat_map.h"
+#include "cli/input_files.h"
 #include "cli/map_input.h"
 #include "cli/map_output.h"
 #include "cli/numbers.h"
@@ -37,16 +38,15 @@ absl::Status PrintText(const std::string& text) {
   return output.Close();
 }
 
-absl::Status WriteBytes(const std::string& path, const std::string& input,
+absl::Status WriteBytes(const std::string& path, const InputFiles& inputs,
                         std::span<const uint8_t> bytes) {
-  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, {&input, 1});
+  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
   if (!place.ok()) return place.status();
   const std::span<const uint8_t> parts[] = {bytes};
   return WriteFileAtomically(place->path, parts, true);
 }
 
-absl::Status WriteMapFile(const std::string& path, std::span<const std::string> inputs,
-                          const ChangeMap& map) {
+absl::Status WriteMapFile(const std::string& path, const InputFiles& inputs, const ChangeMap& map) {
   const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
   if (!place.ok()) return place.status();
   return WriteChangeMap(map, place->path).status();
@@ -204,13 +204,13 @@ absl::Status Convert(const ConvertArguments& arguments) {
     map->set_identity(*named);
     // One set of blocks has one file, whoever wrote the input.
     if (absl::StatusOr<bool> smaller = map->Optimize(); !smaller.ok()) return smaller.status();
-    return WriteMapFile(arguments.output, {&arguments.file, 1}, *map);
+    return WriteMapFile(arguments.output, read->files, *map);
   }
-  if (to == "roaring64") return WriteBytes(arguments.output, arguments.file, (*map)->portable());
-  if (to == "bitmap") return WriteBytes(arguments.output, arguments.file, DenseBitmap(*map));
+  if (to == "roaring64") return WriteBytes(arguments.output, read->files, (*map)->portable());
+  if (to == "bitmap") return WriteBytes(arguments.output, read->files, DenseBitmap(*map));
   absl::StatusOr<std::vector<uint8_t>> bytes = map->ToPortable32();
   if (!bytes.ok()) return UsageError(arguments.file, MessageOf(bytes.status()));
-  return WriteBytes(arguments.output, arguments.file, *bytes);
+  return WriteBytes(arguments.output, read->files, *bytes);
 }
 
 void AddConvert(CLI::App& app, Command& command) {
@@ -296,9 +296,11 @@ absl::StatusOr<ChangeMap> Merged(const std::vector<ChangeMap>& maps, const std::
 
 absl::Status Merge(const MergeArguments& arguments) {
   std::vector<ChangeMap> maps;
+  InputFiles inputs;
   for (const std::string& path : arguments.files) {
     absl::StatusOr<AnyMap> read = ReadAnyMap(path, arguments.input);
     if (!read.ok()) return read.status();
+    inputs.Add(read->files);
     absl::StatusOr<ChangeMapIdentity> named = read->Named(arguments.names);
     if (!named.ok()) {
       return absl::Status(named.status().code(),
@@ -317,7 +319,7 @@ absl::Status Merge(const MergeArguments& arguments) {
   absl::StatusOr<ChangeMap> result = Merged(maps, arguments.operation, follow);
   if (!result.ok()) return result.status();
   result->set_identity(*std::move(identity));
-  return WriteMapFile(arguments.output, arguments.files, *result);
+  return WriteMapFile(arguments.output, inputs, *result);
 }
 
 void AddMerge(CLI::App& app, Command& command) {
@@ -372,7 +374,7 @@ absl::Status Show(const ShowArguments& arguments) {
                    " in ", (*map)->Statistics().runs, " extents");
   if (!arguments.svg.empty()) {
     const std::string svg = picture.Svg(title, summary);
-    status = WriteBytes(arguments.svg, arguments.file,
+    status = WriteBytes(arguments.svg, read->files,
                         {reinterpret_cast<const uint8_t*>(svg.data()), svg.size()});
     if (!status.ok()) return status;
   }

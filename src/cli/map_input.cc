@@ -72,11 +72,13 @@ absl::StatusOr<ChangeMap> FromDense(std::span<const uint8_t> bytes, const MapInp
 
 // Any other source, read to its end.
 absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input) {
+  InputFiles files({path});
   SourceOptions options = {.spec = input.source.spec,
                            .purpose = input.purpose,
                            .capacity = input.source.capacity,
                            .base_capacity = input.source.base_capacity,
-                           .block_size = input.block_size.value_or(kDefaultBlockSize)};
+                           .block_size = input.block_size.value_or(kDefaultBlockSize),
+                           .open = files.Opener()};
   absl::StatusOr<OpenedSource> source = OpenSource(path, options);
   if (!source.ok()) return source.status();
   const SourceFormatInfo& info = InfoOf(source->format);
@@ -91,7 +93,8 @@ absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input
   const bool delta = !source->identity.base.empty() || !info.allocated;
   map->set_identity(source->identity);
   return AnyMap{*std::move(map),
-                input.purpose.value_or(delta ? SourcePurpose::kDelta : SourcePurpose::kAllocated)};
+                input.purpose.value_or(delta ? SourcePurpose::kDelta : SourcePurpose::kAllocated),
+                std::move(files)};
 }
 
 }  // namespace
@@ -146,7 +149,7 @@ absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input
                                   ? "names its base: it tells what changed (--as)"
                                   : "names no base: it tells what is allocated (--as)");
     }
-    return AnyMap{*std::move(map), what};
+    return AnyMap{*std::move(map), what, InputFiles({path})};
   }
   if (*format == SourceFormat::kBitmap && input.source.spec.options.empty()) {
     map = FromDense(bytes, input);
@@ -155,7 +158,7 @@ absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input
   } else {
     return FromSource(path, input);
   }
-  if (map.ok()) return AnyMap{*std::move(map), input.purpose};
+  if (map.ok()) return AnyMap{*std::move(map), input.purpose, InputFiles({path})};
   return absl::Status(map.status().code(), absl::StrCat(path, ": as ", InfoOf(*format).name, ": ",
                                                         map.status().message()));
 }

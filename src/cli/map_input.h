@@ -9,6 +9,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
+#include "cli/input_files.h"
 #include "cli/map_output.h"
 #include "cli/source_options.h"
 
@@ -30,6 +31,7 @@ void AddMapInput(CLI::App& subcommand, MapInput& input);
 struct AnyMap {
   ChangeMap map;
   std::optional<SourcePurpose> what;
+  InputFiles files = {};  // that it was read from
 
   // The map's names with those that were given, see MapNames::Over().
   absl::StatusOr<ChangeMapIdentity> Named(const MapNames& names) const;

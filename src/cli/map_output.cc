@@ -113,8 +113,7 @@ ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& targ
 }
 
 absl::Status WriteMap(ExtentCursor& cursor, uint64_t granularity, const ChangeMapIdentity& identity,
-                      const std::string& path, std::span<const std::string> inputs,
-                      const std::string& label) {
+                      const std::string& path, const InputFiles& inputs, const std::string& label) {
   // Found out before the work and not after it.
   const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
   if (!place.ok()) return place.status();

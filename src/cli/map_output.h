@@ -13,6 +13,7 @@
 #include "cbt/change_map.h"
 #include "cbt/cursor.h"
 #include "cbt/source.h"
+#include "cli/input_files.h"
 
 namespace cbt::cli {
 
@@ -53,8 +54,7 @@ ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& targ
 // `inputs`: see FindOutputPlace(). `label`: for the progress bar.
 // Errors: those of FindOutputPlace() and of the cursor.
 absl::Status WriteMap(ExtentCursor& cursor, uint64_t granularity, const ChangeMapIdentity& identity,
-                      const std::string& path, std::span<const std::string> inputs,
-                      const std::string& label);
+                      const std::string& path, const InputFiles& inputs, const std::string& label);
 
 }  // namespace cbt::cli
 

@@ -1,7 +1,5 @@
 #include "cli/output_place.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -12,33 +10,26 @@
 namespace cbt::cli {
 namespace {
 
-bool IsOneOf(const OutputPlace& place, std::span<const std::string> inputs) {
-  // The place is an absolute path without links.
-  const std::string folder = place.path.substr(0, place.path.rfind('/') + 1);
-  struct stat parent {};
-  const bool has_parent = stat(folder.c_str(), &parent) == 0;
-  for (const std::string& input : inputs) {
-    struct stat info {};
-    // What is not there was not read either.
-    if ((input == "-" ? fstat(STDIN_FILENO, &info) : stat(input.c_str(), &info)) != 0) continue;
-    if (MayBeSameFile(info, *place.present)) return true;
-    if (S_ISDIR(info.st_mode) && has_parent && MayBeSameFile(info, parent)) return true;
+// `path` without links in it, as far as it is there.
+absl::Status CheckFolder(const std::string& path, const InputFiles& inputs,
+                         const std::string& shown) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  struct stat info {};
+  if (stat(folder.c_str(), &info) == 0 && inputs.Include(info)) {
+    return UsageError(shown, "lies in a folder that is read");
   }
-  return false;
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-bool MayBeSameFile(const struct stat& a, const struct stat& b) noexcept {
-  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
-absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path,
-                                            std::span<const std::string> inputs) {
+absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path, const InputFiles& inputs) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) {
     if (errno != ENOENT) return OpenError(path, errno);
     if (path.empty() || path.back() == '/') return UsageError("'" + path + "'", "not a file name");
+    if (absl::Status status = CheckFolder(path, inputs, path); !status.ok()) return status;
     return OutputPlace{path};
   }
   std::array<char, PATH_MAX> resolved{};
@@ -47,8 +38,9 @@ absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path,
   }
   if (S_ISDIR(info.st_mode)) return UsageError(path, "is a directory");
   if (!S_ISREG(info.st_mode)) return UsageError(path, "is not a regular file");
+  if (inputs.Include(info)) return UsageError(path, "is one of the inputs itself");
   OutputPlace place{resolved.data(), info};
-  if (IsOneOf(place, inputs)) return UsageError(path, "is one of the inputs itself");
+  if (absl::Status status = CheckFolder(place.path, inputs, path); !status.ok()) return status;
   return place;
 }
 

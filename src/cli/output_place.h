@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 
 #include <optional>
-#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cli/input_files.h"
 
 namespace cbt::cli {
 
@@ -22,14 +22,9 @@ struct OutputPlace {
 // gone for all when it is.
 // Errors: INVALID_ARGUMENT; NOT_FOUND for a link to nothing; as OpenError().
 //
-// `inputs`: what the command reads, as the user named it: a path, of a folder each file in it, "-"
-// for the standard input; other addresses and "" are passed over. None of them is replaced: a
-// volume's only image would be gone for a few bytes about it.
-absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path,
-                                            std::span<const std::string> inputs);
-
-// Whether both are one file by their numbers: for what is refused when in doubt.
-bool MayBeSameFile(const struct stat& a, const struct stat& b) noexcept;
+// None of `inputs` is replaced: a volume's only image would be gone for a few bytes about it. Nor
+// does anything new come into a folder that is one of them.
+absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path, const InputFiles& inputs);
 
 }  // namespace cbt::cli
 

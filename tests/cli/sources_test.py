@@ -265,6 +265,17 @@ class Sources(support.CbtTest):
         self.assertEqual(run("verify", base + ".raw", overlay + ".raw", "--map", out).code, 0)
         self.assertEqual(run("verify", base + ".raw", overlay + ".raw", "--map", listed, "--as", "delta").code, 0)
         self.refused(2, "delta", overlay)
+        # What an image is backed by was read as well: no output may replace it.
+        with open(base, "rb") as file:
+            backing = file.read()
+        for command in (("allocated", overlay), ("map", "convert", overlay, "--as", "allocated"),
+                        ("map", "convert", overlay, "--as", "allocated", "--to", "bitmap"),
+                        ("map", "merge", overlay, overlay, "--as", "allocated")):
+            done = run(*command, "--output", base)
+            self.assertEqual((done.code, done.stdout), (2, ""), done)
+            self.assertIn("base.qcow2: is one of the inputs itself", done.stderr)
+        with open(base, "rb") as file:
+            self.assertEqual(file.read(), backing)
         # Said to be raw, it is its own bytes.
         self.assertEqual(self.tuples("allocated", overlay, "--from", "image")[0], os.path.getsize(overlay))
 
