@@ -242,14 +242,9 @@ grpc::ServerUnaryReactor* PagedService::Open(grpc::CallbackServerContext& contex
   StreamWatch watch(telemetry_, {.api = Api::kPaged,
                                  .delta = decoded.ok() && decoded->base_snapshot_id.has_value(),
                                  .resumed = decoded.ok() && !decoded->page_token.empty()});
-  const auto refuse = [&context](const absl::Status& status) {
-    grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
-    reactor->Finish(ToGrpcStatus(status));
-    return reactor;
-  };
   const auto reject = [&](const absl::Status& status) {
     watch.End(status);
-    return refuse(status);
+    return EndUnary(context, ToGrpcStatus(status));
   };
   if (!decoded.ok()) return reject(decoded.status());
   if (absl::Status status = CheckRequest(kListSnapshotDeltas, *decoded); !status.ok()) {
@@ -262,7 +257,9 @@ grpc::ServerUnaryReactor* PagedService::Open(grpc::CallbackServerContext& contex
   const auto page =
       std::make_shared<Page>(shared_, registry_, context, response, *std::move(decoded), deadline,
                              *std::move(slot), std::move(watch));
-  if (absl::Status status = registry_.Add(page); !status.ok()) return refuse(status);
+  if (absl::Status status = registry_.Add(page); !status.ok()) {
+    return EndUnary(context, ToGrpcStatus(status));
+  }
   // The registry keeps it until OnDone(), which can't come before this handler has returned.
   try {
     page->Start(executor_);

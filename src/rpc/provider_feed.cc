@@ -43,6 +43,7 @@ void ProviderFeed::LetGo() {
 }
 
 void ProviderFeed::End(Ending ending) {
+  if (sink_ == nullptr) return;  // it was this that threw
   producer_.reset();
   // May be the last reference that the stream's slot hangs on.
   const std::shared_ptr<MessageSink> sink = std::move(sink_);

@@ -1,6 +1,9 @@
 #include "rpc/raw_service.h"
 
+#include <new>
 #include <utility>
+
+#include "rpc/status.h"
 
 #if __has_include(<grpcpp/impl/server_callback_handlers.h>)
 #include <grpcpp/impl/server_callback_handlers.h>
@@ -15,11 +18,24 @@ namespace {
 using grpc::internal::RpcMethod;
 using grpc::internal::RpcServiceMethod;
 
-class Rejection final : public RawService::WriteReactor {
+template <typename Reactor>
+class Rejection final : public Reactor {
  public:
-  explicit Rejection(const grpc::Status& status) { Finish(status); }
+  explicit Rejection(const grpc::Status& status) { this->Finish(status); }
   void OnDone() override { delete this; }
 };
+
+// What `open` returns; where it has no memory, what `reject` makes of that. To gRPC a handler that
+// throws is one that is not there: it says UNIMPLEMENTED, after which clients go on to another
+// method.
+template <typename Open, typename Reject>
+auto Guarded(const Open& open, const Reject& reject) -> decltype(open()) {
+  try {
+    return open();
+  } catch (const std::bad_alloc&) {
+    return reject(ToGrpcStatus(OutOfMemory()));
+  }
+}
 
 }  // namespace
 
@@ -28,36 +44,54 @@ void RawService::AddStream(const char* path, StreamHandler handler) {
   MarkMethodRawCallback(
       methods_++,
       new grpc::internal::CallbackServerStreamingHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-          std::move(handler)));
+          [handler = std::move(handler)](grpc::CallbackServerContext* context,
+                                         const grpc::ByteBuffer* request) {
+            return Guarded([&] { return handler(context, request); }, RejectStream);
+          }));
 }
 
 void RawService::AddUnary(const char* path, UnaryHandler handler) {
-  AddMethod(new RpcServiceMethod(path, RpcMethod::NORMAL_RPC, nullptr));
-  MarkMethodRawCallback(
-      methods_++, new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-                      [handler = std::move(handler)](grpc::CallbackServerContext* context,
-                                                     const grpc::ByteBuffer* request,
-                                                     grpc::ByteBuffer* response) {
-                        grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-                        reactor->Finish(handler(*request, response));
-                        return reactor;
-                      }));
+  AddUnaryReactor(path, [handler = std::move(handler)](grpc::CallbackServerContext* context,
+                                                       const grpc::ByteBuffer* request,
+                                                       grpc::ByteBuffer* response) {
+    return EndUnary(*context, handler(*request, response));
+  });
 }
 
 void RawService::AddUnaryReactor(const char* path, UnaryReactorHandler handler) {
   AddMethod(new RpcServiceMethod(path, RpcMethod::NORMAL_RPC, nullptr));
   MarkMethodRawCallback(
       methods_++, new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-                      std::move(handler)));
+                      [handler = std::move(handler)](grpc::CallbackServerContext* context,
+                                                     const grpc::ByteBuffer* request,
+                                                     grpc::ByteBuffer* response) {
+                        return Guarded(
+                            [&] { return handler(context, request, response); },
+                            [&](const grpc::Status& status) { return EndUnary(*context, status); });
+                      }));
 }
 
 void RawService::AddBidi(const char* path, BidiHandler handler) {
   AddMethod(new RpcServiceMethod(path, RpcMethod::BIDI_STREAMING, nullptr));
   MarkMethodRawCallback(methods_++,
                         new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-                            std::move(handler)));
+                            [handler = std::move(handler)](grpc::CallbackServerContext* context) {
+                              return Guarded([&] { return handler(context); }, RejectBidi);
+                            }));
 }
 
-RawService::WriteReactor* RejectStream(const grpc::Status& status) { return new Rejection(status); }
+RawService::WriteReactor* RejectStream(const grpc::Status& status) {
+  return new Rejection<RawService::WriteReactor>(status);
+}
+
+RawService::BidiReactor* RejectBidi(const grpc::Status& status) {
+  return new Rejection<RawService::BidiReactor>(status);
+}
+
+grpc::ServerUnaryReactor* EndUnary(grpc::CallbackServerContext& context, grpc::Status status) {
+  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+  reactor->Finish(std::move(status));
+  return reactor;
+}
 
 }  // namespace cbt::rpc

@@ -27,19 +27,20 @@ class RawService : public grpc::Service {
   using WriteReactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
   using StreamHandler =
       std::function<WriteReactor*(grpc::CallbackServerContext*, const grpc::ByteBuffer*)>;
+  using BidiReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
   using UnaryHandler =
       std::function<grpc::Status(const grpc::ByteBuffer& request, grpc::ByteBuffer* response)>;
 
  protected:
   // `path` is "/package.Service/Method" and must live as long as the service. Handlers run on
-  // gRPC's threads and must not block.
+  // gRPC's threads and must not block. Of one that throws std::bad_alloc, before it has begun
+  // anything, the call ends with RESOURCE_EXHAUSTED.
   void AddStream(const char* path, StreamHandler handler);
   void AddUnary(const char* path, UnaryHandler handler);
   // As above for an answer that takes time: the reactor finishes when it likes.
   using UnaryReactorHandler = std::function<grpc::ServerUnaryReactor*(
       grpc::CallbackServerContext*, const grpc::ByteBuffer*, grpc::ByteBuffer*)>;
   void AddUnaryReactor(const char* path, UnaryReactorHandler handler);
-  using BidiReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
   using BidiHandler = std::function<BidiReactor*(grpc::CallbackServerContext*)>;
   void AddBidi(const char* path, BidiHandler handler);
 
@@ -47,8 +48,13 @@ class RawService : public grpc::Service {
   int methods_ = 0;
 };
 
-// A reactor that ends a stream with `status` and deletes itself.
+// Reactors that end a call with `status` and delete themselves.
 RawService::WriteReactor* RejectStream(const grpc::Status& status);
+RawService::BidiReactor* RejectBidi(const grpc::Status& status);
+
+// Ends a call with `status` by the reactor that the context has for that, which can be used once.
+// Takes no memory.
+grpc::ServerUnaryReactor* EndUnary(grpc::CallbackServerContext& context, grpc::Status status);
 
 }  // namespace cbt::rpc
 

@@ -44,12 +44,6 @@ constexpr uint32_t kResponseFiles = 4;
 constexpr uint32_t kResponseServices = 6;
 constexpr uint32_t kResponseError = 7;
 
-class Refusal final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
- public:
-  explicit Refusal(const grpc::Status& status) { Finish(status); }
-  void OnDone() override { delete this; }
-};
-
 std::string NameOf(std::span<const uint8_t> declaration) {
   std::string name;
   ProtoReader reader(declaration);
@@ -185,7 +179,7 @@ class ReflectionService::Call final : public BidiReactor, public ServedCall {
       const std::lock_guard lock(mutex_);
       context_ = nullptr;
     }
-    service_.calls_.Remove(this);  // destroys this
+    service_.calls_.Remove(this);  // may destroy this
   }
 
   void End(absl::Status status) override {
@@ -201,9 +195,15 @@ class ReflectionService::Call final : public BidiReactor, public ServedCall {
     {
       const std::lock_guard lock(mutex_);
       if (Clock::now() - since_ <= stall) return;
+      if (closed_ || writing_) {
+        if (context_ != nullptr) context_->TryCancel();
+        return;
+      }
+      closed_ = true;
+      since_ = Clock::now();
     }
-    End(BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
-                     "reflection: nothing was asked for too long"));
+    Finish(ToGrpcStatus(BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
+                                     "reflection: nothing was asked for too long")));
   }
 
  private:
@@ -247,12 +247,12 @@ ReflectionService::ReflectionService(std::vector<std::string> services,
 ReflectionService::BidiReactor* ReflectionService::Open(grpc::CallbackServerContext& context) {
   absl::StatusOr<StreamSlot> slot = calls_.TakeSlot();
   if (!slot.ok()) {
-    return new Refusal({grpc::StatusCode::RESOURCE_EXHAUSTED,
-                        "reflection: as many calls are open as the server allows"});
+    return RejectBidi({grpc::StatusCode::RESOURCE_EXHAUSTED,
+                       "reflection: as many calls are open as the server allows"});
   }
   const auto call = std::make_shared<Call>(*this, context, *std::move(slot));
   if (absl::Status status = calls_.Add(call); !status.ok()) {
-    return new Refusal(ToGrpcStatus(status));
+    return RejectBidi(ToGrpcStatus(status));
   }
   call->Start();
   // The registry keeps it until OnDone(), which can't come before this handler has returned.

@@ -1,6 +1,7 @@
 // Memory that runs out in a service: a call ends with an error, and the process goes on.
 #include <grpcpp/server_context.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -353,16 +354,22 @@ TEST_F(OutOfMemoryInServices, CallsAreWatchedAndDrained) {
     calls.push_back(std::make_shared<FakeCall>(registry));
     ASSERT_TRUE(registry.Add(calls.back()).ok());
   }
+  bool watched = true;
   {
     const FailAllocation none(1, true);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     // In a thread of the registry's own.
     for (const auto& call : calls) {
       const int before = call->checked;
-      while (call->checked < before + 2) std::this_thread::yield();
+      while (call->checked < before + 2 && std::chrono::steady_clock::now() < until) {
+        std::this_thread::yield();
+      }
+      watched = watched && call->checked >= before + 2;
     }
     registry.StartDrain(std::chrono::milliseconds(0));
     registry.FinishDrain();
   }
+  EXPECT_TRUE(watched);
   EXPECT_EQ(registry.open_streams(), 0u);
   for (const auto& call : calls) EXPECT_EQ(call->code, absl::StatusCode::kUnavailable);
 }
@@ -410,7 +417,12 @@ TEST_F(OutOfMemoryInServices, WithoutThreadsAServerDoesNotStart) {
       absl::StrCat("unix://", testing::TempDir(), "cbt-threads-", ::getpid());
   const pid_t child = fork();
   if (child == 0) {
-    // Room for the stacks of some threads.
+    // Room for the stacks of some threads, whatever the shell says of their size.
+    pthread_attr_t stack;
+    if (pthread_attr_init(&stack) != 0 || pthread_attr_setstacksize(&stack, 8 << 20) != 0 ||
+        pthread_setattr_default_np(&stack) != 0) {
+      _exit(3);
+    }
     const rlimit room = {rlim_t{1} << 30, rlim_t{1} << 30};
     if (setrlimit(RLIMIT_AS, &room) != 0) _exit(2);
     ServerOptions options;
