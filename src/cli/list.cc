@@ -54,9 +54,7 @@ absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListReque
     // A window is asked for from 0 on, and is a part of something larger all the same.
     if (!best->refused.empty() && arguments.stream.starting_offset > 0) {
       const auto& [tier, reason] = best->refused.front();
-      return absl::Status(reason.code(), "no " + std::string(rpc::TierName(tier)) + " metadata (" +
-                                             MessageOf(reason) +
-                                             "); a lower tier begins at offset 0: start from 0");
+      return rpc::NotFromTheMiddle(tier, reason);
     }
     for (const auto& [tier, reason] : best->refused) {
       PrintLine("list", "warning: no " + std::string(rpc::TierName(tier)) +

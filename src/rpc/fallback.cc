@@ -1,23 +1,16 @@
 #include "cbt/rpc/fallback.h"
 
-#include <string>
-
 #include "absl/strings/str_cat.h"
 #include "cbt/extent_cursor.h"
+#include "core/absl_view.h"
 
 namespace cbt::rpc {
-namespace {
 
-// A delta up to `offset` and what is allocated from there on are neither of the two: what the base
-// has and the target has not is in neither half.
-absl::Status NotFromTheMiddle(Tier tier, uint64_t offset, const absl::Status& why) {
-  return absl::Status(
-      why.code(),
-      absl::StrCat("no ", std::string(TierName(tier)), " metadata from offset ", offset, " on (",
-                   why.message(), "); a lower tier begins at offset 0: start from 0"));
+absl::Status NotFromTheMiddle(Tier tier, const absl::Status& why) {
+  return absl::Status(why.code(),
+                      absl::StrCat("no ", AbslView(TierName(tier)), " metadata (", why.message(),
+                                   "); a lower tier begins at offset 0: start from 0"));
 }
-
-}  // namespace
 
 std::string_view TierName(Tier tier) noexcept {
   switch (tier) {
@@ -59,7 +52,7 @@ absl::StatusOr<Fallback> OpenBestTier(const ListRequest& request,
     }
     if (!FallsBack(tier, cursor.status())) return cursor.status();
     if (request.starting_offset > 0) {
-      return NotFromTheMiddle(tier, request.starting_offset, cursor.status());
+      return NotFromTheMiddle(tier, cursor.status());
     }
     fallback.refused.emplace_back(tier, cursor.status());
   }

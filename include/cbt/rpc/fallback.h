@@ -45,13 +45,16 @@ struct Fallback {
 // not tried and the last error is returned. Blocks while streams are opened; a stream that fails
 // later fails as any cursor does.
 //
-// From a starting_offset above 0 only the first tier answers: what was read of a delta up to there
-// and what is allocated from there on are together neither of the two. To go on where a lower tier
-// was read, ask for that one: without a base for kAllocated; of kWholeVolume there is nothing to
-// ask.
-// Errors: those that don't fall back; with a starting_offset above 0 those of the first tier, with
-// its code and a text that says to start from 0.
+// From a starting_offset above 0 only the first tier answers. To go on where a lower tier was read,
+// ask for that one: without a base for kAllocated; of kWholeVolume there is nothing to ask.
+// Errors: those that don't fall back; with a starting_offset above 0 NotFromTheMiddle().
 absl::StatusOr<Fallback> OpenBestTier(const ListRequest& request, std::optional<uint64_t> capacity);
+
+// What it is that `tier` was refused because of `why`, and no lower one will do since not the whole
+// volume is wanted: the code of `why`, and that a lower tier has to start from 0. A delta up to
+// some offset and what is allocated from there on are together neither of the two: what the base
+// has and the target has not is in neither half.
+absl::Status NotFromTheMiddle(Tier tier, const absl::Status& why);
 
 }  // namespace cbt::rpc
 
