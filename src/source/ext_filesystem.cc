@@ -137,8 +137,6 @@ const char* Reason(errcode_t error) {
       return "features that this libext2fs does not know";
     case EXT2_ET_BAD_DESC_SIZE:
       return "a size of group descriptors that can't be";
-    case EXT2_ET_NO_MEMORY:
-      return "out of memory";
     default:
       return "refused";
   }
@@ -164,7 +162,7 @@ class ExtCursor final : public ExtentCursor {
         ext2fs_open2("image", nullptr, EXT2_FLAG_64BITS | EXT2_FLAG_SKIP_MMP, 0, 0, Manager(), &fs);
     opening = nullptr;
     if (error == 0) fs_.reset(fs);
-    if (channel_.threw) {
+    if (channel_.threw || error == EXT2_ET_NO_MEMORY) {
       return absl::ResourceExhaustedError(
           absl::StrCat(image_->label(), ": out of memory while the file system was opened"));
     }
