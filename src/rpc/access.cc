@@ -1,6 +1,5 @@
 #include "cbt/rpc/access.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 

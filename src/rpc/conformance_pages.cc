@@ -49,8 +49,9 @@ void ConformanceChecker::CheckPages() {
   std::string second;
   std::string evidence;
   const ProbeAnswer halves = AllPages(half, "", &second, evidence);
-  Rule("pages-capacity", "every page tells the same size of the volume", [&] {
+  Rule("pages-capacity", "every page tells the size of the volume, and the same", [&] {
     if (pages_.messages.empty()) return Skip("no page came");
+    if (pages_.capacity() == 0) return Fail("the first page tells no size, or 0");
     const ProbeAnswer* const answers[] = {&pages_, &halves};
     for (const ProbeAnswer* answer : answers) {
       for (size_t i = 0; i < answer->messages.size(); ++i) {

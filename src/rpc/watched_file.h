@@ -62,9 +62,9 @@ class WatchedFile {
   }
 
  private:
-  // `lasts`: whether it will be the same until the file is another one. It is too large for as long
-  // as that; that it could not be read may be over at any moment, and nothing of the file shows
-  // when.
+  // `lasts`: whether it will be the same until the file is another one. It is too large, or a
+  // folder, for as long as that; that it could not be read may be over at any moment, and nothing
+  // of the file shows when.
   absl::StatusOr<std::shared_ptr<const Value>> Load(bool& lasts) {
     absl::StatusOr<std::string> text = ReadSmallFile(path_);
     if (!text.ok()) {

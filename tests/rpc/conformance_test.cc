@@ -172,6 +172,7 @@ constexpr Planted kPlanted[] = {
     {rpc::Api::kPaged, "pages-disorder", "pages-order"},
     {rpc::Api::kPaged, "pages-grow", "pages-capacity"},
     {rpc::Api::kPaged, "short-pages-grow", "pages-capacity"},
+    {rpc::Api::kPaged, "pages-tell-no-size", "pages-capacity"},
     {rpc::Api::kPaged, "bad-page", "max-entries"},
     {rpc::Api::kPaged, "pages-stand", "max-entries"},
     {rpc::Api::kPaged, "pages-circle", "max-entries"},

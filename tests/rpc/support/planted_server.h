@@ -375,6 +375,7 @@ class PlantedServer {
       std::string page;
       uint64_t capacity = kCapacity;
       if (Has("pages-grow") && at > 0) capacity *= 2;
+      if (Has("pages-tell-no-size")) capacity = 0;
       if (Has("short-pages-grow") && at > 0 && request->max_results > 0) capacity *= 2;
       wire::AppendVarintField(page, 1, capacity);
       bool last = end == tuples.size();
