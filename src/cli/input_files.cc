@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "cli/status.h"
+#include "map/file_io.h"
 
 namespace cbt::cli {
 
@@ -14,7 +15,7 @@ std::function<absl::StatusOr<int>(const std::string& path)> InputFiles::Opener()
   if (std::ranges::find(names_, "-") != names_.end()) return {};
   return [this](const std::string& path) -> absl::StatusOr<int> {
     // Without O_NONBLOCK a pipe that nobody writes to would hang here before it could be refused.
-    const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int descriptor = OpenFile(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) return OpenError(path, errno);
     struct stat info {};
     if (fstat(descriptor, &info) == 0) opened_.push_back(info);
