@@ -46,7 +46,8 @@ absl::StatusOr<ChangeMapHeader> WriteChangeMap(const ChangeMap& map, const std::
 // The bytes that WriteChangeMap() writes.
 absl::StatusOr<std::vector<uint8_t>> EncodeChangeMap(const ChangeMap& map);
 
-// Reads a file whole, checks all of it and maps it into memory: the map holds on to that.
+// Reads a file whole, checks all of it and maps it into memory: the map holds on to that, and to
+// the file, which must not be written to meanwhile (WriteChangeMap() replaces files and may).
 // Errors: NOT_FOUND, PERMISSION_DENIED, UNAVAILABLE; INVALID_ARGUMENT for what is no such file;
 //         DATA_LOSS with offset and reason for one that is damaged; UNIMPLEMENTED for one of a
 //         newer major version or with a feature that this version doesn't know.
@@ -60,7 +61,8 @@ absl::StatusOr<ChangeMapHeader> ReadChangeMapHeader(const std::string& path);
 
 // A cursor over the map in a file that checks what it reads when it gets there (64 KiB at a time),
 // so that the first extents of a large map take no pass over all of it. Damage further on is
-// DATA_LOSS from Next().
+// DATA_LOSS from Next(); a file that was written to since it was opened is ABORTED, before the
+// cursor is complete. It must not become shorter meanwhile.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenChangeMapCursor(const std::string& path);
 
 }  // namespace cbt

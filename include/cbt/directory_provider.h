@@ -34,7 +34,11 @@ struct DirectoryProviderOptions {
 // root: as `root` says it, or as links lead to it). A map or chain that would answer and is
 // damaged, of another capacity than the target's image, or contradicted by another one is
 // FAILED_PRECONDITION. Where several would answer they are compared, which takes a pass over each
-// before the stream begins: a map may lie beside the chain that it was appended to.
+// before the stream begins: a map may lie beside the chain that it was appended to. They are known
+// by names alone, and answer before the images do: never give a snapshot the name of an earlier one
+// while a map of that one lies there. One that is written over where it lies ends the streams that
+// read it with ABORTED (and cut short it can end the process): put new ones beside and rename them,
+// as WriteChangeMap() does.
 //
 // An image with the extension `.qcow2` is read as one: its capacity is the virtual size, its
 // backing files lie below the root as well, and a delta of two of them is told by where their data

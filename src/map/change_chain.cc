@@ -24,6 +24,7 @@
 #include "map/map_file.h"
 #include "map/portable_writer.h"
 #include "map/range_writer.h"
+#include "map/unchanged_cursor.h"
 
 namespace cbt {
 namespace {
@@ -428,13 +429,14 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ChainInDirectory::Delta(
   }
   const VolumeGeometry geometry{to->capacity, manifest_.granularity};
   std::vector<std::shared_ptr<const PortableIndex>> maps;
+  std::vector<std::shared_ptr<const MappedFile>> opened;
   std::vector<std::shared_ptr<const void>> storage;
   for (const ChainFile& file :
        Pieces(manifest_, from->slot + 1, to->slot + 1, kMaxChainLevel + 1)) {
     absl::StatusOr<LazyMap> map = OpenOrKept(file, manifest_.granularity);
     if (!map.ok()) return map.status();
     maps.push_back(std::move(map->index));
-    storage.push_back(std::move(map->storage));
+    opened.push_back(std::move(map->storage));
   }
   // What was cut off and came back is not what it was, whatever the maps say.
   uint64_t floor = from->capacity;
@@ -452,7 +454,8 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ChainInDirectory::Delta(
     maps.push_back(ChangeMapAccess::Index(*lost));
     storage.push_back(ChangeMapAccess::Storage(*lost));
   }
-  return MakeContainerCursor(std::move(maps), geometry, std::move(storage));
+  return WhileUnchanged(MakeContainerCursor(std::move(maps), geometry, std::move(storage)),
+                        std::move(opened));
 }
 
 absl::Status ChainInDirectory::Verify() const {

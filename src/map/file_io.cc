@@ -29,6 +29,7 @@ class Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
 
   int number() const noexcept { return number_; }
+  void Release() noexcept { number_ = -1; }
   // Some network file systems report a failed write only here. Returns the error number or 0.
   int Close() noexcept {
     const int number = number_;
@@ -184,21 +185,40 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::st
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(
     int descriptor, std::string_view name) {
-  const Descriptor file(descriptor);
+  Descriptor owned(descriptor);
+  auto* const made = new MappedFile(descriptor, std::string(name));
+  owned.Release();
+  const std::shared_ptr<MappedFile> file(made);
   struct stat stat;
   if (::fstat(descriptor, &stat) != 0) return FileError(name, errno);
   if (!S_ISREG(stat.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(AbslView(name), ": not a regular file"));
   }
+  file->written_at_ = stat.st_mtim;
   const auto size = static_cast<size_t>(stat.st_size);
-  if (size == 0) return std::shared_ptr<const MappedFile>(new MappedFile(nullptr, 0));
+  if (size == 0) return file;
   void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
   if (memory == MAP_FAILED) return FileError(name, errno);
-  return std::shared_ptr<const MappedFile>(new MappedFile(static_cast<uint8_t*>(memory), size));
+  file->bytes_ = static_cast<uint8_t*>(memory);
+  file->size_ = size;
+  return file;
+}
+
+absl::Status MappedFile::CheckUnchanged() const {
+  struct stat now;
+  if (::fstat(descriptor_, &now) != 0) {
+    return absl::UnavailableError(FileError(name_, errno).message());
+  }
+  if (static_cast<uint64_t>(now.st_size) == size_ && now.st_mtim.tv_sec == written_at_.tv_sec &&
+      now.st_mtim.tv_nsec == written_at_.tv_nsec) {
+    return absl::OkStatus();
+  }
+  return absl::AbortedError(absl::StrCat(name_, ": was written to since it was opened"));
 }
 
 MappedFile::~MappedFile() {
   if (bytes_ != nullptr) ::munmap(bytes_, size_);
+  ::close(descriptor_);
 }
 
 }  // namespace cbt

@@ -4,10 +4,12 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <ctime>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -67,14 +69,15 @@ class FolderLock {
 std::string FolderOf(const std::string& path);
 
 // The bytes of a regular file, mapped. It must not be made shorter while they are mapped: reading
-// behind the end would kill the process. Files of ours are replaced and never changed.
+// behind the end would kill the process. Files of ours are replaced and never changed; where others
+// write, CheckUnchanged() tells whether they did. Holds a descriptor.
 class MappedFile {
  public:
   // Errors: as FileError(); INVALID_ARGUMENT for what is no regular file.
   // `name` stands for the path in messages; the path itself if empty.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path,
                                                                 std::string_view name = {});
-  // Takes over `descriptor`.
+  // Takes over `descriptor`, also where it fails.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> FromDescriptor(int descriptor,
                                                                           std::string_view name);
   ~MappedFile();
@@ -83,11 +86,20 @@ class MappedFile {
 
   std::span<const uint8_t> bytes() const noexcept { return {bytes_, size_}; }
 
- private:
-  MappedFile(uint8_t* bytes, size_t size) noexcept : bytes_(bytes), size_(size) {}
+  // OK while the file has the size and the time of the last write that it had when it was opened,
+  // whatever its name stands for now.
+  // Errors: ABORTED; UNAVAILABLE when that can't be told.
+  absl::Status CheckUnchanged() const;
 
-  uint8_t* const bytes_;  // nobody may write to them
-  const size_t size_;
+ private:
+  MappedFile(int descriptor, std::string name) noexcept
+      : descriptor_(descriptor), name_(std::move(name)) {}
+
+  const int descriptor_;
+  const std::string name_;
+  timespec written_at_ = {};
+  uint8_t* bytes_ = nullptr;  // nobody may write to them
+  size_t size_ = 0;
 };
 
 }  // namespace cbt

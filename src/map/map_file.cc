@@ -14,6 +14,7 @@
 #include "map/file_io.h"
 #include "map/map_access.h"
 #include "map/map_cursor.h"
+#include "map/unchanged_cursor.h"
 
 namespace cbt {
 namespace {
@@ -248,7 +249,8 @@ absl::StatusOr<MapFileParts> ParseMapFile(std::span<const uint8_t> file, std::st
 }
 
 absl::StatusOr<LazyMap> OpenLazily(std::span<const uint8_t> file,
-                                   std::shared_ptr<const void> storage, std::string_view name) {
+                                   std::shared_ptr<const MappedFile> storage,
+                                   std::string_view name) {
   absl::StatusOr<MapFileParts> parts = ParseMapFile(file, name);
   if (!parts.ok()) return parts.status();
   const VolumeGeometry& geometry = parts->header.geometry;
@@ -314,7 +316,11 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenChangeMapCursor(const std::str
   const std::span<const uint8_t> bytes = (*file)->bytes();
   absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(file), path);
   if (!map.ok()) return map.status();
-  return MakeContainerCursor({map->index}, map->header.geometry, {map->storage});
+  return MakeLazyMapCursor(*map);
+}
+
+std::unique_ptr<ExtentCursor> MakeLazyMapCursor(const LazyMap& map) {
+  return WhileUnchanged(MakeContainerCursor({map.index}, map.header.geometry, {}), {map.storage});
 }
 
 }  // namespace cbt

@@ -10,6 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/change_map_file.h"
+#include "cbt/cursor.h"
+#include "map/file_io.h"
 #include "map/portable_index.h"
 
 namespace cbt {
@@ -35,12 +37,17 @@ absl::StatusOr<std::vector<uint8_t>> EncodeMapHeader(ChangeMapHeader& header,
 struct LazyMap {
   ChangeMapHeader header;
   std::shared_ptr<const PortableIndex> index;
-  std::shared_ptr<const void> storage;
+  std::shared_ptr<const MappedFile> storage;
 };
 
-// `storage` keeps `file` alive.
+// `storage` keeps `file` alive; null when somebody else does.
 absl::StatusOr<LazyMap> OpenLazily(std::span<const uint8_t> file,
-                                   std::shared_ptr<const void> storage, std::string_view name);
+                                   std::shared_ptr<const MappedFile> storage,
+                                   std::string_view name);
+
+// A cursor over one that has a file; it fails with ABORTED in the end when that was written to
+// meanwhile.
+std::unique_ptr<ExtentCursor> MakeLazyMapCursor(const LazyMap& map);
 
 // OK when `identity` can stand in a file; INVALID_ARGUMENT.
 absl::Status CheckIdentity(const ChangeMapIdentity& identity);

@@ -13,7 +13,6 @@
 #include "cbt/transform.h"
 #include "core/absl_view.h"
 #include "map/file_io.h"
-#include "map/map_cursor.h"
 #include "source/beneath.h"
 #include "source/folder.h"
 
@@ -66,12 +65,12 @@ absl::StatusOr<bool> TellTheSame(ExtentCursor& a, ExtentCursor& b) {
 
 }  // namespace
 
-VolumeMaps::VolumeMaps(std::string volume, const std::vector<std::string>& root_paths)
-    : volume_(std::move(volume)), root_paths_(root_paths) {}
+VolumeMaps::VolumeMaps(int root, std::string volume, const std::vector<std::string>& root_paths)
+    : root_(root), volume_(std::move(volume)), root_paths_(root_paths) {}
 
 VolumeMaps VolumeMaps::Read(int root, const std::string& volume,
                             const std::vector<std::string>& root_paths) {
-  VolumeMaps maps(volume, root_paths);
+  VolumeMaps maps(root, volume, root_paths);
   const int folder =
       OpenBeneath(root, volume.empty() ? "." : volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) {
@@ -88,7 +87,7 @@ VolumeMaps VolumeMaps::Read(int root, const std::string& volume,
     if (absl::EndsWith(name, AbslView(kMapExtension))) {
       const int file = OpenBeneath(root, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
       if (file >= 0) {
-        maps.AddMap(file, name);
+        maps.AddMap(file, name, path);
       } else if (MayBeThere(errno)) {
         maps.NoteDamage(FileError(name, errno));
       }
@@ -108,14 +107,14 @@ void VolumeMaps::NoteDamage(const absl::Status& status) {
   if (damage_.ok()) damage_ = AsDamage(status);
 }
 
-void VolumeMaps::AddMap(int descriptor, const std::string& file) {
+void VolumeMaps::AddMap(int descriptor, const std::string& file, const std::string& path) {
   absl::StatusOr<std::shared_ptr<const MappedFile>> bytes =
       MappedFile::FromDescriptor(descriptor, file);
   if (!bytes.ok()) return NoteDamage(bytes.status());
   absl::StatusOr<MapFileParts> parts = ParseMapFile((*bytes)->bytes(), file);
   if (!parts.ok()) return NoteDamage(parts.status());
   if (IsOurs(parts->header.identity.volume)) {
-    maps_.push_back({file, *std::move(bytes), std::move(parts->header)});
+    maps_.push_back({file, path, std::move(parts->header)});
   }
 }
 
@@ -178,14 +177,28 @@ std::vector<VolumeMaps::Teller> VolumeMaps::MapsOf(const std::string& base,
       continue;
     }
     checksums.push_back(map.header.checksum);
-    tellers.push_back({map.file, [&map] { return OpenMap(map); }});
+    tellers.push_back({map.file, [this, &map] { return OpenMap(map); }});
   }
   return tellers;
 }
 
-absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::OpenMap(const Map& of) {
-  absl::StatusOr<LazyMap> map = OpenLazily(of.bytes->bytes(), of.bytes, of.file);
+// Only now, because a folder may hold more maps than a process may have open files.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::OpenMap(const Map& of) const {
+  const auto is_another = [&of] {
+    return absl::AbortedError(
+        absl::StrCat(of.file, ": was replaced or removed since it was looked at"));
+  };
+  const int descriptor = OpenBeneath(root_, of.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) {
+    return IsAbsent(errno) ? is_another() : AsDamage(FileError(of.file, errno));
+  }
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file =
+      MappedFile::FromDescriptor(descriptor, of.file);
+  if (!file.ok()) return AsDamage(file.status());
+  const std::span<const uint8_t> bytes = (*file)->bytes();
+  absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(file), of.file);
   if (!map.ok()) return absl::FailedPreconditionError(map.status().message());
+  if (map->header.checksum != of.header.checksum) return is_another();
   if (map->header.payload_bytes <= kCheckedAtOnce) {
     for (size_t i = 0; i < map->index->size(); ++i) {
       if (absl::StatusOr<Container> container = map->index->Load(i); !container.ok()) {
@@ -193,7 +206,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::OpenMap(const Map& of)
       }
     }
   }
-  return MakeContainerCursor({map->index}, map->header.geometry, {map->storage});
+  return MakeLazyMapCursor(*map);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::AgreedBy(

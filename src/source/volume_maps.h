@@ -36,7 +36,9 @@ class VolumeMaps {
   // nothing tells. No data of the volume is read. Where several tell, they are compared first, from
   // beginning to end and in the memory of two batches, in blocks of the coarsest, which answers.
   // Errors: FAILED_PRECONDITION when what would tell is damaged, of a newer version or contradicted
-  //         by another one, INVALID_ARGUMENT when the base is newer than the target.
+  //         by another one, INVALID_ARGUMENT when the base is newer than the target, ABORTED when
+  //         something changed since it was looked at: reading anew helps. The cursor fails with
+  //         ABORTED in the end when a file was written to where it lies.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(const std::string& base,
                                                       const std::string& target) const;
 
@@ -53,7 +55,7 @@ class VolumeMaps {
  private:
   struct Map {
     std::string file;
-    std::shared_ptr<const MappedFile> bytes;
+    std::string path;  // from the root
     ChangeMapHeader header;
   };
 
@@ -70,17 +72,18 @@ class VolumeMaps {
     std::function<absl::StatusOr<std::unique_ptr<ExtentCursor>>()> open;
   };
 
-  VolumeMaps(std::string volume, const std::vector<std::string>& root_paths);
-  void AddMap(int descriptor, const std::string& file);
+  VolumeMaps(int root, std::string volume, const std::vector<std::string>& root_paths);
+  void AddMap(int descriptor, const std::string& file, const std::string& path);
   void AddChain(int descriptor, const std::string& file);
   void NoteDamage(const absl::Status& status);
   bool IsOurs(const std::string& volume) const;
   std::string IdOf(const std::string& name) const;
   bool Names(const std::string& said, const std::string& name) const;
   std::vector<Teller> MapsOf(const std::string& base, const std::string& target) const;
-  static absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenMap(const Map& of);
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenMap(const Map& of) const;
   static absl::StatusOr<std::unique_ptr<ExtentCursor>> AgreedBy(const std::vector<Teller>& tellers);
 
+  int root_;
   std::string volume_;
   std::vector<std::string> root_paths_;
   std::vector<Map> maps_;

@@ -1,10 +1,15 @@
 // What the directory provider makes of maps and chains beside images.
 #include "source/volume_maps.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cbt/change_map_file.h"
@@ -297,6 +302,65 @@ TEST_F(VolumeMapsTest, TheRootTakesNoMapOfAnotherVolume) {
   Write("a.cbm", {"link", "mon", "tue"}, {5});
   EXPECT_EQ(Ranges_(ask(dir_ / "link")), (Ranges{{5 * kG, kG}}));
   EXPECT_EQ(Ranges_(ask(root)), (Ranges{{0, 10 * kG}}));
+}
+
+// `cp new.cbm a.cbm` writes into the file that is being read; both are sound by themselves.
+TEST_F(VolumeMapsTest, AMapThatIsWrittenOverWhileItIsToldIsNoAnswer) {
+  Write("new", {"vol1", "mon", "tue"}, {2});
+  WriteChain("history.chain", {"wed", "thu"}, {{1}});
+  const auto folder = std::filesystem::path(dir_ / "root/pool/vol1");
+  std::filesystem::path of_chain;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "history.chain")) {
+    if (entry.path().extension() == ".cbm") of_chain = entry.path();
+  }
+  ASSERT_FALSE(of_chain.empty());
+  const auto write_over = [&](const std::filesystem::path& file) {
+    std::ifstream from(folder / "new", std::ios::binary);
+    std::fstream(file, std::ios::binary | std::ios::in | std::ios::out) << from.rdbuf();
+  };
+  Write("a.cbm", {"vol1", "mon", "tue"}, {1});
+  for (const auto& [file, base, target] :
+       {std::tuple(folder / "a.cbm", "mon", "tue"), {of_chain, "wed", "thu"}}) {
+    // Clocks of files go in steps that are longer than this test.
+    std::filesystem::last_write_time(
+        file, std::filesystem::last_write_time(file) - std::chrono::hours(1));
+    const absl::StatusOr<MetadataSource> whole = Delta(base, target);
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    EXPECT_EQ(*test::Drain(*whole->cursor), (Ranges{{kG, kG}}));
+    const absl::StatusOr<MetadataSource> torn = Delta(base, target);
+    ASSERT_TRUE(torn.ok()) << torn.status();
+    write_over(file);
+    const absl::Status status = test::Drain(*torn->cursor).status();
+    EXPECT_EQ(status.code(), StatusCode::kAborted) << status;
+    EXPECT_NE(status.message().find("was written to"), std::string::npos) << status;
+    EXPECT_LT(torn->cursor->covered(), kVolume.capacity);
+  }
+}
+
+TEST_F(VolumeMapsTest, AMapThatIsReplacedWhileItIsToldIsTheOldOne) {
+  Write("a.cbm", {"vol1", "mon", "tue"}, {1});
+  const absl::StatusOr<MetadataSource> old = Delta("mon", "tue");
+  ASSERT_TRUE(old.ok()) << old.status();
+  Write("a.cbm", {"vol1", "mon", "tue"}, {2});
+  EXPECT_EQ(*test::Drain(*old->cursor), (Ranges{{kG, kG}}));
+  EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{2 * kG, kG}}));
+}
+
+// Between the look at the folder and the answer.
+TEST_F(VolumeMapsTest, AMapThatIsAnotherOneNowIsLookedForAgain) {
+  Write("a.cbm", {"vol1", "mon", "tue"}, {1});
+  const int root = open((dir_ / "root").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_GE(root, 0);
+  const VolumeMaps maps = VolumeMaps::Read(root, "pool/vol1", {});
+  EXPECT_TRUE(maps.Delta("mon", "tue").ok());
+  Write("a.cbm", {"vol1", "mon", "tue"}, {2});
+  EXPECT_EQ(maps.Delta("mon", "tue").status().code(), StatusCode::kAborted);
+  Remove("a.cbm");
+  EXPECT_EQ(maps.Delta("mon", "tue").status().code(), StatusCode::kAborted);
+  // What can't be opened now may be there all the same.
+  dir_.WriteClosed("root/pool/vol1/a.cbm");
+  EXPECT_EQ(maps.Delta("mon", "tue").status().code(), StatusCode::kFailedPrecondition);
+  close(root);
 }
 
 TEST_F(VolumeMapsTest, NothingLeadsOutOfTheRoot) {
