@@ -51,7 +51,8 @@ struct DirectoryProviderOptions {
 //
 // Ids can't lead out of the root: empty ones, absolute ones, `.` and `..` as components, doubled
 // slashes and NUL are INVALID_ARGUMENT, symbolic links that point out of the root are NOT_FOUND.
-// Two files that have the same id are refused with FAILED_PRECONDITION rather than guessed at.
+// Two files that have the same id are refused with FAILED_PRECONDITION rather than guessed at;
+// where one of them is not ready, or can't be opened, with UNAVAILABLE.
 //
 // Errors: NOT_FOUND, INVALID_ARGUMENT, PERMISSION_DENIED when `root` can't be used or an option is
 //         out of range.

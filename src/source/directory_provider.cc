@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -108,9 +109,11 @@ std::vector<std::string> PathsOf(const std::string& root) {
   return paths;
 }
 
-bool HoldsImage(int descriptor) noexcept {
+// Whether an image is in it; what can't be asked may hold one.
+std::optional<bool> HoldsImage(int descriptor) noexcept {
   struct stat stat;
-  return ::fstat(descriptor, &stat) == 0 && (S_ISREG(stat.st_mode) || S_ISBLK(stat.st_mode));
+  if (::fstat(descriptor, &stat) != 0) return std::nullopt;
+  return S_ISREG(stat.st_mode) || S_ISBLK(stat.st_mode);
 }
 
 class DirectoryProvider final : public SnapshotProvider {
@@ -304,7 +307,11 @@ class DirectoryProvider final : public SnapshotProvider {
         unreadable |= errno != ENOENT && errno != EXDEV && errno != ELOOP && errno != ENXIO;
         continue;
       }
-      if (!HoldsImage(descriptor)) {
+      const std::optional<bool> holds_image = HoldsImage(descriptor);
+      if (!holds_image.has_value()) {
+        unreadable = true;
+        ::close(descriptor);
+      } else if (!*holds_image) {
         ::close(descriptor);
       } else if (name == id.name + kNotReadyExtension) {
         not_ready = true;
@@ -317,16 +324,18 @@ class DirectoryProvider final : public SnapshotProvider {
         is_qcow2 = absl::EndsWith(name, ".qcow2");
       }
     }
-    if (found < 0) {
-      if (!not_ready && !unreadable) return not_found();
-      return absl::UnavailableError(absl::StrCat("snapshot ", Quote(id.id), ": ",
-                                                 not_ready ? "not ready" : "can't be opened"));
-    }
     if (ambiguous) {
       ::close(found);
       return absl::FailedPreconditionError(
           absl::StrCat("snapshot ", Quote(id.id), ": more than one file has this name"));
     }
+    // Beside one that was found, too: which of the two is the snapshot can't be known.
+    if (not_ready || unreadable) {
+      if (found >= 0) ::close(found);
+      return absl::UnavailableError(absl::StrCat("snapshot ", Quote(id.id), ": ",
+                                                 not_ready ? "not ready" : "can't be opened"));
+    }
+    if (found < 0) return not_found();
     absl::StatusOr<std::shared_ptr<const Image>> image = Image::FromDescriptor(found, Quote(id.id));
     if (!image.ok()) return image.status();
     if (is_qcow2) return OpenQcow2(id, *std::move(image));

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "support/cursors.h"
 #include "support/temp_dir.h"
@@ -93,6 +96,27 @@ TEST_F(DirectoryProviderTest, OtherErrorsHaveTheCodesOfTheContract) {
             StatusCode::kInvalidArgument);
   EXPECT_EQ(provider_->OpenDelta("top", "vol1/monday", context_).status().code(),
             StatusCode::kInvalidArgument);
+}
+
+// Which of the two is the snapshot can't be known.
+TEST_F(DirectoryProviderTest, AnImageBesideOneThatCannotBeHadIsNotTakenForTheSnapshot) {
+  dir_.Write("root/vol1/half.img", "x");
+  dir_.Write("root/vol1/half.partial", "x");
+  dir_.Write("root/vol1/shut.img", "x");
+  // There, and not to be opened: root may open everything that has a name.
+  std::filesystem::create_symlink(std::string(300, 'x'), dir_ / "root/vol1/shut.raw");
+  for (const char* id : {"vol1/half", "vol1/shut"}) {
+    EXPECT_EQ(Allocated(id).code(), StatusCode::kUnavailable) << id << " " << Allocated(id);
+    for (const auto& [base, target] :
+         {std::pair(id, "vol1/monday"), std::pair("vol1/monday", id)}) {
+      EXPECT_EQ(provider_->OpenDelta(base, target, context_).status().code(),
+                StatusCode::kUnavailable)
+          << base << " " << target;
+    }
+  }
+  // What leads out is no snapshot, and stands in nobody's way.
+  std::filesystem::create_symlink("../../outside.img", dir_ / "root/vol1/bare.raw");
+  EXPECT_TRUE(Allocated("vol1/bare").ok()) << Allocated("vol1/bare");
 }
 
 TEST_F(DirectoryProviderTest, E18SnapshotDeletedMeanwhileIsAnsweredInFull) {
