@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -34,13 +35,21 @@ struct Chunk {
   const uint64_t end;
   std::atomic<bool> unwanted{false};
 
-  void Run(const ImagePair& pair, size_t block_size) {
+  // A task, so whatever is thrown ends here, and nobody may wait for ever.
+  void Run(const ImagePair& pair, size_t block_size) noexcept {
     absl::Status result = absl::OkStatus();
     std::vector<uint64_t> bits;
     if (!unwanted.load(std::memory_order_relaxed)) {
-      result = CompareChunk(pair, begin, end, block_size, bits);
+      try {
+        result = CompareChunk(pair, begin, end, block_size, bits);
+      } catch (const std::bad_alloc&) {
+        // A text would take memory as well.
+        result = absl::Status(absl::StatusCode::kResourceExhausted, "");
+      } catch (...) {
+        result = absl::Status(absl::StatusCode::kInternal, "");
+      }
     }
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);
     changed = std::move(bits);
     status = std::move(result);
     done_ = true;
