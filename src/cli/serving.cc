@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <malloc.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -184,6 +185,13 @@ void PrepareProcess() {
   std::signal(SIGTERM, SIG_DFL);
   const sigset_t set = StopSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  // A stream takes three descriptors or so, two images and its connection, and a listener that once
+  // had none left may never accept again. Where the limit can't be raised, it is what it was.
+  rlimit descriptors;
+  if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
+    descriptors.rlim_cur = descriptors.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &descriptors);
+  }
   // The socket must not be wider than 0660 for a moment.
   umask(S_IXUSR | S_IXGRP | S_IRWXO);
 }

@@ -67,7 +67,7 @@ struct ServingParts {
 absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments);
 
 // Before any thread starts: keeps stop signals for RunUntilStopped(), and what is created from
-// others.
+// others; takes as many descriptors as the process may have.
 void PrepareProcess();
 
 // Errors: INVALID_ARGUMENT for a --ready-fd that can't be written.

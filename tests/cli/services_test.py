@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import stat
 import subprocess
@@ -177,6 +178,23 @@ class Contracts(ServicesTest):
             self.assertIn(options[0].strip("-"), line)
         self.fails(2, "relay", "--listen", f"unix://{self.path('s')}", "--plugin", "nowhere",
                    "--tokens", self.path("tokens"))
+
+
+class Process(ServicesTest):
+    """What the process itself is like: the same of serve and relay."""
+
+    def test_as_many_descriptors_as_may_be(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
+        try:
+            server = self.serve()
+            relay = self.relay(server)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if hard <= 256:
+            self.skipTest("there is nothing to raise")
+        for process in [server, relay]:
+            self.assertEqual(resource.prlimit(process.pid, resource.RLIMIT_NOFILE), (hard, hard))
 
 
 class Pages(ServicesTest):
