@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -70,27 +72,55 @@ void TellReady(int descriptor, const std::string& address) {
   }
 }
 
+using Clock = std::chrono::steady_clock;
+
+// timeout(1), and whoever signals both a process and its group, asks twice and means it once.
+constexpr std::chrono::milliseconds kEcho(200);
+
+// Until when a signal is an echo of the first one. Read in a signal handler.
+std::atomic<Clock::rep> echo_end = 0;
+static_assert(std::atomic<Clock::rep>::is_always_lock_free);
+
+bool IsEcho() noexcept { return Clock::now().time_since_epoch().count() <= echo_end; }
+
+void EndAtOnce(int) noexcept {
+  if (IsEcho()) return;
+  constexpr std::string_view kLine = "cbt: second signal: what still reads is cut off\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kLine.data(), kLine.size());
+  _exit(kExitFailure);
+}
+
+// From here on nobody waits for stop signals any more, and threads that read from storage that
+// hangs keep the process from ending by itself.
+void LetSignalsEndTheProcess() {
+  struct sigaction action = {};
+  action.sa_handler = EndAtOnce;
+  action.sa_flags = SA_RESTART;
+  const sigset_t set = StopSignals();
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
 // Drains while a second signal can still end the process at once.
 void Drain(const std::string& name,
            const std::function<void(std::chrono::milliseconds grace)>& shutdown,
            std::chrono::milliseconds grace) {
-  using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kInterval(20);
-  // timeout(1), and whoever signals both a process and its group, asks twice and means it once.
-  constexpr std::chrono::milliseconds kEcho(200);
-  const Clock::time_point asked = Clock::now();
+  echo_end = (Clock::now() + kEcho).time_since_epoch().count();
   std::atomic<bool> drained = false;
   std::thread drainer([&] {
     shutdown(grace);
     drained = true;
   });
   while (!drained) {
-    if (WaitForStopSignal(kInterval) && Clock::now() - asked > kEcho) {
+    if (WaitForStopSignal(kInterval) && !IsEcho()) {
       PrintLine(name, "second signal: streams are cut off");
       _exit(kExitFailure);
     }
   }
   drainer.join();
+  LetSignalsEndTheProcess();
 }
 
 // An error of a part, with the option in front.

@@ -74,7 +74,8 @@ void PrepareProcess();
 absl::Status CheckReadyDescriptor(const ServingArguments& arguments);
 
 // Says that the server is up at `address`, waits for SIGTERM or SIGINT, then drains by `shutdown`.
-// A second signal ends the process at once. `name`: of the subcommand; `what`: what is served.
+// A second signal ends the process at once, also after this has returned. `name`: of the
+// subcommand; `what`: what is served.
 void RunUntilStopped(const ServingArguments& arguments, const std::string& name,
                      const std::string& what, const std::string& address,
                      const std::function<void(std::chrono::milliseconds grace)>& shutdown);

@@ -196,6 +196,49 @@ class Process(ServicesTest):
         for process in [server, relay]:
             self.assertEqual(resource.prlimit(process.pid, resource.RLIMIT_NOFILE), (hard, hard))
 
+    def wait_until(self, what):
+        end = time.monotonic() + 60
+        while not what():
+            self.assertLess(time.monotonic(), end, self.log())
+            time.sleep(0.01)
+
+    def test_second_signal_ends_a_process_that_reads_and_never_gets_an_answer(self):
+        # A list whose writer is there and never writes.
+        pipe = self.path("root/ns/.pipe")
+        os.mkfifo(pipe)
+        writer = os.open(pipe, os.O_RDWR)
+        self.addCleanup(os.close, writer)
+        self.file("root/ns/late.source", "target late\nfrom rbd-diff\naddress .pipe\n")
+        server = self.serve("--grace", "0.1")
+        client = subprocess.Popen(
+            [support.CBT, "list", server.address, "--api", "csi", "--snapshot", "ns/late"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(client.wait)
+        self.addCleanup(client.kill)
+
+        def reads():
+            folder = f"/proc/{server.pid}/fd"
+            return any(os.path.realpath(f"{folder}/{fd}") == os.path.realpath(pipe)
+                       for fd in os.listdir(folder))
+
+        def has_drained():
+            with open(f"/proc/{server.pid}/status", encoding="ascii") as file:
+                caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", file.read(), re.M).group(1)
+            return int(caught, 16) & 1 << (signal.SIGTERM - 1)
+
+        def ended():
+            # What comes at once counts as an echo of the first.
+            server.send_signal(signal.SIGTERM)
+            return server.poll() is not None
+
+        self.wait_until(reads)
+        self.assertFalse(has_drained())
+        server.send_signal(signal.SIGTERM)
+        self.wait_until(has_drained)
+        self.wait_until(ended)
+        self.assertEqual(server.returncode, 3, self.log())
+        self.assertIn("\ncbt: second signal: ", self.log())
+
 
 class Pages(ServicesTest):
     def test_objects(self):
