@@ -7,6 +7,9 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <utility>
+
+#include "source/descriptor.h"
 
 namespace cbt {
 
@@ -26,24 +29,22 @@ int OpenBeneath(int root, const std::string& path, int flags) {
 }
 
 int OpenBeneathStepwise(int root, const std::string& path, int flags) {
-  int folder = ::openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  OwnedDescriptor folder(::openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
   size_t begin = 0;
-  while (folder >= 0) {
+  while (folder.has_value()) {
     const size_t slash = path.find('/', begin);
     const bool last = slash == std::string::npos;
     const std::string name = path.substr(begin, last ? std::string::npos : slash - begin);
-    int next = -1;
+    OwnedDescriptor next;
     if (name.empty() || name == "..") {
       errno = EXDEV;
     } else {
-      next = ::openat(folder, name.c_str(),
-                      last ? flags | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+      next = OwnedDescriptor(
+          ::openat(folder.number(), name.c_str(),
+                   last ? flags | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     }
-    const int error = errno;
-    ::close(folder);
-    errno = error;
-    if (last) return next;
-    folder = next;
+    if (last) return next.Release();
+    folder = std::move(next);
     begin = slash + 1;
   }
   return -1;

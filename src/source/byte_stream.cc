@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
 #include "map/file_io.h"
+#include "source/descriptor.h"
 
 namespace cbt {
 namespace {
@@ -187,7 +188,10 @@ absl::StatusOr<std::unique_ptr<ByteStream>> OpenByteStream(const std::string& pa
 }
 
 std::unique_ptr<ByteStream> MakeDescriptorStream(int descriptor, std::string_view label) {
-  return std::make_unique<DescriptorStream>(descriptor, label);
+  OwnedDescriptor owner(descriptor);
+  auto stream = std::make_unique<DescriptorStream>(descriptor, label);
+  static_cast<void>(owner.Release());  // the stream's now
+  return stream;
 }
 
 std::unique_ptr<ByteStream> MakeMemoryStream(std::span<const uint8_t> bytes,

@@ -1,9 +1,7 @@
 #include "cbt/directory_provider.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -20,6 +18,8 @@
 #include "cbt/transform.h"
 #include "core/absl_view.h"
 #include "source/beneath.h"
+#include "source/descriptor.h"
+#include "source/folder.h"
 #include "source/volume_maps.h"
 #include "source/volume_sources.h"
 
@@ -66,32 +66,16 @@ absl::StatusOr<SnapshotId> ParseId(std::string_view id) {
 
 // The file names in the directory `descriptor` (taken over) that can be images of snapshot `name`.
 absl::StatusOr<std::vector<std::string>> FilesOf(int descriptor, const SnapshotId& id) {
-  DIR* const directory = ::fdopendir(descriptor);
-  if (directory == nullptr) {
-    const int error = errno;
-    ::close(descriptor);
+  absl::StatusOr<std::vector<std::string>> names = NamesIn(descriptor);
+  if (!names.ok()) {
     return absl::UnavailableError(
-        absl::StrCat("snapshot ", Quote(id.id), ": list the volume: ", Reason(error)));
+        absl::StrCat("snapshot ", Quote(id.id), ": ", names.status().message()));
   }
-  std::vector<std::string> names;
-  for (;;) {
-    errno = 0;
-    const dirent* const entry = ::readdir(directory);  // NOLINT(concurrency-mt-unsafe): own stream
-    if (entry == nullptr) break;
-    const std::string_view name = entry->d_name;
-    if (name.front() == '.' ||
-        absl::EndsWith(AbslView(name), AbslView(VolumeMaps::kMapExtension)) ||
-        absl::EndsWith(AbslView(name), AbslView(VolumeSources::kExtension))) {
-      continue;
-    }
-    if (name.substr(0, name.rfind('.')) == id.name) names.emplace_back(name);
-  }
-  const int error = errno;
-  ::closedir(directory);
-  if (error != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("snapshot ", Quote(id.id), ": list the volume: ", Reason(error)));
-  }
+  std::erase_if(*names, [&id](const std::string& name) {
+    return absl::EndsWith(name, AbslView(VolumeMaps::kMapExtension)) ||
+           absl::EndsWith(name, AbslView(VolumeSources::kExtension)) ||
+           std::string_view(name).substr(0, name.rfind('.')) != id.name;
+  });
   return names;
 }
 
@@ -118,12 +102,9 @@ std::optional<bool> HoldsImage(int descriptor) noexcept {
 
 class DirectoryProvider final : public SnapshotProvider {
  public:
-  DirectoryProvider(int root, std::vector<std::string> root_paths,
+  DirectoryProvider(OwnedDescriptor root, std::vector<std::string> root_paths,
                     const DirectoryProviderOptions& options)
-      : root_(root), root_paths_(std::move(root_paths)), options_(options) {}
-  ~DirectoryProvider() override { ::close(root_); }
-  DirectoryProvider(const DirectoryProvider&) = delete;
-  DirectoryProvider& operator=(const DirectoryProvider&) = delete;
+      : root_(std::move(root)), root_paths_(std::move(root_paths)), options_(options) {}
 
   absl::StatusOr<MetadataSource> OpenAllocated(std::string_view snapshot_id,
                                                const StreamContext&) override {
@@ -131,7 +112,7 @@ class DirectoryProvider final : public SnapshotProvider {
     if (!id.ok()) return id.status();
     absl::StatusOr<Snapshot> image = OpenImage(*id);
     if (!image.ok() && !absl::IsNotFound(image.status())) return image.status();
-    const VolumeSources sources = VolumeSources::Read(root_, id->volume);
+    const VolumeSources sources = VolumeSources::Read(root_.number(), id->volume);
     absl::StatusOr<std::unique_ptr<ExtentCursor>> told =
         sources.Open({}, id->name, options_.block_size);
     if (!told.ok()) return About(*id, told.status());
@@ -141,7 +122,7 @@ class DirectoryProvider final : public SnapshotProvider {
     }
     if (image.ok()) return Source(MakeImageAllocationCursor(image->file, CursorOptions()));
     // The image may be gone, and a map of it left.
-    const VolumeMaps maps = VolumeMaps::Read(root_, id->volume, root_paths_);
+    const VolumeMaps maps = VolumeMaps::Read(root_.number(), id->volume, root_paths_);
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = maps.Allocated(id->name);
     if (!cursor.ok()) return About(*id, cursor.status());
     if (*cursor != nullptr) return FromMap(*std::move(cursor));
@@ -168,17 +149,17 @@ class DirectoryProvider final : public SnapshotProvider {
     for (const auto* image : {&base, &target}) {
       if (!image->ok() && !absl::IsNotFound(image->status())) return image->status();
     }
-    VolumeMaps maps = VolumeMaps::Read(root_, target_id->volume, root_paths_);
+    VolumeMaps maps = VolumeMaps::Read(root_.number(), target_id->volume, root_paths_);
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
         maps.Delta(base_id->name, target_id->name);
     // A chain that was changed between two looks at it is looked at again.
     for (int tries = 2; absl::IsAborted(cursor.status()) && tries > 0; --tries) {
-      maps = VolumeMaps::Read(root_, target_id->volume, root_paths_);
+      maps = VolumeMaps::Read(root_.number(), target_id->volume, root_paths_);
       cursor = maps.Delta(base_id->name, target_id->name);
     }
     if (!cursor.ok()) return About(*target_id, cursor.status());
     if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target);
-    const VolumeSources sources = VolumeSources::Read(root_, target_id->volume);
+    const VolumeSources sources = VolumeSources::Read(root_.number(), target_id->volume);
     cursor = sources.Open(base_id->name, target_id->name, options_.block_size);
     if (!cursor.ok()) return About(*target_id, cursor.status());
     if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target);
@@ -264,8 +245,9 @@ class DirectoryProvider final : public SnapshotProvider {
                                      std::shared_ptr<const Image> file) const {
     Qcow2Options options;
     options.open_backing =
-        [root = root_](const std::string& path,
-                       const std::string& label) -> absl::StatusOr<std::shared_ptr<const Image>> {
+        [root = root_.number()](
+            const std::string& path,
+            const std::string& label) -> absl::StatusOr<std::shared_ptr<const Image>> {
       const int descriptor = OpenBeneath(root, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
       if (descriptor >= 0) return Image::FromDescriptor(descriptor, label);
       return absl::NotFoundError(absl::StrCat(label, ": the backing file can't be opened"));
@@ -282,8 +264,8 @@ class DirectoryProvider final : public SnapshotProvider {
     const auto not_found = [&id] {
       return absl::NotFoundError(absl::StrCat("snapshot ", Quote(id.id), ": no such snapshot"));
     };
-    const int folder =
-        OpenBeneath(root_, id.volume.empty() ? "." : id.volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int folder = OpenBeneath(root_.number(), id.volume.empty() ? "." : id.volume,
+                                   O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) {
       // What can't be looked for is not told to be absent.
       if (IsAbsent(errno)) return not_found();
@@ -293,56 +275,53 @@ class DirectoryProvider final : public SnapshotProvider {
     absl::StatusOr<std::vector<std::string>> names = FilesOf(folder, id);
     if (!names.ok()) return names.status();
 
-    int found = -1;
+    OwnedDescriptor found;
     bool not_ready = false;
     bool unreadable = false;
     bool ambiguous = false;
     bool is_qcow2 = false;
     for (const std::string& name : *names) {
       const std::string path = id.volume.empty() ? name : absl::StrCat(id.volume, "/", name);
-      const int descriptor = OpenBeneath(root_, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-      if (descriptor < 0) {
+      OwnedDescriptor descriptor(
+          OpenBeneath(root_.number(), path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+      if (!descriptor.has_value()) {
         // Links that lead out and files that have just gone are no snapshots; one that is there and
         // can't be opened is not told to be absent.
         unreadable |= errno != ENOENT && errno != EXDEV && errno != ELOOP && errno != ENXIO;
         continue;
       }
-      const std::optional<bool> holds_image = HoldsImage(descriptor);
+      const std::optional<bool> holds_image = HoldsImage(descriptor.number());
+      if (!holds_image.value_or(true)) continue;
       if (!holds_image.has_value()) {
         unreadable = true;
-        ::close(descriptor);
-      } else if (!*holds_image) {
-        ::close(descriptor);
       } else if (name == id.name + kNotReadyExtension) {
         not_ready = true;
-        ::close(descriptor);
-      } else if (found >= 0) {
+      } else if (found.has_value()) {
         ambiguous = true;
-        ::close(descriptor);
       } else {
-        found = descriptor;
+        found = std::move(descriptor);
         is_qcow2 = absl::EndsWith(name, ".qcow2");
       }
     }
     if (ambiguous) {
-      ::close(found);
       return absl::FailedPreconditionError(
           absl::StrCat("snapshot ", Quote(id.id), ": more than one file has this name"));
     }
     // Beside one that was found, too: which of the two is the snapshot can't be known.
     if (not_ready || unreadable) {
-      if (found >= 0) ::close(found);
       return absl::UnavailableError(absl::StrCat("snapshot ", Quote(id.id), ": ",
                                                  not_ready ? "not ready" : "can't be opened"));
     }
-    if (found < 0) return not_found();
-    absl::StatusOr<std::shared_ptr<const Image>> image = Image::FromDescriptor(found, Quote(id.id));
+    if (!found.has_value()) return not_found();
+    const std::string label = Quote(id.id);
+    absl::StatusOr<std::shared_ptr<const Image>> image =
+        Image::FromDescriptor(found.Release(), label);
     if (!image.ok()) return image.status();
     if (is_qcow2) return OpenQcow2(id, *std::move(image));
     return Snapshot{*std::move(image), nullptr};
   }
 
-  const int root_;
+  const OwnedDescriptor root_;
   const std::vector<std::string> root_paths_;
   const DirectoryProviderOptions options_;
 };
@@ -355,15 +334,15 @@ absl::StatusOr<std::unique_ptr<SnapshotProvider>> MakeDirectoryProvider(
   if (options.type == BlockMetadataType::kUnknown) {
     return absl::InvalidArgumentError("the block metadata type must be known");
   }
-  const int descriptor = ::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) {
+  OwnedDescriptor descriptor(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!descriptor.has_value()) {
     const int error = errno;
     const std::string text = absl::StrCat("root: ", root, ": ", Reason(error));
     if (error == ENOENT) return absl::NotFoundError(text);
     if (error == EACCES) return absl::PermissionDeniedError(text);
     return absl::InvalidArgumentError(text);
   }
-  return std::make_unique<DirectoryProvider>(descriptor, PathsOf(root), options);
+  return std::make_unique<DirectoryProvider>(std::move(descriptor), PathsOf(root), options);
 }
 
 }  // namespace cbt

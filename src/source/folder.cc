@@ -1,33 +1,38 @@
 #include "source/folder.h"
 
 #include <dirent.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 
 #include "map/file_io.h"
 #include "source/beneath.h"
+#include "source/descriptor.h"
 
 namespace cbt {
+namespace {
+
+struct CloseFolder {
+  void operator()(DIR* folder) const noexcept { ::closedir(folder); }
+};
+
+}  // namespace
 
 absl::StatusOr<std::vector<std::string>> NamesIn(int descriptor) {
+  OwnedDescriptor owner(descriptor);
+  const std::unique_ptr<DIR, CloseFolder> directory(::fdopendir(descriptor));
+  if (directory == nullptr) return FileError("list the volume", errno);
+  static_cast<void>(owner.Release());
   std::vector<std::string> names;
-  DIR* const directory = ::fdopendir(descriptor);
-  if (directory == nullptr) {
-    const int error = errno;
-    ::close(descriptor);
-    return FileError("list the volume", error);
-  }
   for (;;) {
     errno = 0;
-    const dirent* const entry = ::readdir(directory);  // NOLINT(concurrency-mt-unsafe): own stream
+    const dirent* const entry =
+        ::readdir(directory.get());  // NOLINT(concurrency-mt-unsafe): own stream
     if (entry == nullptr) break;
     if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
   }
-  const int error = errno;
-  ::closedir(directory);
-  if (error != 0) return FileError("list the volume", error);
+  if (errno != 0) return FileError("list the volume", errno);
   // The first of several things that are wrong is always the same one.
   std::sort(names.begin(), names.end());
   return names;

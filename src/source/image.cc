@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
 #include "map/file_io.h"
+#include "source/descriptor.h"
 
 namespace cbt {
 namespace {
@@ -93,12 +94,9 @@ absl::StatusOr<std::shared_ptr<const Image>> Image::Open(const std::string& path
 
 absl::StatusOr<std::shared_ptr<const Image>> Image::FromDescriptor(int descriptor,
                                                                    std::string_view label) {
+  OwnedDescriptor owner(descriptor);
   auto identity = std::make_unique<Identity>();
-  if (::fstat(descriptor, &identity->stat) != 0) {
-    const int error = errno;
-    ::close(descriptor);
-    return OpenError(label, error);
-  }
+  if (::fstat(descriptor, &identity->stat) != 0) return OpenError(label, errno);
   const mode_t mode = identity->stat.st_mode;
   uint64_t size = 0;
   const char* wrong = nullptr;
@@ -113,11 +111,13 @@ absl::StatusOr<std::shared_ptr<const Image>> Image::FromDescriptor(int descripto
   }
   if (wrong == nullptr && size > kMaxCapacity) wrong = "is too large";
   if (wrong != nullptr) {
-    ::close(descriptor);
     return absl::InvalidArgumentError(absl::StrCat("open: ", AbslView(label), ": ", wrong));
   }
-  return std::shared_ptr<const Image>(
-      new Image(descriptor, std::string(label), size, std::move(identity)));
+  std::string own_label(label);
+  std::unique_ptr<const Image> image(
+      new Image(descriptor, std::move(own_label), size, std::move(identity)));
+  static_cast<void>(owner.Release());  // the image's now
+  return std::shared_ptr<const Image>(std::move(image));
 }
 
 bool Image::SameFileAs(const Image& other) const noexcept {

@@ -1,7 +1,6 @@
 #include "source/volume_maps.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -120,10 +119,8 @@ void VolumeMaps::AddMap(int descriptor, const std::string& file, const std::stri
 
 void VolumeMaps::AddChain(int descriptor, const std::string& file) {
   // By way of the descriptor, because the path could lead out of the root by now.
-  std::shared_ptr<const int> directory(new int(descriptor), [](const int* number) {
-    ::close(*number);
-    delete number;
-  });
+  OwnedDescriptor owner(descriptor);
+  auto directory = std::make_shared<const OwnedDescriptor>(std::move(owner));
   absl::StatusOr<std::unique_ptr<ChangeChain>> chain = ChangeChain::Open(
       absl::StrCat("/proc/self/fd/", descriptor), ChangeChain::Access::kRead, {.name = file});
   if (absl::IsNotFound(chain.status())) return;

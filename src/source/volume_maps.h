@@ -14,6 +14,7 @@
 #include "cbt/cursor.h"
 #include "map/file_io.h"
 #include "map/map_file.h"
+#include "source/descriptor.h"
 
 namespace cbt {
 
@@ -61,7 +62,7 @@ class VolumeMaps {
 
   struct Chain {
     // What the chain's files are opened by. Before it, so that it is closed after it.
-    std::shared_ptr<const int> directory;
+    std::shared_ptr<const OwnedDescriptor> directory;
     std::unique_ptr<ChangeChain> chain;
     std::string file;
   };

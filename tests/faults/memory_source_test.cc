@@ -1,18 +1,30 @@
-// Memory that runs out while images are compared.
+// Memory that runs out while snapshots in a folder are opened and compared.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cbt/change_chain.h"
+#include "cbt/change_map.h"
+#include "cbt/change_map_file.h"
+#include "cbt/directory_provider.h"
 #include "cbt/executor.h"
 #include "cbt/extent_cursor.h"
 #include "cbt/image.h"
+#include "cbt/provider.h"
+#include "cbt/secrets.h"
 #include "faults/support/failing_memory.h"
+#include "source/beneath.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -64,6 +76,94 @@ TEST(SourcesOutOfMemory, ImagesThatAnExecutorReads) {
               return Drained(*cursor);
             }),
             20);
+}
+
+size_t OpenDescriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+// What `open` finds, of whom nothing must be open any more when it has returned or thrown.
+template <typename Open>
+Found WithoutLeavingDescriptors(const Open& open) {
+  size_t before = 0;
+  {
+    const test::Undisturbed undisturbed;
+    before = OpenDescriptors();
+  }
+  const auto check = [before] {
+    const test::Undisturbed undisturbed;
+    EXPECT_EQ(OpenDescriptors(), before);
+  };
+  try {
+    Found found = open();
+    check();
+    return found;
+  } catch (const std::bad_alloc&) {
+    check();
+    throw;
+  }
+}
+
+// Beside the images lies what is read before them and is about other snapshots.
+class FolderOutOfMemory : public testing::Test {
+ protected:
+  FolderOutOfMemory() {
+    dir_.Write("root/v/monday.an-image-of-a-long-name", std::string(10'000, 'a'));
+    dir_.Write("root/v/tuesday.an-image-of-a-long-name", std::string(10'000, 'b'));
+    dir_.Write("root/v/.a-list-of-a-long-name", "rbd diff v1\ns");
+    dir_.Write("root/v/a-source-of-a-long-name.source",
+               "base another\ntarget one\naddress .a-list-of-a-long-name\n");
+    ChangeMap map = *(*ChangeMapBuilder::Create({10'000, 4096})).Build();
+    map.set_identity({"", "first-of-others", "second-of-others"});
+    const std::string folder = dir_ / "root/v/";
+    EXPECT_TRUE(WriteChangeMap(map, folder + "a-map-of-a-long-name.cbm").ok());
+    auto chain = ChangeChain::Create(folder + "a-chain-of-a-long-name.chain", "", 4096,
+                                     {"first-of-others", 10'000});
+    EXPECT_TRUE(chain.ok()) << chain.status();
+    EXPECT_TRUE((*chain)->Append(map).ok());
+  }
+
+  const test::TempDir dir_;
+  const Secrets secrets_;
+  const StreamContext context_{{}, secrets_};
+};
+
+TEST_F(FolderOutOfMemory, LeavesNoDescriptors) {
+  const std::string base = "v/monday";
+  const std::string target = "v/tuesday";
+  const std::string root = dir_ / "root";
+  for (const bool delta : {true, false}) {
+    EXPECT_GT(FailEveryAllocation([&]() -> Found {
+                return WithoutLeavingDescriptors([&]() -> Found {
+                  const auto provider = MakeDirectoryProvider(root);
+                  if (!provider.ok()) return std::nullopt;
+                  const auto source = delta ? (*provider)->OpenDelta(base, target, context_)
+                                            : (*provider)->OpenAllocated(target, context_);
+                  if (!source.ok()) return std::nullopt;
+                  return Drained(*source->cursor);
+                });
+              }),
+              50)
+        << delta;
+  }
+}
+
+// What is walked by hand where the kernel has no openat2.
+TEST_F(FolderOutOfMemory, StepsLeaveNoDescriptors) {
+  const std::string path = "v/.a-list-of-a-long-name";
+  const int root = ::open((dir_ / "root").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_GE(root, 0);
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
+              return WithoutLeavingDescriptors([&]() -> Found {
+                const int file = OpenBeneathStepwise(root, path, O_RDONLY | O_CLOEXEC);
+                if (file < 0) return std::nullopt;
+                ::close(file);
+                return std::vector<uint8_t>();
+              });
+            }),
+            1);
+  ::close(root);
 }
 
 }  // namespace
