@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <functional>
 #include <list>
 #include <mutex>
 #include <optional>
@@ -40,6 +41,14 @@ constexpr size_t kFilesKept = 64;
 std::string NameOf(const std::string& directory, const ChainOptions& options) {
   return options.name.empty() ? directory : options.name;
 }
+
+// Ids are looked up as they are: a copy would take memory where nothing may be thrown.
+struct IdHash {
+  using is_transparent = void;  // NOLINT(readability-identifier-naming): the standard's name
+  size_t operator()(std::string_view id) const noexcept {
+    return std::hash<std::string_view>()(id);
+  }
+};
 
 std::string MapName(uint64_t number) { return absl::StrCat(kMapPrefix, number, kMapExtension); }
 
@@ -121,8 +130,8 @@ class ChainInDirectory final : public ChangeChain {
   const ChainOptions options_;
   const std::unique_ptr<FolderLock> lock_;  // null: open for reading
   ChainManifest manifest_;
-  absl::Status unknown_;                            // why it is not known what is on the disk
-  std::unordered_map<std::string, size_t> places_;  // of the entries
+  absl::Status unknown_;  // why it is not known what is on the disk
+  std::unordered_map<std::string, size_t, IdHash, std::equal_to<>> places_;  // of the entries
 
   // Files that were opened last, the last one in front: what has been checked in them stays so.
   mutable std::mutex kept_mutex_;
@@ -136,7 +145,7 @@ void ChainInDirectory::Take(ChainManifest manifest) {
 }
 
 const ChainEntry* ChainInDirectory::Find(std::string_view id) const noexcept {
-  const auto place = places_.find(std::string(id));
+  const auto place = places_.find(id);
   return place == places_.end() ? nullptr : &manifest_.entries[place->second];
 }
 
@@ -362,7 +371,7 @@ absl::Status ChainInDirectory::Append(const ChangeMap& map) {
 
 absl::Status ChainInDirectory::Remove(std::string_view id) {
   if (absl::Status status = CheckAccess(); !status.ok()) return status;
-  const auto place = places_.find(std::string(id));
+  const auto place = places_.find(id);
   if (place == places_.end()) {
     return absl::NotFoundError(absl::StrCat("the chain has no snapshot \"", AbslView(id), "\""));
   }

@@ -25,6 +25,7 @@
 #include "cbt/secrets.h"
 #include "faults/support/failing_memory.h"
 #include "source/beneath.h"
+#include "support/figures.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -108,9 +109,15 @@ Found WithoutLeavingDescriptors(const Open& open) {
 // Beside the images lies what is read before them and is about other snapshots.
 class FolderOutOfMemory : public testing::Test {
  protected:
+  // Of all tests of this program: these are the last ones.
+  static void TearDownTestSuite() {
+    test::PrintFigure("r10_allocations_failed_source", test::AllocationsFailed());
+    test::PrintFigure("r10_wrong_source", test::WrongAnswers());
+  }
+
   FolderOutOfMemory() {
-    dir_.Write("root/v/monday.an-image-of-a-long-name", std::string(10'000, 'a'));
-    dir_.Write("root/v/tuesday.an-image-of-a-long-name", std::string(10'000, 'b'));
+    dir_.Write("root/v/monday-by-a-long-name.image", std::string(10'000, 'a'));
+    dir_.Write("root/v/tuesday-by-a-long-name.image", std::string(10'000, 'b'));
     dir_.Write("root/v/.a-list-of-a-long-name", "rbd diff v1\ns");
     dir_.Write("root/v/a-source-of-a-long-name.source",
                "base another\ntarget one\naddress .a-list-of-a-long-name\n");
@@ -130,8 +137,8 @@ class FolderOutOfMemory : public testing::Test {
 };
 
 TEST_F(FolderOutOfMemory, LeavesNoDescriptors) {
-  const std::string base = "v/monday";
-  const std::string target = "v/tuesday";
+  const std::string base = "v/monday-by-a-long-name";
+  const std::string target = "v/tuesday-by-a-long-name";
   const std::string root = dir_ / "root";
   for (const bool delta : {true, false}) {
     EXPECT_GT(FailEveryAllocation([&]() -> Found {
