@@ -243,7 +243,7 @@ absl::StatusOr<LazyMap> ChainInDirectory::OpenFile(const ChainFile& file,
                                                    uint64_t granularity) const {
   const std::string name = Name(file.number);
   absl::StatusOr<std::shared_ptr<const MappedFile>> mapped =
-      MappedFile::Open(Path(file.number), name);
+      MappedFile::Open(Path(file.number), name, MappedFile::Watched::kYes);
   if (absl::IsNotFound(mapped.status())) {
     return absl::AbortedError(absl::StrCat(
         name, ": is not there (damage, or the chain was changed since it was opened)"));

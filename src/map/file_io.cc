@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
@@ -175,16 +176,18 @@ absl::Status WriteFileAtomically(const std::string& path,
 }
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path,
-                                                                   std::string_view name) {
+                                                                   std::string_view name,
+                                                                   Watched watched) {
   if (name.empty()) name = path;
   // Without waiting for a writer, if it is a pipe.
   const int descriptor = OpenFile(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return FileError(name, errno);
-  return FromDescriptor(descriptor, name);
+  return FromDescriptor(descriptor, name, watched);
 }
 
-absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(
-    int descriptor, std::string_view name) {
+absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(int descriptor,
+                                                                             std::string_view name,
+                                                                             Watched watched) {
   Descriptor owned(descriptor);
   auto* const made = new MappedFile(descriptor, std::string(name));
   owned.Release();
@@ -201,6 +204,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(
   if (memory == MAP_FAILED) return FileError(name, errno);
   file->bytes_ = static_cast<uint8_t*>(memory);
   file->size_ = size;
+  if (watched == Watched::kNo) ::close(std::exchange(file->descriptor_, -1));
   return file;
 }
 
@@ -218,7 +222,7 @@ absl::Status MappedFile::CheckUnchanged() const {
 
 MappedFile::~MappedFile() {
   if (bytes_ != nullptr) ::munmap(bytes_, size_);
-  ::close(descriptor_);
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 }  // namespace cbt

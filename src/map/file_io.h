@@ -70,16 +70,21 @@ std::string FolderOf(const std::string& path);
 
 // The bytes of a regular file, mapped. It must not be made shorter while they are mapped: reading
 // behind the end would kill the process. Files of ours are replaced and never changed; where others
-// write, CheckUnchanged() tells whether they did. Holds a descriptor.
+// write, CheckUnchanged() tells whether they did.
 class MappedFile {
  public:
+  // kYes: CheckUnchanged() is going to be asked, for which the file stays open as long as the
+  // object lives. Many can be mapped at a time, and few be open.
+  enum class Watched { kNo, kYes };
+
   // Errors: as FileError(); INVALID_ARGUMENT for what is no regular file.
   // `name` stands for the path in messages; the path itself if empty.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path,
-                                                                std::string_view name = {});
+                                                                std::string_view name = {},
+                                                                Watched watched = Watched::kNo);
   // Takes over `descriptor`, also where it fails.
-  static absl::StatusOr<std::shared_ptr<const MappedFile>> FromDescriptor(int descriptor,
-                                                                          std::string_view name);
+  static absl::StatusOr<std::shared_ptr<const MappedFile>> FromDescriptor(
+      int descriptor, std::string_view name, Watched watched = Watched::kNo);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -87,7 +92,7 @@ class MappedFile {
   std::span<const uint8_t> bytes() const noexcept { return {bytes_, size_}; }
 
   // OK while the file has the size and the time of the last write that it had when it was opened,
-  // whatever its name stands for now.
+  // whatever its name stands for now. Requires: opened as Watched::kYes.
   // Errors: ABORTED; UNAVAILABLE when that can't be told.
   absl::Status CheckUnchanged() const;
 
@@ -95,7 +100,7 @@ class MappedFile {
   MappedFile(int descriptor, std::string name) noexcept
       : descriptor_(descriptor), name_(std::move(name)) {}
 
-  const int descriptor_;
+  int descriptor_;  // -1: closed
   const std::string name_;
   timespec written_at_ = {};
   uint8_t* bytes_ = nullptr;  // nobody may write to them

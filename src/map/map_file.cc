@@ -311,7 +311,8 @@ absl::StatusOr<ChangeMapHeader> ReadChangeMapHeader(const std::string& path) {
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenChangeMapCursor(const std::string& path) {
-  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file =
+      MappedFile::Open(path, path, MappedFile::Watched::kYes);
   if (!file.ok()) return file.status();
   const std::span<const uint8_t> bytes = (*file)->bytes();
   absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(file), path);

@@ -190,7 +190,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::OpenMap(const Map& of)
     return IsAbsent(errno) ? is_another() : AsDamage(FileError(of.file, errno));
   }
   absl::StatusOr<std::shared_ptr<const MappedFile>> file =
-      MappedFile::FromDescriptor(descriptor, of.file);
+      MappedFile::FromDescriptor(descriptor, of.file, MappedFile::Watched::kYes);
   if (!file.ok()) return AsDamage(file.status());
   const std::span<const uint8_t> bytes = (*file)->bytes();
   absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(file), of.file);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -293,6 +294,23 @@ TEST(MapFileTest, ALazyCursorFindsNonsenseUnderGoodChecksums) {
   ASSERT_TRUE(cursor.ok()) << cursor.status();
   EXPECT_EQ(test::Drain(**cursor).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(ReadChangeMap(path).status().code(), absl::StatusCode::kDataLoss);
+}
+
+// Whoever unites a thousand maps has a thousand of them at a time.
+TEST(MapFileTest, MapsThatWereReadHoldNoDescriptors) {
+  const test::TempDir folder;
+  const std::string path = folder.path() + "/x.cbm";
+  ASSERT_TRUE(WriteChangeMap(SmallMap(), path).ok());
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  const auto before = open_files();
+  const auto map = ReadChangeMap(path);
+  ASSERT_TRUE(map.ok()) << map.status();
+  EXPECT_EQ(open_files(), before);
+  EXPECT_TRUE(OpenChangeMapCursor(path).ok());
+  EXPECT_EQ(open_files(), before);
 }
 
 TEST(MapFileTest, AFileThatIsNotThereIsNamed) {
