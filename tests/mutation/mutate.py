@@ -20,6 +20,8 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 
 from tree import ROOT, copy_tree, demand
 
@@ -32,6 +34,9 @@ SLOW = ("BoundaryTest.EveryBoundaryThroughEveryOperation:TruthTest.*:Scale.*:Per
         "ChangeChainTest.IsWhatTheModelSaysAfterAnyChanges:MapDamageTest.*:ParallelCursorTest.ThroughThePublicFactory")
 
 NOT_NOTICED = "NOT NOTICED"
+
+# No test sleeps that long.
+WAITING_SECONDS = 60
 
 # (what it is, what to find, what to put there). Binary operators have blanks around them in this code, templates don't.
 OPERATORS = [
@@ -101,6 +106,27 @@ def all_mutants(source, only=""):
                     yield path, name, *mutant
 
 
+def waits_for_ever(process):
+    """Whether a process came to where it does nothing any more; False once it has ended. One that only gets no turn on a busy machine
+    is in state R, one that waits for a disk in state D."""
+    used, since = None, time.monotonic()
+    while True:
+        try:
+            process.wait(1)
+            return False
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            stats = [stat.read_text().rpartition(")")[2].split() for stat in pathlib.Path(f"/proc/{process.pid}/task").glob("*/stat")]
+        except OSError:  # a thread that ended in between
+            continue
+        now = sum(int(stat[11]) + int(stat[12]) for stat in stats)
+        if now != used or any(stat[0] != "S" for stat in stats):
+            used, since = now, time.monotonic()
+        elif time.monotonic() - since > WAITING_SECONDS:
+            return True
+
+
 class Tree:
     def __init__(self, folder):
         self.folder = folder
@@ -116,26 +142,29 @@ class Tree:
 
     def judge(self, seconds):
         """The name of the first test that fails; None when all pass. `seconds` are of the processor, so that other load does not count;
-        who waits for ever is stopped as well, later."""
+        who waits for ever is stopped as well."""
         return self.run(f"-{SLOW}", seconds) or self.run(SLOW, seconds)
 
     def run(self, tests, seconds):
         def limit():
             resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
 
-        try:
-            done = subprocess.run([self.build_folder / "tests" / "cbt_mutation_judge", f"--gtest_filter={tests}", "--gtest_fail_fast",
-                                   "--gtest_brief=1"],
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20 * seconds, errors="replace", preexec_fn=limit,
-                                  env={"RC_PARAMS": "max_success=30 seed=1", "PATH": "/usr/bin:/bin"})
-        except subprocess.TimeoutExpired:
-            return "(ran too long)"
-        if done.returncode == 0:
+        command = [self.build_folder / "tests" / "cbt_mutation_judge", f"--gtest_filter={tests}", "--gtest_fail_fast", "--gtest_brief=1"]
+        with tempfile.TemporaryFile() as output:
+            judge = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, preexec_fn=limit,
+                                     env={"RC_PARAMS": "max_success=30 seed=1", "PATH": "/usr/bin:/bin"})
+            if waits_for_ever(judge):
+                judge.kill()
+                judge.wait()
+                return "(waits for ever)"
+            output.seek(0)
+            said = output.read().decode(errors="replace")
+        if judge.returncode == 0:
             return None
-        if -done.returncode in (signal.SIGXCPU, signal.SIGKILL):
+        if -judge.returncode in (signal.SIGXCPU, signal.SIGKILL):
             return "(ran too long)"
-        failed = re.search(r"\[  FAILED  \] (\S+)", done.stdout)
-        return failed.group(1).rstrip(",") if failed else f"(ended with {done.returncode})"
+        failed = re.search(r"\[  FAILED  \] (\S+)", said)
+        return failed.group(1).rstrip(",") if failed else f"(ended with {judge.returncode})"
 
 
 def main():
