@@ -46,8 +46,9 @@ absl::StatusOr<ChangeMapHeader> WriteChangeMap(const ChangeMap& map, const std::
 // The bytes that WriteChangeMap() writes.
 absl::StatusOr<std::vector<uint8_t>> EncodeChangeMap(const ChangeMap& map);
 
-// Reads a file whole, checks all of it and maps it into memory: the map holds on to that, and to
-// the file, which must not be written to meanwhile (WriteChangeMap() replaces files and may).
+// Maps a file into memory and checks all of it. The map holds on to the memory and to no
+// descriptor; as long as it or a copy lives, the file must not be written to where it lies, which
+// nobody would see (WriteChangeMap() replaces files and may).
 // Errors: NOT_FOUND, PERMISSION_DENIED, UNAVAILABLE; INVALID_ARGUMENT for what is no such file;
 //         DATA_LOSS with offset and reason for one that is damaged; UNIMPLEMENTED for one of a
 //         newer major version or with a feature that this version doesn't know.

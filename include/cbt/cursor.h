@@ -69,8 +69,9 @@ class ExtentCursor {
   // returns after a bounded amount of work even if it found none, so that callers can look for
   // cancellation in between. After kComplete every further call is kComplete with an empty batch.
   // Errors: DATA_LOSS when the underlying data proves inconsistent, UNAVAILABLE when it can't be
-  //         read now, ABORTED when it changed meanwhile, INTERNAL when an implementation breaks
-  //         the rules of this class, or threw an exception the last time. The batch is empty then.
+  //         read now, ABORTED when it changed meanwhile, RESOURCE_EXHAUSTED when something runs
+  //         out, INTERNAL when an implementation breaks the rules of this class, or threw an
+  //         exception the last time; what else the source documents. The batch is empty then.
   [[nodiscard]] absl::StatusOr<Step> Next(ExtentBatch& batch);
 
   // Allows the cursor to hand on one extent in pieces that touch, instead of holding it back until

@@ -3,8 +3,8 @@
 //
 // Images are read with pread in large chunks, several of them at once when an executor is given;
 // holes are found with SEEK_DATA and SEEK_HOLE and never read. An image must not change while a
-// cursor reads it. A cursor that sees that it did (it got shorter or longer, or was written to)
-// fails with ABORTED before it is complete.
+// cursor reads it. A cursor that sees that a file did (it got shorter or longer, or was written to)
+// fails with ABORTED before it is complete. Nobody can see that a block device was written to.
 #ifndef CBT_IMAGE_H_
 #define CBT_IMAGE_H_
 
@@ -70,7 +70,8 @@ class Image {
   };
   absl::StatusOr<Range> FindData(uint64_t offset) const;
 
-  // OK while the file still has the size and the modification time it had when it was opened.
+  // OK while the file still has the size and the modification time it had when it was opened, and
+  // always for a block device, which has no time that would tell.
   // Errors: ABORTED, UNAVAILABLE.
   absl::Status CheckUnchanged() const;
 
@@ -114,7 +115,8 @@ absl::Status CheckImageBlockSize(uint64_t block_size);
 // The blocks in which `target` differs from `base`. The capacity is the target's size; the shorter
 // image counts as followed by zeros, and nothing is reported past the target's end. Extents are
 // maximal; the last one is cut at the capacity.
-// Errors: INVALID_ARGUMENT for options out of range.
+// Errors: INVALID_ARGUMENT for options out of range. From Next(): those of Image::Read() and
+//         Image::CheckUnchanged(), RESOURCE_EXHAUSTED when a reading thread has no memory.
 // Cost:   reads what is data in either image, once; Seek() O(1).
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeImageDeltaCursor(
     std::shared_ptr<const Image> base, std::shared_ptr<const Image> target,

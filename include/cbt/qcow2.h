@@ -181,7 +181,9 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeQcow2LayerCursor(const Qcow2St
 // or against the active state; an image against an overlay above it; two overlays of one image.
 // Whatever they share must have been left alone in between: a file that was written to is read as
 // it is now on both sides, so that a base that was written to after an overlay had been made above
-// it is no base of it any more. Files are the same when device and inode are, whatever their names.
+// it is no base of it any more. Files are the same when Image::SameFileAs() says so: one that the
+// two chains reach by two names (hard links, bind mounts) is another one there, and all that it
+// holds is reported.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeQcow2DeltaCursor(const Qcow2State& base,
                                                                    const Qcow2State& target);
 

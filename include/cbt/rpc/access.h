@@ -118,8 +118,8 @@ std::unique_ptr<TokenAccess> MakeTokenAccess(std::vector<TokenGrant> grants);
 // While the file can't be read or has a line that is none of these, everybody is refused
 // (UNAVAILABLE). In this file and those below every line has an end, the last one too: without it
 // the file was cut, perhaps in the middle of a name. Write them beside and rename them, so that
-// they are never read half. Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT that names the
-// line.
+// they are never read half. None may have more than 4 MiB. Errors: NOT_FOUND, PERMISSION_DENIED,
+// INVALID_ARGUMENT that names the line.
 absl::StatusOr<std::unique_ptr<TokenAccess>> MakeTokenFileAccess(const std::string& path);
 
 // Handles that are "<namespace>/<name>", for storage that keeps a folder for each namespace. A base
