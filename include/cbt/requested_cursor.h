@@ -18,7 +18,8 @@ struct Requested {
   uint64_t chunk = 1;
   // Extents with at most this many bytes between them become one.
   uint64_t bridge_gap = 0;
-  // The window [offset, offset + length), cut at the capacity; length none: to the end.
+  // The window [offset, offset + length), cut at the capacity; length none: to the end. See Clip()
+  // for what is not known of a stream that is not read to its end.
   uint64_t offset = 0;
   std::optional<uint64_t> length = {};
 };

@@ -39,7 +39,10 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> Split(std::unique_ptr<ExtentCursor
 absl::StatusOr<std::unique_ptr<ExtentCursor>> AlignOutward(std::unique_ptr<ExtentCursor> input,
                                                            uint64_t granularity);
 
-// Keeps what lies in [begin, end) (bytes, begin <= end <= capacity) and cuts extents there.
+// Keeps what lies in [begin, end) (bytes, begin <= end <= capacity) and cuts extents there. It is
+// complete when the input has covered the window: what the input looks at before its own end, that
+// an image was not written to or that a server said OK, it has looked at only if `end` is the
+// capacity.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> Clip(std::unique_ptr<ExtentCursor> input,
                                                    uint64_t begin, uint64_t end);
 
