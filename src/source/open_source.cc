@@ -189,6 +189,12 @@ absl::StatusOr<OpenedSource> OpenQcow2(SourceRequest& request) {
     if (request.options().purpose == SourcePurpose::kAllocated) {
       return CannotTell(request, "a dirty bitmap tells what changed, not what is allocated");
     }
+    // A bitmap has one beginning and one end. Who names others means more than it holds.
+    for (const char* other : {"snapshot", "base-snapshot", "layer"}) {
+      if (request.Option(other).has_value()) {
+        return CannotTell(request, absl::StrCat("bitmap= or ", other, ", not both"));
+      }
+    }
     absl::StatusOr<std::shared_ptr<const Qcow2Image>> image = OpenQcow2Image(request);
     if (!image.ok()) return image.status();
     return OfCursor(MakeQcow2BitmapCursor(*image, *bitmap));
@@ -446,6 +452,11 @@ absl::StatusOr<OpenedSource> OpenImages(SourceRequest& base, SourceRequest& targ
 
 // Where the other side is a qcow2 image, a raw one is a state of it only as a file of its chain.
 absl::StatusOr<OpenedSource> OpenQcow2Pair(SourceRequest& base, SourceRequest& target) {
+  for (const char* option : {"bitmap", "layer"}) {
+    if (target.Option(option).has_value()) {
+      return CannotTell(target, absl::StrCat(option, " is about one image, not about two"));
+    }
+  }
   absl::StatusOr<Qcow2State> older = StateOf(base, "base-snapshot");
   if (!older.ok()) return older.status();
   absl::StatusOr<Qcow2State> newer = StateOf(target, "snapshot");

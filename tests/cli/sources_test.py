@@ -293,6 +293,12 @@ class Sources(support.CbtTest):
         self.assertEqual(self.tuples("allocated", image, "--from", "qcow2:snapshot=monday"), (8 << 20, [(0, 131072)]))
         self.assertIn("tuesday", self.refused(2, "delta", image, "--from", "qcow2:base-snapshot=tuesday"))
         self.assertIn("nothing", self.refused(2, "delta", image, "--from", "qcow2:bitmap=nothing"))
+        # Two beginnings, or two ends: the bitmap alone may be less than what was meant.
+        for other in ("base-snapshot=monday", "snapshot=monday", "layer"):
+            self.assertIn(other.partition("=")[0] + ", not both",
+                          self.refused(2, "delta", image, "--from", "qcow2:bitmap=since-monday," + other), other)
+        for option in ("bitmap=since-monday", "layer"):
+            self.assertIn("not about two", self.refused(2, "delta", image, image, "--from", "qcow2:" + option), option)
 
     @tool("qemu-img", "qemu-io", "qemu-nbd")
     def test_nbd_servers(self):
