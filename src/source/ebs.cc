@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -35,7 +36,7 @@ class Reader final : public JsonPages {
       return absl::DataLossError("a page behind the last one, which has no NextToken");
     }
     ++pages_;
-    more_ = list_seen_ = in_list_ = false;
+    more_ = token_seen_ = list_seen_ = in_list_ = false;
     return absl::OkStatus();
   }
 
@@ -109,6 +110,7 @@ class Reader final : public JsonPages {
       }
       volume_size_ = *size * kGiB;
     } else if (key == "NextToken") {
+      if (std::exchange(token_seen_, true)) return absl::DataLossError("NextToken twice");
       if (value.kind == JsonScalar::Kind::kString) {
         more_ = !value.string.empty();
       } else if (value.kind != JsonScalar::Kind::kNull) {
@@ -145,7 +147,8 @@ class Reader final : public JsonPages {
   ChangeCollector& changes_;
   std::optional<SourcePurpose> purpose_;  // that of the first page where none was given
   uint64_t pages_ = 0;
-  bool more_ = false;  // the page has a NextToken
+  bool more_ = false;  // the page has a NextToken that says so
+  bool token_seen_ = false;
   bool list_seen_ = false;
   bool in_list_ = false;
   std::optional<uint64_t> index_;

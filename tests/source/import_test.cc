@@ -347,6 +347,13 @@ TEST(Ebs, E14PagesThatAreMissingAreNoEnd) {
                 {{3 * 524288, 524288}, {2047 * 524288ull, 524288}});
   EXPECT_REFUSED(From(ReadEbsPages, first + empty, options), kDataLoss, "pages are missing");
   EXPECT_REFUSED(From(ReadEbsPages, last + first, options), kDataLoss, "behind the last one");
+  // Which of the two counts can't be known; the second would be the end.
+  EXPECT_REFUSED(
+      From(ReadEbsPages, page + R"({"BlockIndex":3}],"NextToken":"x","NextToken":""})", options),
+      kDataLoss, "NextToken twice");
+  EXPECT_REFUSED(
+      From(ReadEbsPages, page + R"({"BlockIndex":3}],"NextToken":"x","NextToken":null})", options),
+      kDataLoss, "NextToken twice");
   EXPECT_REFUSED(From(ReadEbsPages, last, ImportOptions{.purpose = kAllocated}), kInvalidArgument,
                  "not what is allocated");
   EXPECT_REFUSED(From(ReadEbsPages, last, ImportOptions{.capacity = kMiB}), kInvalidArgument,
