@@ -58,7 +58,10 @@ VolumeSources VolumeSources::Read(int root, const std::string& volume) {
     return sources;
   }
   for (const std::string& name : *names) {
-    if (!absl::EndsWith(name, AbslView(kExtension))) continue;
+    if (!absl::EndsWith(name, AbslView(kExtension))) {
+      sources.files_.insert(name.substr(0, name.rfind('.')));
+      continue;
+    }
     const int file = sources.Descriptor(name);
     if (file < 0 && !MayBeThere(errno)) continue;
     const absl::StatusOr<std::string> text =
@@ -140,6 +143,19 @@ bool VolumeSources::Knows(const std::string& name) const {
   return false;
 }
 
+absl::Status VolumeSources::CheckNames(const Entry& entry, const ChangeMapIdentity& told) const {
+  const auto check = [&](std::string_view what, const std::string& name, const std::string& meant) {
+    if (name.empty() || name == meant || (!files_.contains(name) && !Knows(name))) {
+      return absl::OkStatus();
+    }
+    return absl::FailedPreconditionError(absl::StrCat(entry.file, ": ", entry.address,
+                                                      " names the ", AbslView(what), " \"", name,
+                                                      "\", not \"", meant, "\""));
+  };
+  absl::Status status = check("base", told.base, entry.base);
+  return status.ok() ? check("target", told.target, entry.target) : status;
+}
+
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::string& base,
                                                                   const std::string& target,
                                                                   uint64_t block_size) const {
@@ -170,7 +186,11 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::str
         absl::StrCat(found->file, ": ", found->address,
                      " is nothing that is known by its content: name the format (from)"));
   }
-  if (source.ok()) return std::move(source->cursor);
+  if (source.ok()) {
+    absl::Status names = CheckNames(*found, source->identity);
+    if (!names.ok()) return names;
+    return std::move(source->cursor);
+  }
   if (absl::IsUnavailable(source.status()) || absl::IsResourceExhausted(source.status())) {
     return source.status();
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,10 +66,14 @@ class VolumeSources {
   // -1 and errno when it can't be opened.
   int Descriptor(const std::string& path) const;
   absl::StatusOr<int> OpenFile(const std::string& path) const;
+  // Refuses a list that names another snapshot of this volume than its entry does: storage may have
+  // names of its own, but not these for others. Errors: FAILED_PRECONDITION.
+  absl::Status CheckNames(const Entry& entry, const ChangeMapIdentity& told) const;
 
   int root_;
   std::string volume_;
   std::vector<Entry> entries_;
+  std::set<std::string> files_;  // the names of the others in the folder, without extension
   absl::Status damage_;
 };
 

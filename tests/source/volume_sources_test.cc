@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "cbt/change_map_file.h"
 #include "cbt/directory_provider.h"
+#include "map/maps.h"
 #include "support/cursors.h"
 #include "support/temp_dir.h"
 
@@ -170,6 +172,28 @@ TEST_F(VolumeSourcesTest, AKeyTwiceIsRefused) {
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << more;
     EXPECT_THAT(std::string(status.message()), HasSubstr("line 7: expected each key once"));
   }
+}
+
+// From a later base it would lack what changed between the two.
+TEST_F(VolumeSourcesTest, AListOfOtherSnapshotsIsRefused) {
+  ChangeMap map = test::MapOf({1}, {1 << 20, 4096});
+  map.set_identity({"vol", "monday", "tuesday"});
+  ASSERT_TRUE(WriteChangeMap(map, dir_ / "root/vol/.listed").ok());
+  Write("delta.source", "base monday\ntarget tuesday\naddress .listed\n");
+  EXPECT_EQ(*Delta("monday", "tuesday"), (Ranges{{4096, 4096}}));
+  // The storage's own names: the file says which snapshots they are.
+  Write("delta.source", "base s1\ntarget s2\naddress .listed\n");
+  EXPECT_EQ(*Delta("s1", "s2"), (Ranges{{4096, 4096}}));
+  // Names of snapshots that are known here, by an image or by a list.
+  Write("monday.img", std::string(1 << 20, 'm'));
+  EXPECT_THAT(std::string(Delta("s1", "s2").status().message()),
+              HasSubstr("delta.source: .listed names the base \"monday\", not \"s1\""));
+  Write("delta.source", "base monday\ntarget s2\naddress .listed\n");
+  EXPECT_EQ(*Delta("monday", "s2"), (Ranges{{4096, 4096}}));
+  Write("other.source", "target tuesday\naddress .list.json\nfrom rbd-json\ncapacity 1M\n");
+  const absl::Status status = Delta("monday", "s2").status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the target \"tuesday\", not \"s2\""));
 }
 
 TEST_F(VolumeSourcesTest, NothingOutsideOfTheRootIsRead) {
