@@ -295,6 +295,10 @@ absl::StatusOr<std::optional<ChainFile>> ChainInDirectory::WriteUnion(
   // Not to be taken for a disk that is full, which has the same code.
   if (absl::IsResourceExhausted(united.status())) return std::nullopt;
   if (!united.ok()) return united.status();
+  // What was mixed from old and new bytes would stand under a good checksum for ever.
+  for (const LazyMap& map : maps) {
+    if (absl::Status status = map.storage->CheckUnchanged(); !status.ok()) return status;
+  }
   united->set_identity(identity);
   absl::StatusOr<ChangeMapHeader> header =
       WriteChangeMap(*united, Path(number), {.sync = options_.sync});

@@ -286,12 +286,11 @@ absl::StatusOr<ChangeMapHeader> WriteChangeMap(const ChangeMap& map, const std::
 }
 
 absl::StatusOr<ChangeMap> DecodeChangeMap(std::span<const uint8_t> bytes, const std::string& name) {
-  absl::StatusOr<MapFileParts> parts = ParseMapFile(bytes, name);
+  // What is checked is the copy, not bytes that others may be able to write.
+  auto storage = std::make_shared<const std::vector<uint8_t>>(bytes.begin(), bytes.end());
+  absl::StatusOr<MapFileParts> parts = ParseMapFile(*storage, name);
   if (!parts.ok()) return parts.status();
-  auto storage =
-      std::make_shared<const std::vector<uint8_t>>(parts->payload.begin(), parts->payload.end());
-  const std::span<const uint8_t> payload = *storage;
-  return CheckedMap(*parts, std::move(storage), payload, name);
+  return CheckedMap(*parts, std::move(storage), parts->payload, name);
 }
 
 absl::StatusOr<ChangeMap> ReadChangeMap(const std::string& path) {
