@@ -29,10 +29,9 @@ uint8_t* Allocate(size_t bytes) {
 
 }  // namespace
 
-// What a slice hands back: the pool, held, and the buffer.
+// What a slice hands back.
 struct SlicePool::Owner {
-  std::shared_ptr<SlicePool> pool;
-  uint8_t* data = nullptr;
+  Buffer buffer;
 };
 
 SlicePool::Buffer::Buffer(std::shared_ptr<SlicePool> pool, uint8_t* data, size_t size) noexcept
@@ -59,20 +58,28 @@ SlicePool::Buffer::~Buffer() {
   }
 }
 
+// gRPC allocates what counts a slice's references, with new: until it has said that it has the
+// buffer, somebody here must own it.
 grpc_slice SlicePool::Buffer::ToSlice(size_t length) && {
   if (length < std::min(size_ / 2, kMostCopied)) {
+    const size_t bytes = std::max<size_t>(length, 1);
+    Buffer copy(nullptr, Allocate(bytes), bytes);
+    std::copy_n(data_, length, copy.data_);
     const Buffer whole(std::move(*this));
-    uint8_t* const copy = Allocate(std::max<size_t>(length, 1));
-    std::copy_n(whole.data_, length, copy);
-    return grpc_slice_new(copy, length, std::free);
+    return std::move(copy).HandOver(length);
   }
-  if (pool_ == nullptr) return grpc_slice_new(std::exchange(data_, nullptr), length, std::free);
-  // Before the buffer is let go: this may throw.
-  auto owner = std::make_unique<Owner>();
-  owner->pool = std::move(pool_);
-  owner->data = std::exchange(data_, nullptr);
-  uint8_t* const data = owner->data;
-  return grpc_slice_new_with_user_data(data, length, &SlicePool::Release, owner.release());
+  if (pool_ == nullptr) return std::move(*this).HandOver(length);
+  auto owner = std::make_unique<Owner>(std::move(*this));
+  const grpc_slice slice =
+      grpc_slice_new_with_user_data(owner->buffer.data_, length, &SlicePool::Release, owner.get());
+  static_cast<void>(owner.release());
+  return slice;
+}
+
+grpc_slice SlicePool::Buffer::HandOver(size_t length) && {
+  const grpc_slice slice = grpc_slice_new(data_, length, std::free);
+  data_ = nullptr;
+  return slice;
 }
 
 std::shared_ptr<SlicePool> SlicePool::Create(size_t buffer_bytes, size_t most_idle) {
@@ -129,9 +136,6 @@ void SlicePool::Put(uint8_t* data) noexcept {
   }
 }
 
-void SlicePool::Release(void* owner) {
-  const std::unique_ptr<Owner> held(static_cast<Owner*>(owner));
-  held->pool->Put(held->data);
-}
+void SlicePool::Release(void* owner) { delete static_cast<Owner*>(owner); }
 
 }  // namespace cbt::rpc

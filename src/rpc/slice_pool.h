@@ -36,6 +36,8 @@ class SlicePool : public std::enable_shared_from_this<SlicePool> {
    private:
     friend class SlicePool;
     Buffer(std::shared_ptr<SlicePool> pool, uint8_t* data, size_t size) noexcept;
+    // The same for a buffer that is not a pool's.
+    grpc_slice HandOver(size_t length) &&;
 
     std::shared_ptr<SlicePool> pool_;  // null: the buffer is not a pool's
     uint8_t* data_ = nullptr;

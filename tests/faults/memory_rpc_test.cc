@@ -314,6 +314,30 @@ TEST_F(OutOfMemoryInServices, EveryStreamComesToItsEnd) {
   }
 }
 
+// gRPC's part of a slice is allocated with new as well, after the bytes are there.
+TEST_F(OutOfMemoryInServices, BuffersComeBackToTheirPool) {
+  constexpr size_t kBytes = size_t{256} << 10;
+  for (const size_t length : {size_t{1000}, kBytes}) {
+    SCOPED_TRACE(length);
+    const int64_t failed = FailEveryAllocation([&]() -> Found {
+      std::weak_ptr<SlicePool> left;
+      bool made = false;
+      try {
+        const std::shared_ptr<SlicePool> pool = SlicePool::Create(kBytes, kBytes);
+        left = pool;
+        SlicePool::Buffer buffer = pool->Take(kBytes);
+        grpc_slice_unref(std::move(buffer).ToSlice(length));
+        made = true;
+      } catch (const std::bad_alloc&) {
+      }
+      const test::Undisturbed calm;
+      EXPECT_TRUE(left.expired());
+      return made ? Found(std::vector<uint8_t>{1}) : std::nullopt;
+    });
+    EXPECT_GE(failed, 3);
+  }
+}
+
 // What it holds is a stream's place.
 TEST_F(OutOfMemoryInServices, AFeedThatIsClosedLetsGo) {
   Tasks tasks;
