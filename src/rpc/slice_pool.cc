@@ -69,7 +69,8 @@ grpc_slice SlicePool::Buffer::ToSlice(size_t length) && {
     return std::move(copy).HandOver(length);
   }
   if (pool_ == nullptr) return std::move(*this).HandOver(length);
-  auto owner = std::make_unique<Owner>(std::move(*this));
+  auto owner = std::make_unique<Owner>();
+  owner->buffer = std::move(*this);
   const grpc_slice slice =
       grpc_slice_new_with_user_data(owner->buffer.data_, length, &SlicePool::Release, owner.get());
   static_cast<void>(owner.release());
