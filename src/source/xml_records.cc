@@ -197,6 +197,7 @@ class Reader {
     if (parser_ == nullptr) return;
     XML_SetUserData(parser_.get(), this);
     XML_SetElementHandler(parser_.get(), &Reader::OnOpen, &Reader::OnClose);
+    XML_SetCharacterDataHandler(parser_.get(), &Reader::OnText);
     XML_SetStartDoctypeDeclHandler(parser_.get(), &Reader::OnDoctype);
 #if XML_MAJOR_VERSION > 2 || (XML_MAJOR_VERSION == 2 && XML_MINOR_VERSION >= 6)
     // A tag that was handed over as a whole has been looked at when the call returns.
@@ -363,6 +364,16 @@ class Reader {
   static void XMLCALL OnClose(void* self, const char* name) {
     auto& reader = *static_cast<Reader*>(self);
     reader.Guarded([&] { return reader.events_.Close(--reader.depth_, name); });
+  }
+
+  // An element that lost its < is text, and so is what a tool said in the midst of its list: what
+  // the list told there is not known.
+  static void XMLCALL OnText(void* self, const char* text, int size) {
+    static_cast<Reader*>(self)->Guarded([&] {
+      return std::all_of(text, text + size, IsSpace)
+                 ? absl::OkStatus()
+                 : absl::DataLossError("text where only elements may stand");
+    });
   }
 
   static void XMLCALL OnDoctype(void* self, const char*, const char*, const char*, int) {

@@ -29,8 +29,8 @@ class XmlAttributes {
   const char* const* pairs_;  // name, value, ..., null
 };
 
-// Receives the elements of a document. `depth` is the number of elements around it. Text between
-// them is passed over. Every error ends the reading.
+// Receives the elements of a document. `depth` is the number of elements around it. Every error
+// ends the reading.
 class XmlEvents {
  public:
   virtual ~XmlEvents() = default;
@@ -49,10 +49,11 @@ inline constexpr size_t kMaxXmlMemoryBytes = size_t{16} << 20;
 
 // Reads one document to the end of the stream. A document type is refused: nothing here has one,
 // and entities can make little input much.
-// Errors: DATA_LOSS with the line for what is no XML or ends early, those of `events` with the line
-//         in front, those of the stream. RESOURCE_EXHAUSTED with the line for more different names
-//         of attributes and elements than fit into kMaxXmlMemoryBytes, or when there is no memory.
-//         UNIMPLEMENTED when built without expat.
+// Errors: DATA_LOSS with the line for what is no XML or ends early and for text between elements
+//         (blanks and comments are none), those of `events` with the line in front, those of the
+//         stream. RESOURCE_EXHAUSTED with the line for more different names of attributes and
+//         elements than fit into kMaxXmlMemoryBytes, or when there is no memory. UNIMPLEMENTED when
+//         built without expat.
 // `quick`: reads what a document's element holds without expat, as long as it is nothing but plain
 //         tags. Says the same either way, three times as fast; but names cost no memory, so that
 //         there may be any number of them.

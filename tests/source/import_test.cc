@@ -232,6 +232,19 @@ TEST(Thin, WhatIsNotKnownCouldBeAChange) {
   EXPECT_REFUSED(From(ReadThinDelta, delta, ImportOptions{}), kInvalidArgument, "capacity");
 }
 
+TEST(Thin, WhatIsNoElementCouldBeAChange) {
+  const ImportOptions options{.capacity = 64 * kMiB};
+  const std::string delta = Sample("thin_delta.xml");
+  EXPECT_REFUSED(
+      From(ReadThinDelta, std::string(delta).erase(delta.find("<right_only"), 1), options),
+      kDataLoss, "in: line 9: text where only elements may stand");
+  // The tool's words about what it could not read, by 2>&1.
+  EXPECT_REFUSED(
+      From(ReadThinDelta, std::string(delta).insert(delta.find("<right_only"), "bad checksum\n"),
+           options),
+      kDataLoss, "in: line 9: text where only elements may stand");
+}
+
 TEST(Era, WhatTheToolsWroteIsRead) {
   const ImportOptions import{.capacity = 201 * uint64_t{65536} - 100};
   EXPECT_RANGES(From(ReadEraInvalidate, Sample("era_invalidate.xml"),

@@ -173,9 +173,7 @@ TEST(XmlRecordsTest, LongWhiteSpaceAndCommentsReadAlikeBothWays) {
             if (i != missing) text += tags[i];
             if (i == place) text += run;
           }
-          // Only white space and comments may stand behind the end.
-          const bool whole =
-              missing + 1 == tags.size() && (place + 2 < tags.size() || run.front() != 'x');
+          const bool whole = missing + 1 == tags.size() && run.front() != 'x';
           for (const bool quick : {false, true}) {
             const Said said = Read(text, quick, 65536);
             ASSERT_EQ(said.status.code(),
@@ -188,6 +186,30 @@ TEST(XmlRecordsTest, LongWhiteSpaceAndCommentsReadAlikeBothWays) {
           }
         }
       }
+    }
+  }
+}
+
+// What lost its < would be left out, and with it all that it told.
+TEST(XmlRecordsTest, TextIsNoElementThatMayBeLeftOut) {
+  for (const bool quick : {false, true}) {
+    for (const char* text : {"x", "t a=\"1\"/>", "&amp;", "&#120;", "<![CDATA[<t a=\"8\"/>]]>",
+                             "\xc3\xa4", "x<fail/>"}) {
+      for (const auto& [before, after] :
+           {std::pair("<r>\n\n", "</r>"), std::pair("<r>\n<s>\n  ", "</s></r>"),
+            std::pair("<r>\n<t/>\n<!-- --> ", "<t/></r>")}) {
+        for (const size_t most : {size_t{1}, size_t{7}, size_t{65536}}) {
+          const Said said = Read(absl::StrCat(before, text, after), quick, most);
+          ASSERT_EQ(said.status,
+                    absl::DataLossError("in: line 3: text where only elements may stand"))
+              << before << text;
+        }
+      }
+    }
+    for (const char* blanks : {" \t\r\n", "<!-- x -->", "<?x x?>", "&#32;&#10;", "<![CDATA[ ]]>"}) {
+      const Said said = Read(absl::StrCat("<r>", blanks, "<t/>", blanks, "</r>"), quick, 7);
+      ASSERT_EQ(said.status, absl::OkStatus()) << blanks;
+      ASSERT_EQ(said.events, "0<r;1<t;1>t;0>r;");
     }
   }
 }
