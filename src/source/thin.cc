@@ -40,6 +40,7 @@ class DeltaReader final : public XmlEvents {
       case 2:
         changed_ = name == "different" || name == "left_only" || name == "right_only";
         if (!changed_ && name != "same") return Unknown(name, "diff");
+        range_seen_ = false;
         // Without --verbose the range stands here, with it below.
         if (!attributes.Find("begin").has_value() && !attributes.Find("length").has_value()) {
           return absl::OkStatus();
@@ -53,9 +54,14 @@ class DeltaReader final : public XmlEvents {
     }
   }
 
-  absl::Status Close(int, std::string_view) override { return absl::OkStatus(); }
+  absl::Status Close(int depth, std::string_view name) override {
+    if (depth != 2 || !changed_ || range_seen_) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrCat("<", AbslView(name), "> without begin and length, and without a <range>"));
+  }
 
   absl::Status Range(const XmlAttributes& attributes) {
+    range_seen_ = true;
     const absl::StatusOr<uint64_t> begin = attributes.Number("begin");
     if (!begin.ok()) return begin.status();
     const absl::StatusOr<uint64_t> length = attributes.Number("length");
@@ -66,6 +72,7 @@ class DeltaReader final : public XmlEvents {
   ChangeCollector& changes_;
   bool diff_seen_ = false;
   bool changed_ = false;
+  bool range_seen_ = false;  // in the element that is open
   uint64_t unit_ = 1;
 };
 

@@ -245,6 +245,26 @@ TEST(Thin, WhatIsNoElementCouldBeAChange) {
       kDataLoss, "in: line 9: text where only elements may stand");
 }
 
+TEST(Thin, AChangeWithoutAPlaceIsRefused) {
+  const ImportOptions options{.capacity = 64 * kMiB};
+  const auto read = [&](const std::string& elements) {
+    return From(ReadThinDelta,
+                "<superblock data_block_size=\"128\"><diff left=\"1\" right=\"2\">" + elements +
+                    "</diff></superblock>",
+                options);
+  };
+  const std::string other = "<different><range begin=\"4\" length=\"1\"/></different>";
+  EXPECT_RANGES(read(other + "<same/><same></same>"), {{4 * 65536, 65536}});
+  for (const std::string name : {"different", "left_only", "right_only"}) {
+    const std::string error = "in: line 1: <" + name + "> without begin and length";
+    for (const std::string& element : {"<" + name + "/>", "<" + name + "></" + name + ">"}) {
+      EXPECT_REFUSED(read(element), kDataLoss, error);
+      EXPECT_REFUSED(read(other + element + other), kDataLoss, error);
+    }
+    EXPECT_REFUSED(read("<" + name + " begin=\"4\"/>"), kDataLoss, "attribute length is missing");
+  }
+}
+
 TEST(Era, WhatTheToolsWroteIsRead) {
   const ImportOptions import{.capacity = 201 * uint64_t{65536} - 100};
   EXPECT_RANGES(From(ReadEraInvalidate, Sample("era_invalidate.xml"),
