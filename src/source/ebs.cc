@@ -50,7 +50,7 @@ class Reader final : public JsonPages {
     if (depth == 1) {
       const bool changed = key == "ChangedBlocks";
       in_list_ = changed || key == "Blocks";
-      if (!in_list_) return absl::OkStatus();
+      if (!in_list_) return NoScalar(key);
       if (!array) return absl::DataLossError("a list of blocks that is no array");
       if (list_seen_) return absl::DataLossError("two lists of blocks in a page");
       list_seen_ = true;
@@ -64,7 +64,18 @@ class Reader final : public JsonPages {
     } else if (in_list_ && depth == 2) {
       if (array) return absl::DataLossError("a block that is no object");
       index_.reset();
+    } else if (in_list_ && depth == 3 && key == "BlockIndex") {
+      return absl::DataLossError("BlockIndex is no number, or twice");
     }
+    return absl::OkStatus();
+  }
+
+  // For a page's member that is an array or an object: what is needed of it must not count as not
+  // there, a NextToken for one as that of the last page.
+  static absl::Status NoScalar(std::string_view key) {
+    if (key == "NextToken") return absl::DataLossError("NextToken is no string");
+    if (key == "BlockSize") return absl::DataLossError("BlockSize is no size");
+    if (key == "VolumeSize") return absl::DataLossError("VolumeSize is no size in GiB");
     return absl::OkStatus();
   }
 

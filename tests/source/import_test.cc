@@ -397,6 +397,27 @@ TEST(Ebs, E14PagesThatAreMissingAreNoEnd) {
                 {{524288, 524288}});
 }
 
+TEST(Ebs, WhatIsNoValueIsNotAbsent) {
+  const ImportOptions options{.capacity = uint64_t{1} << 30};
+  const std::string page = R"({"BlockSize":524288,"VolumeSize":1,"ChangedBlocks":[{"BlockIndex":3)";
+  for (const std::string value : {"[]", "[\"x\"]", "{}", "{\"x\":[1]}"}) {
+    EXPECT_REFUSED(From(ReadEbsPages, page + "}],\"NextToken\":" + value + "}", options), kDataLoss,
+                   "NextToken is no string");
+    EXPECT_REFUSED(From(ReadEbsPages, page + "}],\"BlockSize\":" + value + "}", options), kDataLoss,
+                   "BlockSize is no size");
+    EXPECT_REFUSED(From(ReadEbsPages, page + "}],\"VolumeSize\":" + value + "}", options),
+                   kDataLoss, "VolumeSize is no size in GiB");
+    EXPECT_REFUSED(From(ReadEbsPages, page + ",\"BlockIndex\":" + value + "}]}", options),
+                   kDataLoss, "BlockIndex is no number");
+    // What nobody asked for may be anything.
+    EXPECT_RANGES(From(ReadEbsPages,
+                       page + ",\"x\":" + value + "}],\"ExpiryTime\":" + value +
+                           ",\"Tags\":{\"NextToken\":[],\"a\":{\"BlockIndex\":[]}}}",
+                       options),
+                  {{3 * 524288, 524288}});
+  }
+}
+
 TEST(Vmware, E14AQueryThatStoppedEarlyIsNoEnd) {
   const ImportOptions options{.capacity = 100000};
   const std::string first =
