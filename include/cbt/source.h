@@ -75,7 +75,8 @@ struct SourceSpec {
 
 // Reads `FORMAT` or `FORMAT:KEY=VALUE,...`; the options of each format stand in its
 // SourceFormatInfo.
-// Errors: INVALID_ARGUMENT that names the format or option that is not known.
+// Errors: INVALID_ARGUMENT that names the format or option that is not known, an option that comes
+//         twice, or one without its value (only that of nbd's export may be empty).
 absl::StatusOr<SourceSpec> ParseSourceSpec(std::string_view text);
 
 struct SourceOptions {

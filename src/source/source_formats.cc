@@ -78,6 +78,46 @@ absl::StatusOr<Format> DetectXml(std::string_view text) {
   return absl::InvalidArgumentError("XML, but not of a kind that is known by its content");
 }
 
+using Option = std::pair<std::string, std::string>;
+
+// Whether the option `key` of `info` has a value; nothing when there is no such option.
+std::optional<bool> TakesValue(const SourceFormatInfo& info, std::string_view key) {
+  const std::string_view known = info.options;
+  // Whole words of the list: `key=` or `key` alone.
+  for (size_t at = 0; at < known.size() && !key.empty();) {
+    const size_t end = std::min(known.find(' ', at), known.size());
+    const std::string_view word = known.substr(at, end - at);
+    const std::string_view word_key = word.substr(0, word.find('='));
+    if (word_key == key) return word_key.size() < word.size();
+    at = end + 1;
+  }
+  return std::nullopt;
+}
+
+// Whether `info` takes an option behind those that are there.
+absl::Status CheckOption(const SourceFormatInfo& info, std::span<const Option> there,
+                         std::string_view key, std::optional<std::string_view> value) {
+  const std::string option = absl::StrCat("'", AbslView(key), value.has_value() ? "=" : "",
+                                          AbslView(value.value_or("")), "'");
+  if (TakesValue(info, key) != value.has_value()) {
+    const bool none = std::string_view(info.options).empty();
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, ": ", info.name, none ? " has no options" : " takes ", info.options));
+  }
+  // It would count as given, and then as if nobody had given it. The export without a name is the
+  // default one.
+  if (value.has_value() && value->empty() && key != "export") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, ": ", info.name, ": ", AbslView(key), " has no value"));
+  }
+  for (const Option& other : there) {
+    if (other.first == key) {
+      return absl::InvalidArgumentError(absl::StrCat(option, ": said twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::span<const SourceFormatInfo> SourceFormats() noexcept { return kFormats; }
@@ -127,32 +167,15 @@ absl::StatusOr<SourceSpec> ParseSourceSpec(std::string_view text) {
     return absl::InvalidArgumentError(absl::StrCat("'", AbslView(name), "': not one of ", names));
   }
   if (name.size() == text.size()) return spec;
-  const std::string_view known = InfoOf(*spec.format).options;
   for (std::string_view rest = text.substr(name.size() + 1); !rest.empty();) {
     const std::string_view option = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(option.size() + 1, rest.size()));
     const std::string_view key = option.substr(0, option.find('='));
-    const bool has_value = key.size() < option.size();
-    // Whole words of the list: `key=` or `key` alone.
-    bool found = false;
-    for (size_t at = 0; at < known.size() && !key.empty();) {
-      const size_t end = std::min(known.find(' ', at), known.size());
-      const std::string_view word = known.substr(at, end - at);
-      const std::string_view word_key = word.substr(0, word.find('='));
-      found |= word_key == key && (word_key.size() < word.size()) == has_value;
-      at = end + 1;
-    }
-    if (!found) {
-      return absl::InvalidArgumentError(absl::StrCat("'", AbslView(option), "': ", AbslView(name),
-                                                     known.empty() ? " has no options" : " takes ",
-                                                     AbslView(known)));
-    }
-    for (const auto& [there, value] : spec.options) {
-      if (there == key) {
-        return absl::InvalidArgumentError(absl::StrCat("'", AbslView(option), "': said twice"));
-      }
-    }
-    spec.options.emplace_back(key, has_value ? option.substr(key.size() + 1) : "");
+    std::optional<std::string_view> value;
+    if (key.size() < option.size()) value = option.substr(key.size() + 1);
+    absl::Status status = CheckOption(InfoOf(*spec.format), spec.options, key, value);
+    if (!status.ok()) return status;
+    spec.options.emplace_back(key, value.value_or(""));
   }
   return spec;
 }

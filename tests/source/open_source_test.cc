@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -155,6 +156,49 @@ TEST_F(SourceTest, WhatLooksLikeAListIsAnImageForThoseWhoSaySo) {
     EXPECT_EQ(*found, text.empty() ? Ranges{} : (Ranges{{0, text.size()}}));
     EXPECT_TRUE(Delta(text, text, AsImage()).ok());
   }
+}
+
+// What a spec says of `text`, "" where it is one.
+std::string Refusal(const std::string& text) {
+  const absl::StatusOr<SourceSpec> spec = ParseSourceSpec(text);
+  if (spec.ok()) return "";
+  EXPECT_EQ(spec.status().code(), StatusCode::kInvalidArgument) << text;
+  return std::string(spec.status().message());
+}
+
+TEST(SourceSpecs, AnOptionWithoutItsValueIsRefused) {
+  EXPECT_EQ(Refusal("rbd-diff:base=a,target=b"), "");
+  EXPECT_EQ(Refusal("rbd-diff:base=,target=b"), "'base=': rbd-diff: base has no value");
+  EXPECT_EQ(Refusal("rbd-diff:base=a,target="), "'target=': rbd-diff: target has no value");
+  EXPECT_EQ(Refusal("btrfs-send:path="), "'path=': btrfs-send: path has no value");
+  // Each that has a value, by the list of formats; those that have none are words alone.
+  for (const SourceFormatInfo& info : SourceFormats()) {
+    std::istringstream words(info.options);
+    for (std::string word; words >> word;) {
+      const std::string start = std::string(info.name) + ":";
+      const size_t equals = word.find('=');
+      const std::string key = word.substr(0, equals);
+      if (equals == std::string::npos) {
+        EXPECT_EQ(Refusal(start + key), "");
+        EXPECT_THAT(Refusal(start + key + "="), HasSubstr(" takes "));
+        EXPECT_THAT(Refusal(start + key + "=x"), HasSubstr(" takes "));
+        continue;
+      }
+      EXPECT_EQ(Refusal(start + key + "=x"), "");
+      EXPECT_THAT(Refusal(start + key), HasSubstr(" takes "));
+      if (key != "export") {
+        EXPECT_THAT(Refusal(start + key + "="), HasSubstr(key + " has no value"));
+      }
+      EXPECT_THAT(Refusal(start + key + "=x," + key + "=x"), HasSubstr("said twice"));
+    }
+  }
+  // The default export of a server.
+  EXPECT_EQ(ParseSourceSpec("nbd:export=")->options,
+            (std::vector<std::pair<std::string, std::string>>{{"export", ""}}));
+  EXPECT_EQ(Refusal("nbd:export=,export="), "'export=': said twice");
+  EXPECT_THAT(Refusal("rbd-diff:=a"), HasSubstr("'=a': rbd-diff takes base="));
+  EXPECT_THAT(Refusal("rbd-diff:,base=a"), HasSubstr("'': rbd-diff takes base="));
+  EXPECT_EQ(Refusal("ebs:x=y"), "'x=y': ebs has no options");
 }
 
 // Whole sectors with one byte that is of no text, wherever it is, are an image.
