@@ -67,7 +67,9 @@ const SourceFormatInfo& InfoOf(SourceFormat format) noexcept;
 // Errors: INVALID_ARGUMENT for a list that could be of several formats (an empty one).
 absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_bytes);
 
-// A format and what has to be known about it: `bitmap:granularity=64K,order=msb`.
+// A format and what has to be known about it: `bitmap:granularity=64K,order=msb`. Options without a
+// value, as `base64`, have an empty one. What opens a source refuses options that its format, named
+// or found out, does not take, as ParseSourceSpec() does.
 struct SourceSpec {
   std::optional<SourceFormat> format = {};  // by content where there is none
   std::vector<std::pair<std::string, std::string>> options = {};

@@ -5,6 +5,7 @@
 #include "cbt/qcow2.h"
 #include "cbt/source.h"
 #include "core/absl_view.h"
+#include "source/source_request.h"
 
 namespace cbt {
 namespace {
@@ -151,6 +152,20 @@ absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_b
     return DetectXml(text);
   }
   return Format::kImage;
+}
+
+absl::Status CheckSourceOptions(SourceFormat format, const SourceSpec& spec) {
+  const SourceFormatInfo& info = InfoOf(format);
+  const std::span<const Option> options = spec.options;
+  for (size_t i = 0; i < options.size(); ++i) {
+    const auto& [key, text] = options[i];
+    // A word alone and one with nothing behind its = look alike here.
+    std::optional<std::string_view> value;
+    if (!text.empty() || TakesValue(info, key) == true) value = text;
+    absl::Status status = CheckOption(info, options.first(i), key, value);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SourceSpec> ParseSourceSpec(std::string_view text) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
 #include "core/parse_number.h"
+#include "source/change_collector.h"
 #include "source/list_look.h"
 
 namespace cbt {
@@ -37,6 +38,12 @@ absl::Status SourceRequest::Prepare() {
     return absl::InvalidArgumentError(
         absl::StrCat("block size ", options_.block_size, " is no power of two"));
   }
+  if (absl::Status status = FindFormat(); !status.ok()) return status;
+  // A spec need not come from ParseSourceSpec(), and one without a format may meet any.
+  return At(label_, "", CheckSourceOptions(format_, options_.spec));
+}
+
+absl::Status SourceRequest::FindFormat() {
   if (IsNbd(address_)) {
     format_ = SourceFormat::kNbd;
     if (options_.spec.format.value_or(format_) == format_) return absl::OkStatus();

@@ -17,12 +17,16 @@
 
 namespace cbt {
 
+// Whether `format`, be it that of `spec` or one that was found out, takes the options of `spec`.
+// Errors: those of ParseSourceSpec().
+absl::Status CheckSourceOptions(SourceFormat format, const SourceSpec& spec);
+
 class SourceRequest {
  public:
   // `options` must outlive the request.
   SourceRequest(std::string address, const SourceOptions& options);
 
-  // Finds out the format. First of all.
+  // Finds out the format, and whether it has the options that were given. First of all.
   absl::Status Prepare();
 
   SourceFormat format() const noexcept { return format_; }
@@ -53,6 +57,7 @@ class SourceRequest {
   absl::StatusOr<ByteStream*> Stream();
 
  private:
+  absl::Status FindFormat();
   absl::StatusOr<int> Open() const;
   absl::Status OpenStream();
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <sstream>
 #include <string>
@@ -199,6 +200,59 @@ TEST(SourceSpecs, AnOptionWithoutItsValueIsRefused) {
   EXPECT_THAT(Refusal("rbd-diff:=a"), HasSubstr("'=a': rbd-diff takes base="));
   EXPECT_THAT(Refusal("rbd-diff:,base=a"), HasSubstr("'': rbd-diff takes base="));
   EXPECT_EQ(Refusal("ebs:x=y"), "'x=y': ebs has no options");
+}
+
+// Specs that no ParseSourceSpec() has seen.
+TEST_F(SourceTest, OptionsThatTheFormatDoesNotTakeAreRefused) {
+  using Options = std::vector<std::pair<std::string, std::string>>;
+  const auto refusal = [](const absl::StatusOr<Ranges>& result) {
+    EXPECT_EQ(result.status().code(), StatusCode::kInvalidArgument) << result.status();
+    return std::string(result.status().message());
+  };
+  const auto with = [](std::optional<SourceFormat> format, const Options& options) {
+    SourceOptions all;
+    all.spec = {format, options};
+    return all;
+  };
+  // By its content, and named.
+  const std::string diff = Sample("rbd_diff_v1_bluestore.bin");
+  for (const std::optional<SourceFormat> format :
+       {std::optional<SourceFormat>(), std::optional(SourceFormat::kRbdDiff)}) {
+    EXPECT_TRUE(Allocated(diff, with(format, {{"base", "s1"}, {"target", "s2"}})).ok());
+    for (const auto& [options, error] :
+         {std::pair(Options{{"bse", "s1"}}, "'bse=s1': rbd-diff takes base="),
+          {Options{{"bse", ""}}, "'bse': rbd-diff takes base="},
+          {Options{{"", ""}}, "'': rbd-diff takes base="},
+          {Options{{"base=s1", ""}}, "'base=s1': rbd-diff takes base="},
+          {Options{{"base", ""}}, "'base=': rbd-diff: base has no value"},
+          {Options{{"base", "s1"}, {"base", "s2"}}, "'base=s2': said twice"},
+          {Options{{"base", "s1"}, {"granularity", "4096"}},
+           "'granularity=4096': rbd-diff takes"}}) {
+      EXPECT_THAT(refusal(Allocated(diff, with(format, options))),
+                  HasSubstr("/source: " + std::string(error)));
+    }
+  }
+  // A word that has no value.
+  const auto bitmap = [&](const std::string& value) {
+    SourceOptions options =
+        with(SourceFormat::kBitmap, {{"granularity", "4096"}, {"base64", value}});
+    options.capacity = 8 * 4096;
+    return Allocated("/w==", options);
+  };
+  EXPECT_EQ(*bitmap(""), (Ranges{{0, 8 * 4096}}));
+  EXPECT_THAT(refusal(bitmap("no")), HasSubstr("'base64=no': bitmap takes granularity="));
+  // What is found to be an image, or a list that has no options; also where it is one of two.
+  const std::string image(kMiB, 'i');
+  const SourceOptions any = with({}, {{"snapshot", "1"}});
+  EXPECT_THAT(refusal(Allocated(image, any)), HasSubstr("'snapshot=1': image has no options"));
+  EXPECT_THAT(refusal(Allocated(kTarget, any)), HasSubstr("'snapshot=1': ebs has no options"));
+  EXPECT_THAT(refusal(Delta(image, image, any)), HasSubstr("/base: 'snapshot=1': image has no"));
+  EXPECT_THAT(refusal(Delta(kBase, kTarget, any)), HasSubstr("/base: 'snapshot=1': ebs has no"));
+  // By its address: nobody is asked.
+  for (const std::string address : {"nbd://127.0.0.1:1/x", "nbd+unix:///?socket=/nowhere"}) {
+    const SourceOptions wrong = with({}, {{"export", ""}, {"layer", ""}});
+    EXPECT_THAT(refusal(Read(OpenSource(address, wrong))), HasSubstr("'layer': nbd takes bitmap="));
+  }
 }
 
 // Whole sectors with one byte that is of no text, wherever it is, are an image.
