@@ -145,6 +145,9 @@ absl::StatusOr<OpenedSource> OpenImage(SourceRequest& request) {
 }
 
 absl::StatusOr<OpenedSource> OpenExt(SourceRequest& request) {
+  if (request.options().purpose == SourcePurpose::kDelta) {
+    return CannotTell(request, "a file system tells what is allocated, not what changed");
+  }
   ExtOptions options;
   if (const auto unclean = request.Option("unclean"); unclean.has_value()) {
     if (*unclean != "over-report") return CannotTell(request, "unclean: over-report or nothing");
@@ -408,6 +411,11 @@ absl::StatusOr<OpenedSource> OpenUnion(SourceRequest& base, SourceRequest& targe
   if (!newer.ok()) return newer;
   absl::StatusOr<OpenedSource> older = OpenRequest(base);
   if (!older.ok()) return older;
+  const std::string& of = older->identity.volume;
+  if (!of.empty() && !newer->identity.volume.empty() && of != newer->identity.volume) {
+    return CannotTell(target, absl::StrCat("tells of the volume \"", newer->identity.volume,
+                                           "\", the base of \"", of, "\""));
+  }
   const uint64_t capacity = newer->cursor->capacity();
   // By way of a map, which can be brought to the target's size.
   absl::StatusOr<ChangeMap> map = ChangeMap::FromCursor(*older->cursor);

@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/change_map_file.h"
 #include "cbt/source.h"
+#include "map/maps.h"
 #include "source/support/listings.h"
 #include "support/cursors.h"
 #include "support/temp_dir.h"
@@ -130,6 +132,32 @@ TEST_F(SourceTest, E14NoBeginningOfAListIsAnImageBesideAList) {
       EXPECT_FALSE(Allocated(encoded, options).ok()) << encoded;
     }
   }
+}
+
+TEST_F(SourceTest, WhatTellsOnlyWhatIsAllocatedIsNoDelta) {
+  Write("volume", std::string(kMiB, 'x'));
+  for (const SourceFormatInfo& info : SourceFormats()) {
+    if (info.delta) continue;
+    SourceOptions options;
+    options.spec.format = info.format;
+    options.purpose = SourcePurpose::kDelta;
+    const absl::Status status = OpenSource(dir_ / "volume", options).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << info.name << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("changed")) << info.name;
+  }
+}
+
+TEST_F(SourceTest, TwoVolumesHaveNoDelta) {
+  for (const std::string volume : {"one", "other"}) {
+    ChangeMap map = test::MapOf({1}, {kMiB, 4096});
+    map.set_identity({volume, "", "monday"});
+    ASSERT_TRUE(WriteChangeMap(map, dir_ / volume).ok());
+  }
+  EXPECT_TRUE(OpenDelta(dir_ / "one", dir_ / "one", {}).ok());
+  const absl::Status status = OpenDelta(dir_ / "one", dir_ / "other", {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("tells of the volume \"other\", the base of \"one\""));
 }
 
 TEST_F(SourceTest, WhatIsAnImageByDetectionStandsBesideNothingElse) {
