@@ -143,9 +143,19 @@ bool VolumeSources::Knows(const std::string& name) const {
   return false;
 }
 
-absl::Status VolumeSources::CheckNames(const Entry& entry, const ChangeMapIdentity& told) const {
+absl::Status VolumeSources::CheckNames(const Entry& entry, const OpenedSource& source) const {
+  const ChangeMapIdentity& told = source.identity;
+  // Of the others, each storage has its own idea of what a volume is called.
+  if (source.format == SourceFormat::kChangeMap && !told.volume.empty() && told.volume != "." &&
+      !absl::EndsWith(absl::StrCat("/", volume_), absl::StrCat("/", told.volume)) &&
+      !volume_.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        entry.file, ": ", entry.address, " is a map of the volume \"", told.volume, "\""));
+  }
   const auto check = [&](std::string_view what, const std::string& name, const std::string& meant) {
-    if (name.empty() || name == meant || (!files_.contains(name) && !Knows(name))) {
+    const std::string prefix = absl::StrCat(volume_, "/");
+    const std::string own = absl::StartsWith(name, prefix) ? name.substr(prefix.size()) : name;
+    if (own.empty() || own == meant || (!files_.contains(own) && !Knows(own))) {
       return absl::OkStatus();
     }
     return absl::FailedPreconditionError(absl::StrCat(entry.file, ": ", entry.address,
@@ -187,7 +197,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::str
                      " is nothing that is known by its content: name the format (from)"));
   }
   if (source.ok()) {
-    absl::Status names = CheckNames(*found, source->identity);
+    absl::Status names = CheckNames(*found, *source);
     if (!names.ok()) return names;
     return std::move(source->cursor);
   }

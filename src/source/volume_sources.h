@@ -66,9 +66,10 @@ class VolumeSources {
   // -1 and errno when it can't be opened.
   int Descriptor(const std::string& path) const;
   absl::StatusOr<int> OpenFile(const std::string& path) const;
-  // Refuses a list that names another snapshot of this volume than its entry does: storage may have
-  // names of its own, but not these for others. Errors: FAILED_PRECONDITION.
-  absl::Status CheckNames(const Entry& entry, const ChangeMapIdentity& told) const;
+  // Refuses a list that names another snapshot of this volume than its entry does, and a map of
+  // another volume: storage may have names of its own, but not these for others.
+  // Errors: FAILED_PRECONDITION.
+  absl::Status CheckNames(const Entry& entry, const OpenedSource& source) const;
 
   int root_;
   std::string volume_;

@@ -194,6 +194,18 @@ TEST_F(VolumeSourcesTest, AListOfOtherSnapshotsIsRefused) {
   const absl::Status status = Delta("monday", "s2").status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the target \"tuesday\", not \"s2\""));
+  // Named by ids, and of another volume.
+  map.set_identity({"vol", "vol/monday", "vol/s2"});
+  ASSERT_TRUE(WriteChangeMap(map, dir_ / "root/vol/.listed").ok());
+  EXPECT_EQ(*Delta("monday", "s2"), (Ranges{{4096, 4096}}));
+  map.set_identity({"vol", "vol/tuesday", "s2"});
+  ASSERT_TRUE(WriteChangeMap(map, dir_ / "root/vol/.listed").ok());
+  EXPECT_THAT(std::string(Delta("monday", "s2").status().message()),
+              HasSubstr("the base \"vol/tuesday\", not \"monday\""));
+  map.set_identity({"other", "monday", "s2"});
+  ASSERT_TRUE(WriteChangeMap(map, dir_ / "root/vol/.listed").ok());
+  EXPECT_THAT(std::string(Delta("monday", "s2").status().message()),
+              HasSubstr(".listed is a map of the volume \"other\""));
 }
 
 TEST_F(VolumeSourcesTest, NothingOutsideOfTheRootIsRead) {
