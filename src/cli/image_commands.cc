@@ -1,10 +1,13 @@
 // `cbt delta` and `cbt allocated`: what images, and all other sources, say.
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "cbt/executor.h"
 #include "cbt/image.h"
 #include "cbt/source.h"
@@ -17,6 +20,7 @@
 #include "cli/status.h"
 #include "cli/stream_options.h"
 #include "cli/threads.h"
+#include "core/json_string.h"
 
 namespace cbt::cli {
 namespace {
@@ -30,6 +34,31 @@ struct SourceArguments {
   StreamOptions stream;
   MapOutput output;
 };
+
+bool Says(const SourceSpec& spec, std::string_view key) {
+  return std::any_of(spec.options.begin(), spec.options.end(),
+                     [key](const auto& option) { return option.first == key; });
+}
+
+// Names of a map that the paths alone would give wrongly: whoever reads it takes it for one of what
+// these names stand for elsewhere.
+absl::Status CheckNames(const SourceArguments& arguments, const ChangeMapIdentity& names) {
+  const MapNames& given = arguments.output.names;
+  const SourceSpec& spec = arguments.input.spec;
+  if (Says(spec, "snapshot") && !given.target.has_value()) {
+    return UsageError("--target-name", "the path names the image, not the snapshot in it");
+  }
+  if (Says(spec, "base-snapshot") && !given.base.has_value()) {
+    return UsageError("--base-name", "the path names the image, not the snapshot in it");
+  }
+  const bool two = !arguments.target.empty() && arguments.base != arguments.target;
+  if (two && names.base == names.target && !given.base.has_value() && !given.target.has_value()) {
+    return UsageError("--base-name",
+                      absl::StrCat("by their paths, base and target are both called ",
+                                   JsonString(names.base), " (and --target-name)"));
+  }
+  return absl::OkStatus();
+}
 
 // Prints what a source gives at the place and in the style that was asked for, or writes it as a
 // map. `known` is what its address says of names.
@@ -54,6 +83,7 @@ absl::Status Print(absl::StatusOr<OpenedSource> source, const ChangeMapIdentity&
     absl::StatusOr<ChangeMapIdentity> named = arguments.output.names.Over(
         std::move(identity), delta ? SourcePurpose::kDelta : SourcePurpose::kAllocated);
     if (!named.ok()) return named.status();
+    if (absl::Status names = CheckNames(arguments, *named); !names.ok()) return names;
     return WriteMap(*source->cursor, source->cursor->granularity(), *named, arguments.output.path,
                     inputs, print.label);
   }
@@ -110,8 +140,9 @@ void AddDelta(CLI::App& app, Command& command) {
   const auto arguments = std::make_shared<SourceArguments>();
   sub->add_option("BASE", arguments->base,
                   "Image of the earlier snapshot; or, alone, a source that tells what changed")
-      ->required();
-  sub->add_option("TARGET", arguments->target, "Image of the later snapshot");
+      ->required()
+      ->check(IsNotEmpty());
+  sub->add_option("TARGET", arguments->target, "Image of the later snapshot")->check(IsNotEmpty());
   AddSourceInput(*sub, arguments->input, true);
   sub->add_flag("--by-extents", arguments->by_extents,
                 "Of two clones (reflinks): compare where the file system keeps them, not the data");
@@ -131,7 +162,8 @@ void AddAllocated(CLI::App& app, Command& command) {
       "allocated", "Allocated ranges of a snapshot image, or as a storage system tells them");
   const auto arguments = std::make_shared<SourceArguments>();
   sub->add_option("IMAGE", arguments->target, "Image of the snapshot, or another source")
-      ->required();
+      ->required()
+      ->check(IsNotEmpty());
   AddSourceInput(*sub, arguments->input, false);
   AddStreamOptions(*sub, arguments->stream);
   AddMapOutput(*sub, arguments->output);

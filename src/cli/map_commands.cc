@@ -267,6 +267,12 @@ absl::StatusOr<ChangeMapIdentity> MergedIdentity(const std::vector<ChangeMap>& m
                                      ", that don't follow each other: say since which snapshot the "
                                      "result tells"));
     }
+    if (maps.size() > 1 && !other.base.empty() && other.base == other.target &&
+        !names.base.has_value()) {
+      return UsageError("--base-name", absl::StrCat("a map whose base and target are both called ",
+                                                    JsonString(other.base),
+                                                    ": say since which snapshot the result tells"));
+    }
     if (!follow && other.target != identity.target) identity.target.clear();
   }
   if (follow) identity.target = maps.back().identity().target;
@@ -310,9 +316,11 @@ absl::Status Merge(const MergeArguments& arguments) {
   }
   const bool whole = arguments.operation == "union";
   bool follow = whole;
-  for (size_t i = 1; i < maps.size(); ++i) {
-    const std::string& base = maps[i].identity().base;
-    follow &= !base.empty() && base == maps[i - 1].identity().target;
+  for (size_t i = 0; i < maps.size(); ++i) {
+    const ChangeMapIdentity& identity = maps[i].identity();
+    // One name for two snapshots tells nothing of which one comes behind which.
+    follow &= !identity.base.empty() && identity.base != identity.target;
+    if (i > 0) follow &= identity.base == maps[i - 1].identity().target;
   }
   absl::StatusOr<ChangeMapIdentity> identity = MergedIdentity(maps, arguments.names, whole, follow);
   if (!identity.ok()) return identity.status();

@@ -1,12 +1,15 @@
 #include "cli/map_output.h"
 
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "cbt/change_map_file.h"
 #include "cli/output_place.h"
 #include "cli/progress.h"
+#include "cli/source_options.h"
 #include "cli/status.h"
 
 namespace cbt::cli {
@@ -45,7 +48,21 @@ std::pair<std::string, std::string> SplitPath(const std::string& path) {
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
-std::string Stem(const std::string& name) { return name.substr(0, name.rfind('.')); }
+// Without the extension. Digits behind the last dot are none: they tell one snapshot from the next.
+std::string Stem(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  const bool numbered = dot != std::string::npos &&
+                        name.find_first_not_of("0123456789", dot + 1) == std::string::npos;
+  return numbered ? name : name.substr(0, dot);
+}
+
+bool IsSameFolder(const std::string& a, const std::string& b) {
+  const std::filesystem::path one(a.empty() ? "." : a);
+  const std::filesystem::path other(b.empty() ? "." : b);
+  std::error_code ignored;  // of what is no folder
+  return one.lexically_normal() == other.lexically_normal() ||
+         std::filesystem::equivalent(one, other, ignored);
+}
 
 }  // namespace
 
@@ -87,7 +104,8 @@ void AddMapOutput(CLI::App& subcommand, MapOutput& output) {
   CLI::Option* const option =
       subcommand
           .add_option("--output", output.path, "Write a change-map file (.cbm) instead of text")
-          ->type_name("FILE");
+          ->type_name("FILE")
+          ->check(IsNotEmpty());
   for (const char* other : {"--format", "--starting-offset", "--max-results", "--style"}) {
     option->excludes(subcommand.get_option(other));
   }
@@ -99,6 +117,8 @@ void AddMapOutput(CLI::App& subcommand, MapOutput& output) {
 
 ChangeMapIdentity IdentityOfImages(const std::string& base, const std::string& target) {
   const auto [folder, name] = SplitPath(target);
+  // The snapshot of another folder is not the one that goes by its name in this one.
+  if (!base.empty() && !IsSameFolder(SplitPath(base).first, folder)) return {"", base, target};
   std::string volume = SplitPath(folder).second;
   if (volume == "." || volume == "..") volume.clear();  // no names
   return {std::move(volume), base.empty() ? "" : Stem(SplitPath(base).second), Stem(name)};

@@ -42,8 +42,9 @@ void AddNameOptions(CLI::App& subcommand, MapNames& names);
 // what would make an incomplete map, is refused beside it.
 void AddMapOutput(CLI::App& subcommand, MapOutput& output);
 
-// What the paths of images say: the volume is the folder, names go without the last extension. An
-// empty `base` is none.
+// What the paths of images say: the volume is the folder, names go without the last extension
+// (digits are none). Of two folders: no volume, and the paths are the names. An empty `base` is
+// none.
 ChangeMapIdentity IdentityOfImages(const std::string& base, const std::string& target);
 
 // What snapshot ids say: the same, when they are paths.

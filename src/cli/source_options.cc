@@ -24,6 +24,10 @@ void AddSize(CLI::App& subcommand, const std::string& name, std::optional<uint64
 
 }  // namespace
 
+CLI::Validator IsNotEmpty() {
+  return {[](const std::string& text) { return text.empty() ? "is empty" : std::string(); }, ""};
+}
+
 void AddSourceInput(CLI::App& subcommand, SourceInput& input, bool delta) {
   subcommand
       .add_option_function<std::string>(

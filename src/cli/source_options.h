@@ -11,6 +11,10 @@
 
 namespace cbt::cli {
 
+// Refuses an empty argument: a shell's variable that is not set must not be taken for one that was
+// left out.
+CLI::Validator IsNotEmpty();
+
 struct SourceInput {
   SourceSpec spec;
   std::optional<uint64_t> capacity;

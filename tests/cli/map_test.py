@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import struct
 import subprocess
 import xml.etree.ElementTree
@@ -223,6 +224,47 @@ class Maps(support.CbtTest):
         other = self.import_map("other", [1], 8192, ("vol", "wed", "thu"))
         self.assertIn("wed", self.fails(2, "map", "merge", delta, other, "--output", self.path("no.cbm")))
         self.ok("map", "merge", delta, other, "--base-name", "mon", "--output", out)
+
+    def test_names_that_paths_do_not_give_are_asked_for(self):
+        """Two names that are one, or a name of something else, make maps that seem to follow each other and don't."""
+        days = []
+        for day in (19, 20, 21, 22):
+            days.append(self.path(f"vol-2026.11.{day}"))
+            with open(days[-1], "wb") as file:
+                file.write(bytes((day - 19) * 4096) + b"x" * 4096 + bytes(8 * 4096))
+            os.truncate(days[-1], 8 * 4096)
+        first, last, out = self.path("first.cbm"), self.path("last.cbm"), self.path("out.cbm")
+        self.ok("delta", *days[:2], "--output", first)
+        self.ok("delta", *days[2:], "--output", last)
+        self.assertEqual(json.loads(self.ok("map", "info", "--json", first))["target"], "vol-2026.11.20")
+        self.assertIn("don't follow each other", self.fails(2, "map", "merge", first, last, "--output", out))
+        # As they were named before, and by whoever says so.
+        one = [self.path("a.cbm"), self.path("b.cbm")]
+        for source, to in zip((first, last), one):
+            self.ok("map", "convert", source, "--base-name", "vol", "--target-name", "vol", "--output", to)
+        self.assertIn("are both called", self.fails(2, "map", "merge", *one, "--output", out))
+        self.ok("map", "merge", *one, "--base-name", "the 19th", "--output", out)
+        os.remove(out)
+        # One name for two.
+        for name in ("disk.daily", "disk.weekly"):
+            shutil.copyfile(days[0], self.path(name))
+        self.assertIn('called \"disk\"', self.fails(2, "delta", self.path("disk.daily"), self.path("disk.weekly"), "--output", out))
+        self.assertFalse(os.path.exists(out))
+        self.ok("delta", self.path("disk.daily"), self.path("disk.weekly"), "--base-name", "d", "--output", out)
+        # One name for those of two folders.
+        for folder in ("one", "other"):
+            os.makedirs(self.path(folder))
+            shutil.copyfile(days[0], self.path(folder + "/disk.img"))
+        pair = [self.path("one/disk.img"), self.path("other/disk.img")]
+        self.ok("delta", *pair, "--output", out)
+        said = json.loads(self.ok("map", "info", "--json", out))
+        self.assertEqual((said["volume"], said["base"], said["target"]), ("", *pair))
+        os.symlink("one", self.path("link"))
+        self.ok("delta", self.path("link/disk.img"), self.path("one/disk.img"), "--output", out, "--base-name", "a")
+        self.assertEqual(json.loads(self.ok("map", "info", "--json", out))["volume"], "one")
+        # An argument of a variable that is not set.
+        for command in (("delta", days[0], ""), ("delta", "", days[0]), ("allocated", ""), ("delta", *days[:2], "--output", "")):
+            self.assertIn("is empty", self.fails(2, *command), command)
 
     def test_output_of_images_is_what_they_print(self):
         os.makedirs(self.path("vol7"))

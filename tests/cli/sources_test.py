@@ -297,6 +297,15 @@ class Sources(support.CbtTest):
         for other in ("base-snapshot=monday", "snapshot=monday", "layer"):
             self.assertIn(other.partition("=")[0] + ", not both",
                           self.refused(2, "delta", image, "--from", "qcow2:bitmap=since-monday," + other), other)
+        # A map of a snapshot inside is not one of what the path names.
+        out = self.path("out.cbm")
+        sh("qemu-img", "snapshot", "-c", "tuesday", image)
+        self.assertIn("--target-name", self.refused(2, "allocated", image, "--from", "qcow2:snapshot=monday", "--output", out))
+        states = ("delta", image, image, "--from", "qcow2:base-snapshot=monday,snapshot=tuesday", "--output", out)
+        self.assertIn("--target-name", self.refused(2, *states))
+        self.assertIn("--base-name", self.refused(2, *states, "--target-name", "tuesday"))
+        self.assertFalse(os.path.exists(out))
+        self.assertEqual(run(*states, "--target-name", "tuesday", "--base-name", "monday").code, 0)
         for option in ("bitmap=since-monday", "layer"):
             self.assertIn("not about two", self.refused(2, "delta", image, image, "--from", "qcow2:" + option), option)
 
