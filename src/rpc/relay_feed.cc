@@ -48,17 +48,20 @@ void RelayFeed::Begin() {
   begun_ = true;
   const MethodContract& method =
       request_.base_snapshot_id.has_value() ? plan_.upstream.delta : plan_.upstream.allocated;
+  std::string path;
   std::string request;
   try {
+    path = method.path;
     request = EncodeRequest(method, UpstreamRequest(request_));
   } catch (const std::bad_alloc&) {
     sink_->Complete(OutOfMemory(), {}, std::nullopt);
     return;
   }
+  // From here on only the end of the call lets go of this.
   self_ = shared_from_this();
   // Before the call: afterwards its end may come at any time.
   on_stop_.emplace(stop_, [this] { call_.Cancel(); });
-  call_.Start(plan_.channel, method.path, request, *this);
+  call_.Start(plan_.channel, path, request, *this);
 }
 
 void RelayFeed::Resume() {

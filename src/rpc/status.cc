@@ -19,9 +19,11 @@ grpc::Status ToGrpcStatus(const absl::Status& status) noexcept try {
   return {static_cast<grpc::StatusCode>(status.code()), ""};
 }
 
-absl::Status FromGrpcStatus(const grpc::Status& status) {
+absl::Status FromGrpcStatus(const grpc::Status& status) noexcept try {
   if (status.ok()) return absl::OkStatus();
   return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
+} catch (const std::bad_alloc&) {
+  return {static_cast<absl::StatusCode>(status.error_code()), ""};
 }
 
 absl::Status BareIfNeedBe(absl::StatusCode code, absl::string_view text) noexcept try {

@@ -17,8 +17,9 @@ inline constexpr size_t kMaxStatusText = 1024;
 // text is left out where there is no memory for it: a call that isn't ended stays open for good.
 grpc::Status ToGrpcStatus(const absl::Status& status) noexcept;
 
-// The same code number with the text.
-absl::Status FromGrpcStatus(const grpc::Status& status);
+// The same code number with the text, which is left out where there is no memory for it: what ends
+// a call must not throw.
+absl::Status FromGrpcStatus(const grpc::Status& status) noexcept;
 
 // A status for those who must end a call whatever happens: without the text where there is no
 // memory for it.

@@ -117,7 +117,8 @@ void UpstreamCall::OnDone(const grpc::Status& status) {
   }
   // The handler may still hold messages that it has not passed on: they must not become an end.
   const bool left = status.ok() && !ended;
-  handler_->OnEnd(left ? grpc::Status(grpc::StatusCode::CANCELLED, "left before the end") : status);
+  // Without a text, which may take memory: what is thrown here would be lost, and the end with it.
+  handler_->OnEnd(left ? grpc::Status(grpc::StatusCode::CANCELLED, "") : status);
 }
 
 }  // namespace cbt::rpc

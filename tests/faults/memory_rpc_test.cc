@@ -35,8 +35,10 @@
 #include "rpc/admission.h"
 #include "rpc/completeness.h"
 #include "rpc/contract.h"
+#include "rpc/open_calls.h"
 #include "rpc/page_token.h"
 #include "rpc/provider_feed.h"
+#include "rpc/relay_feed.h"
 #include "rpc/slice_pool.h"
 #include "rpc/status.h"
 #include "rpc/stream_producer.h"
@@ -311,6 +313,43 @@ TEST_F(OutOfMemoryInServices, EveryStreamComesToItsEnd) {
   for (uint64_t tuples = 33; tuples < 51; tuples += 2) {
     SCOPED_TRACE(tuples);
     EXPECT_GT(FailEveryAllocation([&] { return ServeStream(registry, options, tuples); }), 50);
+  }
+}
+
+// What is kept for the end of a call must not be kept when there is no call.
+TEST_F(OutOfMemoryInServices, ARelayedStreamWithoutACallIsEnded) {
+  class Sink final : public MessageSink {
+   public:
+    Want Check() override { return Want::kMore; }
+    Want Offer(OutMessage) override { return Want::kMore; }
+    void Announce(Metadata) override {}
+    void Complete(absl::Status status, Metadata, std::optional<OutMessage>) override {
+      ended = status.code();
+    }
+    std::optional<absl::StatusCode> ended;
+  };
+  // The path, the id, the request: gRPC is not called before.
+  for (int64_t n = 1; n <= 3; ++n) {
+    SCOPED_TRACE(n);
+    OpenCalls calls;
+    const RelayPlan plan{
+        .channel = nullptr, .upstream = kCsiContract, .pool = nullptr, .calls = calls};
+    const auto sink = std::make_shared<Sink>();
+    AdmittedRequest request;
+    request.target_snapshot_id = "a snapshot whose name takes memory of its own";
+    auto feed = std::make_shared<RelayFeed>(plan, kCsiContract, std::move(request), sink,
+                                            std::stop_token(), std::nullopt);
+    bool threw = false;
+    {
+      const FailAllocation fails(n);
+      threw = Tasks::Throws([&] { feed->Resume(); });
+      EXPECT_TRUE(fails.has_failed());
+    }
+    EXPECT_FALSE(threw);
+    EXPECT_EQ(sink->ended, absl::StatusCode::kResourceExhausted);
+    const std::weak_ptr<RelayFeed> left = feed;
+    feed.reset();
+    EXPECT_TRUE(left.expired());
   }
 }
 
