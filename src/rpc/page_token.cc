@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include <new>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -39,8 +40,13 @@ std::string PageTokens::SealOf(const std::optional<std::string>& base, std::stri
   AppendText(sealed, target);
   unsigned char code[EVP_MAX_MD_SIZE];
   unsigned length = 0;
-  HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
-       reinterpret_cast<const unsigned char*>(sealed.data()), sealed.size(), code, &length);
+  // Nothing but want of memory stops it, and a seal that was not made must not be sent, or
+  // accepted.
+  if (HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
+           reinterpret_cast<const unsigned char*>(sealed.data()), sealed.size(), code,
+           &length) == nullptr) {
+    throw std::bad_alloc();
+  }
   return {reinterpret_cast<const char*>(code), kSealBytes};
 }
 
