@@ -19,6 +19,7 @@
 #include "cbt/change_map_file.h"
 #include "core/absl_view.h"
 #include "map/chain_manifest.h"
+#include "map/descriptor.h"
 #include "map/file_io.h"
 #include "map/map_access.h"
 #include "map/map_cursor.h"
@@ -77,7 +78,8 @@ class ChainInDirectory final : public ChangeChain {
         access_(access),
         options_(options),
         lock_(std::move(lock)) {
-    Take(std::move(manifest));
+    Places places = PlacesOf(manifest);
+    Take(std::move(manifest), std::move(places));
   }
 
   const std::string& volume() const noexcept override { return manifest_.volume; }
@@ -105,7 +107,10 @@ class ChainInDirectory final : public ChangeChain {
   void Sweep() const;
 
  private:
-  void Take(ChainManifest manifest);
+  // Places of the entries of a manifest.
+  using Places = std::unordered_map<std::string, size_t, IdHash, std::equal_to<>>;
+  static Places PlacesOf(const ChainManifest& manifest);
+  void Take(ChainManifest manifest, Places places) noexcept;
   const ChainEntry* Find(std::string_view id) const noexcept;
   std::string Path(uint64_t number) const { return absl::StrCat(directory_, "/", MapName(number)); }
   // For messages.
@@ -123,7 +128,8 @@ class ChainInDirectory final : public ChangeChain {
                                                       const ChangeMapIdentity& identity,
                                                       uint64_t number, uint64_t most) const;
   absl::Status BuildNode(ChainManifest& manifest, ChainNode node) const;
-  void Drop(const ChainManifest& old) const;
+  std::vector<std::string> LeftBehind(const ChainManifest& before,
+                                      const ChainManifest& after) const;
 
   const std::string directory_;
   const Access access_;
@@ -131,17 +137,17 @@ class ChainInDirectory final : public ChangeChain {
   const std::unique_ptr<FolderLock> lock_;  // null: open for reading
   ChainManifest manifest_;
   absl::Status unknown_;  // why it is not known what is on the disk
-  std::unordered_map<std::string, size_t, IdHash, std::equal_to<>> places_;  // of the entries
+  Places places_;
 
   // Files that were opened last, the last one in front: what has been checked in them stays so.
   mutable std::mutex kept_mutex_;
   mutable std::list<std::pair<uint64_t, LazyMap>> kept_;
 };
 
-void ChainInDirectory::Take(ChainManifest manifest) {
-  manifest_ = std::move(manifest);
-  places_.clear();
-  for (size_t i = 0; i < manifest_.entries.size(); ++i) places_[manifest_.entries[i].id] = i;
+ChainInDirectory::Places ChainInDirectory::PlacesOf(const ChainManifest& manifest) {
+  Places places;
+  for (size_t i = 0; i < manifest.entries.size(); ++i) places[manifest.entries[i].id] = i;
+  return places;
 }
 
 const ChainEntry* ChainInDirectory::Find(std::string_view id) const noexcept {
@@ -157,43 +163,60 @@ absl::Status ChainInDirectory::CheckAccess() const {
 }
 
 absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
+  // All that takes memory, so that nothing is thrown once it is done.
   const std::vector<uint8_t> bytes = EncodeManifest(manifest);
   const std::span<const uint8_t> parts[] = {bytes};
-  absl::Status status =
-      WriteFileAtomically(absl::StrCat(directory_, "/", kManifestName), parts, options_.sync);
+  const std::string path = absl::StrCat(directory_, "/", kManifestName);
+  Places places = PlacesOf(manifest);
+  const std::vector<std::string> left = LeftBehind(manifest_, manifest);
+  // What is on the disk counts: numbers of files that it names must not be given out again. Until
+  // this is known, also when an exception is why it is not, nothing is changed any more.
+  unknown_ = absl::InternalError(absl::StrCat(
+      NameOf(directory_, options_), ": a change was interrupted by an exception; open it again"));
+  absl::Status status = WriteFileAtomically(path, parts, options_.sync);
   if (!status.ok()) {
-    // The new manifest may have its name all the same. What is on the disk counts: numbers of files
-    // that it names must not be given out again.
+    // The new manifest may have its name all the same.
     absl::StatusOr<ChainManifest> there = ReadManifest(directory_, options_);
-    if (there.ok()) {
-      Take(*std::move(there));
-    } else {
+    if (!there.ok()) {
       unknown_ = there.status();
+      return status;
     }
+    places = PlacesOf(*there);
+    Take(*std::move(there), std::move(places));
+    unknown_ = absl::OkStatus();
     return status;
   }
-  const ChainManifest old = std::exchange(manifest_, {});
-  Take(std::move(manifest));
-  Drop(old);
+  Take(std::move(manifest), std::move(places));
+  unknown_ = absl::OkStatus();
+  // One that stays is swept later.
+  for (const std::string& file : left) ::unlink(file.c_str());
   return absl::OkStatus();
 }
 
-// Removes the files that were needed before and are not now. One that stays is swept later.
-void ChainInDirectory::Drop(const ChainManifest& old) const {
-  const std::set<uint64_t> needed = FilesOf(manifest_);
-  for (const uint64_t number : FilesOf(old)) {
-    if (!needed.contains(number)) ::unlink(Path(number).c_str());
+// The files that are needed before a change and not after it.
+std::vector<std::string> ChainInDirectory::LeftBehind(const ChainManifest& before,
+                                                      const ChainManifest& after) const {
+  const std::set<uint64_t> needed = FilesOf(after);
+  std::vector<std::string> left;
+  for (const uint64_t number : FilesOf(before)) {
+    if (!needed.contains(number)) left.push_back(Path(number));
   }
+  return left;
+}
+
+void ChainInDirectory::Take(ChainManifest manifest, Places places) noexcept {
+  manifest_ = std::move(manifest);
+  places_ = std::move(places);
 }
 
 void ChainInDirectory::Sweep() const {
   std::set<std::string> needed;
   for (const uint64_t number : FilesOf(manifest_)) needed.insert(MapName(number));
-  DIR* const folder = ::opendir(directory_.c_str());
+  OwnedFolder folder(::opendir(directory_.c_str()));
   if (folder == nullptr) return;
   std::vector<std::string> left;
   // NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of our own
-  while (const dirent* const entry = ::readdir(folder)) {
+  while (const dirent* const entry = ::readdir(folder.get())) {
     const std::string name = entry->d_name;
     const bool partial = absl::StartsWith(name, ".") &&
                          absl::EndsWith(name, AbslView(kPartialExtension)) &&
@@ -202,7 +225,7 @@ void ChainInDirectory::Sweep() const {
     const bool map = absl::StartsWith(name, kMapPrefix) && absl::EndsWith(name, kMapExtension);
     if (partial || (map && !needed.contains(name))) left.push_back(name);
   }
-  ::closedir(folder);
+  folder.reset();
   for (const std::string& name : left) ::unlink(absl::StrCat(directory_, "/", name).c_str());
 }
 

@@ -19,29 +19,6 @@
 namespace cbt {
 namespace {
 
-// A descriptor that is closed in the end, whatever happens.
-class Descriptor {
- public:
-  explicit Descriptor(int number) noexcept : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int number() const noexcept { return number_; }
-  void Release() noexcept { number_ = -1; }
-  // Some network file systems report a failed write only here. Returns the error number or 0.
-  int Close() noexcept {
-    const int number = number_;
-    number_ = -1;
-    return ::close(number) != 0 && errno != EINTR ? errno : 0;
-  }
-
- private:
-  int number_;
-};
-
 int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept {
   // The kernel takes no more than this at once.
   constexpr size_t kMost = size_t{1} << 30;
@@ -121,22 +98,18 @@ std::string FolderOf(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/LOCK");
-  const int descriptor = OpenFile(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
-  if (descriptor < 0) return FileError(path, errno);
-  if (Retry([&] { return ::flock(descriptor, LOCK_EX | LOCK_NB); }) != 0) {
-    const int error = errno;
-    ::close(descriptor);
-    if (error != EWOULDBLOCK) return FileError(path, error);
+  OwnedDescriptor file(OpenFile(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!file.has_value()) return FileError(path, errno);
+  if (Retry([&] { return ::flock(file.number(), LOCK_EX | LOCK_NB); }) != 0) {
+    if (errno != EWOULDBLOCK) return FileError(path, errno);
     return absl::UnavailableError(
         absl::StrCat(folder, ": another process has it open for changes"));
   }
-  return std::unique_ptr<FolderLock>(new FolderLock(descriptor));
+  return std::unique_ptr<FolderLock>(new FolderLock(std::move(file)));
 }
 
-FolderLock::~FolderLock() { ::close(descriptor_); }
-
 absl::Status SyncFolder(const std::string& path) {
-  Descriptor folder(OpenFile(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const OwnedDescriptor folder(OpenFile(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // A folder that may be written but not read can't be opened for this.
   if (folder.number() < 0) return errno == EACCES ? absl::OkStatus() : FileError(path, errno);
   // Some file systems have no way to sync a folder and say EINVAL.
@@ -157,8 +130,10 @@ absl::Status MakeFolder(const std::string& path, bool sync) {
 
 absl::Status WriteFileAtomically(const std::string& path,
                                  std::span<const std::span<const uint8_t>> parts, bool sync) {
+  // Now, so that nothing that has a name is taken for a file that was not written.
+  const std::string folder = FolderOf(path);
   std::string temporary;
-  Descriptor file(CreateBeside(path, temporary));
+  OwnedDescriptor file(CreateBeside(path, temporary));
   if (file.number() < 0) return FileError(path, errno);
   int error = 0;
   for (const std::span<const uint8_t> part : parts) {
@@ -172,7 +147,7 @@ absl::Status WriteFileAtomically(const std::string& path,
     ::unlink(temporary.c_str());
     return FileError(path, error);
   }
-  return sync ? SyncFolder(FolderOf(path)) : absl::OkStatus();
+  return sync ? SyncFolder(folder) : absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path,
@@ -188,9 +163,9 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::st
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(int descriptor,
                                                                              std::string_view name,
                                                                              Watched watched) {
-  Descriptor owned(descriptor);
+  OwnedDescriptor owned(descriptor);
   auto* const made = new MappedFile(descriptor, std::string(name));
-  owned.Release();
+  static_cast<void>(owned.Release());
   const std::shared_ptr<MappedFile> file(made);
   struct stat stat;
   if (::fstat(descriptor, &stat) != 0) return FileError(name, errno);

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "map/descriptor.h"
 
 namespace cbt {
 
@@ -56,13 +57,10 @@ class FolderLock {
  public:
   // Errors: UNAVAILABLE when somebody else has it; as FileError().
   static absl::StatusOr<std::unique_ptr<FolderLock>> Take(const std::string& folder);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
 
  private:
-  explicit FolderLock(int descriptor) noexcept : descriptor_(descriptor) {}
-  const int descriptor_;
+  explicit FolderLock(OwnedDescriptor file) noexcept : file_(std::move(file)) {}
+  const OwnedDescriptor file_;
 };
 
 // The folder that holds `path`; "." when it has none.

@@ -15,6 +15,7 @@
 #include "core/utf8.h"
 #include "map/checksum.h"
 #include "map/container.h"
+#include "map/descriptor.h"
 #include "map/file_io.h"
 
 namespace cbt {
@@ -67,14 +68,12 @@ std::vector<uint8_t> EncodeHeader(const RegionLogHeader& header) {
 
 }  // namespace
 
-RegionLog::RegionLog(int descriptor, std::string path, uint64_t seed, uint64_t regions)
-    : descriptor_(descriptor),
+RegionLog::RegionLog(OwnedDescriptor file, std::string path, uint64_t seed, uint64_t regions)
+    : file_(std::move(file)),
       path_(std::move(path)),
       seed_(seed),
       no_memory_(absl::ResourceExhaustedError(absl::StrCat(path_, ": no memory to write to it"))),
       logged_(regions) {}
-
-RegionLog::~RegionLog() { ::close(descriptor_); }
 
 absl::StatusOr<std::shared_ptr<RegionLog>> RegionLog::Create(const std::string& path,
                                                              const RegionLogHeader& header) {
@@ -84,10 +83,10 @@ absl::StatusOr<std::shared_ptr<RegionLog>> RegionLog::Create(const std::string& 
   const std::vector<uint8_t> places(header.regions() * kRecordBytes);
   const std::span<const uint8_t> parts[] = {front, places};
   if (absl::Status status = WriteFileAtomically(path, parts, true); !status.ok()) return status;
-  const int descriptor = OpenFile(path, O_WRONLY | O_CLOEXEC);
-  if (descriptor < 0) return FileError(path, errno);
+  OwnedDescriptor file(OpenFile(path, O_WRONLY | O_CLOEXEC));
+  if (!file.has_value()) return FileError(path, errno);
   return std::shared_ptr<RegionLog>(
-      new RegionLog(descriptor, path, LoadU64(front.data() + kChecksumAt), header.regions()));
+      new RegionLog(std::move(file), path, LoadU64(front.data() + kChecksumAt), header.regions()));
 }
 
 absl::StatusOr<RegionLog::Contents> RegionLog::Read(const std::string& path) {
@@ -201,13 +200,13 @@ absl::Status RegionLog::Write(const std::vector<uint64_t>& regions) {
   }
   uint64_t at = kHeaderBytes + records_ * kRecordBytes;
   for (size_t done = 0; done < bytes.size();) {
-    const ssize_t written = ::pwrite(descriptor_, bytes.data() + done, bytes.size() - done,
+    const ssize_t written = ::pwrite(file_.number(), bytes.data() + done, bytes.size() - done,
                                      static_cast<off_t>(at + done));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return FileError(path_, written < 0 ? errno : EIO);
     done += static_cast<size_t>(written);
   }
-  while (::fdatasync(descriptor_) != 0) {
+  while (::fdatasync(file_.number()) != 0) {
     if (errno != EINTR) return FileError(path_, errno);
   }
   records_ += regions.size();

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
+#include "map/descriptor.h"
 
 namespace cbt {
 
@@ -47,7 +48,6 @@ class RegionLog {
   // version.
   static absl::StatusOr<Contents> Read(const std::string& path);
 
-  ~RegionLog();
   RegionLog(const RegionLog&) = delete;
   RegionLog& operator=(const RegionLog&) = delete;
 
@@ -61,11 +61,11 @@ class RegionLog {
   absl::Status Add(uint64_t first, uint64_t last);
 
  private:
-  RegionLog(int descriptor, std::string path, uint64_t seed, uint64_t regions);
+  RegionLog(OwnedDescriptor file, std::string path, uint64_t seed, uint64_t regions);
   bool HasAll(uint64_t first, uint64_t last) const noexcept;
   absl::Status Write(const std::vector<uint64_t>& regions);
 
-  const int descriptor_;
+  const OwnedDescriptor file_;
   const std::string path_;
   const uint64_t seed_;           // the header's checksum
   const absl::Status no_memory_;  // made while there was some

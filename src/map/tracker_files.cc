@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "cbt/change_map_file.h"
 #include "core/absl_view.h"
+#include "map/descriptor.h"
 #include "map/file_io.h"
 
 namespace cbt {
@@ -57,12 +58,13 @@ std::string TrackerFiles::Path(const std::string& name) const {
 }
 
 absl::StatusOr<std::vector<TrackerFiles::Name>> TrackerFiles::List() const {
-  DIR* const folder = ::opendir(directory_.c_str());
+  const OwnedFolder folder(::opendir(directory_.c_str()));
   if (folder == nullptr) return FileError(directory_, errno);
   std::vector<Name> names;
   for (;;) {
     errno = 0;
-    const dirent* const entry = ::readdir(folder);  // NOLINT(concurrency-mt-unsafe): our own stream
+    const dirent* const entry =
+        ::readdir(folder.get());  // NOLINT(concurrency-mt-unsafe): our own stream
     if (entry == nullptr) break;
     Name name;
     name.name = entry->d_name;
@@ -82,9 +84,7 @@ absl::StatusOr<std::vector<TrackerFiles::Name>> TrackerFiles::List() const {
       names.push_back(std::move(name));
     }
   }
-  const int error = errno;
-  ::closedir(folder);
-  if (error != 0) return FileError(directory_, error);
+  if (errno != 0) return FileError(directory_, errno);
   return names;
 }
 

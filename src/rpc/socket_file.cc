@@ -31,26 +31,24 @@ absl::Status SystemError(const std::string& path, int error) {
 
 // Opens and locks the lock file. A holder that ends removes the file while others may be waiting
 // with it open, so the lock counts only if the file is still the one at the path.
-absl::StatusOr<int> Lock(const std::string& lock_path) {
+absl::StatusOr<OwnedDescriptor> Lock(const std::string& lock_path) {
   for (;;) {
-    const int fd = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kLockMode);
-    if (fd < 0) return SystemError(lock_path, errno);
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-      const int error = errno;
-      close(fd);
-      if (error == EWOULDBLOCK) {
+    OwnedDescriptor file(
+        open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kLockMode));
+    if (!file.has_value()) return SystemError(lock_path, errno);
+    if (flock(file.number(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) {
         return absl::FailedPreconditionError(
             About(lock_path, "another server holds the lock on this socket"));
       }
-      return SystemError(lock_path, error);
+      return SystemError(lock_path, errno);
     }
     struct stat opened = {};
     struct stat present = {};
-    if (fstat(fd, &opened) == 0 && stat(lock_path.c_str(), &present) == 0 &&
+    if (fstat(file.number(), &opened) == 0 && stat(lock_path.c_str(), &present) == 0 &&
         opened.st_dev == present.st_dev && opened.st_ino == present.st_ino) {
-      return fd;
+      return file;
     }
-    close(fd);
   }
 }
 
@@ -80,8 +78,8 @@ absl::Status RemoveStale(const std::string& path, const sockaddr_un& address) {
 
 }  // namespace
 
-SocketFile::SocketFile(std::string path, std::string lock_path, int lock_fd)
-    : path_(std::move(path)), lock_path_(std::move(lock_path)), lock_fd_(lock_fd) {}
+SocketFile::SocketFile(std::string path, std::string lock_path, OwnedDescriptor lock)
+    : path_(std::move(path)), lock_path_(std::move(lock_path)), lock_(std::move(lock)) {}
 
 absl::StatusOr<std::unique_ptr<SocketFile>> SocketFile::Claim(const std::string& path) {
   sockaddr_un address = {};
@@ -93,18 +91,18 @@ absl::StatusOr<std::unique_ptr<SocketFile>> SocketFile::Claim(const std::string&
   }
   path.copy(address.sun_path, path.size());
   const std::string lock_path = path + ".lock";
-  absl::StatusOr<int> lock_fd = Lock(lock_path);
-  if (!lock_fd.ok()) return lock_fd.status();
+  absl::StatusOr<OwnedDescriptor> lock = Lock(lock_path);
+  if (!lock.ok()) return lock.status();
   // From here on the destructor gives the lock back.
-  std::unique_ptr<SocketFile> file(new SocketFile(path, lock_path, *lock_fd));
+  std::unique_ptr<SocketFile> file(new SocketFile(path, lock_path, *std::move(lock)));
   if (absl::Status status = RemoveStale(path, address); !status.ok()) return status;
   return file;
 }
 
 SocketFile::~SocketFile() {
   if (listening_) unlink(path_.c_str());
+  // While it is locked: see Lock().
   unlink(lock_path_.c_str());
-  close(lock_fd_);
 }
 
 absl::Status SocketFile::SetMode() {

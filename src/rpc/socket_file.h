@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "map/descriptor.h"
 
 namespace cbt::rpc {
 
@@ -29,11 +30,11 @@ class SocketFile {
   absl::Status SetMode();
 
  private:
-  SocketFile(std::string path, std::string lock_path, int lock_fd);
+  SocketFile(std::string path, std::string lock_path, OwnedDescriptor lock);
 
   const std::string path_;
   const std::string lock_path_;
-  const int lock_fd_;
+  const OwnedDescriptor lock_;
   bool listening_ = false;
 };
 

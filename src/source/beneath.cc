@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "source/descriptor.h"
+#include "map/descriptor.h"
 
 namespace cbt {
 

@@ -14,8 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
+#include "map/descriptor.h"
 #include "map/file_io.h"
-#include "source/descriptor.h"
 
 namespace cbt {
 namespace {

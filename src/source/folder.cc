@@ -4,24 +4,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 
+#include "map/descriptor.h"
 #include "map/file_io.h"
 #include "source/beneath.h"
-#include "source/descriptor.h"
 
 namespace cbt {
-namespace {
-
-struct CloseFolder {
-  void operator()(DIR* folder) const noexcept { ::closedir(folder); }
-};
-
-}  // namespace
-
 absl::StatusOr<std::vector<std::string>> NamesIn(int descriptor) {
   OwnedDescriptor owner(descriptor);
-  const std::unique_ptr<DIR, CloseFolder> directory(::fdopendir(descriptor));
+  const OwnedFolder directory(::fdopendir(descriptor));
   if (directory == nullptr) return FileError("list the volume", errno);
   static_cast<void>(owner.Release());
   std::vector<std::string> names;

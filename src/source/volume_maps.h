@@ -12,9 +12,9 @@
 #include "absl/status/statusor.h"
 #include "cbt/change_chain.h"
 #include "cbt/cursor.h"
+#include "map/descriptor.h"
 #include "map/file_io.h"
 #include "map/map_file.h"
-#include "source/descriptor.h"
 
 namespace cbt {
 

@@ -24,6 +24,7 @@
 #include "cbt/provider.h"
 #include "cbt/secrets.h"
 #include "faults/support/failing_memory.h"
+#include "map/region_log.h"
 #include "source/beneath.h"
 #include "support/figures.h"
 #include "support/temp_dir.h"
@@ -104,6 +105,89 @@ Found WithoutLeavingDescriptors(const Open& open) {
     check();
     throw;
   }
+}
+
+// A lock that is lost like that is held until the process ends.
+TEST(OutOfMemoryInFiles, WhatIsLockedIsGivenBack) {
+  const test::TempDir folder;
+  const std::string path = folder / "a-folder-whose-name-takes-memory-of-its-own";
+  const auto work = [&]() -> Found {
+    {
+      const test::Undisturbed undisturbed;
+      std::filesystem::remove_all(path);
+    }
+    return WithoutLeavingDescriptors([&]() -> Found {
+      {
+        auto chain = ChangeChain::Create(path, "vol", 4096, {"s0", 1 << 20}, {.sync = false});
+        if (!chain.ok()) return std::nullopt;
+      }
+      auto again = ChangeChain::Open(path, ChangeChain::Access::kChange, {.sync = false});
+      if (!again.ok()) return std::nullopt;
+      return std::vector<uint8_t>{1};
+    });
+  };
+  EXPECT_GT(FailEveryAllocation(work), 10);
+  RegionLogHeader header;
+  header.geometry = {1 << 20, 4096};
+  header.region_bytes = 1 << 16;
+  EXPECT_GT(FailEveryAllocation([&]() -> Found {
+              {
+                const test::Undisturbed undisturbed;
+                std::filesystem::remove_all(path);
+                std::filesystem::create_directory(path);
+              }
+              return WithoutLeavingDescriptors([&]() -> Found {
+                const auto log = RegionLog::Create(path + "/log", header);
+                if (!log.ok()) return std::nullopt;
+                return std::vector<uint8_t>{1};
+              });
+            }),
+            3);
+}
+
+// A change that was interrupted may be on the disk all the same: numbers of files that it names
+// must not be given out again by who does not know.
+TEST(OutOfMemoryInFiles, AChainGoesOnAfterAnInterruptedChangeOrRefusesTo) {
+  const test::TempDir place;
+  const std::string folder = place / "chain";
+  const auto map = [](const std::string& base, const std::string& target, uint64_t block) {
+    ChangeMapBuilder builder = *ChangeMapBuilder::Create({uint64_t{1} << 30, 4096});
+    EXPECT_TRUE(builder.AddBlocks(block, block + 1).ok());
+    ChangeMap built = *builder.Build();
+    built.set_identity({"vol", base, target});
+    return built;
+  };
+  const ChangeMap first = map("s0", "s1", 1);
+  const ChangeMap second = map("s1", "s2", 2);
+  int refused = 0;
+  bool failed = true;
+  for (int64_t n = 1; failed; ++n) {
+    std::filesystem::remove_all(folder);
+    auto made = *ChangeChain::Create(folder, "vol", 4096, {"s0", uint64_t{1} << 30}, {});
+    {
+      const test::FailAllocation fails(n);
+      try {
+        static_cast<void>(made->Append(first).ok());
+      } catch (const std::bad_alloc&) {
+      }
+      failed = fails.has_failed();
+    }
+    const bool knows = made->Contains("s1");
+    const absl::Status next = made->Append(knows ? second : first);
+    refused += next.ok() ? 0 : 1;
+    EXPECT_TRUE(next.ok() || absl::IsInternal(next)) << n << ": " << next;
+    EXPECT_EQ(made->snapshots().size(), 1 + (knows ? 1 : 0) + (next.ok() ? 1 : 0)) << n;
+    for (const ChainSnapshot& snapshot : made->snapshots()) {
+      EXPECT_TRUE(made->Contains(snapshot.id)) << n;
+    }
+    const auto left = ChangeChain::Open(folder, ChangeChain::Access::kRead);
+    ASSERT_TRUE(left.ok()) << n << ": " << left.status();
+    EXPECT_TRUE((*left)->Verify().ok()) << n << ": " << (*left)->Verify();
+    if (next.ok()) {
+      EXPECT_EQ((*left)->snapshots().size(), made->snapshots().size()) << n;
+    }
+  }
+  EXPECT_GT(refused, 0);
 }
 
 // Beside the images lies what is read before them and is about other snapshots.

@@ -1,10 +1,12 @@
-// A file descriptor that is closed in the end, whatever is thrown in between.
-#ifndef CBT_SOURCE_DESCRIPTOR_H_
-#define CBT_SOURCE_DESCRIPTOR_H_
+// File descriptors and folders that are closed in the end, whatever is thrown in between.
+#ifndef CBT_MAP_DESCRIPTOR_H_
+#define CBT_MAP_DESCRIPTOR_H_
 
+#include <dirent.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <memory>
 #include <utility>
 
 namespace cbt {
@@ -37,10 +39,19 @@ class OwnedDescriptor {
   // Gives it to the caller.
   [[nodiscard]] int Release() noexcept { return std::exchange(number_, -1); }
 
+  // Closes it now. Some network file systems report a failed write only here. Returns the error
+  // number or 0.
+  int Close() noexcept { return ::close(Release()) != 0 && errno != EINTR ? errno : 0; }
+
  private:
   int number_ = -1;
 };
 
+struct CloseFolder {
+  void operator()(DIR* folder) const noexcept { ::closedir(folder); }
+};
+using OwnedFolder = std::unique_ptr<DIR, CloseFolder>;
+
 }  // namespace cbt
 
-#endif  // CBT_SOURCE_DESCRIPTOR_H_
+#endif  // CBT_MAP_DESCRIPTOR_H_
