@@ -48,9 +48,6 @@ class RegionLog {
   // version.
   static absl::StatusOr<Contents> Read(const std::string& path);
 
-  RegionLog(const RegionLog&) = delete;
-  RegionLog& operator=(const RegionLog&) = delete;
-
   // True when the region is on the disk. Any thread.
   bool Has(uint64_t region) const noexcept {
     return logged_[region].load(std::memory_order_acquire) != 0;
