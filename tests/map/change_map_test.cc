@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "cbt/extent_cursor.h"
 #include "cbt/transform.h"
 #include "map/maps.h"
 #include "support/cursors.h"
@@ -325,6 +326,17 @@ class OneBatchCursor final : public ExtentCursor {
 };
 
 // Next() looks at the first and the last extent of a batch alone.
+// Also from one that stands a single byte behind its beginning.
+TEST(ChangeMapTest, FromCursorBeginsAtTheBeginning) {
+  for (uint64_t moved = 0; moved <= 10; ++moved) {
+    const auto cursor = *MakeExtentCursor({{0, 1}, {5, 2}}, 10, 1);
+    ASSERT_TRUE(cursor->Seek(moved).ok());
+    const absl::StatusOr<ChangeMap> map = ChangeMap::FromCursor(*cursor);
+    ASSERT_TRUE(map.ok()) << map.status();
+    EXPECT_EQ((*map)->cardinality(), 3U) << moved;
+  }
+}
+
 TEST(ChangeMapTest, FromCursorRefusesExtentsThatGoBackwards) {
   const auto from = [](std::vector<Extent> extents, uint64_t granularity) {
     OneBatchCursor cursor(std::move(extents), 100);
