@@ -52,7 +52,8 @@ absl::Status CheckNames(const SourceArguments& arguments, const ChangeMapIdentit
     return UsageError("--base-name", "the path names the image, not the snapshot in it");
   }
   const bool two = !arguments.target.empty() && arguments.base != arguments.target;
-  if (two && names.base == names.target && !given.base.has_value() && !given.target.has_value()) {
+  if (two && !names.base.empty() && names.base == names.target && !given.base.has_value() &&
+      !given.target.has_value()) {
     return UsageError("--base-name",
                       absl::StrCat("by their paths, base and target are both called ",
                                    JsonString(names.base), " (and --target-name)"));

@@ -318,8 +318,9 @@ absl::Status Merge(const MergeArguments& arguments) {
   bool follow = whole;
   for (size_t i = 0; i < maps.size(); ++i) {
     const ChangeMapIdentity& identity = maps[i].identity();
-    // One name for two snapshots tells nothing of which one comes behind which.
-    follow &= !identity.base.empty() && identity.base != identity.target;
+    // One name for two snapshots tells nothing of which one comes behind which. The first may tell
+    // what is allocated.
+    follow &= identity.base.empty() ? i == 0 : identity.base != identity.target;
     if (i > 0) follow &= identity.base == maps[i - 1].identity().target;
   }
   absl::StatusOr<ChangeMapIdentity> identity = MergedIdentity(maps, arguments.names, whole, follow);

@@ -10,6 +10,7 @@
 #include "source/beneath.h"
 
 namespace cbt {
+
 absl::StatusOr<std::vector<std::string>> NamesIn(int descriptor) {
   OwnedDescriptor owner(descriptor);
   const OwnedFolder directory(::fdopendir(descriptor));

@@ -224,6 +224,12 @@ class Maps(support.CbtTest):
         other = self.import_map("other", [1], 8192, ("vol", "wed", "thu"))
         self.assertIn("wed", self.fails(2, "map", "merge", delta, other, "--output", self.path("no.cbm")))
         self.ok("map", "merge", delta, other, "--base-name", "mon", "--output", out)
+        # What is allocated in the first snapshot, and what changed since.
+        before = self.path("before.cbm")
+        self.ok("allocated", images[0], "--output", before)
+        self.ok("map", "merge", before, delta, "--output", out)
+        said = json.loads(self.ok("map", "info", "--json", out))
+        self.assertEqual((said["base"], said["target"]), ("", "tue"))
 
     def test_names_that_paths_do_not_give_are_asked_for(self):
         """Two names that are one, or a name of something else, make maps that seem to follow each other and don't."""
