@@ -10,6 +10,7 @@
 
 #include "cbt/change_map_file.h"
 #include "map/checksum.h"
+#include "map/file_io.h"
 #include "map/maps.h"
 #include "support/cursors.h"
 #include "support/temp_dir.h"
@@ -336,6 +337,14 @@ TEST(MapFileTest, AFileThatCannotBeReplacedStays) {
   EXPECT_EQ(folder.Names(), (std::vector<std::string>{"x.cbm"}));
   EXPECT_EQ(WriteChangeMap(SmallMap(), folder.path() + "/none/x.cbm").status().code(),
             absl::StatusCode::kNotFound);
+}
+
+TEST(MapFileTest, OnlyAFolderIsSyncedAsOne) {
+  const test::TempDir folder;
+  const std::string path = folder.path() + "/x.cbm";
+  ASSERT_TRUE(WriteChangeMap(SmallMap(), path).ok());
+  EXPECT_TRUE(SyncFolder(folder.path()).ok());
+  EXPECT_EQ(SyncFolder(path).code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "cbt/change_map.h"
 #include "map/maps.h"
 #include "reference/portable_roaring.h"
@@ -196,6 +197,26 @@ TEST(PortableIndexTest, NamesWhatIsWrong) {
     EXPECT_EQ(why(runs(wrong, 7)), "offset 21: runs that touch, overlap or leave their container");
   }
   EXPECT_EQ(why(runs({}, 7)), "offset 21: a list of no runs");
+}
+
+// The first byte of the table whose entry is wrong.
+TEST(PortableIndexTest, NamesThePlaceOfAWrongEntry) {
+  const std::vector<uint8_t> sound = SmallMap(true);
+  const auto place = [&](size_t at) {
+    std::vector<uint8_t> bytes = sound;
+    bytes[at] ^= 1u;
+    const std::string why(ChangeMapView::Create(bytes, kVolume).status().message());
+    return why.substr(0, why.find(':'));
+  };
+  const auto offset = [](size_t at) { return absl::StrCat("offset ", at); };
+  // Behind the number of groups the first group's upper half, cookie, flags of five containers,
+  // keys and cardinalities of these, and where they begin.
+  constexpr size_t kCookie = 12;
+  constexpr size_t kEntries = 17;
+  constexpr size_t kOffsets = kEntries + 5 * 4;
+  EXPECT_EQ(place(kCookie), offset(kCookie));
+  EXPECT_EQ(place(kEntries + 4), offset(kEntries + 4));  // a key that is the one before
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(place(kOffsets + 4 * i), offset(kOffsets + 4 * i));
 }
 
 // What a few bytes claim takes neither memory nor time.
