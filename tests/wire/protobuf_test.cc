@@ -65,6 +65,20 @@ RC_GTEST_PROP(ProtobufProperty, EncodedBytesAreIdenticalWithLibprotobufs, ()) {
   RC_ASSERT(Encode(message) == ToProtobuf(message).SerializeAsString());
 }
 
+// Where a number gets a byte longer: sizes of volumes are powers of two.
+TEST(ProtobufTest, EncodesNumbersOfEveryLengthAsLibprotobufDoes) {
+  for (unsigned bits = 7; bits < 63; ++bits) {
+    for (const uint64_t value : {(uint64_t{1} << bits) - 1, uint64_t{1} << bits,
+                                 (uint64_t{1} << bits) + 1, (uint64_t{1} << bits) + 127}) {
+      MetadataMessage message;
+      message.type = BlockMetadataType::kVariableLength;
+      message.capacity = value;
+      message.tuples.push_back({value, value});
+      ASSERT_EQ(Encode(message), ToProtobuf(message).SerializeAsString()) << value;
+    }
+  }
+}
+
 RC_GTEST_PROP(ProtobufProperty, DecodesWhatLibprotobufEncodes, ()) {
   std::mt19937_64 random = test::AnyRandom();
   const MetadataMessage message = AnyMessage(random);
