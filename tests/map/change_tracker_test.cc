@@ -468,16 +468,18 @@ TEST_F(PersistentTrackerTest, ACrashInTheWindowGivesBothEpochsBack) {
     EXPECT_EQ(monday.identity(), (ChangeMapIdentity{"vol", "monday", "tuesday"}));
     EXPECT_TRUE(Contains(*tracker->Changes(), {15, 25}));
     EXPECT_FALSE((*tracker->Changes())->Contains(5));
+    ASSERT_TRUE(tracker->Mark({35 * kG, 1}).ok());
   }
   // Until the next epoch is opened the closed one comes back after all; or it is cancelled, and
   // takes nothing of the other with it.
   Crash([&] {
     const auto tracker = Recover();
     ASSERT_EQ(tracker->epochs().size(), 2u);
+    ASSERT_TRUE(Contains(*tracker->Changes(), {5, 15, 25, 35}));
     ASSERT_TRUE(tracker->CancelEpoch().ok());
-    _exit(Contains(*tracker->Changes(), {5, 15, 25}) ? 0 : 1);
+    _exit(Contains(*tracker->Changes(), {5, 15, 25, 35}) ? 0 : 1);
   });
-  EXPECT_TRUE(Contains(*Recover()->Changes(), {5, 15, 25}));
+  EXPECT_TRUE(Contains(*Recover()->Changes(), {5, 15, 25, 35}));
 }
 
 TEST_F(PersistentTrackerTest, OldEpochsGoWhenTheNextOneOpens) {
