@@ -327,6 +327,55 @@ TEST(ManifestDamageTest, FlipsLengthsSwapsAndSplicesAreFound) {
   Splices(bytes, before, 64, 1000, judge).Print("r8_manifest_splices");
 }
 
+// At its limit a number is taken, one past it refused, whatever the checksum says.
+TEST(ManifestDamageTest, NumbersPastTheirLimitsAreRefused) {
+  const auto code_of = [](const std::function<void(ChainManifest&)>& change) {
+    ChainManifest manifest = SomeManifest(1);
+    change(manifest);
+    return DecodeManifest(EncodeManifest(manifest), "CHAIN").status().code();
+  };
+  const uint64_t files = SomeManifest(1).next_file;
+  const uint64_t slots = SomeManifest(1).next_slot;
+  const auto last = [](ChainManifest& manifest) -> ChainEntry& { return manifest.entries.back(); };
+  struct Case {
+    const char* what;
+    uint64_t most;
+    std::function<void(ChainManifest&, uint64_t)> put;
+  };
+  const std::vector<Case> cases = {
+      {"file", files - 1, [&](auto& m, uint64_t n) { last(m).file.number = n; }},
+      {"file of a union", files - 1,
+       [](auto& m, uint64_t n) { m.nodes.begin()->second.number = n; }},
+      {"slot", slots - 1, [&](auto& m, uint64_t n) { last(m).slot = n; }},
+      {"capacity", kMaxCapacity, [&](auto& m, uint64_t n) { last(m).capacity = n; }},
+      {"floor", uint64_t{1} << 30, [&](auto& m, uint64_t n) { last(m).floor = n; }},
+      {"first file", 0, [](auto& m, uint64_t n) { m.entries.front().file.number = n; }},
+      {"slots", uint64_t{1} << 60, [](auto& m, uint64_t n) { m.next_slot = n; }},
+      {"granularity", kMaxGranularity, [](auto& m, uint64_t n) { m.granularity = n; }},
+      {"level", kMaxChainLevel,
+       [](auto& m, uint64_t n) {
+         m.nodes[{static_cast<unsigned>(n), 0}] = {50, 1};
+       }},
+  };
+  for (const Case& each : cases) {
+    const auto at = [&](uint64_t n) {
+      return code_of([&](ChainManifest& manifest) { each.put(manifest, n); });
+    };
+    EXPECT_EQ(at(each.most), absl::StatusCode::kOk) << each.what;
+    EXPECT_EQ(at(each.most + 1), absl::StatusCode::kDataLoss) << each.what;
+  }
+  const auto refused = [&](const std::function<void(ChainManifest&)>& change) {
+    return code_of(change) == absl::StatusCode::kDataLoss;
+  };
+  EXPECT_TRUE(refused([&](auto& m) { last(m).file.number = 0; }));
+  EXPECT_TRUE(refused([](auto& m) { m.nodes.begin()->second.number = 0; }));
+  EXPECT_TRUE(refused([](auto& m) { m.nodes[{0, 0}] = {50, 1}; }));
+  EXPECT_TRUE(refused([](auto& m) { m.granularity = 0; }));
+  EXPECT_TRUE(refused([&](auto& m) { last(m).slot = m.entries[m.entries.size() - 2].slot; }));
+  EXPECT_TRUE(refused([&](auto& m) { last(m).id.clear(); }));
+  EXPECT_TRUE(refused([](auto& m) { m.entries.clear(); }));
+}
+
 TEST(ManifestDamageTest, AUnionPastTheLastSnapshotIsRefused) {
   for (const uint64_t index : {uint64_t{20}, uint64_t{21}, uint64_t{1} << 40}) {
     ChainManifest manifest = SomeManifest(1);
