@@ -387,6 +387,31 @@ TEST(ParallelCursorTest, WorkersThatCouldNotBeCalledAreCalledAgain) {
   EXPECT_GT(executor.scheduled, 1);
 }
 
+// A batch that workers filled is handed on in pieces, then as a whole, then again in pieces.
+TEST(ParallelCursorTest, BatchesMayChangeTheirSizeAtAnyTime) {
+  PromptExecutor executor;
+  constexpr uint64_t kBlocks = uint64_t{1} << 18;
+  const std::vector<uint8_t> bytes(kBlocks / 8, 0x55);
+  const auto view = *BitmapView::Create(bytes, 0, kBlocks);
+  ParallelParts parts = SmallParts(view, kBlocks, 1);
+  parts.first_blocks = parts.min_blocks = parts.max_blocks = 16 * ExtentBatch::kDefaultCapacity;
+  auto cursor = MakeParallelCursor(parts, kBlocks, 1, executor, 3);
+  constexpr size_t kDefault = ExtentBatch::kDefaultCapacity;
+  for (const std::vector<size_t>& sizes :
+       {std::vector<size_t>{7, kDefault}, {kDefault, 1, kDefault}, {kDefault, kDefault, 2000}}) {
+    ASSERT_TRUE(cursor->Seek(0).ok());
+    uint64_t next = 0;
+    absl::StatusOr<Step> step = Step::kMore;
+    for (size_t i = 0; step.ok() && *step == Step::kMore; ++i) {
+      ExtentBatch batch(sizes[i % sizes.size()]);
+      step = cursor->Next(batch);
+      for (size_t k = 0; k < batch.size(); ++k, next += 2) ASSERT_EQ(batch[k], (Extent{next, 1}));
+    }
+    ASSERT_TRUE(step.ok()) << step.status();
+    EXPECT_EQ(next, kBlocks);
+  }
+}
+
 TEST(ParallelCursorTest, CanBeDestroyedAtAnyTime) {
   ThreadPool pool(2);
   std::mt19937_64 random(7);

@@ -107,6 +107,15 @@ TEST(ProtoReaderTest, RefusesMalformedBytesWithTheirPosition) {
   }
 }
 
+TEST(ProtoReaderTest, NoFieldComesOfATagThatCannotBeRead) {
+  for (const std::string& bytes :
+       {std::string(10, '\xff') + "\x01", std::string(11, '\xff') + "\x01", std::string("\x80")}) {
+    ProtoReader reader(Bytes(bytes));
+    EXPECT_FALSE(reader.Next());
+    EXPECT_FALSE(reader.status().ok());
+  }
+}
+
 TEST(ProtoReaderTest, SurvivesRandomBytes) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 200'000; ++round) {
