@@ -325,7 +325,6 @@ class OneBatchCursor final : public ExtentCursor {
   const std::vector<Extent> extents_;
 };
 
-// Next() looks at the first and the last extent of a batch alone.
 // Also from one that stands a single byte behind its beginning.
 TEST(ChangeMapTest, FromCursorBeginsAtTheBeginning) {
   for (uint64_t moved = 0; moved <= 10; ++moved) {
@@ -337,6 +336,7 @@ TEST(ChangeMapTest, FromCursorBeginsAtTheBeginning) {
   }
 }
 
+// Next() looks at the first and the last extent of a batch alone.
 TEST(ChangeMapTest, FromCursorRefusesExtentsThatGoBackwards) {
   const auto from = [](std::vector<Extent> extents, uint64_t granularity) {
     OneBatchCursor cursor(std::move(extents), 100);
