@@ -79,7 +79,7 @@ class MapCursor final : public ExtentCursor {
   uint64_t Covered() const noexcept {
     if (taken_ < waiting_) return extents_[taken_].offset;
     if (held_.length > 0) return held_.offset;
-    // The words of a bitset go on past the capacity.
+    // The last word of a bitset goes on past the capacity.
     if (left_ > 0) return std::min(capacity(), std::max(floor_, NextOffset()));
     const uint64_t next = merge_.next_key() << kContainerShift;
     return next < BlockCount(capacity(), granularity()) ? std::max(floor_, next * granularity())
@@ -90,7 +90,7 @@ class MapCursor final : public ExtentCursor {
     container_ = container;
     at_ = 0;
     const bool bitset = container.kind == ContainerKind::kBitset;
-    left_ = bitset ? kBitsetWords : container.count;
+    left_ = bitset ? WordsBelowCapacity(container) : container.count;
     if (container.key != start_key_ || start_value_ == 0) return;
     // Where Seek() went. What lies below it and begins in a run is cut by Decode().
     if (!bitset) {
@@ -104,6 +104,13 @@ class MapCursor final : public ExtentCursor {
       words_[at_] &= ~uint64_t{0} << start_value_ % 64;
     }
     start_value_ = 0;
+  }
+
+  // The words of a bitset that hold a block of the volume. Those after them are empty, and where
+  // blocks are large, their offsets are no numbers of 64 bits.
+  size_t WordsBelowCapacity(const Container& container) const noexcept {
+    const uint64_t blocks = BlockCount(capacity(), granularity()) - container.first_block();
+    return std::min<uint64_t>(kBitsetWords, BlockCount(blocks, 64));
   }
 
   // The offset of a value of the container, in the kernels' unit.

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -505,6 +506,38 @@ TEST_F(BoundaryTest, EveryBoundaryThroughEveryOperation) {
   EXPECT_GT(runs_, 0u);
   for (const auto& [operation, checks] : per_operation_) {
     EXPECT_GE(checks, 20u) << operation;
+  }
+}
+
+// Where containers meet in a bitset, most of its words lie past the largest volume there is.
+TEST(HugeBlocksTest, AttackAlsoUnionsOfHugeBlocksAreWhole) {
+  for (unsigned shift = 50; shift <= 62; ++shift) {
+    const uint64_t granularity = uint64_t{1} << shift;
+    for (const uint64_t capacity : {kMaxCapacity, uint64_t{1} << 62, granularity + 5}) {
+      const VolumeGeometry geometry{capacity, granularity};
+      const uint64_t count = BlockCount(capacity, granularity);
+      const std::set<uint64_t> some = {0, count / 3, count / 2, count - 1};
+      ChangeMapBuilder builder = *ChangeMapBuilder::Create(geometry);
+      for (const uint64_t block : some) ASSERT_TRUE(builder.AddBlocks(block, block + 1).ok());
+      const ChangeMap map = *builder.Build();
+      const std::vector<ChangeMap> maps = {map, map};
+      const auto cursor = *MakeUnionCursor(maps);
+      for (const size_t room : {1, 2, 3, 64}) {
+        ASSERT_TRUE(cursor->Seek(0).ok());
+        std::set<uint64_t> found;
+        ExtentBatch batch(room);
+        for (;;) {
+          const absl::StatusOr<Step> step = cursor->Next(batch);
+          ASSERT_TRUE(step.ok()) << shift << ", " << capacity << ": " << step.status();
+          for (size_t i = 0; i < batch.size(); ++i) {
+            const uint64_t end = BlockCount(batch[i].end(), granularity);
+            for (uint64_t b = batch[i].offset / granularity; b < end; ++b) found.insert(b);
+          }
+          if (*step == Step::kComplete) break;
+        }
+        EXPECT_EQ(found, some) << shift << ", " << capacity;
+      }
+    }
   }
 }
 
