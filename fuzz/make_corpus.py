@@ -207,6 +207,13 @@ def add_map_files(corpora, cbt):
         manifest += struct.pack("<QQQQQH", slot, 1 << 30, 1 << 29, number, number * 77, len(name)) + name.encode()
     manifest += struct.pack("<Q", 2) + struct.pack("<BQQQ", 1, 0, 3, 9) + struct.pack("<BQQQ", 2, 0, 4, 8) + bytes(8)
     corpora.add("map_files", "manifest", b"\x09\5\0" + manifest)
+    tracker = b"\x89CBT\r\n\x1a\n" + struct.pack("<HHQQQQBH", 2, 0, 1 << 30, 4096, 9, 40, 2, 4) + b"vol1" + b"\2"
+    for number, name, exact, map_number, logs in ((7, "monday", 0, 31, (30, 33)), (8, "tuesday", 1, 0, (35,))):
+        tracker += struct.pack("<QH", number, len(name)) + name.encode()
+        tracker += struct.pack("<BQQI", exact, map_number, map_number * 77, len(logs))
+        tracker += b"".join(struct.pack("<QQ", log, log * 77) for log in logs)
+    tracker += struct.pack("<QQQ", 12, 12 * 77, 7) + bytes(8)
+    corpora.add("map_files", "tracker", b"\x05\5\0" + tracker)
     for seal in (0, 1):
         log = bytes([0x0C | seal, 255, 20, 0, 1, 0, 0])
         corpora.add("map_files", f"log_{seal}", log + (b"" if seal else bytes(8)) + bytes([0, 3, 0, 1, 0, 2, 1, 0]))

@@ -19,9 +19,11 @@
 #include "input.h"
 #include "map/chain_manifest.h"
 #include "map/checksum.h"
+#include "map/folder.h"
 #include "map/map_cursor.h"
 #include "map/map_file.h"
 #include "map/region_log.h"
+#include "map/tracker_manifest.h"
 
 namespace {
 
@@ -93,12 +95,19 @@ void MapFile(Bytes bytes, bool seal, uint64_t where) {
   }
 }
 
-void Manifest(Bytes bytes, bool seal, uint64_t where) {
+// Of a chain or a tracker.
+template <typename Decode>
+void Manifest(Bytes bytes, bool seal, uint64_t where, Decode decode) {
   if (seal && bytes.size() >= 8) {
     Store(bytes, bytes.size() - 8, cbt::Checksum({bytes.data(), bytes.size() - 8}));
   }
-  const auto manifest = cbt::DecodeManifest(bytes, "CHAIN");
-  if (!manifest.ok()) return;
+  const auto manifest = decode(bytes);
+  if (!manifest.ok()) {
+    CBT_FUZZ_CHECK(manifest.status().code() == absl::StatusCode::kDataLoss ||
+                   manifest.status().code() == absl::StatusCode::kInvalidArgument ||
+                   manifest.status().code() == absl::StatusCode::kUnimplemented);
+    return;
+  }
   // A later minor version is read, but not written.
   const Bytes again = cbt::EncodeManifest(*manifest);
   constexpr size_t kMinor = 10;
@@ -106,7 +115,15 @@ void Manifest(Bytes bytes, bool seal, uint64_t where) {
   CBT_FUZZ_CHECK(std::equal(again.begin(), again.begin() + kMinor, bytes.begin()));
   CBT_FUZZ_CHECK(
       std::equal(again.begin() + kMinor + 2, again.end() - 8, bytes.begin() + kMinor + 2));
-  CheckFlips(bytes, where, [](const Bytes& b) { return cbt::DecodeManifest(b, "flipped"); });
+  CheckFlips(bytes, where, decode);
+}
+
+absl::StatusOr<cbt::ChainManifest> DecodeChain(const Bytes& bytes) {
+  return cbt::DecodeManifest(bytes, "CHAIN");
+}
+
+absl::StatusOr<cbt::TrackerManifest> DecodeTracker(const Bytes& bytes) {
+  return cbt::DecodeTrackerManifest(bytes, "TRACKER");
 }
 
 constexpr size_t kLogHeader = 12288;
@@ -118,15 +135,15 @@ void Log(cbt::fuzz::Input input, bool seal) {
   header.region_bytes = 1 + input.Take(1);
   header.geometry = {header.region_bytes * (1 + input.Take(1) % 64) - input.Take(1) % 2, 1};
   header.epoch = input.Take(1);
-  header.generation = input.Take(1);
+  header.number = input.Take(1);
   Bytes bytes(kLogHeader);
-  const uint8_t magic[] = {0x89, 'C', 'B', 'L', '\r', '\n', 0x1a, '\n', 1};
+  const uint8_t magic[] = {0x89, 'C', 'B', 'L', '\r', '\n', 0x1a, '\n', 2};
   std::copy(std::begin(magic), std::end(magic), bytes.begin());
   Store(bytes, 16, header.geometry.capacity);
   Store(bytes, 24, header.geometry.granularity);
   Store(bytes, 32, header.region_bytes);
   Store(bytes, 40, header.epoch);
-  Store(bytes, 48, header.generation);
+  Store(bytes, 48, header.number);
   bytes[64] = 3;
   std::memcpy(bytes.data() + 66, "vol", 3);
   bytes[69] = 6;
@@ -149,25 +166,22 @@ void Log(cbt::fuzz::Input input, bool seal) {
   for (uint64_t place = 0; place < places; ++place) {
     const uint64_t shape = input.empty() ? 1 : input.Take(1);
     uint64_t number = input.Take(1) % (places + 3);
-    uint64_t check = 0;
-    if ((shape & 7) == 1) {
-      number = 0;
-    } else {
-      Bytes text(24);
-      Store(text, 0, seed);
-      Store(text, 8, place + ((shape & 7) == 2 ? 1 : 0));
-      Store(text, 16, number - 1);
-      check = cbt::Checksum(text) | 1;
-      if ((shape & 7) == 3) check ^= uint64_t{1} << (shape >> 3);
-    }
+    if ((shape & 7) == 1) number = 0;
+    Bytes text(24);
+    Store(text, 0, seed);
+    Store(text, 8, place + ((shape & 7) == 2 ? 1 : 0));
+    Store(text, 16, number);
+    uint64_t check = cbt::Checksum(text) | 1;
+    if ((shape & 7) == 3) check ^= uint64_t{1} << (shape >> 3);
+    // What is left of a sector that was lost.
+    if ((shape & 7) == 4) number = check = 0;
     Store(bytes, kLogHeader + 16 * place, number);
     Store(bytes, kLogHeader + 16 * place + 8, check);
-    const bool empty = number == 0 && check == 0;
-    const bool right = number > 0 && number <= places && (shape & 7) != 2 && (shape & 7) != 3;
-    if (empty) {
-      ended = true;
-    } else if (ended || !right) {
+    const bool right = number <= places && ((shape & 7) < 2 || (shape & 7) > 4);
+    if (!right || (ended && number != 0)) {
       sound = false;
+    } else if (number == 0) {
+      ended = true;
     } else if (sound) {
       regions.push_back(number - 1);
     }
@@ -181,7 +195,8 @@ void Log(cbt::fuzz::Input input, bool seal) {
   CBT_FUZZ_CHECK(descriptor >= 0);
   CBT_FUZZ_CHECK(write(descriptor, bytes.data(), bytes.size()) ==
                  static_cast<ssize_t>(bytes.size()));
-  const auto read = cbt::RegionLog::Read("/proc/self/fd/" + std::to_string(descriptor));
+  static const cbt::Folder folder = *cbt::Folder::Open("/proc/self/fd");
+  const auto read = cbt::RegionLog::Read(folder, std::to_string(descriptor));
   close(descriptor);
   const bool same_header = bytes.size() >= kLogHeader - 8 &&
                            std::equal(original.begin(), original.end() - 8, bytes.begin());
@@ -198,7 +213,7 @@ void Log(cbt::fuzz::Input input, bool seal) {
   CBT_FUZZ_CHECK(read->header.geometry == header.geometry);
   CBT_FUZZ_CHECK(read->header.region_bytes == header.region_bytes);
   CBT_FUZZ_CHECK(read->header.epoch == header.epoch);
-  CBT_FUZZ_CHECK(read->header.generation == header.generation);
+  CBT_FUZZ_CHECK(read->header.number == header.number);
   CBT_FUZZ_CHECK(read->header.volume == "vol" && read->header.base == "monday");
   CBT_FUZZ_CHECK(read->sound == (sound && !resized));
   if (read->sound) CBT_FUZZ_CHECK(read->regions == regions);
@@ -213,11 +228,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Bytes rest(data + 3, data + size);
   switch (data[0] >> 2 & 3) {
     case 0:
-    case 1:
       MapFile(rest, seal, where);
       break;
+    case 1:
+      Manifest(rest, seal, where, DecodeTracker);
+      break;
     case 2:
-      Manifest(rest, seal, where);
+      Manifest(rest, seal, where, DecodeChain);
       break;
     default:
       Log({data + 1, size - 1}, seal);

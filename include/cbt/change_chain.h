@@ -41,7 +41,8 @@ struct ChainSnapshot {
 
 // A chain as it stood when it was opened, and as changed through this object since. Const functions
 // may be called from any threads at once, changes need the object for themselves. One process at a
-// time can have a chain open for changes; any number may read it meanwhile: what they have opened
+// time can have a chain open for changes, and a copy of it (fork()) can't: there every call that
+// can fail does, with FAILED_PRECONDITION. Any number may read it meanwhile: what they have opened
 // stays as it was. A change that failed may be on the disk all the same, when only bringing it
 // there for good went wrong: the object then shows what is on the disk.
 class ChangeChain {
@@ -57,7 +58,7 @@ class ChangeChain {
                                                              const ChainSnapshot& first,
                                                              const ChainOptions& options = {});
 
-  // Files are looked up in `directory` as long as the object lives.
+  // Files are looked up in the folder that `directory` stood for, as long as the object lives.
   // Errors: NOT_FOUND when there is no chain, DATA_LOSS when its manifest is damaged, UNIMPLEMENTED
   //         when it is of a newer version, UNAVAILABLE when another process changes it (kChange).
   static absl::StatusOr<std::unique_ptr<ChangeChain>> Open(const std::string& directory,

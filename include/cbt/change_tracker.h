@@ -14,6 +14,15 @@
 // With a directory the tracker survives the process: before a write may reach a region of the
 // volume (64 MiB, say) the region is put down as possibly dirty in a log on disk. After a crash all
 // of those regions count as changed: more than was written, never less.
+//
+// A process that was killed may have writes on their way to the storage. Recover() a tracker when
+// they have ended: when the process has gone, and the storage, over a network, has completed or
+// cancelled its I/O. As a second line of defence everything that the newest epoch knew at the crash
+// counts in the next epoch as well: a write that lands up to the end of that one is in a map.
+//
+// A tracker belongs to the process that made it. In a copy of that process (fork()) every call
+// fails with FAILED_PRECONDITION and changes nothing, on disk either: a server that becomes a
+// daemon opens its tracker after its last fork(), or recovers it there once its parent has gone.
 #ifndef CBT_CHANGE_TRACKER_H_
 #define CBT_CHANGE_TRACKER_H_
 
@@ -38,8 +47,9 @@ struct TrackerOptions {
   std::string volume = {};
   std::string base = {};
 
-  // Where the tracker is kept, a folder of its own (made if it is not there; no parents). Empty: in
-  // memory only.
+  // Where the tracker is kept, a folder of its own (made if it is not there; no parents). Known by
+  // a descriptor from then on: moving it or changing the working directory does not matter. Empty:
+  // in memory only.
   std::string directory = {};
 
   // Bytes that are put down as possibly dirty at once: a multiple of the granularity. Smaller ones
@@ -82,13 +92,16 @@ class TrackedWrite {
 };
 
 // All functions may be called from any thread at any time. Those that change epochs or write
-// checkpoints take turns with each other; writers wait for none of them.
+// checkpoints take turns with each other; writers wait for none of them. A signal handler may call
+// Mark() while its thread is in another one, if the thread has marked before and the tracker is in
+// memory only.
 class ChangeTracker {
  public:
   // A tracker in which nothing has changed since `options.base`. Two bits a block of virtual
   // memory, touched where writes go. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED for memory;
   // ALREADY_EXISTS when the directory holds
-  //         a tracker (it might know of changes: Recover() it), those of files.
+  //         files of a tracker (it might know of changes: Recover() it), UNAVAILABLE when another
+  //         process or object has it, those of files.
   static absl::StatusOr<std::unique_ptr<ChangeTracker>> Create(const TrackerOptions& options);
 
   // The tracker that was left in `options.directory`, closed or not; of the options, the geometry
@@ -96,7 +109,8 @@ class ChangeTracker {
   // soon after that), both epochs are open again: whoever knows whether the snapshot was taken
   // calls CloseEpoch() or CancelEpoch().
   // Errors: NOT_FOUND when there is none, FAILED_PRECONDITION for another volume or geometry,
-  //         DATA_LOSS when it can't be known what has changed: only a full backup helps then.
+  //         UNAVAILABLE when another process or object has it, DATA_LOSS when it can't be known
+  //         what has changed: remove the directory, Create() a tracker and take a full backup.
   static absl::StatusOr<std::unique_ptr<ChangeTracker>> Recover(const TrackerOptions& options);
 
   // Closes, see Close(); an error of that is lost, and the next Recover() over-reports.
@@ -106,8 +120,9 @@ class ChangeTracker {
 
   // Announces a write to `extent` (bytes) before it is issued. Lock-free but for the first write to
   // a region since the last checkpoint, which waits for the log on disk.
-  // Errors: OUT_OF_RANGE past the capacity; what the log says, until a Checkpoint() has succeeded:
-  //         the write must not be issued then, or a crash would lose it.
+  // Errors: OUT_OF_RANGE past the capacity; what the log says (DATA_LOSS when somebody removed it),
+  //         until a Checkpoint() has succeeded: the write must not be issued then, or a crash would
+  //         lose it.
   absl::StatusOr<TrackedWrite> Begin(Extent extent);
 
   // For callers who keep writes and snapshots apart by themselves (no write is in flight between
@@ -138,10 +153,11 @@ class ChangeTracker {
 
   struct Epoch {
     std::string base;
-    // False when it went through a crash: regions stand for blocks in it.
+    // False when it went through a crash, or began after one: regions, or writes that may have
+    // landed late, stand for blocks in it.
     bool exact = true;
   };
-  // The open epochs, oldest first: one or two.
+  // The open epochs, oldest first: one or two; none in a copy of the process.
   std::vector<Epoch> epochs() const;
 
   // Writes the exact state down and starts new logs, so that a crash over-reports only what is
@@ -149,7 +165,8 @@ class ChangeTracker {
   absl::Status Checkpoint();
 
   // Writes the exact state down. Nothing may be announced any more, and the epochs stay as they
-  // are. Does nothing after it has succeeded.
+  // are. A write that has not ended makes it an end like a crash. Does nothing after it has
+  // succeeded.
   absl::Status Close();
 
  private:

@@ -19,14 +19,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "map/manifest_bytes.h"
 
 namespace cbt {
 
-// A map file of the chain: its name is made from `number`, which is never used again; 0: none.
-struct ChainFile {
-  uint64_t number = 0;
-  uint64_t checksum = 0;  // of its header
-};
+// A map file of the chain.
+using ChainFile = ManifestFile;
 
 struct ChainEntry {
   std::string id;

@@ -1,11 +1,7 @@
 #include "cbt/change_chain.h"
 
-#include <dirent.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <functional>
 #include <list>
 #include <mutex>
@@ -19,8 +15,8 @@
 #include "cbt/change_map_file.h"
 #include "core/absl_view.h"
 #include "map/chain_manifest.h"
-#include "map/descriptor.h"
 #include "map/file_io.h"
+#include "map/folder.h"
 #include "map/map_access.h"
 #include "map/map_cursor.h"
 #include "map/map_file.h"
@@ -37,11 +33,6 @@ constexpr char kMapExtension[] = ".cbm";
 
 // Mapped and not read again: pages that nobody needs are the system's to take back.
 constexpr size_t kFilesKept = 64;
-
-// What stands for a directory in messages.
-std::string NameOf(const std::string& directory, const ChainOptions& options) {
-  return options.name.empty() ? directory : options.name;
-}
 
 // Ids are looked up as they are: a copy would take memory where nothing may be thrown.
 struct IdHash {
@@ -61,23 +52,19 @@ std::set<uint64_t> FilesOf(const ChainManifest& manifest) {
   return files;
 }
 
-absl::StatusOr<ChainManifest> ReadManifest(const std::string& directory,
-                                           const ChainOptions& options) {
-  const std::string name = absl::StrCat(NameOf(directory, options), "/", kManifestName);
+absl::StatusOr<ChainManifest> ReadManifest(const Folder& folder) {
   absl::StatusOr<std::shared_ptr<const MappedFile>> file =
-      MappedFile::Open(absl::StrCat(directory, "/", kManifestName), name);
+      folder.Map(kManifestName, MappedFile::Watched::kNo);
   if (!file.ok()) return file.status();
-  return DecodeManifest((*file)->bytes(), name);
+  return DecodeManifest((*file)->bytes(), folder.Shown(kManifestName));
 }
 
 class ChainInDirectory final : public ChangeChain {
  public:
-  ChainInDirectory(std::string directory, ChainManifest manifest, std::unique_ptr<FolderLock> lock,
-                   Access access, const ChainOptions& options)
-      : directory_(std::move(directory)),
-        access_(access),
-        options_(options),
-        lock_(std::move(lock)) {
+  // `claim`: null for one that is open for reading.
+  ChainInDirectory(Folder folder, ChainManifest manifest, std::unique_ptr<FolderClaim> claim,
+                   const ChainOptions& options)
+      : folder_(std::move(folder)), options_(options), claim_(std::move(claim)) {
     Places places = PlacesOf(manifest);
     Take(std::move(manifest), std::move(places));
   }
@@ -103,7 +90,9 @@ class ChainInDirectory final : public ChangeChain {
 
   // Writes the manifest, for Create().
   absl::Status Commit(ChainManifest manifest);
-  // Removes what a crash left behind.
+  // Brings the names in the folder to the disk, where that was asked for.
+  bool IsSynced() const { return !options_.sync || folder_.Sync().ok(); }
+  // Removes what a crash left.
   void Sweep() const;
 
  private:
@@ -112,11 +101,7 @@ class ChainInDirectory final : public ChangeChain {
   static Places PlacesOf(const ChainManifest& manifest);
   void Take(ChainManifest manifest, Places places) noexcept;
   const ChainEntry* Find(std::string_view id) const noexcept;
-  std::string Path(uint64_t number) const { return absl::StrCat(directory_, "/", MapName(number)); }
-  // For messages.
-  std::string Name(uint64_t number) const {
-    return absl::StrCat(NameOf(directory_, options_), "/", MapName(number));
-  }
+  absl::Status CheckReadable() const;
   absl::Status CheckAccess() const;
 
   static std::vector<ChainFile> Pieces(const ChainManifest& manifest, uint64_t begin, uint64_t end,
@@ -131,10 +116,9 @@ class ChainInDirectory final : public ChangeChain {
   std::vector<std::string> LeftBehind(const ChainManifest& before,
                                       const ChainManifest& after) const;
 
-  const std::string directory_;
-  const Access access_;
+  const Folder folder_;
   const ChainOptions options_;
-  const std::unique_ptr<FolderLock> lock_;  // null: open for reading
+  const std::unique_ptr<FolderClaim> claim_;  // null: open for reading
   ChainManifest manifest_;
   absl::Status unknown_;  // why it is not known what is on the disk
   Places places_;
@@ -155,28 +139,34 @@ const ChainEntry* ChainInDirectory::Find(std::string_view id) const noexcept {
   return place == places_.end() ? nullptr : &manifest_.entries[place->second];
 }
 
+// A copy of one that is open for changes shows what may have become another chain since.
+absl::Status ChainInDirectory::CheckReadable() const {
+  return claim_ == nullptr || claim_->IsOurs() ? absl::OkStatus() : CopiedByFork(folder_.shown());
+}
+
 absl::Status ChainInDirectory::CheckAccess() const {
-  if (!unknown_.ok()) return unknown_;
-  if (access_ == Access::kChange) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(NameOf(directory_, options_), ": the chain is open for reading only"));
+  if (claim_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder_.shown(), ": the chain is open for reading only"));
+  }
+  if (absl::Status status = claim_->Check(); !status.ok()) return status;
+  return unknown_;
 }
 
 absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
   // All that takes memory, so that nothing is thrown once it is done.
   const std::vector<uint8_t> bytes = EncodeManifest(manifest);
   const std::span<const uint8_t> parts[] = {bytes};
-  const std::string path = absl::StrCat(directory_, "/", kManifestName);
   Places places = PlacesOf(manifest);
   const std::vector<std::string> left = LeftBehind(manifest_, manifest);
   // What is on the disk counts: numbers of files that it names must not be given out again. Until
   // this is known, also when an exception is why it is not, nothing is changed any more.
-  unknown_ = absl::InternalError(absl::StrCat(
-      NameOf(directory_, options_), ": a change was interrupted by an exception; open it again"));
-  absl::Status status = WriteFileAtomically(path, parts, options_.sync);
+  unknown_ = absl::InternalError(
+      absl::StrCat(folder_.shown(), ": a change was interrupted by an exception; open it again"));
+  absl::Status status = folder_.Write(kManifestName, parts, options_.sync);
   if (!status.ok()) {
     // The new manifest may have its name all the same.
-    absl::StatusOr<ChainManifest> there = ReadManifest(directory_, options_);
+    absl::StatusOr<ChainManifest> there = ReadManifest(folder_);
     if (!there.ok()) {
       unknown_ = there.status();
       return status;
@@ -189,7 +179,7 @@ absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
   Take(std::move(manifest), std::move(places));
   unknown_ = absl::OkStatus();
   // One that stays is swept later.
-  for (const std::string& file : left) ::unlink(file.c_str());
+  for (const std::string& file : left) folder_.Remove(file.c_str());
   return absl::OkStatus();
 }
 
@@ -199,7 +189,7 @@ std::vector<std::string> ChainInDirectory::LeftBehind(const ChainManifest& befor
   const std::set<uint64_t> needed = FilesOf(after);
   std::vector<std::string> left;
   for (const uint64_t number : FilesOf(before)) {
-    if (!needed.contains(number)) left.push_back(Path(number));
+    if (!needed.contains(number)) left.push_back(MapName(number));
   }
   return left;
 }
@@ -212,21 +202,16 @@ void ChainInDirectory::Take(ChainManifest manifest, Places places) noexcept {
 void ChainInDirectory::Sweep() const {
   std::set<std::string> needed;
   for (const uint64_t number : FilesOf(manifest_)) needed.insert(MapName(number));
-  OwnedFolder folder(::opendir(directory_.c_str()));
-  if (folder == nullptr) return;
-  std::vector<std::string> left;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of our own
-  while (const dirent* const entry = ::readdir(folder.get())) {
-    const std::string name = entry->d_name;
+  const absl::StatusOr<std::vector<std::string>> names = folder_.List();
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
     const bool partial = absl::StartsWith(name, ".") &&
                          absl::EndsWith(name, AbslView(kPartialExtension)) &&
                          (absl::StartsWith(name, absl::StrCat(".", kMapPrefix)) ||
                           absl::StartsWith(name, absl::StrCat(".", kManifestName)));
     const bool map = absl::StartsWith(name, kMapPrefix) && absl::EndsWith(name, kMapExtension);
-    if (partial || (map && !needed.contains(name))) left.push_back(name);
+    if (partial || (map && !needed.contains(name))) folder_.Remove(name.c_str());
   }
-  folder.reset();
-  for (const std::string& name : left) ::unlink(absl::StrCat(directory_, "/", name).c_str());
 }
 
 // The fewest files whose union is that of the slots [begin, end), with nodes of levels under
@@ -264,9 +249,9 @@ std::vector<ChainFile> ChainInDirectory::Pieces(const ChainManifest& manifest, u
 
 absl::StatusOr<LazyMap> ChainInDirectory::OpenFile(const ChainFile& file,
                                                    uint64_t granularity) const {
-  const std::string name = Name(file.number);
+  const std::string name = folder_.Shown(MapName(file.number));
   absl::StatusOr<std::shared_ptr<const MappedFile>> mapped =
-      MappedFile::Open(Path(file.number), name, MappedFile::Watched::kYes);
+      folder_.Map(MapName(file.number), MappedFile::Watched::kYes);
   if (absl::IsNotFound(mapped.status())) {
     return absl::AbortedError(absl::StrCat(
         name, ": is not there (damage, or the chain was changed since it was opened)"));
@@ -324,7 +309,7 @@ absl::StatusOr<std::optional<ChainFile>> ChainInDirectory::WriteUnion(
   }
   united->set_identity(identity);
   absl::StatusOr<ChangeMapHeader> header =
-      WriteChangeMap(*united, Path(number), {.sync = options_.sync});
+      WriteMapIn(folder_, MapName(number), *united, options_.sync);
   if (!header.ok()) return header.status();
   return ChainFile{number, header->checksum};
 }
@@ -384,7 +369,7 @@ absl::Status ChainInDirectory::Append(const ChangeMap& map) {
                    .floor = map->capacity(),
                    .file = {.number = next.next_file++, .checksum = 0}};
   absl::StatusOr<ChangeMapHeader> header =
-      WriteChangeMap(aligned, Path(entry.file.number), {.sync = options_.sync});
+      WriteMapIn(folder_, MapName(entry.file.number), aligned, options_.sync);
   if (!header.ok()) return header.status();
   entry.file.checksum = header->checksum;
   const uint64_t end = entry.slot + 1;
@@ -452,6 +437,7 @@ absl::Status ChainInDirectory::Remove(std::string_view id) {
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> ChainInDirectory::Delta(
     std::string_view base, std::string_view target) const {
+  if (absl::Status status = CheckReadable(); !status.ok()) return status;
   const ChainEntry* const from = Find(base);
   const ChainEntry* const to = Find(target);
   for (const auto& [entry, id] : {std::pair(from, base), {to, target}}) {
@@ -495,6 +481,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ChainInDirectory::Delta(
 }
 
 absl::Status ChainInDirectory::Verify() const {
+  if (absl::Status status = CheckReadable(); !status.ok()) return status;
   const auto check = [&](const ChainFile& file) {
     if (file.number == 0) return absl::OkStatus();
     absl::StatusOr<LazyMap> map = OpenFile(file, manifest_.granularity);
@@ -527,14 +514,15 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Create(const std::stri
   if (status = CheckIdentity({volume, {}, first.id}); !status.ok()) return status;
   if (first.id.empty()) return absl::InvalidArgumentError("the first snapshot has no name");
   if (status = MakeFolder(directory, options.sync); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<FolderLock>> lock = FolderLock::Take(directory);
-  if (!lock.ok()) return lock.status();
-  const std::string path = absl::StrCat(directory, "/", kManifestName);
-  if (::access(path.c_str(), F_OK) == 0) {
-    return absl::AlreadyExistsError(absl::StrCat(directory, ": there is a chain already"));
+  absl::StatusOr<Folder> folder = Folder::Open(directory, options.name);
+  if (!folder.ok()) return folder.status();
+  absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*folder);
+  if (!claim.ok()) return claim.status();
+  const absl::StatusOr<bool> there = folder->Has(kManifestName);
+  if (!there.ok()) return there.status();
+  if (*there) {
+    return absl::AlreadyExistsError(absl::StrCat(folder->shown(), ": there is a chain already"));
   }
-  // What can't be asked for may be there.
-  if (errno != ENOENT) return FileError(path, errno);
   ChainManifest manifest{.volume = volume,
                          .granularity = granularity,
                          .next_slot = 1,
@@ -545,8 +533,8 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Create(const std::stri
                                       .floor = first.capacity,
                                       .file = {}}},
                          .nodes = {}};
-  auto chain = std::make_unique<ChainInDirectory>(directory, manifest, *std::move(lock),
-                                                  Access::kChange, options);
+  auto chain =
+      std::make_unique<ChainInDirectory>(*std::move(folder), manifest, *std::move(claim), options);
   if (status = chain->Commit(std::move(manifest)); !status.ok()) return status;
   return chain;
 }
@@ -554,25 +542,28 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Create(const std::stri
 absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Open(const std::string& directory,
                                                                Access access,
                                                                const ChainOptions& options) {
-  const std::string path = absl::StrCat(directory, "/", kManifestName);
-  if (::access(path.c_str(), F_OK) != 0) {
-    const std::string name = NameOf(directory, options);
-    if (errno != ENOENT && errno != ENOTDIR) return FileError(name, errno);
-    return absl::NotFoundError(absl::StrCat(name, ": there is no chain"));
-  }
-  std::unique_ptr<FolderLock> lock;
+  const std::string shown = options.name.empty() ? directory : options.name;
+  const auto absent = [&shown] {
+    return absl::NotFoundError(absl::StrCat(shown, ": there is no chain"));
+  };
+  absl::StatusOr<Folder> folder = Folder::Open(directory, shown);
+  if (!folder.ok()) return absl::IsNotFound(folder.status()) ? absent() : folder.status();
+  const absl::StatusOr<bool> there = folder->Has(kManifestName);
+  if (!there.ok()) return there.status();
+  if (!*there) return absent();
+  std::unique_ptr<FolderClaim> claim;
   if (access == Access::kChange) {
-    absl::StatusOr<std::unique_ptr<FolderLock>> taken = FolderLock::Take(directory);
+    absl::StatusOr<std::unique_ptr<FolderClaim>> taken = FolderClaim::Take(*folder);
     if (!taken.ok()) return taken.status();
-    lock = *std::move(taken);
+    claim = *std::move(taken);
   }
-  absl::StatusOr<ChainManifest> manifest = ReadManifest(directory, options);
+  absl::StatusOr<ChainManifest> manifest = ReadManifest(*folder);
   if (!manifest.ok()) return manifest.status();
-  auto chain = std::make_unique<ChainInDirectory>(directory, *std::move(manifest), std::move(lock),
-                                                  access, options);
+  auto chain = std::make_unique<ChainInDirectory>(*std::move(folder), *std::move(manifest),
+                                                  std::move(claim), options);
   // A process that was killed may have given the manifest its name without making sure of it. What
   // the one before needs must not go first: after a loss of power that would be there again.
-  if (access == Access::kChange && (!options.sync || SyncFolder(directory).ok())) chain->Sweep();
+  if (access == Access::kChange && chain->IsSynced()) chain->Sweep();
   return chain;
 }
 

@@ -12,6 +12,7 @@
 namespace cbt {
 
 absl::Status ChangeTracker::Core::CheckExtent(Extent extent) const {
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
   const uint64_t capacity = options_.geometry.capacity;
   if (extent.offset > capacity || extent.length > capacity - extent.offset) {
     return absl::OutOfRangeError(absl::StrCat("extent (offset ", extent.offset, ", length ",
@@ -139,11 +140,11 @@ absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Create(
   absl::StatusOr<std::unique_ptr<Core>> core = Core::Make(options);
   if (!core.ok()) return core.status();
   if ((*core)->files() != nullptr) {
-    absl::StatusOr<bool> there = (*core)->files()->HasEpochs();
-    if (!there.ok()) return there.status();
-    if (*there) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(options.directory, ": there is a tracker already"));
+    absl::StatusOr<bool> used = (*core)->files()->IsUsed();
+    if (!used.ok()) return used.status();
+    if (*used) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          options.directory, ": holds files of a tracker; recover it, or remove them"));
     }
   }
   if (absl::Status status = (*core)->Begin(); !status.ok()) return status;
@@ -157,12 +158,10 @@ absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Recover(
   }
   absl::StatusOr<std::unique_ptr<Core>> core = Core::Make(options);
   if (!core.ok()) return core.status();
-  uint64_t next_number = 0;
-  absl::StatusOr<std::vector<EpochFiles>> found =
-      (*core)->files()->Read(options.volume, options.geometry, next_number);
+  absl::StatusOr<TrackerFiles::Contents> found =
+      (*core)->files()->Read(options.volume, options.geometry);
   if (!found.ok()) return found.status();
-  if (absl::Status status = (*core)->Restore(*std::move(found), next_number); !status.ok())
-    return status;
+  if (absl::Status status = (*core)->Restore(*std::move(found)); !status.ok()) return status;
   return std::unique_ptr<ChangeTracker>(new ChangeTracker(*std::move(core)));
 }
 

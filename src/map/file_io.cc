@@ -1,7 +1,6 @@
 #include "map/file_io.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,8 +31,9 @@ int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept {
   return 0;
 }
 
-// Opens a new file beside `path`; its name is put into `temporary`. Returns -1 and errno.
-int CreateBeside(const std::string& path, std::string& temporary) {
+// Opens a new file beside `path`, which is relative to `at` as in openat(2); its name is put into
+// `temporary`. Returns -1 and errno.
+int CreateBeside(int at, const std::string& path, std::string& temporary) {
   static std::atomic<uint64_t> counter{0};
   constexpr int kTries = 100;
   const size_t slash = path.rfind('/');
@@ -44,12 +44,33 @@ int CreateBeside(const std::string& path, std::string& temporary) {
     temporary = absl::StrCat(folder, ".", name.substr(0, 200), ".", ::getpid(), "-",
                              counter.fetch_add(1), AbslView(kPartialExtension));
     const int descriptor = Retry([&] {
-      return ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                    S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH);
+      return ::openat(at, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                      S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH);
     });
     if (descriptor >= 0 || errno != EEXIST) return descriptor;
   }
   return -1;
+}
+
+// All of WriteFileAtomically() but the sync of the folder.
+absl::Status WriteAndRename(int at, const std::string& path, std::string_view shown,
+                            std::span<const std::span<const uint8_t>> parts, bool sync) {
+  std::string temporary;
+  OwnedDescriptor file(CreateBeside(at, path, temporary));
+  if (file.number() < 0) return FileError(shown, errno);
+  int error = 0;
+  for (const std::span<const uint8_t> part : parts) {
+    if (error == 0) error = WriteAll(file.number(), part);
+  }
+  if (error == 0 && sync && Retry([&] { return ::fsync(file.number()); }) != 0) error = errno;
+  const int closed = file.Close();
+  if (error == 0) error = closed;
+  if (error == 0 && ::renameat(at, temporary.c_str(), at, path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlinkat(at, temporary.c_str(), 0);
+    return FileError(shown, error);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -96,25 +117,17 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& folder) {
-  const std::string path = absl::StrCat(folder, "/LOCK");
-  OwnedDescriptor file(OpenFile(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (!file.has_value()) return FileError(path, errno);
-  if (Retry([&] { return ::flock(file.number(), LOCK_EX | LOCK_NB); }) != 0) {
-    if (errno != EWOULDBLOCK) return FileError(path, errno);
-    return absl::UnavailableError(
-        absl::StrCat(folder, ": another process has it open for changes"));
-  }
-  return std::unique_ptr<FolderLock>(new FolderLock(std::move(file)));
-}
-
 absl::Status SyncFolder(const std::string& path) {
   const OwnedDescriptor folder(OpenFile(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // A folder that may be written but not read can't be opened for this.
   if (folder.number() < 0) return errno == EACCES ? absl::OkStatus() : FileError(path, errno);
+  return SyncFolder(folder.number(), path);
+}
+
+absl::Status SyncFolder(int folder, std::string_view shown) {
   // Some file systems have no way to sync a folder and say EINVAL.
-  if (Retry([&] { return ::fsync(folder.number()); }) != 0 && errno != EINVAL) {
-    return FileError(path, errno);
+  if (Retry([&] { return ::fsync(folder); }) != 0 && errno != EINVAL) {
+    return FileError(shown, errno);
   }
   return absl::OkStatus();
 }
@@ -132,22 +145,16 @@ absl::Status WriteFileAtomically(const std::string& path,
                                  std::span<const std::span<const uint8_t>> parts, bool sync) {
   // Now, so that nothing that has a name is taken for a file that was not written.
   const std::string folder = FolderOf(path);
-  std::string temporary;
-  OwnedDescriptor file(CreateBeside(path, temporary));
-  if (file.number() < 0) return FileError(path, errno);
-  int error = 0;
-  for (const std::span<const uint8_t> part : parts) {
-    if (error == 0) error = WriteAll(file.number(), part);
-  }
-  if (error == 0 && sync && Retry([&] { return ::fsync(file.number()); }) != 0) error = errno;
-  const int closed = file.Close();
-  if (error == 0) error = closed;
-  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) {
-    ::unlink(temporary.c_str());
-    return FileError(path, error);
+  if (absl::Status status = WriteAndRename(AT_FDCWD, path, path, parts, sync); !status.ok()) {
+    return status;
   }
   return sync ? SyncFolder(folder) : absl::OkStatus();
+}
+
+absl::Status WriteFileAtomicallyAt(int folder, const std::string& file, std::string_view shown,
+                                   std::span<const std::span<const uint8_t>> parts, bool sync) {
+  absl::Status status = WriteAndRename(folder, file, shown, parts, sync);
+  return status.ok() && sync ? SyncFolder(folder, shown) : status;
 }
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path,

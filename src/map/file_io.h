@@ -30,6 +30,11 @@ absl::Status WriteFileAtomically(const std::string& path,
 
 inline constexpr std::string_view kPartialExtension = ".partial";
 
+// The same for a file of the folder that `folder` is a descriptor of. `shown` is its path in
+// messages.
+absl::Status WriteFileAtomicallyAt(int folder, const std::string& file, std::string_view shown,
+                                   std::span<const std::span<const uint8_t>> parts, bool sync);
+
 // What `call` says, a system call that a signal may interrupt before it has done anything: made
 // again and again as long as it is.
 template <typename Call>
@@ -43,25 +48,15 @@ auto Retry(Call call) noexcept {
 // open(2) as Retry() does it.
 int OpenFile(const std::string& path, int flags, unsigned mode = 0) noexcept;
 
-// Brings the names in a folder to the disk.
+// Brings the names in a folder to the disk. The second takes a descriptor of it, and its path for
+// messages.
 absl::Status SyncFolder(const std::string& path);
+absl::Status SyncFolder(int folder, std::string_view shown);
 
 // Makes the folder `path` (no parents) if it is not there. `sync`: returns when its name is on the
 // disk, whoever made it; without that a loss of power would take it away with everything in it.
 // Errors: as FileError().
 absl::Status MakeFolder(const std::string& path, bool sync);
-
-// A folder that this process has for itself, as long as the object lives: a lock on the file LOCK
-// in it, which stays there.
-class FolderLock {
- public:
-  // Errors: UNAVAILABLE when somebody else has it; as FileError().
-  static absl::StatusOr<std::unique_ptr<FolderLock>> Take(const std::string& folder);
-
- private:
-  explicit FolderLock(OwnedDescriptor file) noexcept : file_(std::move(file)) {}
-  const OwnedDescriptor file_;
-};
 
 // The folder that holds `path`; "." when it has none.
 std::string FolderOf(const std::string& path);

@@ -126,6 +126,18 @@ absl::StatusOr<ChangeMap> CheckedMap(const MapFileParts& parts, std::shared_ptr<
   return map;
 }
 
+// Hands the parts of the map's file to `write`; returns its header.
+template <typename Write>
+absl::StatusOr<ChangeMapHeader> WriteMap(const ChangeMap& map, Write write) {
+  ChangeMapHeader header{
+      .geometry = map->geometry(), .identity = map.identity(), .cardinality = map->cardinality()};
+  absl::StatusOr<std::vector<uint8_t>> bytes = EncodeMapHeader(header, map->portable());
+  if (!bytes.ok()) return bytes.status();
+  const std::span<const uint8_t> parts[] = {*bytes, map->portable()};
+  if (absl::Status status = write(parts); !status.ok()) return status;
+  return header;
+}
+
 }  // namespace
 
 absl::Status CheckIdentity(const ChangeMapIdentity& identity) {
@@ -274,15 +286,16 @@ absl::StatusOr<std::vector<uint8_t>> EncodeChangeMap(const ChangeMap& map) {
 
 absl::StatusOr<ChangeMapHeader> WriteChangeMap(const ChangeMap& map, const std::string& path,
                                                const WriteMapOptions& options) {
-  ChangeMapHeader header{
-      .geometry = map->geometry(), .identity = map.identity(), .cardinality = map->cardinality()};
-  absl::StatusOr<std::vector<uint8_t>> bytes = EncodeMapHeader(header, map->portable());
-  if (!bytes.ok()) return bytes.status();
-  const std::span<const uint8_t> parts[] = {*bytes, map->portable()};
-  if (absl::Status status = WriteFileAtomically(path, parts, options.sync); !status.ok()) {
-    return status;
-  }
-  return header;
+  return WriteMap(map, [&](std::span<const std::span<const uint8_t>> parts) {
+    return WriteFileAtomically(path, parts, options.sync);
+  });
+}
+
+absl::StatusOr<ChangeMapHeader> WriteMapIn(const Folder& folder, const std::string& file,
+                                           const ChangeMap& map, bool sync) {
+  return WriteMap(map, [&](std::span<const std::span<const uint8_t>> parts) {
+    return folder.Write(file, parts, sync);
+  });
 }
 
 absl::StatusOr<ChangeMap> DecodeChangeMap(std::span<const uint8_t> bytes, const std::string& name) {

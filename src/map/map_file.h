@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "cbt/change_map_file.h"
 #include "cbt/cursor.h"
 #include "map/file_io.h"
+#include "map/folder.h"
 #include "map/portable_index.h"
 
 namespace cbt {
@@ -48,6 +50,10 @@ absl::StatusOr<LazyMap> OpenLazily(std::span<const uint8_t> file,
 // A cursor over one that has a file; it fails with ABORTED in the end when that was written to
 // meanwhile.
 std::unique_ptr<ExtentCursor> MakeLazyMapCursor(const LazyMap& map);
+
+// As WriteChangeMap(), into `file` of `folder`.
+absl::StatusOr<ChangeMapHeader> WriteMapIn(const Folder& folder, const std::string& file,
+                                           const ChangeMap& map, bool sync);
 
 // OK when `identity` can stand in a file; INVALID_ARGUMENT.
 absl::Status CheckIdentity(const ChangeMapIdentity& identity);

@@ -38,23 +38,30 @@ class PinTable {
  public:
   PinTable();
 
-  void Pin(unsigned parity) noexcept {
+  // What Unpin() is given: the thread's own place, or a counter.
+  struct PinOf {
+    std::atomic<unsigned>* own = nullptr;
+    std::atomic<uint64_t>* shared = nullptr;
+  };
+
+  // A pin within a pin of the same thread, which a signal handler may take, uses a counter: its end
+  // must not end the outer one.
+  PinOf Pin(unsigned parity) noexcept {
     const size_t number = ThreadNumber();
-    if (number < kOwned) {
-      Publish(owned_[number].parity, 1 + parity);
-      // Keeps the compiler from moving the load that follows.
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-    } else {
-      shared_[number % kShared].pins[parity].fetch_add(1, std::memory_order_seq_cst);
+    if (std::atomic<unsigned>* const place = OwnPlace(); place != nullptr) {
+      PinAt(*place, parity);
+      return {.own = place};
     }
+    std::atomic<uint64_t>& pins = shared_[number % kShared].pins[parity];
+    pins.fetch_add(1, std::memory_order_seq_cst);
+    return {.shared = &pins};
   }
 
-  void Unpin(unsigned parity) noexcept {
-    const size_t number = ThreadNumber();
-    if (number < kOwned) {
-      owned_[number].parity.store(0, std::memory_order_release);
+  static void Unpin(const PinOf& pin) noexcept {
+    if (pin.own != nullptr) {
+      UnpinAt(*pin.own);
     } else {
-      shared_[number % kShared].pins[parity].fetch_sub(1, std::memory_order_release);
+      pin.shared->fetch_sub(1, std::memory_order_release);
     }
   }
 
@@ -67,13 +74,17 @@ class PinTable {
     }
   }
 
-  // Pin() and Unpin() for a thread that has a place of its own; null for one that has none (yet).
+  // Pin() and Unpin() for a thread that has a place of its own; null for one that has none (yet),
+  // or has pinned already.
   std::atomic<unsigned>* OwnPlace() noexcept {
     const size_t number = internal::thread_number_and_one - 1;
-    return number < kOwned ? &owned_[number].parity : nullptr;
+    if (number >= kOwned) return nullptr;
+    std::atomic<unsigned>& place = owned_[number].parity;
+    return place.load(std::memory_order_relaxed) == 0 ? &place : nullptr;
   }
   void PinAt(std::atomic<unsigned>& place, unsigned parity) const noexcept {
     Publish(place, 1 + parity);
+    // Keeps the compiler from moving the load that follows.
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
   static void UnpinAt(std::atomic<unsigned>& place) noexcept {

@@ -17,13 +17,14 @@
 #include "map/container.h"
 #include "map/descriptor.h"
 #include "map/file_io.h"
+#include "map/folder.h"
 
 namespace cbt {
 namespace {
 
 // docs/format.md has the bytes.
 constexpr std::array<uint8_t, 8> kMagic = {0x89, 'C', 'B', 'L', '\r', '\n', 0x1a, '\n'};
-constexpr uint16_t kMajor = 1;
+constexpr uint16_t kMajor = 2;
 constexpr size_t kHeaderBytes = 12288;
 constexpr size_t kChecksumAt = kHeaderBytes - 8;
 constexpr size_t kFieldsAt = 16;
@@ -37,13 +38,18 @@ void Store(uint8_t* at, T number) noexcept {
   std::memcpy(at, &number, sizeof(number));
 }
 
-// Ties a record to its log, its place and its region. Never 0, which is an empty place.
-uint64_t CheckValue(uint64_t seed, uint64_t place, uint64_t region) noexcept {
+// What a place holds: 0, or a region's number plus 1.
+constexpr uint64_t kEmpty = 0;
+
+// Fills a place with `content` and what ties that to its log and its place. Never all zeros: those
+// are what is left of a sector that was lost.
+void StoreRecord(uint8_t* at, uint64_t seed, uint64_t place, uint64_t content) noexcept {
   std::array<uint8_t, 24> bytes;
   Store(bytes.data(), seed);
   Store(bytes.data() + 8, place);
-  Store(bytes.data() + 16, region);
-  return Checksum(bytes) | 1;
+  Store(bytes.data() + 16, content);
+  Store(at, content);
+  Store(at + 8, Checksum(bytes) | 1);
 }
 
 std::vector<uint8_t> EncodeHeader(const RegionLogHeader& header) {
@@ -52,7 +58,7 @@ std::vector<uint8_t> EncodeHeader(const RegionLogHeader& header) {
   Store(bytes.data() + 8, kMajor);
   uint8_t* at = bytes.data() + kFieldsAt;
   for (const uint64_t field : {header.geometry.capacity, header.geometry.granularity,
-                               header.region_bytes, header.epoch, header.generation}) {
+                               header.region_bytes, header.epoch, header.number}) {
     Store(at, field);
     at += sizeof(field);
   }
@@ -68,40 +74,48 @@ std::vector<uint8_t> EncodeHeader(const RegionLogHeader& header) {
 
 }  // namespace
 
-RegionLog::RegionLog(OwnedDescriptor file, std::string path, uint64_t seed, uint64_t regions)
+RegionLog::RegionLog(OwnedDescriptor file, std::string shown, uint64_t number, uint64_t seed,
+                     uint64_t regions)
     : file_(std::move(file)),
-      path_(std::move(path)),
+      shown_(std::move(shown)),
+      number_(number),
       seed_(seed),
-      no_memory_(absl::ResourceExhaustedError(absl::StrCat(path_, ": no memory to write to it"))),
+      no_memory_(absl::ResourceExhaustedError(absl::StrCat(shown_, ": no memory to write to it"))),
       logged_(regions) {}
 
-absl::StatusOr<std::shared_ptr<RegionLog>> RegionLog::Create(const std::string& path,
+absl::StatusOr<std::shared_ptr<RegionLog>> RegionLog::Create(const Folder& folder,
+                                                             const std::string& file,
                                                              const RegionLogHeader& header) {
   const std::vector<uint8_t> front = EncodeHeader(header);
+  const uint64_t seed = LoadU64(front.data() + kChecksumAt);
   // A place for every region, written and not only reserved: the log must not fail for want of
   // space when a write waits for it.
-  const std::vector<uint8_t> places(header.regions() * kRecordBytes);
+  std::vector<uint8_t> places(header.regions() * kRecordBytes);
+  for (uint64_t place = 0; place < header.regions(); ++place) {
+    StoreRecord(places.data() + place * kRecordBytes, seed, place, kEmpty);
+  }
   const std::span<const uint8_t> parts[] = {front, places};
-  if (absl::Status status = WriteFileAtomically(path, parts, true); !status.ok()) return status;
-  OwnedDescriptor file(OpenFile(path, O_WRONLY | O_CLOEXEC));
-  if (!file.has_value()) return FileError(path, errno);
+  if (absl::Status status = folder.Write(file, parts, true); !status.ok()) return status;
+  absl::StatusOr<OwnedDescriptor> opened = folder.OpenFile(file, O_WRONLY);
+  if (!opened.ok()) return opened.status();
   return std::shared_ptr<RegionLog>(
-      new RegionLog(std::move(file), path, LoadU64(front.data() + kChecksumAt), header.regions()));
+      new RegionLog(*std::move(opened), folder.Shown(file), header.number, seed, header.regions()));
 }
 
-absl::StatusOr<RegionLog::Contents> RegionLog::Read(const std::string& path) {
-  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
-  if (!file.ok()) return file.status();
-  const std::span<const uint8_t> bytes = (*file)->bytes();
-  const auto damaged = [&path](size_t at, const char* why) {
-    return absl::DataLossError(absl::StrCat(path, ": offset ", at, ": ", why));
+absl::StatusOr<RegionLog::Contents> RegionLog::Read(const Folder& folder, const std::string& file) {
+  absl::StatusOr<std::vector<uint8_t>> read =
+      folder.Read(file, kHeaderBytes + kMostRegions * kRecordBytes);
+  if (!read.ok()) return read.status();
+  const std::span<const uint8_t> bytes = *read;
+  const auto damaged = [&](size_t at, const char* why) {
+    return absl::DataLossError(absl::StrCat(folder.Shown(file), ": offset ", at, ": ", why));
   };
   if (bytes.size() < kHeaderBytes) return damaged(bytes.size(), "ends in its header");
   if (!std::equal(kMagic.begin(), kMagic.end(), bytes.begin())) {
     return damaged(0, "does not begin like a log of regions");
   }
   if (const uint16_t major = LoadU16(bytes.data() + 8); major != kMajor) {
-    return absl::UnimplementedError(absl::StrCat(path, ": is of version ", major,
+    return absl::UnimplementedError(absl::StrCat(folder.Shown(file), ": is of version ", major,
                                                  " of the log format, this program reads version ",
                                                  kMajor));
   }
@@ -110,12 +124,13 @@ absl::StatusOr<RegionLog::Contents> RegionLog::Read(const std::string& path) {
     return damaged(kChecksumAt, "the checksum of the header is wrong");
   }
   Contents contents;
+  contents.checksum = seed;
   RegionLogHeader& header = contents.header;
   const uint8_t* const fields = bytes.data() + kFieldsAt;
   header.geometry = {LoadU64(fields), LoadU64(fields + 8)};
   header.region_bytes = LoadU64(fields + 16);
   header.epoch = LoadU64(fields + 24);
-  header.generation = LoadU64(fields + 32);
+  header.number = LoadU64(fields + 32);
   const uint8_t* at = bytes.data() + kNamesAt;
   for (std::string* name : {&header.volume, &header.base}) {
     const size_t size = LoadU16(at);
@@ -125,24 +140,29 @@ absl::StatusOr<RegionLog::Contents> RegionLog::Read(const std::string& path) {
     at += 2 + size;
   }
   absl::Status geometry = CheckGeometry(header.geometry.capacity, header.geometry.granularity);
-  if (!geometry.ok() || header.region_bytes == 0) return damaged(kFieldsAt, "no possible geometry");
+  if (!geometry.ok() || header.region_bytes == 0 || header.regions() > kMostRegions) {
+    return damaged(kFieldsAt, "the geometry is out of range");
+  }
 
-  // Records up to the first empty place, and nothing behind it.
-  if (bytes.size() - kHeaderBytes != header.regions() * kRecordBytes) contents.sound = false;
-  const uint64_t places = (bytes.size() - kHeaderBytes) / kRecordBytes;
+  // Records up to the first empty place, then empty places alone.
+  if (bytes.size() != kHeaderBytes + header.regions() * kRecordBytes) {
+    contents.sound = false;
+    return contents;
+  }
   bool ended = false;
-  for (uint64_t place = 0; place < places && contents.sound; ++place) {
+  std::array<uint8_t, kRecordBytes> right;
+  for (uint64_t place = 0; place < header.regions(); ++place) {
     const uint8_t* const record = bytes.data() + kHeaderBytes + place * kRecordBytes;
-    const uint64_t region = LoadU64(record);
-    const uint64_t check = LoadU64(record + 8);
-    if (region == 0 && check == 0) {
-      ended = true;
-    } else if (ended || region > header.regions() || region == 0 ||
-               check != CheckValue(seed, place, region - 1)) {
+    const uint64_t content = LoadU64(record);
+    StoreRecord(right.data(), seed, place, content);
+    if (!std::equal(right.begin(), right.end(), record) || content > header.regions() ||
+        (ended && content != kEmpty)) {
       contents.sound = false;
-    } else {
-      contents.regions.push_back(region - 1);
+      contents.regions.clear();
+      return contents;
     }
+    ended = content == kEmpty;
+    if (!ended) contents.regions.push_back(content - 1);
   }
   return contents;
 }
@@ -195,19 +215,25 @@ absl::Status RegionLog::Add(uint64_t first, uint64_t last) {
 absl::Status RegionLog::Write(const std::vector<uint64_t>& regions) {
   std::vector<uint8_t> bytes(regions.size() * kRecordBytes);
   for (size_t i = 0; i < regions.size(); ++i) {
-    Store(bytes.data() + i * kRecordBytes, regions[i] + 1);
-    Store(bytes.data() + i * kRecordBytes + 8, CheckValue(seed_, records_ + i, regions[i]));
+    StoreRecord(bytes.data() + i * kRecordBytes, seed_, records_ + i, regions[i] + 1);
   }
   uint64_t at = kHeaderBytes + records_ * kRecordBytes;
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t written = ::pwrite(file_.number(), bytes.data() + done, bytes.size() - done,
                                      static_cast<off_t>(at + done));
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return FileError(path_, written < 0 ? errno : EIO);
+    if (written <= 0) return FileError(shown_, written < 0 ? errno : EIO);
     done += static_cast<size_t>(written);
   }
   while (::fdatasync(file_.number()) != 0) {
-    if (errno != EINTR) return FileError(path_, errno);
+    if (errno != EINTR) return FileError(shown_, errno);
+  }
+  // A file without a name goes with this process, and what is in it.
+  struct stat stat;
+  if (::fstat(file_.number(), &stat) != 0) return FileError(shown_, errno);
+  if (stat.st_nlink == 0) {
+    return absl::DataLossError(
+        absl::StrCat(shown_, ": was removed while it was in use; a checkpoint makes a new one"));
   }
   records_ += regions.size();
   return absl::OkStatus();

@@ -14,39 +14,50 @@
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
 #include "map/descriptor.h"
+#include "map/folder.h"
+#include "map/manifest_bytes.h"
 
 namespace cbt {
+
+// The most regions that a volume may have: a log has 16 bytes for each.
+inline constexpr uint64_t kMostRegions = uint64_t{1} << 24;
 
 // What a log is about.
 struct RegionLogHeader {
   VolumeGeometry geometry;
   uint64_t region_bytes = 0;
   uint64_t epoch = 0;
-  uint64_t generation = 0;
+  uint64_t number = 0;  // of the file, which the tracker gives out once
   std::string volume;
   std::string base;
 
   uint64_t regions() const noexcept { return BlockCount(geometry.capacity, region_bytes); }
 };
 
-// A file that has a place for every region from the beginning on, so that what has been lost of it
-// shows. Regions come into it one after the other, each once.
+// A file that has a place for every region from the beginning on, each under a checksum, also while
+// it is empty: what has been lost of it shows. Regions come into it one after the other, each once.
 class RegionLog {
  public:
-  // Makes the file at `path` and brings it to the disk. Errors: those of files.
-  static absl::StatusOr<std::shared_ptr<RegionLog>> Create(const std::string& path,
+  // Makes `file` in `folder` and brings it to the disk. Errors: those of files.
+  // Requires: header.regions() <= kMostRegions.
+  static absl::StatusOr<std::shared_ptr<RegionLog>> Create(const Folder& folder,
+                                                           const std::string& file,
                                                            const RegionLogHeader& header);
 
   // What was read from a log.
   struct Contents {
     RegionLogHeader header;
+    uint64_t checksum = 0;  // of the header
     // False when the records can't be trusted: every region counts then.
     bool sound = true;
     std::vector<uint64_t> regions;
   };
-  // Errors: those of files; DATA_LOSS when the header is damaged, UNIMPLEMENTED for a newer
+  // Errors: those of files; DATA_LOSS when the header is damaged, UNIMPLEMENTED for another
   // version.
-  static absl::StatusOr<Contents> Read(const std::string& path);
+  static absl::StatusOr<Contents> Read(const Folder& folder, const std::string& file);
+
+  // How a manifest names it.
+  ManifestFile file() const noexcept { return {number_, seed_}; }
 
   // True when the region is on the disk. Any thread.
   bool Has(uint64_t region) const noexcept {
@@ -55,15 +66,18 @@ class RegionLog {
 
   // Returns when the regions [first, last] are on the disk; threads that come together share one
   // write and one sync. After an error, RESOURCE_EXHAUSTED for memory among them, every call fails.
+  // Errors: those of files; DATA_LOSS when the file was removed meanwhile.
   absl::Status Add(uint64_t first, uint64_t last);
 
  private:
-  RegionLog(OwnedDescriptor file, std::string path, uint64_t seed, uint64_t regions);
+  RegionLog(OwnedDescriptor file, std::string shown, uint64_t number, uint64_t seed,
+            uint64_t regions);
   bool HasAll(uint64_t first, uint64_t last) const noexcept;
   absl::Status Write(const std::vector<uint64_t>& regions);
 
   const OwnedDescriptor file_;
-  const std::string path_;
+  const std::string shown_;  // the path, for messages
+  const uint64_t number_;
   const uint64_t seed_;           // the header's checksum
   const absl::Status no_memory_;  // made while there was some
   std::vector<std::atomic<uint8_t>> logged_;

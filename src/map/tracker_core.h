@@ -16,6 +16,7 @@
 #include "cbt/change_tracker.h"
 #include "map/dirty_bitmap.h"
 #include "map/pin_table.h"
+#include "map/process_mark.h"
 #include "map/region_log.h"
 #include "map/tracker_files.h"
 #include "map/write_table.h"
@@ -51,10 +52,13 @@ class ChangeTracker::Core {
   static absl::StatusOr<std::unique_ptr<Core>> Make(const TrackerOptions& options);
 
   absl::Status Begin();
-  absl::Status Restore(std::vector<EpochFiles> found, uint64_t next_number);
+  absl::Status Restore(TrackerFiles::Contents found);
 
   absl::StatusOr<uint64_t> BeginWrite(Extent extent);
-  void EndWrite(uint64_t place) noexcept { writes_.Remove(place); }
+  void EndWrite(uint64_t place) noexcept {
+    // The table of a copy may be locked for ever, and says nothing to anybody.
+    if (process_.IsOurs()) writes_.Remove(place);
+  }
   absl::Status Mark(Extent extent);
 
   absl::Status OpenEpoch(const std::string& name);
@@ -65,13 +69,14 @@ class ChangeTracker::Core {
   absl::Status Checkpoint();
   absl::Status Close();
 
-  const TrackerOptions& options() const noexcept { return options_; }
-  const TrackerFiles* files() const noexcept { return files_.get(); }
+  TrackerFiles* files() const noexcept { return files_.get(); }
+  // False in a copy of the process that fork() made: what is done there reaches neither the storage
+  // nor the folder of the tracker. Before any lock: another thread may have held it then.
+  bool IsOurs() const noexcept { return process_.IsOurs(); }
 
  private:
   struct OpenEpochState {
     uint64_t number = 0;
-    uint64_t generation = 0;
     std::string base;
     bool exact = true;
     std::unique_ptr<DirtyBitmap> bitmap;
@@ -91,18 +96,19 @@ class ChangeTracker::Core {
     explicit Pinned(Core& core) noexcept : pins_(core.pins_) {
       for (;;) {
         state_ = core.state_.load(std::memory_order_relaxed);
-        pins_.Pin(ParityOf(state_));
+        pin_ = pins_.Pin(ParityOf(state_));
         if (core.state_.load(std::memory_order_seq_cst) == state_) return;
-        pins_.Unpin(ParityOf(state_));
+        pins_.Unpin(pin_);
       }
     }
-    ~Pinned() { pins_.Unpin(ParityOf(state_)); }
+    ~Pinned() { pins_.Unpin(pin_); }
     Pinned(const Pinned&) = delete;
     Pinned& operator=(const Pinned&) = delete;
     uint32_t state() const noexcept { return state_; }
 
    private:
     PinTable& pins_;
+    PinTable::PinOf pin_;
     uint32_t state_ = 0;
   };
 
@@ -115,7 +121,7 @@ class ChangeTracker::Core {
   bool IsTrackable(Extent extent) const noexcept {
     const uint64_t capacity = options_.geometry.capacity;
     return extent.offset <= capacity && extent.length <= capacity - extent.offset &&
-           extent.length != 0 && !closed_.load(std::memory_order_relaxed);
+           extent.length != 0 && !closed_.load(std::memory_order_relaxed) && process_.IsOurs();
   }
   bool IsMarked(Extent extent) noexcept;
   enum class Marked { kDone, kNotLogged, kTooLate };
@@ -127,11 +133,18 @@ class ChangeTracker::Core {
   absl::Status Log(Extent extent);
   void ChangeState(unsigned oldest, bool both) noexcept;
   void SetLog(OpenEpochState& epoch, std::shared_ptr<RegionLog> log);
-  RegionLogHeader HeaderOf(const OpenEpochState& epoch) const;
+  absl::Status CheckProcess() const;
+  absl::Status CheckOpen() const;
+  absl::StatusOr<std::shared_ptr<RegionLog>> CreateLog(const OpenEpochState& epoch);
+  static TrackedEpoch NewlyTracked(const OpenEpochState& epoch, const RegionLog& log);
+  TrackerManifest Described() const;
+  absl::Status BeginOnDisk(OpenEpochState& epoch, const OpenEpochState& older);
   absl::StatusOr<ChangeMap> MapOf(const OpenEpochState& epoch, const std::string& target) const;
   absl::Status MarkWritesInFlight(OpenEpochState& epoch);
+  absl::Status MarkLateWrites(OpenEpochState& epoch);
   absl::Status DropNewer();
   absl::Status CheckpointLocked();
+  absl::Status WriteMaps(TrackerManifest& next);
   absl::Status LogMap(const OpenEpochState& epoch, const ChangeMap& map);
 
   unsigned oldest() const noexcept { return OldestOf(state_.load(std::memory_order_relaxed)); }
@@ -142,15 +155,13 @@ class ChangeTracker::Core {
     return open;
   }
 
+  const ProcessMark process_;
   const TrackerOptions options_;
   const std::unique_ptr<TrackerFiles> files_;  // null: in memory only
-  // Under epoch_mutex_: the number of the next epoch, and that of the one that was closed last,
-  // whose files are still there.
-  uint64_t next_number_ = 1;
-  std::optional<uint64_t> closed_number_;
-  // An epoch that was never opened and may have a file all the same. If that stayed, it would come
-  // back one day as the oldest one, and know of nothing.
-  std::optional<uint64_t> begun_number_;
+  // The map that the manifest's LateWrites name, and until that is written, their `until`. Under
+  // epoch_mutex_, as all that concerns epochs.
+  std::optional<ChangeMap> late_;
+  std::optional<uint64_t> late_until_;
   PinTable pins_;
   WriteTable writes_;
   std::array<OpenEpochState, 2> epochs_;
@@ -161,7 +172,8 @@ class ChangeTracker::Core {
   std::atomic<uint32_t> state_{0};
   std::atomic<bool> closed_{false};
   bool written_down_ = false;  // by Close()
-  // The newer epoch may lack writes, or be gone on the disk: it can only be cancelled.
+  // The newer epoch may lack writes, or be gone or not yet there on the disk: it can only be
+  // cancelled.
   bool must_cancel_ = false;
   mutable std::mutex epoch_mutex_;  // held by whoever changes the state
   std::mutex log_mutex_;

@@ -13,9 +13,23 @@
 namespace cbt {
 namespace {
 
-absl::Status Closed() { return absl::FailedPreconditionError("the tracker is closed"); }
+// Counts as changed though it may not be: the epoch is no longer exact then.
+bool IsSomething(const std::optional<ChangeMap>& map) {
+  return map.has_value() && !(*map)->empty();
+}
 
 }  // namespace
+
+// The lock of a copy may be held for ever, so this comes before it.
+absl::Status ChangeTracker::Core::CheckProcess() const {
+  return IsOurs() ? absl::OkStatus() : CopiedByFork("the tracker");
+}
+
+// For what changes epochs, under the lock.
+absl::Status ChangeTracker::Core::CheckOpen() const {
+  if (closed_.load()) return absl::FailedPreconditionError("the tracker is closed");
+  return files_ == nullptr ? absl::OkStatus() : files_->CheckClaim();
+}
 
 absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> ChangeTracker::Core::Make(
     const TrackerOptions& options) {
@@ -29,7 +43,6 @@ absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> ChangeTracker::Core::Make(
                                                    " is no multiple of the granularity ",
                                                    geometry.granularity));
   }
-  constexpr uint64_t kMostRegions = uint64_t{1} << 24;
   if (!options.directory.empty() &&
       BlockCount(geometry.capacity, options.region_bytes) > kMostRegions) {
     return absl::InvalidArgumentError(
@@ -51,9 +64,13 @@ absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> ChangeTracker::Core::Make(
   return std::make_unique<Core>(options, std::move(files), std::move(bitmaps));
 }
 
-RegionLogHeader ChangeTracker::Core::HeaderOf(const OpenEpochState& epoch) const {
-  return {options_.geometry, options_.region_bytes, epoch.number,
-          epoch.generation,  options_.volume,       epoch.base};
+absl::StatusOr<std::shared_ptr<RegionLog>> ChangeTracker::Core::CreateLog(
+    const OpenEpochState& epoch) {
+  return files_->CreateLog({.geometry = options_.geometry,
+                            .region_bytes = options_.region_bytes,
+                            .epoch = epoch.number,
+                            .volume = options_.volume,
+                            .base = epoch.base});
 }
 
 void ChangeTracker::Core::SetLog(OpenEpochState& epoch, std::shared_ptr<RegionLog> log) {
@@ -62,28 +79,69 @@ void ChangeTracker::Core::SetLog(OpenEpochState& epoch, std::shared_ptr<RegionLo
   epoch.log = std::move(log);
 }
 
+// An epoch of which no map has been written.
+TrackedEpoch ChangeTracker::Core::NewlyTracked(const OpenEpochState& epoch, const RegionLog& log) {
+  return {.number = epoch.number,
+          .base = epoch.base,
+          .exact = epoch.exact,
+          .map = {},
+          .logs = {log.file()}};
+}
+
 // The first epoch.
 absl::Status ChangeTracker::Core::Begin() {
   OpenEpochState& epoch = epochs_[0];
   epoch.base = options_.base;
   if (files_ == nullptr) return absl::OkStatus();
-  absl::StatusOr<std::shared_ptr<RegionLog>> log = files_->CreateLog(HeaderOf(epoch));
-  if (!log.ok()) return log.status();
-  SetLog(epoch, *std::move(log));
-  return absl::OkStatus();
+  // The manifest first: at no moment are there files without one, which would be a tracker that has
+  // lost it. Until it names the log it is that of a tracker that was closed with nothing changed.
+  TrackerManifest manifest;
+  manifest.geometry = options_.geometry;
+  manifest.volume = options_.volume;
+  manifest.next_epoch = epoch.number + 1;
+  manifest.closed = true;
+  manifest.epochs = {
+      {.number = epoch.number, .base = epoch.base, .exact = true, .map = {}, .logs = {}}};
+  absl::Status status = files_->Commit(manifest);
+  if (status.ok()) {
+    status = [&] {
+      absl::StatusOr<std::shared_ptr<RegionLog>> log = CreateLog(epoch);
+      if (!log.ok()) return log.status();
+      manifest.closed = false;
+      manifest.epochs[0].logs = {(*log)->file()};
+      SetLog(epoch, *std::move(log));
+      return files_->Commit(std::move(manifest));
+    }();
+  }
+  if (!status.ok()) files_->RemoveAll();
+  return status;
 }
 
-absl::Status ChangeTracker::Core::Restore(std::vector<EpochFiles> found, uint64_t next_number) {
-  next_number_ = next_number;
-  for (size_t i = 0; i < found.size(); ++i) {
-    epochs_[i].number = found[i].epoch;
-    epochs_[i].generation = found[i].generation;
-    epochs_[i].base = found[i].base;
-    epochs_[i].exact = found[i].exact;
-    epochs_[i].bitmap->MarkAll(found[i].map);
-  }
-  state_.store(found.size() == 2 ? kBoth : 0);
+absl::Status ChangeTracker::Core::Restore(TrackerFiles::Contents found) {
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  for (size_t i = 0; i < found.epochs.size(); ++i) {
+    epochs_[i].number = found.epochs[i].files.number;
+    epochs_[i].base = found.epochs[i].files.base;
+    epochs_[i].exact = found.epochs[i].exact;
+    epochs_[i].bitmap->MarkAll(found.epochs[i].map);
+  }
+  state_.store(found.epochs.size() == 2 ? kBoth : 0);
+  if (found.closed) {
+    late_ = std::move(found.late);
+    return CheckpointLocked();
+  }
+  // Whatever was announced may reach the storage yet, and all of it is in the newest epoch: writes
+  // in flight came into it when it was opened. So had those of an earlier end to come, but that may
+  // have been cut off.
+  OpenEpochState& newest = epochs_[found.epochs.size() - 1];
+  if (found.late.has_value()) {
+    newest.bitmap->MarkAll(*found.late);
+    newest.exact &= !IsSomething(found.late);
+  }
+  absl::StatusOr<ChangeMap> late = MapOf(newest, {});
+  if (!late.ok()) return late.status();
+  late_ = *std::move(late);
+  late_until_ = newest.number;
   return CheckpointLocked();
 }
 
@@ -98,38 +156,29 @@ void ChangeTracker::Core::ChangeState(unsigned oldest, bool both) noexcept {
 
 absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
   if (absl::Status status = CheckIdentity({{}, {}, name}); !status.ok()) return status;
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
-  if (closed_.load()) return Closed();
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
   if (both()) {
     return absl::FailedPreconditionError("two epochs are open: close or cancel one first");
   }
   const unsigned older = oldest();
   OpenEpochState& epoch = epochs_[1 - older];
-  epoch.number = next_number_++;
-  epoch.generation = 0;
   epoch.base = name;
   epoch.exact = true;
+  absl::Status on_disk;
   if (files_ != nullptr) {
-    // The epoch that was closed last is kept until here, see CloseEpoch().
-    for (std::optional<uint64_t>* const number : {&closed_number_, &begun_number_}) {
-      if (!number->has_value()) continue;
-      if (absl::Status status = files_->Forget(**number); !status.ok()) return status;
-      number->reset();
-    }
-    begun_number_ = epoch.number;
-    absl::StatusOr<std::shared_ptr<RegionLog>> log = files_->CreateLog(HeaderOf(epoch));
-    if (!log.ok()) {
-      if (files_->Forget(epoch.number).ok()) begun_number_.reset();
-      return log.status();
-    }
-    SetLog(epoch, *std::move(log));
-    begun_number_.reset();
+    on_disk = BeginOnDisk(epoch, epochs_[older]);
+    if (epoch.log == nullptr) return on_disk;
   }
+  // One that may be on the disk, where that went wrong, is opened all the same: if it came back
+  // after a crash it would know of nothing.
   must_cancel_ = true;
   ChangeState(older, true);
-  absl::Status status;
+  absl::Status status = on_disk;
   try {
-    status = MarkWritesInFlight(epoch);
+    if (status.ok()) status = MarkWritesInFlight(epoch);
+    if (status.ok()) status = MarkLateWrites(epoch);
   } catch (...) {
     DropNewer().IgnoreError();
     throw;
@@ -144,6 +193,21 @@ absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
   return absl::OkStatus();
 }
 
+// Puts the newer epoch beside the older one on the disk. One that was closed goes: until here it
+// was kept, see CloseEpoch(). The epoch has a log if it may be there.
+absl::Status ChangeTracker::Core::BeginOnDisk(OpenEpochState& epoch, const OpenEpochState& older) {
+  TrackerManifest next = files_->manifest();
+  epoch.number = next.next_epoch++;
+  next.KeepOnly(older.number);
+  epoch.exact = !(next.late.has_value() && IsSomething(late_));
+  absl::StatusOr<std::shared_ptr<RegionLog>> log = CreateLog(epoch);
+  if (!log.ok()) return log.status();
+  next.epochs.push_back(NewlyTracked(epoch, **log));
+  absl::Status status = files_->Commit(std::move(next));
+  if (status.ok() || files_->IsUnsure()) SetLog(epoch, *std::move(log));
+  return status;
+}
+
 absl::Status ChangeTracker::Core::MarkWritesInFlight(OpenEpochState& epoch) {
   absl::Status status;
   writes_.ForEach([&](uint64_t begin, uint64_t end) {
@@ -156,6 +220,13 @@ absl::Status ChangeTracker::Core::MarkWritesInFlight(OpenEpochState& epoch) {
   return status;
 }
 
+// Those of a process that is gone, which nobody ends.
+absl::Status ChangeTracker::Core::MarkLateWrites(OpenEpochState& epoch) {
+  if (files_ == nullptr || !files_->manifest().late.has_value()) return absl::OkStatus();
+  epoch.bitmap->MarkAll(*late_);
+  return LogMap(epoch, *late_);
+}
+
 // Gives up the newer epoch, of which the older one has everything.
 absl::Status ChangeTracker::Core::DropNewer() {
   const unsigned older = oldest();
@@ -164,7 +235,13 @@ absl::Status ChangeTracker::Core::DropNewer() {
   // may be gone there all the same.
   must_cancel_ = true;
   if (files_ != nullptr) {
-    if (absl::Status status = files_->Forget(newer.number); !status.ok()) return status;
+    TrackerManifest next = files_->manifest();
+    std::erase_if(next.epochs,
+                  [&](const TrackedEpoch& each) { return each.number == newer.number; });
+    if (next.late.has_value() && next.late->until == newer.number) {
+      next.late->until = epochs_[older].number;
+    }
+    if (absl::Status status = files_->Commit(std::move(next)); !status.ok()) return status;
   }
   ChangeState(older, false);
   SetLog(newer, nullptr);
@@ -181,8 +258,9 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::MapOf(const OpenEpochState& epoch
 }
 
 absl::StatusOr<ChangeMap> ChangeTracker::Core::CloseEpoch() {
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
-  if (closed_.load()) return Closed();
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
   if (!both()) return absl::FailedPreconditionError("only one epoch is open");
   if (must_cancel_) {
     return absl::FailedPreconditionError(
@@ -207,7 +285,6 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::CloseEpoch() {
   // to a safe place, and after a crash before that it is there once more.
   SetLog(epoch, nullptr);
   epoch.bitmap->Clear();
-  closed_number_ = epoch.number;
   return map;
 }
 
@@ -225,8 +302,9 @@ absl::Status ChangeTracker::Core::LogMap(const OpenEpochState& epoch, const Chan
 }
 
 absl::Status ChangeTracker::Core::CancelEpoch() {
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
-  if (closed_.load()) return Closed();
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
   if (!both()) return absl::FailedPreconditionError("only one epoch is open");
   const unsigned older = oldest();
   const OpenEpochState& newer = epochs_[1 - older];
@@ -242,6 +320,7 @@ absl::Status ChangeTracker::Core::CancelEpoch() {
 }
 
 absl::StatusOr<ChangeMap> ChangeTracker::Core::Changes() const {
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
   absl::StatusOr<ChangeMap> map = MapOf(epochs_[oldest()], {});
   if (!map.ok() || !both()) return map;
@@ -254,6 +333,7 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::Changes() const {
 }
 
 std::vector<ChangeTracker::Epoch> ChangeTracker::Core::Epochs() const {
+  if (!IsOurs()) return {};
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
   const unsigned older = oldest();
   std::vector<ChangeTracker::Epoch> epochs = {{epochs_[older].base, epochs_[older].exact}};
@@ -261,52 +341,87 @@ std::vector<ChangeTracker::Epoch> ChangeTracker::Core::Epochs() const {
   return epochs;
 }
 
+// The manifest with every open epoch in it: one that could not be begun on the disk is not yet.
+TrackerManifest ChangeTracker::Core::Described() const {
+  TrackerManifest manifest = files_->manifest();
+  const unsigned older = oldest();
+  const OpenEpochState& newer = epochs_[1 - older];
+  if (!both() || manifest.Find(newer.number) != nullptr) return manifest;
+  manifest.next_epoch = newer.number + 1;
+  manifest.KeepOnly(epochs_[older].number);
+  manifest.epochs.push_back(NewlyTracked(newer, *newer.log));
+  return manifest;
+}
+
 absl::Status ChangeTracker::Core::CheckpointLocked() {
   const std::vector<OpenEpochState*> epochs = OpenEpochs();
   std::vector<std::shared_ptr<RegionLog>> logs;
+  TrackerManifest next = Described();
+  next.closed = false;
   for (const OpenEpochState* const epoch : epochs) {
-    RegionLogHeader header = HeaderOf(*epoch);
-    ++header.generation;
-    absl::StatusOr<std::shared_ptr<RegionLog>> log = files_->CreateLog(header);
+    absl::StatusOr<std::shared_ptr<RegionLog>> log = CreateLog(*epoch);
     if (!log.ok()) return log.status();
+    next.Find(epoch->number)->logs.push_back((*log)->file());
     logs.push_back(*std::move(log));
   }
+  // The new logs count beside the old ones before anything relies on them.
+  TrackerManifest after = next;
+  if (absl::Status status = files_->Commit(std::move(next)); !status.ok()) return status;
   for (size_t i = 0; i < epochs.size(); ++i) {
-    ++epochs[i]->generation;
     // The old ones stay alive until nobody uses them.
     SetLog(*epochs[i], std::exchange(logs[i], epochs[i]->log));
   }
   // Who relied on the old logs has marked the bitmaps after this.
   ChangeState(oldest(), both());
+  if (absl::Status status = WriteMaps(after); !status.ok()) return status;
   for (const OpenEpochState* const epoch : epochs) {
+    std::vector<ManifestFile>& tracked = after.Find(epoch->number)->logs;
+    tracked.erase(tracked.begin(), tracked.end() - 1);
+  }
+  if (late_until_.has_value()) after.late = {after.Find(*late_until_)->map, *late_until_};
+  if (absl::Status status = files_->Commit(std::move(after)); !status.ok()) return status;
+  late_until_.reset();
+  return absl::OkStatus();
+}
+
+// The open epochs' maps as they are now.
+absl::Status ChangeTracker::Core::WriteMaps(TrackerManifest& next) {
+  for (const OpenEpochState* const epoch : OpenEpochs()) {
     const absl::StatusOr<ChangeMap> map = MapOf(*epoch, {});
     if (!map.ok()) return map.status();
-    absl::Status status = files_->WriteMap(*map, epoch->number, epoch->generation, epoch->exact);
-    if (!status.ok()) return status;
+    absl::StatusOr<ManifestFile> file = files_->WriteMap(*map);
+    if (!file.ok()) return file.status();
+    TrackedEpoch& tracked = *next.Find(epoch->number);
+    tracked.map = *file;
+    tracked.exact = epoch->exact;
   }
   return absl::OkStatus();
 }
 
 absl::Status ChangeTracker::Core::Checkpoint() {
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
   if (files_ == nullptr) return absl::OkStatus();
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
-  if (closed_.load()) return Closed();
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
   return CheckpointLocked();
 }
 
 absl::Status ChangeTracker::Core::Close() {
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
   closed_.store(true);
   if (files_ == nullptr || written_down_) return absl::OkStatus();
   ChangeState(oldest(), both());
-  for (OpenEpochState* const epoch : OpenEpochs()) {
-    const absl::StatusOr<ChangeMap> map = MapOf(*epoch, {});
-    if (!map.ok()) return map.status();
-    // A map without a log of its generation: written in peace.
-    absl::Status status =
-        files_->WriteMap(*map, epoch->number, epoch->generation + 1, epoch->exact);
-    if (!status.ok()) return status;
+  TrackerManifest next = Described();
+  if (absl::Status status = WriteMaps(next); !status.ok()) return status;
+  bool in_flight = false;
+  writes_.ForEach([&](uint64_t begin, uint64_t end) { in_flight |= begin != end; });
+  // A write that has not ended may reach the storage later, as after a crash.
+  next.closed = !in_flight;
+  if (next.closed) {
+    for (const OpenEpochState* const epoch : OpenEpochs()) next.Find(epoch->number)->logs.clear();
   }
+  if (absl::Status status = files_->Commit(std::move(next)); !status.ok()) return status;
   written_down_ = true;
   return absl::OkStatus();
 }

@@ -1,153 +1,125 @@
 #include "map/tracker_files.h"
 
-#include <dirent.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <set>
+#include <new>
+#include <span>
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "cbt/change_map_file.h"
 #include "core/absl_view.h"
-#include "map/descriptor.h"
 #include "map/file_io.h"
+#include "map/map_file.h"
 
 namespace cbt {
 namespace {
 
-constexpr char kPrefix[] = "epoch-";
+constexpr char kManifestName[] = "TRACKER";
+constexpr char kMapPrefix[] = "changes-";
 constexpr char kMapExtension[] = ".cbm";
-constexpr char kRoughExtension[] = "-rough.cbm";
+constexpr char kLogPrefix[] = "regions-";
 constexpr char kLogExtension[] = ".log";
-constexpr char kGoneExtension[] = ".gone";
+// What the first version of the format named its files by; it had no manifest.
+constexpr char kFirstVersionPrefix[] = "epoch-";
 
-std::string LogName(uint64_t epoch, uint64_t generation) {
-  return absl::StrCat(kPrefix, epoch, "-", generation, kLogExtension);
+// A manifest has two epochs, three names and a log for each checkpoint that failed.
+constexpr uint64_t kMostManifestBytes = uint64_t{1} << 24;
+
+std::string MapName(uint64_t number) { return absl::StrCat(kMapPrefix, number, kMapExtension); }
+std::string LogName(uint64_t number) { return absl::StrCat(kLogPrefix, number, kLogExtension); }
+
+bool IsMapOrLog(const std::string& name) {
+  return (absl::StartsWith(name, kMapPrefix) && absl::EndsWith(name, kMapExtension)) ||
+         (absl::StartsWith(name, kLogPrefix) && absl::EndsWith(name, kLogExtension));
+}
+
+// What a crash leaves of a file that was being written.
+bool IsPartial(const std::string& name) {
+  return absl::StartsWith(name, ".") && absl::EndsWith(name, AbslView(kPartialExtension)) &&
+         (absl::StartsWith(name, absl::StrCat(".", kManifestName)) ||
+          absl::StartsWith(name, absl::StrCat(".", kMapPrefix)) ||
+          absl::StartsWith(name, absl::StrCat(".", kLogPrefix)));
+}
+
+std::set<std::string> NamedBy(const TrackerManifest& manifest) {
+  std::set<std::string> names;
+  for (const TrackedEpoch& epoch : manifest.epochs) {
+    if (epoch.map.number != 0) names.insert(MapName(epoch.map.number));
+    for (const ManifestFile& log : epoch.logs) names.insert(LogName(log.number));
+  }
+  if (manifest.late.has_value()) names.insert(MapName(manifest.late->map.number));
+  return names;
 }
 
 }  // namespace
 
-struct TrackerFiles::Name {
-  std::string name;
-  uint64_t epoch = 0;
-  uint64_t generation = 0;
-  bool log = false;
-  bool rough = false;
-  bool gone = false;
-};
-
 absl::StatusOr<std::unique_ptr<TrackerFiles>> TrackerFiles::Open(const std::string& directory) {
   if (absl::Status status = MakeFolder(directory, true); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<FolderLock>> lock = FolderLock::Take(directory);
-  if (!lock.ok()) return lock.status();
-  return std::unique_ptr<TrackerFiles>(new TrackerFiles(directory, *std::move(lock)));
+  const absl::StatusOr<Folder> folder = Folder::Open(directory);
+  if (!folder.ok()) return folder.status();
+  absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*folder);
+  if (!claim.ok()) return claim.status();
+  return std::unique_ptr<TrackerFiles>(new TrackerFiles(*std::move(claim)));
 }
 
-TrackerFiles::TrackerFiles(std::string directory, std::unique_ptr<FolderLock> lock)
-    : directory_(std::move(directory)), lock_(std::move(lock)) {}
+TrackerFiles::TrackerFiles(std::unique_ptr<FolderClaim> claim)
+    : claim_(std::move(claim)),
+      no_memory_(absl::ResourceExhaustedError(
+          absl::StrCat(claim_->folder().Shown(kManifestName), ": no memory to write it"))) {}
 
-TrackerFiles::~TrackerFiles() = default;
-
-std::string TrackerFiles::Path(const std::string& name) const {
-  return absl::StrCat(directory_, "/", name);
-}
-
-absl::StatusOr<std::vector<TrackerFiles::Name>> TrackerFiles::List() const {
-  const OwnedFolder folder(::opendir(directory_.c_str()));
-  if (folder == nullptr) return FileError(directory_, errno);
-  std::vector<Name> names;
-  for (;;) {
-    errno = 0;
-    const dirent* const entry =
-        ::readdir(folder.get());  // NOLINT(concurrency-mt-unsafe): our own stream
-    if (entry == nullptr) break;
-    Name name;
-    name.name = entry->d_name;
-    absl::string_view rest = name.name;
-    if (!absl::ConsumePrefix(&rest, kPrefix)) continue;
-    if (absl::ConsumeSuffix(&rest, kGoneExtension)) {
-      name.gone = absl::SimpleAtoi(rest, &name.epoch);
-      if (name.gone) names.push_back(std::move(name));
-      continue;
-    }
-    name.rough = absl::ConsumeSuffix(&rest, kRoughExtension);
-    name.log = !name.rough && absl::ConsumeSuffix(&rest, kLogExtension);
-    if (!name.rough && !name.log && !absl::ConsumeSuffix(&rest, kMapExtension)) continue;
-    const std::vector<absl::string_view> numbers = absl::StrSplit(rest, '-');
-    if (numbers.size() == 2 && absl::SimpleAtoi(numbers[0], &name.epoch) &&
-        absl::SimpleAtoi(numbers[1], &name.generation)) {
-      names.push_back(std::move(name));
-    }
-  }
-  if (errno != 0) return FileError(directory_, errno);
-  return names;
-}
-
-absl::StatusOr<bool> TrackerFiles::HasEpochs() const {
-  absl::StatusOr<std::vector<Name>> names = List();
+absl::StatusOr<bool> TrackerFiles::IsUsed() const {
+  const absl::StatusOr<std::vector<std::string>> names = folder().List();
   if (!names.ok()) return names.status();
-  return !names->empty();
+  return std::any_of(names->begin(), names->end(), [](const std::string& name) {
+    return name == kManifestName || IsMapOrLog(name) || absl::StartsWith(name, kFirstVersionPrefix);
+  });
 }
 
-absl::StatusOr<EpochFiles> TrackerFiles::ReadEpoch(uint64_t epoch, const std::vector<Name>& names,
-                                                   const std::string& volume,
-                                                   const VolumeGeometry& geometry) const {
-  const auto lost = [&](const std::string& why) {
-    return absl::DataLossError(absl::StrCat(directory_, ": epoch ", epoch, ": ", why));
-  };
-  const auto foreign = [&](const std::string& file) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(Path(file), ": is of another volume, or of one of another size"));
-  };
-  EpochFiles files;
-  files.epoch = epoch;
-  const Name* checkpoint = nullptr;
-  std::set<uint64_t> logs;
-  for (const Name& name : names) {
-    if (name.epoch != epoch || name.gone) continue;
-    files.generation = std::max(files.generation, name.generation);
-    if (name.log) {
-      logs.insert(name.generation);
-    } else if (checkpoint == nullptr || name.generation > checkpoint->generation) {
-      checkpoint = &name;
-    }
+// What can't be read now may be read later; what is not there, or not what it should be, is lost.
+absl::Status TrackerFiles::Lost(const std::string& file, const absl::Status& why) const {
+  if (absl::IsNotFound(why)) {
+    return absl::DataLossError(absl::StrCat(folder().Shown(file), ": is missing"));
   }
-  uint64_t from = 0;
-  absl::StatusOr<ChangeMap> known = ChangeMap::Empty(geometry);
-  if (checkpoint != nullptr) {
-    from = checkpoint->generation;
-    known = ReadChangeMap(Path(checkpoint->name));
-    if (known.ok() && ((*known)->geometry() != geometry || known->identity().volume != volume)) {
-      return foreign(checkpoint->name);
-    }
-    if (known.ok()) files.base = known->identity().base;
-    files.exact = !checkpoint->rough;
-    // Closed in peace: there is no log to the map yet, and the next one must be it. Was it left
-    // out, it would be missing to whoever reads this after a crash.
-    if (from == files.generation && from > 0 && !logs.contains(from)) --files.generation;
-  }
-  if (!known.ok()) return known.status();
-  logs.erase(logs.begin(), logs.lower_bound(from));
-  if (checkpoint == nullptr && logs.empty()) return lost("neither a map nor a log");
+  if (absl::IsInvalidArgument(why)) return absl::DataLossError(why.message());
+  return why;
+}
 
+absl::StatusOr<ChangeMap> TrackerFiles::ReadMap(const ManifestFile& file) const {
+  if (file.number == 0) return ChangeMap::Empty(manifest_.geometry);
+  const std::string name = MapName(file.number);
+  // A header has a digest for each 64 KiB, and names.
+  const absl::StatusOr<std::vector<uint8_t>> bytes =
+      folder().Read(name, kMaxMapBytes + kMaxMapBytes / 64);
+  if (!bytes.ok()) return Lost(name, bytes.status());
+  const std::string shown = folder().Shown(name);
+  const absl::StatusOr<MapFileParts> parts = ParseMapFile(*bytes, shown);
+  if (!parts.ok()) return Lost(name, parts.status());
+  if (parts->header.checksum != file.checksum || parts->header.geometry != manifest_.geometry) {
+    return absl::DataLossError(absl::StrCat(shown, ": is not the map that belongs there"));
+  }
+  absl::StatusOr<ChangeMap> map = DecodeChangeMap(*bytes, shown);
+  if (!map.ok()) return Lost(name, map.status());
+  return map;
+}
+
+absl::StatusOr<TrackerFiles::Epoch> TrackerFiles::ReadEpoch(const TrackedEpoch& files) const {
+  const VolumeGeometry& geometry = manifest_.geometry;
+  absl::StatusOr<ChangeMap> map = ReadMap(files.map);
+  if (!map.ok()) return map.status();
+  bool exact = files.exact;
   absl::StatusOr<ChangeMapBuilder> builder = ChangeMapBuilder::Create(geometry);
   if (!builder.ok()) return builder.status();
-  for (const uint64_t generation : logs) {
-    if (generation != from++) return lost("a log is missing");
-    const std::string name = LogName(epoch, generation);
-    absl::StatusOr<RegionLog::Contents> log = RegionLog::Read(Path(name));
-    if (!log.ok()) return log.status();
+  for (const ManifestFile& file : files.logs) {
+    const std::string name = LogName(file.number);
+    const absl::StatusOr<RegionLog::Contents> log = RegionLog::Read(folder(), name);
+    if (!log.ok()) return Lost(name, log.status());
     const RegionLogHeader& header = log->header;
-    if (header.geometry != geometry || header.volume != volume) return foreign(name);
-    if (header.epoch != epoch || header.generation != generation) {
-      return lost(absl::StrCat(name, " is another log"));
+    if (log->checksum != file.checksum || header.geometry != geometry ||
+        header.number != file.number || header.epoch != files.number || header.base != files.base ||
+        header.volume != manifest_.volume) {
+      return absl::DataLossError(
+          absl::StrCat(folder().Shown(name), ": is not the log that belongs there"));
     }
-    files.base = header.base;
     // Of a log that can't be trusted nothing is known: everything may be dirty.
     if (!log->sound) {
       if (absl::Status status = builder->Add({0, geometry.capacity}); !status.ok()) return status;
@@ -157,90 +129,117 @@ absl::StatusOr<EpochFiles> TrackerFiles::ReadEpoch(uint64_t epoch, const std::ve
       const uint64_t length = std::min(header.region_bytes, geometry.capacity - begin);
       if (absl::Status status = builder->Add({begin, length}); !status.ok()) return status;
     }
-    files.exact &= log->sound && log->regions.empty();
+    exact &= log->sound && log->regions.empty();
   }
-  absl::StatusOr<ChangeMap> regions = builder->Build();
+  const absl::StatusOr<ChangeMap> regions = builder->Build();
   if (!regions.ok()) return regions.status();
-  files.map = *std::move(known);
-  if (absl::Status status = files.map.UniteWith(*regions); !status.ok()) return status;
-  return files;
+  if (absl::Status status = map->UniteWith(*regions); !status.ok()) return status;
+  return Epoch{files, *std::move(map), exact};
 }
 
-absl::StatusOr<std::vector<EpochFiles>> TrackerFiles::Read(const std::string& volume,
-                                                           const VolumeGeometry& geometry,
-                                                           uint64_t& next) const {
+absl::StatusOr<TrackerFiles::Contents> TrackerFiles::Read(const std::string& volume,
+                                                          const VolumeGeometry& geometry) {
   // A process that was killed may have left names that are not on the disk yet. What is made next
   // builds on them: they must not be lost while it stays.
-  if (absl::Status status = SyncFolder(directory_); !status.ok()) return status;
-  absl::StatusOr<std::vector<Name>> names = List();
-  if (!names.ok()) return names.status();
-  std::set<uint64_t> numbers;
-  for (const Name& name : *names) numbers.insert(name.epoch);
-  next = numbers.empty() ? 0 : *numbers.rbegin() + 1;
-  for (const Name& name : *names) {
-    if (!name.gone) continue;
-    if (absl::Status status = Forget(name.epoch); !status.ok()) return status;
-    numbers.erase(name.epoch);
+  if (absl::Status status = folder().Sync(); !status.ok()) return status;
+  const absl::StatusOr<std::vector<uint8_t>> bytes =
+      folder().Read(kManifestName, kMostManifestBytes);
+  if (absl::IsNotFound(bytes.status())) {
+    const absl::StatusOr<bool> used = IsUsed();
+    if (!used.ok()) return used.status();
+    if (!*used) return absl::NotFoundError(absl::StrCat(folder().shown(), ": there is no tracker"));
+    return absl::DataLossError(absl::StrCat(
+        folder().shown(), ": holds files of a tracker and no manifest (", kManifestName,
+        "), so it is not known what has changed: remove them, create a new tracker and take a full "
+        "backup"));
   }
-  if (numbers.empty()) {
-    return absl::NotFoundError(absl::StrCat(directory_, ": there is no tracker"));
+  if (!bytes.ok()) return bytes.status();
+  absl::StatusOr<TrackerManifest> manifest =
+      DecodeTrackerManifest(*bytes, folder().Shown(kManifestName));
+  if (!manifest.ok()) return Lost(kManifestName, manifest.status());
+  if (manifest->geometry != geometry || manifest->volume != volume) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        folder().shown(), ": is of another volume, or of one of another size or granularity"));
   }
-  if (numbers.size() > 2) {
-    return absl::DataLossError(absl::StrCat(directory_, ": more epochs than can be open"));
-  }
-  std::vector<EpochFiles> epochs;
-  for (const uint64_t number : numbers) {
-    absl::StatusOr<EpochFiles> epoch = ReadEpoch(number, *names, volume, geometry);
+  manifest_ = *std::move(manifest);
+  next_file_ = manifest_.next_file;
+  Contents contents;
+  contents.closed = manifest_.closed;
+  for (const TrackedEpoch& files : manifest_.epochs) {
+    absl::StatusOr<Epoch> epoch = ReadEpoch(files);
     if (!epoch.ok()) return epoch.status();
-    epochs.push_back(*std::move(epoch));
+    contents.epochs.push_back(*std::move(epoch));
   }
-  return epochs;
-}
-
-absl::StatusOr<std::shared_ptr<RegionLog>> TrackerFiles::CreateLog(
-    const RegionLogHeader& header) const {
-  return RegionLog::Create(Path(LogName(header.epoch, header.generation)), header);
-}
-
-absl::Status TrackerFiles::RemoveAll(const std::vector<std::string>& names) const {
-  for (const std::string& name : names) {
-    if (::unlink(Path(name).c_str()) != 0 && errno != ENOENT) return FileError(Path(name), errno);
+  if (manifest_.late.has_value()) {
+    absl::StatusOr<ChangeMap> late = ReadMap(manifest_.late->map);
+    if (!late.ok()) return late.status();
+    contents.late = *std::move(late);
   }
-  return names.empty() ? absl::OkStatus() : SyncFolder(directory_);
-}
-
-absl::Status TrackerFiles::WriteMap(const ChangeMap& map, uint64_t epoch, uint64_t generation,
-                                    bool exact) const {
-  const std::string name =
-      absl::StrCat(kPrefix, epoch, "-", generation, exact ? kMapExtension : kRoughExtension);
-  if (absl::StatusOr<ChangeMapHeader> header = WriteChangeMap(map, Path(name)); !header.ok()) {
-    return header.status();
-  }
-  absl::StatusOr<std::vector<Name>> names = List();
+  const absl::StatusOr<std::vector<std::string>> names = folder().List();
   if (!names.ok()) return names.status();
-  std::vector<std::string> superfluous;
-  for (const Name& each : *names) {
-    // What says that the epoch is gone stays, see CancelEpoch().
-    if (each.epoch != epoch || each.gone) continue;
-    const bool same_map = each.generation == generation && !each.log && each.name != name;
-    if (each.generation < generation || same_map) superfluous.push_back(each.name);
+  for (const std::string& name : *names) {
+    if (IsMapOrLog(name) || IsPartial(name)) present_.insert(name);
   }
-  return RemoveAll(superfluous);
+  RemoveAllBut(NamedBy(manifest_));
+  return contents;
 }
 
-absl::Status TrackerFiles::Forget(uint64_t epoch) const {
-  absl::StatusOr<std::vector<Name>> names = List();
-  if (!names.ok()) return names.status();
-  std::vector<std::string> files;
-  for (const Name& each : *names) {
-    if (each.epoch == epoch && !each.gone) files.push_back(each.name);
+absl::StatusOr<std::shared_ptr<RegionLog>> TrackerFiles::CreateLog(RegionLogHeader header) {
+  if (absl::Status status = claim_->Check(); !status.ok()) return status;
+  header.number = next_file_++;
+  const std::string name = LogName(header.number);
+  present_.insert(name);
+  return RegionLog::Create(folder(), name, header);
+}
+
+absl::StatusOr<ManifestFile> TrackerFiles::WriteMap(const ChangeMap& map) {
+  if (absl::Status status = claim_->Check(); !status.ok()) return status;
+  const uint64_t number = next_file_++;
+  const std::string name = MapName(number);
+  present_.insert(name);
+  const absl::StatusOr<ChangeMapHeader> header = WriteMapIn(folder(), name, map, true);
+  if (!header.ok()) return header.status();
+  return ManifestFile{number, header->checksum};
+}
+
+absl::Status TrackerFiles::Commit(TrackerManifest next) {
+  if (absl::Status status = claim_->Check(); !status.ok()) return status;
+  next.next_file = next_file_;
+  // All that takes memory comes first: what is thrown changes nothing.
+  const std::vector<uint8_t> before = EncodeManifest(manifest_);
+  const std::vector<uint8_t> bytes = EncodeManifest(next);
+  const std::span<const uint8_t> parts[] = {bytes};
+  const std::set<std::string> named = NamedBy(next);
+  const bool was_unsure = std::exchange(unsure_, true);
+  absl::Status status = no_memory_;
+  try {
+    status = folder().Write(kManifestName, parts, true);
+    if (!status.ok()) {
+      // Where the new one has its name already, only bringing that to the disk went wrong.
+      const absl::StatusOr<std::vector<uint8_t>> there =
+          folder().Read(kManifestName, kMostManifestBytes);
+      if (!was_unsure && there.ok() && *there == before) unsure_ = false;
+    }
+  } catch (const std::bad_alloc&) {
+    // It may have the name or not.
   }
-  // Said first and taken back last, so that what is left after a crash can't be mistaken for a
-  // whole epoch, nor for a damaged one.
-  const std::string gone = absl::StrCat(kPrefix, epoch, kGoneExtension);
-  if (absl::Status status = WriteFileAtomically(Path(gone), {}, true); !status.ok()) return status;
-  if (RemoveAll(files).ok()) RemoveAll({gone}).IgnoreError();
+  if (!status.ok()) return status;
+  unsure_ = false;
+  manifest_ = std::move(next);
+  RemoveAllBut(named);
   return absl::OkStatus();
+}
+
+void TrackerFiles::RemoveAll() noexcept {
+  folder().Remove(kManifestName);
+  RemoveAllBut({});
+}
+
+// What can't be removed now is tried again after the next commit.
+void TrackerFiles::RemoveAllBut(const std::set<std::string>& named) noexcept {
+  std::erase_if(present_, [&](const std::string& name) {
+    return !named.contains(name) && folder().Remove(name.c_str());
+  });
 }
 
 }  // namespace cbt

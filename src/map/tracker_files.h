@@ -1,80 +1,92 @@
-// The directory of a tracker: for each open epoch the exact map of some moment and logs of the
-// regions that were written to since, see docs/format.md.
+// The folder of a tracker, see docs/format.md:
 //
-//   epoch-E-G.cbm   what had changed in epoch E when generation G of its log began; absent for 0.
-//                   `epoch-E-G-rough.cbm` when regions stand for blocks in it.
-//   epoch-E-G.log   the log of generation G
-//   epoch-E.gone    epoch E is being removed and does not count
-//
-// What is known of an epoch is its map of the highest G and every log from that G on. A map without
-// such a log was written in peace.
+//   TRACKER         the manifest, see tracker_manifest.h
+//   changes-N.cbm   what had changed in an epoch at some moment
+//   regions-N.log   the regions that may have been written to since, see region_log.h
 #ifndef CBT_MAP_TRACKER_FILES_H_
 #define CBT_MAP_TRACKER_FILES_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
-#include "map/file_io.h"
+#include "map/folder.h"
 #include "map/region_log.h"
+#include "map/tracker_manifest.h"
 
 namespace cbt {
 
-// What a directory says about one epoch.
-struct EpochFiles {
-  uint64_t epoch = 0;
-  uint64_t generation = 0;  // the highest one
-  std::string base;
-  ChangeMap map;
-  bool exact = true;
-};
-
+// For one thread at a time but for folder().
 class TrackerFiles {
  public:
   // Takes the directory for this process alone, and makes it if it is not there.
   // Errors: UNAVAILABLE when another process has it; those of files.
   static absl::StatusOr<std::unique_ptr<TrackerFiles>> Open(const std::string& directory);
-  ~TrackerFiles();
-  TrackerFiles(const TrackerFiles&) = delete;
-  TrackerFiles& operator=(const TrackerFiles&) = delete;
 
-  // The epochs that are there, oldest first, at most two: whole or an error. `next`: a number that
-  // no epoch has had.
-  // Errors: NOT_FOUND when there is none, FAILED_PRECONDITION for another volume or geometry,
-  //         DATA_LOSS when something is missing or damaged.
-  absl::StatusOr<std::vector<EpochFiles>> Read(const std::string& volume,
-                                               const VolumeGeometry& geometry,
-                                               uint64_t& next) const;
+  // True when there is any file of a tracker, also of an earlier format.
+  absl::StatusOr<bool> IsUsed() const;
 
-  // True when there is a file of any epoch.
-  absl::StatusOr<bool> HasEpochs() const;
+  // What the folder says of one epoch: map and logs united.
+  struct Epoch {
+    TrackedEpoch files;
+    ChangeMap map;
+    bool exact = true;
+  };
+  struct Contents {
+    bool closed = false;
+    std::vector<Epoch> epochs;      // oldest first, one or two
+    std::optional<ChangeMap> late;  // see LateWrites
+  };
+  // Reads everything that the manifest names, whole or an error; manifest() is what was read then.
+  // Removes what it does not name.
+  // Errors: NOT_FOUND when there is no tracker, FAILED_PRECONDITION for another volume or geometry,
+  //         DATA_LOSS when something is missing or damaged, or of a format that proves nothing.
+  absl::StatusOr<Contents> Read(const std::string& volume, const VolumeGeometry& geometry);
 
-  absl::StatusOr<std::shared_ptr<RegionLog>> CreateLog(const RegionLogHeader& header) const;
+  // What stands on the disk, or will when Commit() has succeeded.
+  const TrackerManifest& manifest() const noexcept { return manifest_; }
 
-  // Writes the map at the beginning of `generation`, then removes what it makes superfluous.
-  absl::Status WriteMap(const ChangeMap& map, uint64_t epoch, uint64_t generation,
-                        bool exact) const;
+  // Each takes a number of a file, also when it fails, and counts only after a Commit() that names
+  // it.
+  absl::StatusOr<std::shared_ptr<RegionLog>> CreateLog(RegionLogHeader header);
+  absl::StatusOr<ManifestFile> WriteMap(const ChangeMap& map);
 
-  // The epoch is gone when this has returned OK, even where some of its files could not be removed
-  // yet. Its number must not be used again.
-  absl::Status Forget(uint64_t epoch) const;
+  // Replaces the manifest by `next`, brings it to the disk, and removes files that it does not
+  // name. The number of the next file is filled in.
+  // Errors: those of files, RESOURCE_EXHAUSTED for memory among them. The manifest is then what it
+  //         was, or, where IsUnsure(), perhaps `next`; all files that either names stay. What is
+  //         thrown changes nothing.
+  absl::Status Commit(TrackerManifest next);
+
+  // Removes what a Commit() that failed may have left, where there was no tracker before.
+  void RemoveAll() noexcept;
+
+  // A Commit() has failed of which it is not known whether its manifest is on the disk.
+  bool IsUnsure() const noexcept { return unsure_; }
+
+  // OK as long as nobody else can have the folder, see FolderClaim::Check().
+  absl::Status CheckClaim() const { return claim_->Check(); }
 
  private:
-  struct Name;
+  explicit TrackerFiles(std::unique_ptr<FolderClaim> claim);
+  const Folder& folder() const noexcept { return claim_->folder(); }
+  absl::StatusOr<ChangeMap> ReadMap(const ManifestFile& file) const;
+  absl::StatusOr<Epoch> ReadEpoch(const TrackedEpoch& files) const;
+  absl::Status Lost(const std::string& file, const absl::Status& why) const;
+  void RemoveAllBut(const std::set<std::string>& named) noexcept;
 
-  TrackerFiles(std::string directory, std::unique_ptr<FolderLock> lock);
-  absl::StatusOr<std::vector<Name>> List() const;
-  std::string Path(const std::string& name) const;
-  absl::Status RemoveAll(const std::vector<std::string>& names) const;
-  absl::StatusOr<EpochFiles> ReadEpoch(uint64_t epoch, const std::vector<Name>& names,
-                                       const std::string& volume,
-                                       const VolumeGeometry& geometry) const;
-
-  const std::string directory_;
-  const std::unique_ptr<FolderLock> lock_;
+  const std::unique_ptr<FolderClaim> claim_;
+  const absl::Status no_memory_;  // made while there was some
+  TrackerManifest manifest_;
+  bool unsure_ = false;
+  uint64_t next_file_ = 1;
+  std::set<std::string> present_;  // names of maps and logs that may be there
 };
 
 }  // namespace cbt

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "map/maps.h"
+#include "support/child.h"
 #include "support/generators.h"
 #include "support/temp_dir.h"
 
@@ -346,17 +346,7 @@ class PersistentTrackerTest : public testing::Test {
     return tracker.ok() ? *std::move(tracker) : nullptr;
   }
 
-  // Runs `work` in a process that ends without any of our destructors.
-  void Crash(const std::function<void()>& work) {
-    const pid_t child = fork();
-    if (child == 0) {
-      work();
-      _exit(testing::Test::HasFailure() ? 1 : 0);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    ASSERT_EQ(status, 0);
-  }
+  static void Crash(const std::function<void()>& work) { test::RunInChild(work); }
 
   static Blocks Region(uint64_t region) {
     Blocks blocks;
@@ -514,59 +504,6 @@ TEST_F(PersistentTrackerTest, AnotherVolumeIsRefused) {
   EXPECT_EQ(ChangeTracker::Recover(other).status().code(), absl::StatusCode::kNotFound);
   other.directory = "";
   EXPECT_EQ(ChangeTracker::Recover(other).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
-// Whatever happens to one bit or to the end of a log: more is reported, or an error.
-TEST_F(PersistentTrackerTest, ADamagedLogNeverUnderReports) {
-  Crash([&] {
-    const auto tracker = *ChangeTracker::Create(options_);
-    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
-    ASSERT_TRUE(tracker->Mark({995 * kG, 1}).ok());
-    ASSERT_TRUE(tracker->Mark({505 * kG, 1}).ok());
-    _exit(0);
-  });
-  const std::string path = dir_ / "tracker/epoch-0-0.log";
-  std::ifstream file(path, std::ios::binary);
-  const std::vector<char> sound{std::istreambuf_iterator<char>(file), {}};
-  const auto check = [&](const std::vector<char>& bytes, size_t at) {
-    std::filesystem::remove_all(dir_ / "tracker");
-    std::filesystem::create_directory(dir_ / "tracker");
-    std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<long>(bytes.size()));
-    const absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker = ChangeTracker::Recover(options_);
-    if (tracker.ok()) {
-      EXPECT_TRUE(Contains(*(*tracker)->Changes(), {5, 505, 995})) << at;
-    }
-  };
-  constexpr size_t kHeader = 12288;
-  ASSERT_GT(sound.size(), kHeader + 48);
-  std::vector<char> bytes = sound;
-  for (size_t at = 0; at < bytes.size();
-       at += at < 200 || (at > kHeader - 20 && at < kHeader + 80) ? 1 : 61) {
-    bytes[at] = static_cast<char>(bytes[at] ^ 0x10);
-    check(bytes, at);
-    bytes[at] = sound[at];
-  }
-  for (size_t size = 0; size < sound.size(); size += size < kHeader ? 997 : 5) {
-    check({sound.begin(), sound.begin() + static_cast<long>(size)}, size);
-  }
-  // Records that are lost as a sector is: with zeros in their place.
-  for (size_t record = 0; record < 2; ++record) {
-    std::fill_n(bytes.begin() + static_cast<long>(kHeader + 16 * record), 16, '\0');
-    check(bytes, record);
-    bytes = sound;
-  }
-}
-
-TEST_F(PersistentTrackerTest, AMissingMapIsAnError) {
-  Crash([&] {
-    const auto tracker = *ChangeTracker::Create(options_);
-    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
-    ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
-    ASSERT_TRUE(tracker->Checkpoint().ok());
-    _exit(0);
-  });
-  std::filesystem::remove(dir_ / "tracker/epoch-1-1.cbm");
-  EXPECT_EQ(ChangeTracker::Recover(options_).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(PersistentTrackerTest, ManyThreadsWriteTheLogTogether) {

@@ -15,6 +15,7 @@
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
 #include "map/chain_manifest.h"
+#include "map/folder.h"
 #include "map/maps.h"
 #include "map/region_log.h"
 #include "support/figures.h"
@@ -40,9 +41,7 @@ class Figures : public testing::Environment {
 };
 const testing::Environment* const figures = testing::AddGlobalTestEnvironment(new Figures);
 
-std::string Folder(const std::string& name) {
-  return absl::StrCat(CBT_GOLDEN_FOLDER, "/v1/", name);
-}
+std::string DumpsOf(const std::string& name) { return absl::StrCat(CBT_GOLDEN_FOLDER, "/", name); }
 
 std::span<const uint8_t> Bytes(const std::string& bytes) {
   return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
@@ -50,8 +49,8 @@ std::span<const uint8_t> Bytes(const std::string& bytes) {
 
 // The released files of `folder`, which are those that `now` are written, to the bit.
 Files Released(const std::string& folder, const Files& now) {
-  if (std::getenv("CBT_WRITE_GOLDEN") != nullptr) test::WriteNewDumps(now, Folder(folder));
-  Files released = test::ReadDumps(Folder(folder));
+  if (std::getenv("CBT_WRITE_GOLDEN") != nullptr) test::WriteNewDumps(now, DumpsOf(folder));
+  Files released = test::ReadDumps(DumpsOf(folder));
   for (const auto& [name, bytes] : now) {
     if (!released.contains(name)) files_wrong.insert(absl::StrCat(folder, "/", name));
     EXPECT_TRUE(released.contains(name)) << folder << ": no released file " << name;
@@ -89,11 +88,13 @@ std::string OfMajor(std::string bytes, char major) {
   return bytes;
 }
 
-void ExpectRefused(const absl::Status& status, const std::string& version) {
+void ExpectRefused(const absl::Status& status, const std::string& version,
+                   const std::string& reads = "1") {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
   EXPECT_NE(status.message().find(absl::StrCat("is of version ", version)), std::string::npos)
       << status;
-  EXPECT_NE(status.message().find("this program reads version 1"), std::string::npos) << status;
+  EXPECT_NE(status.message().find("this program reads version " + reads), std::string::npos)
+      << status;
 }
 
 // ---- maps
@@ -148,12 +149,12 @@ TEST(GoldenTest, MapsAreReadAsTheyWereAndWrittenToTheBit) {
     const std::vector<uint8_t> bytes = *EncodeChangeMap(map);
     now[golden.name] = {bytes.begin(), bytes.end()};
   }
-  const Files released = Released("maps", now);
+  const Files released = Released("v1/maps", now);
   for (const GoldenMap& golden : Maps()) {
     SCOPED_TRACE(golden.name);
     const test::TempDir folder;
     const Files files = {{golden.name, released.at(golden.name)}};
-    const Watch watch("maps", files);
+    const Watch watch("v1/maps", files);
     test::WriteFiles(files, folder.path());
     const std::string path = folder / golden.name;
     const absl::StatusOr<ChangeMap> map = ReadChangeMap(path);
@@ -206,8 +207,8 @@ Blocks ChainOracle(uint64_t base, uint64_t target) {
 TEST(GoldenTest, ChainsAreReadAsTheyWereAndWrittenToTheBit) {
   const test::TempDir folder;
   BuildChain(folder / "now");
-  const Files released = Released("chain", test::FilesOf(folder / "now"));
-  const Watch watch("chain", released);
+  const Files released = Released("v1/chain", test::FilesOf(folder / "now"));
+  const Watch watch("v1/chain", released);
   const std::string path = folder / "released";
   test::WriteFiles(released, path);
   const absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
@@ -302,10 +303,10 @@ TEST(GoldenTest, TrackersAreRecoveredAsTheyWereAndWrittenToTheBit) {
   for (const uint64_t block : Regions({4, 9})) crashed.push_back(block);
   crashed.push_back(177);
   const std::vector<GoldenTracker> goldens = {
-      {"tracker-closed", LeaveClosed, true, {"monday"}, {3, 5, 177}},
-      {"tracker-crashed", LeaveCrashed, false, {"monday"}, crashed},
-      {"tracker-rough", LeaveRough, false, {"monday"}, crashed},
-      {"tracker-window", LeaveInTheWindow, false, {"monday", "tuesday"}, Regions({0, 6})},
+      {"v2/tracker-closed", LeaveClosed, true, {"monday"}, {3, 5, 177}},
+      {"v2/tracker-crashed", LeaveCrashed, false, {"monday"}, crashed},
+      {"v2/tracker-rough", LeaveRough, false, {"monday"}, crashed},
+      {"v2/tracker-window", LeaveInTheWindow, false, {"monday", "tuesday"}, Regions({0, 6})},
   };
   for (const GoldenTracker& golden : goldens) {
     SCOPED_TRACE(golden.name);
@@ -330,15 +331,33 @@ TEST(GoldenTest, TrackersAreRecoveredAsTheyWereAndWrittenToTheBit) {
     for (const auto& [name, bytes] : released) {
       std::filesystem::remove_all(options.directory);
       Files newer = released;
-      newer[name] = OfMajor(bytes, 2);
+      newer[name] = OfMajor(bytes, 3);
       test::WriteFiles(newer, options.directory);
       if (name.ends_with(".log")) {
-        ExpectRefused(RegionLog::Read(absl::StrCat(options.directory, "/", name)).status(), "2");
+        const Folder files = *Folder::Open(options.directory);
+        ExpectRefused(RegionLog::Read(files, name).status(), "3", "2");
       }
       const absl::Status status = ChangeTracker::Recover(options).status();
       EXPECT_FALSE(status.ok()) << name;
-      EXPECT_NE(status.message().find("version 2"), std::string::npos) << name << ": " << status;
+      EXPECT_NE(status.message().find("version 3"), std::string::npos) << name << ": " << status;
     }
+  }
+}
+
+// They have no manifest: that a log is not there would have to say that the tracker was closed.
+TEST(GoldenTest, TrackersOfTheFirstVersionAreRefused) {
+  for (const char* const name :
+       {"tracker-closed", "tracker-crashed", "tracker-rough", "tracker-window"}) {
+    const Files released = test::ReadDumps(DumpsOf(absl::StrCat("v1/", name)));
+    ASSERT_FALSE(released.empty()) << name;
+    const test::TempDir folder;
+    const TrackerOptions options = OptionsIn(folder / "released");
+    test::WriteFiles(released, options.directory);
+    const absl::Status status = ChangeTracker::Recover(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << name << ": " << status;
+    EXPECT_NE(status.message().find("take a full backup"), std::string::npos) << status;
+    EXPECT_EQ(ChangeTracker::Create(options).status().code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_EQ(test::FilesOf(options.directory), released) << name;
   }
 }
 

@@ -29,13 +29,14 @@ constexpr size_t kOwnPlaces = 256;
 // What a thread does at its place; returns that, null for a thread that has none.
 const void* PinAndUnpin(PinTable& pins) {
   const unsigned parity = ThreadNumber() % 2;
-  pins.Pin(parity);
-  std::atomic<unsigned>* const place = pins.OwnPlace();
+  const PinTable::PinOf pin = pins.Pin(parity);
+  std::atomic<unsigned>* const place = pin.own;
   EXPECT_EQ(place != nullptr, ThreadNumber() < kOwnPlaces);
   if (place != nullptr) {
     EXPECT_EQ(place->load(), 1 + parity);
   }
-  pins.Unpin(parity);
+  PinTable::Unpin(pin);
+  EXPECT_EQ(pins.OwnPlace(), place);
   if (place != nullptr) {
     EXPECT_EQ(place->load(), 0u);
     pins.PinAt(*place, 1 - parity);
@@ -74,6 +75,29 @@ TEST(PinTableTest, EachThreadPinsAtAPlaceOfItsOwn) {
   EXPECT_EQ(numbers.size(), kThreads);
   EXPECT_EQ(places.size(),
             static_cast<size_t>(std::distance(numbers.begin(), numbers.lower_bound(kOwnPlaces))));
+}
+
+// A signal handler that marks while its thread marks: the end of its pin is not that of the outer
+// one.
+TEST(PinTableTest, AttackAlsoAPinWithinAPinLeavesTheOuterOne) {
+  PinTable pins;
+  static_cast<void>(ThreadNumber());
+  const PinTable::PinOf outer = pins.Pin(0);
+  const PinTable::PinOf inner = pins.Pin(0);
+  PinTable::Unpin(inner);
+  std::atomic<bool> over{false};
+  std::atomic<bool> waiting{false};
+  std::thread waiter([&] {
+    waiting = true;
+    pins.Wait(0);
+    over = true;
+  });
+  while (!waiting) std::this_thread::yield();
+  for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+  EXPECT_FALSE(over);
+  PinTable::Unpin(outer);
+  waiter.join();
+  EXPECT_TRUE(over);
 }
 
 // Hundreds of threads, which share what is beyond the places, must not leave the places to nobody.

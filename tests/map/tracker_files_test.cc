@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "cbt/change_map_file.h"
 #include "maps.h"
 #include "support/temp_dir.h"
 
@@ -15,115 +18,145 @@ namespace cbt {
 namespace {
 
 using test::Blocks;
+using Names = std::vector<std::string>;
 
 constexpr VolumeGeometry kVolume = {uint64_t{1} << 20, 4096};
 
 class TrackerFilesTest : public testing::Test {
  protected:
-  void CreateLog(uint64_t epoch, uint64_t generation) const {
-    RegionLogHeader header;
-    header.geometry = kVolume;
-    header.region_bytes = uint64_t{1} << 16;
-    header.epoch = epoch;
-    header.generation = generation;
-    header.volume = "vol";
-    header.base = "monday";
-    const auto log = files_->CreateLog(header);
-    ASSERT_TRUE(log.ok()) << log.status();
+  ManifestFile CreateLog(uint64_t epoch, const std::string& base) {
+    const auto log = files_->CreateLog({.geometry = kVolume,
+                                        .region_bytes = uint64_t{1} << 16,
+                                        .epoch = epoch,
+                                        .number = 0,
+                                        .volume = "vol",
+                                        .base = base});
+    EXPECT_TRUE(log.ok()) << log.status();
+    return log.ok() ? (*log)->file() : ManifestFile{};
   }
 
-  void WriteMap(uint64_t epoch, uint64_t generation, bool exact = true) const {
+  ManifestFile WriteMap() {
     ChangeMap map = test::MapOf(kMarked, kVolume);
     map.set_identity({"vol", "monday", ""});
-    const absl::Status status = files_->WriteMap(map, epoch, generation, exact);
-    ASSERT_TRUE(status.ok()) << status;
+    const absl::StatusOr<ManifestFile> file = files_->WriteMap(map);
+    EXPECT_TRUE(file.ok()) << file.status();
+    return file.ok() ? *file : ManifestFile{};
   }
 
-  absl::StatusOr<std::vector<EpochFiles>> Read() { return files_->Read("vol", kVolume, next_); }
+  static TrackerManifest ManifestOf(std::vector<TrackedEpoch> epochs) {
+    TrackerManifest manifest;
+    manifest.geometry = kVolume;
+    manifest.volume = "vol";
+    manifest.next_epoch = 10;
+    manifest.epochs = std::move(epochs);
+    return manifest;
+  }
 
-  // The only epoch, and its generation.
-  void ExpectOne(uint64_t epoch, uint64_t generation) {
-    const auto epochs = Read();
-    ASSERT_TRUE(epochs.ok()) << epochs.status();
-    ASSERT_EQ(epochs->size(), 1u);
-    EXPECT_EQ(epochs->front().epoch, epoch);
-    EXPECT_EQ(epochs->front().generation, generation);
-    EXPECT_EQ(epochs->front().base, "monday");
-    EXPECT_EQ(next_, epoch + 1);
+  // As another process would, after this one has gone.
+  absl::StatusOr<TrackerFiles::Contents> Read() {
+    files_.reset();
+    files_ = *TrackerFiles::Open(dir_ / "tracker");
+    return files_->Read("vol", kVolume);
   }
 
   static inline const Blocks kMarked = {3, 64, 255};
   const test::TempDir dir_;
-  const std::unique_ptr<TrackerFiles> files_ = *TrackerFiles::Open(dir_ / "tracker");
-  uint64_t next_ = 0;
+  std::unique_ptr<TrackerFiles> files_ = *TrackerFiles::Open(dir_ / "tracker");
 };
 
-// The next log must be the one that is looked for after those which are there.
-TEST_F(TrackerFilesTest, TheGenerationIsThatOfTheLastLog) {
-  for (uint64_t generation = 0; generation < 3; ++generation) {
-    CreateLog(5, generation);
-    ExpectOne(5, generation);
-  }
-  WriteMap(5, 2);
-  ExpectOne(5, 2);
+TEST_F(TrackerFilesTest, OnlyWhatTheManifestNamesCounts) {
+  CreateLog(5, "monday");
+  EXPECT_EQ(Read().status().code(), absl::StatusCode::kDataLoss);
+  const ManifestFile first = CreateLog(5, "monday");
+  ASSERT_TRUE(files_->Commit(ManifestOf({{5, "monday", true, {}, {first}}})).ok());
+  WriteMap();
+  CreateLog(6, "tuesday");
+  auto contents = Read();
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  ASSERT_EQ(contents->epochs.size(), 1u);
+  EXPECT_EQ(contents->epochs[0].files.base, "monday");
+  EXPECT_TRUE(contents->epochs[0].exact);
+  EXPECT_TRUE(contents->epochs[0].map->empty());
+  EXPECT_FALSE(contents->closed);
+  EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "regions-1.log"}));
+}
+
+TEST_F(TrackerFilesTest, ACommitRemovesWhatItDoesNotNameAndNothingBefore) {
+  const ManifestFile log = CreateLog(0, "monday");
+  ASSERT_TRUE(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})).ok());
+  const ManifestFile map = WriteMap();
+  const ManifestFile next = CreateLog(0, "monday");
   EXPECT_EQ(dir_.Names("tracker"),
-            (std::vector<std::string>{"LOCK", "epoch-5-2.cbm", "epoch-5-2.log"}));
-  CreateLog(5, 3);
-  ExpectOne(5, 3);
-  // Closed in peace: a map, and no log yet of what comes behind it.
-  WriteMap(5, 4);
-  ExpectOne(5, 3);
-  const auto epochs = Read();
-  EXPECT_TRUE(epochs->front().exact);
-  EXPECT_EQ(test::BlocksOf(epochs->front().map), kMarked);
+            (Names{"TRACKER", "changes-2.cbm", "regions-1.log", "regions-3.log"}));
+  TrackerManifest manifest = files_->manifest();
+  manifest.epochs[0].map = map;
+  manifest.epochs[0].logs = {next};
+  ASSERT_TRUE(files_->Commit(std::move(manifest)).ok());
+  EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "changes-2.cbm", "regions-3.log"}));
+  const auto contents = Read();
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_EQ(test::BlocksOf(contents->epochs[0].map), kMarked);
+  // No number of a file is given out again.
+  EXPECT_EQ(CreateLog(0, "monday").number, 4u);
 }
 
-TEST_F(TrackerFilesTest, ALogThatIsMissingIsALoss) {
-  CreateLog(0, 0);
-  CreateLog(0, 2);
-  EXPECT_EQ(Read().status().code(), absl::StatusCode::kDataLoss);
-  // What the map has, the logs before it had.
-  WriteMap(0, 2);
-  ExpectOne(0, 2);
-  CreateLog(0, 4);
-  EXPECT_EQ(Read().status().code(), absl::StatusCode::kDataLoss);
+// A number that was given out and never counted may be another file's after a restart.
+TEST_F(TrackerFilesTest, WhatWasLeftBesideTheManifestIsSwept) {
+  const ManifestFile log = CreateLog(0, "monday");
+  ASSERT_TRUE(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})).ok());
+  dir_.Write("tracker/.TRACKER.1-1.partial", "x");
+  dir_.Write("tracker/.changes-9.cbm.1-1.partial", "x");
+  dir_.Write("tracker/changes-9.cbm", "x");
+  dir_.Write("tracker/regions-9.log", "x");
+  dir_.Write("tracker/somebody-else.txt", "x");
+  ASSERT_TRUE(Read().ok());
+  EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "regions-1.log", "somebody-else.txt"}));
 }
 
-TEST_F(TrackerFilesTest, AMapThatTakesTheOthersPlaceIsTheOnlyOne) {
-  CreateLog(0, 0);
-  WriteMap(0, 1);
-  WriteMap(0, 1, false);
-  EXPECT_FALSE(Read()->front().exact);
-  EXPECT_EQ(dir_.Names("tracker"), (std::vector<std::string>{"LOCK", "epoch-0-1-rough.cbm"}));
-  WriteMap(0, 1);
-  EXPECT_TRUE(Read()->front().exact);
-  EXPECT_EQ(dir_.Names("tracker"), (std::vector<std::string>{"LOCK", "epoch-0-1.cbm"}));
+TEST_F(TrackerFilesTest, AFolderThatHoldsAnyFileOfATrackerIsUsed) {
+  for (const char* const name :
+       {"TRACKER", "changes-3.cbm", "regions-3.log", "epoch-0-0.log", "epoch-0-1-rough.cbm"}) {
+    dir_.Write("tracker/notes.txt", "x");
+    EXPECT_FALSE(*files_->IsUsed()) << name;
+    EXPECT_EQ(Read().status().code(), absl::StatusCode::kNotFound) << name;
+    dir_.Write(std::string("tracker/") + name, "");
+    EXPECT_TRUE(*files_->IsUsed()) << name;
+    EXPECT_EQ(Read().status().code(), absl::StatusCode::kDataLoss) << name;
+    std::filesystem::remove(dir_ / (std::string("tracker/") + name));
+  }
 }
 
-TEST_F(TrackerFilesTest, AnEpochIsForgottenAlone) {
-  CreateLog(0, 0);
-  CreateLog(1, 0);
-  WriteMap(1, 0);
-  EXPECT_EQ(Read()->size(), 2u);
-  EXPECT_EQ(next_, 2u);
-  ASSERT_TRUE(files_->Forget(1).ok());
-  ExpectOne(0, 0);
-  EXPECT_EQ(dir_.Names("tracker"), (std::vector<std::string>{"LOCK", "epoch-0-0.log"}));
-  ASSERT_TRUE(files_->Forget(0).ok());
-  EXPECT_EQ(Read().status().code(), absl::StatusCode::kNotFound);
+// A map of another epoch, with a checksum of its own that is right.
+TEST_F(TrackerFilesTest, AttackDAnotherMapUnderTheNameIsRefused) {
+  const ManifestFile log = CreateLog(0, "monday");
+  const ManifestFile map = WriteMap();
+  ASSERT_TRUE(files_->Commit(ManifestOf({{0, "monday", true, map, {log}}})).ok());
+  ChangeMap other = test::MapOf({4}, kVolume);
+  other.set_identity({"vol", "monday", ""});
+  ASSERT_TRUE(WriteChangeMap(other, dir_ / "tracker/changes-2.cbm").ok());
+  const absl::Status status = Read().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find("is not the map that belongs there"), std::string::npos)
+      << status;
 }
 
-// Said to be gone, with files that could not be removed: gone, and its number is not used again.
-TEST_F(TrackerFilesTest, WhatIsGoneStaysGone) {
-  CreateLog(0, 0);
-  CreateLog(7, 0);
-  dir_.Write("tracker/epoch-7.gone", "");
-  const auto epochs = Read();
-  ASSERT_TRUE(epochs.ok()) << epochs.status();
-  ASSERT_EQ(epochs->size(), 1u);
-  EXPECT_EQ(epochs->front().epoch, 0u);
-  EXPECT_EQ(next_, 8u);
-  EXPECT_EQ(dir_.Names("tracker"), (std::vector<std::string>{"LOCK", "epoch-0-0.log"}));
+// Not known to be on the disk, so all files of either state stay.
+TEST_F(TrackerFilesTest, ACommitThatFailsLeavesTheOneBefore) {
+  const ManifestFile log = CreateLog(0, "monday");
+  ASSERT_TRUE(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})).ok());
+  const ManifestFile next = CreateLog(1, "tuesday");
+  // What has the name can't be replaced by a file.
+  std::filesystem::rename(dir_ / "tracker/TRACKER", dir_ / "TRACKER");
+  std::filesystem::create_directory(dir_ / "tracker/TRACKER");
+  EXPECT_FALSE(files_->Commit(ManifestOf({{1, "tuesday", true, {}, {next}}})).ok());
+  EXPECT_TRUE(files_->IsUnsure());
+  EXPECT_EQ(files_->manifest().epochs[0].base, "monday");
+  std::filesystem::remove(dir_ / "tracker/TRACKER");
+  std::filesystem::rename(dir_ / "TRACKER", dir_ / "tracker/TRACKER");
+  EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "regions-1.log", "regions-2.log"}));
+  ASSERT_TRUE(files_->Commit(files_->manifest()).ok());
+  EXPECT_FALSE(files_->IsUnsure());
+  EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "regions-1.log"}));
 }
 
 }  // namespace

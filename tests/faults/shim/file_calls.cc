@@ -79,8 +79,14 @@ int Open(int folder, const char* path, int flags, Run run) {
 }
 
 template <typename Run>
+int OnPathAt(const Call& call, int folder, const char* path, Run run) {
+  return Make(IsWatched(folder, path), {.call = call, .descriptor = folder, .path = path}, -1,
+              [&](size_t) { return run(); });
+}
+
+template <typename Run>
 int OnPath(const Call& call, const char* path, Run run) {
-  return Make(IsWatched(-1, path), {.call = call, .path = path}, -1, [&](size_t) { return run(); });
+  return OnPathAt(call, -1, path, run);
 }
 
 template <typename Run>
@@ -269,6 +275,11 @@ int access(const char* path, int mode) noexcept {
   return OnPath(kAccess, path, [&] { return CBT_REAL(access)(path, mode); });
 }
 
+int faccessat(int folder, const char* path, int mode, int flags) noexcept {
+  return OnPathAt(kAccess, folder, path,
+                  [&] { return CBT_REAL(faccessat)(folder, path, mode, flags); });
+}
+
 int fstatfs(int descriptor, struct statfs* out) noexcept {
   return OnFile(kStatFs, descriptor, [&] { return CBT_REAL(fstatfs)(descriptor, out); });
 }
@@ -358,6 +369,16 @@ int close(int descriptor) { return CloseDescriptor(descriptor); }
 int rename(const char* from, const char* to) noexcept {
   return Make(IsBelow(to), {.call = kRename, .path = from, .to = to}, -1,
               [&](size_t) { return CBT_REAL(rename)(from, to); });
+}
+
+int renameat(int from_folder, const char* from, int to_folder, const char* to) noexcept {
+  return Make(IsWatched(to_folder, to),
+              {.call = kRename, .descriptor = to_folder, .path = from, .to = to}, -1,
+              [&](size_t) { return CBT_REAL(renameat)(from_folder, from, to_folder, to); });
+}
+
+int unlinkat(int folder, const char* path, int flags) noexcept {
+  return OnPathAt(kUnlink, folder, path, [&] { return CBT_REAL(unlinkat)(folder, path, flags); });
 }
 
 int unlink(const char* path) noexcept {

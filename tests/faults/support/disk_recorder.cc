@@ -30,8 +30,13 @@ void Record(DiskOperation operation) {
   if (left > 0) --left;
 }
 
-std::string Below(const char* path) {
+// The path below the folder of one that may be relative to the descriptor of a folder in it.
+std::string Below(const Attempt& attempt, const char* path) {
   const std::string text = path;
+  if (*path != '/') {
+    const std::string& parent = open_files.at(attempt.descriptor).path;
+    return parent.empty() ? text : parent + "/" + text;
+  }
   return text.size() <= folder.size() ? "" : text.substr(folder.size() + 1);
 }
 
@@ -60,7 +65,7 @@ Verdict Before(const Attempt&) {
 void After(const Attempt& attempt, long result) {
   if (result < 0) return;
   if (Is(attempt, "open") || Is(attempt, "create")) {
-    const std::string path = Below(attempt.path);
+    const std::string path = Below(attempt, attempt.path);
     const int descriptor = static_cast<int>(result);
     if ((attempt.flags & O_DIRECTORY) != 0) {
       open_files[descriptor] = {-1, path, 0};
@@ -93,16 +98,16 @@ void After(const Attempt& attempt, long result) {
     const Kind kind = open.file < 0 ? Kind::kSyncFolder : Kind::kSync;
     Record({.kind = kind, .file = open.file, .path = open.path});
   } else if (Is(attempt, "rename")) {
-    const std::string from = Below(attempt.path);
+    const std::string from = Below(attempt, attempt.path);
     const int file = names.at(from);
     names.erase(from);
-    names[Below(attempt.to)] = file;
-    Record({.kind = Kind::kRename, .file = file, .path = from, .to = Below(attempt.to)});
+    names[Below(attempt, attempt.to)] = file;
+    Record({.kind = Kind::kRename, .file = file, .path = from, .to = Below(attempt, attempt.to)});
   } else if (Is(attempt, "unlink")) {
-    names.erase(Below(attempt.path));
-    Record({.kind = Kind::kUnlink, .path = Below(attempt.path)});
+    names.erase(Below(attempt, attempt.path));
+    Record({.kind = Kind::kUnlink, .path = Below(attempt, attempt.path)});
   } else if (Is(attempt, "mkdir")) {
-    Record({.kind = Kind::kMakeFolder, .path = Below(attempt.path)});
+    Record({.kind = Kind::kMakeFolder, .path = Below(attempt, attempt.path)});
   }
 }
 

@@ -1,0 +1,400 @@
+// Folders of trackers that something has happened to, and processes that ended with writes in
+// flight: whatever Recover() gives back, no write is missing, or it is an error.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/change_tracker.h"
+#include "map/golden.h"
+#include "map/maps.h"
+#include "support/child.h"
+#include "support/figures.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using test::Blocks;
+using test::BlocksOf;
+using test::Files;
+constexpr uint64_t kG = 4096;
+constexpr uint64_t kBlocks = 100;
+
+TrackerOptions OptionsAt(const std::string& directory) {
+  return {.geometry = {kBlocks * kG, kG},
+          .volume = "vol",
+          .base = "monday",
+          .directory = directory,
+          .region_bytes = 2 * kG};
+}
+
+bool Holds(const Blocks& all, const Blocks& some) {
+  return std::includes(all.begin(), all.end(), some.begin(), some.end());
+}
+
+void Mark(ChangeTracker& tracker, const Blocks& blocks) {
+  for (const uint64_t block : blocks) ASSERT_TRUE(tracker.Mark({block * kG, 1}).ok());
+}
+
+// ---- damage
+
+// Where to damage a file next: the zeros between the names and the records of a log need few looks.
+size_t NextPlace(bool log, size_t at, size_t step) {
+  constexpr size_t kNamesEnd = 200;
+  constexpr size_t kChecksum = 12280;
+  if (!log || at < kNamesEnd || at >= kChecksum) return at + step;
+  return std::min(at + 997, kChecksum);
+}
+
+// A folder as a process left it, and what was written since each snapshot that it may name.
+struct State {
+  std::string name;
+  Files files;
+  std::map<std::string, Blocks> since;
+};
+
+class TrackerDamageTest : public testing::Test {
+ protected:
+  // Thousands of folders are synced; what a disk that forgets does is another test's.
+  static void SetUpTestSuite() {
+    if (::access("/dev/shm", W_OK | X_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 1);
+  }
+
+  // Every kind of folder that a tracker leaves, by a crash or by closing.
+  std::vector<State> States() const {
+    std::vector<State> states;
+    std::map<std::string, Blocks> since = {{"monday", {}}};
+    std::unique_ptr<ChangeTracker> tracker;
+    const auto keep = [&](const std::string& name) {
+      states.push_back({name, test::FilesOf(folder_), since});
+    };
+    const auto write = [&](uint64_t block) {
+      Mark(*tracker, {block});
+      for (auto& [base, blocks] : since) blocks.push_back(block);
+    };
+    tracker = *ChangeTracker::Create(OptionsAt(folder_));
+    keep("created");
+    write(5);
+    write(31);
+    keep("marked");
+    EXPECT_TRUE(tracker->Checkpoint().ok());
+    keep("after a checkpoint");
+    write(40);
+    keep("marked after a checkpoint");
+    EXPECT_TRUE(tracker->OpenEpoch("tuesday").ok());
+    since["tuesday"] = {};
+    write(50);
+    keep("in the window");
+    EXPECT_TRUE(tracker->Checkpoint().ok());
+    write(55);
+    keep("in the window, after a checkpoint");
+    EXPECT_TRUE(tracker->CloseEpoch().ok());
+    write(60);
+    keep("after an epoch");
+    EXPECT_TRUE(tracker->Checkpoint().ok());
+    write(65);
+    keep("after an epoch and a checkpoint");
+    EXPECT_TRUE(tracker->Close().ok());
+    keep("closed after an epoch");
+    tracker.reset();
+    // A process that comes after a crash leaves late writes.
+    test::WriteFiles(states[states.size() - 2].files, crashed_);
+    tracker = *ChangeTracker::Recover(OptionsAt(crashed_));
+    const auto keep_crashed = [&](const std::string& name) {
+      states.push_back({name, test::FilesOf(crashed_), since});
+    };
+    keep_crashed("recovered");
+    write(70);
+    EXPECT_TRUE(tracker->CloseEpoch().ok());
+    EXPECT_TRUE(tracker->OpenEpoch("wednesday").ok());
+    since.erase("monday");
+    since["wednesday"] = {};
+    write(75);
+    keep_crashed("in the window, after a crash");
+    EXPECT_TRUE(tracker->CloseEpoch().ok());
+    write(80);
+    EXPECT_TRUE(tracker->Close().ok());
+    keep_crashed("closed, after a crash");
+    return states;
+  }
+
+  // What Recover() makes of a folder with other files: refused, or nothing is missing.
+  void Check(const State& state, const Files& files, const std::string& what) {
+    ++folders_;
+    std::filesystem::remove_all(damaged_);
+    test::WriteFiles(files, damaged_);
+    const auto tracker = ChangeTracker::Recover(OptionsAt(damaged_));
+    if (!tracker.ok()) {
+      ++refused_;
+      // Who is told that there is none makes a new one, which knows of nothing.
+      EXPECT_EQ(absl::IsNotFound(tracker.status()), files.empty())
+          << state.name << ", " << what << ": " << tracker.status();
+      return;
+    }
+    const ChangeTracker::Epoch epoch = (*tracker)->epochs().front();
+    const auto since = state.since.find(epoch.base);
+    ASSERT_NE(since, state.since.end()) << state.name << ", " << what << ": " << epoch.base;
+    const Blocks known = BlocksOf(*(*tracker)->Changes());
+    const bool under = !Holds(known, since->second);
+    under_reported_ += under ? 1 : 0;
+    EXPECT_FALSE(under) << state.name << ", " << what << ": a block is missing";
+    if (epoch.exact) {
+      EXPECT_EQ(known, since->second) << state.name << ", " << what << ": said to be exact";
+    }
+  }
+
+  void TearDown() override {
+    test::PrintFigure("tracker_folders", folders_);
+    test::PrintFigure("tracker_folders_refused", refused_);
+    test::PrintFigure("tracker_folders_under_reported", under_reported_);
+  }
+
+  const test::TempDir dir_;
+  const std::string folder_ = dir_ / "tracker";
+  const std::string crashed_ = dir_ / "crashed";
+  const std::string damaged_ = dir_ / "damaged";
+  int64_t folders_ = 0;
+  int64_t refused_ = 0;
+  int64_t under_reported_ = 0;
+};
+
+TEST_F(TrackerDamageTest, EachStateIsRecoveredAsItIs) {
+  for (const State& state : States()) {
+    Check(state, state.files, "as it is");
+    EXPECT_EQ(refused_, 0) << state.name;
+  }
+}
+
+// One file or two of them. Nothing is concluded from what is absent.
+TEST_F(TrackerDamageTest, AttackBAFileThatIsMissingIsNoCleanClose) {
+  for (const State& state : States()) {
+    for (const auto& [first, first_bytes] : state.files) {
+      Files less = state.files;
+      less.erase(first);
+      Check(state, less, first + " removed");
+      for (const auto& [second, second_bytes] : state.files) {
+        if (second <= first) continue;
+        Files two_less = less;
+        two_less.erase(second);
+        Check(state, two_less, absl::StrCat(first, " and ", second, " removed"));
+      }
+      less[first] = "";
+      Check(state, less, first + " emptied");
+    }
+  }
+  EXPECT_EQ(refused_, folders_);
+}
+
+TEST_F(TrackerDamageTest, AttackCAZeroedSectorOrRecordIsNoEmptyPlace) {
+  for (const State& state : States()) {
+    for (const auto& [name, bytes] : state.files) {
+      const bool log = name.ends_with(".log");
+      for (const size_t size : {size_t{16}, size_t{512}, size_t{4096}}) {
+        // The zeros between the names and the records of a log need no second look.
+        for (size_t at = log && size == 16 ? 12288 : 0; at < bytes.size(); at += size) {
+          Files damaged = state.files;
+          const size_t count = std::min(size, bytes.size() - at);
+          damaged[name].replace(at, count, count, '\0');
+          if (damaged[name] == bytes) continue;
+          Check(state, damaged, absl::StrCat(size, " bytes of ", name, " zeroed at ", at));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(TrackerDamageTest, AttackDNoFileStandsForAnother) {
+  const std::vector<State> states = States();
+  for (const State& state : states) {
+    for (const auto& [name, bytes] : state.files) {
+      // Of its own folder, and of all that went before it.
+      for (const State& other : states) {
+        for (const auto& [source, copied] : other.files) {
+          if (copied == bytes || name == "TRACKER" || source == name) continue;
+          Files damaged = state.files;
+          damaged[name] = copied;
+          Check(state, damaged, absl::StrCat(source, " of ", other.name, " over ", name));
+        }
+        if (&other == &state) break;
+      }
+    }
+  }
+  EXPECT_EQ(refused_, folders_);
+}
+
+TEST_F(TrackerDamageTest, AFlippedBitIsFound) {
+  for (const State& state : States()) {
+    for (const auto& [name, bytes] : state.files) {
+      const bool log = name.ends_with(".log");
+      for (size_t at = 0; at < bytes.size(); at = NextPlace(log, at, 7)) {
+        Files damaged = state.files;
+        damaged[name][at] = static_cast<char>(damaged[name][at] ^ (1 << at % 8));
+        Check(state, damaged, absl::StrCat("a bit of ", name, " at ", at));
+      }
+    }
+  }
+}
+
+TEST_F(TrackerDamageTest, AnyShorterFileIsFound) {
+  for (const State& state : States()) {
+    for (const auto& [name, bytes] : state.files) {
+      const bool log = name.ends_with(".log");
+      for (size_t size = 0; size < bytes.size(); size = NextPlace(log, size, 13)) {
+        Files damaged = state.files;
+        damaged[name].resize(size);
+        Check(state, damaged, absl::StrCat(name, " cut at ", size));
+      }
+    }
+  }
+}
+
+// ---- writes that land late
+
+class LateWritesTest : public testing::Test {
+ protected:
+  std::unique_ptr<ChangeTracker> Recover() {
+    auto tracker = ChangeTracker::Recover(OptionsAt(folder_));
+    EXPECT_TRUE(tracker.ok()) << tracker.status();
+    return tracker.ok() ? *std::move(tracker) : nullptr;
+  }
+
+  // Opens the epoch `name` and closes the one before it, whose changes it returns.
+  static Blocks Turn(ChangeTracker& tracker, const std::string& name) {
+    EXPECT_TRUE(tracker.OpenEpoch(name).ok());
+    const auto map = tracker.CloseEpoch();
+    EXPECT_TRUE(map.ok()) << map.status();
+    return BlocksOf(*map);
+  }
+
+  const test::TempDir dir_;
+  const std::string folder_ = dir_ / "tracker";
+};
+
+TEST_F(LateWritesTest, AttackFAWriteThatLandsAfterTheNextSnapshotIsInTheEpochThatFollows) {
+  test::RunInChild([&] {
+    const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+    const auto write = tracker->Begin({5 * kG, 1});
+    _exit(write.ok() ? 0 : 1);
+  });
+  const auto tracker = Recover();
+  EXPECT_TRUE(Holds(Turn(*tracker, "tuesday"), {5}));
+  // It may land now, after Tuesday's snapshot.
+  EXPECT_FALSE(tracker->epochs()[0].exact);
+  Mark(*tracker, {50});
+  EXPECT_TRUE(Holds(BlocksOf(*tracker->Changes()), {5, 50}));
+  EXPECT_TRUE(Holds(Turn(*tracker, "wednesday"), {5, 50}));
+  // But not for ever.
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), Blocks{});
+  EXPECT_TRUE(tracker->epochs()[0].exact);
+  Mark(*tracker, {7});
+  EXPECT_EQ(Turn(*tracker, "thursday"), Blocks{7});
+}
+
+// A checkpoint has taken it from the log of regions into the map.
+TEST_F(LateWritesTest, AttackFACheckpointForgetsNoWriteInFlight) {
+  test::RunInChild([&] {
+    const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+    const auto write = tracker->Begin({5 * kG, 1});
+    ASSERT_TRUE(tracker->Checkpoint().ok());
+    _exit(write.ok() ? 0 : 1);
+  });
+  const auto tracker = Recover();
+  EXPECT_EQ(Turn(*tracker, "tuesday"), Blocks{5});
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), Blocks{5});
+}
+
+TEST_F(LateWritesTest, AttackFInTheWindowOfTwoEpochsItIsInTheThird) {
+  test::RunInChild([&] {
+    const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+    const auto before = tracker->Begin({5 * kG, 1});
+    ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+    const auto within = tracker->Begin({51 * kG, 1});
+    _exit(before.ok() && within.ok() ? 0 : 1);
+  });
+  const auto tracker = Recover();
+  ASSERT_TRUE(tracker->CloseEpoch().ok());
+  EXPECT_TRUE(Holds(Turn(*tracker, "wednesday"), {5, 51}));
+  EXPECT_TRUE(Holds(Turn(*tracker, "thursday"), {5, 51}));
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), Blocks{});
+}
+
+TEST_F(LateWritesTest, AttackFACleanCloseAndACancelledEpochForgetNothing) {
+  test::RunInChild([&] {
+    const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+    const auto write = tracker->Begin({5 * kG, 1});
+    _exit(write.ok() ? 0 : 1);
+  });
+  ASSERT_TRUE(Recover()->Close().ok());
+  {
+    const auto tracker = Recover();
+    ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+    ASSERT_TRUE(tracker->CancelEpoch().ok());
+    EXPECT_TRUE(Holds(Turn(*tracker, "wednesday"), {5}));
+    ASSERT_TRUE(tracker->Close().ok());
+  }
+  const auto tracker = Recover();
+  ASSERT_TRUE(tracker->CloseEpoch().ok());
+  EXPECT_TRUE(Holds(Turn(*tracker, "thursday"), {5}));
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), Blocks{});
+}
+
+// The second process is killed too, at every step that it takes.
+TEST_F(LateWritesTest, AttackFASecondCrashForgetsNothing) {
+  for (int steps = 0; steps <= 4; ++steps) {
+    std::filesystem::remove_all(folder_);
+    test::RunInChild([&] {
+      const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+      const auto write = tracker->Begin({5 * kG, 1});
+      _exit(write.ok() ? 0 : 1);
+    });
+    test::RunInChild([&] {
+      const auto tracker = Recover();
+      if (steps >= 1) {
+        ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+      }
+      if (steps >= 2) {
+        ASSERT_TRUE(tracker->CloseEpoch().ok());
+      }
+      if (steps >= 3) {
+        ASSERT_TRUE(tracker->Checkpoint().ok());
+      }
+      if (steps >= 4) {
+        ASSERT_TRUE(tracker->Mark({50 * kG, 1}).ok());
+      }
+      _exit(testing::Test::HasFailure() ? 1 : 0);
+    });
+    const auto tracker = Recover();
+    if (tracker->epochs().size() == 2) {
+      EXPECT_TRUE(Holds(BlocksOf(*tracker->CloseEpoch()), {5})) << steps;
+    }
+    EXPECT_TRUE(Holds(Turn(*tracker, "wednesday"), {5})) << steps;
+    EXPECT_TRUE(Holds(Turn(*tracker, "thursday"), {5})) << steps;
+    EXPECT_EQ(BlocksOf(*tracker->Changes()), Blocks{}) << steps;
+  }
+}
+
+// Closed while a write is under way: as after a crash.
+TEST_F(LateWritesTest, AttackFAWriteInFlightWhenTheTrackerClosesIsLate) {
+  {
+    const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+    TrackedWrite write = *tracker->Begin({5 * kG, 1});
+    ASSERT_TRUE(tracker->Close().ok());
+    write.End();
+  }
+  const auto tracker = Recover();
+  EXPECT_TRUE(Holds(Turn(*tracker, "tuesday"), {5}));
+  EXPECT_TRUE(Holds(Turn(*tracker, "wednesday"), {5}));
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), Blocks{});
+}
+
+}  // namespace
+}  // namespace cbt
