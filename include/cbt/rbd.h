@@ -26,7 +26,8 @@ struct RbdDiffOptions {
 // The ranges of a diff stream, version 1 or 2, or of the diffs of an export. Data is passed over
 // and never held. A diff without a base snapshot tells allocation, one with a base a delta; the
 // names go into the map's identity. The volume's size is the one in the stream.
-// Errors: see cbt/import.h; NOT_FOUND for snapshots that the stream does not have.
+// Errors: see cbt/import.h; NOT_FOUND for snapshots that the stream does not have, DATA_LOSS for an
+//         export in which two have one name, RESOURCE_EXHAUSTED for more than 16 MiB of names.
 // Cost:   one pass over the records.
 absl::StatusOr<ChangeMap> ReadRbdDiff(ByteStream& stream, const RbdDiffOptions& options = {});
 

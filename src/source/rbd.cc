@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
 #include "map/container.h"
@@ -21,6 +24,8 @@ constexpr std::string_view kDiffV2 = "rbd diff v2\n";
 constexpr std::string_view kImageV2 = "rbd image v2\n";
 constexpr std::string_view kImageDiffsV2 = "rbd image diffs v2\n";
 constexpr uint64_t kMaxNameBytes = 4096;
+// Of all snapshots of an export: they are in memory until its end.
+constexpr uint64_t kMaxAllNameBytes = uint64_t{16} << 20;
 
 // What a diff says about itself in front of its ranges.
 struct DiffFacts {
@@ -135,6 +140,7 @@ class DiffReader {
         return Bad("a diff does not begin where the one before it ends");
       }
       const std::string to = facts->to.value_or("");
+      if (absl::Status status = NoteSnapshot(to); !status.ok()) return status;
       if (base_seen && !target_seen) {
         // What was cut off and came back later reads zeros then, and no record says so.
         if (*facts->size < previous_size) {
@@ -162,6 +168,19 @@ class DiffReader {
     identity_.base = delta ? options_.base : "";
     identity_.target = options_.target;
     return AtEnd();
+  }
+
+  // A name that stands for two snapshots is no base: which of them was meant can't be known, and
+  // from the later one changes are missing.
+  absl::Status NoteSnapshot(const std::string& name) {
+    if (name.empty()) return absl::OkStatus();
+    if (!snapshots_.insert(name).second) {
+      return Bad(absl::StrCat("two snapshots are called \"", absl::Utf8SafeCEscape(name), "\""));
+    }
+    name_bytes_ += name.size();
+    if (name_bytes_ <= kMaxAllNameBytes) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        input_.label(), ": the snapshots' names take more than ", kMaxAllNameBytes, " bytes"));
   }
 
   absl::Status NoSuchPair() const {
@@ -259,6 +278,8 @@ class DiffReader {
   uint64_t capacity_ = 0;
   uint64_t furthest_ = 0;
   ChangeMapIdentity identity_;
+  std::set<std::string> snapshots_;  // of an export, as far as it has been read
+  uint64_t name_bytes_ = 0;          // of all of them
 };
 
 }  // namespace

@@ -6,8 +6,12 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "cbt/change_map.h"
 #include "cbt/source.h"
 #include "source/support/listings.h"
@@ -123,15 +127,21 @@ TEST(Rbd, AnExportTellsBetweenAnyTwoSnapshots) {
   }
 }
 
-// Two diffs of an export: cut to 8 KiB, then 16 KiB again, with nothing written.
-TEST(Rbd, WhatWasCutOffAndCameBackHasChanged) {
+// A diff of an export: to the snapshot `to`, "" for the image itself, of `size` bytes. `zeroed`:
+// what has changed, as one record.
+struct ExportedDiff {
+  std::string to;
+  uint64_t size = 0;
+  std::optional<Extent> zeroed = {};
+};
+
+std::string Export(const std::vector<ExportedDiff>& diffs) {
   std::string text = "rbd image v2\nErbd image diffs v2\n";
-  test::PutLe<uint64_t>(text, 3);
-  const uint64_t sizes[] = {16384, 8192, 16384};
-  const std::string names[] = {"", "a", "b", ""};
-  for (int i = 0; i < 3; ++i) {
+  test::PutLe<uint64_t>(text, diffs.size());
+  std::string from;
+  for (const ExportedDiff& diff : diffs) {
     text += "rbd diff v2\n";
-    for (const auto& [tag, name] : {std::pair('f', names[i]), std::pair('t', names[i + 1])}) {
+    for (const auto& [tag, name] : {std::pair('f', from), std::pair('t', diff.to)}) {
       if (name.empty()) continue;
       text.push_back(tag);
       test::PutLe<uint64_t>(text, 4 + name.size());
@@ -140,11 +150,64 @@ TEST(Rbd, WhatWasCutOffAndCameBackHasChanged) {
     }
     text.push_back('s');
     test::PutLe<uint64_t>(text, 8);
-    test::PutLe<uint64_t>(text, sizes[i]);
+    test::PutLe<uint64_t>(text, diff.size);
+    if (diff.zeroed.has_value()) {
+      text.push_back('z');
+      test::PutLe<uint64_t>(text, 16);
+      test::PutLe<uint64_t>(text, diff.zeroed->offset);
+      test::PutLe<uint64_t>(text, diff.zeroed->length);
+    }
     text += "e";
+    from = diff.to;
   }
+  return text;
+}
+
+// Cut to 8 KiB, then 16 KiB again, with nothing written.
+TEST(Rbd, WhatWasCutOffAndCameBackHasChanged) {
   const RbdDiffOptions options{.import = {.purpose = kDelta}, .base = "a"};
-  EXPECT_RANGES(From(ReadRbdDiff, text, options), {{8192, 8192}});
+  EXPECT_RANGES(From(ReadRbdDiff, Export({{"a", 16384}, {"b", 8192}, {"", 16384}}), options),
+                {{8192, 8192}});
+}
+
+// Which of two snapshots of one name is meant can't be known, and from the later one the delta
+// lacks what changed before.
+TEST(Rbd, AttackIAnExportInWhichANameComesTwiceIsRefused) {
+  const Extent changed{4096, 4096};
+  const auto read = [&](const std::vector<std::string>& names, const std::string& base,
+                        const std::string& target) {
+    std::vector<ExportedDiff> diffs;
+    for (const std::string& name : names) diffs.push_back({name, 16384, changed});
+    return From(ReadRbdDiff, Export(diffs),
+                RbdDiffOptions{.import = {.purpose = base.empty() ? kAllocated : kDelta},
+                               .base = base,
+                               .target = target});
+  };
+  EXPECT_RANGES(read({"a", "b", "c", ""}, "a", "b"), {{4096, 4096}});
+  for (const auto& [base, target] : {std::pair("a", "b"), std::pair("a", ""), std::pair("a", "a"),
+                                     std::pair("c", ""), std::pair("", "a"), std::pair("", "")}) {
+    // One after the other, and with others between them.
+    EXPECT_REFUSED(read({"a", "a", "b", "c", ""}, base, target), kDataLoss,
+                   "two snapshots are called \"a\"");
+    EXPECT_REFUSED(read({"a", "b", "a", "c", ""}, base, target), kDataLoss,
+                   "two snapshots are called \"a\"");
+    EXPECT_REFUSED(read({"a", "b", "c", "a", ""}, base, target), kDataLoss,
+                   "two snapshots are called \"a\"");
+  }
+}
+
+TEST(Rbd, NamesOfAnExportTakeSoMuchMemoryAndNoMore) {
+  std::vector<ExportedDiff> diffs;
+  for (int i = 0; i <= 4096; ++i) {
+    std::string name = std::to_string(i);
+    name.resize(4096, 'x');
+    diffs.push_back({name, 16384});
+  }
+  const std::string last = diffs[4095].to;
+  EXPECT_REFUSED(From(ReadRbdDiff, Export(diffs), RbdDiffOptions{.target = last}),
+                 kResourceExhausted, "names take more than 16777216 bytes");
+  diffs.back() = {"", 16384};
+  EXPECT_RANGES(From(ReadRbdDiff, Export(diffs), RbdDiffOptions{.target = last}), {});
 }
 
 // Found by a fuzzer: a few bytes say that all of a very large image changed. What that takes is
