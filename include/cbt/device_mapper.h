@@ -53,8 +53,9 @@ absl::StatusOr<ChangeMap> ReadEraInvalidate(ByteStream& stream, const EraOptions
 
 // `era_dump`: the same from the whole metadata. `since_era` is needed; the capacity, where it is
 // not given, is the number of blocks times their size.
-// Errors: see cbt/import.h; FAILED_PRECONDITION for a dump that has nothing of its present era, as
-//         those of devices in use, which lack what was written last. Cost: one pass.
+// Errors: see cbt/import.h; FAILED_PRECONDITION for a dump without the writeset of its present era:
+//         of a device in use it lacks what was written last, and one that was made with --logical
+//         has only the first of the eras in which a block was written. Cost: one pass.
 absl::StatusOr<ChangeMap> ReadEraDump(ByteStream& stream, const EraOptions& options);
 
 }  // namespace cbt

@@ -56,16 +56,21 @@ class DumpReader final : public XmlEvents {
       return absl::DataLossError(
           absl::StrCat("the era array has ", eras_, " blocks, it should have ", blocks_));
     }
+    if (has_current_era_) return absl::OkStatus();
     // What is written while a device is in use stands in its superblock's own writeset. Tools that
     // show only those that are archived leave it out; suspending archives the last one.
-    if (!has_current_era_) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("lacks what was written in era ", current_era_, ", the present one",
-                       has_writesets_ ? "" : " (with --logical that can't be told)",
-                       ": dump a copy of the metadata that was made while the device was "
-                       "suspended, or take era_invalidate --metadata-snapshot"));
+    const absl::string_view remedy =
+        "dump a copy of the metadata that was made while the device was suspended, without "
+        "--logical, or take era_invalidate --metadata-snapshot";
+    if (has_writesets_) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "lacks what was written in era ", current_era_, ", the present one: ", remedy));
     }
-    return absl::OkStatus();
+    // --logical gives a block of several writesets the era of the first one. Later ones are lost.
+    return absl::FailedPreconditionError(absl::StrCat(
+        "has no writesets (era_dump --logical): a block may have been written in a later era than "
+        "the one that it shows: ",
+        remedy));
   }
 
   uint64_t unit() const noexcept { return unit_; }
@@ -128,8 +133,6 @@ class DumpReader final : public XmlEvents {
     if (absl::Status status = Number(attributes, "era", era); !status.ok()) return status;
     if (block != eras_) return absl::DataLossError("blocks of the era array are not in order");
     ++eras_;
-    // Folded in, by --logical: from a writeset that was archived.
-    if (era == current_era_) has_current_era_ = true;
     return era >= since_ ? Changed(block) : absl::OkStatus();
   }
 

@@ -372,16 +372,36 @@ TEST(Era, ADumpOfADeviceInUseIsRefused) {
   EXPECT_RANGES(From(ReadEraDump, live, EraOptions{.since_era = 5}), {{9 * 65536, 65536}});
 }
 
-// --logical leaves writesets out and puts their eras into the array.
-TEST(Era, ADumpWithEverythingInItsArrayMustHaveSomethingOfThePresentEra) {
-  const auto dump = [](const char* last) {
-    return std::string(R"(<superblock uuid="" block_size="128" nr_blocks="2" current_era="4">)") +
-           R"(<era_array><era block="0" era="2"/><era block="1" era=")" + last +
-           R"("/></era_array></superblock>)";
+// --logical leaves writesets out and gives a block of several the era of the first one.
+TEST(Era, AttackGALogicalDumpIsRefused) {
+  const std::string device =
+      R"(<superblock uuid="" block_size="128" nr_blocks="2" current_era="4">)";
+  const auto array = [](int first, int second) {
+    return absl::StrCat(R"(<era_array><era block="0" era=")", first, R"("/><era block="1" era=")",
+                        second, R"("/></era_array></superblock>)");
   };
-  EXPECT_RANGES(From(ReadEraDump, dump("4"), EraOptions{.since_era = 3}), {{65536, 65536}});
-  EXPECT_REFUSED(From(ReadEraDump, dump("3"), EraOptions{.since_era = 3}), kFailedPrecondition,
-                 "lacks what was written in era 4, the present one (with --logical");
+  const auto writeset = [](int era, std::initializer_list<int> blocks) {
+    std::string text = absl::StrCat("<writeset era=\"", era, "\" nr_bits=\"2\">");
+    for (const int block : blocks) {
+      absl::StrAppend(&text, "<bit block=\"", block, "\" value=\"true\"/>");
+    }
+    return text + "</writeset>";
+  };
+  // Block 0 was written in eras 3 and 4, block 1 in era 4.
+  EXPECT_RANGES(From(ReadEraDump, device + writeset(3, {0}) + writeset(4, {0, 1}) + array(0, 0),
+                     EraOptions{.since_era = 4}),
+                {{0, 2 * 65536}});
+  // The same with --logical, and what it prints where nothing was written in the present era.
+  for (const std::string& eras : {array(3, 4), array(2, 3), array(4, 4), array(0, 0)}) {
+    for (const uint64_t since : {0U, 3U, 4U}) {
+      EXPECT_REFUSED(From(ReadEraDump, device + eras, EraOptions{.since_era = since}),
+                     kFailedPrecondition, "has no writesets (era_dump --logical)");
+    }
+  }
+  // The array is no sign that the present era's writeset is there.
+  EXPECT_REFUSED(
+      From(ReadEraDump, device + writeset(3, {0}) + array(3, 4), EraOptions{.since_era = 4}),
+      kFailedPrecondition, "lacks what was written in era 4, the present one");
 }
 
 // ---- JSON lists
