@@ -125,13 +125,11 @@ struct OpenedSource {
 //         none: see docs/sources.md.
 absl::StatusOr<OpenedSource> OpenSource(const std::string& address, const SourceOptions& options);
 
-// What changed from `base` to `target`, each the address of a state of the volume: two images by
-// their bytes (or extents), qcow2 images by where their data lies. Of two other sources that tell
-// what is allocated, everything that is allocated in either of them: what is in neither reads as
-// zeros in both. `spec` counts for both; its options base-snapshot and snapshot (qcow2) name states
-// of the same or different files.
-// Errors: as above; INVALID_ARGUMENT for a source that tells a delta already, and for what is an
-//         image only because it is nothing else beside a source of a format that is known.
+// What changed from `base` to `target`, each the address of a state of the volume: two raw images
+// by their bytes (or extents), two qcow2 images by where their data lies. `spec` counts for both;
+// its options base-snapshot and snapshot (qcow2) name states of the same or different files.
+// Errors: as above; FAILED_PRECONDITION for any other pair: what two states have allocated does not
+//         show what changed, since free blocks may hold bytes that differ.
 absl::StatusOr<OpenedSource> OpenDelta(const std::string& base, const std::string& target,
                                        const SourceOptions& options);
 

@@ -1,11 +1,8 @@
 // From an address to a cursor: which function opens which format, and with what.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <array>
 #include <chrono>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +31,8 @@ namespace {
 
 using Format = SourceFormat;
 using Cursor = absl::StatusOr<std::unique_ptr<ExtentCursor>>;
+
+constexpr std::string_view kPartclone = "partclone-image";
 
 absl::Status CannotTell(const SourceRequest& request, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(request.label(), ": ", AbslView(what)));
@@ -96,6 +95,15 @@ absl::StatusOr<OpenedSource> OpenRoaring(SourceRequest& request) {
   return OfMap(map);
 }
 
+// What partclone writes holds the bitmap of what is allocated, and says so in front of it.
+absl::Status CheckPartclone(const SourceRequest& request, std::span<const uint8_t> first) {
+  const std::string_view text(reinterpret_cast<const char*>(first.data()), first.size());
+  if (request.options().purpose != SourcePurpose::kDelta || !text.starts_with(kPartclone)) {
+    return absl::OkStatus();
+  }
+  return CannotTell(request, "a partclone image holds what is allocated, not what changed");
+}
+
 absl::StatusOr<OpenedSource> OpenBitmap(SourceRequest& request) {
   const SourceOptions& options = request.options();
   if (!options.capacity.has_value()) {
@@ -118,10 +126,20 @@ absl::StatusOr<OpenedSource> OpenBitmap(SourceRequest& request) {
   if (!base64 && !request.IsStandardInput()) {
     absl::StatusOr<std::shared_ptr<const Image>> file = request.Image();
     if (!file.ok()) return file.status();
+    std::array<uint8_t, kPartclone.size()> first = {};
+    if ((*file)->size() >= first.size()) {
+      absl::Status read = (*file)->Read(0, first.size(), first.data());
+      if (!read.ok()) return read;
+    }
+    if (status = CheckPartclone(request, first); !status.ok()) return status;
     return OfCursor(MakeDenseBitmapCursor(*std::move(file), layout, *options.capacity));
   }
   absl::StatusOr<ByteStream*> stream = request.Stream();
   if (!stream.ok()) return stream.status();
+  std::array<uint8_t, kPartclone.size()> first;
+  const absl::StatusOr<size_t> count = (*stream)->Peek(first);
+  if (!count.ok()) return count.status();
+  if (status = CheckPartclone(request, std::span(first).first(*count)); !status.ok()) return status;
   return OfCursor(ReadDenseBitmap(**stream, base64, layout, *options.capacity));
 }
 
@@ -392,58 +410,6 @@ absl::StatusOr<OpenedSource> OpenRequest(SourceRequest& request) {
   return InBlocks(std::move(source), request.options());
 }
 
-// What is an image only because it is nothing else, beside something that is known: more likely a
-// list that lost its beginning, and all that it told with it, than an image.
-absl::Status CheckPair(const SourceRequest& base, const SourceRequest& target) {
-  if (base.is_image_by_detection() == target.is_image_by_detection()) return absl::OkStatus();
-  const SourceRequest& image = base.is_image_by_detection() ? base : target;
-  const SourceRequest& other = base.is_image_by_detection() ? target : base;
-  return CannotTell(
-      image, absl::StrCat("is a raw image only because it is nothing else, and ", other.label(),
-                          " is of format ", InfoOf(other.format()).name,
-                          ": if it is one, make a map of it (cbt map convert --from "
-                          "image --as allocated) and name that"));
-}
-
-// Two sources of which each tells what is allocated.
-absl::StatusOr<OpenedSource> OpenUnion(SourceRequest& base, SourceRequest& target) {
-  absl::StatusOr<OpenedSource> newer = OpenRequest(target);
-  if (!newer.ok()) return newer;
-  absl::StatusOr<OpenedSource> older = OpenRequest(base);
-  if (!older.ok()) return older;
-  const std::string& of = older->identity.volume;
-  if (!of.empty() && !newer->identity.volume.empty() && of != newer->identity.volume) {
-    return CannotTell(target, absl::StrCat("tells of the volume \"", newer->identity.volume,
-                                           "\", the base of \"", of, "\""));
-  }
-  const uint64_t capacity = newer->cursor->capacity();
-  // By way of a map, which can be brought to the target's size.
-  absl::StatusOr<ChangeMap> map = ChangeMap::FromCursor(*older->cursor);
-  if (!map.ok()) return map.status();
-  if (older->cursor->capacity() < capacity) {
-    // What the base does not have counts as zeros; the map would count it as not known.
-    absl::StatusOr<ChangeMapBuilder> builder =
-        ChangeMapBuilder::Create({capacity, (*map)->granularity()});
-    if (!builder.ok()) return builder.status();
-    const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(*map);
-    absl::Status status = ForEachBatch(*cursor, [&builder](const ExtentBatch& batch) {
-      for (size_t i = 0; i < batch.size(); ++i) {
-        if (absl::Status added = builder->Add(batch[i]); !added.ok()) return added;
-      }
-      return absl::OkStatus();
-    });
-    if (!status.ok()) return status;
-    map = builder->Build();
-  } else {
-    map = WithCapacity(*map, capacity);
-  }
-  if (!map.ok()) return map.status();
-  std::vector<std::unique_ptr<ExtentCursor>> both;
-  both.push_back(MakeChangeMapCursor(*map));
-  both.push_back(std::move(newer->cursor));
-  return OfCursor(Union(std::move(both)));
-}
-
 absl::StatusOr<OpenedSource> OpenImages(SourceRequest& base, SourceRequest& target) {
   absl::StatusOr<std::shared_ptr<const Image>> older = base.Image();
   if (!older.ok()) return older.status();
@@ -472,6 +438,17 @@ absl::StatusOr<OpenedSource> OpenQcow2Pair(SourceRequest& base, SourceRequest& t
   return OfCursor(MakeQcow2DeltaCursor(*older, *newer));
 }
 
+// Free blocks of a file system hold any bytes, and a clone's blocks may come from its parent: what
+// two states have allocated does not show where they differ, not even rounded outward.
+absl::Status NoDelta(const SourceRequest& base, const SourceRequest& target) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      base.label(), " (", InfoOf(base.format()).name, ") and ", target.label(), " (",
+      InfoOf(target.format()).name,
+      "): a delta is made of two raw images or of two qcow2 images, what other sources have "
+      "allocated does not show what changed: compare the images' bytes (--from image), or name one "
+      "source that tells what changed"));
+}
+
 }  // namespace
 
 absl::StatusOr<OpenedSource> OpenSource(const std::string& address, const SourceOptions& options) {
@@ -486,7 +463,7 @@ absl::StatusOr<OpenedSource> OpenDelta(const std::string& base, const std::strin
   SourceOptions of_target = options;
   of_target.base_capacity.reset();
   SourceOptions of_base = of_target;
-  of_base.capacity = options.base_capacity;
+  of_base.capacity.reset();
   of_base.label.clear();
   SourceRequest older(base, of_base);
   SourceRequest newer(target, of_target);
@@ -495,18 +472,16 @@ absl::StatusOr<OpenedSource> OpenDelta(const std::string& base, const std::strin
   for (const SourceRequest* side : {&older, &newer}) {
     if (absl::Status status = CheckImageOptions(*side, true); !status.ok()) return status;
   }
-  if (absl::Status status = CheckPair(older, newer); !status.ok()) return status;
+  if (options.base_capacity.has_value()) {
+    return CannotTell(older, "has a size of its own (base-capacity)");
+  }
   absl::StatusOr<OpenedSource> source;
   if (older.format() == Format::kImage && newer.format() == Format::kImage) {
     source = OpenImages(older, newer);
   } else if (older.format() == Format::kQcow2 && newer.format() == Format::kQcow2) {
     source = OpenQcow2Pair(older, newer);
-  } else if (options.by_extents) {
-    return CannotTell(newer, "comparing by extents takes two images");
   } else {
-    older.SetPurpose(SourcePurpose::kAllocated);
-    newer.SetPurpose(SourcePurpose::kAllocated);
-    source = OpenUnion(older, newer);
+    return NoDelta(older, newer);
   }
   if (!source.ok()) return source;
   if (absl::Status status = CheckCapacity(newer, *source); !status.ok()) return status;

@@ -30,14 +30,9 @@ class SourceRequest {
   absl::Status Prepare();
 
   SourceFormat format() const noexcept { return format_; }
-  // True for what nobody called an image, and is one because it is nothing else that is known.
-  bool is_image_by_detection() const noexcept {
-    return format_ == SourceFormat::kImage && !options_.spec.format.has_value();
-  }
   const std::string& address() const noexcept { return address_; }
   const std::string& label() const noexcept { return label_; }
   const SourceOptions& options() const noexcept { return options_; }
-  void SetPurpose(SourcePurpose purpose) { options_.purpose = purpose; }
   // Those who confine what is opened have no standard input to give.
   bool IsStandardInput() const noexcept { return address_ == "-" && !options_.open; }
 
@@ -62,7 +57,7 @@ class SourceRequest {
   absl::Status OpenStream();
 
   const std::string address_;
-  SourceOptions options_;
+  const SourceOptions options_;
   std::string label_;
   SourceFormat format_ = SourceFormat::kImage;
   std::unique_ptr<ByteStream> stream_;

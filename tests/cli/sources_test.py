@@ -419,8 +419,7 @@ class Sources(support.CbtTest):
 
         old, new = blocks(1, 2, 3), self.write("new.json", blocks(1, 9))
         whole = self.write("whole.json", old)
-        expected = (1 << 30, runs_of({1, 2, 3, 9}, 524288, 1 << 30))
-        self.assertEqual(self.tuples("delta", whole, new), expected)
+        self.assertEqual(self.tuples("allocated", whole), (1 << 30, runs_of({1, 2, 3}, 524288, 1 << 30)))
         # The same as a volume of whole sectors, text to its end.
         sectors = [text.ljust(-len(text) % 512 + len(text)) for text in ("[", "{", "<", old[:40], "")] + [" " * 512]
         texts = [b"", b"[", b"{", b"<", b" ", b"\n\t ", *(text.encode() for text in sectors)]
@@ -443,18 +442,46 @@ class Sources(support.CbtTest):
             image = self.write("volume.img", begin.ljust(4096, b"\1"))
             self.assertEqual(self.tuples("allocated", image), (4096, [(0, 4096)]))
             self.assertEqual(self.tuples("delta", image, image), (4096, []))
-            self.assertIn("volume.img: is a raw image only because", self.refused(2, "delta", image, new))
-            self.assertIn("volume.img: is a raw image only because", self.refused(2, "delta", whole, image))
-        # Those who mean it make a map of it, as the error says.
-        out = self.path("volume.cbm")
-        self.assertEqual(run("map", "convert", image, "--from", "image", "--as", "allocated", "--output", out).code, 0)
-        self.assertEqual(self.tuples("delta", out, new), (1 << 30, [(0, 4096), *runs_of({1, 9}, 524288, 1 << 30)]))
+            self.assertIn("volume.img (image)", self.refused(2, "delta", image, new))
+            self.assertIn("volume.img (image)", self.refused(2, "delta", whole, image))
 
-    def test_two_allocations_make_an_outward_delta(self):
+    @tool("mke2fs", "partclone.ext4")
+    def test_attack_h_two_allocations_make_no_delta(self):
+        """Bytes that differ in free blocks of a file system were missing from the union of two allocations."""
+        old, new = self.path("old.img"), self.path("new.img")
+        sh("mke2fs", "-q", "-t", "ext4", "-b", 4096, old, "20M")
+        hole = next(offset + length for offset, length in self.tuples("allocated", old, "--from", "ext")[1])
+        self.assertLess(hole, 20 << 20)
+        shutil.copyfile(old, new)
+        with open(new, "r+b") as file:
+            file.seek(hole)
+            file.write(b"x" * 4096)
+        self.assertEqual(self.tuples("delta", old, new)[1], [(hole, 4096)])
+        out = self.path("delta.cbm")
+        for more in ([], ["--output", out]):
+            self.assertIn("compare the images' bytes (--from image)", self.refused(2, "delta", old, new, "--from", "ext", *more))
+        self.assertFalse(os.path.exists(out))
+        self.assertIn("not what changed", self.refused(2, "delta", new, "--from", "ext"))
+        self.assertIn("not what changed", self.refused(2, "map", "convert", new, "--from", "ext", "--as", "delta", "--output", out))
+        clones = []
+        for image in (old, new):
+            clones.append(image + ".pc")
+            sh("partclone.ext4", "-c", "-s", image, "-o", clones[-1], "-L", self.path("log"))
+        layout = ("--from", "bitmap:granularity=4096,header=110", "--capacity", "20M")
+        self.assertIn("does not show what changed", self.refused(2, "delta", *clones, *layout))
+        self.assertIn("not what changed", self.refused(2, "delta", clones[0], *layout))
+        # By way of maps.
+        maps = []
+        for name in ("old", "new"):
+            maps.append(self.path(name + ".cbm"))
+            self.assertEqual(run("allocated", self.path(name + ".img"), "--from", "ext", "--output", maps[-1]).code, 0)
+        self.assertIn("does not show what changed", self.refused(2, "delta", *maps))
+        self.assertIn("--base-name", self.refused(2, "map", "merge", *maps, "--base-name", "old", "--output", out))
+
+    def test_attack_h_no_list_makes_a_delta_of_two(self):
         old = self.write("old.json", json.dumps([{"offset": 0, "length": 4096, "exists": "true"}]))
         new = self.write("new.json", json.dumps([{"offset": 8192, "length": 100, "exists": "true"}]))
-        self.assertEqual(self.tuples("delta", old, new, "--capacity", "1M", "--base-capacity", "64K"),
-                         (1 << 20, [(0, 4096), (8192, 4096)]))
+        self.assertIn("does not show what changed", self.refused(2, "delta", old, new, "--capacity", "1M"))
 
     def test_options_without_an_effect_are_refused(self):
         file = self.write("list.json", json.dumps([{"offset": 0, "length": 4096, "exists": "true"}]))
