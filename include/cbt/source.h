@@ -71,7 +71,9 @@ absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_b
 // value, as `base64`, have an empty one. What opens a source refuses options that its format, named
 // or found out, does not take, as ParseSourceSpec() does.
 struct SourceSpec {
-  std::optional<SourceFormat> format = {};  // by content where there is none
+  // By content where there is none, which those may choose who write to a volume: name it wherever
+  // it is known.
+  std::optional<SourceFormat> format = {};
   std::vector<std::pair<std::string, std::string>> options = {};
 };
 
@@ -122,7 +124,8 @@ struct OpenedSource {
 // nbd+unix://, nbds+unix://.
 // Errors: those of the format's own function; INVALID_ARGUMENT when it can't tell what was asked,
 //         and, where no format was named, for a file that is empty or begins as a list does and is
-//         none: see docs/sources.md.
+//         none, and for what is a list only by its content and could be a raw volume (a block
+//         device, a file of whole sectors without an extension of its format): see docs/sources.md.
 absl::StatusOr<OpenedSource> OpenSource(const std::string& address, const SourceOptions& options);
 
 // What changed from `base` to `target`, each the address of a state of the volume: two raw images

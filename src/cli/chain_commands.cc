@@ -191,7 +191,7 @@ void AddChain(CLI::App& app, Command& command) {
   sub->footer(
       "Example: a chain beside the snapshots of a volume, which `cbt serve` finds\n"
       "  cbt chain create vol1/history.chain --volume vol1 --snapshot monday --capacity 1T\n"
-      "  cbt delta vol1/monday.img vol1/tuesday.img --output tue.cbm\n"
+      "  cbt delta vol1/monday.img vol1/tuesday.img --from image --output tue.cbm\n"
       "  cbt chain append vol1/history.chain tue.cbm");
 }
 

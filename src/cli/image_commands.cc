@@ -67,12 +67,6 @@ absl::Status Print(absl::StatusOr<OpenedSource> source, const ChangeMapIdentity&
                    const SourceArguments& arguments, const InputFiles& inputs, PrintOptions print,
                    bool delta) {
   if (!source.ok()) return source.status();
-  if (source->format == SourceFormat::kQcow2 && !arguments.input.spec.format.has_value()) {
-    // Whoever writes to a raw volume can make it begin like this, too.
-    PrintLine("", std::string("read as ") + InfoOf(source->format).name + ": " +
-                      InfoOf(source->format).what +
-                      " (--from image: as the bytes of a volume instead)");
-  }
   if (arguments.output.wanted()) {
     ChangeMapIdentity identity = known;
     const auto fill = [](std::string& name, const std::string& told) {
@@ -85,9 +79,11 @@ absl::Status Print(absl::StatusOr<OpenedSource> source, const ChangeMapIdentity&
         std::move(identity), delta ? SourcePurpose::kDelta : SourcePurpose::kAllocated);
     if (!named.ok()) return named.status();
     if (absl::Status names = CheckNames(arguments, *named); !names.ok()) return names;
+    NoteFormat(arguments.input.spec, *source);
     return WriteMap(*source->cursor, source->cursor->granularity(), *named, arguments.output.path,
                     inputs, print.label);
   }
+  NoteFormat(arguments.input.spec, *source);
   absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = std::move(source->cursor);
   print.stream = arguments.stream;
   print.type = arguments.stream.type.value_or(BlockMetadataType::kVariableLength);
@@ -149,10 +145,11 @@ void AddDelta(CLI::App& app, Command& command) {
                 "Of two clones (reflinks): compare where the file system keeps them, not the data");
   AddStreamOptions(*sub, arguments->stream);
   AddMapOutput(*sub, arguments->output);
-  sub->footer(FormatsText(SourcePurpose::kDelta) +
-              "Examples: changed ranges from Monday to Tuesday in units of 64 KiB\n"
-              "  cbt delta vol1/monday.img vol1/tuesday.img --block-size 64K --format csv\n"
-              "  rbd export-diff --from-snap monday pool/vol@tuesday - | cbt delta -");
+  sub->footer(
+      FormatsText(SourcePurpose::kDelta) +
+      "Examples: changed ranges from Monday to Tuesday in units of 64 KiB\n"
+      "  cbt delta vol1/monday.img vol1/tuesday.img --from image --block-size 64K\n"
+      "  rbd export-diff --from-snap monday pool/vol@tuesday - | cbt delta - --from rbd-diff");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("delta", Delta(*arguments)); };
   });
@@ -172,7 +169,7 @@ void AddAllocated(CLI::App& app, Command& command) {
                 "Leave out blocks that hold only zeros too; reads the image");
   sub->footer(FormatsText(SourcePurpose::kAllocated) +
               "Examples: everything that a full backup has to read\n"
-              "  cbt allocated vol1/monday.img --zeros\n"
+              "  cbt allocated vol1/monday.img --from image --zeros\n"
               "  cbt allocated nbd+unix:///?socket=/run/vol1.sock");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("allocated", Allocated(*arguments)); };

@@ -231,7 +231,8 @@ void AddConvert(CLI::App& app, Command& command) {
       "--block-size of a map that says its own brings it to blocks of that size: larger ones\n"
       "hold every changed byte, smaller ones are exact.\n"
       "Example: what another tool wrote as portable roaring bytes\n"
-      "  cbt map convert changes.bin --capacity 16T --block-size 64K --output changes.cbm");
+      "  cbt map convert changes.bin --from roaring64 --capacity 16T --block-size 64K \\\n"
+      "    --output changes.cbm");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("map convert", Convert(*arguments)); };
   });

@@ -90,6 +90,7 @@ absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input
   absl::StatusOr<ChangeMap> map =
       ChangeMap::FromCursor(*source->cursor, input.block_size.value_or(0));
   if (!map.ok()) return map.status();
+  NoteFormat(input.source.spec, *source);
   const bool delta = !source->identity.base.empty() || !info.allocated;
   map->set_identity(source->identity);
   return AnyMap{*std::move(map),

@@ -47,6 +47,16 @@ void AddSourceInput(CLI::App& subcommand, SourceInput& input, bool delta) {
   }
 }
 
+void NoteFormat(const SourceSpec& spec, const OpenedSource& source) {
+  if (spec.format.has_value() || source.format == SourceFormat::kImage ||
+      source.format == SourceFormat::kNbd) {
+    return;
+  }
+  const SourceFormatInfo& info = InfoOf(source.format);
+  PrintLine("", std::string("read as ") + info.name + ": " + info.what +
+                    " (--from image: as the bytes of a volume instead)");
+}
+
 std::string FormatsText(std::optional<SourcePurpose> purpose) {
   std::string text = "Formats (* known by their content or address) and what --from takes:\n";
   for (const SourceFormatInfo& info : SourceFormats()) {

@@ -25,6 +25,10 @@ struct SourceInput {
 // must outlive the parsing.
 void AddSourceInput(CLI::App& subcommand, SourceInput& input, bool delta);
 
+// Says on stderr which format `source` was taken for where `spec` names none: by content, which may
+// be that of a volume to which it was written.
+void NoteFormat(const SourceSpec& spec, const OpenedSource& source);
+
 // The formats, one a line, for the help of a subcommand that is about `purpose` (any if none).
 std::string FormatsText(std::optional<SourcePurpose> purpose);
 

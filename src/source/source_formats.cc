@@ -1,6 +1,8 @@
 // The table of formats, how they are named and how they are told apart.
 #include <algorithm>
+#include <initializer_list>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/qcow2.h"
 #include "cbt/source.h"
@@ -152,6 +154,44 @@ absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_b
     return DetectXml(text);
   }
   return Format::kImage;
+}
+
+bool HasNameOf(SourceFormat format, std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return false;
+  const std::string extension = absl::AsciiStrToLower(AbslView(name.substr(dot)));
+  const auto is_one_of = [&extension](std::initializer_list<std::string_view> extensions) {
+    return std::ranges::find(extensions, extension) != extensions.end();
+  };
+  switch (format) {
+    case Format::kChangeMap:
+      return is_one_of({".cbm"});
+    case Format::kQcow2:
+      return is_one_of({".qcow2"});
+    case Format::kRbdDiff:
+      return is_one_of({".diff", ".rbd"});
+    case Format::kBtrfsSend:
+      return is_one_of({".stream", ".btrfs"});
+    case Format::kQemuMap:
+    case Format::kRbdJson:
+    case Format::kEbs:
+    case Format::kVmware:
+      return is_one_of({".json"});
+    case Format::kThinDelta:
+    case Format::kThinDump:
+    case Format::kEraInvalidate:
+    case Format::kEraDump:
+      return is_one_of({".xml"});
+    case Format::kImage:
+    case Format::kRoaring64:
+    case Format::kRoaring32:
+    case Format::kBitmap:
+    case Format::kNbd:
+    case Format::kExt:
+      break;
+  }
+  return false;
 }
 
 absl::Status CheckSourceOptions(SourceFormat format, const SourceSpec& spec) {

@@ -17,6 +17,8 @@
 namespace cbt {
 namespace {
 
+constexpr uint64_t kSectorBytes = 512;
+
 bool IsNbd(std::string_view address) {
   for (const std::string_view scheme : {"nbd://", "nbds://", "nbd+unix://", "nbds+unix://"}) {
     if (address.starts_with(scheme)) return true;
@@ -67,8 +69,22 @@ absl::Status SourceRequest::FindFormat() {
         absl::StrCat(label_, ": ", format.status().message(), ": name the format"));
   }
   format_ = *format;
-  if (format_ != SourceFormat::kImage || !file_bytes_.has_value()) return absl::OkStatus();
+  if (format_ != SourceFormat::kImage) return CheckIsNoVolume();
+  if (!file_bytes_.has_value()) return absl::OkStatus();
   return CheckIsNoList(std::span(first).first(*count), *file_bytes_, *stream_);
+}
+
+// A guest writes what it likes to its volume, a list that reports nothing from the first byte to
+// the last as well. It chooses neither the size, which is whole sectors, nor the name.
+absl::Status SourceRequest::CheckIsNoVolume() const {
+  const bool whole_sectors = file_bytes_.has_value() && *file_bytes_ % kSectorBytes == 0;
+  if (!is_device_ && (!whole_sectors || HasNameOf(format_, address_))) return absl::OkStatus();
+  const SourceFormatInfo& info = InfoOf(format_);
+  return absl::InvalidArgumentError(absl::StrCat(label_, ": looks like ", info.what,
+                                                 ", and could be a raw volume to which that "
+                                                 "was written: name the format (--from ",
+                                                 info.name,
+                                                 ", or --from image for the bytes of a volume)"));
 }
 
 std::optional<std::string> SourceRequest::Option(std::string_view key) const {
@@ -127,6 +143,7 @@ absl::Status SourceRequest::OpenStream() {
     return absl::InvalidArgumentError(absl::StrCat(label_, ": is a directory"));
   }
   if (S_ISREG(stat.st_mode)) file_bytes_ = static_cast<uint64_t>(stat.st_size);
+  is_device_ = S_ISBLK(stat.st_mode);
   // Only opening was not to wait; a pipe's writer may be slow.
   const int flags = ::fcntl(*descriptor, F_GETFL);
   if (flags < 0 || ::fcntl(*descriptor, F_SETFL, flags & ~O_NONBLOCK) != 0) {

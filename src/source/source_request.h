@@ -21,6 +21,9 @@ namespace cbt {
 // Errors: those of ParseSourceSpec().
 absl::Status CheckSourceOptions(SourceFormat format, const SourceSpec& spec);
 
+// True when the path's extension is one that files of `format` have and volumes don't.
+bool HasNameOf(SourceFormat format, std::string_view path);
+
 class SourceRequest {
  public:
   // `options` must outlive the request.
@@ -53,6 +56,7 @@ class SourceRequest {
 
  private:
   absl::Status FindFormat();
+  absl::Status CheckIsNoVolume() const;
   absl::StatusOr<int> Open() const;
   absl::Status OpenStream();
 
@@ -61,7 +65,8 @@ class SourceRequest {
   std::string label_;
   SourceFormat format_ = SourceFormat::kImage;
   std::unique_ptr<ByteStream> stream_;
-  std::optional<uint64_t> file_bytes_;  // of a regular file behind the stream
+  std::optional<uint64_t> file_bytes_;  // of a regular file that the stream reads
+  bool is_device_ = false;              // the stream reads a block device
 };
 
 }  // namespace cbt

@@ -74,9 +74,10 @@ class Sources(support.CbtTest):
     def refused(self, code, *arguments):
         done = run(*arguments)
         self.assertEqual(done.code, code, (arguments, done))
-        self.assertEqual(len(done.stderr.splitlines()), 1, done)
+        errors = [line for line in done.stderr.splitlines() if not line.startswith("cbt: read as ")]
+        self.assertEqual(len(errors), 1, done)
         self.assertEqual(done.stdout, "", done)
-        return done.stderr
+        return errors[0]
 
     def piped(self, text, *arguments):
         """What cbt prints with `text` on its standard input."""
@@ -444,6 +445,33 @@ class Sources(support.CbtTest):
             self.assertEqual(self.tuples("delta", image, image), (4096, []))
             self.assertIn("volume.img (image)", self.refused(2, "delta", image, new))
             self.assertIn("volume.img (image)", self.refused(2, "delta", whole, image))
+
+    def test_attack_r_a_volume_is_no_list_whatever_is_written_to_it(self):
+        """A raw volume that is a whole diff of RBD had no changes, with exit status 0 and without a word."""
+        size = 1 << 20
+        name = struct.pack("<QI", 5, 1)
+        volume = b"rbd diff v2\nf" + name + b"at" + name + b"bs" + struct.pack("<QQ", 8, size)
+        volume += b"?" + struct.pack("<Q", size - len(volume) - 10)
+        volume = volume.ljust(size - 1, b"v") + b"e"
+        image = self.write("volume.img", volume)
+        for command in (["delta", image], ["delta", image, image], ["allocated", image],
+                        ["map", "convert", image, "--as", "delta", "--output", self.path("out.cbm")]):
+            self.assertIn("could be a raw volume", self.refused(2, *command), command)
+        self.assertEqual(self.tuples("allocated", image, "--from", "image"), (size, [(0, size)]))
+        self.assertEqual(self.tuples("delta", image, "--from", "rbd-diff"), (size, []))
+        # By its name it is a diff, and so is what comes through a pipe, where no volume can be read from.
+        note = "cbt: read as rbd-diff: rbd export-diff, or rbd export --export-format 2 (--from image: "
+        named = run("delta", self.write("volume.diff", volume))
+        piped = subprocess.run([support.CBT, "delta", "-"], input=volume, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        for code, stderr in ((named.code, named.stderr), (piped.returncode, piped.stderr.decode())):
+            self.assertEqual((code, stderr.startswith(note), len(stderr.splitlines())), (0, True, 1), stderr)
+        self.assertEqual(run("delta", image, "--from", "rbd-diff").stderr, "")
+        # Every format that is known by its content says so.
+        for text, known in ((json.dumps([{"offset": 0, "length": 4096, "exists": "true"}]), "rbd-json"),
+                            (json.dumps({"BlockSize": 524288, "VolumeSize": 1, "ChangedBlocks": []}), "ebs"),
+                            (json.dumps({"startOffset": 0, "length": 1 << 30, "changedArea": []}), "vmware")):
+            done = run("delta", self.write("list.json", text), "--capacity", "1G")
+            self.assertEqual((done.code, done.stderr.split(":")[1]), (0, f" read as {known}"), done)
 
     @tool("mke2fs", "partclone.ext4")
     def test_attack_h_two_allocations_make_no_delta(self):

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "cbt/change_map_file.h"
 #include "cbt/source.h"
 #include "map/maps.h"
@@ -25,6 +26,7 @@ namespace {
 using absl::StatusCode;
 using reference::Ranges;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
@@ -315,6 +317,83 @@ TEST_F(SourceTest, OptionsThatTheFormatDoesNotTakeAreRefused) {
     const SourceOptions wrong = with({}, {{"export", ""}, {"layer", ""}});
     EXPECT_THAT(refusal(Read(OpenSource(address, wrong))), HasSubstr("'layer': nbd takes bitmap="));
   }
+}
+
+// A volume of `size` bytes that is a whole diff of RBD, too: one that says that nothing changed.
+std::string VolumeAsDiff(size_t size) {
+  std::string volume = "rbd diff v2\n";
+  const auto number = [&volume](uint64_t value) { test::PutLe<uint64_t>(volume, value); };
+  for (const char tag : {'f', 't'}) {
+    volume += tag;
+    number(5);
+    test::PutLe<uint32_t>(volume, 1);
+    volume += tag;
+  }
+  volume += 's';
+  number(8);
+  number(size);
+  // A record that is not known is passed over.
+  volume += '?';
+  number(size - volume.size() - 9);
+  volume.resize(size - 1, 'v');
+  return volume + 'e';
+}
+
+// Those who write to a volume choose its bytes, not its name and not its size.
+TEST_F(SourceTest, AttackRAVolumeIsNoListWhateverIsWrittenToIt) {
+  using namespace std::string_literals;
+  const auto padded = [](std::string text) {
+    text.resize(kMiB, ' ');
+    return text;
+  };
+  const std::string map = "\x89"s + "CBM\r\n\x1a\n";
+  // (volume, what it looks like, names that only such a file has)
+  const struct {
+    std::string volume;
+    SourceFormat format;
+    std::vector<std::string> names;
+  } volumes[] = {
+      {VolumeAsDiff(kMiB), SourceFormat::kRbdDiff, {"a.diff", "a.rbd", "a.DIFF"}},
+      {padded(R"({"BlockSize":524288,"VolumeSize":1,"ChangedBlocks":[]})"),
+       SourceFormat::kEbs,
+       {"a.json", "a.b.json"}},
+      {padded(map), SourceFormat::kChangeMap, {"a.cbm"}},
+      {padded("QFI\xfb\0\0\0\3"s), SourceFormat::kQcow2, {"a.qcow2", ".a.qcow2"}},
+      {padded("btrfs-stream\0\1\0\0\0"s), SourceFormat::kBtrfsSend, {"a.stream", "a.btrfs"}},
+      {padded("<superblock current_era=\"1\">"), SourceFormat::kEraDump, {"a.xml"}}};
+  for (const auto& [volume, format, names] : volumes) {
+    const char* const name = InfoOf(format).name;
+    for (const std::string file :
+         {"source", "volume.img", "a.raw", "json", "dir.json/a", "a.json.img"}) {
+      if (file.find('/') != std::string::npos)
+        std::filesystem::create_directories(dir_ / "dir.json");
+      Write(file, volume);
+      for (const absl::Status& status : {OpenSource(dir_ / file, {}).status(),
+                                         OpenDelta(dir_ / file, dir_ / file, {}).status()}) {
+        EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << file << name << status;
+        EXPECT_THAT(std::string(status.message()), HasSubstr("could be a raw volume"));
+        EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("--from ", name)));
+      }
+      EXPECT_EQ(*Read(OpenSource(dir_ / file, AsImage())), (Ranges{{0, kMiB}})) << file << name;
+    }
+    for (const std::string& file : names) {
+      Write(file, volume);
+      EXPECT_THAT(std::string(OpenSource(dir_ / file, {}).status().message()),
+                  Not(HasSubstr("could be a raw volume")))
+          << file;
+    }
+    // No volume has part of a sector.
+    Write("source", volume + "x");
+    EXPECT_THAT(std::string(OpenSource(dir_ / "source", {}).status().message()),
+                Not(HasSubstr("could be a raw volume")))
+        << name;
+  }
+  SourceOptions named;
+  named.spec.format = SourceFormat::kRbdDiff;
+  Write("source", VolumeAsDiff(kMiB));
+  EXPECT_EQ(*Read(OpenSource(dir_ / "source", named)), Ranges{});
+  Write("tuesday.diff", VolumeAsDiff(kMiB));
+  EXPECT_EQ(OpenSource(dir_ / "tuesday.diff", {})->format, SourceFormat::kRbdDiff);
 }
 
 // Whole sectors with one byte that is of no text, wherever it is, are an image.
