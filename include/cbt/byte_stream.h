@@ -3,6 +3,7 @@
 #ifndef CBT_BYTE_STREAM_H_
 #define CBT_BYTE_STREAM_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -71,8 +72,12 @@ class ByteStream {
 absl::StatusOr<std::unique_ptr<ByteStream>> OpenByteStream(const std::string& path,
                                                            std::string_view label = {});
 
-// As above for a descriptor that is open for reading, from where it stands; takes it over.
-std::unique_ptr<ByteStream> MakeDescriptorStream(int descriptor, std::string_view label);
+// As above for a descriptor that is open for reading, from where it stands; takes it over. Reading
+// after `deadline` is DEADLINE_EXCEEDED; one that waits for a pipe's writer by then is not broken
+// off.
+std::unique_ptr<ByteStream> MakeDescriptorStream(
+    int descriptor, std::string_view label,
+    std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
 
 // `bytes` belong to somebody else and must outlive the stream.
 std::unique_ptr<ByteStream> MakeMemoryStream(std::span<const uint8_t> bytes,

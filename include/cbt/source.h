@@ -8,6 +8,7 @@
 #ifndef CBT_SOURCE_H_
 #define CBT_SOURCE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -108,6 +109,11 @@ struct SourceOptions {
   // Opens files in place of open(2), for those who confine where they may lie: a path as the source
   // or, for a backing file, the image gave it; returns a descriptor that is open for reading.
   std::function<absl::StatusOr<int>(const std::string& path)> open = {};
+
+  // How long reading a list may take when it is opened, and then all calls of a source's cursor
+  // together; DEADLINE_EXCEEDED after that. The time between the calls does not count. No limit
+  // where there is none.
+  std::optional<std::chrono::milliseconds> time_limit = {};
 
   // Stands for the address in messages.
   std::string label = {};

@@ -16,6 +16,7 @@
 #include "core/absl_view.h"
 #include "map/descriptor.h"
 #include "map/file_io.h"
+#include "source/time_limit.h"
 
 namespace cbt {
 namespace {
@@ -44,8 +45,9 @@ class MemoryStream final : public ByteStream {
 
 class DescriptorStream final : public ByteStream {
  public:
-  DescriptorStream(int descriptor, std::string_view label)
-      : ByteStream(std::string(label)), descriptor_(descriptor) {
+  DescriptorStream(int descriptor, std::string_view label,
+                   std::chrono::steady_clock::time_point deadline)
+      : ByteStream(std::string(label)), descriptor_(descriptor), deadline_(deadline) {
     const off_t begin = ::lseek(descriptor, 0, SEEK_CUR);
     struct stat stat;
     if (begin < 0 || ::fstat(descriptor, &stat) != 0) return;
@@ -66,6 +68,10 @@ class DescriptorStream final : public ByteStream {
 
  private:
   absl::StatusOr<size_t> DoRead(std::span<uint8_t> out) override {
+    if (deadline_ != std::chrono::steady_clock::time_point::max() &&
+        std::chrono::steady_clock::now() >= deadline_) {
+      return TookTooLong(label());
+    }
     for (;;) {
       const ssize_t count = ::read(descriptor_, out.data(), out.size());
       if (count < 0 && errno == EINTR) continue;
@@ -91,6 +97,7 @@ class DescriptorStream final : public ByteStream {
   }
 
   const int descriptor_;
+  const std::chrono::steady_clock::time_point deadline_;
   bool positioned_ = false;  // a file or a device
   uint64_t offset_ = 0;      // in it
   uint64_t size_ = 0;        // when it was opened
@@ -187,9 +194,10 @@ absl::StatusOr<std::unique_ptr<ByteStream>> OpenByteStream(const std::string& pa
   return MakeDescriptorStream(descriptor, label);
 }
 
-std::unique_ptr<ByteStream> MakeDescriptorStream(int descriptor, std::string_view label) {
+std::unique_ptr<ByteStream> MakeDescriptorStream(int descriptor, std::string_view label,
+                                                 std::chrono::steady_clock::time_point deadline) {
   OwnedDescriptor owner(descriptor);
-  auto stream = std::make_unique<DescriptorStream>(descriptor, label);
+  auto stream = std::make_unique<DescriptorStream>(descriptor, label, deadline);
   static_cast<void>(owner.Release());  // the stream's now
   return stream;
 }

@@ -1,4 +1,5 @@
 // From an address to a cursor: which function opens which format, and with what.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <span>
@@ -25,6 +26,7 @@
 #include "core/parse_number.h"
 #include "map/file_io.h"
 #include "source/source_request.h"
+#include "source/time_limit.h"
 
 namespace cbt {
 namespace {
@@ -253,6 +255,9 @@ absl::StatusOr<OpenedSource> OpenNbd(SourceRequest& request) {
   if (status.ok()) status = request.Number("depth", 1 << 20, depth);
   if (!status.ok()) return status;
   where.timeout = std::chrono::seconds(seconds);
+  if (request.options().time_limit.has_value()) {
+    where.timeout = std::min(where.timeout, *request.options().time_limit);
+  }
   NbdOptions options;
   const auto bitmap = request.Option("bitmap");
   if (bitmap.has_value() && depth != 0) return CannotTell(request, "bitmap= or depth=, not both");
@@ -370,13 +375,19 @@ absl::StatusOr<OpenedSource> OpenFormat(SourceRequest& request) {
   return absl::InternalError("a source format of no kind");
 }
 
-// The source with its extents rounded outward.
-absl::StatusOr<OpenedSource> InBlocks(absl::StatusOr<OpenedSource> source,
-                                      const SourceOptions& options) {
-  if (!source.ok() || source->cursor->granularity() % options.block_size == 0) return source;
-  Cursor aligned = AlignOutward(std::move(source->cursor), options.block_size);
-  if (!aligned.ok()) return aligned.status();
-  source->cursor = *std::move(aligned);
+// The source with its extents rounded outward, and its time limited.
+absl::StatusOr<OpenedSource> Shaped(absl::StatusOr<OpenedSource> source,
+                                    const SourceRequest& request) {
+  if (!source.ok()) return source;
+  const SourceOptions& options = request.options();
+  if (source->cursor->granularity() % options.block_size != 0) {
+    Cursor aligned = AlignOutward(std::move(source->cursor), options.block_size);
+    if (!aligned.ok()) return aligned.status();
+    source->cursor = *std::move(aligned);
+  }
+  if (options.time_limit.has_value()) {
+    source->cursor = LimitTime(std::move(source->cursor), *options.time_limit, request.label());
+  }
   return source;
 }
 
@@ -407,7 +418,7 @@ absl::StatusOr<OpenedSource> OpenRequest(SourceRequest& request) {
   if (!source.ok()) return source;
   if (absl::Status status = CheckCapacity(request, *source); !status.ok()) return status;
   source->format = request.format();
-  return InBlocks(std::move(source), request.options());
+  return Shaped(std::move(source), request);
 }
 
 absl::StatusOr<OpenedSource> OpenImages(SourceRequest& base, SourceRequest& target) {
@@ -486,7 +497,7 @@ absl::StatusOr<OpenedSource> OpenDelta(const std::string& base, const std::strin
   if (!source.ok()) return source;
   if (absl::Status status = CheckCapacity(newer, *source); !status.ok()) return status;
   source->format = newer.format();
-  return InBlocks(std::move(source), options);
+  return Shaped(std::move(source), newer);
 }
 
 }  // namespace cbt

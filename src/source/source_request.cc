@@ -13,20 +13,21 @@
 #include "core/parse_number.h"
 #include "source/change_collector.h"
 #include "source/list_look.h"
+#include "source/time_limit.h"
 
 namespace cbt {
 namespace {
 
 constexpr uint64_t kSectorBytes = 512;
 
-bool IsNbd(std::string_view address) {
+}  // namespace
+
+bool IsNbdAddress(std::string_view address) {
   for (const std::string_view scheme : {"nbd://", "nbds://", "nbd+unix://", "nbds+unix://"}) {
     if (address.starts_with(scheme)) return true;
   }
   return false;
 }
-
-}  // namespace
 
 SourceRequest::SourceRequest(std::string address, const SourceOptions& options)
     : address_(std::move(address)),
@@ -46,7 +47,7 @@ absl::Status SourceRequest::Prepare() {
 }
 
 absl::Status SourceRequest::FindFormat() {
-  if (IsNbd(address_)) {
+  if (IsNbdAddress(address_)) {
     format_ = SourceFormat::kNbd;
     if (options_.spec.format.value_or(format_) == format_) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
@@ -127,6 +128,11 @@ absl::StatusOr<int> SourceRequest::Open() const {
   return descriptor;
 }
 
+std::chrono::steady_clock::time_point SourceRequest::Deadline() const {
+  if (!options_.time_limit.has_value()) return std::chrono::steady_clock::time_point::max();
+  return begin_ + std::min<std::chrono::milliseconds>(*options_.time_limit, kLongestTime);
+}
+
 absl::Status SourceRequest::OpenStream() {
   if (IsStandardInput()) {
     absl::StatusOr<std::unique_ptr<ByteStream>> stream = OpenByteStream(address_, label_);
@@ -136,7 +142,7 @@ absl::Status SourceRequest::OpenStream() {
   }
   const absl::StatusOr<int> descriptor = Open();
   if (!descriptor.ok()) return descriptor.status();
-  stream_ = MakeDescriptorStream(*descriptor, label_);
+  stream_ = MakeDescriptorStream(*descriptor, label_, Deadline());
   struct stat stat;
   if (::fstat(*descriptor, &stat) != 0) return FileError(label_, errno);
   if (S_ISDIR(stat.st_mode)) {

@@ -2,6 +2,7 @@
 #ifndef CBT_SOURCE_SOURCE_REQUEST_H_
 #define CBT_SOURCE_SOURCE_REQUEST_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,6 +21,9 @@ namespace cbt {
 // Whether `format`, be it that of `spec` or one that was found out, takes the options of `spec`.
 // Errors: those of ParseSourceSpec().
 absl::Status CheckSourceOptions(SourceFormat format, const SourceSpec& spec);
+
+// True for nbd://, nbds://, nbd+unix:// and nbds+unix://.
+bool IsNbdAddress(std::string_view address);
 
 // True when the path's extension is one that files of `format` have and volumes don't.
 bool HasNameOf(SourceFormat format, std::string_view path);
@@ -59,7 +63,9 @@ class SourceRequest {
   absl::Status CheckIsNoVolume() const;
   absl::StatusOr<int> Open() const;
   absl::Status OpenStream();
+  std::chrono::steady_clock::time_point Deadline() const;
 
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   const std::string address_;
   const SourceOptions options_;
   std::string label_;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -220,6 +221,35 @@ TEST_F(SourceTest, WhatLooksLikeAListIsAnImageForThoseWhoSaySo) {
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_EQ(*found, text.empty() ? Ranges{} : (Ranges{{0, text.size()}}));
     EXPECT_TRUE(Delta(text, text, AsImage()).ok());
+  }
+}
+
+TEST_F(SourceTest, AttackQTakesItsTimeAndNoMore) {
+  SourceOptions options;
+  options.time_limit = std::chrono::hours(24);
+  const std::string image(kMiB, 'i');
+  EXPECT_EQ(*Allocated(image, options), (Ranges{{0, kMiB}}));
+  EXPECT_EQ(*Allocated(kTarget, options), (Ranges{{524288, 524288}, {9 * 524288, 524288}}));
+  EXPECT_EQ(*Delta(image, std::string(kMiB, 'j'), options), (Ranges{{0, kMiB}}));
+  // Longer than any clock runs.
+  options.time_limit = std::chrono::milliseconds::max();
+  EXPECT_EQ(*Allocated(kTarget, options), (Ranges{{524288, 524288}, {9 * 524288, 524288}}));
+  options.time_limit = std::chrono::milliseconds(0);
+  for (const absl::Status& status :
+       {Allocated(image, options).status(), Allocated(kTarget, options).status(),
+        Delta(image, image, options).status()}) {
+    EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("took longer than a source may take"));
+  }
+  // Seeking changes nothing of that.
+  options.spec.format = SourceFormat::kImage;
+  Write("source", image);
+  auto source = OpenSource(dir_ / "source", options);
+  ASSERT_TRUE(source.ok()) << source.status();
+  ExtentBatch batch;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(source->cursor->Seek(4096).ok());
+    EXPECT_EQ(source->cursor->Next(batch).status().code(), StatusCode::kDeadlineExceeded);
   }
 }
 
