@@ -5,6 +5,7 @@
 #include <fuzzer/FuzzedDataProvider.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -54,10 +55,11 @@ class Folder {
 };
 
 absl::Status Read(const Folder& folder, int kind, const std::string& text) {
+  const cbt::VolumeSources::Rules rules = {{}, std::chrono::minutes(1)};
   folder.Write(text);
   switch (kind) {
     case 0:
-      return cbt::VolumeSources::Read(folder.descriptor(), "").damage();
+      return cbt::VolumeSources::Read(folder.descriptor(), "", rules).damage();
     case 1:
       return cbt::rpc::MakeTokenFileAccess(folder.file()).status();
     case 2:

@@ -3,9 +3,11 @@
 #ifndef CBT_DIRECTORY_PROVIDER_H_
 #define CBT_DIRECTORY_PROVIDER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cbt/executor.h"
@@ -20,6 +22,12 @@ struct DirectoryProviderOptions {
   // Where images are read; must outlive the provider and its cursors, and must not be the executor
   // that the service runs on (see ImageOptions). Without one, reads happen inside Next().
   Executor* executor = nullptr;
+  // What files `*.source` may name outside of the root: absolute paths of files, folders and NBD
+  // sockets (folders with all that is below them), and NBD addresses, each with all addresses that
+  // continue it with '/' or '?'. Key files of NBD sources have to be listed as well.
+  std::vector<std::string> allowed_sources = {};
+  // How long opening such a source may take, and then all of its answers to one stream together.
+  std::chrono::milliseconds source_time = std::chrono::minutes(10);
 };
 
 // A snapshot's id is the path of its image below the root without the last extension
@@ -49,7 +57,8 @@ struct DirectoryProviderOptions {
 // delta it counts before the images, after maps and chains; of what is allocated before the image,
 // and a map without a base counts where there is neither. The files that it names lie in the
 // volume's folder, and should have names that begin with a dot, or they count as snapshots
-// themselves.
+// themselves; they are regular files or block devices. What lies elsewhere has to be in
+// `allowed_sources`, and what takes longer than `source_time` is DEADLINE_EXCEEDED.
 //
 // Ids can't lead out of the root: empty ones, absolute ones, `.` and `..` as components, doubled
 // slashes and NUL are INVALID_ARGUMENT, symbolic links that point out of the root are NOT_FOUND.

@@ -1,15 +1,18 @@
 // `cbt serve`: a directory of images as a SnapshotMetadata service.
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cbt/directory_provider.h"
 #include "cbt/executor.h"
 #include "cbt/rpc/server.h"
 #include "cli/command.h"
+#include "cli/numbers.h"
 #include "cli/serving.h"
 #include "cli/status.h"
 #include "cli/stream_options.h"
@@ -24,6 +27,8 @@ struct ServeArguments {
   std::optional<uint64_t> block_size;
   std::optional<BlockMetadataType> type;
   std::string plugin_name = "images.cbt.example.com";
+  std::vector<std::string> allowed_sources;
+  std::chrono::milliseconds source_time = DirectoryProviderOptions{}.source_time;
 };
 
 absl::Status Serve(const ServeArguments& arguments) {
@@ -38,7 +43,9 @@ absl::Status Serve(const ServeArguments& arguments) {
   const absl::StatusOr<std::unique_ptr<SnapshotProvider>> provider = MakeDirectoryProvider(
       arguments.root, {.type = arguments.type.value_or(BlockMetadataType::kVariableLength),
                        .block_size = arguments.block_size.value_or(kDefaultBlockSize),
-                       .executor = &readers});
+                       .executor = &readers,
+                       .allowed_sources = arguments.allowed_sources,
+                       .source_time = arguments.source_time});
   if (!provider.ok()) return provider.status();
   rpc::ServerOptions options;
   options.listen = serving.listen;
@@ -74,6 +81,24 @@ void AddServe(CLI::App& app, Command& command) {
   sub->add_option("--plugin-name", arguments->plugin_name, "Name that Identity reports")
       ->type_name("NAME")
       ->capture_default_str();
+  sub->add_option("--allow-source", arguments->allowed_sources,
+                  "What *.source files may name outside of DIR: a path with all below it, or an "
+                  "NBD address; may be given several times")
+      ->type_name("PATH|ADDR")
+      ->allow_extra_args(false);
+  sub->add_option_function<std::string>(
+         "--source-time",
+         [arguments](const std::string& text) {
+           const absl::StatusOr<std::chrono::milliseconds> value = ParseSeconds(text);
+           if (!value.ok()) {
+             throw CLI::ValidationError("--source-time", MessageOf(value.status()));
+           }
+           if (value->count() == 0) throw CLI::ValidationError("--source-time", "not above 0");
+           arguments->source_time = *value;
+         },
+         "How long such a source may take for one stream in all")
+      ->type_name("SECONDS")
+      ->default_str("600");
   sub->footer(
       "Example: snapshots vol1/monday and vol1/tuesday from /snapshots/vol1/*.img\n"
       "  cbt serve --root /snapshots --listen unix:///run/cbt.sock");

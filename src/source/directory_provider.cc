@@ -18,6 +18,7 @@
 #include "cbt/transform.h"
 #include "core/absl_view.h"
 #include "map/descriptor.h"
+#include "source/allowed_sources.h"
 #include "source/beneath.h"
 #include "source/folder.h"
 #include "source/volume_maps.h"
@@ -103,8 +104,11 @@ std::optional<bool> HoldsImage(int descriptor) noexcept {
 class DirectoryProvider final : public SnapshotProvider {
  public:
   DirectoryProvider(OwnedDescriptor root, std::vector<std::string> root_paths,
-                    const DirectoryProviderOptions& options)
-      : root_(std::move(root)), root_paths_(std::move(root_paths)), options_(options) {}
+                    const DirectoryProviderOptions& options, AllowedSources allowed)
+      : root_(std::move(root)),
+        root_paths_(std::move(root_paths)),
+        options_(options),
+        rules_{std::move(allowed), options.source_time} {}
 
   absl::StatusOr<MetadataSource> OpenAllocated(std::string_view snapshot_id,
                                                const StreamContext&) override {
@@ -112,7 +116,7 @@ class DirectoryProvider final : public SnapshotProvider {
     if (!id.ok()) return id.status();
     absl::StatusOr<Snapshot> image = OpenImage(*id);
     if (!image.ok() && !absl::IsNotFound(image.status())) return image.status();
-    const VolumeSources sources = VolumeSources::Read(root_.number(), id->volume);
+    const VolumeSources sources = VolumeSources::Read(root_.number(), id->volume, rules_);
     absl::StatusOr<std::unique_ptr<ExtentCursor>> told =
         sources.Open({}, id->name, options_.block_size);
     if (!told.ok()) return About(*id, told.status());
@@ -159,7 +163,7 @@ class DirectoryProvider final : public SnapshotProvider {
     }
     if (!cursor.ok()) return About(*target_id, cursor.status());
     if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target);
-    const VolumeSources sources = VolumeSources::Read(root_.number(), target_id->volume);
+    const VolumeSources sources = VolumeSources::Read(root_.number(), target_id->volume, rules_);
     cursor = sources.Open(base_id->name, target_id->name, options_.block_size);
     if (!cursor.ok()) return About(*target_id, cursor.status());
     if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target);
@@ -324,6 +328,7 @@ class DirectoryProvider final : public SnapshotProvider {
   const OwnedDescriptor root_;
   const std::vector<std::string> root_paths_;
   const DirectoryProviderOptions options_;
+  const VolumeSources::Rules rules_;
 };
 
 }  // namespace
@@ -334,6 +339,13 @@ absl::StatusOr<std::unique_ptr<SnapshotProvider>> MakeDirectoryProvider(
   if (options.type == BlockMetadataType::kUnknown) {
     return absl::InvalidArgumentError("the block metadata type must be known");
   }
+  if (options.source_time <= std::chrono::milliseconds(0)) {
+    return absl::InvalidArgumentError("source_time is not above 0");
+  }
+  absl::StatusOr<AllowedSources> allowed = AllowedSources::Create(options.allowed_sources);
+  if (!allowed.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("allowed source ", allowed.status().message()));
+  }
   OwnedDescriptor descriptor(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!descriptor.has_value()) {
     const int error = errno;
@@ -342,7 +354,8 @@ absl::StatusOr<std::unique_ptr<SnapshotProvider>> MakeDirectoryProvider(
     if (error == EACCES) return absl::PermissionDeniedError(text);
     return absl::InvalidArgumentError(text);
   }
-  return std::make_unique<DirectoryProvider>(std::move(descriptor), PathsOf(root), options);
+  return std::make_unique<DirectoryProvider>(std::move(descriptor), PathsOf(root), options,
+                                             *std::move(allowed));
 }
 
 }  // namespace cbt

@@ -1,6 +1,7 @@
 #include "source/volume_sources.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <set>
@@ -14,9 +15,11 @@
 #include "core/absl_view.h"
 #include "core/lines.h"
 #include "core/parse_number.h"
+#include "map/descriptor.h"
 #include "map/file_io.h"
 #include "source/beneath.h"
 #include "source/folder.h"
+#include "source/source_request.h"
 
 namespace cbt {
 namespace {
@@ -42,10 +45,26 @@ absl::StatusOr<std::string> ReadText(int descriptor, const std::string& name) {
   return text;
 }
 
+absl::Status NotListed(const std::string& what) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, ": is outside of the root and not listed (cbt serve --allow-source)"));
+}
+
+// `descriptor` where reading it does not wait for anybody; closes it where that can't be said. A
+// pipe without a writer would hold the thread, and with it one stream after the other.
+absl::StatusOr<int> DataFile(int descriptor, const std::string& name) {
+  OwnedDescriptor owner(descriptor);
+  struct stat stat;
+  if (::fstat(descriptor, &stat) != 0) return FileError(name, errno);
+  if (S_ISREG(stat.st_mode) || S_ISBLK(stat.st_mode)) return owner.Release();
+  return absl::FailedPreconditionError(
+      absl::StrCat(name, ": is neither a regular file nor a block device"));
+}
+
 }  // namespace
 
-VolumeSources VolumeSources::Read(int root, const std::string& volume) {
-  VolumeSources sources(root, volume);
+VolumeSources VolumeSources::Read(int root, const std::string& volume, const Rules& rules) {
+  VolumeSources sources(root, volume, rules);
   const int folder =
       OpenBeneath(root, volume.empty() ? "." : volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) {
@@ -64,8 +83,9 @@ VolumeSources VolumeSources::Read(int root, const std::string& volume) {
     }
     const int file = sources.Descriptor(name);
     if (file < 0 && !MayBeThere(errno)) continue;
+    const absl::StatusOr<int> opened = file < 0 ? FileError(name, errno) : DataFile(file, name);
     const absl::StatusOr<std::string> text =
-        file < 0 ? FileError(name, errno) : ReadText(file, name);
+        opened.ok() ? ReadText(*opened, name) : opened.status();
     absl::StatusOr<Entry> entry = text.ok() ? sources.Parse(name, *text) : text.status();
     if (entry.ok()) {
       sources.entries_.push_back(*std::move(entry));
@@ -82,10 +102,25 @@ int VolumeSources::Descriptor(const std::string& path) const {
 }
 
 absl::StatusOr<int> VolumeSources::OpenFile(const std::string& path) const {
-  const int descriptor = Descriptor(path);
-  if (descriptor >= 0) return descriptor;
+  const bool outside = path.starts_with('/');
+  if (outside && !rules_->allowed.AllowsPath(path)) return NotListed(path);
+  const int descriptor =
+      outside ? rules_->allowed.Open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : Descriptor(path);
+  if (descriptor >= 0) return DataFile(descriptor, path);
   return absl::FailedPreconditionError(
       absl::StrCat(path, ": ", std::generic_category().message(errno)));
+}
+
+absl::Status VolumeSources::CheckReach(const Entry& entry) const {
+  if (!IsNbdAddress(entry.address)) return absl::OkStatus();
+  bool any_export = false;
+  for (const auto& [key, value] : entry.options.spec.options) {
+    any_export |= key == "export";
+    const bool is_path = key == "tls-certificates" || key == "tls-psk";
+    if (is_path && !rules_->allowed.AllowsPath(value)) return NotListed(value);
+  }
+  if (rules_->allowed.AllowsExport(entry.address, any_export)) return absl::OkStatus();
+  return NotListed(entry.address);
 }
 
 absl::StatusOr<VolumeSources::Entry> VolumeSources::Parse(const std::string& file,
@@ -179,12 +214,16 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::str
     found = &entry;
   }
   if (found == nullptr) return nullptr;
+  if (absl::Status status = CheckReach(*found); !status.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(found->file, ": ", status.message()));
+  }
   SourceOptions options = found->options;
   options.purpose = base.empty() ? SourcePurpose::kAllocated : SourcePurpose::kDelta;
   options.block_size = block_size;
   options.label = found->file;
+  options.time_limit = rules_->time;
   // By value: the cursor of a chain of files may outlive this object.
-  options.open = [self = VolumeSources(root_, volume_)](const std::string& path) {
+  options.open = [self = VolumeSources(root_, volume_, *rules_)](const std::string& path) {
     return self.OpenFile(path);
   };
   absl::StatusOr<OpenedSource> source = OpenSource(found->address, options);
@@ -201,7 +240,8 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::str
     if (!names.ok()) return names;
     return std::move(source->cursor);
   }
-  if (absl::IsUnavailable(source.status()) || absl::IsResourceExhausted(source.status())) {
+  if (absl::IsUnavailable(source.status()) || absl::IsResourceExhausted(source.status()) ||
+      absl::IsDeadlineExceeded(source.status())) {
     return source.status();
   }
   return absl::FailedPreconditionError(source.status().message());

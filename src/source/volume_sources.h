@@ -2,6 +2,7 @@
 #ifndef CBT_SOURCE_VOLUME_SOURCES_H_
 #define CBT_SOURCE_VOLUME_SOURCES_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -14,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
 #include "cbt/source.h"
+#include "source/allowed_sources.h"
 
 namespace cbt {
 
@@ -27,20 +29,28 @@ namespace cbt {
 //   address .sun-mon.xml
 //
 // `base` is missing where the source tells what is allocated. `address` is a file in the volume's
-// folder or an nbd:// address; `from`, `capacity` and `base-capacity` are as for `cbt delta`. No
+// folder or, where the rules list it, an absolute path or an nbd:// address; what is opened is a
+// regular file or a block device. `from`, `capacity` and `base-capacity` are as for `cbt delta`. No
 // key comes twice, and every line has an end: see ForEachLine().
 class VolumeSources {
  public:
   static constexpr std::string_view kExtension = ".source";
 
+  // What all sources of a directory keep to.
+  struct Rules {
+    AllowedSources allowed;
+    std::chrono::milliseconds time;  // see SourceOptions::time_limit
+  };
+
   // Reads the files in the folder `volume` ("" for the root itself) below the directory `root`,
-  // which must stay open as long as the object and its cursors live.
-  static VolumeSources Read(int root, const std::string& volume);
+  // which must stay open as long as the object and its cursors live; so must `rules`.
+  static VolumeSources Read(int root, const std::string& volume, const Rules& rules);
 
   // What the source of these snapshots (names in the folder) says, in blocks of `block_size` bytes;
   // null when there is none. An empty base stands for none: what is allocated.
   // Errors: FAILED_PRECONDITION when what would tell is not to be used, or is not the only one of
-  //         its kind; NBD servers that can't be reached are UNAVAILABLE.
+  //         its kind; NBD servers that can't be reached are UNAVAILABLE, what takes too long is
+  //         DEADLINE_EXCEEDED.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Open(const std::string& base,
                                                      const std::string& target,
                                                      uint64_t block_size) const;
@@ -61,11 +71,15 @@ class VolumeSources {
     SourceOptions options;
   };
 
-  VolumeSources(int root, std::string volume) : root_(root), volume_(std::move(volume)) {}
+  VolumeSources(int root, std::string volume, const Rules& rules)
+      : root_(root), volume_(std::move(volume)), rules_(&rules) {}
   absl::StatusOr<Entry> Parse(const std::string& file, std::string_view text) const;
   // -1 and errno when it can't be opened.
   int Descriptor(const std::string& path) const;
   absl::StatusOr<int> OpenFile(const std::string& path) const;
+  // Refuses an NBD server, and key files for it, that the rules don't list.
+  // Errors: FAILED_PRECONDITION.
+  absl::Status CheckReach(const Entry& entry) const;
   // Refuses a list that names another snapshot of this volume than its entry does, and a map of
   // another volume: storage may have names of its own, but not these for others.
   // Errors: FAILED_PRECONDITION.
@@ -73,6 +87,7 @@ class VolumeSources {
 
   int root_;
   std::string volume_;
+  const Rules* rules_;
   std::vector<Entry> entries_;
   std::set<std::string> files_;  // the names of the others in the folder, without extension
   absl::Status damage_;

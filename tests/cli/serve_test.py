@@ -79,6 +79,52 @@ class Answers(ServeTest):
                         self.ok("delta", base, target, *decided, "--format", form))
                 self.stop(server)
 
+    def test_attack_q_sources_hold_no_thread_and_reach_nothing_outside(self):
+        """A pipe that a source named held a thread of the service for each stream: four held all of it."""
+        self.image("vol1/mon.img", b"m" * 4096)
+        self.image("vol1/tue.img", b"t" * 4096)
+        pipe = os.path.join(self.root, "vol1", ".pipe")
+        os.mkfifo(pipe)
+        writer = os.open(pipe, os.O_RDWR)
+        self.addCleanup(os.close, writer)
+        outside = self.path("list.json")
+        with open(outside, "w", encoding="utf-8") as file:
+            file.write('[{"offset": 0, "length": 4096, "exists": "true"}]')
+        os.mkdir(self.path("run"))
+        servers = socket.socket(socket.AF_UNIX)
+        self.addCleanup(servers.close)
+        servers.bind(self.path("run/nbd"))
+        servers.listen()
+        for name, address, form in (("pipe", ".pipe", "from rbd-json\ncapacity 4096\n"),
+                                    ("list", outside, "from rbd-json\ncapacity 4096\n"),
+                                    ("nbd", "nbd+unix:///?socket=" + self.path("run/nbd"), "from nbd:depth=1\n")):
+            with open(os.path.join(self.root, "vol1", name + ".source"), "w", encoding="utf-8") as file:
+                file.write(f"base {name}0\ntarget {name}1\n{form}address {address}\n")
+
+        def ask(name):
+            return ("list", self.address, "--base", f"vol1/{name}0", "--snapshot", f"vol1/{name}1")
+
+        server = self.start()
+        for _ in range(40):
+            self.assertIn("neither a regular file nor a block device", self.fails(2, *ask("pipe")))
+        self.assertIn("--allow-source", self.fails(2, *ask("list")))
+        self.assertIn("--allow-source", self.fails(2, *ask("nbd")))
+        servers.setblocking(False)
+        self.assertRaises(BlockingIOError, servers.accept)
+        self.ok("list", self.address, "--base", "vol1/mon", "--snapshot", "vol1/tue")
+        self.stop(server)
+        # Listed, the list is read and the server is asked; this one does not answer.
+        server = self.start("--allow-source", outside, "--allow-source", self.path("run"), "--source-time", "0.2")
+        self.assertEqual(parse_ndjson(self.ok(*ask("list"), "--format", "ndjson"))[2], [(0, 4096)])
+        done = support.run(*ask("nbd"))
+        self.assertNotIn("--allow-source", done.stderr)
+        if "libnbd" not in done.stderr:
+            self.assertEqual(done.code, 3, done)
+            servers.accept()[0].close()
+        self.stop(server)
+        for options in (["--allow-source", "relative"], ["--source-time", "0"]):
+            self.fails(2, "serve", "--root", self.root, "--listen", self.address, *options)
+
     def test_translation_on_the_client(self):
         base = self.image("vol1/a.img", bytes(4096))
         target = self.image("vol1/b.img", bytes(5000) + b"x" * 20000 + bytes(10000) + b"x")

@@ -1,17 +1,26 @@
 // What the directory provider makes of files that name sources beside images.
 #include "source/volume_sources.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "cbt/change_map_file.h"
 #include "cbt/directory_provider.h"
 #include "map/maps.h"
+#include "support/child_process.h"
 #include "support/cursors.h"
 #include "support/temp_dir.h"
 
@@ -31,7 +40,17 @@ class VolumeSourcesTest : public testing::Test {
     Write("delta.source",
           "# what changed\nbase monday\ntarget tuesday\n"
           "address .list.json\nfrom rbd-json\ncapacity 1M\n");
-    provider_ = *MakeDirectoryProvider(dir_ / "root");
+    Serve({});
+  }
+
+  void Serve(const DirectoryProviderOptions& options) {
+    provider_ = *MakeDirectoryProvider(dir_ / "root", options);
+  }
+  // The error of a delta whose source is at `address`.
+  absl::Status Reached(const std::string& address, const std::string& from = "") {
+    Write("delta.source", "base monday\ntarget tuesday\ncapacity 1M\naddress " + address + "\n" +
+                              (from.empty() ? "" : "from " + from + "\n"));
+    return Delta("monday", "tuesday").status();
   }
 
   void Write(const std::string& name, const std::string& text) {
@@ -217,6 +236,157 @@ TEST_F(VolumeSourcesTest, NothingOutsideOfTheRootIsRead) {
     EXPECT_EQ(Delta("monday", "tuesday").status().code(), StatusCode::kFailedPrecondition)
         << address;
   }
+}
+
+// A pipe whose writer is silent holds the thread that reads from it, and each stream another one.
+TEST_F(VolumeSourcesTest, AttackQWhatCanMakeAReaderWaitIsNoSource) {
+  const std::string pipe = dir_ / "root/vol/.pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int writer = ::open(pipe.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(writer, 0);
+  ASSERT_EQ(::symlink(".pipe", (dir_ / "root/vol/.link").c_str()), 0);
+  for (const std::string address : {".pipe", ".link"}) {
+    for (const std::string from : {"", "rbd-json", "bitmap", "bitmap:base64", "qcow2", "cbm"}) {
+      auto answer = std::async(std::launch::async, [&] { return Reached(address, from); });
+      const bool answered = answer.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+      EXPECT_TRUE(answered) << address << from;
+      if (!answered) {
+        ::close(writer);  // the end of what it waits for
+        return;
+      }
+      const absl::Status status = answer.get();
+      EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("neither a regular"));
+    }
+  }
+  ::close(writer);
+  // The file that names the source, too; others go on.
+  Write("delta.source",
+        "base monday\ntarget tuesday\naddress .list.json\nfrom rbd-json\ncapacity 1M\n");
+  ASSERT_EQ(::mkfifo((dir_ / "root/vol/pipe.source").c_str(), 0600), 0);
+  EXPECT_EQ(*Delta("monday", "tuesday"), kListed);
+  EXPECT_THAT(std::string(Delta("sunday", "tuesday").status().message()),
+              HasSubstr("pipe.source: is neither a regular file nor a block device"));
+}
+
+// Those who write to the root choose what the server connects to and which keys it shows.
+TEST_F(VolumeSourcesTest, AttackQWhatLiesOutsideOfTheRootHasToBeListed) {
+  const auto is_listed = [this](const std::string& address, const std::string& from = "") {
+    const absl::Status status = Reached(address, from);
+    EXPECT_FALSE(status.ok()) << address;
+    return !absl::StrContains(status.message(), "not listed (cbt serve --allow-source)");
+  };
+  const std::string socket = "nbd+unix:///?socket=" + (dir_ / "run/none");
+  EXPECT_FALSE(is_listed(socket));
+  EXPECT_FALSE(is_listed("nbd://127.0.0.1:1/x"));
+  EXPECT_FALSE(is_listed("nbds://127.0.0.1:1"));
+  EXPECT_FALSE(is_listed(dir_ / ".list.json", "rbd-json"));
+  Serve({.allowed_sources = {dir_ / "run/", "nbd://127.0.0.1:1", "nbds://127.0.0.1:1/one",
+                             "nbd+unix:///other?socket=/x/y", dir_ / "lists/one.json"}});
+  for (const std::string& address :
+       {socket, "nbds" + socket.substr(3), "nbd+unix:///name?socket=" + (dir_ / "run/a/b"),
+        std::string("nbd://127.0.0.1:1"), std::string("nbd://127.0.0.1:1/any"),
+        std::string("nbds://127.0.0.1:1/one"), std::string("nbds://127.0.0.1:1/one/two"),
+        std::string("nbd+unix:///other?socket=/x/y")}) {
+    EXPECT_TRUE(is_listed(address)) << address;
+  }
+  for (const std::string& address :
+       {"nbd+unix:///?socket=" + (dir_ / "running"),
+        "nbd+unix:///?socket=" + (dir_ / "run/../other"),
+        "nbd+unix:///?socket=" + (dir_ / "run/%2e%2e/other"),
+        "nbd+unix:///?socket=" + (dir_ / "run/a") + "&socket=/x",
+        "nbd+unix:///?x=1&socket=" + (dir_ / "run/a"), std::string("nbd://127.0.0.1:10"),
+        std::string("nbd://127.0.0.1"), std::string("nbd://127.0.0.1:1@other/x"),
+        std::string("nbds://127.0.0.1:1"), std::string("nbds://127.0.0.1:1/ones"),
+        std::string("nbd+unix:///others?socket=/x/y"), std::string("nbd+unix:///?socket=x/y")}) {
+    EXPECT_FALSE(is_listed(address)) << address;
+  }
+  // Another export of a server of which one is listed, and keys.
+  EXPECT_TRUE(is_listed("nbd://127.0.0.1:1", "nbd:export=any"));
+  EXPECT_TRUE(is_listed(socket, "nbd:export=any"));
+  EXPECT_FALSE(is_listed("nbds://127.0.0.1:1/one", "nbd:export=two"));
+  EXPECT_FALSE(is_listed("nbd+unix:///other?socket=/x/y", "nbd:export=two"));
+  for (const std::string key : {"tls-psk", "tls-certificates"}) {
+    EXPECT_TRUE(is_listed("nbds" + socket.substr(3), "nbd:" + key + "=" + (dir_ / "run/keys")));
+    for (const std::string& file : {dir_ / "keys", dir_ / "run/../keys", std::string("keys")}) {
+      EXPECT_FALSE(is_listed("nbds" + socket.substr(3), "nbd:" + key + "=" + file)) << file;
+    }
+  }
+  // Files: the one that is listed, and what is below a folder; nothing leads out of that.
+  const std::string list = R"([{"offset":4096,"length":100,"exists":"true"}])";
+  dir_.Write("lists/one.json", list);
+  dir_.Write("lists/two.json", list);
+  dir_.Write("run/three.json", list);
+  ASSERT_EQ(::symlink("../lists/two.json", (dir_ / "run/link.json").c_str()), 0);
+  const auto delta = [&](const std::string& path) {
+    Write("delta.source",
+          "base monday\ntarget tuesday\naddress " + path + "\nfrom rbd-json\ncapacity 1M\n");
+    return Delta("monday", "tuesday");
+  };
+  for (const std::string name : {"lists/one.json", "run/three.json"}) {
+    const auto found = delta(dir_ / name);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(*found, (Ranges{{4096, 4096}}));
+  }
+  for (const std::string name : {"lists/two.json", "run/link.json", "run/../lists/one.json"}) {
+    EXPECT_EQ(delta(dir_ / name).status().code(), StatusCode::kFailedPrecondition) << name;
+  }
+}
+
+TEST_F(VolumeSourcesTest, WhatIsListedIsAPathOrAnAddress) {
+  for (const std::string entry :
+       {"", "relative", "/a/../b", "/a//b", "/a/./b", "http://x", "nbd://", "nbd+unix://", "./x"}) {
+    const absl::Status status =
+        MakeDirectoryProvider(dir_ / "root", {.allowed_sources = {entry}}).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << entry << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("'" + entry + "': neither an absolute"));
+  }
+  for (const std::string entry :
+       {"/", "/a", "/a/", "nbd://h", "nbds://h:1/", "nbd+unix:///?socket=/s"}) {
+    EXPECT_TRUE(MakeDirectoryProvider(dir_ / "root", {.allowed_sources = {entry}}).ok()) << entry;
+  }
+  EXPECT_EQ(MakeDirectoryProvider(dir_ / "root", {.source_time = std::chrono::milliseconds(0)})
+                .status()
+                .code(),
+            StatusCode::kInvalidArgument);
+}
+
+// Sparse files cost those who make them nothing, and those who read them days.
+TEST_F(VolumeSourcesTest, AttackQNoFileIsReadForEver) {
+  const std::string sparse = dir_ / "root/vol/.sparse";
+  std::ofstream(sparse, std::ios::binary)
+      << "rbd diff v2\nf" << std::string("\5\0\0\0\0\0\0\0\1\0\0\0a", 13);
+  // As large as the file system lets it be.
+  uint64_t size = uint64_t{1} << 50;
+  while (::truncate(sparse.c_str(), static_cast<off_t>(size)) != 0) size /= 2;
+  ASSERT_GE(size, uint64_t{1} << 40);
+  Serve({.source_time = std::chrono::milliseconds(200)});
+  // Records of unknown kind that hold nothing, and bits that are not set.
+  for (const std::string& more :
+       {std::string("from rbd-diff\n"),
+        "from bitmap:granularity=64\ncapacity " + std::to_string(size * 512) + "\n"}) {
+    Write("delta.source", "base monday\ntarget tuesday\naddress .sparse\n" + more);
+    const absl::Status status = Delta("monday", "tuesday").status();
+    EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << more << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("delta.source: took longer than"));
+  }
+}
+
+TEST_F(VolumeSourcesTest, AttackQNoExportIsAskedForEver) {
+  if (test::FindProgram("nbdkit").empty()) GTEST_SKIP() << "no nbdkit";
+  const std::string socket = dir_ / "run/socket";
+  std::filesystem::create_directories(dir_ / "run");
+  test::ChildProcess server({"nbdkit", "-f", "-U", socket, "null", "9223372036854775807"},
+                            dir_ / "log");
+  Serve({.allowed_sources = {dir_ / "run"}, .source_time = std::chrono::milliseconds(200)});
+  Write("alloc.source", "target tuesday\naddress nbd+unix:///?socket=" + socket + "\n");
+  absl::Status status;
+  do {  // until it takes connections
+    std::this_thread::yield();
+    status = Allocated("tuesday").status();
+  } while (absl::IsUnavailable(status) && server.running());
+  if (absl::StrContains(status.message(), "built without libnbd")) GTEST_SKIP() << status;
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status;
 }
 
 TEST_F(VolumeSourcesTest, Qcow2ImagesAreReadAsSuch) {
