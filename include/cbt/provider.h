@@ -51,6 +51,11 @@ struct MetadataSource {
   // Tells what is to come from an offset (bytes) on, where that can be known quickly; sent ahead of
   // the stream for progress bars and estimates. May be left empty.
   std::function<StreamSummary(uint64_t starting_offset)> summary = {};
+
+  // Asked when the cursor is complete, while it lives: false where the cursor hands on the answer
+  // of another server that gave no proof of its completeness. The proof that the service sends then
+  // says that it begins here. May be left empty by whoever knows the volume itself.
+  std::function<bool()> proven = {};
 };
 
 // Snapshot ids to cursors. Calls come from the service's executor, several at once, and may block.

@@ -200,7 +200,7 @@ void AddList(CLI::App& app, Command& command) {
   }
   // The proof is behind the stream's end, which a part does not reach.
   sub->add_flag("--prove", arguments->prove,
-                "Fail unless the server proves that the stream is complete")
+                "Fail unless the stream is proven to be complete, from its source on")
       ->excludes(sub->get_option("--length"))
       ->excludes(object);
   AddBytes(*sub, "--limit", arguments->limit, "Blocks of the object at most, 256 if not given");

@@ -195,6 +195,14 @@ absl::Status RemoteCursorImpl::End() {
     case ProofVerdict::kHolds:
       completeness_ = Completeness::kProven;
       break;
+    case ProofVerdict::kHoldsFromRelay:
+      if (caller_.request().require_proof) {
+        return absl::FailedPreconditionError(
+            "metadata stream: it is proven from a relay on, and the plugin gave the relay no proof "
+            "that it sent everything: take a plugin that sends one, or require no proof");
+      }
+      completeness_ = Completeness::kProvenFromRelay;
+      break;
     case ProofVerdict::kAbsent:
       if (caller_.request().require_proof) {
         return absl::FailedPreconditionError(
@@ -360,6 +368,8 @@ std::string_view CompletenessName(Completeness completeness) noexcept {
   switch (completeness) {
     case Completeness::kEnded:
       return "ended";
+    case Completeness::kProvenFromRelay:
+      return "proven from the relay on";
     case Completeness::kProven:
       return "proven";
     case Completeness::kUnderWay:

@@ -23,7 +23,7 @@ std::optional<uint64_t> ReadNumber(const std::optional<std::string_view>& text) 
 }  // namespace
 
 Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset,
-                       const std::optional<StreamHeader>& header) {
+                       const std::optional<StreamHeader>& header, ProofScope scope) {
   Metadata metadata = {{std::string(kTupleCountKey), absl::StrCat(digest.tuples())},
                        {std::string(kReportedBytesKey), absl::StrCat(digest.bytes())},
                        {std::string(kStartingOffsetKey), absl::StrCat(starting_offset)},
@@ -32,6 +32,7 @@ Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset,
     metadata.emplace_back(kCapacityKey, absl::StrCat(header->capacity));
     metadata.emplace_back(kTypeKey, BlockMetadataTypeName(header->type));
   }
+  if (scope == ProofScope::kRelay) metadata.emplace_back(kScopeKey, kRelayScope);
   return metadata;
 }
 
@@ -50,7 +51,8 @@ ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& rece
                         uint64_t starting_offset, const std::optional<StreamHeader>& header,
                         std::string& what) {
   const Metadata expected = ProofMetadata(received, starting_offset, header);
-  bool any = false;
+  const bool from_relay = trailing(kScopeKey).has_value();
+  bool any = from_relay;
   what.clear();
   for (const auto& [key, value] : expected) {
     const std::optional<std::string_view> found = trailing(key);
@@ -61,7 +63,8 @@ ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& rece
                         ", received was ", value);
   }
   if (!any) return ProofVerdict::kAbsent;
-  return what.empty() ? ProofVerdict::kHolds : ProofVerdict::kDiffers;
+  if (!what.empty()) return ProofVerdict::kDiffers;
+  return from_relay ? ProofVerdict::kHoldsFromRelay : ProofVerdict::kHolds;
 }
 
 StreamSummary ReadSummary(const MetadataLookup& initial) {

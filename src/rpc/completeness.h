@@ -22,6 +22,9 @@ inline constexpr std::string_view kDigestKey = "cbt-digest";  // xxh3-64:<16 hex
 // Servers before these two send the four above alone.
 inline constexpr std::string_view kCapacityKey = "cbt-volume-capacity-bytes";
 inline constexpr std::string_view kTypeKey = "cbt-block-metadata-type";  // the contracts' name
+// Where the proof begins, if not at the source: kRelayScope. Any other value is taken for it.
+inline constexpr std::string_view kScopeKey = "cbt-proof-scope";
+inline constexpr std::string_view kRelayScope = "relay";
 
 // Keys of initial metadata.
 inline constexpr std::string_view kBytesToComeKey = "cbt-bytes-to-come";
@@ -33,18 +36,26 @@ struct StreamHeader {
   uint64_t capacity = 0;  // bytes
 };
 
+// How far back a proof reaches.
+enum class ProofScope {
+  kSource,  // to whoever knows the volume
+  kRelay,   // to somebody who passed on what came without a proof
+};
+
 // `header` has no value when no message told it.
 Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset,
-                       const std::optional<StreamHeader>& header);
+                       const std::optional<StreamHeader>& header,
+                       ProofScope scope = ProofScope::kSource);
 Metadata SummaryMetadata(const StreamSummary& summary);
 
 // Looks up one value of a call's metadata.
 using MetadataLookup = std::function<std::optional<std::string_view>(std::string_view key)>;
 
 enum class ProofVerdict {
-  kAbsent,   // the server sent none: a peer that does not know it
-  kHolds,    // all there and equal to what was received
-  kDiffers,  // there, and something else than was received
+  kAbsent,          // the server sent none: a peer that does not know it
+  kHolds,           // all there and equal to what was received
+  kHoldsFromRelay,  // the same, and it does not reach back to the source
+  kDiffers,         // there, and something else than was received
 };
 
 // Compares what a server says of a stream with what was received of it. A proof that is there in

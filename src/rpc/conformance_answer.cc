@@ -141,6 +141,7 @@ Finding ConformanceChecker::CheckProofOf(const ProbeAnswer& answer, uint64_t off
     case ProofVerdict::kDiffers:
       return Fail(what);
     case ProofVerdict::kHolds:
+    case ProofVerdict::kHoldsFromRelay:
       break;
   }
   return Pass();

@@ -63,6 +63,9 @@ class RemoteProvider final : public SnapshotProvider {
     source.block_size = (*cursor)->granularity();
     // A block size that no block has shown is not known; extents say the same then.
     if (source.block_size == 1) source.type = BlockMetadataType::kVariableLength;
+    source.proven = [remote = cursor->get()] {
+      return remote->completeness() == Completeness::kProven;
+    };
     source.cursor = *std::move(cursor);
     return source;
   }

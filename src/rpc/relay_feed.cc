@@ -215,21 +215,29 @@ absl::Status RelayFeed::Verdict(const grpc::Status& status) {
   if (plan_.check_tuples || passed_unseen_ == 0) {
     std::string what;
     const MetadataLookup trailing = [this](std::string_view key) { return call_.Trailing(key); };
-    if (CheckProof(trailing, received_, request_.starting_offset, header_, what) ==
-        ProofVerdict::kDiffers) {
-      return Broken(absl::StrCat("the stream is not what the plugin says it sent: ", what));
+    switch (CheckProof(trailing, received_, request_.starting_offset, header_, what)) {
+      case ProofVerdict::kDiffers:
+        return Broken(absl::StrCat("the stream is not what the plugin says it sent: ", what));
+      case ProofVerdict::kHolds:
+        scope_ = ProofScope::kSource;
+        break;
+      case ProofVerdict::kAbsent:
+      case ProofVerdict::kHoldsFromRelay:
+        break;
     }
   }
   return absl::OkStatus();
 }
 
 Metadata RelayFeed::TrailingMetadata() const {
-  if (passed_unseen_ == 0) return ProofMetadata(passed_on_, request_.starting_offset, header_);
+  if (passed_unseen_ == 0) {
+    return ProofMetadata(passed_on_, request_.starting_offset, header_, scope_);
+  }
   // Not looked at and so not ours to prove; what the plugin says holds if nothing was changed.
   Metadata metadata;
   if (passed_unseen_ != messages_) return metadata;
   for (const std::string_view key : {kTupleCountKey, kReportedBytesKey, kStartingOffsetKey,
-                                     kDigestKey, kCapacityKey, kTypeKey}) {
+                                     kDigestKey, kCapacityKey, kTypeKey, kScopeKey}) {
     const std::optional<std::string_view> value = call_.Trailing(key);
     if (value.has_value()) metadata.emplace_back(key, *value);
   }

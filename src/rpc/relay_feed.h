@@ -75,6 +75,7 @@ class RelayFeed final : public MessageFeed,
   std::optional<StreamHeader> header_;  // of the first message that was looked at
   StreamDigest received_;               // all that the plugin sent
   StreamDigest passed_on_;
+  ProofScope scope_ = ProofScope::kRelay;  // of a proof of ours
   MetadataMessage message_;
   FlatMessage flat_;
   bool started_ = false;        // a tuple that ends after the starting offset was seen

@@ -71,6 +71,7 @@ absl::StatusOr<OpenedSource> OpenSource(SnapshotProvider& provider, const Admitt
     return status;
   }
   if (source->summary) opened.summary = source->summary(request.starting_offset);
+  opened.proven = std::move(source->proven);
   return opened;
 }
 
@@ -94,11 +95,18 @@ absl::Status StreamProducer::Open(const std::stop_token& stop, MessageSink& sink
   }();
   if (!opened.ok()) return opened.status();
   cursor_ = std::move(opened->cursor);
+  proven_ = std::move(opened->proven);
   sink.Announce(SummaryMetadata(opened->summary));
   header_ = {.type = opened->type, .capacity = opened->capacity};
   builder_.emplace(pool_, TypeOnWire(contract_, opened->type), opened->capacity,
                    request_.max_results, options_.message_bytes);
   return absl::OkStatus();
+}
+
+Metadata StreamProducer::Trailing() const {
+  const bool proven = !proven_ || proven_();
+  return ProofMetadata(digest_, request_.starting_offset, header_,
+                       proven ? ProofScope::kSource : ProofScope::kRelay);
 }
 
 // Asks the cursor for the next batch. Tuples that end at or before the starting offset are left

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -32,6 +33,7 @@ struct OpenedSource {
   BlockMetadataType type = BlockMetadataType::kUnknown;
   uint64_t capacity = 0;
   StreamSummary summary = {};
+  std::function<bool()> proven = {};
 };
 // Errors: those of the provider and its cursor, OUT_OF_RANGE for an offset past the capacity,
 //         INTERNAL when the provider breaks its contract.
@@ -65,7 +67,7 @@ class StreamProducer {
                               MessageSink& sink, std::optional<OutMessage>& message);
 
   // What goes behind a complete stream: the proof that it is.
-  Metadata Trailing() const { return ProofMetadata(digest_, request_.starting_offset, header_); }
+  Metadata Trailing() const;
 
  private:
   absl::Status Open(const std::stop_token& stop, MessageSink& sink);
@@ -80,6 +82,7 @@ class StreamProducer {
   const std::optional<std::chrono::system_clock::time_point> deadline_;
 
   std::unique_ptr<ExtentCursor> cursor_;
+  std::function<bool()> proven_;
   std::optional<StreamHeader> header_;
   std::optional<MessageBuilder> builder_;
   StreamDigest digest_;

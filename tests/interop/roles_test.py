@@ -124,10 +124,15 @@ class RolesTest(unittest.TestCase):
         conform = run("conform", plugin, "--snapshot", "ns/b", "--base", "ns/a")
         self.assertEqual(conform.returncode, 0, conform.stdout.decode())
         relay = self.relay(plugin)
-        listed = run("list", relay, "--api", "kubernetes", "--token-file", self.token,
-                     "--namespace", "ns", "--snapshot", "b", "--base", "ns/a", "--format", "csv",
-                     "--prove")
+        through = ["list", relay, "--api", "kubernetes", "--token-file", self.token, "--namespace",
+                   "ns", "--snapshot", "b", "--base", "ns/a", "--format", "csv"]
+        listed = run(*through)
         self.assertEqual((listed.returncode, listed.stdout.decode()), (0, expected), listed)
+        # The plugin sends no proof, and the relay's does not stand for it.
+        listed = run(*through, "--prove")
+        self.assertEqual(listed.returncode, 2, listed)
+        self.assertIn(b"proven from a relay on", listed.stderr)
+        self.assertIn(b"\nerror,", listed.stdout)
 
     def test_a_python_client_of_every_contract_through_the_relay(self):
         relay = self.relay(self.python_plugin())

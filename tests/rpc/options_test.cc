@@ -343,6 +343,7 @@ TEST(Client, TellsProvenFromEndedFromBroken) {
 TEST(Client, CompletenessHasItsWords) {
   EXPECT_EQ(rpc::CompletenessName(rpc::Completeness::kUnderWay), "under way");
   EXPECT_EQ(rpc::CompletenessName(rpc::Completeness::kEnded), "ended");
+  EXPECT_EQ(rpc::CompletenessName(rpc::Completeness::kProvenFromRelay), "proven from the relay on");
   EXPECT_EQ(rpc::CompletenessName(rpc::Completeness::kProven), "proven");
 }
 

@@ -96,5 +96,31 @@ TEST(Proofs, DifferByEveryLineAndByOneThatIsMissing) {
   }
 }
 
+TEST(Proofs, AttackJSayWhereTheyBegin) {
+  StreamDigest digest;
+  const auto sent = [&digest](rpc::ProofScope scope) {
+    Lines lines;
+    for (const auto& [key, value] : rpc::ProofMetadata(digest, 0, std::nullopt, scope)) {
+      lines[key] = value;
+    }
+    return lines;
+  };
+  std::string what;
+  const auto verdict = [&](const Lines& lines) {
+    return rpc::CheckProof(In(lines), digest, 0, std::nullopt, what);
+  };
+  EXPECT_EQ(verdict(sent(rpc::ProofScope::kSource)), rpc::ProofVerdict::kHolds);
+  EXPECT_EQ(sent(rpc::ProofScope::kSource).count("cbt-proof-scope"), 0u);
+  Lines relayed = sent(rpc::ProofScope::kRelay);
+  EXPECT_EQ(relayed["cbt-proof-scope"], "relay");
+  EXPECT_EQ(verdict(relayed), rpc::ProofVerdict::kHoldsFromRelay);
+  // A scope that came later is not taken for the source.
+  relayed["cbt-proof-scope"] = "elsewhere";
+  EXPECT_EQ(verdict(relayed), rpc::ProofVerdict::kHoldsFromRelay);
+  relayed["cbt-tuple-count"] = "1";
+  EXPECT_EQ(verdict(relayed), rpc::ProofVerdict::kDiffers);
+  EXPECT_EQ(verdict({{"cbt-proof-scope", "relay"}}), rpc::ProofVerdict::kDiffers);
+}
+
 }  // namespace
 }  // namespace cbt::test

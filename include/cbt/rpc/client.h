@@ -62,7 +62,8 @@ struct ListRequest {
   // Time for the whole stream with its resumptions; none: no limit.
   std::optional<std::chrono::milliseconds> timeout = {};
 
-  // A stream that ends without a proof of its completeness fails with FAILED_PRECONDITION.
+  // A stream that ends without a proof of its completeness, or with one that begins at a relay and
+  // not at the server that knows the volume, fails with FAILED_PRECONDITION.
   bool require_proof = false;
 
   // How often in a row a broken stream (UNAVAILABLE, or CANCELLED by the server) is resumed without
@@ -81,12 +82,14 @@ struct ListRequest {
 
 // What is known of a stream's completeness (docs/completeness.md).
 enum class Completeness {
-  kUnderWay,  // not at its end, or broken: then Next() has failed
-  kEnded,     // the server ended it with OK, and sent no proof
-  kProven,    // and the server's count, bytes and digest are those of what was received
+  kUnderWay,         // not at its end, or broken: then Next() has failed
+  kEnded,            // the server ended it with OK, and sent no proof
+  kProvenFromRelay,  // a relay's count, bytes and digest are those of what was received; the server
+                     // behind the relay gave it no proof, so what that one left out is not known
+  kProven,           // the same of a proof that reaches back to the source
 };
 
-// "under way", "ended" or "proven".
+// "under way", "ended", "proven from the relay on" or "proven".
 std::string_view CompletenessName(Completeness completeness) noexcept;
 
 // A remote stream: the same interface as every other cursor, so that transforms, maps and printers
