@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -51,6 +52,12 @@ struct MetadataSource {
   // Tells what is to come from an offset (bytes) on, where that can be known quickly; sent ahead of
   // the stream for progress bars and estimates. May be left empty.
   std::function<StreamSummary(uint64_t starting_offset)> summary = {};
+
+  // Which state of the data the cursor reads, in any form: another text whenever the answer may be
+  // another one. A client that goes on at an offset compares a digest of it with that of the stream
+  // before, and so finds a snapshot that was replaced in between. Kept over restarts of the
+  // provider, or every resumption after one is refused. Empty: nothing but the ids is known.
+  std::string version = {};
 
   // Asked when the cursor is complete, while it lives: false where the cursor hands on the answer
   // of another server that gave no proof of its completeness. The proof that the service sends then

@@ -15,6 +15,7 @@
 #include "rpc/contract.h"
 #include "rpc/listen_address.h"
 #include "rpc/message_stream.h"
+#include "rpc/source_version.h"
 
 namespace cbt::rpc {
 namespace {
@@ -81,6 +82,20 @@ uint64_t GranularityOf(const MetadataMessage& message) {
   return tuple.length;
 }
 
+// What a stream of which a message has come says of its data; empty for nothing.
+std::string VersionOf(const MessageStream& stream) {
+  return std::string(stream.Initial(kSourceVersionKey).value_or(""));
+}
+
+// Whether `stream`, opened at `offset`, can go on with what is of version `before`.
+absl::Status CheckVersion(const MessageStream& stream, const std::string& before, uint64_t offset) {
+  if (before.empty() || VersionOf(stream) == before) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat("metadata stream: from offset ", offset,
+                   " on it is read from other data than before, because the snapshot was replaced "
+                   "or changed: drop what was received and start again from 0"));
+}
+
 class RemoteCursorImpl final : public RemoteCursor {
  public:
   // `first` is the first message of `stream`; `checker` has passed it.
@@ -93,6 +108,7 @@ class RemoteCursorImpl final : public RemoteCursor {
         stream_(std::move(stream)),
         stream_offset_(floor_),
         summary_(SummaryOf(*stream_)),
+        source_version_(VersionOf(*stream_)),
         checker_(checker) {
     digest_.Add(first.tuples.offsets(), first.tuples.lengths());
     Take(first.tuples);
@@ -104,6 +120,7 @@ class RemoteCursorImpl final : public RemoteCursor {
     return covered() == capacity() ? completeness_ : Completeness::kUnderWay;
   }
   const StreamSummary& summary() const noexcept override { return summary_; }
+  const std::string& source_version() const noexcept override { return source_version_; }
 
   // Waits until the server has ended a stream of which nothing is left to be handed on.
   absl::Status AwaitEnd() {
@@ -143,6 +160,7 @@ class RemoteCursorImpl final : public RemoteCursor {
   std::unique_ptr<MessageStream> stream_;
   uint64_t stream_offset_;  // that stream_ was asked for
   const StreamSummary summary_;
+  const std::string source_version_;
   std::optional<StreamChecker> checker_;
   StreamDigest digest_;      // of what stream_ gave
   MetadataMessage message_;  // memory for the next
@@ -270,6 +288,9 @@ absl::Status RemoteCursorImpl::Reopen() {
         " it is another one: ", AbslView(BlockMetadataTypeName(message_.type)), " and capacity ",
         message_.capacity, " after ", AbslView(BlockMetadataTypeName(type_)), " and ", capacity()));
   }
+  if (absl::Status status = CheckVersion(*stream_, source_version_, floor_); !status.ok()) {
+    return status;
+  }
   digest_.Add(message_.tuples.offsets(), message_.tuples.lengths());
   if (absl::Status status = CutAtFloor(message_.tuples); !status.ok()) return status;
   Take(message_.tuples);
@@ -355,6 +376,10 @@ absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest
   if (!more.ok()) return more.status();
   if (!*more) return NoMessage();
   if (absl::Status status = checker.Check(first); !status.ok()) return status;
+  if (absl::Status status = CheckVersion(*stream, request.source_version, request.starting_offset);
+      !status.ok()) {
+    return status;
+  }
   auto cursor = std::make_unique<RemoteCursorImpl>(std::move(caller), std::move(stream), checker,
                                                    std::move(first));
   if (cursor->capacity() == 0) {

@@ -10,19 +10,14 @@
 #include "absl/strings/escaping.h"
 #include "cbt/extent.h"
 #include "core/absl_view.h"
+#include "rpc/source_version.h"
 
 namespace cbt::rpc {
 namespace {
 
-constexpr char kVersion = 1;
-constexpr size_t kHeadBytes = 1 + 8;
+constexpr char kVersion = 2;
+constexpr size_t kHeadBytes = 1 + 8 + kSourceVersionBytes;
 constexpr size_t kSealBytes = 16;
-
-// Lengths before texts, so that no two requests are sealed as the same bytes.
-void AppendText(std::string& out, std::string_view text) {
-  for (int i = 0; i < 8; ++i) out.push_back(static_cast<char>(text.size() >> (8 * i)));
-  out.append(text);
-}
 
 absl::Status Foreign() {
   return absl::AbortedError("starting_token: not a token of this request; begin without one");
@@ -36,8 +31,8 @@ std::string PageTokens::SealOf(const std::optional<std::string>& base, std::stri
                                std::string_view head) const {
   std::string sealed(head);
   sealed.push_back(base.has_value() ? 1 : 0);
-  AppendText(sealed, base.value_or(""));
-  AppendText(sealed, target);
+  AppendSized(sealed, base.value_or(""));
+  AppendSized(sealed, target);
   unsigned char code[EVP_MAX_MD_SIZE];
   unsigned length = 0;
   // Nothing but want of memory stops it, and a seal that was not made must not be sent, or
@@ -51,15 +46,17 @@ std::string PageTokens::SealOf(const std::optional<std::string>& base, std::stri
 }
 
 std::string PageTokens::Seal(const std::optional<std::string>& base, std::string_view target,
-                             uint64_t offset) const {
+                             const PagePlace& place) const {
   std::string token(1, kVersion);
-  for (int i = 0; i < 8; ++i) token.push_back(static_cast<char>(offset >> (8 * i)));
+  for (int i = 0; i < 8; ++i) token.push_back(static_cast<char>(place.offset >> (8 * i)));
+  token += place.source_version;
+  token.resize(kHeadBytes);
   token += SealOf(base, target, token);
   return absl::WebSafeBase64Escape(token);
 }
 
-absl::StatusOr<uint64_t> PageTokens::Open(const std::optional<std::string>& base,
-                                          std::string_view target, std::string_view token) const {
+absl::StatusOr<PagePlace> PageTokens::Open(const std::optional<std::string>& base,
+                                           std::string_view target, std::string_view token) const {
   std::string bytes;
   if (!absl::WebSafeBase64Unescape(AbslView(token), &bytes) ||
       bytes.size() != kHeadBytes + kSealBytes || bytes[0] != kVersion) {
@@ -74,7 +71,7 @@ absl::StatusOr<uint64_t> PageTokens::Open(const std::optional<std::string>& base
     offset |= uint64_t{static_cast<unsigned char>(bytes[1 + i])} << (8 * i);
   }
   if (offset > kMaxCapacity) return Foreign();
-  return offset;
+  return PagePlace{offset, bytes.substr(1 + 8, kSourceVersionBytes)};
 }
 
 }  // namespace cbt::rpc

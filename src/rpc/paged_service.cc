@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "rpc/byte_buffer.h"
+#include "rpc/source_version.h"
 #include "rpc/status.h"
 #include "rpc/stream_producer.h"
 #include "rpc/stream_watch.h"
@@ -111,11 +112,12 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
   }
 
   // Ends the call, once; whoever comes later is too late.
-  void Answer(const absl::Status& status, grpc::ByteBuffer* message) {
+  void Answer(absl::Status status, grpc::ByteBuffer* message) {
     {
       std::lock_guard lock(mutex_);
       if (answered_at_.has_value()) return;
       answered_at_ = Clock::now();
+      if (status.ok()) status = AddVersion();
       if (status.ok()) {
         response_ = *message;
         watch_.Message(tuples_, reported_, message->Length());
@@ -125,17 +127,29 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
     Finish(ToGrpcStatus(status));
   }
 
+  // Requires the lock. A page that does not say what it was read from can't be gone on with.
+  absl::Status AddVersion() try {
+    if (context_ != nullptr) {
+      context_->AddInitialMetadata(std::string(kSourceVersionKey), SourceVersionText(version_));
+    }
+    return absl::OkStatus();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+
   absl::Status Make(grpc::ByteBuffer& message) try {
     AdmittedRequest admitted{.base_snapshot_id = request_.base_snapshot_id,
                              .target_snapshot_id = request_.target_snapshot_id,
                              .starting_offset = 0,
                              .max_results = static_cast<uint32_t>(request_.max_results),
                              .secrets = {}};
+    std::optional<PagePlace> place;
     if (!request_.page_token.empty()) {
-      absl::StatusOr<uint64_t> offset = shared_->tokens.Open(
+      absl::StatusOr<PagePlace> opened = shared_->tokens.Open(
           request_.base_snapshot_id, request_.target_snapshot_id, request_.page_token);
-      if (!offset.ok()) return offset.status();
-      admitted.starting_offset = *offset;
+      if (!opened.ok()) return opened.status();
+      place = *std::move(opened);
+      admitted.starting_offset = place->offset;
     }
     const Secrets secrets = std::move(request_.secrets);
     absl::StatusOr<OpenedSource> source =
@@ -143,6 +157,11 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
                    {.stop = stop_.get_token(), .secrets = secrets, .deadline = deadline_},
                    shared_->options.shape);
     if (!source.ok()) return source.status();
+    if (place.has_value() && place->source_version != source->version) {
+      return absl::AbortedError(
+          "starting_token: the snapshot was replaced or changed since the page before; drop what "
+          "was received and begin without a token");
+    }
 
     PageContents page;
     absl::StatusOr<std::optional<uint64_t>> next = Fill(*source->cursor, admitted, page);
@@ -152,9 +171,11 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
     if (next->has_value()) {
       wire::AppendBytesField(
           bytes, kNextTokenField,
-          shared_->tokens.Seal(request_.base_snapshot_id, request_.target_snapshot_id, **next));
+          shared_->tokens.Seal(request_.base_snapshot_id, request_.target_snapshot_id,
+                               {.offset = **next, .source_version = source->version}));
     }
     bytes += page.blocks;
+    version_ = std::move(source->version);
     tuples_ = page.tuples;
     reported_ = page.reported;
     const grpc::Slice slice(bytes);
@@ -213,6 +234,7 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
   const std::optional<std::chrono::system_clock::time_point> deadline_;
   const StreamSlot slot_;
   std::stop_source stop_;
+  std::string version_;
   uint64_t tuples_ = 0;
   uint64_t reported_ = 0;
   std::mutex mutex_;

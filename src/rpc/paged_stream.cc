@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rpc/byte_buffer.h"
+#include "rpc/source_version.h"
 #include "rpc/status.h"
 #include "wire/proto_reader.h"
 
@@ -101,10 +102,26 @@ absl::Status PagedStream::FetchPage() {
   queue.Shutdown();
   while (queue.Next(&tag, &ok)) continue;
   if (!status.ok()) return FromGrpcStatus(status);
+  const auto& initial = context.GetServerInitialMetadata();
+  const auto found = initial.find(kSourceVersionKey.data());
+  const std::string version =
+      found == initial.end() ? "" : std::string(found->second.data(), found->second.size());
+  if (!capacity_.has_value()) {
+    version_ = version;
+  } else if (version != version_) {
+    return absl::AbortedError(
+        "metadata stream: a page is read from other data than those before, because the snapshot "
+        "was replaced or changed: drop what was received and start again from 0");
+  }
   if (absl::Status decoded = DecodePage(FlatBytes(response).bytes(), page_); !decoded.ok()) {
     return absl::DataLossError(absl::StrCat("metadata stream: ", decoded.message()));
   }
   return absl::OkStatus();
+}
+
+std::optional<std::string_view> PagedStream::Initial(std::string_view key) const {
+  if (key != kSourceVersionKey || version_.empty()) return std::nullopt;
+  return version_;
 }
 
 absl::StatusOr<bool> PagedStream::Next(MetadataMessage& message) {

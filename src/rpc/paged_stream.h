@@ -35,14 +35,15 @@ inline constexpr size_t kMaxIdlePages = 20'000;
 // The contract has no starting offset: a stream that begins further on passes over the pages before
 // it. A page without blocks is not the end while it names a next one; who names next ones for ever
 // has no end, and that is DATA_LOSS, as is a page that tells no capacity, or another than those
-// before. So a volume without a single byte can't be listed in pages.
+// before; ABORTED is one that is read from other data than those before. So a volume without a
+// single byte can't be listed in pages.
 class PagedStream final : public MessageStream {
  public:
   PagedStream(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
               const MetadataRequest& request, Deadline deadline, std::stop_token stop);
 
   absl::StatusOr<bool> Next(MetadataMessage& message) override;
-  std::optional<std::string_view> Initial(std::string_view) const override { return std::nullopt; }
+  std::optional<std::string_view> Initial(std::string_view key) const override;
   std::optional<std::string_view> Trailing(std::string_view) const override { return std::nullopt; }
 
  private:
@@ -56,6 +57,7 @@ class PagedStream final : public MessageStream {
   const std::stop_token stop_;
   SnapshotDeltaPage page_;
   std::optional<uint64_t> capacity_;  // that pages tell
+  std::string version_;               // of the data that pages are read from, if they say
   uint64_t furthest_ = 0;             // end of a block
   size_t idle_pages_ = 0;             // in a row that had none that ends further on
   bool first_ = true;

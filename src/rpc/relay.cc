@@ -63,6 +63,7 @@ class RemoteProvider final : public SnapshotProvider {
     source.block_size = (*cursor)->granularity();
     // A block size that no block has shown is not known; extents say the same then.
     if (source.block_size == 1) source.type = BlockMetadataType::kVariableLength;
+    source.version = (*cursor)->source_version();
     source.proven = [remote = cursor->get()] {
       return remote->completeness() == Completeness::kProven;
     };

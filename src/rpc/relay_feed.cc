@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/server.h"
 #include "rpc/message_builder.h"
+#include "rpc/source_version.h"
 #include "rpc/status.h"
 
 namespace cbt::rpc {
@@ -103,8 +104,13 @@ bool RelayFeed::HandOn() try {
 bool RelayFeed::OnMessage(grpc::ByteBuffer message) try {
   if (!failure_.ok()) return false;
   if (messages_ == 0 && pending_.empty()) {
-    sink_->Announce(
-        SummaryMetadata(ReadSummary([this](std::string_view key) { return call_.Initial(key); })));
+    Metadata initial =
+        SummaryMetadata(ReadSummary([this](std::string_view key) { return call_.Initial(key); }));
+    initial.emplace_back(
+        kSourceVersionKey,
+        SourceVersionText(SourceVersion(request_.base_snapshot_id, request_.target_snapshot_id,
+                                        call_.Initial(kSourceVersionKey).value_or(""))));
+    sink_->Announce(std::move(initial));
   }
   if (absl::Status status = Translate(message); !status.ok()) {
     // Comes back as the end of the call, where it is told.

@@ -8,6 +8,7 @@
 #include "cbt/transform.h"
 #include "core/absl_view.h"
 #include "rpc/guard_cursor.h"
+#include "rpc/source_version.h"
 #include "rpc/status.h"
 
 namespace cbt::rpc {
@@ -72,6 +73,8 @@ absl::StatusOr<OpenedSource> OpenSource(SnapshotProvider& provider, const Admitt
   }
   if (source->summary) opened.summary = source->summary(request.starting_offset);
   opened.proven = std::move(source->proven);
+  opened.version =
+      SourceVersion(request.base_snapshot_id, request.target_snapshot_id, source->version);
   return opened;
 }
 
@@ -96,7 +99,9 @@ absl::Status StreamProducer::Open(const std::stop_token& stop, MessageSink& sink
   if (!opened.ok()) return opened.status();
   cursor_ = std::move(opened->cursor);
   proven_ = std::move(opened->proven);
-  sink.Announce(SummaryMetadata(opened->summary));
+  Metadata initial = SummaryMetadata(opened->summary);
+  initial.emplace_back(kSourceVersionKey, SourceVersionText(opened->version));
+  sink.Announce(std::move(initial));
   header_ = {.type = opened->type, .capacity = opened->capacity};
   builder_.emplace(pool_, TypeOnWire(contract_, opened->type), opened->capacity,
                    request_.max_results, options_.message_bytes);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -34,6 +35,7 @@ struct OpenedSource {
   uint64_t capacity = 0;
   StreamSummary summary = {};
   std::function<bool()> proven = {};
+  std::string version = {};  // as SourceVersion() makes it
 };
 // Errors: those of the provider and its cursor, OUT_OF_RANGE for an offset past the capacity,
 //         INTERNAL when the provider breaks its contract.

@@ -20,7 +20,9 @@
 #include "map/descriptor.h"
 #include "source/allowed_sources.h"
 #include "source/beneath.h"
+#include "source/file_version.h"
 #include "source/folder.h"
+#include "source/qcow2_format.h"
 #include "source/volume_maps.h"
 #include "source/volume_sources.h"
 
@@ -117,19 +119,22 @@ class DirectoryProvider final : public SnapshotProvider {
     absl::StatusOr<Snapshot> image = OpenImage(*id);
     if (!image.ok() && !absl::IsNotFound(image.status())) return image.status();
     const VolumeSources sources = VolumeSources::Read(root_.number(), id->volume, rules_);
+    std::string version;
     absl::StatusOr<std::unique_ptr<ExtentCursor>> told =
-        sources.Open({}, id->name, options_.block_size);
+        sources.Open({}, id->name, options_.block_size, &version);
     if (!told.ok()) return About(*id, told.status());
-    if (*told != nullptr) return FromSource(*id, *std::move(told), image);
+    if (*told != nullptr) return FromSource(*id, *std::move(told), image, version);
     if (image.ok() && image->qcow2 != nullptr) {
-      return FromMap(MakeQcow2AllocationCursor({image->qcow2, std::nullopt}));
+      return FromMap(MakeQcow2AllocationCursor({image->qcow2, std::nullopt}), VersionOf(*image));
     }
-    if (image.ok()) return Source(MakeImageAllocationCursor(image->file, CursorOptions()));
+    if (image.ok()) {
+      return Source(MakeImageAllocationCursor(image->file, CursorOptions()), VersionOf(*image));
+    }
     // The image may be gone, and a map of it left.
     const VolumeMaps maps = VolumeMaps::Read(root_.number(), id->volume, root_paths_);
-    absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = maps.Allocated(id->name);
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = maps.Allocated(id->name, &version);
     if (!cursor.ok()) return About(*id, cursor.status());
-    if (*cursor != nullptr) return FromMap(*std::move(cursor));
+    if (*cursor != nullptr) return FromMap(*std::move(cursor), version);
     return WithoutImage(maps, sources, *id, image.status());
   }
 
@@ -154,35 +159,38 @@ class DirectoryProvider final : public SnapshotProvider {
       if (!image->ok() && !absl::IsNotFound(image->status())) return image->status();
     }
     VolumeMaps maps = VolumeMaps::Read(root_.number(), target_id->volume, root_paths_);
+    std::string version;
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
-        maps.Delta(base_id->name, target_id->name);
+        maps.Delta(base_id->name, target_id->name, &version);
     // A chain that was changed between two looks at it is looked at again.
     for (int tries = 2; absl::IsAborted(cursor.status()) && tries > 0; --tries) {
       maps = VolumeMaps::Read(root_.number(), target_id->volume, root_paths_);
-      cursor = maps.Delta(base_id->name, target_id->name);
+      cursor = maps.Delta(base_id->name, target_id->name, &version);
     }
     if (!cursor.ok()) return About(*target_id, cursor.status());
-    if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target);
+    if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target, version);
     const VolumeSources sources = VolumeSources::Read(root_.number(), target_id->volume, rules_);
-    cursor = sources.Open(base_id->name, target_id->name, options_.block_size);
+    cursor = sources.Open(base_id->name, target_id->name, options_.block_size, &version);
     if (!cursor.ok()) return About(*target_id, cursor.status());
-    if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target);
+    if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target, version);
     // One that nobody knows says more than one whose data is gone.
     const bool known = !maps.damage().ok() || !sources.damage().ok() ||
                        maps.Knows(target_id->name) || sources.Knows(target_id->name);
     if (!target.ok() && !known) return target.status();
     if (!base.ok()) return WithoutImage(maps, sources, *base_id, base.status());
     if (!target.ok()) return WithoutImage(maps, sources, *target_id, target.status());
+    version = absl::StrCat(VersionOf(*base), VersionOf(*target));
     if (base->qcow2 != nullptr && target->qcow2 != nullptr) {
       return FromMap(
-          MakeQcow2DeltaCursor({base->qcow2, std::nullopt}, {target->qcow2, std::nullopt}));
+          MakeQcow2DeltaCursor({base->qcow2, std::nullopt}, {target->qcow2, std::nullopt}),
+          version);
     }
     if (base->qcow2 != nullptr || target->qcow2 != nullptr) {
       return absl::FailedPreconditionError(absl::StrCat("snapshots ", Quote(base_id->id), " and ",
                                                         Quote(target_id->id),
                                                         " are images of different formats"));
     }
-    return Source(MakeImageDeltaCursor(base->file, target->file, CursorOptions()));
+    return Source(MakeImageDeltaCursor(base->file, target->file, CursorOptions()), version);
   }
 
  private:
@@ -196,6 +204,16 @@ class DirectoryProvider final : public SnapshotProvider {
     }
   };
 
+  // Of all the files that an answer is read from.
+  static std::string VersionOf(const Snapshot& snapshot) {
+    if (snapshot.qcow2 == nullptr) return FileVersion(snapshot.file->descriptor());
+    std::string version;
+    for (const Qcow2Layer& layer : snapshot.qcow2->parts().layers) {
+      version += FileVersion(layer.file->descriptor());
+    }
+    return version;
+  }
+
   ImageOptions CursorOptions() const {
     ImageOptions options;
     options.block_size = options_.block_size;
@@ -203,30 +221,36 @@ class DirectoryProvider final : public SnapshotProvider {
     return options;
   }
 
-  absl::StatusOr<MetadataSource> Source(
-      absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor) const {
+  absl::StatusOr<MetadataSource> Source(absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor,
+                                        std::string version) const {
     if (!cursor.ok()) return cursor.status();
-    return MetadataSource{*std::move(cursor), options_.type, options_.block_size};
+    return MetadataSource{.cursor = *std::move(cursor),
+                          .type = options_.type,
+                          .block_size = options_.block_size,
+                          .version = std::move(version)};
   }
 
   // What a map says, in blocks of the size that was asked for when its own are smaller.
-  absl::StatusOr<MetadataSource> FromMap(
-      absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor) const {
+  absl::StatusOr<MetadataSource> FromMap(absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor,
+                                         std::string version) const {
     if (!cursor.ok()) return cursor.status();
-    if ((*cursor)->granularity() % options_.block_size == 0) return Source(std::move(cursor));
-    return Source(AlignOutward(*std::move(cursor), options_.block_size));
+    if ((*cursor)->granularity() % options_.block_size == 0) {
+      return Source(std::move(cursor), std::move(version));
+    }
+    return Source(AlignOutward(*std::move(cursor), options_.block_size), std::move(version));
   }
 
   // The same of what stands beside an image that may be there: both must be of one size.
   absl::StatusOr<MetadataSource> FromSource(const SnapshotId& id,
                                             std::unique_ptr<ExtentCursor> cursor,
-                                            const absl::StatusOr<Snapshot>& image) const {
+                                            const absl::StatusOr<Snapshot>& image,
+                                            std::string version) const {
     if (image.ok() && image->size() != cursor->capacity()) {
       return absl::FailedPreconditionError(
           absl::StrCat("snapshot ", Quote(id.id), ": its image has ", image->size(),
                        " bytes, the map is of a volume of ", cursor->capacity()));
     }
-    return FromMap(std::move(cursor));
+    return FromMap(std::move(cursor), std::move(version));
   }
 
   static absl::Status About(const SnapshotId& id, const absl::Status& status) {

@@ -22,6 +22,33 @@ namespace {
 // larger ones as they are read.
 constexpr uint64_t kCheckedAtOnce = uint64_t{16} << 20;
 
+// The file of a chain that says what belongs to it, see docs/format.md.
+constexpr char kManifest[] = "CHAIN";
+
+// A chain that is replaced again and again is given up after this many looks.
+constexpr int kLooksAtAChain = 5;
+
+absl::StatusOr<std::vector<uint8_t>> ManifestBytes(const std::string& directory,
+                                                   const std::string& name) {
+  const absl::StatusOr<std::shared_ptr<const MappedFile>> file =
+      MappedFile::Open(absl::StrCat(directory, "/", kManifest), name);
+  if (!file.ok()) return file.status();
+  return std::vector<uint8_t>((*file)->bytes().begin(), (*file)->bytes().end());
+}
+
+// The maps that a delta between two snapshots of a chain is made of. What is appended to the chain
+// later changes nothing in it.
+std::string VersionOf(const ChainManifest& manifest, const std::string& base,
+                      const std::string& target) {
+  std::string version = absl::StrCat("chain:", manifest.granularity);
+  bool inside = false;
+  for (const ChainEntry& entry : manifest.entries) {
+    if (inside) absl::StrAppend(&version, ":", entry.capacity, ".", entry.file.checksum);
+    inside = (inside || entry.id == base) && entry.id != target;
+  }
+  return version;
+}
+
 // The extents of a cursor, one at a time.
 class Extents {
  public:
@@ -121,12 +148,30 @@ void VolumeMaps::AddChain(int descriptor, const std::string& file) {
   // By way of the descriptor, because the path could lead out of the root by now.
   OwnedDescriptor owner(descriptor);
   auto directory = std::make_shared<const OwnedDescriptor>(std::move(owner));
-  absl::StatusOr<std::unique_ptr<ChangeChain>> chain = ChangeChain::Open(
-      absl::StrCat("/proc/self/fd/", descriptor), ChangeChain::Access::kRead, {.name = file});
-  if (absl::IsNotFound(chain.status())) return;
-  if (!chain.ok()) return NoteDamage(chain.status());
-  if (IsOurs((*chain)->volume())) {
-    chains_.push_back({std::move(directory), *std::move(chain), file});
+  const std::string path = absl::StrCat("/proc/self/fd/", descriptor);
+  // The manifest that was read must be the one that the chain was opened with: it is what the
+  // chain's answers are known by.
+  absl::StatusOr<std::vector<uint8_t>> before = ManifestBytes(path, file);
+  for (int look = 1;; ++look) {
+    absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
+        ChangeChain::Open(path, ChangeChain::Access::kRead, {.name = file});
+    if (absl::IsNotFound(chain.status())) return;
+    if (!chain.ok()) return NoteDamage(chain.status());
+    absl::StatusOr<std::vector<uint8_t>> after = ManifestBytes(path, file);
+    if (!after.ok()) return NoteDamage(after.status());
+    if (!before.ok() || *before != *after) {
+      if (look == kLooksAtAChain) {
+        return NoteDamage(absl::UnavailableError(absl::StrCat(file, ": changes all the time")));
+      }
+      before = std::move(after);
+      continue;
+    }
+    absl::StatusOr<ChainManifest> manifest = DecodeManifest(*after, file);
+    if (!manifest.ok()) return NoteDamage(manifest.status());
+    if (IsOurs((*chain)->volume())) {
+      chains_.push_back({std::move(directory), *std::move(chain), file, *std::move(manifest)});
+    }
+    return;
   }
 }
 
@@ -174,7 +219,8 @@ std::vector<VolumeMaps::Teller> VolumeMaps::MapsOf(const std::string& base,
       continue;
     }
     checksums.push_back(map.header.checksum);
-    tellers.push_back({map.file, [this, &map] { return OpenMap(map); }});
+    tellers.push_back({map.file, absl::StrCat("map:", map.header.checksum),
+                       [this, &map] { return OpenMap(map); }});
   }
   return tellers;
 }
@@ -207,9 +253,13 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::OpenMap(const Map& of)
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::AgreedBy(
-    const std::vector<Teller>& tellers) {
+    const std::vector<Teller>& tellers, std::string* version) {
   if (tellers.empty()) return nullptr;
-  if (tellers.size() == 1) return tellers.front().open();
+  const auto answer = [version](const Teller& teller) {
+    if (version != nullptr) *version = teller.version;
+    return teller.open();
+  };
+  if (tellers.size() == 1) return answer(tellers.front());
   const auto differ = [](const Teller& a, const Teller& b) {
     return absl::FailedPreconditionError(
         absl::StrCat(a.file, " and ", b.file, " are about the same snapshots and differ"));
@@ -251,11 +301,12 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::AgreedBy(
     if (!*same) return differ(tellers[std::min(i, coarsest)], tellers[std::max(i, coarsest)]);
   }
   // Anew: as one that nobody has read from.
-  return tellers[coarsest].open();
+  return answer(tellers[coarsest]);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::Delta(const std::string& base,
-                                                                const std::string& target) const {
+                                                                const std::string& target,
+                                                                std::string* version) const {
   std::vector<Teller> tellers = MapsOf(base, target);
   for (const Chain& each : chains_) {
     const ChangeChain* const chain = each.chain.get();
@@ -263,7 +314,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::Delta(const std::strin
       return chain->Contains(name) ? name : IdOf(name);
     };
     if (!chain->Contains(said(base)) || !chain->Contains(said(target))) continue;
-    tellers.push_back({each.file,
+    tellers.push_back({each.file, VersionOf(each.manifest, said(base), said(target)),
                        [chain, from = said(base),
                         to = said(target)]() -> absl::StatusOr<std::unique_ptr<ExtentCursor>> {
                          auto cursor = chain->Delta(from, to);
@@ -274,12 +325,12 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::Delta(const std::strin
                          return cursor;
                        }});
   }
-  return AgreedBy(tellers);
+  return AgreedBy(tellers, version);
 }
 
-absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::Allocated(
-    const std::string& target) const {
-  return AgreedBy(MapsOf({}, target));
+absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::Allocated(const std::string& target,
+                                                                    std::string* version) const {
+  return AgreedBy(MapsOf({}, target), version);
 }
 
 }  // namespace cbt

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/change_chain.h"
 #include "cbt/cursor.h"
+#include "map/chain_manifest.h"
 #include "map/descriptor.h"
 #include "map/file_io.h"
 #include "map/map_file.h"
@@ -40,11 +41,14 @@ class VolumeMaps {
   //         by another one, INVALID_ARGUMENT when the base is newer than the target, ABORTED when
   //         something changed since it was looked at: reading anew helps. The cursor fails with
   //         ABORTED in the end when a file was written to where it lies.
+  // `version`: takes a text that is another one when the files that answer hold something else.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(const std::string& base,
-                                                      const std::string& target) const;
+                                                      const std::string& target,
+                                                      std::string* version = nullptr) const;
 
   // The same for what is allocated in `target`: a map without a base.
-  absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated(const std::string& target) const;
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated(const std::string& target,
+                                                          std::string* version = nullptr) const;
 
   // True when a map or a chain speaks of the snapshot.
   bool Knows(const std::string& name) const;
@@ -65,11 +69,13 @@ class VolumeMaps {
     std::shared_ptr<const OwnedDescriptor> directory;
     std::unique_ptr<ChangeChain> chain;
     std::string file;
+    ChainManifest manifest;  // as the chain was opened with
   };
 
   // A map or a chain that tells what was asked for; valid as long as the object.
   struct Teller {
     std::string file;
+    std::string version;
     std::function<absl::StatusOr<std::unique_ptr<ExtentCursor>>()> open;
   };
 
@@ -82,7 +88,8 @@ class VolumeMaps {
   bool Names(const std::string& said, const std::string& name) const;
   std::vector<Teller> MapsOf(const std::string& base, const std::string& target) const;
   absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenMap(const Map& of) const;
-  static absl::StatusOr<std::unique_ptr<ExtentCursor>> AgreedBy(const std::vector<Teller>& tellers);
+  static absl::StatusOr<std::unique_ptr<ExtentCursor>> AgreedBy(const std::vector<Teller>& tellers,
+                                                                std::string* version);
 
   int root_;
   std::string volume_;

@@ -18,6 +18,7 @@
 #include "map/descriptor.h"
 #include "map/file_io.h"
 #include "source/beneath.h"
+#include "source/file_version.h"
 #include "source/folder.h"
 #include "source/source_request.h"
 
@@ -127,6 +128,7 @@ absl::StatusOr<VolumeSources::Entry> VolumeSources::Parse(const std::string& fil
                                                           std::string_view text) const {
   Entry entry;
   entry.file = file;
+  entry.text = text;
   std::set<std::string_view> keys;
   const absl::Status status = ForEachLine(text, [&](size_t number, std::string_view line) {
     const size_t key_begin = line.find_first_not_of(kBlanks);
@@ -203,7 +205,8 @@ absl::Status VolumeSources::CheckNames(const Entry& entry, const OpenedSource& s
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::string& base,
                                                                   const std::string& target,
-                                                                  uint64_t block_size) const {
+                                                                  uint64_t block_size,
+                                                                  std::string* version) const {
   const Entry* found = nullptr;
   for (const Entry& entry : entries_) {
     if (entry.base != base || entry.target != target) continue;
@@ -223,10 +226,14 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::str
   options.label = found->file;
   options.time_limit = rules_->time;
   // By value: the cursor of a chain of files may outlive this object.
-  options.open = [self = VolumeSources(root_, volume_, *rules_)](const std::string& path) {
-    return self.OpenFile(path);
+  const auto files = std::make_shared<std::string>();
+  options.open = [self = VolumeSources(root_, volume_, *rules_), files](const std::string& path) {
+    absl::StatusOr<int> descriptor = self.OpenFile(path);
+    if (descriptor.ok()) *files += FileVersion(*descriptor);
+    return descriptor;
   };
   absl::StatusOr<OpenedSource> source = OpenSource(found->address, options);
+  if (version != nullptr) *version = absl::StrCat("source:", found->text, "\n", *files);
   if (source.ok() && source->format == SourceFormat::kImage &&
       !found->options.spec.format.has_value()) {
     // Images are snapshots here without a file that says so. What is one only because it is nothing

@@ -51,9 +51,11 @@ class VolumeSources {
   // Errors: FAILED_PRECONDITION when what would tell is not to be used, or is not the only one of
   //         its kind; NBD servers that can't be reached are UNAVAILABLE, what takes too long is
   //         DEADLINE_EXCEEDED.
+  // `version`: takes a text that is another one when the entry, or a file that it was read from,
+  // is; of a server nothing is known.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Open(const std::string& base,
-                                                     const std::string& target,
-                                                     uint64_t block_size) const;
+                                                     const std::string& target, uint64_t block_size,
+                                                     std::string* version = nullptr) const;
 
   // True when a source speaks of the snapshot.
   bool Knows(const std::string& name) const;
@@ -68,6 +70,7 @@ class VolumeSources {
     std::string base;
     std::string target;
     std::string address;
+    std::string text;  // of the entry's file
     SourceOptions options;
   };
 

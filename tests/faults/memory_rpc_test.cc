@@ -82,10 +82,10 @@ TEST_F(OutOfMemoryInServices, PageTokens) {
   const std::string target = "another snapshot with a name that is just as long";
   EXPECT_GT(FailEveryAllocation([&]() -> Found {
               const PageTokens tokens("a key that has more than sixteen bytes");
-              const std::string token = tokens.Seal(base, target, 123456789);
-              const absl::StatusOr<uint64_t> offset = tokens.Open(base, target, token);
-              if (!offset.ok()) return std::nullopt;
-              EXPECT_EQ(*offset, 123456789U);
+              const std::string token = tokens.Seal(base, target, {123456789});
+              const absl::StatusOr<PagePlace> place = tokens.Open(base, target, token);
+              if (!place.ok()) return std::nullopt;
+              EXPECT_EQ(place->offset, 123456789U);
               return std::vector<uint8_t>(token.begin(), token.end());
             }),
             2);

@@ -519,12 +519,12 @@ TEST(Pages, TokensSurviveARestart) {
 TEST(Pages, TokensAreBoundToTheirKey) {
   const rpc::PageTokens ours("key");
   const rpc::PageTokens theirs("another key");
-  const std::string token = ours.Seal("a", "b", 4096);
-  EXPECT_EQ(*ours.Open("a", "b", token), 4096u);
+  const std::string token = ours.Seal("a", "b", {4096});
+  EXPECT_EQ(ours.Open("a", "b", token)->offset, 4096u);
   EXPECT_EQ(theirs.Open("a", "b", token).status().code(), StatusCode::kAborted);
   // Nothing that only looks alike when it is strung together.
   EXPECT_EQ(ours.Open("ab", "", token).status().code(), StatusCode::kAborted);
-  EXPECT_EQ(ours.Open(std::nullopt, "b", ours.Seal("", "b", 0)).status().code(),
+  EXPECT_EQ(ours.Open(std::nullopt, "b", ours.Seal("", "b", {0})).status().code(),
             StatusCode::kAborted);
 }
 

@@ -41,8 +41,8 @@ class PageTokenTest : public testing::Test {
 
 TEST_F(PageTokenTest, EveryFlippedBitIsFoundInTextAndInBytes) {
   for (const uint64_t offset : offsets_) {
-    const std::string token = tokens_.Seal("a", "b", offset);
-    ASSERT_EQ(*tokens_.Open("a", "b", token), offset);
+    const std::string token = tokens_.Seal("a", "b", {offset});
+    ASSERT_EQ(tokens_.Open("a", "b", token)->offset, offset);
     for (size_t bit = 0; bit < token.size() * 8; ++bit) {
       std::string text = token;
       text[bit / 8] = static_cast<char>(text[bit / 8] ^ 1 << bit % 8);
@@ -61,7 +61,7 @@ TEST_F(PageTokenTest, EveryFlippedBitIsFoundInTextAndInBytes) {
 
 TEST_F(PageTokenTest, TwoFlippedBitsAreFound) {
   std::string bytes;
-  ASSERT_TRUE(absl::WebSafeBase64Unescape(tokens_.Seal("a", "b", 123'456'789), &bytes));
+  ASSERT_TRUE(absl::WebSafeBase64Unescape(tokens_.Seal("a", "b", {123'456'789}), &bytes));
   std::mt19937_64 random(1);
   for (int64_t i = 0; i < 4000 * test::TestScale(); ++i) {
     const size_t first = random() % (bytes.size() * 8);
@@ -77,7 +77,7 @@ TEST_F(PageTokenTest, TwoFlippedBitsAreFound) {
 
 TEST_F(PageTokenTest, EveryOtherLengthAndForeignPartsAreFound) {
   for (const uint64_t offset : offsets_) {
-    const std::string token = tokens_.Seal("a", "b", offset);
+    const std::string token = tokens_.Seal("a", "b", {offset});
     for (size_t size = 0; size < token.size(); ++size) {
       Refuse(token.substr(0, size), absl::StrCat("the first ", size));
       Refuse(token.substr(token.size() - size), absl::StrCat("the last ", size));
@@ -90,8 +90,8 @@ TEST_F(PageTokenTest, EveryOtherLengthAndForeignPartsAreFound) {
     }
     // The front of one token and the seal of another: of another page, request or key.
     for (const std::string& other :
-         {tokens_.Seal("a", "b", offset ^ 4096), tokens_.Seal("a", "c", offset),
-          tokens_.Seal(std::nullopt, "b", offset), PageTokens("yek").Seal("a", "b", offset)}) {
+         {tokens_.Seal("a", "b", {offset ^ 4096}), tokens_.Seal("a", "c", {offset}),
+          tokens_.Seal(std::nullopt, "b", {offset}), PageTokens("yek").Seal("a", "b", {offset})}) {
       for (size_t cut = 1; cut < token.size(); ++cut) {
         const std::string mixed = token.substr(0, cut) + other.substr(cut);
         const std::string swapped = other.substr(0, cut) + token.substr(cut);
@@ -107,9 +107,9 @@ TEST_F(PageTokenTest, EveryOtherLengthAndForeignPartsAreFound) {
 
 // The seal is right: somebody with the key made it, and what it says is no place of any volume.
 TEST_F(PageTokenTest, OffsetsPastAnyCapacityAreFound) {
-  EXPECT_EQ(*tokens_.Open("a", "b", tokens_.Seal("a", "b", kMaxCapacity)), kMaxCapacity);
+  EXPECT_EQ(tokens_.Open("a", "b", tokens_.Seal("a", "b", {kMaxCapacity}))->offset, kMaxCapacity);
   for (const uint64_t offset : {kMaxCapacity + 1, ~uint64_t{0}}) {
-    const absl::Status status = tokens_.Open("a", "b", tokens_.Seal("a", "b", offset)).status();
+    const absl::Status status = tokens_.Open("a", "b", tokens_.Seal("a", "b", {offset})).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << offset;
   }
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -148,6 +149,46 @@ TEST(MakeDirectoryProviderTest, RefusesRootsAndOptionsThatCannotWork) {
   EXPECT_EQ(
       MakeDirectoryProvider(dir.path(), {.type = BlockMetadataType::kUnknown}).status().code(),
       StatusCode::kInvalidArgument);
+}
+
+// The time of a change is the kernel's clock tick: what is written within one looks unchanged.
+void AwaitTick(const std::string& path) {
+  const auto written = std::filesystem::last_write_time(path);
+  const std::string probe = path + ".probe";
+  do {
+    std::ofstream(probe) << "x";
+  } while (std::filesystem::last_write_time(probe) <= written);
+  std::filesystem::remove(probe);
+}
+
+TEST_F(DirectoryProviderTest, AttackUTheVersionOfAnImageIsThatOfItsFiles) {
+  const auto versions = [this] {
+    const auto delta = provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_);
+    const auto allocated = provider_->OpenAllocated("vol1/tuesday", context_);
+    EXPECT_TRUE(delta.ok() && allocated.ok());
+    EXPECT_FALSE(delta->version.empty() || allocated->version.empty());
+    return std::pair(delta->version, allocated->version);
+  };
+  const auto first = versions();
+  EXPECT_EQ(versions(), first);
+  provider_ = *MakeDirectoryProvider(dir_ / "root");
+  EXPECT_EQ(versions(), first);
+  // Another file of the same size under the name, and the first one after it.
+  dir_.Write("root/.other", std::string(10'000, 'c'));
+  std::filesystem::rename(dir_ / "root/.other", dir_ / "root/vol1/tuesday.raw");
+  const auto replaced = versions();
+  EXPECT_NE(replaced.first, first.first);
+  EXPECT_NE(replaced.second, first.second);
+  // The base is only part of the delta.
+  dir_.Write("root/.other", std::string(10'000, 'd'));
+  std::filesystem::rename(dir_ / "root/.other", dir_ / "root/vol1/monday.img");
+  EXPECT_NE(versions().first, replaced.first);
+  EXPECT_EQ(versions().second, replaced.second);
+  // Written to where it lies.
+  const auto before = versions();
+  AwaitTick(dir_ / "root/vol1/tuesday.raw");
+  dir_.Write("root/vol1/tuesday.raw", std::string(10'000, 'e'));
+  EXPECT_NE(versions().second, before.second);
 }
 
 }  // namespace

@@ -375,5 +375,41 @@ TEST_F(VolumeMapsTest, NothingLeadsOutOfTheRoot) {
   EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(VolumeMapsTest, AttackUTheVersionOfAMapIsWhatItHolds) {
+  Write("a.cbm", {"vol1", "mon", "tue"}, {1, 2});
+  const std::string first = Delta("mon", "tue")->version;
+  EXPECT_FALSE(first.empty());
+  // A copy under another name, and the same written again, are the same.
+  Write("b.cbm", {"vol1", "mon", "tue"}, {1, 2});
+  EXPECT_EQ(Delta("mon", "tue")->version, first);
+  Remove("b.cbm");
+  Write("a.cbm", {"vol1", "mon", "tue"}, {1, 3});
+  EXPECT_NE(Delta("mon", "tue")->version, first);
+  Write("whole.cbm", {"vol1", "", "tue"}, {0, 1});
+  const std::string allocated = provider_->OpenAllocated("pool/vol1/tue", context_)->version;
+  Write("whole.cbm", {"vol1", "", "tue"}, {0, 2});
+  EXPECT_NE(provider_->OpenAllocated("pool/vol1/tue", context_)->version, allocated);
+}
+
+TEST_F(VolumeMapsTest, AttackUTheVersionOfAChainIsThatOfTheMapsInBetween) {
+  WriteChain("h.chain", {"mon", "tue", "wed", "thu"}, {{1}, {2}, {3}});
+  const std::string first = Delta("mon", "wed")->version;
+  EXPECT_FALSE(first.empty());
+  EXPECT_NE(Delta("mon", "tue")->version, first);
+  EXPECT_NE(Delta("tue", "wed")->version, first);
+  // A later snapshot stops nobody who reads of earlier ones.
+  {
+    auto chain = ChangeChain::Open(dir_ / "root/pool/vol1/h.chain", ChangeChain::Access::kChange);
+    ASSERT_TRUE(chain.ok()) << chain.status();
+    ChangeMap map = test::MapOf({4}, kVolume);
+    map.set_identity({"vol1", "thu", "fri"});
+    ASSERT_TRUE((*chain)->Append(map).ok());
+  }
+  EXPECT_EQ(Delta("mon", "wed")->version, first);
+  Remove("h.chain");
+  WriteChain("h.chain", {"mon", "tue", "wed", "thu"}, {{1}, {5}, {3}});
+  EXPECT_NE(Delta("mon", "wed")->version, first);
+}
+
 }  // namespace
 }  // namespace cbt

@@ -413,5 +413,24 @@ TEST_F(VolumeSourcesTest, Qcow2ImagesAreReadAsSuch) {
   EXPECT_EQ(Allocated("top").status().code(), StatusCode::kFailedPrecondition);
 }
 
+TEST_F(VolumeSourcesTest, AttackUTheVersionOfAListIsThatOfItsFileAndItsEntry) {
+  const auto version = [this] {
+    const auto source = provider_->OpenDelta("vol/monday", "vol/tuesday", context_);
+    EXPECT_TRUE(source.ok()) << source.status();
+    return source->version;
+  };
+  const std::string first = version();
+  EXPECT_FALSE(first.empty());
+  EXPECT_EQ(version(), first);
+  Write(".new.json",
+        R"([{"offset":8192,"length":100,"exists":"true"},{"offset":65536,"length":4096}])");
+  std::filesystem::rename(dir_ / "root/vol/.new.json", dir_ / "root/vol/.list.json");
+  const std::string replaced = version();
+  EXPECT_NE(replaced, first);
+  Write("delta.source",
+        "base monday\ntarget tuesday\naddress .list.json\nfrom rbd-json\ncapacity 2M\n");
+  EXPECT_NE(version(), replaced);
+}
+
 }  // namespace
 }  // namespace cbt

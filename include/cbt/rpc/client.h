@@ -53,7 +53,10 @@ struct ListRequest {
   std::string name_space = {};
   std::string volume_id = {};
 
-  uint64_t starting_offset = 0;                     // bytes
+  uint64_t starting_offset = 0;  // bytes
+  // RemoteCursor::source_version() of the stream that this one goes on with: where the server now
+  // reads other data, or doesn't say, the stream fails with ABORTED. Empty: not compared.
+  std::string source_version = {};
   int32_t max_results = 0;                          // tuples a message, 0: the server's choice
   std::map<std::string, std::string> secrets = {};  // passed on, never logged
 
@@ -99,7 +102,9 @@ std::string_view CompletenessName(Completeness completeness) noexcept;
 // a server that breaks one fails the cursor with DATA_LOSS. covered() follows the end of the last
 // tuple and reaches the capacity only when the server ended the stream with OK. A connection that
 // breaks after the first message is resumed at the end of the last tuple: no tuple is repeated,
-// none is skipped.
+// none is skipped. A server that says which state of its data it reads (docs/completeness.md) and
+// then reads another one, because the snapshot was replaced in between, fails the cursor with
+// ABORTED: what was received and what would follow are of two snapshots.
 //
 // A server's proof of completeness is checked where it comes, and one that differs is DATA_LOSS. It
 // covers the call that reached the end; what came before a resumption was checked for order and for
@@ -116,6 +121,8 @@ class RemoteCursor : public ExtentCursor {
   virtual Completeness completeness() const noexcept = 0;
   // What the server said of the stream ahead of it, from the starting offset on; often nothing.
   virtual const StreamSummary& summary() const noexcept = 0;
+  // Which state of its data the server reads, as it says; empty when it doesn't.
+  virtual const std::string& source_version() const noexcept = 0;
 
  protected:
   using ExtentCursor::ExtentCursor;
