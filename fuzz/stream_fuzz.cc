@@ -27,6 +27,7 @@ class Rules {
 
   bool Take(const MetadataMessage& message) {
     if (message.type == BlockMetadataType::kUnknown) return false;
+    if (message.capacity == 0) return false;
     if (!first_.has_value()) first_ = {message.type, message.capacity};
     if (*first_ != std::pair(message.type, message.capacity)) return false;
     if (max_results_ != 0 && message.tuples.size() > max_results_) return false;

@@ -135,8 +135,8 @@ absl::Status DecodeMetadataMessage(std::span<const uint8_t> bytes, MetadataMessa
 // Checks the messages of one stream, in order, against the rules that a receiver may rely on:
 // tuples ascend and never overlap, also across messages, have size > 0, start below the capacity,
 // end after the starting offset; no message has more than max_results tuples; type and capacity
-// are known and never change; FIXED_LENGTH tuples have one size and end at or below 2^63,
-// VARIABLE_LENGTH ones at or below the capacity.
+// are known, the capacity not 0, and never change; FIXED_LENGTH tuples have one size and end at or
+// below 2^63, VARIABLE_LENGTH ones at or below the capacity.
 class StreamChecker {
  public:
   // `starting_offset` (bytes) and `max_results` (0: no limit) as they were requested.

@@ -122,14 +122,6 @@ class RemoteCursorImpl final : public RemoteCursor {
   const StreamSummary& summary() const noexcept override { return summary_; }
   const std::string& source_version() const noexcept override { return source_version_; }
 
-  // Waits until the server has ended a stream of which nothing is left to be handed on.
-  absl::Status AwaitEnd() {
-    while (!ended_) {
-      if (absl::Status status = Receive(); !status.ok()) return status;
-    }
-    return absl::OkStatus();
-  }
-
  private:
   absl::Status DoSeek(uint64_t offset) override;
   absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override;
@@ -380,13 +372,8 @@ absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest
       !status.ok()) {
     return status;
   }
-  auto cursor = std::make_unique<RemoteCursorImpl>(std::move(caller), std::move(stream), checker,
-                                                   std::move(first));
-  if (cursor->capacity() == 0) {
-    // Complete before the first Next(), which then has no occasion to see how the stream ends.
-    if (absl::Status status = cursor->AwaitEnd(); !status.ok()) return status;
-  }
-  return cursor;
+  return std::make_unique<RemoteCursorImpl>(std::move(caller), std::move(stream), checker,
+                                            std::move(first));
 }
 
 std::string_view CompletenessName(Completeness completeness) noexcept {

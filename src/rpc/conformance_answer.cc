@@ -66,6 +66,13 @@ void ConformanceChecker::CheckAnswer() {
       }
       return Pass();
     });
+    Rule("capacity-above-zero", "every message says how large the volume is, and never 0", [&] {
+      if (const auto skip = WithoutMessages()) return *skip;
+      for (const ProbedMessage& message : full_.messages) {
+        if (message.capacity == 0) return Fail("a message has no volume_capacity_bytes, or 0");
+      }
+      return Pass();
+    });
     Rule("fixed-size", "every tuple of a FIXED_LENGTH stream has the same size", [&] {
       if (full_.messages.empty() ||
           full_.messages.front().type != BlockMetadataType::kFixedLength) {

@@ -19,6 +19,13 @@ absl::Status StreamChecker::Check(const MetadataMessage& message) {
     return absl::DataLossError(
         absl::StrCat("metadata stream: message ", messages_, " has no block_metadata_type"));
   }
+  // Left out on the wire, as in a message that nothing was put into.
+  if (message.capacity == 0) {
+    return absl::DataLossError(absl::StrCat(
+        "metadata stream: message ", messages_,
+        " has no volume_capacity_bytes, or 0: a volume without a byte can't be listed, "
+        "and an answer that was never filled in looks the same"));
+  }
   if (messages_ == 0) {
     type_ = message.type;
     capacity_ = message.capacity;

@@ -103,7 +103,7 @@ absl::StatusOr<Ranges> ListAll(const rpc::ListRequest& request) {
 
 RC_GTEST_PROP(Apis, GiveOneAnswer, ()) {
   std::mt19937_64 random = AnyRandom();
-  const size_t capacity = Between<size_t>(0, 3000);
+  const size_t capacity = Between<size_t>(1, 3000);
   const uint64_t block = uint64_t{1} << Between(0, 8);
   const size_t density = Between<size_t>(1, 40);
   reference::ByteSet set(capacity);

@@ -110,6 +110,7 @@ constexpr Planted kPlanted[] = {
     {rpc::Api::kCsi, "type-changes", "constant"},
     {rpc::Api::kCsi, "capacity-changes", "constant"},
     {rpc::Api::kCsi, "unknown-type", "type"},
+    {rpc::Api::kCsi, "no-capacity", "capacity-above-zero"},
     {rpc::Api::kCsi, "fixed-varies", "fixed-size"},
     {rpc::Api::kCsi, "no-first-message", "first-message"},
     {rpc::Api::kCsi, "wrong-proof", "proof"},
@@ -249,7 +250,6 @@ TEST(Conformance, OurServerKeepsEveryRuleAtTheEdges) {
   };
   const Edge edges[] = {
       {"no tuples", {}, 1 << 20},
-      {"no volume", {}, 0},
       {"one byte", {{0, 1}}, 1},
       {"tuples of a few bytes", {{1, 2}, {5, 3}, {9, 4}, {20, 5}}, 1000},
       {"the largest volume", {{0, 4096}, {kMaxCapacity - 1, 1}}, kMaxCapacity},

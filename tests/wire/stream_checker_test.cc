@@ -31,7 +31,16 @@ TEST(StreamCheckerTest, TakesSoundStreamsAndKeepsCount) {
   EXPECT_EQ(checker.resume_offset(), 100u);
   EXPECT_EQ(StreamChecker(7).resume_offset(), 7u);
   EXPECT_TRUE(CheckAll({{kFixed, 100, {{0, 64}, {64, 64}}}}).ok());
-  EXPECT_TRUE(CheckAll({{kVariable, 0, {}}}).ok());
+}
+
+// What proto3 leaves out, and so what a message says that nobody filled in.
+TEST(StreamCheckerTest, AttackSACapacityOfZeroIsNoCapacity) {
+  for (const auto type : {kFixed, kVariable}) {
+    const absl::Status status = CheckAll({{type, 0, {}}});
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_NE(status.message().find("volume_capacity_bytes"), std::string::npos) << status;
+    EXPECT_FALSE(CheckAll({{type, 100, {}}, {type, 0, {}}}).ok());
+  }
 }
 
 // Blocks so large that the last one ends past the largest volume, though it begins inside.

@@ -279,6 +279,7 @@ class PlantedServer {
       uint64_t capacity = kCapacity;
       if (Has("present-capacity") && delta) capacity += 4096;
       if (Has("end-capacity-differs") && offset == kCapacity) capacity += 4096;
+      if (Has("no-capacity")) capacity = 0;
       auto type = csi::v1::VARIABLE_LENGTH;
       if (Has("fixed-varies") || Has("good-blocks") || Has("two-past-capacity") ||
           (Has("end-type-differs") && offset == kCapacity)) {

@@ -1,0 +1,64 @@
+// Capacity 0 is what a message says that nothing was put into: no client takes it for an answer.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "cbt/rpc/server.h"
+#include "rpc/support/fake_server.h"
+#include "rpc/support/fixture.h"
+#include "rpc/support/sidecar.h"
+
+namespace cbt::test {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+// A server of ours says what its provider does. FIXED_LENGTH is 0 in the first revision, so that
+// all of its message is left out.
+TEST(CapacityZero, AttackSIsRefusedByEveryClient) {
+  FunctionProvider provider(
+      [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+        if (call.base.has_value()) return Blocks(CursorOver({}, 0), 4096);
+        return Extents(CursorOver({}, 0));
+      });
+  const TempDir dir;
+  const Sidecar access("unix:///none/socket");
+  rpc::ServerOptions options;
+  options.listen = "unix://" + (dir / "s");
+  options.apis = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession, rpc::Api::kPaged};
+  options.access = {.authenticator = access.access.get(),
+                    .authorizer = access.access.get(),
+                    .resolver = access.folders.get()};
+  options.sessions = access.sessions.get();
+  const auto server = rpc::Server::Start(provider, options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  for (const rpc::Api api : options.apis) {
+    for (const bool delta : {false, true}) {
+      rpc::ListRequest request = access.Request(api, delta);
+      request.address = (*server)->address();
+      const absl::Status status = ListAll(request).status;
+      EXPECT_EQ(status.code(), StatusCode::kDataLoss) << rpc::ApiName(api) << ": " << status;
+    }
+  }
+}
+
+TEST(CapacityZero, AttackSIsNoAnswerOfARelay) {
+  for (const std::string& message : {Variable(0, {}), Fixed(0, {}), Variable(0, {{0, 4096}})}) {
+    const FakeServer plugin(Script{.messages = {message}});
+    const Sidecar sidecar(plugin.address());
+    for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession}) {
+      const absl::Status status = ListAll(sidecar.Request(api)).status;
+      EXPECT_EQ(status.code(), StatusCode::kInternal) << status;
+      EXPECT_THAT(status.ToString(), HasSubstr("volume_capacity_bytes"));
+    }
+    EXPECT_FALSE(ListAll(sidecar.Request(rpc::Api::kPaged)).status.ok());
+    // One that doesn't look leaves it to the client.
+    const Sidecar blind(plugin.address(), false);
+    EXPECT_EQ(ListAll(blind.Request(rpc::Api::kKubernetes)).status.code(), StatusCode::kDataLoss);
+  }
+}
+
+}  // namespace
+}  // namespace cbt::test
