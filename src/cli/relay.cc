@@ -2,6 +2,7 @@
 
 #include "cbt/rpc/relay.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@ struct RelayArguments {
   ServingArguments serving;
   std::string plugin;
   bool no_check = false;
+  std::chrono::milliseconds plugin_stall_time = rpc::RelayOptions().plugin_stall_timeout;
 };
 
 absl::Status RunRelay(const RelayArguments& arguments) {
@@ -31,6 +33,7 @@ absl::Status RunRelay(const RelayArguments& arguments) {
   options.apis = serving.apis;
   options.plugin = arguments.plugin;
   options.check_tuples = !arguments.no_check;
+  options.plugin_stall_timeout = arguments.plugin_stall_time;
   options.access = parts->access;
   options.base_is_handle = !serving.base_is_name;
   options.sessions = parts->sessions.get();
@@ -56,6 +59,8 @@ void AddRelay(CLI::App& app, Command& command) {
       ->required();
   AddServingOptions(*sub, arguments->serving, {rpc::Api::kKubernetes});
   sub->add_flag("--no-check", arguments->no_check, "Pass tuples on without looking at them");
+  AddTime(*sub, "--plugin-stall-time", arguments->plugin_stall_time,
+          "A stream whose plugin sends nothing for this long is ended; 0: no limit", "1800");
   sub->footer(
       "Example: the Kubernetes API before a plugin of this host\n"
       "  cbt relay --listen 0.0.0.0:50051 --tls-cert tls.crt --tls-key tls.key \\\n"

@@ -144,21 +144,6 @@ std::optional<rpc::LogLevel> ParseLevel(std::string_view text) {
   return std::nullopt;
 }
 
-void AddTime(CLI::App& subcommand, const char* option, std::chrono::milliseconds& time,
-             const char* what, const char* shown) {
-  subcommand
-      .add_option_function<std::string>(
-          option,
-          [option, &time](const std::string& text) {
-            const absl::StatusOr<std::chrono::milliseconds> value = ParseSeconds(text);
-            if (!value.ok()) throw CLI::ValidationError(option, MessageOf(value.status()));
-            time = *value;
-          },
-          what)
-      ->type_name("SECONDS")
-      ->default_str(shown);
-}
-
 void AddAccessOptions(CLI::App& subcommand, ServingArguments& arguments) {
   subcommand
       .add_option("--tokens", arguments.tokens,
@@ -234,6 +219,21 @@ absl::Status CheckReadyDescriptor(const ServingArguments& arguments) {
   if (flags < 0) return UsageError(where, "not an open descriptor");
   if ((flags & O_ACCMODE) == O_RDONLY) return UsageError(where, "not open for writing");
   return absl::OkStatus();
+}
+
+void AddTime(CLI::App& subcommand, const char* option, std::chrono::milliseconds& time,
+             const char* what, const char* shown) {
+  subcommand
+      .add_option_function<std::string>(
+          option,
+          [option, &time](const std::string& text) {
+            const absl::StatusOr<std::chrono::milliseconds> value = ParseSeconds(text);
+            if (!value.ok()) throw CLI::ValidationError(option, MessageOf(value.status()));
+            time = *value;
+          },
+          what)
+      ->type_name("SECONDS")
+      ->default_str(shown);
 }
 
 void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,

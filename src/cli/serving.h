@@ -43,6 +43,10 @@ struct ServingArguments {
   std::chrono::milliseconds grace = std::chrono::seconds(5);
 };
 
+// Adds an option for a time in seconds; `shown`: the default, as the help says it.
+void AddTime(CLI::App& subcommand, const char* option, std::chrono::milliseconds& time,
+             const char* what, const char* shown);
+
 // Adds the options; `arguments` must outlive the parsing. `apis`: what is served without --api.
 void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,
                        std::vector<rpc::Api> apis);

@@ -43,7 +43,8 @@ class Caller {
   const Contract& contract() const noexcept { return ContractOf(request_.api); }
 
   std::unique_ptr<MessageStream> Call(uint64_t offset) const {
-    return OpenMessageStream(connect_(), contract(), RequestAt(offset), deadline_, request_.stop);
+    return OpenMessageStream(connect_(), contract(), RequestAt(offset), deadline_, request_.stop,
+                             request_.stall_timeout);
   }
 
   MetadataRequest RequestAt(uint64_t offset) const {

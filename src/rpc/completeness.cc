@@ -20,6 +20,13 @@ std::optional<uint64_t> ReadNumber(const std::optional<std::string_view>& text) 
   return value;
 }
 
+bool IsDigest(std::string_view text) {
+  constexpr size_t kDigits = 16;
+  return text.size() == kDigestScheme.size() + kDigits &&
+         text.substr(0, kDigestScheme.size()) == kDigestScheme &&
+         text.find_first_not_of("0123456789abcdef", kDigestScheme.size()) == std::string_view::npos;
+}
+
 }  // namespace
 
 Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset,
@@ -49,7 +56,7 @@ Metadata SummaryMetadata(const StreamSummary& summary) {
 
 ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& received,
                         uint64_t starting_offset, const std::optional<StreamHeader>& header,
-                        std::string& what) {
+                        std::string& what, ProofText text) {
   const Metadata expected = ProofMetadata(received, starting_offset, header);
   const bool from_relay = trailing(kScopeKey).has_value();
   bool any = from_relay;
@@ -59,12 +66,40 @@ ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& rece
     any = any || found.has_value();
     if (found == value || !what.empty()) continue;
     if (!found.has_value() && (key == kCapacityKey || key == kTypeKey)) continue;
-    what = absl::StrCat(key, " is ", found.has_value() ? AbslView(*found) : "missing",
-                        ", received was ", value);
+    std::string_view is = found.value_or("missing");
+    if (found.has_value() && text == ProofText::kNotQuoting) is = "another";
+    what = absl::StrCat(key, " is ", AbslView(is), ", received was ", value);
   }
   if (!any) return ProofVerdict::kAbsent;
   if (!what.empty()) return ProofVerdict::kDiffers;
   return from_relay ? ProofVerdict::kHoldsFromRelay : ProofVerdict::kHolds;
+}
+
+absl::StatusOr<Metadata> CopyProof(const MetadataLookup& trailing) {
+  Metadata proof;
+  absl::string_view wrong;
+  bool any = false;
+  for (const std::string_view key : {kTupleCountKey, kReportedBytesKey, kStartingOffsetKey,
+                                     kDigestKey, kCapacityKey, kTypeKey, kScopeKey}) {
+    const std::optional<std::string_view> value = trailing(key);
+    const bool may_miss = key == kCapacityKey || key == kTypeKey || key == kScopeKey;
+    any = any || value.has_value();
+    bool good = value.has_value() || may_miss;
+    if (key == kDigestKey) {
+      good = good && IsDigest(*value);
+    } else if (value.has_value() && key == kTypeKey) {
+      good = *value == BlockMetadataTypeName(BlockMetadataType::kFixedLength) ||
+             *value == BlockMetadataTypeName(BlockMetadataType::kVariableLength);
+    } else if (value.has_value() && key != kScopeKey) {
+      good = ReadNumber(value).has_value();
+    }
+    if (!good && wrong.empty()) wrong = AbslView(key);
+    // Any scope but the source's is a relay's.
+    if (value.has_value()) proof.emplace_back(key, key == kScopeKey ? kRelayScope : *value);
+  }
+  if (!any) return Metadata();
+  if (wrong.empty()) return proof;
+  return absl::InvalidArgumentError(absl::StrCat(wrong, " is missing, or no value of its form"));
 }
 
 StreamSummary ReadSummary(const MetadataLookup& initial) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "cbt/provider.h"
 #include "cbt/wire.h"
 #include "rpc/message_feed.h"
@@ -58,12 +59,21 @@ enum class ProofVerdict {
   kDiffers,         // there, and something else than was received
 };
 
+// Whether a text about a proof repeats what the server said. For whoever did not ask that server
+// itself it doesn't: anything can stand there.
+enum class ProofText { kQuoting, kNotQuoting };
+
 // Compares what a server says of a stream with what was received of it. A proof that is there in
 // part, or in a form that is not ours, differs; `what` then names the first key. Only capacity and
 // type may be missing from it, from the server's side and from ours.
 ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& received,
                         uint64_t starting_offset, const std::optional<StreamHeader>& header,
-                        std::string& what);
+                        std::string& what, ProofText text = ProofText::kQuoting);
+
+// The proof of a stream that nobody looked at, to be passed on: its lines, or none where the server
+// sent no proof. Errors: INVALID_ARGUMENT that names the first key that is missing or whose value
+// is not of its form.
+absl::StatusOr<Metadata> CopyProof(const MetadataLookup& trailing);
 
 // Numbers that can't be read are left out.
 StreamSummary ReadSummary(const MetadataLookup& initial);

@@ -20,6 +20,9 @@ namespace cbt::rpc {
 
 using Deadline = std::optional<std::chrono::system_clock::time_point>;
 
+// How long a server may send nothing while it is waited for.
+using StallLimit = std::optional<std::chrono::milliseconds>;
+
 // Belongs to one thread. The destructor cancels what is still running and does not wait for the
 // server.
 class MessageStream {
@@ -28,7 +31,7 @@ class MessageStream {
 
   // Waits for the next message; false when the server ended the stream with OK.
   // Errors: the server's status, gRPC's own when the connection breaks, DATA_LOSS for bytes that
-  //         are no message.
+  //         are no message, DEADLINE_EXCEEDED when nothing came within the limit.
   virtual absl::StatusOr<bool> Next(MetadataMessage& message) = 0;
 
   // Metadata of the call: initial after the first message, trailing at the end.
@@ -41,7 +44,7 @@ class MessageStream {
 std::unique_ptr<MessageStream> OpenMessageStream(const std::shared_ptr<grpc::Channel>& channel,
                                                  const Contract& contract,
                                                  const MetadataRequest& request, Deadline deadline,
-                                                 std::stop_token stop);
+                                                 std::stop_token stop, StallLimit stall = {});
 
 }  // namespace cbt::rpc
 

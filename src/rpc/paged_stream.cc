@@ -75,17 +75,24 @@ absl::Status DecodePage(std::span<const uint8_t> bytes, SnapshotDeltaPage& page)
 }
 
 PagedStream::PagedStream(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
-                         const MetadataRequest& request, Deadline deadline, std::stop_token stop)
+                         const MetadataRequest& request, Deadline deadline, std::stop_token stop,
+                         StallLimit stall)
     : channel_(std::move(channel)),
       method_(method),
       request_(Copy(request)),
       starting_offset_(static_cast<uint64_t>(request.starting_offset)),
       deadline_(deadline),
-      stop_(std::move(stop)) {}
+      stop_(std::move(stop)),
+      stall_(stall) {}
 
 absl::Status PagedStream::FetchPage() {
   grpc::ClientContext context;
-  if (deadline_.has_value()) context.set_deadline(*deadline_);
+  Deadline deadline = deadline_;
+  if (stall_.has_value()) {
+    const auto latest = std::chrono::system_clock::now() + *stall_;
+    deadline = std::min(deadline.value_or(latest), latest);
+  }
+  if (deadline.has_value()) context.set_deadline(*deadline);
   const std::stop_callback on_stop(stop_, [&context] { context.TryCancel(); });
   grpc::CompletionQueue queue;
   const grpc::Slice slice(EncodeRequest(method_, request_));

@@ -40,7 +40,8 @@ inline constexpr size_t kMaxIdlePages = 20'000;
 class PagedStream final : public MessageStream {
  public:
   PagedStream(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
-              const MetadataRequest& request, Deadline deadline, std::stop_token stop);
+              const MetadataRequest& request, Deadline deadline, std::stop_token stop,
+              StallLimit stall);
 
   absl::StatusOr<bool> Next(MetadataMessage& message) override;
   std::optional<std::string_view> Initial(std::string_view key) const override;
@@ -55,6 +56,7 @@ class PagedStream final : public MessageStream {
   const uint64_t starting_offset_;
   const Deadline deadline_;
   const std::stop_token stop_;
+  const StallLimit stall_;  // of each page
   SnapshotDeltaPage page_;
   std::optional<uint64_t> capacity_;  // that pages tell
   std::string version_;               // of the data that pages are read from, if they say

@@ -10,6 +10,8 @@
 #include "cbt/version.h"
 #include "rpc/channel.h"
 #include "rpc/listen_address.h"
+#include "rpc/plugin_errors.h"
+#include "rpc/plugin_watch.h"
 #include "rpc/relay_feed.h"
 #include "rpc/service_host.h"
 #include "rpc/services.h"
@@ -23,23 +25,59 @@ using std::chrono::milliseconds;
 // What relayed streams turn over where messages are encoded anew.
 constexpr size_t kIdleMessageMemory = size_t{8} << 20;
 
+// Somebody else's cursor, whose errors are not for clients as they are.
+class PluginCursor final : public ExtentCursor {
+ public:
+  PluginCursor(std::unique_ptr<ExtentCursor> input, const PluginErrors& errors, Secrets secrets)
+      : ExtentCursor(input->capacity(), input->granularity()),
+        input_(std::move(input)),
+        errors_(errors),
+        secrets_(std::move(secrets)) {}
+
+ private:
+  void DoAllowPieces() override { input_->AllowPieces(); }
+  absl::Status DoSeek(uint64_t offset) override {
+    return errors_.ForClient(input_->Seek(offset), secrets_);
+  }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    const absl::StatusOr<Step> step = input_->Next(batch);
+    if (!step.ok()) return errors_.ForClient(step.status(), secrets_);
+    return input_->covered();
+  }
+
+  const std::unique_ptr<ExtentCursor> input_;
+  const PluginErrors errors_;
+  const Secrets secrets_;
+};
+
 class RemoteProvider final : public SnapshotProvider {
  public:
   // One channel, or why there is none: a connection for each page would cost more than the page.
-  RemoteProvider(absl::StatusOr<std::shared_ptr<grpc::Channel>> channel, Api api)
-      : channel_(std::move(channel)), api_(api) {}
+  RemoteProvider(absl::StatusOr<std::shared_ptr<grpc::Channel>> channel, Api api,
+                 const PluginErrors& errors, std::optional<milliseconds> stall = {})
+      : channel_(std::move(channel)), api_(api), errors_(errors), stall_(stall) {}
 
   absl::StatusOr<MetadataSource> OpenAllocated(std::string_view snapshot_id,
                                                const StreamContext& context) override {
-    return Open(std::nullopt, snapshot_id, context);
+    return OpenForClient(std::nullopt, snapshot_id, context);
   }
   absl::StatusOr<MetadataSource> OpenDelta(std::string_view base_snapshot_id,
                                            std::string_view target_snapshot_id,
                                            const StreamContext& context) override {
-    return Open(std::string(base_snapshot_id), target_snapshot_id, context);
+    return OpenForClient(std::string(base_snapshot_id), target_snapshot_id, context);
   }
 
  private:
+  absl::StatusOr<MetadataSource> OpenForClient(std::optional<std::string> base,
+                                               std::string_view target,
+                                               const StreamContext& context) {
+    absl::StatusOr<MetadataSource> source = Open(std::move(base), target, context);
+    if (!source.ok()) return errors_.ForClient(source.status(), context.secrets);
+    source->cursor =
+        std::make_unique<PluginCursor>(std::move(source->cursor), errors_, context.secrets.Copy());
+    return source;
+  }
+
   absl::StatusOr<MetadataSource> Open(std::optional<std::string> base, std::string_view target,
                                       const StreamContext& context) {
     ListRequest request;
@@ -47,6 +85,7 @@ class RemoteProvider final : public SnapshotProvider {
     request.snapshot_id = std::string(target);
     request.base_snapshot_id = std::move(base);
     request.stop = context.stop;
+    request.stall_timeout = stall_;
     context.secrets.ForEach(
         [&](const std::string& key, const std::string& value) { request.secrets[key] = value; });
     if (context.deadline.has_value()) {
@@ -73,13 +112,23 @@ class RemoteProvider final : public SnapshotProvider {
 
   const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel_;
   const Api api_;
+  const PluginErrors errors_;
+  const std::optional<milliseconds> stall_;
 };
+
+std::optional<milliseconds> StallOf(const RelayOptions& options) {
+  if (options.plugin_stall_timeout.count() == 0) return std::nullopt;
+  return options.plugin_stall_timeout;
+}
 
 absl::Status CheckOptions(const RelayOptions& options) {
   for (absl::Status status :
        {CheckStreamOptions(options.stream), CheckConnectionOptions(options.connection),
         CheckApis(options.apis, options.access, options.sessions)}) {
     if (!status.ok()) return status;
+  }
+  if (options.plugin_stall_timeout < milliseconds(0)) {
+    return absl::InvalidArgumentError("plugin_stall_timeout: below 0");
   }
   return absl::OkStatus();
 }
@@ -109,10 +158,12 @@ class Relay::Impl {
               .check_tuples = options.check_tuples,
               .message_bytes = options.stream.message_bytes,
               .pool = SlicePool::Create(options.stream.message_bytes, kIdleMessageMemory),
-              .calls = calls_},
-        pages_(plan_.channel, Api::kCsi),
+              .calls = calls_,
+              .errors = PluginErrors(options.telemetry.log)},
+        pages_(plan_.channel, Api::kCsi, plan_.errors, StallOf(options)),
         executor_(options.stream.threads),
-        services_(PlanOf(options), Feeds(), pages_, host_.registry(), executor_) {}
+        services_(PlanOf(options), Feeds(), pages_, host_.registry(), executor_),
+        watch_(options.plugin_stall_timeout) {}
 
   // Calls know the services, which die first.
   ~Impl() { host_.Shutdown(milliseconds{0}); }
@@ -132,8 +183,10 @@ class Relay::Impl {
                   std::shared_ptr<StreamReactor> stream) {
       const std::stop_token stop = stream->stop_token();
       const auto deadline = stream->deadline();
-      return std::make_shared<RelayFeed>(plan_, contract, std::move(request), std::move(stream),
-                                         stop, deadline);
+      auto feed = std::make_shared<RelayFeed>(plan_, contract, std::move(request),
+                                              std::move(stream), stop, deadline);
+      watch_.Add(feed);
+      return feed;
     };
   }
 
@@ -144,6 +197,7 @@ class Relay::Impl {
   RemoteProvider pages_;
   ThreadPool executor_;
   ServiceSet services_;
+  PluginWatch watch_;  // last: its thread looks at streams
 };
 
 absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options) try {
@@ -174,14 +228,14 @@ void Relay::Shutdown(milliseconds grace) { impl_->host().Shutdown(grace); }
 size_t Relay::open_streams() const noexcept { return impl_->host().registry().open_streams(); }
 
 std::unique_ptr<SnapshotProvider> MakeRemoteProvider(const std::string& address, Api api,
-                                                     const ClientTlsOptions& tls) {
+                                                     const ClientTlsOptions& tls, LogSink* log) {
   absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = nullptr;
   if (const absl::StatusOr<Address> parsed = ParseAddress(address); parsed.ok()) {
     channel = ConnectForGood(*parsed, tls);
   } else {
     channel = parsed.status();
   }
-  return std::make_unique<RemoteProvider>(std::move(channel), api);
+  return std::make_unique<RemoteProvider>(std::move(channel), api, PluginErrors(log));
 }
 
 }  // namespace cbt::rpc

@@ -62,6 +62,7 @@ void RelayFeed::Begin() {
   self_ = shared_from_this();
   // Before the call: afterwards its end may come at any time.
   on_stop_.emplace(stop_, [this] { call_.Cancel(); });
+  AwaitPlugin();
   call_.Start(plan_.channel, path, request, *this);
 }
 
@@ -69,6 +70,7 @@ void RelayFeed::Resume() {
   if (!begun_) {
     Begin();
   } else if (HandOn()) {
+    AwaitPlugin();
     call_.ReadOn();
   }
 }
@@ -102,6 +104,7 @@ bool RelayFeed::HandOn() try {
 }
 
 bool RelayFeed::OnMessage(grpc::ByteBuffer message) try {
+  StopAwaiting();
   if (!failure_.ok()) return false;
   if (messages_ == 0 && pending_.empty()) {
     Metadata initial =
@@ -119,7 +122,9 @@ bool RelayFeed::OnMessage(grpc::ByteBuffer message) try {
     call_.Cancel();
     return false;
   }
-  return HandOn();
+  if (!HandOn()) return false;
+  AwaitPlugin();
+  return true;
 } catch (const std::bad_alloc&) {
   failure_ = OutOfMemory();
   throw;
@@ -193,35 +198,37 @@ void RelayFeed::EncodeAnew(const MetadataMessage& message, size_t from) {
   if (builder.tuples() > 0 || !any) take();
 }
 
-bool RelayFeed::HoldsSecret(std::string_view text) const {
-  bool found = false;
-  request_.secrets.ForEach([&](const std::string&, const std::string& value) {
-    found = found || (!value.empty() && text.find(value) != std::string_view::npos);
-  });
-  return found;
+void RelayFeed::CheckPlugin(std::chrono::milliseconds limit) {
+  const Clock::duration since = awaited_since_;
+  if (since == Clock::duration::zero() || Clock::now().time_since_epoch() - since <= limit) return;
+  stalled_ = true;
+  call_.Cancel();
 }
 
 // How the stream ends.
 absl::Status RelayFeed::Verdict(const grpc::Status& status) {
   if (!failure_.ok()) return failure_;
   if (!status.ok()) {
+    // What ended it was not the plugin.
+    if (stop_.stop_requested()) return absl::CancelledError("the stream was cancelled");
+    if (stalled_) {
+      return absl::DeadlineExceededError("plugin: it sent nothing for longer than the relay waits");
+    }
     // A plugin that shuts down may cancel; to our client that is no answer to anything it did.
-    const bool cancelled =
-        status.error_code() == grpc::StatusCode::CANCELLED && !stop_.stop_requested();
+    const bool cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
     const absl::StatusCode code = cancelled ? absl::StatusCode::kUnavailable
                                             : static_cast<absl::StatusCode>(status.error_code());
-    const std::string text = HoldsSecret(status.error_message()) ? "the plugin's text is held back"
-                                                                 : status.error_message();
-    return {code, absl::StrCat("plugin: ", text)};
+    return plan_.errors.ForClient({code, status.error_message()}, request_.secrets);
   }
   // Wherever it began: also what has no tuples has one message. Without it there is no capacity
   // that would tell whether nothing was left, or nothing was said.
   if (messages_ == 0) return Broken("the stream ended without any message");
   // Also for the sake of a proof of ours: it must not stand for what the plugin's contradicts.
+  const MetadataLookup trailing = [this](std::string_view key) { return call_.Trailing(key); };
   if (plan_.check_tuples || passed_unseen_ == 0) {
     std::string what;
-    const MetadataLookup trailing = [this](std::string_view key) { return call_.Trailing(key); };
-    switch (CheckProof(trailing, received_, request_.starting_offset, header_, what)) {
+    switch (CheckProof(trailing, received_, request_.starting_offset, header_, what,
+                       ProofText::kNotQuoting)) {
       case ProofVerdict::kDiffers:
         return Broken(absl::StrCat("the stream is not what the plugin says it sent: ", what));
       case ProofVerdict::kHolds:
@@ -231,6 +238,11 @@ absl::Status RelayFeed::Verdict(const grpc::Status& status) {
       case ProofVerdict::kHoldsFromRelay:
         break;
     }
+  } else if (passed_unseen_ == messages_) {
+    absl::StatusOr<Metadata> proof = CopyProof(trailing);
+    if (!proof.ok())
+      return Broken(absl::StrCat("its proof is not a proof: ", proof.status().message()));
+    copied_proof_ = *std::move(proof);
   }
   return absl::OkStatus();
 }
@@ -240,19 +252,13 @@ Metadata RelayFeed::TrailingMetadata() const {
     return ProofMetadata(passed_on_, request_.starting_offset, header_, scope_);
   }
   // Not looked at and so not ours to prove; what the plugin says holds if nothing was changed.
-  Metadata metadata;
-  if (passed_unseen_ != messages_) return metadata;
-  for (const std::string_view key : {kTupleCountKey, kReportedBytesKey, kStartingOffsetKey,
-                                     kDigestKey, kCapacityKey, kTypeKey, kScopeKey}) {
-    const std::optional<std::string_view> value = call_.Trailing(key);
-    if (value.has_value()) metadata.emplace_back(key, *value);
-  }
-  return metadata;
+  return copied_proof_;
 }
 
 void RelayFeed::OnEnd(const grpc::Status& status) {
   // Nothing of this may be touched after the last reference goes, at the end.
   const std::shared_ptr<RelayFeed> self = std::move(self_);
+  StopAwaiting();
   on_stop_.reset();
   absl::Status verdict;
   Metadata trailing;

@@ -4,6 +4,8 @@
 
 #include <grpcpp/channel.h>
 
+#include <atomic>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -20,6 +22,8 @@
 #include "rpc/flat_message.h"
 #include "rpc/message_feed.h"
 #include "rpc/open_calls.h"
+#include "rpc/plugin_errors.h"
+#include "rpc/plugin_watch.h"
 #include "rpc/slice_pool.h"
 #include "rpc/upstream_call.h"
 
@@ -33,11 +37,13 @@ struct RelayPlan {
   size_t message_bytes = 0;  // of messages that are encoded anew
   std::shared_ptr<SlicePool> pool;
   OpenCalls& calls;  // on the channel
+  PluginErrors errors = PluginErrors();
 };
 
 // Runs on gRPC's threads, on those of the two connections it stands between.
 class RelayFeed final : public MessageFeed,
                         public UpstreamHandler,
+                        public WatchedCall,
                         public std::enable_shared_from_this<RelayFeed> {
  public:
   RelayFeed(const RelayPlan& plan, const Contract& downstream, AdmittedRequest request,
@@ -50,7 +56,15 @@ class RelayFeed final : public MessageFeed,
   bool OnMessage(grpc::ByteBuffer message) override;
   void OnEnd(const grpc::Status& status) override;
 
+  void CheckPlugin(std::chrono::milliseconds limit) override;
+
  private:
+  using Clock = std::chrono::steady_clock;
+
+  // Between the two the plugin is to send something; outside of them the client has to take it.
+  void AwaitPlugin() { awaited_since_ = Clock::now().time_since_epoch(); }
+  void StopAwaiting() { awaited_since_ = Clock::duration::zero(); }
+
   void Begin();
   // What `message` becomes, at the end of pending_.
   absl::Status Translate(const grpc::ByteBuffer& message);
@@ -59,7 +73,6 @@ class RelayFeed final : public MessageFeed,
   bool HandOn();
   absl::Status Verdict(const grpc::Status& status);
   Metadata TrailingMetadata() const;
-  bool HoldsSecret(std::string_view text) const;
 
   const OpenCalls::Hold hold_;  // dies last
   const RelayPlan& plan_;
@@ -76,6 +89,9 @@ class RelayFeed final : public MessageFeed,
   StreamDigest received_;               // all that the plugin sent
   StreamDigest passed_on_;
   ProofScope scope_ = ProofScope::kRelay;  // of a proof of ours
+  Metadata copied_proof_;                  // of a stream of which nothing was looked at
+  std::atomic<Clock::duration> awaited_since_ = Clock::duration::zero();  // zero: not awaited
+  std::atomic<bool> stalled_ = false;
   MetadataMessage message_;
   FlatMessage flat_;
   bool started_ = false;        // a tuple that ends after the starting offset was seen

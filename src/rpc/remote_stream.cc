@@ -50,16 +50,22 @@ class RemoteStream::Receiver final : public UpstreamHandler {
     }
   }
 
-  // The next message; none at the end.
-  std::optional<grpc::ByteBuffer> Take() {
+  // The next message; none at the end. DEADLINE_EXCEEDED when neither came within the limit.
+  absl::StatusOr<std::optional<grpc::ByteBuffer>> Take(StallLimit stall) {
     std::optional<grpc::ByteBuffer> message;
     bool read_on = false;
     {
       std::unique_lock lock(mutex_);
       waiting_ = true;
-      changed_.wait(lock, [this] { return !messages_.empty() || ended_; });
+      const auto something = [this] { return !messages_.empty() || ended_; };
+      const bool came = stall.has_value() ? changed_.wait_for(lock, *stall, something)
+                                          : (changed_.wait(lock, something), true);
       waiting_ = false;
-      if (messages_.empty()) return std::nullopt;
+      if (!came) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("metadata stream: the server sent nothing for ", stall->count(), " ms"));
+      }
+      if (messages_.empty()) return std::optional<grpc::ByteBuffer>();
       message = messages_.front();
       messages_.pop_front();
       bytes_ -= message->Length();
@@ -103,9 +109,10 @@ class RemoteStream::Receiver final : public UpstreamHandler {
 
 RemoteStream::RemoteStream(std::shared_ptr<grpc::Channel> channel, const Contract& contract,
                            const MethodContract& method, const std::string& request,
-                           Deadline deadline, std::stop_token stop)
+                           Deadline deadline, std::stop_token stop, StallLimit stall)
     : channel_(std::move(channel)),
       contract_(contract),
+      stall_(stall),
       receiver_(std::make_unique<Receiver>(deadline)),
       // Made in place, once: emplace() would look for an earlier one, which GCC 14 warns of.
       on_stop_(stop.stop_possible()
@@ -115,12 +122,13 @@ RemoteStream::RemoteStream(std::shared_ptr<grpc::Channel> channel, const Contrac
 }
 
 absl::StatusOr<bool> RemoteStream::Next(MetadataMessage& message) {
-  const std::optional<grpc::ByteBuffer> bytes = receiver_->Take();
-  if (!bytes.has_value()) {
+  const absl::StatusOr<std::optional<grpc::ByteBuffer>> bytes = receiver_->Take(stall_);
+  if (!bytes.ok()) return bytes.status();
+  if (!bytes->has_value()) {
     if (absl::Status status = receiver_->status(); !status.ok()) return status;
     return false;
   }
-  absl::Status status = DecodeMetadataMessage(flat_.Of(*bytes), message);
+  absl::Status status = DecodeMetadataMessage(flat_.Of(**bytes), message);
   if (status.ok()) status = TranslateType(contract_, message);
   if (!status.ok()) {
     return absl::DataLossError(absl::StrCat("metadata stream: ", status.message()));
@@ -148,14 +156,15 @@ RemoteStream::~RemoteStream() {
 std::unique_ptr<MessageStream> OpenMessageStream(const std::shared_ptr<grpc::Channel>& channel,
                                                  const Contract& contract,
                                                  const MetadataRequest& request, Deadline deadline,
-                                                 std::stop_token stop) {
+                                                 std::stop_token stop, StallLimit stall) {
   const MethodContract& method =
       request.base_snapshot_id.has_value() ? contract.delta : contract.allocated;
   if (contract.api == Api::kPaged) {
-    return std::make_unique<PagedStream>(channel, method, request, deadline, std::move(stop));
+    return std::make_unique<PagedStream>(channel, method, request, deadline, std::move(stop),
+                                         stall);
   }
   return std::make_unique<RemoteStream>(channel, contract, method, EncodeRequest(method, request),
-                                        deadline, std::move(stop));
+                                        deadline, std::move(stop), stall);
 }
 
 }  // namespace cbt::rpc

@@ -23,7 +23,7 @@ class RemoteStream final : public MessageStream {
   // Sends `request` (encoded) to `method` of `contract`.
   RemoteStream(std::shared_ptr<grpc::Channel> channel, const Contract& contract,
                const MethodContract& method, const std::string& request, Deadline deadline,
-               std::stop_token stop);
+               std::stop_token stop, StallLimit stall);
   ~RemoteStream() override;
   RemoteStream(const RemoteStream&) = delete;
   RemoteStream& operator=(const RemoteStream&) = delete;
@@ -38,6 +38,7 @@ class RemoteStream final : public MessageStream {
 
   const std::shared_ptr<grpc::Channel> channel_;
   const Contract& contract_;
+  const StallLimit stall_;
   std::unique_ptr<Receiver> receiver_;
   FlatMessage flat_;
   OnStop on_stop_;

@@ -58,7 +58,8 @@ TEST(RemoteProvider, AnAddressThatCantBeOneIsTheErrorOfEachAnswer) {
   for (int i = 0; i < 2; ++i) {
     const absl::Status status = Open(*provider, Secrets()).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(status.ToString(), HasSubstr("'nowhere'"));
+    // Where the relay looks for it is not the client's to know.
+    EXPECT_THAT(status.ToString(), Not(HasSubstr("nowhere")));
   }
   const auto empty = rpc::MakeRemoteProvider("unix:///none/socket", rpc::Api::kCsi);
   EXPECT_EQ(Open(*empty, Secrets()).status().code(), StatusCode::kUnavailable);
@@ -146,7 +147,7 @@ TEST(RelayEnds, APluginThatCancelsIsOneThatMayComeBack) {
     const Relayed relay(plugin.address());
     const absl::Status status = relay.ListAll(relay.Request()).status();
     EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-    EXPECT_THAT(status.ToString(), HasSubstr("plugin: shutting down"));
+    EXPECT_THAT(status.ToString(), HasSubstr("plugin: it or the snapshot is not ready"));
   }
 }
 
@@ -160,21 +161,6 @@ TEST(RelayEnds, AStreamWithoutAnyMessageIsNoAnswer) {
     const absl::Status status = relay.ListAll(request).status();
     EXPECT_EQ(status.code(), StatusCode::kInternal);
     EXPECT_THAT(status.ToString(), HasSubstr("the stream ended without any message"));
-  }
-}
-
-TEST(RelayEnds, E19EverySecretIsLookedForInATextAndAnEmptyOneIsNone) {
-  const auto text = [](const std::string& said) {
-    const FakeServer plugin(Script{.messages = {}, .status = {grpc::StatusCode::INTERNAL, said}});
-    const Relayed relay(plugin.address());
-    rpc::ListRequest request = relay.Request();
-    request.secrets = {{"a", ""}, {"b", "canary-b"}, {"c", "canary-c"}};
-    return relay.ListAll(request).status().ToString();
-  };
-  EXPECT_THAT(text("the volume is gone"), HasSubstr("plugin: the volume is gone"));
-  for (const char* said : {"canary-b", "no user canary-c", "(canary-b,canary-c)"}) {
-    EXPECT_THAT(text(said), HasSubstr("the plugin's text is held back"));
-    EXPECT_THAT(text(said), Not(HasSubstr("canary")));
   }
 }
 
@@ -203,6 +189,9 @@ TEST(RelayOptions, ThatMakeNoSenseAreRefusedByName) {
   EXPECT_THAT(refused([](rpc::RelayOptions& options) { options.apis.clear(); }), HasSubstr("apis"));
   EXPECT_THAT(refused([](rpc::RelayOptions& options) { options.listen = "here"; }),
               HasSubstr("'here'"));
+  EXPECT_THAT(
+      refused([](rpc::RelayOptions& options) { options.plugin_stall_timeout = milliseconds(-1); }),
+      HasSubstr("plugin_stall_timeout"));
 }
 
 }  // namespace

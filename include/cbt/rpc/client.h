@@ -65,6 +65,10 @@ struct ListRequest {
   // Time for the whole stream with its resumptions; none: no limit.
   std::optional<std::chrono::milliseconds> timeout = {};
 
+  // A server that sends nothing for this long, while there is room for more, fails the stream with
+  // DEADLINE_EXCEEDED; none: no limit. A server may be silent while it searches.
+  std::optional<std::chrono::milliseconds> stall_timeout = {};
+
   // A stream that ends without a proof of its completeness, or with one that begins at a relay and
   // not at the server that knows the volume, fails with FAILED_PRECONDITION.
   bool require_proof = false;

@@ -15,8 +15,9 @@
 // ends with INTERNAL that names the tuple, and nothing of the offending message is passed on. A
 // plugin that ignores the starting offset or max_results is put right.
 //
-// Errors of the plugin pass with their code and text, unless the text holds a secret of the
-// request; a plugin that can't be reached is UNAVAILABLE. When the client goes, the plugin's stream
+// Errors of the plugin pass with their code and a text of ours, which names an error id; the log
+// has the plugin's text under it (RelayOptions::telemetry), unless that resembles a secret of the
+// request. A plugin that can't be reached is UNAVAILABLE. When the client goes, the plugin's stream
 // is cancelled; when it stops reading, the plugin is no longer read.
 #ifndef CBT_RPC_RELAY_H_
 #define CBT_RPC_RELAY_H_
@@ -50,6 +51,11 @@ struct RelayOptions {
 
   // Check every tuple on its way. Without it messages that need no change are not even looked at.
   bool check_tuples = true;
+
+  // A stream whose plugin sends nothing for this long, while its client would take something, is
+  // ended with DEADLINE_EXCEEDED; zero: never. The contract has no sign of life: a plugin that
+  // searches a large volume without changes is silent, too.
+  std::chrono::milliseconds plugin_stall_timeout = std::chrono::minutes(30);
 
   // As in ServerOptions.
   AccessControl access = {};
@@ -89,9 +95,11 @@ class Relay {
 
 // A provider that asks a server of any contract: for serving, checking and reshaping what somebody
 // else has. Each answer is a RemoteCursor with all its checks; it resumes as one. All share one
-// connection. An address that can't be one is an error of each answer.
+// connection. An address that can't be one is an error of each answer. The texts of errors are
+// ours, fit for clients; what the other server said goes to `log`, which must outlive the provider.
 std::unique_ptr<SnapshotProvider> MakeRemoteProvider(const std::string& address, Api api,
-                                                     const ClientTlsOptions& tls = {});
+                                                     const ClientTlsOptions& tls = {},
+                                                     LogSink* log = nullptr);
 
 }  // namespace cbt::rpc
 

@@ -27,7 +27,8 @@ struct LogField {
 // Takes log records. Called from any thread, also from gRPC's, so it must not block for long, and
 // must not call the library.
 //
-// Records never hold tokens, secrets or the contents of requests, at no level; snapshot names and
+// Records never hold tokens, secrets or the contents of requests, at no level, nor texts of errors
+// but a plugin's in a relay (unless they resemble a secret of the request); snapshot names and
 // whatever else came from outside may be in values, so a sink that writes lines escapes them.
 class LogSink {
  public:

@@ -21,7 +21,8 @@ inline constexpr char kToken[] = "token-canary";
 class Sidecar {
  public:
   explicit Sidecar(const std::string& plugin, bool check = true, rpc::StreamOptions stream = {},
-                   const rpc::Telemetry& telemetry = {})
+                   const rpc::Telemetry& telemetry = {},
+                   std::chrono::milliseconds plugin_stall = std::chrono::minutes(5))
       : sessions(rpc::MemorySessionStore::Create()) {
     std::vector<rpc::TokenGrant> grants(1);
     grants[0] = {.token = Secret(kToken), .name = "operator", .name_spaces = {"ns"}};
@@ -42,6 +43,7 @@ class Sidecar {
     options.sessions = sessions.get();
     options.stream = stream;
     options.telemetry = telemetry;
+    options.plugin_stall_timeout = plugin_stall;
     absl::StatusOr<std::unique_ptr<rpc::Relay>> started = rpc::Relay::Start(options);
     if (!started.ok()) throw std::runtime_error(started.status().ToString());
     relay = *std::move(started);
