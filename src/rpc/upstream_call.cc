@@ -5,6 +5,9 @@
 #include <map>
 #include <utility>
 
+#include "rpc/byte_buffer.h"
+#include "rpc/status.h"
+
 namespace cbt::rpc {
 namespace {
 
@@ -66,6 +69,14 @@ void UpstreamCall::OnReadDone(bool ok) {
 // gRPC swallows what a callback throws, and would then never end the call.
 bool UpstreamCall::Deliver(const grpc::ByteBuffer& message) noexcept {
   try {
+    if (IsCompressed(message)) {
+      {
+        const std::lock_guard lock(mutex_);
+        compressed_ = true;
+      }
+      Cancel();
+      return false;
+    }
     return handler_->OnMessage(message);
   } catch (...) {
     Cancel();
@@ -111,9 +122,18 @@ std::optional<std::string_view> UpstreamCall::Trailing(std::string_view key) con
 // Nothing of this may be touched after OnEnd().
 void UpstreamCall::OnDone(const grpc::Status& status) {
   bool ended = false;
+  bool compressed = false;
   {
     const std::lock_guard lock(mutex_);
     ended = read_to_end_;
+    compressed = compressed_;
+  }
+  if (compressed) {
+    // gRPC cancels such a call by itself, unless the server's OK is there already.
+    handler_->OnEnd(ToGrpcStatus(BareIfNeedBe(
+        absl::StatusCode::kUnimplemented,
+        "the server compresses messages, which this client does not take: switch it off there")));
+    return;
   }
   // The handler may still hold messages that it has not passed on: they must not become an end.
   const bool left = status.ok() && !ended;

@@ -69,6 +69,7 @@ class UpstreamCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc
   bool reading_ = true;         // a read is outstanding, or its message with the handler
   bool read_on_early_ = false;  // ReadOn() came before the handler had said that it stops
   bool cancelled_ = false;
+  bool compressed_ = false;   // a message was, and not delivered
   bool read_to_end_ = false;  // a read found that there are no more messages
 };
 

@@ -1,0 +1,155 @@
+"""Clients that mean harm: what one of them may cost the others."""
+
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import zlib
+
+import serve_test
+import support
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "soak"))
+import http2  # pylint: disable=wrong-import-position # noqa: E402
+
+MIB = 1 << 20
+ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
+REQUEST = b"\x0a\x06vol1/a"  # snapshot_id: vol1/a
+UNIMPLEMENTED, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED = 12, 4, 8
+
+
+def status_in(payload):
+    """The grpc-status that a block of header fields names; gRPC writes fields without Huffman's
+    code, in full where a connection has them for the first time."""
+    at = payload.find(b"grpc-status")
+    if at < 0:
+        return None
+    size = payload[at + len(b"grpc-status")]
+    return int(payload[at + len(b"grpc-status") + 1:][:size])
+
+
+def head(path, *more):
+    fields = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()),
+              (b":authority", b"localhost"), (b"te", b"trailers"),
+              (b"content-type", b"application/grpc"), *more)
+    return b"".join(http2.literal(*field) for field in fields)
+
+
+class Attacker(http2.Connection):
+    """Streams whose requests are sent as far as the server's windows allow."""
+
+    def __init__(self, address, **options):
+        super().__init__(address, **options)
+        self.window = 65535
+        self.initial = 65535
+        self.windows = {}
+        self.left = {}  # stream: bytes that are still to be sent
+        self.ended = {}  # stream: grpc-status, or None for a reset
+
+    def open(self, path, data, *fields, end=False):
+        stream, self.next_stream = self.next_stream, self.next_stream + 2
+        self.socket.sendall(http2.frame(http2.HEADERS, http2.END_HEADERS, stream,
+                                        head(path, *fields)))
+        self.windows[stream] = self.initial
+        self.left[stream] = (data, end)
+        self.pump()
+        return stream
+
+    def pump(self):
+        for stream, (data, end) in list(self.left.items()):
+            while data and min(self.window, self.windows[stream]) > 0:
+                size = min(16384, self.window, self.windows[stream], len(data))
+                last = end and size == len(data)
+                self.socket.sendall(http2.frame(http2.DATA, http2.END_STREAM if last else 0, stream,
+                                                bytes(data[:size])))
+                data = data[size:]
+                self.window -= size
+                self.windows[stream] -= size
+            self.left[stream] = (data, end)
+
+    def take(self, kind, flags, stream, payload):
+        if kind == http2.WINDOW_UPDATE:
+            count = struct.unpack(">I", payload)[0]
+            if stream == 0:
+                self.window += count
+            elif stream in self.windows:
+                self.windows[stream] += count
+        elif kind == http2.SETTINGS and not flags & http2.ACK:
+            for i in range(0, len(payload), 6):
+                key, value = struct.unpack(">HI", payload[i:i + 6])
+                if key == 4:
+                    for each in self.windows:
+                        self.windows[each] += value - self.initial
+                    self.initial = value
+        elif kind == http2.RST_STREAM:
+            self.ended.setdefault(stream, None)
+            self.left.pop(stream, None)
+        elif kind == http2.HEADERS and flags & http2.END_STREAM:
+            self.ended[stream] = status_in(payload)
+            self.left.pop(stream, None)
+
+    def run(self, until, seconds):
+        """Follows the server until `until()` holds; whether it came to that."""
+        limit = time.monotonic() + seconds
+        while not until():
+            self.pump()
+            if not self.buffer and not select.select([self.socket], [], [], 0.05)[0]:
+                if time.monotonic() > limit:
+                    return False
+                continue
+            got = self.receive()
+            if got is None:
+                return until()
+            self.take(*got)
+        return True
+
+
+class Hostile(serve_test.ServeTest):
+    def setUp(self):
+        super().setUp()
+        self.image("vol1/a.img", bytes(MIB))
+
+    def memory(self, server, field="VmHWM"):
+        with open(f"/proc/{server.pid}/status", encoding="ascii") as file:
+            for line in file:
+                if line.startswith(field + ":"):
+                    return int(line.split()[1]) << 10
+        return None
+
+    def attacker(self, server, **options):
+        attacker = Attacker(server.address, **options)
+        self.addCleanup(attacker.close)
+        return attacker
+
+    def serves(self, server):
+        """Whether somebody else gets an answer."""
+        self.ok("list", server.address, "--snapshot", "vol1/a")
+
+
+class Compression(Hostile):
+    def test_attack_l_a_compressed_request_is_refused_before_it_is_unpacked(self):
+        server = self.start("--api", "csi,paged")
+        self.serves(server)
+        before = self.memory(server)
+        packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+        bomb = packer.compress(bytes(48 * MIB)) + packer.flush()
+        self.assertLess(len(bomb), 60000)
+        message = struct.pack(">BI", 1, len(bomb)) + bomb
+        for path in (ALLOCATED, "/csi.v1.Controller/ListSnapshotDeltas",
+                     "/csi.v1.Identity/Probe", "/grpc.health.v1.Health/Check",
+                     "/grpc.health.v1.Health/Watch",
+                     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"):
+            with self.subTest(path):
+                attacker = self.attacker(server)
+                stream = attacker.open(path, message, (b"grpc-encoding", b"gzip"), end=True)
+                self.assertTrue(attacker.run(lambda: stream in attacker.ended, 30))
+                self.assertEqual(attacker.ended[stream], UNIMPLEMENTED)
+        self.assertLess(self.memory(server) - before, 16 * MIB)
+        self.serves(server)
+
+
+if __name__ == "__main__":
+    support.main()
