@@ -20,9 +20,8 @@ MetadataService::MetadataService(const Contract& contract, Admission& admission,
       registry_(registry),
       telemetry_(telemetry) {
   for (const MethodContract* method : {&contract.allocated, &contract.delta}) {
-    AddStream(method->path, [this, method](grpc::CallbackServerContext* context,
-                                           const grpc::ByteBuffer* request) {
-      return Open(*method, *context, *request);
+    AddBidi(method->path, [this, method](grpc::CallbackServerContext* context) {
+      return Open(*method, *context);
     });
   }
 }
@@ -32,47 +31,47 @@ MetadataService::~MetadataService() {
   gate_->open = false;
 }
 
-// Runs on gRPC's threads: looks at the request's bytes and at nothing else.
-RawService::WriteReactor* MetadataService::Open(const MethodContract& method,
-                                                grpc::CallbackServerContext& context,
-                                                const grpc::ByteBuffer& request) {
-  absl::StatusOr<MetadataRequest> decoded = DecodeRequest(method, FlatBytes(request).bytes());
-  StreamWatch watch(telemetry_, {.api = contract_.api,
-                                 .delta = method.fields.is_delta(),
-                                 .resumed = decoded.ok() && decoded->starting_offset > 0});
-  const auto reject = [&watch](const absl::Status& status) {
-    watch.End(status);
-    return RejectStream(ToGrpcStatus(status));
+// A slot is taken before the request has come.
+RawService::BidiReactor* MetadataService::Open(const MethodContract& method,
+                                               grpc::CallbackServerContext& context) {
+  const StreamKind kind{.api = contract_.api, .delta = method.fields.is_delta()};
+  const auto reject = [&](const absl::Status& status) {
+    StreamWatch(telemetry_, kind).End(status);
+    return RejectBidi(ToGrpcStatus(status));
   };
-  if (!decoded.ok()) return reject(decoded.status());
-  if (absl::Status status = CheckRequest(method, *decoded); !status.ok()) return reject(status);
   absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();
   if (!slot.ok()) return reject(slot.status());
-  auto stream = std::make_shared<StreamReactor>(context, registry_, *std::move(slot), options_,
-                                                std::move(watch));
-  if (absl::Status status = registry_.Add(stream); !status.ok()) {
-    return RejectStream(ToGrpcStatus(status));
-  }
+  const auto stream = std::make_shared<StreamReactor>(
+      context, registry_, *std::move(slot), options_, telemetry_, kind,
+      [this, &method](const std::shared_ptr<StreamReactor>& opened,
+                      const grpc::ByteBuffer& request) { Begin(method, opened, request); });
+  if (absl::Status status = registry_.Add(stream); !status.ok()) return reject(status);
+  stream->ReadRequest();
   // The registry keeps it until OnDone(), which can't come before this handler has returned.
-  StreamReactor* const reactor = stream.get();
-  // Whatever throws from here on, the stream has to be ended: gRPC would answer by itself, and the
-  // registry have a call in it whose context is gone.
-  try {
-    admission_.Admit(*std::move(decoded), [this, gate = gate_, stream = std::move(stream)](
-                                              absl::StatusOr<AdmittedRequest> admitted) {
-      try {
-        const std::shared_lock lock(gate->mutex);
-        if (!gate->open) return;
-        if (!admitted.ok()) return stream->End(admitted.status());
-        stream->Start(feeds_(contract_, *std::move(admitted), stream));
-      } catch (const std::bad_alloc&) {
-        stream->EndForWantOfMemory();
-      }
-    });
-  } catch (const std::bad_alloc&) {
-    reactor->EndForWantOfMemory();
+  return stream.get();
+}
+
+// Runs on gRPC's threads: looks at the request's bytes and at nothing else.
+void MetadataService::Begin(const MethodContract& method,
+                            const std::shared_ptr<StreamReactor>& stream,
+                            const grpc::ByteBuffer& request) {
+  absl::StatusOr<MetadataRequest> decoded = DecodeRequest(method, FlatBytes(request).bytes());
+  stream->Asked(decoded.ok() && decoded->starting_offset > 0);
+  if (!decoded.ok()) return stream->End(decoded.status());
+  if (absl::Status status = CheckRequest(method, *decoded); !status.ok()) {
+    return stream->End(std::move(status));
   }
-  return reactor;
+  admission_.Admit(*std::move(decoded),
+                   [this, gate = gate_, stream](absl::StatusOr<AdmittedRequest> admitted) {
+                     try {
+                       const std::shared_lock lock(gate->mutex);
+                       if (!gate->open) return;
+                       if (!admitted.ok()) return stream->End(admitted.status());
+                       stream->Start(feeds_(contract_, *std::move(admitted), stream));
+                     } catch (const std::bad_alloc&) {
+                       stream->EndForWantOfMemory();
+                     }
+                   });
 }
 
 }  // namespace cbt::rpc

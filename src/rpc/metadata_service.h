@@ -40,8 +40,9 @@ class MetadataService final : public RawService {
     bool open = true;
   };
 
-  WriteReactor* Open(const MethodContract& method, grpc::CallbackServerContext& context,
-                     const grpc::ByteBuffer& request);
+  BidiReactor* Open(const MethodContract& method, grpc::CallbackServerContext& context);
+  void Begin(const MethodContract& method, const std::shared_ptr<StreamReactor>& stream,
+             const grpc::ByteBuffer& request);
 
   const Contract& contract_;
   Admission& admission_;

@@ -38,29 +38,42 @@ struct PageContents {
 
 }  // namespace
 
-// One call. Lives until gRPC and the task in the executor have let go of it; like a stream it does
-// not wait for the provider when the client has gone.
-class PagedService::Page final : public grpc::ServerUnaryReactor,
+// One call. Lives until gRPC and the task in the executor have let go of it; like a stream it holds
+// its slot before its request has come, and does not wait for the provider when the client has
+// gone.
+class PagedService::Page final : public BidiReactor,
                                  public ServedCall,
                                  public std::enable_shared_from_this<Page> {
  public:
-  // `context` and `response` are valid until OnDone(); the registry must outlive the page's call.
-  Page(std::shared_ptr<const Shared> shared, StreamRegistry& registry,
-       grpc::CallbackServerContext& context, grpc::ByteBuffer& response, MetadataRequest request,
-       std::optional<std::chrono::system_clock::time_point> deadline, StreamSlot slot,
-       StreamWatch watch)
+  // `context` is valid until OnDone(); the registry and the executor must outlive the page's call.
+  Page(std::shared_ptr<const Shared> shared, StreamRegistry& registry, Executor& executor,
+       grpc::CallbackServerContext& context, StreamSlot slot, const Telemetry& telemetry)
       : shared_(std::move(shared)),
         registry_(registry),
+        executor_(executor),
         context_(&context),
-        response_(response),
-        request_(std::move(request)),
-        deadline_(deadline),
+        deadline_(context.deadline()),
         slot_(std::move(slot)),
-        watch_(std::move(watch)) {}
+        telemetry_(telemetry) {
+    if (deadline_ == std::chrono::system_clock::time_point::max()) deadline_.reset();
+  }
 
   // Call once, when the registry holds the page.
-  void Start(Executor& executor) {
-    executor.Schedule([self = shared_from_this()] { self->Run(); });
+  void ReadRequest() { StartRead(&bytes_); }
+
+  void OnReadDone(bool ok) override {
+    {
+      const std::lock_guard lock(mutex_);
+      requested_ = true;
+    }
+    try {
+      // gRPC ends what is compressed by itself.
+      const absl::Status status = ok && !IsCompressed(bytes_) ? Decode() : RequestMissing();
+      if (!status.ok()) return End(status);
+      executor_.Schedule([self = shared_from_this()] { self->Run(); });
+    } catch (const std::bad_alloc&) {
+      End(OutOfMemory());
+    }
   }
 
   // Whoever calls keeps the page alive. The answer comes first: what the provider says of being
@@ -77,6 +90,7 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
 
   void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) override {
     const Clock::time_point now = Clock::now();
+    absl::Status reason;
     {
       const std::lock_guard lock(mutex_);
       if (context_ == nullptr) return;
@@ -84,10 +98,16 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
         if (now - *answered_at_ > stall) context_->TryCancel();
         return;
       }
-      if (total.count() == 0 || now - opened_at_ <= total) return;
+      if (!requested_ && now - opened_at_ > std::min(stall, kRequestTime)) {
+        reason = RequestTooLate();
+      } else if (total.count() > 0 && now - opened_at_ > total) {
+        reason = BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
+                              "the page took longer than the server allows");
+      } else {
+        return;
+      }
     }
-    End(BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
-                     "the page took longer than the server allows"));
+    End(std::move(reason));
   }
 
   void OnCancel() override {
@@ -105,6 +125,24 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
  private:
   using Clock = std::chrono::steady_clock;
 
+  absl::Status Decode() {
+    absl::StatusOr<MetadataRequest> decoded =
+        DecodeRequest(kListSnapshotDeltas, FlatBytes(bytes_).bytes());
+    const std::lock_guard lock(mutex_);
+    bytes_.Clear();
+    if (answered_at_.has_value()) return absl::CancelledError();
+    watch_.emplace(telemetry_,
+                   StreamKind{.api = Api::kPaged,
+                              .delta = decoded.ok() && decoded->base_snapshot_id.has_value(),
+                              .resumed = decoded.ok() && !decoded->page_token.empty()});
+    if (!decoded.ok()) return decoded.status();
+    if (absl::Status status = CheckRequest(kListSnapshotDeltas, *decoded); !status.ok()) {
+      return status;
+    }
+    request_ = *std::move(decoded);
+    return absl::OkStatus();
+  }
+
   void Run() {
     grpc::ByteBuffer message;
     const absl::Status status = Make(message);
@@ -117,14 +155,19 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
       std::lock_guard lock(mutex_);
       if (answered_at_.has_value()) return;
       answered_at_ = Clock::now();
+      if (!watch_.has_value()) watch_.emplace(telemetry_, StreamKind{.api = Api::kPaged});
       if (status.ok()) status = AddVersion();
       if (status.ok()) {
-        response_ = *message;
-        watch_.Message(tuples_, reported_, message->Length());
+        bytes_ = *message;
+        watch_->Message(tuples_, reported_, message->Length());
       }
-      watch_.End(status);
+      watch_->End(status);
     }
-    Finish(ToGrpcStatus(status));
+    if (status.ok()) {
+      StartWriteAndFinish(&bytes_, grpc::WriteOptions(), grpc::Status::OK);
+    } else {
+      Finish(ToGrpcStatus(status));
+    }
   }
 
   // Requires the lock. A page that does not say what it was read from can't be gone on with.
@@ -227,19 +270,22 @@ class PagedService::Page final : public grpc::ServerUnaryReactor,
 
   const std::shared_ptr<const Shared> shared_;
   StreamRegistry& registry_;
+  Executor& executor_;
   const Clock::time_point opened_at_ = Clock::now();
   grpc::CallbackServerContext* context_;  // null after OnDone()
-  grpc::ByteBuffer& response_;            // valid until Finish()
+  grpc::ByteBuffer bytes_;                // of the request, then of the answer
   MetadataRequest request_;
-  const std::optional<std::chrono::system_clock::time_point> deadline_;
+  std::optional<std::chrono::system_clock::time_point> deadline_;
   const StreamSlot slot_;
+  const Telemetry telemetry_;
   std::stop_source stop_;
   std::string version_;
   uint64_t tuples_ = 0;
   uint64_t reported_ = 0;
   std::mutex mutex_;
+  bool requested_ = false;                        // a request has come, or none will
   std::optional<Clock::time_point> answered_at_;  // when gRPC got the answer
-  StreamWatch watch_;
+  std::optional<StreamWatch> watch_;              // from the request on
 };
 
 PagedService::PagedService(SnapshotProvider& provider, PageTokens tokens,
@@ -250,44 +296,22 @@ PagedService::PagedService(SnapshotProvider& provider, PageTokens tokens,
       executor_(executor),
       telemetry_(telemetry) {
   static_assert(kChangedBlocksField == 3, "what EncodeTuples() writes");
-  AddUnaryReactor(
-      kListSnapshotDeltas.path,
-      [this](grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-             grpc::ByteBuffer* response) { return Open(*context, *request, *response); });
+  AddBidi(kListSnapshotDeltas.path,
+          [this](grpc::CallbackServerContext* context) { return Open(*context); });
 }
 
-grpc::ServerUnaryReactor* PagedService::Open(grpc::CallbackServerContext& context,
-                                             const grpc::ByteBuffer& request,
-                                             grpc::ByteBuffer& response) {
-  absl::StatusOr<MetadataRequest> decoded =
-      DecodeRequest(kListSnapshotDeltas, FlatBytes(request).bytes());
-  StreamWatch watch(telemetry_, {.api = Api::kPaged,
-                                 .delta = decoded.ok() && decoded->base_snapshot_id.has_value(),
-                                 .resumed = decoded.ok() && !decoded->page_token.empty()});
+PagedService::BidiReactor* PagedService::Open(grpc::CallbackServerContext& context) {
   const auto reject = [&](const absl::Status& status) {
-    watch.End(status);
-    return EndUnary(context, ToGrpcStatus(status));
+    StreamWatch(telemetry_, {.api = Api::kPaged}).End(status);
+    return RejectBidi(ToGrpcStatus(status));
   };
-  if (!decoded.ok()) return reject(decoded.status());
-  if (absl::Status status = CheckRequest(kListSnapshotDeltas, *decoded); !status.ok()) {
-    return reject(status);
-  }
   absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();
   if (!slot.ok()) return reject(slot.status());
-  std::optional<std::chrono::system_clock::time_point> deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) deadline.reset();
   const auto page =
-      std::make_shared<Page>(shared_, registry_, context, response, *std::move(decoded), deadline,
-                             *std::move(slot), std::move(watch));
-  if (absl::Status status = registry_.Add(page); !status.ok()) {
-    return EndUnary(context, ToGrpcStatus(status));
-  }
+      std::make_shared<Page>(shared_, registry_, executor_, context, *std::move(slot), telemetry_);
+  if (absl::Status status = registry_.Add(page); !status.ok()) return reject(status);
+  page->ReadRequest();
   // The registry keeps it until OnDone(), which can't come before this handler has returned.
-  try {
-    page->Start(executor_);
-  } catch (const std::bad_alloc&) {
-    page->End(OutOfMemory());
-  }
   return page.get();
 }
 

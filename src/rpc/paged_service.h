@@ -25,8 +25,7 @@ class PagedService final : public RawService {
  private:
   class Page;
 
-  grpc::ServerUnaryReactor* Open(grpc::CallbackServerContext& context,
-                                 const grpc::ByteBuffer& request, grpc::ByteBuffer& response);
+  BidiReactor* Open(grpc::CallbackServerContext& context);
 
   // What pages use; a provider's call, and with it a page, may outlast the service.
   struct Shared {

@@ -32,4 +32,12 @@ absl::Status BareIfNeedBe(absl::StatusCode code, absl::string_view text) noexcep
   return {code, ""};
 }
 
+absl::Status RequestTooLate() noexcept {
+  return BareIfNeedBe(absl::StatusCode::kDeadlineExceeded, "the request did not come in time");
+}
+
+absl::Status RequestMissing() noexcept {
+  return BareIfNeedBe(absl::StatusCode::kInvalidArgument, "the call has no request");
+}
+
 }  // namespace cbt::rpc

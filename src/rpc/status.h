@@ -28,6 +28,10 @@ absl::Status BareIfNeedBe(absl::StatusCode code, absl::string_view text) noexcep
 // RESOURCE_EXHAUSTED without a text, which would take memory.
 inline absl::Status OutOfMemory() noexcept { return {absl::StatusCode::kResourceExhausted, ""}; }
 
+// What ends a call whose request does not come.
+absl::Status RequestTooLate() noexcept;
+absl::Status RequestMissing() noexcept;
+
 }  // namespace cbt::rpc
 
 #endif  // CBT_RPC_STATUS_H_

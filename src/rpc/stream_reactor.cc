@@ -1,8 +1,10 @@
 #include "rpc/stream_reactor.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
+#include "rpc/byte_buffer.h"
 #include "rpc/status.h"
 
 namespace cbt::rpc {
@@ -19,13 +21,43 @@ std::optional<std::chrono::system_clock::time_point> DeadlineOf(
 }  // namespace
 
 StreamReactor::StreamReactor(grpc::CallbackServerContext& context, StreamRegistry& registry,
-                             StreamSlot slot, const StreamOptions& options, StreamWatch watch)
+                             StreamSlot slot, const StreamOptions& options,
+                             const Telemetry& telemetry, const StreamKind& kind,
+                             OnRequest on_request)
     : registry_(registry),
       slot_(std::move(slot)),
       deadline_(DeadlineOf(context)),
+      telemetry_(telemetry),
+      kind_(kind),
+      on_request_(std::move(on_request)),
       context_(&context),
-      budget_(options.messages_in_flight, options.bytes_in_flight),
-      watch_(std::move(watch)) {}
+      budget_(options.messages_in_flight, options.bytes_in_flight) {}
+
+void StreamReactor::OnReadDone(bool ok) {
+  OnRequest on_request;
+  {
+    const std::lock_guard lock(mutex_);
+    requested_ = true;
+    on_request.swap(on_request_);
+  }
+  if (!ok || IsCompressed(request_)) {
+    // gRPC ends what is compressed by itself.
+    End(RequestMissing());
+    return;
+  }
+  try {
+    on_request(shared_from_this(), request_);
+  } catch (const std::bad_alloc&) {
+    EndForWantOfMemory();
+  }
+  request_.Clear();
+}
+
+void StreamReactor::Asked(bool resumed) {
+  const std::lock_guard lock(mutex_);
+  kind_.resumed = resumed;
+  if (!closed_) watch_.emplace(telemetry_, kind_);
+}
 
 void StreamReactor::Start(const std::shared_ptr<MessageFeed>& feed) {
   bool closed = false;
@@ -131,7 +163,7 @@ void StreamReactor::Advance(std::unique_lock<std::mutex> lock) {
     ready_.pop_front();
     writing_ = true;
     handed_over_at_ = Clock::now();
-    watch_.Message(current_.tuples, current_.reported, current_.bytes.Length());
+    watch_->Message(current_.tuples, current_.reported, current_.bytes.Length());
     lock.unlock();
     StartWrite(&current_.bytes);
     return;
@@ -145,7 +177,8 @@ void StreamReactor::Advance(std::unique_lock<std::mutex> lock) {
   std::shared_ptr<MessageFeed> left;
   left.swap(feed_);
   const bool close_feed = left != nullptr && !feeding_;
-  watch_.End(status);
+  if (!watch_.has_value()) watch_.emplace(telemetry_, kind_);
+  watch_->End(status);
   lock.unlock();
   Finish(ToGrpcStatus(status));
   if (close_feed) left->Close();
@@ -209,6 +242,7 @@ void StreamReactor::Abort() {
 
 void StreamReactor::CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) {
   const Clock::time_point now = Clock::now();
+  absl::Status reason;
   {
     std::lock_guard lock(mutex_);
     if (context_ == nullptr) return;
@@ -216,10 +250,17 @@ void StreamReactor::CheckTimes(std::chrono::milliseconds stall, std::chrono::mil
       context_->TryCancel();
       return;
     }
-    if (total.count() == 0 || closed_ || forced_.has_value() || now - opened_at_ <= total) return;
+    if (closed_ || forced_.has_value()) return;
+    if (!requested_ && now - opened_at_ > std::min(stall, kRequestTime)) {
+      reason = RequestTooLate();
+    } else if (total.count() > 0 && now - opened_at_ > total) {
+      reason = BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
+                            "the stream took longer than the server allows");
+    } else {
+      return;
+    }
   }
-  End(BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
-                   "the stream took longer than the server allows"));
+  End(std::move(reason));
 }
 
 void StreamReactor::OnDone() {

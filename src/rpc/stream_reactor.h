@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "cbt/rpc/server.h"
+#include "cbt/rpc/telemetry.h"
 #include "rpc/message_feed.h"
 #include "rpc/send_budget.h"
 #include "rpc/stream_registry.h"
@@ -33,17 +35,32 @@ namespace cbt::rpc {
 // The stream is finished exactly once, as soon as no write is on its way; it does not wait for the
 // feed, because a provider's call may take long. The object lives until gRPC and the feed have let
 // go of it.
-class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
+//
+// It is open, and holds its slot, before its request has come: what a client leaves unfinished
+// counts like everything else.
+class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                             public MessageSink,
                             public ServedCall,
                             public std::enable_shared_from_this<StreamReactor> {
  public:
+  // What is done with a request. Called on gRPC's threads, and must not block; what it throws for
+  // want of memory ends the stream.
+  using OnRequest = std::function<void(const std::shared_ptr<StreamReactor>& stream,
+                                       const grpc::ByteBuffer& request)>;
+
   // `context` is valid until OnDone(); the registry must outlive the reactor.
   StreamReactor(grpc::CallbackServerContext& context, StreamRegistry& registry, StreamSlot slot,
-                const StreamOptions& options, StreamWatch watch);
+                const StreamOptions& options, const Telemetry& telemetry, const StreamKind& kind,
+                OnRequest on_request);
 
-  // Begins to take messages from `feed`. Call once, when the registry holds the stream, unless
-  // End() is. May come late: until then the stream is open and silent.
+  // Begins to wait for the request. Call once, when the registry holds the stream.
+  void ReadRequest() { StartRead(&request_); }
+
+  // The request is here, and asks for what begins at offset 0 or past it. Call once.
+  void Asked(bool resumed);
+
+  // Begins to take messages from `feed`. Call once after Asked(), unless End() is. May come late:
+  // until then the stream is open and silent.
   void Start(const std::shared_ptr<MessageFeed>& feed);
 
   // Stops when the client has gone or the stream is ended.
@@ -58,7 +75,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   void Abort() override;
 
-  // A stall is gRPC sitting on a message, or on the status.
+  // A stall is gRPC sitting on a message, or on the status, or a request that doesn't come.
   void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) override;
 
   Want Check() override;
@@ -66,6 +83,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void Announce(Metadata initial) override;
   void Complete(absl::Status status, Metadata trailing, std::optional<OutMessage> last) override;
 
+  void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
@@ -83,6 +101,10 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   const StreamSlot slot_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
   const Clock::time_point opened_at_ = Clock::now();
+  const Telemetry telemetry_;
+  StreamKind kind_;
+  OnRequest on_request_;      // null once it was called
+  grpc::ByteBuffer request_;  // gRPC's until OnReadDone()
   std::stop_source stop_;
 
   std::mutex mutex_;
@@ -92,6 +114,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   OutMessage current_;  // gRPC reads it while writing_
   SendBudget budget_;   // of ready_ and current_
   Metadata trailing_;
+  bool requested_ = false;  // a request has come, or none will
   bool writing_ = false;
   Clock::time_point handed_over_at_;      // when gRPC got current_, or the status
   bool feeding_ = false;                  // the feed is at work
@@ -99,7 +122,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::optional<absl::Status> forced_;    // how the stream ends though the feed hasn't
   bool broken_ = false;                   // the client is gone: no OK any more
   bool closed_ = false;                   // the status is with gRPC, or about to be
-  StreamWatch watch_;
+  std::optional<StreamWatch> watch_;      // from Asked() on
 };
 
 }  // namespace cbt::rpc

@@ -79,14 +79,6 @@ std::shared_ptr<ServedCall> StreamRegistry::Behind(const ServedCall* stream) con
   return next == streams_.end() ? nullptr : next->second;
 }
 
-template <typename Visit>
-void StreamRegistry::ForEachOpen(const Visit& visit) const {
-  for (std::shared_ptr<ServedCall> stream = Behind(nullptr); stream != nullptr;
-       stream = Behind(stream.get())) {
-    visit(*stream);
-  }
-}
-
 void StreamRegistry::StartDrain(milliseconds grace) {
   // Far below what would overflow the clock.
   grace = std::clamp(grace, milliseconds{0}, milliseconds{std::chrono::hours{24 * 365}});

@@ -19,6 +19,10 @@
 
 namespace cbt::rpc {
 
+// How long a request may take to come, at most: a call counts from its first byte on, and one that
+// is never asked anything must not keep its place.
+inline constexpr std::chrono::milliseconds kRequestTime = std::chrono::seconds(10);
+
 // What a registry watches: a stream, or a page.
 class ServedCall {
  public:
@@ -31,7 +35,8 @@ class ServedCall {
   virtual void Abort() = 0;
 
   // Aborts if the client has taken nothing of what is on its way for longer than `stall`; ends the
-  // call if it is open for longer than `total` (zero: no limit).
+  // call if its request has not come within `stall` or kRequestTime, or if it is open for longer
+  // than `total` (zero: no limit).
   virtual void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) = 0;
 };
 
@@ -77,6 +82,15 @@ class StreamRegistry {
 
   size_t open_streams() const;
 
+  // Without the lock while it visits, so streams may go meanwhile.
+  template <typename Visit>
+  void ForEachOpen(const Visit& visit) const {
+    for (std::shared_ptr<ServedCall> stream = Behind(nullptr); stream != nullptr;
+         stream = Behind(stream.get())) {
+      visit(*stream);
+    }
+  }
+
   // From now on no stream is added; those that are open may go on for `grace`. A later call can
   // shorten an earlier one's grace, not lengthen it.
   void StartDrain(std::chrono::milliseconds grace);
@@ -92,9 +106,6 @@ class StreamRegistry {
   // The open stream that comes next in the table, none behind the last; null comes before all. One
   // at a time, because a list of them would take memory.
   std::shared_ptr<ServedCall> Behind(const ServedCall* stream) const;
-  // Without the lock while it visits, so streams may go meanwhile.
-  template <typename Visit>
-  void ForEachOpen(const Visit& visit) const;
   bool WaitUntilEmpty(std::chrono::milliseconds time);
   void WatchTimes();
 

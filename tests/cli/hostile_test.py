@@ -151,5 +151,18 @@ class Compression(Hostile):
         self.serves(server)
 
 
+class HalfRequests(Hostile):
+    def test_attack_m_requests_that_never_come_whole_take_slots_and_lose_them(self):
+        server = self.start("--max-streams", "4", "--stall-time", "2")
+        attacker = self.attacker(server)
+        streams = [attacker.open(ALLOCATED, struct.pack(">BI", 0, 1000) + bytes(999))
+                   for _ in range(10)]
+        self.assertTrue(attacker.run(lambda: len(attacker.ended) >= 6, 10))
+        self.assertEqual(list(attacker.ended.values()).count(RESOURCE_EXHAUSTED) +
+                         list(attacker.ended.values()).count(None), len(attacker.ended))
+        self.assertTrue(attacker.run(lambda: len(attacker.ended) == len(streams), 20))
+        self.serves(server)
+
+
 if __name__ == "__main__":
     support.main()

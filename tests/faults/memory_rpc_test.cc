@@ -259,25 +259,24 @@ Found ServeStream(StreamRegistry& registry, const StreamOptions& options, uint64
   });
   absl::StatusOr<StreamSlot> slot = registry.TakeSlot();
   if (!slot.ok()) return std::nullopt;
-  const auto stream = std::make_shared<StreamReactor>(context, registry, *std::move(slot), options,
-                                                      StreamWatch({&observer, &log}, {}));
-  if (!registry.Add(stream).ok()) return std::nullopt;
-  // From here on somebody waits for the end.
-  int threw = 0;
-  try {
+  const auto begin = [&](const std::shared_ptr<StreamReactor>& opened, const grpc::ByteBuffer&) {
+    opened->Asked(false);
     AdmittedRequest request;
     request.target_snapshot_id = "s";
     request.max_results = 2;
-    const auto feed = std::make_shared<ProviderFeed>(
+    opened->Start(std::make_shared<ProviderFeed>(
         tasks,
         std::make_unique<StreamProducer>(kCsiContract, provider, std::move(request), options,
                                          SlicePool::Create(options.message_bytes, 1 << 20),
                                          std::nullopt),
-        stream, stream->stop_token());
-    threw += Tasks::Throws([&] { stream->Start(feed); }) ? 1 : 0;
-  } catch (const std::bad_alloc&) {
-    stream->EndForWantOfMemory();
-  }
+        opened, opened->stop_token()));
+  };
+  const auto stream =
+      std::make_shared<StreamReactor>(context, registry, *std::move(slot), options,
+                                      Telemetry{&observer, &log}, StreamKind{}, begin);
+  if (!registry.Add(stream).ok()) return std::nullopt;
+  // From here on somebody waits for the end.
+  int threw = Tasks::Throws([&] { stream->OnReadDone(true); }) ? 1 : 0;
   threw += tasks.Run();
   // Whenever nobody is at work, and the end has not come, a message is on its way.
   for (int i = 0; i < 100 && !observer.report().has_value() && threw == 0; ++i) {
