@@ -1,13 +1,11 @@
 #include "rpc/identity_service.h"
 
-#include <grpcpp/support/slice.h>
-
+#include <cstdint>
+#include <span>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "rpc/byte_buffer.h"
-#include "rpc/status.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
 
@@ -45,16 +43,13 @@ std::string Ready() {
 }
 
 // Requests have no fields; the answer is always the same.
-RawService::UnaryHandler Constant(std::string answer) {
-  return [answer = std::move(answer)](const grpc::ByteBuffer& request,
-                                      grpc::ByteBuffer* response) -> grpc::Status {
-    const FlatBytes flat(request);
-    wire::ProtoReader reader(flat.bytes());
+SmallCalls::Answer Constant(std::string answer) {
+  return [answer =
+              std::move(answer)](std::span<const uint8_t> request) -> absl::StatusOr<std::string> {
+    wire::ProtoReader reader(request);
     while (reader.Next()) continue;
-    if (!reader.status().ok()) return ToGrpcStatus(reader.status());
-    const grpc::Slice slice(answer);
-    *response = grpc::ByteBuffer(&slice, 1);
-    return grpc::Status::OK;
+    if (!reader.status().ok()) return reader.status();
+    return answer;
   };
 }
 
@@ -77,10 +72,19 @@ absl::Status CheckPluginName(std::string_view name) {
       absl::StrCat("plugin name: expected a domain name of 1 to ", kMaxPluginName, " characters"));
 }
 
-IdentityService::IdentityService(std::string_view plugin_name, std::string_view vendor_version) {
-  AddUnary("/csi.v1.Identity/GetPluginInfo", Constant(PluginInfo(plugin_name, vendor_version)));
-  AddUnary("/csi.v1.Identity/GetPluginCapabilities", Constant(Capabilities()));
-  AddUnary("/csi.v1.Identity/Probe", Constant(Ready()));
+IdentityService::IdentityService(std::string_view plugin_name, std::string_view vendor_version,
+                                 SmallCalls& calls)
+    : info_(Constant(PluginInfo(plugin_name, vendor_version))),
+      capabilities_(Constant(Capabilities())),
+      ready_(Constant(Ready())) {
+  const auto add = [&](const char* path, const SmallCalls::Answer& answer) {
+    AddBidi(path, [&calls, &answer](grpc::CallbackServerContext* context) {
+      return calls.Open(*context, answer);
+    });
+  };
+  add("/csi.v1.Identity/GetPluginInfo", info_);
+  add("/csi.v1.Identity/GetPluginCapabilities", capabilities_);
+  add("/csi.v1.Identity/Probe", ready_);
 }
 
 }  // namespace cbt::rpc

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "rpc/raw_service.h"
+#include "rpc/small_calls.h"
 
 namespace cbt::rpc {
 
@@ -16,7 +17,13 @@ absl::Status CheckPluginName(std::string_view name);
 
 class IdentityService final : public RawService {
  public:
-  IdentityService(std::string_view plugin_name, std::string_view vendor_version);
+  // `calls` must outlive the service.
+  IdentityService(std::string_view plugin_name, std::string_view vendor_version, SmallCalls& calls);
+
+ private:
+  const SmallCalls::Answer info_;
+  const SmallCalls::Answer capabilities_;
+  const SmallCalls::Answer ready_;
 };
 
 }  // namespace cbt::rpc

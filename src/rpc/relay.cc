@@ -162,7 +162,8 @@ class Relay::Impl {
               .errors = PluginErrors(options.telemetry.log)},
         pages_(plan_.channel, Api::kCsi, plan_.errors, StallOf(options)),
         executor_(options.stream.threads),
-        services_(PlanOf(options), Feeds(), pages_, host_.registry(), executor_),
+        services_(PlanOf(options), Feeds(), pages_, host_.registry(), host_.small_calls(),
+                  executor_),
         watch_(options.plugin_stall_timeout) {}
 
   // Calls know the services, which die first.

@@ -53,7 +53,7 @@ class Server::Impl {
       : host_(options.stream),
         executor_(options.stream.threads),
         services_(PlanOf(options), Feeds(provider, options.stream), provider, host_.registry(),
-                  executor_) {}
+                  host_.small_calls(), executor_) {}
 
   // Calls know the services, which die first.
   ~Impl() { host_.Shutdown(milliseconds{0}); }

@@ -1,6 +1,7 @@
 #include "rpc/service_host.h"
 
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 
@@ -18,8 +19,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Requests are ids, numbers, tokens and secrets.
-constexpr int kMaxRequestBytes = 1 << 20;
+// Requests are ids, numbers, tokens and secrets, for all of which together CSI allows 4 KiB.
+constexpr int kMaxRequestBytes = 64 << 10;
 constexpr int kMaxRequestMetadataBytes = 16 << 10;
 
 constexpr size_t kMinMessageBytes = size_t{4} << 10;
@@ -27,8 +28,7 @@ constexpr size_t kMaxThreads = 1024;
 
 constexpr int kHandshakeTimeoutMs = 20'000;
 
-// How long gRPC waits for calls that are left after the drain before it cancels them; health
-// watches, which never end by themselves, are among them.
+// How long gRPC waits for calls that are left after the drain before it cancels them.
 constexpr milliseconds kTransportShutdown{200};
 
 absl::Status OutOfRange(std::string_view option, std::string_view expected) {
@@ -39,6 +39,15 @@ absl::Status OutOfRange(std::string_view option, std::string_view expected) {
 int Milliseconds(milliseconds time) {
   return static_cast<int>(std::min<int64_t>(time.count(), std::numeric_limits<int>::max()));
 }
+
+// Keeps gRPC from adding its health service to ours, where a program has switched that on.
+class OwnHealth final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments* arguments) override {
+    arguments->SetPointer(grpc::kHealthCheckServiceInterfaceArg, nullptr);
+  }
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>*) override {}
+};
 
 void SetLimits(grpc::ServerBuilder& builder, const ConnectionOptions& connection,
                size_t max_streams) {
@@ -115,7 +124,9 @@ absl::Status CheckConnectionOptions(const ConnectionOptions& connection) {
 }
 
 ServiceHost::ServiceHost(const StreamOptions& options)
-    : registry_(options.max_streams, options.stall_timeout, options.total_time) {}
+    : registry_(options.max_streams, options.stall_timeout, options.total_time),
+      small_calls_(options.stall_timeout),
+      health_(small_calls_, options.stall_timeout) {}
 
 absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& tls,
                                  const ConnectionOptions& connection, size_t max_streams,
@@ -133,9 +144,9 @@ absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& t
   } else if (absl::Status status = ProbeTcpAddress(address_); !status.ok()) {
     return status;
   }
-  // A switch for the whole process, read when a server is built.
-  grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
+  builder.SetOption(std::make_unique<OwnHealth>());
+  builder.RegisterService(&health_);
   SetLimits(builder, connection, max_streams);
   int port = 0;
   builder.AddListeningPort(address_.GrpcTarget(), *credentials, &port);
@@ -162,10 +173,9 @@ void ServiceHost::Shutdown(milliseconds grace) {
   registry_.StartDrain(grace);
   std::lock_guard lock(shutdown_mutex_);
   if (server_ == nullptr) return;
-  if (grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService()) {
-    health->SetServingStatus(false);
-  }
+  health_.Drain();
   registry_.FinishDrain();
+  health_.EndWatches();
   server_->Shutdown(std::chrono::system_clock::now() + kTransportShutdown);
   // gRPC has closed the socket; only now another server may take its place.
   server_.reset();

@@ -13,8 +13,10 @@
 
 #include "absl/status/status.h"
 #include "cbt/rpc/server.h"
+#include "rpc/health_service.h"
 #include "rpc/listen_address.h"
 #include "rpc/raw_service.h"
+#include "rpc/small_calls.h"
 #include "rpc/socket_file.h"
 #include "rpc/stream_registry.h"
 
@@ -32,6 +34,7 @@ class ServiceHost {
   ServiceHost& operator=(const ServiceHost&) = delete;
 
   StreamRegistry& registry() noexcept { return registry_; }
+  SmallCalls& small_calls() noexcept { return small_calls_; }
 
   // Listens and serves `services`, which must live until Shutdown() has returned. Call once.
   absl::Status Listen(const std::string& address, const TlsOptions& tls,
@@ -46,6 +49,8 @@ class ServiceHost {
 
  private:
   StreamRegistry registry_;
+  SmallCalls small_calls_;
+  HealthService health_;
   Address address_;
   std::string text_;
   std::unique_ptr<SocketFile> socket_file_;

@@ -45,7 +45,7 @@ absl::Status CheckApis(const std::vector<Api>& apis, const AccessControl& access
 }
 
 ServiceSet::ServiceSet(const ServicePlan& plan, const FeedFactory& feeds, SnapshotProvider& pages,
-                       StreamRegistry& registry, Executor& executor) {
+                       StreamRegistry& registry, SmallCalls& small_calls, Executor& executor) {
   for (const Api api : plan.apis) {
     if (api == Api::kPaged) {
       paged_ = std::make_unique<PagedService>(pages, PageTokens(plan.page_token_key), plan.stream,
@@ -63,7 +63,8 @@ ServiceSet::ServiceSet(const ServicePlan& plan, const FeedFactory& feeds, Snapsh
     return api == Api::kCsi || api == Api::kPaged;
   });
   if (is_plugin) {
-    identity_ = std::make_unique<IdentityService>(plan.plugin_name, plan.vendor_version);
+    identity_ =
+        std::make_unique<IdentityService>(plan.plugin_name, plan.vendor_version, small_calls);
     services_.push_back(identity_.get());
   }
   if (!plan.reflection) return;

@@ -19,6 +19,7 @@
 #include "rpc/metadata_service.h"
 #include "rpc/paged_service.h"
 #include "rpc/reflection_service.h"
+#include "rpc/small_calls.h"
 #include "rpc/stream_registry.h"
 
 namespace cbt::rpc {
@@ -46,7 +47,7 @@ class ServiceSet {
   // `feeds` makes streams, `pages` answers for the paged contract on `executor`. All references
   // must outlive the set.
   ServiceSet(const ServicePlan& plan, const FeedFactory& feeds, SnapshotProvider& pages,
-             StreamRegistry& registry, Executor& executor);
+             StreamRegistry& registry, SmallCalls& small_calls, Executor& executor);
 
   const std::vector<grpc::Service*>& services() const noexcept { return services_; }
 

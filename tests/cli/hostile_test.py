@@ -163,6 +163,40 @@ class HalfRequests(Hostile):
         self.assertTrue(attacker.run(lambda: len(attacker.ended) == len(streams), 20))
         self.serves(server)
 
+    def test_attack_m_requests_that_claim_much_are_bounded(self):
+        server = self.start("--stall-time", "20")
+        self.serves(server)
+        before = self.memory(server)
+        size = 4 * MIB
+        data = memoryview(struct.pack(">BI", 0, size) + bytes(size - 1))
+        attackers = [self.attacker(server) for _ in range(4)]
+        for attacker in attackers:
+            for _ in range(32):
+                attacker.open(ALLOCATED, data)
+        limit = time.monotonic() + 20
+        for attacker in attackers:
+            attacker.run(lambda: False, max(0.1, min(5, limit - time.monotonic())))
+        print(f"half requests: {(self.memory(server) - before) >> 20} MiB", file=sys.stderr)
+        self.assertLess(self.memory(server) - before, 160 * MIB)
+
+
+class Watches(Hostile):
+    def test_attack_n_health_watches_are_counted(self):
+        server = self.start()
+        self.serves(server)
+        before = self.memory(server)
+        attackers = [self.attacker(server) for _ in range(4)]
+        open_streams = 0
+        for attacker in attackers:
+            for _ in range(1000):
+                attacker.open("/grpc.health.v1.Health/Watch", struct.pack(">BI", 0, 0), end=True)
+            attacker.run(lambda: False, 3)
+            open_streams += 1000 - len(attacker.ended)
+        print(f"watches: {open_streams} open, {(self.memory(server) - before) >> 20} MiB",
+              file=sys.stderr)
+        self.assertLessEqual(open_streams, 256)
+        self.serves(server)
+
 
 if __name__ == "__main__":
     support.main()

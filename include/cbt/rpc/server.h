@@ -10,9 +10,7 @@
 //
 // The library registers its methods by name with gRPC's raw callback interface and brings no
 // generated classes, so a plugin can link its own generated CSI code beside it.
-//
-// grpc.health.v1 is served beside them. gRPC's switch for that is one for the whole process:
-// servers that are built after Start() have it too.
+// grpc.health.v1 is served beside them.
 #ifndef CBT_RPC_SERVER_H_
 #define CBT_RPC_SERVER_H_
 
@@ -83,8 +81,9 @@ struct ConnectionOptions {
   std::chrono::milliseconds min_client_ping = std::chrono::seconds(30);
   // A connection without a stream is closed after this long; zero: never.
   std::chrono::milliseconds idle_time{0};
-  // Memory for the transport's buffers of all connections together; zero: no limit.
-  size_t memory_quota = 0;
+  // Bytes for what the transport reads and keeps of all connections together; when they are used up
+  // it ends connections and calls. Zero: no limit.
+  size_t memory_quota = size_t{128} << 20;
 };
 
 // Clients refuse messages over 4 MiB unless told otherwise; we stay below a quarter of that.
