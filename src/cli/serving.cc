@@ -102,11 +102,17 @@ void LetSignalsEndTheProcess() {
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
+// How long a drain may take beside the grace, whatever the transport waits for.
+constexpr std::chrono::seconds kDrainTime(15);
+
 // Drains while a second signal can still end the process at once.
 void Drain(const std::string& name,
            const std::function<void(std::chrono::milliseconds grace)>& shutdown,
            std::chrono::milliseconds grace) {
   constexpr std::chrono::milliseconds kInterval(20);
+  const Clock::time_point latest =
+      Clock::now() + std::min<std::chrono::milliseconds>(grace, std::chrono::hours(24 * 365)) +
+      kDrainTime;
   echo_end = (Clock::now() + kEcho).time_since_epoch().count();
   std::atomic<bool> drained = false;
   std::thread drainer([&] {
@@ -116,6 +122,11 @@ void Drain(const std::string& name,
   while (!drained) {
     if (WaitForStopSignal(kInterval) && !IsEcho()) {
       PrintLine(name, "second signal: streams are cut off");
+      _exit(kExitFailure);
+    }
+    // Whoever sent the signal wants the process to end, and may not send another.
+    if (Clock::now() > latest) {
+      PrintLine(name, "the drain has not come to its end: streams are cut off");
       _exit(kExitFailure);
     }
   }

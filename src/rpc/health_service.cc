@@ -14,6 +14,7 @@
 
 #include "rpc/byte_buffer.h"
 #include "rpc/status.h"
+#include "rpc/stream_watch.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
 
@@ -133,6 +134,7 @@ class HealthService::Watch final : public BidiReactor, public ServedCall {
 
   void Abort() override {
     const std::lock_guard lock(mutex_);
+    NoteCancelled();
     if (context_ != nullptr) context_->TryCancel();
   }
 
@@ -140,7 +142,10 @@ class HealthService::Watch final : public BidiReactor, public ServedCall {
     {
       const std::lock_guard lock(mutex_);
       const auto age = Clock::now() - since_;
-      if ((writing_ || closed_) && age > stall && context_ != nullptr) context_->TryCancel();
+      if ((writing_ || closed_) && age > stall && context_ != nullptr) {
+        NoteCancelled();
+        context_->TryCancel();
+      }
       if (asked_ || closed_ || age <= std::min(stall, kRequestTime)) return;
     }
     End(RequestTooLate());
@@ -163,13 +168,15 @@ class HealthService::Watch final : public BidiReactor, public ServedCall {
   bool closed_ = false;              // the status is with gRPC
 };
 
-HealthService::HealthService(SmallCalls& calls, std::chrono::milliseconds patience)
+HealthService::HealthService(SmallCalls& calls, std::chrono::milliseconds patience,
+                             const Telemetry& telemetry)
     : check_([this](std::span<const uint8_t> request) -> absl::StatusOr<std::string> {
         const absl::StatusOr<std::string> name = AskedFor(request);
         if (!name.ok()) return name.status();
         if (!name->empty()) return absl::NotFoundError("health: there is no such service");
         return Encoded(serving_ ? kServing : kNotServing);
       }),
+      telemetry_(telemetry),
       watches_(kMaxWatches, patience, std::chrono::milliseconds{0}) {
   AddBidi("/grpc.health.v1.Health/Check",
           [this, &calls](grpc::CallbackServerContext* context) -> BidiReactor* {
@@ -182,6 +189,7 @@ HealthService::HealthService(SmallCalls& calls, std::chrono::milliseconds patien
 HealthService::BidiReactor* HealthService::OpenWatch(grpc::CallbackServerContext& context) {
   absl::StatusOr<StreamSlot> slot = watches_.TakeSlot();
   if (!slot.ok()) {
+    Report(telemetry_, ServerEvent::kCallRefused);
     return RejectBidi({grpc::StatusCode::RESOURCE_EXHAUSTED,
                        "health: as many watches are open as the server allows"});
   }

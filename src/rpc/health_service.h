@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 
+#include "cbt/rpc/telemetry.h"
 #include "rpc/raw_service.h"
 #include "rpc/small_calls.h"
 #include "rpc/stream_registry.h"
@@ -24,7 +25,9 @@ class HealthService final : public RawService {
 
   // SERVING until Drain(). A watch whose client takes nothing for `patience` is cancelled.
   // Throws std::system_error when there is no thread to watch them with.
-  HealthService(SmallCalls& calls, std::chrono::milliseconds patience);
+  HealthService(SmallCalls& calls, std::chrono::milliseconds patience, const Telemetry& telemetry);
+
+  StreamRegistry::Counts Count() const { return watches_.Count(); }
 
   // From now on the answer is NOT_SERVING; watches are sent it.
   void Drain();
@@ -36,6 +39,7 @@ class HealthService final : public RawService {
   BidiReactor* OpenWatch(grpc::CallbackServerContext& context);
 
   const SmallCalls::Answer check_;
+  const Telemetry telemetry_;
   std::atomic<bool> serving_ = true;
   // Of its own, so that watches take no stream's place, and no drain waits for them.
   StreamRegistry watches_;

@@ -36,7 +36,8 @@ RawService::BidiReactor* MetadataService::Open(const MethodContract& method,
                                                grpc::CallbackServerContext& context) {
   const StreamKind kind{.api = contract_.api, .delta = method.fields.is_delta()};
   const auto reject = [&](const absl::Status& status) {
-    StreamWatch(telemetry_, kind).End(status);
+    StreamWatch(telemetry_, kind).End(status, EndReason::kRefused);
+    Report(telemetry_, ServerEvent::kStreamRefused);
     return RejectBidi(ToGrpcStatus(status));
   };
   absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();
@@ -57,16 +58,23 @@ void MetadataService::Begin(const MethodContract& method,
                             const grpc::ByteBuffer& request) {
   absl::StatusOr<MetadataRequest> decoded = DecodeRequest(method, FlatBytes(request).bytes());
   stream->Asked(decoded.ok() && decoded->starting_offset > 0);
-  if (!decoded.ok()) return stream->End(decoded.status());
+  const auto refuse = [&stream](const absl::Status& status) {
+    stream->NoteReason(EndReason::kRefused);
+    stream->End(status);
+  };
+  if (!decoded.ok()) return refuse(decoded.status());
   if (absl::Status status = CheckRequest(method, *decoded); !status.ok()) {
-    return stream->End(std::move(status));
+    return refuse(status);
   }
   admission_.Admit(*std::move(decoded),
                    [this, gate = gate_, stream](absl::StatusOr<AdmittedRequest> admitted) {
                      try {
                        const std::shared_lock lock(gate->mutex);
                        if (!gate->open) return;
-                       if (!admitted.ok()) return stream->End(admitted.status());
+                       if (!admitted.ok()) {
+                         stream->NoteReason(EndReason::kRefused);
+                         return stream->End(admitted.status());
+                       }
                        stream->Start(feeds_(contract_, *std::move(admitted), stream));
                      } catch (const std::bad_alloc&) {
                        stream->EndForWantOfMemory();

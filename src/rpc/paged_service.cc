@@ -66,10 +66,14 @@ class PagedService::Page final : public BidiReactor,
       const std::lock_guard lock(mutex_);
       requested_ = true;
     }
+    NoteRequest();
     try {
       // gRPC ends what is compressed by itself.
       const absl::Status status = ok && !IsCompressed(bytes_) ? Decode() : RequestMissing();
-      if (!status.ok()) return End(status);
+      if (!status.ok()) {
+        NoteReason(EndReason::kRefused);
+        return End(status);
+      }
       executor_.Schedule([self = shared_from_this()] { self->Run(); });
     } catch (const std::bad_alloc&) {
       End(OutOfMemory());
@@ -85,32 +89,39 @@ class PagedService::Page final : public BidiReactor,
 
   void Abort() override {
     const std::lock_guard lock(mutex_);
+    NoteCancelled();
     if (context_ != nullptr) context_->TryCancel();
   }
 
   void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) override {
     const Clock::time_point now = Clock::now();
-    absl::Status reason;
+    absl::Status status;
     {
       const std::lock_guard lock(mutex_);
       if (context_ == nullptr) return;
       if (answered_at_.has_value()) {
-        if (now - *answered_at_ > stall) context_->TryCancel();
+        if (now - *answered_at_ > stall) {
+          NoteCancelled();
+          context_->TryCancel();
+        }
         return;
       }
       if (!requested_ && now - opened_at_ > std::min(stall, kRequestTime)) {
-        reason = RequestTooLate();
+        NoteReason(EndReason::kRequestLate);
+        status = RequestTooLate();
       } else if (total.count() > 0 && now - opened_at_ > total) {
-        reason = BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
+        NoteReason(EndReason::kTimeLimit);
+        status = BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
                               "the page took longer than the server allows");
       } else {
         return;
       }
     }
-    End(std::move(reason));
+    End(std::move(status));
   }
 
   void OnCancel() override {
+    NoteReason(EndReason::kClient);
     End(BareIfNeedBe(absl::StatusCode::kCancelled, "the call was cancelled"));
   }
 
@@ -161,7 +172,7 @@ class PagedService::Page final : public BidiReactor,
         bytes_ = *message;
         watch_->Message(tuples_, reported_, message->Length());
       }
-      watch_->End(status);
+      watch_->End(status, reason());
     }
     if (status.ok()) {
       StartWriteAndFinish(&bytes_, grpc::WriteOptions(), grpc::Status::OK);
@@ -302,7 +313,8 @@ PagedService::PagedService(SnapshotProvider& provider, PageTokens tokens,
 
 PagedService::BidiReactor* PagedService::Open(grpc::CallbackServerContext& context) {
   const auto reject = [&](const absl::Status& status) {
-    StreamWatch(telemetry_, {.api = Api::kPaged}).End(status);
+    StreamWatch(telemetry_, {.api = Api::kPaged}).End(status, EndReason::kRefused);
+    Report(telemetry_, ServerEvent::kStreamRefused);
     return RejectBidi(ToGrpcStatus(status));
   };
   absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();

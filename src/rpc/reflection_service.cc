@@ -188,6 +188,7 @@ class ReflectionService::Call final : public BidiReactor, public ServedCall {
 
   void Abort() override {
     const std::lock_guard lock(mutex_);
+    NoteCancelled();
     if (context_ != nullptr) context_->TryCancel();
   }
 
@@ -196,6 +197,7 @@ class ReflectionService::Call final : public BidiReactor, public ServedCall {
       const std::lock_guard lock(mutex_);
       if (Clock::now() - since_ <= stall) return;
       if (closed_ || writing_) {
+        NoteCancelled();
         if (context_ != nullptr) context_->TryCancel();
         return;
       }

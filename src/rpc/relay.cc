@@ -152,7 +152,7 @@ ServicePlan PlanOf(const RelayOptions& options) {
 class Relay::Impl {
  public:
   Impl(const RelayOptions& options, const Address& plugin)
-      : host_(options.stream),
+      : host_(options.stream, options.telemetry),
         plan_{.channel = ConnectForGood(plugin, options.plugin_tls),
               .upstream = kCsiContract,
               .check_tuples = options.check_tuples,

@@ -50,7 +50,7 @@ ServicePlan PlanOf(const ServerOptions& options) {
 class Server::Impl {
  public:
   Impl(SnapshotProvider& provider, const ServerOptions& options)
-      : host_(options.stream),
+      : host_(options.stream, options.telemetry),
         executor_(options.stream.threads),
         services_(PlanOf(options), Feeds(provider, options.stream), provider, host_.registry(),
                   host_.small_calls(), executor_) {}

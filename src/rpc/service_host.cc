@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
 #include "rpc/grpc_library.h"
+#include "rpc/stream_watch.h"
 #include "rpc/tls.h"
 
 namespace cbt::rpc {
@@ -30,6 +31,11 @@ constexpr int kHandshakeTimeoutMs = 20'000;
 
 // How long gRPC waits for calls that are left after the drain before it cancels them.
 constexpr milliseconds kTransportShutdown{200};
+// And how long it may then take to get rid of their connections.
+constexpr milliseconds kLastWords{800};
+
+// How long somebody is known by a certificate that was shown once.
+constexpr milliseconds kCertifiedAge = std::chrono::hours(1);
 
 absl::Status OutOfRange(std::string_view option, std::string_view expected) {
   return absl::InvalidArgumentError(
@@ -73,6 +79,13 @@ void SetLimits(grpc::ServerBuilder& builder, const ConnectionOptions& connection
   if (connection.idle_time.count() > 0) {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(connection.idle_time));
   }
+  if (connection.max_age.count() > 0) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, Milliseconds(connection.max_age));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                               Milliseconds(connection.max_age));
+  }
+  // Requests are small: there is no bandwidth to be found out that windows should grow for.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   // A connection may ask for some more streams than there are, so that those too many are refused
   // with a status instead of waiting in the client.
@@ -120,13 +133,55 @@ absl::Status CheckConnectionOptions(const ConnectionOptions& connection) {
     return OutOfRange("min_client_ping", "0 or more");
   }
   if (connection.idle_time < milliseconds{0}) return OutOfRange("idle_time", "0 or more");
+  if (connection.max_age < milliseconds{0}) return OutOfRange("max_age", "0 or more");
   return absl::OkStatus();
 }
 
-ServiceHost::ServiceHost(const StreamOptions& options)
-    : registry_(options.max_streams, options.stall_timeout, options.total_time),
-      small_calls_(options.stall_timeout),
-      health_(small_calls_, options.stall_timeout) {}
+ServiceHost::ServiceHost(const StreamOptions& options, const Telemetry& telemetry)
+    : telemetry_(telemetry),
+      stall_timeout_(options.stall_timeout),
+      registry_(options.max_streams, options.stall_timeout, options.total_time),
+      small_calls_(options.stall_timeout, telemetry),
+      health_(small_calls_, options.stall_timeout, telemetry) {}
+
+ConnectionWatch::Owner ServiceHost::WatchOwner(std::shared_ptr<ClientCa> client_ca) {
+  return {.overdue =
+              [this] {
+                return registry_.Count().overdue + small_calls_.Count().overdue +
+                           health_.Count().overdue >
+                       0;
+              },
+          .revoked =
+              [this, client_ca = std::move(client_ca)] {
+                if (client_ca == nullptr) return false;
+                const ClientCa::Change change = client_ca->TakeChange();
+                if (change == ClientCa::Change::kNone) return false;
+                Report(telemetry_, change == ClientCa::Change::kChanged
+                                       ? ServerEvent::kClientCaChanged
+                                       : ServerEvent::kClientCaUnusable);
+                return true;
+              },
+          .state =
+              [this](size_t connections) {
+                if (telemetry_.observer == nullptr) return;
+                const StreamRegistry::Counts streams = registry_.Count();
+                const StreamRegistry::Counts small = small_calls_.Count();
+                const StreamRegistry::Counts watches = health_.Count();
+                telemetry_.observer->OnState(
+                    {.connections = connections,
+                     .streams = streams.open,
+                     .waiting = streams.waiting,
+                     .small_calls = small.open,
+                     .health_watches = watches.open,
+                     .overdue = streams.overdue + small.overdue + watches.overdue});
+              },
+          .cut =
+              [this](size_t connections) {
+                for (size_t i = 0; i < connections; ++i) {
+                  Report(telemetry_, ServerEvent::kConnectionCut);
+                }
+              }};
+}
 
 absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& tls,
                                  const ConnectionOptions& connection, size_t max_streams,
@@ -134,8 +189,12 @@ absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& t
   absl::StatusOr<Address> parsed = ParseAddress(address);
   if (!parsed.ok()) return parsed.status();
   address_ = *std::move(parsed);
-  absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> credentials = ServerCredentialsOf(tls);
+  absl::StatusOr<ServerTls> credentials = ServerTlsOf(tls, telemetry_);
   if (!credentials.ok()) return credentials.status();
+  ConnectionOptions limits = connection;
+  if (limits.max_age.count() == 0 && !(tls.client_ca.empty() && tls.client_ca_file.empty())) {
+    limits.max_age = kCertifiedAge;
+  }
   KeepGrpcRunning();
   if (address_.is_unix) {
     absl::StatusOr<std::unique_ptr<SocketFile>> file = SocketFile::Claim(address_.path);
@@ -147,9 +206,9 @@ absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& t
   grpc::ServerBuilder builder;
   builder.SetOption(std::make_unique<OwnHealth>());
   builder.RegisterService(&health_);
-  SetLimits(builder, connection, max_streams);
+  SetLimits(builder, limits, max_streams);
   int port = 0;
-  builder.AddListeningPort(address_.GrpcTarget(), *credentials, &port);
+  builder.AddListeningPort(address_.GrpcTarget(), credentials->credentials, &port);
   for (grpc::Service* service : services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {
@@ -163,6 +222,8 @@ absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& t
     address_.port = static_cast<uint16_t>(port);
   }
   text_ = address_.ToString();
+  watch_ = std::make_unique<ConnectionWatch>(address_, stall_timeout_,
+                                             WatchOwner(std::move(credentials->client_ca)));
   return absl::OkStatus();
 }
 
@@ -176,9 +237,12 @@ void ServiceHost::Shutdown(milliseconds grace) {
   health_.Drain();
   registry_.FinishDrain();
   health_.EndWatches();
+  // gRPC waits for what a peer does not take from its socket, however long that is.
+  if (watch_ != nullptr) watch_->CloseAllAfter(kTransportShutdown + kLastWords);
   server_->Shutdown(std::chrono::system_clock::now() + kTransportShutdown);
   // gRPC has closed the socket; only now another server may take its place.
   server_.reset();
+  watch_.reset();
   socket_file_.reset();
 }
 

@@ -13,6 +13,9 @@
 
 #include "absl/status/status.h"
 #include "cbt/rpc/server.h"
+#include "cbt/rpc/telemetry.h"
+#include "rpc/client_ca.h"
+#include "rpc/connection_watch.h"
 #include "rpc/health_service.h"
 #include "rpc/listen_address.h"
 #include "rpc/raw_service.h"
@@ -28,7 +31,7 @@ absl::Status CheckConnectionOptions(const ConnectionOptions& connection);
 
 class ServiceHost {
  public:
-  explicit ServiceHost(const StreamOptions& options);
+  ServiceHost(const StreamOptions& options, const Telemetry& telemetry);
   ~ServiceHost() = default;
   ServiceHost(const ServiceHost&) = delete;
   ServiceHost& operator=(const ServiceHost&) = delete;
@@ -48,6 +51,10 @@ class ServiceHost {
   void Shutdown(std::chrono::milliseconds grace);
 
  private:
+  ConnectionWatch::Owner WatchOwner(std::shared_ptr<ClientCa> client_ca);
+
+  const Telemetry telemetry_;
+  const std::chrono::milliseconds stall_timeout_;
   StreamRegistry registry_;
   SmallCalls small_calls_;
   HealthService health_;
@@ -55,6 +62,7 @@ class ServiceHost {
   std::string text_;
   std::unique_ptr<SocketFile> socket_file_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ConnectionWatch> watch_;
   std::mutex shutdown_mutex_;
 };
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "rpc/byte_buffer.h"
 #include "rpc/status.h"
+#include "rpc/stream_watch.h"
 
 namespace cbt::rpc {
 
@@ -45,6 +46,7 @@ class SmallCalls::Call final : public RawService::BidiReactor, public ServedCall
 
   void Abort() override {
     const std::lock_guard lock(mutex_);
+    NoteCancelled();
     if (context_ != nullptr) context_->TryCancel();
   }
 
@@ -54,7 +56,10 @@ class SmallCalls::Call final : public RawService::BidiReactor, public ServedCall
       const auto age = Clock::now() - since_;
       if (age <= std::min(stall, kRequestTime)) return;
       if (replied_) {
-        if (age > stall && context_ != nullptr) context_->TryCancel();
+        if (age > stall && context_ != nullptr) {
+          NoteCancelled();
+          context_->TryCancel();
+        }
         return;
       }
     }
@@ -101,6 +106,7 @@ RawService::BidiReactor* SmallCalls::Open(grpc::CallbackServerContext& context,
                                           const Answer& answer) {
   absl::StatusOr<StreamSlot> slot = calls_.TakeSlot();
   if (!slot.ok()) {
+    Report(telemetry_, ServerEvent::kCallRefused);
     return RejectBidi({grpc::StatusCode::RESOURCE_EXHAUSTED,
                        "as many calls of this kind are open as the server allows"});
   }

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cbt/rpc/telemetry.h"
 #include "rpc/raw_service.h"
 #include "rpc/stream_registry.h"
 
@@ -30,8 +31,10 @@ class SmallCalls {
 
   // A call whose client takes nothing for `patience` is cancelled.
   // Throws std::system_error when there is no thread to watch them with.
-  explicit SmallCalls(std::chrono::milliseconds patience)
-      : calls_(kMaxCalls, patience, std::chrono::milliseconds{0}) {}
+  SmallCalls(std::chrono::milliseconds patience, const Telemetry& telemetry)
+      : calls_(kMaxCalls, patience, std::chrono::milliseconds{0}), telemetry_(telemetry) {}
+
+  StreamRegistry::Counts Count() const { return calls_.Count(); }
 
   // The reactor of a call. `answer` must outlive it.
   RawService::BidiReactor* Open(grpc::CallbackServerContext& context, const Answer& answer);
@@ -41,6 +44,7 @@ class SmallCalls {
 
   // Of its own: these calls take no stream's place, and no drain waits for them.
   StreamRegistry calls_;
+  const Telemetry telemetry_;
 };
 
 }  // namespace cbt::rpc

@@ -40,8 +40,10 @@ void StreamReactor::OnReadDone(bool ok) {
     requested_ = true;
     on_request.swap(on_request_);
   }
+  NoteRequest();
   if (!ok || IsCompressed(request_)) {
     // gRPC ends what is compressed by itself.
+    NoteReason(EndReason::kRefused);
     End(RequestMissing());
     return;
   }
@@ -178,7 +180,7 @@ void StreamReactor::Advance(std::unique_lock<std::mutex> lock) {
   left.swap(feed_);
   const bool close_feed = left != nullptr && !feeding_;
   if (!watch_.has_value()) watch_.emplace(telemetry_, kind_);
-  watch_->End(status);
+  watch_->End(status, reason());
   lock.unlock();
   Finish(ToGrpcStatus(status));
   if (close_feed) left->Close();
@@ -201,6 +203,7 @@ void StreamReactor::OnWriteDone(bool ok) {
 
 // The client is gone.
 void StreamReactor::Break() {
+  NoteReason(EndReason::kClient);
   {
     std::lock_guard lock(mutex_);
     broken_ = true;
@@ -237,30 +240,35 @@ void StreamReactor::EndForWantOfMemory() noexcept {
 
 void StreamReactor::Abort() {
   std::lock_guard lock(mutex_);
+  NoteCancelled();
   if (context_ != nullptr) context_->TryCancel();
 }
 
 void StreamReactor::CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) {
   const Clock::time_point now = Clock::now();
-  absl::Status reason;
+  absl::Status status;
   {
     std::lock_guard lock(mutex_);
     if (context_ == nullptr) return;
     if ((writing_ || closed_) && now - handed_over_at_ > stall) {
+      NoteReason(EndReason::kStalled);
+      NoteCancelled();
       context_->TryCancel();
       return;
     }
     if (closed_ || forced_.has_value()) return;
     if (!requested_ && now - opened_at_ > std::min(stall, kRequestTime)) {
-      reason = RequestTooLate();
+      NoteReason(EndReason::kRequestLate);
+      status = RequestTooLate();
     } else if (total.count() > 0 && now - opened_at_ > total) {
-      reason = BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
+      NoteReason(EndReason::kTimeLimit);
+      status = BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
                             "the stream took longer than the server allows");
     } else {
       return;
     }
   }
-  End(std::move(reason));
+  End(std::move(status));
 }
 
 void StreamReactor::OnDone() {

@@ -11,10 +11,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long a stream that was told to end may take for the message that is on its way, and how long
-// a cancelled one for its last callbacks.
+// How long a stream that was ended may take for the message that is on its way.
 constexpr milliseconds kEndTime{1000};
-constexpr milliseconds kAbortTime{1000};
 
 absl::Status Draining() noexcept {
   return BareIfNeedBe(absl::StatusCode::kUnavailable, "the server is shutting down");
@@ -79,6 +77,16 @@ std::shared_ptr<ServedCall> StreamRegistry::Behind(const ServedCall* stream) con
   return next == streams_.end() ? nullptr : next->second;
 }
 
+StreamRegistry::Counts StreamRegistry::Count() const {
+  Counts counts;
+  ForEachOpen([&counts](const ServedCall& stream) {
+    ++counts.open;
+    if (stream.waiting()) ++counts.waiting;
+    if (stream.Overdue()) ++counts.overdue;
+  });
+  return counts;
+}
+
 void StreamRegistry::StartDrain(milliseconds grace) {
   // Far below what would overflow the clock.
   grace = std::clamp(grace, milliseconds{0}, milliseconds{std::chrono::hours{24 * 365}});
@@ -103,7 +111,10 @@ void StreamRegistry::FinishDrain() {
       changed_.wait_until(lock, Clock::time_point(drain_until_));
     }
   }
-  ForEachOpen([](ServedCall& stream) { stream.End(Draining()); });
+  ForEachOpen([](ServedCall& stream) {
+    stream.NoteReason(EndReason::kDrained);
+    stream.End(Draining());
+  });
   if (WaitUntilEmpty(kEndTime)) return;
   ForEachOpen([](ServedCall& stream) { stream.Abort(); });
   WaitUntilEmpty(kAbortTime);

@@ -16,12 +16,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cbt/rpc/telemetry.h"
 
 namespace cbt::rpc {
 
 // How long a request may take to come, at most: a call counts from its first byte on, and one that
 // is never asked anything must not keep its place.
 inline constexpr std::chrono::milliseconds kRequestTime = std::chrono::seconds(10);
+
+// How long a cancelled call may take for its last callbacks.
+inline constexpr std::chrono::milliseconds kAbortTime{1000};
 
 // What a registry watches: a stream, or a page.
 class ServedCall {
@@ -38,6 +42,40 @@ class ServedCall {
   // call if its request has not come within `stall` or kRequestTime, or if it is open for longer
   // than `total` (zero: no limit).
   virtual void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) = 0;
+
+  // Why the call is about to be ended; the first reason counts.
+  void NoteReason(EndReason reason) noexcept {
+    int none = -1;
+    reason_.compare_exchange_strong(none, static_cast<int>(reason));
+  }
+  EndReason reason() const noexcept {
+    const int reason = reason_;
+    return reason < 0 ? EndReason::kSource : static_cast<EndReason>(reason);
+  }
+
+  // Whether the request has still to come.
+  bool waiting() const noexcept { return waiting_; }
+
+  // Whether the transport should have let go of it by now: it was cancelled kAbortTime ago.
+  bool Overdue() const noexcept {
+    const Clock::rep at = cancelled_at_;
+    return at != 0 &&
+           Clock::now().time_since_epoch().count() - at > Clock::duration(kAbortTime).count();
+  }
+
+ protected:
+  void NoteRequest() noexcept { waiting_ = false; }
+  void NoteCancelled() noexcept {
+    Clock::rep never = 0;
+    cancelled_at_.compare_exchange_strong(never, Clock::now().time_since_epoch().count());
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::atomic<int> reason_ = -1;
+  std::atomic<bool> waiting_ = true;
+  std::atomic<Clock::rep> cancelled_at_ = 0;  // 0: it was not
 };
 
 // The right to be one of max_streams. Given back by the destructor, which may come after the end of
@@ -81,6 +119,13 @@ class StreamRegistry {
   void Remove(ServedCall* stream);
 
   size_t open_streams() const;
+
+  struct Counts {
+    size_t open = 0;
+    size_t waiting = 0;
+    size_t overdue = 0;
+  };
+  Counts Count() const;
 
   // Without the lock while it visits, so streams may go meanwhile.
   template <typename Visit>

@@ -30,6 +30,31 @@ std::string_view LogLevelName(LogLevel level) noexcept {
   return "error";
 }
 
+std::string_view EndReasonName(EndReason reason) noexcept {
+  constexpr std::string_view kNames[kEndReasons] = {"completed",    "source",  "refused",
+                                                    "client",       "stalled", "time_limit",
+                                                    "request_late", "drained"};
+  return kNames[static_cast<size_t>(reason)];
+}
+
+std::string_view ServerEventName(ServerEvent event) noexcept {
+  constexpr std::string_view kNames[kServerEvents] = {"connection_cut",    "handshake_refused",
+                                                      "client_ca_changed", "client_ca_unusable",
+                                                      "stream_refused",    "call_refused"};
+  return kNames[static_cast<size_t>(event)];
+}
+
+void Report(const Telemetry& telemetry, ServerEvent event) noexcept {
+  if (telemetry.observer != nullptr) telemetry.observer->OnEvent(event);
+  if (telemetry.log == nullptr || !telemetry.log->Wants(LogLevel::kWarning)) return;
+  try {
+    const LogField fields[] = {{"what", std::string(ServerEventName(event))}};
+    telemetry.log->Write(LogLevel::kWarning, "server", fields);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
+
 StreamWatch::StreamWatch(const Telemetry& telemetry, const StreamKind& kind)
     : telemetry_(telemetry), id_(next_id++) {
   report_.kind = kind;
@@ -46,7 +71,7 @@ StreamWatch::StreamWatch(StreamWatch&& other) noexcept
   other.open_ = false;
 }
 
-StreamWatch::~StreamWatch() { End(absl::CancelledError("")); }
+StreamWatch::~StreamWatch() { End(absl::CancelledError(""), EndReason::kClient); }
 
 void StreamWatch::Message(uint64_t tuples, uint64_t reported, uint64_t wire_bytes) {
   if (report_.messages++ == 0) report_.to_first_message = Clock::now() - opened_at_;
@@ -55,10 +80,11 @@ void StreamWatch::Message(uint64_t tuples, uint64_t reported, uint64_t wire_byte
   report_.wire_bytes += wire_bytes;
 }
 
-void StreamWatch::End(const absl::Status& status) noexcept {
+void StreamWatch::End(const absl::Status& status, EndReason reason) noexcept {
   if (!open_) return;
   open_ = false;
   report_.code = status.code();
+  report_.reason = status.ok() ? EndReason::kCompleted : reason;
   report_.total = Clock::now() - opened_at_;
   if (telemetry_.observer != nullptr) telemetry_.observer->OnClose(report_);
   const LogLevel level = status.ok() ? LogLevel::kInfo : LogLevel::kWarning;
@@ -82,6 +108,7 @@ void StreamWatch::LogClosed(LogLevel level) const noexcept try {
                              {"api", std::string(ApiName(report_.kind.api))},
                              {"method", report_.kind.delta ? "delta" : "allocated"},
                              {"code", absl::StatusCodeToString(report_.code)},
+                             {"reason", std::string(EndReasonName(report_.reason))},
                              {"messages", absl::StrCat(report_.messages)},
                              {"tuples", absl::StrCat(report_.tuples)},
                              {"reported_bytes", absl::StrCat(report_.reported_bytes)},

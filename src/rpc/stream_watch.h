@@ -11,6 +11,9 @@
 
 namespace cbt::rpc {
 
+// Counts the event, and logs it as a warning.
+void Report(const Telemetry& telemetry, ServerEvent event) noexcept;
+
 // Movable; the destructor reports a stream that nobody ended as cancelled.
 class StreamWatch {
  public:
@@ -25,8 +28,8 @@ class StreamWatch {
   uint64_t id() const noexcept { return id_; }
 
   void Message(uint64_t tuples, uint64_t reported, uint64_t wire_bytes);
-  // Once; later calls count for nothing.
-  void End(const absl::Status& status) noexcept;
+  // Once; later calls count for nothing. `reason`: where the status isn't OK.
+  void End(const absl::Status& status, EndReason reason) noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -1,17 +1,22 @@
 #include "rpc/tls.h"
 
 #include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
+#include <chrono>
+#include <functional>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/wipe.h"
+#include "rpc/stream_watch.h"
 #include "rpc/watched_file.h"
 
 namespace cbt::rpc {
@@ -19,6 +24,8 @@ namespace {
 
 // How often files are looked at.
 constexpr unsigned kReloadSeconds = 1;
+// By then gRPC has read a file that has changed, also on a busy machine.
+constexpr std::chrono::seconds kSettle{3};
 
 template <typename Type, void (*Free)(Type*)>
 struct Deleter {
@@ -76,7 +83,34 @@ absl::Status CheckComplete(const std::string& certificate, const std::string& pr
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> FromFiles(const TlsOptions& tls) {
+// Beside gRPC's check of a client's certificate, which goes by the authority that it read last.
+class ClientCaVerifier final : public grpc::experimental::ExternalCertificateVerifier {
+ public:
+  ClientCaVerifier(std::shared_ptr<ClientCa> authority, const Telemetry& telemetry)
+      : authority_(std::move(authority)), telemetry_(telemetry) {}
+
+  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest*,
+              std::function<void(grpc::Status)>, grpc::Status* result) override {
+    bool trusted = false;
+    try {
+      trusted = authority_->Trusted();
+    } catch (const std::bad_alloc&) {
+      trusted = false;
+    }
+    if (!trusted) {
+      *result = grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "");
+      Report(telemetry_, ServerEvent::kHandshakeRefused);
+    }
+    return true;
+  }
+  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest*) override {}
+
+ private:
+  const std::shared_ptr<ClientCa> authority_;
+  const Telemetry telemetry_;
+};
+
+absl::StatusOr<ServerTls> FromFiles(const TlsOptions& tls, const Telemetry& telemetry) {
   std::string texts[3];
   const Wiper wiper(texts[1]);  // the private key
   const std::string* const paths[3] = {&tls.certificate_file, &tls.private_key_file,
@@ -95,19 +129,30 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> FromFiles(const TlsOpti
       tls.private_key_file, tls.certificate_file, tls.client_ca_file, kReloadSeconds);
   grpc::experimental::TlsServerCredentialsOptions options(provider);
   options.watch_identity_key_cert_pairs();
+  ServerTls made;
   if (tls.client_ca_file.empty()) {
     options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
   } else {
     options.watch_root_certs();
     options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+    made.client_ca = std::make_shared<ClientCa>(tls.client_ca_file, texts[2], kSettle);
+    options.set_certificate_verifier(
+        grpc::experimental::ExternalCertificateVerifier::Create<ClientCaVerifier>(made.client_ca,
+                                                                                  telemetry));
   }
-  return grpc::experimental::TlsServerCredentials(options);
+  made.credentials = grpc::experimental::TlsServerCredentials(options);
+  return made;
 }
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsOf(
-    const TlsOptions& tls) {
+bool HasCertificate(const std::string& pem) {
+  const bool has = FirstCertificate(pem) != nullptr;
+  ERR_clear_error();
+  return has;
+}
+
+absl::StatusOr<ServerTls> ServerTlsOf(const TlsOptions& tls, const Telemetry& telemetry) {
   const bool texts = !tls.certificate.empty() || !tls.private_key.empty() || !tls.client_ca.empty();
   const bool files =
       !tls.certificate_file.empty() || !tls.private_key_file.empty() || !tls.client_ca_file.empty();
@@ -119,8 +164,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsOf(
         CheckComplete(tls.certificate_file, tls.private_key_file, tls.client_ca_file)}) {
     if (!status.ok()) return status;
   }
-  if (files) return FromFiles(tls);
-  if (!texts) return grpc::InsecureServerCredentials();
+  if (files) return FromFiles(tls, telemetry);
+  if (!texts) return ServerTls{.credentials = grpc::InsecureServerCredentials(), .client_ca = {}};
   if (absl::Status status = CheckPems(tls.certificate, tls.private_key, tls.client_ca);
       !status.ok()) {
     return status;
@@ -130,7 +175,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsOf(
                             : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   options.pem_key_cert_pairs.push_back({tls.private_key, tls.certificate});
   options.pem_root_certs = tls.client_ca;
-  return grpc::SslServerCredentials(options);
+  return ServerTls{.credentials = grpc::SslServerCredentials(options), .client_ca = {}};
 }
 
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsOf(const ClientTlsOptions& tls) {

@@ -3,7 +3,7 @@
 import os
 import select
 import signal
-import socket
+import signal
 import struct
 import sys
 import time
@@ -196,6 +196,53 @@ class Watches(Hostile):
               file=sys.stderr)
         self.assertLessEqual(open_streams, 256)
         self.serves(server)
+
+
+class DeafReaders(Hostile):
+    """Clients that open large windows, ask for much, and never read from their socket."""
+
+    def setUp(self):
+        super().setUp()
+        bits = self.write("bits", b"\x55" * (MIB // 4))
+        self.ok("map", "convert", bits, "--from", "bitmap", "--as", "allocated", "--capacity",
+                str(2 * MIB * 4096), "--volume-name", "vol1", "--target-name", "many", "--output",
+                os.path.join(self.root, "vol1", "many.cbm"))
+
+    def deaf(self, server, streams):
+        sock = http2.Connection(server.address, window=(1 << 31) - 1)
+        self.addCleanup(sock.close)
+        sock.socket.sendall(http2.frame(http2.WINDOW_UPDATE, 0, 0,
+                                        struct.pack(">I", (1 << 31) - 1 - 65535)))
+        for _ in range(streams):
+            sock.ask(ALLOCATED, b"\x0a\x09vol1/many")
+        return sock
+
+    def refused(self, server):
+        return support.run("list", server.address, "--snapshot", "vol1/a").code != 0
+
+    def until(self, condition, seconds):
+        limit = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.05)
+
+    def test_attack_o_a_peer_that_leaves_its_socket_unread_loses_its_slots(self):
+        for listen in (None, "127.0.0.1:0"):
+            with self.subTest(listen):
+                server = self.start("--max-streams", "8", "--stall-time", "2", listen=listen)
+                self.deaf(server, 8)
+                self.until(lambda: self.refused(server), 20)
+                self.until(lambda: not self.refused(server), 30)
+                self.stop(server)
+
+    def test_attack_o_a_peer_that_leaves_its_socket_unread_does_not_keep_a_drain(self):
+        server = self.start("--max-streams", "8", "--grace", "1")
+        self.deaf(server, 8)
+        self.until(lambda: self.refused(server), 20)
+        begin = time.monotonic()
+        server.send_signal(signal.SIGTERM)
+        self.assertEqual(server.wait(20), 0)
+        self.assertLess(time.monotonic() - begin, 10)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -17,6 +21,7 @@ namespace cbt::test {
 namespace {
 
 using absl::StatusCode;
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::AnyOf;
 using testing::HasSubstr;
@@ -164,6 +169,109 @@ TEST_F(Tls, CertificatesAreReadAgainWhenTheirFilesChange) {
   const rpc::ClientTlsOptions trusting_next{.enabled = true, .ca = next.Text("ca.pem")};
   EXPECT_TRUE(Eventually([&] { return List(trusting_next).ok(); }, seconds(20)));
   EXPECT_EQ(List(Trusting("ca.pem")).code(), StatusCode::kUnavailable);
+}
+
+// Servers that know their clients by certificates, and streams that last.
+class ClientCa : public Tls {
+ protected:
+  ClientCa()
+      : endless([](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+          return Extents(call.target == "endless" ? AlternatingCursor(uint64_t{1} << 46, 512)
+                                                  : CursorOver({{0, 1}}, 4096));
+        }) {
+    authority.Issue("client");
+    Replace("ca.pem");
+  }
+
+  // The authority of clients is from now on the one of this file.
+  void Replace(const std::string& name) {
+    std::filesystem::copy_file(authority.Path(name), authority.Path("beside"));
+    std::filesystem::rename(authority.Path("beside"), authority.Path("clients.pem"));
+  }
+
+  void StartEndless(milliseconds max_age = milliseconds(0)) {
+    rpc::ServerOptions options;
+    options.listen = "127.0.0.1:0";
+    options.tls = Files("server");
+    options.tls.client_ca_file = authority.Path("clients.pem");
+    options.connection.max_age = max_age;
+    options.telemetry.observer = &events;
+    auto started = rpc::Server::Start(endless, options);
+    ASSERT_TRUE(started.ok()) << started.status();
+    server = *std::move(started);
+  }
+
+  rpc::ClientTlsOptions With(const std::string& name) const {
+    rpc::ClientTlsOptions tls = Trusting("ca.pem");
+    tls.certificate = authority.Text(name + ".pem");
+    tls.private_key = authority.Text(name + ".key");
+    return tls;
+  }
+
+  // A stream that has begun.
+  std::unique_ptr<RawCall> Open(const std::string& name) const {
+    const rpc::ClientTlsOptions tls = With(name);
+    auto call = std::make_unique<RawCall>(
+        Connect("127.0.0.1:" + std::to_string(server->port()),
+                grpc::SslCredentials({tls.ca, tls.private_key, tls.certificate})),
+        kAllocatedPath, Ask{.snapshot = "endless"}.bytes(), seconds(60));
+    EXPECT_TRUE(call->Read().has_value());
+    return call;
+  }
+
+  struct Events final : rpc::StreamObserver {
+    void OnOpen(const rpc::StreamKind&) noexcept override {}
+    void OnClose(const rpc::StreamReport&) noexcept override {}
+    void OnEvent(rpc::ServerEvent event) noexcept override {
+      ++counts.at(static_cast<size_t>(event));
+    }
+    int Of(rpc::ServerEvent event) const { return counts.at(static_cast<size_t>(event)); }
+    std::array<std::atomic<int>, rpc::kServerEvents> counts = {};
+  };
+
+  FunctionProvider endless;
+  Events events;
+};
+
+TEST_F(ClientCa, AttackSWhoIsKnownByTheOldAuthorityIsSentAway) {
+  StartEndless();
+  const auto call = Open("client");
+  Replace("other.pem");
+  EXPECT_EQ(ReadAll(*call).status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(List(With("client")).code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(Eventually([&] { return List(With("other")).ok(); }, seconds(20)));
+  EXPECT_EQ(List(With("client")).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(events.Of(rpc::ServerEvent::kClientCaChanged), 1);
+}
+
+// As nobody is let in by tokens whose file is gone.
+TEST_F(ClientCa, AttackSNobodyIsLetInWhileTheFileIsGone) {
+  StartEndless();
+  const auto call = Open("client");
+  std::filesystem::remove(authority.Path("clients.pem"));
+  EXPECT_EQ(ReadAll(*call).status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(List(With("client")).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(events.Of(rpc::ServerEvent::kClientCaUnusable), 1);
+  EXPECT_GT(events.Of(rpc::ServerEvent::kHandshakeRefused), 0);
+  Replace("ca.pem");
+  EXPECT_TRUE(Eventually([&] { return List(With("client")).ok(); }, seconds(20)));
+}
+
+// Folders of secrets are written anew as a whole.
+TEST_F(ClientCa, TheSameAuthorityAgainDisturbsNobody) {
+  StartEndless();
+  const auto call = Open("client");
+  Replace("ca.pem");
+  EXPECT_TRUE(List(With("client")).ok());
+  EXPECT_TRUE(call->Read().has_value());
+  EXPECT_EQ(events.Of(rpc::ServerEvent::kClientCaChanged), 0);
+}
+
+TEST_F(ClientCa, AttackSConnectionsHaveAnAge) {
+  StartEndless(milliseconds(300));
+  const auto call = Open("client");
+  EXPECT_EQ(ReadAll(*call).status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(List(With("client")).ok());
 }
 
 TEST_F(Tls, MaterialThatCantBeUsedIsNamed) {

@@ -81,6 +81,10 @@ struct ConnectionOptions {
   std::chrono::milliseconds min_client_ping = std::chrono::seconds(30);
   // A connection without a stream is closed after this long; zero: never.
   std::chrono::milliseconds idle_time{0};
+  // A connection that is as old as this (a tenth more or less) takes no new stream, and is closed
+  // as much later again. Who was let in by a certificate is so asked for it again. Zero: an hour
+  // where clients need certificates, for ever elsewhere.
+  std::chrono::milliseconds max_age{0};
   // Bytes for what the transport reads and keeps of all connections together; when they are used up
   // it ends connections and calls. Zero: no limit.
   size_t memory_quota = size_t{128} << 20;
@@ -91,7 +95,9 @@ inline constexpr size_t kMaxMessageBytes = (size_t{1} << 20) - 1;
 
 // TLS 1.2 and up. On when a certificate and its key are given, as PEM texts or as files; files are
 // looked at every second and take effect for new connections when they change. A client CA makes
-// client certificates required.
+// client certificates required. When its file changes, every connection is closed, and who comes
+// back must hold a certificate of the new one; new connections are refused for the three seconds in
+// which both are about, and for as long as the file can't be read or holds no certificate.
 struct TlsOptions {
   std::string certificate = {};
   std::string private_key = {};
