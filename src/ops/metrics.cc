@@ -1,20 +1,23 @@
 #include "cbt/ops/metrics.h"
 
 #include <prometheus/counter.h>
-#include <prometheus/exposer.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ops/http_page.h"
 
 namespace cbt::ops {
 namespace {
@@ -40,11 +43,31 @@ double InSeconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
+// 0 where the system does not say.
+double ResidentBytes() noexcept {
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/statm", "re"),
+                                                   &std::fclose);
+  unsigned long long whole = 0;
+  unsigned long long resident = 0;
+  if (file == nullptr || std::fscanf(file.get(), "%llu %llu", &whole, &resident) != 2) return 0;
+  return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
 class PrometheusMetrics final : public Metrics {
  public:
   PrometheusMetrics()
       : registry_(std::make_shared<prometheus::Registry>()),
         streams_(Counter("cbt_streams_total", "Streams and pages that ended")),
+        ends_(Counter("cbt_stream_ends_total", "Streams and pages that ended, by the cause")),
+        events_(Counter("cbt_server_events_total", "What happened to the server beside streams")),
+        connections_(Gauge("cbt_server_connections", "Connections of clients")),
+        waiting_(Gauge("cbt_server_waiting_calls", "Calls whose request has not come whole")),
+        small_calls_(
+            Gauge("cbt_server_small_calls", "Open calls of Identity and of health checks")),
+        watches_(Gauge("cbt_server_health_watches", "Open health watches")),
+        overdue_(Gauge("cbt_server_overdue_calls",
+                       "Calls that were cancelled and that the transport still keeps")),
+        memory_(Gauge("process_resident_memory_bytes", "Resident memory of the process")),
         in_flight_(prometheus::BuildGauge()
                        .Name("cbt_streams_in_flight")
                        .Help("Streams and pages that are open")
@@ -57,17 +80,29 @@ class PrometheusMetrics final : public Metrics {
         total_(Histogram("cbt_stream_seconds", "Time from a stream's begin to its end")) {}
 
   // May throw.
-  void Listen(const std::string& address) {
-    exposer_ = std::make_unique<prometheus::Exposer>(address, 1);
-    exposer_->RegisterCollectable(registry_);
-    const std::vector<int> ports = exposer_->GetListeningPorts();
-    if (!ports.empty()) port_ = ports.front();
+  void Listen(const std::string& host, const std::string& port) {
+    page_ = std::make_unique<HttpPage>(host, port, "/metrics", [this] { return Text(); });
   }
 
   std::string Text() const override {
+    memory_.Set(ResidentBytes());
     return prometheus::TextSerializer().Serialize(registry_->Collect());
   }
-  int port() const noexcept override { return port_; }
+  int port() const noexcept override { return page_ == nullptr ? 0 : page_->port(); }
+
+  void OnState(const rpc::ServerState& state) noexcept override {
+    connections_.Set(static_cast<double>(state.connections));
+    waiting_.Set(static_cast<double>(state.waiting));
+    small_calls_.Set(static_cast<double>(state.small_calls));
+    watches_.Set(static_cast<double>(state.health_watches));
+    overdue_.Set(static_cast<double>(state.overdue));
+  }
+
+  void OnEvent(rpc::ServerEvent event) noexcept override try {
+    events_.Add({{"event", std::string(rpc::ServerEventName(event))}}).Increment();
+  } catch (const std::bad_alloc&) {
+    return;
+  }
 
   void OnOpen(const StreamKind& kind) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -132,6 +167,9 @@ class PrometheusMetrics final : public Metrics {
     prometheus::Labels labels = LabelsOf(report.kind);
     labels["code"] = absl::StatusCodeToString(report.code);
     streams_.Add(labels).Increment();
+    labels.erase("code");
+    labels["reason"] = std::string(rpc::EndReasonName(report.reason));
+    ends_.Add(labels).Increment();
   } catch (const std::bad_alloc&) {
     return;
   }
@@ -139,12 +177,23 @@ class PrometheusMetrics final : public Metrics {
   prometheus::Family<prometheus::Counter>& Counter(const char* name, const char* help) {
     return prometheus::BuildCounter().Name(name).Help(help).Register(*registry_);
   }
+  prometheus::Gauge& Gauge(const char* name, const char* help) {
+    return prometheus::BuildGauge().Name(name).Help(help).Register(*registry_).Add({});
+  }
   prometheus::Family<prometheus::Histogram>& Histogram(const char* name, const char* help) {
     return prometheus::BuildHistogram().Name(name).Help(help).Register(*registry_);
   }
 
   const std::shared_ptr<prometheus::Registry> registry_;
   prometheus::Family<prometheus::Counter>& streams_;
+  prometheus::Family<prometheus::Counter>& ends_;
+  prometheus::Family<prometheus::Counter>& events_;
+  prometheus::Gauge& connections_;
+  prometheus::Gauge& waiting_;
+  prometheus::Gauge& small_calls_;
+  prometheus::Gauge& watches_;
+  prometheus::Gauge& overdue_;
+  prometheus::Gauge& memory_;
   prometheus::Family<prometheus::Gauge>& in_flight_;
   prometheus::Family<prometheus::Counter>& resumes_;
   prometheus::Family<prometheus::Counter>& tuples_;
@@ -154,8 +203,8 @@ class PrometheusMetrics final : public Metrics {
   prometheus::Family<prometheus::Histogram>& total_;
   std::mutex mutex_;
   std::array<std::array<Series, 2>, kApis> series_;  // by contract; allocated and delta
-  std::unique_ptr<prometheus::Exposer> exposer_;
-  int port_ = 0;
+  // The last to be made: it asks for the text at once.
+  std::unique_ptr<HttpPage> page_;
 };
 
 }  // namespace
@@ -170,7 +219,7 @@ absl::StatusOr<std::unique_ptr<Metrics>> Metrics::Serve(const std::string& addre
   }
   auto metrics = std::make_unique<PrometheusMetrics>();
   try {
-    metrics->Listen(address);
+    metrics->Listen(address.substr(0, colon), address.substr(colon + 1));
   } catch (const std::exception&) {
     return absl::UnavailableError(absl::StrCat("metrics: ", address, ": can't listen there"));
   }

@@ -115,6 +115,86 @@ TEST(Metrics, CountStreamsTuplesAndBytes) {
             absl::StatusCode::kUnavailable);
 }
 
+int ConnectTo(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return fd;
+}
+
+// Those who begin to ask and never finish, more of them than there are places.
+TEST(Metrics, AttackSClientsThatDribbleKeepNobodyWaiting) {
+  const auto metrics = ops::Metrics::Serve("127.0.0.1:0");
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  std::vector<int> dribblers;
+  for (int i = 0; i < 100; ++i) {
+    dribblers.push_back(ConnectTo((*metrics)->port()));
+    EXPECT_EQ(write(dribblers.back(), "GET ", 4), 4);
+  }
+  const Stopwatch watch;
+  EXPECT_THAT(Fetch((*metrics)->port()), HasSubstr("cbt_server_connections 0"));
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
+  for (const int fd : dribblers) close(fd);
+}
+
+TEST(Metrics, OtherRequestsAreRefused) {
+  const auto metrics = ops::Metrics::Serve("127.0.0.1:0");
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  const auto ask = [&](const std::string& request) {
+    const int fd = ConnectTo((*metrics)->port());
+    EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+    char buffer[64] = {};
+    const ssize_t count = recv(fd, buffer, sizeof buffer, MSG_WAITALL);
+    close(fd);
+    return std::string(buffer, count < 0 ? 0 : static_cast<size_t>(count));
+  };
+  EXPECT_THAT(ask("GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n"), HasSubstr(" 200 "));
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), HasSubstr(" 404 "));
+  EXPECT_THAT(ask("POST /metrics HTTP/1.1\r\n\r\n"), HasSubstr(" 405 "));
+  EXPECT_THAT(ask("GET\r\n\r\n"), HasSubstr(" 400 "));
+  EXPECT_EQ(ask("GET /" + std::string(20000, 'x')), "");
+}
+
+// An operator sees who holds what, and why streams end.
+TEST(Metrics, AttackTTheStateOfAServerAndTheCausesOfEndsAreShown) {
+  const auto metrics = ops::Metrics::Create();
+  const TempDir dir;
+  FunctionProvider provider([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(AlternatingCursor(uint64_t{1} << 46, 512));
+  });
+  rpc::ServerOptions options;
+  options.listen = "unix://" + (dir / "s");
+  options.stream.max_streams = 1;
+  options.stream.stall_timeout = std::chrono::milliseconds(800);
+  options.telemetry.observer = metrics.get();
+  const auto server = rpc::Server::Start(provider, options);
+  ASSERT_TRUE(server.ok());
+  const auto shows = [&](const char* line) {
+    return Eventually([&] { return metrics->Text().find(line) != std::string::npos; });
+  };
+  {
+    // Takes nothing.
+    RawCall stalled(Connect((*server)->address()), kAllocatedPath, Ask{}.bytes());
+    ASSERT_TRUE(Eventually([&] { return (*server)->open_streams() == 1; }));
+    EXPECT_TRUE(shows("cbt_server_connections 1"));
+    EXPECT_EQ(Get(Connect((*server)->address()), Ask{}).status.error_code(),
+              grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_TRUE(shows(R"(cbt_server_events_total{event="stream_refused"} 1)"));
+    EXPECT_TRUE(shows(R"(cbt_stream_ends_total{api="csi",method="allocated",reason="stalled"} 1)"));
+    EXPECT_TRUE(shows(R"(cbt_stream_ends_total{api="csi",method="allocated",reason="refused"} 1)"));
+  }
+  EXPECT_TRUE(shows("cbt_server_connections 0"));
+  EXPECT_THAT(metrics->Text(), HasSubstr("process_resident_memory_bytes "));
+  {
+    RawCall cancelled(Connect((*server)->address()), kAllocatedPath, Ask{}.bytes());
+    ASSERT_TRUE(cancelled.Read().has_value());
+  }
+  EXPECT_TRUE(shows(R"(cbt_stream_ends_total{api="csi",method="allocated",reason="client"} 1)"));
+}
+
 TEST(Log, ValuesCanForgeNothing) {
   EXPECT_EQ(ops::LogValue("plain-1.2"), "plain-1.2");
   EXPECT_EQ(ops::LogValue(""), "\"\"");

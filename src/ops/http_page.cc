@@ -1,0 +1,180 @@
+#include "ops/http_page.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace cbt::ops {
+namespace {
+
+void CloseIfOpen(int fd) noexcept {
+  if (fd >= 0) close(fd);
+}
+
+int PortOf(int fd) {
+  sockaddr_storage name = {};
+  socklen_t size = sizeof name;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) return 0;
+  return ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&name)->sin6_port
+                                          : reinterpret_cast<sockaddr_in*>(&name)->sin_port);
+}
+
+}  // namespace
+
+HttpPage::HttpPage(const std::string& host, const std::string& port, std::string path,
+                   std::function<std::string()> text)
+    : path_(std::move(path)), text_(std::move(text)) {
+  try {
+    connections_.reserve(kMaxConnections);
+    Listen(host, port);
+    if (pipe2(wake_, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    thread_ = std::thread([this] { Run(); });
+  } catch (...) {
+    for (const int fd : {listener_, wake_[0], wake_[1]}) CloseIfOpen(fd);
+    throw;
+  }
+}
+
+HttpPage::~HttpPage() {
+  close(wake_[1]);
+  thread_.join();
+  for (const Connection& connection : connections_) close(connection.fd);
+  close(wake_[0]);
+  close(listener_);
+}
+
+void HttpPage::Listen(const std::string& host, const std::string& port) {
+  const bool brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  const std::string name = brackets ? host.substr(1, host.size() - 2) : host;
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  if (getaddrinfo(name.c_str(), port.c_str(), &hints, &list) != 0) {
+    throw std::runtime_error("no such address");
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, &freeaddrinfo);
+  for (const addrinfo* info = list; info != nullptr && listener_ < 0; info = info->ai_next) {
+    const int fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
+      listener_ = fd;
+    } else {
+      close(fd);
+    }
+  }
+  if (listener_ < 0) throw std::runtime_error("can't listen");
+  port_ = PortOf(listener_);
+}
+
+void HttpPage::Run() noexcept {
+  for (;;) {
+    try {
+      Serve();
+      return;
+    } catch (const std::bad_alloc&) {
+      // Whoever asked may ask again.
+      for (const Connection& connection : connections_) close(connection.fd);
+      connections_.clear();
+    }
+  }
+}
+
+// Returns when the pipe is closed.
+void HttpPage::Serve() {
+  std::vector<pollfd> polls;
+  for (;;) {
+    polls.clear();
+    polls.push_back({.fd = wake_[0], .events = POLLIN, .revents = 0});
+    polls.push_back({.fd = listener_, .events = POLLIN, .revents = 0});
+    for (const Connection& connection : connections_) {
+      const short events = connection.answer.empty() ? POLLIN : POLLOUT;
+      polls.push_back({.fd = connection.fd, .events = events, .revents = 0});
+    }
+    constexpr int kTickMs = 1000;
+    poll(polls.data(), polls.size(), connections_.empty() ? -1 : kTickMs);
+    if (polls[0].revents != 0) return;
+    const Clock::time_point now = Clock::now();
+    size_t at = 2;
+    std::erase_if(connections_, [&](Connection& connection) {
+      const bool ready = polls[at++].revents != 0;
+      const bool stays = now - connection.since < kMaxTime && (!ready || Step(connection));
+      if (!stays) close(connection.fd);
+      return !stays;
+    });
+    if (polls[1].revents != 0) Accept();
+  }
+}
+
+void HttpPage::Accept() {
+  const int fd = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) {
+    // Where descriptors have run out the connection stays, and poll() would not wait.
+    if (errno == EMFILE || errno == ENFILE)
+      std::this_thread::sleep_for(std::chrono::milliseconds{100});
+    return;
+  }
+  if (connections_.size() == kMaxConnections) {
+    close(connections_.front().fd);
+    connections_.erase(connections_.begin());
+  }
+  connections_.push_back({.fd = fd, .since = Clock::now(), .request = {}, .answer = {}, .sent = 0});
+}
+
+// Whether there is more to do.
+bool HttpPage::Step(Connection& connection) {
+  if (connection.answer.empty()) {
+    char buffer[2048];
+    const ssize_t count = recv(connection.fd, buffer, sizeof buffer, 0);
+    if (count < 0) return errno == EAGAIN || errno == EINTR;
+    if (count == 0) return false;
+    connection.request.append(buffer, static_cast<size_t>(count));
+    if (connection.request.find("\r\n\r\n") == std::string::npos) {
+      return connection.request.size() < kMaxRequestBytes;
+    }
+    connection.answer = AnswerTo(connection.request);
+  }
+  const size_t left = connection.answer.size() - connection.sent;
+  const ssize_t count =
+      send(connection.fd, connection.answer.data() + connection.sent, left, MSG_NOSIGNAL);
+  if (count < 0) return errno == EAGAIN || errno == EINTR;
+  connection.sent += static_cast<size_t>(count);
+  if (connection.sent < connection.answer.size()) return true;
+  // What the client still sends must not turn the end of the answer into a reset.
+  shutdown(connection.fd, SHUT_WR);
+  return false;
+}
+
+std::string HttpPage::AnswerTo(const std::string& request) const {
+  const auto answer = [](const char* status, const std::string& extra, const std::string& body) {
+    return absl::StrCat("HTTP/1.1 ", status, "\r\n", extra,
+                        "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n",
+                        "Content-Length: ", body.size(), "\r\nConnection: close\r\n\r\n", body);
+  };
+  const size_t end = request.find(' ');
+  const size_t begin = end + 1;
+  const size_t last = end == std::string::npos ? end : request.find_first_of(" ?\r", begin);
+  if (last == std::string::npos) return answer("400 Bad Request", "", "");
+  if (request.substr(0, end) != "GET") {
+    return answer("405 Method Not Allowed", "Allow: GET\r\n", "");
+  }
+  if (request.substr(begin, last - begin) != path_) return answer("404 Not Found", "", "");
+  return answer("200 OK", "", text_());
+}
+
+}  // namespace cbt::ops
