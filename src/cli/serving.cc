@@ -124,7 +124,7 @@ void Drain(const std::string& name,
       PrintLine(name, "second signal: streams are cut off");
       _exit(kExitFailure);
     }
-    // Whoever sent the signal wants the process to end, and may not send another.
+    // A supervisor that sent the signal may not send another.
     if (Clock::now() > latest) {
       PrintLine(name, "the drain has not come to its end: streams are cut off");
       _exit(kExitFailure);

@@ -88,7 +88,7 @@ void HttpPage::Run() noexcept {
       Serve();
       return;
     } catch (const std::bad_alloc&) {
-      // Whoever asked may ask again.
+      // Scrapers ask again.
       for (const Connection& connection : connections_) close(connection.fd);
       connections_.clear();
     }

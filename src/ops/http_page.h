@@ -12,7 +12,7 @@
 namespace cbt::ops {
 
 // One thread, a bounded number of connections, and a time within which each must have asked and
-// taken its answer: a client that dribbles keeps nobody else waiting. A connection too many takes
+// taken its answer: a client that dribbles delays no other. A connection too many takes
 // the place of the oldest.
 class HttpPage {
  public:

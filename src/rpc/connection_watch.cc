@@ -147,7 +147,7 @@ size_t ConnectionSockets::Close(const std::function<bool(ino_t)>& which) {
   size_t closed = 0;
   ForEach([&](int fd, ino_t inode) {
     if (!which(inode)) return;
-    // gRPC may close the descriptor meanwhile, and somebody else get its number: what is shut down
+    // gRPC may close the descriptor meanwhile, and its number be used again: what is shut down
     // is looked at again through a descriptor that stays.
     const int same = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (same < 0) return;

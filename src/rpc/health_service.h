@@ -1,7 +1,7 @@
 // grpc.health.v1.Health: whether the server takes streams. Source: grpc/health/v1/health.proto of
 // the gRPC project.
 //
-// gRPC has one of its own, which keeps as many watches as anybody opens, for as long as they like.
+// gRPC has one of its own, which keeps as many watches as clients open, indefinitely.
 #ifndef CBT_RPC_HEALTH_SERVICE_H_
 #define CBT_RPC_HEALTH_SERVICE_H_
 
@@ -20,7 +20,7 @@ namespace cbt::rpc {
 
 class HealthService final : public RawService {
  public:
-  // Watches at a time: each is a connection that somebody balances load over.
+  // Watches at a time: a client that balances load has one for each connection.
   static constexpr size_t kMaxWatches = 256;
 
   // SERVING until Drain(). A watch whose client takes nothing for `patience` is cancelled.

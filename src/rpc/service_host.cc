@@ -34,7 +34,7 @@ constexpr milliseconds kTransportShutdown{200};
 // And how long it may then take to get rid of their connections.
 constexpr milliseconds kLastWords{800};
 
-// How long somebody is known by a certificate that was shown once.
+// How long a certificate that was shown once vouches for a connection.
 constexpr milliseconds kCertifiedAge = std::chrono::hours(1);
 
 absl::Status OutOfRange(std::string_view option, std::string_view expected) {

@@ -1,5 +1,5 @@
 // Calls of a short question and a short answer that cost next to nothing: who the plugin is, how
-// the server is. Anybody may make them, so they are few at a time, and none waits for its question
+// the server is. They take no token, so they are few at a time, and none waits for its question
 // for long.
 #ifndef CBT_RPC_SMALL_CALLS_H_
 #define CBT_RPC_SMALL_CALLS_H_

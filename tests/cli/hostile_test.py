@@ -125,7 +125,7 @@ class Hostile(serve_test.ServeTest):
         return attacker
 
     def serves(self, server):
-        """Whether somebody else gets an answer."""
+        """Another client gets an answer."""
         self.ok("list", server.address, "--snapshot", "vol1/a")
 
 

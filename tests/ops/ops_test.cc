@@ -126,7 +126,7 @@ int ConnectTo(int port) {
 }
 
 // Those who begin to ask and never finish, more of them than there are places.
-TEST(Metrics, AttackSClientsThatDribbleKeepNobodyWaiting) {
+TEST(Metrics, AttackSClientsThatDribbleDelayNoScraper) {
   const auto metrics = ops::Metrics::Serve("127.0.0.1:0");
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   std::vector<int> dribblers;

@@ -1,4 +1,4 @@
-// Messages of servers that compress what nobody asked them to compress.
+// Servers that compress though no client asked for it.
 #include <gmock/gmock.h>
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>

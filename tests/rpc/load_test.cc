@@ -136,7 +136,7 @@ TEST(Load, RequestsThatAreMadeToHurtAreRefusedWithinLimits) {
   }
   EXPECT_EQ(ask(request.SerializeAsString()), grpc::StatusCode::RESOURCE_EXHAUSTED);
   // What fits into a request may still be too much of one thing.
-  for (const int secrets : {1024, 1025, 10'000}) {
+  for (const int secrets : {1024, 1025, 3000}) {
     request.clear_secrets();
     for (int i = 0; i < secrets; ++i) {
       (*request.mutable_secrets())["key" + std::to_string(i)] = "value";

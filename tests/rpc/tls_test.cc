@@ -244,8 +244,8 @@ TEST_F(ClientCa, AttackSWhoIsKnownByTheOldAuthorityIsSentAway) {
   EXPECT_EQ(events.Of(rpc::ServerEvent::kClientCaChanged), 1);
 }
 
-// As nobody is let in by tokens whose file is gone.
-TEST_F(ClientCa, AttackSNobodyIsLetInWhileTheFileIsGone) {
+// As with tokens whose file is gone.
+TEST_F(ClientCa, AttackSNoClientIsLetInWhileTheFileIsGone) {
   StartEndless();
   const auto call = Open("client");
   std::filesystem::remove(authority.Path("clients.pem"));
@@ -258,7 +258,7 @@ TEST_F(ClientCa, AttackSNobodyIsLetInWhileTheFileIsGone) {
 }
 
 // Folders of secrets are written anew as a whole.
-TEST_F(ClientCa, TheSameAuthorityAgainDisturbsNobody) {
+TEST_F(ClientCa, TheSameAuthorityAgainCutsNoStream) {
   StartEndless();
   const auto call = Open("client");
   Replace("ca.pem");
