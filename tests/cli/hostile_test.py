@@ -18,7 +18,8 @@ import http2  # pylint: disable=wrong-import-position # noqa: E402
 MIB = 1 << 20
 ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
 REQUEST = b"\x0a\x06vol1/a"  # snapshot_id: vol1/a
-UNIMPLEMENTED, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED = 12, 4, 8
+SANITIZED = bool(os.environ.get("CBT_TEST_SANITIZER"))  # memory is not what a release takes
+UNIMPLEMENTED, RESOURCE_EXHAUSTED = 12, 8
 
 
 def status_in(payload):
@@ -147,7 +148,8 @@ class Compression(Hostile):
                 stream = attacker.open(path, message, (b"grpc-encoding", b"gzip"), end=True)
                 self.assertTrue(attacker.run(lambda: stream in attacker.ended, 30))
                 self.assertEqual(attacker.ended[stream], UNIMPLEMENTED)
-        self.assertLess(self.memory(server) - before, 16 * MIB)
+        if not SANITIZED:
+            self.assertLess(self.memory(server) - before, 16 * MIB)
         self.serves(server)
 
 
@@ -177,7 +179,8 @@ class HalfRequests(Hostile):
         for attacker in attackers:
             attacker.run(lambda: False, max(0.1, min(5, limit - time.monotonic())))
         print(f"half requests: {(self.memory(server) - before) >> 20} MiB", file=sys.stderr)
-        self.assertLess(self.memory(server) - before, 160 * MIB)
+        if not SANITIZED:
+            self.assertLess(self.memory(server) - before, 160 * MIB)
 
 
 class Watches(Hostile):
