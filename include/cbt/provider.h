@@ -61,7 +61,7 @@ struct MetadataSource {
 
   // Asked when the cursor is complete, while it lives: false where the cursor hands on the answer
   // of another server that gave no proof of its completeness. The proof that the service sends then
-  // says that it begins here. May be left empty by whoever knows the volume itself.
+  // says that it begins here. Leave it empty where the provider knows the volume itself.
   std::function<bool()> proven = {};
 };
 

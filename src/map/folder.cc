@@ -100,7 +100,7 @@ absl::StatusOr<std::vector<uint8_t>> Folder::Read(const std::string& file, uint6
                      static_cast<off_t>(done));
     });
     if (count < 0) return FileError(Shown(file), errno);
-    // It became shorter, which whoever parses it finds.
+    // It became shorter: parsing finds that.
     if (count == 0) bytes.resize(done);
     done += static_cast<size_t>(count);
   }

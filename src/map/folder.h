@@ -62,7 +62,7 @@ class Folder {
 };
 
 // A folder that one process has for itself, from Take() to the end of the object: a lock on the
-// folder itself, which nobody can remove, or, where the file system locks no folders, on the file
+// folder itself, which can't be removed, or, where the file system locks no folders, on the file
 // LOCK in it. A process that fork() copied it into has no part in it: it holds no lock, and
 // Check() fails there.
 class FolderClaim {
@@ -79,7 +79,7 @@ class FolderClaim {
   // False in a copy of the process that took it. Costs a load.
   bool IsOurs() const noexcept { return process_.IsOurs(); }
 
-  // OK as long as nobody else can have the folder. To be asked before every change.
+  // OK as long as no other process can have the folder. To be asked before every change.
   // Errors: FAILED_PRECONDITION in a copy of the process; ABORTED when LOCK was removed.
   absl::Status Check() const;
 

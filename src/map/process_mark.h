@@ -7,8 +7,8 @@
 
 namespace cbt {
 
-// The process that made the object, as seen by whoever asks later: in a copy of that process, where
-// the object is a copy too, IsOurs() is false for ever. Costs a load.
+// The process that made the object, as seen when it is asked later: in a copy of that process,
+// where the object is a copy too, IsOurs() is false for ever. Costs a load.
 class ProcessMark {
  public:
   ProcessMark() noexcept;

@@ -220,7 +220,7 @@ absl::Status ChangeTracker::Core::MarkWritesInFlight(OpenEpochState& epoch) {
   return status;
 }
 
-// Those of a process that is gone, which nobody ends.
+// Those of a process that is gone: they have no end.
 absl::Status ChangeTracker::Core::MarkLateWrites(OpenEpochState& epoch) {
   if (files_ == nullptr || !files_->manifest().late.has_value()) return absl::OkStatus();
   epoch.bitmap->MarkAll(*late_);

@@ -70,7 +70,7 @@ class TrackerFiles {
   // A Commit() has failed of which it is not known whether its manifest is on the disk.
   bool IsUnsure() const noexcept { return unsure_; }
 
-  // OK as long as nobody else can have the folder, see FolderClaim::Check().
+  // OK as long as no other process can have the folder, see FolderClaim::Check().
   absl::Status CheckClaim() const { return claim_->Check(); }
 
  private:

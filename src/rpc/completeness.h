@@ -39,7 +39,7 @@ struct StreamHeader {
 
 // How far back a proof reaches.
 enum class ProofScope {
-  kSource,  // to whoever knows the volume
+  kSource,  // back to the server that knows the volume
   kRelay,   // to somebody who passed on what came without a proof
 };
 
@@ -59,8 +59,8 @@ enum class ProofVerdict {
   kDiffers,         // there, and something else than was received
 };
 
-// Whether a text about a proof repeats what the server said. For whoever did not ask that server
-// itself it doesn't: anything can stand there.
+// Whether a text about a proof repeats what the server said. For clients that did not ask that
+// server itself it doesn't: anything can stand there.
 enum class ProofText { kQuoting, kNotQuoting };
 
 // Compares what a server says of a stream with what was received of it. A proof that is there in
@@ -70,9 +70,9 @@ ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& rece
                         uint64_t starting_offset, const std::optional<StreamHeader>& header,
                         std::string& what, ProofText text = ProofText::kQuoting);
 
-// The proof of a stream that nobody looked at, to be passed on: its lines, or none where the server
-// sent no proof. Errors: INVALID_ARGUMENT that names the first key that is missing or whose value
-// is not of its form.
+// The proof of a stream that was not looked at, to be passed on: its lines, or none where the
+// server sent no proof. Errors: INVALID_ARGUMENT that names the first key that is missing or whose
+// value is not of its form.
 absl::StatusOr<Metadata> CopyProof(const MetadataLookup& trailing);
 
 // Numbers that can't be read are left out.

@@ -25,7 +25,7 @@ import tree  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 KINDS = ("kernel", "property", "cursor", "faults", "memory", "scale", "cli", "interop", "rpc", "wire", "map", "threads", "source")
-DISASTERS = range(1, 34)
+DISASTERS = range(1, 38)
 KEYS = {"name", "for", "file", "before", "after", "targets", "command"}
 
 
