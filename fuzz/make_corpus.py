@@ -207,7 +207,7 @@ def add_map_files(corpora, cbt):
         manifest += struct.pack("<QQQQQH", slot, 1 << 30, 1 << 29, number, number * 77, len(name)) + name.encode()
     manifest += struct.pack("<Q", 2) + struct.pack("<BQQQ", 1, 0, 3, 9) + struct.pack("<BQQQ", 2, 0, 4, 8) + bytes(8)
     corpora.add("map_files", "manifest", b"\x09\5\0" + manifest)
-    tracker = b"\x89CBT\r\n\x1a\n" + struct.pack("<HHQQQQBH", 2, 0, 1 << 30, 4096, 9, 40, 2, 4) + b"vol1" + b"\2"
+    tracker = b"\x89CBT\r\n\x1a\n" + struct.pack("<HHQQQQQBH", 2, 0, 5, 1 << 30, 4096, 9, 40, 2, 4) + b"vol1" + b"\2"
     for number, name, exact, map_number, logs in ((7, "monday", 0, 31, (30, 33)), (8, "tuesday", 1, 0, (35,))):
         tracker += struct.pack("<QH", number, len(name)) + name.encode()
         tracker += struct.pack("<BQQI", exact, map_number, map_number * 77, len(logs))

@@ -48,14 +48,20 @@ struct TrackerOptions {
   std::string base = {};
 
   // Where the tracker is kept, a folder of its own (made if it is not there; no parents). Known by
-  // a descriptor from then on: moving it or changing the working directory does not matter. Empty:
-  // in memory only.
+  // a descriptor from then on: moving it or changing the working directory does not matter. A copy
+  // of the folder is another tracker, which knows of nothing that came after the copy. On file
+  // systems that can't lock folders (NFS) the file LOCK in it must stay where it is. Empty: in
+  // memory only.
   std::string directory = {};
 
   // Bytes that are put down as possibly dirty at once: a multiple of the granularity. Smaller ones
   // over-report less after a crash and cost more synchronous log writes, one for each region that
   // is written to between two checkpoints.
   uint64_t region_bytes = uint64_t{64} << 20;
+
+  // Tells the files of this tracker from those of others of the same volume, also of one that was
+  // in the same folder before. 0: a random number. Of no account to Recover().
+  uint64_t id = 0;
 
   // Writes in flight that cost no lock; more than that take one.
   size_t writes_in_flight = 1024;

@@ -37,18 +37,25 @@ bool ChangeTracker::Core::IsLogged(const OpenEpochState& epoch, Extent extent) c
 // Waits for the disk. Epochs that were opened or logs that were renewed since the bitmaps were
 // marked get the regions too, which does no harm.
 absl::Status ChangeTracker::Core::Log(Extent extent) {
-  std::array<std::shared_ptr<RegionLog>, 2> logs;
-  {
-    const std::lock_guard<std::mutex> lock(log_mutex_);
-    for (size_t i = 0; i < 2; ++i) logs[i] = epochs_[i].log;
+  std::array<std::shared_ptr<RegionLog>, 2> logs = Logs();
+  for (;;) {
+    absl::Status status;
+    for (const std::shared_ptr<RegionLog>& log : logs) {
+      if (log == nullptr || !status.ok()) continue;
+      status = log->Add(extent.offset / options_.region_bytes,
+                        (extent.end() - 1) / options_.region_bytes);
+    }
+    if (status.ok()) return status;
+    // One that has been replaced meanwhile may be gone from the disk, and no longer matters.
+    std::array<std::shared_ptr<RegionLog>, 2> now = Logs();
+    if (now == logs) return status;
+    logs = std::move(now);
   }
-  for (const std::shared_ptr<RegionLog>& log : logs) {
-    if (log == nullptr) continue;
-    absl::Status status =
-        log->Add(extent.offset / options_.region_bytes, (extent.end() - 1) / options_.region_bytes);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+}
+
+std::array<std::shared_ptr<RegionLog>, 2> ChangeTracker::Core::Logs() {
+  const std::lock_guard<std::mutex> lock(log_mutex_);
+  return {epochs_[0].log, epochs_[1].log};
 }
 
 // Requires: the extent is inside and not empty.

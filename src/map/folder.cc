@@ -119,6 +119,17 @@ absl::Status Folder::Write(const std::string& file, std::span<const std::span<co
   return WriteFileAtomicallyAt(descriptor(), file, Shown(file), parts, sync);
 }
 
+absl::StatusOr<bool> Folder::IsNamed(const std::string& file, int opened) const {
+  struct stat by_name;
+  struct stat by_descriptor;
+  if (::fstat(opened, &by_descriptor) != 0) return FileError(Shown(file), errno);
+  if (::fstatat(descriptor(), file.c_str(), &by_name, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno == ENOENT) return false;
+    return FileError(Shown(file), errno);
+  }
+  return by_name.st_dev == by_descriptor.st_dev && by_name.st_ino == by_descriptor.st_ino;
+}
+
 bool Folder::Remove(const char* file) const noexcept {
   return ::unlinkat(descriptor(), file, 0) == 0 || errno == ENOENT;
 }
@@ -204,12 +215,12 @@ absl::Status FolderClaim::Lock() {
 absl::Status FolderClaim::Check() const {
   if (!IsOurs()) return CopiedByFork(folder_.shown());
   if (!by_file_) return absl::OkStatus();
-  struct stat stat;
-  if (::fstat(lock_.number(), &stat) != 0) return FileError(folder_.Shown(kLockName), errno);
-  if (stat.st_nlink != 0) return absl::OkStatus();
-  return absl::AbortedError(
-      absl::StrCat(folder_.Shown(kLockName),
-                   ": was removed, another process may have the folder; open it again"));
+  const absl::StatusOr<bool> same = folder_.IsNamed(kLockName, lock_.number());
+  if (!same.ok()) return same.status();
+  if (*same) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(
+      folder_.Shown(kLockName),
+      ": was removed or replaced, another process may have the folder; open it again"));
 }
 
 absl::Status CopiedByFork(std::string_view what) {

@@ -47,6 +47,8 @@ class Folder {
   // As WriteFileAtomically().
   absl::Status Write(const std::string& file, std::span<const std::span<const uint8_t>> parts,
                      bool sync) const;
+  // True when `file` is what is open as `descriptor`, and not another file or none.
+  absl::StatusOr<bool> IsNamed(const std::string& file, int descriptor) const;
   // False when there is such a file still.
   bool Remove(const char* file) const noexcept;
   // Brings the names in it to the disk.
@@ -62,9 +64,9 @@ class Folder {
 };
 
 // A folder that one process has for itself, from Take() to the end of the object: a lock on the
-// folder itself, which can't be removed, or, where the file system locks no folders, on the file
-// LOCK in it. A process that fork() copied it into has no part in it: it holds no lock, and
-// Check() fails there.
+// folder itself, which can't be removed, or, where the file system locks no folders (NFS), on the
+// file LOCK in it, which must stay there. A process that fork() copied it into has no part in it:
+// it holds no lock, and Check() fails there.
 class FolderClaim {
  public:
   // Errors: UNAVAILABLE when another process has the folder, or another object of this one; those

@@ -1,7 +1,6 @@
 #include "map/region_log.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +27,7 @@ constexpr uint16_t kMajor = 2;
 constexpr size_t kHeaderBytes = 12288;
 constexpr size_t kChecksumAt = kHeaderBytes - 8;
 constexpr size_t kFieldsAt = 16;
+constexpr size_t kTrackerAt = 56;
 constexpr size_t kNamesAt = 64;
 constexpr size_t kRecordBytes = 16;
 
@@ -56,6 +56,7 @@ std::vector<uint8_t> EncodeHeader(const RegionLogHeader& header) {
   std::vector<uint8_t> bytes(kHeaderBytes);
   std::copy(kMagic.begin(), kMagic.end(), bytes.begin());
   Store(bytes.data() + 8, kMajor);
+  Store(bytes.data() + kTrackerAt, header.tracker);
   uint8_t* at = bytes.data() + kFieldsAt;
   for (const uint64_t field : {header.geometry.capacity, header.geometry.granularity,
                                header.region_bytes, header.epoch, header.number}) {
@@ -74,10 +75,12 @@ std::vector<uint8_t> EncodeHeader(const RegionLogHeader& header) {
 
 }  // namespace
 
-RegionLog::RegionLog(OwnedDescriptor file, std::string shown, uint64_t number, uint64_t seed,
-                     uint64_t regions)
-    : file_(std::move(file)),
-      shown_(std::move(shown)),
+RegionLog::RegionLog(const Folder& folder, std::string name, OwnedDescriptor file, uint64_t number,
+                     uint64_t seed, uint64_t regions)
+    : folder_(folder),
+      name_(std::move(name)),
+      file_(std::move(file)),
+      shown_(folder_.Shown(name_)),
       number_(number),
       seed_(seed),
       no_memory_(absl::ResourceExhaustedError(absl::StrCat(shown_, ": no memory to write to it"))),
@@ -99,7 +102,7 @@ absl::StatusOr<std::shared_ptr<RegionLog>> RegionLog::Create(const Folder& folde
   absl::StatusOr<OwnedDescriptor> opened = folder.OpenFile(file, O_WRONLY);
   if (!opened.ok()) return opened.status();
   return std::shared_ptr<RegionLog>(
-      new RegionLog(*std::move(opened), folder.Shown(file), header.number, seed, header.regions()));
+      new RegionLog(folder, file, *std::move(opened), header.number, seed, header.regions()));
 }
 
 absl::StatusOr<RegionLog::Contents> RegionLog::Read(const Folder& folder, const std::string& file) {
@@ -131,6 +134,7 @@ absl::StatusOr<RegionLog::Contents> RegionLog::Read(const Folder& folder, const 
   header.region_bytes = LoadU64(fields + 16);
   header.epoch = LoadU64(fields + 24);
   header.number = LoadU64(fields + 32);
+  header.tracker = LoadU64(bytes.data() + kTrackerAt);
   const uint8_t* at = bytes.data() + kNamesAt;
   for (std::string* name : {&header.volume, &header.base}) {
     const size_t size = LoadU16(at);
@@ -228,15 +232,18 @@ absl::Status RegionLog::Write(const std::vector<uint64_t>& regions) {
   while (::fdatasync(file_.number()) != 0) {
     if (errno != EINTR) return FileError(shown_, errno);
   }
-  // A file without a name goes with this process, and what is in it.
-  struct stat stat;
-  if (::fstat(file_.number(), &stat) != 0) return FileError(shown_, errno);
-  if (stat.st_nlink == 0) {
-    return absl::DataLossError(
-        absl::StrCat(shown_, ": was removed while it was in use; a checkpoint makes a new one"));
-  }
+  if (absl::Status status = CheckName(); !status.ok()) return status;
   records_ += regions.size();
   return absl::OkStatus();
+}
+
+// What is in a file that has lost its name is found by no process that comes later.
+absl::Status RegionLog::CheckName() const {
+  const absl::StatusOr<bool> same = folder_.IsNamed(name_, file_.number());
+  if (!same.ok()) return same.status();
+  if (*same) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      shown_, ": was removed or replaced while it was in use; a checkpoint makes a new one"));
 }
 
 }  // namespace cbt

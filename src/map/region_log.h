@@ -24,6 +24,7 @@ inline constexpr uint64_t kMostRegions = uint64_t{1} << 24;
 
 // What a log is about.
 struct RegionLogHeader {
+  uint64_t tracker = 0;  // its id
   VolumeGeometry geometry;
   uint64_t region_bytes = 0;
   uint64_t epoch = 0;
@@ -66,15 +67,18 @@ class RegionLog {
 
   // Returns when the regions [first, last] are on the disk; threads that come together share one
   // write and one sync. After an error, RESOURCE_EXHAUSTED for memory among them, every call fails.
-  // Errors: those of files; DATA_LOSS when the file was removed meanwhile.
+  // Errors: those of files; DATA_LOSS when the file was removed or replaced meanwhile.
   absl::Status Add(uint64_t first, uint64_t last);
 
  private:
-  RegionLog(OwnedDescriptor file, std::string shown, uint64_t number, uint64_t seed,
-            uint64_t regions);
+  RegionLog(const Folder& folder, std::string name, OwnedDescriptor file, uint64_t number,
+            uint64_t seed, uint64_t regions);
+  absl::Status CheckName() const;
   bool HasAll(uint64_t first, uint64_t last) const noexcept;
   absl::Status Write(const std::vector<uint64_t>& regions);
 
+  const Folder folder_;
+  const std::string name_;
   const OwnedDescriptor file_;
   const std::string shown_;  // the path, for messages
   const uint64_t number_;

@@ -131,6 +131,7 @@ class ChangeTracker::Core {
   [[gnu::noinline]] absl::Status MarkSlowly(Extent extent);
   bool IsLogged(const OpenEpochState& epoch, Extent extent) const noexcept;
   absl::Status Log(Extent extent);
+  std::array<std::shared_ptr<RegionLog>, 2> Logs();
   void ChangeState(unsigned oldest, bool both) noexcept;
   void SetLog(OpenEpochState& epoch, std::shared_ptr<RegionLog> log);
   absl::Status CheckProcess() const;
@@ -142,6 +143,7 @@ class ChangeTracker::Core {
   absl::StatusOr<ChangeMap> MapOf(const OpenEpochState& epoch, const std::string& target) const;
   absl::Status MarkWritesInFlight(OpenEpochState& epoch);
   absl::Status MarkLateWrites(OpenEpochState& epoch);
+  absl::Status CountAsOpen();
   absl::Status DropNewer();
   absl::Status CheckpointLocked();
   absl::Status WriteMaps(TrackerManifest& next);
@@ -158,6 +160,7 @@ class ChangeTracker::Core {
   const ProcessMark process_;
   const TrackerOptions options_;
   const std::unique_ptr<TrackerFiles> files_;  // null: in memory only
+  uint64_t id_ = 0;                            // of the tracker in the folder
   // The map that the manifest's LateWrites name, and until that is written, their `until`. Under
   // epoch_mutex_, as all that concerns epochs.
   std::optional<ChangeMap> late_;

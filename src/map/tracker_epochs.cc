@@ -1,6 +1,9 @@
 // The epochs of a tracker, and what it leaves on disk.
+#include <sys/random.h>
+
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +15,17 @@
 
 namespace cbt {
 namespace {
+
+// Another one for each tracker: only what is copied from one to another must not fit there.
+uint64_t RandomId() noexcept {
+  uint64_t id = 0;
+  while (id == 0) {
+    if (::getrandom(&id, sizeof(id), 0) != static_cast<ssize_t>(sizeof(id))) {
+      id = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+    }
+  }
+  return id;
+}
 
 // Counts as changed though it may not be: the epoch is no longer exact then.
 bool IsSomething(const std::optional<ChangeMap>& map) {
@@ -61,14 +75,18 @@ absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> ChangeTracker::Core::Make(
     if (!made.ok()) return made.status();
     bitmap = *std::move(made);
   }
-  return std::make_unique<Core>(options, std::move(files), std::move(bitmaps));
+  auto core = std::make_unique<Core>(options, std::move(files), std::move(bitmaps));
+  core->id_ = options.id != 0 ? options.id : RandomId();
+  return core;
 }
 
 absl::StatusOr<std::shared_ptr<RegionLog>> ChangeTracker::Core::CreateLog(
     const OpenEpochState& epoch) {
-  return files_->CreateLog({.geometry = options_.geometry,
+  return files_->CreateLog({.tracker = id_,
+                            .geometry = options_.geometry,
                             .region_bytes = options_.region_bytes,
                             .epoch = epoch.number,
+                            .number = 0,
                             .volume = options_.volume,
                             .base = epoch.base});
 }
@@ -93,32 +111,26 @@ absl::Status ChangeTracker::Core::Begin() {
   OpenEpochState& epoch = epochs_[0];
   epoch.base = options_.base;
   if (files_ == nullptr) return absl::OkStatus();
-  // The manifest first: at no moment are there files without one, which would be a tracker that has
-  // lost it. Until it names the log it is that of a tracker that was closed with nothing changed.
-  TrackerManifest manifest;
-  manifest.geometry = options_.geometry;
-  manifest.volume = options_.volume;
-  manifest.next_epoch = epoch.number + 1;
-  manifest.closed = true;
-  manifest.epochs = {
-      {.number = epoch.number, .base = epoch.base, .exact = true, .map = {}, .logs = {}}};
-  absl::Status status = files_->Commit(manifest);
+  absl::StatusOr<std::shared_ptr<RegionLog>> log = CreateLog(epoch);
+  if (!log.ok()) return log.status();
+  TrackerManifest first;
+  first.id = id_;
+  first.geometry = options_.geometry;
+  first.volume = options_.volume;
+  first.next_epoch = epoch.number + 1;
+  first.epochs = {NewlyTracked(epoch, **log)};
+  absl::Status status = files_->Commit(std::move(first));
   if (status.ok()) {
-    status = [&] {
-      absl::StatusOr<std::shared_ptr<RegionLog>> log = CreateLog(epoch);
-      if (!log.ok()) return log.status();
-      manifest.closed = false;
-      manifest.epochs[0].logs = {(*log)->file()};
-      SetLog(epoch, *std::move(log));
-      return files_->Commit(std::move(manifest));
-    }();
+    SetLog(epoch, *std::move(log));
+  } else {
+    files_->RemoveAll();
   }
-  if (!status.ok()) files_->RemoveAll();
   return status;
 }
 
 absl::Status ChangeTracker::Core::Restore(TrackerFiles::Contents found) {
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  id_ = files_->manifest().id;
   for (size_t i = 0; i < found.epochs.size(); ++i) {
     epochs_[i].number = found.epochs[i].files.number;
     epochs_[i].base = found.epochs[i].files.base;
@@ -131,13 +143,8 @@ absl::Status ChangeTracker::Core::Restore(TrackerFiles::Contents found) {
     return CheckpointLocked();
   }
   // Whatever was announced may reach the storage yet, and all of it is in the newest epoch: writes
-  // in flight came into it when it was opened. So had those of an earlier end to come, but that may
-  // have been cut off.
-  OpenEpochState& newest = epochs_[found.epochs.size() - 1];
-  if (found.late.has_value()) {
-    newest.bitmap->MarkAll(*found.late);
-    newest.exact &= !IsSomething(found.late);
-  }
+  // in flight came into it before it counted as open, and those of an earlier end did.
+  const OpenEpochState& newest = epochs_[found.epochs.size() - 1];
   absl::StatusOr<ChangeMap> late = MapOf(newest, {});
   if (!late.ok()) return late.status();
   late_ = *std::move(late);
@@ -179,6 +186,7 @@ absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
   try {
     if (status.ok()) status = MarkWritesInFlight(epoch);
     if (status.ok()) status = MarkLateWrites(epoch);
+    if (status.ok()) status = CountAsOpen();
   } catch (...) {
     DropNewer().IgnoreError();
     throw;
@@ -203,6 +211,7 @@ absl::Status ChangeTracker::Core::BeginOnDisk(OpenEpochState& epoch, const OpenE
   absl::StatusOr<std::shared_ptr<RegionLog>> log = CreateLog(epoch);
   if (!log.ok()) return log.status();
   next.epochs.push_back(NewlyTracked(epoch, **log));
+  next.opening = true;
   absl::Status status = files_->Commit(std::move(next));
   if (status.ok() || files_->IsUnsure()) SetLog(epoch, *std::move(log));
   return status;
@@ -227,6 +236,14 @@ absl::Status ChangeTracker::Core::MarkLateWrites(OpenEpochState& epoch) {
   return LogMap(epoch, *late_);
 }
 
+// The newer epoch has all that it must have: from here on it is one that a crash gives back.
+absl::Status ChangeTracker::Core::CountAsOpen() {
+  if (files_ == nullptr) return absl::OkStatus();
+  TrackerManifest next = files_->manifest();
+  next.opening = false;
+  return files_->Commit(std::move(next));
+}
+
 // Gives up the newer epoch, of which the older one has everything.
 absl::Status ChangeTracker::Core::DropNewer() {
   const unsigned older = oldest();
@@ -235,12 +252,8 @@ absl::Status ChangeTracker::Core::DropNewer() {
   // may be gone there all the same.
   must_cancel_ = true;
   if (files_ != nullptr) {
-    TrackerManifest next = files_->manifest();
-    std::erase_if(next.epochs,
-                  [&](const TrackedEpoch& each) { return each.number == newer.number; });
-    if (next.late.has_value() && next.late->until == newer.number) {
-      next.late->until = epochs_[older].number;
-    }
+    TrackerManifest next = Described();
+    next.DropNewer();
     if (absl::Status status = files_->Commit(std::move(next)); !status.ok()) return status;
   }
   ChangeState(older, false);
@@ -344,6 +357,7 @@ std::vector<ChangeTracker::Epoch> ChangeTracker::Core::Epochs() const {
 // The manifest with every open epoch in it: one that could not be begun on the disk is not yet.
 TrackerManifest ChangeTracker::Core::Described() const {
   TrackerManifest manifest = files_->manifest();
+  manifest.opening = both() && must_cancel_;
   const unsigned older = oldest();
   const OpenEpochState& newer = epochs_[1 - older];
   if (!both() || manifest.Find(newer.number) != nullptr) return manifest;

@@ -70,9 +70,14 @@ TrackerFiles::TrackerFiles(std::unique_ptr<FolderClaim> claim)
 absl::StatusOr<bool> TrackerFiles::IsUsed() const {
   const absl::StatusOr<std::vector<std::string>> names = folder().List();
   if (!names.ok()) return names.status();
-  return std::any_of(names->begin(), names->end(), [](const std::string& name) {
+  const auto is_tracker = [](const std::string& name) {
     return name == kManifestName || IsMapOrLog(name) || absl::StartsWith(name, kFirstVersionPrefix);
-  });
+  };
+  const auto used = std::count_if(names->begin(), names->end(), is_tracker);
+  const std::string first = LogName(1);
+  if (used != 1 || std::find(names->begin(), names->end(), first) == names->end()) return used > 0;
+  const absl::StatusOr<RegionLog::Contents> log = RegionLog::Read(folder(), first);
+  return !log.ok() || !log->sound || !log->regions.empty();
 }
 
 // What can't be read now may be read later; what is not there, or not what it should be, is lost.
@@ -114,8 +119,9 @@ absl::StatusOr<TrackerFiles::Epoch> TrackerFiles::ReadEpoch(const TrackedEpoch& 
     const absl::StatusOr<RegionLog::Contents> log = RegionLog::Read(folder(), name);
     if (!log.ok()) return Lost(name, log.status());
     const RegionLogHeader& header = log->header;
-    if (log->checksum != file.checksum || header.geometry != geometry ||
-        header.number != file.number || header.epoch != files.number || header.base != files.base ||
+    if (log->checksum != file.checksum || header.tracker != manifest_.id ||
+        header.geometry != geometry || header.number != file.number ||
+        header.epoch != files.number || header.base != files.base ||
         header.volume != manifest_.volume) {
       return absl::DataLossError(
           absl::StrCat(folder().Shown(name), ": is not the log that belongs there"));
@@ -163,6 +169,8 @@ absl::StatusOr<TrackerFiles::Contents> TrackerFiles::Read(const std::string& vol
   }
   manifest_ = *std::move(manifest);
   next_file_ = manifest_.next_file;
+  const std::set<std::string> named = NamedBy(manifest_);
+  if (manifest_.opening) manifest_.DropNewer();
   Contents contents;
   contents.closed = manifest_.closed;
   for (const TrackedEpoch& files : manifest_.epochs) {
@@ -180,7 +188,7 @@ absl::StatusOr<TrackerFiles::Contents> TrackerFiles::Read(const std::string& vol
   for (const std::string& name : *names) {
     if (IsMapOrLog(name) || IsPartial(name)) present_.insert(name);
   }
-  RemoveAllBut(NamedBy(manifest_));
+  RemoveAllBut(named);
   return contents;
 }
 

@@ -29,7 +29,8 @@ class TrackerFiles {
   // Errors: UNAVAILABLE when another process has it; those of files.
   static absl::StatusOr<std::unique_ptr<TrackerFiles>> Open(const std::string& directory);
 
-  // True when there is any file of a tracker, also of an earlier format.
+  // True when there is any file of a tracker, also of an earlier format; but for the first log
+  // alone, with nothing in it, which a Create() leaves that was cut off.
   absl::StatusOr<bool> IsUsed() const;
 
   // What the folder says of one epoch: map and logs united.

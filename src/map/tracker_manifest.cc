@@ -13,7 +13,7 @@ constexpr ManifestKind kKind = {.magic = {0x89, 'C', 'B', 'T', '\r', '\n', 0x1a,
                                 .minor = 0,
                                 .owner = "tracker"};
 
-enum Flags : uint8_t { kClosed = 1, kHasLateWrites = 2 };
+enum Flags : uint8_t { kClosed = 1, kHasLateWrites = 2, kOpening = 4 };
 constexpr uint8_t kExact = 1;
 
 }  // namespace
@@ -30,14 +30,23 @@ void TrackerManifest::KeepOnly(uint64_t epoch) noexcept {
   if (late.has_value() && Find(late->until) == nullptr) late.reset();
 }
 
+void TrackerManifest::DropNewer() noexcept {
+  const uint64_t newer = epochs.back().number;
+  epochs.pop_back();
+  if (late.has_value() && late->until == newer) late->until = epochs.back().number;
+  opening = false;
+}
+
 std::vector<uint8_t> EncodeManifest(const TrackerManifest& manifest) {
   ManifestWriter writer(kKind);
+  writer.Number(manifest.id);
   writer.Number(manifest.geometry.capacity);
   writer.Number(manifest.geometry.granularity);
   writer.Number(manifest.next_epoch);
   writer.Number(manifest.next_file);
   writer.Number(static_cast<uint8_t>((manifest.closed ? kClosed : 0) |
-                                     (manifest.late.has_value() ? kHasLateWrites : 0)));
+                                     (manifest.late.has_value() ? kHasLateWrites : 0) |
+                                     (manifest.opening ? kOpening : 0)));
   writer.Text(manifest.volume);
   writer.Number(static_cast<uint8_t>(manifest.epochs.size()));
   for (const TrackedEpoch& epoch : manifest.epochs) {
@@ -62,15 +71,18 @@ absl::StatusOr<TrackerManifest> DecodeTrackerManifest(std::span<const uint8_t> b
   ManifestReader& reader = *opened;
   const size_t begin = reader.at();
   TrackerManifest manifest;
+  manifest.id = reader.Number<uint64_t>();
   manifest.geometry.capacity = reader.Number<uint64_t>();
   manifest.geometry.granularity = reader.Number<uint64_t>();
   manifest.next_epoch = reader.Number<uint64_t>();
   manifest.next_file = reader.Number<uint64_t>();
   const auto flags = reader.Number<uint8_t>();
   manifest.closed = (flags & kClosed) != 0;
+  manifest.opening = (flags & kOpening) != 0;
   manifest.volume = reader.Text();
   const auto epochs = reader.Number<uint8_t>();
-  if (!reader.sound() || flags > (kClosed | kHasLateWrites) || epochs < 1 || epochs > 2 ||
+  if (!reader.sound() || flags > (kClosed | kHasLateWrites | kOpening) || epochs < 1 ||
+      epochs > 2 || (manifest.opening && epochs != 2) ||
       !CheckGeometry(manifest.geometry.capacity, manifest.geometry.granularity).ok()) {
     return reader.Damaged(begin, "the fields of the volume are out of range");
   }
@@ -89,8 +101,8 @@ absl::StatusOr<TrackerManifest> DecodeTrackerManifest(std::span<const uint8_t> b
     bool sound = exact <= kExact && epoch.number < manifest.next_epoch &&
                  (i == 0 || epoch.number > manifest.epochs.back().number) &&
                  (epoch.map == ManifestFile{} || is_known(epoch.map)) &&
-                 // Only what was closed is known without a log.
-                 (manifest.closed || logs != 0);
+                 // Only what was closed is known without a log, and by a map then.
+                 (logs != 0 || (manifest.closed && epoch.map.number != 0));
     for (uint32_t log = 0; log < logs && sound && reader.sound(); ++log) {
       const ManifestFile file = reader.File();
       sound = is_known(file) && (log == 0 || file.number > epoch.logs.back().number);

@@ -37,12 +37,16 @@ struct LateWrites {
 };
 
 struct TrackerManifest {
+  uint64_t id = 0;  // of the tracker, which its logs have too
   VolumeGeometry geometry;
   std::string volume;
   uint64_t next_epoch = 0;
   uint64_t next_file = 1;
   // The tracker was closed with no write in flight, and nothing has been announced since.
   bool closed = false;
+  // The newer of two epochs is not open yet, or is being given up: it may lack writes, all of which
+  // the older one has. After a crash it has never been.
+  bool opening = false;
   std::vector<TrackedEpoch> epochs;  // ascending numbers, one or two
   std::optional<LateWrites> late;
 
@@ -50,6 +54,8 @@ struct TrackerManifest {
   TrackedEpoch* Find(uint64_t epoch) noexcept;
   // Forgets the others, and late writes that counted as long as one of those was there.
   void KeepOnly(uint64_t epoch) noexcept;
+  // Forgets the newer of two epochs; what is late counts as long as the older one is there.
+  void DropNewer() noexcept;
 };
 
 std::vector<uint8_t> EncodeManifest(const TrackerManifest& manifest);

@@ -24,6 +24,7 @@
 #include "cbt/provider.h"
 #include "cbt/secrets.h"
 #include "faults/support/failing_memory.h"
+#include "map/folder.h"
 #include "map/region_log.h"
 #include "source/beneath.h"
 #include "support/figures.h"
@@ -137,7 +138,9 @@ TEST(OutOfMemoryInFiles, WhatIsLockedIsGivenBack) {
                 std::filesystem::create_directory(path);
               }
               return WithoutLeavingDescriptors([&]() -> Found {
-                const auto log = RegionLog::Create(path + "/log", header);
+                const absl::StatusOr<Folder> folder = Folder::Open(path);
+                if (!folder.ok()) return std::nullopt;
+                const auto log = RegionLog::Create(*folder, "log", header);
                 if (!log.ok()) return std::nullopt;
                 return std::vector<uint8_t>{1};
               });

@@ -9,6 +9,7 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import time
@@ -26,6 +27,11 @@ MOST = 8 if SCALE == 1 else 10**9
 def tool(*names):
     missing = [name for name in names if shutil.which(name) is None]
     return unittest.skipIf(missing, f"not installed: {', '.join(missing)}")
+
+
+def complaints(result):
+    """Its stderr without the line that says what a file was taken for, where only its content said so."""
+    return re.sub(rb"\Acbt: read as [^\n]*\n", b"", result.stderr)
 
 
 class ReadFaults(FaultsTest):
@@ -58,7 +64,7 @@ class ReadFaults(FaultsTest):
         """Lets each call of `cbt command` fail. `library`: kinds that a library doesn't get over."""
         command = [CBT, *map(str, command)]
         expected = execute(*command, stdin=stdin)
-        self.assertEqual((expected.returncode, expected.stderr), (0, b""), command)
+        self.assertEqual((expected.returncode, complaints(expected)), (0, b""), command)
         self.assertTrue(expected.stdout or "verify" in command, command)
         total = 0
         for kind in KINDS + (("reset",) if sockets else ()):
@@ -83,10 +89,10 @@ class ReadFaults(FaultsTest):
         count("r11_points_read")
         if result.returncode == 0:
             self.assertEqual(result.stdout, expected)
-            self.assertEqual(result.stderr, b"")
+            self.assertEqual(complaints(result), b"")
         else:
             self.assertIn(result.returncode, (2, 3))
-            self.assertRegex(result.stderr.decode(), r"\Acbt: [^\n]+: [^\n]+\n\Z")
+            self.assertRegex(complaints(result).decode(), r"\Acbt: [^\n]+: [^\n]+\n\Z")
             self.assertTrue(expected.startswith(said(result.stdout)))
             if kind not in library:
                 self.assertNotIn(kind, HARMLESS)
@@ -172,10 +178,8 @@ class ReadFaults(FaultsTest):
 
     def test_dense_bitmaps(self):
         bits = self.write("a.bits", self.random.randbytes(90000))
-        other = self.write("b.bits", self.random.randbytes(90000))
         layout = ["--from", "bitmap:granularity=4096,order=msb", "--capacity", 90000 * 8 * 4096]
         self.check("delta", bits, *layout)
-        self.check("delta", bits, other, *layout, "--base-capacity", 90000 * 8 * 4096)
         self.check("allocated", "-", *layout, stdin=bits)
 
     # ---- maps and chains

@@ -303,6 +303,47 @@ TEST(TrackerFaults, NoWriteIsLostInMemoryWhicheverAllocationFails) {
   FailEverywhere(false, kFailAllocation);
 }
 
+// A write in flight while an epoch is being opened, and then the process is gone: at every system
+// call of that, with those after it (as if it had been killed there) or alone.
+TEST(TrackerFaults, AttackFAWriteInFlightOutlivesAnEpochThatIsBeingOpened) {
+  const auto opens = [](int64_t n, bool others, bool checkpoint) {
+    const TempDir dir;
+    TrackerOptions options = OptionsFor(dir / "tracker");
+    watched = dir.path();
+    const auto tracker = *ChangeTracker::Create(options);
+    const TrackedWrite write = *tracker->Begin({5 * kG, 1});
+    bool failed = false;
+    {
+      const FailCall fault(n, others);
+      tracker->OpenEpoch("tuesday").IgnoreError();
+      failed = call_failed;
+    }
+    if (checkpoint) tracker->Checkpoint().IgnoreError();
+    options.directory = dir / "copy";
+    std::filesystem::copy(dir / "tracker", options.directory);
+    const auto recovered = ChangeTracker::Recover(options);
+    EXPECT_TRUE(recovered.ok()) << recovered.status();
+    if (!recovered.ok()) return false;
+    if ((*recovered)->epochs().size() == 2) {
+      EXPECT_TRUE((*recovered)->CancelEpoch().ok());
+    }
+    for (const char* const day : {"wednesday", "thursday"}) {
+      EXPECT_TRUE((*recovered)->OpenEpoch(day).ok());
+      EXPECT_TRUE(Contains(*(*recovered)->CloseEpoch(), {5})) << day;
+    }
+    return failed;
+  };
+  if (::access("/dev/shm", W_OK | X_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 1);
+  for (const bool others : {false, true}) {
+    for (const bool checkpoint : {false, true}) {
+      int64_t n = 1;
+      while (opens(n, others, checkpoint)) ++n;
+      EXPECT_GT(n, 20);
+      ASSERT_FALSE(testing::Test::HasFailure()) << n << (others ? " and all later ones" : "");
+    }
+  }
+}
+
 // No fault at all: a closed epoch's files stay for a while, and a restart brings it back.
 TEST(TrackerFaults, AClosedEpochThatComesBackTellsWhatWasWrittenSince) {
   const TempDir dir;

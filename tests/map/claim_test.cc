@@ -273,6 +273,18 @@ TEST_F(ClaimTest, AttackEALogThatWasRemovedTakesNoMarks) {
   EXPECT_EQ(known, (Blocks{5, 7, 8}));
 }
 
+// Renamed away, and a copy of it put in its place.
+TEST_F(ClaimTest, AttackEALogThatWasReplacedTakesNoMarks) {
+  const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  const std::string log = folder_ + "/regions-1.log";
+  std::filesystem::rename(log, dir_ / "away");
+  std::filesystem::copy(dir_ / "away", log);
+  EXPECT_EQ(tracker->Mark({7 * kG, 1}).code(), Code::kDataLoss);
+  ASSERT_TRUE(tracker->Checkpoint().ok());
+  EXPECT_EQ(AfterACrash(folder_), (Blocks{5, 7}));
+}
+
 TEST_F(ClaimTest, AttackEAFolderThatWasRemovedTakesNoCheckpoint) {
   const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
   std::filesystem::remove_all(folder_);

@@ -411,19 +411,22 @@ class LogDamageTest : public testing::Test {
  protected:
   LogDamageTest() {
     const RegionLogHeader header = {
-        {uint64_t{1} << 30, 4096}, uint64_t{64} << 20, 3, 5, "vol", "monday"};
+        7, {uint64_t{1} << 30, 4096}, uint64_t{64} << 20, 3, 5, "vol", "monday"};
     const auto log = *RegionLog::Create(*Folder::Open(folder_.path()), "log", header);
     for (const uint64_t region : regions_) EXPECT_TRUE(log->Add(region, region).ok());
     std::ifstream file(folder_ / "log", std::ios::binary);
     bytes_ = {std::istreambuf_iterator<char>(file), {}};
   }
 
-  // Refused: an error, or all regions count as written to.
-  Verdict JudgeLog(const Bytes& bytes) const {
+  absl::StatusOr<RegionLog::Contents> Read(const Bytes& bytes) const {
     file_.Write(bytes);
     const std::filesystem::path path = file_.path();
-    const Folder folder = *Folder::Open(path.parent_path());
-    const absl::StatusOr<RegionLog::Contents> contents = RegionLog::Read(folder, path.filename());
+    return RegionLog::Read(*Folder::Open(path.parent_path()), path.filename());
+  }
+
+  // Refused: an error, or all regions count as written to.
+  Verdict JudgeLog(const Bytes& bytes) const {
+    const absl::StatusOr<RegionLog::Contents> contents = Read(bytes);
     if (!contents.ok() || !contents->sound) return Verdict::kRefused;
     return contents->regions == regions_ ? Verdict::kSame : Verdict::kOther;
   }
@@ -471,7 +474,7 @@ TEST_F(LogDamageTest, FlipsAndLengthsAreFound) {
 TEST_F(LogDamageTest, RecordsThatAreNotInTheirPlaceAreFound) {
   Tally tally;
   const RegionLogHeader header = {
-      {uint64_t{1} << 30, 4096}, uint64_t{64} << 20, 3, 4, "vol", "monday"};
+      7, {uint64_t{1} << 30, 4096}, uint64_t{64} << 20, 3, 4, "vol", "monday"};
   const auto log = *RegionLog::Create(*Folder::Open(folder_.path()), "other", header);
   for (const uint64_t region : {4u, 5u, 6u, 8u}) ASSERT_TRUE(log->Add(region, region).ok());
   std::ifstream file(folder_ / "other", std::ios::binary);
@@ -521,11 +524,7 @@ TEST_F(LogDamageTest, AttackAlsoARegionForEachByteOfAHugeVolumeIsRefused) {
     store(32, 1);
     store(12280, Checksum({bytes.data(), 12280}));
     bytes.resize(12288);
-    file_.Write(bytes);
-    const std::filesystem::path path = file_.path();
-    const Folder folder = *Folder::Open(path.parent_path());
-    EXPECT_EQ(RegionLog::Read(folder, path.filename()).status().code(),
-              absl::StatusCode::kDataLoss);
+    EXPECT_EQ(Read(bytes).status().code(), absl::StatusCode::kDataLoss);
   }
 }
 
@@ -581,10 +580,19 @@ TEST(TrackerManifestDamageTest, FieldsOutOfRangeAreRefused) {
   EXPECT_TRUE(refused([](auto& m) { m.late->until = 6; }));
   EXPECT_TRUE(refused([](auto& m) { m.epochs[0].base = std::string(5000, 'x'); }));
   EXPECT_TRUE(refused([](auto& m) { m.volume = "\xff"; }));
-  // Only what was closed is known without a log.
+  EXPECT_FALSE(refused([](auto& m) { m.opening = true; }));
+  EXPECT_TRUE(refused([](auto& m) {
+    m.opening = true;
+    m.late.reset();
+    m.epochs.pop_back();
+  }));
+  // Only what was closed is known without a log, and by a map then.
   EXPECT_FALSE(refused([](auto& m) {
     m.closed = true;
     m.epochs[0].logs.clear();
+  }));
+  EXPECT_TRUE(refused([](auto& m) {
+    m.closed = true;
     m.epochs[1].logs.clear();
   }));
 }

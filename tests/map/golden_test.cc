@@ -259,7 +259,8 @@ TrackerOptions OptionsIn(const std::string& folder) {
           .volume = "vol",
           .base = "monday",
           .directory = folder,
-          .region_bytes = 10 * kG};
+          .region_bytes = 10 * kG,
+          .id = 0x1122334455667788};
 }
 
 void MarkBlocks(ChangeTracker& tracker, const Blocks& blocks) {

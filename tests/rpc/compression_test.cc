@@ -93,7 +93,10 @@ TEST(Compression, AttackLMessagesOfAServerAreNotUnpacked) {
         EXPECT_EQ(listed->size(), kTuples);
       } else {
         EXPECT_EQ(listed.status().code(), StatusCode::kUnimplemented) << listed.status();
-        EXPECT_THAT(listed.status().ToString(), testing::ContainsRegex("disabled|switch it off"));
+        // A relay passes no text of its plugin.
+        if (address == plugin.address()) {
+          EXPECT_THAT(listed.status().ToString(), testing::ContainsRegex("disabled|switch it off"));
+        }
       }
     }
   }
