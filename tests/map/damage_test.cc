@@ -558,8 +558,7 @@ TEST(TrackerManifestDamageTest, FieldsOutOfRangeAreRefused) {
   const auto refused = [](const auto& change) {
     TrackerManifest manifest = SomeTracker();
     change(manifest);
-    return DecodeTrackerManifest(EncodeManifest(manifest), "TRACKER").status().code() ==
-           absl::StatusCode::kDataLoss;
+    return absl::IsDataLoss(DecodeTrackerManifest(EncodeManifest(manifest), "TRACKER").status());
   };
   EXPECT_FALSE(refused([](auto&) {}));
   EXPECT_TRUE(refused([](auto& m) { m.geometry.granularity = 0; }));
