@@ -47,8 +47,8 @@ class Folder {
   // As WriteFileAtomically().
   absl::Status Write(const std::string& file, std::span<const std::span<const uint8_t>> parts,
                      bool sync) const;
-  // True when `file` is what is open as `descriptor`, and not another file or none.
-  absl::StatusOr<bool> IsNamed(const std::string& file, int descriptor) const;
+  // True when `file` is what is open as descriptor `opened`, and not another file or none.
+  absl::StatusOr<bool> IsNamed(const std::string& file, int opened) const;
   // False when there is such a file still.
   bool Remove(const char* file) const noexcept;
   // Brings the names in it to the disk.

@@ -98,10 +98,10 @@ class ChangeTracker::Core {
         state_ = core.state_.load(std::memory_order_relaxed);
         pin_ = pins_.Pin(ParityOf(state_));
         if (core.state_.load(std::memory_order_seq_cst) == state_) return;
-        pins_.Unpin(pin_);
+        PinTable::Unpin(pin_);
       }
     }
-    ~Pinned() { pins_.Unpin(pin_); }
+    ~Pinned() { PinTable::Unpin(pin_); }
     Pinned(const Pinned&) = delete;
     Pinned& operator=(const Pinned&) = delete;
     uint32_t state() const noexcept { return state_; }
@@ -157,6 +157,7 @@ class ChangeTracker::Core {
     return open;
   }
 
+  PinTable pins_;  // first: its alignment costs nothing here
   const ProcessMark process_;
   const TrackerOptions options_;
   const std::unique_ptr<TrackerFiles> files_;  // null: in memory only
@@ -165,7 +166,6 @@ class ChangeTracker::Core {
   // epoch_mutex_, as all that concerns epochs.
   std::optional<ChangeMap> late_;
   std::optional<uint64_t> late_until_;
-  PinTable pins_;
   WriteTable writes_;
   std::array<OpenEpochState, 2> epochs_;
   std::array<const DirtyBitmap*, 2> bitmaps_;  // theirs
