@@ -46,6 +46,15 @@ class InvalidateReader final : public XmlEvents {
   const uint64_t unit_;
 };
 
+// `era_dump --repair` leaves out what it can't read, and its dump looks like any other. Writesets
+// that are whole follow each other and show every bit.
+absl::Status Damaged(std::string_view what) {
+  return absl::DataLossError(absl::StrCat(AbslView(what),
+                                          ": what was written there is not known, as in a dump "
+                                          "with --repair: dump without it, and back "
+                                          "up the whole device where the metadata is damaged"));
+}
+
 class DumpReader final : public XmlEvents {
  public:
   DumpReader(ChangeCollector& changes, uint64_t since) : changes_(changes), since_(since) {}
@@ -56,13 +65,13 @@ class DumpReader final : public XmlEvents {
       return absl::DataLossError(
           absl::StrCat("the era array has ", eras_, " blocks, it should have ", blocks_));
     }
-    if (has_current_era_) return absl::OkStatus();
+    if (last_writeset_.has_value() && *last_writeset_ == current_era_) return absl::OkStatus();
     // What is written while a device is in use stands in its superblock's own writeset. Tools that
     // show only those that are archived leave it out; suspending archives the last one.
     const absl::string_view remedy =
         "dump a copy of the metadata that was made while the device was suspended, without "
         "--logical, or take era_invalidate --metadata-snapshot";
-    if (has_writesets_) {
+    if (last_writeset_.has_value()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "lacks what was written in era ", current_era_, ", the present one: ", remedy));
     }
@@ -94,7 +103,14 @@ class DumpReader final : public XmlEvents {
     }
   }
 
-  absl::Status Close(int, std::string_view) override { return absl::OkStatus(); }
+  absl::Status Close(int depth, std::string_view) override {
+    if (depth != 1 || !in_writeset_) return absl::OkStatus();
+    in_writeset_ = false;
+    // Newer tools show as many bits as the device has blocks, older ones as many as the writeset.
+    if (bits_ == nr_bits_ || bits_ == blocks_) return absl::OkStatus();
+    return Damaged(absl::StrCat("the writeset of era ", *last_writeset_, " has ", bits_,
+                                " bits, it should have ", nr_bits_));
+  }
 
   absl::Status Superblock(const XmlAttributes& attributes) {
     absl::Status status = SectorUnit(attributes, "block_size", unit_);
@@ -110,20 +126,46 @@ class DumpReader final : public XmlEvents {
   }
 
   absl::Status Writeset(const XmlAttributes& attributes) {
-    absl::Status status = Number(attributes, "era", writeset_era_);
-    has_writesets_ = true;
-    if (status.ok() && writeset_era_ == current_era_) has_current_era_ = true;
-    return status;
+    uint64_t era = 0;
+    if (absl::Status status = Number(attributes, "era", era); !status.ok()) return status;
+    if (absl::Status status = Number(attributes, "nr_bits", nr_bits_); !status.ok()) return status;
+    if (era > current_era_) {
+      return absl::DataLossError(
+          absl::StrCat("a writeset of era ", era, ", and the device is in era ", current_era_));
+    }
+    if (last_writeset_.has_value() && era <= *last_writeset_) {
+      return absl::DataLossError(
+          absl::StrCat("the writeset of era ", era, " comes behind that of era ", *last_writeset_));
+    }
+    if (last_writeset_.has_value() && era - *last_writeset_ > 1) {
+      return Damaged(absl::StrCat("the writeset of era ", *last_writeset_ + 1,
+                                  " is missing, that of era ", era, " follows"));
+    }
+    // The kernel keeps older writesets as they are when a device grows.
+    if (era >= since_ && nr_bits_ < blocks_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the writeset of era ", era, " has ", nr_bits_, " bits for ", blocks_,
+                       " blocks: take a later era, from after the device grew, or back up the "
+                       "whole device"));
+    }
+    last_writeset_ = era;
+    bits_ = 0;
+    return absl::OkStatus();
   }
 
   absl::Status Bit(const XmlAttributes& attributes) {
     uint64_t block = 0;
     if (absl::Status status = Number(attributes, "block", block); !status.ok()) return status;
+    if (block != bits_) {
+      return Damaged(absl::StrCat("the writeset of era ", *last_writeset_, " lacks bit ", bits_,
+                                  ", or has it out of order"));
+    }
+    ++bits_;
     const std::optional<std::string_view> value = attributes.Find("value");
     if (value != "true" && value != "false") {
       return absl::DataLossError("a bit that is neither true nor false");
     }
-    return value == "true" && writeset_era_ >= since_ ? Changed(block) : absl::OkStatus();
+    return value == "true" && *last_writeset_ >= since_ ? Changed(block) : absl::OkStatus();
   }
 
   absl::Status Era(const XmlAttributes& attributes) {
@@ -155,10 +197,10 @@ class DumpReader final : public XmlEvents {
   uint64_t blocks_ = 0;
   uint64_t eras_ = 0;
   uint64_t current_era_ = 0;
-  bool has_writesets_ = false;
-  bool has_current_era_ = false;
+  std::optional<uint64_t> last_writeset_;  // its era
   bool in_writeset_ = false;
-  uint64_t writeset_era_ = 0;
+  uint64_t nr_bits_ = 0;  // as the writeset says
+  uint64_t bits_ = 0;     // of the writeset, as far as it has been read
 };
 
 }  // namespace

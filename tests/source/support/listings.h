@@ -137,23 +137,32 @@ inline std::string WriteEraInvalidate(const reference::Ranges& ranges, uint64_t)
   return out + "</blocks>";
 }
 
-// The ranges alternate between writesets and the array of eras.
+// A writeset as era_dump shows it: every bit, in order.
+inline std::string Writeset(uint64_t era, const std::vector<bool>& bits) {
+  std::string out = "<writeset era=\"" + Text(era) + "\" nr_bits=\"" + Text(bits.size()) + "\">\n";
+  for (size_t i = 0; i < bits.size(); ++i) {
+    out += "<bit block=\"" + Text(i) + "\" value=\"" + (bits[i] ? "true" : "false") + "\"/>\n";
+  }
+  return out + "</writeset>\n";
+}
+
+// The ranges alternate between a writeset and the array of eras.
 inline std::string WriteEraDump(const reference::Ranges& ranges, uint64_t units) {
   std::vector<int> era(static_cast<size_t>(units), 2);
-  std::string bits;
+  std::vector<bool> written(static_cast<size_t>(units));
   bool in_array = false;
   for (const auto& [begin, length] : ranges) {
     for (uint64_t i = begin; i < begin + length; ++i) {
       if (in_array) era[static_cast<size_t>(i)] = 3;
-      if (!in_array) bits += "<bit block=\"" + Text(i) + "\" value=\"true\"/>";
+      if (!in_array) written[static_cast<size_t>(i)] = true;
     }
     in_array = !in_array;
   }
+  const std::vector<bool> none(static_cast<size_t>(units));
+  const std::vector<bool> all(static_cast<size_t>(units), true);
   std::string out = "<superblock uuid=\"\" block_size=\"8\" nr_blocks=\"" + Text(units) +
-                    "\" current_era=\"4\"><writeset era=\"2\" nr_bits=\"9\"><bit block=\"0\" "
-                    "value=\"true\"/></writeset><writeset era=\"4\" nr_bits=\"9\"><bit block=\"0\" "
-                    "value=\"false\"/>" +
-                    bits + "</writeset><era_array>";
+                    "\" current_era=\"4\">" + Writeset(2, all) + Writeset(3, none) +
+                    Writeset(4, written) + "<era_array>";
   for (size_t i = 0; i < era.size(); ++i) {
     out += "<era block=\"" + Text(i) + "\" era=\"" + Text(static_cast<uint64_t>(era[i])) + "\"/>\n";
   }
