@@ -78,6 +78,11 @@ class DiffReader {
     const absl::StatusOr<DiffFacts> facts = ReadRecords(v1, true);
     if (!facts.ok()) return facts.status();
     if (absl::Status status = AtEnd(); !status.ok()) return status;
+    // Two snapshots of one name can't be told apart, and one alone has no diff.
+    if (facts->from.has_value() && facts->from == facts->to) {
+      return Bad(absl::StrCat("the diff begins and ends with snapshot \"",
+                              absl::Utf8SafeCEscape(*facts->from), "\": compare two of them"));
+    }
     const SourcePurpose purpose =
         facts->from.has_value() ? SourcePurpose::kDelta : SourcePurpose::kAllocated;
     if (absl::Status status =

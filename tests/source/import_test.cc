@@ -237,6 +237,26 @@ TEST(Rbd, ADiffIsTakenForWhatItSaysItIs) {
                  "banner");
 }
 
+// What changed in the time between two snapshots can't be known where both have one name.
+TEST(Rbd, AttackGADiffFromASnapshotToItselfIsRefused) {
+  const auto diff = [](const std::string& from, const std::string& to) {
+    std::string text = "rbd diff v1\n";
+    for (const auto& [tag, name] : {std::pair('f', from), std::pair('t', to)}) {
+      if (name.empty()) continue;
+      text.push_back(tag);
+      test::PutLe<uint32_t>(text, static_cast<uint32_t>(name.size()));
+      text += name;
+    }
+    text.push_back('s');
+    test::PutLe<uint64_t>(text, kMiB);
+    return text + "e";
+  };
+  EXPECT_REFUSED(From(ReadRbdDiff, diff("a", "a"), RbdDiffOptions{}), kDataLoss,
+                 "begins and ends with snapshot \"a\"");
+  EXPECT_RANGES(From(ReadRbdDiff, diff("a", "b"), RbdDiffOptions{}), {});
+  EXPECT_RANGES(From(ReadRbdDiff, diff("a", ""), RbdDiffOptions{}), {});
+}
+
 TEST(Rbd, JsonNeedsTheSize) {
   EXPECT_REFUSED(From(ReadRbdDiffJson, "[]", ImportOptions{}), kInvalidArgument, "capacity");
   EXPECT_RANGES(From(ReadRbdDiffJson, "[]", ImportOptions{.capacity = kMiB}), {});
