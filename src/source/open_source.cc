@@ -3,9 +3,12 @@
 #include <array>
 #include <chrono>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/btrfs_send.h"
 #include "cbt/change_map_file.h"
@@ -98,12 +101,33 @@ absl::StatusOr<OpenedSource> OpenRoaring(SourceRequest& request) {
 }
 
 // What partclone writes holds the bitmap of what is allocated, and says so in front of it.
-absl::Status CheckPartclone(const SourceRequest& request, std::span<const uint8_t> first) {
-  const std::string_view text(reinterpret_cast<const char*>(first.data()), first.size());
-  if (request.options().purpose != SourcePurpose::kDelta || !text.starts_with(kPartclone)) {
+absl::Status CheckPartclone(const SourceRequest& request, std::string_view first) {
+  if (request.options().purpose != SourcePurpose::kDelta || !first.starts_with(kPartclone)) {
     return absl::OkStatus();
   }
   return CannotTell(request, "a partclone image holds what is allocated, not what changed");
+}
+
+// As many bytes as partclone's mark has, or all there are, which are not taken. Of base64 those
+// that it stands for.
+absl::StatusOr<std::string> FirstBytes(ByteStream& stream, bool base64) {
+  std::string text(base64 ? ByteStream::kMaxPeek : kPartclone.size(), '\0');
+  const absl::StatusOr<size_t> count =
+      stream.Peek({reinterpret_cast<uint8_t*>(text.data()), text.size()});
+  if (!count.ok()) return count.status();
+  text.resize(*count);
+  if (!base64) return text;
+  std::erase_if(text, [](char c) { return absl::ascii_isspace(static_cast<unsigned char>(c)); });
+  constexpr size_t kEncoded = kPartclone.size() / 3 * 4;
+  static_assert(kPartclone.size() % 3 == 0);
+  if (text.size() < kEncoded && *count == ByteStream::kMaxPeek) {
+    return absl::DataLossError(absl::StrCat(stream.label(), ": no base64, but white space"));
+  }
+  std::string bytes;
+  if (!absl::Base64Unescape(text.substr(0, kEncoded), &bytes)) {
+    return absl::DataLossError(absl::StrCat(stream.label(), ": no base64"));
+  }
+  return bytes;
 }
 
 absl::StatusOr<OpenedSource> OpenBitmap(SourceRequest& request) {
@@ -128,9 +152,9 @@ absl::StatusOr<OpenedSource> OpenBitmap(SourceRequest& request) {
   if (!base64 && !request.IsStandardInput()) {
     absl::StatusOr<std::shared_ptr<const Image>> file = request.Image();
     if (!file.ok()) return file.status();
-    std::array<uint8_t, kPartclone.size()> first = {};
+    std::string first(kPartclone.size(), '\0');
     if ((*file)->size() >= first.size()) {
-      absl::Status read = (*file)->Read(0, first.size(), first.data());
+      absl::Status read = (*file)->Read(0, first.size(), reinterpret_cast<uint8_t*>(first.data()));
       if (!read.ok()) return read;
     }
     if (status = CheckPartclone(request, first); !status.ok()) return status;
@@ -138,10 +162,9 @@ absl::StatusOr<OpenedSource> OpenBitmap(SourceRequest& request) {
   }
   absl::StatusOr<ByteStream*> stream = request.Stream();
   if (!stream.ok()) return stream.status();
-  std::array<uint8_t, kPartclone.size()> first;
-  const absl::StatusOr<size_t> count = (*stream)->Peek(first);
-  if (!count.ok()) return count.status();
-  if (status = CheckPartclone(request, std::span(first).first(*count)); !status.ok()) return status;
+  const absl::StatusOr<std::string> first = FirstBytes(**stream, base64);
+  if (!first.ok()) return first.status();
+  if (status = CheckPartclone(request, *first); !status.ok()) return status;
   return OfCursor(ReadDenseBitmap(**stream, base64, layout, *options.capacity));
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/change_map_file.h"
 #include "cbt/source.h"
@@ -200,6 +201,32 @@ TEST_F(SourceTest, AttackHABitmapOfPartcloneIsNoDelta) {
   EXPECT_EQ(*Allocated(std::string(110, 'h') + "\x0f", options), (Ranges{{0, 4 * 4096}}));
   options.spec = *ParseSourceSpec("bitmap:granularity=4096");
   EXPECT_EQ(*Allocated("\x0f", options), (Ranges{{0, 4 * 4096}}));
+}
+
+TEST_F(SourceTest, AttackGABitmapOfPartcloneIsNoDeltaAsBase64) {
+  std::string clone = "partclone-image";
+  clone.resize(110, '\0');
+  clone += "\x0f";
+  const std::string text = absl::Base64Escape(clone);
+  SourceOptions options;
+  options.spec = *ParseSourceSpec("bitmap:granularity=4096,header=110,base64");
+  options.capacity = 8 * 4096;
+  for (const std::string& encoded :
+       {text, "\n " + text, text.substr(0, 7) + "\r\n" + text.substr(7) + "\n"}) {
+    options.purpose = SourcePurpose::kAllocated;
+    EXPECT_EQ(*Allocated(encoded, options), (Ranges{{0, 4 * 4096}}));
+    options.purpose = SourcePurpose::kDelta;
+    const absl::Status status = Allocated(encoded, options).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("what is allocated, not what changed"));
+  }
+  const absl::Status blank = Allocated(std::string(65536, ' ') + text, options).status();
+  EXPECT_EQ(blank.code(), StatusCode::kDataLoss) << blank;
+  // One of changes stays one, also where it is shorter than the mark.
+  EXPECT_EQ(*Allocated(absl::Base64Escape(std::string(110, 'h') + "\x0f"), options),
+            (Ranges{{0, 4 * 4096}}));
+  options.spec = *ParseSourceSpec("bitmap:granularity=4096,base64");
+  EXPECT_EQ(*Allocated(absl::Base64Escape("\x0f"), options), (Ranges{{0, 4 * 4096}}));
 }
 
 TEST_F(SourceTest, ImagesHaveSizesOfTheirOwn) {
