@@ -1,5 +1,7 @@
 #include "rpc/completeness.h"
 
+#include <array>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/absl_view.h"
@@ -8,6 +10,10 @@ namespace cbt::rpc {
 namespace {
 
 constexpr std::string_view kDigestScheme = "xxh3-64:";
+
+constexpr std::array kProofKeys = {kTupleCountKey, kReportedBytesKey, kStartingOffsetKey,
+                                   kDigestKey,     kCapacityKey,      kTypeKey,
+                                   kScopeKey};
 
 std::optional<uint64_t> ReadNumber(const std::optional<std::string_view>& text) {
   uint64_t value = 0;
@@ -61,6 +67,12 @@ ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& rece
   const bool from_relay = trailing(kScopeKey).has_value();
   bool any = from_relay;
   what.clear();
+  // Also of keys that nothing was received to compare with.
+  for (const std::string_view key : kProofKeys) {
+    if (trailing(key) != kGivenTwice) continue;
+    what = absl::StrCat(AbslView(key), " is ", AbslView(kGivenTwice));
+    return ProofVerdict::kDiffers;
+  }
   for (const auto& [key, value] : expected) {
     const std::optional<std::string_view> found = trailing(key);
     any = any || found.has_value();
@@ -79,8 +91,7 @@ absl::StatusOr<Metadata> CopyProof(const MetadataLookup& trailing) {
   Metadata proof;
   absl::string_view wrong;
   bool any = false;
-  for (const std::string_view key : {kTupleCountKey, kReportedBytesKey, kStartingOffsetKey,
-                                     kDigestKey, kCapacityKey, kTypeKey, kScopeKey}) {
+  for (const std::string_view key : kProofKeys) {
     const std::optional<std::string_view> value = trailing(key);
     const bool may_miss = key == kCapacityKey || key == kTypeKey || key == kScopeKey;
     any = any || value.has_value();
@@ -93,6 +104,7 @@ absl::StatusOr<Metadata> CopyProof(const MetadataLookup& trailing) {
     } else if (value.has_value() && key != kScopeKey) {
       good = ReadNumber(value).has_value();
     }
+    if (value == kGivenTwice) good = false;
     if (!good && wrong.empty()) wrong = AbslView(key);
     // Any scope but the source's is a relay's.
     if (value.has_value()) proof.emplace_back(key, key == kScopeKey ? kRelayScope : *value);

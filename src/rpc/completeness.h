@@ -49,6 +49,9 @@ Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset,
                        ProofScope scope = ProofScope::kSource);
 Metadata SummaryMetadata(const StreamSummary& summary);
 
+// What a lookup finds where a key occurs more than once. It is no value of any of our keys.
+inline constexpr std::string_view kGivenTwice = "given more than once";
+
 // Looks up one value of a call's metadata.
 using MetadataLookup = std::function<std::optional<std::string_view>(std::string_view key)>;
 
@@ -64,8 +67,8 @@ enum class ProofVerdict {
 enum class ProofText { kQuoting, kNotQuoting };
 
 // Compares what a server says of a stream with what was received of it. A proof that is there in
-// part, or in a form that is not ours, differs; `what` then names the first key. Only capacity and
-// type may be missing from it, from the server's side and from ours.
+// part, twice, or in a form that is not ours, differs; `what` then names the first key. Only
+// capacity and type may be missing from it, from the server's side and from ours.
 ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& received,
                         uint64_t starting_offset, const std::optional<StreamHeader>& header,
                         std::string& what, ProofText text = ProofText::kQuoting);

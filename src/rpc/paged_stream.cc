@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/absl_view.h"
 #include "rpc/byte_buffer.h"
+#include "rpc/call_metadata.h"
 #include "rpc/source_version.h"
 #include "rpc/status.h"
 #include "wire/proto_reader.h"
@@ -109,10 +111,11 @@ absl::Status PagedStream::FetchPage() {
   queue.Shutdown();
   while (queue.Next(&tag, &ok)) continue;
   if (!status.ok()) return FromGrpcStatus(status);
-  const auto& initial = context.GetServerInitialMetadata();
-  const auto found = initial.find(kSourceVersionKey.data());
-  const std::string version =
-      found == initial.end() ? "" : std::string(found->second.data(), found->second.size());
+  const std::string version(
+      FindOnly(context.GetServerInitialMetadata(), kSourceVersionKey).value_or(""));
+  if (version == kGivenTwice) {
+    return absl::DataLossError(absl::StrCat("metadata stream: ", AbslView(kTwoVersions)));
+  }
   if (!capacity_.has_value()) {
     version_ = version;
   } else if (version != version_) {

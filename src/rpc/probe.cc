@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "rpc/completeness.h"
 #include "rpc/flat_message.h"
 #include "rpc/paged_stream.h"
 #include "rpc/status.h"
@@ -111,7 +112,9 @@ ProbeAnswer Probe(const std::shared_ptr<grpc::Channel>& channel, const Contract&
   queue.Wait();
   answer.status = FromGrpcStatus(status);
   for (const auto& [key, value] : context.GetServerTrailingMetadata()) {
-    answer.trailing[std::string(key.data(), key.size())] = std::string(value.data(), value.size());
+    const auto [line, only] = answer.trailing.emplace(std::string(key.data(), key.size()),
+                                                      std::string(value.data(), value.size()));
+    if (!only) line->second = kGivenTwice;
   }
   answer.elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - began);

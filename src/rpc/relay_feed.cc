@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/server.h"
+#include "core/absl_view.h"
 #include "rpc/message_builder.h"
 #include "rpc/source_version.h"
 #include "rpc/status.h"
@@ -106,6 +107,11 @@ bool RelayFeed::HandOn() try {
 bool RelayFeed::OnMessage(grpc::ByteBuffer message) try {
   StopAwaiting();
   if (!failure_.ok()) return false;
+  if (messages_ == 0 && call_.Initial(kSourceVersionKey) == kGivenTwice) {
+    failure_ = Broken(AbslView(kTwoVersions));
+    call_.Cancel();
+    return false;
+  }
   if (messages_ == 0 && pending_.empty()) {
     Metadata initial =
         SummaryMetadata(ReadSummary([this](std::string_view key) { return call_.Initial(key); }));

@@ -7,7 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/absl_view.h"
+#include "rpc/completeness.h"
 #include "rpc/paged_stream.h"
+#include "rpc/source_version.h"
 #include "rpc/status.h"
 #include "rpc/upstream_call.h"
 
@@ -127,6 +130,9 @@ absl::StatusOr<bool> RemoteStream::Next(MetadataMessage& message) {
   if (!bytes->has_value()) {
     if (absl::Status status = receiver_->status(); !status.ok()) return status;
     return false;
+  }
+  if (Initial(kSourceVersionKey) == kGivenTwice) {
+    return absl::DataLossError(absl::StrCat("metadata stream: ", AbslView(kTwoVersions)));
   }
   absl::Status status = DecodeMetadataMessage(flat_.Of(**bytes), message);
   if (status.ok()) status = TranslateType(contract_, message);

@@ -13,6 +13,9 @@ namespace cbt::rpc {
 // Key of initial metadata; the value is 32 hexadecimal digits where we send it.
 inline constexpr std::string_view kSourceVersionKey = "cbt-source-version";
 
+// What is wrong with a version that is there twice. It can't be compared with a later one.
+inline constexpr std::string_view kTwoVersions = "cbt-source-version is given more than once";
+
 inline constexpr size_t kSourceVersionBytes = 16;
 
 // A digest of what was asked for, by the storage's names, and of what its provider says of the

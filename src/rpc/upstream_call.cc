@@ -2,24 +2,13 @@
 
 #include <grpcpp/support/slice.h>
 
-#include <map>
 #include <utility>
 
 #include "rpc/byte_buffer.h"
+#include "rpc/call_metadata.h"
 #include "rpc/status.h"
 
 namespace cbt::rpc {
-namespace {
-
-std::optional<std::string_view> Find(
-    const std::multimap<grpc::string_ref, grpc::string_ref>& metadata, std::string_view key) {
-  const auto found = metadata.find(grpc::string_ref(key.data(), key.size()));
-  if (found == metadata.end()) return std::nullopt;
-  return std::string_view(found->second.data(), found->second.size());
-}
-
-}  // namespace
-
 UpstreamCall::UpstreamCall(Deadline deadline) {
   if (deadline.has_value()) context_.set_deadline(*deadline);
 }
@@ -112,11 +101,11 @@ void UpstreamCall::Cancel() {
 }
 
 std::optional<std::string_view> UpstreamCall::Initial(std::string_view key) const {
-  return Find(context_.GetServerInitialMetadata(), key);
+  return FindOnly(context_.GetServerInitialMetadata(), key);
 }
 
 std::optional<std::string_view> UpstreamCall::Trailing(std::string_view key) const {
-  return Find(context_.GetServerTrailingMetadata(), key);
+  return FindOnly(context_.GetServerTrailingMetadata(), key);
 }
 
 // Nothing of this may be touched after OnEnd().

@@ -5,8 +5,10 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cbt/rpc/relay.h"
+#include "rpc/completeness.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fault_proxy.h"
 #include "rpc/support/fixture.h"
@@ -146,6 +148,77 @@ TEST(RelayProof, AttackJAMessageCutShortContradictsTheProofBehindIt) {
     EXPECT_EQ(lying.wire.fired(), 1);
     EXPECT_EQ(listed.status.code(), relayed ? StatusCode::kInternal : StatusCode::kDataLoss)
         << listed.status;
+  }
+}
+
+// Receivers that take the first value and receivers that take the last would read two proofs.
+TEST(RelayProof, AttackJAKeyOfTheProofThatIsThereTwiceIsADifference) {
+  Script script{.messages = {Variable(1 << 20, {{0, 4096}})}};
+  const uint64_t offset = 0;
+  const uint64_t length = 4096;
+  StreamDigest digest;
+  digest.Add({&offset, 1}, {&length, 1});
+  const rpc::Metadata proof =
+      rpc::ProofMetadata(digest, 0, rpc::StreamHeader{BlockMetadataType::kVariableLength, 1 << 20});
+  ASSERT_EQ(proof.size(), 6u);
+  rpc::Metadata twice;
+  for (const auto& [key, value] : proof) twice.insert(twice.end(), {{key, value}, {key, value}});
+  std::vector<rpc::Metadata> wrong = {twice};
+  for (const auto& [key, value] : proof) {
+    for (const std::string& other : {value, std::string("7")}) {
+      wrong.push_back(proof);
+      wrong.back().emplace_back(key, other);
+    }
+  }
+  wrong.push_back(proof);
+  wrong.back().insert(wrong.back().end(),
+                      {{"cbt-proof-scope", "relay"}, {"cbt-proof-scope", "source"}});
+  for (const rpc::Metadata& trailing : wrong) {
+    script.trailing = trailing;
+    const FakeServer plugin(script);
+    rpc::ListRequest request;
+    request.address = plugin.address();
+    request.snapshot_id = std::string("s");
+    request.max_resumes = 0;
+    const Listed direct = ListAll(request);
+    EXPECT_EQ(direct.status.code(), StatusCode::kDataLoss) << direct.status;
+    EXPECT_THAT(direct.status.ToString(), HasSubstr("is given more than once"));
+    for (const bool check : {true, false}) {
+      const Sidecar sidecar(plugin.address(), check);
+      for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession}) {
+        const Listed listed = ListAll(sidecar.Request(api));
+        EXPECT_EQ(listed.status.code(), StatusCode::kInternal) << listed.status;
+      }
+    }
+  }
+  script.trailing = proof;
+  const FakeServer plugin(script);
+  const Sidecar sidecar(plugin.address());
+  const Listed listed = ListAll(sidecar.Request(rpc::Api::kCsi));
+  EXPECT_TRUE(listed.status.ok()) << listed.status;
+  EXPECT_EQ(listed.completeness, Completeness::kProven);
+}
+
+TEST(RelayProof, AttackJASourceVersionThatIsThereTwiceIsRefused) {
+  Script script{.messages = {Variable(1 << 20, {{0, 4096}})}};
+  script.initial = {{"cbt-source-version", "a"}, {"cbt-source-version", "b"}};
+  const FakeServer plugin(script);
+  rpc::ListRequest request;
+  request.address = plugin.address();
+  request.snapshot_id = std::string("s");
+  request.max_resumes = 0;
+  const absl::Status direct = ListAll(request).status;
+  EXPECT_EQ(direct.code(), StatusCode::kDataLoss) << direct;
+  EXPECT_THAT(direct.ToString(), HasSubstr("cbt-source-version is given more than once"));
+  for (const bool check : {true, false}) {
+    const Sidecar sidecar(plugin.address(), check);
+    for (const rpc::Api api :
+         {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession, rpc::Api::kPaged}) {
+      const absl::Status status = ListAll(sidecar.Request(api)).status;
+      // For pages the relay is a client.
+      const bool pages = api == rpc::Api::kPaged;
+      EXPECT_EQ(status.code(), pages ? StatusCode::kDataLoss : StatusCode::kInternal) << status;
+    }
   }
 }
 

@@ -18,6 +18,7 @@
 #include "csi.pb.h"
 #include "reference/volume.h"
 #include "rpc/byte_buffer.h"
+#include "rpc/message_feed.h"
 #include "rpc/raw_service.h"
 #include "rpc/support/raw_call.h"
 #include "support/temp_dir.h"
@@ -29,6 +30,8 @@ struct Script {
   std::vector<std::string> messages = {};
   grpc::Status status = grpc::Status::OK;
   bool hang = false;
+  rpc::Metadata initial = {};
+  rpc::Metadata trailing = {};
 };
 
 inline std::string Message(csi::v1::BlockMetadataType type, uint64_t capacity,
@@ -108,14 +111,21 @@ class FakeServer {
    public:
     explicit Service(Answer answer) {
       AddStream(kAllocatedPath,
-                [this, answer](grpc::CallbackServerContext*,
+                [this, answer](grpc::CallbackServerContext* context,
                                const grpc::ByteBuffer* bytes) -> WriteReactor* {
                   ++calls;
                   Request request;
                   const rpc::FlatBytes flat(*bytes);
                   request.ParseFromArray(flat.bytes().data(),
                                          static_cast<int>(flat.bytes().size()));
-                  return new Reactor(answer(request));
+                  Script script = answer(request);
+                  for (const auto& [key, value] : script.initial) {
+                    context->AddInitialMetadata(key, value);
+                  }
+                  for (const auto& [key, value] : script.trailing) {
+                    context->AddTrailingMetadata(key, value);
+                  }
+                  return new Reactor(std::move(script));
                 });
     }
     std::atomic<int> calls = 0;
