@@ -81,9 +81,15 @@ bool HoldsPartOf(std::string_view text, std::string_view form) {
 
 bool Resembles(std::string_view text, const Secrets& secrets) {
   const std::string plain_text = Plain(text);
+  const bool text_cut = text.size() > kLongestForm;
   bool found = false;
   secrets.ForEach([&](const std::string&, const std::string& value) {
     if (value.empty() || found) return;
+    // What lies behind a cut is looked for nowhere. Hexadecimal digits are the longest form.
+    if (text_cut || value.size() > kLongestForm / 2) {
+      found = true;
+      return;
+    }
     // Where there are no letters and digits, as it is.
     found = text.find(value) != std::string_view::npos || HoldsPartOf(plain_text, Plain(value)) ||
             HoldsPartOf(plain_text, Plain(absl::BytesToHexString(value)));

@@ -114,6 +114,32 @@ TEST(PluginTexts, AttackKE19WhatResemblesASecretIsNotLogged) {
   EXPECT_FALSE(rpc::Resembles("", odd));
 }
 
+// Looking for a secret takes time with its length: of a long one only a part is looked for.
+TEST(PluginTexts, AttackKWhatIsTooLongToBeLookedThroughIsHeldBack) {
+  std::string secret;
+  for (int i = 0; secret.size() < 9000; ++i) absl::StrAppend(&secret, "k", i * 7919);
+  Secrets secrets;
+  secrets.Set("key", secret);
+  const std::string tail = secret.substr(secret.size() - 600);
+  for (const std::string& text : {tail, absl::BytesToHexString(tail), absl::Base64Escape(tail)}) {
+    EXPECT_TRUE(rpc::Resembles(text, secrets));
+    Log log;
+    (void)rpc::PluginErrors(&log).ForClient(absl::InternalError(text), secrets);
+    EXPECT_THAT(log.text(), AllOf(HasSubstr("text=held back"), Not(HasSubstr(text))));
+  }
+  // Long enough that its hexadecimal digits would be cut, and the longest that is looked for.
+  for (const size_t length : {size_t{2049}, size_t{2048}}) {
+    Secrets one;
+    one.Set("key", secret.substr(0, length));
+    EXPECT_TRUE(rpc::Resembles(absl::BytesToHexString(secret.substr(1000, length - 1000)), one));
+    EXPECT_EQ(rpc::Resembles("the volume is gone", one), length > 2048);
+  }
+  Secrets brief;
+  brief.Set("key", "S3cret-Canary/42");
+  EXPECT_FALSE(rpc::Resembles(std::string(4096, 'x'), brief));
+  EXPECT_TRUE(rpc::Resembles(std::string(4097, 'x'), brief));
+}
+
 TEST(PluginTexts, AttackKWithoutALogTheTextIsGone) {
   const absl::Status status =
       rpc::PluginErrors().ForClient(absl::NotFoundError("no pool-7"), Secrets());
