@@ -15,6 +15,7 @@
 #include "cli/stream_options.h"
 #include "map/container.h"
 #include "map/file_io.h"
+#include "source/source_request.h"
 
 namespace cbt::cli {
 namespace {
@@ -29,6 +30,15 @@ absl::StatusOr<SourceFormat> FormatOf(std::span<const uint8_t> bytes) {
     if (cookie == 12346 || (cookie & 0xffff) == 12347) return SourceFormat::kRoaring32;
   }
   return SourceFormat::kRoaring64;
+}
+
+// A guest writes what it likes to its volume, an empty map as well. It chooses neither the size,
+// which is whole sectors, nor the name. Lists are looked at where they are read.
+bool MayBeAVolume(std::span<const uint8_t> bytes, SourceFormat format, const std::string& path) {
+  constexpr size_t kSectorBytes = 512;
+  const bool is_map = format == SourceFormat::kChangeMap || format == SourceFormat::kRoaring32 ||
+                      format == SourceFormat::kRoaring64;
+  return is_map && bytes.size() % kSectorBytes == 0 && !HasNameOf(format, path);
 }
 
 bool IsAddress(const std::string& path) {
@@ -139,6 +149,13 @@ absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input
     format = FormatOf(bytes);
   }
   if (!format.ok()) return UsageError(path, MessageOf(format.status()) + " (--from)");
+  if (!input.source.spec.format.has_value() && MayBeAVolume(bytes, *format, path)) {
+    const std::string name = InfoOf(*format).name;
+    return UsageError(path, "looks like " + std::string(InfoOf(*format).what) +
+                                ", and could be a raw volume to which that was written: name the "
+                                "format (--from " +
+                                name + ")");
+  }
   absl::StatusOr<ChangeMap> map;
   if (*format == SourceFormat::kChangeMap) {
     map = ReadChangeMap(path);

@@ -183,9 +183,10 @@ bool HasNameOf(SourceFormat format, std::string_view path) {
     case Format::kEraInvalidate:
     case Format::kEraDump:
       return is_one_of({".xml"});
-    case Format::kImage:
     case Format::kRoaring64:
     case Format::kRoaring32:
+      return is_one_of({".roaring"});
+    case Format::kImage:
     case Format::kBitmap:
     case Format::kNbd:
     case Format::kExt:

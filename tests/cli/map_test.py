@@ -103,7 +103,7 @@ class Maps(support.CbtTest):
 
     def import_map(self, name, blocks, capacity, identity=("vol", "a", "b")):
         """A map file made of roaring bytes of our own."""
-        raw = self.path(name + ".raw")
+        raw = self.path(name + ".roaring")
         with open(raw, "wb") as file:
             file.write(roaring32(blocks, random.random() < 0.5))
         path = self.path(name + ".cbm")
@@ -133,7 +133,7 @@ class Maps(support.CbtTest):
             self.assertEqual(data64, head)
             again = self.path("again.cbm")
             names = ("--volume-name", "vol", "--base-name", "a", "--target-name", "b")
-            self.ok("map", "convert", out, "--capacity", capacity, "--output", again, *names)
+            self.ok("map", "convert", out, "--from", "roaring64", "--capacity", capacity, "--output", again, *names)
             with open(path, "rb") as one, open(again, "rb") as two:
                 self.assertEqual(one.read(), two.read())
             self.ok("map", "convert", path, "--to", "bitmap", "--output", out)
@@ -433,6 +433,31 @@ class Maps(support.CbtTest):
         text = self.write("text", b"some text that is no map of any kind, surely\n" * 9)
         self.fails(3, "map", "info", text)
         self.fails(2, "map", "convert", text, "--from", "bitmap", "--output", damaged)
+
+    def test_attack_g_a_volume_is_not_taken_for_a_map_that_was_written_to_it(self):
+        none = self.import_map("none", [], 100 * GRANULARITY)
+        with open(none, "rb") as file:
+            data = file.read()
+        base, target = self.write("base.img", bytes(8192)), self.write("target.img", b"x" * 8192)
+        sectors = next((n for n in range(4000) if len(roaring32(range(0, 2 * n, 2), False)) % 512 == 0))
+        bits = roaring32(range(0, 2 * sectors, 2), False)
+        contents = {"roaring32": bits}
+        # One that is whole as a map and has whole sectors.
+        short = next((n for n in range(4000) if len(roaring32(range(0, 2 * n, 2), False)) % 512 == 500))
+        contents["roaring64"] = struct.pack("<QI", 1, 0) + roaring32(range(0, 2 * short, 2), False)
+        if len(data) % 512 == 0:
+            contents["cbm"] = data
+        for name, text in contents.items():
+            self.assertEqual(len(text) % 512, 0)
+            volume = self.write("vol.img", text)
+            out = self.path("out.cbm")
+            for command in (("map", "convert", volume, "--to", "ndjson"), ("map", "convert", volume, "--output", out),
+                            ("map", "info", volume), ("verify", base, target, "--map", volume)):
+                self.assertIn("could be a raw volume", self.fails(2, *command))
+            self.assertFalse(os.path.exists(out))
+            self.ok("map", "convert", volume, "--from", name, "--to", "ndjson")
+            named = self.write("vol." + ("cbm" if name == "cbm" else "roaring"), text)
+            self.ok("map", "convert", named, "--to", "ndjson")
 
     def test_chains(self):
         chain = self.path("history.chain")
