@@ -1,6 +1,7 @@
 #include "rpc/channel.h"
 
 #include <grpcpp/create_channel.h>
+#include <grpcpp/resource_quota.h>
 
 #include <chrono>
 #include <utility>
@@ -21,9 +22,17 @@ constexpr int kKeepaliveTimeoutMs = 20'000;
 constexpr int kFirstBackoffMs = 100;
 constexpr int kLastBackoffMs = 1000;
 
-grpc::ChannelArguments Arguments() {
+// gRPC measures a message when it is whole: one whose length is a lie grows until then.
+constexpr size_t kStreamQuota = size_t{64} << 20;
+// Of a channel that many streams share: with readers that stall each may hold a message.
+constexpr size_t kSharedQuota = size_t{256} << 20;
+
+grpc::ChannelArguments Arguments(size_t memory_quota) {
   KeepGrpcRunning();
   grpc::ChannelArguments arguments;
+  grpc::ResourceQuota quota("cbt-client");
+  quota.Resize(memory_quota);
+  arguments.SetResourceQuota(quota);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
@@ -47,14 +56,14 @@ void AwaitConnection(grpc::Channel& channel) {
 
 std::shared_ptr<grpc::Channel> ConnectForOneStream(const Address& address,
                                                    const ClientTlsOptions& tls) {
-  auto channel =
-      grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls), Arguments());
+  auto channel = grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls),
+                                           Arguments(kStreamQuota));
   grpc::Channel* const raw = channel.get();
   return {raw, [channel = std::move(channel)](grpc::Channel*) { AwaitConnection(*channel); }};
 }
 
 std::shared_ptr<grpc::Channel> ConnectForGood(const Address& address, const ClientTlsOptions& tls) {
-  grpc::ChannelArguments arguments = Arguments();
+  grpc::ChannelArguments arguments = Arguments(kSharedQuota);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLastBackoffMs);
   return grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls), arguments);
