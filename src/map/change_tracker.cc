@@ -46,7 +46,9 @@ absl::Status ChangeTracker::Core::Log(Extent extent) {
                         (extent.end() - 1) / options_.region_bytes);
     }
     if (status.ok()) return status;
-    // One that has been replaced meanwhile may be gone from the disk, and no longer matters.
+    // One that is being replaced or dropped may be gone from the disk, and no longer matters: what
+    // does that has to be over before the next look.
+    { const std::lock_guard<std::mutex> over(epoch_mutex_); }
     std::array<std::shared_ptr<RegionLog>, 2> now = Logs();
     if (now == logs) return status;
     logs = std::move(now);
