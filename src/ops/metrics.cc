@@ -10,6 +10,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -47,10 +48,13 @@ double InSeconds(std::chrono::nanoseconds time) {
 double ResidentBytes() noexcept {
   const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/statm", "re"),
                                                    &std::fclose);
-  unsigned long long whole = 0;
-  unsigned long long resident = 0;
-  if (file == nullptr || std::fscanf(file.get(), "%llu %llu", &whole, &resident) != 2) return 0;
-  return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  // The whole, then what is resident, in pages.
+  std::array<char, 128> line = {};
+  if (file == nullptr || std::fgets(line.data(), line.size(), file.get()) == nullptr) return 0;
+  char* resident = nullptr;
+  std::strtoull(line.data(), &resident, 10);
+  return static_cast<double>(std::strtoull(resident, nullptr, 10)) *
+         static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
 class PrometheusMetrics final : public Metrics {

@@ -118,6 +118,7 @@ template <typename Visit>
 void ConnectionSockets::ForEach(const Visit& visit) const {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), &closedir);
   if (folder == nullptr) return;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of our own
   while (const dirent* const entry = readdir(folder.get())) {
     char* end = nullptr;
     const long number = std::strtol(entry->d_name, &end, 10);
