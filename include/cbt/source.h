@@ -72,8 +72,8 @@ absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_b
 // value, as `base64`, have an empty one. What opens a source refuses options that its format, named
 // or found out, does not take, as ParseSourceSpec() does.
 struct SourceSpec {
-  // By content where there is none, which those may choose who write to a volume: name it wherever
-  // it is known.
+  // Empty: the content decides, and a guest that writes to the volume chooses that. Name the format
+  // wherever it is known.
   std::optional<SourceFormat> format = {};
   std::vector<std::pair<std::string, std::string>> options = {};
 };

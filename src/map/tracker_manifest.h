@@ -50,7 +50,7 @@ struct TrackerManifest {
   std::vector<TrackedEpoch> epochs;  // ascending numbers, one or two
   std::optional<LateWrites> late;
 
-  // Null when there is none of that number.
+  // Null when no epoch has that number.
   TrackedEpoch* Find(uint64_t epoch) noexcept;
   // Forgets the others, and late writes that counted as long as one of those was there.
   void KeepOnly(uint64_t epoch) noexcept;
