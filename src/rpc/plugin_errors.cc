@@ -63,7 +63,8 @@ std::string NextId() {
 std::string Plain(std::string_view text) {
   std::string plain;
   for (const char c : text.substr(0, kLongestForm)) {
-    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) plain.push_back(absl::ascii_tolower(c));
+    const auto byte = static_cast<unsigned char>(c);
+    if (absl::ascii_isalnum(byte)) plain.push_back(absl::ascii_tolower(byte));
   }
   return plain;
 }
