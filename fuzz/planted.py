@@ -26,7 +26,7 @@ KEYS = {"name", "kind", "fuzzer", "file", "before", "after"}
 
 
 def fuzzers():
-    return {path.name.removesuffix("_fuzz.cc") for path in HERE.glob("*_fuzz.cc")}
+    return {path.name.removesuffix("_fuzz.cc") for path in HERE.rglob("*_fuzz.cc")}
 
 
 def read_table():

@@ -23,8 +23,8 @@
 #include "bench/support/huge_memory.h"
 #include "bench/support/limit.h"
 #include "cbt/bitmap.h"
-#include "cbt/image.h"
 #include "cbt/memory.h"
+#include "cbt/source/image.h"
 
 namespace cbt::bench {
 namespace {

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "cbt/bitmap.h"
-#include "cbt/extent_cursor.h"
+#include "cbt/list_cursor.h"
 #include "cbt/transform.h"
 
 namespace cbt::bench {

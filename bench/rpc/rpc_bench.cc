@@ -42,8 +42,8 @@
 #include "cbt/rpc/server.h"
 #include "cbt/transform.h"
 #include "csi.grpc.pb.h"
-#include "rpc/message_builder.h"
-#include "rpc/raw_service.h"
+#include "rpc/transport/message_builder.h"
+#include "rpc/transport/raw_service.h"
 
 namespace cbt::bench {
 namespace {

@@ -22,10 +22,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cbt/dense_bitmap.h"
-#include "cbt/qcow2.h"
-#include "source/json_records.h"
-#include "source/xml_records.h"
+#include "cbt/source/dense_bitmap.h"
+#include "cbt/source/qcow2.h"
+#include "source/lists/json_records.h"
+#include "source/lists/xml_records.h"
 #include "tests/source/support/listings.h"
 
 namespace cbt::bench {

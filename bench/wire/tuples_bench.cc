@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "cbt/wire.h"
+#include "cbt/wire/message.h"
 #include "csi.pb.h"
 #include "simd/kernels.h"
 

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
 #include "cbt/secrets.h"
-#include "cbt/wire.h"
+#include "cbt/wire/message.h"
 
 namespace cbt {
 

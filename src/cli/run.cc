@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/output.h"
-#include "cli/status.h"
-#include "cli/version_text.h"
+#include "cli/output/output.h"
+#include "cli/support/status.h"
+#include "cli/support/version_text.h"
 
 namespace cbt::cli {
 namespace {

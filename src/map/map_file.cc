@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/absl_view.h"
-#include "core/utf8.h"
-#include "map/checksum.h"
-#include "map/file_io.h"
+#include "base/absl_view.h"
+#include "base/checksum.h"
+#include "base/file_io.h"
+#include "base/utf8.h"
 #include "map/map_access.h"
 #include "map/map_cursor.h"
 #include "map/unchanged_cursor.h"

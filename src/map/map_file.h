@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/file_io.h"
 #include "cbt/change_map_file.h"
 #include "cbt/cursor.h"
-#include "map/file_io.h"
-#include "map/folder.h"
+#include "map/folder/folder.h"
 #include "map/portable_index.h"
 
 namespace cbt {

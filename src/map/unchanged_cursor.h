@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/file_io.h"
 #include "cbt/cursor.h"
-#include "map/file_io.h"
 
 namespace cbt {
 

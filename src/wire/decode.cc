@@ -1,6 +1,6 @@
 // The decoding half of cbt/wire.h.
 #include "absl/strings/str_cat.h"
-#include "cbt/wire.h"
+#include "cbt/wire/message.h"
 #include "simd/kernels.h"
 #include "wire/proto_reader.h"
 

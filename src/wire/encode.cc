@@ -1,5 +1,5 @@
 // The encoding half of cbt/wire.h; tuples are the kernels' work.
-#include "cbt/wire.h"
+#include "cbt/wire/message.h"
 #include "simd/kernels.h"
 
 namespace cbt {

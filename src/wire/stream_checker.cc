@@ -1,6 +1,6 @@
 #include "absl/strings/str_cat.h"
-#include "cbt/wire.h"
-#include "core/absl_view.h"
+#include "base/absl_view.h"
+#include "cbt/wire/message.h"
 #include "simd/kernels.h"
 
 namespace cbt {

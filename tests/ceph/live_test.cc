@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cbt/rbd_live.h"
+#include "cbt/source/rbd_live.h"
 
 namespace {
 

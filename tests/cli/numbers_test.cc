@@ -1,4 +1,4 @@
-#include "cli/numbers.h"
+#include "cli/support/numbers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What stands on stdout and in the exit status when streams end well, and when they don't.
-#include "cli/print_stream.h"
+#include "cli/commands/print_stream.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/status.h"
-#include "cli/volume_picture.h"
-#include "core/json_string.h"
+#include "base/json_string.h"
+#include "cli/support/status.h"
+#include "cli/output/volume_picture.h"
 
 namespace cbt::cli {
 namespace {

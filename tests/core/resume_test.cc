@@ -16,7 +16,7 @@
 #include "cbt/change_chain.h"
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
-#include "cbt/extent_cursor.h"
+#include "cbt/list_cursor.h"
 #include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "support/cursors.h"

@@ -10,9 +10,9 @@
 
 #include "cbt/bitmap.h"
 #include "cbt/change_map.h"
-#include "cbt/extent_cursor.h"
+#include "cbt/list_cursor.h"
 #include "cbt/transform.h"
-#include "cbt/wire.h"
+#include "cbt/wire/message.h"
 #include "support/cursors.h"
 
 namespace cbt {

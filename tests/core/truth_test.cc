@@ -20,7 +20,7 @@
 #include "cbt/bitmap.h"
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
-#include "cbt/extent_cursor.h"
+#include "cbt/list_cursor.h"
 #include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "support/awkward_volumes.h"

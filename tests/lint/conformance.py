@@ -1,4 +1,4 @@
-"""Checks tests/rpc/conformance.csv: every rule of the contract has a test that exists, and every rule
+"""Checks tests/rpc/conformance/conformance.csv: every rule of the contract has a test that exists, and every rule
 of the conformance checker stands beside one of the contract."""
 
 import csv
@@ -8,7 +8,7 @@ import tempfile
 
 import common
 
-TABLE = "tests/rpc/conformance.csv"
+TABLE = "tests/rpc/conformance/conformance.csv"
 COLUMNS = ["rule", "says", "tests", "checker"]
 TEST = re.compile(r"\b(?:TEST|TEST_F|TEST_P|RC_GTEST_PROP)\(\s*(\w+)\s*,\s*(\w+)")
 CHECKER_RULE = re.compile(r'\bRule\(\s*"([a-z-]+)"')

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "cbt/extent_cursor.h"
+#include "cbt/list_cursor.h"
 #include "cbt/transform.h"
 #include "map/maps.h"
 #include "support/cursors.h"

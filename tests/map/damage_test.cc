@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/checksum.h"
 #include "cbt/change_map_file.h"
-#include "map/chain_manifest.h"
-#include "map/checksum.h"
-#include "map/folder.h"
+#include "map/chain/chain_manifest.h"
+#include "map/folder/folder.h"
 #include "map/maps.h"
-#include "map/region_log.h"
-#include "map/tracker_manifest.h"
+#include "map/tracker/region_log.h"
+#include "map/tracker/tracker_manifest.h"
 #include "reference/portable_roaring.h"
 #include "support/cursors.h"
 #include "support/figures.h"

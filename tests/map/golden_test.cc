@@ -14,10 +14,10 @@
 #include "cbt/change_chain.h"
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
-#include "map/chain_manifest.h"
-#include "map/folder.h"
+#include "map/chain/chain_manifest.h"
+#include "map/folder/folder.h"
 #include "map/maps.h"
-#include "map/region_log.h"
+#include "map/tracker/region_log.h"
 #include "support/figures.h"
 #include "support/temp_dir.h"
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/checksum.h"
 #include "cbt/change_map_file.h"
-#include "map/checksum.h"
 #include "map/map_file.h"
 #include "map/maps.h"
 #include "reference/portable_roaring.h"

@@ -8,9 +8,9 @@
 #include <iterator>
 #include <string>
 
+#include "base/checksum.h"
+#include "base/file_io.h"
 #include "cbt/change_map_file.h"
-#include "map/checksum.h"
-#include "map/file_io.h"
 #include "map/maps.h"
 #include "support/cursors.h"
 #include "support/temp_dir.h"

@@ -25,7 +25,7 @@ import time
 
 from tree import ROOT, copy_tree, demand
 
-FOLDERS = ("src/core", "src/map", "src/wire")
+FOLDERS = ("src/base", "src/core", "src/map", "src/wire")
 # What is about words, texts and threads only: no answer depends on it.
 LEFT_OUT = ("json_string", "thread_pool", "secrets", "utf8", "parse_number", "absl_view", "lines.h")
 
@@ -99,7 +99,7 @@ def read_equivalent(text):
 def all_mutants(source, only=""):
     """(path, file, kind, number, old, new) of every mutant of the tree."""
     for folder in FOLDERS:
-        for path in sorted((source / folder).glob("*.cc")) + sorted((source / folder).glob("*.h")):
+        for path in sorted((source / folder).rglob("*.cc")) + sorted((source / folder).rglob("*.h")):
             name = str(path.relative_to(source))
             if only in name and not any(part in name for part in LEFT_OUT):
                 for mutant in mutants_of(path):

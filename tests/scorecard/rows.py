@@ -27,8 +27,10 @@ def scaled(scale, *commands):
     return [f"CBT_TEST_SCALE={scale} {command}" for command in commands]
 
 
-def tests(*names):
-    return [TESTS + name for name in names]
+def tests(*files):
+    """Those of tests/<room>/<name>_test.cc, each by the program of its room."""
+    return [TESTS + (file.removeprefix("faults/") if file.startswith("faults/") else f"{file.split('/')[0]}_tests --file={file}")
+            for file in files]
 
 
 def python(script, *arguments):
@@ -40,23 +42,23 @@ FAULTS = [python(f"tests/faults/{name}.py", CBT, "build/release/bin/tracker_driv
 
 ROWS = [
     Row(1, "changed blocks missed, against a byte oracle", "0 in 1,000,000 volumes",
-        scaled(40, *tests("truth_test")),
+        scaled(40, *tests("core/truth_test")),
         [("r1_blocks_missed", "==", 0), ("r1_malformed_streams", "==", 0), ("r1_cases", ">=", 10**6)],
         "{r1_blocks_missed} of {r1_blocks_compared} blocks in {r1_cases} volumes", is_slow=True),
     Row(2, "boundaries: containers of 4095 to 4097, keys, powers of two, last partial blocks, the edge of int64",
-        "every operation on each", tests("boundary_test"), [("r2_checks_failed", "==", 0), ("r2_boundaries", ">=", 3000)],
+        "every operation on each", tests("map/boundary_test"), [("r2_checks_failed", "==", 0), ("r2_boundaries", ">=", 3000)],
         "{r2_boundaries} boundaries, {r2_operations} operations, {r2_checks_failed} of {r2_checks} checks failed"),
     Row(3, "vector code says what scalar code says", "0 differences; lengths to 8192 bytes, every alignment, guard pages",
-        scaled(8, *tests("lengths_test")) + tests("compare_blocks_test", "containers_test", "count_bits_test", "decode_tuples_test",
-                                                  "encode_tuples_test", "extract_runs_test", "load_bits_test", "sorted_extents_test"),
+        scaled(8, *tests("simd/lengths_test")) + tests("simd/compare_blocks_test", "simd/containers_test", "simd/count_bits_test", "simd/decode_tuples_test",
+                                                  "simd/encode_tuples_test", "simd/extract_runs_test", "simd/load_bits_test", "simd/sorted_extents_test"),
         [("r3_differences", "==", 0), ("r3_inputs", ">=", 10**7)], "{r3_differences} differences in {r3_inputs} inputs",
         {"r3_differences": r"r3_\w+_(differences|failed)", "r3_inputs": r"r3_\w+_inputs"}),
     Row(4, "a stream resumed anywhere is the rest of the whole", "every byte of volumes to 1 MiB, 100,000 offsets in 16 TiB",
-        scaled(8, *tests("resume_test", "image_cursor_test --gtest_filter='*SparseImages'")),
+        scaled(8, *tests("core/resume_test"), TESTS + "source_tests --gtest_filter='*SparseImages'"),
         [("r4_wrong", "==", 0), ("r4_offsets", ">=", 10**6)], "{r4_wrong} wrong of {r4_offsets}",
         {"r4_wrong": r"r4_\w+_wrong", "r4_offsets": r"r4_\w+_offsets"}, is_slow=True),
     Row(5, "a stream cut anywhere and resumed is whole", "after every message; every byte from client to server, every second one on a relay's wires",
-        scaled(16, *tests("wire_faults_test")),
+        scaled(16, *tests("rpc/server/wire_faults_test")),
         [("r5_wrong", "==", 0), ("r5_tried", ">=", 1000)], "{r5_wrong} wrong of {r5_tried}",
         {"r5_wrong": r"r5_\w+_wrong", "r5_tried": r"r5_\w+_tried"}, is_slow=True),
     Row(6, "runs of fuzzers without a finding", "none in a minute each; 10,000,000 for codecs, 1,000,000 for others by `make fuzz-long`",
@@ -64,22 +66,22 @@ ROWS = [
         "{r6_findings} findings in {r6_executions} runs, 60 s for each target",
         {"r6_findings": r"r6_\w+_findings", "r6_executions": r"r6_\w+_executions"}, is_slow=True),
     Row(7, "flipped bits found", "all single, 1,000,000 double ones; of whatever carries a checksum or a seal",
-        scaled(50, *tests("damage_test", "page_token_test")), [("r7_missed", "==", 0), ("r7_tried", ">=", 10**6)],
+        scaled(50, *tests("map/damage_test", "rpc/contract/page_token_test")), [("r7_missed", "==", 0), ("r7_tried", ">=", 10**6)],
         "{r7_missed} missed of {r7_tried}", {"r7_missed": r"r7_\w+_missed", "r7_tried": r"r7_\w+_tried"}),
     Row(8, "cut, lengthened, swapped and spliced files found", "all", [], [("r8_missed", "==", 0), ("r8_tried", ">=", 50_000)],
         "{r8_missed} missed of {r8_tried}", {"r8_missed": r"r8_\w+_missed", "r8_tried": r"r8_\w+_tried"}, same_run_as=7),
-    Row(9, "lies with a right checksum refused", "all of 50 by hand, 1,000,000 made at random", scaled(50, *tests("lies_test")),
+    Row(9, "lies with a right checksum refused", "all of 50 by hand, 1,000,000 made at random", scaled(50, *tests("map/lies_test")),
         [("r9_generated_wrong", "==", 0), ("r9_not_refused", "==", 0), ("r9_generated", ">=", 10**6), ("r9_hand_made_lies", ">=", 50)],
         "{r9_hand_made_lies} by hand, {r9_not_refused} believed; {r9_generated} at random, {r9_generated_wrong} believed",
         differences={"r9_not_refused": ("r9_hand_made_lies", "r9_hand_made_lies_refused")}),
-    Row(10, "allocations that fail", "error or bad_alloc at the edge, no leak", tests("memory_test", "memory_rpc_test", "memory_source_test"),
+    Row(10, "allocations that fail", "error or bad_alloc at the edge, no leak", tests("faults/memory_test", "faults/memory_rpc_test", "faults/memory_source_test"),
         [("r10_wrong_all", "==", 0), ("r10_failed", ">=", 1000)], "{r10_wrong_all} wrong of {r10_failed}",
         {"r10_wrong_all": "r10_wrong(_rpc|_source)?", "r10_failed": "r10_allocations_failed(_rpc|_source)?"}),
     Row(11, "system calls that fail, are short or interrupted", "right or an error: every call of readers and writers, a sample of what has threads", scaled(2, *FAULTS),
         [("r11_wrong", "==", 0), ("r11_points", ">=", 1000)], "{r11_wrong} wrong of {r11_points}", is_slow=True),
     Row(12, "processes killed while they write", "2,000: old or new, never torn", [], [("r12_torn", "==", 0), ("r12_kills", ">=", 2000)],
         "{r12_torn} torn of {r12_kills}", same_run_as=11),
-    Row(13, "losses of power", "every prefix of what was not synced, subsets: all of a few writes, of many a sample", scaled(4, *tests("power_loss_test")),
+    Row(13, "losses of power", "every prefix of what was not synced, subsets: all of a few writes, of many a sample", scaled(4, *tests("faults/power_loss_test")),
         [("r13_wrong", "==", 0), ("r13_states", ">=", 1000)], "{r13_wrong} wrong of {r13_states} states"),
     Row(14, "what a reader that stops costs (KiB; private memory)", "64 and a message, for 1,000 streams; others keep 90 % of their speed",
         [python("tests/soak/load.py", CBT, MESSAGES, SLOW_READERS, "--cycles 0")],
@@ -95,7 +97,7 @@ ROWS = [
         [python("tests/soak/load.py", CBT, MESSAGES, SLOW_READERS, "--streams 0")],
         [("r15_slots_left", "==", 0), ("r15_descriptors_change", "<=", 0), ("r15_rss_change_percent", "<=", 1)],
         "{r15_cycles} cycles: {r15_slots_left} slots, {r15_descriptors_change} descriptors, memory {r15_rss_change_percent} %", is_slow=True),
-    Row(16, "shutdown under load", "no OK on a stream that was cut, no hang, 500 streams in 50 rounds", scaled(10, *tests("drain_test")),
+    Row(16, "shutdown under load", "no OK on a stream that was cut, no hang, 500 streams in 50 rounds", scaled(10, *tests("rpc/server/drain_test")),
         [("r16_cut_with_ok", "==", 0), ("r16_hangs", "==", 0), ("r16_streams", ">=", 25_000)], "{r16_cut_with_ok} OK, {r16_hangs} hangs in {r16_streams} streams",
         {"r16_cut_with_ok": r"r16_\w+_ok_on_truncated", "r16_hangs": r"r16_\w+_hangs", "r16_streams": r"r16_\w+_streams_drained"}, is_slow=True),
     Row(17, "address, undefined-behaviour and thread sanitizers", "nothing in the suite (but for what injects faults into system calls, and loads)", ["make asan", "make tsan"],
@@ -112,10 +114,10 @@ ROWS = [
         differences={"r20_unmapped": ("r20_rules", "r20_rules_mapped")}),
     Row(21, "canaries of secrets in logs, metrics, statuses", "0", [python("tests/cli/secrets_test.py", CBT)], [("r21_hits", "==", 0)],
         "{r21_hits}"),
-    Row(22, "differences between \"is not there\" and \"you may not\"", "0 in 1,000 pairs", scaled(4, *tests("existence_test")),
+    Row(22, "differences between \"is not there\" and \"you may not\"", "0 in 1,000 pairs", scaled(4, *tests("rpc/access/existence_test")),
         [("r22_differences", "==", 0), ("r22_pairs", ">=", 1000)],
         "{r22_differences} in {r22_pairs} pairs; medians differ by {r22_median_difference_percent} %"),
-    Row(23, "files of every released format read and written to the bit", "all", tests("golden_test"), [("r23_wrong", "==", 0)],
+    Row(23, "files of every released format read and written to the bit", "all", tests("map/golden_test"), [("r23_wrong", "==", 0)],
         "{r23_wrong} wrong of {r23_files}"),
     Row(24, "bytes reported for each byte of changed blocks", "1 exactly; rounded: within the bound of the granularity", [],
         [("r24_exact_ratio", "==", 1), ("r24_streams_over_their_bound", "==", 0)],

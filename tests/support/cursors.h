@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
-#include "cbt/extent_cursor.h"
+#include "cbt/list_cursor.h"
 #include "reference/volume.h"
 
 namespace cbt::test {

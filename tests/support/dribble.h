@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "cbt/byte_stream.h"
+#include "cbt/source/byte_stream.h"
 
 namespace cbt::test {
 

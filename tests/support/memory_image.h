@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cbt/image.h"
+#include "cbt/source/image.h"
 
 namespace cbt::test {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cbt/qcow2.h"
+#include "cbt/source/qcow2.h"
 #include "support/memory_image.h"
 
 namespace cbt::test {

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "cbt/image.h"
+#include "cbt/source/image.h"
 #include "reference/volume.h"
 
 namespace cbt::test {

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "cbt/wire.h"
+#include "cbt/wire/message.h"
 #include "wire/proto_writer.h"
 
 namespace cbt::wire {

@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "cbt/wire.h"
+#include "cbt/wire/message.h"
 #include "csi.pb.h"
 #include "support/generators.h"
 

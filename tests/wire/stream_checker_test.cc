@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cbt/wire.h"
+#include "cbt/wire/message.h"
 
 namespace cbt {
 namespace {

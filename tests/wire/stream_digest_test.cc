@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "cbt/wire.h"
+#include "cbt/wire/message.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

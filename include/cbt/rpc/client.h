@@ -16,7 +16,7 @@
 #include "cbt/cursor.h"
 #include "cbt/provider.h"
 #include "cbt/rpc/api.h"
-#include "cbt/wire.h"
+#include "cbt/wire/message.h"
 
 namespace cbt::rpc {
 

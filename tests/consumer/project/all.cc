@@ -1,9 +1,9 @@
 // Every component once: images in a folder, a server for them, a client of it.
 #include <cstdio>
 
-#include "cbt/directory_provider.h"
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
+#include "cbt/source/directory_provider.h"
 
 int main() {
   auto provider = cbt::MakeDirectoryProvider(".");

@@ -17,10 +17,10 @@
 
 #include "csi.pb.h"
 #include "reference/volume.h"
-#include "rpc/byte_buffer.h"
-#include "rpc/message_feed.h"
-#include "rpc/raw_service.h"
+#include "rpc/outbound/outbound_feed.h"
 #include "rpc/support/raw_call.h"
+#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/raw_service.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {

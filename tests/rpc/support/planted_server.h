@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "reference/volume.h"
-#include "rpc/byte_buffer.h"
-#include "rpc/completeness.h"
-#include "rpc/contract.h"
-#include "rpc/raw_service.h"
-#include "rpc/status.h"
+#include "rpc/contract/completeness.h"
+#include "rpc/contract/contract.h"
+#include "rpc/contract/status.h"
 #include "rpc/support/fake_server.h"
+#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/raw_service.h"
 #include "support/temp_dir.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"

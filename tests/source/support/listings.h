@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "cbt/byte_stream.h"
 #include "cbt/change_map.h"
-#include "cbt/device_mapper.h"
-#include "cbt/ebs.h"
-#include "cbt/qemu_map.h"
-#include "cbt/rbd.h"
-#include "cbt/vmware.h"
+#include "cbt/source/byte_stream.h"
+#include "cbt/source/device_mapper.h"
+#include "cbt/source/ebs.h"
+#include "cbt/source/qemu_map.h"
+#include "cbt/source/rbd.h"
+#include "cbt/source/vmware.h"
 #include "reference/volume.h"
 
 namespace cbt::test {

@@ -1,0 +1,93 @@
+// Files of lines that an operator writes: `*.source` beside images, tokens, names, sessions,
+// storage secrets. A text that is cut in its last line is refused by each; comments and blank lines
+// say nothing; no secret stands in an error.
+#include <fcntl.h>
+#include <fuzzer/FuzzedDataProvider.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cbt/rpc/access.h"
+#include "cbt/rpc/session_store.h"
+#include "fuzz/support/check.h"
+#include "source/directory/volume_sources.h"
+
+namespace {
+
+constexpr char kSecret[] = "canary-789012345678901234567890123456789";
+
+// A folder with the one file, for as long as the process lives.
+class Folder {
+ public:
+  Folder() {
+    char pattern[] = "/tmp/cbt-fuzz-lines-XXXXXX";
+    CBT_FUZZ_CHECK(mkdtemp(pattern) != nullptr);
+    path_ = pattern;
+    descriptor_ = open(pattern, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CBT_FUZZ_CHECK(descriptor_ >= 0);
+  }
+  ~Folder() {
+    unlink(file().c_str());
+    rmdir(path_.c_str());
+    close(descriptor_);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  void Write(const std::string& text) const {
+    const int out = open(file().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    CBT_FUZZ_CHECK(out >= 0);
+    CBT_FUZZ_CHECK(write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    close(out);
+  }
+  std::string file() const { return absl::StrCat(path_, "/a.source"); }
+  int descriptor() const { return descriptor_; }
+
+ private:
+  std::string path_;
+  int descriptor_;
+};
+
+absl::Status Read(const Folder& folder, int kind, const std::string& text) {
+  const cbt::VolumeSources::Rules rules = {{}, std::chrono::minutes(1)};
+  folder.Write(text);
+  switch (kind) {
+    case 0:
+      return cbt::VolumeSources::Read(folder.descriptor(), "", rules).damage();
+    case 1:
+      return cbt::rpc::MakeTokenFileAccess(folder.file()).status();
+    case 2:
+      return cbt::rpc::MakeFileResolver(folder.file()).status();
+    case 3:
+      return cbt::rpc::MakeFileSessions(folder.file()).status();
+    default:
+      return cbt::rpc::MakeFileSecrets(folder.file()).status();
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const Folder folder;
+  FuzzedDataProvider in(data, size);
+  const int kind = in.ConsumeIntegralInRange<int>(0, 4);
+  const std::string text = in.ConsumeRemainingBytesAsString();
+  const absl::Status status = Read(folder, kind, text);
+  const bool cut = !text.empty() && text.back() != '\n';
+  if (cut) CBT_FUZZ_CHECK(!status.ok());
+  // What can't be used is always told as that.
+  const absl::StatusCode wrong =
+      kind == 0 ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kInvalidArgument;
+  if (!status.ok()) CBT_FUZZ_CHECK(status.code() == wrong);
+  if (kind != 0) CBT_FUZZ_CHECK(status.message().find(kSecret) == std::string_view::npos);
+  if (cut) return 0;
+  CBT_FUZZ_CHECK(Read(folder, kind, absl::StrCat("# a comment\n\n", text, " \n#\n")).ok() ==
+                 status.ok());
+  return 0;
+}

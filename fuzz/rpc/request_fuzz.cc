@@ -1,0 +1,63 @@
+// Bytes from anybody through the decoders of the service's edge. A request: an error, or one that
+// encodes to bytes which decode to the same again (secrets apart). Pages and page tokens.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "fuzz/support/check.h"
+#include "rpc/client/paged_inbound.h"
+#include "rpc/contract/contract.h"
+#include "rpc/contract/page_token.h"
+
+namespace {
+
+void Decode(const cbt::rpc::MethodContract& method, std::span<const uint8_t> bytes) {
+  auto request = cbt::rpc::DecodeRequest(method, bytes);
+  if (!request.ok() || !cbt::rpc::CheckRequest(method, *request).ok()) return;
+  CBT_FUZZ_CHECK(!request->target_snapshot_id.empty());
+  CBT_FUZZ_CHECK(request->starting_offset >= 0 && request->max_results >= 0);
+  request->secrets = cbt::Secrets();
+  const std::string encoded = cbt::rpc::EncodeRequest(method, *request);
+  const auto again = cbt::rpc::DecodeRequest(
+      method, {reinterpret_cast<const uint8_t*>(encoded.data()), encoded.size()});
+  CBT_FUZZ_CHECK(again.ok());
+  CBT_FUZZ_CHECK(
+      again->base_snapshot_id == request->base_snapshot_id &&
+      again->target_snapshot_id == request->target_snapshot_id &&
+      again->starting_offset == request->starting_offset &&
+      again->max_results == request->max_results && again->name_space == request->name_space &&
+      again->volume_id == request->volume_id && again->page_token == request->page_token &&
+      again->token.Equals(request->token.Reveal()));
+}
+
+// A page from anybody: an error, or blocks whose numbers are the wire's.
+void DecodeOnePage(std::span<const uint8_t> bytes) {
+  cbt::rpc::SnapshotDeltaPage page;
+  if (!cbt::rpc::DecodePage(bytes, page).ok()) return;
+  CBT_FUZZ_CHECK(page.capacity <= cbt::kMaxCapacity);
+  for (size_t i = 0; i < page.tuples.size(); ++i) {
+    CBT_FUZZ_CHECK(page.tuples[i].offset <= cbt::kMaxCapacity &&
+                   page.tuples[i].length <= cbt::kMaxCapacity);
+  }
+}
+
+// Nobody without the key makes a token.
+void OpenToken(std::span<const uint8_t> bytes) {
+  static const cbt::rpc::PageTokens tokens("key of the fuzzer");
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  CBT_FUZZ_CHECK(!tokens.Open("base", "target", text).ok());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  for (const cbt::rpc::Contract* contract :
+       {&cbt::rpc::kCsiContract, &cbt::rpc::kKubernetesContract, &cbt::rpc::kSessionContract,
+        &cbt::rpc::kPagedContract}) {
+    Decode(contract->allocated, {data, size});
+    Decode(contract->delta, {data, size});
+  }
+  DecodeOnePage({data, size});
+  OpenToken({data, size});
+  return 0;
+}

@@ -1,0 +1,32 @@
+// Bytes from anybody through the decoder: an error, or a message that encodes to bytes which decode
+// to the same again.
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cbt/wire/message.h"
+#include "fuzz/support/check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto message = cbt::DecodeMetadataMessage({data, size});
+  if (!message.ok()) return 0;
+  CBT_FUZZ_CHECK(message->capacity <= cbt::kMaxCapacity);
+  CBT_FUZZ_CHECK(message->tuples.size() <= size / 2);
+  const auto offsets = message->tuples.offsets();
+  const auto lengths = message->tuples.lengths();
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    CBT_FUZZ_CHECK(offsets[i] <= cbt::kMaxCapacity && lengths[i] <= cbt::kMaxCapacity);
+  }
+  std::vector<uint8_t> bytes(cbt::kMaxHeaderBytes + offsets.size() * cbt::kMaxTupleBytes);
+  const size_t header = cbt::EncodeHeader(message->type, message->capacity, bytes.data());
+  const auto encoded = cbt::EncodeTuples(offsets, lengths, std::span(bytes).subspan(header));
+  CBT_FUZZ_CHECK(encoded.tuples == offsets.size());
+  const auto again = cbt::DecodeMetadataMessage({bytes.data(), header + encoded.bytes});
+  CBT_FUZZ_CHECK(again.ok());
+  CBT_FUZZ_CHECK(again->type == message->type && again->capacity == message->capacity &&
+                 again->tuples == message->tuples);
+  // Whatever the message says, the checker answers.
+  cbt::StreamChecker checker(size);
+  static_cast<void>(checker.Check(*message));
+  return 0;
+}

@@ -1,0 +1,52 @@
+// The Kubernetes object of the proposal's paged revision: VolumeSnapshotDelta of group
+// cbt.storage.k8s.io/v1alpha1, as JSON, one page at a time.
+#ifndef CBT_RPC_VOLUME_SNAPSHOT_DELTA_H_
+#define CBT_RPC_VOLUME_SNAPSHOT_DELTA_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cbt/cursor.h"
+
+namespace cbt {
+
+// What the numbers of `state` mean.
+enum class VolumeSnapshotDeltaState : int {
+  kCompleted = 0,  // there are no more blocks
+  kContinue = 1,   // there are; `continue` is the block index at which the next page starts
+  kFailed = 2,     // `error` says why
+};
+
+// The object's metadata and spec.
+struct VolumeSnapshotDeltaSpec {
+  std::string name = {};  // metadata.name and metadata.namespace; left out when empty
+  std::string name_space = {};
+  std::optional<std::string> base_snapshot = {};  // none: everything allocated in the target
+  std::string target_snapshot = {};
+  uint64_t limit = 256;  // blocks on the page at most
+  uint64_t offset = 0;   // index of the block to begin with
+};
+
+// One line of JSON: the page of blocks of `block_size` bytes from index `spec.offset` on. `cursor`
+// gives extents of any granularity; they are rounded outward to blocks. What makes the cursor fail
+// makes an object of state kFailed, with `error` and without blocks; `failure`, if given, is set to
+// it as well, and to OK for a page that is as it should be.
+// Errors: INVALID_ARGUMENT for a block size that a fixed-block cursor can't have, for a limit of 0
+//         and without a target.
+// Cost:   that of seeking the cursor and of `limit` blocks; memory grows with `limit`.
+absl::StatusOr<std::string> RenderVolumeSnapshotDelta(const VolumeSnapshotDeltaSpec& spec,
+                                                      std::unique_ptr<ExtentCursor> cursor,
+                                                      uint64_t block_size,
+                                                      absl::Status* failure = nullptr);
+
+// The object of a request that failed before there was a cursor.
+std::string RenderFailedVolumeSnapshotDelta(const VolumeSnapshotDeltaSpec& spec,
+                                            const absl::Status& error);
+
+}  // namespace cbt
+
+#endif  // CBT_RPC_VOLUME_SNAPSHOT_DELTA_H_

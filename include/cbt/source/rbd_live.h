@@ -1,0 +1,215 @@
+// A live Ceph RBD image as a cursor, through librbd's own callback. Header-only, and without a
+// header or a library of Ceph: the caller passes what calls rbd_diff_iterate2() in.
+//
+//   rbd_image_t image = ...;  // the target snapshot is set
+//   auto cursor = cbt::MakeRbdCursor(
+//       [image](uint64_t offset, uint64_t length, cbt::RbdDiffCallback callback, void* context) {
+//         return rbd_diff_iterate2(image, "monday", offset, length, /*include_parent=*/1,
+//                                  /*whole_object=*/0, callback, context);
+//       },
+//       {.capacity = size_of_the_target});
+//
+// With a null base name the cursor tells what is allocated. With whole_object, which is fast where
+// the image has a fast-diff map, ranges are whole objects. See
+// https://docs.ceph.com/en/latest/rbd/api/librbdpy/ and librbd.h.
+#ifndef CBT_SOURCE_RBD_LIVE_H_
+#define CBT_SOURCE_RBD_LIVE_H_
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cbt/cursor.h"
+#include "cbt/transform.h"
+
+namespace cbt {
+
+// librbd's: bytes [offset, offset + length); `exists` is 0 for a range that was discarded. A
+// negative return stops the iteration, nothing else does.
+using RbdDiffCallback = int (*)(uint64_t offset, size_t length, int exists, void* context);
+
+struct RbdCursorOptions {
+  // Size of the target in bytes.
+  uint64_t capacity = 0;
+
+  // The unit in which the storage tells changes; 1: bytes, as librbd does.
+  uint64_t granularity = 1;
+
+  // Bytes of the image that one call asks about, rounded down to whole units of the granularity,
+  // one at least. Smaller where an answer has too many ranges.
+  uint64_t window = uint64_t{4} << 30;
+
+  // Ranges that one call may give; a window that has more is asked about again in halves. One unit
+  // of the granularity that has more counts as changed from its beginning to its end.
+  size_t max_ranges = size_t{1} << 16;
+};
+
+namespace rbd_internal {
+
+struct Answer {
+  std::vector<Extent> ranges;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  size_t max_ranges = 0;
+  bool too_many = false;
+};
+
+// Nothing may be thrown through librbd: the vector has its room already.
+inline int Collect(uint64_t offset, size_t length, int, void* context) noexcept {
+  auto& answer = *static_cast<Answer*>(context);
+  // Whole objects may reach out of the window; the neighbour's answer has that part.
+  const uint64_t end = length > kMaxCapacity || offset > kMaxCapacity - length
+                           ? answer.end
+                           : std::min<uint64_t>(offset + length, answer.end);
+  const uint64_t begin = std::max(offset, answer.begin);
+  if (begin >= end) return 0;
+  if (!answer.ranges.empty() && answer.ranges.back().end() == begin) {
+    answer.ranges.back().length += end - begin;
+    return 0;
+  }
+  if (answer.ranges.size() == answer.max_ranges) {
+    answer.too_many = true;
+    return -EOVERFLOW;
+  }
+  answer.ranges.push_back({begin, end - begin});
+  return 0;
+}
+
+inline absl::Status ErrorOf(int error, uint64_t begin, uint64_t end) {
+  const std::string text = "rbd_diff_iterate2: bytes " + std::to_string(begin) + " to " +
+                           std::to_string(end) + ": " + std::generic_category().message(error);
+  switch (error) {
+    case ENOENT:
+      return absl::NotFoundError(text + " (is the base snapshot there?)");
+    case EINVAL:
+      return absl::InvalidArgumentError(text + " (is the base older than the target?)");
+    default:
+      return absl::UnavailableError(text);
+  }
+}
+
+template <typename Iterate>
+class Cursor final : public ExtentCursor {
+ public:
+  Cursor(Iterate iterate, const RbdCursorOptions& options)
+      : ExtentCursor(options.capacity, options.granularity),
+        iterate_(std::move(iterate)),
+        most_(WholeUnits(options.window)),
+        window_(most_) {
+    answer_.max_ranges = options.max_ranges;
+    answer_.ranges.reserve(options.max_ranges);
+  }
+
+ private:
+  // `bytes` in whole units of the granularity, one at least: a call that begins inside of an object
+  // is not asked for, since Ceph once told ranges that lay elsewhere then. A position that begins a
+  // unit stays at the beginning of one, whatever windows follow.
+  uint64_t WholeUnits(uint64_t bytes) const noexcept {
+    return std::max(AlignDown(bytes, granularity()), granularity());
+  }
+
+  absl::Status DoSeek(uint64_t offset) override {
+    position_ = offset;
+    answer_.ranges.clear();
+    next_ = 0;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    if (next_ == answer_.ranges.size()) {
+      if (absl::Status status = Ask(); !status.ok()) return status;
+    }
+    while (!batch.full() && next_ < answer_.ranges.size()) batch.push_back(answer_.ranges[next_++]);
+    return next_ < answer_.ranges.size() ? answer_.ranges[next_].offset : position_;
+  }
+
+  // Gets the ranges of the next window, all of them.
+  absl::Status Ask() {
+    next_ = 0;
+    for (;;) {
+      const uint64_t length = std::min(window_, capacity() - position_);
+      answer_.ranges.clear();
+      answer_.too_many = false;
+      answer_.begin = position_;
+      answer_.end = position_ + length;
+      RbdDiffCallback callback = &Collect;
+      const int result = iterate_(position_, length, callback, static_cast<void*>(&answer_));
+      if (answer_.too_many) {
+        answer_.ranges.clear();
+        if (length > granularity()) {
+          window_ = WholeUnits(length / 2);
+          continue;
+        }
+        // Nothing finer can be told of one unit than that it changed.
+        answer_.ranges.push_back({position_, length});
+        break;
+      }
+      if (result < 0) {
+        answer_.ranges.clear();
+        return ErrorOf(-result, answer_.begin, answer_.end);
+      }
+      if (answer_.ranges.size() < answer_.max_ranges / 4) {
+        window_ = std::min(most_, window_ * 2);
+      }
+      break;
+    }
+    // Images that are striped are not told in order.
+    std::sort(answer_.ranges.begin(), answer_.ranges.end(),
+              [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
+    size_t kept = 0;
+    for (const Extent& range : answer_.ranges) {
+      if (kept > 0 && range.offset <= answer_.ranges[kept - 1].end()) {
+        Extent& last = answer_.ranges[kept - 1];
+        last.length = std::max(last.end(), range.end()) - last.offset;
+      } else {
+        answer_.ranges[kept++] = range;
+      }
+    }
+    answer_.ranges.resize(kept);
+    position_ = answer_.end;
+    return absl::OkStatus();
+  }
+
+  Iterate iterate_;
+  const uint64_t most_;
+  uint64_t window_;  // what to ask about at once: less where there are many ranges
+  Answer answer_;
+  size_t next_ = 0;        // of the ranges in the answer
+  uint64_t position_ = 0;  // asked about below this offset
+};
+
+}  // namespace rbd_internal
+
+// A cursor over what `iterate` tells: called as int(uint64_t offset, uint64_t length,
+// RbdDiffCallback, void* context) from Next(), in the thread that calls that, with ascending
+// windows that begin at multiples of the granularity. Ranges are sorted, merged and cut at the
+// window. Seek() O(1).
+// Errors: INVALID_ARGUMENT for the options. While it runs: NOT_FOUND, INVALID_ARGUMENT or
+//         UNAVAILABLE by what librbd returned; an iteration that failed is never taken for an end.
+template <typename Iterate>
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeRbdCursor(Iterate iterate,
+                                                            const RbdCursorOptions& options) {
+  if (absl::Status status = CheckGeometry(options.capacity, options.granularity); !status.ok()) {
+    return status;
+  }
+  if (options.window == 0 || options.window > kMaxCapacity || options.max_ranges == 0) {
+    return absl::InvalidArgumentError("rbd cursor: the window and the ranges must be above 0");
+  }
+  std::unique_ptr<ExtentCursor> cursor =
+      std::make_unique<rbd_internal::Cursor<Iterate>>(std::move(iterate), options);
+  // Runs go on from one window to the next.
+  if (options.granularity > 1) return AlignOutward(std::move(cursor), options.granularity);
+  return Coalesce(std::move(cursor));
+}
+
+}  // namespace cbt
+
+#endif  // CBT_SOURCE_RBD_LIVE_H_

@@ -1,0 +1,210 @@
+#include "base/file_io.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+
+namespace cbt {
+namespace {
+
+int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept {
+  // The kernel takes no more than this at once.
+  constexpr size_t kMost = size_t{1} << 30;
+  while (!bytes.empty()) {
+    const ssize_t written =
+        Retry([&] { return ::write(descriptor, bytes.data(), std::min(bytes.size(), kMost)); });
+    if (written < 0) return errno;
+    if (written == 0) return EIO;
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
+// Opens a new file beside `path`, which is relative to `at` as in openat(2); its name is put into
+// `temporary`. Returns -1 and errno.
+int CreateBeside(int at, const std::string& path, std::string& temporary) {
+  static std::atomic<uint64_t> counter{0};
+  constexpr int kTries = 100;
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  for (int i = 0; i < kTries; ++i) {
+    // Short enough for a name of any length that fits by itself.
+    temporary = absl::StrCat(folder, ".", name.substr(0, 200), ".", ::getpid(), "-",
+                             counter.fetch_add(1), AbslView(kPartialExtension));
+    const int descriptor = Retry([&] {
+      return ::openat(at, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                      S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH);
+    });
+    if (descriptor >= 0 || errno != EEXIST) return descriptor;
+  }
+  return -1;
+}
+
+// All of WriteFileAtomically() but the sync of the folder.
+absl::Status WriteAndRename(int at, const std::string& path, std::string_view shown,
+                            std::span<const std::span<const uint8_t>> parts, bool sync) {
+  std::string temporary;
+  OwnedDescriptor file(CreateBeside(at, path, temporary));
+  if (file.number() < 0) return FileError(shown, errno);
+  int error = 0;
+  for (const std::span<const uint8_t> part : parts) {
+    if (error == 0) error = WriteAll(file.number(), part);
+  }
+  if (error == 0 && sync && Retry([&] { return ::fsync(file.number()); }) != 0) error = errno;
+  const int closed = file.Close();
+  if (error == 0) error = closed;
+  if (error == 0 && ::renameat(at, temporary.c_str(), at, path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlinkat(at, temporary.c_str(), 0);
+    return FileError(shown, error);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status FileError(std::string_view path, int error) {
+  const std::string text =
+      absl::StrCat(AbslView(path), ": ", std::generic_category().message(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(text);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(text);
+    case EEXIST:
+      return absl::AlreadyExistsError(text);
+    case EISDIR:
+    case ENAMETOOLONG:
+    case ELOOP:
+      return absl::InvalidArgumentError(text);
+    case ENXIO:
+    case ENODEV:
+      return absl::FailedPreconditionError(text);
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+      return absl::ResourceExhaustedError(text);
+    default:
+      return absl::UnavailableError(text);
+  }
+}
+
+int OpenFile(const std::string& path, int flags, unsigned mode) noexcept {
+  return Retry([&] { return ::open(path.c_str(), flags, mode); });
+}
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+absl::Status SyncFolder(const std::string& path) {
+  const OwnedDescriptor folder(OpenFile(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // A folder that may be written but not read can't be opened for this.
+  if (folder.number() < 0) return errno == EACCES ? absl::OkStatus() : FileError(path, errno);
+  return SyncFolder(folder.number(), path);
+}
+
+absl::Status SyncFolder(int folder, std::string_view shown) {
+  // Some file systems have no way to sync a folder and say EINVAL.
+  if (Retry([&] { return ::fsync(folder); }) != 0 && errno != EINVAL) {
+    return FileError(shown, errno);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MakeFolder(const std::string& path, bool sync) {
+  if (::mkdir(path.c_str(), S_IRWXU | S_IRWXG | S_IRWXO) != 0 && errno != EEXIST) {
+    return FileError(path, errno);
+  }
+  if (!sync) return absl::OkStatus();
+  const size_t end = path.find_last_not_of('/');
+  return SyncFolder(FolderOf(path.substr(0, end == std::string::npos ? 1 : end + 1)));
+}
+
+absl::Status WriteFileAtomically(const std::string& path,
+                                 std::span<const std::span<const uint8_t>> parts, bool sync) {
+  // Now, so that nothing that has a name is taken for a file that was not written.
+  const std::string folder = FolderOf(path);
+  if (absl::Status status = WriteAndRename(AT_FDCWD, path, path, parts, sync); !status.ok()) {
+    return status;
+  }
+  return sync ? SyncFolder(folder) : absl::OkStatus();
+}
+
+absl::Status WriteFileAtomicallyAt(int folder, const std::string& file, std::string_view shown,
+                                   std::span<const std::span<const uint8_t>> parts, bool sync) {
+  absl::Status status = WriteAndRename(folder, file, shown, parts, sync);
+  return status.ok() && sync ? SyncFolder(folder, shown) : status;
+}
+
+absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path,
+                                                                   std::string_view name,
+                                                                   Watched watched) {
+  if (name.empty()) name = path;
+  // Without waiting for a writer, if it is a pipe.
+  const int descriptor = OpenFile(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return FileError(name, errno);
+  return FromDescriptor(descriptor, name, watched);
+}
+
+absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(int descriptor,
+                                                                             std::string_view name,
+                                                                             Watched watched) {
+  OwnedDescriptor owned(descriptor);
+  auto* const made = new MappedFile(descriptor, std::string(name));
+  static_cast<void>(owned.Release());
+  const std::shared_ptr<MappedFile> file(made);
+  struct stat stat;
+  if (::fstat(descriptor, &stat) != 0) return FileError(name, errno);
+  if (!S_ISREG(stat.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(AbslView(name), ": not a regular file"));
+  }
+  file->written_at_ = stat.st_mtim;
+  const auto size = static_cast<size_t>(stat.st_size);
+  if (size == 0) return file;
+  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  if (memory == MAP_FAILED) return FileError(name, errno);
+  file->bytes_ = static_cast<uint8_t*>(memory);
+  file->size_ = size;
+  if (watched == Watched::kNo) ::close(std::exchange(file->descriptor_, -1));
+  return file;
+}
+
+absl::Status MappedFile::CheckUnchanged() const {
+  struct stat now;
+  if (::fstat(descriptor_, &now) != 0) {
+    return absl::UnavailableError(FileError(name_, errno).message());
+  }
+  if (static_cast<uint64_t>(now.st_size) == size_ && now.st_mtim.tv_sec == written_at_.tv_sec &&
+      now.st_mtim.tv_nsec == written_at_.tv_nsec) {
+    return absl::OkStatus();
+  }
+  return absl::AbortedError(absl::StrCat(name_, ": was written to since it was opened"));
+}
+
+MappedFile::~MappedFile() {
+  if (bytes_ != nullptr) ::munmap(bytes_, size_);
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+}  // namespace cbt

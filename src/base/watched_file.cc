@@ -1,0 +1,81 @@
+#include "base/watched_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <system_error>
+
+#include "base/wipe.h"
+
+namespace cbt::rpc {
+namespace {
+
+constexpr size_t kMostBytes = size_t{4} << 20;
+
+absl::Status Failed(const std::string& path, int error) {
+  const std::string text = path + ": " + std::generic_category().message(error);
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(text);
+    case EACCES:
+    case EPERM:
+      return absl::PermissionDeniedError(text);
+    case EISDIR:
+      return absl::InvalidArgumentError(text);
+    default:
+      return absl::UnavailableError(text);
+  }
+}
+
+struct Closer {
+  void operator()(const int* fd) const noexcept { close(*fd); }
+};
+
+// As resize() to twice the size, which would leave what was there in the memory that it gives back.
+void Grow(std::string& text) {
+  constexpr size_t kFirst = 16384;
+  std::string larger(std::max(2 * text.size(), kFirst), '\0');
+  larger.replace(0, text.size(), text);
+  WipeWhole(text);
+  text.swap(larger);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Failed(path, errno);
+  const std::unique_ptr<const int, Closer> closer(&fd);
+  // Tokens and keys come this way: no copy of them stays in memory that was given back, none on the
+  // stack.
+  std::string text;
+  const Wiper wiper(text);
+  size_t size = 0;
+  for (;;) {
+    if (size == text.size()) Grow(text);
+    const ssize_t count = read(fd, text.data() + size, text.size() - size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return Failed(path, errno);
+    if (count == 0) break;
+    size += static_cast<size_t>(count);
+    if (size > kMostBytes) return absl::InvalidArgumentError(path + ": longer than 4 MiB");
+  }
+  text.resize(size);
+  return text;
+}
+
+FileState StateOf(const std::string& path) noexcept {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) return {};
+  return {.device = status.st_dev,
+          .inode = status.st_ino,
+          .size = status.st_size,
+          .modified = status.st_mtim,
+          .changed = status.st_ctim};
+}
+
+}  // namespace cbt::rpc

@@ -1,0 +1,37 @@
+// Texts that hold secrets, overwritten before their memory is given back.
+#ifndef CBT_BASE_WIPE_H_
+#define CBT_BASE_WIPE_H_
+
+#include <cstring>
+#include <string>
+
+namespace cbt {
+
+inline void Wipe(std::string& value) noexcept {
+  // The barrier keeps the compiler from dropping a store that nobody reads.
+  std::memset(value.data(), 0, value.size());
+  asm volatile("" : : "r"(value.data()) : "memory");
+}
+
+// What lies behind the end as well; leaves it empty.
+inline void WipeWhole(std::string& value) noexcept {
+  value.resize(value.capacity());
+  Wipe(value);
+  value.clear();
+}
+
+// Wipes a text at the end of the scope, however that is left.
+class Wiper {
+ public:
+  explicit Wiper(std::string& text) noexcept : text_(text) {}
+  ~Wiper() { WipeWhole(text_); }
+  Wiper(const Wiper&) = delete;
+  Wiper& operator=(const Wiper&) = delete;
+
+ private:
+  std::string& text_;
+};
+
+}  // namespace cbt
+
+#endif  // CBT_BASE_WIPE_H_

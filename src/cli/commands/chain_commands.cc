@@ -1,0 +1,198 @@
+// `cbt chain`: the maps between neighbouring snapshots of a volume, in a directory.
+
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "base/json_string.h"
+#include "cbt/change_chain.h"
+#include "cbt/change_map_file.h"
+#include "cbt/transform.h"
+#include "cli/command.h"
+#include "cli/support/input_files.h"
+#include "cli/support/numbers.h"
+#include "cli/options/stream_options.h"
+#include "cli/commands/map_output.h"
+#include "cli/output/output.h"
+#include "cli/commands/print_stream.h"
+#include "cli/support/status.h"
+
+namespace cbt::cli {
+namespace {
+
+using Access = ChangeChain::Access;
+
+struct ChainArguments {
+  std::string directory;
+  std::string volume;
+  std::string snapshot;
+  std::string base;
+  std::string target;
+  std::vector<std::string> files;
+  uint64_t capacity = 0;
+  std::optional<uint64_t> block_size;
+  bool oldest = false;
+  StreamOptions stream;
+  MapOutput output;
+};
+
+absl::Status CreateChain(const ChainArguments& arguments) {
+  return ChangeChain::Create(arguments.directory, arguments.volume,
+                             arguments.block_size.value_or(kDefaultBlockSize),
+                             {arguments.snapshot, arguments.capacity})
+      .status();
+}
+
+absl::Status Append(const ChainArguments& arguments) {
+  absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
+      ChangeChain::Open(arguments.directory, Access::kChange);
+  if (!chain.ok()) return chain.status();
+  for (const std::string& path : arguments.files) {
+    absl::StatusOr<ChangeMap> map = ReadChangeMap(path);
+    if (!map.ok()) return map.status();
+    if (absl::Status status = (*chain)->Append(*map); !status.ok()) {
+      return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Remove(const ChainArguments& arguments) {
+  if (arguments.oldest != arguments.snapshot.empty()) {
+    return UsageError("remove", "wants either a snapshot or --oldest");
+  }
+  absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
+      ChangeChain::Open(arguments.directory, Access::kChange);
+  if (!chain.ok()) return chain.status();
+  return (*chain)->Remove(arguments.oldest ? (*chain)->snapshots().front().id : arguments.snapshot);
+}
+
+absl::Status List(const ChainArguments& arguments) {
+  absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
+      ChangeChain::Open(arguments.directory, Access::kRead);
+  if (!chain.ok()) return chain.status();
+  Output output(STDOUT_FILENO, "stdout");
+  output.Append(absl::StrCat("{\"volume\":", JsonString((*chain)->volume()),
+                             ",\"granularity_bytes\":", (*chain)->granularity(), "}\n"));
+  for (const ChainSnapshot& snapshot : (*chain)->snapshots()) {
+    output.Append(absl::StrCat("{\"snapshot\":", JsonString(snapshot.id),
+                               ",\"capacity_bytes\":", snapshot.capacity, "}\n"));
+  }
+  return output.Close();
+}
+
+absl::Status VerifyChain(const ChainArguments& arguments) {
+  absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
+      ChangeChain::Open(arguments.directory, Access::kRead);
+  return chain.ok() ? (*chain)->Verify() : chain.status();
+}
+
+absl::Status Delta(const ChainArguments& arguments) {
+  absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
+      ChangeChain::Open(arguments.directory, Access::kRead);
+  if (!chain.ok()) return chain.status();
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
+      (*chain)->Delta(arguments.base, arguments.target);
+  if (!cursor.ok()) return cursor.status();
+  const uint64_t granularity = arguments.stream.block_size.value_or((*chain)->granularity());
+  if (arguments.output.wanted()) {
+    const absl::StatusOr<ChangeMapIdentity> identity = arguments.output.names.Over(
+        {(*chain)->volume(), arguments.base, arguments.target}, SourcePurpose::kDelta);
+    if (!identity.ok()) return identity.status();
+    return WriteMap(**cursor, granularity, *identity, arguments.output.path,
+                    InputFiles({arguments.directory}), "uniting");
+  }
+  PrintOptions print = {.stream = arguments.stream,
+                        .type = arguments.stream.type.value_or(BlockMetadataType::kVariableLength),
+                        .label = "uniting"};
+  if (print.type == BlockMetadataType::kFixedLength) {
+    cursor = ToBlocks(*std::move(cursor), granularity);
+  } else if (arguments.stream.block_size.has_value()) {
+    cursor = AlignOutward(*std::move(cursor), granularity);
+  }
+  if (!cursor.ok()) return cursor.status();
+  if (absl::Status sought = SeekToStart(**cursor, print.stream); !sought.ok()) return sought;
+  return PrintStream(**cursor, print);
+}
+
+// A subcommand with the directory as its first argument. `example`: behind the program's name.
+CLI::App* Add(CLI::App& app, Command& command, const char* name, const char* what,
+              const char* example, absl::Status (*work)(const ChainArguments&),
+              const std::shared_ptr<ChainArguments>& arguments) {
+  CLI::App* const sub = app.add_subcommand(name, what);
+  sub->add_option("DIR", arguments->directory, "Directory of the chain")->required();
+  sub->footer(std::string("Example:\n  cbt chain ") + example);
+  sub->callback([=, &command] {
+    command = [=] { return Report(absl::StrCat("chain ", name), work(*arguments)); };
+  });
+  return sub;
+}
+
+}  // namespace
+
+void AddChain(CLI::App& app, Command& command) {
+  CLI::App* const sub = app.add_subcommand(
+      "chain", "Maps between neighbouring snapshots: any delta of a volume's history");
+  sub->require_subcommand(1);
+  const auto arguments = std::make_shared<ChainArguments>();
+
+  CLI::App* const create =
+      Add(*sub, command, "create", "A chain with its first snapshot",
+          "create vol1/history.chain --volume vol1 --snapshot monday --capacity 1T", &CreateChain,
+          arguments);
+  create->add_option("--volume", arguments->volume, "Name of the volume")
+      ->type_name("NAME")
+      ->required();
+  create->add_option("--snapshot", arguments->snapshot, "Name of the first snapshot")
+      ->type_name("NAME")
+      ->required();
+  create
+      ->add_option_function<std::string>(
+          "--capacity",
+          [arguments](const std::string& text) {
+            const absl::StatusOr<uint64_t> value = ParseNumber(text, kMaxCapacity);
+            if (!value.ok()) throw CLI::ValidationError("--capacity", MessageOf(value.status()));
+            arguments->capacity = *value;
+          },
+          "Its size in bytes")
+      ->type_name("N")
+      ->required();
+  AddBlockSizeOption(*create, arguments->block_size);
+
+  Add(*sub, command, "append", "Maps of the next snapshots",
+      "append vol1/history.chain mon-tue.cbm tue-wed.cbm", &Append, arguments)
+      ->add_option("FILE", arguments->files, "Map files, oldest first")
+      ->required();
+
+  CLI::App* const remove =
+      Add(*sub, command, "remove", "Forget a snapshot; its neighbours' maps unite",
+          "remove vol1/history.chain tuesday", &Remove, arguments);
+  remove->add_option("SNAPSHOT", arguments->snapshot, "Name of the snapshot");
+  remove->add_flag("--oldest", arguments->oldest, "The oldest one, whatever its name is");
+
+  Add(*sub, command, "list", "The snapshots, oldest first", "list vol1/history.chain", &List,
+      arguments);
+  Add(*sub, command, "verify", "Read every file and compare it with the manifest",
+      "verify vol1/history.chain", &VerifyChain, arguments);
+
+  CLI::App* const delta =
+      Add(*sub, command, "delta", "Changed ranges between any two snapshots",
+          "delta vol1/history.chain monday friday --block-size 1M", &Delta, arguments);
+  delta->add_option("BASE", arguments->base, "The earlier snapshot")->required();
+  delta->add_option("TARGET", arguments->target, "The later snapshot")->required();
+  AddStreamOptions(*delta, arguments->stream);
+  ShowOtherDefault(*delta, "--block-size", "the chain's");
+  AddMapOutput(*delta, arguments->output);
+  sub->footer(
+      "Example: a chain beside the snapshots of a volume, which `cbt serve` finds\n"
+      "  cbt chain create vol1/history.chain --volume vol1 --snapshot monday --capacity 1T\n"
+      "  cbt delta vol1/monday.img vol1/tuesday.img --from image --output tue.cbm\n"
+      "  cbt chain append vol1/history.chain tue.cbm");
+}
+
+}  // namespace cbt::cli

@@ -1,0 +1,88 @@
+// `cbt conform`: does a server keep the contract?
+
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "base/json_string.h"
+#include "cbt/rpc/conformance.h"
+#include "cli/command.h"
+#include "cli/options/remote_options.h"
+#include "cli/output/output.h"
+#include "cli/support/status.h"
+
+namespace cbt::cli {
+namespace {
+
+struct ConformArguments {
+  RemoteArguments remote;
+  bool json = false;
+};
+
+std::string Row(const rpc::RuleReport& report, bool json) {
+  const std::string result(rpc::RuleResultName(report.result));
+  if (json) {
+    return absl::StrCat("{\"id\":", JsonString(report.id),
+                        ",\"method\":", JsonString(report.method),
+                        ",\"rule\":", JsonString(report.rule), ",\"result\":", JsonString(result),
+                        ",\"evidence\":", JsonString(report.evidence), "}\n");
+  }
+  const char* const mark = report.result == rpc::RuleResult::kPass   ? "pass"
+                           : report.result == rpc::RuleResult::kFail ? "FAIL"
+                                                                     : "n/a ";
+  std::string row = absl::StrCat(mark, "  ", report.method, "  ", report.id, ": ", report.rule);
+  if (!report.evidence.empty()) absl::StrAppend(&row, "\n      ", OneLine(report.evidence));
+  return row + "\n";
+}
+
+int Conform(const ConformArguments& arguments) {
+  rpc::ConformanceOptions options;
+  absl::StatusOr<rpc::ListRequest> request = RemoteRequest(arguments.remote, "conform");
+  if (!request.ok()) return Report("conform", request.status());
+  options.request = *std::move(request);
+  if (options.request.timeout.has_value()) options.call_timeout = *options.request.timeout;
+  Output output(STDOUT_FILENO, "stdout");
+  size_t passed = 0;
+  size_t failed = 0;
+  size_t skipped = 0;
+  options.on_report = [&](const rpc::RuleReport& report) {
+    output.Append(Row(report, arguments.json));
+    output.FlushIfDue();
+    (report.result == rpc::RuleResult::kPass   ? passed
+     : report.result == rpc::RuleResult::kFail ? failed
+                                               : skipped)++;
+  };
+  const auto reports = rpc::CheckConformance(options);
+  if (reports.ok() && !arguments.json) {
+    output.Append(
+        absl::StrCat(passed, " passed, ", failed, " failed, ", skipped, " not applicable\n"));
+  }
+  if (const int status = Report("conform", output.Close()); status != kExitDone) return status;
+  if (!reports.ok()) return Report("conform", reports.status());
+  return failed == 0 ? kExitDone : kExitNo;
+}
+
+}  // namespace
+
+void AddConform(CLI::App& app, Command& command) {
+  CLI::App* const sub =
+      app.add_subcommand("conform", "Check a server, whoever wrote it, against the contract");
+  const auto arguments = std::make_shared<ConformArguments>();
+  sub->add_option("ADDR", arguments->remote.address, "unix:///path/to.sock or host:port")
+      ->required();
+  AddRemoteOptions(*sub, arguments->remote);
+  sub->add_flag("--json", arguments->json, "One JSON object a line for every rule");
+  sub->footer(
+      "Exit status 0 when every rule is kept, 1 when one is not. --timeout is for each call.\n"
+      "A snapshot with some blocks in gaps and in rows shows most.\n"
+      "Example: a plugin before it is released\n"
+      "  cbt conform unix:///csi/csi.sock --snapshot vol1/tuesday --base vol1/monday");
+  sub->callback([arguments, &command] { command = [arguments] { return Conform(*arguments); }; });
+}
+
+}  // namespace cbt::cli

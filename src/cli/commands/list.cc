@@ -1,0 +1,217 @@
+// `cbt list`: the client.
+
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "cbt/requested_cursor.h"
+#include "cbt/rpc/client.h"
+#include "cbt/rpc/fallback.h"
+#include "cbt/rpc/volume_snapshot_delta.h"
+#include "cbt/transform.h"
+#include "cli/command.h"
+#include "cli/support/input_files.h"
+#include "cli/support/numbers.h"
+#include "cli/options/remote_options.h"
+#include "cli/options/stream_options.h"
+#include "cli/commands/map_output.h"
+#include "cli/output/output.h"
+#include "cli/commands/print_stream.h"
+#include "cli/support/status.h"
+
+namespace cbt::cli {
+namespace {
+
+struct ListArguments {
+  RemoteArguments remote;
+  StreamOptions stream;
+  MapOutput output;
+  std::optional<uint64_t> length;
+  std::optional<uint64_t> gap;
+  std::optional<uint64_t> fallback_capacity;
+  bool prove = false;
+  bool object = false;
+  std::optional<uint64_t> limit;
+};
+
+// What is printed, what it tells, and in what style it comes.
+struct Opened {
+  std::unique_ptr<ExtentCursor> cursor;
+  SourcePurpose what = SourcePurpose::kAllocated;
+  BlockMetadataType type = BlockMetadataType::kVariableLength;
+  const RequestedCursor* requested = nullptr;
+};
+
+absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListRequest& request) {
+  Opened opened;
+  if (arguments.fallback_capacity.has_value()) {
+    absl::StatusOr<rpc::Fallback> best = rpc::OpenBestTier(request, *arguments.fallback_capacity);
+    if (!best.ok()) return best.status();
+    // A window is asked for from 0 on, and is a part of something larger all the same.
+    if (!best->refused.empty() && arguments.stream.starting_offset > 0) {
+      const auto& [tier, reason] = best->refused.front();
+      return rpc::NotFromTheMiddle(tier, reason);
+    }
+    for (const auto& [tier, reason] : best->refused) {
+      PrintLine("list", "warning: no " + std::string(rpc::TierName(tier)) +
+                            " metadata: " + MessageOf(reason));
+    }
+    PrintLine("list", "tier: " + std::string(rpc::TierName(best->tier)));
+    opened.cursor = std::move(best->cursor);
+    // A lower tier is no delta, whatever was asked for: it lacks what the base has and the target
+    // has not.
+    if (best->tier == rpc::Tier::kDelta) opened.what = SourcePurpose::kDelta;
+    const auto* const remote = dynamic_cast<const rpc::RemoteCursor*>(opened.cursor.get());
+    if (remote != nullptr) opened.type = remote->type();
+  } else {
+    absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> remote = rpc::RemoteCursor::Open(request);
+    if (!remote.ok()) return remote.status();
+    opened.type = (*remote)->type();
+    opened.cursor = *std::move(remote);
+    if (arguments.remote.base.has_value()) opened.what = SourcePurpose::kDelta;
+  }
+  return opened;
+}
+
+absl::Status PrintObject(const ListArguments& arguments, rpc::ListRequest request) {
+  const uint64_t block_size = arguments.stream.block_size.value_or(kDefaultBlockSize);
+  VolumeSnapshotDeltaSpec spec;
+  spec.name_space = request.name_space;
+  spec.base_snapshot = request.base_snapshot_id;
+  spec.target_snapshot = request.snapshot_id;
+  spec.limit = arguments.limit.value_or(spec.limit);
+  if (arguments.stream.starting_offset % block_size != 0) {
+    return UsageError("--starting-offset", "not a multiple of the block size");
+  }
+  spec.offset = arguments.stream.starting_offset / block_size;
+  request.starting_offset = 0;
+  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
+  absl::Status failure = cursor.status();
+  absl::StatusOr<std::string> json =
+      cursor.ok() ? RenderVolumeSnapshotDelta(spec, *std::move(cursor), block_size, &failure)
+                  : RenderFailedVolumeSnapshotDelta(spec, cursor.status());
+  if (!json.ok()) return json.status();
+  Output output(STDOUT_FILENO, "stdout");
+  output.Append(*json + "\n");
+  if (absl::Status closed = output.Close(); !closed.ok()) return closed;
+  return failure;
+}
+
+absl::Status List(const ListArguments& arguments) {
+  absl::StatusOr<rpc::ListRequest> request = RemoteRequest(arguments.remote, "list");
+  if (!request.ok()) return request.status();
+  request->max_results = arguments.stream.max_results;
+  request->require_proof = arguments.prove;
+  if (arguments.object) return PrintObject(arguments, *std::move(request));
+  // A window, and gaps that are bridged over its edge, are cut from the whole.
+  const bool requested = arguments.length.has_value() || arguments.gap.has_value();
+  if (!requested) request->starting_offset = arguments.stream.starting_offset;
+  absl::StatusOr<Opened> opened = Open(arguments, *request);
+  if (!opened.ok()) return opened.status();
+
+  const bool delta = opened->what == SourcePurpose::kDelta;
+  PrintOptions print = {.stream = arguments.stream,
+                        .type = arguments.stream.type.value_or(opened->type),
+                        .label = "receiving",
+                        .adjective = delta ? "changed" : "allocated"};
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = std::move(opened->cursor);
+  if (requested) {
+    absl::StatusOr<std::unique_ptr<RequestedCursor>> cut =
+        MakeRequestedCursor(*std::move(cursor), {.chunk = arguments.stream.block_size.value_or(1),
+                                                 .bridge_gap = arguments.gap.value_or(0),
+                                                 .offset = arguments.stream.starting_offset,
+                                                 .length = arguments.length});
+    if (!cut.ok()) return cut.status();
+    opened->requested = cut->get();
+    print.type = arguments.stream.type.value_or(BlockMetadataType::kVariableLength);
+    cursor = *std::move(cut);
+  }
+  if (arguments.output.wanted()) {
+    const absl::StatusOr<ChangeMapIdentity> identity = arguments.output.names.Over(
+        IdentityOfIds(delta ? arguments.remote.base.value_or("") : "", arguments.remote.snapshot),
+        opened->what);
+    if (!identity.ok()) return identity.status();
+    const RemoteArguments& remote = arguments.remote;
+    const InputFiles inputs({remote.token_file, remote.secrets_file, remote.tls_ca,
+                             remote.tls_certificate, remote.tls_key});
+    return WriteMap(**cursor, arguments.stream.block_size.value_or(kDefaultBlockSize), *identity,
+                    arguments.output.path, inputs, print.label);
+  }
+  // Block size and style are the server's choice; it is translated only on request.
+  if (arguments.stream.type.has_value() ||
+      (arguments.stream.block_size.has_value() && !requested)) {
+    const uint64_t block_size = arguments.stream.block_size.value_or(kDefaultBlockSize);
+    cursor = print.type == BlockMetadataType::kFixedLength
+                 ? ToBlocks(*std::move(cursor), block_size)
+                 : AlignOutward(*std::move(cursor), arguments.stream.block_size.value_or(1));
+    if (!cursor.ok()) return cursor.status();
+  }
+  if (absl::Status printed = PrintStream(**cursor, print); !printed.ok()) return printed;
+  if (opened->requested != nullptr) {
+    PrintLine("list", "reported " + std::to_string(opened->requested->bytes()) + " bytes, " +
+                          std::to_string(opened->requested->added_bytes()) +
+                          " of them by rounding and bridging");
+  }
+  return absl::OkStatus();
+}
+
+void AddBytes(CLI::App& subcommand, const char* option, std::optional<uint64_t>& bytes,
+              const char* what) {
+  subcommand
+      .add_option_function<std::string>(
+          option,
+          [option, &bytes](const std::string& text) {
+            const absl::StatusOr<uint64_t> value = ParseNumber(text, kMaxCapacity);
+            if (!value.ok()) throw CLI::ValidationError(option, MessageOf(value.status()));
+            bytes = *value;
+          },
+          what)
+      ->type_name("N");
+}
+
+}  // namespace
+
+void AddList(CLI::App& app, Command& command) {
+  CLI::App* const sub =
+      app.add_subcommand("list", "Stream metadata from a service, resume after failures, print it");
+  const auto arguments = std::make_shared<ListArguments>();
+  sub->add_option("ADDR", arguments->remote.address, "unix:///path/to.sock or host:port")
+      ->required();
+  AddRemoteOptions(*sub, arguments->remote);
+  AddStreamOptions(*sub, arguments->stream);
+  ShowOtherDefault(*sub, "--block-size", "the server's, and 4096 for --output");
+  ShowOtherDefault(*sub, "--style", "the server's");
+  AddMapOutput(*sub, arguments->output);
+  AddBytes(*sub, "--length", arguments->length, "Only this many bytes from --starting-offset on");
+  // A map of a part would say of the rest that it did not change.
+  sub->get_option("--length")->excludes(sub->get_option("--output"));
+  AddBytes(*sub, "--gap", arguments->gap, "Bridge gaps of at most this many bytes");
+  AddBytes(*sub, "--fallback", arguments->fallback_capacity,
+           "Without a delta take what is allocated, without that a whole volume of N bytes");
+  CLI::Option* const object = sub->add_flag(
+      "--object", arguments->object, "Print one page as a VolumeSnapshotDelta object (JSON)");
+  // It is of one form, begins where it is told to and ends where it is full.
+  for (const char* other : {"--output", "--format", "--style", "--length", "--gap", "--fallback"}) {
+    object->excludes(sub->get_option(other));
+  }
+  // The proof is behind the stream's end, which a part does not reach.
+  sub->add_flag("--prove", arguments->prove,
+                "Fail unless the stream is proven to be complete, from its source on")
+      ->excludes(sub->get_option("--length"))
+      ->excludes(object);
+  AddBytes(*sub, "--limit", arguments->limit, "Blocks of the object at most, 256 if not given");
+  sub->get_option("--limit")->needs(object);
+  sub->footer(
+      "Without --block-size and --style the stream is printed as the server tells it.\n"
+      "Example: what changed from Monday to Tuesday\n"
+      "  cbt list unix:///run/cbt.sock --snapshot vol1/tuesday --base vol1/monday");
+  sub->callback([arguments, &command] {
+    command = [arguments] { return Report("list", List(*arguments)); };
+  });
+}
+
+}  // namespace cbt::cli

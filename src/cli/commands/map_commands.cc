@@ -1,0 +1,429 @@
+// `cbt map`: change-map files, looked at, converted, combined and drawn.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/file_io.h"
+#include "base/json_string.h"
+#include "cbt/change_map_file.h"
+#include "cli/command.h"
+#include "cli/support/input_files.h"
+#include "cli/commands/map_input.h"
+#include "cli/support/numbers.h"
+#include "cli/options/stream_options.h"
+#include "cli/output/heat_map.h"
+#include "cli/commands/map_output.h"
+#include "cli/output/output.h"
+#include "cli/support/output_place.h"
+#include "cli/commands/print_stream.h"
+#include "cli/support/status.h"
+#include "map/container.h"
+
+namespace cbt::cli {
+namespace {
+
+absl::Status PrintText(const std::string& text) {
+  Output output(STDOUT_FILENO, "stdout");
+  output.Append(text);
+  return output.Close();
+}
+
+absl::Status WriteBytes(const std::string& path, const InputFiles& inputs,
+                        std::span<const uint8_t> bytes) {
+  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
+  if (!place.ok()) return place.status();
+  const std::span<const uint8_t> parts[] = {bytes};
+  return WriteFileAtomically(place->path, parts, true);
+}
+
+absl::Status WriteMapFile(const std::string& path, const InputFiles& inputs, const ChangeMap& map) {
+  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
+  if (!place.ok()) return place.status();
+  return WriteChangeMap(map, place->path).status();
+}
+
+// ---- info
+
+struct InfoArguments {
+  std::vector<std::string> files;
+  bool json = false;
+  MapInput input;
+};
+
+std::string PerExtent(uint64_t bytes, uint64_t extents) {
+  if (extents == 0) return "-";
+  return absl::StrFormat("%.2f", static_cast<double>(bytes) / static_cast<double>(extents));
+}
+
+std::string InfoText(const std::string& path, const ChangeMap& map) {
+  const ChangeMapStatistics found = map->Statistics();
+  const ChangeMapIdentity& names = map.identity();
+  const uint64_t payload = map->portable().size();
+  const uint64_t blocks = BlockCount(map->capacity(), map->granularity());
+  const double share = map->capacity() == 0 ? 0
+                                            : 100.0 * static_cast<double>(found.bytes) /
+                                                  static_cast<double>(map->capacity());
+  const double mean =
+      found.runs == 0 ? 0 : static_cast<double>(found.blocks) / static_cast<double>(found.runs);
+  const auto name = [](const std::string& text) { return text.empty() ? "-" : OneLine(text); };
+  std::string text = OneLine(path) + "\n";
+  const auto row = [&text](const char* what, const std::string& value) {
+    absl::StrAppendFormat(&text, "  %-14s %s\n", what, value);
+  };
+  row("volume", name(names.volume));
+  row("base", name(names.base));
+  row("target", name(names.target));
+  row("capacity", absl::StrCat(map->capacity(), " bytes (", HumanSize(map->capacity()), ")"));
+  row("granularity", absl::StrCat(map->granularity(), " bytes"));
+  row("changed", absl::StrFormat("%d of %d blocks, %s (%.4g %%)", found.blocks, blocks,
+                                 HumanSize(found.bytes), share));
+  row("extents", absl::StrFormat("%d, %.1f blocks in the mean", found.runs, mean));
+  row("containers", absl::StrFormat("%d: %d arrays, %d bitsets, %d of runs",
+                                    found.arrays + found.bitsets + found.run_containers,
+                                    found.arrays, found.bitsets, found.run_containers));
+  row("size", absl::StrFormat("%d bytes, %s an extent", payload, PerExtent(payload, found.runs)));
+  row("as a bitmap", absl::StrFormat("%d bytes, %s an extent", (blocks + 7) / 8,
+                                     PerExtent((blocks + 7) / 8, found.runs)));
+  row("as extents", absl::StrFormat("%d bytes, 16.00 an extent", 16 * found.runs));
+  return text;
+}
+
+std::string InfoJson(const std::string& path, const ChangeMap& map) {
+  const ChangeMapStatistics found = map->Statistics();
+  const ChangeMapIdentity& names = map.identity();
+  return absl::StrFormat(
+      "{\"file\":%s,\"volume\":%s,\"base\":%s,\"target\":%s,\"capacity_bytes\":%d,"
+      "\"granularity_bytes\":%d,\"changed_blocks\":%d,\"changed_bytes\":%d,\"extents\":%d,"
+      "\"array_containers\":%d,\"bitset_containers\":%d,\"run_containers\":%d,"
+      "\"payload_bytes\":%d}\n",
+      JsonString(path), JsonString(names.volume), JsonString(names.base), JsonString(names.target),
+      map->capacity(), map->granularity(), found.blocks, found.bytes, found.runs, found.arrays,
+      found.bitsets, found.run_containers, map->portable().size());
+}
+
+absl::Status Info(const InfoArguments& arguments) {
+  std::string text;
+  for (const std::string& path : arguments.files) {
+    absl::StatusOr<AnyMap> read = ReadAnyMap(path, arguments.input);
+    if (!read.ok()) return read.status();
+    if (!arguments.json && !text.empty()) text += "\n";
+    text += arguments.json ? InfoJson(path, read->map) : InfoText(path, read->map);
+  }
+  return PrintText(text);
+}
+
+void AddInfo(CLI::App& app, Command& command) {
+  CLI::App* const sub = app.add_subcommand("info", "What is in map files: header and statistics");
+  const auto arguments = std::make_shared<InfoArguments>();
+  sub->add_option("FILE", arguments->files, "Map files")->required();
+  sub->add_flag("--json", arguments->json, "One JSON object a line");
+  AddMapInput(*sub, arguments->input);
+  sub->footer(
+      "Example: what two maps are about, and how many blocks they hold\n"
+      "  cbt map info sun-mon.cbm mon-tue.cbm");
+  sub->callback([arguments, &command] {
+    command = [arguments] { return Report("map info", Info(*arguments)); };
+  });
+}
+
+// ---- convert
+
+struct ConvertArguments {
+  std::string file;
+  std::string output;
+  std::string to = "cbm";
+  MapInput input;
+  MapNames names;
+};
+
+std::vector<uint8_t> DenseBitmap(const ChangeMap& map) {
+  std::vector<uint8_t> bytes(
+      static_cast<size_t>((BlockCount(map->capacity(), map->granularity()) + 7) / 8));
+  const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(map);
+  ForEachBatch(*cursor, [&](const ExtentBatch& batch) {
+    for (size_t i = 0; i < batch.size(); ++i) {
+      uint64_t block = batch[i].offset / map->granularity();
+      const uint64_t end = BlockCount(batch[i].end(), map->granularity());
+      while (block < end) {
+        if (block % 8 == 0 && end - block >= 8) {
+          bytes[block / 8] = 0xff;
+          block += 8;
+        } else {
+          bytes[block / 8] = static_cast<uint8_t>(bytes[block / 8] | 1u << block % 8);
+          ++block;
+        }
+      }
+    }
+    return absl::OkStatus();
+  }).IgnoreError();  // a cursor over a map that was checked doesn't fail
+  return bytes;
+}
+
+absl::Status PrintExtents(const ChangeMap& map, const std::string& format) {
+  const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(map);
+  PrintOptions print = {.label = "printing"};
+  print.stream.format = format == "ndjson" ? Format::kNdjson
+                        : format == "json" ? Format::kJson
+                        : format == "csv"  ? Format::kCsv
+                                           : Format::kTable;
+  return PrintStream(*cursor, print);
+}
+
+absl::Status Convert(const ConvertArguments& arguments) {
+  const std::string& to = arguments.to;
+  const bool text = to == "ndjson" || to == "json" || to == "csv" || to == "table";
+  if (text != arguments.output.empty()) {
+    return text ? UsageError("--output", "text goes to stdout")
+                : UsageError("--output", "where the map goes is missing");
+  }
+  absl::StatusOr<AnyMap> read = ReadAnyMap(arguments.file, arguments.input);
+  if (!read.ok()) return read.status();
+  // Other formats have no names.
+  const absl::StatusOr<ChangeMapIdentity> named =
+      to == "cbm" ? read->Named(arguments.names) : ChangeMapIdentity();
+  if (!named.ok()) return named.status();
+  absl::StatusOr<ChangeMap> map = std::move(read->map);
+  if (arguments.input.block_size.has_value() &&
+      *arguments.input.block_size != (*map)->granularity()) {
+    absl::StatusOr<ChangeMap> other = WithGranularity(*map, *arguments.input.block_size);
+    if (!other.ok()) return other.status();
+    map = *std::move(other);
+  }
+  if (text) return PrintExtents(*map, to);
+  if (to == "cbm") {
+    map->set_identity(*named);
+    // One set of blocks has one file, whoever wrote the input.
+    if (absl::StatusOr<bool> smaller = map->Optimize(); !smaller.ok()) return smaller.status();
+    return WriteMapFile(arguments.output, read->files, *map);
+  }
+  if (to == "roaring64") return WriteBytes(arguments.output, read->files, (*map)->portable());
+  if (to == "bitmap") return WriteBytes(arguments.output, read->files, DenseBitmap(*map));
+  absl::StatusOr<std::vector<uint8_t>> bytes = map->ToPortable32();
+  if (!bytes.ok()) return UsageError(arguments.file, MessageOf(bytes.status()));
+  return WriteBytes(arguments.output, read->files, *bytes);
+}
+
+void AddConvert(CLI::App& app, Command& command) {
+  CLI::App* const sub = app.add_subcommand("convert", "Between formats of maps");
+  const auto arguments = std::make_shared<ConvertArguments>();
+  sub->add_option("FILE", arguments->file, "Map file")->required();
+  sub->add_option("--to", arguments->to,
+                  "cbm, roaring64, roaring32, bitmap (one bit a block, least significant first); "
+                  "ndjson, json, csv, table: extents, to stdout")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember(std::vector<std::string>{"cbm", "roaring64", "roaring32", "bitmap",
+                                                     "ndjson", "json", "csv", "table"}))
+      ->capture_default_str();
+  sub->add_option("--output", arguments->output, "Where the map goes")->type_name("FILE");
+  AddMapInput(*sub, arguments->input);
+  AddNameOptions(*sub, arguments->names);
+  sub->footer(
+      "--block-size of a map that says its own brings it to blocks of that size: larger ones\n"
+      "hold every changed byte, smaller ones are exact.\n"
+      "Example: what another tool wrote as portable roaring bytes\n"
+      "  cbt map convert changes.bin --from roaring64 --capacity 16T --block-size 64K \\\n"
+      "    --output changes.cbm");
+  sub->callback([arguments, &command] {
+    command = [arguments] { return Report("map convert", Convert(*arguments)); };
+  });
+}
+
+// ---- merge
+
+struct MergeArguments {
+  std::vector<std::string> files;
+  std::string output;
+  std::string operation = "union";
+  MapInput input;
+  MapNames names;
+};
+
+// What the result is about: of maps that follow each other, the first base and the last target; of
+// others, what all agree on. `whole`: it has all that is in the maps; a result that may lack some
+// is not what changed up to their target, unless the caller says so.
+absl::StatusOr<ChangeMapIdentity> MergedIdentity(const std::vector<ChangeMap>& maps,
+                                                 const MapNames& names, bool whole, bool follow) {
+  ChangeMapIdentity identity = maps.front().identity();
+  for (const ChangeMap& map : maps) {
+    const ChangeMapIdentity& other = map.identity();
+    if (other.volume != identity.volume && !names.volume.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("maps of different volumes, ", JsonString(identity.volume), " and ",
+                       JsonString(other.volume), " (--volume-name says that they are one)"));
+    }
+    if (!follow && other.base != identity.base && !names.base.has_value()) {
+      return UsageError("--base-name",
+                        absl::StrCat("maps of different bases, ", JsonString(identity.base),
+                                     " and ", JsonString(other.base),
+                                     ", that don't follow each other: say since which snapshot the "
+                                     "result tells"));
+    }
+    if (maps.size() > 1 && !other.base.empty() && other.base == other.target &&
+        !names.base.has_value()) {
+      return UsageError("--base-name", absl::StrCat("a map whose base and target are both called ",
+                                                    JsonString(other.base),
+                                                    ": say since which snapshot the result tells"));
+    }
+    if (!follow && other.target != identity.target) identity.target.clear();
+  }
+  if (follow) identity.target = maps.back().identity().target;
+  if (!whole) identity.target.clear();
+  const bool based = !names.base.value_or(identity.base).empty();
+  return names.Over(std::move(identity), based ? SourcePurpose::kDelta : SourcePurpose::kAllocated);
+}
+
+absl::StatusOr<ChangeMap> Merged(const std::vector<ChangeMap>& maps, const std::string& operation,
+                                 bool follow) {
+  if (operation == "union") {
+    const std::vector<ChangeMapView> views(maps.begin(), maps.end());
+    absl::StatusOr<ChangeMap> united = Union(views);
+    // From snapshot to snapshot, the volume's size is the last one's.
+    if (!united.ok() || !follow) return united;
+    return WithCapacity(*united, maps.back()->capacity());
+  }
+  ChangeMap result = maps.front();
+  for (size_t i = 1; i < maps.size(); ++i) {
+    const absl::Status status = operation == "intersection" ? result.IntersectWith(maps[i])
+                                : operation == "difference" ? result.Subtract(maps[i])
+                                                            : result.Toggle(maps[i]);
+    if (!status.ok()) return status;
+  }
+  return result;
+}
+
+absl::Status Merge(const MergeArguments& arguments) {
+  std::vector<ChangeMap> maps;
+  InputFiles inputs;
+  for (const std::string& path : arguments.files) {
+    absl::StatusOr<AnyMap> read = ReadAnyMap(path, arguments.input);
+    if (!read.ok()) return read.status();
+    inputs.Add(read->files);
+    absl::StatusOr<ChangeMapIdentity> named = read->Named(arguments.names);
+    if (!named.ok()) {
+      return absl::Status(named.status().code(),
+                          absl::StrCat(path, ": ", named.status().message()));
+    }
+    maps.push_back(std::move(read->map));
+  }
+  const bool whole = arguments.operation == "union";
+  bool follow = whole;
+  for (size_t i = 0; i < maps.size(); ++i) {
+    const ChangeMapIdentity& identity = maps[i].identity();
+    // One name for two snapshots tells nothing of which one comes behind which. The first may tell
+    // what is allocated.
+    follow &= identity.base.empty() ? i == 0 : identity.base != identity.target;
+    if (i > 0) follow &= identity.base == maps[i - 1].identity().target;
+  }
+  absl::StatusOr<ChangeMapIdentity> identity = MergedIdentity(maps, arguments.names, whole, follow);
+  if (!identity.ok()) return identity.status();
+  absl::StatusOr<ChangeMap> result = Merged(maps, arguments.operation, follow);
+  if (!result.ok()) return result.status();
+  result->set_identity(*std::move(identity));
+  return WriteMapFile(arguments.output, inputs, *result);
+}
+
+void AddMerge(CLI::App& app, Command& command) {
+  CLI::App* const sub = app.add_subcommand("merge", "One map of several");
+  const auto arguments = std::make_shared<MergeArguments>();
+  sub->add_option("FILE", arguments->files, "Map files, oldest first")->required();
+  sub->add_option("--op", arguments->operation,
+                  "union, intersection, difference or symmetric-difference")
+      ->type_name("OP")
+      ->check(CLI::IsMember(
+          std::vector<std::string>{"union", "intersection", "difference", "symmetric-difference"}))
+      ->capture_default_str();
+  sub->add_option("--output", arguments->output, "The new map file")->type_name("FILE")->required();
+  AddMapInput(*sub, arguments->input);
+  AddNameOptions(*sub, arguments->names);
+  sub->footer(
+      "Example: what changed from Sunday to Tuesday\n"
+      "  cbt map merge sun-mon.cbm mon-tue.cbm --output sun-tue.cbm");
+  sub->callback([arguments, &command] {
+    command = [arguments] { return Report("map merge", Merge(*arguments)); };
+  });
+}
+
+// ---- show
+
+struct ShowArguments {
+  std::string file;
+  std::string svg;
+  size_t rows = 16;
+  MapInput input;
+};
+
+absl::Status Show(const ShowArguments& arguments) {
+  absl::StatusOr<AnyMap> read = ReadAnyMap(arguments.file, arguments.input);
+  if (!read.ok()) return read.status();
+  const absl::StatusOr<ChangeMap> map = std::move(read->map);
+  HeatMap picture((*map)->capacity(), (*map)->granularity(), arguments.rows);
+  const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(*map);
+  absl::Status status = ForEachBatch(*cursor, [&picture](const ExtentBatch& batch) {
+    for (size_t i = 0; i < batch.size(); ++i) picture.Add(batch[i]);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  const ChangeMapIdentity& names = map->identity();
+  std::string title = names.volume.empty() ? arguments.file : names.volume;
+  if (!names.base.empty() || !names.target.empty()) {
+    absl::StrAppend(&title, ": ", names.base.empty() ? "allocated in" : names.base + " to", " ",
+                    names.target);
+  }
+  const std::string summary =
+      absl::StrCat(HumanSize((*map)->changed_bytes()), " of ", HumanSize((*map)->capacity()),
+                   " in ", (*map)->Statistics().runs, " extents");
+  if (!arguments.svg.empty()) {
+    const std::string svg = picture.Svg(title, summary);
+    status = WriteBytes(arguments.svg, read->files,
+                        {reinterpret_cast<const uint8_t*>(svg.data()), svg.size()});
+    if (!status.ok()) return status;
+  }
+  return PrintText(absl::StrCat(OneLine(title), "\n", summary, "; a cell is ",
+                                HumanSize(picture.cell_bytes()), "\n\n", picture.Text()));
+}
+
+void AddShow(CLI::App& app, Command& command) {
+  CLI::App* const sub = app.add_subcommand("show", "Where in the volume changes lie, as a picture");
+  const auto arguments = std::make_shared<ShowArguments>();
+  sub->add_option("FILE", arguments->file, "Map file")->required();
+  sub->add_option("--svg", arguments->svg, "Draw the same into an SVG file")->type_name("FILE");
+  sub->add_option("--rows", arguments->rows, "Rows of 64 cells at most")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  AddMapInput(*sub, arguments->input);
+  sub->footer(
+      "Example: in the terminal, and as a picture for a report\n"
+      "  cbt map show mon-tue.cbm --svg mon-tue.svg");
+  sub->callback([arguments, &command] {
+    command = [arguments] { return Report("map show", Show(*arguments)); };
+  });
+}
+
+}  // namespace
+
+void AddMap(CLI::App& app, Command& command) {
+  CLI::App* const sub =
+      app.add_subcommand("map", "Change-map files: look at, convert, combine, draw");
+  sub->require_subcommand(1);
+  sub->footer(
+      "Example: two days in one map, and what is in it\n"
+      "  cbt map merge sun-mon.cbm mon-tue.cbm --output sun-tue.cbm\n"
+      "  cbt map info sun-tue.cbm");
+  AddInfo(*sub, command);
+  AddConvert(*sub, command);
+  AddMerge(*sub, command);
+  AddShow(*sub, command);
+}
+
+}  // namespace cbt::cli

@@ -1,0 +1,184 @@
+#include "cli/commands/map_input.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/file_io.h"
+#include "cbt/change_map_file.h"
+#include "cbt/source/byte_stream.h"
+#include "cli/support/numbers.h"
+#include "cli/options/stream_options.h"
+#include "cli/support/status.h"
+#include "map/container.h"
+#include "source/open/source_request.h"
+
+namespace cbt::cli {
+namespace {
+
+// What a file looks like: one of roaring bytes where nothing else shows, because a map is expected.
+absl::StatusOr<SourceFormat> FormatOf(std::span<const uint8_t> bytes) {
+  absl::StatusOr<SourceFormat> format =
+      DetectSourceFormat(bytes.first(std::min(bytes.size(), ByteStream::kMaxPeek)));
+  if (!format.ok() || *format != SourceFormat::kImage) return format;
+  if (bytes.size() >= 4) {
+    const uint32_t cookie = LoadU32(bytes.data());
+    if (cookie == 12346 || (cookie & 0xffff) == 12347) return SourceFormat::kRoaring32;
+  }
+  return SourceFormat::kRoaring64;
+}
+
+// A guest writes what it likes to its volume, an empty map as well. It chooses neither the size,
+// which is whole sectors, nor the name. Lists are looked at where they are read.
+bool MayBeAVolume(std::span<const uint8_t> bytes, SourceFormat format, const std::string& path) {
+  constexpr size_t kSectorBytes = 512;
+  const bool is_map = format == SourceFormat::kChangeMap || format == SourceFormat::kRoaring32 ||
+                      format == SourceFormat::kRoaring64;
+  return is_map && bytes.size() % kSectorBytes == 0 && !HasNameOf(format, path);
+}
+
+bool IsAddress(const std::string& path) {
+  return path == "-" || path.find("://") != std::string::npos;
+}
+
+// The map at the largest capacity, cut to what was given or to the end of its last block.
+absl::StatusOr<ChangeMap> FromRoaring(std::span<const uint8_t> bytes, SourceFormat format,
+                                      const MapInput& input) {
+  VolumeGeometry geometry{input.source.capacity.value_or(kMaxCapacity),
+                          input.block_size.value_or(kDefaultBlockSize)};
+  absl::StatusOr<ChangeMap> map = format == SourceFormat::kRoaring32
+                                      ? ChangeMap::FromPortable32(bytes, geometry)
+                                      : ChangeMap::FromPortable64(bytes, geometry);
+  if (!map.ok() || input.source.capacity.has_value()) return map;
+  // The last block may be of a volume that ends inside it; nobody says where.
+  uint64_t end = 0;
+  const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(*map);
+  absl::Status status = ForEachBatch(*cursor, [&end](const ExtentBatch& batch) {
+    if (!batch.empty()) end = batch.back().end();
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return WithCapacity(*map, end);
+}
+
+absl::StatusOr<ChangeMap> FromDense(std::span<const uint8_t> bytes, const MapInput& input) {
+  const uint64_t granularity = input.block_size.value_or(kDefaultBlockSize);
+  if (!input.source.capacity.has_value()) {
+    return absl::InvalidArgumentError("a dense bitmap needs --capacity");
+  }
+  const uint64_t bits = BlockCount(*input.source.capacity, granularity);
+  absl::StatusOr<BitmapView> view = BitmapView::Create(bytes, 0, bits);
+  if (!view.ok()) return view.status();
+  if (bytes.size() != (bits + 7) / 8) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("has ", bytes.size(), " bytes, ", bits, " blocks take ", (bits + 7) / 8));
+  }
+  return ChangeMap::FromBitmap(*view, {*input.source.capacity, granularity});
+}
+
+// Any other source, read to its end.
+absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input) {
+  InputFiles files({path});
+  SourceOptions options = {.spec = input.source.spec,
+                           .purpose = input.purpose,
+                           .capacity = input.source.capacity,
+                           .base_capacity = input.source.base_capacity,
+                           .block_size = input.block_size.value_or(kDefaultBlockSize),
+                           .open = files.Opener()};
+  absl::StatusOr<OpenedSource> source = OpenSource(path, options);
+  if (!source.ok()) return source.status();
+  const SourceFormatInfo& info = InfoOf(source->format);
+  const bool told = !source->identity.base.empty() || !source->identity.target.empty();
+  if (info.allocated && info.delta && !input.purpose.has_value() && !told) {
+    return UsageError(path, std::string(info.name) +
+                                " can tell what is allocated and what changed: say which (--as)");
+  }
+  absl::StatusOr<ChangeMap> map =
+      ChangeMap::FromCursor(*source->cursor, input.block_size.value_or(0));
+  if (!map.ok()) return map.status();
+  NoteFormat(input.source.spec, *source);
+  const bool delta = !source->identity.base.empty() || !info.allocated;
+  map->set_identity(source->identity);
+  return AnyMap{*std::move(map),
+                input.purpose.value_or(delta ? SourcePurpose::kDelta : SourcePurpose::kAllocated),
+                std::move(files)};
+}
+
+}  // namespace
+
+void AddMapInput(CLI::App& subcommand, MapInput& input) {
+  AddSourceInput(subcommand, input.source, true);
+  subcommand
+      .add_option_function<std::string>(
+          "--as",
+          [&input](const std::string& text) {
+            if (text != "allocated" && text != "delta") {
+              throw CLI::ValidationError("--as", "'" + text + "': neither allocated nor delta");
+            }
+            input.purpose = text == "delta" ? SourcePurpose::kDelta : SourcePurpose::kAllocated;
+          },
+          "What a list that could be either tells: allocated or delta")
+      ->type_name("WHAT");
+  AddBlockSizeOption(subcommand, input.block_size);
+  ShowOtherDefault(subcommand, "--block-size", "that of the input, or 4096");
+}
+
+absl::StatusOr<ChangeMapIdentity> AnyMap::Named(const MapNames& names) const {
+  const bool based = !names.base.value_or(map.identity().base).empty();
+  return names.Over(map.identity(),
+                    what.value_or(based ? SourcePurpose::kDelta : SourcePurpose::kAllocated));
+}
+
+absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input) {
+  if (IsAddress(path)) return FromSource(path, input);
+  // A pipe can be read once: by what reads lists.
+  if (struct stat stat; ::stat(path.c_str(), &stat) == 0 && S_ISFIFO(stat.st_mode)) {
+    return FromSource(path, input);
+  }
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
+  if (!file.ok()) return file.status();
+  const std::span<const uint8_t> bytes = (*file)->bytes();
+  absl::StatusOr<SourceFormat> format = SourceFormat::kRoaring64;
+  if (input.source.spec.format.has_value()) {
+    format = *input.source.spec.format;
+  } else {
+    format = FormatOf(bytes);
+  }
+  if (!format.ok()) return UsageError(path, MessageOf(format.status()) + " (--from)");
+  if (!input.source.spec.format.has_value() && MayBeAVolume(bytes, *format, path)) {
+    const std::string name = InfoOf(*format).name;
+    return UsageError(path, "looks like " + std::string(InfoOf(*format).what) +
+                                ", and could be a raw volume to which that was written: name the "
+                                "format (--from " +
+                                name + ")");
+  }
+  absl::StatusOr<ChangeMap> map;
+  if (*format == SourceFormat::kChangeMap) {
+    map = ReadChangeMap(path);
+    if (!map.ok()) return map.status();
+    const SourcePurpose what =
+        map->identity().base.empty() ? SourcePurpose::kAllocated : SourcePurpose::kDelta;
+    if (input.purpose.value_or(what) != what) {
+      return UsageError(path, what == SourcePurpose::kDelta
+                                  ? "names its base: it tells what changed (--as)"
+                                  : "names no base: it tells what is allocated (--as)");
+    }
+    return AnyMap{*std::move(map), what, InputFiles({path})};
+  }
+  if (*format == SourceFormat::kBitmap && input.source.spec.options.empty()) {
+    map = FromDense(bytes, input);
+  } else if (*format == SourceFormat::kRoaring32 || *format == SourceFormat::kRoaring64) {
+    map = FromRoaring(bytes, *format, input);
+  } else {
+    return FromSource(path, input);
+  }
+  if (map.ok()) return AnyMap{*std::move(map), input.purpose, InputFiles({path})};
+  return absl::Status(map.status().code(), absl::StrCat(path, ": as ", InfoOf(*format).name, ": ",
+                                                        map.status().message()));
+}
+
+}  // namespace cbt::cli

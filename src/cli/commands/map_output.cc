@@ -1,0 +1,147 @@
+#include "cli/commands/map_output.h"
+
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "cbt/change_map_file.h"
+#include "cli/options/source_options.h"
+#include "cli/support/output_place.h"
+#include "cli/output/progress.h"
+#include "cli/support/status.h"
+
+namespace cbt::cli {
+namespace {
+
+// Hands on what its input says, and tells how far it is.
+class Watched final : public ExtentCursor {
+ public:
+  Watched(ExtentCursor& input, const std::string& label)
+      : ExtentCursor(input.capacity(), input.granularity()),
+        input_(input),
+        progress_(label, input.capacity(), 0) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override { return input_.Seek(offset); }
+
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    absl::StatusOr<Step> step = input_.Next(batch);
+    if (!step.ok()) {
+      progress_.Clear();
+      return step.status();
+    }
+    progress_.Update(input_.covered());
+    if (*step == Step::kComplete) progress_.Clear();
+    return input_.covered();
+  }
+
+  ExtentCursor& input_;
+  Progress progress_;
+};
+
+// (folder, name): "vol1/mon.img" is ("vol1", "mon.img").
+std::pair<std::string, std::string> SplitPath(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {"", path};
+  return {path.substr(0, slash), path.substr(slash + 1)};
+}
+
+// Without the extension. Digits behind the last dot are none: they tell one snapshot from the next.
+std::string Stem(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  const bool numbered = dot != std::string::npos &&
+                        name.find_first_not_of("0123456789", dot + 1) == std::string::npos;
+  return numbered ? name : name.substr(0, dot);
+}
+
+bool IsSameFolder(const std::string& a, const std::string& b) {
+  const std::filesystem::path one(a.empty() ? "." : a);
+  const std::filesystem::path other(b.empty() ? "." : b);
+  std::error_code ignored;  // of what is no folder
+  return one.lexically_normal() == other.lexically_normal() ||
+         std::filesystem::equivalent(one, other, ignored);
+}
+
+}  // namespace
+
+absl::StatusOr<ChangeMapIdentity> MapNames::Over(ChangeMapIdentity known,
+                                                 SourcePurpose what) const {
+  ChangeMapIdentity names = {volume.value_or(std::move(known.volume)),
+                             base.value_or(std::move(known.base)),
+                             target.value_or(std::move(known.target))};
+  if (what == SourcePurpose::kDelta && names.base.empty()) {
+    return UsageError("--base-name",
+                      base.has_value()
+                          ? "is empty, and a map without a base tells what is allocated"
+                          : "the input does not name its base, and a map without one tells what is "
+                            "allocated");
+  }
+  if (what == SourcePurpose::kAllocated && !names.base.empty()) {
+    return UsageError(
+        "--base-name",
+        "the input tells what is allocated, and a map with a base tells what changed");
+  }
+  return names;
+}
+
+void AddNameOptions(CLI::App& subcommand, MapNames& names) {
+  const auto add = [&subcommand](const char* option, std::optional<std::string>& name,
+                                 const char* what) {
+    subcommand
+        .add_option_function<std::string>(
+            option, [&name](const std::string& text) { name = text; },
+            std::string("Name of the ") + what + " in the map file")
+        ->type_name("NAME");
+  };
+  add("--volume-name", names.volume, "volume");
+  add("--base-name", names.base, "base snapshot");
+  add("--target-name", names.target, "target snapshot");
+}
+
+void AddMapOutput(CLI::App& subcommand, MapOutput& output) {
+  CLI::Option* const option =
+      subcommand
+          .add_option("--output", output.path, "Write a change-map file (.cbm) instead of text")
+          ->type_name("FILE")
+          ->check(IsNotEmpty());
+  for (const char* other : {"--format", "--starting-offset", "--max-results", "--style"}) {
+    option->excludes(subcommand.get_option(other));
+  }
+  AddNameOptions(subcommand, output.names);
+  for (const char* name : {"--volume-name", "--base-name", "--target-name"}) {
+    subcommand.get_option(name)->needs(option);
+  }
+}
+
+ChangeMapIdentity IdentityOfImages(const std::string& base, const std::string& target) {
+  const auto [folder, name] = SplitPath(target);
+  // The snapshot of another folder is not the one that goes by its name in this one.
+  if (!base.empty() && !IsSameFolder(SplitPath(base).first, folder)) return {"", base, target};
+  std::string volume = SplitPath(folder).second;
+  if (volume == "." || volume == "..") volume.clear();  // no names
+  return {std::move(volume), base.empty() ? "" : Stem(SplitPath(base).second), Stem(name)};
+}
+
+ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& target) {
+  const auto [volume, name] = SplitPath(target);
+  const auto [base_volume, base_name] = SplitPath(base);
+  // Ids that are not of one folder have no volume that we know.
+  if (volume.empty() || (!base.empty() && base_volume != volume)) return {"", base, target};
+  return {volume, base_name, name};
+}
+
+absl::Status WriteMap(ExtentCursor& cursor, uint64_t granularity, const ChangeMapIdentity& identity,
+                      const std::string& path, const InputFiles& inputs, const std::string& label) {
+  // Found out before the work and not after it.
+  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
+  if (!place.ok()) return place.status();
+  Watched watched(cursor, label);
+  absl::StatusOr<ChangeMap> map = ChangeMap::FromCursor(watched, granularity);
+  if (!map.ok()) return map.status();
+  map->set_identity(identity);
+  return WriteChangeMap(*map, place->path).status();
+}
+
+}  // namespace cbt::cli

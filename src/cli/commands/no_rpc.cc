@@ -1,0 +1,30 @@
+// Stands in for the commands that speak gRPC where the build has no gRPC.
+
+#include <string>
+
+#include "cli/command.h"
+#include "cli/support/status.h"
+
+namespace cbt::cli {
+namespace {
+
+void AddMissing(CLI::App& app, Command& command, const std::string& name) {
+  CLI::App* const sub = app.add_subcommand(name, "(not in this build: it has no gRPC)");
+  sub->allow_extras();
+  sub->callback([name, &command] {
+    command = [name] {
+      return Report(name, UsageError("not in this build", "it was made without gRPC"));
+    };
+  });
+}
+
+}  // namespace
+
+void AddConform(CLI::App& app, Command& command) { AddMissing(app, command, "conform"); }
+void AddList(CLI::App& app, Command& command) { AddMissing(app, command, "list"); }
+void AddRelay(CLI::App& app, Command& command) { AddMissing(app, command, "relay"); }
+void AddServe(CLI::App& app, Command& command) { AddMissing(app, command, "serve"); }
+void AddToken(CLI::App& app, Command& command) { AddMissing(app, command, "token"); }
+void AddVerify(CLI::App& app, Command& command) { AddMissing(app, command, "verify"); }
+
+}  // namespace cbt::cli

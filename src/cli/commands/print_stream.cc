@@ -1,0 +1,66 @@
+#include "cli/commands/print_stream.h"
+
+#include <unistd.h>
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "cli/output/extent_writer.h"
+#include "cli/output/output.h"
+#include "cli/output/progress.h"
+
+namespace cbt::cli {
+namespace {
+
+Format DefaultFormat() { return isatty(STDOUT_FILENO) == 1 ? Format::kTable : Format::kNdjson; }
+
+}  // namespace
+
+absl::Status SeekToStart(ExtentCursor& cursor, const StreamOptions& options) {
+  const uint64_t offset = options.starting_offset;
+  if (offset == 0) return absl::OkStatus();
+  if (offset > cursor.capacity()) {
+    return absl::OutOfRangeError("--starting-offset: " + std::to_string(offset) +
+                                 " is past the capacity of " + std::to_string(cursor.capacity()) +
+                                 " bytes");
+  }
+  return cursor.Seek(offset);
+}
+
+absl::Status PrintStream(ExtentCursor& cursor, const PrintOptions& options) {
+  ExtentBatch batch;
+  absl::StatusOr<Step> step = cursor.Next(batch);
+  if (!step.ok()) return step.status();
+
+  Output output(STDOUT_FILENO, "stdout");
+  Progress progress(options.label, cursor.capacity(), options.stream.starting_offset);
+  output.set_before_write([&progress] { progress.Clear(); });
+  const std::unique_ptr<ExtentWriter> writer = MakeExtentWriter(
+      output, {.format = options.stream.format.value_or(DefaultFormat()),
+               .type = options.type,
+               .capacity = cursor.capacity(),
+               .starting_offset = options.stream.starting_offset,
+               .tuples_per_object = static_cast<uint32_t>(options.stream.max_results),
+               .adjective = options.adjective});
+  writer->Begin();
+  for (;;) {
+    writer->Write(batch);
+    output.FlushIfDue();
+    if (!output.status().ok()) return output.status();
+    if (*step == Step::kComplete) break;
+    progress.Update(cursor.covered());
+    step = cursor.Next(batch);
+    if (!step.ok()) {
+      writer->Fail(step.status());
+      progress.Clear();
+      // The stream's error says more than one of stdout that may follow.
+      output.Close().IgnoreError();
+      return step.status();
+    }
+  }
+  writer->End();
+  progress.Clear();
+  return output.Close();
+}
+
+}  // namespace cbt::cli

@@ -1,0 +1,34 @@
+// From a cursor to stdout.
+#ifndef CBT_CLI_COMMANDS_PRINT_STREAM_H_
+#define CBT_CLI_COMMANDS_PRINT_STREAM_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "cbt/cursor.h"
+#include "cbt/wire/message.h"
+#include "cli/options/stream_options.h"
+
+namespace cbt::cli {
+
+struct PrintOptions {
+  StreamOptions stream{};
+  BlockMetadataType type = BlockMetadataType::kVariableLength;  // what the cursor gives
+  std::string label;                                            // for the progress bar
+  std::string_view adjective = "changed";                       // what the reported bytes are
+};
+
+// Runs `cursor`, which stands at the starting offset already, to its end and prints what it gives;
+// closes stdout. Nothing is printed when the first step fails; what a later failure leaves can't be
+// taken for a complete answer.
+// Errors: those of the cursor; UNAVAILABLE when stdout can't be written.
+absl::Status PrintStream(ExtentCursor& cursor, const PrintOptions& options);
+
+// Seeks to the starting offset of the options.
+// Errors: OUT_OF_RANGE when that is past the capacity; those of the cursor.
+absl::Status SeekToStart(ExtentCursor& cursor, const StreamOptions& options);
+
+}  // namespace cbt::cli
+
+#endif  // CBT_CLI_COMMANDS_PRINT_STREAM_H_

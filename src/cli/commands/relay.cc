@@ -1,0 +1,73 @@
+// `cbt relay`: the sidecar.
+
+#include "cbt/rpc/relay.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "cli/command.h"
+#include "cli/options/serving.h"
+#include "cli/support/status.h"
+
+namespace cbt::cli {
+namespace {
+
+struct RelayArguments {
+  ServingArguments serving;
+  std::string plugin;
+  bool no_check = false;
+  std::chrono::milliseconds plugin_stall_time = rpc::RelayOptions().plugin_stall_timeout;
+};
+
+absl::Status RunRelay(const RelayArguments& arguments) {
+  const ServingArguments& serving = arguments.serving;
+  if (absl::Status ready = CheckReadyDescriptor(serving); !ready.ok()) return ready;
+  PrepareProcess();
+  absl::StatusOr<ServingParts> parts = PrepareServing(serving);
+  if (!parts.ok()) return parts.status();
+  rpc::RelayOptions options;
+  options.listen = serving.listen;
+  options.apis = serving.apis;
+  options.plugin = arguments.plugin;
+  options.check_tuples = !arguments.no_check;
+  options.plugin_stall_timeout = arguments.plugin_stall_time;
+  options.access = parts->access;
+  options.base_is_handle = !serving.base_is_name;
+  options.sessions = parts->sessions.get();
+  options.page_token_key = parts->page_token_key;
+  options.tls = parts->tls;
+  options.stream = parts->stream;
+  options.telemetry = parts->telemetry;
+  const absl::StatusOr<std::unique_ptr<rpc::Relay>> relay = rpc::Relay::Start(options);
+  if (!relay.ok()) return relay.status();
+  RunUntilStopped(serving, "relay", arguments.plugin, (*relay)->address(),
+                  [&relay](std::chrono::milliseconds grace) { (*relay)->Shutdown(grace); });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddRelay(CLI::App& app, Command& command) {
+  CLI::App* const sub =
+      app.add_subcommand("relay", "Stand between backup applications and a storage plugin");
+  const auto arguments = std::make_shared<RelayArguments>();
+  sub->add_option("--plugin", arguments->plugin, "The plugin's socket: unix:///path or host:port")
+      ->type_name("ADDR")
+      ->required();
+  AddServingOptions(*sub, arguments->serving, {rpc::Api::kKubernetes});
+  sub->add_flag("--no-check", arguments->no_check, "Pass tuples on without looking at them");
+  AddTime(*sub, "--plugin-stall-time", arguments->plugin_stall_time,
+          "A stream whose plugin sends nothing for this long is ended; 0: no limit", "1800");
+  sub->footer(
+      "Example: the Kubernetes API before a plugin of this host\n"
+      "  cbt relay --listen 0.0.0.0:50051 --tls-cert tls.crt --tls-key tls.key \\\n"
+      "    --plugin unix:///csi/csi.sock --tokens tokens --snapshots snapshots");
+  sub->callback([arguments, &command] {
+    command = [arguments] { return Report("relay", RunRelay(*arguments)); };
+  });
+}
+
+}  // namespace cbt::cli

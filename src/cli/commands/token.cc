@@ -1,0 +1,31 @@
+// `cbt token`: a fresh secret for the files of tokens, sessions and page keys.
+
+#include <unistd.h>
+
+#include <string>
+
+#include "cbt/rpc/session_store.h"
+#include "cli/command.h"
+#include "cli/output/output.h"
+#include "cli/support/status.h"
+
+namespace cbt::cli {
+
+void AddToken(CLI::App& app, Command& command) {
+  CLI::App* const sub =
+      app.add_subcommand("token", "Print 256 random bits for files of tokens and sessions");
+  sub->footer(
+      "Example: a token that opens the namespaces prod and staging\n"
+      "  echo \"$(cbt token) backup-operator prod,staging\" >> tokens");
+  sub->callback([&command] {
+    command = [] {
+      const Secret token = rpc::RandomToken();
+      Output output(STDOUT_FILENO, "stdout");
+      output.Append(token.Reveal());
+      output.Append("\n");
+      return Report("token", output.Close());
+    };
+  });
+}
+
+}  // namespace cbt::cli

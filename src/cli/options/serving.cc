@@ -1,0 +1,392 @@
+#include "cli/options/serving.h"
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "cli/support/numbers.h"
+#include "cli/options/remote_options.h"
+#include "cli/support/text_file.h"
+#include "cli/support/status.h"
+
+namespace cbt::cli {
+namespace {
+
+sigset_t StopSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  return set;
+}
+
+// The next stop signal; false when none came within `timeout`, or another signal before it, a
+// debugger's for one.
+bool WaitForStopSignal(std::chrono::milliseconds timeout) {
+  const sigset_t set = StopSignals();
+  const timespec limit = {.tv_sec = timeout.count() / 1000,
+                          .tv_nsec = timeout.count() % 1000 * 1'000'000};
+  return sigtimedwait(&set, nullptr, &limit) > 0;
+}
+
+// Free memory between what streams have left behind goes back to the system, too.
+void TrimHeap() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
+// Messages that streams have given back go back to the system. By itself glibc raises this
+// threshold as soon as the first of them is freed, and then takes them from heaps that some small
+// block keeps from shrinking: a server that clients come to and vanish from would grow for hours.
+void GiveMemoryBack() {
+#ifdef __GLIBC__
+  constexpr int kThreshold = 64 << 10;    // bytes; messages of many tuples are larger
+  mallopt(M_MMAP_THRESHOLD, kThreshold);  // NOLINT(concurrency-mt-unsafe): no thread runs yet
+#endif
+}
+
+// Tells whoever started us that clients can come. A reader that has gone is no reason to stop.
+void TellReady(int descriptor, const std::string& address) {
+  const std::string line = address + "\n";
+  [[maybe_unused]] const ssize_t written = write(descriptor, line.data(), line.size());
+  if (descriptor > STDERR_FILENO) {
+    close(descriptor);
+    return;
+  }
+  // A standard descriptor stays taken, or the next socket would become stdout.
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null >= 0) {
+    dup2(null, descriptor);
+    close(null);
+  }
+}
+
+using Clock = std::chrono::steady_clock;
+
+// timeout(1), and whoever signals both a process and its group, asks twice and means it once.
+constexpr std::chrono::milliseconds kEcho(200);
+
+// Until when a signal is an echo of the first one. Read in a signal handler.
+std::atomic<Clock::rep> echo_end = 0;
+static_assert(std::atomic<Clock::rep>::is_always_lock_free);
+
+bool IsEcho() noexcept { return Clock::now().time_since_epoch().count() <= echo_end; }
+
+void EndAtOnce(int) noexcept {
+  if (IsEcho()) return;
+  constexpr std::string_view kLine = "cbt: second signal: what still reads is cut off\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kLine.data(), kLine.size());
+  _exit(kExitFailure);
+}
+
+// From here on nobody waits for stop signals any more, and threads that read from storage that
+// hangs keep the process from ending by itself.
+void LetSignalsEndTheProcess() {
+  struct sigaction action = {};
+  action.sa_handler = EndAtOnce;
+  action.sa_flags = SA_RESTART;
+  const sigset_t set = StopSignals();
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+// How long a drain may take beside the grace, whatever the transport waits for.
+constexpr std::chrono::seconds kDrainTime(15);
+
+// Drains while a second signal can still end the process at once.
+void Drain(const std::string& name,
+           const std::function<void(std::chrono::milliseconds grace)>& shutdown,
+           std::chrono::milliseconds grace) {
+  constexpr std::chrono::milliseconds kInterval(20);
+  const Clock::time_point latest =
+      Clock::now() + std::min<std::chrono::milliseconds>(grace, std::chrono::hours(24 * 365)) +
+      kDrainTime;
+  echo_end = (Clock::now() + kEcho).time_since_epoch().count();
+  std::atomic<bool> drained = false;
+  std::thread drainer([&] {
+    shutdown(grace);
+    drained = true;
+  });
+  while (!drained) {
+    if (WaitForStopSignal(kInterval) && !IsEcho()) {
+      PrintLine(name, "second signal: streams are cut off");
+      _exit(kExitFailure);
+    }
+    // A supervisor that sent the signal may not send another.
+    if (Clock::now() > latest) {
+      PrintLine(name, "the drain has not come to its end: streams are cut off");
+      _exit(kExitFailure);
+    }
+  }
+  drainer.join();
+  LetSignalsEndTheProcess();
+}
+
+// An error of a part, with the option in front.
+absl::Status Of(const char* option, const absl::Status& status) {
+  return {status.code(), std::string(option) + ": " + MessageOf(status)};
+}
+
+absl::Status CheckReadable(const char* option, const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  absl::StatusOr<std::string> text = ReadTextFile(option, path);
+  if (!text.ok()) return text.status();
+  if (text->empty()) return UsageError(std::string(option) + ": " + path, "the file is empty");
+  return absl::OkStatus();
+}
+
+std::optional<rpc::LogLevel> ParseLevel(std::string_view text) {
+  for (const rpc::LogLevel level : {rpc::LogLevel::kDebug, rpc::LogLevel::kInfo,
+                                    rpc::LogLevel::kWarning, rpc::LogLevel::kError}) {
+    if (rpc::LogLevelName(level) == text) return level;
+  }
+  return std::nullopt;
+}
+
+void AddAccessOptions(CLI::App& subcommand, ServingArguments& arguments) {
+  subcommand
+      .add_option("--tokens", arguments.tokens,
+                  "Who may ask (kubernetes): lines of token, name, namespaces")
+      ->type_name("FILE");
+  subcommand
+      .add_option(
+          "--snapshots", arguments.snapshots,
+          "Names (kubernetes, session): lines of namespace, name, handle; without it a handle is "
+          "NAMESPACE/NAME")
+      ->type_name("FILE");
+  subcommand
+      .add_option("--storage-secrets", arguments.secrets,
+                  "Lines KEY=VALUE for the storage (kubernetes, session)")
+      ->type_name("FILE");
+  subcommand
+      .add_option("--sessions", arguments.sessions,
+                  "Sessions (session): lines of token, namespace, snapshots, expiry")
+      ->type_name("FILE");
+  subcommand.add_flag("--base-is-name", arguments.base_is_name,
+                      "The base of a delta is a name, not a handle (kubernetes)");
+  subcommand
+      .add_option("--page-key", arguments.page_key,
+                  "Secret that seals page tokens (paged); the same for all servers that share them")
+      ->type_name("FILE");
+}
+
+void AddTelemetryOptions(CLI::App& subcommand, ServingArguments& arguments) {
+  subcommand
+      .add_option("--metrics", arguments.metrics,
+                  "Serve Prometheus metrics at http://ADDR/metrics (host:port)")
+      ->type_name("ADDR");
+  subcommand
+      .add_option_function<std::string>(
+          "--log-level",
+          [&arguments](const std::string& text) {
+            arguments.log_level = ParseLevel(text);
+            if (!arguments.log_level.has_value()) {
+              throw CLI::ValidationError("--log-level",
+                                         "'" + text + "': not one of debug, info, warning, error");
+            }
+          },
+          "Log streams to stderr or --log-file: debug, info, warning or error")
+      ->type_name("LEVEL");
+  subcommand.add_option("--log-file", arguments.log_file, "Append the log to this file")
+      ->type_name("FILE");
+}
+
+}  // namespace
+
+void PrepareProcess() {
+  // Shells start background jobs with SIGINT ignored, and ignored signals can't be fetched.
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  const sigset_t set = StopSignals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  // A stream takes three descriptors or so, two images and its connection, and a listener that once
+  // had none left may never accept again. Where the limit can't be raised, it is what it was.
+  rlimit descriptors;
+  if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
+    descriptors.rlim_cur = descriptors.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &descriptors);
+  }
+  // The socket must not be wider than 0660 for a moment.
+  umask(S_IXUSR | S_IXGRP | S_IRWXO);
+}
+
+absl::Status CheckReadyDescriptor(const ServingArguments& arguments) {
+  if (!arguments.ready_descriptor.has_value()) return absl::OkStatus();
+  const int descriptor = *arguments.ready_descriptor;
+  const int flags = fcntl(descriptor, F_GETFL);
+  const std::string where = "--ready-fd: " + std::to_string(descriptor);
+  if (flags < 0) return UsageError(where, "not an open descriptor");
+  if ((flags & O_ACCMODE) == O_RDONLY) return UsageError(where, "not open for writing");
+  return absl::OkStatus();
+}
+
+void AddTime(CLI::App& subcommand, const char* option, std::chrono::milliseconds& time,
+             const char* what, const char* shown) {
+  subcommand
+      .add_option_function<std::string>(
+          option,
+          [option, &time](const std::string& text) {
+            const absl::StatusOr<std::chrono::milliseconds> value = ParseSeconds(text);
+            if (!value.ok()) throw CLI::ValidationError(option, MessageOf(value.status()));
+            time = *value;
+          },
+          what)
+      ->type_name("SECONDS")
+      ->default_str(shown);
+}
+
+void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,
+                       std::vector<rpc::Api> apis) {
+  arguments.apis = std::move(apis);
+  subcommand.add_option("--listen", arguments.listen, "unix:///path/to.sock or host:port")
+      ->type_name("ADDR")
+      ->required();
+  AddApisOption(subcommand, arguments.apis);
+  CLI::Option* const certificate =
+      subcommand
+          .add_option("--tls-cert", arguments.tls_certificate,
+                      "Certificate chain (PEM); read again when it changes")
+          ->type_name("FILE");
+  CLI::Option* const key =
+      subcommand.add_option("--tls-key", arguments.tls_key, "Its private key (PEM)")
+          ->type_name("FILE");
+  certificate->needs(key);
+  key->needs(certificate);
+  subcommand
+      .add_option("--tls-client-ca", arguments.tls_client_ca,
+                  "Clients need a certificate of this authority (PEM)")
+      ->type_name("FILE")
+      ->needs(certificate);
+  AddAccessOptions(subcommand, arguments);
+  AddTelemetryOptions(subcommand, arguments);
+  subcommand
+      .add_option_function<std::string>(
+          "--max-streams",
+          [&arguments](const std::string& text) {
+            const absl::StatusOr<uint64_t> value = ParseNumber(text, 1 << 20);
+            if (!value.ok()) throw CLI::ValidationError("--max-streams", MessageOf(value.status()));
+            arguments.max_streams = *value;
+          },
+          "Streams that may be open at once")
+      ->type_name("N")
+      ->default_str("1024");
+  AddTime(subcommand, "--stream-time", arguments.stream_time,
+          "Longest that a stream may take; 0: no limit", "0");
+  AddTime(subcommand, "--stall-time", arguments.stall_time,
+          "A stream whose client takes nothing for this long is cancelled", "300");
+  subcommand
+      .add_option_function<std::string>(
+          "--ready-fd",
+          [&arguments](const std::string& text) {
+            const absl::StatusOr<uint64_t> value = ParseNumber(text, 1 << 20);
+            if (!value.ok()) throw CLI::ValidationError("--ready-fd", MessageOf(value.status()));
+            arguments.ready_descriptor = static_cast<int>(*value);
+          },
+          "Write the address to this descriptor when clients can come, and close it")
+      ->type_name("N");
+  AddTime(subcommand, "--grace", arguments.grace,
+          "Time that open streams get after SIGTERM or SIGINT", "5");
+}
+
+absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments) {
+  GiveMemoryBack();
+  ServingParts parts;
+  for (absl::Status readable : {CheckReadable("--tls-cert", arguments.tls_certificate),
+                                CheckReadable("--tls-key", arguments.tls_key),
+                                CheckReadable("--tls-client-ca", arguments.tls_client_ca)}) {
+    if (!readable.ok()) return readable;
+  }
+  parts.tls.certificate_file = arguments.tls_certificate;
+  parts.tls.private_key_file = arguments.tls_key;
+  parts.tls.client_ca_file = arguments.tls_client_ca;
+
+  const auto serves = [&arguments](rpc::Api api) {
+    return std::find(arguments.apis.begin(), arguments.apis.end(), api) != arguments.apis.end();
+  };
+  if (serves(rpc::Api::kKubernetes) && arguments.tokens.empty()) {
+    return UsageError("--api kubernetes", "needs --tokens");
+  }
+  if (serves(rpc::Api::kSession) && arguments.sessions.empty()) {
+    return UsageError("--api session", "needs --sessions");
+  }
+  if (!arguments.tokens.empty()) {
+    auto tokens = rpc::MakeTokenFileAccess(arguments.tokens);
+    if (!tokens.ok()) return Of("--tokens", tokens.status());
+    parts.tokens = *std::move(tokens);
+    parts.access.authenticator = parts.tokens.get();
+    parts.access.authorizer = parts.tokens.get();
+  }
+  if (arguments.snapshots.empty()) {
+    if (serves(rpc::Api::kKubernetes) || serves(rpc::Api::kSession)) {
+      parts.resolver = rpc::MakeFolderResolver();
+    }
+  } else {
+    auto resolver = rpc::MakeFileResolver(arguments.snapshots);
+    if (!resolver.ok()) return Of("--snapshots", resolver.status());
+    parts.resolver = *std::move(resolver);
+  }
+  parts.access.resolver = parts.resolver.get();
+  if (!arguments.secrets.empty()) {
+    auto secrets = rpc::MakeFileSecrets(arguments.secrets);
+    if (!secrets.ok()) return Of("--storage-secrets", secrets.status());
+    parts.secrets = *std::move(secrets);
+    parts.access.secrets = parts.secrets.get();
+  }
+  if (!arguments.sessions.empty()) {
+    auto sessions = rpc::MakeFileSessions(arguments.sessions);
+    if (!sessions.ok()) return Of("--sessions", sessions.status());
+    parts.sessions = *std::move(sessions);
+  }
+  if (!arguments.page_key.empty()) {
+    absl::StatusOr<std::string> key = ReadTextFile("--page-key", arguments.page_key);
+    if (!key.ok()) return key.status();
+    if (key->size() < 16) {
+      return UsageError("--page-key: " + arguments.page_key, "a key has at least 16 bytes");
+    }
+    parts.page_token_key = *std::move(key);
+  }
+  if (arguments.log_level.has_value() || !arguments.log_file.empty()) {
+    auto log = ops::MakeLog(
+        {.level = arguments.log_level.value_or(rpc::LogLevel::kInfo), .file = arguments.log_file});
+    if (!log.ok()) return Of("--log-file", log.status());
+    parts.log = *std::move(log);
+    parts.telemetry.log = parts.log.get();
+  }
+  if (!arguments.metrics.empty()) {
+    auto metrics = ops::Metrics::Serve(arguments.metrics);
+    if (!metrics.ok()) return Of("--metrics", metrics.status());
+    parts.metrics = *std::move(metrics);
+    const std::string host = arguments.metrics.substr(0, arguments.metrics.rfind(':'));
+    PrintLine(
+        "", "metrics on http://" + host + ":" + std::to_string(parts.metrics->port()) + "/metrics");
+    parts.telemetry.observer = parts.metrics.get();
+  }
+  if (arguments.max_streams.has_value()) parts.stream.max_streams = *arguments.max_streams;
+  parts.stream.total_time = arguments.stream_time;
+  parts.stream.stall_timeout = arguments.stall_time;
+  return parts;
+}
+
+void RunUntilStopped(const ServingArguments& arguments, const std::string& name,
+                     const std::string& what, const std::string& address,
+                     const std::function<void(std::chrono::milliseconds grace)>& shutdown) {
+  PrintLine("", "serving " + what + " on " + address);
+  if (arguments.ready_descriptor.has_value()) TellReady(*arguments.ready_descriptor, address);
+  constexpr std::chrono::seconds kTrimInterval{10};
+  while (!WaitForStopSignal(kTrimInterval)) TrimHeap();
+  Drain(name, shutdown, arguments.grace);
+}
+
+}  // namespace cbt::cli

@@ -1,0 +1,89 @@
+// What `serve` and `relay` share: options of services, and the life of a server in the foreground.
+#ifndef CBT_CLI_OPTIONS_SERVING_H_
+#define CBT_CLI_OPTIONS_SERVING_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cbt/ops/log.h"
+#include "cbt/ops/metrics.h"
+#include "cbt/rpc/access.h"
+#include "cbt/rpc/server.h"
+#include "cbt/rpc/session_store.h"
+
+namespace cbt::cli {
+
+struct ServingArguments {
+  std::string listen;
+  std::vector<rpc::Api> apis;
+  std::string tls_certificate;
+  std::string tls_key;
+  std::string tls_client_ca;
+  std::string tokens;
+  std::string snapshots;
+  std::string secrets;
+  std::string sessions;
+  std::string page_key;
+  bool base_is_name = false;
+  std::string metrics;
+  std::optional<rpc::LogLevel> log_level;
+  std::string log_file;
+  std::optional<uint64_t> max_streams;
+  std::chrono::milliseconds stream_time{0};
+  std::chrono::milliseconds stall_time = std::chrono::minutes(5);
+  std::optional<int> ready_descriptor;
+  std::chrono::milliseconds grace = std::chrono::seconds(5);
+};
+
+// Adds an option for a time in seconds; `shown`: the default, as the help says it.
+void AddTime(CLI::App& subcommand, const char* option, std::chrono::milliseconds& time,
+             const char* what, const char* shown);
+
+// Adds the options; `arguments` must outlive the parsing. `apis`: what is served without --api.
+void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,
+                       std::vector<rpc::Api> apis);
+
+// What the options stand for, alive as long as the server needs it.
+struct ServingParts {
+  std::unique_ptr<rpc::TokenAccess> tokens;
+  std::unique_ptr<rpc::SnapshotResolver> resolver;
+  std::unique_ptr<rpc::SecretProvider> secrets;
+  std::unique_ptr<rpc::SessionStore> sessions;
+  std::unique_ptr<ops::Metrics> metrics;
+  std::unique_ptr<rpc::LogSink> log;
+
+  rpc::AccessControl access;
+  rpc::Telemetry telemetry;
+  rpc::TlsOptions tls;
+  rpc::StreamOptions stream;
+  std::string page_token_key;
+};
+
+// Reads the files and opens what listens. Errors name the option.
+absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments);
+
+// Before any thread starts: keeps stop signals for RunUntilStopped(), and what is created from
+// others; takes as many descriptors as the process may have.
+void PrepareProcess();
+
+// Errors: INVALID_ARGUMENT for a --ready-fd that can't be written.
+absl::Status CheckReadyDescriptor(const ServingArguments& arguments);
+
+// Says that the server is up at `address`, waits for SIGTERM or SIGINT, then drains by `shutdown`.
+// A second signal ends the process at once, also after this has returned. `name`: of the
+// subcommand; `what`: what is served.
+void RunUntilStopped(const ServingArguments& arguments, const std::string& name,
+                     const std::string& what, const std::string& address,
+                     const std::function<void(std::chrono::milliseconds grace)>& shutdown);
+
+}  // namespace cbt::cli
+
+#endif  // CBT_CLI_OPTIONS_SERVING_H_

@@ -1,0 +1,84 @@
+#include "cli/options/source_options.h"
+
+#include "absl/status/statusor.h"
+#include "cbt/extent.h"
+#include "cli/support/numbers.h"
+#include "cli/support/status.h"
+
+namespace cbt::cli {
+namespace {
+
+void AddSize(CLI::App& subcommand, const std::string& name, std::optional<uint64_t>& size,
+             const char* what) {
+  subcommand
+      .add_option_function<std::string>(
+          name,
+          [name, &size](const std::string& text) {
+            const absl::StatusOr<uint64_t> value = ParseNumber(text, kMaxCapacity);
+            if (!value.ok()) throw CLI::ValidationError(name, MessageOf(value.status()));
+            size = *value;
+          },
+          what)
+      ->type_name("N");
+}
+
+}  // namespace
+
+CLI::Validator IsNotEmpty() {
+  return {[](const std::string& text) { return text.empty() ? "is empty" : std::string(); }, ""};
+}
+
+void AddSourceInput(CLI::App& subcommand, SourceInput& input, bool delta) {
+  subcommand
+      .add_option_function<std::string>(
+          "--from",
+          [&input](const std::string& text) {
+            absl::StatusOr<SourceSpec> spec = ParseSourceSpec(text);
+            if (!spec.ok()) throw CLI::ValidationError("--from", MessageOf(spec.status()));
+            input.spec = *std::move(spec);
+          },
+          "What the input is, where its content does not tell it, and what else must be known")
+      ->type_name("FORMAT[:KEY=VALUE,...]");
+  AddSize(subcommand, "--capacity", input.capacity,
+          "Size of the volume in bytes, for inputs that don't say it");
+  if (delta) {
+    AddSize(subcommand, "--base-capacity", input.base_capacity,
+            "Size of the base in bytes, where it was larger");
+  }
+}
+
+void NoteFormat(const SourceSpec& spec, const OpenedSource& source) {
+  if (spec.format.has_value() || source.format == SourceFormat::kImage ||
+      source.format == SourceFormat::kNbd) {
+    return;
+  }
+  const SourceFormatInfo& info = InfoOf(source.format);
+  PrintLine("", std::string("read as ") + info.name + ": " + info.what +
+                    " (--from image: as the bytes of a volume instead)");
+}
+
+std::string FormatsText(std::optional<SourcePurpose> purpose) {
+  std::string text = "Formats (* known by their content or address) and what --from takes:\n";
+  for (const SourceFormatInfo& info : SourceFormats()) {
+    if (purpose == SourcePurpose::kAllocated && !info.allocated) continue;
+    std::string name = info.name;
+    name.resize(16, ' ');
+    text += (info.detected ? "* " : "  ") + name + info.what + "\n";
+    std::string line;
+    const std::string options = info.options;
+    for (size_t at = 0; at < options.size();) {
+      const size_t end = std::min(options.find(' ', at), options.size());
+      const std::string option = options.substr(at, end - at);
+      if (!line.empty() && line.size() + option.size() > 62) {
+        text += std::string(20, ' ') + line + "\n";
+        line.clear();
+      }
+      line += (line.empty() ? ":" : " ") + option;
+      at = end + 1;
+    }
+    if (!line.empty()) text += std::string(20, ' ') + line + "\n";
+  }
+  return text;
+}
+
+}  // namespace cbt::cli

@@ -1,0 +1,118 @@
+#include "cli/options/stream_options.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "cbt/extent.h"
+#include "cbt/source/image.h"
+#include "cli/support/numbers.h"
+#include "cli/support/status.h"
+
+namespace cbt::cli {
+namespace {
+
+// The value of an option that is a number, or the exception that ends parsing.
+uint64_t NumberOf(const std::string& option, const std::string& text, uint64_t max) {
+  const absl::StatusOr<uint64_t> value = ParseNumber(text, max);
+  if (!value.ok()) throw CLI::ValidationError(option, MessageOf(value.status()));
+  return *value;
+}
+
+template <typename Value>
+Value ChoiceOf(const std::string& option, const std::string& text,
+               std::initializer_list<std::pair<const char*, Value>> choices) {
+  std::string names;
+  for (const auto& [name, value] : choices) {
+    if (text == name) return value;
+    names.append(names.empty() ? "" : ", ").append(name);
+  }
+  throw CLI::ValidationError(option, "'" + text + "': not one of " + names);
+}
+
+}  // namespace
+
+void AddBlockSizeOption(CLI::App& subcommand, std::optional<uint64_t>& block_size) {
+  const std::string name = "--block-size";
+  subcommand
+      .add_option_function<std::string>(
+          name,
+          [name, &block_size](const std::string& text) {
+            const uint64_t value = NumberOf(name, text, kMaxCapacity);
+            if (!IsPowerOfTwo(value) || value < kMinImageBlockSize || value > kMaxImageBlockSize) {
+              throw CLI::ValidationError(name,
+                                         "'" + text + "': not a power of two from 512 to 64M");
+            }
+            block_size = value;
+          },
+          "Granularity in bytes, a power of two from 512 to 64M")
+      ->type_name("N")
+      ->default_str("4096");
+}
+
+void AddStyleOption(CLI::App& subcommand, std::optional<BlockMetadataType>& type) {
+  const std::string name = "--style";
+  subcommand
+      .add_option_function<std::string>(
+          name,
+          [name, &type](const std::string& text) {
+            type = ChoiceOf<BlockMetadataType>(name, text,
+                                               {{"extents", BlockMetadataType::kVariableLength},
+                                                {"blocks", BlockMetadataType::kFixedLength}});
+          },
+          "Extents as long as they can be, or blocks of one size: extents, blocks")
+      ->type_name("STYLE")
+      ->default_str("extents");
+}
+
+void ShowOtherDefault(CLI::App& subcommand, const std::string& option, const std::string& what) {
+  CLI::Option* const shown = subcommand.get_option(option);
+  shown->default_str("");
+  shown->description(shown->get_description() + "; without it " + what);
+}
+
+void AddStreamOptions(CLI::App& subcommand, StreamOptions& options) {
+  AddBlockSizeOption(subcommand, options.block_size);
+  AddStyleOption(subcommand, options.type);
+
+  const std::string offset = "--starting-offset";
+  subcommand
+      .add_option_function<std::string>(
+          offset,
+          [offset, &options](const std::string& text) {
+            options.starting_offset = NumberOf(offset, text, kMaxCapacity);
+          },
+          "Start here (bytes): the end of the last tuple of a stream that broke")
+      ->type_name("N")
+      ->default_str("0");
+
+  const std::string results = "--max-results";
+  subcommand
+      .add_option_function<std::string>(
+          results,
+          [results, &options](const std::string& text) {
+            constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
+            options.max_results = static_cast<int32_t>(NumberOf(results, text, kMost));
+          },
+          "Tuples a message (list), or for each object of --format json; 0: as many as "
+          "the server or the tool takes")
+      ->type_name("N")
+      ->default_str("0");
+
+  const std::string format = "--format";
+  subcommand
+      .add_option_function<std::string>(
+          format,
+          [format, &options](const std::string& text) {
+            options.format = ChoiceOf<Format>(format, text,
+                                              {{"ndjson", Format::kNdjson},
+                                               {"json", Format::kJson},
+                                               {"csv", Format::kCsv},
+                                               {"table", Format::kTable}});
+          },
+          "ndjson, json, csv or table; table on a terminal, else ndjson")
+      ->type_name("FORMAT");
+}
+
+}  // namespace cbt::cli

@@ -1,0 +1,38 @@
+// The options that `allocated`, `delta` and `list` share.
+#ifndef CBT_CLI_OPTIONS_STREAM_OPTIONS_H_
+#define CBT_CLI_OPTIONS_STREAM_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "cbt/wire/message.h"
+#include "cli/output/extent_writer.h"
+
+namespace cbt::cli {
+
+inline constexpr uint64_t kDefaultBlockSize = 4096;
+
+// What was given; what was not has no value, because `list` leaves it to the server.
+struct StreamOptions {
+  std::optional<uint64_t> block_size;     // bytes
+  std::optional<BlockMetadataType> type;  // --style
+  uint64_t starting_offset = 0;           // bytes
+  int32_t max_results = 0;
+  std::optional<Format> format;
+};
+
+// Adds the options to a subcommand; `options` must outlive the parsing.
+void AddStreamOptions(CLI::App& subcommand, StreamOptions& options);
+
+// `--block-size` and `--style` alone, for subcommands that print no stream.
+void AddBlockSizeOption(CLI::App& subcommand, std::optional<uint64_t>& block_size);
+void AddStyleOption(CLI::App& subcommand, std::optional<BlockMetadataType>& type);
+
+// Says in the help of an option what counts without it, in place of its usual default.
+void ShowOtherDefault(CLI::App& subcommand, const std::string& option, const std::string& what);
+
+}  // namespace cbt::cli
+
+#endif  // CBT_CLI_OPTIONS_STREAM_OPTIONS_H_

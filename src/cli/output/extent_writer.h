@@ -1,0 +1,54 @@
+// The forms in which a stream of extents is printed.
+#ifndef CBT_CLI_OUTPUT_EXTENT_WRITER_H_
+#define CBT_CLI_OUTPUT_EXTENT_WRITER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "cbt/batch.h"
+#include "cbt/wire/message.h"
+#include "cli/output/output.h"
+
+namespace cbt::cli {
+
+enum class Format { kNdjson, kJson, kCsv, kTable };
+
+// What a writer needs to know besides the extents.
+struct WriterOptions {
+  Format format = Format::kNdjson;
+  BlockMetadataType type = BlockMetadataType::kVariableLength;
+  uint64_t capacity = 0;                   // bytes
+  uint64_t starting_offset = 0;            // bytes; what lies below was not asked for
+  uint32_t tuples_per_object = 0;          // json: 0 is one object for all of them
+  std::string_view adjective = "changed";  // table: what the reported bytes are
+};
+
+// Prints one stream: Begin(), any number of Write(), then End() or Fail(). Whether output failed is
+// the Output's to say.
+class ExtentWriter {
+ public:
+  virtual ~ExtentWriter() = default;
+  ExtentWriter(const ExtentWriter&) = delete;
+  ExtentWriter& operator=(const ExtentWriter&) = delete;
+
+  virtual void Begin() = 0;
+  virtual void Write(const ExtentBatch& batch) = 0;
+  // The stream is complete.
+  virtual void End() = 0;
+  // The stream broke: leaves what was printed so that it can't be taken for a complete answer.
+  virtual void Fail(const absl::Status& reason) = 0;
+
+ protected:
+  ExtentWriter() = default;
+};
+
+// `output` must outlive the writer.
+std::unique_ptr<ExtentWriter> MakeExtentWriter(Output& output, const WriterOptions& options);
+// What MakeExtentWriter() makes for Format::kTable; lives in a file of its own.
+std::unique_ptr<ExtentWriter> MakeTableWriter(Output& output, const WriterOptions& options);
+
+}  // namespace cbt::cli
+
+#endif  // CBT_CLI_OUTPUT_EXTENT_WRITER_H_

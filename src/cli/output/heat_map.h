@@ -1,0 +1,48 @@
+// Where in a volume changes lie, as a picture.
+#ifndef CBT_CLI_OUTPUT_HEAT_MAP_H_
+#define CBT_CLI_OUTPUT_HEAT_MAP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cbt/cursor.h"
+#include "cbt/extent.h"
+
+namespace cbt::cli {
+
+// The volume in rows of cells of equal size, and what of each cell was reported.
+class HeatMap {
+ public:
+  static constexpr size_t kColumns = 64;
+
+  // At most `rows` (> 0) rows; fewer where the volume has fewer blocks of `granularity` bytes.
+  HeatMap(uint64_t capacity, uint64_t granularity, size_t rows);
+
+  // Adds an extent; what lies past the capacity doesn't count. Extents must not overlap. O(cells).
+  void Add(Extent extent) noexcept;
+
+  uint64_t cell_bytes() const noexcept { return cell_bytes_; }
+  size_t cells() const noexcept { return reported_.size(); }
+  // 0 .. 1, the part of the cell's bytes that was reported.
+  double Part(size_t cell) const noexcept;
+
+  // A line for each row, the offset in front, cells as VolumePicture draws them; UTF-8.
+  std::string Text() const;
+
+  // An SVG document. `title` and `subtitle` are any text.
+  std::string Svg(std::string_view title, std::string_view subtitle) const;
+
+ private:
+  uint64_t CellSize(size_t cell) const noexcept;
+
+  const uint64_t capacity_;
+  const uint64_t cell_bytes_;
+  std::vector<uint64_t> reported_;
+};
+
+}  // namespace cbt::cli
+
+#endif  // CBT_CLI_OUTPUT_HEAT_MAP_H_

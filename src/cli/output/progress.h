@@ -1,0 +1,40 @@
+// A progress bar for people who wait.
+#ifndef CBT_CLI_OUTPUT_PROGRESS_H_
+#define CBT_CLI_OUTPUT_PROGRESS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace cbt::cli {
+
+// A bar on stderr when that is a terminal, nothing otherwise. Belongs to one thread at a time.
+class Progress {
+ public:
+  // `label` says what is going on, `total` (bytes) when it is done; `done` is where it starts.
+  Progress(std::string label, uint64_t total, uint64_t done = 0);
+  ~Progress() { Clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // Cheap enough for every batch: draws at most ten times a second.
+  void Update(uint64_t done);
+
+  // Wipes the bar, so that something else can be printed; the next Update() may bring it back.
+  void Clear();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  const std::string label_;
+  const uint64_t total_;
+  const uint64_t first_;
+  const bool terminal_;
+  const Clock::time_point start_;
+  Clock::time_point drawn_;
+  bool visible_ = false;
+};
+
+}  // namespace cbt::cli
+
+#endif  // CBT_CLI_OUTPUT_PROGRESS_H_

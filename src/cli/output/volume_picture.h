@@ -1,0 +1,46 @@
+// A volume as one line of text.
+#ifndef CBT_CLI_OUTPUT_VOLUME_PICTURE_H_
+#define CBT_CLI_OUTPUT_VOLUME_PICTURE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "cbt/extent.h"
+
+namespace cbt::cli {
+
+// How a cell of `size` bytes is drawn: `·` when none were reported, `░`, `▒`, `▓`, `█` for each
+// further quarter; UTF-8.
+const char* Shade(uint64_t reported, uint64_t size) noexcept;
+
+// Sums up extents in up to 64 cells of equal size, in constant memory, and draws each cell in the
+// shade of the part of its bytes that was reported.
+class VolumePicture {
+ public:
+  // `starting_offset` (bytes): cells that lie below it are blank, nobody asked about them.
+  VolumePicture(uint64_t capacity, uint64_t starting_offset) noexcept;
+
+  // Adds an extent; what lies past the capacity doesn't count. Extents must not overlap.
+  void Add(Extent extent) noexcept;
+
+  // Bytes added, without what lies past the capacity.
+  uint64_t bytes() const noexcept { return bytes_; }
+
+  // The cells one after the other, see Shade(); blank where nobody asked.
+  std::string Draw() const;
+
+ private:
+  static constexpr size_t kCells = 64;
+
+  const uint64_t capacity_;
+  const uint64_t starting_offset_;
+  const uint64_t cell_bytes_;
+  uint64_t bytes_ = 0;
+  std::array<uint64_t, kCells> reported_{};
+};
+
+}  // namespace cbt::cli
+
+#endif  // CBT_CLI_OUTPUT_VOLUME_PICTURE_H_

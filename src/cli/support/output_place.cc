@@ -1,0 +1,47 @@
+#include "cli/support/output_place.h"
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+
+#include "cli/support/status.h"
+
+namespace cbt::cli {
+namespace {
+
+// `path` without links in it, as far as it is there.
+absl::Status CheckFolder(const std::string& path, const InputFiles& inputs,
+                         const std::string& shown) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  struct stat info {};
+  if (stat(folder.c_str(), &info) == 0 && inputs.Include(info)) {
+    return UsageError(shown, "lies in a folder that is read");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path, const InputFiles& inputs) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0) {
+    if (errno != ENOENT) return OpenError(path, errno);
+    if (path.empty() || path.back() == '/') return UsageError("'" + path + "'", "not a file name");
+    if (absl::Status status = CheckFolder(path, inputs, path); !status.ok()) return status;
+    return OutputPlace{path};
+  }
+  std::array<char, PATH_MAX> resolved{};
+  if (realpath(path.c_str(), resolved.data()) == nullptr || stat(resolved.data(), &info) != 0) {
+    return OpenError(path, errno);
+  }
+  if (S_ISDIR(info.st_mode)) return UsageError(path, "is a directory");
+  if (!S_ISREG(info.st_mode)) return UsageError(path, "is not a regular file");
+  if (inputs.Include(info)) return UsageError(path, "is one of the inputs itself");
+  OutputPlace place{resolved.data(), info};
+  if (absl::Status status = CheckFolder(place.path, inputs, path); !status.ok()) return status;
+  return place;
+}
+
+}  // namespace cbt::cli

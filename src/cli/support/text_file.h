@@ -1,0 +1,24 @@
+// Small files that options name.
+#ifndef CBT_CLI_SUPPORT_TEXT_FILE_H_
+#define CBT_CLI_SUPPORT_TEXT_FILE_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace cbt::cli {
+
+// The whole file at `path`, at most 1 MiB; errors begin with `option`.
+// Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (a directory, too large), UNAVAILABLE.
+absl::StatusOr<std::string> ReadTextFile(const std::string& option, const std::string& path);
+
+// The lines `KEY=VALUE` of the file at `path`; empty lines don't count. Errors name lines by their
+// number and never quote them: they are secrets.
+// Errors: as above; INVALID_ARGUMENT for a line without `=` or a key that comes twice.
+absl::StatusOr<std::map<std::string, std::string>> ReadSecrets(const std::string& option,
+                                                               const std::string& path);
+
+}  // namespace cbt::cli
+
+#endif  // CBT_CLI_SUPPORT_TEXT_FILE_H_

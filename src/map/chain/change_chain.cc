@@ -1,0 +1,570 @@
+#include "cbt/change_chain.h"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/file_io.h"
+#include "cbt/change_map_file.h"
+#include "map/chain/chain_manifest.h"
+#include "map/folder/folder.h"
+#include "map/map_access.h"
+#include "map/map_cursor.h"
+#include "map/map_file.h"
+#include "map/portable_writer.h"
+#include "map/range_writer.h"
+#include "map/unchanged_cursor.h"
+
+namespace cbt {
+namespace {
+
+constexpr char kManifestName[] = "CHAIN";
+constexpr char kMapPrefix[] = "map-";
+constexpr char kMapExtension[] = ".cbm";
+
+// Mapped and not read again: pages that nobody needs are the system's to take back.
+constexpr size_t kFilesKept = 64;
+
+// Ids are looked up as they are: a copy would take memory where nothing may be thrown.
+struct IdHash {
+  using is_transparent = void;  // NOLINT(readability-identifier-naming): the standard's name
+  size_t operator()(std::string_view id) const noexcept {
+    return std::hash<std::string_view>()(id);
+  }
+};
+
+std::string MapName(uint64_t number) { return absl::StrCat(kMapPrefix, number, kMapExtension); }
+
+// Numbers of map files, of the ones that a manifest names.
+std::set<uint64_t> FilesOf(const ChainManifest& manifest) {
+  std::set<uint64_t> files;
+  for (const ChainEntry& entry : manifest.entries) files.insert(entry.file.number);
+  for (const auto& [node, file] : manifest.nodes) files.insert(file.number);
+  return files;
+}
+
+absl::StatusOr<ChainManifest> ReadManifest(const Folder& folder) {
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file =
+      folder.Map(kManifestName, MappedFile::Watched::kNo);
+  if (!file.ok()) return file.status();
+  return DecodeManifest((*file)->bytes(), folder.Shown(kManifestName));
+}
+
+class ChainInDirectory final : public ChangeChain {
+ public:
+  // `claim`: null for one that is open for reading.
+  ChainInDirectory(Folder folder, ChainManifest manifest, std::unique_ptr<FolderClaim> claim,
+                   const ChainOptions& options)
+      : folder_(std::move(folder)), options_(options), claim_(std::move(claim)) {
+    Places places = PlacesOf(manifest);
+    Take(std::move(manifest), std::move(places));
+  }
+
+  const std::string& volume() const noexcept override { return manifest_.volume; }
+  uint64_t granularity() const noexcept override { return manifest_.granularity; }
+
+  std::vector<ChainSnapshot> snapshots() const override {
+    std::vector<ChainSnapshot> snapshots;
+    for (const ChainEntry& entry : manifest_.entries) {
+      snapshots.push_back({entry.id, entry.capacity});
+    }
+    return snapshots;
+  }
+
+  bool Contains(std::string_view id) const noexcept override { return Find(id) != nullptr; }
+
+  absl::Status Append(const ChangeMap& map) override;
+  absl::Status Remove(std::string_view id) override;
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(std::string_view base,
+                                                      std::string_view target) const override;
+  absl::Status Verify() const override;
+
+  // Writes the manifest, for Create().
+  absl::Status Commit(ChainManifest manifest);
+  // Brings the names in the folder to the disk, where that was asked for.
+  bool IsSynced() const { return !options_.sync || folder_.Sync().ok(); }
+  // Removes what a crash left.
+  void Sweep() const;
+
+ private:
+  // Places of the entries of a manifest.
+  using Places = std::unordered_map<std::string, size_t, IdHash, std::equal_to<>>;
+  static Places PlacesOf(const ChainManifest& manifest);
+  void Take(ChainManifest manifest, Places places) noexcept;
+  const ChainEntry* Find(std::string_view id) const noexcept;
+  absl::Status CheckReadable() const;
+  absl::Status CheckAccess() const;
+
+  static std::vector<ChainFile> Pieces(const ChainManifest& manifest, uint64_t begin, uint64_t end,
+                                       unsigned below);
+  absl::StatusOr<LazyMap> OpenFile(const ChainFile& file, uint64_t granularity) const;
+  absl::StatusOr<LazyMap> OpenOrKept(const ChainFile& file, uint64_t granularity) const;
+  absl::StatusOr<std::optional<ChainFile>> WriteUnion(const ChainManifest& manifest,
+                                                      const std::vector<ChainFile>& files,
+                                                      const ChangeMapIdentity& identity,
+                                                      uint64_t number, uint64_t most) const;
+  absl::Status BuildNode(ChainManifest& manifest, ChainNode node) const;
+  std::vector<std::string> LeftBehind(const ChainManifest& before,
+                                      const ChainManifest& after) const;
+
+  const Folder folder_;
+  const ChainOptions options_;
+  const std::unique_ptr<FolderClaim> claim_;  // null: open for reading
+  ChainManifest manifest_;
+  absl::Status unknown_;  // why it is not known what is on the disk
+  Places places_;
+
+  // Files that were opened last, the last one in front: what has been checked in them stays so.
+  mutable std::mutex kept_mutex_;
+  mutable std::list<std::pair<uint64_t, LazyMap>> kept_;
+};
+
+ChainInDirectory::Places ChainInDirectory::PlacesOf(const ChainManifest& manifest) {
+  Places places;
+  for (size_t i = 0; i < manifest.entries.size(); ++i) places[manifest.entries[i].id] = i;
+  return places;
+}
+
+const ChainEntry* ChainInDirectory::Find(std::string_view id) const noexcept {
+  const auto place = places_.find(id);
+  return place == places_.end() ? nullptr : &manifest_.entries[place->second];
+}
+
+// A copy of one that is open for changes shows what may have become another chain since.
+absl::Status ChainInDirectory::CheckReadable() const {
+  return claim_ == nullptr || claim_->IsOurs() ? absl::OkStatus() : CopiedByFork(folder_.shown());
+}
+
+absl::Status ChainInDirectory::CheckAccess() const {
+  if (claim_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder_.shown(), ": the chain is open for reading only"));
+  }
+  if (absl::Status status = claim_->Check(); !status.ok()) return status;
+  return unknown_;
+}
+
+absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
+  // All that takes memory, so that nothing is thrown once it is done.
+  const std::vector<uint8_t> bytes = EncodeManifest(manifest);
+  const std::span<const uint8_t> parts[] = {bytes};
+  Places places = PlacesOf(manifest);
+  const std::vector<std::string> left = LeftBehind(manifest_, manifest);
+  // What is on the disk counts: numbers of files that it names must not be given out again. Until
+  // this is known, also when an exception is why it is not, nothing is changed any more.
+  unknown_ = absl::InternalError(
+      absl::StrCat(folder_.shown(), ": a change was interrupted by an exception; open it again"));
+  absl::Status status = folder_.Write(kManifestName, parts, options_.sync);
+  if (!status.ok()) {
+    // The new manifest may have its name all the same.
+    absl::StatusOr<ChainManifest> there = ReadManifest(folder_);
+    if (!there.ok()) {
+      unknown_ = there.status();
+      return status;
+    }
+    places = PlacesOf(*there);
+    Take(*std::move(there), std::move(places));
+    unknown_ = absl::OkStatus();
+    return status;
+  }
+  Take(std::move(manifest), std::move(places));
+  unknown_ = absl::OkStatus();
+  // One that stays is swept later.
+  for (const std::string& file : left) folder_.Remove(file.c_str());
+  return absl::OkStatus();
+}
+
+// The files that are needed before a change and not after it.
+std::vector<std::string> ChainInDirectory::LeftBehind(const ChainManifest& before,
+                                                      const ChainManifest& after) const {
+  const std::set<uint64_t> needed = FilesOf(after);
+  std::vector<std::string> left;
+  for (const uint64_t number : FilesOf(before)) {
+    if (!needed.contains(number)) left.push_back(MapName(number));
+  }
+  return left;
+}
+
+void ChainInDirectory::Take(ChainManifest manifest, Places places) noexcept {
+  manifest_ = std::move(manifest);
+  places_ = std::move(places);
+}
+
+void ChainInDirectory::Sweep() const {
+  std::set<std::string> needed;
+  for (const uint64_t number : FilesOf(manifest_)) needed.insert(MapName(number));
+  const absl::StatusOr<std::vector<std::string>> names = folder_.List();
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    const bool partial = absl::StartsWith(name, ".") &&
+                         absl::EndsWith(name, AbslView(kPartialExtension)) &&
+                         (absl::StartsWith(name, absl::StrCat(".", kMapPrefix)) ||
+                          absl::StartsWith(name, absl::StrCat(".", kManifestName)));
+    const bool map = absl::StartsWith(name, kMapPrefix) && absl::EndsWith(name, kMapExtension);
+    if (partial || (map && !needed.contains(name))) folder_.Remove(name.c_str());
+  }
+}
+
+// The fewest files whose union is that of the slots [begin, end), with nodes of levels under
+// `below`.
+std::vector<ChainFile> ChainInDirectory::Pieces(const ChainManifest& manifest, uint64_t begin,
+                                                uint64_t end, unsigned below) {
+  std::vector<ChainFile> files;
+  auto entry = std::lower_bound(
+      manifest.entries.begin(), manifest.entries.end(), begin,
+      [](const ChainEntry& candidate, uint64_t slot) { return candidate.slot < slot; });
+  for (uint64_t slot = begin; slot < end;) {
+    // The largest node that begins here and is no larger than what is left.
+    unsigned level = slot == 0 ? kMaxChainLevel : static_cast<unsigned>(std::countr_zero(slot));
+    level = std::min(
+        {level, static_cast<unsigned>(std::bit_width(end - slot)) - 1, kMaxChainLevel, below - 1});
+    auto node = manifest.nodes.end();
+    for (; level > 0 && node == manifest.nodes.end(); --level) {
+      node = manifest.nodes.find({level, slot >> level});
+      if (node != manifest.nodes.end()) break;
+    }
+    while (entry != manifest.entries.end() && entry->slot < slot) ++entry;
+    if (node != manifest.nodes.end()) {
+      files.push_back(node->second);
+      slot += uint64_t{1} << level;
+    } else if (entry != manifest.entries.end() && entry->slot == slot) {
+      files.push_back(entry->file);
+      ++slot;
+    } else {
+      // Was removed: the next one has it.
+      slot = entry == manifest.entries.end() ? end : std::min(entry->slot, end);
+    }
+  }
+  return files;
+}
+
+absl::StatusOr<LazyMap> ChainInDirectory::OpenFile(const ChainFile& file,
+                                                   uint64_t granularity) const {
+  const std::string name = folder_.Shown(MapName(file.number));
+  absl::StatusOr<std::shared_ptr<const MappedFile>> mapped =
+      folder_.Map(MapName(file.number), MappedFile::Watched::kYes);
+  if (absl::IsNotFound(mapped.status())) {
+    return absl::AbortedError(absl::StrCat(
+        name, ": is not there (damage, or the chain was changed since it was opened)"));
+  }
+  if (!mapped.ok()) return mapped.status();
+  const std::span<const uint8_t> bytes = (*mapped)->bytes();
+  absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(mapped), name);
+  if (!map.ok()) return map.status();
+  if (map->header.checksum != file.checksum || map->header.geometry.granularity != granularity) {
+    return absl::DataLossError(absl::StrCat(name, ": is not the file that belongs to the chain"));
+  }
+  return map;
+}
+
+absl::StatusOr<LazyMap> ChainInDirectory::OpenOrKept(const ChainFile& file,
+                                                     uint64_t granularity) const {
+  {
+    const std::lock_guard<std::mutex> lock(kept_mutex_);
+    for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
+      if (kept->first != file.number) continue;
+      kept_.splice(kept_.begin(), kept_, kept);
+      return kept->second;
+    }
+  }
+  absl::StatusOr<LazyMap> map = OpenFile(file, granularity);
+  if (!map.ok()) return map.status();
+  const std::lock_guard<std::mutex> lock(kept_mutex_);
+  kept_.emplace_front(file.number, *map);
+  if (kept_.size() > kFilesKept) kept_.pop_back();
+  return map;
+}
+
+// Nothing when the union would have more than `most` bytes.
+absl::StatusOr<std::optional<ChainFile>> ChainInDirectory::WriteUnion(
+    const ChainManifest& manifest, const std::vector<ChainFile>& files,
+    const ChangeMapIdentity& identity, uint64_t number, uint64_t most) const {
+  // What is not the chain's own file must not become part of one that is.
+  std::vector<LazyMap> maps;
+  std::vector<std::shared_ptr<const PortableIndex>> indexes;
+  VolumeGeometry geometry{0, manifest.granularity};
+  for (const ChainFile& file : files) {
+    absl::StatusOr<LazyMap> map = OpenFile(file, manifest.granularity);
+    if (!map.ok()) return map.status();
+    geometry.capacity = std::max(geometry.capacity, map->header.geometry.capacity);
+    indexes.push_back(map->index);
+    maps.push_back(*std::move(map));
+  }
+  absl::StatusOr<ChangeMap> united = UniteBlocks(std::move(indexes), geometry, most);
+  // Not to be taken for a disk that is full, which has the same code.
+  if (absl::IsResourceExhausted(united.status())) return std::nullopt;
+  if (!united.ok()) return united.status();
+  // What was mixed from old and new bytes would stand under a good checksum for ever.
+  for (const LazyMap& map : maps) {
+    if (absl::Status status = map.storage->CheckUnchanged(); !status.ok()) return status;
+  }
+  united->set_identity(identity);
+  absl::StatusOr<ChangeMapHeader> header =
+      WriteMapIn(folder_, MapName(number), *united, options_.sync);
+  if (!header.ok()) return header.status();
+  return ChainFile{number, header->checksum};
+}
+
+// Makes a node of what stands in its slots, if that is more than one map.
+absl::Status ChainInDirectory::BuildNode(ChainManifest& manifest, ChainNode node) const {
+  const auto [level, index] = node;
+  manifest.nodes.erase(node);
+  const uint64_t begin = index << level;
+  const uint64_t end = (index + 1) << level;
+  // No delta reaches over the oldest snapshot.
+  if (begin <= manifest.entries.front().slot) return absl::OkStatus();
+  const std::vector<ChainFile> files = Pieces(manifest, begin, end, level);
+  if (files.size() < 2) return absl::OkStatus();
+  absl::StatusOr<std::optional<ChainFile>> file =
+      WriteUnion(manifest, files, {manifest.volume, {}, {}}, manifest.next_file++,
+                 std::min(options_.max_union_bytes, kMaxMapBytes));
+  if (!file.ok()) return file.status();
+  // Maps that are too large together are no reason to refuse a snapshot: the next try would find
+  // the same slots. Deltas do without the node.
+  if (file->has_value()) manifest.nodes[node] = **file;
+  return absl::OkStatus();
+}
+
+absl::Status ChainInDirectory::Append(const ChangeMap& map) {
+  if (absl::Status status = CheckAccess(); !status.ok()) return status;
+  const ChangeMapIdentity& identity = map.identity();
+  if (absl::Status status = CheckIdentity(identity); !status.ok()) return status;
+  const ChainEntry& newest = manifest_.entries.back();
+  if (identity.volume != manifest_.volume) {
+    return absl::InvalidArgumentError(absl::StrCat("the map is of volume \"", identity.volume,
+                                                   "\", the chain of \"", manifest_.volume, "\""));
+  }
+  if (identity.target.empty()) {
+    return absl::InvalidArgumentError("the map does not name its target");
+  }
+  if (identity.base != newest.id) {
+    return absl::FailedPreconditionError(absl::StrCat("the map's base is \"", identity.base,
+                                                      "\", the chain's newest snapshot is \"",
+                                                      newest.id, "\""));
+  }
+  if (Contains(identity.target)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("the chain has a snapshot \"", identity.target, "\""));
+  }
+  ChangeMap aligned = map;
+  if (map->granularity() != manifest_.granularity) {
+    absl::StatusOr<ChangeMap> rounded = WithGranularity(map, manifest_.granularity);
+    if (!rounded.ok()) return rounded.status();
+    aligned = *std::move(rounded);
+    aligned.set_identity(identity);
+  }
+  ChainManifest next = manifest_;
+  ChainEntry entry{.id = identity.target,
+                   .slot = next.next_slot++,
+                   .capacity = map->capacity(),
+                   .floor = map->capacity(),
+                   .file = {.number = next.next_file++, .checksum = 0}};
+  absl::StatusOr<ChangeMapHeader> header =
+      WriteMapIn(folder_, MapName(entry.file.number), aligned, options_.sync);
+  if (!header.ok()) return header.status();
+  entry.file.checksum = header->checksum;
+  const uint64_t end = entry.slot + 1;
+  next.entries.push_back(std::move(entry));
+  for (unsigned level = 1; level <= kMaxChainLevel && end % (uint64_t{1} << level) == 0; ++level) {
+    absl::Status status = BuildNode(next, {level, (end >> level) - 1});
+    if (!status.ok()) return status;
+  }
+  return Commit(std::move(next));
+}
+
+absl::Status ChainInDirectory::Remove(std::string_view id) {
+  if (absl::Status status = CheckAccess(); !status.ok()) return status;
+  const auto place = places_.find(id);
+  if (place == places_.end()) {
+    return absl::NotFoundError(absl::StrCat("the chain has no snapshot \"", AbslView(id), "\""));
+  }
+  if (manifest_.entries.size() == 1) {
+    return absl::FailedPreconditionError("the only snapshot of a chain can't be removed");
+  }
+  const size_t at = place->second;
+  ChainManifest next = manifest_;
+  const ChainEntry removed = next.entries[at];
+  next.entries.erase(next.entries.begin() + static_cast<std::ptrdiff_t>(at));
+  const auto erase_nodes = [&next](auto wrong) {
+    std::erase_if(next.nodes, [&](const auto& node) {
+      const uint64_t begin = node.first.second << node.first.first;
+      return wrong(begin, begin + (uint64_t{1} << node.first.first));
+    });
+  };
+  if (at == 0) {
+    // The map to the next one goes too; nothing begins below that any more.
+    ChainEntry& oldest = next.entries.front();
+    oldest.file = {};
+    oldest.floor = oldest.capacity;
+    erase_nodes([&](uint64_t begin, uint64_t) { return begin <= oldest.slot; });
+  } else if (at == next.entries.size()) {
+    // With the slots of snapshots before it that had become part of its map.
+    const uint64_t newest = next.entries.back().slot;
+    erase_nodes([&](uint64_t, uint64_t end) { return end > newest + 1; });
+  } else {
+    ChainEntry& after = next.entries[at];
+    const ChangeMapIdentity identity{next.volume, next.entries[at - 1].id, after.id};
+    absl::StatusOr<std::optional<ChainFile>> united =
+        WriteUnion(next, {removed.file, after.file}, identity, next.next_file++, kMaxMapBytes);
+    if (!united.ok()) return united.status();
+    if (!united->has_value()) return PortableWriter::TooLarge();
+    after.file = **united;
+    after.floor = std::min(after.floor, removed.floor);
+    // What holds the next slot and not this one lacks what has come to it.
+    std::vector<ChainNode> stale;
+    for (const auto& [node, file] : next.nodes) {
+      const uint64_t begin = node.second << node.first;
+      const uint64_t end = begin + (uint64_t{1} << node.first);
+      if (begin <= after.slot && after.slot < end && removed.slot < begin) stale.push_back(node);
+    }
+    for (const ChainNode& node : stale) next.nodes.erase(node);
+    // From the lowest level up: each is made of the ones before.
+    for (const ChainNode& node : stale) {
+      if (absl::Status status = BuildNode(next, node); !status.ok()) return status;
+    }
+  }
+  return Commit(std::move(next));
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> ChainInDirectory::Delta(
+    std::string_view base, std::string_view target) const {
+  if (absl::Status status = CheckReadable(); !status.ok()) return status;
+  const ChainEntry* const from = Find(base);
+  const ChainEntry* const to = Find(target);
+  for (const auto& [entry, id] : {std::pair(from, base), {to, target}}) {
+    if (entry == nullptr) {
+      return absl::NotFoundError(absl::StrCat("the chain has no snapshot \"", AbslView(id), "\""));
+    }
+  }
+  if (from->slot > to->slot) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("snapshot \"", from->id, "\" is newer than \"", to->id, "\""));
+  }
+  const VolumeGeometry geometry{to->capacity, manifest_.granularity};
+  std::vector<std::shared_ptr<const PortableIndex>> maps;
+  std::vector<std::shared_ptr<const MappedFile>> opened;
+  std::vector<std::shared_ptr<const void>> storage;
+  for (const ChainFile& file :
+       Pieces(manifest_, from->slot + 1, to->slot + 1, kMaxChainLevel + 1)) {
+    absl::StatusOr<LazyMap> map = OpenOrKept(file, manifest_.granularity);
+    if (!map.ok()) return map.status();
+    maps.push_back(std::move(map->index));
+    opened.push_back(std::move(map->storage));
+  }
+  // What was cut off and came back is not what it was, whatever the maps say.
+  uint64_t floor = from->capacity;
+  for (const ChainEntry* entry = from + 1; entry <= to; ++entry) {
+    floor = std::min(floor, entry->floor);
+  }
+  const uint64_t lost_end = std::min(from->capacity, to->capacity);
+  if (floor < lost_end) {
+    RangeWriter writer;
+    absl::Status status =
+        writer.Add(floor / geometry.granularity, BlockCount(lost_end, geometry.granularity));
+    if (!status.ok()) return status;
+    absl::StatusOr<ChangeMap> lost = ChangeMapAccess::FromWriter(writer.Finish(), geometry);
+    if (!lost.ok()) return lost.status();
+    maps.push_back(ChangeMapAccess::Index(*lost));
+    storage.push_back(ChangeMapAccess::Storage(*lost));
+  }
+  return WhileUnchanged(MakeContainerCursor(std::move(maps), geometry, std::move(storage)),
+                        std::move(opened));
+}
+
+absl::Status ChainInDirectory::Verify() const {
+  if (absl::Status status = CheckReadable(); !status.ok()) return status;
+  const auto check = [&](const ChainFile& file) {
+    if (file.number == 0) return absl::OkStatus();
+    absl::StatusOr<LazyMap> map = OpenFile(file, manifest_.granularity);
+    if (absl::IsAborted(map.status())) return absl::DataLossError(map.status().message());
+    if (!map.ok()) return map.status();
+    for (size_t i = 0; i < map->index->size(); ++i) {
+      absl::StatusOr<Container> container = map->index->Load(i);
+      if (!container.ok()) return container.status();
+    }
+    return absl::OkStatus();
+  };
+  for (const ChainEntry& entry : manifest_.entries) {
+    if (absl::Status status = check(entry.file); !status.ok()) return status;
+  }
+  for (const auto& [node, file] : manifest_.nodes) {
+    if (absl::Status status = check(file); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Create(const std::string& directory,
+                                                                 const std::string& volume,
+                                                                 uint64_t granularity,
+                                                                 const ChainSnapshot& first,
+                                                                 const ChainOptions& options) {
+  absl::Status status = CheckGeometry(first.capacity, granularity);
+  if (!status.ok()) return status;
+  if (status = CheckIdentity({volume, {}, first.id}); !status.ok()) return status;
+  if (first.id.empty()) return absl::InvalidArgumentError("the first snapshot has no name");
+  if (status = MakeFolder(directory, options.sync); !status.ok()) return status;
+  absl::StatusOr<Folder> folder = Folder::Open(directory, options.name);
+  if (!folder.ok()) return folder.status();
+  absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*folder);
+  if (!claim.ok()) return claim.status();
+  const absl::StatusOr<bool> there = folder->Has(kManifestName);
+  if (!there.ok()) return there.status();
+  if (*there) {
+    return absl::AlreadyExistsError(absl::StrCat(folder->shown(), ": there is a chain already"));
+  }
+  ChainManifest manifest{.volume = volume,
+                         .granularity = granularity,
+                         .next_slot = 1,
+                         .next_file = 1,
+                         .entries = {{.id = first.id,
+                                      .slot = 0,
+                                      .capacity = first.capacity,
+                                      .floor = first.capacity,
+                                      .file = {}}},
+                         .nodes = {}};
+  auto chain =
+      std::make_unique<ChainInDirectory>(*std::move(folder), manifest, *std::move(claim), options);
+  if (status = chain->Commit(std::move(manifest)); !status.ok()) return status;
+  return chain;
+}
+
+absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Open(const std::string& directory,
+                                                               Access access,
+                                                               const ChainOptions& options) {
+  const std::string shown = options.name.empty() ? directory : options.name;
+  const auto absent = [&shown] {
+    return absl::NotFoundError(absl::StrCat(shown, ": there is no chain"));
+  };
+  absl::StatusOr<Folder> folder = Folder::Open(directory, shown);
+  if (!folder.ok()) return absl::IsNotFound(folder.status()) ? absent() : folder.status();
+  const absl::StatusOr<bool> there = folder->Has(kManifestName);
+  if (!there.ok()) return there.status();
+  if (!*there) return absent();
+  std::unique_ptr<FolderClaim> claim;
+  if (access == Access::kChange) {
+    absl::StatusOr<std::unique_ptr<FolderClaim>> taken = FolderClaim::Take(*folder);
+    if (!taken.ok()) return taken.status();
+    claim = *std::move(taken);
+  }
+  absl::StatusOr<ChainManifest> manifest = ReadManifest(*folder);
+  if (!manifest.ok()) return manifest.status();
+  auto chain = std::make_unique<ChainInDirectory>(*std::move(folder), *std::move(manifest),
+                                                  std::move(claim), options);
+  // A process that was killed may have given the manifest its name without making sure of it. What
+  // the one before needs must not go first: after a loss of power that would be there again.
+  if (access == Access::kChange && chain->IsSynced()) chain->Sweep();
+  return chain;
+}
+
+}  // namespace cbt

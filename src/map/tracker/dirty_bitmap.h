@@ -1,0 +1,66 @@
+// A dense bitmap that any number of threads set bits in at once.
+#ifndef CBT_MAP_TRACKER_DIRTY_BITMAP_H_
+#define CBT_MAP_TRACKER_DIRTY_BITMAP_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "cbt/change_map.h"
+
+namespace cbt {
+
+// A bit for each block of a volume, in memory that costs nothing until it is touched, and a byte
+// for each container, so that reading and clearing cost what was touched.
+class DirtyBitmap {
+ public:
+  // Errors: RESOURCE_EXHAUSTED when the memory can't be had.
+  static absl::StatusOr<std::unique_ptr<DirtyBitmap>> Create(uint64_t blocks);
+  ~DirtyBitmap();
+  DirtyBitmap(const DirtyBitmap&) = delete;
+  DirtyBitmap& operator=(const DirtyBitmap&) = delete;
+
+  // Sets the bits [begin, end), begin < end <= blocks. Any number of threads; says nothing about
+  // when others see them: whoever reads must know that the call has returned.
+  void Mark(uint64_t begin, uint64_t end) noexcept;
+
+  // True when all of them are set, so that Mark() would do nothing. Most writes go where others
+  // went before: this costs no cache line that another thread may want, and no branch on what is
+  // found, so that the looks of one write overlap with those of the next one.
+  bool HasAll(uint64_t begin, uint64_t end) const noexcept {
+    const uint64_t first = begin / 64;
+    const uint64_t last = (end - 1) / 64;
+    const uint64_t head = ~uint64_t{0} << begin % 64;
+    const uint64_t tail = ~uint64_t{0} >> (63 - (end - 1) % 64);
+    uint64_t missing = ~Load(first) & head & (first == last ? tail : ~uint64_t{0});
+    for (uint64_t i = first + 1; i < last; ++i) missing |= ~Load(i);
+    return (missing | (~Load(last) & tail & (first == last ? head : ~uint64_t{0}))) == 0;
+  }
+
+  // Sets the bits of a map of the same volume.
+  void MarkAll(const ChangeMapView& map) noexcept;
+
+  // The set bits as a map; may run while others set more.
+  absl::StatusOr<ChangeMap> ToMap(const VolumeGeometry& geometry) const;
+
+  // Clears everything. Nobody else may use the bitmap meanwhile.
+  void Clear() noexcept;
+
+ private:
+  DirtyBitmap(void* memory, size_t mapped, uint64_t containers) noexcept;
+  uint64_t Load(uint64_t word) const noexcept {
+    return std::atomic_ref<uint64_t>(words_[word]).load(std::memory_order_acquire);
+  }
+
+  void* const memory_;
+  const size_t mapped_;
+  const uint64_t containers_;
+  uint64_t* const words_;
+  uint8_t* const touched_;
+};
+
+}  // namespace cbt
+
+#endif  // CBT_MAP_TRACKER_DIRTY_BITMAP_H_

@@ -1,0 +1,99 @@
+// Which regions of a volume may have been written to: a log on disk that is there before the write.
+#ifndef CBT_MAP_TRACKER_REGION_LOG_H_
+#define CBT_MAP_TRACKER_REGION_LOG_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/descriptor.h"
+#include "cbt/change_map.h"
+#include "map/folder/folder.h"
+#include "map/folder/manifest_bytes.h"
+
+namespace cbt {
+
+// The most regions that a volume may have: a log has 16 bytes for each.
+inline constexpr uint64_t kMostRegions = uint64_t{1} << 24;
+
+// What a log is about.
+struct RegionLogHeader {
+  uint64_t tracker = 0;  // its id
+  VolumeGeometry geometry;
+  uint64_t region_bytes = 0;
+  uint64_t epoch = 0;
+  uint64_t number = 0;  // of the file, which the tracker gives out once
+  std::string volume;
+  std::string base;
+
+  uint64_t regions() const noexcept { return BlockCount(geometry.capacity, region_bytes); }
+};
+
+// A file that has a place for every region from the beginning on, each under a checksum, also while
+// it is empty: what has been lost of it shows. Regions come into it one after the other, each once.
+class RegionLog {
+ public:
+  // Makes `file` in `folder` and brings it to the disk. Errors: those of files.
+  // Requires: header.regions() <= kMostRegions.
+  static absl::StatusOr<std::shared_ptr<RegionLog>> Create(const Folder& folder,
+                                                           const std::string& file,
+                                                           const RegionLogHeader& header);
+
+  // What was read from a log.
+  struct Contents {
+    RegionLogHeader header;
+    uint64_t checksum = 0;  // of the header
+    // False when the records can't be trusted: every region counts then.
+    bool sound = true;
+    std::vector<uint64_t> regions;
+  };
+  // Errors: those of files; DATA_LOSS when the header is damaged, UNIMPLEMENTED for another
+  // version.
+  static absl::StatusOr<Contents> Read(const Folder& folder, const std::string& file);
+
+  // How a manifest names it.
+  ManifestFile file() const noexcept { return {number_, seed_}; }
+
+  // True when the region is on the disk. Any thread.
+  bool Has(uint64_t region) const noexcept {
+    return logged_[region].load(std::memory_order_acquire) != 0;
+  }
+
+  // Returns when the regions [first, last] are on the disk; threads that come together share one
+  // write and one sync. After an error, RESOURCE_EXHAUSTED for memory among them, every call fails.
+  // Errors: those of files; DATA_LOSS when the file was removed or replaced meanwhile.
+  absl::Status Add(uint64_t first, uint64_t last);
+
+ private:
+  RegionLog(const Folder& folder, std::string name, OwnedDescriptor file, uint64_t number,
+            uint64_t seed, uint64_t regions);
+  absl::Status CheckName() const;
+  bool HasAll(uint64_t first, uint64_t last) const noexcept;
+  absl::Status Write(const std::vector<uint64_t>& regions);
+
+  const Folder folder_;
+  const std::string name_;
+  const OwnedDescriptor file_;
+  const std::string shown_;  // the path, for messages
+  const uint64_t number_;
+  const uint64_t seed_;           // the header's checksum
+  const absl::Status no_memory_;  // made while there was some
+  std::vector<std::atomic<uint8_t>> logged_;
+
+  std::mutex mutex_;
+  std::condition_variable written_;
+  bool writing_ = false;
+  std::vector<uint64_t> waiting_;
+  uint64_t records_ = 0;
+  absl::Status failure_;
+};
+
+}  // namespace cbt
+
+#endif  // CBT_MAP_TRACKER_REGION_LOG_H_

@@ -1,0 +1,187 @@
+// What is behind a ChangeTracker. Writers' part is in change_tracker.cc, that of epochs and files
+// in tracker_epochs.cc.
+#ifndef CBT_MAP_TRACKER_TRACKER_CORE_H_
+#define CBT_MAP_TRACKER_TRACKER_CORE_H_
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cbt/change_tracker.h"
+#include "map/folder/process_mark.h"
+#include "map/tracker/dirty_bitmap.h"
+#include "map/tracker/pin_table.h"
+#include "map/tracker/region_log.h"
+#include "map/tracker/tracker_files.h"
+#include "map/tracker/write_table.h"
+
+namespace cbt {
+
+// How writers and epochs keep out of each other's way.
+//
+// `state_` says which of the two bitmaps are open. A writer pins the state it has seen, looks at it
+// again, and if that is the same it marks the bitmaps and takes the pin back. Whoever changes the
+// state waits until nobody has pinned the old one: then a bitmap that was closed is complete, and
+// one that was opened misses nothing that
+// comes. PinTable says how a writer either sees the new state or is seen.
+//
+// Writes that were announced before an epoch was opened and have not ended may reach the storage
+// after its snapshot. They are in the table of writes, which they enter before they look at the
+// state: OpenEpoch() finds them there after it has changed the state, or they see the new one.
+//
+// The log of regions is asked after the bitmaps were marked. A checkpoint puts new logs in place,
+// changes the state and waits: who relied on an old log has then marked the bitmaps that the
+// checkpoint writes down.
+class ChangeTracker::Core {
+ public:
+  Core(const TrackerOptions& options, std::unique_ptr<TrackerFiles> files,
+       std::array<std::unique_ptr<DirtyBitmap>, 2> bitmaps)
+      : options_(options), files_(std::move(files)), writes_(options.writes_in_flight, pins_) {
+    for (size_t i = 0; i < 2; ++i) {
+      bitmaps_[i] = bitmaps[i].get();
+      epochs_[i].bitmap = std::move(bitmaps[i]);
+    }
+  }
+
+  static absl::StatusOr<std::unique_ptr<Core>> Make(const TrackerOptions& options);
+
+  absl::Status Begin();
+  absl::Status Restore(TrackerFiles::Contents found);
+
+  absl::StatusOr<uint64_t> BeginWrite(Extent extent);
+  void EndWrite(uint64_t place) noexcept {
+    // The table of a copy may be locked for ever, and says nothing to anybody.
+    if (process_.IsOurs()) writes_.Remove(place);
+  }
+  absl::Status Mark(Extent extent);
+
+  absl::Status OpenEpoch(const std::string& name);
+  absl::StatusOr<ChangeMap> CloseEpoch();
+  absl::Status CancelEpoch();
+  absl::StatusOr<ChangeMap> Changes() const;
+  std::vector<ChangeTracker::Epoch> Epochs() const;
+  absl::Status Checkpoint();
+  absl::Status Close();
+
+  TrackerFiles* files() const noexcept { return files_.get(); }
+  // False in a copy of the process that fork() made: what is done there reaches neither the storage
+  // nor the folder of the tracker. Before any lock: another thread may have held it then.
+  bool IsOurs() const noexcept { return process_.IsOurs(); }
+
+ private:
+  struct OpenEpochState {
+    uint64_t number = 0;
+    std::string base;
+    bool exact = true;
+    std::unique_ptr<DirtyBitmap> bitmap;
+    std::shared_ptr<RegionLog> log;               // under log_mutex_
+    std::atomic<RegionLog*> log_in_use{nullptr};  // the same, for who has pinned the state
+  };
+
+  // A state: its number, the index of the oldest open epoch, and whether both are open.
+  static constexpr uint32_t kBoth = 1;
+  static constexpr uint32_t kOldest = 2;
+  static constexpr uint32_t kNumber = 4;
+  static unsigned OldestOf(uint32_t state) noexcept { return (state & kOldest) != 0 ? 1 : 0; }
+  static unsigned ParityOf(uint32_t state) noexcept { return (state & kNumber) != 0 ? 1 : 0; }
+
+  class Pinned {
+   public:
+    explicit Pinned(Core& core) noexcept : pins_(core.pins_) {
+      for (;;) {
+        state_ = core.state_.load(std::memory_order_relaxed);
+        pin_ = pins_.Pin(ParityOf(state_));
+        if (core.state_.load(std::memory_order_seq_cst) == state_) return;
+        PinTable::Unpin(pin_);
+      }
+    }
+    ~Pinned() { PinTable::Unpin(pin_); }
+    Pinned(const Pinned&) = delete;
+    Pinned& operator=(const Pinned&) = delete;
+    uint32_t state() const noexcept { return state_; }
+
+   private:
+    PinTable& pins_;
+    PinTable::PinOf pin_;
+    uint32_t state_ = 0;
+  };
+
+  // A division would cost more than the rest of a mark.
+  uint64_t BlockOf(uint64_t offset) const noexcept {
+    return shift_ >= 0 ? offset >> shift_ : offset / options_.geometry.granularity;
+  }
+  absl::Status CheckExtent(Extent extent) const;
+  // True for what needs no second look: inside, not empty, and not too late.
+  bool IsTrackable(Extent extent) const noexcept {
+    const uint64_t capacity = options_.geometry.capacity;
+    return extent.offset <= capacity && extent.length <= capacity - extent.offset &&
+           extent.length != 0 && !closed_.load(std::memory_order_relaxed) && process_.IsOurs();
+  }
+  bool IsMarked(Extent extent) noexcept;
+  enum class Marked { kDone, kNotLogged, kTooLate };
+  Marked MarkBitmaps(Extent extent) noexcept;
+  absl::Status Announce(Extent extent);
+  // Apart, so that the registers it needs are not saved for every mark.
+  [[gnu::noinline]] absl::Status MarkSlowly(Extent extent);
+  bool IsLogged(const OpenEpochState& epoch, Extent extent) const noexcept;
+  absl::Status Log(Extent extent);
+  std::array<std::shared_ptr<RegionLog>, 2> Logs();
+  void ChangeState(unsigned oldest, bool both) noexcept;
+  void SetLog(OpenEpochState& epoch, std::shared_ptr<RegionLog> log);
+  absl::Status CheckProcess() const;
+  absl::Status CheckOpen() const;
+  absl::StatusOr<std::shared_ptr<RegionLog>> CreateLog(const OpenEpochState& epoch);
+  static TrackedEpoch NewlyTracked(const OpenEpochState& epoch, const RegionLog& log);
+  TrackerManifest Described() const;
+  absl::Status BeginOnDisk(OpenEpochState& epoch, const OpenEpochState& older);
+  absl::StatusOr<ChangeMap> MapOf(const OpenEpochState& epoch, const std::string& target) const;
+  absl::Status MarkWritesInFlight(OpenEpochState& epoch);
+  absl::Status MarkLateWrites(OpenEpochState& epoch);
+  absl::Status CountAsOpen();
+  absl::Status DropNewer();
+  absl::Status CheckpointLocked();
+  absl::Status WriteMaps(TrackerManifest& next);
+  absl::Status LogMap(const OpenEpochState& epoch, const ChangeMap& map);
+
+  unsigned oldest() const noexcept { return OldestOf(state_.load(std::memory_order_relaxed)); }
+  bool both() const noexcept { return (state_.load(std::memory_order_relaxed) & kBoth) != 0; }
+  std::vector<OpenEpochState*> OpenEpochs() {
+    std::vector<OpenEpochState*> open = {&epochs_[oldest()]};
+    if (both()) open.push_back(&epochs_[1 - oldest()]);
+    return open;
+  }
+
+  PinTable pins_;  // first: its alignment costs nothing here
+  const ProcessMark process_;
+  const TrackerOptions options_;
+  const std::unique_ptr<TrackerFiles> files_;  // null: in memory only
+  uint64_t id_ = 0;                            // of the tracker in the folder
+  // The map that the manifest's LateWrites name, and until that is written, their `until`. Under
+  // epoch_mutex_, as all that concerns epochs.
+  std::optional<ChangeMap> late_;
+  std::optional<uint64_t> late_until_;
+  WriteTable writes_;
+  std::array<OpenEpochState, 2> epochs_;
+  std::array<const DirtyBitmap*, 2> bitmaps_;  // theirs
+  const int shift_ = IsPowerOfTwo(options_.geometry.granularity)
+                         ? std::countr_zero(options_.geometry.granularity)
+                         : -1;
+  std::atomic<uint32_t> state_{0};
+  std::atomic<bool> closed_{false};
+  bool written_down_ = false;  // by Close()
+  // The newer epoch may lack writes, or be gone or not yet there on the disk: it can only be
+  // cancelled.
+  bool must_cancel_ = false;
+  mutable std::mutex epoch_mutex_;  // held by whoever changes the state
+  std::mutex log_mutex_;
+};
+
+}  // namespace cbt
+
+#endif  // CBT_MAP_TRACKER_TRACKER_CORE_H_

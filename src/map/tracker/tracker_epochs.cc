@@ -1,0 +1,443 @@
+// The epochs of a tracker, and what it leaves on disk.
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "map/map_file.h"
+#include "map/tracker/tracker_core.h"
+
+namespace cbt {
+namespace {
+
+// Another one for each tracker: only what is copied from one to another must not fit there.
+uint64_t RandomId() noexcept {
+  uint64_t id = 0;
+  while (id == 0) {
+    if (::getrandom(&id, sizeof(id), 0) != static_cast<ssize_t>(sizeof(id))) {
+      id = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+    }
+  }
+  return id;
+}
+
+// Counts as changed though it may not be: the epoch is no longer exact then.
+bool IsSomething(const std::optional<ChangeMap>& map) {
+  return map.has_value() && !(*map)->empty();
+}
+
+}  // namespace
+
+// The lock of a copy may be held for ever, so this comes before it.
+absl::Status ChangeTracker::Core::CheckProcess() const {
+  return IsOurs() ? absl::OkStatus() : CopiedByFork("the tracker");
+}
+
+// For what changes epochs, under the lock.
+absl::Status ChangeTracker::Core::CheckOpen() const {
+  if (closed_.load()) return absl::FailedPreconditionError("the tracker is closed");
+  return files_ == nullptr ? absl::OkStatus() : files_->CheckClaim();
+}
+
+absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> ChangeTracker::Core::Make(
+    const TrackerOptions& options) {
+  const VolumeGeometry& geometry = options.geometry;
+  absl::Status status = CheckGeometry(geometry.capacity, geometry.granularity);
+  if (!status.ok()) return status;
+  if (status = CheckIdentity({options.volume, options.base, {}}); !status.ok()) return status;
+  if (options.region_bytes == 0 || options.region_bytes > kMaxGranularity ||
+      options.region_bytes % geometry.granularity != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("region_bytes ", options.region_bytes,
+                                                   " is no multiple of the granularity ",
+                                                   geometry.granularity));
+  }
+  if (!options.directory.empty() &&
+      BlockCount(geometry.capacity, options.region_bytes) > kMostRegions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("more than ", kMostRegions, " regions: region_bytes is too small"));
+  }
+  std::unique_ptr<TrackerFiles> files;
+  if (!options.directory.empty()) {
+    absl::StatusOr<std::unique_ptr<TrackerFiles>> opened = TrackerFiles::Open(options.directory);
+    if (!opened.ok()) return opened.status();
+    files = *std::move(opened);
+  }
+  std::array<std::unique_ptr<DirtyBitmap>, 2> bitmaps;
+  for (std::unique_ptr<DirtyBitmap>& bitmap : bitmaps) {
+    absl::StatusOr<std::unique_ptr<DirtyBitmap>> made =
+        DirtyBitmap::Create(BlockCount(geometry.capacity, geometry.granularity));
+    if (!made.ok()) return made.status();
+    bitmap = *std::move(made);
+  }
+  auto core = std::make_unique<Core>(options, std::move(files), std::move(bitmaps));
+  core->id_ = options.id != 0 ? options.id : RandomId();
+  return core;
+}
+
+absl::StatusOr<std::shared_ptr<RegionLog>> ChangeTracker::Core::CreateLog(
+    const OpenEpochState& epoch) {
+  return files_->CreateLog({.tracker = id_,
+                            .geometry = options_.geometry,
+                            .region_bytes = options_.region_bytes,
+                            .epoch = epoch.number,
+                            .number = 0,
+                            .volume = options_.volume,
+                            .base = epoch.base});
+}
+
+void ChangeTracker::Core::SetLog(OpenEpochState& epoch, std::shared_ptr<RegionLog> log) {
+  const std::lock_guard<std::mutex> lock(log_mutex_);
+  epoch.log_in_use.store(log.get(), std::memory_order_release);
+  epoch.log = std::move(log);
+}
+
+// An epoch of which no map has been written.
+TrackedEpoch ChangeTracker::Core::NewlyTracked(const OpenEpochState& epoch, const RegionLog& log) {
+  return {.number = epoch.number,
+          .base = epoch.base,
+          .exact = epoch.exact,
+          .map = {},
+          .logs = {log.file()}};
+}
+
+// The first epoch.
+absl::Status ChangeTracker::Core::Begin() {
+  OpenEpochState& epoch = epochs_[0];
+  epoch.base = options_.base;
+  if (files_ == nullptr) return absl::OkStatus();
+  absl::StatusOr<std::shared_ptr<RegionLog>> log = CreateLog(epoch);
+  if (!log.ok()) return log.status();
+  TrackerManifest first;
+  first.id = id_;
+  first.geometry = options_.geometry;
+  first.volume = options_.volume;
+  first.next_epoch = epoch.number + 1;
+  first.epochs = {NewlyTracked(epoch, **log)};
+  absl::Status status = files_->Commit(std::move(first));
+  if (status.ok()) {
+    SetLog(epoch, *std::move(log));
+  } else {
+    files_->RemoveAll();
+  }
+  return status;
+}
+
+absl::Status ChangeTracker::Core::Restore(TrackerFiles::Contents found) {
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  id_ = files_->manifest().id;
+  for (size_t i = 0; i < found.epochs.size(); ++i) {
+    epochs_[i].number = found.epochs[i].files.number;
+    epochs_[i].base = found.epochs[i].files.base;
+    epochs_[i].exact = found.epochs[i].exact;
+    epochs_[i].bitmap->MarkAll(found.epochs[i].map);
+  }
+  state_.store(found.epochs.size() == 2 ? kBoth : 0);
+  if (found.closed) {
+    late_ = std::move(found.late);
+    return CheckpointLocked();
+  }
+  // Whatever was announced may reach the storage yet, and all of it is in the newest epoch: writes
+  // in flight came into it before it counted as open, and those of an earlier end did.
+  const OpenEpochState& newest = epochs_[found.epochs.size() - 1];
+  absl::StatusOr<ChangeMap> late = MapOf(newest, {});
+  if (!late.ok()) return late.status();
+  late_ = *std::move(late);
+  late_until_ = newest.number;
+  return CheckpointLocked();
+}
+
+// Returns when nobody works under the old state any more.
+void ChangeTracker::Core::ChangeState(unsigned oldest, bool both) noexcept {
+  const uint32_t old = state_.load(std::memory_order_relaxed);
+  const uint32_t number = (old & ~(kBoth | kOldest)) + kNumber;
+  state_.store(number | (oldest != 0 ? kOldest : 0) | (both ? kBoth : 0),
+               std::memory_order_seq_cst);
+  pins_.Wait(ParityOf(old));
+}
+
+absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
+  if (absl::Status status = CheckIdentity({{}, {}, name}); !status.ok()) return status;
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
+  if (both()) {
+    return absl::FailedPreconditionError("two epochs are open: close or cancel one first");
+  }
+  const unsigned older = oldest();
+  OpenEpochState& epoch = epochs_[1 - older];
+  epoch.base = name;
+  epoch.exact = true;
+  absl::Status on_disk;
+  if (files_ != nullptr) {
+    on_disk = BeginOnDisk(epoch, epochs_[older]);
+    if (epoch.log == nullptr) return on_disk;
+  }
+  // One that may be on the disk, where that went wrong, is opened all the same: if it came back
+  // after a crash it would know of nothing.
+  must_cancel_ = true;
+  ChangeState(older, true);
+  absl::Status status = on_disk;
+  try {
+    if (status.ok()) status = MarkWritesInFlight(epoch);
+    if (status.ok()) status = MarkLateWrites(epoch);
+    if (status.ok()) status = CountAsOpen();
+  } catch (...) {
+    DropNewer().IgnoreError();
+    throw;
+  }
+  // Back to the older epoch, which has everything; where even that can't be written down, the two
+  // stay open until CancelEpoch() succeeds.
+  if (!status.ok()) {
+    DropNewer().IgnoreError();
+    return status;
+  }
+  must_cancel_ = false;
+  return absl::OkStatus();
+}
+
+// Puts the newer epoch beside the older one on the disk. One that was closed goes: until here it
+// was kept, see CloseEpoch(). The epoch has a log if it may be there.
+absl::Status ChangeTracker::Core::BeginOnDisk(OpenEpochState& epoch, const OpenEpochState& older) {
+  TrackerManifest next = files_->manifest();
+  epoch.number = next.next_epoch++;
+  next.KeepOnly(older.number);
+  epoch.exact = !(next.late.has_value() && IsSomething(late_));
+  absl::StatusOr<std::shared_ptr<RegionLog>> log = CreateLog(epoch);
+  if (!log.ok()) return log.status();
+  next.epochs.push_back(NewlyTracked(epoch, **log));
+  next.opening = true;
+  absl::Status status = files_->Commit(std::move(next));
+  if (status.ok() || files_->IsUnsure()) SetLog(epoch, *std::move(log));
+  return status;
+}
+
+absl::Status ChangeTracker::Core::MarkWritesInFlight(OpenEpochState& epoch) {
+  absl::Status status;
+  writes_.ForEach([&](uint64_t begin, uint64_t end) {
+    if (begin == end) return;
+    epoch.bitmap->Mark(BlockOf(begin), BlockOf(end - 1) + 1);
+    if (files_ != nullptr && status.ok()) {
+      status = epoch.log->Add(begin / options_.region_bytes, (end - 1) / options_.region_bytes);
+    }
+  });
+  return status;
+}
+
+// Those of a process that is gone: they have no end.
+absl::Status ChangeTracker::Core::MarkLateWrites(OpenEpochState& epoch) {
+  if (files_ == nullptr || !files_->manifest().late.has_value()) return absl::OkStatus();
+  epoch.bitmap->MarkAll(*late_);
+  return LogMap(epoch, *late_);
+}
+
+// The newer epoch has all that it must have: from here on it is one that a crash gives back.
+absl::Status ChangeTracker::Core::CountAsOpen() {
+  if (files_ == nullptr) return absl::OkStatus();
+  TrackerManifest next = files_->manifest();
+  next.opening = false;
+  return files_->Commit(std::move(next));
+}
+
+// Gives up the newer epoch, of which the older one has everything.
+absl::Status ChangeTracker::Core::DropNewer() {
+  const unsigned older = oldest();
+  OpenEpochState& newer = epochs_[1 - older];
+  // On disk first: an epoch that a crash gives back must have had every write. Where that fails it
+  // may be gone there all the same.
+  must_cancel_ = true;
+  if (files_ != nullptr) {
+    TrackerManifest next = Described();
+    next.DropNewer();
+    if (absl::Status status = files_->Commit(std::move(next)); !status.ok()) return status;
+  }
+  ChangeState(older, false);
+  SetLog(newer, nullptr);
+  newer.bitmap->Clear();
+  must_cancel_ = false;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ChangeMap> ChangeTracker::Core::MapOf(const OpenEpochState& epoch,
+                                                     const std::string& target) const {
+  absl::StatusOr<ChangeMap> map = epoch.bitmap->ToMap(options_.geometry);
+  if (map.ok()) map->set_identity({options_.volume, epoch.base, target});
+  return map;
+}
+
+absl::StatusOr<ChangeMap> ChangeTracker::Core::CloseEpoch() {
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
+  if (!both()) return absl::FailedPreconditionError("only one epoch is open");
+  if (must_cancel_) {
+    return absl::FailedPreconditionError(
+        "opening or cancelling the newer epoch failed: it can only be cancelled");
+  }
+  const unsigned older = oldest();
+  OpenEpochState& epoch = epochs_[older];
+  ChangeState(1 - older, false);
+  absl::StatusOr<ChangeMap> map;
+  try {
+    map = MapOf(epoch, epochs_[1 - older].base);
+  } catch (...) {
+    ChangeState(older, true);
+    throw;
+  }
+  if (!map.ok()) {
+    // What was announced meanwhile is in the newer epoch alone, as after a restart: see Changes().
+    ChangeState(older, true);
+    return map.status();
+  }
+  // Its files stay until the next epoch is opened: until then the caller may have brought the map
+  // to a safe place, and after a crash before that it is there once more.
+  SetLog(epoch, nullptr);
+  epoch.bitmap->Clear();
+  return map;
+}
+
+// Into the log of the epoch that stays; what the other one's says does not matter any more.
+absl::Status ChangeTracker::Core::LogMap(const OpenEpochState& epoch, const ChangeMap& map) {
+  const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(map);
+  return ForEachBatch(*cursor, [this, &epoch](const ExtentBatch& batch) {
+    for (size_t i = 0; i < batch.size(); ++i) {
+      absl::Status status = epoch.log->Add(batch[i].offset / options_.region_bytes,
+                                           (batch[i].end() - 1) / options_.region_bytes);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ChangeTracker::Core::CancelEpoch() {
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
+  if (!both()) return absl::FailedPreconditionError("only one epoch is open");
+  const unsigned older = oldest();
+  const OpenEpochState& newer = epochs_[1 - older];
+  const absl::StatusOr<ChangeMap> map = newer.bitmap->ToMap(options_.geometry);
+  if (!map.ok()) return map.status();
+  // Usually all of it is there already, see Changes().
+  epochs_[older].bitmap->MarkAll(*map);
+  epochs_[older].exact &= newer.exact;
+  if (files_ != nullptr) {
+    if (absl::Status status = LogMap(epochs_[older], *map); !status.ok()) return status;
+  }
+  return DropNewer();
+}
+
+absl::StatusOr<ChangeMap> ChangeTracker::Core::Changes() const {
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  absl::StatusOr<ChangeMap> map = MapOf(epochs_[oldest()], {});
+  if (!map.ok() || !both()) return map;
+  // Usually the older epoch has all that the newer one has. But one that had been closed comes back
+  // with a restart, and it was not marked in between.
+  const absl::StatusOr<ChangeMap> newer = MapOf(epochs_[1 - oldest()], {});
+  if (!newer.ok()) return newer.status();
+  if (absl::Status status = map->UniteWith(*newer); !status.ok()) return status;
+  return map;
+}
+
+std::vector<ChangeTracker::Epoch> ChangeTracker::Core::Epochs() const {
+  if (!IsOurs()) return {};
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  const unsigned older = oldest();
+  std::vector<ChangeTracker::Epoch> epochs = {{epochs_[older].base, epochs_[older].exact}};
+  if (both()) epochs.push_back({epochs_[1 - older].base, epochs_[1 - older].exact});
+  return epochs;
+}
+
+// The manifest with every open epoch in it: one that could not be begun on the disk is not yet.
+TrackerManifest ChangeTracker::Core::Described() const {
+  TrackerManifest manifest = files_->manifest();
+  manifest.opening = both() && must_cancel_;
+  const unsigned older = oldest();
+  const OpenEpochState& newer = epochs_[1 - older];
+  if (!both() || manifest.Find(newer.number) != nullptr) return manifest;
+  manifest.next_epoch = newer.number + 1;
+  manifest.KeepOnly(epochs_[older].number);
+  manifest.epochs.push_back(NewlyTracked(newer, *newer.log));
+  return manifest;
+}
+
+absl::Status ChangeTracker::Core::CheckpointLocked() {
+  const std::vector<OpenEpochState*> epochs = OpenEpochs();
+  std::vector<std::shared_ptr<RegionLog>> logs;
+  TrackerManifest next = Described();
+  next.closed = false;
+  for (const OpenEpochState* const epoch : epochs) {
+    absl::StatusOr<std::shared_ptr<RegionLog>> log = CreateLog(*epoch);
+    if (!log.ok()) return log.status();
+    next.Find(epoch->number)->logs.push_back((*log)->file());
+    logs.push_back(*std::move(log));
+  }
+  // The new logs count beside the old ones before anything relies on them.
+  TrackerManifest after = next;
+  if (absl::Status status = files_->Commit(std::move(next)); !status.ok()) return status;
+  for (size_t i = 0; i < epochs.size(); ++i) {
+    // The old ones stay alive until nobody uses them.
+    SetLog(*epochs[i], std::exchange(logs[i], epochs[i]->log));
+  }
+  // Who relied on the old logs has marked the bitmaps after this.
+  ChangeState(oldest(), both());
+  if (absl::Status status = WriteMaps(after); !status.ok()) return status;
+  for (const OpenEpochState* const epoch : epochs) {
+    std::vector<ManifestFile>& tracked = after.Find(epoch->number)->logs;
+    tracked.erase(tracked.begin(), tracked.end() - 1);
+  }
+  if (late_until_.has_value()) after.late = {after.Find(*late_until_)->map, *late_until_};
+  if (absl::Status status = files_->Commit(std::move(after)); !status.ok()) return status;
+  late_until_.reset();
+  return absl::OkStatus();
+}
+
+// The open epochs' maps as they are now.
+absl::Status ChangeTracker::Core::WriteMaps(TrackerManifest& next) {
+  for (const OpenEpochState* const epoch : OpenEpochs()) {
+    const absl::StatusOr<ChangeMap> map = MapOf(*epoch, {});
+    if (!map.ok()) return map.status();
+    absl::StatusOr<ManifestFile> file = files_->WriteMap(*map);
+    if (!file.ok()) return file.status();
+    TrackedEpoch& tracked = *next.Find(epoch->number);
+    tracked.map = *file;
+    tracked.exact = epoch->exact;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ChangeTracker::Core::Checkpoint() {
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
+  if (files_ == nullptr) return absl::OkStatus();
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
+  return CheckpointLocked();
+}
+
+absl::Status ChangeTracker::Core::Close() {
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  closed_.store(true);
+  if (files_ == nullptr || written_down_) return absl::OkStatus();
+  ChangeState(oldest(), both());
+  TrackerManifest next = Described();
+  if (absl::Status status = WriteMaps(next); !status.ok()) return status;
+  bool in_flight = false;
+  writes_.ForEach([&](uint64_t begin, uint64_t end) { in_flight |= begin != end; });
+  // A write that has not ended may reach the storage later, as after a crash.
+  next.closed = !in_flight;
+  if (next.closed) {
+    for (const OpenEpochState* const epoch : OpenEpochs()) next.Find(epoch->number)->logs.clear();
+  }
+  if (absl::Status status = files_->Commit(std::move(next)); !status.ok()) return status;
+  written_down_ = true;
+  return absl::OkStatus();
+}
+
+}  // namespace cbt

@@ -1,0 +1,205 @@
+#include "cbt/rpc/session_store.h"
+
+#include <openssl/crypto.h>
+#include <openssl/rand.h>
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/lines.h"
+#include "base/watched_file.h"
+#include "base/wipe.h"
+
+namespace cbt::rpc {
+namespace {
+
+constexpr size_t kTokenBytes = 32;
+constexpr size_t kMinTokenCharacters = 32;
+
+// A table that is ordered by hashes tells nothing about tokens by the time a look-up takes: who
+// guesses a token can't steer its hash.
+using Hash = std::array<uint8_t, SHA256_DIGEST_LENGTH>;
+
+Hash HashOf(const Secret& token) {
+  Hash hash;
+  const std::string_view text = token.Reveal();
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), hash.data());
+  return hash;
+}
+
+class Store final : public MemorySessionStore {
+ public:
+  Store(size_t max_sessions, Clock clock) : max_sessions_(max_sessions), clock_(std::move(clock)) {}
+
+  absl::StatusOr<Secret> Open(Session session) override {
+    Secret token = RandomToken();
+    if (absl::Status status = OpenWith(token, std::move(session)); !status.ok()) return status;
+    return token;
+  }
+
+  absl::Status OpenWith(const Secret& token, Session session) override {
+    if (token.Reveal().size() < kMinTokenCharacters) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("session: the token has less than ", kMinTokenCharacters, " characters"));
+    }
+    if (session.name_space.empty()) {
+      return absl::InvalidArgumentError("session: the namespace is missing");
+    }
+    if (session.snapshots.empty()) {
+      return absl::InvalidArgumentError("session: it opens no snapshot");
+    }
+    if (session.expires <= clock_()) {
+      return absl::InvalidArgumentError("session: it has expired already");
+    }
+    std::lock_guard lock(mutex_);
+    // Now and then on the way, and when it is needed.
+    if (sessions_.size() >= next_sweep_ || sessions_.size() >= max_sessions_) {
+      SweepLocked();
+      next_sweep_ = std::max<size_t>(1024, 2 * sessions_.size());
+    }
+    if (sessions_.size() >= max_sessions_) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("session: all ", max_sessions_, " sessions are in use"));
+    }
+    sessions_[HashOf(token)] = std::move(session);
+    return absl::OkStatus();
+  }
+
+  void Find(const Secret& token, Done<Session> done) override {
+    const Hash hash = HashOf(token);
+    absl::StatusOr<Session> answer = absl::UnauthenticatedError("no such session");
+    {
+      std::lock_guard lock(mutex_);
+      const auto found = sessions_.find(hash);
+      if (found != sessions_.end()) {
+        if (found->second.expires > clock_()) {
+          answer = found->second;
+        } else {
+          sessions_.erase(found);
+        }
+      }
+    }
+    done(std::move(answer));
+  }
+
+  void Close(const Secret& token) override {
+    const Hash hash = HashOf(token);
+    std::lock_guard lock(mutex_);
+    sessions_.erase(hash);
+  }
+
+  size_t Sweep() override {
+    std::lock_guard lock(mutex_);
+    return SweepLocked();
+  }
+
+  size_t size() const override {
+    std::lock_guard lock(mutex_);
+    return sessions_.size();
+  }
+
+ private:
+  size_t SweepLocked() {
+    const std::chrono::system_clock::time_point now = clock_();
+    return std::erase_if(sessions_,
+                         [now](const auto& entry) { return entry.second.expires <= now; });
+  }
+
+  const size_t max_sessions_;
+  const Clock clock_;
+  mutable std::mutex mutex_;
+  std::map<Hash, Session> sessions_;
+  size_t next_sweep_ = 1024;
+};
+
+struct FileSession {
+  Secret token;
+  Session session;
+};
+
+absl::StatusOr<std::vector<FileSession>> ParseSessions(const std::string& text) {
+  std::vector<FileSession> sessions;
+  absl::Status status = ForEachLine(text, [&](size_t number, std::string_view line) {
+    std::vector<std::string> words = Words(line, kBlanks);
+    const Wiper wiper(words[0]);  // no line without a word comes here
+    absl::Time expires = absl::InfiniteFuture();
+    std::string ignored;
+    if (words.size() != 4 || words[0].size() < kMinTokenCharacters ||
+        (words[3] != "-" && !absl::ParseTime(absl::RFC3339_full, words[3], &expires, &ignored))) {
+      return BadLine(number, "TOKEN NAMESPACE SNAPSHOT[,SNAPSHOT...] EXPIRES");
+    }
+    FileSession entry{.token = Secret(words[0]),
+                      .session = {.name_space = words[1],
+                                  .snapshots = Words(words[2], ","),
+                                  .expires = absl::ToChronoTime(expires)}};
+    sessions.push_back(std::move(entry));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return sessions;
+}
+
+class FileStore final : public SessionStore {
+ public:
+  explicit FileStore(const std::string& path) : file_(path, ParseSessions) {}
+  absl::Status Check() { return file_.Get().status(); }
+
+  void Find(const Secret& token, Done<Session> done) override {
+    const auto sessions = file_.Get();
+    if (!sessions.ok()) return done(absl::UnavailableError("the file of sessions can't be used"));
+    absl::StatusOr<Session> answer = absl::UnauthenticatedError("no such session");
+    const auto now = std::chrono::system_clock::now();
+    // To the end, also when it was found.
+    for (const FileSession& entry : **sessions) {
+      if (entry.token.Equals(token.Reveal()) && entry.session.expires > now) {
+        answer = entry.session;
+      }
+    }
+    done(std::move(answer));
+  }
+
+ private:
+  WatchedFile<std::vector<FileSession>> file_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionStore>> MakeFileSessions(const std::string& path) {
+  auto store = std::make_unique<FileStore>(path);
+  if (absl::Status status = store->Check(); !status.ok()) return status;
+  return store;
+}
+
+std::unique_ptr<MemorySessionStore> MemorySessionStore::Create(size_t max_sessions, Clock clock) {
+  if (!clock) clock = [] { return std::chrono::system_clock::now(); };
+  return std::make_unique<Store>(max_sessions, std::move(clock));
+}
+
+Secret RandomToken() {
+  std::array<unsigned char, kTokenBytes> bytes;
+  // Fails only where the system has no randomness at all; a token that can be guessed is worse
+  // than no program.
+  if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1) std::abort();
+  constexpr char kHex[] = "0123456789abcdef";
+  std::array<char, 2 * kTokenBytes> text;
+  for (size_t i = 0; i < kTokenBytes; ++i) {
+    text[2 * i] = kHex[bytes[i] >> 4];
+    text[2 * i + 1] = kHex[bytes[i] & 15];
+  }
+  Secret token(std::string_view(text.data(), text.size()));
+  OPENSSL_cleanse(bytes.data(), bytes.size());
+  OPENSSL_cleanse(text.data(), text.size());
+  return token;
+}
+
+}  // namespace cbt::rpc

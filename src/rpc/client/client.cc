@@ -1,0 +1,394 @@
+#include "cbt/rpc/client.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "rpc/client/inbound_stream.h"
+#include "rpc/contract/completeness.h"
+#include "rpc/contract/contract.h"
+#include "rpc/contract/source_version.h"
+#include "rpc/transport/channel.h"
+#include "rpc/transport/listen_address.h"
+
+namespace cbt::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::system_clock;
+
+constexpr milliseconds kFirstBackoff{100};
+constexpr milliseconds kLastBackoff{5000};
+
+// What is asked for, and how a stream of it is opened at an offset.
+class Caller {
+ public:
+  Caller(ListRequest request, ChannelMaker connect)
+      : request_(std::move(request)), connect_(std::move(connect)) {
+    if (request_.timeout.has_value()) {
+      // Far below what would overflow the clock.
+      constexpr milliseconds kLongest = std::chrono::hours{24 * 365};
+      deadline_ = system_clock::now() + std::min(*request_.timeout, kLongest);
+    }
+  }
+
+  const ListRequest& request() const noexcept { return request_; }
+  Deadline deadline() const noexcept { return deadline_; }
+  const Contract& contract() const noexcept { return ContractOf(request_.api); }
+
+  std::unique_ptr<MessageStream> Call(uint64_t offset) const {
+    return OpenMessageStream(connect_(), contract(), RequestAt(offset), deadline_, request_.stop,
+                             request_.stall_timeout);
+  }
+
+  MetadataRequest RequestAt(uint64_t offset) const {
+    MetadataRequest request;
+    request.token = Secret(request_.token);
+    request.name_space = request_.name_space;
+    request.volume_id = request_.volume_id;
+    request.base_snapshot_id = request_.base_snapshot_id;
+    request.target_snapshot_id = request_.snapshot_id;
+    request.starting_offset = static_cast<int64_t>(offset);
+    request.max_results = request_.max_results;
+    for (const auto& [key, value] : request_.secrets) request.secrets.Set(key, value);
+    return request;
+  }
+
+  StreamChecker Checker(uint64_t offset) const {
+    return StreamChecker(offset, static_cast<uint32_t>(std::max(request_.max_results, 0)));
+  }
+
+ private:
+  const ListRequest request_;
+  const ChannelMaker connect_;
+  Deadline deadline_;
+};
+
+absl::Status NoMessage() {
+  return absl::DataLossError("metadata stream: it ended without any message");
+}
+
+// A block size that tuples of the message show, when they lie on its multiples: what Seek() may
+// round down to without missing anything.
+uint64_t GranularityOf(const MetadataMessage& message) {
+  if (message.type != BlockMetadataType::kFixedLength || message.tuples.empty()) return 1;
+  const Extent tuple = message.tuples.front();
+  if (tuple.length > kMaxGranularity || tuple.offset % tuple.length != 0) return 1;
+  return tuple.length;
+}
+
+// What a stream of which a message has come says of its data; empty for nothing.
+std::string VersionOf(const MessageStream& stream) {
+  return std::string(stream.Initial(kSourceVersionKey).value_or(""));
+}
+
+// Whether `stream`, opened at `offset`, can go on with what is of version `before`.
+absl::Status CheckVersion(const MessageStream& stream, const std::string& before, uint64_t offset) {
+  if (before.empty() || VersionOf(stream) == before) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat("metadata stream: from offset ", offset,
+                   " on it is read from other data than before, because the snapshot was replaced "
+                   "or changed: drop what was received and start again from 0"));
+}
+
+class RemoteCursorImpl final : public RemoteCursor {
+ public:
+  // `first` is the first message of `stream`; `checker` has passed it.
+  RemoteCursorImpl(Caller caller, std::unique_ptr<MessageStream> stream,
+                   const StreamChecker& checker, MetadataMessage first)
+      : RemoteCursor(first.capacity, GranularityOf(first)),
+        caller_(std::move(caller)),
+        type_(first.type),
+        floor_(caller_.request().starting_offset),
+        stream_(std::move(stream)),
+        stream_offset_(floor_),
+        summary_(SummaryOf(*stream_)),
+        source_version_(VersionOf(*stream_)),
+        checker_(checker) {
+    digest_.Add(first.tuples.offsets(), first.tuples.lengths());
+    Take(first.tuples);
+  }
+
+  BlockMetadataType type() const noexcept override { return type_; }
+  int resumes() const noexcept override { return resumes_; }
+  Completeness completeness() const noexcept override {
+    return covered() == capacity() ? completeness_ : Completeness::kUnderWay;
+  }
+  const StreamSummary& summary() const noexcept override { return summary_; }
+  const std::string& source_version() const noexcept override { return source_version_; }
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override;
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override;
+
+  absl::Status Receive();
+  absl::Status Resume(absl::Status reason);
+  absl::Status Reopen();
+  absl::Status End();
+  absl::Status CutAtFloor(TupleList& tuples) const;
+  void Take(TupleList& tuples);
+  void TellProgress(bool always);
+
+  static StreamSummary SummaryOf(const MessageStream& stream) {
+    return ReadSummary([&stream](std::string_view key) { return stream.Initial(key); });
+  }
+
+  const Caller caller_;
+  const BlockMetadataType type_;
+
+  // Where the stream goes on if it has to be opened again: where it was opened or sought to, then
+  // the end of the last tuple.
+  uint64_t floor_;
+  bool floor_is_tuple_end_ = false;
+  // What reaches below the floor is not passed on. Off only for a stream's very first tuple, which
+  // a server may round down as it likes.
+  bool floor_holds_ = false;
+
+  std::unique_ptr<MessageStream> stream_;
+  uint64_t stream_offset_;  // that stream_ was asked for
+  const StreamSummary summary_;
+  const std::string source_version_;
+  std::optional<StreamChecker> checker_;
+  StreamDigest digest_;      // of what stream_ gave
+  MetadataMessage message_;  // memory for the next
+  TupleList tuples_;         // of the last message that had some
+  size_t taken_ = 0;         // how many of them were handed on
+  bool ended_ = false;       // the server said OK
+  Completeness completeness_ = Completeness::kUnderWay;
+  int resumes_ = 0;
+  int resumes_in_a_row_ = 0;
+  uint64_t tuples_before_ = 0;  // of earlier streams
+  uint64_t bytes_before_ = 0;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point told_;
+};
+
+void RemoteCursorImpl::Take(TupleList& tuples) {
+  if (tuples.empty()) return;
+  std::swap(tuples_, tuples);
+  taken_ = 0;
+  floor_ = std::min(tuples_.back().end(), capacity());
+  floor_is_tuple_end_ = true;
+  floor_holds_ = true;
+  resumes_in_a_row_ = 0;
+}
+
+void RemoteCursorImpl::TellProgress(bool always) {
+  if (!caller_.request().on_progress) return;
+  constexpr milliseconds kInterval{100};
+  const auto now = std::chrono::steady_clock::now();
+  if (!always && now - told_ < kInterval) return;
+  told_ = now;
+  const uint64_t tuples = tuples_before_ + digest_.tuples();
+  const double seconds = std::chrono::duration<double>(now - began_).count();
+  caller_.request().on_progress(
+      {.covered = ended_ ? capacity() : floor_,
+       .capacity = capacity(),
+       .tuples = tuples,
+       .reported_bytes = bytes_before_ + digest_.bytes(),
+       .tuples_per_second = seconds > 0 ? static_cast<double>(tuples) / seconds : 0});
+}
+
+// The server said OK: is it the OK of what was received?
+absl::Status RemoteCursorImpl::End() {
+  std::string what;
+  switch (CheckProof([this](std::string_view key) { return stream_->Trailing(key); }, digest_,
+                     stream_offset_, StreamHeader{type_, capacity()}, what)) {
+    case ProofVerdict::kDiffers:
+      return absl::DataLossError(
+          absl::StrCat("metadata stream: it is not what the server says it sent: ", what));
+    case ProofVerdict::kHolds:
+      completeness_ = Completeness::kProven;
+      break;
+    case ProofVerdict::kHoldsFromRelay:
+      if (caller_.request().require_proof) {
+        return absl::FailedPreconditionError(
+            "metadata stream: it is proven from a relay on, and the plugin gave the relay no proof "
+            "that it sent everything: take a plugin that sends one, or require no proof");
+      }
+      completeness_ = Completeness::kProvenFromRelay;
+      break;
+    case ProofVerdict::kAbsent:
+      if (caller_.request().require_proof) {
+        return absl::FailedPreconditionError(
+            "metadata stream: it ended, and the server sends no proof that it is complete");
+      }
+      completeness_ = Completeness::kEnded;
+      break;
+  }
+  ended_ = true;
+  TellProgress(true);
+  return absl::OkStatus();
+}
+
+// `tuples` are the first ones of a stream that was opened at the floor; they end after it.
+absl::Status RemoteCursorImpl::CutAtFloor(TupleList& tuples) const {
+  if (!floor_holds_ || tuples.empty()) return absl::OkStatus();
+  const Extent first = tuples.front();
+  if (first.offset >= floor_) return absl::OkStatus();
+  // A last block that reaches past the capacity does not end at it: servers may send it once more.
+  if (floor_is_tuple_end_ && floor_ == capacity() && first == tuples_.back()) {
+    tuples.clear();
+    return absl::OkStatus();
+  }
+  if (type_ == BlockMetadataType::kFixedLength && floor_is_tuple_end_) {
+    return absl::DataLossError(absl::StrCat("metadata stream: resumed at ", floor_,
+                                            ", the end of a block, it goes on with one at ",
+                                            first.offset));
+  }
+  tuples.set(0, {floor_, first.end() - floor_});
+  return absl::OkStatus();
+}
+
+// Takes one message, or the end of the stream. A stream that breaks is resumed.
+absl::Status RemoteCursorImpl::Receive() {
+  absl::StatusOr<bool> more = stream_->Next(message_);
+  if (!more.ok()) return Resume(more.status());
+  if (!*more) return End();
+  if (absl::Status status = checker_->Check(message_); !status.ok()) return status;
+  digest_.Add(message_.tuples.offsets(), message_.tuples.lengths());
+  Take(message_.tuples);
+  TellProgress(false);
+  return absl::OkStatus();
+}
+
+// Opens the stream again at the floor and takes its first message.
+absl::Status RemoteCursorImpl::Reopen() {
+  stream_.reset();
+  tuples_before_ += digest_.tuples();
+  bytes_before_ += digest_.bytes();
+  digest_ = StreamDigest();
+  stream_ = caller_.Call(floor_);
+  stream_offset_ = floor_;
+  checker_.emplace(caller_.Checker(floor_));
+  absl::StatusOr<bool> more = stream_->Next(message_);
+  if (!more.ok()) return more.status();
+  if (!*more) {
+    // Servers that have nothing to say at the very end are not always aware that they should.
+    if (floor_ != capacity()) return NoMessage();
+    return End();
+  }
+  if (absl::Status status = checker_->Check(message_); !status.ok()) return status;
+  if (message_.type != type_ || message_.capacity != capacity()) {
+    return absl::DataLossError(absl::StrCat(
+        "metadata stream: opened again at ", floor_,
+        " it is another one: ", AbslView(BlockMetadataTypeName(message_.type)), " and capacity ",
+        message_.capacity, " after ", AbslView(BlockMetadataTypeName(type_)), " and ", capacity()));
+  }
+  if (absl::Status status = CheckVersion(*stream_, source_version_, floor_); !status.ok()) {
+    return status;
+  }
+  digest_.Add(message_.tuples.offsets(), message_.tuples.lengths());
+  if (absl::Status status = CutAtFloor(message_.tuples); !status.ok()) return status;
+  Take(message_.tuples);
+  return absl::OkStatus();
+}
+
+// Whether a stream broke for a reason that may be gone the next time. A server that shuts down may
+// cancel calls; where we do it ourselves, nobody wants the rest.
+bool IsLost(const absl::Status& reason) {
+  return absl::IsUnavailable(reason) || absl::IsCancelled(reason);
+}
+
+absl::Status RemoteCursorImpl::Resume(absl::Status reason) {
+  while (IsLost(reason) && resumes_in_a_row_ < caller_.request().max_resumes &&
+         !caller_.request().stop.stop_requested()) {
+    if (caller_.request().on_resume) caller_.request().on_resume(floor_, reason);
+    const milliseconds wait =
+        std::min(kFirstBackoff * (1 << std::min(resumes_in_a_row_, 10)), kLastBackoff);
+    const Deadline deadline = caller_.deadline();
+    if (deadline.has_value() && system_clock::now() + wait >= *deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("metadata stream: no time left to resume at ",
+                                                      floor_, " after: ", reason.message()));
+    }
+    std::this_thread::sleep_for(wait);
+    ++resumes_in_a_row_;
+    ++resumes_;
+    reason = Reopen();
+  }
+  return reason;
+}
+
+absl::Status RemoteCursorImpl::DoSeek(uint64_t offset) {
+  floor_ = offset;
+  floor_is_tuple_end_ = false;
+  floor_holds_ = true;
+  tuples_.clear();
+  taken_ = 0;
+  ended_ = false;
+  completeness_ = Completeness::kUnderWay;
+  resumes_in_a_row_ = 0;
+  return Reopen();
+}
+
+absl::StatusOr<uint64_t> RemoteCursorImpl::DoNext(ExtentBatch& batch) {
+  // A tuple that reaches the capacity would complete the cursor; it waits for the server's OK.
+  const auto held_back = [this] {
+    return !ended_ && taken_ < tuples_.size() && tuples_.back().end() >= capacity();
+  };
+  if (!ended_ && (taken_ == tuples_.size() || held_back())) {
+    if (absl::Status status = Receive(); !status.ok()) return status;
+  }
+  if (held_back()) return covered();
+  const size_t count = std::min(batch.room(), tuples_.size() - taken_);
+  std::copy_n(tuples_.offsets().data() + taken_, count, batch.mutable_offsets() + batch.size());
+  std::copy_n(tuples_.lengths().data() + taken_, count, batch.mutable_lengths() + batch.size());
+  batch.set_size(batch.size() + count);
+  taken_ += count;
+  if (ended_ && taken_ == tuples_.size()) return capacity();
+  return batch.empty() ? covered() : batch.back().end();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RemoteCursor>> RemoteCursor::Open(const ListRequest& request) {
+  absl::StatusOr<Address> address = ParseAddress(request.address);
+  if (!address.ok()) return address.status();
+  return OpenRemoteCursor(request, [address = *std::move(address), tls = request.tls] {
+    return ConnectForOneStream(address, tls);
+  });
+}
+
+absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest& request,
+                                                               ChannelMaker connect) {
+  if (request.starting_offset > kMaxCapacity) {
+    return absl::OutOfRangeError(
+        absl::StrCat("starting_offset ", request.starting_offset, " is past any capacity"));
+  }
+  Caller caller(request, std::move(connect));
+  StreamChecker checker = caller.Checker(request.starting_offset);
+  std::unique_ptr<MessageStream> stream = caller.Call(request.starting_offset);
+  MetadataMessage first;
+  absl::StatusOr<bool> more = stream->Next(first);
+  if (!more.ok()) return more.status();
+  if (!*more) return NoMessage();
+  if (absl::Status status = checker.Check(first); !status.ok()) return status;
+  if (absl::Status status = CheckVersion(*stream, request.source_version, request.starting_offset);
+      !status.ok()) {
+    return status;
+  }
+  return std::make_unique<RemoteCursorImpl>(std::move(caller), std::move(stream), checker,
+                                            std::move(first));
+}
+
+std::string_view CompletenessName(Completeness completeness) noexcept {
+  switch (completeness) {
+    case Completeness::kEnded:
+      return "ended";
+    case Completeness::kProvenFromRelay:
+      return "proven from the relay on";
+    case Completeness::kProven:
+      return "proven";
+    case Completeness::kUnderWay:
+      break;
+  }
+  return "under way";
+}
+
+}  // namespace cbt::rpc

@@ -1,0 +1,51 @@
+// A stream of decoded messages from a server, whatever contract it speaks.
+#ifndef CBT_RPC_CLIENT_INBOUND_STREAM_H_
+#define CBT_RPC_CLIENT_INBOUND_STREAM_H_
+
+#include <grpcpp/channel.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cbt/wire/message.h"
+#include "rpc/contract/completeness.h"
+#include "rpc/contract/contract.h"
+
+namespace cbt::rpc {
+
+using Deadline = std::optional<std::chrono::system_clock::time_point>;
+
+// How long a server may send nothing while it is waited for.
+using StallLimit = std::optional<std::chrono::milliseconds>;
+
+// Belongs to one thread. The destructor cancels what is still running and does not wait for the
+// server.
+class MessageStream {
+ public:
+  virtual ~MessageStream() = default;
+
+  // Waits for the next message; false when the server ended the stream with OK.
+  // Errors: the server's status, gRPC's own when the connection breaks, DATA_LOSS for bytes that
+  //         are no message, DEADLINE_EXCEEDED when nothing came within the limit.
+  virtual absl::StatusOr<bool> Next(MetadataMessage& message) = 0;
+
+  // Metadata of the call: initial after the first message, trailing at the end.
+  virtual std::optional<std::string_view> Initial(std::string_view key) const = 0;
+  virtual std::optional<std::string_view> Trailing(std::string_view key) const = 0;
+};
+
+// Opens a stream of a method of `contract` (allocated or delta, as the request has it). The request
+// and the channel must outlive it for the paged contract, which asks page by page.
+std::unique_ptr<MessageStream> OpenMessageStream(const std::shared_ptr<grpc::Channel>& channel,
+                                                 const Contract& contract,
+                                                 const MetadataRequest& request, Deadline deadline,
+                                                 std::stop_token stop, StallLimit stall = {});
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_CLIENT_INBOUND_STREAM_H_

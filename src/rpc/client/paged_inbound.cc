@@ -1,0 +1,189 @@
+#include "rpc/client/paged_inbound.h"
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/slice.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "rpc/contract/call_metadata.h"
+#include "rpc/contract/source_version.h"
+#include "rpc/contract/status.h"
+#include "rpc/transport/byte_buffer.h"
+#include "wire/proto_reader.h"
+
+namespace cbt::rpc {
+namespace {
+
+using wire::ProtoReader;
+using wire::WireType;
+
+MetadataRequest Copy(const MetadataRequest& request) {
+  MetadataRequest copy;
+  copy.base_snapshot_id = request.base_snapshot_id;
+  copy.target_snapshot_id = request.target_snapshot_id;
+  copy.max_results = request.max_results;
+  copy.secrets = request.secrets.Copy();
+  return copy;
+}
+
+absl::Status TooLarge(const char* what, size_t position) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("page: ", what, " at byte ", position, " is past 2^63 - 1"));
+}
+
+// Pages don't tell whether their blocks have one size; if they do, the last may reach past the
+// capacity.
+void CutLastBlock(SnapshotDeltaPage& page) {
+  if (page.tuples.empty()) return;
+  const Extent last = page.tuples.back();
+  if (last.offset >= page.capacity || last.length <= page.capacity - last.offset) return;
+  page.tuples.set(page.tuples.size() - 1, {last.offset, page.capacity - last.offset});
+}
+
+}  // namespace
+
+absl::Status DecodePage(std::span<const uint8_t> bytes, SnapshotDeltaPage& page) {
+  page.capacity = 0;
+  page.next_token.clear();
+  page.tuples.clear();
+  ProtoReader reader(bytes);
+  while (reader.Next()) {
+    if (reader.Is(1, WireType::kVarint)) {
+      page.capacity = reader.varint();
+      if (page.capacity > kMaxCapacity) return TooLarge("volume_size_bytes", reader.position());
+    } else if (reader.Is(2, WireType::kBytes)) {
+      page.next_token = reader.text();
+    } else if (reader.Is(3, WireType::kBytes)) {
+      Extent block;
+      ProtoReader fields(reader.bytes(), reader.content_position());
+      while (fields.Next()) {
+        if (fields.Is(1, WireType::kVarint)) block.offset = fields.varint();
+        if (fields.Is(2, WireType::kVarint)) block.length = fields.varint();
+      }
+      if (!fields.status().ok()) return fields.status();
+      if (block.offset > kMaxCapacity || block.length > kMaxCapacity) {
+        return TooLarge("a block", reader.content_position());
+      }
+      page.tuples.push_back(block);
+    }
+  }
+  return reader.status();
+}
+
+PagedStream::PagedStream(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
+                         const MetadataRequest& request, Deadline deadline, std::stop_token stop,
+                         StallLimit stall)
+    : channel_(std::move(channel)),
+      method_(method),
+      request_(Copy(request)),
+      starting_offset_(static_cast<uint64_t>(request.starting_offset)),
+      deadline_(deadline),
+      stop_(std::move(stop)),
+      stall_(stall) {}
+
+absl::Status PagedStream::FetchPage() {
+  grpc::ClientContext context;
+  Deadline deadline = deadline_;
+  if (stall_.has_value()) {
+    const auto latest = std::chrono::system_clock::now() + *stall_;
+    deadline = std::min(deadline.value_or(latest), latest);
+  }
+  if (deadline.has_value()) context.set_deadline(*deadline);
+  const std::stop_callback on_stop(stop_, [&context] { context.TryCancel(); });
+  grpc::CompletionQueue queue;
+  const grpc::Slice slice(EncodeRequest(method_, request_));
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  const auto call =
+      grpc::GenericStub(channel_).PrepareUnaryCall(&context, method_.path, request, &queue);
+  call->StartCall();
+  call->Finish(&response, &status, &context);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) continue;
+  if (!status.ok()) return FromGrpcStatus(status);
+  const std::string version(
+      FindOnly(context.GetServerInitialMetadata(), kSourceVersionKey).value_or(""));
+  if (version == kGivenTwice) {
+    return absl::DataLossError(absl::StrCat("metadata stream: ", AbslView(kTwoVersions)));
+  }
+  if (!capacity_.has_value()) {
+    version_ = version;
+  } else if (version != version_) {
+    return absl::AbortedError(
+        "metadata stream: a page is read from other data than those before, because the snapshot "
+        "was replaced or changed: drop what was received and start again from 0");
+  }
+  if (absl::Status decoded = DecodePage(FlatBytes(response).bytes(), page_); !decoded.ok()) {
+    return absl::DataLossError(absl::StrCat("metadata stream: ", decoded.message()));
+  }
+  return absl::OkStatus();
+}
+
+std::optional<std::string_view> PagedStream::Initial(std::string_view key) const {
+  if (key != kSourceVersionKey || version_.empty()) return std::nullopt;
+  return version_;
+}
+
+absl::StatusOr<bool> PagedStream::Next(MetadataMessage& message) {
+  for (;;) {
+    if (ended_) return false;
+    if (absl::Status status = FetchPage(); !status.ok()) return status;
+    // Looked at also where a page brings nothing: an answer that nobody filled in has no blocks and
+    // names no next page, as the last one may.
+    if (page_.capacity == 0) {
+      return absl::DataLossError("metadata stream: a page tells no size of the volume");
+    }
+    if (capacity_.value_or(page_.capacity) != page_.capacity) {
+      return absl::DataLossError(absl::StrCat("metadata stream: a page tells capacity ",
+                                              page_.capacity, " after ", *capacity_));
+    }
+    capacity_ = page_.capacity;
+    if (!page_.next_token.empty() && page_.next_token == request_.page_token) {
+      return absl::DataLossError("metadata stream: a page names itself as the next one");
+    }
+    const uint64_t end = page_.tuples.empty() ? 0 : page_.tuples.back().end();
+    idle_pages_ = end > furthest_ ? 0 : idle_pages_ + 1;
+    furthest_ = std::max(furthest_, end);
+    ended_ = page_.next_token.empty();
+    if (!ended_ && idle_pages_ > kMaxIdlePages) {
+      return absl::DataLossError(
+          absl::StrCat("metadata stream: ", idle_pages_,
+                       " pages in a row have nothing new, and the last one names a next one"));
+    }
+    request_.page_token = page_.next_token;
+    if (page_.capacity < starting_offset_) {
+      return absl::OutOfRangeError(absl::StrCat("starting_offset ", starting_offset_,
+                                                " is greater than the capacity ", page_.capacity));
+    }
+    CutLastBlock(page_);
+    size_t passed = 0;
+    // Compared one by one: what is out of order must reach the check.
+    while (passed < page_.tuples.size() && page_.tuples[passed].length != 0 &&
+           page_.tuples[passed].end() <= starting_offset_) {
+      ++passed;
+    }
+    const bool quiet = passed == page_.tuples.size() && !first_;
+    if (quiet && !ended_) continue;
+    if (quiet && page_.tuples.empty()) continue;
+    first_ = false;
+    message.type = BlockMetadataType::kVariableLength;
+    message.capacity = page_.capacity;
+    message.tuples.resize(page_.tuples.size() - passed);
+    for (size_t i = passed; i < page_.tuples.size(); ++i) {
+      message.tuples.set(i - passed, page_.tuples[i]);
+    }
+    return true;
+  }
+}
+
+}  // namespace cbt::rpc

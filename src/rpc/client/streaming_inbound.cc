@@ -1,0 +1,176 @@
+#include "rpc/client/streaming_inbound.h"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "rpc/client/paged_inbound.h"
+#include "rpc/client/upstream_call.h"
+#include "rpc/contract/completeness.h"
+#include "rpc/contract/source_version.h"
+#include "rpc/contract/status.h"
+
+namespace cbt::rpc {
+namespace {
+
+// Received ahead of the consumer at most, beside one message.
+constexpr size_t kAheadBytes = size_t{512} << 10;
+constexpr size_t kAheadMessages = 64;
+
+}  // namespace
+
+// Between gRPC's threads and the consumer's.
+class RemoteStream::Receiver final : public UpstreamHandler {
+ public:
+  explicit Receiver(Deadline deadline) : call(deadline) {}
+
+  bool OnMessage(grpc::ByteBuffer message) override {
+    bool wake = false;
+    bool go_on = false;
+    {
+      const std::lock_guard lock(mutex_);
+      bytes_ += message.Length();
+      messages_.push_back(std::move(message));
+      wake = waiting_;
+      go_on = bytes_ < kAheadBytes && messages_.size() < kAheadMessages;
+      paused_ = !go_on;
+    }
+    if (wake) changed_.notify_one();
+    return go_on;
+  }
+
+  void OnEnd(const grpc::Status& status) override {
+    {
+      const std::lock_guard lock(mutex_);
+      status_ = FromGrpcStatus(status);
+      ended_ = true;
+      // Under the lock: whoever waits may let go of this at once.
+      changed_.notify_one();
+    }
+  }
+
+  // The next message; none at the end. DEADLINE_EXCEEDED when neither came within the limit.
+  absl::StatusOr<std::optional<grpc::ByteBuffer>> Take(StallLimit stall) {
+    std::optional<grpc::ByteBuffer> message;
+    bool read_on = false;
+    {
+      std::unique_lock lock(mutex_);
+      waiting_ = true;
+      const auto something = [this] { return !messages_.empty() || ended_; };
+      const bool came = stall.has_value() ? changed_.wait_for(lock, *stall, something)
+                                          : (changed_.wait(lock, something), true);
+      waiting_ = false;
+      if (!came) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("metadata stream: the server sent nothing for ", stall->count(), " ms"));
+      }
+      if (messages_.empty()) return std::optional<grpc::ByteBuffer>();
+      message = messages_.front();
+      messages_.pop_front();
+      bytes_ -= message->Length();
+      received_ = true;
+      // Not for each message.
+      read_on = paused_ && bytes_ * 2 <= kAheadBytes && messages_.size() * 2 <= kAheadMessages;
+      if (read_on) paused_ = false;
+    }
+    if (read_on) call.ReadOn();
+    return message;
+  }
+
+  void AwaitEnd() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return ended_; });
+  }
+
+  bool received() const noexcept { return received_; }
+  bool ended() {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
+  absl::Status status() {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+  UpstreamCall call;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<grpc::ByteBuffer> messages_;
+  size_t bytes_ = 0;
+  bool waiting_ = false;  // the consumer is
+  bool paused_ = false;   // the call is not being read
+  bool ended_ = false;
+  bool received_ = false;  // a message was taken; belongs to the consumer
+  absl::Status status_;
+};
+
+RemoteStream::RemoteStream(std::shared_ptr<grpc::Channel> channel, const Contract& contract,
+                           const MethodContract& method, const std::string& request,
+                           Deadline deadline, std::stop_token stop, StallLimit stall)
+    : channel_(std::move(channel)),
+      contract_(contract),
+      stall_(stall),
+      receiver_(std::make_unique<Receiver>(deadline)),
+      // Made in place, once: emplace() would look for an earlier one, which GCC 14 warns of.
+      on_stop_(stop.stop_possible()
+                   ? OnStop(std::in_place, std::move(stop), [this] { receiver_->call.Cancel(); })
+                   : OnStop()) {
+  receiver_->call.Start(channel_, method.path, request, *receiver_);
+}
+
+absl::StatusOr<bool> RemoteStream::Next(MetadataMessage& message) {
+  const absl::StatusOr<std::optional<grpc::ByteBuffer>> bytes = receiver_->Take(stall_);
+  if (!bytes.ok()) return bytes.status();
+  if (!bytes->has_value()) {
+    if (absl::Status status = receiver_->status(); !status.ok()) return status;
+    return false;
+  }
+  if (Initial(kSourceVersionKey) == kGivenTwice) {
+    return absl::DataLossError(absl::StrCat("metadata stream: ", AbslView(kTwoVersions)));
+  }
+  absl::Status status = DecodeMetadataMessage(flat_.Of(**bytes), message);
+  if (status.ok()) status = TranslateType(contract_, message);
+  if (!status.ok()) {
+    return absl::DataLossError(absl::StrCat("metadata stream: ", status.message()));
+  }
+  return true;
+}
+
+std::optional<std::string_view> RemoteStream::Initial(std::string_view key) const {
+  if (!receiver_->received()) return std::nullopt;
+  return receiver_->call.Initial(key);
+}
+
+std::optional<std::string_view> RemoteStream::Trailing(std::string_view key) const {
+  if (!receiver_->ended()) return std::nullopt;
+  return receiver_->call.Trailing(key);
+}
+
+RemoteStream::~RemoteStream() {
+  on_stop_.reset();
+  receiver_->call.Cancel();
+  // Comes at once, whatever the server does; the channel must not end before.
+  receiver_->AwaitEnd();
+}
+
+std::unique_ptr<MessageStream> OpenMessageStream(const std::shared_ptr<grpc::Channel>& channel,
+                                                 const Contract& contract,
+                                                 const MetadataRequest& request, Deadline deadline,
+                                                 std::stop_token stop, StallLimit stall) {
+  const MethodContract& method =
+      request.base_snapshot_id.has_value() ? contract.delta : contract.allocated;
+  if (contract.api == Api::kPaged) {
+    return std::make_unique<PagedStream>(channel, method, request, deadline, std::move(stop),
+                                         stall);
+  }
+  return std::make_unique<RemoteStream>(channel, contract, method, EncodeRequest(method, request),
+                                        deadline, std::move(stop), stall);
+}
+
+}  // namespace cbt::rpc

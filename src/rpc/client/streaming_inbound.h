@@ -1,0 +1,49 @@
+// A server's stream for a consumer that waits for its messages.
+#ifndef CBT_RPC_CLIENT_STREAMING_INBOUND_H_
+#define CBT_RPC_CLIENT_STREAMING_INBOUND_H_
+
+#include <grpcpp/channel.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "absl/status/status.h"
+#include "rpc/client/inbound_stream.h"
+#include "rpc/transport/flat_message.h"
+
+namespace cbt::rpc {
+
+// Messages are received ahead of the consumer, by gRPC's threads, while it decodes: at most some
+// hundred kilobytes of them.
+class RemoteStream final : public MessageStream {
+ public:
+  // Sends `request` (encoded) to `method` of `contract`.
+  RemoteStream(std::shared_ptr<grpc::Channel> channel, const Contract& contract,
+               const MethodContract& method, const std::string& request, Deadline deadline,
+               std::stop_token stop, StallLimit stall);
+  ~RemoteStream() override;
+  RemoteStream(const RemoteStream&) = delete;
+  RemoteStream& operator=(const RemoteStream&) = delete;
+
+  absl::StatusOr<bool> Next(MetadataMessage& message) override;
+  std::optional<std::string_view> Initial(std::string_view key) const override;
+  std::optional<std::string_view> Trailing(std::string_view key) const override;
+
+ private:
+  class Receiver;
+  using OnStop = std::optional<std::stop_callback<std::function<void()>>>;
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  const Contract& contract_;
+  const StallLimit stall_;
+  std::unique_ptr<Receiver> receiver_;
+  FlatMessage flat_;
+  OnStop on_stop_;
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_CLIENT_STREAMING_INBOUND_H_

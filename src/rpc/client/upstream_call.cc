@@ -1,0 +1,133 @@
+#include "rpc/client/upstream_call.h"
+
+#include <grpcpp/support/slice.h>
+
+#include <utility>
+
+#include "rpc/contract/call_metadata.h"
+#include "rpc/contract/status.h"
+#include "rpc/transport/byte_buffer.h"
+
+namespace cbt::rpc {
+UpstreamCall::UpstreamCall(Deadline deadline) {
+  if (deadline.has_value()) context_.set_deadline(*deadline);
+}
+
+void UpstreamCall::Start(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
+                         const std::string& request, UpstreamHandler& handler) {
+  handler_ = &handler;
+  const grpc::Slice slice(request);
+  request_ = grpc::ByteBuffer(&slice, 1);
+  grpc::GenericStub(channel).PrepareBidiStreamingCall(&context_, path, grpc::StubOptions(), this);
+  AddHold();
+  StartWriteLast(&request_, grpc::WriteOptions());
+  StartRead(&incoming_);
+  StartCall();
+}
+
+void UpstreamCall::OnReadDone(bool ok) {
+  if (ok) {
+    const grpc::ByteBuffer message(incoming_);
+    incoming_.Clear();
+    const bool go_on = Deliver(message);
+    const std::lock_guard lock(mutex_);
+    if (cancelled_) {
+      reading_ = false;
+    } else if (go_on) {
+      StartRead(&incoming_);
+      return;
+    } else {
+      // ReadOn() may have come already, from another thread.
+      reading_ = read_on_early_;
+      read_on_early_ = false;
+      if (reading_) StartRead(&incoming_);
+      return;
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    reading_ = false;
+    // Of a call that is cancelled gRPC may drop messages, and still have the server's OK.
+    read_to_end_ = !ok && !cancelled_;
+    if (!held_) return;
+    held_ = false;
+  }
+  RemoveHold();
+}
+
+// gRPC swallows what a callback throws, and would then never end the call.
+bool UpstreamCall::Deliver(const grpc::ByteBuffer& message) noexcept {
+  try {
+    if (IsCompressed(message)) {
+      {
+        const std::lock_guard lock(mutex_);
+        compressed_ = true;
+      }
+      Cancel();
+      return false;
+    }
+    return handler_->OnMessage(message);
+  } catch (...) {
+    Cancel();
+    return false;
+  }
+}
+
+void UpstreamCall::ReadOn() {
+  const std::lock_guard lock(mutex_);
+  if (!held_ || cancelled_) return;
+  if (reading_) {
+    read_on_early_ = true;
+    return;
+  }
+  reading_ = true;
+  StartRead(&incoming_);
+}
+
+void UpstreamCall::Cancel() {
+  {
+    // First, so that a read which comes back because of it is not taken for the end.
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+  }
+  context_.TryCancel();
+  {
+    const std::lock_guard lock(mutex_);
+    // A read that is on its way comes back and takes the hold with it.
+    if (reading_ || !held_) return;
+    held_ = false;
+  }
+  RemoveHold();
+}
+
+std::optional<std::string_view> UpstreamCall::Initial(std::string_view key) const {
+  return FindOnly(context_.GetServerInitialMetadata(), key);
+}
+
+std::optional<std::string_view> UpstreamCall::Trailing(std::string_view key) const {
+  return FindOnly(context_.GetServerTrailingMetadata(), key);
+}
+
+// Nothing of this may be touched after OnEnd().
+void UpstreamCall::OnDone(const grpc::Status& status) {
+  bool ended = false;
+  bool compressed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = read_to_end_;
+    compressed = compressed_;
+  }
+  if (compressed) {
+    // gRPC cancels such a call by itself, unless the server's OK is there already.
+    handler_->OnEnd(ToGrpcStatus(BareIfNeedBe(
+        absl::StatusCode::kUnimplemented,
+        "the server compresses messages, which this client does not take: switch it off there")));
+    return;
+  }
+  // The handler may still hold messages that it has not passed on: they must not become an end.
+  const bool left = status.ok() && !ended;
+  // Without a text, which may take memory: what is thrown here would be lost, and the end with it.
+  handler_->OnEnd(left ? grpc::Status(grpc::StatusCode::CANCELLED, "") : status);
+}
+
+}  // namespace cbt::rpc

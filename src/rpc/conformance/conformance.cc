@@ -1,0 +1,25 @@
+#include "cbt/rpc/conformance.h"
+
+#include "rpc/conformance/conformance_checker.h"
+
+namespace cbt::rpc {
+
+std::string_view RuleResultName(RuleResult result) noexcept {
+  switch (result) {
+    case RuleResult::kPass:
+      return "pass";
+    case RuleResult::kFail:
+      return "fail";
+    case RuleResult::kNotApplicable:
+      break;
+  }
+  return "not applicable";
+}
+
+absl::StatusOr<std::vector<RuleReport>> CheckConformance(const ConformanceOptions& options) {
+  absl::StatusOr<Address> address = ParseAddress(options.request.address);
+  if (!address.ok()) return address.status();
+  return ConformanceChecker(options, *address).Run();
+}
+
+}  // namespace cbt::rpc

@@ -1,0 +1,79 @@
+#include "rpc/outbound/guard_cursor.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "simd/kernels.h"
+
+namespace cbt::rpc {
+namespace {
+
+class GuardCursor final : public ExtentCursor {
+ public:
+  explicit GuardCursor(std::unique_ptr<ExtentCursor> input)
+      : ExtentCursor(input->capacity(), input->granularity()), input_(std::move(input)) {}
+
+ private:
+  void DoAllowPieces() override { input_->AllowPieces(); }
+
+  absl::Status DoSeek(uint64_t offset) override {
+    end_ = 0;
+    return input_->Seek(offset);
+  }
+
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    absl::StatusOr<Step> step = input_->Next(batch);
+    if (!step.ok()) return step.status();
+    if (batch.empty()) return input_->covered();
+    if (IsSound(batch)) {
+      end_ = batch.back().end();
+      return input_->covered();
+    }
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const Extent extent = batch[i];
+      // Lengths are compared before anything is added to them: sums can't wrap then.
+      const bool past = extent.offset >= capacity() || extent.length > capacity() - extent.offset;
+      if (extent.length == 0 || extent.offset < end_ || (past && !CutLastBlock(batch, i))) {
+        return absl::InternalError(absl::StrCat(
+            "the provider's cursor broke its contract: extent (offset ", extent.offset, ", length ",
+            extent.length, ") after one that ended at ", end_, ", capacity ", capacity()));
+      }
+      end_ = batch[i].end();
+    }
+    return input_->covered();
+  }
+
+  // The whole batch at once; false says only that it is worth a closer look.
+  bool IsSound(const ExtentBatch& batch) const noexcept {
+    uint64_t bits = 0;
+    for (const uint64_t offset : batch.offsets()) bits |= offset;
+    for (const uint64_t length : batch.lengths()) bits |= length;
+    // What the kernel takes.
+    if (bits > kMaxCapacity) return false;
+    return simd::CheckTuples()
+        .check(batch.offsets().data(), batch.lengths().data(), batch.size(),
+               {.floor = end_, .capacity = capacity(), .most_end = capacity(), .size = 0})
+        .sound;
+  }
+
+  // The block of a fixed-block cursor that holds the last bytes of the volume.
+  bool CutLastBlock(ExtentBatch& batch, size_t index) noexcept {
+    const Extent extent = batch[index];
+    if (index + 1 != batch.size() || extent.offset >= capacity() || extent.length > granularity()) {
+      return false;
+    }
+    batch.mutable_lengths()[index] = capacity() - extent.offset;
+    return true;
+  }
+
+  const std::unique_ptr<ExtentCursor> input_;
+  uint64_t end_ = 0;  // of the last extent
+};
+
+}  // namespace
+
+std::unique_ptr<ExtentCursor> MakeGuardCursor(std::unique_ptr<ExtentCursor> input) {
+  return std::make_unique<GuardCursor>(std::move(input));
+}
+
+}  // namespace cbt::rpc

@@ -1,0 +1,136 @@
+#include "rpc/outbound/open_streams.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rpc/contract/status.h"
+
+namespace cbt::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long a stream that was ended may take for the message that is on its way.
+constexpr milliseconds kEndTime{1000};
+
+absl::Status Draining() noexcept {
+  return BareIfNeedBe(absl::StatusCode::kUnavailable, "the server is shutting down");
+}
+
+}  // namespace
+
+StreamRegistry::StreamRegistry(size_t max_streams, milliseconds stall_timeout,
+                               milliseconds total_time)
+    : max_streams_(max_streams), stall_timeout_(stall_timeout), total_time_(total_time) {
+  watcher_ = std::thread([this] { WatchTimes(); });
+}
+
+StreamRegistry::~StreamRegistry() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  watcher_.join();
+}
+
+absl::StatusOr<StreamSlot> StreamRegistry::TakeSlot() {
+  std::lock_guard lock(mutex_);
+  if (draining_) return Draining();
+  // Slots come back without the lock, they are taken under it.
+  if (slots_->load() >= max_streams_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("all ", max_streams_, " streams of the server are in use"));
+  }
+  ++*slots_;
+  return StreamSlot(slots_);
+}
+
+absl::Status StreamRegistry::Add(std::shared_ptr<ServedCall> stream) {
+  std::lock_guard lock(mutex_);
+  if (draining_) return Draining();
+  ServedCall* const key = stream.get();
+  streams_.emplace(key, std::move(stream));
+  return absl::OkStatus();
+}
+
+void StreamRegistry::Remove(ServedCall* stream) {
+  // Dies outside the lock: its slot comes back here.
+  std::shared_ptr<ServedCall> removed;
+  std::lock_guard lock(mutex_);
+  if (const auto found = streams_.find(stream); found != streams_.end()) {
+    removed = std::move(found->second);
+    streams_.erase(found);
+  }
+  if (streams_.empty()) changed_.notify_all();
+}
+
+size_t StreamRegistry::open_streams() const {
+  std::lock_guard lock(mutex_);
+  return streams_.size();
+}
+
+std::shared_ptr<ServedCall> StreamRegistry::Behind(const ServedCall* stream) const {
+  std::lock_guard lock(mutex_);
+  const auto next = streams_.upper_bound(stream);
+  return next == streams_.end() ? nullptr : next->second;
+}
+
+StreamRegistry::Counts StreamRegistry::Count() const {
+  Counts counts;
+  ForEachOpen([&counts](const ServedCall& stream) {
+    ++counts.open;
+    if (stream.waiting()) ++counts.waiting;
+    if (stream.Overdue()) ++counts.overdue;
+  });
+  return counts;
+}
+
+void StreamRegistry::StartDrain(milliseconds grace) {
+  // Far below what would overflow the clock.
+  grace = std::clamp(grace, milliseconds{0}, milliseconds{std::chrono::hours{24 * 365}});
+  {
+    std::lock_guard lock(mutex_);
+    const Clock::time_point until = Clock::now() + grace;
+    drain_until_ = draining_ ? std::min(drain_until_, until) : until;
+    draining_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool StreamRegistry::WaitUntilEmpty(milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [this] { return streams_.empty(); });
+}
+
+void StreamRegistry::FinishDrain() {
+  {
+    std::unique_lock lock(mutex_);
+    while (!streams_.empty() && Clock::now() < drain_until_) {
+      changed_.wait_until(lock, Clock::time_point(drain_until_));
+    }
+  }
+  ForEachOpen([](ServedCall& stream) {
+    stream.NoteReason(EndReason::kDrained);
+    stream.End(Draining());
+  });
+  if (WaitUntilEmpty(kEndTime)) return;
+  ForEachOpen([](ServedCall& stream) { stream.Abort(); });
+  WaitUntilEmpty(kAbortTime);
+}
+
+void StreamRegistry::WatchTimes() {
+  const milliseconds shortest =
+      total_time_.count() == 0 ? stall_timeout_ : std::min(stall_timeout_, total_time_);
+  const milliseconds interval = std::clamp(shortest / 4, milliseconds{50}, milliseconds{1000});
+  std::unique_lock lock(mutex_);
+  while (!closing_) {
+    changed_.wait_for(lock, interval, [this] { return closing_; });
+    lock.unlock();
+    ForEachOpen([this](ServedCall& stream) { stream.CheckTimes(stall_timeout_, total_time_); });
+    lock.lock();
+  }
+}
+
+}  // namespace cbt::rpc

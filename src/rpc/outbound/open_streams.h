@@ -1,0 +1,172 @@
+// Who is being served: counts streams and pages, ends them when the server drains, cancels those
+// that stall or last too long.
+#ifndef CBT_RPC_OUTBOUND_OPEN_STREAMS_H_
+#define CBT_RPC_OUTBOUND_OPEN_STREAMS_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cbt/rpc/telemetry.h"
+
+namespace cbt::rpc {
+
+// How long a request may take to come, at most: a call counts from its first byte on, and one that
+// is never asked anything must not keep its place.
+inline constexpr std::chrono::milliseconds kRequestTime = std::chrono::seconds(10);
+
+// How long a cancelled call may take for its last callbacks.
+inline constexpr std::chrono::milliseconds kAbortTime{1000};
+
+// What a registry watches: a stream, or a page.
+class ServedCall {
+ public:
+  virtual ~ServedCall() = default;
+
+  // Ends the call with `status`, unless it has come to its end.
+  virtual void End(absl::Status status) = 0;
+
+  // Cancels the call, also if the client takes nothing.
+  virtual void Abort() = 0;
+
+  // Aborts if the client has taken nothing of what is on its way for longer than `stall`; ends the
+  // call if its request has not come within `stall` or kRequestTime, or if it is open for longer
+  // than `total` (zero: no limit).
+  virtual void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) = 0;
+
+  // Why the call is about to be ended; the first reason counts.
+  void NoteReason(EndReason reason) noexcept {
+    int none = -1;
+    reason_.compare_exchange_strong(none, static_cast<int>(reason));
+  }
+  EndReason reason() const noexcept {
+    const int reason = reason_;
+    return reason < 0 ? EndReason::kSource : static_cast<EndReason>(reason);
+  }
+
+  // Whether the request has still to come.
+  bool waiting() const noexcept { return waiting_; }
+
+  // Whether the transport should have let go of it by now: it was cancelled kAbortTime ago.
+  bool Overdue() const noexcept {
+    const Clock::rep at = cancelled_at_;
+    return at != 0 &&
+           Clock::now().time_since_epoch().count() - at > Clock::duration(kAbortTime).count();
+  }
+
+ protected:
+  void NoteRequest() noexcept { waiting_ = false; }
+  void NoteCancelled() noexcept {
+    Clock::rep never = 0;
+    cancelled_at_.compare_exchange_strong(never, Clock::now().time_since_epoch().count());
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::atomic<int> reason_ = -1;
+  std::atomic<bool> waiting_ = true;
+  std::atomic<Clock::rep> cancelled_at_ = 0;  // 0: it was not
+};
+
+// The right to be one of max_streams. Given back by the destructor, which may come after the end of
+// the registry: whoever was asked for access may keep a stream for as long as he likes.
+class StreamSlot {
+ public:
+  // Counts one up already.
+  explicit StreamSlot(std::shared_ptr<std::atomic<size_t>> taken) noexcept
+      : taken_(std::move(taken)) {}
+  ~StreamSlot() {
+    if (taken_ != nullptr) --*taken_;
+  }
+  StreamSlot(StreamSlot&& other) noexcept = default;
+  StreamSlot& operator=(StreamSlot&&) = delete;
+  StreamSlot(const StreamSlot&) = delete;
+  StreamSlot& operator=(const StreamSlot&) = delete;
+
+ private:
+  std::shared_ptr<std::atomic<size_t>> taken_;
+};
+
+// The open streams of a server, pages among them. Thread safe.
+class StreamRegistry {
+ public:
+  // `total_time`: how long a stream may be open; zero: no limit. Throws std::system_error when
+  // there is no thread to watch them with.
+  StreamRegistry(size_t max_streams, std::chrono::milliseconds stall_timeout,
+                 std::chrono::milliseconds total_time);
+  ~StreamRegistry();
+  StreamRegistry(const StreamRegistry&) = delete;
+  StreamRegistry& operator=(const StreamRegistry&) = delete;
+
+  // A slot is held longer than its stream is open when a provider's call outlasts it, so that
+  // clients that come and go can't pile up work. Errors: RESOURCE_EXHAUSTED when max_streams are
+  // taken, UNAVAILABLE when draining.
+  absl::StatusOr<StreamSlot> TakeSlot();
+
+  // Keeps `stream` alive until Remove().
+  // Errors: UNAVAILABLE when draining.
+  absl::Status Add(std::shared_ptr<ServedCall> stream);
+  void Remove(ServedCall* stream);
+
+  size_t open_streams() const;
+
+  struct Counts {
+    size_t open = 0;
+    size_t waiting = 0;
+    size_t overdue = 0;
+  };
+  Counts Count() const;
+
+  // Without the lock while it visits, so streams may go meanwhile.
+  template <typename Visit>
+  void ForEachOpen(const Visit& visit) const {
+    for (std::shared_ptr<ServedCall> stream = Behind(nullptr); stream != nullptr;
+         stream = Behind(stream.get())) {
+      visit(*stream);
+    }
+  }
+
+  // From now on no stream is added; those that are open may go on for `grace`. A later call can
+  // shorten an earlier one's grace, not lengthen it.
+  void StartDrain(std::chrono::milliseconds grace);
+
+  // Waits for the grace to pass or the streams to end, then ends the rest with UNAVAILABLE, then
+  // cancels those that still don't end because their clients take nothing. Bounded by the
+  // grace and two seconds.
+  void FinishDrain();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // The open stream that comes next in the table, none behind the last; null comes before all. One
+  // at a time, because a list of them would take memory.
+  std::shared_ptr<ServedCall> Behind(const ServedCall* stream) const;
+  bool WaitUntilEmpty(std::chrono::milliseconds time);
+  void WatchTimes();
+
+  const size_t max_streams_;
+  const std::chrono::milliseconds stall_timeout_;
+  const std::chrono::milliseconds total_time_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<const ServedCall*, std::shared_ptr<ServedCall>, std::less<>> streams_;
+  const std::shared_ptr<std::atomic<size_t>> slots_ = std::make_shared<std::atomic<size_t>>(0);
+  bool draining_ = false;
+  bool closing_ = false;
+  Clock::time_point drain_until_;
+  std::thread watcher_;
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_OUTBOUND_OPEN_STREAMS_H_

@@ -1,0 +1,41 @@
+#include "rpc/outbound/send_budget.h"
+
+#include <algorithm>
+
+namespace cbt::rpc {
+namespace {
+
+// A message that takes longer has a slow reader behind it, or none that reads.
+constexpr std::chrono::milliseconds kPromptly{250};
+
+// What may wait for a reader of which nothing is known, or nothing good (bytes).
+constexpr size_t kLeastAhead = size_t{4} << 10;
+
+// What the transport takes proves nothing until it is much more than its windows hold (64 KiB at
+// first). Then a part of it may wait.
+constexpr size_t kTakenProves = size_t{256} << 10;
+constexpr size_t kTakenForAhead = 4;
+
+// What a message costs beside its bytes, here and in gRPC.
+constexpr size_t kMessageCost = 400;
+
+}  // namespace
+
+size_t SendBudget::Ahead() const noexcept {
+  const size_t ahead =
+      taken_promptly_ < kTakenProves ? kLeastAhead : taken_promptly_ / kTakenForAhead;
+  return std::min(bytes_, ahead);
+}
+
+void SendBudget::Made(size_t length) noexcept {
+  ++waiting_;
+  bytes_waiting_ += length + kMessageCost;
+}
+
+void SendBudget::Taken(size_t length, std::chrono::steady_clock::duration took) noexcept {
+  --waiting_;
+  bytes_waiting_ -= length + kMessageCost;
+  taken_promptly_ = took <= kPromptly ? taken_promptly_ + length : 0;
+}
+
+}  // namespace cbt::rpc

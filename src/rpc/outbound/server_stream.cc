@@ -1,0 +1,282 @@
+#include "rpc/outbound/server_stream.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "rpc/contract/status.h"
+#include "rpc/transport/byte_buffer.h"
+
+namespace cbt::rpc {
+namespace {
+
+// gRPC tells "none" as the end of time.
+std::optional<std::chrono::system_clock::time_point> DeadlineOf(
+    const grpc::CallbackServerContext& context) {
+  const std::chrono::system_clock::time_point deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return std::nullopt;
+  return deadline;
+}
+
+}  // namespace
+
+StreamReactor::StreamReactor(grpc::CallbackServerContext& context, StreamRegistry& registry,
+                             StreamSlot slot, const StreamOptions& options,
+                             const Telemetry& telemetry, const StreamKind& kind,
+                             OnRequest on_request)
+    : registry_(registry),
+      slot_(std::move(slot)),
+      deadline_(DeadlineOf(context)),
+      telemetry_(telemetry),
+      kind_(kind),
+      on_request_(std::move(on_request)),
+      context_(&context),
+      budget_(options.messages_in_flight, options.bytes_in_flight) {}
+
+void StreamReactor::OnReadDone(bool ok) {
+  OnRequest on_request;
+  {
+    const std::lock_guard lock(mutex_);
+    requested_ = true;
+    on_request.swap(on_request_);
+  }
+  NoteRequest();
+  if (!ok || IsCompressed(request_)) {
+    // gRPC ends what is compressed by itself.
+    NoteReason(EndReason::kRefused);
+    End(RequestMissing());
+    return;
+  }
+  try {
+    on_request(shared_from_this(), request_);
+  } catch (const std::bad_alloc&) {
+    EndForWantOfMemory();
+  }
+  request_.Clear();
+}
+
+void StreamReactor::Asked(bool resumed) {
+  const std::lock_guard lock(mutex_);
+  kind_.resumed = resumed;
+  if (!closed_) watch_.emplace(telemetry_, kind_);
+}
+
+void StreamReactor::Start(const std::shared_ptr<MessageFeed>& feed) {
+  bool closed = false;
+  {
+    std::lock_guard lock(mutex_);
+    closed = closed_;
+    if (!closed) {
+      feed_ = feed;
+      feeding_ = true;
+    }
+  }
+  closed ? feed->Close() : feed->Resume();
+}
+
+// Requires the lock.
+MessageSink::Want StreamReactor::CheckLocked() {
+  if (closed_) {
+    feeding_ = false;
+    return Want::kNothing;
+  }
+  if (!budget_.HasRoom()) {
+    feeding_ = false;
+    return Want::kPause;
+  }
+  return Want::kMore;
+}
+
+MessageSink::Want StreamReactor::Check() {
+  std::lock_guard lock(mutex_);
+  return CheckLocked();
+}
+
+// Requires the lock.
+void StreamReactor::Queue(OutMessage message) {
+  const size_t length = message.bytes.Length();
+  ready_.push_back(std::move(message));
+  budget_.Made(length);
+}
+
+MessageSink::Want StreamReactor::Offer(OutMessage message) {
+  std::unique_lock lock(mutex_);
+  if (!closed_) Queue(std::move(message));
+  // The answer is found before the lock goes: afterwards a write may be done and the feed be at
+  // work again.
+  const bool idle = !writing_ && !closed_;
+  if (idle) {
+    // What was offered is about to be in flight; there may be room for the next beside it.
+    const Want want = CheckLocked();
+    Advance(std::move(lock));
+    return want;
+  }
+  return CheckLocked();
+}
+
+void StreamReactor::Announce(Metadata initial) {
+  std::lock_guard lock(mutex_);
+  // gRPC sends it with the first message or the status, whichever it gets first.
+  if (closed_) return;
+  for (const auto& [key, value] : initial) context_->AddInitialMetadata(key, value);
+}
+
+void StreamReactor::Complete(absl::Status status, Metadata trailing,
+                             std::optional<OutMessage> last) {
+  std::shared_ptr<MessageFeed> done;  // dies outside the lock
+  std::unique_lock lock(mutex_);
+  feeding_ = false;
+  try {
+    if (last.has_value() && !closed_) Queue(*std::move(last));
+  } catch (const std::bad_alloc&) {
+    status = OutOfMemory();
+  }
+  produced_ = std::move(status);
+  trailing_ = std::move(trailing);
+  done.swap(feed_);
+  Advance(std::move(lock));
+}
+
+// Requires the lock. Without the proof the stream has not come to its end.
+absl::Status StreamReactor::AddProof() {
+  try {
+    for (const auto& [key, value] : trailing_) context_->AddTrailingMetadata(key, value);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+  return absl::OkStatus();
+}
+
+// Takes the next step on gRPC's side, if there is one. Calls gRPC without the lock: writing_ and
+// closed_ keep everybody else from it meanwhile. Does not throw for want of memory: whoever takes
+// the last step is the only one to finish the stream.
+void StreamReactor::Advance(std::unique_lock<std::mutex> lock) {
+  if (closed_ || writing_) return;
+  const bool sent_all = produced_.has_value() && ready_.empty();
+  absl::Status status;
+  if (sent_all && produced_->ok() && !broken_) {
+    status = AddProof();
+  } else if (forced_.has_value()) {
+    status = *forced_;
+  } else if (sent_all) {
+    status = *produced_;
+  } else if (!ready_.empty()) {
+    current_ = ready_.front();  // a reference: ByteBuffer can't be moved
+    ready_.pop_front();
+    writing_ = true;
+    handed_over_at_ = Clock::now();
+    watch_->Message(current_.tuples, current_.reported, current_.bytes.Length());
+    lock.unlock();
+    StartWrite(&current_.bytes);
+    return;
+  } else {
+    return;
+  }
+  closed_ = true;
+  handed_over_at_ = Clock::now();
+  ready_.clear();
+  // A feed at work finds the stream closed by itself.
+  std::shared_ptr<MessageFeed> left;
+  left.swap(feed_);
+  const bool close_feed = left != nullptr && !feeding_;
+  if (!watch_.has_value()) watch_.emplace(telemetry_, kind_);
+  watch_->End(status, reason());
+  lock.unlock();
+  Finish(ToGrpcStatus(status));
+  if (close_feed) left->Close();
+}
+
+void StreamReactor::OnWriteDone(bool ok) {
+  if (!ok) Break();
+  std::shared_ptr<MessageFeed> resumed;
+  std::unique_lock lock(mutex_);
+  writing_ = false;
+  budget_.Taken(current_.bytes.Length(), Clock::now() - handed_over_at_);
+  current_.bytes.Clear();
+  if (feed_ != nullptr && !feeding_ && !forced_.has_value() && budget_.HasMuchRoom()) {
+    feeding_ = true;
+    resumed = feed_;
+  }
+  Advance(std::move(lock));
+  if (resumed != nullptr) resumed->Resume();
+}
+
+// The client is gone.
+void StreamReactor::Break() {
+  NoteReason(EndReason::kClient);
+  {
+    std::lock_guard lock(mutex_);
+    broken_ = true;
+    if (!forced_.has_value()) {
+      forced_ = BareIfNeedBe(absl::StatusCode::kCancelled, "the stream was cancelled");
+    }
+  }
+  stop_.request_stop();
+}
+
+void StreamReactor::OnCancel() {
+  Break();
+  Advance(std::unique_lock(mutex_));
+}
+
+void StreamReactor::End(absl::Status status) {
+  {
+    // Before the feed is stopped: what it says then is not how the stream ends.
+    std::lock_guard lock(mutex_);
+    if (!forced_.has_value()) forced_ = std::move(status);
+  }
+  // Not under the lock: providers may have callbacks on the token.
+  stop_.request_stop();
+  Advance(std::unique_lock(mutex_));
+}
+
+void StreamReactor::EndForWantOfMemory() noexcept {
+  try {
+    End(OutOfMemory());
+  } catch (const std::bad_alloc&) {
+    Abort();
+  }
+}
+
+void StreamReactor::Abort() {
+  std::lock_guard lock(mutex_);
+  NoteCancelled();
+  if (context_ != nullptr) context_->TryCancel();
+}
+
+void StreamReactor::CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) {
+  const Clock::time_point now = Clock::now();
+  absl::Status status;
+  {
+    std::lock_guard lock(mutex_);
+    if (context_ == nullptr) return;
+    if ((writing_ || closed_) && now - handed_over_at_ > stall) {
+      NoteReason(EndReason::kStalled);
+      NoteCancelled();
+      context_->TryCancel();
+      return;
+    }
+    if (closed_ || forced_.has_value()) return;
+    if (!requested_ && now - opened_at_ > std::min(stall, kRequestTime)) {
+      NoteReason(EndReason::kRequestLate);
+      status = RequestTooLate();
+    } else if (total.count() > 0 && now - opened_at_ > total) {
+      NoteReason(EndReason::kTimeLimit);
+      status = BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
+                            "the stream took longer than the server allows");
+    } else {
+      return;
+    }
+  }
+  End(std::move(status));
+}
+
+void StreamReactor::OnDone() {
+  {
+    std::lock_guard lock(mutex_);
+    context_ = nullptr;
+  }
+  registry_.Remove(this);  // may destroy this
+}
+
+}  // namespace cbt::rpc

@@ -1,0 +1,130 @@
+// One open stream on the server's side: hands messages from a feed to gRPC, with bounded memory and
+// without ever blocking gRPC's threads.
+#ifndef CBT_RPC_OUTBOUND_SERVER_STREAM_H_
+#define CBT_RPC_OUTBOUND_SERVER_STREAM_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+
+#include "absl/status/status.h"
+#include "cbt/rpc/server.h"
+#include "cbt/rpc/telemetry.h"
+#include "rpc/outbound/open_streams.h"
+#include "rpc/outbound/outbound_feed.h"
+#include "rpc/outbound/send_budget.h"
+#include "rpc/outbound/stream_telemetry.h"
+
+namespace cbt::rpc {
+
+// Two sides meet here under one lock. The feed's side makes messages while there is room for them
+// and pauses when there is none. gRPC's side is at most one write, and when it is done the next. So
+// a client that stops reading holds a few messages and no thread. How much may wait grows with what
+// the client takes without hesitation: one that never did holds little beside the message on its
+// way.
+//
+// The stream is finished exactly once, as soon as no write is on its way; it does not wait for the
+// feed, because a provider's call may take long. The object lives until gRPC and the feed have let
+// go of it.
+//
+// It is open, and holds its slot, before its request has come: what a client leaves unfinished
+// counts like everything else.
+class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                            public MessageSink,
+                            public ServedCall,
+                            public std::enable_shared_from_this<StreamReactor> {
+ public:
+  // What is done with a request. Called on gRPC's threads, and must not block; what it throws for
+  // want of memory ends the stream.
+  using OnRequest = std::function<void(const std::shared_ptr<StreamReactor>& stream,
+                                       const grpc::ByteBuffer& request)>;
+
+  // `context` is valid until OnDone(); the registry must outlive the reactor.
+  StreamReactor(grpc::CallbackServerContext& context, StreamRegistry& registry, StreamSlot slot,
+                const StreamOptions& options, const Telemetry& telemetry, const StreamKind& kind,
+                OnRequest on_request);
+
+  // Begins to wait for the request. Call once, when the registry holds the stream.
+  void ReadRequest() { StartRead(&request_); }
+
+  // The request is here, and asks for what begins at offset 0 or past it. Call once.
+  void Asked(bool resumed);
+
+  // Begins to take messages from `feed`. Call once after Asked(), unless End() is. May come late:
+  // until then the stream is open and silent.
+  void Start(const std::shared_ptr<MessageFeed>& feed);
+
+  // Stops when the client has gone or the stream is ended.
+  std::stop_token stop_token() const { return stop_.get_token(); }
+  std::optional<std::chrono::system_clock::time_point> deadline() const { return deadline_; }
+
+  // Once the message on its way is out, unless everything was sent.
+  void End(absl::Status status) override;
+
+  // The same where memory is short, and whatever becomes of that.
+  void EndForWantOfMemory() noexcept;
+
+  void Abort() override;
+
+  // A stall is gRPC sitting on a message, or on the status, or a request that doesn't come.
+  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) override;
+
+  Want Check() override;
+  Want Offer(OutMessage message) override;
+  void Announce(Metadata initial) override;
+  void Complete(absl::Status status, Metadata trailing, std::optional<OutMessage> last) override;
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Want CheckLocked();
+  void Queue(OutMessage message);
+  absl::Status AddProof();
+  void Break();
+  void Advance(std::unique_lock<std::mutex> lock);
+
+  StreamRegistry& registry_;
+  const StreamSlot slot_;
+  const std::optional<std::chrono::system_clock::time_point> deadline_;
+  const Clock::time_point opened_at_ = Clock::now();
+  const Telemetry telemetry_;
+  StreamKind kind_;
+  OnRequest on_request_;      // null once it was called
+  grpc::ByteBuffer request_;  // gRPC's until OnReadDone()
+  std::stop_source stop_;
+
+  std::mutex mutex_;
+  grpc::CallbackServerContext* context_;  // null after OnDone()
+  std::shared_ptr<MessageFeed> feed_;     // null before Start() and once it is of no use any more
+  std::deque<OutMessage> ready_;
+  OutMessage current_;  // gRPC reads it while writing_
+  SendBudget budget_;   // of ready_ and current_
+  Metadata trailing_;
+  bool requested_ = false;  // a request has come, or none will
+  bool writing_ = false;
+  Clock::time_point handed_over_at_;      // when gRPC got current_, or the status
+  bool feeding_ = false;                  // the feed is at work
+  std::optional<absl::Status> produced_;  // how the feed ended
+  std::optional<absl::Status> forced_;    // how the stream ends though the feed hasn't
+  bool broken_ = false;                   // the client is gone: no OK any more
+  bool closed_ = false;                   // the status is with gRPC, or about to be
+  std::optional<StreamWatch> watch_;      // from Asked() on
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_OUTBOUND_SERVER_STREAM_H_

@@ -1,0 +1,50 @@
+// Tells an observer and a log about one stream.
+#ifndef CBT_RPC_OUTBOUND_STREAM_TELEMETRY_H_
+#define CBT_RPC_OUTBOUND_STREAM_TELEMETRY_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "cbt/rpc/telemetry.h"
+
+namespace cbt::rpc {
+
+// Counts the event, and logs it as a warning.
+void Report(const Telemetry& telemetry, ServerEvent event) noexcept;
+
+// Movable; the destructor reports a stream that nobody ended as cancelled.
+class StreamWatch {
+ public:
+  StreamWatch(const Telemetry& telemetry, const StreamKind& kind);
+  ~StreamWatch();
+  StreamWatch(StreamWatch&& other) noexcept;
+  StreamWatch& operator=(StreamWatch&&) = delete;
+  StreamWatch(const StreamWatch&) = delete;
+  StreamWatch& operator=(const StreamWatch&) = delete;
+
+  // The stream's number in this process, as logs name it.
+  uint64_t id() const noexcept { return id_; }
+
+  void Message(uint64_t tuples, uint64_t reported, uint64_t wire_bytes);
+  // Once; later calls count for nothing. `reason`: where the status isn't OK.
+  void End(const absl::Status& status, EndReason reason) noexcept;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // A line that there is no memory for is left out: the call matters more than what is told of it.
+  void LogOpened() const noexcept;
+  void LogClosed(LogLevel level) const noexcept;
+
+  Telemetry telemetry_;
+  StreamReport report_;
+  uint64_t id_;
+  Clock::time_point opened_at_ = Clock::now();
+  bool open_ = true;
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_OUTBOUND_STREAM_TELEMETRY_H_

@@ -1,0 +1,280 @@
+#include "rpc/relay/relay_feed.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "cbt/rpc/server.h"
+#include "rpc/contract/source_version.h"
+#include "rpc/contract/status.h"
+#include "rpc/transport/message_builder.h"
+
+namespace cbt::rpc {
+namespace {
+
+// A plugin's mistake, as its client's client hears of it.
+absl::Status Broken(absl::string_view what) {
+  return absl::InternalError(absl::StrCat("the plugin broke the contract: ", what));
+}
+
+MetadataRequest UpstreamRequest(const AdmittedRequest& request) {
+  MetadataRequest upstream;
+  upstream.base_snapshot_id = request.base_snapshot_id;
+  upstream.target_snapshot_id = request.target_snapshot_id;
+  upstream.starting_offset = static_cast<int64_t>(request.starting_offset);
+  // What int32 can't hold asks for no more than it can.
+  upstream.max_results = std::min<int64_t>(request.max_results, INT32_MAX);
+  upstream.secrets = request.secrets.Copy();
+  return upstream;
+}
+
+}  // namespace
+
+RelayFeed::RelayFeed(const RelayPlan& plan, const Contract& downstream, AdmittedRequest request,
+                     std::shared_ptr<MessageSink> sink, std::stop_token stop,
+                     UpstreamCall::Deadline deadline)
+    : hold_(plan.calls),
+      plan_(plan),
+      downstream_(downstream),
+      request_(std::move(request)),
+      same_layout_(plan.upstream.types == downstream.types),
+      sink_(std::move(sink)),
+      stop_(std::move(stop)),
+      // The plugin's word on both is not taken for it: see Translate().
+      checker_(0, 0),
+      call_(deadline) {}
+
+void RelayFeed::Begin() {
+  begun_ = true;
+  const MethodContract& method =
+      request_.base_snapshot_id.has_value() ? plan_.upstream.delta : plan_.upstream.allocated;
+  std::string path;
+  std::string request;
+  try {
+    path = method.path;
+    request = EncodeRequest(method, UpstreamRequest(request_));
+  } catch (const std::bad_alloc&) {
+    sink_->Complete(OutOfMemory(), {}, std::nullopt);
+    return;
+  }
+  // From here on only the end of the call lets go of this.
+  self_ = shared_from_this();
+  // Before the call: afterwards its end may come at any time.
+  on_stop_.emplace(stop_, [this] { call_.Cancel(); });
+  AwaitPlugin();
+  call_.Start(plan_.channel, path, request, *this);
+}
+
+void RelayFeed::Resume() {
+  if (!begun_) {
+    Begin();
+  } else if (HandOn()) {
+    AwaitPlugin();
+    call_.ReadOn();
+  }
+}
+
+void RelayFeed::Close() {
+  if (begun_) call_.Cancel();
+}
+
+bool RelayFeed::HandOn() try {
+  while (!pending_.empty()) {
+    OutMessage message = std::move(pending_.front());
+    pending_.pop_front();
+    ++messages_;
+    switch (sink_->Offer(std::move(message))) {
+      case MessageSink::Want::kMore:
+        break;
+      case MessageSink::Want::kPause:
+        // From here on Resume() may be at work in another thread.
+        return false;
+      case MessageSink::Want::kNothing:
+        call_.Cancel();
+        return false;
+    }
+  }
+  return true;
+} catch (const std::bad_alloc&) {
+  // A message may be lost.
+  failure_ = OutOfMemory();
+  call_.Cancel();
+  return false;
+}
+
+bool RelayFeed::OnMessage(grpc::ByteBuffer message) try {
+  StopAwaiting();
+  if (!failure_.ok()) return false;
+  if (messages_ == 0 && call_.Initial(kSourceVersionKey) == kGivenTwice) {
+    failure_ = Broken(AbslView(kTwoVersions));
+    call_.Cancel();
+    return false;
+  }
+  if (messages_ == 0 && pending_.empty()) {
+    Metadata initial =
+        SummaryMetadata(ReadSummary([this](std::string_view key) { return call_.Initial(key); }));
+    initial.emplace_back(
+        kSourceVersionKey,
+        SourceVersionText(SourceVersion(request_.base_snapshot_id, request_.target_snapshot_id,
+                                        call_.Initial(kSourceVersionKey).value_or(""))));
+    sink_->Announce(std::move(initial));
+  }
+  if (absl::Status status = Translate(message); !status.ok()) {
+    // Comes back as the end of the call, where it is told.
+    failure_ = std::move(status);
+    pending_.clear();
+    call_.Cancel();
+    return false;
+  }
+  if (!HandOn()) return false;
+  AwaitPlugin();
+  return true;
+} catch (const std::bad_alloc&) {
+  failure_ = OutOfMemory();
+  throw;
+}
+
+absl::Status RelayFeed::Translate(const grpc::ByteBuffer& message) {
+  const bool trimming = !started_ && request_.starting_offset > 0;
+  const bool limited = request_.max_results > 0;
+  const bool fits = message.Length() <= kMaxMessageBytes;
+  if (!plan_.check_tuples && same_layout_ && !trimming && !limited && fits) {
+    pending_.push_back({.bytes = message, .tuples = 0, .reported = 0});
+    ++passed_unseen_;
+    return absl::OkStatus();
+  }
+  absl::Status status = DecodeMetadataMessage(flat_.Of(message), message_);
+  if (status.ok()) status = TranslateType(plan_.upstream, message_);
+  if (!status.ok()) return Broken(status.message());
+  if (plan_.check_tuples) {
+    if (absl::Status checked = checker_.Check(message_); !checked.ok()) {
+      return Broken(checked.message());
+    }
+  }
+  if (!header_.has_value()) header_ = {.type = message_.type, .capacity = message_.capacity};
+  const TupleList& tuples = message_.tuples;
+  received_.Add(tuples.offsets(), tuples.lengths());
+  // What ends before the starting offset was not asked for.
+  size_t from = 0;
+  while (!started_ && from < tuples.size()) {
+    if (tuples[from].end() > request_.starting_offset) {
+      started_ = true;
+    } else {
+      ++from;
+    }
+  }
+  if (from == tuples.size() && (messages_ > 0 || !pending_.empty())) return absl::OkStatus();
+  const uint64_t reported_before = passed_on_.bytes();
+  passed_on_.Add(tuples.offsets().subspan(from), tuples.lengths().subspan(from));
+  const bool whole = from == 0 && (!limited || tuples.size() <= request_.max_results);
+  if (same_layout_ && whole && fits) {
+    pending_.push_back({.bytes = message,
+                        .tuples = tuples.size(),
+                        .reported = passed_on_.bytes() - reported_before});
+    return absl::OkStatus();
+  }
+  EncodeAnew(message_, from);
+  return absl::OkStatus();
+}
+
+void RelayFeed::EncodeAnew(const MetadataMessage& message, size_t from) {
+  MessageBuilder builder(plan_.pool, TypeOnWire(downstream_, message.type), message.capacity,
+                         request_.max_results, plan_.message_bytes);
+  const std::span<const uint64_t> offsets = message.tuples.offsets();
+  const std::span<const uint64_t> lengths = message.tuples.lengths();
+  uint64_t reported = 0;
+  const auto take = [&] {
+    const uint64_t tuples = builder.tuples();
+    pending_.push_back({.bytes = builder.Take(), .tuples = tuples, .reported = reported});
+    reported = 0;
+  };
+  bool any = false;
+  while (from < offsets.size()) {
+    const size_t done = builder.Append(offsets.subspan(from), lengths.subspan(from));
+    for (size_t i = 0; i < done; ++i) reported += lengths[from + i];
+    from += done;
+    if (builder.full()) {
+      take();
+      any = true;
+    }
+  }
+  // A message without tuples is passed on only where it is the first.
+  if (builder.tuples() > 0 || !any) take();
+}
+
+void RelayFeed::CheckPlugin(std::chrono::milliseconds limit) {
+  const Clock::duration since = awaited_since_;
+  if (since == Clock::duration::zero() || Clock::now().time_since_epoch() - since <= limit) return;
+  stalled_ = true;
+  call_.Cancel();
+}
+
+// How the stream ends.
+absl::Status RelayFeed::Verdict(const grpc::Status& status) {
+  if (!failure_.ok()) return failure_;
+  if (!status.ok()) {
+    // What ended it was not the plugin.
+    if (stop_.stop_requested()) return absl::CancelledError("the stream was cancelled");
+    if (stalled_) {
+      return absl::DeadlineExceededError("plugin: it sent nothing for longer than the relay waits");
+    }
+    // A plugin that shuts down may cancel; to our client that is no answer to anything it did.
+    const bool cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
+    const absl::StatusCode code = cancelled ? absl::StatusCode::kUnavailable
+                                            : static_cast<absl::StatusCode>(status.error_code());
+    return plan_.errors.ForClient({code, status.error_message()}, request_.secrets);
+  }
+  // Wherever it began: also what has no tuples has one message. Without it there is no capacity
+  // that would tell whether nothing was left, or nothing was said.
+  if (messages_ == 0) return Broken("the stream ended without any message");
+  // Also for the sake of a proof of ours: it must not stand for what the plugin's contradicts.
+  const MetadataLookup trailing = [this](std::string_view key) { return call_.Trailing(key); };
+  if (plan_.check_tuples || passed_unseen_ == 0) {
+    std::string what;
+    switch (CheckProof(trailing, received_, request_.starting_offset, header_, what,
+                       ProofText::kNotQuoting)) {
+      case ProofVerdict::kDiffers:
+        return Broken(absl::StrCat("the stream is not what the plugin says it sent: ", what));
+      case ProofVerdict::kHolds:
+        scope_ = ProofScope::kSource;
+        break;
+      case ProofVerdict::kAbsent:
+      case ProofVerdict::kHoldsFromRelay:
+        break;
+    }
+  } else if (passed_unseen_ == messages_) {
+    absl::StatusOr<Metadata> proof = CopyProof(trailing);
+    if (!proof.ok())
+      return Broken(absl::StrCat("its proof is not a proof: ", proof.status().message()));
+    copied_proof_ = *std::move(proof);
+  }
+  return absl::OkStatus();
+}
+
+Metadata RelayFeed::TrailingMetadata() const {
+  if (passed_unseen_ == 0) {
+    return ProofMetadata(passed_on_, request_.starting_offset, header_, scope_);
+  }
+  // Not looked at and so not ours to prove; what the plugin says holds if nothing was changed.
+  return copied_proof_;
+}
+
+void RelayFeed::OnEnd(const grpc::Status& status) {
+  // Nothing of this may be touched after the last reference goes, at the end.
+  const std::shared_ptr<RelayFeed> self = std::move(self_);
+  StopAwaiting();
+  on_stop_.reset();
+  absl::Status verdict;
+  Metadata trailing;
+  try {
+    verdict = Verdict(status);
+    if (verdict.ok()) trailing = TrailingMetadata();
+  } catch (const std::bad_alloc&) {
+    verdict = OutOfMemory();
+  }
+  sink_->Complete(std::move(verdict), std::move(trailing), std::nullopt);
+}
+
+}  // namespace cbt::rpc

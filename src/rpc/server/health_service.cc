@@ -1,0 +1,221 @@
+#include "rpc/server/health_service.h"
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "rpc/contract/status.h"
+#include "rpc/outbound/stream_telemetry.h"
+#include "rpc/transport/byte_buffer.h"
+#include "wire/proto_reader.h"
+#include "wire/proto_writer.h"
+
+namespace cbt::rpc {
+namespace {
+
+// Of health.proto.
+constexpr uint32_t kRequestService = 1;
+constexpr uint32_t kResponseStatus = 1;
+constexpr uint64_t kServing = 1;
+constexpr uint64_t kNotServing = 2;
+constexpr uint64_t kServiceUnknown = 3;
+
+// The name of the service that is asked for; empty for the server as a whole, which is all that is
+// known here.
+absl::StatusOr<std::string> AskedFor(std::span<const uint8_t> request) {
+  std::string name;
+  wire::ProtoReader reader(request);
+  while (reader.Next()) {
+    if (reader.Is(kRequestService, wire::WireType::kBytes)) name = reader.text();
+  }
+  if (!reader.status().ok()) return reader.status();
+  return name;
+}
+
+std::string Encoded(uint64_t status) {
+  std::string bytes;
+  wire::AppendVarintField(bytes, kResponseStatus, status);
+  return bytes;
+}
+
+}  // namespace
+
+// Sends what the state is, then what it becomes. Lives until gRPC has let go of it.
+class HealthService::Watch final : public BidiReactor, public ServedCall {
+ public:
+  // `context` is valid until OnDone(); the service must outlive the watch.
+  Watch(HealthService& service, grpc::CallbackServerContext& context, StreamSlot slot)
+      : service_(service), slot_(std::move(slot)), context_(&context) {}
+
+  // Call once, when the registry holds the watch.
+  void ReadRequest() { StartRead(&bytes_); }
+
+  void OnReadDone(bool ok) override {
+    try {
+      absl::StatusOr<std::string> name = RequestMissing();
+      // gRPC ends what is compressed by itself.
+      if (ok && !IsCompressed(bytes_) && bytes_.Length() <= SmallCalls::kMaxQuestionBytes) {
+        name = AskedFor(FlatBytes(bytes_).bytes());
+      }
+      if (!name.ok()) return End(name.status());
+      {
+        const std::lock_guard lock(mutex_);
+        known_ = name->empty();
+        asked_ = true;
+      }
+      Update();
+    } catch (const std::bad_alloc&) {
+      End(OutOfMemory());
+    }
+  }
+
+  // Sends the state, unless that is what was sent last.
+  void Update() {
+    {
+      const std::lock_guard lock(mutex_);
+      const uint64_t state = !known_ ? kServiceUnknown : service_.serving_ ? kServing : kNotServing;
+      if (!asked_ || closed_ || writing_ || sent_ == state) return;
+      const grpc::Slice slice(Encoded(state));
+      bytes_ = grpc::ByteBuffer(&slice, 1);
+      sent_ = state;
+      writing_ = true;
+      since_ = Clock::now();
+    }
+    StartWrite(&bytes_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    std::optional<absl::Status> end;
+    {
+      const std::lock_guard lock(mutex_);
+      writing_ = false;
+      end.swap(end_);
+    }
+    if (!ok) return End(absl::CancelledError());
+    if (end.has_value()) return End(*std::move(end));
+    try {
+      Update();
+    } catch (const std::bad_alloc&) {
+      End(OutOfMemory());
+    }
+  }
+
+  void OnCancel() override { End(absl::CancelledError()); }
+
+  void OnDone() override {
+    {
+      const std::lock_guard lock(mutex_);
+      context_ = nullptr;
+    }
+    service_.watches_.Remove(this);  // may destroy this
+  }
+
+  void End(absl::Status status) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_) return;
+      if (writing_) {
+        end_ = std::move(status);
+        return;
+      }
+      closed_ = true;
+      since_ = Clock::now();
+    }
+    Finish(ToGrpcStatus(status));
+  }
+
+  void Abort() override {
+    const std::lock_guard lock(mutex_);
+    NoteCancelled();
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds) override {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto age = Clock::now() - since_;
+      if ((writing_ || closed_) && age > stall && context_ != nullptr) {
+        NoteCancelled();
+        context_->TryCancel();
+      }
+      if (asked_ || closed_ || age <= std::min(stall, kRequestTime)) return;
+    }
+    End(RequestTooLate());
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  HealthService& service_;
+  const StreamSlot slot_;
+  std::mutex mutex_;
+  grpc::ByteBuffer bytes_;                  // of the request, then of the message on its way
+  grpc::CallbackServerContext* context_;    // null after OnDone()
+  Clock::time_point since_ = Clock::now();  // when the last step was taken
+  bool asked_ = false;
+  bool known_ = false;
+  uint64_t sent_ = 0;  // the state, as it is encoded; 0 before the first
+  bool writing_ = false;
+  std::optional<absl::Status> end_;  // after the message on its way
+  bool closed_ = false;              // the status is with gRPC
+};
+
+HealthService::HealthService(SmallCalls& calls, std::chrono::milliseconds patience,
+                             const Telemetry& telemetry)
+    : check_([this](std::span<const uint8_t> request) -> absl::StatusOr<std::string> {
+        const absl::StatusOr<std::string> name = AskedFor(request);
+        if (!name.ok()) return name.status();
+        if (!name->empty()) return absl::NotFoundError("health: there is no such service");
+        return Encoded(serving_ ? kServing : kNotServing);
+      }),
+      telemetry_(telemetry),
+      watches_(kMaxWatches, patience, std::chrono::milliseconds{0}) {
+  AddBidi("/grpc.health.v1.Health/Check",
+          [this, &calls](grpc::CallbackServerContext* context) -> BidiReactor* {
+            return calls.Open(*context, check_);
+          });
+  AddBidi("/grpc.health.v1.Health/Watch",
+          [this](grpc::CallbackServerContext* context) { return OpenWatch(*context); });
+}
+
+HealthService::BidiReactor* HealthService::OpenWatch(grpc::CallbackServerContext& context) {
+  absl::StatusOr<StreamSlot> slot = watches_.TakeSlot();
+  if (!slot.ok()) {
+    Report(telemetry_, ServerEvent::kCallRefused);
+    return RejectBidi({grpc::StatusCode::RESOURCE_EXHAUSTED,
+                       "health: as many watches are open as the server allows"});
+  }
+  const auto watch = std::make_shared<Watch>(*this, context, *std::move(slot));
+  if (absl::Status status = watches_.Add(watch); !status.ok()) {
+    return RejectBidi(ToGrpcStatus(status));
+  }
+  watch->ReadRequest();
+  // The registry keeps it until OnDone(), which can't come before this handler has returned.
+  return watch.get();
+}
+
+void HealthService::Drain() {
+  serving_ = false;
+  watches_.ForEachOpen([](ServedCall& call) {
+    try {
+      static_cast<Watch&>(call).Update();
+    } catch (const std::bad_alloc&) {
+      call.End(OutOfMemory());
+    }
+  });
+}
+
+void HealthService::EndWatches() {
+  watches_.StartDrain(std::chrono::milliseconds{0});
+  watches_.FinishDrain();
+}
+
+}  // namespace cbt::rpc

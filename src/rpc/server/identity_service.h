@@ -1,0 +1,31 @@
+// csi.v1.Identity: who the plugin is and what it offers.
+#ifndef CBT_RPC_SERVER_IDENTITY_SERVICE_H_
+#define CBT_RPC_SERVER_IDENTITY_SERVICE_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "rpc/server/small_calls.h"
+#include "rpc/transport/raw_service.h"
+
+namespace cbt::rpc {
+
+// OK when `name` is what the contract allows: letters, digits, `-` and `.` in domain name notation,
+// at most 63 characters, a letter or digit first and last. Else INVALID_ARGUMENT.
+absl::Status CheckPluginName(std::string_view name);
+
+class IdentityService final : public RawService {
+ public:
+  // `calls` must outlive the service.
+  IdentityService(std::string_view plugin_name, std::string_view vendor_version, SmallCalls& calls);
+
+ private:
+  const SmallCalls::Answer info_;
+  const SmallCalls::Answer capabilities_;
+  const SmallCalls::Answer ready_;
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_SERVER_IDENTITY_SERVICE_H_

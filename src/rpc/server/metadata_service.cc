@@ -1,0 +1,85 @@
+#include "rpc/server/metadata_service.h"
+
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "rpc/contract/status.h"
+#include "rpc/outbound/stream_telemetry.h"
+#include "rpc/transport/byte_buffer.h"
+
+namespace cbt::rpc {
+
+MetadataService::MetadataService(const Contract& contract, Admission& admission, FeedFactory feeds,
+                                 const StreamOptions& options, StreamRegistry& registry,
+                                 const Telemetry& telemetry)
+    : contract_(contract),
+      admission_(admission),
+      feeds_(std::move(feeds)),
+      options_(options),
+      registry_(registry),
+      telemetry_(telemetry) {
+  for (const MethodContract* method : {&contract.allocated, &contract.delta}) {
+    AddBidi(method->path, [this, method](grpc::CallbackServerContext* context) {
+      return Open(*method, *context);
+    });
+  }
+}
+
+MetadataService::~MetadataService() {
+  const std::unique_lock lock(gate_->mutex);
+  gate_->open = false;
+}
+
+// A slot is taken before the request has come.
+RawService::BidiReactor* MetadataService::Open(const MethodContract& method,
+                                               grpc::CallbackServerContext& context) {
+  const StreamKind kind{.api = contract_.api, .delta = method.fields.is_delta()};
+  const auto reject = [&](const absl::Status& status) {
+    StreamWatch(telemetry_, kind).End(status, EndReason::kRefused);
+    Report(telemetry_, ServerEvent::kStreamRefused);
+    return RejectBidi(ToGrpcStatus(status));
+  };
+  absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();
+  if (!slot.ok()) return reject(slot.status());
+  const auto stream = std::make_shared<StreamReactor>(
+      context, registry_, *std::move(slot), options_, telemetry_, kind,
+      [this, &method](const std::shared_ptr<StreamReactor>& opened,
+                      const grpc::ByteBuffer& request) { Begin(method, opened, request); });
+  if (absl::Status status = registry_.Add(stream); !status.ok()) return reject(status);
+  stream->ReadRequest();
+  // The registry keeps it until OnDone(), which can't come before this handler has returned.
+  return stream.get();
+}
+
+// Runs on gRPC's threads: looks at the request's bytes and at nothing else.
+void MetadataService::Begin(const MethodContract& method,
+                            const std::shared_ptr<StreamReactor>& stream,
+                            const grpc::ByteBuffer& request) {
+  absl::StatusOr<MetadataRequest> decoded = DecodeRequest(method, FlatBytes(request).bytes());
+  stream->Asked(decoded.ok() && decoded->starting_offset > 0);
+  const auto refuse = [&stream](const absl::Status& status) {
+    stream->NoteReason(EndReason::kRefused);
+    stream->End(status);
+  };
+  if (!decoded.ok()) return refuse(decoded.status());
+  if (absl::Status status = CheckRequest(method, *decoded); !status.ok()) {
+    return refuse(status);
+  }
+  admission_.Admit(*std::move(decoded),
+                   [this, gate = gate_, stream](absl::StatusOr<AdmittedRequest> admitted) {
+                     try {
+                       const std::shared_lock lock(gate->mutex);
+                       if (!gate->open) return;
+                       if (!admitted.ok()) {
+                         stream->NoteReason(EndReason::kRefused);
+                         return stream->End(admitted.status());
+                       }
+                       stream->Start(feeds_(contract_, *std::move(admitted), stream));
+                     } catch (const std::bad_alloc&) {
+                       stream->EndForWantOfMemory();
+                     }
+                   });
+}
+
+}  // namespace cbt::rpc

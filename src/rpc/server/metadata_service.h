@@ -1,0 +1,58 @@
+// The two streaming methods of a contract.
+#ifndef CBT_RPC_SERVER_METADATA_SERVICE_H_
+#define CBT_RPC_SERVER_METADATA_SERVICE_H_
+
+#include <functional>
+#include <memory>
+#include <shared_mutex>
+
+#include "cbt/rpc/server.h"
+#include "cbt/rpc/telemetry.h"
+#include "rpc/access/admission.h"
+#include "rpc/contract/contract.h"
+#include "rpc/outbound/open_streams.h"
+#include "rpc/outbound/outbound_feed.h"
+#include "rpc/outbound/server_stream.h"
+#include "rpc/transport/raw_service.h"
+
+namespace cbt::rpc {
+
+// Makes the feed of a stream: from a provider, from another server.
+using FeedFactory = std::function<std::shared_ptr<MessageFeed>(
+    const Contract& contract, AdmittedRequest request, std::shared_ptr<StreamReactor> stream)>;
+
+class MetadataService final : public RawService {
+ public:
+  // All references must outlive the service; the contract is one of the streaming ones in
+  // contract.h.
+  MetadataService(const Contract& contract, Admission& admission, FeedFactory feeds,
+                  const StreamOptions& options, StreamRegistry& registry,
+                  const Telemetry& telemetry);
+  // Waits for admissions that are being answered; later ones find nobody.
+  ~MetadataService() override;
+  MetadataService(const MetadataService&) = delete;
+  MetadataService& operator=(const MetadataService&) = delete;
+
+ private:
+  // Admissions may be answered by anybody's threads at any time.
+  struct Gate {
+    std::shared_mutex mutex;
+    bool open = true;
+  };
+
+  BidiReactor* Open(const MethodContract& method, grpc::CallbackServerContext& context);
+  void Begin(const MethodContract& method, const std::shared_ptr<StreamReactor>& stream,
+             const grpc::ByteBuffer& request);
+
+  const Contract& contract_;
+  Admission& admission_;
+  const FeedFactory feeds_;
+  const StreamOptions options_;
+  StreamRegistry& registry_;
+  const Telemetry telemetry_;
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_SERVER_METADATA_SERVICE_H_

@@ -1,0 +1,330 @@
+#include "rpc/server/paged_service.h"
+
+#include <grpcpp/support/slice.h>
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include "rpc/contract/source_version.h"
+#include "rpc/contract/status.h"
+#include "rpc/outbound/message_producer.h"
+#include "rpc/outbound/stream_telemetry.h"
+#include "rpc/transport/byte_buffer.h"
+#include "wire/proto_writer.h"
+
+namespace cbt::rpc {
+namespace {
+
+// Fields of ListSnapshotDeltasResponse and of BlockSnapshotChangedBlock.
+constexpr uint32_t kVolumeSizeField = 1;
+constexpr uint32_t kNextTokenField = 2;
+constexpr uint32_t kChangedBlocksField = 3;
+
+// Bytes that the token and the size of a page may take.
+constexpr size_t kPageExtra = 256;
+
+// A page under construction. Tuples and blocks are encoded alike: field 3, of two varints.
+struct PageContents {
+  std::string blocks;
+  uint64_t tuples = 0;
+  uint64_t reported = 0;
+};
+
+}  // namespace
+
+// One call. Lives until gRPC and the task in the executor have let go of it; like a stream it holds
+// its slot before its request has come, and does not wait for the provider when the client has
+// gone.
+class PagedService::Page final : public BidiReactor,
+                                 public ServedCall,
+                                 public std::enable_shared_from_this<Page> {
+ public:
+  // `context` is valid until OnDone(); the registry and the executor must outlive the page's call.
+  Page(std::shared_ptr<const Shared> shared, StreamRegistry& registry, Executor& executor,
+       grpc::CallbackServerContext& context, StreamSlot slot, const Telemetry& telemetry)
+      : shared_(std::move(shared)),
+        registry_(registry),
+        executor_(executor),
+        context_(&context),
+        deadline_(context.deadline()),
+        slot_(std::move(slot)),
+        telemetry_(telemetry) {
+    if (deadline_ == std::chrono::system_clock::time_point::max()) deadline_.reset();
+  }
+
+  // Call once, when the registry holds the page.
+  void ReadRequest() { StartRead(&bytes_); }
+
+  void OnReadDone(bool ok) override {
+    {
+      const std::lock_guard lock(mutex_);
+      requested_ = true;
+    }
+    NoteRequest();
+    try {
+      // gRPC ends what is compressed by itself.
+      const absl::Status status = ok && !IsCompressed(bytes_) ? Decode() : RequestMissing();
+      if (!status.ok()) {
+        NoteReason(EndReason::kRefused);
+        return End(status);
+      }
+      executor_.Schedule([self = shared_from_this()] { self->Run(); });
+    } catch (const std::bad_alloc&) {
+      End(OutOfMemory());
+    }
+  }
+
+  // Whoever calls keeps the page alive. The answer comes first: what the provider says of being
+  // stopped is not how the page ends.
+  void End(absl::Status status) override {
+    Answer(status, nullptr);
+    stop_.request_stop();
+  }
+
+  void Abort() override {
+    const std::lock_guard lock(mutex_);
+    NoteCancelled();
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) override {
+    const Clock::time_point now = Clock::now();
+    absl::Status status;
+    {
+      const std::lock_guard lock(mutex_);
+      if (context_ == nullptr) return;
+      if (answered_at_.has_value()) {
+        if (now - *answered_at_ > stall) {
+          NoteCancelled();
+          context_->TryCancel();
+        }
+        return;
+      }
+      if (!requested_ && now - opened_at_ > std::min(stall, kRequestTime)) {
+        NoteReason(EndReason::kRequestLate);
+        status = RequestTooLate();
+      } else if (total.count() > 0 && now - opened_at_ > total) {
+        NoteReason(EndReason::kTimeLimit);
+        status = BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
+                              "the page took longer than the server allows");
+      } else {
+        return;
+      }
+    }
+    End(std::move(status));
+  }
+
+  void OnCancel() override {
+    NoteReason(EndReason::kClient);
+    End(BareIfNeedBe(absl::StatusCode::kCancelled, "the call was cancelled"));
+  }
+
+  void OnDone() override {
+    {
+      const std::lock_guard lock(mutex_);
+      context_ = nullptr;
+    }
+    registry_.Remove(this);  // may destroy this
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  absl::Status Decode() {
+    absl::StatusOr<MetadataRequest> decoded =
+        DecodeRequest(kListSnapshotDeltas, FlatBytes(bytes_).bytes());
+    const std::lock_guard lock(mutex_);
+    bytes_.Clear();
+    if (answered_at_.has_value()) return absl::CancelledError();
+    watch_.emplace(telemetry_,
+                   StreamKind{.api = Api::kPaged,
+                              .delta = decoded.ok() && decoded->base_snapshot_id.has_value(),
+                              .resumed = decoded.ok() && !decoded->page_token.empty()});
+    if (!decoded.ok()) return decoded.status();
+    if (absl::Status status = CheckRequest(kListSnapshotDeltas, *decoded); !status.ok()) {
+      return status;
+    }
+    request_ = *std::move(decoded);
+    return absl::OkStatus();
+  }
+
+  void Run() {
+    grpc::ByteBuffer message;
+    const absl::Status status = Make(message);
+    Answer(status, &message);
+  }
+
+  // Ends the call, once; whoever comes later is too late.
+  void Answer(absl::Status status, grpc::ByteBuffer* message) {
+    {
+      std::lock_guard lock(mutex_);
+      if (answered_at_.has_value()) return;
+      answered_at_ = Clock::now();
+      if (!watch_.has_value()) watch_.emplace(telemetry_, StreamKind{.api = Api::kPaged});
+      if (status.ok()) status = AddVersion();
+      if (status.ok()) {
+        bytes_ = *message;
+        watch_->Message(tuples_, reported_, message->Length());
+      }
+      watch_->End(status, reason());
+    }
+    if (status.ok()) {
+      StartWriteAndFinish(&bytes_, grpc::WriteOptions(), grpc::Status::OK);
+    } else {
+      Finish(ToGrpcStatus(status));
+    }
+  }
+
+  // Requires the lock. A page that does not say what it was read from can't be gone on with.
+  absl::Status AddVersion() try {
+    if (context_ != nullptr) {
+      context_->AddInitialMetadata(std::string(kSourceVersionKey), SourceVersionText(version_));
+    }
+    return absl::OkStatus();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+
+  absl::Status Make(grpc::ByteBuffer& message) try {
+    AdmittedRequest admitted{.base_snapshot_id = request_.base_snapshot_id,
+                             .target_snapshot_id = request_.target_snapshot_id,
+                             .starting_offset = 0,
+                             .max_results = static_cast<uint32_t>(request_.max_results),
+                             .secrets = {}};
+    std::optional<PagePlace> place;
+    if (!request_.page_token.empty()) {
+      absl::StatusOr<PagePlace> opened = shared_->tokens.Open(
+          request_.base_snapshot_id, request_.target_snapshot_id, request_.page_token);
+      if (!opened.ok()) return opened.status();
+      place = *std::move(opened);
+      admitted.starting_offset = place->offset;
+    }
+    const Secrets secrets = std::move(request_.secrets);
+    absl::StatusOr<OpenedSource> source =
+        OpenSource(shared_->provider, admitted,
+                   {.stop = stop_.get_token(), .secrets = secrets, .deadline = deadline_},
+                   shared_->options.shape);
+    if (!source.ok()) return source.status();
+    if (place.has_value() && place->source_version != source->version) {
+      return absl::AbortedError(
+          "starting_token: the snapshot was replaced or changed since the page before; drop what "
+          "was received and begin without a token");
+    }
+
+    PageContents page;
+    absl::StatusOr<std::optional<uint64_t>> next = Fill(*source->cursor, admitted, page);
+    if (!next.ok()) return next.status();
+    std::string bytes;
+    wire::AppendVarintField(bytes, kVolumeSizeField, source->capacity);
+    if (next->has_value()) {
+      wire::AppendBytesField(
+          bytes, kNextTokenField,
+          shared_->tokens.Seal(request_.base_snapshot_id, request_.target_snapshot_id,
+                               {.offset = **next, .source_version = source->version}));
+    }
+    bytes += page.blocks;
+    version_ = std::move(source->version);
+    tuples_ = page.tuples;
+    reported_ = page.reported;
+    const grpc::Slice slice(bytes);
+    message = grpc::ByteBuffer(&slice, 1);
+    return absl::OkStatus();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  } catch (...) {
+    return BareIfNeedBe(absl::StatusCode::kInternal, "the provider threw an exception");
+  }
+
+  // Returns where the next page begins; none after the last.
+  absl::StatusOr<std::optional<uint64_t>> Fill(ExtentCursor& cursor,
+                                               const AdmittedRequest& admitted,
+                                               PageContents& page) {
+    const size_t most_bytes = shared_->options.message_bytes - kPageExtra;
+    uint64_t left =
+        admitted.max_results == 0 ? std::numeric_limits<uint64_t>::max() : admitted.max_results;
+    ExtentBatch batch;
+    uint64_t end = admitted.starting_offset;
+    for (;;) {
+      if (stop_.stop_requested()) return absl::CancelledError("the call was cancelled");
+      absl::StatusOr<Step> step = cursor.Next(batch);
+      if (!step.ok()) return step.status();
+      size_t taken = 0;
+      // A cursor that rounds down may hand on what an earlier page had.
+      while (taken < batch.size() && batch[taken].end() <= admitted.starting_offset) ++taken;
+      while (taken < batch.size() && left > 0) {
+        const size_t room = (most_bytes - page.blocks.size()) / kMaxTupleBytes;
+        const size_t count = std::min({batch.size() - taken, room, static_cast<size_t>(left)});
+        if (count == 0) break;
+        const size_t before = page.blocks.size();
+        page.blocks.resize(before + count * kMaxTupleBytes);
+        const EncodedTuples done = EncodeTuples(
+            batch.offsets().subspan(taken, count), batch.lengths().subspan(taken, count),
+            {reinterpret_cast<uint8_t*>(page.blocks.data()) + before, count * kMaxTupleBytes});
+        page.blocks.resize(before + done.bytes);
+        for (size_t i = 0; i < done.tuples; ++i) page.reported += batch[taken + i].length;
+        taken += done.tuples;
+        left -= done.tuples;
+        page.tuples += done.tuples;
+        end = batch[taken - 1].end();
+      }
+      // Looks one tuple ahead, so that no page comes that is empty for nothing.
+      if (taken < batch.size()) return std::optional<uint64_t>(std::min(end, cursor.capacity()));
+      if (*step == Step::kComplete) return std::optional<uint64_t>();
+    }
+  }
+
+  const std::shared_ptr<const Shared> shared_;
+  StreamRegistry& registry_;
+  Executor& executor_;
+  const Clock::time_point opened_at_ = Clock::now();
+  grpc::CallbackServerContext* context_;  // null after OnDone()
+  grpc::ByteBuffer bytes_;                // of the request, then of the answer
+  MetadataRequest request_;
+  std::optional<std::chrono::system_clock::time_point> deadline_;
+  const StreamSlot slot_;
+  const Telemetry telemetry_;
+  std::stop_source stop_;
+  std::string version_;
+  uint64_t tuples_ = 0;
+  uint64_t reported_ = 0;
+  std::mutex mutex_;
+  bool requested_ = false;                        // a request has come, or none will
+  std::optional<Clock::time_point> answered_at_;  // when gRPC got the answer
+  std::optional<StreamWatch> watch_;              // from the request on
+};
+
+PagedService::PagedService(SnapshotProvider& provider, PageTokens tokens,
+                           const StreamOptions& options, StreamRegistry& registry,
+                           Executor& executor, const Telemetry& telemetry)
+    : shared_(new Shared{.provider = provider, .tokens = std::move(tokens), .options = options}),
+      registry_(registry),
+      executor_(executor),
+      telemetry_(telemetry) {
+  static_assert(kChangedBlocksField == 3, "what EncodeTuples() writes");
+  AddBidi(kListSnapshotDeltas.path,
+          [this](grpc::CallbackServerContext* context) { return Open(*context); });
+}
+
+PagedService::BidiReactor* PagedService::Open(grpc::CallbackServerContext& context) {
+  const auto reject = [&](const absl::Status& status) {
+    StreamWatch(telemetry_, {.api = Api::kPaged}).End(status, EndReason::kRefused);
+    Report(telemetry_, ServerEvent::kStreamRefused);
+    return RejectBidi(ToGrpcStatus(status));
+  };
+  absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();
+  if (!slot.ok()) return reject(slot.status());
+  const auto page =
+      std::make_shared<Page>(shared_, registry_, executor_, context, *std::move(slot), telemetry_);
+  if (absl::Status status = registry_.Add(page); !status.ok()) return reject(status);
+  page->ReadRequest();
+  // The registry keeps it until OnDone(), which can't come before this handler has returned.
+  return page.get();
+}
+
+}  // namespace cbt::rpc

@@ -1,0 +1,45 @@
+// ListSnapshotDeltas: the same answers as a stream's, a page at a time.
+#ifndef CBT_RPC_SERVER_PAGED_SERVICE_H_
+#define CBT_RPC_SERVER_PAGED_SERVICE_H_
+
+#include <memory>
+
+#include "cbt/executor.h"
+#include "cbt/provider.h"
+#include "cbt/rpc/server.h"
+#include "cbt/rpc/telemetry.h"
+#include "rpc/access/admission.h"
+#include "rpc/contract/contract.h"
+#include "rpc/contract/page_token.h"
+#include "rpc/outbound/open_streams.h"
+#include "rpc/transport/raw_service.h"
+
+namespace cbt::rpc {
+
+class PagedService final : public RawService {
+ public:
+  // All references must outlive the service, and the executor its tasks.
+  PagedService(SnapshotProvider& provider, PageTokens tokens, const StreamOptions& options,
+               StreamRegistry& registry, Executor& executor, const Telemetry& telemetry);
+
+ private:
+  class Page;
+
+  BidiReactor* Open(grpc::CallbackServerContext& context);
+
+  // What pages use; a provider's call, and with it a page, may outlast the service.
+  struct Shared {
+    SnapshotProvider& provider;
+    const PageTokens tokens;
+    const StreamOptions options;
+  };
+
+  const std::shared_ptr<const Shared> shared_;
+  StreamRegistry& registry_;
+  Executor& executor_;
+  const Telemetry telemetry_;
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_SERVER_PAGED_SERVICE_H_

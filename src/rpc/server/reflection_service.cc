@@ -1,0 +1,315 @@
+#include "rpc/server/reflection_service.h"
+
+#include <grpcpp/support/slice.h>
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rpc/contract/status.h"
+#include "rpc/transport/byte_buffer.h"
+#include "wire/proto_reader.h"
+#include "wire/proto_writer.h"
+
+namespace cbt::rpc {
+namespace {
+
+using wire::ProtoReader;
+using wire::WireType;
+
+constexpr unsigned char kDescriptorSet[] = {
+#include "cbt_descriptors.inc"
+};
+
+// Fields of descriptor.proto.
+constexpr uint32_t kSetFile = 1;
+constexpr uint32_t kFileName = 1;
+constexpr uint32_t kFilePackage = 2;
+constexpr uint32_t kFileDependency = 3;
+constexpr uint32_t kFileMessage = 4;
+constexpr uint32_t kFileEnum = 5;
+constexpr uint32_t kFileService = 6;
+constexpr uint32_t kName = 1;  // of a message, an enum, a service
+
+// Fields of reflection.proto.
+constexpr uint32_t kRequestHost = 1;
+constexpr uint32_t kRequestFileByName = 3;
+constexpr uint32_t kRequestFileBySymbol = 4;
+constexpr uint32_t kRequestListServices = 7;
+constexpr uint32_t kResponseHost = 1;
+constexpr uint32_t kResponseRequest = 2;
+constexpr uint32_t kResponseFiles = 4;
+constexpr uint32_t kResponseServices = 6;
+constexpr uint32_t kResponseError = 7;
+
+std::string NameOf(std::span<const uint8_t> declaration) {
+  std::string name;
+  ProtoReader reader(declaration);
+  while (reader.Next()) {
+    if (reader.Is(kName, WireType::kBytes)) name = reader.text();
+  }
+  return name;
+}
+
+}  // namespace
+
+Descriptors::Descriptors() {
+  ProtoReader set{std::span<const uint8_t>(kDescriptorSet)};
+  while (set.Next()) {
+    if (!set.Is(kSetFile, WireType::kBytes)) continue;
+    File file{.bytes = set.text(), .imports = {}};
+    std::string name;
+    std::string package;
+    std::vector<std::string> declared;
+    ProtoReader reader(set.bytes());
+    while (reader.Next()) {
+      if (reader.wire_type() != WireType::kBytes) continue;
+      switch (reader.field()) {
+        case kFileName:
+          name = reader.text();
+          break;
+        case kFilePackage:
+          package = reader.text();
+          break;
+        case kFileDependency:
+          file.imports.emplace_back(reader.text());
+          break;
+        case kFileMessage:
+        case kFileEnum:
+        case kFileService:
+          declared.push_back(NameOf(reader.bytes()));
+          break;
+        default:
+          break;
+      }
+    }
+    for (const std::string& symbol : declared) {
+      std::string full = package;
+      full.append(package.empty() ? "" : ".").append(symbol);
+      symbols_[full] = name;
+    }
+    files_[name] = std::move(file);
+  }
+}
+
+void Descriptors::Collect(const std::string& name, std::vector<std::string>& names) const {
+  const auto found = files_.find(name);
+  if (found == files_.end() || std::find(names.begin(), names.end(), name) != names.end()) return;
+  names.push_back(name);
+  for (const std::string& import : found->second.imports) Collect(import, names);
+}
+
+std::vector<std::string_view> Descriptors::ByName(const std::string& name) const {
+  std::vector<std::string> names;
+  Collect(name, names);
+  std::vector<std::string_view> files;
+  files.reserve(names.size());
+  for (const std::string& each : names) files.push_back(files_.at(each).bytes);
+  return files;
+}
+
+std::vector<std::string_view> Descriptors::BySymbol(std::string_view symbol) const {
+  // What is declared inside something is where that is.
+  while (!symbol.empty()) {
+    if (const auto found = symbols_.find(symbol); found != symbols_.end()) {
+      return ByName(found->second);
+    }
+    const size_t dot = symbol.rfind('.');
+    symbol = symbol.substr(0, dot == std::string_view::npos ? 0 : dot);
+  }
+  return {};
+}
+
+// Answers request after request, each by one message. Lives until gRPC has let go of it.
+class ReflectionService::Call final : public BidiReactor, public ServedCall {
+ public:
+  // `context` is valid until OnDone(); the service must outlive the call.
+  Call(ReflectionService& service, grpc::CallbackServerContext& context, StreamSlot slot)
+      : service_(service), slot_(std::move(slot)), context_(&context) {}
+
+  // Call once, when the registry holds the call.
+  void Start() { StartRead(&request_); }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      Close(grpc::Status::OK);
+      return;
+    }
+    try {
+      if (request_.Length() > kMaxQuestionBytes) {
+        Close(ToGrpcStatus(absl::InvalidArgumentError(
+            absl::StrCat("reflection: a question has ", request_.Length(), " bytes; ",
+                         kMaxQuestionBytes, " are the most"))));
+        return;
+      }
+      const grpc::Slice slice(service_.Answer(FlatBytes(request_).bytes()));
+      response_ = grpc::ByteBuffer(&slice, 1);
+    } catch (const std::bad_alloc&) {
+      Close(ToGrpcStatus(OutOfMemory()));
+      return;
+    }
+    request_.Clear();
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_) return;
+      writing_ = true;
+      since_ = Clock::now();
+    }
+    StartWrite(&response_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    {
+      const std::lock_guard lock(mutex_);
+      writing_ = false;
+      since_ = Clock::now();
+    }
+    response_.Clear();
+    if (ok) {
+      StartRead(&request_);
+    } else {
+      Close(grpc::Status::CANCELLED);
+    }
+  }
+
+  void OnDone() override {
+    {
+      const std::lock_guard lock(mutex_);
+      context_ = nullptr;
+    }
+    service_.calls_.Remove(this);  // may destroy this
+  }
+
+  void End(absl::Status status) override {
+    if (!Close(ToGrpcStatus(status))) Abort();
+  }
+
+  void Abort() override {
+    const std::lock_guard lock(mutex_);
+    NoteCancelled();
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (Clock::now() - since_ <= stall) return;
+      if (closed_ || writing_) {
+        NoteCancelled();
+        if (context_ != nullptr) context_->TryCancel();
+        return;
+      }
+      closed_ = true;
+      since_ = Clock::now();
+    }
+    Finish(ToGrpcStatus(BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
+                                     "reflection: nothing was asked for too long")));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Ends the call, once, and not while a message is on its way.
+  bool Close(const grpc::Status& status) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_ || writing_) return false;
+      closed_ = true;
+      since_ = Clock::now();
+    }
+    Finish(status);
+    return true;
+  }
+
+  ReflectionService& service_;
+  const StreamSlot slot_;
+  grpc::ByteBuffer request_;
+  grpc::ByteBuffer response_;
+  std::mutex mutex_;
+  grpc::CallbackServerContext* context_;    // null after OnDone()
+  Clock::time_point since_ = Clock::now();  // when the last step was taken
+  bool writing_ = false;
+  bool closed_ = false;  // the status is with gRPC
+};
+
+ReflectionService::ReflectionService(std::vector<std::string> services,
+                                     std::chrono::milliseconds patience)
+    : services_(std::move(services)), calls_(kMaxCalls, patience, std::chrono::milliseconds{0}) {
+  for (const char* common : {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
+                             "grpc.reflection.v1alpha.ServerReflection"}) {
+    services_.emplace_back(common);
+  }
+  const auto open = [this](grpc::CallbackServerContext* context) { return Open(*context); };
+  AddBidi("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", open);
+  AddBidi("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", open);
+}
+
+ReflectionService::BidiReactor* ReflectionService::Open(grpc::CallbackServerContext& context) {
+  absl::StatusOr<StreamSlot> slot = calls_.TakeSlot();
+  if (!slot.ok()) {
+    return RejectBidi({grpc::StatusCode::RESOURCE_EXHAUSTED,
+                       "reflection: as many calls are open as the server allows"});
+  }
+  const auto call = std::make_shared<Call>(*this, context, *std::move(slot));
+  if (absl::Status status = calls_.Add(call); !status.ok()) {
+    return RejectBidi(ToGrpcStatus(status));
+  }
+  call->Start();
+  // The registry keeps it until OnDone(), which can't come before this handler has returned.
+  return call.get();
+}
+
+std::string ReflectionService::Answer(std::span<const uint8_t> request) const {
+  std::string host;
+  uint32_t asked = 0;
+  std::string argument;
+  ProtoReader reader(request);
+  while (reader.Next()) {
+    if (reader.wire_type() != WireType::kBytes) continue;
+    if (reader.field() == kRequestHost) {
+      host = reader.text();
+    } else if (reader.field() >= kRequestFileByName && reader.field() <= kRequestListServices) {
+      asked = reader.field();
+      argument = reader.text();
+    }
+  }
+  std::string response;
+  wire::AppendBytesField(response, kResponseHost, host);
+  wire::AppendBytesFieldAlways(response, kResponseRequest,
+                               {reinterpret_cast<const char*>(request.data()), request.size()});
+  const auto fail = [&response](grpc::StatusCode code, std::string_view text) {
+    std::string error;
+    wire::AppendVarintField(error, 1, static_cast<uint64_t>(code));
+    wire::AppendBytesField(error, 2, text);
+    wire::AppendBytesFieldAlways(response, kResponseError, error);
+  };
+  if (!reader.status().ok()) {
+    fail(grpc::StatusCode::INVALID_ARGUMENT, "not a request of the reflection service");
+  } else if (asked == kRequestListServices) {
+    std::string list;
+    for (const std::string& name : services_) {
+      std::string service;
+      wire::AppendBytesField(service, 1, name);
+      wire::AppendBytesFieldAlways(list, 1, service);
+    }
+    wire::AppendBytesFieldAlways(response, kResponseServices, list);
+  } else if (asked == kRequestFileByName || asked == kRequestFileBySymbol) {
+    const std::vector<std::string_view> files = asked == kRequestFileByName
+                                                    ? descriptors_.ByName(argument)
+                                                    : descriptors_.BySymbol(argument);
+    std::string list;
+    for (const std::string_view file : files) wire::AppendBytesFieldAlways(list, 1, file);
+    if (files.empty()) {
+      fail(grpc::StatusCode::NOT_FOUND, "there is no such file or symbol");
+    } else {
+      wire::AppendBytesFieldAlways(response, kResponseFiles, list);
+    }
+  } else {
+    fail(grpc::StatusCode::UNIMPLEMENTED, "proto3 has no extensions");
+  }
+  return response;
+}
+
+}  // namespace cbt::rpc

@@ -1,0 +1,122 @@
+#include "rpc/server/small_calls.h"
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rpc/contract/status.h"
+#include "rpc/outbound/stream_telemetry.h"
+#include "rpc/transport/byte_buffer.h"
+
+namespace cbt::rpc {
+
+class SmallCalls::Call final : public RawService::BidiReactor, public ServedCall {
+ public:
+  // `context` is valid until OnDone().
+  Call(StreamRegistry& calls, const Answer& answer, grpc::CallbackServerContext& context,
+       StreamSlot slot)
+      : calls_(calls), answer_(answer), slot_(std::move(slot)), context_(&context) {}
+
+  // Call once, when the registry holds the call.
+  void ReadRequest() { StartRead(&bytes_); }
+
+  void OnReadDone(bool ok) override {
+    try {
+      Reply(ok ? Make() : RequestMissing());
+    } catch (const std::bad_alloc&) {
+      Reply(OutOfMemory());
+    }
+  }
+
+  void OnDone() override {
+    {
+      const std::lock_guard lock(mutex_);
+      context_ = nullptr;
+    }
+    calls_.Remove(this);  // may destroy this
+  }
+
+  void End(absl::Status status) override { Reply(std::move(status)); }
+
+  void Abort() override {
+    const std::lock_guard lock(mutex_);
+    NoteCancelled();
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds) override {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto age = Clock::now() - since_;
+      if (age <= std::min(stall, kRequestTime)) return;
+      if (replied_) {
+        if (age > stall && context_ != nullptr) {
+          NoteCancelled();
+          context_->TryCancel();
+        }
+        return;
+      }
+    }
+    Reply(RequestTooLate());
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  absl::StatusOr<std::string> Make() {
+    if (IsCompressed(bytes_)) return RequestMissing();  // gRPC ends such a call by itself
+    if (bytes_.Length() > kMaxQuestionBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the request has ", bytes_.Length(), " bytes; ", kMaxQuestionBytes, " are the most"));
+    }
+    return answer_(FlatBytes(bytes_).bytes());
+  }
+
+  // Ends the call, once.
+  void Reply(absl::StatusOr<std::string> answer) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (replied_) return;
+      replied_ = true;
+      since_ = Clock::now();
+    }
+    if (!answer.ok()) return Finish(ToGrpcStatus(answer.status()));
+    const grpc::Slice slice(*answer);
+    bytes_ = grpc::ByteBuffer(&slice, 1);
+    StartWriteAndFinish(&bytes_, grpc::WriteOptions(), grpc::Status::OK);
+  }
+
+  StreamRegistry& calls_;
+  const Answer& answer_;
+  const StreamSlot slot_;
+  grpc::ByteBuffer bytes_;  // of the request, then of the answer
+  std::mutex mutex_;
+  grpc::CallbackServerContext* context_;    // null after OnDone()
+  Clock::time_point since_ = Clock::now();  // when the call began, or was answered
+  bool replied_ = false;
+};
+
+RawService::BidiReactor* SmallCalls::Open(grpc::CallbackServerContext& context,
+                                          const Answer& answer) {
+  absl::StatusOr<StreamSlot> slot = calls_.TakeSlot();
+  if (!slot.ok()) {
+    Report(telemetry_, ServerEvent::kCallRefused);
+    return RejectBidi({grpc::StatusCode::RESOURCE_EXHAUSTED,
+                       "as many calls of this kind are open as the server allows"});
+  }
+  const auto call = std::make_shared<Call>(calls_, answer, context, *std::move(slot));
+  if (absl::Status status = calls_.Add(call); !status.ok()) {
+    return RejectBidi(ToGrpcStatus(status));
+  }
+  call->ReadRequest();
+  // The registry keeps it until OnDone(), which can't come before this handler has returned.
+  return call.get();
+}
+
+}  // namespace cbt::rpc

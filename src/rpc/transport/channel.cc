@@ -1,0 +1,72 @@
+#include "rpc/transport/channel.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/resource_quota.h>
+
+#include <chrono>
+#include <utility>
+
+#include "rpc/transport/grpc_library.h"
+#include "rpc/transport/tls.h"
+
+namespace cbt::rpc {
+namespace {
+
+// Servers that were not told otherwise hang up on clients that ping more often than every five
+// minutes.
+constexpr int kKeepaliveTimeMs = 6 * 60'000;
+constexpr int kKeepaliveTimeoutMs = 20'000;
+
+// gRPC's own would have clients wait two minutes for a plugin that was restarted. The least of them
+// (GRPC_ARG_MIN_RECONNECT_BACKOFF_MS) stays: gRPC gives an attempt as long as that to succeed.
+constexpr int kFirstBackoffMs = 100;
+constexpr int kLastBackoffMs = 1000;
+
+// gRPC measures a message when it is whole: one whose length is a lie grows until then.
+constexpr size_t kStreamQuota = size_t{64} << 20;
+// Of a channel that many streams share: with readers that stall each may hold a message.
+constexpr size_t kSharedQuota = size_t{256} << 20;
+
+grpc::ChannelArguments Arguments(size_t memory_quota) {
+  KeepGrpcRunning();
+  grpc::ChannelArguments arguments;
+  grpc::ResourceQuota quota("cbt-client");
+  quota.Resize(memory_quota);
+  arguments.SetResourceQuota(quota);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  // A compressed message could be of any size by the time that it is measured: none is unpacked,
+  // and a call in which one comes fails.
+  arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  arguments.SetInt(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
+  return arguments;
+}
+
+// gRPC 1.51 loses a connection whose channel goes while it is being made: both ends keep it for
+// ever then. Whoever gives up that early waits for it.
+void AwaitConnection(grpc::Channel& channel) {
+  constexpr std::chrono::seconds kPatience{1};
+  if (channel.GetState(false) != GRPC_CHANNEL_CONNECTING) return;
+  channel.WaitForStateChange(GRPC_CHANNEL_CONNECTING, std::chrono::system_clock::now() + kPatience);
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> ConnectForOneStream(const Address& address,
+                                                   const ClientTlsOptions& tls) {
+  auto channel = grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls),
+                                           Arguments(kStreamQuota));
+  grpc::Channel* const raw = channel.get();
+  return {raw, [channel = std::move(channel)](grpc::Channel*) { AwaitConnection(*channel); }};
+}
+
+std::shared_ptr<grpc::Channel> ConnectForGood(const Address& address, const ClientTlsOptions& tls) {
+  grpc::ChannelArguments arguments = Arguments(kSharedQuota);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLastBackoffMs);
+  return grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls), arguments);
+}
+
+}  // namespace cbt::rpc

@@ -1,0 +1,114 @@
+// The commands of a btrfs send stream, one after the other.
+#ifndef CBT_SOURCE_BTRFS_BTRFS_STREAM_H_
+#define CBT_SOURCE_BTRFS_BTRFS_STREAM_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cbt/source/byte_stream.h"
+
+namespace cbt {
+
+// Numbers of fs/btrfs/send.h.
+enum class BtrfsCommandType : uint16_t {
+  kSubvolume = 1,
+  kSnapshot = 2,
+  kMakeFile = 3,
+  kMakeFolder = 4,
+  kMakeNode = 5,
+  kMakeFifo = 6,
+  kMakeSocket = 7,
+  kSymlink = 8,
+  kRename = 9,
+  kLink = 10,
+  kUnlink = 11,
+  kRemoveFolder = 12,
+  kSetXattr = 13,
+  kRemoveXattr = 14,
+  kWrite = 15,
+  kClone = 16,
+  kTruncate = 17,
+  kChmod = 18,
+  kChown = 19,
+  kTimes = 20,
+  kEnd = 21,
+  kUpdateExtent = 22,
+  // Version 2.
+  kFallocate = 23,
+  kFileAttributes = 24,
+  kEncodedWrite = 25,
+  // Version 3.
+  kEnableVerity = 26,
+};
+
+// Paths are names joined by slashes, none of them empty, "." or "..".
+inline constexpr size_t kMaxBtrfsPathBytes = 4096;
+
+// True for a path as above; the empty one is the subvolume's top.
+bool IsBtrfsPath(std::string_view path) noexcept;
+
+// A command whose checksum was right. Attributes that say nothing about ranges and names are left
+// out.
+struct BtrfsCommand {
+  using Uuid = std::array<uint8_t, 16>;
+
+  uint64_t position = 0;  // of its first byte in the stream
+  BtrfsCommandType type = BtrfsCommandType::kEnd;
+  std::optional<std::string> path = {};
+  std::optional<std::string> path_to = {};
+  std::optional<std::string> path_link = {};
+  std::optional<uint64_t> size = {};
+  std::optional<uint64_t> file_offset = {};
+  std::optional<uint64_t> clone_length = {};
+  std::optional<uint64_t> unencoded_file_length = {};
+  std::optional<uint64_t> data_length = {};  // the data themselves have been passed over
+  std::optional<uint32_t> fallocate_mode = {};
+  std::optional<Uuid> uuid = {};
+  std::optional<Uuid> clone_uuid = {};
+};
+
+class BtrfsStreamReader {
+ public:
+  // Reads the header. `stream` must outlive the reader.
+  // Errors: DATA_LOSS, UNIMPLEMENTED for another version; those of the stream.
+  static absl::StatusOr<BtrfsStreamReader> Create(ByteStream& stream);
+
+  // The next command. A stream that ends before is an error: there is always one more until kEnd.
+  // Errors: DATA_LOSS that names the byte; UNIMPLEMENTED for commands and attributes that are not
+  //         known, when their checksum is right; those of the stream.
+  absl::StatusOr<BtrfsCommand> Next();
+
+  // An error at `position` of the stream.
+  absl::Status Damaged(uint64_t position, std::string_view what) const;
+
+ private:
+  BtrfsStreamReader(ByteStream& stream, uint32_t version);
+
+  absl::Status Take(std::span<uint8_t> out);
+  absl::Status Pass(uint64_t count);
+  absl::Status ReadAttribute(BtrfsCommand& command);
+  absl::Status ReadPath(size_t length, std::optional<std::string>& path);
+  absl::Status ReadUuid(size_t length, std::optional<BtrfsCommand::Uuid>& uuid);
+  template <typename T>
+  absl::Status ReadNumber(size_t length, std::optional<T>& number);
+
+  ByteStream* stream_;
+  uint32_t version_;
+  std::unique_ptr<std::array<uint8_t, size_t{64} << 10>> scratch_;
+  // Of the command that is being read.
+  uint64_t left_ = 0;
+  uint32_t crc_ = 0;
+  uint64_t seen_ = 0;                     // a bit for each type of attribute
+  std::optional<uint16_t> unknown_ = {};  // an attribute
+};
+
+}  // namespace cbt
+
+#endif  // CBT_SOURCE_BTRFS_BTRFS_STREAM_H_

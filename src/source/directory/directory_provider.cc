@@ -1,0 +1,385 @@
+#include "cbt/source/directory_provider.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/descriptor.h"
+#include "cbt/source/image.h"
+#include "cbt/source/qcow2.h"
+#include "cbt/transform.h"
+#include "source/directory/allowed_sources.h"
+#include "source/directory/beneath.h"
+#include "source/directory/snapshot_folder.h"
+#include "source/directory/volume_maps.h"
+#include "source/directory/volume_sources.h"
+#include "source/input/file_version.h"
+#include "source/qcow2/qcow2_format.h"
+
+namespace cbt {
+namespace {
+
+constexpr size_t kMaxIdBytes = 4096;
+constexpr char kNotReadyExtension[] = ".partial";
+
+std::string Reason(int error) { return std::generic_category().message(error); }
+
+// An id as it may stand in a message, whatever bytes a client sent.
+std::string Quote(std::string_view id) {
+  return absl::StrCat("\"", absl::Utf8SafeCEscape(AbslView(id.substr(0, 256))), "\"");
+}
+
+// An id taken apart: the volume is the folder ("" for the root itself).
+struct SnapshotId {
+  std::string id;
+  std::string volume;
+  std::string name;
+};
+
+absl::StatusOr<SnapshotId> ParseId(std::string_view id) {
+  const auto invalid = [id](const char* why) {
+    return absl::InvalidArgumentError(absl::StrCat("snapshot id ", Quote(id), ": ", why));
+  };
+  if (id.size() > kMaxIdBytes) return invalid("is too long");
+  if (id.find('\0') != std::string_view::npos) return invalid("holds a NUL byte");
+  if (!id.empty() && id.front() == '/') return invalid("is an absolute path");
+  size_t begin = 0;
+  for (;;) {
+    const size_t slash = id.find('/', begin);
+    const std::string_view part = id.substr(begin, slash - begin);
+    if (part.empty()) return invalid("has an empty part");
+    if (part == "." || part == "..") return invalid("has a part that is \".\" or \"..\"");
+    if (slash == std::string_view::npos) {
+      const std::string_view volume = begin == 0 ? std::string_view() : id.substr(0, begin - 1);
+      return SnapshotId{std::string(id), std::string(volume), std::string(part)};
+    }
+    begin = slash + 1;
+  }
+}
+
+// The file names in the directory `descriptor` (taken over) that can be images of snapshot `name`.
+absl::StatusOr<std::vector<std::string>> FilesOf(int descriptor, const SnapshotId& id) {
+  absl::StatusOr<std::vector<std::string>> names = NamesIn(descriptor);
+  if (!names.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("snapshot ", Quote(id.id), ": ", names.status().message()));
+  }
+  std::erase_if(*names, [&id](const std::string& name) {
+    return absl::EndsWith(name, AbslView(VolumeMaps::kMapExtension)) ||
+           absl::EndsWith(name, AbslView(VolumeSources::kExtension)) ||
+           std::string_view(name).substr(0, name.rfind('.')) != id.name;
+  });
+  return names;
+}
+
+// The root's absolute path as it was given, and the one that links lead to: a map may have been
+// made by way of either. Those that can't be found out name nothing.
+std::vector<std::string> PathsOf(const std::string& root) {
+  std::vector<std::string> paths;
+  std::error_code ignored;
+  std::filesystem::path given = std::filesystem::absolute(root, ignored).lexically_normal();
+  // "vol1/" and "vol1/." are "vol1".
+  if (!given.has_filename()) given = given.parent_path();
+  if (!given.empty()) paths.push_back(given.string());
+  const std::filesystem::path real = std::filesystem::canonical(root, ignored);
+  if (!real.empty() && real != given) paths.push_back(real.string());
+  return paths;
+}
+
+// Whether an image is in it; what can't be asked may hold one.
+std::optional<bool> HoldsImage(int descriptor) noexcept {
+  struct stat stat;
+  if (::fstat(descriptor, &stat) != 0) return std::nullopt;
+  return S_ISREG(stat.st_mode) || S_ISBLK(stat.st_mode);
+}
+
+class DirectoryProvider final : public SnapshotProvider {
+ public:
+  DirectoryProvider(OwnedDescriptor root, std::vector<std::string> root_paths,
+                    const DirectoryProviderOptions& options, AllowedSources allowed)
+      : root_(std::move(root)),
+        root_paths_(std::move(root_paths)),
+        options_(options),
+        rules_{std::move(allowed), options.source_time} {}
+
+  absl::StatusOr<MetadataSource> OpenAllocated(std::string_view snapshot_id,
+                                               const StreamContext&) override {
+    absl::StatusOr<SnapshotId> id = ParseId(snapshot_id);
+    if (!id.ok()) return id.status();
+    absl::StatusOr<Snapshot> image = OpenImage(*id);
+    if (!image.ok() && !absl::IsNotFound(image.status())) return image.status();
+    const VolumeSources sources = VolumeSources::Read(root_.number(), id->volume, rules_);
+    std::string version;
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> told =
+        sources.Open({}, id->name, options_.block_size, &version);
+    if (!told.ok()) return About(*id, told.status());
+    if (*told != nullptr) return FromSource(*id, *std::move(told), image, version);
+    if (image.ok() && image->qcow2 != nullptr) {
+      return FromMap(MakeQcow2AllocationCursor({image->qcow2, std::nullopt}), VersionOf(*image));
+    }
+    if (image.ok()) {
+      return Source(MakeImageAllocationCursor(image->file, CursorOptions()), VersionOf(*image));
+    }
+    // The image may be gone, and a map of it left.
+    const VolumeMaps maps = VolumeMaps::Read(root_.number(), id->volume, root_paths_);
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = maps.Allocated(id->name, &version);
+    if (!cursor.ok()) return About(*id, cursor.status());
+    if (*cursor != nullptr) return FromMap(*std::move(cursor), version);
+    return WithoutImage(maps, sources, *id, image.status());
+  }
+
+  absl::StatusOr<MetadataSource> OpenDelta(std::string_view base_snapshot_id,
+                                           std::string_view target_snapshot_id,
+                                           const StreamContext&) override {
+    absl::StatusOr<SnapshotId> base_id = ParseId(base_snapshot_id);
+    if (!base_id.ok()) return base_id.status();
+    absl::StatusOr<SnapshotId> target_id = ParseId(target_snapshot_id);
+    if (!target_id.ok()) return target_id.status();
+    absl::StatusOr<Snapshot> base = OpenImage(*base_id);
+    absl::StatusOr<Snapshot> target = OpenImage(*target_id);
+    if (base_id->volume != target_id->volume) {
+      if (!base.ok()) return base.status();
+      if (!target.ok()) return target.status();
+      return absl::InvalidArgumentError(absl::StrCat("snapshots ", Quote(base_id->id), " and ",
+                                                     Quote(target_id->id),
+                                                     " are of different volumes"));
+    }
+    // A snapshot that is there and not ready is not to be had from a map either.
+    for (const auto* image : {&base, &target}) {
+      if (!image->ok() && !absl::IsNotFound(image->status())) return image->status();
+    }
+    VolumeMaps maps = VolumeMaps::Read(root_.number(), target_id->volume, root_paths_);
+    std::string version;
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
+        maps.Delta(base_id->name, target_id->name, &version);
+    // A chain that was changed between two looks at it is looked at again.
+    for (int tries = 2; absl::IsAborted(cursor.status()) && tries > 0; --tries) {
+      maps = VolumeMaps::Read(root_.number(), target_id->volume, root_paths_);
+      cursor = maps.Delta(base_id->name, target_id->name, &version);
+    }
+    if (!cursor.ok()) return About(*target_id, cursor.status());
+    if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target, version);
+    const VolumeSources sources = VolumeSources::Read(root_.number(), target_id->volume, rules_);
+    cursor = sources.Open(base_id->name, target_id->name, options_.block_size, &version);
+    if (!cursor.ok()) return About(*target_id, cursor.status());
+    if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target, version);
+    // One that nobody knows says more than one whose data is gone.
+    const bool known = !maps.damage().ok() || !sources.damage().ok() ||
+                       maps.Knows(target_id->name) || sources.Knows(target_id->name);
+    if (!target.ok() && !known) return target.status();
+    if (!base.ok()) return WithoutImage(maps, sources, *base_id, base.status());
+    if (!target.ok()) return WithoutImage(maps, sources, *target_id, target.status());
+    version = absl::StrCat(VersionOf(*base), VersionOf(*target));
+    if (base->qcow2 != nullptr && target->qcow2 != nullptr) {
+      return FromMap(
+          MakeQcow2DeltaCursor({base->qcow2, std::nullopt}, {target->qcow2, std::nullopt}),
+          version);
+    }
+    if (base->qcow2 != nullptr || target->qcow2 != nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat("snapshots ", Quote(base_id->id), " and ",
+                                                        Quote(target_id->id),
+                                                        " are images of different formats"));
+    }
+    return Source(MakeImageDeltaCursor(base->file, target->file, CursorOptions()), version);
+  }
+
+ private:
+  // An image, opened: its file, and what is in it where that is qcow2.
+  struct Snapshot {
+    std::shared_ptr<const Image> file;
+    std::shared_ptr<const Qcow2Image> qcow2;
+
+    uint64_t size() const noexcept {
+      return qcow2 != nullptr ? qcow2->virtual_size() : file->size();
+    }
+  };
+
+  // Of all the files that an answer is read from.
+  static std::string VersionOf(const Snapshot& snapshot) {
+    if (snapshot.qcow2 == nullptr) return FileVersion(snapshot.file->descriptor());
+    std::string version;
+    for (const Qcow2Layer& layer : snapshot.qcow2->parts().layers) {
+      version += FileVersion(layer.file->descriptor());
+    }
+    return version;
+  }
+
+  ImageOptions CursorOptions() const {
+    ImageOptions options;
+    options.block_size = options_.block_size;
+    options.executor = options_.executor;
+    return options;
+  }
+
+  absl::StatusOr<MetadataSource> Source(absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor,
+                                        std::string version) const {
+    if (!cursor.ok()) return cursor.status();
+    return MetadataSource{.cursor = *std::move(cursor),
+                          .type = options_.type,
+                          .block_size = options_.block_size,
+                          .version = std::move(version)};
+  }
+
+  // What a map says, in blocks of the size that was asked for when its own are smaller.
+  absl::StatusOr<MetadataSource> FromMap(absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor,
+                                         std::string version) const {
+    if (!cursor.ok()) return cursor.status();
+    if ((*cursor)->granularity() % options_.block_size == 0) {
+      return Source(std::move(cursor), std::move(version));
+    }
+    return Source(AlignOutward(*std::move(cursor), options_.block_size), std::move(version));
+  }
+
+  // The same of what stands beside an image that may be there: both must be of one size.
+  absl::StatusOr<MetadataSource> FromSource(const SnapshotId& id,
+                                            std::unique_ptr<ExtentCursor> cursor,
+                                            const absl::StatusOr<Snapshot>& image,
+                                            std::string version) const {
+    if (image.ok() && image->size() != cursor->capacity()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("snapshot ", Quote(id.id), ": its image has ", image->size(),
+                       " bytes, the map is of a volume of ", cursor->capacity()));
+    }
+    return FromMap(std::move(cursor), std::move(version));
+  }
+
+  static absl::Status About(const SnapshotId& id, const absl::Status& status) {
+    return absl::Status(status.code(),
+                        absl::StrCat("snapshot ", Quote(id.id), ": ", status.message()));
+  }
+
+  // Why there is no answer about a snapshot that has no image.
+  static absl::Status WithoutImage(const VolumeMaps& maps, const VolumeSources& sources,
+                                   const SnapshotId& id, const absl::Status& not_found) {
+    if (!maps.damage().ok()) return About(id, maps.damage());
+    if (!sources.damage().ok()) return About(id, sources.damage());
+    if (!maps.Knows(id.name) && !sources.Knows(id.name)) return not_found;
+    return About(id, absl::FailedPreconditionError(
+                         "its image is gone, and no map tells what was asked for"));
+  }
+
+  // Backing files lie below the root, too.
+  absl::StatusOr<Snapshot> OpenQcow2(const SnapshotId& id,
+                                     std::shared_ptr<const Image> file) const {
+    Qcow2Options options;
+    options.open_backing =
+        [root = root_.number()](
+            const std::string& path,
+            const std::string& label) -> absl::StatusOr<std::shared_ptr<const Image>> {
+      const int descriptor = OpenBeneath(root, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+      if (descriptor >= 0) return Image::FromDescriptor(descriptor, label);
+      return absl::NotFoundError(absl::StrCat(label, ": the backing file can't be opened"));
+    };
+    auto qcow2 = Qcow2Image::FromImage(file, id.volume.empty() ? "." : id.volume, options);
+    if (qcow2.ok()) return Snapshot{std::move(file), *std::move(qcow2)};
+    if (absl::IsUnavailable(qcow2.status()) || absl::IsAborted(qcow2.status())) {
+      return qcow2.status();
+    }
+    return absl::FailedPreconditionError(qcow2.status().message());
+  }
+
+  absl::StatusOr<Snapshot> OpenImage(const SnapshotId& id) const {
+    const auto not_found = [&id] {
+      return absl::NotFoundError(absl::StrCat("snapshot ", Quote(id.id), ": no such snapshot"));
+    };
+    const int folder = OpenBeneath(root_.number(), id.volume.empty() ? "." : id.volume,
+                                   O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) {
+      // What can't be looked for is not told to be absent.
+      if (IsAbsent(errno)) return not_found();
+      return absl::UnavailableError(
+          absl::StrCat("snapshot ", Quote(id.id), ": open the volume: ", Reason(errno)));
+    }
+    absl::StatusOr<std::vector<std::string>> names = FilesOf(folder, id);
+    if (!names.ok()) return names.status();
+
+    OwnedDescriptor found;
+    bool not_ready = false;
+    bool unreadable = false;
+    bool ambiguous = false;
+    bool is_qcow2 = false;
+    for (const std::string& name : *names) {
+      const std::string path = id.volume.empty() ? name : absl::StrCat(id.volume, "/", name);
+      OwnedDescriptor descriptor(
+          OpenBeneath(root_.number(), path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+      if (!descriptor.has_value()) {
+        // Links that lead out and files that have just gone are no snapshots; one that is there and
+        // can't be opened is not told to be absent.
+        unreadable |= errno != ENOENT && errno != EXDEV && errno != ELOOP && errno != ENXIO;
+        continue;
+      }
+      const std::optional<bool> holds_image = HoldsImage(descriptor.number());
+      if (!holds_image.value_or(true)) continue;
+      if (!holds_image.has_value()) {
+        unreadable = true;
+      } else if (name == id.name + kNotReadyExtension) {
+        not_ready = true;
+      } else if (found.has_value()) {
+        ambiguous = true;
+      } else {
+        found = std::move(descriptor);
+        is_qcow2 = absl::EndsWith(name, ".qcow2");
+      }
+    }
+    if (ambiguous) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("snapshot ", Quote(id.id), ": more than one file has this name"));
+    }
+    // Beside one that was found, too: which of the two is the snapshot can't be known.
+    if (not_ready || unreadable) {
+      return absl::UnavailableError(absl::StrCat("snapshot ", Quote(id.id), ": ",
+                                                 not_ready ? "not ready" : "can't be opened"));
+    }
+    if (!found.has_value()) return not_found();
+    const std::string label = Quote(id.id);
+    absl::StatusOr<std::shared_ptr<const Image>> image =
+        Image::FromDescriptor(found.Release(), label);
+    if (!image.ok()) return image.status();
+    if (is_qcow2) return OpenQcow2(id, *std::move(image));
+    return Snapshot{*std::move(image), nullptr};
+  }
+
+  const OwnedDescriptor root_;
+  const std::vector<std::string> root_paths_;
+  const DirectoryProviderOptions options_;
+  const VolumeSources::Rules rules_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SnapshotProvider>> MakeDirectoryProvider(
+    const std::string& root, const DirectoryProviderOptions& options) {
+  if (absl::Status status = CheckImageBlockSize(options.block_size); !status.ok()) return status;
+  if (options.type == BlockMetadataType::kUnknown) {
+    return absl::InvalidArgumentError("the block metadata type must be known");
+  }
+  if (options.source_time <= std::chrono::milliseconds(0)) {
+    return absl::InvalidArgumentError("source_time is not above 0");
+  }
+  absl::StatusOr<AllowedSources> allowed = AllowedSources::Create(options.allowed_sources);
+  if (!allowed.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("allowed source ", allowed.status().message()));
+  }
+  OwnedDescriptor descriptor(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!descriptor.has_value()) {
+    const int error = errno;
+    const std::string text = absl::StrCat("root: ", root, ": ", Reason(error));
+    if (error == ENOENT) return absl::NotFoundError(text);
+    if (error == EACCES) return absl::PermissionDeniedError(text);
+    return absl::InvalidArgumentError(text);
+  }
+  return std::make_unique<DirectoryProvider>(std::move(descriptor), PathsOf(root), options,
+                                             *std::move(allowed));
+}
+
+}  // namespace cbt

@@ -1,0 +1,336 @@
+#include "source/directory/volume_maps.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/file_io.h"
+#include "cbt/transform.h"
+#include "source/directory/beneath.h"
+#include "source/directory/snapshot_folder.h"
+
+namespace cbt {
+namespace {
+
+// Maps up to this size are checked as a whole before the stream begins, which takes milliseconds;
+// larger ones as they are read.
+constexpr uint64_t kCheckedAtOnce = uint64_t{16} << 20;
+
+// The file of a chain that says what belongs to it, see docs/format.md.
+constexpr char kManifest[] = "CHAIN";
+
+// A chain that is replaced again and again is given up after this many looks.
+constexpr int kLooksAtAChain = 5;
+
+absl::StatusOr<std::vector<uint8_t>> ManifestBytes(const std::string& directory,
+                                                   const std::string& name) {
+  const absl::StatusOr<std::shared_ptr<const MappedFile>> file =
+      MappedFile::Open(absl::StrCat(directory, "/", kManifest), name);
+  if (!file.ok()) return file.status();
+  return std::vector<uint8_t>((*file)->bytes().begin(), (*file)->bytes().end());
+}
+
+// The maps that a delta between two snapshots of a chain is made of. What is appended to the chain
+// later changes nothing in it.
+std::string VersionOf(const ChainManifest& manifest, const std::string& base,
+                      const std::string& target) {
+  std::string version = absl::StrCat("chain:", manifest.granularity);
+  bool inside = false;
+  for (const ChainEntry& entry : manifest.entries) {
+    if (inside) absl::StrAppend(&version, ":", entry.capacity, ".", entry.file.checksum);
+    inside = (inside || entry.id == base) && entry.id != target;
+  }
+  return version;
+}
+
+// The extents of a cursor, one at a time.
+class Extents {
+ public:
+  explicit Extents(ExtentCursor& cursor) : cursor_(cursor) {}
+
+  // Nothing at the end.
+  absl::StatusOr<std::optional<Extent>> Next() {
+    while (at_ == batch_.size()) {
+      if (complete_) return std::nullopt;
+      at_ = 0;
+      const absl::StatusOr<Step> step = cursor_.Next(batch_);
+      if (!step.ok()) return step.status();
+      complete_ = *step == Step::kComplete;
+    }
+    return batch_[at_++];
+  }
+
+ private:
+  ExtentCursor& cursor_;
+  ExtentBatch batch_;
+  size_t at_ = 0;
+  bool complete_ = false;
+};
+
+// True when both, of the same granularity, give the same extents of a volume of the same size. They
+// are maximal in both: neither was allowed pieces.
+absl::StatusOr<bool> TellTheSame(ExtentCursor& a, ExtentCursor& b) {
+  if (a.capacity() != b.capacity()) return false;
+  Extents of_a(a);
+  Extents of_b(b);
+  for (;;) {
+    const absl::StatusOr<std::optional<Extent>> from_a = of_a.Next();
+    if (!from_a.ok()) return from_a.status();
+    const absl::StatusOr<std::optional<Extent>> from_b = of_b.Next();
+    if (!from_b.ok()) return from_b.status();
+    if (*from_a != *from_b) return false;
+    if (!from_a->has_value()) return true;
+  }
+}
+
+}  // namespace
+
+VolumeMaps::VolumeMaps(int root, std::string volume, const std::vector<std::string>& root_paths)
+    : root_(root), volume_(std::move(volume)), root_paths_(root_paths) {}
+
+VolumeMaps VolumeMaps::Read(int root, const std::string& volume,
+                            const std::vector<std::string>& root_paths) {
+  VolumeMaps maps(root, volume, root_paths);
+  const int folder =
+      OpenBeneath(root, volume.empty() ? "." : volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) {
+    if (!IsAbsent(errno)) maps.NoteDamage(FileError("open the volume", errno));
+    return maps;
+  }
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(folder);
+  if (!names.ok()) {
+    maps.NoteDamage(names.status());
+    return maps;
+  }
+  for (const std::string& name : *names) {
+    const std::string path = volume.empty() ? name : absl::StrCat(volume, "/", name);
+    if (absl::EndsWith(name, AbslView(kMapExtension))) {
+      const int file = OpenBeneath(root, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+      if (file >= 0) {
+        maps.AddMap(file, name, path);
+      } else if (MayBeThere(errno)) {
+        maps.NoteDamage(FileError(name, errno));
+      }
+    } else if (absl::EndsWith(name, AbslView(kChainExtension))) {
+      const int chain = OpenBeneath(root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      if (chain >= 0) {
+        maps.AddChain(chain, name);
+      } else if (MayBeThere(errno)) {
+        maps.NoteDamage(FileError(name, errno));
+      }
+    }
+  }
+  return maps;
+}
+
+void VolumeMaps::NoteDamage(const absl::Status& status) {
+  if (damage_.ok()) damage_ = AsDamage(status);
+}
+
+void VolumeMaps::AddMap(int descriptor, const std::string& file, const std::string& path) {
+  absl::StatusOr<std::shared_ptr<const MappedFile>> bytes =
+      MappedFile::FromDescriptor(descriptor, file);
+  if (!bytes.ok()) return NoteDamage(bytes.status());
+  absl::StatusOr<MapFileParts> parts = ParseMapFile((*bytes)->bytes(), file);
+  if (!parts.ok()) return NoteDamage(parts.status());
+  if (IsOurs(parts->header.identity.volume)) {
+    maps_.push_back({file, path, std::move(parts->header)});
+  }
+}
+
+void VolumeMaps::AddChain(int descriptor, const std::string& file) {
+  // By way of the descriptor, because the path could lead out of the root by now.
+  OwnedDescriptor owner(descriptor);
+  auto directory = std::make_shared<const OwnedDescriptor>(std::move(owner));
+  const std::string path = absl::StrCat("/proc/self/fd/", descriptor);
+  // The manifest that was read must be the one that the chain was opened with: it is what the
+  // chain's answers are known by.
+  absl::StatusOr<std::vector<uint8_t>> before = ManifestBytes(path, file);
+  for (int look = 1;; ++look) {
+    absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
+        ChangeChain::Open(path, ChangeChain::Access::kRead, {.name = file});
+    if (absl::IsNotFound(chain.status())) return;
+    if (!chain.ok()) return NoteDamage(chain.status());
+    absl::StatusOr<std::vector<uint8_t>> after = ManifestBytes(path, file);
+    if (!after.ok()) return NoteDamage(after.status());
+    if (!before.ok() || *before != *after) {
+      if (look == kLooksAtAChain) {
+        return NoteDamage(absl::UnavailableError(absl::StrCat(file, ": changes all the time")));
+      }
+      before = std::move(after);
+      continue;
+    }
+    absl::StatusOr<ChainManifest> manifest = DecodeManifest(*after, file);
+    if (!manifest.ok()) return NoteDamage(manifest.status());
+    if (IsOurs((*chain)->volume())) {
+      chains_.push_back({std::move(directory), *std::move(chain), file, *std::move(manifest)});
+    }
+    return;
+  }
+}
+
+bool VolumeMaps::IsOurs(const std::string& volume) const {
+  // "." is what `cbt delta ./mon.img ./tue.img` calls the folder that it was run in.
+  if (volume.empty() || volume == "." || volume == volume_) return true;
+  if (volume_.empty()) {
+    return std::any_of(root_paths_.begin(), root_paths_.end(), [&volume](const std::string& path) {
+      return absl::EndsWith(path, absl::StrCat("/", volume));
+    });
+  }
+  return absl::EndsWith(volume_, absl::StrCat("/", volume));
+}
+
+std::string VolumeMaps::IdOf(const std::string& name) const {
+  return volume_.empty() ? name : absl::StrCat(volume_, "/", name);
+}
+
+bool VolumeMaps::Names(const std::string& said, const std::string& name) const {
+  return said == name || said == IdOf(name);
+}
+
+bool VolumeMaps::Knows(const std::string& name) const {
+  for (const Map& map : maps_) {
+    const ChangeMapIdentity& identity = map.header.identity;
+    if (Names(identity.base, name) || Names(identity.target, name)) return true;
+  }
+  for (const Chain& each : chains_) {
+    if (each.chain->Contains(name) || each.chain->Contains(IdOf(name))) return true;
+  }
+  return false;
+}
+
+// An empty base stands for none.
+std::vector<VolumeMaps::Teller> VolumeMaps::MapsOf(const std::string& base,
+                                                   const std::string& target) const {
+  std::vector<Teller> tellers;
+  std::vector<uint64_t> checksums;
+  for (const Map& map : maps_) {
+    const ChangeMapIdentity& identity = map.header.identity;
+    const bool same_base = base.empty() ? identity.base.empty() : Names(identity.base, base);
+    if (!same_base || !Names(identity.target, target)) continue;
+    // A copy says nothing new.
+    if (std::find(checksums.begin(), checksums.end(), map.header.checksum) != checksums.end()) {
+      continue;
+    }
+    checksums.push_back(map.header.checksum);
+    tellers.push_back({map.file, absl::StrCat("map:", map.header.checksum),
+                       [this, &map] { return OpenMap(map); }});
+  }
+  return tellers;
+}
+
+// Only now, because a folder may hold more maps than a process may have open files.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::OpenMap(const Map& of) const {
+  const auto is_another = [&of] {
+    return absl::AbortedError(
+        absl::StrCat(of.file, ": was replaced or removed since it was looked at"));
+  };
+  const int descriptor = OpenBeneath(root_, of.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) {
+    return IsAbsent(errno) ? is_another() : AsDamage(FileError(of.file, errno));
+  }
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file =
+      MappedFile::FromDescriptor(descriptor, of.file, MappedFile::Watched::kYes);
+  if (!file.ok()) return AsDamage(file.status());
+  const std::span<const uint8_t> bytes = (*file)->bytes();
+  absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(file), of.file);
+  if (!map.ok()) return absl::FailedPreconditionError(map.status().message());
+  if (map->header.checksum != of.header.checksum) return is_another();
+  if (map->header.payload_bytes <= kCheckedAtOnce) {
+    for (size_t i = 0; i < map->index->size(); ++i) {
+      if (absl::StatusOr<Container> container = map->index->Load(i); !container.ok()) {
+        return absl::FailedPreconditionError(container.status().message());
+      }
+    }
+  }
+  return MakeLazyMapCursor(*map);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::AgreedBy(
+    const std::vector<Teller>& tellers, std::string* version) {
+  if (tellers.empty()) return nullptr;
+  const auto answer = [version](const Teller& teller) {
+    if (version != nullptr) *version = teller.version;
+    return teller.open();
+  };
+  if (tellers.size() == 1) return answer(tellers.front());
+  const auto differ = [](const Teller& a, const Teller& b) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(a.file, " and ", b.file, " are about the same snapshots and differ"));
+  };
+  std::vector<std::unique_ptr<ExtentCursor>> cursors;
+  absl::Status backward;
+  for (size_t i = 0; i < tellers.size(); ++i) {
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = tellers[i].open();
+    if (cursor.ok()) {
+      cursors.push_back(*std::move(cursor));
+    } else if (absl::IsInvalidArgument(cursor.status())) {
+      // By this one the base is newer. It was not to another, or the other way round.
+      if (!cursors.empty()) return differ(tellers[0], tellers[i]);
+      backward = cursor.status();
+    } else {
+      return cursor.status();
+    }
+    if (!backward.ok() && !cursors.empty()) return differ(tellers[0], tellers[i]);
+  }
+  if (cursors.empty()) return backward;
+  // Equal in coarse blocks is all that can be asked of one that was rounded. Then the coarsest has
+  // to answer: a finer one may have been rounded from other changes in the same blocks.
+  size_t coarsest = 0;
+  for (size_t i = 1; i < cursors.size(); ++i) {
+    if (cursors[i]->granularity() > cursors[coarsest]->granularity()) coarsest = i;
+  }
+  const uint64_t granularity = cursors[coarsest]->granularity();
+  for (size_t i = 0; i < cursors.size(); ++i) {
+    if (i == coarsest) continue;
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> other =
+        AlignOutward(std::move(cursors[i]), granularity);
+    if (!other.ok()) return other.status();
+    if (absl::Status status = cursors[coarsest]->Seek(0); !status.ok()) return status;
+    const absl::StatusOr<bool> same = TellTheSame(*cursors[coarsest], **other);
+    if (absl::IsDataLoss(same.status())) {
+      return absl::FailedPreconditionError(same.status().message());
+    }
+    if (!same.ok()) return same.status();
+    if (!*same) return differ(tellers[std::min(i, coarsest)], tellers[std::max(i, coarsest)]);
+  }
+  // Anew: as one that nobody has read from.
+  return answer(tellers[coarsest]);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::Delta(const std::string& base,
+                                                                const std::string& target,
+                                                                std::string* version) const {
+  std::vector<Teller> tellers = MapsOf(base, target);
+  for (const Chain& each : chains_) {
+    const ChangeChain* const chain = each.chain.get();
+    const auto said = [&](const std::string& name) {
+      return chain->Contains(name) ? name : IdOf(name);
+    };
+    if (!chain->Contains(said(base)) || !chain->Contains(said(target))) continue;
+    tellers.push_back({each.file, VersionOf(each.manifest, said(base), said(target)),
+                       [chain, from = said(base),
+                        to = said(target)]() -> absl::StatusOr<std::unique_ptr<ExtentCursor>> {
+                         auto cursor = chain->Delta(from, to);
+                         if (absl::IsDataLoss(cursor.status()) ||
+                             absl::IsUnimplemented(cursor.status())) {
+                           return absl::FailedPreconditionError(cursor.status().message());
+                         }
+                         return cursor;
+                       }});
+  }
+  return AgreedBy(tellers, version);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::Allocated(const std::string& target,
+                                                                    std::string* version) const {
+  return AgreedBy(MapsOf({}, target), version);
+}
+
+}  // namespace cbt

@@ -1,0 +1,257 @@
+#include "source/directory/volume_sources.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <set>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/descriptor.h"
+#include "base/file_io.h"
+#include "base/lines.h"
+#include "base/parse_number.h"
+#include "cbt/source/byte_stream.h"
+#include "source/directory/beneath.h"
+#include "source/directory/snapshot_folder.h"
+#include "source/input/file_version.h"
+#include "source/open/source_request.h"
+
+namespace cbt {
+namespace {
+
+// Of a file that says where a source is.
+constexpr size_t kMaxBytes = size_t{64} << 10;
+
+absl::StatusOr<std::string> ReadText(int descriptor, const std::string& name) {
+  const std::unique_ptr<ByteStream> stream = MakeDescriptorStream(descriptor, name);
+  std::string text(kMaxBytes + 1, '\0');
+  size_t size = 0;
+  while (size < text.size()) {
+    const absl::StatusOr<size_t> count =
+        stream->Read({reinterpret_cast<uint8_t*>(text.data()) + size, text.size() - size});
+    if (!count.ok()) return count.status();
+    if (*count == 0) break;
+    size += *count;
+  }
+  if (size > kMaxBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": has more than ", kMaxBytes, " bytes"));
+  }
+  text.resize(size);
+  return text;
+}
+
+absl::Status NotListed(const std::string& what) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, ": is outside of the root and not listed (cbt serve --allow-source)"));
+}
+
+// `descriptor` where reading it does not wait for anybody; closes it where that can't be said. A
+// pipe without a writer would hold the thread, and with it one stream after the other.
+absl::StatusOr<int> DataFile(int descriptor, const std::string& name) {
+  OwnedDescriptor owner(descriptor);
+  struct stat stat;
+  if (::fstat(descriptor, &stat) != 0) return FileError(name, errno);
+  if (S_ISREG(stat.st_mode) || S_ISBLK(stat.st_mode)) return owner.Release();
+  return absl::FailedPreconditionError(
+      absl::StrCat(name, ": is neither a regular file nor a block device"));
+}
+
+}  // namespace
+
+VolumeSources VolumeSources::Read(int root, const std::string& volume, const Rules& rules) {
+  VolumeSources sources(root, volume, rules);
+  const int folder =
+      OpenBeneath(root, volume.empty() ? "." : volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) {
+    if (!IsAbsent(errno)) sources.damage_ = AsDamage(FileError("open the volume", errno));
+    return sources;
+  }
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(folder);
+  if (!names.ok()) {
+    sources.damage_ = AsDamage(names.status());
+    return sources;
+  }
+  for (const std::string& name : *names) {
+    if (!absl::EndsWith(name, AbslView(kExtension))) {
+      sources.files_.insert(name.substr(0, name.rfind('.')));
+      continue;
+    }
+    const int file = sources.Descriptor(name);
+    if (file < 0 && !MayBeThere(errno)) continue;
+    const absl::StatusOr<int> opened = file < 0 ? FileError(name, errno) : DataFile(file, name);
+    const absl::StatusOr<std::string> text =
+        opened.ok() ? ReadText(*opened, name) : opened.status();
+    absl::StatusOr<Entry> entry = text.ok() ? sources.Parse(name, *text) : text.status();
+    if (entry.ok()) {
+      sources.entries_.push_back(*std::move(entry));
+    } else if (sources.damage_.ok()) {
+      sources.damage_ = AsDamage(entry.status());
+    }
+  }
+  return sources;
+}
+
+int VolumeSources::Descriptor(const std::string& path) const {
+  const std::string beneath = volume_.empty() ? path : absl::StrCat(volume_, "/", path);
+  return OpenBeneath(root_, beneath, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
+absl::StatusOr<int> VolumeSources::OpenFile(const std::string& path) const {
+  const bool outside = path.starts_with('/');
+  if (outside && !rules_->allowed.AllowsPath(path)) return NotListed(path);
+  const int descriptor =
+      outside ? rules_->allowed.Open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : Descriptor(path);
+  if (descriptor >= 0) return DataFile(descriptor, path);
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": ", std::generic_category().message(errno)));
+}
+
+absl::Status VolumeSources::CheckReach(const Entry& entry) const {
+  if (!IsNbdAddress(entry.address)) return absl::OkStatus();
+  bool any_export = false;
+  for (const auto& [key, value] : entry.options.spec.options) {
+    any_export |= key == "export";
+    const bool is_path = key == "tls-certificates" || key == "tls-psk";
+    if (is_path && !rules_->allowed.AllowsPath(value)) return NotListed(value);
+  }
+  if (rules_->allowed.AllowsExport(entry.address, any_export)) return absl::OkStatus();
+  return NotListed(entry.address);
+}
+
+absl::StatusOr<VolumeSources::Entry> VolumeSources::Parse(const std::string& file,
+                                                          std::string_view text) const {
+  Entry entry;
+  entry.file = file;
+  entry.text = text;
+  std::set<std::string_view> keys;
+  const absl::Status status = ForEachLine(text, [&](size_t number, std::string_view line) {
+    const size_t key_begin = line.find_first_not_of(kBlanks);
+    const size_t key_end = std::min(line.find_first_of(kBlanks, key_begin), line.size());
+    const std::string_view key = line.substr(key_begin, key_end - key_begin);
+    // Which of two was meant can't be known.
+    if (!keys.insert(key).second) return BadLine(number, "each key once");
+    const size_t value_begin = line.find_first_not_of(kBlanks, key_end);
+    if (value_begin == std::string_view::npos) return BadLine(number, "a key and its value");
+    const std::string_view value =
+        line.substr(value_begin, line.find_last_not_of(kBlanks) + 1 - value_begin);
+    const auto size = [&](std::optional<uint64_t>& out) {
+      const absl::StatusOr<uint64_t> parsed = ParseNumber(value, kMaxCapacity);
+      if (parsed.ok()) out = *parsed;
+      return parsed.ok() ? absl::OkStatus() : BadLine(number, "a size in bytes");
+    };
+    if (key == "base") {
+      entry.base = value;
+    } else if (key == "target") {
+      entry.target = value;
+    } else if (key == "address") {
+      entry.address = value;
+    } else if (key == "capacity") {
+      return size(entry.options.capacity);
+    } else if (key == "base-capacity") {
+      return size(entry.options.base_capacity);
+    } else if (key == "from") {
+      absl::StatusOr<SourceSpec> spec = ParseSourceSpec(value);
+      if (!spec.ok()) return spec.status();
+      entry.options.spec = *std::move(spec);
+    } else {
+      return BadLine(number, "base, target, address, from, capacity or base-capacity");
+    }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(file, ": ", status.message()));
+  }
+  if (entry.target.empty() || entry.address.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(file, ": names no target, or no address"));
+  }
+  return entry;
+}
+
+bool VolumeSources::Knows(const std::string& name) const {
+  for (const Entry& entry : entries_) {
+    if (entry.base == name || entry.target == name) return true;
+  }
+  return false;
+}
+
+absl::Status VolumeSources::CheckNames(const Entry& entry, const OpenedSource& source) const {
+  const ChangeMapIdentity& told = source.identity;
+  // Of the others, each storage has its own idea of what a volume is called.
+  if (source.format == SourceFormat::kChangeMap && !told.volume.empty() && told.volume != "." &&
+      !absl::EndsWith(absl::StrCat("/", volume_), absl::StrCat("/", told.volume)) &&
+      !volume_.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        entry.file, ": ", entry.address, " is a map of the volume \"", told.volume, "\""));
+  }
+  const auto check = [&](std::string_view what, const std::string& name, const std::string& meant) {
+    const std::string prefix = absl::StrCat(volume_, "/");
+    const std::string own = absl::StartsWith(name, prefix) ? name.substr(prefix.size()) : name;
+    if (own.empty() || own == meant || (!files_.contains(own) && !Knows(own))) {
+      return absl::OkStatus();
+    }
+    return absl::FailedPreconditionError(absl::StrCat(entry.file, ": ", entry.address,
+                                                      " names the ", AbslView(what), " \"", name,
+                                                      "\", not \"", meant, "\""));
+  };
+  absl::Status status = check("base", told.base, entry.base);
+  return status.ok() ? check("target", told.target, entry.target) : status;
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::string& base,
+                                                                  const std::string& target,
+                                                                  uint64_t block_size,
+                                                                  std::string* version) const {
+  const Entry* found = nullptr;
+  for (const Entry& entry : entries_) {
+    if (entry.base != base || entry.target != target) continue;
+    if (found != nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(found->file, " and ", entry.file, " are about the same snapshots"));
+    }
+    found = &entry;
+  }
+  if (found == nullptr) return nullptr;
+  if (absl::Status status = CheckReach(*found); !status.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(found->file, ": ", status.message()));
+  }
+  SourceOptions options = found->options;
+  options.purpose = base.empty() ? SourcePurpose::kAllocated : SourcePurpose::kDelta;
+  options.block_size = block_size;
+  options.label = found->file;
+  options.time_limit = rules_->time;
+  // By value: the cursor of a chain of files may outlive this object.
+  const auto files = std::make_shared<std::string>();
+  options.open = [self = VolumeSources(root_, volume_, *rules_), files](const std::string& path) {
+    absl::StatusOr<int> descriptor = self.OpenFile(path);
+    if (descriptor.ok()) *files += FileVersion(*descriptor);
+    return descriptor;
+  };
+  absl::StatusOr<OpenedSource> source = OpenSource(found->address, options);
+  if (version != nullptr) *version = absl::StrCat("source:", found->text, "\n", *files);
+  if (source.ok() && source->format == SourceFormat::kImage &&
+      !found->options.spec.format.has_value()) {
+    // Images are snapshots here without a file that says so. What is one only because it is nothing
+    // else may be a list that lost its beginning.
+    return absl::FailedPreconditionError(
+        absl::StrCat(found->file, ": ", found->address,
+                     " is nothing that is known by its content: name the format (from)"));
+  }
+  if (source.ok()) {
+    absl::Status names = CheckNames(*found, *source);
+    if (!names.ok()) return names;
+    return std::move(source->cursor);
+  }
+  if (absl::IsUnavailable(source.status()) || absl::IsResourceExhausted(source.status()) ||
+      absl::IsDeadlineExceeded(source.status())) {
+    return source.status();
+  }
+  return absl::FailedPreconditionError(source.status().message());
+}
+
+}  // namespace cbt

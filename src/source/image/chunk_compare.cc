@@ -1,0 +1,134 @@
+#include "source/image/chunk_compare.h"
+
+#include <algorithm>
+#include <new>
+
+#include "simd/kernels.h"
+
+namespace cbt {
+namespace {
+
+// Two aligned buffers for each thread that compares, kept for its lifetime: chunks are many, and
+// fresh memory would cost a page fault for every page of every one of them.
+struct Buffers {
+  struct Delete {
+    void operator()(uint8_t* memory) const noexcept {
+      ::operator delete[](memory, std::align_val_t{4096});
+    }
+  };
+  std::unique_ptr<uint8_t[], Delete> memory{new (std::align_val_t{4096}) uint8_t[2 * kPieceBytes]};
+  uint8_t* base() const noexcept { return memory.get(); }
+  uint8_t* target() const noexcept { return memory.get() + kPieceBytes; }
+};
+
+Buffers& ThreadBuffers() {
+  static thread_local Buffers buffers;
+  return buffers;
+}
+
+// The data range of one side at or after a moving position. Asks the file system only when the
+// position has left the range that it knows.
+class DataWalk {
+ public:
+  DataWalk(const Image* image, bool skip_holes) : image_(image), skip_holes_(skip_holes) {}
+
+  absl::Status MoveTo(uint64_t offset) {
+    if (known_ && offset < range_.end) {
+      range_.begin = std::max(range_.begin, offset);
+      return absl::OkStatus();
+    }
+    known_ = true;
+    if (image_ == nullptr || offset >= image_->size()) {
+      range_ = {UINT64_MAX, UINT64_MAX};
+      return absl::OkStatus();
+    }
+    if (!skip_holes_) {
+      range_ = {offset, image_->size()};
+      return absl::OkStatus();
+    }
+    absl::StatusOr<Image::Range> range = image_->FindData(offset);
+    if (!range.ok()) return range.status();
+    range_ = *range;
+    if (range_.begin >= image_->size()) range_ = {UINT64_MAX, UINT64_MAX};
+    return absl::OkStatus();
+  }
+
+  uint64_t begin() const noexcept { return range_.begin; }
+  uint64_t end() const noexcept { return range_.end; }
+
+ private:
+  const Image* const image_;
+  const bool skip_holes_;
+  bool known_ = false;
+  Image::Range range_;
+};
+
+}  // namespace
+
+absl::StatusOr<uint64_t> ImagePair::NextData(uint64_t offset) const {
+  DataWalk base_walk(base.get(), skip_holes);
+  DataWalk target_walk(target.get(), skip_holes);
+  if (absl::Status status = base_walk.MoveTo(offset); !status.ok()) return status;
+  if (absl::Status status = target_walk.MoveTo(offset); !status.ok()) return status;
+  return std::min({base_walk.begin(), target_walk.begin(), target->size()});
+}
+
+absl::Status ImagePair::CheckUnchanged() const {
+  if (base != nullptr) {
+    if (absl::Status status = base->CheckUnchanged(); !status.ok()) return status;
+  }
+  return target->CheckUnchanged();
+}
+
+absl::Status CompareChunk(const ImagePair& pair, uint64_t begin, uint64_t end, size_t block_size,
+                          std::vector<uint64_t>& changed) {
+  const uint64_t blocks = BlockCount(end - begin, block_size);
+  changed.assign(static_cast<size_t>((blocks + 63) / 64), 0);
+  const simd::CompareBlocksKernels& kernels = simd::CompareBlocks();
+  const Buffers& buffers = ThreadBuffers();
+  std::vector<uint64_t> bits(kPieceBytes / block_size / 64 + 1);
+  DataWalk base(pair.base.get(), pair.skip_holes);
+  DataWalk target(pair.target.get(), pair.skip_holes);
+  uint64_t position = begin;
+  while (position < end) {
+    if (absl::Status status = base.MoveTo(position); !status.ok()) return status;
+    if (absl::Status status = target.MoveTo(position); !status.ok()) return status;
+    // A piece begins at the block that holds the first data of either side and ends with that data.
+    // A side whose next data begins behind it is a hole there: zeros that need not be read.
+    const bool base_first = base.begin() < target.begin();
+    const uint64_t data = base_first ? base.begin() : target.begin();
+    if (data >= end) break;
+    const uint64_t piece = position + AlignDown(data - position, block_size);
+    const uint64_t data_end = base_first ? base.end() : target.end();
+    const uint64_t limit = std::min(end, piece + kPieceBytes);
+    const uint64_t piece_end =
+        data_end >= limit ? limit : std::min(limit, piece + AlignUp(data_end - piece, block_size));
+    const auto length = static_cast<size_t>(piece_end - piece);
+    const bool read_base = base.begin() < piece_end;
+    const bool read_target = target.begin() < piece_end;
+    if (read_base) {
+      absl::Status status = pair.base->Read(piece, length, buffers.base());
+      if (!status.ok()) return status;
+    }
+    if (read_target) {
+      absl::Status status = pair.target->Read(piece, length, buffers.target());
+      if (!status.ok()) return status;
+    }
+    if (read_base && read_target) {
+      kernels.compare(buffers.base(), buffers.target(), length, block_size, bits.data());
+    } else {
+      kernels.nonzero(read_base ? buffers.base() : buffers.target(), length, block_size,
+                      bits.data());
+    }
+    const uint64_t first = (piece - begin) / block_size;
+    const uint64_t count = BlockCount(length, block_size);
+    for (uint64_t k = 0; k < count; ++k) {
+      const uint64_t bit = bits[static_cast<size_t>(k / 64)] >> (k % 64) & 1;
+      changed[static_cast<size_t>((first + k) / 64)] |= bit << ((first + k) % 64);
+    }
+    position = piece_end;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cbt

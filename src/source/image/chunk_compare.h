@@ -1,0 +1,41 @@
+// Comparing one stretch of two images: which of its blocks differ.
+#ifndef CBT_SOURCE_IMAGE_CHUNK_COMPARE_H_
+#define CBT_SOURCE_IMAGE_CHUNK_COMPARE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cbt/source/image.h"
+
+namespace cbt {
+
+// Bytes read from each image at a time. Both buffers together fit in a second-level cache, so that
+// the comparison reads from there what the system call has just copied.
+inline constexpr size_t kPieceBytes = size_t{256} << 10;
+
+// The two sides of a comparison.
+struct ImagePair {
+  std::shared_ptr<const Image> base;  // null: all zeros
+  std::shared_ptr<const Image> target;
+  bool skip_holes = true;
+
+  // The first offset >= `offset` at which either side may hold data; the target's size if none.
+  absl::StatusOr<uint64_t> NextData(uint64_t offset) const;
+
+  // OK while neither image has changed since it was opened (Image::CheckUnchanged).
+  absl::Status CheckUnchanged() const;
+};
+
+// Sets bit k of `changed` when the blocks at begin + k * block_size differ. Words are resized to
+// what [begin, end) needs; bits past it are 0. Reads only pieces in which either side has data.
+// Requires: begin and end (or the target's size, if it is the end) are multiples of `block_size`,
+//           which divides kPieceBytes.
+absl::Status CompareChunk(const ImagePair& pair, uint64_t begin, uint64_t end, size_t block_size,
+                          std::vector<uint64_t>& changed);
+
+}  // namespace cbt
+
+#endif  // CBT_SOURCE_IMAGE_CHUNK_COMPARE_H_

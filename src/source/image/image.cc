@@ -1,0 +1,224 @@
+#include "cbt/source/image.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/descriptor.h"
+#include "base/file_io.h"
+
+namespace cbt {
+namespace {
+
+// What is taken for data where it can't be told any more how far it went: a page.
+constexpr uint64_t kVanishedBytes = 4096;
+
+std::string Reason(int error) { return std::generic_category().message(error); }
+
+absl::Status OpenError(std::string_view label, int error) {
+  const std::string text = absl::StrCat("open: ", AbslView(label), ": ", Reason(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(text);
+    case EACCES:
+    case EPERM:
+      return absl::PermissionDeniedError(text);
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENXIO:
+    case EINVAL:
+      return absl::InvalidArgumentError(text);
+    default:
+      return absl::UnavailableError(text);
+  }
+}
+
+using PathBuffer = std::array<char, PATH_MAX>;
+
+// The path at which the kernel sees an open file, in `buffer`. Empty when it can't be told: for a
+// file that has none any more, too, because what is deleted may be called as another one was.
+std::string_view PathOf(int descriptor, PathBuffer& buffer) noexcept {
+  std::array<char, 32> link{};
+  std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", descriptor);
+  const ssize_t length = ::readlink(link.data(), buffer.data(), buffer.size());
+  if (length <= 0 || static_cast<size_t>(length) >= buffer.size()) return {};
+  const std::string_view path(buffer.data(), static_cast<size_t>(length));
+  return path.front() == '/' && !path.ends_with(" (deleted)") ? path : std::string_view();
+}
+
+bool SameTime(const timespec& a, const timespec& b) noexcept {
+  return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+}  // namespace
+
+struct Image::Identity {
+  struct stat stat;
+};
+
+Image::Image(int descriptor, std::string label, uint64_t size, std::unique_ptr<Identity> identity)
+    : descriptor_(descriptor),
+      label_(std::move(label)),
+      size_(size),
+      identity_(std::move(identity)) {}
+
+Image::~Image() { ::close(descriptor_); }
+
+absl::StatusOr<std::shared_ptr<const Image>> Image::Open(const std::string& path,
+                                                         std::string_view label) {
+  if (label.empty()) label = path;
+  if (path.find('\0') != std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("open: ", path.c_str(), "...: the path holds a NUL byte"));
+  }
+  // Without O_NONBLOCK a pipe that nobody writes to would hang here before it could be refused.
+  const int descriptor = OpenFile(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return OpenError(label, errno);
+  return FromDescriptor(descriptor, label);
+}
+
+absl::StatusOr<std::shared_ptr<const Image>> Image::FromDescriptor(int descriptor,
+                                                                   std::string_view label) {
+  OwnedDescriptor owner(descriptor);
+  auto identity = std::make_unique<Identity>();
+  if (::fstat(descriptor, &identity->stat) != 0) return OpenError(label, errno);
+  const mode_t mode = identity->stat.st_mode;
+  uint64_t size = 0;
+  const char* wrong = nullptr;
+  if (S_ISREG(mode)) {
+    size = static_cast<uint64_t>(identity->stat.st_size);
+  } else if (S_ISBLK(mode)) {
+    if (::ioctl(descriptor, BLKGETSIZE64, &size) != 0) wrong = "can't tell the device's size";
+  } else if (S_ISDIR(mode)) {
+    wrong = "is a directory, not an image";
+  } else {
+    wrong = "is neither a regular file nor a block device";
+  }
+  if (wrong == nullptr && size > kMaxCapacity) wrong = "is too large";
+  if (wrong != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("open: ", AbslView(label), ": ", wrong));
+  }
+  std::string own_label(label);
+  std::unique_ptr<const Image> image(
+      new Image(descriptor, std::move(own_label), size, std::move(identity)));
+  static_cast<void>(owner.Release());  // the image's now
+  return std::shared_ptr<const Image>(std::move(image));
+}
+
+bool Image::SameFileAs(const Image& other) const noexcept {
+  if (this == &other) return true;
+  const struct stat& a = identity_->stat;
+  const struct stat& b = other.identity_->stat;
+  if (!MayBeSameFileAs(other)) return false;
+  if (S_ISBLK(a.st_mode)) return true;
+  // Where a server turns its snapshots over, an open file may keep a path that is another's by now.
+  if (a.st_size != b.st_size || !SameTime(a.st_ctim, b.st_ctim)) return false;
+  // Asked for now and not when the files were opened: a snapshot may have been given another's name
+  // in between, and the kernel knows the one that is open by its new name.
+  PathBuffer here;
+  PathBuffer there;
+  const std::string_view path = PathOf(descriptor_, here);
+  return !path.empty() && path == PathOf(other.descriptor_, there);
+}
+
+bool Image::MayBeSameFileAs(const Image& other) const noexcept {
+  const struct stat& a = identity_->stat;
+  const struct stat& b = other.identity_->stat;
+  if ((a.st_mode & S_IFMT) != (b.st_mode & S_IFMT)) return false;
+  if (S_ISBLK(a.st_mode)) return a.st_rdev == b.st_rdev;
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+absl::Status Image::Read(uint64_t offset, size_t length, uint8_t* out) const {
+  const uint64_t there = offset < size_ ? std::min<uint64_t>(length, size_ - offset) : 0;
+  size_t done = 0;
+  while (done < there) {
+    const ssize_t count = ::pread(descriptor_, out + done, static_cast<size_t>(there) - done,
+                                  static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      const int error = errno;
+      return absl::UnavailableError(absl::StrCat(
+          "read: ", label_, ": ", length, " bytes at offset ", offset + done, ": ", Reason(error)));
+    }
+    if (count == 0) {
+      return absl::AbortedError(absl::StrCat("read: ", label_, ": the image ends at offset ",
+                                             offset + done, ", it had ", size_,
+                                             " bytes when it was opened"));
+    }
+    done += static_cast<size_t>(count);
+  }
+  // Nothing may be asked for with a null pointer, which memset() must not get.
+  if (done < length) std::memset(out + done, 0, length - done);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Image::Range> Image::FindData(uint64_t offset) const {
+  if (offset >= size_) return Range{size_, size_};
+  const off_t begin = ::lseek(descriptor_, static_cast<off_t>(offset), SEEK_DATA);
+  if (begin < 0) {
+    switch (errno) {
+      case ENXIO:  // no data from here to the end
+        return Range{size_, size_};
+      case EINVAL:  // a file system or device that knows no holes
+      case EOPNOTSUPP:
+      case ENOSYS:
+        return Range{offset, size_};
+      default: {
+        const int error = errno;
+        return absl::UnavailableError(
+            absl::StrCat("seek data: ", label_, ": at offset ", offset, ": ", Reason(error)));
+      }
+    }
+  }
+  // A file that has grown may have data past the size that counts.
+  if (static_cast<uint64_t>(begin) >= size_) return Range{size_, size_};
+  const off_t end = ::lseek(descriptor_, begin, SEEK_HOLE);
+  if (end < 0 && errno != ENXIO) {
+    const int error = errno;
+    return absl::UnavailableError(absl::StrCat("seek hole: ", label_, ": at offset ",
+                                               static_cast<uint64_t>(begin), ": ", Reason(error)));
+  }
+  // ENXIO: the file got shorter since the call before. What is missing there shows when it is read.
+  const uint64_t stop = end < 0 ? size_ : std::min(static_cast<uint64_t>(end), size_);
+  // What was data for the first call can be a hole for the second: a page of space that was never
+  // written counts as data while it is in memory. That says nothing of what follows: an empty range
+  // would be taken for the end.
+  const uint64_t least = std::min(static_cast<uint64_t>(begin) + kVanishedBytes, size_);
+  return Range{static_cast<uint64_t>(begin), stop > static_cast<uint64_t>(begin) ? stop : least};
+}
+
+absl::Status Image::CheckUnchanged() const {
+  struct stat now;
+  if (::fstat(descriptor_, &now) != 0) {
+    const int error = errno;
+    return absl::UnavailableError(absl::StrCat("stat: ", label_, ": ", Reason(error)));
+  }
+  if (S_ISBLK(now.st_mode)) return absl::OkStatus();
+  if (static_cast<uint64_t>(now.st_size) != size_) {
+    return absl::AbortedError(absl::StrCat("read: ", label_, ": the image has ", now.st_size,
+                                           " bytes now, it had ", size_, " when it was opened"));
+  }
+  if (!SameTime(now.st_mtim, identity_->stat.st_mtim)) {
+    return absl::AbortedError(
+        absl::StrCat("read: ", label_, ": the image was written to since it was opened"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cbt

@@ -1,0 +1,275 @@
+// Cursors over images: delta by comparing bytes, allocation from the file system's holes.
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/list_cursor.h"
+#include "cbt/source/image.h"
+#include "cbt/transform.h"
+#include "core/run_assembler.h"
+#include "simd/kernels.h"
+#include "source/image/chunk_compare.h"
+
+namespace cbt {
+namespace {
+
+// Volume bytes of one chunk at least: what one task of the executor compares.
+constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
+
+// Chunks consumed, and data ranges looked up, in one Next() at most.
+constexpr int kChunksPerCall = 16;
+constexpr int kRangesPerCall = 1024;
+
+// A chunk on its way: filled by a task, waited for by the cursor. Shared, because a cursor may die
+// while tasks of its are still queued.
+struct Chunk {
+  Chunk(uint64_t chunk_begin, uint64_t chunk_end) : begin(chunk_begin), end(chunk_end) {}
+
+  const uint64_t begin;
+  const uint64_t end;
+  std::atomic<bool> unwanted{false};
+
+  // A task, so whatever is thrown ends here, and nobody may wait for ever.
+  void Run(const ImagePair& pair, size_t block_size) noexcept {
+    absl::Status result = absl::OkStatus();
+    std::vector<uint64_t> bits;
+    if (!unwanted.load(std::memory_order_relaxed)) {
+      try {
+        result = CompareChunk(pair, begin, end, block_size, bits);
+      } catch (const std::bad_alloc&) {
+        // A text would take memory as well.
+        result = absl::Status(absl::StatusCode::kResourceExhausted, "");
+      } catch (...) {
+        result = absl::Status(absl::StatusCode::kInternal, "");
+      }
+    }
+    const std::lock_guard lock(mutex_);
+    changed = std::move(bits);
+    status = std::move(result);
+    done_ = true;
+    wake_.notify_one();
+  }
+
+  void Wait() {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [this] { return done_; });
+  }
+
+  // Valid after Wait().
+  absl::Status status;
+  std::vector<uint64_t> changed;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool done_ = false;
+};
+
+class ImageDeltaCursor final : public ExtentCursor {
+ public:
+  ImageDeltaCursor(ImagePair pair, uint64_t block_size, Executor* executor, size_t in_flight)
+      : ExtentCursor(pair.target->size(), block_size),
+        pair_(std::make_shared<const ImagePair>(std::move(pair))),
+        executor_(executor),
+        in_flight_(executor == nullptr ? 1 : std::max<size_t>(in_flight, 1)),
+        // A chunk's blocks fill whole words, so that a run can go on from one to the next.
+        chunk_bytes_(std::max(kChunkBytes, 64 * block_size)),
+        runs_(pair_->target->size(), block_size) {}
+
+  ~ImageDeltaCursor() override { Abandon(); }
+  ImageDeltaCursor(const ImageDeltaCursor&) = delete;
+  ImageDeltaCursor& operator=(const ImageDeltaCursor&) = delete;
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    Abandon();
+    runs_.Reset();
+    origin_ = planned_ = consumed_ = offset;
+    scanned_words_ = 0;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    int chunks = 0;
+    while (!batch.full()) {
+      if (runs_.waiting()) {
+        runs_.Take(batch);
+        continue;
+      }
+      if (absl::Status status = Plan(); !status.ok()) return status;
+      if (chunks_.empty()) {
+        CloseAt(consumed_, batch);
+        consumed_ = capacity();
+        break;
+      }
+      Chunk& chunk = *chunks_.front();
+      if (chunk.begin > consumed_) {
+        // Holes on both sides lie in between: equal.
+        CloseAt(consumed_, batch);
+        consumed_ = chunk.begin;
+        continue;
+      }
+      if (scanned_words_ == 0) {
+        if (++chunks > kChunksPerCall) break;
+        chunk.Wait();
+        if (!chunk.status.ok()) return chunk.status;
+      }
+      Scan(chunk, batch);
+    }
+    if (pieces_allowed() && scanned_words_ == 0) {
+      runs_.ClosePiece(BlockCount(consumed_, granularity()), batch);
+    }
+    const uint64_t covered = runs_.Pending().value_or(consumed_);
+    if (covered == capacity()) {
+      // The last word, by whatever way the end was reached: only of images that stayed as they were
+      // can it be said what they hold.
+      if (absl::Status status = pair_->CheckUnchanged(); !status.ok()) return status;
+    }
+    return covered;
+  }
+
+  // Ends a run that is open up to `offset`.
+  void CloseAt(uint64_t offset, ExtentBatch& batch) noexcept {
+    runs_.Close(BlockCount(offset, granularity()), batch);
+  }
+
+  // Takes runs from the front chunk, and drops it when all of it has been scanned.
+  void Scan(Chunk& chunk, ExtentBatch& batch) {
+    const auto* words = reinterpret_cast<const uint8_t*>(chunk.changed.data() + scanned_words_);
+    const uint64_t block = chunk.begin / granularity() + scanned_words_ * 64;
+    scanned_words_ += runs_.Scan(simd::ExtractRuns().single, words, words,
+                                 chunk.changed.size() - scanned_words_, block, batch);
+    if (scanned_words_ == chunk.changed.size()) {
+      consumed_ = chunk.end;
+      scanned_words_ = 0;
+      chunks_.pop_front();
+    } else {
+      consumed_ = chunk.begin + scanned_words_ * 64 * granularity();
+    }
+  }
+
+  // Starts chunks until enough are on their way or the end is reached. Leaves out those in which
+  // neither image has data.
+  absl::Status Plan() {
+    while (chunks_.size() < in_flight_ && planned_ < capacity()) {
+      absl::StatusOr<uint64_t> data = pair_->NextData(planned_);
+      if (!data.ok()) return data.status();
+      if (*data >= capacity()) {
+        planned_ = capacity();
+        break;
+      }
+      const uint64_t begin = origin_ + AlignDown(*data - origin_, chunk_bytes_);
+      const uint64_t end = capacity() - begin < chunk_bytes_ ? capacity() : begin + chunk_bytes_;
+      auto chunk = std::make_shared<Chunk>(begin, end);
+      chunks_.push_back(chunk);
+      planned_ = end;
+      const auto block_size = static_cast<size_t>(granularity());
+      if (executor_ == nullptr) {
+        chunk->Run(*pair_, block_size);
+      } else {
+        executor_->Schedule([chunk, pair = pair_, block_size] { chunk->Run(*pair, block_size); });
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Tells chunks that are still queued that nobody waits for them.
+  void Abandon() noexcept {
+    for (const auto& chunk : chunks_) chunk->unwanted.store(true, std::memory_order_relaxed);
+    chunks_.clear();
+  }
+
+  const std::shared_ptr<const ImagePair> pair_;
+  Executor* const executor_;
+  const size_t in_flight_;
+  const uint64_t chunk_bytes_;
+  RunAssembler runs_;
+  std::deque<std::shared_ptr<Chunk>> chunks_;
+  uint64_t origin_ = 0;       // chunks begin at multiples of their size from here on
+  uint64_t planned_ = 0;      // chunks have been started, or found empty, below this offset
+  uint64_t consumed_ = 0;     // runs have been taken below this offset
+  size_t scanned_words_ = 0;  // of the front chunk
+};
+
+// The data ranges of an image as its file system tells them.
+class DataRangeCursor final : public ExtentCursor {
+ public:
+  explicit DataRangeCursor(std::shared_ptr<const Image> image)
+      : ExtentCursor(image->size(), 1), image_(std::move(image)) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    position_ = offset;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    for (int i = 0; i < kRangesPerCall && !batch.full() && position_ < capacity(); ++i) {
+      absl::StatusOr<Image::Range> range = image_->FindData(position_);
+      if (!range.ok()) return range.status();
+      if (range->begin < range->end) batch.push_back({range->begin, range->end - range->begin});
+      position_ = range->end;
+    }
+    if (position_ == capacity()) {
+      if (absl::Status status = image_->CheckUnchanged(); !status.ok()) return status;
+    }
+    return position_;
+  }
+
+  const std::shared_ptr<const Image> image_;
+  uint64_t position_ = 0;
+};
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeCursor(ImagePair pair,
+                                                         const ImageOptions& options) {
+  // Blocks larger than a buffer are compared in parts; a part that differs makes the block differ.
+  const uint64_t part = std::min<uint64_t>(options.block_size, kPieceBytes);
+  auto cursor = std::make_unique<ImageDeltaCursor>(std::move(pair), part, options.executor,
+                                                   options.chunks_in_flight);
+  if (part == options.block_size) return cursor;
+  return AlignOutward(std::move(cursor), options.block_size);
+}
+
+}  // namespace
+
+absl::Status CheckImageBlockSize(uint64_t block_size) {
+  if (!IsPowerOfTwo(block_size) || block_size < kMinImageBlockSize ||
+      block_size > kMaxImageBlockSize) {
+    return absl::InvalidArgumentError(absl::StrCat("block size ", block_size,
+                                                   " is no power of two from ", kMinImageBlockSize,
+                                                   " to ", kMaxImageBlockSize));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeImageDeltaCursor(
+    std::shared_ptr<const Image> base, std::shared_ptr<const Image> target,
+    const ImageOptions& options) {
+  if (base == nullptr || target == nullptr) return absl::InvalidArgumentError("delta: no image");
+  if (absl::Status status = CheckImageBlockSize(options.block_size); !status.ok()) return status;
+  if (base->SameFileAs(*target)) return MakeExtentCursor({}, target->size(), options.block_size);
+  return MakeCursor({std::move(base), std::move(target), options.skip_holes}, options);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeImageAllocationCursor(
+    std::shared_ptr<const Image> image, const ImageOptions& options) {
+  if (image == nullptr) return absl::InvalidArgumentError("allocation: no image");
+  if (absl::Status status = CheckImageBlockSize(options.block_size); !status.ok()) return status;
+  if (options.skip_zeros) {
+    return MakeCursor({nullptr, std::move(image), options.skip_holes}, options);
+  }
+  if (!options.skip_holes) {
+    std::vector<Extent> all;
+    if (image->size() > 0) all.push_back({0, image->size()});
+    return MakeExtentCursor(all, image->size(), options.block_size);
+  }
+  return AlignOutward(std::make_unique<DataRangeCursor>(std::move(image)), options.block_size);
+}
+
+}  // namespace cbt

@@ -1,0 +1,27 @@
+// Sources that may make those who wait for them wait so long and no longer.
+#ifndef CBT_SOURCE_INPUT_TIME_LIMIT_H_
+#define CBT_SOURCE_INPUT_TIME_LIMIT_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "cbt/cursor.h"
+
+namespace cbt {
+
+// What a longer limit is cut to: the clock's numbers end.
+inline constexpr std::chrono::hours kLongestTime{24 * 365};
+
+// A cursor over `input` that fails with DEADLINE_EXCEEDED once all of its calls together have taken
+// `limit`. The time between calls is the caller's and does not count.
+std::unique_ptr<ExtentCursor> LimitTime(std::unique_ptr<ExtentCursor> input,
+                                        std::chrono::milliseconds limit, std::string label);
+
+// DEADLINE_EXCEEDED for the source `label`.
+absl::Status TookTooLong(const std::string& label);
+
+}  // namespace cbt
+
+#endif  // CBT_SOURCE_INPUT_TIME_LIMIT_H_

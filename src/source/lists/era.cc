@@ -1,0 +1,259 @@
+// era_invalidate and era_dump.
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "cbt/source/device_mapper.h"
+#include "source/lists/change_collector.h"
+#include "source/lists/sector_units.h"
+#include "source/lists/xml_records.h"
+
+namespace cbt {
+namespace {
+
+absl::Status Unknown(std::string_view name) {
+  return absl::DataLossError(
+      absl::StrCat("element <", AbslView(name.substr(0, 40)), "> is not known here"));
+}
+
+class InvalidateReader final : public XmlEvents {
+ public:
+  InvalidateReader(ChangeCollector& changes, uint64_t unit) : changes_(changes), unit_(unit) {}
+
+ private:
+  absl::Status Open(int depth, std::string_view name, const XmlAttributes& attributes) override {
+    if (depth == 0) return name == "blocks" ? absl::OkStatus() : Unknown(name);
+    if (depth > 1) return Unknown(name);
+    if (name == "block") {
+      const absl::StatusOr<uint64_t> block = attributes.Number("block");
+      if (!block.ok()) return block.status();
+      return changes_.AddUnits(*block, 1, unit_);
+    }
+    if (name != "range") return Unknown(name);
+    const absl::StatusOr<uint64_t> begin = attributes.Number("begin");
+    if (!begin.ok()) return begin.status();
+    // The first block behind the range, other than in the tools' other output.
+    const absl::StatusOr<uint64_t> end = attributes.Number("end");
+    if (!end.ok()) return end.status();
+    if (*end < *begin) return absl::DataLossError("a range that ends before it begins");
+    return changes_.AddUnits(*begin, *end - *begin, unit_);
+  }
+
+  absl::Status Close(int, std::string_view) override { return absl::OkStatus(); }
+
+  ChangeCollector& changes_;
+  const uint64_t unit_;
+};
+
+// `era_dump --repair` leaves out what it can't read, and its dump looks like any other. Writesets
+// that are whole follow each other and show every bit.
+absl::Status Damaged(std::string_view what) {
+  return absl::DataLossError(absl::StrCat(AbslView(what),
+                                          ": what was written there is not known, as in a dump "
+                                          "with --repair: dump without it, and back "
+                                          "up the whole device where the metadata is damaged"));
+}
+
+class DumpReader final : public XmlEvents {
+ public:
+  DumpReader(ChangeCollector& changes, uint64_t since) : changes_(changes), since_(since) {}
+
+  absl::Status Finish() const {
+    // Every block has an era; a dump without them has been cut.
+    if (eras_ != blocks_) {
+      return absl::DataLossError(
+          absl::StrCat("the era array has ", eras_, " blocks, it should have ", blocks_));
+    }
+    if (last_writeset_.has_value() && *last_writeset_ == current_era_) return absl::OkStatus();
+    // What is written while a device is in use stands in its superblock's own writeset. Tools that
+    // show only those that are archived leave it out; suspending archives the last one.
+    const absl::string_view remedy =
+        "dump a copy of the metadata that was made while the device was suspended, without "
+        "--logical, or take era_invalidate --metadata-snapshot";
+    if (last_writeset_.has_value()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "lacks what was written in era ", current_era_, ", the present one: ", remedy));
+    }
+    // --logical gives a block of several writesets the era of the first one. Later ones are lost.
+    return absl::FailedPreconditionError(absl::StrCat(
+        "has no writesets (era_dump --logical): a block may have been written in a later era than "
+        "the one that it shows: ",
+        remedy));
+  }
+
+  uint64_t unit() const noexcept { return unit_; }
+  uint64_t blocks() const noexcept { return blocks_; }
+
+ private:
+  absl::Status Open(int depth, std::string_view name, const XmlAttributes& attributes) override {
+    switch (depth) {
+      case 0:
+        return name == "superblock" ? Superblock(attributes)
+                                    : absl::DataLossError("no <superblock>");
+      case 1:
+        in_writeset_ = name == "writeset";
+        if (in_writeset_) return Writeset(attributes);
+        return name == "era_array" ? absl::OkStatus() : Unknown(name);
+      case 2:
+        if (in_writeset_) return name == "bit" ? Bit(attributes) : Unknown(name);
+        return name == "era" ? Era(attributes) : Unknown(name);
+      default:
+        return Unknown(name);
+    }
+  }
+
+  absl::Status Close(int depth, std::string_view) override {
+    if (depth != 1 || !in_writeset_) return absl::OkStatus();
+    in_writeset_ = false;
+    // Newer tools show as many bits as the device has blocks, older ones as many as the writeset.
+    if (bits_ == nr_bits_ || bits_ == blocks_) return absl::OkStatus();
+    return Damaged(absl::StrCat("the writeset of era ", *last_writeset_, " has ", bits_,
+                                " bits, it should have ", nr_bits_));
+  }
+
+  absl::Status Superblock(const XmlAttributes& attributes) {
+    absl::Status status = SectorUnit(attributes, "block_size", unit_);
+    if (status.ok()) status = Number(attributes, "nr_blocks", blocks_);
+    if (status.ok()) status = Number(attributes, "current_era", current_era_);
+    if (!status.ok()) return status;
+    if (blocks_ > kMaxCapacity / unit_) return absl::DataLossError("a device that is too large");
+    if (since_ > current_era_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("era ", since_, " has not come yet, the device is in era ", current_era_));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Writeset(const XmlAttributes& attributes) {
+    uint64_t era = 0;
+    if (absl::Status status = Number(attributes, "era", era); !status.ok()) return status;
+    if (absl::Status status = Number(attributes, "nr_bits", nr_bits_); !status.ok()) return status;
+    if (era > current_era_) {
+      return absl::DataLossError(
+          absl::StrCat("a writeset of era ", era, ", and the device is in era ", current_era_));
+    }
+    if (last_writeset_.has_value() && era <= *last_writeset_) {
+      return absl::DataLossError(
+          absl::StrCat("the writeset of era ", era, " comes behind that of era ", *last_writeset_));
+    }
+    if (last_writeset_.has_value() && era - *last_writeset_ > 1) {
+      return Damaged(absl::StrCat("the writeset of era ", *last_writeset_ + 1,
+                                  " is missing, that of era ", era, " follows"));
+    }
+    // The kernel keeps older writesets as they are when a device grows.
+    if (era >= since_ && nr_bits_ < blocks_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the writeset of era ", era, " has ", nr_bits_, " bits for ", blocks_,
+                       " blocks: take a later era, from after the device grew, or back up the "
+                       "whole device"));
+    }
+    last_writeset_ = era;
+    bits_ = 0;
+    return absl::OkStatus();
+  }
+
+  absl::Status Bit(const XmlAttributes& attributes) {
+    uint64_t block = 0;
+    if (absl::Status status = Number(attributes, "block", block); !status.ok()) return status;
+    if (block != bits_) {
+      return Damaged(absl::StrCat("the writeset of era ", *last_writeset_, " lacks bit ", bits_,
+                                  ", or has it out of order"));
+    }
+    ++bits_;
+    const std::optional<std::string_view> value = attributes.Find("value");
+    if (value != "true" && value != "false") {
+      return absl::DataLossError("a bit that is neither true nor false");
+    }
+    return value == "true" && *last_writeset_ >= since_ ? Changed(block) : absl::OkStatus();
+  }
+
+  absl::Status Era(const XmlAttributes& attributes) {
+    uint64_t block = 0;
+    uint64_t era = 0;
+    if (absl::Status status = Number(attributes, "block", block); !status.ok()) return status;
+    if (absl::Status status = Number(attributes, "era", era); !status.ok()) return status;
+    if (block != eras_) return absl::DataLossError("blocks of the era array are not in order");
+    ++eras_;
+    return era >= since_ ? Changed(block) : absl::OkStatus();
+  }
+
+  absl::Status Changed(uint64_t block) {
+    if (block >= blocks_) return absl::OutOfRangeError("a block past the device's last one");
+    return changes_.AddUnits(block, 1, unit_);
+  }
+
+  static absl::Status Number(const XmlAttributes& attributes, std::string_view name,
+                             uint64_t& out) {
+    const absl::StatusOr<uint64_t> number = attributes.Number(name);
+    if (!number.ok()) return number.status();
+    out = *number;
+    return absl::OkStatus();
+  }
+
+  ChangeCollector& changes_;
+  const uint64_t since_;
+  uint64_t unit_ = 1;
+  uint64_t blocks_ = 0;
+  uint64_t eras_ = 0;
+  uint64_t current_era_ = 0;
+  std::optional<uint64_t> last_writeset_;  // its era
+  bool in_writeset_ = false;
+  uint64_t nr_bits_ = 0;  // as the writeset says
+  uint64_t bits_ = 0;     // of the writeset, as far as it has been read
+};
+
+}  // namespace
+
+absl::StatusOr<ChangeMap> ReadEraInvalidate(ByteStream& stream, const EraOptions& options) {
+  absl::Status status = CheckPurpose(stream.label(), options.import, SourcePurpose::kDelta,
+                                     "the output of era_invalidate");
+  if (!status.ok()) return status;
+  const absl::StatusOr<uint64_t> capacity =
+      NeededCapacity(stream.label(), options.import, "era_invalidate");
+  if (!capacity.ok()) return capacity.status();
+  if (!options.block_size.has_value() || *options.block_size == 0 ||
+      *options.block_size > kMaxGranularity) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(stream.label(),
+                     ": era_invalidate does not tell the size of its blocks: give it (option "
+                     "block-size)"));
+  }
+  absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.import.granularity);
+  if (!changes.ok()) return changes.status();
+  InvalidateReader reader(*changes, *options.block_size);
+  status = ReadXml(stream, reader);
+  if (!status.ok()) return status;
+  absl::StatusOr<ChangeMap> map = changes->Finish(options.import, *options.block_size);
+  if (!map.ok()) return At(stream.label(), "", map.status());
+  return map;
+}
+
+absl::StatusOr<ChangeMap> ReadEraDump(ByteStream& stream, const EraOptions& options) {
+  absl::Status status =
+      CheckPurpose(stream.label(), options.import, SourcePurpose::kDelta, "an era_dump");
+  if (!status.ok()) return status;
+  if (!options.since_era.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(stream.label(), ": since which era? (option since-era)"));
+  }
+  absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.import.granularity);
+  if (!changes.ok()) return changes.status();
+  DumpReader reader(*changes, *options.since_era);
+  status = ReadXml(stream, reader);
+  if (status.ok()) status = At(stream.label(), "", reader.Finish());
+  if (!status.ok()) return status;
+  const uint64_t end = reader.blocks() * reader.unit();
+  const uint64_t capacity = options.import.capacity.value_or(end);
+  if (capacity > end || BlockCount(capacity, reader.unit()) != reader.blocks()) {
+    return absl::InvalidArgumentError(absl::StrCat(stream.label(), ": the device has ",
+                                                   reader.blocks(), " blocks of ", reader.unit(),
+                                                   " bytes, the volume ", capacity, " bytes"));
+  }
+  absl::StatusOr<ChangeMap> map =
+      changes->Finish(capacity, options.import.base_capacity.value_or(capacity), reader.unit());
+  if (!map.ok()) return At(stream.label(), "", map.status());
+  return map;
+}
+
+}  // namespace cbt

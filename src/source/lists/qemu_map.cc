@@ -1,0 +1,127 @@
+#include "cbt/source/qemu_map.h"
+
+#include "absl/strings/str_cat.h"
+#include "source/lists/change_collector.h"
+#include "source/lists/json_records.h"
+
+namespace cbt {
+namespace {
+
+// Images are seen in sectors: a file that ends inside one is mapped to the sector's end.
+constexpr uint64_t kSectorBytes = 512;
+
+class Reader final : public JsonEvents {
+ public:
+  Reader(ChangeCollector& changes, SourcePurpose purpose) : changes_(changes), purpose_(purpose) {}
+
+  uint64_t end() const noexcept { return end_; }
+
+ private:
+  absl::Status Open(int depth, std::string_view, bool array) override {
+    if (depth == 0) {
+      if (!array) return absl::DataLossError("no array");
+      if (seen_) return absl::DataLossError("a second map");
+      seen_ = true;
+    } else if (depth == 1) {
+      if (array) return absl::DataLossError("an entry that is no object");
+      entry_ = {};
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Value(int depth, std::string_view key, const JsonScalar& value) override {
+    if (depth == 0) return absl::DataLossError("no array");
+    if (depth == 1) return absl::DataLossError("an entry that is no object");
+    if (depth > 2) return absl::OkStatus();
+    if (key == "start") return TakeNumber(key, value, entry_.start);
+    if (key == "length") return TakeNumber(key, value, entry_.length);
+    if (key == "depth") return TakeNumber(key, value, entry_.depth);
+    if (key == "present") return Flag(value, key, entry_.present);
+    if (key == "zero") return Flag(value, key, entry_.zero);
+    if (key == "data") return Flag(value, key, entry_.data);
+    return absl::OkStatus();
+  }
+
+  absl::Status Close(int depth, bool) override {
+    if (depth != 1) return absl::OkStatus();
+    if (!entry_.start.has_value() || !entry_.length.has_value() || !entry_.zero.has_value() ||
+        !entry_.data.has_value()) {
+      return absl::DataLossError("an entry without start, length, zero or data");
+    }
+    if (*entry_.start != end_) {
+      return absl::DataLossError(
+          absl::StrCat("an entry at ", *entry_.start, ", the one before ended at ", end_));
+    }
+    if (*entry_.length > kMaxCapacity - end_) {
+      return absl::OutOfRangeError(
+          absl::StrCat("an entry of ", *entry_.length, " bytes at ", end_));
+    }
+    end_ += *entry_.length;
+    bool report = *entry_.data || !*entry_.zero;
+    if (purpose_ == SourcePurpose::kDelta) {
+      if (!entry_.depth.has_value()) return absl::DataLossError("an entry without depth");
+      // What no overlay says of itself, though what lies below may (a hole behind NBD or iSCSI). A
+      // client of NBD that was given a bitmap shows what is dirty so, and what is clean as data of
+      // the topmost image: taken as it stands, the answer would be the opposite.
+      if (*entry_.depth == 0 && !*entry_.data && !*entry_.zero) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("an entry at ", *entry_.start,
+                         " is neither data nor zeros: if it is a map over x-dirty-bitmap, read the "
+                         "bitmap itself (nbd:bitmap=NAME)"));
+      }
+      // Tools before "present" came wrote only what is.
+      report = *entry_.depth == 0 && entry_.present.value_or(true);
+    }
+    return report ? changes_.Add(*entry_.start, *entry_.length) : absl::OkStatus();
+  }
+
+  static absl::Status Flag(const JsonScalar& value, std::string_view key,
+                           std::optional<bool>& out) {
+    if (value.kind != JsonScalar::Kind::kBool || out.has_value()) {
+      return absl::DataLossError(
+          absl::StrCat("\"", std::string(key), "\" is no boolean, or twice"));
+    }
+    out = value.boolean;
+    return absl::OkStatus();
+  }
+
+  struct Entry {
+    std::optional<uint64_t> start;
+    std::optional<uint64_t> length;
+    std::optional<uint64_t> depth;
+    std::optional<bool> present;
+    std::optional<bool> zero;
+    std::optional<bool> data;
+  };
+
+  ChangeCollector& changes_;
+  const SourcePurpose purpose_;
+  bool seen_ = false;
+  Entry entry_;
+  uint64_t end_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<ChangeMap> ReadQemuMap(ByteStream& stream, const ImportOptions& options) {
+  if (!options.purpose.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(stream.label(),
+                     ": a map of qemu-img tells what is allocated, or what an overlay changed: "
+                     "say which is meant"));
+  }
+  absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.granularity);
+  if (!changes.ok()) return changes.status();
+  Reader reader(*changes, *options.purpose);
+  if (absl::Status status = ReadJson(stream, reader); !status.ok()) return status;
+  const uint64_t capacity = options.capacity.value_or(reader.end());
+  if (capacity > reader.end() || AlignUp(capacity, kSectorBytes) < reader.end()) {
+    return absl::DataLossError(absl::StrCat(stream.label(), ": the map ends at ", reader.end(),
+                                            ", the volume at ", capacity));
+  }
+  absl::StatusOr<ChangeMap> map = changes->Finish(capacity, capacity, kSectorBytes);
+  if (!map.ok()) return At(stream.label(), "", map.status());
+  return map;
+}
+
+}  // namespace cbt

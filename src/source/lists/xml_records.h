@@ -1,0 +1,64 @@
+// XML of any size as events, read with expat in bounded memory.
+#ifndef CBT_SOURCE_LISTS_XML_RECORDS_H_
+#define CBT_SOURCE_LISTS_XML_RECORDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cbt/source/byte_stream.h"
+
+namespace cbt {
+
+// The attributes of an element; valid during the call.
+class XmlAttributes {
+ public:
+  explicit XmlAttributes(const char* const* pairs) noexcept : pairs_(pairs) {}
+
+  // The value of `name`; nothing when there is none.
+  std::optional<std::string_view> Find(std::string_view name) const noexcept;
+
+  // The decimal number that `name` holds, at most 2^64 - 1.
+  // Errors: DATA_LOSS when it is missing or no number.
+  absl::StatusOr<uint64_t> Number(std::string_view name) const;
+
+ private:
+  const char* const* pairs_;  // name, value, ..., null
+};
+
+// Receives the elements of a document. `depth` is the number of elements around it. Every error
+// ends the reading.
+class XmlEvents {
+ public:
+  virtual ~XmlEvents() = default;
+  XmlEvents() = default;
+  XmlEvents(const XmlEvents&) = delete;
+  XmlEvents& operator=(const XmlEvents&) = delete;
+
+  virtual absl::Status Open(int depth, std::string_view name, const XmlAttributes& attributes) = 0;
+  virtual absl::Status Close(int depth, std::string_view name) = 0;
+};
+
+// Depth of elements, bytes of one tag, and bytes of memory that expat takes, at most.
+inline constexpr int kMaxXmlDepth = 32;
+inline constexpr uint64_t kMaxXmlTagBytes = uint64_t{1} << 20;
+inline constexpr size_t kMaxXmlMemoryBytes = size_t{16} << 20;
+
+// Reads one document to the end of the stream. A document type is refused: nothing here has one,
+// and entities can make little input much.
+// Errors: DATA_LOSS with the line for what is no XML or ends early and for text between elements
+//         (blanks and comments are none), those of `events` with the line in front, those of the
+//         stream. RESOURCE_EXHAUSTED with the line for more different names of attributes and
+//         elements than fit into kMaxXmlMemoryBytes, or when there is no memory. UNIMPLEMENTED when
+//         built without expat.
+// `quick`: reads what a document's element holds without expat, as long as it is nothing but plain
+//         tags. Says the same either way, three times as fast; but names cost no memory, so that
+//         there may be any number of them.
+absl::Status ReadXml(ByteStream& stream, XmlEvents& events, bool quick = true);
+
+}  // namespace cbt
+
+#endif  // CBT_SOURCE_LISTS_XML_RECORDS_H_

@@ -1,0 +1,199 @@
+#include "cbt/source/nbd.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/source/nbd_extents.h"
+#include "cbt/transform.h"
+#include "source/nbd/nbd_connection.h"
+
+namespace cbt {
+
+class NbdExport::State {
+ public:
+  State(std::string uri, NbdExportOptions options, uint64_t size, std::vector<std::string> contexts,
+        std::unique_ptr<NbdConnection> connection)
+      : uri_(std::move(uri)),
+        options_(std::move(options)),
+        size_(size),
+        contexts_(std::move(contexts)),
+        spare_(std::move(connection)) {}
+
+  uint64_t size() const noexcept { return size_; }
+  const std::string& label() const noexcept { return options_.label; }
+  const std::vector<std::string>& contexts() const noexcept { return contexts_; }
+
+  // A connection that answers about `context`.
+  absl::StatusOr<std::unique_ptr<NbdConnection>> Start(const std::string& context) {
+    std::unique_ptr<NbdConnection> connection;
+    {
+      std::lock_guard lock(mutex_);
+      connection = std::move(spare_);
+    }
+    if (connection != nullptr) {
+      const absl::Status status = StartAndCheck(*connection, context);
+      if (status.ok()) return connection;
+      // Servers end connections that negotiate for long; a new one tells what is really wrong.
+      if (connection->usable() || !absl::IsUnavailable(status)) return status;
+      connection.reset();
+    }
+    absl::StatusOr<std::unique_ptr<NbdConnection>> fresh = NbdConnection::Connect(uri_, options_);
+    if (!fresh.ok()) return fresh;
+    if (absl::Status status = StartAndCheck(**fresh, context); !status.ok()) return status;
+    return fresh;
+  }
+
+ private:
+  // Of the contexts, as many as a message can carry.
+  std::string ContextList() const {
+    constexpr size_t kListed = 32;
+    constexpr size_t kMaxName = 200;
+    std::string list;
+    for (size_t i = 0; i < std::min(contexts_.size(), kListed); ++i) {
+      absl::StrAppend(&list, i == 0 ? "" : ", ", Printable(contexts_[i], kMaxName));
+    }
+    if (contexts_.size() > kListed) absl::StrAppend(&list, ", ...");
+    return contexts_.empty() ? "none" : list;
+  }
+
+  absl::Status StartAndCheck(NbdConnection& connection, const std::string& context) const {
+    if (absl::Status status = connection.Start(context); !status.ok()) {
+      if (!absl::IsNotFound(status)) return status;
+      return absl::NotFoundError(absl::StrCat(status.message(), "; it lists: ", ContextList()));
+    }
+    absl::StatusOr<uint64_t> size = connection.Size();
+    if (!size.ok()) return size.status();
+    if (*size != size_) {
+      return absl::AbortedError(absl::StrCat(label(), ": the export has ", *size,
+                                             " bytes now, it had ", size_, " when it was opened"));
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string uri_;
+  const NbdExportOptions options_;
+  const uint64_t size_;
+  const std::vector<std::string> contexts_;
+  std::mutex mutex_;
+  std::unique_ptr<NbdConnection> spare_;  // negotiating
+};
+
+NbdExport::NbdExport(std::shared_ptr<State> state) : state_(std::move(state)) {}
+NbdExport::~NbdExport() = default;
+
+absl::StatusOr<std::shared_ptr<const NbdExport>> NbdExport::Open(const std::string& uri,
+                                                                 const NbdExportOptions& options) {
+  NbdExportOptions named = options;
+  if (named.label.empty()) named.label = uri;
+  absl::StatusOr<std::unique_ptr<NbdConnection>> connection = NbdConnection::Connect(uri, named);
+  if (!connection.ok()) return connection.status();
+  absl::StatusOr<uint64_t> size = (*connection)->QuerySize();
+  if (!size.ok()) return size.status();
+  absl::StatusOr<std::vector<std::string>> contexts = (*connection)->ListContexts();
+  if (!contexts.ok()) return contexts.status();
+  return std::shared_ptr<const NbdExport>(new NbdExport(std::make_shared<State>(
+      uri, std::move(named), *size, *std::move(contexts), *std::move(connection))));
+}
+
+uint64_t NbdExport::size() const noexcept { return state_->size(); }
+const std::string& NbdExport::label() const noexcept { return state_->label(); }
+const std::vector<std::string>& NbdExport::contexts() const noexcept { return state_->contexts(); }
+
+namespace {
+
+class NbdCursor final : public ExtentCursor {
+ public:
+  NbdCursor(std::shared_ptr<NbdExport::State> state, NbdExtents extents, uint64_t request_bytes,
+            std::unique_ptr<NbdConnection> connection)
+      : ExtentCursor(state->size(), 1),
+        state_(std::move(state)),
+        request_bytes_(request_bytes),
+        extents_(std::move(extents)),
+        connection_(std::move(connection)) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    position_ = known_ = offset;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    if (position_ == known_) {
+      if (absl::Status status = Ask(); !status.ok()) return status;
+    }
+    const std::vector<Extent>& extents = extents_.extents();
+    while (next_ < extents.size() && !batch.full()) {
+      const Extent extent = extents[next_++];
+      // A request begins before the position where the server wants it aligned.
+      const uint64_t begin = std::max(extent.offset, position_);
+      if (extent.end() <= begin) continue;
+      batch.push_back({begin, extent.end() - begin});
+      position_ = extent.end();
+    }
+    if (next_ == extents.size()) position_ = known_;
+    return position_;
+  }
+
+  // Learns what is in [position_, known_).
+  absl::Status Ask() {
+    if (connection_ != nullptr && !connection_->usable()) connection_.reset();
+    if (connection_ == nullptr) {
+      absl::StatusOr<std::unique_ptr<NbdConnection>> fresh = state_->Start(extents_.context());
+      if (!fresh.ok()) return fresh.status();
+      connection_ = *std::move(fresh);
+    }
+    const uint64_t block = connection_->MinimumBlock();
+    const uint64_t begin = AlignDown(position_, block);
+    const uint64_t most = std::max(AlignDown(request_bytes_, block), block);
+    extents_.Expect(begin, std::min(most, capacity() - begin));
+    next_ = 0;
+    if (absl::Status status =
+            connection_->BlockStatus(begin, std::min(most, capacity() - begin), extents_);
+        !status.ok()) {
+      return status;
+    }
+    absl::StatusOr<uint64_t> known = extents_.Finish();
+    if (!known.ok()) {
+      return absl::Status(known.status().code(),
+                          absl::StrCat(state_->label(), ": ", known.status().message()));
+    }
+    if (*known <= position_) {
+      return absl::DataLossError(absl::StrCat(state_->label(), ": the server's answer ends at ",
+                                              "offset ", *known, ", it was asked about ",
+                                              position_));
+    }
+    known_ = *known;
+    return absl::OkStatus();
+  }
+
+  const std::shared_ptr<NbdExport::State> state_;
+  const uint64_t request_bytes_;
+  NbdExtents extents_;
+  std::unique_ptr<NbdConnection> connection_;
+  uint64_t position_ = 0;  // reported below this offset
+  uint64_t known_ = 0;     // extents_ tells what is below this offset
+  size_t next_ = 0;        // the first of extents_ that was not handed on
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeNbdCursor(
+    const std::shared_ptr<const NbdExport>& nbd_export, const NbdOptions& options) {
+  if (nbd_export == nullptr) return absl::InvalidArgumentError("nbd: no export");
+  if (options.request_bytes == 0 || options.request_bytes > kMaxNbdRequest) {
+    return absl::InvalidArgumentError(absl::StrCat("nbd: requests of ", options.request_bytes,
+                                                   " bytes, not 1 to ", kMaxNbdRequest));
+  }
+  absl::StatusOr<NbdExtents> extents = NbdExtents::For(options.context, options.deepest_changed);
+  if (!extents.ok()) return extents.status();
+  absl::StatusOr<std::unique_ptr<NbdConnection>> connection =
+      nbd_export->state()->Start(options.context);
+  if (!connection.ok()) return connection.status();
+  // United again, so that the answer does not depend on where requests begin.
+  return Coalesce(std::make_unique<NbdCursor>(nbd_export->state(), *std::move(extents),
+                                              options.request_bytes, *std::move(connection)));
+}
+
+}  // namespace cbt

@@ -1,0 +1,335 @@
+#include "source/nbd/nbd_connection.h"
+
+#ifdef CBT_HAVE_LIBNBD
+#include <libnbd.h>
+#endif
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+
+namespace cbt {
+
+std::string Printable(std::string_view text, size_t limit) {
+  std::string out;
+  for (const char c : text.substr(0, limit)) {
+    const auto byte = static_cast<unsigned char>(c);
+    out.push_back(byte < 0x20 || byte == 0x7f ? '?' : c);
+  }
+  if (text.size() > limit) out += "...";
+  return out;
+}
+
+#ifdef CBT_HAVE_LIBNBD
+
+namespace {
+
+constexpr size_t kMaxMessage = 500;
+
+// libnbd's NBD_NULL_COMPLETION is C, not C++.
+constexpr nbd_completion_callback kNoCompletion{nullptr, nullptr, nullptr};
+
+absl::Status StatusOf(int error, const std::string& text) {
+  switch (error) {
+    case ENOENT:
+      return absl::NotFoundError(text);
+    case EPERM:
+    case EACCES:
+      return absl::PermissionDeniedError(text);
+    default:
+      return absl::UnavailableError(text);
+  }
+}
+
+bool StartsWith(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+absl::Status CheckAddress(const std::string& uri, const NbdExportOptions& options) {
+  const bool tls = StartsWith(uri, "nbds://") || StartsWith(uri, "nbds+unix://");
+  if (!tls && !StartsWith(uri, "nbd://") && !StartsWith(uri, "nbd+unix://")) {
+    return absl::InvalidArgumentError(
+        "nbd: the URI begins with none of nbd://, nbds://, nbd+unix:// and nbds+unix://");
+  }
+  if (uri.find('\0') != std::string::npos ||
+      (options.export_name && options.export_name->find('\0') != std::string::npos)) {
+    return absl::InvalidArgumentError("nbd: a NUL byte in the URI or the export's name");
+  }
+  if (!tls && !(options.tls_certificates.empty() && options.tls_psk_file.empty())) {
+    return absl::InvalidArgumentError("nbd: TLS files for a URI without TLS; write nbds");
+  }
+  if (options.timeout <= std::chrono::milliseconds(0)) {
+    return absl::InvalidArgumentError("nbd: the timeout is not above 0");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+NbdConnection::NbdConnection(nbd_handle* handle, const NbdExportOptions& options)
+    : handle_(handle), label_(options.label), timeout_(options.timeout) {}
+
+NbdConnection::~NbdConnection() {
+  // A farewell, as the protocol wants it, without waiting for what the server says to it.
+  if (!given_up_ && nbd_aio_is_negotiating(handle_) == 1) nbd_aio_opt_abort(handle_);
+  if (!given_up_ && nbd_aio_is_ready(handle_) == 1) nbd_aio_disconnect(handle_, 0);
+  nbd_close(handle_);
+}
+
+absl::StatusOr<std::unique_ptr<NbdConnection>> NbdConnection::Connect(
+    const std::string& uri, const NbdExportOptions& options) {
+  if (absl::Status status = CheckAddress(uri, options); !status.ok()) return status;
+  nbd_handle* const handle = nbd_create();
+  if (handle == nullptr) return absl::ResourceExhaustedError("nbd: no handle");
+  std::unique_ptr<NbdConnection> connection(new NbdConnection(handle, options));
+  if (absl::Status status = connection->Configure(uri, options); !status.ok()) return status;
+  if (absl::Status status = connection->Negotiate(uri, options); !status.ok()) return status;
+  return connection;
+}
+
+absl::Status NbdConnection::Configure(const std::string& uri, const NbdExportOptions& options) {
+  if (nbd_supports_uri(handle_) != 1) {
+    return absl::UnimplementedError("nbd: libnbd was built without URIs");
+  }
+  const bool tls = StartsWith(uri, "nbds");
+  if (tls && nbd_supports_tls(handle_) != 1) {
+    return absl::UnimplementedError("nbd: libnbd was built without TLS");
+  }
+  const auto set = [](const std::string& value, auto setter, nbd_handle* handle) {
+    return value.empty() ? 0 : setter(handle, value.c_str());
+  };
+  // Option mode: the export's name and the contexts are settled after the connection is made.
+  // Alignment is ours to keep, whatever a server's odd export size makes of it.
+  const uint32_t strict = nbd_get_strict_mode(handle_) & ~uint32_t{LIBNBD_STRICT_ALIGN};
+  if (nbd_set_opt_mode(handle_, true) != 0 || nbd_set_strict_mode(handle_, strict) != 0 ||
+      nbd_set_uri_allow_transports(handle_,
+                                   LIBNBD_ALLOW_TRANSPORT_TCP | LIBNBD_ALLOW_TRANSPORT_UNIX) != 0 ||
+      nbd_set_uri_allow_local_file(handle_, false) != 0 ||
+      set(options.tls_certificates, nbd_set_tls_certificates, handle_) != 0 ||
+      set(options.tls_psk_file, nbd_set_tls_psk_file, handle_) != 0 ||
+      set(options.tls_username, nbd_set_tls_username, handle_) != 0) {
+    return LibraryError("configure");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NbdConnection::Negotiate(const std::string& uri, const NbdExportOptions& options) {
+  const Deadline deadline = FromNow();
+  if (nbd_aio_connect_uri(handle_, uri.c_str()) != 0) {
+    const int error = nbd_get_errno();
+    absl::Status status = LibraryError("connect");
+    if (error == EINVAL) return absl::InvalidArgumentError(status.message());
+    return status;
+  }
+  while (nbd_aio_is_connecting(handle_) == 1) {
+    if (absl::Status status = PollOnce(deadline, "connect"); !status.ok()) return status;
+  }
+  if (!usable()) return Broken("connect", "the server ended the connection");
+  if (nbd_get_structured_replies_negotiated(handle_) != 1 || nbd_aio_is_negotiating(handle_) != 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(label_, ": the server can't tell block status: it has no structured replies"));
+  }
+  if (options.export_name && nbd_set_export_name(handle_, options.export_name->c_str()) != 0) {
+    return absl::InvalidArgumentError(LibraryError("set the export's name").message());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NbdConnection::WaitForOption(std::string_view doing) {
+  const Deadline deadline = FromNow();
+  while (!outcome_.done && nbd_aio_is_connecting(handle_) == 1) {
+    if (absl::Status status = PollOnce(deadline, doing); !status.ok()) return status;
+  }
+  if (!usable()) return Broken(doing, "the server ended the connection");
+  if (!outcome_.done) return Broken(doing, "the negotiation ended without an answer");
+  if (outcome_.error != 0) {
+    return StatusOf(outcome_.error,
+                    absl::StrCat(label_, ": ", AbslView(doing), ": the server refuses: ",
+                                 std::generic_category().message(outcome_.error)));
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+// The type is libnbd's.
+// NOLINTNEXTLINE(readability-non-const-parameter)
+int TakeOutcome(void* user_data, int* error) noexcept {
+  *static_cast<NbdOutcome*>(user_data) = {true, *error};
+  return 1;
+}
+
+int TakeName(void* user_data, const char* name) noexcept {
+  auto* const names = static_cast<std::vector<std::string>*>(user_data);
+  try {
+    if (names->size() < NbdExport::kMaxContexts) names->emplace_back(name);
+  } catch (const std::bad_alloc&) {
+    return -1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> NbdConnection::QuerySize() {
+  outcome_ = {};
+  if (nbd_aio_opt_info(handle_, {TakeOutcome, &outcome_, nullptr}) != 0) {
+    return LibraryError("ask for the export");
+  }
+  if (absl::Status status = WaitForOption("ask for the export"); !status.ok()) return status;
+  return Size();
+}
+
+absl::StatusOr<uint64_t> NbdConnection::Size() const {
+  const int64_t size = nbd_get_size(handle_);
+  // Some versions of libnbd pass sizes above int64 on as negative numbers.
+  if (size == -1) return LibraryError("ask for the size");
+  if (size < 0) {
+    return absl::DataLossError(absl::StrCat(label_, ": the export's size is above ", kMaxCapacity));
+  }
+  return static_cast<uint64_t>(size);
+}
+
+uint64_t NbdConnection::MinimumBlock() const {
+  // The protocol allows up to 64 KiB; other answers are not worth believing.
+  const int64_t block = nbd_get_block_size(handle_, LIBNBD_SIZE_MINIMUM);
+  return block > 0 && block <= 65536 ? static_cast<uint64_t>(block) : 1;
+}
+
+absl::StatusOr<std::vector<std::string>> NbdConnection::ListContexts() {
+  names_.clear();
+  outcome_ = {};
+  if (nbd_aio_opt_list_meta_context(handle_, {TakeName, &names_, nullptr},
+                                    {TakeOutcome, &outcome_, nullptr}) != 0) {
+    return LibraryError("list contexts");
+  }
+  const absl::Status status = WaitForOption("list contexts");
+  if (!usable()) return status;
+  // A server need not be able to list what it has; which contexts work shows when one is asked for.
+  if (!status.ok()) names_.clear();
+  return names_;
+}
+
+absl::Status NbdConnection::Start(const std::string& context) {
+  outcome_ = {};
+  if (nbd_add_meta_context(handle_, context.c_str()) != 0 ||
+      nbd_aio_opt_go(handle_, {TakeOutcome, &outcome_, nullptr}) != 0) {
+    return LibraryError("open the export");
+  }
+  if (absl::Status status = WaitForOption("open the export"); !status.ok()) return status;
+  if (nbd_aio_is_ready(handle_) != 1) return Broken("open the export", "it does not become ready");
+  if (nbd_can_meta_context(handle_, context.c_str()) != 1) {
+    return absl::NotFoundError(absl::StrCat(label_, ": the server has no context ", context));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NbdConnection::BlockStatus(uint64_t offset, uint64_t length, NbdExtents& extents) {
+  const Deadline deadline = FromNow();
+  extents_ = &extents;
+#ifdef LIBNBD_HAVE_NBD_BLOCK_STATUS_64
+  const auto take = [](void* user_data, const char* context, uint64_t at, nbd_extent* entries,
+                       size_t count, int* error) noexcept {
+    NbdExtents* const out = static_cast<NbdConnection*>(user_data)->extents_;
+    return out == nullptr ? 0 : NbdExtents::CallbackLong(out, context, at, entries, count, error);
+  };
+  const int64_t cookie =
+      nbd_aio_block_status_64(handle_, length, offset, {take, this, nullptr}, kNoCompletion, 0);
+#else
+  const auto take = [](void* user_data, const char* context, uint64_t at, uint32_t* entries,
+                       size_t count, int* error) noexcept {
+    NbdExtents* const out = static_cast<NbdConnection*>(user_data)->extents_;
+    return out == nullptr ? 0 : NbdExtents::Callback(out, context, at, entries, count, error);
+  };
+  const int64_t cookie =
+      nbd_aio_block_status(handle_, length, offset, {take, this, nullptr}, kNoCompletion, 0);
+#endif
+  const std::string doing = absl::StrCat("block status at offset ", offset);
+  absl::Status status;
+  if (cookie < 0) status = LibraryError(doing);
+  while (status.ok()) {
+    const int completed = nbd_aio_command_completed(handle_, static_cast<uint64_t>(cookie));
+    if (completed == 1) break;
+    if (completed < 0) {
+      // What was wrong with the answer says more than that the callback refused it.
+      status = extents.Finish().status();
+      if (status.ok() || nbd_get_errno() != EPROTO) status = LibraryError(doing);
+      break;
+    }
+    status = PollOnce(deadline, doing);
+  }
+  extents_ = nullptr;
+  return status;
+}
+
+bool NbdConnection::usable() const {
+  return !given_up_ && nbd_aio_is_dead(handle_) != 1 && nbd_aio_is_closed(handle_) != 1;
+}
+
+absl::Status NbdConnection::PollOnce(Deadline deadline, std::string_view doing) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  if (left.count() <= 0) {
+    given_up_ = true;
+    return Broken(doing, absl::StrCat("no answer within ", timeout_.count(), " ms"));
+  }
+  const auto wait = std::min<int64_t>(left.count(), std::numeric_limits<int>::max());
+  // 0 is the end of the wait; whether that was the deadline is seen at the next call.
+  if (nbd_poll(handle_, static_cast<int>(wait)) < 0) return LibraryError(doing);
+  return absl::OkStatus();
+}
+
+absl::Status NbdConnection::LibraryError(std::string_view doing) const {
+  const char* const text = nbd_get_error();
+  const int error = nbd_get_errno();
+  const std::string message =
+      absl::StrCat(label_, ": ", AbslView(doing), ": ",
+                   Printable(text == nullptr ? "unknown error" : text, kMaxMessage));
+  // ENOENT here is a socket that is not there, not an export: it may be there soon.
+  return error == ENOENT ? absl::UnavailableError(message) : StatusOf(error, message);
+}
+
+absl::Status NbdConnection::Broken(std::string_view doing, std::string_view reason) const {
+  return absl::UnavailableError(
+      absl::StrCat(label_, ": ", AbslView(doing), ": ", AbslView(reason)));
+}
+
+NbdConnection::Deadline NbdConnection::FromNow() const {
+  // A year at most: the clock's numbers end.
+  return std::chrono::steady_clock::now() +
+         std::min<std::chrono::milliseconds>(timeout_, std::chrono::hours(24 * 365));
+}
+
+#else  // CBT_HAVE_LIBNBD
+
+namespace {
+
+absl::Status WithoutLibrary() { return absl::UnimplementedError("nbd: built without libnbd"); }
+
+}  // namespace
+
+NbdConnection::~NbdConnection() = default;
+
+absl::StatusOr<std::unique_ptr<NbdConnection>> NbdConnection::Connect(const std::string&,
+                                                                      const NbdExportOptions&) {
+  return WithoutLibrary();
+}
+
+absl::StatusOr<uint64_t> NbdConnection::QuerySize() { return WithoutLibrary(); }
+absl::StatusOr<std::vector<std::string>> NbdConnection::ListContexts() { return WithoutLibrary(); }
+absl::Status NbdConnection::Start(const std::string&) { return WithoutLibrary(); }
+absl::StatusOr<uint64_t> NbdConnection::Size() const { return WithoutLibrary(); }
+uint64_t NbdConnection::MinimumBlock() const { return 1; }
+absl::Status NbdConnection::BlockStatus(uint64_t, uint64_t, NbdExtents&) {
+  return WithoutLibrary();
+}
+bool NbdConnection::usable() const { return false; }
+
+#endif  // CBT_HAVE_LIBNBD
+
+}  // namespace cbt

@@ -1,0 +1,47 @@
+// The optional libraries, named.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/source/open.h"
+
+#if CBT_HAVE_EXPAT
+#include <expat.h>
+#endif
+#if CBT_HAVE_RAPIDJSON
+#include "rapidjson/rapidjson.h"
+#endif
+#if CBT_HAVE_LIBNBD
+#include <libnbd.h>
+#endif
+#if CBT_HAVE_LIBEXT2FS
+#include <ext2fs/ext2_fs.h>
+#include <ext2fs/ext2fs.h>
+#endif
+
+namespace cbt {
+
+std::vector<std::string> SourceLibraries() {
+  std::vector<std::string> names;
+#if CBT_HAVE_EXPAT
+  const XML_Expat_Version expat = XML_ExpatVersionInfo();
+  names.push_back(absl::StrCat("expat-", expat.major, ".", expat.minor, ".", expat.micro));
+#endif
+#if CBT_HAVE_RAPIDJSON
+  names.push_back(absl::StrCat("rapidjson-", RAPIDJSON_VERSION_STRING));
+#endif
+#if CBT_HAVE_LIBNBD
+  nbd_handle* const handle = nbd_create();
+  const char* const version = handle == nullptr ? nullptr : nbd_get_version(handle);
+  names.push_back(absl::StrCat("libnbd-", version == nullptr ? "unknown" : version));
+  nbd_close(handle);
+#endif
+#if CBT_HAVE_LIBEXT2FS
+  const char* ext_version = nullptr;
+  ext2fs_get_library_version(&ext_version, nullptr);
+  names.push_back(absl::StrCat("libext2fs-", ext_version == nullptr ? "unknown" : ext_version));
+#endif
+  return names;
+}
+
+}  // namespace cbt

@@ -1,0 +1,240 @@
+// Cursors over the cluster tables of qcow2 images: allocation, one layer, delta of two states.
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "source/qcow2/qcow2_chain.h"
+
+namespace cbt {
+namespace {
+
+// Work of one Next() at most (see TableWalk::work()): some milliseconds.
+constexpr uint64_t kWorkPerCall = uint64_t{1} << 22;
+// It is added up that often.
+constexpr uint64_t kStepsPerLook = 16;
+
+// What a view says of the bytes from a position to `end`.
+struct Answer {
+  bool reported = false;
+  uint64_t end = 0;
+};
+
+// Makes maximal extents of what a view says piece by piece. A view has
+//   absl::Status Look(uint64_t offset, Answer& answer);
+//   uint64_t work() const;
+//   absl::Status CheckUnchanged() const;
+template <typename View>
+class PlacementCursor final : public ExtentCursor {
+ public:
+  PlacementCursor(View view, uint64_t capacity, uint64_t granularity)
+      : ExtentCursor(capacity, granularity), view_(std::move(view)) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    position_ = offset;
+    open_ = false;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    const uint64_t limit = view_.work() + kWorkPerCall;
+    for (uint64_t step = 0; position_ < capacity(); ++step) {
+      if (step % kStepsPerLook == 0 && view_.work() >= limit) break;
+      Answer answer;
+      if (absl::Status status = view_.Look(position_, answer); !status.ok()) return status;
+      if (answer.end <= position_) {
+        return absl::InternalError(absl::StrCat("qcow2: no way on from offset ", position_));
+      }
+      if (answer.reported && !open_) {
+        open_ = true;
+        begin_ = position_;
+      } else if (!answer.reported && open_) {
+        if (batch.full()) break;
+        Close(batch);
+      }
+      position_ = answer.end;
+    }
+    if (open_ && !batch.full() && (position_ == capacity() || pieces_allowed())) Close(batch);
+    const uint64_t covered = open_ ? begin_ : position_;
+    if (covered == capacity()) {
+      // The last word: only of files that stayed as they were can it be said what they hold.
+      if (absl::Status status = view_.CheckUnchanged(); !status.ok()) return status;
+    }
+    return covered;
+  }
+
+  void Close(ExtentBatch& batch) noexcept {
+    batch.push_back({begin_, position_ - begin_});
+    open_ = false;
+  }
+
+  View view_;
+  uint64_t position_ = 0;
+  uint64_t begin_ = 0;  // of the extent that is open
+  bool open_ = false;
+};
+
+class AllocationView {
+ public:
+  AllocationView(const Qcow2State& state, const Qcow2Tables& tables)
+      : chain_(std::make_unique<ChainWalk>(state.image, tables, SegmentRule::kKind)) {}
+
+  absl::Status Look(uint64_t offset, Answer& answer) {
+    using Kind = ChainWalk::Place::Kind;
+    ChainWalk::Place place;
+    absl::Status status = chain_->Resolve(offset, chain_->depth(), place);
+    // What lies in a file that was not opened may be data.
+    answer = {place.kind == Kind::kData || place.kind == Kind::kUnknown, place.end};
+    return status;
+  }
+  uint64_t work() const noexcept { return chain_->work(); }
+  absl::Status CheckUnchanged() const { return chain_->CheckUnchanged(); }
+
+ private:
+  std::unique_ptr<ChainWalk> chain_;
+};
+
+class LayerView {
+ public:
+  LayerView(const Qcow2State& state, const Qcow2Tables& tables)
+      : image_(state.image),
+        walk_(std::make_unique<TableWalk>(layer(), tables, SegmentRule::kKind)) {}
+
+  absl::Status Look(uint64_t offset, Answer& answer) {
+    Segment segment;
+    absl::Status status = walk_->Find(offset, segment);
+    answer = {segment.placement != Placement::kAbsent, segment.end};
+    return status;
+  }
+  uint64_t work() const noexcept { return walk_->work(); }
+  absl::Status CheckUnchanged() const { return layer().file->CheckUnchanged(); }
+
+ private:
+  const Qcow2Layer& layer() const noexcept { return image_->parts().layers.front(); }
+
+  std::shared_ptr<const Qcow2Image> image_;
+  std::unique_ptr<TableWalk> walk_;
+};
+
+class DeltaView {
+ public:
+  DeltaView(std::unique_ptr<ChainWalk> base, std::unique_ptr<ChainWalk> target)
+      : base_(std::move(base)), target_(std::move(target)) {
+    const size_t common = CommonLayers(*base_, *target_);
+    base_own_ = base_->depth() - common;
+    target_own_ = target_->depth() - common;
+    for (size_t k = 0; k < base_->depth(); ++k) {
+      target_of_.push_back(target_->depth());
+      for (size_t i = 0; i < target_->depth(); ++i) {
+        const Qcow2Layer& layer = target_->layer(i);
+        if (layer.raw == base_->layer(k).raw && layer.file->SameFileAs(*base_->layer(k).file)) {
+          target_of_[k] = i;
+          break;
+        }
+      }
+    }
+    const bool same_last = target_of_.back() == target_->depth() - 1;
+    unknown_is_same_ = base_->cut() && target_->cut() && same_last;
+    // Two states of one file above the same files, or above the same unknown ones.
+    twins_ = target_of_[0] == 0 && !target_->layer(0).raw && base_own_ == 1 && target_own_ == 1 &&
+             base_->cut() == target_->cut();
+  }
+
+  absl::Status Look(uint64_t offset, Answer& answer) {
+    if (twins_ && offset < base_->size()) {
+      absl::StatusOr<uint64_t> equal = target_->walk(0).EqualUpTo(base_->walk(0), offset);
+      if (!equal.ok()) return equal.status();
+      if (*equal > 0) {
+        answer = {false, offset + *equal};
+        return absl::OkStatus();
+      }
+    }
+    Place target;
+    Place base;
+    absl::Status status = target_->Resolve(offset, target_own_, target);
+    if (!status.ok()) return status;
+    if (status = ResolveBase(offset, base_own_, base); !status.ok()) return status;
+    // Zeros against what both have in common: only that can tell whether it holds zeros too.
+    if (target.kind == Kind::kBelow && base.kind == Kind::kZero) {
+      status = target_->Resolve(offset, target_->depth(), target);
+    } else if (target.kind == Kind::kZero && base.kind == Kind::kBelow) {
+      status = ResolveBase(offset, base_->depth(), base);
+    }
+    answer = {!Same(base, target), std::min(base.end, target.end)};
+    return status;
+  }
+
+  uint64_t work() const noexcept { return base_->work() + target_->work(); }
+
+  absl::Status CheckUnchanged() const {
+    if (absl::Status status = base_->CheckUnchanged(); !status.ok()) return status;
+    return target_->CheckUnchanged();
+  }
+
+ private:
+  using Place = ChainWalk::Place;
+  using Kind = Place::Kind;
+
+  absl::Status ResolveBase(uint64_t offset, size_t layers, Place& place) {
+    if (offset < base_->size()) return base_->Resolve(offset, layers, place);
+    place = {Kind::kZero, 0, 0, target_->size()};
+    return absl::OkStatus();
+  }
+
+  bool Same(const Place& base, const Place& target) const noexcept {
+    if (base.kind != target.kind) return false;
+    switch (base.kind) {
+      case Kind::kZero:
+      case Kind::kBelow:
+        return true;
+      case Kind::kUnknown:
+        return unknown_is_same_;
+      case Kind::kData:
+      case Kind::kCompressed:
+        return target_of_[base.layer] == target.layer && base.host == target.host;
+    }
+    return false;
+  }
+
+  std::unique_ptr<ChainWalk> base_;
+  std::unique_ptr<ChainWalk> target_;
+  size_t base_own_ = 0;  // layers above those that both have in common
+  size_t target_own_ = 0;
+  std::vector<size_t> target_of_;  // which layer of the target each one of the base is, or none
+  bool unknown_is_same_ = false;
+  bool twins_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeQcow2AllocationCursor(const Qcow2State& state) {
+  absl::StatusOr<Qcow2Tables> tables = FindQcow2Tables(state);
+  if (!tables.ok()) return tables.status();
+  return std::make_unique<PlacementCursor<AllocationView>>(AllocationView(state, *tables),
+                                                           tables->size, 1);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeQcow2LayerCursor(const Qcow2State& state) {
+  absl::StatusOr<Qcow2Tables> tables = FindQcow2Tables(state);
+  if (!tables.ok()) return tables.status();
+  return std::make_unique<PlacementCursor<LayerView>>(LayerView(state, *tables), tables->size,
+                                                      state.image->allocation_unit());
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeQcow2DeltaCursor(const Qcow2State& base,
+                                                                   const Qcow2State& target) {
+  absl::StatusOr<Qcow2Tables> base_tables = FindQcow2Tables(base);
+  if (!base_tables.ok()) return base_tables.status();
+  absl::StatusOr<Qcow2Tables> target_tables = FindQcow2Tables(target);
+  if (!target_tables.ok()) return target_tables.status();
+  const uint64_t capacity = target_tables->size;
+  return std::make_unique<PlacementCursor<DeltaView>>(
+      DeltaView(
+          std::make_unique<ChainWalk>(base.image, *base_tables, SegmentRule::kContiguous),
+          std::make_unique<ChainWalk>(target.image, *target_tables, SegmentRule::kContiguous)),
+      capacity, 1);
+}
+
+}  // namespace cbt

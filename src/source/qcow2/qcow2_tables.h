@@ -1,0 +1,105 @@
+// Walking the two-level cluster tables of one file of a chain, a stretch of table at a time.
+#ifndef CBT_SOURCE_QCOW2_QCOW2_TABLES_H_
+#define CBT_SOURCE_QCOW2_QCOW2_TABLES_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "source/qcow2/qcow2_format.h"
+
+namespace cbt {
+
+// Where bytes of a volume are, as far as one file knows.
+enum class Placement : uint8_t {
+  kAbsent,      // not in this file: in the one below, or zeros
+  kZero,        // marked as zeros, or in a hole of a raw file
+  kData,        // at `host`
+  kCompressed,  // in the compressed cluster that the descriptor `host` stands for
+};
+
+// A range that lies in one way, from the offset that was asked for to `end`.
+struct Segment {
+  Placement placement = Placement::kAbsent;
+  uint64_t end = 0;   // > the offset asked for
+  uint64_t host = 0;  // kData: where the byte at that offset lies, if segments are contiguous
+};
+
+// How far a segment may go.
+enum class SegmentRule : uint8_t {
+  kKind,        // as long as the placement is the same; compressed clusters count as data
+  kContiguous,  // also only as long as host offsets go on without a jump
+};
+
+// A position in one file. Keeps at most kMaxSliceBytes of a second-level table and kWindowBytes of
+// the first-level table in memory. Belongs to one thread.
+class TableWalk {
+ public:
+  static constexpr uint64_t kMaxSliceBytes = uint64_t{64} << 10;
+  static constexpr uint64_t kWindowBytes = 4096;
+
+  // `layer` outlives the walk. `tables` has been checked with CheckQcow2Tables(); of a raw file
+  // only its size counts.
+  TableWalk(const Qcow2Layer& layer, const Qcow2Tables& tables, SegmentRule rule);
+
+  // What lies at `offset` (bytes, < size()). Segments end at slices of tables at the latest, so
+  // that neighbours may have the same placement.
+  // Errors: DATA_LOSS for entries that contradict the format, ABORTED, UNAVAILABLE.
+  absl::Status Find(uint64_t offset, Segment& segment);
+
+  // For two states of one file: how many bytes from `offset` on have the same tables, or else the
+  // same entries, in both walks. Where that is 0 they may still lie alike, as Find() tells.
+  // Requires: both walks are over the same qcow2 file, `offset` < size() of both.
+  // Errors: as Find().
+  absl::StatusOr<uint64_t> EqualUpTo(TableWalk& other, uint64_t offset);
+
+  uint64_t size() const noexcept { return tables_.size; }
+
+  // Grows with what was done, so that calls can be bounded: about one for each nanosecond.
+  uint64_t work() const noexcept { return work_; }
+
+ private:
+  absl::Status FindRaw(uint64_t offset, Segment& segment);
+  // What the slice says at `offset`, which lies in it.
+  void Scan(uint64_t offset, Segment& segment) noexcept;
+  // The entry of the first-level table for `offset`: the offset of a table, or 0.
+  absl::StatusOr<uint64_t> FirstLevel(uint64_t offset);
+  // Makes slice_ hold the entry for `offset` of the table at `table`.
+  absl::Status LoadSlice(uint64_t table, uint64_t offset);
+  absl::Status Decode(uint64_t position);
+  absl::Status BrokenEntry(uint64_t position, size_t index) const;
+  size_t ScanStandard(size_t index, Segment& segment) const noexcept;
+  size_t ScanExtended(size_t unit, Segment& segment) const noexcept;
+  size_t IndexOf(uint64_t offset) const noexcept;
+  uint64_t SliceBegin(uint64_t offset) const noexcept;
+
+  const Image& file_;
+  const Qcow2Layer& layer_;
+  const Qcow2Header& header_;
+  const Qcow2Tables tables_;
+  const SegmentRule rule_;
+  const uint64_t slice_entries_;
+
+  // Part of the first-level table: offsets of tables.
+  std::vector<uint64_t> window_;
+  uint64_t window_begin_ = 0;
+
+  // Part of a second-level table, decoded: without the flag for single references, and every
+  // entry that holds nothing but zeros as kZeroEntry. With subclusters, two words an entry.
+  std::vector<uint64_t> slice_;
+  uint64_t slice_table_ = 0;  // 0: none
+  uint64_t slice_first_ = 0;  // number of its first entry in the table
+  uint64_t slice_begin_ = 0;  // the volume offset that this entry stands for
+
+  Image::Range data_;  // of a raw file: the data range last found
+  bool data_known_ = false;
+  uint64_t data_from_ = 0;  // where it was looked for: a hole up to data_.begin
+
+  uint64_t work_ = 0;
+};
+
+}  // namespace cbt
+
+#endif  // CBT_SOURCE_QCOW2_QCOW2_TABLES_H_

@@ -1,0 +1,208 @@
+// Small files that are read again when they change: when that is noticed, and what an operator
+// hears of one that can't be read.
+#include "base/watched_file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/fsuid.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "support/temp_dir.h"
+
+namespace cbt::test {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+StatusCode CodeOf(const std::string& path) {
+  const absl::Status status = rpc::ReadSmallFile(path).status();
+  if (!status.ok()) {
+    EXPECT_THAT(std::string(status.message()), StartsWith(path + ": "));
+  }
+  return status.code();
+}
+
+TEST(SmallFile, SaysWhyItCantBeRead) {
+  const TempDir dir;
+  dir.Write("file", "text");
+  EXPECT_EQ(*rpc::ReadSmallFile(dir / "file"), "text");
+  EXPECT_EQ(CodeOf(dir / "none"), StatusCode::kNotFound);
+  EXPECT_EQ(CodeOf(dir / "file/below"), StatusCode::kNotFound);
+  EXPECT_EQ(CodeOf(dir.path()), StatusCode::kInvalidArgument);
+  // Opens, and can't be read at its beginning.
+  EXPECT_EQ(CodeOf("/proc/self/mem"), StatusCode::kUnavailable);
+}
+
+TEST(SmallFile, ThatMayNotBeReadIsPermissionDenied) {
+  const TempDir dir;
+  dir.Write("file", "text");
+  std::filesystem::permissions(dir.path(), std::filesystem::perms(0755));
+  ASSERT_EQ(chmod((dir / "file").c_str(), 0), 0);
+  // Nothing is closed to root; to this thread it is as long as it reads for somebody else.
+  constexpr int kNobody = 65534;
+  const int before = setfsuid(kNobody);
+  // Returns whom it was, and changes nothing for a number that is nobody's.
+  const bool closed = setfsuid(static_cast<uid_t>(-1)) == kNobody || geteuid() != 0;
+  const StatusCode code = CodeOf(dir / "file");
+  setfsuid(static_cast<uid_t>(before));
+  if (!closed) GTEST_SKIP() << "this process may not read for somebody else";
+  EXPECT_EQ(code, StatusCode::kPermissionDenied);
+}
+
+TEST(SmallFile, HasFourMebibytesAtMost) {
+  const TempDir dir;
+  constexpr size_t kMost = size_t{4} << 20;
+  dir.Write("most", std::string(kMost, 'x'));
+  const auto whole = rpc::ReadSmallFile(dir / "most");
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->size(), kMost);
+  dir.Write("more", std::string(kMost + 1, 'x'));
+  const absl::Status status = rpc::ReadSmallFile(dir / "more").status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.ToString(), HasSubstr("longer than 4 MiB"));
+  // One that does not end is no reason to fill the memory.
+  EXPECT_EQ(CodeOf("/dev/zero"), StatusCode::kInvalidArgument);
+}
+
+std::atomic<int> signals = 0;
+
+TEST(SmallFile, IsReadToItsEndAlsoWhenSignalsCome) {
+  const TempDir dir;
+  const std::string path = dir / "pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  struct sigaction count = {};
+  struct sigaction before = {};
+  // Without SA_RESTART: reads end early.
+  count.sa_handler = [](int) { ++signals; };
+  ASSERT_EQ(sigaction(SIGUSR1, &count, &before), 0);
+  absl::StatusOr<std::string> text = absl::UnknownError("not read");
+  std::atomic<bool> over = false;
+  std::thread reader([&] {
+    text = rpc::ReadSmallFile(path);
+    over = true;
+  });
+  // Returns when the reader has opened it, too.
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  EXPECT_GE(fd, 0);
+  for (const char* part : {"first ", "second ", "third"}) {
+    const int sent = signals + 5;
+    while (signals < sent && !over) {
+      pthread_kill(reader.native_handle(), SIGUSR1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    // A pipe without a reader would end the process.
+    if (over) break;
+    EXPECT_GT(write(fd, part, std::string(part).size()), 0);
+  }
+  close(fd);
+  reader.join();
+  sigaction(SIGUSR1, &before, nullptr);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(*text, "first second third");
+}
+
+class Watched : public testing::Test {
+ protected:
+  Watched() : file_(path_, [this](const std::string& text) { return Parse(text); }) {}
+
+  absl::StatusOr<std::string> Parse(const std::string& text) {
+    ++parsed_;
+    if (text.starts_with("bad")) return absl::InvalidArgumentError("line 1: it is bad");
+    if (text == "throw") throw std::bad_alloc();
+    return text;
+  }
+  // In place: the file stays the same one.
+  void Write(const std::string& text, timespec modified) {
+    std::ofstream(path_, std::ios::trunc) << text;
+    const timespec times[] = {modified, modified};
+    ASSERT_EQ(utimensat(AT_FDCWD, path_.c_str(), times, 0), 0);
+  }
+  std::string Text() {
+    const auto text = file_.Get();
+    return text.ok() ? **text : std::string(text.status().message());
+  }
+
+  const TempDir dir_;
+  const std::string path_ = dir_ / "file";
+  int parsed_ = 0;
+  rpc::WatchedFile<std::string> file_;
+};
+
+TEST_F(Watched, IsReadAgainWhateverOfItChanges) {
+  Write("one", {1000, 500});
+  EXPECT_EQ(Text(), "one");
+  EXPECT_EQ(Text(), "one");
+  EXPECT_EQ(parsed_, 1);
+  Write("longer", {1000, 500});
+  EXPECT_EQ(Text(), "longer");
+  // Of the same size: by the second, by its fraction.
+  Write("LONGER", {1001, 500});
+  EXPECT_EQ(Text(), "LONGER");
+  Write("LoNgEr", {1001, 501});
+  EXPECT_EQ(Text(), "LoNgEr");
+  // Of the same size and time: another file in its place.
+  std::filesystem::rename(path_, path_ + ".old");
+  Write("lOnGeR", {1001, 501});
+  EXPECT_EQ(Text(), "lOnGeR");
+  EXPECT_EQ(parsed_, 5);
+  EXPECT_EQ(Text(), "lOnGeR");
+  EXPECT_EQ(parsed_, 5);
+}
+
+// The last good contents are not kept: who was taken off a list must not stay on it.
+TEST_F(Watched, ThatCantBeUsedNowHasNoContents) {
+  Write("good", {1000, 0});
+  EXPECT_EQ(Text(), "good");
+  Write("bad", {1000, 0});
+  EXPECT_EQ(Text(), path_ + ": line 1: it is bad");
+  EXPECT_EQ(file_.Get().status().code(), StatusCode::kInvalidArgument);
+  std::filesystem::remove(path_);
+  EXPECT_EQ(file_.Get().status().code(), StatusCode::kNotFound);
+  Write("good again", {1000, 0});
+  EXPECT_EQ(Text(), "good again");
+}
+
+// Nothing of the file shows when that is over.
+TEST_F(Watched, ThatCouldNotBeReadIsTriedAgain) {
+  Write("good", {1000, 0});
+  ASSERT_EQ(chmod(path_.c_str(), 0), 0);
+  std::filesystem::permissions(dir_.path(), std::filesystem::perms(0755));
+  constexpr int kNobody = 65534;
+  const int before = setfsuid(kNobody);
+  const bool closed = setfsuid(static_cast<uid_t>(-1)) == kNobody;
+  const StatusCode code = file_.Get().status().code();
+  setfsuid(static_cast<uid_t>(before));
+  if (!closed) GTEST_SKIP() << "this process may not read for somebody else";
+  EXPECT_EQ(code, StatusCode::kPermissionDenied);
+  EXPECT_EQ(Text(), "good");
+  EXPECT_EQ(Text(), "good");
+  EXPECT_EQ(parsed_, 1);
+}
+
+// What has been taken back must not be in force because the new list did not fit into memory.
+TEST_F(Watched, ThatThrewIsNotWhatItWasBefore) {
+  Write("old", {1000, 0});
+  EXPECT_EQ(Text(), "old");
+  Write("throw", {1000, 0});
+  EXPECT_THROW(file_.Get().IgnoreError(), std::bad_alloc);
+  EXPECT_THROW(file_.Get().IgnoreError(), std::bad_alloc);
+  Write("new", {1000, 0});
+  EXPECT_EQ(Text(), "new");
+}
+
+}  // namespace
+}  // namespace cbt::test

@@ -1,0 +1,298 @@
+// Who may change the folder of a tracker or a chain: one process, which is known by more than a
+// path.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cbt/change_chain.h"
+#include "cbt/change_tracker.h"
+#include "map/folder/process_mark.h"
+#include "map/maps.h"
+#include "support/child.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using test::Blocks;
+using test::BlocksOf;
+using Code = absl::StatusCode;
+
+constexpr uint64_t kG = 4096;
+constexpr VolumeGeometry kVolume = {1000 * kG, kG};
+
+TrackerOptions OptionsAt(const std::string& directory) {
+  return {.geometry = kVolume,
+          .volume = "vol",
+          .base = "monday",
+          .directory = directory,
+          .region_bytes = kG};
+}
+
+void ExpectCopied(const absl::Status& status) {
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition) << status;
+  EXPECT_NE(status.message().find("fork()"), std::string::npos) << status;
+}
+
+// Every call fails, and so does the end of it: nothing is closed or removed.
+void ExpectDead(std::unique_ptr<ChangeTracker> copy) {
+  ExpectCopied(copy->Mark({9 * kG, 1}));
+  ExpectCopied(copy->Mark({5 * kG, 1}));  // marked already
+  ExpectCopied(copy->Begin({9 * kG, 1}).status());
+  ExpectCopied(copy->OpenEpoch("wednesday"));
+  ExpectCopied(copy->CloseEpoch().status());
+  ExpectCopied(copy->CancelEpoch());
+  ExpectCopied(copy->Changes().status());
+  ExpectCopied(copy->Checkpoint());
+  ExpectCopied(copy->Close());
+  EXPECT_TRUE(copy->epochs().empty());
+}
+
+class ClaimTest : public testing::Test {
+ protected:
+  ~ClaimTest() override { std::filesystem::current_path("/"); }
+
+  // What a process that comes after a crash of this one is told.
+  Blocks AfterACrash(const std::string& folder) const {
+    const std::string copy = dir_ / "copy";
+    std::filesystem::remove_all(copy);
+    std::filesystem::copy(folder, copy);
+    const auto tracker = ChangeTracker::Recover(OptionsAt(copy));
+    EXPECT_TRUE(tracker.ok()) << tracker.status();
+    return tracker.ok() ? BlocksOf(*(*tracker)->Changes()) : Blocks{};
+  }
+
+  const test::TempDir dir_;
+  const std::string folder_ = dir_ / "tracker";
+};
+
+TEST_F(ClaimTest, AttackAACopyOfATrackerWritesNothing) {
+  auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  test::RunInChild([&] { ExpectDead(std::move(tracker)); });
+  ASSERT_TRUE(tracker->Mark({7 * kG, 1}).ok());
+  EXPECT_EQ(AfterACrash(folder_), (Blocks{5, 7}));
+  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+  test::RunInChild([&] { ExpectDead(std::move(tracker)); });
+  EXPECT_EQ(BlocksOf(*tracker->CloseEpoch()), (Blocks{5, 7}));
+}
+
+TEST_F(ClaimTest, AttackAACopyOfATrackerInMemoryMarksNothing) {
+  auto tracker = *ChangeTracker::Create(OptionsAt(""));
+  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  test::RunInChild([&] { ExpectDead(std::move(tracker)); });
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{5}));
+}
+
+// A write in flight at the fork belongs to the process that announced it.
+TEST_F(ClaimTest, AttackAACopyEndsNoWrite) {
+  const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+  std::optional<TrackedWrite> write = *tracker->Begin({5 * kG, 1});
+  test::RunInChild([&] { write.reset(); });
+  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+  ASSERT_TRUE(tracker->CloseEpoch().ok());
+  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{5}));
+  write->End();
+}
+
+// As servers do that become daemons: the process that opened it exits, the copy goes on.
+TEST_F(ClaimTest, AttackAADaemonRecoversAfterItsParentHasGone) {
+  int ready[2];
+  int result[2];
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(result), 0);
+  test::RunInChild([&] {
+    auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+    close(ready[1]);
+    int parent_lives[2];
+    ASSERT_EQ(pipe(parent_lives), 0);
+    if (fork() != 0) {
+      close(parent_lives[0]);
+      tracker.reset();  // what exit() does to an object that is static
+      return;
+    }
+    close(parent_lives[1]);
+    char byte = 0;
+    EXPECT_EQ(read(parent_lives[0], &byte, 1), 0);
+    ExpectCopied(tracker->Mark({6 * kG, 1}));
+    // The parent's lock went with the parent, though the copy has lived on with its descriptors.
+    const auto own = ChangeTracker::Recover(OptionsAt(folder_));
+    EXPECT_TRUE(own.ok()) << own.status();
+    bool good = own.ok() && BlocksOf(*(*own)->Changes()) == Blocks{5};
+    tracker.reset();
+    good = good && (*own)->Mark({7 * kG, 1}).ok() && !testing::Test::HasFailure();
+    byte = good ? 'y' : 'n';
+    EXPECT_EQ(write(result[1], &byte, 1), 1);
+    _exit(0);
+  });
+  close(ready[1]);
+  close(result[1]);
+  char byte = 0;
+  ASSERT_EQ(read(result[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 'y');
+  // Until the daemon, which this process can't wait for, has gone.
+  while (read(result[0], &byte, 1) > 0) {
+  }
+  const auto tracker = ChangeTracker::Recover(OptionsAt(folder_));
+  ASSERT_TRUE(tracker.ok()) << tracker.status();
+  EXPECT_EQ(BlocksOf(*(*tracker)->Changes()), (Blocks{5, 7}));
+}
+
+#ifndef __SANITIZE_THREAD__  // which loses track of a process that fork() has not made
+// Not by fork(), so that no handler of the C library runs.
+TEST_F(ClaimTest, AttackAACopyMadeByTheKernelAloneMarksNothing) {
+  const auto tracker = *ChangeTracker::Create(OptionsAt(""));
+  const long child = syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+  if (child == 0) _exit(tracker->Mark({5 * kG, 1}).ok() ? 1 : 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(static_cast<pid_t>(child), &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+}
+#endif
+
+TEST(ProcessMarkTest, EachCopyIsAnotherProcess) {
+  const ProcessMark mark;
+  EXPECT_TRUE(mark.IsOurs());
+  test::RunInChild([&] {
+    EXPECT_FALSE(mark.IsOurs());
+    const ProcessMark own;
+    EXPECT_TRUE(own.IsOurs());
+    EXPECT_FALSE(mark.IsOurs());
+    test::RunInChild([&] {
+      EXPECT_FALSE(mark.IsOurs());
+      EXPECT_FALSE(own.IsOurs());
+      const ProcessMark third;
+      EXPECT_TRUE(third.IsOurs());
+      EXPECT_FALSE(own.IsOurs());
+    });
+  });
+  EXPECT_TRUE(mark.IsOurs());
+}
+
+// ---- chains
+
+ChangeMap MapBetween(const std::string& base, const std::string& target) {
+  ChangeMap map = test::MapOf({1}, kVolume);
+  map.set_identity({"vol", base, target});
+  return map;
+}
+
+TEST_F(ClaimTest, AttackAACopyOfAChainChangesNothing) {
+  const std::string folder = dir_ / "chain";
+  auto chain = *ChangeChain::Create(folder, "vol", kG, {"s0", kVolume.capacity});
+  ASSERT_TRUE(chain->Append(MapBetween("s0", "s1")).ok());
+  const auto reader = *ChangeChain::Open(folder, ChangeChain::Access::kRead);
+  test::RunInChild([&] {
+    ExpectCopied(chain->Append(MapBetween("s1", "s2")));
+    ExpectCopied(chain->Remove("s0"));
+    ExpectCopied(chain->Delta("s0", "s1").status());
+    ExpectCopied(chain->Verify());
+    chain.reset();
+    // One that is open for reading has nothing that another process could change.
+    EXPECT_EQ(BlocksOf(**reader->Delta("s0", "s1")), Blocks{1});
+    // Nor has the copy taken the lock from the one that has it.
+    EXPECT_EQ(ChangeChain::Open(folder, ChangeChain::Access::kChange).status().code(),
+              Code::kUnavailable);
+  });
+  ASSERT_TRUE(chain->Append(MapBetween("s1", "s3")).ok());
+  chain.reset();
+  const auto again = *ChangeChain::Open(folder, ChangeChain::Access::kRead);
+  EXPECT_EQ(again->snapshots().size(), 3u);
+  EXPECT_TRUE(again->Contains("s3"));
+  EXPECT_TRUE(again->Verify().ok());
+}
+
+// ---- paths
+
+TEST_F(ClaimTest, AttackEWhereTheWorkingDirectoryIsDoesNotMatter) {
+  std::filesystem::create_directories(dir_ / "elsewhere/tracker");
+  std::filesystem::create_directories(dir_ / "elsewhere/chain");
+  std::filesystem::current_path(dir_.path());
+  const auto tracker = *ChangeTracker::Create(OptionsAt("tracker"));
+  const auto chain = *ChangeChain::Create("chain", "vol", kG, {"s0", kVolume.capacity});
+  std::filesystem::current_path(dir_ / "elsewhere");
+  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  ASSERT_TRUE(tracker->Checkpoint().ok());
+  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+  ASSERT_TRUE(tracker->Mark({7 * kG, 1}).ok());
+  EXPECT_EQ(BlocksOf(*tracker->CloseEpoch()), (Blocks{5, 7}));
+  ASSERT_TRUE(tracker->Checkpoint().ok());
+  ASSERT_TRUE(chain->Append(MapBetween("s0", "s1")).ok());
+  EXPECT_EQ(BlocksOf(**chain->Delta("s0", "s1")), Blocks{1});
+  EXPECT_TRUE(std::filesystem::is_empty(dir_ / "elsewhere/tracker"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_ / "elsewhere/chain"));
+  EXPECT_EQ(AfterACrash(folder_), (Blocks{5, 7}));
+}
+
+TEST_F(ClaimTest, AttackENoFileThatIsRemovedLetsASecondOneIn) {
+  const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+  const std::string other = dir_ / "chain";
+  const auto chain = *ChangeChain::Create(other, "vol", kG, {"s0", kVolume.capacity});
+  std::filesystem::remove(folder_ + "/LOCK");
+  std::filesystem::remove(other + "/LOCK");
+  EXPECT_EQ(ChangeTracker::Recover(OptionsAt(folder_)).status().code(), Code::kUnavailable);
+  EXPECT_EQ(ChangeChain::Open(other, ChangeChain::Access::kChange).status().code(),
+            Code::kUnavailable);
+  test::RunInChild([&] {
+    EXPECT_EQ(ChangeTracker::Recover(OptionsAt(folder_)).status().code(), Code::kUnavailable);
+  });
+}
+
+TEST_F(ClaimTest, AttackEAFolderThatIsMovedIsStillTheSame) {
+  const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+  const std::string moved = dir_ / "moved";
+  std::filesystem::rename(folder_, moved);
+  EXPECT_EQ(ChangeTracker::Recover(OptionsAt(moved)).status().code(), Code::kUnavailable);
+  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  ASSERT_TRUE(tracker->Checkpoint().ok());
+  ASSERT_TRUE(tracker->Mark({7 * kG, 1}).ok());
+  EXPECT_EQ(AfterACrash(moved), (Blocks{5, 7}));
+}
+
+// Marks would go into a file that nobody can open any more.
+TEST_F(ClaimTest, AttackEALogThatWasRemovedTakesNoMarks) {
+  const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  std::filesystem::remove(folder_ + "/regions-1.log");
+  EXPECT_EQ(tracker->Mark({7 * kG, 1}).code(), Code::kDataLoss);
+  EXPECT_EQ(tracker->Mark({8 * kG, 1}).code(), Code::kDataLoss);
+  ASSERT_TRUE(tracker->Checkpoint().ok());
+  ASSERT_TRUE(tracker->Mark({8 * kG, 1}).ok());
+  const Blocks known = AfterACrash(folder_);
+  EXPECT_EQ(known, (Blocks{5, 7, 8}));
+}
+
+// Renamed away, and a copy of it put in its place.
+TEST_F(ClaimTest, AttackEALogThatWasReplacedTakesNoMarks) {
+  const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  const std::string log = folder_ + "/regions-1.log";
+  std::filesystem::rename(log, dir_ / "away");
+  std::filesystem::copy(dir_ / "away", log);
+  EXPECT_EQ(tracker->Mark({7 * kG, 1}).code(), Code::kDataLoss);
+  ASSERT_TRUE(tracker->Checkpoint().ok());
+  EXPECT_EQ(AfterACrash(folder_), (Blocks{5, 7}));
+}
+
+TEST_F(ClaimTest, AttackEAFolderThatWasRemovedTakesNoCheckpoint) {
+  const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+  std::filesystem::remove_all(folder_);
+  EXPECT_EQ(tracker->Mark({7 * kG, 1}).code(), Code::kDataLoss);
+  EXPECT_FALSE(tracker->Checkpoint().ok());
+  EXPECT_FALSE(tracker->OpenEpoch("tuesday").ok());
+  EXPECT_FALSE(tracker->Close().ok());
+}
+
+}  // namespace
+}  // namespace cbt

@@ -1,0 +1,170 @@
+// What the files of a tracker say about its epochs.
+#include "map/tracker/tracker_files.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cbt/change_map_file.h"
+#include "map/maps.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using test::Blocks;
+using Names = std::vector<std::string>;
+
+constexpr VolumeGeometry kVolume = {uint64_t{1} << 20, 4096};
+
+class TrackerFilesTest : public testing::Test {
+ protected:
+  ManifestFile CreateLog(uint64_t epoch, const std::string& base) {
+    const auto log = files_->CreateLog({.tracker = 0,
+                                        .geometry = kVolume,
+                                        .region_bytes = uint64_t{1} << 16,
+                                        .epoch = epoch,
+                                        .number = 0,
+                                        .volume = "vol",
+                                        .base = base});
+    EXPECT_TRUE(log.ok()) << log.status();
+    return log.ok() ? (*log)->file() : ManifestFile{};
+  }
+
+  ManifestFile WriteMap() {
+    ChangeMap map = test::MapOf(kMarked, kVolume);
+    map.set_identity({"vol", "monday", ""});
+    const absl::StatusOr<ManifestFile> file = files_->WriteMap(map);
+    EXPECT_TRUE(file.ok()) << file.status();
+    return file.ok() ? *file : ManifestFile{};
+  }
+
+  static TrackerManifest ManifestOf(std::vector<TrackedEpoch> epochs) {
+    TrackerManifest manifest;
+    manifest.geometry = kVolume;
+    manifest.volume = "vol";
+    manifest.next_epoch = 10;
+    manifest.epochs = std::move(epochs);
+    return manifest;
+  }
+
+  // As another process would, after this one has gone.
+  absl::StatusOr<TrackerFiles::Contents> Read() {
+    files_.reset();
+    files_ = *TrackerFiles::Open(dir_ / "tracker");
+    return files_->Read("vol", kVolume);
+  }
+
+  static inline const Blocks kMarked = {3, 64, 255};
+  const test::TempDir dir_;
+  std::unique_ptr<TrackerFiles> files_ = *TrackerFiles::Open(dir_ / "tracker");
+};
+
+TEST_F(TrackerFilesTest, OnlyWhatTheManifestNamesCounts) {
+  // What a Create() leaves that was cut off: nothing can have been announced.
+  CreateLog(5, "monday");
+  EXPECT_FALSE(*files_->IsUsed());
+  EXPECT_EQ(Read().status().code(), absl::StatusCode::kNotFound);
+  CreateLog(5, "monday");
+  CreateLog(5, "monday");
+  EXPECT_EQ(Read().status().code(), absl::StatusCode::kDataLoss);
+  std::filesystem::remove(dir_ / "tracker/regions-2.log");
+  const ManifestFile first = CreateLog(5, "monday");
+  ASSERT_TRUE(files_->Commit(ManifestOf({{5, "monday", true, {}, {first}}})).ok());
+  WriteMap();
+  CreateLog(6, "tuesday");
+  auto contents = Read();
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  ASSERT_EQ(contents->epochs.size(), 1u);
+  EXPECT_EQ(contents->epochs[0].files.base, "monday");
+  EXPECT_TRUE(contents->epochs[0].exact);
+  EXPECT_TRUE(contents->epochs[0].map->empty());
+  EXPECT_FALSE(contents->closed);
+  EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "regions-1.log"}));
+}
+
+TEST_F(TrackerFilesTest, ACommitRemovesWhatItDoesNotNameAndNothingBefore) {
+  const ManifestFile log = CreateLog(0, "monday");
+  ASSERT_TRUE(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})).ok());
+  const ManifestFile map = WriteMap();
+  const ManifestFile next = CreateLog(0, "monday");
+  EXPECT_EQ(dir_.Names("tracker"),
+            (Names{"TRACKER", "changes-2.cbm", "regions-1.log", "regions-3.log"}));
+  TrackerManifest manifest = files_->manifest();
+  manifest.epochs[0].map = map;
+  manifest.epochs[0].logs = {next};
+  ASSERT_TRUE(files_->Commit(std::move(manifest)).ok());
+  EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "changes-2.cbm", "regions-3.log"}));
+  const auto contents = Read();
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_EQ(test::BlocksOf(contents->epochs[0].map), kMarked);
+  // No number of a file is given out again.
+  EXPECT_EQ(CreateLog(0, "monday").number, 4u);
+}
+
+// A number that was given out and never counted may be another file's after a restart.
+TEST_F(TrackerFilesTest, WhatWasLeftBesideTheManifestIsSwept) {
+  const ManifestFile log = CreateLog(0, "monday");
+  ASSERT_TRUE(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})).ok());
+  dir_.Write("tracker/.TRACKER.1-1.partial", "x");
+  dir_.Write("tracker/.changes-9.cbm.1-1.partial", "x");
+  dir_.Write("tracker/changes-9.cbm", "x");
+  dir_.Write("tracker/regions-9.log", "x");
+  dir_.Write("tracker/somebody-else.txt", "x");
+  ASSERT_TRUE(Read().ok());
+  EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "regions-1.log", "somebody-else.txt"}));
+}
+
+TEST_F(TrackerFilesTest, AFolderThatHoldsAnyFileOfATrackerIsUsed) {
+  for (const char* const name :
+       {"TRACKER", "changes-3.cbm", "regions-3.log", "epoch-0-0.log", "epoch-0-1-rough.cbm"}) {
+    dir_.Write("tracker/notes.txt", "x");
+    EXPECT_FALSE(*files_->IsUsed()) << name;
+    EXPECT_EQ(Read().status().code(), absl::StatusCode::kNotFound) << name;
+    dir_.Write(std::string("tracker/") + name, "");
+    EXPECT_TRUE(*files_->IsUsed()) << name;
+    EXPECT_EQ(Read().status().code(), absl::StatusCode::kDataLoss) << name;
+    std::filesystem::remove(dir_ / (std::string("tracker/") + name));
+  }
+}
+
+// A map of another epoch, with a checksum of its own that is right.
+TEST_F(TrackerFilesTest, AttackDAnotherMapUnderTheNameIsRefused) {
+  const ManifestFile log = CreateLog(0, "monday");
+  const ManifestFile map = WriteMap();
+  ASSERT_TRUE(files_->Commit(ManifestOf({{0, "monday", true, map, {log}}})).ok());
+  ChangeMap other = test::MapOf({4}, kVolume);
+  other.set_identity({"vol", "monday", ""});
+  ASSERT_TRUE(WriteChangeMap(other, dir_ / "tracker/changes-2.cbm").ok());
+  const absl::Status status = Read().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find("is not the map that belongs there"), std::string::npos)
+      << status;
+}
+
+// Not known to be on the disk, so all files of either state stay.
+TEST_F(TrackerFilesTest, ACommitThatFailsLeavesTheOneBefore) {
+  const ManifestFile log = CreateLog(0, "monday");
+  ASSERT_TRUE(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})).ok());
+  const ManifestFile next = CreateLog(1, "tuesday");
+  // What has the name can't be replaced by a file.
+  std::filesystem::rename(dir_ / "tracker/TRACKER", dir_ / "TRACKER");
+  std::filesystem::create_directory(dir_ / "tracker/TRACKER");
+  EXPECT_FALSE(files_->Commit(ManifestOf({{1, "tuesday", true, {}, {next}}})).ok());
+  EXPECT_TRUE(files_->IsUnsure());
+  EXPECT_EQ(files_->manifest().epochs[0].base, "monday");
+  std::filesystem::remove(dir_ / "tracker/TRACKER");
+  std::filesystem::rename(dir_ / "TRACKER", dir_ / "tracker/TRACKER");
+  EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "regions-1.log", "regions-2.log"}));
+  ASSERT_TRUE(files_->Commit(files_->manifest()).ok());
+  EXPECT_FALSE(files_->IsUnsure());
+  EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "regions-1.log"}));
+}
+
+}  // namespace
+}  // namespace cbt

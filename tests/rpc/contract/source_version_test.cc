@@ -1,0 +1,207 @@
+// A snapshot that is replaced by another of the same size between two parts of one answer: the
+// parts are of two snapshots, and must not be put together.
+#include "rpc/contract/source_version.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cbt/rpc/relay.h"
+#include "cbt/source/directory_provider.h"
+#include "rpc/support/fake_server.h"
+#include "rpc/support/fixture.h"
+#include "rpc/support/sidecar.h"
+
+namespace cbt::test {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+using testing::HasSubstr;
+
+constexpr uint64_t kCapacity = 1 << 20;
+
+// Answers with `first` until its stream breaks in the middle, and with `later` from then on.
+class Replaced {
+ public:
+  Replaced(std::string first, std::string later)
+      : service([this, first = std::move(first), later = std::move(later)](
+                    const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+          const bool breaks = opened++ == 0;
+          MetadataSource source = Extents(std::make_unique<ScriptedCursor>(
+              kCapacity, 1, std::make_shared<CursorTrace>(),
+              [breaks](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
+                if (position == 0) {
+                  batch.push_back({0, 4096});
+                  return 4096;
+                }
+                if (breaks) return absl::UnavailableError("the plugin goes away");
+                if (position < 8192) batch.push_back({8192, 4096});
+                return kCapacity;
+              }));
+          source.version = breaks ? first : later;
+          return source;
+        }) {}
+
+  std::atomic<int> opened = 0;
+  Service service;
+};
+
+rpc::ListRequest RequestTo(const std::string& address) {
+  rpc::ListRequest request;
+  request.address = address;
+  request.snapshot_id = std::string("s");
+  return request;
+}
+
+TEST(SourceVersion, AttackUAStreamIsNotGoneOnWithFromAnotherSnapshot) {
+  for (const bool replaced : {true, false}) {
+    const Replaced plugin("generation 1", replaced ? "generation 2" : "generation 1");
+    const Listed listed = ListAll(RequestTo(plugin.service.server->address()));
+    EXPECT_EQ(plugin.opened, 2);
+    if (replaced) {
+      EXPECT_EQ(listed.status.code(), StatusCode::kAborted) << listed.status;
+      EXPECT_THAT(listed.status.ToString(), HasSubstr("start again from 0"));
+    } else {
+      EXPECT_TRUE(listed.status.ok()) << listed.status;
+      EXPECT_EQ(listed.tuples, (Ranges{{0, 4096}, {8192, 4096}}));
+    }
+  }
+}
+
+TEST(SourceVersion, AttackUARelayPassesItOn) {
+  for (const bool replaced : {true, false}) {
+    for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession}) {
+      for (const bool check : {true, false}) {
+        const Replaced plugin("generation 1", replaced ? "generation 2" : "generation 1");
+        const Sidecar sidecar(plugin.service.server->address(), check);
+        rpc::ListRequest request = sidecar.Request(api);
+        request.max_resumes = 5;
+        const absl::Status status = ListAll(request).status;
+        EXPECT_EQ(plugin.opened, 2);
+        EXPECT_EQ(status.code(), replaced ? StatusCode::kAborted : StatusCode::kOk) << status;
+      }
+    }
+  }
+}
+
+// What a server says from call to call, and what its pages are read from.
+class Changing {
+ public:
+  Changing()
+      : provider([this](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+          MetadataSource source = Extents(CursorOver({{0, 10}, {20, 10}, {40, 10}}, kCapacity));
+          source.version = version;
+          return source;
+        }) {
+    rpc::ServerOptions options;
+    options.listen = "unix://" + (dir / "s");
+    options.apis = {rpc::Api::kCsi, rpc::Api::kPaged};
+    server = *rpc::Server::Start(provider, options);
+  }
+
+  TempDir dir;
+  std::string version = "1";
+  FunctionProvider provider;
+  std::unique_ptr<rpc::Server> server;
+};
+
+TEST(SourceVersion, AttackUAPageTokenIsOfTheSnapshotThatItsPageWasReadFrom) {
+  for (const bool relayed : {false, true}) {
+    Changing plugin;
+    std::unique_ptr<Sidecar> sidecar;
+    rpc::ListRequest request = RequestTo(plugin.server->address());
+    if (relayed) {
+      sidecar = std::make_unique<Sidecar>(plugin.server->address());
+      request = sidecar->Request(rpc::Api::kPaged);
+    }
+    request.api = rpc::Api::kPaged;
+    request.max_results = 1;
+    auto cursor = rpc::RemoteCursor::Open(request);
+    ASSERT_TRUE(cursor.ok()) << cursor.status();
+    ExtentBatch batch;
+    ASSERT_TRUE((*cursor)->Next(batch).ok());
+    ASSERT_TRUE((*cursor)->Next(batch).ok());
+    plugin.version = "2";
+    absl::Status status;
+    for (int i = 0; i < 3 && status.ok(); ++i) status = (*cursor)->Next(batch).status();
+    EXPECT_EQ(status.code(), StatusCode::kAborted) << status;
+    EXPECT_THAT(status.ToString(), HasSubstr("begin without a token"));
+    // Pages that are listed again from the first one are not gone on with either.
+    status = (*cursor)->Seek(20);
+    EXPECT_EQ(status.code(), StatusCode::kAborted) << status;
+    EXPECT_THAT(status.ToString(), HasSubstr("start again from 0"));
+    plugin.version = "1";
+    EXPECT_TRUE((*cursor)->Seek(20).ok());
+  }
+}
+
+TEST(SourceVersion, AttackUAProgramThatGoesOnInAnotherProcessComparesItToo) {
+  Changing plugin;
+  rpc::ListRequest request = RequestTo(plugin.server->address());
+  auto first = rpc::RemoteCursor::Open(request);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ((*first)->source_version().size(), 2 * rpc::kSourceVersionBytes);
+  request.source_version = (*first)->source_version();
+  request.starting_offset = 20;
+  EXPECT_TRUE(ListAll(request).status.ok());
+  plugin.version = "2";
+  EXPECT_EQ(ListAll(request).status.code(), StatusCode::kAborted);
+  // One that says nothing can't be known to be the same.
+  const FakeServer silent(Script{.messages = {Variable(kCapacity, {{20, 10}})}});
+  request.address = silent.address();
+  EXPECT_EQ(ListAll(request).status.code(), StatusCode::kAborted);
+  request.source_version.clear();
+  EXPECT_TRUE(ListAll(request).status.ok());
+}
+
+TEST(SourceVersion, AttackUNothingOfWhatTheProviderSaysIsReadFromIt) {
+  EXPECT_EQ(rpc::SourceVersionText(rpc::SourceVersion("a", "b", "inode 12")).size(), 32u);
+  const std::vector<std::string> different = {
+      rpc::SourceVersion("a", "b", "1"), rpc::SourceVersion("a", "b", "2"),
+      rpc::SourceVersion("a", "b", ""),  rpc::SourceVersion(std::nullopt, "b", "1"),
+      rpc::SourceVersion("", "b", "1"),  rpc::SourceVersion("", "b1", ""),
+      rpc::SourceVersion("b", "a", "1")};
+  for (size_t i = 0; i < different.size(); ++i) {
+    EXPECT_EQ(different[i].size(), rpc::kSourceVersionBytes);
+    for (size_t k = 0; k < i; ++k) EXPECT_NE(different[i], different[k]) << i << " " << k;
+  }
+}
+
+// The whole way: files, a server that is started again, a client that seeks in what it holds.
+TEST(SourceVersion, AttackUAnImageThatIsSwappedForOneOfItsSizeIsFound) {
+  const TempDir dir;
+  const std::string monday(64 << 10, 'a');
+  std::string tuesday = monday;
+  tuesday[5000] = 'b';
+  std::string other = monday;
+  other[50'000] = 'b';
+  dir.Write("root/v/mon.img", monday);
+  dir.Write("root/v/tue.img", tuesday);
+  dir.Write("root/other", other);
+  const auto provider = MakeDirectoryProvider(dir / "root");
+  ASSERT_TRUE(provider.ok()) << provider.status();
+  const rpc::ServerOptions options = {.listen = "unix://" + (dir / "s")};
+  auto server = rpc::Server::Start(**provider, options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  rpc::ListRequest request = RequestTo((*server)->address());
+  request.snapshot_id = std::string("v/tue");
+  request.base_snapshot_id = std::string("v/mon");
+  auto cursor = rpc::RemoteCursor::Open(request);
+  ASSERT_TRUE(cursor.ok()) << cursor.status();
+  server->reset();
+  server = rpc::Server::Start(**provider, options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_TRUE((*cursor)->Seek(8192).ok());
+  std::filesystem::rename(dir / "root/other", dir / "root/v/tue.img");
+  EXPECT_EQ((*cursor)->Seek(8192).code(), StatusCode::kAborted);
+}
+
+}  // namespace
+}  // namespace cbt::test

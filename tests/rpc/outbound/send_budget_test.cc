@@ -1,0 +1,126 @@
+// How much waits for the readers of streams: the limits on which memory for thousands of slow ones
+// rests, and the speed of quick ones.
+#include "rpc/outbound/send_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+
+namespace cbt::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr size_t kKiB = 1024;
+constexpr size_t kMiB = 1024 * kKiB;
+constexpr size_t kMany = 100'000;
+constexpr milliseconds kAtOnce{0};
+constexpr milliseconds kPromptly{250};
+constexpr milliseconds kSlowly{251};
+
+// Makes messages of that length while there is room; how many.
+size_t Fill(SendBudget& budget, size_t length) {
+  size_t count = 0;
+  for (; budget.HasRoom(); ++count) budget.Made(length);
+  return count;
+}
+
+// One that is taken as soon as it is made.
+void Pass(SendBudget& budget, size_t length, milliseconds took) {
+  budget.Made(length);
+  budget.Taken(length, took);
+}
+
+TEST(SendBudget, LittleWaitsForAReaderOfWhichNothingIsKnown) {
+  for (const size_t length : {size_t{1}, size_t{100}, kKiB, 10 * kKiB, 128 * kKiB}) {
+    SendBudget budget(kMany, size_t{64} << 20);
+    const size_t count = Fill(budget, length);
+    // What a message costs beside its bytes counts: not thousands of tiny ones.
+    EXPECT_LE((count - 1) * (length + 400), 4 * kKiB) << length;
+    EXPECT_GE(count * (length + 400), 4 * kKiB) << length;
+  }
+}
+
+TEST(SendBudget, OneMessageGoesHoweverLongItIs) {
+  SendBudget budget(kMany, 1);
+  EXPECT_EQ(Fill(budget, size_t{1} << 30), 1u);
+  budget.Taken(size_t{1} << 30, kSlowly);
+  EXPECT_TRUE(budget.HasMuchRoom());
+  EXPECT_EQ(Fill(budget, size_t{1} << 30), 1u);
+}
+
+TEST(SendBudget, AQuarterOfWhatWasTakenAtOnceMayWait) {
+  SendBudget budget(kMany, size_t{64} << 20);
+  // What the transport's windows take proves nothing, and it takes that from every server.
+  for (int i = 0; i < 15; ++i) Pass(budget, 16 * kKiB, kAtOnce);
+  budget.Made(4 * kKiB);
+  EXPECT_FALSE(budget.HasRoom());
+  budget.Taken(4 * kKiB, kAtOnce);
+
+  Pass(budget, 12 * kKiB, kPromptly);  // 256 KiB by now
+  const size_t length = 16 * kKiB - 400;
+  EXPECT_EQ(Fill(budget, length), 4u);
+  for (int i = 0; i < 4; ++i) budget.Taken(length, kAtOnce);
+  EXPECT_EQ(Fill(budget, length), 5u);  // 320 KiB, less what the messages cost beside their bytes
+}
+
+TEST(SendBudget, WhoHesitatesBeginsAgain) {
+  SendBudget budget(kMany, size_t{64} << 20);
+  Pass(budget, size_t{100} << 20, kAtOnce);
+  EXPECT_EQ(Fill(budget, kMiB), 25u);
+  budget.Taken(kMiB, kSlowly);
+  // What was made stays made; nothing is added before almost all of it has gone.
+  for (int i = 1; i < 24; ++i) {
+    EXPECT_FALSE(budget.HasRoom()) << i;
+    budget.Taken(kMiB, kSlowly);
+  }
+  EXPECT_FALSE(budget.HasRoom());
+  budget.Taken(kMiB, kSlowly);
+  EXPECT_EQ(Fill(budget, kMiB), 1u);
+}
+
+TEST(SendBudget, NeverMoreThanItsOwnerAllows) {
+  SendBudget few(3, size_t{64} << 20);
+  Pass(few, size_t{1} << 30, kAtOnce);
+  EXPECT_EQ(Fill(few, 1), 3u);
+  SendBudget small(kMany, kMiB);
+  Pass(small, size_t{1} << 30, kAtOnce);
+  EXPECT_EQ(Fill(small, kMiB / 4), 4u);
+  SendBudget smaller(kMany, kKiB);
+  EXPECT_EQ(Fill(smaller, kKiB / 2), 2u);
+}
+
+TEST(SendBudget, WhoPausedIsWokenWhenHalfIsFree) {
+  SendBudget messages(4, size_t{64} << 20);
+  Pass(messages, size_t{1} << 30, kAtOnce);
+  ASSERT_EQ(Fill(messages, 1), 4u);
+  EXPECT_FALSE(messages.HasMuchRoom());
+  messages.Taken(1, kAtOnce);
+  EXPECT_TRUE(messages.HasRoom());
+  EXPECT_FALSE(messages.HasMuchRoom());
+  messages.Taken(1, kAtOnce);
+  EXPECT_TRUE(messages.HasMuchRoom());
+
+  const size_t length = kMiB / 4 - 400;
+  SendBudget bytes(kMany, kMiB);
+  Pass(bytes, size_t{1} << 30, kAtOnce);
+  ASSERT_EQ(Fill(bytes, length), 4u);
+  bytes.Taken(length, kAtOnce);
+  EXPECT_TRUE(bytes.HasRoom());
+  EXPECT_FALSE(bytes.HasMuchRoom());
+  bytes.Taken(length, kAtOnce);
+  EXPECT_TRUE(bytes.HasMuchRoom());
+}
+
+// One message at a time: it is woken when there is none.
+TEST(SendBudget, OneMessageAtATime) {
+  SendBudget budget(1, size_t{64} << 20);
+  ASSERT_EQ(Fill(budget, 1), 1u);
+  EXPECT_FALSE(budget.HasMuchRoom());
+  budget.Taken(1, kAtOnce);
+  EXPECT_TRUE(budget.HasMuchRoom());
+}
+
+}  // namespace
+}  // namespace cbt::rpc

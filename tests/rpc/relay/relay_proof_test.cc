@@ -1,0 +1,226 @@
+// What the proof of a stream that came through a relay, or through another server, stands for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cbt/rpc/relay.h"
+#include "rpc/contract/completeness.h"
+#include "rpc/support/fake_server.h"
+#include "rpc/support/fault_proxy.h"
+#include "rpc/support/fixture.h"
+#include "rpc/support/sidecar.h"
+
+namespace cbt::test {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+using rpc::Completeness;
+using testing::HasSubstr;
+
+// A plugin without proofs that stops after the first of two messages, by mistake, with OK.
+Script StopsEarly() { return {.messages = {Variable(1 << 20, {{0, 4096}})}}; }
+
+TEST(RelayProof, AttackJAnEarlyOkWithoutAProofIsNotProvenBehindARelay) {
+  const FakeServer plugin(StopsEarly());
+  for (const bool check : {true, false}) {
+    const Sidecar sidecar(plugin.address(), check);
+    for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession}) {
+      rpc::ListRequest request = sidecar.Request(api);
+      const Listed listed = ListAll(request);
+      EXPECT_TRUE(listed.status.ok()) << listed.status;
+      // Without its checks the relay sends what the plugin sent; where the types are numbered
+      // otherwise it looks at every message.
+      const bool looked_at = check || api == rpc::Api::kSession;
+      EXPECT_EQ(listed.completeness,
+                looked_at ? Completeness::kProvenFromRelay : Completeness::kEnded);
+      request.require_proof = true;
+      const absl::Status status = ListAll(request).status;
+      EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
+      EXPECT_THAT(status.ToString(), HasSubstr(looked_at ? "from a relay on" : "no proof"));
+    }
+  }
+}
+
+TEST(RelayProof, AttackJAProofThatThePluginGaveReachesTheClientAsAWholeOne) {
+  const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, 1 << 20);
+  for (const bool check : {true, false}) {
+    const Sidecar first(plugin.server->address(), check);
+    const Sidecar second(first.relay->address());
+    for (const Sidecar* sidecar : {&first, &second}) {
+      rpc::ListRequest request = sidecar->Request(rpc::Api::kKubernetes);
+      request.require_proof = true;
+      const Listed listed = ListAll(request);
+      EXPECT_TRUE(listed.status.ok()) << listed.status;
+      EXPECT_EQ(listed.completeness, Completeness::kProven);
+    }
+  }
+}
+
+TEST(RelayProof, AttackJASecondRelayDoesNotMakeTheFirstOnesProofAWholeOne) {
+  const FakeServer plugin(StopsEarly());
+  const Sidecar first(plugin.address());
+  for (const bool check : {true, false}) {
+    const Sidecar second(first.relay->address(), check);
+    const Listed listed = ListAll(second.Request(rpc::Api::kKubernetes));
+    EXPECT_TRUE(listed.status.ok()) << listed.status;
+    EXPECT_EQ(listed.completeness, Completeness::kProvenFromRelay);
+  }
+}
+
+TEST(RelayProof, AttackJAServerOverAnUnprovenOneProvesNoMoreThanARelay) {
+  const FakeServer unproven(StopsEarly());
+  const Service proven = Service::OfExtents({{0, 4096}}, 1 << 20);
+  for (const bool whole : {false, true}) {
+    const auto provider = rpc::MakeRemoteProvider(
+        whole ? proven.server->address() : unproven.address(), rpc::Api::kCsi);
+    const TempDir dir;
+    const auto server = rpc::Server::Start(*provider, {.listen = "unix://" + (dir / "s")});
+    ASSERT_TRUE(server.ok()) << server.status();
+    rpc::ListRequest request;
+    request.address = (*server)->address();
+    request.snapshot_id = std::string("s");
+    const Listed listed = ListAll(request);
+    EXPECT_TRUE(listed.status.ok()) << listed.status;
+    EXPECT_EQ(listed.completeness, whole ? Completeness::kProven : Completeness::kProvenFromRelay);
+  }
+}
+
+// The five bytes in front of a message say how long it is. Where they say more than comes, gRPC
+// drops what came of the message and reports the status behind it, OK, as if nothing had been sent.
+class LyingLength {
+ public:
+  // `plugin` sends two messages; the length of the second one becomes a lie.
+  LyingLength(const std::string& plugin, size_t first_message_bytes) : wire(plugin) {
+    constexpr size_t kPrefix = 5;
+    wire.Arm(WireFault{.kind = WireFault::Kind::kFlip,
+                       .after = kPrefix + first_message_bytes + kPrefix - 2,
+                       .bits = 1});
+  }
+  FaultProxy wire;
+};
+
+TEST(RelayProof, AttackJAMessageCutShortBeforeAnOkIsNeverProven) {
+  const std::string first = Variable(1 << 20, {{0, 4096}});
+  const FakeServer plugin(Script{.messages = {first, Variable(1 << 20, {{8192, 4096}})}});
+  for (const bool relayed : {false, true}) {
+    const LyingLength lying(plugin.address(), first.size());
+    std::unique_ptr<Sidecar> sidecar;
+    rpc::ListRequest request;
+    if (relayed) {
+      sidecar = std::make_unique<Sidecar>(lying.wire.address());
+      request = sidecar->Request(rpc::Api::kCsi);
+    } else {
+      request.address = lying.wire.address();
+      request.snapshot_id = std::string("s");
+      request.max_resumes = 0;
+    }
+    request.require_proof = true;
+    const Listed listed = ListAll(request);
+    EXPECT_EQ(lying.wire.fired(), 1);
+    EXPECT_EQ(listed.status.code(), StatusCode::kFailedPrecondition) << listed.status;
+    EXPECT_NE(listed.completeness, Completeness::kProven);
+  }
+}
+
+TEST(RelayProof, AttackJAMessageCutShortContradictsTheProofBehindIt) {
+  // Two messages: max_results is one tuple.
+  const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, 1 << 20);
+  const std::string first = Variable(1 << 20, {{0, 4096}});
+  for (const bool relayed : {false, true}) {
+    const LyingLength lying(plugin.server->address(), first.size());
+    std::unique_ptr<Sidecar> sidecar;
+    rpc::ListRequest request;
+    if (relayed) {
+      sidecar = std::make_unique<Sidecar>(lying.wire.address());
+      request = sidecar->Request(rpc::Api::kCsi);
+    } else {
+      request.address = lying.wire.address();
+      request.snapshot_id = std::string("s");
+      request.max_resumes = 0;
+    }
+    request.max_results = 1;
+    const Listed listed = ListAll(request);
+    EXPECT_EQ(lying.wire.fired(), 1);
+    EXPECT_EQ(listed.status.code(), relayed ? StatusCode::kInternal : StatusCode::kDataLoss)
+        << listed.status;
+  }
+}
+
+// Receivers that take the first value and receivers that take the last would read two proofs.
+TEST(RelayProof, AttackJAKeyOfTheProofThatIsThereTwiceIsADifference) {
+  Script script{.messages = {Variable(1 << 20, {{0, 4096}})}};
+  const uint64_t offset = 0;
+  const uint64_t length = 4096;
+  StreamDigest digest;
+  digest.Add({&offset, 1}, {&length, 1});
+  const rpc::Metadata proof =
+      rpc::ProofMetadata(digest, 0, rpc::StreamHeader{BlockMetadataType::kVariableLength, 1 << 20});
+  ASSERT_EQ(proof.size(), 6u);
+  rpc::Metadata twice;
+  for (const auto& [key, value] : proof) twice.insert(twice.end(), {{key, value}, {key, value}});
+  std::vector<rpc::Metadata> wrong = {twice};
+  for (const auto& [key, value] : proof) {
+    for (const std::string& other : {value, std::string("7")}) {
+      wrong.push_back(proof);
+      wrong.back().emplace_back(key, other);
+    }
+  }
+  wrong.push_back(proof);
+  wrong.back().insert(wrong.back().end(),
+                      {{"cbt-proof-scope", "relay"}, {"cbt-proof-scope", "source"}});
+  for (const rpc::Metadata& trailing : wrong) {
+    script.trailing = trailing;
+    const FakeServer plugin(script);
+    rpc::ListRequest request;
+    request.address = plugin.address();
+    request.snapshot_id = std::string("s");
+    request.max_resumes = 0;
+    const Listed direct = ListAll(request);
+    EXPECT_EQ(direct.status.code(), StatusCode::kDataLoss) << direct.status;
+    EXPECT_THAT(direct.status.ToString(), HasSubstr("is given more than once"));
+    for (const bool check : {true, false}) {
+      const Sidecar sidecar(plugin.address(), check);
+      for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession}) {
+        const Listed listed = ListAll(sidecar.Request(api));
+        EXPECT_EQ(listed.status.code(), StatusCode::kInternal) << listed.status;
+      }
+    }
+  }
+  script.trailing = proof;
+  const FakeServer plugin(script);
+  const Sidecar sidecar(plugin.address());
+  const Listed listed = ListAll(sidecar.Request(rpc::Api::kCsi));
+  EXPECT_TRUE(listed.status.ok()) << listed.status;
+  EXPECT_EQ(listed.completeness, Completeness::kProven);
+}
+
+TEST(RelayProof, AttackJASourceVersionThatIsThereTwiceIsRefused) {
+  Script script{.messages = {Variable(1 << 20, {{0, 4096}})}};
+  script.initial = {{"cbt-source-version", "a"}, {"cbt-source-version", "b"}};
+  const FakeServer plugin(script);
+  rpc::ListRequest request;
+  request.address = plugin.address();
+  request.snapshot_id = std::string("s");
+  request.max_resumes = 0;
+  const absl::Status direct = ListAll(request).status;
+  EXPECT_EQ(direct.code(), StatusCode::kDataLoss) << direct;
+  EXPECT_THAT(direct.ToString(), HasSubstr("cbt-source-version is given more than once"));
+  for (const bool check : {true, false}) {
+    const Sidecar sidecar(plugin.address(), check);
+    for (const rpc::Api api :
+         {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession, rpc::Api::kPaged}) {
+      const absl::Status status = ListAll(sidecar.Request(api)).status;
+      // For pages the relay is a client.
+      const bool pages = api == rpc::Api::kPaged;
+      EXPECT_EQ(status.code(), pages ? StatusCode::kDataLoss : StatusCode::kInternal) << status;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cbt::test

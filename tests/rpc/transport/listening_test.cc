@@ -1,0 +1,181 @@
+// Places that a server can't listen at: what an operator hears, and what stays as it was.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "rpc/transport/listen_address.h"
+#include "rpc/transport/socket_file.h"
+#include "support/temp_dir.h"
+
+namespace cbt::test {
+namespace {
+
+using absl::StatusCode;
+using rpc::SocketFile;
+using testing::HasSubstr;
+
+sockaddr_un AddressOf(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  return address;
+}
+
+int Bound(const std::string& path, int type) {
+  const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+  const sockaddr_un address = AddressOf(path);
+  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  return fd;
+}
+
+bool IsSocket(const std::string& path) {
+  struct stat status = {};
+  return lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
+// Leaves the process `more` descriptors to open as long as it lives.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(int more) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    // The lowest free number, and everything below it taken.
+    const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(next);
+    rlimit fewer = before_;
+    fewer.rlim_cur = static_cast<rlim_t>(next + more);
+    setrlimit(RLIMIT_NOFILE, &fewer);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST(SocketFiles, OfOtherKindsAreLeftAlone) {
+  const TempDir dir;
+  const std::string path = dir / "s";
+  const int fd = Bound(path, SOCK_DGRAM);
+  const absl::Status status = SocketFile::Claim(path).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("listen: " + path + ": "));
+  EXPECT_TRUE(IsSocket(path));
+  // The lock went with the attempt.
+  EXPECT_THAT(dir.Names(), testing::ElementsAre("s"));
+  close(fd);
+}
+
+// A server that is too busy to accept is there all the same.
+TEST(SocketFiles, OfABusyServerAreInUse) {
+  const TempDir dir;
+  const std::string path = dir / "s";
+  const int server = Bound(path, SOCK_STREAM);
+  ASSERT_EQ(listen(server, 0), 0);
+  const sockaddr_un address = AddressOf(path);
+  std::vector<int> waiting;
+  int result = 0;
+  while (result == 0 && waiting.size() < 100) {
+    waiting.push_back(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    result = connect(waiting.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  }
+  ASSERT_EQ(errno, EAGAIN);
+  const absl::Status status = SocketFile::Claim(path).status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("another server listens on this socket"));
+  EXPECT_TRUE(IsSocket(path));
+  for (const int fd : waiting) close(fd);
+  close(server);
+}
+
+TEST(SocketFiles, InFoldersThatAreNoneAreUnavailable) {
+  const TempDir dir;
+  dir.Write("file", "");
+  for (const std::string& path : {dir / "none/s", dir / "file/s"}) {
+    const absl::Status status = SocketFile::Claim(path).status();
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status;
+    EXPECT_THAT(status.ToString(), HasSubstr(path + ".lock: "));
+  }
+  EXPECT_THAT(dir.Names(), testing::ElementsAre("file"));
+}
+
+TEST(SocketFiles, ThatVanishBeforeTheyGetTheirModeAreAnError) {
+  const TempDir dir;
+  const std::string path = dir / "s";
+  {
+    const auto claimed = SocketFile::Claim(path);
+    ASSERT_TRUE(claimed.ok()) << claimed.status();
+    const absl::Status status = (*claimed)->SetMode();
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(status.ToString(), HasSubstr("No such file"));
+  }
+  EXPECT_TRUE(dir.Names().empty());
+}
+
+// Whether somebody listens can't be asked then, so the socket must not be taken away.
+TEST(SocketFiles, StayWhenThereAreNoDescriptors) {
+  const TempDir dir;
+  const std::string path = dir / "s";
+  close(Bound(path, SOCK_STREAM));
+  for (const int more : {0, 1}) {
+    absl::Status status;
+    {
+      const FewDescriptors few(more);
+      status = SocketFile::Claim(path).status();
+    }
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable) << more << ": " << status;
+    EXPECT_THAT(status.ToString(), HasSubstr("Too many open files"));
+    EXPECT_TRUE(IsSocket(path));
+  }
+  const auto claimed = SocketFile::Claim(path);
+  EXPECT_TRUE(claimed.ok()) << claimed.status();
+  EXPECT_FALSE(IsSocket(path));
+}
+
+TEST(TcpAddresses, ThatCantBeBoundSayWhy) {
+  const auto probe = [](const std::string& text) {
+    const auto address = rpc::ParseAddress(text);
+    EXPECT_TRUE(address.ok()) << address.status();
+    return rpc::ProbeTcpAddress(*address);
+  };
+  EXPECT_TRUE(probe("127.0.0.1:0").ok());
+  // A label has 63 characters at most: nobody is asked for this one.
+  const std::string name = std::string(64, 'x') + ".example.com";
+  absl::Status status = probe(name + ":0");
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("listen: " + name + ":0: "));
+  // An address for documents, which no machine has.
+  EXPECT_EQ(probe("203.0.113.7:0").code(), StatusCode::kUnavailable);
+  {
+    const FewDescriptors few(0);
+    status = probe("127.0.0.1:0");
+  }
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.ToString(), HasSubstr("Too many open files"));
+}
+
+TEST(TcpAddresses, WithHalfABracketAreRefused) {
+  for (const char* text : {"[::1:443", "::1]:443", "[:443", "]:443"}) {
+    EXPECT_EQ(rpc::ParseAddress(text).status().code(), StatusCode::kInvalidArgument) << text;
+  }
+}
+
+// gRPC decodes what stands in a path, so everything but what it leaves alone is encoded.
+TEST(SocketPaths, ReachGrpcAsTheyAre) {
+  const auto target = [](const std::string& text) { return rpc::ParseAddress(text)->GrpcTarget(); };
+  EXPECT_EQ(target("unix:///a~b_c-d.e"), "unix:/a~b_c-d.e");
+  EXPECT_EQ(target("unix:///a?b#c%d"), "unix:/a%3Fb%23c%25d");
+  EXPECT_EQ(target("unix:///\xc3\xa9"), "unix:/%C3%A9");
+}
+
+}  // namespace
+}  // namespace cbt::test

@@ -1,0 +1,171 @@
+// What the real tool sends of a real subvolume, against a comparison of all bytes.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/source/btrfs_send.h"
+#include "support/cursors.h"
+#include "support/loop_mount.h"
+#include "support/real_file.h"
+
+namespace cbt {
+namespace {
+
+using reference::ByteSet;
+using test::BytesIn;
+using test::IsSubset;
+using test::LoopMount;
+using test::RealFile;
+
+class BtrfsSendMountTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!mount_.mounted()) GTEST_SKIP() << mount_.why_not();
+    ASSERT_TRUE(Run("btrfs subvolume create vol"));
+  }
+
+  bool Run(const std::string& command) {
+    const bool ok = mount_.shell().Run("cd '" + mount_.path() + "' && " + command);
+    EXPECT_TRUE(ok) << command << ": " << mount_.shell().Output();
+    return ok;
+  }
+
+  bool Snapshot(const std::string& name) { return Run("btrfs subvolume snapshot -r vol " + name); }
+
+  // The map from the stream that `btrfs send` writes with `arguments`.
+  absl::StatusOr<ChangeMap> Send(const std::string& arguments, const BtrfsSendOptions& options) {
+    if (!Run("btrfs send " + arguments + " > stream")) return absl::InternalError("btrfs send");
+    return ReadBtrfsSend(**OpenByteStream(mount_ / "stream"), options);
+  }
+
+  std::string PathOf(const std::string& name) { return mount_ / name; }
+
+  LoopMount mount_{{.mkfs = "mkfs.btrfs -q"}};
+};
+
+ByteSet BytesOf(const ChangeMap& map) {
+  return reference::BytesOf(*test::Drain(*MakeChangeMapCursor(map)),
+                            static_cast<size_t>(map->capacity()));
+}
+
+// Read-only snapshots can't be opened for writing.
+std::vector<uint8_t> BytesIn(const std::string& path) {
+  const auto image = *Image::Open(path);
+  std::vector<uint8_t> bytes(static_cast<size_t>(image->size()));
+  EXPECT_TRUE(image->Read(0, bytes.size(), bytes.data()).ok());
+  return bytes;
+}
+
+TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
+  std::mt19937_64 random(1);
+  std::filesystem::create_directories(PathOf("vol/images/deep"));
+  std::string name = "images/deep/disk.img";
+  {
+    const RealFile file(PathOf("vol/" + name));
+    file.Resize(test::kScribbledSize);
+    file.Write(1 << 20, test::RandomData(2 << 20, false, random));
+    test::Scribble(file, file, 20, random);
+    const RealFile other(PathOf("vol/other"));
+    other.Write(0, test::RandomData(1 << 20, false, random));
+  }
+  ASSERT_TRUE(Snapshot("s0"));
+  for (int round = 1; round <= 9; ++round) {
+    SCOPED_TRACE(round);
+    const std::string before_name = name;
+    {
+      const RealFile file(PathOf("vol/" + name));
+      const RealFile other(PathOf("vol/other"));
+      if (round != 2) test::Scribble(file, other, 8, random);
+      if (round == 3) file.Resize(test::kScribbledSize + 700'000);
+      if (round == 4) file.Resize(test::kScribbledSize - 700'000);
+      if (round == 5) {
+        file.Resize(2'000'000);
+        file.Resize(test::kScribbledSize);
+        file.Write(4'000'000, test::RandomData(5000, false, random));
+      }
+      if (round > 1) other.Write(random() % 100'000, test::RandomData(5000, false, random));
+    }
+    if (round == 6) {
+      ASSERT_TRUE(Run("mv vol/images vol/moved && mkdir vol/images && mv vol/moved vol/images/x"));
+      name = "images/x/deep/disk.img";
+    }
+    if (round == 7) {
+      ASSERT_TRUE(Run("ln vol/" + name + " vol/linked && rm vol/" + name));
+      name = "linked";
+    }
+    if (round == 8) {
+      // Replaced by another file, most of which is a hole now.
+      ASSERT_TRUE(Run("truncate -s 6M vol/new && echo x >> vol/new && mv vol/new vol/" + name));
+    }
+    const std::string base = absl::StrCat("s", round - 1);
+    const std::string target = absl::StrCat("s", round);
+    ASSERT_TRUE(Snapshot(target));
+    const auto old_bytes = BytesIn(PathOf(base + "/" + before_name));
+    const auto new_bytes = BytesIn(PathOf(target + "/" + name));
+    const ByteSet truth = reference::ChangedBytes(old_bytes, new_bytes, 4096);
+    BtrfsSendOptions options{.path = name, .base_path = before_name};
+    options.capacity = new_bytes.size();
+    // In the second round the stream names the other file alone.
+    options.single_name = round == 2;
+    options.path_exists = round == 2;
+    for (const char* mode :
+         {"--no-data", "", "--proto 2 --compressed-data", "--proto 2 --no-data"}) {
+      const auto map = Send(absl::StrCat(mode, " -p ", base, " ", target), options);
+      ASSERT_TRUE(map.ok()) << mode << ": " << map.status();
+      const ByteSet got = BytesOf(*map);
+      ASSERT_EQ(got.size(), new_bytes.size());
+      EXPECT_TRUE(IsSubset(truth, got)) << mode;
+      if (round == 8) {
+        EXPECT_EQ(test::BytesIn(got), got.size());
+      } else if (round == 2) {
+        EXPECT_EQ(test::BytesIn(got), 0);
+      } else if (round != 5) {
+        EXPECT_LT(test::BytesIn(got), got.size() / 3) << mode;
+      }
+      EXPECT_EQ(map->identity().target, target);
+    }
+    const auto written = Send("--no-data " + target, {.path = name});
+    ASSERT_TRUE(written.ok()) << written.status();
+    const ByteSet got = BytesOf(*written);
+    ASSERT_EQ(got.size(), new_bytes.size());
+    EXPECT_TRUE(IsSubset(reference::ChangedBytes({}, new_bytes, 4096), got));
+  }
+}
+
+// The stream names the first name of a file; the second is what was asked for.
+TEST_F(BtrfsSendMountTest, HardLinksAreNotOverlooked) {
+  std::mt19937_64 random(2);
+  const RealFile file(PathOf("vol/a"));
+  file.Write(0, test::RandomData(1 << 20, false, random));
+  ASSERT_TRUE(Run("ln vol/a vol/b"));
+  ASSERT_TRUE(Snapshot("s0"));
+  file.Write(8192, test::RandomData(4096, false, random));
+  ASSERT_TRUE(Snapshot("s1"));
+  int found = 0;
+  for (const char* name : {"a", "b"}) {
+    const auto map = Send("--no-data -p s0 s1", {.path = name, .capacity = 1 << 20});
+    if (map.ok()) {
+      EXPECT_TRUE(map->view().Contains(2));
+      ++found;
+    } else {
+      EXPECT_EQ(map.status().code(), absl::StatusCode::kFailedPrecondition);
+    }
+  }
+  EXPECT_EQ(found, 1);
+}
+
+// What is in a subvolume inside of the one that is sent is in no stream of it.
+TEST_F(BtrfsSendMountTest, NestedSubvolumesAreNotCalledUnchanged) {
+  ASSERT_TRUE(Run("btrfs subvolume create vol/nested && echo one > vol/nested/disk.img"));
+  ASSERT_TRUE(Snapshot("s0"));
+  ASSERT_TRUE(Run("echo two > vol/nested/disk.img"));
+  ASSERT_TRUE(Snapshot("s1"));
+  const auto map =
+      Send("--no-data -p s0 s1", {.path = "nested/disk.img", .capacity = 4, .single_name = true});
+  EXPECT_EQ(map.status().code(), absl::StatusCode::kFailedPrecondition) << map.status();
+}
+
+}  // namespace
+}  // namespace cbt

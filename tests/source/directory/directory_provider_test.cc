@@ -1,0 +1,195 @@
+#include "cbt/source/directory_provider.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "support/cursors.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+
+class DirectoryProviderTest : public testing::Test {
+ protected:
+  DirectoryProviderTest() {
+    dir_.Write("root/vol1/monday.img", std::string(10'000, 'a'));
+    dir_.Write("root/vol1/tuesday.raw", std::string(5'000, 'a') + std::string(5'000, 'b'));
+    dir_.Write("root/vol1/bare", "x");
+    dir_.Write("root/vol1/late.partial", "x");
+    dir_.Write("root/vol1/twice.img", "x");
+    dir_.Write("root/vol1/twice.raw", "x");
+    dir_.Write("root/vol1/.hidden.img", "x");
+    dir_.Write("root/vol1/v1.2.img", "x");
+    dir_.Write("root/vol1/folder.img/file.img", "x");
+    dir_.Write("root/vol2/monday.img", "x");
+    dir_.Write("root/top.img", "x");
+    dir_.Write("outside.img", "x");
+    namespace fs = std::filesystem;
+    fs::create_symlink("../../outside.img", dir_ / "root/vol1/escape.img");
+    fs::create_symlink(dir_ / "outside.img", dir_ / "root/vol1/absolute.img");
+    fs::create_symlink("monday.img", dir_ / "root/vol1/alias.img");
+    fs::create_symlink(dir_.path(), dir_ / "root/away");
+    provider_ = *MakeDirectoryProvider(dir_ / "root");
+  }
+
+  absl::Status Allocated(std::string_view id) {
+    return provider_->OpenAllocated(id, context_).status();
+  }
+
+  const test::TempDir dir_;
+  const Secrets secrets_;
+  const StreamContext context_{{}, secrets_};
+  std::unique_ptr<SnapshotProvider> provider_;
+};
+
+TEST_F(DirectoryProviderTest, ServesWhatIsThere) {
+  for (const char* id : {"vol1/monday", "vol1/tuesday", "vol1/bare", "vol1/v1.2", "vol1/alias",
+                         "vol2/monday", "top"}) {
+    EXPECT_TRUE(Allocated(id).ok()) << id << " " << Allocated(id);
+  }
+  auto delta = provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_);
+  ASSERT_TRUE(delta.ok());
+  EXPECT_EQ(delta->type, BlockMetadataType::kVariableLength);
+  EXPECT_EQ(*test::Drain(*delta->cursor), (Ranges{{4096, 10'000 - 4096}}));
+}
+
+TEST_F(DirectoryProviderTest, IdsThatCannotBeOnesAreInvalid) {
+  for (const std::string& id :
+       {std::string(), std::string("/etc/passwd"), std::string("../outside"),
+        std::string("vol1/../../outside"), std::string("vol1/.."), std::string("."),
+        std::string("vol1//monday"), std::string("vol1/monday/"), std::string("vol1/mon\0day", 12),
+        std::string(5000, 'x')}) {
+    EXPECT_EQ(Allocated(id).code(), StatusCode::kInvalidArgument) << id;
+    EXPECT_EQ(provider_->OpenDelta(id, "vol1/monday", context_).status().code(),
+              StatusCode::kInvalidArgument);
+    EXPECT_EQ(provider_->OpenDelta("vol1/monday", id, context_).status().code(),
+              StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(DirectoryProviderTest, WhatIsNotThereOrLeadsOutIsNotFound) {
+  const std::string longer_than_names(300, 'x');
+  for (const std::string& id :
+       {std::string("vol1/none"), std::string("none/monday"), std::string("none"),
+        std::string("vol1/monday.img"), std::string("vol1/escape"), std::string("vol1/absolute"),
+        std::string("away/outside"), std::string("vol1/.hidden"), std::string("vol1/folder"),
+        std::string("vol1"), std::string("vol1/monday/x"), "vol1/" + longer_than_names,
+        longer_than_names + "/monday"}) {
+    EXPECT_EQ(Allocated(id).code(), StatusCode::kNotFound) << id << " " << Allocated(id);
+    EXPECT_EQ(provider_->OpenDelta(id, "vol1/monday", context_).status().code(),
+              StatusCode::kNotFound);
+  }
+  EXPECT_EQ(Allocated("vol1/none").message(), "snapshot \"vol1/none\": no such snapshot");
+}
+
+TEST_F(DirectoryProviderTest, OtherErrorsHaveTheCodesOfTheContract) {
+  EXPECT_EQ(Allocated("vol1/late").code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Allocated("vol1/twice").code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(provider_->OpenDelta("vol2/monday", "vol1/monday", context_).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(provider_->OpenDelta("top", "vol1/monday", context_).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+// Which of the two is the snapshot can't be known.
+TEST_F(DirectoryProviderTest, AnImageBesideOneThatCannotBeHadIsNotTakenForTheSnapshot) {
+  dir_.Write("root/vol1/half.img", "x");
+  dir_.Write("root/vol1/half.partial", "x");
+  dir_.Write("root/vol1/shut.img", "x");
+  // There, and not to be opened: root may open everything that has a name.
+  std::filesystem::create_symlink(std::string(300, 'x'), dir_ / "root/vol1/shut.raw");
+  for (const char* id : {"vol1/half", "vol1/shut"}) {
+    EXPECT_EQ(Allocated(id).code(), StatusCode::kUnavailable) << id << " " << Allocated(id);
+    for (const auto& [base, target] :
+         {std::pair(id, "vol1/monday"), std::pair("vol1/monday", id)}) {
+      EXPECT_EQ(provider_->OpenDelta(base, target, context_).status().code(),
+                StatusCode::kUnavailable)
+          << base << " " << target;
+    }
+  }
+  // What leads out is no snapshot, and stands in nobody's way.
+  std::filesystem::create_symlink("../../outside.img", dir_ / "root/vol1/bare.raw");
+  EXPECT_TRUE(Allocated("vol1/bare").ok()) << Allocated("vol1/bare");
+}
+
+TEST_F(DirectoryProviderTest, E18SnapshotDeletedMeanwhileIsAnsweredInFull) {
+  auto delta = provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_);
+  ASSERT_TRUE(delta.ok());
+  std::filesystem::remove(dir_ / "root/vol1/monday.img");
+  std::filesystem::remove(dir_ / "root/vol1/tuesday.raw");
+  EXPECT_EQ(*test::Drain(*delta->cursor), (Ranges{{4096, 10'000 - 4096}}));
+  EXPECT_EQ(Allocated("vol1/monday").code(), StatusCode::kNotFound);
+}
+
+TEST_F(DirectoryProviderTest, ErrorsNameTheSnapshotAndNotThePath) {
+  std::filesystem::resize_file(dir_ / "root/vol1/monday.img", 20'000);
+  auto delta = provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_);
+  std::filesystem::resize_file(dir_ / "root/vol1/monday.img", 1'000);
+  const auto drained = test::Drain(*delta->cursor);
+  EXPECT_EQ(drained.status().code(), StatusCode::kAborted);
+  EXPECT_NE(std::string(drained.status().message()).find("\"vol1/monday\""), std::string::npos);
+  EXPECT_EQ(std::string(drained.status().message()).find(dir_.path()), std::string::npos);
+}
+
+TEST(MakeDirectoryProviderTest, RefusesRootsAndOptionsThatCannotWork) {
+  const test::TempDir dir;
+  dir.Write("file", "x");
+  EXPECT_EQ(MakeDirectoryProvider(dir / "none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(MakeDirectoryProvider(dir / "file").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(MakeDirectoryProvider(dir.path(), {.block_size = 1000}).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      MakeDirectoryProvider(dir.path(), {.type = BlockMetadataType::kUnknown}).status().code(),
+      StatusCode::kInvalidArgument);
+}
+
+// The time of a change is the kernel's clock tick: what is written within one looks unchanged.
+void AwaitTick(const std::string& path) {
+  const auto written = std::filesystem::last_write_time(path);
+  const std::string probe = path + ".probe";
+  do {
+    std::ofstream(probe) << "x";
+  } while (std::filesystem::last_write_time(probe) <= written);
+  std::filesystem::remove(probe);
+}
+
+TEST_F(DirectoryProviderTest, AttackUTheVersionOfAnImageIsThatOfItsFiles) {
+  const auto versions = [this] {
+    const auto delta = provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_);
+    const auto allocated = provider_->OpenAllocated("vol1/tuesday", context_);
+    EXPECT_TRUE(delta.ok() && allocated.ok());
+    EXPECT_FALSE(delta->version.empty() || allocated->version.empty());
+    return std::pair(delta->version, allocated->version);
+  };
+  const auto first = versions();
+  EXPECT_EQ(versions(), first);
+  provider_ = *MakeDirectoryProvider(dir_ / "root");
+  EXPECT_EQ(versions(), first);
+  // Another file of the same size under the name, and the first one after it.
+  dir_.Write("root/.other", std::string(10'000, 'c'));
+  std::filesystem::rename(dir_ / "root/.other", dir_ / "root/vol1/tuesday.raw");
+  const auto replaced = versions();
+  EXPECT_NE(replaced.first, first.first);
+  EXPECT_NE(replaced.second, first.second);
+  // The base is only part of the delta.
+  dir_.Write("root/.other", std::string(10'000, 'd'));
+  std::filesystem::rename(dir_ / "root/.other", dir_ / "root/vol1/monday.img");
+  EXPECT_NE(versions().first, replaced.first);
+  EXPECT_EQ(versions().second, replaced.second);
+  // Written to where it lies.
+  const auto before = versions();
+  AwaitTick(dir_ / "root/vol1/tuesday.raw");
+  dir_.Write("root/vol1/tuesday.raw", std::string(10'000, 'e'));
+  EXPECT_NE(versions().second, before.second);
+}
+
+}  // namespace
+}  // namespace cbt

@@ -1,0 +1,152 @@
+// Streams of bytes: what is peeked, read and skipped adds up, and no end is overlooked.
+#include "cbt/source/byte_stream.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+std::vector<uint8_t> Numbered(size_t size) {
+  std::vector<uint8_t> bytes(size);
+  for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<uint8_t>(i * 7 + i / 256);
+  return bytes;
+}
+
+enum class Kind { kMemory, kFile, kPipe };
+
+class ByteStreams : public testing::TestWithParam<Kind> {
+ protected:
+  ~ByteStreams() override { JoinWriter(); }
+  ByteStreams() = default;
+  ByteStreams(const ByteStreams&) = delete;
+  ByteStreams& operator=(const ByteStreams&) = delete;
+
+  std::unique_ptr<ByteStream> Open(const std::vector<uint8_t>& bytes) {
+    if (GetParam() == Kind::kMemory) return MakeMemoryStream(bytes, "input");
+    if (GetParam() == Kind::kFile) {
+      std::ofstream(folder_.path() + "/f", std::ios::binary)
+          .write(reinterpret_cast<const char*>(bytes.data()),
+                 static_cast<std::streamsize>(bytes.size()));
+      auto stream = OpenByteStream(folder_.path() + "/f", "input");
+      return stream.ok() ? *std::move(stream) : nullptr;
+    }
+    int ends[2];
+    if (::pipe(ends) != 0) return nullptr;
+    writer_ = std::thread([end = ends[1], bytes] {
+      size_t done = 0;
+      while (done < bytes.size()) {
+        const ssize_t count =
+            ::write(end, bytes.data() + done, std::min<size_t>(bytes.size() - done, 1000));
+        if (count <= 0) break;
+        done += static_cast<size_t>(count);
+      }
+      ::close(end);
+    });
+    return MakeDescriptorStream(ends[0], "input");
+  }
+
+  void JoinWriter() {
+    if (writer_.joinable()) writer_.join();
+  }
+
+ private:
+  test::TempDir folder_;
+  std::thread writer_;
+};
+
+TEST_P(ByteStreams, AnyOrderOfPeeksReadsAndSkipsSeesTheSameBytes) {
+  const std::vector<uint8_t> bytes = Numbered(200000);
+  const std::unique_ptr<ByteStream> stream = Open(bytes);
+  ASSERT_NE(stream, nullptr);
+  std::mt19937 random(7);
+  std::vector<uint8_t> out(70000);
+  size_t at = 0;
+  while (at < bytes.size()) {
+    const size_t wanted = 1 + random() % 5000;
+    const size_t there = std::min(wanted, bytes.size() - at);
+    const auto expect = [&](size_t count) {
+      EXPECT_TRUE(std::equal(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(count),
+                             bytes.begin() + static_cast<std::ptrdiff_t>(at)));
+    };
+    switch (random() % 4) {
+      case 0: {
+        const auto count = stream->Peek(std::span(out).first(wanted));
+        ASSERT_TRUE(count.ok());
+        ASSERT_EQ(*count, there);
+        expect(there);
+        continue;
+      }
+      case 1: {
+        const auto count = stream->Read(std::span(out).first(wanted));
+        ASSERT_TRUE(count.ok());
+        ASSERT_GT(*count, 0u);
+        expect(*count);
+        at += *count;
+        break;
+      }
+      case 2:
+        ASSERT_TRUE(stream->ReadAll(std::span(out).first(there)).ok());
+        expect(there);
+        at += there;
+        break;
+      default:
+        ASSERT_TRUE(stream->Skip(there).ok());
+        at += there;
+    }
+    ASSERT_EQ(stream->position(), at);
+  }
+  const auto end = stream->Read(out);
+  ASSERT_TRUE(end.ok());
+  EXPECT_EQ(*end, 0u);
+}
+
+TEST_P(ByteStreams, WhatIsMissingIsDataLoss) {
+  for (const bool skip : {false, true}) {
+    const std::vector<uint8_t> bytes = Numbered(5000);
+    const std::unique_ptr<ByteStream> stream = Open(bytes);
+    ASSERT_NE(stream, nullptr);
+    std::array<uint8_t, 16> some;
+    ASSERT_TRUE(stream->Peek(some).ok());
+    std::vector<uint8_t> out(5001);
+    const absl::Status status = skip ? stream->Skip(uint64_t{1} << 60) : stream->ReadAll(out);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("input: ends at byte 5000"));
+    JoinWriter();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ByteStreams,
+                         testing::Values(Kind::kMemory, Kind::kFile, Kind::kPipe));
+
+TEST(ByteStream, AFileThatGotShorterIsNoEnd) {
+  const test::TempDir folder;
+  const std::string path = folder.path() + "/f";
+  std::ofstream(path) << std::string(1000, 'x');
+  auto stream = OpenByteStream(path);
+  ASSERT_TRUE(stream.ok());
+  ASSERT_EQ(::truncate(path.c_str(), 100), 0);
+  std::vector<uint8_t> out(1000);
+  EXPECT_EQ((*stream)->ReadAll(out).code(), absl::StatusCode::kAborted);
+}
+
+TEST(ByteStream, WhatCannotBeReadIsRefused) {
+  const test::TempDir folder;
+  EXPECT_EQ(OpenByteStream(folder.path()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(OpenByteStream(folder.path() + "/none").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace cbt

@@ -1,0 +1,171 @@
+// What is made of the output of era_invalidate and era_dump.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/change_map.h"
+#include "cbt/source/open.h"
+#include "source/support/listings.h"
+#include "support/cursors.h"
+
+namespace cbt {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+using testing::HasSubstr;
+
+std::string Sample(const std::string& name) {
+  std::ifstream file(std::string(CBT_SAMPLES) + "/" + name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Ranges RangesOf(const ChangeMap& map) { return *test::Drain(*MakeChangeMapCursor(map)); }
+
+// What `read` makes of `text`: ranges, or the error.
+template <typename Read, typename... Options>
+absl::StatusOr<ChangeMap> From(Read read, const std::string& text, const Options&... options) {
+  const auto stream =
+      MakeMemoryStream({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "in");
+  return read(*stream, options...);
+}
+
+#define EXPECT_RANGES(result, ...)                         \
+  do {                                                     \
+    const auto ranges_of = (result);                       \
+    ASSERT_TRUE(ranges_of.ok()) << ranges_of.status();     \
+    EXPECT_EQ(RangesOf(*ranges_of), (Ranges __VA_ARGS__)); \
+  } while (false)
+
+#define EXPECT_REFUSED(result, code_, text)                       \
+  do {                                                            \
+    const absl::Status refused = (result).status();               \
+    EXPECT_EQ(refused.code(), StatusCode::code_) << refused;      \
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(text)); \
+  } while (false)
+
+TEST(Era, WhatTheToolsWroteIsRead) {
+  const ImportOptions import{.capacity = 201 * uint64_t{65536} - 100};
+  EXPECT_RANGES(From(ReadEraInvalidate, Sample("era_invalidate.xml"),
+                     EraOptions{.import = import, .block_size = 65536}),
+                {{65536, 3 * 65536}, {200 * 65536, 65536 - 100}});
+  const std::string dump = Sample("era_dump.xml");
+  const auto blocks = [](std::initializer_list<uint64_t> list) {
+    Ranges ranges;
+    for (const uint64_t block : list) {
+      if (!ranges.empty() && ranges.back().first + ranges.back().second == block * 65536) {
+        ranges.back().second += 65536;
+      } else {
+        ranges.emplace_back(block * 65536, 65536);
+      }
+    }
+    return ranges;
+  };
+  // Writesets of eras 3 and 4; what the array adds is older.
+  EXPECT_EQ(RangesOf(*From(ReadEraDump, dump, EraOptions{.since_era = 4})), blocks({64, 65, 189}));
+  EXPECT_EQ(RangesOf(*From(ReadEraDump, dump, EraOptions{.since_era = 3})),
+            blocks({0, 1, 7, 64, 65, 189}));
+  EXPECT_EQ((*From(ReadEraDump, dump, EraOptions{.since_era = 0}))->cardinality(), 190u * 16);
+  EXPECT_REFUSED(From(ReadEraDump, dump, EraOptions{.since_era = 5}), kInvalidArgument, "era 5");
+  EXPECT_REFUSED(From(ReadEraDump, dump, EraOptions{}), kInvalidArgument, "since which era");
+}
+
+TEST(Era, ADumpOfADeviceInUseIsRefused) {
+  // As the tool prints it: the writeset of era 5 is not archived yet, whatever was written in it.
+  std::string live = Sample("era_dump.xml");
+  live.replace(live.find("current_era=\"4\""), 15, "current_era=\"5\"");
+  for (const uint64_t since : {0U, 3U, 4U, 5U}) {
+    EXPECT_REFUSED(From(ReadEraDump, live, EraOptions{.since_era = since}), kFailedPrecondition,
+                   "lacks what was written in era 5, the present one: dump a copy");
+  }
+  // Nothing was written in it before the device was suspended: that is known.
+  const size_t array = live.find("<era_array>");
+  std::string rest = live;
+  std::vector<bool> bits(190);
+  rest.insert(array, test::Writeset(5, bits));
+  EXPECT_RANGES(From(ReadEraDump, rest, EraOptions{.since_era = 5}), {});
+  bits[9] = true;
+  live.insert(array, test::Writeset(5, bits));
+  EXPECT_RANGES(From(ReadEraDump, live, EraOptions{.since_era = 5}), {{9 * 65536, 65536}});
+}
+
+// --logical leaves writesets out and gives a block of several the era of the first one.
+TEST(Era, AttackGALogicalDumpIsRefused) {
+  const std::string device =
+      R"(<superblock uuid="" block_size="128" nr_blocks="2" current_era="4">)";
+  const auto array = [](int first, int second) {
+    return absl::StrCat(R"(<era_array><era block="0" era=")", first, R"("/><era block="1" era=")",
+                        second, R"("/></era_array></superblock>)");
+  };
+  // Block 0 was written in eras 3 and 4, block 1 in era 4.
+  EXPECT_RANGES(From(ReadEraDump,
+                     device + test::Writeset(3, {true, false}) + test::Writeset(4, {true, true}) +
+                         array(0, 0),
+                     EraOptions{.since_era = 4}),
+                {{0, 2 * 65536}});
+  // The same with --logical, and what it prints where nothing was written in the present era.
+  for (const std::string& eras : {array(3, 4), array(2, 3), array(4, 4), array(0, 0)}) {
+    for (const uint64_t since : {0U, 3U, 4U}) {
+      EXPECT_REFUSED(From(ReadEraDump, device + eras, EraOptions{.since_era = since}),
+                     kFailedPrecondition, "has no writesets (era_dump --logical)");
+    }
+  }
+  // The array is no sign that the present era's writeset is there.
+  EXPECT_REFUSED(From(ReadEraDump, device + test::Writeset(3, {true, false}) + array(3, 4),
+                      EraOptions{.since_era = 4}),
+                 kFailedPrecondition, "lacks what was written in era 4, the present one");
+}
+
+// --repair leaves out bits and writesets that it can't read.
+TEST(Era, AttackGARepairedDumpIsRefused) {
+  using test::Writeset;
+  const auto read = [](const std::string& writesets, uint64_t since = 4) {
+    return From(ReadEraDump,
+                R"(<superblock uuid="" block_size="128" nr_blocks="3" current_era="5">)" +
+                    writesets +
+                    R"(<era_array><era block="0" era="0"/><era block="1" era="0"/>)"
+                    R"(<era block="2" era="0"/></era_array></superblock>)",
+                EraOptions{.since_era = since});
+  };
+  const std::string third = Writeset(3, {true, false, false});
+  const std::string fourth = Writeset(4, {false, true, false});
+  const std::string fifth = Writeset(5, {false, false, true});
+  EXPECT_RANGES(read(third + fourth + fifth), {{65536, 2 * 65536}});
+  EXPECT_RANGES(read(fifth), {{2 * 65536, 65536}});
+  for (const uint64_t since : {0U, 4U, 5U}) {
+    for (const std::string& cut : {std::string(R"(<writeset era="4" nr_bits="3"></writeset>)"),
+                                   std::string(R"(<writeset era="4" nr_bits="3"/>)")}) {
+      EXPECT_REFUSED(read(third + cut + fifth, since), kDataLoss, "era 4 has 0 bits");
+    }
+    for (const std::string bit : {"0", "1"}) {
+      std::string cut = fourth;
+      const size_t at = cut.find("<bit block=\"" + bit);
+      cut.erase(at, cut.find('\n', at) - at);
+      EXPECT_REFUSED(read(third + cut + fifth, since), kDataLoss, "era 4 lacks bit " + bit);
+    }
+    EXPECT_REFUSED(read(third + fifth, since), kDataLoss, "era 4 is missing");
+    EXPECT_REFUSED(read(third + fourth + fourth + fifth, since), kDataLoss, "comes behind");
+    EXPECT_REFUSED(read(fourth + third + fifth, since), kDataLoss, "comes behind");
+    EXPECT_REFUSED(read(fourth + fifth + Writeset(6, {true, true, true}), since), kDataLoss,
+                   "is in era 5");
+  }
+  const std::string longer = Writeset(4, {false, true, false, false});
+  EXPECT_RANGES(read(longer + fifth), {{65536, 2 * 65536}});
+  // From before the device grew: as it is, and filled up by newer tools.
+  std::string filled = fourth;
+  filled.replace(filled.find("nr_bits=\"3\""), 11, "nr_bits=\"2\"");
+  for (const std::string& shorter : {Writeset(4, {false, true}), filled}) {
+    EXPECT_REFUSED(read(shorter + fifth), kFailedPrecondition, "2 bits for 3 blocks");
+    EXPECT_RANGES(read(shorter + fifth, 5), {{2 * 65536, 65536}});
+  }
+}
+
+}  // namespace
+}  // namespace cbt

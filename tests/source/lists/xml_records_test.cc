@@ -1,0 +1,284 @@
+// The quick way through XML against expat alone: the same events, the same verdict.
+#include "source/lists/xml_records.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "support/dribble.h"
+#include "support/generators.h"
+
+namespace cbt {
+namespace {
+
+using test::AnyRandom;
+
+class Recorder final : public XmlEvents {
+ public:
+  std::string text;
+
+ private:
+  absl::Status Open(int depth, std::string_view name, const XmlAttributes& attributes) override {
+    absl::StrAppend(&text, depth, "<", std::string(name));
+    for (const char* attribute : {"a", "b", "cc", "d_1"}) {
+      if (const auto value = attributes.Find(attribute); value.has_value()) {
+        absl::StrAppend(&text, " ", attribute, "=", std::string(*value));
+      }
+    }
+    text += ";";
+    return name == "fail" ? absl::InvalidArgumentError("asked to") : absl::OkStatus();
+  }
+  absl::Status Close(int depth, std::string_view name) override {
+    absl::StrAppend(&text, depth, ">", std::string(name), ";");
+    return absl::OkStatus();
+  }
+};
+
+struct Said {
+  std::string events;
+  absl::Status status;
+};
+
+Said Read(const std::string& text, bool quick, size_t most) {
+  test::Dribble stream(text, most, "in");
+  Recorder recorder;
+  const absl::Status status = ReadXml(stream, recorder, quick);
+  return {recorder.text, status};
+}
+
+void ExpectTheSame(const std::string& text, size_t most) {
+  const Said slow = Read(text, false, most);
+  const Said quick = Read(text, true, most);
+  ASSERT_EQ(slow.status.code(), quick.status.code()) << text << "\n"
+                                                     << slow.status << "\n"
+                                                     << quick.status;
+  if (slow.status.ok()) {
+    ASSERT_EQ(slow.events, quick.events) << text;
+  } else if (absl::IsInvalidArgument(slow.status)) {
+    // Refused by the events: at the same place.
+    ASSERT_EQ(slow.status, quick.status) << text;
+    ASSERT_EQ(slow.events, quick.events) << text;
+  }
+}
+
+constexpr const char* kPieces[] = {"<r>",
+                                   "</r>",
+                                   "<s a=\"1\">",
+                                   "</s>",
+                                   "<s a=\"1\" b=\"22\"/>",
+                                   "<t cc = \"x y\" d_1=\"\"/>",
+                                   "<t/>",
+                                   "<t />",
+                                   "<t a=\"1\" a=\"2\"/>",
+                                   "<t a=\"1\"b=\"2\"/>",
+                                   "<t a='1'/>",
+                                   "<t a=\"&lt;\"/>",
+                                   "<t a=\"<\"/>",
+                                   "<t a=\">\"/>",
+                                   "<t a=\"x\ty\nz\"/>",
+                                   "<t a/>",
+                                   "<t a=1/>",
+                                   "<t a=\"\xc3\xa4\"/>",
+                                   "<t a=\"\xc3\"/>",
+                                   "<!-- <t a=\"9\"/> -->",
+                                   "<![CDATA[<t a=\"8\"/>]]>",
+                                   "<?pi <t a=\"7\"/> ?>",
+                                   "<?xml version=\"1.0\"?>",
+                                   "<!DOCTYPE r>",
+                                   "text",
+                                   "&amp;",
+                                   "]]>",
+                                   " ",
+                                   "\n",
+                                   "\r\n",
+                                   "\t\n",
+                                   "<",
+                                   ">",
+                                   "/>",
+                                   "<fail/>",
+                                   "<\xc3\xa4/>",
+                                   "<A/>",
+                                   "<_x/>",
+                                   "<t a=\"1\"",
+                                   "\xef\xbb\xbf"};
+
+// What may stand between tags, around the size of a buffer and above.
+std::vector<std::string> LongRuns(size_t size) {
+  const std::string blanks(size, ' ');
+  return {blanks,
+          std::string(size, '\n'),
+          absl::StrCat("<!--", blanks, "-->"),
+          absl::StrCat("<!-- <t a=\"9\"> ", blanks, " </t> -->"),
+          absl::StrCat(blanks, "<!-- -->", blanks),
+          absl::StrCat("<?pi ", blanks, "?>"),
+          std::string(size, 'x')};
+}
+
+std::string AnyLongRun(std::mt19937_64& random) {
+  std::vector<std::string> runs =
+      LongRuns(65536 - 50 + random() % (random() % 2 == 0 ? 100 : 9999));
+  return std::move(runs[random() % runs.size()]);
+}
+
+RC_GTEST_PROP(XmlRecords, QuickAndSlowSayTheSame, ()) {
+  std::mt19937_64 random = AnyRandom();
+  std::string text = random() % 8 == 0 ? "" : "<r>";
+  // Mostly what lists consist of.
+  const bool wild = random() % 2 == 0;
+  for (size_t i = random() % 20; i > 0; --i) {
+    const size_t pieces = wild || random() % 20 == 0 ? std::size(kPieces) : 8;
+    text += kPieces[random() % pieces];
+    if (random() % 3 == 0) text += "\n  ";
+  }
+  // Now and then what fills a buffer without a tag, among elements that are open.
+  const bool run = random() % 4 == 0;
+  if (run) text.insert(random() % (text.size() + 1), AnyLongRun(random));
+  if (random() % 8 != 0) text += "</r>";
+  if (random() % 4 == 0 && !text.empty()) text.resize(random() % text.size());
+  ExpectTheSame(text, run ? 5000 + random() % 70000 : 1 + random() % 64);
+  if (testing::Test::HasFatalFailure()) RC_FAIL("they differ");
+}
+
+TEST(XmlRecords, TagsAcrossBuffersAndLongOnes) {
+  std::string text = "<r>\n";
+  for (int i = 0; i < 20000; ++i)
+    absl::StrAppend(&text, "  <t a=\"", i, "\" b=\"", i * 7, "\"/>\n");
+  text += "</r>\n";
+  ExpectTheSame(text, 65536);
+  ExpectTheSame(text, 1000);
+  for (const size_t size : {65000u, 65530u, 65536u, 70000u, 200000u}) {
+    ExpectTheSame(absl::StrCat("<r><t a=\"", std::string(size, 'v'), "\"/><t b=\"1\"/></r>"),
+                  65536);
+    ExpectTheSame(absl::StrCat("<r>", std::string(size, ' '), "<t b=\"1\"/></r>"), 65536);
+  }
+}
+
+// Whatever comes before expat takes over, it knows the elements that are open: their ends are no
+// surprise to it, and a list that lacks one of them was cut.
+TEST(XmlRecordsTest, LongWhiteSpaceAndCommentsReadAlikeBothWays) {
+  const std::vector<std::string> tags = {"<r>",  "<diff>",  "<s>",  "<t a=\"1\"/>",
+                                         "</s>", "</diff>", "</r>", ""};
+  for (const size_t size : {65000u, 65530u, 65535u, 65536u, 65537u, 70000u, 140000u}) {
+    for (const std::string& run : LongRuns(size)) {
+      for (size_t place = 0; place + 1 < tags.size(); ++place) {
+        // Without the tag of this number; with all of them at the last.
+        for (size_t missing = 4; missing < tags.size(); ++missing) {
+          std::string text;
+          for (size_t i = 0; i < tags.size(); ++i) {
+            if (i != missing) text += tags[i];
+            if (i == place) text += run;
+          }
+          const bool whole = missing + 1 == tags.size() && run.front() != 'x';
+          for (const bool quick : {false, true}) {
+            const Said said = Read(text, quick, 65536);
+            ASSERT_EQ(said.status.code(),
+                      whole ? absl::StatusCode::kOk : absl::StatusCode::kDataLoss)
+                << size << " bytes of " << run.substr(0, 5) << " behind " << tags[place]
+                << " without " << tags[missing] << ": " << said.status;
+            if (whole) {
+              ASSERT_EQ(said.events, "0<r;1<diff;2<s;3<t a=1;3>t;2>s;1>diff;0>r;");
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// What lost its < would be left out, and with it all that it told.
+TEST(XmlRecordsTest, TextIsNoElementThatMayBeLeftOut) {
+  for (const bool quick : {false, true}) {
+    for (const char* text : {"x", "t a=\"1\"/>", "&amp;", "&#120;", "<![CDATA[<t a=\"8\"/>]]>",
+                             "\xc3\xa4", "x<fail/>"}) {
+      for (const auto& [before, after] :
+           {std::pair("<r>\n\n", "</r>"), std::pair("<r>\n<s>\n  ", "</s></r>"),
+            std::pair("<r>\n<t/>\n<!-- --> ", "<t/></r>")}) {
+        for (const size_t most : {size_t{1}, size_t{7}, size_t{65536}}) {
+          const Said said = Read(absl::StrCat(before, text, after), quick, most);
+          ASSERT_EQ(said.status,
+                    absl::DataLossError("in: line 3: text where only elements may stand"))
+              << before << text;
+        }
+      }
+    }
+    for (const char* blanks : {" \t\r\n", "<!-- x -->", "<?x x?>", "&#32;&#10;", "<![CDATA[ ]]>"}) {
+      const Said said = Read(absl::StrCat("<r>", blanks, "<t/>", blanks, "</r>"), quick, 7);
+      ASSERT_EQ(said.status, absl::OkStatus()) << blanks;
+      ASSERT_EQ(said.events, "0<r;1<t;1>t;0>r;");
+    }
+  }
+}
+
+// Counts, and keeps nothing.
+class Counter final : public XmlEvents {
+ public:
+  uint64_t opened = 0;
+
+ private:
+  absl::Status Open(int, std::string_view, const XmlAttributes&) override {
+    ++opened;
+    return absl::OkStatus();
+  }
+  absl::Status Close(int, std::string_view) override { return absl::OkStatus(); }
+};
+
+// Expat keeps every name that it has seen. So a list without end whose names are all different is
+// refused while it costs little, and one that uses few of them is read to its end.
+TEST(XmlRecordsTest, ManyAttributeNamesCostNoMemory) {
+  constexpr uint64_t kTags = 600'000;
+  const auto read = [](bool many, bool attribute, char quote, bool quick, Counter& counter) {
+    std::string text = "<r>\n";
+    for (uint64_t i = 0; i < kTags; ++i) {
+      const std::string name = absl::StrCat(attribute ? "a" : "e", many ? i : i % 100);
+      if (attribute) {
+        absl::StrAppend(&text, "<t ", name, "=", std::string(1, quote), "1", std::string(1, quote),
+                        "/>\n");
+      } else {
+        absl::StrAppend(&text, "<", name, "/>\n");
+      }
+    }
+    test::Dribble stream(text + "</r>\n", 65536, "in");
+    return ReadXml(stream, counter, quick);
+  };
+  for (const bool attribute : {false, true}) {
+    Counter many;
+    const absl::Status status = read(true, attribute, '"', false, many);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_EQ(status.message().find(absl::StrCat("in: line ", many.opened + 1, ": ")), 0) << status;
+    // No name takes less than its own bytes and an entry in a table.
+    EXPECT_LT(many.opened * 24, kMaxXmlMemoryBytes);
+    Counter few;
+    EXPECT_EQ(read(false, attribute, '"', false, few), absl::OkStatus());
+    EXPECT_EQ(few.opened, kTags + 1);
+    // Without expat nobody keeps them.
+    Counter quick;
+    EXPECT_EQ(read(true, attribute, '"', true, quick), absl::OkStatus());
+    EXPECT_EQ(quick.opened, kTags + 1);
+  }
+  // Quotes of the other kind are left to expat.
+  Counter left;
+  EXPECT_EQ(read(true, true, '\'', true, left).code(), absl::StatusCode::kResourceExhausted);
+  // The longest tag that is allowed fits, and many of them do.
+  const std::string longest =
+      absl::StrCat("<t a='", std::string(kMaxXmlTagBytes - 100, 'v'), "'/>\n");
+  std::string text = "<r>";
+  for (int i = 0; i < 20; ++i) text += longest;
+  EXPECT_EQ(Read(text + "</r>", true, 65536).status, absl::OkStatus());
+}
+
+TEST(XmlRecords, LinesCountEitherWay) {
+  for (const bool quick : {false, true}) {
+    EXPECT_EQ(Read("<r>\n<t/>\n\n<t\na=\"1\"/>\n<fail/>\n</r>", quick, 100).status.message(),
+              "in: line 6: asked to");
+    EXPECT_EQ(Read("<r>\n<t/>\n<t/>\n<s>\n</r>", quick, 100).status.message(),
+              "in: line 5: no XML: mismatched tag");
+  }
+}
+
+}  // namespace
+}  // namespace cbt

@@ -1,0 +1,411 @@
+// qcow2 images as qemu writes them, judged by qemu: its map says what is allocated, the bytes that
+// it reads say what has changed. Skipped where qemu-img and qemu-io are not installed.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "cbt/source/qcow2.h"
+#include "support/cursors.h"
+#include "support/shell.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+using test::Drain;
+using test::DrainFrom;
+using test::Shell;
+using test::ShellOutput;
+
+constexpr uint64_t kSector = 512;
+
+// Appends a range; makes one of those that touch.
+void Append(Ranges& ranges, uint64_t begin, uint64_t end) {
+  if (begin >= end) return;
+  if (!ranges.empty() && ranges.back().first + ranges.back().second == begin) {
+    ranges.back().second += end - begin;
+  } else {
+    ranges.emplace_back(begin, end - begin);
+  }
+}
+
+// What the text says after "key": in the object that begins at `at`.
+std::string Value(const std::string& text, size_t at, const std::string& key) {
+  const size_t begin = text.find("\"" + key + "\": ", at) + key.size() + 4;
+  return text.substr(begin, text.find_first_of(",}", begin) - begin);
+}
+
+// One shape of image.
+struct Shape {
+  const char* name;
+  uint64_t cluster;
+  uint64_t size;
+  const char* options;
+};
+
+class Qcow2ToolsTest : public testing::TestWithParam<Shape> {
+ protected:
+  void SetUp() override {
+    if (!Shell("qemu-img --version") || !Shell("qemu-io --version")) {
+      GTEST_SKIP() << "qemu-img and qemu-io are not installed";
+    }
+  }
+
+  std::string Path(const std::string& name) const { return folder_ / name; }
+
+  void Create(const std::string& name, uint64_t size, const std::string& options,
+              const std::string& backing = "", const std::string& format = "") {
+    std::string command = "qemu-img create -q -f qcow2 -o " + options;
+    if (!backing.empty()) command += " -b " + backing + " -F " + format;
+    ASSERT_TRUE(
+        Shell("cd " + folder_.path() + " && " + command + " " + name + " " + std::to_string(size)));
+  }
+  void Create(const std::string& name, const Shape& shape, const std::string& backing = "",
+              const std::string& format = "") {
+    Create(name, shape.size, shape.options, backing, format);
+  }
+
+  // Writes, zeros and discards at random, and remembers where in touched_.
+  void Change(const std::string& name, uint64_t size, uint64_t cluster, int count) {
+    touched_.assign(static_cast<size_t>(size / kSector), false);
+    std::string command = "qemu-io -f qcow2 -d unmap " + Path(name);
+    for (int i = 0; i < count; ++i) {
+      uint64_t offset = random_() % (size / kSector) * kSector;
+      uint64_t length = (1 + random_() % 8) * kSector;
+      if (random_() % 3 == 0) length = random_() % (4 * cluster) / kSector * kSector + kSector;
+      if (random_() % 3 != 0) {
+        offset = AlignDown(offset, cluster);
+        if (random_() % 2 == 0) length = AlignUp(length, cluster);
+      }
+      length = std::min(length, size - offset);
+      const std::string range = std::to_string(offset) + " " + std::to_string(length) + "'";
+      switch (random_() % 6) {
+        case 0:
+          command += " -c 'write -z " + range;
+          break;
+        case 1:
+          command += " -c 'write -z -u " + range;
+          break;
+        case 2:
+          command += " -c 'discard " + range;
+          break;
+        default:
+          command += " -c 'write -P " + std::to_string(1 + random_() % 255) + " " + range;
+      }
+      for (uint64_t at = AlignDown(offset, cluster); at < offset + length; at += kSector) {
+        touched_[static_cast<size_t>(at / kSector)] = true;
+      }
+      for (uint64_t at = offset + length; at % cluster != 0 && at < size; at += kSector) {
+        touched_[static_cast<size_t>(at / kSector)] = true;
+      }
+    }
+    ASSERT_TRUE(Shell(command)) << command;
+  }
+
+  // What qemu reads.
+  std::vector<char> Bytes(const std::string& name, const std::string& snapshot = "") {
+    const std::string raw = Path("bytes.raw");
+    std::string command = "qemu-img convert -O raw -f qcow2 ";
+    if (!snapshot.empty()) command += "-l snapshot.name=" + snapshot + " ";
+    EXPECT_TRUE(Shell(command + Path(name) + " " + raw));
+    std::ifstream file(raw, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+
+  // What qemu says is allocated: anywhere, or in the image itself.
+  struct Map {
+    Ranges data;
+    Ranges layer;
+  };
+  Map MapOf(const std::string& name) {
+    const std::string text = ShellOutput("qemu-img map --output=json -f qcow2 " + Path(name));
+    Map map;
+    for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
+      const uint64_t begin = std::stoull(Value(text, at, "start"));
+      const uint64_t end = begin + std::stoull(Value(text, at, "length"));
+      if (Value(text, at, "data") == "true") Append(map.data, begin, end);
+      if (Value(text, at, "depth") == "0" && Value(text, at, "present") == "true") {
+        Append(map.layer, begin, end);
+      }
+    }
+    return map;
+  }
+
+  std::shared_ptr<const Qcow2Image> Open(const std::string& name) {
+    auto image = Qcow2Image::Open(Path(name));
+    EXPECT_TRUE(image.ok()) << image.status();
+    return image.ok() ? *image : nullptr;
+  }
+
+  // The whole answer, which has to be the same from wherever it is begun and in pieces of any size.
+  Ranges All(absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor) {
+    EXPECT_TRUE(cursor.ok()) << cursor.status();
+    if (!cursor.ok()) return {};
+    const auto all = Drain(**cursor);
+    EXPECT_TRUE(all.ok()) << all.status();
+    if (!all.ok()) return {};
+    for (size_t i = 1; i < all->size(); ++i) {
+      EXPECT_GT((*all)[i].first, (*all)[i - 1].first + (*all)[i - 1].second) << "not maximal";
+    }
+    for (int i = 0; i < 50; ++i) {
+      const uint64_t offset = random_() % ((*cursor)->capacity() + 1);
+      const auto rest = DrainFrom(**cursor, offset, 1 + random_() % 9);
+      EXPECT_TRUE(rest.ok()) << rest.status();
+      const uint64_t from =
+          offset == (*cursor)->capacity() ? offset : AlignDown(offset, (*cursor)->granularity());
+      EXPECT_EQ(*rest, reference::CutAt(*all, from)) << "from " << offset;
+    }
+    return *all;
+  }
+
+  static std::vector<bool> Sectors(const Ranges& ranges, uint64_t size) {
+    std::vector<bool> sectors(static_cast<size_t>(BlockCount(size, kSector)));
+    for (const auto& [offset, length] : ranges) {
+      for (uint64_t at = offset; at < offset + length; at += kSector) {
+        sectors[static_cast<size_t>(at / kSector)] = true;
+      }
+    }
+    return sectors;
+  }
+
+  // Nothing that differs is missing from the delta of two states. If `bound` is given, nothing is
+  // reported but what was touched.
+  void CheckDelta(const Qcow2State& base, const Qcow2State& target, const std::vector<char>& before,
+                  const std::vector<char>& after, const std::vector<bool>* bound) {
+    const Ranges delta = All(MakeQcow2DeltaCursor(base, target));
+    const std::vector<bool> reported = Sectors(delta, after.size());
+    for (size_t i = 0; i < reported.size(); ++i) {
+      bool differs = false;
+      for (size_t at = i * kSector; at < std::min(after.size(), (i + 1) * kSector); ++at) {
+        differs = differs || (at < before.size() ? before[at] : 0) != after[at];
+      }
+      if (differs) {
+        ASSERT_TRUE(reported[i]) << "changed and not reported: sector " << i;
+      }
+      if (bound != nullptr && reported[i]) {
+        ASSERT_TRUE(i < bound->size() && (*bound)[i]) << "reported and not touched: sector " << i;
+      }
+    }
+  }
+
+  const test::TempDir folder_;
+  std::mt19937_64 random_{20240607};
+  std::vector<bool> touched_;
+};
+
+TEST_P(Qcow2ToolsTest, AllocationIsWhatQemuMaps) {
+  const Shape& shape = GetParam();
+  Create("image", shape);
+  for (int round = 0; round < 4; ++round) {
+    Change("image", shape.size, shape.cluster, 12);
+    const Map map = MapOf("image");
+    const auto image = Open("image");
+    ASSERT_NE(image, nullptr);
+    EXPECT_EQ(image->virtual_size(), shape.size);
+    EXPECT_EQ(image->cluster_size(), shape.cluster);
+    EXPECT_EQ(All(MakeQcow2AllocationCursor({image, {}})), map.data);
+    EXPECT_EQ(All(MakeQcow2LayerCursor({image, {}})), map.layer);
+  }
+}
+
+TEST_P(Qcow2ToolsTest, SnapshotsAreStates) {
+  const Shape& shape = GetParam();
+  Create("image", shape);
+  std::vector<std::string> names;
+  std::vector<std::vector<char>> bytes;
+  std::vector<Map> maps;
+  std::vector<std::vector<bool>> touched;
+  for (int round = 0; round < 3; ++round) {
+    Change("image", shape.size, shape.cluster, 8);
+    touched.push_back(touched_);
+    names.push_back("s" + std::to_string(round));
+    bytes.push_back(Bytes("image"));
+    maps.push_back(MapOf("image"));
+    ASSERT_TRUE(Shell("qemu-img snapshot -c " + names.back() + " " + Path("image")));
+  }
+  Change("image", shape.size, shape.cluster, 8);
+  touched.push_back(touched_);
+  bytes.push_back(Bytes("image"));
+  maps.push_back(MapOf("image"));
+  const auto image = Open("image");
+  ASSERT_NE(image, nullptr);
+  ASSERT_EQ(image->snapshots().size(), 3u);
+  std::vector<Qcow2State> states;
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(image->snapshots()[i].name, names[i]);
+    EXPECT_EQ(image->snapshots()[i].virtual_size, shape.size);
+    states.push_back({image, names[i]});
+  }
+  states.push_back({image, {}});
+  for (size_t i = 0; i < states.size(); ++i) {
+    EXPECT_EQ(All(MakeQcow2AllocationCursor(states[i])), maps[i].data);
+    EXPECT_EQ(All(MakeQcow2LayerCursor(states[i])), maps[i].layer);
+    for (size_t k = 0; k < states.size(); ++k) {
+      // Between neighbours, nothing but what was touched has moved.
+      std::vector<bool> bound(touched[0].size());
+      for (size_t step = std::min(i, k) + 1; step <= std::max(i, k); ++step) {
+        for (size_t s = 0; s < bound.size(); ++s) bound[s] = bound[s] || touched[step][s];
+      }
+      CheckDelta(states[i], states[k], bytes[i], bytes[k], &bound);
+      // The same with images of their own, and without the shortcut for two states of one file.
+      const auto again = Open("image");
+      EXPECT_EQ(*Drain(**MakeQcow2DeltaCursor({again, states[i].snapshot}, states[k])),
+                *Drain(**MakeQcow2DeltaCursor(states[i], states[k])));
+    }
+  }
+  // Gone back to: the same places.
+  ASSERT_TRUE(Shell("qemu-img snapshot -a s1 " + Path("image")));
+  const auto back = Open("image");
+  ASSERT_NE(back, nullptr);
+  EXPECT_EQ(All(MakeQcow2DeltaCursor({back, "s1"}, {back, {}})), Ranges());
+}
+
+TEST_P(Qcow2ToolsTest, ChainsOfFiles) {
+  const Shape& shape = GetParam();
+  // A raw file that is smaller than what is above it, with holes.
+  const uint64_t raw_size = AlignDown(shape.size / 3 * 2, 4096) + 512;
+  ASSERT_TRUE(Shell("truncate -s " + std::to_string(raw_size) + " " + Path("raw")));
+  for (int i = 0; i < 6; ++i) {
+    const uint64_t page = random_() % (raw_size / 4096);
+    ASSERT_TRUE(Shell("yes | dd conv=notrunc bs=4096 count=3 iflag=fullblock of=" + Path("raw") +
+                      " seek=" + std::to_string(page)));
+  }
+  Create("one", shape, "raw", "raw");
+  std::vector<std::string> names = {"one"};
+  std::vector<std::vector<char>> bytes;
+  std::vector<std::vector<bool>> touched;
+  Change("one", shape.size, shape.cluster, 8);
+  bytes.push_back(Bytes("one"));
+  touched.push_back(touched_);
+  // Larger above, then smaller; one with clusters of another size.
+  const uint64_t sizes[] = {shape.size + 3 * kSector, shape.size / 2 / kSector * kSector,
+                            shape.size};
+  const char* const other = "cluster_size=16k";
+  for (size_t i = 0; i < 3; ++i) {
+    const std::string name = "above" + std::to_string(i);
+    Create(name, sizes[i], i == 2 ? other : shape.options, names.back(), "qcow2");
+    Change(name, sizes[i], i == 2 ? 16384 : shape.cluster, 6);
+    names.push_back(name);
+    touched.push_back(touched_);
+    bytes.push_back(Bytes(name));
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto image = Open(names[i]);
+    ASSERT_NE(image, nullptr);
+    EXPECT_EQ(image->depth(), i + 2);
+    const Map map = MapOf(names[i]);
+    EXPECT_EQ(All(MakeQcow2AllocationCursor({image, {}})), map.data);
+    EXPECT_EQ(All(MakeQcow2LayerCursor({image, {}})), map.layer);
+    for (size_t k = 0; k < names.size(); ++k) {
+      const auto base = Open(names[k]);
+      CheckDelta({base, {}}, {image, {}}, bytes[k], bytes[i], k + 1 == i ? &touched[i] : nullptr);
+    }
+  }
+}
+
+TEST_P(Qcow2ToolsTest, OverlayAgainstItsBase) {
+  const Shape& shape = GetParam();
+  Create("base", shape);
+  Change("base", shape.size, shape.cluster, 10);
+  Create("left", shape, "base", "qcow2");
+  Create("right", shape, "base", "qcow2");
+  Change("left", shape.size, shape.cluster, 6);
+  const std::vector<bool> left_touched = touched_;
+  Change("right", shape.size, shape.cluster, 6);
+  std::vector<bool> both = left_touched;
+  for (size_t i = 0; i < both.size(); ++i) both[i] = both[i] || touched_[i];
+  const auto base = Open("base");
+  const auto left = Open("left");
+  const auto right = Open("right");
+  ASSERT_TRUE(base != nullptr && left != nullptr && right != nullptr);
+  const auto base_bytes = Bytes("base");
+  const auto left_bytes = Bytes("left");
+  CheckDelta({base, {}}, {left, {}}, base_bytes, left_bytes, &left_touched);
+  CheckDelta({left, {}}, {base, {}}, left_bytes, base_bytes, &left_touched);
+  CheckDelta({left, {}}, {right, {}}, left_bytes, Bytes("right"), &both);
+  // The layer says no less than the delta.
+  const auto layer = Sectors(All(MakeQcow2LayerCursor({left, {}})), shape.size);
+  const auto delta = Sectors(All(MakeQcow2DeltaCursor({base, {}}, {left, {}})), shape.size);
+  for (size_t i = 0; i < delta.size(); ++i) ASSERT_TRUE(!delta[i] || layer[i]);
+}
+
+TEST_P(Qcow2ToolsTest, CompressedClusters) {
+  const Shape& shape = GetParam();
+  Create("plain", shape);
+  Change("plain", shape.size, shape.cluster, 12);
+  ASSERT_TRUE(Shell("qemu-img convert -c -O qcow2 -o " + std::string(shape.options) + " " +
+                    Path("plain") + " " + Path("image")));
+  const auto before = Bytes("image");
+  const auto packed = Open("image");
+  ASSERT_NE(packed, nullptr);
+  EXPECT_EQ(All(MakeQcow2AllocationCursor({packed, {}})), MapOf("image").data);
+  ASSERT_TRUE(Shell("qemu-img snapshot -c s " + Path("image")));
+  Change("image", shape.size, shape.cluster, 8);
+  const auto image = Open("image");
+  ASSERT_NE(image, nullptr);
+  EXPECT_EQ(All(MakeQcow2AllocationCursor({image, {}})), MapOf("image").data);
+  CheckDelta({image, "s"}, {image, {}}, before, Bytes("image"), &touched_);
+}
+
+TEST_P(Qcow2ToolsTest, Resized) {
+  const Shape& shape = GetParam();
+  const bool old = std::string(shape.options).find("0.10") != std::string::npos;
+  Create("base", shape);
+  Change("base", shape.size, shape.cluster, 10);
+  Create("image", shape, "base", "qcow2");
+  const auto base_bytes = Bytes("base");
+  for (const int64_t growth : {+5, -40, +90}) {
+    // What lay below before it shrank has to be covered with zeros, which version 2 has none of.
+    if (old && growth == 90) break;
+    uint64_t size = Open("image")->virtual_size();
+    size = AlignDown(size + static_cast<uint64_t>(growth * static_cast<int64_t>(shape.cluster) / 4),
+                     kSector);
+    if (!old) {
+      ASSERT_TRUE(Shell("qemu-img snapshot -c s" + std::to_string(growth) + " " + Path("image")));
+    }
+    // An image with snapshots does not shrink.
+    if (!old && growth < 0) {
+      ASSERT_TRUE(Shell("qemu-img snapshot -d s5 " + Path("image")));
+      ASSERT_TRUE(Shell("qemu-img snapshot -d s-40 " + Path("image")));
+    }
+    ASSERT_TRUE(
+        Shell("qemu-img resize --shrink -f qcow2 " + Path("image") + " " + std::to_string(size)));
+    Change("image", size, shape.cluster, 4);
+    const auto base = Open("base");
+    const auto image = Open("image");
+    ASSERT_TRUE(base != nullptr && image != nullptr);
+    ASSERT_EQ(image->virtual_size(), size);
+    const auto bytes = Bytes("image");
+    EXPECT_EQ(All(MakeQcow2AllocationCursor({image, {}})), MapOf("image").data);
+    CheckDelta({base, {}}, {image, {}}, base_bytes, bytes, nullptr);
+    CheckDelta({image, {}}, {base, {}}, bytes, base_bytes, nullptr);
+    for (const Qcow2Snapshot& snapshot : image->snapshots()) {
+      // qemu-img reads a snapshot with the size that the image has now.
+      auto then = Bytes("image", snapshot.name);
+      then.resize(snapshot.virtual_size);
+      CheckDelta({image, snapshot.id}, {image, {}}, then, bytes, nullptr);
+      CheckDelta({image, {}}, {image, snapshot.id}, bytes, then, nullptr);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Qcow2ToolsTest,
+    testing::Values(
+        Shape{"Smallest", 512, (uint64_t{1} << 20) + 512 * 7, "cluster_size=512"},
+        Shape{"SmallestOld", 512, (uint64_t{1} << 20) + 512, "cluster_size=512,compat=0.10"},
+        Shape{"Small", 4096, uint64_t{5} << 20, "cluster_size=4k"},
+        Shape{"Default", 65536, (uint64_t{6} << 20) + 512, "compat=1.1"},
+        Shape{"Old", 65536, uint64_t{6} << 20, "compat=0.10"},
+        Shape{"Largest", uint64_t{2} << 20, (uint64_t{24} << 20) + 1024, "cluster_size=2M"},
+        Shape{"Subclusters", 65536, (uint64_t{6} << 20) + 512, "extended_l2=on"},
+        Shape{"SmallSubclusters", 16384, uint64_t{3} << 20, "extended_l2=on,cluster_size=16k"},
+        Shape{"Zstd", 65536, uint64_t{6} << 20, "compression_type=zstd"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace cbt

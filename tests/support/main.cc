@@ -1,0 +1,54 @@
+// main() of the test programs. One program holds the tests of a room or a layer; with --file=ROOM/NAME_test only
+// those of that file run, which is how ctest starts them. A program that runs no test fails.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace {
+
+constexpr std::string_view kFileFlag = "--file=";
+
+// A filter for the tests of tests/<file>.cc.
+std::string FilterFor(std::string_view file) {
+  const std::string end = "/tests/" + std::string(file) + ".cc";
+  const testing::UnitTest& all = *testing::UnitTest::GetInstance();
+  std::string filter;
+  for (int i = 0; i < all.total_test_suite_count(); ++i) {
+    const testing::TestSuite& suite = *all.GetTestSuite(i);
+    for (int j = 0; j < suite.total_test_count(); ++j) {
+      const testing::TestInfo& test = *suite.GetTestInfo(j);
+      if (!std::string_view(test.file()).ends_with(end)) continue;
+      filter += (filter.empty() ? "" : ":") + std::string(suite.name()) + "." + test.name();
+    }
+  }
+  return filter;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  testing::InitGoogleMock(&argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (!argument.starts_with(kFileFlag)) {
+      std::fprintf(stderr, "%s: unknown option %s\n", argv[0], argv[i]);
+      return 2;
+    }
+    const std::string filter = FilterFor(argument.substr(kFileFlag.size()));
+    if (filter.empty()) {
+      std::fprintf(stderr, "%s: no tests in that file: %s\n", argv[0], argv[i]);
+      return 2;
+    }
+    GTEST_FLAG_SET(filter, filter);
+  }
+  const int result = RUN_ALL_TESTS();
+  const testing::UnitTest& all = *testing::UnitTest::GetInstance();
+  if (result == 0 && !GTEST_FLAG_GET(list_tests) && all.test_to_run_count() == 0) {
+    std::fprintf(stderr, "%s: no test ran\n", argv[0]);
+    return 1;
+  }
+  return result;
+}
