@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "cbt/metadata_type.h"
+#include "cbt/wire/checker.h"
 #include "cbt/wire/message.h"
 #include "csi.pb.h"
 #include "simd/kernels.h"

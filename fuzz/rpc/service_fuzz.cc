@@ -20,7 +20,7 @@
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
 #include "rpc/outbound/message_producer.h"
-#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/flat_message.h"
 #include "rpc/transport/slice_pool.h"
 #include "support/cursors.h"
 
@@ -31,7 +31,7 @@ using cbt::reference::ByteSet;
 using cbt::reference::Ranges;
 using cbt::rpc::AdmittedRequest;
 using cbt::rpc::Contract;
-using cbt::rpc::StreamProducer;
+using cbt::rpc::MessageProducer;
 
 constexpr uint64_t kCapacity = 20'011;
 constexpr uint64_t kBlock = 16;
@@ -109,12 +109,12 @@ Stream Play(const Contract& contract, Provider& provider, const AdmittedRequest&
                        .starting_offset = request.starting_offset,
                        .max_results = request.max_results,
                        .secrets = request.secrets.Copy()};
-  StreamProducer producer(contract, provider, std::move(copy), options, pool, std::nullopt);
+  MessageProducer producer(contract, provider, std::move(copy), options, pool, std::nullopt);
   cbt::StreamChecker checker(request.starting_offset, request.max_results);
   cbt::StreamDigest digest;
   Sink sink;
   Stream stream;
-  const auto never = StreamProducer::Clock::now() + std::chrono::hours(1);
+  const auto never = MessageProducer::Clock::now() + std::chrono::hours(1);
   cbt::MetadataMessage message;
   for (size_t i = 0; i < most && !stream.complete; ++i) {
     std::optional<cbt::rpc::OutMessage> out;
@@ -124,12 +124,13 @@ Stream Play(const Contract& contract, Provider& provider, const AdmittedRequest&
       CBT_FUZZ_CHECK(!out.has_value());
       return stream;
     }
-    stream.complete = *outcome == StreamProducer::Outcome::kComplete;
+    stream.complete = *outcome == MessageProducer::Outcome::kComplete;
     CBT_FUZZ_CHECK(out.has_value() || stream.complete);
     if (!out.has_value()) continue;
-    const cbt::rpc::FlatBytes flat(out->bytes);
-    CBT_FUZZ_CHECK(flat.bytes().size() <= options.message_bytes);
-    CBT_FUZZ_CHECK(cbt::DecodeMetadataMessage(flat.bytes(), message).ok());
+    cbt::rpc::FlatMessage message_bytes;
+    const std::span<const uint8_t> flat = message_bytes.Of(out->bytes);
+    CBT_FUZZ_CHECK(flat.size() <= options.message_bytes);
+    CBT_FUZZ_CHECK(cbt::DecodeMetadataMessage(flat, message).ok());
     CBT_FUZZ_CHECK(cbt::rpc::TranslateType(contract, message).ok());
     CBT_FUZZ_CHECK(checker.Check(message).ok());
     CBT_FUZZ_CHECK(message.capacity == kCapacity && message.tuples.size() == out->tuples);

@@ -9,6 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/metadata_type.h"
+#include "cbt/wire/checker.h"
+#include "cbt/wire/digest.h"
 #include "cbt/wire/message.h"
 #include "fuzz/support/check.h"
 #include "fuzz/support/input.h"

@@ -9,12 +9,8 @@
 
 #include "cbt/change_map.h"
 #include "cbt/source/dense_bitmap.h"
-#include "cbt/source/device_mapper.h"
-#include "cbt/source/ebs.h"
+#include "cbt/source/lists.h"
 #include "cbt/source/open.h"
-#include "cbt/source/qemu_map.h"
-#include "cbt/source/rbd.h"
-#include "cbt/source/vmware.h"
 #include "fuzz/support/check.h"
 #include "support/dribble.h"
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cbt/wire/checker.h"
 #include "cbt/wire/message.h"
 #include "fuzz/support/check.h"
 

@@ -1,6 +1,6 @@
 // Memory as a change source: the blocks in which two ranges differ, and those of one that hold
 // anything but zeros. For volumes that are mapped or held in memory; images on disk are better read
-// through cbt/image.h, which skips holes and survives a file that gets shorter.
+// through cbt/source/image.h, which skips holes and survives a file that gets shorter.
 #ifndef CBT_MEMORY_H_
 #define CBT_MEMORY_H_
 

@@ -16,8 +16,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
+#include "cbt/metadata_type.h"
 #include "cbt/secrets.h"
-#include "cbt/wire/message.h"
 
 namespace cbt {
 

@@ -1,5 +1,6 @@
-// The decoding half of cbt/wire.h.
+// The decoding half of cbt/wire/message.h.
 #include "absl/strings/str_cat.h"
+#include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
 #include "simd/kernels.h"
 #include "wire/proto_reader.h"

@@ -1,4 +1,5 @@
-// The encoding half of cbt/wire.h; tuples are the kernels' work.
+// The encoding half of cbt/wire/message.h; tuples are the kernels' work.
+#include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
 #include "simd/kernels.h"
 

@@ -1,5 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "cbt/metadata_type.h"
+#include "cbt/wire/checker.h"
 #include "cbt/wire/message.h"
 #include "simd/kernels.h"
 

@@ -1,6 +1,7 @@
 #include <bit>
 #include <string>
 
+#include "cbt/wire/digest.h"
 #include "cbt/wire/message.h"
 
 #define XXH_INLINE_ALL  // NOLINT(readability-identifier-naming): its name

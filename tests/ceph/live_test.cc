@@ -1,4 +1,4 @@
-// Prints what cbt/rbd_live.h makes of a real librbd, as the JSON that `rbd diff` prints:
+// Prints what cbt/source/rbd_live.h makes of a real librbd, as the JSON that `rbd diff` prints:
 // live_test IMAGE BASE TARGET WHOLE_OBJECT, where BASE may be "-".
 #include <rados/librados.h>
 #include <rbd/librbd.h>

@@ -50,7 +50,7 @@ class Errors(support.CbtTest):
             self.skipTest("no such file here")
         self.fails(3, "delta", self.base, liar)
         self.fails(3, "delta", liar, self.target)
-        self.fails(3, "allocated", "--zeros", liar)
+        self.fails(3, "allocated", "--skip-zeros", liar)
         self.fails(3, "apply", self.base, liar, self.path("out"))
         self.fails(3, "apply", liar, self.target, self.path("out"))
         self.assertEqual(sorted(os.listdir(self.folder)), ["base", "target"])
@@ -89,7 +89,7 @@ class Errors(support.CbtTest):
                       [*pair, self.base], [*pair, "--frobnicate"], [*pair, "-x"],
                       [*pair, "--format", "xml"], [*pair, "--format"], [*pair, "--style", "tiles"],
                       [*pair, "--max-results", "-1"], [*pair, "--max-results", "2147483648"],
-                      [*pair, "--zeros"], [*pair, "--block-size", "512", "--block-size", "1024"],
+                      [*pair, "--skip-zeros"], [*pair, "--block-size", "512", "--block-size", "1024"],
                       ["allocated"], ["apply", self.base, self.target],
                       ["apply", self.base, self.target, self.path("out"), "--style", "blocks"]):
             self.fails(2, *wrong)

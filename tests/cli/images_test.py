@@ -146,7 +146,7 @@ class Images(support.CbtTest):
                 self.check(["allocated", path, *as_images(image)],
                            oracle.data_blocks(path, block_size), block_size, len(image))
             else:
-                self.check(["allocated", path, "--zeros", *as_images(image)],
+                self.check(["allocated", path, "--skip-zeros", *as_images(image)],
                            oracle.nonzero_blocks(image, block_size), block_size, len(image))
 
     def test_apply_gives_the_target(self):

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/json_string.h"
-#include "cli/support/status.h"
 #include "cli/output/volume_picture.h"
+#include "cli/support/status.h"
 
 namespace cbt::cli {
 namespace {

@@ -165,7 +165,7 @@ class Restore(support.CbtTest):
         store = self.path("store/volume.img")
         full = number == 0 or self.rng.random() < 0.1
         if full:
-            zeros = ["--zeros"] if self.rng.random() < 0.5 else []
+            zeros = ["--skip-zeros"] if self.rng.random() < 0.5 else []
             text = self.ok("allocated", self.image(number), *zeros)
         else:
             text = self.ok("map", "convert", self.map(number), "--to", "ndjson")

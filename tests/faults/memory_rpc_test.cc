@@ -26,11 +26,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/watched_file.h"
 #include "cbt/executor.h"
+#include "cbt/metadata_type.h"
 #include "cbt/ops/metrics.h"
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/server.h"
 #include "cbt/rpc/session_store.h"
 #include "cbt/rpc/telemetry.h"
+#include "cbt/wire/digest.h"
 #include "cbt/wire/message.h"
 #include "faults/support/failing_memory.h"
 #include "rpc/access/admission.h"
@@ -247,7 +249,7 @@ class Silent final : public LogSink {
 // the executor's threads: what is thrown there would end the process, or be swallowed and leave the
 // stream open. Finds the number of messages and of trailers of a stream of `tuples`, two in each
 // message.
-Found ServeStream(StreamRegistry& registry, const StreamOptions& options, uint64_t tuples) {
+Found ServeStream(OpenStreams& registry, const StreamOptions& options, uint64_t tuples) {
   LastReport observer;
   Silent log;
   grpc::CallbackServerContext context;
@@ -259,21 +261,21 @@ Found ServeStream(StreamRegistry& registry, const StreamOptions& options, uint64
   });
   absl::StatusOr<StreamSlot> slot = registry.TakeSlot();
   if (!slot.ok()) return std::nullopt;
-  const auto begin = [&](const std::shared_ptr<StreamReactor>& opened, const grpc::ByteBuffer&) {
+  const auto begin = [&](const std::shared_ptr<ServerStream>& opened, const grpc::ByteBuffer&) {
     opened->Asked(false);
     AdmittedRequest request;
     request.target_snapshot_id = "s";
     request.max_results = 2;
     opened->Start(std::make_shared<ProviderFeed>(
         tasks,
-        std::make_unique<StreamProducer>(kCsiContract, provider, std::move(request), options,
-                                         SlicePool::Create(options.message_bytes, 1 << 20),
-                                         std::nullopt),
+        std::make_unique<MessageProducer>(kCsiContract, provider, std::move(request), options,
+                                          SlicePool::Create(options.message_bytes, 1 << 20),
+                                          std::nullopt),
         opened, opened->stop_token()));
   };
   const auto stream =
-      std::make_shared<StreamReactor>(context, registry, *std::move(slot), options,
-                                      Telemetry{&observer, &log}, StreamKind{}, begin);
+      std::make_shared<ServerStream>(context, registry, *std::move(slot), options,
+                                     Telemetry{&observer, &log}, StreamKind{}, begin);
   if (!registry.Add(stream).ok()) return std::nullopt;
   // From here on somebody waits for the end.
   int threw = Tasks::Throws([&] { stream->OnReadDone(true); }) ? 1 : 0;
@@ -306,7 +308,7 @@ TEST_F(OutOfMemoryInServices, EveryStreamComesToItsEnd) {
   options.message_bytes = 4096;
   options.messages_in_flight = 2;
   options.max_streams = 1;
-  StreamRegistry registry(options.max_streams, std::chrono::hours(1), std::chrono::hours(0));
+  OpenStreams registry(options.max_streams, std::chrono::hours(1), std::chrono::hours(0));
   // The queue of messages asks for memory now and then only: once it is for the last one, which
   // comes together with the end.
   for (uint64_t tuples = 33; tuples < 51; tuples += 2) {
@@ -394,7 +396,7 @@ TEST_F(OutOfMemoryInServices, AFeedThatIsClosedLetsGo) {
 // A call that does nothing but end.
 class FakeCall final : public ServedCall {
  public:
-  explicit FakeCall(StreamRegistry& registry) : registry_(registry) {}
+  explicit FakeCall(OpenStreams& registry) : registry_(registry) {}
   void End(absl::Status status) override {
     code = status.code();
     registry_.Remove(this);
@@ -406,11 +408,11 @@ class FakeCall final : public ServedCall {
   std::atomic<absl::StatusCode> code = absl::StatusCode::kOk;
 
  private:
-  StreamRegistry& registry_;
+  OpenStreams& registry_;
 };
 
 TEST_F(OutOfMemoryInServices, CallsAreWatchedAndDrained) {
-  StreamRegistry registry(10, std::chrono::milliseconds(1), std::chrono::milliseconds(0));
+  OpenStreams registry(10, std::chrono::milliseconds(1), std::chrono::milliseconds(0));
   std::vector<std::shared_ptr<FakeCall>> calls;
   for (int i = 0; i < 3; ++i) {
     calls.push_back(std::make_shared<FakeCall>(registry));
@@ -441,7 +443,7 @@ TEST_F(OutOfMemoryInServices, StatusesHaveTheirCodeWithOrWithoutText) {
   const FailAllocation none(1, true);
   const grpc::StatusCode sent = ToGrpcStatus(status).error_code();
   const absl::StatusCode bare =
-      BareIfNeedBe(absl::StatusCode::kDeadlineExceeded, "a text that takes memory").code();
+      MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded, "a text that takes memory").code();
   const absl::StatusCode none_left = OutOfMemory().code();
   const test::Undisturbed calm;
   EXPECT_EQ(sent, grpc::StatusCode::NOT_FOUND);

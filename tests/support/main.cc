@@ -1,5 +1,6 @@
-// main() of the test programs. One program holds the tests of a room or a layer; with --file=ROOM/NAME_test only
-// those of that file run, which is how ctest starts them. A program that runs no test fails.
+// main() of the test programs. One program holds the tests of a room or a layer; with
+// --file=ROOM/NAME_test only those of that file run, which is how ctest starts them. A program that
+// runs no test fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "cbt/metadata_type.h"
+#include "cbt/wire/checker.h"
 #include "cbt/wire/message.h"
 
 namespace cbt {

@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include "cbt/wire/digest.h"
 #include "cbt/wire/message.h"
 
 #define XXH_INLINE_ALL

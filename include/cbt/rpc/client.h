@@ -14,19 +14,12 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
+#include "cbt/metadata_type.h"
 #include "cbt/provider.h"
 #include "cbt/rpc/api.h"
-#include "cbt/wire/message.h"
+#include "cbt/rpc/options.h"
 
 namespace cbt::rpc {
-
-// PEM texts; TLS is on when `enabled`. Without a CA the system's roots are used.
-struct ClientTlsOptions {
-  bool enabled = false;
-  std::string ca = {};
-  std::string certificate = {};
-  std::string private_key = {};
-};
 
 // How far a stream has come; bytes of the volume.
 struct StreamProgress {

@@ -31,8 +31,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/api.h"
-#include "cbt/rpc/client.h"
-#include "cbt/rpc/server.h"
+#include "cbt/rpc/options.h"
 #include "cbt/rpc/session_store.h"
 #include "cbt/rpc/telemetry.h"
 
@@ -92,14 +91,6 @@ class Relay {
   explicit Relay(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-// A provider that asks a server of any contract: for serving, checking and reshaping what somebody
-// else has. Each answer is a RemoteCursor with all its checks; it resumes as one. All share one
-// connection. An address that can't be one is an error of each answer. The texts of errors are
-// ours, fit for clients; what the other server said goes to `log`, which must outlive the provider.
-std::unique_ptr<SnapshotProvider> MakeRemoteProvider(const std::string& address, Api api,
-                                                     const ClientTlsOptions& tls = {},
-                                                     LogSink* log = nullptr);
 
 }  // namespace cbt::rpc
 

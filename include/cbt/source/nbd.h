@@ -3,8 +3,8 @@
 // UNIMPLEMENTED. Only metadata is asked for, no data is read.
 //
 // The export must not change while a cursor reads it: serve a snapshot, a disabled bitmap or an
-// image that nobody writes to. Which flags count as what: cbt/nbd_extents.h. Commands that make a
-// server for it: docs/sources/nbd.md.
+// image that nobody writes to. Which flags count as what: cbt/source/nbd_extents.h. Commands that
+// make a server for it: docs/sources/nbd.md.
 #ifndef CBT_SOURCE_NBD_H_
 #define CBT_SOURCE_NBD_H_
 

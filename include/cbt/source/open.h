@@ -103,7 +103,7 @@ struct SourceOptions {
   bool skip_zeros = false;
 
   // OpenDelta() of two images that are clones of each other (reflinks): compares where their data
-  // lies instead of the data, see cbt/file_extents.h.
+  // lies instead of the data, see cbt/source/file_extents.h.
   bool by_extents = false;
 
   // Opens files in place of open(2), for those who confine where they may lie: a path as the source

@@ -14,27 +14,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <memory>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/extent.h"
+#include "cbt/metadata_type.h"
 
 namespace cbt {
-
-// The values are the wire's.
-enum class BlockMetadataType : int32_t {
-  kUnknown = 0,
-  kFixedLength = 1,     // every tuple of a stream has the same size
-  kVariableLength = 2,  // extents
-};
-
-// "FIXED_LENGTH", "VARIABLE_LENGTH" or "UNKNOWN".
-std::string_view BlockMetadataTypeName(BlockMetadataType type) noexcept;
 
 // The most bytes that one tuple, and that the two scalar fields of a message, can take.
 inline constexpr size_t kMaxTupleBytes = 22;
@@ -131,76 +119,6 @@ absl::StatusOr<MetadataMessage> DecodeMetadataMessage(std::span<const uint8_t> b
 // As above into `message`, whose memory is used again: what a loop over messages wants. What it
 // holds after an error is no message.
 absl::Status DecodeMetadataMessage(std::span<const uint8_t> bytes, MetadataMessage& message);
-
-// Checks the messages of one stream, in order, against the rules that a receiver may rely on:
-// tuples ascend and never overlap, also across messages, have size > 0, start below the capacity,
-// end after the starting offset; no message has more than max_results tuples; type and capacity
-// are known, the capacity not 0, and never change; FIXED_LENGTH tuples have one size and end at or
-// below 2^63, VARIABLE_LENGTH ones at or below the capacity.
-class StreamChecker {
- public:
-  // `starting_offset` (bytes) and `max_results` (0: no limit) as they were requested.
-  explicit StreamChecker(uint64_t starting_offset, uint32_t max_results = 0)
-      : starting_offset_(starting_offset), max_results_(max_results) {}
-
-  // Errors: DATA_LOSS that names the first offending tuple by its place in the stream.
-  absl::Status Check(const MetadataMessage& message);
-
-  uint64_t messages() const noexcept { return messages_; }
-  uint64_t tuples() const noexcept { return tuples_; }
-  // Sum of the tuples' sizes in bytes.
-  uint64_t bytes() const noexcept { return bytes_; }
-  // End of the last tuple (bytes), the starting offset while there was none: where to resume.
-  uint64_t resume_offset() const noexcept { return tuples_ == 0 ? starting_offset_ : end_; }
-
- private:
-  // Looks at tuple after tuple; takes those before the first offending one.
-  absl::Status CheckOneByOne(const TupleList& tuples);
-
-  const uint64_t starting_offset_;
-  const uint32_t max_results_;
-  BlockMetadataType type_ = BlockMetadataType::kUnknown;
-  uint64_t capacity_ = 0;
-  uint64_t block_size_ = 0;
-  uint64_t end_ = 0;
-  uint64_t messages_ = 0;
-  uint64_t tuples_ = 0;
-  uint64_t bytes_ = 0;
-};
-
-// What a whole stream said, in three numbers: how many tuples, how many bytes they report, and a
-// digest over them, all independent of how they were cut into messages. A server sends it behind
-// the stream and a client that computes the same holds the proof that nothing was lost on the way
-// (docs/completeness.md).
-//
-// The digest is XXH3 with 64 bits (https://github.com/Cyan4973/xxHash) over 16 bytes for each tuple
-// in stream order: byte_offset, then size_bytes, each as 8 bytes, the lowest first.
-class StreamDigest {
- public:
-  StreamDigest();
-  ~StreamDigest();
-  StreamDigest(StreamDigest&&) noexcept;
-  StreamDigest& operator=(StreamDigest&&) noexcept;
-  StreamDigest(const StreamDigest&) = delete;
-  StreamDigest& operator=(const StreamDigest&) = delete;
-
-  // Takes the next tuples; both spans have the same size. Cost: about a nanosecond a tuple.
-  void Add(std::span<const uint64_t> offsets, std::span<const uint64_t> lengths) noexcept;
-
-  uint64_t tuples() const noexcept { return tuples_; }
-  // Sum of the tuples' sizes in bytes.
-  uint64_t bytes() const noexcept { return bytes_; }
-  uint64_t digest() const noexcept;
-
-  // The digest as it travels: 16 hexadecimal digits.
-  std::string DigestText() const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-  uint64_t tuples_ = 0;
-  uint64_t bytes_ = 0;
-};
 
 }  // namespace cbt
 

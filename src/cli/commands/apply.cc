@@ -17,16 +17,16 @@
 #include "cbt/executor.h"
 #include "cbt/source/image.h"
 #include "cli/command.h"
-#include "cli/support/input_files.h"
-#include "cli/support/numbers.h"
-#include "cli/options/stream_options.h"
-#include "cli/support/threads.h"
+#include "cli/options/extent_options.h"
 #include "cli/output/output.h"
-#include "cli/support/output_place.h"
 #include "cli/output/progress.h"
 #include "cli/output/range_copier.h"
+#include "cli/support/input_files.h"
+#include "cli/support/numbers.h"
+#include "cli/support/output_place.h"
 #include "cli/support/status.h"
 #include "cli/support/temp_file.h"
+#include "cli/support/threads.h"
 
 namespace cbt::cli {
 namespace {

@@ -14,12 +14,12 @@
 #include "cbt/change_map_file.h"
 #include "cbt/transform.h"
 #include "cli/command.h"
+#include "cli/commands/map_output.h"
+#include "cli/commands/print_stream.h"
+#include "cli/options/extent_options.h"
+#include "cli/output/output.h"
 #include "cli/support/input_files.h"
 #include "cli/support/numbers.h"
-#include "cli/options/stream_options.h"
-#include "cli/commands/map_output.h"
-#include "cli/output/output.h"
-#include "cli/commands/print_stream.h"
 #include "cli/support/status.h"
 
 namespace cbt::cli {
@@ -37,7 +37,7 @@ struct ChainArguments {
   uint64_t capacity = 0;
   std::optional<uint64_t> block_size;
   bool oldest = false;
-  StreamOptions stream;
+  ExtentOptions stream;
   MapOutput output;
 };
 
@@ -185,7 +185,7 @@ void AddChain(CLI::App& app, Command& command) {
           "delta vol1/history.chain monday friday --block-size 1M", &Delta, arguments);
   delta->add_option("BASE", arguments->base, "The earlier snapshot")->required();
   delta->add_option("TARGET", arguments->target, "The later snapshot")->required();
-  AddStreamOptions(*delta, arguments->stream);
+  AddExtentOptions(*delta, arguments->stream);
   ShowOtherDefault(*delta, "--block-size", "the chain's");
   AddMapOutput(*delta, arguments->output);
   sub->footer(

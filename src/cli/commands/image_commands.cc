@@ -14,13 +14,13 @@
 #include "cbt/source/open.h"
 #include "cbt/transform.h"
 #include "cli/command.h"
-#include "cli/support/input_files.h"
-#include "cli/options/source_options.h"
-#include "cli/options/stream_options.h"
-#include "cli/support/threads.h"
 #include "cli/commands/map_output.h"
 #include "cli/commands/print_stream.h"
+#include "cli/options/extent_options.h"
+#include "cli/options/source_options.h"
+#include "cli/support/input_files.h"
 #include "cli/support/status.h"
+#include "cli/support/threads.h"
 
 namespace cbt::cli {
 namespace {
@@ -31,7 +31,7 @@ struct SourceArguments {
   SourceInput input;
   bool skip_zeros = false;
   bool by_extents = false;
-  StreamOptions stream;
+  ExtentOptions stream;
   MapOutput output;
 };
 
@@ -143,7 +143,7 @@ void AddDelta(CLI::App& app, Command& command) {
   AddSourceInput(*sub, arguments->input, true);
   sub->add_flag("--by-extents", arguments->by_extents,
                 "Of two clones (reflinks): compare where the file system keeps them, not the data");
-  AddStreamOptions(*sub, arguments->stream);
+  AddExtentOptions(*sub, arguments->stream);
   AddMapOutput(*sub, arguments->output);
   sub->footer(
       FormatsText(SourcePurpose::kDelta) +
@@ -163,13 +163,13 @@ void AddAllocated(CLI::App& app, Command& command) {
       ->required()
       ->check(IsNotEmpty());
   AddSourceInput(*sub, arguments->input, false);
-  AddStreamOptions(*sub, arguments->stream);
+  AddExtentOptions(*sub, arguments->stream);
   AddMapOutput(*sub, arguments->output);
-  sub->add_flag("--zeros", arguments->skip_zeros,
+  sub->add_flag("--skip-zeros,--zeros", arguments->skip_zeros,
                 "Leave out blocks that hold only zeros too; reads the image");
   sub->footer(FormatsText(SourcePurpose::kAllocated) +
               "Examples: everything that a full backup has to read\n"
-              "  cbt allocated vol1/monday.img --from image --zeros\n"
+              "  cbt allocated vol1/monday.img --from image --skip-zeros\n"
               "  cbt allocated nbd+unix:///?socket=/run/vol1.sock");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("allocated", Allocated(*arguments)); };

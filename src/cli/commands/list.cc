@@ -14,13 +14,13 @@
 #include "cbt/rpc/volume_snapshot_delta.h"
 #include "cbt/transform.h"
 #include "cli/command.h"
+#include "cli/commands/map_output.h"
+#include "cli/commands/print_stream.h"
+#include "cli/options/extent_options.h"
+#include "cli/options/remote_options.h"
+#include "cli/output/output.h"
 #include "cli/support/input_files.h"
 #include "cli/support/numbers.h"
-#include "cli/options/remote_options.h"
-#include "cli/options/stream_options.h"
-#include "cli/commands/map_output.h"
-#include "cli/output/output.h"
-#include "cli/commands/print_stream.h"
 #include "cli/support/status.h"
 
 namespace cbt::cli {
@@ -28,7 +28,7 @@ namespace {
 
 struct ListArguments {
   RemoteArguments remote;
-  StreamOptions stream;
+  ExtentOptions stream;
   MapOutput output;
   std::optional<uint64_t> length;
   std::optional<uint64_t> gap;
@@ -182,7 +182,7 @@ void AddList(CLI::App& app, Command& command) {
   sub->add_option("ADDR", arguments->remote.address, "unix:///path/to.sock or host:port")
       ->required();
   AddRemoteOptions(*sub, arguments->remote);
-  AddStreamOptions(*sub, arguments->stream);
+  AddExtentOptions(*sub, arguments->stream);
   ShowOtherDefault(*sub, "--block-size", "the server's, and 4096 for --output");
   ShowOtherDefault(*sub, "--style", "the server's");
   AddMapOutput(*sub, arguments->output);

@@ -9,9 +9,9 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
-#include "cli/support/input_files.h"
-#include "cli/options/source_options.h"
 #include "cli/commands/map_output.h"
+#include "cli/options/source_options.h"
+#include "cli/support/input_files.h"
 
 namespace cbt::cli {
 

@@ -8,8 +8,8 @@
 #include "absl/status/statusor.h"
 #include "cbt/change_map_file.h"
 #include "cli/options/source_options.h"
-#include "cli/support/output_place.h"
 #include "cli/output/progress.h"
+#include "cli/support/output_place.h"
 #include "cli/support/status.h"
 
 namespace cbt::cli {

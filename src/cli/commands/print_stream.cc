@@ -16,7 +16,7 @@ Format DefaultFormat() { return isatty(STDOUT_FILENO) == 1 ? Format::kTable : Fo
 
 }  // namespace
 
-absl::Status SeekToStart(ExtentCursor& cursor, const StreamOptions& options) {
+absl::Status SeekToStart(ExtentCursor& cursor, const ExtentOptions& options) {
   const uint64_t offset = options.starting_offset;
   if (offset == 0) return absl::OkStatus();
   if (offset > cursor.capacity()) {

@@ -7,13 +7,14 @@
 
 #include "absl/status/status.h"
 #include "cbt/cursor.h"
+#include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
-#include "cli/options/stream_options.h"
+#include "cli/options/extent_options.h"
 
 namespace cbt::cli {
 
 struct PrintOptions {
-  StreamOptions stream{};
+  ExtentOptions stream{};
   BlockMetadataType type = BlockMetadataType::kVariableLength;  // what the cursor gives
   std::string label;                                            // for the progress bar
   std::string_view adjective = "changed";                       // what the reported bytes are
@@ -27,7 +28,7 @@ absl::Status PrintStream(ExtentCursor& cursor, const PrintOptions& options);
 
 // Seeks to the starting offset of the options.
 // Errors: OUT_OF_RANGE when that is past the capacity; those of the cursor.
-absl::Status SeekToStart(ExtentCursor& cursor, const StreamOptions& options);
+absl::Status SeekToStart(ExtentCursor& cursor, const ExtentOptions& options);
 
 }  // namespace cbt::cli
 

@@ -12,11 +12,11 @@
 #include "cbt/rpc/server.h"
 #include "cbt/source/directory_provider.h"
 #include "cli/command.h"
-#include "cli/support/numbers.h"
+#include "cli/options/extent_options.h"
 #include "cli/options/serving.h"
-#include "cli/options/stream_options.h"
-#include "cli/support/threads.h"
+#include "cli/support/numbers.h"
 #include "cli/support/status.h"
+#include "cli/support/threads.h"
 
 namespace cbt::cli {
 namespace {

@@ -19,12 +19,12 @@
 #include "cbt/transform.h"
 #include "cli/command.h"
 #include "cli/commands/map_input.h"
+#include "cli/options/extent_options.h"
 #include "cli/options/remote_options.h"
-#include "cli/options/stream_options.h"
-#include "cli/support/threads.h"
 #include "cli/output/output.h"
 #include "cli/output/progress.h"
 #include "cli/support/status.h"
+#include "cli/support/threads.h"
 
 namespace cbt::cli {
 namespace {

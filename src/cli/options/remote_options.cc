@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "cli/support/numbers.h"
-#include "cli/support/text_file.h"
 #include "cli/support/status.h"
+#include "cli/support/text_file.h"
 
 namespace cbt::cli {
 namespace {

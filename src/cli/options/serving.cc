@@ -14,10 +14,10 @@
 #include <thread>
 #include <utility>
 
-#include "cli/support/numbers.h"
 #include "cli/options/remote_options.h"
-#include "cli/support/text_file.h"
+#include "cli/support/numbers.h"
 #include "cli/support/status.h"
+#include "cli/support/text_file.h"
 
 namespace cbt::cli {
 namespace {

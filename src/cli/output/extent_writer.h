@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "cbt/batch.h"
+#include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
 #include "cli/output/output.h"
 

@@ -10,8 +10,8 @@
 #include "absl/strings/str_replace.h"
 #include "base/absl_view.h"
 #include "base/utf8.h"
-#include "cli/support/numbers.h"
 #include "cli/output/volume_picture.h"
+#include "cli/support/numbers.h"
 
 namespace cbt::cli {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
-#include "cli/support/numbers.h"
 #include "cli/output/extent_writer.h"
-#include "cli/support/status.h"
 #include "cli/output/volume_picture.h"
+#include "cli/support/numbers.h"
+#include "cli/support/status.h"
 
 namespace cbt::cli {
 namespace {

@@ -10,7 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "cbt/wire/checker.h"
 #include "rpc/client/inbound_stream.h"
+#include "rpc/client/remote_cursor.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
 #include "rpc/contract/source_version.h"
@@ -42,7 +44,7 @@ class Caller {
   Deadline deadline() const noexcept { return deadline_; }
   const Contract& contract() const noexcept { return ContractOf(request_.api); }
 
-  std::unique_ptr<MessageStream> Call(uint64_t offset) const {
+  std::unique_ptr<InboundStream> Call(uint64_t offset) const {
     return OpenMessageStream(connect_(), contract(), RequestAt(offset), deadline_, request_.stop,
                              request_.stall_timeout);
   }
@@ -84,12 +86,12 @@ uint64_t GranularityOf(const MetadataMessage& message) {
 }
 
 // What a stream of which a message has come says of its data; empty for nothing.
-std::string VersionOf(const MessageStream& stream) {
+std::string VersionOf(const InboundStream& stream) {
   return std::string(stream.Initial(kSourceVersionKey).value_or(""));
 }
 
 // Whether `stream`, opened at `offset`, can go on with what is of version `before`.
-absl::Status CheckVersion(const MessageStream& stream, const std::string& before, uint64_t offset) {
+absl::Status CheckVersion(const InboundStream& stream, const std::string& before, uint64_t offset) {
   if (before.empty() || VersionOf(stream) == before) return absl::OkStatus();
   return absl::AbortedError(
       absl::StrCat("metadata stream: from offset ", offset,
@@ -100,7 +102,7 @@ absl::Status CheckVersion(const MessageStream& stream, const std::string& before
 class RemoteCursorImpl final : public RemoteCursor {
  public:
   // `first` is the first message of `stream`; `checker` has passed it.
-  RemoteCursorImpl(Caller caller, std::unique_ptr<MessageStream> stream,
+  RemoteCursorImpl(Caller caller, std::unique_ptr<InboundStream> stream,
                    const StreamChecker& checker, MetadataMessage first)
       : RemoteCursor(first.capacity, GranularityOf(first)),
         caller_(std::move(caller)),
@@ -135,7 +137,7 @@ class RemoteCursorImpl final : public RemoteCursor {
   void Take(TupleList& tuples);
   void TellProgress(bool always);
 
-  static StreamSummary SummaryOf(const MessageStream& stream) {
+  static StreamSummary SummaryOf(const InboundStream& stream) {
     return ReadSummary([&stream](std::string_view key) { return stream.Initial(key); });
   }
 
@@ -150,7 +152,7 @@ class RemoteCursorImpl final : public RemoteCursor {
   // a server may round down as it likes.
   bool floor_holds_ = false;
 
-  std::unique_ptr<MessageStream> stream_;
+  std::unique_ptr<InboundStream> stream_;
   uint64_t stream_offset_;  // that stream_ was asked for
   const StreamSummary summary_;
   const std::string source_version_;
@@ -363,7 +365,7 @@ absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest
   }
   Caller caller(request, std::move(connect));
   StreamChecker checker = caller.Checker(request.starting_offset);
-  std::unique_ptr<MessageStream> stream = caller.Call(request.starting_offset);
+  std::unique_ptr<InboundStream> stream = caller.Call(request.starting_offset);
   MetadataMessage first;
   absl::StatusOr<bool> more = stream->Next(first);
   if (!more.ok()) return more.status();

@@ -25,9 +25,9 @@ using StallLimit = std::optional<std::chrono::milliseconds>;
 
 // Belongs to one thread. The destructor cancels what is still running and does not wait for the
 // server.
-class MessageStream {
+class InboundStream {
  public:
-  virtual ~MessageStream() = default;
+  virtual ~InboundStream() = default;
 
   // Waits for the next message; false when the server ended the stream with OK.
   // Errors: the server's status, gRPC's own when the connection breaks, DATA_LOSS for bytes that
@@ -41,7 +41,7 @@ class MessageStream {
 
 // Opens a stream of a method of `contract` (allocated or delta, as the request has it). The request
 // and the channel must outlive it for the paged contract, which asks page by page.
-std::unique_ptr<MessageStream> OpenMessageStream(const std::shared_ptr<grpc::Channel>& channel,
+std::unique_ptr<InboundStream> OpenMessageStream(const std::shared_ptr<grpc::Channel>& channel,
                                                  const Contract& contract,
                                                  const MetadataRequest& request, Deadline deadline,
                                                  std::stop_token stop, StallLimit stall = {});

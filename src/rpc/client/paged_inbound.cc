@@ -11,10 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
-#include "rpc/contract/call_metadata.h"
+#include "rpc/contract/metadata.h"
 #include "rpc/contract/source_version.h"
 #include "rpc/contract/status.h"
-#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/flat_message.h"
 #include "wire/proto_reader.h"
 
 namespace cbt::rpc {
@@ -76,9 +76,9 @@ absl::Status DecodePage(std::span<const uint8_t> bytes, SnapshotDeltaPage& page)
   return reader.status();
 }
 
-PagedStream::PagedStream(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
-                         const MetadataRequest& request, Deadline deadline, std::stop_token stop,
-                         StallLimit stall)
+PagedInbound::PagedInbound(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
+                           const MetadataRequest& request, Deadline deadline, std::stop_token stop,
+                           StallLimit stall)
     : channel_(std::move(channel)),
       method_(method),
       request_(Copy(request)),
@@ -87,7 +87,7 @@ PagedStream::PagedStream(std::shared_ptr<grpc::Channel> channel, const MethodCon
       stop_(std::move(stop)),
       stall_(stall) {}
 
-absl::Status PagedStream::FetchPage() {
+absl::Status PagedInbound::FetchPage() {
   grpc::ClientContext context;
   Deadline deadline = deadline_;
   if (stall_.has_value()) {
@@ -123,18 +123,18 @@ absl::Status PagedStream::FetchPage() {
         "metadata stream: a page is read from other data than those before, because the snapshot "
         "was replaced or changed: drop what was received and start again from 0");
   }
-  if (absl::Status decoded = DecodePage(FlatBytes(response).bytes(), page_); !decoded.ok()) {
+  if (absl::Status decoded = DecodePage(FlatMessage().Of(response), page_); !decoded.ok()) {
     return absl::DataLossError(absl::StrCat("metadata stream: ", decoded.message()));
   }
   return absl::OkStatus();
 }
 
-std::optional<std::string_view> PagedStream::Initial(std::string_view key) const {
+std::optional<std::string_view> PagedInbound::Initial(std::string_view key) const {
   if (key != kSourceVersionKey || version_.empty()) return std::nullopt;
   return version_;
 }
 
-absl::StatusOr<bool> PagedStream::Next(MetadataMessage& message) {
+absl::StatusOr<bool> PagedInbound::Next(MetadataMessage& message) {
   for (;;) {
     if (ended_) return false;
     if (absl::Status status = FetchPage(); !status.ok()) return status;

@@ -37,11 +37,11 @@ inline constexpr size_t kMaxIdlePages = 20'000;
 // has no end, and that is DATA_LOSS, as is a page that tells no capacity, or another than those
 // before; ABORTED is one that is read from other data than those before. So a volume without a
 // single byte can't be listed in pages.
-class PagedStream final : public MessageStream {
+class PagedInbound final : public InboundStream {
  public:
-  PagedStream(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
-              const MetadataRequest& request, Deadline deadline, std::stop_token stop,
-              StallLimit stall);
+  PagedInbound(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
+               const MetadataRequest& request, Deadline deadline, std::stop_token stop,
+               StallLimit stall);
 
   absl::StatusOr<bool> Next(MetadataMessage& message) override;
   std::optional<std::string_view> Initial(std::string_view key) const override;

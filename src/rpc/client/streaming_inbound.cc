@@ -24,7 +24,7 @@ constexpr size_t kAheadMessages = 64;
 }  // namespace
 
 // Between gRPC's threads and the consumer's.
-class RemoteStream::Receiver final : public UpstreamHandler {
+class StreamingInbound::Receiver final : public UpstreamHandler {
  public:
   explicit Receiver(Deadline deadline) : call(deadline) {}
 
@@ -110,9 +110,9 @@ class RemoteStream::Receiver final : public UpstreamHandler {
   absl::Status status_;
 };
 
-RemoteStream::RemoteStream(std::shared_ptr<grpc::Channel> channel, const Contract& contract,
-                           const MethodContract& method, const std::string& request,
-                           Deadline deadline, std::stop_token stop, StallLimit stall)
+StreamingInbound::StreamingInbound(std::shared_ptr<grpc::Channel> channel, const Contract& contract,
+                                   const MethodContract& method, const std::string& request,
+                                   Deadline deadline, std::stop_token stop, StallLimit stall)
     : channel_(std::move(channel)),
       contract_(contract),
       stall_(stall),
@@ -124,7 +124,7 @@ RemoteStream::RemoteStream(std::shared_ptr<grpc::Channel> channel, const Contrac
   receiver_->call.Start(channel_, method.path, request, *receiver_);
 }
 
-absl::StatusOr<bool> RemoteStream::Next(MetadataMessage& message) {
+absl::StatusOr<bool> StreamingInbound::Next(MetadataMessage& message) {
   const absl::StatusOr<std::optional<grpc::ByteBuffer>> bytes = receiver_->Take(stall_);
   if (!bytes.ok()) return bytes.status();
   if (!bytes->has_value()) {
@@ -142,35 +142,35 @@ absl::StatusOr<bool> RemoteStream::Next(MetadataMessage& message) {
   return true;
 }
 
-std::optional<std::string_view> RemoteStream::Initial(std::string_view key) const {
+std::optional<std::string_view> StreamingInbound::Initial(std::string_view key) const {
   if (!receiver_->received()) return std::nullopt;
   return receiver_->call.Initial(key);
 }
 
-std::optional<std::string_view> RemoteStream::Trailing(std::string_view key) const {
+std::optional<std::string_view> StreamingInbound::Trailing(std::string_view key) const {
   if (!receiver_->ended()) return std::nullopt;
   return receiver_->call.Trailing(key);
 }
 
-RemoteStream::~RemoteStream() {
+StreamingInbound::~StreamingInbound() {
   on_stop_.reset();
   receiver_->call.Cancel();
   // Comes at once, whatever the server does; the channel must not end before.
   receiver_->AwaitEnd();
 }
 
-std::unique_ptr<MessageStream> OpenMessageStream(const std::shared_ptr<grpc::Channel>& channel,
+std::unique_ptr<InboundStream> OpenMessageStream(const std::shared_ptr<grpc::Channel>& channel,
                                                  const Contract& contract,
                                                  const MetadataRequest& request, Deadline deadline,
                                                  std::stop_token stop, StallLimit stall) {
   const MethodContract& method =
       request.base_snapshot_id.has_value() ? contract.delta : contract.allocated;
   if (contract.api == Api::kPaged) {
-    return std::make_unique<PagedStream>(channel, method, request, deadline, std::move(stop),
-                                         stall);
+    return std::make_unique<PagedInbound>(channel, method, request, deadline, std::move(stop),
+                                          stall);
   }
-  return std::make_unique<RemoteStream>(channel, contract, method, EncodeRequest(method, request),
-                                        deadline, std::move(stop), stall);
+  return std::make_unique<StreamingInbound>(
+      channel, contract, method, EncodeRequest(method, request), deadline, std::move(stop), stall);
 }
 
 }  // namespace cbt::rpc

@@ -18,15 +18,15 @@ namespace cbt::rpc {
 
 // Messages are received ahead of the consumer, by gRPC's threads, while it decodes: at most some
 // hundred kilobytes of them.
-class RemoteStream final : public MessageStream {
+class StreamingInbound final : public InboundStream {
  public:
   // Sends `request` (encoded) to `method` of `contract`.
-  RemoteStream(std::shared_ptr<grpc::Channel> channel, const Contract& contract,
-               const MethodContract& method, const std::string& request, Deadline deadline,
-               std::stop_token stop, StallLimit stall);
-  ~RemoteStream() override;
-  RemoteStream(const RemoteStream&) = delete;
-  RemoteStream& operator=(const RemoteStream&) = delete;
+  StreamingInbound(std::shared_ptr<grpc::Channel> channel, const Contract& contract,
+                   const MethodContract& method, const std::string& request, Deadline deadline,
+                   std::stop_token stop, StallLimit stall);
+  ~StreamingInbound() override;
+  StreamingInbound(const StreamingInbound&) = delete;
+  StreamingInbound& operator=(const StreamingInbound&) = delete;
 
   absl::StatusOr<bool> Next(MetadataMessage& message) override;
   std::optional<std::string_view> Initial(std::string_view key) const override;

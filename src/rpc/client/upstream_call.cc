@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "rpc/contract/call_metadata.h"
+#include "rpc/contract/metadata.h"
 #include "rpc/contract/status.h"
-#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/flat_message.h"
 
 namespace cbt::rpc {
 UpstreamCall::UpstreamCall(Deadline deadline) {
@@ -119,7 +119,7 @@ void UpstreamCall::OnDone(const grpc::Status& status) {
   }
   if (compressed) {
     // gRPC cancels such a call by itself, unless the server's OK is there already.
-    handler_->OnEnd(ToGrpcStatus(BareIfNeedBe(
+    handler_->OnEnd(ToGrpcStatus(MakeStatusNoThrow(
         absl::StatusCode::kUnimplemented,
         "the server compresses messages, which this client does not take: switch it off there")));
     return;

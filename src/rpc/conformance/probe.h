@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
 #include "rpc/contract/contract.h"
 

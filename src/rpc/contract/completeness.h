@@ -9,9 +9,10 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "cbt/metadata_type.h"
 #include "cbt/provider.h"
-#include "cbt/wire/message.h"
-#include "rpc/outbound/outbound_feed.h"
+#include "cbt/wire/digest.h"
+#include "rpc/contract/metadata.h"
 
 namespace cbt::rpc {
 
@@ -48,9 +49,6 @@ Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset,
                        const std::optional<StreamHeader>& header,
                        ProofScope scope = ProofScope::kSource);
 Metadata SummaryMetadata(const StreamSummary& summary);
-
-// What a lookup finds where a key occurs more than once. It is no value of any of our keys.
-inline constexpr std::string_view kGivenTwice = "given more than once";
 
 // Looks up one value of a call's metadata.
 using MetadataLookup = std::function<std::optional<std::string_view>(std::string_view key)>;

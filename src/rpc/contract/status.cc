@@ -26,18 +26,18 @@ absl::Status FromGrpcStatus(const grpc::Status& status) noexcept try {
   return {static_cast<absl::StatusCode>(status.error_code()), ""};
 }
 
-absl::Status BareIfNeedBe(absl::StatusCode code, absl::string_view text) noexcept try {
+absl::Status MakeStatusNoThrow(absl::StatusCode code, absl::string_view text) noexcept try {
   return {code, text};
 } catch (const std::bad_alloc&) {
   return {code, ""};
 }
 
 absl::Status RequestTooLate() noexcept {
-  return BareIfNeedBe(absl::StatusCode::kDeadlineExceeded, "the request did not come in time");
+  return MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded, "the request did not come in time");
 }
 
 absl::Status RequestMissing() noexcept {
-  return BareIfNeedBe(absl::StatusCode::kInvalidArgument, "the call has no request");
+  return MakeStatusNoThrow(absl::StatusCode::kInvalidArgument, "the call has no request");
 }
 
 }  // namespace cbt::rpc

@@ -23,7 +23,7 @@ absl::Status FromGrpcStatus(const grpc::Status& status) noexcept;
 
 // A status for those who must end a call whatever happens: without the text where there is no
 // memory for it.
-absl::Status BareIfNeedBe(absl::StatusCode code, absl::string_view text) noexcept;
+absl::Status MakeStatusNoThrow(absl::StatusCode code, absl::string_view text) noexcept;
 
 // RESOURCE_EXHAUSTED without a text, which would take memory.
 inline absl::Status OutOfMemory() noexcept { return {absl::StatusCode::kResourceExhausted, ""}; }

@@ -43,15 +43,17 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> Shape(std::unique_ptr<ExtentCursor
 
 }  // namespace
 
-absl::StatusOr<OpenedSource> OpenSource(SnapshotProvider& provider, const AdmittedRequest& request,
-                                        const StreamContext& context, const StreamShape& shape) {
+absl::StatusOr<ShapedCursor> OpenShapedCursor(SnapshotProvider& provider,
+                                              const AdmittedRequest& request,
+                                              const StreamContext& context,
+                                              const StreamShape& shape) {
   absl::StatusOr<MetadataSource> source =
       request.base_snapshot_id.has_value()
           ? provider.OpenDelta(*request.base_snapshot_id, request.target_snapshot_id, context)
           : provider.OpenAllocated(request.target_snapshot_id, context);
   if (!source.ok()) return source.status();
   if (source->cursor == nullptr) return Broken("no cursor");
-  OpenedSource opened;
+  ShapedCursor opened;
   opened.capacity = source->cursor->capacity();
   if (absl::Status status = CheckGeometry(opened.capacity, source->cursor->granularity());
       !status.ok()) {
@@ -78,10 +80,10 @@ absl::StatusOr<OpenedSource> OpenSource(SnapshotProvider& provider, const Admitt
   return opened;
 }
 
-StreamProducer::StreamProducer(const Contract& contract, SnapshotProvider& provider,
-                               AdmittedRequest request, const StreamOptions& options,
-                               std::shared_ptr<SlicePool> pool,
-                               std::optional<std::chrono::system_clock::time_point> deadline)
+MessageProducer::MessageProducer(const Contract& contract, SnapshotProvider& provider,
+                                 AdmittedRequest request, const StreamOptions& options,
+                                 std::shared_ptr<SlicePool> pool,
+                                 std::optional<std::chrono::system_clock::time_point> deadline)
     : contract_(contract),
       provider_(provider),
       request_(std::move(request)),
@@ -89,12 +91,13 @@ StreamProducer::StreamProducer(const Contract& contract, SnapshotProvider& provi
       pool_(std::move(pool)),
       deadline_(deadline) {}
 
-absl::Status StreamProducer::Open(const std::stop_token& stop, MessageSink& sink) {
-  absl::StatusOr<OpenedSource> opened = [&] {
+absl::Status MessageProducer::Open(const std::stop_token& stop, MessageSink& sink) {
+  absl::StatusOr<ShapedCursor> opened = [&] {
     // Wiped as soon as nobody needs them; the stream may run for hours.
     const Secrets secrets = std::move(request_.secrets);
-    return OpenSource(provider_, request_,
-                      {.stop = stop, .secrets = secrets, .deadline = deadline_}, options_.shape);
+    return OpenShapedCursor(provider_, request_,
+                            {.stop = stop, .secrets = secrets, .deadline = deadline_},
+                            options_.shape);
   }();
   if (!opened.ok()) return opened.status();
   cursor_ = std::move(opened->cursor);
@@ -108,7 +111,7 @@ absl::Status StreamProducer::Open(const std::stop_token& stop, MessageSink& sink
   return absl::OkStatus();
 }
 
-Metadata StreamProducer::Trailing() const {
+Metadata MessageProducer::Trailing() const {
   const bool proven = !proven_ || proven_();
   return ProofMetadata(digest_, request_.starting_offset, header_,
                        proven ? ProofScope::kSource : ProofScope::kRelay);
@@ -116,7 +119,7 @@ Metadata StreamProducer::Trailing() const {
 
 // Asks the cursor for the next batch. Tuples that end at or before the starting offset are left
 // out: a cursor that rounds down may hand on some, the client has them already.
-absl::StatusOr<Step> StreamProducer::Fill() {
+absl::StatusOr<Step> MessageProducer::Fill() {
   taken_ = 0;
   absl::StatusOr<Step> step = cursor_->Next(batch_);
   while (!started_ && taken_ < batch_.size()) {
@@ -129,7 +132,7 @@ absl::StatusOr<Step> StreamProducer::Fill() {
   return step;
 }
 
-OutMessage StreamProducer::TakeMessage() {
+OutMessage MessageProducer::TakeMessage() {
   ++messages_;
   const uint64_t tuples = builder_->tuples();
   const uint64_t reported = digest_.bytes() - digest_sent_;
@@ -137,7 +140,7 @@ OutMessage StreamProducer::TakeMessage() {
   return {.bytes = builder_->Take(), .tuples = tuples, .reported = reported};
 }
 
-absl::StatusOr<StreamProducer::Outcome> StreamProducer::Run(
+absl::StatusOr<MessageProducer::Outcome> MessageProducer::Run(
     const std::stop_token& stop, Clock::time_point yield_at, MessageSink& sink,
     std::optional<OutMessage>& message) try {
   message.reset();
@@ -190,7 +193,7 @@ absl::StatusOr<StreamProducer::Outcome> StreamProducer::Run(
   // Providers are foreign code, and nothing above this task could catch what they throw. The text
   // is constant because what() may hold anything.
   message.reset();
-  failure_ = BareIfNeedBe(absl::StatusCode::kInternal, "the provider threw an exception");
+  failure_ = MakeStatusNoThrow(absl::StatusCode::kInternal, "the provider threw an exception");
   return failure_;
 }
 

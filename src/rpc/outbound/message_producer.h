@@ -29,7 +29,7 @@ namespace cbt::rpc {
 
 // Opens a request's source: the provider's cursor, guarded, shaped as the options ask, standing at
 // the starting offset. Used for streams and for pages.
-struct OpenedSource {
+struct ShapedCursor {
   std::unique_ptr<ExtentCursor> cursor;
   BlockMetadataType type = BlockMetadataType::kUnknown;
   uint64_t capacity = 0;
@@ -39,19 +39,21 @@ struct OpenedSource {
 };
 // Errors: those of the provider and its cursor, OUT_OF_RANGE for an offset past the capacity,
 //         INTERNAL when the provider breaks its contract.
-absl::StatusOr<OpenedSource> OpenSource(SnapshotProvider& provider, const AdmittedRequest& request,
-                                        const StreamContext& context, const StreamShape& shape);
+absl::StatusOr<ShapedCursor> OpenShapedCursor(SnapshotProvider& provider,
+                                              const AdmittedRequest& request,
+                                              const StreamContext& context,
+                                              const StreamShape& shape);
 
 // Opens the source of a request and turns its extents into messages. Belongs to one thread at a
 // time; may be called from different ones in turn.
-class StreamProducer {
+class MessageProducer {
  public:
   using Clock = std::chrono::steady_clock;
 
   // The contract and the provider must outlive the producer.
-  StreamProducer(const Contract& contract, SnapshotProvider& provider, AdmittedRequest request,
-                 const StreamOptions& options, std::shared_ptr<SlicePool> pool,
-                 std::optional<std::chrono::system_clock::time_point> deadline);
+  MessageProducer(const Contract& contract, SnapshotProvider& provider, AdmittedRequest request,
+                  const StreamOptions& options, std::shared_ptr<SlicePool> pool,
+                  std::optional<std::chrono::system_clock::time_point> deadline);
 
   enum class Outcome {
     kMessage,   // `message` is to be sent; call again

@@ -15,18 +15,17 @@ using std::chrono::milliseconds;
 constexpr milliseconds kEndTime{1000};
 
 absl::Status Draining() noexcept {
-  return BareIfNeedBe(absl::StatusCode::kUnavailable, "the server is shutting down");
+  return MakeStatusNoThrow(absl::StatusCode::kUnavailable, "the server is shutting down");
 }
 
 }  // namespace
 
-StreamRegistry::StreamRegistry(size_t max_streams, milliseconds stall_timeout,
-                               milliseconds total_time)
+OpenStreams::OpenStreams(size_t max_streams, milliseconds stall_timeout, milliseconds total_time)
     : max_streams_(max_streams), stall_timeout_(stall_timeout), total_time_(total_time) {
   watcher_ = std::thread([this] { WatchTimes(); });
 }
 
-StreamRegistry::~StreamRegistry() {
+OpenStreams::~OpenStreams() {
   {
     std::lock_guard lock(mutex_);
     closing_ = true;
@@ -35,7 +34,7 @@ StreamRegistry::~StreamRegistry() {
   watcher_.join();
 }
 
-absl::StatusOr<StreamSlot> StreamRegistry::TakeSlot() {
+absl::StatusOr<StreamSlot> OpenStreams::TakeSlot() {
   std::lock_guard lock(mutex_);
   if (draining_) return Draining();
   // Slots come back without the lock, they are taken under it.
@@ -47,7 +46,7 @@ absl::StatusOr<StreamSlot> StreamRegistry::TakeSlot() {
   return StreamSlot(slots_);
 }
 
-absl::Status StreamRegistry::Add(std::shared_ptr<ServedCall> stream) {
+absl::Status OpenStreams::Add(std::shared_ptr<ServedCall> stream) {
   std::lock_guard lock(mutex_);
   if (draining_) return Draining();
   ServedCall* const key = stream.get();
@@ -55,7 +54,7 @@ absl::Status StreamRegistry::Add(std::shared_ptr<ServedCall> stream) {
   return absl::OkStatus();
 }
 
-void StreamRegistry::Remove(ServedCall* stream) {
+void OpenStreams::Remove(ServedCall* stream) {
   // Dies outside the lock: its slot comes back here.
   std::shared_ptr<ServedCall> removed;
   std::lock_guard lock(mutex_);
@@ -66,18 +65,18 @@ void StreamRegistry::Remove(ServedCall* stream) {
   if (streams_.empty()) changed_.notify_all();
 }
 
-size_t StreamRegistry::open_streams() const {
+size_t OpenStreams::open_streams() const {
   std::lock_guard lock(mutex_);
   return streams_.size();
 }
 
-std::shared_ptr<ServedCall> StreamRegistry::Behind(const ServedCall* stream) const {
+std::shared_ptr<ServedCall> OpenStreams::Behind(const ServedCall* stream) const {
   std::lock_guard lock(mutex_);
   const auto next = streams_.upper_bound(stream);
   return next == streams_.end() ? nullptr : next->second;
 }
 
-StreamRegistry::Counts StreamRegistry::Count() const {
+OpenStreams::Counts OpenStreams::Count() const {
   Counts counts;
   ForEachOpen([&counts](const ServedCall& stream) {
     ++counts.open;
@@ -87,7 +86,7 @@ StreamRegistry::Counts StreamRegistry::Count() const {
   return counts;
 }
 
-void StreamRegistry::StartDrain(milliseconds grace) {
+void OpenStreams::StartDrain(milliseconds grace) {
   // Far below what would overflow the clock.
   grace = std::clamp(grace, milliseconds{0}, milliseconds{std::chrono::hours{24 * 365}});
   {
@@ -99,12 +98,12 @@ void StreamRegistry::StartDrain(milliseconds grace) {
   changed_.notify_all();
 }
 
-bool StreamRegistry::WaitUntilEmpty(milliseconds time) {
+bool OpenStreams::WaitUntilEmpty(milliseconds time) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, time, [this] { return streams_.empty(); });
 }
 
-void StreamRegistry::FinishDrain() {
+void OpenStreams::FinishDrain() {
   {
     std::unique_lock lock(mutex_);
     while (!streams_.empty() && Clock::now() < drain_until_) {
@@ -120,7 +119,7 @@ void StreamRegistry::FinishDrain() {
   WaitUntilEmpty(kAbortTime);
 }
 
-void StreamRegistry::WatchTimes() {
+void OpenStreams::WatchTimes() {
   const milliseconds shortest =
       total_time_.count() == 0 ? stall_timeout_ : std::min(stall_timeout_, total_time_);
   const milliseconds interval = std::clamp(shortest / 4, milliseconds{50}, milliseconds{1000});

@@ -98,15 +98,15 @@ class StreamSlot {
 };
 
 // The open streams of a server, pages among them. Thread safe.
-class StreamRegistry {
+class OpenStreams {
  public:
   // `total_time`: how long a stream may be open; zero: no limit. Throws std::system_error when
   // there is no thread to watch them with.
-  StreamRegistry(size_t max_streams, std::chrono::milliseconds stall_timeout,
-                 std::chrono::milliseconds total_time);
-  ~StreamRegistry();
-  StreamRegistry(const StreamRegistry&) = delete;
-  StreamRegistry& operator=(const StreamRegistry&) = delete;
+  OpenStreams(size_t max_streams, std::chrono::milliseconds stall_timeout,
+              std::chrono::milliseconds total_time);
+  ~OpenStreams();
+  OpenStreams(const OpenStreams&) = delete;
+  OpenStreams& operator=(const OpenStreams&) = delete;
 
   // A slot is held longer than its stream is open when a provider's call outlasts it, so that
   // clients that come and go can't pile up work. Errors: RESOURCE_EXHAUSTED when max_streams are

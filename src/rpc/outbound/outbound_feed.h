@@ -11,11 +11,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "rpc/contract/metadata.h"
 
 namespace cbt::rpc {
-
-// Initial or trailing metadata of a call; keys in lower case.
-using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 // One encoded message and what is in it.
 struct OutMessage {
@@ -31,7 +29,7 @@ class MessageSink {
 
   enum class Want {
     kMore,     // go on
-    kPause,    // stop; MessageFeed::Resume() is called when there is room again
+    kPause,    // stop; OutboundFeed::Resume() is called when there is room again
     kNothing,  // the stream is over: let go of everything, Resume() won't come
   };
 
@@ -54,9 +52,9 @@ class MessageSink {
 
 // Makes messages. Held by the transport until the stream is over; holds the transport only as long
 // as it may have something for it.
-class MessageFeed {
+class OutboundFeed {
  public:
-  virtual ~MessageFeed() = default;
+  virtual ~OutboundFeed() = default;
 
   // Makes messages until the sink wants no more. Never blocks: the work is done elsewhere. Called
   // once at first and then after each kPause when there is room again. A feed that has no memory to

@@ -12,7 +12,7 @@ constexpr std::chrono::milliseconds kTimeSlice{20};
 
 }  // namespace
 
-ProviderFeed::ProviderFeed(Executor& executor, std::unique_ptr<StreamProducer> producer,
+ProviderFeed::ProviderFeed(Executor& executor, std::unique_ptr<MessageProducer> producer,
                            std::shared_ptr<MessageSink> sink, std::stop_token stop)
     : executor_(executor),
       stop_(std::move(stop)),
@@ -65,13 +65,13 @@ void ProviderFeed::Produce() {
 // Whatever throws here does so before the sink has answered kPause: afterwards nothing of this may
 // be touched any more, not even to end it.
 std::optional<ProviderFeed::Ending> ProviderFeed::Work() {
-  const StreamProducer::Clock::time_point yield_at = StreamProducer::Clock::now() + kTimeSlice;
+  const MessageProducer::Clock::time_point yield_at = MessageProducer::Clock::now() + kTimeSlice;
   MessageSink::Want want = sink_->Check();
   while (want == MessageSink::Want::kMore) {
     std::optional<OutMessage> message;
     const auto outcome = producer_->Run(stop_, yield_at, *sink_, message);
     if (!outcome.ok()) return Ending{.status = outcome.status()};
-    if (*outcome == StreamProducer::Outcome::kComplete) {
+    if (*outcome == MessageProducer::Outcome::kComplete) {
       return Ending{.status = absl::OkStatus(),
                     .trailing = producer_->Trailing(),
                     .last = std::move(message)};

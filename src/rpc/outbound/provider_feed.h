@@ -16,10 +16,10 @@ namespace cbt::rpc {
 // At most one task in the executor, which fills messages while there is room for them and goes away
 // when there is none. The source dies in the executor too, because that may block; only where
 // memory for a task is short it dies in the thread that would have asked for one.
-class ProviderFeed final : public MessageFeed, public std::enable_shared_from_this<ProviderFeed> {
+class ProviderFeed final : public OutboundFeed, public std::enable_shared_from_this<ProviderFeed> {
  public:
   // The executor must outlive the feed.
-  ProviderFeed(Executor& executor, std::unique_ptr<StreamProducer> producer,
+  ProviderFeed(Executor& executor, std::unique_ptr<MessageProducer> producer,
                std::shared_ptr<MessageSink> sink, std::stop_token stop);
 
   void Resume() override;
@@ -42,7 +42,7 @@ class ProviderFeed final : public MessageFeed, public std::enable_shared_from_th
   Executor& executor_;
   const std::stop_token stop_;
   // Belong to the task.
-  std::unique_ptr<StreamProducer> producer_;
+  std::unique_ptr<MessageProducer> producer_;
   std::shared_ptr<MessageSink> sink_;
 };
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "rpc/contract/status.h"
-#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/flat_message.h"
 
 namespace cbt::rpc {
 namespace {
@@ -20,10 +20,9 @@ std::optional<std::chrono::system_clock::time_point> DeadlineOf(
 
 }  // namespace
 
-StreamReactor::StreamReactor(grpc::CallbackServerContext& context, StreamRegistry& registry,
-                             StreamSlot slot, const StreamOptions& options,
-                             const Telemetry& telemetry, const StreamKind& kind,
-                             OnRequest on_request)
+ServerStream::ServerStream(grpc::CallbackServerContext& context, OpenStreams& registry,
+                           StreamSlot slot, const StreamOptions& options,
+                           const Telemetry& telemetry, const StreamKind& kind, OnRequest on_request)
     : registry_(registry),
       slot_(std::move(slot)),
       deadline_(DeadlineOf(context)),
@@ -33,7 +32,7 @@ StreamReactor::StreamReactor(grpc::CallbackServerContext& context, StreamRegistr
       context_(&context),
       budget_(options.messages_in_flight, options.bytes_in_flight) {}
 
-void StreamReactor::OnReadDone(bool ok) {
+void ServerStream::OnReadDone(bool ok) {
   OnRequest on_request;
   {
     const std::lock_guard lock(mutex_);
@@ -50,18 +49,18 @@ void StreamReactor::OnReadDone(bool ok) {
   try {
     on_request(shared_from_this(), request_);
   } catch (const std::bad_alloc&) {
-    EndForWantOfMemory();
+    EndOutOfMemory();
   }
   request_.Clear();
 }
 
-void StreamReactor::Asked(bool resumed) {
+void ServerStream::Asked(bool resumed) {
   const std::lock_guard lock(mutex_);
   kind_.resumed = resumed;
   if (!closed_) watch_.emplace(telemetry_, kind_);
 }
 
-void StreamReactor::Start(const std::shared_ptr<MessageFeed>& feed) {
+void ServerStream::Start(const std::shared_ptr<OutboundFeed>& feed) {
   bool closed = false;
   {
     std::lock_guard lock(mutex_);
@@ -75,7 +74,7 @@ void StreamReactor::Start(const std::shared_ptr<MessageFeed>& feed) {
 }
 
 // Requires the lock.
-MessageSink::Want StreamReactor::CheckLocked() {
+MessageSink::Want ServerStream::CheckLocked() {
   if (closed_) {
     feeding_ = false;
     return Want::kNothing;
@@ -87,19 +86,19 @@ MessageSink::Want StreamReactor::CheckLocked() {
   return Want::kMore;
 }
 
-MessageSink::Want StreamReactor::Check() {
+MessageSink::Want ServerStream::Check() {
   std::lock_guard lock(mutex_);
   return CheckLocked();
 }
 
 // Requires the lock.
-void StreamReactor::Queue(OutMessage message) {
+void ServerStream::Queue(OutMessage message) {
   const size_t length = message.bytes.Length();
   ready_.push_back(std::move(message));
   budget_.Made(length);
 }
 
-MessageSink::Want StreamReactor::Offer(OutMessage message) {
+MessageSink::Want ServerStream::Offer(OutMessage message) {
   std::unique_lock lock(mutex_);
   if (!closed_) Queue(std::move(message));
   // The answer is found before the lock goes: afterwards a write may be done and the feed be at
@@ -114,16 +113,16 @@ MessageSink::Want StreamReactor::Offer(OutMessage message) {
   return CheckLocked();
 }
 
-void StreamReactor::Announce(Metadata initial) {
+void ServerStream::Announce(Metadata initial) {
   std::lock_guard lock(mutex_);
   // gRPC sends it with the first message or the status, whichever it gets first.
   if (closed_) return;
   for (const auto& [key, value] : initial) context_->AddInitialMetadata(key, value);
 }
 
-void StreamReactor::Complete(absl::Status status, Metadata trailing,
-                             std::optional<OutMessage> last) {
-  std::shared_ptr<MessageFeed> done;  // dies outside the lock
+void ServerStream::Complete(absl::Status status, Metadata trailing,
+                            std::optional<OutMessage> last) {
+  std::shared_ptr<OutboundFeed> done;  // dies outside the lock
   std::unique_lock lock(mutex_);
   feeding_ = false;
   try {
@@ -138,7 +137,7 @@ void StreamReactor::Complete(absl::Status status, Metadata trailing,
 }
 
 // Requires the lock. Without the proof the stream has not come to its end.
-absl::Status StreamReactor::AddProof() {
+absl::Status ServerStream::AddProof() {
   try {
     for (const auto& [key, value] : trailing_) context_->AddTrailingMetadata(key, value);
   } catch (const std::bad_alloc&) {
@@ -150,7 +149,7 @@ absl::Status StreamReactor::AddProof() {
 // Takes the next step on gRPC's side, if there is one. Calls gRPC without the lock: writing_ and
 // closed_ keep everybody else from it meanwhile. Does not throw for want of memory: whoever takes
 // the last step is the only one to finish the stream.
-void StreamReactor::Advance(std::unique_lock<std::mutex> lock) {
+void ServerStream::Advance(std::unique_lock<std::mutex> lock) {
   if (closed_ || writing_) return;
   const bool sent_all = produced_.has_value() && ready_.empty();
   absl::Status status;
@@ -176,7 +175,7 @@ void StreamReactor::Advance(std::unique_lock<std::mutex> lock) {
   handed_over_at_ = Clock::now();
   ready_.clear();
   // A feed at work finds the stream closed by itself.
-  std::shared_ptr<MessageFeed> left;
+  std::shared_ptr<OutboundFeed> left;
   left.swap(feed_);
   const bool close_feed = left != nullptr && !feeding_;
   if (!watch_.has_value()) watch_.emplace(telemetry_, kind_);
@@ -186,9 +185,9 @@ void StreamReactor::Advance(std::unique_lock<std::mutex> lock) {
   if (close_feed) left->Close();
 }
 
-void StreamReactor::OnWriteDone(bool ok) {
+void ServerStream::OnWriteDone(bool ok) {
   if (!ok) Break();
-  std::shared_ptr<MessageFeed> resumed;
+  std::shared_ptr<OutboundFeed> resumed;
   std::unique_lock lock(mutex_);
   writing_ = false;
   budget_.Taken(current_.bytes.Length(), Clock::now() - handed_over_at_);
@@ -202,24 +201,24 @@ void StreamReactor::OnWriteDone(bool ok) {
 }
 
 // The client is gone.
-void StreamReactor::Break() {
+void ServerStream::Break() {
   NoteReason(EndReason::kClient);
   {
     std::lock_guard lock(mutex_);
     broken_ = true;
     if (!forced_.has_value()) {
-      forced_ = BareIfNeedBe(absl::StatusCode::kCancelled, "the stream was cancelled");
+      forced_ = MakeStatusNoThrow(absl::StatusCode::kCancelled, "the stream was cancelled");
     }
   }
   stop_.request_stop();
 }
 
-void StreamReactor::OnCancel() {
+void ServerStream::OnCancel() {
   Break();
   Advance(std::unique_lock(mutex_));
 }
 
-void StreamReactor::End(absl::Status status) {
+void ServerStream::End(absl::Status status) {
   {
     // Before the feed is stopped: what it says then is not how the stream ends.
     std::lock_guard lock(mutex_);
@@ -230,7 +229,7 @@ void StreamReactor::End(absl::Status status) {
   Advance(std::unique_lock(mutex_));
 }
 
-void StreamReactor::EndForWantOfMemory() noexcept {
+void ServerStream::EndOutOfMemory() noexcept {
   try {
     End(OutOfMemory());
   } catch (const std::bad_alloc&) {
@@ -238,13 +237,13 @@ void StreamReactor::EndForWantOfMemory() noexcept {
   }
 }
 
-void StreamReactor::Abort() {
+void ServerStream::Abort() {
   std::lock_guard lock(mutex_);
   NoteCancelled();
   if (context_ != nullptr) context_->TryCancel();
 }
 
-void StreamReactor::CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) {
+void ServerStream::CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) {
   const Clock::time_point now = Clock::now();
   absl::Status status;
   {
@@ -262,8 +261,8 @@ void StreamReactor::CheckTimes(std::chrono::milliseconds stall, std::chrono::mil
       status = RequestTooLate();
     } else if (total.count() > 0 && now - opened_at_ > total) {
       NoteReason(EndReason::kTimeLimit);
-      status = BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
-                            "the stream took longer than the server allows");
+      status = MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
+                                 "the stream took longer than the server allows");
     } else {
       return;
     }
@@ -271,7 +270,7 @@ void StreamReactor::CheckTimes(std::chrono::milliseconds stall, std::chrono::mil
   End(std::move(status));
 }
 
-void StreamReactor::OnDone() {
+void ServerStream::OnDone() {
   {
     std::lock_guard lock(mutex_);
     context_ = nullptr;

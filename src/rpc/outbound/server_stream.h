@@ -38,20 +38,20 @@ namespace cbt::rpc {
 //
 // It is open, and holds its slot, before its request has come: what a client leaves unfinished
 // counts like everything else.
-class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-                            public MessageSink,
-                            public ServedCall,
-                            public std::enable_shared_from_this<StreamReactor> {
+class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                           public MessageSink,
+                           public ServedCall,
+                           public std::enable_shared_from_this<ServerStream> {
  public:
   // What is done with a request. Called on gRPC's threads, and must not block; what it throws for
   // want of memory ends the stream.
-  using OnRequest = std::function<void(const std::shared_ptr<StreamReactor>& stream,
+  using OnRequest = std::function<void(const std::shared_ptr<ServerStream>& stream,
                                        const grpc::ByteBuffer& request)>;
 
   // `context` is valid until OnDone(); the registry must outlive the reactor.
-  StreamReactor(grpc::CallbackServerContext& context, StreamRegistry& registry, StreamSlot slot,
-                const StreamOptions& options, const Telemetry& telemetry, const StreamKind& kind,
-                OnRequest on_request);
+  ServerStream(grpc::CallbackServerContext& context, OpenStreams& registry, StreamSlot slot,
+               const StreamOptions& options, const Telemetry& telemetry, const StreamKind& kind,
+               OnRequest on_request);
 
   // Begins to wait for the request. Call once, when the registry holds the stream.
   void ReadRequest() { StartRead(&request_); }
@@ -61,7 +61,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
   // Begins to take messages from `feed`. Call once after Asked(), unless End() is. May come late:
   // until then the stream is open and silent.
-  void Start(const std::shared_ptr<MessageFeed>& feed);
+  void Start(const std::shared_ptr<OutboundFeed>& feed);
 
   // Stops when the client has gone or the stream is ended.
   std::stop_token stop_token() const { return stop_.get_token(); }
@@ -71,7 +71,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   void End(absl::Status status) override;
 
   // The same where memory is short, and whatever becomes of that.
-  void EndForWantOfMemory() noexcept;
+  void EndOutOfMemory() noexcept;
 
   void Abort() override;
 
@@ -97,7 +97,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   void Break();
   void Advance(std::unique_lock<std::mutex> lock);
 
-  StreamRegistry& registry_;
+  OpenStreams& registry_;
   const StreamSlot slot_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
   const Clock::time_point opened_at_ = Clock::now();
@@ -109,7 +109,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
   std::mutex mutex_;
   grpc::CallbackServerContext* context_;  // null after OnDone()
-  std::shared_ptr<MessageFeed> feed_;     // null before Start() and once it is of no use any more
+  std::shared_ptr<OutboundFeed> feed_;    // null before Start() and once it is of no use any more
   std::deque<OutMessage> ready_;
   OutMessage current_;  // gRPC reads it while writing_
   SendBudget budget_;   // of ready_ and current_
@@ -122,7 +122,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   std::optional<absl::Status> forced_;    // how the stream ends though the feed hasn't
   bool broken_ = false;                   // the client is gone: no OK any more
   bool closed_ = false;                   // the status is with gRPC, or about to be
-  std::optional<StreamWatch> watch_;      // from Asked() on
+  std::optional<StreamTelemetry> watch_;  // from Asked() on
 };
 
 }  // namespace cbt::rpc

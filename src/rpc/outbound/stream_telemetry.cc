@@ -16,53 +16,14 @@ std::string Seconds(std::chrono::nanoseconds time) {
 
 }  // namespace
 
-std::string_view LogLevelName(LogLevel level) noexcept {
-  switch (level) {
-    case LogLevel::kDebug:
-      return "debug";
-    case LogLevel::kInfo:
-      return "info";
-    case LogLevel::kWarning:
-      return "warning";
-    case LogLevel::kError:
-      break;
-  }
-  return "error";
-}
-
-std::string_view EndReasonName(EndReason reason) noexcept {
-  constexpr std::string_view kNames[kEndReasons] = {"completed",    "source",  "refused",
-                                                    "client",       "stalled", "time_limit",
-                                                    "request_late", "drained"};
-  return kNames[static_cast<size_t>(reason)];
-}
-
-std::string_view ServerEventName(ServerEvent event) noexcept {
-  constexpr std::string_view kNames[kServerEvents] = {"connection_cut",    "handshake_refused",
-                                                      "client_ca_changed", "client_ca_unusable",
-                                                      "stream_refused",    "call_refused"};
-  return kNames[static_cast<size_t>(event)];
-}
-
-void Report(const Telemetry& telemetry, ServerEvent event) noexcept {
-  if (telemetry.observer != nullptr) telemetry.observer->OnEvent(event);
-  if (telemetry.log == nullptr || !telemetry.log->Wants(LogLevel::kWarning)) return;
-  try {
-    const LogField fields[] = {{"what", std::string(ServerEventName(event))}};
-    telemetry.log->Write(LogLevel::kWarning, "server", fields);
-  } catch (const std::bad_alloc&) {
-    return;
-  }
-}
-
-StreamWatch::StreamWatch(const Telemetry& telemetry, const StreamKind& kind)
+StreamTelemetry::StreamTelemetry(const Telemetry& telemetry, const StreamKind& kind)
     : telemetry_(telemetry), id_(next_id++) {
   report_.kind = kind;
   if (telemetry_.observer != nullptr) telemetry_.observer->OnOpen(kind);
   if (telemetry_.log != nullptr && telemetry_.log->Wants(LogLevel::kDebug)) LogOpened();
 }
 
-StreamWatch::StreamWatch(StreamWatch&& other) noexcept
+StreamTelemetry::StreamTelemetry(StreamTelemetry&& other) noexcept
     : telemetry_(other.telemetry_),
       report_(other.report_),
       id_(other.id_),
@@ -71,16 +32,16 @@ StreamWatch::StreamWatch(StreamWatch&& other) noexcept
   other.open_ = false;
 }
 
-StreamWatch::~StreamWatch() { End(absl::CancelledError(""), EndReason::kClient); }
+StreamTelemetry::~StreamTelemetry() { End(absl::CancelledError(""), EndReason::kClient); }
 
-void StreamWatch::Message(uint64_t tuples, uint64_t reported, uint64_t wire_bytes) {
+void StreamTelemetry::Message(uint64_t tuples, uint64_t reported, uint64_t wire_bytes) {
   if (report_.messages++ == 0) report_.to_first_message = Clock::now() - opened_at_;
   report_.tuples += tuples;
   report_.reported_bytes += reported;
   report_.wire_bytes += wire_bytes;
 }
 
-void StreamWatch::End(const absl::Status& status, EndReason reason) noexcept {
+void StreamTelemetry::End(const absl::Status& status, EndReason reason) noexcept {
   if (!open_) return;
   open_ = false;
   report_.code = status.code();
@@ -91,7 +52,7 @@ void StreamWatch::End(const absl::Status& status, EndReason reason) noexcept {
   if (telemetry_.log != nullptr && telemetry_.log->Wants(level)) LogClosed(level);
 }
 
-void StreamWatch::LogOpened() const noexcept try {
+void StreamTelemetry::LogOpened() const noexcept try {
   const StreamKind& kind = report_.kind;
   const LogField fields[] = {{"stream", absl::StrCat(id_)},
                              {"api", std::string(ApiName(kind.api))},
@@ -102,7 +63,7 @@ void StreamWatch::LogOpened() const noexcept try {
   return;
 }
 
-void StreamWatch::LogClosed(LogLevel level) const noexcept try {
+void StreamTelemetry::LogClosed(LogLevel level) const noexcept try {
   // The code and not the text: providers write texts, and may put anything into them.
   const LogField fields[] = {{"stream", absl::StrCat(id_)},
                              {"api", std::string(ApiName(report_.kind.api))},

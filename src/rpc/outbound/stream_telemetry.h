@@ -11,18 +11,15 @@
 
 namespace cbt::rpc {
 
-// Counts the event, and logs it as a warning.
-void Report(const Telemetry& telemetry, ServerEvent event) noexcept;
-
 // Movable; the destructor reports a stream that nobody ended as cancelled.
-class StreamWatch {
+class StreamTelemetry {
  public:
-  StreamWatch(const Telemetry& telemetry, const StreamKind& kind);
-  ~StreamWatch();
-  StreamWatch(StreamWatch&& other) noexcept;
-  StreamWatch& operator=(StreamWatch&&) = delete;
-  StreamWatch(const StreamWatch&) = delete;
-  StreamWatch& operator=(const StreamWatch&) = delete;
+  StreamTelemetry(const Telemetry& telemetry, const StreamKind& kind);
+  ~StreamTelemetry();
+  StreamTelemetry(StreamTelemetry&& other) noexcept;
+  StreamTelemetry& operator=(StreamTelemetry&&) = delete;
+  StreamTelemetry(const StreamTelemetry&) = delete;
+  StreamTelemetry& operator=(const StreamTelemetry&) = delete;
 
   // The stream's number in this process, as logs name it.
   uint64_t id() const noexcept { return id_; }

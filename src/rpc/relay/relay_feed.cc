@@ -175,11 +175,11 @@ absl::Status RelayFeed::Translate(const grpc::ByteBuffer& message) {
                         .reported = passed_on_.bytes() - reported_before});
     return absl::OkStatus();
   }
-  EncodeAnew(message_, from);
+  Reencode(message_, from);
   return absl::OkStatus();
 }
 
-void RelayFeed::EncodeAnew(const MetadataMessage& message, size_t from) {
+void RelayFeed::Reencode(const MetadataMessage& message, size_t from) {
   MessageBuilder builder(plan_.pool, TypeOnWire(downstream_, message.type), message.capacity,
                          request_.max_results, plan_.message_bytes);
   const std::span<const uint64_t> offsets = message.tuples.offsets();

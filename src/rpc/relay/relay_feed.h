@@ -15,6 +15,8 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "cbt/wire/checker.h"
+#include "cbt/wire/digest.h"
 #include "cbt/wire/message.h"
 #include "rpc/access/admission.h"
 #include "rpc/client/upstream_call.h"
@@ -41,7 +43,7 @@ struct RelayPlan {
 };
 
 // Runs on gRPC's threads, on those of the two connections it stands between.
-class RelayFeed final : public MessageFeed,
+class RelayFeed final : public OutboundFeed,
                         public UpstreamHandler,
                         public WatchedCall,
                         public std::enable_shared_from_this<RelayFeed> {
@@ -68,7 +70,7 @@ class RelayFeed final : public MessageFeed,
   void Begin();
   // What `message` becomes, at the end of pending_.
   absl::Status Translate(const grpc::ByteBuffer& message);
-  void EncodeAnew(const MetadataMessage& message, size_t from);
+  void Reencode(const MetadataMessage& message, size_t from);
   // Hands on what is pending; true when there is room for more.
   bool HandOn();
   absl::Status Verdict(const grpc::Status& status);

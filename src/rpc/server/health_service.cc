@@ -12,9 +12,9 @@
 #include <string>
 #include <utility>
 
+#include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
-#include "rpc/outbound/stream_telemetry.h"
-#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/flat_message.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
 
@@ -63,7 +63,7 @@ class HealthService::Watch final : public BidiReactor, public ServedCall {
       absl::StatusOr<std::string> name = RequestMissing();
       // gRPC ends what is compressed by itself.
       if (ok && !IsCompressed(bytes_) && bytes_.Length() <= SmallCalls::kMaxQuestionBytes) {
-        name = AskedFor(FlatBytes(bytes_).bytes());
+        name = AskedFor(FlatMessage().Of(bytes_));
       }
       if (!name.ok()) return End(name.status());
       {

@@ -27,7 +27,7 @@ class HealthService final : public RawService {
   // Throws std::system_error when there is no thread to watch them with.
   HealthService(SmallCalls& calls, std::chrono::milliseconds patience, const Telemetry& telemetry);
 
-  StreamRegistry::Counts Count() const { return watches_.Count(); }
+  OpenStreams::Counts Count() const { return watches_.Count(); }
 
   // From now on the answer is NOT_SERVING; watches are sent it.
   void Drain();
@@ -42,7 +42,7 @@ class HealthService final : public RawService {
   const Telemetry telemetry_;
   std::atomic<bool> serving_ = true;
   // Of its own, so that watches take no stream's place, and no drain waits for them.
-  StreamRegistry watches_;
+  OpenStreams watches_;
 };
 
 }  // namespace cbt::rpc

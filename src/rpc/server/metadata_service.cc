@@ -4,14 +4,15 @@
 #include <new>
 #include <utility>
 
+#include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
 #include "rpc/outbound/stream_telemetry.h"
-#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/flat_message.h"
 
 namespace cbt::rpc {
 
 MetadataService::MetadataService(const Contract& contract, Admission& admission, FeedFactory feeds,
-                                 const StreamOptions& options, StreamRegistry& registry,
+                                 const StreamOptions& options, OpenStreams& registry,
                                  const Telemetry& telemetry)
     : contract_(contract),
       admission_(admission),
@@ -36,15 +37,15 @@ RawService::BidiReactor* MetadataService::Open(const MethodContract& method,
                                                grpc::CallbackServerContext& context) {
   const StreamKind kind{.api = contract_.api, .delta = method.fields.is_delta()};
   const auto reject = [&](const absl::Status& status) {
-    StreamWatch(telemetry_, kind).End(status, EndReason::kRefused);
+    StreamTelemetry(telemetry_, kind).End(status, EndReason::kRefused);
     Report(telemetry_, ServerEvent::kStreamRefused);
     return RejectBidi(ToGrpcStatus(status));
   };
   absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();
   if (!slot.ok()) return reject(slot.status());
-  const auto stream = std::make_shared<StreamReactor>(
+  const auto stream = std::make_shared<ServerStream>(
       context, registry_, *std::move(slot), options_, telemetry_, kind,
-      [this, &method](const std::shared_ptr<StreamReactor>& opened,
+      [this, &method](const std::shared_ptr<ServerStream>& opened,
                       const grpc::ByteBuffer& request) { Begin(method, opened, request); });
   if (absl::Status status = registry_.Add(stream); !status.ok()) return reject(status);
   stream->ReadRequest();
@@ -54,9 +55,9 @@ RawService::BidiReactor* MetadataService::Open(const MethodContract& method,
 
 // Runs on gRPC's threads: looks at the request's bytes and at nothing else.
 void MetadataService::Begin(const MethodContract& method,
-                            const std::shared_ptr<StreamReactor>& stream,
+                            const std::shared_ptr<ServerStream>& stream,
                             const grpc::ByteBuffer& request) {
-  absl::StatusOr<MetadataRequest> decoded = DecodeRequest(method, FlatBytes(request).bytes());
+  absl::StatusOr<MetadataRequest> decoded = DecodeRequest(method, FlatMessage().Of(request));
   stream->Asked(decoded.ok() && decoded->starting_offset > 0);
   const auto refuse = [&stream](const absl::Status& status) {
     stream->NoteReason(EndReason::kRefused);
@@ -77,7 +78,7 @@ void MetadataService::Begin(const MethodContract& method,
                        }
                        stream->Start(feeds_(contract_, *std::move(admitted), stream));
                      } catch (const std::bad_alloc&) {
-                       stream->EndForWantOfMemory();
+                       stream->EndOutOfMemory();
                      }
                    });
 }

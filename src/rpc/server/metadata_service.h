@@ -18,16 +18,15 @@
 namespace cbt::rpc {
 
 // Makes the feed of a stream: from a provider, from another server.
-using FeedFactory = std::function<std::shared_ptr<MessageFeed>(
-    const Contract& contract, AdmittedRequest request, std::shared_ptr<StreamReactor> stream)>;
+using FeedFactory = std::function<std::shared_ptr<OutboundFeed>(
+    const Contract& contract, AdmittedRequest request, std::shared_ptr<ServerStream> stream)>;
 
 class MetadataService final : public RawService {
  public:
   // All references must outlive the service; the contract is one of the streaming ones in
   // contract.h.
   MetadataService(const Contract& contract, Admission& admission, FeedFactory feeds,
-                  const StreamOptions& options, StreamRegistry& registry,
-                  const Telemetry& telemetry);
+                  const StreamOptions& options, OpenStreams& registry, const Telemetry& telemetry);
   // Waits for admissions that are being answered; later ones find nobody.
   ~MetadataService() override;
   MetadataService(const MetadataService&) = delete;
@@ -41,14 +40,14 @@ class MetadataService final : public RawService {
   };
 
   BidiReactor* Open(const MethodContract& method, grpc::CallbackServerContext& context);
-  void Begin(const MethodContract& method, const std::shared_ptr<StreamReactor>& stream,
+  void Begin(const MethodContract& method, const std::shared_ptr<ServerStream>& stream,
              const grpc::ByteBuffer& request);
 
   const Contract& contract_;
   Admission& admission_;
   const FeedFactory feeds_;
   const StreamOptions options_;
-  StreamRegistry& registry_;
+  OpenStreams& registry_;
   const Telemetry telemetry_;
   const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
 };

@@ -11,11 +11,12 @@
 #include <string>
 #include <utility>
 
+#include "rpc/contract/server_event.h"
 #include "rpc/contract/source_version.h"
 #include "rpc/contract/status.h"
 #include "rpc/outbound/message_producer.h"
 #include "rpc/outbound/stream_telemetry.h"
-#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/flat_message.h"
 #include "wire/proto_writer.h"
 
 namespace cbt::rpc {
@@ -46,7 +47,7 @@ class PagedService::Page final : public BidiReactor,
                                  public std::enable_shared_from_this<Page> {
  public:
   // `context` is valid until OnDone(); the registry and the executor must outlive the page's call.
-  Page(std::shared_ptr<const Shared> shared, StreamRegistry& registry, Executor& executor,
+  Page(std::shared_ptr<const Shared> shared, OpenStreams& registry, Executor& executor,
        grpc::CallbackServerContext& context, StreamSlot slot, const Telemetry& telemetry)
       : shared_(std::move(shared)),
         registry_(registry),
@@ -111,8 +112,8 @@ class PagedService::Page final : public BidiReactor,
         status = RequestTooLate();
       } else if (total.count() > 0 && now - opened_at_ > total) {
         NoteReason(EndReason::kTimeLimit);
-        status = BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
-                              "the page took longer than the server allows");
+        status = MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
+                                   "the page took longer than the server allows");
       } else {
         return;
       }
@@ -122,7 +123,7 @@ class PagedService::Page final : public BidiReactor,
 
   void OnCancel() override {
     NoteReason(EndReason::kClient);
-    End(BareIfNeedBe(absl::StatusCode::kCancelled, "the call was cancelled"));
+    End(MakeStatusNoThrow(absl::StatusCode::kCancelled, "the call was cancelled"));
   }
 
   void OnDone() override {
@@ -138,7 +139,7 @@ class PagedService::Page final : public BidiReactor,
 
   absl::Status Decode() {
     absl::StatusOr<MetadataRequest> decoded =
-        DecodeRequest(kListSnapshotDeltas, FlatBytes(bytes_).bytes());
+        DecodeRequest(kListSnapshotDeltas, FlatMessage().Of(bytes_));
     const std::lock_guard lock(mutex_);
     bytes_.Clear();
     if (answered_at_.has_value()) return absl::CancelledError();
@@ -206,10 +207,10 @@ class PagedService::Page final : public BidiReactor,
       admitted.starting_offset = place->offset;
     }
     const Secrets secrets = std::move(request_.secrets);
-    absl::StatusOr<OpenedSource> source =
-        OpenSource(shared_->provider, admitted,
-                   {.stop = stop_.get_token(), .secrets = secrets, .deadline = deadline_},
-                   shared_->options.shape);
+    absl::StatusOr<ShapedCursor> source =
+        OpenShapedCursor(shared_->provider, admitted,
+                         {.stop = stop_.get_token(), .secrets = secrets, .deadline = deadline_},
+                         shared_->options.shape);
     if (!source.ok()) return source.status();
     if (place.has_value() && place->source_version != source->version) {
       return absl::AbortedError(
@@ -238,7 +239,7 @@ class PagedService::Page final : public BidiReactor,
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   } catch (...) {
-    return BareIfNeedBe(absl::StatusCode::kInternal, "the provider threw an exception");
+    return MakeStatusNoThrow(absl::StatusCode::kInternal, "the provider threw an exception");
   }
 
   // Returns where the next page begins; none after the last.
@@ -280,7 +281,7 @@ class PagedService::Page final : public BidiReactor,
   }
 
   const std::shared_ptr<const Shared> shared_;
-  StreamRegistry& registry_;
+  OpenStreams& registry_;
   Executor& executor_;
   const Clock::time_point opened_at_ = Clock::now();
   grpc::CallbackServerContext* context_;  // null after OnDone()
@@ -296,12 +297,12 @@ class PagedService::Page final : public BidiReactor,
   std::mutex mutex_;
   bool requested_ = false;                        // a request has come, or none will
   std::optional<Clock::time_point> answered_at_;  // when gRPC got the answer
-  std::optional<StreamWatch> watch_;              // from the request on
+  std::optional<StreamTelemetry> watch_;          // from the request on
 };
 
 PagedService::PagedService(SnapshotProvider& provider, PageTokens tokens,
-                           const StreamOptions& options, StreamRegistry& registry,
-                           Executor& executor, const Telemetry& telemetry)
+                           const StreamOptions& options, OpenStreams& registry, Executor& executor,
+                           const Telemetry& telemetry)
     : shared_(new Shared{.provider = provider, .tokens = std::move(tokens), .options = options}),
       registry_(registry),
       executor_(executor),
@@ -313,7 +314,7 @@ PagedService::PagedService(SnapshotProvider& provider, PageTokens tokens,
 
 PagedService::BidiReactor* PagedService::Open(grpc::CallbackServerContext& context) {
   const auto reject = [&](const absl::Status& status) {
-    StreamWatch(telemetry_, {.api = Api::kPaged}).End(status, EndReason::kRefused);
+    StreamTelemetry(telemetry_, {.api = Api::kPaged}).End(status, EndReason::kRefused);
     Report(telemetry_, ServerEvent::kStreamRefused);
     return RejectBidi(ToGrpcStatus(status));
   };

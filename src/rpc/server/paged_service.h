@@ -20,7 +20,7 @@ class PagedService final : public RawService {
  public:
   // All references must outlive the service, and the executor its tasks.
   PagedService(SnapshotProvider& provider, PageTokens tokens, const StreamOptions& options,
-               StreamRegistry& registry, Executor& executor, const Telemetry& telemetry);
+               OpenStreams& registry, Executor& executor, const Telemetry& telemetry);
 
  private:
   class Page;
@@ -35,7 +35,7 @@ class PagedService final : public RawService {
   };
 
   const std::shared_ptr<const Shared> shared_;
-  StreamRegistry& registry_;
+  OpenStreams& registry_;
   Executor& executor_;
   const Telemetry telemetry_;
 };

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rpc/contract/status.h"
-#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/flat_message.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
 
@@ -144,7 +144,7 @@ class ReflectionService::Call final : public BidiReactor, public ServedCall {
                          kMaxQuestionBytes, " are the most"))));
         return;
       }
-      const grpc::Slice slice(service_.Answer(FlatBytes(request_).bytes()));
+      const grpc::Slice slice(service_.Answer(FlatMessage().Of(request_)));
       response_ = grpc::ByteBuffer(&slice, 1);
     } catch (const std::bad_alloc&) {
       Close(ToGrpcStatus(OutOfMemory()));
@@ -204,8 +204,8 @@ class ReflectionService::Call final : public BidiReactor, public ServedCall {
       closed_ = true;
       since_ = Clock::now();
     }
-    Finish(ToGrpcStatus(BareIfNeedBe(absl::StatusCode::kDeadlineExceeded,
-                                     "reflection: nothing was asked for too long")));
+    Finish(ToGrpcStatus(MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
+                                          "reflection: nothing was asked for too long")));
   }
 
  private:

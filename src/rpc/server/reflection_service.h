@@ -61,7 +61,7 @@ class ReflectionService final : public RawService {
   const Descriptors descriptors_;
   std::vector<std::string> services_;
   // Of its own, so that those who look around take no stream's place, and no drain waits for them.
-  StreamRegistry calls_;
+  OpenStreams calls_;
 };
 
 }  // namespace cbt::rpc

@@ -74,9 +74,9 @@ class Server::Impl {
     return [this, &provider, stream,
             pool = SlicePool::Create(stream.message_bytes, kIdleMessageMemory)](
                const Contract& contract, AdmittedRequest request,
-               std::shared_ptr<StreamReactor> reactor) {
-      auto producer = std::make_unique<StreamProducer>(contract, provider, std::move(request),
-                                                       stream, pool, reactor->deadline());
+               std::shared_ptr<ServerStream> reactor) {
+      auto producer = std::make_unique<MessageProducer>(contract, provider, std::move(request),
+                                                        stream, pool, reactor->deadline());
       const std::stop_token stop = reactor->stop_token();
       return std::make_shared<ProviderFeed>(executor_, std::move(producer), std::move(reactor),
                                             stop);
@@ -97,7 +97,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(SnapshotProvider& provider
   if (absl::Status status = impl->Listen(options); !status.ok()) return status;
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 } catch (const std::system_error&) {
-  return BareIfNeedBe(absl::StatusCode::kResourceExhausted, "threads: the system gives no more");
+  return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
+                           "threads: the system gives no more");
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
-#include "rpc/outbound/stream_telemetry.h"
+#include "rpc/contract/server_event.h"
 #include "rpc/transport/grpc_library.h"
 #include "rpc/transport/tls.h"
 
@@ -164,9 +164,9 @@ ConnectionWatch::Owner ServiceHost::WatchOwner(std::shared_ptr<ClientCa> client_
           .state =
               [this](size_t connections) {
                 if (telemetry_.observer == nullptr) return;
-                const StreamRegistry::Counts streams = registry_.Count();
-                const StreamRegistry::Counts small = small_calls_.Count();
-                const StreamRegistry::Counts watches = health_.Count();
+                const OpenStreams::Counts streams = registry_.Count();
+                const OpenStreams::Counts small = small_calls_.Count();
+                const OpenStreams::Counts watches = health_.Count();
                 telemetry_.observer->OnState(
                     {.connections = connections,
                      .streams = streams.open,

@@ -36,7 +36,7 @@ class ServiceHost {
   ServiceHost(const ServiceHost&) = delete;
   ServiceHost& operator=(const ServiceHost&) = delete;
 
-  StreamRegistry& registry() noexcept { return registry_; }
+  OpenStreams& registry() noexcept { return registry_; }
   SmallCalls& small_calls() noexcept { return small_calls_; }
 
   // Listens and serves `services`, which must live until Shutdown() has returned. Call once.
@@ -55,7 +55,7 @@ class ServiceHost {
 
   const Telemetry telemetry_;
   const std::chrono::milliseconds stall_timeout_;
-  StreamRegistry registry_;
+  OpenStreams registry_;
   SmallCalls small_calls_;
   HealthService health_;
   Address address_;

@@ -45,7 +45,7 @@ absl::Status CheckApis(const std::vector<Api>& apis, const AccessControl& access
 }
 
 ServiceSet::ServiceSet(const ServicePlan& plan, const FeedFactory& feeds, SnapshotProvider& pages,
-                       StreamRegistry& registry, SmallCalls& small_calls, Executor& executor) {
+                       OpenStreams& registry, SmallCalls& small_calls, Executor& executor) {
   for (const Api api : plan.apis) {
     if (api == Api::kPaged) {
       paged_ = std::make_unique<PagedService>(pages, PageTokens(plan.page_token_key), plan.stream,

@@ -47,7 +47,7 @@ class ServiceSet {
   // `feeds` makes streams, `pages` answers for the paged contract on `executor`. All references
   // must outlive the set.
   ServiceSet(const ServicePlan& plan, const FeedFactory& feeds, SnapshotProvider& pages,
-             StreamRegistry& registry, SmallCalls& small_calls, Executor& executor);
+             OpenStreams& registry, SmallCalls& small_calls, Executor& executor);
 
   const std::vector<grpc::Service*>& services() const noexcept { return services_; }
 

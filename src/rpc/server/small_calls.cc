@@ -10,16 +10,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
-#include "rpc/outbound/stream_telemetry.h"
-#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/flat_message.h"
 
 namespace cbt::rpc {
 
 class SmallCalls::Call final : public RawService::BidiReactor, public ServedCall {
  public:
   // `context` is valid until OnDone().
-  Call(StreamRegistry& calls, const Answer& answer, grpc::CallbackServerContext& context,
+  Call(OpenStreams& calls, const Answer& answer, grpc::CallbackServerContext& context,
        StreamSlot slot)
       : calls_(calls), answer_(answer), slot_(std::move(slot)), context_(&context) {}
 
@@ -75,7 +75,7 @@ class SmallCalls::Call final : public RawService::BidiReactor, public ServedCall
       return absl::InvalidArgumentError(absl::StrCat(
           "the request has ", bytes_.Length(), " bytes; ", kMaxQuestionBytes, " are the most"));
     }
-    return answer_(FlatBytes(bytes_).bytes());
+    return answer_(FlatMessage().Of(bytes_));
   }
 
   // Ends the call, once.
@@ -92,7 +92,7 @@ class SmallCalls::Call final : public RawService::BidiReactor, public ServedCall
     StartWriteAndFinish(&bytes_, grpc::WriteOptions(), grpc::Status::OK);
   }
 
-  StreamRegistry& calls_;
+  OpenStreams& calls_;
   const Answer& answer_;
   const StreamSlot slot_;
   grpc::ByteBuffer bytes_;  // of the request, then of the answer

@@ -34,7 +34,7 @@ class SmallCalls {
   SmallCalls(std::chrono::milliseconds patience, const Telemetry& telemetry)
       : calls_(kMaxCalls, patience, std::chrono::milliseconds{0}), telemetry_(telemetry) {}
 
-  StreamRegistry::Counts Count() const { return calls_.Count(); }
+  OpenStreams::Counts Count() const { return calls_.Count(); }
 
   // The reactor of a call. `answer` must outlive it.
   RawService::BidiReactor* Open(grpc::CallbackServerContext& context, const Answer& answer);
@@ -43,7 +43,7 @@ class SmallCalls {
   class Call;
 
   // Of its own: these calls take no stream's place, and no drain waits for them.
-  StreamRegistry calls_;
+  OpenStreams calls_;
   const Telemetry telemetry_;
 };
 

@@ -4,11 +4,9 @@
 
 #include <grpcpp/channel.h>
 
-#include <functional>
 #include <memory>
 
-#include "absl/status/statusor.h"
-#include "cbt/rpc/client.h"
+#include "cbt/rpc/options.h"
 #include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
@@ -18,13 +16,6 @@ namespace cbt::rpc {
 // connection that is being made, up to a second.
 std::shared_ptr<grpc::Channel> ConnectForOneStream(const Address& address,
                                                    const ClientTlsOptions& tls);
-
-// A cursor over streams of channels that `connect` gives: one for each stream and each time that it
-// is resumed. `request.address` and `request.tls` are not looked at. Otherwise as
-// RemoteCursor::Open().
-using ChannelMaker = std::function<std::shared_ptr<grpc::Channel>()>;
-absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest& request,
-                                                               ChannelMaker connect);
 
 // A channel for as many streams as there are, that comes back soon after the server does.
 std::shared_ptr<grpc::Channel> ConnectForGood(const Address& address, const ClientTlsOptions& tls);

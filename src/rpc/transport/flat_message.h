@@ -22,6 +22,15 @@ class FlatMessage {
   std::vector<uint8_t> bytes_;
 };
 
+// Whether gRPC hands over a message as it was compressed. It says so of a message in one piece; one
+// in several is at least 8 KiB of what no compressor's output decodes to.
+inline bool IsCompressed(const grpc::ByteBuffer& buffer) {
+  grpc::Slice whole;
+  if (buffer.Length() == 0 || buffer.TrySingleSlice(&whole).ok()) return false;
+  std::vector<grpc::Slice> slices;
+  return buffer.Dump(&slices).ok() && slices.size() == 1;
+}
+
 }  // namespace cbt::rpc
 
 #endif  // CBT_RPC_TRANSPORT_FLAT_MESSAGE_H_

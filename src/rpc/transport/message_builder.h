@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
 #include "rpc/transport/slice_pool.h"
 

@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/watched_file.h"
 #include "base/wipe.h"
-#include "rpc/outbound/stream_telemetry.h"
+#include "rpc/contract/server_event.h"
 
 namespace cbt::rpc {
 namespace {

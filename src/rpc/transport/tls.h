@@ -9,8 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cbt/rpc/client.h"
-#include "cbt/rpc/server.h"
+#include "cbt/rpc/options.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/transport/client_ca.h"
 

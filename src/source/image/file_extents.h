@@ -90,8 +90,8 @@ struct PlacedImage {
   std::shared_ptr<const ExtentLister> extents;
 };
 
-// As those in cbt/file_extents.h, with no look at the file systems: `extents` are taken to be
-// addresses of the same disk.
+// As those in cbt/source/file_extents.h, with no look at the file systems: `extents` are taken to
+// be addresses of the same disk.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakePlacementDeltaCursor(
     PlacedImage base, PlacedImage target, const ReflinkDeltaOptions& options);
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakePlacementAllocationCursor(

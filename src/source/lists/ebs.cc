@@ -1,11 +1,10 @@
-#include "cbt/source/ebs.h"
-
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/source/lists.h"
 #include "source/lists/change_collector.h"
 #include "source/lists/json_records.h"
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
-#include "cbt/source/device_mapper.h"
+#include "cbt/source/lists.h"
 #include "source/lists/change_collector.h"
 #include "source/lists/sector_units.h"
 #include "source/lists/xml_records.h"

@@ -1,6 +1,5 @@
-#include "cbt/source/qemu_map.h"
-
 #include "absl/strings/str_cat.h"
+#include "cbt/source/lists.h"
 #include "source/lists/change_collector.h"
 #include "source/lists/json_records.h"
 

@@ -1,6 +1,4 @@
 // Diff streams of RBD and exports that hold several.
-#include "cbt/source/rbd.h"
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "cbt/source/lists.h"
 #include "map/container.h"
 #include "source/lists/change_collector.h"
 #include "source/lists/record_input.h"

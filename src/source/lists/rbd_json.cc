@@ -1,7 +1,7 @@
 // `rbd diff --format json`.
 #include <optional>
 
-#include "cbt/source/rbd.h"
+#include "cbt/source/lists.h"
 #include "source/lists/change_collector.h"
 #include "source/lists/json_records.h"
 

@@ -1,9 +1,8 @@
-#include "cbt/source/vmware.h"
-
 #include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/source/lists.h"
 #include "source/lists/change_collector.h"
 #include "source/lists/json_records.h"
 

@@ -18,7 +18,7 @@
 #include "cbt/rpc/client.h"
 #include "list_snapshot_deltas.pb.h"
 #include "rpc/support/fixture.h"
-#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/flat_message.h"
 #include "rpc/transport/raw_service.h"
 
 namespace cbt::test {
@@ -72,8 +72,9 @@ class PageServer {
                [this](const grpc::ByteBuffer& bytes, grpc::ByteBuffer* response) -> grpc::Status {
                  ++calls;
                  csi::v1::ListSnapshotDeltasRequest request;
-                 const rpc::FlatBytes flat(bytes);
-                 request.ParseFromArray(flat.bytes().data(), static_cast<int>(flat.bytes().size()));
+                 rpc::FlatMessage message_bytes;
+                 const std::span<const uint8_t> flat = message_bytes.Of(bytes);
+                 request.ParseFromArray(flat.data(), static_cast<int>(flat.size()));
                  const auto page = pages_.find(request.starting_token());
                  if (page == pages_.end()) return {grpc::StatusCode::ABORTED, "unknown token"};
                  const grpc::Slice slice(page->second);

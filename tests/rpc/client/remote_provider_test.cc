@@ -1,4 +1,6 @@
 // What stands before another server: a provider that asks it, and what a relay makes of its ends.
+#include "cbt/rpc/remote_provider.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

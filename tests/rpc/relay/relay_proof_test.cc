@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cbt/rpc/relay.h"
+#include "cbt/rpc/remote_provider.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fault_proxy.h"

@@ -19,7 +19,7 @@
 #include "reference/volume.h"
 #include "rpc/outbound/outbound_feed.h"
 #include "rpc/support/raw_call.h"
-#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/flat_message.h"
 #include "rpc/transport/raw_service.h"
 #include "support/temp_dir.h"
 
@@ -115,9 +115,9 @@ class FakeServer {
                                const grpc::ByteBuffer* bytes) -> WriteReactor* {
                   ++calls;
                   Request request;
-                  const rpc::FlatBytes flat(*bytes);
-                  request.ParseFromArray(flat.bytes().data(),
-                                         static_cast<int>(flat.bytes().size()));
+                  rpc::FlatMessage message_bytes;
+                  const std::span<const uint8_t> flat = message_bytes.Of(*bytes);
+                  request.ParseFromArray(flat.data(), static_cast<int>(flat.size()));
                   Script script = answer(request);
                   for (const auto& [key, value] : script.initial) {
                     context->AddInitialMetadata(key, value);

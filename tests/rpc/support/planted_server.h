@@ -22,7 +22,7 @@
 #include "rpc/contract/contract.h"
 #include "rpc/contract/status.h"
 #include "rpc/support/fake_server.h"
-#include "rpc/transport/byte_buffer.h"
+#include "rpc/transport/flat_message.h"
 #include "rpc/transport/raw_service.h"
 #include "support/temp_dir.h"
 #include "wire/proto_reader.h"
@@ -141,15 +141,16 @@ class PlantedServer {
     Reply Answer(bool delta, const grpc::ByteBuffer& bytes, grpc::CallbackServerContext& context) {
       using grpc::StatusCode;
       const rpc::MethodContract& method = delta ? contract_.delta : contract_.allocated;
-      const rpc::FlatBytes flat(bytes);
-      auto request = rpc::DecodeRequest(method, flat.bytes());
+      rpc::FlatMessage message_bytes;
+      const std::span<const uint8_t> flat = message_bytes.Of(bytes);
+      auto request = rpc::DecodeRequest(method, flat);
       if (!request.ok()) {
         if (Has("accepts-garbage")) return Good(delta, 0, 0);
         if (Has("garbage-is-the-end")) return {};
         return {.status = rpc::ToGrpcStatus(request.status())};
       }
       if (Has("refuses-unknown-fields")) {
-        wire::ProtoReader reader(flat.bytes());
+        wire::ProtoReader reader(flat);
         while (reader.Next()) {
           if (reader.field() > 100) return {.status = Error(StatusCode::INVALID_ARGUMENT, "?")};
         }
@@ -336,8 +337,9 @@ class PlantedServer {
 
     Reply AnswerPage(const grpc::ByteBuffer& bytes) {
       using grpc::StatusCode;
-      const rpc::FlatBytes flat(bytes);
-      auto request = rpc::DecodeRequest(contract_.delta, flat.bytes());
+      rpc::FlatMessage message_bytes;
+      const std::span<const uint8_t> flat = message_bytes.Of(bytes);
+      auto request = rpc::DecodeRequest(contract_.delta, flat);
       if (!request.ok()) return {.status = rpc::ToGrpcStatus(request.status())};
       if (absl::Status status = rpc::CheckRequest(contract_.delta, *request); !status.ok()) {
         return {.status = rpc::ToGrpcStatus(status)};

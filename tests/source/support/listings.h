@@ -11,11 +11,7 @@
 
 #include "cbt/change_map.h"
 #include "cbt/source/byte_stream.h"
-#include "cbt/source/device_mapper.h"
-#include "cbt/source/ebs.h"
-#include "cbt/source/qemu_map.h"
-#include "cbt/source/rbd.h"
-#include "cbt/source/vmware.h"
+#include "cbt/source/lists.h"
 #include "reference/volume.h"
 
 namespace cbt::test {

@@ -1,17 +1,24 @@
-// Looks up keys in what a server sent beside its messages.
-#ifndef CBT_RPC_CONTRACT_CALL_METADATA_H_
-#define CBT_RPC_CONTRACT_CALL_METADATA_H_
+// What travels beside the messages of a call.
+#ifndef CBT_RPC_CONTRACT_METADATA_H_
+#define CBT_RPC_CONTRACT_METADATA_H_
 
 #include <grpcpp/support/string_ref.h>
 
 #include <iterator>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
-
-#include "rpc/contract/completeness.h"
+#include <utility>
+#include <vector>
 
 namespace cbt::rpc {
+
+// Initial or trailing metadata of a call; keys in lower case.
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+// What a lookup finds where a key occurs more than once. It is no value of any of our keys.
+inline constexpr std::string_view kGivenTwice = "given more than once";
 
 // The value of `key`. kGivenTwice where there are more values than one, also equal ones: receivers
 // that take the first and receivers that take the last would read different things.
@@ -25,4 +32,4 @@ inline std::optional<std::string_view> FindOnly(
 
 }  // namespace cbt::rpc
 
-#endif  // CBT_RPC_CONTRACT_CALL_METADATA_H_
+#endif  // CBT_RPC_CONTRACT_METADATA_H_

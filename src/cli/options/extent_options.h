@@ -1,12 +1,13 @@
 // The options that `allocated`, `delta` and `list` share.
-#ifndef CBT_CLI_OPTIONS_STREAM_OPTIONS_H_
-#define CBT_CLI_OPTIONS_STREAM_OPTIONS_H_
+#ifndef CBT_CLI_OPTIONS_EXTENT_OPTIONS_H_
+#define CBT_CLI_OPTIONS_EXTENT_OPTIONS_H_
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
 #include "cli/output/extent_writer.h"
 
@@ -15,7 +16,7 @@ namespace cbt::cli {
 inline constexpr uint64_t kDefaultBlockSize = 4096;
 
 // What was given; what was not has no value, because `list` leaves it to the server.
-struct StreamOptions {
+struct ExtentOptions {
   std::optional<uint64_t> block_size;     // bytes
   std::optional<BlockMetadataType> type;  // --style
   uint64_t starting_offset = 0;           // bytes
@@ -24,7 +25,7 @@ struct StreamOptions {
 };
 
 // Adds the options to a subcommand; `options` must outlive the parsing.
-void AddStreamOptions(CLI::App& subcommand, StreamOptions& options);
+void AddExtentOptions(CLI::App& subcommand, ExtentOptions& options);
 
 // `--block-size` and `--style` alone, for subcommands that print no stream.
 void AddBlockSizeOption(CLI::App& subcommand, std::optional<uint64_t>& block_size);
@@ -35,4 +36,4 @@ void ShowOtherDefault(CLI::App& subcommand, const std::string& option, const std
 
 }  // namespace cbt::cli
 
-#endif  // CBT_CLI_OPTIONS_STREAM_OPTIONS_H_
+#endif  // CBT_CLI_OPTIONS_EXTENT_OPTIONS_H_

@@ -1,4 +1,4 @@
-#include "cli/options/stream_options.h"
+#include "cli/options/extent_options.h"
 
 #include <limits>
 #include <string>
@@ -72,7 +72,7 @@ void ShowOtherDefault(CLI::App& subcommand, const std::string& option, const std
   shown->description(shown->get_description() + "; without it " + what);
 }
 
-void AddStreamOptions(CLI::App& subcommand, StreamOptions& options) {
+void AddExtentOptions(CLI::App& subcommand, ExtentOptions& options) {
   AddBlockSizeOption(subcommand, options.block_size);
   AddStyleOption(subcommand, options.type);
 

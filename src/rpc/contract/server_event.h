@@ -1,0 +1,14 @@
+// Counts and logs what happens to a server outside of its streams.
+#ifndef CBT_RPC_CONTRACT_SERVER_EVENT_H_
+#define CBT_RPC_CONTRACT_SERVER_EVENT_H_
+
+#include "cbt/rpc/telemetry.h"
+
+namespace cbt::rpc {
+
+// Counts the event, and logs it as a warning.
+void Report(const Telemetry& telemetry, ServerEvent event) noexcept;
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_CONTRACT_SERVER_EVENT_H_

@@ -1,0 +1,26 @@
+// A provider over a channel that the relay has.
+#ifndef CBT_RPC_RELAY_REMOTE_PROVIDER_H_
+#define CBT_RPC_RELAY_REMOTE_PROVIDER_H_
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "cbt/provider.h"
+#include "cbt/rpc/api.h"
+#include "grpcpp/channel.h"
+#include "rpc/relay/plugin_errors.h"
+#include "rpc/transport/channel.h"
+
+namespace cbt::rpc {
+
+// As the public function, over `channel` or the reason why there is none. A server that sends
+// nothing for `stall` fails its answer.
+std::unique_ptr<SnapshotProvider> MakeRemoteProvider(
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel, Api api, const PluginErrors& errors,
+    std::optional<std::chrono::milliseconds> stall);
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_RELAY_REMOTE_PROVIDER_H_
