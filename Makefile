@@ -5,35 +5,49 @@ PACKAGES := cmake/install-packages.sh
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PREFIX ?= /usr/local
 
-# $(call build,preset,package groups): the groups of the preset's tree, its configuration, its build.
+# $(call build,preset,package groups,options of CMake): the groups of the preset's tree, its configuration, its build.
 define build
 	@$(PACKAGES) $(2)
-	@cmake --preset $(1)
+	@cmake --preset $(1) $(3)
 	@cmake --build --preset $(1) --parallel $(JOBS)
 endef
 
-# $(call ctest,preset); LABEL_EXCLUDE is a regular expression of test labels to leave out.
-ctest = @ctest --preset $(1) --parallel $(JOBS) $(if $(LABEL_EXCLUDE),--label-exclude '$(LABEL_EXCLUDE)')
+# $(call ctest,preset); LABEL_EXCLUDE is a regular expression of test labels to leave out. What a test skipped
+# is compared with tests/may_skip.txt. Many tests wait more than they work: half as many again as processors.
+TEST_JOBS ?= $(shell echo $$(($(JOBS) + ($(JOBS) + 1) / 2)))
+ctest = @rm -f build/$(1)/skips.txt; \
+	  CBT_SKIPS=$(CURDIR)/build/$(1)/skips.txt ctest --preset $(1) --parallel $(TEST_JOBS) $(if $(LABEL_EXCLUDE),--label-exclude '$(LABEL_EXCLUDE)') && \
+	  python3 -B tests/skips.py build/$(1)
 
-release_packages := build test bench
+# One tree, build/release, in three steps: libraries and command, tests, benchmarks. Each configures what it needs
+# and leaves alone what an earlier one added.
+libraries_only = $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF -DCBT_BUILD_BENCH=OFF)
 
-.PHONY: all debug clang test asan asan-core tsan fuzz fuzz-long fuzz-planted coverage mutation planted scorecard soak load bench \
-        bench-docs emulation golden-arm64 newest-debian newest-croaring interop-js ceph demo lint install clean help
+.PHONY: all debug clang test-build test asan asan-core tsan fuzz fuzz-long fuzz-planted coverage mutation planted scorecard soak load bench \
+        bench-build bench-once bench-docs emulation golden-arm64 newest-debian newest-croaring interop-js ceph demo lint tidy \
+        nightly install clean help
 # The trees share the machine, not each other: one after the other, also under -j.
 .NOTPARALLEL:
 
 all:
-	$(call build,release,$(release_packages))
+	@$(PACKAGES) build
+	@cmake --preset release $(libraries_only)
+	@cmake --build --preset release --parallel $(JOBS) --target cbt_products
 
 debug:
-	$(call build,debug,$(release_packages))
+	$(call build,debug,build test bench)
 	$(call ctest,debug)
 
 clang:
-	$(call build,clang,$(release_packages) clang)
+	$(call build,clang,build test bench clang)
 	$(call ctest,clang)
 
-test: all
+test-build:
+	@$(PACKAGES) build test
+	@cmake --preset release -DCBT_BUILD_TESTS=ON $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_BENCH=OFF)
+	@cmake --build --preset release --parallel $(JOBS)
+
+test: test-build
 	$(call ctest,release)
 
 asan:
@@ -79,11 +93,22 @@ report = @python3 bench/report.py --output build/bench --repetitions $(BENCH_REP
 	  --context commit="$$(git rev-parse --short HEAD 2>/dev/null)" \
 	  build/release/bin/bench_*
 
-bench: all
+bench-build:
+	@$(PACKAGES) build bench
+	@cmake --preset release -DCBT_BUILD_BENCH=ON $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF)
+	@cmake --build --preset release --parallel $(JOBS) --target cbt_products benchmarks
+
+bench: bench-build
 	$(call report,)
 
-bench-docs: all
+bench-docs: bench-build
 	$(call report,--document docs/performance.md)
+
+# Each benchmark, for a moment: do they still run? The inputs of a quarter of a gigabyte are for measuring.
+bench-once: bench-build
+	@for bench in build/release/bin/bench_*; do echo "$$bench"; \
+	  said=$$($$bench --benchmark_min_time=0.01 '--benchmark_filter=-/(268435456|10000)/' 2>&1) || \
+	    { echo "$$said"; exit 1; }; done
 
 emulation: all
 	@$(PACKAGES) emulation
@@ -96,9 +121,10 @@ interop-js: all
 	  npm install --prefix build/js --no-audit --no-fund --silent @grpc/grpc-js
 	@NODE_PATH=$(CURDIR)/build/js/node_modules node tests/interop/js_test.js build/release/bin/cbt
 
-# Plants faults and tells which no test notices: MUTANTS of them (200, about an hour), MUTATION_SEED.
+# Plants faults and lists those that no test notices: MUTANTS of them (200, about an hour). Each run takes a new
+# seed and prints it; MUTATION_SEED repeats one.
 MUTANTS ?= 200
-MUTATION_SEED ?= 1
+MUTATION_SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 mutation:
 	@$(PACKAGES) build test
 	@tests/mutation/mutate.py --mutants $(MUTANTS) --seed $(MUTATION_SEED)
@@ -128,7 +154,7 @@ newest-croaring:
 
 # The figures of docs/reliability.md. SCORECARD: --rows 1,7 for some, --all for those that take minutes to an hour as well.
 SCORECARD ?=
-scorecard: all
+scorecard: test-build
 	@tests/scorecard/scorecard.py $(SCORECARD)
 
 # A real Ceph on the loopback interface; installs 100 MB of packages.
@@ -139,22 +165,29 @@ ceph: all
 # Mixed load on `serve` and `relay` for SOAK_SECONDS (an hour); what was seen stays in build/soak.
 SOAK_SECONDS ?= 3600
 soak_test = @/usr/bin/python3 -B tests/soak/$(1) build/release/bin/cbt build/release/tests/interop $(2)
-soak: all
+soak: test-build
 	$(call soak_test,soak.py,--seconds $(SOAK_SECONDS) --output build/soak)
 
 # A thousand slow readers, ten thousand that go away: LOAD_OPTIONS, see tests/soak/load.py.
-load: all
+load: test-build
 	$(call soak_test,load.py,build/release/bin/slow_readers $(LOAD_OPTIONS))
 
 demo: all
 	@$(PACKAGES) demo
 	@tests/demo/demo.sh build/release/bin
 
-# LINT_SECONDS: clang-tidy begins no file after these, the last changed files come first.
-LINT_SECONDS ?=
 lint: all
 	@$(PACKAGES) lint
-	@cmake/lint.sh build/release $(JOBS) $(LINT_SECONDS)
+	@cmake/lint.sh build/release $(JOBS) format cppcheck
+
+# clang-tidy of the whole of src/, half an hour: `make nightly` has it.
+tidy: all
+	@$(PACKAGES) lint
+	@cmake/lint.sh build/release $(JOBS) tidy
+
+# What takes longer than a change may wait: hours. Goes on after what fails, and ends with what ran.
+nightly:
+	@.ci/nightly
 
 install: all
 	@cmake --install build/release --prefix $(PREFIX)
@@ -163,8 +196,8 @@ clean:
 	@cmake -E rm -rf build
 
 help:
-	@echo 'make            build/release: programs in build/release/bin'
-	@echo 'make test       the same, then every test'
+	@echo 'make            libraries and the cbt command: build/release/lib, build/release/bin'
+	@echo 'make test       the same, then builds and runs every test'
 	@echo 'make demo       two images to a verified change stream, shown'
 	@echo 'make bench      runs the benchmarks: build/bench/report.md (BENCH_FILTER, BENCH_REPETITIONS)'
 	@echo 'make bench-docs the same, and puts the tables into docs/performance.md'
@@ -187,6 +220,9 @@ help:
 	@echo 'make tsan       tests under the thread sanitizer'
 	@echo 'make debug      unoptimised, with checks of the standard library, and its tests'
 	@echo 'make clang      as release, with clang, and its tests'
-	@echo 'make lint       clang-format (check only), clang-tidy and cppcheck'
+	@echo 'make lint       clang-format (check only) and cppcheck'
+	@echo 'make tidy       clang-tidy of all of src/ (half an hour)'
+	@echo 'make nightly    what takes hours: every tree and its tests, clang-tidy, planted faults, long fuzzing'
+	@echo 'make bench-once every benchmark for a moment'
 	@echo 'make install    into PREFIX (default /usr/local), below DESTDIR if set'
 	@echo 'make clean      removes build/'

@@ -33,7 +33,10 @@ function(cbt_add_tests program)
   target_include_directories(${program} PRIVATE
     ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/generated)
   target_link_libraries(${program} PRIVATE ${TEST_LIBS} cbt_private_flags cbt_test_main)
-  cbt_precompile(${program} ${cbt_test_headers})
+  list(LENGTH sources files)
+  if(files GREATER 2)
+    cbt_precompile(${program} ${cbt_test_headers})
+  endif()
   # What is tested is optimised; more than this costs the tests' own code minutes to compile, and gains nothing.
   target_compile_options(${program} PRIVATE $<$<CONFIG:Release>:-O1>)
   # GCC warns of overlaps and bounds in its own std::string once that comes precompiled (its bugs 105329, 105651).

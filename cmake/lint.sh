@@ -1,21 +1,22 @@
 #!/bin/sh
-# clang-format (check only) over every C++ file of the tree, then clang-tidy and cppcheck over src/
-# and, through what it includes, include/. Exit status 1 when any finds something; all always run.
+# Checks of the sources. Exit status 1 when one finds something; all that are asked for run.
 #
-#   cmake/lint.sh BUILD_TREE [JOBS [SECONDS]]
+#   cmake/lint.sh BUILD_TREE JOBS CHECK...
 #
-# With SECONDS, clang-tidy begins no file after these. It takes those that were changed last first, and
-# the number of those that it left is printed.
+#   format    clang-format, check only: every C++ file of the tree
+#   tidy      clang-tidy: src/ and, through what it includes, include/
+#   cppcheck  the same with cppcheck
 # BUILD_TREE is a configured and built tree: its compile_commands.json says how files are compiled.
 set -eu
 
-if [ $# -lt 1 ] || [ ! -f "$1/compile_commands.json" ]; then
-  echo "usage: $0 BUILD_TREE [JOBS [SECONDS]] (BUILD_TREE has a compile_commands.json)" >&2
+if [ $# -lt 3 ] || [ ! -f "$1/compile_commands.json" ]; then
+  echo "usage: $0 BUILD_TREE JOBS format|tidy|cppcheck... (BUILD_TREE has a compile_commands.json)" >&2
   exit 2
 fi
 build=$(cd "$1" && pwd)
-jobs=${2:-2}
-seconds=${3:-}
+jobs=$2
+shift 2
+checks=" $* "
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 failed=0
@@ -30,47 +31,43 @@ for_each() {
     sh -c 'said=$("$@" 2>&1 </dev/null) || { printf "%s\n" "$said"; exit 1; }' lint "$@"
 }
 
-# Files of the tree, also those that git does not know yet, without those that were just deleted.
-if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
-  files=$(git ls-files --cached --others --exclude-standard -- '*.cc' '*.h')
-else
-  files=$(find include src tests bench fuzz -name '*.cc' -o -name '*.h')
-fi
-files=$(for file in $files; do [ ! -f "$file" ] || echo "$file"; done)
-echo "clang-format: $(echo "$files" | wc -l) files"
-echo "$files" | for_each 16 clang-format --dry-run -Werror || failed=1
+asked() { case $checks in *" $1 "*) return 0 ;; *) return 1 ;; esac; }
 
-sources=$(sed -n "s|^ *\"file\": \"\\($root/src/.*\\.cc\\)\",*\$|\\1|p" \
-  "$build/compile_commands.json" | sort -u)
-echo "clang-tidy: $(echo "$sources" | wc -l) files"
-left=$(mktemp)
-trap 'rm -f "$left"' EXIT
-if [ -n "$seconds" ]; then
-  # Those of the last commits, newest first, then all; each once.
-  recent=$(git log -n 100 --format= --name-only -- 'src/*.cc' 2>/dev/null | sed "s|^|$root/|" || true)
-  sources=$(printf '%s\n%s\n' "$recent" "$sources" | awk -v all="$sources" '
-    BEGIN { count = split(all, list, "\n"); for (i = 1; i <= count; i++) known[list[i]] = 1 }
-    known[$0] && !seen[$0]++')
-  end=$(($(date +%s) + seconds))
-else
-  end=
+if asked format; then
+  # Files of the tree, also those that git does not know yet, without those that were just deleted.
+  if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+    files=$(git ls-files --cached --others --exclude-standard -- '*.cc' '*.h')
+  else
+    files=$(find include src tests bench fuzz -name '*.cc' -o -name '*.h')
+  fi
+  files=$(for file in $files; do [ ! -f "$file" ] || echo "$file"; done)
+  echo "clang-format: $(echo "$files" | wc -l) files"
+  echo "$files" | for_each 16 clang-format --dry-run -Werror || failed=1
 fi
-# GCC's warning flags stand in the commands; clang does not know all of them.
-# shellcheck disable=SC2016
-echo "$sources" | for_each 1 sh -c '
-  if [ -n "$1" ] && [ "$(date +%s)" -ge "$1" ]; then echo "$4" >>"$2"; exit 0; fi
-  exec clang-tidy --quiet -p "$3" --extra-arg=-Wno-unknown-warning-option "$4"
-' tidy "$end" "$left" "$build" || failed=1
-[ ! -s "$left" ] || echo "clang-tidy: time is over, $(wc -l <"$left") files were not looked at"
 
-# Of tests it says nothing: it has no notion of the macros of the property tests. What it must not find
-# stands, with reasons, in cppcheck.txt. It remembers files that have not changed.
-echo "cppcheck: src/ and include/"
-mkdir -p "$build/cppcheck"
-cppcheck --quiet -j "$jobs" --std=c++20 --enable=warning,performance,portability,style \
-  --suppressions-list=cmake/cppcheck.txt --inline-suppr --cppcheck-build-dir="$build/cppcheck" \
-  --project="$build/compile_commands.json" --file-filter="$root/src/*" --error-exitcode=1 \
-  --template='{file}:{line}: {severity}: {message} [{id}]' || failed=1
+# The other two see each file as it is, without the headers that GCC precompiled for it.
+commands=$build/lint
+mkdir -p "$commands"
+sed 's/ -Winvalid-pch//; s/ -include [^ "]*cmake_pch\.hxx//; s/-E env [^ ]* [^ ]*ccache //' \
+  "$build/compile_commands.json" >"$commands/compile_commands.json"
+
+if asked tidy; then
+  sources=$(sed -n "s|^ *\"file\": \"\\($root/src/.*\\.cc\\)\",*\$|\\1|p" \
+    "$commands/compile_commands.json" | sort -u)
+  echo "clang-tidy: $(echo "$sources" | wc -l) files"
+  echo "$sources" | for_each 1 clang-tidy --quiet -p "$commands" --extra-arg=-Wno-unknown-warning-option ||
+    failed=1
+fi
+
+if asked cppcheck; then
+  # Of tests it says nothing: it has no notion of the macros of the property tests. What it must not find
+  # stands, with reasons, in cppcheck.txt. It remembers files that have not changed.
+  echo "cppcheck: src/ and include/"
+  cppcheck --quiet -j "$jobs" --std=c++20 --enable=warning,performance,portability,style \
+    --suppressions-list=cmake/cppcheck.txt --inline-suppr --cppcheck-build-dir="$commands" \
+    --project="$commands/compile_commands.json" --file-filter="$root/src/*" --error-exitcode=1 \
+    --template='{file}:{line}: {severity}: {message} [{id}]' || failed=1
+fi
 
 [ "$failed" -eq 0 ] || echo "lint: findings above" >&2
 exit "$failed"

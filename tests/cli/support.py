@@ -9,6 +9,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import runner  # pylint: disable=wrong-import-position
+
 CBT = None  # path of the command, from the command line
 
 
@@ -123,4 +126,4 @@ def main():
     seed = int(os.environ.get("CBT_TEST_SEED", random.SystemRandom().randrange(2**32)))
     print(f"CBT_TEST_SEED={seed} repeats this run", file=sys.stderr)
     random.seed(seed)
-    unittest.main(module="__main__")
+    unittest.main(module="__main__", testRunner=runner.Runner)

@@ -10,6 +10,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import runner  # pylint: disable=wrong-import-position
+
 CBT, DRIVER, SHIM = (os.path.abspath(path) for path in sys.argv[1:4])
 del sys.argv[1:4]
 
@@ -105,7 +108,7 @@ def sample(points, most):
 
 
 def main():
-    program = unittest.main(module="__main__", exit=False)
+    program = unittest.main(module="__main__", exit=False, testRunner=runner.Runner)
     for name, number in sorted(figures.items()):
         print(f"figure: {name} {number}")
     sys.exit(not program.result.wasSuccessful())

@@ -14,10 +14,12 @@ import unittest
 
 CBT, MESSAGES = sys.argv[1:3]
 sys.path.insert(0, MESSAGES)
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 # pylint: disable=wrong-import-position
 import csi_pb2  # noqa: E402
 import grpc  # noqa: E402
+import runner  # noqa: E402
 
 import service  # noqa: E402
 from service import Client, Server, changed_blocks, extents_of, tuples_of  # noqa: E402
@@ -327,4 +329,4 @@ class Csi(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2, testRunner=runner.Runner)

@@ -13,11 +13,13 @@ from concurrent import futures
 
 CBT, MESSAGES = sys.argv[1:3]
 sys.path.insert(0, MESSAGES)
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 # pylint: disable=wrong-import-position
 import csi_pb2  # noqa: E402
 import first_revision_pb2  # noqa: E402
 import grpc  # noqa: E402
+import runner  # noqa: E402
 import list_snapshot_deltas_pb2  # noqa: E402
 import snapshotmetadata_pb2  # noqa: E402
 from google.protobuf import descriptor_pb2  # noqa: E402
@@ -251,4 +253,4 @@ class RolesTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], testRunner=runner.Runner)

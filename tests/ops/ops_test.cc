@@ -18,6 +18,7 @@
 #include "cbt/ops/metrics.h"
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
+#include "cbt/rpc/server.h"
 #include "rpc/support/fixture.h"
 
 namespace cbt::test {

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace {
 
@@ -28,22 +31,52 @@ std::string FilterFor(std::string_view file) {
   return filter;
 }
 
+std::string OneLine(std::string text) {
+  for (char& c : text) c = c == '\n' || c == '\t' ? ' ' : c;
+  return text;
+}
+
+class SkipLister : public testing::EmptyTestEventListener {
+ public:
+  SkipLister(const char* path, std::string file) : path_(path), file_(std::move(file)) {}
+
+  void OnTestEnd(const testing::TestInfo& test) override {
+    if (!test.result()->Skipped()) return;
+    std::string reason;
+    for (int i = 0; i < test.result()->total_part_count(); ++i) {
+      const testing::TestPartResult& part = test.result()->GetTestPartResult(i);
+      if (part.skipped()) reason = part.message();
+    }
+    std::ofstream(path_, std::ios::app) << file_ << '\t' << test.test_suite_name() << '.'
+                                        << test.name() << '\t' << OneLine(reason) << '\n';
+  }
+
+ private:
+  const char* const path_;
+  const std::string file_;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
   testing::InitGoogleMock(&argc, argv);
+  std::string file;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (!argument.starts_with(kFileFlag)) {
       std::fprintf(stderr, "%s: unknown option %s\n", argv[0], argv[i]);
       return 2;
     }
-    const std::string filter = FilterFor(argument.substr(kFileFlag.size()));
+    file = argument.substr(kFileFlag.size());
+    const std::string filter = FilterFor(file);
     if (filter.empty()) {
       std::fprintf(stderr, "%s: no tests in that file: %s\n", argv[0], argv[i]);
       return 2;
     }
     GTEST_FLAG_SET(filter, filter);
+  }
+  if (const char* path = std::getenv("CBT_SKIPS"); path != nullptr) {
+    testing::UnitTest::GetInstance()->listeners().Append(new SkipLister(path, file));
   }
   const int result = RUN_ALL_TESTS();
   const testing::UnitTest& all = *testing::UnitTest::GetInstance();

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fault_proxy.h"

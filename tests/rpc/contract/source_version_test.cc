@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
+#include "cbt/rpc/server.h"
 #include "cbt/source/directory_provider.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"

@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/remote_provider.h"
+#include "cbt/rpc/server.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fault_proxy.h"

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/rpc/client.h"
+#include "cbt/rpc/server.h"
 #include "rpc/relay/relay_feed.h"
 #include "rpc/support/descriptors.h"
 #include "rpc/support/fake_server.h"

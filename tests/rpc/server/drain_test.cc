@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cbt/rpc/relay.h"
+#include "cbt/rpc/server.h"
 #include "rpc/support/fixture.h"
 #include "support/figures.h"
 

@@ -21,6 +21,7 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/fallback.h"
 #include "cbt/rpc/relay.h"
+#include "cbt/rpc/server.h"
 #include "cbt/transform.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/planted_server.h"

@@ -19,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/relay.h"
+#include "cbt/rpc/server.h"
 #include "cbt/rpc/session_store.h"
 #include "rpc/support/fixture.h"
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "reference/volume.h"
 #include "support/temp_dir.h"

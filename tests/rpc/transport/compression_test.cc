@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
+#include "cbt/rpc/server.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
 

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Compares what the tests of a tree skipped with may_skip.txt: a run that leaves out what this machine could do is red.
+
+    tests/skips.py BUILD_TREE
+
+BUILD_TREE/skips.txt has a line for each skipped test: its ctest entry, its name and the reason, between tabs.
+"""
+
+import fnmatch
+import os
+import pathlib
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def words_of(path):
+    try:
+        return set(pathlib.Path(path).read_text(encoding="utf-8").split())
+    except OSError:
+        return set()
+
+
+def lacks(condition):
+    """Whether this machine lacks what the condition names."""
+    kind, _, name = condition.partition(":")
+    if kind == "always":
+        return True
+    if kind == "root":
+        return os.geteuid() != 0
+    if kind == "loop":
+        return os.geteuid() != 0 or not os.path.exists("/dev/loop-control")
+    if kind == "cpu":
+        return name not in words_of("/proc/cpuinfo")
+    if kind == "filesystem":
+        return name not in words_of("/proc/filesystems")
+    sys.exit(f"may_skip.txt: unknown condition {condition}")
+
+
+def read_list(text):
+    """[(pattern, conditions)]"""
+    entries = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) < 2:
+            sys.exit(f"may_skip.txt:{number}: no condition")
+        entries.append((words[0], words[1:]))
+    return entries
+
+
+def check(skips, entries):
+    """Lines of findings, and how many skips were as expected."""
+    findings, expected = [], 0
+    for line in skips.splitlines():
+        entry, test, reason = line.split("\t", 2)
+        conditions = [name for pattern, names in entries if fnmatch.fnmatchcase(f"{entry}:{test}", pattern) for name in names]
+        if any(lacks(condition) for condition in conditions):
+            expected += 1
+        else:
+            why = f"this machine has what it needs ({', '.join(conditions)})" if conditions else "it is not in tests/may_skip.txt"
+            findings.append(f"{entry}: {test} was skipped ({reason}), and {why}")
+    return findings, expected
+
+
+def self_test():
+    entries = read_list("a/x_test:S.* always # why\nb/*:*/avx9 cpu:no_such_flag\nc/*:* root cpu:no_such_flag\nd/*:* cpu:processor\n")
+    findings, expected = check("a/x_test\tS.One\tr\na/x_test\tT.One\tr\nb/y\tP.Q/avx9\tr\nc/z\tA.B\tr\nd/z\tA.B\tr\n", entries)
+    assert expected == 3 and len(findings) == 2, (findings, expected)
+    assert "not in tests/may_skip.txt" in findings[0] and "has what it needs" in findings[1], findings
+    with tempfile.TemporaryDirectory() as folder:
+        assert main(folder) == 0, "a run without skips is green"
+        pathlib.Path(folder, "skips.txt").write_text("q/r_test\tA.B\tr\n", encoding="utf-8")
+        assert main(folder) == 1
+
+
+def main(tree):
+    path = pathlib.Path(tree) / "skips.txt"
+    skips = path.read_text(encoding="utf-8") if path.exists() else ""
+    findings, expected = check(skips, read_list((HERE / "may_skip.txt").read_text(encoding="utf-8")))
+    for finding in findings:
+        print(f"skips: {finding}")
+    print(f"skips: {expected} tests skipped for want of what this machine lacks, {len(findings)} without a reason")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--self-test"]:
+        self_test()
+    elif len(sys.argv) == 2:
+        sys.exit(main(sys.argv[1]))
+    else:
+        sys.exit(__doc__)

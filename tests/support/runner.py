@@ -1,0 +1,20 @@
+"""The runner of the tests in Python: as unittest's, and lists what was skipped in the file that CBT_SKIPS names."""
+
+import os
+import pathlib
+import sys
+import unittest
+
+
+class Result(unittest.TextTestResult):
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        path = os.environ.get("CBT_SKIPS")
+        if path:
+            room = pathlib.Path(sys.argv[0]).resolve()
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(f"{room.parent.name}/{room.stem}\t{test.id().removeprefix('__main__.')}\t{' '.join(reason.split())}\n")
+
+
+class Runner(unittest.TextTestRunner):
+    resultclass = Result
