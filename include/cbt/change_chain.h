@@ -5,7 +5,7 @@
 // union of O(log n) maps (more where a union would be larger than a map may be); that is done
 // container by container while the cursor runs. A manifest, replaced as a whole, says what belongs
 // to the chain: after a crash at any point the chain is what it was before the change or after it.
-// docs/format.md has the bytes.
+// docs/reference/format.md has the bytes.
 #ifndef CBT_CHANGE_CHAIN_H_
 #define CBT_CHANGE_CHAIN_H_
 

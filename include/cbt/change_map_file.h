@@ -1,4 +1,4 @@
-// Change maps on disk: `.cbm` files, described byte by byte in docs/format.md.
+// Change maps on disk: `.cbm` files, described byte by byte in docs/reference/format.md.
 //
 // A small header (versions, geometry, identity, checksums), then the portable roaring bytes. Every
 // bit is under a checksum. Files are never changed in place: a new one takes the name of the old

@@ -1,4 +1,4 @@
-// The bytes of a `.cbm` file, see docs/format.md.
+// The bytes of a `.cbm` file, see docs/reference/format.md.
 #ifndef CBT_MAP_MAP_FILE_H_
 #define CBT_MAP_MAP_FILE_H_
 

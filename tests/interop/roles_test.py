@@ -190,7 +190,7 @@ class RolesTest(unittest.TestCase):
         self.assertEqual(caught.exception.code(), grpc.StatusCode.ABORTED)
 
     def test_trailers_prove_the_stream(self):
-        """docs/completeness.md, with what this needs: nothing of the project but the text."""
+        """docs/reference/completeness.md, with what this needs: nothing of the project but the text."""
         relay = self.relay(self.python_plugin())
         channel = grpc.insecure_channel(relay)
         self.addCleanup(channel.close)

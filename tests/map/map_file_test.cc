@@ -88,7 +88,7 @@ TEST(MapFileTest, ReadsWhatWasWritten) {
   }
 }
 
-// The worked example of docs/format.md.
+// The worked example of docs/reference/format.md.
 TEST(MapFileTest, BytesOfTheExample) {
   const std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
   const std::vector<uint8_t> want = {

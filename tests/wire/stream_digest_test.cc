@@ -1,4 +1,5 @@
-// The digest of a stream's tuples, against XXH3 over the bytes that docs/completeness.md describes.
+// The digest of a stream's tuples, against XXH3 over the bytes that
+// docs/reference/completeness.md describes.
 #include <gtest/gtest.h>
 
 #include <random>

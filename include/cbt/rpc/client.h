@@ -80,7 +80,7 @@ struct ListRequest {
   std::stop_token stop = {};
 };
 
-// What is known of a stream's completeness (docs/completeness.md).
+// What is known of a stream's completeness (docs/reference/completeness.md).
 enum class Completeness {
   kUnderWay,         // not at its end, or broken: then Next() has failed
   kEnded,            // the server ended it with OK, and sent no proof
@@ -99,9 +99,10 @@ std::string_view CompletenessName(Completeness completeness) noexcept;
 // a server that breaks one fails the cursor with DATA_LOSS. covered() follows the end of the last
 // tuple and reaches the capacity only when the server ended the stream with OK. A connection that
 // breaks after the first message is resumed at the end of the last tuple: no tuple is repeated,
-// none is skipped. A server that says which state of its data it reads (docs/completeness.md) and
-// then reads another one, because the snapshot was replaced in between, fails the cursor with
-// ABORTED: what was received and what would follow are of two snapshots.
+// none is skipped. A server that says which state of its data it reads
+// (docs/reference/completeness.md) and then reads another one, because the snapshot was replaced in
+// between, fails the cursor with ABORTED: what was received and what would follow are of two
+// snapshots.
 //
 // A server's proof of completeness is checked where it comes, and one that differs is DATA_LOSS. It
 // covers the call that reached the end; what came before a resumption was checked for order and for

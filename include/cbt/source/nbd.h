@@ -4,7 +4,7 @@
 //
 // The export must not change while a cursor reads it: serve a snapshot, a disabled bitmap or an
 // image that nobody writes to. Which flags count as what: cbt/source/nbd_extents.h. Commands that
-// make a server for it: docs/sources/nbd.md.
+// make a server for it: docs/reference/sources/nbd.md.
 #ifndef CBT_SOURCE_NBD_H_
 #define CBT_SOURCE_NBD_H_
 

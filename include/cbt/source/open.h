@@ -131,7 +131,8 @@ struct OpenedSource {
 // Errors: those of the format's own function; INVALID_ARGUMENT when it can't tell what was asked,
 //         and, where no format was named, for a file that is empty or begins as a list does and is
 //         none, and for what is a list only by its content and could be a raw volume (a block
-//         device, a file of whole sectors without an extension of its format): see docs/sources.md.
+//         device, a file of whole sectors without an extension of its format): see
+//         docs/reference/sources.md.
 absl::StatusOr<OpenedSource> OpenSource(const std::string& address, const SourceOptions& options);
 
 // What changed from `base` to `target`, each the address of a state of the volume: two raw images

@@ -12,7 +12,7 @@ namespace cbt {
 // What a whole stream said, in three numbers: how many tuples, how many bytes they report, and a
 // digest over them, all independent of how they were cut into messages. A server sends it behind
 // the stream and a client that computes the same holds the proof that nothing was lost on the way
-// (docs/completeness.md).
+// (docs/reference/completeness.md).
 //
 // The digest is XXH3 with 64 bits (https://github.com/Cyan4973/xxHash) over 16 bytes for each tuple
 // in stream order: byte_offset, then size_bytes, each as 8 bytes, the lowest first.

@@ -1,4 +1,4 @@
-// What belongs to a chain: the file CHAIN in its directory, see docs/format.md.
+// What belongs to a chain: the file CHAIN in its directory, see docs/reference/format.md.
 //
 // Every snapshot has a slot, a number that is never used again. At the slot of a snapshot stands
 // the map from the snapshot before it. A node (level, index) is the union of the maps in the slots

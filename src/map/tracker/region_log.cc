@@ -21,7 +21,7 @@
 namespace cbt {
 namespace {
 
-// docs/format.md has the bytes.
+// docs/reference/format.md has the bytes.
 constexpr std::array<uint8_t, 8> kMagic = {0x89, 'C', 'B', 'L', '\r', '\n', 0x1a, '\n'};
 constexpr uint16_t kMajor = 2;
 constexpr size_t kHeaderBytes = 12288;

@@ -1,4 +1,4 @@
-// The folder of a tracker, see docs/format.md:
+// The folder of a tracker, see docs/reference/format.md:
 //
 //   TRACKER         the manifest, see tracker_manifest.h
 //   changes-N.cbm   what had changed in an epoch at some moment

@@ -1,4 +1,4 @@
-// What belongs to a tracker: the file TRACKER in its folder, see docs/format.md.
+// What belongs to a tracker: the file TRACKER in its folder, see docs/reference/format.md.
 //
 // Replaced as a whole by each change, it names every file that counts, by number and checksum. What
 // it names and is not there, or is another file, is a loss; what it does not name does not count.

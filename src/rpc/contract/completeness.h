@@ -1,5 +1,5 @@
 // What travels beside the messages of a stream: ahead of it what is to come, behind it the proof
-// that it is complete. docs/completeness.md has it for others to implement.
+// that it is complete. docs/reference/completeness.md has it for others to implement.
 #ifndef CBT_RPC_CONTRACT_COMPLETENESS_H_
 #define CBT_RPC_CONTRACT_COMPLETENESS_H_
 

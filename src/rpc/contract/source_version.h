@@ -1,5 +1,5 @@
 // Which state of the data an answer is read from, as it travels ahead of a stream and inside of
-// page tokens. docs/completeness.md has it for others to implement.
+// page tokens. docs/reference/completeness.md has it for others to implement.
 #ifndef CBT_RPC_CONTRACT_SOURCE_VERSION_H_
 #define CBT_RPC_CONTRACT_SOURCE_VERSION_H_
 

@@ -22,7 +22,7 @@ namespace {
 // larger ones as they are read.
 constexpr uint64_t kCheckedAtOnce = uint64_t{16} << 20;
 
-// The file of a chain that says what belongs to it, see docs/format.md.
+// The file of a chain that says what belongs to it, see docs/reference/format.md.
 constexpr char kManifest[] = "CHAIN";
 
 // A chain that is replaced again and again is given up after this many looks.
