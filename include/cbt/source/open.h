@@ -132,7 +132,7 @@ struct OpenedSource {
 //         and, where no format was named, for a file that is empty or begins as a list does and is
 //         none, and for what is a list only by its content and could be a raw volume (a block
 //         device, a file of whole sectors without an extension of its format): see
-//         docs/reference/sources.md.
+//         docs/guides/reading-sources.md.
 absl::StatusOr<OpenedSource> OpenSource(const std::string& address, const SourceOptions& options);
 
 // What changed from `base` to `target`, each the address of a state of the volume: two raw images

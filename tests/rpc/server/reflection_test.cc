@@ -515,7 +515,7 @@ TEST_F(Reflected, CallsThatAreTooManyAreRefusedAndTakeNoStreamsPlace) {
   const auto server = Serve(options);
   const auto channel = Connect(server->address());
   std::vector<std::unique_ptr<Reflection>> open;
-  // Another number would be another promise: docs/reference/services.md.
+  // Another number would be another promise: docs/guides/running-servers.md.
   for (int i = 0; i < 64; ++i) {
     open.push_back(std::make_unique<Reflection>(channel, kVersions[i % 2]));
     EXPECT_EQ(open.back()->Ask(kListServices, "").services.size(), 5u);
