@@ -54,11 +54,12 @@ struct DirectoryProviderOptions {
 //
 // A file `*.source` beside the images says where else something about a snapshot is to be had: a
 // list that a storage system's tool printed, a bitmap, an NBD export
-// (docs/guides/reading-sources.md). Of a delta it counts before the images, after maps and chains; of
-// what is allocated before the image, and a map without a base counts where there is neither. The
-// files that it names lie in the volume's folder, and should have names that begin with a dot, or
-// they count as snapshots themselves; they are regular files or block devices. What lies elsewhere
-// has to be in `allowed_sources`, and what takes longer than `source_time` is DEADLINE_EXCEEDED.
+// (docs/guides/reading-sources.md). Of a delta it counts before the images, after maps and chains;
+// of what is allocated before the image, and a map without a base counts where there is neither.
+// The files that it names lie in the volume's folder, and should have names that begin with a dot,
+// or they count as snapshots themselves; they are regular files or block devices. What lies
+// elsewhere has to be in `allowed_sources`, and what takes longer than `source_time` is
+// DEADLINE_EXCEEDED.
 //
 // Ids can't lead out of the root: empty ones, absolute ones, `.` and `..` as components, doubled
 // slashes and NUL are INVALID_ARGUMENT, symbolic links that point out of the root are NOT_FOUND.
