@@ -1,7 +1,7 @@
-// A batch of extents: what cursors hand on.
+// A batch of extents: what cursors return.
 //
 // Structure of arrays, so that kernels read offsets and lengths with full vectors. The default
-// capacity keeps both arrays in the first-level cache beside the data they are made from.
+// capacity keeps both arrays in the first-level cache together with the data they are built from.
 #ifndef CBT_BATCH_H_
 #define CBT_BATCH_H_
 
@@ -18,10 +18,10 @@ namespace cbt {
 class ExtentBatch {
  public:
   static constexpr size_t kDefaultCapacity = 1024;
-  // Places behind the capacity, in both arrays, that kernels may overwrite.
+  // Elements past the capacity, in both arrays, that kernels may overwrite.
   static constexpr size_t kSlack = 64;
 
-  // Allocates room for `capacity` (> 0) extents, once; nothing grows later.
+  // Allocates room for `capacity` (> 0) extents. The batch never grows.
   explicit ExtentBatch(size_t capacity = kDefaultCapacity);
 
   size_t size() const noexcept { return size_; }
@@ -50,8 +50,8 @@ class ExtentBatch {
   std::span<const uint64_t> lengths() const noexcept { return {lengths_, size_}; }
 
   // For kernels that fill a batch in bulk: write at [size(), capacity() + kSlack) of both arrays,
-  // then tell with set_size() how many count, at most capacity(). Both arrays are aligned to 64
-  // bytes.
+  // then call set_size() with the number of valid extents, at most capacity(). Both arrays are
+  // aligned to 64 bytes.
   uint64_t* mutable_offsets() noexcept { return offsets_; }
   uint64_t* mutable_lengths() noexcept { return lengths_; }
   void set_size(size_t size) noexcept { size_ = size; }

@@ -9,12 +9,12 @@
 //     if (*step == cbt::Step::kComplete) break;
 //   }
 //
-// or, the same with less to forget, ForEachBatch() below.
+// or ForEachBatch() below, which is harder to get wrong.
 //
-// Coverage. A cursor says how far it has covered the volume: everything there is to report below
-// covered() has been handed on. A stream is complete when coverage has reached the capacity and
-// for no other reason: an implementation has no way to say "end", it can only report coverage or
-// fail. So a source that stops short can't be mistaken for one that found nothing more.
+// Coverage. A cursor reports how much of the volume it has covered: every extent below covered()
+// has been returned. A stream is complete when coverage reaches the capacity, and for no other
+// reason: an implementation has no way to signal "end", it can only report coverage or fail. A
+// source that stops short can therefore not be mistaken for one that found nothing more.
 #ifndef CBT_CURSOR_H_
 #define CBT_CURSOR_H_
 
@@ -29,19 +29,19 @@
 
 namespace cbt {
 
-// What Next() says about the stream, besides the extents it put into the batch.
+// The state of the stream after Next().
 enum class Step {
-  kMore,      // call again; the batch may be empty, then a quiet region was passed
-  kComplete,  // everything up to the capacity has been handed on
+  kMore,      // call again; an empty batch means that a region without extents was passed
+  kComplete,  // every extent up to the capacity has been returned
 };
 
-// A position in a volume's extents, handed on in batches.
+// A position in a volume's extents, which are read in batches.
 //
 // Extents ascend and never overlap. They start below capacity() and end at or below it, with one
-// exception: the last block of a fixed-block cursor (ToBlocks) keeps its size and may reach past.
-// A cursor belongs to one thread at a time; different cursors over the same data may run in
-// parallel. A cursor that failed repeats its error until Seek() succeeds; one that threw an
-// exception (std::bad_alloc) fails from then on in the same way.
+// exception: the last block of a fixed-block cursor (ToBlocks) keeps its size and may extend past
+// the capacity. A cursor belongs to one thread at a time; different cursors over the same data may
+// run in parallel. After an error, every call of Next() repeats it until Seek() succeeds. The same
+// holds after an exception (std::bad_alloc).
 class ExtentCursor {
  public:
   virtual ~ExtentCursor() = default;
@@ -51,55 +51,57 @@ class ExtentCursor {
   // Size of the volume in bytes, at most kMaxCapacity. Constant.
   uint64_t capacity() const noexcept { return capacity_; }
 
-  // The unit in bytes in which this cursor knows about changes: a position is rounded down to a
-  // multiple of it by Seek(). Constant, 1 .. kMaxGranularity.
+  // The unit in bytes in which this cursor knows about changes. Seek() rounds down to a multiple of
+  // it. Constant, 1 .. kMaxGranularity.
   uint64_t granularity() const noexcept { return granularity_; }
 
-  // Everything there is to report below this offset (bytes) has been handed on. Grows with Next(),
-  // also over regions without extents; moves back only by Seek().
+  // Every extent below this offset (bytes) has been returned. Grows with Next(), also over regions
+  // without extents. Only Seek() moves it back.
   uint64_t covered() const noexcept { return covered_; }
 
-  // Continues at `offset` (bytes) rounded down to the granularity: what follows is the full answer
-  // cut at that point, as if the cursor had run from 0. A new cursor stands at 0.
-  // Errors: OUT_OF_RANGE when offset > capacity(); what the source says when it can't go there.
+  // Moves to `offset` (bytes), rounded down to the granularity. What follows is the full answer cut
+  // at that point, as if the cursor had run from 0. A new cursor starts at 0.
+  // Errors: OUT_OF_RANGE when offset > capacity(); the source's error when it can't seek there.
   // Cost:   O(log n) in the number of extents or better; reads nothing below the offset.
   [[nodiscard]] absl::Status Seek(uint64_t offset);
 
-  // Replaces the contents of `batch` with the next extents, at most batch.capacity() of them, and
-  // returns after a bounded amount of work even if it found none, so that callers can look for
-  // cancellation in between. After kComplete every further call is kComplete with an empty batch.
+  // Replaces the contents of `batch` with the next extents, at most batch.capacity() of them.
+  // Returns after a bounded amount of work even if it found none, so that callers can check for
+  // cancellation between calls. After kComplete, every further call returns kComplete and an empty
+  // batch.
   // Errors: DATA_LOSS when the underlying data proves inconsistent, UNAVAILABLE when it can't be
-  //         read now, ABORTED when it changed meanwhile, RESOURCE_EXHAUSTED when something runs
-  //         out, INTERNAL when an implementation breaks the rules of this class, or threw an
-  //         exception the last time; what else the source documents. The batch is empty then.
+  //         read now, ABORTED when it changed during the read, RESOURCE_EXHAUSTED when a resource
+  //         runs out, INTERNAL when an implementation breaks the rules of this class or the last
+  //         call threw an exception; any other error that the source documents. The batch is empty
+  //         on error.
   [[nodiscard]] absl::StatusOr<Step> Next(ExtentBatch& batch);
 
-  // Allows the cursor to hand on one extent in pieces that touch, instead of holding it back until
-  // its end is known: for consumers to whom both are the same and who should not wait, as
-  // ToBlocks(). Call before the first Next(). A cursor that can't tell pieces does as before.
+  // Allows the cursor to return one extent as several adjacent pieces, instead of holding it back
+  // until its end is known. For consumers that treat both alike and should not wait, such as
+  // ToBlocks(). Call before the first Next(). A cursor that can't split extents ignores it.
   void AllowPieces() {
     pieces_allowed_ = true;
     DoAllowPieces();
   }
 
  protected:
-  // Requires: capacity <= kMaxCapacity, 1 <= granularity <= kMaxGranularity; factories check them
-  // with CheckGeometry().
+  // Requires: capacity <= kMaxCapacity, 1 <= granularity <= kMaxGranularity; factories check this
+  //           with CheckGeometry().
   ExtentCursor(uint64_t capacity, uint64_t granularity) noexcept
       : capacity_(capacity), granularity_(granularity) {}
 
   // Moves to `offset`, a multiple of the granularity and below the capacity.
   virtual absl::Status DoSeek(uint64_t offset) = 0;
 
-  // Appends extents to `batch` (empty, its capacity() > 0) and returns the new coverage (bytes):
-  // the offset below which nothing remains to be reported. Next() refuses an answer whose extents
-  // start below the old coverage, end above the new one, or whose coverage went backwards.
-  // Called only while covered() < capacity().
+  // Appends extents to `batch` (empty, capacity() > 0) and returns the new coverage (bytes): the
+  // offset below which nothing remains to be reported. Next() fails if an extent starts below the
+  // old coverage or ends above the new one, or if the coverage went backwards. Called only while
+  // covered() < capacity().
   virtual absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) = 0;
 
   bool pieces_allowed() const noexcept { return pieces_allowed_; }
 
-  // For cursors over a cursor that hand on what they get: passes the permission on.
+  // For cursors that return their input's extents unchanged: forwards the permission to the input.
   virtual void DoAllowPieces() {}
 
  private:
@@ -107,16 +109,16 @@ class ExtentCursor {
   const uint64_t granularity_;
   uint64_t covered_ = 0;
   bool pieces_allowed_ = false;
-  bool interrupted_ = false;  // the source was called and has not come back
+  bool interrupted_ = false;  // the source was called and has not returned
   absl::Status failure_;
 };
 
-// OK when a cursor can have this capacity and granularity (bytes), else INVALID_ARGUMENT.
+// OK if a cursor can have this capacity and granularity (bytes), otherwise INVALID_ARGUMENT.
 absl::Status CheckGeometry(uint64_t capacity, uint64_t granularity);
 
-// Runs `cursor` to completion and hands every batch, empty ones too (they tell progress through
-// cursor.covered()), to `use`. Stops at the first error of either.
-// Returns: OK only when the cursor is complete and every batch was taken.
+// Runs `cursor` to completion and passes every batch to `use`, including empty ones
+// (cursor.covered() still shows progress). Stops at the first error of either.
+// Returns: OK only if the cursor completed and `use` accepted every batch.
 absl::Status ForEachBatch(ExtentCursor& cursor,
                           const std::function<absl::Status(const ExtentBatch&)>& use,
                           size_t batch_capacity = ExtentBatch::kDefaultCapacity);

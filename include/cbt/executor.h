@@ -1,4 +1,4 @@
-// Where work runs that may block: reading images, asking storage systems.
+// Runs work that may block, such as reading images and querying storage systems.
 #ifndef CBT_EXECUTOR_H_
 #define CBT_EXECUTOR_H_
 
@@ -8,22 +8,22 @@
 
 namespace cbt {
 
-// Runs tasks on threads of its own. Implementations are safe to call from any thread.
+// Runs tasks on its own threads. Thread-safe.
 class Executor {
  public:
   virtual ~Executor() = default;
 
   // Runs `task` later, never inside this call. Tasks may start in any order and must not throw. If
-  // this throws, as for want of memory, the task is not run.
+  // this throws (out of memory, for example), the task does not run.
   virtual void Schedule(std::function<void()> task) = 0;
 };
 
-// A fixed number of threads that take tasks in the order they came. The destructor runs what is
-// still queued, then joins. The queue has no bound of its own: callers in this library queue at
-// most a few tasks for each open stream.
+// A fixed number of threads that run tasks in FIFO order. The destructor runs what is still queued,
+// then joins. The queue is unbounded: callers in this library queue at most a few tasks per open
+// stream.
 class ThreadPool final : public Executor {
  public:
-  // `threads` >= 1. Throws std::system_error or std::bad_alloc when they can't be had.
+  // `threads` >= 1. Throws std::system_error or std::bad_alloc if they can't be created.
   explicit ThreadPool(size_t threads);
   ~ThreadPool() override;
   ThreadPool(const ThreadPool&) = delete;

@@ -1,8 +1,8 @@
-// Byte ranges of a volume and the arithmetic that everything above needs on them.
+// Byte ranges of a volume, and the arithmetic on them that every layer uses.
 //
-// All offsets and lengths are bytes, all ranges are half open. Volumes end at kMaxCapacity at the
-// latest, because the wire contracts carry offsets as int64; sums of two values below that bound
-// can't wrap in uint64_t, and the functions here rely on it.
+// All offsets and lengths are bytes, all ranges are half open. No volume is larger than
+// kMaxCapacity, because the wire contracts carry offsets as int64. The sum of two values within
+// that bound can't wrap in uint64_t; the functions here rely on it.
 #ifndef CBT_EXTENT_H_
 #define CBT_EXTENT_H_
 
@@ -14,7 +14,7 @@ namespace cbt {
 // The largest volume capacity (bytes) that any cursor accepts.
 inline constexpr uint64_t kMaxCapacity = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
 
-// The largest granularity or block size (bytes). With it, rounding a valid offset up can't wrap.
+// The largest granularity or block size (bytes). Rounding a valid offset up to it can't wrap.
 inline constexpr uint64_t kMaxGranularity = uint64_t{1} << 62;
 
 // The bytes [offset, offset + length) of a volume.
@@ -28,7 +28,7 @@ struct Extent {
   friend constexpr bool operator==(const Extent&, const Extent&) = default;
 };
 
-// The largest multiple of `granularity` (> 0, any number) that is <= `offset`.
+// The largest multiple of `granularity` (> 0, not necessarily a power of two) that is <= `offset`.
 constexpr uint64_t AlignDown(uint64_t offset, uint64_t granularity) noexcept {
   return offset - offset % granularity;
 }
@@ -40,7 +40,8 @@ constexpr uint64_t AlignUp(uint64_t offset, uint64_t granularity) noexcept {
   return rest == 0 ? offset : offset + (granularity - rest);
 }
 
-// How many blocks of `granularity` bytes cover `capacity` bytes; the last one may be partial.
+// The number of blocks of `granularity` bytes that cover `capacity` bytes; the last one may be
+// partial.
 constexpr uint64_t BlockCount(uint64_t capacity, uint64_t granularity) noexcept {
   return capacity / granularity + (capacity % granularity != 0 ? 1 : 0);
 }

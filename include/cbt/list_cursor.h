@@ -11,12 +11,12 @@
 
 namespace cbt {
 
-// A cursor over a copy of `extents`. Use it for what a management API returned as a list.
+// A cursor over a copy of `extents`. For lists returned by a management API.
 // Requires: extents ascend, don't overlap (they may touch), have length > 0 and end at or below
 //           `capacity` (bytes); each starts and ends at a multiple of `granularity` or at the
 //           capacity.
-// Errors:   INVALID_ARGUMENT that names the first offending extent.
-// Cost:     O(n) check and copy once; Seek() O(log n), a few hundred nanoseconds in a list of
+// Errors:   INVALID_ARGUMENT, naming the first invalid extent.
+// Cost:     O(n) to check and copy; Seek() is O(log n), a few hundred nanoseconds in a list of
 //           millions.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeExtentCursor(const std::vector<Extent>& extents,
                                                                uint64_t capacity,

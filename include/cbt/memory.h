@@ -1,6 +1,6 @@
-// Memory as a change source: the blocks in which two ranges differ, and those of one that hold
-// anything but zeros. For volumes that are mapped or held in memory; images on disk are better read
-// through cbt/source/image.h, which skips holes and survives a file that gets shorter.
+// Memory as a change source: the blocks in which two ranges differ, and the blocks of one range
+// that are not all zero. For volumes that are mapped or held in memory. Read images on disk through
+// cbt/source/image.h instead: it skips holes and survives truncation.
 #ifndef CBT_MEMORY_H_
 #define CBT_MEMORY_H_
 
@@ -16,7 +16,7 @@
 namespace cbt {
 
 struct MemoryOptions {
-  // Granularity of the answer in bytes: any number from 512 to 64 MiB.
+  // Granularity of the answer in bytes, from 512 to 64 MiB; need not be a power of two.
   uint64_t block_size = 4096;
 
   // Several threads for one cursor: see BitmapOptions.
@@ -28,17 +28,17 @@ inline constexpr uint64_t kMinMemoryBlockSize = 512;
 inline constexpr uint64_t kMaxMemoryBlockSize = uint64_t{64} << 20;
 
 // The blocks in which `target` differs from `base`, as maximal extents; the last one is cut at the
-// end. The memory belongs to the caller, must outlive the cursor and must not change meanwhile; it
-// needs no alignment.
-// Errors: INVALID_ARGUMENT for ranges of different size and for options out of range. The cursor
+// end. The memory belongs to the caller, must outlive the cursor and must not change while it is
+// read; it needs no alignment.
+// Errors: INVALID_ARGUMENT for ranges of different sizes and for options out of range. The cursor
 //         itself never fails.
-// Cost:   Seek() O(1); Next() reads what it moves past, of a block that differs only up to the
-//         first difference or so.
+// Cost:   Seek() is O(1); Next() reads what it covers, and stops reading a block soon after its
+//         first difference.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeMemoryDeltaCursor(
     std::span<const uint8_t> base, std::span<const uint8_t> target,
     const MemoryOptions& options = {});
 
-// The blocks of `memory` that hold a byte other than zero. As above.
+// The blocks of `memory` that hold a nonzero byte; otherwise as above.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeMemoryAllocationCursor(
     std::span<const uint8_t> memory, const MemoryOptions& options = {});
 

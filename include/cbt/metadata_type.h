@@ -7,7 +7,7 @@
 
 namespace cbt {
 
-// The values are the wire's.
+// Values as on the wire.
 enum class BlockMetadataType : int32_t {
   kUnknown = 0,
   kFixedLength = 1,     // every tuple of a stream has the same size

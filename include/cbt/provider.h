@@ -1,6 +1,6 @@
-// What a storage plugin implements so that its snapshots can be served: snapshot ids to cursors.
-// Everything else that the contracts ask for (argument checks, resuming, message sizes, errors,
-// cancellation) is the service's work, see cbt/rpc/server.h.
+// The interface that a storage plugin implements to serve its snapshots: it maps snapshot ids to
+// cursors. The service does everything else that the contracts require (argument checks, resuming,
+// message sizes, errors, cancellation), see cbt/rpc/server.h.
 #ifndef CBT_PROVIDER_H_
 #define CBT_PROVIDER_H_
 
@@ -21,18 +21,17 @@
 
 namespace cbt {
 
-// What a provider learns about the stream it opens. Valid while the call runs; copy the stop token
-// to keep it.
+// The stream that a provider opens. Valid during the call; copy the stop token to keep it.
 struct StreamContext {
-  // Stops when the client has gone, its deadline has passed or the server shuts down. Cursors need
-  // not look at it: the service does between two calls of Next().
+  // Stops when the client disconnects, its deadline passes or the server shuts down. Cursors need
+  // not check it: the service does, between calls of Next().
   std::stop_token stop;
   const Secrets& secrets;
-  // When the client stops waiting, if it said so.
+  // The client's deadline, if it set one.
   std::optional<std::chrono::system_clock::time_point> deadline = {};
 };
 
-// What is known of a stream before it has been read: bytes and tuples from its starting offset on.
+// The size of a stream, known before it is read: bytes and tuples from its starting offset on.
 struct StreamSummary {
   std::optional<uint64_t> bytes = {};
   std::optional<uint64_t> tuples = {};
@@ -40,33 +39,34 @@ struct StreamSummary {
 
 // What a provider returns for a stream.
 struct MetadataSource {
-  // Stands at 0; the service seeks it to the starting offset. capacity() is the size of the target
-  // snapshot (not the volume's present size) and what the stream will say it is.
+  // Positioned at 0; the service seeks it to the starting offset. capacity() is the size of the
+  // target snapshot (not the volume's current size); the stream reports it.
   std::unique_ptr<ExtentCursor> cursor = {};
 
-  // How the answer is told. For kFixedLength the service cuts the extents into blocks of
+  // How the stream reports ranges. For kFixedLength the service cuts the extents into blocks of
   // `block_size` bytes, rounding outward, whatever the cursor's granularity is.
   BlockMetadataType type = BlockMetadataType::kVariableLength;
   uint64_t block_size = 0;
 
-  // Tells what is to come from an offset (bytes) on, where that can be known quickly; sent ahead of
-  // the stream for progress bars and estimates. May be left empty.
+  // Returns the size of the stream from an offset (bytes) on, if it can be determined quickly; sent
+  // before the stream for progress bars and estimates. Optional.
   std::function<StreamSummary(uint64_t starting_offset)> summary = {};
 
-  // Which state of the data the cursor reads, in any form: another text whenever the answer may be
-  // another one. A client that goes on at an offset compares a digest of it with that of the stream
-  // before, and so finds a snapshot that was replaced in between. Kept over restarts of the
-  // provider, or every resumption after one is refused. Empty: nothing but the ids is known.
+  // Identifies the state of the data that the cursor reads, as any text that differs whenever the
+  // answer may differ. A client that resumes compares its digest with that of the earlier stream,
+  // and so detects a snapshot that was replaced in between. Must be the same after a restart of the
+  // provider, or every resumption across a restart is refused. Empty: only the ids identify the
+  // data.
   std::string version = {};
 
-  // Asked when the cursor is complete, while it lives: false where the cursor hands on the answer
-  // of another server that gave no proof of its completeness. The proof that the service sends then
-  // says that it begins here. Leave it empty where the provider knows the volume itself.
+  // Called after the cursor completes and before it is destroyed: false if the cursor relays
+  // another server's answer that came without a proof of completeness. The service's own proof then
+  // states that it starts here. Leave it empty if the provider knows the volume itself.
   std::function<bool()> proven = {};
 };
 
-// Snapshot ids to cursors. Calls come from the service's executor, several at once, and may block.
-// Errors go to the client with their code and message, so messages must not hold secrets:
+// Maps snapshot ids to cursors. Called from the service's executor, concurrently; calls may block.
+// Errors reach the client with their code and message, so messages must not contain secrets:
 //   INVALID_ARGUMENT     the snapshots are of different volumes, an id can't be one
 //   NOT_FOUND            no such snapshot
 //   FAILED_PRECONDITION  the storage has no change tracking for them

@@ -1,5 +1,5 @@
-// A stream cut to what a consumer asked for: a window of the volume, in its own chunks, with small
-// gaps bridged; and what that costs in bytes that did not change.
+// A stream shaped to a consumer's request: a window of the volume, in the consumer's own chunks,
+// with small gaps bridged. Counts the unchanged bytes that this adds.
 #ifndef CBT_REQUESTED_CURSOR_H_
 #define CBT_REQUESTED_CURSOR_H_
 
@@ -12,23 +12,23 @@
 
 namespace cbt {
 
-// Bytes of the volume. Applied in the order they stand in.
+// All values are bytes of the volume. They are applied in the order of declaration.
 struct Requested {
-  // Extents are rounded outward to multiples of this; 1: as they come. Up to kMaxGranularity.
+  // Extents are rounded outward to multiples of this; 1: unchanged. Up to kMaxGranularity.
   uint64_t chunk = 1;
   // Extents with at most this many bytes between them become one.
   uint64_t bridge_gap = 0;
-  // The window [offset, offset + length), cut at the capacity; length none: to the end. See Clip()
-  // for what is not known of a stream that is not read to its end.
+  // The window [offset, offset + length), cut at the capacity; without a length it extends to the
+  // end. See Clip() for what remains unchecked when a stream is not read to its end.
   uint64_t offset = 0;
   std::optional<uint64_t> length = {};
 };
 
-// A cursor that counts.
+// A cursor that counts the bytes it returns.
 class RequestedCursor : public ExtentCursor {
  public:
-  // Bytes handed on since the last Seek() to a place before the capacity, and those of them that
-  // `input` had not reported: added by rounding and bridging. Both count what was handed on so far.
+  // Bytes returned since the last Seek() to an offset below the capacity, and how many of them
+  // `input` had not reported: added by rounding and bridging.
   virtual uint64_t bytes() const noexcept = 0;
   virtual uint64_t added_bytes() const noexcept = 0;
 
@@ -37,8 +37,8 @@ class RequestedCursor : public ExtentCursor {
 };
 
 // Errors: INVALID_ARGUMENT for a chunk out of range, OUT_OF_RANGE for a window that begins past the
-//         capacity, what the input says.
-// Cost:   that of the transforms it stands for; memory of a few batches.
+//         capacity, the input's errors.
+// Cost:   that of the equivalent transforms; memory of a few batches.
 absl::StatusOr<std::unique_ptr<RequestedCursor>> MakeRequestedCursor(
     std::unique_ptr<ExtentCursor> input, const Requested& requested);
 

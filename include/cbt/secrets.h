@@ -11,8 +11,8 @@
 
 namespace cbt {
 
-// One secret text, a token for example. Has no way to be printed or compared by accident, and wipes
-// its bytes when it dies.
+// One secret text, a token for example. Can't be printed or compared by accident; the destructor
+// wipes its bytes.
 class Secret {
  public:
   Secret() = default;
@@ -24,10 +24,9 @@ class Secret {
   Secret& operator=(const Secret&) = delete;
 
   bool empty() const noexcept { return value_.empty(); }
-  // The text itself; valid as long as the object. Whoever calls this is responsible for where it
-  // goes.
+  // The text itself; valid as long as the object. The caller is responsible for where it goes.
   std::string_view Reveal() const noexcept { return value_; }
-  // True when both are the same, in a time that depends on their lengths only.
+  // True if both are equal. The time taken depends on their lengths only.
   bool Equals(std::string_view other) const noexcept;
   Secret Copy() const { return Secret(value_); }
 
@@ -35,7 +34,7 @@ class Secret {
   std::string value_;
 };
 
-// The secrets of a request, by key. Has no way to be printed, and wipes the values when it dies.
+// The secrets of a request, by key. Can't be printed; the destructor wipes the values.
 class Secrets {
  public:
   Secrets() = default;
@@ -46,10 +45,10 @@ class Secrets {
   Secrets& operator=(const Secrets&) = delete;
 
   void Set(std::string key, std::string_view value);
-  // The value stays valid as long as the object.
+  // The value is valid as long as the object, until the key is set again.
   std::optional<std::string_view> Get(const std::string& key) const;
   size_t size() const noexcept { return values_.size(); }
-  // For whoever passes them on: calls `use(key, value)` for each, in the order of keys.
+  // Calls `use(key, value)` for each secret in the order of keys, to forward them.
   template <typename Use>
   void ForEach(Use use) const {
     for (const auto& [key, value] : values_) use(key, value);

@@ -1,9 +1,8 @@
-// Which instruction sets the kernels use, and how to choose another one.
+// Which instruction sets the kernels use, and how to force another one.
 //
-// The best level that the processor and the operating system offer is taken once, at the first
-// kernel call. The environment variable CBT_SIMD (scalar, sse42, avx2, avx512, neon) forces a
-// level, for tests and support cases; a family that has no variant of that level takes its next
-// lower one.
+// The first kernel call selects the best level that the processor and the operating system support.
+// The environment variable CBT_SIMD (scalar, sse42, avx2, avx512, neon) forces a level, for tests
+// and troubleshooting; a family without a variant for that level uses its next lower one.
 #ifndef CBT_SIMD_H_
 #define CBT_SIMD_H_
 
@@ -20,17 +19,17 @@ enum class SimdLevel : uint8_t { kScalar, kSse42, kAvx2, kAvx512, kNeon };
 // The name of a level as CBT_SIMD spells it.
 const char* SimdLevelName(SimdLevel level) noexcept;
 
-// The levels that are compiled in and that this machine can run, ascending; kScalar is the first.
+// The levels that are compiled in and that this machine can run, ascending, starting with kScalar.
 std::span<const SimdLevel> AvailableSimdLevels() noexcept;
 
-// The level that kernels are chosen for.
+// The selected level.
 SimdLevel ActiveSimdLevel() noexcept;
 
-// False when CBT_SIMD named a level that is unknown or that can't run here; kScalar is active then.
-// The library itself prints nothing: programs should look and say so.
+// False if CBT_SIMD names a level that is unknown or can't run here; kScalar is active then. The
+// library prints nothing: programs should check this and warn.
 bool SimdRequestHonoured() noexcept;
 
-// One kernel family and the level of the variant that is in use for it.
+// A kernel family and the level of its variant in use.
 struct KernelInfo {
   std::string family;
   SimdLevel level;

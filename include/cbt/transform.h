@@ -1,14 +1,14 @@
-// Cursors over cursors. Each transform owns its input, keeps its capacity, pulls batches from it
-// and seeks by seeking it: Seek() costs what the input's costs, memory is one batch a stage.
+// Cursors over cursors. Each transform owns its input, has its capacity, pulls batches from it and
+// seeks by seeking it. Seek() costs what the input's Seek() costs; memory is one batch per stage.
 //
-// The full answer of a transform does not depend on where it was started: after Seek(s) it gives
-// exactly the answer from 0 cut at s rounded down to the granularity. (Split counts its pieces from
-// there on; the bytes are the same.)
+// The answer of a transform does not depend on where it starts: after Seek(s) it is exactly the
+// answer from 0, cut at s rounded down to the granularity. (Split counts its pieces from there; the
+// bytes are the same.)
 //
-// An input that has been read from is taken back to its beginning: a transform always begins at 0.
+// A transform always begins at 0: an input that has been read from is rewound to 0.
 //
 // Errors of all factories: INVALID_ARGUMENT for a parameter outside the range given here or a null
-// input; what the input's Seek() says. Errors of the input pass through Next() and Seek()
+// input; the errors of the input's Seek(). Errors of the input pass through Next() and Seek()
 // unchanged.
 #ifndef CBT_TRANSFORM_H_
 #define CBT_TRANSFORM_H_
@@ -22,9 +22,9 @@
 
 namespace cbt {
 
-// Unites neighbours with at most `max_gap` bytes between them; 0 unites only those that touch (and
-// makes extents of a fixed-block cursor's blocks).
-// A gap that is bridged is reported as changed: fewer, longer extents for some extra bytes.
+// Merges neighbours with at most `max_gap` bytes between them; 0 merges only those that touch (and
+// turns a fixed-block cursor's blocks into extents). A gap that is bridged is reported as changed:
+// fewer, longer extents for some extra bytes.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> Coalesce(std::unique_ptr<ExtentCursor> input,
                                                        uint64_t max_gap = 0);
 
@@ -35,37 +35,37 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> Split(std::unique_ptr<ExtentCursor
                                                     uint64_t max_length);
 
 // Rounds extents outward to multiples of `granularity` (bytes, 1 .. kMaxGranularity), clips them at
-// the capacity and unites those that touch or overlap then. Becomes the cursor's granularity.
+// the capacity and merges those that then touch or overlap. `granularity` becomes the cursor's.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> AlignOutward(std::unique_ptr<ExtentCursor> input,
                                                            uint64_t granularity);
 
-// Keeps what lies in [begin, end) (bytes, begin <= end <= capacity) and cuts extents there. It is
-// complete when the input has covered the window: what the input looks at before its own end, that
-// an image was not written to or that a server said OK, it has looked at only if `end` is the
-// capacity.
+// Keeps what lies in [begin, end) (bytes, begin <= end <= capacity) and cuts extents there.
+// Complete when the input has covered the window. Checks that the input makes at its own end (that
+// an image was not written to, that a server returned OK) are made only if `end` is the capacity.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> Clip(std::unique_ptr<ExtentCursor> input,
                                                    uint64_t begin, uint64_t end);
 
 // Turns extents into blocks of constant size: every tuple is [k * block_size, (k + 1) * block_size)
-// for a k that holds a reported byte, each once. The last block keeps its size even where the
-// capacity is no multiple of it and then reaches past the capacity (wire contract, FIXED_LENGTH).
+// for a k that holds a reported byte, each once. The last block keeps its size even if the capacity
+// is not a multiple of it; it then extends past the capacity (wire contract, FIXED_LENGTH).
 // `block_size`: bytes, 1 .. kMaxGranularity; the capacity rounded up to it is at most kMaxCapacity.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> ToBlocks(std::unique_ptr<ExtentCursor> input,
                                                        uint64_t block_size);
 
-// What lies in any of the inputs (one or more), as maximal extents: a k-way merge. All have the
-// same capacity. The granularity is the greatest common divisor of the inputs'. Cost: a few
-// nanoseconds an extent for each doubling of the number of inputs; memory is a batch an
+// What lies in any of the inputs (one or more), as maximal extents: a k-way merge. All inputs have
+// the same capacity. The granularity is the greatest common divisor of the inputs'.
+// Cost:    a few nanoseconds per extent for each doubling of the number of inputs; memory is a
+//          batch per input and one window of about 4096 extents.
 //       input and one window of 4096 extents or so.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> Union(
     std::vector<std::unique_ptr<ExtentCursor>> inputs);
 
-// What lies in both inputs, as maximal extents. As above.
+// What lies in both inputs, as maximal extents; otherwise as Union().
 absl::StatusOr<std::unique_ptr<ExtentCursor>> Intersect(std::unique_ptr<ExtentCursor> a,
                                                         std::unique_ptr<ExtentCursor> b);
 
-// What lies in `a` and not in `b`, as maximal extents. As above. The one transform that takes away
-// from what was reported: what `b` reports must be certain, not rounded outward.
+// What lies in `a` and not in `b`, as maximal extents; otherwise as Union(). The only transform
+// that removes reported bytes: what `b` reports must be exact, not rounded outward.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> Subtract(std::unique_ptr<ExtentCursor> a,
                                                        std::unique_ptr<ExtentCursor> b);
 

@@ -1,4 +1,4 @@
-// The version of the library; CMake reads it from here, so it stands in one place.
+// The version of the library. CMake reads it from here.
 #ifndef CBT_VERSION_H_
 #define CBT_VERSION_H_
 

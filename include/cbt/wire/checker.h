@@ -1,4 +1,4 @@
-// The rules that a stream of metadata messages keeps.
+// Checks the rules that a stream of metadata messages follows.
 #ifndef CBT_WIRE_CHECKER_H_
 #define CBT_WIRE_CHECKER_H_
 
@@ -12,27 +12,27 @@ namespace cbt {
 
 // Checks the messages of one stream, in order, against the rules that a receiver may rely on:
 // tuples ascend and never overlap, also across messages, have size > 0, start below the capacity,
-// end after the starting offset; no message has more than max_results tuples; type and capacity
-// are known, the capacity not 0, and never change; FIXED_LENGTH tuples have one size and end at or
-// below 2^63, VARIABLE_LENGTH ones at or below the capacity.
+// end after the starting offset; no message has more than max_results tuples; the type is known,
+// the capacity is not 0, and neither changes; FIXED_LENGTH tuples have one size and end at or below
+// 2^63, VARIABLE_LENGTH ones at or below the capacity.
 class StreamChecker {
  public:
-  // `starting_offset` (bytes) and `max_results` (0: no limit) as they were requested.
+  // `starting_offset` (bytes) and `max_results` (0: no limit) as in the request.
   explicit StreamChecker(uint64_t starting_offset, uint32_t max_results = 0)
       : starting_offset_(starting_offset), max_results_(max_results) {}
 
-  // Errors: DATA_LOSS that names the first offending tuple by its place in the stream.
+  // Errors: DATA_LOSS, naming the first invalid tuple by its index in the stream.
   absl::Status Check(const MetadataMessage& message);
 
   uint64_t messages() const noexcept { return messages_; }
   uint64_t tuples() const noexcept { return tuples_; }
   // Sum of the tuples' sizes in bytes.
   uint64_t bytes() const noexcept { return bytes_; }
-  // End of the last tuple (bytes), the starting offset while there was none: where to resume.
+  // Where to resume (bytes): the end of the last tuple, or the starting offset if there was none.
   uint64_t resume_offset() const noexcept { return tuples_ == 0 ? starting_offset_ : end_; }
 
  private:
-  // Looks at tuple after tuple; takes those before the first offending one.
+  // Checks tuple by tuple; accepts those before the first invalid one.
   absl::Status CheckOneByOne(const TupleList& tuples);
 
   const uint64_t starting_offset_;

@@ -1,4 +1,4 @@
-// Count, bytes and digest of a whole stream: what a proof of completeness is made of.
+// Count, bytes and digest of a whole stream, from which a proof of completeness is made.
 #ifndef CBT_WIRE_DIGEST_H_
 #define CBT_WIRE_DIGEST_H_
 
@@ -9,13 +9,12 @@
 
 namespace cbt {
 
-// What a whole stream said, in three numbers: how many tuples, how many bytes they report, and a
-// digest over them, all independent of how they were cut into messages. A server sends it behind
-// the stream and a client that computes the same holds the proof that nothing was lost on the way
-// (docs/reference/completeness.md).
+// A whole stream in three numbers: its tuples, the bytes that they report, and a digest over them,
+// all independent of how they are cut into messages. A server sends them after the stream; a client
+// that computes the same values has proof that nothing was lost on the way (docs/completeness.md).
 //
 // The digest is XXH3 with 64 bits (https://github.com/Cyan4973/xxHash) over 16 bytes for each tuple
-// in stream order: byte_offset, then size_bytes, each as 8 bytes, the lowest first.
+// in stream order: byte_offset, then size_bytes, each as 8 bytes, little-endian.
 class StreamDigest {
  public:
   StreamDigest();
@@ -25,7 +24,7 @@ class StreamDigest {
   StreamDigest(const StreamDigest&) = delete;
   StreamDigest& operator=(const StreamDigest&) = delete;
 
-  // Takes the next tuples; both spans have the same size. Cost: about a nanosecond a tuple.
+  // Adds the next tuples; both spans have the same size. Cost: about a nanosecond per tuple.
   void Add(std::span<const uint64_t> offsets, std::span<const uint64_t> lengths) noexcept;
 
   uint64_t tuples() const noexcept { return tuples_; }
@@ -33,7 +32,7 @@ class StreamDigest {
   uint64_t bytes() const noexcept { return bytes_; }
   uint64_t digest() const noexcept;
 
-  // The digest as it travels: 16 hexadecimal digits.
+  // The digest as sent: 16 hexadecimal digits.
   std::string DigestText() const;
 
  private:

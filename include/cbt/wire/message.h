@@ -5,8 +5,8 @@
 //   1 block_metadata_type (enum)   2 volume_capacity_bytes (int64)
 //   3 repeated block_metadata { 1 byte_offset (int64), 2 size_bytes (int64) }
 //
-// Encoded bytes are identical with libprotobuf's for the same values (fields in the order of their
-// numbers, zero-valued scalars left out).
+// Encoded bytes are identical to libprotobuf's for the same values (fields in numerical order,
+// zero-valued scalars omitted).
 #ifndef CBT_WIRE_MESSAGE_H_
 #define CBT_WIRE_MESSAGE_H_
 
@@ -24,7 +24,7 @@
 
 namespace cbt {
 
-// The most bytes that one tuple, and that the two scalar fields of a message, can take.
+// The maximum size in bytes of one tuple, and of the two scalar fields of a message.
 inline constexpr size_t kMaxTupleBytes = 22;
 inline constexpr size_t kMaxHeaderBytes = 12;
 
@@ -32,21 +32,21 @@ inline constexpr size_t kMaxHeaderBytes = 12;
 // Requires: capacity <= kMaxCapacity.
 size_t EncodeHeader(BlockMetadataType type, uint64_t capacity, uint8_t* out) noexcept;
 
-// What EncodeTuples() did.
+// The result of EncodeTuples().
 struct EncodedTuples {
-  size_t tuples = 0;  // how many of the tuples were written, from the first on
-  size_t bytes = 0;   // how many bytes they took
+  size_t tuples = 0;  // tuples written, from the first on
+  size_t bytes = 0;   // bytes written
 };
 
-// Writes as many tuples as surely fit into `out` (at least out.size() / kMaxTupleBytes of them if
-// there are so many), each as one element of field 3.
-// Requires: both spans have the same size; every value <= kMaxCapacity.
+// Writes tuples, each as one element of field 3, while the next one is certain to fit into `out`:
+// at least min(offsets.size(), out.size() / kMaxTupleBytes) of them.
+// Requires: offsets and lengths have the same size; every value <= kMaxCapacity.
 // Cost:     one pass; no allocation.
 EncodedTuples EncodeTuples(std::span<const uint64_t> offsets, std::span<const uint64_t> lengths,
                            std::span<uint8_t> out) noexcept;
 
 // The tuples of a message: byte_offset and size_bytes of each, as two arrays that kernels fill.
-// Memory grows with the largest message and is used again.
+// Memory grows to the largest message and is reused.
 class TupleList {
  public:
   TupleList() = default;
@@ -57,11 +57,11 @@ class TupleList {
   size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
   void clear() noexcept { size_ = 0; }
-  // What new tuples hold is unspecified.
+  // The values of new tuples are unspecified.
   void resize(size_t size) {
     if (size > offsets_.size()) {
       const size_t room = size > 2 * offsets_.size() ? size : 2 * offsets_.size();
-      // Whether there is room is seen by the offsets: last, in case that memory runs out.
+      // `offsets_` decides whether there is room: resized last, in case memory runs out.
       lengths_.resize(room);
       offsets_.resize(room);
     }
@@ -108,16 +108,16 @@ struct MetadataMessage {
   TupleList tuples = {};
 };
 
-// Decodes one response message from anybody: fields in any order, unknown fields are skipped,
-// repeated scalars count by their last value. What it returns is well formed, not yet plausible:
-// StreamChecker looks at that.
-// Errors: INVALID_ARGUMENT with the byte position for bytes that are no such message, for negative
-//         values and for types that the contract does not know.
-// Cost:   one pass; memory at most 16 times the message and 16 KiB.
+// Decodes one response message from any encoder: fields may come in any order, unknown fields are
+// skipped, the last value of a repeated scalar counts. The result is well formed but not checked
+// against the rules of a stream: StreamChecker does that.
+// Errors: INVALID_ARGUMENT with the byte position for malformed bytes, negative values and unknown
+//         types.
+// Cost:   one pass; memory at most 16 times the message plus 16 KiB.
 absl::StatusOr<MetadataMessage> DecodeMetadataMessage(std::span<const uint8_t> bytes);
 
-// As above into `message`, whose memory is used again: what a loop over messages wants. What it
-// holds after an error is no message.
+// As above, into `message`, reusing its memory: for loops over messages. Its contents are
+// unspecified after an error.
 absl::Status DecodeMetadataMessage(std::span<const uint8_t> bytes, MetadataMessage& message);
 
 }  // namespace cbt
