@@ -199,7 +199,7 @@ absl::Status MappedFile::CheckUnchanged() const {
       now.st_mtim.tv_nsec == written_at_.tv_nsec) {
     return absl::OkStatus();
   }
-  return absl::AbortedError(absl::StrCat(name_, ": was written to since it was opened"));
+  return absl::AbortedError(absl::StrCat(name_, ": was modified since it was opened"));
 }
 
 MappedFile::~MappedFile() {

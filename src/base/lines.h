@@ -36,9 +36,9 @@ inline std::vector<std::string> Words(std::string_view line, std::string_view se
 template <typename Use>
 absl::Status ForEachLine(std::string_view text, Use use) {
   if (!text.empty() && text.back() != '\n') {
-    return absl::InvalidArgumentError(absl::StrCat("line ",
-                                                   std::count(text.begin(), text.end(), '\n') + 1,
-                                                   ": the last line has no end: is the file cut?"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("line ", std::count(text.begin(), text.end(), '\n') + 1,
+                     ": the last line has no newline: is the file truncated?"));
   }
   for (size_t number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());

@@ -41,7 +41,7 @@ absl::Status Refused(std::string_view text, std::string_view why) {
 
 absl::StatusOr<uint64_t> ParseNumber(std::string_view text, uint64_t max) {
   if (text.starts_with('-')) {
-    return Refused(text, "a negative number makes no sense here");
+    return Refused(text, "must not be negative");
   }
   uint64_t value = 0;
   const char* const end = text.data() + text.size();
@@ -49,10 +49,10 @@ absl::StatusOr<uint64_t> ParseNumber(std::string_view text, uint64_t max) {
   const bool overflow = result.ec == std::errc::result_out_of_range;
   const int shift = SuffixShift({result.ptr, static_cast<size_t>(end - result.ptr)});
   if ((result.ec != std::errc() && !overflow) || shift < 0) {
-    return Refused(text, "not a number (like 4096, 64K or 1MiB)");
+    return Refused(text, "not a number (such as 4096, 64K or 1MiB)");
   }
   if (overflow || value > (max >> shift)) {
-    return Refused(text, "more than the largest value " + std::to_string(max));
+    return Refused(text, "more than the maximum, " + std::to_string(max));
   }
   return value << shift;
 }

@@ -138,9 +138,9 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> Split(std::unique_ptr<ExtentCursor
   if (absl::Status status = PrepareInput(input, "split"); !status.ok()) return status;
   const uint64_t granularity = input->granularity();
   if (max_length == 0 || max_length % granularity != 0 || max_length > kMaxCapacity) {
-    return absl::InvalidArgumentError(absl::StrCat("split: maximum length ", max_length,
-                                                   " is no positive multiple of the granularity ",
-                                                   granularity));
+    return absl::InvalidArgumentError(
+        absl::StrCat("split: maximum length ", max_length,
+                     " is not a positive multiple of the granularity ", granularity));
   }
   return std::make_unique<PieceCursor>(std::move(input), granularity, max_length, false);
 }
@@ -164,7 +164,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> Clip(std::unique_ptr<ExtentCursor>
   if (absl::Status status = PrepareInput(input, "clip"); !status.ok()) return status;
   if (begin > end || end > input->capacity()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "clip: [", begin, ", ", end, ") is no range inside the capacity ", input->capacity()));
+        "clip: [", begin, ", ", end, ") is not a range within the capacity ", input->capacity()));
   }
   const uint64_t granularity = input->granularity();
   auto cursor = std::make_unique<ClipCursor>(std::move(input), granularity, begin, end);

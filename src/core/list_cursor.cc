@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeExtentCursor(const std::vector
     } else if (extent.offset > capacity || extent.length > capacity - extent.offset) {
       wrong = "reaches past the capacity";
     } else if (extent.offset < end) {
-      wrong = "starts before the end of the one before";
+      wrong = "starts before the previous one ends";
     } else if (extent.offset % granularity != 0 ||
                (extent.end() % granularity != 0 && extent.end() != capacity)) {
       wrong = "is not aligned to the granularity";

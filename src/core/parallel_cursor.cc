@@ -255,7 +255,8 @@ class Shared : public std::enable_shared_from_this<Shared> {
   // Made while there is memory.
   const absl::Status out_of_memory_ =
       absl::ResourceExhaustedError("parallel cursor: no memory to read ahead");
-  const absl::Status threw_ = absl::InternalError("parallel cursor: reading ahead threw");
+  const absl::Status threw_ =
+      absl::InternalError("parallel cursor: reading ahead threw an exception");
 
   std::mutex mutex_;
   std::condition_variable filled_;  // the part that the consumer waits for has something new

@@ -226,7 +226,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> Make(
   for (const auto& input : inputs) {
     if (absl::Status status = PrepareInput(input, name); !status.ok()) return status;
     if (input->capacity() != inputs.front()->capacity()) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": inputs of different capacity, ",
+      return absl::InvalidArgumentError(absl::StrCat(name, ": inputs have different capacities, ",
                                                      inputs.front()->capacity(), " and ",
                                                      input->capacity()));
     }

@@ -78,7 +78,7 @@ absl::StatusOr<ChangeMap> CombineTwo(Pairwise op, const ChangeMapView& first,
   if (first.capacity() != second.capacity()) {
     return absl::InvalidArgumentError(
         absl::StrCat("maps of volumes of ", first.capacity(), " and ", second.capacity(),
-                     " bytes don't combine; bring one to the other's capacity"));
+                     " bytes don't combine; change one to the other's capacity"));
   }
   std::vector<ChangeMapView> maps = {first, second};
   absl::StatusOr<std::vector<ChangeMap>> refined = AtOneGranularity(maps);
@@ -137,7 +137,7 @@ absl::StatusOr<ChangeMap> UniteBlocks(std::vector<std::shared_ptr<const Portable
 }
 
 absl::StatusOr<ChangeMap> Union(std::span<const ChangeMapView> maps) {
-  if (maps.empty()) return absl::InvalidArgumentError("a union of no maps");
+  if (maps.empty()) return absl::InvalidArgumentError("union: no maps");
   std::vector<ChangeMapView> inputs(maps.begin(), maps.end());
   absl::StatusOr<std::vector<ChangeMap>> refined = AtOneGranularity(inputs);
   if (!refined.ok()) return refined.status();

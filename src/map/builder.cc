@@ -76,7 +76,7 @@ struct ChangeMapBuilder::State {
   template <typename Work>
   absl::Status Attempt(Work work) {
     if (!failure.ok()) return failure;
-    failure = absl::InternalError("change map: an exception interrupted building it");
+    failure = absl::InternalError("change map: building it was interrupted by an exception");
     failure = work();
     return failure;
   }
@@ -143,7 +143,7 @@ absl::Status ChangeMapBuilder::Add(std::span<const Extent> extents) {
   for (const Extent& extent : extents) {
     if (extent.offset > geometry.capacity || extent.length > geometry.capacity - extent.offset) {
       return absl::OutOfRangeError(absl::StrCat("extent (offset ", extent.offset, ", length ",
-                                                extent.length, ") reaches past the capacity of ",
+                                                extent.length, ") extends past the capacity of ",
                                                 geometry.capacity, " bytes"));
     }
     if (extent.length == 0) continue;
@@ -158,8 +158,8 @@ absl::Status ChangeMapBuilder::Add(std::span<const Extent> extents) {
 
 absl::Status ChangeMapBuilder::AddBlocks(uint64_t begin, uint64_t end) {
   if (begin > end || end > state_->blocks) {
-    return absl::OutOfRangeError(
-        absl::StrCat("blocks ", begin, " to ", end, " of a volume of ", state_->blocks));
+    return absl::OutOfRangeError(absl::StrCat(
+        "blocks ", begin, " to ", end, " are not in a volume of ", state_->blocks, " blocks"));
   }
   return begin == end ? absl::OkStatus() : state_->Add(begin, end);
 }

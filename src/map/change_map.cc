@@ -73,7 +73,7 @@ absl::StatusOr<ChangeMap> ChangeMapAccess::FromWriter(absl::StatusOr<std::vector
   absl::StatusOr<ChangeMap> map = FromBytes(std::move(storage), written, geometry);
   if (!map.ok() && map.status().code() == absl::StatusCode::kDataLoss) {
     return absl::InternalError(
-        absl::StrCat("a change map was built wrong: ", map.status().message()));
+        absl::StrCat("built an invalid change map: ", map.status().message()));
   }
   return map;
 }
@@ -263,7 +263,7 @@ absl::StatusOr<ChangeMap> ChangeMap::FromPortable32(std::span<const uint8_t> byt
 absl::StatusOr<std::vector<uint8_t>> ChangeMap::ToPortable32() const {
   const PortableIndex& index = *ChangeMapAccess::Index(view_);
   if (index.HasMoreGroups()) {
-    return absl::OutOfRangeError("blocks from 2^32 on have no place in a 32-bit bitmap");
+    return absl::OutOfRangeError("blocks from 2^32 on don't fit into a 32-bit bitmap");
   }
   const std::span<const uint8_t> group = index.FirstGroup();
   if (!group.empty()) return std::vector<uint8_t>(group.begin(), group.end());

@@ -36,19 +36,18 @@ const char* CheckContainer(const Container& container) noexcept {
     case ContainerKind::kArray:
       return simd::Containers().check_values(container.data, container.count)
                  ? nullptr
-                 : "an array that does not ascend";
+                 : "the array is not ascending";
     case ContainerKind::kBitset:
       return simd::CountBits().single(container.data, nullptr, kBitsetWords, 0).ones ==
                      container.cardinality
                  ? nullptr
-                 : "a bitset that holds another number of blocks than it says";
+                 : "the bitset does not match its cardinality";
     case ContainerKind::kRun:
       break;
   }
   const uint32_t blocks = simd::Containers().check_pairs(container.data, container.count);
-  if (blocks == 0) return "runs that touch, overlap or leave their container";
-  return blocks == container.cardinality ? nullptr
-                                         : "runs that hold another number of blocks than they say";
+  if (blocks == 0) return "runs touch, overlap or leave their container";
+  return blocks == container.cardinality ? nullptr : "the runs do not match their cardinality";
 }
 
 uint32_t LastValue(const Container& container) noexcept {

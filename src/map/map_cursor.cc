@@ -252,12 +252,12 @@ std::unique_ptr<ExtentCursor> MakeChangeMapCursor(const ChangeMapView& map) {
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeUnionCursor(std::span<const ChangeMap> maps) {
-  if (maps.empty()) return absl::InvalidArgumentError("a union of no maps");
+  if (maps.empty()) return absl::InvalidArgumentError("union: no maps");
   std::vector<std::shared_ptr<const PortableIndex>> indexes;
   std::vector<std::shared_ptr<const void>> storage;
   for (const ChangeMap& map : maps) {
     if (map->geometry() != maps.front()->geometry()) {
-      return absl::InvalidArgumentError("maps of different geometries");
+      return absl::InvalidArgumentError("union: maps have different geometries");
     }
     indexes.push_back(ChangeMapAccess::Index(map));
     storage.push_back(ChangeMapAccess::Storage(map));

@@ -64,7 +64,7 @@ absl::Status Named(std::string_view name, const absl::Status& status) {
 
 absl::Status CheckName(std::string_view what, std::string_view name) {
   const char* const wrong = name.size() > kMaxMapNameBytes              ? "is too long"
-                            : name.find('\0') != std::string_view::npos ? "holds a NUL"
+                            : name.find('\0') != std::string_view::npos ? "contains a NUL"
                             : !IsUtf8(name)                             ? "is not UTF-8"
                                                                         : nullptr;
   if (wrong == nullptr) return absl::OkStatus();
@@ -89,7 +89,7 @@ class PieceGuard final : public ByteGuard {
       const uint64_t size = std::min<uint64_t>(kPieceBytes, payload_.size() - at);
       if (Checksum(payload_.subspan(at, size)) != LoadU64(digests_.data() + 8 * piece)) {
         return Damaged(name_, header_bytes_ + at,
-                       absl::StrCat("the checksum of ", size, " bytes from here is wrong"));
+                       absl::StrCat("the checksum of ", size, " bytes from here does not match"));
       }
       sound.store(true, std::memory_order_relaxed);
     }
@@ -107,8 +107,9 @@ class PieceGuard final : public ByteGuard {
 absl::Status CheckCardinality(const ChangeMapHeader& header, uint64_t found,
                               std::string_view name) {
   if (header.cardinality == found) return absl::OkStatus();
-  return Damaged(name, kCardinalityAt,
-                 absl::StrCat("says ", header.cardinality, " blocks, the payload holds ", found));
+  return Damaged(
+      name, kCardinalityAt,
+      absl::StrCat("the header says ", header.cardinality, " blocks, the payload has ", found));
 }
 
 // Every piece, then the bitmap they make.
@@ -187,7 +188,7 @@ absl::StatusOr<std::vector<uint8_t>> EncodeMapHeader(ChangeMapHeader& header,
 absl::StatusOr<MapFileParts> ParseMapFile(std::span<const uint8_t> file, std::string_view name) {
   if (file.size() < kMagic.size() || !std::equal(kMagic.begin(), kMagic.end(), file.begin())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(AbslView(name), ": not a change-map file (it does not begin like one)"));
+        absl::StrCat(AbslView(name), ": not a change-map file (wrong magic number)"));
   }
   if (file.size() < kFixedBytes + kChecksumBytes) {
     return Damaged(name, file.size(), "ends in its header");
@@ -195,21 +196,21 @@ absl::StatusOr<MapFileParts> ParseMapFile(std::span<const uint8_t> file, std::st
   const uint8_t* const bytes = file.data();
   if (const uint16_t major = LoadU16(bytes + kMajorAt); major != kMajor) {
     return absl::UnimplementedError(
-        absl::StrCat(AbslView(name), ": is of version ", major, ".", LoadU16(bytes + kMinorAt),
-                     " of the change-map format, this program reads version ", kMajor));
+        absl::StrCat(AbslView(name), ": has version ", major, ".", LoadU16(bytes + kMinorAt),
+                     " of the change-map format; this program reads version ", kMajor));
   }
   const uint64_t header_size = LoadU32(bytes + kHeaderSizeAt);
   if (header_size % 8 != 0 || header_size < kFixedBytes + kChecksumBytes) {
-    return Damaged(name, kHeaderSizeAt, "no possible size of a header");
+    return Damaged(name, kHeaderSizeAt, "invalid header size");
   }
   if (header_size > file.size()) return Damaged(name, file.size(), "ends in its header");
   const uint64_t checksum = LoadU64(bytes + header_size - kChecksumBytes);
   if (Checksum(file.first(header_size - kChecksumBytes)) != checksum) {
-    return Damaged(name, header_size - kChecksumBytes, "the checksum of the header is wrong");
+    return Damaged(name, header_size - kChecksumBytes, "the header's checksum does not match");
   }
   // From here on the header is what somebody wrote, but that may have been anybody.
   if (const uint64_t features = LoadU64(bytes + kMustKnowAt); features != 0) {
-    return absl::UnimplementedError(absl::StrCat(AbslView(name), ": needs features (",
+    return absl::UnimplementedError(absl::StrCat(AbslView(name), ": uses features (",
                                                  absl::Hex(features),
                                                  ") that this program does not know"));
   }
@@ -224,11 +225,11 @@ absl::StatusOr<MapFileParts> ParseMapFile(std::span<const uint8_t> file, std::st
   if (!geometry.ok()) return Damaged(name, kCapacityAt, std::string(geometry.message()));
   if (header.payload_bytes != file.size() - header_size) {
     return Damaged(name, kPayloadSizeAt,
-                   absl::StrCat("says ", header.payload_bytes, " bytes of payload, there are ",
-                                file.size() - header_size));
+                   absl::StrCat("the header says ", header.payload_bytes,
+                                " bytes of payload, the file has ", file.size() - header_size));
   }
   if (LoadU32(bytes + kPieceShiftAt) != kPieceShift) {
-    return Damaged(name, kPieceShiftAt, "pieces of another size than 64 KiB");
+    return Damaged(name, kPieceShiftAt, "the piece size is not 64 KiB");
   }
   if (LoadU16(bytes + kReservedAt) != 0) return Damaged(name, kReservedAt, "is not zero");
   const uint64_t names = uint64_t{LoadU16(bytes + kVolumeSizeAt)} + LoadU16(bytes + kBaseSizeAt) +
@@ -237,7 +238,7 @@ absl::StatusOr<MapFileParts> ParseMapFile(std::span<const uint8_t> file, std::st
   const uint64_t digests = 8 * Pieces(header.payload_bytes);
   if (extension % 8 != 0 ||
       header_size != kFixedBytes + RoundUp8(names) + extension + digests + kChecksumBytes) {
-    return Damaged(name, kHeaderSizeAt, "is not the sum of what is in the header");
+    return Damaged(name, kHeaderSizeAt, "the header size does not match its contents");
   }
   size_t at = kFixedBytes;
   const auto take = [&](size_t size_at) {

@@ -41,7 +41,7 @@ absl::Status PortableIndex::Damaged(uint64_t at, const char* why) const {
 
 absl::Status PortableIndex::PastTheEnd(uint64_t at) const {
   return absl::InvalidArgumentError(
-      absl::StrCat(where_, "offset ", at, ": holds blocks past the last one of ", block_count_));
+      absl::StrCat(where_, "offset ", at, ": contains blocks past the last one of ", block_count_));
 }
 
 absl::Status PortableIndex::Guard(uint64_t begin, uint64_t end) const {
@@ -49,29 +49,30 @@ absl::Status PortableIndex::Guard(uint64_t begin, uint64_t end) const {
 }
 
 absl::Status PortableIndex::ParseAll() {
-  if (bytes_.size() < kGroupCount) return Damaged(bytes_.size(), "ends in the number of groups");
+  if (bytes_.size() < kGroupCount)
+    return Damaged(bytes_.size(), "truncated in the number of groups");
   if (absl::Status status = Guard(0, kGroupCount); !status.ok()) return status;
   const uint64_t groups = LoadU64(bytes_.data());
   uint64_t at = kGroupCount;
   for (uint64_t i = 0; i < groups; ++i) {
-    if (bytes_.size() - at < kGroupHigh) return Damaged(at, "ends before its last group");
+    if (bytes_.size() - at < kGroupHigh) return Damaged(at, "truncated before the last group");
     if (absl::Status status = Guard(at, at + kGroupHigh); !status.ok()) return status;
     const uint32_t high = LoadU32(bytes_.data() + at);
     if (!groups_.empty() && high <= groups_.back().high) {
-      return Damaged(at, "upper halves that do not ascend");
+      return Damaged(at, "upper halves are not ascending");
     }
     absl::StatusOr<uint64_t> end = ParseGroup(at + kGroupHigh, high);
     if (!end.ok()) return end.status();
     at = *end;
   }
-  if (at != bytes_.size()) return Damaged(at, "bytes behind the last group");
+  if (at != bytes_.size()) return Damaged(at, "trailing bytes after the last group");
   if (guard_ != nullptr) sound_ = std::vector<std::atomic<bool>>(size_);
   return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> PortableIndex::ParseGroup(uint64_t at, uint32_t high) {
   const uint64_t room = bytes_.size() - at;
-  if (room < 4) return Damaged(at, "ends in a cookie");
+  if (room < 4) return Damaged(at, "truncated in a cookie");
   if (absl::Status status = Guard(at, at + std::min<uint64_t>(room, 8)); !status.ok()) {
     return status;
   }
@@ -88,12 +89,12 @@ absl::StatusOr<uint64_t> PortableIndex::ParseGroup(uint64_t at, uint32_t high) {
     group.flags = 4;
     header += (group.count + 7) / 8;
   } else if (cookie == kCookieNoRuns) {
-    if (room < 8) return Damaged(at + 4, "ends in the number of containers");
+    if (room < 8) return Damaged(at + 4, "truncated in the number of containers");
     group.count = LoadU32(bitmap + 4);
     if (group.count > kMaxContainers) return Damaged(at + 4, "more containers than keys");
     header += 4;
   } else {
-    return Damaged(at, "no roaring cookie");
+    return Damaged(at, "unknown cookie");
   }
   group.descriptors = static_cast<uint32_t>(header);
   header += 4 * uint64_t{group.count};
@@ -101,11 +102,11 @@ absl::StatusOr<uint64_t> PortableIndex::ParseGroup(uint64_t at, uint32_t high) {
     group.offsets = static_cast<uint32_t>(header);
     header += 4 * uint64_t{group.count};
   }
-  if (room < header) return Damaged(at + room, "ends in the table of containers");
+  if (room < header) return Damaged(at + room, "truncated in the container table");
   if (absl::Status status = Guard(at, at + header); !status.ok()) return status;
   if (group.flags != 0 && group.count % 8 != 0 &&
       bitmap[group.descriptors - 1] >> group.count % 8 != 0) {
-    return Damaged(at + group.descriptors - 1, "run flags of containers that are not there");
+    return Damaged(at + group.descriptors - 1, "run flags of nonexistent containers");
   }
   // For a group without containers.
   group.size = static_cast<uint32_t>(header);
@@ -126,14 +127,14 @@ absl::Status PortableIndex::ParseContainers(Group& group) {
     const uint8_t* const descriptor = bitmap + group.descriptors + 4 * size_t{i};
     const auto place = [&] { return static_cast<uint64_t>(descriptor - bytes_.data()); };
     const uint32_t next = LoadU16(descriptor);
-    if (i > 0 && next <= key) return Damaged(place(), "keys that do not ascend");
+    if (i > 0 && next <= key) return Damaged(place(), "keys are not ascending");
     key = next;
     const uint32_t cardinality = LoadU16(descriptor + 2) + 1u;
     cardinality_ += cardinality;
     if (group.offsets != 0) {
       if (LoadU32(bitmap + group.offsets + 4 * size_t{i}) != at) {
         return Damaged(group.begin + group.offsets + 4 * size_t{i},
-                       "a container that is not where the one before ends");
+                       "the container does not start where the previous one ends");
       }
     } else {
       group.starts[i] = static_cast<uint32_t>(at);
@@ -146,7 +147,7 @@ absl::Status PortableIndex::ParseContainers(Group& group) {
       const uint64_t end = LoadU32(bitmap + group.offsets + 4 * size_t{i} + 4);
       if (end < at + kRunHeader + 4 || (end - at - kRunHeader) % 4 != 0) {
         return Damaged(group.begin + group.offsets + 4 * size_t{i} + 4,
-                       "an offset that leaves no place for the runs before it");
+                       "the offset leaves no room for the runs before it");
       }
       at = end;
     } else {
@@ -156,12 +157,12 @@ absl::Status PortableIndex::ParseContainers(Group& group) {
         return status;
       }
       const uint32_t runs = LoadU16(bitmap + at);
-      if (runs == 0) return Damaged(group.begin + at, "a list of no runs");
+      if (runs == 0) return Damaged(group.begin + at, "empty list of runs");
       at += kRunHeader + 4 * uint64_t{runs};
     }
     if (at > room) return Damaged(bytes_.size(), "ends in a container");
   }
-  if (at > UINT32_MAX) return Damaged(group.begin, "a bitmap of more than 4 GiB");
+  if (at > UINT32_MAX) return Damaged(group.begin, "a group of more than 4 GiB");
   group.size = static_cast<uint32_t>(at);
   if (group.count > 0 && (block_count_ == 0 || (uint64_t{group.high} << 16 | key) > last_key)) {
     return PastTheEnd(group.begin + group.descriptors);
@@ -227,7 +228,7 @@ absl::StatusOr<Container> PortableIndex::Load(size_t ordinal) const {
   const Container container = At(group, index);
   const uint64_t data = static_cast<uint64_t>(container.data - bytes_.data());
   if (container.kind == ContainerKind::kRun && data + 4 * uint64_t{container.count} != end) {
-    return Damaged(begin, "a number of runs that does not fill their place");
+    return Damaged(begin, "the number of runs does not match their size");
   }
   if (const char* const wrong = CheckContainer(container); wrong != nullptr) {
     return Damaged(begin, wrong);

@@ -189,9 +189,8 @@ bool PortableWriter::too_large() const noexcept {
 }
 
 absl::Status PortableWriter::TooLarge() {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("a change map of more than ", kMaxMapBytes,
-                   " bytes; a coarser granularity makes it smaller"));
+  return absl::ResourceExhaustedError(absl::StrCat("the change map would exceed ", kMaxMapBytes,
+                                                   " bytes; use a coarser granularity"));
 }
 
 absl::StatusOr<std::vector<uint8_t>> PortableWriter::Finish() {

@@ -84,7 +84,7 @@ bool ProtoReader::SkipGroup() noexcept {
       if (depth == kMaxGroupDepth) return Fail("groups are nested too deeply");
       open[depth++] = field;
     } else if (type_ == WireType::kEndGroup) {
-      if (open[--depth] != field) return Fail("a group ends that did not begin");
+      if (open[--depth] != field) return Fail("end of a group that was not started");
     } else if (!ReadValue()) {
       return false;
     }
@@ -100,7 +100,7 @@ bool ProtoReader::Next() noexcept {
     if (!ReadTag(tag)) return false;
     field_ = tag >> 3;
     type_ = static_cast<WireType>(tag & 7);
-    if (type_ == WireType::kEndGroup) return Fail("a group ends that did not begin");
+    if (type_ == WireType::kEndGroup) return Fail("end of a group that was not started");
     if (type_ != WireType::kStartGroup) return ReadValue();
     if (!SkipGroup()) return false;
   }

@@ -25,8 +25,7 @@ absl::Status StreamChecker::Check(const MetadataMessage& message) {
   if (message.capacity == 0) {
     return absl::DataLossError(absl::StrCat(
         "metadata stream: message ", messages_,
-        " has no volume_capacity_bytes, or 0: a volume without a byte can't be listed, "
-        "and an answer that was never filled in looks the same"));
+        ": volume_capacity_bytes is missing or 0, as in a message that was never filled in"));
   }
   if (messages_ == 0) {
     type_ = message.type;
@@ -73,10 +72,11 @@ absl::Status StreamChecker::CheckOneByOne(const TupleList& tuples) {
     // A last block may reach past the capacity, and so past the largest one there is, but only to
     // the block's own edge: further on, rounding an end could come out at 0.
     if (tuple.length > kMaxCapacity + 1 - tuple.offset) {
-      return Broken(tuples_, tuple, "ends past the end of any volume");
+      return Broken(tuples_, tuple, "ends past the largest possible volume");
     }
     if (tuples_ != 0 && tuple.offset < end_) {
-      return Broken(tuples_, tuple, absl::StrCat("starts before the end ", end_, " of the last"));
+      return Broken(tuples_, tuple,
+                    absl::StrCat("starts before the end ", end_, " of the previous tuple"));
     }
     if (tuple.end() <= starting_offset_) {
       return Broken(tuples_, tuple,
@@ -85,7 +85,8 @@ absl::Status StreamChecker::CheckOneByOne(const TupleList& tuples) {
     if (type_ == BlockMetadataType::kFixedLength) {
       if (block_size_ == 0) block_size_ = tuple.length;
       if (tuple.length != block_size_) {
-        return Broken(tuples_, tuple, absl::StrCat("in a FIXED_LENGTH stream of ", block_size_));
+        return Broken(tuples_, tuple,
+                      absl::StrCat("in a FIXED_LENGTH stream with block size ", block_size_));
       }
     } else if (tuple.end() > capacity_) {
       return Broken(tuples_, tuple, absl::StrCat("ends past the capacity ", capacity_));

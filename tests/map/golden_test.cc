@@ -91,7 +91,7 @@ std::string OfMajor(std::string bytes, char major) {
 void ExpectRefused(const absl::Status& status, const std::string& version,
                    const std::string& reads = "1") {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
-  EXPECT_NE(status.message().find(absl::StrCat("is of version ", version)), std::string::npos)
+  EXPECT_NE(status.message().find(absl::StrCat("has version ", version)), std::string::npos)
       << status;
   EXPECT_NE(status.message().find("this program reads version " + reads), std::string::npos)
       << status;

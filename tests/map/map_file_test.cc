@@ -152,7 +152,7 @@ TEST(MapFileTest, OtherFilesAreNamedAsWhatTheyAre) {
       "This one has a few more than that.";
   const absl::Status other = Read({text.begin(), text.end()});
   EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(other.message(), "x.cbm: not a change-map file (it does not begin like one)");
+  EXPECT_EQ(other.message(), "x.cbm: not a change-map file (wrong magic number)");
   EXPECT_EQ(Read({}).code(), absl::StatusCode::kInvalidArgument);
   const test::TempDir folder;
   EXPECT_EQ(ReadChangeMap(folder.path()).status().code(), absl::StatusCode::kInvalidArgument);
@@ -165,7 +165,7 @@ TEST(MapFileTest, NewerVersionsAndUnknownFeaturesAreRefusedByName) {
   bytes[10] = 3;
   EXPECT_EQ(Read(bytes).code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(Read(bytes).message(),
-            "x.cbm: is of version 2.3 of the change-map format, this program reads version 1");
+            "x.cbm: has version 2.3 of the change-map format; this program reads version 1");
   // A newer minor version, and what may be ignored, are read.
   bytes = *EncodeChangeMap(SmallMap());
   bytes[10] = 7;
@@ -175,7 +175,7 @@ TEST(MapFileTest, NewerVersionsAndUnknownFeaturesAreRefusedByName) {
   bytes[17] = 1;
   Seal(bytes);
   EXPECT_EQ(Read(bytes).code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(Read(bytes).message(), "x.cbm: needs features (100) that this program does not know");
+  EXPECT_EQ(Read(bytes).message(), "x.cbm: uses features (100) that this program does not know");
 }
 
 // An extension that a later minor version may add.

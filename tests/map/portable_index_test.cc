@@ -157,8 +157,8 @@ TEST(PortableIndexTest, NamesWhatIsWrong) {
     return std::string(ChangeMapView::Create(bytes, kVolume).status().message());
   };
   EXPECT_EQ(why(array({1, 5, 9})), "");
-  EXPECT_EQ(why(array({9, 5, 1})), "offset 28: an array that does not ascend");
-  EXPECT_EQ(why(array({5, 5, 5})), "offset 28: an array that does not ascend");
+  EXPECT_EQ(why(array({9, 5, 1})), "offset 28: the array is not ascending");
+  EXPECT_EQ(why(array({5, 5, 5})), "offset 28: the array is not ascending");
   const auto runs = [](std::vector<uint16_t> pairs, unsigned cardinality) {
     std::vector<uint8_t> bytes = {1,
                                   0,
@@ -190,13 +190,12 @@ TEST(PortableIndexTest, NamesWhatIsWrong) {
     return bytes;
   };
   EXPECT_EQ(why(runs({1, 2, 9, 3}, 7)), "");
-  EXPECT_EQ(why(runs({1, 2, 9, 3}, 8)),
-            "offset 21: runs that hold another number of blocks than they say");
+  EXPECT_EQ(why(runs({1, 2, 9, 3}, 8)), "offset 21: the runs do not match their cardinality");
   for (const std::vector<uint16_t>& wrong :
        {std::vector<uint16_t>{1, 2, 4, 3}, {1, 2, 3, 3}, {9, 3, 1, 2}, {65530, 65535, 1, 1}}) {
-    EXPECT_EQ(why(runs(wrong, 7)), "offset 21: runs that touch, overlap or leave their container");
+    EXPECT_EQ(why(runs(wrong, 7)), "offset 21: runs touch, overlap or leave their container");
   }
-  EXPECT_EQ(why(runs({}, 7)), "offset 21: a list of no runs");
+  EXPECT_EQ(why(runs({}, 7)), "offset 21: empty list of runs");
 }
 
 // The first byte of the table whose entry is wrong.
@@ -327,7 +326,7 @@ TEST(PortableIndexTest, RefusesABitmapOfMoreThan4GiB) {
     if (runs == 1) {
       EXPECT_TRUE(index.ok()) << index.status();
     } else {
-      EXPECT_EQ(index.status(), absl::DataLossError("offset 12: a bitmap of more than 4 GiB"));
+      EXPECT_EQ(index.status(), absl::DataLossError("offset 12: a group of more than 4 GiB"));
     }
   }
   munmap(memory, kSize);

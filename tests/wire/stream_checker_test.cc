@@ -64,7 +64,7 @@ TEST(StreamCheckerTest, RefusesWhatEndsWhereNoVolumeDoes) {
          {Extent{kTop - 4096, kMaxCapacity}, Extent{kTop - 4096, 4097}, Extent{2, kMaxCapacity}}) {
       const absl::Status status = CheckAll({{type, kMaxCapacity, {wrong}}});
       EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << wrong.offset << " " << wrong.length;
-      EXPECT_NE(std::string(status.message()).find("ends past the end of any volume"),
+      EXPECT_NE(std::string(status.message()).find("ends past the largest possible volume"),
                 std::string::npos)
           << status;
     }

@@ -62,7 +62,7 @@ absl::StatusOr<ChainManifest> DecodeManifest(std::span<const uint8_t> bytes,
   constexpr uint64_t kMostSlots = uint64_t{1} << 60;
   if (!reader.sound() || !CheckGeometry(0, manifest.granularity).ok() ||
       manifest.next_slot > kMostSlots) {
-    return reader.Damaged(begin, "no possible beginning of a manifest");
+    return reader.Damaged(begin, "invalid manifest header");
   }
   const auto file_is_known = [&manifest](const ChainFile& file) {
     return file.number != 0 && file.number < manifest.next_file;
@@ -76,11 +76,11 @@ absl::StatusOr<ChainManifest> DecodeManifest(std::span<const uint8_t> bytes,
                : entry.slot > manifest.entries.back().slot && file_is_known(entry.file);
     if (!reader.sound() || !follows || entry.id.empty() || entry.slot >= manifest.next_slot ||
         entry.capacity > kMaxCapacity || entry.floor > entry.capacity) {
-      return reader.Damaged(at, "no possible snapshot");
+      return reader.Damaged(at, "invalid snapshot entry");
     }
     manifest.entries.push_back(std::move(entry));
   }
-  if (manifest.entries.empty()) return reader.Damaged(reader.at(), "a chain without a snapshot");
+  if (manifest.entries.empty()) return reader.Damaged(reader.at(), "the chain has no snapshots");
   const auto nodes = reader.Number<uint64_t>();
   for (uint64_t i = 0; i < nodes; ++i) {
     const size_t at = reader.at();
@@ -90,12 +90,12 @@ absl::StatusOr<ChainManifest> DecodeManifest(std::span<const uint8_t> bytes,
     if (!reader.sound() || level == 0 || level > kMaxChainLevel ||
         index > manifest.next_slot >> level || !file_is_known(file) ||
         (i > 0 && manifest.nodes.rbegin()->first >= ChainNode(level, index))) {
-      return reader.Damaged(at, "no possible union");
+      return reader.Damaged(at, "invalid union entry");
     }
     manifest.nodes.emplace_hint(manifest.nodes.end(), ChainNode(level, index), file);
   }
   if (!reader.ended()) {
-    return reader.Damaged(reader.at(), "bytes after the last union");
+    return reader.Damaged(reader.at(), "trailing bytes");
   }
   return manifest;
 }

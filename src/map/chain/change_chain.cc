@@ -147,7 +147,7 @@ absl::Status ChainInDirectory::CheckReadable() const {
 absl::Status ChainInDirectory::CheckAccess() const {
   if (claim_ == nullptr) {
     return absl::FailedPreconditionError(
-        absl::StrCat(folder_.shown(), ": the chain is open for reading only"));
+        absl::StrCat(folder_.shown(), ": the chain is open read-only"));
   }
   if (absl::Status status = claim_->Check(); !status.ok()) return status;
   return unknown_;
@@ -161,8 +161,8 @@ absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
   const std::vector<std::string> left = LeftBehind(manifest_, manifest);
   // What is on the disk counts: numbers of files that it names must not be given out again. Until
   // this is known, also when an exception is why it is not, nothing is changed any more.
-  unknown_ = absl::InternalError(
-      absl::StrCat(folder_.shown(), ": a change was interrupted by an exception; open it again"));
+  unknown_ = absl::InternalError(absl::StrCat(
+      folder_.shown(), ": a change was interrupted by an exception; reopen the chain"));
   absl::Status status = folder_.Write(kManifestName, parts, options_.sync);
   if (!status.ok()) {
     // The new manifest may have its name all the same.
@@ -253,15 +253,15 @@ absl::StatusOr<LazyMap> ChainInDirectory::OpenFile(const ChainFile& file,
   absl::StatusOr<std::shared_ptr<const MappedFile>> mapped =
       folder_.Map(MapName(file.number), MappedFile::Watched::kYes);
   if (absl::IsNotFound(mapped.status())) {
-    return absl::AbortedError(absl::StrCat(
-        name, ": is not there (damage, or the chain was changed since it was opened)"));
+    return absl::AbortedError(
+        absl::StrCat(name, ": is missing (damaged chain, or changed since it was opened)"));
   }
   if (!mapped.ok()) return mapped.status();
   const std::span<const uint8_t> bytes = (*mapped)->bytes();
   absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(mapped), name);
   if (!map.ok()) return map.status();
   if (map->header.checksum != file.checksum || map->header.geometry.granularity != granularity) {
-    return absl::DataLossError(absl::StrCat(name, ": is not the file that belongs to the chain"));
+    return absl::DataLossError(absl::StrCat(name, ": is not the file that the manifest names"));
   }
   return map;
 }
@@ -340,8 +340,8 @@ absl::Status ChainInDirectory::Append(const ChangeMap& map) {
   if (absl::Status status = CheckIdentity(identity); !status.ok()) return status;
   const ChainEntry& newest = manifest_.entries.back();
   if (identity.volume != manifest_.volume) {
-    return absl::InvalidArgumentError(absl::StrCat("the map is of volume \"", identity.volume,
-                                                   "\", the chain of \"", manifest_.volume, "\""));
+    return absl::InvalidArgumentError(absl::StrCat("the map is for volume \"", identity.volume,
+                                                   "\", the chain for \"", manifest_.volume, "\""));
   }
   if (identity.target.empty()) {
     return absl::InvalidArgumentError("the map does not name its target");
@@ -353,7 +353,7 @@ absl::Status ChainInDirectory::Append(const ChangeMap& map) {
   }
   if (Contains(identity.target)) {
     return absl::AlreadyExistsError(
-        absl::StrCat("the chain has a snapshot \"", identity.target, "\""));
+        absl::StrCat("the chain already has a snapshot \"", identity.target, "\""));
   }
   ChangeMap aligned = map;
   if (map->granularity() != manifest_.granularity) {
@@ -512,7 +512,7 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Create(const std::stri
   absl::Status status = CheckGeometry(first.capacity, granularity);
   if (!status.ok()) return status;
   if (status = CheckIdentity({volume, {}, first.id}); !status.ok()) return status;
-  if (first.id.empty()) return absl::InvalidArgumentError("the first snapshot has no name");
+  if (first.id.empty()) return absl::InvalidArgumentError("the first snapshot needs a name");
   if (status = MakeFolder(directory, options.sync); !status.ok()) return status;
   absl::StatusOr<Folder> folder = Folder::Open(directory, options.name);
   if (!folder.ok()) return folder.status();
@@ -521,7 +521,7 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Create(const std::stri
   const absl::StatusOr<bool> there = folder->Has(kManifestName);
   if (!there.ok()) return there.status();
   if (*there) {
-    return absl::AlreadyExistsError(absl::StrCat(folder->shown(), ": there is a chain already"));
+    return absl::AlreadyExistsError(absl::StrCat(folder->shown(), ": already contains a chain"));
   }
   ChainManifest manifest{.volume = volume,
                          .granularity = granularity,
@@ -544,7 +544,7 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Open(const std::string
                                                                const ChainOptions& options) {
   const std::string shown = options.name.empty() ? directory : options.name;
   const auto absent = [&shown] {
-    return absl::NotFoundError(absl::StrCat(shown, ": there is no chain"));
+    return absl::NotFoundError(absl::StrCat(shown, ": no chain in this directory"));
   };
   absl::StatusOr<Folder> folder = Folder::Open(directory, shown);
   if (!folder.ok()) return absl::IsNotFound(folder.status()) ? absent() : folder.status();

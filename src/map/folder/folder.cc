@@ -91,7 +91,7 @@ absl::StatusOr<std::vector<uint8_t>> Folder::Read(const std::string& file, uint6
   }
   if (static_cast<uint64_t>(stat.st_size) > most) {
     return absl::DataLossError(absl::StrCat(Shown(file), ": has ", stat.st_size,
-                                            " bytes, more than the ", most, " that it can have"));
+                                            " bytes, more than the maximum of ", most));
   }
   std::vector<uint8_t> bytes(static_cast<size_t>(stat.st_size));
   for (size_t done = 0; done < bytes.size();) {
@@ -218,16 +218,16 @@ absl::Status FolderClaim::Check() const {
   const absl::StatusOr<bool> same = folder_.IsNamed(kLockName, lock_.number());
   if (!same.ok()) return same.status();
   if (*same) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat(
-      folder_.Shown(kLockName),
-      ": was removed or replaced, another process may have the folder; open it again"));
+  return absl::AbortedError(
+      absl::StrCat(folder_.Shown(kLockName),
+                   ": was removed or replaced, so another process may use the folder; reopen it"));
 }
 
 absl::Status CopiedByFork(std::string_view what) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      AbslView(what),
-      ": belongs to the process that opened it, and this one is a copy made by fork(); open it in "
-      "the process that uses it"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(AbslView(what),
+                   ": was opened before fork() and can't be used in the child; open it in "
+                   "the process that uses it"));
 }
 
 }  // namespace cbt

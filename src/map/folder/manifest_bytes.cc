@@ -48,23 +48,23 @@ absl::StatusOr<ManifestReader> ManifestReader::Open(std::span<const uint8_t> byt
   if (bytes.size() < kind.magic.size() ||
       !std::equal(kind.magic.begin(), kind.magic.end(), bytes.begin())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(AbslView(name), ": not a ", kind.owner, "'s manifest"));
+        absl::StrCat(AbslView(name), ": not a ", kind.owner, " manifest"));
   }
   if (bytes.size() < kVersionEnd + kChecksumBytes) {
-    return DamagedAt(name, bytes.size(), "ends too soon");
+    return DamagedAt(name, bytes.size(), "truncated");
   }
   ManifestReader reader(bytes.first(bytes.size() - kChecksumBytes), kind.magic.size(), name);
   const auto major = reader.Number<uint16_t>();
   const auto minor = reader.Number<uint16_t>();
   if (major != kind.major) {
     return absl::UnimplementedError(
-        absl::StrCat(AbslView(name), ": is of version ", major, ".", minor, " of the ", kind.owner,
-                     " format, this program reads version ", kind.major));
+        absl::StrCat(AbslView(name), ": has version ", major, ".", minor, " of the ", kind.owner,
+                     " format; this program reads version ", kind.major));
   }
   uint64_t checksum;
   std::memcpy(&checksum, bytes.data() + reader.bytes_.size(), sizeof(checksum));
   if (checksum != Checksum(reader.bytes_)) {
-    return DamagedAt(name, reader.bytes_.size(), "the checksum is wrong");
+    return DamagedAt(name, reader.bytes_.size(), "the checksum does not match");
   }
   return reader;
 }

@@ -16,7 +16,7 @@ absl::Status ChangeTracker::Core::CheckExtent(Extent extent) const {
   const uint64_t capacity = options_.geometry.capacity;
   if (extent.offset > capacity || extent.length > capacity - extent.offset) {
     return absl::OutOfRangeError(absl::StrCat("extent (offset ", extent.offset, ", length ",
-                                              extent.length, ") reaches past the capacity of ",
+                                              extent.length, ") extends past the capacity of ",
                                               capacity, " bytes"));
   }
   if (closed_.load(std::memory_order_relaxed)) {
@@ -153,7 +153,7 @@ absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Create(
     if (!used.ok()) return used.status();
     if (*used) {
       return absl::AlreadyExistsError(absl::StrCat(
-          options.directory, ": holds files of a tracker; recover it, or remove them"));
+          options.directory, ": contains the files of a tracker; recover it or remove them"));
     }
   }
   if (absl::Status status = (*core)->Begin(); !status.ok()) return status;
@@ -163,7 +163,7 @@ absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Create(
 absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Recover(
     const TrackerOptions& options) {
   if (options.directory.empty()) {
-    return absl::InvalidArgumentError("a tracker without a directory leaves nothing behind");
+    return absl::InvalidArgumentError("a tracker without a directory can't be recovered");
   }
   absl::StatusOr<std::unique_ptr<Core>> core = Core::Make(options);
   if (!core.ok()) return core.status();

@@ -43,8 +43,8 @@ absl::StatusOr<std::unique_ptr<DirtyBitmap>> DirtyBitmap::Create(uint64_t blocks
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   }
   if (memory == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for a bit for each of ", blocks,
-                                                     " blocks; a coarser granularity needs less"));
+    return absl::ResourceExhaustedError(absl::StrCat("out of memory for the bitmap of ", blocks,
+                                                     " blocks; use a coarser granularity"));
   }
   // Marks go anywhere: with small pages each would wait for a translation first.
   ::madvise(memory, static_cast<size_t>(mapped), MADV_HUGEPAGE);

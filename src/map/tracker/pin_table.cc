@@ -51,8 +51,7 @@ void ForceBarrier() noexcept {
     return;
   }
   if (Membarrier(MEMBARRIER_CMD_GLOBAL)) return;
-  std::ignore =
-      std::fputs("cbt: membarrier() does not work any more, writes could be missed\n", stderr);
+  std::ignore = std::fputs("cbt: membarrier() stopped working, writes could be missed\n", stderr);
   std::abort();
 }
 

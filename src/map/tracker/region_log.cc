@@ -83,7 +83,8 @@ RegionLog::RegionLog(const Folder& folder, std::string name, OwnedDescriptor fil
       shown_(folder_.Shown(name_)),
       number_(number),
       seed_(seed),
-      no_memory_(absl::ResourceExhaustedError(absl::StrCat(shown_, ": no memory to write to it"))),
+      no_memory_(absl::ResourceExhaustedError(
+          absl::StrCat(shown_, ": out of memory while writing to it"))),
       logged_(regions) {}
 
 absl::StatusOr<std::shared_ptr<RegionLog>> RegionLog::Create(const Folder& folder,
@@ -113,18 +114,18 @@ absl::StatusOr<RegionLog::Contents> RegionLog::Read(const Folder& folder, const 
   const auto damaged = [&](size_t at, const char* why) {
     return absl::DataLossError(absl::StrCat(folder.Shown(file), ": offset ", at, ": ", why));
   };
-  if (bytes.size() < kHeaderBytes) return damaged(bytes.size(), "ends in its header");
+  if (bytes.size() < kHeaderBytes) return damaged(bytes.size(), "truncated header");
   if (!std::equal(kMagic.begin(), kMagic.end(), bytes.begin())) {
-    return damaged(0, "does not begin like a log of regions");
+    return damaged(0, "not a region log (wrong magic number)");
   }
   if (const uint16_t major = LoadU16(bytes.data() + 8); major != kMajor) {
-    return absl::UnimplementedError(absl::StrCat(folder.Shown(file), ": is of version ", major,
-                                                 " of the log format, this program reads version ",
-                                                 kMajor));
+    return absl::UnimplementedError(
+        absl::StrCat(folder.Shown(file), ": has version ", major,
+                     " of the region-log format; this program reads version ", kMajor));
   }
   const uint64_t seed = LoadU64(bytes.data() + kChecksumAt);
   if (seed != Checksum(bytes.first(kChecksumAt))) {
-    return damaged(kChecksumAt, "the checksum of the header is wrong");
+    return damaged(kChecksumAt, "the header's checksum does not match");
   }
   Contents contents;
   contents.checksum = seed;
@@ -138,9 +139,9 @@ absl::StatusOr<RegionLog::Contents> RegionLog::Read(const Folder& folder, const 
   const uint8_t* at = bytes.data() + kNamesAt;
   for (std::string* name : {&header.volume, &header.base}) {
     const size_t size = LoadU16(at);
-    if (size > kMaxMapNameBytes) return damaged(kNamesAt, "a name that is too long");
+    if (size > kMaxMapNameBytes) return damaged(kNamesAt, "the name is too long");
     name->assign(reinterpret_cast<const char*>(at) + 2, size);
-    if (!IsUtf8(*name)) return damaged(kNamesAt, "a name that is not UTF-8");
+    if (!IsUtf8(*name)) return damaged(kNamesAt, "the name is not UTF-8");
     at += 2 + size;
   }
   absl::Status geometry = CheckGeometry(header.geometry.capacity, header.geometry.granularity);
@@ -243,7 +244,7 @@ absl::Status RegionLog::CheckName() const {
   if (!same.ok()) return same.status();
   if (*same) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
-      shown_, ": was removed or replaced while it was in use; a checkpoint makes a new one"));
+      shown_, ": was removed or replaced while in use; a checkpoint creates a new one"));
 }
 
 }  // namespace cbt

@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> ChangeTracker::Core::Make(
   if (options.region_bytes == 0 || options.region_bytes > kMaxGranularity ||
       options.region_bytes % geometry.granularity != 0) {
     return absl::InvalidArgumentError(absl::StrCat("region_bytes ", options.region_bytes,
-                                                   " is no multiple of the granularity ",
+                                                   " is not a multiple of the granularity ",
                                                    geometry.granularity));
   }
   if (!options.directory.empty() &&

@@ -64,8 +64,8 @@ absl::StatusOr<std::unique_ptr<TrackerFiles>> TrackerFiles::Open(const std::stri
 
 TrackerFiles::TrackerFiles(std::unique_ptr<FolderClaim> claim)
     : claim_(std::move(claim)),
-      no_memory_(absl::ResourceExhaustedError(
-          absl::StrCat(claim_->folder().Shown(kManifestName), ": no memory to write it"))) {}
+      no_memory_(absl::ResourceExhaustedError(absl::StrCat(claim_->folder().Shown(kManifestName),
+                                                           ": out of memory while writing it"))) {}
 
 absl::StatusOr<bool> TrackerFiles::IsUsed() const {
   const absl::StatusOr<std::vector<std::string>> names = folder().List();
@@ -100,7 +100,7 @@ absl::StatusOr<ChangeMap> TrackerFiles::ReadMap(const ManifestFile& file) const 
   const absl::StatusOr<MapFileParts> parts = ParseMapFile(*bytes, shown);
   if (!parts.ok()) return Lost(name, parts.status());
   if (parts->header.checksum != file.checksum || parts->header.geometry != manifest_.geometry) {
-    return absl::DataLossError(absl::StrCat(shown, ": is not the map that belongs there"));
+    return absl::DataLossError(absl::StrCat(shown, ": is not the map that the manifest names"));
   }
   absl::StatusOr<ChangeMap> map = DecodeChangeMap(*bytes, shown);
   if (!map.ok()) return Lost(name, map.status());
@@ -124,7 +124,7 @@ absl::StatusOr<TrackerFiles::Epoch> TrackerFiles::ReadEpoch(const TrackedEpoch& 
         header.epoch != files.number || header.base != files.base ||
         header.volume != manifest_.volume) {
       return absl::DataLossError(
-          absl::StrCat(folder().Shown(name), ": is not the log that belongs there"));
+          absl::StrCat(folder().Shown(name), ": is not the log that the manifest names"));
     }
     // Of a log that can't be trusted nothing is known: everything may be dirty.
     if (!log->sound) {
@@ -153,10 +153,11 @@ absl::StatusOr<TrackerFiles::Contents> TrackerFiles::Read(const std::string& vol
   if (absl::IsNotFound(bytes.status())) {
     const absl::StatusOr<bool> used = IsUsed();
     if (!used.ok()) return used.status();
-    if (!*used) return absl::NotFoundError(absl::StrCat(folder().shown(), ": there is no tracker"));
+    if (!*used)
+      return absl::NotFoundError(absl::StrCat(folder().shown(), ": no tracker in this directory"));
     return absl::DataLossError(absl::StrCat(
-        folder().shown(), ": holds files of a tracker and no manifest (", kManifestName,
-        "), so it is not known what has changed: remove them, create a new tracker and take a full "
+        folder().shown(), ": contains the files of a tracker but no manifest (", kManifestName,
+        "), so its changes are unknown: remove them, create a new tracker and take a full "
         "backup"));
   }
   if (!bytes.ok()) return bytes.status();
@@ -165,7 +166,7 @@ absl::StatusOr<TrackerFiles::Contents> TrackerFiles::Read(const std::string& vol
   if (!manifest.ok()) return Lost(kManifestName, manifest.status());
   if (manifest->geometry != geometry || manifest->volume != volume) {
     return absl::FailedPreconditionError(absl::StrCat(
-        folder().shown(), ": is of another volume, or of one of another size or granularity"));
+        folder().shown(), ": belongs to another volume, or has another size or granularity"));
   }
   manifest_ = *std::move(manifest);
   next_file_ = manifest_.next_file;

@@ -84,7 +84,7 @@ absl::StatusOr<TrackerManifest> DecodeTrackerManifest(std::span<const uint8_t> b
   if (!reader.sound() || flags > (kClosed | kHasLateWrites | kOpening) || epochs < 1 ||
       epochs > 2 || (manifest.opening && epochs != 2) ||
       !CheckGeometry(manifest.geometry.capacity, manifest.geometry.granularity).ok()) {
-    return reader.Damaged(begin, "the fields of the volume are out of range");
+    return reader.Damaged(begin, "invalid volume fields");
   }
   const auto is_known = [&manifest](const ManifestFile& file) {
     return file.number != 0 && file.number < manifest.next_file;
@@ -108,8 +108,7 @@ absl::StatusOr<TrackerManifest> DecodeTrackerManifest(std::span<const uint8_t> b
       sound = is_known(file) && (log == 0 || file.number > epoch.logs.back().number);
       epoch.logs.push_back(file);
     }
-    if (!sound || !reader.sound())
-      return reader.Damaged(at, "the fields of an epoch are out of range");
+    if (!sound || !reader.sound()) return reader.Damaged(at, "invalid epoch fields");
     manifest.epochs.push_back(std::move(epoch));
   }
   if ((flags & kHasLateWrites) != 0) {
@@ -118,11 +117,11 @@ absl::StatusOr<TrackerManifest> DecodeTrackerManifest(std::span<const uint8_t> b
     late.map = reader.File();
     late.until = reader.Number<uint64_t>();
     if (!reader.sound() || !is_known(late.map) || manifest.Find(late.until) == nullptr) {
-      return reader.Damaged(at, "the fields of late writes are out of range");
+      return reader.Damaged(at, "invalid late-write fields");
     }
     manifest.late = late;
   }
-  if (!reader.ended()) return reader.Damaged(reader.at(), "bytes after the last field");
+  if (!reader.ended()) return reader.Damaged(reader.at(), "trailing bytes");
   return manifest;
 }
 

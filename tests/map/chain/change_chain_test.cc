@@ -415,7 +415,7 @@ TEST(ChangeChainTest, EveryFlippedBitAndLengthOfAManifestIsFound) {
   }
   bytes[8] = 9;
   EXPECT_EQ(DecodeManifest(bytes, "CHAIN").status().message(),
-            "CHAIN: is of version 9.0 of the chain format, this program reads version 1");
+            "CHAIN: has version 9.0 of the chain format; this program reads version 1");
 }
 
 }  // namespace

@@ -143,7 +143,7 @@ TEST_F(TrackerFilesTest, AttackDAnotherMapUnderTheNameIsRefused) {
   ASSERT_TRUE(WriteChangeMap(other, dir_ / "tracker/changes-2.cbm").ok());
   const absl::Status status = Read().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_NE(status.message().find("is not the map that belongs there"), std::string::npos)
+  EXPECT_NE(status.message().find("is not the map that the manifest names"), std::string::npos)
       << status;
 }
 

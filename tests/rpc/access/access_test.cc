@@ -173,7 +173,8 @@ TEST(AccessFiles, ALineThatWasCutIsRefused) {
         continue;
       }
       EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text.substr(0, size);
-      EXPECT_THAT(status.ToString(), HasSubstr("the last line has no end: is the file cut?"));
+      EXPECT_THAT(status.ToString(),
+                  HasSubstr("the last line has no newline: is the file truncated?"));
       EXPECT_THAT(status.ToString(), HasSubstr(absl::StrCat(path, ": line ")));
       EXPECT_THAT(status.ToString(), Not(HasSubstr("canary")));
     }
