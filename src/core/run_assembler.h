@@ -2,12 +2,12 @@
 #ifndef CBT_CORE_RUN_ASSEMBLER_H_
 #define CBT_CORE_RUN_ASSEMBLER_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
 #include "cbt/batch.h"
+#include "core/run_sink.h"
 #include "simd/extract_runs.h"
 
 namespace cbt {
@@ -35,9 +35,9 @@ class RunAssembler {
               uint64_t block, ExtentBatch& batch) noexcept;
 
   // True while extents wait for room in a batch.
-  bool waiting() const noexcept { return taken_ < waiting_; }
+  bool waiting() const noexcept { return sink_.waiting(); }
   // Appends waiting extents to `batch`, as many as it has room for.
-  void Take(ExtentBatch& batch) noexcept;
+  void Take(ExtentBatch& batch) noexcept { sink_.Take(batch); }
 
   // True while a run has begun and not ended.
   bool open() const noexcept { return open_ != 0; }
@@ -56,14 +56,9 @@ class RunAssembler {
  private:
   const uint64_t capacity_;
   const uint64_t granularity_;
-  // Kernels shift. A granularity that is no power of two is multiplied in afterwards.
-  const unsigned shift_;
-  const uint64_t factor_;
+  RunSink sink_;
   uint64_t open_ = 0;
-  uint64_t open_start_ = 0;  // in the kernel's unit: bytes, or blocks where there is a factor
-  size_t taken_ = 0;
-  size_t waiting_ = 0;
-  std::array<Extent, simd::kRunSlack> extents_;
+  uint64_t open_start_ = 0;  // in the kernel's unit, see RunSink::shift()
 };
 
 }  // namespace cbt

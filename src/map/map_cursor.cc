@@ -1,11 +1,10 @@
 #include "map/map_cursor.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <utility>
 
 #include "cbt/batch.h"
+#include "core/run_sink.h"
 #include "map/container_merge.h"
 #include "map/map_access.h"
 #include "simd/kernels.h"
@@ -14,7 +13,6 @@ namespace cbt {
 namespace {
 
 static_assert(ExtentBatch::kSlack >= simd::kContainerSlack);
-static_assert(ExtentBatch::kSlack >= simd::kRunSlack);
 
 // Containers passed in one Next() at most: long runs go through many of them without an extent.
 constexpr size_t kContainersPerCall = size_t{1} << 14;
@@ -28,17 +26,14 @@ class MapCursor final : public ExtentCursor {
       : ExtentCursor(geometry.capacity, geometry.granularity),
         storage_(std::move(storage)),
         merge_(std::move(maps), BlockCount(geometry.capacity, geometry.granularity)),
-        shift_(IsPowerOfTwo(geometry.granularity)
-                   ? static_cast<unsigned>(std::countr_zero(geometry.granularity))
-                   : 0),
-        factor_(IsPowerOfTwo(geometry.granularity) ? 1 : geometry.granularity) {}
+        sink_(geometry.capacity, geometry.granularity) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {
     const uint64_t block = offset / granularity();
     held_ = {};
     left_ = 0;
-    waiting_ = taken_ = 0;
+    sink_.Reset();
     floor_ = offset;
     start_value_ = static_cast<uint32_t>(block & (kContainerBlocks - 1));
     start_key_ = block >> kContainerShift;
@@ -49,8 +44,8 @@ class MapCursor final : public ExtentCursor {
   absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
     size_t budget = kContainersPerCall;
     while (!batch.full()) {
-      if (taken_ < waiting_) {
-        batch.push_back(extents_[taken_++]);
+      if (sink_.waiting()) {
+        sink_.Take(batch);
       } else if (left_ > 0) {
         Decode(batch);
       } else if (budget-- == 0) {
@@ -77,7 +72,7 @@ class MapCursor final : public ExtentCursor {
 
   // Nothing below this is still to come.
   uint64_t Covered() const noexcept {
-    if (taken_ < waiting_) return extents_[taken_].offset;
+    if (sink_.waiting()) return sink_.front().offset;
     if (held_.length > 0) return held_.offset;
     // The last word of a bitset goes on past the capacity.
     if (left_ > 0) return std::min(capacity(), std::max(floor_, NextOffset()));
@@ -115,7 +110,7 @@ class MapCursor final : public ExtentCursor {
 
   // The offset of a value of the container, in the kernels' unit.
   uint64_t Origin(uint64_t value) const noexcept {
-    return (container_.first_block() + value) << shift_;
+    return (container_.first_block() + value) << sink_.shift();
   }
 
   // Puts extents of a stretch into the batch, at least one value or word.
@@ -137,16 +132,16 @@ class MapCursor final : public ExtentCursor {
     } else {
       const size_t count = std::min<size_t>(left_, room);
       if (container_.kind == ContainerKind::kArray) {
-        runs = simd::Containers().expand_values(container_.data + 2 * at_, count, Origin(0), shift_,
-                                                offsets + first, lengths + first);
+        runs = simd::Containers().expand_values(container_.data + 2 * at_, count, Origin(0),
+                                                sink_.shift(), offsets + first, lengths + first);
       } else {
-        simd::Containers().expand_pairs(container_.data + 4 * at_, count, Origin(0), shift_,
+        simd::Containers().expand_pairs(container_.data + 4 * at_, count, Origin(0), sink_.shift(),
                                         offsets + first, lengths + first);
         runs = count;
       }
       at_ += count;
       left_ -= count;
-      Scale(offsets + first, lengths + first, runs);
+      sink_.Scale(offsets + first, lengths + first, runs);
       if (touches) {
         offsets[first] = held_.offset;
         lengths[first] += held_.length;
@@ -154,72 +149,52 @@ class MapCursor final : public ExtentCursor {
       held_ = {offsets[first + runs - 1], lengths[first + runs - 1]};
       --runs;
     }
-    if (runs > 0) {
-      // Where Seek() went into a run: nothing below is told again.
-      if (offsets[first] < floor_) {
-        lengths[first] -= floor_ - offsets[first];
-        offsets[first] = floor_;
-      }
-      uint64_t& last = lengths[first + runs - 1];
-      last = std::min(last, capacity() - offsets[first + runs - 1]);
+    // Seek() may have moved into a run: what lies below the floor is not reported.
+    if (runs > 0 && offsets[first] < floor_) {
+      lengths[first] -= floor_ - offsets[first];
+      offsets[first] = floor_;
     }
     if (held_.length > 0 && held_.offset < floor_) {
       held_.length -= floor_ - held_.offset;
       held_.offset = floor_;
     }
-    const size_t kept = std::min(runs, room);
-    batch.set_size(first + kept);
-    taken_ = 0;
-    waiting_ = runs - kept;
-    for (size_t i = 0; i < waiting_; ++i) {
-      extents_[i] = {offsets[first + kept + i], lengths[first + kept + i]};
-    }
+    sink_.Append(runs, batch);
   }
 
   // Where the next value lies, in bytes; for words, where they begin.
   uint64_t NextOffset() const noexcept {
     switch (container_.kind) {
       case ContainerKind::kArray:
-        return Origin(LoadU16(container_.data + 2 * at_)) * factor_;
+        return Origin(LoadU16(container_.data + 2 * at_)) * sink_.factor();
       case ContainerKind::kRun:
-        return Origin(LoadU16(container_.data + 4 * at_)) * factor_;
+        return Origin(LoadU16(container_.data + 4 * at_)) * sink_.factor();
       case ContainerKind::kBitset:
         break;
     }
-    return Origin(at_ * 64) * factor_;
+    return Origin(at_ * 64) * sink_.factor();
   }
 
   // Returns the complete runs, up to the slack more than there is room; one that is open is held.
   size_t DecodeWords(bool open, uint64_t* offsets, uint64_t* lengths, size_t room) {
-    offsets[0] = open ? held_.offset / factor_ : 0;
+    offsets[0] = open ? held_.offset / sink_.factor() : 0;
     const simd::RunScan scan =
-        extract_runs_(container_.data + 8 * at_, nullptr, left_, Origin(at_ * 64), shift_,
+        extract_runs_(container_.data + 8 * at_, nullptr, left_, Origin(at_ * 64), sink_.shift(),
                       open ? 1 : 0, offsets, lengths, room);
     at_ += scan.words;
     left_ -= scan.words;
     held_ = {};
     if (scan.open != 0) {
       const uint64_t begin = offsets[scan.runs];
-      held_ = {begin * factor_, (Origin(at_ * 64) - begin) * factor_};
+      held_ = {begin * sink_.factor(), (Origin(at_ * 64) - begin) * sink_.factor()};
     }
-    Scale(offsets, lengths, scan.runs);
+    sink_.Scale(offsets, lengths, scan.runs);
     return scan.runs;
-  }
-
-  // From blocks to bytes where the granularity is no power of two.
-  void Scale(uint64_t* offsets, uint64_t* lengths, size_t count) const noexcept {
-    if (factor_ == 1) return;
-    for (size_t i = 0; i < count; ++i) {
-      offsets[i] *= factor_;
-      lengths[i] *= factor_;
-    }
   }
 
   const std::vector<std::shared_ptr<const void>> storage_;
   ContainerMerge merge_;
   simd::ExtractRunsFn* const extract_runs_ = simd::ExtractRuns().single;
-  const unsigned shift_;
-  const uint64_t factor_;
+  RunSink sink_;
 
   Container container_;  // being decoded: `left_` words, values or pairs from `at_` on
   size_t at_ = 0;
@@ -229,9 +204,6 @@ class MapCursor final : public ExtentCursor {
   uint64_t start_key_ = 0;
   uint32_t start_value_ = 0;
   ContainerWords words_;
-  size_t taken_ = 0;
-  size_t waiting_ = 0;
-  std::array<Extent, simd::kRunSlack> extents_;
 };
 
 }  // namespace
