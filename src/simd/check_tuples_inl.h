@@ -1,7 +1,7 @@
 // Body of check_tuples for every SIMD level. Included by isa_<level>.cc inside no namespace, once.
 #include <xsimd/xsimd.hpp>
 
-#include "simd/decode_tuples.h"
+#include "simd/check_tuples.h"
 
 namespace cbt::simd::CBT_ISA_NAMESPACE {
 namespace check_tuples {

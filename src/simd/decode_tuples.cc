@@ -1,5 +1,4 @@
-// Scalar references of decode_tuples and check_tuples, the lists of their variants, and the choice
-// between them.
+// Scalar reference of decode_tuples, the list of its variants, and the choice between them.
 #include "simd/decode_tuples.h"
 
 #include <cstring>
@@ -46,31 +45,15 @@ TupleScan Decode(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* l
   return {i, static_cast<size_t>(p - in)};
 }
 
-TupleCheck Check(const uint64_t* offsets, const uint64_t* lengths, size_t count,
-                 const TupleRules& rules) noexcept {
-  TupleCheck check{true, 0};
-  uint64_t floor = rules.floor;
-  for (size_t i = 0; i < count; ++i) {
-    const uint64_t end = offsets[i] + lengths[i];
-    check.sound = check.sound && offsets[i] >= floor && offsets[i] < rules.capacity &&
-                  end <= rules.most_end && lengths[i] != 0 &&
-                  (rules.size == 0 || lengths[i] == rules.size);
-    check.bytes += lengths[i];
-    floor = end;
-  }
-  return check;
-}
-
 }  // namespace
 
 const DecodeTuplesKernels kDecodeTuples = {&Decode};
-const CheckTuplesKernels kCheckTuples = {&Check};
 
 }  // namespace scalar
 
 namespace {
 
-constexpr Variant<DecodeTuplesKernels> kDecodeVariants[] = {
+constexpr Variant<DecodeTuplesKernels> kVariants[] = {
     {SimdLevel::kScalar, &scalar::kDecodeTuples},
 #ifdef CBT_HAVE_AVX2
     {SimdLevel::kAvx2, &avx2::kDecodeTuples, &HasFastPdep},
@@ -80,24 +63,8 @@ constexpr Variant<DecodeTuplesKernels> kDecodeVariants[] = {
 #endif
 };
 
-constexpr Variant<CheckTuplesKernels> kCheckVariants[] = {
-    {SimdLevel::kScalar, &scalar::kCheckTuples},
-#ifdef CBT_HAVE_SSE42
-    {SimdLevel::kSse42, &sse42::kCheckTuples},
-#endif
-#ifdef CBT_HAVE_AVX2
-    {SimdLevel::kAvx2, &avx2::kCheckTuples},
-#endif
-#ifdef CBT_HAVE_AVX512
-    {SimdLevel::kAvx512, &avx512::kCheckTuples},
-#endif
-#ifdef CBT_HAVE_NEON
-    {SimdLevel::kNeon, &neon::kCheckTuples},
-#endif
-};
-
 // Every length of varint that is taken, in both fields, and what comes after them.
-bool DecodesRight(const DecodeTuplesKernels& candidate) noexcept {
+bool KnownAnswer(const DecodeTuplesKernels& candidate) noexcept {
   constexpr size_t kCount = 64;
   uint64_t offsets[kCount];
   uint64_t lengths[kCount];
@@ -123,53 +90,16 @@ bool DecodesRight(const DecodeTuplesKernels& candidate) noexcept {
   return true;
 }
 
-// Sound tuples, then one fault after the other.
-bool ChecksRight(const CheckTuplesKernels& candidate) noexcept {
-  constexpr size_t kCount = 21;
-  for (size_t fault = 0; fault <= 3 * kCount; ++fault) {
-    uint64_t offsets[kCount];
-    uint64_t lengths[kCount];
-    for (size_t i = 0; i < kCount; ++i) {
-      offsets[i] = 10 * i;
-      lengths[i] = 10;
-    }
-    if (fault % 3 == 0) lengths[fault / 3 % kCount] = fault == 3 * kCount ? 10 : 0;
-    if (fault % 3 == 1) lengths[fault / 3] = 11;
-    if (fault % 3 == 2) offsets[fault / 3] -= 1;
-    for (const uint64_t size : {uint64_t{0}, uint64_t{10}}) {
-      const TupleRules rules{0, 10 * kCount, 10 * kCount, size};
-      const TupleCheck want = scalar::kCheckTuples.check(offsets, lengths, kCount, rules);
-      const TupleCheck got = candidate.check(offsets, lengths, kCount, rules);
-      if (got.sound != want.sound || got.bytes != want.bytes) return false;
-    }
-  }
-  return true;
-}
-
-const Variant<DecodeTuplesKernels>& ChosenDecode() noexcept {
+const Variant<DecodeTuplesKernels>& Chosen() noexcept {
   static const Variant<DecodeTuplesKernels>& chosen =
-      Choose<DecodeTuplesKernels>(kDecodeVariants, &DecodesRight);
-  return chosen;
-}
-
-const Variant<CheckTuplesKernels>& ChosenCheck() noexcept {
-  static const Variant<CheckTuplesKernels>& chosen =
-      Choose<CheckTuplesKernels>(kCheckVariants, &ChecksRight);
+      Choose<DecodeTuplesKernels>(kVariants, &KnownAnswer);
   return chosen;
 }
 
 }  // namespace
 
-std::span<const Variant<DecodeTuplesKernels>> DecodeTuplesVariants() noexcept {
-  return kDecodeVariants;
-}
-SimdLevel DecodeTuplesLevel() noexcept { return ChosenDecode().level; }
-const DecodeTuplesKernels& DecodeTuples() noexcept { return *ChosenDecode().kernels; }
-
-std::span<const Variant<CheckTuplesKernels>> CheckTuplesVariants() noexcept {
-  return kCheckVariants;
-}
-SimdLevel CheckTuplesLevel() noexcept { return ChosenCheck().level; }
-const CheckTuplesKernels& CheckTuples() noexcept { return *ChosenCheck().kernels; }
+std::span<const Variant<DecodeTuplesKernels>> DecodeTuplesVariants() noexcept { return kVariants; }
+SimdLevel DecodeTuplesLevel() noexcept { return Chosen().level; }
+const DecodeTuplesKernels& DecodeTuples() noexcept { return *Chosen().kernels; }
 
 }  // namespace cbt::simd

@@ -1,5 +1,4 @@
-// Kernel families decode_tuples and check_tuples: the tuples of a message from protobuf bytes, and
-// the rules that they must keep.
+// Kernel family decode_tuples: the tuples of a message from protobuf bytes.
 //
 // Contract header: instruction-set files include it, so it holds nothing inline.
 #ifndef CBT_SIMD_DECODE_TUPLES_H_
@@ -27,45 +26,14 @@ struct DecodeTuplesKernels {
   DecodeTuplesFn* decode;
 };
 
-// What consecutive tuples must keep.
-struct TupleRules {
-  uint64_t floor;     // the first one starts here or later
-  uint64_t capacity;  // each starts below
-  uint64_t most_end;  // each ends here or before
-  uint64_t size;      // that each has; 0: any but 0
-};
-
-// What a check found.
-struct TupleCheck {
-  bool sound;  // all rules are kept, and each tuple starts at or after the end of the one before
-  uint64_t bytes;  // sum of the sizes
-};
-
-// Checks `count` tuples; every value is below 2^63.
-using CheckTuplesFn = TupleCheck(const uint64_t* offsets, const uint64_t* lengths, size_t count,
-                                 const TupleRules& rules) noexcept;
-
-struct CheckTuplesKernels {
-  CheckTuplesFn* check;
-};
-
 namespace scalar {
 extern const DecodeTuplesKernels kDecodeTuples;
-extern const CheckTuplesKernels kCheckTuples;
-}  // namespace scalar
-namespace sse42 {
-extern const CheckTuplesKernels kCheckTuples;
 }
 namespace avx2 {
 extern const DecodeTuplesKernels kDecodeTuples;
-extern const CheckTuplesKernels kCheckTuples;
-}  // namespace avx2
+}
 namespace avx512 {
 extern const DecodeTuplesKernels kDecodeTuples;
-extern const CheckTuplesKernels kCheckTuples;
-}  // namespace avx512
-namespace neon {
-extern const CheckTuplesKernels kCheckTuples;
 }
 
 }  // namespace cbt::simd

@@ -6,6 +6,7 @@
 
 #include <span>
 
+#include "simd/check_tuples.h"
 #include "simd/compare_blocks.h"
 #include "simd/containers.h"
 #include "simd/count_bits.h"

@@ -49,7 +49,7 @@ ROWS = [
         "every operation on each", tests("map/boundary_test"), [("r2_checks_failed", "==", 0), ("r2_boundaries", ">=", 3000)],
         "{r2_boundaries} boundaries, {r2_operations} operations, {r2_checks_failed} of {r2_checks} checks failed"),
     Row(3, "vector code says what scalar code says", "0 differences; lengths to 8192 bytes, every alignment, guard pages",
-        scaled(8, *tests("simd/lengths_test")) + tests("simd/compare_blocks_test", "simd/containers_test", "simd/count_bits_test", "simd/decode_tuples_test",
+        scaled(8, *tests("simd/lengths_test")) + tests("simd/check_tuples_test", "simd/compare_blocks_test", "simd/containers_test", "simd/count_bits_test", "simd/decode_tuples_test",
                                                   "simd/encode_tuples_test", "simd/extract_runs_test", "simd/load_bits_test", "simd/sorted_extents_test"),
         [("r3_differences", "==", 0), ("r3_inputs", ">=", 10**7)], "{r3_differences} differences in {r3_inputs} inputs",
         {"r3_differences": r"r3_\w+_(differences|failed)", "r3_inputs": r"r3_\w+_inputs"}),

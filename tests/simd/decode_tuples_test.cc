@@ -10,10 +10,7 @@
 namespace cbt {
 namespace {
 
-using simd::CheckTuplesKernels;
 using simd::DecodeTuplesKernels;
-using simd::TupleCheck;
-using simd::TupleRules;
 using simd::TupleScan;
 using test::GuardedMemory;
 
@@ -146,81 +143,6 @@ TEST_P(DecodeTuplesTest, AgreesOnMutatedBytes) {
 INSTANTIATE_TEST_SUITE_P(Variants, DecodeTuplesTest,
                          testing::ValuesIn(test::AsVector(simd::DecodeTuplesVariants())),
                          test::VariantName<DecodeTuplesKernels>);
-
-class CheckTuplesTest : public test::VariantTest<CheckTuplesKernels> {};
-
-// What the header says, tuple by tuple.
-bool Sound(const std::vector<uint64_t>& offsets, const std::vector<uint64_t>& lengths,
-           const TupleRules& rules) {
-  uint64_t floor = rules.floor;
-  for (size_t i = 0; i < offsets.size(); ++i) {
-    const uint64_t end = offsets[i] + lengths[i];
-    if (offsets[i] < floor || offsets[i] >= rules.capacity || end > rules.most_end) return false;
-    if (lengths[i] == 0 || (rules.size != 0 && lengths[i] != rules.size)) return false;
-    floor = end;
-  }
-  return true;
-}
-
-TEST_P(CheckTuplesTest, FindsEveryFaultAtEveryPlace) {
-  for (size_t count = 0; count < 40; ++count) {
-    for (size_t at = 0; at <= count; ++at) {
-      for (int fault = 0; fault < 8; ++fault) {
-        std::vector<uint64_t> offsets;
-        std::vector<uint64_t> lengths;
-        for (size_t i = 0; i < count; ++i) {
-          offsets.push_back(100 + 10 * i);
-          lengths.push_back(10);
-        }
-        // The place behind the last tuple: no fault.
-        if (at < count) {
-          switch (fault) {
-            case 0:
-              lengths[at] = 0;
-              break;
-            case 1:
-              lengths[at] = 11;
-              break;
-            case 2:
-              offsets[at] -= 1;
-              break;
-            case 3:
-              offsets[at] = 1'000'000;
-              break;
-            case 4:
-              lengths[at] = INT64_MAX;
-              break;
-            case 5:
-              offsets[at] = INT64_MAX;
-              break;
-            case 6:
-              offsets[at] = lengths[at] = INT64_MAX;
-              break;
-            default:
-              lengths[at] = 9;
-              break;
-          }
-        }
-        const uint64_t end = 100 + 10 * count;
-        for (const TupleRules& rules :
-             {TupleRules{0, end, end, 0}, TupleRules{100, end, INT64_MAX, 10},
-              TupleRules{101, end, end, 0}, TupleRules{0, INT64_MAX, INT64_MAX, 0},
-              TupleRules{0, end - 10, end, 0}, TupleRules{0, end, end - 1, 0}}) {
-          uint64_t bytes = 0;
-          for (const uint64_t length : lengths) bytes += length;
-          const TupleCheck check = kernels().check(offsets.data(), lengths.data(), count, rules);
-          ASSERT_EQ(check.sound, Sound(offsets, lengths, rules))
-              << count << ' ' << at << ' ' << fault;
-          ASSERT_EQ(check.bytes, bytes);
-        }
-      }
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Variants, CheckTuplesTest,
-                         testing::ValuesIn(test::AsVector(simd::CheckTuplesVariants())),
-                         test::VariantName<CheckTuplesKernels>);
 
 }  // namespace
 }  // namespace cbt

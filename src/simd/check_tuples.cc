@@ -1,0 +1,85 @@
+// Scalar reference of check_tuples, the list of its variants, and the choice between them.
+#include "simd/check_tuples.h"
+
+#include "simd/dispatch.h"
+#include "simd/kernels.h"
+
+namespace cbt::simd {
+namespace scalar {
+namespace {
+
+TupleCheck Check(const uint64_t* offsets, const uint64_t* lengths, size_t count,
+                 const TupleRules& rules) noexcept {
+  TupleCheck check{true, 0};
+  uint64_t floor = rules.floor;
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t end = offsets[i] + lengths[i];
+    check.sound = check.sound && offsets[i] >= floor && offsets[i] < rules.capacity &&
+                  end <= rules.most_end && lengths[i] != 0 &&
+                  (rules.size == 0 || lengths[i] == rules.size);
+    check.bytes += lengths[i];
+    floor = end;
+  }
+  return check;
+}
+
+}  // namespace
+
+const CheckTuplesKernels kCheckTuples = {&Check};
+
+}  // namespace scalar
+
+namespace {
+
+constexpr Variant<CheckTuplesKernels> kVariants[] = {
+    {SimdLevel::kScalar, &scalar::kCheckTuples},
+#ifdef CBT_HAVE_SSE42
+    {SimdLevel::kSse42, &sse42::kCheckTuples},
+#endif
+#ifdef CBT_HAVE_AVX2
+    {SimdLevel::kAvx2, &avx2::kCheckTuples},
+#endif
+#ifdef CBT_HAVE_AVX512
+    {SimdLevel::kAvx512, &avx512::kCheckTuples},
+#endif
+#ifdef CBT_HAVE_NEON
+    {SimdLevel::kNeon, &neon::kCheckTuples},
+#endif
+};
+
+// Sound tuples, then one fault at a time.
+bool KnownAnswer(const CheckTuplesKernels& candidate) noexcept {
+  constexpr size_t kCount = 21;
+  for (size_t fault = 0; fault <= 3 * kCount; ++fault) {
+    uint64_t offsets[kCount];
+    uint64_t lengths[kCount];
+    for (size_t i = 0; i < kCount; ++i) {
+      offsets[i] = 10 * i;
+      lengths[i] = 10;
+    }
+    if (fault % 3 == 0) lengths[fault / 3 % kCount] = fault == 3 * kCount ? 10 : 0;
+    if (fault % 3 == 1) lengths[fault / 3] = 11;
+    if (fault % 3 == 2) offsets[fault / 3] -= 1;
+    for (const uint64_t size : {uint64_t{0}, uint64_t{10}}) {
+      const TupleRules rules{0, 10 * kCount, 10 * kCount, size};
+      const TupleCheck want = scalar::kCheckTuples.check(offsets, lengths, kCount, rules);
+      const TupleCheck got = candidate.check(offsets, lengths, kCount, rules);
+      if (got.sound != want.sound || got.bytes != want.bytes) return false;
+    }
+  }
+  return true;
+}
+
+const Variant<CheckTuplesKernels>& Chosen() noexcept {
+  static const Variant<CheckTuplesKernels>& chosen =
+      Choose<CheckTuplesKernels>(kVariants, &KnownAnswer);
+  return chosen;
+}
+
+}  // namespace
+
+std::span<const Variant<CheckTuplesKernels>> CheckTuplesVariants() noexcept { return kVariants; }
+SimdLevel CheckTuplesLevel() noexcept { return Chosen().level; }
+const CheckTuplesKernels& CheckTuples() noexcept { return *Chosen().kernels; }
+
+}  // namespace cbt::simd
