@@ -16,11 +16,14 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cbt/change_tracker.h"
 #include "faults/shim/calls.h"
 #include "faults/support/failing_memory.h"
+#include "map/folder/folder.h"
+#include "map/tracker/region_log.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {
@@ -31,13 +34,20 @@ std::string watched;
 std::atomic<int64_t> calls_left = -1;
 std::atomic<bool> all_after = false;
 std::atomic<bool> call_failed = false;
+// While true, every other pwrite() is interrupted, and the rest write half of what was asked.
+std::atomic<bool> short_writes = false;
+std::atomic<int> writes = 0;
 
 }  // namespace
 
 const char* WatchedFolder() { return watched.c_str(); }
 bool WatchSockets() { return false; }
 
-Verdict Before(const Attempt&) {
+Verdict Before(const Attempt& attempt) {
+  if (short_writes && std::string_view(attempt.call.name) == "pwrite") {
+    errno = EINTR;
+    return writes++ % 2 == 0 ? Verdict::kFail : Verdict::kShort;
+  }
   const bool now = calls_left >= 0 && calls_left-- == 0;
   if (!now && !(all_after && call_failed)) return Verdict::kPass;
   call_failed = true;
@@ -341,6 +351,38 @@ TEST(TrackerFaults, AttackFAWriteInFlightOutlivesAnEpochThatIsBeingOpened) {
       EXPECT_GT(n, 20);
       ASSERT_FALSE(testing::Test::HasFailure()) << n << (others ? " and all later ones" : "");
     }
+  }
+}
+
+// A record that lands in the wrong place makes the log unsound, and recovery counts every region.
+// That never loses a write, so only the log itself shows it.
+TEST(TrackerFaults, AShortWriteOfTheRegionLogContinuesWhereItStopped) {
+  const TempDir dir;
+  watched = dir.path();
+  const absl::StatusOr<Folder> folder = Folder::Open(dir.path());
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const RegionLogHeader header = {.tracker = 1,
+                                  .geometry = {kBlocks * kG, kG},
+                                  .region_bytes = kG,
+                                  .epoch = 1,
+                                  .number = 1,
+                                  .volume = "volume",
+                                  .base = "monday"};
+  const auto log = RegionLog::Create(*folder, "log", header);
+  ASSERT_TRUE(log.ok()) << log.status();
+  std::vector<uint64_t> want;
+  for (const auto& [first, last] : {std::pair(7, 7), {20, 31}, {3, 5}, {99, 99}}) {
+    for (int region = first; region <= last; ++region) want.push_back(region);
+    writes = 0;
+    short_writes = true;
+    const absl::Status status = (*log)->Add(first, last);
+    short_writes = false;
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_GT(writes, 4) << "regions " << first << " to " << last;
+    const auto contents = RegionLog::Read(*folder, "log");
+    ASSERT_TRUE(contents.ok()) << contents.status();
+    EXPECT_TRUE(contents->sound);
+    EXPECT_EQ(contents->regions, want);
   }
 }
 
