@@ -1,5 +1,5 @@
-// absl::string_view is a class of its own in some builds of abseil and std::string_view in others;
-// our interfaces use the standard one, absl::StrCat takes the other.
+// absl::string_view is a separate class in some builds of abseil and std::string_view in others.
+// Our interfaces use the standard one, absl::StrCat takes abseil's.
 #ifndef CBT_BASE_ABSL_VIEW_H_
 #define CBT_BASE_ABSL_VIEW_H_
 

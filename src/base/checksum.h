@@ -1,5 +1,5 @@
-// XXH3, 64 bits (https://github.com/Cyan4973/xxHash): finds what hardware and mistakes do to bytes,
-// not what somebody does on purpose.
+// XXH3, 64 bits (https://github.com/Cyan4973/xxHash): detects damage by hardware and by mistakes,
+// not deliberate changes.
 #ifndef CBT_BASE_CHECKSUM_H_
 #define CBT_BASE_CHECKSUM_H_
 

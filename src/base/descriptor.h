@@ -1,4 +1,4 @@
-// File descriptors and folders that are closed in the end, whatever is thrown in between.
+// File descriptors and folders that are closed at the end of the scope, also on exceptions.
 #ifndef CBT_BASE_DESCRIPTOR_H_
 #define CBT_BASE_DESCRIPTOR_H_
 
@@ -14,18 +14,18 @@ namespace cbt {
 class OwnedDescriptor {
  public:
   OwnedDescriptor() noexcept = default;
-  // Takes over `number`; a negative one stands for none.
+  // Takes ownership of `number`; negative: none.
   explicit OwnedDescriptor(int number) noexcept : number_(number) {}
   OwnedDescriptor(OwnedDescriptor&& other) noexcept : number_(other.Release()) {}
   OwnedDescriptor& operator=(OwnedDescriptor&& other) noexcept {
-    // What was here goes with `taken`.
+    // `taken` closes the old descriptor.
     OwnedDescriptor taken(std::move(other));
     std::swap(number_, taken.number_);
     return *this;
   }
   OwnedDescriptor(const OwnedDescriptor&) = delete;
   OwnedDescriptor& operator=(const OwnedDescriptor&) = delete;
-  // Leaves errno as it was: what is closed here was often told to be of no use by it.
+  // Preserves errno: callers still report it.
   ~OwnedDescriptor() {
     if (number_ < 0) return;
     const int error = errno;
@@ -36,11 +36,11 @@ class OwnedDescriptor {
   int number() const noexcept { return number_; }
   bool has_value() const noexcept { return number_ >= 0; }
 
-  // Gives it to the caller.
+  // Transfers ownership to the caller.
   [[nodiscard]] int Release() noexcept { return std::exchange(number_, -1); }
 
-  // Closes it now. Some network file systems report a failed write only here. Returns the error
-  // number or 0.
+  // Closes it now; returns the error number or 0. Some network file systems report a failed write
+  // only here.
   int Close() noexcept { return ::close(Release()) != 0 && errno != EINTR ? errno : 0; }
 
  private:

@@ -19,7 +19,7 @@ namespace cbt {
 namespace {
 
 int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept {
-  // The kernel takes no more than this at once.
+  // A single write(2) is limited to about 2 GiB.
   constexpr size_t kMost = size_t{1} << 30;
   while (!bytes.empty()) {
     const ssize_t written =
@@ -31,8 +31,8 @@ int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept {
   return 0;
 }
 
-// Opens a new file beside `path`, which is relative to `at` as in openat(2); its name is put into
-// `temporary`. Returns -1 and errno.
+// Opens a new file in the folder of `path`, which is relative to `at` as in openat(2), and stores
+// its name in `temporary`. Returns -1 and sets errno on failure.
 int CreateBeside(int at, const std::string& path, std::string& temporary) {
   static std::atomic<uint64_t> counter{0};
   constexpr int kTries = 100;
@@ -40,7 +40,7 @@ int CreateBeside(int at, const std::string& path, std::string& temporary) {
   const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
   for (int i = 0; i < kTries; ++i) {
-    // Short enough for a name of any length that fits by itself.
+    // Shortened, so that the result fits if the name itself does.
     temporary = absl::StrCat(folder, ".", name.substr(0, 200), ".", ::getpid(), "-",
                              counter.fetch_add(1), AbslView(kPartialExtension));
     const int descriptor = Retry([&] {
@@ -52,7 +52,7 @@ int CreateBeside(int at, const std::string& path, std::string& temporary) {
   return -1;
 }
 
-// All of WriteFileAtomically() but the sync of the folder.
+// WriteFileAtomically() without the sync of the folder.
 absl::Status WriteAndRename(int at, const std::string& path, std::string_view shown,
                             std::span<const std::span<const uint8_t>> parts, bool sync) {
   std::string temporary;
@@ -125,7 +125,7 @@ absl::Status SyncFolder(const std::string& path) {
 }
 
 absl::Status SyncFolder(int folder, std::string_view shown) {
-  // Some file systems have no way to sync a folder and say EINVAL.
+  // File systems that can't sync a folder return EINVAL.
   if (Retry([&] { return ::fsync(folder); }) != 0 && errno != EINVAL) {
     return FileError(shown, errno);
   }
@@ -143,7 +143,7 @@ absl::Status MakeFolder(const std::string& path, bool sync) {
 
 absl::Status WriteFileAtomically(const std::string& path,
                                  std::span<const std::span<const uint8_t>> parts, bool sync) {
-  // Now, so that nothing that has a name is taken for a file that was not written.
+  // First, because it may throw: after the rename, that would report a written file as failed.
   const std::string folder = FolderOf(path);
   if (absl::Status status = WriteAndRename(AT_FDCWD, path, path, parts, sync); !status.ok()) {
     return status;
@@ -161,7 +161,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::st
                                                                    std::string_view name,
                                                                    Watched watched) {
   if (name.empty()) name = path;
-  // Without waiting for a writer, if it is a pipe.
+  // O_NONBLOCK: don't wait for a writer if it is a pipe.
   const int descriptor = OpenFile(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return FileError(name, errno);
   return FromDescriptor(descriptor, name, watched);

@@ -1,4 +1,4 @@
-// Files that are written whole or not at all, and files that are read where they lie.
+// Files that are written completely or not at all, and files that are read through a mapping.
 #ifndef CBT_BASE_FILE_IO_H_
 #define CBT_BASE_FILE_IO_H_
 
@@ -17,26 +17,26 @@
 
 namespace cbt {
 
-// The status that the error number of a failed call on `path` means.
+// The status for the error number of a failed call on `path`.
 absl::Status FileError(std::string_view path, int error);
 
-// Writes `parts` behind each other to a new file and moves that to `path`, where it replaces what
-// was there: after any failure or crash the old file is there or the new one. `sync`: returns when
-// both the bytes and the name are on the disk.
-// A crash may leave a file beside it whose name begins with a dot and ends in kPartialExtension.
+// Writes `parts` one after the other to a new file and renames that to `path`, replacing an
+// existing file: after any failure or crash, `path` holds either the old or the new file. `sync`:
+// returns once both the bytes and the name are on disk. A crash may leave a file in the same folder
+// whose name begins with a dot and ends in kPartialExtension.
 // Errors: as FileError().
 absl::Status WriteFileAtomically(const std::string& path,
                                  std::span<const std::span<const uint8_t>> parts, bool sync);
 
 inline constexpr std::string_view kPartialExtension = ".partial";
 
-// The same for a file of the folder that `folder` is a descriptor of. `shown` is its path in
+// The same for a file in the folder with the descriptor `folder`. `shown` is the file's path in
 // messages.
 absl::Status WriteFileAtomicallyAt(int folder, const std::string& file, std::string_view shown,
                                    std::span<const std::span<const uint8_t>> parts, bool sync);
 
-// What `call` says, a system call that a signal may interrupt before it has done anything: made
-// again and again as long as it is.
+// Makes a system call, and repeats it while a signal interrupts it before it has done anything
+// (EINTR). Returns its result.
 template <typename Call>
 auto Retry(Call call) noexcept {
   for (;;) {
@@ -45,37 +45,38 @@ auto Retry(Call call) noexcept {
   }
 }
 
-// open(2) as Retry() does it.
+// open(2) with Retry().
 int OpenFile(const std::string& path, int flags, unsigned mode = 0) noexcept;
 
-// Brings the names in a folder to the disk. The second takes a descriptor of it, and its path for
+// Syncs the names in a folder to disk. The second overload takes its descriptor, and its path for
 // messages.
 absl::Status SyncFolder(const std::string& path);
 absl::Status SyncFolder(int folder, std::string_view shown);
 
-// Makes the folder `path` (no parents) if it is not there. `sync`: returns when its name is on the
-// disk, whoever made it; without that a loss of power would take it away with everything in it.
+// Creates the folder `path` if it is missing, but not its parents. `sync`: returns once its name is
+// on disk, even if it existed already; otherwise a power loss could remove it with everything in
+// it.
 // Errors: as FileError().
 absl::Status MakeFolder(const std::string& path, bool sync);
 
-// The folder that holds `path`; "." when it has none.
+// The folder of `path`; "." if it names none.
 std::string FolderOf(const std::string& path);
 
-// The bytes of a regular file, mapped. It must not be made shorter while they are mapped: reading
-// behind the end would kill the process. Files of ours are replaced and never changed; where others
-// write, CheckUnchanged() tells whether they did.
+// The bytes of a regular file, mapped. The file must not be truncated meanwhile: reading past its
+// end would kill the process. libcbt replaces its own files and never changes them; for files that
+// others may write, use CheckUnchanged().
 class MappedFile {
  public:
-  // kYes: CheckUnchanged() is going to be asked, for which the file stays open as long as the
-  // object lives. Many can be mapped at a time, and few be open.
+  // kYes: keeps the file open as long as the object lives, for CheckUnchanged(). A process can have
+  // many files mapped but few open.
   enum class Watched { kNo, kYes };
 
-  // Errors: as FileError(); INVALID_ARGUMENT for what is no regular file.
-  // `name` stands for the path in messages; the path itself if empty.
+  // Errors: as FileError(); INVALID_ARGUMENT for anything but a regular file. `name` is used in
+  //         messages; the path if empty.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path,
                                                                 std::string_view name = {},
                                                                 Watched watched = Watched::kNo);
-  // Takes over `descriptor`, also where it fails.
+  // Takes ownership of `descriptor`, also on failure.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> FromDescriptor(
       int descriptor, std::string_view name, Watched watched = Watched::kNo);
   ~MappedFile();
@@ -84,9 +85,9 @@ class MappedFile {
 
   std::span<const uint8_t> bytes() const noexcept { return {bytes_, size_}; }
 
-  // OK while the file has the size and the time of the last write that it had when it was opened,
-  // whatever its name stands for now. Requires: opened as Watched::kYes.
-  // Errors: ABORTED; UNAVAILABLE when that can't be told.
+  // OK if the file still has the size and the modification time that it had when it was opened,
+  // even if its name now belongs to another file.
+  // Errors: ABORTED; UNAVAILABLE if that can't be determined.
   absl::Status CheckUnchanged() const;
 
  private:
@@ -96,7 +97,7 @@ class MappedFile {
   int descriptor_;  // -1: closed
   const std::string name_;
   timespec written_at_ = {};
-  uint8_t* bytes_ = nullptr;  // nobody may write to them
+  uint8_t* bytes_ = nullptr;  // read-only
   size_t size_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Text files of words, one record a line.
+// Text files of words, one record per line.
 #ifndef CBT_BASE_LINES_H_
 #define CBT_BASE_LINES_H_
 
@@ -29,10 +29,10 @@ inline std::vector<std::string> Words(std::string_view line, std::string_view se
 
 // Calls `use(number, line)` for each line that is neither empty nor a comment, until one fails.
 //
-// INVALID_ARGUMENT, before the first call, for a text whose last line has no end: a file that was
-// cut in the middle of `depth=12` says `depth=1`, and nothing else in it shows that. One that was
-// cut at a line's end can't be told from a whole one: whoever writes such files writes them beside
-// and renames them.
+// Errors:  INVALID_ARGUMENT, before the first call, if the last line has no newline: a file
+//          truncated in the middle of `depth=12` reads as `depth=1`, and nothing else shows it. A
+//          file truncated at the end of a line can't be detected: write such files under another
+//          name, then rename.
 template <typename Use>
 absl::Status ForEachLine(std::string_view text, Use use) {
   if (!text.empty() && text.back() != '\n') {

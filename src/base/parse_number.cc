@@ -11,7 +11,7 @@
 namespace cbt {
 namespace {
 
-// The power of two that a suffix stands for, or -1.
+// The exponent of a suffix's power of two, or -1.
 int SuffixShift(std::string_view suffix) {
   if (suffix.empty()) return 0;
   const std::string_view rest = suffix.substr(1);

@@ -14,8 +14,8 @@ Secret& Secret::operator=(Secret&& other) noexcept {
   if (this == &other) return *this;
   Wipe(value_);
   std::string().swap(value_);
-  // No memory is asked for. A short text lies in the object itself, and what it is moved from keeps
-  // the bytes.
+  // Allocates nothing. A short string is stored in the object itself, and moving leaves the bytes
+  // in the source.
   value_.swap(other.value_);
   WipeWhole(other.value_);
   return *this;
@@ -28,7 +28,7 @@ bool Secret::Equals(std::string_view other) const noexcept {
     difference |= static_cast<unsigned>(static_cast<unsigned char>(value_[i]) ^
                                         static_cast<unsigned char>(other[i]));
   }
-  // Keeps the compiler from leaving the loop early.
+  // Keeps the compiler from adding an early exit to the loop.
   asm volatile("" : "+r"(difference));
   return difference == 0;
 }

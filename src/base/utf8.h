@@ -1,4 +1,4 @@
-// Names from outside are text.
+// Validation of UTF-8, for names from outside.
 #ifndef CBT_BASE_UTF8_H_
 #define CBT_BASE_UTF8_H_
 
@@ -7,11 +7,11 @@
 
 namespace cbt {
 
-// Bytes of the UTF-8 sequence (RFC 3629) that `text`, which is not empty, starts with; 0 when it is
-// malformed, overlong, a surrogate or past U+10FFFF.
+// The length in bytes of the UTF-8 sequence (RFC 3629) at the beginning of `text`; 0 if it is
+// malformed, overlong, a surrogate or past U+10FFFF. Requires: !text.empty().
 size_t Utf8SequenceLength(std::string_view text) noexcept;
 
-// True when all of `text` is well-formed UTF-8. NUL counts as text.
+// True if `text` is well-formed UTF-8. NUL is allowed.
 bool IsUtf8(std::string_view text) noexcept;
 
 }  // namespace cbt

@@ -35,7 +35,7 @@ struct Closer {
   void operator()(const int* fd) const noexcept { close(*fd); }
 };
 
-// As resize() to twice the size, which would leave what was there in the memory that it gives back.
+// Doubles the size. resize() would leave the old contents in the memory that it frees.
 void Grow(std::string& text) {
   constexpr size_t kFirst = 16384;
   std::string larger(std::max(2 * text.size(), kFirst), '\0');
@@ -50,8 +50,7 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return Failed(path, errno);
   const std::unique_ptr<const int, Closer> closer(&fd);
-  // Tokens and keys come this way: no copy of them stays in memory that was given back, none on the
-  // stack.
+  // Tokens and keys are read here: no copy may remain in freed memory or on the stack.
   std::string text;
   const Wiper wiper(text);
   size_t size = 0;

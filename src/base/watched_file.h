@@ -1,4 +1,4 @@
-// A small text file that is read again when it changes.
+// A small text file that is reread when it changes.
 #ifndef CBT_BASE_WATCHED_FILE_H_
 #define CBT_BASE_WATCHED_FILE_H_
 
@@ -16,42 +16,42 @@
 
 namespace cbt::rpc {
 
-// The whole file, at most 4 MiB. Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT for one
-// that is too large or a directory, UNAVAILABLE when reading fails; all name the path.
+// Reads a whole file, at most 4 MiB. Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT if it
+// is too large or a directory, UNAVAILABLE if reading fails; all name the path.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
 
-// What tells one state of a file from another.
+// Identifies a state of a file.
 struct FileState {
   dev_t device = 0;
   ino_t inode = 0;
   off_t size = -1;
   timespec modified = {};
-  timespec changed = {};  // as who may read it does
+  timespec changed = {};  // permissions, for example
   friend bool operator==(const FileState& a, const FileState& b) noexcept {
     return a.device == b.device && a.inode == b.inode && a.size == b.size &&
            a.modified.tv_sec == b.modified.tv_sec && a.modified.tv_nsec == b.modified.tv_nsec &&
            a.changed.tv_sec == b.changed.tv_sec && a.changed.tv_nsec == b.changed.tv_nsec;
   }
 };
-// size -1 when there is no such file.
+// size is -1 if there is no such file.
 FileState StateOf(const std::string& path) noexcept;
 
-// The contents of a file as a Value. Thread safe; a look costs one stat() while nothing changes. A
-// file that could not be read is tried again by each look.
+// The contents of a file as a Value. Thread-safe. Get() costs one stat() while nothing changes, and
+// retries a file that could not be read.
 template <typename Value>
 class WatchedFile {
  public:
-  // Turns the text into a value; errors name the line.
+  // Parses the text; errors name the line.
   using Parse = std::function<absl::StatusOr<Value>(const std::string& text)>;
 
   WatchedFile(std::string path, Parse parse) : path_(std::move(path)), parse_(std::move(parse)) {}
 
-  // The present contents, or why they can't be used now.
+  // The current contents, or why they can't be used.
   absl::StatusOr<std::shared_ptr<const Value>> Get() {
     const FileState state = StateOf(path_);
     std::lock_guard lock(mutex_);
     if (!read_ || !(state == state_)) {
-      // Not before the new contents are here: what was in force may be what has been taken back.
+      // Don't return the old value until the new one is loaded: it may have been revoked.
       read_ = false;
       bool lasts = true;
       value_ = Load(lasts);
@@ -62,16 +62,15 @@ class WatchedFile {
   }
 
  private:
-  // `lasts`: whether it will be the same until the file is another one. It is too large, or a
-  // folder, for as long as that; that it could not be read may be over at any moment, and nothing
-  // of the file shows when.
+  // `lasts`: whether the result holds until the file changes. Too large, or a folder, it stays
+  // until then; a read error may go away at any time without a change of the file.
   absl::StatusOr<std::shared_ptr<const Value>> Load(bool& lasts) {
     absl::StatusOr<std::string> text = ReadSmallFile(path_);
     if (!text.ok()) {
       lasts = absl::IsInvalidArgument(text.status());
       return text.status();
     }
-    // It may be a list of tokens.
+    // The text may contain tokens.
     const Wiper wiper(*text);
     absl::StatusOr<Value> value = parse_(*text);
     if (!value.ok()) {

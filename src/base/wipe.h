@@ -1,4 +1,4 @@
-// Texts that hold secrets, overwritten before their memory is given back.
+// Overwrites strings that hold secrets before their memory is freed.
 #ifndef CBT_BASE_WIPE_H_
 #define CBT_BASE_WIPE_H_
 
@@ -8,19 +8,19 @@
 namespace cbt {
 
 inline void Wipe(std::string& value) noexcept {
-  // The barrier keeps the compiler from dropping a store that nobody reads.
+  // The barrier keeps the compiler from dropping the store as dead.
   std::memset(value.data(), 0, value.size());
   asm volatile("" : : "r"(value.data()) : "memory");
 }
 
-// What lies behind the end as well; leaves it empty.
+// Wipes the whole capacity; leaves the string empty.
 inline void WipeWhole(std::string& value) noexcept {
   value.resize(value.capacity());
   Wipe(value);
   value.clear();
 }
 
-// Wipes a text at the end of the scope, however that is left.
+// Wipes a string at the end of the scope.
 class Wiper {
  public:
   explicit Wiper(std::string& text) noexcept : text_(text) {}

@@ -31,10 +31,11 @@ absl::StatusOr<Extent> DecodeTuple(std::span<const uint8_t> bytes, size_t positi
   return tuple;
 }
 
-// Tuples decoded at a time.
+// Tuples decoded per call of the kernel.
 constexpr size_t kTuplesAtATime = 1024;
 
-// Appends the tuples at the beginning of `bytes` that have the usual form; returns their bytes.
+// Appends the tuples at the beginning of `bytes` that have the usual encoding; returns the bytes
+// consumed.
 size_t DecodeUsualTuples(std::span<const uint8_t> bytes, TupleList& tuples) {
   size_t done = 0;
   for (;;) {
@@ -58,8 +59,8 @@ absl::Status DecodeMetadataMessage(std::span<const uint8_t> bytes, MetadataMessa
   uint64_t type = 0;
   size_t position = 0;
   while (position < bytes.size()) {
-    // The kernel takes what encoders write; anything else that means the same, and anything that is
-    // wrong, is read field by field.
+    // The kernel decodes what encoders write. Other valid encodings, and errors, are read field by
+    // field.
     if (bytes[position] == kTupleTag) {
       const size_t done = DecodeUsualTuples(bytes.subspan(position), message.tuples);
       position += done;

@@ -1,4 +1,4 @@
-// The encoding half of cbt/wire/message.h; tuples are the kernels' work.
+// The encoding half of cbt/wire/message.h. Kernels encode the tuples.
 #include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
 #include "simd/kernels.h"

@@ -5,7 +5,7 @@
 namespace cbt::wire {
 namespace {
 
-// As many as libprotobuf allows; deeper nesting is an attack.
+// libprotobuf's limit; deeper nesting is an attack.
 constexpr int kMaxGroupDepth = 100;
 
 }  // namespace
@@ -20,14 +20,14 @@ bool ProtoReader::ReadVarint(uint64_t& value) noexcept {
   for (unsigned shift = 0; shift < 70; shift += 7) {
     if (position_ == bytes_.size()) return Fail("the message ends inside a varint");
     const uint8_t byte = bytes_.data()[position_++];
-    // The tenth byte has one bit left; libprotobuf drops the others as well.
+    // Only one bit of the tenth byte fits; libprotobuf drops the others too.
     if (shift < 64) value |= uint64_t{byte & 0x7fu} << shift;
     if (byte < 0x80) return true;
   }
   return Fail("a varint has more than ten bytes");
 }
 
-// Of a field that is no group.
+// For fields other than groups.
 bool ProtoReader::ReadValue() noexcept {
   if (type_ == WireType::kVarint) return ReadVarint(value_);
   if (type_ == WireType::kFixed64 || type_ == WireType::kFixed32) {
@@ -41,7 +41,7 @@ bool ProtoReader::ReadValue() noexcept {
     return true;
   }
   if (type_ != WireType::kBytes) return Fail("unknown wire type");
-  // As libprotobuf, takes lengths of up to five bytes.
+  // Like libprotobuf, accepts lengths of up to five bytes.
   constexpr size_t kMostLengthBytes = 5;
   const size_t begin = position_;
   uint64_t length = 0;
@@ -56,7 +56,7 @@ bool ProtoReader::ReadValue() noexcept {
   return true;
 }
 
-// As libprotobuf, takes tags of up to five bytes; as it does not, refuses those of more than 32
+// Accepts tags of up to five bytes, like libprotobuf; unlike it, rejects those of more than 32
 // bits.
 bool ProtoReader::ReadTag(uint32_t& tag) noexcept {
   constexpr size_t kMostTagBytes = 5;

@@ -1,8 +1,8 @@
 // Reads the fields of a protobuf message one by one, without libprotobuf.
 //
-// Source of the format: the protobuf encoding guide (varints, tags, wire types 0 to 5). Accepts
+// The format is defined by the protobuf encoding guide (varints, tags, wire types 0 to 5). Accepts
 // what libprotobuf's parser accepts: fields in any order, unknown fields, groups (skipped as a
-// whole), varints that are longer than needed up to ten bytes.
+// whole), overlong varints of up to ten bytes.
 #ifndef CBT_WIRE_PROTO_READER_H_
 #define CBT_WIRE_PROTO_READER_H_
 
@@ -24,7 +24,7 @@ enum class WireType : uint8_t {
   kFixed32 = 5,
 };
 
-// A position in a message that somebody else owns.
+// A position in a message that the caller owns.
 //
 //   ProtoReader reader(bytes);
 //   while (reader.Next()) {
@@ -37,8 +37,8 @@ class ProtoReader {
   explicit ProtoReader(std::span<const uint8_t> bytes, size_t base = 0) noexcept
       : bytes_(bytes), base_(base) {}
 
-  // Moves to the next field, over whatever the last one held. False at the end and on malformed
-  // bytes, which status() tells apart. Groups are passed over as if they were not there.
+  // Moves to the next field, skipping the contents of the current one and any groups. False at the
+  // end and on malformed bytes; status() distinguishes them.
   bool Next() noexcept;
 
   uint32_t field() const noexcept { return field_; }
@@ -47,15 +47,15 @@ class ProtoReader {
 
   // Value of a field of type kVarint, kFixed64 or kFixed32.
   uint64_t varint() const noexcept { return value_; }
-  // Contents of a field of type kBytes, and where they begin (with `base`).
+  // Contents of a field of type kBytes, and their position (including `base`).
   std::span<const uint8_t> bytes() const noexcept { return content_; }
-  // The same as text, whatever it holds: IsUtf8() (core/utf8.h) says whether it is.
+  // The same as a string, not validated: see IsUtf8() (base/utf8.h).
   std::string_view text() const noexcept {
     return {reinterpret_cast<const char*>(content_.data()), content_.size()};
   }
   size_t content_position() const noexcept { return content_position_; }
 
-  // Where the next field begins, without `base`.
+  // The position of the next field, without `base`.
   size_t position() const noexcept { return position_; }
 
   // INVALID_ARGUMENT with the byte position and the reason after Next() stopped on malformed bytes.

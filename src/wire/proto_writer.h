@@ -8,13 +8,14 @@
 
 namespace cbt::wire {
 
-// A varint field (integers, booleans, enums); left out when the value is 0, as proto3 does.
+// A varint field (integers, booleans, enums); omitted if the value is 0, as in proto3.
 void AppendVarintField(std::string& out, uint32_t field, uint64_t value);
 
-// A string, bytes or message field; left out when empty.
+// A string, bytes or message field; omitted if empty.
 void AppendBytesField(std::string& out, uint32_t field, std::string_view value);
 
-// As above, but also when empty: a message that is present, an element of a repeated field.
+// As above, but written even if empty: for a message that is present, or an element of a repeated
+// field.
 void AppendBytesFieldAlways(std::string& out, uint32_t field, std::string_view value);
 
 }  // namespace cbt::wire

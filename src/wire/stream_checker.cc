@@ -21,7 +21,7 @@ absl::Status StreamChecker::Check(const MetadataMessage& message) {
     return absl::DataLossError(
         absl::StrCat("metadata stream: message ", messages_, " has no block_metadata_type"));
   }
-  // Left out on the wire, as in a message that nothing was put into.
+  // 0 is omitted on the wire, so it can't be distinguished from a missing field.
   if (message.capacity == 0) {
     return absl::DataLossError(absl::StrCat(
         "metadata stream: message ", messages_,
@@ -69,8 +69,8 @@ absl::Status StreamChecker::CheckOneByOne(const TupleList& tuples) {
     if (tuple.offset >= capacity_) {
       return Broken(tuples_, tuple, absl::StrCat("starts past the capacity ", capacity_));
     }
-    // A last block may reach past the capacity, and so past the largest one there is, but only to
-    // the block's own edge: further on, rounding an end could come out at 0.
+    // The last block may extend past the capacity, and so past kMaxCapacity, but only to its own
+    // end. Beyond 2^63, rounding an end up could wrap to 0.
     if (tuple.length > kMaxCapacity + 1 - tuple.offset) {
       return Broken(tuples_, tuple, "ends past the largest possible volume");
     }

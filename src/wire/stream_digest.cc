@@ -10,7 +10,7 @@
 namespace cbt {
 namespace {
 
-// Tuples that are put together at a time: small enough for the first-level cache.
+// Tuples hashed at a time: small enough for the first-level cache.
 constexpr size_t kChunk = 256;
 
 constexpr uint64_t LowestFirst(uint64_t value) noexcept {
