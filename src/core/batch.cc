@@ -15,7 +15,7 @@ void ExtentBatch::AlignedDelete::operator()(uint64_t* memory) const noexcept {
 }
 
 ExtentBatch::ExtentBatch(size_t capacity) : capacity_(capacity == 0 ? 1 : capacity) {
-  // The lengths begin on a cache line of their own.
+  // The lengths start on their own cache line.
   const size_t stride = (capacity_ + kSlack + kWordsPerLine - 1) / kWordsPerLine * kWordsPerLine;
   memory_.reset(new (kAlignment) uint64_t[2 * stride]);
   offsets_ = memory_.get();

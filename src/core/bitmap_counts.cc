@@ -1,4 +1,4 @@
-// Counting in bitmaps.
+// Counts of bits and runs in bitmaps.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -25,7 +25,7 @@ BitmapCounts Count(const BitmapPair& bits, simd::CountBitsFn* kernel) noexcept {
   return counts;
 }
 
-// `count` counts blocks in [begin, end).
+// `count(begin, end)` counts the blocks in [begin, end).
 template <typename CountRange>
 absl::StatusOr<uint64_t> Bytes(uint64_t capacity, uint64_t granularity, uint64_t offset,
                                CountRange count) {
@@ -37,7 +37,7 @@ absl::StatusOr<uint64_t> Bytes(uint64_t capacity, uint64_t granularity, uint64_t
   const uint64_t blocks = BlockCount(capacity, granularity);
   const uint64_t last = blocks - 1;
   const uint64_t begin = offset / granularity;
-  // The last block is counted by itself: it may be partial, and the sum of whole blocks can't wrap.
+  // The last block is counted separately: it may be partial, and so the product can't wrap.
   const uint64_t before = count(begin, last).blocks * granularity;
   return before + count(last, blocks).blocks * (capacity - last * granularity);
 }

@@ -1,4 +1,4 @@
-// Cursors over the runs of set bits in one bitmap or in the combination of two.
+// Cursors over the runs of set bits in one bitmap or in a combination of two.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -13,13 +13,14 @@
 namespace cbt {
 namespace {
 
-// Words scanned in one Next() at most: a quiet bitmap of 2^34 blocks is passed in some hundred
-// calls, so that callers can look for cancellation every few hundred microseconds.
+// The most words that one Next() scans: an empty bitmap of 2^34 blocks takes a few hundred calls,
+// so that callers can check for cancellation every few hundred microseconds.
 constexpr uint64_t kWordsPerCall = uint64_t{1} << 20;
 
 class BitmapCursor final : public ExtentCursor {
  public:
-  // Reports nothing behind the last bit of `bits`, which may be fewer than the volume's blocks.
+  // Reports nothing after the last bit of `bits`, which may have fewer bits than the volume has
+  // blocks.
   BitmapCursor(const BitmapPair& bits, simd::ExtractRunsFn* scan, uint64_t capacity,
                uint64_t granularity) noexcept
       : ExtentCursor(capacity, granularity),
@@ -56,15 +57,14 @@ class BitmapCursor final : public ExtentCursor {
             position_, budget, [&](const uint8_t* a, const uint8_t* b, size_t count) {
               return uint64_t{runs_.Scan(scan_, a, b, count, position_, batch)};
             });
-        // The last word may be a partial one, whose missing bits are clear: a run that reaches the
-        // end is closed by them.
+        // The missing bits of a partial last word are clear: they end a run that reaches the end.
         position_ += words * 64;
         budget -= std::min(budget, words);
       }
     }
     if (pieces_allowed()) runs_.ClosePiece(position_, batch);
-    // What is not pending has been told up to position_. The product could wrap only in the last
-    // word.
+    // Everything below position_ that is not pending has been returned. The product could wrap only
+    // in the last word.
     if (const std::optional<uint64_t> pending = runs_.Pending()) return *pending;
     return position_ < end ? position_ * granularity() : capacity();
   }

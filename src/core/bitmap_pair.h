@@ -1,4 +1,4 @@
-// One bitmap, or two and an operation on them, as a stream of words for kernels.
+// One bitmap, or two that a kernel combines, as a stream of words.
 #ifndef CBT_CORE_BITMAP_PAIR_H_
 #define CBT_CORE_BITMAP_PAIR_H_
 
@@ -12,7 +12,7 @@
 
 namespace cbt {
 
-// What kernels read: bits of `a` alone, or of `a` and `b`, at the same positions.
+// The input of kernels: the bits of `a`, or of `a` and `b` at the same positions.
 class BitmapPair {
  public:
   explicit BitmapPair(const BitmapView& a) noexcept : a_(a), binary_(false) {}
@@ -26,8 +26,8 @@ class BitmapPair {
   }
 
   // Calls use(a, b, words) for at most `max_words` words from bit `position` < bit_count() on, in
-  // place where that is possible, else in copies of at most kScratchWords. Bits past the end are 0.
-  // Returns what `use` returns.
+  // place if possible, otherwise in copies of at most kScratchWords. Bits past the end are 0.
+  // Returns the result of `use`.
   template <typename Use>
   auto WithWords(uint64_t position, uint64_t max_words, Use use) const noexcept {
     const uint64_t bits = bit_count() - position;
@@ -49,7 +49,7 @@ class BitmapPair {
   }
 
   // Calls use(a, b, 1) for the word that begins at `position` rounded down to a byte, with the bits
-  // before `position` cleared: the way from any bit to words that can be read in place.
+  // before `position` cleared. Words after it can be read in place.
   template <typename Use>
   auto WithFirstWord(uint64_t position, Use use) const noexcept {
     const uint64_t begin = position / 8 * 8;
@@ -72,8 +72,8 @@ class BitmapPair {
   bool binary_;
 };
 
-// The function of a kernel table (extract_runs, count_bits) that does `op`; null for no value of
-// the enumeration.
+// The function for `op` in a kernel table (extract_runs, count_bits); null if `op` is not a valid
+// enumerator.
 template <typename Kernels>
 auto* KernelFor(const Kernels& kernels, BitmapOp op) noexcept {
   switch (op) {
@@ -89,7 +89,7 @@ auto* KernelFor(const Kernels& kernels, BitmapOp op) noexcept {
   return static_cast<decltype(kernels.both)>(nullptr);
 }
 
-// INVALID_ARGUMENT unless `bitmap` has a bit for every block of the volume.
+// INVALID_ARGUMENT unless `bitmap` has exactly one bit per block of the volume.
 absl::Status CheckBits(const BitmapView& bitmap, uint64_t capacity, uint64_t granularity);
 
 }  // namespace cbt

@@ -8,7 +8,7 @@
 namespace cbt {
 namespace {
 
-// Copies bytes [begin, begin + count) of a bitmap whose words lie in reverse.
+// Copies bytes [begin, begin + count) of a bitmap whose words are byte-reversed.
 void CopyReversed(const uint8_t* bytes, size_t word, uint64_t begin, size_t count,
                   uint8_t* out) noexcept {
   for (size_t i = 0; i < count; ++i) out[i] = bytes[(begin + i) ^ (word - 1)];
@@ -43,7 +43,7 @@ void BitmapView::CopyWords(uint64_t position, uint64_t* out, size_t words) const
   const auto shift = static_cast<unsigned>(bit % 8);
   const size_t word = format_.reversed_word_bytes;
   if (word > 1) {
-    // In pieces that stay in the first-level cache, through the kernel as others.
+    // Through the kernel too, in pieces that stay in the first-level cache.
     constexpr size_t kPieceWords = 64;
     uint8_t piece[kPieceWords * 8 + 1];
     for (size_t done = 0; done < words; done += kPieceWords) {
@@ -54,7 +54,7 @@ void BitmapView::CopyWords(uint64_t position, uint64_t* out, size_t words) const
       CopyReversed(bytes_, word, bit / 8 + done * 8, filled, piece);
       std::memset(piece + filled, 0, sizeof(piece) - filled);
       kernels.load(piece, shift, reverse, format_.inverted, out + done, count);
-      // What was cleared in the piece reads as set where bits are inverted.
+      // Inversion set the bits of the piece that lie past the end.
       if (bits < count * 64) {
         if (bits % 64 != 0) out[done + bits / 64] &= (uint64_t{1} << bits % 64) - 1;
         const size_t first_empty = (bits + 63) / 64;
@@ -63,14 +63,14 @@ void BitmapView::CopyWords(uint64_t position, uint64_t* out, size_t words) const
     }
     return;
   }
-  // Words that lie in the view as a whole: with them lies the ninth byte that a shift needs.
+  // Words entirely inside the view; the ninth byte that a shift reads is inside it too.
   const auto whole = static_cast<size_t>(std::min<uint64_t>(rest / 64, words));
   if (whole > 0) kernels.load(bytes_ + bit / 8, shift, reverse, format_.inverted, out, whole);
   if (whole == words) return;
   std::memset(out + whole, 0, (words - whole) * sizeof(*out));
   const auto bits = static_cast<unsigned>(rest % 64);
   if (bits == 0) return;
-  // The last bits, from a copy of the bytes that hold them: never touch one that holds none.
+  // The last bits, from a copy of their bytes: never read a byte outside the view.
   uint8_t bytes[9] = {};
   std::memcpy(bytes, bytes_ + bit / 8 + whole * 8, (shift + bits + 7) / 8);
   kernels.load(bytes, shift, reverse, format_.inverted, out + whole, 1);

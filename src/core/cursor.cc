@@ -23,7 +23,7 @@ absl::Status ExtentCursor::Seek(uint64_t offset) {
     return absl::OutOfRangeError(
         absl::StrCat("offset ", offset, " is past the capacity ", capacity_));
   }
-  // The very end is no position in the source: there is nothing left to ask it for.
+  // capacity() is one past the end: there is nothing to seek in the source.
   if (offset == capacity_) {
     covered_ = capacity_;
     interrupted_ = false;
@@ -42,9 +42,8 @@ absl::StatusOr<Step> ExtentCursor::Next(ExtentBatch& batch) {
   batch.clear();
   if (!failure_.ok()) return failure_;
   if (interrupted_) {
-    // What the source had taken from its input or moved on by itself when it threw may be missing
-    // from what it would hand on now. A flag, because a status that is made before each call would
-    // cost all those that do not throw.
+    // When the source threw, it may already have consumed input that it would not return now. A
+    // flag, because creating a status before each call would cost every call that does not throw.
     failure_ = absl::InternalError(absl::StrCat(
         "the cursor was interrupted by an exception at offset ", covered_, " of ", capacity_));
     return failure_;
@@ -57,8 +56,8 @@ absl::StatusOr<Step> ExtentCursor::Next(ExtentBatch& batch) {
     failure_ = covered.status();
     return failure_;
   }
-  // What an implementation must never do is to move coverage over something it hands on later, or
-  // to hand on what it has not covered: either would let a stream end with blocks missing.
+  // An implementation must never move coverage past an extent that it returns later, nor return an
+  // extent that it has not covered: either would let a stream end with blocks missing.
   const bool sound =
       *covered >= covered_ && *covered <= capacity_ &&
       (batch.empty() || (batch.front().offset >= covered_ && batch.back().offset < capacity_ &&

@@ -9,8 +9,8 @@
 namespace cbt {
 namespace {
 
-// Pieces of at most `length` bytes. With `whole_blocks` every piece has exactly that length, also
-// the last one at a capacity that is no multiple of it.
+// Pieces of at most `length` bytes. With `whole_blocks` every piece has exactly that length, even
+// the last one if the capacity is not a multiple of it.
 class PieceCursor final : public TransformCursor {
  public:
   PieceCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity, uint64_t length,
@@ -39,8 +39,8 @@ class PieceCursor final : public TransformCursor {
 
   uint64_t Coverage() const override { return rest_.length != 0 ? rest_.offset : InputCovered(); }
 
-  // Moves extents of at most two pieces, up to the first of more. Both are written always, so that
-  // nothing depends on how many they are.
+  // Moves extents of at most two pieces, up to the first longer one. Always writes both pieces, so
+  // that no branch depends on their number.
   void CopyShort(ExtentBatch& batch) noexcept {
     const size_t count = InputCount();
     const uint64_t* const from = InputOffsets();
@@ -63,7 +63,7 @@ class PieceCursor final : public TransformCursor {
     Advance(i);
   }
 
-  // Moves pieces from rest_ to `batch` while both last.
+  // Moves pieces from rest_ to `batch` until either is exhausted.
   void Cut(ExtentBatch& batch) noexcept {
     const uint64_t pieces = BlockCount(rest_.length, length_);
     const size_t count = static_cast<size_t>(std::min<uint64_t>(pieces, batch.room()));
@@ -86,7 +86,7 @@ class PieceCursor final : public TransformCursor {
 
   const uint64_t length_;
   const bool whole_blocks_;
-  Extent rest_;  // what is left of an extent whose first pieces have been handed on
+  Extent rest_;  // the rest of an extent whose first pieces have been returned
 };
 
 // The part of the input inside [begin, end).
@@ -96,14 +96,14 @@ class ClipCursor final : public TransformCursor {
              uint64_t end)
       : TransformCursor(std::move(input), granularity), begin_(begin), end_(end) {}
 
-  // Called once by the factory, so that nothing before the window is ever read.
+  // Called once by the factory, so that nothing below the window is ever read.
   absl::Status Start() { return SeekInput(begin_); }
 
  private:
   absl::Status DoSeek(uint64_t offset) override { return SeekInput(std::max(offset, begin_)); }
 
   void Consume(ExtentBatch& batch) override {
-    // Most extents lie inside as a whole.
+    // Most extents lie entirely inside.
     if (HasInput() && Peek().offset >= begin_) {
       const uint64_t* const offsets = InputOffsets();
       const uint64_t* const last = offsets + std::min(InputCount(), batch.room());
@@ -121,7 +121,7 @@ class ClipCursor final : public TransformCursor {
 
   bool Flush(ExtentBatch&) override { return true; }
 
-  // Behind the window there is nothing to report, whatever the input still has.
+  // There is nothing to report past the window, whatever the input has there.
   uint64_t Coverage() const override {
     const uint64_t covered = InputCovered();
     return covered >= end_ ? capacity() : std::max(covered, begin_);

@@ -8,8 +8,8 @@
 namespace cbt {
 namespace {
 
-// Offsets that stand in the index: one of so many. A search looks at a few cache lines of the
-// index, which stays in a cache, and then at one stretch of the list.
+// The index holds every kStretch-th offset. A search reads a few cache lines of the index, which
+// stays in a cache, and then one stretch of the list.
 constexpr size_t kStretch = 64;
 
 class ExtentListCursor final : public ExtentCursor {
@@ -31,7 +31,8 @@ class ExtentListCursor final : public ExtentCursor {
     start_ = offset;
     next_ = 0;
     if (offsets_.empty()) return absl::OkStatus();
-    // The last extent that begins at or before the offset, and the next one if that ends before it.
+    // The last extent that begins at or below the offset, or the next one if that ends at or below
+    // it.
     const auto stretch = std::upper_bound(index_.begin() + 1, index_.end(), offset) - 1;
     const auto first = offsets_.begin() + (stretch - index_.begin()) * std::ptrdiff_t{kStretch};
     const auto end =
@@ -72,7 +73,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeExtentCursor(const std::vector
   for (size_t i = 0; i < extents.size(); ++i) {
     const Extent& extent = extents[i];
     const char* wrong = nullptr;
-    // The length is looked at before end(), which could wrap.
+    // Check the length before calling end(), which could wrap.
     if (extent.length == 0) {
       wrong = "is empty";
     } else if (extent.offset > capacity || extent.length > capacity - extent.offset) {

@@ -1,5 +1,5 @@
-// Cursors over memory: blocks are compared a chunk at a time, one bit a block, and runs of bits
-// become extents.
+// Cursors over memory: blocks are compared a chunk at a time into one bit per block, and runs of
+// bits become extents.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -14,14 +14,15 @@
 namespace cbt {
 namespace {
 
-// Bytes compared before runs are extracted, and in one Next() at most; blocks fill whole words, so
-// it is 64 blocks where those are large.
+// Bytes compared before runs are extracted (at least 64 blocks, to fill a word), and the most bytes
+// compared in one Next().
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
 constexpr uint64_t kBytesPerCall = uint64_t{16} << 20;
 
 class MemoryCursor final : public ExtentCursor {
  public:
-  // `base` null: all zeros. Reports nothing from `end` on, a whole block or the end of the memory.
+  // `base` null: all zeros. Reports nothing from `end` on, which is a block boundary or the end of
+  // the memory.
   MemoryCursor(const uint8_t* base, const uint8_t* target, uint64_t capacity, uint64_t end,
                uint64_t block_size) noexcept
       : ExtentCursor(capacity, block_size),
@@ -116,7 +117,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeCursor(const uint8_t* base,
   parts.make = [=](uint64_t end) {
     return std::make_unique<MemoryCursor>(base, target.data(), capacity, end, block_size);
   };
-  // Some MiB each: here the reading is the work, not what it finds.
+  // A few MiB each: the cost is in reading, not in what is found.
   parts.first_blocks = parts.min_blocks =
       std::max<uint64_t>(4 * kChunkBytes / block_size / 64 * 64, 64);
   parts.max_blocks = 4 * parts.min_blocks;
@@ -133,7 +134,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeMemoryDeltaCursor(std::span<co
     return absl::InvalidArgumentError(
         absl::StrCat("memory delta: base has ", base.size(), " bytes, target ", target.size()));
   }
-  // An empty span may be null, which would mean zeros.
+  // An empty span may be null, which would mean all zeros.
   static constexpr uint8_t kNothing = 0;
   return MakeCursor(base.empty() ? &kNothing : base.data(), target, options);
 }

@@ -1,4 +1,4 @@
-// Transforms that unite the extents of one cursor: Coalesce and AlignOutward.
+// Transforms that merge the extents of one cursor: Coalesce and AlignOutward.
 #include <algorithm>
 #include <utility>
 
@@ -10,11 +10,11 @@
 namespace cbt {
 namespace {
 
-// Rounds extents outward to multiples of `alignment` and unites those with at most `max_gap` bytes
+// Rounds extents outward to multiples of `alignment` and merges those with at most `max_gap` bytes
 // between them.
 class MergeCursor final : public TransformCursor {
  public:
-  // `in_pieces`: what is whole already is handed on before its end is known. For no gap only.
+  // `in_pieces`: returns whole blocks before the end of their extent is known. Requires: max_gap 0.
   MergeCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity, uint64_t alignment,
               uint64_t max_gap, bool in_pieces = false)
       : TransformCursor(std::move(input), granularity),
@@ -26,14 +26,14 @@ class MergeCursor final : public TransformCursor {
  private:
   absl::Status DoSeek(uint64_t offset) override {
     uniter_.Reset(offset);
-    // An extent that ends up to max_gap before the position may be bridged with the next one, and
-    // the part of the bridge behind the position belongs to the answer.
+    // An extent that ends up to max_gap below the position may be bridged to the next one; the part
+    // of the bridge above the position belongs to the answer.
     return SeekInput(offset - std::min(offset, max_gap_));
   }
 
   void Consume(ExtentBatch& batch) override {
     if (in_pieces_ && !uniter_.waiting() && IsAligned()) {
-      // Whole blocks already, and nothing needs to be united: most sources know blocks.
+      // Nothing to round or merge: most sources report whole blocks.
       CopyInput(batch, std::min(InputCount(), batch.room()));
       return;
     }
@@ -56,16 +56,15 @@ class MergeCursor final : public TransformCursor {
 
   uint64_t Coverage() const override { return uniter_.Pending(Horizon()); }
 
-  // Nothing that comes from the input later begins below, rounded outward.
+  // No later extent of the input, rounded outward, begins below this.
   uint64_t Horizon() const noexcept {
     const uint64_t covered = InputCovered();
-    // The last block may be a partial one. When it fills the batch there is no Flush() that would
-    // tell that it was the last.
+    // The last block may be partial. If it fills the batch, no Flush() follows that would release
+    // it.
     return covered == capacity() ? covered : AlignDown(covered, alignment_);
   }
 
-  // True when everything at hand begins and ends at multiples of the alignment, behind the
-  // position.
+  // True if all buffered extents begin and end at multiples of the alignment, above the position.
   bool IsAligned() const noexcept {
     const size_t count = InputCount();
     if (count == 0 || !IsPowerOfTwo(alignment_) || InputOffsets()[0] < uniter_.floor())
@@ -75,7 +74,7 @@ class MergeCursor final : public TransformCursor {
     return (bits & (alignment_ - 1)) == 0;
   }
 
-  // The next `count` extents, rounded outward and cut at the capacity, to the uniter.
+  // Passes the next `count` extents to the uniter, rounded outward and cut at the capacity.
   void Align(size_t count) noexcept {
     const uint64_t* const offsets = InputOffsets();
     const uint64_t* const lengths = InputLengths();
@@ -87,7 +86,7 @@ class MergeCursor final : public TransformCursor {
     } else {
       for (size_t i = 0; i < count; ++i) {
         starts[i] = AlignDown(offsets[i], alignment_);
-        // A block that reaches past the capacity may reach past where rounding up is safe.
+        // A block that extends past the capacity may end where rounding up would wrap.
         ends[i] = AlignUp(std::min(offsets[i] + lengths[i], limit), alignment_);
       }
     }

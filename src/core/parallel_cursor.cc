@@ -12,20 +12,19 @@
 namespace cbt {
 namespace {
 
-// What one part should give: enough work to be worth handing over, little enough to stay in a
-// second-level cache until it is taken.
+// The extents that a part should have: enough to be worth handing over, few enough to stay in a
+// second-level cache until they are consumed.
 constexpr uint64_t kPartExtents = uint64_t{1} << 16;
 
-// Blocks an extent below which another thread is no help: finding an extent then costs less than
-// bringing it over from the other processor's cache, so the consumer works alone until it gets
-// quieter.
+// Below this many blocks per extent other threads don't help: finding an extent costs less than
+// moving it from another core's cache, so the consumer works alone until density drops.
 constexpr uint64_t kDense = 20;
 
-// Batches of a part that may wait. A part that has more is left where it is, for the consumer to
-// finish when its turn comes.
+// The most batches of a part that may wait. A part with more is suspended, and the consumer
+// finishes it when its turn comes.
 constexpr size_t kMaxBatches = 128;
 
-// One batch of a part, and how far the part had got with it.
+// A batch of a part, and the part's coverage after it.
 struct Filled {
   ExtentBatch batch;
   uint64_t covered = 0;
@@ -41,11 +40,11 @@ struct Part {
   State state = State::kIdle;
   std::deque<Filled> filled;
   uint64_t extents = 0;
-  std::unique_ptr<ExtentCursor> cursor;  // used by whoever runs the part
+  std::unique_ptr<ExtentCursor> cursor;  // used by the thread that runs the part
   absl::Status status;
 };
 
-// What the cursor shares with its tasks, which may outlive it in an executor's queue.
+// State shared with the cursor's tasks, which may outlive it in the executor's queue.
 class Shared : public std::enable_shared_from_this<Shared> {
  public:
   Shared(ParallelParts parts, uint64_t capacity, uint64_t granularity, Executor& executor,
@@ -58,7 +57,7 @@ class Shared : public std::enable_shared_from_this<Shared> {
         window_(2 * threads),
         part_blocks_(parts_.first_blocks) {}
 
-  // Forgets all parts and waits for those at work. New ones begin at `offset`.
+  // Waits for running parts, then drops all parts. New ones begin at `offset`.
   void Restart(uint64_t offset) {
     std::unique_lock lock(mutex_);
     stopping_ = true;
@@ -68,15 +67,15 @@ class Shared : public std::enable_shared_from_this<Shared> {
     planned_ = offset;
   }
 
-  // The part whose turn it is, with the window behind it filled and workers called for. Requires:
-  // not at the end of the volume.
+  // The part whose turn it is. Also plans the parts after it, as many as the window allows, and
+  // schedules workers for them. Requires: not at the end of the volume.
   std::shared_ptr<Part> Front() {
     std::unique_lock lock(mutex_);
     const size_t window = dense_ ? 1 : window_;
     while (queue_.size() < window && planned_ < capacity_) Plan();
     size_t idle = 0;
     for (const auto& part : queue_) idle += part->state == Part::State::kIdle ? 1 : 0;
-    // The consumer itself takes one.
+    // The consumer itself takes one of them.
     size_t call = idle > 1 ? std::min(idle - 1, workers_ - std::min(workers_, called_)) : 0;
     called_ += call;
     std::shared_ptr<Part> front = queue_.front();
@@ -86,7 +85,7 @@ class Shared : public std::enable_shared_from_this<Shared> {
         executor_.Schedule([shared = shared_from_this()] { shared->Work(); });
       }
     } catch (...) {
-      // Who has not been called will not say that it has ended.
+      // Tasks that were not scheduled won't decrement the count.
       lock.lock();
       called_ -= call;
       throw;
@@ -94,11 +93,11 @@ class Shared : public std::enable_shared_from_this<Shared> {
     return front;
   }
 
-  // What the consumer finds when it looks at the front part.
+  // The result of Take().
   enum class Found { kBatch, kOwned, kFailed };
 
-  // Takes the next waiting batch of `part` into `filled`; or makes the caller its owner when
-  // nobody runs it; or says that it failed. While another thread runs it, works on other parts.
+  // Moves the next waiting batch of `part` into `filled`; or makes the caller its owner if no
+  // thread runs it; or reports that it failed. While another thread runs it, works on other parts.
   Found Take(Part& part, Filled& filled) {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -110,7 +109,7 @@ class Shared : public std::enable_shared_from_this<Shared> {
       }
       switch (part.state) {
         case Part::State::kDone:
-          // A part that ended well has been taken to its last batch before it is asked again.
+          // A part that succeeded is not asked again after its last batch.
           return Found::kFailed;
         case Part::State::kIdle:
         case Part::State::kLeft:
@@ -129,7 +128,7 @@ class Shared : public std::enable_shared_from_this<Shared> {
     }
   }
 
-  // The front part has been taken to its end; `own` extents of it the consumer found by itself.
+  // The front part has been consumed; the consumer itself found `own` of its extents.
   void Finished(Part& part, uint64_t own) {
     const std::lock_guard lock(mutex_);
     part.extents += own;
@@ -137,7 +136,7 @@ class Shared : public std::enable_shared_from_this<Shared> {
     queue_.pop_front();
   }
 
-  // The cursor of a part, at its beginning if nobody has used it yet. For the part's owner.
+  // The cursor of a part, created at the part's beginning on first use. For the part's owner.
   absl::StatusOr<ExtentCursor*> CursorOf(Part& part) const {
     if (part.cursor == nullptr) {
       part.cursor = parts_.make(part.end);
@@ -147,10 +146,10 @@ class Shared : public std::enable_shared_from_this<Shared> {
   }
 
  private:
-  // Appends a part to the queue. Parts begin and end at whole words of bits.
+  // Appends a part to the queue. Parts begin and end at word boundaries of the bitmap.
   void Plan() {
     const uint64_t rest = BlockCount(capacity_ - planned_, granularity_);
-    // Up to a multiple of 64 blocks from the volume's beginning on.
+    // Ends at a multiple of 64 blocks from the beginning of the volume.
     const uint64_t blocks = part_blocks_ - planned_ / granularity_ % 64;
     const uint64_t end = blocks >= rest ? capacity_ : planned_ + blocks * granularity_;
     queue_.push_back(std::make_shared<Part>(planned_, end));
@@ -164,7 +163,7 @@ class Shared : public std::enable_shared_from_this<Shared> {
     return nullptr;
   }
 
-  // A task: runs parts until there is none.
+  // A task: runs idle parts until there are none.
   void Work() {
     std::unique_lock lock(mutex_);
     while (!stopping_ && !dense_) {
@@ -175,8 +174,8 @@ class Shared : public std::enable_shared_from_this<Shared> {
     --called_;
   }
 
-  // Runs an idle part until it is done, or has as many batches as may wait. Called and left with
-  // the lock held, which is not held during the work.
+  // Runs an idle part until it is done or has kMaxBatches batches. The lock is held on entry and
+  // exit, but not during the work.
   void Run(const std::shared_ptr<Part>& part, std::unique_lock<std::mutex>& lock) noexcept {
     part->state = Part::State::kRunning;
     ++running_;
@@ -188,15 +187,15 @@ class Shared : public std::enable_shared_from_this<Shared> {
     } catch (...) {
       part->status = threw_;
     }
-    // Whatever was thrown, nobody may wait for this thread for ever.
+    // After any exception, no thread may wait for this one forever.
     if (!lock.owns_lock()) lock.lock();
     part->state = done || !part->status.ok() ? Part::State::kDone : Part::State::kLeft;
     if (waiting_for_ == part.get()) filled_.notify_all();
     if (--running_ == 0) left_.notify_all();
   }
 
-  // The work of Run(): what it returns is the part's status, `done` whether it has come to its end.
-  // May throw, then with the lock held or not, and the part is not what it should be.
+  // The work of Run(). Returns the part's status; sets `done` if the part is complete. May throw,
+  // with or without the lock held; the part is then in an undefined state.
   absl::Status Fill(Part& part, std::unique_lock<std::mutex>& lock, bool& done) {
     size_t batches = 0;
     while (!stopping_ && !done && batches < kMaxBatches) {
@@ -220,7 +219,7 @@ class Shared : public std::enable_shared_from_this<Shared> {
     return absl::OkStatus();
   }
 
-  // Sizes the parts to come by what a finished one had.
+  // Sizes later parts by the density of a finished one.
   void Learn(const Part& part) {
     const uint64_t blocks = BlockCount(part.end - part.begin, granularity_);
     const uint64_t extents = std::max<uint64_t>(part.extents, 1);
@@ -229,13 +228,13 @@ class Shared : public std::enable_shared_from_this<Shared> {
       fitting = blocks * kPartExtents / extents;
     }
     dense_ = extents > blocks / kDense;
-    // Not more than twice the size at once: one quiet part may be followed by a dense one.
+    // At most doubles the size: a dense part may follow a sparse one.
     part_blocks_ =
         std::clamp(std::min(fitting, 2 * part_blocks_), parts_.min_blocks, parts_.max_blocks) / 64 *
         64;
   }
 
-  // Batches go round: fresh memory would cost a page fault for every page of it.
+  // Batches are reused: fresh memory would cost a page fault per page.
   ExtentBatch Fresh() {
     if (spare_.empty()) return ExtentBatch();
     ExtentBatch batch = std::move(spare_.back());
@@ -252,22 +251,22 @@ class Shared : public std::enable_shared_from_this<Shared> {
   Executor& executor_;
   const size_t workers_;
   const size_t window_;
-  // Made while there is memory.
+  // Created while memory is available.
   const absl::Status out_of_memory_ =
       absl::ResourceExhaustedError("parallel cursor: no memory to read ahead");
   const absl::Status threw_ =
       absl::InternalError("parallel cursor: reading ahead threw an exception");
 
   std::mutex mutex_;
-  std::condition_variable filled_;  // the part that the consumer waits for has something new
-  std::condition_variable left_;    // nobody runs a part any more
+  std::condition_variable filled_;  // the part that the consumer waits for has progressed
+  std::condition_variable left_;    // no thread runs a part
   std::deque<std::shared_ptr<Part>> queue_;
   std::vector<ExtentBatch> spare_;
   const Part* waiting_for_ = nullptr;
   uint64_t planned_ = 0;
   uint64_t part_blocks_;
   bool dense_ = false;
-  size_t called_ = 0;   // tasks that were handed to the executor and have not ended
+  size_t called_ = 0;   // scheduled tasks that have not ended
   size_t running_ = 0;  // threads inside Run()
   bool stopping_ = false;
 };
@@ -298,8 +297,8 @@ class ParallelCursor final : public ExtentCursor {
 
   absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
     if (taken_ == rest_.batch.size()) {
-      // In a part that this cursor runs by itself extents need no second place to wait, which would
-      // push the first one out of the first-level cache.
+      // A part that this cursor runs itself writes directly into `batch`: a second buffer would
+      // evict the first from the first-level cache.
       if (owned_ && last_.length == 0) return RunOn(batch);
       if (absl::Status status = Refill(); !status.ok()) return status;
     }
@@ -315,7 +314,7 @@ class ParallelCursor final : public ExtentCursor {
     return last_.length != 0 ? last_.offset : passed_;
   }
 
-  // Goes on with the part that this cursor runs, right into `batch`.
+  // Continues the part that this cursor runs, directly into `batch`.
   absl::StatusOr<uint64_t> RunOn(ExtentBatch& batch) {
     const uint64_t part_end = part_->end;
     if (absl::Status status = RunOwn(batch); !status.ok()) return status;
@@ -323,8 +322,7 @@ class ParallelCursor final : public ExtentCursor {
     return last_.length != 0 ? last_.offset : passed_;
   }
 
-  // Gets the next batch of the part whose turn it is into rest_, and joins what a part's end has
-  // cut.
+  // Moves the next batch of the current part into rest_, and joins an extent that a part's end cut.
   absl::Status Refill() {
     rest_.batch.clear();
     taken_ = 0;
@@ -342,14 +340,14 @@ class ParallelCursor final : public ExtentCursor {
     return absl::OkStatus();
   }
 
-  // An extent that ends with its part may go on in the next one.
+  // Holds back an extent that ends with its part: it may continue in the next one.
   void KeepLast(ExtentBatch& batch, uint64_t part_end) noexcept {
     if (part_end == capacity() || batch.empty() || batch.back().end() != part_end) return;
     last_ = batch.back();
     batch.set_size(batch.size() - 1);
   }
 
-  // The part's next batch to rest_, how far it goes to passed_.
+  // Moves the part's next batch to rest_ and sets passed_ to its coverage.
   absl::Status TakeBatch() {
     if (!owned_) {
       switch (shared_->Take(*part_, rest_)) {
@@ -368,7 +366,7 @@ class ParallelCursor final : public ExtentCursor {
     return RunOwn(rest_.batch);
   }
 
-  // The next batch of the part that this cursor runs.
+  // Reads the next batch of the part that this cursor runs.
   absl::Status RunOwn(ExtentBatch& batch) {
     absl::StatusOr<ExtentCursor*> cursor = shared_->CursorOf(*part_);
     if (!cursor.ok()) return cursor.status();
@@ -387,14 +385,14 @@ class ParallelCursor final : public ExtentCursor {
   }
 
   const std::shared_ptr<Shared> shared_;
-  std::shared_ptr<Part> part_;  // whose turn it is; null between two of them
-  bool owned_ = false;          // this cursor runs part_ by itself
-  uint64_t own_extents_ = 0;    // found by doing so
-  Filled rest_;                 // of it, the extents from taken_ on are to be handed on
+  std::shared_ptr<Part> part_;  // the current part; null between parts
+  bool owned_ = false;          // this cursor runs part_ itself
+  uint64_t own_extents_ = 0;    // found by this cursor
+  Filled rest_;                 // its extents from taken_ on are still to be returned
   size_t taken_ = 0;
-  Extent first_;         // goes before rest_, if it is not empty
-  Extent last_;          // ends with its part; kept until it is known what the next one begins with
-  uint64_t passed_ = 0;  // rest_ and the two tell all there is below this offset
+  Extent first_;         // precedes rest_, if not empty
+  Extent last_;          // ends with its part; held back until the next part begins
+  uint64_t passed_ = 0;  // rest_, first_ and last_ hold everything below this offset
 };
 
 }  // namespace

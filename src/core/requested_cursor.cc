@@ -10,8 +10,9 @@
 namespace cbt {
 namespace {
 
-// Passes on and counts the bytes of what will become one extent of the result: what lies, rounded
-// outward, at most a gap apart. Memory grows with the results that wait, not with the extents.
+// Forwards extents and counts the bytes of each group that will become one extent of the result:
+// extents that, rounded outward, are at most a gap apart. Memory grows with the pending results,
+// not with the extents.
 class RecordingCursor final : public ExtentCursor {
  public:
   RecordingCursor(std::unique_ptr<ExtentCursor> input, const Requested& requested,
@@ -23,10 +24,11 @@ class RecordingCursor final : public ExtentCursor {
         window_begin_(requested.offset),
         window_end_(window_end) {}
 
-  // Nothing below is handed on from now on, though transforms may look at what lies before.
+  // Nothing below `floor` is returned from now on, though transforms may read extents below it.
   void SetFloor(uint64_t floor) noexcept { floor_ = floor; }
 
-  // Bytes in the window of what begins below `end`; forgets it. Calls come with ascending ends.
+  // Removes the groups that begin below `end` and returns their bytes in the window. `end` must
+  // ascend from call to call.
   uint64_t Take(uint64_t end) noexcept {
     uint64_t bytes = 0;
     for (; !groups_.empty() && groups_.front().begin < end; groups_.pop_front()) {
@@ -110,7 +112,7 @@ class RequestedCursorImpl final : public RequestedCursor {
   }
 
   const std::unique_ptr<ExtentCursor> shaped_;
-  RecordingCursor& recording_;  // at the other end of shaped_
+  RecordingCursor& recording_;  // the innermost input of shaped_
   uint64_t bytes_ = 0;
   uint64_t known_ = 0;
 };
@@ -133,7 +135,7 @@ absl::StatusOr<std::unique_ptr<RequestedCursor>> MakeRequestedCursor(
   auto recording = std::make_unique<RecordingCursor>(std::move(input), requested, window_end);
   RecordingCursor& recorder = *recording;
   absl::StatusOr<std::unique_ptr<ExtentCursor>> shaped = std::move(recording);
-  // Refuses what is no chunk.
+  // AlignOutward() rejects an invalid chunk.
   if (requested.chunk != 1) shaped = AlignOutward(*std::move(shaped), requested.chunk);
   if (shaped.ok() && requested.bridge_gap > 0) {
     shaped = Coalesce(*std::move(shaped), requested.bridge_gap);

@@ -1,4 +1,4 @@
-// From bitmap words to extents in a batch: keeps what reaches from one scan into the next.
+// From bitmap words to extents in a batch, across scans.
 #ifndef CBT_CORE_RUN_ASSEMBLER_H_
 #define CBT_CORE_RUN_ASSEMBLER_H_
 
@@ -13,8 +13,8 @@
 namespace cbt {
 
 // Turns the runs of set bits that kernels find into maximal extents of a volume. The kernel writes
-// straight into the batch; what the last word gave beyond its room waits here, and a run that is
-// open is kept until its end is known, however many calls either takes.
+// directly into the batch. Runs of the last word that exceed its room wait here, and an open run is
+// kept until its end is known, over any number of calls.
 //
 //   while (!batch.full()) {
 //     if (runs.waiting()) { runs.Take(batch); continue; }
@@ -22,15 +22,14 @@ namespace cbt {
 //   }
 class RunAssembler {
  public:
-  // `granularity`: bytes a block; `capacity`: bytes, where the last extent is cut.
+  // `granularity`: bytes per block; `capacity`: bytes, where the last extent is cut.
   RunAssembler(uint64_t capacity, uint64_t granularity) noexcept;
 
-  // Forgets everything.
   void Reset() noexcept;
 
   // Scans up to `words` words at `a` and `b` (see ExtractRunsFn), whose first bit is block `block`,
-  // and appends the extents that end there to `batch`. Returns the words consumed, more than 0 when
-  // there are any. Requires: !waiting(), !batch.full().
+  // and appends the extents that end in them to `batch`. Returns the words consumed, at least 1 if
+  // words > 0. Requires: !waiting(), !batch.full().
   size_t Scan(simd::ExtractRunsFn* kernel, const uint8_t* a, const uint8_t* b, size_t words,
               uint64_t block, ExtentBatch& batch) noexcept;
 
@@ -39,18 +38,19 @@ class RunAssembler {
   // Appends waiting extents to `batch`, as many as it has room for.
   void Take(ExtentBatch& batch) noexcept { sink_.Take(batch); }
 
-  // True while a run has begun and not ended.
+  // True while a run has begun but not ended.
   bool open() const noexcept { return open_ != 0; }
-  // Ends an open run before `block`, or at the capacity. Requires: !waiting(), !batch.full().
+  // Ends an open run at `block` (exclusive), or at the capacity. Requires: !waiting(),
+  // !batch.full().
   void Close(uint64_t block, ExtentBatch& batch) noexcept;
   void CloseAtCapacity(ExtentBatch& batch) noexcept;
-  // Hands on an open run up to `block`, if there is room, for cursors that may give pieces; what
-  // follows begins a run of its own.
+  // Returns an open run up to `block`, if there is room, for cursors that may return pieces. What
+  // follows starts a new run.
   void ClosePiece(uint64_t block, ExtentBatch& batch) noexcept {
     if (open() && !waiting() && !batch.full()) Close(block, batch);
   }
 
-  // Where the first run starts that has not been handed on (bytes); none when all have been.
+  // The start (bytes) of the first run that has not been appended, if there is one.
   std::optional<uint64_t> Pending() const noexcept;
 
  private:

@@ -1,8 +1,8 @@
 // Transforms over several cursors: Union, Intersect and Subtract.
 //
-// A turn works on a window of the volume, up to the horizon: how far every input has been read, so
-// that everything in it is at hand. Extents are cut at its end; the Uniter joins what that
-// separates. Starts and ends of all inputs are merged as plain numbers (see simd/sorted_extents.h).
+// Each step works on a window of the volume that ends at the horizon, up to which every input has
+// been read. Extents are cut at its end; the Uniter joins them again. Starts and ends of all inputs
+// are merged as plain numbers (see simd/sorted_extents.h).
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -19,12 +19,12 @@ namespace {
 
 enum class SetOperation { kUnion, kIntersection, kDifference };
 
-// Extents of all inputs in one window, more or less: merging them should stay in the cache.
+// Approximate number of extents of all inputs in a window: merging should stay in the cache.
 constexpr size_t kWindowExtents = 4096;
 
 using simd::SortedExtents;
 
-// One of the inputs, and what of it is at hand: at least a batch, so that windows are no shorter.
+// An input and its buffered extents: at least a batch, so that windows are no shorter.
 class Input {
  public:
   Input(std::unique_ptr<ExtentCursor> cursor, size_t batch_capacity)
@@ -38,7 +38,7 @@ class Input {
     return cursor_->Seek(offset);
   }
 
-  // Reads a batch more when less than one is at hand.
+  // Reads a batch if less than one is buffered.
   absl::Status Refill() {
     if (size_ - next_ >= batch_.capacity() || covered() == cursor_->capacity()) {
       return absl::OkStatus();
@@ -52,27 +52,27 @@ class Input {
                                       batch_.size(), 1, starts_.data() + size_,
                                       ends_.data() + size_);
     size_ += batch_.size();
-    // A fixed-block input may reach past the capacity with its last block.
+    // The last block of a fixed-block input may extend past the capacity.
     if (size_ > 0) ends_[size_ - 1] = std::min(ends_[size_ - 1], cursor_->capacity());
     return absl::OkStatus();
   }
 
   uint64_t covered() const noexcept { return cursor_->covered(); }
 
-  // What lies in [begin, end), cut there, until Take() is called.
+  // The extents in [begin, end), cut there; valid until Take() is called.
   SortedExtents Window(uint64_t begin, uint64_t end) noexcept {
     while (next_ < size_ && ends_[next_] <= begin) ++next_;
     if (next_ < size_) starts_[next_] = std::max(starts_[next_], begin);
     last_ = static_cast<size_t>(
         std::lower_bound(starts_.begin() + Index(next_), starts_.begin() + Index(size_), end) -
         starts_.begin());
-    // The last one alone can go on behind the end: extents don't overlap.
+    // Only the last one can extend past the end: extents don't overlap.
     cut_ = last_ > next_ && ends_[last_ - 1] > end;
     if (cut_) rest_ = std::exchange(ends_[last_ - 1], end);
     return {starts_.data() + next_, ends_.data() + next_, last_ - next_};
   }
 
-  // The window has been used; what goes on behind it stays at hand.
+  // Consumes the window; what extends past it stays buffered.
   void Take() noexcept {
     next_ = last_;
     if (!cut_) return;
@@ -91,7 +91,7 @@ class Input {
   size_t next_ = 0;
   size_t size_ = 0;
   size_t last_ = 0;    // end of the window
-  bool cut_ = false;   // its last extent goes on, to
+  bool cut_ = false;   // its last extent continues, to
   uint64_t rest_ = 0;  // here
 };
 
@@ -121,7 +121,7 @@ class SetCursor final : public ExtentCursor {
       if (absl::Status status = NextWindow(); !status.ok()) return status;
     }
     uniter_.HandOn(batch);
-    // What was held back at the end of the last window still has to come.
+    // What was held back at the end of the last window is still to be returned.
     if (passed_ == capacity() && !uniter_.waiting() && !batch.full()) {
       uniter_.Finish();
       uniter_.HandOn(batch);
@@ -129,14 +129,14 @@ class SetCursor final : public ExtentCursor {
     return uniter_.Pending(passed_);
   }
 
-  // Works on what is at hand of every input, and moves passed_ to its end.
+  // Processes the next window, and moves passed_ to its end.
   absl::Status NextWindow() {
     uint64_t horizon = capacity();
     for (Input& input : inputs_) {
       if (absl::Status status = input.Refill(); !status.ok()) return status;
       horizon = std::min(horizon, input.covered());
     }
-    // Inputs of a coarser granularity begin below a position that was sought.
+    // After Seek(), inputs of a coarser granularity begin below the position.
     if (horizon <= passed_) return absl::OkStatus();
     size_t count = 0;
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -155,7 +155,7 @@ class SetCursor final : public ExtentCursor {
       if (starts_.size() < places) starts_.resize(places);
       if (ends_.size() < places) ends_.resize(places);
       MergeAll(starts_.data(), ends_.data(), places);
-      // Offsets to starts, lengths to where the ends will stand.
+      // Offsets go to the starts, lengths to where the ends are computed.
       count = simd::SortedExtentsInUse().overlap(starts_.data(), ends_.data(), count,
                                                  uniter_.starts(), uniter_.ends());
       for (size_t i = 0; i < count; ++i) uniter_.ends()[i] += uniter_.starts()[i];
@@ -166,8 +166,7 @@ class SetCursor final : public ExtentCursor {
     return absl::OkStatus();
   }
 
-  // What the list leaves free of [passed_, horizon). Gaps of no length are harmless: nothing lies
-  // in them.
+  // The gaps of the list in [passed_, horizon). Empty gaps are harmless.
   SortedExtents Gaps(const SortedExtents& list, uint64_t horizon) {
     gap_starts_.assign(1, passed_);
     gap_starts_.insert(gap_starts_.end(), list.ends, list.ends + list.count);
@@ -176,13 +175,13 @@ class SetCursor final : public ExtentCursor {
     return {gap_starts_.data(), gap_ends_.data(), gap_starts_.size()};
   }
 
-  // Merges all lists into `starts` and `ends`, which have `places`, two and two.
+  // Merges all lists pairwise into `starts` and `ends`, which have room for `places` numbers.
   void MergeAll(uint64_t* starts, uint64_t* ends, size_t places) {
     const simd::SortedExtentsKernels& kernels = simd::SortedExtentsInUse();
     round_ = lists_;
     const size_t need = places + simd::kSortedSlack * round_.size();
     for (size_t side = 0; round_.size() > 1; side ^= 1) {
-      // The last round writes where the result belongs, the others to and fro.
+      // The last round writes to the result, the others alternate between two buffers.
       for (std::vector<uint64_t>& scratch : scratch_[side]) {
         if (scratch.size() < need) scratch.resize(need);
       }

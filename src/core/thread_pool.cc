@@ -19,8 +19,8 @@ struct ThreadPool::State {
   State() = default;
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  // Here and not in the pool's destructor, which is not called when the machine has a part of the
-  // threads only; a thread that nobody joins would end the process.
+  // Not in the pool's destructor, which does not run if the constructor fails to create all
+  // threads; an unjoined thread would terminate the process.
   ~State() {
     {
       std::lock_guard lock(mutex);
@@ -39,7 +39,7 @@ struct ThreadPool::State {
       tasks.pop_front();
       lock.unlock();
       task();
-      // What the task holds dies outside the lock too.
+      // Destroy what the task owns outside the lock too.
       task = nullptr;
       lock.lock();
     }

@@ -52,7 +52,7 @@ absl::Status PrepareInput(const std::unique_ptr<ExtentCursor>& input, const char
   if (input == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(transform, ": no input cursor"));
   }
-  // Coverage 0 means that nothing was handed on, so there is nothing to repeat.
+  // Coverage 0 means that nothing was returned, so there is nothing to repeat.
   return input->covered() == 0 ? absl::OkStatus() : input->Seek(0);
 }
 

@@ -1,4 +1,4 @@
-// What all transforms share: an input cursor, one batch of its extents, and a place in it.
+// The base of all transforms: an input cursor, a batch of its extents, and a position in it.
 #ifndef CBT_CORE_TRANSFORM_H_
 #define CBT_CORE_TRANSFORM_H_
 
@@ -11,37 +11,37 @@
 
 namespace cbt {
 
-// Base of the transforms. A subclass gives Consume() and Coverage(); DoNext() pulls at most one
-// batch of the input a call, so that its work is bounded by the input's.
+// Base of the transforms. A subclass implements Consume(), Flush() and Coverage(). DoNext() pulls
+// at most one batch of the input per call, so that its work is bounded by the input's.
 class TransformCursor : public ExtentCursor {
  protected:
   TransformCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity);
 
-  // Moves the extents at hand from the input to `batch` until one of the two is at its end.
+  // Moves buffered input extents to `batch` until either is exhausted.
   virtual void Consume(ExtentBatch& batch) = 0;
 
-  // Appends what was held back for later, now that the input is complete; true when nothing is
-  // left. Called with room for at least one extent.
+  // Appends extents that were held back, after the input has completed; true if none are left.
+  // Called with room for at least one extent.
   virtual bool Flush(ExtentBatch& batch) = 0;
 
-  // New coverage after Consume(), while the input is not both complete and consumed.
+  // The new coverage after Consume(), unless the input is complete and consumed.
   virtual uint64_t Coverage() const = 0;
 
-  // Seeks the input and forgets what was at hand.
+  // Seeks the input and drops buffered extents.
   absl::Status SeekInput(uint64_t offset);
 
   bool HasInput() const noexcept { return next_ < batch_.size(); }
-  // The next extent at hand, cut at the capacity (a fixed-block input may reach past it).
+  // The next buffered extent, cut at the capacity (a fixed-block input may extend past it).
   Extent Peek() const noexcept;
   void Advance(size_t count = 1) noexcept { next_ += count; }
-  // All extents at hand, as they came: a fixed-block input's last one may reach past the capacity.
+  // All buffered extents, unchanged: a fixed-block input's last one may extend past the capacity.
   size_t InputCount() const noexcept { return batch_.size() - next_; }
   const uint64_t* InputOffsets() const noexcept { return batch_.offsets().data() + next_; }
   const uint64_t* InputLengths() const noexcept { return batch_.lengths().data() + next_; }
-  // Moves the next `count` extents at hand to `batch`, which has room for them, each cut at the
+  // Moves the next `count` buffered extents to `batch`, which has room for them, each cut at the
   // capacity.
   void CopyInput(ExtentBatch& batch, size_t count) noexcept;
-  // Nothing at hand or to come starts below this offset.
+  // No buffered or later extent starts below this offset.
   uint64_t InputCovered() const noexcept;
 
   absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) final;
@@ -53,12 +53,12 @@ class TransformCursor : public ExtentCursor {
   bool complete_ = false;
 };
 
-// As AlignOutward(), but hands on what is whole already; extents may touch.
+// As AlignOutward(), but returns whole blocks as soon as they are known; extents may touch.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> AlignInPieces(std::unique_ptr<ExtentCursor> input,
                                                             uint64_t granularity);
 
-// Brings an input that has been read from already back to its beginning, so that a transform over
-// it misses nothing. INVALID_ARGUMENT that begins with `transform` when there is no input.
+// Rewinds an input that has been read from, so that a transform over it misses nothing.
+// INVALID_ARGUMENT, with a message that begins with `transform`, if there is no input.
 absl::Status PrepareInput(const std::unique_ptr<ExtentCursor>& input, const char* transform);
 
 }  // namespace cbt

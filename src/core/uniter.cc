@@ -15,8 +15,8 @@ void Uniter::Reset(uint64_t floor) noexcept {
 
 void Uniter::Reserve(size_t count) {
   if (starts_.size() > count) return;
-  // A place before the first, for what was held back. The one that is asked above comes last: where
-  // memory runs out in between, none of the others may be shorter than it says.
+  // One more element in front, for the result that was held back. `starts_` is tested above, so it
+  // is resized last: if memory runs out, none of the others may be shorter than it.
   offsets_.resize(count + 1 + simd::kSortedSlack);
   lengths_.resize(count + 1 + simd::kSortedSlack);
   ends_.resize(count + 1);
@@ -29,7 +29,7 @@ void Uniter::Unite(size_t count, uint64_t horizon) noexcept {
   const size_t held = held_.length != 0 ? 1 : 0;
   if (held + count == 0) return;
   if (held != 0) {
-    // It begins before the others and, as it was cut at the horizon, ends before they do.
+    // It begins before the others and, since they are cut at the horizon, ends before they do.
     starts_[0] = held_.offset;
     ends_[0] = held_.end();
   }
@@ -53,14 +53,14 @@ void Uniter::Finish() {
 
 void Uniter::Release() noexcept {
   if (held_.length == 0) return;
-  // Unite() left it behind the results.
+  // Unite() left it after the results.
   ++count_;
   released_ = held_.end();
   held_ = {};
 }
 
 void Uniter::HandOn(ExtentBatch& batch) noexcept {
-  // Only the first results after a Reset() or a Release() can begin below the floor.
+  // Only the first results after Reset() or Release() can begin below the floor.
   while (waiting() && offsets_[next_] < floor_) {
     const uint64_t end = offsets_[next_] + lengths_[next_];
     if (end > floor_) {

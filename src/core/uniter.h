@@ -1,4 +1,4 @@
-// Extents to maximal extents, a piece of the volume at a time.
+// Merges extents into maximal ones, a window of the volume at a time.
 #ifndef CBT_CORE_UNITER_H_
 #define CBT_CORE_UNITER_H_
 
@@ -10,52 +10,52 @@
 
 namespace cbt {
 
-// Unites extents, given as ascending starts and ascending ends, with what came before; the results
-// wait here until a batch has room for them. The last one of a piece is held back while what comes
-// next may still be united with it.
+// Merges extents, given as ascending starts and ascending ends, with earlier ones. The results wait
+// here until a batch has room for them. The last result of a window is held back while later
+// extents may still be merged with it.
 //
 //   fill starts()[k] and ends()[k] for k < count, then Unite(count, horizon)
 //   while (!waiting_empty) HandOn(batch)
 class Uniter {
  public:
-  // `gap`: the bytes between neighbours that are bridged.
+  // `gap`: neighbours with at most this many bytes between them are merged.
   explicit Uniter(uint64_t gap) noexcept : gap_(gap) {}
 
-  // Forgets everything; nothing below `floor` (bytes) is handed on from now on.
+  // Drops everything; nothing below `floor` (bytes) is returned from now on.
   void Reset(uint64_t floor) noexcept;
 
-  // Nothing below is handed on.
+  // Nothing below this is returned.
   uint64_t floor() const noexcept { return floor_; }
 
-  // Makes room for `count` extents; what is in starts() and ends() is lost.
+  // Makes room for `count` extents; the contents of starts() and ends() are lost.
   void Reserve(size_t count);
   uint64_t* starts() noexcept { return starts_.data() + 1; }
   uint64_t* ends() noexcept { return ends_.data() + 1; }
 
-  // Unites the first `count` of starts() and ends(), none of which begins below the last horizon.
-  // `horizon`: no extent that comes later begins below. Requires: !waiting().
+  // Merges the first `count` of starts() and ends(), none of which begins below the previous
+  // horizon. `horizon`: no later extent begins below this. Requires: !waiting().
   void Unite(size_t count, uint64_t horizon) noexcept;
 
-  // Nothing comes any more: what was held back waits too now. Requires: !waiting().
+  // No more extents follow: releases the result that was held back. Requires: !waiting().
   void Finish();
 
-  // What was held back by the last Unite() waits too now; what is united with it later follows as
-  // an extent that touches it. Only where results are whole blocks, so that none is told twice.
+  // Releases the result that the last Unite() held back; what would be merged with it later follows
+  // as an adjacent extent. Only if results are whole blocks, so that none is reported twice.
   void Release() noexcept;
 
   // True while results wait for room in a batch.
   bool waiting() const noexcept { return next_ < count_; }
-  // Appends waiting results to `batch`, as many as it has room for.
+  // Appends waiting results to `batch`, as many as fit.
   void HandOn(ExtentBatch& batch) noexcept;
 
-  // Where the first result begins that has not been handed on; `otherwise` when there is none. Not
-  // below the floor.
+  // The start of the first result that has not been returned, but not below the floor; `otherwise`
+  // if there is none.
   uint64_t Pending(uint64_t otherwise) const noexcept;
 
  private:
   const uint64_t gap_;
   uint64_t floor_ = 0;
-  uint64_t released_ = 0;  // end of what Release() gave
+  uint64_t released_ = 0;  // end of what Release() released
   Extent held_;            // empty: none
   std::vector<uint64_t> starts_;
   std::vector<uint64_t> ends_;
