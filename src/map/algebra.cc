@@ -21,7 +21,8 @@ const uint8_t* Bytes(const ContainerWords& words) noexcept {
   return reinterpret_cast<const uint8_t*>(words.data());
 }
 
-// Maps that hold the same blocks at one granularity, the finest of all.
+// Converts `maps` to one granularity, the finest. Returns the maps that the converted views refer
+// to.
 absl::StatusOr<std::vector<ChangeMap>> AtOneGranularity(std::vector<ChangeMapView>& maps) {
   uint64_t finest = maps.front().granularity();
   for (const ChangeMapView& map : maps) finest = std::min(finest, map.granularity());
@@ -51,7 +52,7 @@ absl::StatusOr<ChangeMap> WholeRange(uint64_t begin, const VolumeGeometry& geome
 
 enum class Pairwise { kIntersection, kDifference, kSymmetricDifference };
 
-// What `op` makes of two containers of one key.
+// Applies `op` to two containers of the same key.
 void Combine(Pairwise op, const Container& a, const Container& b, PortableWriter& writer) {
   ContainerWords words_a;
   ContainerWords words_b;
@@ -147,7 +148,7 @@ absl::StatusOr<ChangeMap> Union(std::span<const ChangeMapView> maps) {
     geometry.capacity = std::max(geometry.capacity, map.capacity());
     smallest = std::min(smallest, map.capacity());
   }
-  // What the smallest map can't speak of holds what the others can't.
+  // The range past the smallest map includes those past the others.
   ChangeMap unknown;
   if (smallest < geometry.capacity) {
     absl::StatusOr<ChangeMap> rest = WholeRange(smallest / geometry.granularity, geometry);

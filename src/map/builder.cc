@@ -1,8 +1,8 @@
-// Changes in any order to a map.
+// Builds a map from changes in any order.
 //
-// Ranges are collected and sorted when there are many. As long as they follow what came before,
-// they go on writing one map; else another one is begun. Maps are united when they are of like
-// size, so that a range takes part in O(log n) unions.
+// Ranges are collected and sorted in bulk. While they follow the earlier ones, they extend the same
+// map; otherwise another map is started. Maps of similar size are united, so that a range takes
+// part in O(log n) unions.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -34,22 +34,22 @@ struct ChangeMapBuilder::State {
 
   VolumeGeometry geometry;
   const uint64_t blocks;
-  const int shift;  // the granularity as a power of two, -1 for others: divisions take long
+  const int shift;  // log2 of the granularity, -1 if not a power of two: divisions are slow
   bool sorted = true;
   std::vector<BlockRange> ranges;
   std::optional<RangeWriter> writer;  // of the map that is being written
   uint64_t last_begin = 0;            // of the ranges in it
-  std::vector<ChangeMap> maps;        // each more than twice as large as the one behind it
-  absl::Status failure;               // after one, what was added is not known: it stays
+  std::vector<ChangeMap> maps;        // each more than twice as large as the next
+  absl::Status failure;               // sticky: changes may have been lost
 
   // Requires: begin < end <= blocks.
   absl::Status Add(uint64_t begin, uint64_t end) {
-    // Writes often go on where the last one ended.
+    // Writes often continue where the last one ended.
     if (!ranges.empty() && ranges.back().begin <= begin && begin <= ranges.back().end) {
       ranges.back().end = std::max(ranges.back().end, end);
       return absl::OkStatus();
     }
-    // Room is made before the range is taken: an error means that it was not.
+    // Make room before adding the range: an error means that it was not added.
     if (ranges.size() == kRangesKept) {
       if (absl::Status status = Attempt([this] { return Flush(); }); !status.ok()) return status;
     }
@@ -58,7 +58,7 @@ struct ChangeMapBuilder::State {
     return absl::OkStatus();
   }
 
-  // The map of everything; nothing is left then. Not to be used after a failure.
+  // The map of everything; leaves the state empty. Not to be used after a failure.
   absl::StatusOr<ChangeMap> Build() {
     absl::Status status = Attempt([this] {
       if (absl::Status flushed = Flush(); !flushed.ok()) return flushed;
@@ -70,9 +70,9 @@ struct ChangeMapBuilder::State {
     return map;
   }
 
-  // Does `work`, which moves what was added from one place to the next. When it fails, or throws
-  // because memory runs out, something may have left the one and not come to the other: a map that
-  // is built from then on could lack it.
+  // Runs `work`, which moves changes between ranges, writer and maps. If it fails, or throws
+  // because memory runs out, some may have been removed from one and not added to the other: a map
+  // built later could lack them.
   template <typename Work>
   absl::Status Attempt(Work work) {
     if (!failure.ok()) return failure;
@@ -81,8 +81,8 @@ struct ChangeMapBuilder::State {
     return failure;
   }
 
-  // Takes the ranges into the map that is being written, where they follow what is in it; else that
-  // is finished, and another one begun.
+  // Adds the ranges to the current map if they follow what is in it; otherwise finishes that map
+  // and starts another.
   absl::Status Flush() {
     if (ranges.empty()) return absl::OkStatus();
     if (!sorted) {
@@ -102,7 +102,7 @@ struct ChangeMapBuilder::State {
     return absl::OkStatus();
   }
 
-  // Makes a map of what has been written and unites it with the ones of like size, or with all.
+  // Finishes the current map and unites it with those of similar size, or with all.
   absl::Status FinishMap(bool all) {
     if (!writer.has_value()) writer.emplace();
     absl::StatusOr<ChangeMap> map = ChangeMapAccess::FromWriter(writer->Finish(), geometry);

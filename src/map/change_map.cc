@@ -1,4 +1,4 @@
-// Views and maps: making them, and questions that need no pass over them.
+// Views and maps: construction, and queries that need no full pass.
 #include "cbt/change_map.h"
 
 #include <algorithm>
@@ -114,7 +114,7 @@ bool ChangeMapView::ContainsRange(uint64_t begin, uint64_t end) const noexcept {
   const uint64_t last_key = (end - 1) >> kContainerShift;
   uint64_t key = begin >> kContainerShift;
   for (size_t at = index_->LowerBound(key);; ++at, ++key) {
-    // A container that is not there holds none of the range.
+    // A missing container holds no block of the range.
     if (at >= index_->size() || index_->Key(at) != key) return false;
     const Container container = index_->Get(at);
     const uint64_t first = container.first_block();
@@ -194,11 +194,11 @@ absl::StatusOr<ChangeMap> ChangeMap::FromCursor(ExtentCursor& cursor, uint64_t g
                                 granularity == 0 ? cursor.granularity() : granularity};
   absl::Status status = CheckGeometry(geometry.capacity, geometry.granularity);
   if (!status.ok()) return status;
-  // One that has not moved is at its beginning: a remote stream need not be opened twice.
+  // A cursor that has not moved is at 0: don't open a remote stream twice.
   if (cursor.covered() != 0) status = cursor.Seek(0);
   if (!status.ok()) return status;
   RangeWriter writer;
-  // A block of a fixed-block cursor may reach past the capacity.
+  // A block of a fixed-block cursor may extend past the capacity.
   const uint64_t blocks = Blocks(geometry);
   status = ForEachBatch(cursor, [&](const ExtentBatch& batch) {
     for (size_t i = 0; i < batch.size(); ++i) {

@@ -1,4 +1,4 @@
-// One container of a roaring bitmap, where it lies in serialised bytes: the blocks of a volume that
+// A container of a roaring bitmap, read in place from serialised bytes: the blocks of a volume that
 // share all but the lowest 16 bits of their index.
 #ifndef CBT_MAP_CONTAINER_H_
 #define CBT_MAP_CONTAINER_H_
@@ -14,7 +14,7 @@ inline constexpr unsigned kContainerShift = 16;
 inline constexpr uint32_t kContainerBlocks = 1u << kContainerShift;
 inline constexpr size_t kBitsetWords = kContainerBlocks / 64;
 inline constexpr size_t kBitsetBytes = kContainerBlocks / 8;
-// A container that is no list of runs is an array up to this cardinality, and a bitset above.
+// A container without runs is an array up to this cardinality, and a bitset above.
 inline constexpr uint32_t kMaxArrayCardinality = 4096;
 
 enum class ContainerKind : uint8_t { kArray, kBitset, kRun };
@@ -23,7 +23,7 @@ enum class ContainerKind : uint8_t { kArray, kBitset, kRun };
 using ContainerWords = std::array<uint64_t, kBitsetWords>;
 
 struct Container {
-  uint64_t key = 0;               // of its blocks, the index >> 16
+  uint64_t key = 0;               // block index >> 16
   const uint8_t* data = nullptr;  // values, words or pairs (see simd/containers.h), any alignment
   uint32_t count = 0;             // values or pairs
   uint32_t cardinality = 0;       // blocks, 1 .. 65536
@@ -44,21 +44,21 @@ inline uint16_t LoadU16(const uint8_t* bytes) noexcept { return LoadNumber<uint1
 inline uint32_t LoadU32(const uint8_t* bytes) noexcept { return LoadNumber<uint32_t>(bytes); }
 inline uint64_t LoadU64(const uint8_t* bytes) noexcept { return LoadNumber<uint64_t>(bytes); }
 
-// What is wrong with the contents: order, overlap, a cardinality that is not the one stated; null
-// when they are sound. The functions below are for sound ones.
+// Checks the contents: order, overlap, cardinality. Returns what is wrong; null if they are sound.
+// The functions below require sound containers.
 const char* CheckContainer(const Container& container) noexcept;
 
 // The highest value.
 uint32_t LastValue(const Container& container) noexcept;
 
-// How many maximal runs the blocks make, not looking beyond the container.
+// The number of maximal runs of blocks within the container.
 uint32_t CountRuns(const Container& container) noexcept;
 
-// How many values lie below `value` (at most 65536).
+// The number of values below `value` (at most 65536).
 uint32_t CountBelow(const Container& container, uint32_t value) noexcept;
 
-// The first value, or the first pair that ends, at or after `value`: an index, `count` when there
-// is none. For arrays and lists of runs.
+// The index of the first value, or of the first pair that ends, at or above `value`; `count` if
+// there is none. For arrays and lists of runs.
 uint32_t LowerBound(const Container& container, uint32_t value) noexcept;
 
 bool ContainsValue(const Container& container, uint32_t value) noexcept;
@@ -66,10 +66,10 @@ bool ContainsValue(const Container& container, uint32_t value) noexcept;
 // Sets bits [begin, end) of a container.
 void SetRange(ContainerWords& words, uint32_t begin, uint32_t end) noexcept;
 
-// Adds the container's bits to `words`.
+// ORs the container's bits into `words`.
 void UniteInto(const Container& container, ContainerWords& words) noexcept;
 
-// Replaces `words` by the container's bits.
+// Replaces `words` with the container's bits.
 void CopyInto(const Container& container, ContainerWords& words) noexcept;
 
 }  // namespace cbt

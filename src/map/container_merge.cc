@@ -56,7 +56,7 @@ absl::StatusOr<const Container*> ContainerMerge::Next() {
       container = *loaded;
     }
     Advance(i);
-    // Nothing can be added to all blocks.
+    // A full container can't grow.
     if (found > 0 && !united_ && container_.full()) continue;
     if (found == 0 || container.full()) {
       container_ = container;
@@ -71,7 +71,7 @@ absl::StatusOr<const Container*> ContainerMerge::Next() {
   FindNext();
   const uint64_t end = block_count_ - (key << kContainerShift);
   if (end < kContainerBlocks && (united_ || LastValue(container_) >= end)) {
-    // In the map of a larger volume, the last container may reach past the end.
+    // In the map of a larger volume, the last container may extend past the end.
     if (!united_) CopyInto(container_, words_);
     united_ = true;
     for (size_t i = 0; i < kBitsetWords; ++i) {

@@ -1,4 +1,4 @@
-// The containers of several maps by key, united where they meet.
+// The containers of several maps in order of keys; those of equal keys are united.
 #ifndef CBT_MAP_CONTAINER_MERGE_H_
 #define CBT_MAP_CONTAINER_MERGE_H_
 
@@ -15,19 +15,19 @@ namespace cbt {
 
 class ContainerMerge {
  public:
-  // Blocks at or past `block_count` are left out.
+  // Blocks at or past `block_count` are dropped.
   ContainerMerge(std::vector<std::shared_ptr<const PortableIndex>> maps, uint64_t block_count);
 
-  // Goes on with the first container whose key is `key` or higher.
+  // Moves to the first container whose key is `key` or higher.
   void Seek(uint64_t key);
 
-  // The next container, or null when there is none; valid until the next call. One that is united()
-  // is a bitset whose cardinality is not known, and may even be empty.
-  // Errors: what is wrong with a container that has not been checked before.
+  // The next container, or null at the end; valid until the next call. If united(), it is a bitset
+  // of unknown cardinality, and may be empty.
+  // Errors: those of PortableIndex::Load().
   absl::StatusOr<const Container*> Next();
   bool united() const noexcept { return united_; }
 
-  // The key that comes next, at least; past the last one at the end.
+  // A lower bound for the next key; past the last one at the end.
   uint64_t next_key() const noexcept { return next_key_; }
 
  private:

@@ -1,4 +1,4 @@
-// How the files of this folder reach into the public types.
+// Access to the private parts of the public types, for the files of this folder.
 #ifndef CBT_MAP_MAP_ACCESS_H_
 #define CBT_MAP_MAP_ACCESS_H_
 
@@ -20,24 +20,24 @@ class ChangeMapAccess {
     return map.index_;
   }
 
-  // A map over `bytes`, which `storage` keeps alive, after validation in full.
+  // A map over `bytes`, which `storage` keeps alive, after full validation.
   static absl::StatusOr<ChangeMap> FromBytes(std::shared_ptr<const void> storage,
                                              std::span<const uint8_t> bytes,
                                              const VolumeGeometry& geometry);
 
-  // A map of what a writer of ours gave. It is validated all the same: INTERNAL when that fails.
+  // A map from the bytes of one of our writers. Validates them too: INTERNAL if that fails.
   static absl::StatusOr<ChangeMap> FromWriter(absl::StatusOr<std::vector<uint8_t>> bytes,
                                               const VolumeGeometry& geometry);
 
   static const std::shared_ptr<const void>& Storage(const ChangeMap& map) { return map.storage_; }
 };
 
-// The union of maps of one granularity, as sets of blocks: nothing is assumed about what a smaller
-// map can't speak of, and blocks past the capacity are left out.
+// The union of maps of one granularity, as sets of blocks: a smaller map has no blocks past its
+// capacity, and blocks past the geometry's capacity are dropped.
 absl::StatusOr<ChangeMap> UniteBlocks(std::span<const ChangeMapView> maps,
                                       const VolumeGeometry& geometry);
-// The same for indexes, whose containers are checked as they are read. RESOURCE_EXHAUSTED means
-// nothing else than a union of more than `most` bytes.
+// The same for indexes, whose containers are checked as they are read. RESOURCE_EXHAUSTED always
+// means that the union would exceed `most` bytes.
 absl::StatusOr<ChangeMap> UniteBlocks(std::vector<std::shared_ptr<const PortableIndex>> maps,
                                       const VolumeGeometry& geometry, uint64_t most = kMaxMapBytes);
 

@@ -14,11 +14,11 @@ namespace {
 
 static_assert(ExtentBatch::kSlack >= simd::kContainerSlack);
 
-// Containers passed in one Next() at most: long runs go through many of them without an extent.
+// The most containers that one Next() passes: a long run spans many without ending an extent.
 constexpr size_t kContainersPerCall = size_t{1} << 14;
 
-// Kernels turn a stretch of a container at a time into extents, straight in the batch. The last
-// extent of a stretch is held back, because the next one may go on where it ends.
+// Kernels turn a stretch of a container at a time into extents, directly in the batch. The last
+// extent of a stretch is held back, because the next stretch may continue it.
 class MapCursor final : public ExtentCursor {
  public:
   MapCursor(std::vector<std::shared_ptr<const PortableIndex>> maps, const VolumeGeometry& geometry,
@@ -60,7 +60,8 @@ class MapCursor final : public ExtentCursor {
     return Covered();
   }
 
-  // The last extent alone can reach past the capacity; from a bitset it may have been told already.
+  // Only the last extent can extend past the capacity; from a bitset, it may have been returned
+  // already.
   uint64_t Finish(ExtentBatch& batch) {
     if (held_.length > 0) {
       held_.length = std::min(held_.length, capacity() - held_.offset);
@@ -70,11 +71,11 @@ class MapCursor final : public ExtentCursor {
     return capacity();
   }
 
-  // Nothing below this is still to come.
+  // Everything below this has been returned.
   uint64_t Covered() const noexcept {
     if (sink_.waiting()) return sink_.front().offset;
     if (held_.length > 0) return held_.offset;
-    // The last word of a bitset goes on past the capacity.
+    // The last word of a bitset may extend past the capacity.
     if (left_ > 0) return std::min(capacity(), std::max(floor_, NextOffset()));
     const uint64_t next = merge_.next_key() << kContainerShift;
     return next < BlockCount(capacity(), granularity()) ? std::max(floor_, next * granularity())
@@ -87,7 +88,7 @@ class MapCursor final : public ExtentCursor {
     const bool bitset = container.kind == ContainerKind::kBitset;
     left_ = bitset ? WordsBelowCapacity(container) : container.count;
     if (container.key != start_key_ || start_value_ == 0) return;
-    // Where Seek() went. What lies below it and begins in a run is cut by Decode().
+    // The position of Seek(). Decode() cuts a run that begins below it.
     if (!bitset) {
       at_ = LowerBound(container, start_value_);
       left_ -= at_;
@@ -101,8 +102,8 @@ class MapCursor final : public ExtentCursor {
     start_value_ = 0;
   }
 
-  // The words of a bitset that hold a block of the volume. Those after them are empty, and where
-  // blocks are large, their offsets are no numbers of 64 bits.
+  // The words of a bitset that hold a block of the volume. Later words are empty, and with large
+  // blocks their offsets exceed 64 bits.
   size_t WordsBelowCapacity(const Container& container) const noexcept {
     const uint64_t blocks = BlockCount(capacity(), granularity()) - container.first_block();
     return std::min<uint64_t>(kBitsetWords, BlockCount(blocks, 64));
@@ -113,7 +114,7 @@ class MapCursor final : public ExtentCursor {
     return (container_.first_block() + value) << sink_.shift();
   }
 
-  // Puts extents of a stretch into the batch, at least one value or word.
+  // Decodes a stretch, at least one value or word, into the batch.
   void Decode(ExtentBatch& batch) {
     uint64_t* const offsets = batch.mutable_offsets();
     uint64_t* const lengths = batch.mutable_lengths();
@@ -161,7 +162,7 @@ class MapCursor final : public ExtentCursor {
     sink_.Append(runs, batch);
   }
 
-  // Where the next value lies, in bytes; for words, where they begin.
+  // The offset (bytes) of the next value, or of the first bit of the next word.
   uint64_t NextOffset() const noexcept {
     switch (container_.kind) {
       case ContainerKind::kArray:
@@ -174,7 +175,7 @@ class MapCursor final : public ExtentCursor {
     return Origin(at_ * 64) * sink_.factor();
   }
 
-  // Returns the complete runs, up to the slack more than there is room; one that is open is held.
+  // Returns the number of complete runs, at most `room` plus the slack; an open run is held back.
   size_t DecodeWords(bool open, uint64_t* offsets, uint64_t* lengths, size_t room) {
     offsets[0] = open ? held_.offset / sink_.factor() : 0;
     const simd::RunScan scan =
@@ -200,7 +201,7 @@ class MapCursor final : public ExtentCursor {
   size_t at_ = 0;
   size_t left_ = 0;
   Extent held_;         // bytes; empty: none
-  uint64_t floor_ = 0;  // bytes, where Seek() went
+  uint64_t floor_ = 0;  // bytes, the position of Seek()
   uint64_t start_key_ = 0;
   uint32_t start_value_ = 0;
   ContainerWords words_;

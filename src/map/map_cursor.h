@@ -11,8 +11,8 @@
 
 namespace cbt {
 
-// `maps` hold blocks of the geometry's granularity; those past its capacity are left out.
-// `storage` is kept as long as the cursor.
+// `maps` hold blocks of the geometry's granularity; those past its capacity are dropped. The cursor
+// keeps `storage` alive.
 std::unique_ptr<ExtentCursor> MakeContainerCursor(
     std::vector<std::shared_ptr<const PortableIndex>> maps, const VolumeGeometry& geometry,
     std::vector<std::shared_ptr<const void>> storage);

@@ -19,7 +19,7 @@
 namespace cbt {
 namespace {
 
-// The first byte is no text, and line ends of either kind would be mangled by a transfer as text.
+// The first byte is not text, and a transfer as text would mangle one of the line ends.
 constexpr std::array<uint8_t, 8> kMagic = {0x89, 'C', 'B', 'M', '\r', '\n', 0x1a, '\n'};
 constexpr uint16_t kMajor = 1;
 constexpr uint16_t kMinor = 0;
@@ -28,7 +28,7 @@ constexpr uint64_t kPieceBytes = uint64_t{1} << kPieceShift;
 constexpr size_t kFixedBytes = 80;
 constexpr size_t kChecksumBytes = 8;
 
-// Where the fields of the fixed part lie.
+// Offsets of the fields of the fixed part.
 constexpr size_t kMajorAt = 8;
 constexpr size_t kMinorAt = 10;
 constexpr size_t kHeaderSizeAt = 12;
@@ -57,7 +57,7 @@ absl::Status Damaged(std::string_view name, uint64_t at, std::string_view why) {
   return absl::DataLossError(absl::StrCat(AbslView(name), ": offset ", at, ": ", AbslView(why)));
 }
 
-// The same status with the file's name in front.
+// The same status, prefixed with the file's name.
 absl::Status Named(std::string_view name, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(AbslView(name), ": payload: ", status.message()));
 }
@@ -71,7 +71,7 @@ absl::Status CheckName(std::string_view what, std::string_view name) {
   return absl::InvalidArgumentError(absl::StrCat("the name of the ", AbslView(what), " ", wrong));
 }
 
-// Compares pieces with their digests, each once.
+// Compares each piece with its digest, once.
 class PieceGuard final : public ByteGuard {
  public:
   PieceGuard(const MapFileParts& parts, std::string_view name)
@@ -112,7 +112,7 @@ absl::Status CheckCardinality(const ChangeMapHeader& header, uint64_t found,
       absl::StrCat("the header says ", header.cardinality, " blocks, the payload has ", found));
 }
 
-// Every piece, then the bitmap they make.
+// Checks every piece, then the bitmap.
 absl::StatusOr<ChangeMap> CheckedMap(const MapFileParts& parts, std::shared_ptr<const void> storage,
                                      std::span<const uint8_t> payload, std::string_view name) {
   if (absl::Status status = PieceGuard(parts, name).Check(0, payload.size()); !status.ok()) {
@@ -127,7 +127,7 @@ absl::StatusOr<ChangeMap> CheckedMap(const MapFileParts& parts, std::shared_ptr<
   return map;
 }
 
-// Hands the parts of the map's file to `write`; returns its header.
+// Passes the parts of the map's file to `write`; returns its header.
 template <typename Write>
 absl::StatusOr<ChangeMapHeader> WriteMap(const ChangeMap& map, Write write) {
   ChangeMapHeader header{
@@ -208,7 +208,7 @@ absl::StatusOr<MapFileParts> ParseMapFile(std::span<const uint8_t> file, std::st
   if (Checksum(file.first(header_size - kChecksumBytes)) != checksum) {
     return Damaged(name, header_size - kChecksumBytes, "the header's checksum does not match");
   }
-  // From here on the header is what somebody wrote, but that may have been anybody.
+  // The checksum only shows that the header is as written: its writer is not trusted.
   if (const uint64_t features = LoadU64(bytes + kMustKnowAt); features != 0) {
     return absl::UnimplementedError(absl::StrCat(AbslView(name), ": uses features (",
                                                  absl::Hex(features),
@@ -300,7 +300,7 @@ absl::StatusOr<ChangeMapHeader> WriteMapIn(const Folder& folder, const std::stri
 }
 
 absl::StatusOr<ChangeMap> DecodeChangeMap(std::span<const uint8_t> bytes, const std::string& name) {
-  // What is checked is the copy, not bytes that others may be able to write.
+  // Check the copy: others may be able to modify the original.
   auto storage = std::make_shared<const std::vector<uint8_t>>(bytes.begin(), bytes.end());
   absl::StatusOr<MapFileParts> parts = ParseMapFile(*storage, name);
   if (!parts.ok()) return parts.status();

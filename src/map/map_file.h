@@ -18,44 +18,44 @@
 
 namespace cbt {
 
-// The header of a file and where the payload lies.
+// The header of a file and its parts.
 struct MapFileParts {
   ChangeMapHeader header;
   std::span<const uint8_t> digests;  // of the pieces of the payload, 8 bytes each
   std::span<const uint8_t> payload;
 };
 
-// Takes `file` apart after a check of the header; the payload has not been looked at. `name` is for
+// Checks the header and splits `file` into its parts; does not check the payload. `name` is for
 // messages. Errors as ReadChangeMap().
 absl::StatusOr<MapFileParts> ParseMapFile(std::span<const uint8_t> file, std::string_view name);
 
-// The header of a file with the given contents. Fills in the header's payload size and checksum.
+// Encodes the header of a file with the given payload; sets the header's payload size and checksum.
 // Errors: INVALID_ARGUMENT for the identity.
 absl::StatusOr<std::vector<uint8_t>> EncodeMapHeader(ChangeMapHeader& header,
                                                      std::span<const uint8_t> payload);
 
-// A file that is read piece by piece: every 64 KiB of the payload are compared with their digest
-// when something in them is first needed. Any number of threads may read one.
+// A file that is checked as it is read: each 64 KiB of the payload are compared with their digest
+// when they are first needed. Any number of threads may read it.
 struct LazyMap {
   ChangeMapHeader header;
   std::shared_ptr<const PortableIndex> index;
   std::shared_ptr<const MappedFile> storage;
 };
 
-// `storage` keeps `file` alive; null when somebody else does.
+// `storage` keeps `file` alive; null if the caller does.
 absl::StatusOr<LazyMap> OpenLazily(std::span<const uint8_t> file,
                                    std::shared_ptr<const MappedFile> storage,
                                    std::string_view name);
 
-// A cursor over one that has a file; it fails with ABORTED in the end when that was written to
-// meanwhile.
+// A cursor over a LazyMap with a file. Fails with ABORTED, before it completes, if the file was
+// modified meanwhile.
 std::unique_ptr<ExtentCursor> MakeLazyMapCursor(const LazyMap& map);
 
 // As WriteChangeMap(), into `file` of `folder`.
 absl::StatusOr<ChangeMapHeader> WriteMapIn(const Folder& folder, const std::string& file,
                                            const ChangeMap& map, bool sync);
 
-// OK when `identity` can stand in a file; INVALID_ARGUMENT.
+// OK if `identity` can be stored in a file, otherwise INVALID_ARGUMENT.
 absl::Status CheckIdentity(const ChangeMapIdentity& identity);
 
 }  // namespace cbt

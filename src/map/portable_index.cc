@@ -9,8 +9,8 @@
 namespace cbt {
 namespace {
 
-// What a 32-bit bitmap begins with: this and the number of containers, when none has runs; else the
-// other one in the low half and that number less one in the high half.
+// A 32-bit bitmap begins with kCookieNoRuns and the number of containers if none has runs;
+// otherwise with kCookieRuns in the low half and that number minus one in the high half.
 constexpr uint32_t kCookieNoRuns = 12346;
 constexpr uint32_t kCookieRuns = 12347;
 // Bitmaps with runs and fewer containers than this have no table of offsets.
@@ -108,7 +108,7 @@ absl::StatusOr<uint64_t> PortableIndex::ParseGroup(uint64_t at, uint32_t high) {
       bitmap[group.descriptors - 1] >> group.count % 8 != 0) {
     return Damaged(at + group.descriptors - 1, "run flags of nonexistent containers");
   }
-  // For a group without containers.
+  // The size if the group has no containers.
   group.size = static_cast<uint32_t>(header);
   if (absl::Status status = ParseContainers(group); !status.ok()) return status;
   size_ += group.count;
@@ -116,7 +116,7 @@ absl::StatusOr<uint64_t> PortableIndex::ParseGroup(uint64_t at, uint32_t high) {
   return at + group.size;
 }
 
-// Goes through the table: keys, offsets, and the place where the last container ends.
+// Reads the table: keys, offsets, and where the last container ends.
 absl::Status PortableIndex::ParseContainers(Group& group) {
   const uint8_t* const bitmap = bytes_.data() + group.begin;
   const uint64_t room = bytes_.size() - group.begin;
@@ -142,8 +142,8 @@ absl::Status PortableIndex::ParseContainers(Group& group) {
     if (!IsRun(group, i)) {
       at += PlainBytes(cardinality);
     } else if (group.offsets != 0 && i + 1 < group.count) {
-      // Where the next one begins tells the size. The number in front of the runs, which lies
-      // somewhere in the containers, is compared with it when they are loaded.
+      // The next container's offset gives the size. Load() compares it with the number of runs,
+      // which is stored in the container itself.
       const uint64_t end = LoadU32(bitmap + group.offsets + 4 * size_t{i} + 4);
       if (end < at + kRunHeader + 4 || (end - at - kRunHeader) % 4 != 0) {
         return Damaged(group.begin + group.offsets + 4 * size_t{i} + 4,
@@ -252,7 +252,7 @@ std::span<const uint8_t> PortableIndex::FirstGroup() const noexcept {
 }
 
 const PortableIndex::Group& PortableIndex::FindGroup(size_t ordinal) const noexcept {
-  // Groups without containers begin where the next one does: the last of those is it.
+  // Groups without containers have the same `first` as the next group: take the last of them.
   const auto after = std::upper_bound(
       groups_.begin(), groups_.end(), ordinal,
       [](size_t value, const Group& candidate) { return value < candidate.first; });

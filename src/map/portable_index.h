@@ -1,6 +1,6 @@
-// Where the containers lie in portable 64-bit roaring bytes (RoaringFormatSpec): a number of
-// groups, each the upper 32 bits of its blocks and a 32-bit bitmap, which has a table of its
-// containers in front of them.
+// An index of the containers in portable 64-bit roaring bytes (RoaringFormatSpec): a number of
+// groups, each the upper 32 bits of its blocks and a 32-bit bitmap, which starts with a table of
+// its containers.
 #ifndef CBT_MAP_PORTABLE_INDEX_H_
 #define CBT_MAP_PORTABLE_INDEX_H_
 
@@ -20,27 +20,26 @@
 
 namespace cbt {
 
-// Says whether bytes are the ones that were written, before anybody believes them.
+// Checks whether bytes are as they were written, before they are used.
 class ByteGuard {
  public:
   virtual ~ByteGuard() = default;
-  // OK when the bytes [begin, end) of the payload are sound; DATA_LOSS. Safe from any thread.
+  // OK if the bytes [begin, end) of the payload are sound, otherwise DATA_LOSS. Thread-safe.
   virtual absl::Status Check(uint64_t begin, uint64_t end) const = 0;
 };
 
 class PortableIndex {
  public:
   // Reads the tables of `bytes`, which must outlive the index, and checks them: sizes, order of the
-  // keys, exact offsets, no block at or past `block_count`. What is in the containers is looked at
-  // by Load(), or, for all of them, by CheckAll().
-  // `guard`: asked before bytes are read; null: they are in memory and stay. `where` stands in
-  // front of every message. Errors: INVALID_ARGUMENT for a block past the end, DATA_LOSS with
-  // offset and reason.
+  // keys, exact offsets, no block at or past `block_count`. Load() checks the contents of a
+  // container, CheckAll() those of all. `guard`: called before bytes are read; null: they are in
+  // memory and don't change. `where` prefixes every message. Errors: INVALID_ARGUMENT for a block
+  // past the end, DATA_LOSS with offset and reason.
   static absl::StatusOr<std::shared_ptr<PortableIndex>> Parse(
       std::span<const uint8_t> bytes, uint64_t block_count,
       std::shared_ptr<const ByteGuard> guard = nullptr, std::string where = {});
 
-  // Loads every container; Get() may be used from then on.
+  // Checks every container; Get() may be used afterwards.
   absl::Status CheckAll();
 
   std::span<const uint8_t> bytes() const noexcept { return bytes_; }
@@ -48,26 +47,25 @@ class PortableIndex {
   size_t size() const noexcept { return size_; }
   uint64_t cardinality() const noexcept { return cardinality_; }
 
-  // The first container whose key is `key` or higher; size() when there is none.
+  // The first container whose key is `key` or higher; size() if there is none.
   size_t LowerBound(uint64_t key) const noexcept;
-  // How many blocks the containers before `ordinal` hold.
+  // The number of blocks in the containers before `ordinal`.
   uint64_t CardinalityBefore(size_t ordinal) const noexcept;
   // Requires: ordinal < size().
   uint64_t Key(size_t ordinal) const noexcept;
 
-  // A container, after a look at all of it unless somebody has had one. Requires:
-  // ordinal < size().
+  // A container; checks its contents unless that has been done. Requires: ordinal < size().
   absl::StatusOr<Container> Load(size_t ordinal) const;
 
-  // True when CheckAll() has been there.
+  // True after CheckAll().
   bool checked() const noexcept { return checked_; }
 
-  // The same when everything has been checked already.
+  // As Load(). Requires: checked().
   Container Get(size_t ordinal) const noexcept;
 
-  // The 32-bit bitmap of the blocks whose upper 32 bits are 0; empty when there are none.
+  // The 32-bit bitmap of the blocks whose upper 32 bits are 0; empty if there are none.
   std::span<const uint8_t> FirstGroup() const noexcept;
-  // True when there are blocks from 2^32 on.
+  // True if there are blocks from 2^32 on.
   bool HasMoreGroups() const noexcept { return !groups_.empty() && groups_.back().high != 0; }
 
  private:
@@ -81,9 +79,9 @@ class PortableIndex {
     uint32_t high;         // upper 32 bits of its blocks
     uint32_t count;        // containers
     uint32_t size;         // of the bitmap
-    uint32_t flags;        // where the run flags begin in the bitmap; 0: there are no runs
+    uint32_t flags;        // where the run flags begin in the bitmap; 0: no runs
     uint32_t descriptors;  // where the pairs (key, cardinality - 1) begin
-    uint32_t offsets;      // where the containers' offsets begin; 0: they stand in `starts`
+    uint32_t offsets;      // where the containers' offsets begin; 0: see `starts`
     std::array<uint32_t, 3> starts;
   };
 
@@ -119,7 +117,7 @@ class PortableIndex {
   size_t size_ = 0;
   uint64_t cardinality_ = 0;
   bool checked_ = false;
-  // Containers that were looked at one by one, for those who read lazily: a byte each.
+  // Which containers Load() has checked, a byte each; for lazy reading.
   mutable std::vector<std::atomic<bool>> sound_;
 };
 

@@ -27,7 +27,7 @@ void AppendNumber(std::vector<uint8_t>& bytes, T number) {
 }  // namespace
 
 PortableWriter::PortableWriter(uint64_t expected, uint64_t most) : most_(most) {
-  // And for the tables, which need less than their containers.
+  // Twice: for the tables too, which are smaller than their containers.
   if (expected != 0) payload_.reserve(static_cast<size_t>(std::min(2 * expected, most_)));
   AppendNumber(bytes_, uint64_t{0});
 }
@@ -163,8 +163,7 @@ void PortableWriter::CloseGroup() {
     head.insert(head.end(), starts, starts + 4 * size_t{count});
   }
   if (groups_ == 0) {
-    // Most maps have one group: its containers stay where they are, in memory that has been
-    // touched.
+    // Most maps have one group: its containers stay in memory that has already been touched.
     head.insert(head.begin(), bytes_.begin(), bytes_.end());
     payload_.insert(payload_.begin(), head.begin(), head.end());
     bytes_.swap(payload_);
@@ -182,9 +181,8 @@ void PortableWriter::CloseGroup() {
 }
 
 bool PortableWriter::too_large() const noexcept {
-  // The least that the open group's tables take. Whoever stops here must be refused by Finish():
-  // had the group turned out smaller, what was left out would be missing from a map that looks
-  // whole.
+  // A lower bound for the open group's tables. If this is true, Finish() must fail too: a caller
+  // stops adding here, so a map that turned out small enough would silently lack the rest.
   return bytes_.size() + payload_.size() + 4 * flags_.size() > most_;
 }
 

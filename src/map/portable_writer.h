@@ -1,5 +1,5 @@
-// Containers to portable 64-bit roaring bytes (RoaringFormatSpec). Every container takes its
-// smallest kind, so that one set of blocks has one serialisation.
+// Encodes containers as portable 64-bit roaring bytes (RoaringFormatSpec). Every container gets its
+// smallest kind, so that a set of blocks has exactly one serialisation.
 #ifndef CBT_MAP_PORTABLE_WRITER_H_
 #define CBT_MAP_PORTABLE_WRITER_H_
 
@@ -14,36 +14,36 @@
 
 namespace cbt {
 
-// Containers come in ascending order of their keys, each once.
+// Containers must be added in ascending order of keys, each key once.
 class PortableWriter {
  public:
-  // `expected`: bytes that there will be at most, if that is known; room is made for them at once.
-  // `most`: bytes that there may be.
+  // `expected`: an upper bound of the bytes, 0 if unknown; reserved at once. `most`: the limit in
+  // bytes.
   explicit PortableWriter(uint64_t expected = 0, uint64_t most = kMaxMapBytes);
 
-  // The set bits of a container, 1024 words at any alignment. Without any, nothing is added.
+  // Adds the set bits of a container, 1024 words at any alignment. If there are none, adds nothing.
   void AddWords(uint64_t key, const uint8_t* words);
 
-  // `count` > 0 maximal runs, as pairs (first value, number of further values) that hold
+  // Adds `count` > 0 maximal runs, as pairs (first value, number of further values) that hold
   // `cardinality` blocks.
   void AddRuns(uint64_t key, const uint16_t* pairs, uint32_t count, uint32_t cardinality);
 
-  // All blocks of a container.
+  // Adds all blocks of a container.
   void AddFull(uint64_t key);
 
-  // A container of another bitmap, which is sound.
+  // Adds a sound container of another bitmap.
   void AddContainer(const Container& container);
 
-  // True when there is more than a map may have; whoever adds many things should look.
+  // True if the bytes exceed the limit. Callers that add many containers should check it.
   bool too_large() const noexcept;
   static absl::Status TooLarge();
 
-  // The bytes; the writer is done with.
-  // Errors: RESOURCE_EXHAUSTED when they are more than there may be.
+  // The bytes. The writer must not be used afterwards.
+  // Errors: RESOURCE_EXHAUSTED if they exceed the limit.
   absl::StatusOr<std::vector<uint8_t>> Finish();
 
  private:
-  static constexpr size_t kMaxRunsKept = 2047;  // more take more bytes than a bitset
+  static constexpr size_t kMaxRunsKept = 2047;  // more would exceed a bitset's size
 
   void OpenGroup(uint64_t key);
   void CloseGroup();
@@ -60,7 +60,7 @@ class PortableWriter {
   bool open_ = false;
   bool any_runs_ = false;
   std::vector<uint16_t> descriptors_;  // key, cardinality - 1
-  std::vector<uint8_t> flags_;         // one a container
+  std::vector<uint8_t> flags_;         // one per container
   std::vector<uint32_t> starts_;       // in payload_
   std::vector<uint8_t> payload_;
 };

@@ -9,7 +9,7 @@
 namespace cbt {
 
 absl::Status RangeWriter::Add(uint64_t begin, uint64_t end) {
-  // Uniting it with the last one, or taking it as it is, would lose blocks.
+  // Merging it with the last range, or adding it as it is, would lose blocks.
   if (begin < begin_ || end < begin) {
     return absl::InternalError(absl::StrCat("blocks ", begin, " to ", end,
                                             " come after others that begin at ", begin_,
@@ -28,11 +28,11 @@ absl::Status RangeWriter::Add(uint64_t begin, uint64_t end) {
 
 absl::Status RangeWriter::Write(uint64_t begin, uint64_t end) {
   if (begin == end) return absl::OkStatus();
-  // Up to the end of its first container, whole containers, the rest.
+  // The part in the first container, whole containers, the rest.
   const uint64_t first_end = std::min(end, ((begin >> kContainerShift) + 1) << kContainerShift);
   AddToContainer(begin, first_end);
   if (first_end == end) return absl::OkStatus();
-  // What is too large is told before it takes memory: a full container has 14 bytes.
+  // Fail before allocating memory: a full container takes 14 bytes.
   if ((end - first_end) >> kContainerShift > kMaxMapBytes / 14) return PortableWriter::TooLarge();
   for (begin = first_end; end - begin >= kContainerBlocks; begin += kContainerBlocks) {
     CloseContainer();

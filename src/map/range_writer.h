@@ -1,4 +1,4 @@
-// Sorted ranges of blocks to containers.
+// Writes sorted ranges of blocks as containers.
 #ifndef CBT_MAP_RANGE_WRITER_H_
 #define CBT_MAP_RANGE_WRITER_H_
 
@@ -10,16 +10,17 @@
 
 namespace cbt {
 
-// Ranges come in ascending order of their begins; they may touch, overlap and repeat. Full
-// containers cost O(1) each.
+// Ranges must be added in ascending order of their beginnings; they may touch, overlap and repeat.
+// Full containers cost O(1) each.
 class RangeWriter {
  public:
-  // Adds blocks [begin, end), begin < end. After an error or an exception the writer is done with.
-  // Errors: RESOURCE_EXHAUSTED when the map gets larger than a map may, INTERNAL for a range that
-  //         begins before the last one, or ends before it begins.
+  // Adds blocks [begin, end), begin < end. The writer must not be used after an error or an
+  // exception.
+  // Errors: RESOURCE_EXHAUSTED over kMaxMapBytes, INTERNAL for a range that begins before the last
+  //         one, or ends before it begins.
   absl::Status Add(uint64_t begin, uint64_t end);
 
-  // The portable bytes; the writer is done with. Errors as above.
+  // The portable bytes. The writer must not be used afterwards. Errors as above.
   absl::StatusOr<std::vector<uint8_t>> Finish();
 
  private:
@@ -28,10 +29,10 @@ class RangeWriter {
   void CloseContainer();
 
   PortableWriter writer_;
-  // The last range, while the next one may still belong to it. Empty: none.
+  // The last range, which the next one may extend. Empty: none.
   uint64_t begin_ = 0;
   uint64_t end_ = 0;
-  // Of the open container.
+  // The open container.
   uint64_t key_ = 0;
   uint32_t cardinality_ = 0;
   std::vector<uint16_t> pairs_;

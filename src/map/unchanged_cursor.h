@@ -1,4 +1,4 @@
-// A cursor whose answer counts only if the files behind it are what they were.
+// A cursor that completes only if its files have not changed.
 #ifndef CBT_MAP_UNCHANGED_CURSOR_H_
 #define CBT_MAP_UNCHANGED_CURSOR_H_
 
@@ -10,10 +10,10 @@
 
 namespace cbt {
 
-// Hands on what `input` tells, which it reads from `files` as it goes. Before it is complete it
-// looks whether one of them was written to since it was opened: what was told may be of both then,
-// each checked against digests of its own. They are kept as long as the cursor. Errors: those of
-// `input`, of MappedFile::CheckUnchanged().
+// Returns the extents of `input`, which reads `files` as it goes. Before it completes, it checks
+// whether a file was modified since it was opened: the extents may then be from both versions, each
+// consistent with its own digests. Keeps the files alive. Errors: those of `input` and of
+// MappedFile::CheckUnchanged().
 std::unique_ptr<ExtentCursor> WhileUnchanged(std::unique_ptr<ExtentCursor> input,
                                              std::vector<std::shared_ptr<const MappedFile>> files);
 
