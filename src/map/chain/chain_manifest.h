@@ -1,12 +1,12 @@
-// What belongs to a chain: the file CHAIN in its directory, see docs/reference/format.md.
+// The manifest of a chain: the file CHAIN in its directory, see docs/format.md.
 //
-// Every snapshot has a slot, a number that is never used again. At the slot of a snapshot stands
-// the map from the snapshot before it. A node (level, index) is the union of the maps in the slots
-// [index << level, (index + 1) << level).
+// Every snapshot has a slot, a number that is never reused. The slot holds the map from the
+// previous snapshot to this one. A node (level, index) is the union of the maps in the slots [index
+// << level, (index + 1) << level).
 //
 // A slot whose snapshot was removed is empty: its map has become part of the next one. Nodes that
-// hold the empty slot and not the next one keep what was in it, which does no harm: a delta that
-// takes such a node goes on to a snapshot that is still there, so over the next slot too.
+// include the empty slot but not the next one keep its contents. This is harmless: a delta that
+// uses such a node continues to an existing snapshot, and so includes the next slot too.
 #ifndef CBT_MAP_CHAIN_CHAIN_MANIFEST_H_
 #define CBT_MAP_CHAIN_CHAIN_MANIFEST_H_
 
@@ -30,10 +30,10 @@ struct ChainEntry {
   std::string id;
   uint64_t slot = 0;
   uint64_t capacity = 0;  // bytes
-  // The least capacity of this snapshot and the removed ones before it: what lies above may have
-  // been lost and got back.
+  // The smallest capacity of this snapshot and the removed ones before it: data above it may have
+  // been lost by shrinking and regained by growing.
   uint64_t floor = 0;
-  ChainFile file;  // none for the oldest
+  ChainFile file;  // none for the oldest snapshot
 };
 
 // (level, index)
@@ -52,8 +52,8 @@ inline constexpr unsigned kMaxChainLevel = 40;
 
 std::vector<uint8_t> EncodeManifest(const ChainManifest& manifest);
 
-// Errors: INVALID_ARGUMENT for what is no manifest, DATA_LOSS with the offset for a damaged one,
-//         UNIMPLEMENTED for a newer version. `name` is for messages.
+// Errors: INVALID_ARGUMENT for anything but a manifest, DATA_LOSS with the offset for a damaged
+//         one, UNIMPLEMENTED for a newer version. `name` is for messages.
 absl::StatusOr<ChainManifest> DecodeManifest(std::span<const uint8_t> bytes, std::string_view name);
 
 }  // namespace cbt

@@ -31,10 +31,10 @@ constexpr char kManifestName[] = "CHAIN";
 constexpr char kMapPrefix[] = "map-";
 constexpr char kMapExtension[] = ".cbm";
 
-// Mapped and not read again: pages that nobody needs are the system's to take back.
+// The most files kept mapped; the kernel can reclaim pages that are not in use.
 constexpr size_t kFilesKept = 64;
 
-// Ids are looked up as they are: a copy would take memory where nothing may be thrown.
+// Looks up ids without copying them: a copy could throw where nothing may.
 struct IdHash {
   using is_transparent = void;  // NOLINT(readability-identifier-naming): the standard's name
   size_t operator()(std::string_view id) const noexcept {
@@ -44,7 +44,7 @@ struct IdHash {
 
 std::string MapName(uint64_t number) { return absl::StrCat(kMapPrefix, number, kMapExtension); }
 
-// Numbers of map files, of the ones that a manifest names.
+// The numbers of the map files that a manifest names.
 std::set<uint64_t> FilesOf(const ChainManifest& manifest) {
   std::set<uint64_t> files;
   for (const ChainEntry& entry : manifest.entries) files.insert(entry.file.number);
@@ -61,7 +61,7 @@ absl::StatusOr<ChainManifest> ReadManifest(const Folder& folder) {
 
 class ChainInDirectory final : public ChangeChain {
  public:
-  // `claim`: null for one that is open for reading.
+  // `claim`: null if open for reading.
   ChainInDirectory(Folder folder, ChainManifest manifest, std::unique_ptr<FolderClaim> claim,
                    const ChainOptions& options)
       : folder_(std::move(folder)), options_(options), claim_(std::move(claim)) {
@@ -90,13 +90,13 @@ class ChainInDirectory final : public ChangeChain {
 
   // Writes the manifest, for Create().
   absl::Status Commit(ChainManifest manifest);
-  // Brings the names in the folder to the disk, where that was asked for.
+  // Syncs the names in the folder to disk, if options ask for it.
   bool IsSynced() const { return !options_.sync || folder_.Sync().ok(); }
-  // Removes what a crash left.
+  // Removes files that a crash left.
   void Sweep() const;
 
  private:
-  // Places of the entries of a manifest.
+  // Indexes of a manifest's entries by id.
   using Places = std::unordered_map<std::string, size_t, IdHash, std::equal_to<>>;
   static Places PlacesOf(const ChainManifest& manifest);
   void Take(ChainManifest manifest, Places places) noexcept;
@@ -120,10 +120,10 @@ class ChainInDirectory final : public ChangeChain {
   const ChainOptions options_;
   const std::unique_ptr<FolderClaim> claim_;  // null: open for reading
   ChainManifest manifest_;
-  absl::Status unknown_;  // why it is not known what is on the disk
+  absl::Status unknown_;  // why the state on disk is unknown
   Places places_;
 
-  // Files that were opened last, the last one in front: what has been checked in them stays so.
+  // Recently opened files, the latest first. What has been checked in them stays checked.
   mutable std::mutex kept_mutex_;
   mutable std::list<std::pair<uint64_t, LazyMap>> kept_;
 };
@@ -139,7 +139,7 @@ const ChainEntry* ChainInDirectory::Find(std::string_view id) const noexcept {
   return place == places_.end() ? nullptr : &manifest_.entries[place->second];
 }
 
-// A copy of one that is open for changes shows what may have become another chain since.
+// In a forked child, the state of a chain that is open for changes may be outdated.
 absl::Status ChainInDirectory::CheckReadable() const {
   return claim_ == nullptr || claim_->IsOurs() ? absl::OkStatus() : CopiedByFork(folder_.shown());
 }
@@ -154,18 +154,18 @@ absl::Status ChainInDirectory::CheckAccess() const {
 }
 
 absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
-  // All that takes memory, so that nothing is thrown once it is done.
+  // Allocate everything first, so that nothing throws after the manifest is written.
   const std::vector<uint8_t> bytes = EncodeManifest(manifest);
   const std::span<const uint8_t> parts[] = {bytes};
   Places places = PlacesOf(manifest);
   const std::vector<std::string> left = LeftBehind(manifest_, manifest);
-  // What is on the disk counts: numbers of files that it names must not be given out again. Until
-  // this is known, also when an exception is why it is not, nothing is changed any more.
+  // What is on disk counts: file numbers that it names must not be reused. While that is unknown,
+  // also because of an exception, no change is allowed.
   unknown_ = absl::InternalError(absl::StrCat(
       folder_.shown(), ": a change was interrupted by an exception; reopen the chain"));
   absl::Status status = folder_.Write(kManifestName, parts, options_.sync);
   if (!status.ok()) {
-    // The new manifest may have its name all the same.
+    // The new manifest may be in place nevertheless.
     absl::StatusOr<ChainManifest> there = ReadManifest(folder_);
     if (!there.ok()) {
       unknown_ = there.status();
@@ -178,12 +178,12 @@ absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
   }
   Take(std::move(manifest), std::move(places));
   unknown_ = absl::OkStatus();
-  // One that stays is swept later.
+  // A file that can't be removed is swept later.
   for (const std::string& file : left) folder_.Remove(file.c_str());
   return absl::OkStatus();
 }
 
-// The files that are needed before a change and not after it.
+// The files that are needed before a change but not after it.
 std::vector<std::string> ChainInDirectory::LeftBehind(const ChainManifest& before,
                                                       const ChainManifest& after) const {
   const std::set<uint64_t> needed = FilesOf(after);
@@ -214,8 +214,8 @@ void ChainInDirectory::Sweep() const {
   }
 }
 
-// The fewest files whose union is that of the slots [begin, end), with nodes of levels under
-// `below`.
+// The smallest set of files whose union is that of the slots [begin, end), using nodes of levels
+// under `below`.
 std::vector<ChainFile> ChainInDirectory::Pieces(const ChainManifest& manifest, uint64_t begin,
                                                 uint64_t end, unsigned below) {
   std::vector<ChainFile> files;
@@ -223,7 +223,7 @@ std::vector<ChainFile> ChainInDirectory::Pieces(const ChainManifest& manifest, u
       manifest.entries.begin(), manifest.entries.end(), begin,
       [](const ChainEntry& candidate, uint64_t slot) { return candidate.slot < slot; });
   for (uint64_t slot = begin; slot < end;) {
-    // The largest node that begins here and is no larger than what is left.
+    // The largest node that begins here and fits into the rest.
     unsigned level = slot == 0 ? kMaxChainLevel : static_cast<unsigned>(std::countr_zero(slot));
     level = std::min(
         {level, static_cast<unsigned>(std::bit_width(end - slot)) - 1, kMaxChainLevel, below - 1});
@@ -240,7 +240,7 @@ std::vector<ChainFile> ChainInDirectory::Pieces(const ChainManifest& manifest, u
       files.push_back(entry->file);
       ++slot;
     } else {
-      // Was removed: the next one has it.
+      // The snapshot was removed: the next slot has its map.
       slot = entry == manifest.entries.end() ? end : std::min(entry->slot, end);
     }
   }
@@ -284,11 +284,11 @@ absl::StatusOr<LazyMap> ChainInDirectory::OpenOrKept(const ChainFile& file,
   return map;
 }
 
-// Nothing when the union would have more than `most` bytes.
+// Returns nullopt if the union would have more than `most` bytes.
 absl::StatusOr<std::optional<ChainFile>> ChainInDirectory::WriteUnion(
     const ChainManifest& manifest, const std::vector<ChainFile>& files,
     const ChangeMapIdentity& identity, uint64_t number, uint64_t most) const {
-  // What is not the chain's own file must not become part of one that is.
+  // Check that each file is the chain's own before it becomes part of a new one.
   std::vector<LazyMap> maps;
   std::vector<std::shared_ptr<const PortableIndex>> indexes;
   VolumeGeometry geometry{0, manifest.granularity};
@@ -300,10 +300,10 @@ absl::StatusOr<std::optional<ChainFile>> ChainInDirectory::WriteUnion(
     maps.push_back(*std::move(map));
   }
   absl::StatusOr<ChangeMap> united = UniteBlocks(std::move(indexes), geometry, most);
-  // Not to be taken for a disk that is full, which has the same code.
+  // Handled here, because a full disk has the same code.
   if (absl::IsResourceExhausted(united.status())) return std::nullopt;
   if (!united.ok()) return united.status();
-  // What was mixed from old and new bytes would stand under a good checksum for ever.
+  // A mix of old and new bytes would otherwise get a valid checksum.
   for (const LazyMap& map : maps) {
     if (absl::Status status = map.storage->CheckUnchanged(); !status.ok()) return status;
   }
@@ -314,13 +314,13 @@ absl::StatusOr<std::optional<ChainFile>> ChainInDirectory::WriteUnion(
   return ChainFile{number, header->checksum};
 }
 
-// Makes a node of what stands in its slots, if that is more than one map.
+// Builds a node from the maps in its slots, if there is more than one.
 absl::Status ChainInDirectory::BuildNode(ChainManifest& manifest, ChainNode node) const {
   const auto [level, index] = node;
   manifest.nodes.erase(node);
   const uint64_t begin = index << level;
   const uint64_t end = (index + 1) << level;
-  // No delta reaches over the oldest snapshot.
+  // No delta begins before the oldest snapshot.
   if (begin <= manifest.entries.front().slot) return absl::OkStatus();
   const std::vector<ChainFile> files = Pieces(manifest, begin, end, level);
   if (files.size() < 2) return absl::OkStatus();
@@ -328,8 +328,8 @@ absl::Status ChainInDirectory::BuildNode(ChainManifest& manifest, ChainNode node
       WriteUnion(manifest, files, {manifest.volume, {}, {}}, manifest.next_file++,
                  std::min(options_.max_union_bytes, kMaxMapBytes));
   if (!file.ok()) return file.status();
-  // Maps that are too large together are no reason to refuse a snapshot: the next try would find
-  // the same slots. Deltas do without the node.
+  // Maps whose union is too large must not fail Append(): a retry would find the same slots. Deltas
+  // do without the node.
   if (file->has_value()) manifest.nodes[node] = **file;
   return absl::OkStatus();
 }
@@ -401,13 +401,13 @@ absl::Status ChainInDirectory::Remove(std::string_view id) {
     });
   };
   if (at == 0) {
-    // The map to the next one goes too; nothing begins below that any more.
+    // Its map to the next snapshot is dropped too; no delta begins below that any more.
     ChainEntry& oldest = next.entries.front();
     oldest.file = {};
     oldest.floor = oldest.capacity;
     erase_nodes([&](uint64_t begin, uint64_t) { return begin <= oldest.slot; });
   } else if (at == next.entries.size()) {
-    // With the slots of snapshots before it that had become part of its map.
+    // Also drop the slots of removed snapshots whose maps had become part of its map.
     const uint64_t newest = next.entries.back().slot;
     erase_nodes([&](uint64_t, uint64_t end) { return end > newest + 1; });
   } else {
@@ -419,7 +419,7 @@ absl::Status ChainInDirectory::Remove(std::string_view id) {
     if (!united->has_value()) return PortableWriter::TooLarge();
     after.file = **united;
     after.floor = std::min(after.floor, removed.floor);
-    // What holds the next slot and not this one lacks what has come to it.
+    // Nodes that include the next slot but not this one lack the map that was added to it.
     std::vector<ChainNode> stale;
     for (const auto& [node, file] : next.nodes) {
       const uint64_t begin = node.second << node.first;
@@ -427,7 +427,7 @@ absl::Status ChainInDirectory::Remove(std::string_view id) {
       if (begin <= after.slot && after.slot < end && removed.slot < begin) stale.push_back(node);
     }
     for (const ChainNode& node : stale) next.nodes.erase(node);
-    // From the lowest level up: each is made of the ones before.
+    // In ascending order of levels: each node is built from lower ones.
     for (const ChainNode& node : stale) {
       if (absl::Status status = BuildNode(next, node); !status.ok()) return status;
     }
@@ -460,7 +460,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ChainInDirectory::Delta(
     maps.push_back(std::move(map->index));
     opened.push_back(std::move(map->storage));
   }
-  // What was cut off and came back is not what it was, whatever the maps say.
+  // A range that was cut off and regained has changed, whatever the maps say.
   uint64_t floor = from->capacity;
   for (const ChainEntry* entry = from + 1; entry <= to; ++entry) {
     floor = std::min(floor, entry->floor);
@@ -561,8 +561,8 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Open(const std::string
   if (!manifest.ok()) return manifest.status();
   auto chain = std::make_unique<ChainInDirectory>(*std::move(folder), *std::move(manifest),
                                                   std::move(claim), options);
-  // A process that was killed may have given the manifest its name without making sure of it. What
-  // the one before needs must not go first: after a loss of power that would be there again.
+  // A killed process may have renamed the manifest without syncing its name. Sync before removing
+  // files that the previous manifest needs: a power loss could bring that manifest back.
   if (access == Access::kChange && chain->IsSynced()) chain->Sweep();
   return chain;
 }

@@ -19,7 +19,7 @@ namespace {
 
 constexpr char kLockName[] = "LOCK";
 
-// What file systems say that lock no folders: NFS wants a file that is open for writing.
+// The errors of file systems that can't lock folders: NFS requires a file that is open for writing.
 bool LocksNoFolders(int error) noexcept {
   return error == EBADF || error == EINVAL || error == ENOLCK || error == ENOSYS ||
          error == EOPNOTSUPP;
@@ -48,13 +48,13 @@ std::string Folder::Shown(std::string_view file) const {
 
 absl::StatusOr<bool> Folder::Has(const std::string& file) const {
   if (::faccessat(descriptor(), file.c_str(), F_OK, 0) == 0) return true;
-  // What can't be asked for may be there.
+  // A file that can't be checked may exist.
   if (errno == ENOENT) return false;
   return FileError(Shown(file), errno);
 }
 
 absl::StatusOr<std::vector<std::string>> Folder::List() const {
-  // With a position of its own.
+  // Opened again, for a separate position.
   absl::StatusOr<OwnedDescriptor> again = OpenFile(".", O_RDONLY | O_DIRECTORY);
   if (!again.ok()) return again.status();
   const OwnedFolder stream(::fdopendir(again->number()));
@@ -81,7 +81,7 @@ absl::StatusOr<OwnedDescriptor> Folder::OpenFile(const std::string& file, int fl
 }
 
 absl::StatusOr<std::vector<uint8_t>> Folder::Read(const std::string& file, uint64_t most) const {
-  // Without waiting for a writer, if it is a pipe.
+  // O_NONBLOCK: don't wait for a writer if it is a pipe.
   absl::StatusOr<OwnedDescriptor> opened = OpenFile(file, O_RDONLY | O_NONBLOCK);
   if (!opened.ok()) return opened.status();
   struct stat stat;
@@ -100,7 +100,7 @@ absl::StatusOr<std::vector<uint8_t>> Folder::Read(const std::string& file, uint6
                      static_cast<off_t>(done));
     });
     if (count < 0) return FileError(Shown(file), errno);
-    // It became shorter: parsing finds that.
+    // The file was truncated: parsing detects that.
     if (count == 0) bytes.resize(done);
     done += static_cast<size_t>(count);
   }
@@ -136,13 +136,13 @@ bool Folder::Remove(const char* file) const noexcept {
 
 absl::Status Folder::Sync() const { return SyncFolder(descriptor(), shown_); }
 
-// A lock belongs to what was opened, which a copy of the process shares. Its descriptors are closed
-// there at once: the lock would outlive the process that has it otherwise, and the copy could not
-// take the folder for itself later on.
+// A lock belongs to the open file description, which a forked child shares. The child closes its
+// descriptors at once: otherwise the lock would outlive the parent, and the child could not claim
+// the folder later.
 class ClaimRegistry {
  public:
   static ClaimRegistry& The() {
-    static ClaimRegistry* const registry = new ClaimRegistry;  // claims may outlive what is static
+    static ClaimRegistry* const registry = new ClaimRegistry;  // claims may outlive static objects
     return *registry;
   }
 
@@ -187,10 +187,10 @@ FolderClaim::~FolderClaim() {
 }
 
 absl::StatusOr<std::unique_ptr<FolderClaim>> FolderClaim::Take(const Folder& folder) {
-  // Apart from the folder's own descriptor, by which a copy of the process may go on reading.
+  // Separate from the folder's own descriptor, which a forked child may keep using to read.
   absl::StatusOr<OwnedDescriptor> lock = folder.OpenFile(".", O_RDONLY | O_DIRECTORY);
   if (!lock.ok()) return lock.status();
-  // Registered first: a fork() that comes in between must find the descriptor.
+  // Register before locking: a fork() in between must find the descriptor.
   std::unique_ptr<FolderClaim> claim(new FolderClaim(folder, *std::move(lock)));
   if (absl::Status status = claim->Lock(); !status.ok()) return status;
   return claim;

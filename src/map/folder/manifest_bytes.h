@@ -1,5 +1,5 @@
-// What the manifests of chains and trackers have in common: eight bytes that name the kind, two
-// numbers of a version, fields, and the checksum of everything before it.
+// The common format of the manifests of chains and trackers: eight bytes that name the kind, major
+// and minor version, fields, and the checksum of everything before it.
 #ifndef CBT_MAP_FOLDER_MANIFEST_BYTES_H_
 #define CBT_MAP_FOLDER_MANIFEST_BYTES_H_
 
@@ -17,7 +17,7 @@
 
 namespace cbt {
 
-// What a manifest is one of.
+// A kind of manifest.
 struct ManifestKind {
   std::array<uint8_t, 8> magic;
   uint16_t major;
@@ -25,10 +25,10 @@ struct ManifestKind {
   const char* owner;  // in messages: "chain"
 };
 
-// A file that a manifest names: its name is made from `number`, which is never used again; 0: none.
+// A file that a manifest names. Its name contains `number`, which is never reused; 0: none.
 struct ManifestFile {
   uint64_t number = 0;
-  uint64_t checksum = 0;  // of its header, which has one of everything else
+  uint64_t checksum = 0;  // of its header, which holds the checksums of everything else
 
   friend bool operator==(const ManifestFile&, const ManifestFile&) = default;
 };
@@ -52,12 +52,13 @@ class ManifestWriter {
   std::vector<uint8_t> bytes_;
 };
 
-// Reads the fields of a manifest whose checksum is right. What is read past its end, and texts that
-// can't be names, make it unsound; numbers are 0 then.
+// Reads the fields of a manifest whose checksum matches. Reading past its end, or a text that can't
+// be a name, makes the reader unsound; numbers are 0 then.
 class ManifestReader {
  public:
-  // Errors: INVALID_ARGUMENT for what is no such manifest, DATA_LOSS with the offset for a damaged
-  //         one, UNIMPLEMENTED for another major version. `name` is for messages, here and later.
+  // Errors: INVALID_ARGUMENT for anything but such a manifest, DATA_LOSS with the offset for a
+  //         damaged one, UNIMPLEMENTED for another major version. `name` is for messages, here and
+  //         later.
   static absl::StatusOr<ManifestReader> Open(std::span<const uint8_t> bytes,
                                              const ManifestKind& kind, std::string_view name);
 
@@ -77,7 +78,7 @@ class ManifestReader {
 
   size_t at() const noexcept { return at_; }
   bool sound() const noexcept { return sound_; }
-  // Everything was read, and nothing more than that.
+  // True if exactly everything was read.
   bool ended() const noexcept { return sound_ && at_ == bytes_.size(); }
 
   // DATA_LOSS for the field at `at`.

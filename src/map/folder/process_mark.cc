@@ -10,14 +10,14 @@
 namespace cbt {
 namespace {
 
-// The number of the process among its ancestors that had one. 0: a copy that has asked for none
+// The process's number, distinct from those of its ancestors. 0: a child that has not taken one
 // yet.
 std::atomic<uint64_t>* current = nullptr;
-// In memory that a copy inherits, so that its numbers are new ones.
+// In memory that a child inherits, so that its numbers are new.
 std::atomic<uint64_t> given{0};
 
-// The kernel zeroes the page in every copy (MADV_WIPEONFORK), however the copy was made; where it
-// can't, the C library does so, which knows of fork() alone.
+// The kernel zeroes the page in every child (MADV_WIPEONFORK), however it was created. If it can't,
+// a handler of pthread_atfork() does, which only sees fork().
 std::atomic<uint64_t>* MakeCurrent() noexcept {
   static std::atomic<uint64_t> plain{0};
   const auto size = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
@@ -43,7 +43,7 @@ ProcessMark::ProcessMark() noexcept {
   made_in_ = current->load();
   if (made_in_ != 0) return;
   const uint64_t next = ++given;
-  // Another thread may have been first.
+  // Another thread may have set it first.
   if (current->compare_exchange_strong(made_in_, next)) made_in_ = next;
 }
 

@@ -1,4 +1,4 @@
-// Tells a process from the copies of it that fork() makes.
+// Distinguishes a process from its forked children.
 #ifndef CBT_MAP_FOLDER_PROCESS_MARK_H_
 #define CBT_MAP_FOLDER_PROCESS_MARK_H_
 
@@ -7,8 +7,8 @@
 
 namespace cbt {
 
-// The process that made the object, as seen when it is asked later: in a copy of that process,
-// where the object is a copy too, IsOurs() is false for ever. Costs a load.
+// Remembers the process that created the object. In a forked child, where the object is a copy,
+// IsOurs() is always false. Costs one load.
 class ProcessMark {
  public:
   ProcessMark() noexcept;

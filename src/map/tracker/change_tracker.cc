@@ -34,8 +34,8 @@ bool ChangeTracker::Core::IsLogged(const OpenEpochState& epoch, Extent extent) c
   return true;
 }
 
-// Waits for the disk. Epochs that were opened or logs that were renewed since the bitmaps were
-// marked get the regions too, which does no harm.
+// Waits for the disk. Also adds the regions to epochs that were opened, and to logs that were
+// renewed, since the bitmaps were marked, which is harmless.
 absl::Status ChangeTracker::Core::Log(Extent extent) {
   std::array<std::shared_ptr<RegionLog>, 2> logs = Logs();
   for (;;) {
@@ -46,8 +46,8 @@ absl::Status ChangeTracker::Core::Log(Extent extent) {
                         (extent.end() - 1) / options_.region_bytes);
     }
     if (status.ok()) return status;
-    // One that is being replaced or dropped may be gone from the disk, and no longer matters: what
-    // does that has to be over before the next look.
+    // A log that is being replaced or dropped may already be gone from disk, and no longer matters:
+    // wait for that to finish, then look again.
     { const std::lock_guard<std::mutex> over(epoch_mutex_); }
     std::array<std::shared_ptr<RegionLog>, 2> now = Logs();
     if (now == logs) return status;
@@ -65,7 +65,7 @@ ChangeTracker::Core::Marked ChangeTracker::Core::MarkBitmaps(Extent extent) noex
   const uint64_t begin = BlockOf(extent.offset);
   const uint64_t end = BlockOf(extent.end() - 1) + 1;
   const Pinned pinned(*this);
-  // Looked at under the pin: either Close() waits for this mark, or this sees that it has begun.
+  // Read under the pin: either Close() waits for this mark, or this sees that Close() has begun.
   if (closed_.load(std::memory_order_relaxed)) return Marked::kTooLate;
   OpenEpochState& older = epochs_[OldestOf(pinned.state())];
   older.bitmap->Mark(begin, end);
@@ -90,8 +90,8 @@ absl::Status ChangeTracker::Core::Announce(Extent extent) {
   return absl::FailedPreconditionError("the tracker is closed");
 }
 
-// What most marks are: one epoch is open, and every bit of the range is set already. Nothing here
-// may be slow, or marks don't overlap in the processor.
+// The fast path of most marks: one epoch is open, and every bit of the range is set already.
+// Nothing here may be slow, or consecutive marks don't overlap in the processor.
 inline bool ChangeTracker::Core::IsMarked(Extent extent) noexcept {
   std::atomic<unsigned>* const place = pins_.OwnPlace();
   if (place == nullptr || files_ != nullptr) return false;
@@ -140,7 +140,7 @@ ChangeTracker::~ChangeTracker() {
   try {
     Close().IgnoreError();
   } catch (const std::bad_alloc&) {
-    // As with any other error of it.
+    // Ignored, like any other error of Close().
   }
 }
 

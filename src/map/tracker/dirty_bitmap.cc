@@ -13,9 +13,10 @@
 namespace cbt {
 namespace {
 
-// Bits are only ever set while others may look, so no order between different words matters, and a
-// word of which every bit is wanted can be stored over whatever is there. Who finds a bit set
-// relies on the container being known as touched: that is stored before, and released with the bit.
+// While other threads may read, bits are only ever set. So the order between words does not matter,
+// and a word of which every bit is to be set can be overwritten. A thread that finds a bit set
+// relies on its container being marked as touched: that is stored before, and released with the
+// bit.
 void SetBits(uint64_t& word, uint64_t bits) noexcept {
   const std::atomic_ref<uint64_t> shared(word);
   if ((shared.load(std::memory_order_acquire) & bits) != bits) {
@@ -34,7 +35,7 @@ void SetWord(uint64_t& word) noexcept {
 
 absl::StatusOr<std::unique_ptr<DirtyBitmap>> DirtyBitmap::Create(uint64_t blocks) {
   const uint64_t containers = (blocks + kContainerBlocks - 1) >> kContainerShift;
-  // Behind the words the bytes of the containers.
+  // The containers' bytes follow the words.
   constexpr uint64_t kMost = uint64_t{1} << 46;
   const uint64_t mapped = containers * (kBitsetBytes + 1) + 1;
   void* memory = MAP_FAILED;
@@ -46,7 +47,7 @@ absl::StatusOr<std::unique_ptr<DirtyBitmap>> DirtyBitmap::Create(uint64_t blocks
     return absl::ResourceExhaustedError(absl::StrCat("out of memory for the bitmap of ", blocks,
                                                      " blocks; use a coarser granularity"));
   }
-  // Marks go anywhere: with small pages each would wait for a translation first.
+  // Marks are scattered: with small pages, each would first wait for a TLB miss.
   ::madvise(memory, static_cast<size_t>(mapped), MADV_HUGEPAGE);
   return std::unique_ptr<DirtyBitmap>(
       new DirtyBitmap(memory, static_cast<size_t>(mapped), containers));

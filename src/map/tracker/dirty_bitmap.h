@@ -1,4 +1,4 @@
-// A dense bitmap that any number of threads set bits in at once.
+// A dense bitmap in which any number of threads set bits concurrently.
 #ifndef CBT_MAP_TRACKER_DIRTY_BITMAP_H_
 #define CBT_MAP_TRACKER_DIRTY_BITMAP_H_
 
@@ -12,23 +12,23 @@
 
 namespace cbt {
 
-// A bit for each block of a volume, in memory that costs nothing until it is touched, and a byte
-// for each container, so that reading and clearing cost what was touched.
+// A bit per block of a volume, in memory that costs nothing until it is touched, and a byte per
+// container, so that the cost of reading and clearing depends on what was touched.
 class DirtyBitmap {
  public:
-  // Errors: RESOURCE_EXHAUSTED when the memory can't be had.
+  // Errors: RESOURCE_EXHAUSTED if the memory can't be reserved.
   static absl::StatusOr<std::unique_ptr<DirtyBitmap>> Create(uint64_t blocks);
   ~DirtyBitmap();
   DirtyBitmap(const DirtyBitmap&) = delete;
   DirtyBitmap& operator=(const DirtyBitmap&) = delete;
 
-  // Sets the bits [begin, end), begin < end <= blocks. Any number of threads; says nothing about
-  // when others see them: whoever reads must know that the call has returned.
+  // Sets the bits [begin, end), begin < end <= blocks. Any number of threads. Does not order
+  // memory: a reader must know that the call has returned.
   void Mark(uint64_t begin, uint64_t end) noexcept;
 
-  // True when all of them are set, so that Mark() would do nothing. Most writes go where others
-  // went before: this costs no cache line that another thread may want, and no branch on what is
-  // found, so that the looks of one write overlap with those of the next one.
+  // True if all bits [begin, end) are set, so that Mark() would do nothing. Most writes repeat
+  // earlier ones: this takes no cache line away from another thread and does not branch on the
+  // bits, so that the loads of consecutive writes overlap.
   bool HasAll(uint64_t begin, uint64_t end) const noexcept {
     const uint64_t first = begin / 64;
     const uint64_t last = (end - 1) / 64;
@@ -42,10 +42,10 @@ class DirtyBitmap {
   // Sets the bits of a map of the same volume.
   void MarkAll(const ChangeMapView& map) noexcept;
 
-  // The set bits as a map; may run while others set more.
+  // The set bits as a map; may run while other threads set more.
   absl::StatusOr<ChangeMap> ToMap(const VolumeGeometry& geometry) const;
 
-  // Clears everything. Nobody else may use the bitmap meanwhile.
+  // Clears everything. No other thread may use the bitmap meanwhile.
   void Clear() noexcept;
 
  private:

@@ -25,7 +25,7 @@ thread_local constinit size_t thread_number_and_one = 0;
 
 namespace {
 
-// The thread sanitizer knows nothing of barriers that the kernel makes.
+// The thread sanitizer doesn't know about barriers issued by the kernel.
 #if defined(__SANITIZE_THREAD__)
 constexpr bool kMayUseMembarrier = false;
 #elif defined(__has_feature)
@@ -40,10 +40,9 @@ constexpr bool kMayUseMembarrier = true;
 
 bool Membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
 
-// A barrier in every thread of the process, which was announced: what makes plain stores enough for
-// writers. That it fails all the same is next to impossible (a process that was restored from an
-// image may have to announce it again; a filter of system calls may have come since). Going on
-// would lose writes without a word.
+// A barrier in every thread of the process, so that plain stores suffice for writers. It was
+// registered, so failure is next to impossible (a process restored from an image may have to
+// register again; a system call filter may have been added). Continuing would silently lose writes.
 void ForceBarrier() noexcept {
   if (Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return;
   if (Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
@@ -55,22 +54,22 @@ void ForceBarrier() noexcept {
   std::abort();
 }
 
-// A process announces once that it will ask for barriers.
+// A process registers once for barriers.
 bool CanUseMembarrier() noexcept {
   static const bool can =
       kMayUseMembarrier && Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
   return can;
 }
 
-// The numbers of threads that have ended, the smallest first: after hundreds of threads, too, those
-// that come have places of their own. Never destroyed: threads may outlive what is static.
+// The numbers of ended threads, smallest first, so that new threads get their own places even after
+// hundreds of others. Never destroyed: threads may outlive static objects.
 struct Numbers {
   std::mutex mutex;
   std::priority_queue<size_t, std::vector<size_t>, std::greater<>> free;
   size_t next = 0;
 };
 Numbers& TheNumbers() {
-  // Asks for no memory: this is where threads get their numbers, which can't fail.
+  // Allocates nothing: taking a number must not fail.
   alignas(Numbers) static std::byte memory[sizeof(Numbers)];
   static Numbers* const numbers = ::new (memory) Numbers;
   return *numbers;
@@ -89,15 +88,15 @@ class Number {
     }
   }
   ~Number() {
-    // Whatever else the thread destroys may still announce writes: by the shared counters, because
-    // the number is somebody else's from here on.
+    // Later destructors of this thread may still announce writes: through the shared counters,
+    // because another thread may get the number now.
     internal::thread_number_and_one = SIZE_MAX;
     Numbers& numbers = TheNumbers();
     const std::lock_guard<std::mutex> lock(numbers.mutex);
     try {
       numbers.free.push(value_);
     } catch (const std::bad_alloc&) {
-      // It is lost; those that come get larger ones.
+      // The number is lost; new threads get larger ones.
     }
   }
   Number(const Number&) = delete;
@@ -123,8 +122,8 @@ size_t TakeThreadNumber() noexcept {
 PinTable::PinTable() : asymmetric_(CanUseMembarrier()) {}
 
 void PinTable::Wait(unsigned parity) const noexcept {
-  // Every thread of the process passes a full barrier: what it stored before is seen below, what it
-  // loads from now on is new.
+  // Every thread of the process executes a full barrier: its earlier stores are visible below, its
+  // later loads see the new state.
   if (asymmetric_) ForceBarrier();
   for (const Owned& owned : owned_) {
     while (owned.parity.load(std::memory_order_seq_cst) == 1 + parity) std::this_thread::yield();

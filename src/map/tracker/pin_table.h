@@ -1,4 +1,5 @@
-// Who is at work under which state: told by every write, asked when the state changes, once a day.
+// Which threads work under which state: stored by every write, read only when the state changes,
+// about once a day.
 #ifndef CBT_MAP_TRACKER_PIN_TABLE_H_
 #define CBT_MAP_TRACKER_PIN_TABLE_H_
 
@@ -10,42 +11,41 @@
 namespace cbt {
 
 namespace internal {
-// One more than the number; 0 as long as the thread has none. Without a constructor, because a
-// write that is announced asks for it.
+// The number plus 1; 0 while the thread has none. constinit, because every announced write reads
+// it.
 extern thread_local constinit size_t thread_number_and_one;
 size_t TakeThreadNumber() noexcept;
 }  // namespace internal
 
-// A number for each thread that lives, from 0 on; those of threads that have ended are given out
-// again.
+// A number for each live thread, from 0 on; numbers of ended threads are reused.
 inline size_t ThreadNumber() noexcept {
   const size_t number = internal::thread_number_and_one;
   return number != 0 ? number - 1 : internal::TakeThreadNumber();
 }
 
-// Threads pin the parity of a state while they rely on it. The first kOwned threads have a place of
-// their own, which costs them a plain store where the kernel can order memory for all threads at
-// once (membarrier(2)): then the rare change of a state pays for the order, not every pin. The
-// others share counters.
+// Threads pin the parity of a state while they rely on it. The first kOwned threads have their own
+// places. A pin then costs a plain store, if the kernel can order memory for all threads at once
+// (membarrier(2)): the rare change of state pays for the ordering, not every pin. Other threads
+// share counters.
 //
-//   a thread at work                      who changes the state
+//   a working thread                      the thread that changes the state
 //   Pin(parity of the state)              store the new state, sequentially consistent
 //   load the state again, likewise        Wait(parity of the old state)
 //
-// Either the thread sees the new state, and takes its pin back, or Wait() sees the pin. The same
-// holds for any other store before Pin() that goes through Publish().
+// Either the thread sees the new state and unpins, or Wait() sees the pin. The same holds for any
+// other store before Pin() that is made through Publish().
 class PinTable {
  public:
   PinTable();
 
-  // What Unpin() is given: the thread's own place, or a counter.
+  // The argument of Unpin(): the thread's own place, or a counter.
   struct PinOf {
     std::atomic<unsigned>* own = nullptr;
     std::atomic<uint64_t>* shared = nullptr;
   };
 
-  // A pin within a pin of the same thread, which a signal handler may take, uses a counter: its end
-  // must not end the outer one.
+  // A nested pin of the same thread, which a signal handler may take, uses a counter: its end must
+  // not end the outer one.
   PinOf Pin(unsigned parity) noexcept {
     const size_t number = ThreadNumber();
     if (std::atomic<unsigned>* const place = OwnPlace(); place != nullptr) {
@@ -74,8 +74,8 @@ class PinTable {
     }
   }
 
-  // Pin() and Unpin() for a thread that has a place of its own; null for one that has none (yet),
-  // or has pinned already.
+  // The place of a thread that has its own, for Pin() and Unpin(); null if it has none (yet) or has
+  // pinned already.
   std::atomic<unsigned>* OwnPlace() noexcept {
     const size_t number = internal::thread_number_and_one - 1;
     if (number >= kOwned) return nullptr;
@@ -84,14 +84,14 @@ class PinTable {
   }
   void PinAt(std::atomic<unsigned>& place, unsigned parity) const noexcept {
     Publish(place, 1 + parity);
-    // Keeps the compiler from moving the load that follows.
+    // Keeps the compiler from moving the following load up.
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
   static void UnpinAt(std::atomic<unsigned>& place) noexcept {
     place.store(0, std::memory_order_release);
   }
 
-  // Returns when nobody is at work under the parity any more.
+  // Returns once no thread works under the parity any more.
   void Wait(unsigned parity) const noexcept;
 
  private:
@@ -99,7 +99,7 @@ class PinTable {
   static constexpr size_t kShared = 16;
 
   struct alignas(64) Owned {
-    std::atomic<unsigned> parity{0};  // and one; 0: not at work
+    std::atomic<unsigned> parity{0};  // plus 1; 0: not working
   };
   struct alignas(64) Shared {
     std::array<std::atomic<uint64_t>, 2> pins{};

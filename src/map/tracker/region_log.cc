@@ -38,11 +38,11 @@ void Store(uint8_t* at, T number) noexcept {
   std::memcpy(at, &number, sizeof(number));
 }
 
-// What a place holds: 0, or a region's number plus 1.
+// The content of a place: 0, or a region's number plus 1.
 constexpr uint64_t kEmpty = 0;
 
-// Fills a place with `content` and what ties that to its log and its place. Never all zeros: those
-// are what is left of a sector that was lost.
+// Fills a place with `content` and a checksum that ties it to its log and place. Never all zeros,
+// as a lost sector would be.
 void StoreRecord(uint8_t* at, uint64_t seed, uint64_t place, uint64_t content) noexcept {
   std::array<uint8_t, 24> bytes;
   Store(bytes.data(), seed);
@@ -92,8 +92,8 @@ absl::StatusOr<std::shared_ptr<RegionLog>> RegionLog::Create(const Folder& folde
                                                              const RegionLogHeader& header) {
   const std::vector<uint8_t> front = EncodeHeader(header);
   const uint64_t seed = LoadU64(front.data() + kChecksumAt);
-  // A place for every region, written and not only reserved: the log must not fail for want of
-  // space when a write waits for it.
+  // Write a place for every region, not merely reserve it: the log must not run out of space when a
+  // write waits for it.
   std::vector<uint8_t> places(header.regions() * kRecordBytes);
   for (uint64_t place = 0; place < header.regions(); ++place) {
     StoreRecord(places.data() + place * kRecordBytes, seed, place, kEmpty);
@@ -149,7 +149,7 @@ absl::StatusOr<RegionLog::Contents> RegionLog::Read(const Folder& folder, const 
     return damaged(kFieldsAt, "the geometry is out of range");
   }
 
-  // Records up to the first empty place, then empty places alone.
+  // Records up to the first empty place, then only empty places.
   if (bytes.size() != kHeaderBytes + header.regions() * kRecordBytes) {
     contents.sound = false;
     return contents;
@@ -181,7 +181,7 @@ bool RegionLog::HasAll(uint64_t first, uint64_t last) const noexcept {
 
 absl::Status RegionLog::Add(uint64_t first, uint64_t last) {
   std::unique_lock<std::mutex> lock(mutex_);
-  // Nobody takes out what a broken log is given.
+  // Nothing drains the queue of a broken log.
   if (!failure_.ok()) return failure_;
   for (uint64_t region = first; region <= last; ++region) {
     if (!Has(region)) waiting_.push_back(region);
@@ -193,7 +193,7 @@ absl::Status RegionLog::Add(uint64_t first, uint64_t last) {
       written_.wait(lock);
       continue;
     }
-    // This thread writes what has come together so far, its own regions among them.
+    // This thread writes all queued regions, including its own.
     std::vector<uint64_t> regions = std::exchange(waiting_, {});
     std::sort(regions.begin(), regions.end());
     regions.erase(std::unique(regions.begin(), regions.end()), regions.end());
@@ -204,7 +204,7 @@ absl::Status RegionLog::Add(uint64_t first, uint64_t last) {
     try {
       status = Write(regions);
     } catch (const std::bad_alloc&) {
-      // Others wait for their regions, which are among these: they must hear of it.
+      // Other threads wait for regions among these: report the error to them too.
     }
     lock.lock();
     writing_ = false;
@@ -238,7 +238,7 @@ absl::Status RegionLog::Write(const std::vector<uint64_t>& regions) {
   return absl::OkStatus();
 }
 
-// What is in a file that has lost its name is found by no process that comes later.
+// No later process finds the records of a file that has lost its name.
 absl::Status RegionLog::CheckName() const {
   const absl::StatusOr<bool> same = folder_.IsNamed(name_, file_.number());
   if (!same.ok()) return same.status();

@@ -1,4 +1,5 @@
-// Which regions of a volume may have been written to: a log on disk that is there before the write.
+// Which regions of a volume may have been written to: a log that is on disk before the write is
+// issued.
 #ifndef CBT_MAP_TRACKER_REGION_LOG_H_
 #define CBT_MAP_TRACKER_REGION_LOG_H_
 
@@ -19,55 +20,54 @@
 
 namespace cbt {
 
-// The most regions that a volume may have: a log has 16 bytes for each.
+// The most regions that a volume may have; a log takes 16 bytes for each.
 inline constexpr uint64_t kMostRegions = uint64_t{1} << 24;
 
-// What a log is about.
+// The header of a log.
 struct RegionLogHeader {
-  uint64_t tracker = 0;  // its id
+  uint64_t tracker = 0;  // the tracker's id
   VolumeGeometry geometry;
   uint64_t region_bytes = 0;
   uint64_t epoch = 0;
-  uint64_t number = 0;  // of the file, which the tracker gives out once
+  uint64_t number = 0;  // of the file, never reused
   std::string volume;
   std::string base;
 
   uint64_t regions() const noexcept { return BlockCount(geometry.capacity, region_bytes); }
 };
 
-// A file that has a place for every region from the beginning on, each under a checksum, also while
-// it is empty: what has been lost of it shows. Regions come into it one after the other, each once.
+// A file with a place for every region, each under a checksum even while it is empty, so that any
+// lost part is detected. Regions are added one after the other, each once.
 class RegionLog {
  public:
-  // Makes `file` in `folder` and brings it to the disk. Errors: those of files.
+  // Creates `file` in `folder` and syncs it to disk. Errors: file errors.
   // Requires: header.regions() <= kMostRegions.
   static absl::StatusOr<std::shared_ptr<RegionLog>> Create(const Folder& folder,
                                                            const std::string& file,
                                                            const RegionLogHeader& header);
 
-  // What was read from a log.
+  // The contents of a log.
   struct Contents {
     RegionLogHeader header;
     uint64_t checksum = 0;  // of the header
-    // False when the records can't be trusted: every region counts then.
+    // False if the records can't be trusted: then every region counts.
     bool sound = true;
     std::vector<uint64_t> regions;
   };
-  // Errors: those of files; DATA_LOSS when the header is damaged, UNIMPLEMENTED for another
-  // version.
+  // Errors: file errors; DATA_LOSS if the header is damaged, UNIMPLEMENTED for another version.
   static absl::StatusOr<Contents> Read(const Folder& folder, const std::string& file);
 
-  // How a manifest names it.
+  // The manifest's entry for this file.
   ManifestFile file() const noexcept { return {number_, seed_}; }
 
-  // True when the region is on the disk. Any thread.
+  // True if the region is on disk. Any thread.
   bool Has(uint64_t region) const noexcept {
     return logged_[region].load(std::memory_order_acquire) != 0;
   }
 
-  // Returns when the regions [first, last] are on the disk; threads that come together share one
-  // write and one sync. After an error, RESOURCE_EXHAUSTED for memory among them, every call fails.
-  // Errors: those of files; DATA_LOSS when the file was removed or replaced meanwhile.
+  // Returns once the regions [first, last] are on disk; concurrent threads share one write and one
+  // sync. After an error, including RESOURCE_EXHAUSTED for memory, every call fails.
+  // Errors: file errors; DATA_LOSS if the file was removed or replaced meanwhile.
   absl::Status Add(uint64_t first, uint64_t last);
 
  private:
@@ -83,7 +83,7 @@ class RegionLog {
   const std::string shown_;  // the path, for messages
   const uint64_t number_;
   const uint64_t seed_;           // the header's checksum
-  const absl::Status no_memory_;  // made while there was some
+  const absl::Status no_memory_;  // created while memory was available
   std::vector<std::atomic<uint8_t>> logged_;
 
   std::mutex mutex_;

@@ -1,5 +1,5 @@
-// What is behind a ChangeTracker. Writers' part is in change_tracker.cc, that of epochs and files
-// in tracker_epochs.cc.
+// The implementation of ChangeTracker. The writers' part is in change_tracker.cc, that of epochs
+// and files in tracker_epochs.cc.
 #ifndef CBT_MAP_TRACKER_TRACKER_CORE_H_
 #define CBT_MAP_TRACKER_TRACKER_CORE_H_
 
@@ -23,21 +23,20 @@
 
 namespace cbt {
 
-// How writers and epochs keep out of each other's way.
+// How writers and epochs are synchronised.
 //
-// `state_` says which of the two bitmaps are open. A writer pins the state it has seen, looks at it
-// again, and if that is the same it marks the bitmaps and takes the pin back. Whoever changes the
-// state waits until nobody has pinned the old one: then a bitmap that was closed is complete, and
-// one that was opened misses nothing that
-// comes. PinTable says how a writer either sees the new state or is seen.
+// `state_` says which of the two bitmaps are open. A writer pins the state that it has read, reads
+// it again, and if it is the same, marks the bitmaps and unpins. The thread that changes the state
+// waits until no writer has pinned the old one: then a closed bitmap is complete, and an opened one
+// misses no later write. PinTable explains why a writer either sees the new state or is seen.
 //
 // Writes that were announced before an epoch was opened and have not ended may reach the storage
-// after its snapshot. They are in the table of writes, which they enter before they look at the
-// state: OpenEpoch() finds them there after it has changed the state, or they see the new one.
+// after its snapshot. They enter the write table before they read the state: either OpenEpoch()
+// finds them there after it has changed the state, or they see the new state.
 //
-// The log of regions is asked after the bitmaps were marked. A checkpoint puts new logs in place,
-// changes the state and waits: who relied on an old log has then marked the bitmaps that the
-// checkpoint writes down.
+// The region log is consulted after the bitmaps are marked. A checkpoint installs new logs, changes
+// the state and waits: every writer that relied on an old log has then marked the bitmaps that the
+// checkpoint saves.
 class ChangeTracker::Core {
  public:
   Core(const TrackerOptions& options, std::unique_ptr<TrackerFiles> files,
@@ -56,7 +55,7 @@ class ChangeTracker::Core {
 
   absl::StatusOr<uint64_t> BeginWrite(Extent extent);
   void EndWrite(uint64_t place) noexcept {
-    // The table of a copy may be locked for ever, and says nothing to anybody.
+    // In a forked child the table may be locked forever, and is not used.
     if (process_.IsOurs()) writes_.Remove(place);
   }
   absl::Status Mark(Extent extent);
@@ -70,8 +69,8 @@ class ChangeTracker::Core {
   absl::Status Close();
 
   TrackerFiles* files() const noexcept { return files_.get(); }
-  // False in a copy of the process that fork() made: what is done there reaches neither the storage
-  // nor the folder of the tracker. Before any lock: another thread may have held it then.
+  // False in a forked child, which must change neither the storage nor the tracker's folder. Check
+  // before taking any lock: another thread may have held it during fork().
   bool IsOurs() const noexcept { return process_.IsOurs(); }
 
  private:
@@ -80,8 +79,9 @@ class ChangeTracker::Core {
     std::string base;
     bool exact = true;
     std::unique_ptr<DirtyBitmap> bitmap;
-    std::shared_ptr<RegionLog> log;               // under log_mutex_
-    std::atomic<RegionLog*> log_in_use{nullptr};  // the same, for who has pinned the state
+    std::shared_ptr<RegionLog> log;  // under log_mutex_
+    std::atomic<RegionLog*> log_in_use{
+        nullptr};  // the same, for threads that have pinned the state
   };
 
   // A state: its number, the index of the oldest open epoch, and whether both are open.
@@ -117,7 +117,7 @@ class ChangeTracker::Core {
     return shift_ >= 0 ? offset >> shift_ : offset / options_.geometry.granularity;
   }
   absl::Status CheckExtent(Extent extent) const;
-  // True for what needs no second look: inside, not empty, and not too late.
+  // True if the extent is inside, not empty, and the tracker is not closed.
   bool IsTrackable(Extent extent) const noexcept {
     const uint64_t capacity = options_.geometry.capacity;
     return extent.offset <= capacity && extent.length <= capacity - extent.offset &&
@@ -127,7 +127,7 @@ class ChangeTracker::Core {
   enum class Marked { kDone, kNotLogged, kTooLate };
   Marked MarkBitmaps(Extent extent) noexcept;
   absl::Status Announce(Extent extent);
-  // Apart, so that the registers it needs are not saved for every mark.
+  // Separate, so that fast marks don't save the registers that it needs.
   [[gnu::noinline]] absl::Status MarkSlowly(Extent extent);
   bool IsLogged(const OpenEpochState& epoch, Extent extent) const noexcept;
   absl::Status Log(Extent extent);
@@ -157,28 +157,27 @@ class ChangeTracker::Core {
     return open;
   }
 
-  PinTable pins_;  // first: its alignment costs nothing here
+  PinTable pins_;  // first, so that its alignment needs no padding
   const ProcessMark process_;
   const TrackerOptions options_;
   const std::unique_ptr<TrackerFiles> files_;  // null: in memory only
-  uint64_t id_ = 0;                            // of the tracker in the folder
-  // The map that the manifest's LateWrites name, and until that is written, their `until`. Under
-  // epoch_mutex_, as all that concerns epochs.
+  uint64_t id_ = 0;                            // of the tracker on disk
+  // The map that the manifest's LateWrites name, and until that is written, their `until`. Guarded
+  // by epoch_mutex_, like everything about epochs.
   std::optional<ChangeMap> late_;
   std::optional<uint64_t> late_until_;
   WriteTable writes_;
   std::array<OpenEpochState, 2> epochs_;
-  std::array<const DirtyBitmap*, 2> bitmaps_;  // theirs
+  std::array<const DirtyBitmap*, 2> bitmaps_;  // of epochs_
   const int shift_ = IsPowerOfTwo(options_.geometry.granularity)
                          ? std::countr_zero(options_.geometry.granularity)
                          : -1;
   std::atomic<uint32_t> state_{0};
   std::atomic<bool> closed_{false};
-  bool written_down_ = false;  // by Close()
-  // The newer epoch may lack writes, or be gone or not yet there on the disk: it can only be
-  // cancelled.
+  bool written_down_ = false;  // Close() has succeeded
+  // The newer epoch may lack writes, or not be on disk: it can only be cancelled.
   bool must_cancel_ = false;
-  mutable std::mutex epoch_mutex_;  // held by whoever changes the state
+  mutable std::mutex epoch_mutex_;  // held while the state is changed
   std::mutex log_mutex_;
 };
 

@@ -16,7 +16,7 @@
 namespace cbt {
 namespace {
 
-// Another one for each tracker: only what is copied from one to another must not fit there.
+// Different for each tracker, so that files copied from one to another don't match.
 uint64_t RandomId() noexcept {
   uint64_t id = 0;
   while (id == 0) {
@@ -27,19 +27,19 @@ uint64_t RandomId() noexcept {
   return id;
 }
 
-// Counts as changed though it may not be: the epoch is no longer exact then.
+// Late writes may not have landed: an epoch that counts any is not exact.
 bool IsSomething(const std::optional<ChangeMap>& map) {
   return map.has_value() && !(*map)->empty();
 }
 
 }  // namespace
 
-// The lock of a copy may be held for ever, so this comes before it.
+// Before any lock: in a forked child it may be held forever.
 absl::Status ChangeTracker::Core::CheckProcess() const {
   return IsOurs() ? absl::OkStatus() : CopiedByFork("the tracker");
 }
 
-// For what changes epochs, under the lock.
+// For functions that change epochs, under the lock.
 absl::Status ChangeTracker::Core::CheckOpen() const {
   if (closed_.load()) return absl::FailedPreconditionError("the tracker is closed");
   return files_ == nullptr ? absl::OkStatus() : files_->CheckClaim();
@@ -97,7 +97,7 @@ void ChangeTracker::Core::SetLog(OpenEpochState& epoch, std::shared_ptr<RegionLo
   epoch.log = std::move(log);
 }
 
-// An epoch of which no map has been written.
+// The manifest's entry for an epoch without a map on disk.
 TrackedEpoch ChangeTracker::Core::NewlyTracked(const OpenEpochState& epoch, const RegionLog& log) {
   return {.number = epoch.number,
           .base = epoch.base,
@@ -142,8 +142,8 @@ absl::Status ChangeTracker::Core::Restore(TrackerFiles::Contents found) {
     late_ = std::move(found.late);
     return CheckpointLocked();
   }
-  // Whatever was announced may reach the storage yet, and all of it is in the newest epoch: writes
-  // in flight came into it before it counted as open, and those of an earlier end did.
+  // Announced writes may still reach the storage. All of them are in the newest epoch: writes in
+  // flight were added before it counted as open, and so were late writes of earlier crashes.
   const OpenEpochState& newest = epochs_[found.epochs.size() - 1];
   absl::StatusOr<ChangeMap> late = MapOf(newest, {});
   if (!late.ok()) return late.status();
@@ -152,7 +152,7 @@ absl::Status ChangeTracker::Core::Restore(TrackerFiles::Contents found) {
   return CheckpointLocked();
 }
 
-// Returns when nobody works under the old state any more.
+// Returns once no thread works under the old state any more.
 void ChangeTracker::Core::ChangeState(unsigned oldest, bool both) noexcept {
   const uint32_t old = state_.load(std::memory_order_relaxed);
   const uint32_t number = (old & ~(kBoth | kOldest)) + kNumber;
@@ -178,8 +178,8 @@ absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
     on_disk = BeginOnDisk(epoch, epochs_[older]);
     if (epoch.log == nullptr) return on_disk;
   }
-  // One that may be on the disk, where that went wrong, is opened all the same: if it came back
-  // after a crash it would know of nothing.
+  // Open the epoch even if that failed and it may be on disk: otherwise it would lack every write
+  // if a crash brought it back.
   must_cancel_ = true;
   ChangeState(older, true);
   absl::Status status = on_disk;
@@ -191,8 +191,8 @@ absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
     DropNewer().IgnoreError();
     throw;
   }
-  // Back to the older epoch, which has everything; where even that can't be written down, the two
-  // stay open until CancelEpoch() succeeds.
+  // Return to the older epoch, which has everything. If even that can't be saved, both stay open
+  // until CancelEpoch() succeeds.
   if (!status.ok()) {
     DropNewer().IgnoreError();
     return status;
@@ -201,8 +201,8 @@ absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
   return absl::OkStatus();
 }
 
-// Puts the newer epoch beside the older one on the disk. One that was closed goes: until here it
-// was kept, see CloseEpoch(). The epoch has a log if it may be there.
+// Adds the newer epoch to the manifest on disk, and drops a closed epoch, which was kept until now,
+// see CloseEpoch(). The epoch has a log if it may be on disk.
 absl::Status ChangeTracker::Core::BeginOnDisk(OpenEpochState& epoch, const OpenEpochState& older) {
   TrackerManifest next = files_->manifest();
   epoch.number = next.next_epoch++;
@@ -229,14 +229,14 @@ absl::Status ChangeTracker::Core::MarkWritesInFlight(OpenEpochState& epoch) {
   return status;
 }
 
-// Those of a process that is gone: they have no end.
+// The writes of a crashed process, which never end.
 absl::Status ChangeTracker::Core::MarkLateWrites(OpenEpochState& epoch) {
   if (files_ == nullptr || !files_->manifest().late.has_value()) return absl::OkStatus();
   epoch.bitmap->MarkAll(*late_);
   return LogMap(epoch, *late_);
 }
 
-// The newer epoch has all that it must have: from here on it is one that a crash gives back.
+// The newer epoch is complete: from here on it survives a crash.
 absl::Status ChangeTracker::Core::CountAsOpen() {
   if (files_ == nullptr) return absl::OkStatus();
   TrackerManifest next = files_->manifest();
@@ -244,12 +244,12 @@ absl::Status ChangeTracker::Core::CountAsOpen() {
   return files_->Commit(std::move(next));
 }
 
-// Gives up the newer epoch, of which the older one has everything.
+// Drops the newer epoch; the older one has everything that it has.
 absl::Status ChangeTracker::Core::DropNewer() {
   const unsigned older = oldest();
   OpenEpochState& newer = epochs_[1 - older];
-  // On disk first: an epoch that a crash gives back must have had every write. Where that fails it
-  // may be gone there all the same.
+  // On disk first: an epoch that a crash brings back must have had every write. On failure it may
+  // be gone from disk nevertheless.
   must_cancel_ = true;
   if (files_ != nullptr) {
     TrackerManifest next = Described();
@@ -290,18 +290,19 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::CloseEpoch() {
     throw;
   }
   if (!map.ok()) {
-    // What was announced meanwhile is in the newer epoch alone, as after a restart: see Changes().
+    // Writes announced meanwhile are only in the newer epoch, as after a restart: see Changes().
     ChangeState(older, true);
     return map.status();
   }
-  // Its files stay until the next epoch is opened: until then the caller may have brought the map
-  // to a safe place, and after a crash before that it is there once more.
+  // Its files stay until the next epoch is opened, to give the caller time to store the map: a
+  // crash before that brings the epoch back.
   SetLog(epoch, nullptr);
   epoch.bitmap->Clear();
   return map;
 }
 
-// Into the log of the epoch that stays; what the other one's says does not matter any more.
+// Adds the map's regions to the log of the epoch that stays; the other epoch's log no longer
+// matters.
 absl::Status ChangeTracker::Core::LogMap(const OpenEpochState& epoch, const ChangeMap& map) {
   const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(map);
   return ForEachBatch(*cursor, [this, &epoch](const ExtentBatch& batch) {
@@ -323,7 +324,7 @@ absl::Status ChangeTracker::Core::CancelEpoch() {
   const OpenEpochState& newer = epochs_[1 - older];
   const absl::StatusOr<ChangeMap> map = newer.bitmap->ToMap(options_.geometry);
   if (!map.ok()) return map.status();
-  // Usually all of it is there already, see Changes().
+  // Usually it has all of it already, see Changes().
   epochs_[older].bitmap->MarkAll(*map);
   epochs_[older].exact &= newer.exact;
   if (files_ != nullptr) {
@@ -337,8 +338,8 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::Changes() const {
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
   absl::StatusOr<ChangeMap> map = MapOf(epochs_[oldest()], {});
   if (!map.ok() || !both()) return map;
-  // Usually the older epoch has all that the newer one has. But one that had been closed comes back
-  // with a restart, and it was not marked in between.
+  // Usually the older epoch has everything that the newer one has. But a restart brings back a
+  // closed epoch, which was not marked in between.
   const absl::StatusOr<ChangeMap> newer = MapOf(epochs_[1 - oldest()], {});
   if (!newer.ok()) return newer.status();
   if (absl::Status status = map->UniteWith(*newer); !status.ok()) return status;
@@ -354,7 +355,7 @@ std::vector<ChangeTracker::Epoch> ChangeTracker::Core::Epochs() const {
   return epochs;
 }
 
-// The manifest with every open epoch in it: one that could not be begun on the disk is not yet.
+// The manifest with every open epoch, including one that could not be saved yet.
 TrackerManifest ChangeTracker::Core::Described() const {
   TrackerManifest manifest = files_->manifest();
   manifest.opening = both() && must_cancel_;
@@ -378,14 +379,14 @@ absl::Status ChangeTracker::Core::CheckpointLocked() {
     next.Find(epoch->number)->logs.push_back((*log)->file());
     logs.push_back(*std::move(log));
   }
-  // The new logs count beside the old ones before anything relies on them.
+  // The manifest names the new logs, with the old ones, before anything relies on them.
   TrackerManifest after = next;
   if (absl::Status status = files_->Commit(std::move(next)); !status.ok()) return status;
   for (size_t i = 0; i < epochs.size(); ++i) {
-    // The old ones stay alive until nobody uses them.
+    // The old logs stay alive until no thread uses them.
     SetLog(*epochs[i], std::exchange(logs[i], epochs[i]->log));
   }
-  // Who relied on the old logs has marked the bitmaps after this.
+  // After this, every writer that relied on the old logs has marked the bitmaps.
   ChangeState(oldest(), both());
   if (absl::Status status = WriteMaps(after); !status.ok()) return status;
   for (const OpenEpochState* const epoch : epochs) {
@@ -398,7 +399,7 @@ absl::Status ChangeTracker::Core::CheckpointLocked() {
   return absl::OkStatus();
 }
 
-// The open epochs' maps as they are now.
+// Writes the current maps of the open epochs.
 absl::Status ChangeTracker::Core::WriteMaps(TrackerManifest& next) {
   for (const OpenEpochState* const epoch : OpenEpochs()) {
     const absl::StatusOr<ChangeMap> map = MapOf(*epoch, {});

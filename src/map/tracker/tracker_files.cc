@@ -19,10 +19,10 @@ constexpr char kMapPrefix[] = "changes-";
 constexpr char kMapExtension[] = ".cbm";
 constexpr char kLogPrefix[] = "regions-";
 constexpr char kLogExtension[] = ".log";
-// What the first version of the format named its files by; it had no manifest.
+// The prefix of files of the first version of the format, which had no manifest.
 constexpr char kFirstVersionPrefix[] = "epoch-";
 
-// A manifest has two epochs, three names and a log for each checkpoint that failed.
+// A manifest has two epochs, three names and a log for each failed checkpoint.
 constexpr uint64_t kMostManifestBytes = uint64_t{1} << 24;
 
 std::string MapName(uint64_t number) { return absl::StrCat(kMapPrefix, number, kMapExtension); }
@@ -33,7 +33,7 @@ bool IsMapOrLog(const std::string& name) {
          (absl::StartsWith(name, kLogPrefix) && absl::EndsWith(name, kLogExtension));
 }
 
-// What a crash leaves of a file that was being written.
+// A partial file that a crash left.
 bool IsPartial(const std::string& name) {
   return absl::StartsWith(name, ".") && absl::EndsWith(name, AbslView(kPartialExtension)) &&
          (absl::StartsWith(name, absl::StrCat(".", kManifestName)) ||
@@ -80,7 +80,7 @@ absl::StatusOr<bool> TrackerFiles::IsUsed() const {
   return !log.ok() || !log->sound || !log->regions.empty();
 }
 
-// What can't be read now may be read later; what is not there, or not what it should be, is lost.
+// A read error may go away; a file that is missing or wrong is lost.
 absl::Status TrackerFiles::Lost(const std::string& file, const absl::Status& why) const {
   if (absl::IsNotFound(why)) {
     return absl::DataLossError(absl::StrCat(folder().Shown(file), ": is missing"));
@@ -126,7 +126,7 @@ absl::StatusOr<TrackerFiles::Epoch> TrackerFiles::ReadEpoch(const TrackedEpoch& 
       return absl::DataLossError(
           absl::StrCat(folder().Shown(name), ": is not the log that the manifest names"));
     }
-    // Of a log that can't be trusted nothing is known: everything may be dirty.
+    // An unsound log proves nothing: everything may be dirty.
     if (!log->sound) {
       if (absl::Status status = builder->Add({0, geometry.capacity}); !status.ok()) return status;
     }
@@ -145,8 +145,8 @@ absl::StatusOr<TrackerFiles::Epoch> TrackerFiles::ReadEpoch(const TrackedEpoch& 
 
 absl::StatusOr<TrackerFiles::Contents> TrackerFiles::Read(const std::string& volume,
                                                           const VolumeGeometry& geometry) {
-  // A process that was killed may have left names that are not on the disk yet. What is made next
-  // builds on them: they must not be lost while it stays.
+  // A killed process may have left names that are not on disk yet. New files depend on them, so
+  // sync them first.
   if (absl::Status status = folder().Sync(); !status.ok()) return status;
   const absl::StatusOr<std::vector<uint8_t>> bytes =
       folder().Read(kManifestName, kMostManifestBytes);
@@ -214,7 +214,7 @@ absl::StatusOr<ManifestFile> TrackerFiles::WriteMap(const ChangeMap& map) {
 absl::Status TrackerFiles::Commit(TrackerManifest next) {
   if (absl::Status status = claim_->Check(); !status.ok()) return status;
   next.next_file = next_file_;
-  // All that takes memory comes first: what is thrown changes nothing.
+  // Allocate everything first: an exception then changes nothing.
   const std::vector<uint8_t> before = EncodeManifest(manifest_);
   const std::vector<uint8_t> bytes = EncodeManifest(next);
   const std::span<const uint8_t> parts[] = {bytes};
@@ -224,13 +224,13 @@ absl::Status TrackerFiles::Commit(TrackerManifest next) {
   try {
     status = folder().Write(kManifestName, parts, true);
     if (!status.ok()) {
-      // Where the new one has its name already, only bringing that to the disk went wrong.
+      // If the new manifest is already in place, only the sync failed.
       const absl::StatusOr<std::vector<uint8_t>> there =
           folder().Read(kManifestName, kMostManifestBytes);
       if (!was_unsure && there.ok() && *there == before) unsure_ = false;
     }
   } catch (const std::bad_alloc&) {
-    // It may have the name or not.
+    // The new manifest may be in place or not.
   }
   if (!status.ok()) return status;
   unsure_ = false;
@@ -244,7 +244,7 @@ void TrackerFiles::RemoveAll() noexcept {
   RemoveAllBut({});
 }
 
-// What can't be removed now is tried again after the next commit.
+// Files that can't be removed are retried after the next commit.
 void TrackerFiles::RemoveAllBut(const std::set<std::string>& named) noexcept {
   std::erase_if(present_, [&](const std::string& name) {
     return !named.contains(name) && folder().Remove(name.c_str());

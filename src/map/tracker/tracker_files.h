@@ -1,7 +1,7 @@
 // The folder of a tracker, see docs/reference/format.md:
 //
 //   TRACKER         the manifest, see tracker_manifest.h
-//   changes-N.cbm   what had changed in an epoch at some moment
+//   changes-N.cbm   the changes of an epoch up to some moment
 //   regions-N.log   the regions that may have been written to since, see region_log.h
 #ifndef CBT_MAP_TRACKER_TRACKER_FILES_H_
 #define CBT_MAP_TRACKER_TRACKER_FILES_H_
@@ -22,18 +22,18 @@
 
 namespace cbt {
 
-// For one thread at a time but for folder().
+// Not thread-safe, except for folder().
 class TrackerFiles {
  public:
-  // Takes the directory for this process alone, and makes it if it is not there.
-  // Errors: UNAVAILABLE when another process has it; those of files.
+  // Claims the directory for this process, and creates it if missing.
+  // Errors: UNAVAILABLE if another process has it; file errors.
   static absl::StatusOr<std::unique_ptr<TrackerFiles>> Open(const std::string& directory);
 
-  // True when there is any file of a tracker, also of an earlier format; but for the first log
-  // alone, with nothing in it, which a Create() leaves that was cut off.
+  // True if the folder has any file of a tracker, also of an earlier format. A single empty first
+  // log doesn't count: an interrupted Create() leaves it.
   absl::StatusOr<bool> IsUsed() const;
 
-  // What the folder says of one epoch: map and logs united.
+  // An epoch as stored in the folder: the union of its map and logs.
   struct Epoch {
     TrackedEpoch files;
     ChangeMap map;
@@ -44,34 +44,35 @@ class TrackerFiles {
     std::vector<Epoch> epochs;      // oldest first, one or two
     std::optional<ChangeMap> late;  // see LateWrites
   };
-  // Reads everything that the manifest names, whole or an error; manifest() is what was read then.
-  // Removes what it does not name.
-  // Errors: NOT_FOUND when there is no tracker, FAILED_PRECONDITION for another volume or geometry,
-  //         DATA_LOSS when something is missing or damaged, or of a format that proves nothing.
+  // Reads everything that the manifest names, completely or not at all, and sets manifest().
+  // Removes files that it does not name.
+  // Errors: NOT_FOUND if there is no tracker, FAILED_PRECONDITION for another volume or geometry,
+  //         DATA_LOSS if a file is missing or damaged, or has the first format, which can't prove
+  //         completeness.
   absl::StatusOr<Contents> Read(const std::string& volume, const VolumeGeometry& geometry);
 
-  // What stands on the disk, or will when Commit() has succeeded.
+  // The manifest on disk, or to be there once Commit() has succeeded.
   const TrackerManifest& manifest() const noexcept { return manifest_; }
 
-  // Each takes a number of a file, also when it fails, and counts only after a Commit() that names
+  // Each uses up a file number, even on failure. The file counts only after a Commit() that names
   // it.
   absl::StatusOr<std::shared_ptr<RegionLog>> CreateLog(RegionLogHeader header);
   absl::StatusOr<ManifestFile> WriteMap(const ChangeMap& map);
 
-  // Replaces the manifest by `next`, brings it to the disk, and removes files that it does not
-  // name. The number of the next file is filled in.
-  // Errors: those of files, RESOURCE_EXHAUSTED for memory among them. The manifest is then what it
-  //         was, or, where IsUnsure(), perhaps `next`; all files that either names stay. What is
-  //         thrown changes nothing.
+  // Replaces the manifest with `next`, syncs it to disk, and removes files that it does not name.
+  // Sets next.next_file.
+  // Errors: file errors, including RESOURCE_EXHAUSTED for memory. The manifest is then unchanged,
+  //         or, if IsUnsure(), possibly `next`; all files that either names stay. Exceptions change
+  //         nothing.
   absl::Status Commit(TrackerManifest next);
 
-  // Removes what a Commit() that failed may have left, where there was no tracker before.
+  // Removes what a failed Commit() may have left, if there was no tracker before.
   void RemoveAll() noexcept;
 
-  // A Commit() has failed of which it is not known whether its manifest is on the disk.
+  // True if a Commit() failed and its manifest may or may not be on disk.
   bool IsUnsure() const noexcept { return unsure_; }
 
-  // OK as long as no other process can have the folder, see FolderClaim::Check().
+  // OK while no other process can have claimed the folder, see FolderClaim::Check().
   absl::Status CheckClaim() const { return claim_->Check(); }
 
  private:
@@ -83,11 +84,11 @@ class TrackerFiles {
   void RemoveAllBut(const std::set<std::string>& named) noexcept;
 
   const std::unique_ptr<FolderClaim> claim_;
-  const absl::Status no_memory_;  // made while there was some
+  const absl::Status no_memory_;  // created while memory was available
   TrackerManifest manifest_;
   bool unsure_ = false;
   uint64_t next_file_ = 1;
-  std::set<std::string> present_;  // names of maps and logs that may be there
+  std::set<std::string> present_;  // names of maps and logs that may exist
 };
 
 }  // namespace cbt

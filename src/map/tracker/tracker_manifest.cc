@@ -101,7 +101,7 @@ absl::StatusOr<TrackerManifest> DecodeTrackerManifest(std::span<const uint8_t> b
     bool sound = exact <= kExact && epoch.number < manifest.next_epoch &&
                  (i == 0 || epoch.number > manifest.epochs.back().number) &&
                  (epoch.map == ManifestFile{} || is_known(epoch.map)) &&
-                 // Only what was closed is known without a log, and by a map then.
+                 // Only a cleanly closed epoch needs no log, but then it has a map.
                  (logs != 0 || (manifest.closed && epoch.map.number != 0));
     for (uint32_t log = 0; log < logs && sound && reader.sound(); ++log) {
       const ManifestFile file = reader.File();

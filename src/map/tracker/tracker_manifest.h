@@ -1,8 +1,8 @@
-// What belongs to a tracker: the file TRACKER in its folder, see docs/reference/format.md.
+// The manifest of a tracker: the file TRACKER in its folder, see docs/format.md.
 //
-// Replaced as a whole by each change, it names every file that counts, by number and checksum. What
-// it names and is not there, or is another file, is a loss; what it does not name does not count.
-// So nothing is concluded from what is absent.
+// Each change replaces it as a whole. It names every file that counts, by number and checksum. A
+// named file that is missing or different is a loss; other files don't count. So nothing is
+// inferred from the absence of a file.
 #ifndef CBT_MAP_TRACKER_TRACKER_MANIFEST_H_
 #define CBT_MAP_TRACKER_TRACKER_MANIFEST_H_
 
@@ -19,49 +19,48 @@
 
 namespace cbt {
 
-// What is known of an epoch: what is in its map, and in the logs of regions that were begun then
-// and later.
+// The stored state of an epoch: its map, and the region logs that were started at or after it.
 struct TrackedEpoch {
   uint64_t number = 0;
   std::string base;
-  bool exact = true;               // the map holds written blocks alone
-  ManifestFile map;                // none: nothing
+  bool exact = true;               // the map holds only written blocks
+  ManifestFile map;                // none: empty
   std::vector<ManifestFile> logs;  // ascending
 };
 
-// What writes may reach the storage of that were announced to a process that is gone. Counts in
-// every epoch that is opened before epoch `until` goes.
+// Blocks that writes of a crashed process may still reach. They count in every epoch that is opened
+// while epoch `until` exists.
 struct LateWrites {
   ManifestFile map;
   uint64_t until = 0;
 };
 
 struct TrackerManifest {
-  uint64_t id = 0;  // of the tracker, which its logs have too
+  uint64_t id = 0;  // of the tracker, also in its logs
   VolumeGeometry geometry;
   std::string volume;
   uint64_t next_epoch = 0;
   uint64_t next_file = 1;
   // The tracker was closed with no write in flight, and nothing has been announced since.
   bool closed = false;
-  // The newer of two epochs is not open yet, or is being given up: it may lack writes, all of which
-  // the older one has. After a crash it has never been.
+  // The newer of two epochs is not open yet, or is being dropped: it may lack writes, but the older
+  // one has them. A crash discards it.
   bool opening = false;
   std::vector<TrackedEpoch> epochs;  // ascending numbers, one or two
   std::optional<LateWrites> late;
 
-  // Null when no epoch has that number.
+  // Null if no epoch has that number.
   TrackedEpoch* Find(uint64_t epoch) noexcept;
-  // Forgets the others, and late writes that counted as long as one of those was there.
+  // Drops the other epochs, and late writes that count only while one of those exists.
   void KeepOnly(uint64_t epoch) noexcept;
-  // Forgets the newer of two epochs; what is late counts as long as the older one is there.
+  // Drops the newer of two epochs; late writes then count while the older one exists.
   void DropNewer() noexcept;
 };
 
 std::vector<uint8_t> EncodeManifest(const TrackerManifest& manifest);
 
-// Errors: INVALID_ARGUMENT for what is no manifest, DATA_LOSS with the offset for a damaged one,
-//         UNIMPLEMENTED for a newer version. `name` is for messages.
+// Errors: INVALID_ARGUMENT for anything but a manifest, DATA_LOSS with the offset for a damaged
+//         one, UNIMPLEMENTED for a newer version. `name` is for messages.
 absl::StatusOr<TrackerManifest> DecodeTrackerManifest(std::span<const uint8_t> bytes,
                                                       std::string_view name);
 

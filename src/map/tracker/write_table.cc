@@ -16,7 +16,7 @@ uint64_t WriteTable::Add(uint64_t begin, uint64_t end) {
                                                std::memory_order_relaxed)) {
       continue;
     }
-    // Who sees one of these sees at least the version above, see ForEach().
+    // A reader of either sees at least the version above, see ForEach().
     place.begin.store(begin, std::memory_order_release);
     place.end.store(end, std::memory_order_release);
     pins_.Publish(place.version, version + 2);
@@ -44,7 +44,7 @@ void WriteTable::ForEach(const std::function<void(uint64_t begin, uint64_t end)>
     if (version % 4 != 2) continue;
     const uint64_t begin = place.begin.load(std::memory_order_acquire);
     const uint64_t end = place.end.load(std::memory_order_acquire);
-    // If the place is another one's by now, the range that was here has ended.
+    // If the place has been reused, the range that was here has ended.
     if (place.version.load(std::memory_order_acquire) == version) use(begin, end);
   }
   const std::lock_guard<std::mutex> lock(mutex_);

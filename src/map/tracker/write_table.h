@@ -1,4 +1,4 @@
-// The writes in flight.
+// The table of writes in flight.
 #ifndef CBT_MAP_TRACKER_WRITE_TABLE_H_
 #define CBT_MAP_TRACKER_WRITE_TABLE_H_
 
@@ -15,24 +15,26 @@
 
 namespace cbt {
 
-// Ranges that threads put in and take out again without a lock, as long as there are places; what
-// is more goes into a list under a lock.
+// Ranges that threads add and remove without a lock while there are places; further ones go into a
+// list under a lock.
 class WriteTable {
  public:
-  // `pins`: what ranges are published by; must outlive the table.
+  // `pins`: publishes the ranges; must outlive the table.
   WriteTable(size_t places, const PinTable& pins);
 
-  // Puts [begin, end) in; returns where. A Pin() that follows comes after it for whoever waits.
+  // Adds [begin, end) and returns its place. For PinTable::Wait(), a later Pin() is ordered after
+  // it.
   uint64_t Add(uint64_t begin, uint64_t end);
   void Remove(uint64_t place) noexcept;
 
-  // Calls use(begin, end) for every range that was visible before the call and stays until its end;
-  // perhaps for some of the others.
+  // Calls use(begin, end) for every range that is visible before the call and stays until it
+  // returns, and possibly for others.
   void ForEach(const std::function<void(uint64_t begin, uint64_t end)>& use) const;
 
  private:
   struct alignas(64) Place {
-    // 0, 1, 2 and 4, 5, 6 ...: free, being filled, filled. Each use has numbers of its own.
+    // Modulo 4: 0 free, 1 being filled, 2 filled. Each use has its own numbers (0 to 2, 4 to 6,
+    // ...).
     std::atomic<uint64_t> version{0};
     std::atomic<uint64_t> begin{0};
     std::atomic<uint64_t> end{0};
