@@ -6,7 +6,7 @@
 namespace cbt::simd::CBT_ISA_NAMESPACE {
 namespace check_tuples {
 
-// Signed: all values are below 2^63, and most machines compare signed numbers only.
+// Signed: all values are below 2^63, and most machines can only compare signed numbers.
 using Lanes = xsimd::batch<int64_t, CBT_ISA_ARCH>;
 
 static inline Lanes Load(const uint64_t* from) noexcept {
@@ -30,7 +30,7 @@ static TupleCheck Check(const uint64_t* offsets, const uint64_t* lengths, size_t
   if (count - i >= kLanes) {
     const Lanes capacity(static_cast<int64_t>(rules.capacity));
     const Lanes most_end(static_cast<int64_t>(rules.most_end));
-    // Any size passes the second bound when there is no first one.
+    // If no size is required, any size up to INT64_MAX passes.
     const Lanes least(static_cast<int64_t>(rules.size == 0 ? 1 : rules.size));
     const Lanes most(rules.size == 0 ? INT64_MAX : static_cast<int64_t>(rules.size));
     const Lanes zero(int64_t{0});
@@ -41,7 +41,7 @@ static TupleCheck Check(const uint64_t* offsets, const uint64_t* lengths, size_t
       const Lanes length = Load(lengths + i);
       const Lanes floor = Load(offsets + i - 1) + Load(lengths + i - 1);
       const Lanes end = offset + length;
-      // A sum of 2^63 or more is a negative number.
+      // A sum of 2^63 or more is negative.
       bad = bad || offset < floor || floor < zero || offset >= capacity || end > most_end ||
             end < zero || length < least || length > most;
       sum = sum + length;

@@ -10,7 +10,7 @@ namespace cbt::simd {
 namespace scalar {
 namespace {
 
-// Calls differs(begin, length) for each block and stores the answers as bits.
+// Calls differs(begin, length) for each block and stores the results as bits.
 template <typename Differs>
 void Blocks(Differs differs, size_t bytes, size_t block_size, uint64_t* out) noexcept {
   size_t block = 0;

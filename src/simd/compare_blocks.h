@@ -1,7 +1,7 @@
 // Kernel family compare_blocks: which blocks of two memory ranges differ, and which blocks of one
-// hold anything but zeros.
+// range are not all zero.
 //
-// Contract header: instruction-set files include it, so it holds nothing inline.
+// Contract header: instruction-set files include it, so nothing in it is inline.
 #ifndef CBT_SIMD_COMPARE_BLOCKS_H_
 #define CBT_SIMD_COMPARE_BLOCKS_H_
 
@@ -10,14 +10,14 @@
 
 namespace cbt::simd {
 
-// Sets bit k of `changed` when the blocks [k * block_size, (k + 1) * block_size) of `a` and `b`
-// (`bytes` bytes each, any alignment) differ in any byte, and clears it when they don't. The last
-// block may be partial. Writes whole words: the bits after the last block are 0.
-// `block_size` > 0. A block is left at its first difference.
+// Sets bit k of `changed` if the blocks [k * block_size, (k + 1) * block_size) of `a` and `b`
+// (`bytes` bytes each, any alignment) differ, otherwise clears it. The last block may be partial.
+// Writes whole words: the bits after the last block are 0. `block_size` > 0. Stops reading a block
+// at its first difference.
 using CompareBlocksFn = void(const uint8_t* a, const uint8_t* b, size_t bytes, size_t block_size,
                              uint64_t* changed) noexcept;
 
-// As above for the blocks of `data` that hold a byte other than 0.
+// As above, for the blocks of `data` that hold a nonzero byte.
 using NonZeroBlocksFn = void(const uint8_t* data, size_t bytes, size_t block_size,
                              uint64_t* nonzero) noexcept;
 

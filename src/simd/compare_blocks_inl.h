@@ -36,11 +36,11 @@ struct AgainstZero {
   }
 };
 
-// True when the bytes [begin, end) differ anywhere.
+// True if any of the bytes [begin, end) differ.
 template <typename Input>
 static inline bool Differs(const Input& input, size_t begin, size_t end) noexcept {
   size_t at = begin;
-  // One branch for four vectors: equal data, the common case, runs at the speed of the loads.
+  // One branch per four vectors: equal data, the common case, runs at the speed of the loads.
   for (; end - at >= 4 * kVector; at += 4 * kVector) {
     const Lanes low = input.Difference(at) | input.Difference(at + kVector);
     const Lanes high = input.Difference(at + 2 * kVector) | input.Difference(at + 3 * kVector);
@@ -62,7 +62,7 @@ static inline void Blocks(const Input& input, size_t bytes, size_t block_size,
   size_t bit = 0;
   for (size_t begin = 0; begin < bytes;) {
     const size_t end = bytes - begin < block_size ? bytes : begin + block_size;
-    // A difference may end this block early, where the processor does not expect the next one.
+    // A difference may end this block early, before the hardware prefetches the next one.
     if (bytes - end >= 4 * kVector) input.Prefetch(end);
     word |= uint64_t{Differs(input, begin, end)} << bit;
     begin = end;

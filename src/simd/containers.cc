@@ -48,7 +48,7 @@ bool CheckValues(const uint8_t* values, size_t count) noexcept {
 
 uint32_t CheckPairs(const uint8_t* pairs, size_t count) noexcept {
   uint32_t total = 0;
-  uint32_t floor = 0;  // the least value at which the next run may start
+  uint32_t floor = 0;  // the lowest value at which the next run may start
   for (size_t i = 0; i < count; ++i) {
     const uint32_t start = ValueAt(pairs, 2 * i);
     const uint32_t last = start + ValueAt(pairs, 2 * i + 1);
@@ -96,7 +96,7 @@ constexpr Variant<ContainersKernels> kVariants[] = {
 #endif
 };
 
-// Runs and single values, whole vectors and a tail; then the same as pairs.
+// Runs and single values, in whole vectors and a tail; then the same as pairs.
 bool KnownAnswer(const ContainersKernels& candidate) noexcept {
   constexpr size_t kPlaces = kMaxArrayValues + kContainerSlack;
   static uint64_t words[1024];
@@ -144,7 +144,7 @@ bool KnownAnswer(const ContainersKernels& candidate) noexcept {
       std::memcmp(lengths[1], lengths[0], 8 * runs[0]) != 0) {
     return false;
   }
-  // Both must notice a value that stands twice, and a run that begins where another ends.
+  // Both must detect a repeated value, and a run that begins where another ends.
   pairs[2 * (runs[0] / 2)] =
       static_cast<uint16_t>(pairs[2 * (runs[0] / 2) - 2] + pairs[2 * (runs[0] / 2) - 1] + 1);
   values[0][count[0] / 2] = values[0][count[0] / 2 - 1];

@@ -1,10 +1,10 @@
-// Kernel family containers: what is done to the containers of roaring bitmaps (arrays of values,
-// lists of runs, bitsets of 1024 words) where they lie in serialised bytes.
+// Kernel family containers: operations on the containers of roaring bitmaps (arrays of values,
+// lists of runs, bitsets of 1024 words) in their serialised form.
 //
 // A list of runs is a sequence of pairs (first value, number of further values). Values and pairs
 // are little-endian 16-bit numbers at any alignment.
 //
-// Contract header: instruction-set files include it, so it holds nothing inline.
+// Contract header: instruction-set files include it, so nothing in it is inline.
 #ifndef CBT_SIMD_CONTAINERS_H_
 #define CBT_SIMD_CONTAINERS_H_
 
@@ -13,16 +13,16 @@
 
 namespace cbt::simd {
 
-// Values that an array may hold, so the most that `expand_values` takes.
+// The most values in an array, and so the limit of `expand_values`.
 inline constexpr size_t kMaxArrayValues = 4096;
 
-// Places behind their results that the functions below may overwrite.
+// Elements past their results that the functions below may overwrite.
 inline constexpr size_t kContainerSlack = 64;
 
 struct ContainersKernels {
-  // Turns `count` strictly ascending values (1 .. kMaxArrayValues) into maximal runs. Value v
-  // stands for the offset origin + (v << shift); lengths are in the same unit. Returns how many
-  // runs; both arrays have count + kContainerSlack places.
+  // Turns `count` strictly ascending values (1 .. kMaxArrayValues) into maximal runs. Value v has
+  // the offset origin + (v << shift); lengths are in the same unit. Returns the number of runs;
+  // both arrays have room for count + kContainerSlack.
   size_t (*expand_values)(const uint8_t* values, size_t count, uint64_t origin, unsigned shift,
                           uint64_t* offsets, uint64_t* lengths) noexcept;
 
@@ -30,15 +30,16 @@ struct ContainersKernels {
   void (*expand_pairs)(const uint8_t* pairs, size_t count, uint64_t origin, unsigned shift,
                        uint64_t* offsets, uint64_t* lengths) noexcept;
 
-  // True when the values strictly ascend.
+  // True if the values strictly ascend.
   bool (*check_values)(const uint8_t* values, size_t count) noexcept;
 
-  // How many values the pairs stand for; 0 when they don't ascend, touch, overlap or reach past
+  // The number of values in the runs; 0 if the runs don't ascend, touch, overlap or extend past
   // 65535. `count` <= 65536.
   uint32_t (*check_pairs)(const uint8_t* pairs, size_t count) noexcept;
 
-  // Writes the numbers of the set bits of 1024 little-endian words as values in ascending order;
-  // returns how many. At most kMaxArrayValues are set, `values` has kContainerSlack more places.
+  // Writes the indexes of the set bits of 1024 little-endian words as values in ascending order;
+  // returns their number. At most kMaxArrayValues are set; `values` has room for kContainerSlack
+  // more.
   size_t (*collect_values)(const uint8_t* words, uint16_t* values) noexcept;
 };
 

@@ -1,5 +1,5 @@
 // Body of containers for level avx512: arrays and bitsets by compress instructions, 32 values or 64
-// bits a turn. Included by isa_avx512.cc inside no namespace.
+// bits per iteration. Included by isa_avx512.cc inside no namespace.
 #include <immintrin.h>
 
 #define CBT_CONTAINERS_COMPRESS
@@ -8,18 +8,18 @@
 namespace cbt::simd::CBT_ISA_NAMESPACE {
 namespace containers {
 
-// A value that does not follow the one before it starts a run, and the one before ended one: both
-// are taken from the two vectors by the same mask.
+// A value that does not follow its predecessor starts a run, and the predecessor ends one: the same
+// mask selects both, from two vectors.
 static size_t CompressValues(const uint8_t* values, size_t count, uint64_t origin, unsigned shift,
                              uint64_t* offsets, uint64_t* lengths) noexcept {
   constexpr size_t kLanes = 32;
   alignas(64) uint16_t starts[kMaxArrayValues + kLanes];
-  // One place on: the end that is found with a start belongs to the run before.
+  // Shifted by one: the end that is found with a start belongs to the previous run.
   alignas(64) uint16_t ends[kMaxArrayValues + kLanes];
   const __m512i one = _mm512_set1_epi16(1);
   size_t runs = 0;
-  // The first vector has no value before it. Its first lane is compared with itself, so that it
-  // starts a run; the end that comes with it is nobody's.
+  // The first vector has no predecessor. Its first lane is compared with itself, so that it starts
+  // a run; the end that is found with it is dropped.
   size_t at = count < kLanes ? count : kLanes;
   {
     const __mmask32 used = _cvtu32_mask32(static_cast<uint32_t>((uint64_t{1} << at) - 1));
@@ -30,7 +30,7 @@ static size_t CompressValues(const uint8_t* values, size_t count, uint64_t origi
     const __m512i before = _mm512_permutexvar_epi16(_mm512_load_si512(kBefore), now);
     const __mmask32 mask = _mm512_mask_cmpneq_epi16_mask(used, now, _mm512_add_epi16(before, one));
     _mm512_store_si512(starts, _mm512_maskz_compress_epi16(mask, now));
-    // Without the lane that is nobody's.
+    // Drop the end that belongs to no run.
     const __mmask32 ended = _kandn_mask32(_cvtu32_mask32(1), mask);
     _mm512_store_si512(ends, _mm512_maskz_compress_epi16(ended, before));
     runs = static_cast<size_t>(_mm_popcnt_u32(_cvtmask32_u32(mask)));
@@ -80,7 +80,7 @@ static void WidenPairs(const uint8_t* pairs, size_t count, uint64_t origin, unsi
   }
 }
 
-// The bytes 0 .. 63 compressed by a word are the places of its bits.
+// The bytes 0 .. 63 compressed by a word are the indexes of its set bits.
 static size_t CompressBits(const uint8_t* words, uint16_t* values) noexcept {
   alignas(64) static constexpr uint8_t kPlaces[64] = {
       0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,

@@ -1,6 +1,6 @@
-// Body of containers for levels without compress instructions: loops without branches that the
-// compiler turns into vectors. Included by isa_<level>.cc inside no namespace, once; the body for
-// AVX-512 takes from it what it has no better word for.
+// Body of containers for levels without compress instructions: branch-free loops that the compiler
+// vectorises. Included by isa_<level>.cc inside no namespace, once. The body for AVX-512 reuses
+// functions for which it has no better instructions.
 #ifndef CBT_SIMD_CONTAINERS_INL_H_
 #define CBT_SIMD_CONTAINERS_INL_H_
 
@@ -9,7 +9,7 @@
 namespace cbt::simd::CBT_ISA_NAMESPACE {
 namespace containers {
 
-// The number of that index, at any alignment.
+// The number at `index`, at any alignment.
 template <typename T>
 static inline T NumberAt(const uint8_t* bytes, size_t index) noexcept {
   T number;
@@ -48,7 +48,7 @@ static uint32_t CheckPairs(const uint8_t* bytes, size_t count) noexcept {
 
 #ifndef CBT_CONTAINERS_COMPRESS
 
-// Starts and ends (the last values) of runs to extents.
+// Converts the starts and ends (last values) of runs to extents.
 static inline void Widen(const uint16_t* starts, const uint16_t* ends, size_t runs, uint64_t origin,
                          unsigned shift, uint64_t* __restrict__ offsets,
                          uint64_t* __restrict__ lengths) noexcept {
@@ -62,7 +62,7 @@ static size_t ExpandValues(const uint8_t* bytes, size_t count, uint64_t origin, 
                            uint64_t* offsets, uint64_t* lengths) noexcept {
   uint16_t starts[kMaxArrayValues + 1];
   uint16_t ends[kMaxArrayValues + 1];
-  // Every value is written to both lists and stays in a list when it belongs there.
+  // Writes every value to both lists, and advances a list if the value belongs there.
   size_t runs = 0;
   size_t ended = 0;
   starts[runs++] = ValueAt(bytes, 0);

@@ -73,7 +73,7 @@ constexpr Variant<CountBitsKernels> kVariants[] = {
 #endif
 };
 
-// The vector loop and its tail, words of every density.
+// The vector loop and its tail, with words of every density.
 bool KnownAnswer(const CountBitsKernels& candidate) noexcept {
   constexpr size_t kWords = 301;
   uint64_t a[kWords];

@@ -1,7 +1,7 @@
-// Kernel family count_bits: how many bits are set, and in how many runs, in one bitmap or in the
+// Kernel family count_bits: the number of set bits, and of their runs, in one bitmap or in a
 // combination of two.
 //
-// Contract header: instruction-set files include it, so it holds nothing inline.
+// Contract header: instruction-set files include it, so nothing in it is inline.
 #ifndef CBT_SIMD_COUNT_BITS_H_
 #define CBT_SIMD_COUNT_BITS_H_
 
@@ -12,12 +12,12 @@ namespace cbt::simd {
 
 struct BitCounts {
   uint64_t ones;    // set bits
-  uint64_t starts;  // runs that begin here
+  uint64_t starts;  // runs that begin in the words
   uint64_t open;    // the last bit
 };
 
-// Counts in `words` little-endian 64-bit words at `a` (and `b`; may be null for an operation on one
-// bitmap), any alignment. `open`: the bit before the first one.
+// Counts bits in `words` little-endian 64-bit words at `a` (and `b`; may be null for an operation
+// on one bitmap), any alignment. `open`: the bit before the first one.
 using CountBitsFn = BitCounts(const uint8_t* a, const uint8_t* b, size_t words,
                               uint64_t open) noexcept;
 

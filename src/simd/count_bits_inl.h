@@ -15,12 +15,12 @@ namespace count_bits {
 
 using namespace word_ops;  // NOLINT(google-build-using-namespace): one body in two files
 
-// The numbers of set bits of each lane.
+// The number of set bits in each lane.
 static inline Words Ones(Words words) noexcept {
 #if defined(__AVX512VPOPCNTDQ__)
   return _mm512_popcnt_epi64(words);
 #elif defined(__AVX2__)
-  // Both nibbles of every byte by table, then the bytes of a lane together. (W. Mula)
+  // Looks up both nibbles of every byte, then sums the bytes of each lane. (W. Mula)
   const __m256i table =
       _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
   const __m256i nibble = _mm256_set1_epi8(0x0f);

@@ -10,7 +10,7 @@ namespace cbt::simd {
 namespace scalar {
 namespace {
 
-// Reads a varint of at most eight bytes that ends before `end`; null when there is none.
+// Reads a varint of at most eight bytes that ends before `end`; null if there is none.
 const uint8_t* ReadVarint(const uint8_t* p, const uint8_t* end, uint64_t& value) noexcept {
   value = 0;
   for (unsigned i = 0; i < 8 && p != end; ++i) {
@@ -63,7 +63,7 @@ constexpr Variant<DecodeTuplesKernels> kVariants[] = {
 #endif
 };
 
-// Every length of varint that is taken, in both fields, and what comes after them.
+// Every supported length of varint, in both fields, and trailing bytes.
 bool KnownAnswer(const DecodeTuplesKernels& candidate) noexcept {
   constexpr size_t kCount = 64;
   uint64_t offsets[kCount];

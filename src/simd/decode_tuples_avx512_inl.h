@@ -1,9 +1,9 @@
-// Body of decode_tuples for level avx512: eight tuples a turn. Included by isa_avx512.cc inside no
-// namespace; the body for BMI2 does what is left.
+// Body of decode_tuples for level avx512: eight tuples per iteration. Included by isa_avx512.cc
+// inside no namespace; the body for BMI2 does what is left.
 //
-// The places of eight tuples are found by their length bytes, one after the other; everything else
-// is done for all of them at once, on cells of 16 bytes. Tuples that are longer than that go the
-// other way: they have offsets from 2^49 on or sizes from 2^35 on.
+// The positions of eight tuples are found one after the other from their length bytes; everything
+// else is done for all eight at once, on cells of 16 bytes. Longer tuples, with offsets from 2^49
+// or sizes from 2^35 on, use the BMI2 body.
 #include <immintrin.h>
 
 #include "simd/decode_tuples.h"
@@ -15,7 +15,7 @@ namespace decode_tuples {
 // A varint in each lane.
 struct Varints8 {
   __m512i values;
-  __m512i bits;  // eight times its bytes; 64 when it does not end before the eighth
+  __m512i bits;  // eight times its length in bytes; 64 if it does not end before the eighth byte
 };
 
 // Requires: the highest byte of each lane is 0.
@@ -24,7 +24,7 @@ static inline Varints8 TakeVarints(__m512i varints) noexcept {
   const __m512i ends = _mm512_andnot_si512(varints, more);
   const __m512i mask = _mm512_xor_si512(ends, _mm512_add_epi64(ends, _mm512_set1_epi64(-1)));
   const __m512i bytes = _mm512_and_si512(_mm512_andnot_si512(more, varints), mask);
-  // Seven bits a byte to 14 a word, 28 a double word, 56 a lane.
+  // From seven bits per byte to 14 per word, 28 per double word, 56 per lane.
   const __m512i by_14 = _mm512_maddubs_epi16(_mm512_set1_epi16(static_cast<short>(0x8001)), bytes);
   const __m512i by_28 = _mm512_madd_epi16(by_14, _mm512_set1_epi32(0x40000001));
   const __m512i high = _mm512_slli_epi64(_mm512_srli_epi64(by_28, 32), 28);
@@ -32,7 +32,7 @@ static inline Varints8 TakeVarints(__m512i varints) noexcept {
   return {_mm512_or_si512(low, high), _mm512_popcnt_epi64(mask)};
 }
 
-// The 16 bytes at each of four places.
+// Loads the 16 bytes at each of four positions.
 static inline __m512i LoadCells(const uint8_t* a, const uint8_t* b, const uint8_t* c,
                                 const uint8_t* d) noexcept {
   const auto load = [](const uint8_t* from) {
@@ -46,9 +46,9 @@ static inline __m512i LoadCells(const uint8_t* a, const uint8_t* b, const uint8_
 constexpr size_t kCells = 8;
 constexpr size_t kCell = 16;
 
-// Decodes eight tuples a turn while as many bytes are left as eight can be looked at in. Length
-// bytes count as they are, or, which takes a cycle more, with kMasked by what fits in a cell; what
-// is then wrong is found later.
+// Decodes eight tuples per iteration while enough bytes are left to read for eight. Length bytes
+// are used as they are or, with kMasked (a cycle slower), limited to what fits in a cell; a wrong
+// length is detected later.
 template <bool kMasked>
 static TupleScan DecodeCells(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,
                              size_t room) noexcept {
@@ -58,7 +58,7 @@ static TupleScan DecodeCells(const uint8_t* in, size_t bytes, uint64_t* offsets,
   // The first varint's bytes, then the bytes of the head.
   alignas(16) static constexpr uint8_t kFirst[16] = {3, 4, 5, 6,     7,     8,     9,     kNone,
                                                      0, 1, 2, kNone, kNone, kNone, kNone, kNone};
-  // Where the second tag and varint would be behind a first one of no bytes.
+  // The position of the second tag and varint if the first varint had no bytes.
   alignas(16) static constexpr uint8_t kSecond[16] = {3, 4, 5, 6, 7, 8, 9, 10,
                                                       3, 4, 5, 6, 7, 8, 9, 10};
   const auto four_times = [](const uint8_t* constants) {
@@ -72,8 +72,8 @@ static TupleScan DecodeCells(const uint8_t* in, size_t bytes, uint64_t* offsets,
   const uint8_t* const end = in + bytes;
   size_t i = 0;
   while (room - i >= kCells && static_cast<size_t>(end - p) >= kTurn) {
-    // Each place waits for the length byte before it: the two bytes before its content are added
-    // outside of that chain.
+    // Each position depends on the previous length byte: the two bytes before the contents are
+    // added outside that chain.
     const uint8_t* at[kCells + 1];
     const uint8_t* contents = p;
     for (size_t k = 0; k < kCells; ++k) {
@@ -81,7 +81,7 @@ static TupleScan DecodeCells(const uint8_t* in, size_t bytes, uint64_t* offsets,
       contents += contents[2 * k + 1] & kMostContent;
     }
     at[kCells] = contents + 2 * kCells;
-    // Even and odd ones apart, so that unpacking brings them into their order.
+    // Even and odd tuples separately, so that unpacking restores their order.
     const __m512i even = LoadCells(at[0], at[2], at[4], at[6]);
     const __m512i odd = LoadCells(at[1], at[3], at[5], at[7]);
     const __m512i even_first = _mm512_shuffle_epi8(even, first_bytes);
@@ -95,7 +95,7 @@ static TupleScan DecodeCells(const uint8_t* in, size_t bytes, uint64_t* offsets,
         odd, _mm512_add_epi8(second_bytes, _mm512_shuffle_epi8(count, odd_lane)));
     const __m512i second = _mm512_unpacklo_epi64(even_second, odd_second);
     const Varints8 length = TakeVarints(_mm512_srli_epi64(second, 8));
-    // 1a, the bytes of both varints and 2, 08; 10; and all of it within a cell.
+    // Check 1a, the length (both varints plus 2), 08, 10, and that the tuple fits in a cell.
     const __m512i bits = _mm512_add_epi64(offset.bits, length.bits);
     const __m512i want = _mm512_add_epi64(_mm512_slli_epi64(bits, 5), _mm512_set1_epi64(0x08021a));
     const __m512i tag = _mm512_and_si512(second, _mm512_set1_epi64(0xff));

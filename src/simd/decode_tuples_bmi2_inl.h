@@ -1,4 +1,4 @@
-// Body of decode_tuples for levels with BMI2: pext gathers a varint's bits at once. Included by
+// Body of decode_tuples for levels with BMI2: pext gathers all bits of a varint. Included by
 // isa_<level>.cc inside no namespace, once; the level's table is defined here unless a wider body
 // follows.
 #include <immintrin.h>
@@ -14,8 +14,8 @@ static inline uint64_t Load(const uint8_t* from) noexcept {
   return word;
 }
 
-// The value of the varint that begins in the low byte of `word`, and eight times its bytes less
-// one: the place of the first continuation bit that is clear. 64 when none of the eight is.
+// The value of the varint that begins in the low byte of `word`. `end_bit`: eight times its length
+// minus one, the index of the first clear continuation bit; 64 if all eight are set.
 static inline uint64_t Take(uint64_t word, uint64_t& end_bit) noexcept {
   constexpr uint64_t kValueBits = 0x7f7f7f7f7f7f7f7fu;
   const uint64_t ends = ~word & ~kValueBits;
@@ -23,12 +23,12 @@ static inline uint64_t Take(uint64_t word, uint64_t& end_bit) noexcept {
   return _pext_u64(word, (ends ^ (ends - 1)) & kValueBits);
 }
 
-// As far as a tuple is looked at: the head, eight bytes that are no varint, a byte that would be a
-// tag, eight bytes.
+// The most bytes of a tuple that are read: the head, a first varint that does not end, a tag, and
+// eight bytes.
 constexpr size_t kReach = 3 + 9 + 1 + 8;
 
-// Reads the tuple at `from`, of which kReach bytes can be read and whose length byte says
-// `content`. 0 when it has the form; else what comes out is no tuple.
+// Reads the tuple at `from`, where kReach bytes are readable, and whose length byte is `content`.
+// Returns 0 if it has the usual encoding; otherwise the outputs are meaningless.
 static inline uint64_t Read(const uint8_t* from, uint64_t content, uint64_t& offset,
                             uint64_t& length) noexcept {
   uint64_t first_end;
@@ -38,7 +38,8 @@ static inline uint64_t Read(const uint8_t* from, uint64_t content, uint64_t& off
   length = Take(Load(second + 1), second_end);
   uint32_t head;
   __builtin_memcpy(&head, from, sizeof(head));
-  // Tags, the length (8 c1 - 1 + 8 c2 - 1 + 2 * 8 + 2 is eight times it), both varints have an end.
+  // Checks the tags, the length (8 c1 - 1 + 8 c2 - 1 + 2 * 8 + 2 is eight times it), and that both
+  // varints end.
   return ((head & 0xff00ff) ^ 0x08001a) | (*second ^ 0x10u) |
          ((content * 8) ^ (first_end + second_end + 18)) | ((first_end | second_end) & 64);
 }
@@ -48,13 +49,13 @@ static TupleScan Decode(const uint8_t* in, size_t bytes, uint64_t* offsets, uint
   const uint8_t* p = in;
   const uint8_t* const end = in + bytes;
   size_t i = 0;
-  // The next tuple is found by the length byte and need not wait for the varints. The compiler must
-  // not see that the two agree: it would go by the varints.
+  // The length byte locates the next tuple, without waiting for the varints. Hide from the compiler
+  // that the two agree: it would use the varints.
   const auto behind = [](const uint8_t* from, uint64_t content) {
     asm("" : "+r"(content));
     return from + 2 + content;
   };
-  // No tuple of this form is longer than kReach; a length byte can say so for the one before.
+  // No valid tuple is longer than kReach, but the length byte of the previous one may claim so.
   constexpr size_t kMostByLength = 2 + 255;
   while (room - i >= 2 && static_cast<size_t>(end - p) >= kMostByLength + kReach) {
     const uint64_t content = p[1];
@@ -66,8 +67,8 @@ static TupleScan Decode(const uint8_t* in, size_t bytes, uint64_t* offsets, uint
     i += 2;
     p = behind(next, next_content);
   }
-  // The rest one by one, the last ones from a copy with zeros behind it, so that nothing behind the
-  // end is read.
+  // The rest one by one, from a zero-padded copy near the end, so that nothing past the end is
+  // read.
   while (i < room && p != end) {
     uint8_t copy[kReach] = {};
     const auto left = static_cast<size_t>(end - p);

@@ -17,7 +17,7 @@ struct Levels {
 
 Levels Detect() {
   Levels levels;
-  // __builtin_cpu_supports asks the operating system too whether it saves the registers.
+  // __builtin_cpu_supports also checks that the operating system saves the registers.
 #define CBT_ISA_LEVEL(level, supported) \
   if (supported) levels.available.push_back(SimdLevel::level);
 #include "isa_levels.inc"

@@ -1,4 +1,4 @@
-// How a kernel family chooses its variant. Not for instruction-set files.
+// Chooses the variant of a kernel family. Not for instruction-set files.
 #ifndef CBT_SIMD_DISPATCH_H_
 #define CBT_SIMD_DISPATCH_H_
 
@@ -17,20 +17,20 @@ template <typename Kernels>
 struct Variant {
   SimdLevel level;
   const Kernels* kernels;
-  // False on machines where the variant runs and is no good; null: none are known.
+  // False on machines where the variant runs but is slow; null: no such machines are known.
   bool (*suits)() noexcept = nullptr;
 };
 
-// True when `level` is compiled in and this machine can run it.
+// True if `level` is compiled in and this machine can run it.
 bool IsRunnable(SimdLevel level) noexcept;
 
-// False on processors that take a hundred cycles for pdep and pext: AMD's before Zen 3.
+// False on processors where pdep and pext take about a hundred cycles: AMD before Zen 3.
 bool HasFastPdep() noexcept;
 
-// The strongest variant that is no stronger than the active level, runs here, and gives the right
-// answer to `known_answer` (asked once, with the scalar variant as the judge). A variant that
-// answers wrong, because it was miscompiled or misdetected, is passed over: a wrong kernel loses
-// data, the check costs microseconds. Never returns none: the first variant is scalar and trusted.
+// The highest variant that is not above the active level, runs here, and passes `known_answer`
+// (called once; compares with the scalar variant). A variant that fails, because it was miscompiled
+// or misdetected, is skipped: a wrong kernel loses data, and the check costs microseconds. The
+// first variant, scalar, is trusted, so there always is one.
 template <typename Kernels>
 const Variant<Kernels>& Choose(std::span<const Variant<Kernels>> variants,
                                bool (*known_answer)(const Kernels&) noexcept) noexcept {

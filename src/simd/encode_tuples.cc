@@ -59,7 +59,7 @@ constexpr Variant<EncodeTuplesKernels> kVariants[] = {
 #endif
 };
 
-// Every length of varint in both fields, each also a few times in a row.
+// Every length of varint in both fields, single and repeated.
 bool KnownAnswer(const EncodeTuplesKernels& candidate) noexcept {
   constexpr size_t kCount = size_t{64} * 3;
   uint64_t offsets[kCount];

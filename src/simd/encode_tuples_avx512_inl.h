@@ -1,14 +1,14 @@
-// Body of encode_tuples for level avx512: eight tuples a turn, without a branch on their sizes.
-// Included by isa_avx512.cc inside no namespace; the body for BMI2 does what is left.
+// Body of encode_tuples for level avx512: eight tuples per iteration, without branching on their
+// sizes. Included by isa_avx512.cc inside no namespace; the BMI2 body encodes the rest.
 //
-// Both values of a tuple are dealt out to varint bytes in their lanes. The bytes of four tuples,
-// with their tags and lengths, are brought into cells of 16 bytes,
+// Both values of a tuple are spread to varint bytes in their lanes. The bytes of four tuples, with
+// their tags and lengths, are permuted into cells of 16 bytes,
 //
 //   1a LL 08 o0 o1 o2 o3 o4 o5 o6 10 s0 s1 s2 s3 s4
 //
-// and one compress instruction takes out those that the varints do not have. Offsets from 2^49 on
-// and sizes from 2^35 on don't fit in a cell, and zeros are left out of a message: such tuples go
-// the other way.
+// and one compress instruction removes the unused bytes of the varints. Offsets from 2^49 and sizes
+// from 2^35 on don't fit in a cell, and zeros are omitted from messages: the BMI2 body encodes such
+// tuples.
 #include <immintrin.h>
 
 #include "simd/encode_tuples.h"
@@ -17,16 +17,16 @@
 namespace cbt::simd::CBT_ISA_NAMESPACE {
 namespace encode_tuples {
 
-// What a turn looks up, by the number of leading zeros of a value and by the bytes of its varint.
+// Lookup tables, indexed by the number of leading zeros of a value or by the length of its varint.
 struct Tables {
-  // Leading zeros to bytes; 0 for what does not fit in a cell (zeros, which count 64, are looked up
-  // as 0).
+  // Leading zeros to varint length; 0 for values that don't fit in a cell (the value 0 has 64
+  // leading zeros, which is looked up as 0).
   alignas(64) uint8_t offset_bytes[64] = {};
   alignas(64) uint8_t length_bytes[64] = {};
-  // Bytes to the continuation bits of a varint, and to what else its lane holds.
+  // Varint length to its continuation bits, and to the other bytes of its lane.
   alignas(64) uint64_t offset_rest[8] = {};
   alignas(64) uint64_t length_rest[8] = {};
-  // Bytes to the bits of a cell that count.
+  // Varint length to the bytes of a cell that are kept.
   alignas(64) uint64_t offset_keep[8] = {};
   alignas(64) uint64_t length_keep[8] = {};
 
@@ -37,10 +37,10 @@ struct Tables {
     }
     for (unsigned bytes = 1; bytes < 8; ++bytes) {
       const uint64_t continued = 0x8080808080808080u & ((uint64_t{1} << (8 * (bytes - 1))) - 1);
-      // The two tags' share of the length, to which the varints' bytes are added.
+      // The tags' part of the length, to which the lengths of the varints are added.
       offset_rest[bytes] = continued | uint64_t{2} << 56;
       length_rest[bytes] = continued | 0x10081a0000000000u;
-      // 1a LL 08 and the offset's from the fourth byte on; 10 and the size's from the twelfth on.
+      // 1a LL 08, then the offset from the fourth byte on; 10, then the size from the twelfth on.
       offset_keep[bytes] = 7 | ((uint64_t{1} << bytes) - 1) << 3;
       length_keep[bytes] = 0x400 | ((uint64_t{1} << bytes) - 1) << 11;
     }
@@ -51,10 +51,10 @@ static constexpr Tables kTables;
 static TupleScan EncodeWide(const uint64_t* offsets, const uint64_t* lengths, size_t count,
                             uint8_t* out, size_t room) noexcept {
   constexpr size_t kLanes = 8;
-  // Eight cells, and enough that the last of them has the room that every tuple must find.
+  // Eight cells, plus the room that must be left for the last tuple.
   constexpr size_t kRoom = 16 * kLanes + kTupleBytes;
-  // From where in [offsets of four lanes | sizes of four lanes] a byte of a cell comes. The lane of
-  // an offset has the length in its last byte, that of a size the three tags.
+  // The source of each byte of a cell in [offsets of four lanes | sizes of four lanes]. The last
+  // byte of an offset's lane holds the length, those of a size's lane the three tags.
   alignas(64) static constexpr uint8_t kCells[64] = {
       37, 7,  38, 0,  1,  2,  3,  4,  5,  6,  39, 32, 33, 34, 35, 36,  //
       45, 15, 46, 8,  9,  10, 11, 12, 13, 14, 47, 40, 41, 42, 43, 44,  //

@@ -1,6 +1,6 @@
-// Body of encode_tuples for levels with BMI2: pdep deals a value's bits out to the low seven bits
-// of eight bytes at once. Included by isa_<level>.cc inside no namespace, once; the level's table
-// is defined here unless a wider body follows.
+// Body of encode_tuples for levels with BMI2: pdep spreads a value's bits to the low seven bits of
+// eight bytes. Included by isa_<level>.cc inside no namespace, once; the level's table is defined
+// here unless a wider body follows.
 #include <immintrin.h>
 
 #include "simd/encode_tuples.h"
@@ -11,13 +11,13 @@ namespace encode_tuples {
 constexpr uint64_t kMoreBits = 0x8080808080808080u;
 constexpr uint64_t kValueBits = 0x7f7f7f7f7f7f7f7fu;
 
-// The bytes that the varint of a value takes, 1 .. 9: its bits divided by 7, rounded up.
+// The length of a value's varint, 1 .. 9: its bits divided by 7, rounded up.
 static inline uint64_t VarintBytes(uint64_t value) noexcept {
   const auto bits = static_cast<uint64_t>(64 - __builtin_clzll(value | 1));
   return (bits * 9 + 64) >> 6;
 }
 
-// The varint of a value below 2^56, whose `bytes` bytes are the low ones.
+// The varint of a value below 2^56, in the low `bytes` bytes.
 static inline uint64_t SpreadVarint(uint64_t value, uint64_t bytes) noexcept {
   // A continuation bit on every byte but the last.
   return _pdep_u64(value, kValueBits) | (kMoreBits & ((uint64_t{1} << (8 * (bytes - 1))) - 1));
@@ -45,8 +45,8 @@ static TupleScan Encode(const uint64_t* offsets, const uint64_t* lengths, size_t
   for (; i < count && static_cast<size_t>(end - p) >= kTupleBytes; ++i) {
     const uint64_t offset = offsets[i];
     const uint64_t length = lengths[i];
-    // Neither zero, which is left out, nor longer than eight bytes: one branch for all of it, and
-    // no store whose place waits for another store.
+    // Neither value is zero, which is omitted, or longer than eight bytes: one branch for both, and
+    // no store depends on the position of another.
     if (__builtin_expect(
             (offset - 1) >> 56 == 0 && (length - 1) >> 56 == 0 && (offset | length) >> 56 == 0,
             1)) {

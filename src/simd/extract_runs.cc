@@ -94,11 +94,12 @@ constexpr Variant<ExtractRunsKernels> kVariants[] = {
 #endif
 };
 
-// Long enough for every level's vector loop, its largest block and its tail, with quiet stretches,
-// full stretches and words of every density.
+// Long enough for every level's vector loop, its largest block and its tail, with empty and full
+// stretches and words of every density.
 bool KnownAnswer(const ExtractRunsKernels& candidate) noexcept {
   constexpr size_t kWords = 413;
-  constexpr size_t kRoom = 2048;  // enough for most operations; the others must stop alike
+  constexpr size_t kRoom =
+      2048;  // enough for most operations; the others must stop at the same word
   uint64_t a[kWords];
   uint64_t b[kWords];
   uint64_t want[2][kRoom + kRunSlack];

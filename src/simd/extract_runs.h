@@ -1,11 +1,11 @@
-// Kernel family extract_runs: the runs of set bits in one bitmap or in the combination of two,
+// Kernel family extract_runs: the runs of set bits in one bitmap or in a combination of two,
 // without building the combination.
 //
-// With x the combined bits and p the same bits moved up by one place (each bit beside the one
-// before it), runs start at the set bits of x & ~p and end before those of p & ~x. Words in which
-// x == p hold neither and cost no branch of their own.
+// Let x be the combined bits and p the same bits shifted up by one, so that each bit meets its
+// predecessor. Runs start at the set bits of x & ~p and end before those of p & ~x. Words with x ==
+// p contain neither and cost no extra branch.
 //
-// Contract header: instruction-set files include it, so it holds nothing inline.
+// Contract header: instruction-set files include it, so nothing in it is inline.
 #ifndef CBT_SIMD_EXTRACT_RUNS_H_
 #define CBT_SIMD_EXTRACT_RUNS_H_
 
@@ -14,22 +14,22 @@
 
 namespace cbt::simd {
 
-// What one scan did.
+// The result of a scan.
 struct RunScan {
   size_t words;   // words consumed
-  size_t runs;    // runs completed: their offsets and lengths have been written
-  uint64_t open;  // 1 when a run has begun and not ended: its start stands at offsets[runs]
+  size_t runs;    // completed runs, whose offsets and lengths have been written
+  uint64_t open;  // 1 if a run has begun but not ended: its start is in offsets[runs]
 };
 
-// Places behind `room` that a scan may overwrite: the runs of one word more, and whole vectors.
+// Elements past `room` that a scan may overwrite: the runs of one more word, and whole vectors.
 inline constexpr size_t kRunSlack = 64;
 
 // Scans up to `words` little-endian 64-bit words at `a` (and `b`; may be null for an operation on
-// one bitmap), any alignment, and writes the runs in ascending order. Bit k of the first word
-// stands for the offset origin + (k << shift); lengths are in the same unit.
-// `open`: 1 when the bit before the first one is set; offsets[0] then holds where that run began.
-// `room`: stops before a word when this many runs (> 0) are complete, so at most 32 more than that.
-//         Both arrays have room + kRunSlack places; what lies behind the result is undefined.
+// one bitmap), any alignment, and writes the runs in ascending order. Bit k of the first word has
+// the offset origin + (k << shift); lengths are in the same unit.
+// `open`: 1 if the bit before the first one is set; offsets[0] then holds where that run began.
+// `room`: stops before a word once this many runs (> 0) are complete, so writes at most 32 more.
+//         Both arrays have room for room + kRunSlack; what is past the result is undefined.
 // Every variant consumes the same words and writes the same runs.
 using ExtractRunsFn = RunScan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t origin,
                               unsigned shift, uint64_t open, uint64_t* offsets, uint64_t* lengths,

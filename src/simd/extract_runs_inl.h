@@ -1,13 +1,13 @@
 // Body of extract_runs for every SIMD level. Included by isa_<level>.cc inside no namespace, once.
 //
-// A scan goes in steps of some hundred words, each in four passes over memory in the first-level
-// cache, none of which branches on the data of a single word:
+// A scan proceeds in steps of up to 256 words. Each step makes four passes over memory in the
+// first-level cache, none of which branches on the data of a single word:
 //   1. combine the bitmaps, keep the edges of each word, note which words have any;
 //   2. list those words;
 //   3. write the positions of their edges, as 16-bit numbers, by stores of constant width whose
 //      surplus the next ones overwrite;
 //   4. widen pairs of positions to offsets and lengths.
-// Before a step, words without an edge are passed at the speed of the loads.
+// Before a step, words without an edge are skipped at the speed of the loads.
 #include <xsimd/xsimd.hpp>
 
 #if defined(__x86_64__)
@@ -24,19 +24,19 @@ namespace extract_runs {
 
 using namespace word_ops;  // NOLINT(google-build-using-namespace): one body in two files
 
-// The words of a step: short ones where the quiet loop should soon go on.
+// Words per step; a short step returns to the quiet loop sooner.
 constexpr size_t kLongStep = 256;
 constexpr size_t kShortStep = 64;
 
 struct Step {
   alignas(64) uint64_t edges[kLongStep];
   alignas(64) uint64_t mixed[kLongStep / 64];           // bit i: word i has an edge
-  alignas(64) uint16_t list[kLongStep + 64];            // the words that have
+  alignas(64) uint16_t list[kLongStep + 64];            // the indexes of those words
   alignas(64) uint16_t positions[kLongStep * 64 + 64];  // of the edges, from the step's first bit
 };
 
-// The number of the lowest set bit; any number of 0 .. 127 for 0, which is what the surplus stores
-// of the lists write and nobody reads.
+// The index of the lowest set bit. For 0, any number in 0 .. 127: the surplus stores of the lists
+// write it, and it is never read.
 static inline uint64_t LowestBit(uint64_t bits) noexcept {
 #if defined(__BMI__)
   return _tzcnt_u64(bits);
@@ -45,8 +45,8 @@ static inline uint64_t LowestBit(uint64_t bits) noexcept {
 #endif
 }
 
-// Writes base + i for every set bit i, lowest first; may write three places more. Returns how many
-// there are. No branch where they are four at most.
+// Writes base + i for every set bit i, lowest first; may write three more elements. Returns the
+// number of set bits. Does not branch if it is at most four.
 static inline size_t ListFewBits(uint64_t bits, size_t base, uint16_t* out) noexcept {
   const auto count = static_cast<size_t>(__builtin_popcountll(bits));
   size_t i = 0;
@@ -67,7 +67,7 @@ static inline size_t ListFewBits(uint64_t bits, size_t base, uint16_t* out) noex
 // The bits of `now` that differ from the bit before them; `before` holds the lanes before.
 static inline Words Edges(Words before, Words now) noexcept {
   const __m512i previous = Previous(before, now);
-  // The upper half of (now : previous) << 1: each bit's predecessor in its place.
+  // The upper half of (now : previous) << 1 holds each bit's predecessor.
   return _mm512_xor_si512(now, _mm512_shldi_epi64(now, previous, 1));
 }
 
@@ -85,8 +85,8 @@ static inline __m512i Identity() noexcept {
   return _mm512_load_si512(kIdentity);
 }
 
-// The low, or with kHigh the high, 32 bytes of `bytes` as 16-bit numbers. (vpermb takes one cycle
-// where the instruction made for it takes three.)
+// The low, or with kHigh the high, 32 bytes of `bytes` as 16-bit numbers. (vpermb takes one cycle,
+// the dedicated instruction three.)
 template <bool kHigh>
 static inline __m512i ToWords(__m512i bytes) noexcept {
   constexpr __mmask64 kEven = 0x5555555555555555u;
@@ -96,8 +96,8 @@ static inline __m512i ToWords(__m512i bytes) noexcept {
   return _mm512_maskz_permutexvar_epi8(kEven, from, bytes);
 }
 
-// Writes base + i for every set bit i, lowest first; may write 64 places. Returns how many there
-// are. `base` is a multiple of 64. With kAll for bits of which often more than 32 are set.
+// Writes base + i for every set bit i, lowest first; may write 64 elements. Returns the number of
+// set bits. `base` is a multiple of 64. kAll: for words with often more than 32 bits set.
 template <bool kAll>
 static inline size_t ListManyBits(uint64_t bits, size_t base, uint16_t* out) noexcept {
   const __m512i found = _mm512_maskz_compress_epi8(bits, Identity());
@@ -110,12 +110,12 @@ static inline size_t ListManyBits(uint64_t bits, size_t base, uint16_t* out) noe
   return count;
 }
 
-// The words to look at; `many`: the step before had many.
+// Lists the words with edges; `many`: the previous step had many.
 static inline size_t ListWords(uint64_t mixed, size_t base, bool many, uint16_t* out) noexcept {
   return many ? ListManyBits<true>(mixed, base, out) : ListManyBits<false>(mixed, base, out);
 }
 
-// offsets[i] and lengths[i] of `count` pairs of positions; may write 7 places more.
+// Writes offsets[i] and lengths[i] for `count` pairs of positions; may write 7 more elements.
 static inline void Widen(const uint16_t* positions, size_t count, uint64_t origin, unsigned shift,
                          uint64_t* offsets, uint64_t* lengths) noexcept {
   const __m512i origins = _mm512_set1_epi64(static_cast<long long>(origin));
@@ -149,7 +149,7 @@ static inline unsigned MixedLanes(Words edges) noexcept {
 #endif
 }
 
-// The numbers of the set bits of each byte, lowest first, in the bytes of a word.
+// For each byte value, the indexes of its set bits, lowest first, in the bytes of a word.
 struct ByteTable {
   uint64_t positions[256];
   constexpr ByteTable() : positions() {
@@ -163,7 +163,8 @@ struct ByteTable {
 };
 static constexpr ByteTable kByteTable;
 
-// As ListFewBits() without any branch, for words with many set bits; may write seven places more.
+// As ListFewBits(), without any branch, for words with many set bits; may write seven more
+// elements.
 template <bool kAll>
 static inline size_t ListManyBits(uint64_t bits, size_t base, uint16_t* out) noexcept {
   uint16_t* const first = out;
@@ -220,7 +221,7 @@ static inline void Load(const uint8_t* a, const uint8_t* b, size_t count, uint64
       mixed |= uint64_t{MixedLanes(edges)} << (i % 64);
       before = now;
     }
-    // Fewer words than a vector are left, the last ones of the scan.
+    // The last words of the scan, fewer than a vector.
     uint64_t last = i == 0 ? uint64_t{0} - open : CombineWord<Op>(a, b, (i - 1) * 8);
     for (; i < end; ++i) {
       const uint64_t now = CombineWord<Op>(a, b, i * 8);
@@ -232,10 +233,10 @@ static inline void Load(const uint8_t* a, const uint8_t* b, size_t count, uint64
   }
 }
 
-// How many edges the mixed words of a step usually have.
+// The typical number of edges in the mixed words of a step.
 enum class Density { kFew, kMany, kMost };
 
-// Asks four of the `listed` > 0 words. A wrong guess costs time only.
+// Samples four of the `listed` > 0 words. A wrong guess only costs time.
 static inline Density Guess(const Step& step, size_t listed) noexcept {
   int edges = 0;
   for (size_t k = 0; k < 4; ++k) {
@@ -244,8 +245,8 @@ static inline Density Guess(const Step& step, size_t listed) noexcept {
   return edges <= 14 ? Density::kFew : edges <= 88 ? Density::kMany : Density::kMost;
 }
 
-// Writes the positions of the edges of the listed words by list(bits, base, out) until there are
-// `limit` or more. Returns how many there are; sets `taken` to the number of words.
+// Writes the positions of the edges of the listed words with list(bits, base, out) until there are
+// at least `limit`. Returns their number; sets `taken` to the number of words.
 template <typename List>
 static inline size_t ListEdges(Step& step, size_t listed, size_t limit, size_t& taken,
                                List list) noexcept {
@@ -282,8 +283,8 @@ template <typename Op>
 static RunScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t origin,
                     unsigned shift, uint64_t open, uint64_t* offsets, uint64_t* lengths,
                     size_t room) noexcept {
-  // Four vectors a turn of the quiet loop: enough independent loads to keep the memory pipeline
-  // full, and one branch for all of them.
+  // Four vectors per iteration of the quiet loop: enough independent loads to keep the memory
+  // pipeline full, and one branch for all of them.
   constexpr size_t kVector = Words::size;
   constexpr size_t kQuiet = 4 * kVector;
   Step step;
@@ -292,7 +293,7 @@ static RunScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t o
   bool quiet = true;  // quiet words may follow
   size_t i = 0;
   while (i < words) {
-    // Also before words that may be quiet, so that every variant stops at the same one.
+    // Check before quiet words too, so that every variant stops at the same word.
     if (runs >= room) return {i, runs, open};
     while (quiet && words - i >= kQuiet) {
       const Words fill(uint64_t{0} - open);
@@ -310,7 +311,7 @@ static RunScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t o
                              uint64_t{MixedLanes(w2)} << (2 * kVector) |
                              uint64_t{MixedLanes(w3)} << (3 * kVector);
       if ((mixed & (mixed - 1)) != 0) break;
-      // A single word in the quiet: a step would cost more than the word does.
+      // A single word with edges: a step would cost more than the word itself.
       i += static_cast<size_t>(__builtin_ctzll(mixed));
       const uint64_t word = CombineWord<Op>(a, b, i * 8);
       uint64_t edges = word ^ (word << 1 | open);
@@ -348,13 +349,13 @@ static RunScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t o
     if (open != 0 && found != 0) {
       lengths[runs] = base + (uint64_t{step.positions[0]} << shift) - offsets[runs];
     }
-    // Behind an edge that ends a run, pairs begin. The last one may be half a pair, whose length
-    // is written when its other half is found.
+    // Pairs begin after an edge that ends an open run. The last pair may be half, and its length is
+    // written when the other half is found.
     const size_t pairs = (found + 1 - open) / 2;
     Widen(step.positions + open, pairs, base, shift, offsets + runs + open, lengths + runs + open);
     runs += (found + open) / 2;
     open ^= found & 1;
-    // Ran out of room: the words behind the last one are left to the next scan.
+    // Out of room: the remaining words are left to the next scan.
     const bool full = runs >= room;
     i += full ? size_t{step.list[taken - 1]} + 1 : count;
     step_words = listed >= count / 32 ? kLongStep : kShortStep;

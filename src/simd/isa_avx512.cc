@@ -1,5 +1,4 @@
-// Every kernel body at level avx512; flags and processor features stand in CMakeLists.txt beside
-// this.
+// Every kernel body at level avx512. Its compiler flags and CPU features are in CMakeLists.txt.
 #define CBT_ISA_NAMESPACE avx512
 #define CBT_ISA_ARCH ::xsimd::avx512bw
 

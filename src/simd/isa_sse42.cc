@@ -1,5 +1,4 @@
-// Every kernel body at level sse42; flags and processor features stand in CMakeLists.txt beside
-// this.
+// Every kernel body at level sse42. Its compiler flags and CPU features are in CMakeLists.txt.
 #define CBT_ISA_NAMESPACE sse42
 #define CBT_ISA_ARCH ::xsimd::sse4_2
 

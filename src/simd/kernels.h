@@ -1,6 +1,6 @@
-// The front door of the kernels, for everything but instruction-set files: a row for each family.
-// The first call chooses the variant (thread-safe), later calls cost an atomic load; callers that
-// work on small pieces take the reference once.
+// The entry points of the kernels, for everything but instruction-set files: three per family. The
+// first call chooses the variant (thread-safe), later calls cost an atomic load; callers that work
+// on small pieces should keep the reference.
 #ifndef CBT_SIMD_KERNELS_H_
 #define CBT_SIMD_KERNELS_H_
 

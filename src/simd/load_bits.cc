@@ -10,7 +10,7 @@ namespace cbt::simd {
 namespace scalar {
 namespace {
 
-// The bits of each byte the other way round.
+// Reverses the bits of each byte.
 uint64_t ReverseBytes(uint64_t word) noexcept {
   constexpr uint64_t kOdd = 0x5555555555555555u;
   constexpr uint64_t kPairs = 0x3333333333333333u;

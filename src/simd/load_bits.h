@@ -1,7 +1,7 @@
-// Kernel family load_bits: bits in any of the layouts that bitmaps come in, to little-endian words
-// that the other kernels read.
+// Kernel family load_bits: converts bitmaps of any supported layout to little-endian words for the
+// other kernels.
 //
-// Contract header: instruction-set files include it, so it holds nothing inline.
+// Contract header: instruction-set files include it, so nothing in it is inline.
 #ifndef CBT_SIMD_LOAD_BITS_H_
 #define CBT_SIMD_LOAD_BITS_H_
 
@@ -10,10 +10,10 @@
 
 namespace cbt::simd {
 
-// Writes `words` 64-bit words to `out`: the bits from bit `shift` (0 .. 7) of `from` on, each of
-// them changed when `invert`. Bit b of `from` is bit b % 8 of byte b / 8, counted from the least
-// significant one or, with `reverse`, from the most significant.
-// Reads 8 * words bytes, and one more unless `shift` is 0. `from` and `out` don't overlap.
+// Writes `words` 64-bit words to `out`: the bits from bit `shift` (0 .. 7) of `from` on, inverted
+// if `invert`. Bit b of `from` is bit b % 8 of byte b / 8, counted from the least significant one
+// or, with `reverse`, from the most significant. Reads 8 * words bytes, and one more unless `shift`
+// is 0. `from` and `out` don't overlap.
 using LoadBitsFn = void(const uint8_t* from, unsigned shift, bool reverse, bool invert,
                         uint64_t* out, size_t words) noexcept;
 

@@ -15,10 +15,10 @@ namespace load_bits {
 
 using namespace word_ops;  // NOLINT(google-build-using-namespace): one body in two files
 
-// The bits of each byte the other way round.
+// Reverses the bits of each byte.
 static inline Words ReverseBytes(Words words) noexcept {
 #if defined(__AVX512VBMI2__) && defined(__GFNI__)
-  // The matrix that takes bit i to bit 7 - i.
+  // The matrix that moves bit i to bit 7 - i.
   return _mm512_gf2p8affine_epi64_epi8(
       words, _mm512_set1_epi64(static_cast<long long>(0x8040201008040201u)), 0);
 #elif defined(__AVX2__)
@@ -51,8 +51,8 @@ static inline void Loop(const uint8_t* from, unsigned shift, uint64_t flip, uint
     Words low = LoadWords(from + i * 8);
     if (kReverse) low = ReverseBytes(low);
     if (shift != 0) {
-      // One byte further on, so that the bits of the ninth byte come in at the top; the others
-      // fall where they are already.
+      // Load one byte further on, so that the bits of the ninth byte enter at the top; the others
+      // end up where they already are.
       Words high = LoadWords(from + i * 8 + 1);
       if (kReverse) high = ReverseBytes(high);
       low = low >> down | high << up;
@@ -60,7 +60,7 @@ static inline void Loop(const uint8_t* from, unsigned shift, uint64_t flip, uint
     (low ^ flips).store_unaligned(out + i);
   }
   if (i == words) return;
-  // The last words as a vector of their own, filled up with zeros.
+  // The last words as a separate vector, padded with zeros.
   uint8_t rest[Words::size * 8 + 1] = {};
   __builtin_memcpy(rest, from + i * 8, (words - i) * 8 + (shift != 0 ? 1 : 0));
   uint64_t result[Words::size];

@@ -1,7 +1,7 @@
 // Scalar reference of sorted_extents, the list of its variants, and the choice between them.
 //
-// The reference is free of branches on data already: what the vectors of a level below avx512 could
-// win is lost to their lack of a compress instruction.
+// The reference does not branch on data: without a compress instruction, vectors below avx512 would
+// gain nothing.
 #include "simd/sorted_extents.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ size_t Unite(const uint64_t* starts, const uint64_t* ends, size_t count, uint64_
   size_t runs = 1;
   offsets[0] = starts[0];
   for (size_t i = 1; i < count; ++i) {
-    // Written always, kept when it is a beginning. lengths holds ends for now.
+    // Always write, but keep only beginnings. `lengths` holds ends for now.
     offsets[runs] = starts[i];
     lengths[runs - 1] = ends[i - 1];
     runs += starts[i] > ends[i - 1] && starts[i] - ends[i - 1] > gap ? 1 : 0;

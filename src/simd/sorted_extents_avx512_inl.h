@@ -24,23 +24,23 @@ static void Bounds(const uint64_t* offsets, const uint64_t* lengths, size_t coun
   }
 }
 
-// One stage of a bitonic network: each lane with its partner, the lower lanes of `low` take the
-// smaller one.
+// One stage of a bitonic network: compares each lane with its partner; lanes in `high` take the
+// larger value, the others the smaller.
 static inline __m512i Stage(__m512i values, __m512i partners, __mmask8 high) noexcept {
   const __m512i smaller = _mm512_min_epu64(values, partners);
   return _mm512_mask_max_epu64(smaller, high, values, partners);
 }
 
-// A bitonic vector, in ascending order.
+// Sorts a bitonic vector in ascending order.
 static inline __m512i Sort(__m512i values) noexcept {
   values = Stage(values, _mm512_shuffle_i64x2(values, values, 0x4e), 0xf0);
   values = Stage(values, _mm512_permutex_epi64(values, 0x4e), 0xcc);
   return Stage(values, _mm512_shuffle_epi32(values, _MM_PERM_BADC), 0xaa);
 }
 
-// Two ascending arrays on their way to one.
+// A merge of two ascending arrays in progress.
 struct Chain {
-  __m512i kept;  // ascending, nothing written yet is larger
+  __m512i kept;  // ascending, and not below anything written so far
   __m512i next;
   const uint64_t* a;
   const uint64_t* a_end;
@@ -49,7 +49,7 @@ struct Chain {
   uint64_t* out;
   bool begun;
 
-  // True when there is a vector to go on with.
+  // True if both sides have a vector to start with.
   bool Begin() noexcept {
     begun = a_end - a >= static_cast<long>(kLanes) && b_end - b >= static_cast<long>(kLanes);
     if (!begun) return false;
@@ -60,7 +60,7 @@ struct Chain {
     return true;
   }
 
-  // Of sixteen the eight smallest go out: nothing that comes later is smaller than those.
+  // Writes the eight smallest of sixteen: nothing that follows is smaller.
   void Emit() noexcept {
     const __m512i backwards = _mm512_set_epi64(0, 1, 2, 3, 4, 5, 6, 7);
     const __m512i reversed = _mm512_permutexvar_epi64(backwards, next);
@@ -69,7 +69,7 @@ struct Chain {
     out += kLanes;
   }
 
-  // The side whose next value is the smaller one goes on.
+  // Loads from the side whose next value is smaller.
   bool Load() noexcept {
     if (a_end - a < static_cast<long>(kLanes) || b_end - b < static_cast<long>(kLanes)) {
       return false;
@@ -81,7 +81,7 @@ struct Chain {
     return true;
   }
 
-  // Less than a vector is left on one side: three ways by the scalar rule, then two.
+  // Less than a vector is left on one side: a scalar three-way merge, then a two-way merge.
   void Finish() noexcept {
     if (begun) {
       uint64_t hand[kLanes];
@@ -116,7 +116,7 @@ struct Chain {
   }
 };
 
-// Each chain waits for itself at every step: starts and ends go side by side.
+// Each chain depends on its previous step: starts and ends are merged in parallel.
 // NOLINTNEXTLINE(readability-non-const-parameter): both are written through
 static void Merge(const SortedExtents& a, const SortedExtents& b, uint64_t* starts,
                   uint64_t* ends) noexcept {  // NOLINT(readability-non-const-parameter)
@@ -150,7 +150,7 @@ static size_t Unite(const uint64_t* starts, const uint64_t* ends, size_t count, 
     const __m512i start = _mm512_loadu_si512(starts + i);
     const __m512i end = _mm512_loadu_si512(ends + i - 1);
     const __mmask8 begins = _mm512_cmpgt_epi64_mask(_mm512_sub_epi64(start, end), most);
-    // lengths holds ends for now.
+    // `lengths` holds ends for now.
     _mm512_storeu_si512(offsets + runs, _mm512_maskz_compress_epi64(begins, start));
     _mm512_storeu_si512(lengths + runs - 1, _mm512_maskz_compress_epi64(begins, end));
     runs += static_cast<size_t>(__builtin_popcount(begins));

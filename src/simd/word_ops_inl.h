@@ -1,4 +1,4 @@
-// What the bodies that read bitmaps share: the operations on two of them, each for words and for
+// Shared by the bodies that read bitmaps: the operations on two bitmaps, each for words and for
 // vectors of words. Included by those bodies inside no namespace.
 #ifndef CBT_SIMD_WORD_OPS_INL_H_
 #define CBT_SIMD_WORD_OPS_INL_H_
@@ -16,7 +16,7 @@ namespace word_ops {
 
 using Words = xsimd::batch<uint64_t, CBT_ISA_ARCH>;
 
-// Every operation twice: on words, and on vectors of them.
+// Each operation works on words and on vectors of words.
 struct Single {
   static constexpr bool kBinary = false;
   template <typename T>
@@ -76,7 +76,7 @@ static inline uint64_t CombineWord(const uint8_t* a, const uint8_t* b, size_t at
   return Op::template Apply<uint64_t>(word_a, Op::kBinary ? LoadWord(b + at) : word_a);
 }
 
-// Each lane's predecessor in its place: the last lane of `before`, then all but the last of `now`.
+// Each lane's predecessor: the last lane of `before`, then all but the last of `now`.
 static inline Words Previous(Words before, Words now) noexcept {
 #if defined(__AVX512F__)
   return _mm512_alignr_epi64(now, before, 7);
