@@ -98,8 +98,7 @@ constexpr Variant<ExtractRunsKernels> kVariants[] = {
 // stretches and words of every density.
 bool KnownAnswer(const ExtractRunsKernels& candidate) noexcept {
   constexpr size_t kWords = 413;
-  constexpr size_t kRoom =
-      2048;  // enough for most operations; the others must stop at the same word
+  constexpr size_t kRoom = 2048;  // enough for most operations; the others must stop alike
   uint64_t a[kWords];
   uint64_t b[kWords];
   uint64_t want[2][kRoom + kRunSlack];
