@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the seed corpora of the fuzzers: real samples of what they read, in the form that each takes them.
+"""Makes the seed corpora of the fuzzers: real samples of what they read, in the form that each one reads.
 
     fuzz/make_corpus.py --output DIR [--cbt CBT]
 
-Writes DIR/<fuzzer>/<seed>. What needs a tool that is not there (mke2fs, qemu-img; cbt for map files) is left out
-with a line on stderr; what is random has a fixed seed, but for what those tools put in.
+Writes DIR/<fuzzer>/<seed>. Skips seeds that need a missing tool (mke2fs, qemu-img; cbt for map files),
+with a line on stderr. Random data has a fixed seed, except what those tools write.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def add_messages(corpora):
 
 
 def requests():
-    """What a client of each contract asks: (name, contract, is a delta, bytes)."""
+    """The requests of a client of each contract: (name, contract, is a delta, bytes)."""
     token, session = "token", "t" * 32
     secrets = field(4, field(1, "user") + field(2, "value")) + field(4, field(1, "key") + field(2, "of a storage"))
     return [
@@ -102,12 +102,12 @@ def requests():
 
 
 def add_requests(corpora):
-    """request, and service with how it is to be answered in front."""
+    """request, and service with the choices for its answer in front."""
     for number, (name, contract, delta, data) in enumerate(requests()):
         corpora.add("request", name, data)
         for style in (0, 128):
             method = contract + style + (0 if delta else 64)
-            # Any byte that leaves this rest when divided by three chooses the contract.
+            # The byte modulo three chooses the contract.
             method += (contract - method) % 3
             corpora.add("service", f"{name}_{style}", bytes([method, number * 36 % 256, number * 21 % 256, number]) + data)
     page = stream_message(0, 1 << 30, [])[2:] + field(3, field(1, 0) + field(2, 4096) + field(3, field(1, "block token")))
@@ -147,7 +147,7 @@ def add_streams(corpora):
 
 
 def add_tokens(corpora):
-    """tokens: choices, the last of which come first; and what looks like a token."""
+    """tokens: choices, the last of which come first; and token-like bytes."""
     generator = random.Random(11)
     for i in range(8):
         corpora.add("tokens", f"choices{i}", generator.randbytes(24 << (i % 3)))
@@ -155,7 +155,7 @@ def add_tokens(corpora):
 
 
 def add_lines(corpora):
-    """lines: the text, and behind it which kind of file it is."""
+    """lines: the text, then the kind of file."""
     token = "canary-789012345678901234567890123456789"
     texts = (
         "# Monday\nbase sunday\ntarget monday\nfrom thin-delta:device=3\ncapacity 64G\nbase-capacity 32G\naddress .sun-mon.xml\n",
@@ -186,7 +186,7 @@ def add_maps(corpora):
 
 
 def map_file(blocks, names=("vol1", "monday", "tuesday"), payload=None):
-    """A change-map file but for its checksums, which the fuzzer fills in."""
+    """A change-map file without its checksums, which the fuzzer fills in."""
     payload = payload or struct.pack("<QI", 1, 0) + roaring32(blocks)
     text = b"".join(name.encode() for name in names)
     padded = text + bytes(-len(text) % 8)
@@ -197,7 +197,7 @@ def map_file(blocks, names=("vol1", "monday", "tuesday"), payload=None):
 
 
 def add_map_files(corpora, cbt):
-    """map_files: kind and whether to seal it, which bit to flip, then the file; of a log choices."""
+    """map_files: kind and whether to seal it, which bit to flip, then the file; for a log, choices."""
     for label, blocks in (("one", [0]), ("some", [0, 1, 2, 100, 65535, 65536, 1 << 17]), ("array", range(0, 8000, 3))):
         corpora.add("map_files", f"map_{label}", b"\1\x40\2" + map_file(list(blocks)))
     corpora.add("map_files", "map_nameless", b"\1\7\0" + map_file([3], ("", "", "")))
@@ -232,18 +232,18 @@ def add_map_files(corpora, cbt):
 
 
 def add_lists(corpora):
-    """import: the importer's number, what it is told in three bytes, where it is cut, then the list."""
+    """import: the importer's number, its options in three bytes, where to cut, then the list."""
     def add(importer, name, data, purpose=1, capacity=30):
         corpora.add("import", name, bytes([importer, purpose, capacity, 1, 0, max(0, len(data) - 3) & 255]) + data)
 
     for name in ("rbd_diff_v1_bluestore.bin", "rbd_diff_v1_shrink.bin"):
         add(0, name, (SAMPLES / name).read_bytes(), capacity=0)
-    # Short ones, cut between two records and inside of one.
+    # Short ones, cut between two records and inside one.
     records = [b"z" + struct.pack("<QQ", 4096 * k, 512) for k in range(0, 12, 3)] + [b"w" + struct.pack("<QQ", 65536, 4) + b"data"]
     head = b"rbd diff v1\n" + b"f" + struct.pack("<I", 2) + b"s1" + b"t" + struct.pack("<I", 2) + b"s2" + b"s" + struct.pack("<Q", 1 << 20)
     for cut in (len(head) + 17, len(head) + 30):
         corpora.add("import", f"rbd_short_{cut}", bytes([0, 1, 0, 1, 0, cut]) + head + b"".join(records) + b"e")
-    # The data of an export is all the same: short pieces of it do.
+    # The data of an export is uniform: short pieces suffice.
     export = gzip.decompress((SAMPLES / "rbd_export_v2_with_snaps.bin.gz").read_bytes())
     add(1, "rbd_export_head", export[:300], capacity=0)
     add(2, "rbd_list", json.dumps([{"offset": 4096 * i, "length": 4096, "exists": str(i % 2 == 0).lower()}
@@ -268,14 +268,15 @@ def add_lists(corpora):
 
 
 def add_images(corpora):
-    """qcow2, ext_filesystem: images that their own tools make; and the samples with bitmaps."""
+    """qcow2, ext_filesystem: images made by their own tools, and the samples with bitmaps."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         if shutil.which("qemu-img") and shutil.which("qemu-io"):
             (folder / "base").write_bytes(bytes(1 << 16))
             for label, options in (("v2", "compat=0.10,cluster_size=512"), ("v3", "compat=1.1,cluster_size=512"),
                                    ("extended", "extended_l2=on,cluster_size=16384"),
-                                   # With a header extension that names the format of the file below.
+                                   # With a header extension that names the format of the backing
+                                   # file.
                                    ("overlay", "compat=1.1,cluster_size=512,backing_file=base,backing_fmt=raw")):
                 image = folder / label
                 run = lambda *command: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -289,21 +290,21 @@ def add_images(corpora):
                 data = image.read_bytes()
                 corpora.add("qcow2", label, bytes(4) + data[: 1 << 16])
                 if label == "overlay":
-                    # The first cluster alone: changes are in the header, wherever they are.
+                    # Only the first cluster, so that every mutation hits the header.
                     corpora.add("qcow2", "header", bytes(4) + data[:512])
         else:
             print("make_corpus: no qcow2 images: qemu-img is not installed", file=sys.stderr)
         if shutil.which("mke2fs"):
             for label, arguments in (("ext2_1k", ["-t", "ext2", "-b", "1024"]), ("ext4", ["-t", "ext4", "-b", "1024"]),
                                      ("bigalloc", ["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "4096"]),
-                                     # Whatever is changed in it has no checksum that tells.
+                                     # Without checksums, which would reveal every mutation.
                                      ("ext4_plain", ["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^has_journal"])):
                 image = folder / label
                 subprocess.run(["mke2fs", "-q", "-F", "-U", "clear", "-N", "16", *arguments, image, "160"], check=True,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 whole = image.read_bytes()
                 data = bytearray(whole.rstrip(b"\0"))
-                # How many pieces of 64 KiB follow: at least the zeros that were left out.
+                # How many pieces of 64 KiB follow: at least the omitted zeros.
                 data[0] = -(-(len(whole) - len(data)) // 65536)
                 corpora.add("ext_filesystem", label, bytes(data))
         else:
@@ -311,14 +312,14 @@ def add_images(corpora):
 
 
 def add_rest(corpora):
-    """Those whose input is a list of choices: some of each length, so that every choice is near."""
+    """Fuzzers whose input is a list of choices: some of each length, so that every choice is in reach."""
     generator = random.Random(7)
     for fuzzer in ("kernels", "transforms", "file_extents", "btrfs_send"):
         for i in range(16):
             corpora.add(fuzzer, f"ramp{i}", bytes((i * 37 + k * (i + 1)) & 0xFF for k in range(64 << (i % 4))))
         for i in range(16):
             corpora.add(fuzzer, f"random{i}", generator.randbytes(32 << (i % 4)))
-    # Two lists of one extent, which lies where the other one does; in the second it has a flag that tells nothing.
+    # Two lists of one extent at the same address; in the second it has a flag without meaning.
     place = struct.pack("<HHH", 0, 0x4000, 0x2000)
     for label, flag in (("same", 0), ("flagged", 5)):
         corpora.add("file_extents", label, bytes([0x50, 1, 1, 0]) + place + bytes([1, 32 | 64]) + place + bytes([flag]))

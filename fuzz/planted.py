@@ -3,11 +3,11 @@
 
     fuzz/planted.py [--only TEXT] [--check] [--seconds N] [--jobs N] [--cbt CBT]
 
-Works in a copy of the tree, build/fuzz-planted; the one that you edit is left alone. The copy's build folder lies in it as build/fuzz
-does in the tree, and has the same flags, so that a compiler cache knows what `make fuzz` has built. For each bug: it is planted, the
+Works in a copy of the tree, build/fuzz-planted; your tree is left alone. The copy's build folder is build/fuzz, as
+in the tree, and has the same flags, so that a compiler cache has what `make fuzz` has built. For each bug: it is planted, the
 library and the one fuzzer are built, the fuzzer runs on its usual seeds with its dictionary for --seconds at most (60), and the file is
-restored; at last every fuzzer that was used must find nothing in its seeds. Prints how long each bug took. Exit status 1 when one
-is not found, does not build, or when its place is not found exactly once. --check looks for the places only and builds nothing.
+restored; finally, every fuzzer that was used must find nothing in its seeds. Prints how long each bug took. Exit status 1 if one
+is not found, does not build, or if its place does not occur exactly once. --check only looks for the places and builds nothing.
 """
 
 import argparse
@@ -62,7 +62,7 @@ class Copy:
         return tree.build(self.build_folder, self.jobs, [f"fuzz_{name}" for name in names])
 
     def fuzz(self, name, *options):
-        """(None when nothing was found, else what was; seconds; inputs tried)."""
+        """(None if nothing was found, otherwise the finding; seconds; inputs tried)."""
         kept = self.folder / "kept"
         kept.mkdir(exist_ok=True)
         for path in kept.iterdir():
@@ -99,7 +99,7 @@ def main():
         missed += error is not None or found is None
         print(f"{seconds:5.1f} s  {bug['kind']:9} {bug['fuzzer']:14} {bug['name']}: {verdict}", flush=True)
 
-    # What finds bugs everywhere finds none.
+    # A fuzzer that also fails on unchanged code proves nothing.
     if (error := copy.build(names)) is not None:
         sys.exit(f"planted: the copy does not build without a bug:\n{error}")
     for name in names:

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Runs fuzzers on their seeds and on what was found before, each for a while; stops at the first
-# finding and prints it in base64, so that it survives a machine that does not.
+# Runs fuzzers on their seeds and on inputs found earlier, each for a while. Stops at the first
+# finding and prints it in base64, so that it survives the machine.
 #
 #   fuzz/run.sh BIN_DIR SEEDS_DIR KEEP_DIR SECONDS [FUZZER...]
 #
 # FUZZ_SEED in the environment: the same mutations in every run.
 #
-# BIN_DIR has fuzz_<name>, SEEDS_DIR/<name> is read only (see make_corpus.py), KEEP_DIR/<name> gets
-# new inputs. Prints for each fuzzer three figures: inputs run, edges of the code covered by them
+# BIN_DIR has fuzz_<name>, SEEDS_DIR/<name> is only read (see make_corpus.py), KEEP_DIR/<name>
+# receives new inputs. Prints three figures for each fuzzer: inputs run, code edges covered by them
 # (and by the corpora alone, before the first new one), findings.
 set -euo pipefail
 bin=$1
@@ -32,7 +32,7 @@ for name in "${names[@]}"; do
   [[ -f $here/dictionaries/$name.dict ]] && options+=("-dict=$here/dictionaries/$name.dict")
   "$bin/fuzz_$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 \
     -artifact_prefix="$keep/findings/$name-" "${options[@]}" "${corpora[@]}" >"$log" 2>&1 || failed=1
-  # "#1234 DONE cov: 12 ft: 34 ... exec/s: 56": of a run that found something, the last such line.
+  # "#1234 DONE cov: 12 ft: 34 ... exec/s: 56": if the run found something, the last such line.
   status=$(grep -E '^#[0-9]+.*cov: ' "$log" | tail -n 1 || true)
   started=$(grep -E '^#[0-9]+.*INITED cov: ' "$log" | head -n 1 || true)
   executions=$(sed -n 's/^#\([0-9]*\).*/\1/p' <<<"$status")

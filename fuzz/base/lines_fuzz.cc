@@ -1,6 +1,6 @@
-// Files of lines that an operator writes: `*.source` beside images, tokens, names, sessions,
-// storage secrets. A text that is cut in its last line is refused by each; comments and blank lines
-// say nothing; no secret stands in an error.
+// Text files that an operator writes: `*.source` next to images, tokens, names, sessions, storage
+// secrets. Each parser rejects a file truncated in its last line and ignores comments and blank
+// lines, and no error contains a secret.
 #include <fcntl.h>
 #include <fuzzer/FuzzedDataProvider.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kSecret[] = "canary-789012345678901234567890123456789";
 
-// A folder with the one file, for as long as the process lives.
+// A folder with a single file, for the lifetime of the process.
 class Folder {
  public:
   Folder() {
@@ -81,7 +81,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::Status status = Read(folder, kind, text);
   const bool cut = !text.empty() && text.back() != '\n';
   if (cut) CBT_FUZZ_CHECK(!status.ok());
-  // What can't be used is always told as that.
+  // Unusable input always has the same error.
   const absl::StatusCode wrong =
       kind == 0 ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kInvalidArgument;
   if (!status.ok()) CBT_FUZZ_CHECK(status.code() == wrong);

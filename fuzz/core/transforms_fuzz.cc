@@ -1,7 +1,7 @@
-// Programs of transforms against sets of bytes. Cursors over bitmaps, lists and maps stand on a
-// stack, each beside the bytes it has to report; they are coalesced, aligned, cut, split, united,
-// intersected and subtracted, and read from in between. What comes out at the end is asked by
-// random calls: after every one all below covered() has been told, and nothing else.
+// Programs of transforms against sets of bytes. A stack holds cursors over bitmaps, lists and maps,
+// each with the bytes that it must report. They are coalesced, aligned, cut, split, united,
+// intersected and subtracted, and partly read in between. The final cursor is then called at
+// random: after every call, everything below covered() has been reported, and nothing else.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ enum class Form {
   kRuns,    // maximal
   kPieces,  // of maximal runs, from where the cursor was positioned
   kBlocks,  // of one size
-  kAnyhow,  // the bytes are known, not where tuples end
+  kAnyhow,  // the bytes are known, but not where tuples end
 };
 
 struct Item {
@@ -38,11 +38,11 @@ struct Item {
   ByteSet set;
   Form form = Form::kRuns;
   uint64_t length = 0;  // of pieces and blocks
-  bool left = false;    // somewhere in its middle
+  bool left = false;    // partly read
 };
 
-// Hands on a list a few extents at a time, and covers more or less of the gap behind them, as the
-// choices say: where batches end is no matter of what a volume holds.
+// Returns a list a few extents at a time and covers more or less of the gap after them, as the
+// input chooses: the ends of batches must not matter.
 class StutteringCursor final : public ExtentCursor {
  public:
   StutteringCursor(Ranges ranges, uint64_t capacity, std::vector<uint8_t> choices)
@@ -75,7 +75,7 @@ class StutteringCursor final : public ExtentCursor {
         break;
     }
     if (at > covered()) return at;
-    // Nothing was told: all of the gap, or the extent that begins here.
+    // No extent was returned: cover the whole gap, or return the extent that begins here.
     if (gap_end > at) return gap_end;
     const uint64_t end = next->first + next->second;
     batch.push_back({at, end - at});
@@ -87,7 +87,7 @@ class StutteringCursor final : public ExtentCursor {
   size_t calls_ = 0;
 };
 
-// Everything that is read from lives until the program is over.
+// All data outlives the program.
 class Program {
  public:
   Program(const uint8_t* data, size_t size) : in_(data, size) {}
@@ -196,7 +196,7 @@ class Program {
       case 7:
         return Combine(in_.ConsumeBool());
       default: {
-        // Left somewhere in its middle: what takes it over begins at its beginning.
+        // Leave the cursor partly read: a transform over it must start from its beginning.
         cbt::ExtentBatch left(in_.ConsumeIntegralInRange<size_t>(1, 9));
         CBT_FUZZ_CHECK(item.cursor->Seek(in_.ConsumeIntegralInRange<uint64_t>(0, capacity_)).ok());
         CBT_FUZZ_CHECK(item.cursor->Next(left).ok());
@@ -228,7 +228,7 @@ class Program {
     stack_.push_back({Own(std::move(cursor)), std::move(a.set)});
   }
 
-  // What has to come from `position` on; `full` is all that there is.
+  // The expected tuples from `position` on; `full` is the complete answer.
   std::optional<Ranges> Wanted(const Item& item, const Ranges& full, uint64_t position) const {
     if (item.form == Form::kAnyhow) return std::nullopt;
     if (position == capacity_) return Ranges{};
@@ -258,7 +258,7 @@ class Program {
       cbt::ExtentBatch batch(in_.ConsumeIntegralInRange<size_t>(1, 70));
       const auto step = cursor.Next(batch);
       CBT_FUZZ_CHECK(step.ok() && batch.size() <= batch.capacity());
-      // Below covered() all has been told, and nothing else.
+      // Everything below covered() has been reported, and nothing else.
       CBT_FUZZ_CHECK(cursor.covered() >= before && cursor.covered() <= capacity_);
       uint64_t at = before;
       for (size_t i = 0; i < batch.size(); ++i) {

@@ -1,8 +1,8 @@
-// What lies on disk and may have been written by anybody or damaged: change-map files, manifests of
-// chains, logs of regions. An error, or contents that encode to the same again.
+// Files on disk, damaged or hostile: change-map files, manifests of chains, region logs. Each is an
+// error, or contents that encode to the same bytes.
 //
-// All of them are under checksums, which no mutation gets past by luck: they are computed here,
-// unless the first byte asks for the input as it is.
+// All of them have checksums, which no mutation passes by chance. The fuzzer computes them, unless
+// the first byte asks for the input as it is.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,7 +33,8 @@ void Store(Bytes& bytes, size_t at, uint64_t number) {
   if (at + 8 <= bytes.size()) std::memcpy(bytes.data() + at, &number, 8);
 }
 
-// Digests and checksums where the header's size says they are, and the payload's size.
+// Fills in the digests and checksums at the places given by the header's size, and the payload's
+// size.
 void SealMap(Bytes& bytes) {
   if (bytes.size() < 88) return;
   uint32_t header = 0;
@@ -51,7 +52,7 @@ void SealMap(Bytes& bytes) {
   Store(bytes, header - 8, cbt::Checksum({bytes.data(), header - size_t{8}}));
 }
 
-// One bit of the file is another: nobody takes it. Some bits all over the file, from `where` on.
+// Flips single bits across the file, from `where` on: each must be rejected.
 template <typename Decode>
 void CheckFlips(Bytes bytes, uint64_t where, Decode decode) {
   const size_t bits = bytes.size() * 8;
@@ -82,7 +83,7 @@ void MapFile(Bytes bytes, bool seal, uint64_t where) {
     CBT_FUZZ_CHECK(map.status().code() != absl::StatusCode::kInternal);
   }
   if (!lazy.ok()) return;
-  // A map of a few bytes can be of a volume that takes for ever to go through.
+  // A map of a few bytes can describe a volume that takes forever to read.
   const auto cursor =
       cbt::MakeContainerCursor({lazy->index}, lazy->header.geometry, {lazy->storage});
   cbt::ExtentBatch batch;
@@ -95,7 +96,7 @@ void MapFile(Bytes bytes, bool seal, uint64_t where) {
   }
 }
 
-// Of a chain or a tracker.
+// For chains and trackers.
 template <typename Decode>
 void Manifest(Bytes bytes, bool seal, uint64_t where, Decode decode) {
   if (seal && bytes.size() >= 8) {
@@ -128,8 +129,7 @@ absl::StatusOr<cbt::TrackerManifest> DecodeTracker(const Bytes& bytes) {
 
 constexpr size_t kLogHeader = 12288;
 
-// The header is that of a few regions with some bytes changed, the records are right or wrong one
-// by one.
+// A header for a few regions with some bytes changed; each record is valid or not.
 void Log(cbt::fuzz::Input input, bool seal) {
   cbt::RegionLogHeader header;
   header.region_bytes = 1 + input.Take(1);
@@ -173,7 +173,7 @@ void Log(cbt::fuzz::Input input, bool seal) {
     Store(text, 16, number);
     uint64_t check = cbt::Checksum(text) | 1;
     if ((shape & 7) == 3) check ^= uint64_t{1} << (shape >> 3);
-    // What is left of a sector that was lost.
+    // A lost sector reads as zeros.
     if ((shape & 7) == 4) number = check = 0;
     Store(bytes, kLogHeader + 16 * place, number);
     Store(bytes, kLogHeader + 16 * place + 8, check);

@@ -1,4 +1,4 @@
-// Algebra of change maps against the standard library's: std::set_union and the others.
+// Algebra of change maps against the standard library: std::set_union and the others.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace {
 
-using Set = std::vector<uint64_t>;  // ascending, each once: std::set takes a hundred times as long
+using Set = std::vector<uint64_t>;  // ascending, unique: std::set takes a hundred times as long
 
 constexpr cbt::VolumeGeometry kVolume = {uint64_t{1} << 50, 512};
 
@@ -28,8 +28,8 @@ std::vector<uint64_t> BlocksOf(cbt::ExtentCursor& cursor) {
   return blocks;
 }
 
-// Ranges around the edges of containers: values that lie apart, up to more than an array holds, and
-// now and then a whole container.
+// Ranges around the edges of containers: isolated values, sometimes more than an array holds, and
+// sometimes a whole container.
 Set SomeSet(FuzzedDataProvider& in, cbt::ChangeMap& map) {
   auto builder = *cbt::ChangeMapBuilder::Create(kVolume);
   Set set;
@@ -91,7 +91,7 @@ void Algebra(FuzzedDataProvider& in) {
   Same(cbt::Intersection(a, b), CBT_FUZZ_SET(std::set_intersection), set_a, set_b);
   Same(cbt::Difference(a, b), CBT_FUZZ_SET(std::set_difference), set_a, set_b);
   Same(cbt::SymmetricDifference(a, b), CBT_FUZZ_SET(std::set_symmetric_difference), set_a, set_b);
-  // What was built is canonical: the same blocks by another way are the same bytes.
+  // Built maps are canonical: the same blocks built another way have the same bytes.
   const auto again = cbt::ChangeMap::FromCursor(*cbt::MakeChangeMapCursor(a));
   CBT_FUZZ_CHECK(again.ok() && std::ranges::equal((*again)->portable(), a->portable()));
   // Rounded outward to coarser blocks, and cut at a smaller capacity.
@@ -113,7 +113,7 @@ void Algebra(FuzzedDataProvider& in) {
       static_cast<uint64_t>(std::distance(first, std::ranges::lower_bound(set_a, end)));
   CBT_FUZZ_CHECK(a->ContainsRange(begin, end) == (inside == end - begin));
   CBT_FUZZ_CHECK(a->Rank(end) - a->Rank(begin) == inside);
-  // A position in the union, from which a cursor goes on.
+  // A position in the union from which a cursor continues.
   const std::vector<cbt::ChangeMap> both = {a, b};
   const auto cursor = *cbt::MakeUnionCursor(both);
   CBT_FUZZ_CHECK(cursor->Seek(begin * 512).ok());

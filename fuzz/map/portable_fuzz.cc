@@ -1,5 +1,5 @@
-// Portable roaring bytes of anybody: taken as a map exactly when a decoder that believes nothing
-// takes them, with the same blocks in it.
+// Untrusted portable roaring bytes: accepted as a map exactly if an independent strict decoder
+// accepts them, with the same blocks.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -35,7 +35,7 @@ void Portable(const std::vector<uint8_t>& bytes) {
   CBT_FUZZ_CHECK(got->cardinality() == want->size());
   cbt::ChangeMap map = *cbt::ChangeMap::FromPortable64(bytes, kVolume);
   CBT_FUZZ_CHECK(map.Optimize().ok());
-  // Offsets are what a group does without that announces runs and holds none; it is not canonical.
+  // A group that is marked as having runs but has none omits the offsets; it is not canonical.
   uint64_t groups = 0;
   std::memcpy(&groups, bytes.data(), sizeof groups);
   CBT_FUZZ_CHECK(map->portable().size() <= bytes.size() + 15 * groups);

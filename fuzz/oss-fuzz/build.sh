@@ -1,10 +1,10 @@
 #!/bin/bash -eu
-# What OSS-Fuzz runs: compilers and flags come in CC, CXX, CFLAGS, CXXFLAGS and
-# LIB_FUZZING_ENGINE; fuzzers, seeds and dictionaries go to $OUT. The libraries of the system that
-# the fuzzers link are put beside them, because they run elsewhere.
+# The build for OSS-Fuzz: compilers and flags come in CC, CXX, CFLAGS, CXXFLAGS and
+# LIB_FUZZING_ENGINE; fuzzers, seeds and dictionaries go to $OUT. The system libraries that the
+# fuzzers link are copied next to them, because they run elsewhere.
 cd "$SRC/libcbt"
 build=$WORK/libcbt
-# gRPC, protobuf and Abseil come from the system and were built for its C++ library.
+# gRPC, protobuf and Abseil are system packages, built with the system's C++ library.
 CXXFLAGS=${CXXFLAGS//-stdlib=libc++/}
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
   -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS="$CXXFLAGS" \
@@ -19,7 +19,7 @@ for fuzzer in "$build"/bin/fuzz_*; do
   cp "$fuzzer" "$OUT/"
   ldd "$fuzzer" | awk '$3 ~ /^\// && $1 !~ /^(libc|libm|libpthread|libdl|librt|ld-linux.*)\.so/ {print $3}' |
     xargs -r cp -n -t "$OUT/lib"
-  # The old kind of path: it holds for what those libraries need in turn, too.
+  # RPATH, not RUNPATH: it applies to the libraries' own dependencies too.
   patchelf --force-rpath --set-rpath '$ORIGIN/lib' "$OUT/$name"
   seeds=$WORK/corpus/${name#fuzz_}
   if [[ -d $seeds ]]; then (cd "$seeds" && zip -q -r "$OUT/${name}_seed_corpus.zip" .); fi

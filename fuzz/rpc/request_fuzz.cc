@@ -1,5 +1,5 @@
-// Bytes from anybody through the decoders of the service's edge. A request: an error, or one that
-// encodes to bytes which decode to the same again (secrets apart). Pages and page tokens.
+// Untrusted bytes through the service's decoders. A request is an error, or encodes to bytes that
+// decode to the same request (except secrets). Also pages and page tokens.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -30,7 +30,7 @@ void Decode(const cbt::rpc::MethodContract& method, std::span<const uint8_t> byt
       again->token.Equals(request->token.Reveal()));
 }
 
-// A page from anybody: an error, or blocks whose numbers are the wire's.
+// An untrusted page: an error, or blocks with the numbers on the wire.
 void DecodeOnePage(std::span<const uint8_t> bytes) {
   cbt::rpc::SnapshotDeltaPage page;
   if (!cbt::rpc::DecodePage(bytes, page).ok()) return;
@@ -41,7 +41,7 @@ void DecodeOnePage(std::span<const uint8_t> bytes) {
   }
 }
 
-// Nobody without the key makes a token.
+// No token can be forged without the key.
 void OpenToken(std::span<const uint8_t> bytes) {
   static const cbt::rpc::PageTokens tokens("key of the fuzzer");
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());

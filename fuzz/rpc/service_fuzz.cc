@@ -1,8 +1,8 @@
-// Requests of anybody through the core of the service, all of it but the transport: decoding,
-// checks, admission, the provider's cursor, shaping, messages. An error with a code that the
-// contract has, or a stream that keeps every rule, says what lies in the volume from the starting
-// offset on, and goes on from where it is cut as if it had not been. The first four bytes choose
-// the method, how extents are told, and where the stream is cut.
+// Untrusted requests through the core of the service, without the transport: decoding, checks,
+// admission, the provider's cursor, shaping, messages. The result is an error with a code of the
+// contract, or a stream that keeps every rule, reports what the volume holds from the starting
+// offset on, and can be resumed wherever it is cut. The first four bytes choose the method, how
+// ranges are reported, and where the stream is cut.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -158,7 +158,7 @@ Stream Play(const Contract& contract, Provider& provider, const AdmittedRequest&
   return stream;
 }
 
-// All that a volume has to say.
+// Everything that a volume reports.
 const Ranges& Whole(bool delta, bool blocks, const cbt::rpc::StreamShape& shape) {
   static std::map<std::tuple<bool, bool, uint64_t, uint64_t>, Ranges> known;
   const auto [at, is_new] = known.try_emplace({delta, blocks, shape.alignment, shape.coalesce_gap});
@@ -171,7 +171,7 @@ const Ranges& Whole(bool delta, bool blocks, const cbt::rpc::StreamShape& shape)
   return at->second;
 }
 
-// What a stream has to say from `start` on.
+// What a stream must report from `start` on.
 Ranges Wanted(bool delta, bool blocks, const cbt::rpc::StreamShape& shape, uint64_t start) {
   const uint64_t unit = blocks ? kBlock : std::max<uint64_t>(shape.alignment, 1);
   if (start == kCapacity) return {};
@@ -191,7 +191,7 @@ void Serve(const Contract& contract, const AdmittedRequest& request, bool blocks
   }
   CBT_FUZZ_CHECK(request.starting_offset <= kCapacity);
   if (!stream.complete) {
-    // As a client does whose connection broke.
+    // Resume, like a client whose connection broke.
     AdmittedRequest rest{.base_snapshot_id = request.base_snapshot_id,
                          .target_snapshot_id = request.target_snapshot_id,
                          .starting_offset = stream.resume_at,

@@ -1,6 +1,6 @@
-// What a receiver does with the messages of a stream, whatever they say: the checker against its
-// rules told over again, one tuple at a time; the digest, however the stream was cut; the proof,
-// which holds for what was received and for nothing else.
+// A receiver of arbitrary messages: the checker against a second implementation of its rules, one
+// tuple at a time; the digest, however the stream is cut; and the proof, which must hold for
+// exactly what was received.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -55,7 +55,7 @@ class Rules {
     return true;
   }
 
-  // Type and capacity, once a message has told them.
+  // Type and capacity, once a message has given them.
   const std::optional<std::pair<BlockMetadataType, uint64_t>>& header() const { return first_; }
 
   std::vector<std::pair<uint64_t, uint64_t>> tuples;
@@ -71,7 +71,7 @@ class Script : public cbt::fuzz::Input {
  public:
   using Input::Input;
 
-  // Where a stream goes on by itself, and near its rules' edges.
+  // Continues the stream validly, or near the limits of its rules.
   void Fill(MetadataMessage& message) {
     const uint64_t head = Take(1);
     if (end_ == 0 || head % 16 == 0) {
@@ -105,7 +105,7 @@ class Script : public cbt::fuzz::Input {
     return Take(shape & 7) >> (shape >> 6) & cbt::kMaxCapacity;
   }
 
-  // The bytes of a message as they came.
+  // The bytes of a message as received.
   std::span<const uint8_t> Raw() {
     const size_t count = std::min<size_t>(Take(1), size());
     const std::span<const uint8_t> bytes(data_, count);
@@ -125,7 +125,7 @@ class Script : public cbt::fuzz::Input {
 void CheckProofs(const Rules& rules, const cbt::StreamDigest& digest, uint64_t start,
                  Script& script) {
   using cbt::rpc::ProofVerdict;
-  // A stream without messages has told neither capacity nor type; an older server never does.
+  // A stream without messages gives neither capacity nor type; older servers never send them.
   std::optional<cbt::rpc::StreamHeader> header;
   if (rules.header().has_value()) header = {rules.header()->first, rules.header()->second};
   const bool older = script.Take(1) % 4 == 0;
@@ -137,12 +137,12 @@ void CheckProofs(const Rules& rules, const cbt::StreamDigest& digest, uint64_t s
     return std::nullopt;
   };
   std::string what;
-  // The same tuples in one piece, so another cut.
+  // The same tuples in one message: a different cut.
   cbt::StreamDigest again;
   for (const auto& [offset, length] : rules.tuples) again.Add({&offset, 1}, {&length, 1});
   CBT_FUZZ_CHECK(cbt::rpc::CheckProof(look, again, start, header, what) == ProofVerdict::kHolds);
 
-  // Received was a tuple less, or another one.
+  // One tuple is missing or different.
   if (!rules.tuples.empty()) {
     const size_t victim = script.Take(2) % rules.tuples.size();
     const uint64_t change = script.Take(8);
@@ -157,14 +157,13 @@ void CheckProofs(const Rules& rules, const cbt::StreamDigest& digest, uint64_t s
                    ProofVerdict::kDiffers);
     CBT_FUZZ_CHECK(!what.empty());
   }
-  // Received was another capacity.
+  // A different capacity was received.
   if (header.has_value() && !older) {
     auto wrong = header;
     wrong->capacity ^= 1 + script.Take(2);
     CBT_FUZZ_CHECK(cbt::rpc::CheckProof(look, again, start, wrong, what) == ProofVerdict::kDiffers);
   }
-  // What the server says lacks a part, or says something else. Only capacity and type may be
-  // missing.
+  // Part of the proof is missing or different. Only capacity and type may be missing.
   const size_t part = script.Take(1) % proof.size();
   const std::string whole = proof[part].second;
   const uint64_t edit = script.Take(2);
@@ -193,7 +192,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   MetadataMessage message;
   while (!script.empty() && rules.messages < 40) {
     if (raw) {
-      // Bytes that are no message end a stream as well as those that break a rule.
+      // Malformed bytes end a stream, as does a message that breaks a rule.
       if (!cbt::DecodeMetadataMessage(script.Raw(), message).ok()) break;
     } else {
       script.Fill(message);

@@ -1,5 +1,5 @@
-// Page tokens: what was sealed opens, for its own request and with its own key, to its own offset;
-// the same with anything changed, and whatever else anybody makes up, does not.
+// Page tokens: a sealed token opens with its key and for its request, and gives its offset. A
+// changed or forged token never opens.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <cstddef>
@@ -21,7 +21,7 @@ Base SomeBase(FuzzedDataProvider& in) {
   return in.ConsumeRandomLengthString(20);
 }
 
-// Small changes of a text: a byte that is another, goes, comes, or the end that goes.
+// Small changes of a text: changes, removes or inserts a byte, or truncates it.
 void Edit(FuzzedDataProvider& in, std::string& text) {
   for (auto n = in.ConsumeIntegralInRange<int>(0, 3); n > 0; --n) {
     const size_t at = in.ConsumeIntegralInRange<size_t>(0, text.size());
@@ -47,7 +47,7 @@ void Edit(FuzzedDataProvider& in, std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const PageTokens ours("key of the fuzzer");
   static const PageTokens others("another key");
-  // Whole, as somebody else's token.
+  // The whole input as a forged token.
   const std::string whole(reinterpret_cast<const char*>(data), size);
   CBT_FUZZ_CHECK(!ours.Open("base", "target", whole).ok());
 
@@ -73,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CBT_FUZZ_CHECK(again.ok() == (same && opened.ok()));
   if (!again.ok()) CBT_FUZZ_CHECK(again.status().code() == absl::StatusCode::kAborted);
 
-  // Where one name ends and the next begins is sealed too.
+  // The boundaries between names are sealed too.
   if (base.has_value() && !target.empty()) {
     CBT_FUZZ_CHECK(!ours.Open(*base + target[0], target.substr(1), sealed).ok());
   }

@@ -14,8 +14,8 @@ namespace {
 using cbt::simd::kRunSlack;
 using cbt::simd::kTupleBytes;
 
-// Bytes that repeat in places, so that vectors of equal words happen. Exactly as long as needed, so
-// that the sanitizer sees a byte too many.
+// Bytes with repetitions, so that vectors of equal words occur. Exactly as long as needed, so that
+// the sanitizer detects an overread.
 std::vector<uint8_t> Bytes(FuzzedDataProvider& in, size_t size) {
   std::vector<uint8_t> bytes(size, in.ConsumeIntegral<uint8_t>());
   const std::vector<uint8_t> some =
@@ -26,7 +26,7 @@ std::vector<uint8_t> Bytes(FuzzedDataProvider& in, size_t size) {
 }
 
 void ExtractRuns(FuzzedDataProvider& in) {
-  // Mostly few: the rest is the same again.
+  // Mostly few bytes, which then repeat.
   const size_t words = in.ConsumeIntegralInRange<size_t>(1, in.ConsumeBool() ? 24 : 300);
   const size_t room = in.ConsumeIntegralInRange<size_t>(1, words * 32 + 1);
   const uint64_t open = in.ConsumeIntegralInRange<uint64_t>(0, 1);
@@ -82,7 +82,7 @@ void Containers(FuzzedDataProvider& in) {
   const size_t count = in.ConsumeIntegralInRange<size_t>(1, 300);
   const auto shift = in.ConsumeIntegralInRange<unsigned>(0, 30);
   const auto bytes = Bytes(in, count * 4);
-  // Ascending values, by way of a bitset.
+  // Ascending values, made through a bitset.
   std::vector<uint8_t> bitset(8192);
   for (size_t i = 0; i < count; ++i) {
     const size_t value = bytes[2 * i] | size_t{bytes[2 * i + 1]} << 8;

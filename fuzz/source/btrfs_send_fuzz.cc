@@ -1,6 +1,6 @@
-// Send streams from anybody, and commands of all kinds in any order with right checksums: an error,
-// or a map in which every change that the stream makes to a file that was not replaced is found. Of
-// a file that is in no command there is no map.
+// Untrusted send streams, and commands of all kinds in any order with valid checksums: an error, or
+// a map with every change that the stream makes to a file that was not replaced. A file that no
+// command names has no map.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -149,7 +149,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((flip & 15) != 0) writer.Snapshot();
   while (!input.empty()) AddCommand(writer, input);
 
-  // One more command for a file that keeps its name: it must be in the map, whatever was before.
+  // One more command for a file that keeps its name: it must be in the map, whatever came before.
   cbt::test::BtrfsWriter marked = writer;
   marked.Update("marked", 8192, 1).End();
   options.path = "marked";
@@ -160,7 +160,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       cbt::MakeMemoryStream({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "fuzz");
   const auto map = cbt::ReadBtrfsSend(*stream, options);
   if (map.ok()) CBT_FUZZ_CHECK(map->view().Contains(8192 / options.granularity));
-  // One that nobody named is not called unchanged.
+  // A file that no command names is not reported as unchanged.
   if (bytes.find("nobody") == std::string::npos) {
     cbt::BtrfsSendOptions unnamed = options;
     unnamed.path = "nobody";
@@ -170,7 +170,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "fuzz");
     CBT_FUZZ_CHECK(!cbt::ReadBtrfsSend(*again, unnamed).ok());
   }
-  // Every command is under a checksum, from the version on.
+  // Every command has a checksum, from this version on.
   std::string flipped = bytes;
   constexpr size_t kStreamHeader = 17;
   const size_t bit = kStreamHeader * 8 + flip % ((bytes.size() - kStreamHeader) * 8);

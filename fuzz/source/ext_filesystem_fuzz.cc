@@ -1,6 +1,6 @@
-// Any bytes as the image of a file system: refused, or an answer whose extents are in order, hold
-// the superblock and what is behind the file system, and are the same from any offset on. The first
-// byte, of the boot block, is how many times 64 KiB of zeros follow the input.
+// Arbitrary bytes as a file system image: rejected, or an answer whose extents are in order,
+// include the superblock and everything after the file system, and are the same from any offset on.
+// The first byte, in the boot block, says how many times 64 KiB of zeros follow the input.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// Lists of extents from anybody: an error, or a stream that is complete, the same from every
-// offset, and that leaves out nothing but zeros and what lies at one address on both sides.
+// Untrusted lists of extents: an error, or a stream that is complete, the same from every offset,
+// and omits nothing but zeros and data at the same address on both sides.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,7 @@ class FuzzedLister final : public cbt::ExtentLister {
                               std::span<FileExtent> out) const override {
     size_t count = 0;
     for (const FileExtent& extent : extents_) {
-      // No sums: they may go around.
+      // No sums: they may wrap.
       const bool is_before = extent.logical <= begin && begin - extent.logical >= extent.length;
       if (as_asked_ && (is_before || extent.logical >= end)) continue;
       if (count == out.size() || count == per_call_) break;
@@ -48,7 +48,7 @@ class FuzzedLister final : public cbt::ExtentLister {
 
 using cbt::fuzz::Input;
 
-// Some lie where those of another list do: only such can be told to be the same.
+// Some have the addresses of another list: only those can be known to be equal.
 std::vector<FileExtent> Extents(Input& input, const std::vector<FileExtent>& others) {
   std::vector<FileExtent> extents;
   for (uint64_t count = input.Take(1) % 16; count > 0 && !input.empty(); --count) {
@@ -87,8 +87,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto base_lister = std::make_shared<FuzzedLister>(base, per_call, as_asked);
   const auto target_lister = std::make_shared<FuzzedLister>(target, per_call, as_asked);
 
-  // An answer that leaves out what it should begin with can't be told from a true one; and whether
-  // extents that overlap are noticed depends on where the first question begins.
+  // An answer without its first extents looks valid, and whether overlapping extents are detected
+  // depends on where the first query begins.
   const auto behind = [](const FileExtent& a, const FileExtent& b) {
     return b.logical < a.logical || b.logical - a.logical < a.length;
   };
@@ -103,7 +103,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (full.ok()) {
     CBT_FUZZ_CHECK((*cursor)->covered() == kSize);
     const auto reported = cbt::reference::BytesOf(*full, kSize);
-    // Whoever holds byte i, on either side, must be unwritten or at the other's address. That can
+    // The extents that hold byte i must be unwritten or at the same address on both sides. That can
     // change only where an extent begins or ends.
     std::set<uint64_t> places = {0, kSize - 3000};
     for (const auto& [offset, length] : *full) places.insert(offset + length);
@@ -128,7 +128,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     for (const uint64_t offset : {kSize / 3, kSize / 2 + 1, kSize - 1}) {
       const auto rest = cbt::test::DrainFrom(**cursor, offset, 3);
-      // Played without regard to what is asked, a list may be wrong from there.
+      // The list ignores the query, so it may be wrong from there.
       if (!rest.ok()) {
         CBT_FUZZ_CHECK(!honest);
         continue;

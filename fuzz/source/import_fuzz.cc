@@ -1,6 +1,6 @@
-// Bytes from anybody through every importer of a list: an error, or a map inside of its volume that
-// is the same however the bytes arrive, and that none of them can be missing from. The first byte
-// chooses the importer, the next three say what it is told, two more where the list is cut.
+// Untrusted bytes through every importer of lists: an error, or a map within its volume that is the
+// same however the bytes arrive; no truncation may go unnoticed. The first byte chooses the
+// importer, the next three its options, two more where the list is cut.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,7 @@ absl::StatusOr<ChangeMap> ReadDense(ByteStream& stream, const ImportOptions& opt
   return ChangeMap::FromCursor(**cursor);
 }
 
-// Of maps at the granularity that the input asks for.
+// For maps at the granularity that the input asks for.
 constexpr uint64_t kMostContainers = uint64_t{1} << 17;
 
 const Importer kImporters[] = {
@@ -77,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   size -= 6;
   static_cast<void>(cbt::DetectSourceFormat({data, size}));
   static_cast<void>(cbt::ParseSourceSpec({reinterpret_cast<const char*>(data), size}));
-  // A few bytes may say that petabytes changed: such maps are allowed, and take seconds each.
+  // A few bytes may report petabytes of changes: such maps are allowed, but take seconds each.
   ImportOptions coarse = options;
   coarse.granularity = uint64_t{1} << 26;
   const auto first = cbt::MakeMemoryStream({data, size}, "input");
@@ -97,7 +97,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CBT_FUZZ_CHECK(map->view() == again->view());
   CBT_FUZZ_CHECK((*map)->capacity() <= cbt::kMaxCapacity);
   CBT_FUZZ_CHECK((*map)->changed_bytes() <= (*map)->capacity());
-  // One that ends sooner is found out: what is taken of it anyway says the same.
+  // Truncation is detected; if a shorter list is accepted, it gives the same map.
   if (size > 0) {
     const size_t left = (size_t{where[0]} << 8 | where[1]) % size;
     const auto early = cbt::MakeMemoryStream({data, left}, "input");

@@ -1,5 +1,5 @@
-// Any answer to a block status request: refused, or extents that are in order, inside the request
-// and complete up to the offset that is told.
+// Arbitrary replies to a block status request: rejected, or extents that are in order, inside the
+// request and complete up to the returned offset.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Takes numbers from the front of the input, zeros behind its end.
+// Reads numbers from the front of the input, zeros past its end.
 template <typename T>
 T Number(const uint8_t*& data, size_t& size) {
   T value{};

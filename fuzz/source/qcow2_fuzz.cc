@@ -1,5 +1,5 @@
-// Bytes from anybody as a qcow2 image, and as the file below it: every cursor gives an error or an
-// answer that keeps the rules, the same one from its middle, within bounded work and memory.
+// Untrusted bytes as a qcow2 image, and as its backing file: every cursor gives an error or a valid
+// answer, the same from its middle, within bounded work and memory.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@
 
 namespace {
 
-// Next() is called so often on a cursor; hostile tables can be walked for hours.
+// The most calls of Next() on a cursor: hostile tables could take hours.
 constexpr int kCalls = 6;
 constexpr size_t kMaxExtents = 1 << 14;
 
@@ -28,7 +28,7 @@ using Cursor = absl::StatusOr<std::unique_ptr<cbt::ExtentCursor>>;
 Opened FileOf(const uint8_t* data, size_t size, uint64_t holes) {
   const int descriptor = memfd_create("fuzz", MFD_CLOEXEC);
   CBT_FUZZ_CHECK(descriptor >= 0);
-  // Tables may point past what was given, into a hole.
+  // Tables may point past the input, into a hole.
   CBT_FUZZ_CHECK(ftruncate(descriptor, static_cast<off_t>(size + holes)) == 0);
   CBT_FUZZ_CHECK(pwrite(descriptor, data, size, 0) == static_cast<ssize_t>(size));
   return cbt::Image::FromDescriptor(descriptor, "fuzz");
@@ -39,7 +39,7 @@ struct Answer {
   uint64_t covered = 0;
 };
 
-// Runs a cursor for a while; none when it fails.
+// Runs a cursor for a while; nullopt if it fails.
 std::optional<Answer> Run(cbt::ExtentCursor& cursor, size_t batch_capacity) {
   Answer answer;
   answer.covered = cursor.covered();
@@ -50,7 +50,7 @@ std::optional<Answer> Run(cbt::ExtentCursor& cursor, size_t batch_capacity) {
     if (!step.ok()) return std::nullopt;
     for (size_t k = 0; k < batch.size(); ++k) {
       CBT_FUZZ_CHECK(batch[k].length > 0 && batch[k].end() <= cursor.capacity());
-      // Extents are maximal: none touches the one before.
+      // Extents are maximal: none touches the previous one.
       CBT_FUZZ_CHECK(answer.extents.empty() || answer.extents.back().end() < batch[k].offset);
       answer.extents.push_back(batch[k]);
     }
@@ -61,7 +61,7 @@ std::optional<Answer> Run(cbt::ExtentCursor& cursor, size_t batch_capacity) {
   return answer;
 }
 
-// What lies in [begin, end) of an answer.
+// The part of an answer in [begin, end).
 std::vector<cbt::Extent> Cut(const Answer& answer, uint64_t begin, uint64_t end) {
   std::vector<cbt::Extent> extents;
   for (const cbt::Extent& extent : answer.extents) {
@@ -83,14 +83,14 @@ void Check(const Cursor& cursor, uint64_t seed) {
       seed % whole->covered / (*cursor)->granularity() * (*cursor)->granularity();
   if (!(*cursor)->Seek(offset).ok()) return;
   const auto rest = Run(**cursor, 3);
-  // What was read to the end once is no error later.
+  // An image that was read to the end once must not fail later.
   CBT_FUZZ_CHECK(rest.has_value() || whole->covered < (*cursor)->capacity());
   if (!rest) return;
   const uint64_t end = std::min(whole->covered, rest->covered);
   CBT_FUZZ_CHECK(Cut(*whole, offset, end) == Cut(*rest, offset, end));
 }
 
-// In no place may the delta be silent where one state has data and the other one has none.
+// The delta must report every range where one state has data and the other has none.
 void CheckAgainstAllocation(const cbt::Qcow2State& base, const cbt::Qcow2State& target) {
   const Cursor delta = cbt::MakeQcow2DeltaCursor(base, target);
   const Cursor before = cbt::MakeQcow2AllocationCursor(base);
@@ -126,7 +126,7 @@ void CheckAgainstAllocation(const cbt::Qcow2State& base, const cbt::Qcow2State& 
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 4) return 0;
-  // Options; how much of the rest is the file below; how large a hole follows.
+  // Options; how much of the rest is the backing file; the size of the hole after it.
   const uint8_t flags = data[0];
   const size_t below = std::min<size_t>(size_t{data[1]} * 512, size - 4);
   const uint64_t holes = (flags & 1) != 0 ? uint64_t{data[2]} << (data[3] % 24) : 0;
@@ -134,7 +134,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t top_size = size - 4 - below;
   const uint64_t seed = uint64_t{data[2]} * 0x9e3779b97f4a7c15 + data[3];
 
-  // One file, however often it is opened: states are told apart by what they share.
+  // A single file, however often it is opened: states are compared by the data that they share.
   const Opened base_file = FileOf(top + top_size, below, 0);
   CBT_FUZZ_CHECK(base_file.ok());
   cbt::Qcow2Options options;
@@ -154,7 +154,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (states.size() < 3) states.push_back({*image, snapshot.id});
   }
   if ((flags & 4) != 0) {
-    // The file below as a state of its own.
+    // The backing file as a separate state.
     const auto base = cbt::Qcow2Image::FromImage(*base_file, "", options);
     if (base.ok()) states.push_back({*base, std::nullopt});
   }

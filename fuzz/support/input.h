@@ -1,4 +1,4 @@
-// Choices out of a fuzzer's bytes: numbers, as long as there are any, then zeros.
+// Choices from a fuzzer's bytes: numbers while there are any, then zeros.
 #ifndef FUZZ_SUPPORT_INPUT_H_
 #define FUZZ_SUPPORT_INPUT_H_
 

@@ -1,6 +1,5 @@
-// Fuzzers allocate and free all the time: the address sanitizer's 256 MiB of memory that is not
-// used again are more than any cache holds, and nobody reads thirty frames of each allocation.
-// ASAN_OPTIONS has the last word.
+// Fuzzers allocate and free all the time: the address sanitizer's quarantine of 256 MiB exceeds any
+// cache, and thirty frames per allocation are not needed. ASAN_OPTIONS overrides these.
 extern "C" const char* __asan_default_options();
 
 extern "C" const char* __asan_default_options() {

@@ -1,5 +1,5 @@
-// Bytes from anybody through the decoder: an error, or a message that encodes to bytes which decode
-// to the same again.
+// Untrusted bytes through the decoder: an error, or a message that encodes to bytes that decode to
+// the same message.
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CBT_FUZZ_CHECK(again.ok());
   CBT_FUZZ_CHECK(again->type == message->type && again->capacity == message->capacity &&
                  again->tuples == message->tuples);
-  // Whatever the message says, the checker answers.
+  // The checker handles any message.
   cbt::StreamChecker checker(size);
   static_cast<void>(checker.Check(*message));
   return 0;

@@ -1,7 +1,7 @@
-// Our bytes against libprotobuf's. What we encode it parses to the same values and writes as the
-// same bytes; what anybody else wrote both take or both refuse, and understand alike. Wanted are
-// two differences: we refuse tags and enum values of more than 32 bits, which it truncates, and
-// numbers past 2^63 - 1. The first byte chooses the message.
+// Our bytes against libprotobuf's. It parses what we encode to the same values and writes the same
+// bytes; both accept or both reject other encoders' bytes, with the same meaning. Two differences
+// are intended: we reject tags and enum values of more than 32 bits, which libprotobuf truncates,
+// and numbers past 2^63 - 1. The first byte chooses the message.
 #include <google/protobuf/empty.pb.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
@@ -39,7 +39,7 @@ bool Says(const absl::Status& status, const char* what) {
   return status.message().find(what) != std::string::npos;
 }
 
-// libprotobuf cuts numbers of fields and types to 32 bits, and takes any number of secrets.
+// libprotobuf truncates field numbers and types to 32 bits, and accepts any number of secrets.
 bool IsWantedDifference(const absl::Status& status) {
   if (Says(status, "invalid field number") || Says(status, "more than 1024 secrets")) return true;
   const std::string text(status.message());
@@ -94,7 +94,7 @@ void CheckResponse(const cbt::rpc::Contract& contract, Bytes bytes) {
   }
 }
 
-// What we pass over in a block, its token, libprotobuf looks into; its framing both check.
+// We skip the token of a block, libprotobuf parses it; both check its framing.
 bool IsFramedAlike(Bytes bytes) {
   google::protobuf::Empty outer;
   if (!outer.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return false;
@@ -169,7 +169,7 @@ void CheckRequest(const cbt::rpc::MethodContract& method, Message& message, Byte
   CBT_FUZZ_CHECK(same(fields.page_token, request->page_token));
   CBT_FUZZ_CHECK(same(fields.base_snapshot_id, request->base_snapshot_id.value_or("")));
   CBT_FUZZ_CHECK(same(fields.target_snapshot_id, request->target_snapshot_id));
-  // The bytes that libprotobuf writes are ours: that covers the numbers and the secrets.
+  // libprotobuf writes the same bytes, which covers the numbers and the secrets.
   message.DiscardUnknownFields();
   CBT_FUZZ_CHECK(cbt::rpc::EncodeRequest(method, *request) == Deterministic(message));
   if (fields.starting_offset != 0) {
@@ -191,7 +191,7 @@ void CheckRequestAs(const cbt::rpc::MethodContract& method, Bytes bytes) {
   CheckRequest(method, message, bytes);
 }
 
-// Encodes values of any size, in one piece or in as many as the room forces.
+// Encodes values of any size, in one piece or in as many as the room requires.
 void CheckEncoder(cbt::fuzz::Input input) {
   const auto value = [&input] {
     const uint64_t shape = input.Take(1);
@@ -239,7 +239,7 @@ void CheckEncoder(cbt::fuzz::Input input) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  // It writes a line for every string that is no UTF-8.
+  // libprotobuf logs a line for every string that is not UTF-8.
   [[maybe_unused]] static const bool silent = google::protobuf::SetLogHandler(nullptr) != nullptr;
   if (size == 0) return 0;
   const Bytes bytes(data + 1, size - 1);
