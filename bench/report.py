@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs benchmark programs and writes what they say as ratios.
+"""Runs benchmark programs and writes their results as ratios.
 
     bench/report.py --output DIR PROGRAM...          runs the programs
-    bench/report.py --output DIR --json FILE...      reads what they wrote before
+    bench/report.py --output DIR --json FILE...      reads their earlier output
 
 Rows are named family/pattern/size/impl. Each repetition is one row; a ratio is the median of the ratios
 of repetitions of equal number, which ran in the same process and, interleaved, under the same
@@ -28,16 +28,16 @@ FAMILIES = ["diff", "count", "layout", "compare", "encode", "decode", "transform
             "first", "source"]
 PATTERNS = ["identical", "random1e-4", "random1e-3", "random1e-2", "random1e-1", "random5e-1",
             "clustered", "full"]
-# The peer that the levels are measured against, where a family has one.
+# The peer that the levels are compared with, if a family has one.
 MAIN_PEER = {"diff": "ctz", "compare": "memcmp", "encode": "libprotobuf", "decode": "libprotobuf"}
 
 
 class ReportError(Exception):
-    """Input that no ratio may be made of."""
+    """Input from which no ratio can be computed."""
 
 
 def rate(row):
-    """Work a second of one repetition: bytes, or items where there are no bytes."""
+    """Work per second of one repetition: bytes, or items if there are no bytes."""
     for key in ("bytes_per_second", "items_per_second"):
         if key in row:
             if not row[key] > 0:
@@ -106,7 +106,7 @@ def rates(group, impl):
 
 
 def ratio(group, numerator, denominator):
-    """Median and half the distance of the quartiles, relative; None when a side is missing."""
+    """Median and half the interquartile range, relative; None if a side is missing."""
     if numerator not in group[1] or denominator not in group[1]:
         return None
     a, b = rates(group, numerator), rates(group, denominator)
@@ -142,7 +142,7 @@ def show_size(text):
 
 
 def tables(groups):
-    """One table a family: the rate of ours, its ratio to every peer, the levels' to the main peer."""
+    """One table per family: our rate, its ratio to every peer, and the levels' ratios to the main peer."""
     text = []
     for family in dict.fromkeys(key[0] for key in groups):
         mine = {key: impls for key, impls in groups.items() if key[0] == family}
@@ -194,7 +194,7 @@ def tables(groups):
 
 
 def targets(groups, path):
-    """Rows of targets.csv, each with what was measured and whether it is met."""
+    """Rows of targets.csv, each with its measurement and whether it is met."""
     text = ["| target | limit | measured | |", "| --- | --- | --- | --- |"]
     with open(path, newline="", encoding="utf-8") as file:
         for target in csv.DictReader(file):
@@ -230,7 +230,7 @@ def targets(groups, path):
 
 
 def machine(reports):
-    """What the numbers were measured on."""
+    """The machine that the numbers were measured on."""
     context = reports[0].get("context", {})
     model = platform.processor() or platform.machine()
     memory = ""
@@ -256,7 +256,7 @@ def machine(reports):
 
 
 def picture(groups):
-    """Throughput of family diff at 1 MiB, one group of bars a pattern, on a logarithmic scale."""
+    """Throughput of family diff at 1 MiB, one group of bars per pattern, on a logarithmic scale."""
     shown = [(key[1], impls) for key, impls in groups.items()
              if key[0] == "diff" and key[2] == str(1 << 20)]
     impls = [impl for impl in ("limit", OURS, "avx2", "ctz", "croaring")
@@ -303,7 +303,7 @@ def run(program, options):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, text=True)
     if done.returncode != 0:
         raise ReportError(f"{program} failed ({done.returncode}): {done.stderr.strip()[-500:]}")
-    # A filter that matches nothing is no fault of a program's.
+    # A filter that matches nothing is not a program's fault.
     return json.loads(done.stdout) if done.stdout.strip() else {"benchmarks": []}
 
 

@@ -3,8 +3,8 @@
 // bitmaps that can't be read in place.
 //
 //   cbt        the public function or cursor
-//   popcount   the loop that one writes first
-//   in-place   the same bitmaps in the layout that can be
+//   popcount   the obvious loop
+//   in-place   the same bitmaps in a layout that can be
 //   limit      reads both bitmaps
 //
 // Bytes are those read, both bitmaps together.

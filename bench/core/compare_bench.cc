@@ -1,11 +1,11 @@
 // compare/<pattern>/<bytes of a side>/<impl>: which blocks of 4096 bytes differ, as extents.
 //
 //   cbt             the cursor, with the kernel in use
-//   sse42, ...      each kernel that runs here, one bit a block
-//   memcmp          the loop that one writes first, one bit a block
-//   limit           reads both sides, gives nothing
+//   sse42, ...      each kernel that runs here, one bit per block
+//   memcmp          the obvious loop, one bit per block
+//   limit           reads both sides, returns nothing
 //
-// Bytes are those of both sides together, also where a difference lets some of them unread.
+// Bytes are those of both sides together, even if a difference leaves some of them unread.
 #include <benchmark/benchmark.h>
 
 #include <cstring>

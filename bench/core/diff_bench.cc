@@ -3,9 +3,9 @@
 //
 //   cbt             the cursor, with the kernel in use
 //   sse42, ...      each kernel that runs here, into the same batches
-//   ctz             the loop that one writes first
+//   ctz             the obvious loop
 //   croaring        both bitmaps in CRoaring, its XOR, its iterator
-//   limit           reads both bitmaps, gives nothing
+//   limit           reads both bitmaps, returns nothing
 //
 // Bytes are those read, both bitmaps together.
 #include <benchmark/benchmark.h>
@@ -37,8 +37,8 @@ constexpr unsigned kShift = 12;
 
 using Words = HugeVector<uint64_t>;
 
-// Both bitmaps of one benchmark. The base is random, so that neither is smaller in another form;
-// the first MiB is repeated in longer ones.
+// The two bitmaps of a benchmark. The base is random, so that neither is compressible; longer ones
+// repeat the first MiB.
 class Inputs {
  public:
   Inputs(const Pattern& pattern, size_t bytes) : base_(bytes / 8), target_(bytes / 8) {
@@ -54,7 +54,7 @@ class Inputs {
   const Words& base() const { return base_; }
   const Words& target() const { return target_; }
 
-  // Made on first use and kept: repetitions come in any order.
+  // Created on first use and kept: repetitions run in any order.
   static const Inputs& Get(const Pattern& pattern, size_t bytes) {
     static std::map<std::pair<std::string, size_t>, std::unique_ptr<Inputs>> all;
     auto& inputs = all[{pattern.name, bytes}];
@@ -67,7 +67,7 @@ class Inputs {
   Words target_;
 };
 
-// What every implementation hands its batches to.
+// The consumer of every implementation's batches.
 class Consumer {
  public:
   void operator()(const ExtentBatch& batch) noexcept {
@@ -108,7 +108,8 @@ void Kernel(simd::ExtractRunsFn* scan, const Inputs& inputs, Consumer& consume) 
   uint64_t open = 0;
   for (size_t done = 0; done < words;) {
     uint64_t* const offsets = batch.mutable_offsets();
-    // The last word's surplus would go to the next batch; that it is lost here costs nobody time.
+    // The last word's surplus would go to the next batch; dropping it here does not affect the
+    // time.
     const simd::RunScan scanned =
         scan(base + done * 8, target + done * 8, words - done, uint64_t{done} * 64 * kGranularity,
              kShift, open, offsets, batch.mutable_lengths(), batch.capacity() - 32);
@@ -164,7 +165,7 @@ void Ctz(const Inputs& inputs, Consumer& consume) {
   consume(batch);
 }
 
-// A bitmap of CRoaring over dense words, through its portable bytes, which are quick to make.
+// A CRoaring bitmap of dense words, made through its portable bytes, which is fast.
 class Roaring {
  public:
   explicit Roaring(const Words& words) {

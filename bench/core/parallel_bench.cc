@@ -1,4 +1,4 @@
-// parallel/<what>/<bytes of a side>/<threads>: what several threads make of one cursor.
+// parallel/<what>/<bytes of a side>/<threads>: one cursor on several threads.
 //
 //   diff-<pattern>   extents between two bitmaps, as family diff
 //   memory           blocks of 4096 bytes that differ in memory, 1 % of them
@@ -31,7 +31,7 @@ namespace {
 
 constexpr size_t kBytes = size_t{256} << 20;
 
-// The consumer touches every cache line of what it gets.
+// The consumer touches every cache line of its input.
 void Drain(ExtentCursor& cursor) {
   ExtentBatch batch;
   uint64_t sum = 0;
@@ -65,10 +65,10 @@ struct Sides {
   HugeVector<uint64_t> target;
 };
 
-// A byte in one block of 4096 in a hundred.
+// Changes a byte in one of a hundred blocks of 4096 bytes.
 const Pattern kBlocks{"blocks", 1.0 / (4096 * 8 * 100), 0};
 
-// A file in the page cache, gone when the program ends.
+// A file in the page cache, removed at the end of the program.
 std::shared_ptr<const Image> File(std::span<const uint8_t> bytes) {
   const char* folder = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): before threads
   std::string name = std::string(folder != nullptr ? folder : "/tmp") + "/cbt-bench-XXXXXX";
@@ -111,7 +111,7 @@ void RegisterLimit() {
         benchmark::DoNotOptimize(any);
       };
       for (auto _ : state) {
-        // No thread pool: its threads would add a wait of their own.
+        // No thread pool: its threads would add waits.
         std::vector<std::thread> others;
         for (size_t part = 1; part < threads; ++part) others.emplace_back(read, part);
         read(0);

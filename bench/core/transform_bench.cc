@@ -3,9 +3,9 @@
 // sixteen extents from there.
 //
 //   cbt   the cursor
-//   std   the loop that one writes with the standard library, from and to vectors of extents
+//   std   the obvious loop with the standard library, from and to vectors of extents
 //
-// Items are the extents that go in; positions for seek.
+// Items are the input extents; for seek, positions.
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -183,7 +183,7 @@ void RegisterSeek(const std::string& name, const Make& make) {
   })->UseRealTime();
 }
 
-// 2^34 bits, 2 GiB of them, of which 16 MiB are memory: one file, mapped again and again.
+// 2^34 bits, 2 GiB, in 16 MiB of memory: one file, mapped repeatedly.
 BitmapView HugeBitmap() {
   constexpr size_t kBytes = size_t{1} << 31;
   constexpr size_t kFile = size_t{1} << 24;

@@ -4,11 +4,11 @@
 //   random   in blocks of 1 MiB, anywhere
 //   runs     in blocks of 4 KiB, as runs of 1 MiB
 //
-//   cbt           the chain's cursor, to its end
+//   cbt           the chain's cursor, read to its end
 //   linear        the maps between the two read from their files and united, in one pass; the
 //                 result to its end
-//   first         the chain's cursor, opened, to its first extents
-//   first_linear  the same of the union of all
+//   first         the chain's cursor, from opening it to its first extents
+//   first_linear  the same for the union of all
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>

@@ -1,11 +1,9 @@
 // Change maps against CRoaring and dense bitmaps.
 //
-//   map_to_runs/<kind>/<blocks>/<impl>      the extents of a map, batch by batch: bytes are those
-//   of
-//                                           extents, 16 each
+//   map_to_runs/<kind>/<blocks>/<impl>      the extents of a map, batch by batch: 16 bytes each
 //   map_from_bitmap/<pattern>/<blocks>/...  a map of a dense bitmap: bytes are those of the bitmap
-//   union/<pattern>/<blocks>/...            30 daily maps to one: items are maps
-//   size/<pattern>/<blocks>/...             bytes an extent (a counter; the time means nothing)
+//   union/<pattern>/<blocks>/...            30 daily maps united: items are maps
+//   size/<pattern>/<blocks>/...             bytes per extent (a counter; ignore the time)
 //
 //   cbt            the public interface
 //   croaring       its iterator and a loop that unites; pairwise in-place unions
@@ -59,7 +57,7 @@ Roaring RoaringOf(const ChangeMap& map) {
   return bitmap;
 }
 
-// Everything that is measured is made once, before the first repetition that wants it.
+// All inputs are created once, before the first repetition that needs them.
 template <typename T>
 const T& Once(const std::string& name, const std::function<T()>& make) {
   static std::map<std::string, std::unique_ptr<T>> all;
@@ -100,7 +98,7 @@ uint64_t Drain(ExtentCursor& cursor) {
 
 constexpr uint64_t kRunBlocks = uint64_t{1} << 24;
 
-// Containers of one kind, or of all in turn.
+// Containers of one kind, or of all kinds in turn.
 ChangeMap MapOfKind(const std::string& kind) {
   Words bits(kRunBlocks / 64);
   const Words sparse = BitsOf("random1e-2", kRunBlocks);
@@ -121,7 +119,7 @@ const ChangeMap& Kind(const std::string& kind) {
   return Once<ChangeMap>("kind " + kind, [kind] { return MapOfKind(kind); });
 }
 
-// What one writes with an iterator: values one by one into extents.
+// The obvious loop with an iterator: values one by one into extents.
 uint64_t DrainRoaring(const Roaring& bitmap) {
   roaring_uint32_iterator_t iterator;
   StartRoaring(bitmap.get(), &iterator);
@@ -152,7 +150,7 @@ uint64_t DrainRoaring(const Roaring& bitmap) {
   return extents + batch.size() + (open.length != 0 ? 1 : 0);
 }
 
-// The stores alone.
+// Only the stores.
 uint64_t WriteExtents(uint64_t extents) {
   ExtentBatch batch;
   uint64_t sum = 0;
@@ -206,7 +204,7 @@ Roaring AddMany(const Words& words) {
   return bitmap;
 }
 
-// Edge by edge, as one finds runs without anything to help.
+// Edge by edge, the obvious way to find runs.
 Roaring AddRange(const Words& words) {
   Roaring bitmap(roaring_bitmap_create());
   uint64_t carry = 0;
@@ -309,7 +307,7 @@ void RegisterUnion(const std::string& pattern) {
 
 // ---- size
 
-// No longer than the patterns are before they repeat themselves, which zstd would notice.
+// No longer than the period of the patterns, which zstd would exploit.
 constexpr uint64_t kSizeBlocks = uint64_t{1} << 23;
 
 void RegisterSize(const std::string& pattern) {

@@ -1,6 +1,6 @@
 // rpc/<style>-<transport>/<max_results>/<impl>: a stream of 20 M tuples from a pair of bitmaps to a
-// client that has decoded and checked them, both ends in this process. max_results 0 leaves the
-// size of messages to the server.
+// client that decodes and checks them, both ends in this process. max_results 0 leaves the size of
+// messages to the server.
 //
 //   cbt        diff, encode, gRPC, decode and check
 //   generated  the straightforward way: message objects of libprotobuf on a synchronous server and
@@ -10,9 +10,8 @@
 // relay/<style>-<transport>/<max_results>/<impl>: the same with a relay between server and client.
 //
 //   cbt        our server, relay and client, every tuple checked on the way
-//   unchecked  tuples passed on without a look; the client leaves max_results to the server,
-//   because
-//              a limit has to be checked
+//   unchecked  tuples forwarded unchecked; the client leaves max_results to the server, because a
+//              limit has to be checked
 //   generated  the straightforward server and client, and between them a sidecar that decodes each
 //              message, checks it, copies its tuples into another and encodes that
 //
@@ -255,7 +254,7 @@ void Report(benchmark::State& state, bool blocks, uint32_t max_results) {
 
 void OurClient(benchmark::State& state, const std::string& address, bool blocks,
                uint32_t max_results) {
-  // Before the clock runs.
+  // Before timing starts.
   const uint64_t expected = Size(blocks, max_results).first;
   ExtentBatch batch;
   for (auto _ : state) {
@@ -288,7 +287,7 @@ void Cbt(benchmark::State& state, bool blocks, bool tcp, uint32_t max_results) {
   OurClient(state, (*server)->address(), blocks, max_results);
 }
 
-// The way of a sidecar that was written by hand: one stream to the plugin, one to the client.
+// A straightforward sidecar: one stream to the plugin, one to the client.
 class GeneratedRelay final : public csi::v1::SnapshotMetadata::Service {
  public:
   explicit GeneratedRelay(const std::shared_ptr<grpc::Channel>& plugin)
@@ -418,7 +417,7 @@ void Ceiling(benchmark::State& state, bool blocks, bool tcp, uint32_t max_result
 }
 
 // Opens a delta of 64 TiB and takes its first batch. Scattered changes are one block in a million;
-// a volume that changed as a whole is told as blocks, so that there is something to tell.
+// a fully changed volume is reported as blocks, so that there is more than one tuple.
 void First(benchmark::State& state, bool scattered) {
   constexpr uint64_t kLarge = uint64_t{64} << 40;
   constexpr uint64_t kLargeBlock = 64 << 10;

@@ -1,12 +1,12 @@
-// source/<format>/<entries>/<impl>: what a storage system gives, to a change map or to extents.
+// source/<format>/<entries>/<impl>: the output of a storage system, to a change map or to extents.
 //
 //   cbt       the importer, or the cursor read to its end
 //   reversed  a dense bitmap of big-endian 32-bit words
-//   parser    RapidJSON or expat alone, with nothing done about what they find
-//   limit     the bytes counted, eight at once
+//   parser    only RapidJSON or expat, ignoring what they find
+//   limit     counts the bytes, eight at a time
 //
-// Bytes are those of the input: of lists their text, of diffs their records and data, of bitmaps
-// their bits, of qcow2 images their tables.
+// Bytes are those of the input: the text of lists, the records and data of diffs, the bits of
+// bitmaps, the tables of qcow2 images.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -45,14 +45,14 @@ std::span<const uint8_t> BytesOf(const std::string& text) {
   std::exit(1);
 }
 
-// What is measured: bytes, and what is done with them.
+// An input and the work on it.
 struct Input {
   std::string bytes;
   uint64_t capacity = 0;
-  std::shared_ptr<const Image> image;  // of those that are read from a file
+  std::shared_ptr<const Image> image;  // for inputs that are read from a file
 };
 
-// Made when the first row of theirs runs, and let go when those of another one do.
+// Created for the first row that needs it, and freed for the next input.
 const Input& InputOf(const std::string& name, const std::function<Input()>& make) {
   static std::string present;
   static Input input;
@@ -137,7 +137,7 @@ Job Importer(Read read) {
 
 void AddListings() {
   for (const test::Listing& listing : test::Listings()) {
-    // An answer for seven bytes each is no measure of anything; see below.
+    // A status for every seven bytes would be meaningless; see below.
     if (listing.name == "Vmware" || listing.name == "RbdDiff") continue;
     const auto make = [listing] {
       Ranges ranges = Scattered(kEntries);
@@ -176,7 +176,7 @@ void AddVmware() {
   AddRow(name, "limit", make, CountBytes);
 }
 
-// Diffs whose records are all they have, the worst there is, and one with 16 KiB of data each.
+// Diffs with only records, the worst case, and one with 16 KiB of data each.
 void AddRbdDiffs() {
   for (const bool data : {false, true}) {
     const uint64_t entries = data ? kEntries / 100 : kEntries;

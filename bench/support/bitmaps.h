@@ -12,7 +12,7 @@
 
 namespace cbt::bench {
 
-// One way in which a target's bits differ from a base's.
+// A pattern of the differences between a base and a target.
 struct Pattern {
   std::string name;
   double density;    // of single bits that differ; ignored for clusters
@@ -25,7 +25,7 @@ inline std::vector<Pattern> DiffPatterns() {
           {"clustered", 0, 64},    {"full", 1, 0}};
 }
 
-// Runs of set bits, of geometric mean lengths `run` and with gaps of mean length `gap`.
+// Runs of set bits with geometrically distributed lengths: mean `run`, gaps with mean `gap`.
 inline std::vector<uint64_t> Runs(size_t words, double run, double gap, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<uint64_t> bits(words);
@@ -38,7 +38,7 @@ inline std::vector<uint64_t> Runs(size_t words, double run, double gap, uint64_t
   return bits;
 }
 
-// The bits that differ; the first MiB's worth is repeated in longer bitmaps.
+// The bits that differ; longer bitmaps repeat the first MiB.
 inline std::vector<uint64_t> Differences(const Pattern& pattern, size_t words) {
   constexpr size_t kPeriod = (size_t{1} << 20) / 8;
   const size_t distinct = std::min(words, kPeriod);

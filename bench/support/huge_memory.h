@@ -1,5 +1,5 @@
-// Vectors on huge pages: which pages a buffer happened to get would else be part of what is
-// measured.
+// Vectors on huge pages: otherwise, the pages that a buffer happens to get would affect the
+// measurement.
 #ifndef CBT_BENCH_SUPPORT_HUGE_MEMORY_H_
 #define CBT_BENCH_SUPPORT_HUGE_MEMORY_H_
 

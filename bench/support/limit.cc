@@ -3,7 +3,7 @@
 namespace cbt::bench {
 namespace {
 
-// Eight words, as one register where the machine has it. Unaligned loads, as everybody's.
+// Eight words, in one register if the machine has it. Unaligned loads, like all implementations.
 using Wide [[gnu::vector_size(64), gnu::aligned(8), gnu::may_alias]] = uint64_t;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the machine can read.
+// The read bandwidth of the machine.
 #ifndef CBT_BENCH_SUPPORT_LIMIT_H_
 #define CBT_BENCH_SUPPORT_LIMIT_H_
 
@@ -7,8 +7,8 @@
 
 namespace cbt::bench {
 
-// Reads both ranges with the widest vectors there are and nothing else: the OR of what differs.
-// Multiples of 256 bytes; the rest is left out.
+// Only reads both ranges, with the widest vectors available; returns the OR of their differences.
+// Reads multiples of 256 bytes and skips the rest.
 uint64_t ReadBoth(const void* a, const void* b, size_t bytes);
 
 }  // namespace cbt::bench

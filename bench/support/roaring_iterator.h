@@ -1,5 +1,5 @@
-// CRoaring's iterator under its names of 0.2 and under those of today, of which the older ones are
-// deprecated. The header is asked which of them there are: not every release has a version macro.
+// CRoaring's iterator under its names in 0.2 and under the current ones; the old ones are
+// deprecated. Detected from the header: not every release has a version macro.
 #ifndef CBT_BENCH_SUPPORT_ROARING_ITERATOR_H_
 #define CBT_BENCH_SUPPORT_ROARING_ITERATOR_H_
 
@@ -9,7 +9,7 @@
 
 namespace cbt::bench {
 
-// At the first value of the bitmap.
+// An iterator at the first value of the bitmap.
 template <typename Bitmap, typename Iterator>
 void StartRoaring(const Bitmap* bitmap, Iterator* iterator) {
   if constexpr (requires { roaring_iterator_init(bitmap, iterator); }) {
@@ -19,7 +19,7 @@ void StartRoaring(const Bitmap* bitmap, Iterator* iterator) {
   }
 }
 
-// The next values, `room` at most. Returns: how many there were.
+// Reads the next values, at most `room`. Returns their number.
 template <typename Iterator>
 uint32_t ReadRoaring(Iterator* iterator, uint32_t* values, uint32_t room) {
   if constexpr (requires { roaring_uint32_iterator_read(iterator, values, room); }) {

@@ -1,4 +1,4 @@
-// Registering one benchmark for each variant that this machine can run, and for the dispatched one.
+// Registers a benchmark for each variant that this machine can run, and for the dispatched one.
 #ifndef CBT_BENCH_SUPPORT_VARIANTS_H_
 #define CBT_BENCH_SUPPORT_VARIANTS_H_
 
@@ -9,8 +9,8 @@
 
 namespace cbt::bench {
 
-// Calls add(implementation name, kernels) for each variant that runs here, and once more as `cbt`
-// for the one that is in use.
+// Calls add(implementation name, kernels) for each variant that runs here, and again as `cbt` for
+// the one in use.
 template <typename Kernels, typename Add>
 void ForEachVariant(std::span<const simd::Variant<Kernels>> variants, const Kernels& in_use,
                     Add add) {

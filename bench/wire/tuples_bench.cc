@@ -4,7 +4,7 @@
 //
 //   cbt           EncodeTuples(); DecodeMetadataMessage() and StreamChecker
 //   sse42, ...    each kernel that runs here
-//   libprotobuf   a message object that is used again: built and serialised; parsed and read
+//   libprotobuf   a reused message object: built and serialised; parsed and read
 //   memcpy        copies the bytes
 //
 // Items are tuples.
@@ -140,7 +140,7 @@ void Register(const std::string& pattern, const std::shared_ptr<const Message>& 
   Add(decode + "libprotobuf", bytes,
       [=, response = std::make_shared<csi::v1::GetMetadataDeltaResponse>()] {
         if (!response->ParseFromArray(message->bytes.data(), static_cast<int>(bytes))) std::abort();
-        // Nobody parses without reading: the same rules, as one writes them.
+        // A client reads what it parses: the same rules, in the obvious way.
         int64_t end = 0;
         for (const auto& tuple : response->block_metadata()) {
           if (tuple.size_bytes() <= 0 || tuple.byte_offset() < end) std::abort();
