@@ -1,5 +1,5 @@
-// Files that hold one bit a block: what most storage arrays give, in any layout. Part of
-// cbt::source. For bits that are in memory already see cbt/bitmap.h.
+// Files with one bit per block, in any layout: the change metadata of most storage arrays. Part of
+// cbt::source. For bits already in memory see cbt/bitmap.h.
 #ifndef CBT_SOURCE_DENSE_BITMAP_H_
 #define CBT_SOURCE_DENSE_BITMAP_H_
 
@@ -14,29 +14,30 @@
 
 namespace cbt {
 
-// Where the bits lie and what they mean. Some layouts:
+// Where the bits lie and what they mean. Examples:
 //   QEMU's bitmaps, partclone, roaring bitsets: the default order
 //   XenServer, VDI.list_changed_blocks:         64 KiB, most significant first, base64
 //   DRBD on disk:                               4 KiB, the default order, a header
 //   32-bit words of a big-endian machine:       reversed_word_bytes = 4
 struct DenseBitmapLayout {
-  uint64_t granularity = 0;  // bytes of the volume that a bit stands for; needed
+  uint64_t granularity = 0;  // bytes of the volume per bit; required
   BitmapFormat format = {};
-  uint64_t header_bytes = 0;  // in front of the bits, passed over
-  uint64_t first_bit = 0;     // the volume's first one, counted from behind the header
+  uint64_t header_bytes = 0;  // before the bits, skipped
+  uint64_t first_bit = 0;     // the volume's first bit, counted from the end of the header
 };
 
-// A cursor over the blocks whose bits are set in `file`. What lies behind the volume's last bit is
-// not looked at. Extents are maximal; the last one is cut at `capacity` (bytes).
-// Errors: INVALID_ARGUMENT for the layout and for a file that is too short: a bit that is not there
-//         says nothing. While it runs: those of Image::Read(), ABORTED when the file was changed.
+// A cursor over the blocks whose bits are set in `file`. Bits after the volume's last one are
+// ignored. Extents are maximal; the last one is cut at `capacity` (bytes).
+// Errors: INVALID_ARGUMENT for the layout and for a file that is too short: a missing bit says
+//         nothing about its block. From Next(): those of Image::Read(), ABORTED if the file has
+//         changed.
 // Cost:   Seek() O(1); reads the bits once, 1 MiB at a time.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeDenseBitmapCursor(
     std::shared_ptr<const Image> file, const DenseBitmapLayout& layout, uint64_t capacity);
 
-// The same for bits that come as a stream, as base64 text when `base64` (white space is allowed).
-// They lie in memory as long as the cursor lives: as many bytes as the volume's bits take.
-// Errors: as above, DATA_LOSS for what is no base64.
+// The same for bits from a stream, as base64 text if `base64` (white space is allowed). They stay
+// in memory as long as the cursor: as many bytes as the volume's bits take.
+// Errors: as above, DATA_LOSS for invalid base64.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> ReadDenseBitmap(ByteStream& stream, bool base64,
                                                               const DenseBitmapLayout& layout,
                                                               uint64_t capacity);

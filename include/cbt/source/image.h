@@ -1,10 +1,10 @@
 // Raw volume images as change sources: what differs between two of them, and where one may hold
 // data. Part of cbt::source.
 //
-// Images are read with pread in large chunks, several of them at once when an executor is given;
-// holes are found with SEEK_DATA and SEEK_HOLE and never read. An image must not change while a
-// cursor reads it. A cursor that sees that a file did (it got shorter or longer, or was written to)
-// fails with ABORTED before it is complete. Nobody can see that a block device was written to.
+// Images are read with pread in large chunks, several at once if an executor is given; holes are
+// found with SEEK_DATA and SEEK_HOLE and never read. An image must not change while a cursor reads
+// it. A cursor that detects a change of a file (its size, or a write) fails with ABORTED before it
+// is complete. Writes to a block device can't be detected.
 #ifndef CBT_SOURCE_IMAGE_H_
 #define CBT_SOURCE_IMAGE_H_
 
@@ -25,12 +25,12 @@ namespace cbt {
 class Image {
  public:
   // Opens the file at `path`. `label` names the image in error messages, the path if empty; a
-  // server gives the snapshot's id, so that clients don't learn its paths.
+  // server passes the snapshot's id, so that clients don't learn its paths.
   // Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (a directory, a pipe, ...), UNAVAILABLE.
   static absl::StatusOr<std::shared_ptr<const Image>> Open(const std::string& path,
                                                            std::string_view label = {});
 
-  // As Open() for a descriptor that is open for reading; takes it over, also on failure.
+  // As Open() for a descriptor open for reading; takes ownership, also on failure.
   static absl::StatusOr<std::shared_ptr<const Image>> FromDescriptor(int descriptor,
                                                                      std::string_view label);
 
@@ -43,26 +43,25 @@ class Image {
   const std::string& label() const noexcept { return label_; }
   int descriptor() const noexcept { return descriptor_; }
 
-  // True when both are surely the same file, so that they can't differ: one block device, or
-  // regular files of one device and inode number, not touched between the times they were opened,
-  // that the kernel finds under one path. Numbers alone don't tell: where snapshots are seen
-  // through NFS or virtiofs, or in a bcachefs, a file and its older state have the same ones. False
-  // proves nothing: of a file with two names, or one that was deleted, it can't be told, and the
-  // bytes have to decide.
+  // True only if both are certainly the same file, so that they can't differ: one block device, or
+  // regular files with one device and inode number, not modified between the times they were
+  // opened, that the kernel finds under one path. The numbers alone prove nothing: when snapshots
+  // are seen through NFS or virtiofs, or on bcachefs, a file and its older state share them. False
+  // proves nothing either: for a file with two names, or a deleted one, the bytes have to decide.
   bool SameFileAs(const Image& other) const noexcept;
 
-  // True for one block device, and when device and inode number are equal: the same file, or two
-  // that can't be told apart by them. For what is refused when in doubt; what is left out needs
+  // True for one block device, and if device and inode number are equal: the same file, or two that
+  // the numbers can't distinguish. Use this to refuse when in doubt; to leave something out, use
   // SameFileAs().
   bool MayBeSameFileAs(const Image& other) const noexcept;
 
-  // Reads the bytes [offset, offset + length) into `out`; what lies past size() reads as zeros.
+  // Reads the bytes [offset, offset + length) into `out`; bytes past size() read as zeros.
   // Errors: ABORTED when the file has become shorter than size(), UNAVAILABLE when reading fails.
   absl::Status Read(uint64_t offset, size_t length, uint8_t* out) const;
 
   // The first range [begin, end) at or after `offset` that may hold data, cut at size(); an empty
-  // range at size() when there is none, and nowhere else. Everything is data where holes can't be
-  // told apart.
+  // range at size() if there is none, and only then. Everything is data if the file system can't
+  // report holes.
   // Errors: UNAVAILABLE when the file system fails.
   struct Range {
     uint64_t begin = 0;
@@ -70,8 +69,8 @@ class Image {
   };
   absl::StatusOr<Range> FindData(uint64_t offset) const;
 
-  // OK while the file still has the size and the modification time it had when it was opened, and
-  // always for a block device, which has no time that would tell.
+  // OK while the file has the size and the modification time that it had when it was opened; always
+  // OK for a block device, which has no modification time.
   // Errors: ABORTED, UNAVAILABLE.
   absl::Status CheckUnchanged() const;
 
@@ -89,19 +88,19 @@ struct ImageOptions {
   // Granularity of the answer in bytes: a power of two, 512 bytes to 64 MiB.
   uint64_t block_size = 4096;
 
-  // Where chunks are read and compared, ahead of the consumer. Without one, Next() reads by itself.
-  // Must outlive the cursor and must not be the executor that runs Next(): a Next() that waits
-  // there for its own chunks could wait for ever.
+  // Reads and compares chunks ahead of the consumer. Without one, Next() reads. Must outlive the
+  // cursor and must not be the executor that runs Next(), which could then wait for its own chunks
+  // forever.
   Executor* executor = nullptr;
 
-  // Chunks (1 MiB of volume each) that are read ahead at most. Costs two buffers of that size for
-  // each thread of the executor that is at work, and nothing for a cursor that nobody reads.
+  // The most chunks (1 MiB of the volume each) to read ahead. Costs two buffers of that size per
+  // busy thread of the executor, and nothing for a cursor that is not being read.
   size_t chunks_in_flight = 4;
 
   // Trusts the file system about holes. Without it every byte is read.
   bool skip_holes = true;
 
-  // MakeImageAllocationCursor only: also leaves out blocks that hold nothing but zeros, which costs
+  // MakeImageAllocationCursor() only: also leaves out blocks that hold only zeros, which requires
   // reading the image.
   bool skip_zeros = false;
 };
@@ -109,7 +108,7 @@ struct ImageOptions {
 inline constexpr uint64_t kMinImageBlockSize = 512;
 inline constexpr uint64_t kMaxImageBlockSize = uint64_t{64} << 20;
 
-// OK for a block size (bytes) that images can be read with, else INVALID_ARGUMENT.
+// OK for a block size (bytes) that images support, else INVALID_ARGUMENT.
 absl::Status CheckImageBlockSize(uint64_t block_size);
 
 // The blocks in which `target` differs from `base`. The capacity is the target's size; the shorter

@@ -1,13 +1,12 @@
-// What every importer of a storage system's own change metadata is told. Part of cbt::source.
+// Options and rules that all importers of change metadata share. Part of cbt::source.
 //
-// An importer reads a list of ranges once, from a stream, and makes a change map of it: sorted,
-// merged, rounded outward to the map's granularity, cut at the volume's end. The input never lies
-// in memory, whatever its size; the map does, compressed (2 to 4 bytes a range in most cases).
+// An importer reads a list of ranges once, from a stream, and builds a change map: sorted, merged,
+// rounded outward to the map's granularity, cut at the volume's end. The input is never held in
+// memory, whatever its size; the map is, compressed (2 to 4 bytes per range in most cases).
 //
-// Common to all of them: ranges may come in any order and overlap. A range that wraps or reaches
-// past the volume, an input that ends early, a syntax error, a number that is none: DATA_LOSS that
-// names the position in the input and the reason, and no map. Zeroed, discarded and vanished ranges
-// of a delta are changes.
+// Ranges may come in any order and overlap. A range that wraps or reaches past the volume, an input
+// that ends early, a syntax error, an invalid number: DATA_LOSS naming the position in the input
+// and the reason, and no map. Zeroed, discarded and vanished ranges of a delta are changes.
 #ifndef CBT_SOURCE_IMPORT_H_
 #define CBT_SOURCE_IMPORT_H_
 
@@ -16,23 +15,23 @@
 
 namespace cbt {
 
-// What a source is asked about.
+// What a source reports.
 enum class SourcePurpose {
   kAllocated,  // what may hold data in a snapshot
   kDelta,      // what may differ from one snapshot to another
 };
 
 struct ImportOptions {
-  // What the input is taken for. One that says itself that it is the other is INVALID_ARGUMENT, and
-  // so is one that could be either where nothing is given here.
+  // How to interpret the input. INVALID_ARGUMENT if the input itself says otherwise, or if it could
+  // be either and this is empty.
   std::optional<SourcePurpose> purpose = {};
 
-  // Size of the target in bytes. Formats that don't say it need it; for others it must be what they
-  // say, up to the rounding of their units.
+  // Size of the target in bytes. Required for formats that don't hold it; otherwise it must match
+  // what they say, up to the rounding of their units.
   std::optional<uint64_t> capacity = {};
 
-  // Size of the base in bytes where it was larger: how far the ranges of a delta may reach. What
-  // lies past the target's end is not reported.
+  // Size of the base in bytes if it was larger: how far the ranges of a delta may reach. Nothing
+  // past the target's end is reported.
   std::optional<uint64_t> base_capacity = {};
 
   // Granularity of the map in bytes.

@@ -1,5 +1,5 @@
-// What an NBD server answers to a block status request, as extents. Header only and without any NBD
-// library: it takes what the extent callback of a client gets, whichever client that is.
+// An NBD server's reply to a block status request, as extents. Header only and without any NBD
+// library: it takes the arguments of a client's extent callback, whichever client that is.
 //
 //   auto extents = cbt::NbdExtents::For("qemu:dirty-bitmap:b0");
 //   extents->Expect(offset, length);
@@ -32,19 +32,19 @@ namespace cbt {
 // The replies about one context, checked and turned into the extents that count as allocated or
 // changed:
 //
-//   base:allocation           all but what is known to read as zeros (flag 2). A hole (flag 1) that
+//   base:allocation           everything not known to read as zeros (flag 2). A hole (flag 1) that
 //                             may read as something else counts.
 //   qemu:dirty-bitmap:NAME    what is dirty (flag 1).
-//   qemu:allocation-depth     what an image of the chain holds that is at most `deepest_changed`
-//                             levels down; 1 is the overlay itself, so that 1 gives what differs
-//                             from its backing image. Clusters that the overlay zeroes or discards
-//                             are its own and count. Depth 0, in no image at all, does not.
+//   qemu:allocation-depth     what is held by an image at most `deepest_changed` levels down the
+//                             chain; 1 is the overlay itself, so 1 gives what differs from its
+//                             backing image. Clusters that the overlay zeroes or discards are its
+//                             own and count. Depth 0, in no image at all, does not.
 //
-// Flags that nobody has defined yet count as allocated or changed. Belongs to one thread at a time.
+// Undefined flags count as allocated or changed. Belongs to one thread at a time.
 class NbdExtents {
  public:
-  // The largest number of extents that are kept of one reply (16 bytes each). What comes behind
-  // them is left to the next request; Finish() tells from where on.
+  // The most extents kept of one reply (16 bytes each). Whatever follows is left to the next
+  // request; Finish() returns where that starts.
   static constexpr size_t kMaxExtents = size_t{1} << 17;
 
   static constexpr std::string_view kAllocation = "base:allocation";
@@ -74,8 +74,8 @@ class NbdExtents {
 
   const std::string& context() const noexcept { return context_; }
 
-  // Begins with the replies to a request for [offset, offset + length) (bytes, length > 0, the end
-  // at most kMaxCapacity). Forgets what was before.
+  // Starts on the replies to a request for [offset, offset + length) (bytes, length > 0, the end at
+  // most kMaxCapacity). Discards earlier replies.
   void Expect(uint64_t offset, uint64_t length) noexcept {
     extents_.clear();
     status_ = absl::OkStatus();
@@ -89,10 +89,10 @@ class NbdExtents {
     }
   }
 
-  // Takes what the callback of nbd_block_status() got: `entries` are `count` numbers, lengths in
-  // bytes and flags in turn. Other contexts are passed over. What reaches past the request is cut.
-  // Errors: DATA_LOSS, also from Finish() then, when the entries can't be an answer: none, half a
-  //         pair, a length of 0, another offset than asked for, a second answer.
+  // Takes the arguments of nbd_block_status()'s callback: `entries` are `count` numbers, lengths in
+  // bytes and flags in turn. Other contexts are ignored. What reaches past the request is cut.
+  // Errors: DATA_LOSS, then also from Finish(), for an invalid reply: no entries, half a pair, a
+  //         length of 0, another offset than requested, a second reply.
   absl::Status Take(std::string_view context, uint64_t offset, const uint32_t* entries,
                     size_t count) {
     if (count % 2 != 0) return context == context_ ? Refuse("half an entry") : absl::OkStatus();
@@ -101,7 +101,7 @@ class NbdExtents {
     });
   }
 
-  // As above for the callback of nbd_block_status_64(), whose entries have `length` and `flags`.
+  // As above for nbd_block_status_64(), whose entries have `length` and `flags`.
   template <typename Entry>
   absl::Status TakeLong(std::string_view context, uint64_t offset, const Entry* entries,
                         size_t count) {
@@ -111,7 +111,7 @@ class NbdExtents {
   }
 
   // Take() as a callback of libnbd's type; `user_data` is an NbdExtents. Returns -1 with *error set
-  // when it refuses.
+  // if the reply is refused.
   static int Callback(void* user_data, const char* context, uint64_t offset, uint32_t* entries,
                       size_t count, int* error) noexcept {
     auto* const self = static_cast<NbdExtents*>(user_data);
@@ -126,10 +126,10 @@ class NbdExtents {
     return self->Answer([&] { return self->TakeLong(context, offset, entries, count); }, error);
   }
 
-  // After the last reply.
-  // Returns: the offset (bytes, above the request's) below which extents() is the full answer. Less
-  //          than what was asked for is no end: ask again from there.
-  // Errors:  what Take() refused; DATA_LOSS when the context was not among the replies.
+  // Call after the last reply.
+  // Returns: the offset (bytes, above the request's) below which extents() is complete. If it is
+  //          below the end of the request, ask again from there.
+  // Errors:  those of Take(); DATA_LOSS when no reply was about the context.
   absl::StatusOr<uint64_t> Finish() const {
     if (!status_.ok()) return status_;
     if (!answered_) {
@@ -165,7 +165,7 @@ class NbdExtents {
     return true;
   }
 
-  // What a callback of the library returns; nothing may be thrown through it.
+  // The result of a libnbd callback; no exception may pass through it.
   template <typename Taking>
   int Answer(Taking taking, int* error) noexcept {
     try {

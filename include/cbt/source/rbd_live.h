@@ -1,5 +1,5 @@
-// A live Ceph RBD image as a cursor, through librbd's own callback. Header-only, and without a
-// header or a library of Ceph: the caller passes what calls rbd_diff_iterate2() in.
+// A live Ceph RBD image as a cursor, through librbd's own callback. Header-only, and without Ceph's
+// headers or libraries: the caller passes in a function that calls rbd_diff_iterate2().
 //
 //   rbd_image_t image = ...;  // the target snapshot is set
 //   auto cursor = cbt::MakeRbdCursor(
@@ -9,7 +9,7 @@
 //       },
 //       {.capacity = size_of_the_target});
 //
-// With a null base name the cursor tells what is allocated. With whole_object, which is fast where
+// With a null base name the cursor reports what is allocated. With whole_object, which is fast if
 // the image has a fast-diff map, ranges are whole objects. See
 // https://docs.ceph.com/en/latest/rbd/api/librbdpy/ and librbd.h.
 #ifndef CBT_SOURCE_RBD_LIVE_H_
@@ -32,23 +32,23 @@
 
 namespace cbt {
 
-// librbd's: bytes [offset, offset + length); `exists` is 0 for a range that was discarded. A
-// negative return stops the iteration, nothing else does.
+// librbd's callback: bytes [offset, offset + length); `exists` is 0 for a discarded range. Only a
+// negative return value stops the iteration.
 using RbdDiffCallback = int (*)(uint64_t offset, size_t length, int exists, void* context);
 
 struct RbdCursorOptions {
   // Size of the target in bytes.
   uint64_t capacity = 0;
 
-  // The unit in which the storage tells changes; 1: bytes, as librbd does.
+  // The unit in which the storage reports changes; 1: bytes, as librbd does.
   uint64_t granularity = 1;
 
-  // Bytes of the image that one call asks about, rounded down to whole units of the granularity,
-  // one at least. Smaller where an answer has too many ranges.
+  // Bytes of the image per call, rounded down to whole units of the granularity, at least one.
+  // Smaller if an answer has too many ranges.
   uint64_t window = uint64_t{4} << 30;
 
-  // Ranges that one call may give; a window that has more is asked about again in halves. One unit
-  // of the granularity that has more counts as changed from its beginning to its end.
+  // The most ranges per call; a window with more is split in halves. A single unit of the
+  // granularity with more counts as changed in full.
   size_t max_ranges = size_t{1} << 16;
 };
 
@@ -62,10 +62,10 @@ struct Answer {
   bool too_many = false;
 };
 
-// Nothing may be thrown through librbd: the vector has its room already.
+// No exception may pass through librbd: the vector has its capacity reserved.
 inline int Collect(uint64_t offset, size_t length, int, void* context) noexcept {
   auto& answer = *static_cast<Answer*>(context);
-  // Whole objects may reach out of the window; the neighbour's answer has that part.
+  // Whole objects may reach out of the window; the neighbouring window reports that part.
   const uint64_t end = length > kMaxCapacity || offset > kMaxCapacity - length
                            ? answer.end
                            : std::min<uint64_t>(offset + length, answer.end);
@@ -109,9 +109,9 @@ class Cursor final : public ExtentCursor {
   }
 
  private:
-  // `bytes` in whole units of the granularity, one at least: a call that begins inside of an object
-  // is not asked for, since Ceph once told ranges that lay elsewhere then. A position that begins a
-  // unit stays at the beginning of one, whatever windows follow.
+  // `bytes` in whole units of the granularity, at least one. Calls never start inside an object,
+  // since a version of Ceph then reported ranges that lay elsewhere: windows of whole units keep a
+  // position at the beginning of a unit.
   uint64_t WholeUnits(uint64_t bytes) const noexcept {
     return std::max(AlignDown(bytes, granularity()), granularity());
   }
@@ -148,7 +148,7 @@ class Cursor final : public ExtentCursor {
           window_ = WholeUnits(length / 2);
           continue;
         }
-        // Nothing finer can be told of one unit than that it changed.
+        // One unit can only be reported in full.
         answer_.ranges.push_back({position_, length});
         break;
       }
@@ -161,7 +161,7 @@ class Cursor final : public ExtentCursor {
       }
       break;
     }
-    // Images that are striped are not told in order.
+    // Striped images are not reported in order.
     std::sort(answer_.ranges.begin(), answer_.ranges.end(),
               [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
     size_t kept = 0;
@@ -180,20 +180,19 @@ class Cursor final : public ExtentCursor {
 
   Iterate iterate_;
   const uint64_t most_;
-  uint64_t window_;  // what to ask about at once: less where there are many ranges
+  uint64_t window_;  // bytes per call: fewer where there are many ranges
   Answer answer_;
-  size_t next_ = 0;        // of the ranges in the answer
+  size_t next_ = 0;        // index into the ranges of the answer
   uint64_t position_ = 0;  // asked about below this offset
 };
 
 }  // namespace rbd_internal
 
-// A cursor over what `iterate` tells: called as int(uint64_t offset, uint64_t length,
-// RbdDiffCallback, void* context) from Next(), in the thread that calls that, with ascending
-// windows that begin at multiples of the granularity. Ranges are sorted, merged and cut at the
-// window. Seek() O(1).
-// Errors: INVALID_ARGUMENT for the options. While it runs: NOT_FOUND, INVALID_ARGUMENT or
-//         UNAVAILABLE by what librbd returned; an iteration that failed is never taken for an end.
+// A cursor over what `iterate` reports. Next() calls it, on its own thread, as int(uint64_t offset,
+// uint64_t length, RbdDiffCallback, void* context) with ascending windows that begin at multiples
+// of the granularity. Ranges are sorted, merged and cut at the window. Seek() O(1).
+// Errors: INVALID_ARGUMENT for the options. From Next(): NOT_FOUND, INVALID_ARGUMENT or UNAVAILABLE
+//         depending on librbd's result; a failed iteration never looks like the end.
 template <typename Iterate>
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeRbdCursor(Iterate iterate,
                                                             const RbdCursorOptions& options) {
@@ -205,7 +204,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeRbdCursor(Iterate iterate,
   }
   std::unique_ptr<ExtentCursor> cursor =
       std::make_unique<rbd_internal::Cursor<Iterate>>(std::move(iterate), options);
-  // Runs go on from one window to the next.
+  // Runs continue from one window to the next.
   if (options.granularity > 1) return AlignOutward(std::move(cursor), options.granularity);
   return Coalesce(std::move(cursor));
 }
