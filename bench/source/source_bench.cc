@@ -119,8 +119,8 @@ void Parse(const Input& input) {
   const auto stream = MakeMemoryStream(BytesOf(input.bytes), "list");
   NoJson json_events;
   NoXml xml_events;
-  const absl::Status status = input.bytes.front() == '<' ? ReadXml(*stream, xml_events, false)
-                                                         : ReadJson(*stream, json_events);
+  const absl::Status status =
+      input.bytes.front() == '<' ? ReadXml(*stream, xml_events) : ReadJson(*stream, json_events);
   if (!status.ok()) Die(status);
 }
 

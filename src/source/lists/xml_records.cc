@@ -1,14 +1,11 @@
 #include "source/lists/xml_records.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <memory>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -48,90 +45,8 @@ absl::StatusOr<uint64_t> XmlAttributes::Number(std::string_view name) const {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{64} << 10;
-constexpr size_t kMaxQuickAttributes = 8;
 
 bool IsSpace(char c) noexcept { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
-bool IsNameStart(char c) noexcept { return (c >= 'a' && c <= 'z') || c == '_'; }
-bool IsName(char c) noexcept { return IsNameStart(c) || (c >= '0' && c <= '9'); }
-bool IsPlainValue(char c) noexcept { return c >= ' ' && c < '\x7f' && c != '<' && c != '&'; }
-
-// A tag of the kind that lists consist of: small letters, plain values in double quotes. What is
-// anything else is left to expat, with all that follows it.
-class QuickTag {
- public:
-  enum class Kind { kOther, kOpen, kClose, kEmpty };
-
-  // The tag [begin, end), from its < to its >.
-  Kind Parse(char* begin, const char* end) noexcept {
-    const char* const last = end - 1;
-    char* at = begin + 1;
-    const bool close = at < last && *at == '/';
-    if (close) ++at;
-    name_ = at;
-    if (at == last || !IsNameStart(*at)) return Kind::kOther;
-    while (at < last && IsName(*at)) ++at;
-    name_size_ = static_cast<size_t>(at - name_);
-    count_ = 0;
-    for (;;) {
-      char* const space = at;
-      while (at < last && IsSpace(*at)) ++at;
-      if (at == last) return close ? Kind::kClose : Kind::kOpen;
-      if (close) return Kind::kOther;
-      if (*at == '/') return at + 1 == last ? Kind::kEmpty : Kind::kOther;
-      if (at == space || count_ == kMaxQuickAttributes || !IsNameStart(*at)) return Kind::kOther;
-      Attribute& attribute = attributes_[count_];
-      attribute.name = at;
-      while (at < last && IsName(*at)) ++at;
-      attribute.name_end = at;
-      while (at < last && IsSpace(*at)) ++at;
-      if (at == last || *at++ != '=') return Kind::kOther;
-      while (at < last && IsSpace(*at)) ++at;
-      if (at == last || *at++ != '"') return Kind::kOther;
-      attribute.value = at;
-      while (at < last && *at != '"') {
-        if (!IsPlainValue(*at)) return Kind::kOther;
-        ++at;
-      }
-      if (at == last) return Kind::kOther;
-      attribute.value_end = at++;
-      for (size_t i = 0; i < count_; ++i) {
-        if (NameOf(attributes_[i]) == NameOf(attribute)) return Kind::kOther;
-      }
-      ++count_;
-    }
-  }
-
-  std::string_view name() const noexcept { return {name_, name_size_}; }
-
-  // The attributes, as XmlAttributes wants them; overwrites what stands behind each.
-  XmlAttributes Take() noexcept {
-    for (size_t i = 0; i < count_; ++i) {
-      *attributes_[i].name_end = '\0';
-      *attributes_[i].value_end = '\0';
-      pairs_[2 * i] = attributes_[i].name;
-      pairs_[2 * i + 1] = attributes_[i].value;
-    }
-    pairs_[2 * count_] = nullptr;
-    return XmlAttributes(pairs_.data());
-  }
-
- private:
-  struct Attribute {
-    const char* name;
-    char* name_end;
-    const char* value;
-    char* value_end;
-  };
-  static std::string_view NameOf(const Attribute& attribute) noexcept {
-    return {attribute.name, static_cast<size_t>(attribute.name_end - attribute.name)};
-  }
-
-  const char* name_ = nullptr;
-  size_t name_size_ = 0;
-  size_t count_ = 0;
-  std::array<Attribute, kMaxQuickAttributes> attributes_;
-  std::array<const char*, 2 * kMaxQuickAttributes + 1> pairs_;
-};
 
 class Memory;
 // The newest of this thread: expat's calls for memory do not say for whom.
@@ -191,7 +106,7 @@ class Memory {
 
 class Reader {
  public:
-  Reader(XmlEvents& events, bool quick) : events_(events), quick_(quick), buffer_(kBufferBytes) {
+  explicit Reader(XmlEvents& events) : events_(events), buffer_(kBufferBytes) {
     static constexpr XML_Memory_Handling_Suite kSuite = Memory::Suite();
     parser_.reset(XML_ParserCreate_MM(nullptr, &kSuite, nullptr));
     if (parser_ == nullptr) return;
@@ -200,33 +115,22 @@ class Reader {
     XML_SetCharacterDataHandler(parser_.get(), &Reader::OnText);
     XML_SetStartDoctypeDeclHandler(parser_.get(), &Reader::OnDoctype);
 #if XML_MAJOR_VERSION > 2 || (XML_MAJOR_VERSION == 2 && XML_MINOR_VERSION >= 6)
-    // A tag that was handed over as a whole has been looked at when the call returns.
+    // A complete tag is reported by the call that completes it.
     XML_SetReparseDeferralEnabled(parser_.get(), XML_FALSE);
 #endif
   }
 
   absl::Status Read(ByteStream& stream) {
     if (parser_ == nullptr) return absl::ResourceExhaustedError("no memory for a parser");
-    absl::Status status;
-    size_t there = 0;  // bytes in the buffer
     for (bool last = false; !last;) {
       const absl::StatusOr<size_t> count =
-          stream.Read({reinterpret_cast<uint8_t*>(buffer_.data()) + there, kBufferBytes - there});
+          stream.Read({reinterpret_cast<uint8_t*>(buffer_.data()), buffer_.size()});
       if (!count.ok()) return count.status();
       last = *count == 0;
-      there += *count;
-      size_t done = 0;
-      status = quick_ ? Quickly(there, done) : absl::OkStatus();
-      // A tag, a comment or white space that fills the buffer is none of the quick kind.
-      if (status.ok() && quick_ && done == 0 && there == kBufferBytes) status = LeaveToExpat();
-      if (status.ok() && (!quick_ || last)) {
-        status = Feed(done, there);
-        done = there;
+      if (absl::Status status = Feed(*count, last); !status.ok()) {
+        return At(stream.label(), absl::StrCat("line ", XML_GetCurrentLineNumber(parser_.get())),
+                  status);
       }
-      if (status.ok() && last) status = Feed(0, 0, true);
-      if (!status.ok()) return At(stream.label(), Line(), status);
-      std::memmove(buffer_.data(), buffer_.data() + done, there - done);
-      there -= done;
     }
     return absl::OkStatus();
   }
@@ -236,21 +140,13 @@ class Reader {
     void operator()(XML_Parser parser) const noexcept { XML_ParserFree(parser); }
   };
 
-  std::string Line() const {
-    return absl::StrCat("line ", XML_GetCurrentLineNumber(parser_.get()) + lines_passed_);
-  }
-
-  // Hands bytes [begin, end) of the buffer to expat.
-  absl::Status Feed(size_t begin, size_t end, bool last = false) {
-    return Feed(std::string_view(buffer_.data() + begin, end - begin), last);
-  }
-
-  absl::Status Feed(std::string_view bytes, bool last) {
+  // Passes the first `size` bytes of the buffer to expat.
+  absl::Status Feed(size_t size, bool last) {
     const XML_Status parsed =
-        XML_Parse(parser_.get(), bytes.data(), static_cast<int>(bytes.size()), last ? 1 : 0);
+        XML_Parse(parser_.get(), buffer_.data(), static_cast<int>(size), last ? 1 : 0);
     if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
     if (!status_.ok()) return status_;
-    fed_ += bytes.size();
+    fed_ += size;
     if (parsed != XML_STATUS_OK && XML_GetErrorCode(parser_.get()) == XML_ERROR_NO_MEMORY) {
       if (!memory_.refused()) return absl::ResourceExhaustedError("no memory for a parser");
       return absl::ResourceExhaustedError(
@@ -267,72 +163,6 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // Reads tags of the quick kind. Inside of the document's element it tells of them by itself;
-  // expat sees none of them unless something comes that is left to it, and then those that are
-  // open. `done` becomes the number of bytes that have been dealt with.
-  absl::Status Quickly(size_t there, size_t& done) {
-    char* const bytes = buffer_.data();
-    for (;;) {
-      size_t at = done;
-      while (at < there && IsSpace(bytes[at])) ++at;
-      if (at == there) return absl::OkStatus();
-      if (bytes[at] != '<') break;
-      const auto* const close = static_cast<const char*>(std::memchr(bytes + at, '>', there - at));
-      if (close == nullptr) return absl::OkStatus();
-      const auto end = static_cast<size_t>(close - bytes) + 1;
-      QuickTag tag;
-      const QuickTag::Kind kind = tag.Parse(bytes + at, bytes + end);
-      if (kind == QuickTag::Kind::kOther || depth_ == kMaxXmlDepth) break;
-      // The document's own element is expat's.
-      if (depth_ == 0 || (kind == QuickTag::Kind::kClose && open_.empty())) {
-        if (absl::Status status = Feed(done, end); !status.ok()) return status;
-      } else {
-        lines_passed_ += Lines(done, at);
-        const uint64_t lines = Lines(at, end);
-        if (absl::Status status = Tell(kind, tag); !status.ok()) return status;
-        lines_passed_ += lines;
-      }
-      done = end;
-    }
-    return LeaveToExpat();
-  }
-
-  // Expat has all from here on, also what is in the buffer. It has to see the elements that are
-  // open first: else it would take their ends for mismatched, and a list without them for whole.
-  absl::Status LeaveToExpat() {
-    quick_ = false;
-    replaying_ = true;
-    for (const std::string& name : open_) {
-      if (absl::Status status = Feed(absl::StrCat("<", name, ">"), false); !status.ok()) {
-        return status;
-      }
-    }
-    replaying_ = false;
-    return absl::OkStatus();
-  }
-
-  absl::Status Tell(QuickTag::Kind kind, QuickTag& tag) {
-    if (kind == QuickTag::Kind::kClose) {
-      if (open_.back() != tag.name()) return absl::DataLossError("no XML: mismatched tag");
-      open_.pop_back();
-      return events_.Close(--depth_, tag.name());
-    }
-    absl::Status status = events_.Open(depth_, tag.name(), tag.Take());
-    if (kind == QuickTag::Kind::kOpen) {
-      open_.emplace_back(tag.name());
-      ++depth_;
-    } else if (status.ok()) {
-      status = events_.Close(depth_, tag.name());
-    }
-    return status;
-  }
-
-  uint64_t Lines(size_t begin, size_t end) const noexcept {
-    return static_cast<uint64_t>(std::count(buffer_.begin() + static_cast<std::ptrdiff_t>(begin),
-                                            buffer_.begin() + static_cast<std::ptrdiff_t>(end),
-                                            '\n'));
-  }
-
   void Stop(absl::Status status) {
     status_ = std::move(status);
     XML_StopParser(parser_.get(), XML_FALSE);
@@ -341,7 +171,7 @@ class Reader {
   // Nothing may be thrown through expat; what is comes out of Feed().
   template <typename Telling>
   void Guarded(Telling telling) noexcept {
-    if (!status_.ok() || thrown_ != nullptr || replaying_) return;
+    if (!status_.ok() || thrown_ != nullptr) return;
     try {
       absl::Status status = telling();
       if (!status.ok()) Stop(std::move(status));
@@ -382,28 +212,21 @@ class Reader {
   }
 
   XmlEvents& events_;
-  bool quick_;     // nothing has come yet that is left to expat
   Memory memory_;  // outlives the parser
   std::unique_ptr<std::remove_pointer_t<XML_Parser>, Free> parser_;
   std::vector<char> buffer_;
   int depth_ = 0;
-  std::vector<std::string> open_;  // elements that expat has not seen
-  bool replaying_ = false;         // those are shown to it
-  uint64_t fed_ = 0;               // bytes
-  uint64_t lines_passed_ = 0;      // that expat has not seen
+  uint64_t fed_ = 0;  // bytes
   absl::Status status_;
   std::exception_ptr thrown_;
 };
 
 }  // namespace
 
-absl::Status ReadXml(ByteStream& stream, XmlEvents& events, bool quick) {
-  return Reader(events, quick).Read(stream);
-}
+absl::Status ReadXml(ByteStream& stream, XmlEvents& events) { return Reader(events).Read(stream); }
 #else
-absl::Status ReadXml(ByteStream& stream, XmlEvents& events, bool quick) {
+absl::Status ReadXml(ByteStream& stream, XmlEvents& events) {
   static_cast<void>(events);
-  static_cast<void>(quick);
   return absl::UnimplementedError(
       absl::StrCat(stream.label(), ": XML: this library was built without expat"));
 }

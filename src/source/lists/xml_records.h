@@ -54,10 +54,7 @@ inline constexpr size_t kMaxXmlMemoryBytes = size_t{16} << 20;
 //         stream. RESOURCE_EXHAUSTED with the line for more different names of attributes and
 //         elements than fit into kMaxXmlMemoryBytes, or when there is no memory. UNIMPLEMENTED when
 //         built without expat.
-// `quick`: reads what a document's element holds without expat, as long as it is nothing but plain
-//         tags. Says the same either way, three times as fast; but names cost no memory, so that
-//         there may be any number of them.
-absl::Status ReadXml(ByteStream& stream, XmlEvents& events, bool quick = true);
+absl::Status ReadXml(ByteStream& stream, XmlEvents& events);
 
 }  // namespace cbt
 
