@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "map/map_access.h"
 
 namespace cbt {
 
@@ -55,6 +56,10 @@ absl::StatusOr<ChangeMap> ChangeCollector::Finish(uint64_t capacity, uint64_t li
   }
   absl::StatusOr<ChangeMap> map = builder_.Build();
   if (!map.ok()) return map.status();
+  const VolumeGeometry geometry{capacity, map->view().granularity()};
+  if (last_end_ <= AlignUp(capacity, geometry.granularity)) {
+    return ChangeMapAccess::FromBytes(ChangeMapAccess::Storage(*map), (*map)->portable(), geometry);
+  }
   return WithCapacity(*map, capacity);
 }
 
