@@ -16,6 +16,7 @@
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/session_store.h"
 #include "fuzz/support/check.h"
+#include "source/directory/snapshot_folder.h"
 #include "source/directory/volume_sources.h"
 
 namespace {
@@ -59,7 +60,8 @@ absl::Status Read(const Folder& folder, int kind, const std::string& text) {
   folder.Write(text);
   switch (kind) {
     case 0:
-      return cbt::VolumeSources::Read(folder.descriptor(), "", rules).damage();
+      return cbt::VolumeSources::Read(cbt::SnapshotFolder::Read(folder.descriptor(), ""), rules)
+          .damage();
     case 1:
       return cbt::rpc::MakeTokenFileAccess(folder.file()).status();
     case 2:

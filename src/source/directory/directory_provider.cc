@@ -67,19 +67,10 @@ absl::StatusOr<SnapshotId> ParseId(std::string_view id) {
   }
 }
 
-// The file names in the directory `descriptor` (taken over) that can be images of snapshot `name`.
-absl::StatusOr<std::vector<std::string>> FilesOf(int descriptor, const SnapshotId& id) {
-  absl::StatusOr<std::vector<std::string>> names = NamesIn(descriptor);
-  if (!names.ok()) {
-    return absl::UnavailableError(
-        absl::StrCat("snapshot ", Quote(id.id), ": ", names.status().message()));
-  }
-  std::erase_if(*names, [&id](const std::string& name) {
-    return absl::EndsWith(name, AbslView(VolumeMaps::kMapExtension)) ||
-           absl::EndsWith(name, AbslView(VolumeSources::kExtension)) ||
-           std::string_view(name).substr(0, name.rfind('.')) != id.name;
-  });
-  return names;
+// Whether the file `name` can be an image of the snapshot.
+bool CanBeImageOf(const SnapshotId& id, std::string_view name) {
+  return name.substr(0, name.rfind('.')) == id.name && !name.ends_with(VolumeMaps::kMapExtension) &&
+         !name.ends_with(VolumeSources::kExtension);
 }
 
 // The root's absolute path as it was given, and the one that links lead to: a map may have been
@@ -116,9 +107,10 @@ class DirectoryProvider final : public SnapshotProvider {
                                                const StreamContext&) override {
     absl::StatusOr<SnapshotId> id = ParseId(snapshot_id);
     if (!id.ok()) return id.status();
-    absl::StatusOr<Snapshot> image = OpenImage(*id);
+    const SnapshotFolder folder = SnapshotFolder::Read(root_.number(), id->volume);
+    absl::StatusOr<Snapshot> image = OpenImage(folder, *id);
     if (!image.ok() && !absl::IsNotFound(image.status())) return image.status();
-    const VolumeSources sources = VolumeSources::Read(root_.number(), id->volume, rules_);
+    const VolumeSources sources = VolumeSources::Read(folder, rules_);
     std::string version;
     absl::StatusOr<std::unique_ptr<ExtentCursor>> told =
         sources.Open({}, id->name, options_.block_size, &version);
@@ -131,7 +123,7 @@ class DirectoryProvider final : public SnapshotProvider {
       return Source(MakeImageAllocationCursor(image->file, CursorOptions()), VersionOf(*image));
     }
     // The image may be gone, and a map of it left.
-    const VolumeMaps maps = VolumeMaps::Read(root_.number(), id->volume, root_paths_);
+    const VolumeMaps maps = VolumeMaps::Read(folder, root_paths_);
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = maps.Allocated(id->name, &version);
     if (!cursor.ok()) return About(*id, cursor.status());
     if (*cursor != nullptr) return FromMap(*std::move(cursor), version);
@@ -145,31 +137,27 @@ class DirectoryProvider final : public SnapshotProvider {
     if (!base_id.ok()) return base_id.status();
     absl::StatusOr<SnapshotId> target_id = ParseId(target_snapshot_id);
     if (!target_id.ok()) return target_id.status();
-    absl::StatusOr<Snapshot> base = OpenImage(*base_id);
-    absl::StatusOr<Snapshot> target = OpenImage(*target_id);
-    if (base_id->volume != target_id->volume) {
-      if (!base.ok()) return base.status();
-      if (!target.ok()) return target.status();
-      return absl::InvalidArgumentError(absl::StrCat("snapshots ", Quote(base_id->id), " and ",
-                                                     Quote(target_id->id),
-                                                     " are of different volumes"));
-    }
+    if (base_id->volume != target_id->volume) return OfDifferentVolumes(*base_id, *target_id);
+    SnapshotFolder folder = SnapshotFolder::Read(root_.number(), target_id->volume);
+    absl::StatusOr<Snapshot> base = OpenImage(folder, *base_id);
+    absl::StatusOr<Snapshot> target = OpenImage(folder, *target_id);
     // A snapshot that is there and not ready is not to be had from a map either.
     for (const auto* image : {&base, &target}) {
       if (!image->ok() && !absl::IsNotFound(image->status())) return image->status();
     }
-    VolumeMaps maps = VolumeMaps::Read(root_.number(), target_id->volume, root_paths_);
+    VolumeMaps maps = VolumeMaps::Read(folder, root_paths_);
     std::string version;
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
         maps.Delta(base_id->name, target_id->name, &version);
     // A chain that was changed between two looks at it is looked at again.
     for (int tries = 2; absl::IsAborted(cursor.status()) && tries > 0; --tries) {
-      maps = VolumeMaps::Read(root_.number(), target_id->volume, root_paths_);
+      folder = SnapshotFolder::Read(root_.number(), target_id->volume);
+      maps = VolumeMaps::Read(folder, root_paths_);
       cursor = maps.Delta(base_id->name, target_id->name, &version);
     }
     if (!cursor.ok()) return About(*target_id, cursor.status());
     if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target, version);
-    const VolumeSources sources = VolumeSources::Read(root_.number(), target_id->volume, rules_);
+    const VolumeSources sources = VolumeSources::Read(folder, rules_);
     cursor = sources.Open(base_id->name, target_id->name, options_.block_size, &version);
     if (!cursor.ok()) return About(*target_id, cursor.status());
     if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target, version);
@@ -288,30 +276,34 @@ class DirectoryProvider final : public SnapshotProvider {
     return absl::FailedPreconditionError(qcow2.status().message());
   }
 
-  absl::StatusOr<Snapshot> OpenImage(const SnapshotId& id) const {
+  // The error for a delta between volumes. A snapshot that can't be had is reported first.
+  absl::Status OfDifferentVolumes(const SnapshotId& base, const SnapshotId& target) const {
+    for (const SnapshotId* const id : {&base, &target}) {
+      const absl::StatusOr<Snapshot> image =
+          OpenImage(SnapshotFolder::Read(root_.number(), id->volume), *id);
+      if (!image.ok()) return image.status();
+    }
+    return absl::InvalidArgumentError(absl::StrCat("snapshots ", Quote(base.id), " and ",
+                                                   Quote(target.id), " are of different volumes"));
+  }
+
+  absl::StatusOr<Snapshot> OpenImage(const SnapshotFolder& folder, const SnapshotId& id) const {
     const auto not_found = [&id] {
       return absl::NotFoundError(absl::StrCat("snapshot ", Quote(id.id), ": no such snapshot"));
     };
-    const int folder = OpenBeneath(root_.number(), id.volume.empty() ? "." : id.volume,
-                                   O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0) {
-      // What can't be looked for is not told to be absent.
-      if (IsAbsent(errno)) return not_found();
+    // A snapshot that can't be looked for is not reported as absent.
+    if (!folder.status().ok()) {
       return absl::UnavailableError(
-          absl::StrCat("snapshot ", Quote(id.id), ": open the volume: ", Reason(errno)));
+          absl::StrCat("snapshot ", Quote(id.id), ": ", folder.status().message()));
     }
-    absl::StatusOr<std::vector<std::string>> names = FilesOf(folder, id);
-    if (!names.ok()) return names.status();
-
     OwnedDescriptor found;
     bool not_ready = false;
     bool unreadable = false;
     bool ambiguous = false;
     bool is_qcow2 = false;
-    for (const std::string& name : *names) {
-      const std::string path = id.volume.empty() ? name : absl::StrCat(id.volume, "/", name);
-      OwnedDescriptor descriptor(
-          OpenBeneath(root_.number(), path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    for (const std::string& name : folder.names()) {
+      if (!CanBeImageOf(id, name)) continue;
+      OwnedDescriptor descriptor(folder.Open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
       if (!descriptor.has_value()) {
         // Links that lead out and files that have just gone are no snapshots; one that is there and
         // can't be opened is not told to be absent.

@@ -1,25 +1,55 @@
-// What is in a folder.
+// The folder of a volume, listed once for a request.
 #ifndef CBT_SOURCE_DIRECTORY_SNAPSHOT_FOLDER_H_
 #define CBT_SOURCE_DIRECTORY_SNAPSHOT_FOLDER_H_
 
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 
 namespace cbt {
 
-// The names in the directory `descriptor`, which is taken over, sorted; without those that begin
-// with a dot. Errors: as FileError(); a list is never shorter than the directory.
-absl::StatusOr<std::vector<std::string>> NamesIn(int descriptor);
+// The names in a volume's folder at one moment. Images, maps, chains and sources of a request are
+// all looked up in the same listing.
+class SnapshotFolder {
+ public:
+  // Lists the folder `volume` ("" for the root itself) below the directory `root`, which must stay
+  // open as long as the object.
+  static SnapshotFolder Read(int root, std::string volume);
 
-// Whether a file that the folder has named and that can't be opened may be there all the same, by
-// the errno of OpenBeneath(). It is not when it has gone, or is a link that leads out.
+  int root() const noexcept { return root_; }
+  const std::string& volume() const noexcept { return volume_; }
+
+  // The names, sorted, without those that begin with a dot. Empty if there is no such folder below
+  // the root, or if it can't be listed; never part of a listing.
+  const std::vector<std::string>& names() const noexcept { return names_; }
+
+  // OK unless the folder can't be listed although it may exist; as FileError().
+  const absl::Status& status() const noexcept { return status_; }
+
+  // The path of `name` from the root.
+  std::string PathOf(std::string_view name) const;
+
+  // Opens `name`; see OpenBeneath().
+  int Open(std::string_view name, int flags) const;
+
+ private:
+  SnapshotFolder(int root, std::string volume) : root_(root), volume_(std::move(volume)) {}
+
+  int root_;
+  std::string volume_;
+  std::vector<std::string> names_;
+  absl::Status status_;
+};
+
+// Whether a listed file that failed to open may exist all the same, by the errno of OpenBeneath().
+// False if it has been removed, or is a link that leads out of the root.
 bool MayBeThere(int error) noexcept;
 
-// Why a file in a snapshot's folder can't be used, for whoever asks for what it may have told:
-// FAILED_PRECONDITION, or the code itself of what may have passed the next time.
+// The error for a file in a snapshot's folder that can't be used: FAILED_PRECONDITION, or the
+// original code if the error may be transient.
 absl::Status AsDamage(const absl::Status& status);
 
 }  // namespace cbt

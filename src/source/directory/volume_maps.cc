@@ -13,7 +13,6 @@
 #include "base/file_io.h"
 #include "cbt/transform.h"
 #include "source/directory/beneath.h"
-#include "source/directory/snapshot_folder.h"
 
 namespace cbt {
 namespace {
@@ -94,31 +93,20 @@ absl::StatusOr<bool> TellTheSame(ExtentCursor& a, ExtentCursor& b) {
 VolumeMaps::VolumeMaps(int root, std::string volume, const std::vector<std::string>& root_paths)
     : root_(root), volume_(std::move(volume)), root_paths_(root_paths) {}
 
-VolumeMaps VolumeMaps::Read(int root, const std::string& volume,
+VolumeMaps VolumeMaps::Read(const SnapshotFolder& folder,
                             const std::vector<std::string>& root_paths) {
-  VolumeMaps maps(root, volume, root_paths);
-  const int folder =
-      OpenBeneath(root, volume.empty() ? "." : volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) {
-    if (!IsAbsent(errno)) maps.NoteDamage(FileError("open the volume", errno));
-    return maps;
-  }
-  const absl::StatusOr<std::vector<std::string>> names = NamesIn(folder);
-  if (!names.ok()) {
-    maps.NoteDamage(names.status());
-    return maps;
-  }
-  for (const std::string& name : *names) {
-    const std::string path = volume.empty() ? name : absl::StrCat(volume, "/", name);
+  VolumeMaps maps(folder.root(), folder.volume(), root_paths);
+  if (!folder.status().ok()) maps.NoteDamage(folder.status());
+  for (const std::string& name : folder.names()) {
     if (absl::EndsWith(name, AbslView(kMapExtension))) {
-      const int file = OpenBeneath(root, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+      const int file = folder.Open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
       if (file >= 0) {
-        maps.AddMap(file, name, path);
+        maps.AddMap(file, name, folder.PathOf(name));
       } else if (MayBeThere(errno)) {
         maps.NoteDamage(FileError(name, errno));
       }
     } else if (absl::EndsWith(name, AbslView(kChainExtension))) {
-      const int chain = OpenBeneath(root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      const int chain = folder.Open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
       if (chain >= 0) {
         maps.AddChain(chain, name);
       } else if (MayBeThere(errno)) {

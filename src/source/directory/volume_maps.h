@@ -16,6 +16,7 @@
 #include "cbt/cursor.h"
 #include "map/chain/chain_manifest.h"
 #include "map/map_file.h"
+#include "source/directory/snapshot_folder.h"
 
 namespace cbt {
 
@@ -28,11 +29,10 @@ class VolumeMaps {
   static constexpr std::string_view kMapExtension = ".cbm";
   static constexpr std::string_view kChainExtension = ".chain";
 
-  // Reads the headers in the folder `volume` ("" for the root itself) below the directory `root`. A
-  // folder that is not there has no maps. `root_paths`: absolute paths of the root, whose ends are
-  // what maps in the root itself may name as their volume.
-  static VolumeMaps Read(int root, const std::string& volume,
-                         const std::vector<std::string>& root_paths);
+  // Reads the headers of the maps and chains in `folder`, whose root must outlive the object. A
+  // missing folder has no maps. `root_paths`: absolute paths of the root; maps in the root itself
+  // may name an end of one of them as their volume.
+  static VolumeMaps Read(const SnapshotFolder& folder, const std::vector<std::string>& root_paths);
 
   // The extents that changed from snapshot `base` to `target` (names in the folder); null when
   // nothing tells. No data of the volume is read. Where several tell, they are compared first, from

@@ -18,7 +18,6 @@
 #include "base/parse_number.h"
 #include "cbt/source/byte_stream.h"
 #include "source/directory/beneath.h"
-#include "source/directory/snapshot_folder.h"
 #include "source/input/file_version.h"
 #include "source/open/source_request.h"
 
@@ -64,20 +63,10 @@ absl::StatusOr<int> DataFile(int descriptor, const std::string& name) {
 
 }  // namespace
 
-VolumeSources VolumeSources::Read(int root, const std::string& volume, const Rules& rules) {
-  VolumeSources sources(root, volume, rules);
-  const int folder =
-      OpenBeneath(root, volume.empty() ? "." : volume, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) {
-    if (!IsAbsent(errno)) sources.damage_ = AsDamage(FileError("open the volume", errno));
-    return sources;
-  }
-  const absl::StatusOr<std::vector<std::string>> names = NamesIn(folder);
-  if (!names.ok()) {
-    sources.damage_ = AsDamage(names.status());
-    return sources;
-  }
-  for (const std::string& name : *names) {
+VolumeSources VolumeSources::Read(const SnapshotFolder& folder, const Rules& rules) {
+  VolumeSources sources(folder.root(), folder.volume(), rules);
+  if (!folder.status().ok()) sources.damage_ = AsDamage(folder.status());
+  for (const std::string& name : folder.names()) {
     if (!absl::EndsWith(name, AbslView(kExtension))) {
       sources.files_.insert(name.substr(0, name.rfind('.')));
       continue;

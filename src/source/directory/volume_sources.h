@@ -16,6 +16,7 @@
 #include "cbt/cursor.h"
 #include "cbt/source/open.h"
 #include "source/directory/allowed_sources.h"
+#include "source/directory/snapshot_folder.h"
 
 namespace cbt {
 
@@ -42,9 +43,9 @@ class VolumeSources {
     std::chrono::milliseconds time;  // see SourceOptions::time_limit
   };
 
-  // Reads the files in the folder `volume` ("" for the root itself) below the directory `root`,
-  // which must stay open as long as the object and its cursors live; so must `rules`.
-  static VolumeSources Read(int root, const std::string& volume, const Rules& rules);
+  // Reads the `*.source` files in `folder`. Its root and `rules` must outlive the object and its
+  // cursors.
+  static VolumeSources Read(const SnapshotFolder& folder, const Rules& rules);
 
   // What the source of these snapshots (names in the folder) says, in blocks of `block_size` bytes;
   // null when there is none. An empty base stands for none: what is allocated.

@@ -1,7 +1,11 @@
 #include "cbt/source/directory_provider.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -137,6 +141,46 @@ TEST_F(DirectoryProviderTest, ErrorsNameTheSnapshotAndNotThePath) {
   EXPECT_EQ(drained.status().code(), StatusCode::kAborted);
   EXPECT_NE(std::string(drained.status().message()).find("\"vol1/monday\""), std::string::npos);
   EXPECT_EQ(std::string(drained.status().message()).find(dir_.path()), std::string::npos);
+}
+
+// Counts how often a folder is opened for reading.
+class FolderReads {
+ public:
+  explicit FolderReads(const std::string& folder) : events_(inotify_init1(IN_NONBLOCK)) {
+    EXPECT_GE(inotify_add_watch(events_, folder.c_str(), IN_OPEN | IN_CLOSE | IN_ONLYDIR), 0);
+  }
+  ~FolderReads() { close(events_); }
+  FolderReads(const FolderReads&) = delete;
+  FolderReads& operator=(const FolderReads&) = delete;
+
+  // Since the last call.
+  int Count() const {
+    int count = 0;
+    char buffer[4096];
+    for (ssize_t size; (size = read(events_, buffer, sizeof(buffer))) > 0;) {
+      for (ssize_t at = 0; at < size;) {
+        inotify_event event;
+        std::memcpy(&event, buffer + at, sizeof(event));
+        // Events of files in the folder have a name.
+        count += event.len == 0 && (event.mask & IN_OPEN) != 0 ? 1 : 0;
+        at += static_cast<ssize_t>(sizeof(event) + event.len);
+      }
+    }
+    return count;
+  }
+
+ private:
+  const int events_;
+};
+
+TEST_F(DirectoryProviderTest, ARequestReadsTheFolderOnce) {
+  const FolderReads reads(dir_ / "root/vol1");
+  EXPECT_TRUE(provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_).ok());
+  EXPECT_EQ(reads.Count(), 1);
+  EXPECT_TRUE(Allocated("vol1/monday").ok());
+  EXPECT_EQ(reads.Count(), 1);
+  EXPECT_EQ(Allocated("vol1/none").code(), StatusCode::kNotFound);
+  EXPECT_EQ(reads.Count(), 1);
 }
 
 TEST(MakeDirectoryProviderTest, RefusesRootsAndOptionsThatCannotWork) {
