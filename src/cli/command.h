@@ -1,4 +1,4 @@
-// The subcommands: each has a file of its own and adds itself to the parser here.
+// The subcommands. Each lives in its own file and adds itself to the parser here.
 #ifndef CBT_CLI_COMMAND_H_
 #define CBT_CLI_COMMAND_H_
 
@@ -8,11 +8,11 @@
 
 namespace cbt::cli {
 
-// What the chosen subcommand will do; returns the exit status.
+// The work of the chosen subcommand; returns the exit status.
 using Command = std::function<int()>;
 
-// Each adds one subcommand to `app`; parsing puts its work into `command`. Wrong usage is thrown as
-// CLI::ParseError. Both must outlive the parsing.
+// Each adds one subcommand to `app`; parsing stores its work in `command`. Throws CLI::ParseError
+// for wrong usage. Both must outlive the parsing.
 void AddAllocated(CLI::App& app, Command& command);
 void AddApply(CLI::App& app, Command& command);
 void AddChain(CLI::App& app, Command& command);

@@ -18,8 +18,8 @@
 namespace cbt::cli {
 namespace {
 
-// Takes standard descriptors that are closed, or a file that is opened later would become stdout
-// and get our output. Writing to such a stdout fails, as it should.
+// Occupies closed standard descriptors, or a file opened later would become stdout and receive our
+// output. Writing to such a stdout fails, as it should.
 void TakeStandardDescriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(descriptor, F_GETFD) >= 0) continue;
@@ -35,7 +35,7 @@ int Print(std::string_view text) {
   return Report("", output.Close());
 }
 
-// The subcommand that was being parsed, with those above it.
+// The subcommand being parsed, preceded by its parents.
 std::string ChosenName(const CLI::App& app) {
   std::string name;
   for (std::vector<CLI::App*> chosen = app.get_subcommands(); !chosen.empty();
@@ -49,13 +49,13 @@ std::string ChosenName(const CLI::App& app) {
 int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
   const std::string name = ChosenName(app);
   if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) {
-    // Values say by themselves what is wrong with them.
+    // The message of a value error is complete.
     PrintLine(name, error.what());
     return kExitUsage;
   }
   std::string why = error.what();
   const std::vector<std::string> rest = app.remaining();
-  // The parser's own words are that there is no subcommand.
+  // The parser would say only that a subcommand is missing.
   if (name.empty() && !rest.empty()) why = "'" + rest.front() + "' is unknown";
   const std::string help = name.empty() ? "cbt --help" : "cbt " + name + " --help";
   PrintLine(name, "usage: " + why + " (see " + help + ")");
@@ -69,7 +69,7 @@ int ParseAndRun(int argc, char** argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(32);
   app.footer(
-      "Every subcommand explains itself with --help. Exit status: 0 done, 1 the answer is \"no\",\n"
+      "Run a subcommand with --help for details. Exit status: 0 success, 1 the answer is \"no\",\n"
       "2 wrong usage or bad input, 3 input/output or network failure.");
   Command command;
   AddDelta(app, command);
@@ -106,7 +106,7 @@ int Run(int argc, char** argv) {
   // Failed writes are errors with a message, not a silent death.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-  // gRPC's own log would stand beside our one line; who hunts a fault sets the variable.
+  // Keeps gRPC's log out of our one-line errors unless the user asks for it.
   setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe): the only thread
   try {
     return ParseAndRun(argc, argv);

@@ -360,7 +360,7 @@ class Maps(support.CbtTest):
                 os.symlink(place, link)
                 for name in (place, link, os.path.relpath(place, self.folder)):
                     said = self.fails(2, *command, name, cwd=self.folder)
-                    self.assertIn(f"{name}: is one of the inputs itself", said)
+                    self.assertIn(f"{name}: is one of the inputs", said)
                 os.remove(link)
                 with open(place, "rb") as file:
                     self.assertEqual(file.read(), before)
@@ -377,7 +377,7 @@ class Maps(support.CbtTest):
         self.assertTrue(before)
         for place in in_chain:
             said = self.fails(2, "chain", "delta", chain, "s0", "s1", "--output", place)
-            self.assertIn(f"{place}: lies in a folder that is read", said)
+            self.assertIn(f"{place}: lies in a folder that is an input", said)
         self.assertEqual(contents(), before)
         # Also when it comes as the standard input.
         listed = self.path("listed.json")
@@ -387,7 +387,7 @@ class Maps(support.CbtTest):
             done = subprocess.run([support.CBT, "map", "convert", "-", "--from", "rbd-json", "--capacity", "1M", "--as", "allocated",
                                    "--output", listed], stdin=file, capture_output=True, check=False)
         self.assertEqual(done.returncode, 2, done)
-        self.assertIn(b"is one of the inputs itself", done.stderr)
+        self.assertIn(b"is one of the inputs", done.stderr)
 
     def test_show_draws_where_changes_lie(self):
         blocks = list(range(64, 96)) + [640]
@@ -397,7 +397,7 @@ class Maps(support.CbtTest):
         # 16 blocks a cell: two full ones, and a sixteenth of another.
         row = "".join("█" if c in (4, 5) else "░" if c == 40 else "·" for c in range(64))
         self.assertIn(f"[{row}]", text)
-        self.assertIn("132.0 KiB of 4.0 MiB in 2 extents; a cell is 64.0 KiB", text)
+        self.assertIn("132.0 KiB of 4.0 MiB in 2 extents; one cell is 64.0 KiB", text)
         tree = xml.etree.ElementTree.parse(svg)
         titles = [t.text for t in tree.iter("{http://www.w3.org/2000/svg}title")]
         self.assertEqual(titles, ["256.0 KiB: 100.00 %", "320.0 KiB: 100.00 %",

@@ -274,7 +274,7 @@ class Sources(support.CbtTest):
                         ("map", "merge", overlay, overlay, "--as", "allocated")):
             done = run(*command, "--output", base)
             self.assertEqual((done.code, done.stdout), (2, ""), done)
-            self.assertIn("base.qcow2: is one of the inputs itself", done.stderr)
+            self.assertIn("base.qcow2: is one of the inputs", done.stderr)
         with open(base, "rb") as file:
             self.assertEqual(file.read(), backing)
         # Said to be raw, it is its own bytes.
@@ -308,7 +308,7 @@ class Sources(support.CbtTest):
         self.assertFalse(os.path.exists(out))
         self.assertEqual(run(*states, "--target-name", "tuesday", "--base-name", "monday").code, 0)
         for option in ("bitmap=since-monday", "layer"):
-            self.assertIn("not about two", self.refused(2, "delta", image, image, "--from", "qcow2:" + option), option)
+            self.assertIn("not to two", self.refused(2, "delta", image, image, "--from", "qcow2:" + option), option)
 
     @tool("qemu-img", "qemu-io", "qemu-nbd")
     def test_nbd_servers(self):

@@ -1,4 +1,4 @@
-// `cbt apply`: the incremental restore, and the proof that a delta is right.
+// `cbt apply`: an incremental restore, which also proves that a delta is right.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -43,7 +43,7 @@ struct Applied {
   uint64_t ranges = 0;
 };
 
-// Where the result goes and the permissions that it gets.
+// Where the result goes, and its permissions.
 struct Destination {
   std::string path;
   mode_t mode = 0;
@@ -55,15 +55,14 @@ absl::StatusOr<struct stat> StatOf(const Image& image) {
   return info;
 }
 
-// What a new file may have besides what its maker asked for. Only callable while there is one
-// thread.
+// Only callable while there is one thread.
 mode_t CurrentUmask() {
   const mode_t mask = umask(0);
   umask(mask);
   return mask;
 }
 
-// Checks that `out` can become the result without harm to the images or anything else.
+// Checks that writing `out` can't damage the images or anything else.
 absl::StatusOr<Destination> CheckDestination(const std::string& out, const Image& base,
                                              const Image& target) {
   constexpr mode_t kPermissions = 0777;
@@ -72,19 +71,19 @@ absl::StatusOr<Destination> CheckDestination(const std::string& out, const Image
   const absl::StatusOr<struct stat> target_info = StatOf(target);
   if (!target_info.ok()) return target_info.status();
 
-  // The images are asked by what is open, their paths may be another's by now.
+  // Compares the open images, since their paths may have been reused.
   absl::StatusOr<OutputPlace> place = FindOutputPlace(out, {});
   if (!place.ok()) return place.status();
   if (!place->present.has_value()) {
     return Destination{out, target_info->st_mode & kPermissions & ~CurrentUmask()};
   }
   const struct stat& info = *place->present;
-  if (MayBeSameFile(info, *base_info)) return UsageError(out, "is the base image itself");
-  if (MayBeSameFile(info, *target_info)) return UsageError(out, "is the target image itself");
+  if (MayBeSameFile(info, *base_info)) return UsageError(out, "is the base image");
+  if (MayBeSameFile(info, *target_info)) return UsageError(out, "is the target image");
   return Destination{std::move(place->path), info.st_mode & kPermissions};
 }
 
-// Fills `descriptor`, an empty file, with `target` by way of `base`.
+// Writes `target` to `descriptor`, an empty file, starting from a copy of `base`.
 absl::StatusOr<Applied> Restore(const std::shared_ptr<const Image>& base,
                                 const std::shared_ptr<const Image>& target,
                                 const ApplyArguments& arguments, int descriptor) {
@@ -122,7 +121,7 @@ absl::StatusOr<Applied> Restore(const std::shared_ptr<const Image>& base,
     return absl::OkStatus();
   });
   if (!done.ok()) return done;
-  // The copies were made before and after the comparison: what changed meanwhile went unseen.
+  // Data was copied before and after the comparison, which can't see changes made in between.
   if (absl::Status unchanged = base->CheckUnchanged(); !unchanged.ok()) return unchanged;
   if (absl::Status unchanged = target->CheckUnchanged(); !unchanged.ok()) return unchanged;
   return applied;
@@ -155,12 +154,11 @@ absl::Status Apply(const ApplyArguments& arguments) {
 
 void AddApply(CLI::App& app, Command& command) {
   CLI::App* const sub = app.add_subcommand(
-      "apply", "Copy BASE to OUT, then only the changed ranges of TARGET: OUT equals TARGET then");
+      "apply", "Copy BASE to OUT, then the changed ranges of TARGET, so that OUT equals TARGET");
   const auto arguments = std::make_shared<ApplyArguments>();
   sub->add_option("BASE", arguments->base, "Image of the earlier snapshot")->required();
   sub->add_option("TARGET", arguments->target, "Image of the later snapshot")->required();
-  sub->add_option("OUT", arguments->out, "File to write; replaced when complete, never before")
-      ->required();
+  sub->add_option("OUT", arguments->out, "File to write; replaced only when complete")->required();
   AddBlockSizeOption(*sub, arguments->block_size);
   sub->footer(
       "Example: prove that the delta from Monday to Tuesday is complete\n"

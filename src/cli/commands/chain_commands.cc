@@ -64,7 +64,7 @@ absl::Status Append(const ChainArguments& arguments) {
 
 absl::Status Remove(const ChainArguments& arguments) {
   if (arguments.oldest != arguments.snapshot.empty()) {
-    return UsageError("remove", "wants either a snapshot or --oldest");
+    return UsageError("remove", "needs either a snapshot or --oldest");
   }
   absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
       ChangeChain::Open(arguments.directory, Access::kChange);
@@ -120,7 +120,8 @@ absl::Status Delta(const ChainArguments& arguments) {
   return PrintStream(**cursor, print);
 }
 
-// A subcommand with the directory as its first argument. `example`: behind the program's name.
+// A subcommand with the directory as its first argument. `example`: the arguments of an example
+// call.
 CLI::App* Add(CLI::App& app, Command& command, const char* name, const char* what,
               const char* example, absl::Status (*work)(const ChainArguments&),
               const std::shared_ptr<ChainArguments>& arguments) {
@@ -137,12 +138,12 @@ CLI::App* Add(CLI::App& app, Command& command, const char* name, const char* wha
 
 void AddChain(CLI::App& app, Command& command) {
   CLI::App* const sub = app.add_subcommand(
-      "chain", "Maps between neighbouring snapshots: any delta of a volume's history");
+      "chain", "Chains of maps: the delta between any two snapshots of a volume");
   sub->require_subcommand(1);
   const auto arguments = std::make_shared<ChainArguments>();
 
   CLI::App* const create =
-      Add(*sub, command, "create", "A chain with its first snapshot",
+      Add(*sub, command, "create", "Create a chain with its first snapshot",
           "create vol1/history.chain --volume vol1 --snapshot monday --capacity 1T", &CreateChain,
           arguments);
   create->add_option("--volume", arguments->volume, "Name of the volume")
@@ -159,23 +160,23 @@ void AddChain(CLI::App& app, Command& command) {
             if (!value.ok()) throw CLI::ValidationError("--capacity", MessageOf(value.status()));
             arguments->capacity = *value;
           },
-          "Its size in bytes")
+          "Size of the volume in bytes")
       ->type_name("N")
       ->required();
   AddBlockSizeOption(*create, arguments->block_size);
 
-  Add(*sub, command, "append", "Maps of the next snapshots",
+  Add(*sub, command, "append", "Append the maps of the next snapshots",
       "append vol1/history.chain mon-tue.cbm tue-wed.cbm", &Append, arguments)
       ->add_option("FILE", arguments->files, "Map files, oldest first")
       ->required();
 
   CLI::App* const remove =
-      Add(*sub, command, "remove", "Forget a snapshot; its neighbours' maps unite",
+      Add(*sub, command, "remove", "Remove a snapshot and unite the maps next to it",
           "remove vol1/history.chain tuesday", &Remove, arguments);
   remove->add_option("SNAPSHOT", arguments->snapshot, "Name of the snapshot");
-  remove->add_flag("--oldest", arguments->oldest, "The oldest one, whatever its name is");
+  remove->add_flag("--oldest", arguments->oldest, "The oldest snapshot, whatever its name");
 
-  Add(*sub, command, "list", "The snapshots, oldest first", "list vol1/history.chain", &List,
+  Add(*sub, command, "list", "List the snapshots, oldest first", "list vol1/history.chain", &List,
       arguments);
   Add(*sub, command, "verify", "Read every file and compare it with the manifest",
       "verify vol1/history.chain", &VerifyChain, arguments);
@@ -189,7 +190,7 @@ void AddChain(CLI::App& app, Command& command) {
   ShowOtherDefault(*delta, "--block-size", "the chain's");
   AddMapOutput(*delta, arguments->output);
   sub->footer(
-      "Example: a chain beside the snapshots of a volume, which `cbt serve` finds\n"
+      "Example: a chain next to the snapshots of a volume, where `cbt serve` finds it\n"
       "  cbt chain create vol1/history.chain --volume vol1 --snapshot monday --capacity 1T\n"
       "  cbt delta vol1/monday.img vol1/tuesday.img --from image --output tue.cbm\n"
       "  cbt chain append vol1/history.chain tue.cbm");

@@ -1,4 +1,4 @@
-// `cbt conform`: does a server keep the contract?
+// `cbt conform`: checks whether a server keeps the contract.
 
 #include <unistd.h>
 
@@ -70,16 +70,15 @@ int Conform(const ConformArguments& arguments) {
 }  // namespace
 
 void AddConform(CLI::App& app, Command& command) {
-  CLI::App* const sub =
-      app.add_subcommand("conform", "Check a server, whoever wrote it, against the contract");
+  CLI::App* const sub = app.add_subcommand("conform", "Check any server against the contract");
   const auto arguments = std::make_shared<ConformArguments>();
   sub->add_option("ADDR", arguments->remote.address, "unix:///path/to.sock or host:port")
       ->required();
   AddRemoteOptions(*sub, arguments->remote);
-  sub->add_flag("--json", arguments->json, "One JSON object a line for every rule");
+  sub->add_flag("--json", arguments->json, "One JSON object per rule and line");
   sub->footer(
-      "Exit status 0 when every rule is kept, 1 when one is not. --timeout is for each call.\n"
-      "A snapshot with some blocks in gaps and in rows shows most.\n"
+      "Exit status 0 if the server keeps every rule, else 1. --timeout applies to each call.\n"
+      "A snapshot with both scattered and adjacent blocks tests the most.\n"
       "Example: a plugin before it is released\n"
       "  cbt conform unix:///csi/csi.sock --snapshot vol1/tuesday --base vol1/monday");
   sub->callback([arguments, &command] { command = [arguments] { return Conform(*arguments); }; });

@@ -1,4 +1,4 @@
-// `cbt delta` and `cbt allocated`: what images, and all other sources, say.
+// `cbt delta` and `cbt allocated`: what images and other sources report.
 
 #include <algorithm>
 #include <memory>
@@ -26,8 +26,8 @@ namespace cbt::cli {
 namespace {
 
 struct SourceArguments {
-  std::string base;    // or the one source that tells a delta
-  std::string target;  // empty where there is one source
+  std::string base;    // or the only source of a delta
+  std::string target;  // empty if there is only one source
   SourceInput input;
   bool skip_zeros = false;
   bool by_extents = false;
@@ -40,8 +40,8 @@ bool Says(const SourceSpec& spec, std::string_view key) {
                      [key](const auto& option) { return option.first == key; });
 }
 
-// Names of a map that the paths alone would give wrongly: whoever reads it takes it for one of what
-// these names stand for elsewhere.
+// Refuses map names that the paths alone would get wrong: readers of the map take them for the
+// snapshots that have these names elsewhere.
 absl::Status CheckNames(const SourceArguments& arguments, const ChangeMapIdentity& names) {
   const MapNames& given = arguments.output.names;
   const SourceSpec& spec = arguments.input.spec;
@@ -55,14 +55,14 @@ absl::Status CheckNames(const SourceArguments& arguments, const ChangeMapIdentit
   if (two && !names.base.empty() && names.base == names.target && !given.base.has_value() &&
       !given.target.has_value()) {
     return UsageError("--base-name",
-                      absl::StrCat("by their paths, base and target are both called ",
-                                   JsonString(names.base), " (and --target-name)"));
+                      absl::StrCat("both paths name the snapshot ", JsonString(names.base),
+                                   "; set this option and --target-name"));
   }
   return absl::OkStatus();
 }
 
-// Prints what a source gives at the place and in the style that was asked for, or writes it as a
-// map. `known` is what its address says of names.
+// Prints what a source reports, from the requested offset and in the requested style, or writes it
+// as a map. `known`: the names that its address implies.
 absl::Status Print(absl::StatusOr<OpenedSource> source, const ChangeMapIdentity& known,
                    const SourceArguments& arguments, const InputFiles& inputs, PrintOptions print,
                    bool delta) {
@@ -126,23 +126,23 @@ absl::Status Allocated(const SourceArguments& arguments) {
   SourceOptions options = OptionsOf(arguments, inputs, pool);
   options.purpose = SourcePurpose::kAllocated;
   return Print(OpenSource(arguments.target, options), IdentityOfImages("", arguments.target),
-               arguments, inputs, {.label = "looking", .adjective = "allocated"}, false);
+               arguments, inputs, {.label = "scanning", .adjective = "allocated"}, false);
 }
 
 }  // namespace
 
 void AddDelta(CLI::App& app, Command& command) {
   CLI::App* const sub = app.add_subcommand(
-      "delta", "Changed ranges between two snapshot images, or as a storage system tells them");
+      "delta", "Changed ranges between two snapshot images, or as a storage system reports them");
   const auto arguments = std::make_shared<SourceArguments>();
   sub->add_option("BASE", arguments->base,
-                  "Image of the earlier snapshot; or, alone, a source that tells what changed")
+                  "Image of the earlier snapshot; or, alone, a source that reports what changed")
       ->required()
       ->check(IsNotEmpty());
   sub->add_option("TARGET", arguments->target, "Image of the later snapshot")->check(IsNotEmpty());
   AddSourceInput(*sub, arguments->input, true);
   sub->add_flag("--by-extents", arguments->by_extents,
-                "Of two clones (reflinks): compare where the file system keeps them, not the data");
+                "For two clones (reflinks): compare where their data lies, not the data");
   AddExtentOptions(*sub, arguments->stream);
   AddMapOutput(*sub, arguments->output);
   sub->footer(
@@ -157,7 +157,7 @@ void AddDelta(CLI::App& app, Command& command) {
 
 void AddAllocated(CLI::App& app, Command& command) {
   CLI::App* const sub = app.add_subcommand(
-      "allocated", "Allocated ranges of a snapshot image, or as a storage system tells them");
+      "allocated", "Allocated ranges of a snapshot image, or as a storage system reports them");
   const auto arguments = std::make_shared<SourceArguments>();
   sub->add_option("IMAGE", arguments->target, "Image of the snapshot, or another source")
       ->required()
@@ -166,7 +166,7 @@ void AddAllocated(CLI::App& app, Command& command) {
   AddExtentOptions(*sub, arguments->stream);
   AddMapOutput(*sub, arguments->output);
   sub->add_flag("--skip-zeros,--zeros", arguments->skip_zeros,
-                "Leave out blocks that hold only zeros too; reads the image");
+                "Also leave out blocks that hold only zeros; reads the image");
   sub->footer(FormatsText(SourcePurpose::kAllocated) +
               "Examples: everything that a full backup has to read\n"
               "  cbt allocated vol1/monday.img --from image --skip-zeros\n"

@@ -1,4 +1,4 @@
-// `cbt list`: the client.
+// `cbt list`: the client of a service.
 
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ struct ListArguments {
   std::optional<uint64_t> limit;
 };
 
-// What is printed, what it tells, and in what style it comes.
+// What is printed, its purpose and its style.
 struct Opened {
   std::unique_ptr<ExtentCursor> cursor;
   SourcePurpose what = SourcePurpose::kAllocated;
@@ -51,7 +51,7 @@ absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListReque
   if (arguments.fallback_capacity.has_value()) {
     absl::StatusOr<rpc::Fallback> best = rpc::OpenBestTier(request, *arguments.fallback_capacity);
     if (!best.ok()) return best.status();
-    // A window is asked for from 0 on, and is a part of something larger all the same.
+    // A window is requested from offset 0, but is part of a larger answer all the same.
     if (!best->refused.empty() && arguments.stream.starting_offset > 0) {
       const auto& [tier, reason] = best->refused.front();
       return rpc::NotFromTheMiddle(tier, reason);
@@ -62,8 +62,8 @@ absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListReque
     }
     PrintLine("list", "tier: " + std::string(rpc::TierName(best->tier)));
     opened.cursor = std::move(best->cursor);
-    // A lower tier is no delta, whatever was asked for: it lacks what the base has and the target
-    // has not.
+    // A lower tier is not a delta, even if one was requested: it lacks what the base has and the
+    // target has not.
     if (best->tier == rpc::Tier::kDelta) opened.what = SourcePurpose::kDelta;
     const auto* const remote = dynamic_cast<const rpc::RemoteCursor*>(opened.cursor.get());
     if (remote != nullptr) opened.type = remote->type();
@@ -107,7 +107,7 @@ absl::Status List(const ListArguments& arguments) {
   request->max_results = arguments.stream.max_results;
   request->require_proof = arguments.prove;
   if (arguments.object) return PrintObject(arguments, *std::move(request));
-  // A window, and gaps that are bridged over its edge, are cut from the whole.
+  // A window, and gaps that are bridged across its edge, are cut from the whole stream.
   const bool requested = arguments.length.has_value() || arguments.gap.has_value();
   if (!requested) request->starting_offset = arguments.stream.starting_offset;
   absl::StatusOr<Opened> opened = Open(arguments, *request);
@@ -141,7 +141,7 @@ absl::Status List(const ListArguments& arguments) {
     return WriteMap(**cursor, arguments.stream.block_size.value_or(kDefaultBlockSize), *identity,
                     arguments.output.path, inputs, print.label);
   }
-  // Block size and style are the server's choice; it is translated only on request.
+  // Block size and style are the server's choice, and converted only on request.
   if (arguments.stream.type.has_value() ||
       (arguments.stream.block_size.has_value() && !requested)) {
     const uint64_t block_size = arguments.stream.block_size.value_or(kDefaultBlockSize);
@@ -176,8 +176,8 @@ void AddBytes(CLI::App& subcommand, const char* option, std::optional<uint64_t>&
 }  // namespace
 
 void AddList(CLI::App& app, Command& command) {
-  CLI::App* const sub =
-      app.add_subcommand("list", "Stream metadata from a service, resume after failures, print it");
+  CLI::App* const sub = app.add_subcommand(
+      "list", "Stream metadata from a service and print it, resuming after failures");
   const auto arguments = std::make_shared<ListArguments>();
   sub->add_option("ADDR", arguments->remote.address, "unix:///path/to.sock or host:port")
       ->required();
@@ -186,27 +186,28 @@ void AddList(CLI::App& app, Command& command) {
   ShowOtherDefault(*sub, "--block-size", "the server's, and 4096 for --output");
   ShowOtherDefault(*sub, "--style", "the server's");
   AddMapOutput(*sub, arguments->output);
-  AddBytes(*sub, "--length", arguments->length, "Only this many bytes from --starting-offset on");
-  // A map of a part would say of the rest that it did not change.
+  AddBytes(*sub, "--length", arguments->length, "Only this many bytes from --starting-offset");
+  // A map of a part would claim that the rest did not change.
   sub->get_option("--length")->excludes(sub->get_option("--output"));
   AddBytes(*sub, "--gap", arguments->gap, "Bridge gaps of at most this many bytes");
   AddBytes(*sub, "--fallback", arguments->fallback_capacity,
-           "Without a delta take what is allocated, without that a whole volume of N bytes");
+           "Without a delta use what is allocated, without that a whole volume of N bytes");
   CLI::Option* const object = sub->add_flag(
       "--object", arguments->object, "Print one page as a VolumeSnapshotDelta object (JSON)");
-  // It is of one form, begins where it is told to and ends where it is full.
+  // An object has a fixed format and its own start and end.
   for (const char* other : {"--output", "--format", "--style", "--length", "--gap", "--fallback"}) {
     object->excludes(sub->get_option(other));
   }
-  // The proof is behind the stream's end, which a part does not reach.
+  // The proof comes at the end of the stream, which a part does not reach.
   sub->add_flag("--prove", arguments->prove,
-                "Fail unless the stream is proven to be complete, from its source on")
+                "Fail unless the stream is proven complete, from its source")
       ->excludes(sub->get_option("--length"))
       ->excludes(object);
-  AddBytes(*sub, "--limit", arguments->limit, "Blocks of the object at most, 256 if not given");
+  AddBytes(*sub, "--limit", arguments->limit,
+           "Maximum number of blocks in the object; default: 256");
   sub->get_option("--limit")->needs(object);
   sub->footer(
-      "Without --block-size and --style the stream is printed as the server tells it.\n"
+      "Without --block-size and --style the stream is printed as the server sends it.\n"
       "Example: what changed from Monday to Tuesday\n"
       "  cbt list unix:///run/cbt.sock --snapshot vol1/tuesday --base vol1/monday");
   sub->callback([arguments, &command] {

@@ -1,4 +1,4 @@
-// `cbt map`: change-map files, looked at, converted, combined and drawn.
+// `cbt map`: inspects, converts, combines and draws change-map files.
 
 #include <unistd.h>
 
@@ -87,14 +87,14 @@ std::string InfoText(const std::string& path, const ChangeMap& map) {
   row("granularity", absl::StrCat(map->granularity(), " bytes"));
   row("changed", absl::StrFormat("%d of %d blocks, %s (%.4g %%)", found.blocks, blocks,
                                  HumanSize(found.bytes), share));
-  row("extents", absl::StrFormat("%d, %.1f blocks in the mean", found.runs, mean));
-  row("containers", absl::StrFormat("%d: %d arrays, %d bitsets, %d of runs",
+  row("extents", absl::StrFormat("%d, %.1f blocks on average", found.runs, mean));
+  row("containers", absl::StrFormat("%d: %d arrays, %d bitsets, %d run lists",
                                     found.arrays + found.bitsets + found.run_containers,
                                     found.arrays, found.bitsets, found.run_containers));
-  row("size", absl::StrFormat("%d bytes, %s an extent", payload, PerExtent(payload, found.runs)));
-  row("as a bitmap", absl::StrFormat("%d bytes, %s an extent", (blocks + 7) / 8,
+  row("size", absl::StrFormat("%d bytes, %s per extent", payload, PerExtent(payload, found.runs)));
+  row("as a bitmap", absl::StrFormat("%d bytes, %s per extent", (blocks + 7) / 8,
                                      PerExtent((blocks + 7) / 8, found.runs)));
-  row("as extents", absl::StrFormat("%d bytes, 16.00 an extent", 16 * found.runs));
+  row("as extents", absl::StrFormat("%d bytes, 16.00 per extent", 16 * found.runs));
   return text;
 }
 
@@ -123,10 +123,10 @@ absl::Status Info(const InfoArguments& arguments) {
 }
 
 void AddInfo(CLI::App& app, Command& command) {
-  CLI::App* const sub = app.add_subcommand("info", "What is in map files: header and statistics");
+  CLI::App* const sub = app.add_subcommand("info", "Print header and statistics of map files");
   const auto arguments = std::make_shared<InfoArguments>();
   sub->add_option("FILE", arguments->files, "Map files")->required();
-  sub->add_flag("--json", arguments->json, "One JSON object a line");
+  sub->add_flag("--json", arguments->json, "One JSON object per line");
   AddMapInput(*sub, arguments->input);
   sub->footer(
       "Example: what two maps are about, and how many blocks they hold\n"
@@ -165,7 +165,7 @@ std::vector<uint8_t> DenseBitmap(const ChangeMap& map) {
       }
     }
     return absl::OkStatus();
-  }).IgnoreError();  // a cursor over a map that was checked doesn't fail
+  }).IgnoreError();  // a cursor over a checked map doesn't fail
   return bytes;
 }
 
@@ -184,7 +184,7 @@ absl::Status Convert(const ConvertArguments& arguments) {
   const bool text = to == "ndjson" || to == "json" || to == "csv" || to == "table";
   if (text != arguments.output.empty()) {
     return text ? UsageError("--output", "text goes to stdout")
-                : UsageError("--output", "where the map goes is missing");
+                : UsageError("--output", "this format needs a file to write to");
   }
   absl::StatusOr<AnyMap> read = ReadAnyMap(arguments.file, arguments.input);
   if (!read.ok()) return read.status();
@@ -202,7 +202,7 @@ absl::Status Convert(const ConvertArguments& arguments) {
   if (text) return PrintExtents(*map, to);
   if (to == "cbm") {
     map->set_identity(*named);
-    // One set of blocks has one file, whoever wrote the input.
+    // The same blocks always give the same file, whichever tool wrote the input.
     if (absl::StatusOr<bool> smaller = map->Optimize(); !smaller.ok()) return smaller.status();
     return WriteMapFile(arguments.output, read->files, *map);
   }
@@ -214,22 +214,22 @@ absl::Status Convert(const ConvertArguments& arguments) {
 }
 
 void AddConvert(CLI::App& app, Command& command) {
-  CLI::App* const sub = app.add_subcommand("convert", "Between formats of maps");
+  CLI::App* const sub = app.add_subcommand("convert", "Convert maps between formats");
   const auto arguments = std::make_shared<ConvertArguments>();
   sub->add_option("FILE", arguments->file, "Map file")->required();
   sub->add_option("--to", arguments->to,
-                  "cbm, roaring64, roaring32, bitmap (one bit a block, least significant first); "
+                  "cbm, roaring64, roaring32, bitmap (one bit per block, least significant first); "
                   "ndjson, json, csv, table: extents, to stdout")
       ->type_name("FORMAT")
       ->check(CLI::IsMember(std::vector<std::string>{"cbm", "roaring64", "roaring32", "bitmap",
                                                      "ndjson", "json", "csv", "table"}))
       ->capture_default_str();
-  sub->add_option("--output", arguments->output, "Where the map goes")->type_name("FILE");
+  sub->add_option("--output", arguments->output, "File to write the map to")->type_name("FILE");
   AddMapInput(*sub, arguments->input);
   AddNameOptions(*sub, arguments->names);
   sub->footer(
-      "--block-size of a map that says its own brings it to blocks of that size: larger ones\n"
-      "hold every changed byte, smaller ones are exact.\n"
+      "--block-size converts a map that has a block size of its own: larger blocks cover every\n"
+      "changed byte, smaller ones are exact.\n"
       "Example: what another tool wrote as portable roaring bytes\n"
       "  cbt map convert changes.bin --from roaring64 --capacity 16T --block-size 64K \\\n"
       "    --output changes.cbm");
@@ -248,9 +248,9 @@ struct MergeArguments {
   MapNames names;
 };
 
-// What the result is about: of maps that follow each other, the first base and the last target; of
-// others, what all agree on. `whole`: it has all that is in the maps; a result that may lack some
-// is not what changed up to their target, unless the caller says so.
+// The identity of the result: for consecutive maps, the first base and the last target; otherwise
+// what all have in common. `whole`: the result holds everything in the maps; one that may lack
+// something is not what changed up to their target, unless the caller says so.
 absl::StatusOr<ChangeMapIdentity> MergedIdentity(const std::vector<ChangeMap>& maps,
                                                  const MapNames& names, bool whole, bool follow) {
   ChangeMapIdentity identity = maps.front().identity();
@@ -259,20 +259,20 @@ absl::StatusOr<ChangeMapIdentity> MergedIdentity(const std::vector<ChangeMap>& m
     if (other.volume != identity.volume && !names.volume.has_value()) {
       return absl::InvalidArgumentError(
           absl::StrCat("maps of different volumes, ", JsonString(identity.volume), " and ",
-                       JsonString(other.volume), " (--volume-name says that they are one)"));
+                       JsonString(other.volume), " (--volume-name, if they are the same)"));
     }
     if (!follow && other.base != identity.base && !names.base.has_value()) {
       return UsageError("--base-name",
                         absl::StrCat("maps of different bases, ", JsonString(identity.base),
                                      " and ", JsonString(other.base),
-                                     ", that don't follow each other: say since which snapshot the "
-                                     "result tells"));
+                                     ", that don't follow each other: name the base of the "
+                                     "result"));
     }
     if (maps.size() > 1 && !other.base.empty() && other.base == other.target &&
         !names.base.has_value()) {
-      return UsageError("--base-name", absl::StrCat("a map whose base and target are both called ",
-                                                    JsonString(other.base),
-                                                    ": say since which snapshot the result tells"));
+      return UsageError("--base-name",
+                        absl::StrCat("a map whose base and target are both called ",
+                                     JsonString(other.base), ": name the base of the result"));
     }
     if (!follow && other.target != identity.target) identity.target.clear();
   }
@@ -287,7 +287,7 @@ absl::StatusOr<ChangeMap> Merged(const std::vector<ChangeMap>& maps, const std::
   if (operation == "union") {
     const std::vector<ChangeMapView> views(maps.begin(), maps.end());
     absl::StatusOr<ChangeMap> united = Union(views);
-    // From snapshot to snapshot, the volume's size is the last one's.
+    // For consecutive maps, the volume's size is that of the last one.
     if (!united.ok() || !follow) return united;
     return WithCapacity(*united, maps.back()->capacity());
   }
@@ -319,8 +319,7 @@ absl::Status Merge(const MergeArguments& arguments) {
   bool follow = whole;
   for (size_t i = 0; i < maps.size(); ++i) {
     const ChangeMapIdentity& identity = maps[i].identity();
-    // One name for two snapshots tells nothing of which one comes behind which. The first may tell
-    // what is allocated.
+    // Two snapshots with one name don't show an order. The first map may report what is allocated.
     follow &= identity.base.empty() ? i == 0 : identity.base != identity.target;
     if (i > 0) follow &= identity.base == maps[i - 1].identity().target;
   }
@@ -333,7 +332,7 @@ absl::Status Merge(const MergeArguments& arguments) {
 }
 
 void AddMerge(CLI::App& app, Command& command) {
-  CLI::App* const sub = app.add_subcommand("merge", "One map of several");
+  CLI::App* const sub = app.add_subcommand("merge", "Combine several maps into one");
   const auto arguments = std::make_shared<MergeArguments>();
   sub->add_option("FILE", arguments->files, "Map files, oldest first")->required();
   sub->add_option("--op", arguments->operation,
@@ -388,16 +387,16 @@ absl::Status Show(const ShowArguments& arguments) {
                         {reinterpret_cast<const uint8_t*>(svg.data()), svg.size()});
     if (!status.ok()) return status;
   }
-  return PrintText(absl::StrCat(OneLine(title), "\n", summary, "; a cell is ",
+  return PrintText(absl::StrCat(OneLine(title), "\n", summary, "; one cell is ",
                                 HumanSize(picture.cell_bytes()), "\n\n", picture.Text()));
 }
 
 void AddShow(CLI::App& app, Command& command) {
-  CLI::App* const sub = app.add_subcommand("show", "Where in the volume changes lie, as a picture");
+  CLI::App* const sub = app.add_subcommand("show", "Draw where in the volume changes lie");
   const auto arguments = std::make_shared<ShowArguments>();
   sub->add_option("FILE", arguments->file, "Map file")->required();
-  sub->add_option("--svg", arguments->svg, "Draw the same into an SVG file")->type_name("FILE");
-  sub->add_option("--rows", arguments->rows, "Rows of 64 cells at most")
+  sub->add_option("--svg", arguments->svg, "Also draw into this SVG file")->type_name("FILE");
+  sub->add_option("--rows", arguments->rows, "Maximum number of rows of 64 cells")
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -414,7 +413,7 @@ void AddShow(CLI::App& app, Command& command) {
 
 void AddMap(CLI::App& app, Command& command) {
   CLI::App* const sub =
-      app.add_subcommand("map", "Change-map files: look at, convert, combine, draw");
+      app.add_subcommand("map", "Inspect, convert, combine and draw change-map files");
   sub->require_subcommand(1);
   sub->footer(
       "Example: two days in one map, and what is in it\n"

@@ -20,7 +20,7 @@
 namespace cbt::cli {
 namespace {
 
-// What a file looks like: one of roaring bytes where nothing else shows, because a map is expected.
+// The format of a file. A map is expected, so unrecognized content is roaring bytes.
 absl::StatusOr<SourceFormat> FormatOf(std::span<const uint8_t> bytes) {
   absl::StatusOr<SourceFormat> format =
       DetectSourceFormat(bytes.first(std::min(bytes.size(), ByteStream::kMaxPeek)));
@@ -32,8 +32,8 @@ absl::StatusOr<SourceFormat> FormatOf(std::span<const uint8_t> bytes) {
   return SourceFormat::kRoaring64;
 }
 
-// A guest writes what it likes to its volume, an empty map as well. It chooses neither the size,
-// which is whole sectors, nor the name. Lists are looked at where they are read.
+// A guest controls the content of its volume, which may look like an empty map. It controls neither
+// the size, which is whole sectors, nor the name. Lists are checked where they are read.
 bool MayBeAVolume(std::span<const uint8_t> bytes, SourceFormat format, const std::string& path) {
   constexpr size_t kSectorBytes = 512;
   const bool is_map = format == SourceFormat::kChangeMap || format == SourceFormat::kRoaring32 ||
@@ -45,7 +45,7 @@ bool IsAddress(const std::string& path) {
   return path == "-" || path.find("://") != std::string::npos;
 }
 
-// The map at the largest capacity, cut to what was given or to the end of its last block.
+// The map at the largest capacity, cut at the given one or at the end of its last block.
 absl::StatusOr<ChangeMap> FromRoaring(std::span<const uint8_t> bytes, SourceFormat format,
                                       const MapInput& input) {
   VolumeGeometry geometry{input.source.capacity.value_or(kMaxCapacity),
@@ -54,7 +54,7 @@ absl::StatusOr<ChangeMap> FromRoaring(std::span<const uint8_t> bytes, SourceForm
                                       ? ChangeMap::FromPortable32(bytes, geometry)
                                       : ChangeMap::FromPortable64(bytes, geometry);
   if (!map.ok() || input.source.capacity.has_value()) return map;
-  // The last block may be of a volume that ends inside it; nobody says where.
+  // The volume may end inside the last block; the bytes don't say where.
   uint64_t end = 0;
   const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(*map);
   absl::Status status = ForEachBatch(*cursor, [&end](const ExtentBatch& batch) {
@@ -95,7 +95,7 @@ absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input
   const bool told = !source->identity.base.empty() || !source->identity.target.empty();
   if (info.allocated && info.delta && !input.purpose.has_value() && !told) {
     return UsageError(path, std::string(info.name) +
-                                " can tell what is allocated and what changed: say which (--as)");
+                                " can mean what is allocated or what changed: say which (--as)");
   }
   absl::StatusOr<ChangeMap> map =
       ChangeMap::FromCursor(*source->cursor, input.block_size.value_or(0));
@@ -121,7 +121,7 @@ void AddMapInput(CLI::App& subcommand, MapInput& input) {
             }
             input.purpose = text == "delta" ? SourcePurpose::kDelta : SourcePurpose::kAllocated;
           },
-          "What a list that could be either tells: allocated or delta")
+          "How to read a list that could be either: allocated or delta")
       ->type_name("WHAT");
   AddBlockSizeOption(subcommand, input.block_size);
   ShowOtherDefault(subcommand, "--block-size", "that of the input, or 4096");
@@ -135,7 +135,7 @@ absl::StatusOr<ChangeMapIdentity> AnyMap::Named(const MapNames& names) const {
 
 absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input) {
   if (IsAddress(path)) return FromSource(path, input);
-  // A pipe can be read once: by what reads lists.
+  // A pipe can be read only once: leave it to the reader of lists.
   if (struct stat stat; ::stat(path.c_str(), &stat) == 0 && S_ISFIFO(stat.st_mode)) {
     return FromSource(path, input);
   }
@@ -152,7 +152,7 @@ absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input
   if (!input.source.spec.format.has_value() && MayBeAVolume(bytes, *format, path)) {
     const std::string name = InfoOf(*format).name;
     return UsageError(path, "looks like " + std::string(InfoOf(*format).what) +
-                                ", and could be a raw volume to which that was written: name the "
+                                ", but could be a raw volume with that content: name the "
                                 "format (--from " +
                                 name + ")");
   }
@@ -164,8 +164,8 @@ absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input
         map->identity().base.empty() ? SourcePurpose::kAllocated : SourcePurpose::kDelta;
     if (input.purpose.value_or(what) != what) {
       return UsageError(path, what == SourcePurpose::kDelta
-                                  ? "names its base: it tells what changed (--as)"
-                                  : "names no base: it tells what is allocated (--as)");
+                                  ? "has a base: it says what changed (--as)"
+                                  : "has no base: it says what is allocated (--as)");
     }
     return AnyMap{*std::move(map), what, InputFiles({path})};
   }

@@ -1,4 +1,4 @@
-// Change maps from files of any format that holds one, and from any other source.
+// Change maps from map files of any format, and from any other source.
 #ifndef CBT_CLI_COMMANDS_MAP_INPUT_H_
 #define CBT_CLI_COMMANDS_MAP_INPUT_H_
 
@@ -16,10 +16,10 @@
 namespace cbt::cli {
 
 struct MapInput {
-  // The format, none: by content. What looks like nothing else is 64-bit roaring bytes, or text
-  // that is none. A capacity that is not given is that of the last block, in roaring bytes.
+  // If no format is given, the content decides; unrecognized content counts as 64-bit roaring
+  // bytes, or as text. For roaring bytes the capacity defaults to the end of the last block.
   SourceInput source;
-  std::optional<SourcePurpose> purpose;  // of lists that don't say it
+  std::optional<SourcePurpose> purpose;  // for lists that don't say it
   std::optional<uint64_t> block_size;
 };
 
@@ -27,19 +27,19 @@ struct MapInput {
 // the parsing.
 void AddMapInput(CLI::App& subcommand, MapInput& input);
 
-// A map, and what it tells; bitmaps don't say.
+// A map and its purpose, which bitmaps don't say.
 struct AnyMap {
   ChangeMap map;
   std::optional<SourcePurpose> what;
-  InputFiles files = {};  // that it was read from
+  InputFiles files = {};  // that were read
 
   // The map's names with those that were given, see MapNames::Over().
   absl::StatusOr<ChangeMapIdentity> Named(const MapNames& names) const;
 };
 
 // Reads and checks the file, or opens the source, at `path`.
-// Errors: those of files; INVALID_ARGUMENT when the content is of no format or not of the one that
-//         was given, DATA_LOSS when it is damaged.
+// Errors: those of files; INVALID_ARGUMENT if the content has no known format or not the given one,
+//         DATA_LOSS if it is damaged.
 absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input);
 
 }  // namespace cbt::cli

@@ -15,7 +15,7 @@
 namespace cbt::cli {
 namespace {
 
-// Hands on what its input says, and tells how far it is.
+// Passes its input through and shows the progress.
 class Watched final : public ExtentCursor {
  public:
   Watched(ExtentCursor& input, const std::string& label)
@@ -48,7 +48,8 @@ std::pair<std::string, std::string> SplitPath(const std::string& path) {
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
-// Without the extension. Digits behind the last dot are none: they tell one snapshot from the next.
+// The name without its extension. Digits after the last dot are not one: they distinguish
+// snapshots.
 std::string Stem(const std::string& name) {
   const size_t dot = name.rfind('.');
   const bool numbered = dot != std::string::npos &&
@@ -59,7 +60,7 @@ std::string Stem(const std::string& name) {
 bool IsSameFolder(const std::string& a, const std::string& b) {
   const std::filesystem::path one(a.empty() ? "." : a);
   const std::filesystem::path other(b.empty() ? "." : b);
-  std::error_code ignored;  // of what is no folder
+  std::error_code ignored;  // for anything that is not a folder
   return one.lexically_normal() == other.lexically_normal() ||
          std::filesystem::equivalent(one, other, ignored);
 }
@@ -74,14 +75,13 @@ absl::StatusOr<ChangeMapIdentity> MapNames::Over(ChangeMapIdentity known,
   if (what == SourcePurpose::kDelta && names.base.empty()) {
     return UsageError("--base-name",
                       base.has_value()
-                          ? "is empty, and a map without a base tells what is allocated"
-                          : "the input does not name its base, and a map without one tells what is "
+                          ? "is empty, but a map without a base says what is allocated"
+                          : "the input does not name its base, and a map without one says what is "
                             "allocated");
   }
   if (what == SourcePurpose::kAllocated && !names.base.empty()) {
-    return UsageError(
-        "--base-name",
-        "the input tells what is allocated, and a map with a base tells what changed");
+    return UsageError("--base-name",
+                      "the input says what is allocated, but a map with a base says what changed");
   }
   return names;
 }
@@ -117,24 +117,24 @@ void AddMapOutput(CLI::App& subcommand, MapOutput& output) {
 
 ChangeMapIdentity IdentityOfImages(const std::string& base, const std::string& target) {
   const auto [folder, name] = SplitPath(target);
-  // The snapshot of another folder is not the one that goes by its name in this one.
+  // A snapshot of another folder is not the one with the same name in this folder.
   if (!base.empty() && !IsSameFolder(SplitPath(base).first, folder)) return {"", base, target};
   std::string volume = SplitPath(folder).second;
-  if (volume == "." || volume == "..") volume.clear();  // no names
+  if (volume == "." || volume == "..") volume.clear();  // not names
   return {std::move(volume), base.empty() ? "" : Stem(SplitPath(base).second), Stem(name)};
 }
 
 ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& target) {
   const auto [volume, name] = SplitPath(target);
   const auto [base_volume, base_name] = SplitPath(base);
-  // Ids that are not of one folder have no volume that we know.
+  // Ids of different folders have no known volume.
   if (volume.empty() || (!base.empty() && base_volume != volume)) return {"", base, target};
   return {volume, base_name, name};
 }
 
 absl::Status WriteMap(ExtentCursor& cursor, uint64_t granularity, const ChangeMapIdentity& identity,
                       const std::string& path, const InputFiles& inputs, const std::string& label) {
-  // Found out before the work and not after it.
+  // Checked before the work, not after it.
   const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
   if (!place.ok()) return place.status();
   Watched watched(cursor, label);

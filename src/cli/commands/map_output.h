@@ -1,4 +1,4 @@
-// Change-map files as output: the options, and the way from a cursor into a file.
+// Options for change-map files as output, and writing a cursor to one.
 #ifndef CBT_CLI_COMMANDS_MAP_OUTPUT_H_
 #define CBT_CLI_COMMANDS_MAP_OUTPUT_H_
 
@@ -16,15 +16,15 @@
 
 namespace cbt::cli {
 
-// Names that were given in place of the ones that are known otherwise.
+// Names from the command line, which override those of the input.
 struct MapNames {
   std::optional<std::string> volume;
   std::optional<std::string> base;
   std::optional<std::string> target;
 
-  // `known` with what was given in its place. Whoever reads a map takes it for one of what changed
-  // when it names a base, and for one of what is allocated when it does not; `what` is the truth.
-  // Errors: INVALID_ARGUMENT when the names would tell the other.
+  // `known`, overridden by the given names. A map with a base is read as what changed, a map
+  // without one as what is allocated; `what` says which it really is.
+  // Errors: INVALID_ARGUMENT if the names would say the other.
   absl::StatusOr<ChangeMapIdentity> Over(ChangeMapIdentity known, SourcePurpose what) const;
 };
 
@@ -38,19 +38,19 @@ struct MapOutput {
 // Adds `--volume-name`, `--base-name` and `--target-name`; both must outlive the parsing.
 void AddNameOptions(CLI::App& subcommand, MapNames& names);
 
-// Adds `--output` and the names to a subcommand that has the stream options. What shapes text, and
-// what would make an incomplete map, is refused beside it.
+// Adds `--output` and the names to a subcommand that has the stream options. Options that format
+// text, or that would make the map incomplete, exclude `--output`.
 void AddMapOutput(CLI::App& subcommand, MapOutput& output);
 
-// What the paths of images say: the volume is the folder, names go without the last extension
-// (digits are none). Of two folders: no volume, and the paths are the names. An empty `base` is
-// none.
+// The names that the paths of images imply: the volume is the folder, snapshots are file names
+// without their last extension (unless it is digits). If the folders differ there is no volume, and
+// the paths are the names. `base` may be empty.
 ChangeMapIdentity IdentityOfImages(const std::string& base, const std::string& target);
 
-// What snapshot ids say: the same, when they are paths.
+// The same for snapshot ids, if they are paths.
 ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& target);
 
-// Runs `cursor` to its end and writes what it gives as a map in blocks of `granularity` bytes.
+// Runs `cursor` to its end and writes its extents as a map in blocks of `granularity` bytes.
 // `inputs`: see FindOutputPlace(). `label`: for the progress bar.
 // Errors: those of FindOutputPlace() and of the cursor.
 absl::Status WriteMap(ExtentCursor& cursor, uint64_t granularity, const ChangeMapIdentity& identity,

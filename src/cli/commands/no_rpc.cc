@@ -1,4 +1,4 @@
-// Stands in for the commands that speak gRPC where the build has no gRPC.
+// Replaces the commands that need gRPC in a build without it.
 
 #include <string>
 
@@ -9,11 +9,11 @@ namespace cbt::cli {
 namespace {
 
 void AddMissing(CLI::App& app, Command& command, const std::string& name) {
-  CLI::App* const sub = app.add_subcommand(name, "(not in this build: it has no gRPC)");
+  CLI::App* const sub = app.add_subcommand(name, "(not in this build, which has no gRPC)");
   sub->allow_extras();
   sub->callback([name, &command] {
     command = [name] {
-      return Report(name, UsageError("not in this build", "it was made without gRPC"));
+      return Report(name, UsageError("not in this build", "it was built without gRPC"));
     };
   });
 }

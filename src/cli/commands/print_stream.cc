@@ -53,7 +53,7 @@ absl::Status PrintStream(ExtentCursor& cursor, const PrintOptions& options) {
     if (!step.ok()) {
       writer->Fail(step.status());
       progress.Clear();
-      // The stream's error says more than one of stdout that may follow.
+      // The stream's error is more useful than a later one of stdout.
       output.Close().IgnoreError();
       return step.status();
     }

@@ -1,4 +1,4 @@
-// From a cursor to stdout.
+// Prints a cursor to stdout.
 #ifndef CBT_CLI_COMMANDS_PRINT_STREAM_H_
 #define CBT_CLI_COMMANDS_PRINT_STREAM_H_
 
@@ -15,19 +15,19 @@ namespace cbt::cli {
 
 struct PrintOptions {
   ExtentOptions stream{};
-  BlockMetadataType type = BlockMetadataType::kVariableLength;  // what the cursor gives
+  BlockMetadataType type = BlockMetadataType::kVariableLength;  // of the cursor's extents
   std::string label;                                            // for the progress bar
-  std::string_view adjective = "changed";                       // what the reported bytes are
+  std::string_view adjective = "changed";                       // describes the reported bytes
 };
 
-// Runs `cursor`, which stands at the starting offset already, to its end and prints what it gives;
-// closes stdout. Nothing is printed when the first step fails; what a later failure leaves can't be
-// taken for a complete answer.
+// Runs `cursor`, already at the starting offset, to its end and prints its extents; closes stdout.
+// Prints nothing if the first step fails; output that is cut off by a later failure can't be
+// mistaken for a complete answer.
 // Errors: those of the cursor; UNAVAILABLE when stdout can't be written.
 absl::Status PrintStream(ExtentCursor& cursor, const PrintOptions& options);
 
 // Seeks to the starting offset of the options.
-// Errors: OUT_OF_RANGE when that is past the capacity; those of the cursor.
+// Errors: OUT_OF_RANGE if it is past the capacity; those of the cursor.
 absl::Status SeekToStart(ExtentCursor& cursor, const ExtentOptions& options);
 
 }  // namespace cbt::cli

@@ -52,17 +52,17 @@ absl::Status RunRelay(const RelayArguments& arguments) {
 
 void AddRelay(CLI::App& app, Command& command) {
   CLI::App* const sub =
-      app.add_subcommand("relay", "Stand between backup applications and a storage plugin");
+      app.add_subcommand("relay", "Relay requests of backup applications to a storage plugin");
   const auto arguments = std::make_shared<RelayArguments>();
   sub->add_option("--plugin", arguments->plugin, "The plugin's socket: unix:///path or host:port")
       ->type_name("ADDR")
       ->required();
   AddServingOptions(*sub, arguments->serving, {rpc::Api::kKubernetes});
-  sub->add_flag("--no-check", arguments->no_check, "Pass tuples on without looking at them");
+  sub->add_flag("--no-check", arguments->no_check, "Forward tuples without checking them");
   AddTime(*sub, "--plugin-stall-time", arguments->plugin_stall_time,
-          "A stream whose plugin sends nothing for this long is ended; 0: no limit", "1800");
+          "End a stream whose plugin sends nothing for this long; 0: no limit", "1800");
   sub->footer(
-      "Example: the Kubernetes API before a plugin of this host\n"
+      "Example: the Kubernetes API in front of a plugin on this host\n"
       "  cbt relay --listen 0.0.0.0:50051 --tls-cert tls.crt --tls-key tls.key \\\n"
       "    --plugin unix:///csi/csi.sock --tokens tokens --snapshots snapshots");
   sub->callback([arguments, &command] {

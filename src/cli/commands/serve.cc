@@ -38,7 +38,7 @@ absl::Status Serve(const ServeArguments& arguments) {
   absl::StatusOr<ServingParts> parts = PrepareServing(serving);
   if (!parts.ok()) return parts.status();
 
-  // Threads of its own: the service's threads wait for what these read.
+  // Separate threads: those of the service wait for what these read.
   ThreadPool readers(WorkerThreads());
   const absl::StatusOr<std::unique_ptr<SnapshotProvider>> provider = MakeDirectoryProvider(
       arguments.root, {.type = arguments.type.value_or(BlockMetadataType::kVariableLength),
@@ -81,9 +81,10 @@ void AddServe(CLI::App& app, Command& command) {
   sub->add_option("--plugin-name", arguments->plugin_name, "Name that Identity reports")
       ->type_name("NAME")
       ->capture_default_str();
-  sub->add_option("--allow-source", arguments->allowed_sources,
-                  "What *.source files may name outside of DIR: a path with all below it, or an "
-                  "NBD address; may be given several times")
+  sub->add_option(
+         "--allow-source", arguments->allowed_sources,
+         "What *.source files may name outside of DIR: a path with everything below it, or an "
+         "NBD address; repeatable")
       ->type_name("PATH|ADDR")
       ->allow_extra_args(false);
   sub->add_option_function<std::string>(
@@ -96,7 +97,7 @@ void AddServe(CLI::App& app, Command& command) {
            if (value->count() == 0) throw CLI::ValidationError("--source-time", "not above 0");
            arguments->source_time = *value;
          },
-         "How long such a source may take for one stream in all")
+         "Total time limit for such a source per stream")
       ->type_name("SECONDS")
       ->default_str("600");
   sub->footer(

@@ -1,4 +1,4 @@
-// `cbt token`: a fresh secret for the files of tokens, sessions and page keys.
+// `cbt token`: prints a new secret for files of tokens, sessions and page keys.
 
 #include <unistd.h>
 
@@ -13,9 +13,9 @@ namespace cbt::cli {
 
 void AddToken(CLI::App& app, Command& command) {
   CLI::App* const sub =
-      app.add_subcommand("token", "Print 256 random bits for files of tokens and sessions");
+      app.add_subcommand("token", "Print a random 256-bit token for files of tokens and sessions");
   sub->footer(
-      "Example: a token that opens the namespaces prod and staging\n"
+      "Example: a token for the namespaces prod and staging\n"
       "  echo \"$(cbt token) backup-operator prod,staging\" >> tokens");
   sub->callback([&command] {
     command = [] {

@@ -1,4 +1,4 @@
-// `cbt verify`: what a service or a map says, against the data itself.
+// `cbt verify`: compares the answer of a service or a map with the data itself.
 
 #include <unistd.h>
 
@@ -37,8 +37,8 @@ struct VerifyArguments {
   bool json = false;
 };
 
-// The truth is looked at in units of this; what a unit holds is compared byte by byte only where
-// it is not reported.
+// The images are compared in units of this size; a unit is compared byte by byte only if it is not
+// reported.
 constexpr uint64_t kUnit = kMinImageBlockSize;
 constexpr size_t kPiece = size_t{64} << 10;
 
@@ -50,7 +50,7 @@ struct Finding {
   std::optional<Extent> missing = {};  // the first range that should have been reported
 };
 
-// Counts what passes. Borrows its input, so that it can be read on when nobody else does.
+// Counts the extents that pass. Borrows its input, so that the caller can read the rest.
 class CountingCursor final : public ExtentCursor {
  public:
   CountingCursor(ExtentCursor& input, uint64_t& bytes) noexcept
@@ -74,8 +74,8 @@ class CountingCursor final : public ExtentCursor {
   uint64_t& bytes_;
 };
 
-// The first byte range of `extent` in which the images differ, or the target holds something but
-// zeros; none when there is none.
+// The first byte range of `extent` in which the images differ, or in which the target is not all
+// zeros; empty if there is none.
 absl::StatusOr<std::optional<Extent>> FirstDifference(const Image* base, const Image& target,
                                                       Extent extent) {
   std::array<uint8_t, kPiece> old{};
@@ -97,7 +97,7 @@ absl::StatusOr<std::optional<Extent>> FirstDifference(const Image* base, const I
   return std::optional<Extent>();
 }
 
-// `open` gives the reported extents.
+// `open` returns a cursor over the reported extents.
 template <typename Open>
 absl::StatusOr<Finding> Compare(const std::shared_ptr<const Image>& base,
                                 const std::shared_ptr<const Image>& target, Executor& executor,
@@ -114,7 +114,7 @@ absl::StatusOr<Finding> Compare(const std::shared_ptr<const Image>& base,
   if (finding.capacity != target->size()) return finding;
   absl::StatusOr<std::unique_ptr<ExtentCursor>> real = truth();
   if (!real.ok()) return real.status();
-  // Units that should be reported and are not, in whole or in part.
+  // Units that should be reported but are not, at least in part.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> left =
       Subtract(std::make_unique<CountingCursor>(**real, finding.changed),
                std::make_unique<CountingCursor>(**reported, finding.reported));
@@ -133,7 +133,7 @@ absl::StatusOr<Finding> Compare(const std::shared_ptr<const Image>& base,
     }
     return absl::OkStatus();
   });
-  // What is reported behind the last change counts too, and so does how the stream ends.
+  // Extents reported after the last change count too, and so does how the stream ends.
   ExtentBatch rest;
   while (status.ok() && (*reported)->covered() < finding.capacity) {
     status = (*reported)->Next(rest).status();
@@ -181,7 +181,7 @@ int Tell(const Finding& finding, uint64_t size, bool json) {
 int Verify(const VerifyArguments& arguments) {
   const auto fail = [](const absl::Status& status) { return Report("verify", status); };
   if (arguments.map.empty() == arguments.remote.address.empty()) {
-    return fail(UsageError("usage", "either --map or --service says what is to be verified"));
+    return fail(UsageError("usage", "give either --map or --service to verify"));
   }
   const bool delta = arguments.images.size() == 2;
   if (!arguments.remote.address.empty() && delta != arguments.remote.base.has_value()) {
@@ -234,7 +234,7 @@ void AddVerify(CLI::App& app, Command& command) {
   sub->get_option("--service")->needs(sub->get_option("--snapshot"));
   sub->add_flag("--json", arguments->json, "Print the finding as a JSON object");
   sub->footer(
-      "Exit status 1 and the first range that is missing when something is.\n"
+      "If a range is missing, prints the first one and exits with status 1.\n"
       "Example: does the service miss a change?\n"
       "  cbt verify monday.img tuesday.img --service unix:///run/cbt.sock \\\n"
       "    --base vol1/monday --snapshot vol1/tuesday");

@@ -13,7 +13,7 @@
 namespace cbt::cli {
 namespace {
 
-// The value of an option that is a number, or the exception that ends parsing.
+// The value of a numeric option; throws the exception that ends parsing.
 uint64_t NumberOf(const std::string& option, const std::string& text, uint64_t max) {
   const absl::StatusOr<uint64_t> value = ParseNumber(text, max);
   if (!value.ok()) throw CLI::ValidationError(option, MessageOf(value.status()));
@@ -61,7 +61,7 @@ void AddStyleOption(CLI::App& subcommand, std::optional<BlockMetadataType>& type
                                                {{"extents", BlockMetadataType::kVariableLength},
                                                 {"blocks", BlockMetadataType::kFixedLength}});
           },
-          "Extents as long as they can be, or blocks of one size: extents, blocks")
+          "Maximal extents, or blocks of one size: extents, blocks")
       ->type_name("STYLE")
       ->default_str("extents");
 }
@@ -69,7 +69,7 @@ void AddStyleOption(CLI::App& subcommand, std::optional<BlockMetadataType>& type
 void ShowOtherDefault(CLI::App& subcommand, const std::string& option, const std::string& what) {
   CLI::Option* const shown = subcommand.get_option(option);
   shown->default_str("");
-  shown->description(shown->get_description() + "; without it " + what);
+  shown->description(shown->get_description() + "; default: " + what);
 }
 
 void AddExtentOptions(CLI::App& subcommand, ExtentOptions& options) {
@@ -83,7 +83,7 @@ void AddExtentOptions(CLI::App& subcommand, ExtentOptions& options) {
           [offset, &options](const std::string& text) {
             options.starting_offset = NumberOf(offset, text, kMaxCapacity);
           },
-          "Start here (bytes): the end of the last tuple of a stream that broke")
+          "Start at this offset (bytes), such as the end of a broken stream's last tuple")
       ->type_name("N")
       ->default_str("0");
 
@@ -95,8 +95,8 @@ void AddExtentOptions(CLI::App& subcommand, ExtentOptions& options) {
             constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
             options.max_results = static_cast<int32_t>(NumberOf(results, text, kMost));
           },
-          "Tuples a message (list), or for each object of --format json; 0: as many as "
-          "the server or the tool takes")
+          "Tuples per message (list), or per object of --format json; 0: the choice of "
+          "the server or the tool")
       ->type_name("N")
       ->default_str("0");
 

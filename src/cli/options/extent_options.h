@@ -15,7 +15,7 @@ namespace cbt::cli {
 
 inline constexpr uint64_t kDefaultBlockSize = 4096;
 
-// What was given; what was not has no value, because `list` leaves it to the server.
+// The given options. Others have no value, because `list` leaves them to the server.
 struct ExtentOptions {
   std::optional<uint64_t> block_size;     // bytes
   std::optional<BlockMetadataType> type;  // --style
@@ -31,7 +31,7 @@ void AddExtentOptions(CLI::App& subcommand, ExtentOptions& options);
 void AddBlockSizeOption(CLI::App& subcommand, std::optional<uint64_t>& block_size);
 void AddStyleOption(CLI::App& subcommand, std::optional<BlockMetadataType>& type);
 
-// Says in the help of an option what counts without it, in place of its usual default.
+// Replaces the default that the help of an option shows.
 void ShowOtherDefault(CLI::App& subcommand, const std::string& option, const std::string& what);
 
 }  // namespace cbt::cli

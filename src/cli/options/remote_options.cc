@@ -34,7 +34,7 @@ void AddApisOption(CLI::App& subcommand, std::vector<rpc::Api>& apis) {
             apis.clear();
             for (const std::string& name : names) apis.push_back(ApiOf(name));
           },
-          "Contracts to serve: csi, kubernetes, session, paged; several with commas")
+          "Contracts to serve: csi, kubernetes, session, paged; separate several with commas")
       ->type_name("API")
       ->delimiter(',')
       ->default_str(shown);
@@ -60,7 +60,8 @@ void AddRemoteOptions(CLI::App& subcommand, RemoteArguments& arguments) {
       .add_option("--token-file", arguments.token_file,
                   "Security token (kubernetes) or session token (session)")
       ->type_name("FILE");
-  subcommand.add_option("--namespace", arguments.name_space, "Of the snapshot (kubernetes)")
+  subcommand
+      .add_option("--namespace", arguments.name_space, "Namespace of the snapshot (kubernetes)")
       ->type_name("NAME");
   subcommand.add_option("--volume", arguments.volume, "Volume id (session)")->type_name("ID");
   subcommand
@@ -71,23 +72,23 @@ void AddRemoteOptions(CLI::App& subcommand, RemoteArguments& arguments) {
             if (!value.ok()) throw CLI::ValidationError("--timeout", MessageOf(value.status()));
             arguments.timeout = *value;
           },
-          "Time for the whole stream; no limit if not given")
+          "Time limit for the whole stream; default: none")
       ->type_name("SECONDS");
   subcommand.add_flag("--tls", arguments.tls, "Use TLS; implied by the options below");
   subcommand
-      .add_option("--tls-ca", arguments.tls_ca, "Authorities to trust (PEM), else the system's")
+      .add_option("--tls-ca", arguments.tls_ca, "Authorities to trust (PEM); default: the system's")
       ->type_name("FILE");
   CLI::Option* const certificate =
       subcommand.add_option("--tls-cert", arguments.tls_certificate, "Client certificate (PEM)")
           ->type_name("FILE");
   CLI::Option* const key =
-      subcommand.add_option("--tls-key", arguments.tls_key, "Its private key (PEM)")
+      subcommand.add_option("--tls-key", arguments.tls_key, "Private key of the certificate (PEM)")
           ->type_name("FILE");
   certificate->needs(key);
   key->needs(certificate);
   subcommand
       .add_option("--secrets-file", arguments.secrets_file,
-                  "Lines KEY=VALUE that are passed on as the request's secrets (csi, paged)")
+                  "KEY=VALUE lines, sent as the request's secrets (csi, paged)")
       ->type_name("FILE");
 }
 
@@ -110,7 +111,7 @@ absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,
   if (!arguments.token_file.empty()) {
     absl::StatusOr<std::string> token = ReadTextFile("--token-file", arguments.token_file);
     if (!token.ok()) return token.status();
-    // Editors end files with a line end; tokens have none.
+    // Editors end files with a newline; tokens have none.
     while (!token->empty() && (token->back() == '\n' || token->back() == '\r')) token->pop_back();
     if (token->empty()) {
       return UsageError("--token-file: " + arguments.token_file, "the file is empty");
@@ -128,7 +129,7 @@ absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,
     absl::StatusOr<std::string> read = ReadTextFile(option, path);
     if (!read.ok()) return read.status();
     text = *std::move(read);
-    // Who names any of these wants no plain connection.
+    // Any of these options implies TLS.
     request.tls.enabled = true;
     return absl::OkStatus();
   };
@@ -140,7 +141,7 @@ absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,
     if (!loaded.ok()) return loaded;
   }
   request.on_resume = [name](uint64_t offset, const absl::Status& reason) {
-    PrintLine(name, "warning: the stream broke and goes on at " + std::to_string(offset) + ": " +
+    PrintLine(name, "warning: the stream broke, resuming at " + std::to_string(offset) + ": " +
                         MessageOf(reason));
   };
   return request;

@@ -1,4 +1,4 @@
-// Options that name a stream of a service: for `list`, `verify` and `conform`.
+// Options that name a stream of a service, for `list`, `verify` and `conform`.
 #ifndef CBT_CLI_OPTIONS_REMOTE_OPTIONS_H_
 #define CBT_CLI_OPTIONS_REMOTE_OPTIONS_H_
 
@@ -33,10 +33,10 @@ struct RemoteArguments {
 // Adds all but the address; `arguments` must outlive the parsing.
 void AddRemoteOptions(CLI::App& subcommand, RemoteArguments& arguments);
 
-// `--api A,B,...`, several of them; what was there stays without the option.
+// `--api A,B,...`; without the option, `apis` stays as it is.
 void AddApisOption(CLI::App& subcommand, std::vector<rpc::Api>& apis);
 
-// The request that the options stand for; on_resume tells the user. `name`: of the subcommand.
+// The request that the options describe; on_resume warns the user. `name`: of the subcommand.
 absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,
                                                const std::string& name);
 

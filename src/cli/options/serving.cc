@@ -30,8 +30,8 @@ sigset_t StopSignals() {
   return set;
 }
 
-// The next stop signal; false when none came within `timeout`, or another signal before it, a
-// debugger's for one.
+// Waits for the next stop signal; false if none came within `timeout`, or if another signal (such
+// as a debugger's) interrupted the wait.
 bool WaitForStopSignal(std::chrono::milliseconds timeout) {
   const sigset_t set = StopSignals();
   const timespec limit = {.tv_sec = timeout.count() / 1000,
@@ -39,16 +39,16 @@ bool WaitForStopSignal(std::chrono::milliseconds timeout) {
   return sigtimedwait(&set, nullptr, &limit) > 0;
 }
 
-// Free memory between what streams have left behind goes back to the system, too.
+// Returns free memory between live blocks to the system.
 void TrimHeap() {
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
 }
 
-// Messages that streams have given back go back to the system. By itself glibc raises this
-// threshold as soon as the first of them is freed, and then takes them from heaps that some small
-// block keeps from shrinking: a server that clients come to and vanish from would grow for hours.
+// Returns the memory of freed messages to the system. By default, glibc raises this threshold when
+// the first of them is freed, and then allocates them from heaps that a single small block keeps
+// from shrinking: a server whose clients come and go would grow for hours.
 void GiveMemoryBack() {
 #ifdef __GLIBC__
   constexpr int kThreshold = 64 << 10;    // bytes; messages of many tuples are larger
@@ -56,7 +56,7 @@ void GiveMemoryBack() {
 #endif
 }
 
-// Tells whoever started us that clients can come. A reader that has gone is no reason to stop.
+// Tells the parent process that clients can connect. A closed pipe is no reason to stop.
 void TellReady(int descriptor, const std::string& address) {
   const std::string line = address + "\n";
   [[maybe_unused]] const ssize_t written = write(descriptor, line.data(), line.size());
@@ -64,7 +64,7 @@ void TellReady(int descriptor, const std::string& address) {
     close(descriptor);
     return;
   }
-  // A standard descriptor stays taken, or the next socket would become stdout.
+  // Keep a standard descriptor occupied, or the next socket would become stdout.
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null >= 0) {
     dup2(null, descriptor);
@@ -74,10 +74,11 @@ void TellReady(int descriptor, const std::string& address) {
 
 using Clock = std::chrono::steady_clock;
 
-// timeout(1), and whoever signals both a process and its group, asks twice and means it once.
+// timeout(1), and anything that signals both a process and its group, sends a signal twice but
+// means it once.
 constexpr std::chrono::milliseconds kEcho(200);
 
-// Until when a signal is an echo of the first one. Read in a signal handler.
+// A signal before this time is an echo of the first one. Read in a signal handler.
 std::atomic<Clock::rep> echo_end = 0;
 static_assert(std::atomic<Clock::rep>::is_always_lock_free);
 
@@ -85,13 +86,13 @@ bool IsEcho() noexcept { return Clock::now().time_since_epoch().count() <= echo_
 
 void EndAtOnce(int) noexcept {
   if (IsEcho()) return;
-  constexpr std::string_view kLine = "cbt: second signal: what still reads is cut off\n";
+  constexpr std::string_view kLine = "cbt: second signal: cancelling open reads\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kLine.data(), kLine.size());
   _exit(kExitFailure);
 }
 
-// From here on nobody waits for stop signals any more, and threads that read from storage that
-// hangs keep the process from ending by itself.
+// From here on stop signals are no longer awaited, and threads that read from hung storage keep the
+// process from exiting.
 void LetSignalsEndTheProcess() {
   struct sigaction action = {};
   action.sa_handler = EndAtOnce;
@@ -102,10 +103,10 @@ void LetSignalsEndTheProcess() {
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
-// How long a drain may take beside the grace, whatever the transport waits for.
+// The time limit of a drain in addition to the grace period, whatever the transport waits for.
 constexpr std::chrono::seconds kDrainTime(15);
 
-// Drains while a second signal can still end the process at once.
+// Drains; a second signal can still end the process at once.
 void Drain(const std::string& name,
            const std::function<void(std::chrono::milliseconds grace)>& shutdown,
            std::chrono::milliseconds grace) {
@@ -121,12 +122,12 @@ void Drain(const std::string& name,
   });
   while (!drained) {
     if (WaitForStopSignal(kInterval) && !IsEcho()) {
-      PrintLine(name, "second signal: streams are cut off");
+      PrintLine(name, "second signal: cancelling open streams");
       _exit(kExitFailure);
     }
     // A supervisor that sent the signal may not send another.
     if (Clock::now() > latest) {
-      PrintLine(name, "the drain has not come to its end: streams are cut off");
+      PrintLine(name, "the drain did not finish in time: cancelling open streams");
       _exit(kExitFailure);
     }
   }
@@ -134,7 +135,7 @@ void Drain(const std::string& name,
   LetSignalsEndTheProcess();
 }
 
-// An error of a part, with the option in front.
+// The error of a part, prefixed with its option.
 absl::Status Of(const char* option, const absl::Status& status) {
   return {status.code(), std::string(option) + ": " + MessageOf(status)};
 }
@@ -158,17 +159,17 @@ std::optional<rpc::LogLevel> ParseLevel(std::string_view text) {
 void AddAccessOptions(CLI::App& subcommand, ServingArguments& arguments) {
   subcommand
       .add_option("--tokens", arguments.tokens,
-                  "Who may ask (kubernetes): lines of token, name, namespaces")
+                  "Permitted clients (kubernetes): lines of token, name, namespaces")
       ->type_name("FILE");
   subcommand
       .add_option(
           "--snapshots", arguments.snapshots,
-          "Names (kubernetes, session): lines of namespace, name, handle; without it a handle is "
+          "Names (kubernetes, session): lines of namespace, name, handle; default: a handle is "
           "NAMESPACE/NAME")
       ->type_name("FILE");
   subcommand
       .add_option("--storage-secrets", arguments.secrets,
-                  "Lines KEY=VALUE for the storage (kubernetes, session)")
+                  "KEY=VALUE lines for the storage (kubernetes, session)")
       ->type_name("FILE");
   subcommand
       .add_option("--sessions", arguments.sessions,
@@ -177,8 +178,9 @@ void AddAccessOptions(CLI::App& subcommand, ServingArguments& arguments) {
   subcommand.add_flag("--base-is-name", arguments.base_is_name,
                       "The base of a delta is a name, not a handle (kubernetes)");
   subcommand
-      .add_option("--page-key", arguments.page_key,
-                  "Secret that seals page tokens (paged); the same for all servers that share them")
+      .add_option(
+          "--page-key", arguments.page_key,
+          "Secret that seals page tokens (paged); must be the same on all servers that share them")
       ->type_name("FILE");
 }
 
@@ -206,19 +208,19 @@ void AddTelemetryOptions(CLI::App& subcommand, ServingArguments& arguments) {
 }  // namespace
 
 void PrepareProcess() {
-  // Shells start background jobs with SIGINT ignored, and ignored signals can't be fetched.
+  // Shells start background jobs with SIGINT ignored, and ignored signals can't be awaited.
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
   const sigset_t set = StopSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  // A stream takes three descriptors or so, two images and its connection, and a listener that once
-  // had none left may never accept again. Where the limit can't be raised, it is what it was.
+  // A stream takes about three descriptors, two images and its connection, and a listener that has
+  // once run out of them may never accept again. If the limit can't be raised, it stays as it is.
   rlimit descriptors;
   if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
     descriptors.rlim_cur = descriptors.rlim_max;
     setrlimit(RLIMIT_NOFILE, &descriptors);
   }
-  // The socket must not be wider than 0660 for a moment.
+  // The socket must never be wider than 0660, not even briefly.
   umask(S_IXUSR | S_IXGRP | S_IRWXO);
 }
 
@@ -260,13 +262,13 @@ void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,
                       "Certificate chain (PEM); read again when it changes")
           ->type_name("FILE");
   CLI::Option* const key =
-      subcommand.add_option("--tls-key", arguments.tls_key, "Its private key (PEM)")
+      subcommand.add_option("--tls-key", arguments.tls_key, "Private key of the certificate (PEM)")
           ->type_name("FILE");
   certificate->needs(key);
   key->needs(certificate);
   subcommand
       .add_option("--tls-client-ca", arguments.tls_client_ca,
-                  "Clients need a certificate of this authority (PEM)")
+                  "Require client certificates of this authority (PEM)")
       ->type_name("FILE")
       ->needs(certificate);
   AddAccessOptions(subcommand, arguments);
@@ -279,13 +281,13 @@ void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,
             if (!value.ok()) throw CLI::ValidationError("--max-streams", MessageOf(value.status()));
             arguments.max_streams = *value;
           },
-          "Streams that may be open at once")
+          "Maximum number of open streams")
       ->type_name("N")
       ->default_str("1024");
   AddTime(subcommand, "--stream-time", arguments.stream_time,
-          "Longest that a stream may take; 0: no limit", "0");
+          "Time limit for a stream; 0: no limit", "0");
   AddTime(subcommand, "--stall-time", arguments.stall_time,
-          "A stream whose client takes nothing for this long is cancelled", "300");
+          "Cancel a stream whose client reads nothing for this long", "300");
   subcommand
       .add_option_function<std::string>(
           "--ready-fd",
@@ -294,10 +296,10 @@ void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,
             if (!value.ok()) throw CLI::ValidationError("--ready-fd", MessageOf(value.status()));
             arguments.ready_descriptor = static_cast<int>(*value);
           },
-          "Write the address to this descriptor when clients can come, and close it")
+          "When ready for clients, write the address to this descriptor and close it")
       ->type_name("N");
   AddTime(subcommand, "--grace", arguments.grace,
-          "Time that open streams get after SIGTERM or SIGINT", "5");
+          "Time for open streams to finish after SIGTERM or SIGINT", "5");
 }
 
 absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments) {
@@ -353,7 +355,7 @@ absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments) {
     absl::StatusOr<std::string> key = ReadTextFile("--page-key", arguments.page_key);
     if (!key.ok()) return key.status();
     if (key->size() < 16) {
-      return UsageError("--page-key: " + arguments.page_key, "a key has at least 16 bytes");
+      return UsageError("--page-key: " + arguments.page_key, "a key needs at least 16 bytes");
     }
     parts.page_token_key = *std::move(key);
   }

@@ -1,4 +1,4 @@
-// What `serve` and `relay` share: options of services, and the life of a server in the foreground.
+// Shared by `serve` and `relay`: options of services, and running a server in the foreground.
 #ifndef CBT_CLI_OPTIONS_SERVING_H_
 #define CBT_CLI_OPTIONS_SERVING_H_
 
@@ -43,15 +43,15 @@ struct ServingArguments {
   std::chrono::milliseconds grace = std::chrono::seconds(5);
 };
 
-// Adds an option for a time in seconds; `shown`: the default, as the help says it.
+// Adds an option for a time in seconds; `shown`: the default in the help text.
 void AddTime(CLI::App& subcommand, const char* option, std::chrono::milliseconds& time,
              const char* what, const char* shown);
 
-// Adds the options; `arguments` must outlive the parsing. `apis`: what is served without --api.
+// Adds the options; `arguments` must outlive the parsing. `apis`: the default of --api.
 void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,
                        std::vector<rpc::Api> apis);
 
-// What the options stand for, alive as long as the server needs it.
+// The objects that the options describe; must outlive the server.
 struct ServingParts {
   std::unique_ptr<rpc::TokenAccess> tokens;
   std::unique_ptr<rpc::SnapshotResolver> resolver;
@@ -67,19 +67,19 @@ struct ServingParts {
   std::string page_token_key;
 };
 
-// Reads the files and opens what listens. Errors name the option.
+// Reads the files and opens the listeners. Errors name the option.
 absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments);
 
-// Before any thread starts: keeps stop signals for RunUntilStopped(), and what is created from
-// others; takes as many descriptors as the process may have.
+// Call before any thread starts. Reserves stop signals for RunUntilStopped(), makes created files
+// private, and raises the limit on open descriptors.
 void PrepareProcess();
 
 // Errors: INVALID_ARGUMENT for a --ready-fd that can't be written.
 absl::Status CheckReadyDescriptor(const ServingArguments& arguments);
 
-// Says that the server is up at `address`, waits for SIGTERM or SIGINT, then drains by `shutdown`.
-// A second signal ends the process at once, also after this has returned. `name`: of the
-// subcommand; `what`: what is served.
+// Reports that the server is up at `address`, waits for SIGTERM or SIGINT, then drains with
+// `shutdown`. A second signal ends the process at once, even after this has returned. `name`: of
+// the subcommand; `what`: what is served.
 void RunUntilStopped(const ServingArguments& arguments, const std::string& name,
                      const std::string& what, const std::string& address,
                      const std::function<void(std::chrono::milliseconds grace)>& shutdown);

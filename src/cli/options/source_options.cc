@@ -37,13 +37,13 @@ void AddSourceInput(CLI::App& subcommand, SourceInput& input, bool delta) {
             if (!spec.ok()) throw CLI::ValidationError("--from", MessageOf(spec.status()));
             input.spec = *std::move(spec);
           },
-          "What the input is, where its content does not tell it, and what else must be known")
+          "Format of the input, if its content does not show it, and the format's options")
       ->type_name("FORMAT[:KEY=VALUE,...]");
   AddSize(subcommand, "--capacity", input.capacity,
-          "Size of the volume in bytes, for inputs that don't say it");
+          "Size of the volume in bytes, for inputs that don't hold it");
   if (delta) {
     AddSize(subcommand, "--base-capacity", input.base_capacity,
-            "Size of the base in bytes, where it was larger");
+            "Size of the base in bytes, if it was larger");
   }
 }
 
@@ -54,11 +54,12 @@ void NoteFormat(const SourceSpec& spec, const OpenedSource& source) {
   }
   const SourceFormatInfo& info = InfoOf(source.format);
   PrintLine("", std::string("read as ") + info.name + ": " + info.what +
-                    " (--from image: as the bytes of a volume instead)");
+                    " (--from image reads the bytes of a volume instead)");
 }
 
 std::string FormatsText(std::optional<SourcePurpose> purpose) {
-  std::string text = "Formats (* known by their content or address) and what --from takes:\n";
+  std::string text =
+      "Formats (* detected by content or address) and the options that --from takes:\n";
   for (const SourceFormatInfo& info : SourceFormats()) {
     if (purpose == SourcePurpose::kAllocated && !info.allocated) continue;
     std::string name = info.name;

@@ -1,4 +1,4 @@
-// The options that say what an input is: `--from`, `--capacity` and the like.
+// Options that describe an input: `--from`, `--capacity` and the like.
 #ifndef CBT_CLI_OPTIONS_SOURCE_OPTIONS_H_
 #define CBT_CLI_OPTIONS_SOURCE_OPTIONS_H_
 
@@ -11,8 +11,7 @@
 
 namespace cbt::cli {
 
-// Refuses an empty argument: a shell's variable that is not set must not be taken for one that was
-// left out.
+// Refuses an empty argument: an unset shell variable must not look like an omitted argument.
 CLI::Validator IsNotEmpty();
 
 struct SourceInput {
@@ -21,15 +20,15 @@ struct SourceInput {
   std::optional<uint64_t> base_capacity;
 };
 
-// Adds `--from` and `--capacity`, and `--base-capacity` for subcommands that tell a delta; `input`
-// must outlive the parsing.
+// Adds `--from` and `--capacity`, and `--base-capacity` for subcommands that report a delta;
+// `input` must outlive the parsing.
 void AddSourceInput(CLI::App& subcommand, SourceInput& input, bool delta);
 
-// Says on stderr which format `source` was taken for where `spec` names none: by content, which may
-// be that of a volume to which it was written.
+// Prints to stderr which format was detected if `spec` names none: the content that decided may
+// come from the guest.
 void NoteFormat(const SourceSpec& spec, const OpenedSource& source);
 
-// The formats, one a line, for the help of a subcommand that is about `purpose` (any if none).
+// The formats, one per line, for the help of a subcommand for `purpose` (any if empty).
 std::string FormatsText(std::optional<SourcePurpose> purpose);
 
 }  // namespace cbt::cli

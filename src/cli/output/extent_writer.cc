@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kTupleStart = "{\"byte_offset\":";
 constexpr std::string_view kTupleMiddle = ",\"size_bytes\":";
-constexpr size_t kMaxTuple = 96;  // more than one tuple in any of the formats
+constexpr size_t kMaxTuple = 96;  // an upper bound in all formats
 
 char* PutTuple(char* out, Extent extent) noexcept {
   out = PutText(out, kTupleStart);
@@ -53,7 +53,7 @@ class NdjsonWriter final : public ExtentWriter {
   const WriterOptions options_;
 };
 
-// One object, or one for every `tuples_per_object` tuples as a service would send them.
+// One object, or one per `tuples_per_object` tuples, as a service would send them.
 class JsonWriter final : public ExtentWriter {
  public:
   JsonWriter(Output& output, const WriterOptions& options) : output_(output), options_(options) {}
@@ -77,7 +77,7 @@ class JsonWriter final : public ExtentWriter {
   }
 
   void Fail(const absl::Status&) override {
-    // An array that is never closed: no parser takes this for an answer.
+    // Leave the array open: no parser accepts it as an answer.
     if (!open_) Open();
     output_.Append("\n");
   }

@@ -1,4 +1,4 @@
-// The forms in which a stream of extents is printed.
+// The formats in which a stream of extents is printed.
 #ifndef CBT_CLI_OUTPUT_EXTENT_WRITER_H_
 #define CBT_CLI_OUTPUT_EXTENT_WRITER_H_
 
@@ -16,18 +16,18 @@ namespace cbt::cli {
 
 enum class Format { kNdjson, kJson, kCsv, kTable };
 
-// What a writer needs to know besides the extents.
+// Everything a writer needs to know besides the extents.
 struct WriterOptions {
   Format format = Format::kNdjson;
   BlockMetadataType type = BlockMetadataType::kVariableLength;
   uint64_t capacity = 0;                   // bytes
-  uint64_t starting_offset = 0;            // bytes; what lies below was not asked for
-  uint32_t tuples_per_object = 0;          // json: 0 is one object for all of them
-  std::string_view adjective = "changed";  // table: what the reported bytes are
+  uint64_t starting_offset = 0;            // bytes
+  uint32_t tuples_per_object = 0;          // json: 0: one object for all
+  std::string_view adjective = "changed";  // table: describes the reported bytes
 };
 
-// Prints one stream: Begin(), any number of Write(), then End() or Fail(). Whether output failed is
-// the Output's to say.
+// Prints one stream: Begin(), any number of Write(), then End() or Fail(). Output::status() reports
+// whether writing failed.
 class ExtentWriter {
  public:
   virtual ~ExtentWriter() = default;
@@ -38,7 +38,7 @@ class ExtentWriter {
   virtual void Write(const ExtentBatch& batch) = 0;
   // The stream is complete.
   virtual void End() = 0;
-  // The stream broke: leaves what was printed so that it can't be taken for a complete answer.
+  // The stream broke: ends the output so that it can't be mistaken for a complete answer.
   virtual void Fail(const absl::Status& reason) = 0;
 
  protected:
@@ -47,7 +47,7 @@ class ExtentWriter {
 
 // `output` must outlive the writer.
 std::unique_ptr<ExtentWriter> MakeExtentWriter(Output& output, const WriterOptions& options);
-// What MakeExtentWriter() makes for Format::kTable; lives in a file of its own.
+// The writer for Format::kTable.
 std::unique_ptr<ExtentWriter> MakeTableWriter(Output& output, const WriterOptions& options);
 
 }  // namespace cbt::cli

@@ -17,13 +17,13 @@ namespace cbt::cli {
 namespace {
 
 uint64_t CellBytes(uint64_t capacity, uint64_t granularity, size_t cells) noexcept {
-  // Whole blocks, so that no block lies in two cells; a power of two of them, so that rows begin at
-  // numbers that one can read.
+  // A power of two of whole blocks, so that no block lies in two cells and rows begin at readable
+  // numbers.
   const uint64_t blocks = BlockCount(BlockCount(capacity, granularity), cells);
   return std::bit_ceil(std::max<uint64_t>(1, blocks)) * granularity;
 }
 
-// From pale to dark. Few changes in a cell must be seen, so the scale is that of the square root.
+// From pale to dark, on a square-root scale, so that few changes in a cell are visible.
 std::string Colour(double part) {
   constexpr std::array<std::array<double, 3>, 2> kEnds = {{{253, 224, 196}, {140, 20, 20}}};
   const double place = std::sqrt(part);
@@ -34,7 +34,7 @@ std::string Colour(double part) {
   return absl::StrFormat("#%02x%02x%02x", rgb[0], rgb[1], rgb[2]);
 }
 
-// Text as XML takes it: no mark-up, no control characters, no bytes that are no UTF-8.
+// Text for XML: no mark-up, no control characters, no invalid UTF-8.
 std::string XmlText(std::string_view text) {
   std::string clean;
   while (!text.empty()) {
@@ -131,8 +131,7 @@ std::string HeatMap::Svg(std::string_view title, std::string_view subtitle) cons
     }
   }
   const int legend = height - 24;
-  absl::StrAppendFormat(&svg,
-                        "<text x=\"%d\" y=\"%d\">%s a cell; part of it that changed:</text>\n",
+  absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\">%s per cell; share that changed:</text>\n",
                         kLeft, legend, HumanSize(cell_bytes_));
   int x = kLeft + 280;
   for (const double part : {0.0, 0.01, 0.1, 0.5, 1.0}) {

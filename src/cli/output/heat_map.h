@@ -1,4 +1,4 @@
-// Where in a volume changes lie, as a picture.
+// A picture of where in a volume changes lie.
 #ifndef CBT_CLI_OUTPUT_HEAT_MAP_H_
 #define CBT_CLI_OUTPUT_HEAT_MAP_H_
 
@@ -13,26 +13,26 @@
 
 namespace cbt::cli {
 
-// The volume in rows of cells of equal size, and what of each cell was reported.
+// The volume in rows of cells of equal size, and how much of each cell was reported.
 class HeatMap {
  public:
   static constexpr size_t kColumns = 64;
 
-  // At most `rows` (> 0) rows; fewer where the volume has fewer blocks of `granularity` bytes.
+  // At most `rows` (> 0) rows; fewer if the volume has fewer blocks of `granularity` bytes.
   HeatMap(uint64_t capacity, uint64_t granularity, size_t rows);
 
-  // Adds an extent; what lies past the capacity doesn't count. Extents must not overlap. O(cells).
+  // Adds an extent, ignoring anything past the capacity. Extents must not overlap. O(cells).
   void Add(Extent extent) noexcept;
 
   uint64_t cell_bytes() const noexcept { return cell_bytes_; }
   size_t cells() const noexcept { return reported_.size(); }
-  // 0 .. 1, the part of the cell's bytes that was reported.
+  // The share of the cell's bytes that was reported, 0 .. 1.
   double Part(size_t cell) const noexcept;
 
-  // A line for each row, the offset in front, cells as VolumePicture draws them; UTF-8.
+  // One line per row, starting with its offset, with cells as VolumePicture draws them; UTF-8.
   std::string Text() const;
 
-  // An SVG document. `title` and `subtitle` are any text.
+  // An SVG document. `title` and `subtitle` may be any text.
   std::string Svg(std::string_view title, std::string_view subtitle) const;
 
  private:

@@ -17,27 +17,27 @@
 
 namespace cbt::cli {
 
-// A buffered descriptor. The first error sticks; what is appended later is dropped, so writers look
-// at status() once a batch instead of after every tuple. Belongs to one thread at a time.
+// A buffered descriptor. The first error sticks and later output is dropped, so writers check
+// status() once per batch instead of after every tuple. Belongs to one thread at a time.
 class Output {
  public:
-  // `name` stands for the descriptor in errors. The descriptor stays the caller's until Close().
+  // `name` is used in errors. The caller keeps ownership of the descriptor until Close().
   Output(int descriptor, std::string name);
   ~Output() = default;
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  // Called before each write, for whoever shares the terminal.
+  // Called before each write, for other writers to the terminal.
   void set_before_write(std::function<void()> hook) { before_write_ = std::move(hook); }
 
-  // Room for `size` (<= kMaxRecord) bytes that are handed over with Commit(). Records that are
-  // written in one piece are never torn by a flush.
+  // Space for `size` (<= kMaxRecord) bytes, to be handed over with Commit(). A flush never splits a
+  // record that is written in one piece.
   static constexpr size_t kMaxRecord = 4096;
   char* Reserve(size_t size) {
     if (kBufferBytes - size_ < size) Flush();
     return buffer_.get() + size_;
   }
-  // `end`: the first byte after what was written at the last Reserve().
+  // `end`: one past the last byte written since Reserve().
   void Commit(const char* end) noexcept { size_ = static_cast<size_t>(end - buffer_.get()); }
 
   // Appends text of any length.
@@ -45,11 +45,11 @@ class Output {
 
   void Flush();
 
-  // Flushes when the last flush is some time ago, so that a reader at the other end of a pipe sees
-  // what is known while a long stream is quiet.
+  // Flushes if the last flush was some time ago, so that the reader of a pipe sees what is known
+  // while a long stream is quiet.
   void FlushIfDue();
 
-  // Flushes and closes the descriptor: some file systems tell of a full disk only then.
+  // Flushes and closes the descriptor: some file systems report a full disk only then.
   absl::Status Close();
 
   const absl::Status& status() const noexcept { return status_; }
@@ -66,10 +66,10 @@ class Output {
   std::chrono::steady_clock::time_point flushed_;
 };
 
-// The most digits of a number.
+// The maximum number of digits.
 inline constexpr size_t kMaxDigits = 20;
 
-// Appends at `out`, which has the room; returns the end. For what goes into Output::Reserve().
+// Appends at `out`, which must have space; returns the end. For memory from Output::Reserve().
 inline char* PutText(char* out, std::string_view text) noexcept {
   std::memcpy(out, text.data(), text.size());
   return out + text.size();

@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kInterval(100);
 constexpr size_t kBarCells = 30;
 
 void WriteToTerminal(std::string_view text) {
-  // A bar that can't be drawn is no reason to fail.
+  // Failing to draw a bar is not an error.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
@@ -47,7 +47,7 @@ void Progress::Update(uint64_t done) {
   line.append(full, '#').append(kBarCells - full, '-');
   std::array<char, 16> percent{};
   std::snprintf(percent.data(), percent.size(), "] %5.1f %%  ", part * 100);
-  // Holes pass at any speed: more than uint64_t holds would be undefined to convert.
+  // Holes pass at any speed, and converting more than uint64_t holds is undefined.
   line += percent.data() + HumanSize(static_cast<uint64_t>(std::min(rate, 1e18))) + "/s\x1b[K";
   WriteToTerminal(line);
   visible_ = true;

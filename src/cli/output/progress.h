@@ -1,4 +1,4 @@
-// A progress bar for people who wait.
+// A progress bar for interactive use.
 #ifndef CBT_CLI_OUTPUT_PROGRESS_H_
 #define CBT_CLI_OUTPUT_PROGRESS_H_
 
@@ -8,10 +8,10 @@
 
 namespace cbt::cli {
 
-// A bar on stderr when that is a terminal, nothing otherwise. Belongs to one thread at a time.
+// A bar on stderr if that is a terminal, nothing otherwise. Belongs to one thread at a time.
 class Progress {
  public:
-  // `label` says what is going on, `total` (bytes) when it is done; `done` is where it starts.
+  // `label` describes the work, `total` (bytes) is its end; `done` is where it starts.
   Progress(std::string label, uint64_t total, uint64_t done = 0);
   ~Progress() { Clear(); }
   Progress(const Progress&) = delete;
@@ -20,7 +20,7 @@ class Progress {
   // Cheap enough for every batch: draws at most ten times a second.
   void Update(uint64_t done);
 
-  // Wipes the bar, so that something else can be printed; the next Update() may bring it back.
+  // Removes the bar, so that something else can be printed; the next Update() may redraw it.
   void Clear();
 
  private:

@@ -18,8 +18,8 @@ constexpr size_t kBufferBytes = size_t{1} << 20;
 // One call of copy_file_range: long enough to be cheap, short enough for a progress bar.
 constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
 
-// True for what copy_file_range and fallocate say when the file systems can't, not when they
-// failed.
+// True for errors of copy_file_range and fallocate that mean that the file systems don't support
+// them.
 bool IsUnsupported(int error) {
   return error == EXDEV || error == EINVAL || error == EOPNOTSUPP || error == ENOSYS ||
          error == EPERM || error == EBADF || error == ETXTBSY;
@@ -89,8 +89,8 @@ absl::Status RangeCopier::CopyInKernel(const Image& image, uint64_t& begin, uint
     begin += static_cast<uint64_t>(copied);
     if (on_copied_) on_copied_(begin);
   } else if (copied == 0 || IsUnsupported(errno)) {
-    // Nothing copied is the end of the file, or a file system that says so by mistake: reading
-    // tells which, and fails when the image has become shorter.
+    // 0 bytes means the end of the file, or a file system that wrongly says so: reading shows
+    // which, and fails if the image has become shorter.
     copies_in_kernel_ = false;
   } else if (errno != EINTR) {
     return IoError(image.label() + " to " + name_, errno);

@@ -13,27 +13,26 @@
 
 namespace cbt::cli {
 
-// Writes to one descriptor, at the offsets that the ranges have in the images. Belongs to one
-// thread at a time.
+// Writes to one descriptor, at the same offsets as in the images. Belongs to one thread at a time.
 class RangeCopier {
  public:
-  // `name` stands for the descriptor in errors.
+  // `name` is used in errors.
   RangeCopier(int descriptor, std::string name);
 
-  // Called with the end (bytes) of each piece that was copied.
+  // Called with the end (bytes) of each copied piece.
   void set_on_copied(std::function<void(uint64_t)> hook) { on_copied_ = std::move(hook); }
 
-  // Copies what may be data in [begin, end) of `image` (end <= image.size()) and leaves the rest of
-  // the range as it is: for a file that holds nothing there yet.
+  // Copies what may be data in [begin, end) of `image` (end <= image.size()) and does not touch the
+  // rest of the range: for a file that holds nothing there yet.
   // Errors: ABORTED when the image has become shorter, UNAVAILABLE when reading or writing fails.
   absl::Status CopyData(const Image& image, uint64_t begin, uint64_t end);
 
-  // Makes [begin, end) of the file equal to `image`: copies its data and frees what are holes
-  // there. Ranges of one image must ascend between two calls of CopyData(). Errors: as above.
+  // Makes [begin, end) of the file equal to `image`: copies its data and punches its holes. Ranges
+  // of one image must ascend between two calls of CopyData(). Errors: as above.
   absl::Status CopyExactly(const Image& image, uint64_t begin, uint64_t end);
 
  private:
-  // Where the data of `image` at or after `offset` is, cut at `end`.
+  // The first data of `image` at or after `offset`, cut at `end`.
   absl::StatusOr<Image::Range> NextData(const Image& image, uint64_t offset, uint64_t end);
   absl::Status CopyBytes(const Image& image, uint64_t begin, uint64_t end);
   absl::Status CopyInKernel(const Image& image, uint64_t& begin, uint64_t end);
@@ -43,10 +42,10 @@ class RangeCopier {
   const int descriptor_;
   const std::string name_;
   std::function<void(uint64_t)> on_copied_;
-  std::vector<uint8_t> buffer_;  // only for what the kernel can't copy or free by itself
+  std::vector<uint8_t> buffer_;  // for what the kernel can't copy or punch
   bool copies_in_kernel_ = true;
   bool punches_holes_ = true;
-  // The last answer of FindData() and whose it is: neighbouring ranges often lie in one.
+  // The last result of FindData() and its image: neighbouring ranges often lie in one.
   const Image* found_in_ = nullptr;
   uint64_t found_from_ = 0;
   Image::Range found_;

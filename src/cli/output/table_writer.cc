@@ -28,7 +28,7 @@ char* PutRight(char* out, uint64_t value, size_t width) noexcept {
   return PutRight(out, {digits.data(), static_cast<size_t>(end - digits.data())}, width);
 }
 
-// "0.42 %"; what is not nothing doesn't look like it.
+// "0.42 %"; a nonzero share never looks like zero.
 std::string Percent(uint64_t part, uint64_t whole) {
   if (part == 0 || whole == 0) return "0 %";
   const double percent = 100.0 * static_cast<double>(part) / static_cast<double>(whole);
@@ -54,7 +54,7 @@ class TableWriter final : public ExtentWriter {
       const Extent extent = batch[i];
       picture_.Add(extent);
       ++tuples_;
-      // Blocks have one size for a whole stream, and many extents of a backup do.
+      // Blocks have one size per stream, and so do many extents of a backup.
       if (extent.length != last_length_) {
         last_length_ = extent.length;
         last_size_ = HumanSize(extent.length);

@@ -24,7 +24,7 @@ void VolumePicture::Add(Extent extent) noexcept {
 const char* Shade(uint64_t reported, uint64_t size) noexcept {
   static constexpr std::array<const char*, 4> kShades = {"░", "▒", "▓", "█"};
   if (reported == 0) return "·";
-  // In quarters rounded down, so that a full cell alone could reach 4.
+  // Quarters are rounded down, so only a full cell could reach 4.
   const double quarters = 4.0 * static_cast<double>(reported) / static_cast<double>(size);
   return kShades[std::min<size_t>(3, static_cast<size_t>(quarters))];
 }

@@ -11,24 +11,24 @@
 
 namespace cbt::cli {
 
-// How a cell of `size` bytes is drawn: `·` when none were reported, `░`, `▒`, `▓`, `█` for each
+// The shade of a cell of `size` bytes: `·` if none were reported, `░`, `▒`, `▓`, `█` for each
 // further quarter; UTF-8.
 const char* Shade(uint64_t reported, uint64_t size) noexcept;
 
-// Sums up extents in up to 64 cells of equal size, in constant memory, and draws each cell in the
-// shade of the part of its bytes that was reported.
+// Sums extents in up to 64 cells of equal size, in constant memory, and shades each cell by the
+// share of its bytes that was reported.
 class VolumePicture {
  public:
-  // `starting_offset` (bytes): cells that lie below it are blank, nobody asked about them.
+  // Cells below `starting_offset` (bytes), which was not requested, are blank.
   VolumePicture(uint64_t capacity, uint64_t starting_offset) noexcept;
 
-  // Adds an extent; what lies past the capacity doesn't count. Extents must not overlap.
+  // Adds an extent, ignoring anything past the capacity. Extents must not overlap.
   void Add(Extent extent) noexcept;
 
-  // Bytes added, without what lies past the capacity.
+  // The bytes added, without anything past the capacity.
   uint64_t bytes() const noexcept { return bytes_; }
 
-  // The cells one after the other, see Shade(); blank where nobody asked.
+  // The cells in order, see Shade(); blank below the starting offset.
   std::string Draw() const;
 
  private:

@@ -14,7 +14,8 @@ namespace cbt::cli {
 std::function<absl::StatusOr<int>(const std::string& path)> InputFiles::Opener() {
   if (std::ranges::find(names_, "-") != names_.end()) return {};
   return [this](const std::string& path) -> absl::StatusOr<int> {
-    // Without O_NONBLOCK a pipe that nobody writes to would hang here before it could be refused.
+    // Without O_NONBLOCK, opening a pipe without a writer would hang here before it could be
+    // refused.
     const int descriptor = OpenFile(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) return OpenError(path, errno);
     struct stat info {};
@@ -33,7 +34,7 @@ bool InputFiles::Include(const struct stat& file) const {
   return std::ranges::any_of(opened_, is_it) ||
          std::ranges::any_of(names_, [&](const std::string& name) {
            struct stat info {};
-           // What is not there was not read either.
+           // A missing file was not read either.
            return (name == "-" ? fstat(STDIN_FILENO, &info) : stat(name.c_str(), &info)) == 0 &&
                   is_it(info);
          });

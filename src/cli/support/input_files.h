@@ -1,4 +1,4 @@
-// What a command reads, so that what it writes replaces none of it.
+// The files that a command reads, so that its output replaces none of them.
 #ifndef CBT_CLI_SUPPORT_INPUT_FILES_H_
 #define CBT_CLI_SUPPORT_INPUT_FILES_H_
 
@@ -16,18 +16,18 @@ namespace cbt::cli {
 class InputFiles {
  public:
   InputFiles() = default;
-  // As the user named them: a path, of a folder each file in it, "-" for the standard input. Other
-  // addresses and "" are passed over.
+  // `names` as the user gave them: a path, for a folder every file in it, "-" for standard input.
+  // Other addresses and "" are ignored.
   explicit InputFiles(std::vector<std::string> names) : names_(std::move(names)) {}
 
-  // For SourceOptions::open: what it opens is an input, also what nobody named, like an image's
-  // backing file. This must outlive it. None where the standard input is read: it names no other
-  // files, and with an opener "-" would be one.
+  // For SourceOptions::open: records every file that it opens as an input, including those that the
+  // user did not name, such as an image's backing file. This must outlive it. Empty if standard
+  // input is read: it names no other files, and an opener would take "-" for one.
   std::function<absl::StatusOr<int>(const std::string& path)> Opener();
 
   void Add(const InputFiles& others);
 
-  // Whether `file` is one of them, or a folder all of whose files are. When in doubt it is.
+  // Whether `file` is one of them, or a folder whose files all are. True when in doubt.
   bool Include(const struct stat& file) const;
 
  private:
@@ -35,7 +35,7 @@ class InputFiles {
   std::vector<struct stat> opened_;
 };
 
-// Whether both are one file by their numbers: for what is refused when in doubt.
+// Whether the inode numbers say that both are one file; use this to refuse when in doubt.
 bool MayBeSameFile(const struct stat& a, const struct stat& b) noexcept;
 
 }  // namespace cbt::cli

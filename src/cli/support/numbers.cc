@@ -26,12 +26,11 @@ absl::StatusOr<std::chrono::milliseconds> ParseSeconds(std::string_view text) {
   const char* const end = text.data() + text.size();
   const std::from_chars_result result =
       std::from_chars(text.data(), end, seconds, std::chars_format::fixed);
-  // Written so that "not a number" fails too.
+  // The negation also rejects NaN.
   if (result.ec != std::errc() || result.ptr != end || !(seconds >= 0 && seconds <= kMaxSeconds)) {
     return UsageError(Quoted(text), "not a number of seconds (like 5 or 0.25)");
   }
-  // 0 means "no limit" to some of those who ask: a limit that is too short to be told is the
-  // shortest one.
+  // 0 means "no limit" to some callers, so a time that rounds to 0 becomes the shortest limit.
   if (seconds > 0 && seconds < 0.001) return std::chrono::milliseconds(1);
   return std::chrono::milliseconds(std::llround(seconds * 1000));
 }

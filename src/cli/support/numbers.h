@@ -1,4 +1,4 @@
-// Numbers as people write and read them.
+// Numbers in human-readable form.
 #ifndef CBT_CLI_SUPPORT_NUMBERS_H_
 #define CBT_CLI_SUPPORT_NUMBERS_H_
 
@@ -14,7 +14,7 @@ namespace cbt::cli {
 
 using cbt::ParseNumber;
 
-// A time span in seconds, `5` or `0.25`, at most about 31 years; 0 only for what is 0.
+// A duration in seconds, `5` or `0.25`, at most about 31 years; 0 only for zero itself.
 // Errors: INVALID_ARGUMENT.
 absl::StatusOr<std::chrono::milliseconds> ParseSeconds(std::string_view text);
 

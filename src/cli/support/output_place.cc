@@ -10,14 +10,14 @@
 namespace cbt::cli {
 namespace {
 
-// `path` without links in it, as far as it is there.
+// `path` without symbolic links, as far as it exists.
 absl::Status CheckFolder(const std::string& path, const InputFiles& inputs,
                          const std::string& shown) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   struct stat info {};
   if (stat(folder.c_str(), &info) == 0 && inputs.Include(info)) {
-    return UsageError(shown, "lies in a folder that is read");
+    return UsageError(shown, "lies in a folder that is an input");
   }
   return absl::OkStatus();
 }
@@ -38,7 +38,7 @@ absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path, const Input
   }
   if (S_ISDIR(info.st_mode)) return UsageError(path, "is a directory");
   if (!S_ISREG(info.st_mode)) return UsageError(path, "is not a regular file");
-  if (inputs.Include(info)) return UsageError(path, "is one of the inputs itself");
+  if (inputs.Include(info)) return UsageError(path, "is one of the inputs");
   OutputPlace place{resolved.data(), info};
   if (absl::Status status = CheckFolder(place.path, inputs, path); !status.ok()) return status;
   return place;

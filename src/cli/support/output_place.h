@@ -1,4 +1,4 @@
-// Where a file goes that a command was told to write.
+// The place of an output file.
 #ifndef CBT_CLI_SUPPORT_OUTPUT_PLACE_H_
 #define CBT_CLI_SUPPORT_OUTPUT_PLACE_H_
 
@@ -13,17 +13,17 @@
 namespace cbt::cli {
 
 struct OutputPlace {
-  std::string path;  // no link
+  std::string path;  // not a symbolic link
   std::optional<struct stat> present = {};
 };
 
-// What a file that is written whole may replace: nothing, or a regular file. Of a link what it
-// points to is replaced, and never a device, a pipe or a socket: a node that was there for all is
-// gone for all when it is.
-// Errors: INVALID_ARGUMENT; NOT_FOUND for a link to nothing; as OpenError().
+// Checks what an output file would replace: nothing, or a regular file. The target of a symbolic
+// link is replaced, and never a device, a pipe or a socket: such a node would be gone for all its
+// users.
+// Errors: INVALID_ARGUMENT; NOT_FOUND for a dangling link; as OpenError().
 //
-// None of `inputs` is replaced: a volume's only image would be gone for a few bytes about it. Nor
-// does anything new come into a folder that is one of them.
+// None of `inputs` is replaced: the only image of a volume could be lost to a few bytes of
+// metadata. Nor is anything created in a folder that is an input.
 absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path, const InputFiles& inputs);
 
 }  // namespace cbt::cli

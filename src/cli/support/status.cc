@@ -37,7 +37,7 @@ int ExitStatusFor(absl::StatusCode code) noexcept {
 int Report(std::string_view subcommand, const absl::Status& status) {
   if (status.ok()) return kExitDone;
   std::string message = MessageOf(status);
-  // A peer may send a bare code.
+  // A peer may send a code without a message.
   if (message.empty()) message = absl::StatusCodeToString(status.code());
   PrintLine(subcommand, message);
   return ExitStatusFor(status.code());
@@ -47,8 +47,8 @@ void PrintLine(std::string_view subcommand, std::string_view message) {
   std::string line = "cbt: ";
   if (!subcommand.empty()) line.append(subcommand).append(": ");
   line.append(OneLine(message)).push_back('\n');
-  // One write, so that lines of several threads or processes don't mix. There is nobody to tell
-  // when it fails.
+  // One write, so that lines of several threads or processes don't mix. A failure can't be
+  // reported.
   std::string_view rest = line;
   while (!rest.empty()) {
     const ssize_t written = write(STDERR_FILENO, rest.data(), rest.size());
@@ -67,7 +67,7 @@ std::string OneLine(std::string_view text) {
     if (byte < 0x20 || byte == 0x7f) {
       line.push_back('?');
     } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {
-      // The second set of control characters, as UTF-8.
+      // C1 control characters, as UTF-8.
       line.push_back('?');
       ++i;
     } else {

@@ -1,4 +1,4 @@
-// Errors on their way to the user: one line on stderr and an exit status.
+// Errors for the user: one line on stderr and an exit status.
 #ifndef CBT_CLI_SUPPORT_STATUS_H_
 #define CBT_CLI_SUPPORT_STATUS_H_
 
@@ -9,7 +9,7 @@
 
 namespace cbt::cli {
 
-// What scripts rely on.
+// Scripts rely on these values.
 enum ExitStatus : int {
   kExitDone = 0,
   kExitNo = 1,       // the answer is "no"
@@ -17,8 +17,7 @@ enum ExitStatus : int {
   kExitFailure = 3,  // input/output or network failure
 };
 
-// The exit status that stands for a status code: what the caller can mend is kExitUsage, everything
-// else kExitFailure.
+// The exit status for a status code: kExitUsage if the caller can fix it, else kExitFailure.
 int ExitStatusFor(absl::StatusCode code) noexcept;
 
 // Prints a status as `cbt: <subcommand>: <message>` unless it is OK.
@@ -28,24 +27,24 @@ int Report(std::string_view subcommand, const absl::Status& status);
 // Writes `cbt: <subcommand>: <message>` to stderr as one line, whatever the message holds.
 void PrintLine(std::string_view subcommand, std::string_view message);
 
-// `text` without characters that end a line or steer a terminal; messages may quote what a server
-// or a file name said.
+// `text` without characters that end a line or control a terminal; messages may quote a server or a
+// file name.
 std::string OneLine(std::string_view text);
 
 // The message of a status as a std::string.
 std::string MessageOf(const absl::Status& status);
 
-// What errno says.
+// The message of an errno.
 std::string ErrnoText(int error);
 
-// UNAVAILABLE `<where>: <what errno says>`: input or output failed.
+// UNAVAILABLE `<where>: <errno message>`: input or output failed.
 absl::Status IoError(std::string_view where, int error);
 
-// INVALID_ARGUMENT `<where>: <why>`: the caller gave something that can't be used.
+// INVALID_ARGUMENT `<where>: <why>`: the caller passed something unusable.
 absl::Status UsageError(std::string_view where, std::string_view why);
 
-// As IoError() for an errno of opening or creating a file, but a file that is missing, forbidden or
-// of the wrong kind is the caller's mistake.
+// As IoError() for an errno of opening or creating a file, but a missing, forbidden or unsuitable
+// file is the caller's mistake.
 absl::Status OpenError(std::string_view where, int error);
 
 }  // namespace cbt::cli

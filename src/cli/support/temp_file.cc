@@ -19,21 +19,21 @@ namespace {
 
 constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
 
-// The path that handlers remove; points into the one TempFile that exists.
+// The path that signal handlers remove; points into the only TempFile.
 std::atomic<const char*> file_to_remove{nullptr};
 static_assert(std::atomic<const char*>::is_always_lock_free, "read by a signal handler");
 
 extern "C" void RemoveAndDie(int signal_number) {
   const char* const path = file_to_remove.load();
   if (path != nullptr) unlink(path);
-  // SA_RESETHAND has restored the default action, which now tells the parent why we ended.
+  // SA_RESETHAND has restored the default action, so the parent sees which signal ended us.
   raise(signal_number);
 }
 
 void InstallHandlers() {
   for (const int number : kSignals) {
     struct sigaction old {};
-    // Who started us so that a signal is ignored (nohup) wants it ignored.
+    // A signal ignored at start (nohup) stays ignored.
     if (sigaction(number, nullptr, &old) != 0 || old.sa_handler == SIG_IGN) continue;
     struct sigaction action {};
     action.sa_handler = RemoveAndDie;
@@ -42,7 +42,7 @@ void InstallHandlers() {
   }
 }
 
-// Holds back the signals above while the file and the handler's knowledge of it disagree.
+// Blocks the signals above while the file and file_to_remove disagree.
 class SignalsHeld {
  public:
   SignalsHeld() {
@@ -93,7 +93,7 @@ TempFile::~TempFile() {
 absl::Status TempFile::Commit(mode_t mode) {
   if (fchmod(descriptor_, mode) != 0) return IoError(path_, errno);
   if (Retry([&] { return fsync(descriptor_); }) != 0) return IoError(path_, errno);
-  // Some network file systems report a failed write only here.
+  // Some network file systems report a failed write only on close.
   const int closed = close(std::exchange(descriptor_, -1));
   if (closed != 0 && errno != EINTR) return IoError(path_, errno);
   {

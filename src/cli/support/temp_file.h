@@ -1,4 +1,4 @@
-// A file that appears under its name whole or not at all.
+// A file that appears under its name complete or not at all.
 #ifndef CBT_CLI_SUPPORT_TEMP_FILE_H_
 #define CBT_CLI_SUPPORT_TEMP_FILE_H_
 
@@ -12,12 +12,12 @@
 
 namespace cbt::cli {
 
-// A temporary file in the folder of its final place. It is removed when the object dies without
-// Commit(), and when SIGINT, SIGTERM or SIGHUP ends the process. At most one may exist in a process
-// at a time, because signal handlers have to find it.
+// A temporary file in the folder of its destination. It is removed if the object is destroyed
+// without Commit(), or if SIGINT, SIGTERM or SIGHUP ends the process. At most one may exist per
+// process at a time, because signal handlers have to find it.
 class TempFile {
  public:
-  // Creates the file, empty. `path` is where it will go.
+  // Creates an empty file. `path` is its destination.
   // Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT, UNAVAILABLE.
   static absl::StatusOr<std::unique_ptr<TempFile>> Create(const std::string& path);
 
@@ -27,9 +27,9 @@ class TempFile {
 
   int descriptor() const noexcept { return descriptor_; }
 
-  // Gives the file the permissions `mode`, brings it to the disk and then to its place, where it
-  // replaces what was there. Call once.
-  // Errors: UNAVAILABLE; what was there is untouched then, unless only the last sync of the folder
+  // Sets the permissions `mode`, syncs the file and renames it to its destination, replacing any
+  // file there. Call once.
+  // Errors: UNAVAILABLE; the destination is then unchanged, unless only the last sync of the folder
   //         failed.
   absl::Status Commit(mode_t mode);
 

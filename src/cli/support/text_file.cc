@@ -58,7 +58,7 @@ absl::StatusOr<std::map<std::string, std::string>> ReadSecrets(const std::string
     const bool added =
         secrets.emplace(std::string(line.substr(0, equals)), std::string(line.substr(equals + 1)))
             .second;
-    if (!added) return UsageError(where, "a key that was given before");
+    if (!added) return UsageError(where, "duplicate key");
   }
   return secrets;
 }

@@ -1,4 +1,4 @@
-// Small files that options name.
+// Small files named by options.
 #ifndef CBT_CLI_SUPPORT_TEXT_FILE_H_
 #define CBT_CLI_SUPPORT_TEXT_FILE_H_
 
@@ -13,9 +13,9 @@ namespace cbt::cli {
 // Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (a directory, too large), UNAVAILABLE.
 absl::StatusOr<std::string> ReadTextFile(const std::string& option, const std::string& path);
 
-// The lines `KEY=VALUE` of the file at `path`; empty lines don't count. Errors name lines by their
-// number and never quote them: they are secrets.
-// Errors: as above; INVALID_ARGUMENT for a line without `=` or a key that comes twice.
+// The lines `KEY=VALUE` of the file at `path`; empty lines are ignored. Errors give line numbers
+// and never quote the lines, which are secrets.
+// Errors: as above; INVALID_ARGUMENT for a line without `=` or a duplicate key.
 absl::StatusOr<std::map<std::string, std::string>> ReadSecrets(const std::string& option,
                                                                const std::string& path);
 

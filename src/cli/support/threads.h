@@ -1,4 +1,4 @@
-// How many threads a subcommand takes.
+// The number of threads of a subcommand.
 #ifndef CBT_CLI_SUPPORT_THREADS_H_
 #define CBT_CLI_SUPPORT_THREADS_H_
 

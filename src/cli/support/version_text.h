@@ -1,4 +1,4 @@
-// What `cbt --version` prints.
+// The output of `cbt --version`.
 #ifndef CBT_CLI_SUPPORT_VERSION_TEXT_H_
 #define CBT_CLI_SUPPORT_VERSION_TEXT_H_
 
@@ -8,11 +8,12 @@
 
 namespace cbt::cli {
 
-// The version, the instruction-set levels of this machine and the kernels in use; ends with a line.
+// The version, the instruction-set levels of this machine and the kernels in use; ends with a
+// newline.
 std::string VersionText();
 
-// OK unless CBT_SIMD asks for what can't be had: an answer from other kernels than the ones that
-// were asked for would mislead whoever hunts a fault with it.
+// OK unless CBT_SIMD requests an unavailable level: results of other kernels would mislead anyone
+// who uses it to find a fault.
 // Errors: INVALID_ARGUMENT.
 absl::Status CheckSimdRequest();
 
