@@ -13,12 +13,12 @@ namespace {
 
 constexpr uint64_t kMaxMemory = uint64_t{512} << 20;
 
-// Extents of a file that are kept as they are; from then on there is a builder for it.
+// Extents of a file that are kept as they are; a file with more gets a builder.
 constexpr size_t kRecentKept = 512;
-// What a builder takes at first, about: 65536 ranges.
+// The initial memory of a builder, roughly: 65536 ranges.
 constexpr uint64_t kBuilderBytes = uint64_t{2} << 20;
 
-// What a range takes in a map: its ends, and what stands in front of every container.
+// The size of a range in a map: its ends, and the header of every container.
 constexpr uint64_t kRunBytes = 4;
 constexpr uint64_t kContainerBytes = 16;
 
@@ -40,7 +40,7 @@ std::string Join(std::string_view folder, std::string_view name) {
   return absl::StrCat(AbslView(folder), "/", AbslView(name));
 }
 
-// Calls `use` with every name of `path`, from the top, until it returns false.
+// Calls `use` with every name of `path`, from the root, until it returns false.
 template <typename Use>
 void ForEachName(std::string_view path, Use use) {
   while (!path.empty()) {
@@ -89,7 +89,7 @@ absl::Status BtrfsFile::Flush(const VolumeGeometry& geometry) {
   }
   for (const Extent& extent : recent_) {
     if (absl::Status status = builder_->Add(extent); !status.ok()) return status;
-    // A run, and the containers of 65536 blocks that it reaches through.
+    // A run, and the containers of 65536 blocks that it spans.
     growth_ += kRunBytes + extent.length / geometry.granularity / 65536 * kContainerBytes;
   }
   recent_.clear();
@@ -98,7 +98,7 @@ absl::Status BtrfsFile::Flush(const VolumeGeometry& geometry) {
 
 absl::StatusOr<ChangeMap> BtrfsFile::Build(uint64_t capacity, const VolumeGeometry& geometry) {
   if (smallest_ < capacity) {
-    // Cut off there and grown again: zeros, whatever the base holds.
+    // Truncated there and grown again: zeros, whatever the base holds.
     recent_.push_back({smallest_, capacity - smallest_});
   }
   if (absl::Status status = Flush(geometry); !status.ok()) return status;
@@ -120,7 +120,7 @@ absl::Status BtrfsFiles::Charge(uint64_t bytes) {
 }
 
 absl::StatusOr<uint32_t> BtrfsFiles::Add(uint32_t parent, std::string_view name, Node node) {
-  // What the containers add of their own, roughly.
+  // Plus the rough overhead of the containers.
   const uint64_t bytes = sizeof(Node) + 96 + name.size() + node.origin.size();
   if (absl::Status status = Charge(bytes); !status.ok()) return status;
   const auto index = static_cast<uint32_t>(nodes_.size());
@@ -139,8 +139,7 @@ absl::StatusOr<uint32_t> BtrfsFiles::Obtain(std::string_view path) {
       at = child->second;
       return true;
     }
-    // Below what was in the base there may be anything that was in it. What the stream made is
-    // empty at first.
+    // Anything may exist below a folder of the base. What the stream creates is empty at first.
     Node next{.kind = Kind::kGone};
     if (node.kind == Kind::kBase) next = {.kind = Kind::kBase, .origin = Join(node.origin, name)};
     const absl::StatusOr<uint32_t> added = Add(at, name, std::move(next));
@@ -171,20 +170,21 @@ absl::Status BtrfsFiles::MakeOther(std::string_view path) {
 }
 
 absl::Status BtrfsFiles::Remove(std::string_view path) {
-  // A mark, so that the name is not taken for that of the base's file again.
+  // A marker, so that the name is not resolved to the base's file again.
   return Make(path, {.kind = Kind::kGone});
 }
 
 absl::Status BtrfsFiles::Rename(std::string_view from, std::string_view to) {
   const absl::StatusOr<uint32_t> moved = Obtain(from);
   if (!moved.ok()) return moved.status();
-  if (nodes_[*moved].kind == Kind::kGone) return Impossible("renames what is not there", from);
+  if (nodes_[*moved].kind == Kind::kGone)
+    return Impossible("renames a path that does not exist", from);
   nodes_[*moved].renamed = true;
   if (from == to) return absl::OkStatus();
   const auto [folder, name] = SplitPath(to);
   const absl::StatusOr<uint32_t> parent = Obtain(folder);
   if (!parent.ok()) return parent.status();
-  // As many steps as `to` has names.
+  // At most as many steps as `to` has names.
   for (uint32_t at = *parent;; at = nodes_[at].parent) {
     if (at == *moved) return Impossible("moves a folder into itself", from);
     if (at == kTop) break;
@@ -199,9 +199,10 @@ absl::Status BtrfsFiles::Rename(std::string_view from, std::string_view to) {
 absl::Status BtrfsFiles::Link(std::string_view path, std::string_view existing) {
   const absl::StatusOr<uint32_t> node = Obtain(existing);
   if (!node.ok()) return node.status();
-  if (nodes_[*node].kind == Kind::kGone) return Impossible("links what is not there", existing);
+  if (nodes_[*node].kind == Kind::kGone)
+    return Impossible("links a path that does not exist", existing);
   if (nodes_[*node].kind == Kind::kBase) {
-    // So that both names stand for one file.
+    // So that both names refer to one file.
     if (absl::StatusOr<BtrfsFile*> file = FileAt(existing); !file.ok()) return file.status();
   }
   Node copy{.kind = nodes_[*node].kind, .origin = nodes_[*node].origin, .file = nodes_[*node].file};
@@ -243,7 +244,7 @@ absl::Status BtrfsFiles::Change(std::string_view path, Extent extent, bool exten
                      " is past the largest file that is expected, ", geometry_.capacity,
                      " bytes: give the capacity, or a coarser granularity"));
   }
-  // Without a base there is none to be wanted; what replaced the base's file changed everywhere.
+  // Without a base there is no wanted file; what replaced the base's file changed everywhere.
   const bool keep =
       full_ || !wanted_.has_value() || ((*file)->in_base() && (*file)->origin() == *wanted_);
   absl::Status status = (*file)->Change(extent, extends, keep, geometry_);
@@ -269,10 +270,10 @@ absl::StatusOr<BtrfsFiles::Found> BtrfsFiles::Find(std::string_view path) {
   if (!index.ok()) return index.status();
   const Node& node = nodes_[*index];
   const absl::Status other =
-      absl::InvalidArgumentError(absl::StrCat(AbslView(path), " is no regular file"));
+      absl::InvalidArgumentError(absl::StrCat(AbslView(path), " is not a regular file"));
   switch (node.kind) {
     case Kind::kBase:
-      // A name below it, be it one that is gone: a folder, of which nothing is told as of a file.
+      // It has a child, possibly a removed one: a folder, which is not reported as a file.
       if (!node.children.empty()) return other;
       return Found{true, node.origin, node.file, node.file != nullptr || node.renamed};
     case Kind::kFile:
@@ -298,8 +299,8 @@ std::string BtrfsFiles::PathOf(uint32_t index) const {
 }
 
 std::vector<std::string> BtrfsFiles::Touched(size_t most) const {
-  // Folders that were moved into each other can be nested deeper than any path is long, so names
-  // are put together only for what is returned.
+  // Folders moved into each other can be nested deeper than any path is long, so names are built
+  // only for what is returned.
   std::map<const BtrfsFile*, uint32_t> found;
   std::vector<uint32_t> waiting = {kTop};
   while (!waiting.empty() && found.size() < most) {
@@ -309,7 +310,7 @@ std::vector<std::string> BtrfsFiles::Touched(size_t most) const {
     if (file != nullptr && (file->touched() || !file->in_base())) {
       found.emplace(file, index);
     }
-    // The last first, so that they are found in order.
+    // In reverse, so that they are popped in order.
     const auto& children = nodes_[index].children;
     std::transform(children.rbegin(), children.rend(), std::back_inserter(waiting),
                    [](const auto& child) { return child.second; });

@@ -1,4 +1,4 @@
-// The files of a subvolume while a send stream is played: what they are called, and what changes.
+// The names and changes of a subvolume's files while a send stream is applied.
 #ifndef CBT_SOURCE_BTRFS_BTRFS_FILES_H_
 #define CBT_SOURCE_BTRFS_BTRFS_FILES_H_
 
@@ -22,29 +22,29 @@ namespace cbt {
 // The changes of one file, in the order of the stream.
 class BtrfsFile {
  public:
-  // One that the stream made: empty at first.
+  // A file that the stream created: empty at first.
   BtrfsFile() : size_(0) {}
-  // One of the base, where it has the path `origin`. What it holds is not known.
+  // A file of the base, at the path `origin` there. Its contents are unknown.
   explicit BtrfsFile(std::string origin) : in_base_(true), origin_(std::move(origin)) {}
 
   bool in_base() const noexcept { return in_base_; }
   const std::string& origin() const noexcept { return origin_; }
 
-  // The stream has called it by a name that is known here.
+  // The stream has referred to it by a known name.
   bool named = false;
 
-  // True when its contents or its size were touched.
+  // True if its contents or its size were changed.
   bool touched() const noexcept { return touched_; }
-  // The size in bytes, where the stream tells it.
+  // The size in bytes, if the stream gives it.
   std::optional<uint64_t> size() const noexcept { return size_; }
-  // Where the last byte that was written ends.
+  // The end of the furthest write.
   uint64_t furthest() const noexcept { return furthest_; }
 
-  // Bytes of memory that its changes took on since the last call.
+  // Bytes of memory that its changes have taken since the last call.
   uint64_t TakeGrowth() noexcept { return std::exchange(growth_, 0); }
 
-  // Notes that `extent` changed; `keep`: its place too. `geometry`: of the maps that are built on
-  // the way; the extent lies in it.
+  // Records that `extent` changed, and its place too if `keep`. `geometry`: of intermediate maps;
+  // the extent lies inside.
   absl::Status Change(Extent extent, bool extends, bool keep, const VolumeGeometry& geometry);
   void Truncate(uint64_t size) noexcept;
 
@@ -59,21 +59,21 @@ class BtrfsFile {
   bool touched_ = false;
   std::optional<uint64_t> size_;
   uint64_t furthest_ = 0;
-  uint64_t smallest_ = UINT64_MAX;  // size that it was cut to
+  uint64_t smallest_ = UINT64_MAX;  // smallest size that it was truncated to
   std::vector<Extent> recent_;
   std::optional<ChangeMapBuilder> builder_;
   uint64_t growth_ = 0;
 };
 
-// All names that a stream has mentioned. Errors are texts without a place: the caller knows it.
+// All names in a stream. Error messages lack the position, which the caller knows.
 class BtrfsFiles {
  public:
-  // `full`: there is no base, so that every file is one that the stream makes.
-  // `wanted`: the only file of the base whose changes must be kept; none: any may be asked for.
+  // `full`: there is no base, so the stream creates every file.
+  // `wanted`: the only file of the base whose changes must be kept; if empty, keeps all.
   BtrfsFiles(bool full, std::optional<std::string> wanted, const VolumeGeometry& geometry);
 
-  // The commands of a stream. `path` is never empty but for Mention().
-  // Errors: DATA_LOSS for what can't follow from what was before, RESOURCE_EXHAUSTED.
+  // The commands of a stream. `path` is never empty except for Mention().
+  // Errors: DATA_LOSS for a command that can't follow from the earlier ones, RESOURCE_EXHAUSTED.
   absl::Status MakeFile(std::string_view path);
   absl::Status MakeOther(std::string_view path);
   absl::Status Rename(std::string_view from, std::string_view to);
@@ -83,24 +83,24 @@ class BtrfsFiles {
   absl::Status Change(std::string_view path, Extent extent, bool extends);
   absl::Status Truncate(std::string_view path, uint64_t size);
 
-  // What is at `path` now.
+  // The file now at `path`.
   struct Found {
-    // False when the stream made it; else it had the path `origin` in the base.
+    // False if the stream created it; otherwise it had the path `origin` in the base.
     bool in_base = false;
     std::string origin = {};
-    // What changed; null when the stream has said nothing of its contents.
+    // Its changes; null if the stream does not mention its contents.
     BtrfsFile* file = nullptr;
-    // The stream has named it, and not only what is above it: it is there.
+    // The stream names it, and not only a folder above it: it exists.
     bool proven = false;
   };
-  // Errors: NOT_FOUND, INVALID_ARGUMENT when it is no file.
+  // Errors: NOT_FOUND, INVALID_ARGUMENT if it is not a regular file.
   absl::StatusOr<Found> Find(std::string_view path);
 
-  // The names of files that are there now and were made or touched, one for each, at most `most`
-  // of them, sorted.
+  // The names of existing files that were created or changed, one for each, at most `most` of them,
+  // sorted.
   std::vector<std::string> Touched(size_t most) const;
 
-  // True when a file of the base other than `file` was touched.
+  // True if a file of the base other than `file` was changed.
   bool OthersTouched(const BtrfsFile* file) const noexcept;
 
   const VolumeGeometry& geometry() const noexcept { return geometry_; }
@@ -108,9 +108,9 @@ class BtrfsFiles {
  private:
   enum class Kind : uint8_t {
     kBase,   // was in the base, under `origin`
-    kFile,   // the stream made it
-    kOther,  // the stream made it and it is no regular file; or nobody knows what it is
-    kGone,   // there is nothing any more
+    kFile,   // created by the stream
+    kOther,  // created by the stream as something else than a regular file; or unknown
+    kGone,   // no longer exists
   };
 
   struct Node {
@@ -119,7 +119,7 @@ class BtrfsFiles {
     std::string origin = {};
     std::map<std::string, uint32_t, std::less<>> children = {};
     BtrfsFile* file = nullptr;
-    bool renamed = false;  // itself, not only with a folder above it
+    bool renamed = false;  // itself, not only a folder above it
   };
 
   absl::StatusOr<uint32_t> Add(uint32_t parent, std::string_view name, Node node);
@@ -132,8 +132,7 @@ class BtrfsFiles {
   const bool full_;
   const std::optional<std::string> wanted_;
   const VolumeGeometry geometry_;
-  // Indexes instead of pointers, so that no chain of names, however long, is taken down by
-  // recursion.
+  // Indexes instead of pointers, so that long chains of names are not destroyed recursively.
   std::vector<Node> nodes_;
   std::deque<BtrfsFile> files_;
   uint64_t memory_ = 0;

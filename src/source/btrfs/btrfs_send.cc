@@ -14,11 +14,11 @@
 namespace cbt {
 namespace {
 
-// Without a capacity: room for this many blocks, 64 TiB in blocks of 4096 bytes. A change further
-// out in a stream from anybody must not cost memory in proportion to its offset.
+// Without a capacity: the limit on blocks, 64 TiB in blocks of 4096 bytes. A change further out in
+// an untrusted stream must not cost memory in proportion to its offset.
 constexpr uint64_t kBlocksUnasked = uint64_t{1} << 34;
 
-// How many files an error names.
+// The number of files that an error names.
 constexpr size_t kFilesNamed = 8;
 
 // Of fallocate(2).
@@ -53,17 +53,17 @@ absl::StatusOr<VolumeGeometry> WorkingGeometry(const BtrfsSendOptions& options) 
   return VolumeGeometry{std::max(unasked, options.capacity.value_or(0)), granularity};
 }
 
-// Plays one stream.
+// Applies one stream.
 class Player {
  public:
   Player(BtrfsStreamReader& reader, std::string label, const BtrfsSendOptions& options,
          const VolumeGeometry& geometry)
       : reader_(reader), label_(std::move(label)), options_(options), geometry_(geometry) {}
 
-  // Plays all commands. Errors of it name the place.
+  // Applies all commands. Errors name the place.
 
   absl::Status Run();
-  // What changed in the file in question. Errors name the stream.
+  // The changes of the file in question. Errors name the stream.
   absl::StatusOr<ChangeMap> Result() {
     absl::StatusOr<ChangeMap> map = Judge();
     if (map.ok()) return map;
@@ -96,7 +96,7 @@ class Player {
 absl::Status Player::Require(const BtrfsCommand& command, bool there, const char* what) {
   if (there) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat("command ", static_cast<uint16_t>(command.type), " does not tell ", what));
+      absl::StrCat("command ", static_cast<uint16_t>(command.type), " lacks ", what));
 }
 
 absl::Status Player::RequirePath(const BtrfsCommand& command,
@@ -155,10 +155,10 @@ absl::Status Player::Allocate(const BtrfsCommand& command) {
   absl::Status status = Require(command, command.fallocate_mode.has_value(), "a mode");
   if (!status.ok()) return status;
   const uint32_t mode = *command.fallocate_mode;
-  // Others move what lies behind the range.
+  // Other modes move the data after the range.
   if ((mode & ~(kKeepSize | kPunchHole | kZeroRange | kUnshare)) != 0) {
     return absl::UnimplementedError(
-        absl::StrCat("fallocate with mode ", mode, " is not known and could move data"));
+        absl::StrCat("fallocate with mode ", mode, " is unknown and could move data"));
   }
   if ((mode & kKeepSize) == 0) return Change(command, command.size, "a length");
   status = Require(command, command.file_offset.has_value(), "an offset");
@@ -181,7 +181,7 @@ absl::Status Player::Play(const BtrfsCommand& command) {
     case Type::kRemoveXattr:
     case Type::kFileAttributes:
     case Type::kEnableVerity:
-      // The only ones that may speak of the subvolume's top, whose path is empty.
+      // The only commands that may refer to the subvolume's root, whose path is empty.
       if (absl::Status status = Require(command, command.path.has_value(), "a path");
           !status.ok()) {
         return status;
@@ -229,7 +229,7 @@ absl::Status Player::Play(const BtrfsCommand& command) {
       }
       return files_->Truncate(path, *command.size);
     default:
-      // Every number that the reader lets pass stands above.
+      // All command numbers that the reader accepts are handled above.
       return absl::InternalError("a command without a meaning");
   }
 }
@@ -239,7 +239,7 @@ absl::StatusOr<std::string> Player::Choose() const {
   std::vector<std::string> touched = files_->Touched(kFilesNamed + 1);
   if (touched.size() == 1) return std::move(touched.front());
   if (touched.empty()) {
-    return absl::FailedPreconditionError("the stream changes no file: name the one that is meant");
+    return absl::FailedPreconditionError("the stream changes no file: name the file");
   }
   return absl::FailedPreconditionError(
       absl::StrCat("the stream changes several files, name one of them: ", Named(touched)));
@@ -250,7 +250,7 @@ absl::StatusOr<uint64_t> Player::Capacity(const std::string& path, const BtrfsFi
   if (!options_.capacity.has_value()) {
     if (told.has_value()) return *told;
     return absl::FailedPreconditionError(
-        absl::StrCat("the stream does not tell the size of ", path, ": give the capacity"));
+        absl::StrCat("the stream does not hold the size of ", path, ": give the capacity"));
   }
   if (told.has_value() && *told != *options_.capacity) {
     return absl::InvalidArgumentError(absl::StrCat(path, " has ", *told, " bytes in the stream, ",
@@ -265,8 +265,8 @@ absl::StatusOr<uint64_t> Player::Capacity(const std::string& path, const BtrfsFi
   return *options_.capacity;
 }
 
-// OK when the changes that the stream tells of the file at `path`, one of the base, are all of
-// them, by the stream itself or by what the caller promised.
+// OK if the stream's changes of the file at `path`, one of the base, are complete, as shown by the
+// stream or promised by the caller.
 absl::Status Player::CheckNamed(const std::string& path, const BtrfsFiles::Found& found) const {
   if (found.file != nullptr && found.file->named) return absl::OkStatus();
   std::string lacking;
@@ -278,7 +278,7 @@ absl::Status Player::CheckNamed(const std::string& path, const BtrfsFiles::Found
   }
   if (!options_.single_name && files_->OthersTouched(found.file)) {
     const std::vector<std::string> touched = files_->Touched(kFilesNamed + 1);
-    absl::StrAppend(&lacking, "; it may mean the file by another name of it",
+    absl::StrAppend(&lacking, "; it may refer to the file by another name",
                     touched.empty() ? "" : ", among ", Named(touched),
                     ": say single-name if it has no other name");
   }
@@ -301,8 +301,7 @@ absl::StatusOr<ChangeMap> Player::Judge() {
 
   absl::StatusOr<ChangeMap> map = absl::UnknownError("");
   if (replaced) {
-    // Another file than the base's: what that one held where this one holds nothing is not in the
-    // stream.
+    // Not the base's file: the stream does not say what that one held where this one holds nothing.
     map = ChangeMap::Full({*capacity, geometry_.granularity});
   } else {
     map = found->file != nullptr ? found->file->Build(*capacity, geometry_)
@@ -324,7 +323,7 @@ absl::StatusOr<ChangeMap> ReadBtrfsSend(ByteStream& stream, const BtrfsSendOptio
   for (const std::string* path : {&options.path, &options.base_path}) {
     if (!IsBtrfsPath(*path)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("no path inside of a subvolume, from its top: '", *path, "'"));
+          absl::StrCat("not a path inside a subvolume, from its root: '", *path, "'"));
     }
   }
   const absl::StatusOr<VolumeGeometry> geometry = WorkingGeometry(options);
@@ -333,12 +332,12 @@ absl::StatusOr<ChangeMap> ReadBtrfsSend(ByteStream& stream, const BtrfsSendOptio
   if (!reader.ok()) return reader.status();
   Player player(*reader, stream.label(), options, *geometry);
   if (absl::Status status = player.Run(); !status.ok()) return status;
-  // A second stream may follow in one file. What it changes must not be overlooked.
+  // A second stream may follow in the same file; its changes must not be missed.
   const uint64_t end = stream.position();
   std::array<uint8_t, 1> more;
   const absl::StatusOr<size_t> count = stream.Read(more);
   if (!count.ok()) return count.status();
-  if (*count != 0) return reader->Damaged(end, "something follows the end of the stream");
+  if (*count != 0) return reader->Damaged(end, "data after the end of the stream");
   return player.Result();
 }
 

@@ -15,7 +15,7 @@ namespace {
 constexpr char kMagic[] = "btrfs-stream";  // with its NUL
 constexpr uint32_t kMaxVersion = 3;
 constexpr size_t kCommandHeaderBytes = 10;
-// Of a command of version 1; later ones know no limit but that of their field.
+// The limit in version 1; later versions are limited only by the size of the field.
 constexpr uint64_t kMaxCommandBytesV1 = uint64_t{64} << 10;
 
 // Numbers of fs/btrfs/send.h.
@@ -66,13 +66,13 @@ absl::StatusOr<BtrfsStreamReader> BtrfsStreamReader::Create(ByteStream& stream) 
   if (absl::Status status = stream.ReadAll(header); !status.ok()) return status;
   if (std::memcmp(header.data(), kMagic, sizeof(kMagic)) != 0) {
     return absl::DataLossError(
-        absl::StrCat(stream.label(), ": no btrfs send stream at byte ", position));
+        absl::StrCat(stream.label(), ": not a btrfs send stream at byte ", position));
   }
   const auto version = LoadLittle<uint32_t>(header.data() + sizeof(kMagic));
   if (version == 0 || version > kMaxVersion) {
     return absl::UnimplementedError(absl::StrCat(stream.label(), ": version ", version,
                                                  " of btrfs send streams, at byte ",
-                                                 position + sizeof(kMagic), ", is not known"));
+                                                 position + sizeof(kMagic), ", is not supported"));
   }
   return BtrfsStreamReader(stream, version);
 }
@@ -108,7 +108,7 @@ absl::Status BtrfsStreamReader::ReadPath(size_t length, std::optional<std::strin
   path.emplace(length, '\0');
   absl::Status status = Take({reinterpret_cast<uint8_t*>(path->data()), length});
   if (!status.ok()) return status;
-  if (!IsBtrfsPath(*path)) return Damaged(position, "no path inside of the subvolume");
+  if (!IsBtrfsPath(*path)) return Damaged(position, "not a path inside the subvolume");
   return absl::OkStatus();
 }
 
@@ -138,7 +138,7 @@ absl::Status BtrfsStreamReader::ReadAttribute(BtrfsCommand& command) {
   if (absl::Status status = Take(field); !status.ok()) return status;
   const auto type = LoadLittle<uint16_t>(field.data());
   if (type == kData && version_ >= 2) {
-    // Has no length: all the rest of the command.
+    // This attribute has no length: it is the rest of the command.
     command.data_length = left_;
     seen_ |= uint64_t{1} << kData;
     return Pass(left_);
@@ -151,7 +151,7 @@ absl::Status BtrfsStreamReader::ReadAttribute(BtrfsCommand& command) {
   }
   const uint64_t bit = uint64_t{1} << type;
   if ((seen_ & bit) != 0) {
-    return Damaged(position, absl::StrCat("attribute ", type, " stands twice in one command"));
+    return Damaged(position, absl::StrCat("attribute ", type, " is given twice in one command"));
   }
   seen_ |= bit;
   switch (type) {
@@ -174,7 +174,7 @@ absl::Status BtrfsStreamReader::ReadAttribute(BtrfsCommand& command) {
     case kPathTo:
       return ReadPath(length, command.path_to);
     case kPathLink:
-      // What a symbolic link points to is anybody's text, and nobody's file here.
+      // The target of a symbolic link is arbitrary text, not a file of the stream.
       if (command.type == BtrfsCommandType::kSymlink) return Pass(length);
       return ReadPath(length, command.path_link);
     case kData:
@@ -218,7 +218,7 @@ absl::StatusOr<BtrfsCommand> BtrfsStreamReader::Next() {
         absl::StrCat(stream_->label(), ": byte ", command.position, ": ",
                      known ? absl::StrCat("command ", type, " has attribute ", *unknown_, ", which")
                            : absl::StrCat("command ", type),
-                     " is not known and could be a change"));
+                     " is unknown and could be a change"));
   }
   return command;
 }

@@ -1,4 +1,4 @@
-// The commands of a btrfs send stream, one after the other.
+// Reads the commands of a btrfs send stream one by one.
 #ifndef CBT_SOURCE_BTRFS_BTRFS_STREAM_H_
 #define CBT_SOURCE_BTRFS_BTRFS_STREAM_H_
 
@@ -51,11 +51,10 @@ enum class BtrfsCommandType : uint16_t {
 // Paths are names joined by slashes, none of them empty, "." or "..".
 inline constexpr size_t kMaxBtrfsPathBytes = 4096;
 
-// True for a path as above; the empty one is the subvolume's top.
+// True for such a path; the empty one is the subvolume's root.
 bool IsBtrfsPath(std::string_view path) noexcept;
 
-// A command whose checksum was right. Attributes that say nothing about ranges and names are left
-// out.
+// A command with a valid checksum, without attributes that say nothing about ranges or names.
 struct BtrfsCommand {
   using Uuid = std::array<uint8_t, 16>;
 
@@ -68,7 +67,7 @@ struct BtrfsCommand {
   std::optional<uint64_t> file_offset = {};
   std::optional<uint64_t> clone_length = {};
   std::optional<uint64_t> unencoded_file_length = {};
-  std::optional<uint64_t> data_length = {};  // the data themselves have been passed over
+  std::optional<uint64_t> data_length = {};  // the data itself has been skipped
   std::optional<uint32_t> fallocate_mode = {};
   std::optional<Uuid> uuid = {};
   std::optional<Uuid> clone_uuid = {};
@@ -80,9 +79,9 @@ class BtrfsStreamReader {
   // Errors: DATA_LOSS, UNIMPLEMENTED for another version; those of the stream.
   static absl::StatusOr<BtrfsStreamReader> Create(ByteStream& stream);
 
-  // The next command. A stream that ends before is an error: there is always one more until kEnd.
-  // Errors: DATA_LOSS that names the byte; UNIMPLEMENTED for commands and attributes that are not
-  //         known, when their checksum is right; those of the stream.
+  // The next command. There is always one more until kEnd: an earlier end is an error.
+  // Errors: DATA_LOSS naming the byte; UNIMPLEMENTED for unknown commands and attributes with a
+  //         valid checksum; those of the stream.
   absl::StatusOr<BtrfsCommand> Next();
 
   // An error at `position` of the stream.
@@ -102,10 +101,10 @@ class BtrfsStreamReader {
   ByteStream* stream_;
   uint32_t version_;
   std::unique_ptr<std::array<uint8_t, size_t{64} << 10>> scratch_;
-  // Of the command that is being read.
+  // State of the command being read.
   uint64_t left_ = 0;
   uint32_t crc_ = 0;
-  uint64_t seen_ = 0;                     // a bit for each type of attribute
+  uint64_t seen_ = 0;                     // one bit per type of attribute
   std::optional<uint16_t> unknown_ = {};  // an attribute
 };
 

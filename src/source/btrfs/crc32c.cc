@@ -51,8 +51,8 @@ uint32_t ExtendPortable(uint32_t crc, const uint8_t* at, size_t left) noexcept {
 using ExtendFn = uint32_t(uint32_t, const uint8_t*, size_t) noexcept;
 
 #if defined(__x86_64__)
-// One instruction for eight bytes, three cycles until the next can begin. No other function is
-// called here, so that none is compiled for machines that are newer than this one.
+// One instruction per eight bytes, with a latency of three cycles. Calls no other function, so that
+// none is compiled for newer machines than this one.
 __attribute__((target("sse4.2"))) uint32_t ExtendSse42(uint32_t crc, const uint8_t* at,
                                                        size_t left) noexcept {
   uint64_t wide = crc;
@@ -70,8 +70,7 @@ __attribute__((target("sse4.2"))) uint32_t ExtendSse42(uint32_t crc, const uint8
 ExtendFn* Choose() noexcept {
 #if defined(__x86_64__)
   if (ActiveSimdLevel() >= SimdLevel::kSse42) {
-    // A checksum that is wrong everywhere would refuse every stream, and one that is wrong now and
-    // then would be looked for in the streams.
+    // A broken checksum would refuse every stream, or look like damage in the streams.
     std::array<uint8_t, 61> bytes;
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 37);
     if (ExtendSse42(1, bytes.data(), bytes.size()) ==

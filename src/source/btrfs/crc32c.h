@@ -7,12 +7,11 @@
 
 namespace cbt {
 
-// The register after `bytes`, from what it was before: nothing is inverted, neither at the
-// beginning nor at the end. With the processor's instruction where the active level (cbt/simd.h)
-// has it: a few GB/s.
+// The register after `bytes`, starting from `crc`: neither input nor result is inverted. Uses the
+// processor's instruction if the active level (cbt/simd.h) has it: a few GB/s.
 uint32_t ExtendCrc32c(uint32_t crc, std::span<const uint8_t> bytes) noexcept;
 
-// The same from tables, eight bytes a step.
+// The same with tables, eight bytes per step.
 uint32_t ExtendCrc32cPortable(uint32_t crc, std::span<const uint8_t> bytes) noexcept;
 
 }  // namespace cbt

@@ -15,7 +15,7 @@
 namespace cbt {
 namespace {
 
-// "/" as well: absolute, and each part names something.
+// True for absolute paths without empty, "." or ".." parts, and for "/".
 bool IsPlainPath(std::string_view path) {
   if (path == "/") return true;
   if (path.empty() || path.front() != '/' || path.find('\0') != std::string_view::npos) {
@@ -30,7 +30,7 @@ bool IsPlainPath(std::string_view path) {
   }
 }
 
-// The part of an NBD address after its scheme, where that goes over TCP.
+// The part of an NBD address after its scheme, if it uses TCP.
 std::optional<std::string_view> AfterTcpScheme(std::string_view address) {
   for (const std::string_view scheme : {"nbd://", "nbds://"}) {
     if (address.starts_with(scheme)) return address.substr(scheme.size());
@@ -38,7 +38,7 @@ std::optional<std::string_view> AfterTcpScheme(std::string_view address) {
   return std::nullopt;
 }
 
-// The socket of an address that is written plainly. Others say it in ways that are not compared.
+// The socket of an address in the plain form. Other forms are not compared.
 std::optional<std::string_view> SocketOf(std::string_view address) {
   if (!address.starts_with("nbd+unix://") && !address.starts_with("nbds+unix://")) {
     return std::nullopt;
@@ -83,7 +83,7 @@ bool AllowedSources::AllowsExport(std::string_view address, bool any_export) con
     if (any_export && !server) return false;
     if (address == entry) return true;
     if (!rest.has_value() || !address.starts_with(entry)) return false;
-    // The name of another host may begin with that of this one.
+    // The name of another host may begin with this one's.
     return entry.ends_with('/') || address[entry.size()] == '/' || address[entry.size()] == '?';
   });
 }

@@ -1,4 +1,4 @@
-// What the sources of a directory may reach outside of it.
+// Which sources outside of a directory its files may name.
 #ifndef CBT_SOURCE_DIRECTORY_ALLOWED_SOURCES_H_
 #define CBT_SOURCE_DIRECTORY_ALLOWED_SOURCES_H_
 
@@ -10,30 +10,30 @@
 
 namespace cbt {
 
-// What an operator listed: absolute paths of files, sockets and folders, and NBD addresses. Those
-// who write to the directory choose its sources, and with them what the server connects to.
+// The operator's list: absolute paths of files, sockets and folders, and NBD addresses. Anyone who
+// can write to the directory chooses its sources, and with them what the server connects to.
 class AllowedSources {
  public:
-  // Errors: INVALID_ARGUMENT for an entry that is neither.
+  // Errors: INVALID_ARGUMENT for any other entry.
   static absl::StatusOr<AllowedSources> Create(const std::vector<std::string>& entries);
 
-  // Whether the NBD export at `address` may be asked: it is an entry itself, it continues one with
-  // '/' or '?', or its socket is at or below a path that is an entry. `any_export`: the export is
-  // named elsewhere, so the whole server has to be allowed.
+  // Whether the NBD export at `address` is allowed: it is an entry, it continues one with '/' or
+  // '?', or its socket is at or below a path that is an entry. `any_export`: the export is named
+  // elsewhere, so the whole server has to be allowed.
   bool AllowsExport(std::string_view address, bool any_export) const;
 
   // Whether `path` (absolute, without "." and "..") is an entry, or below one.
   bool AllowsPath(std::string_view path) const { return !EntryOf(path).empty(); }
 
-  // Opens the file at an allowed path; below an entry, nothing leads out of it.
-  // Returns: a descriptor that the caller owns, or -1 with errno set: EXDEV for other paths.
+  // Opens the file at an allowed path; below an entry, links can't lead out of it.
+  // Returns: a descriptor owned by the caller, or -1 with errno set: EXDEV for other paths.
   int Open(std::string_view path, int flags) const;
 
  private:
-  // The path that allows `path`, "" for none.
+  // The entry that allows `path`, "" if none.
   std::string_view EntryOf(std::string_view path) const;
 
-  std::vector<std::string> paths_;  // without a slash at the end
+  std::vector<std::string> paths_;  // without a trailing slash
   std::vector<std::string> addresses_;
 };
 

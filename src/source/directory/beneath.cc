@@ -20,9 +20,9 @@ int OpenBeneath(int root, const std::string& path, int flags) {
   for (int attempt = 0;; ++attempt) {
     const long descriptor = ::syscall(SYS_openat2, root, path.c_str(), &how, sizeof(how));
     if (descriptor >= 0) return static_cast<int>(descriptor);
-    // EAGAIN: something below the root was renamed meanwhile, so the kernel can't be sure.
+    // EAGAIN: a concurrent rename below the root, so that the kernel can't be sure.
     if (errno == EAGAIN && attempt < 16) continue;
-    // EPERM: filters for system calls answer that for one they don't know.
+    // EPERM: system call filters return it for unknown calls.
     if (errno == ENOSYS || errno == EPERM) return OpenBeneathStepwise(root, path, flags);
     return -1;
   }

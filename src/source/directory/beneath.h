@@ -1,4 +1,4 @@
-// Opening files below a directory that nothing can lead out of.
+// Opens files below a directory without ever leaving it.
 #ifndef CBT_SOURCE_DIRECTORY_BENEATH_H_
 #define CBT_SOURCE_DIRECTORY_BENEATH_H_
 
@@ -6,18 +6,18 @@
 
 namespace cbt {
 
-// Opens `path` (relative) below the directory `root` with open(2)'s `flags`, as openat2(2) with
-// RESOLVE_BENEATH does: `..` and symbolic links work as long as they stay below the root and fail
-// with EXDEV where they don't. Where the kernel has no openat2, symbolic links fail with ELOOP and
-// `..` with EXDEV, wherever they point.
-// Returns: a descriptor that the caller owns, or -1 with errno set.
+// Opens `path` (relative) below the directory `root` with open(2)'s `flags`, as openat2(2) does
+// with RESOLVE_BENEATH: `..` and symbolic links work as long as they stay below the root and fail
+// with EXDEV otherwise. On kernels without openat2, symbolic links always fail with ELOOP and `..`
+// with EXDEV.
+// Returns: a descriptor owned by the caller, or -1 with errno set.
 int OpenBeneath(int root, const std::string& path, int flags);
 
-// The second way alone, for its test.
+// The fallback alone, for its test.
 int OpenBeneathStepwise(int root, const std::string& path, int flags);
 
-// True for the errors of both that say: there is nothing of that name below the root. All others
-// may pass.
+// True for errors of both that mean that there is no such name below the root. All others may be
+// transient.
 bool IsAbsent(int error) noexcept;
 
 }  // namespace cbt

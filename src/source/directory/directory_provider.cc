@@ -34,12 +34,12 @@ constexpr char kNotReadyExtension[] = ".partial";
 
 std::string Reason(int error) { return std::generic_category().message(error); }
 
-// An id as it may stand in a message, whatever bytes a client sent.
+// An id, which may hold any bytes, quoted for a message.
 std::string Quote(std::string_view id) {
   return absl::StrCat("\"", absl::Utf8SafeCEscape(AbslView(id.substr(0, 256))), "\"");
 }
 
-// An id taken apart: the volume is the folder ("" for the root itself).
+// A parsed id: the volume is the folder ("" for the root itself).
 struct SnapshotId {
   std::string id;
   std::string volume;
@@ -73,8 +73,8 @@ bool CanBeImageOf(const SnapshotId& id, std::string_view name) {
          !name.ends_with(VolumeSources::kExtension);
 }
 
-// The root's absolute path as it was given, and the one that links lead to: a map may have been
-// made by way of either. Those that can't be found out name nothing.
+// The absolute path of the root as given, and with links resolved: a map may have been made through
+// either. Paths that can't be determined are left out.
 std::vector<std::string> PathsOf(const std::string& root) {
   std::vector<std::string> paths;
   std::error_code ignored;
@@ -87,7 +87,7 @@ std::vector<std::string> PathsOf(const std::string& root) {
   return paths;
 }
 
-// Whether an image is in it; what can't be asked may hold one.
+// Whether the file can hold an image; empty if that is unknown.
 std::optional<bool> HoldsImage(int descriptor) noexcept {
   struct stat stat;
   if (::fstat(descriptor, &stat) != 0) return std::nullopt;
@@ -122,7 +122,7 @@ class DirectoryProvider final : public SnapshotProvider {
     if (image.ok()) {
       return Source(MakeImageAllocationCursor(image->file, CursorOptions()), VersionOf(*image));
     }
-    // The image may be gone, and a map of it left.
+    // The image may be gone while a map of it is left.
     const VolumeMaps maps = VolumeMaps::Read(folder, root_paths_);
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = maps.Allocated(id->name, &version);
     if (!cursor.ok()) return About(*id, cursor.status());
@@ -141,7 +141,7 @@ class DirectoryProvider final : public SnapshotProvider {
     SnapshotFolder folder = SnapshotFolder::Read(root_.number(), target_id->volume);
     absl::StatusOr<Snapshot> base = OpenImage(folder, *base_id);
     absl::StatusOr<Snapshot> target = OpenImage(folder, *target_id);
-    // A snapshot that is there and not ready is not to be had from a map either.
+    // A snapshot that exists but is not ready is not answered from a map either.
     for (const auto* image : {&base, &target}) {
       if (!image->ok() && !absl::IsNotFound(image->status())) return image->status();
     }
@@ -149,7 +149,7 @@ class DirectoryProvider final : public SnapshotProvider {
     std::string version;
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
         maps.Delta(base_id->name, target_id->name, &version);
-    // A chain that was changed between two looks at it is looked at again.
+    // Something changed since the folder was listed: list it again.
     for (int tries = 2; absl::IsAborted(cursor.status()) && tries > 0; --tries) {
       folder = SnapshotFolder::Read(root_.number(), target_id->volume);
       maps = VolumeMaps::Read(folder, root_paths_);
@@ -161,7 +161,7 @@ class DirectoryProvider final : public SnapshotProvider {
     cursor = sources.Open(base_id->name, target_id->name, options_.block_size, &version);
     if (!cursor.ok()) return About(*target_id, cursor.status());
     if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target, version);
-    // One that nobody knows says more than one whose data is gone.
+    // An unknown target is the more useful error than one whose data is gone.
     const bool known = !maps.damage().ok() || !sources.damage().ok() ||
                        maps.Knows(target_id->name) || sources.Knows(target_id->name);
     if (!target.ok() && !known) return target.status();
@@ -182,7 +182,7 @@ class DirectoryProvider final : public SnapshotProvider {
   }
 
  private:
-  // An image, opened: its file, and what is in it where that is qcow2.
+  // An open image: its file, and its contents if that is qcow2.
   struct Snapshot {
     std::shared_ptr<const Image> file;
     std::shared_ptr<const Qcow2Image> qcow2;
@@ -192,7 +192,7 @@ class DirectoryProvider final : public SnapshotProvider {
     }
   };
 
-  // Of all the files that an answer is read from.
+  // The version of all files that an answer is read from.
   static std::string VersionOf(const Snapshot& snapshot) {
     if (snapshot.qcow2 == nullptr) return FileVersion(snapshot.file->descriptor());
     std::string version;
@@ -218,7 +218,7 @@ class DirectoryProvider final : public SnapshotProvider {
                           .version = std::move(version)};
   }
 
-  // What a map says, in blocks of the size that was asked for when its own are smaller.
+  // The answer of a map, in blocks of the requested size if its own are smaller.
   absl::StatusOr<MetadataSource> FromMap(absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor,
                                          std::string version) const {
     if (!cursor.ok()) return cursor.status();
@@ -228,7 +228,7 @@ class DirectoryProvider final : public SnapshotProvider {
     return Source(AlignOutward(*std::move(cursor), options_.block_size), std::move(version));
   }
 
-  // The same of what stands beside an image that may be there: both must be of one size.
+  // The same next to an image, if there is one: both must have the same size.
   absl::StatusOr<MetadataSource> FromSource(const SnapshotId& id,
                                             std::unique_ptr<ExtentCursor> cursor,
                                             const absl::StatusOr<Snapshot>& image,
@@ -246,17 +246,16 @@ class DirectoryProvider final : public SnapshotProvider {
                         absl::StrCat("snapshot ", Quote(id.id), ": ", status.message()));
   }
 
-  // Why there is no answer about a snapshot that has no image.
+  // The error for a snapshot without an image and without an answer.
   static absl::Status WithoutImage(const VolumeMaps& maps, const VolumeSources& sources,
                                    const SnapshotId& id, const absl::Status& not_found) {
     if (!maps.damage().ok()) return About(id, maps.damage());
     if (!sources.damage().ok()) return About(id, sources.damage());
     if (!maps.Knows(id.name) && !sources.Knows(id.name)) return not_found;
-    return About(id, absl::FailedPreconditionError(
-                         "its image is gone, and no map tells what was asked for"));
+    return About(id, absl::FailedPreconditionError("its image is gone, and no map has the answer"));
   }
 
-  // Backing files lie below the root, too.
+  // Backing files must lie below the root, too.
   absl::StatusOr<Snapshot> OpenQcow2(const SnapshotId& id,
                                      std::shared_ptr<const Image> file) const {
     Qcow2Options options;
@@ -305,8 +304,8 @@ class DirectoryProvider final : public SnapshotProvider {
       if (!CanBeImageOf(id, name)) continue;
       OwnedDescriptor descriptor(folder.Open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
       if (!descriptor.has_value()) {
-        // Links that lead out and files that have just gone are no snapshots; one that is there and
-        // can't be opened is not told to be absent.
+        // Links that lead out of the root and files that have just been removed are not snapshots;
+        // one that exists and can't be opened is not reported as absent.
         unreadable |= errno != ENOENT && errno != EXDEV && errno != ELOOP && errno != ENXIO;
         continue;
       }
@@ -327,7 +326,7 @@ class DirectoryProvider final : public SnapshotProvider {
       return absl::FailedPreconditionError(
           absl::StrCat("snapshot ", Quote(id.id), ": more than one file has this name"));
     }
-    // Beside one that was found, too: which of the two is the snapshot can't be known.
+    // Even if another file was found: which of the two is the snapshot is unknown.
     if (not_ready || unreadable) {
       return absl::UnavailableError(absl::StrCat("snapshot ", Quote(id.id), ": ",
                                                  not_ready ? "not ready" : "can't be opened"));
@@ -356,7 +355,7 @@ absl::StatusOr<std::unique_ptr<SnapshotProvider>> MakeDirectoryProvider(
     return absl::InvalidArgumentError("the block metadata type must be known");
   }
   if (options.source_time <= std::chrono::milliseconds(0)) {
-    return absl::InvalidArgumentError("source_time is not above 0");
+    return absl::InvalidArgumentError("source_time must be above 0");
   }
   absl::StatusOr<AllowedSources> allowed = AllowedSources::Create(options.allowed_sources);
   if (!allowed.ok()) {

@@ -23,7 +23,7 @@ class SnapshotFolder {
   const std::string& volume() const noexcept { return volume_; }
 
   // The names, sorted, without those that begin with a dot. Empty if there is no such folder below
-  // the root, or if it can't be listed; never part of a listing.
+  // the root, or if it can't be listed in full.
   const std::vector<std::string>& names() const noexcept { return names_; }
 
   // OK unless the folder can't be listed although it may exist; as FileError().

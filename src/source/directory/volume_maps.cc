@@ -17,14 +17,14 @@
 namespace cbt {
 namespace {
 
-// Maps up to this size are checked as a whole before the stream begins, which takes milliseconds;
+// Maps up to this size are checked in full before the stream begins, which takes milliseconds;
 // larger ones as they are read.
 constexpr uint64_t kCheckedAtOnce = uint64_t{16} << 20;
 
-// The file of a chain that says what belongs to it, see docs/reference/format.md.
+// The manifest file of a chain, see docs/format.md.
 constexpr char kManifest[] = "CHAIN";
 
-// A chain that is replaced again and again is given up after this many looks.
+// The number of attempts to open a chain that keeps changing.
 constexpr int kLooksAtAChain = 5;
 
 absl::StatusOr<std::vector<uint8_t>> ManifestBytes(const std::string& directory,
@@ -35,8 +35,8 @@ absl::StatusOr<std::vector<uint8_t>> ManifestBytes(const std::string& directory,
   return std::vector<uint8_t>((*file)->bytes().begin(), (*file)->bytes().end());
 }
 
-// The maps that a delta between two snapshots of a chain is made of. What is appended to the chain
-// later changes nothing in it.
+// The maps that a delta between two snapshots of a chain consists of. Appending to the chain does
+// not change it.
 std::string VersionOf(const ChainManifest& manifest, const std::string& base,
                       const std::string& target) {
   std::string version = absl::StrCat("chain:", manifest.granularity);
@@ -53,7 +53,7 @@ class Extents {
  public:
   explicit Extents(ExtentCursor& cursor) : cursor_(cursor) {}
 
-  // Nothing at the end.
+  // Empty at the end.
   absl::StatusOr<std::optional<Extent>> Next() {
     while (at_ == batch_.size()) {
       if (complete_) return std::nullopt;
@@ -72,8 +72,8 @@ class Extents {
   bool complete_ = false;
 };
 
-// True when both, of the same granularity, give the same extents of a volume of the same size. They
-// are maximal in both: neither was allowed pieces.
+// True if both, of the same granularity, have the same capacity and the same extents, which are
+// maximal in both.
 absl::StatusOr<bool> TellTheSame(ExtentCursor& a, ExtentCursor& b) {
   if (a.capacity() != b.capacity()) return false;
   Extents of_a(a);
@@ -133,12 +133,11 @@ void VolumeMaps::AddMap(int descriptor, const std::string& file, const std::stri
 }
 
 void VolumeMaps::AddChain(int descriptor, const std::string& file) {
-  // By way of the descriptor, because the path could lead out of the root by now.
+  // Through the descriptor, because the path may lead out of the root by now.
   OwnedDescriptor owner(descriptor);
   auto directory = std::make_shared<const OwnedDescriptor>(std::move(owner));
   const std::string path = absl::StrCat("/proc/self/fd/", descriptor);
-  // The manifest that was read must be the one that the chain was opened with: it is what the
-  // chain's answers are known by.
+  // The manifest must be the one that the chain was opened with: it identifies the chain's answers.
   absl::StatusOr<std::vector<uint8_t>> before = ManifestBytes(path, file);
   for (int look = 1;; ++look) {
     absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
@@ -149,7 +148,7 @@ void VolumeMaps::AddChain(int descriptor, const std::string& file) {
     if (!after.ok()) return NoteDamage(after.status());
     if (!before.ok() || *before != *after) {
       if (look == kLooksAtAChain) {
-        return NoteDamage(absl::UnavailableError(absl::StrCat(file, ": changes all the time")));
+        return NoteDamage(absl::UnavailableError(absl::StrCat(file, ": keeps changing")));
       }
       before = std::move(after);
       continue;
@@ -164,7 +163,7 @@ void VolumeMaps::AddChain(int descriptor, const std::string& file) {
 }
 
 bool VolumeMaps::IsOurs(const std::string& volume) const {
-  // "." is what `cbt delta ./mon.img ./tue.img` calls the folder that it was run in.
+  // `cbt delta ./mon.img ./tue.img` calls its folder ".".
   if (volume.empty() || volume == "." || volume == volume_) return true;
   if (volume_.empty()) {
     return std::any_of(root_paths_.begin(), root_paths_.end(), [&volume](const std::string& path) {
@@ -193,7 +192,7 @@ bool VolumeMaps::Knows(const std::string& name) const {
   return false;
 }
 
-// An empty base stands for none.
+// An empty base asks for what is allocated.
 std::vector<VolumeMaps::Teller> VolumeMaps::MapsOf(const std::string& base,
                                                    const std::string& target) const {
   std::vector<Teller> tellers;
@@ -202,7 +201,7 @@ std::vector<VolumeMaps::Teller> VolumeMaps::MapsOf(const std::string& base,
     const ChangeMapIdentity& identity = map.header.identity;
     const bool same_base = base.empty() ? identity.base.empty() : Names(identity.base, base);
     if (!same_base || !Names(identity.target, target)) continue;
-    // A copy says nothing new.
+    // Copies of a map need no comparison.
     if (std::find(checksums.begin(), checksums.end(), map.header.checksum) != checksums.end()) {
       continue;
     }
@@ -213,11 +212,11 @@ std::vector<VolumeMaps::Teller> VolumeMaps::MapsOf(const std::string& base,
   return tellers;
 }
 
-// Only now, because a folder may hold more maps than a process may have open files.
+// Not opened earlier, because a folder may hold more maps than a process may have open files.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::OpenMap(const Map& of) const {
   const auto is_another = [&of] {
     return absl::AbortedError(
-        absl::StrCat(of.file, ": was replaced or removed since it was looked at"));
+        absl::StrCat(of.file, ": was replaced or removed since the folder was listed"));
   };
   const int descriptor = OpenBeneath(root_, of.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
@@ -259,7 +258,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::AgreedBy(
     if (cursor.ok()) {
       cursors.push_back(*std::move(cursor));
     } else if (absl::IsInvalidArgument(cursor.status())) {
-      // By this one the base is newer. It was not to another, or the other way round.
+      // According to this one the base is newer, which another one contradicts.
       if (!cursors.empty()) return differ(tellers[0], tellers[i]);
       backward = cursor.status();
     } else {
@@ -268,8 +267,8 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::AgreedBy(
     if (!backward.ok() && !cursors.empty()) return differ(tellers[0], tellers[i]);
   }
   if (cursors.empty()) return backward;
-  // Equal in coarse blocks is all that can be asked of one that was rounded. Then the coarsest has
-  // to answer: a finer one may have been rounded from other changes in the same blocks.
+  // Rounded answers can only be compared in coarse blocks. The coarsest has to answer: a finer one
+  // may have been rounded from other changes in the same blocks.
   size_t coarsest = 0;
   for (size_t i = 1; i < cursors.size(); ++i) {
     if (cursors[i]->granularity() > cursors[coarsest]->granularity()) coarsest = i;
@@ -288,7 +287,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::AgreedBy(
     if (!same.ok()) return same.status();
     if (!*same) return differ(tellers[std::min(i, coarsest)], tellers[std::max(i, coarsest)]);
   }
-  // Anew: as one that nobody has read from.
+  // Opened again, because this cursor has been read.
   return answer(tellers[coarsest]);
 }
 

@@ -1,4 +1,4 @@
-// The change maps and chains beside the images of a volume.
+// The change maps and chains next to the images of a volume.
 #ifndef CBT_SOURCE_DIRECTORY_VOLUME_MAPS_H_
 #define CBT_SOURCE_DIRECTORY_VOLUME_MAPS_H_
 
@@ -20,10 +20,10 @@
 
 namespace cbt {
 
-// Maps are the files `*.cbm` in the volume's folder, chains its folders `*.chain`. What they say
-// about snapshots counts, not how they are called: names are those of snapshots, alone or as whole
-// ids. A map that names another volume is not ours. Of several that tell one thing all are asked: a
-// map may lie beside the chain that it was appended to, and last week's chain beside this week's.
+// Maps are the files `*.cbm` in the volume's folder, chains its folders `*.chain`. The snapshot
+// names inside them count, not their file names: a name alone or a full id. Maps that name another
+// volume are ignored. If several answer the same question all are compared: a map may lie next to
+// the chain that it was appended to, and last week's chain next to this week's.
 class VolumeMaps {
  public:
   static constexpr std::string_view kMapExtension = ".cbm";
@@ -34,14 +34,14 @@ class VolumeMaps {
   // may name an end of one of them as their volume.
   static VolumeMaps Read(const SnapshotFolder& folder, const std::vector<std::string>& root_paths);
 
-  // The extents that changed from snapshot `base` to `target` (names in the folder); null when
-  // nothing tells. No data of the volume is read. Where several tell, they are compared first, from
-  // beginning to end and in the memory of two batches, in blocks of the coarsest, which answers.
-  // Errors: FAILED_PRECONDITION when what would tell is damaged, of a newer version or contradicted
-  //         by another one, INVALID_ARGUMENT when the base is newer than the target, ABORTED when
-  //         something changed since it was looked at: reading anew helps. The cursor fails with
-  //         ABORTED in the end when a file was written to where it lies.
-  // `version`: takes a text that is another one when the files that answer hold something else.
+  // The extents that changed from snapshot `base` to `target` (names in the folder); null if no map
+  // or chain answers. No data of the volume is read. If several answer, they are compared first, in
+  // full and in the memory of two batches, in blocks of the coarsest, which is returned.
+  // Errors: FAILED_PRECONDITION if an answer is damaged, of a newer version or contradicted by
+  //         another one, INVALID_ARGUMENT if the base is newer than the target, ABORTED if
+  //         something changed since the folder was listed: list it again. The cursor fails with
+  //         ABORTED at its end if a file was overwritten in place.
+  // `version`: receives a text that changes with the contents of the files that answer.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(const std::string& base,
                                                       const std::string& target,
                                                       std::string* version = nullptr) const;
@@ -50,11 +50,10 @@ class VolumeMaps {
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated(const std::string& target,
                                                           std::string* version = nullptr) const;
 
-  // True when a map or a chain speaks of the snapshot.
+  // True if a map or a chain names the snapshot.
   bool Knows(const std::string& name) const;
 
-  // What could not be read, FAILED_PRECONDITION; OK when everything could. It may have been what
-  // would have told.
+  // FAILED_PRECONDITION if something could not be read, which may have held the answer; else OK.
   const absl::Status& damage() const noexcept { return damage_; }
 
  private:
@@ -65,14 +64,14 @@ class VolumeMaps {
   };
 
   struct Chain {
-    // What the chain's files are opened by. Before it, so that it is closed after it.
+    // The descriptor by which the chain opens its files. Declared first, so that it is closed last.
     std::shared_ptr<const OwnedDescriptor> directory;
     std::unique_ptr<ChangeChain> chain;
     std::string file;
     ChainManifest manifest;  // as the chain was opened with
   };
 
-  // A map or a chain that tells what was asked for; valid as long as the object.
+  // A map or a chain that answers a request; valid as long as the object.
   struct Teller {
     std::string file;
     std::string version;

@@ -24,7 +24,7 @@
 namespace cbt {
 namespace {
 
-// Of a file that says where a source is.
+// The maximum size of a `*.source` file.
 constexpr size_t kMaxBytes = size_t{64} << 10;
 
 absl::StatusOr<std::string> ReadText(int descriptor, const std::string& name) {
@@ -50,8 +50,8 @@ absl::Status NotListed(const std::string& what) {
       absl::StrCat(what, ": is outside of the root and not listed (cbt serve --allow-source)"));
 }
 
-// `descriptor` where reading it does not wait for anybody; closes it where that can't be said. A
-// pipe without a writer would hold the thread, and with it one stream after the other.
+// Returns `descriptor` if reading it can't block; otherwise closes it. A pipe without a writer
+// would block the thread, and with it one stream after the other.
 absl::StatusOr<int> DataFile(int descriptor, const std::string& name) {
   OwnedDescriptor owner(descriptor);
   struct stat stat;
@@ -123,7 +123,7 @@ absl::StatusOr<VolumeSources::Entry> VolumeSources::Parse(const std::string& fil
     const size_t key_begin = line.find_first_not_of(kBlanks);
     const size_t key_end = std::min(line.find_first_of(kBlanks, key_begin), line.size());
     const std::string_view key = line.substr(key_begin, key_end - key_begin);
-    // Which of two was meant can't be known.
+    // Two values are ambiguous.
     if (!keys.insert(key).second) return BadLine(number, "each key once");
     const size_t value_begin = line.find_first_not_of(kBlanks, key_end);
     if (value_begin == std::string_view::npos) return BadLine(number, "a key and its value");
@@ -171,7 +171,7 @@ bool VolumeSources::Knows(const std::string& name) const {
 
 absl::Status VolumeSources::CheckNames(const Entry& entry, const OpenedSource& source) const {
   const ChangeMapIdentity& told = source.identity;
-  // Of the others, each storage has its own idea of what a volume is called.
+  // Other formats use the storage system's own names of volumes.
   if (source.format == SourceFormat::kChangeMap && !told.volume.empty() && told.volume != "." &&
       !absl::EndsWith(absl::StrCat("/", volume_), absl::StrCat("/", told.volume)) &&
       !volume_.empty()) {
@@ -214,7 +214,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::str
   options.block_size = block_size;
   options.label = found->file;
   options.time_limit = rules_->time;
-  // By value: the cursor of a chain of files may outlive this object.
+  // Captured by value: the cursor of a chain of files may outlive this object.
   const auto files = std::make_shared<std::string>();
   options.open = [self = VolumeSources(root_, volume_, *rules_), files](const std::string& path) {
     absl::StatusOr<int> descriptor = self.OpenFile(path);
@@ -225,11 +225,11 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::str
   if (version != nullptr) *version = absl::StrCat("source:", found->text, "\n", *files);
   if (source.ok() && source->format == SourceFormat::kImage &&
       !found->options.spec.format.has_value()) {
-    // Images are snapshots here without a file that says so. What is one only because it is nothing
-    // else may be a list that lost its beginning.
+    // Images are snapshots here without a `*.source` file. One that is an image only because no
+    // other format matches may be a list that lost its beginning.
     return absl::FailedPreconditionError(
         absl::StrCat(found->file, ": ", found->address,
-                     " is nothing that is known by its content: name the format (from)"));
+                     " has no format that is detected by its content: name the format (from)"));
   }
   if (source.ok()) {
     absl::Status names = CheckNames(*found, *source);

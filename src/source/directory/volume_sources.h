@@ -1,4 +1,4 @@
-// Files beside the images of a volume that say where a storage system's own knowledge is to be had.
+// Files next to the images of a volume that name other sources of change metadata.
 #ifndef CBT_SOURCE_DIRECTORY_VOLUME_SOURCES_H_
 #define CBT_SOURCE_DIRECTORY_VOLUME_SOURCES_H_
 
@@ -29,15 +29,15 @@ namespace cbt {
 //   capacity 64G
 //   address .sun-mon.xml
 //
-// `base` is missing where the source tells what is allocated. `address` is a file in the volume's
-// folder or, where the rules list it, an absolute path or an nbd:// address; what is opened is a
-// regular file or a block device. `from`, `capacity` and `base-capacity` are as for `cbt delta`. No
-// key comes twice, and every line has an end: see ForEachLine().
+// `base` is missing if the source reports what is allocated. `address` is a file in the volume's
+// folder or, if the rules list it, an absolute path or an nbd:// address; only regular files and
+// block devices are opened. `from`, `capacity` and `base-capacity` are as for `cbt delta`. Each key
+// may be given once, and every line must be terminated: see ForEachLine().
 class VolumeSources {
  public:
   static constexpr std::string_view kExtension = ".source";
 
-  // What all sources of a directory keep to.
+  // Limits for all sources of a directory.
   struct Rules {
     AllowedSources allowed;
     std::chrono::milliseconds time;  // see SourceOptions::time_limit
@@ -47,22 +47,20 @@ class VolumeSources {
   // cursors.
   static VolumeSources Read(const SnapshotFolder& folder, const Rules& rules);
 
-  // What the source of these snapshots (names in the folder) says, in blocks of `block_size` bytes;
-  // null when there is none. An empty base stands for none: what is allocated.
-  // Errors: FAILED_PRECONDITION when what would tell is not to be used, or is not the only one of
-  //         its kind; NBD servers that can't be reached are UNAVAILABLE, what takes too long is
-  //         DEADLINE_EXCEEDED.
-  // `version`: takes a text that is another one when the entry, or a file that it was read from,
-  // is; of a server nothing is known.
+  // What the source for these snapshots (names in the folder) reports, in blocks of `block_size`
+  // bytes; null if there is none. An empty base asks for what is allocated.
+  // Errors: FAILED_PRECONDITION if the source can't be used, or if there are several; UNAVAILABLE
+  //         if an NBD server can't be reached, DEADLINE_EXCEEDED if the source takes too long.
+  // `version`: receives a text that changes with the entry and with the files that it was read
+  // from; it does not reflect changes on an NBD server.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Open(const std::string& base,
                                                      const std::string& target, uint64_t block_size,
                                                      std::string* version = nullptr) const;
 
-  // True when a source speaks of the snapshot.
+  // True if a source names the snapshot.
   bool Knows(const std::string& name) const;
 
-  // What could not be read, FAILED_PRECONDITION; OK when everything could. It may have been what
-  // would have told.
+  // FAILED_PRECONDITION if something could not be read, which may have held the answer; else OK.
   const absl::Status& damage() const noexcept { return damage_; }
 
  private:
@@ -78,14 +76,14 @@ class VolumeSources {
   VolumeSources(int root, std::string volume, const Rules& rules)
       : root_(root), volume_(std::move(volume)), rules_(&rules) {}
   absl::StatusOr<Entry> Parse(const std::string& file, std::string_view text) const;
-  // -1 and errno when it can't be opened.
+  // Returns -1 and sets errno on failure.
   int Descriptor(const std::string& path) const;
   absl::StatusOr<int> OpenFile(const std::string& path) const;
-  // Refuses an NBD server, and key files for it, that the rules don't list.
+  // Refuses an NBD server, and its key files, unless the rules list them.
   // Errors: FAILED_PRECONDITION.
   absl::Status CheckReach(const Entry& entry) const;
   // Refuses a list that names another snapshot of this volume than its entry does, and a map of
-  // another volume: storage may have names of its own, but not these for others.
+  // another volume: storage may use names of its own, but not these for other snapshots.
   // Errors: FAILED_PRECONDITION.
   absl::Status CheckNames(const Entry& entry, const OpenedSource& source) const;
 
@@ -93,7 +91,7 @@ class VolumeSources {
   std::string volume_;
   const Rules* rules_;
   std::vector<Entry> entries_;
-  std::set<std::string> files_;  // the names of the others in the folder, without extension
+  std::set<std::string> files_;  // the other names in the folder, without extension
   absl::Status damage_;
 };
 

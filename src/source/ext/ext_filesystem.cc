@@ -23,22 +23,22 @@ namespace cbt {
 
 namespace {
 
-// Groups that one Next() looks at, at most.
+// The maximum number of groups per Next().
 constexpr int kGroupsPerCall = 256;
 
-// Groups without a bitmap on disk whose neighbours are looked through for metadata; those that
-// share it with more count as full.
+// The maximum size of a flex group whose groups are searched for the metadata of a group without a
+// bitmap on disk; in larger ones such a group counts as full.
 constexpr uint32_t kMaxGroupsPerFlex = 4096;
 
-// An image as libext2fs reads it. Nothing is ever written: the calls for that fail.
+// An image as a libext2fs channel. Nothing is ever written: those calls fail.
 
 struct Channel {
   const Image* image;
   absl::Status failure;
-  bool threw = false;  // reading did, for want of memory
+  bool threw = false;  // a read ran out of memory
 };
 
-// What the next open() on this thread is about; libext2fs hands on a name only.
+// The channel for the next open() on this thread; libext2fs passes only a name.
 thread_local Channel* opening = nullptr;
 
 errcode_t OpenChannel(const char* name, int, io_channel* out);
@@ -62,7 +62,7 @@ errcode_t ReadBlocks(io_channel io, unsigned long long block, int count, void* d
                                     : static_cast<uint64_t>(count) * block_size;
   const uint64_t size = channel->image->size();
   if (block > size / block_size || length > size - block * block_size) return EXT2_ET_SHORT_READ;
-  // Nothing may be thrown through the library, which is C: what it holds would stay behind.
+  // No exception may pass through the library, which is C and would leak.
   try {
     absl::Status status = channel->image->Read(block * block_size, static_cast<size_t>(length),
                                                static_cast<uint8_t*>(data));
@@ -134,9 +134,9 @@ const char* Reason(errcode_t error) {
       return "it reaches past the end of the image";
     case EXT2_ET_UNSUPP_FEATURE:
     case EXT2_ET_RO_UNSUPP_FEATURE:
-      return "features that this libext2fs does not know";
+      return "features that this libext2fs does not support";
     case EXT2_ET_BAD_DESC_SIZE:
-      return "a size of group descriptors that can't be";
+      return "an invalid size of group descriptors";
     default:
       return "refused";
   }
@@ -154,7 +154,7 @@ class ExtCursor final : public ExtentCursor {
         geometry_(std::move(geometry)),
         channel_{.image = image_.get(), .failure = absl::OkStatus()} {}
 
-  // To be called once, before anything else.
+  // Call once, before anything else.
   absl::Status Open() {
     ext2_filsys fs = nullptr;
     opening = &channel_;
@@ -175,7 +175,7 @@ class ExtCursor final : public ExtentCursor {
                  ? absl::FailedPreconditionError(text)
                  : absl::DataLossError(text);
     }
-    // The library has its own idea of these; one of the two being wrong would be worst here.
+    // The library parses these itself; a disagreement would be dangerous here.
     if (fs->blocksize != geometry_.block_size || fs->group_desc_count != geometry_.group_count ||
         ext2fs_blocks_count(fs->super) != geometry_.block_count ||
         static_cast<uint32_t>(EXT2FS_CLUSTER_RATIO(fs)) != geometry_.blocks_per_cluster ||
@@ -231,7 +231,7 @@ class ExtCursor final : public ExtentCursor {
     return {begin, std::min(begin + geometry_.blocks_per_group, geometry_.block_count)};
   }
 
-  // How many clusters a group has; the last one may be shorter.
+  // The number of clusters in a group; the last one may be shorter.
   size_t ClustersOf(Blocks blocks) const noexcept {
     return static_cast<size_t>(BlockCount(blocks.end - blocks.begin, geometry_.blocks_per_cluster));
   }
@@ -258,14 +258,14 @@ class ExtCursor final : public ExtentCursor {
     return (bitmap_[cluster / 8] >> (cluster % 8) & 1) != 0;
   }
 
-  // Bits 64 * index and on, the first one lowest.
+  // Bits from 64 * index, the first one lowest.
   uint64_t Word(size_t index) const noexcept {
     uint64_t word = 0;
     for (size_t i = 0; i < 8; ++i) word |= uint64_t{bitmap_[index * 8 + i]} << (8 * i);
     return word;
   }
 
-  // The first cluster from `cluster` on, up to `clusters`, whose bit is `value`.
+  // The first cluster in [cluster, clusters) whose bit is `value`.
   size_t NextBit(size_t cluster, size_t clusters, bool value) const noexcept {
     while (cluster < clusters) {
       const uint64_t word = value ? Word(cluster / 64) : ~Word(cluster / 64);
@@ -278,7 +278,7 @@ class ExtCursor final : public ExtentCursor {
     return clusters;
   }
 
-  // Sets what lies in `group` of the blocks.
+  // Marks the part of the blocks that lies in `group`.
   void Mark(uint32_t group, Blocks blocks) noexcept {
     const Blocks all = BlocksOf(group);
     const uint64_t begin = std::max(blocks.begin, all.begin);
@@ -291,7 +291,7 @@ class ExtCursor final : public ExtentCursor {
     }
   }
 
-  // True when the bitmap has all that lies in `group` of the blocks.
+  // True if the bitmap marks the whole part of the blocks that lies in `group`.
   bool Has(uint32_t group, Blocks blocks) const noexcept {
     const Blocks all = BlocksOf(group);
     for (uint64_t block = std::max(blocks.begin, all.begin); block < std::min(blocks.end, all.end);
@@ -303,7 +303,7 @@ class ExtCursor final : public ExtentCursor {
     return true;
   }
 
-  // A group's own bitmaps and inodes, wherever they are.
+  // The bitmaps and inodes of a group, wherever they lie.
   std::array<Blocks, 3> MetadataOf(uint32_t group) const {
     const uint64_t blocks = ext2fs_block_bitmap_loc(fs_.get(), group);
     const uint64_t inodes = ext2fs_inode_bitmap_loc(fs_.get(), group);
@@ -337,7 +337,7 @@ class ExtCursor final : public ExtentCursor {
                                             block * geometry_.block_size, ": ", std::string(what)));
   }
 
-  // Reads the bitmap of `group`, or makes it.
+  // Reads the bitmap of `group`, or constructs it.
   absl::Status Load(uint32_t group) {
     loaded_ = kNoGroup;
     const auto size = static_cast<size_t>(geometry_.clusters_per_group() / 8);
@@ -364,7 +364,7 @@ class ExtCursor final : public ExtentCursor {
     return absl::OkStatus();
   }
 
-  // How many clusters of `group` are free.
+  // The number of free clusters in `group`.
   size_t CountFree(uint32_t group) const noexcept {
     const size_t clusters = ClustersOf(BlocksOf(group));
     size_t free = 0;
@@ -381,8 +381,8 @@ class ExtCursor final : public ExtentCursor {
                                         static_cast<int>(size)) == 0) {
       return Wrong(group, at, "its checksum does not match");
     }
-    // Old file systems have no checksums of bitmaps, but these two would show most damage. Where a
-    // file system is clean, both are exact.
+    // Old file systems have no bitmap checksums, but these two checks find most damage. In a clean
+    // file system both are exact.
     const size_t free = CountFree(group);
     const uint32_t expected = ext2fs_bg_free_blocks_count(fs_.get(), group);
     if (free != expected) {
@@ -390,13 +390,13 @@ class ExtCursor final : public ExtentCursor {
                    absl::StrCat("it has ", free, " free clusters, the descriptor says ", expected));
     }
     for (const Blocks& blocks : MetadataOf(group)) {
-      if (!Has(group, blocks)) return Wrong(group, at, "it calls the group's own metadata free");
+      if (!Has(group, blocks)) return Wrong(group, at, "it marks the group's own metadata as free");
     }
     return absl::OkStatus();
   }
 
-  // A group in which nothing was ever allocated but metadata: its own, and that of groups which
-  // keep theirs together.
+  // A group in which only metadata was ever allocated: its own, and that of groups which share a
+  // flex group.
   void MarkWithoutBitmap(uint32_t group) {
     // The flag counts only where a checksum vouches for it.
     if (!geometry_.group_checksums || geometry_.groups_per_flex > kMaxGroupsPerFlex) {
@@ -409,7 +409,7 @@ class ExtCursor final : public ExtentCursor {
       for (const Blocks& blocks : MetadataOf(other)) Mark(group, blocks);
     }
     MarkCopies(group);
-    // What else is in use there, if anything, nobody can tell.
+    // It is unknown what else is in use there, if anything.
     if (CountFree(group) != ext2fs_bg_free_blocks_count(fs_.get(), group)) {
       Mark(group, BlocksOf(group));
     }
@@ -449,7 +449,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeExtAllocationCursor(
   auto cursor = std::make_unique<ExtCursor>(std::move(image), *std::move(geometry));
   status = cursor->Open();
   if (!status.ok()) return status;
-  // United again across groups.
+  // Merges extents across groups.
   return Coalesce(std::move(cursor));
 #else
   static_cast<void>(options);

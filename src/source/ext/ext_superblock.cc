@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMagicAt = 0x38;
 
-// Features, by their bit. Compatible ones, by their definition, never change what a bitmap means.
+// Feature bits. Compatible ones, by definition, never change what a bitmap means.
 constexpr uint32_t kRecover = 0x4;
 constexpr uint32_t kJournalDevice = 0x8;
 constexpr uint32_t kMetaGroups = 0x10;
@@ -71,7 +71,7 @@ absl::StatusOr<ExtGeometry> ReadExtSuperblock(std::span<const uint8_t, kExtSuper
   };
   if (fields.U16(kMagicAt) != 0xef53) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where(kMagicAt), "no mark of ext2, ext3 or ext4"));
+        absl::StrCat(where(kMagicAt), "no magic number of ext2, ext3 or ext4"));
   }
   const auto wrong = [&](size_t at, const char* what, uint64_t value) {
     return absl::DataLossError(absl::StrCat(where(at), what, " can't be ", value));
@@ -109,7 +109,7 @@ absl::StatusOr<ExtGeometry> ReadExtSuperblock(std::span<const uint8_t, kExtSuper
   if ((incompatible & kSixtyFourBits) != 0) {
     geometry.block_count |= uint64_t{fields.U32(0x150)} << 32;
   }
-  // Before any product of it: blocks are at least 1024 bytes, so that this can't wrap.
+  // Checked before any multiplication: blocks are at least 1024 bytes, so that this can't wrap.
   if (geometry.block_count > kMaxCapacity / geometry.block_size ||
       geometry.block_count < geometry.first_block + 2) {
     return wrong(0x4, "the number of blocks", geometry.block_count);

@@ -8,8 +8,8 @@
 namespace cbt {
 namespace {
 
-// Two aligned buffers for each thread that compares, kept for its lifetime: chunks are many, and
-// fresh memory would cost a page fault for every page of every one of them.
+// Two aligned buffers per comparing thread, kept for its lifetime: with many chunks, fresh memory
+// would cost a page fault per page of each.
 struct Buffers {
   struct Delete {
     void operator()(uint8_t* memory) const noexcept {
@@ -26,8 +26,8 @@ Buffers& ThreadBuffers() {
   return buffers;
 }
 
-// The data range of one side at or after a moving position. Asks the file system only when the
-// position has left the range that it knows.
+// The data range of one side at or after a moving position. Asks the file system only if the
+// position has left the known range.
 class DataWalk {
  public:
   DataWalk(const Image* image, bool skip_holes) : image_(image), skip_holes_(skip_holes) {}
@@ -93,8 +93,8 @@ absl::Status CompareChunk(const ImagePair& pair, uint64_t begin, uint64_t end, s
   while (position < end) {
     if (absl::Status status = base.MoveTo(position); !status.ok()) return status;
     if (absl::Status status = target.MoveTo(position); !status.ok()) return status;
-    // A piece begins at the block that holds the first data of either side and ends with that data.
-    // A side whose next data begins behind it is a hole there: zeros that need not be read.
+    // A piece begins at the block with the first data of either side and ends with that data. A
+    // side whose next data begins after it is a hole there: zeros that need not be read.
     const bool base_first = base.begin() < target.begin();
     const uint64_t data = base_first ? base.begin() : target.begin();
     if (data >= end) break;

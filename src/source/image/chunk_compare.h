@@ -1,4 +1,4 @@
-// Comparing one stretch of two images: which of its blocks differ.
+// Compares one range of two images block by block.
 #ifndef CBT_SOURCE_IMAGE_CHUNK_COMPARE_H_
 #define CBT_SOURCE_IMAGE_CHUNK_COMPARE_H_
 
@@ -12,8 +12,8 @@
 
 namespace cbt {
 
-// Bytes read from each image at a time. Both buffers together fit in a second-level cache, so that
-// the comparison reads from there what the system call has just copied.
+// Bytes read from each image at a time. Both buffers fit in a second-level cache, so that the
+// comparison finds there what the system call has just copied.
 inline constexpr size_t kPieceBytes = size_t{256} << 10;
 
 // The two sides of a comparison.
@@ -29,8 +29,8 @@ struct ImagePair {
   absl::Status CheckUnchanged() const;
 };
 
-// Sets bit k of `changed` when the blocks at begin + k * block_size differ. Words are resized to
-// what [begin, end) needs; bits past it are 0. Reads only pieces in which either side has data.
+// Sets bit k of `changed` if the blocks at begin + k * block_size differ. Words are resized to
+// cover [begin, end); bits past it are 0. Reads only pieces in which either side has data.
 // Requires: begin and end (or the target's size, if it is the end) are multiples of `block_size`,
 //           which divides kPieceBytes.
 absl::Status CompareChunk(const ImagePair& pair, uint64_t begin, uint64_t end, size_t block_size,

@@ -13,7 +13,7 @@
 namespace cbt {
 namespace {
 
-// Bits read at once: a megabyte of them.
+// Bits read at once: one MiB of them.
 constexpr uint64_t kWindowBits = uint64_t{8} << 20;
 
 // The bytes of a file that hold the volume's bits: [begin, end), in whole words.
@@ -32,7 +32,7 @@ absl::StatusOr<Place> Locate(const DenseBitmapLayout& layout, uint64_t capacity)
     return absl::InvalidArgumentError(absl::StrCat("dense bitmap: words of ", word, " bytes"));
   }
   const uint64_t bits = BlockCount(capacity, layout.granularity);
-  // Far from where sums of them could wrap.
+  // Small enough that sums can't overflow.
   constexpr uint64_t kFurthest = kMaxCapacity / 4;
   if (layout.header_bytes > kFurthest || layout.first_bit > kFurthest || bits > kFurthest) {
     return absl::InvalidArgumentError("dense bitmap: the first bit lies too far back");
@@ -83,7 +83,7 @@ class DenseFileCursor final : public ExtentCursor {
         runs_.Close(bits_, batch);
         break;
       } else if (loaded) {
-        break;  // one window a call, so that callers can look for cancellation
+        break;  // one window per call, so that callers can check for cancellation
       } else {
         if (absl::Status status = Load(); !status.ok()) return status;
         loaded = true;
@@ -97,7 +97,7 @@ class DenseFileCursor final : public ExtentCursor {
     return capacity();
   }
 
-  // The next window: whole words, but for the last one, whose missing bits end a run.
+  // Loads the next window: whole words, except the last one, whose missing bits end a run.
   absl::Status Load() {
     window_ = window_end_;
     window_end_ = std::min(bits_, window_ + kWindowBits);
@@ -127,7 +127,7 @@ class DenseFileCursor final : public ExtentCursor {
   std::vector<uint64_t> words_;  // of the window [window_, window_end_), in bits
   uint64_t window_ = 0;
   uint64_t window_end_ = 0;
-  size_t used_ = 0;  // of the words
+  size_t used_ = 0;  // number of words in use
 };
 
 // A cursor over bits that it owns.
@@ -147,11 +147,11 @@ class OwningCursor final : public ExtentCursor {
   }
   void DoAllowPieces() override { cursor_->AllowPieces(); }
 
-  const std::vector<uint8_t> bytes_;  // before the cursor over them
+  const std::vector<uint8_t> bytes_;  // must outlive the cursor over them
   const std::unique_ptr<ExtentCursor> cursor_;
 };
 
-// At most `bytes` bytes of what is left of `stream`.
+// At most `bytes` bytes from the rest of `stream`.
 absl::StatusOr<std::string> ReadUpTo(ByteStream& stream, uint64_t bytes) {
   std::string text;
   constexpr size_t kStep = size_t{1} << 20;
@@ -186,11 +186,11 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ReadDenseBitmap(ByteStream& stream
   std::string text;
   uint64_t skipped = 0;
   if (base64) {
-    // Four characters for three bytes, and as much again for white space and what follows.
+    // Four characters per three bytes, and as much again for white space and for what follows.
     absl::StatusOr<std::string> encoded = ReadUpTo(stream, place->end / 3 * 8 + 4096);
     if (!encoded.ok()) return encoded.status();
     if (!absl::Base64Unescape(*encoded, &text)) {
-      return absl::DataLossError(absl::StrCat(stream.label(), ": no base64"));
+      return absl::DataLossError(absl::StrCat(stream.label(), ": invalid base64"));
     }
   } else {
     skipped = place->begin;
@@ -211,7 +211,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ReadDenseBitmap(ByteStream& stream
   absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
       MakeBitmapCursor(*view, capacity, layout.granularity);
   if (!cursor.ok()) return cursor.status();
-  // The view points into the vector's memory, which moves along with it.
+  // The view points into the vector's memory, which moves with it.
   return std::make_unique<OwningCursor>(std::move(bytes), *std::move(cursor));
 }
 

@@ -23,11 +23,11 @@
 namespace cbt {
 namespace {
 
-// Not in every version of linux/magic.h.
+// Missing in some versions of linux/magic.h.
 constexpr uint64_t kXfsMagic = 0x58465342;
 
-// With any other flag, known here or not, an address says nothing about the bytes. SHARED tells
-// nothing either way: it comes and goes with clones that nobody asked about.
+// With any other flag, known or not, an address says nothing about the bytes. SHARED means nothing
+// either way: it comes and goes with unrelated clones.
 constexpr uint32_t kHarmlessFlags =
     FIEMAP_EXTENT_LAST | FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_MERGED | FIEMAP_EXTENT_SHARED;
 
@@ -40,7 +40,7 @@ class FiemapLister final : public ExtentLister {
   absl::StatusOr<size_t> List(uint64_t begin, uint64_t end,
                               std::span<FileExtent> out) const override {
     const size_t count = std::min(out.size(), kExtentsPerCall);
-    // Words, for the alignment.
+    // Words, for alignment.
     std::vector<uint64_t> memory(
         (sizeof(fiemap) + count * sizeof(fiemap_extent) + sizeof(uint64_t) - 1) / sizeof(uint64_t));
     auto* const request = reinterpret_cast<fiemap*>(memory.data());
@@ -86,7 +86,7 @@ class FiemapLister final : public ExtentLister {
 
 bool Wraps(uint64_t offset, uint64_t length) noexcept { return length > UINT64_MAX - offset; }
 
-// Appends [begin, end), united with the last piece where that is possible.
+// Appends [begin, end), merged with the last piece if possible.
 void Append(std::vector<Placement>& pieces, const Placement& piece) {
   if (piece.begin == piece.end) return;
   if (!pieces.empty()) {
@@ -104,9 +104,9 @@ void Append(std::vector<Placement>& pieces, const Placement& piece) {
 
 Placement::Kind KindOf(const FileExtent& extent) noexcept {
   if ((extent.flags & ~kHarmlessFlags) != 0) return Placement::Kind::kUnknown;
-  // Zeros wherever they are kept, so the address does not count.
+  // Zeros wherever they are stored, so the address does not matter.
   if ((extent.flags & FIEMAP_EXTENT_UNWRITTEN) != 0) return Placement::Kind::kZeros;
-  // No file system keeps data in its first bytes: an address that was not filled in.
+  // No file system stores data in its first bytes: the address was not filled in.
   if (extent.physical == 0) return Placement::Kind::kUnknown;
   return Placement::Kind::kKnown;
 }
@@ -121,7 +121,7 @@ absl::Status CheckExtent(const FileExtent& extent, std::string_view label, uint6
   } else if (Wraps(extent.physical, extent.length)) {
     wrong = "lies past the largest address";
   } else if (extent.logical < previous_end) {
-    wrong = "begins before the end of the one before";
+    wrong = "begins before the end of the previous one";
   } else if (extent.logical + extent.length <= begin) {
     wrong = "ends before what was asked for";
   }
@@ -141,7 +141,7 @@ std::optional<FileSystem> FileSystemOf(const Image& image) {
   struct statfs statfs;
   if (::fstatfs(image.descriptor(), &statfs) != 0) return std::nullopt;
   if (::fstat(image.descriptor(), &system.stat) != 0) return std::nullopt;
-  // Sign extension, where the field is narrower, would spoil btrfs's.
+  // Sign extension of a narrower field would corrupt btrfs's.
   system.magic = static_cast<uint32_t>(statfs.f_type);
   return system;
 }
@@ -155,8 +155,8 @@ std::optional<bool> IsRealtime(const Image& image) {
 
 using FsId = std::array<uint8_t, BTRFS_FSID_SIZE>;
 
-// The same in all subvolumes, which differ in st_dev and f_fsid. Another one for a second device
-// with the same identity on disk: the kernel refuses to mount it or gives it one for the time.
+// The same in all subvolumes, which differ in st_dev and f_fsid. Differs for a second device with
+// the same on-disk identity: the kernel refuses to mount it or assigns a temporary one.
 std::optional<FsId> BtrfsId(const Image& image) {
   btrfs_ioctl_fs_info_args info = {};
   if (::ioctl(image.descriptor(), BTRFS_IOC_FS_INFO, &info) != 0) return std::nullopt;
@@ -196,10 +196,10 @@ absl::StatusOr<PlacementList> ReadPlacement(const ExtentLister& lister, std::str
     if ((extent.flags & FIEMAP_EXTENT_LAST) != 0 && &extent != &extents.back()) {
       return absl::DataLossError(absl::StrCat("extents: ", AbslView(label),
                                               ": the extent at offset ", extent.logical,
-                                              " is called the last one and is not"));
+                                              " is marked as the last one but is not"));
     }
     previous_end = extent.logical + extent.length;
-    if (position == limit) continue;  // past what was asked for: only checked
+    if (position == limit) continue;  // past the requested range: only checked
     const uint64_t from = std::clamp(extent.logical, position, limit);
     const uint64_t to = std::min(previous_end, limit);
     Append(list.pieces, {position, from, Placement::Kind::kZeros, 0});
@@ -210,7 +210,7 @@ absl::StatusOr<PlacementList> ReadPlacement(const ExtentLister& lister, std::str
     }
     position = std::max(from, to);
   }
-  // An empty answer, and only that, says that there is nothing more.
+  // Only an empty answer means that there are no more extents.
   if (extents.empty()) {
     Append(list.pieces, {position, limit, Placement::Kind::kZeros, 0});
     position = limit;
@@ -243,19 +243,19 @@ absl::Status CheckSharedPlacement(const Image& base, const Image& target) {
   };
   const std::optional<FileSystem> a = FileSystemOf(base);
   const std::optional<FileSystem> b = FileSystemOf(target);
-  if (!a.has_value() || !b.has_value()) return refuse("can't tell the file systems");
+  if (!a.has_value() || !b.has_value()) return refuse("can't determine the file systems");
   if (!S_ISREG(a->stat.st_mode) || !S_ISREG(b->stat.st_mode)) {
     return refuse("only regular files have extents");
   }
   if (a->magic != b->magic) return refuse("they are on different file systems");
   if (a->magic == kXfsMagic) {
-    // Not the identity on disk: a block snapshot of an XFS, mounted with nouuid, has the same one,
+    // Not the on-disk identity: a block snapshot of an XFS, mounted with nouuid, has the same one,
     // and the same addresses for what has been overwritten since.
     if (a->stat.st_dev != b->stat.st_dev) return refuse("they are on different file systems");
     const std::optional<bool> base_realtime = IsRealtime(base);
     const std::optional<bool> target_realtime = IsRealtime(target);
     if (!base_realtime.has_value() || !target_realtime.has_value()) {
-      return refuse("can't tell which device of the file system they are on");
+      return refuse("can't determine which device of the file system they are on");
     }
     if (*base_realtime != *target_realtime) {
       return refuse("one is on the realtime device of the file system");

@@ -1,4 +1,4 @@
-// Lists of extents as file systems give them, and what can be relied on in them.
+// Lists of extents as file systems report them, and how far they can be trusted.
 #ifndef CBT_SOURCE_IMAGE_FILE_EXTENTS_H_
 #define CBT_SOURCE_IMAGE_FILE_EXTENTS_H_
 
@@ -17,7 +17,7 @@
 
 namespace cbt {
 
-// An extent of a file, all in bytes; flags as in linux/fiemap.h. Not checked in any way.
+// An extent of a file, in bytes; flags as in linux/fiemap.h. Unchecked.
 struct FileExtent {
   uint64_t logical = 0;
   uint64_t physical = 0;
@@ -25,17 +25,17 @@ struct FileExtent {
   uint32_t flags = 0;
 };
 
-// Who can be asked for them: the kernel, or what a test recorded. Threads as its implementation.
+// A source of extents: the kernel, or a recording in a test. Thread safety depends on the
+// implementation.
 class ExtentLister {
  public:
   virtual ~ExtentLister() = default;
   ExtentLister(const ExtentLister&) = delete;
   ExtentLister& operator=(const ExtentLister&) = delete;
 
-  // Writes the extents that hold a byte of [begin, end), begin < end, into `out`, from the first
-  // on, as many as there is room for.
-  // Returns: their number; less than out.size() when there are no more.
-  // Errors:  UNIMPLEMENTED when the file system can't tell; UNAVAILABLE.
+  // Writes the extents that overlap [begin, end), begin < end, to `out`, in order, as many as fit.
+  // Returns: their number; less than out.size() if there are no more.
+  // Errors:  UNIMPLEMENTED if the file system does not support it; UNAVAILABLE.
   virtual absl::StatusOr<size_t> List(uint64_t begin, uint64_t end,
                                       std::span<FileExtent> out) const = 0;
 
@@ -46,14 +46,14 @@ class ExtentLister {
 // Asks the kernel. Safe to share between threads.
 std::shared_ptr<const ExtentLister> MakeFiemapLister(std::shared_ptr<const Image> image);
 
-// What is asked for in one call.
+// The number of extents per call.
 inline constexpr size_t kExtentsPerCall = 1024;
 
-// What is known of the bytes [begin, end) of a file.
+// What is known about the bytes [begin, end) of a file.
 struct Placement {
   enum class Kind {
     kZeros,    // a hole or unwritten: reads as zeros
-    kKnown,    // byte `begin` lies at `physical`, the others behind it
+    kKnown,    // byte `begin` lies at `physical`, the others follow
     kUnknown,  // data, but the address proves nothing; `physical` is 0
   };
   uint64_t begin = 0;
@@ -64,34 +64,34 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-// Placements that touch and are maximal, however the extents were cut.
+// Adjacent, maximal placements, however the extents were split.
 struct PlacementList {
   std::vector<Placement> pieces;
   uint64_t end() const noexcept { return pieces.back().end; }
 };
 
-// Where the bytes of a file of `size` bytes are, from `begin` on, at most to `end` (begin < end):
-// as far as one call of `lister` tells, more than nothing. Zeros past the size. The end of a list
-// is never taken from FIEMAP_EXTENT_LAST: there is none until nothing more is listed.
-// Errors: DATA_LOSS that names `label` and the offset when extents are empty, overflow, overlap, or
-//         don't belong to what was asked for; those of `lister`.
+// Where the bytes of a file of `size` bytes lie, from `begin` to at most `end` (begin < end): as
+// far as one call of `lister` reports, at least one byte. Zeros past the size. FIEMAP_EXTENT_LAST
+// never ends a list by itself: it ends when nothing more is listed.
+// Errors: DATA_LOSS naming `label` and the offset if extents are empty, overflow, overlap, or lie
+//         outside of the request; those of `lister`.
 absl::StatusOr<PlacementList> ReadPlacement(const ExtentLister& lister, std::string_view label,
                                             uint64_t size, uint64_t begin, uint64_t end);
 
-// The first `end` bytes of the volume in `list`; begin of the list < end <= list.end().
+// The part of `list` below `end` (bytes). begin of the list < end <= list.end().
 PlacementList CutPlacement(const PlacementList& list, uint64_t end);
 
-// True for file systems that answer for what is allocated and not.
+// True for file systems with reliable answers about what is allocated.
 bool HasReliableExtents(const Image& image);
 
-// A file and where it lies.
+// A file and its extents.
 struct PlacedImage {
   std::shared_ptr<const Image> image;
   std::shared_ptr<const ExtentLister> extents;
 };
 
-// As those in cbt/source/file_extents.h, with no look at the file systems: `extents` are taken to
-// be addresses of the same disk.
+// As in cbt/source/file_extents.h, but without checking the file systems: all addresses are assumed
+// to be on one disk.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakePlacementDeltaCursor(
     PlacedImage base, PlacedImage target, const ReflinkDeltaOptions& options);
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakePlacementAllocationCursor(

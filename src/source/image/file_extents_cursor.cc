@@ -1,4 +1,4 @@
-// Cursors over lists of extents: what two files share, and what one has written.
+// Cursors over lists of extents: what two files share, and what is written in one.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -14,14 +14,14 @@ namespace {
 
 using Kind = Placement::Kind;
 
-// Volume bytes that are compared at once by the consumer itself.
+// Volume bytes that the consumer compares at once.
 constexpr uint64_t kStretchBytes = uint64_t{1} << 20;
 
-// What must be read in one piece at least before the executor's threads take part: they plan ahead,
-// past the end of the range, by whole chunks.
+// The size of a contiguous range from which the executor's threads take part: they plan ahead, past
+// the end of the range, by whole chunks.
 constexpr uint64_t kManyBytes = uint64_t{8} << 20;
 
-// Lists asked for, and stretches compared, in one Next() at most.
+// The maximum number of lists requested, and of stretches compared, per Next().
 constexpr int kListsPerCall = 8;
 constexpr int kStretchesPerCall = 16;
 
@@ -45,7 +45,7 @@ Verdict Judge(const Placement& base, const Placement& target, uint64_t offset,
   return options.compare_data ? Verdict::kCompare : Verdict::kChanged;
 }
 
-// What two lists from `offset` on say together, as far as both go; stretches that are maximal.
+// The combined result of two lists from `offset`, as far as both go, in maximal stretches.
 std::vector<Judged> JudgeAll(const PlacementList& base, const PlacementList& target,
                              uint64_t offset, const ReflinkDeltaOptions& options) {
   std::vector<Judged> all;
@@ -66,8 +66,8 @@ std::vector<Judged> JudgeAll(const PlacementList& base, const PlacementList& tar
   return all;
 }
 
-// Extents are not rounded to blocks, but for those that were compared, and may touch:
-// AlignOutward() does the rest. Stands at multiples of the block size only after Seek().
+// Extents, except compared ones, are not rounded to blocks and may touch: AlignOutward() does the
+// rest. The position is a multiple of the block size only after Seek().
 class PlacementDeltaCursor final : public ExtentCursor {
  public:
   PlacementDeltaCursor(PlacedImage base, PlacedImage target, uint64_t block_size,
@@ -107,7 +107,7 @@ class PlacementDeltaCursor final : public ExtentCursor {
         continue;
       }
       const Judged& judged = judged_[next_];
-      if (judged.end <= position_) {  // what was compared reached into it
+      if (judged.end <= position_) {  // a compared range reached into it
         ++next_;
         continue;
       }
@@ -127,7 +127,7 @@ class PlacementDeltaCursor final : public ExtentCursor {
     return position_;
   }
 
-  // Gets and judges the lists from the position on, as far as one call a side tells.
+  // Requests and judges the lists from the position, as far as one call per side reports.
   absl::Status AskBoth() {
     next_ = 0;
     judged_.clear();
@@ -135,8 +135,8 @@ class PlacementDeltaCursor final : public ExtentCursor {
     if (!base.ok()) return base.status();
     const absl::StatusOr<PlacementList> target = Ask(target_, base->end());
     if (!target.ok()) return target.status();
-    // An address may have changed its owner between the two answers. It did not if it was the
-    // base's before and after.
+    // An address may have changed its owner between the two answers, unless the base had it before
+    // and after.
     const absl::StatusOr<PlacementList> again = Ask(base_, target->end());
     if (!again.ok()) return again.status();
     const uint64_t end = again->end();
@@ -175,7 +175,7 @@ class PlacementDeltaCursor final : public ExtentCursor {
     return (compared_[static_cast<size_t>(block / 64)] >> (block % 64) & 1) != 0;
   }
 
-  // Hands on, from the position to compared_end_, what was found to differ.
+  // Reports the differences found between the position and compared_end_.
   void TakeCompared(ExtentBatch& batch) {
     while (position_ < compared_end_) {
       const bool differs = BlockDiffers(position_);
@@ -189,7 +189,7 @@ class PlacementDeltaCursor final : public ExtentCursor {
     }
   }
 
-  // Lets a cursor over both images, whole, read this range with the executor.
+  // Reads this range with a cursor over both whole images, which uses the executor.
   absl::Status StartReading(uint64_t begin, uint64_t end) {
     if (reader_ == nullptr) {
       ImageOptions options = options_.images;
@@ -231,12 +231,12 @@ class PlacementDeltaCursor final : public ExtentCursor {
   const PlacedImage target_;
   const ReflinkDeltaOptions options_;
   const ImagePair pair_;
-  uint64_t position_ = 0;  // everything below has been handed on
+  uint64_t position_ = 0;  // everything below has been reported
 
-  std::vector<Judged> judged_;  // from some offset at or below the position, without a gap
+  std::vector<Judged> judged_;  // without a gap, from at or below the position
   size_t next_ = 0;             // the first that may reach past the position
 
-  std::vector<uint64_t> compared_;  // a bit a block of [compared_begin_, compared_end_)
+  std::vector<uint64_t> compared_;  // one bit per block of [compared_begin_, compared_end_)
   uint64_t compared_begin_ = 0;
   uint64_t compared_end_ = 0;
 
@@ -287,7 +287,7 @@ class PlacementAllocationCursor final : public ExtentCursor {
   size_t next_ = 0;
 };
 
-// Whether the file system answers at all, by asking for the first extent.
+// OK if the file system answers at all; requests the first extent.
 absl::Status Probe(const PlacedImage& placed) {
   if (placed.image->size() == 0) return absl::OkStatus();
   FileExtent extent;

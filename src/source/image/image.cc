@@ -23,7 +23,7 @@
 namespace cbt {
 namespace {
 
-// What is taken for data where it can't be told any more how far it went: a page.
+// What counts as data if its end can no longer be determined: one page.
 constexpr uint64_t kVanishedBytes = 4096;
 
 std::string Reason(int error) { return std::generic_category().message(error); }
@@ -50,8 +50,8 @@ absl::Status OpenError(std::string_view label, int error) {
 
 using PathBuffer = std::array<char, PATH_MAX>;
 
-// The path at which the kernel sees an open file, in `buffer`. Empty when it can't be told: for a
-// file that has none any more, too, because what is deleted may be called as another one was.
+// The kernel's path of an open file, in `buffer`. Empty if unknown; also for deleted files, whose
+// name may look like another file's.
 std::string_view PathOf(int descriptor, PathBuffer& buffer) noexcept {
   std::array<char, 32> link{};
   std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", descriptor);
@@ -86,7 +86,7 @@ absl::StatusOr<std::shared_ptr<const Image>> Image::Open(const std::string& path
     return absl::InvalidArgumentError(
         absl::StrCat("open: ", path.c_str(), "...: the path holds a NUL byte"));
   }
-  // Without O_NONBLOCK a pipe that nobody writes to would hang here before it could be refused.
+  // Without O_NONBLOCK, opening a pipe without a writer would hang here before it could be refused.
   const int descriptor = OpenFile(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return OpenError(label, errno);
   return FromDescriptor(descriptor, label);
@@ -103,7 +103,7 @@ absl::StatusOr<std::shared_ptr<const Image>> Image::FromDescriptor(int descripto
   if (S_ISREG(mode)) {
     size = static_cast<uint64_t>(identity->stat.st_size);
   } else if (S_ISBLK(mode)) {
-    if (::ioctl(descriptor, BLKGETSIZE64, &size) != 0) wrong = "can't tell the device's size";
+    if (::ioctl(descriptor, BLKGETSIZE64, &size) != 0) wrong = "can't determine the device's size";
   } else if (S_ISDIR(mode)) {
     wrong = "is a directory, not an image";
   } else {
@@ -116,7 +116,7 @@ absl::StatusOr<std::shared_ptr<const Image>> Image::FromDescriptor(int descripto
   std::string own_label(label);
   std::unique_ptr<const Image> image(
       new Image(descriptor, std::move(own_label), size, std::move(identity)));
-  static_cast<void>(owner.Release());  // the image's now
+  static_cast<void>(owner.Release());  // owned by the image now
   return std::shared_ptr<const Image>(std::move(image));
 }
 
@@ -126,10 +126,10 @@ bool Image::SameFileAs(const Image& other) const noexcept {
   const struct stat& b = other.identity_->stat;
   if (!MayBeSameFileAs(other)) return false;
   if (S_ISBLK(a.st_mode)) return true;
-  // Where a server turns its snapshots over, an open file may keep a path that is another's by now.
+  // If a server rotates its snapshots, an open file may keep a path that is another file's by now.
   if (a.st_size != b.st_size || !SameTime(a.st_ctim, b.st_ctim)) return false;
-  // Asked for now and not when the files were opened: a snapshot may have been given another's name
-  // in between, and the kernel knows the one that is open by its new name.
+  // Queried now and not when the files were opened: a snapshot may have been renamed to another's
+  // name since, and the kernel knows the open one by its new name.
   PathBuffer here;
   PathBuffer there;
   const std::string_view path = PathOf(descriptor_, here);
@@ -163,7 +163,7 @@ absl::Status Image::Read(uint64_t offset, size_t length, uint8_t* out) const {
     }
     done += static_cast<size_t>(count);
   }
-  // Nothing may be asked for with a null pointer, which memset() must not get.
+  // `out` may be null if length is 0, which memset() must not get.
   if (done < length) std::memset(out + done, 0, length - done);
   return absl::OkStatus();
 }
@@ -175,7 +175,7 @@ absl::StatusOr<Image::Range> Image::FindData(uint64_t offset) const {
     switch (errno) {
       case ENXIO:  // no data from here to the end
         return Range{size_, size_};
-      case EINVAL:  // a file system or device that knows no holes
+      case EINVAL:  // a file system or device without holes
       case EOPNOTSUPP:
       case ENOSYS:
         return Range{offset, size_};
@@ -186,7 +186,7 @@ absl::StatusOr<Image::Range> Image::FindData(uint64_t offset) const {
       }
     }
   }
-  // A file that has grown may have data past the size that counts.
+  // A file that has grown may have data past the original size.
   if (static_cast<uint64_t>(begin) >= size_) return Range{size_, size_};
   const off_t end = ::lseek(descriptor_, begin, SEEK_HOLE);
   if (end < 0 && errno != ENXIO) {
@@ -194,11 +194,10 @@ absl::StatusOr<Image::Range> Image::FindData(uint64_t offset) const {
     return absl::UnavailableError(absl::StrCat("seek hole: ", label_, ": at offset ",
                                                static_cast<uint64_t>(begin), ": ", Reason(error)));
   }
-  // ENXIO: the file got shorter since the call before. What is missing there shows when it is read.
+  // ENXIO: the file became shorter since the previous call. Reading it will show that.
   const uint64_t stop = end < 0 ? size_ : std::min(static_cast<uint64_t>(end), size_);
-  // What was data for the first call can be a hole for the second: a page of space that was never
-  // written counts as data while it is in memory. That says nothing of what follows: an empty range
-  // would be taken for the end.
+  // Data of the first call can be a hole for the second: a page of unwritten space counts as data
+  // while it is cached. What follows is unknown, and an empty range would look like the end.
   const uint64_t least = std::min(static_cast<uint64_t>(begin) + kVanishedBytes, size_);
   return Range{static_cast<uint64_t>(begin), stop > static_cast<uint64_t>(begin) ? stop : least};
 }

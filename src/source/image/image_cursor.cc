@@ -19,15 +19,15 @@
 namespace cbt {
 namespace {
 
-// Volume bytes of one chunk at least: what one task of the executor compares.
+// Minimum volume bytes per chunk: the work of one task.
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
 
-// Chunks consumed, and data ranges looked up, in one Next() at most.
+// The maximum number of chunks consumed, and of data ranges looked up, per Next().
 constexpr int kChunksPerCall = 16;
 constexpr int kRangesPerCall = 1024;
 
-// A chunk on its way: filled by a task, waited for by the cursor. Shared, because a cursor may die
-// while tasks of its are still queued.
+// A chunk in flight: filled by a task, awaited by the cursor. Shared, because a cursor may be
+// destroyed while its tasks are still queued.
 struct Chunk {
   Chunk(uint64_t chunk_begin, uint64_t chunk_end) : begin(chunk_begin), end(chunk_end) {}
 
@@ -35,7 +35,7 @@ struct Chunk {
   const uint64_t end;
   std::atomic<bool> unwanted{false};
 
-  // A task, so whatever is thrown ends here, and nobody may wait for ever.
+  // Exceptions must end in the task, and the cursor must not wait forever.
   void Run(const ImagePair& pair, size_t block_size) noexcept {
     absl::Status result = absl::OkStatus();
     std::vector<uint64_t> bits;
@@ -43,7 +43,7 @@ struct Chunk {
       try {
         result = CompareChunk(pair, begin, end, block_size, bits);
       } catch (const std::bad_alloc&) {
-        // A text would take memory as well.
+        // A message would need memory as well.
         result = absl::Status(absl::StatusCode::kResourceExhausted, "");
       } catch (...) {
         result = absl::Status(absl::StatusCode::kInternal, "");
@@ -78,7 +78,7 @@ class ImageDeltaCursor final : public ExtentCursor {
         pair_(std::make_shared<const ImagePair>(std::move(pair))),
         executor_(executor),
         in_flight_(executor == nullptr ? 1 : std::max<size_t>(in_flight, 1)),
-        // A chunk's blocks fill whole words, so that a run can go on from one to the next.
+        // A chunk's blocks fill whole words, so that a run can continue into the next chunk.
         chunk_bytes_(std::max(kChunkBytes, 64 * block_size)),
         runs_(pair_->target->size(), block_size) {}
 
@@ -110,7 +110,7 @@ class ImageDeltaCursor final : public ExtentCursor {
       }
       Chunk& chunk = *chunks_.front();
       if (chunk.begin > consumed_) {
-        // Holes on both sides lie in between: equal.
+        // Holes on both sides: equal.
         CloseAt(consumed_, batch);
         consumed_ = chunk.begin;
         continue;
@@ -127,19 +127,19 @@ class ImageDeltaCursor final : public ExtentCursor {
     }
     const uint64_t covered = runs_.Pending().value_or(consumed_);
     if (covered == capacity()) {
-      // The last word, by whatever way the end was reached: only of images that stayed as they were
-      // can it be said what they hold.
+      // Checked last, however the end was reached: the answer is valid only if neither image
+      // changed.
       if (absl::Status status = pair_->CheckUnchanged(); !status.ok()) return status;
     }
     return covered;
   }
 
-  // Ends a run that is open up to `offset`.
+  // Ends an open run at `offset`.
   void CloseAt(uint64_t offset, ExtentBatch& batch) noexcept {
     runs_.Close(BlockCount(offset, granularity()), batch);
   }
 
-  // Takes runs from the front chunk, and drops it when all of it has been scanned.
+  // Takes runs from the front chunk, and drops it once it is fully scanned.
   void Scan(Chunk& chunk, ExtentBatch& batch) {
     const auto* words = reinterpret_cast<const uint8_t*>(chunk.changed.data() + scanned_words_);
     const uint64_t block = chunk.begin / granularity() + scanned_words_ * 64;
@@ -154,8 +154,8 @@ class ImageDeltaCursor final : public ExtentCursor {
     }
   }
 
-  // Starts chunks until enough are on their way or the end is reached. Leaves out those in which
-  // neither image has data.
+  // Starts chunks until enough are in flight or the end is reached. Skips those in which neither
+  // image has data.
   absl::Status Plan() {
     while (chunks_.size() < in_flight_ && planned_ < capacity()) {
       absl::StatusOr<uint64_t> data = pair_->NextData(planned_);
@@ -179,7 +179,7 @@ class ImageDeltaCursor final : public ExtentCursor {
     return absl::OkStatus();
   }
 
-  // Tells chunks that are still queued that nobody waits for them.
+  // Cancels chunks that are still queued.
   void Abandon() noexcept {
     for (const auto& chunk : chunks_) chunk->unwanted.store(true, std::memory_order_relaxed);
     chunks_.clear();
@@ -191,13 +191,13 @@ class ImageDeltaCursor final : public ExtentCursor {
   const uint64_t chunk_bytes_;
   RunAssembler runs_;
   std::deque<std::shared_ptr<Chunk>> chunks_;
-  uint64_t origin_ = 0;       // chunks begin at multiples of their size from here on
-  uint64_t planned_ = 0;      // chunks have been started, or found empty, below this offset
-  uint64_t consumed_ = 0;     // runs have been taken below this offset
+  uint64_t origin_ = 0;       // chunks begin at multiples of their size from here
+  uint64_t planned_ = 0;      // below this offset chunks have been started, or found empty
+  uint64_t consumed_ = 0;     // below this offset runs have been taken
   size_t scanned_words_ = 0;  // of the front chunk
 };
 
-// The data ranges of an image as its file system tells them.
+// The data ranges of an image as its file system reports them.
 class DataRangeCursor final : public ExtentCursor {
  public:
   explicit DataRangeCursor(std::shared_ptr<const Image> image)
@@ -242,8 +242,8 @@ absl::Status CheckImageBlockSize(uint64_t block_size) {
   if (!IsPowerOfTwo(block_size) || block_size < kMinImageBlockSize ||
       block_size > kMaxImageBlockSize) {
     return absl::InvalidArgumentError(absl::StrCat("block size ", block_size,
-                                                   " is no power of two from ", kMinImageBlockSize,
-                                                   " to ", kMaxImageBlockSize));
+                                                   " is not a power of two from ",
+                                                   kMinImageBlockSize, " to ", kMaxImageBlockSize));
   }
   return absl::OkStatus();
 }

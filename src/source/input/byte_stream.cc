@@ -87,7 +87,7 @@ class DescriptorStream final : public ByteStream {
 
   absl::StatusOr<uint64_t> DoSkip(uint64_t count) override {
     if (!positioned_ || offset_ >= size_) return ByteStream::DoSkip(count);
-    // Positioning succeeds behind the end too, where nothing is.
+    // Seeking past the end succeeds, but nothing is there.
     const uint64_t there = std::min(count, size_ - offset_);
     if (::lseek(descriptor_, static_cast<off_t>(offset_ + there), SEEK_SET) < 0) {
       return FileError(label(), errno);
@@ -114,8 +114,8 @@ absl::StatusOr<uint64_t> ByteStream::DoSkip(uint64_t count) {
 }
 
 absl::Status ByteStream::EndsEarly(uint64_t missing) const {
-  return absl::DataLossError(absl::StrCat(label_, ": ends at byte ", position_, ", ", missing,
-                                          " bytes before what it announced"));
+  return absl::DataLossError(
+      absl::StrCat(label_, ": ends at byte ", position_, ", ", missing, " bytes early"));
 }
 
 absl::StatusOr<size_t> ByteStream::Read(std::span<uint8_t> out) {
@@ -198,7 +198,7 @@ std::unique_ptr<ByteStream> MakeDescriptorStream(int descriptor, std::string_vie
                                                  std::chrono::steady_clock::time_point deadline) {
   OwnedDescriptor owner(descriptor);
   auto stream = std::make_unique<DescriptorStream>(descriptor, label, deadline);
-  static_cast<void>(owner.Release());  // the stream's now
+  static_cast<void>(owner.Release());  // owned by the stream now
   return stream;
 }
 

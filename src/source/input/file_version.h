@@ -1,4 +1,4 @@
-// Which state of a file a descriptor shows.
+// Identifies the state of an open file.
 #ifndef CBT_SOURCE_INPUT_FILE_VERSION_H_
 #define CBT_SOURCE_INPUT_FILE_VERSION_H_
 
@@ -6,9 +6,9 @@
 
 namespace cbt {
 
-// The file's device and inode number, its size, and the times of its last write and last change: a
-// file that was replaced or written to has another text. Of a block device only which one it is;
-// what was written to it leaves no trace. Empty when the system can't tell.
+// The file's device and inode number, its size, and the times of its last write and last change:
+// the text differs after the file was replaced or written to. For a block device only its number,
+// since writes leave no trace. Empty if the system call fails.
 std::string FileVersion(int descriptor);
 
 }  // namespace cbt

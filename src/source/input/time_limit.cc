@@ -53,8 +53,7 @@ std::unique_ptr<ExtentCursor> LimitTime(std::unique_ptr<ExtentCursor> input,
 }
 
 absl::Status TookTooLong(const std::string& label) {
-  return absl::DeadlineExceededError(
-      absl::StrCat(label, ": took longer than a source may take in all"));
+  return absl::DeadlineExceededError(absl::StrCat(label, ": exceeded the time limit of a source"));
 }
 
 }  // namespace cbt

@@ -1,4 +1,4 @@
-// Sources that may make those who wait for them wait so long and no longer.
+// Limits how long a source may take.
 #ifndef CBT_SOURCE_INPUT_TIME_LIMIT_H_
 #define CBT_SOURCE_INPUT_TIME_LIMIT_H_
 
@@ -11,11 +11,11 @@
 
 namespace cbt {
 
-// What a longer limit is cut to: the clock's numbers end.
+// Longer limits are cut to this one, so that the clock can't overflow.
 inline constexpr std::chrono::hours kLongestTime{24 * 365};
 
 // A cursor over `input` that fails with DEADLINE_EXCEEDED once all of its calls together have taken
-// `limit`. The time between calls is the caller's and does not count.
+// `limit`. Time between calls does not count.
 std::unique_ptr<ExtentCursor> LimitTime(std::unique_ptr<ExtentCursor> input,
                                         std::chrono::milliseconds limit, std::string label);
 

@@ -48,7 +48,7 @@ absl::StatusOr<ChangeMap> ChangeCollector::Finish(uint64_t capacity, uint64_t li
   const uint64_t furthest = std::max(capacity, limit);
   if (furthest > kMaxCapacity) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a volume of ", furthest, " bytes is past the largest one"));
+        absl::StrCat("a volume of ", furthest, " bytes is larger than supported"));
   }
   if (last_end_ > AlignUp(furthest, std::min(unit, kMaxGranularity))) {
     return absl::OutOfRangeError(
@@ -79,8 +79,8 @@ absl::Status CheckPurpose(std::string_view label, const ImportOptions& options, 
   if (options.purpose.value_or(only) == only) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(AbslView(label), ": ", AbslView(what),
-                   only == SourcePurpose::kDelta ? " tells what changed, not what is allocated"
-                                                 : " tells what is allocated, not what changed"));
+                   only == SourcePurpose::kDelta ? " reports what changed, not what is allocated"
+                                                 : " reports what is allocated, not what changed"));
 }
 
 absl::StatusOr<uint64_t> NeededCapacity(std::string_view label, const ImportOptions& options,
@@ -88,7 +88,7 @@ absl::StatusOr<uint64_t> NeededCapacity(std::string_view label, const ImportOpti
   if (options.capacity.has_value()) return *options.capacity;
   return absl::InvalidArgumentError(
       absl::StrCat(AbslView(label), ": ", AbslView(format),
-                   " does not tell the volume's size: give it (option capacity)"));
+                   " does not hold the volume's size: give it (option capacity)"));
 }
 
 }  // namespace cbt

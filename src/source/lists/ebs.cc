@@ -19,7 +19,7 @@ class Reader final : public JsonPages {
   Reader(ChangeCollector& changes, const ImportOptions& options)
       : changes_(changes), purpose_(options.purpose) {}
 
-  // What can be said when every page has been read.
+  // Checks that need all pages.
   absl::Status Finish() const {
     if (pages_ == 0) return absl::DataLossError("no page");
     if (more_) return absl::DataLossError("the last page has a NextToken: pages are missing");
@@ -32,7 +32,7 @@ class Reader final : public JsonPages {
  private:
   absl::Status OnPage() override {
     if (pages_ > 0 && !more_) {
-      return absl::DataLossError("a page behind the last one, which has no NextToken");
+      return absl::DataLossError("a page after the last one, which has no NextToken");
     }
     ++pages_;
     more_ = token_seen_ = list_seen_ = in_list_ = false;
@@ -50,41 +50,41 @@ class Reader final : public JsonPages {
       const bool changed = key == "ChangedBlocks";
       in_list_ = changed || key == "Blocks";
       if (!in_list_) return NoScalar(key);
-      if (!array) return absl::DataLossError("a list of blocks that is no array");
+      if (!array) return absl::DataLossError("a list of blocks that is not an array");
       if (list_seen_) return absl::DataLossError("two lists of blocks in a page");
       list_seen_ = true;
       const SourcePurpose purpose = changed ? SourcePurpose::kDelta : SourcePurpose::kAllocated;
       if (!purpose_.has_value()) purpose_ = purpose;
       if (*purpose_ != purpose) {
         return absl::InvalidArgumentError(
-            changed ? "ChangedBlocks tell what changed, not what is allocated"
-                    : "Blocks tell what is allocated, not what changed");
+            changed ? "ChangedBlocks report what changed, not what is allocated"
+                    : "Blocks report what is allocated, not what changed");
       }
     } else if (in_list_ && depth == 2) {
-      if (array) return absl::DataLossError("a block that is no object");
+      if (array) return absl::DataLossError("a block that is not an object");
       index_.reset();
     } else if (in_list_ && depth == 3 && key == "BlockIndex") {
-      return absl::DataLossError("BlockIndex is no number, or twice");
+      return absl::DataLossError("BlockIndex is not a number, or twice");
     }
     return absl::OkStatus();
   }
 
-  // For a page's member that is an array or an object: what is needed of it must not count as not
-  // there, a NextToken for one as that of the last page.
+  // For an array or object in place of a scalar member, which must not count as missing: a missing
+  // NextToken, for one, means the last page.
   static absl::Status NoScalar(std::string_view key) {
-    if (key == "NextToken") return absl::DataLossError("NextToken is no string");
-    if (key == "BlockSize") return absl::DataLossError("BlockSize is no size");
-    if (key == "VolumeSize") return absl::DataLossError("VolumeSize is no size in GiB");
+    if (key == "NextToken") return absl::DataLossError("NextToken is not a string");
+    if (key == "BlockSize") return absl::DataLossError("BlockSize is not a size");
+    if (key == "VolumeSize") return absl::DataLossError("VolumeSize is not a size in GiB");
     return absl::OkStatus();
   }
 
   absl::Status OnValue(int depth, std::string_view key, const JsonScalar& value) override {
     if (depth == 1) return PageValue(key, value);
     if (!in_list_) return absl::OkStatus();
-    if (depth == 2) return absl::DataLossError("a block that is no object");
+    if (depth == 2) return absl::DataLossError("a block that is not an object");
     if (depth == 3 && key == "BlockIndex") {
       if (value.kind != JsonScalar::Kind::kNumber || index_.has_value()) {
-        return absl::DataLossError("BlockIndex is no number, or twice");
+        return absl::DataLossError("BlockIndex is not a number, or twice");
       }
       index_ = value.number;
     }
@@ -102,7 +102,7 @@ class Reader final : public JsonPages {
     if (key == "BlockSize") {
       const std::optional<uint64_t> size = value.AsNumber();
       if (!size.has_value() || *size == 0 || *size > kMaxCapacity) {
-        return absl::DataLossError("BlockSize is no size");
+        return absl::DataLossError("BlockSize is not a size");
       }
       if (block_size_.value_or(*size) != *size) {
         return absl::DataLossError("pages of different BlockSize");
@@ -113,7 +113,7 @@ class Reader final : public JsonPages {
     if (key == "VolumeSize") {
       const std::optional<uint64_t> size = value.AsNumber();
       if (!size.has_value() || *size > kMaxCapacity / kGiB) {
-        return absl::DataLossError("VolumeSize is no size in GiB");
+        return absl::DataLossError("VolumeSize is not a size in GiB");
       }
       if (volume_size_.value_or(*size * kGiB) != *size * kGiB) {
         return absl::DataLossError("pages of different VolumeSize");
@@ -124,10 +124,10 @@ class Reader final : public JsonPages {
       if (value.kind == JsonScalar::Kind::kString) {
         more_ = !value.string.empty();
       } else if (value.kind != JsonScalar::Kind::kNull) {
-        return absl::DataLossError("NextToken is no string");
+        return absl::DataLossError("NextToken is not a string");
       }
     } else if (key == "Blocks" || key == "ChangedBlocks") {
-      return absl::DataLossError("a list of blocks that is no array");
+      return absl::DataLossError("a list of blocks that is not an array");
     }
     return absl::OkStatus();
   }
@@ -139,7 +139,7 @@ class Reader final : public JsonPages {
       return absl::OkStatus();
     }
     if (waiting_.size() == kMaxWaitingRuns) {
-      return absl::ResourceExhaustedError("too many blocks in front of their BlockSize");
+      return absl::ResourceExhaustedError("too many blocks before their BlockSize");
     }
     waiting_.push_back({index, 1});
     return absl::OkStatus();
@@ -155,16 +155,16 @@ class Reader final : public JsonPages {
   }
 
   ChangeCollector& changes_;
-  std::optional<SourcePurpose> purpose_;  // that of the first page where none was given
+  std::optional<SourcePurpose> purpose_;  // that of the first page if none was given
   uint64_t pages_ = 0;
-  bool more_ = false;  // the page has a NextToken that says so
+  bool more_ = false;  // the page has a NextToken
   bool token_seen_ = false;
   bool list_seen_ = false;
   bool in_list_ = false;
   std::optional<uint64_t> index_;
   std::optional<uint64_t> block_size_;
   std::optional<uint64_t> volume_size_;
-  std::vector<Extent> waiting_;  // runs of block numbers whose size is not known yet
+  std::vector<Extent> waiting_;  // runs of block numbers of still unknown size
 };
 
 }  // namespace

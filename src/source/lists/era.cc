@@ -14,7 +14,7 @@ namespace {
 
 absl::Status Unknown(std::string_view name) {
   return absl::DataLossError(
-      absl::StrCat("element <", AbslView(name.substr(0, 40)), "> is not known here"));
+      absl::StrCat("element <", AbslView(name.substr(0, 40)), "> is unknown here"));
 }
 
 class InvalidateReader final : public XmlEvents {
@@ -33,7 +33,7 @@ class InvalidateReader final : public XmlEvents {
     if (name != "range") return Unknown(name);
     const absl::StatusOr<uint64_t> begin = attributes.Number("begin");
     if (!begin.ok()) return begin.status();
-    // The first block behind the range, other than in the tools' other output.
+    // Exclusive, unlike in the other output of the tools.
     const absl::StatusOr<uint64_t> end = attributes.Number("end");
     if (!end.ok()) return end.status();
     if (*end < *begin) return absl::DataLossError("a range that ends before it begins");
@@ -46,8 +46,8 @@ class InvalidateReader final : public XmlEvents {
   const uint64_t unit_;
 };
 
-// `era_dump --repair` leaves out what it can't read, and its dump looks like any other. Writesets
-// that are whole follow each other and show every bit.
+// `era_dump --repair` leaves out what it can't read, and its dump looks like any other. Intact
+// writesets are consecutive and list every bit.
 absl::Status Damaged(std::string_view what) {
   return absl::DataLossError(absl::StrCat(AbslView(what),
                                           ": what was written there is not known, as in a dump "
@@ -60,22 +60,22 @@ class DumpReader final : public XmlEvents {
   DumpReader(ChangeCollector& changes, uint64_t since) : changes_(changes), since_(since) {}
 
   absl::Status Finish() const {
-    // Every block has an era; a dump without them has been cut.
+    // Every block has an era; a dump that lacks some has been cut.
     if (eras_ != blocks_) {
       return absl::DataLossError(
           absl::StrCat("the era array has ", eras_, " blocks, it should have ", blocks_));
     }
     if (last_writeset_.has_value() && *last_writeset_ == current_era_) return absl::OkStatus();
-    // What is written while a device is in use stands in its superblock's own writeset. Tools that
-    // show only those that are archived leave it out; suspending archives the last one.
+    // Writes to a device in use are in its superblock's own writeset. Tools that print only
+    // archived writesets omit it; suspending the device archives it.
     const absl::string_view remedy =
         "dump a copy of the metadata that was made while the device was suspended, without "
-        "--logical, or take era_invalidate --metadata-snapshot";
+        "--logical, or use era_invalidate --metadata-snapshot";
     if (last_writeset_.has_value()) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "lacks what was written in era ", current_era_, ", the present one: ", remedy));
+          "lacks what was written in era ", current_era_, ", the current one: ", remedy));
     }
-    // --logical gives a block of several writesets the era of the first one. Later ones are lost.
+    // --logical assigns a block of several writesets to the first era. Later ones are lost.
     return absl::FailedPreconditionError(absl::StrCat(
         "has no writesets (era_dump --logical): a block may have been written in a later era than "
         "the one that it shows: ",
@@ -106,7 +106,8 @@ class DumpReader final : public XmlEvents {
   absl::Status Close(int depth, std::string_view) override {
     if (depth != 1 || !in_writeset_) return absl::OkStatus();
     in_writeset_ = false;
-    // Newer tools show as many bits as the device has blocks, older ones as many as the writeset.
+    // Newer tools print as many bits as the device has blocks, older ones as many as the writeset
+    // has.
     if (bits_ == nr_bits_ || bits_ == blocks_) return absl::OkStatus();
     return Damaged(absl::StrCat("the writeset of era ", *last_writeset_, " has ", bits_,
                                 " bits, it should have ", nr_bits_));
@@ -120,7 +121,7 @@ class DumpReader final : public XmlEvents {
     if (blocks_ > kMaxCapacity / unit_) return absl::DataLossError("a device that is too large");
     if (since_ > current_era_) {
       return absl::InvalidArgumentError(
-          absl::StrCat("era ", since_, " has not come yet, the device is in era ", current_era_));
+          absl::StrCat("era ", since_, " is in the future, the device is in era ", current_era_));
     }
     return absl::OkStatus();
   }
@@ -135,13 +136,13 @@ class DumpReader final : public XmlEvents {
     }
     if (last_writeset_.has_value() && era <= *last_writeset_) {
       return absl::DataLossError(
-          absl::StrCat("the writeset of era ", era, " comes behind that of era ", *last_writeset_));
+          absl::StrCat("the writeset of era ", era, " comes after that of era ", *last_writeset_));
     }
     if (last_writeset_.has_value() && era - *last_writeset_ > 1) {
       return Damaged(absl::StrCat("the writeset of era ", *last_writeset_ + 1,
                                   " is missing, that of era ", era, " follows"));
     }
-    // The kernel keeps older writesets as they are when a device grows.
+    // The kernel does not extend older writesets when a device grows.
     if (era >= since_ && nr_bits_ < blocks_) {
       return absl::FailedPreconditionError(
           absl::StrCat("the writeset of era ", era, " has ", nr_bits_, " bits for ", blocks_,
@@ -199,8 +200,8 @@ class DumpReader final : public XmlEvents {
   uint64_t current_era_ = 0;
   std::optional<uint64_t> last_writeset_;  // its era
   bool in_writeset_ = false;
-  uint64_t nr_bits_ = 0;  // as the writeset says
-  uint64_t bits_ = 0;     // of the writeset, as far as it has been read
+  uint64_t nr_bits_ = 0;  // as the writeset states
+  uint64_t bits_ = 0;     // of the writeset, read so far
 };
 
 }  // namespace
@@ -216,7 +217,7 @@ absl::StatusOr<ChangeMap> ReadEraInvalidate(ByteStream& stream, const EraOptions
       *options.block_size > kMaxGranularity) {
     return absl::InvalidArgumentError(
         absl::StrCat(stream.label(),
-                     ": era_invalidate does not tell the size of its blocks: give it (option "
+                     ": era_invalidate does not print the size of its blocks: give it (option "
                      "block-size)"));
   }
   absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.import.granularity);

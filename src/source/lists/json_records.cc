@@ -10,8 +10,7 @@
 #include "source/lists/change_collector.h"
 
 #if CBT_HAVE_RAPIDJSON
-// An assertion that fails must not end the program; the parser is given nothing that makes one
-// fail.
+// RapidJSON's assertions must not end the program; the parser gets no input that violates one.
 #define RAPIDJSON_ASSERT(condition) ((void)0)
 #include "rapidjson/error/en.h"
 #include "rapidjson/reader.h"
@@ -41,7 +40,7 @@ absl::Status TakeNumber(std::string_view key, const JsonScalar& value, std::opti
   const std::optional<uint64_t> number = value.AsNumber();
   if (!number.has_value() || out.has_value() ||
       (value.kind != JsonScalar::Kind::kNumber && !spelt)) {
-    return absl::DataLossError(absl::StrCat("\"", AbslView(key), "\" is no number, or twice"));
+    return absl::DataLossError(absl::StrCat("\"", AbslView(key), "\" is not a number, or twice"));
   }
   out = number;
   return absl::OkStatus();
@@ -53,7 +52,7 @@ absl::Status JsonPages::Open(int depth, std::string_view key, bool array) {
     if (array) return absl::OkStatus();
   }
   if (depth > around_) return OnOpen(depth - around_, key, array);
-  return array ? absl::DataLossError("a page that is no object") : OnPage();
+  return array ? absl::DataLossError("a page that is not an object") : OnPage();
 }
 
 absl::Status JsonPages::Close(int depth, bool array) {
@@ -62,15 +61,15 @@ absl::Status JsonPages::Close(int depth, bool array) {
 }
 
 absl::Status JsonPages::Value(int depth, std::string_view key, const JsonScalar& value) {
-  if (depth <= around_) return absl::DataLossError("a page that is no object");
+  if (depth <= around_) return absl::DataLossError("a page that is not an object");
   return OnValue(depth - around_, key, value);
 }
 
 #if CBT_HAVE_RAPIDJSON
 namespace {
 
-// What RapidJSON reads from. A NUL is its sign for the end; one that stands in the input, a value
-// without end and a failure are told apart afterwards.
+// RapidJSON's input stream. It takes a NUL as the end; a NUL in the input, an unterminated value
+// and a failure are distinguished afterwards.
 class Input {
  public:
   using Ch = char;
@@ -88,7 +87,7 @@ class Input {
 
   size_t Tell() const noexcept { return static_cast<size_t>(before_) + at_; }
 
-  // Only for parsing in place.
+  // Only used for in-situ parsing.
   void Put(Ch) noexcept {}
   void Flush() noexcept {}
   Ch* PutBegin() noexcept { return nullptr; }
@@ -100,7 +99,7 @@ class Input {
   bool at_end() const noexcept { return at_ == end_; }
   const absl::Status& status() const noexcept { return status_; }
 
-  // Goes past white space to the next document.
+  // Skips white space before the next document.
   void SkipSpace() {
     while (!at_end() && (Peek() == ' ' || Peek() == '\n' || Peek() == '\r' || Peek() == '\t')) {
       Take();
@@ -136,13 +135,13 @@ class Input {
   absl::Status status_;
 };
 
-// From RapidJSON's events to ours.
+// Translates RapidJSON's events to ours.
 class Handler {
  public:
   Handler(Input& input, JsonEvents& events) : input_(input), events_(events) {}
 
   using Kind = JsonScalar::Kind;
-  // RapidJSON finds these by their names. NOLINTBEGIN(readability-identifier-naming)
+  // RapidJSON requires these names. NOLINTBEGIN(readability-identifier-naming)
   bool Null() { return Say({}); }
   bool Bool(bool value) { return Say({.kind = Kind::kBool, .boolean = value}); }
   bool Int(int value) { return Int64(value); }
@@ -216,7 +215,7 @@ absl::Status ReadJson(ByteStream& stream, JsonEvents& events) {
     any = true;
     Handler handler(input, events);
     rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>> reader;
-    // Iterative, or the depth of the input would be that of our stack.
+    // Iterative: recursion would let the input exhaust the stack.
     const rapidjson::ParseResult result =
         reader.Parse<rapidjson::kParseIterativeFlag | rapidjson::kParseStopWhenDoneFlag>(input,
                                                                                          handler);
@@ -226,7 +225,7 @@ absl::Status ReadJson(ByteStream& stream, JsonEvents& events) {
     }
     if (result.IsError()) {
       return absl::DataLossError(absl::StrCat(stream.label(), ": byte ", result.Offset(),
-                                              input.at_end() ? ": ends early: " : ": no JSON: ",
+                                              input.at_end() ? ": ends early: " : ": not JSON: ",
                                               rapidjson::GetParseError_En(result.Code())));
     }
   }

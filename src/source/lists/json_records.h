@@ -12,7 +12,7 @@
 
 namespace cbt {
 
-// What stands for a key, or in an array, when it is no object and no array.
+// A member or array element that is neither an object nor an array.
 struct JsonScalar {
   enum class Kind : uint8_t { kNull, kBool, kNumber, kString, kOther };
   Kind kind = Kind::kNull;
@@ -20,19 +20,19 @@ struct JsonScalar {
   uint64_t number = 0;  // kNumber: an integer from 0 to 2^64 - 1; every other number is kOther
   std::string_view string = {};  // valid during the call
 
-  // The number, or the number that the string spells in decimal digits.
+  // The number, or the number in decimal digits in the string.
   std::optional<uint64_t> AsNumber() const noexcept;
-  // The boolean, or the one that the string spells.
+  // The boolean, or the one in the string.
   std::optional<bool> AsBool() const noexcept;
 };
 
-// Puts the number that the member `key` has into `out`, which has none yet: a member that comes
-// twice has no meaning that is safe. `spelt`: digits in a string will do. Errors: DATA_LOSS.
+// Stores the number of the member `key` in `out`, which must be empty: a member given twice has no
+// safe meaning. `spelt`: accepts digits in a string. Errors: DATA_LOSS.
 absl::Status TakeNumber(std::string_view key, const JsonScalar& value, std::optional<uint64_t>& out,
                         bool spelt = false);
 
-// Receives what is in the documents of a stream. `depth` is the number of objects and arrays around
-// it; `key` that of the nearest member, empty in an array. Every error ends the reading.
+// Receives the contents of the documents of a stream. `depth` is the number of enclosing objects
+// and arrays; `key` that of the nearest member, empty in an array. Any error ends the reading.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
@@ -45,8 +45,8 @@ class JsonEvents {
   virtual absl::Status Value(int depth, std::string_view key, const JsonScalar& value) = 0;
 };
 
-// Objects that stand behind each other or in one array: answers of a service that pages.
-// `depth` below is 1 for what is a member of a page, 2 for what is in a member, and so on.
+// Concatenated objects, or objects in one array: the pages of a service. `depth` below is 1 for a
+// member of a page, 2 inside a member, and so on.
 class JsonPages : public JsonEvents {
  protected:
   virtual absl::Status OnPage() = 0;
@@ -60,16 +60,17 @@ class JsonPages : public JsonEvents {
   absl::Status Close(int depth, bool array) final;
   absl::Status Value(int depth, std::string_view key, const JsonScalar& value) final;
 
-  int around_ = 0;  // 1 when the pages stand in an array
+  int around_ = 0;  // 1 if the pages are in an array
 };
 
-// Depth of objects and arrays, and bytes of one value with the white space around it, at most.
+// Maximum depth of objects and arrays, and bytes of one value with the white space around it.
 inline constexpr int kMaxJsonDepth = 32;
 inline constexpr uint64_t kMaxJsonValueBytes = uint64_t{1} << 20;
 
-// Reads documents behind each other to the end of the stream; at least one.
-// Errors: DATA_LOSS with the byte offset for what is no JSON or ends early, those of `events` with
-//         the offset in front, those of the stream. UNIMPLEMENTED when built without RapidJSON.
+// Reads concatenated documents to the end of the stream; at least one.
+// Errors: DATA_LOSS with the byte offset for invalid JSON or an early end, those of `events`
+//         prefixed with the offset, those of the stream. UNIMPLEMENTED when built without
+//         RapidJSON.
 absl::Status ReadJson(ByteStream& stream, JsonEvents& events);
 
 }  // namespace cbt

@@ -6,7 +6,7 @@
 namespace cbt {
 namespace {
 
-// Images are seen in sectors: a file that ends inside one is mapped to the sector's end.
+// qemu maps whole sectors: a file that ends inside one is mapped to the end of the sector.
 constexpr uint64_t kSectorBytes = 512;
 
 class Reader final : public JsonEvents {
@@ -18,19 +18,19 @@ class Reader final : public JsonEvents {
  private:
   absl::Status Open(int depth, std::string_view, bool array) override {
     if (depth == 0) {
-      if (!array) return absl::DataLossError("no array");
+      if (!array) return absl::DataLossError("not an array");
       if (seen_) return absl::DataLossError("a second map");
       seen_ = true;
     } else if (depth == 1) {
-      if (array) return absl::DataLossError("an entry that is no object");
+      if (array) return absl::DataLossError("an entry that is not an object");
       entry_ = {};
     }
     return absl::OkStatus();
   }
 
   absl::Status Value(int depth, std::string_view key, const JsonScalar& value) override {
-    if (depth == 0) return absl::DataLossError("no array");
-    if (depth == 1) return absl::DataLossError("an entry that is no object");
+    if (depth == 0) return absl::DataLossError("not an array");
+    if (depth == 1) return absl::DataLossError("an entry that is not an object");
     if (depth > 2) return absl::OkStatus();
     if (key == "start") return TakeNumber(key, value, entry_.start);
     if (key == "length") return TakeNumber(key, value, entry_.length);
@@ -49,7 +49,7 @@ class Reader final : public JsonEvents {
     }
     if (*entry_.start != end_) {
       return absl::DataLossError(
-          absl::StrCat("an entry at ", *entry_.start, ", the one before ended at ", end_));
+          absl::StrCat("an entry at ", *entry_.start, ", but the previous one ended at ", end_));
     }
     if (*entry_.length > kMaxCapacity - end_) {
       return absl::OutOfRangeError(
@@ -59,16 +59,16 @@ class Reader final : public JsonEvents {
     bool report = *entry_.data || !*entry_.zero;
     if (purpose_ == SourcePurpose::kDelta) {
       if (!entry_.depth.has_value()) return absl::DataLossError("an entry without depth");
-      // What no overlay says of itself, though what lies below may (a hole behind NBD or iSCSI). A
-      // client of NBD that was given a bitmap shows what is dirty so, and what is clean as data of
-      // the topmost image: taken as it stands, the answer would be the opposite.
+      // An overlay never reports this of itself, though what lies below may (a hole on NBD or
+      // iSCSI). An NBD client that was given a bitmap reports dirty blocks like this, and clean
+      // ones as data of the topmost image: taken literally, the answer would be the opposite.
       if (*entry_.depth == 0 && !*entry_.data && !*entry_.zero) {
         return absl::InvalidArgumentError(
             absl::StrCat("an entry at ", *entry_.start,
                          " is neither data nor zeros: if it is a map over x-dirty-bitmap, read the "
                          "bitmap itself (nbd:bitmap=NAME)"));
       }
-      // Tools before "present" came wrote only what is.
+      // Tools without "present" print only what is present.
       report = *entry_.depth == 0 && entry_.present.value_or(true);
     }
     return report ? changes_.Add(*entry_.start, *entry_.length) : absl::OkStatus();
@@ -78,7 +78,7 @@ class Reader final : public JsonEvents {
                            std::optional<bool>& out) {
     if (value.kind != JsonScalar::Kind::kBool || out.has_value()) {
       return absl::DataLossError(
-          absl::StrCat("\"", std::string(key), "\" is no boolean, or twice"));
+          absl::StrCat("\"", std::string(key), "\" is not a boolean, or twice"));
     }
     out = value.boolean;
     return absl::OkStatus();
@@ -106,8 +106,8 @@ absl::StatusOr<ChangeMap> ReadQemuMap(ByteStream& stream, const ImportOptions& o
   if (!options.purpose.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat(stream.label(),
-                     ": a map of qemu-img tells what is allocated, or what an overlay changed: "
-                     "say which is meant"));
+                     ": a map of qemu-img reports what is allocated, or what an overlay changed: "
+                     "say which"));
   }
   absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.granularity);
   if (!changes.ok()) return changes.status();

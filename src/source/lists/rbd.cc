@@ -1,4 +1,4 @@
-// Diff streams of RBD and exports that hold several.
+// RBD diff streams, and exports of several diffs.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -23,10 +23,10 @@ constexpr std::string_view kDiffV2 = "rbd diff v2\n";
 constexpr std::string_view kImageV2 = "rbd image v2\n";
 constexpr std::string_view kImageDiffsV2 = "rbd image diffs v2\n";
 constexpr uint64_t kMaxNameBytes = 4096;
-// Of all snapshots of an export: they are in memory until its end.
+// The limit for all snapshot names of an export, which are kept until its end.
 constexpr uint64_t kMaxAllNameBytes = uint64_t{16} << 20;
 
-// What a diff says about itself in front of its ranges.
+// The metadata before the ranges of a diff.
 struct DiffFacts {
   std::optional<std::string> from;
   std::optional<std::string> to;
@@ -43,9 +43,9 @@ class DiffReader {
     if (banner == nullptr) return input_.Failure();
     const std::string_view text(reinterpret_cast<const char*>(banner), kDiffV1.size());
     if (text == kDiffV1 || text == kDiffV2) return ReadOnly(text == kDiffV1);
-    // The longer banner begins as the others do.
+    // The longer banner starts like the others.
     if (text != kImageV2.substr(0, text.size()) || !Expect(kImageV2.substr(text.size()))) {
-      return Bad("no diff stream: the banner is not known");
+      return Bad("not a diff stream: unknown banner");
     }
     return ReadExport();
   }
@@ -72,12 +72,12 @@ class DiffReader {
     return more == nullptr ? input_.Failure() : Bad("bytes follow the end");
   }
 
-  // A stream that is one diff.
+  // A stream with a single diff.
   absl::Status ReadOnly(bool v1) {
     const absl::StatusOr<DiffFacts> facts = ReadRecords(v1, true);
     if (!facts.ok()) return facts.status();
     if (absl::Status status = AtEnd(); !status.ok()) return status;
-    // Two snapshots of one name can't be told apart, and one alone has no diff.
+    // Two snapshots with one name can't be distinguished, and a snapshot has no diff to itself.
     if (facts->from.has_value() && facts->from == facts->to) {
       return Bad(absl::StrCat("the diff begins and ends with snapshot \"",
                               absl::Utf8SafeCEscape(*facts->from), "\": compare two of them"));
@@ -105,7 +105,7 @@ class DiffReader {
     return absl::OkStatus();
   }
 
-  // Every diff of an export, oldest first; the last one leads to the image itself.
+  // All diffs of an export, oldest first; the last one leads to the image itself.
   absl::Status ReadExport() {
     for (bool header = true; header;) {
       const uint8_t* const tag = input_.Take(1);
@@ -129,8 +129,8 @@ class DiffReader {
           absl::StrCat(input_.label(), ": holds the diffs between all snapshots: name the base"));
     }
     if (!delta && !options_.base.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(input_.label(), ": a base is about what changed, not what is allocated"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          input_.label(), ": a base applies to what changed, not to what is allocated"));
     }
     bool base_seen = !delta;
     bool target_seen = false;
@@ -146,7 +146,7 @@ class DiffReader {
       const std::string to = facts->to.value_or("");
       if (absl::Status status = NoteSnapshot(to); !status.ok()) return status;
       if (base_seen && !target_seen) {
-        // What was cut off and came back later reads zeros then, and no record says so.
+        // Space that was cut off and added again reads as zeros, but no record says so.
         if (*facts->size < previous_size) {
           absl::Status status = changes_.Add(*facts->size, previous_size - *facts->size);
           if (!status.ok()) return Bad(std::string(status.message()));
@@ -158,7 +158,7 @@ class DiffReader {
         }
       } else if (!base_seen && to == options_.base && !to.empty()) {
         base_seen = true;
-        if (to == options_.target) {  // nothing changes from a snapshot to itself
+        if (to == options_.target) {  // a snapshot has no changes to itself
           target_seen = true;
           capacity_ = *facts->size;
         }
@@ -174,8 +174,8 @@ class DiffReader {
     return AtEnd();
   }
 
-  // A name that stands for two snapshots is no base: which of them was meant can't be known, and
-  // from the later one changes are missing.
+  // A name of two snapshots can't be a base: it is unknown which is meant, and changes since the
+  // earlier one could be missed.
   absl::Status NoteSnapshot(const std::string& name) {
     if (name.empty()) return absl::OkStatus();
     if (!snapshots_.insert(name).second) {
@@ -189,15 +189,15 @@ class DiffReader {
 
   absl::Status NoSuchPair() const {
     return absl::NotFoundError(absl::StrCat(
-        input_.label(), ": holds no way from snapshot \"", options_.base, "\" to ",
+        input_.label(), ": holds no diffs from snapshot \"", options_.base, "\" to ",
         options_.target.empty() ? "the image" : absl::StrCat("\"", options_.target, "\"")));
   }
 
-  // Records up to the end of a diff, behind its banner.
+  // The records up to the end of a diff, after its banner.
   absl::StatusOr<DiffFacts> ReadRecords(bool v1, bool collect) {
     DiffFacts facts;
     for (;;) {
-      // Long rows of ranges without data, which is what discards make.
+      // Fast path for runs of ranges without data, which discards cause.
       constexpr size_t kZeroRecord = 17;
       while (v1 && collect && input_.waiting_bytes() >= kZeroRecord && *input_.waiting() == 'z') {
         const uint8_t* const record = input_.Take(kZeroRecord);
@@ -222,8 +222,8 @@ class DiffReader {
       } else if (tag == 'f' || tag == 't') {
         status = ReadName(tag == 'f' ? facts.from : facts.to);
       } else if (tag == 'p' && !v1) {
-        // Whether the snapshot is protected: one byte, whatever its length says (Ceph up to 16
-        // wrote the length of something else).
+        // Whether the snapshot is protected: one byte, whatever its length field says (versions of
+        // Ceph up to 16 wrote another length).
         if (!input_.Skip(1)) status = input_.Failure();
       } else if (v1) {
         status = Bad("a record of unknown kind");
@@ -232,7 +232,7 @@ class DiffReader {
       }
       if (!status.ok()) return status;
     }
-    if (!facts.size.has_value()) return Bad("a diff that does not tell the image's size");
+    if (!facts.size.has_value()) return Bad("a diff without the image's size");
     return facts;
   }
 
@@ -248,7 +248,7 @@ class DiffReader {
     }
     if (record_length.has_value() &&
         (*record_length < 16 || *record_length - 16 != (data ? length : 0))) {
-      return Bad("a record whose length is not that of its range");
+      return Bad("a record whose length differs from its range's");
     }
     if (data && !input_.Skip(length)) return input_.Failure();
     return absl::OkStatus();
@@ -269,7 +269,7 @@ class DiffReader {
     if (bytes == nullptr) return input_.Failure();
     const uint32_t length = LoadU32(bytes);
     if (name.has_value()) return Bad("a second name of the same snapshot");
-    if (length == 0 || length > kMaxNameBytes) return Bad("a snapshot's name of no good length");
+    if (length == 0 || length > kMaxNameBytes) return Bad("a snapshot name length out of range");
     bytes = input_.Take(length);
     if (bytes == nullptr) return input_.Failure();
     name.emplace(reinterpret_cast<const char*>(bytes), length);
@@ -282,7 +282,7 @@ class DiffReader {
   uint64_t capacity_ = 0;
   uint64_t furthest_ = 0;
   ChangeMapIdentity identity_;
-  std::set<std::string> snapshots_;  // of an export, as far as it has been read
+  std::set<std::string> snapshots_;  // of an export, read so far
   uint64_t name_bytes_ = 0;          // of all of them
 };
 

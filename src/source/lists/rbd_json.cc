@@ -15,19 +15,19 @@ class Reader final : public JsonEvents {
  private:
   absl::Status Open(int depth, std::string_view, bool array) override {
     if (depth == 0) {
-      if (!array || seen_) return absl::DataLossError(seen_ ? "a second list" : "no array");
+      if (!array || seen_) return absl::DataLossError(seen_ ? "a second list" : "not an array");
       seen_ = true;
     } else if (depth == 1) {
-      if (array) return absl::DataLossError("an entry that is no object");
+      if (array) return absl::DataLossError("an entry that is not an object");
       offset_.reset();
       length_.reset();
     }
     return absl::OkStatus();
   }
 
-  // Whether a range "exists" does not count: one that does not has been discarded.
+  // "exists" is ignored: a range that no longer exists was discarded, which is a change.
   absl::Status Value(int depth, std::string_view key, const JsonScalar& value) override {
-    if (depth < 2) return absl::DataLossError("an entry that is no object");
+    if (depth < 2) return absl::DataLossError("an entry that is not an object");
     if (depth > 2) return absl::OkStatus();
     if (key == "offset") return TakeNumber(key, value, offset_);
     if (key == "length") return TakeNumber(key, value, length_);

@@ -1,4 +1,4 @@
-// Small binary records out of a stream, without a call of it for each.
+// Reads small binary records from a stream without a call to it for each.
 #ifndef CBT_SOURCE_LISTS_RECORD_INPUT_H_
 #define CBT_SOURCE_LISTS_RECORD_INPUT_H_
 
@@ -18,8 +18,8 @@ class RecordInput {
  public:
   explicit RecordInput(ByteStream& stream) : stream_(stream), buffer_(kBufferBytes) {}
 
-  // The next `count` bytes (at most kBufferBytes), valid until the next call; null when there are
-  // not as many, or the stream failed: Failure() says which.
+  // The next `count` bytes (at most kBufferBytes), valid until the next call; null if the stream
+  // ends earlier or failed: see Failure().
   const uint8_t* Take(size_t count) {
     if (end_ - at_ < count && !Fill(count)) return nullptr;
     const uint8_t* const bytes = buffer_.data() + at_;
@@ -27,11 +27,11 @@ class RecordInput {
     return bytes;
   }
 
-  // What lies in the buffer already, and how many bytes; nothing is taken.
+  // The bytes already in the buffer, and their number; consumes nothing.
   const uint8_t* waiting() const noexcept { return buffer_.data() + at_; }
   size_t waiting_bytes() const noexcept { return end_ - at_; }
 
-  // Passes over `count` bytes; false as above.
+  // Skips `count` bytes; false as above.
   bool Skip(uint64_t count) {
     const uint64_t waiting = end_ - at_;
     if (count <= waiting) {
@@ -43,13 +43,13 @@ class RecordInput {
     return status_.ok();
   }
 
-  // True when nothing follows. A stream that failed is not at its end.
+  // True if nothing follows. A stream that failed is not at its end.
   bool AtEnd() { return at_ == end_ && !Fill(1) && status_.ok(); }
 
   // The byte offset in the stream.
   uint64_t position() const noexcept { return stream_.position() - (end_ - at_); }
 
-  // Why something could not be had: what the stream says, or DATA_LOSS because it ended.
+  // Why a call failed: the error of the stream, or DATA_LOSS because it ended.
   absl::Status Failure() const {
     if (!status_.ok()) return status_;
     return absl::DataLossError(

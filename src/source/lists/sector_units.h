@@ -1,4 +1,4 @@
-// Units that device-mapper metadata counts in.
+// The units of device-mapper metadata.
 #ifndef CBT_SOURCE_LISTS_SECTOR_UNITS_H_
 #define CBT_SOURCE_LISTS_SECTOR_UNITS_H_
 
@@ -13,14 +13,14 @@ namespace cbt {
 
 inline constexpr uint64_t kDmSectorBytes = 512;
 
-// Reads attribute `name`, a number of sectors above 0, as bytes.
+// Reads attribute `name`, a number of sectors above 0, in bytes.
 // Errors: DATA_LOSS.
 inline absl::Status SectorUnit(const XmlAttributes& attributes, std::string_view name,
                                uint64_t& bytes) {
   const absl::StatusOr<uint64_t> sectors = attributes.Number(name);
   if (!sectors.ok()) return sectors.status();
   if (*sectors == 0 || *sectors > kMaxGranularity / kDmSectorBytes) {
-    return absl::DataLossError("a block size that no device has");
+    return absl::DataLossError("an invalid block size");
   }
   bytes = *sectors * kDmSectorBytes;
   return absl::OkStatus();

@@ -16,7 +16,7 @@ namespace {
 
 absl::Status Unknown(std::string_view name, std::string_view where) {
   return absl::DataLossError(absl::StrCat("element <", AbslView(name.substr(0, 40)), "> in <",
-                                          AbslView(where), "> is not known"));
+                                          AbslView(where), "> is unknown"));
 }
 
 class DeltaReader final : public XmlEvents {
@@ -41,7 +41,7 @@ class DeltaReader final : public XmlEvents {
         changed_ = name == "different" || name == "left_only" || name == "right_only";
         if (!changed_ && name != "same") return Unknown(name, "diff");
         range_seen_ = false;
-        // Without --verbose the range stands here, with it below.
+        // Without --verbose this element holds the range, otherwise its child.
         if (!attributes.Find("begin").has_value() && !attributes.Find("length").has_value()) {
           return absl::OkStatus();
         }
@@ -72,7 +72,7 @@ class DeltaReader final : public XmlEvents {
   ChangeCollector& changes_;
   bool diff_seen_ = false;
   bool changed_ = false;
-  bool range_seen_ = false;  // in the element that is open
+  bool range_seen_ = false;  // in the open element
   uint64_t unit_ = 1;
 };
 
@@ -97,7 +97,7 @@ class DumpReader final : public XmlEvents {
     uint64_t blocks = 0;
   };
 
-  // Bytes that the parts' maps may take together.
+  // The maximum bytes of all maps of parts.
   static constexpr uint64_t kMaxPartBytes = uint64_t{1} << 30;
 
   absl::Status Open(int depth, std::string_view name, const XmlAttributes& attributes) override {
@@ -172,7 +172,7 @@ class DumpReader final : public XmlEvents {
     const std::optional<std::string_view> name = attributes.Find("name");
     const auto part = parts_.find(std::string(name.value_or("")));
     if (!name.has_value() || part == parts_.end()) {
-      return absl::DataLossError("a <ref> to a <def> that is not there");
+      return absl::DataLossError("a <ref> to a missing <def>");
     }
     blocks_ += part->second.blocks;
     return (part_.has_value() ? *part_ : changes_).Add(part->second.map);
@@ -204,10 +204,10 @@ class DumpReader final : public XmlEvents {
   const uint64_t granularity_;
   uint64_t unit_ = 1;
   bool found_ = false;
-  bool wanted_ = false;  // the device that is open
+  bool wanted_ = false;  // the open device is wanted
   uint64_t first_ = 0;
   uint64_t mapped_ = 0;
-  uint64_t blocks_ = 0;  // in what is open
+  uint64_t blocks_ = 0;  // in the open device or part
   std::optional<ChangeCollector> part_;
   std::string part_name_;
   std::unordered_map<std::string, Part> parts_;

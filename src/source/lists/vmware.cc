@@ -28,11 +28,11 @@ class Reader final : public JsonPages {
     if (depth == 1) {
       in_areas_ = key == "changedArea";
       if (!in_areas_) return absl::OkStatus();
-      if (!array) return absl::DataLossError("changedArea is no array");
+      if (!array) return absl::DataLossError("changedArea is not an array");
       return SeeAreas();
     }
     if (in_areas_ && depth == 2) {
-      if (array) return absl::DataLossError("an area that is no object");
+      if (array) return absl::DataLossError("an area that is not an object");
       area_start_.reset();
       area_length_.reset();
     }
@@ -45,11 +45,11 @@ class Reader final : public JsonPages {
       if (key == "length") return TakeNumber(key, value, length_, true);
       if (key != "changedArea") return absl::OkStatus();
       if (value.kind != JsonScalar::Kind::kNull)
-        return absl::DataLossError("changedArea is no array");
+        return absl::DataLossError("changedArea is not an array");
       return SeeAreas();
     }
     if (!in_areas_) return absl::OkStatus();
-    if (depth == 2) return absl::DataLossError("an area that is no object");
+    if (depth == 2) return absl::DataLossError("an area that is not an object");
     if (depth == 3 && key == "start") return TakeNumber(key, value, area_start_, true);
     if (depth == 3 && key == "length") return TakeNumber(key, value, area_length_, true);
     return absl::OkStatus();
@@ -62,10 +62,10 @@ class Reader final : public JsonPages {
       return absl::DataLossError("an area without start or length");
     }
     const Extent area{*area_start_, *area_length_};
-    // Checks that it ends below the largest capacity.
+    // Add() checks that it ends within the largest capacity.
     if (absl::Status status = changes_.Add(area.offset, area.length); !status.ok()) return status;
     if (area.length == 0) return absl::OkStatus();
-    // What the answer itself is about may stand behind its areas: kept as one range around them.
+    // The range of the response may come after its areas: kept as one range around them.
     const uint64_t end = std::max(areas_.end(), area.end());
     areas_.offset = areas_.length == 0 ? area.offset : std::min(areas_.offset, area.offset);
     areas_.length = end - areas_.offset;
@@ -74,20 +74,20 @@ class Reader final : public JsonPages {
 
   absl::Status OnPageEnd() override {
     if (!start_.has_value() || !length_.has_value()) {
-      return absl::DataLossError("an answer without startOffset or length");
+      return absl::DataLossError("a response without startOffset or length");
     }
-    // An empty list says that nothing has changed. None says nothing.
-    if (!areas_seen_) return absl::DataLossError("an answer without changedArea");
+    // An empty list means no changes; a missing one means nothing.
+    if (!areas_seen_) return absl::DataLossError("a response without changedArea");
     if (*start_ != covered_) {
-      return absl::DataLossError(
-          absl::StrCat("an answer from byte ", *start_, ", the ones before it end at ", covered_));
+      return absl::DataLossError(absl::StrCat("a response from byte ", *start_,
+                                              ", but the previous ones end at ", covered_));
     }
     if (*length_ > kMaxCapacity - covered_) {
-      return absl::OutOfRangeError(absl::StrCat("an answer about ", *length_, " bytes"));
+      return absl::OutOfRangeError(absl::StrCat("a response about ", *length_, " bytes"));
     }
     covered_ += *length_;
     if (areas_.length > 0 && (areas_.offset < *start_ || areas_.end() > covered_)) {
-      return absl::DataLossError("an area outside of what its answer is about");
+      return absl::DataLossError("an area outside of its response's range");
     }
     return absl::OkStatus();
   }
@@ -119,10 +119,10 @@ absl::StatusOr<ChangeMap> ReadVmwareAreas(ByteStream& stream, const ImportOption
   if (!changes.ok()) return changes.status();
   Reader reader(*changes);
   if (absl::Status status = ReadJson(stream, reader); !status.ok()) return status;
-  // A disk that was larger may have been asked about to its old end.
+  // The query may cover the old size of a disk that was larger.
   const uint64_t most = std::max(*capacity, options.base_capacity.value_or(*capacity));
   if (reader.covered() < *capacity || reader.covered() > most) {
-    return absl::DataLossError(absl::StrCat(stream.label(), ": the answers end at byte ",
+    return absl::DataLossError(absl::StrCat(stream.label(), ": the responses end at byte ",
                                             reader.covered(), ", the volume at ", *capacity));
   }
   absl::StatusOr<ChangeMap> map = changes->Finish(options, 1);

@@ -35,7 +35,7 @@ absl::StatusOr<uint64_t> XmlAttributes::Number(std::string_view name) const {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (text->empty() || error != std::errc() || end != text->data() + text->size()) {
-    return absl::DataLossError(absl::StrCat("attribute ", AbslView(name), " is no number: \"",
+    return absl::DataLossError(absl::StrCat("attribute ", AbslView(name), " is not a number: \"",
                                             AbslView(text->substr(0, 40)), "\""));
   }
   return value;
@@ -49,12 +49,12 @@ constexpr size_t kBufferBytes = size_t{64} << 10;
 bool IsSpace(char c) noexcept { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 class Memory;
-// The newest of this thread: expat's calls for memory do not say for whom.
+// The newest of this thread: expat's memory functions don't get a context.
 thread_local Memory* counting = nullptr;
 
-// Counts what the parsers of its time and thread have in memory, and refuses them more than
-// kMaxXmlMemoryBytes: expat keeps the name of every attribute and element that it has ever seen, so
-// that a list that never uses one twice would cost memory without end.
+// Counts the memory of the parsers of its lifetime and thread, and refuses more than
+// kMaxXmlMemoryBytes: expat keeps every attribute and element name that it has seen, so a list of
+// ever new names would take unlimited memory.
 class Memory {
  public:
   Memory() noexcept : outer_(counting) { counting = this; }
@@ -62,16 +62,16 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // It was asked for more.
+  // An allocation was refused.
   bool refused() const noexcept { return refused_; }
 
-  // For parsers that are used and freed before the newest Memory of this thread goes.
+  // For parsers that are used and freed during the lifetime of the newest Memory of this thread.
   static constexpr XML_Memory_Handling_Suite Suite() noexcept {
     return {&Memory::Allocate, &Memory::Reallocate, &Memory::Free};
   }
 
  private:
-  // In front of every block, so that it tells its size when it is freed.
+  // Precedes every block and holds its size.
   struct alignas(std::max_align_t) Header {
     size_t bytes;
   };
@@ -154,7 +154,7 @@ class Reader {
                        kMaxXmlMemoryBytes, " bytes of memory"));
     }
     if (parsed != XML_STATUS_OK) {
-      return absl::DataLossError(absl::StrCat(last ? "ends early: " : "no XML: ",
+      return absl::DataLossError(absl::StrCat(last ? "ends early: " : "not XML: ",
                                               XML_ErrorString(XML_GetErrorCode(parser_.get()))));
     }
     if (fed_ - static_cast<uint64_t>(XML_GetCurrentByteIndex(parser_.get())) > kMaxXmlTagBytes) {
@@ -168,7 +168,7 @@ class Reader {
     XML_StopParser(parser_.get(), XML_FALSE);
   }
 
-  // Nothing may be thrown through expat; what is comes out of Feed().
+  // No exception may pass through expat; Feed() rethrows it.
   template <typename Telling>
   void Guarded(Telling telling) noexcept {
     if (!status_.ok() || thrown_ != nullptr) return;
@@ -196,13 +196,13 @@ class Reader {
     reader.Guarded([&] { return reader.events_.Close(--reader.depth_, name); });
   }
 
-  // An element that lost its < is text, and so is what a tool said in the midst of its list: what
-  // the list told there is not known.
+  // An element that lost its < is text, and so is an error message of the tool in the middle of its
+  // list: the blocks that it replaced are unknown.
   static void XMLCALL OnText(void* self, const char* text, int size) {
     static_cast<Reader*>(self)->Guarded([&] {
       return std::all_of(text, text + size, IsSpace)
                  ? absl::OkStatus()
-                 : absl::DataLossError("text where only elements may stand");
+                 : absl::DataLossError("text where only elements are allowed");
     });
   }
 

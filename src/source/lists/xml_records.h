@@ -18,19 +18,19 @@ class XmlAttributes {
  public:
   explicit XmlAttributes(const char* const* pairs) noexcept : pairs_(pairs) {}
 
-  // The value of `name`; nothing when there is none.
+  // The value of `name`; empty if there is none.
   std::optional<std::string_view> Find(std::string_view name) const noexcept;
 
-  // The decimal number that `name` holds, at most 2^64 - 1.
-  // Errors: DATA_LOSS when it is missing or no number.
+  // The decimal number in `name`, at most 2^64 - 1.
+  // Errors: DATA_LOSS if it is missing or not a number.
   absl::StatusOr<uint64_t> Number(std::string_view name) const;
 
  private:
   const char* const* pairs_;  // name, value, ..., null
 };
 
-// Receives the elements of a document. `depth` is the number of elements around it. Every error
-// ends the reading.
+// Receives the elements of a document. `depth` is the number of enclosing elements. Any error ends
+// the reading.
 class XmlEvents {
  public:
   virtual ~XmlEvents() = default;
@@ -42,17 +42,17 @@ class XmlEvents {
   virtual absl::Status Close(int depth, std::string_view name) = 0;
 };
 
-// Depth of elements, bytes of one tag, and bytes of memory that expat takes, at most.
+// Maximum depth of elements, bytes of one tag, and bytes of memory for expat.
 inline constexpr int kMaxXmlDepth = 32;
 inline constexpr uint64_t kMaxXmlTagBytes = uint64_t{1} << 20;
 inline constexpr size_t kMaxXmlMemoryBytes = size_t{16} << 20;
 
-// Reads one document to the end of the stream. A document type is refused: nothing here has one,
-// and entities can make little input much.
-// Errors: DATA_LOSS with the line for what is no XML or ends early and for text between elements
-//         (blanks and comments are none), those of `events` with the line in front, those of the
-//         stream. RESOURCE_EXHAUSTED with the line for more different names of attributes and
-//         elements than fit into kMaxXmlMemoryBytes, or when there is no memory. UNIMPLEMENTED when
+// Reads one document to the end of the stream. A document type is refused: no list has one, and
+// entities can expand a small input into a huge one.
+// Errors: DATA_LOSS with the line for invalid XML, an early end, and text between elements (blanks
+//         and comments are allowed); those of `events`, prefixed with the line; those of the
+//         stream. RESOURCE_EXHAUSTED with the line if the different names of attributes and
+//         elements don't fit into kMaxXmlMemoryBytes, or if there is no memory. UNIMPLEMENTED when
 //         built without expat.
 absl::Status ReadXml(ByteStream& stream, XmlEvents& events);
 

@@ -25,7 +25,7 @@ class NbdExport::State {
   const std::string& label() const noexcept { return options_.label; }
   const std::vector<std::string>& contexts() const noexcept { return contexts_; }
 
-  // A connection that answers about `context`.
+  // A connection with `context` negotiated.
   absl::StatusOr<std::unique_ptr<NbdConnection>> Start(const std::string& context) {
     std::unique_ptr<NbdConnection> connection;
     {
@@ -35,7 +35,7 @@ class NbdExport::State {
     if (connection != nullptr) {
       const absl::Status status = StartAndCheck(*connection, context);
       if (status.ok()) return connection;
-      // Servers end connections that negotiate for long; a new one tells what is really wrong.
+      // Servers drop connections that negotiate for long; a new one shows the real error.
       if (connection->usable() || !absl::IsUnavailable(status)) return status;
       connection.reset();
     }
@@ -46,7 +46,7 @@ class NbdExport::State {
   }
 
  private:
-  // Of the contexts, as many as a message can carry.
+  // The contexts, as many as fit into a message.
   std::string ContextList() const {
     constexpr size_t kListed = 32;
     constexpr size_t kMaxName = 200;
@@ -77,7 +77,7 @@ class NbdExport::State {
   const uint64_t size_;
   const std::vector<std::string> contexts_;
   std::mutex mutex_;
-  std::unique_ptr<NbdConnection> spare_;  // negotiating
+  std::unique_ptr<NbdConnection> spare_;  // still negotiating
 };
 
 NbdExport::NbdExport(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -126,7 +126,7 @@ class NbdCursor final : public ExtentCursor {
     const std::vector<Extent>& extents = extents_.extents();
     while (next_ < extents.size() && !batch.full()) {
       const Extent extent = extents[next_++];
-      // A request begins before the position where the server wants it aligned.
+      // A request may begin before the position, for the server's alignment.
       const uint64_t begin = std::max(extent.offset, position_);
       if (extent.end() <= begin) continue;
       batch.push_back({begin, extent.end() - begin});
@@ -136,7 +136,7 @@ class NbdCursor final : public ExtentCursor {
     return position_;
   }
 
-  // Learns what is in [position_, known_).
+  // Requests the extents of [position_, known_).
   absl::Status Ask() {
     if (connection_ != nullptr && !connection_->usable()) connection_.reset();
     if (connection_ == nullptr) {
@@ -160,7 +160,7 @@ class NbdCursor final : public ExtentCursor {
                           absl::StrCat(state_->label(), ": ", known.status().message()));
     }
     if (*known <= position_) {
-      return absl::DataLossError(absl::StrCat(state_->label(), ": the server's answer ends at ",
+      return absl::DataLossError(absl::StrCat(state_->label(), ": the server's reply ends at ",
                                               "offset ", *known, ", it was asked about ",
                                               position_));
     }
@@ -173,8 +173,8 @@ class NbdCursor final : public ExtentCursor {
   NbdExtents extents_;
   std::unique_ptr<NbdConnection> connection_;
   uint64_t position_ = 0;  // reported below this offset
-  uint64_t known_ = 0;     // extents_ tells what is below this offset
-  size_t next_ = 0;        // the first of extents_ that was not handed on
+  uint64_t known_ = 0;     // extents_ is complete below this offset
+  size_t next_ = 0;        // the first of extents_ not yet reported
 };
 
 }  // namespace
@@ -191,7 +191,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeNbdCursor(
   absl::StatusOr<std::unique_ptr<NbdConnection>> connection =
       nbd_export->state()->Start(options.context);
   if (!connection.ok()) return connection.status();
-  // United again, so that the answer does not depend on where requests begin.
+  // Merged again, so that the result does not depend on where requests begin.
   return Coalesce(std::make_unique<NbdCursor>(nbd_export->state(), *std::move(extents),
                                               options.request_bytes, *std::move(connection)));
 }

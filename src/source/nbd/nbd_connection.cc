@@ -31,7 +31,7 @@ namespace {
 
 constexpr size_t kMaxMessage = 500;
 
-// libnbd's NBD_NULL_COMPLETION is C, not C++.
+// libnbd's NBD_NULL_COMPLETION is not valid C++.
 constexpr nbd_completion_callback kNoCompletion{nullptr, nullptr, nullptr};
 
 absl::Status StatusOf(int error, const std::string& text) {
@@ -54,7 +54,7 @@ absl::Status CheckAddress(const std::string& uri, const NbdExportOptions& option
   const bool tls = StartsWith(uri, "nbds://") || StartsWith(uri, "nbds+unix://");
   if (!tls && !StartsWith(uri, "nbd://") && !StartsWith(uri, "nbd+unix://")) {
     return absl::InvalidArgumentError(
-        "nbd: the URI begins with none of nbd://, nbds://, nbd+unix:// and nbds+unix://");
+        "nbd: the URI must begin with nbd://, nbds://, nbd+unix:// or nbds+unix://");
   }
   if (uri.find('\0') != std::string::npos ||
       (options.export_name && options.export_name->find('\0') != std::string::npos)) {
@@ -75,7 +75,7 @@ NbdConnection::NbdConnection(nbd_handle* handle, const NbdExportOptions& options
     : handle_(handle), label_(options.label), timeout_(options.timeout) {}
 
 NbdConnection::~NbdConnection() {
-  // A farewell, as the protocol wants it, without waiting for what the server says to it.
+  // Disconnects as the protocol requires, without waiting for the reply.
   if (!given_up_ && nbd_aio_is_negotiating(handle_) == 1) nbd_aio_opt_abort(handle_);
   if (!given_up_ && nbd_aio_is_ready(handle_) == 1) nbd_aio_disconnect(handle_, 0);
   nbd_close(handle_);
@@ -103,8 +103,8 @@ absl::Status NbdConnection::Configure(const std::string& uri, const NbdExportOpt
   const auto set = [](const std::string& value, auto setter, nbd_handle* handle) {
     return value.empty() ? 0 : setter(handle, value.c_str());
   };
-  // Option mode: the export's name and the contexts are settled after the connection is made.
-  // Alignment is ours to keep, whatever a server's odd export size makes of it.
+  // Option mode: the export's name and the contexts are set after connecting. Requests are aligned
+  // here, whatever a server's odd export size implies.
   const uint32_t strict = nbd_get_strict_mode(handle_) & ~uint32_t{LIBNBD_STRICT_ALIGN};
   if (nbd_set_opt_mode(handle_, true) != 0 || nbd_set_strict_mode(handle_, strict) != 0 ||
       nbd_set_uri_allow_transports(handle_,
@@ -131,8 +131,8 @@ absl::Status NbdConnection::Negotiate(const std::string& uri, const NbdExportOpt
   }
   if (!usable()) return Broken("connect", "the server ended the connection");
   if (nbd_get_structured_replies_negotiated(handle_) != 1 || nbd_aio_is_negotiating(handle_) != 1) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(label_, ": the server can't tell block status: it has no structured replies"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        label_, ": the server does not support block status: it has no structured replies"));
   }
   if (options.export_name && nbd_set_export_name(handle_, options.export_name->c_str()) != 0) {
     return absl::InvalidArgumentError(LibraryError("set the export's name").message());
@@ -146,7 +146,7 @@ absl::Status NbdConnection::WaitForOption(std::string_view doing) {
     if (absl::Status status = PollOnce(deadline, doing); !status.ok()) return status;
   }
   if (!usable()) return Broken(doing, "the server ended the connection");
-  if (!outcome_.done) return Broken(doing, "the negotiation ended without an answer");
+  if (!outcome_.done) return Broken(doing, "the negotiation ended without a reply");
   if (outcome_.error != 0) {
     return StatusOf(outcome_.error,
                     absl::StrCat(label_, ": ", AbslView(doing), ": the server refuses: ",
@@ -157,8 +157,7 @@ absl::Status NbdConnection::WaitForOption(std::string_view doing) {
 
 namespace {
 
-// The type is libnbd's.
-// NOLINTNEXTLINE(readability-non-const-parameter)
+// libnbd's type.
 int TakeOutcome(void* user_data, int* error) noexcept {
   *static_cast<NbdOutcome*>(user_data) = {true, *error};
   return 1;
@@ -187,7 +186,7 @@ absl::StatusOr<uint64_t> NbdConnection::QuerySize() {
 
 absl::StatusOr<uint64_t> NbdConnection::Size() const {
   const int64_t size = nbd_get_size(handle_);
-  // Some versions of libnbd pass sizes above int64 on as negative numbers.
+  // Some versions of libnbd return sizes over int64 as negative numbers.
   if (size == -1) return LibraryError("ask for the size");
   if (size < 0) {
     return absl::DataLossError(absl::StrCat(label_, ": the export's size is above ", kMaxCapacity));
@@ -196,7 +195,7 @@ absl::StatusOr<uint64_t> NbdConnection::Size() const {
 }
 
 uint64_t NbdConnection::MinimumBlock() const {
-  // The protocol allows up to 64 KiB; other answers are not worth believing.
+  // The protocol allows up to 64 KiB; other values are ignored.
   const int64_t block = nbd_get_block_size(handle_, LIBNBD_SIZE_MINIMUM);
   return block > 0 && block <= 65536 ? static_cast<uint64_t>(block) : 1;
 }
@@ -210,7 +209,7 @@ absl::StatusOr<std::vector<std::string>> NbdConnection::ListContexts() {
   }
   const absl::Status status = WaitForOption("list contexts");
   if (!usable()) return status;
-  // A server need not be able to list what it has; which contexts work shows when one is asked for.
+  // A server need not support listing; requesting a context shows whether it works.
   if (!status.ok()) names_.clear();
   return names_;
 }
@@ -256,7 +255,7 @@ absl::Status NbdConnection::BlockStatus(uint64_t offset, uint64_t length, NbdExt
     const int completed = nbd_aio_command_completed(handle_, static_cast<uint64_t>(cookie));
     if (completed == 1) break;
     if (completed < 0) {
-      // What was wrong with the answer says more than that the callback refused it.
+      // The error in the reply is more useful than the refusal of the callback.
       status = extents.Finish().status();
       if (status.ok() || nbd_get_errno() != EPROTO) status = LibraryError(doing);
       break;
@@ -276,10 +275,10 @@ absl::Status NbdConnection::PollOnce(Deadline deadline, std::string_view doing) 
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   if (left.count() <= 0) {
     given_up_ = true;
-    return Broken(doing, absl::StrCat("no answer within ", timeout_.count(), " ms"));
+    return Broken(doing, absl::StrCat("no reply within ", timeout_.count(), " ms"));
   }
   const auto wait = std::min<int64_t>(left.count(), std::numeric_limits<int>::max());
-  // 0 is the end of the wait; whether that was the deadline is seen at the next call.
+  // 0 means a timeout; the next call checks the deadline.
   if (nbd_poll(handle_, static_cast<int>(wait)) < 0) return LibraryError(doing);
   return absl::OkStatus();
 }
@@ -290,7 +289,7 @@ absl::Status NbdConnection::LibraryError(std::string_view doing) const {
   const std::string message =
       absl::StrCat(label_, ": ", AbslView(doing), ": ",
                    Printable(text == nullptr ? "unknown error" : text, kMaxMessage));
-  // ENOENT here is a socket that is not there, not an export: it may be there soon.
+  // ENOENT means a missing socket here, not a missing export: it may exist soon.
   return error == ENOENT ? absl::UnavailableError(message) : StatusOf(error, message);
 }
 
@@ -300,7 +299,7 @@ absl::Status NbdConnection::Broken(std::string_view doing, std::string_view reas
 }
 
 NbdConnection::Deadline NbdConnection::FromNow() const {
-  // A year at most: the clock's numbers end.
+  // At most a year, so that the clock can't overflow.
   return std::chrono::steady_clock::now() +
          std::min<std::chrono::milliseconds>(timeout_, std::chrono::hours(24 * 365));
 }

@@ -1,4 +1,4 @@
-// One connection to an NBD server: libnbd with deadlines, and with absl::Status for errors.
+// A connection to an NBD server: libnbd with deadlines and absl::Status.
 #ifndef CBT_SOURCE_NBD_NBD_CONNECTION_H_
 #define CBT_SOURCE_NBD_NBD_CONNECTION_H_
 
@@ -18,16 +18,16 @@ struct nbd_handle;
 
 namespace cbt {
 
-// How an option of the negotiation ended.
+// The result of an option of the negotiation.
 struct NbdOutcome {
   bool done = false;
   int error = 0;  // errno
 };
 
-// Belongs to one thread at a time. After an error of the connection itself it is of no more use.
+// Belongs to one thread at a time. Unusable after an error of the connection itself.
 class NbdConnection {
  public:
-  // Connects, as far as the point where options are negotiated; options.label is not empty.
+  // Connects up to the negotiation of options; options.label is not empty.
   static absl::StatusOr<std::unique_ptr<NbdConnection>> Connect(const std::string& uri,
                                                                 const NbdExportOptions& options);
   ~NbdConnection();
@@ -39,18 +39,18 @@ class NbdConnection {
   absl::StatusOr<std::vector<std::string>> ListContexts();
 
   // Ends the negotiation with `context`.
-  // Errors: NOT_FOUND when the server does not have it.
+  // Errors: NOT_FOUND if the server does not have it.
   absl::Status Start(const std::string& context);
 
-  // After Start(): the size in bytes, and what requests must be aligned to.
+  // After Start(): the size in bytes, and the alignment of requests.
   absl::StatusOr<uint64_t> Size() const;
   uint64_t MinimumBlock() const;
 
-  // Asks about [offset, offset + length) and hands the replies to `extents`, which stands at
-  // Expect(offset, length). Check its Finish() when this is OK.
+  // Requests [offset, offset + length) and passes the replies to `extents`, after its
+  // Expect(offset, length). If this is OK, check its Finish().
   absl::Status BlockStatus(uint64_t offset, uint64_t length, NbdExtents& extents);
 
-  // False when no further request can succeed.
+  // False if no further request can succeed.
   bool usable() const;
 
  private:
@@ -71,14 +71,14 @@ class NbdConnection {
   const std::chrono::milliseconds timeout_;
   bool given_up_ = false;
 
-  // What callbacks of the option or request under way write to. Here, because one that was given up
-  // can still write until the handle is closed.
+  // The callbacks of the current option or request write here. A member, because one that was
+  // abandoned can write until the handle is closed.
   NbdOutcome outcome_;
   std::vector<std::string> names_;
   NbdExtents* extents_ = nullptr;
 };
 
-// `text` without control characters, which a server may have put into it, and cut at `limit`.
+// `text`, which may come from a server, without control characters and cut at `limit`.
 std::string Printable(std::string_view text, size_t limit);
 
 }  // namespace cbt

@@ -11,21 +11,22 @@
 namespace cbt {
 namespace {
 
-// Volumes are whole sectors; what a tool prints is so by chance.
+// Volumes are whole sectors; the output of tools only by chance.
 constexpr uint64_t kSectorBytes = 512;
 
-// Of a file that is not whole sectors, so many characters at the beginning tell: noise that begins
-// with a bracket has one that is of no text among them, but once in some hundred thousand times.
+// For a file that is not whole sectors, the first 64 characters decide: random bytes that begin
+// with a bracket contain a non-text character among them except once in some hundred thousand
+// times.
 constexpr uint64_t kTellingCharacters = 64;
 
 constexpr std::string_view kBlankCharacters = " \t\r\n";
 
-// Characters of one, two or four bytes, of which all but one are zero in what lists are made of.
+// Characters of one, two or four bytes; in lists, all but one of them are zero.
 struct Encoding {
-  size_t begin = 0;   // of the first character: blanks and a mark lie before it
+  size_t begin = 0;   // of the first character, after blanks and a byte order mark
   size_t width = 1;   // bytes
-  size_t place = 0;   // of the byte that counts
-  bool mark = false;  // a byte order mark says so
+  size_t place = 0;   // of the byte that is not zero
+  bool mark = false;  // there is a byte order mark
 };
 
 Encoding EncodingOf(std::string_view text) {
@@ -34,7 +35,7 @@ Encoding EncodingOf(std::string_view text) {
     size_t width;
     size_t place;
   };
-  // Longer ones first: the mark of UTF-32 begins with that of UTF-16.
+  // Longer ones first: the mark of UTF-32 starts with that of UTF-16.
   constexpr Mark kMarks[] = {{{"\xff\xfe\0\0", 4}, 4, 0},
                              {{"\0\0\xfe\xff", 4}, 4, 3},
                              {{"\xef\xbb\xbf", 3}, 1, 0},
@@ -46,7 +47,7 @@ Encoding EncodingOf(std::string_view text) {
     if (!text.starts_with(mark.bytes)) continue;
     return {begin + mark.bytes.size(), mark.width, mark.place, true};
   }
-  // Without a mark, zeros around the first character tell.
+  // Without a mark, the zeros around the first character decide.
   const auto zeros = [text](size_t from, size_t count) {
     return text.size() >= from + count &&
            text.substr(from, count).find_first_not_of('\0') == std::string_view::npos;
@@ -58,7 +59,7 @@ Encoding EncodingOf(std::string_view text) {
   return {begin};
 }
 
-// True when `text` begins as lists do, or is at its end before anything but blanks has come.
+// True if `text` begins like a list, or holds only blanks.
 bool BeginsList(std::string_view text, const Encoding& encoding) {
   if (encoding.mark) return true;
   size_t at = encoding.begin;
@@ -74,14 +75,14 @@ bool BeginsList(std::string_view text, const Encoding& encoding) {
   return at > encoding.begin || at == text.size();
 }
 
-// True when `byte`, `at` bytes behind the beginning of the first character, can be of a text. What
-// is not ASCII may be a letter, in some encoding.
+// True if `byte`, `at` bytes after the beginning of the first character, can be text. Non-ASCII
+// bytes may be letters in some encoding.
 bool IsOfText(uint8_t byte, uint64_t at, const Encoding& encoding) {
   if (at % encoding.width != encoding.place) return byte == 0;
   return (byte >= ' ' && byte != 0x7f) || byte == '\t' || byte == '\r' || byte == '\n';
 }
 
-// True when the first `most` bytes behind the beginning, or as many as there are, are of a text.
+// True if the first `most` bytes after the beginning, or all if there are fewer, are text.
 absl::StatusOr<bool> IsText(ByteStream& stream, const Encoding& encoding, uint64_t most) {
   if (absl::Status status = stream.Skip(encoding.begin); !status.ok()) return status;
   std::vector<uint8_t> bytes(ByteStream::kMaxPeek);
@@ -111,7 +112,7 @@ absl::Status CheckIsNoList(std::span<const uint8_t> first, uint64_t size, ByteSt
       stream, encoding, size % kSectorBytes == 0 ? size : kTellingCharacters * encoding.width);
   if (!is_text.ok()) return is_text.status();
   if (!*is_text) return absl::OkStatus();
-  return refused("begins as a list does, and is none that can be read");
+  return refused("begins like a list, but is not one that can be read");
 }
 
 }  // namespace cbt

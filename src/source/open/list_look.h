@@ -1,4 +1,4 @@
-// What is no list that can be read, and still no raw image either.
+// Detects damaged lists that would pass for raw images.
 #ifndef CBT_SOURCE_OPEN_LIST_LOOK_H_
 #define CBT_SOURCE_OPEN_LIST_LOOK_H_
 
@@ -10,20 +10,20 @@
 
 namespace cbt {
 
-// Whether a regular file may pass for a raw image because it is of no format that is known by its
-// content. A list that was emptied, cut or written in another encoding is none either, and as an
-// image it would tell of a tiny volume, in silence. So what is refused is
+// Whether a regular file of no detected format may pass for a raw image. A list that was emptied,
+// cut or re-encoded has no detected format either, and as an image it would silently describe a
+// tiny volume. So these are refused:
 //
 //   - an empty file, and
-//   - one that begins, after blanks, as lists do ('[', '{', '<' or a byte order mark; as UTF-16 and
-//     UTF-32 too) or holds nothing but blanks, and goes on as text: to its end, or for 64
-//     characters when its size is no multiple of 512 bytes.
+//   - one that begins, after blanks, like a list ('[', '{', '<' or a byte order mark; in UTF-16 and
+//     UTF-32 too) or holds only blanks, and continues as text: to its end, or for 64 characters if
+//     its size is not a multiple of 512 bytes.
 //
-// So an image of whole sectors passes, whatever it begins with, when it holds a single byte that is
-// of no text (a control character). Nothing is read behind the first such byte.
+// An image of whole sectors passes, whatever it begins with, if it holds a single byte that can't
+// be text (a control character). Nothing is read after the first such byte.
 //
-// `first`: the beginning of the file of `size` bytes, as much as Peek() gives of `stream`, which
-// stands at the beginning and may have moved on afterwards.
+// `first`: the beginning of the file of `size` bytes, as much as Peek() returns for `stream`, which
+// is at its beginning and may be moved.
 // Errors: INVALID_ARGUMENT, those of the stream.
 absl::Status CheckIsNoList(std::span<const uint8_t> first, uint64_t size, ByteStream& stream);
 

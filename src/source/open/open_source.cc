@@ -1,4 +1,4 @@
-// From an address to a cursor: which function opens which format, and with what.
+// Opens an address as a cursor: chooses the function for the format, and its options.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -39,7 +39,7 @@ absl::Status CannotTell(const SourceRequest& request, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(request.label(), ": ", AbslView(what)));
 }
 
-// `map` as a cursor in blocks of the size that was asked for.
+// `map` as a cursor in blocks of the requested size.
 absl::StatusOr<OpenedSource> OfMap(const absl::StatusOr<ChangeMap>& map) {
   if (!map.ok()) return map.status();
   return OpenedSource{.cursor = MakeChangeMapCursor(*map), .identity = map->identity()};
@@ -68,8 +68,8 @@ absl::StatusOr<OpenedSource> OpenChangeMap(SourceRequest& request) {
   const bool delta = !map->identity().base.empty();
   const auto purpose = request.options().purpose;
   if (purpose.has_value() && (*purpose == SourcePurpose::kDelta) != delta) {
-    return CannotTell(request, delta ? "the map tells what changed, not what is allocated"
-                                     : "the map has no base: it tells what is allocated");
+    return CannotTell(request, delta ? "the map reports what changed, not what is allocated"
+                                     : "the map has no base: it reports what is allocated");
   }
   if (request.options().capacity.value_or((*map)->capacity()) != (*map)->capacity()) {
     return CannotTell(request,
@@ -81,7 +81,7 @@ absl::StatusOr<OpenedSource> OpenChangeMap(SourceRequest& request) {
 absl::StatusOr<OpenedSource> OpenRoaring(SourceRequest& request) {
   const SourceOptions& options = request.options();
   if (!options.capacity.has_value()) {
-    return CannotTell(request, "roaring bytes don't tell the volume's size: give it (capacity)");
+    return CannotTell(request, "roaring bytes don't hold the volume's size: give it (capacity)");
   }
   absl::StatusOr<std::shared_ptr<const MappedFile>> file = request.Map();
   if (!file.ok()) return file.status();
@@ -96,7 +96,7 @@ absl::StatusOr<OpenedSource> OpenRoaring(SourceRequest& request) {
   return OfMap(map);
 }
 
-// What partclone writes holds the bitmap of what is allocated, and says so in front of it.
+// A partclone image holds the bitmap of what is allocated, after a magic number.
 absl::Status CheckPartclone(const SourceRequest& request, std::string_view first) {
   if (request.options().purpose != SourcePurpose::kDelta || !first.starts_with(kPartclone)) {
     return absl::OkStatus();
@@ -104,8 +104,7 @@ absl::Status CheckPartclone(const SourceRequest& request, std::string_view first
   return CannotTell(request, "a partclone image holds what is allocated, not what changed");
 }
 
-// As many bytes as partclone's mark has, or all there are, which are not taken. Of base64 those
-// that it stands for.
+// Peeks at as many bytes as partclone's magic number has, or fewer at the end; decodes base64.
 absl::StatusOr<std::string> FirstBytes(ByteStream& stream, bool base64) {
   std::string text(base64 ? ByteStream::kMaxPeek : kPartclone.size(), '\0');
   const absl::StatusOr<size_t> count =
@@ -117,11 +116,12 @@ absl::StatusOr<std::string> FirstBytes(ByteStream& stream, bool base64) {
   constexpr size_t kEncoded = kPartclone.size() / 3 * 4;
   static_assert(kPartclone.size() % 3 == 0);
   if (text.size() < kEncoded && *count == ByteStream::kMaxPeek) {
-    return absl::DataLossError(absl::StrCat(stream.label(), ": no base64, but white space"));
+    return absl::DataLossError(
+        absl::StrCat(stream.label(), ": base64 that begins with white space only"));
   }
   std::string bytes;
   if (!absl::Base64Unescape(text.substr(0, kEncoded), &bytes)) {
-    return absl::DataLossError(absl::StrCat(stream.label(), ": no base64"));
+    return absl::DataLossError(absl::StrCat(stream.label(), ": invalid base64"));
   }
   return bytes;
 }
@@ -130,7 +130,7 @@ absl::StatusOr<OpenedSource> OpenBitmap(SourceRequest& request) {
   const SourceOptions& options = request.options();
   if (!options.capacity.has_value()) {
     return CannotTell(request,
-                      "a dense bitmap does not tell the volume's size: give it (capacity)");
+                      "a dense bitmap does not hold the volume's size: give it (capacity)");
   }
   DenseBitmapLayout layout = {.granularity = options.block_size};
   uint64_t word = 1;
@@ -175,7 +175,7 @@ ImageOptions ImageOptionsOf(const SourceOptions& options) {
 absl::StatusOr<OpenedSource> OpenImage(SourceRequest& request) {
   if (request.options().purpose == SourcePurpose::kDelta) {
     return CannotTell(request,
-                      "an image alone does not tell what changed: name the base and the target "
+                      "an image alone does not show what changed: name the base and the target "
                       "(or the format, if this is something else)");
   }
   absl::StatusOr<std::shared_ptr<const Image>> image = request.Image();
@@ -185,7 +185,7 @@ absl::StatusOr<OpenedSource> OpenImage(SourceRequest& request) {
 
 absl::StatusOr<OpenedSource> OpenExt(SourceRequest& request) {
   if (request.options().purpose == SourcePurpose::kDelta) {
-    return CannotTell(request, "a file system tells what is allocated, not what changed");
+    return CannotTell(request, "a file system reports what is allocated, not what changed");
   }
   ExtOptions options;
   if (const auto unclean = request.Option("unclean"); unclean.has_value()) {
@@ -229,9 +229,9 @@ absl::StatusOr<Qcow2State> StateOf(SourceRequest& request, std::string_view opti
 absl::StatusOr<OpenedSource> OpenQcow2(SourceRequest& request) {
   if (const auto bitmap = request.Option("bitmap"); bitmap.has_value()) {
     if (request.options().purpose == SourcePurpose::kAllocated) {
-      return CannotTell(request, "a dirty bitmap tells what changed, not what is allocated");
+      return CannotTell(request, "a dirty bitmap reports what changed, not what is allocated");
     }
-    // A bitmap has one beginning and one end. Who names others means more than it holds.
+    // A bitmap has a fixed start and end; naming other states asks for more than it holds.
     for (const char* other : {"snapshot", "base-snapshot", "layer"}) {
       if (request.Option(other).has_value()) {
         return CannotTell(request, absl::StrCat("bitmap= or ", other, ", not both"));
@@ -344,9 +344,9 @@ absl::StatusOr<OpenedSource> OpenBtrfs(SourceRequest& request) {
   const bool delta = !source->identity.base.empty();
   const auto purpose = request.options().purpose;
   if (purpose.has_value() && (*purpose == SourcePurpose::kDelta) != delta) {
-    return CannotTell(request, delta ? "an incremental stream tells what changed, not what is "
+    return CannotTell(request, delta ? "an incremental stream reports what changed, not what is "
                                        "allocated"
-                                     : "a full stream tells what is there, not what changed");
+                                     : "a full stream reports what is there, not what changed");
   }
   return source;
 }
@@ -391,10 +391,10 @@ absl::StatusOr<OpenedSource> OpenFormat(SourceRequest& request) {
     case Format::kExt:
       return OpenExt(request);
   }
-  return absl::InternalError("a source format of no kind");
+  return absl::InternalError("unknown source format");
 }
 
-// The source with its extents rounded outward, and its time limited.
+// The source with its extents rounded outward and its time limited.
 absl::StatusOr<OpenedSource> Shaped(absl::StatusOr<OpenedSource> source,
                                     const SourceRequest& request) {
   if (!source.ok()) return source;
@@ -410,7 +410,7 @@ absl::StatusOr<OpenedSource> Shaped(absl::StatusOr<OpenedSource> source,
   return source;
 }
 
-// The capacity that was given has to be what a source that knows its own says.
+// The given capacity must match a source that knows its own.
 absl::Status CheckCapacity(SourceRequest& request, const OpenedSource& source) {
   const uint64_t capacity = source.cursor->capacity();
   if (request.options().capacity.value_or(capacity) == capacity) return absl::OkStatus();
@@ -418,16 +418,16 @@ absl::Status CheckCapacity(SourceRequest& request, const OpenedSource& source) {
                                           *request.options().capacity));
 }
 
-// What only images have: an option that has no effect would be taken for one that has.
+// Refuses options that only images support, rather than ignoring them.
 absl::Status CheckImageOptions(const SourceRequest& request, bool pair) {
   if (request.format() == Format::kImage) {
     return request.options().by_extents && !pair
-               ? CannotTell(request, "comparing by extents takes two images")
+               ? CannotTell(request, "comparing by extents needs two images")
                : absl::OkStatus();
   }
   if (!request.options().skip_zeros && !request.options().by_extents) return absl::OkStatus();
-  return CannotTell(request, absl::StrCat("leaving out zeros and comparing by extents is for raw "
-                                          "images, not for ",
+  return CannotTell(request, absl::StrCat("leaving out zeros and comparing by extents work on raw "
+                                          "images, not on ",
                                           InfoOf(request.format()).what));
 }
 
@@ -454,11 +454,11 @@ absl::StatusOr<OpenedSource> OpenImages(SourceRequest& base, SourceRequest& targ
       MakeImageDeltaCursor(*std::move(older), *std::move(newer), ImageOptionsOf(options)));
 }
 
-// Where the other side is a qcow2 image, a raw one is a state of it only as a file of its chain.
+// If the other side is a qcow2 image, a raw one is a state of it only as a file of its chain.
 absl::StatusOr<OpenedSource> OpenQcow2Pair(SourceRequest& base, SourceRequest& target) {
   for (const char* option : {"bitmap", "layer"}) {
     if (target.Option(option).has_value()) {
-      return CannotTell(target, absl::StrCat(option, " is about one image, not about two"));
+      return CannotTell(target, absl::StrCat(option, " applies to one image, not to two"));
     }
   }
   absl::StatusOr<Qcow2State> older = StateOf(base, "base-snapshot");
@@ -468,15 +468,15 @@ absl::StatusOr<OpenedSource> OpenQcow2Pair(SourceRequest& base, SourceRequest& t
   return OfCursor(MakeQcow2DeltaCursor(*older, *newer));
 }
 
-// Free blocks of a file system hold any bytes, and a clone's blocks may come from its parent: what
-// two states have allocated does not show where they differ, not even rounded outward.
+// Free blocks of a file system hold arbitrary bytes, and a clone's blocks may come from its parent:
+// what two states have allocated does not show where they differ, not even rounded outward.
 absl::Status NoDelta(const SourceRequest& base, const SourceRequest& target) {
   return absl::FailedPreconditionError(absl::StrCat(
       base.label(), " (", InfoOf(base.format()).name, ") and ", target.label(), " (",
       InfoOf(target.format()).name,
-      "): a delta is made of two raw images or of two qcow2 images, what other sources have "
+      "): a delta needs two raw images or two qcow2 images; what other sources have "
       "allocated does not show what changed: compare the images' bytes (--from image), or name one "
-      "source that tells what changed"));
+      "source that reports what changed"));
 }
 
 }  // namespace
@@ -489,7 +489,7 @@ absl::StatusOr<OpenedSource> OpenSource(const std::string& address, const Source
 
 absl::StatusOr<OpenedSource> OpenDelta(const std::string& base, const std::string& target,
                                        const SourceOptions& options) {
-  // Each is a state of its own size.
+  // Each side has its own size.
   SourceOptions of_target = options;
   of_target.base_capacity.reset();
   SourceOptions of_base = of_target;

@@ -1,4 +1,4 @@
-// The table of formats, how they are named and how they are told apart.
+// The table of formats, their names and their detection.
 #include <algorithm>
 #include <initializer_list>
 
@@ -19,7 +19,7 @@ constexpr SourceFormatInfo kFormats[] = {
     {"cbm", "change-map file", "", Format::kChangeMap, true, true, true},
     {"roaring64", "portable roaring bytes, 64-bit", "", Format::kRoaring64, true, true, false},
     {"roaring32", "portable roaring bytes, 32-bit", "", Format::kRoaring32, true, true, false},
-    {"bitmap", "one bit a block",
+    {"bitmap", "one bit per block",
      "granularity=N order=lsb|msb reversed-words=1|2|4|8 set=changed|same header=N first-bit=N "
      "base64",
      Format::kBitmap, true, true, false},
@@ -33,7 +33,8 @@ constexpr SourceFormatInfo kFormats[] = {
     {"rbd-diff", "rbd export-diff, or rbd export --export-format 2",
      "base=SNAPSHOT target=SNAPSHOT", Format::kRbdDiff, true, true, true},
     {"rbd-json", "rbd diff --format json", "", Format::kRbdJson, true, true, true},
-    {"thin-delta", "thin_delta, --verbose or not", "", Format::kThinDelta, false, true, true},
+    {"thin-delta", "thin_delta, with or without --verbose", "", Format::kThinDelta, false, true,
+     true},
     {"thin-dump", "thin_dump", "device=ID", Format::kThinDump, true, false, true},
     {"era-invalidate", "era_invalidate --written-since", "block-size=N", Format::kEraInvalidate,
      false, true, true},
@@ -42,14 +43,14 @@ constexpr SourceFormatInfo kFormats[] = {
      Format::kBtrfsSend, true, true, true},
     {"ebs", "EBS ListSnapshotBlocks or ListChangedBlocks pages", "", Format::kEbs, true, true,
      true},
-    {"vmware", "VMware QueryChangedDiskAreas answers", "", Format::kVmware, true, true, true},
+    {"vmware", "VMware QueryChangedDiskAreas responses", "", Format::kVmware, true, true, true},
     {"ext", "ext2, ext3 or ext4 file system in a raw image", "unclean=over-report", Format::kExt,
      true, false, false},
 };
 
 bool Begins(std::string_view text, std::string_view with) { return text.starts_with(with); }
 
-// A volume's first two bytes may be those of a list, by chance; not so its first 256.
+// A volume's first two bytes may look like a list by chance, but not its first 256.
 constexpr size_t kTextBytes = 256;
 
 bool IsText(std::string_view text) {
@@ -70,7 +71,7 @@ absl::StatusOr<Format> DetectJson(std::string_view text) {
   }
   if (Holds(text, "\"exists\"") && Holds(text, "\"offset\"")) return Format::kRbdJson;
   if (Holds(text, "\"start\"") && Holds(text, "\"zero\"")) return Format::kQemuMap;
-  return absl::InvalidArgumentError("JSON, but not of a kind that is known by its content");
+  return absl::InvalidArgumentError("JSON, but not a list that is detected by its content");
 }
 
 absl::StatusOr<Format> DetectXml(std::string_view text) {
@@ -78,15 +79,15 @@ absl::StatusOr<Format> DetectXml(std::string_view text) {
   if (Holds(text, "current_era=")) return Format::kEraDump;
   if (Holds(text, "<diff")) return Format::kThinDelta;
   if (Holds(text, "<device") || Holds(text, "<def")) return Format::kThinDump;
-  return absl::InvalidArgumentError("XML, but not of a kind that is known by its content");
+  return absl::InvalidArgumentError("XML, but not a list that is detected by its content");
 }
 
 using Option = std::pair<std::string, std::string>;
 
-// Whether the option `key` of `info` has a value; nothing when there is no such option.
+// Whether the option `key` of `info` has a value; empty if there is no such option.
 std::optional<bool> TakesValue(const SourceFormatInfo& info, std::string_view key) {
   const std::string_view known = info.options;
-  // Whole words of the list: `key=` or `key` alone.
+  // Matches whole words of the list: `key=` or `key` alone.
   for (size_t at = 0; at < known.size() && !key.empty();) {
     const size_t end = std::min(known.find(' ', at), known.size());
     const std::string_view word = known.substr(at, end - at);
@@ -97,7 +98,7 @@ std::optional<bool> TakesValue(const SourceFormatInfo& info, std::string_view ke
   return std::nullopt;
 }
 
-// Whether `info` takes an option behind those that are there.
+// Whether `info` takes another option in addition to those in `there`.
 absl::Status CheckOption(const SourceFormatInfo& info, std::span<const Option> there,
                          std::string_view key, std::optional<std::string_view> value) {
   const std::string option = absl::StrCat("'", AbslView(key), value.has_value() ? "=" : "",
@@ -107,7 +108,7 @@ absl::Status CheckOption(const SourceFormatInfo& info, std::span<const Option> t
     return absl::InvalidArgumentError(
         absl::StrCat(option, ": ", info.name, none ? " has no options" : " takes ", info.options));
   }
-  // It would count as given, and then as if nobody had given it. The export without a name is the
+  // An empty value would count as given and then be ignored. The export with the empty name is the
   // default one.
   if (value.has_value() && value->empty() && key != "export") {
     return absl::InvalidArgumentError(
@@ -115,7 +116,7 @@ absl::Status CheckOption(const SourceFormatInfo& info, std::span<const Option> t
   }
   for (const Option& other : there) {
     if (other.first == key) {
-      return absl::InvalidArgumentError(absl::StrCat(option, ": said twice"));
+      return absl::InvalidArgumentError(absl::StrCat(option, ": given twice"));
     }
   }
   return absl::OkStatus();
@@ -143,7 +144,7 @@ absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_b
   if (!IsText(text.substr(0, kTextBytes))) return Format::kImage;
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return Format::kImage;
-  // A volume may begin with anything. Only what looks like a list further on is taken for one.
+  // A volume may begin with anything. It counts as a list only if what follows looks like one.
   const size_t second = text.find_first_not_of(" \t\r\n", first + 1);
   const char next = second == std::string_view::npos ? '\0' : text[second];
   if (text[first] == '[' && (next == '{' || next == ']')) return DetectJson(text);
@@ -200,7 +201,7 @@ absl::Status CheckSourceOptions(SourceFormat format, const SourceSpec& spec) {
   const std::span<const Option> options = spec.options;
   for (size_t i = 0; i < options.size(); ++i) {
     const auto& [key, text] = options[i];
-    // A word alone and one with nothing behind its = look alike here.
+    // A word alone and one with nothing after its = must be distinguished.
     std::optional<std::string_view> value;
     if (!text.empty() || TakesValue(info, key) == true) value = text;
     absl::Status status = CheckOption(info, options.first(i), key, value);

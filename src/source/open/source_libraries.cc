@@ -1,4 +1,4 @@
-// The optional libraries, named.
+// The names and versions of the optional libraries.
 #include <string>
 #include <vector>
 

@@ -39,10 +39,11 @@ SourceRequest::SourceRequest(std::string address, const SourceOptions& options)
 absl::Status SourceRequest::Prepare() {
   if (!IsPowerOfTwo(options_.block_size)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("block size ", options_.block_size, " is no power of two"));
+        absl::StrCat("block size ", options_.block_size, " is not a power of two"));
   }
   if (absl::Status status = FindFormat(); !status.ok()) return status;
-  // A spec need not come from ParseSourceSpec(), and one without a format may meet any.
+  // A spec may not come from ParseSourceSpec(), and one without a format may not fit the detected
+  // one.
   return At(label_, "", CheckSourceOptions(format_, options_.spec));
 }
 
@@ -57,9 +58,9 @@ absl::Status SourceRequest::FindFormat() {
     format_ = *options_.spec.format;
     if (format_ != SourceFormat::kNbd) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat(label_, ": is no address of an NBD export, as nbd://host/name"));
+        absl::StrCat(label_, ": is not the address of an NBD export, such as nbd://host/name"));
   }
-  // What is no file to be read from the front, a device for one, is an image.
+  // Anything that can't be read as a stream, such as a device, is an image.
   if (absl::Status status = OpenStream(); !status.ok()) return status;
   std::vector<uint8_t> first(ByteStream::kMaxPeek);
   const absl::StatusOr<size_t> count = stream_->Peek(first);
@@ -75,15 +76,15 @@ absl::Status SourceRequest::FindFormat() {
   return CheckIsNoList(std::span(first).first(*count), *file_bytes_, *stream_);
 }
 
-// A guest writes what it likes to its volume, a list that reports nothing from the first byte to
-// the last as well. It chooses neither the size, which is whole sectors, nor the name.
+// A guest controls the content of its volume, which may look like a list that reports nothing. It
+// controls neither the size, which is whole sectors, nor the name.
 absl::Status SourceRequest::CheckIsNoVolume() const {
   const bool whole_sectors = file_bytes_.has_value() && *file_bytes_ % kSectorBytes == 0;
   if (!is_device_ && (!whole_sectors || HasNameOf(format_, address_))) return absl::OkStatus();
   const SourceFormatInfo& info = InfoOf(format_);
   return absl::InvalidArgumentError(absl::StrCat(label_, ": looks like ", info.what,
-                                                 ", and could be a raw volume to which that "
-                                                 "was written: name the format (--from ",
+                                                 ", but could be a raw volume with that "
+                                                 "content: name the format (--from ",
                                                  info.name,
                                                  ", or --from image for the bytes of a volume)"));
 }
@@ -122,7 +123,7 @@ absl::Status SourceRequest::Choice(std::string_view key, std::string_view no, st
 
 absl::StatusOr<int> SourceRequest::Open() const {
   if (options_.open) return options_.open(address_);
-  // Without O_NONBLOCK an image that is a pipe would hang here before it could be refused.
+  // Without O_NONBLOCK, opening a pipe as an image would hang here before it could be refused.
   const int descriptor = OpenFile(address_, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return FileError(label_, errno);
   return descriptor;
@@ -150,7 +151,7 @@ absl::Status SourceRequest::OpenStream() {
   }
   if (S_ISREG(stat.st_mode)) file_bytes_ = static_cast<uint64_t>(stat.st_size);
   is_device_ = S_ISBLK(stat.st_mode);
-  // Only opening was not to wait; a pipe's writer may be slow.
+  // Only opening must not block; a pipe's writer may be slow.
   const int flags = ::fcntl(*descriptor, F_GETFL);
   if (flags < 0 || ::fcntl(*descriptor, F_SETFL, flags & ~O_NONBLOCK) != 0) {
     return FileError(label_, errno);

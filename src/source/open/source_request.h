@@ -1,4 +1,4 @@
-// One source on its way to be opened: its address, its format, what was said about it.
+// A source to be opened: its address, its format, and its options.
 #ifndef CBT_SOURCE_OPEN_SOURCE_REQUEST_H_
 #define CBT_SOURCE_OPEN_SOURCE_REQUEST_H_
 
@@ -18,14 +18,14 @@
 
 namespace cbt {
 
-// Whether `format`, be it that of `spec` or one that was found out, takes the options of `spec`.
+// Whether `format`, named by `spec` or detected, takes the options of `spec`.
 // Errors: those of ParseSourceSpec().
 absl::Status CheckSourceOptions(SourceFormat format, const SourceSpec& spec);
 
 // True for nbd://, nbds://, nbd+unix:// and nbds+unix://.
 bool IsNbdAddress(std::string_view address);
 
-// True when the path's extension is one that files of `format` have and volumes don't.
+// True if the path's extension is one that files of `format` have and volumes don't.
 bool HasNameOf(SourceFormat format, std::string_view path);
 
 class SourceRequest {
@@ -33,27 +33,27 @@ class SourceRequest {
   // `options` must outlive the request.
   SourceRequest(std::string address, const SourceOptions& options);
 
-  // Finds out the format, and whether it has the options that were given. First of all.
+  // Determines the format, and checks that it takes the given options. Call first.
   absl::Status Prepare();
 
   SourceFormat format() const noexcept { return format_; }
   const std::string& address() const noexcept { return address_; }
   const std::string& label() const noexcept { return label_; }
   const SourceOptions& options() const noexcept { return options_; }
-  // Those who confine what is opened have no standard input to give.
+  // False with an opener: callers that restrict files have no standard input to offer.
   bool IsStandardInput() const noexcept { return address_ == "-" && !options_.open; }
 
   // The value of an option of the spec.
   std::optional<std::string> Option(std::string_view key) const;
-  // Reads an option that is a number (with a suffix, see ParseNumber()); leaves `out` where it was
-  // not given.
+  // Reads a numeric option (with a suffix, see ParseNumber()); `out` is unchanged if it is not
+  // given.
   absl::Status Number(std::string_view key, uint64_t max, uint64_t& out) const;
-  // Reads an option that is one of two words: `out` becomes true for the second.
+  // Reads an option with two possible words: `out` becomes true for the second.
   absl::Status Choice(std::string_view key, std::string_view no, std::string_view yes,
                       bool& out) const;
 
-  // The file, in the way that its format is read; each opens it anew but for the stream, from which
-  // the format was told.
+  // The file, in the form that its format needs. Each opens it again except the stream, which the
+  // detection used.
   absl::StatusOr<std::shared_ptr<const cbt::Image>> Image() const;
   absl::StatusOr<std::shared_ptr<const MappedFile>> Map() const;
   absl::StatusOr<ByteStream*> Stream();

@@ -21,11 +21,11 @@ constexpr uint32_t kMaxGranularityBits = 62;
 
 constexpr uint64_t kAllOnes = 1;  // a table entry without an offset
 
-// Bytes of a bitmap that are in memory at a time, and entries of its table.
+// Bytes of a bitmap in memory at a time, and entries of its table.
 constexpr uint64_t kChunkBytes = uint64_t{64} << 10;
 constexpr uint64_t kWindowEntries = 512;
 
-// Bitmap bytes and table entries passed in one Next() at most.
+// The maximum of bitmap bytes and table entries per Next().
 constexpr uint64_t kBytesPerCall = uint64_t{4} << 20;
 constexpr uint64_t kTableEntryCost = 64;  // in bytes of bitmap
 
@@ -81,7 +81,7 @@ class Qcow2BitmapCursor final : public ExtentCursor {
   absl::Status DoSeek(uint64_t offset) override {
     runs_.Reset();
     const uint64_t bit = offset / granularity();
-    // Scans begin at words; bits of the first one that lie below the offset are cleared.
+    // Scans start at words; bits of the first word below the offset are cleared.
     begin_ = bit / 64 * 8;
     skip_bits_ = static_cast<unsigned>(bit % 64);
     words_ = next_word_ = 0;
@@ -115,13 +115,13 @@ class Qcow2BitmapCursor final : public ExtentCursor {
     if (pieces_allowed()) runs_.ClosePiece(scanned, batch);
     if (const std::optional<uint64_t> pending = runs_.Pending()) return *pending;
     if (scanned < bits_) return scanned * granularity();
-    // The last word: only of a file that stayed as it was can it be said what it holds.
+    // Checked last: the answer is valid only if the file did not change.
     if (absl::Status status = file_.CheckUnchanged(); !status.ok()) return status;
     return capacity();
   }
 
-  // Reads bits from begin_ on into chunk_, or passes over those that the table says are clear.
-  // Returns: what it cost.
+  // Reads bits from begin_ into chunk_, or skips those that the table marks as clear.
+  // Returns: the cost.
   absl::StatusOr<uint64_t> Load(ExtentBatch& batch) {
     const uint64_t index = begin_ >> cluster_bits_;
     absl::StatusOr<uint64_t> entry = TableEntry(index);
@@ -130,7 +130,7 @@ class Qcow2BitmapCursor final : public ExtentCursor {
     const uint64_t end = std::min(bytes_, (index + 1) << cluster_bits_);
     if (*entry == 0) {
       runs_.Close(begin_ * 8, batch);
-      // The end of the bitmap counts as a whole word here as well.
+      // The end of the bitmap is rounded up to a whole word here as well.
       begin_ = AlignUp(end, 8);
       skip_bits_ = 0;
       return kTableEntryCost;
@@ -151,7 +151,7 @@ class Qcow2BitmapCursor final : public ExtentCursor {
     return length;
   }
 
-  // Clears bits [from, to) of the chunk, of which byte k / 8 holds bit k, whatever the machine.
+  // Clears bits [from, to) of the chunk; byte k / 8 holds bit k on every machine.
   void ClearBits(uint64_t from, uint64_t to) noexcept {
     auto* const bytes = reinterpret_cast<uint8_t*>(chunk_.data());
     for (uint64_t bit = from; bit < to; ++bit) {
@@ -178,7 +178,7 @@ class Qcow2BitmapCursor final : public ExtentCursor {
     return window_[static_cast<size_t>(index - window_begin_)];
   }
 
-  // Turns an entry as the file has it into one as TableEntry() returns it.
+  // Converts an entry of the file to the form of TableEntry().
   absl::Status CheckEntry(uint64_t index, uint64_t& entry) const {
     const uint64_t position = table_offset_ + index * 8;
     entry = LoadBig64(reinterpret_cast<const uint8_t*>(&entry));
@@ -207,14 +207,14 @@ class Qcow2BitmapCursor final : public ExtentCursor {
   std::vector<uint64_t> window_;
   uint64_t window_begin_ = 0;
 
-  uint64_t begin_ = 0;  // byte of the bitmap that the chunk begins with, a multiple of 8
+  uint64_t begin_ = 0;  // first byte of the chunk in the bitmap, a multiple of 8
   unsigned skip_bits_ = 0;
   std::vector<uint64_t> chunk_;
-  size_t words_ = 0;  // of the chunk, and of them scanned
+  size_t words_ = 0;  // of the chunk, and scanned ones
   size_t next_word_ = 0;
 };
 
-// OK when the bits of `entry` can be read and trusted.
+// OK if the bits of `entry` can be read and trusted.
 absl::Status CheckUsable(const Image& file, const Qcow2Header& header,
                          const Qcow2BitmapEntry& entry) {
   const std::string name =
@@ -233,8 +233,8 @@ absl::Status CheckUsable(const Image& file, const Qcow2Header& header,
         name, " has unknown flags 0x", absl::Hex(entry.flags), " at offset ", entry.position + 12));
   }
   if (entry.extra_bytes != 0 && (entry.flags & kExtraCompatible) == 0) {
-    return absl::UnimplementedError(absl::StrCat(
-        name, " has extra data that must be understood, at offset ", entry.position + 20));
+    return absl::UnimplementedError(
+        absl::StrCat(name, " has mandatory extra data, at offset ", entry.position + 20));
   }
   const uint64_t bits = BlockCount(header.active.size, entry.bitmap.granularity);
   const uint64_t needed = BlockCount(BlockCount(bits, 8), header.cluster_size());
@@ -258,8 +258,8 @@ absl::StatusOr<std::vector<Qcow2BitmapEntry>> ReadQcow2Bitmaps(const Image& file
   if (!header.bitmaps_consistent) {
     return absl::FailedPreconditionError(
         absl::StrCat("qcow2: ", file.label(),
-                     ": the bitmaps are not to be trusted: the image was written to by a program "
-                     "that does not know them"));
+                     ": the bitmaps can't be trusted: a program that does not support them has "
+                     "written to the image"));
   }
   const Qcow2BitmapArea& area = *header.bitmaps;
   if (area.count == 0 || area.count > kMaxQcow2Bitmaps ||

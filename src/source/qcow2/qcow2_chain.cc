@@ -36,7 +36,7 @@ absl::Status ChainWalk::Resolve(uint64_t offset, size_t layers, Place& place) {
     Layer& layer = layers_[i];
     ++work_;
     if (offset >= layer.walk.size()) {
-      // Past the end of a backing file there are zeros, whatever lies below it.
+      // Past the end of a backing file everything is zeros, whatever lies below.
       place = {Place::Kind::kZero, 0, 0, end};
       return absl::OkStatus();
     }
@@ -68,7 +68,7 @@ absl::Status ChainWalk::Resolve(uint64_t offset, size_t layers, Place& place) {
     return absl::OkStatus();
   }
   if (layers < layers_.size()) {
-    // What is below decides, up to where its first file ends.
+    // The layers below decide, up to the end of the first of them.
     const uint64_t below = layers_[layers].walk.size();
     if (offset >= below) {
       place = {Place::Kind::kZero, 0, 0, end};

@@ -1,4 +1,4 @@
-// Where the bytes of a state lie in the files of its chain.
+// Locates the bytes of a state in the files of its chain.
 #ifndef CBT_SOURCE_QCOW2_QCOW2_CHAIN_H_
 #define CBT_SOURCE_QCOW2_QCOW2_CHAIN_H_
 
@@ -15,19 +15,19 @@
 namespace cbt {
 
 // The tables of the active state or of a snapshot, checked.
-// Errors: INVALID_ARGUMENT for no image; NOT_FOUND, DATA_LOSS.
+// Errors: INVALID_ARGUMENT without an image; NOT_FOUND, DATA_LOSS.
 absl::StatusOr<Qcow2Tables> FindQcow2Tables(const Qcow2State& state);
 
 // A position in a state. Belongs to one thread.
 class ChainWalk {
  public:
-  // What holds at an offset and up to `end`.
+  // The placement from an offset up to `end`.
   struct Place {
     enum class Kind : uint8_t {
-      kZero,  // zeros, by whatever way
+      kZero,  // zeros, for any reason
       kData,  // as Placement
       kCompressed,
-      kBelow,   // in the layers that were left out of the search
+      kBelow,   // in the layers that were not searched
       kUnknown  // in a backing file that was not opened
     };
     Kind kind = Kind::kZero;
@@ -36,10 +36,11 @@ class ChainWalk {
     uint64_t end = 0;
   };
 
-  // `tables`: what FindQcow2Tables() gave for the state.
+  // `tables`: FindQcow2Tables() of the state.
   ChainWalk(std::shared_ptr<const Qcow2Image> image, const Qcow2Tables& tables, SegmentRule rule);
 
-  // What lies at `offset` (bytes, < size()) in the first `layers` files of the chain, 0 .. depth().
+  // The placement at `offset` (bytes, < size()) in the first `layers` files of the chain, 0 ..
+  // depth().
   absl::Status Resolve(uint64_t offset, size_t layers, Place& place);
 
   uint64_t size() const noexcept { return layers_.front().walk.size(); }
@@ -56,18 +57,18 @@ class ChainWalk {
   struct Layer {
     Qcow2Tables tables;
     TableWalk walk;
-    // What the walk said last, of [begin, segment.end).
+    // The last result of the walk, for [begin, segment.end).
     uint64_t begin = 0;
     Segment segment;
   };
 
   const std::shared_ptr<const Qcow2Image> image_;
-  std::deque<Layer> layers_;  // walks stay where they are
+  std::deque<Layer> layers_;  // a deque: walks must not move
   uint64_t work_ = 0;
 };
 
-// The number of files at the ends of both chains that are the same, read in the same way: what
-// neither finds above them reads alike in both. 0 when nothing is known about what lies below them.
+// The number of files at the ends of both chains that are the same, read in the same way: whatever
+// neither chain has above them reads the same in both. 0 if it is unknown what lies below them.
 size_t CommonLayers(const ChainWalk& a, const ChainWalk& b);
 
 }  // namespace cbt

@@ -10,18 +10,18 @@
 namespace cbt {
 namespace {
 
-// Work of one Next() at most (see TableWalk::work()): some milliseconds.
+// The maximum work per Next() (see TableWalk::work()): some milliseconds.
 constexpr uint64_t kWorkPerCall = uint64_t{1} << 22;
-// It is added up that often.
+// The number of steps between checks of the work.
 constexpr uint64_t kStepsPerLook = 16;
 
-// What a view says of the bytes from a position to `end`.
+// A view's answer for the bytes from a position to `end`.
 struct Answer {
   bool reported = false;
   uint64_t end = 0;
 };
 
-// Makes maximal extents of what a view says piece by piece. A view has
+// Merges the answers of a view into maximal extents. A view has
 //   absl::Status Look(uint64_t offset, Answer& answer);
 //   uint64_t work() const;
 //   absl::Status CheckUnchanged() const;
@@ -45,7 +45,7 @@ class PlacementCursor final : public ExtentCursor {
       Answer answer;
       if (absl::Status status = view_.Look(position_, answer); !status.ok()) return status;
       if (answer.end <= position_) {
-        return absl::InternalError(absl::StrCat("qcow2: no way on from offset ", position_));
+        return absl::InternalError(absl::StrCat("qcow2: no progress at offset ", position_));
       }
       if (answer.reported && !open_) {
         open_ = true;
@@ -59,7 +59,7 @@ class PlacementCursor final : public ExtentCursor {
     if (open_ && !batch.full() && (position_ == capacity() || pieces_allowed())) Close(batch);
     const uint64_t covered = open_ ? begin_ : position_;
     if (covered == capacity()) {
-      // The last word: only of files that stayed as they were can it be said what they hold.
+      // Checked last: the answer is valid only if no file changed.
       if (absl::Status status = view_.CheckUnchanged(); !status.ok()) return status;
     }
     return covered;
@@ -72,7 +72,7 @@ class PlacementCursor final : public ExtentCursor {
 
   View view_;
   uint64_t position_ = 0;
-  uint64_t begin_ = 0;  // of the extent that is open
+  uint64_t begin_ = 0;  // of the open extent
   bool open_ = false;
 };
 
@@ -85,7 +85,7 @@ class AllocationView {
     using Kind = ChainWalk::Place::Kind;
     ChainWalk::Place place;
     absl::Status status = chain_->Resolve(offset, chain_->depth(), place);
-    // What lies in a file that was not opened may be data.
+    // A file that was not opened may hold data.
     answer = {place.kind == Kind::kData || place.kind == Kind::kUnknown, place.end};
     return status;
   }
@@ -156,7 +156,7 @@ class DeltaView {
     absl::Status status = target_->Resolve(offset, target_own_, target);
     if (!status.ok()) return status;
     if (status = ResolveBase(offset, base_own_, base); !status.ok()) return status;
-    // Zeros against what both have in common: only that can tell whether it holds zeros too.
+    // Zeros against a common layer: only that layer can show whether it holds zeros too.
     if (target.kind == Kind::kBelow && base.kind == Kind::kZero) {
       status = target_->Resolve(offset, target_->depth(), target);
     } else if (target.kind == Kind::kZero && base.kind == Kind::kBelow) {
@@ -200,9 +200,9 @@ class DeltaView {
 
   std::unique_ptr<ChainWalk> base_;
   std::unique_ptr<ChainWalk> target_;
-  size_t base_own_ = 0;  // layers above those that both have in common
+  size_t base_own_ = 0;  // layers above the common ones
   size_t target_own_ = 0;
-  std::vector<size_t> target_of_;  // which layer of the target each one of the base is, or none
+  std::vector<size_t> target_of_;  // the layer of the target for each layer of the base, if any
   bool unknown_is_same_ = false;
   bool twins_ = false;
 };

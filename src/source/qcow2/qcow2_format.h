@@ -1,5 +1,5 @@
-// What a qcow2 file says outside of its cluster tables: header, extensions, snapshot table, bitmap
-// directory. After qemu's docs/interop/qcow2; all numbers are big-endian.
+// A qcow2 file outside of its cluster tables: header, extensions, snapshot table, bitmap directory.
+// As documented in qemu's docs/interop/qcow2; all numbers are big-endian.
 #ifndef CBT_SOURCE_QCOW2_QCOW2_FORMAT_H_
 #define CBT_SOURCE_QCOW2_QCOW2_FORMAT_H_
 
@@ -19,7 +19,7 @@ namespace cbt {
 
 inline constexpr uint32_t kQcow2Magic = 0x514649fb;  // "QFI\xfb"
 
-// qemu's own limits, which keep hostile files from costing more than sound ones.
+// qemu's own limits, which bound the cost of hostile files.
 inline constexpr uint64_t kMaxL1Bytes = uint64_t{32} << 20;
 inline constexpr uint64_t kMaxQcow2Snapshots = 65536;
 inline constexpr uint64_t kMaxSnapshotTableBytes = uint64_t{64} << 20;
@@ -42,7 +42,7 @@ constexpr uint32_t LoadBig32(const uint8_t* bytes) noexcept {
 }
 constexpr uint64_t LoadBig64(const uint8_t* bytes) noexcept { return LoadBig(bytes, 8); }
 
-// Where the first-level table of one state lies, and how much it maps (bytes).
+// Where the first-level table of a state lies, and how much it maps (bytes).
 struct Qcow2Tables {
   uint64_t size = 0;
   uint64_t l1_offset = 0;
@@ -60,7 +60,7 @@ struct Qcow2BitmapArea {
 struct Qcow2Header {
   uint32_t version = 0;
   unsigned cluster_bits = 0;
-  bool extended = false;  // entries of 16 bytes, with 32 subclusters a cluster
+  bool extended = false;  // entries of 16 bytes, with 32 subclusters per cluster
   Qcow2Tables active;
   uint64_t snapshot_count = 0;
   uint64_t snapshots_offset = 0;
@@ -70,24 +70,24 @@ struct Qcow2Header {
   bool bitmaps_consistent = false;
 
   uint64_t cluster_size() const noexcept { return uint64_t{1} << cluster_bits; }
-  // Shift counts: bytes of volume that one subcluster (or cluster), one table maps.
+  // Shift counts: bytes of volume per subcluster (or cluster), and per table.
   unsigned unit_bits() const noexcept { return extended ? cluster_bits - 5 : cluster_bits; }
   unsigned entry_bits() const noexcept { return extended ? 4 : 3; }
   unsigned table_bits() const noexcept { return 2 * cluster_bits - entry_bits(); }
 };
 
-// An error that names the place: bytes at `offset` of `file`.
+// An error naming the place: bytes at `offset` of `file`.
 absl::Status Qcow2Broken(const Image& file, uint64_t offset, std::string_view reason);
 
-// `text` from a file, fit for an error message.
+// `text` from a file, escaped for an error message.
 std::string Qcow2Quoted(std::string_view text);
 
-// OK when `bytes` bytes at `offset` lie inside of the file and begin a cluster; `what` names them.
-// `field` is where the file says so.
+// OK if `bytes` bytes at `offset` lie inside the file and begin a cluster; `what` names them.
+// `field` is the offset of the field that says so.
 absl::Status CheckQcow2Area(const Image& file, unsigned cluster_bits, uint64_t field,
                             uint64_t offset, uint64_t bytes, std::string_view what);
 
-// OK when a first-level table can map what it has to. `field` as above.
+// OK if a first-level table can map what it has to. `field` as above.
 absl::Status CheckQcow2Tables(const Image& file, const Qcow2Header& header,
                               const Qcow2Tables& tables, uint64_t field);
 
@@ -96,7 +96,7 @@ absl::StatusOr<Qcow2Header> ReadQcow2Header(const Image& file);
 absl::StatusOr<std::vector<Qcow2Snapshot>> ReadQcow2Snapshots(const Image& file,
                                                               const Qcow2Header& header);
 
-// A bitmap with what its cursor needs to know.
+// A bitmap and what its cursor needs.
 struct Qcow2BitmapEntry {
   Qcow2Bitmap bitmap;
   uint64_t position = 0;  // of the directory entry in the file

@@ -15,7 +15,7 @@ constexpr uint64_t kHeaderBytesV2 = 72;
 constexpr uint64_t kHeaderBytesV3 = 104;
 constexpr uint32_t kMaxBackingName = 1023;
 
-// Where fields stand in the header.
+// Offsets of fields in the header.
 constexpr uint64_t kVersionAt = 4;
 constexpr uint64_t kBackingOffsetAt = 8;
 constexpr uint64_t kBackingSizeAt = 16;
@@ -189,8 +189,8 @@ absl::StatusOr<Qcow2Header> ReadQcow2Header(const Image& file) {
   std::array<uint8_t, kHeaderBytesV3> bytes;
   if (absl::Status status = file.Read(0, bytes.size(), bytes.data()); !status.ok()) return status;
   if (!LooksLikeQcow2(bytes)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("qcow2: ", file.label(), ": no qcow2 image: it does not begin with QFI\\xfb"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "qcow2: ", file.label(), ": not a qcow2 image: it does not begin with QFI\\xfb"));
   }
   Qcow2Header header;
   header.version = LoadBig32(&bytes[kVersionAt]);
@@ -232,7 +232,7 @@ absl::StatusOr<Qcow2Header> ReadQcow2Header(const Image& file) {
                    LoadBig32(&bytes[kL1SizeAt])};
   absl::Status status = CheckQcow2Tables(file, header, header.active, kSizeAt);
   if (!status.ok()) return status;
-  // Never read here, but a file in which it can't be right is not what it says it is.
+  // Not used here, but if it is invalid the file is not what it claims to be.
   const uint64_t refcount_clusters = LoadBig32(&bytes[kRefcountClustersAt]);
   status =
       CheckQcow2Area(file, cluster_bits, kRefcountOffsetAt, LoadBig64(&bytes[kRefcountOffsetAt]),
@@ -249,7 +249,7 @@ absl::StatusOr<Qcow2Header> ReadQcow2Header(const Image& file) {
   const uint64_t end = backing_offset != 0 ? backing_offset : header.cluster_size();
   if (status = ReadExtensions(file, length, end, header); !status.ok()) return status;
   if (header.bitmaps_consistent && !header.bitmaps) {
-    return Qcow2Broken(file, kAutoclearAt, "bitmaps are said to be consistent, but there are none");
+    return Qcow2Broken(file, kAutoclearAt, "bitmaps are marked as consistent, but there are none");
   }
   return header;
 }
@@ -304,7 +304,7 @@ absl::StatusOr<std::vector<Qcow2Snapshot>> ReadQcow2Snapshots(const Image& file,
       // qemu does not resize such images while they have snapshots.
       snapshot.virtual_size = header.active.size;
     } else {
-      return Qcow2Broken(file, at + 36, "a snapshot that does not say its virtual size");
+      return Qcow2Broken(file, at + 36, "a snapshot without a virtual size");
     }
     snapshot.id = rest.substr(extra_size, id_size);
     snapshot.name = rest.substr(extra_size + id_size);

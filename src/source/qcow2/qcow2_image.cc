@@ -1,4 +1,4 @@
-// Opening a qcow2 image and what it is backed by.
+// Opens a qcow2 image and its backing files.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace cbt {
 namespace {
 
-// What other image formats begin with. A backing file of one of them, whose format the overlay does
+// Signatures of other image formats. A backing file of one of them, whose format the overlay does
 // not give, must not pass for a raw volume.
 struct Signature {
   std::string_view bytes;
@@ -34,15 +34,15 @@ constexpr Signature kForeign[] = {
 };
 constexpr size_t kProbeBytes = 68;
 
-// Fails when qemu has the image open for writing: it holds a lock on this byte then (and never puts
-// anything there; the lock is a sign to other programs).
+// Fails if qemu has the image open for writing: it then holds a lock on this byte, as a sign to
+// other programs.
 absl::Status CheckNoWriter(const Image& file) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   lock.l_start = 101;
   lock.l_len = 1;
-  // Where locks can't be asked for, nothing can be told about writers.
+  // Without support for locks, writers can't be detected.
   if (::fcntl(file.descriptor(), F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) {
     return absl::OkStatus();
   }
@@ -55,7 +55,7 @@ std::string FolderOf(const std::string& path) {
   return slash == std::string::npos ? std::string() : path.substr(0, slash + 1);
 }
 
-// The path that the name of a backing file stands for.
+// The path for the name of a backing file.
 absl::StatusOr<std::string> BackingPath(const Image& file, const std::string& folder,
                                         std::string name) {
   constexpr std::string_view kFile = "file:";
@@ -66,7 +66,7 @@ absl::StatusOr<std::string> BackingPath(const Image& file, const std::string& fo
   if (protocol || name.empty() || (plain && name.front() != '/')) {
     return absl::UnimplementedError(absl::StrCat(
         "qcow2: ", file.label(), ": the name of the backing file, which begins with ",
-        Qcow2Quoted(protocol ? name.substr(0, colon + 1) : std::string(kFile)), ", is no path"));
+        Qcow2Quoted(protocol ? name.substr(0, colon + 1) : std::string(kFile)), ", is not a path"));
   }
   return name.front() == '/' ? name : folder + name;
 }
@@ -88,7 +88,7 @@ absl::StatusOr<bool> IsRaw(const Image& file, const std::optional<std::string>& 
                    [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; })) {
       return absl::UnimplementedError(
           absl::StrCat("qcow2: ", file.label(), ": a backing file that begins like the format ",
-                       signature.format, "; say its format in the overlay if it is another one"));
+                       signature.format, "; set its format in the overlay if it is another one"));
     }
   }
   return true;
@@ -118,8 +118,8 @@ absl::StatusOr<std::shared_ptr<const Image>> OpenBacking(const Qcow2Options& opt
   return file;
 }
 
-// Opens what the last of `layers` is backed by, and so on. `hide_paths`: files go by the label of
-// the first one and a number.
+// Opens the chain of backing files below the last of `layers`. `hide_paths`: files go by the label
+// of the first one and a number.
 absl::Status AddBacking(std::string folder, bool hide_paths, const Qcow2Options& options,
                         std::vector<Qcow2Layer>& layers) {
   while (!layers.back().raw && layers.back().header.backing_name) {
@@ -138,7 +138,7 @@ absl::Status AddBacking(std::string folder, bool hide_paths, const Qcow2Options&
     absl::StatusOr<std::shared_ptr<const Image>> file = OpenBacking(options, *path, label);
     if (!file.ok()) return file.status();
     for (const Qcow2Layer& layer : layers) {
-      // A loop by way of hard links is one, too: what only looks like one is refused.
+      // Loops through hard links count, too: when in doubt, refuse.
       if (!(*file)->MayBeSameFileAs(*layer.file)) continue;
       return absl::DataLossError(absl::StrCat("qcow2: ", overlay.file->label(),
                                               ": the chain of backing files comes back to ",
@@ -231,7 +231,7 @@ absl::StatusOr<Qcow2Snapshot> Qcow2Image::FindSnapshot(std::string_view id_or_na
     if (snapshot.id != id_or_name && snapshot.name != id_or_name) continue;
     if (found != nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "qcow2: ", label(), ": more than one snapshot goes by ", Qcow2Quoted(id_or_name)));
+          "qcow2: ", label(), ": more than one snapshot is called ", Qcow2Quoted(id_or_name)));
     }
     found = &snapshot;
   }

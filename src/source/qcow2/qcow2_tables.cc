@@ -11,17 +11,17 @@ namespace {
 constexpr uint64_t kSingleReference = uint64_t{1} << 63;
 constexpr uint64_t kCompressedFlag = uint64_t{1} << 62;
 constexpr uint64_t kZeroEntry = 1;
-// Bits of a standard entry that have no meaning, and of an entry of the first level.
+// Reserved bits of a standard entry and of a first-level entry.
 constexpr uint64_t kReserved = 0x3f000000000001fe;
 constexpr uint64_t kFirstLevelReserved = 0x7f000000000001ff;
 
-// What reading a table costs, in the unit of work().
+// The cost of reading a table, in the unit of work().
 constexpr uint64_t kReadWork = 1000;
 constexpr uint64_t kFindDataWork = 500;
 
 constexpr unsigned kSubclusters = 32;
 
-// A number of subclusters of one entry that lie in the same way.
+// Consecutive subclusters of one entry with the same placement.
 struct Piece {
   Placement placement;
   unsigned count;
@@ -76,7 +76,7 @@ absl::Status TableWalk::Find(uint64_t offset, Segment& segment) {
 }
 
 void TableWalk::Scan(uint64_t offset, Segment& segment) noexcept {
-  // The scan gives the first unit that is different, counted from the slice's first.
+  // The scan returns the first different unit, counted from the first of the slice.
   const unsigned unit_bits = header_.unit_bits();
   const uint64_t begin = SliceBegin(offset);
   const auto unit = static_cast<size_t>((offset - begin) >> unit_bits);
@@ -172,10 +172,10 @@ absl::Status TableWalk::LoadSlice(uint64_t table, uint64_t offset) {
 absl::Status TableWalk::Decode(uint64_t position) {
   const unsigned cluster_bits = header_.cluster_bits;
   const uint64_t unaligned = (header_.cluster_size() - 1) & kQcow2OffsetMask;
-  // Version 2 knows no zero clusters, entries with subclusters say it in their bitmaps.
+  // Version 2 has no zero clusters, and extended entries mark zeros in their bitmaps.
   const bool flag_means_zero = header_.version >= 3 && !header_.extended;
   const uint64_t reserved = kReserved | unaligned | (flag_means_zero ? 0 : kZeroEntry);
-  // Compressed clusters: the offset has so many bits, of which those above 55 are clear.
+  // The number of bits of the offset in a compressed cluster's entry; those above 55 are clear.
   const unsigned offset_bits = 62 - (cluster_bits - 8);
   const uint64_t compressed_mask = (uint64_t{1} << offset_bits) - 1;
   const uint64_t file_size = file_.size();
@@ -192,8 +192,8 @@ absl::Status TableWalk::Decode(uint64_t position) {
       bitmap = 0;
     } else {
       const uint64_t host = entry & kQcow2OffsetMask;
-      // A reference to no cluster is one to the header, which only an external data file lacks.
-      // Where nothing is read from the cluster, it is a place that is kept free for later.
+      // Offset 0 refers to the header, which only an external data file lacks. If nothing is read
+      // from the cluster, it is preallocated space.
       sound = (entry & reserved) == 0 && (host != 0 || decoded == entry);
       if (step == 2) {
         const auto allocated = static_cast<uint32_t>(bitmap);
@@ -266,7 +266,7 @@ size_t TableWalk::ScanExtended(size_t unit, Segment& segment) const noexcept {
   const unsigned unit_bits = header_.unit_bits();
   size_t at = unit;
   bool any = false;
-  uint64_t next = 0;  // where contiguous data would go on
+  uint64_t next = 0;  // where contiguous data would continue
   while (at < units) {
     const size_t entry = at / kSubclusters;
     const auto subcluster = static_cast<unsigned>(at % kSubclusters);
@@ -301,7 +301,7 @@ absl::StatusOr<uint64_t> TableWalk::EqualUpTo(TableWalk& other, uint64_t offset)
   const uint64_t limit = std::min(tables_.size, other.tables_.size);
   const unsigned table_bits = header_.table_bits();
   if (*table == *other_table) {
-    // The same table, or none, and so on with the next ones as far as both windows reach.
+    // Follows equal tables, or none, as far as both windows reach.
     const uint64_t first = offset >> table_bits;
     const uint64_t end =
         std::min(window_begin_ + window_.size(), other.window_begin_ + other.window_.size());

@@ -1,4 +1,4 @@
-// Walking the two-level cluster tables of one file of a chain, a stretch of table at a time.
+// Walks the two-level cluster tables of one file of a chain, a slice of a table at a time.
 #ifndef CBT_SOURCE_QCOW2_QCOW2_TABLES_H_
 #define CBT_SOURCE_QCOW2_QCOW2_TABLES_H_
 
@@ -12,25 +12,25 @@
 
 namespace cbt {
 
-// Where bytes of a volume are, as far as one file knows.
+// Where bytes of a volume lie, as far as one file knows.
 enum class Placement : uint8_t {
   kAbsent,      // not in this file: in the one below, or zeros
   kZero,        // marked as zeros, or in a hole of a raw file
   kData,        // at `host`
-  kCompressed,  // in the compressed cluster that the descriptor `host` stands for
+  kCompressed,  // in the compressed cluster with the descriptor `host`
 };
 
-// A range that lies in one way, from the offset that was asked for to `end`.
+// A range with one placement, from the requested offset to `end`.
 struct Segment {
   Placement placement = Placement::kAbsent;
-  uint64_t end = 0;   // > the offset asked for
+  uint64_t end = 0;   // > the requested offset
   uint64_t host = 0;  // kData: where the byte at that offset lies, if segments are contiguous
 };
 
-// How far a segment may go.
+// How far a segment may reach.
 enum class SegmentRule : uint8_t {
   kKind,        // as long as the placement is the same; compressed clusters count as data
-  kContiguous,  // also only as long as host offsets go on without a jump
+  kContiguous,  // also only as long as host offsets are contiguous
 };
 
 // A position in one file. Keeps at most kMaxSliceBytes of a second-level table and kWindowBytes of
@@ -40,33 +40,33 @@ class TableWalk {
   static constexpr uint64_t kMaxSliceBytes = uint64_t{64} << 10;
   static constexpr uint64_t kWindowBytes = 4096;
 
-  // `layer` outlives the walk. `tables` has been checked with CheckQcow2Tables(); of a raw file
+  // `layer` must outlive the walk. `tables` must have passed CheckQcow2Tables(); for a raw file
   // only its size counts.
   TableWalk(const Qcow2Layer& layer, const Qcow2Tables& tables, SegmentRule rule);
 
-  // What lies at `offset` (bytes, < size()). Segments end at slices of tables at the latest, so
-  // that neighbours may have the same placement.
+  // The placement at `offset` (bytes, < size()). Segments end at table slices at the latest, so
+  // neighbours may have the same placement.
   // Errors: DATA_LOSS for entries that contradict the format, ABORTED, UNAVAILABLE.
   absl::Status Find(uint64_t offset, Segment& segment);
 
-  // For two states of one file: how many bytes from `offset` on have the same tables, or else the
-  // same entries, in both walks. Where that is 0 they may still lie alike, as Find() tells.
+  // For two states of one file: for how many bytes from `offset` both walks have the same tables,
+  // or else the same entries. If 0, they may still lie in the same place, see Find().
   // Requires: both walks are over the same qcow2 file, `offset` < size() of both.
   // Errors: as Find().
   absl::StatusOr<uint64_t> EqualUpTo(TableWalk& other, uint64_t offset);
 
   uint64_t size() const noexcept { return tables_.size; }
 
-  // Grows with what was done, so that calls can be bounded: about one for each nanosecond.
+  // Grows with the work done, so that calls can be bounded: about one per nanosecond.
   uint64_t work() const noexcept { return work_; }
 
  private:
   absl::Status FindRaw(uint64_t offset, Segment& segment);
-  // What the slice says at `offset`, which lies in it.
+  // The placement in the slice at `offset`, which must lie in it.
   void Scan(uint64_t offset, Segment& segment) noexcept;
   // The entry of the first-level table for `offset`: the offset of a table, or 0.
   absl::StatusOr<uint64_t> FirstLevel(uint64_t offset);
-  // Makes slice_ hold the entry for `offset` of the table at `table`.
+  // Loads the slice with the entry for `offset` of the table at `table`.
   absl::Status LoadSlice(uint64_t table, uint64_t offset);
   absl::Status Decode(uint64_t position);
   absl::Status BrokenEntry(uint64_t position, size_t index) const;
@@ -86,16 +86,16 @@ class TableWalk {
   std::vector<uint64_t> window_;
   uint64_t window_begin_ = 0;
 
-  // Part of a second-level table, decoded: without the flag for single references, and every
-  // entry that holds nothing but zeros as kZeroEntry. With subclusters, two words an entry.
+  // Part of a second-level table, decoded: without the flag for single references, and with every
+  // all-zero entry as kZeroEntry. With subclusters, two words per entry.
   std::vector<uint64_t> slice_;
   uint64_t slice_table_ = 0;  // 0: none
   uint64_t slice_first_ = 0;  // number of its first entry in the table
-  uint64_t slice_begin_ = 0;  // the volume offset that this entry stands for
+  uint64_t slice_begin_ = 0;  // the volume offset of this entry
 
   Image::Range data_;  // of a raw file: the data range last found
   bool data_known_ = false;
-  uint64_t data_from_ = 0;  // where it was looked for: a hole up to data_.begin
+  uint64_t data_from_ = 0;  // where the search began: a hole up to data_.begin
 
   uint64_t work_ = 0;
 };

@@ -400,9 +400,9 @@ TEST(PlacementDeltaTest, AnswerThatContradictsItselfIsAnError) {
       {"has no length", {{0, 4096, 4096, 0}, {8192, 8192, 0, 0}}},
       {"reaches past the largest offset", {{UINT64_MAX - 10, 4096, 4096, 0}}},
       {"lies past the largest address", {{0, UINT64_MAX - 10, 4096, 0}}},
-      {"begins before the end of the one before", {{0, 4096, 8192, 0}, {4096, 65536, 4096, 0}}},
-      {"begins before the end of the one before", {{8192, 4096, 4096, 0}, {0, 65536, 4096, 0}}},
-      {"is called the last one", {{0, 4096, 4096, FIEMAP_EXTENT_LAST}, {4096, 65536, 4096, 0}}},
+      {"begins before the end of the previous one", {{0, 4096, 8192, 0}, {4096, 65536, 4096, 0}}},
+      {"begins before the end of the previous one", {{8192, 4096, 4096, 0}, {0, 65536, 4096, 0}}},
+      {"is marked as the last one", {{0, 4096, 4096, FIEMAP_EXTENT_LAST}, {4096, 65536, 4096, 0}}},
       {"1025 extents at offset 0", std::vector<FileExtent>(1025, {0, 4096, 4096, 0})},
       // Nothing moves on: asked again behind it, the same comes back.
       {"ends before what was asked for", {{0, 4096, 4096, 0}}},

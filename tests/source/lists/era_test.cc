@@ -83,7 +83,7 @@ TEST(Era, ADumpOfADeviceInUseIsRefused) {
   live.replace(live.find("current_era=\"4\""), 15, "current_era=\"5\"");
   for (const uint64_t since : {0U, 3U, 4U, 5U}) {
     EXPECT_REFUSED(From(ReadEraDump, live, EraOptions{.since_era = since}), kFailedPrecondition,
-                   "lacks what was written in era 5, the present one: dump a copy");
+                   "lacks what was written in era 5, the current one: dump a copy");
   }
   // Nothing was written in it before the device was suspended: that is known.
   const size_t array = live.find("<era_array>");
@@ -120,7 +120,7 @@ TEST(Era, AttackGALogicalDumpIsRefused) {
   // The array is no sign that the present era's writeset is there.
   EXPECT_REFUSED(From(ReadEraDump, device + test::Writeset(3, {true, false}) + array(3, 4),
                       EraOptions{.since_era = 4}),
-                 kFailedPrecondition, "lacks what was written in era 4, the present one");
+                 kFailedPrecondition, "lacks what was written in era 4, the current one");
 }
 
 // --repair leaves out bits and writesets that it can't read.
@@ -151,8 +151,8 @@ TEST(Era, AttackGARepairedDumpIsRefused) {
       EXPECT_REFUSED(read(third + cut + fifth, since), kDataLoss, "era 4 lacks bit " + bit);
     }
     EXPECT_REFUSED(read(third + fifth, since), kDataLoss, "era 4 is missing");
-    EXPECT_REFUSED(read(third + fourth + fourth + fifth, since), kDataLoss, "comes behind");
-    EXPECT_REFUSED(read(fourth + third + fifth, since), kDataLoss, "comes behind");
+    EXPECT_REFUSED(read(third + fourth + fourth + fifth, since), kDataLoss, "comes after");
+    EXPECT_REFUSED(read(fourth + third + fifth, since), kDataLoss, "comes after");
     EXPECT_REFUSED(read(fourth + fifth + Writeset(6, {true, true, true}), since), kDataLoss,
                    "is in era 5");
   }

@@ -116,7 +116,7 @@ TEST(Rbd, AnExportTellsBetweenAnyTwoSnapshots) {
   EXPECT_RANGES(read(kDelta, "s3", ""), {});
   EXPECT_RANGES(read(kDelta, "s2", "s2"), {});
   EXPECT_EQ(read(kDelta, "s1", "")->identity(), (ChangeMapIdentity{"", "s1", ""}));
-  EXPECT_REFUSED(read(kDelta, "s2", "s1"), kNotFound, "no way from snapshot \"s2\"");
+  EXPECT_REFUSED(read(kDelta, "s2", "s1"), kNotFound, "no diffs from snapshot \"s2\"");
   EXPECT_REFUSED(read(kDelta, "s1", "s9"), kNotFound, "\"s9\"");
   EXPECT_REFUSED(read(kDelta, "", "s1"), kInvalidArgument, "name the base");
   for (size_t size = 0; size < text.size(); size += size < 5000 ? 1 : 5003) {
@@ -229,7 +229,7 @@ TEST(Rbd, AMapThatWouldBeTooLargeIsRefusedBeforeItIsMade) {
 TEST(Rbd, ADiffIsTakenForWhatItSaysItIs) {
   const std::string diff = Sample("rbd_diff_v1_bluestore.bin");
   EXPECT_REFUSED(From(ReadRbdDiff, diff, RbdDiffOptions{.import = {.purpose = kAllocated}}),
-                 kInvalidArgument, "from snapshot s1 tells what changed");
+                 kInvalidArgument, "from snapshot s1 reports what changed");
   EXPECT_REFUSED(From(ReadRbdDiff, diff, RbdDiffOptions{.base = "s0"}), kNotFound, "\"s1\"");
   EXPECT_REFUSED(From(ReadRbdDiff, diff, RbdDiffOptions{.import = {.capacity = kMiB}}),
                  kInvalidArgument, "67108864");
@@ -262,7 +262,7 @@ TEST(Rbd, JsonNeedsTheSize) {
   EXPECT_RANGES(From(ReadRbdDiffJson, "[]", ImportOptions{.capacity = kMiB}), {});
   EXPECT_REFUSED(
       From(ReadRbdDiffJson, "[{\"offset\":-1,\"length\":1}]", ImportOptions{.capacity = kMiB}),
-      kDataLoss, "\"offset\" is no number");
+      kDataLoss, "\"offset\" is not a number");
   EXPECT_REFUSED(From(ReadRbdDiffJson, "[{\"offset\":1,\"offset\":2,\"length\":1}]",
                       ImportOptions{.capacity = kMiB}),
                  kDataLoss, "twice");
@@ -320,12 +320,12 @@ TEST(Thin, WhatIsNoElementCouldBeAChange) {
   const std::string delta = Sample("thin_delta.xml");
   EXPECT_REFUSED(
       From(ReadThinDelta, std::string(delta).erase(delta.find("<right_only"), 1), options),
-      kDataLoss, "in: line 9: text where only elements may stand");
+      kDataLoss, "in: line 9: text where only elements are allowed");
   // The tool's words about what it could not read, by 2>&1.
   EXPECT_REFUSED(
       From(ReadThinDelta, std::string(delta).insert(delta.find("<right_only"), "bad checksum\n"),
            options),
-      kDataLoss, "in: line 9: text where only elements may stand");
+      kDataLoss, "in: line 9: text where only elements are allowed");
 }
 
 TEST(Thin, AChangeWithoutAPlaceIsRefused) {
@@ -406,7 +406,7 @@ TEST(Ebs, E14PagesThatAreMissingAreNoEnd) {
   EXPECT_RANGES(From(ReadEbsPages, "[" + first + "," + last + "]", options),
                 {{3 * 524288, 524288}, {2047 * 524288ull, 524288}});
   EXPECT_REFUSED(From(ReadEbsPages, first + empty, options), kDataLoss, "pages are missing");
-  EXPECT_REFUSED(From(ReadEbsPages, last + first, options), kDataLoss, "behind the last one");
+  EXPECT_REFUSED(From(ReadEbsPages, last + first, options), kDataLoss, "after the last one");
   // Which of the two counts can't be known; the second would be the end.
   EXPECT_REFUSED(
       From(ReadEbsPages, page + R"({"BlockIndex":3}],"NextToken":"x","NextToken":""})", options),
@@ -429,13 +429,13 @@ TEST(Ebs, WhatIsNoValueIsNotAbsent) {
   const std::string page = R"({"BlockSize":524288,"VolumeSize":1,"ChangedBlocks":[{"BlockIndex":3)";
   for (const std::string value : {"[]", "[\"x\"]", "{}", "{\"x\":[1]}"}) {
     EXPECT_REFUSED(From(ReadEbsPages, page + "}],\"NextToken\":" + value + "}", options), kDataLoss,
-                   "NextToken is no string");
+                   "NextToken is not a string");
     EXPECT_REFUSED(From(ReadEbsPages, page + "}],\"BlockSize\":" + value + "}", options), kDataLoss,
-                   "BlockSize is no size");
+                   "BlockSize is not a size");
     EXPECT_REFUSED(From(ReadEbsPages, page + "}],\"VolumeSize\":" + value + "}", options),
-                   kDataLoss, "VolumeSize is no size in GiB");
+                   kDataLoss, "VolumeSize is not a size in GiB");
     EXPECT_REFUSED(From(ReadEbsPages, page + ",\"BlockIndex\":" + value + "}]}", options),
-                   kDataLoss, "BlockIndex is no number");
+                   kDataLoss, "BlockIndex is not a number");
     // What nobody asked for may be anything.
     EXPECT_RANGES(From(ReadEbsPages,
                        page + ",\"x\":" + value + "}],\"ExpiryTime\":" + value +

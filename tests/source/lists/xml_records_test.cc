@@ -208,7 +208,7 @@ TEST(XmlRecordsTest, TextIsNoElementThatMayBeLeftOut) {
       for (const size_t most : {size_t{1}, size_t{7}, size_t{65536}}) {
         const Said said = Read(absl::StrCat(before, text, after), most);
         ASSERT_EQ(said.status,
-                  absl::DataLossError("in: line 3: text where only elements may stand"))
+                  absl::DataLossError("in: line 3: text where only elements are allowed"))
             << before << text;
       }
     }
@@ -273,7 +273,7 @@ TEST(XmlRecords, ErrorsNameTheLine) {
   EXPECT_EQ(Read("<r>\n<t/>\n\n<t\na=\"1\"/>\n<fail/>\n</r>", 100).status.message(),
             "in: line 6: asked to");
   EXPECT_EQ(Read("<r>\n<t/>\n<t/>\n<s>\n</r>", 100).status.message(),
-            "in: line 5: no XML: mismatched tag");
+            "in: line 5: not XML: mismatched tag");
 }
 
 }  // namespace

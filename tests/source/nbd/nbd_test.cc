@@ -247,7 +247,7 @@ TEST_F(NbdTest, AServerThatStopsAnsweringIsAnErrorInTime) {
   unfinished.done = false;
   const auto answer = AnswerOf(unfinished);
   EXPECT_EQ(answer.status().code(), StatusCode::kUnavailable);
-  EXPECT_NE(answer.status().message().find("no answer within 300 ms"), std::string::npos)
+  EXPECT_NE(answer.status().message().find("no reply within 300 ms"), std::string::npos)
       << answer.status();
   NbdServerOptions options;
   options.silent_handshake = true;

@@ -266,7 +266,7 @@ TEST_F(SourceTest, AttackQTakesItsTimeAndNoMore) {
        {Allocated(image, options).status(), Allocated(kTarget, options).status(),
         Delta(image, image, options).status()}) {
     EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("took longer than a source may take"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("exceeded the time limit of a source"));
   }
   // Seeking changes nothing of that.
   options.spec.format = SourceFormat::kImage;
@@ -317,7 +317,7 @@ TEST(SourceSpecs, AnOptionWithoutItsValueIsRefused) {
   // The default export of a server.
   EXPECT_EQ(ParseSourceSpec("nbd:export=")->options,
             (std::vector<std::pair<std::string, std::string>>{{"export", ""}}));
-  EXPECT_EQ(Refusal("nbd:export=,export="), "'export=': said twice");
+  EXPECT_EQ(Refusal("nbd:export=,export="), "'export=': given twice");
   EXPECT_THAT(Refusal("rbd-diff:=a"), HasSubstr("'=a': rbd-diff takes base="));
   EXPECT_THAT(Refusal("rbd-diff:,base=a"), HasSubstr("'': rbd-diff takes base="));
   EXPECT_EQ(Refusal("ebs:x=y"), "'x=y': ebs has no options");
@@ -346,7 +346,7 @@ TEST_F(SourceTest, OptionsThatTheFormatDoesNotTakeAreRefused) {
           {Options{{"", ""}}, "'': rbd-diff takes base="},
           {Options{{"base=s1", ""}}, "'base=s1': rbd-diff takes base="},
           {Options{{"base", ""}}, "'base=': rbd-diff: base has no value"},
-          {Options{{"base", "s1"}, {"base", "s2"}}, "'base=s2': said twice"},
+          {Options{{"base", "s1"}, {"base", "s2"}}, "'base=s2': given twice"},
           {Options{{"base", "s1"}, {"granularity", "4096"}},
            "'granularity=4096': rbd-diff takes"}}) {
       EXPECT_THAT(refusal(Allocated(diff, with(format, options))),
