@@ -12,7 +12,6 @@
 #include "base/absl_view.h"
 #include "base/parse_number.h"
 #include "source/input/time_limit.h"
-#include "source/lists/change_collector.h"
 #include "source/open/list_look.h"
 
 namespace cbt {
@@ -44,7 +43,9 @@ absl::Status SourceRequest::Prepare() {
   if (absl::Status status = FindFormat(); !status.ok()) return status;
   // A spec may not come from ParseSourceSpec(), and one without a format may not fit the detected
   // one.
-  return At(label_, "", CheckSourceOptions(format_, options_.spec));
+  const absl::Status status = CheckSourceOptions(format_, options_.spec);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(label_, ": ", status.message()));
 }
 
 absl::Status SourceRequest::FindFormat() {

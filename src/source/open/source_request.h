@@ -30,7 +30,6 @@ bool HasNameOf(SourceFormat format, std::string_view path);
 
 class SourceRequest {
  public:
-  // `options` must outlive the request.
   SourceRequest(std::string address, const SourceOptions& options);
 
   // Determines the format, and checks that it takes the given options. Call first.
