@@ -7,8 +7,8 @@
 //
 //   time=2026-01-31T12:00:00.000Z level=info event="stream closed" stream=7 api=csi code=OK ...
 //
-// Values with blanks, quotes or control characters are quoted and escaped, so that nobody can forge
-// a line by a name.
+// Values with blanks, quotes or control characters are quoted and escaped, so that a name can't
+// forge a line.
 #ifndef CBT_OPS_LOG_H_
 #define CBT_OPS_LOG_H_
 
@@ -29,7 +29,7 @@ struct LogOptions {
 // Thread safe. Errors: UNAVAILABLE when the file can't be opened.
 absl::StatusOr<std::unique_ptr<rpc::LogSink>> MakeLog(const LogOptions& options);
 
-// A value as it stands in a line.
+// A value as it is written in a line.
 std::string LogValue(std::string_view value);
 
 }  // namespace cbt::ops

@@ -3,27 +3,26 @@
 //   auto metrics = cbt::ops::Metrics::Serve("127.0.0.1:9100");
 //   options.telemetry.observer = metrics->get();
 //
-// Labels are the contract, the method and the status code: never a snapshot's name, so their number
-// has a bound.
+// Labels never hold a snapshot's name, so the number of series is bounded.
 //
 //   cbt_streams_total{api,method,code}          streams and pages that ended
 //   cbt_stream_ends_total{api,method,reason}    the same by cause (cbt::rpc::EndReasonName())
-//   cbt_streams_in_flight{api,method}           that are open now
-//   cbt_stream_resumes_total{api,method}        that began past offset 0
+//   cbt_streams_in_flight{api,method}           streams and pages that are open
+//   cbt_stream_resumes_total{api,method}        streams that began past offset 0
 //   cbt_stream_tuples_total{api,method}         tuples sent
-//   cbt_stream_reported_bytes_total{api,method} bytes of volumes reported by them
+//   cbt_stream_reported_bytes_total{api,method} bytes of volumes that these tuples report
 //   cbt_stream_wire_bytes_total{api,method}     bytes of messages sent
 //   cbt_stream_first_message_seconds{api,method}  histogram: time to the first message
-//   cbt_stream_seconds{api,method}                histogram: time from begin to end
+//   cbt_stream_seconds{api,method}                histogram: total time
 //   cbt_server_connections                      connections of clients
-//   cbt_server_waiting_calls                    calls whose request has not come whole
+//   cbt_server_waiting_calls                    calls whose request has not fully arrived
 //   cbt_server_small_calls                      open calls of Identity and of health checks
 //   cbt_server_health_watches                   open health watches
-//   cbt_server_overdue_calls                    cancelled calls that the transport still keeps
-//   cbt_server_events_total{event}              what else happens (cbt::rpc::ServerEventName())
+//   cbt_server_overdue_calls                    cancelled calls that the transport has not released
+//   cbt_server_events_total{event}              other events (cbt::rpc::ServerEventName())
 //   process_resident_memory_bytes               memory of the process
 //
-// cbt_server_* are those of one server: give each of several its own metrics.
+// cbt_server_* describe one server: give each server its own Metrics.
 #ifndef CBT_OPS_METRICS_H_
 #define CBT_OPS_METRICS_H_
 
@@ -38,14 +37,14 @@ namespace cbt::ops {
 // Thread safe. Must outlive the servers that observe with it.
 class Metrics : public rpc::StreamObserver {
  public:
-  // Metrics that only Text() shows.
+  // Metrics that are not served; see Text().
   static std::unique_ptr<Metrics> Create();
-  // As above, and serves them, in one thread and to few clients at a time, at
-  // http://`address`/metrics; `address` is host:port, port 0 any free one. Errors: INVALID_ARGUMENT
-  // for an address of another form, UNAVAILABLE when listening fails.
+  // As above, and serves them at http://`address`/metrics, in one thread and to few clients at a
+  // time. `address` is host:port; port 0 takes any free one. Errors: INVALID_ARGUMENT for a
+  // malformed address, UNAVAILABLE if listening fails.
   static absl::StatusOr<std::unique_ptr<Metrics>> Serve(const std::string& address);
 
-  // What a scrape gets.
+  // The text that a scrape returns.
   virtual std::string Text() const = 0;
   // The port in use; 0 without Serve().
   virtual int port() const noexcept = 0;

@@ -1,18 +1,17 @@
-// Who may ask for which snapshots: what a service of the Kubernetes contract asks before it
-// answers, in this order:
+// Access control: what a service of the Kubernetes contract asks before it answers, in this order:
 //
 //   Authenticator     whose token is it?
-//   Authorizer        may they read snapshots of the namespace?
-//   SnapshotResolver  which handles does the storage know these snapshots by?
-//   SecretProvider    what does the storage want to be shown?
+//   Authorizer        may its bearer read snapshots of the namespace?
+//   SnapshotResolver  which storage handles do these snapshots have?
+//   SecretProvider    which secrets does the storage need?
 //
-// Nothing about a snapshot is looked up before the first two have agreed, and what they refuse is
-// refused with one code and one text.
+// No snapshot is looked up before the first two have agreed. All their refusals have the same code
+// and the same text.
 //
 // All are asynchronous: an implementation answers by calling `done` once, from any thread, during
-// the call or later. Arguments live until then. They are called on gRPC's threads, several at a
-// time, so they must not block. One that drops `done` without calling it, or throws, has failed;
-// INTERNAL is the answer then.
+// the call or later. Arguments live until then. They are called concurrently on gRPC's threads, so
+// they must not block. If an implementation drops `done` without calling it, or throws, the call
+// fails with INTERNAL.
 #ifndef CBT_RPC_ACCESS_H_
 #define CBT_RPC_ACCESS_H_
 
@@ -33,7 +32,7 @@ template <typename Result>
 using Done = std::function<void(absl::StatusOr<Result>)>;
 using DoneStatus = std::function<void(absl::Status)>;
 
-// Who asks.
+// The authenticated caller.
 struct Principal {
   std::string name = {};
   std::vector<std::string> groups = {};
@@ -42,7 +41,7 @@ struct Principal {
 class Authenticator {
  public:
   virtual ~Authenticator() = default;
-  // UNAVAILABLE: can't tell now. Any other error: not a token of anybody. The client never sees
+  // UNAVAILABLE: can't be decided now. Any other error: the token is invalid. The client never sees
   // the text.
   virtual void Authenticate(const Secret& token, Done<Principal> done) = 0;
 };
@@ -58,7 +57,7 @@ class Authorizer {
 struct SnapshotQuery {
   std::string name_space = {};
   std::optional<std::string> base = {};  // of a delta
-  bool base_is_handle = true;            // else it is a name, as the target
+  bool base_is_handle = true;            // false: a name, like the target
   std::string target = {};
 };
 
@@ -71,22 +70,22 @@ struct ResolvedSnapshots {
 class SnapshotResolver {
  public:
   virtual ~SnapshotResolver() = default;
-  // Errors, which go to the client with their text: NOT_FOUND; INVALID_ARGUMENT for a snapshot of
-  // another driver or volume; UNAVAILABLE for one that is not ready. A base handle that does not
-  // belong to the namespace, or not to the target's volume, is to be answered as one that does not
-  // exist: the caller was authorised for the namespace only.
+  // Errors, sent to the client with their text: NOT_FOUND; INVALID_ARGUMENT for a snapshot of
+  // another driver or volume; UNAVAILABLE for one that is not ready. Treat a base handle that does
+  // not belong to the namespace, or to the target's volume, as one that does not exist: the caller
+  // is authorised for the namespace only.
   virtual void Resolve(const SnapshotQuery& query, Done<ResolvedSnapshots> done) = 0;
 };
 
 class SecretProvider {
  public:
   virtual ~SecretProvider() = default;
-  // The secrets that the storage's plugin wants for these snapshots.
+  // The secrets that the storage's plugin needs for these snapshots.
   virtual void GetSecrets(const std::string& name_space, const ResolvedSnapshots& snapshots,
                           Done<Secrets> done) = 0;
 };
 
-// The four of them, which must outlive the server. Without a secret provider there are no secrets.
+// All four must outlive the server. Without a secret provider, no secrets are sent.
 struct AccessControl {
   Authenticator* authenticator = nullptr;
   Authorizer* authorizer = nullptr;
@@ -96,44 +95,45 @@ struct AccessControl {
 
 // --- Implementations over lists and files. All are thread safe and answer during the call.
 
-// A bearer of a token and the namespaces that it opens; "*" is all of them.
+// A token, the name of its bearer and the namespaces it grants; "*" grants all.
 struct TokenGrant {
   Secret token = {};
   std::string name = {};
   std::vector<std::string> name_spaces = {};
 };
 
-// Authenticates and authorises by a list of tokens. Looking a token up takes the same time whether
-// and where it is in the list.
+// Authenticates and authorises by a list of tokens. The time of a lookup does not depend on whether
+// or where the token is in the list.
 class TokenAccess : public Authenticator, public Authorizer {};
 std::unique_ptr<TokenAccess> MakeTokenAccess(std::vector<TokenGrant> grants);
 
-// As above by a file, which is read again when it changes: a line for each token, with the name of
-// its bearer and its namespaces, separated by commas; empty lines and those that begin with # are
-// comments:
+// The same from a file, which is reread when it changes. Each line has a token, the name of its
+// bearer and its namespaces, separated by commas; empty lines and lines that begin with # are
+// ignored:
 //
 //   8f1c00e2  backup-operator  prod,staging
 //   77ab0001  admin            *
 //
-// While the file can't be read or has a line that is none of these, everybody is refused
-// (UNAVAILABLE). In this file and those below every line has an end, the last one too: without it
-// the file was cut, perhaps in the middle of a name. Write them beside and rename them, so that
-// they are never read half. None may have more than 4 MiB. Errors: NOT_FOUND, PERMISSION_DENIED,
-// INVALID_ARGUMENT that names the line.
+// While the file can't be read or has an invalid line, every request is refused (UNAVAILABLE). In
+// this file and those below, every line must end with a newline, including the last: a missing one
+// means that the file was truncated, perhaps in the middle of a name. Write a temporary file and
+// rename it, so that no partial file is read. The limit is 4 MiB. Errors: NOT_FOUND,
+// PERMISSION_DENIED, INVALID_ARGUMENT that names the line.
 absl::StatusOr<std::unique_ptr<TokenAccess>> MakeTokenFileAccess(const std::string& path);
 
-// Handles that are "<namespace>/<name>", for storage that keeps a folder for each namespace. A base
+// Resolves names to handles "<namespace>/<name>", for storage with a folder per namespace. A base
 // handle of another namespace is NOT_FOUND.
 std::unique_ptr<SnapshotResolver> MakeFolderResolver();
 
-// Names by a file, which is read again when it changes: lines of namespace, name and handle; `-`
-// for a snapshot that is not ready. A base handle has to be one of the namespace's.
+// Resolves names by a file, which is reread when it changes. Each line has a namespace, a name and
+// a handle; handle `-` means that the snapshot is not ready. A base handle must belong to the
+// namespace.
 absl::StatusOr<std::unique_ptr<SnapshotResolver>> MakeFileResolver(const std::string& path);
 
 // The same secrets for every snapshot.
 std::unique_ptr<SecretProvider> MakeStaticSecrets(Secrets secrets);
 
-// The same secrets for every snapshot, from lines KEY=VALUE of a file that is read again when it
+// The same secrets for every snapshot, from KEY=VALUE lines of a file, which is reread when it
 // changes.
 absl::StatusOr<std::unique_ptr<SecretProvider>> MakeFileSecrets(const std::string& path);
 

@@ -1,4 +1,4 @@
-// The contracts that cbt::rpc speaks, as client, as server and as relay.
+// The gRPC contracts that the client, the server and the relay support.
 #ifndef CBT_RPC_API_H_
 #define CBT_RPC_API_H_
 
@@ -10,8 +10,8 @@ namespace cbt::rpc {
 enum class Api {
   kCsi,         // csi.v1.SnapshotMetadata: what a storage plugin serves
   kKubernetes,  // snapshotmetadata.SnapshotMetadata: what a sidecar serves to backup applications
-  kSession,     // first revision of the proposal: GetAllocated and GetDelta with session tokens
-  kPaged,       // paged revision of the proposal: unary ListSnapshotDeltas with page tokens
+  kSession,     // the proposal's first revision: GetAllocated and GetDelta with session tokens
+  kPaged,       // the proposal's paged revision: unary ListSnapshotDeltas with page tokens
 };
 
 // "csi", "kubernetes", "session" or "paged".

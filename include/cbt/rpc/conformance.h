@@ -1,5 +1,5 @@
-// Asks a server of any of the contracts, whoever wrote it, questions whose answers the contract
-// decides, and says rule by rule how it did. Part of cbt::rpc; `cbt conform` is the command.
+// Checks a server against its contract, rule by rule: sends requests whose answers the contract
+// decides, and judges what comes. Part of cbt::rpc; the command is `cbt conform`.
 #ifndef CBT_RPC_CONFORMANCE_H_
 #define CBT_RPC_CONFORMANCE_H_
 
@@ -17,15 +17,15 @@ namespace cbt::rpc {
 
 enum class RuleResult {
   kPass,
-  kFail,           // the evidence says what was asked and what came
-  kNotApplicable,  // the evidence says why it could not be tried
+  kFail,           // the evidence names the request and the answer
+  kNotApplicable,  // the evidence names the reason
 };
 
 // "pass", "fail" or "not applicable".
 std::string_view RuleResultName(RuleResult result) noexcept;
 
 struct RuleReport {
-  std::string id = {};      // the same from version to version: "order", "resume-cut-points"
+  std::string id = {};      // stable across versions: "order", "resume-cut-points"
   std::string method = {};  // "allocated", "delta", "pages" or "service"
   std::string rule = {};    // in words
   RuleResult result = RuleResult::kNotApplicable;
@@ -33,19 +33,19 @@ struct RuleReport {
 };
 
 struct ConformanceOptions {
-  // Address, contract, snapshots, token, secrets. A base, if there is one, has the delta method
-  // checked beside the other. A snapshot with some tuples, in gaps and in rows, shows most.
+  // Address, contract, snapshots, token, secrets. With a base, the delta method is checked too. A
+  // snapshot with several tuples, some adjacent and some apart, exercises the most rules.
   ListRequest request = {};
 
-  // For one call; a server that takes longer has failed the rule.
+  // Time limit for one call; exceeding it fails the rule.
   std::chrono::milliseconds call_timeout = std::chrono::seconds(60);
-  // Answers of more tuples are refused, memory is 16 bytes for each.
+  // Answers with more tuples are refused. Each takes 16 bytes of memory.
   size_t max_tuples = 4'000'000;
-  // Places at which a stream is resumed at most, spread over the answer.
+  // At most this many offsets at which a stream is resumed, spread over the answer.
   size_t cut_points = 24;
-  // Equal streams at the same time.
+  // Number of identical streams run at the same time.
   size_t concurrent = 8;
-  // How long clients that don't read stay.
+  // How long clients that do not read stay connected.
   std::chrono::milliseconds stall{700};
 
   // Called with each report as soon as it is made.
@@ -53,8 +53,8 @@ struct ConformanceOptions {
 };
 
 // Errors: INVALID_ARGUMENT for an address that can't be one, RESOURCE_EXHAUSTED for an answer that
-//         is too large, UNAVAILABLE when there is nobody to connect to, or who takes connections
-//         does not speak HTTP/2. A server that does and answers no call fails rules.
+//         is too large, UNAVAILABLE if nothing listens at the address or the listener does not
+//         speak HTTP/2. A server that speaks HTTP/2 but answers no call fails rules.
 absl::StatusOr<std::vector<RuleReport>> CheckConformance(const ConformanceOptions& options);
 
 }  // namespace cbt::rpc

@@ -1,5 +1,5 @@
-// The ladder of backup applications: ask for what changed; where that can't be had, for what is
-// allocated; where that can't be had either, read the whole volume.
+// The fallback order of backup applications: changed blocks; if unavailable, allocated blocks; if
+// those are unavailable too, the whole volume.
 #ifndef CBT_RPC_FALLBACK_H_
 #define CBT_RPC_FALLBACK_H_
 
@@ -25,35 +25,34 @@ enum class Tier {
 // "delta", "allocated" or "whole volume".
 std::string_view TierName(Tier tier) noexcept;
 
-// What an error of a tier means for the next.
+// Whether `error` of `tier` means that the next tier should be tried.
 //
-//   FAILED_PRECONDITION, UNIMPLEMENTED   this tier is not to be had: the next
-//   NOT_FOUND of a delta                 the base may be gone: what is allocated in the target
-//   INVALID_ARGUMENT of a delta          the two are no pair: what is allocated in the target
-//   everything else                      no: a later attempt, or another request, is what helps
+//   FAILED_PRECONDITION, UNIMPLEMENTED   yes: this tier is not available
+//   NOT_FOUND of a delta                 yes: the base may be gone
+//   INVALID_ARGUMENT of a delta          yes: the snapshots may not be a pair
+//   everything else                      no: retry later or change the request
 bool FallsBack(Tier tier, const absl::Status& error) noexcept;
 
 struct Fallback {
   std::unique_ptr<ExtentCursor> cursor;
   Tier tier = Tier::kDelta;
-  // The tiers before it, and why each could not be had: never silent.
+  // The higher tiers, and why each was unavailable.
   std::vector<std::pair<Tier, absl::Status>> refused;
 };
 
-// Opens the best tier that can be had: from kDelta on if the request has a base, else from
-// kAllocated on. `capacity`: bytes of the volume, for the whole of it; without one that tier is
-// not tried and the last error is returned. Blocks while streams are opened; a stream that fails
-// later fails as any cursor does.
+// Opens the best tier available, starting with kDelta if the request has a base, else with
+// kAllocated. `capacity` is the volume's in bytes, for kWholeVolume; without it that tier is not
+// tried and the last error is returned. Blocks while streams are opened. There is no fallback once
+// a stream is open: a later error is returned by the cursor.
 //
-// From a starting_offset above 0 only the first tier answers. To go on where a lower tier was read,
-// ask for that one: without a base for kAllocated; of kWholeVolume there is nothing to ask.
-// Errors: those that don't fall back; with a starting_offset above 0 NotFromTheMiddle().
+// With a starting_offset above 0, only the first tier is tried. To continue where a lower tier was
+// being read, request that tier: without a base for kAllocated; kWholeVolume needs no request.
+// Errors: those for which FallsBack() is false; with a starting_offset above 0, NotFromTheMiddle().
 absl::StatusOr<Fallback> OpenBestTier(const ListRequest& request, std::optional<uint64_t> capacity);
 
-// What it is that `tier` was refused because of `why`, and no lower one will do since not the whole
-// volume is wanted: the code of `why`, and that a lower tier has to start from 0. A delta up to
-// some offset and what is allocated from there on are together neither of the two: what the base
-// has and the target has not is in neither half.
+// The error when `tier` failed with `why` in the middle of a volume: the code of `why`, and a text
+// that a lower tier has to start from 0. A delta up to some offset followed by allocated blocks is
+// neither: blocks that only the base has are in neither half.
 absl::Status NotFromTheMiddle(Tier tier, const absl::Status& why);
 
 }  // namespace cbt::rpc

@@ -1,6 +1,5 @@
-// The data path of a sidecar: takes requests of one contract, lets those in who may, asks the
-// storage's plugin over its socket in the CSI contract, and streams the answer on. Part of
-// cbt::rpc.
+// The data path of a sidecar: accepts requests of one contract, authorises them, queries the
+// storage's plugin over its socket in the CSI contract, and forwards the answer. Part of cbt::rpc.
 //
 //   auto tokens = cbt::rpc::MakeTokenFileAccess("/etc/cbt/tokens");
 //   auto names = cbt::rpc::MakeFolderResolver();
@@ -10,15 +9,15 @@
 //                                                   .authorizer = tokens->get(),
 //                                                   .resolver = names.get()}});
 //
-// Messages of contracts with the same layout are forwarded as the slices they came in. What a
-// plugin sends is checked on the way (RelayOptions::check_tuples): a stream that breaks the rules
-// ends with INTERNAL that names the tuple, and nothing of the offending message is passed on. A
-// plugin that ignores the starting offset or max_results is put right.
+// Between contracts with the same layout, messages are forwarded as the slices they came in. The
+// plugin's tuples are checked on the way (RelayOptions::check_tuples): a stream that breaks the
+// rules ends with INTERNAL, which names the tuple, and nothing of the offending message is
+// forwarded. If the plugin ignores the starting offset or max_results, the relay applies them.
 //
-// Errors of the plugin pass with their code and a text of ours, which names an error id; the log
-// has the plugin's text under it (RelayOptions::telemetry), unless that resembles a secret of the
-// request. A plugin that can't be reached is UNAVAILABLE. When the client goes, the plugin's stream
-// is cancelled; when it stops reading, the plugin is no longer read.
+// The plugin's errors keep their code but get a text of the relay's with an error id; the log has
+// the plugin's text under that id (RelayOptions::telemetry), unless it resembles a secret of the
+// request. An unreachable plugin is UNAVAILABLE. When the client disconnects, the plugin's stream
+// is cancelled; while the client does not read, the relay does not read from the plugin.
 #ifndef CBT_RPC_RELAY_H_
 #define CBT_RPC_RELAY_H_
 
@@ -40,20 +39,20 @@ namespace cbt::rpc {
 struct RelayOptions {
   // `unix:///path`, or `host:port` (port 0: any free one).
   std::string listen = {};
-  // The contracts that are served, each at most once; see ServerOptions for what they need. The
-  // secrets of requests of Api::kCsi and Api::kPaged are passed on as they are.
+  // The contracts to serve, each at most once; see ServerOptions for what they need. Secrets in
+  // requests of Api::kCsi and Api::kPaged are forwarded unchanged.
   std::vector<Api> apis = {Api::kKubernetes};
 
   // The plugin, which speaks csi.v1.SnapshotMetadata: `unix:///path` or `host:port`.
   std::string plugin = {};
   ClientTlsOptions plugin_tls = {};
 
-  // Check every tuple on its way. Without it messages that need no change are not even looked at.
+  // Check every tuple. If false, messages that need no change are forwarded without being decoded.
   bool check_tuples = true;
 
-  // A stream whose plugin sends nothing for this long, while its client would take something, is
-  // ended with DEADLINE_EXCEEDED; zero: never. The contract has no sign of life: a plugin that
-  // searches a large volume without changes is silent, too.
+  // If the plugin sends nothing for this long although the client can take more, the stream ends
+  // with DEADLINE_EXCEEDED; zero: no limit. The contract has no heartbeat: a plugin that searches a
+  // large volume without changes is silent, too.
   std::chrono::milliseconds plugin_stall_timeout = std::chrono::minutes(30);
 
   // As in ServerOptions.
@@ -62,7 +61,7 @@ struct RelayOptions {
   SessionStore* sessions = nullptr;
   std::string page_token_key = {};
   TlsOptions tls = {};
-  // Of the shape nothing counts. total_time is the longest that a stream may take.
+  // The shape is ignored. total_time limits each stream.
   StreamOptions stream = {};
   ConnectionOptions connection = {};
   bool reflection = true;
@@ -72,15 +71,15 @@ struct RelayOptions {
 // A running relay.
 class Relay {
  public:
-  // Errors: as Server::Start(). The plugin need not be there yet.
+  // Errors: as Server::Start(). The plugin need not be running yet.
   static absl::StatusOr<std::unique_ptr<Relay>> Start(const RelayOptions& options);
 
-  // Shutdown() with no grace if it was not called before.
+  // Calls Shutdown() without grace unless it was called before.
   ~Relay();
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  // As those of Server.
+  // As in Server.
   int port() const noexcept;
   const std::string& address() const noexcept;
   void Shutdown(std::chrono::milliseconds grace = std::chrono::seconds(5));

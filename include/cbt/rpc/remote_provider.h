@@ -12,10 +12,10 @@
 
 namespace cbt::rpc {
 
-// A provider that asks a server of any contract: for serving, checking and reshaping what somebody
-// else has. Each answer is a RemoteCursor with all its checks; it resumes as one. All share one
-// connection. An address that can't be one is an error of each answer. The texts of errors are
-// ours, fit for clients; what the other server said goes to `log`, which must outlive the provider.
+// A provider that queries a server of any contract, to serve, check or reshape its data. Each
+// cursor is a RemoteCursor with its checks and resumptions. All share one connection. An invalid
+// address is an error of every call. Error texts are written here and safe for clients; the
+// server's own texts go to `log`, which must outlive the provider.
 std::unique_ptr<SnapshotProvider> MakeRemoteProvider(const std::string& address, Api api,
                                                      const ClientTlsOptions& tls = {},
                                                      LogSink* log = nullptr);

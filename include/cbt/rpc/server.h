@@ -8,9 +8,8 @@
 //   WaitForSignal();
 //   (*server)->Shutdown();
 //
-// The library registers its methods by name with gRPC's raw callback interface and brings no
-// generated classes, so a plugin can link its own generated CSI code beside it.
-// grpc.health.v1 is served beside them.
+// The library registers its methods by name with gRPC's raw callback interface and contains no
+// generated classes, so a plugin can link its own generated CSI code. grpc.health.v1 is served too.
 #ifndef CBT_RPC_SERVER_H_
 #define CBT_RPC_SERVER_H_
 
@@ -34,31 +33,31 @@ struct ServerOptions {
   // `unix:///path`, or `host:port` (port 0: any free one, see Server::port()).
   std::string listen = {};
 
-  // The contracts that are served, each at most once.
+  // The contracts to serve, each at most once.
   std::vector<Api> apis = {Api::kCsi};
 
   // csi.v1.Identity: the plugin's name (a domain name of at most 63 characters) and version.
   std::string plugin_name = "libcbt.example.com";
   std::string vendor_version = {};  // the library's version if empty
 
-  // For Api::kKubernetes, which needs the first three; for Api::kSession, which asks the last two
-  // if they are there.
+  // For Api::kKubernetes, which needs the first three; and for Api::kSession, which uses the last
+  // two if they are set.
   AccessControl access = {};
-  // What field 3 of the Kubernetes delta request holds: the handle of the base snapshot, as the API
-  // is deployed, or its name, as an earlier text had it.
+  // What field 3 of the Kubernetes delta request holds: the handle of the base snapshot, as in the
+  // deployed API, or its name, as in an earlier draft.
   bool base_is_handle = true;
   // For Api::kSession.
   SessionStore* sessions = nullptr;
-  // For Api::kPaged: what page tokens are sealed with. Servers that are to take each other's
-  // tokens, and one that is to take its own after a restart, have the same. If empty it is derived
-  // from the plugin's name: that finds mistakes, and nobody who wants to cheat.
+  // For Api::kPaged: the key that seals page tokens. Servers that accept each other's tokens, or
+  // their own after a restart, need the same key. If empty, it is derived from the plugin's name:
+  // this detects mistakes, not forgery.
   std::string page_token_key = {};
 
   TlsOptions tls = {};
   StreamOptions stream = {};
   ConnectionOptions connection = {};
 
-  // Tell clients what the services look like (grpc.reflection.v1 and v1alpha).
+  // Serve grpc.reflection.v1 and v1alpha, which describe the services to clients.
   bool reflection = true;
 
   Telemetry telemetry = {};
@@ -69,16 +68,16 @@ class Server {
  public:
   // Starts to serve `provider`, which must outlive the server.
   //
-  // A Unix socket is created with mode 0660. A socket file that nobody listens on is replaced, one
-  // that somebody listens on is refused, and so is a path that is no socket. `<path>.lock` holds a
-  // lock as long as the server runs, so that two servers that start at the same time can't both
-  // win. Errors: INVALID_ARGUMENT for options out of range, FAILED_PRECONDITION when the address is
-  // in use, UNAVAILABLE when listening fails, RESOURCE_EXHAUSTED when the system has no more memory
-  // or threads.
+  // A Unix socket is created with mode 0660. A stale socket file is replaced; a socket with a
+  // listener is refused, and so is a path that is not a socket. The server holds a lock on
+  // `<path>.lock` while it runs, so that of two servers that start at the same time only one
+  // succeeds. Errors: INVALID_ARGUMENT for options out of range, FAILED_PRECONDITION if the address
+  // is in use, UNAVAILABLE if listening fails, RESOURCE_EXHAUSTED if the system is out of memory or
+  // threads.
   static absl::StatusOr<std::unique_ptr<Server>> Start(SnapshotProvider& provider,
                                                        const ServerOptions& options);
 
-  // Shutdown() with no grace if it was not called before.
+  // Calls Shutdown() without grace unless it was called before.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -86,15 +85,15 @@ class Server {
   // The TCP port in use; 0 for a Unix socket.
   int port() const noexcept;
 
-  // The address in the form clients take.
+  // The address in the form that clients accept.
   const std::string& address() const noexcept;
 
-  // Drains: new streams are refused with UNAVAILABLE at once, open ones go on for up to `grace` and
-  // are then ended with UNAVAILABLE. Returns when no stream is open any more, at the latest a few
-  // seconds after the grace. Safe to call from any thread, more than once.
+  // Drains: new streams are refused with UNAVAILABLE at once; open ones continue for up to `grace`
+  // and then end with UNAVAILABLE. Returns when no stream is open, at the latest a few seconds
+  // after the grace. Safe to call from any thread, and more than once.
   void Shutdown(std::chrono::milliseconds grace = std::chrono::seconds(5));
 
-  // Streams that are open now.
+  // Number of open streams.
   size_t open_streams() const noexcept;
 
  private:

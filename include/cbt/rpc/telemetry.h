@@ -1,5 +1,5 @@
-// What servers and relays tell about their streams. The library writes nowhere by itself: whoever
-// wants logs or metrics hands in a sink.
+// Logs and metrics of servers and relays. The library itself writes nowhere: the application
+// provides the sinks.
 #ifndef CBT_RPC_TELEMETRY_H_
 #define CBT_RPC_TELEMETRY_H_
 
@@ -25,24 +25,24 @@ struct LogField {
   std::string value;
 };
 
-// Takes log records. Called from any thread, also from gRPC's, so it must not block for long, and
-// must not call the library.
+// Receives log records. Called from any thread, including gRPC's, so it must not block for long or
+// call the library.
 //
-// Records never hold tokens, secrets or the contents of requests, at no level, nor texts of errors
-// but a plugin's in a relay (unless they resemble a secret of the request); snapshot names and
-// whatever else came from outside may be in values, so a sink that writes lines escapes them.
+// At no level do records hold tokens, secrets or contents of requests. The only error texts are
+// those of a relay's plugin, unless they resemble a secret of the request. Values may hold snapshot
+// names and other input from outside, so a sink that writes lines must escape them.
 class LogSink {
  public:
   virtual ~LogSink() = default;
-  // Records of other levels are not made.
+  // Records of levels for which this returns false are not created.
   virtual bool Wants(LogLevel level) const noexcept = 0;
-  // `event` is one of a fixed set of short phrases; the fields tell the rest. A field "stream" is
-  // the same in all records of one stream.
+  // `event` is one of a fixed set of short phrases; the fields hold the details. The field "stream"
+  // has the same value in all records of one stream.
   virtual void Write(LogLevel level, std::string_view event,
                      std::span<const LogField> fields) noexcept = 0;
 };
 
-// What is known when a stream (or a page) begins.
+// What is known when a stream or a page begins.
 struct StreamKind {
   Api api = Api::kCsi;
   bool delta = false;
@@ -51,13 +51,13 @@ struct StreamKind {
 
 // Why a stream ended.
 enum class EndReason {
-  kCompleted,    // all of it was sent
+  kCompleted,    // everything was sent
   kSource,       // the provider or the plugin failed
-  kRefused,      // the request, or who asked
-  kClient,       // cancelled by the client, or the connection is gone
+  kRefused,      // invalid request, or access denied
+  kClient,       // cancelled by the client, or the connection was lost
   kStalled,      // the client took nothing for stall_timeout
-  kTimeLimit,    // total_time
-  kRequestLate,  // no request came
+  kTimeLimit,    // open for longer than total_time
+  kRequestLate,  // no request arrived in time
   kDrained,      // the server was shutting down
 };
 inline constexpr size_t kEndReasons = static_cast<size_t>(EndReason::kDrained) + 1;
@@ -65,7 +65,7 @@ inline constexpr size_t kEndReasons = static_cast<size_t>(EndReason::kDrained) +
 // "completed", "source", "refused", "client", "stalled", "time_limit", "request_late" or "drained".
 std::string_view EndReasonName(EndReason reason) noexcept;
 
-// What one stream was, at its end.
+// Summary of a stream that ended.
 struct StreamReport {
   StreamKind kind = {};
   absl::StatusCode code = absl::StatusCode::kOk;
@@ -78,24 +78,24 @@ struct StreamReport {
   std::chrono::nanoseconds total{0};
 };
 
-// What a server holds at a moment.
+// Current load of a server.
 struct ServerState {
   size_t connections = 0;
-  size_t streams = 0;  // pages among them
-  size_t waiting = 0;  // of these, with a request that has not come whole
+  size_t streams = 0;  // including pages
+  size_t waiting = 0;  // streams whose request has not fully arrived
   size_t small_calls = 0;
   size_t health_watches = 0;
-  size_t overdue = 0;  // cancelled calls that the transport has not let go of
+  size_t overdue = 0;  // cancelled calls that the transport has not released
 };
 
-// What happens to a server beside streams.
+// Events of a server that are not part of a stream.
 enum class ServerEvent {
-  kConnectionCut,     // its peer took nothing, and calls on it could not be ended otherwise
-  kHandshakeRefused,  // while the client CA could not be trusted
+  kConnectionCut,     // the peer read nothing, and its calls could not be ended otherwise
+  kHandshakeRefused,  // the client CA could not be trusted at that time
   kClientCaChanged,   // every connection was closed
-  kClientCaUnusable,  // can't be read, or is no certificate; every connection was closed
-  kStreamRefused,     // as many are open as may be
-  kCallRefused,       // likewise of small calls and health watches
+  kClientCaUnusable,  // unreadable or not a certificate; every connection was closed
+  kStreamRefused,     // too many streams are open
+  kCallRefused,       // too many small calls or health watches are open
 };
 inline constexpr size_t kServerEvents = static_cast<size_t>(ServerEvent::kCallRefused) + 1;
 
@@ -103,14 +103,14 @@ inline constexpr size_t kServerEvents = static_cast<size_t>(ServerEvent::kCallRe
 // "stream_refused" or "call_refused".
 std::string_view ServerEventName(ServerEvent event) noexcept;
 
-// Counts streams, for metrics. Called as LogSink is.
+// Counts streams, for metrics. The rules for calls of LogSink apply.
 class StreamObserver {
  public:
   virtual ~StreamObserver() = default;
   virtual void OnOpen(const StreamKind& kind) noexcept = 0;
-  // Once for every OnOpen().
+  // Called once for every OnOpen().
   virtual void OnClose(const StreamReport& report) noexcept = 0;
-  // About once a second.
+  // Called about once a second.
   virtual void OnState(const ServerState& state) noexcept { static_cast<void>(state); }
   virtual void OnEvent(ServerEvent event) noexcept { static_cast<void>(event); }
 };

@@ -16,34 +16,34 @@ namespace cbt {
 
 // What the numbers of `state` mean.
 enum class VolumeSnapshotDeltaState : int {
-  kCompleted = 0,  // there are no more blocks
-  kContinue = 1,   // there are; `continue` is the block index at which the next page starts
-  kFailed = 2,     // `error` says why
+  kCompleted = 0,  // no more blocks
+  kContinue = 1,   // more blocks; `continue` is the block index at which the next page starts
+  kFailed = 2,     // `error` holds the reason
 };
 
 // The object's metadata and spec.
 struct VolumeSnapshotDeltaSpec {
   std::string name = {};  // metadata.name and metadata.namespace; left out when empty
   std::string name_space = {};
-  std::optional<std::string> base_snapshot = {};  // none: everything allocated in the target
+  std::optional<std::string> base_snapshot = {};  // unset: everything allocated in the target
   std::string target_snapshot = {};
-  uint64_t limit = 256;  // blocks on the page at most
-  uint64_t offset = 0;   // index of the block to begin with
+  uint64_t limit = 256;  // most blocks on the page
+  uint64_t offset = 0;   // index of the first block
 };
 
-// One line of JSON: the page of blocks of `block_size` bytes from index `spec.offset` on. `cursor`
-// gives extents of any granularity; they are rounded outward to blocks. What makes the cursor fail
-// makes an object of state kFailed, with `error` and without blocks; `failure`, if given, is set to
-// it as well, and to OK for a page that is as it should be.
-// Errors: INVALID_ARGUMENT for a block size that a fixed-block cursor can't have, for a limit of 0
-//         and without a target.
+// Returns one line of JSON: the page of blocks of `block_size` bytes from index `spec.offset` on.
+// The extents of `cursor` may have any granularity; they are rounded outward to blocks. If the
+// cursor fails, the object has state kFailed, `error` and no blocks. `failure`, if given, is set to
+// the cursor's error, or to OK.
+// Errors: INVALID_ARGUMENT for a block size that a fixed-block cursor can't have, a limit of 0 or a
+//         missing target.
 // Cost:   that of seeking the cursor and of `limit` blocks; memory grows with `limit`.
 absl::StatusOr<std::string> RenderVolumeSnapshotDelta(const VolumeSnapshotDeltaSpec& spec,
                                                       std::unique_ptr<ExtentCursor> cursor,
                                                       uint64_t block_size,
                                                       absl::Status* failure = nullptr);
 
-// The object of a request that failed before there was a cursor.
+// The object for a request that failed before it had a cursor.
 std::string RenderFailedVolumeSnapshotDelta(const VolumeSnapshotDeltaSpec& spec,
                                             const absl::Status& error);
 
