@@ -31,8 +31,9 @@ class ResumeCheck {
   void From(ExtentCursor& cursor, uint64_t start, size_t most = SIZE_MAX) {
     ++offsets_;
     if (most == SIZE_MAX) ++to_the_end_;
-    if (Resumes(cursor, start, most)) return;
-    if (++wrong_ < 10) ADD_FAILURE() << name_ << " from " << start;
+    const testing::AssertionResult resumes = Resumes(cursor, start, most);
+    if (resumes) return;
+    if (++wrong_ < 10) ADD_FAILURE() << name_ << " from " << start << ": " << resumes.message();
   }
 
   // From every offset, the capacity too. With `whole` > 1 only each `whole`-th is read to the end,
@@ -45,7 +46,9 @@ class ResumeCheck {
 
   // From `count` offsets: anywhere, inside of an extent, and at an edge of one or a byte beside it.
   void RandomOffsets(ExtentCursor& cursor, uint64_t count) {
-    std::mt19937_64 random(1);
+    constexpr uint64_t kSeed = 1;
+    const testing::ScopedTrace trace(__FILE__, __LINE__, absl::StrCat("seed ", kSeed));
+    std::mt19937_64 random(kSeed);
     for (uint64_t i = 0; i < count; ++i) {
       uint64_t start = random() % (cursor.capacity() + 1);
       if (i % 4 != 0 && !full_.empty()) {
@@ -72,8 +75,12 @@ class ResumeCheck {
   ResumeCheck& operator=(const ResumeCheck&) = delete;
 
  private:
-  bool Resumes(ExtentCursor& cursor, uint64_t start, size_t most) {
-    if (!cursor.Seek(start).ok()) return false;
+  // Succeeds when the cursor gives the full answer cut at `start`; else says at which call what was
+  // expected and what came.
+  testing::AssertionResult Resumes(ExtentCursor& cursor, uint64_t start, size_t most) {
+    if (const absl::Status sought = cursor.Seek(start); !sought.ok()) {
+      return testing::AssertionFailure() << "Seek(): " << sought;
+    }
     const bool at_the_end = start == cursor.capacity();
     uint64_t floor = at_the_end ? start : start - start % cursor.granularity();
     auto next = at_the_end ? full_.end()
@@ -81,23 +88,42 @@ class ResumeCheck {
                                               [](uint64_t offset, const auto& range) {
                                                 return offset < range.first + range.second;
                                               });
+    // What is still to come of the extent that is next.
+    const auto expected = [&] {
+      if (next == full_.end()) return std::string("the end");
+      const uint64_t offset = std::max(next->first, floor);
+      return absl::StrCat("[", offset, ", ", next->first + next->second, ")");
+    };
     for (size_t calls = 0; calls < most; ++calls) {
       const absl::StatusOr<Step> step = cursor.Next(batch_);
-      if (!step.ok()) return false;
+      if (!step.ok()) {
+        return testing::AssertionFailure()
+               << "call " << calls << ": expected " << expected() << ", got " << step.status();
+      }
       for (size_t i = 0; i < batch_.size(); ++i) {
         const Extent extent = batch_[i];
-        if (next == full_.end() || extent.offset != std::max(next->first, floor)) return false;
-        const uint64_t end = next->first + next->second;
-        if (extent.length == 0 || extent.end() > end) return false;
-        if (extent.end() != end && !pieces_) return false;
+        const uint64_t end = next == full_.end() ? 0 : next->first + next->second;
+        if (next == full_.end() || extent.offset != std::max(next->first, floor) ||
+            extent.length == 0 || extent.end() > end || (extent.end() != end && !pieces_)) {
+          return testing::AssertionFailure()
+                 << "call " << calls << ", extent " << i << ": expected " << expected() << ", got ["
+                 << extent.offset << ", " << extent.end() << ")";
+        }
         floor = extent.end();
         if (floor == end) ++next;
       }
       // Nothing that is still to come may count as covered.
-      if (next != full_.end() && cursor.covered() > std::max(next->first, floor)) return false;
-      if (*step == Step::kComplete) return next == full_.end();
+      if (next != full_.end() && cursor.covered() > std::max(next->first, floor)) {
+        return testing::AssertionFailure()
+               << "call " << calls << ": " << expected() << " is still to come, but covered() is "
+               << cursor.covered();
+      }
+      if (*step != Step::kComplete) continue;
+      if (next == full_.end()) return testing::AssertionSuccess();
+      return testing::AssertionFailure()
+             << "call " << calls << ": expected " << expected() << ", got the end";
     }
-    return true;
+    return testing::AssertionSuccess();
   }
 
   const std::string name_;
