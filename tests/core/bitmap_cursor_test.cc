@@ -8,9 +8,12 @@
 #include "support/cursors.h"
 #include "support/generators.h"
 #include "support/guarded_memory.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 using reference::Ranges;
 
@@ -52,8 +55,8 @@ std::vector<bool> Clustered(size_t count, std::mt19937_64& random) {
 
 TEST(BitmapViewTest, RefusesBytesThatAreTooShort) {
   const uint8_t bytes[2] = {};
-  EXPECT_TRUE(BitmapView::Create(bytes, 0, 16).ok());
-  EXPECT_TRUE(BitmapView::Create(bytes, 16, 0).ok());
+  EXPECT_OK(BitmapView::Create(bytes, 0, 16));
+  EXPECT_OK(BitmapView::Create(bytes, 16, 0));
   EXPECT_FALSE(BitmapView::Create(bytes, 0, 17).ok());
   EXPECT_FALSE(BitmapView::Create(bytes, 1, 16).ok());
   EXPECT_FALSE(BitmapView::Create(bytes, 17, 0).ok());
@@ -62,19 +65,19 @@ TEST(BitmapViewTest, RefusesBytesThatAreTooShort) {
 
 TEST(BitmapCursorTest, RefusesABitmapThatDoesNotCoverTheVolume) {
   const uint8_t bytes[8] = {};
-  const auto view = *BitmapView::Create(bytes, 0, 10);
-  EXPECT_TRUE(MakeBitmapCursor(view, 37, 4).ok());
+  ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, 10));
+  EXPECT_OK(MakeBitmapCursor(view, 37, 4));
   EXPECT_EQ(MakeBitmapCursor(view, 41, 4).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(MakeBitmapCursor(view, 36, 4).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(MakeBitmapCursor(view, 40, 0).status().code(), absl::StatusCode::kInvalidArgument);
-  const auto shorter = *BitmapView::Create(bytes, 0, 9);
+  ASSERT_OK_AND_ASSIGN(const auto shorter, BitmapView::Create(bytes, 0, 9));
   EXPECT_FALSE(MakeBitmapCursor(view, shorter, BitmapOp::kXor, 40, 4).ok());
   EXPECT_FALSE(MakeBitmapCursor(shorter, view, BitmapOp::kXor, 40, 4).ok());
 }
 
 TEST(BitmapCursorTest, RefusesAnOperationThatThereIsNot) {
   const uint8_t bytes[1] = {};
-  const auto view = *BitmapView::Create(bytes, 0, 8);
+  ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, 8));
   for (const int op : {-1, 4, 255}) {
     EXPECT_EQ(MakeBitmapCursor(view, view, static_cast<BitmapOp>(op), 8, 1).status(),
               absl::InvalidArgumentError("unknown bitmap operation"));
@@ -83,9 +86,10 @@ TEST(BitmapCursorTest, RefusesAnOperationThatThereIsNot) {
 
 TEST(BitmapCursorTest, E7LargestGranularityDoesNotWrap) {
   const uint8_t bytes[1] = {3};
-  auto cursor = *MakeBitmapCursor(*BitmapView::Create(bytes, 0, 2), kMaxCapacity, kMaxGranularity);
-  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{0, kMaxCapacity}}));
-  EXPECT_EQ(*test::DrainFrom(*cursor, kMaxGranularity),
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeBitmapCursor(ValueOf(BitmapView::Create(bytes, 0, 2)),
+                                                     kMaxCapacity, kMaxGranularity));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{0, kMaxCapacity}}));
+  EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, kMaxGranularity)),
             (Ranges{{kMaxGranularity, kMaxCapacity - kMaxGranularity}}));
 }
 
@@ -93,13 +97,15 @@ TEST(BitmapCursorTest, E9FullVolumeIsOneExtentAndE8EmptyOneNone) {
   for (const size_t blocks : std::initializer_list<size_t>{1, 63, 64, 65, 4096, 100'000}) {
     const std::vector<uint8_t> ones((blocks + 7) / 8, 0xff);
     const std::vector<uint8_t> zeros((blocks + 7) / 8, 0);
-    const auto full = *BitmapView::Create(ones, 0, blocks);
-    const auto empty = *BitmapView::Create(zeros, 0, blocks);
+    ASSERT_OK_AND_ASSIGN(const auto full, BitmapView::Create(ones, 0, blocks));
+    ASSERT_OK_AND_ASSIGN(const auto empty, BitmapView::Create(zeros, 0, blocks));
     const uint64_t capacity = blocks * 512 - 1;
-    EXPECT_EQ(*test::Drain(**MakeBitmapCursor(full, capacity, 512)), (Ranges{{0, capacity}}));
-    EXPECT_EQ(*test::Drain(**MakeBitmapCursor(empty, capacity, 512)), Ranges{});
-    EXPECT_EQ(*test::Drain(**MakeBitmapCursor(full, full, BitmapOp::kXor, capacity, 512)),
-              Ranges{});
+    EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(full, capacity, 512)))),
+              (Ranges{{0, capacity}}));
+    EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(empty, capacity, 512)))), Ranges{});
+    EXPECT_EQ(
+        ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(full, full, BitmapOp::kXor, capacity, 512)))),
+        Ranges{});
   }
 }
 
@@ -108,10 +114,12 @@ TEST(BitmapCursorTest, HandsOnAlternatingBlocksInBatchesOfAnySize) {
   std::vector<bool> bits(5000);
   for (size_t i = 0; i < bits.size(); i += 2) bits[i] = true;
   const auto bytes = Pack(bits, 0, 1);
-  auto cursor = *MakeBitmapCursor(*BitmapView::Create(bytes, 0, bits.size()), bits.size(), 1);
+  ASSERT_OK_AND_ASSIGN(
+      auto cursor,
+      MakeBitmapCursor(ValueOf(BitmapView::Create(bytes, 0, bits.size())), bits.size(), 1));
   const Ranges want = reference::RunsOf(bits);
   for (size_t batch = 1; batch < 70; ++batch) {
-    ASSERT_EQ(*test::DrainFrom(*cursor, 0, batch), want) << batch;
+    ASSERT_EQ(ValueOf(test::DrainFrom(*cursor, 0, batch)), want) << batch;
   }
 }
 
@@ -123,8 +131,10 @@ TEST(BitmapCursorTest, ReadsNoByteOutsideTheView) {
       const auto bytes = Pack(bits, first, count);
       test::GuardedMemory memory(bytes.size());
       std::copy(bytes.begin(), bytes.end(), memory.data());
-      const auto view = *BitmapView::Create({memory.data(), bytes.size()}, first, count);
-      ASSERT_EQ(*test::Drain(**MakeBitmapCursor(view, count, 1)), reference::RunsOf(bits));
+      ASSERT_OK_AND_ASSIGN(const auto view,
+                           BitmapView::Create({memory.data(), bytes.size()}, first, count));
+      ASSERT_EQ(ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(view, count, 1)))),
+                reference::RunsOf(bits));
     }
   }
 }
@@ -141,12 +151,13 @@ TEST(BitmapCursorTest, E7CrossesTheBordersOfThirtyTwoBits) {
   for (const uint64_t bit : {border - 1, border, border + 1, kBlocks - 1}) {
     bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] | 1u << (bit % 8));
   }
-  auto cursor =
-      *MakeBitmapCursor(*BitmapView::Create({bytes, kBytes}, 0, kBlocks), kBlocks * 4096, 4096);
+  ASSERT_OK_AND_ASSIGN(auto cursor,
+                       MakeBitmapCursor(ValueOf(BitmapView::Create({bytes, kBytes}, 0, kBlocks)),
+                                        kBlocks * 4096, 4096));
   // Seek is O(1): nothing before the position is read.
-  EXPECT_EQ(*test::DrainFrom(*cursor, (border - 100'000) * 4096 + 17, 3),
+  EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, (border - 100'000) * 4096 + 17, 3)),
             (Ranges{{(border - 1) * 4096, 3 * 4096}, {(kBlocks - 1) * 4096, 4096}}));
-  EXPECT_EQ(*test::DrainFrom(*cursor, border * 4096 + 1, 3),
+  EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, border * 4096 + 1, 3)),
             (Ranges{{border * 4096, 2 * 4096}, {(kBlocks - 1) * 4096, 4096}}));
   munmap(memory, kBytes);
 }
@@ -180,24 +191,24 @@ RC_GTEST_PROP(BitmapCursorProperty, MatchesBitByBitFromEveryOffset, ()) {
   const BitmapFormat format_b = AnyFormat();
   const auto bytes_a = Pack(a, first_a, 1, format_a);
   const auto bytes_b = Pack(b, first_b, 2, format_b);
-  const auto view_a = *BitmapView::Create(bytes_a, first_a, blocks, format_a);
-  const auto view_b = *BitmapView::Create(bytes_b, first_b, blocks, format_b);
+  const auto view_a = ValueOf(BitmapView::Create(bytes_a, first_a, blocks, format_a));
+  const auto view_b = ValueOf(BitmapView::Create(bytes_b, first_b, blocks, format_b));
 
   for (const auto& operation : kOperations) {
     std::vector<bool> combined(blocks);
     for (size_t i = 0; i < blocks; ++i) combined[i] = operation.bit(a[i], b[i]);
     const Ranges full = ExtentsOf(combined, capacity, granularity);
-    auto cursor = *MakeBitmapCursor(view_a, view_b, operation.op, capacity, granularity);
-    RC_ASSERT(*test::Drain(*cursor, batch) == full);
+    auto cursor = ValueOf(MakeBitmapCursor(view_a, view_b, operation.op, capacity, granularity));
+    RC_ASSERT(ValueOf(test::Drain(*cursor, batch)) == full);
     for (int i = 0; i < 30; ++i) {
       const uint64_t offset = random() % (capacity + 1);
-      RC_ASSERT(*test::DrainFrom(*cursor, offset, batch) ==
+      RC_ASSERT(ValueOf(test::DrainFrom(*cursor, offset, batch)) ==
                 reference::CutAt(
                     full, offset == capacity ? capacity : offset / granularity * granularity));
     }
   }
-  auto single = *MakeBitmapCursor(view_a, capacity, granularity);
-  RC_ASSERT(*test::Drain(*single, batch) == ExtentsOf(a, capacity, granularity));
+  auto single = ValueOf(MakeBitmapCursor(view_a, capacity, granularity));
+  RC_ASSERT(ValueOf(test::Drain(*single, batch)) == ExtentsOf(a, capacity, granularity));
 }
 
 RC_GTEST_PROP(BitmapCountsProperty, MatchBitByBitInEveryRange, ()) {
@@ -211,8 +222,8 @@ RC_GTEST_PROP(BitmapCountsProperty, MatchBitByBitInEveryRange, ()) {
   const BitmapFormat format = AnyFormat();
   const auto bytes_a = Pack(a, first, 1, format);
   const auto bytes_b = Pack(b, 0, 2);
-  const auto view_a = *BitmapView::Create(bytes_a, first, blocks, format);
-  const auto view_b = *BitmapView::Create(bytes_b, 0, blocks);
+  const auto view_a = ValueOf(BitmapView::Create(bytes_a, first, blocks, format));
+  const auto view_b = ValueOf(BitmapView::Create(bytes_b, 0, blocks));
   for (const auto& operation : kOperations) {
     std::vector<bool> combined(blocks);
     for (size_t i = 0; i < blocks; ++i) combined[i] = operation.bit(a[i], b[i]);
@@ -228,20 +239,21 @@ RC_GTEST_PROP(BitmapCountsProperty, MatchBitByBitInEveryRange, ()) {
     }
     const uint64_t offset = random() % (capacity + 1);
     uint64_t want = 0;
-    auto cursor = *MakeBitmapCursor(view_a, view_b, operation.op, capacity, granularity);
-    const Ranges rest = *test::DrainFrom(*cursor, offset);
+    auto cursor = ValueOf(MakeBitmapCursor(view_a, view_b, operation.op, capacity, granularity));
+    const Ranges rest = ValueOf(test::DrainFrom(*cursor, offset));
     for (const auto& [begin, length] : rest) want += length;
-    RC_ASSERT(*BytesToCome(view_a, view_b, operation.op, capacity, granularity, offset) == want);
+    RC_ASSERT(ValueOf(BytesToCome(view_a, view_b, operation.op, capacity, granularity, offset)) ==
+              want);
   }
-  RC_ASSERT(*BytesToCome(view_b, capacity, granularity, 0) ==
-            *BytesToCome(view_b, view_b, BitmapOp::kAnd, capacity, granularity, 0));
+  RC_ASSERT(ValueOf(BytesToCome(view_b, capacity, granularity, 0)) ==
+            ValueOf(BytesToCome(view_b, view_b, BitmapOp::kAnd, capacity, granularity, 0)));
 }
 
 TEST(BitmapCountsTest, AtTheEdgeOfTheOffsets) {
   const uint8_t bytes[1] = {3};
-  const auto view = *BitmapView::Create(bytes, 0, 2);
-  EXPECT_EQ(*BytesToCome(view, kMaxCapacity, kMaxGranularity, 0), kMaxCapacity);
-  EXPECT_EQ(*BytesToCome(view, kMaxCapacity, kMaxGranularity, kMaxCapacity), 0u);
+  ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, 2));
+  EXPECT_EQ(ValueOf(BytesToCome(view, kMaxCapacity, kMaxGranularity, 0)), kMaxCapacity);
+  EXPECT_EQ(ValueOf(BytesToCome(view, kMaxCapacity, kMaxGranularity, kMaxCapacity)), 0u);
   EXPECT_FALSE(BytesToCome(view, kMaxCapacity - 1, kMaxGranularity, kMaxCapacity).ok());
   EXPECT_FALSE(BytesToCome(view, kMaxCapacity, 4096, 0).ok());
 }

@@ -10,9 +10,12 @@
 
 #include "cbt/batch.h"
 #include "cbt/provider.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 class ScriptedCursor final : public ExtentCursor {
  public:
@@ -41,14 +44,14 @@ TEST(ExtentCursorTest, IsCompleteOnlyWhenCoverageReachesTheCapacity) {
                          },
                          [](ExtentBatch&) { return 100; }});
   ExtentBatch batch;
-  EXPECT_EQ(*cursor.Next(batch), Step::kMore);
+  EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kMore);
   EXPECT_TRUE(batch.empty());
   EXPECT_EQ(cursor.covered(), 40u);
-  EXPECT_EQ(*cursor.Next(batch), Step::kMore);
+  EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kMore);
   EXPECT_EQ(batch.size(), 1u);
-  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+  EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
   // And stays so without asking the source again.
-  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+  EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
   EXPECT_TRUE(batch.empty());
   EXPECT_EQ(cursor.calls, 3u);
 }
@@ -56,22 +59,22 @@ TEST(ExtentCursorTest, IsCompleteOnlyWhenCoverageReachesTheCapacity) {
 TEST(ExtentCursorTest, E8EmptyVolumeIsCompleteAtOnce) {
   ScriptedCursor cursor(0, 10, {});
   ExtentBatch batch;
-  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
-  EXPECT_TRUE(cursor.Seek(0).ok());
+  EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
+  EXPECT_OK(cursor.Seek(0));
   EXPECT_EQ(cursor.Seek(1).code(), absl::StatusCode::kOutOfRange);
 }
 
 TEST(ExtentCursorTest, E1SeekRoundsDownAndRefusesWhatLiesPastTheCapacity) {
   ScriptedCursor cursor(95, 10, {});
-  ASSERT_TRUE(cursor.Seek(57).ok());
+  ASSERT_OK(cursor.Seek(57));
   EXPECT_EQ(cursor.sought, 50u);
   EXPECT_EQ(cursor.covered(), 50u);
-  ASSERT_TRUE(cursor.Seek(94).ok());
+  ASSERT_OK(cursor.Seek(94));
   EXPECT_EQ(cursor.sought, 90u);
-  ASSERT_TRUE(cursor.Seek(95).ok());
+  ASSERT_OK(cursor.Seek(95));
   EXPECT_EQ(cursor.covered(), 95u);
   ExtentBatch batch;
-  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+  EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
   for (const uint64_t offset : {uint64_t{96}, uint64_t{INT64_MAX}, UINT64_MAX}) {
     EXPECT_EQ(cursor.Seek(offset).code(), absl::StatusCode::kOutOfRange);
   }
@@ -98,7 +101,7 @@ TEST(ExtentCursorTest, E14SourceThatBreaksTheCoverageRuleFails) {
   for (const auto& violation : violations) {
     ScriptedCursor cursor(100, 1, {[](ExtentBatch&) { return 10; }, violation});
     ExtentBatch batch;
-    ASSERT_TRUE(cursor.Next(batch).ok());
+    ASSERT_OK(cursor.Next(batch));
     EXPECT_EQ(cursor.Next(batch).status().code(), absl::StatusCode::kInternal);
     EXPECT_TRUE(batch.empty());
     EXPECT_EQ(cursor.Next(batch).status().code(), absl::StatusCode::kInternal);
@@ -117,8 +120,8 @@ TEST(ExtentCursorTest, ErrorStaysUntilSeekAndEmptiesTheBatch) {
     EXPECT_EQ(cursor.Next(batch).status().message(), "disk");
     EXPECT_TRUE(batch.empty());
   }
-  ASSERT_TRUE(cursor.Seek(0).ok());
-  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+  ASSERT_OK(cursor.Seek(0));
+  EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
 }
 
 TEST(ExtentCursorTest, E1SeekToTheEndEndsAnErrorToo) {
@@ -127,9 +130,9 @@ TEST(ExtentCursorTest, E1SeekToTheEndEndsAnErrorToo) {
                         }});
   ExtentBatch batch;
   EXPECT_FALSE(cursor.Next(batch).ok());
-  ASSERT_TRUE(cursor.Seek(100).ok());
-  ASSERT_TRUE(cursor.Next(batch).ok());
-  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+  ASSERT_OK(cursor.Seek(100));
+  ASSERT_OK(cursor.Next(batch));
+  EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
 }
 
 // Memory that ran out between taking something and handing it on: what would come next is not all.
@@ -140,7 +143,7 @@ TEST(ExtentCursorTest, OneThatThrewFailsUntilSeek) {
                          [](ExtentBatch&) { return 100; },
                          [](ExtentBatch&) -> absl::StatusOr<uint64_t> { throw std::bad_alloc(); }});
   ExtentBatch batch;
-  ASSERT_TRUE(cursor.Next(batch).ok());
+  ASSERT_OK(cursor.Next(batch));
   EXPECT_THROW((void)cursor.Next(batch), std::bad_alloc);
   for (int i = 0; i < 3; ++i) {
     const absl::Status status = cursor.Next(batch).status();
@@ -148,14 +151,14 @@ TEST(ExtentCursorTest, OneThatThrewFailsUntilSeek) {
     EXPECT_NE(status.message().find("offset 40 of 100"), std::string::npos) << status;
     EXPECT_TRUE(batch.empty());
   }
-  ASSERT_TRUE(cursor.Seek(40).ok());
-  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
-  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
-  ASSERT_TRUE(cursor.Seek(0).ok());
+  ASSERT_OK(cursor.Seek(40));
+  EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
+  EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
+  ASSERT_OK(cursor.Seek(0));
   EXPECT_THROW((void)cursor.Next(batch), std::bad_alloc);
   // Behind the last offset there is nothing to miss.
-  ASSERT_TRUE(cursor.Seek(100).ok());
-  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+  ASSERT_OK(cursor.Seek(100));
+  EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
 }
 
 // Stands nowhere when a Seek() of it fails by throwing.
@@ -174,16 +177,16 @@ class ThrowingSeekCursor final : public ExtentCursor {
 TEST(ExtentCursorTest, ASeekThatThrewIsNotTheEnd) {
   ThrowingSeekCursor cursor;
   ExtentBatch batch;
-  ASSERT_EQ(*cursor.Next(batch), Step::kComplete);
+  ASSERT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
   EXPECT_THROW((void)cursor.Seek(7), std::bad_alloc);
   EXPECT_EQ(cursor.Next(batch).status().code(), absl::StatusCode::kInternal);
-  ASSERT_TRUE(cursor.Seek(8).ok());
-  EXPECT_EQ(*cursor.Next(batch), Step::kComplete);
+  ASSERT_OK(cursor.Seek(8));
+  EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
 }
 
 TEST(ExtentCursorTest, ForEachBatchIsOkOnlyWhenComplete) {
   ScriptedCursor whole(100, 1, {[](ExtentBatch&) { return 50; }, [](ExtentBatch&) { return 100; }});
-  EXPECT_TRUE(ForEachBatch(whole, [](const ExtentBatch&) { return absl::OkStatus(); }).ok());
+  EXPECT_OK(ForEachBatch(whole, [](const ExtentBatch&) { return absl::OkStatus(); }));
   ScriptedCursor refused(100, 1, {[](ExtentBatch&) { return 50; }});
   EXPECT_EQ(ForEachBatch(refused, [](const ExtentBatch&) { return absl::CancelledError(); }).code(),
             absl::StatusCode::kCancelled);

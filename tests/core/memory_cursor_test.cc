@@ -8,9 +8,12 @@
 #include "support/cursors.h"
 #include "support/generators.h"
 #include "support/guarded_memory.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 using reference::Ranges;
 
@@ -34,7 +37,7 @@ Ranges Expected(std::span<const uint8_t> a, std::span<const uint8_t> b, size_t b
 TEST(MemoryCursorTest, RefusesWhatItCannotCompare) {
   const uint8_t bytes[1024] = {};
   MemoryOptions options;
-  EXPECT_TRUE(MakeMemoryDeltaCursor(bytes, bytes).ok());
+  EXPECT_OK(MakeMemoryDeltaCursor(bytes, bytes));
   EXPECT_FALSE(MakeMemoryDeltaCursor({bytes, 1023}, bytes).ok());
   EXPECT_FALSE(MakeMemoryDeltaCursor(bytes, {bytes, 1023}).ok());
   for (const uint64_t block_size : {uint64_t{0}, uint64_t{511}, kMaxMemoryBlockSize + 1}) {
@@ -45,8 +48,8 @@ TEST(MemoryCursorTest, RefusesWhatItCannotCompare) {
 }
 
 TEST(MemoryCursorTest, E8NothingHasNoExtents) {
-  EXPECT_EQ(*test::Drain(**MakeMemoryDeltaCursor({}, {})), Ranges{});
-  EXPECT_EQ(*test::Drain(**MakeMemoryAllocationCursor({})), Ranges{});
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeMemoryDeltaCursor({}, {})))), Ranges{});
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeMemoryAllocationCursor({})))), Ranges{});
 }
 
 // Every byte of a block counts, also those of a partial last block; none behind the end is read.
@@ -61,8 +64,10 @@ TEST(MemoryCursorTest, FindsEverySingleByte) {
     const uint64_t begin = i / 520 * 520;
     const Ranges want = {{begin, std::min<uint64_t>(520, kBytes - begin)}};
     const std::span<const uint8_t> changed(target.data(), kBytes);
-    ASSERT_EQ(*test::Drain(**MakeMemoryDeltaCursor({base.data(), kBytes}, changed, options)), want);
-    ASSERT_EQ(*test::Drain(**MakeMemoryAllocationCursor(changed, options)), want);
+    ASSERT_EQ(ValueOf(test::Drain(
+                  *ValueOf(MakeMemoryDeltaCursor({base.data(), kBytes}, changed, options)))),
+              want);
+    ASSERT_EQ(ValueOf(test::Drain(*ValueOf(MakeMemoryAllocationCursor(changed, options)))), want);
     target.data()[i] = 0;
   }
 }
@@ -75,10 +80,11 @@ TEST(MemoryCursorTest, PiecesHoldTheSameBlocksInBatchesOfAnySize) {
     if (block % 7 < 4) target[block * 512] = 1;
   }
   for (const size_t batch : {size_t{1}, size_t{2}, size_t{3}, size_t{1000}}) {
-    const auto cursor = *MakeMemoryAllocationCursor(target, {.block_size = 512});
+    ASSERT_OK_AND_ASSIGN(const auto cursor,
+                         MakeMemoryAllocationCursor(target, {.block_size = 512}));
     cursor->AllowPieces();
     std::vector<bool> told(kBlocks);
-    const Ranges pieces = *test::Drain(*cursor, batch);
+    ASSERT_OK_AND_ASSIGN(const Ranges pieces, test::Drain(*cursor, batch));
     for (const auto& [offset, length] : pieces) {
       for (uint64_t at = offset; at < offset + length; at += 512) {
         EXPECT_FALSE(told[at / 512]);
@@ -112,13 +118,13 @@ RC_GTEST_PROP(MemoryCursorProperty, MatchesByteByByteFromEveryOffset, ()) {
   const std::vector<uint8_t> zeros(bytes, 0);
   for (const bool delta : {true, false}) {
     const Ranges want = Expected(delta ? base : zeros, target, block_size);
-    auto cursor = delta ? *MakeMemoryDeltaCursor(base, target, options)
-                        : *MakeMemoryAllocationCursor(target, options);
-    RC_ASSERT(*test::Drain(*cursor, batch) == want);
+    auto cursor = delta ? ValueOf(MakeMemoryDeltaCursor(base, target, options))
+                        : ValueOf(MakeMemoryAllocationCursor(target, options));
+    RC_ASSERT(ValueOf(test::Drain(*cursor, batch)) == want);
     for (int i = 0; i < 10; ++i) {
       const uint64_t offset = random() % (bytes + 1);
       const uint64_t at = offset == bytes ? bytes : offset / block_size * block_size;
-      RC_ASSERT(*test::DrainFrom(*cursor, offset, batch) == reference::CutAt(want, at));
+      RC_ASSERT(ValueOf(test::DrainFrom(*cursor, offset, batch)) == reference::CutAt(want, at));
     }
   }
 }

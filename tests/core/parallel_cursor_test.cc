@@ -14,9 +14,12 @@
 #include "cbt/transform.h"
 #include "support/cursors.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 using reference::Ranges;
 
@@ -47,8 +50,8 @@ ParallelParts SmallParts(const BitmapView& view, uint64_t capacity, uint64_t gra
   ParallelParts parts;
   parts.make = [=](uint64_t end) -> std::unique_ptr<ExtentCursor> {
     const uint64_t blocks = BlockCount(capacity, granularity);
-    auto whole = *MakeBitmapCursor(view.Slice(0, blocks), capacity, granularity);
-    return *Clip(std::move(whole), 0, end);
+    auto whole = ValueOf(MakeBitmapCursor(view.Slice(0, blocks), capacity, granularity));
+    return ValueOf(Clip(std::move(whole), 0, end));
   };
   parts.first_blocks = 64;
   parts.min_blocks = 64;
@@ -65,16 +68,16 @@ RC_GTEST_PROP(ParallelCursorProperty, IsTheSameStreamFromEveryOffset, ()) {
   const uint64_t capacity = blocks * granularity - test::Between<uint64_t>(0, granularity);
   const auto batch = *rc::gen::element<size_t>(1, 7, ExtentBatch::kDefaultCapacity, 2000);
   const auto bytes = AnyBits(blocks, random);
-  const auto view = *BitmapView::Create(bytes, 0, blocks);
-  const Ranges want = *test::Drain(**MakeBitmapCursor(view, capacity, granularity));
+  const auto view = ValueOf(BitmapView::Create(bytes, 0, blocks));
+  const Ranges want = ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(view, capacity, granularity))));
   Executor& executor = **rc::gen::element<Executor*>(&pool, &pool, &pool, &dead);
   auto cursor = MakeParallelCursor(SmallParts(view, capacity, granularity), capacity, granularity,
                                    executor, test::Between<size_t>(2, 5));
-  RC_ASSERT(*test::Drain(*cursor, batch) == want);
+  RC_ASSERT(ValueOf(test::Drain(*cursor, batch)) == want);
   for (int i = 0; i < 5; ++i) {
     const uint64_t offset = random() % (capacity + 1);
     const uint64_t at = offset == capacity ? capacity : offset / granularity * granularity;
-    RC_ASSERT(*test::DrainFrom(*cursor, offset, batch) == reference::CutAt(want, at));
+    RC_ASSERT(ValueOf(test::DrainFrom(*cursor, offset, batch)) == reference::CutAt(want, at));
     // Left in the middle.
     RC_ASSERT(cursor->Seek(random() % (capacity + 1)).ok());
     ExtentBatch some(batch);
@@ -95,16 +98,19 @@ TEST(ParallelCursorTest, ThroughThePublicFactory) {
     if (kind == 2) target[i] = static_cast<uint8_t>(random());
     if (kind == 3) target[i] = static_cast<uint8_t>(~target[i]);
   }
-  const auto a = *BitmapView::Create(base, 0, kBlocks);
-  const auto b = *BitmapView::Create(target, 0, kBlocks);
-  const Ranges want = *test::Drain(**MakeBitmapCursor(a, b, BitmapOp::kXor, kBlocks * 4096, 4096));
+  ASSERT_OK_AND_ASSIGN(const auto a, BitmapView::Create(base, 0, kBlocks));
+  ASSERT_OK_AND_ASSIGN(const auto b, BitmapView::Create(target, 0, kBlocks));
+  ASSERT_OK_AND_ASSIGN(
+      const Ranges want,
+      test::Drain(*ValueOf(MakeBitmapCursor(a, b, BitmapOp::kXor, kBlocks * 4096, 4096))));
   for (const size_t threads : {size_t{1}, size_t{2}, size_t{3}}) {
     BitmapOptions options;
     options.executor = &pool;
     options.parallel = threads;
-    auto cursor = *MakeBitmapCursor(a, b, BitmapOp::kXor, kBlocks * 4096, 4096, options);
-    EXPECT_TRUE(*test::Drain(*cursor) == want) << threads;
-    EXPECT_TRUE(*test::DrainFrom(*cursor, 12'345'678'901, 100) ==
+    ASSERT_OK_AND_ASSIGN(auto cursor,
+                         MakeBitmapCursor(a, b, BitmapOp::kXor, kBlocks * 4096, 4096, options));
+    EXPECT_TRUE(ValueOf(test::Drain(*cursor)) == want) << threads;
+    EXPECT_TRUE(ValueOf(test::DrainFrom(*cursor, 12'345'678'901, 100)) ==
                 reference::CutAt(want, 12'345'678'901 / 4096 * 4096));
   }
 }
@@ -116,11 +122,13 @@ TEST(ParallelCursorTest, ThreadsWithoutAnExecutorAreTheCallersOwn) {
   target[70'000] = 1;
   MemoryOptions memory;
   memory.parallel = 4;
-  EXPECT_EQ(*test::Drain(**MakeMemoryDeltaCursor(base, target, memory)), (Ranges{{69'632, 4096}}));
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeMemoryDeltaCursor(base, target, memory)))),
+            (Ranges{{69'632, 4096}}));
   BitmapOptions bitmap;
   bitmap.parallel = 4;
-  const auto bits = *BitmapView::Create(target, 0, 800'000);
-  EXPECT_EQ(*test::Drain(**MakeBitmapCursor(bits, 800'000, 1, bitmap)), (Ranges{{560'000, 1}}));
+  ASSERT_OK_AND_ASSIGN(const auto bits, BitmapView::Create(target, 0, 800'000));
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(bits, 800'000, 1, bitmap)))),
+            (Ranges{{560'000, 1}}));
 }
 
 // Dense all over: every part has more than may wait, and the consumer is the slow one.
@@ -128,15 +136,15 @@ TEST(ParallelCursorTest, PartsThatOverflowAreFinishedInTheirTurn) {
   ThreadPool pool(2);
   constexpr size_t kBlocks = size_t{1} << 23;
   const std::vector<uint8_t> bytes(kBlocks / 8, 0x55);
-  const auto view = *BitmapView::Create(bytes, 0, kBlocks);
+  ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, kBlocks));
   BitmapOptions options;
   options.executor = &pool;
   options.parallel = 3;
-  auto cursor = *MakeBitmapCursor(view, kBlocks, 1, options);
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeBitmapCursor(view, kBlocks, 1, options));
   ExtentBatch batch;
   uint64_t next = 0;
   for (Step step = Step::kMore; step == Step::kMore;) {
-    step = *cursor->Next(batch);
+    ASSERT_OK_AND_ASSIGN(step, cursor->Next(batch));
     for (size_t i = 0; i < batch.size(); ++i, next += 2) {
       ASSERT_EQ(batch[i], (Extent{next, 1}));
     }
@@ -151,9 +159,9 @@ TEST(ParallelCursorTest, E9FullVolumeIsOneExtentAndE8EmptyOneNone) {
   constexpr size_t kBlocks = 100'001;
   for (const int fill : {0xff, 0}) {
     const std::vector<uint8_t> bytes(kBlocks / 8 + 1, static_cast<uint8_t>(fill));
-    const auto view = *BitmapView::Create(bytes, 0, kBlocks);
+    ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, kBlocks));
     auto cursor = MakeParallelCursor(SmallParts(view, kBlocks, 1), kBlocks, 1, pool, 3);
-    EXPECT_EQ(*test::Drain(*cursor), fill == 0 ? Ranges{} : (Ranges{{0, kBlocks}}));
+    EXPECT_EQ(ValueOf(test::Drain(*cursor)), fill == 0 ? Ranges{} : (Ranges{{0, kBlocks}}));
   }
 }
 
@@ -272,7 +280,7 @@ void ExpectErrorInItsTurn(uint64_t throws_at, absl::StatusCode code) {
     EXPECT_EQ(next, throws_at / 64 * 64);
     EXPECT_EQ(cursor->Next(batch).status().code(), code);
     // Waits for whoever is at work.
-    ASSERT_TRUE(cursor->Seek(0).ok());
+    ASSERT_OK(cursor->Seek(0));
   }
 }
 
@@ -297,7 +305,7 @@ TEST(ParallelCursorTest, WhatTheCallerThrowsIsTheCallers) {
     EXPECT_THROW((void)test::Drain(*cursor), std::bad_alloc);
     ExtentBatch batch;
     EXPECT_EQ(cursor->Next(batch).status().code(), absl::StatusCode::kInternal);
-    ASSERT_TRUE(cursor->Seek(0).ok());
+    ASSERT_OK(cursor->Seek(0));
   }
 }
 
@@ -369,7 +377,7 @@ TEST(ParallelCursorTest, WhatTheCallerThrowsReadingAheadIsAnErrorInItsTurn) {
   auto cursor = MakeParallelCursor(std::move(parts), kThrowing, 1, executor, 2);
   ExtentBatch batch;
   for (uint64_t next = 0; next < 64 * 5; next += 64) {
-    ASSERT_TRUE(cursor->Next(batch).ok());
+    ASSERT_OK(cursor->Next(batch));
     ASSERT_EQ(batch.size(), 1U);
     EXPECT_EQ(batch[0], (Extent{next, 1}));
   }
@@ -382,7 +390,7 @@ TEST(ParallelCursorTest, WorkersThatCouldNotBeCalledAreCalledAgain) {
   auto cursor =
       MakeParallelCursor(ThrowingParts<std::bad_alloc>(kThrowing), kThrowing, 1, executor, 2);
   EXPECT_THROW((void)test::Drain(*cursor), std::bad_alloc);
-  ASSERT_TRUE(cursor->Seek(0).ok());
+  ASSERT_OK(cursor->Seek(0));
   EXPECT_EQ(test::Drain(*cursor)->size(), kThrowing / 64);
   EXPECT_GT(executor.scheduled, 1);
 }
@@ -392,14 +400,14 @@ TEST(ParallelCursorTest, BatchesMayChangeTheirSizeAtAnyTime) {
   PromptExecutor executor;
   constexpr uint64_t kBlocks = uint64_t{1} << 18;
   const std::vector<uint8_t> bytes(kBlocks / 8, 0x55);
-  const auto view = *BitmapView::Create(bytes, 0, kBlocks);
+  ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, kBlocks));
   ParallelParts parts = SmallParts(view, kBlocks, 1);
   parts.first_blocks = parts.min_blocks = parts.max_blocks = 16 * ExtentBatch::kDefaultCapacity;
   auto cursor = MakeParallelCursor(parts, kBlocks, 1, executor, 3);
   constexpr size_t kDefault = ExtentBatch::kDefaultCapacity;
   for (const std::vector<size_t>& sizes :
        {std::vector<size_t>{7, kDefault}, {kDefault, 1, kDefault}, {kDefault, kDefault, 2000}}) {
-    ASSERT_TRUE(cursor->Seek(0).ok());
+    ASSERT_OK(cursor->Seek(0));
     uint64_t next = 0;
     absl::StatusOr<Step> step = Step::kMore;
     for (size_t i = 0; step.ok() && *step == Step::kMore; ++i) {
@@ -407,7 +415,7 @@ TEST(ParallelCursorTest, BatchesMayChangeTheirSizeAtAnyTime) {
       step = cursor->Next(batch);
       for (size_t k = 0; k < batch.size(); ++k, next += 2) ASSERT_EQ(batch[k], (Extent{next, 1}));
     }
-    ASSERT_TRUE(step.ok()) << step.status();
+    ASSERT_OK(step);
     EXPECT_EQ(next, kBlocks);
   }
 }
@@ -419,13 +427,13 @@ TEST(ParallelCursorTest, CanBeDestroyedAtAnyTime) {
   for (int round = 0; round < 300; ++round) {
     // Fresh memory each time: a task that outlives its cursor would read what is freed.
     const auto bytes = AnyBits(kBlocks, random);
-    const auto view = *BitmapView::Create(bytes, 0, kBlocks);
+    ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, kBlocks));
     auto cursor = MakeParallelCursor(SmallParts(view, kBlocks, 1), kBlocks, 1, pool, 3);
     ExtentBatch batch(64);
-    for (uint64_t steps = random() % 20; steps > 0; --steps) ASSERT_TRUE(cursor->Next(batch).ok());
+    for (uint64_t steps = random() % 20; steps > 0; --steps) ASSERT_OK(cursor->Next(batch));
     if (round % 2 == 0) {
-      ASSERT_TRUE(cursor->Seek(random() % kBlocks).ok());
-      ASSERT_TRUE(cursor->Next(batch).ok());
+      ASSERT_OK(cursor->Seek(random() % kBlocks));
+      ASSERT_OK(cursor->Next(batch));
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "reference/volume.h"
 #include "support/cursors.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -88,17 +89,17 @@ TEST(Pieces, BlocksOfABitmapDontWaitForTheEndOfARun) {
   const uint64_t bits = ones.size() * 8;
   const uint64_t capacity = bits * 4096;
   const auto open = [&] {
-    return *MakeBitmapCursor(*BitmapView::Create(ones, 0, bits), capacity, 4096);
+    return ValueOf(MakeBitmapCursor(ValueOf(BitmapView::Create(ones, 0, bits)), capacity, 4096));
   };
   ExtentBatch batch;
   auto extents = open();
-  ASSERT_TRUE(extents->Next(batch).ok());
+  ASSERT_OK(extents->Next(batch));
   EXPECT_TRUE(batch.empty());  // whose only extent has no end yet
-  auto blocks = *ToBlocks(open(), 65536);
-  ASSERT_TRUE(blocks->Next(batch).ok());
+  ASSERT_OK_AND_ASSIGN(auto blocks, ToBlocks(open(), 65536));
+  ASSERT_OK(blocks->Next(batch));
   EXPECT_TRUE(batch.full());
   // And every block once.
-  ASSERT_TRUE(blocks->Seek(0).ok());
+  ASSERT_OK(blocks->Seek(0));
   uint64_t next = 0;
   const absl::Status status = ForEachBatch(*blocks, [&](const ExtentBatch& got) {
     for (size_t i = 0; i < got.size(); ++i) {
@@ -107,23 +108,23 @@ TEST(Pieces, BlocksOfABitmapDontWaitForTheEndOfARun) {
     }
     return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_OK(status);
   EXPECT_EQ(next, capacity);
 }
 
 TEST(Pieces, BlocksOfMemoryDontWaitForTheEndOfARun) {
   const std::vector<uint8_t> zeros(size_t{64} << 20, 0);
   const std::vector<uint8_t> ones(zeros.size(), 1);
-  auto blocks = *ToBlocks(*MakeMemoryDeltaCursor(zeros, ones), 8192);
+  ASSERT_OK_AND_ASSIGN(auto blocks, ToBlocks(ValueOf(MakeMemoryDeltaCursor(zeros, ones)), 8192));
   ExtentBatch batch;
-  ASSERT_TRUE(blocks->Next(batch).ok());
+  ASSERT_OK(blocks->Next(batch));
   EXPECT_TRUE(batch.full());
   uint64_t count = 0;
-  ASSERT_TRUE(blocks->Seek(0).ok());
-  ASSERT_TRUE(ForEachBatch(*blocks, [&](const ExtentBatch& got) {
-                count += got.size();
-                return absl::OkStatus();
-              }).ok());
+  ASSERT_OK(blocks->Seek(0));
+  ASSERT_OK(ForEachBatch(*blocks, [&](const ExtentBatch& got) {
+    count += got.size();
+    return absl::OkStatus();
+  }));
   EXPECT_EQ(count, zeros.size() / 8192);
 }
 
@@ -144,7 +145,8 @@ TEST(Pieces, OfMemoryInBatchesOfAFewExtents) {
       }
     }
     for (const size_t room : {size_t{1}, size_t{2}, size_t{3}, size_t{7}, size_t{64}}) {
-      auto cursor = *MakeMemoryDeltaCursor(base, target, {.block_size = kBlock});
+      ASSERT_OK_AND_ASSIGN(auto cursor,
+                           MakeMemoryDeltaCursor(base, target, {.block_size = kBlock}));
       cursor->AllowPieces();
       reference::ByteSet told(target.size());
       uint64_t end = 0;
@@ -152,7 +154,7 @@ TEST(Pieces, OfMemoryInBatchesOfAFewExtents) {
       absl::StatusOr<Step> step = Step::kMore;
       while (step.ok() && *step == Step::kMore) {
         step = cursor->Next(batch);
-        ASSERT_TRUE(step.ok()) << step.status();
+        ASSERT_OK(step);
         for (size_t i = 0; i < batch.size(); ++i) {
           ASSERT_GE(batch[i].offset, end);
           end = batch[i].end();

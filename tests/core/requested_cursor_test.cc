@@ -12,6 +12,7 @@
 #include "reference/volume.h"
 #include "support/cursors.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -77,15 +78,15 @@ TEST(RequestedCursor, CountsAcrossManyBatches) {
   Ranges ranges;
   for (uint64_t i = 0; i < 100'000; ++i) ranges.emplace_back(i * 16, 8);
   auto cursor = MakeRequestedCursor(CursorOver(ranges, 1'600'000), {.bridge_gap = 8});
-  ASSERT_TRUE(cursor.ok());
-  EXPECT_EQ(*Drain(**cursor), (Ranges{{0, 1'599'992}}));
+  ASSERT_OK(cursor);
+  EXPECT_EQ(ValueOf(Drain(**cursor)), (Ranges{{0, 1'599'992}}));
   EXPECT_EQ((*cursor)->added_bytes(), 1'599'992u - 800'000u);
 }
 
 TEST(RequestedCursor, BridgesAGapOfOneByte) {
   auto cursor = MakeRequestedCursor(CursorOver({{0, 4}, {5, 4}, {11, 1}}, 100), {.bridge_gap = 1});
-  ASSERT_TRUE(cursor.ok());
-  EXPECT_EQ(*Drain(**cursor), (Ranges{{0, 9}, {11, 1}}));
+  ASSERT_OK(cursor);
+  EXPECT_EQ(ValueOf(Drain(**cursor)), (Ranges{{0, 9}, {11, 1}}));
   EXPECT_EQ((*cursor)->added_bytes(), 1u);
 }
 
@@ -113,20 +114,20 @@ class Failing final : public ExtentCursor {
 TEST(RequestedCursor, E14ErrorsOfTheInputAreErrors) {
   for (const uint64_t chunk : {uint64_t{1}, uint64_t{64}}) {
     auto cursor = MakeRequestedCursor(std::make_unique<Failing>(true), {.chunk = chunk});
-    ASSERT_TRUE(cursor.ok());
+    ASSERT_OK(cursor);
     EXPECT_EQ(Drain(**cursor).status().code(), absl::StatusCode::kDataLoss);
   }
   ExtentBatch batch;
   for (const bool rewinds : {true, false}) {
     auto input = std::make_unique<Failing>(rewinds);
-    ASSERT_TRUE(input->Next(batch).ok());
+    ASSERT_OK(input->Next(batch));
     // One that was read from begins anew, or can't be used.
     auto cursor = MakeRequestedCursor(std::move(input), {});
     ASSERT_EQ(cursor.ok(), rewinds);
     if (!rewinds) {
       EXPECT_EQ(cursor.status().code(), absl::StatusCode::kUnavailable);
     } else {
-      ASSERT_TRUE((*cursor)->Next(batch).ok());
+      ASSERT_OK((*cursor)->Next(batch));
       EXPECT_EQ(batch.front().offset, 10u);
     }
   }
@@ -137,13 +138,13 @@ TEST(RequestedCursor, E14AnInputThatDoesNotSeekIsAnError) {
   const Requested window = {.offset = 10, .length = 5};
   EXPECT_EQ(MakeRequestedCursor(std::make_unique<Failing>(false), window).status().code(),
             absl::StatusCode::kUnavailable);
-  EXPECT_TRUE(MakeRequestedCursor(std::make_unique<Failing>(true), window).ok());
+  EXPECT_OK(MakeRequestedCursor(std::make_unique<Failing>(true), window));
 }
 
 TEST(RequestedCursor, AWindowAtTheBeginningEndsWhereItShould) {
   auto cursor = MakeRequestedCursor(CursorOver({{0, 10}, {20, 10}}, 100), {.length = 25});
-  ASSERT_TRUE(cursor.ok());
-  EXPECT_EQ(*Drain(**cursor), (reference::Ranges{{0, 10}, {20, 5}}));
+  ASSERT_OK(cursor);
+  EXPECT_EQ(ValueOf(Drain(**cursor)), (reference::Ranges{{0, 10}, {20, 5}}));
   EXPECT_EQ((*cursor)->bytes(), 15u);
 }
 

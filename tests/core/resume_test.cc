@@ -20,6 +20,7 @@
 #include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "support/cursors.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -28,6 +29,7 @@ namespace {
 using reference::ByteSet;
 using reference::Ranges;
 using test::ResumeCheck;
+using test::ValueOf;
 using CursorPtr = std::unique_ptr<ExtentCursor>;
 
 bool AtScale() { return test::TestScale() >= 8; }
@@ -71,12 +73,14 @@ class ResumeTest : public testing::Test {
       uint8_t& byte = (*bytes)[(first + b) / 8];
       if (blocks[b]) byte = static_cast<uint8_t>(byte | 1u << (first + b) % 8);
     }
-    return *BitmapView::Create(*bytes, first, blocks.size());
+    return ValueOf(BitmapView::Create(*bytes, first, blocks.size()));
   }
   CursorPtr BitmapCursor(const ByteSet& blocks) {
-    return *MakeBitmapCursor(Bitmap(blocks), capacity_, kBlock);
+    return ValueOf(MakeBitmapCursor(Bitmap(blocks), capacity_, kBlock));
   }
-  ChangeMap Map(const ByteSet& blocks) { return *ChangeMap::FromBitmap(Bitmap(blocks), geometry_); }
+  ChangeMap Map(const ByteSet& blocks) {
+    return ValueOf(ChangeMap::FromBitmap(Bitmap(blocks), geometry_));
+  }
 
   // From every offset, in the form of maximal runs.
   void Check(const std::string& name, CursorPtr cursor, const ByteSet& want) {
@@ -89,8 +93,9 @@ class ResumeTest : public testing::Test {
 
 TEST_F(ResumeTest, Bitmaps) {
   Check("bitmap", BitmapCursor(a_), Bytes(a_));
-  Check("shifted_bitmap", *MakeBitmapCursor(Bitmap(a_, 3), capacity_, kBlock), Bytes(a_));
-  Check("two_bitmaps", *MakeBitmapCursor(Bitmap(a_), Bitmap(b_), BitmapOp::kXor, capacity_, kBlock),
+  Check("shifted_bitmap", ValueOf(MakeBitmapCursor(Bitmap(a_, 3), capacity_, kBlock)), Bytes(a_));
+  Check("two_bitmaps",
+        ValueOf(MakeBitmapCursor(Bitmap(a_), Bitmap(b_), BitmapOp::kXor, capacity_, kBlock)),
         Combined([](bool a, bool b) { return a != b; }));
   ByteSet dense(a_.size());
   for (size_t i = 0; i < dense.size(); i += 2) dense[i] = true;
@@ -123,9 +128,9 @@ TEST_F(ResumeTest, Memory) {
   const MemoryOptions options{.block_size = kBlock};
   // Reading on compares, so of a large volume a few extents are read from most offsets.
   const uint64_t whole = AtScale() ? 101 : 1;
-  const CursorPtr delta = *MakeMemoryDeltaCursor(base, target, options);
+  ASSERT_OK_AND_ASSIGN(const CursorPtr delta, MakeMemoryDeltaCursor(base, target, options));
   ResumeCheck("memory_delta", want, false, 3).EveryOffset(*delta, whole);
-  const CursorPtr allocation = *MakeMemoryAllocationCursor(sparse, options);
+  ASSERT_OK_AND_ASSIGN(const CursorPtr allocation, MakeMemoryAllocationCursor(sparse, options));
   ResumeCheck("memory_allocation", want, false, 3).EveryOffset(*allocation, whole);
 }
 
@@ -133,41 +138,46 @@ TEST_F(ResumeTest, MapsFilesAndChains) {
   Check("map", MakeChangeMapCursor(Map(a_)), Bytes(a_));
   const ByteSet either = Combined([](bool a, bool b) { return a || b; });
   const std::vector<ChangeMap> maps = {Map(a_), Map(b_)};
-  Check("map_union", *MakeUnionCursor(maps), either);
+  Check("map_union", ValueOf(MakeUnionCursor(maps)), either);
   const test::TempDir folder;
-  ASSERT_TRUE(WriteChangeMap(Map(a_), folder / "a.cbm").ok());
-  Check("lazy_map_file", *OpenChangeMapCursor(folder / "a.cbm"), Bytes(a_));
-  const auto chain =
-      *ChangeChain::Create(folder / "c", "vol", kBlock, {"0", capacity_}, {.sync = false});
+  ASSERT_OK(WriteChangeMap(Map(a_), folder / "a.cbm"));
+  Check("lazy_map_file", ValueOf(OpenChangeMapCursor(folder / "a.cbm")), Bytes(a_));
+  ASSERT_OK_AND_ASSIGN(const auto chain, ChangeChain::Create(folder / "c", "vol", kBlock,
+                                                             {"0", capacity_}, {.sync = false}));
   for (int i = 1; i < 4; ++i) {
     ChangeMap map = Map(i == 1 ? a_ : i == 2 ? b_ : ByteSet(a_.size()));
     map.set_identity({"vol", std::to_string(i - 1), std::to_string(i)});
-    ASSERT_TRUE(chain->Append(map).ok());
+    ASSERT_OK(chain->Append(map));
   }
-  Check("chain", *chain->Delta("0", "3"), either);
+  Check("chain", ValueOf(chain->Delta("0", "3")), either);
 }
 
 TEST_F(ResumeTest, Transforms) {
   const ByteSet bytes = Bytes(a_);
-  Check("coalesce", *Coalesce(BitmapCursor(a_)), bytes);
+  Check("coalesce", ValueOf(Coalesce(BitmapCursor(a_))), bytes);
   const ByteSet bridged = reference::Bridged(bytes, 4000);
   ASSERT_LT(reference::RunsOf(bridged).size() + 2, reference::RunsOf(bytes).size());
-  Check("bridge", *Coalesce(BitmapCursor(a_), 4000), bridged);
-  Check("align", *AlignOutward(BitmapCursor(a_), 1536), reference::RoundedOutward(bytes, 1536));
-  Check("align_odd", *AlignOutward(BitmapCursor(a_), 1000), reference::RoundedOutward(bytes, 1000));
-  Check("clip", *Clip(BitmapCursor(a_), 1001, capacity_ - 2003),
+  Check("bridge", ValueOf(Coalesce(BitmapCursor(a_), 4000)), bridged);
+  Check("align", ValueOf(AlignOutward(BitmapCursor(a_), 1536)),
+        reference::RoundedOutward(bytes, 1536));
+  Check("align_odd", ValueOf(AlignOutward(BitmapCursor(a_), 1000)),
+        reference::RoundedOutward(bytes, 1000));
+  Check("clip", ValueOf(Clip(BitmapCursor(a_), 1001, capacity_ - 2003)),
         reference::Window(bytes, 1001, capacity_ - 2003));
   {
-    const CursorPtr cursor = *Split(BitmapCursor(a_), 1024);
+    ASSERT_OK_AND_ASSIGN(const CursorPtr cursor, Split(BitmapCursor(a_), 1024));
     ResumeCheck("split", reference::RunsOf(bytes), true).EveryOffset(*cursor);
   }
   for (const uint64_t size : {512u, 1000u, 4096u}) {
-    const CursorPtr cursor = *ToBlocks(BitmapCursor(a_), size);
+    ASSERT_OK_AND_ASSIGN(const CursorPtr cursor, ToBlocks(BitmapCursor(a_), size));
     ResumeCheck(absl::StrCat("blocks_of_", size), reference::BlocksOf(bytes, size))
         .EveryOffset(*cursor);
   }
   Check("stack",
-        *Coalesce(*AlignOutward(*Clip(*Coalesce(BitmapCursor(a_), 700), 999, capacity_), 768), 5),
+        ValueOf(Coalesce(
+            ValueOf(AlignOutward(
+                ValueOf(Clip(ValueOf(Coalesce(BitmapCursor(a_), 700)), 999, capacity_)), 768)),
+            5)),
         reference::Bridged(
             reference::RoundedOutward(
                 reference::Window(reference::Bridged(bytes, 700), 999, capacity_), 768),
@@ -178,10 +188,11 @@ TEST_F(ResumeTest, SetOperations) {
   std::vector<CursorPtr> inputs;
   inputs.push_back(BitmapCursor(a_));
   inputs.push_back(MakeChangeMapCursor(Map(b_)));
-  Check("union", *Union(std::move(inputs)), Combined([](bool a, bool b) { return a || b; }));
-  Check("intersection", *Intersect(BitmapCursor(a_), MakeChangeMapCursor(Map(b_))),
+  Check("union", ValueOf(Union(std::move(inputs))),
+        Combined([](bool a, bool b) { return a || b; }));
+  Check("intersection", ValueOf(Intersect(BitmapCursor(a_), MakeChangeMapCursor(Map(b_)))),
         Combined([](bool a, bool b) { return a && b; }));
-  Check("subtraction", *Subtract(BitmapCursor(a_), MakeChangeMapCursor(Map(b_))),
+  Check("subtraction", ValueOf(Subtract(BitmapCursor(a_), MakeChangeMapCursor(Map(b_)))),
         Combined([](bool a, bool b) { return a && !b; }));
 }
 
@@ -211,11 +222,11 @@ class LargeResumeTest : public testing::Test {
     return runs;
   }
   static ChangeMap Map(const Ranges& runs) {
-    ChangeMapBuilder builder = *ChangeMapBuilder::Create(kGeometry);
+    ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create(kGeometry));
     for (const auto& [begin, count] : runs) {
-      EXPECT_TRUE(builder.AddBlocks(begin, begin + count).ok());
+      EXPECT_OK(builder.AddBlocks(begin, begin + count));
     }
-    return *builder.Build();
+    return ValueOf(builder.Build());
   }
   static Ranges Bytes(const Ranges& runs) {
     Ranges bytes;
@@ -251,23 +262,24 @@ TEST_F(LargeResumeTest, MapsFilesChainsAndTransforms) {
   const Ranges both = United(a, b);
   const std::vector<ChangeMap> maps = {Map(a), Map(b)};
   Check("map", MakeChangeMapCursor(maps[0]), a);
-  Check("map_union", *MakeUnionCursor(maps), both);
+  Check("map_union", ValueOf(MakeUnionCursor(maps)), both);
   const test::TempDir folder;
-  ASSERT_TRUE(WriteChangeMap(maps[0], folder / "a.cbm").ok());
-  Check("lazy_map_file", *OpenChangeMapCursor(folder / "a.cbm"), a);
-  const auto chain =
-      *ChangeChain::Create(folder / "c", "vol", kG, {"0", kGeometry.capacity}, {.sync = false});
+  ASSERT_OK(WriteChangeMap(maps[0], folder / "a.cbm"));
+  Check("lazy_map_file", ValueOf(OpenChangeMapCursor(folder / "a.cbm")), a);
+  ASSERT_OK_AND_ASSIGN(
+      const auto chain,
+      ChangeChain::Create(folder / "c", "vol", kG, {"0", kGeometry.capacity}, {.sync = false}));
   for (int i = 1; i < 3; ++i) {
     ChangeMap map = maps[static_cast<size_t>(i) - 1];
     map.set_identity({"vol", std::to_string(i - 1), std::to_string(i)});
-    ASSERT_TRUE(chain->Append(map).ok());
+    ASSERT_OK(chain->Append(map));
   }
-  Check("chain", *chain->Delta("0", "2"), both);
-  Check("bridge", *Coalesce(MakeChangeMapCursor(maps[0]), 10 * kG), United(a, {}, 10));
+  Check("chain", ValueOf(chain->Delta("0", "2")), both);
+  Check("bridge", ValueOf(Coalesce(MakeChangeMapCursor(maps[0]), 10 * kG)), United(a, {}, 10));
   std::vector<CursorPtr> inputs;
   inputs.push_back(MakeChangeMapCursor(maps[0]));
   inputs.push_back(MakeChangeMapCursor(maps[1]));
-  Check("union", *Union(std::move(inputs)), both);
+  Check("union", ValueOf(Union(std::move(inputs))), both);
 }
 
 }  // namespace

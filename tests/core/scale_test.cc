@@ -14,9 +14,12 @@
 #include "cbt/transform.h"
 #include "cbt/wire/message.h"
 #include "support/cursors.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 using reference::Ranges;
 
@@ -36,38 +39,38 @@ TEST(Scale, E7TheLastBlocksBelowEightExbibytes) {
     for (const Extent& extent : extents) expected.emplace_back(extent.offset, extent.length);
 
     const ChangeMap map = [&] {
-      ChangeMapBuilder builder = *ChangeMapBuilder::Create({capacity, block});
-      for (const Extent& extent : extents) EXPECT_TRUE(builder.Add(extent).ok());
-      return *builder.Build();
+      ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create({capacity, block}));
+      for (const Extent& extent : extents) EXPECT_OK(builder.Add(extent));
+      return ValueOf(builder.Build());
     }();
-    EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(map)), expected);
+    EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(map))), expected);
     EXPECT_TRUE(map->Contains(last / block));
     EXPECT_EQ(map->changed_bytes(), 3 * block);
     // Past the end there is nothing, and nothing wraps.
-    ChangeMapBuilder builder = *ChangeMapBuilder::Create({capacity, block});
+    ASSERT_OK_AND_ASSIGN(ChangeMapBuilder builder, ChangeMapBuilder::Create({capacity, block}));
     EXPECT_FALSE(builder.Add({last, block + 1}).ok());
     EXPECT_FALSE(builder.Add({~uint64_t{0} - 1, 2}).ok());
 
-    const auto cursor = [&] { return *MakeExtentCursor(extents, capacity, block); };
-    EXPECT_EQ(*test::Drain(*cursor()), expected);
-    EXPECT_EQ(*test::Drain(**ToBlocks(cursor(), block)), expected);
-    EXPECT_EQ(*test::Drain(**AlignOutward(cursor(), block)), expected);
-    EXPECT_EQ(*test::Drain(**Coalesce(cursor(), block)), expected);
+    const auto cursor = [&] { return ValueOf(MakeExtentCursor(extents, capacity, block)); };
+    EXPECT_EQ(ValueOf(test::Drain(*cursor())), expected);
+    EXPECT_EQ(ValueOf(test::Drain(*ValueOf(ToBlocks(cursor(), block)))), expected);
+    EXPECT_EQ(ValueOf(test::Drain(*ValueOf(AlignOutward(cursor(), block)))), expected);
+    EXPECT_EQ(ValueOf(test::Drain(*ValueOf(Coalesce(cursor(), block)))), expected);
     const auto wide = AlignOutward(cursor(), uint64_t{1} << 62);
-    ASSERT_TRUE(wide.ok());
-    EXPECT_EQ(*test::Drain(**wide), (Ranges{{0, capacity}}));
+    ASSERT_OK(wide);
+    EXPECT_EQ(ValueOf(test::Drain(**wide)), (Ranges{{0, capacity}}));
     const auto sought = cursor();
-    ASSERT_TRUE(sought->Seek(last).ok());
-    EXPECT_EQ(*test::Drain(*sought), (Ranges{{last, block}}));
-    ASSERT_TRUE(sought->Seek(capacity).ok());
-    EXPECT_EQ(*test::Drain(*sought), Ranges{});
+    ASSERT_OK(sought->Seek(last));
+    EXPECT_EQ(ValueOf(test::Drain(*sought)), (Ranges{{last, block}}));
+    ASSERT_OK(sought->Seek(capacity));
+    EXPECT_EQ(ValueOf(test::Drain(*sought)), Ranges{});
     EXPECT_FALSE(sought->Seek(capacity + 1).ok());
   }
 }
 
 TEST(Scale, TheWholeLargestVolumeIsOneExtent) {
-  const ChangeMap full = *ChangeMap::Full({kMaxCapacity, uint64_t{1} << 40});
-  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(full)), (Ranges{{0, kMaxCapacity}}));
+  ASSERT_OK_AND_ASSIGN(const ChangeMap full, ChangeMap::Full({kMaxCapacity, uint64_t{1} << 40}));
+  EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(full))), (Ranges{{0, kMaxCapacity}}));
   EXPECT_EQ(full->changed_bytes(), kMaxCapacity);
 }
 
@@ -89,11 +92,11 @@ TEST(Scale, TwoToThe34DenseBlocks) {
       expected.emplace_back(bit * 4096, 4096);
     }
   }
-  const BitmapView view = *BitmapView::Create({bytes, kBytes}, 0, kBits);
-  const auto cursor = *MakeBitmapCursor(view, kBits * 4096, 4096);
-  EXPECT_EQ(*test::Drain(*cursor), expected);
-  ASSERT_TRUE(cursor->Seek((kBits - 1) * 4096 + 1).ok());
-  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{(kBits - 1) * 4096, 4096}}));
+  ASSERT_OK_AND_ASSIGN(const BitmapView view, BitmapView::Create({bytes, kBytes}, 0, kBits));
+  ASSERT_OK_AND_ASSIGN(const auto cursor, MakeBitmapCursor(view, kBits * 4096, 4096));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), expected);
+  ASSERT_OK(cursor->Seek((kBits - 1) * 4096 + 1));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{(kBits - 1) * 4096, 4096}}));
   ::munmap(memory, kBytes);
 }
 
@@ -127,8 +130,8 @@ TEST(Scale, AHundredMillionExtentsInBoundedMemory) {
   [[maybe_unused]] const long before = PeakKiB();
   std::vector<std::unique_ptr<ExtentCursor>> inputs;
   inputs.push_back(std::make_unique<Alternating>(kCapacity));
-  inputs.push_back(*Clip(std::make_unique<Alternating>(kCapacity), 0, kCapacity / 2));
-  const auto cursor = *ToBlocks(*Union(std::move(inputs)), 4096);
+  inputs.push_back(ValueOf(Clip(std::make_unique<Alternating>(kCapacity), 0, kCapacity / 2)));
+  ASSERT_OK_AND_ASSIGN(const auto cursor, ToBlocks(ValueOf(Union(std::move(inputs))), 4096));
   std::vector<uint8_t> message(ExtentBatch::kDefaultCapacity * kMaxTupleBytes);
   uint64_t extents = 0;
   uint64_t bytes = 0;
@@ -137,7 +140,7 @@ TEST(Scale, AHundredMillionExtentsInBoundedMemory) {
     bytes += EncodeTuples(batch.offsets(), batch.lengths(), message).bytes;
     return absl::OkStatus();
   });
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_OK(status);
   EXPECT_EQ(extents, kExtents);
   EXPECT_GT(bytes, kExtents * 8);
 #ifndef CBT_TEST_SANITIZED

@@ -7,9 +7,12 @@
 #include "cbt/transform.h"
 #include "support/cursors.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 using reference::ByteSet;
 using reference::Ranges;
@@ -65,7 +68,7 @@ class SlowCursor final : public ExtentCursor {
 // Whoever cuts blocks out of the result must know how fine it is.
 TEST(SetTransformTest, TheGranularityIsWhatAllInputsShare) {
   const auto in = [](uint64_t granularity) {
-    return *AlignOutward(test::CursorOver({}, uint64_t{1} << 20), granularity);
+    return ValueOf(AlignOutward(test::CursorOver({}, uint64_t{1} << 20), granularity));
   };
   for (const auto& [a, b, both] : {std::tuple{4096u, 4096u, 4096u},
                                    {4096u, 512u, 512u},
@@ -74,9 +77,9 @@ TEST(SetTransformTest, TheGranularityIsWhatAllInputsShare) {
     Cursors inputs;
     inputs.push_back(in(a));
     inputs.push_back(in(b));
-    EXPECT_EQ((*Union(std::move(inputs)))->granularity(), both);
-    EXPECT_EQ((*Intersect(in(a), in(b)))->granularity(), both);
-    EXPECT_EQ((*Subtract(in(a), in(b)))->granularity(), both);
+    EXPECT_EQ(ValueOf(Union(std::move(inputs)))->granularity(), both);
+    EXPECT_EQ(ValueOf(Intersect(in(a), in(b)))->granularity(), both);
+    EXPECT_EQ(ValueOf(Subtract(in(a), in(b)))->granularity(), both);
   }
 }
 
@@ -99,18 +102,22 @@ TEST(SetTransformTest, E7ArithmeticHoldsAtTheEdgeOfTheOffsets) {
   Cursors both;
   both.push_back(low());
   both.push_back(high());
-  EXPECT_EQ(*test::Drain(**Union(std::move(both))), (Ranges{{0, 1}, {5, kMaxCapacity - 5}}));
-  EXPECT_EQ(*test::Drain(**Intersect(low(), high())), (Ranges{{kMaxCapacity - 1, 1}}));
-  EXPECT_EQ(*test::Drain(**Subtract(low(), high())), (Ranges{{0, 1}, {10, kMaxCapacity - 11}}));
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(Union(std::move(both))))),
+            (Ranges{{0, 1}, {5, kMaxCapacity - 5}}));
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(Intersect(low(), high())))),
+            (Ranges{{kMaxCapacity - 1, 1}}));
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(Subtract(low(), high())))),
+            (Ranges{{0, 1}, {10, kMaxCapacity - 11}}));
 }
 
 TEST(SetTransformTest, E4LastBlockOfAnInputIsCutAtTheCapacity) {
-  const auto blocks = [] { return *ToBlocks(test::CursorOver({{0, 1}, {9, 1}}, 10), 4); };
+  const auto blocks = [] { return ValueOf(ToBlocks(test::CursorOver({{0, 1}, {9, 1}}, 10), 4)); };
   Cursors both;
   both.push_back(blocks());
   both.push_back(test::CursorOver({{4, 4}}, 10));
-  EXPECT_EQ(*test::Drain(**Union(std::move(both))), (Ranges{{0, 10}}));
-  EXPECT_EQ(*test::Drain(**Subtract(test::CursorOver({{0, 10}}, 10), blocks())), (Ranges{{4, 4}}));
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(Union(std::move(both))))), (Ranges{{0, 10}}));
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(Subtract(test::CursorOver({{0, 10}}, 10), blocks())))),
+            (Ranges{{4, 4}}));
 }
 
 // An input that fails, in its turn.
@@ -137,7 +144,7 @@ TEST(SetTransformTest, ErrorOfAnyInputPassesAndNothingComplete) {
         inputs.push_back(test::CursorOver({{0, 100}}, 100));
       }
     }
-    auto cursor = *Union(std::move(inputs));
+    ASSERT_OK_AND_ASSIGN(auto cursor, Union(std::move(inputs)));
     EXPECT_EQ(test::Drain(*cursor).status().code(), absl::StatusCode::kUnavailable);
     EXPECT_LE(cursor->covered(), 50u);
   }
@@ -147,7 +154,7 @@ TEST(SetTransformTest, ErrorOfAnyInputPassesAndNothingComplete) {
 void CheckEverywhere(ExtentCursor& cursor, const ByteSet& bits, std::mt19937_64& random) {
   const Ranges want = reference::RunsOf(bits);
   const size_t batch = 1 + random() % 40;
-  RC_ASSERT(*test::Drain(cursor, batch) == want);
+  RC_ASSERT(ValueOf(test::Drain(cursor, batch)) == want);
   for (int i = 0; i < 8; ++i) {
     const uint64_t offset = random() % (bits.size() + 1);
     const uint64_t at = offset == bits.size() ? offset : AlignDown(offset, cursor.granularity());
@@ -155,7 +162,7 @@ void CheckEverywhere(ExtentCursor& cursor, const ByteSet& bits, std::mt19937_64&
     RC_ASSERT(cursor.Seek(random() % (bits.size() + 1)).ok());
     ExtentBatch some(batch);
     for (uint64_t steps = random() % 4; steps > 0; --steps) RC_ASSERT(cursor.Next(some).ok());
-    RC_ASSERT(*test::DrainFrom(cursor, offset, batch) == reference::CutAt(want, at));
+    RC_ASSERT(ValueOf(test::DrainFrom(cursor, offset, batch)) == reference::CutAt(want, at));
   }
 }
 
@@ -173,7 +180,7 @@ RC_GTEST_PROP(SetTransformProperty, UnionOfAnyNumberOfInputs, ()) {
     inputs.push_back(
         std::make_unique<SlowCursor>(ranges, capacity, granularity, 1 + random() % 20));
   }
-  CheckEverywhere(**Union(std::move(inputs)), want, random);
+  CheckEverywhere(*ValueOf(Union(std::move(inputs))), want, random);
 }
 
 RC_GTEST_PROP(SetTransformProperty, IntersectionAndDifference, ()) {
@@ -195,8 +202,8 @@ RC_GTEST_PROP(SetTransformProperty, IntersectionAndDifference, ()) {
     both[k] = bytes[0][k] && bytes[1][k];
     difference[k] = bytes[0][k] && !bytes[1][k];
   }
-  CheckEverywhere(**Intersect(input(0), input(1)), both, random);
-  CheckEverywhere(**Subtract(input(0), input(1)), difference, random);
+  CheckEverywhere(*ValueOf(Intersect(input(0), input(1))), both, random);
+  CheckEverywhere(*ValueOf(Subtract(input(0), input(1))), difference, random);
 }
 
 // Long lists, so that windows end within them and vectors are full.
@@ -212,7 +219,8 @@ TEST(SetTransformTest, LongListsGiveWhatShortWindowsGive) {
       for (size_t k = 0; k < kCapacity; ++k) want[k] = want[k] || bytes[k];
       inputs.push_back(test::CursorOver(ranges, kCapacity));
     }
-    EXPECT_TRUE(*test::Drain(**Union(std::move(inputs)), 1024) == reference::RunsOf(want));
+    EXPECT_TRUE(ValueOf(test::Drain(*ValueOf(Union(std::move(inputs))), 1024)) ==
+                reference::RunsOf(want));
   }
 }
 

@@ -7,9 +7,12 @@
 
 #include "support/cursors.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 using reference::ByteSet;
 using reference::Ranges;
@@ -33,8 +36,8 @@ TEST(TransformTest, RefusesParametersThatMakeNoSense) {
 }
 
 TEST(TransformTest, E4LastBlockKeepsItsSizeAndReachesPastTheCapacity) {
-  auto cursor = *ToBlocks(test::CursorOver({{8, 2}}, 10), 4);
-  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{8, 4}}));
+  ASSERT_OK_AND_ASSIGN(auto cursor, ToBlocks(test::CursorOver({{8, 2}}, 10), 4));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{8, 4}}));
   EXPECT_EQ(cursor->covered(), 10u);
 }
 
@@ -60,15 +63,15 @@ TEST(TransformTest, E4LastBlockMayFillABatch) {
       const Ranges once = BlocksThatHold(set, first);
       for (const uint64_t second : {2u, 4u, 8u, 16u, 6u}) {
         const Ranges want = BlocksThatHold(reference::BytesOf(once, capacity), second);
-        auto cursor =
-            *ToBlocks(*ToBlocks(test::CursorOver(reference::RunsOf(set), capacity), first), second);
+        auto cursor = ValueOf(ToBlocks(
+            ValueOf(ToBlocks(test::CursorOver(reference::RunsOf(set), capacity), first)), second));
         const auto found = test::Drain(*cursor, kBatch);
-        ASSERT_TRUE(found.ok()) << first << " to " << second << ": " << found.status();
+        ASSERT_OK(found) << first << " to " << second << ": " << found.status();
         ASSERT_TRUE(*found == want) << first << " to " << second;
         // One batch that is full to the end, by a position.
         const uint64_t from = want.size() > kBatch ? want[want.size() - kBatch].first : 0;
         const auto last = test::DrainFrom(*cursor, from, kBatch);
-        ASSERT_TRUE(last.ok()) << first << " to " << second << ": " << last.status();
+        ASSERT_OK(last) << first << " to " << second << ": " << last.status();
         ASSERT_TRUE(*last == reference::CutAt(want, from)) << first << " to " << second;
       }
     }
@@ -91,26 +94,32 @@ TEST(TransformTest, E7BlocksThatCannotBeToldOnTheWireAreRefused) {
   auto refused = ToBlocks(test::CursorOver({}, kMaxCapacity), 4096);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
   const uint64_t capacity = kMaxCapacity - 4095;
-  auto cursor = *ToBlocks(test::CursorOver({{capacity - 1, 1}}, capacity), 4096);
-  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{capacity - 4096, 4096}}));
+  ASSERT_OK_AND_ASSIGN(auto cursor,
+                       ToBlocks(test::CursorOver({{capacity - 1, 1}}, capacity), 4096));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{capacity - 4096, 4096}}));
 }
 
 TEST(TransformTest, E7ArithmeticHoldsAtTheEdgeOfTheOffsets) {
   const Ranges ends = {{0, 1}, {kMaxCapacity - 1, 1}};
-  EXPECT_EQ(*test::Drain(**Coalesce(test::CursorOver(ends, kMaxCapacity), UINT64_MAX)),
-            (Ranges{{0, kMaxCapacity}}));
-  EXPECT_EQ(*test::Drain(**AlignOutward(test::CursorOver(ends, kMaxCapacity), kMaxGranularity)),
-            (Ranges{{0, kMaxCapacity}}));
   EXPECT_EQ(
-      *test::Drain(**Split(test::CursorOver({{0, kMaxCapacity}}, kMaxCapacity), uint64_t{1} << 62)),
-      (Ranges{{0, uint64_t{1} << 62}, {uint64_t{1} << 62, (uint64_t{1} << 62) - 1}}));
+      ValueOf(test::Drain(*ValueOf(Coalesce(test::CursorOver(ends, kMaxCapacity), UINT64_MAX)))),
+      (Ranges{{0, kMaxCapacity}}));
+  EXPECT_EQ(ValueOf(test::Drain(
+                *ValueOf(AlignOutward(test::CursorOver(ends, kMaxCapacity), kMaxGranularity)))),
+            (Ranges{{0, kMaxCapacity}}));
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(
+                Split(test::CursorOver({{0, kMaxCapacity}}, kMaxCapacity), uint64_t{1} << 62)))),
+            (Ranges{{0, uint64_t{1} << 62}, {uint64_t{1} << 62, (uint64_t{1} << 62) - 1}}));
 }
 
 TEST(TransformTest, E16CoarserBlocksAreRoundedOutwardAndMerged) {
   const uint64_t mib = 1 << 20;
-  auto cursor = *AlignOutward(
-      test::CursorOver({{4096, 4096}, {mib - 4096, 8192}, {5 * mib, 4096}}, 5 * mib + 10'000), mib);
-  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{0, 2 * mib}, {5 * mib, 10'000}}));
+  ASSERT_OK_AND_ASSIGN(
+      auto cursor,
+      AlignOutward(
+          test::CursorOver({{4096, 4096}, {mib - 4096, 8192}, {5 * mib, 4096}}, 5 * mib + 10'000),
+          mib));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{0, 2 * mib}, {5 * mib, 10'000}}));
 }
 
 // Found by a property: the transform stood at 0 and its input did not, so it came to a good end
@@ -120,13 +129,14 @@ TEST(TransformTest, InputThatWasReadBeforeIsTakenBackToItsBeginning) {
   for (int factory = 0; factory < 5; ++factory) {
     auto input = test::CursorOver(ranges, 100, 4);
     ExtentBatch batch(2);
-    ASSERT_TRUE(input->Next(batch).ok());
+    ASSERT_OK(input->Next(batch));
     auto cursor = factory == 0   ? Coalesce(std::move(input))
                   : factory == 1 ? Split(std::move(input), 100)
                   : factory == 2 ? AlignOutward(std::move(input), 4)
                   : factory == 3 ? Clip(std::move(input), 0, 100)
                                  : ToBlocks(std::move(input), 4);
-    EXPECT_EQ(reference::BytesOf(*test::Drain(**cursor), 100), reference::BytesOf(ranges, 100));
+    EXPECT_EQ(reference::BytesOf(ValueOf(test::Drain(**cursor)), 100),
+              reference::BytesOf(ranges, 100));
   }
 }
 
@@ -163,15 +173,15 @@ TEST(TransformTest, E14ErrorOfTheInputIsTheErrorOfEveryTransform) {
   };
   for (const Make& make : makers) {
     for (uint64_t good = 0; good <= 900; good += 90) {
-      auto cursor = *make(std::make_unique<FailingCursor>(good));
+      auto cursor = ValueOf(make(std::make_unique<FailingCursor>(good)));
       EXPECT_EQ(test::Drain(*cursor).status().code(), absl::StatusCode::kDataLoss);
       ExtentBatch batch;
       EXPECT_EQ(cursor->Next(batch).status().code(), absl::StatusCode::kDataLoss);
     }
   }
   // A window that ends before the damage has nothing to do with it.
-  auto window = *Clip(std::make_unique<FailingCursor>(500), 0, 200);
-  EXPECT_TRUE(test::Drain(*window).ok());
+  ASSERT_OK_AND_ASSIGN(auto window, Clip(std::make_unique<FailingCursor>(500), 0, 200));
+  EXPECT_OK(test::Drain(*window));
 }
 
 ByteSet Clustered(size_t count, uint64_t unit, std::mt19937_64& random) {
@@ -187,7 +197,7 @@ ByteSet Clustered(size_t count, uint64_t unit, std::mt19937_64& random) {
 // Drains `cursor` from every offset and compares with the full answer cut there.
 void CheckEveryOffset(ExtentCursor& cursor, const Ranges& full, uint64_t granularity,
                       size_t batch) {
-  RC_ASSERT(*test::Drain(cursor, batch) == full);
+  RC_ASSERT(ValueOf(test::Drain(cursor, batch)) == full);
   for (uint64_t offset = 0; offset <= cursor.capacity(); ++offset) {
     const uint64_t position =
         offset == cursor.capacity() ? offset : offset / granularity * granularity;
@@ -219,7 +229,7 @@ Input AnyInput() {
 RC_GTEST_FIXTURE_PROP(TransformProperty, CoalesceBridgesGapsFromEveryOffset, ()) {
   const Input input = AnyInput();
   const auto gap = test::Between<uint64_t>(0, 30);
-  auto cursor = *Coalesce(input.Cursor(), gap);
+  auto cursor = ValueOf(Coalesce(input.Cursor(), gap));
   CheckEveryOffset(*cursor, reference::RunsOf(reference::Bridged(input.set, gap)),
                    input.granularity, input.batch);
 }
@@ -227,7 +237,7 @@ RC_GTEST_FIXTURE_PROP(TransformProperty, CoalesceBridgesGapsFromEveryOffset, ())
 RC_GTEST_FIXTURE_PROP(TransformProperty, AlignRoundsOutwardFromEveryOffset, ()) {
   const Input input = AnyInput();
   const auto granularity = test::Between<size_t>(1, 40);
-  auto cursor = *AlignOutward(input.Cursor(), granularity);
+  auto cursor = ValueOf(AlignOutward(input.Cursor(), granularity));
   CheckEveryOffset(*cursor, reference::RunsOf(reference::RoundedOutward(input.set, granularity)),
                    granularity, input.batch);
 }
@@ -236,7 +246,7 @@ RC_GTEST_FIXTURE_PROP(TransformProperty, ClipKeepsTheWindowFromEveryOffset, ()) 
   const Input input = AnyInput();
   const auto begin = test::Between<uint64_t>(0, input.set.size() + 1);
   const auto end = test::Between<uint64_t>(begin, input.set.size() + 1);
-  auto cursor = *Clip(input.Cursor(), begin, end);
+  auto cursor = ValueOf(Clip(input.Cursor(), begin, end));
   CheckEveryOffset(*cursor, reference::RunsOf(reference::Window(input.set, begin, end)),
                    input.granularity, input.batch);
 }
@@ -244,21 +254,21 @@ RC_GTEST_FIXTURE_PROP(TransformProperty, ClipKeepsTheWindowFromEveryOffset, ()) 
 RC_GTEST_FIXTURE_PROP(TransformProperty, BlocksAreWholeFromEveryOffset, ()) {
   const Input input = AnyInput();
   const auto block = test::Between<size_t>(1, 40);
-  auto cursor = *ToBlocks(input.Cursor(), block);
+  auto cursor = ValueOf(ToBlocks(input.Cursor(), block));
   CheckEveryOffset(*cursor, reference::BlocksOf(input.set, block), block, input.batch);
 }
 
 RC_GTEST_FIXTURE_PROP(TransformProperty, SplitCutsWithoutLosingAByte, ()) {
   const Input input = AnyInput();
   const uint64_t length = input.granularity * test::Between<uint64_t>(1, 12);
-  auto cursor = *Split(input.Cursor(), length);
+  auto cursor = ValueOf(Split(input.Cursor(), length));
   const Ranges full = reference::PiecesOf(reference::RunsOf(input.set), length);
-  RC_ASSERT(*test::Drain(*cursor, input.batch) == full);
+  RC_ASSERT(ValueOf(test::Drain(*cursor, input.batch)) == full);
   // Resuming after any piece gives the rest of the pieces.
   Ranges rest = full;
   for (const auto& [offset, size] : full) {
     rest.erase(rest.begin());
-    RC_ASSERT(*test::DrainFrom(*cursor, offset + size, input.batch) == rest);
+    RC_ASSERT(ValueOf(test::DrainFrom(*cursor, offset + size, input.batch)) == rest);
   }
 }
 
@@ -271,26 +281,26 @@ RC_GTEST_FIXTURE_PROP(TransformProperty, ChainsUnderRandomSeeksMatchTheOracle, (
     switch (test::Between<int>(0, 3)) {
       case 0: {
         const auto gap = test::Between<uint64_t>(0, 20);
-        cursor = *Coalesce(std::move(cursor), gap);
+        cursor = ValueOf(Coalesce(std::move(cursor), gap));
         set = reference::Bridged(set, gap);
         break;
       }
       case 1: {
         const auto granularity = test::Between<size_t>(1, 20);
-        cursor = *AlignOutward(std::move(cursor), granularity);
+        cursor = ValueOf(AlignOutward(std::move(cursor), granularity));
         set = reference::RoundedOutward(set, granularity);
         break;
       }
       default: {
         const auto begin = test::Between<uint64_t>(0, set.size() + 1);
         const auto end = test::Between<uint64_t>(begin, set.size() + 1);
-        cursor = *Clip(std::move(cursor), begin, end);
+        cursor = ValueOf(Clip(std::move(cursor), begin, end));
         set = reference::Window(set, begin, end);
         break;
       }
     }
   }
-  cursor = *Coalesce(std::move(cursor));
+  cursor = ValueOf(Coalesce(std::move(cursor)));
   const Ranges full = reference::RunsOf(set);
   const uint64_t granularity = cursor->granularity();
   for (int i = 0; i < 20; ++i) {
@@ -303,7 +313,7 @@ RC_GTEST_FIXTURE_PROP(TransformProperty, ChainsUnderRandomSeeksMatchTheOracle, (
       continue;
     }
     const uint64_t position = offset == set.size() ? offset : offset / granularity * granularity;
-    RC_ASSERT(*test::Drain(*cursor, input.batch) == reference::CutAt(full, position));
+    RC_ASSERT(ValueOf(test::Drain(*cursor, input.batch)) == reference::CutAt(full, position));
   }
 }
 

@@ -26,6 +26,7 @@
 #include "support/awkward_volumes.h"
 #include "support/cursors.h"
 #include "support/figures.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -39,6 +40,7 @@ using test::BytesOfBlocks;
 using test::Geometry;
 using test::Images;
 using test::OneOf;
+using test::ValueOf;
 using Random = std::mt19937_64;
 using CursorPtr = std::unique_ptr<ExtentCursor>;
 using Bytes = std::vector<uint8_t>;
@@ -88,8 +90,9 @@ Source FromImages(Random& random, const Geometry& geometry, bool zeros) {
   source.truth = reference::ChangedBytes(images.base, images.target, geometry.block);
   const std::span<const uint8_t> target = Keep(source, images.target);
   const MemoryOptions options{.block_size = geometry.block};
-  source.cursor = zeros ? *MakeMemoryAllocationCursor(target, options)
-                        : *MakeMemoryDeltaCursor(Keep(source, images.base), target, options);
+  source.cursor = zeros
+                      ? ValueOf(MakeMemoryAllocationCursor(target, options))
+                      : ValueOf(MakeMemoryDeltaCursor(Keep(source, images.base), target, options));
   return source;
 }
 
@@ -117,29 +120,29 @@ BitmapView AnyBitmap(Random& random, Source& source, const ByteSet& blocks) {
     bytes[byte] = static_cast<uint8_t>(blocks[b] != format.inverted ? bytes[byte] | mask
                                                                     : bytes[byte] & ~mask);
   }
-  return *BitmapView::Create(Keep(source, bytes), first, blocks.size(), format);
+  return ValueOf(BitmapView::Create(Keep(source, bytes), first, blocks.size(), format));
 }
 
 ChangeMap BuiltMap(Random& random, const ByteSet& blocks, const Geometry& geometry) {
-  ChangeMapBuilder builder = *ChangeMapBuilder::Create({geometry.capacity, geometry.block});
+  ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create({geometry.capacity, geometry.block}));
   Ranges runs = reference::RunsOf(blocks);
   if (random() % 2 == 0) std::shuffle(runs.begin(), runs.end(), random);
   for (const auto& [first, count] : runs) {
     if (random() % 2 == 0) {
-      EXPECT_TRUE(builder.AddBlocks(first, first + count).ok());
+      EXPECT_OK(builder.AddBlocks(first, first + count));
       continue;
     }
     // A byte of the first block to a byte of the last one.
     const uint64_t end = std::min(geometry.capacity, (first + count) * geometry.block);
     const uint64_t last = (first + count - 1) * geometry.block;
     const uint64_t from = first * geometry.block + (count == 1 ? 0 : random() % geometry.block);
-    EXPECT_TRUE(builder.Add({from, last + 1 + random() % (end - last) - from}).ok());
+    EXPECT_OK(builder.Add({from, last + 1 + random() % (end - last) - from}));
   }
-  return *builder.Build();
+  return ValueOf(builder.Build());
 }
 
 ChangeMap ThroughAFile(const ChangeMap& map) {
-  return *DecodeChangeMap(*EncodeChangeMap(map), "case");
+  return ValueOf(DecodeChangeMap(ValueOf(EncodeChangeMap(map)), "case"));
 }
 
 bool Combine(unsigned operation, bool a, bool b) {
@@ -160,8 +163,8 @@ CursorPtr AnyCursor(Random& random, Source& source, const ByteSet& blocks,
                     const Geometry& geometry) {
   switch (random() % 3) {
     case 0:
-      return *MakeBitmapCursor(AnyBitmap(random, source, blocks), geometry.capacity,
-                               geometry.block);
+      return ValueOf(
+          MakeBitmapCursor(AnyBitmap(random, source, blocks), geometry.capacity, geometry.block));
     case 1:
       return MakeChangeMapCursor(BuiltMap(random, blocks, geometry));
     default: {
@@ -176,7 +179,8 @@ CursorPtr AnyCursor(Random& random, Source& source, const ByteSet& blocks,
           extents.push_back({offset, length});
         }
       }
-      return *Coalesce(*MakeExtentCursor(extents, geometry.capacity, geometry.block));
+      return ValueOf(
+          Coalesce(ValueOf(MakeExtentCursor(extents, geometry.capacity, geometry.block))));
     }
   }
 }
@@ -193,14 +197,14 @@ Source AnySource(Random& random, Form form, const Geometry& geometry) {
   ByteSet blocks = a;
   switch (form) {
     case Form::kBitmap:
-      source.cursor =
-          *MakeBitmapCursor(AnyBitmap(random, source, a), geometry.capacity, geometry.block);
+      source.cursor = ValueOf(
+          MakeBitmapCursor(AnyBitmap(random, source, a), geometry.capacity, geometry.block));
       break;
     case Form::kTwoBitmaps: {
       const BitmapView base = AnyBitmap(random, source, a);
       const BitmapView target = AnyBitmap(random, source, b);
-      source.cursor =
-          *MakeBitmapCursor(base, target, kBitmapOps[operation], geometry.capacity, geometry.block);
+      source.cursor = ValueOf(
+          MakeBitmapCursor(base, target, kBitmapOps[operation], geometry.capacity, geometry.block));
       blocks = Combined(operation, a, b);
       break;
     }
@@ -211,21 +215,22 @@ Source AnySource(Random& random, Form form, const Geometry& geometry) {
       source.cursor = MakeChangeMapCursor(ThroughAFile(BuiltMap(random, a, geometry)));
       break;
     case Form::kPortable: {
-      const ChangeMap map = *ChangeMap::FromBitmap(AnyBitmap(random, source, a), volume);
+      const ChangeMap map = ValueOf(ChangeMap::FromBitmap(AnyBitmap(random, source, a), volume));
       const Bytes bytes(map->portable().begin(), map->portable().end());
       source.cursor =
           random() % 2 == 0
-              ? MakeChangeMapCursor(*ChangeMapView::Create(Keep(source, bytes), volume))
-              : MakeChangeMapCursor(*ChangeMap::FromPortable32(*map.ToPortable32(), volume));
+              ? MakeChangeMapCursor(ValueOf(ChangeMapView::Create(Keep(source, bytes), volume)))
+              : MakeChangeMapCursor(
+                    ValueOf(ChangeMap::FromPortable32(ValueOf(map.ToPortable32()), volume)));
       break;
     }
     case Form::kMapAlgebra: {
       const ChangeMap first = BuiltMap(random, a, geometry);
       const ChangeMap second = BuiltMap(random, b, geometry);
-      const ChangeMap result = operation == 0   ? *SymmetricDifference(first, second)
-                               : operation == 1 ? *Difference(second, first)
-                               : operation == 2 ? *Union(first, second)
-                                                : *Intersection(first, second);
+      const ChangeMap result = operation == 0   ? ValueOf(SymmetricDifference(first, second))
+                               : operation == 1 ? ValueOf(Difference(second, first))
+                               : operation == 2 ? ValueOf(Union(first, second))
+                                                : ValueOf(Intersection(first, second));
       source.cursor = MakeChangeMapCursor(ThroughAFile(result));
       blocks = Combined(operation, a, b);
       break;
@@ -233,7 +238,7 @@ Source AnySource(Random& random, Form form, const Geometry& geometry) {
     case Form::kMapUnion: {
       const std::vector<ChangeMap> maps = {BuiltMap(random, a, geometry),
                                            BuiltMap(random, b, geometry)};
-      source.cursor = *MakeUnionCursor(maps);
+      source.cursor = ValueOf(MakeUnionCursor(maps));
       blocks = Combined(2, a, b);
       break;
     }
@@ -246,11 +251,11 @@ Source AnySource(Random& random, Form form, const Geometry& geometry) {
         std::vector<CursorPtr> inputs;
         inputs.push_back(std::move(first));
         inputs.push_back(std::move(second));
-        source.cursor = *Union(std::move(inputs));
+        source.cursor = ValueOf(Union(std::move(inputs)));
       } else if (kind == 1) {
-        source.cursor = *Subtract(std::move(second), std::move(first));
+        source.cursor = ValueOf(Subtract(std::move(second), std::move(first)));
       } else {
-        source.cursor = *Intersect(std::move(first), std::move(second));
+        source.cursor = ValueOf(Intersect(std::move(first), std::move(second)));
       }
       blocks = Combined(kind, a, b);
       break;
@@ -258,18 +263,17 @@ Source AnySource(Random& random, Form form, const Geometry& geometry) {
     default: {  // the whole chain
       Source images = FromImages(random, geometry, false);
       ByteSet found(geometry.blocks());
-      EXPECT_TRUE(ForEachBatch(*images.cursor, [&](const ExtentBatch& batch) {
-                    for (size_t i = 0; i < batch.size(); ++i) {
-                      for (uint64_t at = batch[i].offset; at < batch[i].end();
-                           at += geometry.block) {
-                        found[at / geometry.block] = true;
-                      }
-                    }
-                    return absl::OkStatus();
-                  }).ok());
-      const CursorPtr bits =
-          *MakeBitmapCursor(AnyBitmap(random, source, found), geometry.capacity, geometry.block);
-      source.cursor = MakeChangeMapCursor(ThroughAFile(*ChangeMap::FromCursor(*bits)));
+      EXPECT_OK(ForEachBatch(*images.cursor, [&](const ExtentBatch& batch) {
+        for (size_t i = 0; i < batch.size(); ++i) {
+          for (uint64_t at = batch[i].offset; at < batch[i].end(); at += geometry.block) {
+            found[at / geometry.block] = true;
+          }
+        }
+        return absl::OkStatus();
+      }));
+      const CursorPtr bits = ValueOf(
+          MakeBitmapCursor(AnyBitmap(random, source, found), geometry.capacity, geometry.block));
+      source.cursor = MakeChangeMapCursor(ThroughAFile(ValueOf(ChangeMap::FromCursor(*bits))));
       source.truth = std::move(images.truth);
       return source;
     }
@@ -313,7 +317,7 @@ void AddTransform(Random& random, CursorPtr& cursor, Promise& promise) {
     case 0: {
       const uint64_t gap = random() % 3 == 0 ? 0 : units();
       absl::StrAppend(&promise.text, " coalesce ", gap);
-      cursor = *Coalesce(std::move(cursor), gap);
+      cursor = ValueOf(Coalesce(std::move(cursor), gap));
       promise.cut = false;
       if (gap > 0) widen(reference::Bridged(promise.want, gap), gap, runs == 0 ? 0 : runs - 1);
       break;
@@ -321,7 +325,7 @@ void AddTransform(Random& random, CursorPtr& cursor, Promise& promise) {
     case 1: {
       const uint64_t granularity = units();
       absl::StrAppend(&promise.text, " align ", granularity);
-      cursor = *AlignOutward(std::move(cursor), granularity);
+      cursor = ValueOf(AlignOutward(std::move(cursor), granularity));
       widen(reference::RoundedOutward(promise.want, granularity), 2 * (granularity - 1), runs);
       break;
     }
@@ -329,7 +333,7 @@ void AddTransform(Random& random, CursorPtr& cursor, Promise& promise) {
       const uint64_t begin = random() % (capacity + 1);
       const uint64_t end = begin + random() % (capacity - begin + 1);
       absl::StrAppend(&promise.text, " clip ", begin, "..", end);
-      cursor = *Clip(std::move(cursor), begin, end);
+      cursor = ValueOf(Clip(std::move(cursor), begin, end));
       promise.want = reference::Window(promise.want, begin, end);
       promise.truth = reference::Window(promise.truth, begin, end);
       break;
@@ -337,7 +341,7 @@ void AddTransform(Random& random, CursorPtr& cursor, Promise& promise) {
     case 3: {
       const uint64_t length = cursor->granularity() * (1 + random() % 10);
       absl::StrAppend(&promise.text, " split ", length);
-      cursor = *Split(std::move(cursor), length);
+      cursor = ValueOf(Split(std::move(cursor), length));
       // Pieces of pieces are not all of one length.
       promise.pieces = promise.cut ? 0 : length;
       promise.cut = true;
@@ -355,7 +359,7 @@ void AddTransform(Random& random, CursorPtr& cursor, Promise& promise) {
     case 5:
       promise.blocks = units();
       absl::StrAppend(&promise.text, " blocks ", promise.blocks);
-      cursor = *ToBlocks(std::move(cursor), promise.blocks);
+      cursor = ValueOf(ToBlocks(std::move(cursor), promise.blocks));
       widen(reference::RoundedOutward(promise.want, promise.blocks), 2 * (promise.blocks - 1),
             runs);
       break;

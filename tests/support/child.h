@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <exception>
 #include <functional>
 
 namespace cbt::test {
@@ -15,7 +16,12 @@ namespace cbt::test {
 inline void RunInChild(const std::function<void()>& work) {
   const pid_t child = fork();
   if (child == 0) {
-    work();
+    // Nothing may come back into the parent's tests.
+    try {
+      work();
+    } catch (const std::exception& exception) {
+      ADD_FAILURE() << exception.what();
+    }
     _exit(testing::Test::HasFailure() ? 1 : 0);
   }
   int status = 0;

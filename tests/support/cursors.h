@@ -12,6 +12,7 @@
 #include "cbt/cursor.h"
 #include "cbt/list_cursor.h"
 #include "reference/volume.h"
+#include "support/status.h"
 
 namespace cbt::test {
 
@@ -41,7 +42,7 @@ inline std::unique_ptr<ExtentCursor> CursorOver(const reference::Ranges& ranges,
                                                 uint64_t granularity = 1) {
   std::vector<Extent> extents;
   for (const auto& [offset, length] : ranges) extents.push_back({offset, length});
-  return *MakeExtentCursor(std::move(extents), capacity, granularity);
+  return ValueOf(MakeExtentCursor(std::move(extents), capacity, granularity));
 }
 
 }  // namespace cbt::test

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cbt/source/image.h"
+#include "support/status.h"
 
 namespace cbt::test {
 
@@ -52,7 +53,7 @@ class MemoryImage {
   }
 
   std::shared_ptr<const Image> Open() const {
-    return *Image::Open("/proc/self/fd/" + std::to_string(descriptor_), "image");
+    return ValueOf(Image::Open("/proc/self/fd/" + std::to_string(descriptor_), "image"));
   }
 
  private:

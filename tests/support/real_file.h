@@ -20,6 +20,7 @@
 
 #include "cbt/source/image.h"
 #include "reference/volume.h"
+#include "support/status.h"
 
 namespace cbt::test {
 
@@ -59,7 +60,7 @@ class RealFile {
     }
     return bytes;
   }
-  std::shared_ptr<const Image> Open() const { return *Image::Open(path_); }
+  std::shared_ptr<const Image> Open() const { return ValueOf(Image::Open(path_)); }
 
  private:
   const std::string path_;
