@@ -5,7 +5,7 @@
 // delta is a union of O(log n) maps (more if a union would exceed the maximum size of a map),
 // computed container by container while the cursor runs. A manifest, always replaced as a whole,
 // lists what belongs to the chain: after a crash at any point, the chain is in the state before or
-// after the change. docs/format.md describes the bytes.
+// after the change. docs/reference/format.md describes the bytes.
 #ifndef CBT_CHANGE_CHAIN_H_
 #define CBT_CHANGE_CHAIN_H_
 

@@ -80,7 +80,7 @@ struct ListRequest {
   std::stop_token stop = {};
 };
 
-// What is known about a stream's completeness (docs/completeness.md).
+// What is known about a stream's completeness (docs/reference/completeness.md).
 enum class Completeness {
   kUnderWay,         // not finished, or broken: then Next() has failed
   kEnded,            // the server ended it with OK, but sent no proof
@@ -98,9 +98,9 @@ std::string_view CompletenessName(Completeness completeness) noexcept;
 // if the server breaks one, the cursor fails with DATA_LOSS. covered() follows the end of the last
 // tuple and reaches the capacity only when the server ended the stream with OK. If the connection
 // breaks after the first message, the stream resumes at the end of the last tuple: no tuple is
-// repeated or skipped. If the server reports the version of its data (docs/completeness.md) and it
-// changes in between, because the snapshot was replaced, the cursor fails with ABORTED: the tuples
-// before and after would belong to two snapshots.
+// repeated or skipped. If the server reports the version of its data
+// (docs/reference/completeness.md) and it changes in between, because the snapshot was replaced,
+// the cursor fails with ABORTED: the tuples before and after would belong to two snapshots.
 //
 // A proof of completeness from the server is checked; a mismatch is DATA_LOSS. The proof covers the
 // call that reached the end. The calls before it were checked for order, and each resumed exactly

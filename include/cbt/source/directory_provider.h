@@ -53,12 +53,13 @@ struct DirectoryProviderOptions {
 // their data lies.
 //
 // A `*.source` file next to the images names another source of change metadata for a snapshot: a
-// list that a storage system's tool printed, a bitmap, an NBD export (see docs/sources.md). For a
-// delta it takes precedence over the images, but not over maps and chains; for allocation, over the
-// image, and a map without a base is used only if there is neither. The files that it names lie in
-// the volume's folder, and should have names that begin with a dot, or they count as snapshots
-// themselves; they must be regular files or block devices. Anything elsewhere must be in
-// `allowed_sources`, and a source that takes longer than `source_time` is DEADLINE_EXCEEDED.
+// list that a storage system's tool printed, a bitmap, an NBD export (see
+// docs/reference/sources.md). For a delta it takes precedence over the images, but not over maps
+// and chains; for allocation, over the image, and a map without a base is used only if there is
+// neither. The files that it names lie in the volume's folder, and should have names that begin
+// with a dot, or they count as snapshots themselves; they must be regular files or block devices.
+// Anything elsewhere must be in `allowed_sources`, and a source that takes longer than
+// `source_time` is DEADLINE_EXCEEDED.
 //
 // Ids can't lead out of the root: empty ones, absolute ones, `.` and `..` as components, doubled
 // slashes and NUL are INVALID_ARGUMENT, symbolic links that point out of the root are NOT_FOUND.

@@ -4,7 +4,7 @@
 //
 // The export must not change while a cursor reads it: serve a snapshot, a disabled bitmap or an
 // image that is not being written to. How flags are interpreted: cbt/source/nbd_extents.h. Commands
-// that start such a server: docs/sources/nbd.md.
+// that start such a server: docs/reference/sources/nbd.md.
 #ifndef CBT_SOURCE_NBD_H_
 #define CBT_SOURCE_NBD_H_
 

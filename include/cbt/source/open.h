@@ -131,7 +131,7 @@ struct OpenedSource {
 //         asked and, if no format was named, for a file that is empty, for one that begins like a
 //         list but is not one, and for one that only its content marks as a list and that could be
 //         a raw volume (a block device, a file of whole sectors without an extension of its
-//         format): see docs/sources.md.
+//         format): see docs/reference/sources.md.
 absl::StatusOr<OpenedSource> OpenSource(const std::string& address, const SourceOptions& options);
 
 // What changed from `base` to `target`, each the address of a state of the volume: two raw images

@@ -11,7 +11,8 @@ namespace cbt {
 
 // A whole stream in three numbers: its tuples, the bytes that they report, and a digest over them,
 // all independent of how they are cut into messages. A server sends them after the stream; a client
-// that computes the same values has proof that nothing was lost on the way (docs/completeness.md).
+// that computes the same values has proof that nothing was lost on the way
+// (docs/reference/completeness.md).
 //
 // The digest is XXH3 with 64 bits (https://github.com/Cyan4973/xxHash) over 16 bytes for each tuple
 // in stream order: byte_offset, then size_bytes, each as 8 bytes, little-endian.

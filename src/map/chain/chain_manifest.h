@@ -1,4 +1,4 @@
-// The manifest of a chain: the file CHAIN in its directory, see docs/format.md.
+// The manifest of a chain: the file CHAIN in its directory, see docs/reference/format.md.
 //
 // Every snapshot has a slot, a number that is never reused. The slot holds the map from the
 // previous snapshot to this one. A node (level, index) is the union of the maps in the slots [index

@@ -21,7 +21,7 @@ namespace {
 // larger ones as they are read.
 constexpr uint64_t kCheckedAtOnce = uint64_t{16} << 20;
 
-// The manifest file of a chain, see docs/format.md.
+// The manifest file of a chain, see docs/reference/format.md.
 constexpr char kManifest[] = "CHAIN";
 
 // The number of attempts to open a chain that keeps changing.
