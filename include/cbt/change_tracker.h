@@ -160,8 +160,8 @@ class ChangeTracker {
 
   struct Epoch {
     std::string base;
-    // False if the epoch went through a crash or began after one: it over-reports, because it
-    // counts whole regions, or writes that may have landed late.
+    // False if the epoch went through a crash or began after one: it then counts whole regions, or
+    // writes that may have landed late.
     bool exact = true;
   };
   // The open epochs, oldest first: one or two; empty in a forked child.

@@ -1,5 +1,5 @@
 // Body of decode_tuples for level avx512: eight tuples per iteration. Included by isa_avx512.cc
-// inside no namespace; the body for BMI2 does what is left.
+// inside no namespace; the BMI2 body decodes the rest.
 //
 // The positions of eight tuples are found one after the other from their length bytes; everything
 // else is done for all eight at once, on cells of 16 bytes. Longer tuples, with offsets from 2^49
