@@ -172,7 +172,8 @@ TEST_F(VolumeSourcesTest, E14NoBeginningOfAFileAnswers) {
         EXPECT_EQ(delta.status().code(), StatusCode::kFailedPrecondition) << size;
       }
       if (size > 0 && text[size - 1] != '\n') {
-        EXPECT_THAT(std::string(delta.status().message()), HasSubstr("the last line has no newline"));
+        EXPECT_THAT(std::string(delta.status().message()),
+                    HasSubstr("the last line has no newline"));
       }
     }
   }
