@@ -498,13 +498,13 @@ TEST(Detection, VolumesAreNotTakenForListsByChance) {
 TEST(Json, BoundsHold) {
   const ImportOptions options{.capacity = kMiB};
   EXPECT_REFUSED(From(ReadRbdDiffJson, std::string(10'000'000, '['), options), kDataLoss,
-                 "no object");
+                 "not an object");
   EXPECT_REFUSED(From(ReadVmwareAreas, "{\"x\":" + std::string(100'000, '['), options), kDataLoss,
                  "more than 32 levels");
   EXPECT_REFUSED(From(ReadVmwareAreas, "{\"x\":\"" + std::string(5'000'000, 'y'), options),
                  kDataLoss, "a value of more than 1048576 bytes");
   EXPECT_REFUSED(From(ReadVmwareAreas, std::string("{\"x\":\"\0\"}", 9), options), kDataLoss,
-                 "no JSON");
+                 "not JSON");
   EXPECT_REFUSED(From(ReadRbdDiffJson, "", options), kDataLoss, "ends early");
 }
 

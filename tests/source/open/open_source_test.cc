@@ -311,7 +311,7 @@ TEST(SourceSpecs, AnOptionWithoutItsValueIsRefused) {
       if (key != "export") {
         EXPECT_THAT(Refusal(start + key + "="), HasSubstr(key + " has no value"));
       }
-      EXPECT_THAT(Refusal(start + key + "=x," + key + "=x"), HasSubstr("said twice"));
+      EXPECT_THAT(Refusal(start + key + "=x," + key + "=x"), HasSubstr("given twice"));
     }
   }
   // The default export of a server.

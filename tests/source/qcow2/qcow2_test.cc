@@ -161,7 +161,7 @@ TEST(Qcow2Test, RefusesHeaders) {
     const char* text;
   };
   for (const Case& wrong : std::vector<Case>{
-           {0, 4, 0x514649fa, StatusCode::kInvalidArgument, "no qcow2 image"},
+           {0, 4, 0x514649fa, StatusCode::kInvalidArgument, "not a qcow2 image"},
            {4, 4, 1, StatusCode::kUnimplemented, "version 1"},
            {4, 4, 4, StatusCode::kUnimplemented, "version 4"},
            {8, 8, 16, StatusCode::kDataLoss, "backing file name"},
