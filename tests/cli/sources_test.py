@@ -460,7 +460,7 @@ class Sources(support.CbtTest):
         self.assertEqual(self.tuples("allocated", image, "--from", "image"), (size, [(0, size)]))
         self.assertEqual(self.tuples("delta", image, "--from", "rbd-diff"), (size, []))
         # By its name it is a diff, and so is what comes through a pipe, where no volume can be read from.
-        note = "cbt: read as rbd-diff: rbd export-diff, or rbd export --export-format 2 (--from image: "
+        note = "cbt: read as rbd-diff: rbd export-diff, or rbd export --export-format 2 (--from image "
         named = run("delta", self.write("volume.diff", volume))
         piped = subprocess.run([support.CBT, "delta", "-"], input=volume, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
         for code, stderr in ((named.code, named.stderr), (piped.returncode, piped.stderr.decode())):
