@@ -254,7 +254,7 @@ class Maps(support.CbtTest):
         # One name for two.
         for name in ("disk.daily", "disk.weekly"):
             shutil.copyfile(days[0], self.path(name))
-        self.assertIn('called \"disk\"', self.fails(2, "delta", self.path("disk.daily"), self.path("disk.weekly"), "--output", out))
+        self.assertIn('both paths name the snapshot "disk"', self.fails(2, "delta", self.path("disk.daily"), self.path("disk.weekly"), "--output", out))
         self.assertFalse(os.path.exists(out))
         self.ok("delta", self.path("disk.daily"), self.path("disk.weekly"), "--base-name", "d", "--output", out)
         # One name for those of two folders.
