@@ -13,6 +13,7 @@
 #include "base/absl_view.h"
 #include "rpc/contract/metadata.h"
 #include "rpc/contract/source_version.h"
+#include "rpc/contract/starting_offset.h"
 #include "rpc/contract/status.h"
 #include "rpc/transport/flat_message.h"
 #include "wire/proto_reader.h"
@@ -166,12 +167,8 @@ absl::StatusOr<bool> PagedInbound::Next(MetadataMessage& message) {
                                                 " is greater than the capacity ", page_.capacity));
     }
     CutLastBlock(page_);
-    size_t passed = 0;
-    // Compared one by one: what is out of order must reach the check.
-    while (passed < page_.tuples.size() && page_.tuples[passed].length != 0 &&
-           page_.tuples[passed].end() <= starting_offset_) {
-      ++passed;
-    }
+    const size_t passed =
+        CountTuplesBefore(page_.tuples.offsets(), page_.tuples.lengths(), starting_offset_);
     const bool quiet = passed == page_.tuples.size() && !first_;
     if (quiet && !ended_) continue;
     if (quiet && page_.tuples.empty()) continue;

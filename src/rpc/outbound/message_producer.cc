@@ -8,6 +8,7 @@
 #include "base/absl_view.h"
 #include "cbt/transform.h"
 #include "rpc/contract/source_version.h"
+#include "rpc/contract/starting_offset.h"
 #include "rpc/contract/status.h"
 #include "rpc/outbound/guard_cursor.h"
 
@@ -117,18 +118,11 @@ Metadata MessageProducer::Trailing() const {
                        proven ? ProofScope::kSource : ProofScope::kRelay);
 }
 
-// Asks the cursor for the next batch. Tuples that end at or before the starting offset are left
-// out: a cursor that rounds down may hand on some, the client has them already.
+// Asks the cursor for the next batch, and leaves out the tuples before the starting offset that a
+// cursor which rounds down returns.
 absl::StatusOr<Step> MessageProducer::Fill() {
-  taken_ = 0;
   absl::StatusOr<Step> step = cursor_->Next(batch_);
-  while (!started_ && taken_ < batch_.size()) {
-    if (batch_[taken_].end() > request_.starting_offset) {
-      started_ = true;
-    } else {
-      ++taken_;
-    }
-  }
+  taken_ = CountTuplesBefore(batch_.offsets(), batch_.lengths(), request_.starting_offset);
   return step;
 }
 

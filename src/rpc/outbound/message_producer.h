@@ -93,7 +93,6 @@ class MessageProducer {
   uint64_t digest_sent_ = 0;  // bytes in digest_ when the last message was taken
   ExtentBatch batch_;
   size_t taken_ = 0;       // tuples of batch_ that are in messages
-  bool started_ = false;   // a tuple that ends after the starting offset was seen
   bool complete_ = false;  // the cursor is
   uint64_t messages_ = 0;
   Clock::time_point first_tuple_at_;

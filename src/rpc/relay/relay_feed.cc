@@ -8,6 +8,7 @@
 #include "base/absl_view.h"
 #include "cbt/rpc/server.h"
 #include "rpc/contract/source_version.h"
+#include "rpc/contract/starting_offset.h"
 #include "rpc/contract/status.h"
 #include "rpc/transport/message_builder.h"
 
@@ -156,15 +157,10 @@ absl::Status RelayFeed::Translate(const grpc::ByteBuffer& message) {
   if (!header_.has_value()) header_ = {.type = message_.type, .capacity = message_.capacity};
   const TupleList& tuples = message_.tuples;
   received_.Add(tuples.offsets(), tuples.lengths());
-  // What ends before the starting offset was not asked for.
-  size_t from = 0;
-  while (!started_ && from < tuples.size()) {
-    if (tuples[from].end() > request_.starting_offset) {
-      started_ = true;
-    } else {
-      ++from;
-    }
-  }
+  const size_t from =
+      started_ ? 0
+               : CountTuplesBefore(tuples.offsets(), tuples.lengths(), request_.starting_offset);
+  started_ = started_ || from < tuples.size();
   if (from == tuples.size() && (messages_ > 0 || !pending_.empty())) return absl::OkStatus();
   const uint64_t reported_before = passed_on_.bytes();
   passed_on_.Add(tuples.offsets().subspan(from), tuples.lengths().subspan(from));

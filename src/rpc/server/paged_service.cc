@@ -13,6 +13,7 @@
 
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/source_version.h"
+#include "rpc/contract/starting_offset.h"
 #include "rpc/contract/status.h"
 #include "rpc/outbound/message_producer.h"
 #include "rpc/outbound/stream_telemetry.h"
@@ -255,9 +256,8 @@ class PagedService::Page final : public BidiReactor,
       if (stop_.stop_requested()) return absl::CancelledError("the call was cancelled");
       absl::StatusOr<Step> step = cursor.Next(batch);
       if (!step.ok()) return step.status();
-      size_t taken = 0;
-      // A cursor that rounds down may hand on what an earlier page had.
-      while (taken < batch.size() && batch[taken].end() <= admitted.starting_offset) ++taken;
+      // A cursor that rounds down may return what an earlier page had.
+      size_t taken = CountTuplesBefore(batch.offsets(), batch.lengths(), admitted.starting_offset);
       while (taken < batch.size() && left > 0) {
         const size_t room = (most_bytes - page.blocks.size()) / kMaxTupleBytes;
         const size_t count = std::min({batch.size() - taken, room, static_cast<size_t>(left)});

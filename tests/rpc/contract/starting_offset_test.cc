@@ -1,0 +1,48 @@
+// Which tuples a stream that starts inside a volume leaves out.
+#include "rpc/contract/starting_offset.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "cbt/wire/message.h"
+
+namespace cbt::rpc {
+namespace {
+
+size_t Count(const TupleList& tuples, uint64_t starting_offset) {
+  return CountTuplesBefore(tuples.offsets(), tuples.lengths(), starting_offset);
+}
+
+TEST(StartingOffset, LeavesOutWhatEndsAtOrBeforeIt) {
+  const TupleList tuples = {{0, 10}, {10, 10}, {30, 10}};
+  for (uint64_t offset = 0; offset <= 50; ++offset) {
+    size_t expected = 0;
+    for (const uint64_t end : {10, 20, 40}) expected += end <= offset ? 1 : 0;
+    EXPECT_EQ(Count(tuples, offset), expected) << offset;
+  }
+  EXPECT_EQ(Count({}, 7), 0u);
+}
+
+// One byte past the offset is enough to keep a tuple, and with it all that follow.
+TEST(StartingOffset, KeepsEveryTupleThatReachesPastIt) {
+  EXPECT_EQ(Count({{0, 4096}, {4096, 4096}}, 4095), 0u);
+  EXPECT_EQ(Count({{0, 4096}, {4096, 4096}}, 4096), 1u);
+  EXPECT_EQ(Count({{0, 4097}, {0, 1}, {1, 1}}, 4096), 0u);
+  EXPECT_EQ(Count({{0, 1}, {100, 1}, {1, 1}}, 50), 1u);
+}
+
+// Peers send any values: an end that wraps to a small number must not look like an early one.
+TEST(StartingOffset, KeepsMalformedTuplesForTheChecks) {
+  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+  EXPECT_EQ(Count({{0, 0}}, 100), 0u);
+  EXPECT_EQ(Count({{0, 1}, {1, 0}, {1, 1}}, 100), 1u);
+  EXPECT_EQ(Count({{kMax, 2}}, 100), 0u);
+  EXPECT_EQ(Count({{50, kMax}}, 100), 0u);
+  EXPECT_EQ(Count({{0, kMax}}, kMax), 1u);
+}
+
+}  // namespace
+}  // namespace cbt::rpc
