@@ -64,7 +64,7 @@ void HttpPage::Listen(const std::string& host, const std::string& port) {
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* list = nullptr;
   if (getaddrinfo(name.c_str(), port.c_str(), &hints, &list) != 0) {
-    throw std::runtime_error("no such address");
+    throw std::runtime_error("unknown address");
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, &freeaddrinfo);
   for (const addrinfo* info = list; info != nullptr && listener_ < 0; info = info->ai_next) {

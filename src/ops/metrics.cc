@@ -62,15 +62,15 @@ class PrometheusMetrics final : public Metrics {
   PrometheusMetrics()
       : registry_(std::make_shared<prometheus::Registry>()),
         streams_(Counter("cbt_streams_total", "Streams and pages that ended")),
-        ends_(Counter("cbt_stream_ends_total", "Streams and pages that ended, by the cause")),
-        events_(Counter("cbt_server_events_total", "What happened to the server beside streams")),
+        ends_(Counter("cbt_stream_ends_total", "Streams and pages that ended, by cause")),
+        events_(Counter("cbt_server_events_total", "Server events that are not part of a stream")),
         connections_(Gauge("cbt_server_connections", "Connections of clients")),
-        waiting_(Gauge("cbt_server_waiting_calls", "Calls whose request has not come whole")),
+        waiting_(Gauge("cbt_server_waiting_calls", "Calls whose request has not fully arrived")),
         small_calls_(
             Gauge("cbt_server_small_calls", "Open calls of Identity and of health checks")),
         watches_(Gauge("cbt_server_health_watches", "Open health watches")),
         overdue_(Gauge("cbt_server_overdue_calls",
-                       "Calls that were cancelled and that the transport still keeps")),
+                       "Cancelled calls that the transport has not released")),
         memory_(Gauge("process_resident_memory_bytes", "Resident memory of the process")),
         in_flight_(prometheus::BuildGauge()
                        .Name("cbt_streams_in_flight")
@@ -81,7 +81,7 @@ class PrometheusMetrics final : public Metrics {
         reported_(Counter("cbt_stream_reported_bytes_total", "Bytes of volumes reported")),
         wire_(Counter("cbt_stream_wire_bytes_total", "Bytes of messages sent")),
         first_(Histogram("cbt_stream_first_message_seconds", "Time to the first message")),
-        total_(Histogram("cbt_stream_seconds", "Time from a stream's begin to its end")) {}
+        total_(Histogram("cbt_stream_seconds", "Total time of streams")) {}
 
   // May throw.
   void Listen(const std::string& host, const std::string& port) {
@@ -225,7 +225,8 @@ absl::StatusOr<std::unique_ptr<Metrics>> Metrics::Serve(const std::string& addre
   try {
     metrics->Listen(address.substr(0, colon), address.substr(colon + 1));
   } catch (const std::exception&) {
-    return absl::UnavailableError(absl::StrCat("metrics: ", address, ": can't listen there"));
+    return absl::UnavailableError(
+        absl::StrCat("metrics: ", address, ": can't listen on this address"));
   }
   return metrics;
 }

@@ -133,7 +133,7 @@ class RolesTest(unittest.TestCase):
         # The plugin sends no proof, and the relay's does not stand for it.
         listed = run(*through, "--prove")
         self.assertEqual(listed.returncode, 2, listed)
-        self.assertIn(b"proven from a relay on", listed.stderr)
+        self.assertIn(b"does not reach the source", listed.stderr)
         self.assertIn(b"\nerror,", listed.stdout)
 
     def test_a_python_client_of_every_contract_through_the_relay(self):

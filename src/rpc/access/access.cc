@@ -12,7 +12,7 @@ namespace cbt::rpc {
 namespace {
 
 // While a file can't be used nobody learns why but its owner.
-absl::Status FileTrouble() { return absl::UnavailableError("the file of access can't be used"); }
+absl::Status FileTrouble() { return absl::UnavailableError("the access file can't be used"); }
 
 using Grants = std::vector<TokenGrant>;
 
@@ -32,7 +32,7 @@ absl::StatusOr<Grants> ParseGrants(const std::string& text) {
 }
 
 absl::StatusOr<Principal> FindPrincipal(const Grants& grants, const Secret& token) {
-  absl::StatusOr<Principal> found = absl::UnauthenticatedError("no such token");
+  absl::StatusOr<Principal> found = absl::UnauthenticatedError("unknown token");
   // To the end, also when it was found.
   for (const TokenGrant& grant : grants) {
     if (grant.token.Equals(token.Reveal()) && !token.empty()) {
@@ -47,7 +47,7 @@ absl::Status Allows(const Principal& who, const std::string& name_space) {
   for (const std::string& group : who.groups) {
     if (group == "*" || group == name_space) return absl::OkStatus();
   }
-  return absl::PermissionDeniedError("not one of the namespaces");
+  return absl::PermissionDeniedError("the namespace is not granted");
 }
 
 class ListAccess final : public TokenAccess {

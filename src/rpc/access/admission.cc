@@ -11,7 +11,7 @@ namespace {
 
 // The only words that somebody hears who may not know more.
 absl::Status Refused() {
-  return absl::UnauthenticatedError("the token is not valid here, or not for this");
+  return absl::UnauthenticatedError("the token is invalid or does not grant access");
 }
 
 // What is passed on of an error of an authenticator or authorizer: nothing of its text.
@@ -55,7 +55,7 @@ std::function<void(Argument)> Once(std::function<void(Argument)> use, std::funct
     ~State() {
       if (called.exchange(true)) return;
       try {
-        use(Argument(absl::InternalError("no answer was given")));
+        use(Argument(absl::InternalError("the access check gave no answer")));
       } catch (const std::bad_alloc&) {
         fail();
       }
@@ -196,8 +196,8 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
           // Not even the text: it may quote what was found.
           if (!secrets.ok()) {
             return self->done_(secrets.status().code() == absl::StatusCode::kUnavailable
-                                   ? absl::UnavailableError("the secrets can't be had now")
-                                   : absl::InternalError("the secrets can't be had"));
+                                   ? absl::UnavailableError("the secrets can't be read now")
+                                   : absl::InternalError("the secrets can't be read"));
           }
           self->Finish(*std::move(secrets));
         },

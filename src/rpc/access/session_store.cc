@@ -50,16 +50,16 @@ class Store final : public MemorySessionStore {
   absl::Status OpenWith(const Secret& token, Session session) override {
     if (token.Reveal().size() < kMinTokenCharacters) {
       return absl::InvalidArgumentError(
-          absl::StrCat("session: the token has less than ", kMinTokenCharacters, " characters"));
+          absl::StrCat("session: the token has fewer than ", kMinTokenCharacters, " characters"));
     }
     if (session.name_space.empty()) {
       return absl::InvalidArgumentError("session: the namespace is missing");
     }
     if (session.snapshots.empty()) {
-      return absl::InvalidArgumentError("session: it opens no snapshot");
+      return absl::InvalidArgumentError("session: the list of snapshots is empty");
     }
     if (session.expires <= clock_()) {
-      return absl::InvalidArgumentError("session: it has expired already");
+      return absl::InvalidArgumentError("session: already expired");
     }
     std::lock_guard lock(mutex_);
     // Now and then on the way, and when it is needed.
@@ -156,7 +156,7 @@ class FileStore final : public SessionStore {
 
   void Find(const Secret& token, Done<Session> done) override {
     const auto sessions = file_.Get();
-    if (!sessions.ok()) return done(absl::UnavailableError("the file of sessions can't be used"));
+    if (!sessions.ok()) return done(absl::UnavailableError("the session file can't be used"));
     absl::StatusOr<Session> answer = absl::UnauthenticatedError("no such session");
     const auto now = std::chrono::system_clock::now();
     // To the end, also when it was found.

@@ -72,9 +72,7 @@ class Caller {
   Deadline deadline_;
 };
 
-absl::Status NoMessage() {
-  return absl::DataLossError("metadata stream: it ended without any message");
-}
+absl::Status NoMessage() { return absl::DataLossError("metadata stream: ended without a message"); }
 
 // A block size that tuples of the message show, when they lie on its multiples: what Seek() may
 // round down to without missing anything.
@@ -94,9 +92,9 @@ std::string VersionOf(const InboundStream& stream) {
 absl::Status CheckVersion(const InboundStream& stream, const std::string& before, uint64_t offset) {
   if (before.empty() || VersionOf(stream) == before) return absl::OkStatus();
   return absl::AbortedError(
-      absl::StrCat("metadata stream: from offset ", offset,
-                   " on it is read from other data than before, because the snapshot was replaced "
-                   "or changed: drop what was received and start again from 0"));
+      absl::StrCat("metadata stream: the server's data changed before it resumed at ", offset,
+                   ", because the snapshot was replaced or changed: discard what was received and "
+                   "start again from 0"));
 }
 
 class RemoteCursorImpl final : public RemoteCursor {
@@ -204,22 +202,23 @@ absl::Status RemoteCursorImpl::End() {
                      stream_offset_, StreamHeader{type_, capacity()}, what)) {
     case ProofVerdict::kDiffers:
       return absl::DataLossError(
-          absl::StrCat("metadata stream: it is not what the server says it sent: ", what));
+          absl::StrCat("metadata stream: does not match the server's proof: ", what));
     case ProofVerdict::kHolds:
       completeness_ = Completeness::kProven;
       break;
     case ProofVerdict::kHoldsFromRelay:
       if (caller_.request().require_proof) {
         return absl::FailedPreconditionError(
-            "metadata stream: it is proven from a relay on, and the plugin gave the relay no proof "
-            "that it sent everything: take a plugin that sends one, or require no proof");
+            "metadata stream: the relay's proof does not reach the source, because the plugin sent "
+            "no "
+            "proof: use a plugin that sends one, or do not require a proof");
       }
       completeness_ = Completeness::kProvenFromRelay;
       break;
     case ProofVerdict::kAbsent:
       if (caller_.request().require_proof) {
         return absl::FailedPreconditionError(
-            "metadata stream: it ended, and the server sends no proof that it is complete");
+            "metadata stream: the server sent no proof that the stream is complete");
       }
       completeness_ = Completeness::kEnded;
       break;
@@ -241,7 +240,7 @@ absl::Status RemoteCursorImpl::CutAtFloor(TupleList& tuples) const {
   }
   if (type_ == BlockMetadataType::kFixedLength && floor_is_tuple_end_) {
     return absl::DataLossError(absl::StrCat("metadata stream: resumed at ", floor_,
-                                            ", the end of a block, it goes on with one at ",
+                                            ", the end of a block, but the next block is at ",
                                             first.offset));
   }
   tuples.set(0, {floor_, first.end() - floor_});
@@ -278,10 +277,10 @@ absl::Status RemoteCursorImpl::Reopen() {
   }
   if (absl::Status status = checker_->Check(message_); !status.ok()) return status;
   if (message_.type != type_ || message_.capacity != capacity()) {
-    return absl::DataLossError(absl::StrCat(
-        "metadata stream: opened again at ", floor_,
-        " it is another one: ", AbslView(BlockMetadataTypeName(message_.type)), " and capacity ",
-        message_.capacity, " after ", AbslView(BlockMetadataTypeName(type_)), " and ", capacity()));
+    return absl::DataLossError(
+        absl::StrCat("metadata stream: resumed at ", floor_, " with a different type or capacity: ",
+                     AbslView(BlockMetadataTypeName(message_.type)), " and ", message_.capacity,
+                     " after ", AbslView(BlockMetadataTypeName(type_)), " and ", capacity()));
   }
   if (absl::Status status = CheckVersion(*stream_, source_version_, floor_); !status.ok()) {
     return status;
@@ -361,7 +360,7 @@ absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest
                                                                ChannelMaker connect) {
   if (request.starting_offset > kMaxCapacity) {
     return absl::OutOfRangeError(
-        absl::StrCat("starting_offset ", request.starting_offset, " is past any capacity"));
+        absl::StrCat("starting_offset ", request.starting_offset, " is greater than any capacity"));
   }
   Caller caller(request, std::move(connect));
   StreamChecker checker = caller.Checker(request.starting_offset);

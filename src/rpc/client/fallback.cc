@@ -9,7 +9,7 @@ namespace cbt::rpc {
 absl::Status NotFromTheMiddle(Tier tier, const absl::Status& why) {
   return absl::Status(why.code(),
                       absl::StrCat("no ", AbslView(TierName(tier)), " metadata (", why.message(),
-                                   "); a lower tier begins at offset 0: start from 0"));
+                                   "); a lower tier must start from offset 0"));
 }
 
 std::string_view TierName(Tier tier) noexcept {

@@ -121,8 +121,8 @@ absl::Status PagedInbound::FetchPage() {
     version_ = version;
   } else if (version != version_) {
     return absl::AbortedError(
-        "metadata stream: a page is read from other data than those before, because the snapshot "
-        "was replaced or changed: drop what was received and start again from 0");
+        "metadata stream: the server's data changed between pages, because the snapshot was "
+        "replaced or changed: discard what was received and start again from 0");
   }
   if (absl::Status decoded = DecodePage(FlatMessage().Of(response), page_); !decoded.ok()) {
     return absl::DataLossError(absl::StrCat("metadata stream: ", decoded.message()));
@@ -142,10 +142,10 @@ absl::StatusOr<bool> PagedInbound::Next(MetadataMessage& message) {
     // Looked at also where a page brings nothing: an answer that nobody filled in has no blocks and
     // names no next page, as the last one may.
     if (page_.capacity == 0) {
-      return absl::DataLossError("metadata stream: a page tells no size of the volume");
+      return absl::DataLossError("metadata stream: a page has no volume size");
     }
     if (capacity_.value_or(page_.capacity) != page_.capacity) {
-      return absl::DataLossError(absl::StrCat("metadata stream: a page tells capacity ",
+      return absl::DataLossError(absl::StrCat("metadata stream: a page has capacity ",
                                               page_.capacity, " after ", *capacity_));
     }
     capacity_ = page_.capacity;
@@ -159,7 +159,7 @@ absl::StatusOr<bool> PagedInbound::Next(MetadataMessage& message) {
     if (!ended_ && idle_pages_ > kMaxIdlePages) {
       return absl::DataLossError(
           absl::StrCat("metadata stream: ", idle_pages_,
-                       " pages in a row have nothing new, and the last one names a next one"));
+                       " pages in a row brought nothing new, and more are announced"));
     }
     request_.page_token = page_.next_token;
     if (page_.capacity < starting_offset_) {

@@ -119,9 +119,10 @@ void UpstreamCall::OnDone(const grpc::Status& status) {
   }
   if (compressed) {
     // gRPC cancels such a call by itself, unless the server's OK is there already.
-    handler_->OnEnd(ToGrpcStatus(MakeStatusNoThrow(
-        absl::StatusCode::kUnimplemented,
-        "the server compresses messages, which this client does not take: switch it off there")));
+    handler_->OnEnd(
+        ToGrpcStatus(MakeStatusNoThrow(absl::StatusCode::kUnimplemented,
+                                       "the server compresses messages, which this client does not "
+                                       "support: turn compression off")));
     return;
   }
   // The handler may still hold messages that it has not passed on: they must not become an end.

@@ -29,7 +29,7 @@ absl::Status ConformanceChecker::Connect() const {
 void ConformanceChecker::CheckAnswer() {
   Rule("well-formed", "every message is a protobuf message of the contract",
        [&] { return full_.decoding.ok() ? Pass() : Fail(std::string(full_.decoding.message())); });
-  Rule("order", "tuples ascend and never overlap, also from message to message", [&] {
+  Rule("order", "tuples ascend and never overlap, also across messages", [&] {
     if (const auto skip = WithoutMessages()) return *skip;
     return CheckOrder(full_);
   });
@@ -51,7 +51,7 @@ void ConformanceChecker::CheckAnswer() {
       for (const ProbedMessage& message : full_.messages) {
         if (message.type != full_.messages.front().type ||
             message.capacity != full_.messages.front().capacity) {
-          return Fail(StrCat("a message says ", AbslView(BlockMetadataTypeName(message.type)),
+          return Fail(StrCat("a message has ", AbslView(BlockMetadataTypeName(message.type)),
                              " and ", message.capacity, " after ",
                              AbslView(BlockMetadataTypeName(full_.messages.front().type)), " and ",
                              full_.messages.front().capacity));
@@ -62,14 +62,15 @@ void ConformanceChecker::CheckAnswer() {
     Rule("type", "the type is FIXED_LENGTH or VARIABLE_LENGTH", [&] {
       if (const auto skip = WithoutMessages()) return *skip;
       for (const ProbedMessage& message : full_.messages) {
-        if (message.type == BlockMetadataType::kUnknown) return Fail("a message says UNKNOWN");
+        if (message.type == BlockMetadataType::kUnknown) return Fail("a message has type UNKNOWN");
       }
       return Pass();
     });
-    Rule("capacity-above-zero", "every message says how large the volume is, and never 0", [&] {
+    Rule("capacity-above-zero", "every message has the volume's capacity, and it is not 0", [&] {
       if (const auto skip = WithoutMessages()) return *skip;
       for (const ProbedMessage& message : full_.messages) {
-        if (message.capacity == 0) return Fail("a message has no volume_capacity_bytes, or 0");
+        if (message.capacity == 0)
+          return Fail("a message has no volume_capacity_bytes, or it is 0");
       }
       return Pass();
     });
@@ -88,14 +89,14 @@ void ConformanceChecker::CheckAnswer() {
     });
     Rule("first-message", "a stream carries at least one message", [&] {
       if (const auto skip = WithoutAnswer()) return *skip;
-      return full_.messages.empty() ? Fail("OK without any message") : Pass();
+      return full_.messages.empty() ? Fail("OK without a message") : Pass();
     });
-    Rule("proof", "a proof of completeness, where there is one, holds", [&] {
+    Rule("proof", "a proof of completeness, if sent, matches the stream", [&] {
       if (const auto skip = WithoutAnswer()) return *skip;
       return CheckProofOf(full_, 0);
     });
   }
-  Rule("capacity", "the capacity is the target snapshot's in both methods", [&] {
+  Rule("capacity", "both methods report the target snapshot's capacity", [&] {
     if (!delta_) {
       allocated_capacity_ = full_.capacity();
       return Skip("needs a delta to compare with");
@@ -144,7 +145,7 @@ Finding ConformanceChecker::CheckProofOf(const ProbeAnswer& answer, uint64_t off
       },
       digest, offset, header, what)) {
     case ProofVerdict::kAbsent:
-      return Skip("the server sends none");
+      return Skip("the server sends no proof");
     case ProofVerdict::kDiffers:
       return Fail(what);
     case ProofVerdict::kHolds:
@@ -155,7 +156,7 @@ Finding ConformanceChecker::CheckProofOf(const ProbeAnswer& answer, uint64_t off
 }
 
 void ConformanceChecker::CheckMessages() {
-  Rule("max-results", "max_results caps the tuples of each message and never those of the stream",
+  Rule("max-results", "max_results limits the tuples of each message, not those of the stream",
        [&] {
          if (const auto skip = WithoutAnswer()) return *skip;
          const auto count = static_cast<int64_t>(full_.tuples.size());
@@ -183,7 +184,7 @@ void ConformanceChecker::CheckMessages() {
     return Fail(StrCat("max_results 1 gives ", answer.tuples.size(), " tuples, 0 gives ",
                        full_.tuples.size()));
   });
-  Rule("message-bytes", "no message is as large as what clients refuse (4 MiB)", [&] {
+  Rule("message-bytes", "every message is smaller than the 4 MiB that clients refuse", [&] {
     for (const int64_t most : {int64_t{0}, int64_t{std::numeric_limits<int32_t>::max()}}) {
       const ProbeAnswer answer = most == 0 ? full_ : AskFrom(0, most);
       if (answer.status.code() == StatusCode::kResourceExhausted) {
@@ -197,7 +198,7 @@ void ConformanceChecker::CheckMessages() {
     }
     return Pass();
   });
-  Rule("no-idle-messages", "messages without tuples come only where the stream has none", [&] {
+  Rule("no-idle-messages", "messages without tuples are sent only if the stream has none", [&] {
     if (const auto skip = WithoutAnswer()) return *skip;
     if (full_.tuples.empty()) return Skip("the stream has no tuples");
     for (const ProbedMessage& message : full_.messages) {
@@ -216,7 +217,7 @@ void ConformanceChecker::CheckIdentity() {
     return std::span<const uint8_t>(reinterpret_cast<const uint8_t*>(answer.bytes.data()),
                                     answer.bytes.size());
   };
-  Rule("plugin-name", "GetPluginInfo gives a domain name of at most 63 characters", [&] {
+  Rule("plugin-name", "GetPluginInfo returns a domain name of at most 63 characters", [&] {
     const UnaryAnswer answer = call("/csi.v1.Identity/GetPluginInfo");
     if (!answer.status.ok()) return Fail(Text(answer.status));
     std::string name;
@@ -229,7 +230,7 @@ void ConformanceChecker::CheckIdentity() {
     const absl::Status status = CheckPluginName(name);
     return status.ok() ? Pass() : Fail(StrCat("'", name, "': ", status.message()));
   });
-  Rule("capability", "GetPluginCapabilities names SNAPSHOT_METADATA_SERVICE", [&] {
+  Rule("capability", "GetPluginCapabilities lists SNAPSHOT_METADATA_SERVICE", [&] {
     const UnaryAnswer answer = call("/csi.v1.Identity/GetPluginCapabilities");
     if (!answer.status.ok()) return Fail(Text(answer.status));
     wire::ProtoReader list(bytes_of(answer));
@@ -244,7 +245,7 @@ void ConformanceChecker::CheckIdentity() {
         }
       }
     }
-    return Fail("it is not among the capabilities");
+    return Fail("SNAPSHOT_METADATA_SERVICE is not listed");
   });
   Rule("probe", "Probe is OK", [&] {
     const UnaryAnswer answer = call("/csi.v1.Identity/Probe");

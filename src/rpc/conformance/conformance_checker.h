@@ -55,7 +55,7 @@ inline std::string Text(Extent tuple) {
 
 // What came, in few words.
 inline std::string Text(const ProbeAnswer& answer) {
-  if (!answer.decoding.ok()) return StrCat("a message that is none: ", answer.decoding.message());
+  if (!answer.decoding.ok()) return StrCat("an invalid message: ", answer.decoding.message());
   return StrCat(Text(answer.status), " after ", answer.messages.size(), " messages and ",
                 answer.tuples.size(), " tuples");
 }
@@ -183,7 +183,7 @@ class ConformanceChecker {
   // Most rules say nothing where there is no answer to begin with.
   std::optional<Finding> WithoutAnswer() const {
     if (full_.ok()) return std::nullopt;
-    return Skip("there is no complete answer to compare with");
+    return Skip("no complete answer to compare with");
   }
 
   static Finding ExpectCode(const std::string& what, const ProbeAnswer& answer,
@@ -204,7 +204,7 @@ class ConformanceChecker {
   // Rules about messages say nothing where none came.
   std::optional<Finding> WithoutMessages() const {
     if (!full_.messages.empty()) return std::nullopt;
-    return Skip("no message came");
+    return Skip("no message was received");
   }
 
   void CheckAnswer();
@@ -244,7 +244,7 @@ class ConformanceChecker {
         return finding;
       }
     }
-    return tried ? Pass() : Skip("the answer has no such place");
+    return tried ? Pass() : Skip("the answer has no suitable offset");
   }
 
   void CheckResumption();

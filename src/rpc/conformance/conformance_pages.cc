@@ -34,7 +34,7 @@ ProbeAnswer ConformanceChecker::AllPages(int64_t most, std::string token, std::s
     idle = page.tuples.empty() ? idle + 1 : 0;
     if (page.next_token == request.page_token || all.tuples.size() > options_.max_tuples ||
         idle > most_idle) {
-      evidence = "the pages don't come to an end";
+      evidence = "the pages never end";
       return all;
     }
     request.page_token = page.next_token;
@@ -49,21 +49,21 @@ void ConformanceChecker::CheckPages() {
   std::string second;
   std::string evidence;
   const ProbeAnswer halves = AllPages(half, "", &second, evidence);
-  Rule("pages-capacity", "every page tells the size of the volume, and the same", [&] {
-    if (pages_.messages.empty()) return Skip("no page came");
-    if (pages_.capacity() == 0) return Fail("the first page tells no size, or 0");
+  Rule("pages-capacity", "every page has the same volume size", [&] {
+    if (pages_.messages.empty()) return Skip("no page was received");
+    if (pages_.capacity() == 0) return Fail("the first page has no size, or 0");
     const ProbeAnswer* const answers[] = {&pages_, &halves};
     for (const ProbeAnswer* answer : answers) {
       for (size_t i = 0; i < answer->messages.size(); ++i) {
         if (answer->messages[i].capacity == pages_.capacity()) continue;
-        return Fail(StrCat("max_entries ", answer == &pages_ ? 0 : half, ": page ", i, " says ",
+        return Fail(StrCat("max_entries ", answer == &pages_ ? 0 : half, ": page ", i, " has ",
                            answer->messages[i].capacity, ", the first page of all ",
                            pages_.capacity()));
       }
     }
     return Pass();
   });
-  Rule("max-entries", "max_entries caps the page, and the pages together are the same", [&] {
+  Rule("max-entries", "max_entries limits each page and does not change the whole", [&] {
     if (!pages_.ok()) return Fail(Text(pages_));
     if (!unlimited.empty()) return Fail(StrCat("max_entries 0: ", unlimited));
     for (const int64_t most : {int64_t{1}, int64_t{3}, int64_t{1000}}) {
@@ -88,7 +88,7 @@ void ConformanceChecker::CheckPages() {
     if (first.ok() && again.ok() && SameTuples(first.tuples, again.tuples)) return Pass();
     return Fail(StrCat("first ", Text(first), ", then ", Text(again)));
   });
-  Rule("token-unknown", "a page token that nobody gave out is ABORTED", [&] {
+  Rule("token-unknown", "a page token that the server did not issue is ABORTED", [&] {
     MetadataRequest request = Request();
     request.page_token = "cbt-conform-no-such-token";
     return ExpectCode("an unknown token", Ask(request), {StatusCode::kAborted});

@@ -9,7 +9,7 @@ namespace cbt::rpc {
 
 void ConformanceChecker::CheckArguments() {
   Rule("max-results-negative", "a negative max_results is INVALID_ARGUMENT, at once", [&] {
-    if (method().unsigned_numbers) return Skip("the contract has unsigned numbers");
+    if (method().unsigned_numbers) return Skip("the contract's numbers are unsigned");
     for (const int64_t most : {int64_t{-1}, int64_t{std::numeric_limits<int32_t>::min()}}) {
       MetadataRequest request = Request();
       request.max_results = most;
@@ -77,15 +77,15 @@ void ConformanceChecker::CheckAccess() {
     request.token = Secret("cbt-conform-wrong-token-0123456789abcdef");
     return ExpectCode("a wrong token", Ask(request), {StatusCode::kUnauthenticated});
   });
-  Rule("no-oracle", "who may not ask does not learn whether a snapshot exists", [&] {
+  Rule("no-oracle", "an unauthorised client does not learn whether a snapshot exists", [&] {
     MetadataRequest request = Request();
     request.token = Secret("cbt-conform-wrong-token-0123456789abcdef");
     const ProbeAnswer there = Ask(request);
     request.target_snapshot_id = kUnknownSnapshot;
     const ProbeAnswer missing = Ask(request);
     if (there.status == missing.status) return Pass();
-    return Fail(StrCat("a snapshot that exists: ", Text(there.status),
-                       "; one that does not: ", Text(missing.status)));
+    return Fail(StrCat("for an existing snapshot: ", Text(there.status),
+                       "; for a missing one: ", Text(missing.status)));
   });
   if (method().fields.name_space == 0) return;
   Rule("namespace-missing", "a request without a namespace is INVALID_ARGUMENT", [&] {
@@ -98,11 +98,11 @@ void ConformanceChecker::CheckAccess() {
 Finding ConformanceChecker::StillAnswers() const {
   const ProbeAnswer answer = AskFrom(0);
   if (answer.ok() && SameTuples(answer.tuples, full_.tuples)) return Pass();
-  return Fail(StrCat("afterwards the good request gets: ", Text(answer)));
+  return Fail(StrCat("afterwards a valid request gets: ", Text(answer)));
 }
 
 void ConformanceChecker::CheckStrangeRequests() {
-  Rule("unknown-fields", "fields of a request that are not known are passed over", [&] {
+  Rule("unknown-fields", "unknown fields of a request are ignored", [&] {
     if (const auto skip = WithoutAnswer()) return *skip;
     std::string bytes = EncodeRequest(method(), Request());
     wire::AppendVarintField(bytes, 1000, 7);
@@ -111,7 +111,7 @@ void ConformanceChecker::CheckStrangeRequests() {
     if (answer.ok() && SameTuples(answer.tuples, full_.tuples)) return Pass();
     return Fail(Text(answer));
   });
-  Rule("garbage", "bytes that are no request are refused, and the server goes on", [&] {
+  Rule("garbage", "bytes that are not a request are refused, and the server keeps working", [&] {
     if (const auto skip = WithoutAnswer()) return *skip;
     for (const std::string& bytes : {std::string("\xff\xff\xff\xff"),
                                      std::string("\x0a\x7f"
@@ -125,7 +125,7 @@ void ConformanceChecker::CheckStrangeRequests() {
     }
     return StillAnswers();
   });
-  Rule("huge-id", "an id of a megabyte is refused, and the server goes on", [&] {
+  Rule("huge-id", "an id of a megabyte is refused, and the server keeps working", [&] {
     if (const auto skip = WithoutAnswer()) return *skip;
     MetadataRequest request = Request();
     request.target_snapshot_id = std::string(size_t{1} << 20, 'x');
@@ -133,7 +133,7 @@ void ConformanceChecker::CheckStrangeRequests() {
     if (answer.status.ok()) return Fail(StrCat("answered: ", Text(answer)));
     return StillAnswers();
   });
-  Rule("secrets-stay", "secrets and tokens are in no error text", [&] {
+  Rule("secrets-stay", "error texts contain no secrets or tokens", [&] {
     MetadataRequest request = Request();
     request.target_snapshot_id = kUnknownSnapshot;
     const bool has_secrets = method().fields.secrets != 0;
@@ -142,14 +142,14 @@ void ConformanceChecker::CheckStrangeRequests() {
     if (!has_secrets && method().fields.token == 0) return Skip("the request has neither");
     const ProbeAnswer answer = Ask(request);
     if (answer.status.message().find(kCanary) == absl::string_view::npos) return Pass();
-    return Fail("the text of the error quotes one");
+    return Fail("the error text contains one");
   });
   Rule("details-empty", "errors come without status details", [&] {
     MetadataRequest request = Request();
     request.target_snapshot_id = kUnknownSnapshot;
     const ProbeAnswer answer = Ask(request);
     if (!answer.trailing.contains("grpc-status-details-bin")) return Pass();
-    return Fail("grpc-status-details-bin is there");
+    return Fail("grpc-status-details-bin is present");
   });
 }
 
@@ -161,7 +161,7 @@ void ConformanceChecker::CheckRepetition() {
     }
     return Pass();
   });
-  Rule("concurrent", "equal streams at the same time are equal", [&] {
+  Rule("concurrent", "identical concurrent requests get the same answer", [&] {
     if (const auto skip = WithoutAnswer()) return *skip;
     std::vector<ProbeAnswer> answers(options_.concurrent);
     std::vector<std::thread> threads;

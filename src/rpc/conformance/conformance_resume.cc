@@ -19,7 +19,7 @@ void ConformanceChecker::CheckOffsets() {
   });
   Rule("offset-past-capacity", "a starting offset greater than the capacity is OUT_OF_RANGE", [&] {
     if (const auto skip = WithoutAnswer()) return *skip;
-    if (full_.messages.empty()) return Skip("the capacity is not known");
+    if (full_.messages.empty()) return Skip("the capacity is unknown");
     std::set<int64_t> offsets = {std::numeric_limits<int64_t>::max()};
     if (full_.capacity() < kMaxCapacity) {
       offsets.insert(static_cast<int64_t>(full_.capacity()) + 1);
@@ -34,7 +34,7 @@ void ConformanceChecker::CheckOffsets() {
   });
   Rule("offset-at-capacity", "a starting offset equal to the capacity is OK, without tuples", [&] {
     if (const auto skip = WithoutAnswer()) return *skip;
-    if (full_.messages.empty()) return Skip("the capacity is not known");
+    if (full_.messages.empty()) return Skip("the capacity is unknown");
     const ProbeAnswer answer = AskFrom(static_cast<int64_t>(full_.capacity()));
     if (answer.ok() && answer.tuples.empty()) return Pass();
     // A last block that reaches past the capacity ends after it.
@@ -46,13 +46,13 @@ void ConformanceChecker::CheckOffsets() {
   });
   Rule("empty-stream", "a stream without tuples still carries type and capacity", [&] {
     if (const auto skip = WithoutAnswer()) return *skip;
-    if (full_.messages.empty()) return Skip("the capacity is not known");
+    if (full_.messages.empty()) return Skip("the capacity is unknown");
     const ProbeAnswer answer = AskFrom(static_cast<int64_t>(full_.capacity()));
     if (!answer.ok()) return Skip("see offset-at-capacity");
-    if (answer.messages.empty()) return Fail("no message at all");
+    if (answer.messages.empty()) return Fail("no message");
     if (answer.messages.front().capacity != full_.capacity() ||
         answer.messages.front().type != full_.messages.front().type) {
-      return Fail("type or capacity are others than those of the full stream");
+      return Fail("type or capacity differ from the full stream's");
     }
     return Pass();
   });
@@ -81,7 +81,7 @@ Finding ConformanceChecker::CheckFrom(uint64_t offset, int64_t max_results) cons
   }
   for (const ProbedMessage& message : answer.messages) {
     if (message.capacity != full_.capacity() || message.type != full_.messages.front().type) {
-      return Fail(StrCat(what, ": another type or capacity"));
+      return Fail(StrCat(what, ": different type or capacity"));
     }
   }
   if (const auto difference = Difference(Coverage(full_.tuples, offset, full_.capacity()),
@@ -93,26 +93,26 @@ Finding ConformanceChecker::CheckFrom(uint64_t offset, int64_t max_results) cons
 
 void ConformanceChecker::CheckResumption() {
   const TupleList& tuples = full_.tuples;
-  Rule("resume-cut-points", "resumed at the end of a tuple, the rest is what was still missing",
+  Rule("resume-cut-points", "resuming at the end of a tuple returns exactly the rest",
        [&] { return CheckCuts([&](size_t i) { return std::optional(tuples[i].end()); }); });
-  Rule("resume-before-end", "resumed one byte before a tuple's end, that tuple is there again",
+  Rule("resume-before-end", "resuming one byte before a tuple's end repeats that tuple",
        [&] { return CheckCuts([&](size_t i) { return std::optional(tuples[i].end() - 1); }); });
-  Rule("resume-in-gap", "resumed between two tuples, the next one is there", [&] {
+  Rule("resume-in-gap", "resuming between two tuples returns the next one", [&] {
     return CheckCuts([&](size_t i) -> std::optional<uint64_t> {
       const uint64_t before = i == 0 ? 0 : tuples[i - 1].end();
       if (tuples[i].offset - before < 2) return std::nullopt;
       return before + (tuples[i].offset - before) / 2;
     });
   });
-  Rule("resume-unaligned", "resumed at an odd byte inside a tuple, nothing is lost", [&] {
+  Rule("resume-unaligned", "resuming at an odd byte inside a tuple loses nothing", [&] {
     return CheckCuts([&](size_t i) -> std::optional<uint64_t> {
       if (tuples[i].length < 2) return std::nullopt;
       return tuples[i].offset + tuples[i].length / 2 + (tuples[i].length > 4 ? 1 : 0);
     });
   });
-  Rule("resume-other-max-results", "resumed with another max_results, the rest is the same",
+  Rule("resume-other-max-results", "resuming with another max_results returns the same rest",
        [&] { return CheckCuts([&](size_t i) { return std::optional(tuples[i].end()); }, 3); });
-  Rule("resume-proof", "the proof of a resumed stream holds for what it carried", [&] {
+  Rule("resume-proof", "the proof of a resumed stream matches its tuples", [&] {
     if (const auto skip = WithoutAnswer()) return *skip;
     if (tuples.empty()) return Skip("the stream has no tuples");
     const uint64_t offset = std::min(tuples[tuples.size() / 2].end(), full_.capacity());
@@ -121,7 +121,7 @@ void ConformanceChecker::CheckResumption() {
 }
 
 void ConformanceChecker::CheckEnds() {
-  Rule("deadline", "a deadline that passes ends the stream with an error, or it is complete", [&] {
+  Rule("deadline", "a stream that hits its deadline ends with an error or is complete", [&] {
     if (const auto skip = WithoutAnswer()) return *skip;
     for (const int wait : {1, 2, 5, 10, 20, 100}) {
       ProbeLimits limits = Limits();
@@ -147,7 +147,7 @@ void ConformanceChecker::CheckEnds() {
     if (answer.ok() && SameTuples(answer.tuples, full_.tuples)) return Pass();
     return Fail(Text(answer));
   });
-  Rule("stalled-reader", "a client that does not read holds up nobody else", [&] {
+  Rule("stalled-reader", "a client that does not read does not hold up others", [&] {
     if (const auto skip = WithoutAnswer()) return *skip;
     std::vector<std::thread> stalled;
     for (size_t i = 0; i < options_.concurrent; ++i) {

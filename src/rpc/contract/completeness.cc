@@ -79,8 +79,8 @@ ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& rece
     if (found == value || !what.empty()) continue;
     if (!found.has_value() && (key == kCapacityKey || key == kTypeKey)) continue;
     std::string_view is = found.value_or("missing");
-    if (found.has_value() && text == ProofText::kNotQuoting) is = "another";
-    what = absl::StrCat(key, " is ", AbslView(is), ", received was ", value);
+    if (found.has_value() && text == ProofText::kNotQuoting) is = "different";
+    what = absl::StrCat(key, " is ", AbslView(is), ", received ", value);
   }
   if (!any) return ProofVerdict::kAbsent;
   if (!what.empty()) return ProofVerdict::kDiffers;
@@ -111,7 +111,7 @@ absl::StatusOr<Metadata> CopyProof(const MetadataLookup& trailing) {
   }
   if (!any) return Metadata();
   if (wrong.empty()) return proof;
-  return absl::InvalidArgumentError(absl::StrCat(wrong, " is missing, or no value of its form"));
+  return absl::InvalidArgumentError(absl::StrCat(wrong, " is missing or malformed"));
 }
 
 StreamSummary ReadSummary(const MetadataLookup& initial) {

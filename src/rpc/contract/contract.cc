@@ -152,8 +152,8 @@ absl::Status CheckRequest(const MethodContract& method, const MetadataRequest& r
   }
   if (request.starting_offset < 0) {
     if (method.unsigned_numbers) {
-      return absl::OutOfRangeError(absl::StrCat(
-          names.offset, " is past any capacity: ", static_cast<uint64_t>(request.starting_offset)));
+      return absl::OutOfRangeError(absl::StrCat(names.offset, " is greater than any capacity: ",
+                                                static_cast<uint64_t>(request.starting_offset)));
     }
     return absl::OutOfRangeError(
         absl::StrCat(names.offset, " is negative: ", request.starting_offset));
@@ -212,7 +212,7 @@ absl::Status TranslateType(const Contract& contract, MetadataMessage& message) {
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("block_metadata_type ", static_cast<int32_t>(message.type),
-                       " is not one of the first revision's, 0 and 1"));
+                       " is not valid in the first revision: expected 0 or 1"));
   }
 }
 

@@ -20,7 +20,7 @@ constexpr size_t kHeadBytes = 1 + 8 + kSourceVersionBytes;
 constexpr size_t kSealBytes = 16;
 
 absl::Status Foreign() {
-  return absl::AbortedError("starting_token: not a token of this request; begin without one");
+  return absl::AbortedError("starting_token: not a token of this request; start without a token");
 }
 
 }  // namespace

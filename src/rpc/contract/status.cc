@@ -33,7 +33,8 @@ absl::Status MakeStatusNoThrow(absl::StatusCode code, absl::string_view text) no
 }
 
 absl::Status RequestTooLate() noexcept {
-  return MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded, "the request did not come in time");
+  return MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
+                           "the request did not arrive in time");
 }
 
 absl::Status RequestMissing() noexcept {

@@ -36,7 +36,7 @@ class GuardCursor final : public ExtentCursor {
       if (extent.length == 0 || extent.offset < end_ || (past && !CutLastBlock(batch, i))) {
         return absl::InternalError(absl::StrCat(
             "the provider's cursor broke its contract: extent (offset ", extent.offset, ", length ",
-            extent.length, ") after one that ended at ", end_, ", capacity ", capacity()));
+            extent.length, ") after an extent that ended at ", end_, ", capacity ", capacity()));
       }
       end_ = batch[i].end();
     }

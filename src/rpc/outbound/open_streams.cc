@@ -40,7 +40,7 @@ absl::StatusOr<StreamSlot> OpenStreams::TakeSlot() {
   // Slots come back without the lock, they are taken under it.
   if (slots_->load() >= max_streams_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("all ", max_streams_, " streams of the server are in use"));
+        absl::StrCat("all ", max_streams_, " streams that the server allows are in use"));
   }
   ++*slots_;
   return StreamSlot(slots_);

@@ -23,26 +23,26 @@ constexpr size_t kLongestForm = 4096;
 std::string_view SentenceOf(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
-      return "it takes the request for invalid";
+      return "it rejected the request as invalid";
     case absl::StatusCode::kNotFound:
-      return "it has no such snapshot";
+      return "it does not have the snapshot";
     case absl::StatusCode::kFailedPrecondition:
-      return "it can't answer this of the snapshot as it is";
+      return "the snapshot's state does not allow this request";
     case absl::StatusCode::kOutOfRange:
       return "the starting offset is out of range";
     case absl::StatusCode::kUnavailable:
       return "it or the snapshot is not ready; try again later";
     case absl::StatusCode::kUnimplemented:
-      return "it does not offer this";
+      return "it does not support this request";
     case absl::StatusCode::kResourceExhausted:
       return "it is out of resources; try again later";
     case absl::StatusCode::kDeadlineExceeded:
       return "it took too long";
     case absl::StatusCode::kAborted:
-      return "what it reads has changed; start again from 0";
+      return "its data has changed; start again from 0";
     case absl::StatusCode::kUnauthenticated:
     case absl::StatusCode::kPermissionDenied:
-      return "it refuses what the relay may show it";
+      return "it rejected the relay's credentials";
     case absl::StatusCode::kDataLoss:
       return "its answer is damaged or incomplete";
     default:
@@ -115,7 +115,7 @@ absl::Status PluginErrors::ForClient(const absl::Status& error,
   const std::array<LogField, 3> fields = {
       {{"error", id},
        {"code", absl::StatusCodeToString(error.code())},
-       {"text", withheld ? "held back, it may hold a secret" : text.substr(0, kMaxStatusText)}}};
+       {"text", withheld ? "withheld: may contain a secret" : text.substr(0, kMaxStatusText)}}};
   log_->Write(LogLevel::kWarning, "plugin failed", fields);
   return {error.code(), absl::StrCat(sentence, " (error ", id, " in the relay's log)")};
 } catch (const std::bad_alloc&) {

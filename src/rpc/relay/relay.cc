@@ -38,7 +38,7 @@ absl::Status CheckOptions(const RelayOptions& options) {
     if (!status.ok()) return status;
   }
   if (options.plugin_stall_timeout < milliseconds(0)) {
-    return absl::InvalidArgumentError("plugin_stall_timeout: below 0");
+    return absl::InvalidArgumentError("plugin_stall_timeout: expected 0 or more");
   }
   return absl::OkStatus();
 }
@@ -122,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options)
   return std::unique_ptr<Relay>(new Relay(std::move(impl)));
 } catch (const std::system_error&) {
   return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
-                           "threads: the system gives no more");
+                           "threads: the system can't start more");
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }

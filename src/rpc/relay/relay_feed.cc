@@ -214,7 +214,7 @@ absl::Status RelayFeed::Verdict(const grpc::Status& status) {
     // What ended it was not the plugin.
     if (stop_.stop_requested()) return absl::CancelledError("the stream was cancelled");
     if (stalled_) {
-      return absl::DeadlineExceededError("plugin: it sent nothing for longer than the relay waits");
+      return absl::DeadlineExceededError("plugin: it sent nothing within the relay's time limit");
     }
     // A plugin that shuts down may cancel; to our client that is no answer to anything it did.
     const bool cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
@@ -224,7 +224,7 @@ absl::Status RelayFeed::Verdict(const grpc::Status& status) {
   }
   // Wherever it began: also what has no tuples has one message. Without it there is no capacity
   // that would tell whether nothing was left, or nothing was said.
-  if (messages_ == 0) return Broken("the stream ended without any message");
+  if (messages_ == 0) return Broken("the stream ended without a message");
   // Also for the sake of a proof of ours: it must not stand for what the plugin's contradicts.
   const MetadataLookup trailing = [this](std::string_view key) { return call_.Trailing(key); };
   if (plan_.check_tuples || passed_unseen_ == 0) {
@@ -232,7 +232,7 @@ absl::Status RelayFeed::Verdict(const grpc::Status& status) {
     switch (CheckProof(trailing, received_, request_.starting_offset, header_, what,
                        ProofText::kNotQuoting)) {
       case ProofVerdict::kDiffers:
-        return Broken(absl::StrCat("the stream is not what the plugin says it sent: ", what));
+        return Broken(absl::StrCat("the stream does not match its proof: ", what));
       case ProofVerdict::kHolds:
         scope_ = ProofScope::kSource;
         break;
@@ -243,7 +243,7 @@ absl::Status RelayFeed::Verdict(const grpc::Status& status) {
   } else if (passed_unseen_ == messages_) {
     absl::StatusOr<Metadata> proof = CopyProof(trailing);
     if (!proof.ok())
-      return Broken(absl::StrCat("its proof is not a proof: ", proof.status().message()));
+      return Broken(absl::StrCat("its proof is malformed: ", proof.status().message()));
     copied_proof_ = *std::move(proof);
   }
   return absl::OkStatus();

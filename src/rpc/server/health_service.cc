@@ -173,7 +173,7 @@ HealthService::HealthService(SmallCalls& calls, std::chrono::milliseconds patien
     : check_([this](std::span<const uint8_t> request) -> absl::StatusOr<std::string> {
         const absl::StatusOr<std::string> name = AskedFor(request);
         if (!name.ok()) return name.status();
-        if (!name->empty()) return absl::NotFoundError("health: there is no such service");
+        if (!name->empty()) return absl::NotFoundError("health: unknown service");
         return Encoded(serving_ ? kServing : kNotServing);
       }),
       telemetry_(telemetry),
@@ -190,8 +190,7 @@ HealthService::BidiReactor* HealthService::OpenWatch(grpc::CallbackServerContext
   absl::StatusOr<StreamSlot> slot = watches_.TakeSlot();
   if (!slot.ok()) {
     Report(telemetry_, ServerEvent::kCallRefused);
-    return RejectBidi({grpc::StatusCode::RESOURCE_EXHAUSTED,
-                       "health: as many watches are open as the server allows"});
+    return RejectBidi({grpc::StatusCode::RESOURCE_EXHAUSTED, "health: too many watches are open"});
   }
   const auto watch = std::make_shared<Watch>(*this, context, *std::move(slot));
   if (absl::Status status = watches_.Add(watch); !status.ok()) {

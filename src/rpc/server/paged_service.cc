@@ -215,8 +215,8 @@ class PagedService::Page final : public BidiReactor,
     if (!source.ok()) return source.status();
     if (place.has_value() && place->source_version != source->version) {
       return absl::AbortedError(
-          "starting_token: the snapshot was replaced or changed since the page before; drop what "
-          "was received and begin without a token");
+          "starting_token: the snapshot was replaced or changed since the last page; discard what "
+          "was received and start without a token");
     }
 
     PageContents page;

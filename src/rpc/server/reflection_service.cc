@@ -140,8 +140,8 @@ class ReflectionService::Call final : public BidiReactor, public ServedCall {
     try {
       if (request_.Length() > kMaxQuestionBytes) {
         Close(ToGrpcStatus(absl::InvalidArgumentError(
-            absl::StrCat("reflection: a question has ", request_.Length(), " bytes; ",
-                         kMaxQuestionBytes, " are the most"))));
+            absl::StrCat("reflection: the request has ", request_.Length(), " bytes; the limit is ",
+                         kMaxQuestionBytes))));
         return;
       }
       const grpc::Slice slice(service_.Answer(FlatMessage().Of(request_)));
@@ -205,7 +205,7 @@ class ReflectionService::Call final : public BidiReactor, public ServedCall {
       since_ = Clock::now();
     }
     Finish(ToGrpcStatus(MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
-                                          "reflection: nothing was asked for too long")));
+                                          "reflection: no request arrived in time")));
   }
 
  private:
@@ -249,8 +249,8 @@ ReflectionService::ReflectionService(std::vector<std::string> services,
 ReflectionService::BidiReactor* ReflectionService::Open(grpc::CallbackServerContext& context) {
   absl::StatusOr<StreamSlot> slot = calls_.TakeSlot();
   if (!slot.ok()) {
-    return RejectBidi({grpc::StatusCode::RESOURCE_EXHAUSTED,
-                       "reflection: as many calls are open as the server allows"});
+    return RejectBidi(
+        {grpc::StatusCode::RESOURCE_EXHAUSTED, "reflection: too many calls are open"});
   }
   const auto call = std::make_shared<Call>(*this, context, *std::move(slot));
   if (absl::Status status = calls_.Add(call); !status.ok()) {
@@ -302,7 +302,7 @@ std::string ReflectionService::Answer(std::span<const uint8_t> request) const {
     std::string list;
     for (const std::string_view file : files) wire::AppendBytesFieldAlways(list, 1, file);
     if (files.empty()) {
-      fail(grpc::StatusCode::NOT_FOUND, "there is no such file or symbol");
+      fail(grpc::StatusCode::NOT_FOUND, "unknown file or symbol");
     } else {
       wire::AppendBytesFieldAlways(response, kResponseFiles, list);
     }

@@ -98,7 +98,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(SnapshotProvider& provider
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 } catch (const std::system_error&) {
   return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
-                           "threads: the system gives no more");
+                           "threads: the system can't start more");
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }

@@ -214,7 +214,7 @@ absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& t
   if (server_ == nullptr) {
     // The address and the certificates were fine a moment ago.
     return absl::UnavailableError(
-        absl::StrCat("listen: ", address_.ToString(), ": gRPC can't listen there"));
+        absl::StrCat("listen: ", address_.ToString(), ": gRPC can't listen on this address"));
   }
   if (socket_file_ != nullptr) {
     if (absl::Status status = socket_file_->SetMode(); !status.ok()) return status;

@@ -30,7 +30,8 @@ absl::Status CheckApis(const std::vector<Api>& apis, const AccessControl& access
   if (apis.empty()) return absl::InvalidArgumentError("apis: expected at least one");
   for (const Api api : apis) {
     if (std::count(apis.begin(), apis.end(), api) > 1) {
-      return absl::InvalidArgumentError(absl::StrCat("apis: ", AbslView(ApiName(api)), " twice"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("apis: ", AbslView(ApiName(api)), " is listed twice"));
     }
     if (api == Api::kKubernetes && (access.authenticator == nullptr ||
                                     access.authorizer == nullptr || access.resolver == nullptr)) {

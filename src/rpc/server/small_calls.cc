@@ -72,8 +72,8 @@ class SmallCalls::Call final : public RawService::BidiReactor, public ServedCall
   absl::StatusOr<std::string> Make() {
     if (IsCompressed(bytes_)) return RequestMissing();  // gRPC ends such a call by itself
     if (bytes_.Length() > kMaxQuestionBytes) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the request has ", bytes_.Length(), " bytes; ", kMaxQuestionBytes, " are the most"));
+      return absl::InvalidArgumentError(absl::StrCat("the request has ", bytes_.Length(),
+                                                     " bytes; the limit is ", kMaxQuestionBytes));
     }
     return answer_(FlatMessage().Of(bytes_));
   }
@@ -107,8 +107,8 @@ RawService::BidiReactor* SmallCalls::Open(grpc::CallbackServerContext& context,
   absl::StatusOr<StreamSlot> slot = calls_.TakeSlot();
   if (!slot.ok()) {
     Report(telemetry_, ServerEvent::kCallRefused);
-    return RejectBidi({grpc::StatusCode::RESOURCE_EXHAUSTED,
-                       "as many calls of this kind are open as the server allows"});
+    return RejectBidi(
+        {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls of this kind are open"});
   }
   const auto call = std::make_shared<Call>(calls_, answer, context, *std::move(slot));
   if (absl::Status status = calls_.Add(call); !status.ok()) {

@@ -32,7 +32,7 @@ absl::StatusOr<Address> ParseUnix(std::string_view text) {
   if (path.empty() || path.ends_with('/')) return Invalid(text, "no socket path");
   if (path.find('\0') != std::string_view::npos) return Invalid(text, "NUL in the socket path");
   if (path.find(',') != std::string_view::npos) {
-    return Invalid(text, "gRPC's clients take a comma in a socket path for a separator");
+    return Invalid(text, "gRPC clients treat a comma in a socket path as a separator");
   }
   return Address{.is_unix = true, .path = std::string(path), .host = {}, .port = 0};
 }
@@ -72,13 +72,13 @@ absl::StatusOr<Address> ParseAddress(std::string_view text) {
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   } else if (host.find(':') != std::string_view::npos) {
-    return Invalid(text, "IPv6 addresses stand in brackets: [::1]:port");
+    return Invalid(text, "write IPv6 addresses in brackets: [::1]:port");
   }
-  if (host.empty()) return Invalid(text, "no host; 0.0.0.0 or [::] for all of them");
+  if (host.empty()) return Invalid(text, "no host; use 0.0.0.0 or [::] for all addresses");
   for (const char c : host) {
     if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) &&
         std::string_view(".-_:%").find(c) == std::string_view::npos) {
-      return Invalid(text, "a host name can't contain such characters");
+      return Invalid(text, "invalid character in the host name");
     }
   }
   uint32_t number = 0;

@@ -85,9 +85,9 @@ absl::StatusOr<std::unique_ptr<SocketFile>> SocketFile::Claim(const std::string&
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
-    return absl::InvalidArgumentError(
-        About(path, absl::StrCat("a socket path has at most ", sizeof address.sun_path - 1,
-                                 " bytes, this one ", path.size())));
+    return absl::InvalidArgumentError(About(
+        path, absl::StrCat("the socket path is too long: at most ", sizeof address.sun_path - 1,
+                           " bytes are allowed, not ", path.size())));
   }
   path.copy(address.sun_path, path.size());
   const std::string lock_path = path + ".lock";

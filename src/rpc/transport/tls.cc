@@ -63,7 +63,7 @@ absl::Status CheckPems(const std::string& certificate, const std::string& privat
   const Key key = PrivateKey(private_key);
   if (key == nullptr) return Unusable("private key", "no private key in PEM form");
   if (X509_check_private_key(leaf.get(), key.get()) != 1) {
-    return Unusable("private key", "it does not belong to the certificate");
+    return Unusable("private key", "does not match the certificate");
   }
   if (!client_ca.empty() && FirstCertificate(client_ca) == nullptr) {
     return Unusable("client CA", "no certificate in PEM form");
@@ -77,8 +77,7 @@ absl::Status CheckComplete(const std::string& certificate, const std::string& pr
     return absl::InvalidArgumentError("tls: expected a certificate and its key");
   }
   if (certificate.empty() && !client_ca.empty()) {
-    return absl::InvalidArgumentError(
-        "tls: expected a certificate and its key beside the client CA");
+    return absl::InvalidArgumentError("tls: a client CA also needs a certificate and its key");
   }
   return absl::OkStatus();
 }
@@ -161,7 +160,7 @@ absl::StatusOr<ServerTls> ServerTlsOf(const TlsOptions& tls, const Telemetry& te
   const bool files =
       !tls.certificate_file.empty() || !tls.private_key_file.empty() || !tls.client_ca_file.empty();
   if (texts && files) {
-    return absl::InvalidArgumentError("tls: expected either texts or files");
+    return absl::InvalidArgumentError("tls: give either PEM texts or files, not both");
   }
   for (absl::Status status :
        {CheckComplete(tls.certificate, tls.private_key, tls.client_ca),

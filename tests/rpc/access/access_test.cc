@@ -76,9 +76,9 @@ TEST(Sessions, ThatCanOpenNothingAreRefused) {
   EXPECT_THAT(refused({.name_space = "", .snapshots = {"s"}, .expires = later}),
               HasSubstr("the namespace is missing"));
   EXPECT_THAT(refused({.name_space = "n", .snapshots = {}, .expires = later}),
-              HasSubstr("it opens no snapshot"));
+              HasSubstr("the list of snapshots is empty"));
   EXPECT_THAT(refused({.name_space = "n", .snapshots = {"s"}, .expires = {}}),
-              HasSubstr("it has expired already"));
+              HasSubstr("already expired"));
   EXPECT_EQ(store->size(), 0u);
 }
 
@@ -299,7 +299,7 @@ TEST(AccessFiles, SecretsAreWhatStandsBehindTheFirstSign) {
   // What the storage was shown yesterday is not shown because today's can't be read.
   std::filesystem::remove(path);
   ask();
-  EXPECT_EQ(secrets.status(), absl::UnavailableError("the file of access can't be used"));
+  EXPECT_EQ(secrets.status(), absl::UnavailableError("the access file can't be used"));
 }
 
 TEST(AccessFiles, NamesThatCantBeReadAreNotTheOldOnes) {
@@ -312,7 +312,7 @@ TEST(AccessFiles, NamesThatCantBeReadAreNotTheOldOnes) {
   EXPECT_EQ(Resolve(**resolver, query)->target_handle, "vol1/monday");
   Write(path, "ns monday vol1/monday");
   EXPECT_EQ(Resolve(**resolver, query).status(),
-            absl::UnavailableError("the file of access can't be used"));
+            absl::UnavailableError("the access file can't be used"));
   Write(path, "ns monday vol2/monday\n");
   EXPECT_EQ(Resolve(**resolver, query)->target_handle, "vol2/monday");
 }
@@ -342,7 +342,7 @@ TEST(SessionFiles, OpenUntilTheyExpireAndAsLongAsTheyAreWritten) {
   ASSERT_TRUE(find(token).ok());
   EXPECT_THAT(find(token)->snapshots, testing::ElementsAre("tue"));
   std::filesystem::remove(path);
-  EXPECT_EQ(find(token).status(), absl::UnavailableError("the file of sessions can't be used"));
+  EXPECT_EQ(find(token).status(), absl::UnavailableError("the session file can't be used"));
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ TEST(Admission, ReasonsOfARefusalStayInside) {
   for (int code = 1; code <= kLastCode; ++code) {
     SCOPED_TRACE(absl::StatusCodeToString(static_cast<StatusCode>(code)));
     absl::Status expected =
-        absl::UnauthenticatedError("the token is not valid here, or not for this");
+        absl::UnauthenticatedError("the token is invalid or does not grant access");
     switch (static_cast<StatusCode>(code)) {
       case StatusCode::kUnavailable:
       case StatusCode::kDeadlineExceeded:
@@ -220,8 +220,8 @@ TEST(Admission, WithoutItsSecretsARequestDoesNotGoOn) {
     Four four;
     four.get_secrets = [code](const rpc::Done<Secrets>& done) { done(Canary(code)); };
     EXPECT_EQ(StatusOf(four), static_cast<StatusCode>(code) == StatusCode::kUnavailable
-                                  ? absl::UnavailableError("the secrets can't be had now")
-                                  : absl::InternalError("the secrets can't be had"));
+                                  ? absl::UnavailableError("the secrets can't be read now")
+                                  : absl::InternalError("the secrets can't be read"));
   }
 }
 
@@ -240,7 +240,7 @@ TEST(Admission, ForeignCodeThatDropsThrowsOrRepeatsItselfIsAnsweredOnce) {
   EXPECT_EQ(StatusOf(four), absl::NotFoundError("first"));
   four = Four();
   four.get_secrets = [](const rpc::Done<Secrets>&) { throw std::runtime_error("canary"); };
-  EXPECT_EQ(StatusOf(four), absl::InternalError("the secrets can't be had"));
+  EXPECT_EQ(StatusOf(four), absl::InternalError("the secrets can't be read"));
   four.get_secrets = [](const rpc::Done<Secrets>& done) {
     done(Secrets());
     done(absl::UnavailableError("canary"));

@@ -175,7 +175,7 @@ TEST(PageStream, PagesThatGoOnForEverAreNoStream) {
   request.timeout = std::chrono::minutes(5);
   const absl::Status status = ListAll(request).status();
   EXPECT_EQ(status.code(), StatusCode::kDataLoss) << status;
-  EXPECT_THAT(status.ToString(), HasSubstr("pages in a row have nothing new"));
+  EXPECT_THAT(status.ToString(), HasSubstr("pages in a row brought nothing new"));
   EXPECT_EQ(server.calls(), static_cast<int>(rpc::kMaxIdlePages) + 3);
 }
 

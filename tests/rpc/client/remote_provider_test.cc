@@ -163,7 +163,7 @@ TEST(RelayEnds, AStreamWithoutAnyMessageIsNoAnswer) {
     request.starting_offset = offset;
     const absl::Status status = relay.ListAll(request).status();
     EXPECT_EQ(status.code(), StatusCode::kInternal);
-    EXPECT_THAT(status.ToString(), HasSubstr("the stream ended without any message"));
+    EXPECT_THAT(status.ToString(), HasSubstr("the stream ended without a message"));
   }
 }
 

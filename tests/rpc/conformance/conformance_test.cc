@@ -343,10 +343,10 @@ TEST(Conformance, EvidenceSaysWhatWasExpectedAndWhatCame) {
               HasSubstr("max_entries 0: page 1 says 2000000, the first page of all 1000000"));
   EXPECT_THAT(evidence(rpc::Api::kPaged, "bad-page", "max-entries"), HasSubstr("INVALID_ARGUMENT"));
   EXPECT_THAT(evidence(rpc::Api::kPaged, "pages-stand", "max-entries"),
-              HasSubstr("the pages don't come to an end"));
+              HasSubstr("the pages never end"));
   for (const char* fault : {"pages-circle", "pages-alternate", "unlimited-pages-alternate"}) {
     EXPECT_THAT(evidence(rpc::Api::kPaged, fault, "max-entries"),
-                HasSubstr("max_entries 0: the pages don't come to an end"));
+                HasSubstr("max_entries 0: the pages never end"));
   }
   EXPECT_THAT(evidence(rpc::Api::kCsi, "refused-message", "message-bytes"),
               HasSubstr("max_results 2147483647: RESOURCE_EXHAUSTED"));

@@ -134,7 +134,7 @@ TEST(SourceVersion, AttackUAPageTokenIsOfTheSnapshotThatItsPageWasReadFrom) {
     absl::Status status;
     for (int i = 0; i < 3 && status.ok(); ++i) status = (*cursor)->Next(batch).status();
     EXPECT_EQ(status.code(), StatusCode::kAborted) << status;
-    EXPECT_THAT(status.ToString(), HasSubstr("begin without a token"));
+    EXPECT_THAT(status.ToString(), HasSubstr("start without a token"));
     // Pages that are listed again from the first one are not gone on with either.
     status = (*cursor)->Seek(20);
     EXPECT_EQ(status.code(), StatusCode::kAborted) << status;

@@ -103,7 +103,7 @@ TEST(PluginTexts, AttackKE19WhatResemblesASecretIsNotLogged) {
         rpc::PluginErrors(&log).ForClient(absl::InternalError(text), secrets);
     EXPECT_EQ(status.code(), StatusCode::kInternal);
     EXPECT_THAT(status.ToString(), Not(HasSubstr(text)));
-    EXPECT_THAT(log.text(), AllOf(HasSubstr("text=held back"), Not(HasSubstr(text))));
+    EXPECT_THAT(log.text(), AllOf(HasSubstr("text=withheld"), Not(HasSubstr(text))));
   }
   EXPECT_FALSE(rpc::Resembles("the volume is gone", secrets));
   Secrets odd;
@@ -125,7 +125,7 @@ TEST(PluginTexts, AttackKWhatIsTooLongToBeLookedThroughIsHeldBack) {
     EXPECT_TRUE(rpc::Resembles(text, secrets));
     Log log;
     (void)rpc::PluginErrors(&log).ForClient(absl::InternalError(text), secrets);
-    EXPECT_THAT(log.text(), AllOf(HasSubstr("text=held back"), Not(HasSubstr(text))));
+    EXPECT_THAT(log.text(), AllOf(HasSubstr("text=withheld"), Not(HasSubstr(text))));
   }
   // Long enough that its hexadecimal digits would be cut, and the longest that is looked for.
   for (const size_t length : {size_t{2049}, size_t{2048}}) {
@@ -143,7 +143,7 @@ TEST(PluginTexts, AttackKWhatIsTooLongToBeLookedThroughIsHeldBack) {
 TEST(PluginTexts, AttackKWithoutALogTheTextIsGone) {
   const absl::Status status =
       rpc::PluginErrors().ForClient(absl::NotFoundError("no pool-7"), Secrets());
-  EXPECT_EQ(std::string(status.message()), "plugin: it has no such snapshot");
+  EXPECT_EQ(std::string(status.message()), "plugin: it does not have the snapshot");
   EXPECT_TRUE(rpc::PluginErrors().ForClient(absl::OkStatus(), Secrets()).ok());
 }
 

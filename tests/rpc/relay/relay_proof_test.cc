@@ -44,7 +44,8 @@ TEST(RelayProof, AttackJAnEarlyOkWithoutAProofIsNotProvenBehindARelay) {
       request.require_proof = true;
       const absl::Status status = ListAll(request).status;
       EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
-      EXPECT_THAT(status.ToString(), HasSubstr(looked_at ? "from a relay on" : "no proof"));
+      EXPECT_THAT(status.ToString(),
+                  HasSubstr(looked_at ? "does not reach the source" : "no proof"));
     }
   }
 }

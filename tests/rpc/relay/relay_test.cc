@@ -171,7 +171,7 @@ TEST(Relay, AnEndWithoutAnyMessageIsNoEndWhereverItBegan) {
       RawCall call(channel, kAllocatedPath, request.SerializeAsString());
       const Answer answer = ReadAll(call);
       EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::INTERNAL) << offset;
-      EXPECT_THAT(answer.status.error_message(), HasSubstr("without any message"));
+      EXPECT_THAT(answer.status.error_message(), HasSubstr("without a message"));
     }
   }
 }

@@ -465,7 +465,7 @@ TEST_F(Reflected, AnswersAreWhatTheDescriptionOfReflectionSays) {
     EXPECT_EQ(read(RequestFor(kFileByName, "none", "storage.example.com")),
               "valid_host: \"storage.example.com\" original_request { host: "
               "\"storage.example.com\" file_by_filename: \"none\" } error_response { error_code: "
-              "5 error_message: \"there is no such file or symbol\" }");
+              "5 error_message: \"unknown file or symbol\" }");
     EXPECT_THAT(read(RequestFor(kListServices, "*")),
                 testing::StartsWith("original_request { list_services: \"*\" } "
                                     "list_services_response { service { name: "));

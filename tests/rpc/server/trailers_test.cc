@@ -82,7 +82,7 @@ TEST(Proofs, DifferByEveryLineAndByOneThatIsMissing) {
     Lines changed = sent;
     changed[key] = value + "0";
     EXPECT_EQ(verdict(changed), rpc::ProofVerdict::kDiffers) << key;
-    EXPECT_THAT(what, HasSubstr(key + " is " + value + "0, received was " + value));
+    EXPECT_THAT(what, HasSubstr(key + " is " + value + "0, received " + value));
     changed.erase(key);
     // Servers that came before don't send these two.
     const bool may_miss = key == rpc::kCapacityKey || key == rpc::kTypeKey;

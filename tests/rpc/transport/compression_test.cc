@@ -96,7 +96,7 @@ TEST(Compression, AttackLMessagesOfAServerAreNotUnpacked) {
         EXPECT_EQ(listed.status().code(), StatusCode::kUnimplemented) << listed.status();
         // A relay passes no text of its plugin.
         if (address == plugin.address()) {
-          EXPECT_THAT(listed.status().ToString(), testing::ContainsRegex("disabled|switch it off"));
+          EXPECT_THAT(listed.status().ToString(), testing::ContainsRegex("disabled|turn compression off"));
         }
       }
     }

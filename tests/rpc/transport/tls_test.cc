@@ -285,7 +285,7 @@ TEST_F(Tls, MaterialThatCantBeUsedIsNamed) {
   rpc::TlsOptions mixed = Files("server");
   mixed.private_key_file = authority.Path("other.key");
   EXPECT_EQ(start(mixed).code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(start(mixed).ToString(), HasSubstr("does not belong to the certificate"));
+  EXPECT_THAT(start(mixed).ToString(), HasSubstr("does not match the certificate"));
   rpc::TlsOptions missing = Files("server");
   missing.certificate_file = authority.Path("missing.pem");
   EXPECT_EQ(start(missing).code(), StatusCode::kNotFound);
@@ -299,7 +299,7 @@ TEST_F(Tls, MaterialThatCantBeUsedIsNamed) {
   rpc::TlsOptions ca;
   ca.client_ca_file = authority.Path("ca.pem");
   EXPECT_EQ(start(ca).code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(start(ca).ToString(), HasSubstr("a certificate and its key beside the client CA"));
+  EXPECT_THAT(start(ca).ToString(), HasSubstr("a client CA also needs a certificate and its key"));
   rpc::TlsOptions both = Files("server");
   both.certificate = authority.Text("server.pem");
   EXPECT_EQ(start(both).code(), StatusCode::kInvalidArgument);
