@@ -17,7 +17,7 @@ constexpr std::array kProofKeys = {kTupleCountKey, kReportedBytesKey, kStartingO
 
 std::optional<uint64_t> ReadNumber(const std::optional<std::string_view>& text) {
   uint64_t value = 0;
-  // SimpleAtoi takes signs and spaces; what we write has neither.
+  // SimpleAtoi accepts signs and spaces; our own values have neither.
   if (!text.has_value() || text->empty() ||
       text->find_first_not_of("0123456789") != std::string_view::npos ||
       !absl::SimpleAtoi(AbslView(*text), &value)) {
@@ -67,7 +67,7 @@ ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& rece
   const bool from_relay = trailing(kScopeKey).has_value();
   bool any = from_relay;
   what.clear();
-  // Also of keys that nothing was received to compare with.
+  // Including keys for which there is no received value to compare with.
   for (const std::string_view key : kProofKeys) {
     if (trailing(key) != kGivenTwice) continue;
     what = absl::StrCat(AbslView(key), " is ", AbslView(kGivenTwice));
@@ -106,7 +106,7 @@ absl::StatusOr<Metadata> CopyProof(const MetadataLookup& trailing) {
     }
     if (value == kGivenTwice) good = false;
     if (!good && wrong.empty()) wrong = AbslView(key);
-    // Any scope but the source's is a relay's.
+    // Every explicit scope is treated as a relay's.
     if (value.has_value()) proof.emplace_back(key, key == kScopeKey ? kRelayScope : *value);
   }
   if (!any) return Metadata();

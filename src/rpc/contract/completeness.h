@@ -1,5 +1,5 @@
-// What travels beside the messages of a stream: ahead of it what is to come, behind it the proof
-// that it is complete. docs/reference/completeness.md has it for others to implement.
+// Metadata of a stream: a summary before the first message, a proof of completeness after the last.
+// docs/completeness.md specifies both for other implementations.
 #ifndef CBT_RPC_CONTRACT_COMPLETENESS_H_
 #define CBT_RPC_CONTRACT_COMPLETENESS_H_
 
@@ -21,10 +21,10 @@ inline constexpr std::string_view kTupleCountKey = "cbt-tuple-count";
 inline constexpr std::string_view kReportedBytesKey = "cbt-reported-bytes";
 inline constexpr std::string_view kStartingOffsetKey = "cbt-starting-offset";
 inline constexpr std::string_view kDigestKey = "cbt-digest";  // xxh3-64:<16 hexadecimal digits>
-// Servers before these two send the four above alone.
+// Older servers send only the four above, not these two.
 inline constexpr std::string_view kCapacityKey = "cbt-volume-capacity-bytes";
-inline constexpr std::string_view kTypeKey = "cbt-block-metadata-type";  // the contracts' name
-// Where the proof begins, if not at the source: kRelayScope. Any other value is taken for it.
+inline constexpr std::string_view kTypeKey = "cbt-block-metadata-type";  // name in the contracts
+// Where the proof starts if not at the source: kRelayScope. Other values are treated the same.
 inline constexpr std::string_view kScopeKey = "cbt-proof-scope";
 inline constexpr std::string_view kRelayScope = "relay";
 
@@ -40,11 +40,11 @@ struct StreamHeader {
 
 // How far back a proof reaches.
 enum class ProofScope {
-  kSource,  // back to the server that knows the volume
-  kRelay,   // to somebody who passed on what came without a proof
+  kSource,  // to the server that knows the volume
+  kRelay,   // to a relay that forwarded a stream without a proof
 };
 
-// `header` has no value when no message told it.
+// `header` is empty if there was no message.
 Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset,
                        const std::optional<StreamHeader>& header,
                        ProofScope scope = ProofScope::kSource);
@@ -54,29 +54,28 @@ Metadata SummaryMetadata(const StreamSummary& summary);
 using MetadataLookup = std::function<std::optional<std::string_view>(std::string_view key)>;
 
 enum class ProofVerdict {
-  kAbsent,          // the server sent none: a peer that does not know it
-  kHolds,           // all there and equal to what was received
-  kHoldsFromRelay,  // the same, and it does not reach back to the source
-  kDiffers,         // there, and something else than was received
+  kAbsent,          // the server sent none: it does not support proofs
+  kHolds,           // complete, and equal to what was received
+  kHoldsFromRelay,  // the same, but it does not reach back to the source
+  kDiffers,         // present, but different from what was received
 };
 
-// Whether a text about a proof repeats what the server said. For clients that did not ask that
-// server itself it doesn't: anything can stand there.
+// Whether a text about a proof quotes the server's values. For clients that did not call that
+// server themselves it does not: the values may be anything.
 enum class ProofText { kQuoting, kNotQuoting };
 
-// Compares what a server says of a stream with what was received of it. A proof that is there in
-// part, twice, or in a form that is not ours, differs; `what` then names the first key. Only
-// capacity and type may be missing from it, from the server's side and from ours.
+// Compares the server's proof with what was received. A proof that is partial, repeated or
+// malformed differs; `what` then names the first key. Only capacity and type may be missing, from
+// the proof and from what was received.
 ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& received,
                         uint64_t starting_offset, const std::optional<StreamHeader>& header,
                         std::string& what, ProofText text = ProofText::kQuoting);
 
-// The proof of a stream that was not looked at, to be passed on: its lines, or none where the
-// server sent no proof. Errors: INVALID_ARGUMENT that names the first key that is missing or whose
-// value is not of its form.
+// The proof of a stream that is forwarded without being decoded; empty if the server sent none.
+// Errors: INVALID_ARGUMENT that names the first key that is missing or malformed.
 absl::StatusOr<Metadata> CopyProof(const MetadataLookup& trailing);
 
-// Numbers that can't be read are left out.
+// Ignores numbers that can't be parsed.
 StreamSummary ReadSummary(const MetadataLookup& initial);
 
 }  // namespace cbt::rpc

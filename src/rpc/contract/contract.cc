@@ -84,7 +84,7 @@ absl::StatusOr<MetadataRequest> DecodeRequest(const MethodContract& method,
   ProtoReader reader(bytes);
   size_t secrets = 0;
   while (reader.Next()) {
-    // Field numbers are positive, so fields that this request lacks never match.
+    // Field numbers are positive, so fields that this request does not have never match.
     const uint32_t field = reader.field();
     if (reader.wire_type() == WireType::kVarint) {
       if (field == fields.starting_offset) {
@@ -163,7 +163,7 @@ absl::Status CheckRequest(const MethodContract& method, const MetadataRequest& r
 
 std::string EncodeRequest(const MethodContract& method, const MetadataRequest& request) {
   const RequestFields& fields = method.fields;
-  // Fields of each contract stand in the order of their numbers.
+  // Written in the order of the contract's field numbers.
   std::vector<std::string> parts(8);
   const auto text = [&parts](uint32_t field, std::string_view value) {
     if (field != 0) wire::AppendBytesField(parts[field], field, value);

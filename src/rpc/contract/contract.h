@@ -1,7 +1,7 @@
-// The contracts that the service speaks, as tables of names, field numbers and semantics.
+// The supported contracts, as tables of names, field numbers and semantics.
 //
-// Another contract with the same answers (another package, other request fields) is a further row
-// here, not a further service.
+// A contract with the same answers (another package, other request fields) is another row here, not
+// another service.
 #ifndef CBT_RPC_CONTRACT_CONTRACT_H_
 #define CBT_RPC_CONTRACT_CONTRACT_H_
 
@@ -36,7 +36,7 @@ struct RequestFields {
   constexpr bool is_delta() const noexcept { return base_snapshot_id != 0; }
 };
 
-// What error texts call the fields.
+// Names of the fields in error texts.
 struct RequestNames {
   const char* token = "";
   const char* name_space = "";
@@ -52,7 +52,7 @@ struct MethodContract {
   RequestFields fields;
   RequestNames names;
   bool unsigned_numbers = false;  // of starting_offset and max_results
-  bool base_is_optional = false;  // an empty base: what is allocated in the target
+  bool base_is_optional = false;  // an empty base lists what is allocated in the target
 };
 
 // How a contract numbers the types of block metadata.
@@ -65,11 +65,11 @@ enum class TypeNumbers {
 struct Contract {
   Api api;
   const char* service;
-  // One and the same where a single method does both.
+  // Equal if one method does both.
   MethodContract allocated;
   MethodContract delta;
   TypeNumbers types = TypeNumbers::kFinal;
-  // The base of a delta is always a handle of the storage, whatever the target is named by.
+  // The base of a delta is always a storage handle, even if the target is a name.
   bool base_is_handle = true;
 };
 
@@ -144,7 +144,7 @@ inline constexpr Contract kSessionContract = {
     .base_is_handle = false,
 };
 
-// ListSnapshotDeltas, which the proposal adds to the Controller service.
+// ListSnapshotDeltas, an addition of the proposal to the Controller service.
 inline constexpr MethodContract kListSnapshotDeltas = {
     .path = "/csi.v1.Controller/ListSnapshotDeltas",
     .fields = {.base_snapshot_id = 1,
@@ -172,38 +172,37 @@ struct MetadataRequest {
   std::string volume_id = {};
   std::optional<std::string> base_snapshot_id = {};  // has a value for a delta
   std::string target_snapshot_id = {};
-  // The 64 bits of the wire: negative for a contract with unsigned numbers means 2^63 or more.
+  // The 64 bits on the wire: with unsigned numbers, negative means 2^63 or more.
   int64_t starting_offset = 0;  // bytes
   int64_t max_results = 0;
   std::string page_token = {};
   Secrets secrets = {};
 };
 
-// Entries of a request's secrets at most. Each is some bytes of the request and far more in memory,
-// and comes before anybody was asked who the caller is.
+// Most entries of a request's secrets. Each takes a few bytes of the request and far more memory,
+// and is decoded before the caller is authenticated.
 inline constexpr size_t kMaxSecrets = 1024;
 
 // Decodes a request of `method` as libprotobuf does: fields in any order, the last of repeated
-// scalars counts, unknown fields are skipped, strings must be UTF-8. Other than there, the entries
-// of secrets are limited.
-// Errors: INVALID_ARGUMENT, with no contents of the request in the text.
+// scalars counts, unknown fields are skipped, strings must be UTF-8. Unlike there, the number of
+// secrets is limited.
+// Errors: INVALID_ARGUMENT; the text never quotes the request.
 absl::StatusOr<MetadataRequest> DecodeRequest(const MethodContract& method,
                                               std::span<const uint8_t> bytes);
 
-// What can be said of a request before anything is looked up.
+// Checks everything that needs no lookup.
 // Errors: INVALID_ARGUMENT for a missing token, namespace or id and for a negative max_results,
 //         OUT_OF_RANGE for a starting_offset that is negative or past any capacity.
 absl::Status CheckRequest(const MethodContract& method, const MetadataRequest& request);
 
 // The bytes of a request of `method`, identical with libprotobuf's (maps in the order of keys).
-// Fields that the method lacks are left out.
+// Fields that the method does not have are omitted.
 std::string EncodeRequest(const MethodContract& method, const MetadataRequest& request);
 
-// What stands on the wire for `type`, and back; kUnknown stands for numbers that the contract does
-// not know.
+// The number of `type` on the wire.
 BlockMetadataType TypeOnWire(const Contract& contract, BlockMetadataType type) noexcept;
-// Turns the type of a message that was decoded by the final numbering into what the contract
-// means. Errors: INVALID_ARGUMENT for a number that it does not have.
+// Converts the type of a message, decoded with the final numbering, to the contract's meaning.
+// Errors: INVALID_ARGUMENT for a number that the contract does not have.
 absl::Status TranslateType(const Contract& contract, MetadataMessage& message);
 
 }  // namespace cbt::rpc

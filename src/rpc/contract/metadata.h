@@ -1,4 +1,4 @@
-// What travels beside the messages of a call.
+// gRPC metadata of a call.
 #ifndef CBT_RPC_CONTRACT_METADATA_H_
 #define CBT_RPC_CONTRACT_METADATA_H_
 
@@ -17,11 +17,11 @@ namespace cbt::rpc {
 // Initial or trailing metadata of a call; keys in lower case.
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
-// What a lookup finds where a key occurs more than once. It is no value of any of our keys.
+// The result of a lookup if the key occurs more than once. No key of ours has this value.
 inline constexpr std::string_view kGivenTwice = "given more than once";
 
-// The value of `key`. kGivenTwice where there are more values than one, also equal ones: receivers
-// that take the first and receivers that take the last would read different things.
+// The value of `key`; kGivenTwice if there are several, even equal ones: some receivers use the
+// first and some the last.
 inline std::optional<std::string_view> FindOnly(
     const std::multimap<grpc::string_ref, grpc::string_ref>& metadata, std::string_view key) {
   const auto [first, last] = metadata.equal_range(grpc::string_ref(key.data(), key.size()));

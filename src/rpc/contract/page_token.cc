@@ -35,8 +35,7 @@ std::string PageTokens::SealOf(const std::optional<std::string>& base, std::stri
   AppendSized(sealed, target);
   unsigned char code[EVP_MAX_MD_SIZE];
   unsigned length = 0;
-  // Nothing but want of memory stops it, and a seal that was not made must not be sent, or
-  // accepted.
+  // Fails only when out of memory. A missing seal must never be sent or accepted.
   if (HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
            reinterpret_cast<const unsigned char*>(sealed.data()), sealed.size(), code,
            &length) == nullptr) {
@@ -62,7 +61,7 @@ absl::StatusOr<PagePlace> PageTokens::Open(const std::optional<std::string>& bas
       bytes.size() != kHeadBytes + kSealBytes || bytes[0] != kVersion) {
     return Foreign();
   }
-  // The decoder takes other spellings of the same bytes; ours is one only.
+  // The decoder accepts several encodings of the same bytes; only ours is valid.
   if (absl::WebSafeBase64Escape(bytes) != token) return Foreign();
   const std::string seal = SealOf(base, target, std::string_view(bytes).substr(0, kHeadBytes));
   if (CRYPTO_memcmp(seal.data(), bytes.data() + kHeadBytes, kSealBytes) != 0) return Foreign();

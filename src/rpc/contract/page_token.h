@@ -1,4 +1,4 @@
-// Tokens that name a place in a paged answer.
+// Tokens for positions in a paged answer.
 #ifndef CBT_RPC_CONTRACT_PAGE_TOKEN_H_
 #define CBT_RPC_CONTRACT_PAGE_TOKEN_H_
 
@@ -11,20 +11,20 @@
 
 namespace cbt::rpc {
 
-// Where a page begins, and which state of the data the one before was read from.
+// Where a page begins, and the version of the data that the previous page was read from.
 struct PagePlace {
   uint64_t offset = 0;
-  std::string source_version = {};  // as SourceVersion() makes it; zeros if empty
+  std::string source_version = {};  // from SourceVersion(); encoded as zeros if empty
 
   friend bool operator==(const PagePlace&, const PagePlace&) = default;
 };
 
-// Seals and opens page tokens. A token holds a place and a seal over it and over the request that
-// it belongs to (HMAC-SHA256), so one that was changed, or that comes from another request or from
-// a server with another key, is found out. It holds no state of the server.
+// Seals and opens page tokens. A token holds a position and an HMAC-SHA256 over it and its request,
+// so a token that was changed, or that belongs to another request or another key, is detected. The
+// server keeps no state for it.
 //
-// Text of a token, before base64url: version (2), offset (8 bytes, lowest first), source version
-// (16), seal (16).
+// Layout before base64url: version (2), offset (8 bytes, little-endian), source version (16), seal
+// (16).
 class PageTokens {
  public:
   explicit PageTokens(std::string key);
@@ -32,8 +32,8 @@ class PageTokens {
   std::string Seal(const std::optional<std::string>& base, std::string_view target,
                    const PagePlace& place) const;
 
-  // The place in a token. Errors: ABORTED for a token that was not sealed with this key for these
-  // snapshots.
+  // Returns the position in a token. Errors: ABORTED for a token that was not sealed with this key
+  // for these snapshots.
   absl::StatusOr<PagePlace> Open(const std::optional<std::string>& base, std::string_view target,
                                  std::string_view token) const;
 

@@ -1,4 +1,4 @@
-// Counts and logs what happens to a server outside of its streams.
+// Counts and logs events of a server that are not part of a stream.
 #ifndef CBT_RPC_CONTRACT_SERVER_EVENT_H_
 #define CBT_RPC_CONTRACT_SERVER_EVENT_H_
 

@@ -23,7 +23,7 @@ std::string SourceVersion(const std::optional<std::string>& base, std::string_vi
   AppendSized(hashed, version);
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned length = 0;
-  // Nothing but want of memory stops it, and a version that was not made must not be compared.
+  // Fails only when out of memory. A missing version must never be compared.
   if (EVP_Digest(hashed.data(), hashed.size(), digest, &length, EVP_sha256(), nullptr) != 1) {
     throw std::bad_alloc();
   }

@@ -10,7 +10,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) noexcept try {
   std::string text(status.message());
   if (text.size() > kMaxStatusText) {
     size_t end = kMaxStatusText;
-    // Not inside a UTF-8 sequence.
+    // Do not cut inside a UTF-8 sequence.
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
     text.resize(end);
   }

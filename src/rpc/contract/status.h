@@ -1,4 +1,4 @@
-// Statuses across the gRPC border, in both directions.
+// Conversion between absl and gRPC statuses.
 #ifndef CBT_RPC_CONTRACT_STATUS_H_
 #define CBT_RPC_CONTRACT_STATUS_H_
 
@@ -9,26 +9,26 @@
 
 namespace cbt::rpc {
 
-// The longest status text (bytes) that is sent. A text travels in the trailers, percent-encoded,
-// and receivers refuse trailers of more than 8 KiB: a longer text would replace the code by theirs.
+// The longest status text (bytes) that is sent. It is percent-encoded in the trailers, and
+// receivers that refuse trailers over 8 KiB replace the status with their own.
 inline constexpr size_t kMaxStatusText = 1024;
 
-// The same code number with the text, cut at kMaxStatusText; no details, payloads stay behind. The
-// text is left out where there is no memory for it: a call that isn't ended stays open for good.
+// The same code number and text, cut at kMaxStatusText; payloads are dropped. The text is omitted
+// if there is no memory for it: a call that is not ended stays open indefinitely.
 grpc::Status ToGrpcStatus(const absl::Status& status) noexcept;
 
-// The same code number with the text, which is left out where there is no memory for it: what ends
-// a call must not throw.
+// The same code number and text. The text is omitted if there is no memory for it: ending a call
+// must not throw.
 absl::Status FromGrpcStatus(const grpc::Status& status) noexcept;
 
-// A status for those who must end a call whatever happens: without the text where there is no
-// memory for it.
+// A status for callers that must end a call in any case. The text is omitted if there is no memory
+// for it.
 absl::Status MakeStatusNoThrow(absl::StatusCode code, absl::string_view text) noexcept;
 
-// RESOURCE_EXHAUSTED without a text, which would take memory.
+// RESOURCE_EXHAUSTED without a text, which would need memory.
 inline absl::Status OutOfMemory() noexcept { return {absl::StatusCode::kResourceExhausted, ""}; }
 
-// What ends a call whose request does not come.
+// The statuses of calls whose request is late or missing.
 absl::Status RequestTooLate() noexcept;
 absl::Status RequestMissing() noexcept;
 
