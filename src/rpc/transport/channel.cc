@@ -12,19 +12,18 @@
 namespace cbt::rpc {
 namespace {
 
-// Servers that were not told otherwise hang up on clients that ping more often than every five
-// minutes.
+// By default, servers disconnect clients that ping more often than every five minutes.
 constexpr int kKeepaliveTimeMs = 6 * 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 
-// gRPC's own would have clients wait two minutes for a plugin that was restarted. The least of them
-// (GRPC_ARG_MIN_RECONNECT_BACKOFF_MS) stays: gRPC gives an attempt as long as that to succeed.
+// With gRPC's own backoff, clients wait up to two minutes for a restarted plugin.
+// GRPC_ARG_MIN_RECONNECT_BACKOFF_MS is unchanged: it is also the time limit of one attempt.
 constexpr int kFirstBackoffMs = 100;
 constexpr int kLastBackoffMs = 1000;
 
-// gRPC measures a message when it is whole: one whose length is a lie grows until then.
+// gRPC checks a message's size when it is complete: one with a false length grows until then.
 constexpr size_t kStreamQuota = size_t{64} << 20;
-// Of a channel that many streams share: with readers that stall each may hold a message.
+// For a channel shared by many streams: if readers stall, each stream may hold a message.
 constexpr size_t kSharedQuota = size_t{256} << 20;
 
 grpc::ChannelArguments Arguments(size_t memory_quota) {
@@ -37,15 +36,15 @@ grpc::ChannelArguments Arguments(size_t memory_quota) {
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  // A compressed message could be of any size by the time that it is measured: none is unpacked,
-  // and a call in which one comes fails.
+  // A compressed message could have any size before its size is checked: none is decompressed, and
+  // a call that receives one fails.
   arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   arguments.SetInt(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
   return arguments;
 }
 
-// gRPC 1.51 loses a connection whose channel goes while it is being made: both ends keep it for
-// ever then. Whoever gives up that early waits for it.
+// gRPC 1.51 leaks a connection if its channel is destroyed while connecting: both ends keep it
+// forever. So a caller that gives up that early waits for the attempt.
 void AwaitConnection(grpc::Channel& channel) {
   constexpr std::chrono::seconds kPatience{1};
   if (channel.GetState(false) != GRPC_CHANNEL_CONNECTING) return;

@@ -11,13 +11,13 @@
 
 namespace cbt::rpc {
 
-// A channel for one stream: gRPC would keep a broken connection back for longer than the cursor's
-// own waits. Streams are resumed by the cursor, which knows where. Letting go of it waits for a
-// connection that is being made, up to a second.
+// A channel for one stream: gRPC's backoff after a broken connection is longer than the cursor's
+// own waits. The cursor resumes streams, because it knows the offset. Releasing the channel waits
+// up to a second for a pending connection attempt.
 std::shared_ptr<grpc::Channel> ConnectForOneStream(const Address& address,
                                                    const ClientTlsOptions& tls);
 
-// A channel for as many streams as there are, that comes back soon after the server does.
+// A channel for any number of streams, which reconnects soon after the server is back.
 std::shared_ptr<grpc::Channel> ConnectForGood(const Address& address, const ClientTlsOptions& tls);
 
 }  // namespace cbt::rpc

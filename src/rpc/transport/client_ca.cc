@@ -9,8 +9,8 @@ namespace cbt::rpc {
 ClientCa::ClientCa(std::string path, std::string text, std::chrono::milliseconds settle)
     : path_(std::move(path)), settle_(settle), text_(std::move(text)) {}
 
-// Requires the lock. A file that can't be used is read again by each look; one that is written anew
-// with the same contents has not changed.
+// Requires the lock. An unusable file is reread by each call; a file rewritten with the same
+// contents has not changed.
 void ClientCa::Look() {
   const FileState state = StateOf(path_);
   if (usable_ && state == state_) return;

@@ -1,4 +1,4 @@
-// The certificate authority of clients, as its file is now.
+// The current state of the client CA's file.
 #ifndef CBT_RPC_TRANSPORT_CLIENT_CA_H_
 #define CBT_RPC_TRANSPORT_CLIENT_CA_H_
 
@@ -11,20 +11,20 @@
 
 namespace cbt::rpc {
 
-// gRPC reads the file again when it changes, and keeps the authority that it had while the file
-// can't be read. Neither ends a connection that the old authority vouched for. Thread safe.
+// gRPC rereads the file when it changes, and keeps the previous CA while the file can't be read.
+// Neither ends connections that the old CA admitted. Thread safe.
 class ClientCa {
  public:
-  // `text`: what the file at `path` held when gRPC was given it; `settle`: how long gRPC may take
-  // to notice a change.
+  // `text`: contents of `path` when it was passed to gRPC; `settle`: how long gRPC may take to
+  // notice a change.
   ClientCa(std::string path, std::string text, std::chrono::milliseconds settle);
 
-  // Whether who shows a certificate now may come in: the file can be read, holds a certificate, and
-  // is what gRPC checks against.
+  // Whether new clients may be admitted: the file is readable, holds a certificate, and is the one
+  // that gRPC checks against.
   bool Trusted();
 
   enum class Change { kNone, kChanged, kUnusable };
-  // What became of the file since the last call.
+  // The change of the file since the last call.
   Change TakeChange();
 
  private:

@@ -27,7 +27,7 @@ namespace {
 using std::chrono::milliseconds;
 using Host = std::array<uint8_t, 16>;
 
-// As the system writes an IPv4 address in an IPv6 socket.
+// An IPv4-mapped IPv6 address.
 Host Mapped(const in_addr& address) {
   Host host = {};
   host[10] = host[11] = 0xff;
@@ -49,7 +49,7 @@ std::optional<std::pair<Host, uint16_t>> HostAndPort(const sockaddr* address) {
   return std::pair(host, ntohs(in.sin6_port));
 }
 
-// Of a listener at `address`; empty where it takes connections of any.
+// The hosts of a listener at `address`; empty if it accepts any.
 std::vector<Host> HostsOf(const Address& address) {
   std::vector<Host> hosts;
   if (address.is_unix) return hosts;
@@ -73,8 +73,8 @@ bool CanTakeMore(int fd) {
   return poll(&poller, 1, 0) < 0 || (poller.revents & POLLOUT) != 0;
 }
 
-// TCP counts what was acknowledged. A Unix socket knows only how much waits, which gets less as the
-// peer reads and no more until much of it is gone.
+// TCP counts acknowledged bytes. A Unix socket reports only the queued bytes, which shrink as the
+// peer reads and do not grow until much of them is gone.
 uint64_t Taken(int fd, bool is_unix) {
   if (is_unix) {
     int waiting = 0;
@@ -148,8 +148,8 @@ size_t ConnectionSockets::Close(const std::function<bool(ino_t)>& which) {
   size_t closed = 0;
   ForEach([&](int fd, ino_t inode) {
     if (!which(inode)) return;
-    // gRPC may close the descriptor meanwhile, and its number be used again: what is shut down
-    // is looked at again through a descriptor that stays.
+    // gRPC may close the descriptor meanwhile, and its number may be reused: check the socket again
+    // through a duplicate before shutting it down.
     const int same = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (same < 0) return;
     if (InodeOf(same) == inode && shutdown(same, SHUT_RDWR) == 0) ++closed;
@@ -203,7 +203,7 @@ void ConnectionWatch::Run() {
     try {
       Step(close_all);
     } catch (const std::bad_alloc&) {
-      // The next look comes soon.
+      // Retried at the next look.
     }
     lock.lock();
   }

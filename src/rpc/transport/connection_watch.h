@@ -1,5 +1,5 @@
-// The connections of a server, which gRPC 1.51 keeps to itself: it has no way to end one whose peer
-// no longer reads from its socket, waits for it with every call on it, and is never shut down then.
+// Watches a server's connections, which gRPC 1.51 does not expose. gRPC can't end a connection
+// whose peer has stopped reading: its calls stay open, and the server never shuts down.
 #ifndef CBT_RPC_TRANSPORT_CONNECTION_WATCH_H_
 #define CBT_RPC_TRANSPORT_CONNECTION_WATCH_H_
 
@@ -22,26 +22,26 @@
 
 namespace cbt::rpc {
 
-// Finds the sockets of a listener's connections among the descriptors of the process, by the
-// address that they are bound to. Not thread safe.
+// Finds the sockets of a listener's connections among the descriptors of the process, by their
+// local address. Not thread safe.
 class ConnectionSockets {
  public:
-  // `address` with the port that is in use.
+  // `address` holds the actual port, not 0.
   explicit ConnectionSockets(const Address& address);
 
-  // Looks at all of them; returns how many there are. What their peers take is known from one look
-  // to the next. Throws std::bad_alloc.
+  // Examines all connections and returns their number. Progress of the peers is measured from one
+  // call to the next. Throws std::bad_alloc.
   size_t Look();
 
-  // Closes those whose peers have taken nothing for at least `time`, though there is something for
-  // them; returns how many. A look must have come before.
+  // Closes the connections whose peers have read nothing for at least `time` although data is
+  // waiting; returns their number. Call Look() first.
   size_t CloseStuck(std::chrono::milliseconds time);
   size_t CloseAll();
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Progress {
-    uint64_t taken = 0;  // a number that changes when the peer takes something
+    uint64_t taken = 0;  // a number that changes when the peer reads
     Clock::time_point since;
     bool blocked = false;
     uint64_t look = 0;
@@ -53,30 +53,30 @@ class ConnectionSockets {
   size_t Close(const std::function<bool(ino_t)>& which);
 
   const Address address_;
-  std::vector<std::array<uint8_t, 16>> hosts_;  // IPv4 as IPv6; empty: any
+  std::vector<std::array<uint8_t, 16>> hosts_;  // IPv4 mapped to IPv6; empty: any
   std::map<ino_t, Progress> progress_;
   uint64_t look_ = 0;
 };
 
-// Looks at the connections about once a second, in a thread of its own.
+// Examines the connections about once a second, in its own thread.
 class ConnectionWatch {
  public:
-  // What the owner does at each look, from the watch's thread. Must not throw.
+  // Callbacks at each look, from the watch's thread. Must not throw.
   struct Owner {
-    std::function<bool()> overdue;                  // whether there are calls that gRPC doesn't end
-    std::function<bool()> revoked;                  // whether all connections must go
-    std::function<void(size_t connections)> state;  // how many there are
-    std::function<void(size_t connections)> cut;    // that many were closed as stuck
+    std::function<bool()> overdue;                  // whether gRPC fails to end some calls
+    std::function<bool()> revoked;                  // whether all connections must be closed
+    std::function<void(size_t connections)> state;  // current number of connections
+    std::function<void(size_t connections)> cut;    // number of connections closed as stuck
   };
 
-  // Where calls are overdue, connections are closed whose peers have taken nothing for half of
-  // `stall`. Throws std::system_error when there is no thread.
+  // While calls are overdue, closes connections whose peers have read nothing for half of `stall`.
+  // Throws std::system_error if no thread can be started.
   ConnectionWatch(const Address& address, std::chrono::milliseconds stall, Owner owner);
   ~ConnectionWatch();
   ConnectionWatch(const ConnectionWatch&) = delete;
   ConnectionWatch& operator=(const ConnectionWatch&) = delete;
 
-  // From then on every connection is closed that is still there.
+  // Closes every connection that is still open after `time`.
   void CloseAllAfter(std::chrono::milliseconds time);
 
  private:

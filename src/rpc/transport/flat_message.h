@@ -1,4 +1,4 @@
-// The bytes of a gRPC message in one piece, in memory that is used again.
+// The bytes of a gRPC message as one contiguous span, in reused memory.
 #ifndef CBT_RPC_TRANSPORT_FLAT_MESSAGE_H_
 #define CBT_RPC_TRANSPORT_FLAT_MESSAGE_H_
 
@@ -22,8 +22,8 @@ class FlatMessage {
   std::vector<uint8_t> bytes_;
 };
 
-// Whether gRPC hands over a message as it was compressed. It says so of a message in one piece; one
-// in several is at least 8 KiB of what no compressor's output decodes to.
+// Whether gRPC returned the message still compressed. Known for a message in one slice; a message
+// in several has at least 8 KiB, and compressed bytes of that size never decode.
 inline bool IsCompressed(const grpc::ByteBuffer& buffer) {
   grpc::Slice whole;
   if (buffer.Length() == 0 || buffer.TrySingleSlice(&whole).ok()) return false;

@@ -6,9 +6,9 @@
 
 namespace cbt::rpc {
 
-// Keeps gRPC running from the first call until the process ends. Without it the library shuts down
-// whenever its last server or channel goes, joins its threads, and one of them may sit in a poll
-// for ten more seconds: a server would take that long to stop, a client to close.
+// Keeps gRPC running from the first call until the process ends. Otherwise the library shuts down
+// with its last server or channel and joins its threads, one of which may be in a poll for ten more
+// seconds: stopping a server or closing a client would take that long.
 inline void KeepGrpcRunning() {
   static const bool running = (grpc_init(), true);
   (void)running;

@@ -82,7 +82,7 @@ absl::StatusOr<Address> ParseAddress(std::string_view text) {
     }
   }
   uint32_t number = 0;
-  // SimpleAtoi takes signs and spaces, a port has neither.
+  // SimpleAtoi accepts signs and spaces; a port has neither.
   if (port.empty() || port.find_first_not_of("0123456789") != std::string_view::npos ||
       !absl::SimpleAtoi(AbslView(port), &number) || number > 65535) {
     return Invalid(text, "the port is not a number from 0 to 65535");
@@ -106,8 +106,8 @@ absl::Status ProbeTcpAddress(const Address& address) {
         absl::StrCat("listen: ", address.ToString(), ": ", gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, &freeaddrinfo);
-  // One address that can be bound is enough, as it is for gRPC; a port in use is an error even if
-  // it is free on another address of the host.
+  // One bindable address is enough, as for gRPC; a port in use is an error even if it is free on
+  // another address of the host.
   int failure = 0;
   bool bound = false;
   for (const addrinfo* info = list; info != nullptr; info = info->ai_next) {

@@ -13,22 +13,22 @@ namespace cbt::rpc {
 // `unix:///abs/path`, `unix:path`, or `host:port` with IPv6 hosts in brackets.
 struct Address {
   bool is_unix = false;
-  std::string path;   // of a Unix socket
+  std::string path;   // Unix socket
   std::string host;   // without brackets
   uint16_t port = 0;  // 0: any
 
-  // As gRPC wants it. Its parser decodes percent signs in socket paths, so they are encoded.
+  // The form for gRPC. Its parser decodes percent signs in socket paths, so they are encoded.
   std::string GrpcTarget() const;
 
-  // As users write it.
+  // The form that users write.
   std::string ToString() const;
 };
 
-// Errors: INVALID_ARGUMENT. Nothing is looked up.
+// Errors: INVALID_ARGUMENT. Resolves no names.
 absl::StatusOr<Address> ParseAddress(std::string_view text);
 
-// OK when a server could listen on the TCP address now. gRPC tells nothing but that it failed; this
-// asks the system beforehand.
+// OK if a server could listen on the TCP address now. gRPC reports only that it failed; this gets
+// the reason from the system beforehand.
 // Errors: FAILED_PRECONDITION when the port is in use, UNAVAILABLE when the host has no address
 // here
 //         or binding is refused.

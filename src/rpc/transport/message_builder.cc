@@ -9,11 +9,11 @@
 namespace cbt::rpc {
 namespace {
 
-// A message of few tuples gets no more memory than it can need.
+// A message with few tuples gets no more memory than it may need.
 size_t SliceBytes(size_t max_tuples, size_t message_bytes) {
   const size_t most_tuples = (message_bytes - kMaxHeaderBytes) / kMaxTupleBytes;
   if (max_tuples >= most_tuples) return message_bytes;
-  // EncodeTuples() wants room for a whole tuple even if it turns out short, and this leaves it.
+  // EncodeTuples() needs room for a tuple of the largest size.
   return kMaxHeaderBytes + max_tuples * kMaxTupleBytes;
 }
 

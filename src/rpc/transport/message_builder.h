@@ -1,4 +1,4 @@
-// Builds response messages in the memory that gRPC sends.
+// Builds response messages in the memory that gRPC sends from.
 #ifndef CBT_RPC_TRANSPORT_MESSAGE_BUILDER_H_
 #define CBT_RPC_TRANSPORT_MESSAGE_BUILDER_H_
 
@@ -15,29 +15,29 @@
 
 namespace cbt::rpc {
 
-// One message after the other, each encoded straight into one slice. Only messages of few tuples
-// are copied once more, out of a buffer for many.
+// Builds one message at a time, encoded directly into one slice. Only messages with few tuples are
+// copied, out of a larger buffer.
 class MessageBuilder {
  public:
-  // `max_tuples` (0: no limit) and `message_bytes` (at least kMaxHeaderBytes + kMaxTupleBytes) cap
-  // each message; `type` and `capacity` (bytes) stand in each. The pool's buffers have at least
-  // `message_bytes`.
+  // `max_tuples` (0: no limit) and `message_bytes` (at least kMaxHeaderBytes + kMaxTupleBytes)
+  // limit each message; each contains `type` and `capacity` (bytes). The pool's buffers have at
+  // least `message_bytes`.
   MessageBuilder(std::shared_ptr<SlicePool> pool, BlockMetadataType type, uint64_t capacity,
                  uint32_t max_tuples, size_t message_bytes);
   ~MessageBuilder() = default;
   MessageBuilder(const MessageBuilder&) = delete;
   MessageBuilder& operator=(const MessageBuilder&) = delete;
 
-  // Appends tuples (two spans of one size, bytes) until the message is full; returns how many.
-  // Takes at least one if there is one, unless full().
+  // Appends tuples (two spans of equal size, in bytes) until the message is full; returns their
+  // number, at least one unless full() or there are none.
   size_t Append(std::span<const uint64_t> offsets, std::span<const uint64_t> lengths);
 
-  // Tuples in the message so far.
+  // Number of tuples in the message so far.
   size_t tuples() const noexcept { return tuples_; }
   bool full() const noexcept;
 
-  // The message built so far, possibly without tuples; the next one begins. Between them no memory
-  // is held.
+  // Returns the message, possibly without tuples, and starts the next one. Holds no memory until
+  // the next Append().
   grpc::ByteBuffer Take();
 
  private:

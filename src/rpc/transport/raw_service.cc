@@ -25,9 +25,8 @@ class Rejection final : public Reactor {
   void OnDone() override { delete this; }
 };
 
-// What `open` returns; where it has no memory, what `reject` makes of that. To gRPC a handler that
-// throws is one that is not there: it says UNIMPLEMENTED, after which clients go on to another
-// method.
+// Returns open(), or reject() if memory runs out. gRPC answers UNIMPLEMENTED for a handler that
+// throws, and clients would then fall back to another method.
 template <typename Open, typename Reject>
 auto Guarded(const Open& open, const Reject& reject) -> decltype(open()) {
   try {

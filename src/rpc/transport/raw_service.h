@@ -1,7 +1,7 @@
-// A gRPC service whose methods are registered by name and speak bytes.
+// A gRPC service whose methods are registered by name and exchange raw bytes.
 //
-// Generated code would do the registering otherwise. The library must not bring any: a plugin links
-// its own generated classes of the same messages, and two of them in one program clash.
+// Generated code usually registers methods. The library must not contain any: a plugin links its
+// own generated classes of the same messages, and two copies in one program clash.
 #ifndef CBT_RPC_TRANSPORT_RAW_SERVICE_H_
 #define CBT_RPC_TRANSPORT_RAW_SERVICE_H_
 
@@ -33,11 +33,11 @@ class RawService : public grpc::Service {
 
  protected:
   // `path` is "/package.Service/Method" and must live as long as the service. Handlers run on
-  // gRPC's threads and must not block. Of one that throws std::bad_alloc, before it has begun
-  // anything, the call ends with RESOURCE_EXHAUSTED.
+  // gRPC's threads and must not block. If a handler throws std::bad_alloc, before it has started
+  // anything, the call fails with RESOURCE_EXHAUSTED.
   void AddStream(const char* path, StreamHandler handler);
   void AddUnary(const char* path, UnaryHandler handler);
-  // As above for an answer that takes time: the reactor finishes when it likes.
+  // As above for answers that take time: the reactor finishes later.
   using UnaryReactorHandler = std::function<grpc::ServerUnaryReactor*(
       grpc::CallbackServerContext*, const grpc::ByteBuffer*, grpc::ByteBuffer*)>;
   void AddUnaryReactor(const char* path, UnaryReactorHandler handler);
@@ -52,8 +52,8 @@ class RawService : public grpc::Service {
 RawService::WriteReactor* RejectStream(const grpc::Status& status);
 RawService::BidiReactor* RejectBidi(const grpc::Status& status);
 
-// Ends a call with `status` by the reactor that the context has for that, which can be used once.
-// Takes no memory.
+// Ends a call with `status` through the context's default reactor, which can be used once. Does not
+// allocate.
 grpc::ServerUnaryReactor* EndUnary(grpc::CallbackServerContext& context, grpc::Status status);
 
 }  // namespace cbt::rpc

@@ -8,16 +8,16 @@
 namespace cbt::rpc {
 namespace {
 
-// Below this the allocator is as fast, and a message of few tuples that is not complete yet,
-// because the next tuple takes long to find, need not hold a large buffer.
+// Below this the allocator is as fast, and an unfinished message of few tuples, whose next tuple
+// takes long to find, need not hold a large buffer.
 constexpr size_t kSmall = size_t{16} << 10;
 
-// A message that fills less than half of its buffer is copied out of it: a slow reader holds it for
-// long, and should hold no more than that. Not from here on, where the allocator may map and unmap
-// memory for each, which costs more than making the message.
+// A message that fills less than half of its buffer is copied out of it, because a slow reader
+// holds it for long. Not above this size, where the allocator may map and unmap memory for each
+// message, which costs more than building it.
 constexpr size_t kMostCopied = size_t{64} << 10;
 
-// Kept where nobody is being served: clients that come one by one find their buffers.
+// Kept while no stream is open, so that clients which come one by one find buffers.
 constexpr size_t kKeptForNext = size_t{512} << 10;  // bytes, or
 constexpr size_t kLeastKept = 2;                    // buffers
 
@@ -29,7 +29,7 @@ uint8_t* Allocate(size_t bytes) {
 
 }  // namespace
 
-// What a slice hands back.
+// Returns the buffer of a slice to the pool.
 struct SlicePool::Owner {
   Buffer buffer;
 };
@@ -58,8 +58,8 @@ SlicePool::Buffer::~Buffer() {
   }
 }
 
-// gRPC allocates what counts a slice's references, with new: until it has said that it has the
-// buffer, somebody here must own it.
+// gRPC allocates the slice's reference count with new, which may throw: until it has taken the
+// buffer, this function must own it.
 grpc_slice SlicePool::Buffer::ToSlice(size_t length) && {
   if (length < std::min(size_ / 2, kMostCopied)) {
     const size_t bytes = std::max<size_t>(length, 1);
@@ -90,7 +90,7 @@ std::shared_ptr<SlicePool> SlicePool::Create(size_t buffer_bytes, size_t most_id
 
 SlicePool::SlicePool(size_t buffer_bytes, size_t most_buffers)
     : buffer_bytes_(buffer_bytes), most_buffers_(most_buffers) {
-  // So that giving back never allocates.
+  // Returning a buffer must never allocate.
   idle_.reserve(most_buffers_);
 }
 

@@ -1,5 +1,5 @@
-// Memory for messages that is used again: a message of some hundred kilobytes would else be mapped
-// and unmapped by the allocator each time.
+// Reused memory for messages: the allocator would map and unmap a message of some hundred kilobytes
+// each time.
 #ifndef CBT_RPC_TRANSPORT_SLICE_POOL_H_
 #define CBT_RPC_TRANSPORT_SLICE_POOL_H_
 
@@ -13,7 +13,7 @@
 
 namespace cbt::rpc {
 
-// Buffers of one size. Thread safe. Lives as long as anybody holds it or a slice of its buffers.
+// Buffers of one size. Thread safe. Lives as long as it, or a slice of its buffers, is referenced.
 class SlicePool : public std::enable_shared_from_this<SlicePool> {
  public:
   // A buffer that is being written.
@@ -29,32 +29,31 @@ class SlicePool : public std::enable_shared_from_this<SlicePool> {
     uint8_t* data() const noexcept { return data_; }
     size_t size() const noexcept { return size_; }
 
-    // The first `length` bytes as a slice, which owns the buffer, or a copy of them if they are
-    // few.
+    // The first `length` bytes as a slice, which owns the buffer, or a copy if they are few.
     grpc_slice ToSlice(size_t length) &&;
 
    private:
     friend class SlicePool;
     Buffer(std::shared_ptr<SlicePool> pool, uint8_t* data, size_t size) noexcept;
-    // The same for a buffer that is not a pool's.
+    // The same for a buffer that does not belong to a pool.
     grpc_slice HandOver(size_t length) &&;
 
-    std::shared_ptr<SlicePool> pool_;  // null: the buffer is not a pool's
+    std::shared_ptr<SlicePool> pool_;  // null: not from a pool
     uint8_t* data_ = nullptr;
     size_t size_ = 0;
   };
 
-  // `most_idle`: bytes that are kept for later at most, while a buffer is in use. When none is, no
-  // more stay than one stream turns over.
+  // `most_idle`: most bytes kept for reuse while a buffer is in use. When none is in use, only what
+  // one stream needs is kept.
   static std::shared_ptr<SlicePool> Create(size_t buffer_bytes, size_t most_idle);
   ~SlicePool();
   SlicePool(const SlicePool&) = delete;
   SlicePool& operator=(const SlicePool&) = delete;
 
-  // How many buffers are kept for later.
+  // Number of buffers kept for reuse.
   size_t idle() const;
 
-  // A buffer of at least `bytes`, from the pool unless that is little or more than the pool's size.
+  // A buffer of at least `bytes`, from the pool unless `bytes` is small or exceeds the pool's size.
   Buffer Take(size_t bytes);
 
  private:

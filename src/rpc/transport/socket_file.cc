@@ -29,8 +29,8 @@ absl::Status SystemError(const std::string& path, int error) {
   return absl::UnavailableError(About(path, std::generic_category().message(error)));
 }
 
-// Opens and locks the lock file. A holder that ends removes the file while others may be waiting
-// with it open, so the lock counts only if the file is still the one at the path.
+// Opens and locks the lock file. A holder removes the file when it ends, while others may wait with
+// it open, so the lock counts only if the file is still the one at the path.
 absl::StatusOr<OwnedDescriptor> Lock(const std::string& lock_path) {
   for (;;) {
     OwnedDescriptor file(
@@ -52,7 +52,7 @@ absl::StatusOr<OwnedDescriptor> Lock(const std::string& lock_path) {
   }
 }
 
-// Makes the path free if what is there is the socket of a server that is gone.
+// Removes the socket of a server that no longer runs.
 absl::Status RemoveStale(const std::string& path, const sockaddr_un& address) {
   struct stat present = {};
   if (lstat(path.c_str(), &present) != 0) {
@@ -67,7 +67,7 @@ absl::Status RemoveStale(const std::string& path, const sockaddr_un& address) {
       connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   const int error = errno;
   close(fd);
-  // EAGAIN: somebody listens and is busy.
+  // EAGAIN: a server listens, but is busy.
   if (connected || error == EAGAIN) {
     return absl::FailedPreconditionError(About(path, "another server listens on this socket"));
   }
@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<SocketFile>> SocketFile::Claim(const std::string&
   const std::string lock_path = path + ".lock";
   absl::StatusOr<OwnedDescriptor> lock = Lock(lock_path);
   if (!lock.ok()) return lock.status();
-  // From here on the destructor gives the lock back.
+  // From here on the destructor releases the lock.
   std::unique_ptr<SocketFile> file(new SocketFile(path, lock_path, *std::move(lock)));
   if (absl::Status status = RemoveStale(path, address); !status.ok()) return status;
   return file;

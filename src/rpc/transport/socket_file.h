@@ -11,14 +11,14 @@
 
 namespace cbt::rpc {
 
-// Claims a socket path for one server. gRPC by itself removes whatever socket it finds at the path,
-// so a second server would silently take the first one's clients.
+// Claims a socket path for one server. gRPC itself removes any socket that it finds at the path, so
+// a second server would silently take the first one's clients.
 class SocketFile {
  public:
-  // Takes the lock `<path>.lock`, then looks at what is at `path`: nothing and a socket that nobody
-  // listens on (which is removed) are fine.
-  // Errors: INVALID_ARGUMENT when the path is too long for a socket, FAILED_PRECONDITION when
-  //         another server holds it or it is no socket, UNAVAILABLE when the system refuses.
+  // Locks `<path>.lock`, then checks `path`, which must not exist or be a stale socket, which is
+  // removed.
+  // Errors: INVALID_ARGUMENT if the path is too long for a socket, FAILED_PRECONDITION if another
+  //         server holds it or it is not a socket, UNAVAILABLE if the system refuses.
   static absl::StatusOr<std::unique_ptr<SocketFile>> Claim(const std::string& path);
 
   // Removes the socket and the lock.
@@ -26,7 +26,7 @@ class SocketFile {
   SocketFile(const SocketFile&) = delete;
   SocketFile& operator=(const SocketFile&) = delete;
 
-  // Gives the socket, which exists now, mode 0660.
+  // Sets the mode of the socket to 0660. The socket must exist.
   absl::Status SetMode();
 
  private:

@@ -22,9 +22,9 @@
 namespace cbt::rpc {
 namespace {
 
-// How often files are looked at.
+// How often files are checked for changes.
 constexpr unsigned kReloadSeconds = 1;
-// By then gRPC has read a file that has changed, also on a busy machine.
+// By then gRPC has read a changed file, even on a busy machine.
 constexpr std::chrono::seconds kSettle{3};
 
 template <typename Type, void (*Free)(Type*)>
@@ -47,7 +47,7 @@ Certificate FirstCertificate(const std::string& pem) {
 }
 
 Key PrivateKey(const std::string& pem) {
-  // An encrypted key is no use here; nobody is there to ask for its password.
+  // An encrypted key can't be used: there is no one to ask for the password.
   const auto no_password = [](char*, int, int, void*) { return -1; };
   BIO* const memory = BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()));
   Key key(PEM_read_bio_PrivateKey(memory, nullptr, no_password, nullptr));
@@ -55,7 +55,7 @@ Key PrivateKey(const std::string& pem) {
   return key;
 }
 
-// gRPC would only say that it can't listen, or nothing until a client comes.
+// gRPC would only report that it can't listen, or nothing until a client connects.
 absl::Status CheckPems(const std::string& certificate, const std::string& private_key,
                        const std::string& client_ca) {
   const Certificate leaf = FirstCertificate(certificate);
@@ -82,7 +82,7 @@ absl::Status CheckComplete(const std::string& certificate, const std::string& pr
   return absl::OkStatus();
 }
 
-// Beside gRPC's check of a client's certificate, which goes by the authority that it read last.
+// Runs in addition to gRPC's check of a client's certificate, which uses the CA that it read last.
 class ClientCaVerifier final : public grpc::experimental::ExternalCertificateVerifier {
  public:
   ClientCaVerifier(std::shared_ptr<ClientCa> authority, const Telemetry& telemetry)
@@ -135,7 +135,7 @@ absl::StatusOr<ServerTls> FromFiles(const TlsOptions& tls, const Telemetry& tele
     options.watch_root_certs();
     options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
     made.client_ca = std::make_shared<ClientCa>(tls.client_ca_file, texts[2], kSettle);
-#ifdef __clang_analyzer__  // takes the verifier for lost: gRPC's header gives it to the core
+#ifdef __clang_analyzer__  // reports the verifier as leaked: gRPC's header passes it to the core
     static_cast<void>(telemetry);
 #else
     options.set_certificate_verifier(

@@ -1,4 +1,4 @@
-// Credentials for both sides.
+// Credentials of servers and clients.
 #ifndef CBT_RPC_TRANSPORT_TLS_H_
 #define CBT_RPC_TRANSPORT_TLS_H_
 
@@ -15,17 +15,17 @@
 
 namespace cbt::rpc {
 
-// Whether the text has a certificate in PEM form.
+// Whether the text holds a certificate in PEM form.
 bool HasCertificate(const std::string& pem);
 
 struct ServerTls {
   std::shared_ptr<grpc::ServerCredentials> credentials;
-  std::shared_ptr<ClientCa> client_ca;  // null without a file of it
+  std::shared_ptr<ClientCa> client_ca;  // null without a client CA file
 };
 
-// Without TLS when `tls` names neither texts nor files.
-// Errors: INVALID_ARGUMENT for a certificate, key or CA that is missing, no PEM, or does not fit
-//         the others; what reading a file says.
+// Without TLS if `tls` has neither texts nor files.
+// Errors: INVALID_ARGUMENT for a certificate, key or CA that is missing, not PEM, or does not match
+//         the others; errors of reading a file.
 absl::StatusOr<ServerTls> ServerTlsOf(const TlsOptions& tls, const Telemetry& telemetry);
 
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsOf(const ClientTlsOptions& tls);
