@@ -11,7 +11,7 @@
 namespace cbt::rpc {
 namespace {
 
-// While a file can't be used nobody learns why but its owner.
+// Does not reveal to clients why the file can't be used.
 absl::Status FileTrouble() { return absl::UnavailableError("the access file can't be used"); }
 
 using Grants = std::vector<TokenGrant>;
@@ -33,7 +33,7 @@ absl::StatusOr<Grants> ParseGrants(const std::string& text) {
 
 absl::StatusOr<Principal> FindPrincipal(const Grants& grants, const Secret& token) {
   absl::StatusOr<Principal> found = absl::UnauthenticatedError("unknown token");
-  // To the end, also when it was found.
+  // No early exit: the time must not depend on the match.
   for (const TokenGrant& grant : grants) {
     if (grant.token.Equals(token.Reveal()) && !token.empty()) {
       found = Principal{.name = grant.name, .groups = grant.name_spaces};
@@ -42,7 +42,7 @@ absl::StatusOr<Principal> FindPrincipal(const Grants& grants, const Secret& toke
   return found;
 }
 
-// The namespaces travel as groups: whoever was authenticated by this list is authorised by it.
+// The groups are the namespaces: the list that authenticated the caller also authorises it.
 absl::Status Allows(const Principal& who, const std::string& name_space) {
   for (const std::string& group : who.groups) {
     if (group == "*" || group == name_space) return absl::OkStatus();
@@ -102,7 +102,7 @@ class FolderResolver final : public SnapshotResolver {
   }
 
  private:
-  // "a/../b" would be another namespace's folder by another name.
+  // "a/../b" would name another namespace's folder.
   static bool LeavesFolder(std::string_view path) {
     for (const std::string& part : Words(path, "/")) {
       if (part == "." || part == "..") return true;
@@ -216,7 +216,7 @@ class FileSecrets final : public SecretProvider {
   WatchedFile<Secrets> file_;
 };
 
-// A file is fine when it is first named, or nothing starts.
+// The file must be valid at the start.
 template <typename Result, typename Implementation>
 absl::StatusOr<std::unique_ptr<Result>> Checked(const std::string& path) {
   auto made = std::make_unique<Implementation>(path);

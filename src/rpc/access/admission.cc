@@ -9,12 +9,12 @@
 namespace cbt::rpc {
 namespace {
 
-// The only words that somebody hears who may not know more.
+// The only text that unauthorised callers get.
 absl::Status Refused() {
   return absl::UnauthenticatedError("the token is invalid or does not grant access");
 }
 
-// What is passed on of an error of an authenticator or authorizer: nothing of its text.
+// Converts an error of an authenticator or authorizer for the client, without its text.
 absl::Status Deny(const absl::Status& reason) {
   switch (reason.code()) {
     case absl::StatusCode::kUnavailable:
@@ -29,7 +29,8 @@ absl::Status Deny(const absl::Status& reason) {
   }
 }
 
-// What is passed on of an error of a resolver or secret provider: codes that a plugin would give.
+// Converts an error of a resolver or secret provider for the client: codes that a plugin would
+// send.
 absl::Status PassOn(const absl::Status& reason) {
   switch (reason.code()) {
     case absl::StatusCode::kNotFound:
@@ -42,9 +43,8 @@ absl::Status PassOn(const absl::Status& reason) {
   }
 }
 
-// A callback for foreign code: calls `use` once, with INTERNAL if it is dropped uncalled. When
-// `use` throws, which is our own want of memory, `fail` is called: whoever asked must have an
-// answer.
+// A callback for foreign code: calls `use` once, with INTERNAL if it is dropped uncalled. If `use`
+// throws, because memory ran out, `fail` is called: the caller must get an answer.
 template <typename Argument>
 std::function<void(Argument)> Once(std::function<void(Argument)> use, std::function<void()> fail) {
   struct State {
@@ -76,7 +76,7 @@ std::function<void(Argument)> Once(std::function<void(Argument)> use, std::funct
   return [state](Argument argument) { state->Call(std::move(argument)); };
 }
 
-// Runs foreign code; what it throws counts as an answer.
+// Runs foreign code; an exception counts as an answer.
 template <typename Argument, typename Call>
 void Ask(std::function<void(Argument)> use, std::function<void()> fail, Call call) {
   const std::function<void(Argument)> done = Once<Argument>(std::move(use), std::move(fail));
@@ -103,7 +103,7 @@ class OpenAdmission final : public Admission {
   }
 };
 
-// One request on its way through the four.
+// One request on its way through the four interfaces.
 class Ticket : public std::enable_shared_from_this<Ticket> {
  public:
   Ticket(const AccessControl& access, bool base_is_handle, MetadataRequest request,
@@ -146,7 +146,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
   }
 
  private:
-  // The answer for want of memory, which takes none.
+  // Answers when out of memory, without allocating.
   std::function<void()> WhenShort() {
     return [self = shared_from_this()] {
       self->done_(absl::Status(absl::StatusCode::kResourceExhausted, ""));
@@ -178,7 +178,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
     Ask<absl::StatusOr<ResolvedSnapshots>>(
         [self = shared_from_this()](absl::StatusOr<ResolvedSnapshots> snapshots) {
           if (!snapshots.ok()) return self->done_(PassOn(snapshots.status()));
-          // A resolver that forgets the base would turn a delta into something else.
+          // If a resolver omits the base, the delta would become another request.
           if (snapshots->target_handle.empty() ||
               snapshots->base_handle.has_value() != self->query_.base.has_value()) {
             return self->done_(absl::InternalError("the snapshots can't be looked up"));
@@ -193,7 +193,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
     if (access_.secrets == nullptr) return Finish(Secrets());
     Ask<absl::StatusOr<Secrets>>(
         [self = shared_from_this()](absl::StatusOr<Secrets> secrets) {
-          // Not even the text: it may quote what was found.
+          // Without the text: it may quote secrets.
           if (!secrets.ok()) {
             return self->done_(secrets.status().code() == absl::StatusCode::kUnavailable
                                    ? absl::UnavailableError("the secrets can't be read now")

@@ -1,4 +1,4 @@
-// From a request as it was sent to one that may be answered.
+// Admission: turns a request into one that may be answered, or refuses it.
 #ifndef CBT_RPC_ACCESS_ADMISSION_H_
 #define CBT_RPC_ACCESS_ADMISSION_H_
 
@@ -14,7 +14,7 @@
 
 namespace cbt::rpc {
 
-// What a provider or a plugin is asked: handles, no tokens.
+// A request as a provider or plugin gets it: with handles, without tokens.
 struct AdmittedRequest {
   std::optional<std::string> base_snapshot_id = {};
   std::string target_snapshot_id = {};
@@ -27,20 +27,20 @@ struct AdmittedRequest {
 class Admission {
  public:
   virtual ~Admission() = default;
-  // Answers once, during the call or later, from any thread; once more, with RESOURCE_EXHAUSTED,
-  // where `done` threw or memory ran out on the way to it. What it throws itself may be without an
-  // answer.
+  // Calls `done` once, during the call or later, from any thread; a second time, with
+  // RESOURCE_EXHAUSTED, if `done` threw or memory ran out on the way to it. If Admit() itself
+  // throws, `done` may not be called.
   virtual void Admit(MetadataRequest request, Done<AdmittedRequest> done) = 0;
 };
 
-// Everybody, with the ids and secrets of the request: the contracts behind a plugin's socket.
+// Admits every request with its own ids and secrets, for the contracts on a plugin's socket.
 std::unique_ptr<Admission> MakeOpenAdmission();
 
-// Those whom `access` lets in, with the handles and secrets that it finds.
+// Admits the requests that `access` allows, with the handles and secrets that it finds.
 std::unique_ptr<Admission> MakeAccessAdmission(const AccessControl& access, bool base_is_handle);
 
-// Those who hold a session that all snapshots of the request belong to. Of `access` the resolver
-// and the secret provider are asked if they are there; without a resolver names are handles.
+// Admits requests whose session covers all their snapshots. Uses the resolver and the secret
+// provider of `access` if they are set; without a resolver, names are handles.
 std::unique_ptr<Admission> MakeSessionAdmission(SessionStore& sessions,
                                                 const AccessControl& access);
 

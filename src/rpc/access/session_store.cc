@@ -26,8 +26,8 @@ namespace {
 constexpr size_t kTokenBytes = 32;
 constexpr size_t kMinTokenCharacters = 32;
 
-// A table that is ordered by hashes tells nothing about tokens by the time a look-up takes: who
-// guesses a token can't steer its hash.
+// The time of a lookup in a table ordered by hashes reveals nothing about tokens: an attacker can't
+// choose a token's hash.
 using Hash = std::array<uint8_t, SHA256_DIGEST_LENGTH>;
 
 Hash HashOf(const Secret& token) {
@@ -62,7 +62,7 @@ class Store final : public MemorySessionStore {
       return absl::InvalidArgumentError("session: already expired");
     }
     std::lock_guard lock(mutex_);
-    // Now and then on the way, and when it is needed.
+    // From time to time, and when the store is full.
     if (sessions_.size() >= next_sweep_ || sessions_.size() >= max_sessions_) {
       SweepLocked();
       next_sweep_ = std::max<size_t>(1024, 2 * sessions_.size());
@@ -159,7 +159,7 @@ class FileStore final : public SessionStore {
     if (!sessions.ok()) return done(absl::UnavailableError("the session file can't be used"));
     absl::StatusOr<Session> answer = absl::UnauthenticatedError("no such session");
     const auto now = std::chrono::system_clock::now();
-    // To the end, also when it was found.
+    // No early exit: the time must not depend on the match.
     for (const FileSession& entry : **sessions) {
       if (entry.token.Equals(token.Reveal()) && entry.session.expires > now) {
         answer = entry.session;
@@ -187,8 +187,7 @@ std::unique_ptr<MemorySessionStore> MemorySessionStore::Create(size_t max_sessio
 
 Secret RandomToken() {
   std::array<unsigned char, kTokenBytes> bytes;
-  // Fails only where the system has no randomness at all; a token that can be guessed is worse
-  // than no program.
+  // Fails only if the system has no randomness at all; a guessable token is worse than a crash.
   if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1) std::abort();
   constexpr char kHex[] = "0123456789abcdef";
   std::array<char, 2 * kTokenBytes> text;
