@@ -31,7 +31,7 @@ class GuardCursor final : public ExtentCursor {
     }
     for (size_t i = 0; i < batch.size(); ++i) {
       const Extent extent = batch[i];
-      // Lengths are compared before anything is added to them: sums can't wrap then.
+      // Compares lengths before adding to them, so that sums can't wrap.
       const bool past = extent.offset >= capacity() || extent.length > capacity() - extent.offset;
       if (extent.length == 0 || extent.offset < end_ || (past && !CutLastBlock(batch, i))) {
         return absl::InternalError(absl::StrCat(
@@ -43,12 +43,12 @@ class GuardCursor final : public ExtentCursor {
     return input_->covered();
   }
 
-  // The whole batch at once; false says only that it is worth a closer look.
+  // Checks the whole batch at once; false only means that it needs a closer look.
   bool IsSound(const ExtentBatch& batch) const noexcept {
     uint64_t bits = 0;
     for (const uint64_t offset : batch.offsets()) bits |= offset;
     for (const uint64_t length : batch.lengths()) bits |= length;
-    // What the kernel takes.
+    // The kernel's limit.
     if (bits > kMaxCapacity) return false;
     return simd::CheckTuples()
         .check(batch.offsets().data(), batch.lengths().data(), batch.size(),
@@ -56,7 +56,7 @@ class GuardCursor final : public ExtentCursor {
         .sound;
   }
 
-  // The block of a fixed-block cursor that holds the last bytes of the volume.
+  // Cuts the block of a fixed-block cursor that holds the last bytes of the volume.
   bool CutLastBlock(ExtentBatch& batch, size_t index) noexcept {
     const Extent extent = batch[index];
     if (index + 1 != batch.size() || extent.offset >= capacity() || extent.length > granularity()) {

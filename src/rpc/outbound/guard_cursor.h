@@ -1,4 +1,4 @@
-// Holds a provider's cursor to the rules of cbt/cursor.h before anything is sent from it.
+// Checks a provider's cursor against the rules of cbt/cursor.h before anything is sent.
 #ifndef CBT_RPC_OUTBOUND_GUARD_CURSOR_H_
 #define CBT_RPC_OUTBOUND_GUARD_CURSOR_H_
 
@@ -8,10 +8,9 @@
 
 namespace cbt::rpc {
 
-// `input` with every extent checked: positive lengths, ascending, no overlaps (also from one batch
-// to the next), inside the capacity. A last block that keeps its size and reaches past the
-// capacity, which cursors may do, is cut there. Errors of Next(): INTERNAL that names the offending
-// extent; those of `input`.
+// Returns `input` with every extent checked: positive length, ascending, no overlaps (also across
+// batches), inside the capacity. A full-size last block may reach past the capacity, and is cut
+// there. Errors of Next(): INTERNAL that names the offending extent; those of `input`.
 std::unique_ptr<ExtentCursor> MakeGuardCursor(std::unique_ptr<ExtentCursor> input);
 
 }  // namespace cbt::rpc

@@ -15,16 +15,16 @@
 namespace cbt::rpc {
 namespace {
 
-// After this long, tuples that were found are sent even if the message could take more: a client
-// should not wait for them while a quiet region is searched.
+// After this long, found tuples are sent even if the message has room: a client should not wait for
+// them while a quiet region is searched.
 constexpr std::chrono::milliseconds kFlushAfter{100};
 
-// A provider's own mistake, as opposed to one of the request.
+// An error of the provider, not of the request.
 absl::Status Broken(std::string_view what) {
   return absl::InternalError(absl::StrCat("the provider broke its contract: ", AbslView(what)));
 }
 
-// Guards, then gap bridging, alignment and cutting as the options ask, then blocks.
+// Checks the cursor, then applies alignment, coalescing and splitting, or blocks.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> Shape(std::unique_ptr<ExtentCursor> cursor,
                                                     BlockMetadataType type, uint64_t block_size,
                                                     const StreamShape& shape) {
@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> Shape(std::unique_ptr<ExtentCursor
   if (!shaped.ok()) return shaped;
   if (type == BlockMetadataType::kFixedLength) return ToBlocks(*std::move(shaped), block_size);
   if (shape.max_extent == 0) return shaped;
-  // Pieces begin at multiples of the granularity, so that a stream can go on after any of them.
+  // Pieces begin at multiples of the granularity, so that a stream can resume after any of them.
   const uint64_t granularity = (*shaped)->granularity();
   const uint64_t length = std::max(AlignDown(shape.max_extent, granularity), granularity);
   return Split(*std::move(shaped), length);
@@ -94,7 +94,7 @@ MessageProducer::MessageProducer(const Contract& contract, SnapshotProvider& pro
 
 absl::Status MessageProducer::Open(const std::stop_token& stop, MessageSink& sink) {
   absl::StatusOr<ShapedCursor> opened = [&] {
-    // Wiped as soon as nobody needs them; the stream may run for hours.
+    // Wiped as soon as they are no longer needed; the stream may run for hours.
     const Secrets secrets = std::move(request_.secrets);
     return OpenShapedCursor(provider_, request_,
                             {.stop = stop, .secrets = secrets, .deadline = deadline_},
@@ -118,8 +118,8 @@ Metadata MessageProducer::Trailing() const {
                        proven ? ProofScope::kSource : ProofScope::kRelay);
 }
 
-// Asks the cursor for the next batch, and leaves out the tuples before the starting offset that a
-// cursor which rounds down returns.
+// Fetches the next batch. Skips the tuples before the starting offset, which a cursor that rounds
+// down may return.
 absl::StatusOr<Step> MessageProducer::Fill() {
   absl::StatusOr<Step> step = cursor_->Next(batch_);
   taken_ = CountTuplesBefore(batch_.offsets(), batch_.lengths(), request_.starting_offset);
@@ -158,7 +158,7 @@ absl::StatusOr<MessageProducer::Outcome> MessageProducer::Run(
       continue;
     }
     if (complete_) {
-      // A stream without tuples still tells type and capacity, once.
+      // A stream without tuples still reports type and capacity, once.
       if (builder_->tuples() != 0 || messages_ == 0) message = TakeMessage();
       return Outcome::kComplete;
     }
@@ -173,7 +173,8 @@ absl::StatusOr<MessageProducer::Outcome> MessageProducer::Run(
     if (!step.ok()) {
       failure_ = step.status();
       if (builder_->tuples() == 0) return failure_;
-      // What was found is right whatever happened then, and lets the client resume further on.
+      // The tuples found so far are correct despite the error, and let the client resume after
+      // them.
       message = TakeMessage();
       return Outcome::kMessage;
     }
@@ -184,8 +185,8 @@ absl::StatusOr<MessageProducer::Outcome> MessageProducer::Run(
   failure_ = OutOfMemory();
   return failure_;
 } catch (...) {
-  // Providers are foreign code, and nothing above this task could catch what they throw. The text
-  // is constant because what() may hold anything.
+  // Providers are foreign code, and nothing above this task catches exceptions. The text is
+  // constant because what() may hold anything.
   message.reset();
   failure_ = MakeStatusNoThrow(absl::StatusCode::kInternal, "the provider threw an exception");
   return failure_;

@@ -1,5 +1,4 @@
-// Makes the messages of one stream: everything that may block, and nothing that knows the
-// transport.
+// Produces the messages of one stream: everything that may block, and nothing of the transport.
 #ifndef CBT_RPC_OUTBOUND_MESSAGE_PRODUCER_H_
 #define CBT_RPC_OUTBOUND_MESSAGE_PRODUCER_H_
 
@@ -27,25 +26,25 @@
 
 namespace cbt::rpc {
 
-// Opens a request's source: the provider's cursor, guarded, shaped as the options ask, standing at
-// the starting offset. Used for streams and for pages.
+// The source of a request: the provider's cursor, checked, reshaped by the options and positioned
+// at the starting offset. Used for streams and for pages.
 struct ShapedCursor {
   std::unique_ptr<ExtentCursor> cursor;
   BlockMetadataType type = BlockMetadataType::kUnknown;
   uint64_t capacity = 0;
   StreamSummary summary = {};
   std::function<bool()> proven = {};
-  std::string version = {};  // as SourceVersion() makes it
+  std::string version = {};  // from SourceVersion()
 };
 // Errors: those of the provider and its cursor, OUT_OF_RANGE for an offset past the capacity,
-//         INTERNAL when the provider breaks its contract.
+//         INTERNAL if the provider breaks its contract.
 absl::StatusOr<ShapedCursor> OpenShapedCursor(SnapshotProvider& provider,
                                               const AdmittedRequest& request,
                                               const StreamContext& context,
                                               const StreamShape& shape);
 
-// Opens the source of a request and turns its extents into messages. Belongs to one thread at a
-// time; may be called from different ones in turn.
+// Opens the source of a request and turns its extents into messages. Not thread safe, but different
+// threads may call it in turn.
 class MessageProducer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -56,21 +55,20 @@ class MessageProducer {
                   std::optional<std::chrono::system_clock::time_point> deadline);
 
   enum class Outcome {
-    kMessage,   // `message` is to be sent; call again
-    kYield,     // nothing yet and the time is over; call again
-    kComplete,  // `message`, if it has a value, is the last one; everything was handed on
+    kMessage,   // send `message`; call again
+    kYield,     // no message yet, and the time is up; call again
+    kComplete,  // everything was returned; `message`, if it has a value, is the last
   };
 
-  // Works until a message is ready, the stream is complete, or `yield_at` has passed. Announces to
-  // `sink` what is known before the first message.
-  // Errors: CANCELLED when `stop` was requested; what the provider and its cursor say; INTERNAL
-  //         when they break their contract or throw, RESOURCE_EXHAUSTED when memory runs out. What
-  //         was found before an error has been handed on before it is returned, unless something
-  //         threw.
+  // Works until a message is ready, the stream is complete, or `yield_at` has passed. Announces the
+  // initial metadata to `sink` before the first message.
+  // Errors: CANCELLED if `stop` was requested; those of the provider and its cursor; INTERNAL if
+  //         they break their contract or throw, RESOURCE_EXHAUSTED if memory runs out. Tuples found
+  //         before an error are returned before it, unless something threw.
   absl::StatusOr<Outcome> Run(const std::stop_token& stop, Clock::time_point yield_at,
                               MessageSink& sink, std::optional<OutMessage>& message);
 
-  // What goes behind a complete stream: the proof that it is.
+  // The trailing metadata of a complete stream: its proof of completeness.
   Metadata Trailing() const;
 
  private:
@@ -92,8 +90,8 @@ class MessageProducer {
   StreamDigest digest_;
   uint64_t digest_sent_ = 0;  // bytes in digest_ when the last message was taken
   ExtentBatch batch_;
-  size_t taken_ = 0;       // tuples of batch_ that are in messages
-  bool complete_ = false;  // the cursor is
+  size_t taken_ = 0;       // tuples of batch_ that are done
+  bool complete_ = false;  // the cursor is complete
   uint64_t messages_ = 0;
   Clock::time_point first_tuple_at_;
   absl::Status failure_;

@@ -11,7 +11,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long a stream that was ended may take for the message that is on its way.
+// How long an ended stream may take to send the message in flight.
 constexpr milliseconds kEndTime{1000};
 
 absl::Status Draining() noexcept {
@@ -37,7 +37,7 @@ OpenStreams::~OpenStreams() {
 absl::StatusOr<StreamSlot> OpenStreams::TakeSlot() {
   std::lock_guard lock(mutex_);
   if (draining_) return Draining();
-  // Slots come back without the lock, they are taken under it.
+  // Slots are released without the lock, but taken under it.
   if (slots_->load() >= max_streams_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("all ", max_streams_, " streams that the server allows are in use"));
@@ -55,7 +55,7 @@ absl::Status OpenStreams::Add(std::shared_ptr<ServedCall> stream) {
 }
 
 void OpenStreams::Remove(ServedCall* stream) {
-  // Dies outside the lock: its slot comes back here.
+  // Destroyed outside the lock, which releases its slot.
   std::shared_ptr<ServedCall> removed;
   std::lock_guard lock(mutex_);
   if (const auto found = streams_.find(stream); found != streams_.end()) {
@@ -87,7 +87,7 @@ OpenStreams::Counts OpenStreams::Count() const {
 }
 
 void OpenStreams::StartDrain(milliseconds grace) {
-  // Far below what would overflow the clock.
+  // Far below the clock's overflow.
   grace = std::clamp(grace, milliseconds{0}, milliseconds{std::chrono::hours{24 * 365}});
   {
     std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// Who is being served: counts streams and pages, ends them when the server drains, cancels those
-// that stall or last too long.
+// The open calls of a server: counts streams and pages, ends them when the server drains, cancels
+// those that stall or last too long.
 #ifndef CBT_RPC_OUTBOUND_OPEN_STREAMS_H_
 #define CBT_RPC_OUTBOUND_OPEN_STREAMS_H_
 
@@ -20,19 +20,19 @@
 
 namespace cbt::rpc {
 
-// How long a request may take to come, at most: a call counts from its first byte on, and one that
-// is never asked anything must not keep its place.
+// The longest time that a request may take to arrive: a call counts from its first byte on, and one
+// without a request must not keep its slot.
 inline constexpr std::chrono::milliseconds kRequestTime = std::chrono::seconds(10);
 
-// How long a cancelled call may take for its last callbacks.
+// How long the last callbacks of a cancelled call may take.
 inline constexpr std::chrono::milliseconds kAbortTime{1000};
 
-// What a registry watches: a stream, or a page.
+// A call that the registry watches, such as a stream or a page.
 class ServedCall {
  public:
   virtual ~ServedCall() = default;
 
-  // Ends the call with `status`, unless it has come to its end.
+  // Ends the call with `status`, unless it has already ended.
   virtual void End(absl::Status status) = 0;
 
   // Cancels the call, also if the client takes nothing.
@@ -43,7 +43,7 @@ class ServedCall {
   // than `total` (zero: no limit).
   virtual void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) = 0;
 
-  // Why the call is about to be ended; the first reason counts.
+  // Records why the call ends; the first reason counts.
   void NoteReason(EndReason reason) noexcept {
     int none = -1;
     reason_.compare_exchange_strong(none, static_cast<int>(reason));
@@ -53,10 +53,10 @@ class ServedCall {
     return reason < 0 ? EndReason::kSource : static_cast<EndReason>(reason);
   }
 
-  // Whether the request has still to come.
+  // Whether the request has not arrived yet.
   bool waiting() const noexcept { return waiting_; }
 
-  // Whether the transport should have let go of it by now: it was cancelled kAbortTime ago.
+  // Whether the transport should have released the call by now: it was cancelled kAbortTime ago.
   bool Overdue() const noexcept {
     const Clock::rep at = cancelled_at_;
     return at != 0 &&
@@ -75,14 +75,14 @@ class ServedCall {
 
   std::atomic<int> reason_ = -1;
   std::atomic<bool> waiting_ = true;
-  std::atomic<Clock::rep> cancelled_at_ = 0;  // 0: it was not
+  std::atomic<Clock::rep> cancelled_at_ = 0;  // 0: not cancelled
 };
 
-// The right to be one of max_streams. Given back by the destructor, which may come after the end of
-// the registry: whoever was asked for access may keep a stream for as long as he likes.
+// The right to be one of max_streams, released by the destructor. It may outlive the registry: an
+// access check may hold a stream indefinitely.
 class StreamSlot {
  public:
-  // Counts one up already.
+  // `taken` already counts this slot.
   explicit StreamSlot(std::shared_ptr<std::atomic<size_t>> taken) noexcept
       : taken_(std::move(taken)) {}
   ~StreamSlot() {
@@ -97,24 +97,24 @@ class StreamSlot {
   std::shared_ptr<std::atomic<size_t>> taken_;
 };
 
-// The open streams of a server, pages among them. Thread safe.
+// The open streams and pages of a server. Thread safe.
 class OpenStreams {
  public:
-  // `total_time`: how long a stream may be open; zero: no limit. Throws std::system_error when
-  // there is no thread to watch them with.
+  // `total_time`: how long a stream may be open; zero: no limit. Throws std::system_error if the
+  // watching thread can't be started.
   OpenStreams(size_t max_streams, std::chrono::milliseconds stall_timeout,
               std::chrono::milliseconds total_time);
   ~OpenStreams();
   OpenStreams(const OpenStreams&) = delete;
   OpenStreams& operator=(const OpenStreams&) = delete;
 
-  // A slot is held longer than its stream is open when a provider's call outlasts it, so that
-  // clients that come and go can't pile up work. Errors: RESOURCE_EXHAUSTED when max_streams are
-  // taken, UNAVAILABLE when draining.
+  // A slot is held until the provider's call returns, even if the stream has ended: clients that
+  // come and go can't pile up work. Errors: RESOURCE_EXHAUSTED if max_streams are taken,
+  // UNAVAILABLE while draining.
   absl::StatusOr<StreamSlot> TakeSlot();
 
   // Keeps `stream` alive until Remove().
-  // Errors: UNAVAILABLE when draining.
+  // Errors: UNAVAILABLE while draining.
   absl::Status Add(std::shared_ptr<ServedCall> stream);
   void Remove(ServedCall* stream);
 
@@ -127,7 +127,7 @@ class OpenStreams {
   };
   Counts Count() const;
 
-  // Without the lock while it visits, so streams may go meanwhile.
+  // Visits without the lock held, so streams may end meanwhile.
   template <typename Visit>
   void ForEachOpen(const Visit& visit) const {
     for (std::shared_ptr<ServedCall> stream = Behind(nullptr); stream != nullptr;
@@ -136,20 +136,20 @@ class OpenStreams {
     }
   }
 
-  // From now on no stream is added; those that are open may go on for `grace`. A later call can
-  // shorten an earlier one's grace, not lengthen it.
+  // Refuses new streams from now on; open ones may continue for `grace`. A later call can shorten
+  // the grace, not extend it.
   void StartDrain(std::chrono::milliseconds grace);
 
-  // Waits for the grace to pass or the streams to end, then ends the rest with UNAVAILABLE, then
-  // cancels those that still don't end because their clients take nothing. Bounded by the
+  // Waits until the grace is over or all streams have ended, then ends the rest with UNAVAILABLE,
+  // then cancels those that still do not end because their clients read nothing. Takes at most the
   // grace and two seconds.
   void FinishDrain();
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  // The open stream that comes next in the table, none behind the last; null comes before all. One
-  // at a time, because a list of them would take memory.
+  // The stream after `stream` in the table; null after the last, the first for null. One at a time,
+  // because a list would need memory.
   std::shared_ptr<ServedCall> Behind(const ServedCall* stream) const;
   bool WaitUntilEmpty(std::chrono::milliseconds time);
   void WatchTimes();

@@ -1,4 +1,4 @@
-// Between whatever makes the messages of a stream and the transport that sends them.
+// The interface between the producer of a stream's messages and the transport.
 #ifndef CBT_RPC_OUTBOUND_OUTBOUND_FEED_H_
 #define CBT_RPC_OUTBOUND_OUTBOUND_FEED_H_
 
@@ -15,53 +15,53 @@
 
 namespace cbt::rpc {
 
-// One encoded message and what is in it.
+// One encoded message and its contents in figures.
 struct OutMessage {
   grpc::ByteBuffer bytes = {};
   uint64_t tuples = 0;
   uint64_t reported = 0;  // bytes of the volume
 };
 
-// The transport's side: takes messages. Thread safe.
+// The transport's side: accepts messages. Thread safe.
 class MessageSink {
  public:
   virtual ~MessageSink() = default;
 
   enum class Want {
-    kMore,     // go on
+    kMore,     // continue
     kPause,    // stop; OutboundFeed::Resume() is called when there is room again
-    kNothing,  // the stream is over: let go of everything, Resume() won't come
+    kNothing,  // the stream is over: release everything; Resume() is not called again
   };
 
-  // What a feed at work should do next. After kPause and kNothing it is no longer at work and must
-  // touch nothing that Resume() touches: another thread may be in there already.
+  // What a working feed should do next. After kPause and kNothing it must touch nothing that
+  // Resume() touches: another thread may already run Resume().
   virtual Want Check() = 0;
 
-  // Takes a message, and answers as Check(). Throws std::bad_alloc when it can't be kept; the feed
-  // is still at work then, and all it may do is Complete() with an error.
+  // Accepts a message, and returns the same as Check(). Throws std::bad_alloc if there is no memory
+  // for it; the feed is still working then, and may only Complete() with an error.
   virtual Want Offer(OutMessage message) = 0;
 
-  // Sent ahead of the first message; call before the first Offer(), or never.
+  // Initial metadata. Call at most once, before the first Offer().
   virtual void Announce(Metadata initial) = 0;
 
-  // The feed is done: once what was offered has been sent, and `last` if there is one, the stream
-  // ends with `status`, and with `trailing` if that is OK. The feed is not called any more. Where
-  // there is no memory for `last` or `trailing` the stream ends with RESOURCE_EXHAUSTED instead.
+  // The feed is done: after all offered messages, and `last` if set, have been sent, the stream
+  // ends with `status`, and with `trailing` if that is OK. The feed is not called again. If there
+  // is no memory for `last` or `trailing`, the stream ends with RESOURCE_EXHAUSTED.
   virtual void Complete(absl::Status status, Metadata trailing, std::optional<OutMessage> last) = 0;
 };
 
-// Makes messages. Held by the transport until the stream is over; holds the transport only as long
-// as it may have something for it.
+// Produces messages. Referenced by the transport until the stream is over; references the transport
+// only while it may have messages for it.
 class OutboundFeed {
  public:
   virtual ~OutboundFeed() = default;
 
-  // Makes messages until the sink wants no more. Never blocks: the work is done elsewhere. Called
-  // once at first and then after each kPause when there is room again. A feed that has no memory to
-  // go on completes the stream.
+  // Produces messages until the sink wants no more. Never blocks: the work is done elsewhere.
+  // Called once at the start, and after each kPause when there is room again. A feed that runs out
+  // of memory completes the stream.
   virtual void Resume() = 0;
 
-  // The stream is over while the feed was not at work: lets go of everything. Never blocks.
+  // The stream ended while the feed was not working: releases everything. Never blocks.
   virtual void Close() = 0;
 };
 

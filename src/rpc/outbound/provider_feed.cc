@@ -23,7 +23,7 @@ void ProviderFeed::Resume() {
   try {
     executor_.Schedule([self = shared_from_this()] { self->Produce(); });
   } catch (...) {
-    // Nobody is at work, and nobody would ever be.
+    // No task runs, and none ever would.
     End({.status = OutOfMemory()});
   }
 }
@@ -38,14 +38,14 @@ void ProviderFeed::Close() {
 
 void ProviderFeed::LetGo() {
   producer_.reset();
-  // The last reference may be the one that the stream's slot hangs on.
+  // May be the last reference to the stream, which holds its slot.
   sink_.reset();
 }
 
 void ProviderFeed::End(Ending ending) {
-  if (sink_ == nullptr) return;  // it was this that threw
+  if (sink_ == nullptr) return;  // End() itself threw
   producer_.reset();
-  // May be the last reference that the stream's slot hangs on.
+  // May be the last reference to the stream, which holds its slot.
   const std::shared_ptr<MessageSink> sink = std::move(sink_);
   sink->Complete(std::move(ending.status), std::move(ending.trailing), std::move(ending.last));
 }
@@ -56,14 +56,14 @@ void ProviderFeed::Produce() {
   try {
     ending = Work();
   } catch (...) {
-    // A message or the proof may be lost.
+    // A message or the proof may have been lost.
     ending = {.status = OutOfMemory()};
   }
   if (ending.has_value()) End(*std::move(ending));
 }
 
-// Whatever throws here does so before the sink has answered kPause: afterwards nothing of this may
-// be touched any more, not even to end it.
+// Everything that throws here does so before the sink answers kPause: after that, this object must
+// not be touched, not even to end the stream.
 std::optional<ProviderFeed::Ending> ProviderFeed::Work() {
   const MessageProducer::Clock::time_point yield_at = MessageProducer::Clock::now() + kTimeSlice;
   MessageSink::Want want = sink_->Check();

@@ -1,4 +1,4 @@
-// The messages of a stream from a SnapshotProvider, made on an executor.
+// Produces the messages of a stream from a SnapshotProvider, on an executor.
 #ifndef CBT_RPC_OUTBOUND_PROVIDER_FEED_H_
 #define CBT_RPC_OUTBOUND_PROVIDER_FEED_H_
 
@@ -13,9 +13,9 @@
 
 namespace cbt::rpc {
 
-// At most one task in the executor, which fills messages while there is room for them and goes away
-// when there is none. The source dies in the executor too, because that may block; only where
-// memory for a task is short it dies in the thread that would have asked for one.
+// At most one task runs in the executor; it fills messages while there is room for them, and then
+// ends. The source is also destroyed in the executor, because that may block; only if there is no
+// memory for a task, it is destroyed in the calling thread.
 class ProviderFeed final : public OutboundFeed, public std::enable_shared_from_this<ProviderFeed> {
  public:
   // The executor must outlive the feed.
@@ -26,7 +26,7 @@ class ProviderFeed final : public OutboundFeed, public std::enable_shared_from_t
   void Close() override;
 
  private:
-  // How the stream ends, and what is still to be sent.
+  // How the stream ends, and what remains to be sent.
   struct Ending {
     absl::Status status;
     Metadata trailing = {};
@@ -34,14 +34,14 @@ class ProviderFeed final : public OutboundFeed, public std::enable_shared_from_t
   };
 
   void Produce();
-  // None when the work goes on some other time, or is of no use any more.
+  // Empty if the work continues later, or is no longer needed.
   std::optional<Ending> Work();
   void End(Ending ending);
   void LetGo();
 
   Executor& executor_;
   const std::stop_token stop_;
-  // Belong to the task.
+  // Owned by the task.
   std::unique_ptr<MessageProducer> producer_;
   std::shared_ptr<MessageSink> sink_;
 };

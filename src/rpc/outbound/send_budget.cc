@@ -5,18 +5,18 @@
 namespace cbt::rpc {
 namespace {
 
-// A message that takes longer has a slow reader behind it, or none that reads.
+// A message that takes longer has a slow reader, or one that does not read.
 constexpr std::chrono::milliseconds kPromptly{250};
 
-// What may wait for a reader of which nothing is known, or nothing good (bytes).
+// Bytes that may be queued for a reader that is unknown or slow.
 constexpr size_t kLeastAhead = size_t{4} << 10;
 
-// What the transport takes proves nothing until it is much more than its windows hold (64 KiB at
-// first). Then a part of it may wait.
+// Bytes taken by the transport prove nothing until they far exceed its windows (64 KiB at first).
+// After that, a fraction of them may be queued.
 constexpr size_t kTakenProves = size_t{256} << 10;
 constexpr size_t kTakenForAhead = 4;
 
-// What a message costs beside its bytes, here and in gRPC.
+// Overhead of a message in bytes, here and in gRPC.
 constexpr size_t kMessageCost = 400;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How much may wait for the reader of one stream.
+// Limits how much is queued for the reader of one stream.
 #ifndef CBT_RPC_OUTBOUND_SEND_BUDGET_H_
 #define CBT_RPC_OUTBOUND_SEND_BUDGET_H_
 
@@ -7,30 +7,29 @@
 
 namespace cbt::rpc {
 
-// Counts the messages that are made and not taken yet, the one on its way among them. Little may
-// wait for a reader of which nothing is known: there may be thousands that read slowly, and all of
-// it is memory. More may when it has taken much without hesitation, and little again as soon as it
-// hesitates.
+// Counts the messages that were made but not taken yet, including the one in flight. Little is
+// queued for an unknown reader: there may be thousands of slow ones, and each takes memory. The
+// limit grows once a reader has taken much without delay, and shrinks again when it hesitates.
 //
-// Not for several threads at once. Everything is O(1).
+// Not thread safe. Everything is O(1).
 class SendBudget {
  public:
-  // Never more than `messages`, and none that begins when `bytes` wait.
+  // At most `messages` are queued, and none is added once `bytes` are queued.
   SendBudget(size_t messages, size_t bytes) noexcept : messages_(messages), bytes_(bytes) {}
 
-  // Whether one more message may be made. A message may be longer than what is left: else long ones
-  // would never go.
+  // Whether another message may be made. It may exceed the remaining bytes: otherwise long messages
+  // would never be sent.
   bool HasRoom() const noexcept { return waiting_ < messages_ && bytes_waiting_ < Ahead(); }
 
-  // Whether several may, so that who paused is woken for several and not for each.
+  // Whether several may be made, so that a paused feed is not woken for each.
   bool HasMuchRoom() const noexcept {
     return waiting_ * 2 <= messages_ && bytes_waiting_ * 2 <= Ahead();
   }
 
-  // A message of so many bytes waits.
+  // Records a queued message of `length` bytes.
   void Made(size_t length) noexcept;
 
-  // The transport has taken a message of so many bytes, and that long for it.
+  // Records that the transport has taken a message of `length` bytes within `took`.
   void Taken(size_t length, std::chrono::steady_clock::duration took) noexcept;
 
  private:
@@ -39,8 +38,8 @@ class SendBudget {
   const size_t messages_;
   const size_t bytes_;
   size_t waiting_ = 0;
-  size_t bytes_waiting_ = 0;   // and what each message costs beside them
-  size_t taken_promptly_ = 0;  // bytes since the last message that took long
+  size_t bytes_waiting_ = 0;   // including the overhead of each message
+  size_t taken_promptly_ = 0;  // bytes since the last slow message
 };
 
 }  // namespace cbt::rpc

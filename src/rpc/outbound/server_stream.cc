@@ -10,7 +10,7 @@
 namespace cbt::rpc {
 namespace {
 
-// gRPC tells "none" as the end of time.
+// gRPC represents "none" as the maximum time.
 std::optional<std::chrono::system_clock::time_point> DeadlineOf(
     const grpc::CallbackServerContext& context) {
   const std::chrono::system_clock::time_point deadline = context.deadline();
@@ -41,7 +41,7 @@ void ServerStream::OnReadDone(bool ok) {
   }
   NoteRequest();
   if (!ok || IsCompressed(request_)) {
-    // gRPC ends what is compressed by itself.
+    // gRPC itself ends calls with compressed requests.
     NoteReason(EndReason::kRefused);
     End(RequestMissing());
     return;
@@ -101,11 +101,11 @@ void ServerStream::Queue(OutMessage message) {
 MessageSink::Want ServerStream::Offer(OutMessage message) {
   std::unique_lock lock(mutex_);
   if (!closed_) Queue(std::move(message));
-  // The answer is found before the lock goes: afterwards a write may be done and the feed be at
-  // work again.
+  // Decided before the lock is released: after that, a write may finish and the feed may work
+  // again.
   const bool idle = !writing_ && !closed_;
   if (idle) {
-    // What was offered is about to be in flight; there may be room for the next beside it.
+    // The offered message is about to be in flight; there may be room for the next one.
     const Want want = CheckLocked();
     Advance(std::move(lock));
     return want;
@@ -115,7 +115,7 @@ MessageSink::Want ServerStream::Offer(OutMessage message) {
 
 void ServerStream::Announce(Metadata initial) {
   std::lock_guard lock(mutex_);
-  // gRPC sends it with the first message or the status, whichever it gets first.
+  // gRPC sends it with the first message or the status.
   if (closed_) return;
   for (const auto& [key, value] : initial) context_->AddInitialMetadata(key, value);
 }
@@ -136,7 +136,7 @@ void ServerStream::Complete(absl::Status status, Metadata trailing,
   Advance(std::move(lock));
 }
 
-// Requires the lock. Without the proof the stream has not come to its end.
+// Requires the lock. Without the proof the stream is not complete.
 absl::Status ServerStream::AddProof() {
   try {
     for (const auto& [key, value] : trailing_) context_->AddTrailingMetadata(key, value);
@@ -146,9 +146,9 @@ absl::Status ServerStream::AddProof() {
   return absl::OkStatus();
 }
 
-// Takes the next step on gRPC's side, if there is one. Calls gRPC without the lock: writing_ and
-// closed_ keep everybody else from it meanwhile. Does not throw for want of memory: whoever takes
-// the last step is the only one to finish the stream.
+// Takes the next step on gRPC's side, if any. Calls gRPC without the lock: writing_ and closed_
+// keep other threads out. Does not throw when out of memory: the last step must finish the stream,
+// and no other call would.
 void ServerStream::Advance(std::unique_lock<std::mutex> lock) {
   if (closed_ || writing_) return;
   const bool sent_all = produced_.has_value() && ready_.empty();
@@ -174,7 +174,7 @@ void ServerStream::Advance(std::unique_lock<std::mutex> lock) {
   closed_ = true;
   handed_over_at_ = Clock::now();
   ready_.clear();
-  // A feed at work finds the stream closed by itself.
+  // A working feed will notice that the stream is closed.
   std::shared_ptr<OutboundFeed> left;
   left.swap(feed_);
   const bool close_feed = left != nullptr && !feeding_;
@@ -200,7 +200,7 @@ void ServerStream::OnWriteDone(bool ok) {
   if (resumed != nullptr) resumed->Resume();
 }
 
-// The client is gone.
+// The client has disconnected.
 void ServerStream::Break() {
   NoteReason(EndReason::kClient);
   {
@@ -220,11 +220,11 @@ void ServerStream::OnCancel() {
 
 void ServerStream::End(absl::Status status) {
   {
-    // Before the feed is stopped: what it says then is not how the stream ends.
+    // Before the feed is stopped: its error after that is not the stream's status.
     std::lock_guard lock(mutex_);
     if (!forced_.has_value()) forced_ = std::move(status);
   }
-  // Not under the lock: providers may have callbacks on the token.
+  // Without the lock: providers may have callbacks on the token.
   stop_.request_stop();
   Advance(std::unique_lock(mutex_));
 }

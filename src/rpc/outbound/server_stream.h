@@ -1,5 +1,5 @@
-// One open stream on the server's side: hands messages from a feed to gRPC, with bounded memory and
-// without ever blocking gRPC's threads.
+// One open stream on the server: passes messages from a feed to gRPC, with bounded memory and
+// without blocking gRPC's threads.
 #ifndef CBT_RPC_OUTBOUND_SERVER_STREAM_H_
 #define CBT_RPC_OUTBOUND_SERVER_STREAM_H_
 
@@ -26,25 +26,22 @@
 
 namespace cbt::rpc {
 
-// Two sides meet here under one lock. The feed's side makes messages while there is room for them
-// and pauses when there is none. gRPC's side is at most one write, and when it is done the next. So
-// a client that stops reading holds a few messages and no thread. How much may wait grows with what
-// the client takes without hesitation: one that never did holds little beside the message on its
-// way.
+// Two sides share one lock. The feed makes messages while there is room for them, and pauses when
+// there is none. gRPC has at most one write at a time. So a client that stops reading holds a few
+// messages and no thread. The room grows with what the client takes without delay (SendBudget).
 //
-// The stream is finished exactly once, as soon as no write is on its way; it does not wait for the
-// feed, because a provider's call may take long. The object lives until gRPC and the feed have let
-// go of it.
+// The stream is finished exactly once, as soon as no write is in flight; it does not wait for the
+// feed, because a provider's call may take long. The object lives until gRPC and the feed have
+// released it.
 //
-// It is open, and holds its slot, before its request has come: what a client leaves unfinished
-// counts like everything else.
+// It is open, and holds its slot, before its request has arrived: unfinished requests count too.
 class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                            public MessageSink,
                            public ServedCall,
                            public std::enable_shared_from_this<ServerStream> {
  public:
-  // What is done with a request. Called on gRPC's threads, and must not block; what it throws for
-  // want of memory ends the stream.
+  // Handles the request. Called on gRPC's threads, and must not block; std::bad_alloc ends the
+  // stream.
   using OnRequest = std::function<void(const std::shared_ptr<ServerStream>& stream,
                                        const grpc::ByteBuffer& request)>;
 
@@ -53,29 +50,30 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
                const StreamOptions& options, const Telemetry& telemetry, const StreamKind& kind,
                OnRequest on_request);
 
-  // Begins to wait for the request. Call once, when the registry holds the stream.
+  // Starts waiting for the request. Call once, after the registry holds the stream.
   void ReadRequest() { StartRead(&request_); }
 
-  // The request is here, and asks for what begins at offset 0 or past it. Call once.
+  // The request has arrived; `resumed`: its starting offset is above 0. Call once.
   void Asked(bool resumed);
 
-  // Begins to take messages from `feed`. Call once after Asked(), unless End() is. May come late:
-  // until then the stream is open and silent.
+  // Starts taking messages from `feed`. Call once after Asked(), unless End() is called. May come
+  // late: until then the stream is open and silent.
   void Start(const std::shared_ptr<OutboundFeed>& feed);
 
-  // Stops when the client has gone or the stream is ended.
+  // Stopped when the client has disconnected or the stream ends.
   std::stop_token stop_token() const { return stop_.get_token(); }
   std::optional<std::chrono::system_clock::time_point> deadline() const { return deadline_; }
 
-  // Once the message on its way is out, unless everything was sent.
+  // Takes effect after the message in flight, unless everything was sent.
   void End(absl::Status status) override;
 
-  // The same where memory is short, and whatever becomes of that.
+  // Ends the call with RESOURCE_EXHAUSTED, or aborts it if that needs too much memory.
   void EndOutOfMemory() noexcept;
 
   void Abort() override;
 
-  // A stall is gRPC sitting on a message, or on the status, or a request that doesn't come.
+  // A stall is a message, or the status, that gRPC does not get rid of, or a request that does not
+  // arrive.
   void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) override;
 
   Want Check() override;
@@ -103,25 +101,25 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   const Clock::time_point opened_at_ = Clock::now();
   const Telemetry telemetry_;
   StreamKind kind_;
-  OnRequest on_request_;      // null once it was called
+  OnRequest on_request_;      // null after the call
   grpc::ByteBuffer request_;  // gRPC's until OnReadDone()
   std::stop_source stop_;
 
   std::mutex mutex_;
   grpc::CallbackServerContext* context_;  // null after OnDone()
-  std::shared_ptr<OutboundFeed> feed_;    // null before Start() and once it is of no use any more
+  std::shared_ptr<OutboundFeed> feed_;    // null before Start() and when no longer needed
   std::deque<OutMessage> ready_;
   OutMessage current_;  // gRPC reads it while writing_
   SendBudget budget_;   // of ready_ and current_
   Metadata trailing_;
-  bool requested_ = false;  // a request has come, or none will
+  bool requested_ = false;  // a request has arrived, or none will
   bool writing_ = false;
   Clock::time_point handed_over_at_;      // when gRPC got current_, or the status
-  bool feeding_ = false;                  // the feed is at work
+  bool feeding_ = false;                  // the feed is working
   std::optional<absl::Status> produced_;  // how the feed ended
-  std::optional<absl::Status> forced_;    // how the stream ends though the feed hasn't
-  bool broken_ = false;                   // the client is gone: no OK any more
-  bool closed_ = false;                   // the status is with gRPC, or about to be
+  std::optional<absl::Status> forced_;    // how the stream ends before the feed has
+  bool broken_ = false;                   // the client has disconnected: never OK
+  bool closed_ = false;                   // gRPC has the status, or is about to get it
   std::optional<StreamTelemetry> watch_;  // from Asked() on
 };
 

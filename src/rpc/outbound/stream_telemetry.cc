@@ -64,7 +64,7 @@ void StreamTelemetry::LogOpened() const noexcept try {
 }
 
 void StreamTelemetry::LogClosed(LogLevel level) const noexcept try {
-  // The code and not the text: providers write texts, and may put anything into them.
+  // The code without the text: providers may put anything into texts.
   const LogField fields[] = {{"stream", absl::StrCat(id_)},
                              {"api", std::string(ApiName(report_.kind.api))},
                              {"method", report_.kind.delta ? "delta" : "allocated"},

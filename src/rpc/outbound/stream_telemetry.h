@@ -1,4 +1,4 @@
-// Tells an observer and a log about one stream.
+// Reports one stream to an observer and a log.
 #ifndef CBT_RPC_OUTBOUND_STREAM_TELEMETRY_H_
 #define CBT_RPC_OUTBOUND_STREAM_TELEMETRY_H_
 
@@ -11,7 +11,7 @@
 
 namespace cbt::rpc {
 
-// Movable; the destructor reports a stream that nobody ended as cancelled.
+// Movable; the destructor reports a stream without End() as cancelled.
 class StreamTelemetry {
  public:
   StreamTelemetry(const Telemetry& telemetry, const StreamKind& kind);
@@ -21,17 +21,17 @@ class StreamTelemetry {
   StreamTelemetry(const StreamTelemetry&) = delete;
   StreamTelemetry& operator=(const StreamTelemetry&) = delete;
 
-  // The stream's number in this process, as logs name it.
+  // The number of the stream in this process and in logs.
   uint64_t id() const noexcept { return id_; }
 
   void Message(uint64_t tuples, uint64_t reported, uint64_t wire_bytes);
-  // Once; later calls count for nothing. `reason`: where the status isn't OK.
+  // Only the first call counts. `reason` is used if the status is not OK.
   void End(const absl::Status& status, EndReason reason) noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  // A line that there is no memory for is left out: the call matters more than what is told of it.
+  // A line is dropped if there is no memory for it: the call matters more than its log.
   void LogOpened() const noexcept;
   void LogClosed(LogLevel level) const noexcept;
 
