@@ -28,8 +28,7 @@ constexpr uint64_t kServing = 1;
 constexpr uint64_t kNotServing = 2;
 constexpr uint64_t kServiceUnknown = 3;
 
-// The name of the service that is asked for; empty for the server as a whole, which is all that is
-// known here.
+// The requested service; empty for the server as a whole, the only one known here.
 absl::StatusOr<std::string> AskedFor(std::span<const uint8_t> request) {
   std::string name;
   wire::ProtoReader reader(request);
@@ -48,20 +47,20 @@ std::string Encoded(uint64_t status) {
 
 }  // namespace
 
-// Sends what the state is, then what it becomes. Lives until gRPC has let go of it.
+// Sends the state, and then each change. Lives until gRPC has released it.
 class HealthService::Watch final : public BidiReactor, public ServedCall {
  public:
   // `context` is valid until OnDone(); the service must outlive the watch.
   Watch(HealthService& service, grpc::CallbackServerContext& context, StreamSlot slot)
       : service_(service), slot_(std::move(slot)), context_(&context) {}
 
-  // Call once, when the registry holds the watch.
+  // Call once, after the registry holds the watch.
   void ReadRequest() { StartRead(&bytes_); }
 
   void OnReadDone(bool ok) override {
     try {
       absl::StatusOr<std::string> name = RequestMissing();
-      // gRPC ends what is compressed by itself.
+      // gRPC itself ends calls with compressed requests.
       if (ok && !IsCompressed(bytes_) && bytes_.Length() <= SmallCalls::kMaxQuestionBytes) {
         name = AskedFor(FlatMessage().Of(bytes_));
       }
@@ -77,7 +76,7 @@ class HealthService::Watch final : public BidiReactor, public ServedCall {
     }
   }
 
-  // Sends the state, unless that is what was sent last.
+  // Sends the state unless it was the last one sent.
   void Update() {
     {
       const std::lock_guard lock(mutex_);
@@ -157,15 +156,15 @@ class HealthService::Watch final : public BidiReactor, public ServedCall {
   HealthService& service_;
   const StreamSlot slot_;
   std::mutex mutex_;
-  grpc::ByteBuffer bytes_;                  // of the request, then of the message on its way
+  grpc::ByteBuffer bytes_;                  // of the request, then of the message in flight
   grpc::CallbackServerContext* context_;    // null after OnDone()
   Clock::time_point since_ = Clock::now();  // when the last step was taken
   bool asked_ = false;
   bool known_ = false;
-  uint64_t sent_ = 0;  // the state, as it is encoded; 0 before the first
+  uint64_t sent_ = 0;  // the encoded state; 0 before the first
   bool writing_ = false;
-  std::optional<absl::Status> end_;  // after the message on its way
-  bool closed_ = false;              // the status is with gRPC
+  std::optional<absl::Status> end_;  // after the message in flight
+  bool closed_ = false;              // gRPC has the status
 };
 
 HealthService::HealthService(SmallCalls& calls, std::chrono::milliseconds patience,
@@ -197,7 +196,7 @@ HealthService::BidiReactor* HealthService::OpenWatch(grpc::CallbackServerContext
     return RejectBidi(ToGrpcStatus(status));
   }
   watch->ReadRequest();
-  // The registry keeps it until OnDone(), which can't come before this handler has returned.
+  // The registry keeps it until OnDone(), which gRPC calls only after this handler has returned.
   return watch.get();
 }
 

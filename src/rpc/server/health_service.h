@@ -1,7 +1,7 @@
-// grpc.health.v1.Health: whether the server takes streams. Source: grpc/health/v1/health.proto of
+// grpc.health.v1.Health: whether the server accepts streams. Source: grpc/health/v1/health.proto of
 // the gRPC project.
 //
-// gRPC has one of its own, which keeps as many watches as clients open, indefinitely.
+// gRPC's own implementation does not limit the number or duration of watches.
 #ifndef CBT_RPC_SERVER_HEALTH_SERVICE_H_
 #define CBT_RPC_SERVER_HEALTH_SERVICE_H_
 
@@ -20,18 +20,18 @@ namespace cbt::rpc {
 
 class HealthService final : public RawService {
  public:
-  // Watches at a time: a client that balances load has one for each connection.
+  // Most watches open at once: a client that balances load has one per connection.
   static constexpr size_t kMaxWatches = 256;
 
-  // SERVING until Drain(). A watch whose client takes nothing for `patience` is cancelled.
-  // Throws std::system_error when there is no thread to watch them with.
+  // SERVING until Drain(). A watch whose client reads nothing for `patience` is cancelled. Throws
+  // std::system_error if the watching thread can't be started.
   HealthService(SmallCalls& calls, std::chrono::milliseconds patience, const Telemetry& telemetry);
 
   OpenStreams::Counts Count() const { return watches_.Count(); }
 
-  // From now on the answer is NOT_SERVING; watches are sent it.
+  // Answers NOT_SERVING from now on, and sends that to all watches.
   void Drain();
-  // Ends the watches; waits for them, at the latest a few seconds.
+  // Ends the watches, and waits at most a few seconds for them.
   void EndWatches();
 
  private:
@@ -41,7 +41,7 @@ class HealthService final : public RawService {
   const SmallCalls::Answer check_;
   const Telemetry telemetry_;
   std::atomic<bool> serving_ = true;
-  // Of its own, so that watches take no stream's place, and no drain waits for them.
+  // Separate, so that watches take no slot of a stream and no drain waits for them.
   OpenStreams watches_;
 };
 

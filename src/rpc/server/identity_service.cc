@@ -61,7 +61,7 @@ absl::Status CheckPluginName(std::string_view name) {
   for (const char c : name) {
     const bool alnum = absl::ascii_isalnum(static_cast<unsigned char>(c));
     if (!alnum && c != '-' && c != '.') good = false;
-    // Labels between dots are not empty and neither begin nor end with a dash.
+    // Labels between dots must not be empty, or begin or end with a dash.
     if (previous == '.' && !alnum) good = false;
     if (c == '.' && previous == '-') good = false;
     previous = c;

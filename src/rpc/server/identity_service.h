@@ -1,4 +1,4 @@
-// csi.v1.Identity: who the plugin is and what it offers.
+// csi.v1.Identity: the plugin's name, version and capabilities.
 #ifndef CBT_RPC_SERVER_IDENTITY_SERVICE_H_
 #define CBT_RPC_SERVER_IDENTITY_SERVICE_H_
 
@@ -11,8 +11,8 @@
 
 namespace cbt::rpc {
 
-// OK when `name` is what the contract allows: letters, digits, `-` and `.` in domain name notation,
-// at most 63 characters, a letter or digit first and last. Else INVALID_ARGUMENT.
+// OK if the contract allows `name`: letters, digits, `-` and `.` in domain name notation, at most
+// 63 characters, a letter or digit first and last; otherwise INVALID_ARGUMENT.
 absl::Status CheckPluginName(std::string_view name);
 
 class IdentityService final : public RawService {

@@ -32,7 +32,7 @@ MetadataService::~MetadataService() {
   gate_->open = false;
 }
 
-// A slot is taken before the request has come.
+// Takes the slot before the request has arrived.
 RawService::BidiReactor* MetadataService::Open(const MethodContract& method,
                                                grpc::CallbackServerContext& context) {
   const StreamKind kind{.api = contract_.api, .delta = method.fields.is_delta()};
@@ -49,11 +49,11 @@ RawService::BidiReactor* MetadataService::Open(const MethodContract& method,
                       const grpc::ByteBuffer& request) { Begin(method, opened, request); });
   if (absl::Status status = registry_.Add(stream); !status.ok()) return reject(status);
   stream->ReadRequest();
-  // The registry keeps it until OnDone(), which can't come before this handler has returned.
+  // The registry keeps it until OnDone(), which gRPC calls only after this handler has returned.
   return stream.get();
 }
 
-// Runs on gRPC's threads: looks at the request's bytes and at nothing else.
+// Runs on gRPC's threads: only decodes and checks the request.
 void MetadataService::Begin(const MethodContract& method,
                             const std::shared_ptr<ServerStream>& stream,
                             const grpc::ByteBuffer& request) {

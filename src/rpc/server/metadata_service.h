@@ -17,23 +17,22 @@
 
 namespace cbt::rpc {
 
-// Makes the feed of a stream: from a provider, from another server.
+// Creates the feed of a stream, from a provider or from another server.
 using FeedFactory = std::function<std::shared_ptr<OutboundFeed>(
     const Contract& contract, AdmittedRequest request, std::shared_ptr<ServerStream> stream)>;
 
 class MetadataService final : public RawService {
  public:
-  // All references must outlive the service; the contract is one of the streaming ones in
-  // contract.h.
+  // All references must outlive the service; the contract must be a streaming one of contract.h.
   MetadataService(const Contract& contract, Admission& admission, FeedFactory feeds,
                   const StreamOptions& options, OpenStreams& registry, const Telemetry& telemetry);
-  // Waits for admissions that are being answered; later ones find nobody.
+  // Waits for admission callbacks that are running; later ones do nothing.
   ~MetadataService() override;
   MetadataService(const MetadataService&) = delete;
   MetadataService& operator=(const MetadataService&) = delete;
 
  private:
-  // Admissions may be answered by anybody's threads at any time.
+  // Admission callbacks may come from any thread at any time.
   struct Gate {
     std::shared_mutex mutex;
     bool open = true;

@@ -31,7 +31,7 @@ constexpr uint32_t kChangedBlocksField = 3;
 // Bytes that the token and the size of a page may take.
 constexpr size_t kPageExtra = 256;
 
-// A page under construction. Tuples and blocks are encoded alike: field 3, of two varints.
+// A page under construction. Tuples and blocks have the same encoding: field 3, with two varints.
 struct PageContents {
   std::string blocks;
   uint64_t tuples = 0;
@@ -40,9 +40,9 @@ struct PageContents {
 
 }  // namespace
 
-// One call. Lives until gRPC and the task in the executor have let go of it; like a stream it holds
-// its slot before its request has come, and does not wait for the provider when the client has
-// gone.
+// One call. Lives until gRPC and the task in the executor have released it. Like a stream, it holds
+// its slot before its request has arrived, and does not wait for the provider when the client has
+// disconnected.
 class PagedService::Page final : public BidiReactor,
                                  public ServedCall,
                                  public std::enable_shared_from_this<Page> {
@@ -60,7 +60,7 @@ class PagedService::Page final : public BidiReactor,
     if (deadline_ == std::chrono::system_clock::time_point::max()) deadline_.reset();
   }
 
-  // Call once, when the registry holds the page.
+  // Call once, after the registry holds the page.
   void ReadRequest() { StartRead(&bytes_); }
 
   void OnReadDone(bool ok) override {
@@ -70,7 +70,7 @@ class PagedService::Page final : public BidiReactor,
     }
     NoteRequest();
     try {
-      // gRPC ends what is compressed by itself.
+      // gRPC itself ends calls with compressed requests.
       const absl::Status status = ok && !IsCompressed(bytes_) ? Decode() : RequestMissing();
       if (!status.ok()) {
         NoteReason(EndReason::kRefused);
@@ -82,8 +82,8 @@ class PagedService::Page final : public BidiReactor,
     }
   }
 
-  // Whoever calls keeps the page alive. The answer comes first: what the provider says of being
-  // stopped is not how the page ends.
+  // The caller keeps the page alive. Answers first: the provider's error after being stopped is not
+  // the status of the page.
   void End(absl::Status status) override {
     Answer(status, nullptr);
     stop_.request_stop();
@@ -162,7 +162,7 @@ class PagedService::Page final : public BidiReactor,
     Answer(status, &message);
   }
 
-  // Ends the call, once; whoever comes later is too late.
+  // Ends the call; only the first call counts.
   void Answer(absl::Status status, grpc::ByteBuffer* message) {
     {
       std::lock_guard lock(mutex_);
@@ -183,7 +183,7 @@ class PagedService::Page final : public BidiReactor,
     }
   }
 
-  // Requires the lock. A page that does not say what it was read from can't be gone on with.
+  // Requires the lock. A page without its source version can't be continued.
   absl::Status AddVersion() try {
     if (context_ != nullptr) {
       context_->AddInitialMetadata(std::string(kSourceVersionKey), SourceVersionText(version_));
@@ -243,7 +243,7 @@ class PagedService::Page final : public BidiReactor,
     return MakeStatusNoThrow(absl::StatusCode::kInternal, "the provider threw an exception");
   }
 
-  // Returns where the next page begins; none after the last.
+  // Returns the offset of the next page; empty after the last.
   absl::StatusOr<std::optional<uint64_t>> Fill(ExtentCursor& cursor,
                                                const AdmittedRequest& admitted,
                                                PageContents& page) {
@@ -274,7 +274,7 @@ class PagedService::Page final : public BidiReactor,
         page.tuples += done.tuples;
         end = batch[taken - 1].end();
       }
-      // Looks one tuple ahead, so that no page comes that is empty for nothing.
+      // Looks one tuple ahead, so that no page is needlessly empty.
       if (taken < batch.size()) return std::optional<uint64_t>(std::min(end, cursor.capacity()));
       if (*step == Step::kComplete) return std::optional<uint64_t>();
     }
@@ -295,7 +295,7 @@ class PagedService::Page final : public BidiReactor,
   uint64_t tuples_ = 0;
   uint64_t reported_ = 0;
   std::mutex mutex_;
-  bool requested_ = false;                        // a request has come, or none will
+  bool requested_ = false;                        // a request has arrived, or none will
   std::optional<Clock::time_point> answered_at_;  // when gRPC got the answer
   std::optional<StreamTelemetry> watch_;          // from the request on
 };
@@ -324,7 +324,7 @@ PagedService::BidiReactor* PagedService::Open(grpc::CallbackServerContext& conte
       std::make_shared<Page>(shared_, registry_, executor_, context, *std::move(slot), telemetry_);
   if (absl::Status status = registry_.Add(page); !status.ok()) return reject(status);
   page->ReadRequest();
-  // The registry keeps it until OnDone(), which can't come before this handler has returned.
+  // The registry keeps it until OnDone(), which gRPC calls only after this handler has returned.
   return page.get();
 }
 

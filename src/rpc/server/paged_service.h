@@ -1,4 +1,4 @@
-// ListSnapshotDeltas: the same answers as a stream's, a page at a time.
+// ListSnapshotDeltas: the answer of a stream, one page per call.
 #ifndef CBT_RPC_SERVER_PAGED_SERVICE_H_
 #define CBT_RPC_SERVER_PAGED_SERVICE_H_
 
@@ -27,7 +27,7 @@ class PagedService final : public RawService {
 
   BidiReactor* Open(grpc::CallbackServerContext& context);
 
-  // What pages use; a provider's call, and with it a page, may outlast the service.
+  // State shared by pages; a provider's call, and with it a page, may outlive the service.
   struct Shared {
     SnapshotProvider& provider;
     const PageTokens tokens;

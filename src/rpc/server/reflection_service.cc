@@ -111,7 +111,7 @@ std::vector<std::string_view> Descriptors::ByName(const std::string& name) const
 }
 
 std::vector<std::string_view> Descriptors::BySymbol(std::string_view symbol) const {
-  // What is declared inside something is where that is.
+  // A nested symbol is in the file of its parent.
   while (!symbol.empty()) {
     if (const auto found = symbols_.find(symbol); found != symbols_.end()) {
       return ByName(found->second);
@@ -122,14 +122,14 @@ std::vector<std::string_view> Descriptors::BySymbol(std::string_view symbol) con
   return {};
 }
 
-// Answers request after request, each by one message. Lives until gRPC has let go of it.
+// Answers each request with one message. Lives until gRPC has released it.
 class ReflectionService::Call final : public BidiReactor, public ServedCall {
  public:
   // `context` is valid until OnDone(); the service must outlive the call.
   Call(ReflectionService& service, grpc::CallbackServerContext& context, StreamSlot slot)
       : service_(service), slot_(std::move(slot)), context_(&context) {}
 
-  // Call once, when the registry holds the call.
+  // Call once, after the registry holds the call.
   void Start() { StartRead(&request_); }
 
   void OnReadDone(bool ok) override {
@@ -211,7 +211,7 @@ class ReflectionService::Call final : public BidiReactor, public ServedCall {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Ends the call, once, and not while a message is on its way.
+  // Ends the call, once, and not while a message is in flight.
   bool Close(const grpc::Status& status) {
     {
       const std::lock_guard lock(mutex_);
@@ -231,7 +231,7 @@ class ReflectionService::Call final : public BidiReactor, public ServedCall {
   grpc::CallbackServerContext* context_;    // null after OnDone()
   Clock::time_point since_ = Clock::now();  // when the last step was taken
   bool writing_ = false;
-  bool closed_ = false;  // the status is with gRPC
+  bool closed_ = false;  // gRPC has the status
 };
 
 ReflectionService::ReflectionService(std::vector<std::string> services,
@@ -257,7 +257,7 @@ ReflectionService::BidiReactor* ReflectionService::Open(grpc::CallbackServerCont
     return RejectBidi(ToGrpcStatus(status));
   }
   call->Start();
-  // The registry keeps it until OnDone(), which can't come before this handler has returned.
+  // The registry keeps it until OnDone(), which gRPC calls only after this handler has returned.
   return call.get();
 }
 

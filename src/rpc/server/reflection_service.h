@@ -1,7 +1,7 @@
-// grpc.reflection.v1 and v1alpha.ServerReflection: what the services look like, for tools that have
-// no .proto files at hand. Source: grpc/reflection/v1/reflection.proto of the gRPC project.
+// grpc.reflection.v1 and v1alpha.ServerReflection: descriptions of the services for tools without
+// the .proto files. Source: grpc/reflection/v1/reflection.proto of the gRPC project.
 //
-// gRPC's own plugin would want generated classes in the program, see raw_service.h.
+// gRPC's own plugin needs generated classes in the program, see raw_service.h.
 #ifndef CBT_RPC_SERVER_REFLECTION_SERVICE_H_
 #define CBT_RPC_SERVER_REFLECTION_SERVICE_H_
 
@@ -18,13 +18,13 @@
 
 namespace cbt::rpc {
 
-// Descriptions of our .proto files, as protoc wrote them.
+// Descriptors of the .proto files, compiled by protoc.
 class Descriptors {
  public:
   Descriptors();
 
-  // The file of that name, or the one that declares a symbol ("csi.v1.Identity.Probe"), with
-  // everything that it imports; empty when there is none.
+  // The file of that name, or the one that declares a symbol ("csi.v1.Identity.Probe"), with all
+  // its imports; empty if there is none.
   std::vector<std::string_view> ByName(const std::string& name) const;
   std::vector<std::string_view> BySymbol(std::string_view symbol) const;
 
@@ -39,18 +39,18 @@ class Descriptors {
   std::map<std::string, std::string, std::less<>> symbols_;  // to file names
 };
 
-// What anybody may ask for without a token costs little: an answer repeats the question, so that is
-// short, and calls are few and don't wait for ever.
+// Needs no token, so it must cost little: requests are short, because answers repeat them, and the
+// number and duration of calls are limited.
 class ReflectionService final : public RawService {
  public:
-  // Names of files and symbols are shorter by far.
+  // Names of files and symbols are far shorter.
   static constexpr size_t kMaxQuestionBytes = size_t{4} << 10;
-  // Calls at a time. Tools make one and end it.
+  // Most calls open at once. Tools make one and end it.
   static constexpr size_t kMaxCalls = 64;
 
-  // `services`: names of those beside it; health and reflection itself are added. A call whose
-  // client neither asks nor takes anything for `patience` is ended.
-  // Throws std::system_error when there is no thread to watch them with.
+  // `services`: names of the other services; health and reflection are added. A call whose client
+  // neither sends nor reads anything for `patience` is ended. Throws std::system_error if the
+  // watching thread can't be started.
   ReflectionService(std::vector<std::string> services, std::chrono::milliseconds patience);
 
  private:
@@ -60,7 +60,7 @@ class ReflectionService final : public RawService {
 
   const Descriptors descriptors_;
   std::vector<std::string> services_;
-  // Of its own, so that those who look around take no stream's place, and no drain waits for them.
+  // Separate, so that these calls take no slot of a stream and no drain waits for them.
   OpenStreams calls_;
 };
 

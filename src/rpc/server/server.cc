@@ -55,7 +55,7 @@ class Server::Impl {
         services_(PlanOf(options), Feeds(provider, options.stream), provider, host_.registry(),
                   host_.small_calls(), executor_) {}
 
-  // Calls know the services, which die first.
+  // Calls refer to the services, which are destroyed first.
   ~Impl() { host_.Shutdown(milliseconds{0}); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -69,7 +69,7 @@ class Server::Impl {
 
  private:
   FeedFactory Feeds(SnapshotProvider& provider, const StreamOptions& stream) {
-    // What a few streams turn over in the time that a message takes to be sent.
+    // What a few streams produce in the time that it takes to send a message.
     constexpr size_t kIdleMessageMemory = size_t{8} << 20;
     return [this, &provider, stream,
             pool = SlicePool::Create(stream.message_bytes, kIdleMessageMemory)](
@@ -83,7 +83,7 @@ class Server::Impl {
     };
   }
 
-  // In the order of who needs whom: the executor's last tasks hold streams, those know the host's
+  // In order of dependency: the executor's last tasks hold streams, which refer to the host's
   // registry.
   ServiceHost host_;
   ThreadPool executor_;

@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Requests are ids, numbers, tokens and secrets, for all of which together CSI allows 4 KiB.
+// Requests hold ids, numbers, tokens and secrets; CSI allows 4 KiB for all of them together.
 constexpr int kMaxRequestBytes = 64 << 10;
 constexpr int kMaxRequestMetadataBytes = 16 << 10;
 
@@ -29,12 +29,12 @@ constexpr size_t kMaxThreads = 1024;
 
 constexpr int kHandshakeTimeoutMs = 20'000;
 
-// How long gRPC waits for calls that are left after the drain before it cancels them.
+// How long gRPC waits for calls left after the drain before it cancels them.
 constexpr milliseconds kTransportShutdown{200};
-// And how long it may then take to get rid of their connections.
+// How long gRPC may then take to close their connections.
 constexpr milliseconds kLastWords{800};
 
-// How long a certificate that was shown once vouches for a connection.
+// How long a connection may live after its client's certificate was checked.
 constexpr milliseconds kCertifiedAge = std::chrono::hours(1);
 
 absl::Status OutOfRange(std::string_view option, std::string_view expected) {
@@ -46,7 +46,7 @@ int Milliseconds(milliseconds time) {
   return static_cast<int>(std::min<int64_t>(time.count(), std::numeric_limits<int>::max()));
 }
 
-// Keeps gRPC from adding its health service to ours, where a program has switched that on.
+// Keeps gRPC from adding its own health service if the program has enabled that.
 class OwnHealth final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments* arguments) override {
@@ -58,20 +58,21 @@ class OwnHealth final : public grpc::ServerBuilderOption {
 void SetLimits(grpc::ServerBuilder& builder, const ConnectionOptions& connection,
                size_t max_streams) {
   builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
-  // A message that is unpacked before it is measured can be of any size. Without the filter that
-  // unpacks, gRPC refuses what is compressed with UNIMPLEMENTED, and says what it takes.
+  // A message that is decompressed before its size is checked can have any size. Without the
+  // decompressing filter, gRPC refuses compressed messages with UNIMPLEMENTED, and lists what it
+  // accepts.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   for (const grpc_compression_algorithm packed : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
     builder.SetCompressionAlgorithmSupportStatus(packed, false);
   }
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxRequestMetadataBytes);
-  // Without this two servers can share a TCP port and each gets some of the clients.
+  // Otherwise two servers could share a TCP port, and each would get some of the clients.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(connection.keepalive_time));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
                              Milliseconds(connection.keepalive_timeout));
-  // Also where no call is open: gRPC 1.51 at times misses the end of a connection that is reset
-  // together with its last call, and would keep its socket for good.
+  // Even without open calls: gRPC 1.51 sometimes misses the end of a connection that is reset
+  // together with its last call, and would leak its socket.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
@@ -84,11 +85,11 @@ void SetLimits(grpc::ServerBuilder& builder, const ConnectionOptions& connection
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
                                Milliseconds(connection.max_age));
   }
-  // Requests are small: there is no bandwidth to be found out that windows should grow for.
+  // Requests are small: there is no need to measure bandwidth and grow windows.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
-  // A connection may ask for some more streams than there are, so that those too many are refused
-  // with a status instead of waiting in the client.
+  // A connection may open some more streams than are allowed, so that the excess is refused with a
+  // status instead of waiting in the client.
   const size_t per_connection = std::min<size_t>(max_streams, 1 << 20) + 100;
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(per_connection));
   if (connection.memory_quota > 0) {
@@ -212,7 +213,7 @@ absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& t
   for (grpc::Service* service : services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {
-    // The address and the certificates were fine a moment ago.
+    // The address and the certificates have already been checked.
     return absl::UnavailableError(
         absl::StrCat("listen: ", address_.ToString(), ": gRPC can't listen on this address"));
   }
@@ -227,20 +228,20 @@ absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& t
   return absl::OkStatus();
 }
 
-// Every stream is over when this returns: none of them waits for a provider. A provider's call that
-// blocks meanwhile goes on in its thread and finds its stream closed.
+// All streams have ended when this returns: none waits for a provider. A provider's call that still
+// blocks continues in its thread, and then finds its stream closed.
 void ServiceHost::Shutdown(milliseconds grace) {
-  // Before the lock, so that a second call can shorten the grace of the first.
+  // Before the lock, so that a second call can shorten the first one's grace.
   registry_.StartDrain(grace);
   std::lock_guard lock(shutdown_mutex_);
   if (server_ == nullptr) return;
   health_.Drain();
   registry_.FinishDrain();
   health_.EndWatches();
-  // gRPC waits for what a peer does not take from its socket, however long that is.
+  // gRPC waits indefinitely for data that a peer does not read from its socket.
   if (watch_ != nullptr) watch_->CloseAllAfter(kTransportShutdown + kLastWords);
   server_->Shutdown(std::chrono::system_clock::now() + kTransportShutdown);
-  // gRPC has closed the socket; only now another server may take its place.
+  // gRPC has closed the socket; only now may another server take its place.
   server_.reset();
   watch_.reset();
   socket_file_.reset();

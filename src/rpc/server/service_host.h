@@ -1,5 +1,4 @@
-// What every server of ours has, whatever it serves: an address, TLS, limits, health, reflection,
-// and an orderly end.
+// The parts common to all servers: address, TLS, limits, health, reflection, and orderly shutdown.
 #ifndef CBT_RPC_SERVER_SERVICE_HOST_H_
 #define CBT_RPC_SERVER_SERVICE_HOST_H_
 
@@ -25,7 +24,7 @@
 
 namespace cbt::rpc {
 
-// INVALID_ARGUMENT that names the option for one that is out of range.
+// INVALID_ARGUMENT that names the option that is out of range.
 absl::Status CheckStreamOptions(const StreamOptions& stream);
 absl::Status CheckConnectionOptions(const ConnectionOptions& connection);
 

@@ -59,7 +59,7 @@ ServiceSet::ServiceSet(const ServicePlan& plan, const FeedFactory& feeds, Snapsh
         ContractOf(api), *admissions_.back(), feeds, plan.stream, registry, plan.telemetry));
     services_.push_back(metadata_.back().get());
   }
-  // What a plugin is asked before anything else; a sidecar is no plugin.
+  // Clients query a plugin's identity first; a sidecar is not a plugin.
   const bool is_plugin = std::any_of(plan.apis.begin(), plan.apis.end(), [](Api api) {
     return api == Api::kCsi || api == Api::kPaged;
   });

@@ -1,4 +1,4 @@
-// The gRPC services of a server or a relay: one for each contract, and those beside them.
+// The gRPC services of a server or a relay: one for each contract, and the common ones.
 #ifndef CBT_RPC_SERVER_SERVICES_H_
 #define CBT_RPC_SERVER_SERVICES_H_
 
@@ -24,13 +24,13 @@
 
 namespace cbt::rpc {
 
-// INVALID_ARGUMENT for no contract, one twice, and one that lacks what it needs.
+// INVALID_ARGUMENT for no contract, a duplicate, and one whose requirements are missing.
 absl::Status CheckApis(const std::vector<Api>& apis, const AccessControl& access,
                        const SessionStore* sessions);
 
-// What the options of servers and relays say about services.
+// The options of servers and relays that concern services.
 struct ServicePlan {
-  std::vector<Api> apis;  // that CheckApis() has passed
+  std::vector<Api> apis;  // valid by CheckApis()
   AccessControl access;
   bool base_is_handle = true;
   SessionStore* sessions = nullptr;
@@ -44,8 +44,8 @@ struct ServicePlan {
 
 class ServiceSet {
  public:
-  // `feeds` makes streams, `pages` answers for the paged contract on `executor`. All references
-  // must outlive the set.
+  // `feeds` creates the feeds of streams; `pages` answers the paged contract, on `executor`. All
+  // references must outlive the set.
   ServiceSet(const ServicePlan& plan, const FeedFactory& feeds, SnapshotProvider& pages,
              OpenStreams& registry, SmallCalls& small_calls, Executor& executor);
 

@@ -23,7 +23,7 @@ class SmallCalls::Call final : public RawService::BidiReactor, public ServedCall
        StreamSlot slot)
       : calls_(calls), answer_(answer), slot_(std::move(slot)), context_(&context) {}
 
-  // Call once, when the registry holds the call.
+  // Call once, after the registry holds the call.
   void ReadRequest() { StartRead(&bytes_); }
 
   void OnReadDone(bool ok) override {
@@ -70,7 +70,7 @@ class SmallCalls::Call final : public RawService::BidiReactor, public ServedCall
   using Clock = std::chrono::steady_clock;
 
   absl::StatusOr<std::string> Make() {
-    if (IsCompressed(bytes_)) return RequestMissing();  // gRPC ends such a call by itself
+    if (IsCompressed(bytes_)) return RequestMissing();  // gRPC itself ends the call
     if (bytes_.Length() > kMaxQuestionBytes) {
       return absl::InvalidArgumentError(absl::StrCat("the request has ", bytes_.Length(),
                                                      " bytes; the limit is ", kMaxQuestionBytes));
@@ -115,7 +115,7 @@ RawService::BidiReactor* SmallCalls::Open(grpc::CallbackServerContext& context,
     return RejectBidi(ToGrpcStatus(status));
   }
   call->ReadRequest();
-  // The registry keeps it until OnDone(), which can't come before this handler has returned.
+  // The registry keeps it until OnDone(), which gRPC calls only after this handler has returned.
   return call.get();
 }
 

@@ -1,6 +1,5 @@
-// Calls of a short question and a short answer that cost next to nothing: who the plugin is, how
-// the server is. They take no token, so they are few at a time, and none waits for its question
-// for long.
+// Cheap unary calls without a token, for identity and health: their number is limited, and so is
+// the time that they wait for their request.
 #ifndef CBT_RPC_SERVER_SMALL_CALLS_H_
 #define CBT_RPC_SERVER_SMALL_CALLS_H_
 
@@ -23,26 +22,26 @@ namespace cbt::rpc {
 class SmallCalls {
  public:
   static constexpr size_t kMaxQuestionBytes = size_t{4} << 10;
-  // Calls at a time; a further one gets RESOURCE_EXHAUSTED.
+  // Most calls open at once; further ones get RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxCalls = 256;
 
   // Called on gRPC's threads with an encoded request; returns the encoded answer.
   using Answer = std::function<absl::StatusOr<std::string>(std::span<const uint8_t> request)>;
 
-  // A call whose client takes nothing for `patience` is cancelled.
-  // Throws std::system_error when there is no thread to watch them with.
+  // A call whose client reads nothing for `patience` is cancelled. Throws std::system_error if the
+  // watching thread can't be started.
   SmallCalls(std::chrono::milliseconds patience, const Telemetry& telemetry)
       : calls_(kMaxCalls, patience, std::chrono::milliseconds{0}), telemetry_(telemetry) {}
 
   OpenStreams::Counts Count() const { return calls_.Count(); }
 
-  // The reactor of a call. `answer` must outlive it.
+  // Returns the reactor of a call. `answer` must outlive it.
   RawService::BidiReactor* Open(grpc::CallbackServerContext& context, const Answer& answer);
 
  private:
   class Call;
 
-  // Of its own: these calls take no stream's place, and no drain waits for them.
+  // Separate, so that these calls take no slot of a stream and no drain waits for them.
   OpenStreams calls_;
   const Telemetry telemetry_;
 };
