@@ -28,13 +28,13 @@ using std::chrono::system_clock;
 constexpr milliseconds kFirstBackoff{100};
 constexpr milliseconds kLastBackoff{5000};
 
-// What is asked for, and how a stream of it is opened at an offset.
+// The request, and how to open a stream for it at an offset.
 class Caller {
  public:
   Caller(ListRequest request, ChannelMaker connect)
       : request_(std::move(request)), connect_(std::move(connect)) {
     if (request_.timeout.has_value()) {
-      // Far below what would overflow the clock.
+      // Far below the clock's overflow.
       constexpr milliseconds kLongest = std::chrono::hours{24 * 365};
       deadline_ = system_clock::now() + std::min(*request_.timeout, kLongest);
     }
@@ -74,8 +74,8 @@ class Caller {
 
 absl::Status NoMessage() { return absl::DataLossError("metadata stream: ended without a message"); }
 
-// A block size that tuples of the message show, when they lie on its multiples: what Seek() may
-// round down to without missing anything.
+// The block size of the message's tuples, if they lie on its multiples: Seek() may round down to it
+// without missing anything.
 uint64_t GranularityOf(const MetadataMessage& message) {
   if (message.type != BlockMetadataType::kFixedLength || message.tuples.empty()) return 1;
   const Extent tuple = message.tuples.front();
@@ -83,12 +83,12 @@ uint64_t GranularityOf(const MetadataMessage& message) {
   return tuple.length;
 }
 
-// What a stream of which a message has come says of its data; empty for nothing.
+// The source version of a stream whose first message has arrived; empty if not reported.
 std::string VersionOf(const InboundStream& stream) {
   return std::string(stream.Initial(kSourceVersionKey).value_or(""));
 }
 
-// Whether `stream`, opened at `offset`, can go on with what is of version `before`.
+// Checks that `stream`, opened at `offset`, continues data of version `before`.
 absl::Status CheckVersion(const InboundStream& stream, const std::string& before, uint64_t offset) {
   if (before.empty() || VersionOf(stream) == before) return absl::OkStatus();
   return absl::AbortedError(
@@ -142,24 +142,24 @@ class RemoteCursorImpl final : public RemoteCursor {
   const Caller caller_;
   const BlockMetadataType type_;
 
-  // Where the stream goes on if it has to be opened again: where it was opened or sought to, then
-  // the end of the last tuple.
+  // The offset at which the stream is reopened: where it was opened or sought to, then the end of
+  // the last tuple.
   uint64_t floor_;
   bool floor_is_tuple_end_ = false;
-  // What reaches below the floor is not passed on. Off only for a stream's very first tuple, which
-  // a server may round down as it likes.
+  // Tuples are cut at the floor. False only for a stream's very first tuple, which a server may
+  // round down.
   bool floor_holds_ = false;
 
   std::unique_ptr<InboundStream> stream_;
-  uint64_t stream_offset_;  // that stream_ was asked for
+  uint64_t stream_offset_;  // starting offset of stream_
   const StreamSummary summary_;
   const std::string source_version_;
   std::optional<StreamChecker> checker_;
-  StreamDigest digest_;      // of what stream_ gave
+  StreamDigest digest_;      // of the tuples of stream_
   MetadataMessage message_;  // memory for the next
   TupleList tuples_;         // of the last message that had some
-  size_t taken_ = 0;         // how many of them were handed on
-  bool ended_ = false;       // the server said OK
+  size_t taken_ = 0;         // how many of them were returned
+  bool ended_ = false;       // the server ended the stream with OK
   Completeness completeness_ = Completeness::kUnderWay;
   int resumes_ = 0;
   int resumes_in_a_row_ = 0;
@@ -195,7 +195,7 @@ void RemoteCursorImpl::TellProgress(bool always) {
        .tuples_per_second = seconds > 0 ? static_cast<double>(tuples) / seconds : 0});
 }
 
-// The server said OK: is it the OK of what was received?
+// Checks the server's OK against what was received.
 absl::Status RemoteCursorImpl::End() {
   std::string what;
   switch (CheckProof([this](std::string_view key) { return stream_->Trailing(key); }, digest_,
@@ -228,12 +228,12 @@ absl::Status RemoteCursorImpl::End() {
   return absl::OkStatus();
 }
 
-// `tuples` are the first ones of a stream that was opened at the floor; they end after it.
+// `tuples` are the first of a stream opened at the floor; they end after it.
 absl::Status RemoteCursorImpl::CutAtFloor(TupleList& tuples) const {
   if (!floor_holds_ || tuples.empty()) return absl::OkStatus();
   const Extent first = tuples.front();
   if (first.offset >= floor_) return absl::OkStatus();
-  // A last block that reaches past the capacity does not end at it: servers may send it once more.
+  // A last block that reaches past the capacity does not end at it: servers may repeat it.
   if (floor_is_tuple_end_ && floor_ == capacity() && first == tuples_.back()) {
     tuples.clear();
     return absl::OkStatus();
@@ -247,7 +247,7 @@ absl::Status RemoteCursorImpl::CutAtFloor(TupleList& tuples) const {
   return absl::OkStatus();
 }
 
-// Takes one message, or the end of the stream. A stream that breaks is resumed.
+// Takes one message, or the end of the stream. Resumes a broken stream.
 absl::Status RemoteCursorImpl::Receive() {
   absl::StatusOr<bool> more = stream_->Next(message_);
   if (!more.ok()) return Resume(more.status());
@@ -259,7 +259,7 @@ absl::Status RemoteCursorImpl::Receive() {
   return absl::OkStatus();
 }
 
-// Opens the stream again at the floor and takes its first message.
+// Reopens the stream at the floor and takes its first message.
 absl::Status RemoteCursorImpl::Reopen() {
   stream_.reset();
   tuples_before_ += digest_.tuples();
@@ -271,7 +271,7 @@ absl::Status RemoteCursorImpl::Reopen() {
   absl::StatusOr<bool> more = stream_->Next(message_);
   if (!more.ok()) return more.status();
   if (!*more) {
-    // Servers that have nothing to say at the very end are not always aware that they should.
+    // Some servers send no message for a stream that starts at the very end.
     if (floor_ != capacity()) return NoMessage();
     return End();
   }
@@ -291,8 +291,8 @@ absl::Status RemoteCursorImpl::Reopen() {
   return absl::OkStatus();
 }
 
-// Whether a stream broke for a reason that may be gone the next time. A server that shuts down may
-// cancel calls; where we do it ourselves, nobody wants the rest.
+// Whether a retry may help. A server that shuts down may cancel calls; the client's own
+// cancellation is checked separately.
 bool IsLost(const absl::Status& reason) {
   return absl::IsUnavailable(reason) || absl::IsCancelled(reason);
 }
@@ -329,7 +329,7 @@ absl::Status RemoteCursorImpl::DoSeek(uint64_t offset) {
 }
 
 absl::StatusOr<uint64_t> RemoteCursorImpl::DoNext(ExtentBatch& batch) {
-  // A tuple that reaches the capacity would complete the cursor; it waits for the server's OK.
+  // A tuple that reaches the capacity would complete the cursor, so it waits for the server's OK.
   const auto held_back = [this] {
     return !ended_ && taken_ < tuples_.size() && tuples_.back().end() >= capacity();
   };

@@ -1,4 +1,4 @@
-// A stream of decoded messages from a server, whatever contract it speaks.
+// A stream of decoded messages from a server of any contract.
 #ifndef CBT_RPC_CLIENT_INBOUND_STREAM_H_
 #define CBT_RPC_CLIENT_INBOUND_STREAM_H_
 
@@ -20,18 +20,17 @@ namespace cbt::rpc {
 
 using Deadline = std::optional<std::chrono::system_clock::time_point>;
 
-// How long a server may send nothing while it is waited for.
+// How long a server may send nothing while the client waits.
 using StallLimit = std::optional<std::chrono::milliseconds>;
 
-// Belongs to one thread. The destructor cancels what is still running and does not wait for the
-// server.
+// Belongs to one thread. The destructor cancels a running call and does not wait for the server.
 class InboundStream {
  public:
   virtual ~InboundStream() = default;
 
-  // Waits for the next message; false when the server ended the stream with OK.
-  // Errors: the server's status, gRPC's own when the connection breaks, DATA_LOSS for bytes that
-  //         are no message, DEADLINE_EXCEEDED when nothing came within the limit.
+  // Waits for the next message; returns false if the server ended the stream with OK.
+  // Errors: the server's status, gRPC's own if the connection breaks, DATA_LOSS for bytes that are
+  //         not a message, DEADLINE_EXCEEDED if nothing arrives within the limit.
   virtual absl::StatusOr<bool> Next(MetadataMessage& message) = 0;
 
   // Metadata of the call: initial after the first message, trailing at the end.
@@ -39,8 +38,8 @@ class InboundStream {
   virtual std::optional<std::string_view> Trailing(std::string_view key) const = 0;
 };
 
-// Opens a stream of a method of `contract` (allocated or delta, as the request has it). The request
-// and the channel must outlive it for the paged contract, which asks page by page.
+// Opens a stream of a method of `contract` (allocated or delta, depending on the request). For the
+// paged contract, which requests page by page, the request and the channel must outlive it.
 std::unique_ptr<InboundStream> OpenMessageStream(const std::shared_ptr<grpc::Channel>& channel,
                                                  const Contract& contract,
                                                  const MetadataRequest& request, Deadline deadline,

@@ -38,8 +38,7 @@ absl::Status TooLarge(const char* what, size_t position) {
       absl::StrCat("page: ", what, " at byte ", position, " is past 2^63 - 1"));
 }
 
-// Pages don't tell whether their blocks have one size; if they do, the last may reach past the
-// capacity.
+// Pages do not say whether all blocks have one size; if so, the last may reach past the capacity.
 void CutLastBlock(SnapshotDeltaPage& page) {
   if (page.tuples.empty()) return;
   const Extent last = page.tuples.back();
@@ -139,8 +138,8 @@ absl::StatusOr<bool> PagedInbound::Next(MetadataMessage& message) {
   for (;;) {
     if (ended_) return false;
     if (absl::Status status = FetchPage(); !status.ok()) return status;
-    // Looked at also where a page brings nothing: an answer that nobody filled in has no blocks and
-    // names no next page, as the last one may.
+    // Checked even if a page is empty: an empty response has no blocks and no next page, like a
+    // last page may.
     if (page_.capacity == 0) {
       return absl::DataLossError("metadata stream: a page has no volume size");
     }

@@ -23,20 +23,20 @@ struct SnapshotDeltaPage {
   TupleList tuples = {};
 };
 
-// Decodes a response of ListSnapshotDeltas from anybody.
-// Errors: INVALID_ARGUMENT with the byte position for bytes that are no such message, and for
-//         values past 2^63 - 1.
+// Decodes an untrusted response of ListSnapshotDeltas.
+// Errors: INVALID_ARGUMENT with the byte position for a malformed message, and for values past 2^63
+//         - 1.
 absl::Status DecodePage(std::span<const uint8_t> bytes, SnapshotDeltaPage& page);
 
-// Pages in a row that bring nothing new and name a next one: so many are believed to come to
-// something. One in each 5 GiB of a volume of 64 TiB is far below it.
+// Give up after this many pages in a row without progress. One page for each 5 GiB of a 64 TiB
+// volume is far fewer.
 inline constexpr size_t kMaxIdlePages = 20'000;
 
-// The contract has no starting offset: a stream that begins further on passes over the pages before
-// it. A page without blocks is not the end while it names a next one; who names next ones for ever
-// has no end, and that is DATA_LOSS, as is a page that tells no capacity, or another than those
-// before; ABORTED is one that is read from other data than those before. So a volume without a
-// single byte can't be listed in pages.
+// The contract has no starting offset: a stream that begins further on skips the pages before it. A
+// page without blocks is not the end if it has a next token. DATA_LOSS: a server that always
+// returns a next token, and a page without a capacity or with a different one. ABORTED: a page read
+// from other data than those before. As a page needs a capacity above 0, an empty volume can't be
+// listed in pages.
 class PagedInbound final : public InboundStream {
  public:
   PagedInbound(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
@@ -58,10 +58,10 @@ class PagedInbound final : public InboundStream {
   const std::stop_token stop_;
   const StallLimit stall_;  // of each page
   SnapshotDeltaPage page_;
-  std::optional<uint64_t> capacity_;  // that pages tell
-  std::string version_;               // of the data that pages are read from, if they say
-  uint64_t furthest_ = 0;             // end of a block
-  size_t idle_pages_ = 0;             // in a row that had none that ends further on
+  std::optional<uint64_t> capacity_;  // reported by the pages
+  std::string version_;               // source version of the pages; empty if not reported
+  uint64_t furthest_ = 0;             // largest end of a block
+  size_t idle_pages_ = 0;             // in a row without a block that ends after furthest_
   bool first_ = true;
   bool ended_ = false;
 };

@@ -1,4 +1,4 @@
-// Remote streams as cursors, over channels that the caller has.
+// Remote streams as cursors, over the caller's channels.
 #ifndef CBT_RPC_CLIENT_REMOTE_CURSOR_H_
 #define CBT_RPC_CLIENT_REMOTE_CURSOR_H_
 
@@ -11,9 +11,8 @@
 
 namespace cbt::rpc {
 
-// A cursor over streams of channels that `connect` gives: one for each stream and each time that it
-// is resumed. `request.address` and `request.tls` are not looked at. Otherwise as
-// RemoteCursor::Open().
+// Returns a cursor that gets its channels from `connect`: one for the stream and one for each
+// resumption. Ignores `request.address` and `request.tls`. Otherwise as RemoteCursor::Open().
 using ChannelMaker = std::function<std::shared_ptr<grpc::Channel>()>;
 absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest& request,
                                                                ChannelMaker connect);

@@ -17,13 +17,13 @@
 namespace cbt::rpc {
 namespace {
 
-// Received ahead of the consumer at most, beside one message.
+// Limits of what is received ahead of the consumer, not counting one message.
 constexpr size_t kAheadBytes = size_t{512} << 10;
 constexpr size_t kAheadMessages = 64;
 
 }  // namespace
 
-// Between gRPC's threads and the consumer's.
+// Passes messages from gRPC's threads to the consumer's.
 class StreamingInbound::Receiver final : public UpstreamHandler {
  public:
   explicit Receiver(Deadline deadline) : call(deadline) {}
@@ -48,12 +48,12 @@ class StreamingInbound::Receiver final : public UpstreamHandler {
       const std::lock_guard lock(mutex_);
       status_ = FromGrpcStatus(status);
       ended_ = true;
-      // Under the lock: whoever waits may let go of this at once.
+      // Under the lock: the waiting thread may destroy this at once.
       changed_.notify_one();
     }
   }
 
-  // The next message; none at the end. DEADLINE_EXCEEDED when neither came within the limit.
+  // The next message; empty at the end. DEADLINE_EXCEEDED if neither arrives within the limit.
   absl::StatusOr<std::optional<grpc::ByteBuffer>> Take(StallLimit stall) {
     std::optional<grpc::ByteBuffer> message;
     bool read_on = false;
@@ -73,7 +73,7 @@ class StreamingInbound::Receiver final : public UpstreamHandler {
       messages_.pop_front();
       bytes_ -= message->Length();
       received_ = true;
-      // Not for each message.
+      // Not after each message.
       read_on = paused_ && bytes_ * 2 <= kAheadBytes && messages_.size() * 2 <= kAheadMessages;
       if (read_on) paused_ = false;
     }
@@ -103,8 +103,8 @@ class StreamingInbound::Receiver final : public UpstreamHandler {
   std::condition_variable changed_;
   std::deque<grpc::ByteBuffer> messages_;
   size_t bytes_ = 0;
-  bool waiting_ = false;  // the consumer is
-  bool paused_ = false;   // the call is not being read
+  bool waiting_ = false;  // the consumer waits
+  bool paused_ = false;   // the call is not read
   bool ended_ = false;
   bool received_ = false;  // a message was taken; belongs to the consumer
   absl::Status status_;
@@ -117,7 +117,7 @@ StreamingInbound::StreamingInbound(std::shared_ptr<grpc::Channel> channel, const
       contract_(contract),
       stall_(stall),
       receiver_(std::make_unique<Receiver>(deadline)),
-      // Made in place, once: emplace() would look for an earlier one, which GCC 14 warns of.
+      // Constructed in place: emplace() would check for an earlier value, which GCC 14 warns about.
       on_stop_(stop.stop_possible()
                    ? OnStop(std::in_place, std::move(stop), [this] { receiver_->call.Cancel(); })
                    : OnStop()) {
@@ -155,7 +155,7 @@ std::optional<std::string_view> StreamingInbound::Trailing(std::string_view key)
 StreamingInbound::~StreamingInbound() {
   on_stop_.reset();
   receiver_->call.Cancel();
-  // Comes at once, whatever the server does; the channel must not end before.
+  // Returns at once, whatever the server does; the channel must not be destroyed before.
   receiver_->AwaitEnd();
 }
 

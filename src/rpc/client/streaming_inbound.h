@@ -1,4 +1,4 @@
-// A server's stream for a consumer that waits for its messages.
+// A server's stream for a consumer that blocks until messages arrive.
 #ifndef CBT_RPC_CLIENT_STREAMING_INBOUND_H_
 #define CBT_RPC_CLIENT_STREAMING_INBOUND_H_
 
@@ -16,8 +16,7 @@
 
 namespace cbt::rpc {
 
-// Messages are received ahead of the consumer, by gRPC's threads, while it decodes: at most some
-// hundred kilobytes of them.
+// gRPC's threads receive messages ahead of the consumer, at most some hundred kilobytes.
 class StreamingInbound final : public InboundStream {
  public:
   // Sends `request` (encoded) to `method` of `contract`.

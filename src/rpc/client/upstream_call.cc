@@ -37,7 +37,7 @@ void UpstreamCall::OnReadDone(bool ok) {
       StartRead(&incoming_);
       return;
     } else {
-      // ReadOn() may have come already, from another thread.
+      // Another thread may already have called ReadOn().
       reading_ = read_on_early_;
       read_on_early_ = false;
       if (reading_) StartRead(&incoming_);
@@ -47,7 +47,7 @@ void UpstreamCall::OnReadDone(bool ok) {
   {
     const std::lock_guard lock(mutex_);
     reading_ = false;
-    // Of a call that is cancelled gRPC may drop messages, and still have the server's OK.
+    // gRPC may drop messages of a cancelled call and still report the server's OK.
     read_to_end_ = !ok && !cancelled_;
     if (!held_) return;
     held_ = false;
@@ -55,7 +55,7 @@ void UpstreamCall::OnReadDone(bool ok) {
   RemoveHold();
 }
 
-// gRPC swallows what a callback throws, and would then never end the call.
+// gRPC swallows exceptions of callbacks, and would then never end the call.
 bool UpstreamCall::Deliver(const grpc::ByteBuffer& message) noexcept {
   try {
     if (IsCompressed(message)) {
@@ -86,14 +86,14 @@ void UpstreamCall::ReadOn() {
 
 void UpstreamCall::Cancel() {
   {
-    // First, so that a read which comes back because of it is not taken for the end.
+    // First, so that a read that returns because of it is not mistaken for the end.
     const std::lock_guard lock(mutex_);
     cancelled_ = true;
   }
   context_.TryCancel();
   {
     const std::lock_guard lock(mutex_);
-    // A read that is on its way comes back and takes the hold with it.
+    // An outstanding read returns and removes the hold.
     if (reading_ || !held_) return;
     held_ = false;
   }
@@ -108,7 +108,7 @@ std::optional<std::string_view> UpstreamCall::Trailing(std::string_view key) con
   return FindOnly(context_.GetServerTrailingMetadata(), key);
 }
 
-// Nothing of this may be touched after OnEnd().
+// This must not be touched after OnEnd().
 void UpstreamCall::OnDone(const grpc::Status& status) {
   bool ended = false;
   bool compressed = false;
@@ -118,16 +118,16 @@ void UpstreamCall::OnDone(const grpc::Status& status) {
     compressed = compressed_;
   }
   if (compressed) {
-    // gRPC cancels such a call by itself, unless the server's OK is there already.
+    // gRPC itself cancels such a call unless the server's OK has already arrived.
     handler_->OnEnd(
         ToGrpcStatus(MakeStatusNoThrow(absl::StatusCode::kUnimplemented,
                                        "the server compresses messages, which this client does not "
                                        "support: turn compression off")));
     return;
   }
-  // The handler may still hold messages that it has not passed on: they must not become an end.
+  // The handler may still have unread messages: the stream must not look complete.
   const bool left = status.ok() && !ended;
-  // Without a text, which may take memory: what is thrown here would be lost, and the end with it.
+  // Without a text, which may need memory: an exception here would be lost, and the end with it.
   handler_->OnEnd(left ? grpc::Status(grpc::StatusCode::CANCELLED, "") : status);
 }
 

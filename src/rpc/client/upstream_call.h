@@ -1,4 +1,4 @@
-// One call of a streaming method, from the client's side.
+// One call of a streaming method, on the client.
 #ifndef CBT_RPC_CLIENT_UPSTREAM_CALL_H_
 #define CBT_RPC_CLIENT_UPSTREAM_CALL_H_
 
@@ -17,35 +17,35 @@
 
 namespace cbt::rpc {
 
-// What a call gives. Called on gRPC's threads, one call at a time, and must not block.
+// Receives the events of a call. Called on gRPC's threads, one at a time, and must not block.
 class UpstreamHandler {
  public:
   virtual ~UpstreamHandler() = default;
-  // True: go on reading. False: stop until ReadOn(). Throwing ends the call with an error.
+  // True: continue reading. False: stop until ReadOn(). Throwing ends the call with an error.
   virtual bool OnMessage(grpc::ByteBuffer message) = 0;
-  // The last thing that is called; the call may be destroyed in it.
+  // Called last; may destroy the call.
   virtual void OnEnd(const grpc::Status& status) = 0;
 };
 
-// Reads a server's stream with at most one read outstanding. It, its handler and the channel must
-// live until OnEnd() is called, from which on they may die at any time, though the last reference
-// to the channel not in a callback of gRPC's.
+// Reads a server's stream with at most one read outstanding. The call, its handler and the channel
+// must live until OnEnd() is called. From then on they may be destroyed at any time, but the last
+// reference to the channel must not be dropped in a callback of gRPC.
 class UpstreamCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   using Deadline = std::optional<std::chrono::system_clock::time_point>;
 
   explicit UpstreamCall(Deadline deadline);
 
-  // Sends `request` (encoded) to the method at `path` and begins to read. Call once.
+  // Sends `request` (encoded) to the method at `path` and starts reading. Call once.
   void Start(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
              const std::string& request, UpstreamHandler& handler);
 
-  // Goes on after a handler has stopped.
+  // Continues after the handler has stopped.
   void ReadOn();
 
-  // Ends the call soon, whatever the server does; OnEnd() comes. It comes with an error unless the
-  // end had been read before, also where the server's OK is there already: whoever stops reading
-  // has not taken what was sent.
+  // Ends the call soon, whatever the server does; OnEnd() is called. Unless the end had already
+  // been read, its status is an error, even if the server's OK has arrived: messages before it may
+  // not have been read.
   void Cancel();
 
   // Metadata of the call: initial in OnMessage() and after, trailing in OnEnd() and after.
@@ -64,13 +64,13 @@ class UpstreamCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc
   UpstreamHandler* handler_ = nullptr;
 
   std::mutex mutex_;
-  // gRPC must not finish a call that nobody is reading just now: a hold stands for the reader.
+  // gRPC must not finish a call while no read is outstanding: a hold prevents that.
   bool held_ = true;
-  bool reading_ = true;         // a read is outstanding, or its message with the handler
-  bool read_on_early_ = false;  // ReadOn() came before the handler had said that it stops
+  bool reading_ = true;         // a read is outstanding, or the handler has its message
+  bool read_on_early_ = false;  // ReadOn() was called before the handler returned false
   bool cancelled_ = false;
-  bool compressed_ = false;   // a message was, and not delivered
-  bool read_to_end_ = false;  // a read found that there are no more messages
+  bool compressed_ = false;   // a message was compressed, and not delivered
+  bool read_to_end_ = false;  // a read has found the end of the messages
 };
 
 }  // namespace cbt::rpc
