@@ -1,4 +1,4 @@
-// Calls that outlive the streams they were made for.
+// Counts calls that may outlive their streams.
 #ifndef CBT_RPC_RELAY_OPEN_CALLS_H_
 #define CBT_RPC_RELAY_OPEN_CALLS_H_
 
@@ -8,10 +8,10 @@
 
 namespace cbt::rpc {
 
-// Counts the calls on a channel. A call that was cancelled ends in a thread of gRPC's, some time
-// after whoever cancelled it has forgotten it, and holds the channel until then. gRPC must not lose
-// the last reference to a channel there: it would wait for its own thread. So the destructor waits
-// for the calls; who declares it behind the channel destroys it before. Thread safe.
+// Counts the calls on a channel. A cancelled call ends later in a thread of gRPC, and holds the
+// channel until then. The last reference to a channel must not be dropped there: gRPC would wait
+// for its own thread. So the destructor waits for the calls; declare this after the channel, so
+// that it is destroyed first. Thread safe.
 class OpenCalls {
  public:
   OpenCalls() = default;
@@ -22,7 +22,7 @@ class OpenCalls {
   OpenCalls(const OpenCalls&) = delete;
   OpenCalls& operator=(const OpenCalls&) = delete;
 
-  // One call; to be destroyed after everything of it.
+  // One call; must be destroyed after all its parts.
   class Hold {
    public:
     explicit Hold(OpenCalls& calls) : calls_(calls) {
@@ -31,7 +31,7 @@ class OpenCalls {
     }
     ~Hold() {
       const std::lock_guard lock(calls_.mutex_);
-      // Under the lock: whoever waits destroys the counter.
+      // Under the lock: the waiting thread destroys the counter.
       if (--calls_.open_ == 0) calls_.none_.notify_all();
     }
     Hold(const Hold&) = delete;

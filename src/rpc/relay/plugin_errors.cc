@@ -15,9 +15,9 @@
 namespace cbt::rpc {
 namespace {
 
-// A part of a secret that is shorter than this says nothing of it.
+// Shorter parts of a secret reveal nothing.
 constexpr size_t kShortestPart = 4;
-// Of a secret: what is looked for takes time with its length.
+// Longest secret that is searched for: the search takes time with its length.
 constexpr size_t kLongestForm = 4096;
 
 std::string_view SentenceOf(absl::StatusCode code) {
@@ -50,7 +50,7 @@ std::string_view SentenceOf(absl::StatusCode code) {
   }
 }
 
-// Another one for every error, also after a restart.
+// Unique for every error, also across restarts.
 std::string NextId() {
   static std::atomic<uint64_t> next = [] {
     std::random_device random;
@@ -59,7 +59,7 @@ std::string NextId() {
   return absl::StrCat(absl::Hex(next++, absl::kZeroPad16));
 }
 
-// Letters and digits alone, in lower case: what differs in case or is spaced out compares equal.
+// Letters and digits only, in lower case: texts that differ in case or spacing compare equal.
 std::string Plain(std::string_view text) {
   std::string plain;
   for (const char c : text.substr(0, kLongestForm)) {
@@ -86,16 +86,16 @@ bool Resembles(std::string_view text, const Secrets& secrets) {
   bool found = false;
   secrets.ForEach([&](const std::string&, const std::string& value) {
     if (value.empty() || found) return;
-    // What lies behind a cut is looked for nowhere. Hexadecimal digits are the longest form.
+    // Text after a cut is not searched, so assume a match. Hexadecimal is the longest form.
     if (text_cut || value.size() > kLongestForm / 2) {
       found = true;
       return;
     }
-    // Where there are no letters and digits, as it is.
+    // Verbatim too, for secrets without letters and digits.
     found = text.find(value) != std::string_view::npos || HoldsPartOf(plain_text, Plain(value)) ||
             HoldsPartOf(plain_text, Plain(absl::BytesToHexString(value)));
-    // What lies before a secret moves its characters within base64; the first one and the last may
-    // be mixed with neighbours.
+    // Bytes before a secret shift it within base64; the first and last characters may be mixed with
+    // neighbours.
     for (size_t skipped = 0; skipped < 3 && skipped < value.size(); ++skipped) {
       const std::string form = absl::Base64Escape(AbslView(value).substr(skipped));
       found = found || HoldsPartOf(plain_text, Plain(form.substr(0, form.find('='))));

@@ -31,7 +31,7 @@ void PluginWatch::Run() {
   std::unique_lock lock(mutex_);
   while (!closing_) {
     changed_.wait_for(lock, interval, [this] { return closing_; });
-    // Not under the lock: ending a call may end what added it.
+    // Without the lock: ending a call may destroy what added it.
     std::list<std::weak_ptr<WatchedCall>> calls;
     calls.swap(calls_);
     lock.unlock();

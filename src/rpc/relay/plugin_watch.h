@@ -11,24 +11,24 @@
 
 namespace cbt::rpc {
 
-// A call that knows since when it has waited for the plugin, and not for its own client.
+// A call that knows how long it has waited for the plugin, as opposed to its own client.
 class WatchedCall {
  public:
   virtual ~WatchedCall() = default;
-  // Ends the call if it has waited for longer than `limit`. Called from any thread at any time.
+  // Ends the call if it has waited longer than `limit`. Called from any thread at any time.
   virtual void CheckPlugin(std::chrono::milliseconds limit) = 0;
 };
 
-// Looks at its calls a few times within the limit, at least every second. Thread safe.
+// Checks its calls a few times within the limit, at least every second. Thread safe.
 class PluginWatch {
  public:
-  // `limit` zero: looks at nothing.
+  // `limit` zero: checks nothing.
   explicit PluginWatch(std::chrono::milliseconds limit);
   ~PluginWatch();
   PluginWatch(const PluginWatch&) = delete;
   PluginWatch& operator=(const PluginWatch&) = delete;
 
-  // Holds no call: one that is gone is forgotten.
+  // Does not keep calls alive; drops those that are gone.
   void Add(std::weak_ptr<WatchedCall> call);
 
  private:

@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What relayed streams turn over where messages are encoded anew.
+// Buffer memory of relayed streams whose messages are reencoded.
 constexpr size_t kIdleMessageMemory = size_t{8} << 20;
 
 std::optional<milliseconds> StallOf(const RelayOptions& options) {
@@ -76,7 +76,7 @@ class Relay::Impl {
                   executor_),
         watch_(options.plugin_stall_timeout) {}
 
-  // Calls know the services, which die first.
+  // Calls refer to the services, which are destroyed first.
   ~Impl() { host_.Shutdown(milliseconds{0}); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -103,12 +103,12 @@ class Relay::Impl {
 
   ServiceHost host_;
   const RelayPlan plan_;
-  // Streams that have ended for their clients may still have a call on the plan's channel.
+  // Streams that have ended for their clients may still have a call on the channel.
   OpenCalls calls_;
   std::unique_ptr<SnapshotProvider> pages_;
   ThreadPool executor_;
   ServiceSet services_;
-  PluginWatch watch_;  // last: its thread looks at streams
+  PluginWatch watch_;  // last: its thread checks streams
 };
 
 absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options) try {

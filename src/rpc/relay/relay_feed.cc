@@ -15,7 +15,7 @@
 namespace cbt::rpc {
 namespace {
 
-// A plugin's mistake, as its client's client hears of it.
+// An error of the plugin, for the relay's client.
 absl::Status Broken(absl::string_view what) {
   return absl::InternalError(absl::StrCat("the plugin broke the contract: ", what));
 }
@@ -25,7 +25,7 @@ MetadataRequest UpstreamRequest(const AdmittedRequest& request) {
   upstream.base_snapshot_id = request.base_snapshot_id;
   upstream.target_snapshot_id = request.target_snapshot_id;
   upstream.starting_offset = static_cast<int64_t>(request.starting_offset);
-  // What int32 can't hold asks for no more than it can.
+  // Cut to the range of int32.
   upstream.max_results = std::min<int64_t>(request.max_results, INT32_MAX);
   upstream.secrets = request.secrets.Copy();
   return upstream;
@@ -43,7 +43,7 @@ RelayFeed::RelayFeed(const RelayPlan& plan, const Contract& downstream, Admitted
       same_layout_(plan.upstream.types == downstream.types),
       sink_(std::move(sink)),
       stop_(std::move(stop)),
-      // The plugin's word on both is not taken for it: see Translate().
+      // The plugin need not respect the starting offset or the limit: see Translate().
       checker_(0, 0),
       call_(deadline) {}
 
@@ -60,9 +60,9 @@ void RelayFeed::Begin() {
     sink_->Complete(OutOfMemory(), {}, std::nullopt);
     return;
   }
-  // From here on only the end of the call lets go of this.
+  // From here on, only the end of the call releases this.
   self_ = shared_from_this();
-  // Before the call: afterwards its end may come at any time.
+  // Before the call starts: after that it may end at any time.
   on_stop_.emplace(stop_, [this] { call_.Cancel(); });
   AwaitPlugin();
   call_.Start(plan_.channel, path, request, *this);
@@ -90,7 +90,7 @@ bool RelayFeed::HandOn() try {
       case MessageSink::Want::kMore:
         break;
       case MessageSink::Want::kPause:
-        // From here on Resume() may be at work in another thread.
+        // From here on, Resume() may run in another thread.
         return false;
       case MessageSink::Want::kNothing:
         call_.Cancel();
@@ -99,7 +99,7 @@ bool RelayFeed::HandOn() try {
   }
   return true;
 } catch (const std::bad_alloc&) {
-  // A message may be lost.
+  // A message may have been lost.
   failure_ = OutOfMemory();
   call_.Cancel();
   return false;
@@ -123,7 +123,7 @@ bool RelayFeed::OnMessage(grpc::ByteBuffer message) try {
     sink_->Announce(std::move(initial));
   }
   if (absl::Status status = Translate(message); !status.ok()) {
-    // Comes back as the end of the call, where it is told.
+    // Reported when the call ends.
     failure_ = std::move(status);
     pending_.clear();
     call_.Cancel();
@@ -196,7 +196,7 @@ void RelayFeed::Reencode(const MetadataMessage& message, size_t from) {
       any = true;
     }
   }
-  // A message without tuples is passed on only where it is the first.
+  // A message without tuples is forwarded only if it is the first.
   if (builder.tuples() > 0 || !any) take();
 }
 
@@ -207,25 +207,25 @@ void RelayFeed::CheckPlugin(std::chrono::milliseconds limit) {
   call_.Cancel();
 }
 
-// How the stream ends.
+// The final status of the stream.
 absl::Status RelayFeed::Verdict(const grpc::Status& status) {
   if (!failure_.ok()) return failure_;
   if (!status.ok()) {
-    // What ended it was not the plugin.
+    // The plugin did not end it.
     if (stop_.stop_requested()) return absl::CancelledError("the stream was cancelled");
     if (stalled_) {
       return absl::DeadlineExceededError("plugin: it sent nothing within the relay's time limit");
     }
-    // A plugin that shuts down may cancel; to our client that is no answer to anything it did.
+    // A plugin that shuts down may cancel; the relay's client did not, so CANCELLED would be wrong.
     const bool cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
     const absl::StatusCode code = cancelled ? absl::StatusCode::kUnavailable
                                             : static_cast<absl::StatusCode>(status.error_code());
     return plan_.errors.ForClient({code, status.error_message()}, request_.secrets);
   }
-  // Wherever it began: also what has no tuples has one message. Without it there is no capacity
-  // that would tell whether nothing was left, or nothing was said.
+  // At every starting offset, even a stream without tuples has one message. Without its capacity,
+  // an empty answer can't be told from a missing one.
   if (messages_ == 0) return Broken("the stream ended without a message");
-  // Also for the sake of a proof of ours: it must not stand for what the plugin's contradicts.
+  // The relay's own proof must never cover what the plugin's proof contradicts.
   const MetadataLookup trailing = [this](std::string_view key) { return call_.Trailing(key); };
   if (plan_.check_tuples || passed_unseen_ == 0) {
     std::string what;
@@ -253,12 +253,13 @@ Metadata RelayFeed::TrailingMetadata() const {
   if (passed_unseen_ == 0) {
     return ProofMetadata(passed_on_, request_.starting_offset, header_, scope_);
   }
-  // Not looked at and so not ours to prove; what the plugin says holds if nothing was changed.
+  // Nothing was decoded, so the relay can prove nothing; the plugin's proof holds because nothing
+  // was changed.
   return copied_proof_;
 }
 
 void RelayFeed::OnEnd(const grpc::Status& status) {
-  // Nothing of this may be touched after the last reference goes, at the end.
+  // This must not be touched after the last reference is dropped, at the end.
   const std::shared_ptr<RelayFeed> self = std::move(self_);
   StopAwaiting();
   on_stop_.reset();

@@ -1,4 +1,4 @@
-// The messages of a stream from another server, on their way to a client of ours.
+// Forwards the messages of a plugin's stream to a client.
 #ifndef CBT_RPC_RELAY_RELAY_FEED_H_
 #define CBT_RPC_RELAY_RELAY_FEED_H_
 
@@ -31,18 +31,18 @@
 
 namespace cbt::rpc {
 
-// What all streams of a relay share; outlives them.
+// Shared by all streams of a relay, and outlives them.
 struct RelayPlan {
   std::shared_ptr<grpc::Channel> channel;  // to the plugin
   const Contract& upstream;
   bool check_tuples = true;
-  size_t message_bytes = 0;  // of messages that are encoded anew
+  size_t message_bytes = 0;  // of reencoded messages
   std::shared_ptr<SlicePool> pool;
   OpenCalls& calls;  // on the channel
   PluginErrors errors = PluginErrors();
 };
 
-// Runs on gRPC's threads, on those of the two connections it stands between.
+// Runs on gRPC's threads of both connections.
 class RelayFeed final : public OutboundFeed,
                         public UpstreamHandler,
                         public WatchedCall,
@@ -63,44 +63,44 @@ class RelayFeed final : public OutboundFeed,
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Between the two the plugin is to send something; outside of them the client has to take it.
+  // Between these two calls the relay waits for the plugin, otherwise for the client.
   void AwaitPlugin() { awaited_since_ = Clock::now().time_since_epoch(); }
   void StopAwaiting() { awaited_since_ = Clock::duration::zero(); }
 
   void Begin();
-  // What `message` becomes, at the end of pending_.
+  // Appends the translation of `message` to pending_.
   absl::Status Translate(const grpc::ByteBuffer& message);
   void Reencode(const MetadataMessage& message, size_t from);
-  // Hands on what is pending; true when there is room for more.
+  // Forwards pending messages; true if there is room for more.
   bool HandOn();
   absl::Status Verdict(const grpc::Status& status);
   Metadata TrailingMetadata() const;
 
-  const OpenCalls::Hold hold_;  // dies last
+  const OpenCalls::Hold hold_;  // destroyed last
   const RelayPlan& plan_;
   const Contract& downstream_;
   const AdmittedRequest request_;
-  // Nothing needs to be encoded anew for the sake of the contracts.
+  // The two contracts encode messages in the same way.
   const bool same_layout_;
   const std::shared_ptr<MessageSink> sink_;
   const std::stop_token stop_;
 
   bool begun_ = false;
   StreamChecker checker_;
-  std::optional<StreamHeader> header_;  // of the first message that was looked at
-  StreamDigest received_;               // all that the plugin sent
+  std::optional<StreamHeader> header_;  // of the first decoded message
+  StreamDigest received_;               // of everything that the plugin sent
   StreamDigest passed_on_;
-  ProofScope scope_ = ProofScope::kRelay;  // of a proof of ours
-  Metadata copied_proof_;                  // of a stream of which nothing was looked at
+  ProofScope scope_ = ProofScope::kRelay;  // of the relay's own proof
+  Metadata copied_proof_;                  // of a stream that was not decoded
   std::atomic<Clock::duration> awaited_since_ = Clock::duration::zero();  // zero: not awaited
   std::atomic<bool> stalled_ = false;
   MetadataMessage message_;
   FlatMessage flat_;
   bool started_ = false;        // a tuple that ends after the starting offset was seen
-  uint64_t messages_ = 0;       // that were passed on
-  uint64_t passed_unseen_ = 0;  // those of them that nobody looked at
+  uint64_t messages_ = 0;       // forwarded
+  uint64_t passed_unseen_ = 0;  // forwarded without being decoded
   std::deque<OutMessage> pending_;
-  absl::Status failure_;             // why the plugin was told to stop
+  absl::Status failure_;             // why the plugin's call was cancelled
   std::shared_ptr<RelayFeed> self_;  // while the call is open
   UpstreamCall call_;
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;

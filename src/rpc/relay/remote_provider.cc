@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Somebody else's cursor, whose errors are not for clients as they are.
+// Wraps a remote cursor, and converts its errors for clients.
 class PluginCursor final : public ExtentCursor {
  public:
   PluginCursor(std::unique_ptr<ExtentCursor> input, const PluginErrors& errors, Secrets secrets)
@@ -41,7 +41,7 @@ class PluginCursor final : public ExtentCursor {
 
 class RemoteProvider final : public SnapshotProvider {
  public:
-  // One channel, or why there is none: a connection for each page would cost more than the page.
+  // One channel, or its error: a connection for each page would cost more than the page.
   RemoteProvider(absl::StatusOr<std::shared_ptr<grpc::Channel>> channel, Api api,
                  const PluginErrors& errors, std::optional<milliseconds> stall = {})
       : channel_(std::move(channel)), api_(api), errors_(errors), stall_(stall) {}
@@ -89,7 +89,7 @@ class RemoteProvider final : public SnapshotProvider {
     MetadataSource source;
     source.type = (*cursor)->type();
     source.block_size = (*cursor)->granularity();
-    // A block size that no block has shown is not known; extents say the same then.
+    // Without a block the block size is unknown; extents are equivalent then.
     if (source.block_size == 1) source.type = BlockMetadataType::kVariableLength;
     source.version = (*cursor)->source_version();
     source.proven = [remote = cursor->get()] {

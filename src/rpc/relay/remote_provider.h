@@ -1,4 +1,4 @@
-// A provider over a channel that the relay has.
+// A remote provider over an existing channel.
 #ifndef CBT_RPC_RELAY_REMOTE_PROVIDER_H_
 #define CBT_RPC_RELAY_REMOTE_PROVIDER_H_
 
@@ -15,8 +15,8 @@
 
 namespace cbt::rpc {
 
-// As the public function, over `channel` or the reason why there is none. A server that sends
-// nothing for `stall` fails its answer.
+// As the public function, over `channel`; its error, if any, is returned by every call. A server
+// that sends nothing for `stall` fails the call.
 std::unique_ptr<SnapshotProvider> MakeRemoteProvider(
     absl::StatusOr<std::shared_ptr<grpc::Channel>> channel, Api api, const PluginErrors& errors,
     std::optional<std::chrono::milliseconds> stall);
