@@ -1,4 +1,4 @@
-// What one answer shows by itself.
+// Rules that a single answer shows.
 #include <chrono>
 #include <limits>
 
@@ -18,7 +18,7 @@ absl::Status ConformanceChecker::Connect() const {
     state = channel_->GetState(true);
   }
   if (state == GRPC_CHANNEL_READY) return absl::OkStatus();
-  // A call says why. Its connection may be gone again when it has been answered.
+  // A call's status has the reason. Its connection may already be closed when it returns.
   const ProbeAnswer answer = Ask(Request());
   const bool unanswered = answer.status.code() == StatusCode::kUnavailable ||
                           answer.status.code() == StatusCode::kDeadlineExceeded;

@@ -1,4 +1,4 @@
-// The paged contract.
+// Rules of the paged contract.
 #include <algorithm>
 
 #include "rpc/client/paged_inbound.h"
@@ -30,7 +30,7 @@ ProbeAnswer ConformanceChecker::AllPages(int64_t most, std::string token, std::s
     for (size_t i = 0; i < page.tuples.size(); ++i) all.tuples.push_back(page.tuples[i]);
     if (page.next_token.empty()) return all;
     if (pages == 0 && second_token != nullptr) *second_token = page.next_token;
-    // Two pages without blocks that name each other go on as long as one that names itself.
+    // Two empty pages that name each other never end, like one that names itself.
     idle = page.tuples.empty() ? idle + 1 : 0;
     if (page.next_token == request.page_token || all.tuples.size() > options_.max_tuples ||
         idle > most_idle) {
@@ -67,7 +67,7 @@ void ConformanceChecker::CheckPages() {
     if (!pages_.ok()) return Fail(Text(pages_));
     if (!unlimited.empty()) return Fail(StrCat("max_entries 0: ", unlimited));
     for (const int64_t most : {int64_t{1}, int64_t{3}, int64_t{1000}}) {
-      // One block a page is slow where there are many.
+      // One block per page is slow if there are many.
       if (pages_.tuples.size() / static_cast<uint64_t>(most) > 2000) continue;
       std::string wrong;
       const ProbeAnswer all = AllPages(most, "", nullptr, wrong);

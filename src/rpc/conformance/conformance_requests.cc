@@ -1,4 +1,4 @@
-// Requests that are wrong, strange, or the same again.
+// Rules about invalid, unusual and repeated requests.
 #include <limits>
 #include <thread>
 
@@ -32,7 +32,7 @@ void ConformanceChecker::CheckArguments() {
     return ExpectCode(StrCat("no ", method().names.base), Ask(request),
                       {StatusCode::kInvalidArgument});
   });
-  // A session opens some snapshots; others don't exist for it.
+  // A session grants some snapshots; others do not exist for it.
   const std::set<StatusCode> unknown =
       contract_.api == Api::kSession ? std::set{StatusCode::kUnauthenticated, StatusCode::kNotFound}
                                      : std::set{StatusCode::kNotFound};
@@ -118,7 +118,7 @@ void ConformanceChecker::CheckStrangeRequests() {
                                                  "abc"),
                                      std::string("\x0a\x01\xff", 3)}) {
       const ProbeAnswer answer = AskBytes(bytes, Limits());
-      // Without a message, too: an error that looks like the end of a stream.
+      // OK is wrong even without a message: the error would look like the end of a stream.
       if (answer.status.ok()) {
         return Fail(StrCat("answered: ", Text(answer)));
       }

@@ -1,4 +1,4 @@
-// Streams that begin further on, and streams that are given up.
+// Rules about starting offsets, and about streams that clients abandon.
 #include <limits>
 #include <thread>
 

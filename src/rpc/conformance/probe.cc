@@ -16,7 +16,7 @@
 namespace cbt::rpc {
 namespace {
 
-// A queue with one tag outstanding at a time.
+// A completion queue with one tag outstanding at a time.
 class Queue {
  public:
   Queue() = default;
@@ -82,7 +82,7 @@ ProbeAnswer Probe(const std::shared_ptr<grpc::Channel>& channel, const Contract&
     grpc::ByteBuffer bytes;
     call->Read(&bytes, &context);
     if (!queue.Wait()) break;
-    // Not before: nothing is sent while nobody waits for anything.
+    // Not earlier: gRPC sends nothing while no operation waits.
     if (limits.stall.count() > 0 && answer.messages.empty()) {
       std::this_thread::sleep_for(limits.stall);
     }

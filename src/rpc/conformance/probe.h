@@ -1,4 +1,4 @@
-// One call as it is, without checks and without resuming: what came, byte for byte.
+// One call without checks or resumption, for judging the raw answer.
 #ifndef CBT_RPC_CONFORMANCE_PROBE_H_
 #define CBT_RPC_CONFORMANCE_PROBE_H_
 
@@ -19,7 +19,7 @@
 
 namespace cbt::rpc {
 
-// A message of an answer; its tuples lie at [first, first + count) of the answer's.
+// A message of an answer; its tuples are [first, first + count) of the answer's.
 struct ProbedMessage {
   BlockMetadataType type = BlockMetadataType::kUnknown;
   uint64_t capacity = 0;
@@ -32,12 +32,12 @@ struct ProbeAnswer {
   std::vector<ProbedMessage> messages = {};
   TupleList tuples = {};
   std::string next_token = {};  // of a page
-  // The first message that could not be read, if any.
+  // The error of the first message that could not be decoded, if any.
   absl::Status decoding = absl::OkStatus();
   absl::Status status = absl::OkStatus();
   std::map<std::string, std::string> trailing = {};
   std::chrono::milliseconds elapsed{0};
-  bool too_large = false;  // more tuples than asked for; the call was cancelled
+  bool too_large = false;  // more tuples than the limit; the call was cancelled
 
   bool ok() const noexcept { return status.ok() && decoding.ok(); }
   uint64_t capacity() const noexcept { return messages.empty() ? 0 : messages.front().capacity; }
@@ -52,12 +52,12 @@ struct ProbeLimits {
   std::chrono::milliseconds stall{0};
 };
 
-// Sends `request` to `path`, which is a method of `contract`, and reads the answer to its end. For
-// the paged contract one page.
+// Sends `request` to `path`, a method of `contract`, and reads the answer to its end; one page for
+// the paged contract.
 ProbeAnswer Probe(const std::shared_ptr<grpc::Channel>& channel, const Contract& contract,
                   const std::string& path, const std::string& request, const ProbeLimits& limits);
 
-// A unary call that is none of the contracts': the bytes of the response.
+// The answer of a unary call outside of the contracts, as bytes.
 struct UnaryAnswer {
   absl::Status status = absl::OkStatus();
   std::string bytes = {};
