@@ -124,7 +124,7 @@ void HttpPage::Serve() {
 void HttpPage::Accept() {
   const int fd = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) {
-    // Where descriptors have run out the connection stays, and poll() would not wait.
+    // Without free descriptors the connection stays pending, and poll() would not wait.
     if (errno == EMFILE || errno == ENFILE)
       std::this_thread::sleep_for(std::chrono::milliseconds{100});
     return;
@@ -155,7 +155,7 @@ bool HttpPage::Step(Connection& connection) {
   if (count < 0) return errno == EAGAIN || errno == EINTR;
   connection.sent += static_cast<size_t>(count);
   if (connection.sent < connection.answer.size()) return true;
-  // What the client still sends must not turn the end of the answer into a reset.
+  // Further input from the client must not turn the end of the answer into a reset.
   shutdown(connection.fd, SHUT_WR);
   return false;
 }

@@ -1,4 +1,4 @@
-// One page over HTTP, for scrapers.
+// Serves one page over HTTP, for scrapers.
 #ifndef CBT_OPS_HTTP_PAGE_H_
 #define CBT_OPS_HTTP_PAGE_H_
 
@@ -11,17 +11,16 @@
 
 namespace cbt::ops {
 
-// One thread, a bounded number of connections, and a time within which each must have asked and
-// taken its answer: a client that dribbles delays no other. A connection too many takes
-// the place of the oldest.
+// One thread, a bounded number of connections, and a time limit for each request with its answer: a
+// slow client delays no other. When there are too many connections, a new one replaces the oldest.
 class HttpPage {
  public:
   static constexpr size_t kMaxConnections = 32;
   static constexpr size_t kMaxRequestBytes = size_t{8} << 10;
   static constexpr std::chrono::seconds kMaxTime{10};
 
-  // Listens on `host`:`port` (0: any) and answers GET `path` with what `text` returns, from the
-  // page's thread. Throws std::runtime_error when it can't listen there, std::system_error and
+  // Listens on `host`:`port` (0: any) and answers GET `path` with the result of `text`, called on
+  // the page's thread. Throws std::runtime_error if it can't listen, std::system_error and
   // std::bad_alloc.
   HttpPage(const std::string& host, const std::string& port, std::string path,
            std::function<std::string()> text);
@@ -37,7 +36,7 @@ class HttpPage {
     int fd = -1;
     Clock::time_point since;
     std::string request;
-    std::string answer;  // not empty: the request has come
+    std::string answer;  // not empty: the request has arrived
     size_t sent = 0;
   };
 

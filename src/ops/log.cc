@@ -36,7 +36,7 @@ class SpdlogSink final : public rpc::LogSink {
         "time=%Y-%m-%dT%H:%M:%S.%eZ %v", spdlog::pattern_time_type::utc));
     logger_.set_level(LevelOf(level));
     logger_.flush_on(LevelOf(level));
-    // A log that can't be written must not become a stream that fails; there is nobody to tell.
+    // A log that can't be written must not fail a stream; there is no one to report it to.
     logger_.set_error_handler([](const std::string&) {});
   }
 
@@ -75,7 +75,7 @@ std::string LogValue(std::string_view value) {
     if (byte == '"' || byte == '\\') {
       quoted += {'\\', c};
     } else if (byte < ' ' || byte == 0x7f || (byte >= 0x80 && byte < 0xa0)) {
-      // Also bytes inside UTF-8 sequences; such a name is then readable in part only.
+      // Also bytes inside UTF-8 sequences; such a name is only partly readable.
       quoted += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
     } else {
       quoted += c;

@@ -26,7 +26,7 @@ namespace {
 using rpc::StreamKind;
 using rpc::StreamReport;
 
-// By the last one.
+// From the last enumerator.
 constexpr size_t kApis = static_cast<size_t>(rpc::Api::kPaged) + 1;
 
 const prometheus::Histogram::BucketBoundaries& Seconds() {
@@ -44,11 +44,11 @@ double InSeconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-// 0 where the system does not say.
+// 0 if the system does not report it.
 double ResidentBytes() noexcept {
   const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/statm", "re"),
                                                    &std::fclose);
-  // The whole, then what is resident, in pages.
+  // The total size, then the resident size, in pages.
   std::array<char, 128> line = {};
   if (file == nullptr || std::fgets(line.data(), line.size(), file.get()) == nullptr) return 0;
   char* resident = nullptr;
@@ -132,9 +132,9 @@ class PrometheusMetrics final : public Metrics {
   }
 
  private:
-  // What is told of one kind of streams. The pointers are null until there was memory for them.
+  // The metrics of one kind of streams. The pointers are null until there is memory for them.
   struct Series {
-    // Counted here, so that the gauge is right again after a time without memory.
+    // Counted here, so that the gauge is right again after running out of memory.
     double open = 0;
     prometheus::Gauge* in_flight = nullptr;
     prometheus::Counter* resumes = nullptr;
@@ -150,9 +150,9 @@ class PrometheusMetrics final : public Metrics {
     return series_.at(static_cast<size_t>(kind.api)).at(kind.delta ? 1 : 0);
   }
 
-  // False, and nothing is counted, where there is no memory. Requires the lock.
+  // False, and nothing is counted, if there is no memory. Requires the lock.
   bool Have(const StreamKind& kind, Series& series) noexcept try {
-    // The one that is made last.
+    // Created last.
     if (series.total != nullptr) return true;
     const prometheus::Labels labels = LabelsOf(kind);
     series.in_flight = &in_flight_.Add(labels);
@@ -207,7 +207,7 @@ class PrometheusMetrics final : public Metrics {
   prometheus::Family<prometheus::Histogram>& total_;
   std::mutex mutex_;
   std::array<std::array<Series, 2>, kApis> series_;  // by contract; allocated and delta
-  // The last to be made: it asks for the text at once.
+  // Created last: it may call Text() at once.
   std::unique_ptr<HttpPage> page_;
 };
 
