@@ -68,7 +68,6 @@ std::string LogValue(std::string_view value) {
     if (byte <= ' ' || byte == '"' || byte == '=' || byte == '\\' || byte >= 0x7f) plain = false;
   }
   if (plain) return std::string(value);
-  constexpr char kHex[] = "0123456789abcdef";
   std::string quoted = "\"";
   for (const char c : value) {
     const auto byte = static_cast<unsigned char>(c);
@@ -76,7 +75,7 @@ std::string LogValue(std::string_view value) {
       quoted += {'\\', c};
     } else if (byte < ' ' || byte == 0x7f || (byte >= 0x80 && byte < 0xa0)) {
       // Also bytes inside UTF-8 sequences; such a name is only partly readable.
-      quoted += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+      absl::StrAppend(&quoted, "\\x", absl::Hex(byte, absl::kZeroPad2));
     } else {
       quoted += c;
     }

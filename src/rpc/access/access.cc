@@ -20,7 +20,7 @@ absl::StatusOr<Grants> ParseGrants(const std::string& text) {
   Grants grants;
   absl::Status status = ForEachLine(text, [&](size_t number, std::string_view line) {
     std::vector<std::string> words = Words(line, kBlanks);
-    const Wiper wiper(words[0]);  // no line without a word comes here
+    const Wiper wiper(words[0]);  // every line has a word
     if (words.size() != 3) return BadLine(number, "TOKEN NAME NAMESPACE[,NAMESPACE...]");
     TokenGrant grant{
         .token = Secret(words[0]), .name = words[1], .name_spaces = Words(words[2], ",")};

@@ -14,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/lines.h"
 #include "base/watched_file.h"
@@ -131,7 +133,7 @@ absl::StatusOr<std::vector<FileSession>> ParseSessions(const std::string& text) 
   std::vector<FileSession> sessions;
   absl::Status status = ForEachLine(text, [&](size_t number, std::string_view line) {
     std::vector<std::string> words = Words(line, kBlanks);
-    const Wiper wiper(words[0]);  // no line without a word comes here
+    const Wiper wiper(words[0]);  // every line has a word
     absl::Time expires = absl::InfiniteFuture();
     std::string ignored;
     if (words.size() != 4 || words[0].size() < kMinTokenCharacters ||
@@ -189,13 +191,9 @@ Secret RandomToken() {
   std::array<unsigned char, kTokenBytes> bytes;
   // Fails only if the system has no randomness at all; a guessable token is worse than a crash.
   if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1) std::abort();
-  constexpr char kHex[] = "0123456789abcdef";
-  std::array<char, 2 * kTokenBytes> text;
-  for (size_t i = 0; i < kTokenBytes; ++i) {
-    text[2 * i] = kHex[bytes[i] >> 4];
-    text[2 * i + 1] = kHex[bytes[i] & 15];
-  }
-  Secret token(std::string_view(text.data(), text.size()));
+  std::string text = absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  Secret token(text);
   OPENSSL_cleanse(bytes.data(), bytes.size());
   OPENSSL_cleanse(text.data(), text.size());
   return token;

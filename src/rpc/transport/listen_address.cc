@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
@@ -47,9 +48,8 @@ std::string Address::GrpcTarget() const {
         c == '_' || c == '~') {
       target += c;
     } else {
-      constexpr char kHex[] = "0123456789ABCDEF";
-      const auto byte = static_cast<unsigned char>(c);
-      target += {'%', kHex[byte >> 4], kHex[byte & 15]};
+      const std::string hex = absl::BytesToHexString(absl::string_view(&c, 1));
+      absl::StrAppend(&target, "%", absl::AsciiStrToUpper(hex));
     }
   }
   return target;
