@@ -1,4 +1,5 @@
 // Rules that a single answer shows.
+#include <algorithm>
 #include <chrono>
 #include <limits>
 

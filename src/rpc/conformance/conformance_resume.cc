@@ -1,8 +1,10 @@
 // Rules about starting offsets, and about streams that clients abandon.
+#include <algorithm>
 #include <limits>
 #include <thread>
 
 #include "rpc/conformance/conformance_checker.h"
+#include "rpc/transport/channel.h"
 
 namespace cbt::rpc {
 
