@@ -70,7 +70,7 @@ size_t OpenStreams::open_streams() const {
   return streams_.size();
 }
 
-std::shared_ptr<ServedCall> OpenStreams::Behind(const ServedCall* stream) const {
+std::shared_ptr<ServedCall> OpenStreams::NextOpen(const ServedCall* stream) const {
   std::lock_guard lock(mutex_);
   const auto next = streams_.upper_bound(stream);
   return next == streams_.end() ? nullptr : next->second;

@@ -20,10 +20,6 @@
 
 namespace cbt::rpc {
 
-// The longest time that a request may take to arrive: a call counts from its first byte on, and one
-// without a request must not keep its slot.
-inline constexpr std::chrono::milliseconds kRequestTime = std::chrono::seconds(10);
-
 // How long the last callbacks of a cancelled call may take.
 inline constexpr std::chrono::milliseconds kAbortTime{1000};
 
@@ -35,12 +31,12 @@ class ServedCall {
   // Ends the call with `status`, unless it has already ended.
   virtual void End(absl::Status status) = 0;
 
-  // Cancels the call, also if the client takes nothing.
+  // Cancels the call, even if the client reads nothing.
   virtual void Abort() = 0;
 
-  // Aborts if the client has taken nothing of what is on its way for longer than `stall`; ends the
-  // call if its request has not come within `stall` or kRequestTime, or if it is open for longer
-  // than `total` (zero: no limit).
+  // Aborts the call if its client has taken nothing in flight for longer than `stall`; ends it if
+  // the request has not arrived within `stall` or kRequestTime, or if it is open for longer than
+  // `total` (zero: no limit).
   virtual void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) = 0;
 
   // Records why the call ends; the first reason counts.
@@ -130,8 +126,8 @@ class OpenStreams {
   // Visits without the lock held, so streams may end meanwhile.
   template <typename Visit>
   void ForEachOpen(const Visit& visit) const {
-    for (std::shared_ptr<ServedCall> stream = Behind(nullptr); stream != nullptr;
-         stream = Behind(stream.get())) {
+    for (std::shared_ptr<ServedCall> stream = NextOpen(nullptr); stream != nullptr;
+         stream = NextOpen(stream.get())) {
       visit(*stream);
     }
   }
@@ -150,7 +146,7 @@ class OpenStreams {
 
   // The stream after `stream` in the table; null after the last, the first for null. One at a time,
   // because a list would need memory.
-  std::shared_ptr<ServedCall> Behind(const ServedCall* stream) const;
+  std::shared_ptr<ServedCall> NextOpen(const ServedCall* stream) const;
   bool WaitUntilEmpty(std::chrono::milliseconds time);
   void WatchTimes();
 

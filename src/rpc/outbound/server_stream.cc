@@ -23,20 +23,20 @@ std::optional<std::chrono::system_clock::time_point> DeadlineOf(
 ServerStream::ServerStream(grpc::CallbackServerContext& context, OpenStreams& registry,
                            StreamSlot slot, const StreamOptions& options,
                            const Telemetry& telemetry, const StreamKind& kind, OnRequest on_request)
-    : registry_(registry),
+    : TimedCall(context),
+      registry_(registry),
       slot_(std::move(slot)),
       deadline_(DeadlineOf(context)),
       telemetry_(telemetry),
       kind_(kind),
       on_request_(std::move(on_request)),
-      context_(&context),
       budget_(options.messages_in_flight, options.bytes_in_flight) {}
 
 void ServerStream::OnReadDone(bool ok) {
   OnRequest on_request;
   {
     const std::lock_guard lock(mutex_);
-    requested_ = true;
+    clock_.Requested();
     on_request.swap(on_request_);
   }
   NoteRequest();
@@ -163,7 +163,7 @@ void ServerStream::Advance(std::unique_lock<std::mutex> lock) {
     current_ = ready_.front();  // a reference: ByteBuffer can't be moved
     ready_.pop_front();
     writing_ = true;
-    handed_over_at_ = Clock::now();
+    clock_.HandOver();
     watch_->Message(current_.tuples, current_.reported, current_.bytes.Length());
     lock.unlock();
     StartWrite(&current_.bytes);
@@ -172,7 +172,7 @@ void ServerStream::Advance(std::unique_lock<std::mutex> lock) {
     return;
   }
   closed_ = true;
-  handed_over_at_ = Clock::now();
+  clock_.HandOver();
   ready_.clear();
   // A working feed will notice that the stream is closed.
   std::shared_ptr<OutboundFeed> left;
@@ -190,7 +190,7 @@ void ServerStream::OnWriteDone(bool ok) {
   std::shared_ptr<OutboundFeed> resumed;
   std::unique_lock lock(mutex_);
   writing_ = false;
-  budget_.Taken(current_.bytes.Length(), Clock::now() - handed_over_at_);
+  budget_.Taken(current_.bytes.Length(), clock_.Sent());
   current_.bytes.Clear();
   if (feed_ != nullptr && !feeding_ && !forced_.has_value() && budget_.HasMuchRoom()) {
     feeding_ = true;
@@ -237,44 +237,8 @@ void ServerStream::EndOutOfMemory() noexcept {
   }
 }
 
-void ServerStream::Abort() {
-  std::lock_guard lock(mutex_);
-  NoteCancelled();
-  if (context_ != nullptr) context_->TryCancel();
-}
-
-void ServerStream::CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) {
-  const Clock::time_point now = Clock::now();
-  absl::Status status;
-  {
-    std::lock_guard lock(mutex_);
-    if (context_ == nullptr) return;
-    if ((writing_ || closed_) && now - handed_over_at_ > stall) {
-      NoteReason(EndReason::kStalled);
-      NoteCancelled();
-      context_->TryCancel();
-      return;
-    }
-    if (closed_ || forced_.has_value()) return;
-    if (!requested_ && now - opened_at_ > std::min(stall, kRequestTime)) {
-      NoteReason(EndReason::kRequestLate);
-      status = RequestTooLate();
-    } else if (total.count() > 0 && now - opened_at_ > total) {
-      NoteReason(EndReason::kTimeLimit);
-      status = MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
-                                 "the stream took longer than the server allows");
-    } else {
-      return;
-    }
-  }
-  End(std::move(status));
-}
-
 void ServerStream::OnDone() {
-  {
-    std::lock_guard lock(mutex_);
-    context_ = nullptr;
-  }
+  Done();
   registry_.Remove(this);  // may destroy this
 }
 

@@ -23,6 +23,7 @@
 #include "rpc/outbound/outbound_feed.h"
 #include "rpc/outbound/send_budget.h"
 #include "rpc/outbound/stream_telemetry.h"
+#include "rpc/outbound/timed_call.h"
 
 namespace cbt::rpc {
 
@@ -37,7 +38,7 @@ namespace cbt::rpc {
 // It is open, and holds its slot, before its request has arrived: unfinished requests count too.
 class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                            public MessageSink,
-                           public ServedCall,
+                           public TimedCall,
                            public std::enable_shared_from_this<ServerStream> {
  public:
   // Handles the request. Called on gRPC's threads, and must not block; std::bad_alloc ends the
@@ -70,12 +71,6 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   // Ends the call with RESOURCE_EXHAUSTED, or aborts it if that needs too much memory.
   void EndOutOfMemory() noexcept;
 
-  void Abort() override;
-
-  // A stall is a message, or the status, that gRPC does not get rid of, or a request that does not
-  // arrive.
-  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) override;
-
   Want Check() override;
   Want Offer(OutMessage message) override;
   void Announce(Metadata initial) override;
@@ -87,8 +82,7 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   void OnDone() override;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
+  bool Ending() const override { return closed_ || forced_.has_value(); }
   Want CheckLocked();
   void Queue(OutMessage message);
   absl::Status AddProof();
@@ -98,23 +92,19 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   OpenStreams& registry_;
   const StreamSlot slot_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
-  const Clock::time_point opened_at_ = Clock::now();
   const Telemetry telemetry_;
   StreamKind kind_;
   OnRequest on_request_;      // null after the call
   grpc::ByteBuffer request_;  // gRPC's until OnReadDone()
   std::stop_source stop_;
 
-  std::mutex mutex_;
-  grpc::CallbackServerContext* context_;  // null after OnDone()
-  std::shared_ptr<OutboundFeed> feed_;    // null before Start() and when no longer needed
+  // From here on guarded by mutex_.
+  std::shared_ptr<OutboundFeed> feed_;  // null before Start() and when no longer needed
   std::deque<OutMessage> ready_;
   OutMessage current_;  // gRPC reads it while writing_
   SendBudget budget_;   // of ready_ and current_
   Metadata trailing_;
-  bool requested_ = false;  // a request has arrived, or none will
   bool writing_ = false;
-  Clock::time_point handed_over_at_;      // when gRPC got current_, or the status
   bool feeding_ = false;                  // the feed is working
   std::optional<absl::Status> produced_;  // how the feed ended
   std::optional<absl::Status> forced_;    // how the stream ends before the feed has

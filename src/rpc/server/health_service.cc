@@ -3,7 +3,6 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 
-#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -14,6 +13,7 @@
 
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
+#include "rpc/outbound/timed_call.h"
 #include "rpc/transport/flat_message.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
@@ -48,11 +48,11 @@ std::string Encoded(uint64_t status) {
 }  // namespace
 
 // Sends the state, and then each change. Lives until gRPC has released it.
-class HealthService::Watch final : public BidiReactor, public ServedCall {
+class HealthService::Watch final : public BidiReactor, public TimedCall {
  public:
   // `context` is valid until OnDone(); the service must outlive the watch.
   Watch(HealthService& service, grpc::CallbackServerContext& context, StreamSlot slot)
-      : service_(service), slot_(std::move(slot)), context_(&context) {}
+      : TimedCall(context), service_(service), slot_(std::move(slot)) {}
 
   // Call once, after the registry holds the watch.
   void ReadRequest() { StartRead(&bytes_); }
@@ -69,6 +69,7 @@ class HealthService::Watch final : public BidiReactor, public ServedCall {
         const std::lock_guard lock(mutex_);
         known_ = name->empty();
         asked_ = true;
+        clock_.Requested();
       }
       Update();
     } catch (const std::bad_alloc&) {
@@ -86,7 +87,7 @@ class HealthService::Watch final : public BidiReactor, public ServedCall {
       bytes_ = grpc::ByteBuffer(&slice, 1);
       sent_ = state;
       writing_ = true;
-      since_ = Clock::now();
+      clock_.HandOver();
     }
     StartWrite(&bytes_);
   }
@@ -96,6 +97,7 @@ class HealthService::Watch final : public BidiReactor, public ServedCall {
     {
       const std::lock_guard lock(mutex_);
       writing_ = false;
+      clock_.Sent();
       end.swap(end_);
     }
     if (!ok) return End(absl::CancelledError());
@@ -110,10 +112,7 @@ class HealthService::Watch final : public BidiReactor, public ServedCall {
   void OnCancel() override { End(absl::CancelledError()); }
 
   void OnDone() override {
-    {
-      const std::lock_guard lock(mutex_);
-      context_ = nullptr;
-    }
+    Done();
     service_.watches_.Remove(this);  // may destroy this
   }
 
@@ -126,39 +125,17 @@ class HealthService::Watch final : public BidiReactor, public ServedCall {
         return;
       }
       closed_ = true;
-      since_ = Clock::now();
+      clock_.HandOver();
     }
     Finish(ToGrpcStatus(status));
   }
 
-  void Abort() override {
-    const std::lock_guard lock(mutex_);
-    NoteCancelled();
-    if (context_ != nullptr) context_->TryCancel();
-  }
-
-  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds) override {
-    {
-      const std::lock_guard lock(mutex_);
-      const auto age = Clock::now() - since_;
-      if ((writing_ || closed_) && age > stall && context_ != nullptr) {
-        NoteCancelled();
-        context_->TryCancel();
-      }
-      if (asked_ || closed_ || age <= std::min(stall, kRequestTime)) return;
-    }
-    End(RequestTooLate());
-  }
-
  private:
-  using Clock = std::chrono::steady_clock;
+  bool Ending() const override { return closed_; }
 
   HealthService& service_;
   const StreamSlot slot_;
-  std::mutex mutex_;
-  grpc::ByteBuffer bytes_;                  // of the request, then of the message in flight
-  grpc::CallbackServerContext* context_;    // null after OnDone()
-  Clock::time_point since_ = Clock::now();  // when the last step was taken
+  grpc::ByteBuffer bytes_;  // of the request, then of the message in flight
   bool asked_ = false;
   bool known_ = false;
   uint64_t sent_ = 0;  // the encoded state; 0 before the first

@@ -17,6 +17,7 @@
 #include "rpc/contract/status.h"
 #include "rpc/outbound/message_producer.h"
 #include "rpc/outbound/stream_telemetry.h"
+#include "rpc/outbound/timed_call.h"
 #include "rpc/transport/flat_message.h"
 #include "wire/proto_writer.h"
 
@@ -44,16 +45,16 @@ struct PageContents {
 // its slot before its request has arrived, and does not wait for the provider when the client has
 // disconnected.
 class PagedService::Page final : public BidiReactor,
-                                 public ServedCall,
+                                 public TimedCall,
                                  public std::enable_shared_from_this<Page> {
  public:
   // `context` is valid until OnDone(); the registry and the executor must outlive the page's call.
   Page(std::shared_ptr<const Shared> shared, OpenStreams& registry, Executor& executor,
        grpc::CallbackServerContext& context, StreamSlot slot, const Telemetry& telemetry)
-      : shared_(std::move(shared)),
+      : TimedCall(context),
+        shared_(std::move(shared)),
         registry_(registry),
         executor_(executor),
-        context_(&context),
         deadline_(context.deadline()),
         slot_(std::move(slot)),
         telemetry_(telemetry) {
@@ -66,7 +67,7 @@ class PagedService::Page final : public BidiReactor,
   void OnReadDone(bool ok) override {
     {
       const std::lock_guard lock(mutex_);
-      requested_ = true;
+      clock_.Requested();
     }
     NoteRequest();
     try {
@@ -89,61 +90,25 @@ class PagedService::Page final : public BidiReactor,
     stop_.request_stop();
   }
 
-  void Abort() override {
-    const std::lock_guard lock(mutex_);
-    NoteCancelled();
-    if (context_ != nullptr) context_->TryCancel();
-  }
-
-  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) override {
-    const Clock::time_point now = Clock::now();
-    absl::Status status;
-    {
-      const std::lock_guard lock(mutex_);
-      if (context_ == nullptr) return;
-      if (answered_at_.has_value()) {
-        if (now - *answered_at_ > stall) {
-          NoteCancelled();
-          context_->TryCancel();
-        }
-        return;
-      }
-      if (!requested_ && now - opened_at_ > std::min(stall, kRequestTime)) {
-        NoteReason(EndReason::kRequestLate);
-        status = RequestTooLate();
-      } else if (total.count() > 0 && now - opened_at_ > total) {
-        NoteReason(EndReason::kTimeLimit);
-        status = MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
-                                   "the page took longer than the server allows");
-      } else {
-        return;
-      }
-    }
-    End(std::move(status));
-  }
-
   void OnCancel() override {
     NoteReason(EndReason::kClient);
     End(MakeStatusNoThrow(absl::StatusCode::kCancelled, "the call was cancelled"));
   }
 
   void OnDone() override {
-    {
-      const std::lock_guard lock(mutex_);
-      context_ = nullptr;
-    }
+    Done();
     registry_.Remove(this);  // may destroy this
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
+  bool Ending() const override { return answered_; }
 
   absl::Status Decode() {
     absl::StatusOr<MetadataRequest> decoded =
         DecodeRequest(kListSnapshotDeltas, FlatMessage().Of(bytes_));
     const std::lock_guard lock(mutex_);
     bytes_.Clear();
-    if (answered_at_.has_value()) return absl::CancelledError();
+    if (answered_) return absl::CancelledError();
     watch_.emplace(telemetry_,
                    StreamKind{.api = Api::kPaged,
                               .delta = decoded.ok() && decoded->base_snapshot_id.has_value(),
@@ -166,8 +131,9 @@ class PagedService::Page final : public BidiReactor,
   void Answer(absl::Status status, grpc::ByteBuffer* message) {
     {
       std::lock_guard lock(mutex_);
-      if (answered_at_.has_value()) return;
-      answered_at_ = Clock::now();
+      if (answered_) return;
+      answered_ = true;
+      clock_.HandOver();
       if (!watch_.has_value()) watch_.emplace(telemetry_, StreamKind{.api = Api::kPaged});
       if (status.ok()) status = AddVersion();
       if (status.ok()) {
@@ -283,9 +249,7 @@ class PagedService::Page final : public BidiReactor,
   const std::shared_ptr<const Shared> shared_;
   OpenStreams& registry_;
   Executor& executor_;
-  const Clock::time_point opened_at_ = Clock::now();
-  grpc::CallbackServerContext* context_;  // null after OnDone()
-  grpc::ByteBuffer bytes_;                // of the request, then of the answer
+  grpc::ByteBuffer bytes_;  // of the request, then of the answer
   MetadataRequest request_;
   std::optional<std::chrono::system_clock::time_point> deadline_;
   const StreamSlot slot_;
@@ -294,10 +258,8 @@ class PagedService::Page final : public BidiReactor,
   std::string version_;
   uint64_t tuples_ = 0;
   uint64_t reported_ = 0;
-  std::mutex mutex_;
-  bool requested_ = false;                        // a request has arrived, or none will
-  std::optional<Clock::time_point> answered_at_;  // when gRPC got the answer
-  std::optional<StreamTelemetry> watch_;          // from the request on
+  bool answered_ = false;                 // gRPC has the answer, or is about to get it
+  std::optional<StreamTelemetry> watch_;  // from the request on
 };
 
 PagedService::PagedService(SnapshotProvider& provider, PageTokens tokens,

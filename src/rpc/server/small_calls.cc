@@ -3,7 +3,6 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 
-#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -12,16 +11,17 @@
 #include "absl/strings/str_cat.h"
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
+#include "rpc/outbound/timed_call.h"
 #include "rpc/transport/flat_message.h"
 
 namespace cbt::rpc {
 
-class SmallCalls::Call final : public RawService::BidiReactor, public ServedCall {
+class SmallCalls::Call final : public RawService::BidiReactor, public TimedCall {
  public:
   // `context` is valid until OnDone().
   Call(OpenStreams& calls, const Answer& answer, grpc::CallbackServerContext& context,
        StreamSlot slot)
-      : calls_(calls), answer_(answer), slot_(std::move(slot)), context_(&context) {}
+      : TimedCall(context), calls_(calls), answer_(answer), slot_(std::move(slot)) {}
 
   // Call once, after the registry holds the call.
   void ReadRequest() { StartRead(&bytes_); }
@@ -35,39 +35,14 @@ class SmallCalls::Call final : public RawService::BidiReactor, public ServedCall
   }
 
   void OnDone() override {
-    {
-      const std::lock_guard lock(mutex_);
-      context_ = nullptr;
-    }
+    Done();
     calls_.Remove(this);  // may destroy this
   }
 
   void End(absl::Status status) override { Reply(std::move(status)); }
 
-  void Abort() override {
-    const std::lock_guard lock(mutex_);
-    NoteCancelled();
-    if (context_ != nullptr) context_->TryCancel();
-  }
-
-  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds) override {
-    {
-      const std::lock_guard lock(mutex_);
-      const auto age = Clock::now() - since_;
-      if (age <= std::min(stall, kRequestTime)) return;
-      if (replied_) {
-        if (age > stall && context_ != nullptr) {
-          NoteCancelled();
-          context_->TryCancel();
-        }
-        return;
-      }
-    }
-    Reply(RequestTooLate());
-  }
-
  private:
-  using Clock = std::chrono::steady_clock;
+  bool Ending() const override { return replied_; }
 
   absl::StatusOr<std::string> Make() {
     if (IsCompressed(bytes_)) return RequestMissing();  // gRPC itself ends the call
@@ -84,7 +59,7 @@ class SmallCalls::Call final : public RawService::BidiReactor, public ServedCall
       const std::lock_guard lock(mutex_);
       if (replied_) return;
       replied_ = true;
-      since_ = Clock::now();
+      clock_.HandOver();
     }
     if (!answer.ok()) return Finish(ToGrpcStatus(answer.status()));
     const grpc::Slice slice(*answer);
@@ -96,9 +71,6 @@ class SmallCalls::Call final : public RawService::BidiReactor, public ServedCall
   const Answer& answer_;
   const StreamSlot slot_;
   grpc::ByteBuffer bytes_;  // of the request, then of the answer
-  std::mutex mutex_;
-  grpc::CallbackServerContext* context_;    // null after OnDone()
-  Clock::time_point since_ = Clock::now();  // when the call began, or was answered
   bool replied_ = false;
 };
 

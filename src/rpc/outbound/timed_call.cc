@@ -1,0 +1,48 @@
+#include "rpc/outbound/timed_call.h"
+
+#include "rpc/contract/status.h"
+
+namespace cbt::rpc {
+
+void TimedCall::Done() {
+  const std::lock_guard lock(mutex_);
+  context_ = nullptr;
+}
+
+// Requires the lock.
+void TimedCall::Cancel() {
+  NoteCancelled();
+  if (context_ != nullptr) context_->TryCancel();
+}
+
+void TimedCall::Abort() {
+  const std::lock_guard lock(mutex_);
+  Cancel();
+}
+
+void TimedCall::CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) {
+  bool request_late = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (context_ == nullptr) return;
+    switch (clock_.Judge(stall, total, Ending())) {
+      case CallClock::Verdict::kInTime:
+        return;
+      case CallClock::Verdict::kStalled:
+        NoteReason(EndReason::kStalled);
+        return Cancel();
+      case CallClock::Verdict::kRequestLate:
+        NoteReason(EndReason::kRequestLate);
+        request_late = true;
+        break;
+      case CallClock::Verdict::kTimeLimit:
+        NoteReason(EndReason::kTimeLimit);
+        break;
+    }
+  }
+  End(request_late ? RequestTooLate()
+                   : MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
+                                       "the call took longer than the server allows"));
+}
+
+}  // namespace cbt::rpc
