@@ -96,7 +96,8 @@ TEST(Compression, AttackLMessagesOfAServerAreNotUnpacked) {
         EXPECT_EQ(listed.status().code(), StatusCode::kUnimplemented) << listed.status();
         // A relay passes no text of its plugin.
         if (address == plugin.address()) {
-          EXPECT_THAT(listed.status().ToString(), testing::ContainsRegex("disabled|turn compression off"));
+          EXPECT_THAT(listed.status().ToString(),
+                      testing::ContainsRegex("disabled|turn compression off"));
         }
       }
     }
