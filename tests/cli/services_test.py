@@ -332,7 +332,7 @@ class Comforts(ServicesTest):
             result = support.run("list", server.address, "--snapshot", "ns/tue", "--base", "ns/gone",
                                  "--fallback", len(self.data), "--starting-offset", 4096, *part)
             self.assertEqual((result.code, result.stdout), (2, ""), result)
-            self.assertRegex(result.stderr, r"\Acbt: list: [^\n]*start from 0\n\Z")
+            self.assertRegex(result.stderr, r"\Acbt: list: [^\n]*start from offset 0\n\Z")
         # What the proof is about is not seen in a part.
         self.fails(2, "list", server.address, "--snapshot", "ns/tue", "--prove", "--length", "1M")
         self.fails(2, "list", server.address, "--snapshot", "ns/tue", "--prove", "--object")

@@ -268,7 +268,7 @@ TEST(Admission, AContractIsNotServedWithoutThoseItAsks) {
   EXPECT_TRUE(rpc::CheckApis({rpc::Api::kSession}, {}, &four).ok());
   EXPECT_EQ(rpc::CheckApis({}, four.Access(), &four).code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(rpc::CheckApis({rpc::Api::kCsi, rpc::Api::kCsi}, {}, nullptr).ToString(),
-              HasSubstr("csi twice"));
+              HasSubstr("csi is listed twice"));
 }
 
 }  // namespace

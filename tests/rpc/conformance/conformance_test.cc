@@ -340,7 +340,7 @@ TEST(Conformance, EvidenceSaysWhatWasExpectedAndWhatCame) {
   EXPECT_THAT(evidence(rpc::Api::kCsi, "garbage-is-the-end", "garbage"),
               HasSubstr("answered: OK after 0 messages"));
   EXPECT_THAT(evidence(rpc::Api::kPaged, "pages-grow", "pages-capacity"),
-              HasSubstr("max_entries 0: page 1 says 2000000, the first page of all 1000000"));
+              HasSubstr("max_entries 0: page 1 has 2000000, the first page of all 1000000"));
   EXPECT_THAT(evidence(rpc::Api::kPaged, "bad-page", "max-entries"), HasSubstr("INVALID_ARGUMENT"));
   EXPECT_THAT(evidence(rpc::Api::kPaged, "pages-stand", "max-entries"),
               HasSubstr("the pages never end"));

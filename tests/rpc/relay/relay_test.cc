@@ -146,7 +146,7 @@ TEST(Relay, E15NothingThatBreaksTheRulesIsPassedOnAsGood) {
       {"byte", {.messages = {good, good.substr(0, good.size() - 1)}}},
       {"byte", {.messages = {good, "\xff\xff\xff\xff garbage"}}},
       {"", {.messages = {Message(csi::v1::UNKNOWN, 1000, {{0, 10}})}}},
-      {"without any message", {.messages = {}}},
+      {"without a message", {.messages = {}}},
   };
   for (const auto& [text, script] : cases) {
     const FakeServer plugin(script);

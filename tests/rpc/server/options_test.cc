@@ -465,7 +465,7 @@ TEST(Fallback, FromTheMiddleOnlyTheFirstTierAnswers) {
   };
   const auto refused = [](const absl::StatusOr<rpc::Fallback>& best, StatusCode code) {
     EXPECT_EQ(best.status().code(), code);
-    EXPECT_NE(best.status().message().find("start from 0"), absl::string_view::npos)
+    EXPECT_NE(best.status().message().find("start from offset 0"), absl::string_view::npos)
         << best.status();
   };
   for (const uint64_t offset : {uint64_t{1}, uint64_t{4096}, uint64_t{8192}}) {
