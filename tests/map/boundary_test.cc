@@ -22,9 +22,12 @@
 #include "map/maps.h"
 #include "support/cursors.h"
 #include "support/figures.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 using reference::Ranges;
 using Bytes = std::vector<uint8_t>;
@@ -241,11 +244,11 @@ class BoundaryTest : public testing::Test {
   }
 
   static ChangeMap Built(const Ranges& runs, const VolumeGeometry& volume) {
-    ChangeMapBuilder builder = *ChangeMapBuilder::Create(volume);
+    ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create(volume));
     for (const auto& [first, count] : runs) {
-      EXPECT_TRUE(builder.AddBlocks(first, first + count).ok());
+      EXPECT_OK(builder.AddBlocks(first, first + count));
     }
-    return *builder.Build();
+    return ValueOf(builder.Build());
   }
 
   void Run(const Case& boundary) {
@@ -275,11 +278,11 @@ class BoundaryTest : public testing::Test {
     Ranges shuffled = runs;
     std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937_64(1));
     ExpectMap("build in any order", Built(shuffled, volume_), runs, volume_);
-    ChangeMapBuilder builder = *ChangeMapBuilder::Create(volume_);
+    ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create(volume_));
     for (const auto& [offset, length] : bytes) {  // its first and its last byte, and between
-      EXPECT_TRUE(builder.Add({offset, 1}).ok());
-      EXPECT_TRUE(builder.Add({offset + length - 1, 1}).ok());
-      EXPECT_TRUE(builder.Add({offset, length}).ok());
+      EXPECT_OK(builder.Add({offset, 1}));
+      EXPECT_OK(builder.Add({offset + length - 1, 1}));
+      EXPECT_OK(builder.Add({offset, length}));
     }
     ExpectMap("build from bytes", builder.Build(), runs, volume_);
     Expect(
@@ -294,17 +297,17 @@ class BoundaryTest : public testing::Test {
         bits[b / 8] = static_cast<uint8_t>(bits[b / 8] | 1u << b % 8);
       }
     }
-    const BitmapView view = *BitmapView::Create(bits, 0, blocks_);
+    const BitmapView view = ValueOf(BitmapView::Create(bits, 0, blocks_));
     ExpectMap("build from a bitmap", ChangeMap::FromBitmap(view, volume_), runs, volume_);
     ExpectCursor("a bitmap's cursor", MakeBitmapCursor(view, volume_.capacity, volume_.granularity),
                  bytes);
   }
 
   void Encode(const ChangeMap& map, const Ranges& runs, const Ranges& bytes) {
-    const Bytes file = *EncodeChangeMap(map);
+    const Bytes file = ValueOf(EncodeChangeMap(map));
     const absl::StatusOr<ChangeMap> decoded = DecodeChangeMap(file, "x");
     ExpectMap("decode", decoded, runs, volume_);
-    Expect(decoded.ok() && *EncodeChangeMap(*decoded) == file, "encode again");
+    Expect(decoded.ok() && ValueOf(EncodeChangeMap(*decoded)) == file, "encode again");
     // A view at an odd address.
     Bytes moved(map->portable().size() + 1);
     std::copy(map->portable().begin(), map->portable().end(), moved.begin() + 1);
@@ -473,11 +476,11 @@ class BoundaryTest : public testing::Test {
     const absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker = ChangeTracker::Create(options);
     if (!tracker.ok()) return Expect(false, "track");
     for (const auto& [offset, length] : BytesOf(runs, volume_)) {
-      EXPECT_TRUE((*tracker)->Mark({offset, length}).ok());
+      EXPECT_OK((*tracker)->Mark({offset, length}));
     }
-    EXPECT_TRUE((*tracker)->OpenEpoch("tuesday").ok());
+    EXPECT_OK((*tracker)->OpenEpoch("tuesday"));
     ExpectMap("freeze", (*tracker)->CloseEpoch(), runs, volume_);
-    Expect((*(*tracker)->Changes())->empty(), "an epoch begins empty");
+    Expect(ValueOf((*tracker)->Changes())->empty(), "an epoch begins empty");
   }
 
   const Case* case_ = nullptr;
@@ -517,18 +520,18 @@ TEST(HugeBlocksTest, AttackAlsoUnionsOfHugeBlocksAreWhole) {
       const VolumeGeometry geometry{capacity, granularity};
       const uint64_t count = BlockCount(capacity, granularity);
       const std::set<uint64_t> some = {0, count / 3, count / 2, count - 1};
-      ChangeMapBuilder builder = *ChangeMapBuilder::Create(geometry);
-      for (const uint64_t block : some) ASSERT_TRUE(builder.AddBlocks(block, block + 1).ok());
-      const ChangeMap map = *builder.Build();
+      ASSERT_OK_AND_ASSIGN(ChangeMapBuilder builder, ChangeMapBuilder::Create(geometry));
+      for (const uint64_t block : some) ASSERT_OK(builder.AddBlocks(block, block + 1));
+      ASSERT_OK_AND_ASSIGN(const ChangeMap map, builder.Build());
       const std::vector<ChangeMap> maps = {map, map};
-      const auto cursor = *MakeUnionCursor(maps);
+      ASSERT_OK_AND_ASSIGN(const auto cursor, MakeUnionCursor(maps));
       for (const size_t room : {1, 2, 3, 64}) {
-        ASSERT_TRUE(cursor->Seek(0).ok());
+        ASSERT_OK(cursor->Seek(0));
         std::set<uint64_t> found;
         ExtentBatch batch(room);
         for (;;) {
           const absl::StatusOr<Step> step = cursor->Next(batch);
-          ASSERT_TRUE(step.ok()) << shift << ", " << capacity << ": " << step.status();
+          ASSERT_OK(step) << shift << ", " << capacity << ": " << step.status();
           for (size_t i = 0; i < batch.size(); ++i) {
             const uint64_t end = BlockCount(batch[i].end(), granularity);
             for (uint64_t b = batch[i].offset / granularity; b < end; ++b) found.insert(b);

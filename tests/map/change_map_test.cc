@@ -11,6 +11,7 @@
 #include "map/maps.h"
 #include "support/cursors.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -21,6 +22,7 @@ using test::EdgeKeys;
 using test::kEdgeVolume;
 using test::MapOf;
 using test::SomeBlocks;
+using test::ValueOf;
 
 constexpr uint64_t kG = 4096;
 
@@ -45,37 +47,41 @@ TEST(ChangeMapTest, DefaultIsTheEmptyMapOfAnEmptyVolume) {
   EXPECT_TRUE(map->empty());
   EXPECT_FALSE(map->Contains(0));
   EXPECT_EQ(BlocksOf(map), Blocks());
-  EXPECT_TRUE(ChangeMap::FromPortable64(map->portable(), {0, 1}).ok());
+  EXPECT_OK(ChangeMap::FromPortable64(map->portable(), {0, 1}));
 }
 
 TEST(ChangeMapTest, FullHoldsEveryBlockOfAnyVolume) {
   for (const uint64_t blocks : {1u, 2u, 65535u, 65536u, 65537u, 200000u}) {
     const VolumeGeometry geometry{blocks * kG - 1, kG};
-    const ChangeMap map = *ChangeMap::Full(geometry);
+    ASSERT_OK_AND_ASSIGN(const ChangeMap map, ChangeMap::Full(geometry));
     EXPECT_EQ(map->cardinality(), blocks);
     EXPECT_EQ(map->changed_bytes(), geometry.capacity);
-    EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(map)), (reference::Ranges{{0, geometry.capacity}}));
+    EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(map))),
+              (reference::Ranges{{0, geometry.capacity}}));
   }
   // 16 TiB in blocks of 4 KiB: 65536 containers of runs.
-  const ChangeMap large = *ChangeMap::Full({uint64_t{1} << 44, kG});
+  ASSERT_OK_AND_ASSIGN(const ChangeMap large, ChangeMap::Full({uint64_t{1} << 44, kG}));
   EXPECT_EQ(large->cardinality(), uint64_t{1} << 32);
   EXPECT_LT(large->portable().size(), 1000000u);
   EXPECT_EQ(large->Statistics().runs, 1u);
-  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(large)), (reference::Ranges{{0, uint64_t{1} << 44}}));
+  EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(large))),
+            (reference::Ranges{{0, uint64_t{1} << 44}}));
 }
 
 TEST(ChangeMapTest, LargestVolume) {
   const VolumeGeometry geometry{kMaxCapacity, uint64_t{1} << 30};
-  const ChangeMap map = *ChangeMap::Full(geometry);
+  ASSERT_OK_AND_ASSIGN(const ChangeMap map, ChangeMap::Full(geometry));
   EXPECT_EQ(map->changed_bytes(), kMaxCapacity);
-  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(map)), (reference::Ranges{{0, kMaxCapacity}}));
+  EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(map))),
+            (reference::Ranges{{0, kMaxCapacity}}));
   // What would take more memory than a map may is refused before it does.
   EXPECT_EQ(ChangeMap::Full({kMaxCapacity, 512}).status().code(),
             absl::StatusCode::kResourceExhausted);
-  const ChangeMap two = *ChangeMap::Full({kMaxCapacity, kMaxGranularity});
-  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(two)), (reference::Ranges{{0, kMaxCapacity}}));
-  const ChangeMap one = *ChangeMap::Full({1, kMaxGranularity});
-  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(one)), (reference::Ranges{{0, 1}}));
+  ASSERT_OK_AND_ASSIGN(const ChangeMap two, ChangeMap::Full({kMaxCapacity, kMaxGranularity}));
+  EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(two))),
+            (reference::Ranges{{0, kMaxCapacity}}));
+  ASSERT_OK_AND_ASSIGN(const ChangeMap one, ChangeMap::Full({1, kMaxGranularity}));
+  EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(one))), (reference::Ranges{{0, 1}}));
 }
 
 TEST(ChangeMapTest, LastBlockMayBePartial) {
@@ -86,7 +92,7 @@ TEST(ChangeMapTest, LastBlockMayBePartial) {
   EXPECT_EQ(map->ChangedBytesBelow(3 * kG + 5), 5u);
   EXPECT_EQ(map->ChangedBytesBelow(10 * kG), kG);
   EXPECT_EQ(map->ChangedBytesBelow(UINT64_MAX), kG + 1);
-  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(map)),
+  EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(map))),
             (reference::Ranges{{3 * kG, kG}, {10 * kG, 1}}));
 }
 
@@ -101,23 +107,23 @@ TEST(ChangeMapTest, ABitsetMayGoOnPastTheCapacity) {
        {1u, 2u, 31u, 32u, 33u, 100u, 624u, 625u, 1000u, 1250u, 2500u, 4999u, 5000u, 5001u}) {
     const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(map);
     const absl::StatusOr<reference::Ranges> ranges = test::Drain(*cursor, batch);
-    ASSERT_TRUE(ranges.ok()) << batch << ' ' << ranges.status();
+    ASSERT_OK(ranges) << batch << ' ' << ranges.status();
     EXPECT_EQ(ranges->size(), blocks.size());
   }
 }
 
 TEST(ChangeMapTest, StatisticsCountEachKindOfContainer) {
-  ChangeMapBuilder builder = *ChangeMapBuilder::Create({6 * 65536 * kG, kG});
+  ASSERT_OK_AND_ASSIGN(ChangeMapBuilder builder, ChangeMapBuilder::Create({6 * 65536 * kG, kG}));
   for (const uint64_t block : {uint64_t{3}, uint64_t{7}, uint64_t{65535}}) {
-    ASSERT_TRUE(builder.AddBlocks(block, block + 1).ok());
+    ASSERT_OK(builder.AddBlocks(block, block + 1));
   }
   for (uint64_t block = 65536; block < 2 * 65536; block += 2) {
-    ASSERT_TRUE(builder.AddBlocks(block, block + 1).ok());
+    ASSERT_OK(builder.AddBlocks(block, block + 1));
   }
   for (const uint64_t container : {2u, 4u, 5u}) {
-    ASSERT_TRUE(builder.AddBlocks(container * 65536 + 10, container * 65536 + 5000).ok());
+    ASSERT_OK(builder.AddBlocks(container * 65536 + 10, container * 65536 + 5000));
   }
-  const ChangeMapStatistics statistics = (*builder.Build())->Statistics();
+  const ChangeMapStatistics statistics = ValueOf(builder.Build())->Statistics();
   EXPECT_EQ(statistics.arrays, 1u);
   EXPECT_EQ(statistics.bitsets, 1u);
   EXPECT_EQ(statistics.run_containers, 3u);
@@ -154,11 +160,11 @@ TEST(ChangeMapTest, EqualityIsThatOfTheBlocksHoweverTheyAreEncoded) {
     put(blocks.size() - 1, 2);
     put(16, 4);
     for (const uint16_t block : blocks) put(block, 2);
-    return *ChangeMap::FromPortable32(bytes, geometry);
+    return ValueOf(ChangeMap::FromPortable32(bytes, geometry));
   };
-  ChangeMapBuilder builder = *ChangeMapBuilder::Create(geometry);
-  ASSERT_TRUE(builder.AddBlocks(20, 30).ok());
-  const ChangeMap run = *builder.Build();
+  ASSERT_OK_AND_ASSIGN(ChangeMapBuilder builder, ChangeMapBuilder::Create(geometry));
+  ASSERT_OK(builder.AddBlocks(20, 30));
+  ASSERT_OK_AND_ASSIGN(const ChangeMap run, builder.Build());
   ASSERT_EQ(run->Statistics().run_containers, 1u);
   EXPECT_EQ(run->Statistics().arrays, 0u);
   const ChangeMap same = array({20, 21, 22, 23, 24, 25, 26, 27, 28, 29});
@@ -212,11 +218,12 @@ RC_GTEST_PROP(ChangeMapTest, AlgebraIsThatOfSets, ()) {
     Blocks want;
     absl::Status (ChangeMap::*in_place)(const ChangeMapView&);
   } cases[] = {
-      {*Union(map_a, map_b), COMBINED(std::set_union, a, b), &ChangeMap::UniteWith},
-      {*Intersection(map_a, map_b), COMBINED(std::set_intersection, a, b),
+      {ValueOf(Union(map_a, map_b)), COMBINED(std::set_union, a, b), &ChangeMap::UniteWith},
+      {ValueOf(Intersection(map_a, map_b)), COMBINED(std::set_intersection, a, b),
        &ChangeMap::IntersectWith},
-      {*Difference(map_a, map_b), COMBINED(std::set_difference, a, b), &ChangeMap::Subtract},
-      {*SymmetricDifference(map_a, map_b), COMBINED(std::set_symmetric_difference, a, b),
+      {ValueOf(Difference(map_a, map_b)), COMBINED(std::set_difference, a, b),
+       &ChangeMap::Subtract},
+      {ValueOf(SymmetricDifference(map_a, map_b)), COMBINED(std::set_symmetric_difference, a, b),
        &ChangeMap::Toggle},
   };
   for (const auto& each : cases) {
@@ -247,8 +254,8 @@ RC_GTEST_PROP(ChangeMapTest, UnionOfManyMapsAndItsCursorAgree, ()) {
     views.push_back(maps.back());
     all = COMBINED(std::set_union, all, blocks);
   }
-  RC_ASSERT(BlocksOf(*Union(views)) == all);
-  RC_ASSERT(BlocksOf(**MakeUnionCursor(maps)) == all);
+  RC_ASSERT(BlocksOf(ValueOf(Union(views))) == all);
+  RC_ASSERT(BlocksOf(*ValueOf(MakeUnionCursor(maps))) == all);
 }
 
 TEST(ChangeMapTest, RefusesAUnionOfNothingAndOfDifferentVolumes) {
@@ -271,10 +278,10 @@ RC_GTEST_PROP(ChangeMapTest, CursorsGoOnFromAnywhere, ()) {
   const std::vector<ChangeMap> halves = {MapOf(SomeBlocks(random, {1, 65535}), geometry), map};
   const Blocks both = COMBINED(std::set_union, blocks, BlocksOf(halves[0]));
   const std::unique_ptr<ExtentCursor> one = MakeChangeMapCursor(map);
-  const std::unique_ptr<ExtentCursor> united = *MakeUnionCursor(halves);
+  const std::unique_ptr<ExtentCursor> united = ValueOf(MakeUnionCursor(halves));
   for (const auto& [cursor, want] :
        {std::pair<ExtentCursor*, const Blocks*>{one.get(), &blocks}, {united.get(), &both}}) {
-    const reference::Ranges full = *test::DrainFrom(*cursor, 0, 1024);
+    const reference::Ranges full = ValueOf(test::DrainFrom(*cursor, 0, 1024));
     for (int i = 0; i < 30; ++i) {
       uint64_t block = random() % (uint64_t{3} << 16);
       if (!want->empty() && i % 2 == 0) block = (*want)[random() % want->size()] + random() % 2;
@@ -286,7 +293,8 @@ RC_GTEST_PROP(ChangeMapTest, CursorsGoOnFromAnywhere, ()) {
         expected.emplace_back(from, offset + length - from);
       }
       const size_t batch = test::Between<size_t>(1, 40);
-      RC_ASSERT(*test::DrainFrom(*cursor, start + random() % granularity, batch) == expected);
+      RC_ASSERT(ValueOf(test::DrainFrom(*cursor, start + random() % granularity, batch)) ==
+                expected);
     }
   }
 }
@@ -302,11 +310,11 @@ RC_GTEST_PROP(ChangeMapTest, FromBitmapEqualsFromItsCursor, ()) {
         static_cast<uint8_t>(bytes[(block + shift) / 8] | 1u << (block + shift) % 8);
   }
   const VolumeGeometry geometry{bits * kG - random() % kG, kG};
-  const BitmapView bitmap = *BitmapView::Create(bytes, shift, bits);
-  const ChangeMap map = *ChangeMap::FromBitmap(bitmap, geometry);
+  const BitmapView bitmap = ValueOf(BitmapView::Create(bytes, shift, bits));
+  const ChangeMap map = ValueOf(ChangeMap::FromBitmap(bitmap, geometry));
   RC_ASSERT(BlocksOf(map) == blocks);
-  const auto cursor = *MakeBitmapCursor(bitmap, geometry.capacity, geometry.granularity);
-  const ChangeMap same = *ChangeMap::FromCursor(*cursor);
+  const auto cursor = ValueOf(MakeBitmapCursor(bitmap, geometry.capacity, geometry.granularity));
+  const ChangeMap same = ValueOf(ChangeMap::FromCursor(*cursor));
   RC_ASSERT(std::ranges::equal(map->portable(), same->portable()));
 }
 
@@ -328,10 +336,10 @@ class OneBatchCursor final : public ExtentCursor {
 // Also from one that stands a single byte behind its beginning.
 TEST(ChangeMapTest, FromCursorBeginsAtTheBeginning) {
   for (uint64_t moved = 0; moved <= 10; ++moved) {
-    const auto cursor = *MakeExtentCursor({{0, 1}, {5, 2}}, 10, 1);
-    ASSERT_TRUE(cursor->Seek(moved).ok());
+    ASSERT_OK_AND_ASSIGN(const auto cursor, MakeExtentCursor({{0, 1}, {5, 2}}, 10, 1));
+    ASSERT_OK(cursor->Seek(moved));
     const absl::StatusOr<ChangeMap> map = ChangeMap::FromCursor(*cursor);
-    ASSERT_TRUE(map.ok()) << map.status();
+    ASSERT_OK(map);
     EXPECT_EQ((*map)->cardinality(), 3U) << moved;
   }
 }
@@ -342,9 +350,10 @@ TEST(ChangeMapTest, FromCursorRefusesExtentsThatGoBackwards) {
     OneBatchCursor cursor(std::move(extents), 100);
     return ChangeMap::FromCursor(cursor, granularity);
   };
-  EXPECT_EQ(BlocksOf(*from({{0, 10}, {20, 5}, {30, 10}, {50, 10}}, 10)), (Blocks{0, 2, 3, 5}));
+  EXPECT_EQ(BlocksOf(ValueOf(from({{0, 10}, {20, 5}, {30, 10}, {50, 10}}, 10))),
+            (Blocks{0, 2, 3, 5}));
   // Those that overlap lose nothing, nor do empty ones.
-  EXPECT_EQ(BlocksOf(*from({{0, 10}, {20, 15}, {30, 10}, {45, 0}, {50, 10}}, 5)),
+  EXPECT_EQ(BlocksOf(ValueOf(from({{0, 10}, {20, 15}, {30, 10}, {45, 0}, {50, 10}}, 5))),
             (Blocks{0, 1, 4, 5, 6, 7, 10, 11}));
   for (const uint64_t granularity : {1u, 5u, 10u}) {
     for (const Extent& wrong : {Extent{20, 5}, Extent{0, 1}, Extent{30, UINT64_MAX - 20}}) {
@@ -356,7 +365,7 @@ TEST(ChangeMapTest, FromCursorRefusesExtentsThatGoBackwards) {
 
 TEST(ChangeMapTest, FromBitmapWantsABitForEveryBlock) {
   const std::vector<uint8_t> bytes(8);
-  const BitmapView bitmap = *BitmapView::Create(bytes, 0, 64);
+  ASSERT_OK_AND_ASSIGN(const BitmapView bitmap, BitmapView::Create(bytes, 0, 64));
   EXPECT_EQ(ChangeMap::FromBitmap(bitmap, {65 * kG, kG}).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
@@ -375,7 +384,7 @@ RC_GTEST_PROP(ChangeMapTest, CoarserRoundsOutwardFinerIsExact, ()) {
         if (want.empty() || want.back() < b) want.push_back(b);
       }
     }
-    const ChangeMap other = *WithGranularity(map, granularity);
+    const ChangeMap other = ValueOf(WithGranularity(map, granularity));
     RC_ASSERT(other->granularity() == granularity);
     RC_ASSERT(BlocksOf(other) == want);
   }
@@ -384,10 +393,10 @@ RC_GTEST_PROP(ChangeMapTest, CoarserRoundsOutwardFinerIsExact, ()) {
 TEST(ChangeMapTest, MapsOfDifferentGranularityMeetAtTheFinest) {
   const ChangeMap coarse = MapOf({1}, {100 * kG, 4 * kG});
   const ChangeMap fine = MapOf({5, 50}, {100 * kG, kG});
-  EXPECT_EQ(BlocksOf(*Union(coarse, fine)), (Blocks{4, 5, 6, 7, 50}));
-  EXPECT_EQ(BlocksOf(*Intersection(fine, coarse)), (Blocks{5}));
-  EXPECT_EQ(BlocksOf(*Difference(coarse, fine)), (Blocks{4, 6, 7}));
-  EXPECT_EQ(BlocksOf(*SymmetricDifference(coarse, fine)), (Blocks{4, 6, 7, 50}));
+  EXPECT_EQ(BlocksOf(ValueOf(Union(coarse, fine))), (Blocks{4, 5, 6, 7, 50}));
+  EXPECT_EQ(BlocksOf(ValueOf(Intersection(fine, coarse))), (Blocks{5}));
+  EXPECT_EQ(BlocksOf(ValueOf(Difference(coarse, fine))), (Blocks{4, 6, 7}));
+  EXPECT_EQ(BlocksOf(ValueOf(SymmetricDifference(coarse, fine))), (Blocks{4, 6, 7, 50}));
   EXPECT_EQ(Union(coarse, MapOf({0}, {100 * kG, 3 * kG})).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
@@ -397,9 +406,9 @@ TEST(ChangeMapTest, UnionKnowsNothingPastASmallerCapacity) {
   const ChangeMap large = MapOf({1}, {13 * kG, kG});
   // Block 10 of the smaller one is partial: its other bytes are not known to be unchanged.
   const Blocks want = {0, 1, 10, 11, 12};
-  EXPECT_EQ(BlocksOf(*Union(small, large)), want);
-  EXPECT_EQ(BlocksOf(*Union(large, small)), want);
-  EXPECT_EQ((*Union(small, large))->capacity(), 13 * kG);
+  EXPECT_EQ(BlocksOf(ValueOf(Union(small, large))), want);
+  EXPECT_EQ(BlocksOf(ValueOf(Union(large, small))), want);
+  EXPECT_EQ(ValueOf(Union(small, large))->capacity(), 13 * kG);
   for (const auto operation : {&Intersection, &Difference, &SymmetricDifference}) {
     EXPECT_EQ(operation(small, large).status().code(), absl::StatusCode::kInvalidArgument);
   }
@@ -407,34 +416,35 @@ TEST(ChangeMapTest, UnionKnowsNothingPastASmallerCapacity) {
 
 TEST(ChangeMapTest, AnotherCapacityCutsOrMarks) {
   const ChangeMap map = MapOf({0, 9, 10}, {10 * kG + 5, kG});
-  EXPECT_EQ(BlocksOf(*WithCapacity(map, 9 * kG + 1)), (Blocks{0, 9}));
-  EXPECT_EQ(BlocksOf(*WithCapacity(map, 9 * kG)), (Blocks{0}));
-  EXPECT_EQ(BlocksOf(*WithCapacity(map, 0)), (Blocks{}));
-  EXPECT_EQ(BlocksOf(*WithCapacity(map, 12 * kG)), (Blocks{0, 9, 10, 11}));
-  EXPECT_EQ(BlocksOf(*WithCapacity(MapOf({0}, {10 * kG + 5, kG}), 10 * kG + 6)), (Blocks{0, 10}));
+  EXPECT_EQ(BlocksOf(ValueOf(WithCapacity(map, 9 * kG + 1))), (Blocks{0, 9}));
+  EXPECT_EQ(BlocksOf(ValueOf(WithCapacity(map, 9 * kG))), (Blocks{0}));
+  EXPECT_EQ(BlocksOf(ValueOf(WithCapacity(map, 0))), (Blocks{}));
+  EXPECT_EQ(BlocksOf(ValueOf(WithCapacity(map, 12 * kG))), (Blocks{0, 9, 10, 11}));
+  EXPECT_EQ(BlocksOf(ValueOf(WithCapacity(MapOf({0}, {10 * kG + 5, kG}), 10 * kG + 6))),
+            (Blocks{0, 10}));
 }
 
 TEST(ChangeMapTest, BuilderRefusesWhatLiesOutsideAndKeepsTheRest) {
-  ChangeMapBuilder builder = *ChangeMapBuilder::Create({10 * kG + 5, kG});
-  EXPECT_TRUE(builder.Add({10 * kG + 4, 1}).ok());
-  EXPECT_TRUE(builder.Add({kG - 1, 2}).ok());
-  EXPECT_TRUE(builder.Add({5 * kG, 0}).ok());
+  ASSERT_OK_AND_ASSIGN(ChangeMapBuilder builder, ChangeMapBuilder::Create({10 * kG + 5, kG}));
+  EXPECT_OK(builder.Add({10 * kG + 4, 1}));
+  EXPECT_OK(builder.Add({kG - 1, 2}));
+  EXPECT_OK(builder.Add({5 * kG, 0}));
   EXPECT_EQ(builder.Add({10 * kG + 4, 2}).code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(builder.Add({UINT64_MAX, 2}).code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(builder.AddBlocks(5, 12).code(), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ(BlocksOf(*builder.Build()), (Blocks{0, 1, 10}));
-  EXPECT_EQ(BlocksOf(*builder.Build()), (Blocks{}));
+  EXPECT_EQ(BlocksOf(ValueOf(builder.Build())), (Blocks{0, 1, 10}));
+  EXPECT_EQ(BlocksOf(ValueOf(builder.Build())), (Blocks{}));
 }
 
 // What was given to a map that could not be made is lost: what comes later is not all.
 TEST(ChangeMapTest, BuilderThatFailedBuildsNoMap) {
-  ChangeMapBuilder builder = *ChangeMapBuilder::Create({kMaxCapacity, 512});
+  ASSERT_OK_AND_ASSIGN(ChangeMapBuilder builder, ChangeMapBuilder::Create({kMaxCapacity, 512}));
   // A map of its own, which comes before the one that is refused.
-  for (uint64_t i = 70000; i > 0; --i) ASSERT_TRUE(builder.AddBlocks(3 * i, 3 * i + 1).ok());
-  ASSERT_TRUE(builder.AddBlocks(0, kMaxCapacity / 512).ok());
+  for (uint64_t i = 70000; i > 0; --i) ASSERT_OK(builder.AddBlocks(3 * i, 3 * i + 1));
+  ASSERT_OK(builder.AddBlocks(0, kMaxCapacity / 512));
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(builder.Build().status().code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_TRUE(builder.AddBlocks(5, 6).ok());
+    EXPECT_OK(builder.AddBlocks(5, 6));
   }
 }
 
@@ -443,18 +453,18 @@ TEST(ChangeMapTest, BuilderTakesManyWritesInAnyOrder) {
   std::mt19937_64 random(5);
   const VolumeGeometry geometry{(uint64_t{40} << 16) * kG, kG};
   std::vector<bool> oracle(uint64_t{40} << 16);
-  ChangeMapBuilder builder = *ChangeMapBuilder::Create(geometry);
+  ASSERT_OK_AND_ASSIGN(ChangeMapBuilder builder, ChangeMapBuilder::Create(geometry));
   for (int i = 0; i < 400000; ++i) {
     const uint64_t begin = random() % oracle.size();
     const uint64_t end = std::min<uint64_t>(oracle.size(), begin + 1 + random() % 6);
-    ASSERT_TRUE(builder.AddBlocks(begin, end).ok());
+    ASSERT_OK(builder.AddBlocks(begin, end));
     for (uint64_t b = begin; b < end; ++b) oracle[b] = true;
   }
   Blocks want;
   for (uint64_t b = 0; b < oracle.size(); ++b) {
     if (oracle[b]) want.push_back(b);
   }
-  EXPECT_EQ(BlocksOf(*builder.Build()), want);
+  EXPECT_EQ(BlocksOf(ValueOf(builder.Build())), want);
 }
 
 // remove_range() of CRoaring before 0.9.5 leaves a container of 4096 members that comes back from
@@ -464,10 +474,11 @@ TEST(ChangeMapTest, TakingARangeAwayThatLeaves4096LosesNothing) {
     Blocks blocks;
     for (uint64_t i = 0; i < left; ++i) blocks.push_back(3 * i);
     const Blocks away = Numbers(3 * left, 65536);
-    const ChangeMap map = *Difference(MapOf(COMBINED(std::set_union, blocks, away), kEdgeVolume),
-                                      MapOf(away, kEdgeVolume));
+    ASSERT_OK_AND_ASSIGN(const ChangeMap map,
+                         Difference(MapOf(COMBINED(std::set_union, blocks, away), kEdgeVolume),
+                                    MapOf(away, kEdgeVolume)));
     EXPECT_EQ(BlocksOf(map), blocks);
-    EXPECT_EQ(BlocksOf(*ChangeMap::FromPortable64(map->portable(), kEdgeVolume)), blocks);
+    EXPECT_EQ(BlocksOf(ValueOf(ChangeMap::FromPortable64(map->portable(), kEdgeVolume))), blocks);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "map/maps.h"
 #include "map/portable_writer.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -171,7 +172,7 @@ TEST(PortableWriter, RefusesMoreThanThereMayBe) {
           told = limited.too_large();
         }
         const absl::StatusOr<std::vector<uint8_t>> bytes = limited.Finish();
-        const std::vector<uint8_t> expected = *whole.Finish();
+        ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> expected, whole.Finish());
         EXPECT_EQ(bytes.ok(), expected.size() <= most) << most << ", " << containers;
         EXPECT_FALSE(told && bytes.ok()) << most << ", " << containers;
         if (bytes.ok()) {

@@ -7,9 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -25,13 +23,16 @@
 #include "reference/portable_roaring.h"
 #include "support/cursors.h"
 #include "support/figures.h"
+#include "support/files.h"
 #include "support/memory_file.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
 namespace {
 
 using test::Blocks;
+using test::ValueOf;
 using Bytes = std::vector<uint8_t>;
 
 constexpr VolumeGeometry kVolume = {uint64_t{1} << 46, 4096};
@@ -208,7 +209,7 @@ size_t FlipStep() { return Scale() >= 8 ? 1 : 9; }
 class MapDamageTest : public testing::Test {
  protected:
   const ChangeMap map_ = LargeMap(1);
-  const Bytes bytes_ = *EncodeChangeMap(map_);
+  const Bytes bytes_ = ValueOf(EncodeChangeMap(map_));
   const Judge judge_ = [this](const Bytes& bytes) { return JudgeMap(bytes, map_); };
 
   void SetUp() override {
@@ -261,7 +262,7 @@ TEST_F(MapDamageTest, BlocksThatChangedPlacesAreFound) {
 }
 
 TEST_F(MapDamageTest, OldBlocksBetweenNewOnesAreFound) {
-  const Bytes before = *EncodeChangeMap(LargeMap(2));
+  ASSERT_OK_AND_ASSIGN(const Bytes before, EncodeChangeMap(LargeMap(2)));
   ASSERT_EQ(before.size(), bytes_.size());
   ASSERT_NE(before, bytes_);
   Tally all;
@@ -381,8 +382,7 @@ TEST(ManifestDamageTest, NumbersPastTheirLimitsAreRefused) {
   EXPECT_TRUE(refused([](auto& m) { m.entries.clear(); }));
 }
 
-// Each place where it can end too soon, in memory of its own so that sanitizers see a byte too
-// many.
+// Cut at each byte, in memory of its own so that sanitizers see a read past the end.
 TEST(ManifestDamageTest, AnyShorterOneWithARightChecksumIsRefused) {
   const Bytes whole = EncodeManifest(SomeManifest(1));
   const size_t body = whole.size() - sizeof(uint64_t);
@@ -412,16 +412,16 @@ class LogDamageTest : public testing::Test {
   LogDamageTest() {
     const RegionLogHeader header = {
         7, {uint64_t{1} << 30, 4096}, uint64_t{64} << 20, 3, 5, "vol", "monday"};
-    const auto log = *RegionLog::Create(*Folder::Open(folder_.path()), "log", header);
-    for (const uint64_t region : regions_) EXPECT_TRUE(log->Add(region, region).ok());
-    std::ifstream file(folder_ / "log", std::ios::binary);
-    bytes_ = {std::istreambuf_iterator<char>(file), {}};
+    const auto log =
+        ValueOf(RegionLog::Create(ValueOf(Folder::Open(folder_.path())), "log", header));
+    for (const uint64_t region : regions_) EXPECT_OK(log->Add(region, region));
+    bytes_ = test::ReadFile<Bytes>(folder_ / "log");
   }
 
   absl::StatusOr<RegionLog::Contents> Read(const Bytes& bytes) const {
     file_.Write(bytes);
     const std::filesystem::path path = file_.path();
-    return RegionLog::Read(*Folder::Open(path.parent_path()), path.filename());
+    return RegionLog::Read(ValueOf(Folder::Open(path.parent_path())), path.filename());
   }
 
   // Refused: an error, or all regions count as written to.
@@ -475,10 +475,10 @@ TEST_F(LogDamageTest, RecordsThatAreNotInTheirPlaceAreFound) {
   Tally tally;
   const RegionLogHeader header = {
       7, {uint64_t{1} << 30, 4096}, uint64_t{64} << 20, 3, 4, "vol", "monday"};
-  const auto log = *RegionLog::Create(*Folder::Open(folder_.path()), "other", header);
-  for (const uint64_t region : {4u, 5u, 6u, 8u}) ASSERT_TRUE(log->Add(region, region).ok());
-  std::ifstream file(folder_ / "other", std::ios::binary);
-  const Bytes other{std::istreambuf_iterator<char>(file), {}};
+  ASSERT_OK_AND_ASSIGN(const auto log,
+                       RegionLog::Create(ValueOf(Folder::Open(folder_.path())), "other", header));
+  for (const uint64_t region : {4u, 5u, 6u, 8u}) ASSERT_OK(log->Add(region, region));
+  const auto other = test::ReadFile<Bytes>(folder_ / "other");
   const auto at = [](size_t record) { return static_cast<std::ptrdiff_t>(12288 + 16 * record); };
   for (size_t a = 0; a < 8; ++a) {
     for (size_t b = 0; b < 8; ++b) {

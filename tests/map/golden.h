@@ -8,10 +8,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
+
+#include "support/files.h"
 
 namespace cbt::test {
 
@@ -85,8 +86,7 @@ inline Files FilesOf(const std::string& folder) {
   Files files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().filename() == "LOCK") continue;
-    std::ifstream file(entry.path(), std::ios::binary);
-    files[entry.path().filename().string()] = {std::istreambuf_iterator<char>(file), {}};
+    files[entry.path().filename().string()] = ReadFile(entry.path());
   }
   return files;
 }

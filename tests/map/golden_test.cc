@@ -19,6 +19,7 @@
 #include "map/maps.h"
 #include "map/tracker/region_log.h"
 #include "support/figures.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -27,6 +28,7 @@ namespace {
 using test::Blocks;
 using test::BlocksOf;
 using test::Files;
+using test::ValueOf;
 
 // What the scorecard asks for: files that were read, and those with whatever was wrong about them.
 std::set<std::string> files_checked;
@@ -146,7 +148,7 @@ TEST(GoldenTest, MapsAreReadAsTheyWereAndWrittenToTheBit) {
   for (const GoldenMap& golden : Maps()) {
     ChangeMap map = test::MapOf(golden.blocks, golden.geometry);
     map.set_identity(golden.identity);
-    const std::vector<uint8_t> bytes = *EncodeChangeMap(map);
+    ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> bytes, EncodeChangeMap(map));
     now[golden.name] = {bytes.begin(), bytes.end()};
   }
   const Files released = Released("v1/maps", now);
@@ -158,14 +160,14 @@ TEST(GoldenTest, MapsAreReadAsTheyWereAndWrittenToTheBit) {
     test::WriteFiles(files, folder.path());
     const std::string path = folder / golden.name;
     const absl::StatusOr<ChangeMap> map = ReadChangeMap(path);
-    ASSERT_TRUE(map.ok()) << map.status();
+    ASSERT_OK(map);
     EXPECT_EQ(map->view().geometry(), golden.geometry);
     EXPECT_EQ(map->identity(), golden.identity);
     EXPECT_EQ(BlocksOf(*map), golden.blocks);
-    EXPECT_EQ(BlocksOf(**OpenChangeMapCursor(path)), golden.blocks);
+    EXPECT_EQ(BlocksOf(*ValueOf(OpenChangeMapCursor(path))), golden.blocks);
     EXPECT_EQ(ReadChangeMapHeader(path)->cardinality, golden.blocks.size());
     // Through the loaded map, not through one that was built.
-    const std::vector<uint8_t> again = *EncodeChangeMap(*map);
+    ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> again, EncodeChangeMap(*map));
     EXPECT_EQ(std::string(again.begin(), again.end()), files.at(golden.name));
     const std::string newer = OfMajor(files.at(golden.name), 2);
     ExpectRefused(DecodeChangeMap(Bytes(newer), "x.cbm").status(), "2.0 of the change-map format");
@@ -187,13 +189,13 @@ uint64_t CapacityOn(uint64_t day) {
 }
 
 void BuildChain(const std::string& folder) {
-  const auto chain = *ChangeChain::Create(folder, "vol", kG, {"d0", CapacityOn(0)}, kQuick);
+  const auto chain = ValueOf(ChangeChain::Create(folder, "vol", kG, {"d0", CapacityOn(0)}, kQuick));
   for (uint64_t day = 1; day < 6; ++day) {
     ChangeMap map = test::MapOf({day, 10 * day, 10 * day + 1}, {CapacityOn(day), kG});
     map.set_identity({"vol", absl::StrCat("d", day - 1), absl::StrCat("d", day)});
-    ASSERT_TRUE(chain->Append(map).ok());
+    ASSERT_OK(chain->Append(map));
   }
-  ASSERT_TRUE(chain->Remove("d2").ok());
+  ASSERT_OK(chain->Remove("d2"));
 }
 
 // What changed on the days behind `base` up to `target`, and what was lost and came back.
@@ -213,8 +215,8 @@ TEST(GoldenTest, ChainsAreReadAsTheyWereAndWrittenToTheBit) {
   test::WriteFiles(released, path);
   const absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
       ChangeChain::Open(path, ChangeChain::Access::kRead);
-  ASSERT_TRUE(chain.ok()) << chain.status();
-  EXPECT_TRUE((*chain)->Verify().ok()) << (*chain)->Verify();
+  ASSERT_OK(chain);
+  EXPECT_OK((*chain)->Verify());
   EXPECT_EQ((*chain)->volume(), "vol");
   EXPECT_EQ((*chain)->granularity(), kG);
   const std::vector<uint64_t> days = {0, 1, 3, 4, 5};
@@ -225,12 +227,13 @@ TEST(GoldenTest, ChainsAreReadAsTheyWereAndWrittenToTheBit) {
     EXPECT_EQ(snapshots[i].capacity, CapacityOn(days[i]));
     for (size_t j = i; j < days.size(); ++j) {
       const auto delta = (*chain)->Delta(snapshots[i].id, snapshots[j].id);
-      ASSERT_TRUE(delta.ok()) << delta.status();
+      ASSERT_OK(delta);
       EXPECT_EQ(BlocksOf(**delta), ChainOracle(days[i], days[j])) << days[i] << ' ' << days[j];
     }
   }
   const std::string& manifest = released.at("CHAIN");
-  const std::vector<uint8_t> again = EncodeManifest(*DecodeManifest(Bytes(manifest), "CHAIN"));
+  const std::vector<uint8_t> again =
+      EncodeManifest(ValueOf(DecodeManifest(Bytes(manifest), "CHAIN")));
   EXPECT_EQ(std::string(again.begin(), again.end()), manifest);
   test::WriteFiles({{"CHAIN", OfMajor(manifest, 2)}}, path);
   ExpectRefused(ChangeChain::Open(path, ChangeChain::Access::kRead).status(),
@@ -264,20 +267,20 @@ TrackerOptions OptionsIn(const std::string& folder) {
 }
 
 void MarkBlocks(ChangeTracker& tracker, const Blocks& blocks) {
-  for (const uint64_t block : blocks) ASSERT_TRUE(tracker.Mark({block * kG, 1}).ok());
+  for (const uint64_t block : blocks) ASSERT_OK(tracker.Mark({block * kG, 1}));
 }
 
 void LeaveClosed(const TrackerOptions& options, Files& left) {
-  const auto tracker = *ChangeTracker::Create(options);
+  const auto tracker = ValueOf(ChangeTracker::Create(options));
   MarkBlocks(*tracker, {3, 5, 177});
-  ASSERT_TRUE(tracker->Close().ok());
+  ASSERT_OK(tracker->Close());
   left = test::FilesOf(options.directory);
 }
 
 void LeaveCrashed(const TrackerOptions& options, Files& left) {
-  const auto tracker = *ChangeTracker::Create(options);
+  const auto tracker = ValueOf(ChangeTracker::Create(options));
   MarkBlocks(*tracker, {3, 177});
-  ASSERT_TRUE(tracker->Checkpoint().ok());
+  ASSERT_OK(tracker->Checkpoint());
   MarkBlocks(*tracker, {45, 91});
   left = test::FilesOf(options.directory);
 }
@@ -286,15 +289,15 @@ void LeaveRough(const TrackerOptions& options, Files& left) {
   LeaveCrashed(options, left);
   std::filesystem::remove_all(options.directory);
   test::WriteFiles(left, options.directory);
-  const auto tracker = *ChangeTracker::Recover(options);
-  ASSERT_TRUE(tracker->Close().ok());
+  const auto tracker = ValueOf(ChangeTracker::Recover(options));
+  ASSERT_OK(tracker->Close());
   left = test::FilesOf(options.directory);
 }
 
 void LeaveInTheWindow(const TrackerOptions& options, Files& left) {
-  const auto tracker = *ChangeTracker::Create(options);
+  const auto tracker = ValueOf(ChangeTracker::Create(options));
   MarkBlocks(*tracker, {3});
-  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+  ASSERT_OK(tracker->OpenEpoch("tuesday"));
   MarkBlocks(*tracker, {60});
   left = test::FilesOf(options.directory);
 }
@@ -321,12 +324,12 @@ TEST(GoldenTest, TrackersAreRecoveredAsTheyWereAndWrittenToTheBit) {
     {
       const absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker =
           ChangeTracker::Recover(options);
-      ASSERT_TRUE(tracker.ok()) << tracker.status();
+      ASSERT_OK(tracker);
       const std::vector<ChangeTracker::Epoch> epochs = (*tracker)->epochs();
       ASSERT_EQ(epochs.size(), golden.bases.size());
       for (size_t i = 0; i < epochs.size(); ++i) EXPECT_EQ(epochs[i].base, golden.bases[i]);
       EXPECT_EQ(epochs.front().exact, golden.exact);
-      EXPECT_EQ(BlocksOf(*(*tracker)->Changes()), golden.changes);
+      EXPECT_EQ(BlocksOf(ValueOf((*tracker)->Changes())), golden.changes);
     }
     // Each file by itself, then the tracker: nothing of a newer format is taken for an older one.
     for (const auto& [name, bytes] : released) {
@@ -335,7 +338,7 @@ TEST(GoldenTest, TrackersAreRecoveredAsTheyWereAndWrittenToTheBit) {
       newer[name] = OfMajor(bytes, 3);
       test::WriteFiles(newer, options.directory);
       if (name.ends_with(".log")) {
-        const Folder files = *Folder::Open(options.directory);
+        ASSERT_OK_AND_ASSIGN(const Folder files, Folder::Open(options.directory));
         ExpectRefused(RegionLog::Read(files, name).status(), "3", "2");
       }
       const absl::Status status = ChangeTracker::Recover(options).status();

@@ -10,6 +10,7 @@
 #include "map/maps.h"
 #include "reference/portable_roaring.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 // Newer versions have their functions in there.
 namespace roaring::api {}
@@ -20,6 +21,7 @@ namespace {
 
 using test::Blocks;
 using test::BlocksOf;
+using test::ValueOf;
 
 // 2^32 blocks.
 constexpr VolumeGeometry kVolume = {uint64_t{1} << 44, 4096};
@@ -55,16 +57,16 @@ RC_GTEST_PROP(InterchangeTest, EachReadsWhatTheOtherWrote, ()) {
   const Bitmap bitmap = BitmapOf(blocks);
   for (int optimized = 0; optimized < 2; ++optimized) {
     const std::vector<uint8_t> theirs = Serialised(bitmap);
-    ChangeMap map = *ChangeMap::FromPortable32(theirs, kVolume);
+    ChangeMap map = ValueOf(ChangeMap::FromPortable32(theirs, kVolume));
     RC_ASSERT(BlocksOf(map) == blocks);
-    RC_ASSERT(*map.ToPortable32() == theirs);
+    RC_ASSERT(ValueOf(map.ToPortable32()) == theirs);
     const size_t before = map->portable().size();
-    const bool smaller = *map.Optimize();
+    const bool smaller = ValueOf(map.Optimize());
     RC_ASSERT(smaller == (map->portable().size() < before));
     RC_ASSERT(BlocksOf(map) == blocks);
     roaring_bitmap_run_optimize(bitmap.get());
   }
-  const std::vector<uint8_t> ours = *test::MapOf(blocks, kVolume).ToPortable32();
+  const std::vector<uint8_t> ours = ValueOf(test::MapOf(blocks, kVolume).ToPortable32());
   RC_ASSERT(ours.size() <= Serialised(bitmap).size());
   const Bitmap read(roaring_bitmap_portable_deserialize_safe(
       reinterpret_cast<const char*>(ours.data()), ours.size()));
@@ -82,12 +84,12 @@ TEST(InterchangeTest, TheSpecificationsExample) {
   const Bitmap bitmap = BitmapOf(blocks);
   const std::vector<uint8_t> without_runs = Serialised(bitmap);
   EXPECT_EQ(without_runs.size(), 72616u);
-  EXPECT_EQ(BlocksOf(*ChangeMap::FromPortable32(without_runs, kVolume)), blocks);
+  EXPECT_EQ(BlocksOf(ValueOf(ChangeMap::FromPortable32(without_runs, kVolume))), blocks);
   roaring_bitmap_run_optimize(bitmap.get());
   const std::vector<uint8_t> with_runs = Serialised(bitmap);
   EXPECT_EQ(with_runs.size(), 48056u);
-  EXPECT_EQ(BlocksOf(*ChangeMap::FromPortable32(with_runs, kVolume)), blocks);
-  EXPECT_EQ(*test::MapOf(blocks, kVolume).ToPortable32(), with_runs);
+  EXPECT_EQ(BlocksOf(ValueOf(ChangeMap::FromPortable32(with_runs, kVolume))), blocks);
+  EXPECT_EQ(ValueOf(test::MapOf(blocks, kVolume).ToPortable32()), with_runs);
 }
 
 // A fuzzer's finding: a group that announces runs and holds none has no offsets while it has fewer
@@ -101,11 +103,11 @@ TEST(InterchangeTest, GroupsThatAnnounceRunsAndHoldNoneBecomeCanonical) {
       0,    0,    0, 0, 5, 0, 0, 0,  // keys 0 and 5, a block each
       0,    0,    0, 0,              // both the first of their container
   };
-  ChangeMap map = *ChangeMap::FromPortable64(announced, kVolume);
+  ASSERT_OK_AND_ASSIGN(ChangeMap map, ChangeMap::FromPortable64(announced, kVolume));
   const Blocks blocks = {0, 5 << 16};
   EXPECT_EQ(BlocksOf(map), blocks);
   const absl::StatusOr<bool> smaller = map.Optimize();
-  ASSERT_TRUE(smaller.ok());
+  ASSERT_OK(smaller);
   EXPECT_FALSE(*smaller);
   EXPECT_EQ(BlocksOf(map), blocks);
   const ChangeMap ours = test::MapOf(blocks, kVolume);
@@ -139,11 +141,11 @@ TEST(InterchangeTest, BytesOfASmallMap) {
 
 TEST(InterchangeTest, NoBlocksAtAll) {
   const Bitmap none = BitmapOf({});
-  const ChangeMap map = *ChangeMap::FromPortable32(Serialised(none), kVolume);
+  ASSERT_OK_AND_ASSIGN(const ChangeMap map, ChangeMap::FromPortable32(Serialised(none), kVolume));
   EXPECT_TRUE(map->empty());
-  EXPECT_EQ(*map.ToPortable32(), Serialised(none));
-  EXPECT_EQ(*(*ChangeMap::Empty(kVolume)).ToPortable32(), Serialised(none));
-  EXPECT_TRUE(map.view() == (*ChangeMap::Empty(kVolume)).view());
+  EXPECT_EQ(ValueOf(map.ToPortable32()), Serialised(none));
+  EXPECT_EQ(ValueOf(ValueOf(ChangeMap::Empty(kVolume)).ToPortable32()), Serialised(none));
+  EXPECT_TRUE(map.view() == ValueOf(ChangeMap::Empty(kVolume)).view());
 }
 
 }  // namespace

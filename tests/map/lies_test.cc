@@ -21,11 +21,13 @@
 #include "support/cursors.h"
 #include "support/figures.h"
 #include "support/memory_file.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
 
 using test::Blocks;
+using test::ValueOf;
 using Bytes = std::vector<uint8_t>;
 
 constexpr VolumeGeometry kVolume = {uint64_t{1} << 46, 4096};  // 2^34 blocks
@@ -129,7 +131,7 @@ Bytes File(const Bytes& payload, uint64_t cardinality, const VolumeGeometry& geo
   header.geometry = geometry;
   header.identity = {"vol", "mon", "tue"};  // 9 bytes, 7 of padding
   header.cardinality = cardinality;
-  Bytes file = *EncodeMapHeader(header, payload);
+  Bytes file = ValueOf(EncodeMapHeader(header, payload));
   file.insert(file.end(), payload.begin(), payload.end());
   return file;
 }
@@ -413,7 +415,7 @@ TEST(LiesTest, WhatTheWritersMakeIsSoundWithoutALie) {
   const std::vector<Group> groups = {{0, Sound()}, {1, Sound()}, {3, {Array(65535, {65535})}}};
   const Bytes payload = Payload(groups);
   const absl::StatusOr<ChangeMap> map = DecodeChangeMap(File(payload, StatedBlocks(groups)), "x");
-  ASSERT_TRUE(map.ok()) << map.status();
+  ASSERT_OK(map);
   EXPECT_EQ(test::BlocksOf(*map), *reference::PortableRoaring::Decode(payload));
 }
 

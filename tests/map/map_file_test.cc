@@ -5,7 +5,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 
 #include "base/checksum.h"
@@ -13,6 +12,8 @@
 #include "cbt/change_map_file.h"
 #include "map/maps.h"
 #include "support/cursors.h"
+#include "support/files.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -20,6 +21,7 @@ namespace {
 
 using test::Blocks;
 using test::BlocksOf;
+using test::ValueOf;
 
 constexpr VolumeGeometry kVolume = {uint64_t{1} << 40, 4096};
 
@@ -38,11 +40,6 @@ ChangeMap LargeMap() {
   ChangeMap map = test::MapOf(blocks, kVolume);
   map.set_identity({"vol", "monday", "tuesday"});
   return map;
-}
-
-std::vector<uint8_t> Slurp(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void Spill(const std::string& path, const std::vector<uint8_t>& bytes) {
@@ -65,24 +62,26 @@ absl::Status Read(const std::vector<uint8_t>& bytes) {
 TEST(MapFileTest, ReadsWhatWasWritten) {
   const test::TempDir folder;
   const std::string path = folder.path() + "/x.cbm";
-  for (const ChangeMap& map : {SmallMap(), LargeMap(), *ChangeMap::Empty(kVolume), ChangeMap()}) {
+  for (const ChangeMap& map :
+       {SmallMap(), LargeMap(), ValueOf(ChangeMap::Empty(kVolume)), ChangeMap()}) {
     const absl::StatusOr<ChangeMapHeader> written = WriteChangeMap(map, path);
-    ASSERT_TRUE(written.ok()) << written.status();
+    ASSERT_OK(written);
     const absl::StatusOr<ChangeMap> read = ReadChangeMap(path);
-    ASSERT_TRUE(read.ok()) << read.status();
+    ASSERT_OK(read);
     EXPECT_TRUE(read->view() == map.view());
     EXPECT_EQ(read->identity(), map.identity());
-    const ChangeMapHeader header = *ReadChangeMapHeader(path);
+    ASSERT_OK_AND_ASSIGN(const ChangeMapHeader header, ReadChangeMapHeader(path));
     EXPECT_EQ(header.checksum, written->checksum);
     EXPECT_EQ(header.geometry, map->geometry());
     EXPECT_EQ(header.identity, map.identity());
     EXPECT_EQ(header.cardinality, map->cardinality());
     EXPECT_EQ(header.payload_bytes, map->portable().size());
-    EXPECT_EQ(header.file_bytes, Slurp(path).size());
-    EXPECT_EQ(Slurp(path), *EncodeChangeMap(map));
-    EXPECT_TRUE(DecodeChangeMap(Slurp(path), path)->view() == map.view());
-    EXPECT_EQ(*test::Drain(**OpenChangeMapCursor(path), 100),
-              *test::Drain(*MakeChangeMapCursor(map), 100));
+    EXPECT_EQ(header.file_bytes, test::ReadFile<std::vector<uint8_t>>(path).size());
+    EXPECT_EQ(test::ReadFile<std::vector<uint8_t>>(path), ValueOf(EncodeChangeMap(map)));
+    EXPECT_TRUE(DecodeChangeMap(test::ReadFile<std::vector<uint8_t>>(path), path)->view() ==
+                map.view());
+    EXPECT_EQ(ValueOf(test::Drain(*ValueOf(OpenChangeMapCursor(path)), 100)),
+              ValueOf(test::Drain(*MakeChangeMapCursor(map), 100)));
     // Nothing else is left behind.
     EXPECT_EQ(folder.Names(), (std::vector<std::string>{"x.cbm"}));
   }
@@ -90,7 +89,7 @@ TEST(MapFileTest, ReadsWhatWasWritten) {
 
 // The worked example of docs/reference/format.md.
 TEST(MapFileTest, BytesOfTheExample) {
-  const std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
+  ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> bytes, EncodeChangeMap(SmallMap()));
   const std::vector<uint8_t> want = {
       0x89, 'C',  'B',  'M',  '\r', '\n', 0x1a, '\n',  // magic
       1,    0,    0,    0,                             // version 1.0
@@ -115,17 +114,17 @@ TEST(MapFileTest, BytesOfTheExample) {
 }
 
 TEST(MapFileTest, EveryFlippedBitIsFound) {
-  std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
+  ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes, EncodeChangeMap(SmallMap()));
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);
     EXPECT_FALSE(Read(bytes).ok()) << "bit " << bit;
     bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);
   }
-  EXPECT_TRUE(Read(bytes).ok());
+  EXPECT_OK(Read(bytes));
 }
 
 TEST(MapFileTest, EveryFlippedBitIsFoundInALargeFile) {
-  std::vector<uint8_t> bytes = *EncodeChangeMap(LargeMap());
+  ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes, EncodeChangeMap(LargeMap()));
   std::mt19937_64 random(1);
   for (int i = 0; i < 300; ++i) {
     const size_t bit = random() % (bytes.size() * 8);
@@ -138,7 +137,7 @@ TEST(MapFileTest, EveryFlippedBitIsFoundInALargeFile) {
 }
 
 TEST(MapFileTest, EveryLengthIsFound) {
-  std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
+  ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes, EncodeChangeMap(SmallMap()));
   for (size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_FALSE(Read({bytes.begin(), bytes.begin() + static_cast<long>(size)}).ok()) << size;
   }
@@ -160,18 +159,18 @@ TEST(MapFileTest, OtherFilesAreNamedAsWhatTheyAre) {
 }
 
 TEST(MapFileTest, NewerVersionsAndUnknownFeaturesAreRefusedByName) {
-  std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
+  ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes, EncodeChangeMap(SmallMap()));
   bytes[8] = 2;
   bytes[10] = 3;
   EXPECT_EQ(Read(bytes).code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(Read(bytes).message(),
             "x.cbm: has version 2.3 of the change-map format; this program reads version 1");
   // A newer minor version, and what may be ignored, are read.
-  bytes = *EncodeChangeMap(SmallMap());
+  ASSERT_OK_AND_ASSIGN(bytes, EncodeChangeMap(SmallMap()));
   bytes[10] = 7;
   bytes[24] = 0xff;
   Seal(bytes);
-  EXPECT_TRUE(Read(bytes).ok()) << Read(bytes);
+  EXPECT_OK(Read(bytes));
   bytes[17] = 1;
   Seal(bytes);
   EXPECT_EQ(Read(bytes).code(), absl::StatusCode::kUnimplemented);
@@ -180,20 +179,20 @@ TEST(MapFileTest, NewerVersionsAndUnknownFeaturesAreRefusedByName) {
 
 // An extension that a later minor version may add.
 TEST(MapFileTest, ExtensionsAreSkipped) {
-  std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
+  ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes, EncodeChangeMap(SmallMap()));
   const std::vector<uint8_t> extension(16, 0xee);
   bytes.insert(bytes.begin() + 96, extension.begin(), extension.end());
   bytes[12] = static_cast<uint8_t>(bytes[12] + 16);
   bytes[76] = 16;
   Seal(bytes);
   const absl::StatusOr<ChangeMap> map = DecodeChangeMap(bytes, "x.cbm");
-  ASSERT_TRUE(map.ok()) << map.status();
+  ASSERT_OK(map);
   EXPECT_TRUE(map->view() == SmallMap().view());
 }
 
 // Somebody who can compute checksums still makes no map out of nonsense.
 TEST(MapFileTest, HeadersThatContradictTheFileAreRefused) {
-  const std::vector<uint8_t> sound = *EncodeChangeMap(SmallMap());
+  ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> sound, EncodeChangeMap(SmallMap()));
   for (size_t at = 12; at < 96; ++at) {
     for (const unsigned value : {0u, 1u, 0x7fu, 0x80u, 0xffu}) {
       std::vector<uint8_t> bytes = sound;
@@ -215,9 +214,9 @@ TEST(MapFileTest, NamesAreTextOfBoundedLength) {
   ChangeMap map = SmallMap();
   const std::string longest(kMaxMapNameBytes, 'x');
   map.set_identity({longest, longest, longest});
-  EXPECT_EQ(DecodeChangeMap(*EncodeChangeMap(map), "x")->identity().base, longest);
+  EXPECT_EQ(DecodeChangeMap(ValueOf(EncodeChangeMap(map)), "x")->identity().base, longest);
   map.set_identity({"v", "\xe2\x82\xac", ""});
-  EXPECT_EQ(DecodeChangeMap(*EncodeChangeMap(map), "x")->identity().base, "\xe2\x82\xac");
+  EXPECT_EQ(DecodeChangeMap(ValueOf(EncodeChangeMap(map)), "x")->identity().base, "\xe2\x82\xac");
   for (const std::string& wrong : {longest + "x", std::string("\xff"), std::string("\xe2\x82"),
                                    std::string("\xc0\x80"), std::string("a\0b", 3)}) {
     map.set_identity({"v", wrong, "t"});
@@ -229,12 +228,12 @@ TEST(MapFileTest, ALazyCursorFindsDamageWhenItGetsThere) {
   const test::TempDir folder;
   const std::string path = folder.path() + "/x.cbm";
   const ChangeMap map = LargeMap();
-  std::vector<uint8_t> bytes = *EncodeChangeMap(map);
-  const reference::Ranges full = *test::Drain(*MakeChangeMapCursor(map), 1000);
+  ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes, EncodeChangeMap(map));
+  ASSERT_OK_AND_ASSIGN(const reference::Ranges full, test::Drain(*MakeChangeMapCursor(map), 1000));
   bytes[bytes.size() - 100] ^= 4;
   Spill(path, bytes);
   EXPECT_EQ(ReadChangeMap(path).status().code(), absl::StatusCode::kDataLoss);
-  const std::unique_ptr<ExtentCursor> cursor = *OpenChangeMapCursor(path);
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<ExtentCursor> cursor, OpenChangeMapCursor(path));
   reference::Ranges told;
   ExtentBatch batch(1000);
   absl::StatusOr<Step> step = Step::kMore;
@@ -261,8 +260,8 @@ TEST(MapFileTest, ALazyCursorFindsDamageInATableAcrossChecksums) {
     }
     for (uint64_t i = 0; i < 10; ++i) blocks.push_back(first + (2 << 16) + i);  // a run
   }
-  std::vector<uint8_t> bytes =
-      *EncodeChangeMap(test::MapOf(blocks, {uint64_t{1} << 50, uint64_t{4096}}));
+  ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes,
+                       EncodeChangeMap(test::MapOf(blocks, {uint64_t{1} << 50, uint64_t{4096}})));
   // The last group begins under the first checksum; its last six bytes, the number of runs, which
   // the table is read with, and the run, lie under the second.
   constexpr size_t kPage = size_t{64} << 10;
@@ -275,7 +274,7 @@ TEST(MapFileTest, ALazyCursorFindsDamageInATableAcrossChecksums) {
     EXPECT_EQ(OpenChangeMapCursor(path).status().code(), absl::StatusCode::kDataLoss) << place;
   }
   Spill(path, bytes);
-  const std::unique_ptr<ExtentCursor> cursor = *OpenChangeMapCursor(path);
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<ExtentCursor> cursor, OpenChangeMapCursor(path));
   EXPECT_EQ(test::BlocksOf(*cursor), blocks);
 }
 
@@ -283,7 +282,7 @@ TEST(MapFileTest, ALazyCursorFindsDamageInATableAcrossChecksums) {
 TEST(MapFileTest, ALazyCursorFindsNonsenseUnderGoodChecksums) {
   const test::TempDir folder;
   const std::string path = folder.path() + "/x.cbm";
-  std::vector<uint8_t> bytes = *EncodeChangeMap(SmallMap());
+  ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes, EncodeChangeMap(SmallMap()));
   // The last container is a list of one run, (0, 3): let it be (0, 0xffff).
   bytes[bytes.size() - 1] = 0xff;
   bytes[bytes.size() - 2] = 0xff;
@@ -292,7 +291,7 @@ TEST(MapFileTest, ALazyCursorFindsNonsenseUnderGoodChecksums) {
   Seal(bytes);
   Spill(path, bytes);
   const absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = OpenChangeMapCursor(path);
-  ASSERT_TRUE(cursor.ok()) << cursor.status();
+  ASSERT_OK(cursor);
   EXPECT_EQ(test::Drain(**cursor).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(ReadChangeMap(path).status().code(), absl::StatusCode::kDataLoss);
 }
@@ -301,16 +300,16 @@ TEST(MapFileTest, ALazyCursorFindsNonsenseUnderGoodChecksums) {
 TEST(MapFileTest, MapsThatWereReadHoldNoDescriptors) {
   const test::TempDir folder;
   const std::string path = folder.path() + "/x.cbm";
-  ASSERT_TRUE(WriteChangeMap(SmallMap(), path).ok());
+  ASSERT_OK(WriteChangeMap(SmallMap(), path));
   const auto open_files = [] {
     const std::filesystem::directory_iterator all("/proc/self/fd");
     return std::distance(begin(all), end(all));
   };
   const auto before = open_files();
   const auto map = ReadChangeMap(path);
-  ASSERT_TRUE(map.ok()) << map.status();
+  ASSERT_OK(map);
   EXPECT_EQ(open_files(), before);
-  EXPECT_TRUE(OpenChangeMapCursor(path).ok());
+  EXPECT_OK(OpenChangeMapCursor(path));
   EXPECT_EQ(open_files(), before);
 }
 
@@ -342,8 +341,8 @@ TEST(MapFileTest, AFileThatCannotBeReplacedStays) {
 TEST(MapFileTest, OnlyAFolderIsSyncedAsOne) {
   const test::TempDir folder;
   const std::string path = folder.path() + "/x.cbm";
-  ASSERT_TRUE(WriteChangeMap(SmallMap(), path).ok());
-  EXPECT_TRUE(SyncFolder(folder.path()).ok());
+  ASSERT_OK(WriteChangeMap(SmallMap(), path));
+  EXPECT_OK(SyncFolder(folder.path()));
   EXPECT_EQ(SyncFolder(path).code(), absl::StatusCode::kNotFound);
 }
 

@@ -11,6 +11,7 @@
 
 #include "cbt/change_map.h"
 #include "cbt/cursor.h"
+#include "support/status.h"
 
 namespace cbt::test {
 
@@ -28,7 +29,7 @@ inline Blocks BlocksOf(ExtentCursor& cursor) {
     }
     return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_OK(status);
   return blocks;
 }
 
@@ -124,12 +125,12 @@ inline constexpr VolumeGeometry kEdgeVolume = {(uint64_t{200001} << 16) * 512, 5
 inline ChangeMap MapOf(Blocks blocks, const VolumeGeometry& geometry, uint64_t seed = 1) {
   std::mt19937_64 random(seed);
   std::shuffle(blocks.begin(), blocks.end(), random);
-  ChangeMapBuilder builder = *ChangeMapBuilder::Create(geometry);
+  ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create(geometry));
   for (const uint64_t block : blocks) {
-    EXPECT_TRUE(builder.AddBlocks(block, block + 1).ok());
+    EXPECT_OK(builder.AddBlocks(block, block + 1));
   }
   absl::StatusOr<ChangeMap> map = builder.Build();
-  EXPECT_TRUE(map.ok()) << map.status();
+  EXPECT_OK(map);
   return *std::move(map);
 }
 

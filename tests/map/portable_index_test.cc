@@ -14,6 +14,7 @@
 #include "map/maps.h"
 #include "reference/portable_roaring.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -33,7 +34,7 @@ void Compare(const std::vector<uint8_t>& bytes) {
   const auto want = reference::PortableRoaring::Decode(bytes);
   const absl::StatusOr<ChangeMapView> got = ChangeMapView::Create(bytes, kVolume);
   if (want.has_value() && (want->empty() || want->back() < kVolume.capacity / 512)) {
-    ASSERT_TRUE(got.ok()) << got.status();
+    ASSERT_OK(got);
     ASSERT_EQ(BlocksOf(*got), *want);
     ASSERT_EQ(got->cardinality(), want->size());
     ASSERT_EQ(got->Statistics().blocks, want->size());
@@ -283,7 +284,7 @@ TEST(PortableIndexTest, AsksTheGuardAboutEveryByte) {
 
 TEST(PortableIndexTest, FindsContainersByKey) {
   const std::vector<uint8_t> bytes = Bytes(test::MapOf({uint64_t{1} << 33}, kVolume));
-  const auto index = *PortableIndex::Parse(bytes, kVolume.capacity / 512);
+  ASSERT_OK_AND_ASSIGN(const auto index, PortableIndex::Parse(bytes, kVolume.capacity / 512));
   ASSERT_EQ(index->size(), 1u);
   EXPECT_TRUE(index->FirstGroup().empty());
   EXPECT_TRUE(index->HasMoreGroups());
@@ -293,7 +294,7 @@ TEST(PortableIndexTest, FindsContainersByKey) {
   // A key whose upper half has more than 32 bits is not the one that its lower bits name.
   EXPECT_EQ(index->LowerBound(uint64_t{1} << 48), 1u);
   EXPECT_EQ(index->LowerBound(UINT64_MAX), 1u);
-  ASSERT_TRUE(index->CheckAll().ok());
+  ASSERT_OK(index->CheckAll());
   EXPECT_EQ(index->Load(0)->cardinality, 1u);
 }
 
@@ -324,7 +325,7 @@ TEST(PortableIndexTest, RefusesABitmapOfMoreThan4GiB) {
     ASSERT_LE(size, kSize);
     const auto index = PortableIndex::Parse({bytes, size}, kVolume.capacity / 512);
     if (runs == 1) {
-      EXPECT_TRUE(index.ok()) << index.status();
+      EXPECT_OK(index);
     } else {
       EXPECT_EQ(index.status(), absl::DataLossError("offset 12: a group of more than 4 GiB"));
     }
@@ -335,8 +336,8 @@ TEST(PortableIndexTest, RefusesABitmapOfMoreThan4GiB) {
 TEST(PortableIndexTest, RefusesBlocksPastTheVolume) {
   for (const uint64_t block : {65536u, 65537u, 200000u}) {
     const ChangeMap map = test::MapOf({1, block}, kVolume);
-    EXPECT_TRUE(ChangeMapView::Create(map->portable(), {(block + 1) * 512, 512}).ok());
-    EXPECT_TRUE(ChangeMapView::Create(map->portable(), {block * 512 + 1, 512}).ok());
+    EXPECT_OK(ChangeMapView::Create(map->portable(), {(block + 1) * 512, 512}));
+    EXPECT_OK(ChangeMapView::Create(map->portable(), {block * 512 + 1, 512}));
     EXPECT_EQ(ChangeMapView::Create(map->portable(), {block * 512, 512}).status().code(),
               absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(ChangeMapView::Create(map->portable(), {0, 512}).status().code(),

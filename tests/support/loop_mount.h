@@ -8,10 +8,9 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
+#include "support/files.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {
@@ -25,10 +24,7 @@ class Shell {
     const std::string line = "{ " + command + "\n} >'" + log_ + "' 2>&1 </dev/null";
     return std::system(line.c_str()) == 0;
   }
-  std::string Output() const {
-    std::ifstream in(log_);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string Output() const { return ReadFile(log_); }
 
  private:
   const std::string log_;

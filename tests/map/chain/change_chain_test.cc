@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
@@ -21,7 +19,9 @@
 #include "map/chain/chain_manifest.h"
 #include "map/maps.h"
 #include "support/cursors.h"
+#include "support/files.h"
 #include "support/generators.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -29,6 +29,7 @@ namespace {
 
 using test::Blocks;
 using test::BlocksOf;
+using test::ValueOf;
 using Set = std::set<uint64_t>;
 
 constexpr uint64_t kG = 4096;
@@ -44,7 +45,7 @@ ChangeMap Map(const std::string& base, const std::string& target, const Set& blo
 
 Set Delta(const ChangeChain& chain, const std::string& base, const std::string& target) {
   absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = chain.Delta(base, target);
-  EXPECT_TRUE(cursor.ok()) << cursor.status();
+  EXPECT_OK(cursor);
   if (!cursor.ok()) return {};
   const Blocks blocks = BlocksOf(**cursor);
   return {blocks.begin(), blocks.end()};
@@ -70,20 +71,22 @@ struct Model {
 
 TEST(ChangeChainTest, DeltaOfAnyPair) {
   const test::TempDir folder;
-  auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"s0", kVolume.capacity}, kQuick);
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"s0", kVolume.capacity}, kQuick));
   std::vector<Set> changes = {{}};
   for (uint64_t i = 1; i <= 70; ++i) {
     changes.push_back({i, 1000 + i / 7, (uint64_t{3} << 16) + i});
     const std::string base = absl::StrCat("s", i - 1);
     const std::string target = absl::StrCat("s", i);
-    ASSERT_TRUE(chain->Append(Map(base, target, changes[i])).ok());
+    ASSERT_OK(chain->Append(Map(base, target, changes[i])));
   }
   // As it was written, and as it is read again.
-  const auto again = *ChangeChain::Open(folder / "c", ChangeChain::Access::kRead);
+  ASSERT_OK_AND_ASSIGN(const auto again,
+                       ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
   EXPECT_EQ(again->volume(), "vol");
   EXPECT_EQ(again->granularity(), kG);
   EXPECT_EQ(again->snapshots().size(), 71u);
-  EXPECT_TRUE(again->Verify().ok()) << again->Verify();
+  EXPECT_OK(again->Verify());
   for (size_t base = 0; base <= 70; ++base) {
     Set want;
     for (size_t target = base; target <= 70; ++target) {
@@ -99,7 +102,8 @@ TEST(ChangeChainTest, DeltaOfAnyPair) {
 RC_GTEST_PROP(ChangeChainTest, IsWhatTheModelSaysAfterAnyChanges, ()) {
   std::mt19937_64 random = test::AnyRandom();
   const test::TempDir folder;
-  auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, kQuick);
+  auto chain =
+      ValueOf(ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, kQuick));
   Model model{{"0"}, {{}}};
   for (int step = 1; step < 60; ++step) {
     if (random() % 3 != 0 || model.ids.size() == 1) {
@@ -116,7 +120,7 @@ RC_GTEST_PROP(ChangeChainTest, IsWhatTheModelSaysAfterAnyChanges, ()) {
     }
     if (random() % 10 == 0) {
       chain.reset();
-      chain = *ChangeChain::Open(folder / "c", ChangeChain::Access::kChange, kQuick);
+      chain = ValueOf(ChangeChain::Open(folder / "c", ChangeChain::Access::kChange, kQuick));
     }
   }
   RC_ASSERT(chain->Verify().ok());
@@ -135,23 +139,25 @@ RC_GTEST_PROP(ChangeChainTest, IsWhatTheModelSaysAfterAnyChanges, ()) {
 // that one was removed, and was reported for snapshots that came later.
 TEST(ChangeChainTest, WhatGoesWithTheNewestSnapshotIsInNoUnion) {
   const test::TempDir folder;
-  auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, kQuick);
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, kQuick));
   for (int i = 1; i <= 4; ++i) {
     const Set blocks = {static_cast<uint64_t>(i)};
-    ASSERT_TRUE(chain->Append(Map(std::to_string(i - 1), std::to_string(i), blocks)).ok());
+    ASSERT_OK(chain->Append(Map(std::to_string(i - 1), std::to_string(i), blocks)));
   }
-  ASSERT_TRUE(chain->Remove("3").ok());
-  ASSERT_TRUE(chain->Remove("4").ok());
-  ASSERT_TRUE(chain->Append(Map("2", "5", {5})).ok());
+  ASSERT_OK(chain->Remove("3"));
+  ASSERT_OK(chain->Remove("4"));
+  ASSERT_OK(chain->Append(Map("2", "5", {5})));
   EXPECT_EQ(Delta(*chain, "1", "5"), (Set{2, 5}));
   EXPECT_EQ(Delta(*chain, "0", "5"), (Set{1, 2, 5}));
 }
 
 TEST(ChangeChainTest, TakesFewFilesForADelta) {
   const test::TempDir folder;
-  auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, kQuick);
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, kQuick));
   for (int i = 1; i <= 300; ++i) {
-    ASSERT_TRUE(chain->Append(Map(std::to_string(i - 1), std::to_string(i), {7})).ok());
+    ASSERT_OK(chain->Append(Map(std::to_string(i - 1), std::to_string(i), {7})));
   }
   // Only files that are not opened may be gone: a delta over 298 maps opens at most 2 * 8.
   size_t opened = 0;
@@ -160,7 +166,8 @@ TEST(ChangeChainTest, TakesFewFilesForADelta) {
     const std::string path = folder / absl::StrCat("c/", name);
     ASSERT_EQ(rename(path.c_str(), (path + ".away").c_str()), 0);
     // A chain that has not opened any yet.
-    const auto fresh = *ChangeChain::Open(folder / "c", ChangeChain::Access::kRead);
+    ASSERT_OK_AND_ASSIGN(const auto fresh,
+                         ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
     if (!fresh->Delta("1", "299").ok()) ++opened;
     ASSERT_EQ(rename((path + ".away").c_str(), path.c_str()), 0);
   }
@@ -170,8 +177,9 @@ TEST(ChangeChainTest, TakesFewFilesForADelta) {
 
 TEST(ChangeChainTest, RefusesWhatDoesNotContinueIt) {
   const test::TempDir folder;
-  auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick);
-  ASSERT_TRUE(chain->Append(Map("a", "b", {1})).ok());
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
+  ASSERT_OK(chain->Append(Map("a", "b", {1})));
   EXPECT_EQ(chain->Append(Map("a", "c", {1})).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(chain->Append(Map("b", "a", {1})).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(chain->Append(Map("b", "", {1})).code(), absl::StatusCode::kInvalidArgument);
@@ -183,10 +191,10 @@ TEST(ChangeChainTest, RefusesWhatDoesNotContinueIt) {
   EXPECT_EQ(chain->Delta("x", "a").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(chain->Delta("b", "a").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Delta(*chain, "b", "b"), Set());
-  ASSERT_TRUE(chain->Remove("b").ok());
+  ASSERT_OK(chain->Remove("b"));
   EXPECT_EQ(chain->Remove("a").code(), absl::StatusCode::kFailedPrecondition);
   // The name may come back, for another snapshot.
-  ASSERT_TRUE(chain->Append(Map("a", "b", {2})).ok());
+  ASSERT_OK(chain->Append(Map("a", "b", {2})));
   EXPECT_EQ(Delta(*chain, "a", "b"), (Set{2}));
   EXPECT_EQ(ChangeChain::Create(folder / "c", "vol", kG, {"a", 1}).status().code(),
             absl::StatusCode::kUnavailable);
@@ -195,59 +203,65 @@ TEST(ChangeChainTest, RefusesWhatDoesNotContinueIt) {
             absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(ChangeChain::Open(folder / "d", ChangeChain::Access::kRead).status().code(),
             absl::StatusCode::kNotFound);
-  const auto reader = *ChangeChain::Open(folder / "c", ChangeChain::Access::kRead);
+  ASSERT_OK_AND_ASSIGN(const auto reader,
+                       ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
   EXPECT_EQ(reader->Append(Map("b", "c", {1})).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(reader->Remove("a").code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(ChangeChainTest, OneProcessAtATimeChangesIt) {
   const test::TempDir folder;
-  const auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick);
+  ASSERT_OK_AND_ASSIGN(const auto chain, ChangeChain::Create(folder / "c", "vol", kG,
+                                                             {"a", kVolume.capacity}, kQuick));
   EXPECT_EQ(ChangeChain::Open(folder / "c", ChangeChain::Access::kChange).status().code(),
             absl::StatusCode::kUnavailable);
-  EXPECT_TRUE(ChangeChain::Open(folder / "c", ChangeChain::Access::kRead).ok());
+  EXPECT_OK(ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
 }
 
 // A reader that holds cursors while the chain changes under it.
 TEST(ChangeChainTest, WhatIsOpenStaysAndWhatIsGoneIsAnError) {
   const test::TempDir folder;
-  auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick);
-  ASSERT_TRUE(chain->Append(Map("a", "b", {1})).ok());
-  ASSERT_TRUE(chain->Append(Map("b", "c", {2})).ok());
-  const auto reader = *ChangeChain::Open(folder / "c", ChangeChain::Access::kRead);
-  const auto untouched = *ChangeChain::Open(folder / "c", ChangeChain::Access::kRead);
-  const std::unique_ptr<ExtentCursor> open = *reader->Delta("a", "c");
-  ASSERT_TRUE(chain->Remove("b").ok());
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
+  ASSERT_OK(chain->Append(Map("a", "b", {1})));
+  ASSERT_OK(chain->Append(Map("b", "c", {2})));
+  ASSERT_OK_AND_ASSIGN(const auto reader,
+                       ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
+  ASSERT_OK_AND_ASSIGN(const auto untouched,
+                       ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<ExtentCursor> open, reader->Delta("a", "c"));
+  ASSERT_OK(chain->Remove("b"));
   EXPECT_EQ(BlocksOf(*open), (Blocks{1, 2}));
-  EXPECT_EQ(BlocksOf(**reader->Delta("a", "c")), (Blocks{1, 2}));
+  EXPECT_EQ(BlocksOf(*ValueOf(reader->Delta("a", "c"))), (Blocks{1, 2}));
   // A file that it has not opened yet is gone.
   EXPECT_EQ(untouched->Delta("a", "c").status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(Delta(**ChangeChain::Open(folder / "c", ChangeChain::Access::kRead), "a", "c"),
+  EXPECT_EQ(Delta(*ValueOf(ChangeChain::Open(folder / "c", ChangeChain::Access::kRead)), "a", "c"),
             (Set{1, 2}));
 }
 
 TEST(ChangeChainTest, VolumesThatGrowAndShrink) {
   const test::TempDir folder;
-  auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"a", 100 * kG}, kQuick);
-  ASSERT_TRUE(chain->Append(Map("a", "b", {1, 150}, {200 * kG, kG})).ok());
-  ASSERT_TRUE(chain->Append(Map("b", "c", {2}, {50 * kG + 7, kG})).ok());
-  ASSERT_TRUE(chain->Append(Map("c", "d", {3, 110}, {120 * kG, kG})).ok());
+  ASSERT_OK_AND_ASSIGN(auto chain,
+                       ChangeChain::Create(folder / "c", "vol", kG, {"a", 100 * kG}, kQuick));
+  ASSERT_OK(chain->Append(Map("a", "b", {1, 150}, {200 * kG, kG})));
+  ASSERT_OK(chain->Append(Map("b", "c", {2}, {50 * kG + 7, kG})));
+  ASSERT_OK(chain->Append(Map("c", "d", {3, 110}, {120 * kG, kG})));
   const auto check = [](const ChangeChain& open, const std::string& base, const std::string& target,
                         Set want, uint64_t lost_begin, uint64_t lost_end) {
     for (uint64_t b = lost_begin; b < lost_end; ++b) want.insert(b);
     EXPECT_EQ(Delta(open, base, target), want) << base << target;
   };
   check(*chain, "a", "b", {1, 150}, 0, 0);
-  EXPECT_EQ((*chain->Delta("a", "b"))->capacity(), 200 * kG);
+  EXPECT_EQ(ValueOf(chain->Delta("a", "b"))->capacity(), 200 * kG);
   // Cut at the target's capacity.
   check(*chain, "a", "c", {1, 2}, 0, 0);
-  EXPECT_EQ((*chain->Delta("a", "c"))->capacity(), 50 * kG + 7);
+  EXPECT_EQ(ValueOf(chain->Delta("a", "c"))->capacity(), 50 * kG + 7);
   // From 50 on, a's blocks were lost in c: zeros in d differ from them and are in no map.
   check(*chain, "a", "d", {1, 2, 3, 110}, 50, 100);
   check(*chain, "b", "d", {2, 3, 110}, 50, 120);
   check(*chain, "c", "d", {3, 110}, 0, 0);
   // Without the snapshot that was small, the loss is still known.
-  ASSERT_TRUE(chain->Remove("c").ok());
+  ASSERT_OK(chain->Remove("c"));
   check(*chain, "a", "d", {1, 2, 3, 110}, 50, 100);
   check(*chain, "b", "d", {2, 3, 110}, 50, 120);
 }
@@ -257,19 +271,20 @@ TEST(ChangeChainTest, GoesOnWithoutUnionsThatAreTooLarge) {
   const test::TempDir folder;
   // Each map has room in this, and some unions do.
   const ChainOptions limited = {.sync = false, .max_union_bytes = 400};
-  auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, limited);
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, limited));
   Model model{{"0"}, {{}}};
   for (uint64_t i = 1; i <= 40; ++i) {
     // Quiet at first, then blocks that lie apart: 100 of them in a map.
     Set blocks;
     for (uint64_t k = 0; k < (i <= 10 ? 2 : 100); ++k) blocks.insert(1000 * k + 2 * i);
     const std::string id = std::to_string(i);
-    ASSERT_TRUE(chain->Append(Map(model.ids.back(), id, blocks)).ok()) << i;
+    ASSERT_OK(chain->Append(Map(model.ids.back(), id, blocks))) << i;
     model.ids.push_back(id);
     model.changes.push_back(blocks);
   }
   const auto check = [&] {
-    ASSERT_TRUE(chain->Verify().ok());
+    ASSERT_OK(chain->Verify());
     for (size_t base = 0; base < model.ids.size(); ++base) {
       for (size_t target = base; target < model.ids.size(); ++target) {
         ASSERT_EQ(Delta(*chain, model.ids[base], model.ids[target]), model.Delta(base, target))
@@ -279,59 +294,62 @@ TEST(ChangeChainTest, GoesOnWithoutUnionsThatAreTooLarge) {
   };
   check();
   const auto nodes = [&] {
-    std::ifstream file(folder / "c/CHAIN", std::ios::binary);
-    const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
+    const auto bytes = test::ReadFile<std::vector<uint8_t>>(folder / "c/CHAIN");
     return DecodeManifest(bytes, "CHAIN")->nodes;
   };
   EXPECT_TRUE(nodes().contains({2, 1}));   // of the quiet days 4 to 7
   EXPECT_FALSE(nodes().contains({1, 8}));  // of days 16 and 17
   // The unions that hold what came into day 6 fit no longer when it is a large one.
   for (const size_t at : {size_t{11}, size_t{20}, size_t{5}, size_t{12}}) {
-    ASSERT_TRUE(chain->Remove(model.ids[at]).ok());
+    ASSERT_OK(chain->Remove(model.ids[at]));
     model.Remove(at);
     check();
   }
   chain.reset();
-  chain = *ChangeChain::Open(folder / "c", ChangeChain::Access::kChange, kQuick);
+  ASSERT_OK_AND_ASSIGN(chain,
+                       ChangeChain::Open(folder / "c", ChangeChain::Access::kChange, kQuick));
   check();
 }
 
 TEST(ChangeChainTest, OtherGranularitiesAreRoundedOutward) {
   const test::TempDir folder;
-  auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"a", 100 * kG}, kQuick);
-  ASSERT_TRUE(chain->Append(Map("a", "b", {9}, {100 * kG, 512})).ok());
-  ASSERT_TRUE(chain->Append(Map("b", "c", {2}, {100 * kG, 2 * kG})).ok());
+  ASSERT_OK_AND_ASSIGN(auto chain,
+                       ChangeChain::Create(folder / "c", "vol", kG, {"a", 100 * kG}, kQuick));
+  ASSERT_OK(chain->Append(Map("a", "b", {9}, {100 * kG, 512})));
+  ASSERT_OK(chain->Append(Map("b", "c", {2}, {100 * kG, 2 * kG})));
   EXPECT_EQ(Delta(*chain, "a", "b"), (Set{1}));
   EXPECT_EQ(Delta(*chain, "a", "c"), (Set{1, 4, 5}));
 }
 
 TEST(ChangeChainTest, SweepsWhatACrashLeftBehind) {
   const test::TempDir folder;
-  auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick);
-  ASSERT_TRUE(chain->Append(Map("a", "b", {1})).ok());
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
+  ASSERT_OK(chain->Append(Map("a", "b", {1})));
   chain.reset();
   const std::vector<std::string> before = folder.Names("c");
   for (const char* name : {"c/map-77.cbm", "c/.map-3.cbm.12-0.partial", "c/.CHAIN.12-1.partial"}) {
     folder.Write(name, "left");
   }
   folder.Write("c/notes.txt", "not ours");
-  ASSERT_TRUE(ChangeChain::Open(folder / "c", ChangeChain::Access::kRead).ok());
+  ASSERT_OK(ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
   EXPECT_EQ(folder.Names("c").size(), before.size() + 4);
-  ASSERT_TRUE(ChangeChain::Open(folder / "c", ChangeChain::Access::kChange).ok());
+  ASSERT_OK(ChangeChain::Open(folder / "c", ChangeChain::Access::kChange));
   EXPECT_EQ(folder.Names("c").size(), before.size() + 1);
 }
 
 TEST(ChangeChainTest, FindsFilesThatAreNotItsOwn) {
   const test::TempDir folder;
-  auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick);
-  ASSERT_TRUE(chain->Append(Map("a", "b", {1})).ok());
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
+  ASSERT_OK(chain->Append(Map("a", "b", {1})));
   const std::string path = folder / "c/map-1.cbm";
   // Sound, and of the same snapshots, but not what was appended.
-  ASSERT_TRUE(WriteChangeMap(Map("a", "b", {2}), path).ok());
+  ASSERT_OK(WriteChangeMap(Map("a", "b", {2}), path));
   EXPECT_EQ(chain->Delta("a", "b").status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(chain->Verify().code(), absl::StatusCode::kDataLoss);
   // It must not become part of a union, or of the map of another snapshot, either.
-  ASSERT_TRUE(chain->Append(Map("b", "c", {3})).ok());
+  ASSERT_OK(chain->Append(Map("b", "c", {3})));
   EXPECT_EQ(chain->Remove("b").code(), absl::StatusCode::kDataLoss);
   EXPECT_TRUE(chain->Contains("b"));
   ASSERT_EQ(unlink(path.c_str()), 0);
@@ -360,7 +378,8 @@ TEST(ChangeChainTest, AFileThatIsWrittenWhileItIsUnitedGoesIntoNoUnion) {
   for (int tries = 0; tries < 20000 && status.ok(); ++tries) {
     chain.reset();
     std::filesystem::remove_all(path);
-    chain = *ChangeChain::Create(path, "vol", kG, {"s0", kVolume.capacity}, kQuick);
+    ASSERT_OK_AND_ASSIGN(chain,
+                         ChangeChain::Create(path, "vol", kG, {"s0", kVolume.capacity}, kQuick));
     for (last = 0; last < 4 && status.ok(); last += status.ok() ? 1 : 0) {
       status = chain->Append(Map(absl::StrCat("s", last), absl::StrCat("s", last + 1),
                                  {last, last + (uint64_t{3} << 16)}));
@@ -370,9 +389,9 @@ TEST(ChangeChainTest, AFileThatIsWrittenWhileItIsUnitedGoesIntoNoUnion) {
   writer.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
   EXPECT_EQ(chain->snapshots().size(), last + 1);
-  EXPECT_TRUE(chain->Verify().ok()) << chain->Verify();
+  EXPECT_OK(chain->Verify());
   // The next try is not held up by the one that failed.
-  EXPECT_TRUE(chain->Append(Map(absl::StrCat("s", last), "next", {7})).ok());
+  EXPECT_OK(chain->Append(Map(absl::StrCat("s", last), "next", {7})));
 }
 
 TEST(ChangeChainTest, NamesInAManifestAreText) {
@@ -381,7 +400,7 @@ TEST(ChangeChainTest, NamesInAManifestAreText) {
   manifest.granularity = kG;
   manifest.next_slot = 1;
   manifest.entries.push_back({"monday", 0, kG, kG, {}});
-  ASSERT_TRUE(DecodeManifest(EncodeManifest(manifest), "CHAIN").ok());
+  ASSERT_OK(DecodeManifest(EncodeManifest(manifest), "CHAIN"));
   for (const std::string& wrong :
        {std::string("\xff"), std::string("\xe2\x82"), std::string("a\0b", 3),
         std::string(kMaxMapNameBytes + 1, 'x')}) {
@@ -398,13 +417,13 @@ TEST(ChangeChainTest, NamesInAManifestAreText) {
 
 TEST(ChangeChainTest, EveryFlippedBitAndLengthOfAManifestIsFound) {
   const test::TempDir folder;
-  auto chain = *ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, kQuick);
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, kQuick));
   for (int i = 1; i < 6; ++i) {
-    ASSERT_TRUE(chain->Append(Map(std::to_string(i - 1), std::to_string(i), {7})).ok());
+    ASSERT_OK(chain->Append(Map(std::to_string(i - 1), std::to_string(i), {7})));
   }
-  std::ifstream file(folder / "c/CHAIN", std::ios::binary);
-  std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
-  ASSERT_TRUE(DecodeManifest(bytes, "CHAIN").ok());
+  auto bytes = test::ReadFile<std::vector<uint8_t>>(folder / "c/CHAIN");
+  ASSERT_OK(DecodeManifest(bytes, "CHAIN"));
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);
     EXPECT_FALSE(DecodeManifest(bytes, "CHAIN").ok()) << "bit " << bit;

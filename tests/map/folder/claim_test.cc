@@ -18,6 +18,7 @@
 #include "map/folder/process_mark.h"
 #include "map/maps.h"
 #include "support/child.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -25,6 +26,7 @@ namespace {
 
 using test::Blocks;
 using test::BlocksOf;
+using test::ValueOf;
 using Code = absl::StatusCode;
 
 constexpr uint64_t kG = 4096;
@@ -67,8 +69,8 @@ class ClaimTest : public testing::Test {
     std::filesystem::remove_all(copy);
     std::filesystem::copy(folder, copy);
     const auto tracker = ChangeTracker::Recover(OptionsAt(copy));
-    EXPECT_TRUE(tracker.ok()) << tracker.status();
-    return tracker.ok() ? BlocksOf(*(*tracker)->Changes()) : Blocks{};
+    EXPECT_OK(tracker);
+    return tracker.ok() ? BlocksOf(ValueOf((*tracker)->Changes())) : Blocks{};
   }
 
   const test::TempDir dir_;
@@ -76,31 +78,31 @@ class ClaimTest : public testing::Test {
 };
 
 TEST_F(ClaimTest, AttackAACopyOfATrackerWritesNothing) {
-  auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
-  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  ASSERT_OK_AND_ASSIGN(auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
+  ASSERT_OK(tracker->Mark({5 * kG, 1}));
   test::RunInChild([&] { ExpectDead(std::move(tracker)); });
-  ASSERT_TRUE(tracker->Mark({7 * kG, 1}).ok());
+  ASSERT_OK(tracker->Mark({7 * kG, 1}));
   EXPECT_EQ(AfterACrash(folder_), (Blocks{5, 7}));
-  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+  ASSERT_OK(tracker->OpenEpoch("tuesday"));
   test::RunInChild([&] { ExpectDead(std::move(tracker)); });
-  EXPECT_EQ(BlocksOf(*tracker->CloseEpoch()), (Blocks{5, 7}));
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->CloseEpoch())), (Blocks{5, 7}));
 }
 
 TEST_F(ClaimTest, AttackAACopyOfATrackerInMemoryMarksNothing) {
-  auto tracker = *ChangeTracker::Create(OptionsAt(""));
-  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  ASSERT_OK_AND_ASSIGN(auto tracker, ChangeTracker::Create(OptionsAt("")));
+  ASSERT_OK(tracker->Mark({5 * kG, 1}));
   test::RunInChild([&] { ExpectDead(std::move(tracker)); });
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{5}));
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), (Blocks{5}));
 }
 
 // A write in flight at the fork belongs to the process that announced it.
 TEST_F(ClaimTest, AttackAACopyEndsNoWrite) {
-  const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
-  std::optional<TrackedWrite> write = *tracker->Begin({5 * kG, 1});
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
+  ASSERT_OK_AND_ASSIGN(std::optional<TrackedWrite> write, tracker->Begin({5 * kG, 1}));
   test::RunInChild([&] { write.reset(); });
-  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
-  ASSERT_TRUE(tracker->CloseEpoch().ok());
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{5}));
+  ASSERT_OK(tracker->OpenEpoch("tuesday"));
+  ASSERT_OK(tracker->CloseEpoch());
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), (Blocks{5}));
   write->End();
 }
 
@@ -111,8 +113,8 @@ TEST_F(ClaimTest, AttackAADaemonRecoversAfterItsParentHasGone) {
   ASSERT_EQ(pipe(ready), 0);
   ASSERT_EQ(pipe(result), 0);
   test::RunInChild([&] {
-    auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
-    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+    auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
+    ASSERT_OK(tracker->Mark({5 * kG, 1}));
     close(ready[1]);
     int parent_lives[2];
     ASSERT_EQ(pipe(parent_lives), 0);
@@ -127,8 +129,8 @@ TEST_F(ClaimTest, AttackAADaemonRecoversAfterItsParentHasGone) {
     ExpectCopied(tracker->Mark({6 * kG, 1}));
     // The parent's lock went with the parent, though the copy has lived on with its descriptors.
     const auto own = ChangeTracker::Recover(OptionsAt(folder_));
-    EXPECT_TRUE(own.ok()) << own.status();
-    bool good = own.ok() && BlocksOf(*(*own)->Changes()) == Blocks{5};
+    EXPECT_OK(own);
+    bool good = own.ok() && BlocksOf(ValueOf((*own)->Changes())) == Blocks{5};
     tracker.reset();
     good = good && (*own)->Mark({7 * kG, 1}).ok() && !testing::Test::HasFailure();
     byte = good ? 'y' : 'n';
@@ -144,20 +146,20 @@ TEST_F(ClaimTest, AttackAADaemonRecoversAfterItsParentHasGone) {
   while (read(result[0], &byte, 1) > 0) {
   }
   const auto tracker = ChangeTracker::Recover(OptionsAt(folder_));
-  ASSERT_TRUE(tracker.ok()) << tracker.status();
-  EXPECT_EQ(BlocksOf(*(*tracker)->Changes()), (Blocks{5, 7}));
+  ASSERT_OK(tracker);
+  EXPECT_EQ(BlocksOf(ValueOf((*tracker)->Changes())), (Blocks{5, 7}));
 }
 
 #ifndef __SANITIZE_THREAD__  // which loses track of a process that fork() has not made
 // Not by fork(), so that no handler of the C library runs.
 TEST_F(ClaimTest, AttackAACopyMadeByTheKernelAloneMarksNothing) {
-  const auto tracker = *ChangeTracker::Create(OptionsAt(""));
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt("")));
   const long child = syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr);
   if (child == 0) _exit(tracker->Mark({5 * kG, 1}).ok() ? 1 : 0);
   int status = 0;
   ASSERT_EQ(waitpid(static_cast<pid_t>(child), &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  EXPECT_OK(tracker->Mark({5 * kG, 1}));
 }
 #endif
 
@@ -190,9 +192,10 @@ ChangeMap MapBetween(const std::string& base, const std::string& target) {
 
 TEST_F(ClaimTest, AttackAACopyOfAChainChangesNothing) {
   const std::string folder = dir_ / "chain";
-  auto chain = *ChangeChain::Create(folder, "vol", kG, {"s0", kVolume.capacity});
-  ASSERT_TRUE(chain->Append(MapBetween("s0", "s1")).ok());
-  const auto reader = *ChangeChain::Open(folder, ChangeChain::Access::kRead);
+  ASSERT_OK_AND_ASSIGN(auto chain,
+                       ChangeChain::Create(folder, "vol", kG, {"s0", kVolume.capacity}));
+  ASSERT_OK(chain->Append(MapBetween("s0", "s1")));
+  ASSERT_OK_AND_ASSIGN(const auto reader, ChangeChain::Open(folder, ChangeChain::Access::kRead));
   test::RunInChild([&] {
     ExpectCopied(chain->Append(MapBetween("s1", "s2")));
     ExpectCopied(chain->Remove("s0"));
@@ -200,17 +203,17 @@ TEST_F(ClaimTest, AttackAACopyOfAChainChangesNothing) {
     ExpectCopied(chain->Verify());
     chain.reset();
     // One that is open for reading has nothing that another process could change.
-    EXPECT_EQ(BlocksOf(**reader->Delta("s0", "s1")), Blocks{1});
+    EXPECT_EQ(BlocksOf(*ValueOf(reader->Delta("s0", "s1"))), Blocks{1});
     // Nor has the copy taken the lock from the one that has it.
     EXPECT_EQ(ChangeChain::Open(folder, ChangeChain::Access::kChange).status().code(),
               Code::kUnavailable);
   });
-  ASSERT_TRUE(chain->Append(MapBetween("s1", "s3")).ok());
+  ASSERT_OK(chain->Append(MapBetween("s1", "s3")));
   chain.reset();
-  const auto again = *ChangeChain::Open(folder, ChangeChain::Access::kRead);
+  ASSERT_OK_AND_ASSIGN(const auto again, ChangeChain::Open(folder, ChangeChain::Access::kRead));
   EXPECT_EQ(again->snapshots().size(), 3u);
   EXPECT_TRUE(again->Contains("s3"));
-  EXPECT_TRUE(again->Verify().ok());
+  EXPECT_OK(again->Verify());
 }
 
 // ---- paths
@@ -219,26 +222,28 @@ TEST_F(ClaimTest, AttackEWhereTheWorkingDirectoryIsDoesNotMatter) {
   std::filesystem::create_directories(dir_ / "elsewhere/tracker");
   std::filesystem::create_directories(dir_ / "elsewhere/chain");
   std::filesystem::current_path(dir_.path());
-  const auto tracker = *ChangeTracker::Create(OptionsAt("tracker"));
-  const auto chain = *ChangeChain::Create("chain", "vol", kG, {"s0", kVolume.capacity});
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt("tracker")));
+  ASSERT_OK_AND_ASSIGN(const auto chain,
+                       ChangeChain::Create("chain", "vol", kG, {"s0", kVolume.capacity}));
   std::filesystem::current_path(dir_ / "elsewhere");
-  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
-  ASSERT_TRUE(tracker->Checkpoint().ok());
-  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
-  ASSERT_TRUE(tracker->Mark({7 * kG, 1}).ok());
-  EXPECT_EQ(BlocksOf(*tracker->CloseEpoch()), (Blocks{5, 7}));
-  ASSERT_TRUE(tracker->Checkpoint().ok());
-  ASSERT_TRUE(chain->Append(MapBetween("s0", "s1")).ok());
-  EXPECT_EQ(BlocksOf(**chain->Delta("s0", "s1")), Blocks{1});
+  ASSERT_OK(tracker->Mark({5 * kG, 1}));
+  ASSERT_OK(tracker->Checkpoint());
+  ASSERT_OK(tracker->OpenEpoch("tuesday"));
+  ASSERT_OK(tracker->Mark({7 * kG, 1}));
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->CloseEpoch())), (Blocks{5, 7}));
+  ASSERT_OK(tracker->Checkpoint());
+  ASSERT_OK(chain->Append(MapBetween("s0", "s1")));
+  EXPECT_EQ(BlocksOf(*ValueOf(chain->Delta("s0", "s1"))), Blocks{1});
   EXPECT_TRUE(std::filesystem::is_empty(dir_ / "elsewhere/tracker"));
   EXPECT_TRUE(std::filesystem::is_empty(dir_ / "elsewhere/chain"));
   EXPECT_EQ(AfterACrash(folder_), (Blocks{5, 7}));
 }
 
 TEST_F(ClaimTest, AttackENoFileThatIsRemovedLetsASecondOneIn) {
-  const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
   const std::string other = dir_ / "chain";
-  const auto chain = *ChangeChain::Create(other, "vol", kG, {"s0", kVolume.capacity});
+  ASSERT_OK_AND_ASSIGN(const auto chain,
+                       ChangeChain::Create(other, "vol", kG, {"s0", kVolume.capacity}));
   std::filesystem::remove(folder_ + "/LOCK");
   std::filesystem::remove(other + "/LOCK");
   EXPECT_EQ(ChangeTracker::Recover(OptionsAt(folder_)).status().code(), Code::kUnavailable);
@@ -250,43 +255,43 @@ TEST_F(ClaimTest, AttackENoFileThatIsRemovedLetsASecondOneIn) {
 }
 
 TEST_F(ClaimTest, AttackEAFolderThatIsMovedIsStillTheSame) {
-  const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
   const std::string moved = dir_ / "moved";
   std::filesystem::rename(folder_, moved);
   EXPECT_EQ(ChangeTracker::Recover(OptionsAt(moved)).status().code(), Code::kUnavailable);
-  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
-  ASSERT_TRUE(tracker->Checkpoint().ok());
-  ASSERT_TRUE(tracker->Mark({7 * kG, 1}).ok());
+  ASSERT_OK(tracker->Mark({5 * kG, 1}));
+  ASSERT_OK(tracker->Checkpoint());
+  ASSERT_OK(tracker->Mark({7 * kG, 1}));
   EXPECT_EQ(AfterACrash(moved), (Blocks{5, 7}));
 }
 
 // Marks would go into a file that nobody can open any more.
 TEST_F(ClaimTest, AttackEALogThatWasRemovedTakesNoMarks) {
-  const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
-  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
+  ASSERT_OK(tracker->Mark({5 * kG, 1}));
   std::filesystem::remove(folder_ + "/regions-1.log");
   EXPECT_EQ(tracker->Mark({7 * kG, 1}).code(), Code::kDataLoss);
   EXPECT_EQ(tracker->Mark({8 * kG, 1}).code(), Code::kDataLoss);
-  ASSERT_TRUE(tracker->Checkpoint().ok());
-  ASSERT_TRUE(tracker->Mark({8 * kG, 1}).ok());
+  ASSERT_OK(tracker->Checkpoint());
+  ASSERT_OK(tracker->Mark({8 * kG, 1}));
   const Blocks known = AfterACrash(folder_);
   EXPECT_EQ(known, (Blocks{5, 7, 8}));
 }
 
 // Renamed away, and a copy of it put in its place.
 TEST_F(ClaimTest, AttackEALogThatWasReplacedTakesNoMarks) {
-  const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
-  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
+  ASSERT_OK(tracker->Mark({5 * kG, 1}));
   const std::string log = folder_ + "/regions-1.log";
   std::filesystem::rename(log, dir_ / "away");
   std::filesystem::copy(dir_ / "away", log);
   EXPECT_EQ(tracker->Mark({7 * kG, 1}).code(), Code::kDataLoss);
-  ASSERT_TRUE(tracker->Checkpoint().ok());
+  ASSERT_OK(tracker->Checkpoint());
   EXPECT_EQ(AfterACrash(folder_), (Blocks{5, 7}));
 }
 
 TEST_F(ClaimTest, AttackEAFolderThatWasRemovedTakesNoCheckpoint) {
-  const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
   std::filesystem::remove_all(folder_);
   EXPECT_EQ(tracker->Mark({7 * kG, 1}).code(), Code::kDataLoss);
   EXPECT_FALSE(tracker->Checkpoint().ok());

@@ -15,6 +15,7 @@
 #include "map/maps.h"
 #include "support/child.h"
 #include "support/generators.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -22,6 +23,7 @@ namespace {
 
 using test::Blocks;
 using test::BlocksOf;
+using test::ValueOf;
 
 constexpr uint64_t kG = 4096;
 
@@ -41,7 +43,7 @@ RC_GTEST_PROP(ChangeTrackerTest, TellsTheBlocksThatWereWritten, ()) {
   const uint64_t blocks = test::Between<uint64_t>(1, 200000);
   TrackerOptions options = InMemory(blocks);
   options.geometry.capacity -= random() % kG;
-  const auto tracker = *ChangeTracker::Create(options);
+  const auto tracker = ValueOf(ChangeTracker::Create(options));
   std::vector<bool> oracle(blocks);
   for (int i = 0; i < 40; ++i) {
     const uint64_t offset = random() % options.geometry.capacity;
@@ -54,7 +56,7 @@ RC_GTEST_PROP(ChangeTrackerTest, TellsTheBlocksThatWereWritten, ()) {
       for (uint64_t b = 0; b < blocks; ++b) {
         if (oracle[b]) want.push_back(b);
       }
-      RC_ASSERT(BlocksOf(*tracker->Changes()) == want);
+      RC_ASSERT(BlocksOf(ValueOf(tracker->Changes())) == want);
     }
   }
 }
@@ -71,85 +73,85 @@ TEST(ChangeTrackerTest, AWriteOverMarkedBlocksFindsTheOneThatIsNot) {
                                      {uint64_t{0}, hole + 1},
                                      {word, std::min(word + 64, kBlocks)},
                                      {hole, hole + 1}}) {
-      const auto tracker = *ChangeTracker::Create(InMemory(kBlocks));
+      ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(InMemory(kBlocks)));
       if (hole > 0) {
-        ASSERT_TRUE(tracker->Mark({0, hole * kG}).ok());
+        ASSERT_OK(tracker->Mark({0, hole * kG}));
       }
       if (hole + 1 < kBlocks) {
-        ASSERT_TRUE(tracker->Mark({(hole + 1) * kG, (kBlocks - hole - 1) * kG}).ok());
+        ASSERT_OK(tracker->Mark({(hole + 1) * kG, (kBlocks - hole - 1) * kG}));
       }
-      ASSERT_FALSE((*tracker->Changes())->Contains(hole));
-      ASSERT_TRUE(tracker->Mark({begin * kG, (end - begin) * kG}).ok());
-      ASSERT_TRUE((*tracker->Changes())->Contains(hole))
+      ASSERT_FALSE(ValueOf(tracker->Changes())->Contains(hole));
+      ASSERT_OK(tracker->Mark({begin * kG, (end - begin) * kG}));
+      ASSERT_TRUE(ValueOf(tracker->Changes())->Contains(hole))
           << hole << " in " << begin << " to " << end;
     }
   }
 }
 
 TEST(ChangeTrackerTest, EpochsFollowEachOther) {
-  const auto tracker = *ChangeTracker::Create(InMemory(1000));
-  ASSERT_TRUE(tracker->Mark({0, 1}).ok());
-  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(InMemory(1000)));
+  ASSERT_OK(tracker->Mark({0, 1}));
+  ASSERT_OK(tracker->OpenEpoch("tuesday"));
   // In the window everything counts in both.
-  ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+  ASSERT_OK(tracker->Mark({5 * kG, 1}));
   EXPECT_EQ(tracker->OpenEpoch("x").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(tracker->epochs().size(), 2u);
-  const ChangeMap monday = *tracker->CloseEpoch();
+  ASSERT_OK_AND_ASSIGN(const ChangeMap monday, tracker->CloseEpoch());
   EXPECT_EQ(BlocksOf(monday), (Blocks{0, 5}));
   EXPECT_EQ(monday.identity(), (ChangeMapIdentity{"vol", "monday", "tuesday"}));
-  ASSERT_TRUE(tracker->Mark({6 * kG, 1}).ok());
+  ASSERT_OK(tracker->Mark({6 * kG, 1}));
   EXPECT_EQ(tracker->CloseEpoch().status().code(), absl::StatusCode::kFailedPrecondition);
-  ASSERT_TRUE(tracker->OpenEpoch("wednesday").ok());
-  EXPECT_EQ(BlocksOf(*tracker->CloseEpoch()), (Blocks{5, 6}));
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{}));
+  ASSERT_OK(tracker->OpenEpoch("wednesday"));
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->CloseEpoch())), (Blocks{5, 6}));
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), (Blocks{}));
   EXPECT_EQ(tracker->epochs().front().base, "wednesday");
 }
 
 TEST(ChangeTrackerTest, WritesInFlightAreInBothEpochs) {
   TrackerOptions options = InMemory(1000);
   options.writes_in_flight = 2;
-  const auto tracker = *ChangeTracker::Create(options);
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(options));
   // More than there are places.
   std::vector<TrackedWrite> writes;
-  for (uint64_t i = 0; i < 5; ++i) writes.push_back(*tracker->Begin({i * kG, 1}));
-  TrackedWrite ended = *tracker->Begin({7 * kG, 1});
+  for (uint64_t i = 0; i < 5; ++i) writes.push_back(ValueOf(tracker->Begin({i * kG, 1})));
+  ASSERT_OK_AND_ASSIGN(TrackedWrite ended, tracker->Begin({7 * kG, 1}));
   ended.End();
-  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
-  EXPECT_EQ(BlocksOf(*tracker->CloseEpoch()), (Blocks{0, 1, 2, 3, 4, 7}));
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{0, 1, 2, 3, 4}));
+  ASSERT_OK(tracker->OpenEpoch("tuesday"));
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->CloseEpoch())), (Blocks{0, 1, 2, 3, 4, 7}));
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), (Blocks{0, 1, 2, 3, 4}));
   // A write that lasts over several snapshots is in every epoch.
   for (size_t i = 1; i < 5; ++i) writes[i].End();
   for (const char* day : {"wednesday", "thursday"}) {
-    ASSERT_TRUE(tracker->OpenEpoch(day).ok());
-    ASSERT_TRUE(tracker->CloseEpoch().ok());
+    ASSERT_OK(tracker->OpenEpoch(day));
+    ASSERT_OK(tracker->CloseEpoch());
   }
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{0}));
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), (Blocks{0}));
 }
 
 TEST(ChangeTrackerTest, ACancelledEpochLosesNothing) {
-  const auto tracker = *ChangeTracker::Create(InMemory(1000));
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(InMemory(1000)));
   EXPECT_EQ(tracker->CancelEpoch().code(), absl::StatusCode::kFailedPrecondition);
-  ASSERT_TRUE(tracker->Mark({0, 1}).ok());
-  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
-  ASSERT_TRUE(tracker->Mark({kG, 1}).ok());
-  ASSERT_TRUE(tracker->CancelEpoch().ok());
-  ASSERT_TRUE(tracker->Mark({2 * kG, 1}).ok());
+  ASSERT_OK(tracker->Mark({0, 1}));
+  ASSERT_OK(tracker->OpenEpoch("tuesday"));
+  ASSERT_OK(tracker->Mark({kG, 1}));
+  ASSERT_OK(tracker->CancelEpoch());
+  ASSERT_OK(tracker->Mark({2 * kG, 1}));
   EXPECT_EQ(tracker->epochs().front().base, "monday");
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{0, 1, 2}));
-  ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
-  EXPECT_EQ(BlocksOf(*tracker->CloseEpoch()), (Blocks{0, 1, 2}));
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{}));
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), (Blocks{0, 1, 2}));
+  ASSERT_OK(tracker->OpenEpoch("tuesday"));
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->CloseEpoch())), (Blocks{0, 1, 2}));
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), (Blocks{}));
 }
 
 TEST(ChangeTrackerTest, RefusesWhatItCannotTrack) {
   TrackerOptions options = InMemory(10);
   options.geometry.capacity -= 5;
-  const auto tracker = *ChangeTracker::Create(options);
-  EXPECT_TRUE(tracker->Mark({10 * kG - 6, 1}).ok());
-  EXPECT_TRUE(tracker->Begin({10 * kG - 5, 0}).ok());
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(options));
+  EXPECT_OK(tracker->Mark({10 * kG - 6, 1}));
+  EXPECT_OK(tracker->Begin({10 * kG - 5, 0}));
   EXPECT_EQ(tracker->Mark({10 * kG - 6, 2}).code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(tracker->Begin({UINT64_MAX, 2}).status().code(), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{9}));
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), (Blocks{9}));
   EXPECT_EQ(tracker->OpenEpoch("\xff").code(), absl::StatusCode::kInvalidArgument);
   options.geometry.granularity = 0;
   EXPECT_EQ(ChangeTracker::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
@@ -165,7 +167,7 @@ class IdleWriters {
     gate_.lock();
     for (size_t i = 0; i < count; ++i) {
       threads_.emplace_back([&] {
-        EXPECT_TRUE(tracker.Mark({0, 1}).ok());
+        EXPECT_OK(tracker.Mark({0, 1}));
         ++wrote_;
         const std::lock_guard<std::mutex> lock(gate_);
       });
@@ -189,7 +191,7 @@ void WriteBesideSnapshots(size_t others) {
   constexpr uint64_t kBlocks = 3000;
   TrackerOptions options = InMemory(kBlocks);
   options.writes_in_flight = 3;
-  const auto tracker = *ChangeTracker::Create(options);
+  const auto tracker = ValueOf(ChangeTracker::Create(options));
   const IdleWriters idle(*tracker, others);
   std::vector<std::atomic<uint64_t>> disk(kBlocks);
   std::atomic<bool> stop{false};
@@ -202,7 +204,7 @@ void WriteBesideSnapshots(size_t others) {
         const uint64_t begin = random() % kBlocks;
         const uint64_t end = std::min<uint64_t>(kBlocks, begin + 1 + random() % 4);
         absl::StatusOr<TrackedWrite> write = tracker->Begin({begin * kG, (end - begin) * kG});
-        ASSERT_TRUE(write.ok());
+        ASSERT_OK(write);
         if (random() % 4 == 0) std::this_thread::yield();
         for (uint64_t b = begin; b < end; ++b) disk[b].fetch_add(1);
         if (random() % 4 == 0) std::this_thread::yield();
@@ -218,10 +220,10 @@ void WriteBesideSnapshots(size_t others) {
     // Without this, a fast machine takes all snapshots before the first write.
     const uint64_t so_far = written;
     while (written < so_far + 50) std::this_thread::yield();
-    ASSERT_TRUE(tracker->OpenEpoch(absl::StrCat("s", epoch)).ok());
+    ASSERT_OK(tracker->OpenEpoch(absl::StrCat("s", epoch)));
     std::vector<uint64_t> after(kBlocks);
     for (uint64_t b = 0; b < kBlocks; ++b) after[b] = disk[b];
-    const ChangeMap map = *tracker->CloseEpoch();
+    const ChangeMap map = ValueOf(tracker->CloseEpoch());
     for (uint64_t b = 0; b < kBlocks; ++b) {
       if (after[b] == before[b]) continue;
       ++changed;
@@ -243,18 +245,18 @@ TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverManyThreadsDo) { WriteBesideSn
 // A pin that is left behind, where a thread meets a change of epochs, would have a later one wait
 // for ever.
 TEST(ChangeTrackerTest, ThreadsThatSharePinsTakeThemBack) {
-  const auto tracker = *ChangeTracker::Create(InMemory(1));
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(InMemory(1)));
   const IdleWriters idle(*tracker, 256);
   std::atomic<bool> stop{false};
   std::vector<std::thread> writers;
   for (int i = 0; i < 2; ++i) {
     writers.emplace_back([&] {
-      while (!stop) ASSERT_TRUE(tracker->Mark({0, kG}).ok());
+      while (!stop) ASSERT_OK(tracker->Mark({0, kG}));
     });
   }
   for (int epoch = 0; epoch < 10'000; ++epoch) {
-    ASSERT_TRUE(tracker->OpenEpoch("next").ok());
-    ASSERT_TRUE(tracker->CloseEpoch().ok());
+    ASSERT_OK(tracker->OpenEpoch("next"));
+    ASSERT_OK(tracker->CloseEpoch());
   }
   stop = true;
   for (std::thread& writer : writers) writer.join();
@@ -265,25 +267,27 @@ TEST(ChangeTrackerTest, EveryMarkIsInSomeEpoch) {
   constexpr uint64_t kThreads = 6;
   constexpr uint64_t kMarks = 60;
   constexpr uint64_t kLength = 40000;
-  const auto tracker = *ChangeTracker::Create(InMemory(kThreads * kMarks * kLength));
+  ASSERT_OK_AND_ASSIGN(const auto tracker,
+                       ChangeTracker::Create(InMemory(kThreads * kMarks * kLength)));
   std::atomic<uint64_t> running{kThreads};
   std::vector<std::thread> threads;
   for (uint64_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (uint64_t i = 0; i < kMarks; ++i) {
         const uint64_t begin = (t * kMarks + i) * kLength + 1;
-        ASSERT_TRUE(tracker->Mark({begin * kG, (kLength - 2) * kG}).ok());
+        ASSERT_OK(tracker->Mark({begin * kG, (kLength - 2) * kG}));
       }
       --running;
     });
   }
-  ChangeMap all = *ChangeMap::Empty(InMemory(kThreads * kMarks * kLength).geometry);
+  ASSERT_OK_AND_ASSIGN(ChangeMap all,
+                       ChangeMap::Empty(InMemory(kThreads * kMarks * kLength).geometry));
   while (running > 0) {
-    ASSERT_TRUE(tracker->OpenEpoch("next").ok());
-    ASSERT_TRUE(all.UniteWith(*tracker->CloseEpoch()).ok());
+    ASSERT_OK(tracker->OpenEpoch("next"));
+    ASSERT_OK(all.UniteWith(ValueOf(tracker->CloseEpoch())));
   }
   for (std::thread& thread : threads) thread.join();
-  ASSERT_TRUE(all.UniteWith(*tracker->Changes()).ok());
+  ASSERT_OK(all.UniteWith(ValueOf(tracker->Changes())));
   EXPECT_EQ(all->cardinality(), kThreads * kMarks * (kLength - 2));
 }
 
@@ -293,7 +297,8 @@ TEST(ChangeTrackerTest, AMarkThatReturnsInAnEpochIsInItOrInALaterOne) {
   constexpr uint64_t kThreads = 4;
   constexpr uint64_t kMarks = 40;
   constexpr uint64_t kLength = uint64_t{1} << 20;  // blocks: long enough to be overtaken
-  const auto tracker = *ChangeTracker::Create(InMemory(kThreads * kMarks * kLength));
+  ASSERT_OK_AND_ASSIGN(const auto tracker,
+                       ChangeTracker::Create(InMemory(kThreads * kMarks * kLength)));
   std::atomic<size_t> opened{0};
   std::atomic<uint64_t> running{kThreads};
   std::vector<size_t> returned_in(kThreads * kMarks);
@@ -301,7 +306,7 @@ TEST(ChangeTrackerTest, AMarkThatReturnsInAnEpochIsInItOrInALaterOne) {
   for (uint64_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (uint64_t i = t; i < kThreads * kMarks; i += kThreads) {
-        ASSERT_TRUE(tracker->Mark({i * kLength * kG, kLength * kG}).ok());
+        ASSERT_OK(tracker->Mark({i * kLength * kG, kLength * kG}));
         returned_in[i] = opened;
       }
       --running;
@@ -309,17 +314,18 @@ TEST(ChangeTrackerTest, AMarkThatReturnsInAnEpochIsInItOrInALaterOne) {
   }
   std::vector<ChangeMap> maps;  // by epoch
   while (running > 0) {
-    ASSERT_TRUE(tracker->OpenEpoch("next").ok());
+    ASSERT_OK(tracker->OpenEpoch("next"));
     ++opened;
-    maps.push_back(*tracker->CloseEpoch());
+    maps.push_back(ValueOf(tracker->CloseEpoch()));
   }
   for (std::thread& thread : threads) thread.join();
-  maps.push_back(*tracker->Changes());
+  maps.push_back(ValueOf(tracker->Changes()));
 
   for (uint64_t i = 0; i < kThreads * kMarks; ++i) {
-    ChangeMap since = *ChangeMap::Empty(InMemory(kThreads * kMarks * kLength).geometry);
+    ASSERT_OK_AND_ASSIGN(ChangeMap since,
+                         ChangeMap::Empty(InMemory(kThreads * kMarks * kLength).geometry));
     for (size_t epoch = returned_in[i]; epoch < maps.size(); ++epoch) {
-      ASSERT_TRUE(since.UniteWith(maps[epoch]).ok());
+      ASSERT_OK(since.UniteWith(maps[epoch]));
     }
     for (const uint64_t block : {i * kLength, i * kLength + kLength / 2, (i + 1) * kLength - 1}) {
       ASSERT_TRUE(since->Contains(block)) << "mark " << i << " of epoch " << returned_in[i];
@@ -342,7 +348,7 @@ class PersistentTrackerTest : public testing::Test {
 
   std::unique_ptr<ChangeTracker> Recover() {
     absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker = ChangeTracker::Recover(options_);
-    EXPECT_TRUE(tracker.ok()) << tracker.status();
+    EXPECT_OK(tracker);
     return tracker.ok() ? *std::move(tracker) : nullptr;
   }
 
@@ -360,10 +366,10 @@ class PersistentTrackerTest : public testing::Test {
 
 TEST_F(PersistentTrackerTest, ACleanCloseIsExact) {
   {
-    const auto tracker = *ChangeTracker::Create(options_);
-    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
+    ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(options_));
+    ASSERT_OK(tracker->Mark({5 * kG, 1}));
     EXPECT_EQ(ChangeTracker::Recover(options_).status().code(), absl::StatusCode::kUnavailable);
-    ASSERT_TRUE(tracker->Close().ok());
+    ASSERT_OK(tracker->Close());
     EXPECT_EQ(tracker->Mark({5 * kG, 1}).code(), absl::StatusCode::kFailedPrecondition);
   }
   EXPECT_EQ(ChangeTracker::Create(options_).status().code(), absl::StatusCode::kAlreadyExists);
@@ -371,16 +377,16 @@ TEST_F(PersistentTrackerTest, ACleanCloseIsExact) {
     const auto tracker = Recover();
     EXPECT_TRUE(tracker->epochs().front().exact);
     EXPECT_EQ(tracker->epochs().front().base, "monday");
-    EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{5}));
+    EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), (Blocks{5}));
   }
 }
 
 TEST_F(PersistentTrackerTest, ACrashOverReportsRegionsAndNothingElse) {
   Crash([&] {
-    const auto tracker = *ChangeTracker::Create(options_);
-    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
-    ASSERT_TRUE(tracker->Mark({29 * kG, 2 * kG}).ok());
-    std::ignore = *tracker->Begin({777 * kG, 1});
+    const auto tracker = ValueOf(ChangeTracker::Create(options_));
+    ASSERT_OK(tracker->Mark({5 * kG, 1}));
+    ASSERT_OK(tracker->Mark({29 * kG, 2 * kG}));
+    std::ignore = ValueOf(tracker->Begin({777 * kG, 1}));
     tracker->Mark({777 * kG, 1}).IgnoreError();
     _exit(0);
   });
@@ -391,7 +397,7 @@ TEST_F(PersistentTrackerTest, ACrashOverReportsRegionsAndNothingElse) {
     const Blocks more = Region(region);
     want.insert(want.end(), more.begin(), more.end());
   }
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), want);
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), want);
 }
 
 // A write that begins where the log knows of writes already and ends where it doesn't.
@@ -401,15 +407,15 @@ TEST_F(PersistentTrackerTest, EveryRegionThatAWriteTouchesComesBackFromACrash) {
       const test::TempDir dir;
       options_.directory = dir / "tracker";
       Crash([&] {
-        const auto tracker = *ChangeTracker::Create(options_);
+        const auto tracker = ValueOf(ChangeTracker::Create(options_));
         for (const uint64_t known : {first, first + regions - 1}) {
           // Both ends, then only the first one, are known.
           if (regions % 2 == 0 && known != first) continue;
-          ASSERT_TRUE(tracker->Mark({known * kRegion * kG, 1}).ok());
+          ASSERT_OK(tracker->Mark({known * kRegion * kG, 1}));
         }
         const uint64_t begin = (first * kRegion + kRegion - 1) * kG;
         const uint64_t end = (first + regions - 1) * kRegion * kG + 1;  // one byte of the last
-        ASSERT_TRUE(tracker->Mark({begin, regions == 1 ? kG : end - begin}).ok());
+        ASSERT_OK(tracker->Mark({begin, regions == 1 ? kG : end - begin}));
         _exit(0);
       });
       Blocks want;
@@ -417,82 +423,82 @@ TEST_F(PersistentTrackerTest, EveryRegionThatAWriteTouchesComesBackFromACrash) {
         const Blocks more = Region(region);
         want.insert(want.end(), more.begin(), more.end());
       }
-      EXPECT_EQ(BlocksOf(*Recover()->Changes()), want) << first << " " << regions;
+      EXPECT_EQ(BlocksOf(ValueOf(Recover()->Changes())), want) << first << " " << regions;
     }
   }
 }
 
 TEST_F(PersistentTrackerTest, ACheckpointBoundsWhatACrashOverReports) {
   Crash([&] {
-    const auto tracker = *ChangeTracker::Create(options_);
-    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
-    ASSERT_TRUE(tracker->Checkpoint().ok());
-    ASSERT_TRUE(tracker->Mark({25 * kG, 1}).ok());
+    const auto tracker = ValueOf(ChangeTracker::Create(options_));
+    ASSERT_OK(tracker->Mark({5 * kG, 1}));
+    ASSERT_OK(tracker->Checkpoint());
+    ASSERT_OK(tracker->Mark({25 * kG, 1}));
     _exit(0);
   });
   Blocks want = {5};
   const Blocks region = Region(2);
   want.insert(want.end(), region.begin(), region.end());
-  EXPECT_EQ(BlocksOf(*Recover()->Changes()), want);
+  EXPECT_EQ(BlocksOf(ValueOf(Recover()->Changes())), want);
   // Nothing piles up.
-  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Recover()->Checkpoint().ok());
+  for (int i = 0; i < 5; ++i) ASSERT_OK(Recover()->Checkpoint());
   EXPECT_LE(dir_.Names("tracker").size(), 3u);
 }
 
 TEST_F(PersistentTrackerTest, ACrashInTheWindowGivesBothEpochsBack) {
   Crash([&] {
-    const auto tracker = *ChangeTracker::Create(options_);
-    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
-    const TrackedWrite in_flight = *tracker->Begin({15 * kG, 1});
-    ASSERT_TRUE(tracker->Checkpoint().ok());
-    ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
-    ASSERT_TRUE(tracker->Mark({25 * kG, 1}).ok());
+    const auto tracker = ValueOf(ChangeTracker::Create(options_));
+    ASSERT_OK(tracker->Mark({5 * kG, 1}));
+    const TrackedWrite in_flight = ValueOf(tracker->Begin({15 * kG, 1}));
+    ASSERT_OK(tracker->Checkpoint());
+    ASSERT_OK(tracker->OpenEpoch("tuesday"));
+    ASSERT_OK(tracker->Mark({25 * kG, 1}));
     _exit(0);
   });
   {
     const auto tracker = Recover();
     ASSERT_EQ(tracker->epochs().size(), 2u);
     EXPECT_EQ(tracker->epochs()[1].base, "tuesday");
-    const ChangeMap monday = *tracker->CloseEpoch();
+    ASSERT_OK_AND_ASSIGN(const ChangeMap monday, tracker->CloseEpoch());
     EXPECT_TRUE(Contains(monday, {5, 15, 25}));
     EXPECT_EQ(monday.identity(), (ChangeMapIdentity{"vol", "monday", "tuesday"}));
-    EXPECT_TRUE(Contains(*tracker->Changes(), {15, 25}));
-    EXPECT_FALSE((*tracker->Changes())->Contains(5));
-    ASSERT_TRUE(tracker->Mark({35 * kG, 1}).ok());
+    EXPECT_TRUE(Contains(ValueOf(tracker->Changes()), {15, 25}));
+    EXPECT_FALSE(ValueOf(tracker->Changes())->Contains(5));
+    ASSERT_OK(tracker->Mark({35 * kG, 1}));
   }
   // Until the next epoch is opened the closed one comes back after all; or it is cancelled, and
   // takes nothing of the other with it.
   Crash([&] {
     const auto tracker = Recover();
     ASSERT_EQ(tracker->epochs().size(), 2u);
-    ASSERT_TRUE(Contains(*tracker->Changes(), {5, 15, 25, 35}));
-    ASSERT_TRUE(tracker->CancelEpoch().ok());
-    _exit(Contains(*tracker->Changes(), {5, 15, 25, 35}) ? 0 : 1);
+    ASSERT_TRUE(Contains(ValueOf(tracker->Changes()), {5, 15, 25, 35}));
+    ASSERT_OK(tracker->CancelEpoch());
+    _exit(Contains(ValueOf(tracker->Changes()), {5, 15, 25, 35}) ? 0 : 1);
   });
-  EXPECT_TRUE(Contains(*Recover()->Changes(), {5, 15, 25, 35}));
+  EXPECT_TRUE(Contains(ValueOf(Recover()->Changes()), {5, 15, 25, 35}));
 }
 
 TEST_F(PersistentTrackerTest, OldEpochsGoWhenTheNextOneOpens) {
   {
-    const auto tracker = *ChangeTracker::Create(options_);
+    ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(options_));
     for (const char* day : {"tuesday", "wednesday", "thursday"}) {
-      ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
-      ASSERT_TRUE(tracker->OpenEpoch(day).ok());
-      ASSERT_TRUE(tracker->Checkpoint().ok());
-      ASSERT_TRUE(tracker->CloseEpoch().ok());
+      ASSERT_OK(tracker->Mark({5 * kG, 1}));
+      ASSERT_OK(tracker->OpenEpoch(day));
+      ASSERT_OK(tracker->Checkpoint());
+      ASSERT_OK(tracker->CloseEpoch());
     }
-    ASSERT_TRUE(tracker->OpenEpoch("friday").ok());
-    ASSERT_TRUE(tracker->CancelEpoch().ok());
-    ASSERT_TRUE(tracker->Mark({7 * kG, 1}).ok());
+    ASSERT_OK(tracker->OpenEpoch("friday"));
+    ASSERT_OK(tracker->CancelEpoch());
+    ASSERT_OK(tracker->Mark({7 * kG, 1}));
   }
   const auto tracker = Recover();
   ASSERT_EQ(tracker->epochs().size(), 1u);
   EXPECT_EQ(tracker->epochs()[0].base, "thursday");
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), (Blocks{7}));
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), (Blocks{7}));
 }
 
 TEST_F(PersistentTrackerTest, AnotherVolumeIsRefused) {
-  { ASSERT_TRUE(ChangeTracker::Create(options_).ok()); }
+  { ASSERT_OK(ChangeTracker::Create(options_)); }
   TrackerOptions other = options_;
   other.volume = "other";
   EXPECT_EQ(ChangeTracker::Recover(other).status().code(), absl::StatusCode::kFailedPrecondition);
@@ -508,14 +514,14 @@ TEST_F(PersistentTrackerTest, AnotherVolumeIsRefused) {
 
 TEST_F(PersistentTrackerTest, ManyThreadsWriteTheLogTogether) {
   Crash([&] {
-    const auto tracker = *ChangeTracker::Create(options_);
+    const auto tracker = ValueOf(ChangeTracker::Create(options_));
     std::vector<std::thread> threads;
     for (uint64_t t = 0; t < 4; ++t) {
       threads.emplace_back([&, t] {
         for (uint64_t b = t; b < kBlocks; b += 7) {
-          ASSERT_TRUE(tracker->Begin({b * kG, kG}).ok());
+          ASSERT_OK(tracker->Begin({b * kG, kG}));
           if (b % 50 == 0) {
-            ASSERT_TRUE(tracker->Checkpoint().ok());
+            ASSERT_OK(tracker->Checkpoint());
           }
         }
       });
@@ -527,7 +533,7 @@ TEST_F(PersistentTrackerTest, ManyThreadsWriteTheLogTogether) {
   for (uint64_t t = 0; t < 4; ++t) {
     for (uint64_t b = t; b < kBlocks; b += 7) want.insert(b);
   }
-  EXPECT_TRUE(Contains(*Recover()->Changes(), want));
+  EXPECT_TRUE(Contains(ValueOf(Recover()->Changes()), want));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "map/maps.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -22,7 +23,7 @@ constexpr VolumeGeometry kVolume = {kBlocks * 512, 512};
 
 Blocks BlocksOf(const DirtyBitmap& bitmap) {
   const absl::StatusOr<ChangeMap> map = bitmap.ToMap(kVolume);
-  EXPECT_TRUE(map.ok()) << map.status();
+  EXPECT_OK(map);
   return map.ok() ? test::BlocksOf(map->view()) : Blocks{};
 }
 
@@ -40,7 +41,7 @@ std::vector<uint64_t> Edges() {
 }
 
 TEST(DirtyBitmapTest, HoldsWhatWasMarkedBetweenAnyEdges) {
-  const std::unique_ptr<DirtyBitmap> bitmap = *DirtyBitmap::Create(kBlocks);
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<DirtyBitmap> bitmap, DirtyBitmap::Create(kBlocks));
   const std::vector<uint64_t> edges = Edges();
   for (const uint64_t begin : edges) {
     for (const uint64_t last : edges) {
@@ -66,7 +67,7 @@ TEST(DirtyBitmapTest, HoldsWhatWasMarkedBetweenAnyEdges) {
 
 // A word of one bit, whichever it is, is not an empty one.
 TEST(DirtyBitmapTest, TakesEveryBlockThatIsAloneInAMap) {
-  const std::unique_ptr<DirtyBitmap> bitmap = *DirtyBitmap::Create(kBlocks);
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<DirtyBitmap> bitmap, DirtyBitmap::Create(kBlocks));
   std::vector<uint64_t> alone = Edges();
   for (uint64_t block = 65536 + 640; block < 65536 + 640 + 64; ++block) alone.push_back(block);
   for (const uint64_t block : alone) {
@@ -78,7 +79,7 @@ TEST(DirtyBitmapTest, TakesEveryBlockThatIsAloneInAMap) {
 
 TEST(DirtyBitmapTest, AMapIsAddedToWhatWasMarked) {
   std::mt19937_64 random(3);
-  const std::unique_ptr<DirtyBitmap> bitmap = *DirtyBitmap::Create(kBlocks);
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<DirtyBitmap> bitmap, DirtyBitmap::Create(kBlocks));
   for (int round = 0; round < 40; ++round) {
     bitmap->Clear();
     Blocks expected;

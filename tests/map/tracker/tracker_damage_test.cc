@@ -18,6 +18,7 @@
 #include "map/maps.h"
 #include "support/child.h"
 #include "support/figures.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -26,6 +27,7 @@ namespace {
 using test::Blocks;
 using test::BlocksOf;
 using test::Files;
+using test::ValueOf;
 constexpr uint64_t kG = 4096;
 constexpr uint64_t kBlocks = 100;
 
@@ -42,7 +44,7 @@ bool Holds(const Blocks& all, const Blocks& some) {
 }
 
 void Mark(ChangeTracker& tracker, const Blocks& blocks) {
-  for (const uint64_t block : blocks) ASSERT_TRUE(tracker.Mark({block * kG, 1}).ok());
+  for (const uint64_t block : blocks) ASSERT_OK(tracker.Mark({block * kG, 1}));
 }
 
 // ---- damage
@@ -81,48 +83,48 @@ class TrackerDamageTest : public testing::Test {
       Mark(*tracker, {block});
       for (auto& [base, blocks] : since) blocks.push_back(block);
     };
-    tracker = *ChangeTracker::Create(OptionsAt(folder_));
+    tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
     keep("created");
     write(5);
     write(31);
     keep("marked");
-    EXPECT_TRUE(tracker->Checkpoint().ok());
+    EXPECT_OK(tracker->Checkpoint());
     keep("after a checkpoint");
     write(40);
     keep("marked after a checkpoint");
-    EXPECT_TRUE(tracker->OpenEpoch("tuesday").ok());
+    EXPECT_OK(tracker->OpenEpoch("tuesday"));
     since["tuesday"] = {};
     write(50);
     keep("in the window");
-    EXPECT_TRUE(tracker->Checkpoint().ok());
+    EXPECT_OK(tracker->Checkpoint());
     write(55);
     keep("in the window, after a checkpoint");
-    EXPECT_TRUE(tracker->CloseEpoch().ok());
+    EXPECT_OK(tracker->CloseEpoch());
     write(60);
     keep("after an epoch");
-    EXPECT_TRUE(tracker->Checkpoint().ok());
+    EXPECT_OK(tracker->Checkpoint());
     write(65);
     keep("after an epoch and a checkpoint");
-    EXPECT_TRUE(tracker->Close().ok());
+    EXPECT_OK(tracker->Close());
     keep("closed after an epoch");
     tracker.reset();
     // A process that comes after a crash leaves late writes.
     test::WriteFiles(states[states.size() - 2].files, crashed_);
-    tracker = *ChangeTracker::Recover(OptionsAt(crashed_));
+    tracker = ValueOf(ChangeTracker::Recover(OptionsAt(crashed_)));
     const auto keep_crashed = [&](const std::string& name) {
       states.push_back({name, test::FilesOf(crashed_), since});
     };
     keep_crashed("recovered");
     write(70);
-    EXPECT_TRUE(tracker->CloseEpoch().ok());
-    EXPECT_TRUE(tracker->OpenEpoch("wednesday").ok());
+    EXPECT_OK(tracker->CloseEpoch());
+    EXPECT_OK(tracker->OpenEpoch("wednesday"));
     since.erase("monday");
     since["wednesday"] = {};
     write(75);
     keep_crashed("in the window, after a crash");
-    EXPECT_TRUE(tracker->CloseEpoch().ok());
+    EXPECT_OK(tracker->CloseEpoch());
     write(80);
-    EXPECT_TRUE(tracker->Close().ok());
+    EXPECT_OK(tracker->Close());
     keep_crashed("closed, after a crash");
     return states;
   }
@@ -145,7 +147,7 @@ class TrackerDamageTest : public testing::Test {
     const ChangeTracker::Epoch epoch = (*tracker)->epochs().front();
     const auto since = state.since.find(epoch.base);
     ASSERT_NE(since, state.since.end()) << state.name << ", " << what << ": " << epoch.base;
-    const Blocks known = BlocksOf(*(*tracker)->Changes());
+    const Blocks known = BlocksOf(ValueOf((*tracker)->Changes()));
     const bool under = !Holds(known, since->second);
     under_reported_ += under ? 1 : 0;
     EXPECT_FALSE(under) << state.name << ", " << what << ": a block is missing";
@@ -238,7 +240,7 @@ TEST_F(TrackerDamageTest, AttackDNoFileStandsForAnother) {
 TEST_F(TrackerDamageTest, AttackDALogOfAnotherTrackerIsRefused) {
   const auto leave = [this](const Blocks& marked) {
     std::filesystem::remove_all(folder_);
-    const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
     Mark(*tracker, marked);
     return test::FilesOf(folder_);
   };
@@ -282,15 +284,15 @@ class LateWritesTest : public testing::Test {
  protected:
   std::unique_ptr<ChangeTracker> Recover() {
     auto tracker = ChangeTracker::Recover(OptionsAt(folder_));
-    EXPECT_TRUE(tracker.ok()) << tracker.status();
+    EXPECT_OK(tracker);
     return tracker.ok() ? *std::move(tracker) : nullptr;
   }
 
   // Opens the epoch `name` and closes the one before it, whose changes it returns.
   static Blocks Turn(ChangeTracker& tracker, const std::string& name) {
-    EXPECT_TRUE(tracker.OpenEpoch(name).ok());
+    EXPECT_OK(tracker.OpenEpoch(name));
     const auto map = tracker.CloseEpoch();
-    EXPECT_TRUE(map.ok()) << map.status();
+    EXPECT_OK(map);
     return BlocksOf(*map);
   }
 
@@ -300,7 +302,7 @@ class LateWritesTest : public testing::Test {
 
 TEST_F(LateWritesTest, AttackFAWriteThatLandsAfterTheNextSnapshotIsInTheEpochThatFollows) {
   test::RunInChild([&] {
-    const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
     const auto write = tracker->Begin({5 * kG, 1});
     _exit(write.ok() ? 0 : 1);
   });
@@ -309,10 +311,10 @@ TEST_F(LateWritesTest, AttackFAWriteThatLandsAfterTheNextSnapshotIsInTheEpochTha
   // It may land now, after Tuesday's snapshot.
   EXPECT_FALSE(tracker->epochs()[0].exact);
   Mark(*tracker, {50});
-  EXPECT_TRUE(Holds(BlocksOf(*tracker->Changes()), {5, 50}));
+  EXPECT_TRUE(Holds(BlocksOf(ValueOf(tracker->Changes())), {5, 50}));
   EXPECT_TRUE(Holds(Turn(*tracker, "wednesday"), {5, 50}));
   // But not for ever.
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), Blocks{});
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), Blocks{});
   EXPECT_TRUE(tracker->epochs()[0].exact);
   Mark(*tracker, {7});
   EXPECT_EQ(Turn(*tracker, "thursday"), Blocks{7});
@@ -321,49 +323,49 @@ TEST_F(LateWritesTest, AttackFAWriteThatLandsAfterTheNextSnapshotIsInTheEpochTha
 // A checkpoint has taken it from the log of regions into the map.
 TEST_F(LateWritesTest, AttackFACheckpointForgetsNoWriteInFlight) {
   test::RunInChild([&] {
-    const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
     const auto write = tracker->Begin({5 * kG, 1});
-    ASSERT_TRUE(tracker->Checkpoint().ok());
+    ASSERT_OK(tracker->Checkpoint());
     _exit(write.ok() ? 0 : 1);
   });
   const auto tracker = Recover();
   EXPECT_EQ(Turn(*tracker, "tuesday"), Blocks{5});
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), Blocks{5});
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), Blocks{5});
 }
 
 TEST_F(LateWritesTest, AttackFInTheWindowOfTwoEpochsItIsInTheThird) {
   test::RunInChild([&] {
-    const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
     const auto before = tracker->Begin({5 * kG, 1});
-    ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+    ASSERT_OK(tracker->OpenEpoch("tuesday"));
     const auto within = tracker->Begin({51 * kG, 1});
     _exit(before.ok() && within.ok() ? 0 : 1);
   });
   const auto tracker = Recover();
-  ASSERT_TRUE(tracker->CloseEpoch().ok());
+  ASSERT_OK(tracker->CloseEpoch());
   EXPECT_TRUE(Holds(Turn(*tracker, "wednesday"), {5, 51}));
   EXPECT_TRUE(Holds(Turn(*tracker, "thursday"), {5, 51}));
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), Blocks{});
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), Blocks{});
 }
 
 TEST_F(LateWritesTest, AttackFACleanCloseAndACancelledEpochForgetNothing) {
   test::RunInChild([&] {
-    const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
     const auto write = tracker->Begin({5 * kG, 1});
     _exit(write.ok() ? 0 : 1);
   });
-  ASSERT_TRUE(Recover()->Close().ok());
+  ASSERT_OK(Recover()->Close());
   {
     const auto tracker = Recover();
-    ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
-    ASSERT_TRUE(tracker->CancelEpoch().ok());
+    ASSERT_OK(tracker->OpenEpoch("tuesday"));
+    ASSERT_OK(tracker->CancelEpoch());
     EXPECT_TRUE(Holds(Turn(*tracker, "wednesday"), {5}));
-    ASSERT_TRUE(tracker->Close().ok());
+    ASSERT_OK(tracker->Close());
   }
   const auto tracker = Recover();
-  ASSERT_TRUE(tracker->CloseEpoch().ok());
+  ASSERT_OK(tracker->CloseEpoch());
   EXPECT_TRUE(Holds(Turn(*tracker, "thursday"), {5}));
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), Blocks{});
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), Blocks{});
 }
 
 // The second process is killed too, at every step that it takes.
@@ -371,48 +373,48 @@ TEST_F(LateWritesTest, AttackFASecondCrashForgetsNothing) {
   for (int steps = 0; steps <= 4; ++steps) {
     std::filesystem::remove_all(folder_);
     test::RunInChild([&] {
-      const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
+      const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
       const auto write = tracker->Begin({5 * kG, 1});
       _exit(write.ok() ? 0 : 1);
     });
     test::RunInChild([&] {
       const auto tracker = Recover();
       if (steps >= 1) {
-        ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
+        ASSERT_OK(tracker->OpenEpoch("tuesday"));
       }
       if (steps >= 2) {
-        ASSERT_TRUE(tracker->CloseEpoch().ok());
+        ASSERT_OK(tracker->CloseEpoch());
       }
       if (steps >= 3) {
-        ASSERT_TRUE(tracker->Checkpoint().ok());
+        ASSERT_OK(tracker->Checkpoint());
       }
       if (steps >= 4) {
-        ASSERT_TRUE(tracker->Mark({50 * kG, 1}).ok());
+        ASSERT_OK(tracker->Mark({50 * kG, 1}));
       }
       _exit(testing::Test::HasFailure() ? 1 : 0);
     });
     const auto tracker = Recover();
     if (tracker->epochs().size() == 2) {
-      EXPECT_TRUE(Holds(BlocksOf(*tracker->CloseEpoch()), {5})) << steps;
+      EXPECT_TRUE(Holds(BlocksOf(ValueOf(tracker->CloseEpoch())), {5})) << steps;
     }
     EXPECT_TRUE(Holds(Turn(*tracker, "wednesday"), {5})) << steps;
     EXPECT_TRUE(Holds(Turn(*tracker, "thursday"), {5})) << steps;
-    EXPECT_EQ(BlocksOf(*tracker->Changes()), Blocks{}) << steps;
+    EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), Blocks{}) << steps;
   }
 }
 
 // Closed while a write is under way: as after a crash.
 TEST_F(LateWritesTest, AttackFAWriteInFlightWhenTheTrackerClosesIsLate) {
   {
-    const auto tracker = *ChangeTracker::Create(OptionsAt(folder_));
-    TrackedWrite write = *tracker->Begin({5 * kG, 1});
-    ASSERT_TRUE(tracker->Close().ok());
+    ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
+    ASSERT_OK_AND_ASSIGN(TrackedWrite write, tracker->Begin({5 * kG, 1}));
+    ASSERT_OK(tracker->Close());
     write.End();
   }
   const auto tracker = Recover();
   EXPECT_TRUE(Holds(Turn(*tracker, "tuesday"), {5}));
   EXPECT_TRUE(Holds(Turn(*tracker, "wednesday"), {5}));
-  EXPECT_EQ(BlocksOf(*tracker->Changes()), Blocks{});
+  EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), Blocks{});
 }
 
 }  // namespace

@@ -12,12 +12,14 @@
 
 #include "cbt/change_map_file.h"
 #include "map/maps.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
 namespace {
 
 using test::Blocks;
+using test::ValueOf;
 using Names = std::vector<std::string>;
 
 constexpr VolumeGeometry kVolume = {uint64_t{1} << 20, 4096};
@@ -32,7 +34,7 @@ class TrackerFilesTest : public testing::Test {
                                         .number = 0,
                                         .volume = "vol",
                                         .base = base});
-    EXPECT_TRUE(log.ok()) << log.status();
+    EXPECT_OK(log);
     return log.ok() ? (*log)->file() : ManifestFile{};
   }
 
@@ -40,7 +42,7 @@ class TrackerFilesTest : public testing::Test {
     ChangeMap map = test::MapOf(kMarked, kVolume);
     map.set_identity({"vol", "monday", ""});
     const absl::StatusOr<ManifestFile> file = files_->WriteMap(map);
-    EXPECT_TRUE(file.ok()) << file.status();
+    EXPECT_OK(file);
     return file.ok() ? *file : ManifestFile{};
   }
 
@@ -56,30 +58,30 @@ class TrackerFilesTest : public testing::Test {
   // As another process would, after this one has gone.
   absl::StatusOr<TrackerFiles::Contents> Read() {
     files_.reset();
-    files_ = *TrackerFiles::Open(dir_ / "tracker");
+    files_ = ValueOf(TrackerFiles::Open(dir_ / "tracker"));
     return files_->Read("vol", kVolume);
   }
 
   static inline const Blocks kMarked = {3, 64, 255};
   const test::TempDir dir_;
-  std::unique_ptr<TrackerFiles> files_ = *TrackerFiles::Open(dir_ / "tracker");
+  std::unique_ptr<TrackerFiles> files_ = ValueOf(TrackerFiles::Open(dir_ / "tracker"));
 };
 
 TEST_F(TrackerFilesTest, OnlyWhatTheManifestNamesCounts) {
   // What a Create() leaves that was cut off: nothing can have been announced.
   CreateLog(5, "monday");
-  EXPECT_FALSE(*files_->IsUsed());
+  EXPECT_FALSE(ValueOf(files_->IsUsed()));
   EXPECT_EQ(Read().status().code(), absl::StatusCode::kNotFound);
   CreateLog(5, "monday");
   CreateLog(5, "monday");
   EXPECT_EQ(Read().status().code(), absl::StatusCode::kDataLoss);
   std::filesystem::remove(dir_ / "tracker/regions-2.log");
   const ManifestFile first = CreateLog(5, "monday");
-  ASSERT_TRUE(files_->Commit(ManifestOf({{5, "monday", true, {}, {first}}})).ok());
+  ASSERT_OK(files_->Commit(ManifestOf({{5, "monday", true, {}, {first}}})));
   WriteMap();
   CreateLog(6, "tuesday");
   auto contents = Read();
-  ASSERT_TRUE(contents.ok()) << contents.status();
+  ASSERT_OK(contents);
   ASSERT_EQ(contents->epochs.size(), 1u);
   EXPECT_EQ(contents->epochs[0].files.base, "monday");
   EXPECT_TRUE(contents->epochs[0].exact);
@@ -90,7 +92,7 @@ TEST_F(TrackerFilesTest, OnlyWhatTheManifestNamesCounts) {
 
 TEST_F(TrackerFilesTest, ACommitRemovesWhatItDoesNotNameAndNothingBefore) {
   const ManifestFile log = CreateLog(0, "monday");
-  ASSERT_TRUE(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})).ok());
+  ASSERT_OK(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})));
   const ManifestFile map = WriteMap();
   const ManifestFile next = CreateLog(0, "monday");
   EXPECT_EQ(dir_.Names("tracker"),
@@ -98,10 +100,10 @@ TEST_F(TrackerFilesTest, ACommitRemovesWhatItDoesNotNameAndNothingBefore) {
   TrackerManifest manifest = files_->manifest();
   manifest.epochs[0].map = map;
   manifest.epochs[0].logs = {next};
-  ASSERT_TRUE(files_->Commit(std::move(manifest)).ok());
+  ASSERT_OK(files_->Commit(std::move(manifest)));
   EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "changes-2.cbm", "regions-3.log"}));
   const auto contents = Read();
-  ASSERT_TRUE(contents.ok()) << contents.status();
+  ASSERT_OK(contents);
   EXPECT_EQ(test::BlocksOf(contents->epochs[0].map), kMarked);
   // No number of a file is given out again.
   EXPECT_EQ(CreateLog(0, "monday").number, 4u);
@@ -110,13 +112,13 @@ TEST_F(TrackerFilesTest, ACommitRemovesWhatItDoesNotNameAndNothingBefore) {
 // A number that was given out and never counted may be another file's after a restart.
 TEST_F(TrackerFilesTest, WhatWasLeftBesideTheManifestIsSwept) {
   const ManifestFile log = CreateLog(0, "monday");
-  ASSERT_TRUE(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})).ok());
+  ASSERT_OK(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})));
   dir_.Write("tracker/.TRACKER.1-1.partial", "x");
   dir_.Write("tracker/.changes-9.cbm.1-1.partial", "x");
   dir_.Write("tracker/changes-9.cbm", "x");
   dir_.Write("tracker/regions-9.log", "x");
   dir_.Write("tracker/somebody-else.txt", "x");
-  ASSERT_TRUE(Read().ok());
+  ASSERT_OK(Read());
   EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "regions-1.log", "somebody-else.txt"}));
 }
 
@@ -124,10 +126,10 @@ TEST_F(TrackerFilesTest, AFolderThatHoldsAnyFileOfATrackerIsUsed) {
   for (const char* const name :
        {"TRACKER", "changes-3.cbm", "regions-3.log", "epoch-0-0.log", "epoch-0-1-rough.cbm"}) {
     dir_.Write("tracker/notes.txt", "x");
-    EXPECT_FALSE(*files_->IsUsed()) << name;
+    EXPECT_FALSE(ValueOf(files_->IsUsed())) << name;
     EXPECT_EQ(Read().status().code(), absl::StatusCode::kNotFound) << name;
     dir_.Write(std::string("tracker/") + name, "");
-    EXPECT_TRUE(*files_->IsUsed()) << name;
+    EXPECT_TRUE(ValueOf(files_->IsUsed())) << name;
     EXPECT_EQ(Read().status().code(), absl::StatusCode::kDataLoss) << name;
     std::filesystem::remove(dir_ / (std::string("tracker/") + name));
   }
@@ -137,10 +139,10 @@ TEST_F(TrackerFilesTest, AFolderThatHoldsAnyFileOfATrackerIsUsed) {
 TEST_F(TrackerFilesTest, AttackDAnotherMapUnderTheNameIsRefused) {
   const ManifestFile log = CreateLog(0, "monday");
   const ManifestFile map = WriteMap();
-  ASSERT_TRUE(files_->Commit(ManifestOf({{0, "monday", true, map, {log}}})).ok());
+  ASSERT_OK(files_->Commit(ManifestOf({{0, "monday", true, map, {log}}})));
   ChangeMap other = test::MapOf({4}, kVolume);
   other.set_identity({"vol", "monday", ""});
-  ASSERT_TRUE(WriteChangeMap(other, dir_ / "tracker/changes-2.cbm").ok());
+  ASSERT_OK(WriteChangeMap(other, dir_ / "tracker/changes-2.cbm"));
   const absl::Status status = Read().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_NE(status.message().find("is not the map that the manifest names"), std::string::npos)
@@ -150,7 +152,7 @@ TEST_F(TrackerFilesTest, AttackDAnotherMapUnderTheNameIsRefused) {
 // Not known to be on the disk, so all files of either state stay.
 TEST_F(TrackerFilesTest, ACommitThatFailsLeavesTheOneBefore) {
   const ManifestFile log = CreateLog(0, "monday");
-  ASSERT_TRUE(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})).ok());
+  ASSERT_OK(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})));
   const ManifestFile next = CreateLog(1, "tuesday");
   // What has the name can't be replaced by a file.
   std::filesystem::rename(dir_ / "tracker/TRACKER", dir_ / "TRACKER");
@@ -161,7 +163,7 @@ TEST_F(TrackerFilesTest, ACommitThatFailsLeavesTheOneBefore) {
   std::filesystem::remove(dir_ / "tracker/TRACKER");
   std::filesystem::rename(dir_ / "TRACKER", dir_ / "tracker/TRACKER");
   EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "regions-1.log", "regions-2.log"}));
-  ASSERT_TRUE(files_->Commit(files_->manifest()).ok());
+  ASSERT_OK(files_->Commit(files_->manifest()));
   EXPECT_FALSE(files_->IsUnsure());
   EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "regions-1.log"}));
 }
