@@ -111,13 +111,6 @@ inline uint64_t BytesIn(const reference::ByteSet& set) {
   return static_cast<uint64_t>(std::count(set.begin(), set.end(), true));
 }
 
-inline bool IsSubset(const reference::ByteSet& a, const reference::ByteSet& b) {
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i] && !b[i]) return false;
-  }
-  return true;
-}
-
 }  // namespace cbt::test
 
 #endif  // CBT_TESTS_SUPPORT_REAL_FILE_H_

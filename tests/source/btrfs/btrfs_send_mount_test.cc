@@ -8,7 +8,9 @@
 #include "cbt/source/btrfs_send.h"
 #include "support/cursors.h"
 #include "support/loop_mount.h"
+#include "support/properties.h"
 #include "support/real_file.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -18,6 +20,7 @@ using test::BytesIn;
 using test::IsSubset;
 using test::LoopMount;
 using test::RealFile;
+using test::ValueOf;
 
 class BtrfsSendMountTest : public testing::Test {
  protected:
@@ -37,7 +40,7 @@ class BtrfsSendMountTest : public testing::Test {
   // The map from the stream that `btrfs send` writes with `arguments`.
   absl::StatusOr<ChangeMap> Send(const std::string& arguments, const BtrfsSendOptions& options) {
     if (!Run("btrfs send " + arguments + " > stream")) return absl::InternalError("btrfs send");
-    return ReadBtrfsSend(**OpenByteStream(mount_ / "stream"), options);
+    return ReadBtrfsSend(*ValueOf(OpenByteStream(mount_ / "stream")), options);
   }
 
   std::string PathOf(const std::string& name) { return mount_ / name; }
@@ -46,15 +49,15 @@ class BtrfsSendMountTest : public testing::Test {
 };
 
 ByteSet BytesOf(const ChangeMap& map) {
-  return reference::BytesOf(*test::Drain(*MakeChangeMapCursor(map)),
+  return reference::BytesOf(ValueOf(test::Drain(*MakeChangeMapCursor(map))),
                             static_cast<size_t>(map->capacity()));
 }
 
 // Read-only snapshots can't be opened for writing.
 std::vector<uint8_t> BytesIn(const std::string& path) {
-  const auto image = *Image::Open(path);
+  const auto image = ValueOf(Image::Open(path));
   std::vector<uint8_t> bytes(static_cast<size_t>(image->size()));
-  EXPECT_TRUE(image->Read(0, bytes.size(), bytes.data()).ok());
+  EXPECT_OK(image->Read(0, bytes.size(), bytes.data()));
   return bytes;
 }
 
@@ -113,7 +116,7 @@ TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
     for (const char* mode :
          {"--no-data", "", "--proto 2 --compressed-data", "--proto 2 --no-data"}) {
       const auto map = Send(absl::StrCat(mode, " -p ", base, " ", target), options);
-      ASSERT_TRUE(map.ok()) << mode << ": " << map.status();
+      ASSERT_OK(map) << mode << ": " << map.status();
       const ByteSet got = BytesOf(*map);
       ASSERT_EQ(got.size(), new_bytes.size());
       EXPECT_TRUE(IsSubset(truth, got)) << mode;
@@ -127,7 +130,7 @@ TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
       EXPECT_EQ(map->identity().target, target);
     }
     const auto written = Send("--no-data " + target, {.path = name});
-    ASSERT_TRUE(written.ok()) << written.status();
+    ASSERT_OK(written);
     const ByteSet got = BytesOf(*written);
     ASSERT_EQ(got.size(), new_bytes.size());
     EXPECT_TRUE(IsSubset(reference::ChangedBytes({}, new_bytes, 4096), got));

@@ -11,12 +11,14 @@
 #include "support/btrfs_writer.h"
 #include "support/cursors.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
 
 using reference::Ranges;
 using test::BtrfsWriter;
+using test::ValueOf;
 
 // Of the files of the base; a multiple of 4096.
 constexpr uint64_t kSize = 1 << 20;
@@ -26,7 +28,7 @@ Ranges Read(const std::string& bytes, const BtrfsSendOptions& options) {
       {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "the stream");
   const auto map = ReadBtrfsSend(*stream, options);
   RC_ASSERT(map.ok());
-  return *test::Drain(*MakeChangeMapCursor(*map));
+  return ValueOf(test::Drain(*MakeChangeMapCursor(*map)));
 }
 
 // A small file system that is changed at random, with the stream that says so.

@@ -8,6 +8,7 @@
 #include "source/btrfs/crc32c.h"
 #include "support/btrfs_writer.h"
 #include "support/cursors.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -17,6 +18,7 @@ using reference::Ranges;
 using test::Attribute;
 using test::BtrfsWriter;
 using test::Little;
+using test::ValueOf;
 
 absl::StatusOr<ChangeMap> Read(const std::string& bytes, const BtrfsSendOptions& options = {}) {
   const auto stream = MakeMemoryStream(
@@ -29,9 +31,9 @@ absl::StatusOr<ChangeMap> Read(const BtrfsWriter& writer, const BtrfsSendOptions
 }
 
 Ranges RangesOf(const absl::StatusOr<ChangeMap>& map) {
-  EXPECT_TRUE(map.ok()) << map.status();
+  EXPECT_OK(map);
   if (!map.ok()) return {{UINT64_MAX, UINT64_MAX}};
-  return *test::Drain(*MakeChangeMapCursor(*map));
+  return ValueOf(test::Drain(*MakeChangeMapCursor(*map)));
 }
 
 // The size that is expected in most of these tests.
@@ -89,7 +91,7 @@ TEST(BtrfsSendTest, DamageIsNeverOverlooked) {
   second.Truncate("disk.img", 100'000).End();
   for (const std::string& bytes :
        {std::string(reinterpret_cast<const char*>(kRecorded), sizeof(kRecorded)), second.bytes()}) {
-    ASSERT_TRUE(Read(bytes).ok()) << Read(bytes).status();
+    ASSERT_OK(Read(bytes));
     for (size_t size = 0; size < bytes.size(); ++size) {
       const absl::Status status = Read(bytes.substr(0, size)).status();
       EXPECT_EQ(status.code(), StatusCode::kDataLoss) << size << status;
@@ -453,10 +455,8 @@ TEST(BtrfsSendTest, CommandsThatCanNotBeAreRefused) {
     EXPECT_EQ(status.message().find("the stream: "), 0) << i << ": " << status;
   }
   // The text of a symbolic link is nobody's path.
-  EXPECT_TRUE(
-      Read(BtrfsWriter().Snapshot().Command(8, path + Attribute(17, "../x")).Times("g").End(),
-           For("g"))
-          .ok());
+  EXPECT_OK(Read(BtrfsWriter().Snapshot().Command(8, path + Attribute(17, "../x")).Times("g").End(),
+                 For("g")));
 }
 
 // Far out, or at the largest of numbers: an error, and no memory in proportion.

@@ -13,10 +13,13 @@
 #include <utility>
 
 #include "support/cursors.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -41,7 +44,7 @@ class DirectoryProviderTest : public testing::Test {
     fs::create_symlink(dir_ / "outside.img", dir_ / "root/vol1/absolute.img");
     fs::create_symlink("monday.img", dir_ / "root/vol1/alias.img");
     fs::create_symlink(dir_.path(), dir_ / "root/away");
-    provider_ = *MakeDirectoryProvider(dir_ / "root");
+    provider_ = ValueOf(MakeDirectoryProvider(dir_ / "root"));
   }
 
   absl::Status Allocated(std::string_view id) {
@@ -57,12 +60,12 @@ class DirectoryProviderTest : public testing::Test {
 TEST_F(DirectoryProviderTest, ServesWhatIsThere) {
   for (const char* id : {"vol1/monday", "vol1/tuesday", "vol1/bare", "vol1/v1.2", "vol1/alias",
                          "vol2/monday", "top"}) {
-    EXPECT_TRUE(Allocated(id).ok()) << id << " " << Allocated(id);
+    EXPECT_OK(Allocated(id)) << id << " " << Allocated(id);
   }
   auto delta = provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_);
-  ASSERT_TRUE(delta.ok());
+  ASSERT_OK(delta);
   EXPECT_EQ(delta->type, BlockMetadataType::kVariableLength);
-  EXPECT_EQ(*test::Drain(*delta->cursor), (Ranges{{4096, 10'000 - 4096}}));
+  EXPECT_EQ(ValueOf(test::Drain(*delta->cursor)), (Ranges{{4096, 10'000 - 4096}}));
 }
 
 TEST_F(DirectoryProviderTest, IdsThatCannotBeOnesAreInvalid) {
@@ -121,15 +124,15 @@ TEST_F(DirectoryProviderTest, AnImageBesideOneThatCannotBeHadIsNotTakenForTheSna
   }
   // What leads out is no snapshot, and stands in nobody's way.
   std::filesystem::create_symlink("../../outside.img", dir_ / "root/vol1/bare.raw");
-  EXPECT_TRUE(Allocated("vol1/bare").ok()) << Allocated("vol1/bare");
+  EXPECT_OK(Allocated("vol1/bare"));
 }
 
 TEST_F(DirectoryProviderTest, E18SnapshotDeletedMeanwhileIsAnsweredInFull) {
   auto delta = provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_);
-  ASSERT_TRUE(delta.ok());
+  ASSERT_OK(delta);
   std::filesystem::remove(dir_ / "root/vol1/monday.img");
   std::filesystem::remove(dir_ / "root/vol1/tuesday.raw");
-  EXPECT_EQ(*test::Drain(*delta->cursor), (Ranges{{4096, 10'000 - 4096}}));
+  EXPECT_EQ(ValueOf(test::Drain(*delta->cursor)), (Ranges{{4096, 10'000 - 4096}}));
   EXPECT_EQ(Allocated("vol1/monday").code(), StatusCode::kNotFound);
 }
 
@@ -215,7 +218,7 @@ TEST_F(DirectoryProviderTest, AttackUTheVersionOfAnImageIsThatOfItsFiles) {
   };
   const auto first = versions();
   EXPECT_EQ(versions(), first);
-  provider_ = *MakeDirectoryProvider(dir_ / "root");
+  ASSERT_OK_AND_ASSIGN(provider_, MakeDirectoryProvider(dir_ / "root"));
   EXPECT_EQ(versions(), first);
   // Another file of the same size under the name, and the first one after it.
   dir_.Write("root/.other", std::string(10'000, 'c'));

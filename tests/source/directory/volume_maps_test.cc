@@ -16,10 +16,13 @@
 #include "cbt/source/directory_provider.h"
 #include "map/maps.h"
 #include "support/cursors.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -31,14 +34,14 @@ class VolumeMapsTest : public testing::Test {
  protected:
   VolumeMapsTest() {
     std::filesystem::create_directories(dir_ / "root/pool/vol1");
-    provider_ = *MakeDirectoryProvider(dir_ / "root");
+    provider_ = ValueOf(MakeDirectoryProvider(dir_ / "root"));
   }
 
   void Write(const std::string& file, const ChangeMapIdentity& identity, const test::Blocks& blocks,
              const VolumeGeometry& geometry = kVolume) {
     ChangeMap map = test::MapOf(blocks, geometry);
     map.set_identity(identity);
-    ASSERT_TRUE(WriteChangeMap(map, dir_ / ("root/pool/vol1/" + file)).ok());
+    ASSERT_OK(WriteChangeMap(map, dir_ / ("root/pool/vol1/" + file)));
   }
   void WriteImage(const std::string& name, size_t size, char fill) {
     dir_.Write("root/pool/vol1/" + name, std::string(size, fill));
@@ -57,11 +60,11 @@ class VolumeMapsTest : public testing::Test {
                   const std::vector<test::Blocks>& blocks, uint64_t granularity = kG) {
     auto chain = ChangeChain::Create(dir_ / ("root/pool/vol1/" + file), "vol1", granularity,
                                      {snapshots[0], kVolume.capacity});
-    ASSERT_TRUE(chain.ok()) << chain.status();
+    ASSERT_OK(chain);
     for (size_t i = 1; i < snapshots.size(); ++i) {
       ChangeMap map = test::MapOf(blocks[i - 1], kVolume);
       map.set_identity({"vol1", snapshots[i - 1], snapshots[i]});
-      ASSERT_TRUE((*chain)->Append(map).ok());
+      ASSERT_OK((*chain)->Append(map));
     }
   }
   void Remove(const std::string& file) {
@@ -75,9 +78,9 @@ class VolumeMapsTest : public testing::Test {
     }
   }
   Ranges Ranges_(absl::StatusOr<MetadataSource> source) {
-    EXPECT_TRUE(source.ok()) << source.status();
+    EXPECT_OK(source);
     if (!source.ok()) return {};
-    return *test::Drain(*source->cursor);
+    return ValueOf(test::Drain(*source->cursor));
   }
 
   const test::TempDir dir_;
@@ -110,7 +113,7 @@ TEST_F(VolumeMapsTest, MapsGoBeforeImages) {
   EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{5 * kG, kG}}));
   // Images tell what no map does.
   EXPECT_EQ(Ranges_(Delta("tue", "mon")), (Ranges{{0, 10 * kG}}));
-  EXPECT_TRUE(provider_->OpenAllocated("pool/vol1/mon", context_).ok());
+  EXPECT_OK(provider_->OpenAllocated("pool/vol1/mon", context_));
 }
 
 TEST_F(VolumeMapsTest, E12BaseDeletedButMapStored) {
@@ -144,12 +147,12 @@ TEST_F(VolumeMapsTest, E20MapsThatCannotBeTrustedAreRefused) {
   Write("a.cbm", {"vol1", "mon", "tue"}, {5}, {11 * kG, kG});
   EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kFailedPrecondition);
   Write("a.cbm", {"vol1", "mon", "tue"}, {5});
-  EXPECT_TRUE(Delta("mon", "tue").ok());
+  EXPECT_OK(Delta("mon", "tue"));
   // Two that differ, and two that don't.
   Write("b.cbm", {"vol1", "mon", "tue"}, {6});
   EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kFailedPrecondition);
   Write("b.cbm", {"vol1", "mon", "tue"}, {5});
-  EXPECT_TRUE(Delta("mon", "tue").ok());
+  EXPECT_OK(Delta("mon", "tue"));
   std::filesystem::remove(dir_ / "root/pool/vol1/b.cbm");
   // Damage in what the header covers not is found before the stream begins.
   Damage("a.cbm", 1);
@@ -165,7 +168,7 @@ TEST_F(VolumeMapsTest, AFileThatCannotBeReadIsNotSilentlyMissing) {
   Damage("a.cbm", 60);
   // What it was about can't be known; others answer.
   EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(Delta("tue", "wed").ok());
+  EXPECT_OK(Delta("tue", "wed"));
 }
 
 TEST_F(VolumeMapsTest, WhatCannotBeOpenedIsNotSilentlyMissing) {
@@ -176,7 +179,7 @@ TEST_F(VolumeMapsTest, WhatCannotBeOpenedIsNotSilentlyMissing) {
     // A chain is a folder; what is none is no chain.
     const auto code = name == "a.cbm" ? StatusCode::kFailedPrecondition : StatusCode::kNotFound;
     EXPECT_EQ(Delta("mon", "tue").status().code(), code) << name;
-    EXPECT_TRUE(Delta("tue", "wed").ok());
+    EXPECT_OK(Delta("tue", "wed"));
     std::filesystem::remove(dir_ / ("root/pool/vol1/" + name));
   }
 }
@@ -189,19 +192,20 @@ TEST_F(VolumeMapsTest, ASnapshotThatIsNotReadyStaysSo) {
 
 TEST_F(VolumeMapsTest, ChainsAnswerForAnyPair) {
   const std::string path = dir_ / "root/pool/vol1/history.chain";
-  auto chain = *ChangeChain::Create(path, "vol1", kG, {"mon", kVolume.capacity});
+  ASSERT_OK_AND_ASSIGN(auto chain,
+                       ChangeChain::Create(path, "vol1", kG, {"mon", kVolume.capacity}));
   const char* const days[] = {"mon", "tue", "wed", "thu"};
   for (uint64_t day = 1; day < 4; ++day) {
     ChangeMap map = test::MapOf({2 * day}, kVolume);
     map.set_identity({"vol1", days[day - 1], days[day]});
-    ASSERT_TRUE(chain->Append(map).ok());
+    ASSERT_OK(chain->Append(map));
   }
   EXPECT_EQ(Ranges_(Delta("mon", "wed")), (Ranges{{2 * kG, kG}, {4 * kG, kG}}));
   EXPECT_EQ(Ranges_(Delta("tue", "thu")), (Ranges{{4 * kG, kG}, {6 * kG, kG}}));
   EXPECT_EQ(Delta("thu", "tue").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Delta("mon", "fri").status().code(), StatusCode::kNotFound);
   // It may be changed while it is served.
-  ASSERT_TRUE(chain->Remove("tue").ok());
+  ASSERT_OK(chain->Remove("tue"));
   EXPECT_EQ(Ranges_(Delta("mon", "wed")), (Ranges{{2 * kG, kG}, {4 * kG, kG}}));
   EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kNotFound);
   std::filesystem::resize_file(path + "/CHAIN", 40);
@@ -274,7 +278,7 @@ TEST_F(VolumeMapsTest, TheRootTakesNoMapOfAnotherVolume) {
   std::filesystem::create_directory_symlink(root, dir_ / "link");
   const auto ask = [&](const std::string& path) {
     const auto provider = MakeDirectoryProvider(path);
-    EXPECT_TRUE(provider.ok()) << provider.status();
+    EXPECT_OK(provider);
     return (*provider)->OpenDelta("mon", "tue", context_);
   };
   // Also "vol", which the root's name begins with, and "1", which it ends with.
@@ -282,10 +286,11 @@ TEST_F(VolumeMapsTest, TheRootTakesNoMapOfAnotherVolume) {
     Write("a.cbm", {volume, "mon", "tue"}, {5});
     EXPECT_EQ(ask(root).status().code(), StatusCode::kNotFound) << volume;
   }
-  auto chain = *ChangeChain::Create(root + "/h.chain", "vol2", kG, {"mon", kVolume.capacity});
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(root + "/h.chain", "vol2", kG, {"mon", kVolume.capacity}));
   ChangeMap map = test::MapOf({1}, kVolume);
   map.set_identity({"vol2", "mon", "tue"});
-  ASSERT_TRUE(chain->Append(map).ok());
+  ASSERT_OK(chain->Append(map));
   EXPECT_EQ(ask(root).status().code(), StatusCode::kNotFound);
   // Images tell then, what they are.
   WriteImage("mon.img", 10 * kG, 'a');
@@ -325,10 +330,10 @@ TEST_F(VolumeMapsTest, AMapThatIsWrittenOverWhileItIsToldIsNoAnswer) {
     std::filesystem::last_write_time(
         file, std::filesystem::last_write_time(file) - std::chrono::hours(1));
     const absl::StatusOr<MetadataSource> whole = Delta(base, target);
-    ASSERT_TRUE(whole.ok()) << whole.status();
-    EXPECT_EQ(*test::Drain(*whole->cursor), (Ranges{{kG, kG}}));
+    ASSERT_OK(whole);
+    EXPECT_EQ(ValueOf(test::Drain(*whole->cursor)), (Ranges{{kG, kG}}));
     const absl::StatusOr<MetadataSource> torn = Delta(base, target);
-    ASSERT_TRUE(torn.ok()) << torn.status();
+    ASSERT_OK(torn);
     write_over(file);
     const absl::Status status = test::Drain(*torn->cursor).status();
     EXPECT_EQ(status.code(), StatusCode::kAborted) << status;
@@ -340,9 +345,9 @@ TEST_F(VolumeMapsTest, AMapThatIsWrittenOverWhileItIsToldIsNoAnswer) {
 TEST_F(VolumeMapsTest, AMapThatIsReplacedWhileItIsToldIsTheOldOne) {
   Write("a.cbm", {"vol1", "mon", "tue"}, {1});
   const absl::StatusOr<MetadataSource> old = Delta("mon", "tue");
-  ASSERT_TRUE(old.ok()) << old.status();
+  ASSERT_OK(old);
   Write("a.cbm", {"vol1", "mon", "tue"}, {2});
-  EXPECT_EQ(*test::Drain(*old->cursor), (Ranges{{kG, kG}}));
+  EXPECT_EQ(ValueOf(test::Drain(*old->cursor)), (Ranges{{kG, kG}}));
   EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{2 * kG, kG}}));
 }
 
@@ -351,8 +356,8 @@ TEST_F(VolumeMapsTest, AMapThatIsAnotherOneNowIsLookedForAgain) {
   Write("a.cbm", {"vol1", "mon", "tue"}, {1});
   const int root = open((dir_ / "root").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   ASSERT_GE(root, 0);
-  const VolumeMaps maps = VolumeMaps::Read(SnapshotFolder::Read(root, "pool/vol1"), {});
-  EXPECT_TRUE(maps.Delta("mon", "tue").ok());
+  const VolumeMaps maps = VolumeMaps::Read(root, "pool/vol1", {});
+  EXPECT_OK(maps.Delta("mon", "tue"));
   Write("a.cbm", {"vol1", "mon", "tue"}, {2});
   EXPECT_EQ(maps.Delta("mon", "tue").status().code(), StatusCode::kAborted);
   Remove("a.cbm");
@@ -366,10 +371,11 @@ TEST_F(VolumeMapsTest, AMapThatIsAnotherOneNowIsLookedForAgain) {
 TEST_F(VolumeMapsTest, NothingLeadsOutOfTheRoot) {
   ChangeMap map = test::MapOf({1}, kVolume);
   map.set_identity({"vol1", "mon", "tue"});
-  ASSERT_TRUE(WriteChangeMap(map, dir_ / "outside.cbm").ok());
+  ASSERT_OK(WriteChangeMap(map, dir_ / "outside.cbm"));
   std::filesystem::create_symlink(dir_ / "outside.cbm", dir_ / "root/pool/vol1/a.cbm");
-  auto chain = *ChangeChain::Create(dir_ / "outside", "vol1", kG, {"mon", kVolume.capacity});
-  ASSERT_TRUE(chain->Append(map).ok());
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(dir_ / "outside", "vol1", kG, {"mon", kVolume.capacity}));
+  ASSERT_OK(chain->Append(map));
   std::filesystem::create_directory_symlink(dir_ / "outside",
                                             dir_ / "root/pool/vol1/history.chain");
   EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kNotFound);
@@ -400,10 +406,10 @@ TEST_F(VolumeMapsTest, AttackUTheVersionOfAChainIsThatOfTheMapsInBetween) {
   // A later snapshot stops nobody who reads of earlier ones.
   {
     auto chain = ChangeChain::Open(dir_ / "root/pool/vol1/h.chain", ChangeChain::Access::kChange);
-    ASSERT_TRUE(chain.ok()) << chain.status();
+    ASSERT_OK(chain);
     ChangeMap map = test::MapOf({4}, kVolume);
     map.set_identity({"vol1", "thu", "fri"});
-    ASSERT_TRUE((*chain)->Append(map).ok());
+    ASSERT_OK((*chain)->Append(map));
   }
   EXPECT_EQ(Delta("mon", "wed")->version, first);
   Remove("h.chain");

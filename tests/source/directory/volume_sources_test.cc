@@ -22,10 +22,13 @@
 #include "map/maps.h"
 #include "support/child_process.h"
 #include "support/cursors.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -44,7 +47,7 @@ class VolumeSourcesTest : public testing::Test {
   }
 
   void Serve(const DirectoryProviderOptions& options) {
-    provider_ = *MakeDirectoryProvider(dir_ / "root", options);
+    provider_ = ValueOf(MakeDirectoryProvider(dir_ / "root", options));
   }
   // The error of a delta whose source is at `address`.
   absl::Status Reached(const std::string& address, const std::string& from = "") {
@@ -76,7 +79,7 @@ class VolumeSourcesTest : public testing::Test {
 const Ranges kListed = {{4096, 4096}, {65536, 4096}};
 
 TEST_F(VolumeSourcesTest, TellsWithoutAnyImage) {
-  EXPECT_EQ(*Delta("monday", "tuesday"), kListed);
+  EXPECT_EQ(ValueOf(Delta("monday", "tuesday")), kListed);
   EXPECT_EQ(Delta("tuesday", "monday").status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(Delta("monday", "friday").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(Allocated("tuesday").status().code(), StatusCode::kFailedPrecondition);
@@ -85,7 +88,7 @@ TEST_F(VolumeSourcesTest, TellsWithoutAnyImage) {
 TEST_F(VolumeSourcesTest, TellsBesideImagesOfTheSameSize) {
   Write("monday.img", std::string(1 << 20, 'm'));
   Write("tuesday.img", std::string(1 << 20, 't'));
-  EXPECT_EQ(*Delta("monday", "tuesday"), kListed);
+  EXPECT_EQ(ValueOf(Delta("monday", "tuesday")), kListed);
   Write("tuesday.img", std::string(1 << 19, 't'));
   const absl::Status status = Delta("monday", "tuesday").status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
@@ -94,7 +97,7 @@ TEST_F(VolumeSourcesTest, TellsBesideImagesOfTheSameSize) {
 
 TEST_F(VolumeSourcesTest, AllocationToo) {
   Write("alloc.source", "target tuesday\naddress .list.json\nfrom rbd-json\ncapacity 1M\n");
-  EXPECT_EQ(*Allocated("tuesday"), kListed);
+  EXPECT_EQ(ValueOf(Allocated("tuesday")), kListed);
 }
 
 // Where images tell, a source that can't be used is no reason to tell nothing.
@@ -102,7 +105,7 @@ TEST_F(VolumeSourcesTest, BrokenOnesAreNotReadAsNothing) {
   Write("monday.img", std::string(8192, 'm'));
   Write("wednesday.img", std::string(8192, 'w'));
   Write("broken.source", "target tuesday\nbase sunday\nadress x\n");
-  EXPECT_EQ(*Delta("monday", "wednesday"), (Ranges{{0, 8192}}));
+  EXPECT_EQ(ValueOf(Delta("monday", "wednesday")), (Ranges{{0, 8192}}));
   const absl::Status status = Delta("sunday", "tuesday").status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("broken.source: line 3"));
@@ -114,14 +117,14 @@ TEST_F(VolumeSourcesTest, WhatCannotBeOpenedIsNotReadAsNothing) {
   const absl::Status status = Delta("sunday", "tuesday").status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("closed.source: "));
-  EXPECT_EQ(*Delta("monday", "tuesday"), kListed);
+  EXPECT_EQ(ValueOf(Delta("monday", "tuesday")), kListed);
 }
 
 TEST_F(VolumeSourcesTest, DamagedListsAndDoubleOnesAreErrors) {
   Write(".list.json", R"([{"offset":4096,"length":100,"exists":"true"},{"off)");
   EXPECT_EQ(Delta("monday", "tuesday").status().code(), StatusCode::kFailedPrecondition);
   Write(".list.json", "[]");
-  EXPECT_EQ(*Delta("monday", "tuesday"), Ranges{});
+  EXPECT_EQ(ValueOf(Delta("monday", "tuesday")), Ranges{});
   Write("again.source", "base monday\ntarget tuesday\naddress .list.json\n");
   EXPECT_THAT(std::string(Delta("monday", "tuesday").status().message()),
               HasSubstr("about the same snapshots"));
@@ -133,7 +136,7 @@ TEST_F(VolumeSourcesTest, E14AnEmptyListIsNoVolume) {
   const std::string list =
       R"({"BlockSize":524288,"VolumeSize":1,"Blocks":[{"BlockIndex":1},{"BlockIndex":2}]})";
   Write(".blocks.json", list);
-  EXPECT_EQ(*Allocated("monday"), (Ranges{{524288, 1048576}}));
+  EXPECT_EQ(ValueOf(Allocated("monday")), (Ranges{{524288, 1048576}}));
   std::string wide;
   for (const char c : list) wide += {c, '\0'};
   std::vector<std::string> broken = {"\xff\xfe" + wide,    wide, "\xef\xbb\xbf" + list, " \n", "x",
@@ -149,7 +152,7 @@ TEST_F(VolumeSourcesTest, E14AnEmptyListIsNoVolume) {
   Write(".blocks.json", std::string(4096, '\1'));
   EXPECT_THAT(std::string(Allocated("monday").status().message()), HasSubstr("name the format"));
   Write("alloc.source", "target monday\naddress .blocks.json\nfrom image\n");
-  EXPECT_EQ(*Allocated("monday"), (Ranges{{0, 4096}}));
+  EXPECT_EQ(ValueOf(Allocated("monday")), (Ranges{{0, 4096}}));
 }
 
 // Cut at a line's end, a file can be whole by its look: of this one, no such beginning is.
@@ -166,7 +169,7 @@ TEST_F(VolumeSourcesTest, E14NoBeginningOfAFileAnswers) {
       const auto delta = Delta("monday", "tuesday");
       EXPECT_EQ(Allocated("tuesday").status().code(), StatusCode::kFailedPrecondition) << size;
       if (size == text.size()) {
-        ASSERT_TRUE(delta.ok()) << delta.status();
+        ASSERT_OK(delta);
         EXPECT_EQ(*delta, (Ranges{{24576, 12288}}));
       } else {
         EXPECT_EQ(delta.status().code(), StatusCode::kFailedPrecondition) << size;
@@ -184,7 +187,7 @@ TEST_F(VolumeSourcesTest, AKeyTwiceIsRefused) {
       "base monday\ntarget tuesday\naddress .list.json\nfrom rbd-json\ncapacity 1M\n"
       "base-capacity 1M\n";
   Write("delta.source", text);
-  EXPECT_EQ(*Delta("monday", "tuesday"), kListed);
+  EXPECT_EQ(ValueOf(Delta("monday", "tuesday")), kListed);
   for (const char* const more : {"base monday", "base sunday", "target tuesday", "address x",
                                  "from rbd-json", "capacity 1M", "base-capacity 2M"}) {
     Write("delta.source", text + more + "\n");
@@ -198,32 +201,32 @@ TEST_F(VolumeSourcesTest, AKeyTwiceIsRefused) {
 TEST_F(VolumeSourcesTest, AListOfOtherSnapshotsIsRefused) {
   ChangeMap map = test::MapOf({1}, {1 << 20, 4096});
   map.set_identity({"vol", "monday", "tuesday"});
-  ASSERT_TRUE(WriteChangeMap(map, dir_ / "root/vol/.listed").ok());
+  ASSERT_OK(WriteChangeMap(map, dir_ / "root/vol/.listed"));
   Write("delta.source", "base monday\ntarget tuesday\naddress .listed\n");
-  EXPECT_EQ(*Delta("monday", "tuesday"), (Ranges{{4096, 4096}}));
+  EXPECT_EQ(ValueOf(Delta("monday", "tuesday")), (Ranges{{4096, 4096}}));
   // The storage's own names: the file says which snapshots they are.
   Write("delta.source", "base s1\ntarget s2\naddress .listed\n");
-  EXPECT_EQ(*Delta("s1", "s2"), (Ranges{{4096, 4096}}));
+  EXPECT_EQ(ValueOf(Delta("s1", "s2")), (Ranges{{4096, 4096}}));
   // Names of snapshots that are known here, by an image or by a list.
   Write("monday.img", std::string(1 << 20, 'm'));
   EXPECT_THAT(std::string(Delta("s1", "s2").status().message()),
               HasSubstr("delta.source: .listed names the base \"monday\", not \"s1\""));
   Write("delta.source", "base monday\ntarget s2\naddress .listed\n");
-  EXPECT_EQ(*Delta("monday", "s2"), (Ranges{{4096, 4096}}));
+  EXPECT_EQ(ValueOf(Delta("monday", "s2")), (Ranges{{4096, 4096}}));
   Write("other.source", "target tuesday\naddress .list.json\nfrom rbd-json\ncapacity 1M\n");
   const absl::Status status = Delta("monday", "s2").status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the target \"tuesday\", not \"s2\""));
   // Named by ids, and of another volume.
   map.set_identity({"vol", "vol/monday", "vol/s2"});
-  ASSERT_TRUE(WriteChangeMap(map, dir_ / "root/vol/.listed").ok());
-  EXPECT_EQ(*Delta("monday", "s2"), (Ranges{{4096, 4096}}));
+  ASSERT_OK(WriteChangeMap(map, dir_ / "root/vol/.listed"));
+  EXPECT_EQ(ValueOf(Delta("monday", "s2")), (Ranges{{4096, 4096}}));
   map.set_identity({"vol", "vol/tuesday", "s2"});
-  ASSERT_TRUE(WriteChangeMap(map, dir_ / "root/vol/.listed").ok());
+  ASSERT_OK(WriteChangeMap(map, dir_ / "root/vol/.listed"));
   EXPECT_THAT(std::string(Delta("monday", "s2").status().message()),
               HasSubstr("the base \"vol/tuesday\", not \"monday\""));
   map.set_identity({"other", "monday", "s2"});
-  ASSERT_TRUE(WriteChangeMap(map, dir_ / "root/vol/.listed").ok());
+  ASSERT_OK(WriteChangeMap(map, dir_ / "root/vol/.listed"));
   EXPECT_THAT(std::string(Delta("monday", "s2").status().message()),
               HasSubstr(".listed is a map of the volume \"other\""));
 }
@@ -265,7 +268,7 @@ TEST_F(VolumeSourcesTest, AttackQWhatCanMakeAReaderWaitIsNoSource) {
   Write("delta.source",
         "base monday\ntarget tuesday\naddress .list.json\nfrom rbd-json\ncapacity 1M\n");
   ASSERT_EQ(::mkfifo((dir_ / "root/vol/pipe.source").c_str(), 0600), 0);
-  EXPECT_EQ(*Delta("monday", "tuesday"), kListed);
+  EXPECT_EQ(ValueOf(Delta("monday", "tuesday")), kListed);
   EXPECT_THAT(std::string(Delta("sunday", "tuesday").status().message()),
               HasSubstr("pipe.source: is neither a regular file nor a block device"));
 }
@@ -326,7 +329,7 @@ TEST_F(VolumeSourcesTest, AttackQWhatLiesOutsideOfTheRootHasToBeListed) {
   };
   for (const std::string name : {"lists/one.json", "run/three.json"}) {
     const auto found = delta(dir_ / name);
-    ASSERT_TRUE(found.ok()) << found.status();
+    ASSERT_OK(found);
     EXPECT_EQ(*found, (Ranges{{4096, 4096}}));
   }
   for (const std::string name : {"lists/two.json", "run/link.json", "run/../lists/one.json"}) {
@@ -344,7 +347,7 @@ TEST_F(VolumeSourcesTest, WhatIsListedIsAPathOrAnAddress) {
   }
   for (const std::string entry :
        {"/", "/a", "/a/", "nbd://h", "nbds://h:1/", "nbd+unix:///?socket=/s"}) {
-    EXPECT_TRUE(MakeDirectoryProvider(dir_ / "root", {.allowed_sources = {entry}}).ok()) << entry;
+    EXPECT_OK(MakeDirectoryProvider(dir_ / "root", {.allowed_sources = {entry}})) << entry;
   }
   EXPECT_EQ(MakeDirectoryProvider(dir_ / "root", {.source_time = std::chrono::milliseconds(0)})
                 .status()
@@ -401,9 +404,9 @@ TEST_F(VolumeSourcesTest, Qcow2ImagesAreReadAsSuch) {
                "'write 0 128k' base.qcow2 && qemu-img create -f qcow2 -b base.qcow2 -F qcow2 "
                "top.qcow2 && qemu-io -c 'write 1M 64k' top.qcow2"),
             0);
-  EXPECT_EQ(*Allocated("base"), (Ranges{{0, 131072}}));
-  EXPECT_EQ(*Allocated("top"), (Ranges{{0, 131072}, {1 << 20, 65536}}));
-  EXPECT_EQ(*Delta("base", "top"), (Ranges{{1 << 20, 65536}}));
+  EXPECT_EQ(ValueOf(Allocated("base")), (Ranges{{0, 131072}}));
+  EXPECT_EQ(ValueOf(Allocated("top")), (Ranges{{0, 131072}, {1 << 20, 65536}}));
+  EXPECT_EQ(ValueOf(Delta("base", "top")), (Ranges{{1 << 20, 65536}}));
   Write("raw.img", std::string(1 << 20, 'r'));
   EXPECT_EQ(Delta("raw", "top").status().code(), StatusCode::kFailedPrecondition);
   // A backing file that lies outside.
@@ -417,7 +420,7 @@ TEST_F(VolumeSourcesTest, Qcow2ImagesAreReadAsSuch) {
 TEST_F(VolumeSourcesTest, AttackUTheVersionOfAListIsThatOfItsFileAndItsEntry) {
   const auto version = [this] {
     const auto source = provider_->OpenDelta("vol/monday", "vol/tuesday", context_);
-    EXPECT_TRUE(source.ok()) << source.status();
+    EXPECT_OK(source);
     return source->version;
   };
   const std::string first = version();

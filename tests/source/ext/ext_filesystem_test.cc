@@ -10,8 +10,10 @@
 #include "reference/volume.h"
 #include "support/child_process.h"
 #include "support/cursors.h"
+#include "support/files.h"
 #include "support/memory_image.h"
 #include "support/numbers.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -20,11 +22,7 @@ namespace {
 using absl::StatusCode;
 using reference::Ranges;
 using test::MemoryImage;
-
-std::vector<uint8_t> BytesOfFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+using test::ValueOf;
 
 std::string TextOfFile(const std::string& path) {
   std::stringstream text;
@@ -129,12 +127,12 @@ class ExtFilesystemTest : public testing::Test {
 
   void ExpectOracle(const std::string& image) const {
     const Ranges expected = Oracle(image);
-    auto cursor = MakeExtAllocationCursor(*Image::Open(image));
-    ASSERT_TRUE(cursor.ok()) << cursor.status();
+    auto cursor = MakeExtAllocationCursor(ValueOf(Image::Open(image)));
+    ASSERT_OK(cursor);
     const uint64_t capacity = (*cursor)->capacity();
     EXPECT_EQ(capacity, std::filesystem::file_size(image));
     const auto all = test::Drain(**cursor);
-    ASSERT_TRUE(all.ok()) << all.status();
+    ASSERT_OK(all);
     EXPECT_EQ(*all, expected);
     std::mt19937_64 random(3);
     std::vector<uint64_t> offsets = {0, 1, 1023, 1024, 4095, capacity - 1, capacity};
@@ -147,7 +145,7 @@ class ExtFilesystemTest : public testing::Test {
       const uint64_t from =
           offset == capacity ? offset : AlignDown(offset, (*cursor)->granularity());
       const auto rest = test::DrainFrom(**cursor, offset, 1 + offset % 9);
-      ASSERT_TRUE(rest.ok()) << rest.status();
+      ASSERT_OK(rest);
       EXPECT_EQ(*rest, reference::CutAt(expected, from)) << "from " << offset;
     }
   }
@@ -157,10 +155,10 @@ class ExtFilesystemTest : public testing::Test {
   void ExpectNothingMissing(const std::string& image) const {
     const std::string copy = Path("copy");
     std::filesystem::copy_file(image, copy, std::filesystem::copy_options::overwrite_existing);
-    auto cursor = MakeExtAllocationCursor(*Image::Open(image));
-    ASSERT_TRUE(cursor.ok()) << cursor.status();
+    auto cursor = MakeExtAllocationCursor(ValueOf(Image::Open(image)));
+    ASSERT_OK(cursor);
     const auto all = test::Drain(**cursor);
-    ASSERT_TRUE(all.ok()) << all.status();
+    ASSERT_OK(all);
     {
       std::fstream file(copy, std::ios::in | std::ios::out | std::ios::binary);
       uint64_t at = 0;
@@ -282,7 +280,7 @@ TEST_F(ExtFilesystemTest, TheKernelsOwn) {
       }
       for (int i = 0; i < 80; i += 2) std::filesystem::remove(Path("mounted/" + std::to_string(i)));
       ASSERT_EQ(test::Run({"sync", "-f", Path("mounted")}), 0);
-      EXPECT_EQ(MakeExtAllocationCursor(*Image::Open(image)).status().code(),
+      EXPECT_EQ(MakeExtAllocationCursor(ValueOf(Image::Open(image))).status().code(),
                 StatusCode::kFailedPrecondition)
           << type;
       if (std::string(type) != "ext2" && !test::FindProgram("fsfreeze").empty()) {
@@ -302,7 +300,8 @@ TEST_F(ExtFilesystemTest, TheKernelsOwn) {
 }
 
 TEST_F(ExtFilesystemTest, TheMarkIsFound) {
-  const std::vector<uint8_t> bytes = BytesOfFile(Make("image", "8M", {"-t", "ext2"}));
+  const std::vector<uint8_t> bytes =
+      test::ReadFile<std::vector<uint8_t>>(Make("image", "8M", {"-t", "ext2"}));
   const std::span<const uint8_t> all(bytes);
   EXPECT_TRUE(LooksLikeExt(all.first(kExtProbeBytes)));
   EXPECT_TRUE(LooksLikeExt(all));
@@ -322,13 +321,14 @@ TEST_F(ExtFilesystemTest, UncleanFileSystemsAreRefusedOrReportedWhole) {
     SCOPED_TRACE(commands);
     const std::string image = Make("image", "16M", {"-t", "ext4"}, 777);
     Debugfs(image, commands);
-    const absl::Status status = MakeExtAllocationCursor(*Image::Open(image)).status();
+    const absl::Status status = MakeExtAllocationCursor(ValueOf(Image::Open(image))).status();
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
     EXPECT_NE(status.message().find(reason), std::string::npos) << status;
     EXPECT_NE(status.message().find(image), std::string::npos) << status;
-    auto cursor = MakeExtAllocationCursor(*Image::Open(image), {.over_report_unclean = true});
-    ASSERT_TRUE(cursor.ok()) << cursor.status();
-    EXPECT_EQ(*test::Drain(**cursor), (Ranges{{0, std::filesystem::file_size(image)}}));
+    auto cursor =
+        MakeExtAllocationCursor(ValueOf(Image::Open(image)), {.over_report_unclean = true});
+    ASSERT_OK(cursor);
+    EXPECT_EQ(ValueOf(test::Drain(**cursor)), (Ranges{{0, std::filesystem::file_size(image)}}));
     std::filesystem::remove(image);
   }
 }
@@ -339,10 +339,12 @@ TEST_F(ExtFilesystemTest, RefusesWhatItDoesNotKnow) {
     EXPECT_EQ(AnswerOf(std::vector<uint8_t>(size)).status().code(), StatusCode::kInvalidArgument);
   }
   const std::string journal = Make("journal", "8M", {"-O", "journal_dev", "-b", "1024"});
-  EXPECT_EQ(AnswerOf(BytesOfFile(journal)).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(AnswerOf(test::ReadFile<std::vector<uint8_t>>(journal)).status().code(),
+            StatusCode::kFailedPrecondition);
 
-  const std::vector<uint8_t> sound = BytesOfFile(Make("image", "8M", {"-t", "ext2"}));
-  ASSERT_TRUE(AnswerOf(sound).ok());
+  const std::vector<uint8_t> sound =
+      test::ReadFile<std::vector<uint8_t>>(Make("image", "8M", {"-t", "ext2"}));
+  ASSERT_OK(AnswerOf(sound));
   const std::pair<size_t, uint8_t> features[] = {
       {0x60, 0x01},  // compression
       {0x61, 0x10},  // directory data
@@ -360,7 +362,8 @@ TEST_F(ExtFilesystemTest, RefusesWhatItDoesNotKnow) {
 }
 
 TEST_F(ExtFilesystemTest, MoreDescriptorsThanAreReadAreRefused) {
-  const std::vector<uint8_t> sound = BytesOfFile(Make("image", "8M", {"-t", "ext2", "-b", "1024"}));
+  const std::vector<uint8_t> sound =
+      test::ReadFile<std::vector<uint8_t>>(Make("image", "8M", {"-t", "ext2", "-b", "1024"}));
   // 2^32 - 1 blocks in groups of 8.
   std::string superblock(sound.begin() + 1024, sound.begin() + 2048);
   superblock.replace(0x4, 4, "\xff\xff\xff\xff");
@@ -383,18 +386,21 @@ TEST_F(ExtFilesystemTest, GroupsWithoutABitmapThatNobodyVouchesForAreFull) {
   };
   {
     SCOPED_TRACE("no checksums");
-    std::vector<uint8_t> bytes = BytesOfFile(Make("image", "20M", {"-t", "ext2", "-b", "1024"}));
-    ASSERT_FALSE(holds(*AnswerOf(bytes), 8193, 16384));
+    std::vector<uint8_t> bytes =
+        test::ReadFile<std::vector<uint8_t>>(Make("image", "20M", {"-t", "ext2", "-b", "1024"}));
+    ASSERT_FALSE(holds(ValueOf(AnswerOf(bytes)), 8193, 16384));
     bytes[2048 + 32 + 0x12] |= 2;  // of group 1
-    EXPECT_TRUE(holds(*AnswerOf(bytes), 8193, 16384));
+    EXPECT_TRUE(holds(ValueOf(AnswerOf(bytes)), 8193, 16384));
   }
   {
     SCOPED_TRACE("fewer free blocks than there should be");
     const std::string image =
         Make("image", "64M", {"-t", "ext4", "-b", "1024", "-O", "uninit_bg,^metadata_csum"});
-    ASSERT_FALSE(holds(*AnswerOf(BytesOfFile(image)), 49153, 57344));
+    ASSERT_FALSE(
+        holds(ValueOf(AnswerOf(test::ReadFile<std::vector<uint8_t>>(image))), 49153, 57344));
     Debugfs(image, "set_bg 6 free_blocks_count 8000\nset_bg 6 checksum calc\n");
-    EXPECT_TRUE(holds(*AnswerOf(BytesOfFile(image)), 49153, 57344));
+    EXPECT_TRUE(
+        holds(ValueOf(AnswerOf(test::ReadFile<std::vector<uint8_t>>(image))), 49153, 57344));
   }
 }
 
@@ -405,14 +411,14 @@ TEST_F(ExtFilesystemTest, TheBootBlockCountsWhereverGroupsBegin) {
       Make("image", "256k", {"-t", "ext2", "-b", "1024", "-g", "256", "-N", "16"});
   ASSERT_EQ(test::Run({"dumpe2fs", image}, Path("dump")), 0);
   const size_t at = 1024 * test::NumberAfter(TextOfFile(Path("dump")), "Block bitmap at").value();
-  std::vector<uint8_t> bytes = BytesOfFile(image);
+  std::vector<uint8_t> bytes = test::ReadFile<std::vector<uint8_t>>(image);
   bytes[1024 + 0x14] = 0;
   size_t free = 0;
   while ((bytes[at + free / 8] >> (free % 8) & 1) != 0) ++free;
   bytes[at + free / 8] ^= static_cast<uint8_t>(1u << (free % 8));
   bytes[at] ^= 1;
   const auto answer = AnswerOf(bytes);
-  ASSERT_TRUE(answer.ok()) << answer.status();
+  ASSERT_OK(answer);
   ASSERT_FALSE(answer->empty());
   EXPECT_EQ(answer->front().first, 0u);
 }
@@ -436,7 +442,8 @@ TEST_F(ExtFilesystemTest, AFileSystemThatGrewOrShrank) {
 
 TEST_F(ExtFilesystemTest, ATruncatedImageIsDataLoss) {
   for (const char* type : {"ext2", "ext4"}) {
-    const std::vector<uint8_t> sound = BytesOfFile(Make("image", "8M", {"-t", type}));
+    const std::vector<uint8_t> sound =
+        test::ReadFile<std::vector<uint8_t>>(Make("image", "8M", {"-t", type}));
     for (const size_t size : {sound.size() - 1, sound.size() / 2, size_t{5000}, size_t{2048}}) {
       const absl::Status status =
           AnswerOf({sound.begin(), sound.begin() + static_cast<ptrdiff_t>(size)}).status();
@@ -447,9 +454,10 @@ TEST_F(ExtFilesystemTest, ATruncatedImageIsDataLoss) {
 }
 
 TEST_F(ExtFilesystemTest, AnImageThatChangesIsAborted) {
-  const std::vector<uint8_t> sound = BytesOfFile(Make("image", "8M", {"-t", "ext2"}));
+  const std::vector<uint8_t> sound =
+      test::ReadFile<std::vector<uint8_t>>(Make("image", "8M", {"-t", "ext2"}));
   MemoryImage image(sound);
-  auto cursor = *MakeExtAllocationCursor(image.Open());
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeExtAllocationCursor(image.Open()));
   image.Resize(sound.size() + 1);
   EXPECT_EQ(test::Drain(*cursor).status().code(), StatusCode::kAborted);
 }
@@ -462,7 +470,7 @@ TEST_F(ExtFilesystemTest, DamagedBitmapsAreDataLoss) {
     const auto block =
         static_cast<size_t>(test::NumberAfter(TextOfFile(Path("dump")), "Block bitmap at").value());
     ASSERT_GT(block, 0u);
-    const std::vector<uint8_t> sound = BytesOfFile(image);
+    const std::vector<uint8_t> sound = test::ReadFile<std::vector<uint8_t>>(image);
     const size_t at = block * 1024;
     const auto refused = [&](const std::vector<uint8_t>& bytes, const char* what) {
       const absl::Status status = AnswerOf(bytes).status();
@@ -492,10 +500,10 @@ TEST_F(ExtFilesystemTest, DamagedBitmapsAreDataLoss) {
 
 // With checksums over everything, no flipped bit makes another answer.
 TEST_F(ExtFilesystemTest, EveryFlippedBitOfChecksummedMetadataIsFoundOrHarmless) {
-  const std::vector<uint8_t> sound = BytesOfFile(
+  const std::vector<uint8_t> sound = test::ReadFile<std::vector<uint8_t>>(
       Make("image", "512k",
            {"-t", "ext4", "-O", "^has_journal", "-b", "1024", "-g", "256", "-G", "2", "-N", "16"}));
-  const Ranges expected = *AnswerOf(sound);
+  ASSERT_OK_AND_ASSIGN(const Ranges expected, AnswerOf(sound));
   const auto flip = [&](size_t at, int bit) {
     std::vector<uint8_t> bytes = sound;
     bytes[at] ^= static_cast<uint8_t>(1u << bit);
@@ -519,8 +527,9 @@ TEST_F(ExtFilesystemTest, MutationsNeverCrash) {
        {Layout{"a", "2M", {"-t", "ext2", "-b", "1024", "-g", "512"}},
         Layout{"b", "2M", {"-t", "ext4", "-b", "4096"}},
         Layout{"c", "2M", {"-O", "bigalloc,extent,^has_journal", "-C", "16384", "-b", "1024"}}}) {
-    const std::vector<uint8_t> sound = BytesOfFile(Make(layout.name, layout.size, layout.options));
-    ASSERT_TRUE(AnswerOf(sound).ok()) << AnswerOf(sound).status();
+    const std::vector<uint8_t> sound =
+        test::ReadFile<std::vector<uint8_t>>(Make(layout.name, layout.size, layout.options));
+    ASSERT_OK(AnswerOf(sound));
     for (int i = 0; i < 500; ++i) {
       std::vector<uint8_t> bytes = sound;
       for (uint64_t count = 1 + random() % 4; count > 0; --count) {

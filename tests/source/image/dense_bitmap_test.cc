@@ -15,6 +15,7 @@
 #include "support/cursors.h"
 #include "support/generators.h"
 #include "support/memory_image.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -25,6 +26,7 @@ using reference::ByteSet;
 using reference::Ranges;
 using test::AnyRandom;
 using test::Between;
+using test::ValueOf;
 
 constexpr auto kLsb = BitmapFormat::BitOrder::kLeastSignificantFirst;
 constexpr auto kMsb = BitmapFormat::BitOrder::kMostSignificantFirst;
@@ -99,7 +101,7 @@ RC_GTEST_PROP(DenseBitmap, EveryLayoutAtEveryOffset, ()) {
   add(ReadDenseBitmap(*base64, true, layout, capacity));
   const Ranges expected = Expected(set, granularity, capacity);
   for (const auto& cursor : cursors) {
-    RC_ASSERT(*test::Drain(*cursor) == expected);
+    RC_ASSERT(ValueOf(test::Drain(*cursor)) == expected);
     const uint64_t start = random() % (capacity + 1);
     RC_ASSERT(cursor->Seek(start).ok());
     Ranges rest;
@@ -109,7 +111,7 @@ RC_GTEST_PROP(DenseBitmap, EveryLayoutAtEveryOffset, ()) {
       if (begin < offset + length) rest.emplace_back(begin, offset + length - begin);
     }
     if (start == capacity) rest.clear();
-    RC_ASSERT(*test::Drain(*cursor) == rest);
+    RC_ASSERT(ValueOf(test::Drain(*cursor)) == rest);
   }
 
   // A byte short of what the volume needs.
@@ -137,14 +139,14 @@ TEST(DenseBitmap, RunsGoOnAcrossWindows) {
   set(3 * window - 100, 3 * window + 1000);
   const auto image = ImageOf(bytes);
   const auto cursor = MakeDenseBitmapCursor(image, {.granularity = 512}, (3 * window + 1000) * 512);
-  ASSERT_TRUE(cursor.ok());
+  ASSERT_OK(cursor);
   const Ranges expected = {{(window - 1) * 512, 1024},
                            {2 * window * 512, 5 * 512},
                            {(3 * window - 100) * 512, 1100 * 512}};
-  EXPECT_EQ(*test::Drain(**cursor), expected);
+  EXPECT_EQ(ValueOf(test::Drain(**cursor)), expected);
   for (const uint64_t bit : {uint64_t{1}, window - 1, window, window + 1, 2 * window + 3}) {
-    ASSERT_TRUE((*cursor)->Seek(bit * 512).ok());
-    const Ranges rest = *test::Drain(**cursor);
+    ASSERT_OK((*cursor)->Seek(bit * 512));
+    ASSERT_OK_AND_ASSIGN(const Ranges rest, test::Drain(**cursor));
     EXPECT_EQ(rest.back(), expected.back());
     EXPECT_EQ(rest.size(), bit > window + 1 ? 2u : bit == window + 1 ? 2u : 3u) << bit;
   }

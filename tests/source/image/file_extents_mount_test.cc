@@ -7,7 +7,9 @@
 #include "cbt/source/file_extents.h"
 #include "support/cursors.h"
 #include "support/loop_mount.h"
+#include "support/properties.h"
 #include "support/real_file.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -22,6 +24,7 @@ using test::kScribbledSize;
 using test::RandomData;
 using test::RealFile;
 using test::Scribble;
+using test::ValueOf;
 
 struct Setting {
   std::string name;
@@ -79,9 +82,10 @@ TEST_P(MountedFilesTest, NothingThatChangedIsMissing) {
         ReflinkDeltaOptions options;
         options.images.block_size = block_size;
         options.compare_data = compare_data;
-        auto cursor = *MakeReflinkDeltaCursor(base.Open(), target.Open(), options);
+        ASSERT_OK_AND_ASSIGN(auto cursor,
+                             MakeReflinkDeltaCursor(base.Open(), target.Open(), options));
         const auto full = test::Drain(*cursor);
-        ASSERT_TRUE(full.ok()) << full.status();
+        ASSERT_OK(full);
         const ByteSet got = reference::BytesOf(*full, after.size());
         EXPECT_TRUE(IsSubset(truth, got)) << block_size;
         if (compare_data || !setting.clones) {
@@ -94,7 +98,7 @@ TEST_P(MountedFilesTest, NothingThatChangedIsMissing) {
         }
         for (int i = 0; i < 5; ++i) {
           const uint64_t offset = random() % after.size();
-          EXPECT_EQ(*test::DrainFrom(*cursor, offset),
+          EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, offset)),
                     reference::CutAt(*full, offset / block_size * block_size));
         }
       }
@@ -103,11 +107,13 @@ TEST_P(MountedFilesTest, NothingThatChangedIsMissing) {
     for (const RealFile* file : {&base, &target}) {
       const std::vector<uint8_t> bytes = file->Bytes();
       const ByteSet nonzero = reference::ChangedBytes({}, bytes, 4096);
-      const Ranges extents = *test::Drain(**MakeExtentAllocationCursor(file->Open()));
+      ASSERT_OK_AND_ASSIGN(const Ranges extents,
+                           test::Drain(*ValueOf(MakeExtentAllocationCursor(file->Open()))));
       EXPECT_TRUE(IsSubset(nonzero, reference::BytesOf(extents, bytes.size())));
       // SEEK_DATA counts pages in the cache over unwritten extents too, also those that were only
       // read. For extents that have been written both say the same.
-      const Ranges data = *test::Drain(**MakeImageAllocationCursor(file->Open()));
+      ASSERT_OK_AND_ASSIGN(const Ranges data,
+                           test::Drain(*ValueOf(MakeImageAllocationCursor(file->Open()))));
       EXPECT_TRUE(IsSubset(reference::BytesOf(extents, bytes.size()),
                            reference::BytesOf(data, bytes.size())));
     }
@@ -140,7 +146,7 @@ TEST(MountedFilesTest, CopyOfAFileSystemIsAnotherOne) {
   target.Write(5000, {1, 2, 3});  // in place
   EXPECT_EQ(CheckSharedPlacement(*base.Open(), *target.Open()).code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(*test::Drain(**MakeReflinkDeltaCursor(base.Open(), target.Open())),
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeReflinkDeltaCursor(base.Open(), target.Open())))),
             (Ranges{{4096, 4096}}));
 }
 
@@ -162,8 +168,8 @@ TEST(MountedFilesTest, HalvesOfACompressedExtentDiffer) {
     range.src_length = 65'536;
     ASSERT_EQ(ioctl(file->descriptor(), FICLONERANGE, &range), 0);
   }
-  ASSERT_TRUE(CheckSharedPlacement(*base.Open(), *target.Open()).ok());
-  EXPECT_EQ(*test::Drain(**MakeReflinkDeltaCursor(base.Open(), target.Open())),
+  ASSERT_OK(CheckSharedPlacement(*base.Open(), *target.Open()));
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeReflinkDeltaCursor(base.Open(), target.Open())))),
             (Ranges{{0, 65'536}}));
 }
 
@@ -179,7 +185,7 @@ TEST(MountedFilesTest, TwoFileSystemsShareNothing) {
   target.Write(0, base.Bytes());
   target.Write(5000, {1, 2, 3});
   EXPECT_FALSE(CheckSharedPlacement(*base.Open(), *target.Open()).ok());
-  EXPECT_EQ(*test::Drain(**MakeReflinkDeltaCursor(base.Open(), target.Open())),
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeReflinkDeltaCursor(base.Open(), target.Open())))),
             (Ranges{{4096, 4096}}));
 }
 

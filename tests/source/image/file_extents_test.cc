@@ -11,6 +11,8 @@
 #include "support/cursors.h"
 #include "support/generators.h"
 #include "support/memory_image.h"
+#include "support/properties.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -19,6 +21,7 @@ using absl::StatusCode;
 using reference::ByteSet;
 using reference::Ranges;
 using test::MemoryImage;
+using test::ValueOf;
 
 // Plays a list, at most `per_call` extents at a time; another one from some call on.
 class ScriptedLister final : public ExtentLister {
@@ -178,13 +181,6 @@ Bounds Expected(const Made& base, const Made& target, size_t block_size, bool co
   return bounds;
 }
 
-bool IsSubset(const ByteSet& a, const ByteSet& b) {
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i] && !b[i]) return false;
-  }
-  return true;
-}
-
 RC_GTEST_PROP(PlacementDeltaProperty, ReportsWhatTheListsSayFromAnyOffset, ()) {
   std::mt19937_64 random = test::AnyRandom();
   ReflinkDeltaOptions options;
@@ -200,29 +196,30 @@ RC_GTEST_PROP(PlacementDeltaProperty, ReportsWhatTheListsSayFromAnyOffset, ()) {
   const Bounds bounds = Expected(base, target, block_size, options.compare_data);
   const auto base_lister = Script(base.extents, 1 + random() % 5);
   const auto target_lister = Script(target.extents, 1 + random() % 5);
-  auto cursor = *MakePlacementDeltaCursor({base_file.Open(), base_lister},
-                                          {target_file.Open(), target_lister}, options);
+  auto cursor = ValueOf(MakePlacementDeltaCursor({base_file.Open(), base_lister},
+                                                 {target_file.Open(), target_lister}, options));
   RC_ASSERT(cursor->capacity() == size);
-  const Ranges full = *test::Drain(*cursor);
+  const Ranges full = ValueOf(test::Drain(*cursor));
   const ByteSet got = reference::BytesOf(full, size);
   RC_ASSERT(reference::RunsOf(got) == full);
   RC_ASSERT(reference::RoundedOutward(got, block_size) == got);
-  RC_ASSERT(IsSubset(bounds.least, got));
-  RC_ASSERT(IsSubset(got, bounds.most));
+  test::Require(test::IsSubset(bounds.least, got));
+  test::Require(test::IsSubset(got, bounds.most));
   for (int i = 0; i < 10; ++i) {
     const uint64_t offset = random() % (size + 1);
     const uint64_t from = offset == size ? offset : offset / block_size * block_size;
-    RC_ASSERT(*test::DrainFrom(*cursor, offset, 1 + random() % 9) == reference::CutAt(full, from));
+    RC_ASSERT(ValueOf(test::DrainFrom(*cursor, offset, 1 + random() % 9)) ==
+              reference::CutAt(full, from));
   }
 
   ByteSet written(size);
   for (size_t i = 0; i < size; ++i) written[i] = target.kind[i] != 0;
-  auto allocation = *MakePlacementAllocationCursor({target_file.Open(), target_lister},
-                                                   {.block_size = block_size});
+  auto allocation = ValueOf(MakePlacementAllocationCursor({target_file.Open(), target_lister},
+                                                          {.block_size = block_size}));
   const Ranges allocated = reference::RunsOf(reference::RoundedOutward(written, block_size));
-  RC_ASSERT(*test::Drain(*allocation) == allocated);
+  RC_ASSERT(ValueOf(test::Drain(*allocation)) == allocated);
   const uint64_t offset = random() % (size + 1);
-  RC_ASSERT(*test::DrainFrom(*allocation, offset) ==
+  RC_ASSERT(ValueOf(test::DrainFrom(*allocation, offset)) ==
             reference::CutAt(allocated, offset == size ? size : offset / block_size * block_size));
 }
 
@@ -240,22 +237,23 @@ TEST(PlacementDeltaTest, OneFlagIsEnoughToCompareBytes) {
       const uint32_t a = side & 1 ? flag : 0;
       const uint32_t b = side & 2 ? flag : 0;
       // The address is the same on both sides and, where it counts, believed.
-      auto cursor = *MakePlacementDeltaCursor({base.Open(), Script({{0, 4096, 8192, a}})},
-                                              {target.Open(), Script({{0, 4096, 8192, b}})}, {});
+      ASSERT_OK_AND_ASSIGN(
+          auto cursor, MakePlacementDeltaCursor({base.Open(), Script({{0, 4096, 8192, a}})},
+                                                {target.Open(), Script({{0, 4096, 8192, b}})}, {}));
       Ranges want;
       if (flag == FIEMAP_EXTENT_UNWRITTEN && side != 0) {
         if (side != 3) want = {{0, 8192}};
       } else if (!counts && side != 0) {
         want = {{4096, 4096}};
       }
-      EXPECT_EQ(*test::Drain(*cursor), want) << std::hex << flag << " on " << side;
+      EXPECT_EQ(ValueOf(test::Drain(*cursor)), want) << std::hex << flag << " on " << side;
       // Unwritten and something else: not even zeros are believed.
       if (flag != FIEMAP_EXTENT_UNWRITTEN && side != 0) {
         const uint32_t both = FIEMAP_EXTENT_UNWRITTEN;
-        cursor =
-            *MakePlacementDeltaCursor({base.Open(), Script({{0, 4096, 8192, a | both}})},
-                                      {target.Open(), Script({{0, 4096, 8192, b | both}})}, {});
-        EXPECT_EQ(*test::Drain(*cursor), counts ? Ranges{} : (Ranges{{4096, 4096}}));
+        ASSERT_OK_AND_ASSIGN(cursor, MakePlacementDeltaCursor(
+                                         {base.Open(), Script({{0, 4096, 8192, a | both}})},
+                                         {target.Open(), Script({{0, 4096, 8192, b | both}})}, {}));
+        EXPECT_EQ(ValueOf(test::Drain(*cursor)), counts ? Ranges{} : (Ranges{{4096, 4096}}));
       }
     }
   }
@@ -269,19 +267,19 @@ TEST(PlacementDeltaTest, HolesAndUnwrittenAreTheSameZeros) {
   for (const auto& [a, b] :
        std::vector<std::pair<std::vector<FileExtent>, std::vector<FileExtent>>>{
            {{}, unwritten}, {unwritten, {}}, {unwritten, elsewhere}, {{}, {}}}) {
-    auto cursor =
-        *MakePlacementDeltaCursor({base.Open(), Script(a)}, {target.Open(), Script(b)}, {});
-    EXPECT_EQ(*test::Drain(*cursor), Ranges{});
+    ASSERT_OK_AND_ASSIGN(auto cursor, MakePlacementDeltaCursor({base.Open(), Script(a)},
+                                                               {target.Open(), Script(b)}, {}));
+    EXPECT_EQ(ValueOf(test::Drain(*cursor)), Ranges{});
   }
   // Data that became a hole, and a hole that got data, are changes.
   const std::vector<FileExtent> data = {{4096, 40960, 8192, 0}};
   for (const auto& other : {std::vector<FileExtent>{}, unwritten}) {
-    auto there =
-        *MakePlacementDeltaCursor({base.Open(), Script(data)}, {target.Open(), Script(other)}, {});
-    EXPECT_EQ(*test::Drain(*there), (Ranges{{4096, 8192}}));
-    auto back =
-        *MakePlacementDeltaCursor({base.Open(), Script(other)}, {target.Open(), Script(data)}, {});
-    EXPECT_EQ(*test::Drain(*back), (Ranges{{4096, 8192}}));
+    ASSERT_OK_AND_ASSIGN(auto there, MakePlacementDeltaCursor({base.Open(), Script(data)},
+                                                              {target.Open(), Script(other)}, {}));
+    EXPECT_EQ(ValueOf(test::Drain(*there)), (Ranges{{4096, 8192}}));
+    ASSERT_OK_AND_ASSIGN(auto back, MakePlacementDeltaCursor({base.Open(), Script(other)},
+                                                             {target.Open(), Script(data)}, {}));
+    EXPECT_EQ(ValueOf(test::Drain(*back)), (Ranges{{4096, 8192}}));
   }
 }
 
@@ -291,12 +289,13 @@ TEST(PlacementDeltaTest, AddressOfAnEncodedExtentProvesNothing) {
   const MemoryImage base(bytes);
   bytes[12288] = 2;
   const MemoryImage target(bytes);
-  auto cursor = *MakePlacementDeltaCursor(
-      {base.Open(), Script({{0, 64102400, 16384, FIEMAP_EXTENT_ENCODED}})},
-      {target.Open(), Script({{0, 64102400, 4096, FIEMAP_EXTENT_ENCODED},
-                              {4096, 64102400, 12288, FIEMAP_EXTENT_ENCODED}})},
-      {});
-  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{12288, 4096}}));
+  ASSERT_OK_AND_ASSIGN(
+      auto cursor, MakePlacementDeltaCursor(
+                       {base.Open(), Script({{0, 64102400, 16384, FIEMAP_EXTENT_ENCODED}})},
+                       {target.Open(), Script({{0, 64102400, 4096, FIEMAP_EXTENT_ENCODED},
+                                               {4096, 64102400, 12288, FIEMAP_EXTENT_ENCODED}})},
+                       {}));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{12288, 4096}}));
 }
 
 // A base that ends inside a shared block: what the target has there was zero before.
@@ -304,14 +303,16 @@ TEST(PlacementDeltaTest, E10BaseEndsInsideASharedExtent) {
   const std::vector<uint8_t> bytes(20'000, 3);
   const MemoryImage base(std::vector<uint8_t>(5000, 3));
   const MemoryImage target(bytes);
-  auto cursor = *MakePlacementDeltaCursor({base.Open(), Script({{0, 4096, 20480, 0}})},
-                                          {target.Open(), Script({{0, 4096, 20480, 0}})}, {});
-  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{4096, 20'000 - 4096}}));
+  ASSERT_OK_AND_ASSIGN(
+      auto cursor, MakePlacementDeltaCursor({base.Open(), Script({{0, 4096, 20480, 0}})},
+                                            {target.Open(), Script({{0, 4096, 20480, 0}})}, {}));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{4096, 20'000 - 4096}}));
   // And the other way round: nothing past the target's end counts.
-  auto back = *MakePlacementDeltaCursor({target.Open(), Script({{0, 4096, 20480, 0}})},
-                                        {base.Open(), Script({{0, 4096, 20480, 0}})}, {});
+  ASSERT_OK_AND_ASSIGN(auto back,
+                       MakePlacementDeltaCursor({target.Open(), Script({{0, 4096, 20480, 0}})},
+                                                {base.Open(), Script({{0, 4096, 20480, 0}})}, {}));
   EXPECT_EQ(back->capacity(), 5000);
-  EXPECT_EQ(*test::Drain(*back), Ranges{});
+  EXPECT_EQ(ValueOf(test::Drain(*back)), Ranges{});
 }
 
 // Between the two answers the base's block was moved away and the target's to its address.
@@ -320,9 +321,10 @@ TEST(PlacementDeltaTest, ExtentsThatMoveMeanwhileAreCompared) {
   const MemoryImage target(std::vector<uint8_t>(8192, 2));
   const auto moves = Script({{0, 40960, 8192, 0}});
   moves->ChangeAfter(2, {{0, 81920, 8192, 0}});  // the first call only looks if there is an answer
-  auto cursor = *MakePlacementDeltaCursor({base.Open(), moves},
-                                          {target.Open(), Script({{0, 40960, 8192, 0}})}, {});
-  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{0, 8192}}));
+  ASSERT_OK_AND_ASSIGN(
+      auto cursor, MakePlacementDeltaCursor({base.Open(), moves},
+                                            {target.Open(), Script({{0, 40960, 8192, 0}})}, {}));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{0, 8192}}));
   EXPECT_EQ(moves->calls(), 3);
 }
 
@@ -333,9 +335,9 @@ TEST(PlacementDeltaTest, WithoutTrustInHolesTheyAreRead) {
   ReflinkDeltaOptions options;
   options.images.skip_holes = false;
   // Lists that are wrong: there is data.
-  auto cursor =
-      *MakePlacementDeltaCursor({base.Open(), Script({})}, {target.Open(), Script({})}, options);
-  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{4096, 4096}}));
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakePlacementDeltaCursor({base.Open(), Script({})},
+                                                             {target.Open(), Script({})}, options));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{4096, 4096}}));
 }
 
 // What must be read goes through the executor where it is much; blocks larger than a buffer.
@@ -365,12 +367,13 @@ TEST(PlacementDeltaTest, ReadsLongStretchesWithTheExecutor) {
         reference::RunsOf(reference::RoundedOutward(set, static_cast<size_t>(block_size)));
     ReflinkDeltaOptions options;
     options.images = {.block_size = block_size, .executor = &pool};
-    auto cursor = *MakePlacementDeltaCursor({base.Open(), Script(extents(4096))},
-                                            {target.Open(), Script(extents(kSize * 2))}, options);
-    ASSERT_EQ(*test::Drain(*cursor), full) << block_size;
+    ASSERT_OK_AND_ASSIGN(auto cursor, MakePlacementDeltaCursor(
+                                          {base.Open(), Script(extents(4096))},
+                                          {target.Open(), Script(extents(kSize * 2))}, options));
+    ASSERT_EQ(ValueOf(test::Drain(*cursor)), full) << block_size;
     for (int i = 0; i < 8; ++i) {
       const uint64_t offset = random() % kSize;
-      ASSERT_EQ(*test::DrainFrom(*cursor, offset, 1 + random() % 100),
+      ASSERT_EQ(ValueOf(test::DrainFrom(*cursor, offset, 1 + random() % 100)),
                 reference::CutAt(full, offset / block_size * block_size))
           << block_size << " from " << offset;
     }
@@ -382,8 +385,10 @@ TEST(PlacementDeltaTest, E14FileThatChangesMeanwhileIsAnError) {
     MemoryImage base(std::vector<uint8_t>(8192, 1));
     MemoryImage target(std::vector<uint8_t>(8192, 1));
     const auto lister = Script({{0, 4096, 8192, 0}});
-    auto cursor = *MakePlacementDeltaCursor({base.Open(), lister}, {target.Open(), lister}, {});
-    auto allocation = *MakePlacementAllocationCursor({target.Open(), lister}, {});
+    ASSERT_OK_AND_ASSIGN(
+        auto cursor, MakePlacementDeltaCursor({base.Open(), lister}, {target.Open(), lister}, {}));
+    ASSERT_OK_AND_ASSIGN(auto allocation,
+                         MakePlacementAllocationCursor({target.Open(), lister}, {}));
     usleep(20'000);  // the clock of file times is coarse
     (write_base ? base : target).Write(0, "z");
     EXPECT_EQ(test::Drain(*cursor).status().code(), StatusCode::kAborted);
@@ -410,14 +415,15 @@ TEST(PlacementDeltaTest, AnswerThatContradictsItselfIsAnError) {
   for (const auto& [why, extents] : wrong) {
     const std::shared_ptr<const ExtentLister> bad = std::make_shared<RawLister>(extents);
     for (const bool in_base : {false, true}) {
-      auto cursor = *MakePlacementDeltaCursor({base.Open(), in_base ? bad : good},
-                                              {target.Open(), in_base ? good : bad}, {});
+      ASSERT_OK_AND_ASSIGN(auto cursor,
+                           MakePlacementDeltaCursor({base.Open(), in_base ? bad : good},
+                                                    {target.Open(), in_base ? good : bad}, {}));
       const absl::Status status = test::Drain(*cursor).status();
       EXPECT_EQ(status.code(), StatusCode::kDataLoss) << why;
       EXPECT_NE(status.message().find(why), std::string::npos) << status;
       EXPECT_NE(status.message().find("image"), std::string::npos) << status;
     }
-    auto allocation = *MakePlacementAllocationCursor({target.Open(), bad}, {});
+    ASSERT_OK_AND_ASSIGN(auto allocation, MakePlacementAllocationCursor({target.Open(), bad}, {}));
     EXPECT_EQ(test::Drain(*allocation).status().code(), StatusCode::kDataLoss) << why;
   }
 }
@@ -431,14 +437,15 @@ TEST(PlacementDeltaTest, WithoutAnAnswerBytesAreCompared) {
   const auto empty = Script({});
   const Ranges want = {{0, 4096}, {299'008, 4096}};
   ReflinkDeltaOptions options;
-  EXPECT_EQ(*test::Drain(
-                **MakePlacementDeltaCursor({base.Open(), silent}, {target.Open(), empty}, options)),
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(
+                MakePlacementDeltaCursor({base.Open(), silent}, {target.Open(), empty}, options)))),
             want);
-  EXPECT_EQ(*test::Drain(
-                **MakePlacementDeltaCursor({base.Open(), empty}, {target.Open(), silent}, options)),
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(
+                MakePlacementDeltaCursor({base.Open(), empty}, {target.Open(), silent}, options)))),
             want);
-  EXPECT_EQ(*test::Drain(**MakePlacementAllocationCursor({target.Open(), silent}, {})),
-            (Ranges{{0, 4096}}));
+  EXPECT_EQ(
+      ValueOf(test::Drain(*ValueOf(MakePlacementAllocationCursor({target.Open(), silent}, {})))),
+      (Ranges{{0, 4096}}));
   options.require_placement = true;
   EXPECT_EQ(MakePlacementDeltaCursor({base.Open(), silent}, {target.Open(), empty}, options)
                 .status()
@@ -458,10 +465,12 @@ TEST(ReflinkDeltaTest, OtherFileSystemsAreRead) {
   target.Write(5000, "x");
   EXPECT_EQ(CheckSharedPlacement(*base.Open(), *target.Open()).code(),
             StatusCode::kFailedPrecondition);
-  EXPECT_EQ(*test::Drain(**MakeReflinkDeltaCursor(base.Open(), target.Open())),
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeReflinkDeltaCursor(base.Open(), target.Open())))),
             (Ranges{{4096, 4096}}));
-  EXPECT_EQ(*test::Drain(**MakeReflinkDeltaCursor(base.Open(), base.Open())), Ranges{});
-  EXPECT_EQ(*test::Drain(**MakeExtentAllocationCursor(target.Open())), (Ranges{{4096, 4096}}));
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeReflinkDeltaCursor(base.Open(), base.Open())))),
+            Ranges{});
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeExtentAllocationCursor(target.Open())))),
+            (Ranges{{4096, 4096}}));
   EXPECT_EQ(MakeReflinkDeltaCursor(base.Open(), target.Open(), {.require_placement = true})
                 .status()
                 .code(),

@@ -11,6 +11,7 @@
 #include "support/generators.h"
 #include "support/memory_image.h"
 #include "support/resume.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -19,6 +20,7 @@ namespace {
 using absl::StatusCode;
 using reference::Ranges;
 using test::MemoryImage;
+using test::ValueOf;
 
 // An image's bytes, and which of its pages are holes.
 struct Contents {
@@ -116,34 +118,34 @@ RC_GTEST_FIXTURE_PROP(ImageDeltaProperty, MatchesByteByByteFromAnyOffset, ()) {
 
   const auto set = reference::ChangedBytes(base.bytes, target.bytes, block_size);
   const Ranges full = reference::RunsOf(set);
-  auto cursor = *MakeImageDeltaCursor(base_file.Open(), target_file.Open(), options);
+  auto cursor = ValueOf(MakeImageDeltaCursor(base_file.Open(), target_file.Open(), options));
   RC_ASSERT(cursor->capacity() == size);
-  RC_ASSERT(*test::Drain(*cursor) == full);
+  RC_ASSERT(ValueOf(test::Drain(*cursor)) == full);
   for (int i = 0; i < 10; ++i) {
     const uint64_t offset = random() % (size + 1);
-    RC_ASSERT(*test::DrainFrom(*cursor, offset) ==
+    RC_ASSERT(ValueOf(test::DrainFrom(*cursor, offset)) ==
               CutAtBlock(full, offset, size, options.block_size));
   }
-  auto blocks = *ToBlocks(std::move(cursor), options.block_size);
-  RC_ASSERT(*test::Drain(*blocks) == reference::BlocksOf(set, block_size));
+  auto blocks = ValueOf(ToBlocks(std::move(cursor), options.block_size));
+  RC_ASSERT(ValueOf(test::Drain(*blocks)) == reference::BlocksOf(set, block_size));
 
   // And what is allocated: without zeros, and with the holes alone left out.
   const std::vector<uint8_t> nothing;
   ImageOptions zeros = options;
   zeros.skip_zeros = true;
-  auto nonzero = *MakeImageAllocationCursor(target_file.Open(), zeros);
-  RC_ASSERT(*test::Drain(*nonzero) ==
+  auto nonzero = ValueOf(MakeImageAllocationCursor(target_file.Open(), zeros));
+  RC_ASSERT(ValueOf(test::Drain(*nonzero)) ==
             reference::RunsOf(reference::ChangedBytes(nothing, target.bytes, block_size)));
   reference::ByteSet data(size);
   for (size_t i = 0; i < size; ++i) {
     data[i] = !options.skip_holes || !target.holes[i / test::kHoleBytes];
   }
   const Ranges allocated = reference::RunsOf(reference::RoundedOutward(data, block_size));
-  auto allocation = *MakeImageAllocationCursor(target_file.Open(), options);
-  RC_ASSERT(*test::Drain(*allocation) == allocated);
+  auto allocation = ValueOf(MakeImageAllocationCursor(target_file.Open(), options));
+  RC_ASSERT(ValueOf(test::Drain(*allocation)) == allocated);
   for (int i = 0; i < 10; ++i) {
     const uint64_t offset = random() % (size + 1);
-    RC_ASSERT(*test::DrainFrom(*allocation, offset) ==
+    RC_ASSERT(ValueOf(test::DrainFrom(*allocation, offset)) ==
               CutAtBlock(allocated, offset, size, options.block_size));
   }
 }
@@ -161,10 +163,11 @@ TEST(ImageDeltaTest, E2ResumesAtEveryByteOffset) {
     for (const uint64_t block_size : std::initializer_list<uint64_t>{512, 1024, 4096}) {
       const auto full = reference::RunsOf(
           reference::ChangedBytes(base.bytes, target.bytes, static_cast<size_t>(block_size)));
-      auto cursor =
-          *MakeImageDeltaCursor(base_file.Open(), target_file.Open(), {.block_size = block_size});
+      ASSERT_OK_AND_ASSIGN(auto cursor, MakeImageDeltaCursor(base_file.Open(), target_file.Open(),
+                                                             {.block_size = block_size}));
       for (uint64_t offset = 0; offset <= size; ++offset) {
-        ASSERT_EQ(*test::DrainFrom(*cursor, offset, 2), CutAtBlock(full, offset, size, block_size))
+        ASSERT_EQ(ValueOf(test::DrainFrom(*cursor, offset, 2)),
+                  CutAtBlock(full, offset, size, block_size))
             << size << " " << block_size << " " << offset;
       }
       EXPECT_EQ(cursor->Seek(size + 1).code(), StatusCode::kOutOfRange);
@@ -200,12 +203,14 @@ TEST(ImageDeltaTest, ResumesAtEveryByteOffsetOfSparseImages) {
   };
   const auto base_file = file(base);
   const auto target_file = file(target);
-  const auto delta =
-      *MakeImageDeltaCursor(base_file->Open(), target_file->Open(), {.block_size = 512});
+  ASSERT_OK_AND_ASSIGN(
+      const auto delta,
+      MakeImageDeltaCursor(base_file->Open(), target_file->Open(), {.block_size = 512}));
   test::ResumeCheck("image_delta", reference::RunsOf(reference::ChangedBytes(base, target, 512)))
       .EveryOffset(*delta);
-  const auto allocation =
-      *MakeImageAllocationCursor(target_file->Open(), {.block_size = 512, .skip_zeros = true});
+  ASSERT_OK_AND_ASSIGN(
+      const auto allocation,
+      MakeImageAllocationCursor(target_file->Open(), {.block_size = 512, .skip_zeros = true}));
   const std::vector<uint8_t> zeros(size);
   test::ResumeCheck("image_allocation",
                     reference::RunsOf(reference::ChangedBytes(zeros, target, 512)))
@@ -234,13 +239,15 @@ TEST(ImageDeltaTest, E7RunsCrossTheBordersOfChunks) {
          std::initializer_list<uint64_t>{512, 4096, 1 << 18, 1 << 19, 1 << 20, 1 << 23}) {
       const auto set = reference::ChangedBytes(base, target, static_cast<size_t>(block_size));
       const Ranges full = reference::RunsOf(set);
-      auto cursor = *MakeImageDeltaCursor(base_file.Open(), target_file.Open(),
-                                          {.block_size = block_size, .executor = &pool});
+      ASSERT_OK_AND_ASSIGN(auto cursor,
+                           MakeImageDeltaCursor(base_file.Open(), target_file.Open(),
+                                                {.block_size = block_size, .executor = &pool}));
       EXPECT_EQ(cursor->granularity(), block_size);
-      ASSERT_EQ(*test::Drain(*cursor), full) << block_size;
+      ASSERT_EQ(ValueOf(test::Drain(*cursor)), full) << block_size;
       for (int i = 0; i < 5; ++i) {
         const uint64_t offset = random() % size;
-        ASSERT_EQ(*test::DrainFrom(*cursor, offset), CutAtBlock(full, offset, size, block_size));
+        ASSERT_EQ(ValueOf(test::DrainFrom(*cursor, offset)),
+                  CutAtBlock(full, offset, size, block_size));
       }
     }
   }
@@ -265,22 +272,23 @@ TEST(ImageDeltaTest, E11DataThatBecameAHoleIsAChangeAndHolesAreNot) {
   MemoryImage base(1 << 20);
   const MemoryImage target(1 << 20);
   base.Write(300'000, "written, then discarded");
-  auto cursor = *MakeImageDeltaCursor(base.Open(), target.Open());
-  EXPECT_EQ(*test::Drain(*cursor), (Ranges{{299'008, 4096}}));
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeImageDeltaCursor(base.Open(), target.Open()));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{299'008, 4096}}));
 }
 
 TEST(ImageDeltaTest, E10GrownAndShrunkVolumes) {
   MemoryImage small(10'000);
   MemoryImage large(uint64_t{200} << 30);
   large.Write(uint64_t{128} << 30, "x");
-  EXPECT_EQ(*test::Drain(**MakeImageDeltaCursor(small.Open(), large.Open())),
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeImageDeltaCursor(small.Open(), large.Open())))),
             (Ranges{{uint64_t{128} << 30, 4096}}));
   small.Write(9'999, "y");
-  EXPECT_EQ(*test::Drain(**MakeImageDeltaCursor(large.Open(), small.Open())),
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeImageDeltaCursor(large.Open(), small.Open())))),
             (Ranges{{8192, 10'000 - 8192}}));
   // A position that exists in the target alone.
-  auto cursor = *MakeImageDeltaCursor(small.Open(), large.Open());
-  EXPECT_EQ(*test::DrainFrom(*cursor, uint64_t{100} << 30), (Ranges{{uint64_t{128} << 30, 4096}}));
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeImageDeltaCursor(small.Open(), large.Open()));
+  EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, uint64_t{100} << 30)),
+            (Ranges{{uint64_t{128} << 30, 4096}}));
 }
 
 // 16 TiB with data in few places: time and memory go with the data, not with the size.
@@ -297,8 +305,9 @@ TEST(ImageDeltaTest, SkipsTheHolesOfHugeSparseImages) {
     if (i % 2 != 0) want.emplace_back(block * 4096, 4096);
   }
   ThreadPool pool(2);
-  auto cursor = *MakeImageDeltaCursor(base.Open(), target.Open(), {.executor = &pool});
-  EXPECT_EQ(*test::Drain(*cursor, 1000), want);
+  ASSERT_OK_AND_ASSIGN(auto cursor,
+                       MakeImageDeltaCursor(base.Open(), target.Open(), {.executor = &pool}));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor, 1000)), want);
   EXPECT_EQ(test::DrainFrom(*cursor, kSize / 2, 1000)->size(), want.size() / 2);
 }
 
@@ -306,13 +315,13 @@ TEST(ImageDeltaTest, CoverageMovesThroughQuietRegions) {
   const std::vector<uint8_t> bytes(64 << 20, 1);
   const MemoryImage base(bytes);
   const MemoryImage target(bytes);
-  auto cursor = *MakeImageDeltaCursor(base.Open(), target.Open());
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeImageDeltaCursor(base.Open(), target.Open()));
   ExtentBatch batch;
   uint64_t covered = 0;
   int calls = 0;
   for (;; ++calls) {
     const auto step = cursor->Next(batch);
-    ASSERT_TRUE(step.ok());
+    ASSERT_OK(step);
     EXPECT_TRUE(batch.empty());
     if (*step == Step::kComplete) break;
     EXPECT_GT(cursor->covered(), covered);
@@ -342,12 +351,12 @@ TEST(ImageDeltaTest, E8SameFileIsReadByNobodyAndHardLinksAreCompared) {
     for (const char* other : {"a", "b"}) {
       CountingExecutor executor;
       const ImageOptions options{.executor = &executor};
-      const auto base = *Image::Open(dir / "a");
-      const auto target = *Image::Open(dir / other);
+      ASSERT_OK_AND_ASSIGN(const auto base, Image::Open(dir / "a"));
+      ASSERT_OK_AND_ASSIGN(const auto target, Image::Open(dir / other));
       auto cursor = by_extents ? MakeReflinkDeltaCursor(base, target, {.images = options})
                                : MakeImageDeltaCursor(base, target, options);
-      ASSERT_TRUE(cursor.ok()) << cursor.status();
-      EXPECT_EQ(*test::Drain(**cursor), Ranges{});
+      ASSERT_OK(cursor);
+      EXPECT_EQ(ValueOf(test::Drain(**cursor)), Ranges{});
       if (other[0] == 'a') {
         EXPECT_EQ(executor.tasks(), 0);
       } else if (!by_extents) {
@@ -371,10 +380,11 @@ TEST_P(DamagedImageTest, E14ImageThatChangesWhileItIsReadIsAnError) {
       MemoryImage base(bytes);
       for (size_t i = 0; i < bytes.size(); i += 8192) bytes[i] = 2;
       MemoryImage target(bytes);
-      auto cursor = *MakeImageDeltaCursor(base.Open(), target.Open(),
-                                          {.executor = parallel ? &pool : nullptr});
+      ASSERT_OK_AND_ASSIGN(auto cursor,
+                           MakeImageDeltaCursor(base.Open(), target.Open(),
+                                                {.executor = parallel ? &pool : nullptr}));
       ExtentBatch batch;
-      for (int i = 0; i < after; ++i) ASSERT_EQ(*cursor->Next(batch), Step::kMore);
+      for (int i = 0; i < after; ++i) ASSERT_EQ(ValueOf(cursor->Next(batch)), Step::kMore);
       usleep(20'000);  // the clock of file times is coarse
       switch (GetParam()) {
         case Damage::kShrinkBase:
@@ -408,7 +418,8 @@ TEST(ImageAllocationTest, E14ImageThatShrinksIsAnError) {
   MemoryImage file(1 << 20);
   file.Write(1000, "x");
   for (const bool skip_zeros : {false, true}) {
-    auto cursor = *MakeImageAllocationCursor(file.Open(), {.skip_zeros = skip_zeros});
+    ASSERT_OK_AND_ASSIGN(auto cursor,
+                         MakeImageAllocationCursor(file.Open(), {.skip_zeros = skip_zeros}));
     file.Resize(1 << 19);
     EXPECT_EQ(test::Drain(*cursor).status().code(), StatusCode::kAborted);
     file.Resize(1 << 20);
@@ -423,14 +434,16 @@ TEST(ImageDeltaTest, CursorCanBeLeftAtAnyTime) {
   bytes.back() = 2;
   const MemoryImage target(bytes);
   for (int i = 0; i < 50; ++i) {
-    auto cursor = *MakeImageDeltaCursor(base.Open(), target.Open(),
-                                        {.executor = &pool, .chunks_in_flight = 8});
+    ASSERT_OK_AND_ASSIGN(auto cursor,
+                         MakeImageDeltaCursor(base.Open(), target.Open(),
+                                              {.executor = &pool, .chunks_in_flight = 8}));
     ExtentBatch batch(1);
     if (i % 2 == 0) {
-      ASSERT_TRUE(cursor->Next(batch).ok());
+      ASSERT_OK(cursor->Next(batch));
     }
     if (i % 3 == 0) {
-      EXPECT_EQ(*test::DrainFrom(*cursor, (8 << 20) - 1), (Ranges{{(8 << 20) - 4096, 4096}}));
+      EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, (8 << 20) - 1)),
+                (Ranges{{(8 << 20) - 4096, 4096}}));
     }
   }
 }

@@ -5,10 +5,13 @@
 #include <sys/stat.h>
 
 #include "support/memory_image.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 using absl::StatusCode;
 
@@ -44,10 +47,10 @@ TEST(ImageTest, ReadsZerosPastTheEndAndFailsWhereBytesAreMissing) {
   const auto image = file.Open();
   EXPECT_EQ(image->size(), 100u);
   uint8_t bytes[8];
-  ASSERT_TRUE(image->Read(96, 8, bytes).ok());
+  ASSERT_OK(image->Read(96, 8, bytes));
   EXPECT_EQ(bytes[3], 7);
   EXPECT_EQ(bytes[4], 0);
-  ASSERT_TRUE(image->Read(1 << 30, 8, bytes).ok());
+  ASSERT_OK(image->Read(1 << 30, 8, bytes));
   EXPECT_EQ(bytes[0], 0);
   file.Resize(98);
   EXPECT_EQ(image->Read(96, 8, bytes).code(), StatusCode::kAborted);
@@ -58,7 +61,7 @@ TEST(ImageTest, ErrorOfTheDeviceIsAnError) {
   const test::TempDir dir;
   dir.Write("file", "contents");
   const auto image = Image::FromDescriptor(open((dir / "file").c_str(), O_WRONLY), "label");
-  ASSERT_TRUE(image.ok());
+  ASSERT_OK(image);
   uint8_t bytes[8];
   const absl::Status status = (*image)->Read(0, 8, bytes);
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
@@ -70,16 +73,16 @@ TEST(ImageTest, FindsDataBetweenHoles) {
   file.Write(3 * test::kHoleBytes + 10, "data");
   file.Write(10 * test::kHoleBytes, "tail");
   const auto image = file.Open();
-  auto range = *image->FindData(0);
+  ASSERT_OK_AND_ASSIGN(auto range, image->FindData(0));
   EXPECT_EQ(range.begin, 3 * test::kHoleBytes);
   EXPECT_EQ(range.end, 4 * test::kHoleBytes);
-  range = *image->FindData(3 * test::kHoleBytes + 100);
+  ASSERT_OK_AND_ASSIGN(range, image->FindData(3 * test::kHoleBytes + 100));
   EXPECT_EQ(range.begin, 3 * test::kHoleBytes + 100);
-  range = *image->FindData(4 * test::kHoleBytes);
+  ASSERT_OK_AND_ASSIGN(range, image->FindData(4 * test::kHoleBytes));
   EXPECT_EQ(range.begin, 10 * test::kHoleBytes);
   EXPECT_EQ(range.end, image->size());
   for (const uint64_t offset : {image->size(), image->size() + 1, UINT64_MAX}) {
-    range = *image->FindData(offset);
+    ASSERT_OK_AND_ASSIGN(range, image->FindData(offset));
     EXPECT_EQ(range.begin, image->size());
     EXPECT_EQ(range.end, image->size());
   }
@@ -88,7 +91,7 @@ TEST(ImageTest, FindsDataBetweenHoles) {
 TEST(ImageTest, NoticesEveryKindOfChange) {
   test::MemoryImage file(1000);
   const auto image = file.Open();
-  EXPECT_TRUE(image->CheckUnchanged().ok());
+  EXPECT_OK(image->CheckUnchanged());
   file.Resize(1001);
   EXPECT_EQ(image->CheckUnchanged().code(), StatusCode::kAborted);
   file.Resize(999);
@@ -105,12 +108,12 @@ TEST(ImageTest, IsTheSameFileOnlyUnderTheSamePath) {
   dir.Write("b", "x");
   std::filesystem::create_hard_link(dir / "a", dir / "c");
   std::filesystem::create_symlink("a", dir / "link");
-  const auto a = *Image::Open(dir / "a");
-  const auto b = *Image::Open(dir / "b");
-  const auto c = *Image::Open(dir / "c");
+  ASSERT_OK_AND_ASSIGN(const auto a, Image::Open(dir / "a"));
+  ASSERT_OK_AND_ASSIGN(const auto b, Image::Open(dir / "b"));
+  ASSERT_OK_AND_ASSIGN(const auto c, Image::Open(dir / "c"));
   EXPECT_TRUE(a->SameFileAs(*a));
-  EXPECT_TRUE(a->SameFileAs(**Image::Open(dir / "a")));
-  EXPECT_TRUE(a->SameFileAs(**Image::Open(dir / "link")));
+  EXPECT_TRUE(a->SameFileAs(*ValueOf(Image::Open(dir / "a"))));
+  EXPECT_TRUE(a->SameFileAs(*ValueOf(Image::Open(dir / "link"))));
   EXPECT_FALSE(a->SameFileAs(*b));
   EXPECT_FALSE(a->MayBeSameFileAs(*b));
   // One inode: as far as its number tells, it could be a snapshot in which `a` is called so.
@@ -121,8 +124,8 @@ TEST(ImageTest, IsTheSameFileOnlyUnderTheSamePath) {
 TEST(ImageTest, AFileWithoutAPathIsTheSameAsItselfOnly) {
   const test::TempDir dir;
   dir.Write("a", "x");
-  const auto a = *Image::Open(dir / "a");
-  const auto again = *Image::Open(dir / "a");
+  ASSERT_OK_AND_ASSIGN(const auto a, Image::Open(dir / "a"));
+  ASSERT_OK_AND_ASSIGN(const auto again, Image::Open(dir / "a"));
   EXPECT_TRUE(a->SameFileAs(*again));
   std::filesystem::remove(dir / "a");
   EXPECT_TRUE(a->SameFileAs(*a));
@@ -134,18 +137,18 @@ TEST(ImageTest, AFileIsKnownByTheNameThatItHasNow) {
   const test::TempDir dir;
   std::filesystem::create_directory(dir / "now");
   dir.Write("now/a", "x");
-  const auto a = *Image::Open(dir / "now/a");
+  ASSERT_OK_AND_ASSIGN(const auto a, Image::Open(dir / "now/a"));
   std::filesystem::rename(dir / "now", dir / "then");
-  EXPECT_TRUE(a->SameFileAs(**Image::Open(dir / "then/a")));
+  EXPECT_TRUE(a->SameFileAs(*ValueOf(Image::Open(dir / "then/a"))));
 }
 
 TEST(ImageTest, AFileThatWasTouchedIsNotTakenForTheSame) {
   const test::TempDir dir;
   dir.Write("a", "x");
-  const auto a = *Image::Open(dir / "a");
+  ASSERT_OK_AND_ASSIGN(const auto a, Image::Open(dir / "a"));
   usleep(20'000);  // the clock of file times is coarse
   dir.Write("a", "y");
-  EXPECT_FALSE(a->SameFileAs(**Image::Open(dir / "a")));
+  EXPECT_FALSE(a->SameFileAs(*ValueOf(Image::Open(dir / "a"))));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -84,32 +85,32 @@ TEST_P(ByteStreams, AnyOrderOfPeeksReadsAndSkipsSeesTheSameBytes) {
     switch (random() % 4) {
       case 0: {
         const auto count = stream->Peek(std::span(out).first(wanted));
-        ASSERT_TRUE(count.ok());
+        ASSERT_OK(count);
         ASSERT_EQ(*count, there);
         expect(there);
         continue;
       }
       case 1: {
         const auto count = stream->Read(std::span(out).first(wanted));
-        ASSERT_TRUE(count.ok());
+        ASSERT_OK(count);
         ASSERT_GT(*count, 0u);
         expect(*count);
         at += *count;
         break;
       }
       case 2:
-        ASSERT_TRUE(stream->ReadAll(std::span(out).first(there)).ok());
+        ASSERT_OK(stream->ReadAll(std::span(out).first(there)));
         expect(there);
         at += there;
         break;
       default:
-        ASSERT_TRUE(stream->Skip(there).ok());
+        ASSERT_OK(stream->Skip(there));
         at += there;
     }
     ASSERT_EQ(stream->position(), at);
   }
   const auto end = stream->Read(out);
-  ASSERT_TRUE(end.ok());
+  ASSERT_OK(end);
   EXPECT_EQ(*end, 0u);
 }
 
@@ -119,7 +120,7 @@ TEST_P(ByteStreams, WhatIsMissingIsDataLoss) {
     const std::unique_ptr<ByteStream> stream = Open(bytes);
     ASSERT_NE(stream, nullptr);
     std::array<uint8_t, 16> some;
-    ASSERT_TRUE(stream->Peek(some).ok());
+    ASSERT_OK(stream->Peek(some));
     std::vector<uint8_t> out(5001);
     const absl::Status status = skip ? stream->Skip(uint64_t{1} << 60) : stream->ReadAll(out);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
@@ -136,7 +137,7 @@ TEST(ByteStream, AFileThatGotShorterIsNoEnd) {
   const std::string path = folder.path() + "/f";
   std::ofstream(path) << std::string(1000, 'x');
   auto stream = OpenByteStream(path);
-  ASSERT_TRUE(stream.ok());
+  ASSERT_OK(stream);
   ASSERT_EQ(::truncate(path.c_str(), 100), 0);
   std::vector<uint8_t> out(1000);
   EXPECT_EQ((*stream)->ReadAll(out).code(), absl::StatusCode::kAborted);

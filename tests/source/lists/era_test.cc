@@ -2,9 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <initializer_list>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,44 +10,18 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/change_map.h"
 #include "cbt/source/open.h"
+#include "source/support/imports.h"
 #include "source/support/listings.h"
-#include "support/cursors.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
 
-using absl::StatusCode;
 using reference::Ranges;
-using testing::HasSubstr;
-
-std::string Sample(const std::string& name) {
-  std::ifstream file(std::string(CBT_SAMPLES) + "/" + name, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-Ranges RangesOf(const ChangeMap& map) { return *test::Drain(*MakeChangeMapCursor(map)); }
-
-// What `read` makes of `text`: ranges, or the error.
-template <typename Read, typename... Options>
-absl::StatusOr<ChangeMap> From(Read read, const std::string& text, const Options&... options) {
-  const auto stream =
-      MakeMemoryStream({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "in");
-  return read(*stream, options...);
-}
-
-#define EXPECT_RANGES(result, ...)                         \
-  do {                                                     \
-    const auto ranges_of = (result);                       \
-    ASSERT_TRUE(ranges_of.ok()) << ranges_of.status();     \
-    EXPECT_EQ(RangesOf(*ranges_of), (Ranges __VA_ARGS__)); \
-  } while (false)
-
-#define EXPECT_REFUSED(result, code_, text)                       \
-  do {                                                            \
-    const absl::Status refused = (result).status();               \
-    EXPECT_EQ(refused.code(), StatusCode::code_) << refused;      \
-    EXPECT_THAT(std::string(refused.message()), HasSubstr(text)); \
-  } while (false)
+using test::From;
+using test::RangesOf;
+using test::Sample;
+using test::ValueOf;
 
 TEST(Era, WhatTheToolsWroteIsRead) {
   const ImportOptions import{.capacity = 201 * uint64_t{65536} - 100};
@@ -69,10 +41,11 @@ TEST(Era, WhatTheToolsWroteIsRead) {
     return ranges;
   };
   // Writesets of eras 3 and 4; what the array adds is older.
-  EXPECT_EQ(RangesOf(*From(ReadEraDump, dump, EraOptions{.since_era = 4})), blocks({64, 65, 189}));
-  EXPECT_EQ(RangesOf(*From(ReadEraDump, dump, EraOptions{.since_era = 3})),
+  EXPECT_EQ(RangesOf(ValueOf(From(ReadEraDump, dump, EraOptions{.since_era = 4}))),
+            blocks({64, 65, 189}));
+  EXPECT_EQ(RangesOf(ValueOf(From(ReadEraDump, dump, EraOptions{.since_era = 3}))),
             blocks({0, 1, 7, 64, 65, 189}));
-  EXPECT_EQ((*From(ReadEraDump, dump, EraOptions{.since_era = 0}))->cardinality(), 190u * 16);
+  EXPECT_EQ(ValueOf(From(ReadEraDump, dump, EraOptions{.since_era = 0}))->cardinality(), 190u * 16);
   EXPECT_REFUSED(From(ReadEraDump, dump, EraOptions{.since_era = 5}), kInvalidArgument, "era 5");
   EXPECT_REFUSED(From(ReadEraDump, dump, EraOptions{}), kInvalidArgument, "since which era");
 }

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,26 +12,24 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/change_map.h"
 #include "cbt/source/open.h"
+#include "source/support/imports.h"
 #include "source/support/listings.h"
-#include "support/cursors.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
 
 using absl::StatusCode;
 using reference::Ranges;
-using testing::HasSubstr;
+using test::From;
+using test::RangesOf;
+using test::Sample;
+using test::SamplePath;
+using test::ValueOf;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr auto kDelta = SourcePurpose::kDelta;
 constexpr auto kAllocated = SourcePurpose::kAllocated;
-
-std::string SamplePath(const std::string& name) { return std::string(CBT_SAMPLES) + "/" + name; }
-
-std::string Sample(const std::string& name) {
-  std::ifstream file(SamplePath(name), std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // One that lies there compressed.
 std::string Unpacked(const std::string& name) {
@@ -48,30 +44,6 @@ std::string Unpacked(const std::string& name) {
   if (pipe != nullptr) pclose(pipe);
   return text;
 }
-
-Ranges RangesOf(const ChangeMap& map) { return *test::Drain(*MakeChangeMapCursor(map)); }
-
-// What `read` makes of `text`: ranges, or the error.
-template <typename Read, typename... Options>
-absl::StatusOr<ChangeMap> From(Read read, const std::string& text, const Options&... options) {
-  const auto stream =
-      MakeMemoryStream({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "in");
-  return read(*stream, options...);
-}
-
-#define EXPECT_RANGES(result, ...)                         \
-  do {                                                     \
-    const auto ranges_of = (result);                       \
-    ASSERT_TRUE(ranges_of.ok()) << ranges_of.status();     \
-    EXPECT_EQ(RangesOf(*ranges_of), (Ranges __VA_ARGS__)); \
-  } while (false)
-
-#define EXPECT_REFUSED(result, code_, text)                       \
-  do {                                                            \
-    const absl::Status refused = (result).status();               \
-    EXPECT_EQ(refused.code(), StatusCode::code_) << refused;      \
-    EXPECT_THAT(std::string(refused.message()), HasSubstr(text)); \
-  } while (false)
 
 // ---- RBD
 
@@ -104,15 +76,15 @@ TEST(Rbd, AnExportTellsBetweenAnyTwoSnapshots) {
   };
   const Ranges first = {{0, 8192}, {kMiB, 8192}, {2 * kMiB, kMiB + 256}, {5 * kMiB, 65536}};
   EXPECT_RANGES(read(kAllocated, "", "s0"), {});
-  EXPECT_EQ(RangesOf(*read(kAllocated, "", "s1")), first);
-  EXPECT_EQ(RangesOf(*read(kDelta, "s0", "s1")), first);
+  EXPECT_EQ(RangesOf(ValueOf(read(kAllocated, "", "s1"))), first);
+  EXPECT_EQ(RangesOf(ValueOf(read(kDelta, "s0", "s1"))), first);
   const Ranges second = {{4096, 4096}, {1052672, 4096}, {5 * kMiB, 65536}, {8 * kMiB, 1100}};
-  EXPECT_EQ(RangesOf(*read(kDelta, "s1", "s2")), second);
+  EXPECT_EQ(RangesOf(ValueOf(read(kDelta, "s1", "s2"))), second);
   // Shrunk between s2 and s3, by nothing that a record says.
-  EXPECT_EQ((*read(kDelta, "s1", "s2"))->capacity(), 16 * kMiB);
-  EXPECT_EQ((*read(kDelta, "s1", "s3"))->capacity(), 12 * kMiB);
-  EXPECT_EQ(RangesOf(*read(kDelta, "s1", "s3")), second);
-  EXPECT_EQ(RangesOf(*read(kDelta, "s1", "")), second);
+  EXPECT_EQ(ValueOf(read(kDelta, "s1", "s2"))->capacity(), 16 * kMiB);
+  EXPECT_EQ(ValueOf(read(kDelta, "s1", "s3"))->capacity(), 12 * kMiB);
+  EXPECT_EQ(RangesOf(ValueOf(read(kDelta, "s1", "s3"))), second);
+  EXPECT_EQ(RangesOf(ValueOf(read(kDelta, "s1", ""))), second);
   EXPECT_RANGES(read(kDelta, "s3", ""), {});
   EXPECT_RANGES(read(kDelta, "s2", "s2"), {});
   EXPECT_EQ(read(kDelta, "s1", "")->identity(), (ChangeMapIdentity{"", "s1", ""}));
@@ -274,8 +246,9 @@ TEST(Thin, WhatTheToolsWroteIsRead) {
   const ImportOptions options{.capacity = 64 * kMiB};
   const Ranges expected = {
       {4 * 65536, 2 * 65536}, {20 * 65536, 65536}, {32 * 65536, 65536}, {40 * 65536, 3 * 65536}};
-  EXPECT_EQ(RangesOf(*From(ReadThinDelta, Sample("thin_delta.xml"), options)), expected);
-  EXPECT_EQ(RangesOf(*From(ReadThinDelta, Sample("thin_delta_verbose.xml"), options)), expected);
+  EXPECT_EQ(RangesOf(ValueOf(From(ReadThinDelta, Sample("thin_delta.xml"), options))), expected);
+  EXPECT_EQ(RangesOf(ValueOf(From(ReadThinDelta, Sample("thin_delta_verbose.xml"), options))),
+            expected);
   const std::string dump = Sample("thin_dump.xml");
   EXPECT_RANGES(From(ReadThinDump, dump, ThinDumpOptions{.import = options, .device = 1}),
                 {{0, 10 * 65536}, {20 * 65536, 65536}, {30 * 65536, 3 * 65536}});
@@ -469,12 +442,13 @@ absl::StatusOr<SourceFormat> Detect(const std::string& text) {
 }
 
 TEST(Detection, ListsAreFound) {
-  EXPECT_EQ(*Detect(Sample("thin_delta.xml")), SourceFormat::kThinDelta);
-  EXPECT_EQ(*Detect(Sample("thin_dump.xml")), SourceFormat::kThinDump);
-  EXPECT_EQ(*Detect(Sample("era_dump.xml")), SourceFormat::kEraDump);
-  EXPECT_EQ(*Detect(Sample("era_invalidate.xml")), SourceFormat::kEraInvalidate);
-  EXPECT_EQ(*Detect(Sample("rbd_diff_v1_shrink.bin")), SourceFormat::kRbdDiff);
-  EXPECT_EQ(*Detect("[ {\"offset\":0,\"length\":1,\"exists\":\"true\"}]"), SourceFormat::kRbdJson);
+  EXPECT_EQ(ValueOf(Detect(Sample("thin_delta.xml"))), SourceFormat::kThinDelta);
+  EXPECT_EQ(ValueOf(Detect(Sample("thin_dump.xml"))), SourceFormat::kThinDump);
+  EXPECT_EQ(ValueOf(Detect(Sample("era_dump.xml"))), SourceFormat::kEraDump);
+  EXPECT_EQ(ValueOf(Detect(Sample("era_invalidate.xml"))), SourceFormat::kEraInvalidate);
+  EXPECT_EQ(ValueOf(Detect(Sample("rbd_diff_v1_shrink.bin"))), SourceFormat::kRbdDiff);
+  EXPECT_EQ(ValueOf(Detect("[ {\"offset\":0,\"length\":1,\"exists\":\"true\"}]")),
+            SourceFormat::kRbdJson);
   EXPECT_EQ(Detect("[]").status().code(), StatusCode::kInvalidArgument);
 }
 
@@ -487,10 +461,10 @@ TEST(Detection, VolumesAreNotTakenForListsByChance) {
        {std::string("[{"), std::string("[]"), std::string("{\""), std::string("<blocks"),
         std::string("<?xml"), std::string(";0"), std::string(":0\0\0\1\0\0\0", 8)}) {
     const absl::StatusOr<SourceFormat> format = Detect(begin + noise);
-    ASSERT_TRUE(format.ok()) << begin << ": " << format.status();
+    ASSERT_OK(format) << begin << ": " << format.status();
     EXPECT_EQ(*format, SourceFormat::kImage) << begin;
   }
-  EXPECT_EQ(*Detect(""), SourceFormat::kImage);
+  EXPECT_EQ(ValueOf(Detect("")), SourceFormat::kImage);
 }
 
 // ---- The parsers' own limits

@@ -14,6 +14,7 @@
 #include "support/cursors.h"
 #include "support/dribble.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -24,6 +25,7 @@ using reference::Ranges;
 using test::AnyRandom;
 using test::Between;
 using test::Listing;
+using test::ValueOf;
 
 std::span<const uint8_t> BytesOf(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
@@ -35,7 +37,7 @@ absl::StatusOr<ChangeMap> Read(const Listing& listing, const std::string& text,
   return listing.read(*stream, options);
 }
 
-Ranges RangesOf(const ChangeMap& map) { return *test::Drain(*MakeChangeMapCursor(map)); }
+Ranges RangesOf(const ChangeMap& map) { return ValueOf(test::Drain(*MakeChangeMapCursor(map))); }
 
 class Listings : public testing::TestWithParam<Listing> {};
 
@@ -88,7 +90,7 @@ TEST_P(Listings, NoBeginningOfAListIsTakenForTheList) {
   const Listing& listing = GetParam();
   const std::string text = listing.write({{1, 2}, {5, 1}, {8, 9}}, 20);
   const ImportOptions options{.capacity = 20 * listing.unit};
-  ASSERT_TRUE(Read(listing, text, options).ok()) << Read(listing, text, options).status();
+  ASSERT_OK(Read(listing, text, options));
   for (size_t size = 0; size < text.size(); ++size) {
     const auto map = Read(listing, text.substr(0, size), options);
     ASSERT_FALSE(map.ok()) << "the first " << size << " of " << text.size() << " bytes of\n"
@@ -117,7 +119,7 @@ TEST_P(Listings, RangesPastTheEndAreRefusedAndThoseOfALargerBaseCut) {
   ImportOptions shrunk = small;
   shrunk.base_capacity = 20 * listing.unit;
   const auto map = Read(listing, text, shrunk);
-  ASSERT_TRUE(map.ok()) << map.status();
+  ASSERT_OK(map);
   EXPECT_EQ(RangesOf(*map),
             (Ranges{{listing.unit, 2 * listing.unit}, {15 * listing.unit, listing.unit}}));
 }

@@ -12,6 +12,7 @@
 #include "reference/volume.h"
 #include "support/cursors.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -21,6 +22,7 @@ using reference::ByteSet;
 using reference::Ranges;
 using test::AnyRandom;
 using test::Between;
+using test::ValueOf;
 
 // Tells the ranges of `set` in [offset, offset + length), rounded to whole objects when there are
 // any, in an order of its own. Stops when the callback says so, as librbd does.
@@ -67,12 +69,12 @@ RC_GTEST_PROP(RbdLive, AnyWindowAnyOrderTheSameRanges, ()) {
       options);
   RC_ASSERT(cursor.ok());
   const ByteSet expected = reference::RoundedOutward(rbd.set, rbd.object);
-  RC_ASSERT(*test::Drain(**cursor) == reference::RunsOf(expected));
+  RC_ASSERT(ValueOf(test::Drain(**cursor)) == reference::RunsOf(expected));
   const size_t start = random() % rbd.set.size() / rbd.object * rbd.object;
   RC_ASSERT((*cursor)->Seek(start).ok());
   ByteSet rest = expected;
   std::fill(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(start), false);
-  RC_ASSERT(*test::Drain(**cursor) == reference::RunsOf(rest));
+  RC_ASSERT(ValueOf(test::Drain(**cursor)) == reference::RunsOf(rest));
 }
 
 // A Ceph that tells nothing of an object when it is asked from the middle of it on: whatever the
@@ -102,13 +104,13 @@ TEST(RbdCursor, E2WindowsBeginAtObjectsHoweverOftenTheyAreHalved) {
                .granularity = object,
                .window = window,
                .max_ranges = max_ranges});
-          ASSERT_TRUE(cursor.ok()) << cursor.status();
+          ASSERT_OK(cursor);
           const Ranges all = reference::RunsOf(reference::RoundedOutward(rbd.set, object));
           const auto ranges = test::Drain(**cursor);
-          ASSERT_TRUE(ranges.ok()) << ranges.status();
+          ASSERT_OK(ranges);
           EXPECT_EQ(*ranges, all);
-          ASSERT_TRUE((*cursor)->Seek(kSize / 2 + 1).ok());
-          EXPECT_TRUE(test::Drain(**cursor).ok());
+          ASSERT_OK((*cursor)->Seek(kSize / 2 + 1));
+          EXPECT_OK(test::Drain(**cursor));
           ASSERT_EQ(inside, 0) << object << " " << window << " " << max_ranges;
         }
       }
@@ -131,7 +133,7 @@ TEST(RbdLive, E14AFailureIsNoEnd) {
             return rbd.Iterate(offset, length, callback, context);
           },
           {.capacity = 100});
-      ASSERT_TRUE(cursor.ok());
+      ASSERT_OK(cursor);
       const auto ranges = test::Drain(**cursor);
       ASSERT_FALSE(ranges.ok());
       EXPECT_EQ(ranges.status().code(), code);
@@ -149,7 +151,7 @@ TEST(RbdLive, QuietWindowsCostOneCallEach) {
         return rbd.Iterate(offset, length, callback, context);
       },
       {.capacity = 1000, .window = 100});
-  EXPECT_EQ(*test::Drain(**cursor), (Ranges{{999, 1}}));
+  EXPECT_EQ(ValueOf(test::Drain(**cursor)), (Ranges{{999, 1}}));
   EXPECT_EQ(rbd.calls, 10);
 }
 
@@ -158,7 +160,7 @@ TEST(RbdLive, OptionsThatAreNone) {
   EXPECT_FALSE(MakeRbdCursor(iterate, {.capacity = 1, .window = 0}).ok());
   EXPECT_FALSE(MakeRbdCursor(iterate, {.capacity = 1, .max_ranges = 0}).ok());
   EXPECT_FALSE(MakeRbdCursor(iterate, {.capacity = ~uint64_t{0}}).ok());
-  EXPECT_TRUE(MakeRbdCursor(iterate, {}).ok());
+  EXPECT_OK(MakeRbdCursor(iterate, {}));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "reference/volume.h"
 #include "support/cursors.h"
 #include "support/planted_nbd_server.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -22,6 +23,7 @@ using test::NbdReply;
 using test::NbdRequest;
 using test::NbdServerOptions;
 using test::PlantedNbdServer;
+using test::ValueOf;
 
 constexpr char kDirty[] = "qemu:dirty-bitmap:b0";
 
@@ -120,7 +122,7 @@ TEST_F(NbdTest, MatchesAnyTruthFromAnyOffset) {
     options.contexts = {tried.context};
     auto server = Serve(options, [&](const NbdRequest& r) { return Truthful(flags, r, random); });
     auto nbd_export = NbdExport::Open(server->uri());
-    ASSERT_TRUE(nbd_export.ok()) << nbd_export.status();
+    ASSERT_OK(nbd_export);
     EXPECT_EQ((*nbd_export)->size(), flags.size());
     EXPECT_EQ((*nbd_export)->contexts(), options.contexts);
     NbdOptions wanted;
@@ -128,11 +130,12 @@ TEST_F(NbdTest, MatchesAnyTruthFromAnyOffset) {
     wanted.deepest_changed = tried.deepest;
     wanted.request_bytes = seed % 3 == 0 ? kMaxNbdRequest : 1 + seed * 5;
     auto cursor = MakeNbdCursor(*nbd_export, wanted);
-    ASSERT_TRUE(cursor.ok()) << cursor.status();
+    ASSERT_OK(cursor);
     EXPECT_EQ((*cursor)->capacity(), flags.size());
-    EXPECT_EQ(*test::Drain(**cursor), full);
+    EXPECT_EQ(ValueOf(test::Drain(**cursor)), full);
     for (uint64_t offset = 0; offset <= flags.size(); ++offset) {
-      ASSERT_EQ(*test::DrainFrom(**cursor, offset, 1 + offset % 3), reference::CutAt(full, offset))
+      ASSERT_EQ(ValueOf(test::DrainFrom(**cursor, offset, 1 + offset % 3)),
+                reference::CutAt(full, offset))
           << offset;
     }
     cursor->reset();
@@ -149,12 +152,13 @@ NbdReply Entries(std::vector<uint32_t> entries) {
 }
 
 TEST_F(NbdTest, TakesWhatServersMayAnswer) {
-  EXPECT_EQ(*AnswerOf(Entries({1000, 0})), (Ranges{{0, 1000}}));
-  EXPECT_EQ(*AnswerOf(Entries({1000, 2})), Ranges{});
-  EXPECT_EQ(*AnswerOf(Entries({1000, 3})), Ranges{}) << "a hole of zeros";
-  EXPECT_EQ(*AnswerOf(Entries({1000, 1})), (Ranges{{0, 1000}})) << "a hole that may hold anything";
-  EXPECT_EQ(*AnswerOf(Entries({1000, 6})), (Ranges{{0, 1000}})) << "flags from the future";
-  EXPECT_EQ(*AnswerOf(Entries({150, 0, 100, 2})),
+  EXPECT_EQ(ValueOf(AnswerOf(Entries({1000, 0}))), (Ranges{{0, 1000}}));
+  EXPECT_EQ(ValueOf(AnswerOf(Entries({1000, 2}))), Ranges{});
+  EXPECT_EQ(ValueOf(AnswerOf(Entries({1000, 3}))), Ranges{}) << "a hole of zeros";
+  EXPECT_EQ(ValueOf(AnswerOf(Entries({1000, 1}))), (Ranges{{0, 1000}}))
+      << "a hole that may hold anything";
+  EXPECT_EQ(ValueOf(AnswerOf(Entries({1000, 6}))), (Ranges{{0, 1000}})) << "flags from the future";
+  EXPECT_EQ(ValueOf(AnswerOf(Entries({150, 0, 100, 2}))),
             (Ranges{{0, 150}, {250, 150}, {500, 150}, {750, 150}}))
       << "less than what was asked for";
 
@@ -163,10 +167,10 @@ TEST_F(NbdTest, TakesWhatServersMayAnswer) {
   auto server = Serve(options, [](const NbdRequest& request) {
     return Entries({static_cast<uint32_t>(1000 - request.offset), 0});
   });
-  auto nbd_export = *NbdExport::Open(server->uri());
+  ASSERT_OK_AND_ASSIGN(auto nbd_export, NbdExport::Open(server->uri()));
   NbdOptions wanted;
   wanted.request_bytes = 300;
-  EXPECT_EQ(*test::Drain(**MakeNbdCursor(nbd_export, wanted)), (Ranges{{0, 1000}}))
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeNbdCursor(nbd_export, wanted)))), (Ranges{{0, 1000}}))
       << "past the request";
 }
 
@@ -267,13 +271,13 @@ TEST_F(NbdTest, GoesOnAfterABrokenConnectionWhenAskedTo) {
     if (reply.disconnect) reply.done = false;
     return reply;
   });
-  auto nbd_export = *NbdExport::Open(server->uri());
-  auto cursor = *MakeNbdCursor(nbd_export);
+  ASSERT_OK_AND_ASSIGN(auto nbd_export, NbdExport::Open(server->uri()));
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeNbdCursor(nbd_export));
   EXPECT_EQ(test::Drain(*cursor).status().code(), StatusCode::kUnavailable);
   EXPECT_LT(cursor->covered(), 1000u);
   EXPECT_EQ(test::Drain(*cursor).status().code(), StatusCode::kUnavailable);
   EXPECT_EQ(server->clients(), 1u);
-  EXPECT_EQ(*test::DrainFrom(*cursor, 400), (Ranges{{400, 100}, {600, 100}, {800, 100}}));
+  EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, 400)), (Ranges{{400, 100}, {600, 100}, {800, 100}}));
   EXPECT_EQ(server->clients(), 2u);
 }
 
@@ -284,8 +288,8 @@ TEST_F(NbdTest, AnotherSizeAfterReconnectingIsNotTheSameExport) {
     reply.disconnect = true;
     return reply;
   });
-  auto nbd_export = *NbdExport::Open(server->uri());
-  auto cursor = *MakeNbdCursor(nbd_export);
+  ASSERT_OK_AND_ASSIGN(auto nbd_export, NbdExport::Open(server->uri()));
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeNbdCursor(nbd_export));
   EXPECT_EQ(test::Drain(*cursor).status().code(), StatusCode::kUnavailable);
   server->set_size(4096);
   EXPECT_EQ(test::DrainFrom(*cursor, 0).status().code(), StatusCode::kAborted);
@@ -296,10 +300,10 @@ TEST_F(NbdTest, ConnectsAgainWhenTheServerDidNotWait) {
   options.leaves_first_client = true;
   auto server = Serve(options, [](const NbdRequest& r) { return Entries({r.length, 2}); });
   auto nbd_export = NbdExport::Open(server->uri());
-  ASSERT_TRUE(nbd_export.ok()) << nbd_export.status();
+  ASSERT_OK(nbd_export);
   auto cursor = MakeNbdCursor(*nbd_export);
-  ASSERT_TRUE(cursor.ok()) << cursor.status();
-  EXPECT_EQ(*test::Drain(**cursor), Ranges{});
+  ASSERT_OK(cursor);
+  EXPECT_EQ(ValueOf(test::Drain(**cursor)), Ranges{});
   EXPECT_EQ(server->clients(), 2u);
 }
 
@@ -330,7 +334,7 @@ TEST_F(NbdTest, AContextThatTheServerDoesNotHaveIsNotFound) {
     options.contexts = {"base:allocation", "qemu:dirty-bitmap:\x1b[2Jb1\n"};
     options.can_list = can_list;
     auto server = Serve(options, nullptr);
-    auto nbd_export = *NbdExport::Open(server->uri());
+    ASSERT_OK_AND_ASSIGN(auto nbd_export, NbdExport::Open(server->uri()));
     EXPECT_EQ(nbd_export->contexts().size(), can_list ? 2u : 0u);
     NbdOptions wanted;
     wanted.context = kDirty;
@@ -349,8 +353,8 @@ TEST_F(NbdTest, AnExportOfNoBytesIsCompleteAtOnce) {
   NbdServerOptions options;
   options.size = 0;
   auto server = Serve(options, nullptr);
-  auto cursor = *MakeNbdCursor(*NbdExport::Open(server->uri()));
-  EXPECT_EQ(*test::Drain(*cursor), Ranges{});
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeNbdCursor(ValueOf(NbdExport::Open(server->uri()))));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), Ranges{});
   EXPECT_EQ(server->requests(), 0u);
 }
 
@@ -365,8 +369,8 @@ TEST_F(NbdTest, ManyEntriesTakeSeveralRequests) {
     }
     return Entries(std::move(entries));
   });
-  auto cursor = *MakeNbdCursor(*NbdExport::Open(server->uri()));
-  const Ranges all = *test::Drain(*cursor, 1024);
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeNbdCursor(ValueOf(NbdExport::Open(server->uri()))));
+  ASSERT_OK_AND_ASSIGN(const Ranges all, test::Drain(*cursor, 1024));
   ASSERT_EQ(all.size(), kPairs);
   for (uint64_t i = 0; i < kPairs; ++i) ASSERT_EQ(all[i], (std::pair{2 * i, uint64_t{1}}));
   EXPECT_EQ(server->requests(), 2u);
@@ -390,7 +394,7 @@ TEST_F(NbdTest, RefusesOptionsOutOfRange) {
             StatusCode::kInvalidArgument);
 
   auto server = Serve({}, nullptr);
-  auto nbd_export = *NbdExport::Open(server->uri());
+  ASSERT_OK_AND_ASSIGN(auto nbd_export, NbdExport::Open(server->uri()));
   const auto make = [&](auto change) {
     NbdOptions options;
     change(options);
@@ -413,14 +417,14 @@ TEST_F(NbdTest, RefusesOptionsOutOfRange) {
 // The adapter by itself, as other clients use it.
 
 TEST(NbdExtentsTest, AnswersOfAnyKindAreChecked) {
-  NbdExtents extents = *NbdExtents::For("base:allocation");
+  ASSERT_OK_AND_ASSIGN(NbdExtents extents, NbdExtents::For("base:allocation"));
   EXPECT_EQ(extents.Finish().status().code(), StatusCode::kInvalidArgument) << "nothing asked";
   const uint32_t entries[] = {10, 0, 20, 2, 30, 0};
   extents.Expect(100, 50);
   EXPECT_EQ(extents.Finish().status().code(), StatusCode::kDataLoss) << "no answer";
-  EXPECT_TRUE(extents.Take("qemu:dirty-bitmap:b", 7, entries, 5).ok()) << "another context";
-  EXPECT_TRUE(extents.Take("base:allocation", 100, entries, 6).ok());
-  EXPECT_EQ(*extents.Finish(), 150u);
+  EXPECT_OK(extents.Take("qemu:dirty-bitmap:b", 7, entries, 5)) << "another context";
+  EXPECT_OK(extents.Take("base:allocation", 100, entries, 6));
+  EXPECT_EQ(ValueOf(extents.Finish()), 150u);
   EXPECT_EQ(extents.extents(), (std::vector<Extent>{{100, 10}, {130, 20}}));
   EXPECT_FALSE(extents.Take("base:allocation", 100, entries, 6).ok()) << "a second answer";
   EXPECT_FALSE(extents.Finish().ok());
@@ -443,12 +447,12 @@ TEST(NbdExtentsTest, LongEntriesNeverWrap) {
     uint64_t length;
     uint64_t flags;
   };
-  NbdExtents extents = *NbdExtents::For(kDirty);
+  ASSERT_OK_AND_ASSIGN(NbdExtents extents, NbdExtents::For(kDirty));
   extents.Expect(kMaxCapacity - 100, 100);
   Entry entries[] = {{50, 0}, {UINT64_MAX, uint64_t{1} << 40}, {UINT64_MAX, 1}};
   int error = 0;
   EXPECT_EQ(NbdExtents::CallbackLong(&extents, kDirty, kMaxCapacity - 100, entries, 3, &error), 0);
-  EXPECT_EQ(*extents.Finish(), kMaxCapacity);
+  EXPECT_EQ(ValueOf(extents.Finish()), kMaxCapacity);
   EXPECT_EQ(extents.extents(), (std::vector<Extent>{{kMaxCapacity - 50, 50}}));
   extents.Expect(0, 100);
   Entry nothing[] = {{0, 1}};
@@ -457,7 +461,7 @@ TEST(NbdExtentsTest, LongEntriesNeverWrap) {
 }
 
 TEST(NbdExtentsTest, KeepsABoundedNumber) {
-  NbdExtents extents = *NbdExtents::For(kDirty);
+  ASSERT_OK_AND_ASSIGN(NbdExtents extents, NbdExtents::For(kDirty));
   std::vector<uint32_t> entries;
   for (size_t i = 0; i < 2 * NbdExtents::kMaxExtents; ++i) {
     entries.insert(entries.end(), {3, 1, 2, 0});
@@ -465,7 +469,7 @@ TEST(NbdExtentsTest, KeepsABoundedNumber) {
   extents.Expect(0, 10 * NbdExtents::kMaxExtents);
   int error = 0;
   EXPECT_EQ(NbdExtents::Callback(&extents, kDirty, 0, entries.data(), entries.size(), &error), 0);
-  EXPECT_EQ(*extents.Finish(), 5 * NbdExtents::kMaxExtents);
+  EXPECT_EQ(ValueOf(extents.Finish()), 5 * NbdExtents::kMaxExtents);
   EXPECT_EQ(extents.extents().size(), NbdExtents::kMaxExtents);
 }
 

@@ -4,8 +4,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <random>
 #include <sstream>
@@ -20,10 +18,14 @@
 #include "map/maps.h"
 #include "source/support/listings.h"
 #include "support/cursors.h"
+#include "support/files.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -33,8 +35,7 @@ using testing::Not;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 std::string Sample(const std::string& name) {
-  std::ifstream file(std::string(CBT_SAMPLES) + "/" + name, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return test::ReadFile(std::string(CBT_SAMPLES) + "/" + name);
 }
 
 // `text` in units of `width` bytes, of which byte `place` is that of the text.
@@ -145,7 +146,7 @@ TEST_F(SourceTest, AttackHTwoAllocationsMakeNoDelta) {
   const Ranges ranges = {{1, 2}, {5, 1}};
   ChangeMap map = test::MapOf({1}, {kMiB, 4096});
   map.set_identity({"vol", "", "monday"});
-  ASSERT_TRUE(WriteChangeMap(map, dir_ / "map").ok());
+  ASSERT_OK(WriteChangeMap(map, dir_ / "map"));
   Write("image", image);
   Write("ebs", kTarget);
   Write("rbd-diff", Sample("rbd_diff_v1_shrink.bin"));
@@ -160,7 +161,7 @@ TEST_F(SourceTest, AttackHTwoAllocationsMakeNoDelta) {
     for (const std::string& target : sources) {
       const auto found = OpenDelta(dir_ / base, dir_ / target, options);
       if (base == "image" && target == "image") {
-        EXPECT_TRUE(found.ok()) << found.status();
+        EXPECT_OK(found);
         continue;
       }
       const absl::Status status = found.status();
@@ -190,17 +191,17 @@ TEST_F(SourceTest, AttackHABitmapOfPartcloneIsNoDelta) {
   clone.resize(110, '\0');
   clone += "\x0f";
   SourceOptions options;
-  options.spec = *ParseSourceSpec("bitmap:granularity=4096,header=110");
+  ASSERT_OK_AND_ASSIGN(options.spec, ParseSourceSpec("bitmap:granularity=4096,header=110"));
   options.capacity = 8 * 4096;
-  EXPECT_EQ(*Allocated(clone, options), (Ranges{{0, 4 * 4096}}));
+  EXPECT_EQ(ValueOf(Allocated(clone, options)), (Ranges{{0, 4 * 4096}}));
   options.purpose = SourcePurpose::kDelta;
   const absl::Status status = Allocated(clone, options).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("what is allocated, not what changed"));
   // One of changes that has a header stays one, also where it is shorter than partclone's mark.
-  EXPECT_EQ(*Allocated(std::string(110, 'h') + "\x0f", options), (Ranges{{0, 4 * 4096}}));
-  options.spec = *ParseSourceSpec("bitmap:granularity=4096");
-  EXPECT_EQ(*Allocated("\x0f", options), (Ranges{{0, 4 * 4096}}));
+  EXPECT_EQ(ValueOf(Allocated(std::string(110, 'h') + "\x0f", options)), (Ranges{{0, 4 * 4096}}));
+  ASSERT_OK_AND_ASSIGN(options.spec, ParseSourceSpec("bitmap:granularity=4096"));
+  EXPECT_EQ(ValueOf(Allocated("\x0f", options)), (Ranges{{0, 4 * 4096}}));
 }
 
 TEST_F(SourceTest, AttackGABitmapOfPartcloneIsNoDeltaAsBase64) {
@@ -209,12 +210,12 @@ TEST_F(SourceTest, AttackGABitmapOfPartcloneIsNoDeltaAsBase64) {
   clone += "\x0f";
   const std::string text = absl::Base64Escape(clone);
   SourceOptions options;
-  options.spec = *ParseSourceSpec("bitmap:granularity=4096,header=110,base64");
+  ASSERT_OK_AND_ASSIGN(options.spec, ParseSourceSpec("bitmap:granularity=4096,header=110,base64"));
   options.capacity = 8 * 4096;
   for (const std::string& encoded :
        {text, "\n " + text, text.substr(0, 7) + "\r\n" + text.substr(7) + "\n"}) {
     options.purpose = SourcePurpose::kAllocated;
-    EXPECT_EQ(*Allocated(encoded, options), (Ranges{{0, 4 * 4096}}));
+    EXPECT_EQ(ValueOf(Allocated(encoded, options)), (Ranges{{0, 4 * 4096}}));
     options.purpose = SourcePurpose::kDelta;
     const absl::Status status = Allocated(encoded, options).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
@@ -223,10 +224,10 @@ TEST_F(SourceTest, AttackGABitmapOfPartcloneIsNoDeltaAsBase64) {
   const absl::Status blank = Allocated(std::string(65536, ' ') + text, options).status();
   EXPECT_EQ(blank.code(), StatusCode::kDataLoss) << blank;
   // One of changes stays one, also where it is shorter than the mark.
-  EXPECT_EQ(*Allocated(absl::Base64Escape(std::string(110, 'h') + "\x0f"), options),
+  EXPECT_EQ(ValueOf(Allocated(absl::Base64Escape(std::string(110, 'h') + "\x0f"), options)),
             (Ranges{{0, 4 * 4096}}));
-  options.spec = *ParseSourceSpec("bitmap:granularity=4096,base64");
-  EXPECT_EQ(*Allocated(absl::Base64Escape("\x0f"), options), (Ranges{{0, 4 * 4096}}));
+  ASSERT_OK_AND_ASSIGN(options.spec, ParseSourceSpec("bitmap:granularity=4096,base64"));
+  EXPECT_EQ(ValueOf(Allocated(absl::Base64Escape("\x0f"), options)), (Ranges{{0, 4 * 4096}}));
 }
 
 TEST_F(SourceTest, ImagesHaveSizesOfTheirOwn) {
@@ -245,9 +246,9 @@ TEST_F(SourceTest, WhatLooksLikeAListIsAnImageForThoseWhoSaySo) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text.substr(0, 10) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("name the format (--from)"));
     const auto found = Allocated(text, AsImage());
-    ASSERT_TRUE(found.ok()) << found.status();
+    ASSERT_OK(found);
     EXPECT_EQ(*found, text.empty() ? Ranges{} : (Ranges{{0, text.size()}}));
-    EXPECT_TRUE(Delta(text, text, AsImage()).ok());
+    EXPECT_OK(Delta(text, text, AsImage()));
   }
 }
 
@@ -255,12 +256,12 @@ TEST_F(SourceTest, AttackQTakesItsTimeAndNoMore) {
   SourceOptions options;
   options.time_limit = std::chrono::hours(24);
   const std::string image(kMiB, 'i');
-  EXPECT_EQ(*Allocated(image, options), (Ranges{{0, kMiB}}));
-  EXPECT_EQ(*Allocated(kTarget, options), (Ranges{{524288, 524288}, {9 * 524288, 524288}}));
-  EXPECT_EQ(*Delta(image, std::string(kMiB, 'j'), options), (Ranges{{0, kMiB}}));
+  EXPECT_EQ(ValueOf(Allocated(image, options)), (Ranges{{0, kMiB}}));
+  EXPECT_EQ(ValueOf(Allocated(kTarget, options)), (Ranges{{524288, 524288}, {9 * 524288, 524288}}));
+  EXPECT_EQ(ValueOf(Delta(image, std::string(kMiB, 'j'), options)), (Ranges{{0, kMiB}}));
   // Longer than any clock runs.
   options.time_limit = std::chrono::milliseconds::max();
-  EXPECT_EQ(*Allocated(kTarget, options), (Ranges{{524288, 524288}, {9 * 524288, 524288}}));
+  EXPECT_EQ(ValueOf(Allocated(kTarget, options)), (Ranges{{524288, 524288}, {9 * 524288, 524288}}));
   options.time_limit = std::chrono::milliseconds(0);
   for (const absl::Status& status :
        {Allocated(image, options).status(), Allocated(kTarget, options).status(),
@@ -272,10 +273,10 @@ TEST_F(SourceTest, AttackQTakesItsTimeAndNoMore) {
   options.spec.format = SourceFormat::kImage;
   Write("source", image);
   auto source = OpenSource(dir_ / "source", options);
-  ASSERT_TRUE(source.ok()) << source.status();
+  ASSERT_OK(source);
   ExtentBatch batch;
   for (int i = 0; i < 2; ++i) {
-    EXPECT_TRUE(source->cursor->Seek(4096).ok());
+    EXPECT_OK(source->cursor->Seek(4096));
     EXPECT_EQ(source->cursor->Next(batch).status().code(), StatusCode::kDeadlineExceeded);
   }
 }
@@ -339,7 +340,7 @@ TEST_F(SourceTest, OptionsThatTheFormatDoesNotTakeAreRefused) {
   const std::string diff = Sample("rbd_diff_v1_bluestore.bin");
   for (const std::optional<SourceFormat> format :
        {std::optional<SourceFormat>(), std::optional(SourceFormat::kRbdDiff)}) {
-    EXPECT_TRUE(Allocated(diff, with(format, {{"base", "s1"}, {"target", "s2"}})).ok());
+    EXPECT_OK(Allocated(diff, with(format, {{"base", "s1"}, {"target", "s2"}})));
     for (const auto& [options, error] :
          {std::pair(Options{{"bse", "s1"}}, "'bse=s1': rbd-diff takes base="),
           {Options{{"bse", ""}}, "'bse': rbd-diff takes base="},
@@ -360,7 +361,7 @@ TEST_F(SourceTest, OptionsThatTheFormatDoesNotTakeAreRefused) {
     options.capacity = 8 * 4096;
     return Allocated("/w==", options);
   };
-  EXPECT_EQ(*bitmap(""), (Ranges{{0, 8 * 4096}}));
+  EXPECT_EQ(ValueOf(bitmap("")), (Ranges{{0, 8 * 4096}}));
   EXPECT_THAT(refusal(bitmap("no")), HasSubstr("'base64=no': bitmap takes granularity="));
   // What is found to be an image, or a list that has no options; also where it is one of two.
   const std::string image(kMiB, 'i');
@@ -431,7 +432,8 @@ TEST_F(SourceTest, AttackRAVolumeIsNoListWhateverIsWrittenToIt) {
         EXPECT_THAT(std::string(status.message()), HasSubstr("could be a raw volume"));
         EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("--from ", name)));
       }
-      EXPECT_EQ(*Read(OpenSource(dir_ / file, AsImage())), (Ranges{{0, kMiB}})) << file << name;
+      EXPECT_EQ(ValueOf(Read(OpenSource(dir_ / file, AsImage()))), (Ranges{{0, kMiB}}))
+          << file << name;
     }
     for (const std::string& file : names) {
       Write(file, volume);
@@ -448,7 +450,7 @@ TEST_F(SourceTest, AttackRAVolumeIsNoListWhateverIsWrittenToIt) {
   SourceOptions named;
   named.spec.format = SourceFormat::kRbdDiff;
   Write("source", VolumeAsDiff(kMiB));
-  EXPECT_EQ(*Read(OpenSource(dir_ / "source", named)), Ranges{});
+  EXPECT_EQ(ValueOf(Read(OpenSource(dir_ / "source", named))), Ranges{});
   Write("tuesday.diff", VolumeAsDiff(kMiB));
   EXPECT_EQ(OpenSource(dir_ / "tuesday.diff", {})->format, SourceFormat::kRbdDiff);
 }
@@ -464,22 +466,22 @@ TEST_F(SourceTest, VolumesMayBeginAsListsDo) {
         std::string image = begin + std::string(size - begin.size(), 'x');
         image[at] = '\1';
         const auto found = Allocated(image);
-        ASSERT_TRUE(found.ok()) << begin << at << found.status();
+        ASSERT_OK(found) << begin << at << found.status();
         EXPECT_EQ(*found, (Ranges{{0, size}}));
       }
     }
     std::string noise = begin + std::string(65536 - begin.size(), '\0');
     std::mt19937 random(7);
     for (size_t i = begin.size(); i < noise.size(); ++i) noise[i] = static_cast<char>(random());
-    EXPECT_TRUE(Allocated(noise).ok()) << begin;
+    EXPECT_OK(Allocated(noise)) << begin;
   }
   // Part of a sector is no volume, but noise is no list either.
-  EXPECT_TRUE(Allocated("[" + std::string(1000, '\1')).ok());
+  EXPECT_OK(Allocated("[" + std::string(1000, '\1')));
   EXPECT_FALSE(Allocated("[" + std::string(1000, 'x') + '\1').ok());
   // What begins as no list may have any size.
   for (const std::string& image : {"x"s, "\0"s, std::string(3, '\0'), std::string(1001, 'x'),
                                    std::string(1001, '\0'), "\xff\xff"s}) {
-    EXPECT_TRUE(Allocated(image).ok()) << image;
+    EXPECT_OK(Allocated(image)) << image;
   }
 }
 

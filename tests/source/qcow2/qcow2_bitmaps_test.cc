@@ -7,6 +7,7 @@
 #include "cbt/source/qcow2.h"
 #include "support/cursors.h"
 #include "support/shell.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -32,10 +33,10 @@ class Qcow2BitmapsTest : public testing::Test {
 
   Ranges All(const std::shared_ptr<const Qcow2Image>& image, const std::string& name) {
     const auto cursor = MakeQcow2BitmapCursor(image, name);
-    EXPECT_TRUE(cursor.ok()) << cursor.status();
+    EXPECT_OK(cursor);
     if (!cursor.ok()) return {};
     const auto all = Drain(**cursor, 1000);
-    EXPECT_TRUE(all.ok()) << all.status();
+    EXPECT_OK(all);
     if (!all.ok()) return {};
     const uint64_t capacity = (*cursor)->capacity();
     for (int i = 0; i < 50; ++i) {
@@ -44,7 +45,7 @@ class Qcow2BitmapsTest : public testing::Test {
         offset = std::min(capacity - 1, (*all)[random_() % all->size()].first + random_() % 8192);
       }
       const auto rest = DrainFrom(**cursor, offset, 1 + random_() % 9);
-      EXPECT_TRUE(rest.ok()) << rest.status();
+      EXPECT_OK(rest);
       EXPECT_EQ(*rest, reference::CutAt(*all, AlignDown(offset, (*cursor)->granularity())));
     }
     return *all;
@@ -56,9 +57,9 @@ class Qcow2BitmapsTest : public testing::Test {
 
 TEST_F(Qcow2BitmapsTest, SampleWithThree) {
   const auto image = Sample("qcow2_two_bitmaps");
-  ASSERT_TRUE(image.ok()) << image.status();
+  ASSERT_OK(image);
   const auto bitmaps = (*image)->ListBitmaps();
-  ASSERT_TRUE(bitmaps.ok()) << bitmaps.status();
+  ASSERT_OK(bitmaps);
   ASSERT_EQ(bitmaps->size(), 3u);
   EXPECT_EQ((*bitmaps)[0].name, "b0");
   EXPECT_EQ((*bitmaps)[0].granularity, 65536u);
@@ -76,9 +77,9 @@ TEST_F(Qcow2BitmapsTest, SampleWithThree) {
 
 TEST_F(Qcow2BitmapsTest, SampleOfOneThatWasNotSaved) {
   const auto image = Sample("qcow2_bitmaps_in_use");
-  ASSERT_TRUE(image.ok()) << image.status();
+  ASSERT_OK(image);
   const auto bitmaps = (*image)->ListBitmaps();
-  ASSERT_TRUE(bitmaps.ok()) << bitmaps.status();
+  ASSERT_OK(bitmaps);
   ASSERT_EQ(bitmaps->size(), 2u);
   for (const Qcow2Bitmap& bitmap : *bitmaps) {
     EXPECT_TRUE(bitmap.in_use);
@@ -128,7 +129,7 @@ TEST_F(Qcow2BitmapsTest, WhatWasWritten) {
     }
     ASSERT_TRUE(Shell(command));
     const auto opened = Qcow2Image::Open(image);
-    ASSERT_TRUE(opened.ok()) << opened.status();
+    ASSERT_OK(opened);
     for (const uint64_t granularity : shape.granularities) {
       std::vector<std::pair<uint64_t, uint64_t>> blocks;
       for (const auto& [offset, length] : writes) {
@@ -152,7 +153,7 @@ TEST_F(Qcow2BitmapsTest, WhatWasWritten) {
     // While the image is open for writing, and after a crash, bitmaps are in use.
     ASSERT_FALSE(Shell("qemu-io -f qcow2 -c 'write 0 512' -c 'sigraise 9' " + image));
     const auto crashed = Qcow2Image::Open(image);
-    ASSERT_TRUE(crashed.ok()) << crashed.status();
+    ASSERT_OK(crashed);
     EXPECT_EQ(MakeQcow2BitmapCursor(*crashed, "g512").status().code(),
               StatusCode::kFailedPrecondition);
   }

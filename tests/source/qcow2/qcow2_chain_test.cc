@@ -9,6 +9,7 @@
 #include "support/cursors.h"
 #include "support/qcow2_bytes.h"
 #include "support/qcow2_files.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -158,16 +159,16 @@ class Model {
 
 void ExpectAnswer(const absl::StatusOr<std::unique_ptr<ExtentCursor>>& cursor,
                   const ByteSet& expected, std::mt19937_64& random) {
-  ASSERT_TRUE(cursor.ok()) << cursor.status();
+  ASSERT_OK(cursor);
   ASSERT_EQ((*cursor)->capacity(), expected.size());
   const Ranges all = reference::RunsOf(expected);
   const auto answer = Drain(**cursor);
-  ASSERT_TRUE(answer.ok()) << answer.status();
+  ASSERT_OK(answer);
   ASSERT_EQ(*answer, all);
   for (int i = 0; i < 5; ++i) {
     const uint64_t offset = random() % (expected.size() + 1);
     const auto rest = DrainFrom(**cursor, offset, 1 + random() % 5);
-    ASSERT_TRUE(rest.ok()) << rest.status();
+    ASSERT_OK(rest);
     const uint64_t from =
         offset == expected.size() ? offset : AlignDown(offset, (*cursor)->granularity());
     ASSERT_EQ(*rest, reference::CutAt(all, from)) << offset;
@@ -191,7 +192,7 @@ TEST(Qcow2ChainTest, IsWhatTheModelSays) {
       for (const bool snapshot : {false, true}) {
         // Each state has an image of its own.
         const auto image = files.Open(std::to_string(i));
-        ASSERT_TRUE(image.ok()) << image.status();
+        ASSERT_OK(image);
         Qcow2State state = {*image, std::nullopt};
         if (snapshot) state.snapshot = std::string("s");
         states.push_back({static_cast<int>(i), snapshot, state});

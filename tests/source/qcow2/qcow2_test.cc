@@ -14,6 +14,7 @@
 #include "support/memory_image.h"
 #include "support/qcow2_bytes.h"
 #include "support/qcow2_files.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -26,6 +27,7 @@ using test::Drain;
 using test::DrainFrom;
 using test::MemoryImage;
 using test::Qcow2Bytes;
+using test::ValueOf;
 using Files = test::Qcow2Files;
 using testing::HasSubstr;
 
@@ -52,52 +54,53 @@ Ranges Clusters(const std::vector<std::pair<uint64_t, uint64_t>>& runs) {
 
 TEST(Qcow2Test, SaysWhatTheTablesSay) {
   const auto image = OpenBytes(BusyQcow2());
-  ASSERT_TRUE(image.ok()) << image.status();
+  ASSERT_OK(image);
   EXPECT_EQ((*image)->virtual_size(), Qcow2Bytes::kSize);
   EXPECT_EQ((*image)->cluster_size(), 512u);
   EXPECT_EQ((*image)->allocation_unit(), 512u);
   EXPECT_EQ((*image)->depth(), 1u);
   EXPECT_FALSE((*image)->has_backing());
-  EXPECT_EQ(*All(MakeQcow2AllocationCursor({*image, {}})),
+  EXPECT_EQ(ValueOf(All(MakeQcow2AllocationCursor({*image, {}}))),
             Clusters({{0, 2}, {3, 1}, {5, 1}, {63, 2}, {99, 1}}));
-  EXPECT_EQ(*All(MakeQcow2LayerCursor({*image, {}})), Clusters({{0, 4}, {5, 2}, {63, 2}, {99, 1}}));
+  EXPECT_EQ(ValueOf(All(MakeQcow2LayerCursor({*image, {}}))),
+            Clusters({{0, 4}, {5, 2}, {63, 2}, {99, 1}}));
   ASSERT_EQ((*image)->snapshots().size(), 1u);
   EXPECT_EQ((*image)->snapshots()[0].name, "first");
   for (const char* name : {"1", "first"}) {
-    EXPECT_EQ(*All(MakeQcow2AllocationCursor({*image, name})),
+    EXPECT_EQ(ValueOf(All(MakeQcow2AllocationCursor({*image, name}))),
               Clusters({{0, 1}, {2, 2}, {64, 1}, {99, 1}}));
   }
 }
 
 TEST(Qcow2Test, ComparesPlacements) {
   const auto image = OpenBytes(BusyQcow2());
-  ASSERT_TRUE(image.ok()) << image.status();
+  ASSERT_OK(image);
   // 1: gone in the snapshot; 2: zeros against data; 4, 6: zeros against nothing; 5: compressed;
   // 63: gone. Cluster 3 is the same one, and so is the shared table's part.
   const Ranges delta = Clusters({{1, 2}, {5, 1}, {63, 1}});
-  EXPECT_EQ(*All(MakeQcow2DeltaCursor({*image, "first"}, {*image, {}})), delta);
-  EXPECT_EQ(*All(MakeQcow2DeltaCursor({*image, {}}, {*image, "1"})), delta);
-  EXPECT_EQ(*All(MakeQcow2DeltaCursor({*image, {}}, {*image, {}})), Ranges());
+  EXPECT_EQ(ValueOf(All(MakeQcow2DeltaCursor({*image, "first"}, {*image, {}}))), delta);
+  EXPECT_EQ(ValueOf(All(MakeQcow2DeltaCursor({*image, {}}, {*image, "1"}))), delta);
+  EXPECT_EQ(ValueOf(All(MakeQcow2DeltaCursor({*image, {}}, {*image, {}}))), Ranges());
   const auto other = OpenBytes(BusyQcow2());
-  EXPECT_EQ(*All(MakeQcow2DeltaCursor({*other, {}}, {*image, {}})),
-            *All(MakeQcow2AllocationCursor({*image, {}})))
+  EXPECT_EQ(ValueOf(All(MakeQcow2DeltaCursor({*other, {}}, {*image, {}}))),
+            ValueOf(All(MakeQcow2AllocationCursor({*image, {}}))))
       << "what lies in another file is another thing";
 }
 
 TEST(Qcow2Test, ReadsABitmap) {
   const auto image = OpenBytes(BusyQcow2());
-  ASSERT_TRUE(image.ok()) << image.status();
+  ASSERT_OK(image);
   const auto bitmaps = (*image)->ListBitmaps();
-  ASSERT_TRUE(bitmaps.ok()) << bitmaps.status();
+  ASSERT_OK(bitmaps);
   ASSERT_EQ(bitmaps->size(), 1u);
   EXPECT_EQ((*bitmaps)[0].granularity, 512u);
   // 0x81, 0xff in byte 4 and in byte 12, of which 4 bits count.
   const Ranges expected = Clusters({{0, 1}, {7, 1}, {32, 8}, {96, 4}});
   const Cursor cursor = MakeQcow2BitmapCursor(*image, "changes");
-  EXPECT_EQ(*All(cursor), expected);
+  EXPECT_EQ(ValueOf(All(cursor)), expected);
   for (uint64_t offset = 0; offset <= Qcow2Bytes::kSize; offset += 100) {
     for (const size_t batch : {size_t{1}, size_t{2}, size_t{100}}) {
-      EXPECT_EQ(*DrainFrom(**cursor, offset, batch),
+      EXPECT_EQ(ValueOf(DrainFrom(**cursor, offset, batch)),
                 reference::CutAt(expected, offset / 512 * 512));
     }
   }
@@ -107,10 +110,11 @@ TEST(Qcow2Test, ReadsABitmap) {
 TEST(Qcow2Test, ReadsBitmapsWithoutClusters) {
   Qcow2Bytes ones = BusyQcow2();
   ones.Put(16 * kCluster, 8, 1);
-  EXPECT_EQ(*All(MakeQcow2BitmapCursor(*OpenBytes(ones), "changes")), Clusters({{0, 100}}));
+  EXPECT_EQ(ValueOf(All(MakeQcow2BitmapCursor(ValueOf(OpenBytes(ones)), "changes"))),
+            Clusters({{0, 100}}));
   Qcow2Bytes zeros = BusyQcow2();
   zeros.Put(16 * kCluster, 8, 0);
-  EXPECT_EQ(*All(MakeQcow2BitmapCursor(*OpenBytes(zeros), "changes")), Ranges());
+  EXPECT_EQ(ValueOf(All(MakeQcow2BitmapCursor(ValueOf(OpenBytes(zeros)), "changes"))), Ranges());
 }
 
 TEST(Qcow2Test, RefusesBitmapsThatCannotBeTrusted) {
@@ -144,11 +148,11 @@ TEST(Qcow2Test, RefusesBitmapsThatCannotBeTrusted) {
     Qcow2Bytes image = BusyQcow2();
     image.Put(wrong.offset, wrong.size, wrong.value);
     const auto opened = OpenBytes(image);
-    ASSERT_TRUE(opened.ok()) << opened.status();
+    ASSERT_OK(opened);
     const auto answer = All(MakeQcow2BitmapCursor(*opened, "changes"));
     EXPECT_EQ(answer.status().code(), wrong.code)
         << wrong.offset << " " << wrong.value << " " << answer.status();
-    EXPECT_TRUE(All(MakeQcow2AllocationCursor({*opened, {}})).ok()) << "is no part of it";
+    EXPECT_OK(All(MakeQcow2AllocationCursor({*opened, {}}))) << "is no part of it";
   }
 }
 
@@ -231,7 +235,7 @@ TEST(Qcow2Test, RefusesTables) {
     Qcow2Bytes image = BusyQcow2();
     image.Put(wrong.offset, 8, wrong.value);
     const auto opened = OpenBytes(image);
-    ASSERT_TRUE(opened.ok()) << opened.status();
+    ASSERT_OK(opened);
     const Qcow2State active = {*opened, {}};
     for (const auto& answer :
          {All(MakeQcow2AllocationCursor(active)), All(MakeQcow2LayerCursor(active))}) {
@@ -244,7 +248,7 @@ TEST(Qcow2Test, RefusesTables) {
   Qcow2Bytes old = BusyQcow2();
   old.Put(4, 4, 2);
   const auto opened = OpenBytes(old);
-  ASSERT_TRUE(opened.ok()) << opened.status();
+  ASSERT_OK(opened);
   EXPECT_EQ(All(MakeQcow2AllocationCursor({*opened, {}})).status().code(), StatusCode::kDataLoss);
 }
 
@@ -259,9 +263,9 @@ TEST(Qcow2Test, RefusesSnapshotsThatCannotBe) {
     Qcow2Bytes image = BusyQcow2();
     change(image);
     const auto opened = OpenBytes(image);
-    ASSERT_TRUE(opened.ok()) << "only who wants the snapshot needs it: " << opened.status();
+    ASSERT_OK(opened) << "only who wants the snapshot needs it: " << opened.status();
     EXPECT_EQ(MakeQcow2AllocationCursor({*opened, "1"}).status().code(), StatusCode::kDataLoss);
-    EXPECT_TRUE(MakeQcow2AllocationCursor({*opened, {}}).ok());
+    EXPECT_OK(MakeQcow2AllocationCursor({*opened, {}}));
   }
   const auto opened = OpenBytes(BusyQcow2());
   EXPECT_EQ(MakeQcow2LayerCursor({*opened, "2"}).status().code(), StatusCode::kNotFound);
@@ -269,9 +273,9 @@ TEST(Qcow2Test, RefusesSnapshotsThatCannotBe) {
   EXPECT_EQ(MakeQcow2LayerCursor({nullptr, {}}).status().code(), StatusCode::kInvalidArgument);
   Qcow2Bytes twice = BusyQcow2();
   twice.Snapshot("2", "first", 8 * kCluster, Qcow2Bytes::kSize);
-  EXPECT_EQ(MakeQcow2LayerCursor({*OpenBytes(twice), "first"}).status().code(),
+  EXPECT_EQ(MakeQcow2LayerCursor({ValueOf(OpenBytes(twice)), "first"}).status().code(),
             StatusCode::kInvalidArgument);
-  EXPECT_TRUE(MakeQcow2LayerCursor({*OpenBytes(twice), "2"}).ok());
+  EXPECT_OK(MakeQcow2LayerCursor({ValueOf(OpenBytes(twice)), "2"}));
 }
 
 TEST(Qcow2Test, LooksBelow) {
@@ -282,7 +286,7 @@ TEST(Qcow2Test, LooksBelow) {
   std::vector<uint8_t> raw(70 * kCluster + 100, 7);
   files.Add("base", raw);
   const auto top = files.Open("top");
-  ASSERT_TRUE(top.ok()) << top.status();
+  ASSERT_OK(top);
   EXPECT_EQ((*top)->depth(), 2u);
   EXPECT_TRUE((*top)->has_backing());
   const uint64_t end = raw.size();
@@ -290,20 +294,22 @@ TEST(Qcow2Test, LooksBelow) {
                         {3 * kCluster, 3 * kCluster},
                         {7 * kCluster, end - 7 * kCluster},
                         {99 * kCluster, kCluster}};
-  EXPECT_EQ(*All(MakeQcow2AllocationCursor({*top, {}})), below);
+  EXPECT_EQ(ValueOf(All(MakeQcow2AllocationCursor({*top, {}}))), below);
   Qcow2Options alone = files.Options();
   alone.follow_backing = false;
   const auto cut = Qcow2Image::FromImage(files.OpenFile("top"), "", alone);
-  ASSERT_TRUE(cut.ok()) << cut.status();
+  ASSERT_OK(cut);
   EXPECT_TRUE((*cut)->has_backing());
-  EXPECT_EQ(*All(MakeQcow2LayerCursor({*cut, {}})), *All(MakeQcow2LayerCursor({*top, {}})));
+  EXPECT_EQ(ValueOf(All(MakeQcow2LayerCursor({*cut, {}}))),
+            ValueOf(All(MakeQcow2LayerCursor({*top, {}}))));
   // What may be there counts as there: all but what the image itself says is zeros.
-  EXPECT_EQ(*All(MakeQcow2AllocationCursor({*cut, {}})), Clusters({{0, 2}, {3, 3}, {7, 93}}));
+  EXPECT_EQ(ValueOf(All(MakeQcow2AllocationCursor({*cut, {}}))),
+            Clusters({{0, 2}, {3, 3}, {7, 93}}));
   // What lies in a file that was not opened is the same as itself, and as nothing else.
   const Ranges delta = Clusters({{1, 2}, {4, 3}, {63, 1}});
-  EXPECT_EQ(*All(MakeQcow2DeltaCursor({*cut, "1"}, {*cut, {}})), delta);
-  EXPECT_EQ(*All(MakeQcow2DeltaCursor({*top, "1"}, {*top, {}})), delta);
-  EXPECT_EQ(*All(MakeQcow2DeltaCursor({*top, {}}, {*cut, {}})),
+  EXPECT_EQ(ValueOf(All(MakeQcow2DeltaCursor({*cut, "1"}, {*cut, {}}))), delta);
+  EXPECT_EQ(ValueOf(All(MakeQcow2DeltaCursor({*top, "1"}, {*top, {}}))), delta);
+  EXPECT_EQ(ValueOf(All(MakeQcow2DeltaCursor({*top, {}}, {*cut, {}}))),
             Clusters({{4, 1}, {7, 56}, {65, 34}}));
 }
 
@@ -358,10 +364,11 @@ TEST(Qcow2Test, KeepsToTheDepth) {
     const auto opened = Qcow2Image::FromImage(files.OpenFile("0"), "", options);
     EXPECT_EQ(opened.ok(), depth == 21) << depth << opened.status();
     if (!opened.ok()) continue;
-    EXPECT_EQ(*All(MakeQcow2AllocationCursor({*opened, {}})),
+    EXPECT_EQ(ValueOf(All(MakeQcow2AllocationCursor({*opened, {}}))),
               Clusters({{0, 2}, {3, 1}, {5, 1}, {63, 2}, {99, 1}}));
-    EXPECT_EQ(*All(MakeQcow2DeltaCursor({*files.Open("20"), {}}, {*opened, {}})), Ranges());
-    EXPECT_EQ(*All(MakeQcow2LayerCursor({*opened, {}})), Ranges());
+    EXPECT_EQ(ValueOf(All(MakeQcow2DeltaCursor({ValueOf(files.Open("20")), {}}, {*opened, {}}))),
+              Ranges());
+    EXPECT_EQ(ValueOf(All(MakeQcow2LayerCursor({*opened, {}}))), Ranges());
   }
 }
 
@@ -371,7 +378,7 @@ TEST(Qcow2Test, TellsThatAFileChanged) {
   files.Add("base", std::vector<uint8_t>(Qcow2Bytes::kSize, 7));
   for (const char* changed : {"top", "base"}) {
     const auto top = files.Open("top");
-    ASSERT_TRUE(top.ok()) << top.status();
+    ASSERT_OK(top);
     const Qcow2State active = {*top, {}};
     std::vector<Cursor> cursors;
     cursors.push_back(MakeQcow2AllocationCursor(active));
@@ -391,7 +398,7 @@ TEST(Qcow2Test, TellsThatAFileChanged) {
 TEST(Qcow2Test, RefusesImagesThatAreOpenForWriting) {
   const test::TempDir folder;
   folder.Write("image", BusyQcow2().text());
-  ASSERT_TRUE(Qcow2Image::Open(folder / "image").ok());
+  ASSERT_OK(Qcow2Image::Open(folder / "image"));
   const int descriptor = ::open((folder / "image").c_str(), O_RDWR);
   ASSERT_GE(descriptor, 0);
   struct flock lock = {};
@@ -401,9 +408,9 @@ TEST(Qcow2Test, RefusesImagesThatAreOpenForWriting) {
   lock.l_len = 1;
   ASSERT_EQ(::fcntl(descriptor, F_OFD_SETLK, &lock), 0);
   EXPECT_EQ(Qcow2Image::Open(folder / "image").status().code(), StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(Qcow2Image::Open(folder / "image", {.allow_writer = true}).ok());
+  EXPECT_OK(Qcow2Image::Open(folder / "image", {.allow_writer = true}));
   ::close(descriptor);
-  EXPECT_TRUE(Qcow2Image::Open(folder / "image").ok());
+  EXPECT_OK(Qcow2Image::Open(folder / "image"));
 }
 
 TEST(Qcow2Test, KnowsTheMagicNumber) {
@@ -420,14 +427,14 @@ TEST(Qcow2Test, HasNoRoomForExtensions) {
   files.Add("base", std::vector<uint8_t>(512));
   files.Add("top", Qcow2Bytes().Backing("base", "").Put(104, "base").Put(8, 8, 104).bytes());
   const auto opened = files.Open("top");
-  ASSERT_TRUE(opened.ok()) << opened.status();
+  ASSERT_OK(opened);
   EXPECT_EQ((*opened)->depth(), 2u);
 }
 
 TEST(Qcow2Test, HasADirectoryWithoutRoom) {
   Qcow2Bytes image = BusyQcow2();
   image.Put(120, 8, 0);
-  EXPECT_EQ((*OpenBytes(image))->ListBitmaps().status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(ValueOf(OpenBytes(image))->ListBitmaps().status().code(), StatusCode::kDataLoss);
 }
 
 // Runs everything that there is on an image; nothing may crash, hang or answer unsoundly.

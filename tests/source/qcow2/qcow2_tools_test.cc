@@ -2,13 +2,13 @@
 // it reads say what has changed. Skipped where qemu-img and qemu-io are not installed.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <random>
 
 #include "cbt/source/qcow2.h"
 #include "support/cursors.h"
+#include "support/files.h"
 #include "support/shell.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -20,6 +20,7 @@ using test::Drain;
 using test::DrainFrom;
 using test::Shell;
 using test::ShellOutput;
+using test::ValueOf;
 
 constexpr uint64_t kSector = 512;
 
@@ -112,8 +113,7 @@ class Qcow2ToolsTest : public testing::TestWithParam<Shape> {
     std::string command = "qemu-img convert -O raw -f qcow2 ";
     if (!snapshot.empty()) command += "-l snapshot.name=" + snapshot + " ";
     EXPECT_TRUE(Shell(command + Path(name) + " " + raw));
-    std::ifstream file(raw, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    return test::ReadFile<std::vector<char>>(raw);
   }
 
   // What qemu says is allocated: anywhere, or in the image itself.
@@ -137,16 +137,16 @@ class Qcow2ToolsTest : public testing::TestWithParam<Shape> {
 
   std::shared_ptr<const Qcow2Image> Open(const std::string& name) {
     auto image = Qcow2Image::Open(Path(name));
-    EXPECT_TRUE(image.ok()) << image.status();
+    EXPECT_OK(image);
     return image.ok() ? *image : nullptr;
   }
 
   // The whole answer, which has to be the same from wherever it is begun and in pieces of any size.
   Ranges All(absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor) {
-    EXPECT_TRUE(cursor.ok()) << cursor.status();
+    EXPECT_OK(cursor);
     if (!cursor.ok()) return {};
     const auto all = Drain(**cursor);
-    EXPECT_TRUE(all.ok()) << all.status();
+    EXPECT_OK(all);
     if (!all.ok()) return {};
     for (size_t i = 1; i < all->size(); ++i) {
       EXPECT_GT((*all)[i].first, (*all)[i - 1].first + (*all)[i - 1].second) << "not maximal";
@@ -154,7 +154,7 @@ class Qcow2ToolsTest : public testing::TestWithParam<Shape> {
     for (int i = 0; i < 50; ++i) {
       const uint64_t offset = random_() % ((*cursor)->capacity() + 1);
       const auto rest = DrainFrom(**cursor, offset, 1 + random_() % 9);
-      EXPECT_TRUE(rest.ok()) << rest.status();
+      EXPECT_OK(rest);
       const uint64_t from =
           offset == (*cursor)->capacity() ? offset : AlignDown(offset, (*cursor)->granularity());
       EXPECT_EQ(*rest, reference::CutAt(*all, from)) << "from " << offset;
@@ -253,8 +253,9 @@ TEST_P(Qcow2ToolsTest, SnapshotsAreStates) {
       CheckDelta(states[i], states[k], bytes[i], bytes[k], &bound);
       // The same with images of their own, and without the shortcut for two states of one file.
       const auto again = Open("image");
-      EXPECT_EQ(*Drain(**MakeQcow2DeltaCursor({again, states[i].snapshot}, states[k])),
-                *Drain(**MakeQcow2DeltaCursor(states[i], states[k])));
+      EXPECT_EQ(
+          ValueOf(Drain(*ValueOf(MakeQcow2DeltaCursor({again, states[i].snapshot}, states[k])))),
+          ValueOf(Drain(*ValueOf(MakeQcow2DeltaCursor(states[i], states[k])))));
     }
   }
   // Gone back to: the same places.
