@@ -5,8 +5,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -20,6 +18,9 @@
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
 #include "rpc/support/fixture.h"
+#include "rpc/support/list_all.h"
+#include "support/files.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -27,17 +28,6 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 using testing::UnorderedElementsAre;
-
-absl::Status ListAll(const rpc::ListRequest& request) {
-  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
-  if (!cursor.ok()) return cursor.status();
-  return Drain(**cursor).status();
-}
-
-std::string FileText(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // What an HTTP client gets.
 std::string Fetch(int port) {
@@ -60,7 +50,7 @@ std::string Fetch(int port) {
 
 TEST(Metrics, CountStreamsTuplesAndBytes) {
   auto metrics = ops::Metrics::Serve("127.0.0.1:0");
-  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  ASSERT_OK(metrics);
   const TempDir dir;
   FunctionProvider provider(
       [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
@@ -72,13 +62,13 @@ TEST(Metrics, CountStreamsTuplesAndBytes) {
   options.apis = {rpc::Api::kCsi, rpc::Api::kPaged};
   options.telemetry.observer = metrics->get();
   auto server = rpc::Server::Start(provider, options);
-  ASSERT_TRUE(server.ok());
+  ASSERT_OK(server);
   rpc::ListRequest request;
   request.address = (*server)->address();
   request.snapshot_id = "snapshot-canary";
-  EXPECT_TRUE(ListAll(request).ok());
+  EXPECT_OK(ListAll(request));
   request.starting_offset = 4096;
-  EXPECT_TRUE(ListAll(request).ok());
+  EXPECT_OK(ListAll(request));
   request.base_snapshot_id = "base-canary";
   request.snapshot_id = "missing";
   EXPECT_FALSE(ListAll(request).ok());
@@ -88,7 +78,7 @@ TEST(Metrics, CountStreamsTuplesAndBytes) {
   request.address = (*server)->address();
   request.api = rpc::Api::kPaged;
   request.snapshot_id = "snapshot-canary";
-  EXPECT_TRUE(ListAll(request).ok());
+  EXPECT_OK(ListAll(request));
   server->reset();
 
   const std::string text = Fetch((*metrics)->port());
@@ -129,7 +119,7 @@ int ConnectTo(int port) {
 // Those who begin to ask and never finish, more of them than there are places.
 TEST(Metrics, AttackSClientsThatDribbleDelayNoScraper) {
   const auto metrics = ops::Metrics::Serve("127.0.0.1:0");
-  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  ASSERT_OK(metrics);
   std::vector<int> dribblers;
   for (int i = 0; i < 100; ++i) {
     dribblers.push_back(ConnectTo((*metrics)->port()));
@@ -143,7 +133,7 @@ TEST(Metrics, AttackSClientsThatDribbleDelayNoScraper) {
 
 TEST(Metrics, OtherRequestsAreRefused) {
   const auto metrics = ops::Metrics::Serve("127.0.0.1:0");
-  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  ASSERT_OK(metrics);
   const auto ask = [&](const std::string& request) {
     const int fd = ConnectTo((*metrics)->port());
     EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
@@ -172,7 +162,7 @@ TEST(Metrics, AttackTTheStateOfAServerAndTheCausesOfEndsAreShown) {
   options.stream.stall_timeout = std::chrono::milliseconds(800);
   options.telemetry.observer = metrics.get();
   const auto server = rpc::Server::Start(provider, options);
-  ASSERT_TRUE(server.ok());
+  ASSERT_OK(server);
   const auto shows = [&](const char* line) {
     return Eventually([&] { return metrics->Text().find(line) != std::string::npos; });
   };
@@ -213,7 +203,7 @@ TEST(Log, E19NothingOfARequestIsEverLogged) {
   const TempDir dir;
   const std::string path = dir / "log";
   auto log = ops::MakeLog({.level = rpc::LogLevel::kDebug, .file = path});
-  ASSERT_TRUE(log.ok()) << log.status();
+  ASSERT_OK(log);
   auto metrics = ops::Metrics::Create();
   std::string texts;
   {
@@ -234,7 +224,7 @@ TEST(Log, E19NothingOfARequestIsEverLogged) {
     server_options.listen = "unix://" + (dir / "plugin");
     server_options.telemetry = {.observer = metrics.get(), .log = log->get()};
     const auto server = rpc::Server::Start(provider, server_options);
-    ASSERT_TRUE(server.ok());
+    ASSERT_OK(server);
     rpc::RelayOptions relay_options;
     relay_options.listen = "unix://" + (dir / "relay");
     relay_options.plugin = (*server)->address();
@@ -244,7 +234,7 @@ TEST(Log, E19NothingOfARequestIsEverLogged) {
                             .secrets = secrets.get()};
     relay_options.telemetry = server_options.telemetry;
     const auto relay = rpc::Relay::Start(relay_options);
-    ASSERT_TRUE(relay.ok());
+    ASSERT_OK(relay);
     for (const char* token : {"canary-token", "canary-wrong", ""}) {
       for (const char* snapshot : {"canary", "canary-throws", "canary-fails", "../canary", ""}) {
         for (const char* base : {"", "ns/canary-base", "canary-elsewhere"}) {
@@ -256,12 +246,12 @@ TEST(Log, E19NothingOfARequestIsEverLogged) {
           request.snapshot_id = snapshot;
           if (*base != '\0') request.base_snapshot_id = base;
           request.max_resumes = 0;
-          texts += ListAll(request).ToString() + "\n";
+          texts += ListAll(request).status().ToString() + "\n";
         }
       }
     }
   }
-  const std::string lines = FileText(path);
+  const std::string lines = ReadFile(path);
   EXPECT_THAT(lines, HasSubstr("event=\"stream closed\""));
   EXPECT_THAT(lines, HasSubstr("event=\"stream opened\""));
   EXPECT_THAT(lines, HasSubstr("code=UNAUTHENTICATED"));
@@ -277,12 +267,12 @@ TEST(Log, KeepsToItsLevel) {
   const std::string path = dir / "log";
   {
     auto log = ops::MakeLog({.level = rpc::LogLevel::kWarning, .file = path});
-    ASSERT_TRUE(log.ok());
+    ASSERT_OK(log);
     EXPECT_FALSE((*log)->Wants(rpc::LogLevel::kInfo));
     const rpc::LogField fields[] = {{"key", "a b"}};
     (*log)->Write(rpc::LogLevel::kError, "it happened", fields);
   }
-  EXPECT_THAT(FileText(path), HasSubstr(" level=error event=\"it happened\" key=\"a b\"\n"));
+  EXPECT_THAT(ReadFile(path), HasSubstr(" level=error event=\"it happened\" key=\"a b\"\n"));
   EXPECT_EQ(ops::MakeLog({.level = rpc::LogLevel::kInfo, .file = dir.path()}).status().code(),
             absl::StatusCode::kUnavailable);
 }
@@ -325,7 +315,7 @@ TEST(Log, HoldsWhatIsWantedAndNothingElse) {
     options.listen = "unix://" + (dir / "s");
     options.telemetry.log = &log;
     auto server = rpc::Server::Start(provider, options);
-    EXPECT_TRUE(server.ok());
+    EXPECT_OK(server);
     rpc::ListRequest request;
     request.address = (*server)->address();
     for (const char* snapshot : {"s", "other"}) {

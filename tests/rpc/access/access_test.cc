@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/session_store.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {
@@ -44,13 +45,13 @@ TEST(Sessions, OpenWhatTheyWereOpenedForAsLongAsTheyLast) {
   EXPECT_EQ(find(*first), StatusCode::kOk);
   EXPECT_EQ(find(Secret(first->Reveal().substr(1))), StatusCode::kUnauthenticated);
   EXPECT_EQ(find(Secret()), StatusCode::kUnauthenticated);
-  EXPECT_TRUE(open(seconds(10)).ok());
+  EXPECT_OK(open(seconds(10)));
   EXPECT_EQ(open(seconds(10)).status().code(), StatusCode::kResourceExhausted);
   now += seconds(10);
   EXPECT_EQ(find(*first), StatusCode::kUnauthenticated);
   // What has expired makes room.
-  EXPECT_TRUE(open(seconds(10)).ok());
-  EXPECT_TRUE(open(seconds(10)).ok());
+  EXPECT_OK(open(seconds(10)));
+  EXPECT_OK(open(seconds(10)));
   EXPECT_EQ(store->size(), 3u);
   now += seconds(50);
   EXPECT_EQ(store->Sweep(), 2u);
@@ -89,8 +90,7 @@ TEST(Sessions, ThatHaveExpiredAreSweptOnTheWay) {
   size_t most = 0;
   for (int i = 0; i < 5000; ++i) {
     now += seconds(1);
-    ASSERT_TRUE(
-        store->Open({.name_space = "n", .snapshots = {"s"}, .expires = now + seconds(100)}).ok());
+    ASSERT_OK(store->Open({.name_space = "n", .snapshots = {"s"}, .expires = now + seconds(100)}));
     most = std::max(most, store->size());
   }
   EXPECT_LE(most, 1024u);
@@ -123,7 +123,7 @@ TEST(AccessFiles, TokensAreReadAgainWhenTheyChange) {
   EXPECT_EQ(rpc::MakeTokenFileAccess(path).status().code(), StatusCode::kNotFound);
   Write(path, "# tokens\n\ntoken1 alice ns1,ns2\r\n  token2\tbob  *\n");
   const auto access = rpc::MakeTokenFileAccess(path);
-  ASSERT_TRUE(access.ok()) << access.status();
+  ASSERT_OK(access);
   EXPECT_EQ(Ask(**access, "token1", "ns2"), StatusCode::kOk);
   EXPECT_EQ(Ask(**access, "token1", "ns3"), StatusCode::kPermissionDenied);
   EXPECT_EQ(Ask(**access, "token2", "ns3"), StatusCode::kOk);
@@ -169,7 +169,7 @@ TEST(AccessFiles, ALineThatWasCutIsRefused) {
       const absl::Status status = read();
       // A file that ends with a line's end can't be told from a whole one.
       if (size == 0 || text[size - 1] == '\n') {
-        EXPECT_TRUE(status.ok()) << status;
+        EXPECT_OK(status);
         continue;
       }
       EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text.substr(0, size);
@@ -182,7 +182,7 @@ TEST(AccessFiles, ALineThatWasCutIsRefused) {
   // One that is cut while it is in use lets nobody in.
   Write(path, "token alice ns1\n");
   const auto access = rpc::MakeTokenFileAccess(path);
-  ASSERT_TRUE(access.ok());
+  ASSERT_OK(access);
   EXPECT_EQ(Ask(**access, "token", "ns1"), StatusCode::kOk);
   Write(path, "token alice ns1");
   EXPECT_EQ(Ask(**access, "token", "ns1"), StatusCode::kUnavailable);
@@ -193,7 +193,7 @@ TEST(AccessFiles, SnapshotsAreFoundByNameAndByHandle) {
   const std::string path = dir / "snapshots";
   Write(path, "ns monday vol1/monday\nns tuesday -\nother monday vol2/monday\n");
   const auto resolver = rpc::MakeFileResolver(path);
-  ASSERT_TRUE(resolver.ok());
+  ASSERT_OK(resolver);
   const auto resolve = [&](const rpc::SnapshotQuery& query) {
     std::string text;
     (*resolver)->Resolve(query, [&](absl::StatusOr<rpc::ResolvedSnapshots> found) {
@@ -239,7 +239,7 @@ TEST(Folders, HoldTheirNamespaceAndNoOther) {
   const auto found = [&folders](const std::string& name_space, const std::string& target) {
     return Resolve(*folders, {.name_space = name_space, .target = target});
   };
-  ASSERT_TRUE(found("ns", "a").ok());
+  ASSERT_OK(found("ns", "a"));
   EXPECT_EQ(found("ns", "a")->target_handle, "ns/a");
   EXPECT_EQ(found("ns", "..a..")->target_handle, "ns/..a..");
   for (const char* name_space : {"ns/other", "..", ".", "../ns", "ns/..", "/"}) {
@@ -268,7 +268,7 @@ TEST(AccessFiles, LinesOfAnotherFormAreRefused) {
   for (size_t i = 0; i < std::size(files); ++i) {
     const auto& [read, lines] = files[i];
     Write(path, good[i]);
-    EXPECT_TRUE(read().ok()) << read();
+    EXPECT_OK(read());
     for (const std::string& line : lines) {
       Write(path, absl::StrCat(good[i], "# a comment\n", line, "\n"));
       const absl::Status status = read();
@@ -284,14 +284,14 @@ TEST(AccessFiles, SecretsAreWhatStandsBehindTheFirstSign) {
   const std::string path = dir / "secrets";
   Write(path, "user=someone\r\npassword=a=b=\nempty=\n");
   const auto provider = rpc::MakeFileSecrets(path);
-  ASSERT_TRUE(provider.ok()) << provider.status();
+  ASSERT_OK(provider);
   absl::StatusOr<Secrets> secrets = absl::UnknownError("no answer");
   const auto ask = [&] {
     (*provider)->GetSecrets(
         "ns", {}, [&secrets](absl::StatusOr<Secrets> found) { secrets = std::move(found); });
   };
   ask();
-  ASSERT_TRUE(secrets.ok()) << secrets.status();
+  ASSERT_OK(secrets);
   EXPECT_EQ(secrets->Get("user"), "someone");
   EXPECT_EQ(secrets->Get("password"), "a=b=");
   EXPECT_EQ(secrets->Get("empty"), "");
@@ -307,7 +307,7 @@ TEST(AccessFiles, NamesThatCantBeReadAreNotTheOldOnes) {
   const std::string path = dir / "snapshots";
   Write(path, "ns monday vol1/monday\n");
   const auto resolver = rpc::MakeFileResolver(path);
-  ASSERT_TRUE(resolver.ok());
+  ASSERT_OK(resolver);
   const rpc::SnapshotQuery query = {.name_space = "ns", .target = "monday"};
   EXPECT_EQ(Resolve(**resolver, query)->target_handle, "vol1/monday");
   Write(path, "ns monday vol1/monday");
@@ -324,14 +324,14 @@ TEST(SessionFiles, OpenUntilTheyExpireAndAsLongAsTheyAreWritten) {
   const std::string over = "fedcba9876543210fedcba9876543210";
   Write(path, absl::StrCat(token, " ns mon,tue -\n", over, " ns mon 2001-01-31T12:00:00Z\n"));
   const auto store = rpc::MakeFileSessions(path);
-  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_OK(store);
   const auto find = [&store](const std::string& shown) {
     absl::StatusOr<rpc::Session> found = absl::UnknownError("no answer");
     (*store)->Find(Secret(shown),
                    [&found](absl::StatusOr<rpc::Session> session) { found = std::move(session); });
     return found;
   };
-  ASSERT_TRUE(find(token).ok()) << find(token).status();
+  ASSERT_OK(find(token));
   EXPECT_EQ(find(token)->name_space, "ns");
   EXPECT_THAT(find(token)->snapshots, testing::ElementsAre("mon", "tue"));
   EXPECT_EQ(find(over).status().code(), StatusCode::kUnauthenticated);
@@ -339,7 +339,7 @@ TEST(SessionFiles, OpenUntilTheyExpireAndAsLongAsTheyAreWritten) {
   // A line for the same token that has expired takes nothing away, wherever it stands.
   Write(path, absl::StrCat(token, " ns mon 2001-01-31T12:00:00Z\n", token, " ns tue -\n", token,
                            " ns wed 2001-01-31T12:00:00Z\n"));
-  ASSERT_TRUE(find(token).ok());
+  ASSERT_OK(find(token));
   EXPECT_THAT(find(token)->snapshots, testing::ElementsAre("tue"));
   std::filesystem::remove(path);
   EXPECT_EQ(find(token).status(), absl::UnavailableError("the session file can't be used"));

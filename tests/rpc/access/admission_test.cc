@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "rpc/server/services.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -112,7 +113,7 @@ TEST(Admission, LetsOnWithHandlesAndSecretsOfTheStorage) {
   const auto by_session = rpc::MakeSessionAdmission(four, four.Access());
   for (rpc::Admission* const admission : {by_token.get(), by_session.get()}) {
     const auto admitted = Admit(*admission, true);
-    ASSERT_TRUE(admitted.ok()) << admitted.status();
+    ASSERT_OK(admitted);
     EXPECT_EQ(admitted->base_snapshot_id, "vol/a");
     EXPECT_EQ(admitted->target_snapshot_id, "vol/b");
     EXPECT_EQ(admitted->secrets.Get("key"), "value");
@@ -197,20 +198,20 @@ TEST(Admission, AResolverThatAnswersAnotherQuestionIsAnError) {
   EXPECT_EQ(status(no_target, true), error);
   EXPECT_EQ(status(no_base, true), error);
   EXPECT_EQ(status(both, false), error);
-  EXPECT_TRUE(status(both, true).ok());
-  EXPECT_TRUE(status(no_base, false).ok());
+  EXPECT_OK(status(both, true));
+  EXPECT_OK(status(no_base, false));
 }
 
 TEST(Admission, ASessionWithoutAResolverNamesHandles) {
   Four four;
   const auto admission = rpc::MakeSessionAdmission(four, {});
   auto admitted = Admit(*admission, true);
-  ASSERT_TRUE(admitted.ok()) << admitted.status();
+  ASSERT_OK(admitted);
   EXPECT_EQ(admitted->base_snapshot_id, "a");
   EXPECT_EQ(admitted->target_snapshot_id, "b");
   EXPECT_EQ(admitted->secrets.size(), 0u);
   admitted = Admit(*admission, false);
-  ASSERT_TRUE(admitted.ok()) << admitted.status();
+  ASSERT_OK(admitted);
   EXPECT_FALSE(admitted->base_snapshot_id.has_value());
   EXPECT_EQ(four.resolved, 0);
 }
@@ -245,7 +246,7 @@ TEST(Admission, ForeignCodeThatDropsThrowsOrRepeatsItselfIsAnsweredOnce) {
     done(Secrets());
     done(absl::UnavailableError("canary"));
   };
-  EXPECT_TRUE(StatusOf(four).ok());
+  EXPECT_OK(StatusOf(four));
 }
 
 // A service that asks nobody would let everybody in.
@@ -254,7 +255,7 @@ TEST(Admission, AContractIsNotServedWithoutThoseItAsks) {
   for (int missing = 0; missing < 3; ++missing) {
     rpc::AccessControl access = four.Access();
     access.secrets = nullptr;
-    EXPECT_TRUE(rpc::CheckApis({rpc::Api::kKubernetes}, access, nullptr).ok());
+    EXPECT_OK(rpc::CheckApis({rpc::Api::kKubernetes}, access, nullptr));
     if (missing == 0) access.authenticator = nullptr;
     if (missing == 1) access.authorizer = nullptr;
     if (missing == 2) access.resolver = nullptr;
@@ -265,7 +266,7 @@ TEST(Admission, AContractIsNotServedWithoutThoseItAsks) {
   }
   EXPECT_THAT(rpc::CheckApis({rpc::Api::kSession}, four.Access(), nullptr).ToString(),
               HasSubstr("session needs a session store"));
-  EXPECT_TRUE(rpc::CheckApis({rpc::Api::kSession}, {}, &four).ok());
+  EXPECT_OK(rpc::CheckApis({rpc::Api::kSession}, {}, &four));
   EXPECT_EQ(rpc::CheckApis({}, four.Access(), &four).code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(rpc::CheckApis({rpc::Api::kCsi, rpc::Api::kCsi}, {}, nullptr).ToString(),
               HasSubstr("csi is listed twice"));

@@ -18,6 +18,7 @@
 #include "rpc/support/providers.h"
 #include "rpc/support/raw_call.h"
 #include "support/figures.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {
@@ -58,14 +59,14 @@ class TwoNamespaces {
     server.apis = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession};
     server.access = Access();
     server.sessions = sessions_.get();
-    server_ = std::move(rpc::Server::Start(provider_, server)).value();
+    server_ = ValueOf(rpc::Server::Start(provider_, server));
     rpc::RelayOptions relay;
     relay.listen = "unix://" + (dir_ / "relay");
     relay.plugin = server.listen;
     relay.apis = {rpc::Api::kKubernetes, rpc::Api::kSession};
     relay.access = Access();
     relay.sessions = sessions_.get();
-    relay_ = std::move(rpc::Relay::Start(relay)).value();
+    relay_ = ValueOf(rpc::Relay::Start(relay));
     channels = {Connect(server_->address()), Connect(relay_->address())};
   }
 
@@ -237,7 +238,7 @@ TEST(Existence, IsToldToWhoMaySee) {
                      return Kubernetes(kToken, "mine", name);
                    }};
   for (const auto& channel : world.channels) {
-    EXPECT_TRUE(AskFor(world, channel, way, "target").status.ok());
+    EXPECT_OK(AskFor(world, channel, way, "target").status);
     EXPECT_EQ(AskFor(world, channel, way, "absent").status.error_code(),
               grpc::StatusCode::NOT_FOUND);
   }

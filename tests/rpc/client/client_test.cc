@@ -19,7 +19,9 @@
 #include "rpc/support/descriptors.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
+#include "rpc/support/list_all.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -40,13 +42,6 @@ rpc::ListRequest RequestTo(const std::string& address) {
   request.snapshot_id = "s";
   request.timeout = seconds(60);
   return request;
-}
-
-// Everything that the cursor gives, or its error.
-absl::StatusOr<Ranges> ListAll(const rpc::ListRequest& request) {
-  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
-  if (!cursor.ok()) return cursor.status();
-  return Drain(**cursor);
 }
 
 absl::StatusOr<Ranges> ListAll(const FakeServer& server) {
@@ -107,11 +102,11 @@ TEST(Client, SendsWhatItWasAsked) {
     return Extents(CursorOver({}, 10));
   });
   rpc::ListRequest request = RequestTo(service.server->address());
-  ASSERT_TRUE(ListAll(request).ok());
+  ASSERT_OK(ListAll(request));
   EXPECT_EQ(seen, "none>s nobody");
   request.base_snapshot_id = "b";
   request.secrets = {{"user", "root"}};
-  ASSERT_TRUE(ListAll(request).ok());
+  ASSERT_OK(ListAll(request));
   EXPECT_EQ(seen, "b>s root");
 }
 
@@ -120,7 +115,7 @@ TEST(Client, E6TakesLargeStreamsWithDefaultLimits) {
     return Extents(AlternatingCursor(uint64_t{4} << 30, 4096));
   });
   const auto tuples = ListAll(RequestTo(service.server->address()));
-  ASSERT_TRUE(tuples.ok()) << tuples.status();
+  ASSERT_OK(tuples);
   EXPECT_EQ(tuples->size(), size_t{1} << 19);
 }
 
@@ -164,7 +159,7 @@ TEST(Client, AnOffsetPastAnyCapacityIsNotAskedFor) {
   EXPECT_EQ(ListAll(request).status().code(), StatusCode::kOutOfRange);
   EXPECT_EQ(server.calls(), 0);
   request.starting_offset = kMaxCapacity;
-  EXPECT_TRUE(ListAll(request).ok());
+  EXPECT_OK(ListAll(request));
 }
 
 TEST(Client, CanBeDroppedAtAnyTime) {
@@ -172,9 +167,9 @@ TEST(Client, CanBeDroppedAtAnyTime) {
   {
     const FakeServer server({.messages = {Variable(10, {{0, 1}})}, .hang = true});
     auto cursor = rpc::RemoteCursor::Open(RequestTo(server.address()));
-    ASSERT_TRUE(cursor.ok());
+    ASSERT_OK(cursor);
     ExtentBatch batch;
-    EXPECT_EQ(*(*cursor)->Next(batch), Step::kMore);
+    EXPECT_EQ(ValueOf((*cursor)->Next(batch)), Step::kMore);
     EXPECT_EQ(batch.size(), 1u);
     EXPECT_EQ((*cursor)->covered(), 1u);
   }
@@ -184,7 +179,7 @@ TEST(Client, CanBeDroppedAtAnyTime) {
 // gRPC 1.51 lost the connection, which stayed open at both ends.
 TEST(Client, GivingUpBeforeItIsConnectedLeavesNoConnectionBehind) {
   const FakeServer server({.messages = {Variable(10, {{0, 1}})}});
-  ASSERT_TRUE(ListAll(server).ok());
+  ASSERT_OK(ListAll(server));
   const size_t before = OpenDescriptors();
   for (int i = 0; i < 300; ++i) {
     rpc::ListRequest request = RequestTo(server.address());
@@ -199,7 +194,7 @@ TEST(Client, GivingUpBeforeItIsConnectedLeavesNoConnectionBehind) {
 TEST(Client, NothingIsCompleteBeforeTheServerSaysOk) {
   // The last tuple ends at the capacity; then the server goes on, fails, or says OK.
   const std::vector<std::string> messages = {Variable(10, {{0, 1}, {9, 1}})};
-  EXPECT_EQ(*ListAll(FakeServer({.messages = messages})), (Ranges{{0, 1}, {9, 1}}));
+  EXPECT_EQ(ValueOf(ListAll(FakeServer({.messages = messages}))), (Ranges{{0, 1}, {9, 1}}));
   EXPECT_EQ(ListAll(FakeServer({.messages = messages, .status = {grpc::StatusCode::INTERNAL, "x"}}))
                 .status()
                 .code(),
@@ -211,12 +206,12 @@ TEST(Client, NothingIsCompleteBeforeTheServerSaysOk) {
 TEST(Client, EmptyMessagesAreNotTheEnd) {
   const FakeServer server({.messages = {Variable(10, {}), Variable(10, {{2, 2}}), Variable(10, {}),
                                         Variable(10, {{5, 5}}), Variable(10, {})}});
-  EXPECT_EQ(*ListAll(server), (Ranges{{2, 2}, {5, 5}}));
+  EXPECT_EQ(ValueOf(ListAll(server)), (Ranges{{2, 2}, {5, 5}}));
 }
 
 TEST(Client, TheLastBlockMayReachPastTheCapacity) {
   const FakeServer server({.messages = {Fixed(10, {{0, 4}}), Fixed(10, {{8, 4}})}});
-  EXPECT_EQ(*ListAll(server), (Ranges{{0, 4}, {8, 4}}));
+  EXPECT_EQ(ValueOf(ListAll(server)), (Ranges{{0, 4}, {8, 4}}));
 }
 
 // --- servers that lie --------------------------------------------------------------------------
@@ -260,12 +255,12 @@ TEST(Client, TuplesThatWereNotAskedForAreDataLoss) {
   request.starting_offset = 10;
   EXPECT_EQ(ListAll(request).status().code(), StatusCode::kDataLoss);
   request.starting_offset = 9;
-  EXPECT_TRUE(ListAll(request).ok());
+  EXPECT_OK(ListAll(request));
   request.starting_offset = 0;
   request.max_results = 1;
   EXPECT_EQ(ListAll(request).status().code(), StatusCode::kDataLoss);
   request.max_results = 2;
-  EXPECT_TRUE(ListAll(request).ok());
+  EXPECT_OK(ListAll(request));
 }
 
 TEST(Client, AFailedCursorStaysFailedUntilItIsSought) {
@@ -276,11 +271,11 @@ TEST(Client, AFailedCursorStaysFailedUntilItIsSought) {
                 100, request.starting_offset() == 0 ? Ranges{{0, 1}, {50, 1}} : Ranges{{50, 1}})}};
   });
   auto cursor = rpc::RemoteCursor::Open(RequestTo(server.address()));
-  ASSERT_TRUE(cursor.ok());
+  ASSERT_OK(cursor);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Drain(**cursor).status().code(), StatusCode::kDataLoss);
   lie = false;
-  EXPECT_EQ(*DrainFrom(**cursor, 0), (Ranges{{0, 1}, {50, 1}}));
-  EXPECT_EQ(*DrainFrom(**cursor, 20), (Ranges{{50, 1}}));
+  EXPECT_EQ(ValueOf(DrainFrom(**cursor, 0)), (Ranges{{0, 1}, {50, 1}}));
+  EXPECT_EQ(ValueOf(DrainFrom(**cursor, 20)), (Ranges{{50, 1}}));
 }
 
 // --- resuming ----------------------------------------------------------------------------------
@@ -326,15 +321,15 @@ TEST(Client, E13ResumesAfterEveryMessageWithoutRepeatingOrSkipping) {
       EXPECT_EQ(reason.code(), StatusCode::kUnavailable);
     };
     auto cursor = rpc::RemoteCursor::Open(request);
-    ASSERT_TRUE(cursor.ok());
-    EXPECT_EQ(*Drain(**cursor), extents);
+    ASSERT_OK(cursor);
+    EXPECT_EQ(ValueOf(Drain(**cursor)), extents);
     EXPECT_EQ(static_cast<size_t>((*cursor)->resumes()), offsets.size());
     EXPECT_EQ(offsets.size(), (5 + messages - 1) / messages - 1);
     EXPECT_EQ(offsets.front(), (messages * 2 - 1) * 100 + 20);
 
     const FakeServer fixed(
         Breaking([](const Ranges& t) { return Fixed(1000, t); }, blocks, messages));
-    EXPECT_EQ(*ListAll(fixed), blocks);
+    EXPECT_EQ(ValueOf(ListAll(fixed)), blocks);
   }
 }
 
@@ -348,7 +343,7 @@ TEST(Client, ResumesAtTheVeryEnd) {
       EXPECT_EQ(request.starting_offset(), 10);
       return {.messages = says_something ? std::vector{Fixed(10, {})} : std::vector<std::string>()};
     });
-    EXPECT_EQ(*ListAll(server), (Ranges{{0, 4}, {8, 4}}));
+    EXPECT_EQ(ValueOf(ListAll(server)), (Ranges{{0, 4}, {8, 4}}));
   }
 }
 
@@ -367,7 +362,7 @@ TEST(Client, TheLastBlockMayComeOnceMoreAtTheVeryEnd) {
     });
     const auto tuples = ListAll(server);
     if (again.front().first == 8) {
-      ASSERT_TRUE(tuples.ok()) << tuples.status();
+      ASSERT_OK(tuples);
       EXPECT_EQ(*tuples, (Ranges{{0, 4}, {8, 4}}));
     } else {
       // Another block is not that one.
@@ -379,9 +374,9 @@ TEST(Client, TheLastBlockMayComeOnceMoreAtTheVeryEnd) {
 TEST(Client, NothingIsLeftAtTheVeryEndWhenItIsSoughtTo) {
   const FakeServer server(Script{.messages = {Fixed(10, {{8, 4}})}});
   auto cursor = rpc::RemoteCursor::Open(RequestTo(server.address()));
-  ASSERT_TRUE(cursor.ok());
-  EXPECT_EQ(*DrainFrom(**cursor, 10), Ranges());
-  EXPECT_EQ(*DrainFrom(**cursor, 9), (Ranges{{8, 4}}));
+  ASSERT_OK(cursor);
+  EXPECT_EQ(ValueOf(DrainFrom(**cursor, 10)), Ranges());
+  EXPECT_EQ(ValueOf(DrainFrom(**cursor, 9)), (Ranges{{8, 4}}));
 }
 
 TEST(Client, TuplesThatReachBackOverTheResumePointAreCut) {
@@ -391,7 +386,7 @@ TEST(Client, TuplesThatReachBackOverTheResumePointAreCut) {
     }
     return {.messages = {Variable(100, {{0, 30}, {50, 10}})}};
   });
-  EXPECT_EQ(*ListAll(server), (Ranges{{0, 10}, {10, 20}, {50, 10}}));
+  EXPECT_EQ(ValueOf(ListAll(server)), (Ranges{{0, 10}, {10, 20}, {50, 10}}));
 }
 
 // The very first tuple may begin before what was asked for, also if the stream has to be opened
@@ -405,7 +400,7 @@ TEST(Client, TheFirstTupleOfAStreamThatBrokeBeforeItIsNotCut) {
   });
   rpc::ListRequest request = RequestTo(server.address());
   request.starting_offset = 10;
-  EXPECT_EQ(*ListAll(request), (Ranges{{5, 20}}));
+  EXPECT_EQ(ValueOf(ListAll(request)), (Ranges{{5, 20}}));
   EXPECT_EQ(opened, 2);
 }
 
@@ -422,10 +417,10 @@ TEST(Client, BlocksThatReachBackOverASoughtOffsetAreCut) {
     return {.messages = {lie ? Fixed(100, {{8, 4}}) : Fixed(100, {{10, 4}})}};
   });
   auto cursor = rpc::RemoteCursor::Open(RequestTo(server.address()));
-  ASSERT_TRUE(cursor.ok());
+  ASSERT_OK(cursor);
   // Blocks of 4 bytes that don't begin at multiples of 4 show no granularity.
   EXPECT_EQ((*cursor)->granularity(), 1u);
-  EXPECT_EQ(*DrainFrom(**cursor, 8), (Ranges{{8, 2}, {10, 4}}));
+  EXPECT_EQ(ValueOf(DrainFrom(**cursor, 8)), (Ranges{{8, 2}, {10, 4}}));
   lie = true;
   EXPECT_EQ(DrainFrom(**cursor, 8).status().code(), StatusCode::kDataLoss);
 }
@@ -434,7 +429,7 @@ TEST(Client, TheGranularityIsWhatBlocksShow) {
   const auto granularity = [](const std::string& message) {
     const FakeServer server(Script{.messages = {message}});
     const auto cursor = rpc::RemoteCursor::Open(RequestTo(server.address()));
-    EXPECT_TRUE(cursor.ok()) << cursor.status();
+    EXPECT_OK(cursor);
     return cursor.ok() ? (*cursor)->granularity() : 0;
   };
   EXPECT_EQ(granularity(Fixed(100, {{8, 4}, {16, 4}})), 4u);
@@ -490,7 +485,7 @@ TEST(Client, ServersThatShutDownMayCancelAStreamOrItsResumption) {
       if (cancelled++ == 0) return {.status = grpc::Status::CANCELLED};
       return {.messages = {Variable(100, {{50, 10}})}};
     });
-    EXPECT_EQ(*ListAll(server), (Ranges{{0, 10}, {50, 10}}));
+    EXPECT_EQ(ValueOf(ListAll(server)), (Ranges{{0, 10}, {50, 10}}));
     EXPECT_EQ(server.calls(), 3);
   }
 }
@@ -550,19 +545,19 @@ TEST(Client, E13ResumesThroughAServerThatIsStoppedAndStartedAgain) {
       return as_blocks ? Blocks(std::move(cursor), 512) : Extents(std::move(cursor));
     });
     auto server = rpc::Server::Start(provider, options);
-    ASSERT_TRUE(server.ok()) << server.status();
+    ASSERT_OK(server);
     auto listing = std::async(std::launch::async, [&] {
       auto cursor = rpc::RemoteCursor::Open(RequestTo(options.listen));
-      EXPECT_TRUE(cursor.ok()) << cursor.status();
+      EXPECT_OK(cursor);
       auto tuples = Drain(**cursor);
-      EXPECT_TRUE(tuples.ok()) << tuples.status();
+      EXPECT_OK(tuples);
       return std::pair((*cursor)->resumes(), *std::move(tuples));
     });
     for (int i = 0; i < 3; ++i) {
       std::this_thread::sleep_for(milliseconds(60));
       server->reset();
       server = rpc::Server::Start(provider, options);
-      ASSERT_TRUE(server.ok()) << server.status();
+      ASSERT_OK(server);
       std::this_thread::sleep_for(milliseconds(100));
     }
     const auto [resumes, tuples] = listing.get();

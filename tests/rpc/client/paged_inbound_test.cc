@@ -18,8 +18,10 @@
 #include "cbt/rpc/client.h"
 #include "list_snapshot_deltas.pb.h"
 #include "rpc/support/fixture.h"
+#include "rpc/support/list_all.h"
 #include "rpc/transport/flat_message.h"
 #include "rpc/transport/raw_service.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -93,12 +95,6 @@ class PageServer {
   std::unique_ptr<grpc::Server> server_;
 };
 
-absl::StatusOr<Ranges> ListAll(const rpc::ListRequest& request) {
-  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
-  if (!cursor.ok()) return cursor.status();
-  return Drain(**cursor);
-}
-
 TEST(PageStream, PagesWithoutBlocksAreNotTheEnd) {
   const PageServer server({{"", Page(1000, {}, "1")},
                            {"1", Page(1000, {}, "2")},
@@ -106,14 +102,14 @@ TEST(PageStream, PagesWithoutBlocksAreNotTheEnd) {
                            {"3", Page(1000, {}, "4")},
                            {"4", Page(1000, {{30, 10}}, "5")},
                            {"5", Page(1000, {})}});
-  EXPECT_EQ(*ListAll(server.Request()), (Ranges{{0, 10}, {20, 10}, {30, 10}}));
+  EXPECT_EQ(ValueOf(ListAll(server.Request())), (Ranges{{0, 10}, {20, 10}, {30, 10}}));
   EXPECT_EQ(server.calls(), 6);
   // From further on the pages before are passed over, and none of the rest is.
-  EXPECT_EQ(*ListAll(server.Request(10)), (Ranges{{20, 10}, {30, 10}}));
-  EXPECT_EQ(*ListAll(server.Request(29)), (Ranges{{20, 10}, {30, 10}}));
-  EXPECT_EQ(*ListAll(server.Request(30)), (Ranges{{30, 10}}));
-  EXPECT_EQ(*ListAll(server.Request(40)), Ranges());
-  EXPECT_EQ(*ListAll(server.Request(1000)), Ranges());
+  EXPECT_EQ(ValueOf(ListAll(server.Request(10))), (Ranges{{20, 10}, {30, 10}}));
+  EXPECT_EQ(ValueOf(ListAll(server.Request(29))), (Ranges{{20, 10}, {30, 10}}));
+  EXPECT_EQ(ValueOf(ListAll(server.Request(30))), (Ranges{{30, 10}}));
+  EXPECT_EQ(ValueOf(ListAll(server.Request(40))), Ranges());
+  EXPECT_EQ(ValueOf(ListAll(server.Request(1000))), Ranges());
 }
 
 TEST(PageStream, AStartPastTheVolumeIsOutOfRange) {
@@ -127,7 +123,7 @@ TEST(PageStream, AStartPastTheVolumeIsOutOfRange) {
 TEST(PageStream, AnAnswerThatFailsInTheMiddleIsNoEnd) {
   const PageServer server({{"", Page(1000, {{0, 10}}, "gone")}});
   auto cursor = rpc::RemoteCursor::Open(server.Request());
-  ASSERT_TRUE(cursor.ok()) << cursor.status();
+  ASSERT_OK(cursor);
   EXPECT_EQ(Drain(**cursor).status().code(), StatusCode::kAborted);
   EXPECT_LT((*cursor)->covered(), 1000u);
   EXPECT_EQ((*cursor)->completeness(), rpc::Completeness::kUnderWay);
@@ -186,7 +182,7 @@ TEST(PageStream, ManyPagesWithoutBlocksAreStillNotTheEnd) {
   }
   pages["3000"] = Page(1000, {{30, 10}});
   const PageServer server(pages);
-  EXPECT_EQ(*ListAll(server.Request()), (Ranges{{30, 10}}));
+  EXPECT_EQ(ValueOf(ListAll(server.Request())), (Ranges{{30, 10}}));
 }
 
 // What is passed over because it ends before the start is looked at all the same.
@@ -199,7 +195,7 @@ TEST(PageStream, AStartBehindALieDoesNotHideIt) {
 
 TEST(PageStream, TheLastBlockIsCutAtTheEndOfTheVolume) {
   const PageServer server({{"", Page(1000, {{0, 300}, {900, 300}})}});
-  EXPECT_EQ(*ListAll(server.Request()), (Ranges{{0, 300}, {900, 100}}));
+  EXPECT_EQ(ValueOf(ListAll(server.Request())), (Ranges{{0, 300}, {900, 100}}));
 }
 
 std::span<const uint8_t> AsBytes(const std::string& text) {
@@ -214,7 +210,7 @@ TEST(PageStream, FieldsOfLaterVersionsArePassedOver) {
   bytes += std::string("\x1a\x06\x08\x32\x48\x07\x10\x05", 8);
   rpc::SnapshotDeltaPage page;
   const absl::Status status = rpc::DecodePage(AsBytes(bytes), page);
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_OK(status);
   EXPECT_EQ(page.capacity, 1000u);
   EXPECT_EQ(page.next_token, "next");
   ASSERT_EQ(page.tuples.size(), 2u);
@@ -234,7 +230,7 @@ TEST(PageStream, ErrorsNameTheByte) {
               HasSubstr("a block at byte 11 is past 2^63 - 1"));
   EXPECT_THAT(text(std::string("\x1a\x02\x08\x80", 4)), HasSubstr("byte 2"));
   // Of a page that could not be read nothing of the one before is left.
-  ASSERT_TRUE(rpc::DecodePage(AsBytes(Page(1000, {{1, 1}}, "next")), page).ok());
+  ASSERT_OK(rpc::DecodePage(AsBytes(Page(1000, {{1, 1}}, "next")), page));
   text(std::string("\x0a", 1));
   EXPECT_EQ(page.capacity, 0u);
   EXPECT_TRUE(page.next_token.empty());

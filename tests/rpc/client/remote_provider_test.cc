@@ -16,6 +16,8 @@
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fault_proxy.h"
 #include "rpc/support/fixture.h"
+#include "rpc/support/list_all.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -47,12 +49,12 @@ TEST(RemoteProvider, AsksForWhatItIsAskedFor) {
   EXPECT_EQ(Open(*provider, secrets).status().code(), StatusCode::kUnauthenticated);
   secrets.Set("key", "value");
   const auto allocated = Open(*provider, secrets);
-  ASSERT_TRUE(allocated.ok()) << allocated.status();
-  EXPECT_EQ(*Drain(*allocated->cursor), (Ranges{{0, 4096}}));
+  ASSERT_OK(allocated);
+  EXPECT_EQ(ValueOf(Drain(*allocated->cursor)), (Ranges{{0, 4096}}));
   const StreamContext context{.stop = {}, .secrets = secrets};
   const auto delta = provider->OpenDelta("b", "s", context);
-  ASSERT_TRUE(delta.ok()) << delta.status();
-  EXPECT_EQ(*Drain(*delta->cursor), (Ranges{{0, 1}}));
+  ASSERT_OK(delta);
+  EXPECT_EQ(ValueOf(Drain(*delta->cursor)), (Ranges{{0, 1}}));
   EXPECT_EQ(provider->OpenDelta("b", "other", context).status().code(), StatusCode::kNotFound);
 }
 
@@ -89,8 +91,8 @@ TEST(RemoteProvider, WaitsForAServerThatIsSlowToShakeHands) {
     wire.Release();
   });
   const auto opened = Open(*provider, Secrets());
-  ASSERT_TRUE(opened.ok()) << opened.status();
-  EXPECT_EQ(*Drain(*opened->cursor), (Ranges{{8, 4}}));
+  ASSERT_OK(opened);
+  EXPECT_EQ(ValueOf(Drain(*opened->cursor)), (Ranges{{8, 4}}));
   EXPECT_EQ(wire.fired(), 1);
 }
 
@@ -100,7 +102,7 @@ TEST(RemoteProvider, BlocksAreToldAsBlocksWhereTheirSizeIsKnown) {
     const FakeServer server(Script{.messages = {message}});
     const auto provider = rpc::MakeRemoteProvider(server.address(), rpc::Api::kCsi);
     auto opened = Open(*provider, Secrets());
-    EXPECT_TRUE(opened.ok()) << opened.status();
+    EXPECT_OK(opened);
     return std::pair(opened->type, opened->block_size);
   };
   EXPECT_EQ(source(Fixed(100, {{8, 4}})), std::pair(BlockMetadataType::kFixedLength, uint64_t{4}));
@@ -118,9 +120,7 @@ class Relayed {
     options.listen = "unix://" + (dir_ / "relay");
     options.plugin = plugin;
     options.apis = {rpc::Api::kCsi};
-    auto relay = rpc::Relay::Start(options);
-    EXPECT_TRUE(relay.ok()) << relay.status();
-    relay_ = *std::move(relay);
+    relay_ = ValueOf(rpc::Relay::Start(options));
   }
 
   rpc::ListRequest Request() const {
@@ -130,11 +130,6 @@ class Relayed {
     request.timeout = seconds(60);
     request.max_resumes = 0;
     return request;
-  }
-  absl::StatusOr<Ranges> ListAll(const rpc::ListRequest& request) const {
-    auto cursor = rpc::RemoteCursor::Open(request);
-    if (!cursor.ok()) return cursor.status();
-    return Drain(**cursor);
   }
 
  private:
@@ -148,7 +143,7 @@ TEST(RelayEnds, APluginThatCancelsIsOneThatMayComeBack) {
         .messages = late ? std::vector{Variable(100, {{0, 10}})} : std::vector<std::string>(),
         .status = {grpc::StatusCode::CANCELLED, "shutting down"}});
     const Relayed relay(plugin.address());
-    const absl::Status status = relay.ListAll(relay.Request()).status();
+    const absl::Status status = ListAll(relay.Request()).status();
     EXPECT_EQ(status.code(), StatusCode::kUnavailable);
     EXPECT_THAT(status.ToString(), HasSubstr("plugin: it or the snapshot is not ready"));
   }
@@ -161,7 +156,7 @@ TEST(RelayEnds, AStreamWithoutAnyMessageIsNoAnswer) {
   rpc::ListRequest request = relay.Request();
   for (const uint64_t offset : {0U, 10U}) {
     request.starting_offset = offset;
-    const absl::Status status = relay.ListAll(request).status();
+    const absl::Status status = ListAll(request).status();
     EXPECT_EQ(status.code(), StatusCode::kInternal);
     EXPECT_THAT(status.ToString(), HasSubstr("the stream ended without a message"));
   }
@@ -173,7 +168,7 @@ TEST(RelayOptions, ThatMakeNoSenseAreRefusedByName) {
   good.listen = "unix://" + (dir / "relay");
   good.plugin = "unix:///none/socket";
   good.apis = {rpc::Api::kCsi};
-  EXPECT_TRUE(rpc::Relay::Start(good).ok());
+  EXPECT_OK(rpc::Relay::Start(good));
   const auto refused = [&good](auto change) {
     rpc::RelayOptions options = good;
     change(options);

@@ -17,6 +17,7 @@
 
 #include "rpc/support/fixture.h"
 #include "rpc/support/planted_server.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -37,7 +38,7 @@ rpc::ConformanceOptions OptionsFor(rpc::Api api, const std::string& address) {
 
 std::vector<rpc::RuleReport> Check(const rpc::ConformanceOptions& options) {
   const auto reports = rpc::CheckConformance(options);
-  EXPECT_TRUE(reports.ok()) << reports.status();
+  EXPECT_OK(reports);
   return reports.ok() ? *reports : std::vector<rpc::RuleReport>();
 }
 
@@ -220,7 +221,7 @@ std::vector<rpc::RuleReport> CheckOurs(rpc::Api api, FunctionProvider::Function 
   server_options.listen = "unix://" + (dir / "s");
   server_options.apis = {api};
   const auto server = rpc::Server::Start(provider, server_options);
-  EXPECT_TRUE(server.ok()) << server.status();
+  EXPECT_OK(server);
   rpc::ConformanceOptions options = OptionsFor(api, (*server)->address());
   options.request.secrets = secrets;
   options.call_timeout = std::chrono::seconds(30);

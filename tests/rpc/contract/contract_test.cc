@@ -17,6 +17,7 @@
 #include "list_snapshot_deltas.pb.h"
 #include "snapshotmetadata.pb.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt::rpc {
 namespace {
@@ -174,7 +175,7 @@ TEST(Contract, E17TypesOfTheFirstRevisionBeginAtZero) {
   for (const BlockMetadataType type :
        {BlockMetadataType::kFixedLength, BlockMetadataType::kVariableLength}) {
     MetadataMessage message{.type = TypeOnWire(kSessionContract, type)};
-    EXPECT_TRUE(TranslateType(kSessionContract, message).ok());
+    EXPECT_OK(TranslateType(kSessionContract, message));
     EXPECT_EQ(message.type, type);
   }
   MetadataMessage beyond{.type = BlockMetadataType{2}};
@@ -275,7 +276,7 @@ TEST(Contract, TakesSoManySecretsAndNoMore) {
       bytes += std::string("\x22") + static_cast<char>(size + 2) + "\x0a" + size + key;
     }
     const auto most = DecodeRequest(kCsiContract.allocated, Bytes(bytes));
-    ASSERT_TRUE(most.ok()) << most.status();
+    ASSERT_OK(most);
     EXPECT_EQ(most->secrets.size(), equal ? 1 : kMaxSecrets);
     const auto more =
         DecodeRequest(kCsiContract.allocated, Bytes(bytes + std::string("\x22\x00", 2)));

@@ -19,6 +19,7 @@
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/sidecar.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -65,13 +66,13 @@ rpc::ListRequest RequestTo(const std::string& address) {
 TEST(SourceVersion, AttackUAStreamIsNotGoneOnWithFromAnotherSnapshot) {
   for (const bool replaced : {true, false}) {
     const Replaced plugin("generation 1", replaced ? "generation 2" : "generation 1");
-    const Listed listed = ListAll(RequestTo(plugin.service.server->address()));
+    const Listed listed = ListWhatComes(RequestTo(plugin.service.server->address()));
     EXPECT_EQ(plugin.opened, 2);
     if (replaced) {
       EXPECT_EQ(listed.status.code(), StatusCode::kAborted) << listed.status;
       EXPECT_THAT(listed.status.ToString(), HasSubstr("start again from 0"));
     } else {
-      EXPECT_TRUE(listed.status.ok()) << listed.status;
+      EXPECT_OK(listed.status);
       EXPECT_EQ(listed.tuples, (Ranges{{0, 4096}, {8192, 4096}}));
     }
   }
@@ -85,7 +86,7 @@ TEST(SourceVersion, AttackUARelayPassesItOn) {
         const Sidecar sidecar(plugin.service.server->address(), check);
         rpc::ListRequest request = sidecar.Request(api);
         request.max_resumes = 5;
-        const absl::Status status = ListAll(request).status;
+        const absl::Status status = ListWhatComes(request).status;
         EXPECT_EQ(plugin.opened, 2);
         EXPECT_EQ(status.code(), replaced ? StatusCode::kAborted : StatusCode::kOk) << status;
       }
@@ -105,7 +106,7 @@ class Changing {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
     options.apis = {rpc::Api::kCsi, rpc::Api::kPaged};
-    server = *rpc::Server::Start(provider, options);
+    server = ValueOf(rpc::Server::Start(provider, options));
   }
 
   TempDir dir;
@@ -126,10 +127,10 @@ TEST(SourceVersion, AttackUAPageTokenIsOfTheSnapshotThatItsPageWasReadFrom) {
     request.api = rpc::Api::kPaged;
     request.max_results = 1;
     auto cursor = rpc::RemoteCursor::Open(request);
-    ASSERT_TRUE(cursor.ok()) << cursor.status();
+    ASSERT_OK(cursor);
     ExtentBatch batch;
-    ASSERT_TRUE((*cursor)->Next(batch).ok());
-    ASSERT_TRUE((*cursor)->Next(batch).ok());
+    ASSERT_OK((*cursor)->Next(batch));
+    ASSERT_OK((*cursor)->Next(batch));
     plugin.version = "2";
     absl::Status status;
     for (int i = 0; i < 3 && status.ok(); ++i) status = (*cursor)->Next(batch).status();
@@ -140,7 +141,7 @@ TEST(SourceVersion, AttackUAPageTokenIsOfTheSnapshotThatItsPageWasReadFrom) {
     EXPECT_EQ(status.code(), StatusCode::kAborted) << status;
     EXPECT_THAT(status.ToString(), HasSubstr("start again from 0"));
     plugin.version = "1";
-    EXPECT_TRUE((*cursor)->Seek(20).ok());
+    EXPECT_OK((*cursor)->Seek(20));
   }
 }
 
@@ -148,19 +149,19 @@ TEST(SourceVersion, AttackUAProgramThatGoesOnInAnotherProcessComparesItToo) {
   Changing plugin;
   rpc::ListRequest request = RequestTo(plugin.server->address());
   auto first = rpc::RemoteCursor::Open(request);
-  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_OK(first);
   EXPECT_EQ((*first)->source_version().size(), 2 * rpc::kSourceVersionBytes);
   request.source_version = (*first)->source_version();
   request.starting_offset = 20;
-  EXPECT_TRUE(ListAll(request).status.ok());
+  EXPECT_OK(ListWhatComes(request).status);
   plugin.version = "2";
-  EXPECT_EQ(ListAll(request).status.code(), StatusCode::kAborted);
+  EXPECT_EQ(ListWhatComes(request).status.code(), StatusCode::kAborted);
   // One that says nothing can't be known to be the same.
   const FakeServer silent(Script{.messages = {Variable(kCapacity, {{20, 10}})}});
   request.address = silent.address();
-  EXPECT_EQ(ListAll(request).status.code(), StatusCode::kAborted);
+  EXPECT_EQ(ListWhatComes(request).status.code(), StatusCode::kAborted);
   request.source_version.clear();
-  EXPECT_TRUE(ListAll(request).status.ok());
+  EXPECT_OK(ListWhatComes(request).status);
 }
 
 TEST(SourceVersion, AttackUNothingOfWhatTheProviderSaysIsReadFromIt) {
@@ -188,19 +189,19 @@ TEST(SourceVersion, AttackUAnImageThatIsSwappedForOneOfItsSizeIsFound) {
   dir.Write("root/v/tue.img", tuesday);
   dir.Write("root/other", other);
   const auto provider = MakeDirectoryProvider(dir / "root");
-  ASSERT_TRUE(provider.ok()) << provider.status();
+  ASSERT_OK(provider);
   const rpc::ServerOptions options = {.listen = "unix://" + (dir / "s")};
   auto server = rpc::Server::Start(**provider, options);
-  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_OK(server);
   rpc::ListRequest request = RequestTo((*server)->address());
   request.snapshot_id = std::string("v/tue");
   request.base_snapshot_id = std::string("v/mon");
   auto cursor = rpc::RemoteCursor::Open(request);
-  ASSERT_TRUE(cursor.ok()) << cursor.status();
+  ASSERT_OK(cursor);
   server->reset();
   server = rpc::Server::Start(**provider, options);
-  ASSERT_TRUE(server.ok()) << server.status();
-  EXPECT_TRUE((*cursor)->Seek(8192).ok());
+  ASSERT_OK(server);
+  EXPECT_OK((*cursor)->Seek(8192));
   std::filesystem::rename(dir / "root/other", dir / "root/v/tue.img");
   EXPECT_EQ((*cursor)->Seek(8192).code(), StatusCode::kAborted);
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "support/cursors.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -22,7 +23,7 @@ TEST(VolumeSnapshotDelta, PagesByBlockIndex) {
                                      .limit = 2,
                                      .offset = 0};
   const auto open = [] { return CursorOver({{0, 1}, {5000, 10}, {20000, 10}}, 30000); };
-  EXPECT_EQ(*RenderVolumeSnapshotDelta(spec, open(), 4096),
+  EXPECT_EQ(ValueOf(RenderVolumeSnapshotDelta(spec, open(), 4096)),
             R"({"apiVersion":"cbt.storage.k8s.io/v1alpha1","kind":"VolumeSnapshotDelta",)"
             R"("metadata":{"name":"d","namespace":"n"},)"
             R"("spec":{"baseVolumeSnapshotName":"a","targetVolumeSnapshotName":"b\"",)"
@@ -31,11 +32,11 @@ TEST(VolumeSnapshotDelta, PagesByBlockIndex) {
             R"({"offset":0,"blockSizeBytes":4096},{"offset":1,"blockSizeBytes":4096}]}})");
   VolumeSnapshotDeltaSpec next = spec;
   next.offset = 2;
-  const std::string last = *RenderVolumeSnapshotDelta(next, open(), 4096);
+  ASSERT_OK_AND_ASSIGN(const std::string last, RenderVolumeSnapshotDelta(next, open(), 4096));
   EXPECT_THAT(last, HasSubstr(R"("state":0)"));
   EXPECT_THAT(last, HasSubstr(R"([{"offset":4,"blockSizeBytes":4096}])"));
   next.offset = 9;
-  EXPECT_THAT(*RenderVolumeSnapshotDelta(next, open(), 4096), HasSubstr(R"("state":2)"));
+  EXPECT_THAT(ValueOf(RenderVolumeSnapshotDelta(next, open(), 4096)), HasSubstr(R"("state":2)"));
   next.limit = 0;
   EXPECT_FALSE(RenderVolumeSnapshotDelta(next, open(), 4096).ok());
   EXPECT_FALSE(RenderVolumeSnapshotDelta(spec, open(), 0).ok());
@@ -66,15 +67,17 @@ TEST(VolumeSnapshotDelta, TellsTheCallerWhyAPageFailed) {
   const VolumeSnapshotDeltaSpec spec{.target_snapshot = "t", .limit = 3};
   for (const int at : {0, 1, 3}) {
     absl::Status failure;
-    const std::string page =
-        *RenderVolumeSnapshotDelta(spec, std::make_unique<BrokenCursor>(at), 4096, &failure);
+    ASSERT_OK_AND_ASSIGN(
+        const std::string page,
+        RenderVolumeSnapshotDelta(spec, std::make_unique<BrokenCursor>(at), 4096, &failure));
     EXPECT_EQ(failure, absl::DataLossError("torn"));
     EXPECT_THAT(page, HasSubstr(R"("state":2,"error":"DATA_LOSS: torn")"));
     EXPECT_THAT(page, HasSubstr(R"("changedBlockDeltas":[])"));
   }
   absl::Status failure = absl::UnknownError("of before");
-  EXPECT_THAT(*RenderVolumeSnapshotDelta(spec, std::make_unique<BrokenCursor>(9), 4096, &failure),
-              HasSubstr(R"("state":1)"));
+  EXPECT_THAT(
+      ValueOf(RenderVolumeSnapshotDelta(spec, std::make_unique<BrokenCursor>(9), 4096, &failure)),
+      HasSubstr(R"("state":1)"));
   EXPECT_EQ(failure, absl::OkStatus());
 }
 }  // namespace

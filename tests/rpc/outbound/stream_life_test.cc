@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "rpc/support/fixture.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -182,7 +183,7 @@ TEST(StreamLife, E13AStalledReaderCostsAFewMessagesAndNoThread) {
   int before = 0;
   EXPECT_TRUE(Eventually([&] {
     before = volumes.dense->next_calls;
-    EXPECT_TRUE(Get(other, kSmall).status.ok());
+    EXPECT_OK(Get(other, kSmall).status);
     std::this_thread::sleep_for(milliseconds(100));
     return volumes.dense->next_calls == before;
   }));
@@ -259,7 +260,7 @@ TEST(StreamLife, ManyStalledReadersHoldNoThread) {
   }
   ASSERT_TRUE(Eventually([&] { return volumes.open() == 50; }));
   const Stopwatch watch;
-  for (int i = 0; i < 20; ++i) EXPECT_TRUE(volumes.service.Get(kSmall).status.ok());
+  for (int i = 0; i < 20; ++i) EXPECT_OK(volumes.service.Get(kSmall).status);
   EXPECT_LT(watch.elapsed(), seconds(10));
 }
 
@@ -327,7 +328,7 @@ TEST(StreamLife, StreamsShareTheThreads) {
   RawCall quiet(volumes.service.channel, kQuiet.path(), kQuiet.bytes());
   ASSERT_TRUE(Eventually([&] { return volumes.quiet->next_calls > 0; }));
   const Stopwatch watch;
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(volumes.service.Get(kSmall).status.ok());
+  for (int i = 0; i < 5; ++i) EXPECT_OK(volumes.service.Get(kSmall).status);
   EXPECT_LT(watch.elapsed(), seconds(5));
 }
 
@@ -339,7 +340,7 @@ TEST(StreamLife, OneMessageInFlightIsEnoughToComeToTheEnd) {
         },
         {.message_bytes = 4096, .messages_in_flight = messages_in_flight});
     const Answer answer = service.Get({});
-    EXPECT_TRUE(answer.status.ok());
+    EXPECT_OK(answer.status);
     EXPECT_EQ(answer.Tuples().size(), size_t{65536});
   }
 }
@@ -409,7 +410,7 @@ TEST(StreamLife, DrainRefusesNewStreamsAndLetsOpenOnesFinish) {
   }));
   finish = true;
   const Answer answer = ReadAll(open);
-  EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
+  EXPECT_OK(answer.status);
   EXPECT_EQ(answer.Tuples().size(), 1u);
   shutdown.get();
 }

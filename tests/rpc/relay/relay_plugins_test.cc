@@ -15,6 +15,7 @@
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/sidecar.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -61,7 +62,7 @@ TEST(PluginTexts, AttackKE19NothingOfAPluginsTextReachesAClient) {
     for (const rpc::Api api : kAllApis) {
       Log log;
       const Sidecar sidecar(plugin.address(), true, {}, {.log = &log});
-      const absl::Status status = ListAll(sidecar.Request(api)).status;
+      const absl::Status status = ListWhatComes(sidecar.Request(api)).status;
       EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
       EXPECT_THAT(status.ToString(), AllOf(HasSubstr("plugin: "), Not(HasSubstr("pool-7"))));
       // The log has it, under the id that the client was given.
@@ -143,8 +144,8 @@ TEST(PluginTexts, AttackKWhatIsTooLongToBeLookedThroughIsHeldBack) {
 TEST(PluginTexts, AttackKWithoutALogTheTextIsGone) {
   const absl::Status status =
       rpc::PluginErrors().ForClient(absl::NotFoundError("no pool-7"), Secrets());
-  EXPECT_EQ(std::string(status.message()), "plugin: it does not have the snapshot");
-  EXPECT_TRUE(rpc::PluginErrors().ForClient(absl::OkStatus(), Secrets()).ok());
+  EXPECT_EQ(std::string(status.message()), "plugin: it has no such snapshot");
+  EXPECT_OK(rpc::PluginErrors().ForClient(absl::OkStatus(), Secrets()));
 }
 
 // A plugin whose trailers are what a test says, after one message.
@@ -206,7 +207,7 @@ TEST(PluginTexts, AttackKNothingOfAPluginsTrailersReachesAClient) {
       for (const bool check : {true, false}) {
         const Sidecar sidecar(plugin.address(), check);
         for (const rpc::Api api : kAllApis) {
-          const absl::Status status = ListAll(sidecar.Request(api)).status;
+          const absl::Status status = ListWhatComes(sidecar.Request(api)).status;
           EXPECT_FALSE(status.ok()) << trailing[i].first << " " << check;
           EXPECT_THAT(status.ToString(), AllOf(Not(HasSubstr("canary")), Not(HasSubstr("abcdeF"))));
         }
@@ -215,7 +216,8 @@ TEST(PluginTexts, AttackKNothingOfAPluginsTrailersReachesAClient) {
   }
   const TrailingServer plugin(good);
   const Sidecar sidecar(plugin.address(), false);
-  EXPECT_EQ(ListAll(sidecar.Request(rpc::Api::kCsi)).completeness, rpc::Completeness::kProven);
+  EXPECT_EQ(ListWhatComes(sidecar.Request(rpc::Api::kCsi)).completeness,
+            rpc::Completeness::kProven);
 }
 
 TEST(PluginTexts, AttackSThePathOfThePluginsSocketIsNotForClients) {
@@ -223,7 +225,7 @@ TEST(PluginTexts, AttackSThePathOfThePluginsSocketIsNotForClients) {
   Log log;
   const Sidecar sidecar("unix://" + (dir / "plugin-socket"), true, {}, {.log = &log});
   for (const rpc::Api api : kAllApis) {
-    const absl::Status status = ListAll(sidecar.Request(api)).status;
+    const absl::Status status = ListWhatComes(sidecar.Request(api)).status;
     EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status;
     EXPECT_THAT(status.ToString(), Not(HasSubstr("socket")));
   }
@@ -242,7 +244,7 @@ TEST(SilentPlugin, AttackSHoldsNoStreamForLongerThanTheLimit) {
     const Sidecar sidecar(plugin.address(), true, {}, {}, kStall);
     for (const rpc::Api api : kAllApis) {
       const Stopwatch watch;
-      EXPECT_EQ(ListAll(sidecar.Request(api)).status.code(), StatusCode::kDeadlineExceeded)
+      EXPECT_EQ(ListWhatComes(sidecar.Request(api)).status.code(), StatusCode::kDeadlineExceeded)
           << rpc::ApiName(api) << late;
       EXPECT_GE(watch.elapsed(), kStall);
       EXPECT_LT(watch.elapsed(), seconds(10));
@@ -269,7 +271,8 @@ TEST(SilentPlugin, AttackSAClientThatReadsNothingIsNotThePluginsFault) {
   int before = -1;
   ASSERT_TRUE(Eventually([&] { return std::exchange(before, trace->next_calls) == before; }));
   const Sidecar other(silent.address(), true, {}, {}, 2 * kStall);
-  EXPECT_EQ(ListAll(other.Request(rpc::Api::kCsi)).status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ListWhatComes(other.Request(rpc::Api::kCsi)).status.code(),
+            StatusCode::kDeadlineExceeded);
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(call.Read().has_value());
   EXPECT_EQ(sidecar.relay->open_streams(), 1u);
 }
@@ -281,7 +284,7 @@ TEST(SilentPlugin, AttackSAServerThatSaysNothingFailsAClientThatHasALimit) {
   request.snapshot_id = std::string("s");
   request.stall_timeout = kStall;
   const Stopwatch watch;
-  const absl::Status status = ListAll(request).status;
+  const absl::Status status = ListWhatComes(request).status;
   EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
   EXPECT_THAT(status.ToString(), HasSubstr("sent nothing for 300 ms"));
   EXPECT_LT(watch.elapsed(), seconds(10));

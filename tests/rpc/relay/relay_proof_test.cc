@@ -16,6 +16,7 @@
 #include "rpc/support/fault_proxy.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/sidecar.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -34,15 +35,15 @@ TEST(RelayProof, AttackJAnEarlyOkWithoutAProofIsNotProvenBehindARelay) {
     const Sidecar sidecar(plugin.address(), check);
     for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession}) {
       rpc::ListRequest request = sidecar.Request(api);
-      const Listed listed = ListAll(request);
-      EXPECT_TRUE(listed.status.ok()) << listed.status;
+      const Listed listed = ListWhatComes(request);
+      EXPECT_OK(listed.status);
       // Without its checks the relay sends what the plugin sent; where the types are numbered
       // otherwise it looks at every message.
       const bool looked_at = check || api == rpc::Api::kSession;
       EXPECT_EQ(listed.completeness,
                 looked_at ? Completeness::kProvenFromRelay : Completeness::kEnded);
       request.require_proof = true;
-      const absl::Status status = ListAll(request).status;
+      const absl::Status status = ListWhatComes(request).status;
       EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
       EXPECT_THAT(status.ToString(),
                   HasSubstr(looked_at ? "does not reach the source" : "no proof"));
@@ -58,8 +59,8 @@ TEST(RelayProof, AttackJAProofThatThePluginGaveReachesTheClientAsAWholeOne) {
     for (const Sidecar* sidecar : {&first, &second}) {
       rpc::ListRequest request = sidecar->Request(rpc::Api::kKubernetes);
       request.require_proof = true;
-      const Listed listed = ListAll(request);
-      EXPECT_TRUE(listed.status.ok()) << listed.status;
+      const Listed listed = ListWhatComes(request);
+      EXPECT_OK(listed.status);
       EXPECT_EQ(listed.completeness, Completeness::kProven);
     }
   }
@@ -70,8 +71,8 @@ TEST(RelayProof, AttackJASecondRelayDoesNotMakeTheFirstOnesProofAWholeOne) {
   const Sidecar first(plugin.address());
   for (const bool check : {true, false}) {
     const Sidecar second(first.relay->address(), check);
-    const Listed listed = ListAll(second.Request(rpc::Api::kKubernetes));
-    EXPECT_TRUE(listed.status.ok()) << listed.status;
+    const Listed listed = ListWhatComes(second.Request(rpc::Api::kKubernetes));
+    EXPECT_OK(listed.status);
     EXPECT_EQ(listed.completeness, Completeness::kProvenFromRelay);
   }
 }
@@ -84,12 +85,12 @@ TEST(RelayProof, AttackJAServerOverAnUnprovenOneProvesNoMoreThanARelay) {
         whole ? proven.server->address() : unproven.address(), rpc::Api::kCsi);
     const TempDir dir;
     const auto server = rpc::Server::Start(*provider, {.listen = "unix://" + (dir / "s")});
-    ASSERT_TRUE(server.ok()) << server.status();
+    ASSERT_OK(server);
     rpc::ListRequest request;
     request.address = (*server)->address();
     request.snapshot_id = std::string("s");
-    const Listed listed = ListAll(request);
-    EXPECT_TRUE(listed.status.ok()) << listed.status;
+    const Listed listed = ListWhatComes(request);
+    EXPECT_OK(listed.status);
     EXPECT_EQ(listed.completeness, whole ? Completeness::kProven : Completeness::kProvenFromRelay);
   }
 }
@@ -124,7 +125,7 @@ TEST(RelayProof, AttackJAMessageCutShortBeforeAnOkIsNeverProven) {
       request.max_resumes = 0;
     }
     request.require_proof = true;
-    const Listed listed = ListAll(request);
+    const Listed listed = ListWhatComes(request);
     EXPECT_EQ(lying.wire.fired(), 1);
     EXPECT_EQ(listed.status.code(), StatusCode::kFailedPrecondition) << listed.status;
     EXPECT_NE(listed.completeness, Completeness::kProven);
@@ -148,7 +149,7 @@ TEST(RelayProof, AttackJAMessageCutShortContradictsTheProofBehindIt) {
       request.max_resumes = 0;
     }
     request.max_results = 1;
-    const Listed listed = ListAll(request);
+    const Listed listed = ListWhatComes(request);
     EXPECT_EQ(lying.wire.fired(), 1);
     EXPECT_EQ(listed.status.code(), relayed ? StatusCode::kInternal : StatusCode::kDataLoss)
         << listed.status;
@@ -184,13 +185,13 @@ TEST(RelayProof, AttackJAKeyOfTheProofThatIsThereTwiceIsADifference) {
     request.address = plugin.address();
     request.snapshot_id = std::string("s");
     request.max_resumes = 0;
-    const Listed direct = ListAll(request);
+    const Listed direct = ListWhatComes(request);
     EXPECT_EQ(direct.status.code(), StatusCode::kDataLoss) << direct.status;
     EXPECT_THAT(direct.status.ToString(), HasSubstr("is given more than once"));
     for (const bool check : {true, false}) {
       const Sidecar sidecar(plugin.address(), check);
       for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession}) {
-        const Listed listed = ListAll(sidecar.Request(api));
+        const Listed listed = ListWhatComes(sidecar.Request(api));
         EXPECT_EQ(listed.status.code(), StatusCode::kInternal) << listed.status;
       }
     }
@@ -198,8 +199,8 @@ TEST(RelayProof, AttackJAKeyOfTheProofThatIsThereTwiceIsADifference) {
   script.trailing = proof;
   const FakeServer plugin(script);
   const Sidecar sidecar(plugin.address());
-  const Listed listed = ListAll(sidecar.Request(rpc::Api::kCsi));
-  EXPECT_TRUE(listed.status.ok()) << listed.status;
+  const Listed listed = ListWhatComes(sidecar.Request(rpc::Api::kCsi));
+  EXPECT_OK(listed.status);
   EXPECT_EQ(listed.completeness, Completeness::kProven);
 }
 
@@ -211,14 +212,14 @@ TEST(RelayProof, AttackJASourceVersionThatIsThereTwiceIsRefused) {
   request.address = plugin.address();
   request.snapshot_id = std::string("s");
   request.max_resumes = 0;
-  const absl::Status direct = ListAll(request).status;
+  const absl::Status direct = ListWhatComes(request).status;
   EXPECT_EQ(direct.code(), StatusCode::kDataLoss) << direct;
   EXPECT_THAT(direct.ToString(), HasSubstr("cbt-source-version is given more than once"));
   for (const bool check : {true, false}) {
     const Sidecar sidecar(plugin.address(), check);
     for (const rpc::Api api :
          {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession, rpc::Api::kPaged}) {
-      const absl::Status status = ListAll(sidecar.Request(api)).status;
+      const absl::Status status = ListWhatComes(sidecar.Request(api)).status;
       // For pages the relay is a client.
       const bool pages = api == rpc::Api::kPaged;
       EXPECT_EQ(status.code(), pages ? StatusCode::kDataLoss : StatusCode::kInternal) << status;

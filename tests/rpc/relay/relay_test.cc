@@ -23,6 +23,7 @@
 #include "rpc/support/planted_server.h"
 #include "rpc/support/sidecar.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -55,16 +56,16 @@ RC_GTEST_PROP(Relay, PassesOnWhatThePluginSays, ()) {
     for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession}) {
       rpc::ListRequest request = sidecar.Request(api, random() % 2 == 0);
       request.max_results = static_cast<int32_t>(random() % 5);
-      const Listed listed = ListAll(request);
+      const Listed listed = ListWhatComes(request);
       if (!listed.status.ok()) RC_FAIL(listed.status.ToString());
       RC_ASSERT(listed.tuples == full);
       if (check) RC_ASSERT(listed.completeness == rpc::Completeness::kProven);
       request.starting_offset = random() % (capacity + 1);
-      const Listed rest = ListAll(request);
+      const Listed rest = ListWhatComes(request);
       if (!rest.status.ok()) RC_FAIL(rest.status.ToString());
       request.address = plugin.server->address();
       request.api = rpc::Api::kCsi;
-      RC_ASSERT(rest.tuples == ListAll(request).tuples);
+      RC_ASSERT(rest.tuples == ListWhatComes(request).tuples);
     }
     Ranges pages = full;
     // Pages don't tell that the last block may reach past the capacity.
@@ -73,7 +74,7 @@ RC_GTEST_PROP(Relay, PassesOnWhatThePluginSays, ()) {
     }
     rpc::ListRequest request = sidecar.Request(rpc::Api::kPaged, true);
     request.max_results = 7;
-    const Listed listed = ListAll(request);
+    const Listed listed = ListWhatComes(request);
     if (!listed.status.ok()) RC_FAIL(listed.status.ToString());
     RC_ASSERT(listed.tuples == pages);
   }
@@ -82,8 +83,8 @@ RC_GTEST_PROP(Relay, PassesOnWhatThePluginSays, ()) {
 TEST(Relay, UncheckedStreamsCarryThePluginsOwnProof) {
   const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, 1 << 20);
   const Sidecar sidecar(plugin.server->address(), false);
-  const Listed listed = ListAll(sidecar.Request(rpc::Api::kKubernetes));
-  ASSERT_TRUE(listed.status.ok());
+  const Listed listed = ListWhatComes(sidecar.Request(rpc::Api::kKubernetes));
+  ASSERT_OK(listed.status);
   EXPECT_EQ(listed.completeness, rpc::Completeness::kProven);
 }
 
@@ -101,8 +102,8 @@ TEST(Relay, PutsRightWhatThePluginIgnores) {
         rpc::ListRequest request = sidecar.Request(rpc::Api::kKubernetes);
         request.starting_offset = offset;
         request.max_results = max;
-        const Listed listed = ListAll(request);
-        ASSERT_TRUE(listed.status.ok()) << listed.status << " at " << offset << " max " << max;
+        const Listed listed = ListWhatComes(request);
+        ASSERT_OK(listed.status) << listed.status << " at " << offset << " max " << max;
         Ranges expected;
         for (const auto& [at, length] : all) {
           if (at + length > offset) expected.emplace_back(at, length);
@@ -125,7 +126,7 @@ TEST(Relay, MessagesThatAreTooLargeAreCut) {
   request.set_snapshot_id("ns/b");
   RawCall call(channel, kAllocatedPath, request.SerializeAsString());
   const Answer answer = ReadAll(call);
-  ASSERT_TRUE(answer.status.ok());
+  ASSERT_OK(answer.status);
   for (const size_t bytes : answer.message_bytes) EXPECT_LE(bytes, rpc::kMaxMessageBytes);
   EXPECT_EQ(answer.Tuples(), all);
 }
@@ -152,7 +153,7 @@ TEST(Relay, E15NothingThatBreaksTheRulesIsPassedOnAsGood) {
     const FakeServer plugin(script);
     const Sidecar sidecar(plugin.address());
     for (const rpc::Api api : {rpc::Api::kKubernetes, rpc::Api::kSession}) {
-      const Listed listed = ListAll(sidecar.Request(api));
+      const Listed listed = ListWhatComes(sidecar.Request(api));
       EXPECT_EQ(listed.status.code(), StatusCode::kInternal) << text << ": " << listed.status;
       EXPECT_THAT(listed.status.ToString(), HasSubstr(text));
     }
@@ -186,7 +187,7 @@ TEST(Relay, ErrorsOfThePluginPassWithTheirCode) {
       if (late) script.messages.push_back(Variable(1000, {{0, 10}}));
       const FakeServer plugin(script);
       const Sidecar sidecar(plugin.address());
-      const Listed listed = ListAll(sidecar.Request(rpc::Api::kKubernetes));
+      const Listed listed = ListWhatComes(sidecar.Request(rpc::Api::kKubernetes));
       EXPECT_EQ(static_cast<int>(listed.status.code()), static_cast<int>(code));
       EXPECT_THAT(listed.status.ToString(), HasSubstr("plugin: "));
     }
@@ -198,15 +199,15 @@ TEST(Relay, APluginThatIsNotThereIsUnavailableAndComesBack) {
   const std::string address = "unix://" + (dir / "plugin");
   const Sidecar sidecar(address);
   const rpc::ListRequest request = sidecar.Request(rpc::Api::kKubernetes);
-  EXPECT_EQ(ListAll(request).status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(ListWhatComes(request).status.code(), StatusCode::kUnavailable);
   FunctionProvider provider([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     return Extents(CursorOver({{0, 1}}, 4096));
   });
   rpc::ServerOptions options;
   options.listen = address;
   const auto plugin = rpc::Server::Start(provider, options);
-  ASSERT_TRUE(plugin.ok());
-  EXPECT_TRUE(Eventually([&] { return ListAll(request).status.ok(); }));
+  ASSERT_OK(plugin);
+  EXPECT_TRUE(Eventually([&] { return ListWhatComes(request).status.ok(); }));
 }
 
 TEST(Relay, APluginThatDiesInMidStreamIsAnError) {
@@ -217,9 +218,9 @@ TEST(Relay, APluginThatDiesInMidStreamIsAnError) {
       });
   const Sidecar sidecar(plugin->server->address());
   auto cursor = rpc::RemoteCursor::Open(sidecar.Request(rpc::Api::kKubernetes));
-  ASSERT_TRUE(cursor.ok());
+  ASSERT_OK(cursor);
   ExtentBatch batch;
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE((*cursor)->Next(batch).ok());
+  for (int i = 0; i < 100; ++i) ASSERT_OK((*cursor)->Next(batch));
   std::thread end([&] { plugin->server->Shutdown(milliseconds(0)); });
   absl::Status status;
   while (status.ok()) status = (*cursor)->Next(batch).status();
@@ -237,7 +238,7 @@ TEST(Relay, E13WhenTheClientGoesThePluginIsLetGo) {
   const Sidecar sidecar(plugin.server->address());
   {
     auto cursor = rpc::RemoteCursor::Open(sidecar.Request(rpc::Api::kKubernetes));
-    ASSERT_TRUE(cursor.ok());
+    ASSERT_OK(cursor);
     EXPECT_EQ(trace->alive, 1);
   }
   EXPECT_TRUE(Eventually([&] { return trace->alive == 0; }));
@@ -287,7 +288,7 @@ TEST(Relay, DeadlinesReachThePlugin) {
   const Sidecar sidecar(plugin.server->address());
   rpc::ListRequest request = sidecar.Request(rpc::Api::kKubernetes);
   request.timeout = seconds(30);
-  ASSERT_TRUE(ListAll(request).status.ok());
+  ASSERT_OK(ListWhatComes(request).status);
   ASSERT_TRUE(seen.has_value());
   EXPECT_LT(*seen - std::chrono::system_clock::now(), seconds(31));
 }
@@ -299,7 +300,7 @@ TEST(Relay, NoStreamLastsLongerThanTheTotalTime) {
   rpc::StreamOptions stream;
   stream.total_time = milliseconds(300);
   const Sidecar sidecar(plugin.server->address(), true, stream);
-  EXPECT_EQ(ListAll(sidecar.Request(rpc::Api::kKubernetes)).status.code(),
+  EXPECT_EQ(ListWhatComes(sidecar.Request(rpc::Api::kKubernetes)).status.code(),
             StatusCode::kDeadlineExceeded);
 }
 
@@ -310,7 +311,7 @@ TEST(Relay, ThePluginIsNotAskedForThoseWhoMayNot) {
   const Sidecar sidecar(plugin.server->address());
   rpc::ListRequest request = sidecar.Request(rpc::Api::kKubernetes);
   request.token = std::string("wrong");
-  EXPECT_EQ(ListAll(request).status.code(), StatusCode::kUnauthenticated);
+  EXPECT_EQ(ListWhatComes(request).status.code(), StatusCode::kUnauthenticated);
   EXPECT_EQ(plugin.provider.calls, 0);
 }
 
@@ -324,7 +325,7 @@ TEST(Relay, ShutsDownUnderLoad) {
     for (int i = 0; i < 8; ++i) {
       clients.emplace_back([&sidecar, i] {
         const Listed listed =
-            ListAll(sidecar.Request(i % 2 == 0 ? rpc::Api::kKubernetes : rpc::Api::kSession));
+            ListWhatComes(sidecar.Request(i % 2 == 0 ? rpc::Api::kKubernetes : rpc::Api::kSession));
         EXPECT_FALSE(listed.status.ok());
       });
     }
@@ -430,15 +431,15 @@ TEST(Relay, PagesMakeNoConnectionsOfTheirOwn) {
   const FakeServer plugin({.messages = {Variable(10, {{0, 1}})}});
   const Sidecar sidecar(plugin.address());
   const rpc::ListRequest page = sidecar.Request(rpc::Api::kPaged);
-  ASSERT_TRUE(ListAll(page).status.ok());
+  ASSERT_OK(ListWhatComes(page).status);
   const size_t before = OpenDescriptors();
   for (int i = 0; i < 300; ++i) {
     rpc::ListRequest request = page;
     request.timeout = milliseconds(i % 3);
-    ListAll(request).status.IgnoreError();
+    ListWhatComes(request).status.IgnoreError();
   }
   EXPECT_LE(DescriptorsComeDownTo(before), before);
-  EXPECT_TRUE(ListAll(page).status.ok());
+  EXPECT_OK(ListWhatComes(page).status);
 }
 
 TEST(Relay, AProofOfItsOwnNeverHidesThePlugins) {
@@ -448,7 +449,7 @@ TEST(Relay, AProofOfItsOwnNeverHidesThePlugins) {
     rpc::ListRequest request = sidecar.Request(rpc::Api::kCsi);
     request.snapshot_id = "target";
     request.max_results = 1;
-    const Listed listed = ListAll(request);
+    const Listed listed = ListWhatComes(request);
     if (*fault == 0) {
       EXPECT_EQ(listed.completeness, rpc::Completeness::kProven) << listed.status;
     } else {
@@ -478,9 +479,9 @@ TEST(Relay, E13DrainNeverEndsAStreamWithOkThatWasCutAnew) {
     // On the same connection to the plugin, so the end of the first stream was there before.
     rpc::ListRequest small = sidecar.Request(rpc::Api::kCsi);
     small.snapshot_id = std::string("ns/small");
-    ASSERT_TRUE(ListAll(small).status.ok());
+    ASSERT_OK(ListWhatComes(small).status);
     auto drain = std::async(std::launch::async, [&] { sidecar.relay->Shutdown(milliseconds(0)); });
-    EXPECT_TRUE(Eventually([&] { return !ListAll(small).status.ok(); }));
+    EXPECT_TRUE(Eventually([&] { return !ListWhatComes(small).status.ok(); }));
     const Answer answer = ReadAll(call);
     EXPECT_FALSE(answer.status.ok())
         << "after " << answer.messages.size() + 1 << " messages of " << all.size();

@@ -17,8 +17,11 @@
 #include "first_revision.pb.h"
 #include "list_snapshot_deltas.pb.h"
 #include "rpc/contract/page_token.h"
+#include "rpc/support/access_parts.h"
 #include "rpc/support/fixture.h"
+#include "rpc/support/list_all.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -33,73 +36,33 @@ using testing::Not;
 constexpr char kToken[] = "0123456789abcdef0123456789abcdef-canary";
 
 // A server of all four contracts over one provider.
-class AllApis {
+class AllApis : public AccessParts {
  public:
   explicit AllApis(FunctionProvider::Function function, rpc::StreamOptions stream = {},
                    rpc::SnapshotResolver* resolver = nullptr, bool base_is_handle = true)
-      : provider(std::move(function)), sessions(rpc::MemorySessionStore::Create()) {
-    std::vector<rpc::TokenGrant> grants(2);
-    grants[0] = {.token = Secret(kToken), .name = "operator", .name_spaces = {"ns"}};
-    grants[1] = {.token = Secret("other-token-of-somebody-else"), .name = "x", .name_spaces = {}};
-    access = rpc::MakeTokenAccess(std::move(grants));
-    folders = rpc::MakeFolderResolver();
-    Secrets secrets;
-    secrets.Set("key", "secret-canary");
-    secret_provider = rpc::MakeStaticSecrets(std::move(secrets));
+      : AccessParts(kToken), provider(std::move(function)) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
-    options.apis = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession, rpc::Api::kPaged};
-    options.access = {.authenticator = access.get(),
-                      .authorizer = access.get(),
-                      .resolver = resolver != nullptr ? resolver : folders.get(),
-                      .secrets = secret_provider.get()};
     options.base_is_handle = base_is_handle;
-    options.sessions = sessions.get();
     options.stream = stream;
-    absl::StatusOr<std::unique_ptr<rpc::Server>> started = rpc::Server::Start(provider, options);
-    if (!started.ok()) throw std::runtime_error(started.status().ToString());
-    server = *std::move(started);
-    session = std::string(
-        sessions
-            ->Open({.name_space = "ns",
-                    .snapshots = {"a", "b"},
-                    .expires = std::chrono::system_clock::now() + std::chrono::hours(1)})
-            ->Reveal());
+    Give(options, resolver);
+    server = ValueOf(rpc::Server::Start(provider, options));
   }
 
   // Asks for snapshot b of namespace ns, against a if `delta`.
   rpc::ListRequest Request(rpc::Api api, bool delta = false) const {
-    rpc::ListRequest request;
-    request.address = server->address();
-    request.api = api;
-    const bool named = api == rpc::Api::kKubernetes || api == rpc::Api::kSession;
-    request.snapshot_id = named ? "b" : "ns/b";
-    if (delta) request.base_snapshot_id = api == rpc::Api::kSession ? "a" : "ns/a";
-    request.token = api == rpc::Api::kKubernetes ? kToken : session;
-    request.name_space = std::string("ns");
+    rpc::ListRequest request = RequestTo(server->address(), api, delta);
     request.volume_id = "vol";
-    request.timeout = seconds(60);
     return request;
   }
 
   TempDir dir;
   FunctionProvider provider;
-  std::unique_ptr<rpc::MemorySessionStore> sessions;
-  std::unique_ptr<rpc::TokenAccess> access;
-  std::unique_ptr<rpc::SnapshotResolver> folders;
-  std::unique_ptr<rpc::SecretProvider> secret_provider;
   std::unique_ptr<rpc::Server> server;
-  std::string session;
 };
 
 constexpr rpc::Api kAllApis[] = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession,
                                  rpc::Api::kPaged};
-
-absl::StatusOr<Ranges> ListAll(const rpc::ListRequest& request) {
-  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
-  if (!cursor.ok()) return cursor.status();
-  return Drain(**cursor);
-}
 
 RC_GTEST_PROP(Apis, GiveOneAnswer, ()) {
   std::mt19937_64 random = AnyRandom();
@@ -161,10 +124,10 @@ TEST(Apis, E4PagesWithALastBlockPastTheCapacityCanBeResumedAtItsEnd) {
   rpc::ListRequest request = apis.Request(rpc::Api::kPaged);
   request.starting_offset = 3;
   const auto rest = ListAll(request);
-  ASSERT_TRUE(rest.ok()) << rest.status();
+  ASSERT_OK(rest);
   EXPECT_TRUE(rest->empty());
   request.starting_offset = 2;
-  EXPECT_EQ(*ListAll(request), (Ranges{{0, 3}}));
+  EXPECT_EQ(ValueOf(ListAll(request)), (Ranges{{0, 3}}));
 }
 
 TEST(Apis, ProvidersSeeHandlesAndSecretsWhateverTheContract) {
@@ -177,7 +140,7 @@ TEST(Apis, ProvidersSeeHandlesAndSecretsWhateverTheContract) {
   for (const rpc::Api api : kAllApis) {
     rpc::ListRequest request = apis.Request(api, true);
     if (api == rpc::Api::kCsi || api == rpc::Api::kPaged) request.secrets["key"] = "own";
-    EXPECT_TRUE(ListAll(request).ok()) << rpc::ApiName(api);
+    EXPECT_OK(ListAll(request)) << rpc::ApiName(api);
   }
   EXPECT_THAT(seen, ElementsAre("ns/a ns/b own", "ns/a ns/b secret-canary",
                                 "ns/a ns/b secret-canary", "ns/a ns/b own"));
@@ -192,11 +155,11 @@ TEST(Apis, E17TheBaseIsAHandleOrANameAsTheServerSays) {
   const AllApis by_handle(provider);
   const AllApis by_name(provider, {}, nullptr, false);
   rpc::ListRequest request = by_handle.Request(rpc::Api::kKubernetes, true);
-  EXPECT_TRUE(ListAll(request).ok());
+  EXPECT_OK(ListAll(request));
   request.base_snapshot_id = std::string("a");
   EXPECT_EQ(ListAll(request).status().code(), StatusCode::kNotFound);
   request.address = by_name.server->address();
-  EXPECT_TRUE(ListAll(request).ok());
+  EXPECT_OK(ListAll(request));
   EXPECT_THAT(seen, ElementsAre("ns/a", "ns/a"));
 }
 
@@ -307,7 +270,7 @@ TEST(Apis, AccessThatFailsIsNeverAccess) {
     options.apis = {rpc::Api::kKubernetes};
     options.access = {.authenticator = &odd, .authorizer = &odd, .resolver = folders.get()};
     const auto server = rpc::Server::Start(provider, options);
-    ASSERT_TRUE(server.ok());
+    ASSERT_OK(server);
     rpc::ListRequest request;
     request.address = (*server)->address();
     request.api = rpc::Api::kKubernetes;
@@ -339,7 +302,7 @@ TEST(Apis, AnAnswerAfterTheServersEndFindsNobody) {
   options.apis = {rpc::Api::kKubernetes};
   options.access = {.authenticator = &never, .authorizer = &never, .resolver = folders.get()};
   auto server = rpc::Server::Start(provider, options);
-  ASSERT_TRUE(server.ok());
+  ASSERT_OK(server);
   rpc::ListRequest request;
   request.address = (*server)->address();
   request.api = rpc::Api::kKubernetes;
@@ -375,7 +338,7 @@ TEST(Sessions, SnapshotsOutsideAreRefusedLikeWrongTokens) {
     return Extents(CursorOver({}, 4096));
   });
   rpc::ListRequest request = apis.Request(rpc::Api::kSession, true);
-  EXPECT_TRUE(ListAll(request).ok());
+  EXPECT_OK(ListAll(request));
   std::set<std::string> texts;
   const auto refused = [&](const rpc::ListRequest& asked) {
     const absl::Status status = ListAll(asked).status();
@@ -425,7 +388,7 @@ TEST(Pages, EndWithTheLastBlockAndNotBefore) {
     int pages = 0;
     do {
       const auto [status, page] = Page(apis, request);
-      ASSERT_TRUE(status.ok()) << status.error_message();
+      ASSERT_OK(status);
       ++pages;
       EXPECT_EQ(page.volume_size_bytes(), 1u << 20);
       if (max > 0) {
@@ -459,7 +422,7 @@ TEST(Pages, E6NoPageIsLargerThanAMessage) {
   uint64_t count = 0;
   do {
     const auto [status, page] = Page(apis, request);
-    ASSERT_TRUE(status.ok());
+    ASSERT_OK(status);
     EXPECT_LE(page.ByteSizeLong(), options.message_bytes);
     count += static_cast<uint64_t>(page.changed_blocks_size());
     request.set_starting_token(page.next_token());
@@ -511,7 +474,7 @@ TEST(Pages, TokensSurviveARestart) {
   }
   const AllApis second(provider);
   const auto [status, page] = Page(second, request);
-  ASSERT_TRUE(status.ok());
+  ASSERT_OK(status);
   ASSERT_EQ(page.changed_blocks_size(), 1);
   EXPECT_EQ(page.changed_blocks(0).offset(), 10u);
 }
@@ -538,7 +501,7 @@ TEST(Pages, E5BadArgumentsAreRefused) {
   request.set_max_entries(-1);
   EXPECT_EQ(Page(apis, request).first.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   request.set_max_entries(0);
-  EXPECT_TRUE(Page(apis, request).first.ok());
+  EXPECT_OK(Page(apis, request).first);
 }
 
 TEST(Pages, AProviderThatHangsHoldsNoClientThatHasGone) {

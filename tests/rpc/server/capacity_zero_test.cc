@@ -8,6 +8,7 @@
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/sidecar.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -33,12 +34,12 @@ TEST(CapacityZero, AttackSIsRefusedByEveryClient) {
                     .resolver = access.folders.get()};
   options.sessions = access.sessions.get();
   const auto server = rpc::Server::Start(provider, options);
-  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_OK(server);
   for (const rpc::Api api : options.apis) {
     for (const bool delta : {false, true}) {
       rpc::ListRequest request = access.Request(api, delta);
       request.address = (*server)->address();
-      const absl::Status status = ListAll(request).status;
+      const absl::Status status = ListWhatComes(request).status;
       EXPECT_EQ(status.code(), StatusCode::kDataLoss) << rpc::ApiName(api) << ": " << status;
     }
   }
@@ -49,14 +50,15 @@ TEST(CapacityZero, AttackSIsNoAnswerOfARelay) {
     const FakeServer plugin(Script{.messages = {message}});
     const Sidecar sidecar(plugin.address());
     for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession}) {
-      const absl::Status status = ListAll(sidecar.Request(api)).status;
+      const absl::Status status = ListWhatComes(sidecar.Request(api)).status;
       EXPECT_EQ(status.code(), StatusCode::kInternal) << status;
       EXPECT_THAT(status.ToString(), HasSubstr("volume_capacity_bytes"));
     }
-    EXPECT_FALSE(ListAll(sidecar.Request(rpc::Api::kPaged)).status.ok());
+    EXPECT_FALSE(ListWhatComes(sidecar.Request(rpc::Api::kPaged)).status.ok());
     // One that doesn't look leaves it to the client.
     const Sidecar blind(plugin.address(), false);
-    EXPECT_EQ(ListAll(blind.Request(rpc::Api::kKubernetes)).status.code(), StatusCode::kDataLoss);
+    EXPECT_EQ(ListWhatComes(blind.Request(rpc::Api::kKubernetes)).status.code(),
+              StatusCode::kDataLoss);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "cbt/rpc/server.h"
 #include "rpc/support/fixture.h"
 #include "support/figures.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -133,7 +134,7 @@ struct Plugin {
   explicit Plugin(const TempDir& dir) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "plugin");
-    server = rpc::Server::Start(provider, options).value();
+    server = ValueOf(rpc::Server::Start(provider, options));
   }
 
   FunctionProvider provider{
@@ -148,7 +149,7 @@ std::unique_ptr<rpc::Relay> RelayBefore(const Plugin& plugin, const TempDir& dir
   options.listen = "unix://" + (dir / "relay");
   options.plugin = plugin.server->address();
   options.apis = {rpc::Api::kCsi};
-  return rpc::Relay::Start(options).value();
+  return ValueOf(rpc::Relay::Start(options));
 }
 
 void Judge(const Ends& ends, const char* what) {

@@ -24,8 +24,10 @@
 #include "cbt/rpc/server.h"
 #include "cbt/transform.h"
 #include "rpc/support/fixture.h"
+#include "rpc/support/list_all.h"
 #include "rpc/support/planted_server.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -43,12 +45,6 @@ rpc::ListRequest RequestTo(const std::string& address) {
   request.snapshot_id = std::string("s");
   request.timeout = seconds(60);
   return request;
-}
-
-absl::StatusOr<Ranges> ListAll(const rpc::ListRequest& request) {
-  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
-  if (!cursor.ok()) return cursor.status();
-  return Drain(**cursor);
 }
 
 // --- shapes --------------------------------------------------------------------------------------
@@ -138,8 +134,8 @@ TEST(Shapes, AreCheckedWhenAServerStarts) {
   options.connection.memory_quota = size_t{64} << 20;
   options.connection.idle_time = seconds(60);
   const auto server = rpc::Server::Start(provider, options);
-  ASSERT_TRUE(server.ok());
-  EXPECT_TRUE(ListAll(RequestTo((*server)->address())).ok());
+  ASSERT_OK(server);
+  EXPECT_OK(ListAll(RequestTo((*server)->address())));
 }
 
 TEST(Streams, LastNoLongerThanTheTotalTime) {
@@ -169,7 +165,7 @@ TEST(Connections, ThatAnswerNoPingAreClosedAlsoWithoutAStream) {
   options.connection.keepalive_time = milliseconds(200);
   options.connection.keepalive_timeout = milliseconds(200);
   const auto server = rpc::Server::Start(provider, options);
-  ASSERT_TRUE(server.ok());
+  ASSERT_OK(server);
   const int client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   ASSERT_GE(client, 0);
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
@@ -201,19 +197,19 @@ TEST(Client, SummariesComeAheadOfTheStreamAlsoThroughARelay) {
   options.plugin = service.server->address();
   options.apis = {rpc::Api::kCsi};
   const auto relay = rpc::Relay::Start(options);
-  ASSERT_TRUE(relay.ok());
+  ASSERT_OK(relay);
   for (const std::string& address : {service.server->address(), (*relay)->address()}) {
     rpc::ListRequest request = RequestTo(address);
     const auto cursor = rpc::RemoteCursor::Open(request);
-    ASSERT_TRUE(cursor.ok());
+    ASSERT_OK(cursor);
     EXPECT_EQ((*cursor)->summary().bytes, 8192u);
     EXPECT_EQ((*cursor)->summary().tuples, 2u);
     request.starting_offset = 8192;
-    EXPECT_EQ((*rpc::RemoteCursor::Open(request))->summary().bytes, 4096u);
+    EXPECT_EQ(ValueOf(rpc::RemoteCursor::Open(request))->summary().bytes, 4096u);
   }
   const Service silent = Service::OfExtents({{0, 1}}, 4096);
   const auto cursor = rpc::RemoteCursor::Open(RequestTo(silent.server->address()));
-  ASSERT_TRUE(cursor.ok());
+  ASSERT_OK(cursor);
   EXPECT_FALSE((*cursor)->summary().bytes.has_value());
 }
 
@@ -222,7 +218,7 @@ TEST(Client, ToldProgressEndsAtTheCapacity) {
   std::vector<rpc::StreamProgress> told;
   rpc::ListRequest request = RequestTo(service.server->address());
   request.on_progress = [&told](const rpc::StreamProgress& progress) { told.push_back(progress); };
-  ASSERT_TRUE(ListAll(request).ok());
+  ASSERT_OK(ListAll(request));
   ASSERT_FALSE(told.empty());
   EXPECT_EQ(told.back().covered, 1u << 20);
   EXPECT_EQ(told.back().capacity, 1u << 20);
@@ -246,7 +242,7 @@ TEST(Client, ProgressIsToldAtMostTenTimesASecond) {
   rpc::ListRequest request = RequestTo(server.address());
   request.on_progress = [&told](const rpc::StreamProgress& progress) { told.push_back(progress); };
   const Stopwatch watch;
-  ASSERT_TRUE(ListAll(request).ok());
+  ASSERT_OK(ListAll(request));
   const auto most = static_cast<size_t>(watch.elapsed() / milliseconds(100)) + 2;
   EXPECT_GE(told.size(), 2u);
   EXPECT_LE(told.size(), most);
@@ -281,7 +277,7 @@ TEST(Client, CanBeStoppedFromAnotherThread) {
   rpc::ListRequest request = RequestTo(service.server->address());
   request.stop = stop.get_token();
   auto cursor = rpc::RemoteCursor::Open(request);
-  ASSERT_TRUE(cursor.ok()) << cursor.status();
+  ASSERT_OK(cursor);
   const Stopwatch watch;
   std::thread stopper([&stop] {
     std::this_thread::sleep_for(milliseconds(50));
@@ -303,21 +299,21 @@ TEST(Client, TellsProvenFromEndedFromBroken) {
   };
   const PlantedServer good(rpc::Api::kCsi, "");
   auto proven = open(good);
-  ASSERT_TRUE(proven.ok());
+  ASSERT_OK(proven);
   EXPECT_EQ((*proven)->completeness(), rpc::Completeness::kUnderWay);
-  ASSERT_TRUE(Drain(**proven).ok());
+  ASSERT_OK(Drain(**proven));
   EXPECT_EQ((*proven)->completeness(), rpc::Completeness::kProven);
   // From the middle on it proves the rest.
-  ASSERT_TRUE((*proven)->Seek(500'000).ok());
+  ASSERT_OK((*proven)->Seek(500'000));
   EXPECT_EQ((*proven)->completeness(), rpc::Completeness::kUnderWay);
-  ASSERT_TRUE(Drain(**proven).ok());
+  ASSERT_OK(Drain(**proven));
   EXPECT_EQ((*proven)->completeness(), rpc::Completeness::kProven);
 
   // What servers sent before the proof spoke of capacity and type.
   const PlantedServer older(rpc::Api::kCsi, "proof-without-header");
   auto fewer = open(older);
-  ASSERT_TRUE(fewer.ok());
-  ASSERT_TRUE(Drain(**fewer).ok());
+  ASSERT_OK(fewer);
+  ASSERT_OK(Drain(**fewer));
   EXPECT_EQ((*fewer)->completeness(), rpc::Completeness::kProven);
 
   for (const auto& [fault, key] :
@@ -327,7 +323,7 @@ TEST(Client, TellsProvenFromEndedFromBroken) {
     SCOPED_TRACE(fault);
     const PlantedServer lying(rpc::Api::kCsi, fault);
     auto broken = open(lying);
-    ASSERT_TRUE(broken.ok());
+    ASSERT_OK(broken);
     const absl::Status status = Drain(**broken).status();
     EXPECT_EQ(status.code(), StatusCode::kDataLoss);
     EXPECT_THAT(status.ToString(), HasSubstr(key));
@@ -336,8 +332,8 @@ TEST(Client, TellsProvenFromEndedFromBroken) {
 
   const FakeServer silent(Script{.messages = {Variable(1000, {{0, 10}})}});
   auto ended = rpc::RemoteCursor::Open(RequestTo(silent.address()));
-  ASSERT_TRUE(ended.ok());
-  ASSERT_TRUE(Drain(**ended).ok());
+  ASSERT_OK(ended);
+  ASSERT_OK(Drain(**ended));
   EXPECT_EQ((*ended)->completeness(), rpc::Completeness::kEnded);
 }
 
@@ -371,7 +367,7 @@ TEST(Fallback, TakesTheBestTierAndSaysWhy) {
   request.base_snapshot_id = std::string("base");
 
   auto best = rpc::OpenBestTier(request, 4096);
-  ASSERT_TRUE(best.ok());
+  ASSERT_OK(best);
   EXPECT_EQ(best->tier, rpc::Tier::kDelta);
   EXPECT_TRUE(best->refused.empty());
 
@@ -379,19 +375,19 @@ TEST(Fallback, TakesTheBestTierAndSaysWhy) {
                                 StatusCode::kInvalidArgument, StatusCode::kUnimplemented}) {
     set(delta_error, absl::Status(code, "no delta"));
     best = rpc::OpenBestTier(request, std::nullopt);
-    ASSERT_TRUE(best.ok()) << best.status();
+    ASSERT_OK(best);
     EXPECT_EQ(best->tier, rpc::Tier::kAllocated);
     ASSERT_EQ(best->refused.size(), 1u);
     EXPECT_EQ(best->refused[0].second, delta_error);
-    EXPECT_EQ(*Drain(*best->cursor), (Ranges{{0, 4096}}));
+    EXPECT_EQ(ValueOf(Drain(*best->cursor)), (Ranges{{0, 4096}}));
   }
 
   set(allocated_error, absl::UnimplementedError("nothing at all"));
   best = rpc::OpenBestTier(request, 8192);
-  ASSERT_TRUE(best.ok());
+  ASSERT_OK(best);
   EXPECT_EQ(best->tier, rpc::Tier::kWholeVolume);
   EXPECT_EQ(best->refused.size(), 2u);
-  EXPECT_EQ(*Drain(*best->cursor), (Ranges{{0, 8192}}));
+  EXPECT_EQ(ValueOf(Drain(*best->cursor)), (Ranges{{0, 8192}}));
   EXPECT_EQ(rpc::OpenBestTier(request, std::nullopt).status(), allocated_error);
 
   // What another attempt may mend does not become a full backup.
@@ -424,13 +420,13 @@ TEST(Fallback, WithoutABaseItBeginsAtWhatIsAllocated) {
   });
   rpc::ListRequest request = RequestTo(service.server->address());
   auto best = rpc::OpenBestTier(request, std::nullopt);
-  ASSERT_TRUE(best.ok()) << best.status();
+  ASSERT_OK(best);
   EXPECT_EQ(best->tier, rpc::Tier::kAllocated);
   EXPECT_TRUE(best->refused.empty());
   EXPECT_EQ(service.provider.calls, 1);
   request.snapshot_id = std::string("other");
   best = rpc::OpenBestTier(request, 8192);
-  ASSERT_TRUE(best.ok()) << best.status();
+  ASSERT_OK(best);
   EXPECT_EQ(best->tier, rpc::Tier::kWholeVolume);
   ASSERT_EQ(best->refused.size(), 1u);
   EXPECT_EQ(best->refused[0].first, rpc::Tier::kAllocated);
@@ -443,10 +439,10 @@ TEST(Fallback, TheWholeVolumeIsWhole) {
   });
   for (const uint64_t capacity : {uint64_t{0}, uint64_t{1}, uint64_t{8192}}) {
     const auto best = rpc::OpenBestTier(RequestTo(service.server->address()), capacity);
-    ASSERT_TRUE(best.ok()) << best.status();
+    ASSERT_OK(best);
     EXPECT_EQ(best->tier, rpc::Tier::kWholeVolume);
     EXPECT_EQ(best->cursor->capacity(), capacity);
-    EXPECT_EQ(*Drain(*best->cursor), capacity == 0 ? Ranges{} : (Ranges{{0, capacity}}));
+    EXPECT_EQ(ValueOf(Drain(*best->cursor)), capacity == 0 ? Ranges{} : (Ranges{{0, capacity}}));
   }
   EXPECT_FALSE(rpc::OpenBestTier(RequestTo(service.server->address()), kMaxCapacity + 1).ok());
 }
@@ -476,10 +472,10 @@ TEST(Fallback, FromTheMiddleOnlyTheFirstTierAnswers) {
     refused(open(std::nullopt, "nothing"), StatusCode::kUnimplemented);
     // Who names the tier gets it.
     const auto delta = open("base", "s");
-    ASSERT_TRUE(delta.ok()) << delta.status();
+    ASSERT_OK(delta);
     EXPECT_EQ(delta->tier, rpc::Tier::kDelta);
     const auto allocated = open(std::nullopt, "s");
-    ASSERT_TRUE(allocated.ok()) << allocated.status();
+    ASSERT_OK(allocated);
     EXPECT_EQ(allocated->tier, rpc::Tier::kAllocated);
   }
   request.starting_offset = 0;

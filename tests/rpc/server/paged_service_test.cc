@@ -10,6 +10,7 @@
 
 #include "list_snapshot_deltas.pb.h"
 #include "rpc/support/fixture.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -28,7 +29,7 @@ class Paged {
     options.apis = {rpc::Api::kPaged};
     options.stream = stream;
     auto server = rpc::Server::Start(provider_, options);
-    EXPECT_TRUE(server.ok()) << server.status();
+    EXPECT_OK(server);
     server_ = *std::move(server);
     channel_ = Connect(server_->address());
   }
@@ -98,7 +99,7 @@ TEST(PagedService, PagesOfACursorThatRoundsDownRepeatNothingAndLoseNothing) {
     int pages = 0;
     do {
       const Paged::Answer answer = server.Ask(request);
-      ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+      ASSERT_OK(answer.status);
       EXPECT_EQ(answer.page.volume_size_bytes(), 1000u);
       EXPECT_LE(answer.page.changed_blocks_size(), most);
       EXPECT_GT(answer.page.changed_blocks_size(), 0);
@@ -153,7 +154,7 @@ TEST(PagedService, ABaseThatIsThereAndEmptyIsNone) {
     return Extents(CursorOver(call.base.has_value() ? Ranges{} : Ranges{{0, 10}}, 1000));
   });
   const Paged::Answer answer = server.Ask(std::string("\x0a\x00\x12\x01s", 5));
-  EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
+  EXPECT_OK(answer.status);
   EXPECT_EQ(BlocksOf(answer.page), (Ranges{{0, 10}}));
 }
 
@@ -174,7 +175,7 @@ TEST(PagedService, APageTakesAPlaceAmongTheStreamsAndGivesItBack) {
   EXPECT_FALSE(second.came);
   EXPECT_EQ(second.status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
   release.set_value();
-  EXPECT_TRUE(first.get().status.ok());
+  EXPECT_OK(first.get().status);
   EXPECT_TRUE(Eventually([&server] { return server.Ask(ForTarget()).status.ok(); }));
 }
 

@@ -22,6 +22,7 @@
 #include "cbt/rpc/server.h"
 #include "cbt/rpc/session_store.h"
 #include "rpc/support/fixture.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -235,7 +236,7 @@ class Reflected : public testing::Test {
   }
   std::unique_ptr<rpc::Server> Serve(const rpc::ServerOptions& options) {
     auto server = rpc::Server::Start(provider_, options);
-    EXPECT_TRUE(server.ok()) << server.status();
+    EXPECT_OK(server);
     return *std::move(server);
   }
   std::unique_ptr<rpc::Server> ServeAll() {
@@ -286,7 +287,7 @@ TEST_F(Reflected, ListsWhatIsServedAndNothingElse) {
   options.access = {
       .authenticator = access_.get(), .authorizer = access_.get(), .resolver = folders_.get()};
   const auto relay = rpc::Relay::Start(options);
-  ASSERT_TRUE(relay.ok()) << relay.status();
+  ASSERT_OK(relay);
   EXPECT_THAT(ServicesOf((*relay)->address()),
               UnorderedElementsAre("snapshotmetadata.SnapshotMetadata", "grpc.health.v1.Health",
                                    "grpc.reflection.v1.ServerReflection",
@@ -314,7 +315,7 @@ TEST_F(Reflected, EveryServiceOfTheListIsDescribedWhole) {
         EXPECT_EQ(reflection.Ask(kFileBySymbol, service->method(i)->full_name()).files, told.files);
       }
     }
-    EXPECT_TRUE(reflection.Close().ok());
+    EXPECT_OK(reflection.Close());
   }
 }
 
@@ -426,7 +427,7 @@ TEST_F(Reflected, StrangeQuestionsAreAnsweredAndTheNextOneToo) {
     EXPECT_EQ(reflection.Ask(bytes).error, StatusCode::UNIMPLEMENTED);
   }
   EXPECT_EQ(reflection.Ask(kListServices, "").services.size(), 8u);
-  EXPECT_TRUE(reflection.Close().ok());
+  EXPECT_OK(reflection.Close());
 }
 
 TEST_F(Reflected, FieldsOfLaterVersionsArePassedOver) {
@@ -497,7 +498,7 @@ TEST_F(Reflected, QuestionsAreShort) {
   longest = RequestFor(kFileByName, std::string(4000 + 4096 - longest.size(), 'x'));
   ASSERT_EQ(longest.size(), 4096u);
   std::optional<std::string> answer;
-  EXPECT_TRUE(AskOnce(channel, longest, answer).ok());
+  EXPECT_OK(AskOnce(channel, longest, answer));
   EXPECT_EQ(Understand(answer.value_or("")).request, longest);
   for (const size_t more : {size_t{1}, size_t{50} << 10}) {
     const grpc::Status status =
@@ -530,7 +531,7 @@ TEST_F(Reflected, CallsThatAreTooManyAreRefusedAndTakeNoStreamsPlace) {
   EXPECT_TRUE(stream.Read().has_value());
   // Who was let in goes on; a place that is given back is somebody else's.
   EXPECT_EQ(open.front()->Ask(kListServices, "").services.size(), 5u);
-  EXPECT_TRUE(open.back()->Close().ok());
+  EXPECT_OK(open.back()->Close());
   EXPECT_TRUE(Eventually([&] { return IsAnswered(channel); }));
 }
 

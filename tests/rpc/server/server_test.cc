@@ -25,6 +25,7 @@
 #include "rpc/server/identity_service.h"
 #include "rpc/support/fixture.h"
 #include "rpc/transport/listen_address.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {
@@ -100,7 +101,7 @@ TEST(Address, Parses) {
 TEST(Server, TcpPorts) {
   FunctionProvider provider(OneTuple);
   auto first = Listen(provider, "127.0.0.1:0");
-  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_OK(first);
   const int port = (*first)->port();
   EXPECT_GT(port, 0);
   const std::string address = "127.0.0.1:" + std::to_string(port);
@@ -114,7 +115,7 @@ TEST(Server, TcpPorts) {
 
   first->reset();
   const auto third = Listen(provider, address);
-  EXPECT_TRUE(third.ok()) << third.status();
+  EXPECT_OK(third);
   EXPECT_TRUE(Serves(address));
 }
 
@@ -150,7 +151,7 @@ TEST(Server, SocketHasItsModeAndIsRemoved) {
     const mode_t before = umask(mask);
     {
       const auto server = Listen(provider, "unix://" + path);
-      ASSERT_TRUE(server.ok()) << server.status();
+      ASSERT_OK(server);
       EXPECT_EQ((*server)->port(), 0);
       EXPECT_EQ((*server)->address(), "unix://" + path);
       EXPECT_TRUE(S_ISSOCK(ModeOf(path)));
@@ -170,7 +171,7 @@ TEST(Server, StaleSocketsAreReplaced) {
   dir.Write("s.lock", "");  // its server was killed
   FunctionProvider provider(OneTuple);
   const auto server = Listen(provider, "unix://" + path);
-  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_OK(server);
   EXPECT_TRUE(Serves((*server)->address()));
 }
 
@@ -179,7 +180,7 @@ TEST(Server, SocketsInUseAreRefused) {
   FunctionProvider provider(OneTuple);
   {
     const auto first = Listen(provider, "unix://" + (dir / "ours"));
-    ASSERT_TRUE(first.ok());
+    ASSERT_OK(first);
     for (int i = 0; i < 3; ++i) {
       const auto second = Listen(provider, "unix://" + (dir / "ours"));
       EXPECT_EQ(second.status().code(), StatusCode::kFailedPrecondition);
@@ -205,7 +206,7 @@ TEST(Server, LockOfAnotherServerIsRespected) {
             StatusCode::kFailedPrecondition);
   EXPECT_TRUE(std::filesystem::exists(lock));
   close(fd);
-  EXPECT_TRUE(Listen(provider, "unix://" + (dir / "s")).ok());
+  EXPECT_OK(Listen(provider, "unix://" + (dir / "s")));
 }
 
 TEST(Server, OtherFilesAreLeftAlone) {
@@ -230,7 +231,7 @@ TEST(Server, SocketPathsOfEveryKind) {
   for (const std::string& name : {std::string("a b"), std::string("100%41"), std::string("q?x#y"),
                                   std::string("ü:1"), std::string(room, 'x')}) {
     const auto server = Listen(provider, "unix://" + (dir / name));
-    ASSERT_TRUE(server.ok()) << server.status();
+    ASSERT_OK(server);
     EXPECT_TRUE(S_ISSOCK(ModeOf(dir / name))) << name;
     EXPECT_TRUE(Serves((*server)->address())) << name;
   }
@@ -296,7 +297,7 @@ TEST(Server, OptionsOutOfRangeAreInvalid) {
 TEST(Identity, PluginNames) {
   for (const std::string& good : {std::string("a"), std::string("block.example.com"),
                                   std::string("a-b.c1"), std::string(63, 'x')}) {
-    EXPECT_TRUE(rpc::CheckPluginName(good).ok()) << good;
+    EXPECT_OK(rpc::CheckPluginName(good)) << good;
   }
   for (const std::string& bad :
        {std::string(), std::string(64, 'x'), std::string("-a"), std::string("a-"),
@@ -322,18 +323,18 @@ grpc::Status Unary(const Service& service, const std::string& path, const std::s
 TEST(Identity, AnswersWhatTheContractSays) {
   const Service service(OneTuple);
   csi::v1::GetPluginInfoResponse info;
-  ASSERT_TRUE(Unary(service, "/csi.v1.Identity/GetPluginInfo", "", info).ok());
+  ASSERT_OK(Unary(service, "/csi.v1.Identity/GetPluginInfo", "", info));
   EXPECT_EQ(info.name(), "libcbt.example.com");
   EXPECT_EQ(info.vendor_version(), kVersion);
 
   csi::v1::GetPluginCapabilitiesResponse capabilities;
-  ASSERT_TRUE(Unary(service, "/csi.v1.Identity/GetPluginCapabilities", "", capabilities).ok());
+  ASSERT_OK(Unary(service, "/csi.v1.Identity/GetPluginCapabilities", "", capabilities));
   ASSERT_EQ(capabilities.capabilities_size(), 1);
   EXPECT_EQ(capabilities.capabilities(0).service().type(),
             csi::v1::PluginCapability::Service::SNAPSHOT_METADATA_SERVICE);
 
   csi::v1::ProbeResponse probe;
-  ASSERT_TRUE(Unary(service, "/csi.v1.Identity/Probe", "", probe).ok());
+  ASSERT_OK(Unary(service, "/csi.v1.Identity/Probe", "", probe));
   EXPECT_TRUE(probe.has_ready());
   EXPECT_TRUE(probe.ready().value());
 
@@ -349,7 +350,7 @@ TEST(Identity, TellsTheVendorsVersionAndPassesOverLaterFields) {
   options.plugin_name = "block.example.com";
   options.vendor_version = "7.1-vendor";
   const auto server = rpc::Server::Start(provider, options);
-  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_OK(server);
   // Field 100, a varint, and field 101, a text.
   RawCall call(Connect((*server)->address()), "/csi.v1.Identity/GetPluginInfo",
                std::string("\xa0\x06\x01\xaa\x06\x01x", 7), std::chrono::seconds(10));
@@ -357,7 +358,7 @@ TEST(Identity, TellsTheVendorsVersionAndPassesOverLaterFields) {
   ASSERT_TRUE(info.ParseFromString(call.Read().value_or("no answer")));
   EXPECT_EQ(info.name(), "block.example.com");
   EXPECT_EQ(info.vendor_version(), "7.1-vendor");
-  EXPECT_TRUE(call.Finish().ok());
+  EXPECT_OK(call.Finish());
 }
 
 // grpc.health.v1.HealthCheckResponse: field 1, SERVING 1, NOT_SERVING 2.
@@ -442,18 +443,18 @@ TEST(Server, Tls) {
   known.private_key = certificates["client.key"];
   {
     const auto server = rpc::Server::Start(provider, options);
-    ASSERT_TRUE(server.ok()) << server.status();
+    ASSERT_OK(server);
     const std::string& address = (*server)->address();
-    EXPECT_TRUE(TryList(address, anonymous).ok()) << TryList(address, anonymous);
+    EXPECT_OK(TryList(address, anonymous));
     EXPECT_EQ(TryList(address).code(), StatusCode::kUnavailable);
     EXPECT_EQ(TryList(address, other_ca).code(), StatusCode::kUnavailable);
   }
   options.tls.client_ca = certificates["ca.crt"];
   {
     const auto server = rpc::Server::Start(provider, options);
-    ASSERT_TRUE(server.ok()) << server.status();
+    ASSERT_OK(server);
     EXPECT_EQ(TryList((*server)->address(), anonymous).code(), StatusCode::kUnavailable);
-    EXPECT_TRUE(TryList((*server)->address(), known).ok());
+    EXPECT_OK(TryList((*server)->address(), known));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "cbt/transform.h"
 #include "rpc/support/fixture.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -29,7 +30,7 @@ constexpr uint64_t kTiB = uint64_t{1} << 40;
 // Rules 1 to 4 of the contract, and that no message is empty but an only one.
 void ExpectRules(const Answer& answer, const Ask& ask, csi::v1::BlockMetadataType type,
                  uint64_t capacity) {
-  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  ASSERT_OK(answer.status);
   ASSERT_FALSE(answer.messages.empty());
   int64_t end = 0;
   int64_t size = 0;
@@ -128,10 +129,10 @@ TEST(Service, ProvidersGetIdsAndSecrets) {
            std::string(call.context.secrets.Get("user").value_or("nobody"));
     return Extents(CursorOver({}, 10));
   });
-  ASSERT_TRUE(service.Get({.snapshot = "vol/tü", .base = "vol/mo", .secrets = {{"user", "root"}}})
-                  .status.ok());
+  ASSERT_OK(
+      service.Get({.snapshot = "vol/tü", .base = "vol/mo", .secrets = {{"user", "root"}}}).status);
   EXPECT_EQ(seen, "vol/mo>vol/tü root");
-  ASSERT_TRUE(service.Get({.snapshot = "x"}).status.ok());
+  ASSERT_OK(service.Get({.snapshot = "x"}).status);
   EXPECT_EQ(seen, "none>x nobody");
 }
 
@@ -337,7 +338,7 @@ TEST(Service, TuplesAreNotHeldBackWhileAQuietRegionIsSearched) {
   EXPECT_TRUE(call.Read().has_value());
   seen = true;
   const Answer rest = ReadAll(call);
-  EXPECT_TRUE(rest.status.ok());
+  EXPECT_OK(rest.status);
   EXPECT_TRUE(rest.messages.empty());
 }
 
@@ -446,12 +447,12 @@ TEST(Service, E15CursorsThatBreakTheRulesAreInternalErrors) {
       for (const auto& [offset, length] : answer.Tuples()) EXPECT_LE(offset + length, 1000u);
     }
   }
-  EXPECT_TRUE(AnswerOf(good, {{600, 10}}, false).status.ok());
+  EXPECT_OK(AnswerOf(good, {{600, 10}}, false).status);
 }
 
 TEST(Service, FixedBlockCursorsCanBeServedAsExtents) {
   Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
-    return Extents(*ToBlocks(CursorOver({{9000, 1000}}, 10000), 4096));
+    return Extents(ValueOf(ToBlocks(CursorOver({{9000, 1000}}, 10000), 4096)));
   });
   EXPECT_EQ(service.Get({}).Tuples(), (Ranges{{8192, 1808}}));
 }

@@ -13,6 +13,7 @@
 #include "rpc/support/fault_world.h"
 #include "rpc/support/fixture.h"
 #include "support/figures.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -150,16 +151,16 @@ TEST(WireFaults, E3LeftAfterEveryMessageAndResumed) {
         for (const int32_t second : {0, 1, 5}) {
           for (size_t left = 1; left <= tuples; left += step) {
             Collector client(world, 0);
-            ASSERT_TRUE(client.Open(world.Request(0, first)).ok());
+            ASSERT_OK(client.Open(world.Request(0, first)));
             // A message a batch at most; the client leaves after so many tuples.
             absl::StatusOr<bool> complete = false;
             while (complete.ok() && !*complete && client.held().size() < left) {
               complete = client.Read(1, static_cast<size_t>(first));
             }
-            ASSERT_TRUE(complete.ok()) << complete.status();
+            ASSERT_OK(complete);
             client.Drop();
             if (!*complete) {
-              ASSERT_TRUE(client.Open(world.Request(client.at(), second)).ok());
+              ASSERT_OK(client.Open(world.Request(client.at(), second)));
               complete = client.Read(SIZE_MAX, 16);
             }
             ++tried;

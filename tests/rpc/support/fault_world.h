@@ -3,13 +3,14 @@
 #ifndef CBT_TESTS_RPC_SUPPORT_FAULT_WORLD_H_
 #define CBT_TESTS_RPC_SUPPORT_FAULT_WORLD_H_
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <random>
-#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -23,6 +24,7 @@
 #include "reference/volume.h"
 #include "rpc/support/fault_proxy.h"
 #include "rpc/support/providers.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {
@@ -84,9 +86,7 @@ class FaultWorld {
     options.listen = server_address();
     options.stream = stream_;
     options.reflection = false;
-    auto started = rpc::Server::Start(provider_, options);
-    if (!started.ok()) throw std::runtime_error(started.status().ToString());
-    server_ = *std::move(started);
+    server_ = ValueOf(rpc::Server::Start(provider_, options));
   }
   void StopServer(std::chrono::milliseconds grace) { server_->Shutdown(grace); }
 
@@ -97,9 +97,7 @@ class FaultWorld {
     options.plugin = plugin_wire->address();
     options.stream = stream_;
     options.reflection = false;
-    auto started = rpc::Relay::Start(options);
-    if (!started.ok()) throw std::runtime_error(started.status().ToString());
-    relay_ = *std::move(started);
+    relay_ = ValueOf(rpc::Relay::Start(options));
   }
   void StopRelay(std::chrono::milliseconds grace) { relay_->Shutdown(grace); }
 
@@ -224,12 +222,26 @@ class Collector {
 
   // Whether all that was received is the beginning of the answer, without a gap and without a
   // tuple twice.
-  bool HoldsAPrefix() const {
+  testing::AssertionResult HoldsAPrefix() const {
     const reference::Ranges all = world_.truth.From(start_);
-    return held_.size() <= all.size() && std::equal(held_.begin(), held_.end(), all.begin());
+    for (size_t i = 0; i < held_.size(); ++i) {
+      if (i < all.size() && held_[i] == all[i]) continue;
+      return testing::AssertionFailure()
+             << "from " << start_ << ", tuple " << i << " of " << all.size() << ": expected "
+             << (i < all.size() ? testing::PrintToString(all[i]) : "the end") << ", got "
+             << testing::PrintToString(held_[i]);
+    }
+    return testing::AssertionSuccess();
   }
-  bool HoldsAll() const {
-    return held_ == world_.truth.From(start_) && capacity_ == world_.truth.capacity;
+  testing::AssertionResult HoldsAll() const {
+    if (testing::AssertionResult prefix = HoldsAPrefix(); !prefix) return prefix;
+    const size_t all = world_.truth.From(start_).size();
+    if (held_.size() == all && capacity_ == world_.truth.capacity) {
+      return testing::AssertionSuccess();
+    }
+    return testing::AssertionFailure()
+           << "from " << start_ << ": expected " << all << " tuples and a capacity of "
+           << world_.truth.capacity << ", got " << held_.size() << " and " << capacity_;
   }
 
  private:

@@ -12,6 +12,7 @@
 #include "cbt/rpc/server.h"
 #include "rpc/support/providers.h"
 #include "rpc/support/raw_call.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {
@@ -23,9 +24,7 @@ class Service {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
     options.stream = stream;
-    absl::StatusOr<std::unique_ptr<rpc::Server>> started = rpc::Server::Start(provider, options);
-    if (!started.ok()) throw std::runtime_error(started.status().ToString());
-    server = *std::move(started);
+    server = ValueOf(rpc::Server::Start(provider, options));
     channel = Connect(server->address());
   }
 

@@ -12,6 +12,8 @@
 #include "cbt/rpc/server.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
+#include "rpc/support/list_all.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -73,9 +75,7 @@ absl::StatusOr<reference::Ranges> List(const std::string& address) {
   rpc::ListRequest request;
   request.address = address;
   request.snapshot_id = std::string("s");
-  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
-  if (!cursor.ok()) return cursor.status();
-  return Drain(**cursor);
+  return ListAll(request);
 }
 
 TEST(Compression, AttackLMessagesOfAServerAreNotUnpacked) {
@@ -86,11 +86,11 @@ TEST(Compression, AttackLMessagesOfAServerAreNotUnpacked) {
     options.plugin = plugin.address();
     options.apis = {rpc::Api::kCsi};
     const auto relay = rpc::Relay::Start(options);
-    ASSERT_TRUE(relay.ok()) << relay.status();
+    ASSERT_OK(relay);
     for (const std::string& address : {plugin.address(), plugin.relay_address()}) {
       const auto listed = List(address);
       if (algorithm == GRPC_COMPRESS_NONE) {
-        ASSERT_TRUE(listed.ok()) << listed.status();
+        ASSERT_OK(listed);
         EXPECT_EQ(listed->size(), kTuples);
       } else {
         EXPECT_EQ(listed.status().code(), StatusCode::kUnimplemented) << listed.status();

@@ -14,6 +14,7 @@
 
 #include "rpc/transport/listen_address.h"
 #include "rpc/transport/socket_file.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {
@@ -113,7 +114,7 @@ TEST(SocketFiles, ThatVanishBeforeTheyGetTheirModeAreAnError) {
   const std::string path = dir / "s";
   {
     const auto claimed = SocketFile::Claim(path);
-    ASSERT_TRUE(claimed.ok()) << claimed.status();
+    ASSERT_OK(claimed);
     const absl::Status status = (*claimed)->SetMode();
     EXPECT_EQ(status.code(), StatusCode::kUnavailable);
     EXPECT_THAT(status.ToString(), HasSubstr("No such file"));
@@ -137,17 +138,17 @@ TEST(SocketFiles, StayWhenThereAreNoDescriptors) {
     EXPECT_TRUE(IsSocket(path));
   }
   const auto claimed = SocketFile::Claim(path);
-  EXPECT_TRUE(claimed.ok()) << claimed.status();
+  EXPECT_OK(claimed);
   EXPECT_FALSE(IsSocket(path));
 }
 
 TEST(TcpAddresses, ThatCantBeBoundSayWhy) {
   const auto probe = [](const std::string& text) {
     const auto address = rpc::ParseAddress(text);
-    EXPECT_TRUE(address.ok()) << address.status();
+    EXPECT_OK(address);
     return rpc::ProbeTcpAddress(*address);
   };
-  EXPECT_TRUE(probe("127.0.0.1:0").ok());
+  EXPECT_OK(probe("127.0.0.1:0"));
   // A label has 63 characters at most: nobody is asked for this one.
   const std::string name = std::string(64, 'x') + ".example.com";
   absl::Status status = probe(name + ":0");

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,6 +15,8 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
 #include "rpc/support/fixture.h"
+#include "support/files.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -25,11 +26,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::AnyOf;
 using testing::HasSubstr;
-
-std::string FileText(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // Certificates made with the openssl command.
 class Authority {
@@ -61,7 +57,7 @@ class Authority {
   }
 
   std::string Path(const std::string& name) const { return dir / name; }
-  std::string Text(const std::string& name) const { return FileText(Path(name)); }
+  std::string Text(const std::string& name) const { return ReadFile(Path(name)); }
 
   TempDir dir;
 
@@ -92,7 +88,7 @@ class Tls : public testing::Test {
     options.listen = "127.0.0.1:0";
     options.tls = tls;
     auto started = rpc::Server::Start(provider, options);
-    ASSERT_TRUE(started.ok()) << started.status();
+    ASSERT_OK(started);
     server = *std::move(started);
   }
 
@@ -125,7 +121,7 @@ class Tls : public testing::Test {
 
 TEST_F(Tls, AClientThatTrustsTheAuthorityIsServed) {
   Start(Files("server"));
-  EXPECT_TRUE(List(Trusting("ca.pem")).ok()) << List(Trusting("ca.pem"));
+  EXPECT_OK(List(Trusting("ca.pem")));
 }
 
 TEST_F(Tls, AnotherAuthorityAndPlainTextAreRefused) {
@@ -150,7 +146,7 @@ TEST_F(Tls, ClientsNeedACertificateWhereAnAuthorityForThemIsNamed) {
   rpc::ClientTlsOptions tls = Trusting("ca.pem");
   tls.certificate = authority.Text("client.pem");
   tls.private_key = authority.Text("client.key");
-  EXPECT_TRUE(List(tls).ok()) << List(tls);
+  EXPECT_OK(List(tls));
   tls.certificate = authority.Text("other.pem");
   tls.private_key = authority.Text("other.key");
   EXPECT_EQ(List(tls).code(), StatusCode::kUnavailable);
@@ -159,7 +155,7 @@ TEST_F(Tls, ClientsNeedACertificateWhereAnAuthorityForThemIsNamed) {
 // A new certificate of another authority: clients that trust the new one alone are let in.
 TEST_F(Tls, CertificatesAreReadAgainWhenTheirFilesChange) {
   Start(Files("server"));
-  ASSERT_TRUE(List(Trusting("ca.pem")).ok());
+  ASSERT_OK(List(Trusting("ca.pem")));
   Authority next;
   next.Issue("server");
   std::filesystem::copy_file(next.Path("server.key"), authority.Path("server.key"),
@@ -197,7 +193,7 @@ class ClientCa : public Tls {
     options.connection.max_age = max_age;
     options.telemetry.observer = &events;
     auto started = rpc::Server::Start(endless, options);
-    ASSERT_TRUE(started.ok()) << started.status();
+    ASSERT_OK(started);
     server = *std::move(started);
   }
 
@@ -262,7 +258,7 @@ TEST_F(ClientCa, TheSameAuthorityAgainCutsNoStream) {
   StartEndless();
   const auto call = Open("client");
   Replace("ca.pem");
-  EXPECT_TRUE(List(With("client")).ok());
+  EXPECT_OK(List(With("client")));
   EXPECT_TRUE(call->Read().has_value());
   EXPECT_EQ(events.Of(rpc::ServerEvent::kClientCaChanged), 0);
 }
@@ -271,7 +267,7 @@ TEST_F(ClientCa, AttackSConnectionsHaveAnAge) {
   StartEndless(milliseconds(300));
   const auto call = Open("client");
   EXPECT_EQ(ReadAll(*call).status.error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_TRUE(List(With("client")).ok());
+  EXPECT_OK(List(With("client")));
 }
 
 TEST_F(Tls, MaterialThatCantBeUsedIsNamed) {

@@ -1,0 +1,23 @@
+// A whole answer through the library's client.
+#ifndef CBT_TESTS_RPC_SUPPORT_LIST_ALL_H_
+#define CBT_TESTS_RPC_SUPPORT_LIST_ALL_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "cbt/rpc/client.h"
+#include "reference/volume.h"
+#include "support/cursors.h"
+
+namespace cbt::test {
+
+// Everything that the cursor gives, or its error.
+inline absl::StatusOr<reference::Ranges> ListAll(const rpc::ListRequest& request) {
+  absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
+  if (!cursor.ok()) return cursor.status();
+  return Drain(**cursor);
+}
+
+}  // namespace cbt::test
+
+#endif  // CBT_TESTS_RPC_SUPPORT_LIST_ALL_H_
