@@ -19,6 +19,7 @@
 #include <string>
 #include <thread>
 
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {
@@ -39,7 +40,7 @@ StatusCode CodeOf(const std::string& path) {
 TEST(SmallFile, SaysWhyItCantBeRead) {
   const TempDir dir;
   dir.Write("file", "text");
-  EXPECT_EQ(*rpc::ReadSmallFile(dir / "file"), "text");
+  EXPECT_EQ(ValueOf(rpc::ReadSmallFile(dir / "file")), "text");
   EXPECT_EQ(CodeOf(dir / "none"), StatusCode::kNotFound);
   EXPECT_EQ(CodeOf(dir / "file/below"), StatusCode::kNotFound);
   EXPECT_EQ(CodeOf(dir.path()), StatusCode::kInvalidArgument);
@@ -68,7 +69,7 @@ TEST(SmallFile, HasFourMebibytesAtMost) {
   constexpr size_t kMost = size_t{4} << 20;
   dir.Write("most", std::string(kMost, 'x'));
   const auto whole = rpc::ReadSmallFile(dir / "most");
-  ASSERT_TRUE(whole.ok()) << whole.status();
+  ASSERT_OK(whole);
   EXPECT_EQ(whole->size(), kMost);
   dir.Write("more", std::string(kMost + 1, 'x'));
   const absl::Status status = rpc::ReadSmallFile(dir / "more").status();
@@ -111,7 +112,7 @@ TEST(SmallFile, IsReadToItsEndAlsoWhenSignalsCome) {
   close(fd);
   reader.join();
   sigaction(SIGUSR1, &before, nullptr);
-  ASSERT_TRUE(text.ok()) << text.status();
+  ASSERT_OK(text);
   EXPECT_EQ(*text, "first second third");
 }
 

@@ -8,8 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "support/status.h"
+
 namespace cbt::cli {
 namespace {
+
+using test::ValueOf;
 
 TEST(ParseNumberTest, TakesDecimalsAndBinarySuffixes) {
   const std::vector<std::pair<const char*, uint64_t>> cases = {
@@ -29,7 +33,7 @@ TEST(ParseNumberTest, TakesDecimalsAndBinarySuffixes) {
   };
   for (const auto& [text, value] : cases) {
     const absl::StatusOr<uint64_t> parsed = ParseNumber(text, UINT64_MAX);
-    ASSERT_TRUE(parsed.ok()) << text << ": " << parsed.status();
+    ASSERT_OK(parsed) << text << ": " << parsed.status();
     EXPECT_EQ(*parsed, value) << text;
   }
 }
@@ -63,7 +67,7 @@ TEST(ParseNumberTest, RefusesEverythingElse) {
 }
 
 TEST(ParseNumberTest, KeepsTheLimitOnTheValueNotOnTheDigits) {
-  EXPECT_TRUE(ParseNumber("64M", uint64_t{64} << 20).ok());
+  EXPECT_OK(ParseNumber("64M", uint64_t{64} << 20));
   EXPECT_FALSE(ParseNumber("65M", uint64_t{64} << 20).ok());
   EXPECT_FALSE(ParseNumber("67108865", uint64_t{64} << 20).ok());
   // Not rounded: 1K alone is above 1023.
@@ -71,10 +75,10 @@ TEST(ParseNumberTest, KeepsTheLimitOnTheValueNotOnTheDigits) {
 }
 
 TEST(ParseSecondsTest, TakesWholeAndBrokenSeconds) {
-  EXPECT_EQ(*ParseSeconds("5"), std::chrono::milliseconds(5000));
-  EXPECT_EQ(*ParseSeconds("0"), std::chrono::milliseconds(0));
-  EXPECT_EQ(*ParseSeconds("0.25"), std::chrono::milliseconds(250));
-  EXPECT_EQ(*ParseSeconds("2.3"), std::chrono::milliseconds(2300));
+  EXPECT_EQ(ValueOf(ParseSeconds("5")), std::chrono::milliseconds(5000));
+  EXPECT_EQ(ValueOf(ParseSeconds("0")), std::chrono::milliseconds(0));
+  EXPECT_EQ(ValueOf(ParseSeconds("0.25")), std::chrono::milliseconds(250));
+  EXPECT_EQ(ValueOf(ParseSeconds("2.3")), std::chrono::milliseconds(2300));
   for (const char* const text : {"", "-1", "1s", "nan", "inf", "1e9", "1e99", "2000000000"}) {
     EXPECT_FALSE(ParseSeconds(text).ok()) << text;
   }
@@ -82,10 +86,10 @@ TEST(ParseSecondsTest, TakesWholeAndBrokenSeconds) {
 
 TEST(ParseSecondsTest, ALimitNeverBecomesNone) {
   for (const char* const text : {"0.0004", "0.0009999", "0.000000000001", "0.001", "0.0014"}) {
-    EXPECT_EQ(*ParseSeconds(text), std::chrono::milliseconds(1)) << text;
+    EXPECT_EQ(ValueOf(ParseSeconds(text)), std::chrono::milliseconds(1)) << text;
   }
   for (const char* const text : {"0", "0.0", "0.0000"}) {
-    EXPECT_EQ(*ParseSeconds(text), std::chrono::milliseconds(0)) << text;
+    EXPECT_EQ(ValueOf(ParseSeconds(text)), std::chrono::milliseconds(0)) << text;
   }
 }
 

@@ -14,6 +14,7 @@
 #include "base/json_string.h"
 #include "cli/output/volume_picture.h"
 #include "cli/support/status.h"
+#include "support/status.h"
 
 namespace cbt::cli {
 namespace {
@@ -96,7 +97,7 @@ TEST(PrintStreamTest, PrintsNothingWhenTheFirstStepFails) {
 TEST(PrintStreamTest, Ndjson) {
   const std::string body = std::string(kHeader) + "}\n" + kFirst + "\n" + kSecond + "\n";
   const Printed whole = Print(Format::kNdjson, kTwo, absl::OkStatus());
-  EXPECT_TRUE(whole.status.ok());
+  EXPECT_OK(whole.status);
   EXPECT_EQ(whole.text, body);
   const Printed broken = Print(Format::kNdjson, kTwo, Broken());
   EXPECT_EQ(broken.status, Broken());

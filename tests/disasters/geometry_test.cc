@@ -19,9 +19,12 @@
 #include "cbt/transform.h"
 #include "reference/volume.h"
 #include "support/cursors.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 using reference::Ranges;
 using Cursor = std::unique_ptr<ExtentCursor>;
@@ -49,25 +52,25 @@ Ranges UnionOf(Ranges intervals, uint64_t capacity) {
 void CheckResize(uint64_t before, uint64_t after, uint64_t block, bool with_last) {
   SCOPED_TRACE(testing::Message() << (with_last ? "last block too, " : "") << before << " to "
                                   << after << " in blocks of " << block);
-  ChangeMapBuilder builder = *ChangeMapBuilder::Create({before, block});
+  ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create({before, block}));
   Ranges changed;
   for (const uint64_t offset : {uint64_t{0}, before / 2, with_last ? before - 1 : 0}) {
-    ASSERT_TRUE(builder.Add({offset, 1}).ok());
+    ASSERT_OK(builder.Add({offset, 1}));
     const uint64_t begin = offset / block * block;
     changed.emplace_back(begin, begin + block);
   }
-  const ChangeMap map = *builder.Build();
+  const ChangeMap map = ValueOf(builder.Build());
   // Nothing is known of the new area, and of the rest of a block that was partial.
   if (after > before) changed.emplace_back(before / block * block, after);
   const Ranges want = UnionOf(changed, after);
   const absl::StatusOr<ChangeMap> resized = WithCapacity(map, after);
-  ASSERT_TRUE(resized.ok()) << resized.status();
-  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(*resized)), want);
+  ASSERT_OK(resized);
+  EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(*resized))), want);
   if (after < before) return;
   // The same by way of a union with a map of the larger volume.
-  const ChangeMap quiet = *ChangeMap::Empty({after, block});
-  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(*Union(map, quiet))), want);
-  EXPECT_EQ(*test::Drain(*MakeChangeMapCursor(*Union(quiet, map))), want);
+  const ChangeMap quiet = ValueOf(ChangeMap::Empty({after, block}));
+  EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(ValueOf(Union(map, quiet))))), want);
+  EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(ValueOf(Union(quiet, map))))), want);
 }
 
 TEST(Disasters, D1AVolumeThatGrowsAcrossAnyPowerOfTwoHasAllOfItsNewAreaChanged) {
@@ -108,33 +111,36 @@ std::vector<std::pair<const char*, Cursor>> CursorsOver(const Extent& changed, u
     bits[b / 8] = static_cast<uint8_t>(bits[b / 8] | 1u << b % 8);
   }
   static const std::vector<uint8_t> none(4096);
-  const BitmapView bitmap = *BitmapView::Create(bits, 0, blocks);
-  const BitmapView empty = *BitmapView::Create(none, 0, blocks);
+  const BitmapView bitmap = ValueOf(BitmapView::Create(bits, 0, blocks));
+  const BitmapView empty = ValueOf(BitmapView::Create(none, 0, blocks));
   const auto exact = [&] { return test::CursorOver({{changed.offset, changed.length}}, capacity); };
   const auto tracker =
-      *ChangeTracker::Create({.geometry = {capacity, block}, .region_bytes = block});
-  EXPECT_TRUE(tracker->Mark(changed).ok());
-  ChangeMapBuilder builder = *ChangeMapBuilder::Create({capacity, block});
-  EXPECT_TRUE(builder.Add(changed).ok());
+      ValueOf(ChangeTracker::Create({.geometry = {capacity, block}, .region_bytes = block}));
+  EXPECT_OK(tracker->Mark(changed));
+  ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create({capacity, block}));
+  EXPECT_OK(builder.Add(changed));
   std::vector<Cursor> inputs;
-  inputs.push_back(*AlignOutward(exact(), block));
+  inputs.push_back(ValueOf(AlignOutward(exact(), block)));
   inputs.push_back(exact());
 
   std::vector<std::pair<const char*, Cursor>> cursors;
-  cursors.emplace_back("bitmap", *MakeBitmapCursor(bitmap, capacity, block));
+  cursors.emplace_back("bitmap", ValueOf(MakeBitmapCursor(bitmap, capacity, block)));
   cursors.emplace_back("bitmaps",
-                       *MakeBitmapCursor(empty, bitmap, BitmapOp::kXor, capacity, block));
-  cursors.emplace_back("newly set",
-                       *MakeBitmapCursor(empty, bitmap, BitmapOp::kAndNot, capacity, block));
-  cursors.emplace_back("map", MakeChangeMapCursor(*builder.Build()));
-  cursors.emplace_back("map of a bitmap",
-                       MakeChangeMapCursor(*ChangeMap::FromBitmap(bitmap, {capacity, block})));
-  cursors.emplace_back("tracker", MakeChangeMapCursor(*tracker->Changes()));
-  cursors.emplace_back("align", *AlignOutward(exact(), block));
-  cursors.emplace_back("union", *AlignOutward(*Union(std::move(inputs)), block));
-  cursors.emplace_back("subtract",
-                       *AlignOutward(*Subtract(exact(), test::CursorOver({}, capacity)), block));
-  cursors.emplace_back("requested", *MakeRequestedCursor(exact(), {.chunk = block, .offset = 0}));
+                       ValueOf(MakeBitmapCursor(empty, bitmap, BitmapOp::kXor, capacity, block)));
+  cursors.emplace_back(
+      "newly set", ValueOf(MakeBitmapCursor(empty, bitmap, BitmapOp::kAndNot, capacity, block)));
+  cursors.emplace_back("map", MakeChangeMapCursor(ValueOf(builder.Build())));
+  cursors.emplace_back(
+      "map of a bitmap",
+      MakeChangeMapCursor(ValueOf(ChangeMap::FromBitmap(bitmap, {capacity, block}))));
+  cursors.emplace_back("tracker", MakeChangeMapCursor(ValueOf(tracker->Changes())));
+  cursors.emplace_back("align", ValueOf(AlignOutward(exact(), block)));
+  cursors.emplace_back("union", ValueOf(AlignOutward(ValueOf(Union(std::move(inputs))), block)));
+  cursors.emplace_back(
+      "subtract",
+      ValueOf(AlignOutward(ValueOf(Subtract(exact(), test::CursorOver({}, capacity))), block)));
+  cursors.emplace_back("requested",
+                       ValueOf(MakeRequestedCursor(exact(), {.chunk = block, .offset = 0})));
   return cursors;
 }
 
@@ -147,7 +153,8 @@ TEST(Disasters, D14TheLastBlockOfAVolumeIsReportedHoweverItEnds) {
         const Ranges want = {{begin, capacity - begin}};
         std::vector<uint8_t> bits;
         for (auto& [name, cursor] : CursorsOver(changed, capacity, block, bits)) {
-          ASSERT_EQ(*test::Drain(*cursor, 1), want) << name << ' ' << capacity << ' ' << block;
+          ASSERT_EQ(ValueOf(test::Drain(*cursor, 1)), want)
+              << name << ' ' << capacity << ' ' << block;
         }
       }
     }
@@ -159,8 +166,9 @@ TEST(Disasters, D14TheLastBlockOfAVolumeIsReportedHoweverItEnds) {
         std::vector<uint8_t> target = base;
         target.back() = 1;
         const uint64_t begin = (target.size() - 1) / block * block;
-        const Cursor cursor = *MakeMemoryDeltaCursor(base, target, {.block_size = block});
-        EXPECT_EQ(*test::Drain(*cursor), (Ranges{{begin, target.size() - begin}}));
+        ASSERT_OK_AND_ASSIGN(const Cursor cursor,
+                             MakeMemoryDeltaCursor(base, target, {.block_size = block}));
+        EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{begin, target.size() - begin}}));
       }
     }
   }
@@ -215,22 +223,23 @@ TEST(Disasters, D19ATrackerOfAnySizeSeesAKnownWriteInEveryEpoch) {
     for (const uint64_t past : {uint64_t{0}, uint64_t{513}}) {
       const uint64_t capacity = (uint64_t{1} << k) - 1 - past;
       for (const uint64_t block : BlockSizesFor(capacity)) {
-        const auto tracker =
-            *ChangeTracker::Create({.geometry = {capacity, block}, .region_bytes = block});
+        ASSERT_OK_AND_ASSIGN(
+            const auto tracker,
+            ChangeTracker::Create({.geometry = {capacity, block}, .region_bytes = block}));
         for (const uint64_t offset : {uint64_t{0}, capacity / 3, capacity / 2 + 1, capacity - 1}) {
-          ASSERT_TRUE((*tracker->Changes())->empty());
+          ASSERT_TRUE(ValueOf(tracker->Changes())->empty());
           if (writes % 2 == 0) {
-            ASSERT_TRUE(tracker->Mark({offset, 1}).ok());
+            ASSERT_OK(tracker->Mark({offset, 1}));
           } else {
             tracker->Begin({offset, 1})->End();
           }
           ++writes;
           const auto seen = static_cast<uint64_t>(Wide{offset} / block);
-          const ChangeMap now = *tracker->Changes();
+          ASSERT_OK_AND_ASSIGN(const ChangeMap now, tracker->Changes());
           EXPECT_EQ(now->cardinality(), 1u) << capacity << ' ' << block << ' ' << offset;
           EXPECT_TRUE(now->Contains(seen)) << capacity << ' ' << block << ' ' << offset;
-          ASSERT_TRUE(tracker->OpenEpoch("next").ok());
-          EXPECT_TRUE((*tracker->CloseEpoch())->Contains(seen));
+          ASSERT_OK(tracker->OpenEpoch("next"));
+          EXPECT_TRUE(ValueOf(tracker->CloseEpoch())->Contains(seen));
         }
       }
     }
@@ -278,15 +287,17 @@ TEST(Disasters, D23ASloppyConsumerLosesNothingOfWhatWeEmit) {
       if (changed[i]) want[i / block] = true;
     }
     std::vector<std::pair<const char*, Cursor>> streams;
-    streams.emplace_back("extents", *AlignOutward(exact(), block));
-    streams.emplace_back("pieces", *Split(*AlignOutward(exact(), block), 3 * block));
-    streams.emplace_back("short pieces", *Split(*AlignOutward(exact(), block), block));
-    streams.emplace_back("blocks", *ToBlocks(exact(), block));
-    streams.emplace_back("chunks", *MakeRequestedCursor(exact(), {.chunk = block}));
+    streams.emplace_back("extents", ValueOf(AlignOutward(exact(), block)));
+    streams.emplace_back("pieces",
+                         ValueOf(Split(ValueOf(AlignOutward(exact(), block)), 3 * block)));
+    streams.emplace_back("short pieces",
+                         ValueOf(Split(ValueOf(AlignOutward(exact(), block)), block)));
+    streams.emplace_back("blocks", ValueOf(ToBlocks(exact(), block)));
+    streams.emplace_back("chunks", ValueOf(MakeRequestedCursor(exact(), {.chunk = block})));
     for (auto& [name, cursor] : streams) {
       SloppyConsumer consumer(capacity, block);
       uint64_t end = 0;
-      const Ranges stream = *test::Drain(*cursor, 1 + random() % 9);
+      ASSERT_OK_AND_ASSIGN(const Ranges stream, test::Drain(*cursor, 1 + random() % 9));
       for (const auto& [offset, length] : stream) {
         ASSERT_GT(length, 0u) << name;
         ASSERT_GE(offset, end) << name;

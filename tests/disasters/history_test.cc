@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
@@ -17,6 +15,8 @@
 #include "cbt/change_map.h"
 #include "cbt/change_tracker.h"
 #include "map/maps.h"
+#include "support/files.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -25,6 +25,7 @@ namespace {
 using absl::StatusCode;
 using test::Blocks;
 using test::BlocksOf;
+using test::ValueOf;
 using Set = std::set<uint64_t>;
 
 constexpr uint64_t kG = 4096;
@@ -40,19 +41,19 @@ ChangeMap Map(const std::string& base, const std::string& target, const Set& blo
 }
 
 std::unique_ptr<ChangeChain> NewChain(const test::TempDir& folder, uint64_t volume_blocks = 1024) {
-  return *ChangeChain::Create(folder / "c", "vol", kG, {"s0", volume_blocks * kG}, kQuick);
+  return ValueOf(ChangeChain::Create(folder / "c", "vol", kG, {"s0", volume_blocks * kG}, kQuick));
 }
 
 // Snapshots s0 .. s<last>, where block k changed up to s<k>.
 std::unique_ptr<ChangeChain> ChainTo(const test::TempDir& folder, size_t last) {
   std::unique_ptr<ChangeChain> chain = NewChain(folder);
-  for (size_t k = 1; k <= last; ++k) EXPECT_TRUE(chain->Append(Map(Id(k - 1), Id(k), {k})).ok());
+  for (size_t k = 1; k <= last; ++k) EXPECT_OK(chain->Append(Map(Id(k - 1), Id(k), {k})));
   return chain;
 }
 
 Set Delta(const ChangeChain& chain, const std::string& base, const std::string& target) {
   absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = chain.Delta(base, target);
-  EXPECT_TRUE(cursor.ok()) << cursor.status();
+  EXPECT_OK(cursor);
   if (!cursor.ok()) return {};
   const Blocks blocks = BlocksOf(**cursor);
   return {blocks.begin(), blocks.end()};
@@ -61,8 +62,7 @@ Set Delta(const ChangeChain& chain, const std::string& base, const std::string& 
 std::map<std::string, std::string> FilesIn(const test::TempDir& folder) {
   std::map<std::string, std::string> files;
   for (const std::string& name : folder.Names("c")) {
-    std::ifstream file(folder / absl::StrCat("c/", name), std::ios::binary);
-    files[name] = {std::istreambuf_iterator<char>(file), {}};
+    files[name] = test::ReadFile(folder / absl::StrCat("c/", name));
   }
   return files;
 }
@@ -80,8 +80,8 @@ TEST(Disasters, D4AfterARevertTheOldHistoryIsNoBaseForTheNewOne) {
     }
     EXPECT_EQ(chain->Append(Map(Id(to), "new", written)).code(), StatusCode::kFailedPrecondition);
     // What the revert threw away has to go first; its names may then stand for other snapshots.
-    for (size_t gone = kLast; gone > to; --gone) ASSERT_TRUE(chain->Remove(Id(gone)).ok());
-    ASSERT_TRUE(chain->Append(Map(Id(to), "s5", written)).ok());
+    for (size_t gone = kLast; gone > to; --gone) ASSERT_OK(chain->Remove(Id(gone)));
+    ASSERT_OK(chain->Append(Map(Id(to), "s5", written)));
     for (size_t base = 0; base <= to; ++base) {
       Set want = written;
       for (size_t k = base + 1; k <= to; ++k) want.insert(k);
@@ -128,16 +128,18 @@ TEST(Disasters, D8EveryHistoryOfAnObjectOverSnapshotsGivesEveryDelta) {
   for (size_t snapshots = 3; snapshots <= 5; ++snapshots) {
     const History all = AllHistories(snapshots);
     const uint64_t blocks = all.contents[0].size();
-    const auto tracker = *ChangeTracker::Create(
-        {.geometry = {blocks * kG, kG}, .volume = "vol", .base = "s0", .region_bytes = kG});
+    ASSERT_OK_AND_ASSIGN(
+        const auto tracker,
+        ChangeTracker::Create(
+            {.geometry = {blocks * kG, kG}, .volume = "vol", .base = "s0", .region_bytes = kG}));
     const test::TempDir folder;
     const auto chain = NewChain(folder, blocks);
     for (size_t i = 1; i <= snapshots; ++i) {
       for (const uint64_t block : all.changes[i]) {
-        ASSERT_TRUE(tracker->Mark({block * kG, kG}).ok());
+        ASSERT_OK(tracker->Mark({block * kG, kG}));
       }
-      ASSERT_TRUE(tracker->OpenEpoch(Id(i)).ok());
-      ASSERT_TRUE(chain->Append(*tracker->CloseEpoch()).ok());
+      ASSERT_OK(tracker->OpenEpoch(Id(i)));
+      ASSERT_OK(chain->Append(ValueOf(tracker->CloseEpoch())));
     }
     std::vector<size_t> left(snapshots + 1);
     for (size_t i = 0; i <= snapshots; ++i) left[i] = i;
@@ -167,7 +169,7 @@ TEST(Disasters, D8EveryHistoryOfAnObjectOverSnapshotsGivesEveryDelta) {
         }
       }
       if (left.size() == 2 || HasFailure()) break;
-      ASSERT_TRUE(chain->Remove(Id(left[1])).ok());
+      ASSERT_OK(chain->Remove(Id(left[1])));
       left.erase(left.begin() + 1);
     }
   }
@@ -178,7 +180,7 @@ TEST(Disasters, D18ABaseThatIsGoneIsNotReplacedByAnOlderOne) {
   for (size_t gone = 0; gone <= kLast; ++gone) {
     const test::TempDir folder;
     const auto chain = ChainTo(folder, kLast);
-    ASSERT_TRUE(chain->Remove(Id(gone)).ok());
+    ASSERT_OK(chain->Remove(Id(gone)));
     for (size_t other = 0; other <= kLast; ++other) {
       EXPECT_EQ(chain->Delta(Id(gone), Id(other)).status().code(), StatusCode::kNotFound);
       EXPECT_EQ(chain->Delta(Id(other), Id(gone)).status().code(), StatusCode::kNotFound);
@@ -213,11 +215,12 @@ TEST(Disasters, D21UnrelatedOrReversedPairsAreRefusedAndLeaveNothingBehind) {
     EXPECT_EQ(FilesIn(folder), before);
     // As another process would begin.
     chain.reset();
-    chain = *ChangeChain::Open(folder / "c", ChangeChain::Access::kChange, kQuick);
+    ASSERT_OK_AND_ASSIGN(chain,
+                         ChangeChain::Open(folder / "c", ChangeChain::Access::kChange, kQuick));
   }
-  ASSERT_TRUE(chain->Append(Map("s4", "s5", {5})).ok());
+  ASSERT_OK(chain->Append(Map("s4", "s5", {5})));
   EXPECT_EQ(Delta(*chain, "s0", "s5"), (Set{1, 2, 3, 4, 5}));
-  EXPECT_TRUE(chain->Verify().ok());
+  EXPECT_OK(chain->Verify());
 }
 
 }  // namespace

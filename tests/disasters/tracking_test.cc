@@ -18,9 +18,12 @@
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
 #include "support/figures.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
+
+using test::ValueOf;
 
 constexpr uint64_t kG = 4096;
 
@@ -33,16 +36,16 @@ class Model {
   using Disk = std::array<uint64_t, kBlocks>;
 
   explicit Model(size_t writes_in_flight)
-      : tracker_(*ChangeTracker::Create({.geometry = {kBlocks * kG, kG},
-                                         .region_bytes = kG,
-                                         .writes_in_flight = writes_in_flight})),
-        all_(*ChangeMap::Empty({kBlocks * kG, kG})) {}
+      : tracker_(ValueOf(ChangeTracker::Create({.geometry = {kBlocks * kG, kG},
+                                                .region_bytes = kG,
+                                                .writes_in_flight = writes_in_flight}))),
+        all_(ValueOf(ChangeMap::Empty({kBlocks * kG, kG}))) {}
 
   void Begin(size_t writer, size_t first, size_t count) {
     Write& write = writes_[writer];
     write = {first, count};
     absl::StatusOr<TrackedWrite> tracked = tracker_->Begin({first * kG, count * kG});
-    ASSERT_TRUE(tracked.ok());
+    ASSERT_OK(tracked);
     tracked_[writer] = *std::move(tracked);
   }
   void ReachDisk(size_t writer) {
@@ -50,17 +53,17 @@ class Model {
   }
   void End(size_t writer) { tracked_[writer].End(); }
 
-  void Open() { ASSERT_TRUE(tracker_->OpenEpoch("next").ok()); }
+  void Open() { ASSERT_OK(tracker_->OpenEpoch("next")); }
   void Snapshot() { snapshot_ = disk_; }
-  void Cancel() { ASSERT_TRUE(tracker_->CancelEpoch().ok()); }
+  void Cancel() { ASSERT_OK(tracker_->CancelEpoch()); }
   // What differs between two snapshots is in the epoch between them.
   void Close() {
-    const ChangeMap map = *tracker_->CloseEpoch();
+    const ChangeMap map = ValueOf(tracker_->CloseEpoch());
     for (size_t b = 0; b < kBlocks; ++b) {
       if (snapshot_[b] != last_[b] && !map->Contains(b)) ++missed_;
     }
     last_ = snapshot_;
-    ASSERT_TRUE(all_.UniteWith(map).ok());
+    ASSERT_OK(all_.UniteWith(map));
   }
 
   // One more snapshot at rest; nothing was missed then, and nothing that was written is in neither.
@@ -68,7 +71,7 @@ class Model {
     Open();
     Snapshot();
     Close();
-    ASSERT_TRUE(all_.UniteWith(*tracker_->Changes()).ok());
+    ASSERT_OK(all_.UniteWith(ValueOf(tracker_->Changes())));
     for (size_t b = 0; b < kBlocks; ++b) EXPECT_TRUE(disk_[b] == 0 || all_->Contains(b)) << b;
     EXPECT_EQ(missed_, 0);
   }
@@ -168,8 +171,9 @@ TEST(Disasters, D2MarksThatMeetInOneWordOfTheMapAreAllKept) {
   constexpr uint64_t kThreads = 4;
   constexpr uint64_t kStretches = 64;
   constexpr uint64_t kStretch = uint64_t{1} << 16;
-  const auto tracker =
-      *ChangeTracker::Create({.geometry = {kStretches * kStretch * kG, kG}, .region_bytes = kG});
+  ASSERT_OK_AND_ASSIGN(
+      const auto tracker,
+      ChangeTracker::Create({.geometry = {kStretches * kStretch * kG, kG}, .region_bytes = kG}));
   std::barrier meet(kThreads);
   std::vector<std::thread> threads;
   for (uint64_t t = 0; t < kThreads; ++t) {
@@ -178,21 +182,23 @@ TEST(Disasters, D2MarksThatMeetInOneWordOfTheMapAreAllKept) {
         meet.arrive_and_wait();
         for (uint64_t bit = t; bit < 64; bit += kThreads) {
           for (uint64_t word = begin; word < begin + kStretch; word += 64) {
-            ASSERT_TRUE(tracker->Mark({(word + bit) * kG, 1}).ok());
+            ASSERT_OK(tracker->Mark({(word + bit) * kG, 1}));
           }
         }
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ((*tracker->Changes())->cardinality(), kStretches * kStretch);
+  EXPECT_EQ(ValueOf(tracker->Changes())->cardinality(), kStretches * kStretch);
 }
 
 // Writers never stop; snapshot, delta, its file, apply, compare, round after round.
 TEST(Disasters, D10ABackupThatFollowsAVolumeUnderWritesIsAlwaysTheSnapshot) {
   constexpr uint64_t kBlocks = 2000;
-  const auto tracker = *ChangeTracker::Create(
-      {.geometry = {kBlocks * kG, kG}, .volume = "vol", .base = "s0", .writes_in_flight = 2});
+  ASSERT_OK_AND_ASSIGN(
+      const auto tracker,
+      ChangeTracker::Create(
+          {.geometry = {kBlocks * kG, kG}, .volume = "vol", .base = "s0", .writes_in_flight = 2}));
   std::vector<std::atomic<uint64_t>> disk(kBlocks);
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> written{0};
@@ -204,7 +210,7 @@ TEST(Disasters, D10ABackupThatFollowsAVolumeUnderWritesIsAlwaysTheSnapshot) {
         const uint64_t begin = random() % kBlocks;
         const uint64_t end = std::min(kBlocks, begin + 1 + random() % 3);
         absl::StatusOr<TrackedWrite> write = tracker->Begin({begin * kG, (end - begin) * kG});
-        ASSERT_TRUE(write.ok());
+        ASSERT_OK(write);
         if (random() % 4 == 0) std::this_thread::yield();
         for (uint64_t b = begin; b < end; ++b) disk[b].fetch_add(1);
         if (random() % 4 == 0) std::this_thread::yield();
@@ -223,16 +229,16 @@ TEST(Disasters, D10ABackupThatFollowsAVolumeUnderWritesIsAlwaysTheSnapshot) {
   int wrong = 0;
   for (int round = 1; round <= 100 && wrong == 0; ++round) {
     let_them_write(30);
-    ASSERT_TRUE(tracker->OpenEpoch(absl::StrCat("s", round)).ok());
+    ASSERT_OK(tracker->OpenEpoch(absl::StrCat("s", round)));
     std::vector<uint64_t> snapshot(kBlocks);
     for (uint64_t b = 0; b < kBlocks; ++b) {
       if (b == kBlocks / 2) let_them_write(10);
       snapshot[b] = disk[b];
     }
     let_them_write(10);
-    const ChangeMap delta = *tracker->CloseEpoch();
-    const std::vector<uint8_t> file = *EncodeChangeMap(delta);
-    const ChangeMap read = *DecodeChangeMap(file, "delta");
+    ASSERT_OK_AND_ASSIGN(const ChangeMap delta, tracker->CloseEpoch());
+    ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> file, EncodeChangeMap(delta));
+    ASSERT_OK_AND_ASSIGN(const ChangeMap read, DecodeChangeMap(file, "delta"));
     const absl::Status applied =
         ForEachBatch(*MakeChangeMapCursor(read), [&](const ExtentBatch& batch) {
           for (size_t i = 0; i < batch.size(); ++i) {
@@ -242,7 +248,7 @@ TEST(Disasters, D10ABackupThatFollowsAVolumeUnderWritesIsAlwaysTheSnapshot) {
           }
           return absl::OkStatus();
         });
-    ASSERT_TRUE(applied.ok()) << applied;
+    ASSERT_OK(applied);
     if (replica != snapshot) ++wrong;
   }
   stop = true;

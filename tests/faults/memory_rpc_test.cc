@@ -50,6 +50,7 @@
 #include "rpc/support/providers.h"
 #include "rpc/transport/slice_pool.h"
 #include "support/figures.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace grpc::testing {
@@ -160,11 +161,11 @@ TEST(Secrecy, MemoryThatIsGivenBackHoldsNoSecretOfAFile) {
     dir.Write("too-large", tokens + std::string(5 << 20, 'x'));
   }
   const test::WatchFreed freed(kMark);
-  EXPECT_TRUE(MakeTokenFileAccess(dir / "tokens").ok());
+  EXPECT_OK(MakeTokenFileAccess(dir / "tokens"));
   EXPECT_EQ(freed.found(), 0) << "tokens";
-  EXPECT_TRUE(MakeFileSessions(dir / "sessions").ok());
+  EXPECT_OK(MakeFileSessions(dir / "sessions"));
   EXPECT_EQ(freed.found(), 0) << "sessions";
-  EXPECT_TRUE(MakeFileSecrets(dir / "secrets").ok());
+  EXPECT_OK(MakeFileSecrets(dir / "secrets"));
   EXPECT_EQ(freed.found(), 0) << "secrets";
   EXPECT_FALSE(MakeTokenFileAccess(dir / "bad-line").ok());
   EXPECT_FALSE(MakeFileSessions(dir / "bad-line").ok());
@@ -172,7 +173,7 @@ TEST(Secrecy, MemoryThatIsGivenBackHoldsNoSecretOfAFile) {
   EXPECT_FALSE(MakeTokenFileAccess(dir / "too-large").ok());
   EXPECT_EQ(freed.found(), 0) << "files that are refused";
   // It finds one that was not wiped.
-  EXPECT_TRUE(ReadSmallFile(dir / "tokens").ok());
+  EXPECT_OK(ReadSmallFile(dir / "tokens"));
   EXPECT_GT(freed.found(), 0);
 }
 
@@ -416,7 +417,7 @@ TEST_F(OutOfMemoryInServices, CallsAreWatchedAndDrained) {
   std::vector<std::shared_ptr<FakeCall>> calls;
   for (int i = 0; i < 3; ++i) {
     calls.push_back(std::make_shared<FakeCall>(registry));
-    ASSERT_TRUE(registry.Add(calls.back()).ok());
+    ASSERT_OK(registry.Add(calls.back()));
   }
   bool watched = true;
   {

@@ -28,6 +28,7 @@
 #include "map/tracker/region_log.h"
 #include "source/directory/beneath.h"
 #include "support/figures.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt {
@@ -35,6 +36,7 @@ namespace {
 
 using test::FailEveryAllocation;
 using test::Found;
+using test::ValueOf;
 
 // What a cursor tells; nothing when it says that it failed.
 Found Drained(ExtentCursor& cursor) {
@@ -63,8 +65,8 @@ TEST(SourcesOutOfMemory, ImagesThatAnExecutorReads) {
   dir.Write("base", data);
   for (size_t at = 700; at < data.size(); at += 300'000) data[at] = 'b';
   dir.Write("target", data);
-  const auto base = *Image::Open(dir / "base");
-  const auto target = *Image::Open(dir / "target");
+  ASSERT_OK_AND_ASSIGN(const auto base, Image::Open(dir / "base"));
+  ASSERT_OK_AND_ASSIGN(const auto target, Image::Open(dir / "target"));
   EXPECT_GT(FailEveryAllocation([&]() -> Found {
               std::optional<ThreadPool> pool;
               std::unique_ptr<ExtentCursor> cursor;
@@ -74,7 +76,7 @@ TEST(SourcesOutOfMemory, ImagesThatAnExecutorReads) {
                 ImageOptions options;
                 options.executor = &*pool;
                 options.chunks_in_flight = 3;
-                cursor = *MakeImageDeltaCursor(base, target, options);
+                cursor = ValueOf(MakeImageDeltaCursor(base, target, options));
               }
               return Drained(*cursor);
             }),
@@ -154,9 +156,9 @@ TEST(OutOfMemoryInFiles, AChainGoesOnAfterAnInterruptedChangeOrRefusesTo) {
   const test::TempDir place;
   const std::string folder = place / "chain";
   const auto map = [](const std::string& base, const std::string& target, uint64_t block) {
-    ChangeMapBuilder builder = *ChangeMapBuilder::Create({uint64_t{1} << 30, 4096});
-    EXPECT_TRUE(builder.AddBlocks(block, block + 1).ok());
-    ChangeMap built = *builder.Build();
+    ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create({uint64_t{1} << 30, 4096}));
+    EXPECT_OK(builder.AddBlocks(block, block + 1));
+    ChangeMap built = ValueOf(builder.Build());
     built.set_identity({"vol", base, target});
     return built;
   };
@@ -166,7 +168,8 @@ TEST(OutOfMemoryInFiles, AChainGoesOnAfterAnInterruptedChangeOrRefusesTo) {
   bool failed = true;
   for (int64_t n = 1; failed; ++n) {
     std::filesystem::remove_all(folder);
-    auto made = *ChangeChain::Create(folder, "vol", 4096, {"s0", uint64_t{1} << 30}, {});
+    ASSERT_OK_AND_ASSIGN(auto made,
+                         ChangeChain::Create(folder, "vol", 4096, {"s0", uint64_t{1} << 30}, {}));
     {
       const test::FailAllocation fails(n);
       try {
@@ -184,8 +187,8 @@ TEST(OutOfMemoryInFiles, AChainGoesOnAfterAnInterruptedChangeOrRefusesTo) {
       EXPECT_TRUE(made->Contains(snapshot.id)) << n;
     }
     const auto left = ChangeChain::Open(folder, ChangeChain::Access::kRead);
-    ASSERT_TRUE(left.ok()) << n << ": " << left.status();
-    EXPECT_TRUE((*left)->Verify().ok()) << n << ": " << (*left)->Verify();
+    ASSERT_OK(left) << n << ": " << left.status();
+    EXPECT_OK((*left)->Verify()) << n << ": " << (*left)->Verify();
     if (next.ok()) {
       EXPECT_EQ((*left)->snapshots().size(), made->snapshots().size()) << n;
     }
@@ -208,14 +211,14 @@ class FolderOutOfMemory : public testing::Test {
     dir_.Write("root/v/.a-list-of-a-long-name", "rbd diff v1\ns");
     dir_.Write("root/v/a-source-of-a-long-name.source",
                "base another\ntarget one\naddress .a-list-of-a-long-name\n");
-    ChangeMap map = *(*ChangeMapBuilder::Create({10'000, 4096})).Build();
+    ChangeMap map = ValueOf(ValueOf(ChangeMapBuilder::Create({10'000, 4096})).Build());
     map.set_identity({"", "first-of-others", "second-of-others"});
     const std::string folder = dir_ / "root/v/";
-    EXPECT_TRUE(WriteChangeMap(map, folder + "a-map-of-a-long-name.cbm").ok());
+    EXPECT_OK(WriteChangeMap(map, folder + "a-map-of-a-long-name.cbm"));
     auto chain = ChangeChain::Create(folder + "a-chain-of-a-long-name.chain", "", 4096,
                                      {"first-of-others", 10'000});
-    EXPECT_TRUE(chain.ok()) << chain.status();
-    EXPECT_TRUE((*chain)->Append(map).ok());
+    EXPECT_OK(chain);
+    EXPECT_OK((*chain)->Append(map));
   }
 
   const test::TempDir dir_;

@@ -34,6 +34,7 @@
 #include "faults/support/failing_memory.h"
 #include "support/child_process.h"
 #include "support/figures.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 #if CBT_READS_LISTS
 #include "source/support/listings.h"
@@ -45,21 +46,21 @@ namespace {
 using test::FailAllocation;
 using test::FailEveryAllocation;
 using test::Found;
+using test::ValueOf;
 
 constexpr VolumeGeometry kVolume = {uint64_t{1} << 40, 4096};
 
 // A map of containers of every kind.
 ChangeMap SomeMap(uint64_t seed) {
   std::mt19937_64 random(seed);
-  ChangeMapBuilder builder = *ChangeMapBuilder::Create(kVolume);
+  ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create(kVolume));
   for (int i = 0; i < 200; ++i) {
-    EXPECT_TRUE(builder.AddBlocks(random() % 60000, 60001).ok());
+    EXPECT_OK(builder.AddBlocks(random() % 60000, 60001));
     const uint64_t block = 65536 * (1 + random() % 4) + random() % 65000;
-    EXPECT_TRUE(builder.AddBlocks(block, block + 1 + random() % 40).ok());
+    EXPECT_OK(builder.AddBlocks(block, block + 1 + random() % 40));
   }
-  for (uint64_t i = 0; i < 12000; i += 2)
-    EXPECT_TRUE(builder.AddBlocks(400000 + i, 400001 + i).ok());
-  return *builder.Build();
+  for (uint64_t i = 0; i < 12000; i += 2) EXPECT_OK(builder.AddBlocks(400000 + i, 400001 + i));
+  return ValueOf(builder.Build());
 }
 
 std::vector<uint8_t> BytesOf(const ChangeMapView& map) {
@@ -143,7 +144,7 @@ TEST_F(OutOfMemory, AMessageIsUsedAgain) {
       if (!DecodeMetadataMessage(large[0], message).ok()) return std::nullopt;
     } catch (const std::bad_alloc&) {
       const test::Undisturbed undisturbed;
-      EXPECT_TRUE(DecodeMetadataMessage(small[0], message).ok());
+      EXPECT_OK(DecodeMetadataMessage(small[0], message));
       EXPECT_EQ(message.tuples.size(), 900U);
       for (size_t i = 0; i < message.tuples.size(); ++i) {
         EXPECT_EQ(message.tuples[i], (Extent{i * 8192, 4096}));
@@ -163,7 +164,7 @@ TEST_F(OutOfMemory, MapsFromBytes) {
               return BytesOf(*read);
             }),
             2);
-  const std::vector<uint8_t> file = *EncodeChangeMap(map);
+  ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> file, EncodeChangeMap(map));
   EXPECT_GT(FailEveryAllocation([&]() -> Found {
               const auto read = DecodeChangeMap(file, "map");
               if (!read.ok()) return std::nullopt;
@@ -244,7 +245,7 @@ TEST_F(OutOfMemory, ABuilderThatThrewBuildsAllOrNothing) {
               std::optional<ChangeMapBuilder> builder;
               {
                 const test::Undisturbed undisturbed;
-                builder.emplace(*ChangeMapBuilder::Create({kVolume.capacity, 4096}));
+                builder.emplace(ValueOf(ChangeMapBuilder::Create({kVolume.capacity, 4096})));
               }
               return built(*builder);
             }),
@@ -277,9 +278,9 @@ TEST_F(OutOfMemory, AMapThatCouldNotBeChangedIsAsItWas) {
 TEST_F(OutOfMemory, Chains) {
   const std::string folder = absl::StrCat(testing::TempDir(), "cbt-memory-", ::getpid());
   const auto map = [](uint64_t day) {
-    ChangeMapBuilder builder = *ChangeMapBuilder::Create({uint64_t{1} << 30, 4096});
-    EXPECT_TRUE(builder.AddBlocks(day, day + 1).ok());
-    ChangeMap built = *builder.Build();
+    ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create({uint64_t{1} << 30, 4096}));
+    EXPECT_OK(builder.AddBlocks(day, day + 1));
+    ChangeMap built = ValueOf(builder.Build());
     built.set_identity({"vol", absl::StrCat("s", day - 1), absl::StrCat("s", day)});
     return built;
   };
@@ -321,7 +322,7 @@ TEST_F(OutOfMemory, Chains) {
                 const test::Undisturbed undisturbed;
                 const auto left = ChangeChain::Open(folder, ChangeChain::Access::kRead);
                 if (left.ok()) {
-                  EXPECT_TRUE((*left)->Verify().ok());
+                  EXPECT_OK((*left)->Verify());
                   const std::string newest = (*left)->snapshots().back().id;
                   std::vector<uint8_t> expected;
                   for (uint8_t day = 1; day <= newest[1] - '0'; ++day) expected.push_back(day);
@@ -471,7 +472,7 @@ std::unique_ptr<ExtentCursor> SomeExtents(size_t count, uint64_t pitch, uint64_t
     extents.push_back({at, length});
     at += length + random() % room;
   }
-  return *MakeExtentCursor(extents, uint64_t{1} << 26, 1);
+  return ValueOf(MakeExtentCursor(extents, uint64_t{1} << 26, 1));
 }
 
 TEST_F(OutOfMemory, TransformsThatThrewFailUntilTheyAreSought) {
@@ -502,7 +503,7 @@ TEST_F(OutOfMemory, TransformsThatThrewFailUntilTheyAreSought) {
          std::vector<std::unique_ptr<ExtentCursor>> inputs;
          inputs.push_back(a());
          inputs.push_back(b());
-         return Coalesce(*Union(std::move(inputs)), 100);
+         return Coalesce(ValueOf(Union(std::move(inputs))), 100);
        }},
       {"align", [&] { return AlignOutward(a(), 300); }},
       {"blocks", [&] { return ToBlocks(a(), 4096); }},
@@ -512,7 +513,7 @@ TEST_F(OutOfMemory, TransformsThatThrewFailUntilTheyAreSought) {
                 std::unique_ptr<ExtentCursor> cursor;
                 {
                   const test::Undisturbed undisturbed;
-                  cursor = *make();
+                  cursor = ValueOf(make());
                 }
                 return DrainedInSpiteOfThrows(*cursor);
               }),
@@ -528,10 +529,10 @@ TEST_F(OutOfMemory, ReadsBelowALibrary) {
   const test::TempDir dir;
   const std::string path = dir / "image";
   ASSERT_EQ(test::Run({"mke2fs", "-q", "-F", "-b", "1024", path, "8M"}), 0);
-  const auto image = *Image::Open(path);
+  ASSERT_OK_AND_ASSIGN(const auto image, Image::Open(path));
   const absl::StatusOr<std::unique_ptr<ExtentCursor>> sound = MakeExtAllocationCursor(image);
   if (absl::IsUnimplemented(sound.status())) GTEST_SKIP() << "built without libext2fs";
-  ASSERT_TRUE(sound.ok()) << sound.status();
+  ASSERT_OK(sound);
   // The superblock is there, what comes behind it is not any more: saying so takes memory.
   std::filesystem::resize_file(path, 2048);
   int told = 0;
@@ -559,7 +560,7 @@ TEST_F(OutOfMemory, ParallelCursors) {
   std::vector<uint8_t> bits(kBlocks / 8);
   std::mt19937_64 random(1);
   for (size_t i = 0; i < bits.size(); i += 1 + random() % 2000) bits[i] = 6;
-  const BitmapView view = *BitmapView::Create(bits, 0, kBlocks);
+  ASSERT_OK_AND_ASSIGN(const BitmapView view, BitmapView::Create(bits, 0, kBlocks));
   EXPECT_GT(FailEveryAllocation([&]() -> Found {
               std::optional<ThreadPool> pool;
               std::unique_ptr<ExtentCursor> cursor;
@@ -569,7 +570,7 @@ TEST_F(OutOfMemory, ParallelCursors) {
                 BitmapOptions options;
                 options.executor = &*pool;
                 options.parallel = 3;
-                cursor = *MakeBitmapCursor(view, kBlocks * 4096, 4096, options);
+                cursor = ValueOf(MakeBitmapCursor(view, kBlocks * 4096, 4096, options));
               }
               return DrainedInSpiteOfThrows(*cursor);
             }),

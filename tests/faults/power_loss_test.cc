@@ -24,6 +24,7 @@
 #include "faults/support/crash_disk.h"
 #include "faults/support/disk_recorder.h"
 #include "support/figures.h"
+#include "support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -44,23 +45,23 @@ std::string MakeFolder() {
 
 ChangeMap MapOf(const Blocks& blocks, const std::string& base = {},
                 const std::string& target = {}) {
-  ChangeMapBuilder builder = *ChangeMapBuilder::Create(kVolume);
-  for (const uint64_t block : blocks) EXPECT_TRUE(builder.AddBlocks(block, block + 1).ok());
-  ChangeMap map = *builder.Build();
+  ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create(kVolume));
+  for (const uint64_t block : blocks) EXPECT_OK(builder.AddBlocks(block, block + 1));
+  ChangeMap map = ValueOf(builder.Build());
   map.set_identity({"vol", base, target});
   return map;
 }
 
 Blocks BlocksOf(ExtentCursor& cursor) {
   Blocks blocks;
-  EXPECT_TRUE(ForEachBatch(cursor, [&](const ExtentBatch& batch) {
-                for (size_t i = 0; i < batch.size(); ++i) {
-                  for (uint64_t at = batch[i].offset; at < batch[i].end(); at += kBlock) {
-                    blocks.insert(at / kBlock);
-                  }
-                }
-                return absl::OkStatus();
-              }).ok());
+  EXPECT_OK(ForEachBatch(cursor, [&](const ExtentBatch& batch) {
+    for (size_t i = 0; i < batch.size(); ++i) {
+      for (uint64_t at = batch[i].offset; at < batch[i].end(); at += kBlock) {
+        blocks.insert(at / kBlock);
+      }
+    }
+    return absl::OkStatus();
+  }));
   return blocks;
 }
 
@@ -172,7 +173,7 @@ TEST_F(PowerLoss, AMapFileIsTheOldOneOrTheNewOne) {
   const std::vector<ChangeMap> maps = {MapOf({1, 2}), MapOf(many), MapOf({})};
   std::vector<std::string> bytes;
   for (const ChangeMap& map : maps) {
-    const std::vector<uint8_t> encoded = *EncodeChangeMap(map);
+    ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> encoded, EncodeChangeMap(map));
     bytes.emplace_back(encoded.begin(), encoded.end());
   }
   Check(Record([&] {

@@ -22,8 +22,7 @@
 #include "cbt/change_tracker.h"
 #include "faults/shim/calls.h"
 #include "faults/support/failing_memory.h"
-#include "map/folder/folder.h"
-#include "map/tracker/region_log.h"
+#include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {
@@ -100,7 +99,7 @@ class Watched {
   explicit Watched(bool on_disk) {
     if (on_disk) options_.directory = dir_ / "tracker";
     watched = dir_.path();
-    tracker_ = *ChangeTracker::Create(options_);
+    tracker_ = ValueOf(ChangeTracker::Create(options_));
     since_["monday"] = {};
   }
 
@@ -155,7 +154,7 @@ class Watched {
   void Check(const ChangeTracker& tracker) const {
     const std::string base = tracker.epochs().front().base;
     const absl::StatusOr<ChangeMap> map = tracker.Changes();
-    ASSERT_TRUE(map.ok()) << map.status();
+    ASSERT_OK(map);
     EXPECT_EQ(map->identity().base, base);
     ASSERT_TRUE(since_.contains(base)) << base << " was never opened";
     EXPECT_TRUE(Contains(*map, since_.at(base))) << "since " << base;
@@ -171,7 +170,7 @@ class Watched {
     std::filesystem::copy(options_.directory, copy.directory);
     for (int i = 0; i < crashes; ++i) {
       const auto recovered = ChangeTracker::Recover(copy);
-      ASSERT_TRUE(recovered.ok()) << recovered.status();
+      ASSERT_OK(recovered);
       Check(**recovered);
     }
   }
@@ -235,9 +234,9 @@ template <typename Fault>
 bool Fails(bool on_disk, const std::vector<Step>& before, const Named& step,
            const std::vector<Step>& after, Fault fault) {
   Watched w(on_disk);
-  EXPECT_TRUE(w.Mark(1).ok());
-  EXPECT_TRUE(w.Begin(2).ok());
-  for (const Step& each : before) EXPECT_TRUE(each(w).ok());
+  EXPECT_OK(w.Mark(1));
+  EXPECT_OK(w.Begin(2));
+  for (const Step& each : before) EXPECT_OK(each(w));
   const bool failed = fault([&] { return step.step(w); });
   w.Check(1);
   for (const Step& each : after) {
@@ -255,7 +254,7 @@ bool Fails(bool on_disk, const std::vector<Step>& before, const Named& step,
     }
     // What a broken log refuses is not written, and a checkpoint repairs it.
     EXPECT_TRUE(w.Mark(40).ok() || (on_disk && w.Checkpoint().ok() && w.Mark(40).ok()));
-    EXPECT_TRUE(w.Begin(41).ok());
+    EXPECT_OK(w.Begin(41));
   }
   w.Check(2);
   return failed;
@@ -320,8 +319,8 @@ TEST(TrackerFaults, AttackFAWriteInFlightOutlivesAnEpochThatIsBeingOpened) {
     const TempDir dir;
     TrackerOptions options = OptionsFor(dir / "tracker");
     watched = dir.path();
-    const auto tracker = *ChangeTracker::Create(options);
-    const TrackedWrite write = *tracker->Begin({5 * kG, 1});
+    const auto tracker = ValueOf(ChangeTracker::Create(options));
+    const TrackedWrite write = ValueOf(tracker->Begin({5 * kG, 1}));
     bool failed = false;
     {
       const FailCall fault(n, others);
@@ -332,14 +331,14 @@ TEST(TrackerFaults, AttackFAWriteInFlightOutlivesAnEpochThatIsBeingOpened) {
     options.directory = dir / "copy";
     std::filesystem::copy(dir / "tracker", options.directory);
     const auto recovered = ChangeTracker::Recover(options);
-    EXPECT_TRUE(recovered.ok()) << recovered.status();
+    EXPECT_OK(recovered);
     if (!recovered.ok()) return false;
     if ((*recovered)->epochs().size() == 2) {
-      EXPECT_TRUE((*recovered)->CancelEpoch().ok());
+      EXPECT_OK((*recovered)->CancelEpoch());
     }
     for (const char* const day : {"wednesday", "thursday"}) {
-      EXPECT_TRUE((*recovered)->OpenEpoch(day).ok());
-      EXPECT_TRUE(Contains(*(*recovered)->CloseEpoch(), {5})) << day;
+      EXPECT_OK((*recovered)->OpenEpoch(day));
+      EXPECT_TRUE(Contains(ValueOf((*recovered)->CloseEpoch()), {5})) << day;
     }
     return failed;
   };
@@ -391,23 +390,23 @@ TEST(TrackerFaults, AClosedEpochThatComesBackTellsWhatWasWrittenSince) {
   const TempDir dir;
   const TrackerOptions options = OptionsFor(dir / "tracker");
   {
-    const auto tracker = *ChangeTracker::Create(options);
-    ASSERT_TRUE(tracker->Mark({5 * kG, 1}).ok());
-    ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
-    ASSERT_TRUE(tracker->CloseEpoch().ok());
-    ASSERT_TRUE(tracker->Mark({7 * kG, 1}).ok());
-    ASSERT_TRUE(tracker->Close().ok());
+    ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(options));
+    ASSERT_OK(tracker->Mark({5 * kG, 1}));
+    ASSERT_OK(tracker->OpenEpoch("tuesday"));
+    ASSERT_OK(tracker->CloseEpoch());
+    ASSERT_OK(tracker->Mark({7 * kG, 1}));
+    ASSERT_OK(tracker->Close());
   }
-  const auto tracker = *ChangeTracker::Recover(options);
-  const ChangeMap since_monday = *tracker->Changes();
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Recover(options));
+  ASSERT_OK_AND_ASSIGN(const ChangeMap since_monday, tracker->Changes());
   EXPECT_EQ(since_monday.identity().base, "monday");
   EXPECT_TRUE(Contains(since_monday, {5, 7}));
   // Closed again, it is what it was.
-  const ChangeMap monday = *tracker->CloseEpoch();
+  ASSERT_OK_AND_ASSIGN(const ChangeMap monday, tracker->CloseEpoch());
   EXPECT_EQ(monday.identity().target, "tuesday");
   EXPECT_TRUE(Contains(monday, {5}));
   EXPECT_FALSE(monday->Contains(7));
-  EXPECT_TRUE(Contains(*tracker->Changes(), {7}));
+  EXPECT_TRUE(Contains(ValueOf(tracker->Changes()), {7}));
 }
 
 // What it would bring over was never written down.
@@ -415,25 +414,25 @@ TEST(TrackerFaults, ATrackerThatIsClosedCancelsNoEpoch) {
   const TempDir dir;
   const TrackerOptions options = OptionsFor(dir / "tracker");
   {
-    const auto tracker = *ChangeTracker::Create(options);
-    ASSERT_TRUE(tracker->OpenEpoch("tuesday").ok());
-    ASSERT_TRUE(tracker->CloseEpoch().ok());
-    ASSERT_TRUE(tracker->Mark({7 * kG, 1}).ok());
+    ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(options));
+    ASSERT_OK(tracker->OpenEpoch("tuesday"));
+    ASSERT_OK(tracker->CloseEpoch());
+    ASSERT_OK(tracker->Mark({7 * kG, 1}));
   }
   {
     // Monday is open again, and lacks what came since.
-    const auto tracker = *ChangeTracker::Recover(options);
+    ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Recover(options));
     ASSERT_EQ(tracker->epochs().size(), 2u);
-    ASSERT_TRUE(tracker->Close().ok());
+    ASSERT_OK(tracker->Close());
     EXPECT_EQ(tracker->CancelEpoch().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(tracker->CloseEpoch().status().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(tracker->OpenEpoch("wednesday").code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_TRUE(Contains(*tracker->Changes(), {7}));
+    EXPECT_TRUE(Contains(ValueOf(tracker->Changes()), {7}));
   }
-  const auto tracker = *ChangeTracker::Recover(options);
-  EXPECT_TRUE(Contains(*tracker->Changes(), {7}));
-  ASSERT_TRUE(tracker->CancelEpoch().ok());
-  EXPECT_TRUE(Contains(*tracker->Changes(), {7}));
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Recover(options));
+  EXPECT_TRUE(Contains(ValueOf(tracker->Changes()), {7}));
+  ASSERT_OK(tracker->CancelEpoch());
+  EXPECT_TRUE(Contains(ValueOf(tracker->Changes()), {7}));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cbt/wire/message.h"
+#include "support/status.h"
 #include "wire/proto_writer.h"
 
 namespace cbt::wire {
@@ -38,7 +39,7 @@ TEST(ProtoReaderTest, ReadsBackWhatTheWriterWrote) {
   EXPECT_TRUE(reader.Is(536870911, WireType::kVarint));
   EXPECT_EQ(reader.varint(), UINT64_MAX);
   EXPECT_FALSE(reader.Next());
-  EXPECT_TRUE(reader.status().ok());
+  EXPECT_OK(reader.status());
 }
 
 TEST(ProtoReaderTest, SkipsGroupsAndReadsFixedFields) {
@@ -50,7 +51,7 @@ TEST(ProtoReaderTest, SkipsGroupsAndReadsFixedFields) {
   EXPECT_TRUE(reader.Is(3, WireType::kFixed64));
   EXPECT_EQ(reader.varint(), 0x0102030405060708u);
   EXPECT_FALSE(reader.Next());
-  EXPECT_TRUE(reader.status().ok());
+  EXPECT_OK(reader.status());
 }
 
 TEST(ProtoReaderTest, TakesTagsOfFiveBytes) {
@@ -60,7 +61,7 @@ TEST(ProtoReaderTest, TakesTagsOfFiveBytes) {
   EXPECT_EQ(reader.field(), 1u);
   EXPECT_EQ(reader.varint(), 7u);
   EXPECT_FALSE(reader.Next());
-  EXPECT_TRUE(reader.status().ok());
+  EXPECT_OK(reader.status());
 }
 
 TEST(ProtoReaderTest, TakesLengthsOfFiveBytes) {
@@ -70,7 +71,7 @@ TEST(ProtoReaderTest, TakesLengthsOfFiveBytes) {
   ASSERT_EQ(reader.bytes().size(), 1u);
   EXPECT_EQ(reader.bytes()[0], 'x');
   EXPECT_FALSE(reader.Next());
-  EXPECT_TRUE(reader.status().ok());
+  EXPECT_OK(reader.status());
 }
 
 TEST(ProtoReaderTest, RefusesMalformedBytesWithTheirPosition) {

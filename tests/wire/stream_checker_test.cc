@@ -5,6 +5,7 @@
 #include "cbt/metadata_type.h"
 #include "cbt/wire/checker.h"
 #include "cbt/wire/message.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -24,15 +25,15 @@ absl::Status CheckAll(std::vector<MetadataMessage> messages, uint64_t offset = 0
 
 TEST(StreamCheckerTest, TakesSoundStreamsAndKeepsCount) {
   StreamChecker checker(5, 2);
-  ASSERT_TRUE(checker.Check({kVariable, 100, {{0, 10}, {10, 5}}}).ok());
-  ASSERT_TRUE(checker.Check({kVariable, 100, {}}).ok());
-  ASSERT_TRUE(checker.Check({kVariable, 100, {{99, 1}}}).ok());
+  ASSERT_OK(checker.Check({kVariable, 100, {{0, 10}, {10, 5}}}));
+  ASSERT_OK(checker.Check({kVariable, 100, {}}));
+  ASSERT_OK(checker.Check({kVariable, 100, {{99, 1}}}));
   EXPECT_EQ(checker.messages(), 3u);
   EXPECT_EQ(checker.tuples(), 3u);
   EXPECT_EQ(checker.bytes(), 16u);
   EXPECT_EQ(checker.resume_offset(), 100u);
   EXPECT_EQ(StreamChecker(7).resume_offset(), 7u);
-  EXPECT_TRUE(CheckAll({{kFixed, 100, {{0, 64}, {64, 64}}}}).ok());
+  EXPECT_OK(CheckAll({{kFixed, 100, {{0, 64}, {64, 64}}}}));
 }
 
 // What proto3 leaves out, and so what a message says that nobody filled in.
@@ -49,7 +50,7 @@ TEST(StreamCheckerTest, AttackSACapacityOfZeroIsNoCapacity) {
 TEST(StreamCheckerTest, TakesALastBlockThatEndsPastEverything) {
   constexpr uint64_t kBlock = uint64_t{1} << 62;
   StreamChecker checker(0);
-  ASSERT_TRUE(checker.Check({kFixed, kMaxCapacity, {{0, kBlock}, {kBlock, kBlock}}}).ok());
+  ASSERT_OK(checker.Check({kFixed, kMaxCapacity, {{0, kBlock}, {kBlock, kBlock}}}));
   EXPECT_EQ(checker.tuples(), 2u);
   EXPECT_EQ(checker.bytes(), 2 * kBlock);
   EXPECT_FALSE(checker.Check({kFixed, kMaxCapacity, {{kMaxCapacity - 1, kBlock}}}).ok());
@@ -57,7 +58,7 @@ TEST(StreamCheckerTest, TakesALastBlockThatEndsPastEverything) {
 
 TEST(StreamCheckerTest, RefusesWhatEndsWhereNoVolumeDoes) {
   constexpr uint64_t kTop = kMaxCapacity + 1;
-  EXPECT_TRUE(CheckAll({{kFixed, kMaxCapacity, {{kTop - 4096, 4096}}}}).ok());
+  EXPECT_OK(CheckAll({{kFixed, kMaxCapacity, {{kTop - 4096, 4096}}}}));
   for (const auto type : {kFixed, kVariable}) {
     // As far as decoded numbers go: each is below 2^63.
     for (const Extent wrong :
