@@ -1,5 +1,5 @@
 // Metadata of a stream: a summary before the first message, a proof of completeness after the last.
-// docs/completeness.md specifies both for other implementations.
+// docs/reference/completeness.md specifies both for other implementations.
 #ifndef CBT_RPC_CONTRACT_COMPLETENESS_H_
 #define CBT_RPC_CONTRACT_COMPLETENESS_H_
 

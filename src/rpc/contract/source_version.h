@@ -1,5 +1,5 @@
 // The version of the data that an answer is read from, as sent in initial metadata and in page
-// tokens. docs/completeness.md specifies it for other implementations.
+// tokens. docs/reference/completeness.md specifies it for other implementations.
 #ifndef CBT_RPC_CONTRACT_SOURCE_VERSION_H_
 #define CBT_RPC_CONTRACT_SOURCE_VERSION_H_
 
