@@ -9,11 +9,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/errno_text.h"
 
 namespace cbt {
 namespace {
@@ -76,8 +76,7 @@ absl::Status WriteAndRename(int at, const std::string& path, std::string_view sh
 }  // namespace
 
 absl::Status FileError(std::string_view path, int error) {
-  const std::string text =
-      absl::StrCat(AbslView(path), ": ", std::generic_category().message(error));
+  const std::string text = absl::StrCat(AbslView(path), ": ", ErrnoText(error));
   switch (error) {
     case ENOENT:
     case ENOTDIR:

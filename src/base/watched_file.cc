@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
-#include <system_error>
 
+#include "base/errno_text.h"
 #include "base/wipe.h"
 
 namespace cbt::rpc {
@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMostBytes = size_t{4} << 20;
 
 absl::Status Failed(const std::string& path, int error) {
-  const std::string text = path + ": " + std::generic_category().message(error);
+  const std::string text = path + ": " + ErrnoText(error);
   switch (error) {
     case ENOENT:
     case ENOTDIR:

@@ -22,6 +22,8 @@
 #include "cbt/change_tracker.h"
 #include "faults/shim/calls.h"
 #include "faults/support/failing_memory.h"
+#include "map/folder/folder.h"
+#include "map/tracker/region_log.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 

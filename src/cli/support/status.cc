@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <system_error>
 
+#include "base/errno_text.h"
+
 namespace cbt::cli {
 namespace {
 
@@ -81,8 +83,6 @@ std::string MessageOf(const absl::Status& status) {
   const auto message = status.message();
   return {message.data(), message.size()};
 }
-
-std::string ErrnoText(int error) { return std::system_category().message(error); }
 
 absl::Status IoError(std::string_view where, int error) {
   return absl::UnavailableError(Join(where, ErrnoText(error)));

@@ -34,9 +34,6 @@ std::string OneLine(std::string_view text);
 // The message of a status as a std::string.
 std::string MessageOf(const absl::Status& status);
 
-// The message of an errno.
-std::string ErrnoText(int error);
-
 // UNAVAILABLE `<where>: <errno message>`: input or output failed.
 absl::Status IoError(std::string_view where, int error);
 

@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/errno_text.h"
 
 namespace cbt::rpc {
 namespace {
@@ -131,7 +132,7 @@ absl::Status ProbeTcpAddress(const Address& address) {
   }
   if (bound) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("listen: ", address.ToString(), ": ", std::generic_category().message(failure)));
+      absl::StrCat("listen: ", address.ToString(), ": ", ErrnoText(failure)));
 }
 
 }  // namespace cbt::rpc

@@ -9,11 +9,11 @@
 
 #include <cerrno>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/errno_text.h"
 
 namespace cbt::rpc {
 namespace {
@@ -26,7 +26,7 @@ std::string About(const std::string& path, std::string_view why) {
 }
 
 absl::Status SystemError(const std::string& path, int error) {
-  return absl::UnavailableError(About(path, std::generic_category().message(error)));
+  return absl::UnavailableError(About(path, ErrnoText(error)));
 }
 
 // Opens and locks the lock file. A holder removes the file when it ends, while others may wait with

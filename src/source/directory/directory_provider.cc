@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/descriptor.h"
+#include "base/errno_text.h"
 #include "cbt/source/image.h"
 #include "cbt/source/qcow2.h"
 #include "cbt/transform.h"
@@ -31,8 +32,6 @@ namespace {
 
 constexpr size_t kMaxIdBytes = 4096;
 constexpr char kNotReadyExtension[] = ".partial";
-
-std::string Reason(int error) { return std::generic_category().message(error); }
 
 // An id, which may hold any bytes, quoted for a message.
 std::string Quote(std::string_view id) {
@@ -364,7 +363,7 @@ absl::StatusOr<std::unique_ptr<SnapshotProvider>> MakeDirectoryProvider(
   OwnedDescriptor descriptor(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!descriptor.has_value()) {
     const int error = errno;
-    const std::string text = absl::StrCat("root: ", root, ": ", Reason(error));
+    const std::string text = absl::StrCat("root: ", root, ": ", ErrnoText(error));
     if (error == ENOENT) return absl::NotFoundError(text);
     if (error == EACCES) return absl::PermissionDeniedError(text);
     return absl::InvalidArgumentError(text);

@@ -6,13 +6,13 @@
 #include <cerrno>
 #include <set>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/descriptor.h"
+#include "base/errno_text.h"
 #include "base/file_io.h"
 #include "base/lines.h"
 #include "base/parse_number.h"
@@ -97,8 +97,7 @@ absl::StatusOr<int> VolumeSources::OpenFile(const std::string& path) const {
   const int descriptor =
       outside ? rules_->allowed.Open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : Descriptor(path);
   if (descriptor >= 0) return DataFile(descriptor, path);
-  return absl::FailedPreconditionError(
-      absl::StrCat(path, ": ", std::generic_category().message(errno)));
+  return absl::FailedPreconditionError(absl::StrCat(path, ": ", ErrnoText(errno)));
 }
 
 absl::Status VolumeSources::CheckReach(const Entry& entry) const {

@@ -14,11 +14,11 @@
 #include <cstring>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/errno_text.h"
 
 namespace cbt {
 namespace {
@@ -30,8 +30,6 @@ constexpr uint64_t kXfsMagic = 0x58465342;
 // either way: it comes and goes with unrelated clones.
 constexpr uint32_t kHarmlessFlags =
     FIEMAP_EXTENT_LAST | FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_MERGED | FIEMAP_EXTENT_SHARED;
-
-std::string Reason(int error) { return std::generic_category().message(error); }
 
 class FiemapLister final : public ExtentLister {
  public:
@@ -69,7 +67,7 @@ class FiemapLister final : public ExtentLister {
  private:
   absl::Status Failure(uint64_t begin, int error) const {
     const std::string text =
-        absl::StrCat("fiemap: ", image_->label(), ": at offset ", begin, ": ", Reason(error));
+        absl::StrCat("fiemap: ", image_->label(), ": at offset ", begin, ": ", ErrnoText(error));
     switch (error) {
       case EOPNOTSUPP:
       case ENOTTY:

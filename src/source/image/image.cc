@@ -12,12 +12,12 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/descriptor.h"
+#include "base/errno_text.h"
 #include "base/file_io.h"
 
 namespace cbt {
@@ -26,10 +26,8 @@ namespace {
 // What counts as data if its end can no longer be determined: one page.
 constexpr uint64_t kVanishedBytes = 4096;
 
-std::string Reason(int error) { return std::generic_category().message(error); }
-
 absl::Status OpenError(std::string_view label, int error) {
-  const std::string text = absl::StrCat("open: ", AbslView(label), ": ", Reason(error));
+  const std::string text = absl::StrCat("open: ", AbslView(label), ": ", ErrnoText(error));
   switch (error) {
     case ENOENT:
     case ENOTDIR:
@@ -153,8 +151,9 @@ absl::Status Image::Read(uint64_t offset, size_t length, uint8_t* out) const {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       const int error = errno;
-      return absl::UnavailableError(absl::StrCat(
-          "read: ", label_, ": ", length, " bytes at offset ", offset + done, ": ", Reason(error)));
+      return absl::UnavailableError(absl::StrCat("read: ", label_, ": ", length,
+                                                 " bytes at offset ", offset + done, ": ",
+                                                 ErrnoText(error)));
     }
     if (count == 0) {
       return absl::AbortedError(absl::StrCat("read: ", label_, ": the image ends at offset ",
@@ -182,7 +181,7 @@ absl::StatusOr<Image::Range> Image::FindData(uint64_t offset) const {
       default: {
         const int error = errno;
         return absl::UnavailableError(
-            absl::StrCat("seek data: ", label_, ": at offset ", offset, ": ", Reason(error)));
+            absl::StrCat("seek data: ", label_, ": at offset ", offset, ": ", ErrnoText(error)));
       }
     }
   }
@@ -192,7 +191,8 @@ absl::StatusOr<Image::Range> Image::FindData(uint64_t offset) const {
   if (end < 0 && errno != ENXIO) {
     const int error = errno;
     return absl::UnavailableError(absl::StrCat("seek hole: ", label_, ": at offset ",
-                                               static_cast<uint64_t>(begin), ": ", Reason(error)));
+                                               static_cast<uint64_t>(begin), ": ",
+                                               ErrnoText(error)));
   }
   // ENXIO: the file became shorter since the previous call. Reading it will show that.
   const uint64_t stop = end < 0 ? size_ : std::min(static_cast<uint64_t>(end), size_);
@@ -206,7 +206,7 @@ absl::Status Image::CheckUnchanged() const {
   struct stat now;
   if (::fstat(descriptor_, &now) != 0) {
     const int error = errno;
-    return absl::UnavailableError(absl::StrCat("stat: ", label_, ": ", Reason(error)));
+    return absl::UnavailableError(absl::StrCat("stat: ", label_, ": ", ErrnoText(error)));
   }
   if (S_ISBLK(now.st_mode)) return absl::OkStatus();
   if (static_cast<uint64_t>(now.st_size) != size_) {

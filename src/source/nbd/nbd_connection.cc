@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/errno_text.h"
 
 namespace cbt {
 
@@ -149,8 +149,8 @@ absl::Status NbdConnection::WaitForOption(std::string_view doing) {
   if (!outcome_.done) return Broken(doing, "the negotiation ended without a reply");
   if (outcome_.error != 0) {
     return StatusOf(outcome_.error,
-                    absl::StrCat(label_, ": ", AbslView(doing), ": the server refuses: ",
-                                 std::generic_category().message(outcome_.error)));
+                    absl::StrCat(label_, ": ", AbslView(doing),
+                                 ": the server refuses: ", ErrnoText(outcome_.error)));
   }
   return absl::OkStatus();
 }

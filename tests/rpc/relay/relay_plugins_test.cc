@@ -144,7 +144,7 @@ TEST(PluginTexts, AttackKWhatIsTooLongToBeLookedThroughIsHeldBack) {
 TEST(PluginTexts, AttackKWithoutALogTheTextIsGone) {
   const absl::Status status =
       rpc::PluginErrors().ForClient(absl::NotFoundError("no pool-7"), Secrets());
-  EXPECT_EQ(std::string(status.message()), "plugin: it has no such snapshot");
+  EXPECT_EQ(std::string(status.message()), "plugin: it does not have the snapshot");
   EXPECT_OK(rpc::PluginErrors().ForClient(absl::OkStatus(), Secrets()));
 }
 
