@@ -44,6 +44,7 @@ rpc::ListRequest RequestTo(const std::string& address) {
   return request;
 }
 
+using test::ListAll;
 absl::StatusOr<Ranges> ListAll(const FakeServer& server) {
   return ListAll(RequestTo(server.address()));
 }
