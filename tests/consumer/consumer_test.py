@@ -85,7 +85,7 @@ class Consumer:
         for pattern in ("cbt-core*", "cbt-source*"):
             for path in self.prefix.rglob(pattern):
                 no_match(FOREIGN, path.read_text(), path.name)
-        for header in ("cursor.h", "directory_provider.h") + (("rpc/server.h",) * self.rpc):
+        for header in ("cursor.h", "source/directory_provider.h") + (("rpc/server.h",) * self.rpc):
             expect((self.prefix / "include/cbt" / header).is_file(), f"{header} is installed")
         expect((self.prefix / "include/cbt/rpc").exists() == self.rpc, "rpc headers go with rpc")
 

@@ -98,10 +98,11 @@ VolumeMaps VolumeMaps::Read(const SnapshotFolder& folder,
   VolumeMaps maps(folder.root(), folder.volume(), root_paths);
   if (!folder.status().ok()) maps.NoteDamage(folder.status());
   for (const std::string& name : folder.names()) {
+    const std::string path = folder.PathOf(name);  // before anything is open: it may throw
     if (absl::EndsWith(name, AbslView(kMapExtension))) {
       const int file = folder.Open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
       if (file >= 0) {
-        maps.AddMap(file, name, folder.PathOf(name));
+        maps.AddMap(file, name, path);
       } else if (MayBeThere(errno)) {
         maps.NoteDamage(FileError(name, errno));
       }
