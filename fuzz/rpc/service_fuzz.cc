@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/wire/checker.h"
+#include "cbt/wire/message.h"
 #include "fuzz/support/check.h"
 #include "rpc/access/admission.h"
 #include "rpc/contract/completeness.h"
