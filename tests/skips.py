@@ -31,6 +31,8 @@ def lacks(condition):
         return os.geteuid() != 0
     if kind == "loop":
         return os.geteuid() != 0 or not os.path.exists("/dev/loop-control")
+    if kind == "reach":
+        return any(not folder.stat().st_mode & 0o001 for folder in (HERE, *HERE.parents))
     if kind == "cpu":
         return name not in words_of("/proc/cpuinfo")
     if kind == "filesystem":
