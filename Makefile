@@ -54,7 +54,7 @@ asan:
 	$(call build,asan,build test)
 	$(call ctest,asan)
 
-# Core and sources only: what reads the bytes of others, in half the time.
+# Core and sources only: what reads the bytes of others; the tests' own code is not instrumented.
 asan-core:
 	$(call build,asan-core,build test)
 	$(call ctest,asan-core)

@@ -5,8 +5,10 @@ target_compile_features(cbt_private_flags INTERFACE cxx_std_20)
 target_compile_options(cbt_private_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion $<$<BOOL:${CBT_WERROR}>:-Werror>)
 if(CBT_SANITIZE)
-  # Everything of ours, tests included; a frame pointer for readable reports.
+  # Everything of ours, with a frame pointer for readable reports; what has the property CBT_PLAIN is only linked.
   target_compile_options(cbt_private_flags INTERFACE
-    -fsanitize=${CBT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    $<$<NOT:$<BOOL:$<TARGET_PROPERTY:CBT_PLAIN>>>:-fsanitize=${CBT_SANITIZE}>
+    $<$<NOT:$<BOOL:$<TARGET_PROPERTY:CBT_PLAIN>>>:-fno-sanitize-recover=all>
+    -fno-omit-frame-pointer)
   target_link_options(cbt_private_flags INTERFACE -fsanitize=${CBT_SANITIZE})
 endif()

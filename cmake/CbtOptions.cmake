@@ -9,6 +9,7 @@ option(CBT_INSTALL "Make install targets" ${PROJECT_IS_TOP_LEVEL})
 option(CBT_WERROR "Treat warnings as errors" OFF)
 option(CBT_PRECOMPILE "Read the headers of abseil, gRPC and GoogleTest once for many files" ON)
 set(CBT_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them (address,undefined or thread)")
+option(CBT_SANITIZE_TESTS "Sanitize the tests' own code as well as what they test" ON)
 set(CBT_FUZZING_ENGINE "-fsanitize=fuzzer" CACHE STRING "What links a fuzzer to its engine")
 set(CBT_PROPERTY_RUNS 1000 CACHE STRING "Random inputs that each property test tries")
 

@@ -30,6 +30,10 @@ function(cbt_add_tests program)
   list(TRANSFORM sources APPEND .cc)
   add_executable(${program} ${sources})
   set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  if(NOT CBT_SANITIZE_TESTS)
+    set_target_properties(${program} PROPERTIES CBT_PLAIN ON)
+    target_compile_definitions(${program} PRIVATE CBT_TEST_PLAIN)  # of a sanitized library all the same
+  endif()
   target_include_directories(${program} PRIVATE
     ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/generated)
   target_link_libraries(${program} PRIVATE ${TEST_LIBS} cbt_private_flags cbt_test_main)

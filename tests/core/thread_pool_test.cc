@@ -47,7 +47,7 @@ TEST(ThreadPoolTest, RunsTasksAtTheSameTime) {
 }
 
 // The sanitizers need more room than any limit leaves.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(CBT_TEST_PLAIN)
 TEST(ThreadPoolTest, APartOfTheThreadsIsAnExceptionAndNotTheEnd) {
   const pid_t child = fork();
   if (child == 0) {

@@ -474,7 +474,7 @@ TEST_F(OutOfMemoryInServices, TheGaugeOfStreamsDoesNotDrift) {
 }
 
 // The sanitizers need more room than any limit leaves.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(CBT_TEST_PLAIN)
 TEST_F(OutOfMemoryInServices, WithoutThreadsAServerDoesNotStart) {
   test::FunctionProvider provider(
       [](const auto&) -> absl::StatusOr<MetadataSource> { return absl::UnknownError(""); });

@@ -18,7 +18,7 @@ inline int64_t TestScale() {
 }
 
 // Tests of millions of checks do one in so many of them under a sanitizer.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(CBT_TEST_PLAIN)
 inline constexpr size_t kThinned = 8;
 #else
 inline constexpr size_t kThinned = 1;
