@@ -7,7 +7,8 @@
 
 namespace cbt {
 
-// The system's text for `error`, a value of errno. Safe to call from several threads, unlike strerror().
+// The system's text for `error`, a value of errno. Safe to call from several threads, unlike
+// strerror().
 inline std::string ErrnoText(int error) { return std::generic_category().message(error); }
 
 }  // namespace cbt
