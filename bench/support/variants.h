@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cbt/simd.h"
-#include "simd/dispatch.h"
+#include "simd/kernels.h"
 
 namespace cbt::bench {
 

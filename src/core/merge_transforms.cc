@@ -82,7 +82,7 @@ class MergeCursor final : public TransformCursor {
     uint64_t* const ends = uniter_.ends();
     const uint64_t limit = capacity();
     if (IsPowerOfTwo(alignment_)) {
-      simd::SortedExtentsInUse().bounds(offsets, lengths, count, alignment_, starts, ends);
+      simd::SortedExtents().bounds(offsets, lengths, count, alignment_, starts, ends);
     } else {
       for (size_t i = 0; i < count; ++i) {
         starts[i] = AlignDown(offsets[i], alignment_);

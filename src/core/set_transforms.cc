@@ -22,7 +22,7 @@ enum class SetOperation { kUnion, kIntersection, kDifference };
 // Approximate number of extents of all inputs in a window: merging should stay in the cache.
 constexpr size_t kWindowExtents = 4096;
 
-using simd::SortedExtents;
+using simd::SortedBounds;
 
 // An input and its buffered extents: at least a batch, so that windows are no shorter.
 class Input {
@@ -48,9 +48,8 @@ class Input {
     size_ -= std::exchange(next_, 0);
     absl::StatusOr<Step> step = cursor_->Next(batch_);
     if (!step.ok()) return step.status();
-    simd::SortedExtentsInUse().bounds(batch_.offsets().data(), batch_.lengths().data(),
-                                      batch_.size(), 1, starts_.data() + size_,
-                                      ends_.data() + size_);
+    simd::SortedExtents().bounds(batch_.offsets().data(), batch_.lengths().data(), batch_.size(), 1,
+                                 starts_.data() + size_, ends_.data() + size_);
     size_ += batch_.size();
     // The last block of a fixed-block input may extend past the capacity.
     if (size_ > 0) ends_[size_ - 1] = std::min(ends_[size_ - 1], cursor_->capacity());
@@ -60,7 +59,7 @@ class Input {
   uint64_t covered() const noexcept { return cursor_->covered(); }
 
   // The extents in [begin, end), cut there; valid until Take() is called.
-  SortedExtents Window(uint64_t begin, uint64_t end) noexcept {
+  SortedBounds Window(uint64_t begin, uint64_t end) noexcept {
     while (next_ < size_ && ends_[next_] <= begin) ++next_;
     if (next_ < size_) starts_[next_] = std::max(starts_[next_], begin);
     last_ = static_cast<size_t>(
@@ -156,8 +155,8 @@ class SetCursor final : public ExtentCursor {
       if (ends_.size() < places) ends_.resize(places);
       MergeAll(starts_.data(), ends_.data(), places);
       // Offsets go to the starts, lengths to where the ends are computed.
-      count = simd::SortedExtentsInUse().overlap(starts_.data(), ends_.data(), count,
-                                                 uniter_.starts(), uniter_.ends());
+      count = simd::SortedExtents().overlap(starts_.data(), ends_.data(), count, uniter_.starts(),
+                                            uniter_.ends());
       for (size_t i = 0; i < count; ++i) uniter_.ends()[i] += uniter_.starts()[i];
     }
     uniter_.Unite(count, horizon);
@@ -167,7 +166,7 @@ class SetCursor final : public ExtentCursor {
   }
 
   // The gaps of the list in [passed_, horizon). Empty gaps are harmless.
-  SortedExtents Gaps(const SortedExtents& list, uint64_t horizon) {
+  SortedBounds Gaps(const SortedBounds& list, uint64_t horizon) {
     gap_starts_.assign(1, passed_);
     gap_starts_.insert(gap_starts_.end(), list.ends, list.ends + list.count);
     gap_ends_.assign(list.starts, list.starts + list.count);
@@ -177,7 +176,7 @@ class SetCursor final : public ExtentCursor {
 
   // Merges all lists pairwise into `starts` and `ends`, which have room for `places` numbers.
   void MergeAll(uint64_t* starts, uint64_t* ends, size_t places) {
-    const simd::SortedExtentsKernels& kernels = simd::SortedExtentsInUse();
+    const simd::SortedExtentsKernels& kernels = simd::SortedExtents();
     round_ = lists_;
     const size_t need = places + simd::kSortedSlack * round_.size();
     for (size_t side = 0; round_.size() > 1; side ^= 1) {
@@ -189,9 +188,9 @@ class SetCursor final : public ExtentCursor {
       uint64_t* to_ends = round_.size() == 2 ? ends : scratch_[side][1].data();
       size_t kept = 0;
       for (size_t i = 0; i < round_.size(); i += 2) {
-        const SortedExtents a = round_[i];
-        const SortedExtents b =
-            i + 1 < round_.size() ? round_[i + 1] : SortedExtents{a.starts, a.ends, 0};
+        const SortedBounds a = round_[i];
+        const SortedBounds b =
+            i + 1 < round_.size() ? round_[i + 1] : SortedBounds{a.starts, a.ends, 0};
         kernels.merge(a, b, to_starts, to_ends);
         round_[kept++] = {to_starts, to_ends, a.count + b.count};
         to_starts += a.count + b.count + simd::kSortedSlack;
@@ -199,7 +198,7 @@ class SetCursor final : public ExtentCursor {
       }
       round_.resize(kept);
     }
-    const SortedExtents& all = round_.front();
+    const SortedBounds& all = round_.front();
     if (all.starts == starts) return;
     std::copy_n(all.starts, all.count, starts);
     std::copy_n(all.ends, all.count, ends);
@@ -207,8 +206,8 @@ class SetCursor final : public ExtentCursor {
 
   const SetOperation operation_;
   std::vector<Input> inputs_;
-  std::vector<SortedExtents> lists_;  // the window's part of each input
-  std::vector<SortedExtents> round_;
+  std::vector<SortedBounds> lists_;  // the window's part of each input
+  std::vector<SortedBounds> round_;
   std::vector<uint64_t> scratch_[2][2];  // side, starts and ends
   std::vector<uint64_t> starts_;
   std::vector<uint64_t> ends_;

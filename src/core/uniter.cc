@@ -33,8 +33,8 @@ void Uniter::Unite(size_t count, uint64_t horizon) noexcept {
     starts_[0] = held_.offset;
     ends_[0] = held_.end();
   }
-  count_ = simd::SortedExtentsInUse().unite(starts_.data() + 1 - held, ends_.data() + 1 - held,
-                                            held + count, gap_, offsets_.data(), lengths_.data());
+  count_ = simd::SortedExtents().unite(starts_.data() + 1 - held, ends_.data() + 1 - held,
+                                       held + count, gap_, offsets_.data(), lengths_.data());
   const Extent last = {offsets_[count_ - 1], lengths_[count_ - 1]};
   const bool may_grow = horizon <= last.end() || horizon - last.end() <= gap_;
   held_ = may_grow ? last : Extent();

@@ -1,7 +1,6 @@
 // Scalar reference of check_tuples, the list of its variants, and the choice between them.
 #include "simd/check_tuples.h"
 
-#include "simd/dispatch.h"
 #include "simd/kernels.h"
 
 namespace cbt::simd {
@@ -31,22 +30,6 @@ const CheckTuplesKernels kCheckTuples = {&Check};
 
 namespace {
 
-constexpr Variant<CheckTuplesKernels> kVariants[] = {
-    {SimdLevel::kScalar, &scalar::kCheckTuples},
-#ifdef CBT_HAVE_SSE42
-    {SimdLevel::kSse42, &sse42::kCheckTuples},
-#endif
-#ifdef CBT_HAVE_AVX2
-    {SimdLevel::kAvx2, &avx2::kCheckTuples},
-#endif
-#ifdef CBT_HAVE_AVX512
-    {SimdLevel::kAvx512, &avx512::kCheckTuples},
-#endif
-#ifdef CBT_HAVE_NEON
-    {SimdLevel::kNeon, &neon::kCheckTuples},
-#endif
-};
-
 // Sound tuples, then one fault at a time.
 bool KnownAnswer(const CheckTuplesKernels& candidate) noexcept {
   constexpr size_t kCount = 21;
@@ -70,16 +53,8 @@ bool KnownAnswer(const CheckTuplesKernels& candidate) noexcept {
   return true;
 }
 
-const Variant<CheckTuplesKernels>& Chosen() noexcept {
-  static const Variant<CheckTuplesKernels>& chosen =
-      Choose<CheckTuplesKernels>(kVariants, &KnownAnswer);
-  return chosen;
-}
-
 }  // namespace
 
-std::span<const Variant<CheckTuplesKernels>> CheckTuplesVariants() noexcept { return kVariants; }
-SimdLevel CheckTuplesLevel() noexcept { return Chosen().level; }
-const CheckTuplesKernels& CheckTuples() noexcept { return *Chosen().kernels; }
+CBT_DEFINE_KERNELS(CheckTuples, CBT_EVERY_VARIANT(kCheckTuples))
 
 }  // namespace cbt::simd

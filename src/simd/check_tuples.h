@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "simd/levels.h"
+
 namespace cbt::simd {
 
 // The rules for consecutive tuples, in bytes.
@@ -31,21 +33,7 @@ struct CheckTuplesKernels {
   CheckTuplesFn* check;
 };
 
-namespace scalar {
-extern const CheckTuplesKernels kCheckTuples;
-}
-namespace sse42 {
-extern const CheckTuplesKernels kCheckTuples;
-}
-namespace avx2 {
-extern const CheckTuplesKernels kCheckTuples;
-}
-namespace avx512 {
-extern const CheckTuplesKernels kCheckTuples;
-}
-namespace neon {
-extern const CheckTuplesKernels kCheckTuples;
-}
+CBT_DECLARE_AT_EVERY_LEVEL(CheckTuplesKernels, kCheckTuples)
 
 }  // namespace cbt::simd
 

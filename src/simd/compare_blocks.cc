@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "simd/dispatch.h"
 #include "simd/kernels.h"
 
 namespace cbt::simd {
@@ -48,22 +47,6 @@ const CompareBlocksKernels kCompareBlocks = {&Compare, &NonZero};
 
 namespace {
 
-constexpr Variant<CompareBlocksKernels> kVariants[] = {
-    {SimdLevel::kScalar, &scalar::kCompareBlocks},
-#ifdef CBT_HAVE_SSE42
-    {SimdLevel::kSse42, &sse42::kCompareBlocks},
-#endif
-#ifdef CBT_HAVE_AVX2
-    {SimdLevel::kAvx2, &avx2::kCompareBlocks},
-#endif
-#ifdef CBT_HAVE_AVX512
-    {SimdLevel::kAvx512, &avx512::kCompareBlocks},
-#endif
-#ifdef CBT_HAVE_NEON
-    {SimdLevel::kNeon, &neon::kCompareBlocks},
-#endif
-};
-
 // A difference at every distance from a block's start, and a partial last block.
 bool KnownAnswer(const CompareBlocksKernels& candidate) noexcept {
   constexpr size_t kBlock = 512;
@@ -89,18 +72,8 @@ bool KnownAnswer(const CompareBlocksKernels& candidate) noexcept {
   return true;
 }
 
-const Variant<CompareBlocksKernels>& Chosen() noexcept {
-  static const Variant<CompareBlocksKernels>& chosen =
-      Choose<CompareBlocksKernels>(kVariants, &KnownAnswer);
-  return chosen;
-}
-
 }  // namespace
 
-std::span<const Variant<CompareBlocksKernels>> CompareBlocksVariants() noexcept {
-  return kVariants;
-}
-SimdLevel CompareBlocksLevel() noexcept { return Chosen().level; }
-const CompareBlocksKernels& CompareBlocks() noexcept { return *Chosen().kernels; }
+CBT_DEFINE_KERNELS(CompareBlocks, CBT_EVERY_VARIANT(kCompareBlocks))
 
 }  // namespace cbt::simd

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "simd/levels.h"
+
 namespace cbt::simd {
 
 // Sets bit k of `changed` if the blocks [k * block_size, (k + 1) * block_size) of `a` and `b`
@@ -26,21 +28,7 @@ struct CompareBlocksKernels {
   NonZeroBlocksFn* nonzero;
 };
 
-namespace scalar {
-extern const CompareBlocksKernels kCompareBlocks;
-}
-namespace sse42 {
-extern const CompareBlocksKernels kCompareBlocks;
-}
-namespace avx2 {
-extern const CompareBlocksKernels kCompareBlocks;
-}
-namespace avx512 {
-extern const CompareBlocksKernels kCompareBlocks;
-}
-namespace neon {
-extern const CompareBlocksKernels kCompareBlocks;
-}
+CBT_DECLARE_AT_EVERY_LEVEL(CompareBlocksKernels, kCompareBlocks)
 
 }  // namespace cbt::simd
 

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 
-#include "simd/dispatch.h"
 #include "simd/kernels.h"
 
 namespace cbt::simd {
@@ -80,22 +79,6 @@ const ContainersKernels kContainers = {&ExpandValues, &ExpandPairs, &CheckValues
 
 namespace {
 
-constexpr Variant<ContainersKernels> kVariants[] = {
-    {SimdLevel::kScalar, &scalar::kContainers},
-#ifdef CBT_HAVE_SSE42
-    {SimdLevel::kSse42, &sse42::kContainers},
-#endif
-#ifdef CBT_HAVE_AVX2
-    {SimdLevel::kAvx2, &avx2::kContainers},
-#endif
-#ifdef CBT_HAVE_AVX512
-    {SimdLevel::kAvx512, &avx512::kContainers},
-#endif
-#ifdef CBT_HAVE_NEON
-    {SimdLevel::kNeon, &neon::kContainers},
-#endif
-};
-
 // Runs and single values, in whole vectors and a tail; then the same as pairs.
 bool KnownAnswer(const ContainersKernels& candidate) noexcept {
   constexpr size_t kPlaces = kMaxArrayValues + kContainerSlack;
@@ -151,16 +134,8 @@ bool KnownAnswer(const ContainersKernels& candidate) noexcept {
   return !candidate.check_values(array, count[0]) && candidate.check_pairs(list, runs[0]) == 0;
 }
 
-const Variant<ContainersKernels>& Chosen() noexcept {
-  static const Variant<ContainersKernels>& chosen =
-      Choose<ContainersKernels>(kVariants, &KnownAnswer);
-  return chosen;
-}
-
 }  // namespace
 
-std::span<const Variant<ContainersKernels>> ContainersVariants() noexcept { return kVariants; }
-SimdLevel ContainersLevel() noexcept { return Chosen().level; }
-const ContainersKernels& Containers() noexcept { return *Chosen().kernels; }
+CBT_DEFINE_KERNELS(Containers, CBT_EVERY_VARIANT(kContainers))
 
 }  // namespace cbt::simd

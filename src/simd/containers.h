@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "simd/levels.h"
+
 namespace cbt::simd {
 
 // The most values in an array, and so the limit of `expand_values`.
@@ -43,21 +45,7 @@ struct ContainersKernels {
   size_t (*collect_values)(const uint8_t* words, uint16_t* values) noexcept;
 };
 
-namespace scalar {
-extern const ContainersKernels kContainers;
-}
-namespace sse42 {
-extern const ContainersKernels kContainers;
-}
-namespace avx2 {
-extern const ContainersKernels kContainers;
-}
-namespace avx512 {
-extern const ContainersKernels kContainers;
-}
-namespace neon {
-extern const ContainersKernels kContainers;
-}
+CBT_DECLARE_AT_EVERY_LEVEL(ContainersKernels, kContainers)
 
 }  // namespace cbt::simd
 

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 
-#include "simd/dispatch.h"
 #include "simd/kernels.h"
 
 namespace cbt::simd {
@@ -57,22 +56,6 @@ const CountBitsKernels kCountBits = {&Single, &Exclusive, &AndNot, &Either, &Bot
 
 namespace {
 
-constexpr Variant<CountBitsKernels> kVariants[] = {
-    {SimdLevel::kScalar, &scalar::kCountBits},
-#ifdef CBT_HAVE_SSE42
-    {SimdLevel::kSse42, &sse42::kCountBits},
-#endif
-#ifdef CBT_HAVE_AVX2
-    {SimdLevel::kAvx2, &avx2::kCountBits},
-#endif
-#ifdef CBT_HAVE_AVX512
-    {SimdLevel::kAvx512, &avx512::kCountBits},
-#endif
-#ifdef CBT_HAVE_NEON
-    {SimdLevel::kNeon, &neon::kCountBits},
-#endif
-};
-
 // The vector loop and its tail, with words of every density.
 bool KnownAnswer(const CountBitsKernels& candidate) noexcept {
   constexpr size_t kWords = 301;
@@ -96,16 +79,8 @@ bool KnownAnswer(const CountBitsKernels& candidate) noexcept {
   return true;
 }
 
-const Variant<CountBitsKernels>& Chosen() noexcept {
-  static const Variant<CountBitsKernels>& chosen =
-      Choose<CountBitsKernels>(kVariants, &KnownAnswer);
-  return chosen;
-}
-
 }  // namespace
 
-std::span<const Variant<CountBitsKernels>> CountBitsVariants() noexcept { return kVariants; }
-SimdLevel CountBitsLevel() noexcept { return Chosen().level; }
-const CountBitsKernels& CountBits() noexcept { return *Chosen().kernels; }
+CBT_DEFINE_KERNELS(CountBits, CBT_EVERY_VARIANT(kCountBits))
 
 }  // namespace cbt::simd

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "simd/levels.h"
+
 namespace cbt::simd {
 
 struct BitCounts {
@@ -30,21 +32,7 @@ struct CountBitsKernels {
   CountBitsFn* both;       // a & b
 };
 
-namespace scalar {
-extern const CountBitsKernels kCountBits;
-}
-namespace sse42 {
-extern const CountBitsKernels kCountBits;
-}
-namespace avx2 {
-extern const CountBitsKernels kCountBits;
-}
-namespace avx512 {
-extern const CountBitsKernels kCountBits;
-}
-namespace neon {
-extern const CountBitsKernels kCountBits;
-}
+CBT_DECLARE_AT_EVERY_LEVEL(CountBitsKernels, kCountBits)
 
 }  // namespace cbt::simd
 

@@ -3,14 +3,13 @@
 
 #include <cstring>
 
-#include "simd/dispatch.h"
 #include "simd/kernels.h"
 
 namespace cbt::simd {
 namespace scalar {
 namespace {
 
-// Reads a varint of at most eight bytes that ends before `end`; null if there is none.
+// Reads a varint of at most eight bytes that ends before `end`; null if missing.
 const uint8_t* ReadVarint(const uint8_t* p, const uint8_t* end, uint64_t& value) noexcept {
   value = 0;
   for (unsigned i = 0; i < 8 && p != end; ++i) {
@@ -53,16 +52,6 @@ const DecodeTuplesKernels kDecodeTuples = {&Decode};
 
 namespace {
 
-constexpr Variant<DecodeTuplesKernels> kVariants[] = {
-    {SimdLevel::kScalar, &scalar::kDecodeTuples},
-#ifdef CBT_HAVE_AVX2
-    {SimdLevel::kAvx2, &avx2::kDecodeTuples, &HasFastPdep},
-#endif
-#ifdef CBT_HAVE_AVX512
-    {SimdLevel::kAvx512, &avx512::kDecodeTuples},
-#endif
-};
-
 // Every supported length of varint, in both fields, and trailing bytes.
 bool KnownAnswer(const DecodeTuplesKernels& candidate) noexcept {
   constexpr size_t kCount = 64;
@@ -90,16 +79,10 @@ bool KnownAnswer(const DecodeTuplesKernels& candidate) noexcept {
   return true;
 }
 
-const Variant<DecodeTuplesKernels>& Chosen() noexcept {
-  static const Variant<DecodeTuplesKernels>& chosen =
-      Choose<DecodeTuplesKernels>(kVariants, &KnownAnswer);
-  return chosen;
-}
-
 }  // namespace
 
-std::span<const Variant<DecodeTuplesKernels>> DecodeTuplesVariants() noexcept { return kVariants; }
-SimdLevel DecodeTuplesLevel() noexcept { return Chosen().level; }
-const DecodeTuplesKernels& DecodeTuples() noexcept { return *Chosen().kernels; }
+CBT_DEFINE_KERNELS(DecodeTuples,
+                   CBT_SCALAR_VARIANT(kDecodeTuples) CBT_AVX2_VARIANT(kDecodeTuples, &HasFastPdep)
+                       CBT_AVX512_VARIANT(kDecodeTuples))
 
 }  // namespace cbt::simd

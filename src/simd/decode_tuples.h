@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "simd/encode_tuples.h"
+#include "simd/levels.h"
 
 namespace cbt::simd {
 
@@ -26,15 +27,9 @@ struct DecodeTuplesKernels {
   DecodeTuplesFn* decode;
 };
 
-namespace scalar {
-extern const DecodeTuplesKernels kDecodeTuples;
-}
-namespace avx2 {
-extern const DecodeTuplesKernels kDecodeTuples;
-}
-namespace avx512 {
-extern const DecodeTuplesKernels kDecodeTuples;
-}
+CBT_DECLARE_AT_LEVEL(scalar, DecodeTuplesKernels, kDecodeTuples)
+CBT_DECLARE_AT_LEVEL(avx2, DecodeTuplesKernels, kDecodeTuples)
+CBT_DECLARE_AT_LEVEL(avx512, DecodeTuplesKernels, kDecodeTuples)
 
 }  // namespace cbt::simd
 

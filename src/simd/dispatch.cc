@@ -1,4 +1,3 @@
-#include "simd/dispatch.h"
 
 #include <cstdlib>
 #include <string_view>

@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "simd/dispatch.h"
 #include "simd/kernels.h"
 
 namespace cbt::simd {
@@ -49,16 +48,6 @@ const EncodeTuplesKernels kEncodeTuples = {&Encode};
 
 namespace {
 
-constexpr Variant<EncodeTuplesKernels> kVariants[] = {
-    {SimdLevel::kScalar, &scalar::kEncodeTuples},
-#ifdef CBT_HAVE_AVX2
-    {SimdLevel::kAvx2, &avx2::kEncodeTuples, &HasFastPdep},
-#endif
-#ifdef CBT_HAVE_AVX512
-    {SimdLevel::kAvx512, &avx512::kEncodeTuples},
-#endif
-};
-
 // Every length of varint in both fields, single and repeated.
 bool KnownAnswer(const EncodeTuplesKernels& candidate) noexcept {
   constexpr size_t kCount = size_t{64} * 3;
@@ -82,16 +71,10 @@ bool KnownAnswer(const EncodeTuplesKernels& candidate) noexcept {
          std::memcmp(got, want, expected.bytes) == 0;
 }
 
-const Variant<EncodeTuplesKernels>& Chosen() noexcept {
-  static const Variant<EncodeTuplesKernels>& chosen =
-      Choose<EncodeTuplesKernels>(kVariants, &KnownAnswer);
-  return chosen;
-}
-
 }  // namespace
 
-std::span<const Variant<EncodeTuplesKernels>> EncodeTuplesVariants() noexcept { return kVariants; }
-SimdLevel EncodeTuplesLevel() noexcept { return Chosen().level; }
-const EncodeTuplesKernels& EncodeTuples() noexcept { return *Chosen().kernels; }
+CBT_DEFINE_KERNELS(EncodeTuples,
+                   CBT_SCALAR_VARIANT(kEncodeTuples) CBT_AVX2_VARIANT(kEncodeTuples, &HasFastPdep)
+                       CBT_AVX512_VARIANT(kEncodeTuples))
 
 }  // namespace cbt::simd

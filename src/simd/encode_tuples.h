@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "simd/levels.h"
+
 namespace cbt::simd {
 
 // The maximum size of a tuple: tag, length, and two fields of a tag and nine bytes of varint.
@@ -29,15 +31,9 @@ struct EncodeTuplesKernels {
   EncodeTuplesFn* encode;
 };
 
-namespace scalar {
-extern const EncodeTuplesKernels kEncodeTuples;
-}
-namespace avx2 {
-extern const EncodeTuplesKernels kEncodeTuples;
-}
-namespace avx512 {
-extern const EncodeTuplesKernels kEncodeTuples;
-}
+CBT_DECLARE_AT_LEVEL(scalar, EncodeTuplesKernels, kEncodeTuples)
+CBT_DECLARE_AT_LEVEL(avx2, EncodeTuplesKernels, kEncodeTuples)
+CBT_DECLARE_AT_LEVEL(avx512, EncodeTuplesKernels, kEncodeTuples)
 
 }  // namespace cbt::simd
 

@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "simd/dispatch.h"
 #include "simd/kernels.h"
 
 namespace cbt::simd {
@@ -78,22 +77,6 @@ const ExtractRunsKernels kExtractRuns = {&Single, &Exclusive, &AndNot, &Either, 
 
 namespace {
 
-constexpr Variant<ExtractRunsKernels> kVariants[] = {
-    {SimdLevel::kScalar, &scalar::kExtractRuns},
-#ifdef CBT_HAVE_SSE42
-    {SimdLevel::kSse42, &sse42::kExtractRuns},
-#endif
-#ifdef CBT_HAVE_AVX2
-    {SimdLevel::kAvx2, &avx2::kExtractRuns},
-#endif
-#ifdef CBT_HAVE_AVX512
-    {SimdLevel::kAvx512, &avx512::kExtractRuns},
-#endif
-#ifdef CBT_HAVE_NEON
-    {SimdLevel::kNeon, &neon::kExtractRuns},
-#endif
-};
-
 // Long enough for every level's vector loop, its largest block and its tail, with empty and full
 // stretches and words of every density.
 bool KnownAnswer(const ExtractRunsKernels& candidate) noexcept {
@@ -133,16 +116,8 @@ bool KnownAnswer(const ExtractRunsKernels& candidate) noexcept {
   return true;
 }
 
-const Variant<ExtractRunsKernels>& Chosen() noexcept {
-  static const Variant<ExtractRunsKernels>& chosen =
-      Choose<ExtractRunsKernels>(kVariants, &KnownAnswer);
-  return chosen;
-}
-
 }  // namespace
 
-std::span<const Variant<ExtractRunsKernels>> ExtractRunsVariants() noexcept { return kVariants; }
-SimdLevel ExtractRunsLevel() noexcept { return Chosen().level; }
-const ExtractRunsKernels& ExtractRuns() noexcept { return *Chosen().kernels; }
+CBT_DEFINE_KERNELS(ExtractRuns, CBT_EVERY_VARIANT(kExtractRuns))
 
 }  // namespace cbt::simd

@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "simd/levels.h"
+
 namespace cbt::simd {
 
 // The result of a scan.
@@ -44,21 +46,7 @@ struct ExtractRunsKernels {
   ExtractRunsFn* both;       // a & b
 };
 
-namespace scalar {
-extern const ExtractRunsKernels kExtractRuns;
-}
-namespace sse42 {
-extern const ExtractRunsKernels kExtractRuns;
-}
-namespace avx2 {
-extern const ExtractRunsKernels kExtractRuns;
-}
-namespace avx512 {
-extern const ExtractRunsKernels kExtractRuns;
-}
-namespace neon {
-extern const ExtractRunsKernels kExtractRuns;
-}
+CBT_DECLARE_AT_EVERY_LEVEL(ExtractRunsKernels, kExtractRuns)
 
 }  // namespace cbt::simd
 

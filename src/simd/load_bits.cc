@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "simd/dispatch.h"
 #include "simd/kernels.h"
 
 namespace cbt::simd {
@@ -43,22 +42,6 @@ const LoadBitsKernels kLoadBits = {&Load};
 
 namespace {
 
-constexpr Variant<LoadBitsKernels> kVariants[] = {
-    {SimdLevel::kScalar, &scalar::kLoadBits},
-#ifdef CBT_HAVE_SSE42
-    {SimdLevel::kSse42, &sse42::kLoadBits},
-#endif
-#ifdef CBT_HAVE_AVX2
-    {SimdLevel::kAvx2, &avx2::kLoadBits},
-#endif
-#ifdef CBT_HAVE_AVX512
-    {SimdLevel::kAvx512, &avx512::kLoadBits},
-#endif
-#ifdef CBT_HAVE_NEON
-    {SimdLevel::kNeon, &neon::kLoadBits},
-#endif
-};
-
 // Every layout, with the vector loop and its tail.
 bool KnownAnswer(const LoadBitsKernels& candidate) noexcept {
   constexpr size_t kWords = 37;
@@ -77,15 +60,8 @@ bool KnownAnswer(const LoadBitsKernels& candidate) noexcept {
   return true;
 }
 
-const Variant<LoadBitsKernels>& Chosen() noexcept {
-  static const Variant<LoadBitsKernels>& chosen = Choose<LoadBitsKernels>(kVariants, &KnownAnswer);
-  return chosen;
-}
-
 }  // namespace
 
-std::span<const Variant<LoadBitsKernels>> LoadBitsVariants() noexcept { return kVariants; }
-SimdLevel LoadBitsLevel() noexcept { return Chosen().level; }
-const LoadBitsKernels& LoadBits() noexcept { return *Chosen().kernels; }
+CBT_DEFINE_KERNELS(LoadBits, CBT_EVERY_VARIANT(kLoadBits))
 
 }  // namespace cbt::simd

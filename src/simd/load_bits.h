@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "simd/levels.h"
+
 namespace cbt::simd {
 
 // Writes `words` 64-bit words to `out`: the bits from bit `shift` (0 .. 7) of `from` on, inverted
@@ -21,21 +23,7 @@ struct LoadBitsKernels {
   LoadBitsFn* load;
 };
 
-namespace scalar {
-extern const LoadBitsKernels kLoadBits;
-}
-namespace sse42 {
-extern const LoadBitsKernels kLoadBits;
-}
-namespace avx2 {
-extern const LoadBitsKernels kLoadBits;
-}
-namespace avx512 {
-extern const LoadBitsKernels kLoadBits;
-}
-namespace neon {
-extern const LoadBitsKernels kLoadBits;
-}
+CBT_DECLARE_AT_EVERY_LEVEL(LoadBitsKernels, kLoadBits)
 
 }  // namespace cbt::simd
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "simd/dispatch.h"
 #include "simd/kernels.h"
 
 namespace cbt::simd {
@@ -39,7 +38,7 @@ void MergeNumbers(const uint64_t* a, size_t a_count, const uint64_t* b, size_t b
   std::copy(b + j, b + b_count, out + (a_count - i));
 }
 
-void Merge(const SortedExtents& a, const SortedExtents& b, uint64_t* starts,
+void Merge(const SortedBounds& a, const SortedBounds& b, uint64_t* starts,
            uint64_t* ends) noexcept {
   MergeNumbers(a.starts, a.count, b.starts, b.count, starts);
   MergeNumbers(a.ends, a.count, b.ends, b.count, ends);
@@ -80,13 +79,6 @@ const SortedExtentsKernels kSortedExtents = {&Bounds, &Merge, &Unite, &Overlap};
 
 namespace {
 
-constexpr Variant<SortedExtentsKernels> kVariants[] = {
-    {SimdLevel::kScalar, &scalar::kSortedExtents},
-#ifdef CBT_HAVE_AVX512
-    {SimdLevel::kAvx512, &avx512::kSortedExtents},
-#endif
-};
-
 // Two lists of disjoint extents, of every pair of lengths up to some vectors.
 bool KnownAnswer(const SortedExtentsKernels& candidate) noexcept {
   constexpr size_t kMost = 40;
@@ -105,8 +97,8 @@ bool KnownAnswer(const SortedExtentsKernels& candidate) noexcept {
     }
     uint64_t want[2][2 * kMost + kSortedSlack];
     uint64_t got[2][2 * kMost + kSortedSlack];
-    const SortedExtents lists[2] = {{starts[0], ends[0], counts[0]},
-                                    {starts[1], ends[1], counts[1]}};
+    const SortedBounds lists[2] = {{starts[0], ends[0], counts[0]},
+                                   {starts[1], ends[1], counts[1]}};
     scalar::kSortedExtents.merge(lists[0], lists[1], want[0], want[1]);
     candidate.merge(lists[0], lists[1], got[0], got[1]);
     const auto same = [&](const uint64_t* x, const uint64_t* y, size_t places) {
@@ -133,18 +125,9 @@ bool KnownAnswer(const SortedExtentsKernels& candidate) noexcept {
   return true;
 }
 
-const Variant<SortedExtentsKernels>& Chosen() noexcept {
-  static const Variant<SortedExtentsKernels>& chosen =
-      Choose<SortedExtentsKernels>(kVariants, &KnownAnswer);
-  return chosen;
-}
-
 }  // namespace
 
-std::span<const Variant<SortedExtentsKernels>> SortedExtentsVariants() noexcept {
-  return kVariants;
-}
-SimdLevel SortedExtentsLevel() noexcept { return Chosen().level; }
-const SortedExtentsKernels& SortedExtentsInUse() noexcept { return *Chosen().kernels; }
+CBT_DEFINE_KERNELS(SortedExtents,
+                   CBT_SCALAR_VARIANT(kSortedExtents) CBT_AVX512_VARIANT(kSortedExtents))
 
 }  // namespace cbt::simd

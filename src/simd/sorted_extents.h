@@ -15,13 +15,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "simd/levels.h"
+
 namespace cbt::simd {
 
 // Elements past a result that may be overwritten.
 inline constexpr size_t kSortedSlack = 8;
 
 // Ascending starts and ascending ends.
-struct SortedExtents {
+struct SortedBounds {
   const uint64_t* starts;
   const uint64_t* ends;
   size_t count;
@@ -36,7 +38,7 @@ struct SortedExtentsKernels {
 
   // Merges two lists: their starts, and independently their ends. Each output has room for a.count
   // + b.count + kSortedSlack numbers.
-  void (*merge)(const SortedExtents& a, const SortedExtents& b, uint64_t* starts,
+  void (*merge)(const SortedBounds& a, const SortedBounds& b, uint64_t* starts,
                 uint64_t* ends) noexcept;
 
   // The union of `count` extents as maximal ones; neighbours with at most `gap` between them are
@@ -50,12 +52,8 @@ struct SortedExtentsKernels {
                     uint64_t* lengths) noexcept;
 };
 
-namespace scalar {
-extern const SortedExtentsKernels kSortedExtents;
-}
-namespace avx512 {
-extern const SortedExtentsKernels kSortedExtents;
-}
+CBT_DECLARE_AT_LEVEL(scalar, SortedExtentsKernels, kSortedExtents)
+CBT_DECLARE_AT_LEVEL(avx512, SortedExtentsKernels, kSortedExtents)
 
 }  // namespace cbt::simd
 

@@ -118,7 +118,7 @@ struct Chain {
 
 // Each chain depends on its previous step: starts and ends are merged in parallel.
 // NOLINTNEXTLINE(readability-non-const-parameter): both are written through
-static void Merge(const SortedExtents& a, const SortedExtents& b, uint64_t* starts,
+static void Merge(const SortedBounds& a, const SortedBounds& b, uint64_t* starts,
                   uint64_t* ends) noexcept {  // NOLINT(readability-non-const-parameter)
   const __m512i none = _mm512_setzero_si512();
   Chain first = {none,   none, a.starts, a.starts + a.count, b.starts, b.starts + b.count,

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cbt/simd.h"
-#include "simd/dispatch.h"
+#include "simd/kernels.h"
 #include "support/figures.h"
 
 namespace cbt::test {
