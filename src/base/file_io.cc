@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -36,13 +37,13 @@ int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept {
 int CreateBeside(int at, const std::string& path, std::string& temporary) {
   static std::atomic<uint64_t> counter{0};
   constexpr int kTries = 100;
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
-  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  const std::filesystem::path place(path);
+  const std::string name = place.filename();
   for (int i = 0; i < kTries; ++i) {
     // Shortened, so that the result fits if the name itself does.
-    temporary = absl::StrCat(folder, ".", name.substr(0, 200), ".", ::getpid(), "-",
-                             counter.fetch_add(1), AbslView(kPartialExtension));
+    temporary =
+        place.parent_path() / absl::StrCat(".", name.substr(0, 200), ".", ::getpid(), "-",
+                                           counter.fetch_add(1), AbslView(kPartialExtension));
     const int descriptor = Retry([&] {
       return ::openat(at, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                       S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH);
@@ -111,9 +112,8 @@ int OpenFile(const std::string& path, int flags, unsigned mode) noexcept {
 }
 
 std::string FolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  return folder.empty() ? "." : folder.string();
 }
 
 absl::Status SyncFolder(const std::string& path) {

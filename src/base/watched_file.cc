@@ -7,29 +7,13 @@
 #include <cerrno>
 #include <memory>
 
-#include "base/errno_text.h"
+#include "base/file_io.h"
 #include "base/wipe.h"
 
 namespace cbt::rpc {
 namespace {
 
 constexpr size_t kMostBytes = size_t{4} << 20;
-
-absl::Status Failed(const std::string& path, int error) {
-  const std::string text = path + ": " + ErrnoText(error);
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return absl::NotFoundError(text);
-    case EACCES:
-    case EPERM:
-      return absl::PermissionDeniedError(text);
-    case EISDIR:
-      return absl::InvalidArgumentError(text);
-    default:
-      return absl::UnavailableError(text);
-  }
-}
 
 struct Closer {
   void operator()(const int* fd) const noexcept { close(*fd); }
@@ -48,7 +32,7 @@ void Grow(std::string& text) {
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Failed(path, errno);
+  if (fd < 0) return FileError(path, errno);
   const std::unique_ptr<const int, Closer> closer(&fd);
   // Tokens and keys are read here: no copy may remain in freed memory or on the stack.
   std::string text;
@@ -58,7 +42,7 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
     if (size == text.size()) Grow(text);
     const ssize_t count = read(fd, text.data() + size, text.size() - size);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Failed(path, errno);
+    if (count < 0) return FileError(path, errno);
     if (count == 0) break;
     size += static_cast<size_t>(count);
     if (size > kMostBytes) return absl::InvalidArgumentError(path + ": longer than 4 MiB");

@@ -16,8 +16,8 @@
 
 namespace cbt::rpc {
 
-// Reads a whole file, at most 4 MiB. Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT if it
-// is too large or a directory, UNAVAILABLE if reading fails; all name the path.
+// Reads a whole file, at most 4 MiB. Errors: as FileError(); INVALID_ARGUMENT if it is too large or
+// a directory. All name the path.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
 
 // Identifies a state of a file.

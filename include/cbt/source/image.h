@@ -26,7 +26,8 @@ class Image {
  public:
   // Opens the file at `path`. `label` names the image in error messages, the path if empty; a
   // server passes the snapshot's id, so that clients don't learn its paths.
-  // Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (a directory, a pipe, ...), UNAVAILABLE.
+  // Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (a directory, a pipe, ...),
+  //         RESOURCE_EXHAUSTED (descriptors, memory), UNAVAILABLE.
   static absl::StatusOr<std::shared_ptr<const Image>> Open(const std::string& path,
                                                            std::string_view label = {});
 
@@ -60,7 +61,7 @@ class Image {
   absl::Status Read(uint64_t offset, size_t length, uint8_t* out) const;
 
   // The first range [begin, end) at or after `offset` that may hold data, cut at size(); an empty
-  // range at size() if there is none, and only then. Everything is data if the file system can't
+  // range at size() if no data follows, and only then. Everything is data if the file system can't
   // report holes.
   // Errors: UNAVAILABLE when the file system fails.
   struct Range {

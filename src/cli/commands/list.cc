@@ -18,6 +18,7 @@
 #include "cli/commands/print_stream.h"
 #include "cli/options/extent_options.h"
 #include "cli/options/remote_options.h"
+#include "cli/options/source_options.h"
 #include "cli/output/output.h"
 #include "cli/support/input_files.h"
 #include "cli/support/numbers.h"
@@ -159,20 +160,6 @@ absl::Status List(const ListArguments& arguments) {
   return absl::OkStatus();
 }
 
-void AddBytes(CLI::App& subcommand, const char* option, std::optional<uint64_t>& bytes,
-              const char* what) {
-  subcommand
-      .add_option_function<std::string>(
-          option,
-          [option, &bytes](const std::string& text) {
-            const absl::StatusOr<uint64_t> value = ParseNumber(text, kMaxCapacity);
-            if (!value.ok()) throw CLI::ValidationError(option, MessageOf(value.status()));
-            bytes = *value;
-          },
-          what)
-      ->type_name("N");
-}
-
 }  // namespace
 
 void AddList(CLI::App& app, Command& command) {
@@ -186,12 +173,13 @@ void AddList(CLI::App& app, Command& command) {
   ShowOtherDefault(*sub, "--block-size", "the server's, and 4096 for --output");
   ShowOtherDefault(*sub, "--style", "the server's");
   AddMapOutput(*sub, arguments->output);
-  AddBytes(*sub, "--length", arguments->length, "Only this many bytes from --starting-offset");
+  AddBytesOption(*sub, "--length", arguments->length,
+                 "Only this many bytes from --starting-offset");
   // A map of a part would claim that the rest did not change.
   sub->get_option("--length")->excludes(sub->get_option("--output"));
-  AddBytes(*sub, "--gap", arguments->gap, "Bridge gaps of at most this many bytes");
-  AddBytes(*sub, "--fallback", arguments->fallback_capacity,
-           "Without a delta use what is allocated, without that a whole volume of N bytes");
+  AddBytesOption(*sub, "--gap", arguments->gap, "Bridge gaps of at most this many bytes");
+  AddBytesOption(*sub, "--fallback", arguments->fallback_capacity,
+                 "Without a delta use what is allocated, without that a whole volume of N bytes");
   CLI::Option* const object = sub->add_flag(
       "--object", arguments->object, "Print one page as a VolumeSnapshotDelta object (JSON)");
   // An object has a fixed format and its own start and end.
@@ -203,8 +191,8 @@ void AddList(CLI::App& app, Command& command) {
                 "Fail unless the stream is proven complete, from its source")
       ->excludes(sub->get_option("--length"))
       ->excludes(object);
-  AddBytes(*sub, "--limit", arguments->limit,
-           "Maximum number of blocks in the object; default: 256");
+  AddBytesOption(*sub, "--limit", arguments->limit,
+                 "Maximum number of blocks in the object; default: 256");
   sub->get_option("--limit")->needs(object);
   sub->footer(
       "Without --block-size and --style the stream is printed as the server sends it.\n"

@@ -43,9 +43,8 @@ class Watched final : public ExtentCursor {
 
 // (folder, name): "vol1/mon.img" is ("vol1", "mon.img").
 std::pair<std::string, std::string> SplitPath(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return {"", path};
-  return {path.substr(0, slash), path.substr(slash + 1)};
+  const std::filesystem::path place(path);
+  return {place.parent_path(), place.filename()};
 }
 
 // The name without its extension. Digits after the last dot are not one: they distinguish

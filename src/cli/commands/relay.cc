@@ -28,19 +28,10 @@ absl::Status RunRelay(const RelayArguments& arguments) {
   PrepareProcess();
   absl::StatusOr<ServingParts> parts = PrepareServing(serving);
   if (!parts.ok()) return parts.status();
-  rpc::RelayOptions options;
-  options.listen = serving.listen;
-  options.apis = serving.apis;
+  rpc::RelayOptions options = OptionsOf<rpc::RelayOptions>(serving, *parts);
   options.plugin = arguments.plugin;
   options.check_tuples = !arguments.no_check;
   options.plugin_stall_timeout = arguments.plugin_stall_time;
-  options.access = parts->access;
-  options.base_is_handle = !serving.base_is_name;
-  options.sessions = parts->sessions.get();
-  options.page_token_key = parts->page_token_key;
-  options.tls = parts->tls;
-  options.stream = parts->stream;
-  options.telemetry = parts->telemetry;
   const absl::StatusOr<std::unique_ptr<rpc::Relay>> relay = rpc::Relay::Start(options);
   if (!relay.ok()) return relay.status();
   RunUntilStopped(serving, "relay", arguments.plugin, (*relay)->address(),

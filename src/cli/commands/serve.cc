@@ -47,17 +47,8 @@ absl::Status Serve(const ServeArguments& arguments) {
                        .allowed_sources = arguments.allowed_sources,
                        .source_time = arguments.source_time});
   if (!provider.ok()) return provider.status();
-  rpc::ServerOptions options;
-  options.listen = serving.listen;
-  options.apis = serving.apis;
+  rpc::ServerOptions options = OptionsOf<rpc::ServerOptions>(serving, *parts);
   options.plugin_name = arguments.plugin_name;
-  options.access = parts->access;
-  options.base_is_handle = !serving.base_is_name;
-  options.sessions = parts->sessions.get();
-  options.page_token_key = parts->page_token_key;
-  options.tls = parts->tls;
-  options.stream = parts->stream;
-  options.telemetry = parts->telemetry;
   const absl::StatusOr<std::unique_ptr<rpc::Server>> server =
       rpc::Server::Start(**provider, options);
   if (!server.ok()) return server.status();

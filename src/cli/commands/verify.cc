@@ -75,7 +75,7 @@ class CountingCursor final : public ExtentCursor {
 };
 
 // The first byte range of `extent` in which the images differ, or in which the target is not all
-// zeros; empty if there is none.
+// zeros; empty if they agree.
 absl::StatusOr<std::optional<Extent>> FirstDifference(const Image* base, const Image& target,
                                                       Extent extent) {
   std::array<uint8_t, kPiece> old{};

@@ -70,6 +70,22 @@ struct ServingParts {
 // Reads the files and opens the listeners. Errors name the option.
 absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments);
 
+// What rpc::ServerOptions and rpc::RelayOptions have in common.
+template <typename Options>
+Options OptionsOf(const ServingArguments& arguments, const ServingParts& parts) {
+  Options options;
+  options.listen = arguments.listen;
+  options.apis = arguments.apis;
+  options.access = parts.access;
+  options.base_is_handle = !arguments.base_is_name;
+  options.sessions = parts.sessions.get();
+  options.page_token_key = parts.page_token_key;
+  options.tls = parts.tls;
+  options.stream = parts.stream;
+  options.telemetry = parts.telemetry;
+  return options;
+}
+
 // Call before any thread starts. Reserves stop signals for RunUntilStopped(), makes created files
 // private, and raises the limit on open descriptors.
 void PrepareProcess();

@@ -6,23 +6,19 @@
 #include "cli/support/status.h"
 
 namespace cbt::cli {
-namespace {
-
-void AddSize(CLI::App& subcommand, const std::string& name, std::optional<uint64_t>& size,
-             const char* what) {
+void AddBytesOption(CLI::App& subcommand, const std::string& name, std::optional<uint64_t>& bytes,
+                    const char* what) {
   subcommand
       .add_option_function<std::string>(
           name,
-          [name, &size](const std::string& text) {
+          [name, &bytes](const std::string& text) {
             const absl::StatusOr<uint64_t> value = ParseNumber(text, kMaxCapacity);
             if (!value.ok()) throw CLI::ValidationError(name, MessageOf(value.status()));
-            size = *value;
+            bytes = *value;
           },
           what)
       ->type_name("N");
 }
-
-}  // namespace
 
 CLI::Validator IsNotEmpty() {
   return {[](const std::string& text) { return text.empty() ? "is empty" : std::string(); }, ""};
@@ -39,11 +35,11 @@ void AddSourceInput(CLI::App& subcommand, SourceInput& input, bool delta) {
           },
           "Format of the input, if its content does not show it, and the format's options")
       ->type_name("FORMAT[:KEY=VALUE,...]");
-  AddSize(subcommand, "--capacity", input.capacity,
-          "Size of the volume in bytes, for inputs that don't hold it");
+  AddBytesOption(subcommand, "--capacity", input.capacity,
+                 "Size of the volume in bytes, for inputs that don't hold it");
   if (delta) {
-    AddSize(subcommand, "--base-capacity", input.base_capacity,
-            "Size of the base in bytes, if it was larger");
+    AddBytesOption(subcommand, "--base-capacity", input.base_capacity,
+                   "Size of the base in bytes, if it was larger");
   }
 }
 

@@ -14,6 +14,11 @@ namespace cbt::cli {
 // Refuses an empty argument: an unset shell variable must not look like an omitted argument.
 CLI::Validator IsNotEmpty();
 
+// Adds the option `name` for a number of bytes up to kMaxCapacity; `bytes` must outlive the
+// parsing.
+void AddBytesOption(CLI::App& subcommand, const std::string& name, std::optional<uint64_t>& bytes,
+                    const char* what);
+
 struct SourceInput {
   SourceSpec spec;
   std::optional<uint64_t> capacity;

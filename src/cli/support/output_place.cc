@@ -5,6 +5,7 @@
 #include <climits>
 #include <cstdlib>
 
+#include "base/file_io.h"
 #include "cli/support/status.h"
 
 namespace cbt::cli {
@@ -13,10 +14,8 @@ namespace {
 // `path` without symbolic links, as far as it exists.
 absl::Status CheckFolder(const std::string& path, const InputFiles& inputs,
                          const std::string& shown) {
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   struct stat info {};
-  if (stat(folder.c_str(), &info) == 0 && inputs.Include(info)) {
+  if (stat(FolderOf(path).c_str(), &info) == 0 && inputs.Include(info)) {
     return UsageError(shown, "lies in a folder that is an input");
   }
   return absl::OkStatus();

@@ -26,24 +26,13 @@ namespace {
 // What counts as data if its end can no longer be determined: one page.
 constexpr uint64_t kVanishedBytes = 4096;
 
+// ENXIO and EINVAL are a pipe or a socket here.
 absl::Status OpenError(std::string_view label, int error) {
-  const std::string text = absl::StrCat("open: ", AbslView(label), ": ", ErrnoText(error));
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return absl::NotFoundError(text);
-    case EACCES:
-    case EPERM:
-      return absl::PermissionDeniedError(text);
-    case EISDIR:
-    case ELOOP:
-    case ENAMETOOLONG:
-    case ENXIO:
-    case EINVAL:
-      return absl::InvalidArgumentError(text);
-    default:
-      return absl::UnavailableError(text);
+  const std::string what = absl::StrCat("open: ", AbslView(label));
+  if (error == ENXIO || error == EINVAL) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": ", ErrnoText(error)));
   }
+  return FileError(what, error);
 }
 
 using PathBuffer = std::array<char, PATH_MAX>;

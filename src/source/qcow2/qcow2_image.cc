@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,11 +51,6 @@ absl::Status CheckNoWriter(const Image& file) {
       absl::StrCat("qcow2: ", file.label(), ": the image is open for writing in another program"));
 }
 
-std::string FolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? std::string() : path.substr(0, slash + 1);
-}
-
 // The path for the name of a backing file.
 absl::StatusOr<std::string> BackingPath(const Image& file, const std::string& folder,
                                         std::string name) {
@@ -68,7 +64,7 @@ absl::StatusOr<std::string> BackingPath(const Image& file, const std::string& fo
         "qcow2: ", file.label(), ": the name of the backing file, which begins with ",
         Qcow2Quoted(protocol ? name.substr(0, colon + 1) : std::string(kFile)), ", is not a path"));
   }
-  return name.front() == '/' ? name : folder + name;
+  return (std::filesystem::path(folder) / name).string();
 }
 
 // True for a raw file, false for qcow2.
@@ -148,7 +144,7 @@ absl::Status AddBacking(std::string folder, bool hide_paths, const Qcow2Options&
     if (!raw.ok()) return raw.status();
     absl::Status status = AddLayer(*std::move(file), *raw, options, layers);
     if (!status.ok()) return status;
-    folder = FolderOf(*path);
+    folder = std::filesystem::path(*path).parent_path();
   }
   return absl::OkStatus();
 }
@@ -188,15 +184,15 @@ absl::StatusOr<std::shared_ptr<const Qcow2Image>> Qcow2Image::Open(const std::st
                                                                    std::string_view label) {
   absl::StatusOr<std::shared_ptr<const Image>> file = Image::Open(path, label);
   if (!file.ok()) return file.status();
-  auto parts = OpenParts(*std::move(file), FolderOf(path), !label.empty(), options);
+  auto parts = OpenParts(*std::move(file), std::filesystem::path(path).parent_path(),
+                         !label.empty(), options);
   if (!parts.ok()) return parts.status();
   return std::shared_ptr<const Qcow2Image>(new Qcow2Image(*std::move(parts)));
 }
 
 absl::StatusOr<std::shared_ptr<const Qcow2Image>> Qcow2Image::FromImage(
     std::shared_ptr<const Image> file, const std::string& folder, const Qcow2Options& options) {
-  const bool slash = folder.empty() || folder.back() == '/';
-  auto parts = OpenParts(std::move(file), slash ? folder : folder + '/', true, options);
+  auto parts = OpenParts(std::move(file), folder, true, options);
   if (!parts.ok()) return parts.status();
   return std::shared_ptr<const Qcow2Image>(new Qcow2Image(*std::move(parts)));
 }
