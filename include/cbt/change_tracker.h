@@ -114,7 +114,7 @@ class ChangeTracker {
   // options must match. If the process ended between OpenEpoch() and CloseEpoch() (or soon after),
   // both epochs are open again: call CloseEpoch() if the snapshot was taken, otherwise
   // CancelEpoch().
-  // Errors: NOT_FOUND if there is none, FAILED_PRECONDITION for another volume or geometry,
+  // Errors: NOT_FOUND without a tracker, FAILED_PRECONDITION for another volume or geometry,
   //         UNAVAILABLE if another process or object has it open, DATA_LOSS if the changes can't be
   //         determined: remove the directory, Create() a tracker and take a full backup.
   static absl::StatusOr<std::unique_ptr<ChangeTracker>> Recover(const TrackerOptions& options);

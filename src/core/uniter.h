@@ -49,7 +49,7 @@ class Uniter {
   void HandOn(ExtentBatch& batch) noexcept;
 
   // The start of the first result that has not been returned, but not below the floor; `otherwise`
-  // if there is none.
+  // if no result is left.
   uint64_t Pending(uint64_t otherwise) const noexcept;
 
  private:

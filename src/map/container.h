@@ -58,7 +58,7 @@ uint32_t CountRuns(const Container& container) noexcept;
 uint32_t CountBelow(const Container& container, uint32_t value) noexcept;
 
 // The index of the first value, or of the first pair that ends, at or above `value`; `count` if
-// there is none. For arrays and lists of runs.
+// no such element exists. For arrays and lists of runs.
 uint32_t LowerBound(const Container& container, uint32_t value) noexcept;
 
 bool ContainsValue(const Container& container, uint32_t value) noexcept;

@@ -47,7 +47,7 @@ class PortableIndex {
   size_t size() const noexcept { return size_; }
   uint64_t cardinality() const noexcept { return cardinality_; }
 
-  // The first container whose key is `key` or higher; size() if there is none.
+  // The first container whose key is `key` or higher; size() if no such container exists.
   size_t LowerBound(uint64_t key) const noexcept;
   // The number of blocks in the containers before `ordinal`.
   uint64_t CardinalityBefore(size_t ordinal) const noexcept;

@@ -28,7 +28,7 @@
 namespace cbt::rpc {
 
 // Two sides share one lock. The feed makes messages while there is room for them, and pauses when
-// there is none. gRPC has at most one write at a time. So a client that stops reading holds a few
+// it is full. gRPC has at most one write at a time. So a client that stops reading holds a few
 // messages and no thread. The room grows with what the client takes without delay (SendBudget).
 //
 // The stream is finished exactly once, as soon as no write is in flight; it does not wait for the

@@ -24,7 +24,7 @@ class Descriptors {
   Descriptors();
 
   // The file of that name, or the one that declares a symbol ("csi.v1.Identity.Probe"), with all
-  // its imports; empty if there is none.
+  // its imports; empty if missing.
   std::vector<std::string_view> ByName(const std::string& name) const;
   std::vector<std::string_view> BySymbol(std::string_view symbol) const;
 

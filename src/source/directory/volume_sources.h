@@ -48,7 +48,7 @@ class VolumeSources {
   static VolumeSources Read(const SnapshotFolder& folder, const Rules& rules);
 
   // What the source for these snapshots (names in the folder) reports, in blocks of `block_size`
-  // bytes; null if there is none. An empty base asks for what is allocated.
+  // bytes; null if missing. An empty base asks for what is allocated.
   // Errors: FAILED_PRECONDITION if the source can't be used, or if there are several; UNAVAILABLE
   //         if an NBD server can't be reached, DEADLINE_EXCEEDED if the source takes too long.
   // `version`: receives a text that changes with the entry and with the files that it was read

@@ -76,7 +76,7 @@ absl::Status At(std::string_view label, std::string_view where, const absl::Stat
 absl::Status CheckPurpose(std::string_view label, const ImportOptions& options, SourcePurpose only,
                           std::string_view what);
 
-// The given capacity; INVALID_ARGUMENT if there is none.
+// The given capacity; INVALID_ARGUMENT if missing.
 absl::StatusOr<uint64_t> NeededCapacity(std::string_view label, const ImportOptions& options,
                                         std::string_view format);
 

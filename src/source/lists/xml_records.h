@@ -18,7 +18,7 @@ class XmlAttributes {
  public:
   explicit XmlAttributes(const char* const* pairs) noexcept : pairs_(pairs) {}
 
-  // The value of `name`; empty if there is none.
+  // The value of `name`; empty if missing.
   std::optional<std::string_view> Find(std::string_view name) const noexcept;
 
   // The decimal number in `name`, at most 2^64 - 1.
