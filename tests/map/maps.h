@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "cbt/change_map.h"
@@ -34,6 +35,27 @@ inline Blocks BlocksOf(ExtentCursor& cursor) {
 }
 
 inline Blocks BlocksOf(const ChangeMapView& map) { return BlocksOf(*MakeChangeMapCursor(map)); }
+
+// Whether two sets are the same, which may be too large to print; else names the first difference.
+inline testing::AssertionResult SameBlocks(const Blocks& got, const Blocks& want) {
+  const auto [a, b] = std::ranges::mismatch(got, want);
+  if (a == got.end() && b == want.end()) return testing::AssertionSuccess();
+  const bool extra = b == want.end() || (a != got.end() && *a < *b);
+  return testing::AssertionFailure()
+         << "block " << (extra ? *a : *b)
+         << (extra ? " is there and was not expected" : " was expected and is not there");
+}
+
+// Whether `map` has each of `blocks`; else names the first that it lacks.
+inline testing::AssertionResult HasBlocks(const ChangeMapView& map,
+                                          const std::set<uint64_t>& blocks) {
+  for (const uint64_t block : blocks) {
+    if (map.Contains(block)) continue;
+    return testing::AssertionFailure() << "expected block " << block << " in the map, which has "
+                                       << map.cardinality() << " blocks and lacks that one";
+  }
+  return testing::AssertionSuccess();
+}
 
 // Values of one container, of a kind that `random` chooses: what the kinds of containers and the
 // numbers around 4096 make interesting.
@@ -129,9 +151,7 @@ inline ChangeMap MapOf(Blocks blocks, const VolumeGeometry& geometry, uint64_t s
   for (const uint64_t block : blocks) {
     EXPECT_OK(builder.AddBlocks(block, block + 1));
   }
-  absl::StatusOr<ChangeMap> map = builder.Build();
-  EXPECT_OK(map);
-  return *std::move(map);
+  return ValueOf(builder.Build());
 }
 
 }  // namespace cbt::test

@@ -2,6 +2,9 @@
 #ifndef CBT_TESTS_SUPPORT_CURSORS_H_
 #define CBT_TESTS_SUPPORT_CURSORS_H_
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cbt/change_map.h"
 #include "cbt/cursor.h"
 #include "cbt/list_cursor.h"
 #include "reference/volume.h"
@@ -35,6 +39,23 @@ inline absl::StatusOr<reference::Ranges> DrainFrom(ExtentCursor& cursor, uint64_
                                                    size_t batch_capacity = 7) {
   if (absl::Status status = cursor.Seek(offset); !status.ok()) return status;
   return Drain(cursor, batch_capacity);
+}
+
+// All that a map holds.
+inline reference::Ranges RangesOf(const ChangeMapView& map) {
+  return ValueOf(Drain(*MakeChangeMapCursor(map)));
+}
+
+// Whether two lists are the same, which may be too long to print; else names the first difference.
+inline testing::AssertionResult SameRanges(const reference::Ranges& got,
+                                           const reference::Ranges& want) {
+  const auto [a, b] = std::ranges::mismatch(got, want);
+  if (a == got.end() && b == want.end()) return testing::AssertionSuccess();
+  const auto text = [](const reference::Ranges& ranges, auto at) {
+    return at == ranges.end() ? "the end" : testing::PrintToString(*at);
+  };
+  return testing::AssertionFailure() << "range " << a - got.begin() << ": expected "
+                                     << text(want, b) << ", got " << text(got, a);
 }
 
 // A cursor over ranges that are known to be sound.

@@ -5,8 +5,11 @@
 
 #include <rapidcheck.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <random>
+
+#include "reference/volume.h"
 
 namespace cbt::test {
 
@@ -20,6 +23,17 @@ T Between(T low, T high) {
 inline std::mt19937_64 AnyRandom() {
   return std::mt19937_64(
       *rc::gen::noShrink(rc::gen::resize(rc::kNominalSize, rc::gen::arbitrary<uint64_t>())));
+}
+
+// Runs and gaps of random lengths: about one run for each `spacing` bytes, of `run` bytes on
+// average.
+inline reference::ByteSet RunsAndGaps(std::mt19937_64& random, size_t capacity, size_t spacing,
+                                      size_t run = 4) {
+  reference::ByteSet set(capacity);
+  for (size_t i = 0; i < capacity; ++i) {
+    set[i] = (i > 0 && set[i - 1]) ? random() % run != 0 : random() % spacing == 0;
+  }
+  return set;
 }
 
 }  // namespace cbt::test

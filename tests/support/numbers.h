@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,13 @@ inline std::optional<uint64_t> NumberAfter(std::string_view text, std::string_vi
   if (at == std::string_view::npos) return std::nullopt;
   text.remove_prefix(at + key.size());
   return TakeNumber(text);
+}
+
+// The same, where a text without one fails the test.
+inline uint64_t NumberOf(std::string_view text, std::string_view key) {
+  if (const std::optional<uint64_t> number = NumberAfter(text, key)) return *number;
+  throw std::runtime_error("expected a number after \"" + std::string(key) + "\" in:\n" +
+                           std::string(text));
 }
 
 }  // namespace cbt::test

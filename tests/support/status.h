@@ -45,6 +45,15 @@ T ValueOf(absl::StatusOr<T> result, const char* file = __builtin_FILE(),
       absl::StrCat(file, ":", line, ": expected a value, got ", StatusText(result)));
 }
 
+// The same where there is no value, or it is not wanted.
+template <typename Result>
+void RequireOk(const Result& result, const char* file = __builtin_FILE(),
+               int line = __builtin_LINE()) {
+  if (result.ok()) return;
+  throw std::runtime_error(
+      absl::StrCat(file, ":", line, ": expected OK, got ", StatusText(result)));
+}
+
 }  // namespace cbt::test
 
 // The expression's status must be OK; more can be streamed into them.

@@ -23,10 +23,6 @@ inline std::string SamplePath(const std::string& name) {
 
 inline std::string Sample(const std::string& name) { return ReadFile(SamplePath(name)); }
 
-inline reference::Ranges RangesOf(const ChangeMap& map) {
-  return ValueOf(Drain(*MakeChangeMapCursor(map)));
-}
-
 // What `read` makes of `text`, or its error.
 template <typename Read, typename... Options>
 absl::StatusOr<ChangeMap> From(Read read, const std::string& text, const Options&... options) {
