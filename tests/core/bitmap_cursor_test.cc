@@ -8,6 +8,7 @@
 #include "support/cursors.h"
 #include "support/generators.h"
 #include "support/guarded_memory.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 
 namespace cbt {
@@ -124,7 +125,7 @@ TEST(BitmapCursorTest, HandsOnAlternatingBlocksInBatchesOfAnySize) {
 }
 
 TEST(BitmapCursorTest, ReadsNoByteOutsideTheView) {
-  std::mt19937_64 random(4);
+  test::SeededRandom random(4);
   for (size_t count = 1; count < 300; ++count) {
     for (const size_t first : {size_t{0}, count % 8, count % 64}) {
       const auto bits = Clustered(count, random);
@@ -134,7 +135,8 @@ TEST(BitmapCursorTest, ReadsNoByteOutsideTheView) {
       ASSERT_OK_AND_ASSIGN(const auto view,
                            BitmapView::Create({memory.data(), bytes.size()}, first, count));
       ASSERT_EQ(ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(view, count, 1)))),
-                reference::RunsOf(bits));
+                reference::RunsOf(bits))
+          << count << " bits from bit " << first;
     }
   }
 }
@@ -260,7 +262,7 @@ TEST(BitmapCountsTest, AtTheEdgeOfTheOffsets) {
 
 // Words of a machine of the other byte order, at every place and length around pieces of 64 words.
 TEST(BitmapView, ReversedWordsAreCopiedInOrder) {
-  std::mt19937_64 random(5);
+  test::SeededRandom random(5);
   for (const uint8_t word : {uint8_t{2}, uint8_t{4}, uint8_t{8}}) {
     std::vector<uint8_t> plain(1200 / word * word);
     for (uint8_t& byte : plain) byte = static_cast<uint8_t>(random());

@@ -13,6 +13,7 @@
 #include "reference/volume.h"
 #include "support/cursors.h"
 #include "support/generators.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 
 namespace cbt::test {
@@ -54,10 +55,7 @@ RC_GTEST_PROP(Pieces, MakeTheSameBlocksFromEveryOffset, ()) {
   const size_t capacity = Between<size_t>(1, 800);
   const uint64_t block = random() % 2 == 0 ? 1 + random() % 60 : uint64_t{1} << (random() % 7);
   const size_t density = Between<size_t>(1, 40);
-  reference::ByteSet set(capacity);
-  for (size_t i = 0; i < capacity; ++i) {
-    set[i] = (i > 0 && set[i - 1]) ? random() % 16 != 0 : random() % density == 0;
-  }
+  reference::ByteSet set = RunsAndGaps(random, capacity, density, 16);
   // Pieces of some bytes, or of whole blocks of a source that knows blocks.
   const uint64_t unit = random() % 2 == 0 ? 1 : block;
   if (unit != 1) {
@@ -69,9 +67,9 @@ RC_GTEST_PROP(Pieces, MakeTheSameBlocksFromEveryOffset, ()) {
   const Ranges full = reference::BlocksOf(set, block);
   auto cursor = ToBlocks(
       std::make_unique<PieceyCursor>(set, unit * (1 + random() % 50), unit, random()), block);
-  RC_ASSERT(cursor.ok());
+  RequireOk(cursor);
   for (uint64_t offset = 0; offset < capacity; offset += 1 + random() % 5) {
-    RC_ASSERT((*cursor)->Seek(offset).ok());
+    RequireOk((*cursor)->Seek(offset));
     const auto rest = Drain(**cursor);
     if (!rest.ok()) RC_FAIL(rest.status().ToString());
     Ranges expected;
@@ -132,7 +130,7 @@ TEST(Pieces, BlocksOfMemoryDontWaitForTheEndOfARun) {
 TEST(Pieces, OfMemoryInBatchesOfAFewExtents) {
   constexpr size_t kBlock = 512;
   constexpr size_t kBlocks = 300;
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (const uint64_t one_in : {uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{40}}) {
     const std::vector<uint8_t> base(kBlock * kBlocks, 0);
     std::vector<uint8_t> target = base;
@@ -163,7 +161,8 @@ TEST(Pieces, OfMemoryInBatchesOfAFewExtents) {
         }
         // Nothing below is still to come.
         const auto covered = static_cast<ptrdiff_t>(cursor->covered());
-        ASSERT_TRUE(std::equal(told.begin(), told.begin() + covered, changed.begin()));
+        ASSERT_TRUE(std::equal(told.begin(), told.begin() + covered, changed.begin()))
+            << "below " << covered << ", 1 in " << one_in << ", batches of " << room;
       }
       EXPECT_EQ(told, changed) << "1 in " << one_in << ", batches of " << room;
     }

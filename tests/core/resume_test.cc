@@ -20,6 +20,7 @@
 #include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "support/cursors.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -106,7 +107,7 @@ TEST_F(ResumeTest, Bitmaps) {
 TEST_F(ResumeTest, Lists) {
   Check("extents", test::CursorOver(reference::RunsOf(Bytes(a_)), capacity_, kBlock), Bytes(a_));
   // Nothing of it lies at a multiple of anything.
-  std::mt19937_64 random(3);
+  test::SeededRandom random(3);
   ByteSet odd(capacity_);
   for (uint64_t i = random() % 9; i < odd.size(); i += 1 + random() % 9000) {
     for (uint64_t n = random() % 5000; n > 0 && i < odd.size(); --n, ++i) odd[i] = true;

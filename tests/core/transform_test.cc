@@ -202,7 +202,7 @@ void CheckEveryOffset(ExtentCursor& cursor, const Ranges& full, uint64_t granula
     const uint64_t position =
         offset == cursor.capacity() ? offset : offset / granularity * granularity;
     const auto got = test::DrainFrom(cursor, offset, batch);
-    RC_ASSERT(got.ok());
+    test::RequireOk(got);
     RC_ASSERT(*got ==
               (position == cursor.capacity() ? Ranges{} : reference::CutAt(full, position)));
   }
@@ -305,11 +305,11 @@ RC_GTEST_FIXTURE_PROP(TransformProperty, ChainsUnderRandomSeeksMatchTheOracle, (
   const uint64_t granularity = cursor->granularity();
   for (int i = 0; i < 20; ++i) {
     const auto offset = test::Between<uint64_t>(0, set.size() + 1);
-    RC_ASSERT(cursor->Seek(offset).ok());
+    test::RequireOk(cursor->Seek(offset));
     // Sometimes leave in the middle.
     if (*rc::gen::arbitrary<bool>()) {
       ExtentBatch batch(input.batch);
-      RC_ASSERT(cursor->Next(batch).ok());
+      test::RequireOk(cursor->Next(batch));
       continue;
     }
     const uint64_t position = offset == set.size() ? offset : offset / granularity * granularity;

@@ -351,8 +351,8 @@ void AddTransform(Random& random, CursorPtr& cursor, Promise& promise) {
       const uint64_t granularity = random() % 2 == 0 ? 0 : units();
       const uint64_t blocks = granularity == 0 ? cursor->granularity() : granularity;
       absl::StrAppend(&promise.text, " map ", blocks);
-      const absl::StatusOr<ChangeMap> map = ChangeMap::FromCursor(*cursor, granularity);
-      cursor = MakeChangeMapCursor(ThroughAFile(*map));
+      cursor =
+          MakeChangeMapCursor(ThroughAFile(ValueOf(ChangeMap::FromCursor(*cursor, granularity))));
       widen(reference::RoundedOutward(promise.want, blocks), 2 * (blocks - 1), runs);
       break;
     }
@@ -397,15 +397,24 @@ struct Totals {
 };
 
 // Whether tuples ascend, don't overlap, have a length and start inside the volume; only blocks may
-// reach past its end.
-bool WellFormed(const Ranges& ranges, uint64_t capacity, bool blocks) {
+// reach past its end. Names the first tuple that does not.
+testing::AssertionResult WellFormed(const Ranges& ranges, uint64_t capacity, bool blocks) {
   uint64_t floor = 0;
-  for (const auto& [offset, length] : ranges) {
-    if (offset < floor || length == 0 || offset >= capacity) return false;
-    if (offset + length > capacity && !blocks) return false;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const auto& [offset, length] = ranges[i];
+    const char* const wrong = offset < floor                          ? "begins before"
+                              : length == 0                           ? "is empty, after"
+                              : offset >= capacity                    ? "begins past the end, after"
+                              : offset + length > capacity && !blocks ? "ends past the end, after"
+                                                                      : nullptr;
+    if (wrong != nullptr) {
+      return testing::AssertionFailure()
+             << "tuple " << i << " of " << ranges.size() << ", (" << offset << ", " << length
+             << "), " << wrong << " " << floor << " in a volume of " << capacity;
+    }
     floor = offset + length;
   }
-  return true;
+  return testing::AssertionSuccess();
 }
 
 // How many blocks hold a byte of `truth` that `reported` lacks.
@@ -455,9 +464,10 @@ void CheckStream(ExtentCursor& cursor, uint64_t start, size_t batch, bool pieces
     ADD_FAILURE() << what << ": got " << testing::PrintToString(got).substr(0, 400) << ", want "
                   << testing::PrintToString(want).substr(0, 400);
   }
-  if (!WellFormed(*drained, capacity, promise.blocks > 0)) {
+  if (const testing::AssertionResult formed = WellFormed(*drained, capacity, promise.blocks > 0);
+      !formed) {
     ++totals.malformed;
-    ADD_FAILURE() << what << ": a malformed stream";
+    ADD_FAILURE() << what << ": " << formed.message();
   }
   // What follows does not look at `want`: nothing that has changed may be missing, and no more be
   // reported than each transform may add.

@@ -1,10 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <random>
 
+#include "absl/strings/str_cat.h"
 #include "simd/kernels.h"
 #include "support/guarded_memory.h"
+#include "support/seeded_random.h"
 #include "support/variants.h"
 
 namespace cbt {
@@ -47,6 +48,7 @@ TEST_P(CompareBlocksTest, FindsADifferenceInAnyByte) {
   for (size_t i = 0; i < kBytes; ++i) a.data()[i] = b.data()[i] = static_cast<uint8_t>(i * 31);
   Check(a.data(), b.data(), kBytes, kBlock);
   for (size_t i = 0; i < kBytes; ++i) {
+    SCOPED_TRACE(absl::StrCat("a difference in byte ", i));
     a.data()[i] ^= static_cast<uint8_t>(1 << (i % 8));
     Check(a.data(), b.data(), kBytes, kBlock);
     if (HasFatalFailure()) return;
@@ -55,7 +57,7 @@ TEST_P(CompareBlocksTest, FindsADifferenceInAnyByte) {
 }
 
 TEST_P(CompareBlocksTest, MatchesByteByByteForEveryLengthAndAlignment) {
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (size_t bytes = 0; bytes <= 700; ++bytes) {
     const size_t shift = bytes % 64;
     GuardedMemory a(bytes + shift, GuardedMemory::Guard::kBefore);
@@ -63,6 +65,7 @@ TEST_P(CompareBlocksTest, MatchesByteByByteForEveryLengthAndAlignment) {
     for (size_t i = 0; i < bytes; ++i) b.data()[i] = static_cast<uint8_t>(random());
     std::memcpy(a.data() + shift, b.data(), bytes);
     for (int changes = 0; changes < 4; ++changes) {
+      SCOPED_TRACE(absl::StrCat(changes, " changes, shift ", shift));
       for (const size_t block_size : {size_t{1}, size_t{7}, size_t{64}, size_t{512}}) {
         Check(a.data() + shift, b.data(), bytes, block_size);
         if (HasFatalFailure()) return;
@@ -73,12 +76,13 @@ TEST_P(CompareBlocksTest, MatchesByteByByteForEveryLengthAndAlignment) {
 }
 
 TEST_P(CompareBlocksTest, MatchesByteByByteForEveryBlockSize) {
-  std::mt19937_64 random(2);
+  test::SeededRandom random(2);
   constexpr size_t kBytes = (size_t{1} << 18) - 3;
   std::vector<uint8_t> a(kBytes);
   std::vector<uint8_t> b(kBytes);
   for (size_t block_size = 512; block_size <= kBytes * 2; block_size *= 2) {
     for (int round = 0; round < 4; ++round) {
+      SCOPED_TRACE(absl::StrCat("round ", round));
       for (size_t i = 0; i < kBytes; ++i) a[i] = b[i] = static_cast<uint8_t>(random());
       for (uint64_t i = random() % 100; i > 0; --i) b[random() % kBytes] ^= 1;
       Check(a.data(), b.data(), kBytes, block_size);

@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "simd/kernels.h"
 #include "support/guarded_memory.h"
+#include "support/seeded_random.h"
 #include "support/variants.h"
 
 namespace cbt {
@@ -67,8 +69,8 @@ class ContainersTest : public test::VariantTest<ContainersKernels> {
                   uint64_t origin, unsigned shift) {
     ASSERT_EQ(runs, want.size());
     for (size_t i = 0; i < runs; ++i) {
-      ASSERT_EQ(offsets[i], origin + (want[i].first << shift)) << i;
-      ASSERT_EQ(lengths[i], want[i].second << shift) << i;
+      ASSERT_EQ(offsets[i], origin + (want[i].first << shift)) << "run " << i;
+      ASSERT_EQ(lengths[i], want[i].second << shift) << "run " << i;
     }
   }
 
@@ -103,9 +105,10 @@ class ContainersTest : public test::VariantTest<ContainersKernels> {
 };
 
 TEST_P(ContainersTest, EveryCountOfSinglesRunsAndBoth) {
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (size_t count = 1; count <= 4096; count += count < 200 || count >= 4090 ? 1 : 97) {
     for (const unsigned run : {1u, 3u, 70u, 5000u}) {
+      SCOPED_TRACE(absl::StrCat(count, " values in runs of ", run));
       const unsigned sparse = static_cast<unsigned>(1 + 40000 / (count * run + 1));
       Values values = SomeValues(random, sparse, run, count);
       CheckBothWays(values);
@@ -119,11 +122,12 @@ TEST_P(ContainersTest, EveryCountOfSinglesRunsAndBoth) {
 }
 
 TEST_P(ContainersTest, EveryOddAlignment) {
-  std::mt19937_64 random(2);
+  test::SeededRandom random(2);
   const Values values = SomeValues(random, 5, 4, 300);
   const Pairs want = RunsOf(values);
   const Values pairs = AsPairs(want);
   for (size_t shift = 0; shift < 64; ++shift) {
+    SCOPED_TRACE(absl::StrCat("alignment ", shift));
     std::vector<uint8_t> memory(values.size() * 2 + pairs.size() * 2 + shift);
     std::memcpy(memory.data() + shift, values.data(), values.size() * 2);
     std::vector<uint64_t> offsets(values.size() + kContainerSlack);
@@ -140,7 +144,7 @@ TEST_P(ContainersTest, EveryOddAlignment) {
 }
 
 TEST_P(ContainersTest, NoticesEveryMisplacedValue) {
-  std::mt19937_64 random(3);
+  test::SeededRandom random(3);
   for (const size_t count : {2u, 31u, 32u, 33u, 64u, 65u, 200u}) {
     Values values = SomeValues(random, 40, 2, count);
     for (size_t i = 1; i < values.size(); ++i) {

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <random>
-
+#include "absl/strings/str_cat.h"
 #include "simd/kernels.h"
 #include "support/guarded_memory.h"
+#include "support/seeded_random.h"
 #include "support/variants.h"
 
 namespace cbt {
@@ -42,20 +42,21 @@ class CountBitsTest : public test::VariantTest<CountBitsKernels> {
         want.open = bit ? 1 : 0;
       }
       const BitCounts got = (kernels().*operation.function)(a, b, words, open);
-      ASSERT_EQ(got.ones, want.ones) << operation.name << ' ' << words;
-      ASSERT_EQ(got.starts, want.starts) << operation.name << ' ' << words;
-      ASSERT_EQ(got.open, want.open) << operation.name << ' ' << words;
+      ASSERT_EQ(got.ones, want.ones) << operation.name << " of " << words << " words";
+      ASSERT_EQ(got.starts, want.starts) << operation.name << " of " << words << " words";
+      ASSERT_EQ(got.open, want.open) << operation.name << " of " << words << " words";
     }
   }
 };
 
 TEST_P(CountBitsTest, MatchesBitByBitForEveryLengthAndAlignment) {
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (size_t words = 0; words <= 70; ++words) {
     const size_t shift = words % 9;
     const GuardedMemory a(words * 8 + shift);
     const GuardedMemory b(words * 8);
     for (int density = 0; density < 3; ++density) {
+      SCOPED_TRACE(absl::StrCat("density ", density, ", shift ", shift));
       for (GuardedMemory const* memory : {&a, &b}) {
         for (size_t i = 0; i < memory->size(); ++i) {
           const uint64_t word = random();
@@ -77,7 +78,7 @@ TEST_P(CountBitsTest, CountsEverySixteenBitPattern) {
     const uint64_t b = ~a;
     Check(reinterpret_cast<const uint8_t*>(&a), reinterpret_cast<const uint8_t*>(&b), 1,
           pattern / 4 % 2);
-    if (HasFatalFailure()) return;
+    if (HasFatalFailure()) FAIL() << "pattern " << pattern;
   }
 }
 

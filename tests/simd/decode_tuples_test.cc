@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <random>
+#include <string>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "simd/kernels.h"
 #include "support/guarded_memory.h"
+#include "support/seeded_random.h"
 #include "support/variants.h"
 
 namespace cbt {
@@ -49,12 +52,18 @@ class DecodeTuplesTest : public test::VariantTest<DecodeTuplesKernels> {
     const TupleScan got =
         kernels().decode(in.data(), bytes.size(), reinterpret_cast<uint64_t*>(offsets.data()),
                          reinterpret_cast<uint64_t*>(lengths.data()), room);
-    ASSERT_EQ(got.tuples, want.tuples);
-    ASSERT_EQ(got.bytes, want.bytes);
+    const auto what = [&] {
+      return absl::StrCat("room for ", room, " tuples, bytes ",
+                          absl::BytesToHexString(std::string(bytes.begin(), bytes.end())));
+    };
+    ASSERT_EQ(got.tuples, want.tuples) << what();
+    ASSERT_EQ(got.bytes, want.bytes) << what();
     const auto* got_offsets = reinterpret_cast<const uint64_t*>(offsets.data());
     const auto* got_lengths = reinterpret_cast<const uint64_t*>(lengths.data());
-    ASSERT_TRUE(std::equal(got_offsets, got_offsets + got.tuples, want_offsets.begin()));
-    ASSERT_TRUE(std::equal(got_lengths, got_lengths + got.tuples, want_lengths.begin()));
+    for (size_t i = 0; i < got.tuples; ++i) {
+      ASSERT_EQ(got_offsets[i], want_offsets[i]) << "tuple " << i << ", " << what();
+      ASSERT_EQ(got_lengths[i], want_lengths[i]) << "tuple " << i << ", " << what();
+    }
   }
 };
 
@@ -115,7 +124,7 @@ TEST_P(DecodeTuplesTest, StopsWhereTheScalarVariantDoes) {
 }
 
 TEST_P(DecodeTuplesTest, ReadsNothingBehindTheEndAndWritesNothingBehindTheRoom) {
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   std::vector<uint8_t> bytes;
   for (uint64_t i = 0; i < 40; ++i) AppendTuple(bytes, random() >> (10 + random() % 50), 1 + i);
   for (size_t cut = 0; cut <= bytes.size(); ++cut) {
@@ -125,7 +134,7 @@ TEST_P(DecodeTuplesTest, ReadsNothingBehindTheEndAndWritesNothingBehindTheRoom) 
 }
 
 TEST_P(DecodeTuplesTest, AgreesOnMutatedBytes) {
-  std::mt19937_64 random(2);
+  test::SeededRandom random(2);
   for (int round = 0; round < 20'000; ++round) {
     std::vector<uint8_t> bytes;
     for (uint64_t i = random() % 30; i > 0; --i) {

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <random>
-
+#include "absl/strings/str_cat.h"
 #include "simd/kernels.h"
 #include "support/guarded_memory.h"
+#include "support/seeded_random.h"
 #include "support/variants.h"
 
 namespace cbt {
@@ -54,8 +54,9 @@ class EncodeTuplesTest : public test::VariantTest<EncodeTuplesKernels> {
       want.insert(want.end(), tuple.begin(), tuple.end());
       ++tuples;
     }
-    ASSERT_EQ(scan.tuples, tuples);
-    ASSERT_EQ(std::vector<uint8_t>(out.data(), out.data() + scan.bytes), want);
+    ASSERT_EQ(scan.tuples, tuples) << "of " << offsets.size() << ", room " << room;
+    ASSERT_EQ(std::vector<uint8_t>(out.data(), out.data() + scan.bytes), want)
+        << offsets.size() << " tuples, room " << room;
   }
 };
 
@@ -71,12 +72,12 @@ TEST_P(EncodeTuplesTest, MatchesTheEncodingGuideAroundEveryPowerOfTwo) {
   for (const uint64_t offset : values) {
     std::vector<uint64_t> offsets(values.size(), offset);
     Check(offsets, values, values.size() * kTupleBytes);
-    if (HasFatalFailure()) return;
+    if (HasFatalFailure()) FAIL() << "offset " << offset;
   }
 }
 
 TEST_P(EncodeTuplesTest, NeverWritesPastTheRoom) {
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (size_t room = 0; room < 400; ++room) {
     std::vector<uint64_t> offsets(30);
     std::vector<uint64_t> lengths(30);
@@ -91,8 +92,9 @@ TEST_P(EncodeTuplesTest, NeverWritesPastTheRoom) {
 
 // Runs of tuples that fit into cells, between those that do not, at every place of a vector.
 TEST_P(EncodeTuplesTest, MixesUsualAndOddTuples) {
-  std::mt19937_64 random(2);
+  test::SeededRandom random(2);
   for (int round = 0; round < 2000; ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
     std::vector<uint64_t> offsets(random() % 60);
     std::vector<uint64_t> lengths(offsets.size());
     for (size_t i = 0; i < offsets.size(); ++i) {

@@ -4,8 +4,10 @@
 #include <cstring>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "simd/kernels.h"
 #include "support/guarded_memory.h"
+#include "support/seeded_random.h"
 #include "support/variants.h"
 
 namespace cbt {
@@ -93,11 +95,19 @@ class ExtractRunsTest : public test::VariantTest<ExtractRunsKernels> {
       if (open) offsets[0] = open_start;
       const RunScan scan = (kernels().*operation.function)(a, b, words, origin, shift, open ? 1 : 0,
                                                            offsets, lengths, room);
-      ASSERT_EQ(scan.words, words) << operation.name;
-      ASSERT_EQ(scan.runs, want.lengths.size()) << operation.name;
-      ASSERT_EQ(scan.runs + scan.open, want.offsets.size()) << operation.name;
-      ASSERT_TRUE(std::equal(want.offsets.begin(), want.offsets.end(), offsets)) << operation.name;
-      ASSERT_TRUE(std::equal(want.lengths.begin(), want.lengths.end(), lengths)) << operation.name;
+      const auto what = [&] {
+        return absl::StrCat(operation.name, " of ", words, " words, origin ", origin, ", shift ",
+                            shift, open ? ", open" : "");
+      };
+      ASSERT_EQ(scan.words, words) << what();
+      ASSERT_EQ(scan.runs, want.lengths.size()) << what();
+      ASSERT_EQ(scan.runs + scan.open, want.offsets.size()) << what();
+      for (size_t i = 0; i < want.offsets.size(); ++i) {
+        ASSERT_EQ(offsets[i], want.offsets[i]) << "run " << i << ", " << what();
+      }
+      for (size_t i = 0; i < want.lengths.size(); ++i) {
+        ASSERT_EQ(lengths[i], want.lengths[i]) << "run " << i << ", " << what();
+      }
     }
   }
 
@@ -145,7 +155,7 @@ void Fill(Pattern pattern, std::mt19937_64& random, uint8_t* bytes, size_t words
 }
 
 TEST_P(ExtractRunsTest, MatchesBitByBitForEveryLengthAndPattern) {
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (size_t words = 0; words <= 80; ++words) {
     GuardedMemory memory_a(words * 8);
     GuardedMemory memory_b(words * 8, GuardedMemory::Guard::kBefore);
@@ -155,7 +165,7 @@ TEST_P(ExtractRunsTest, MatchesBitByBitForEveryLengthAndPattern) {
         Fill(static_cast<Pattern>(q), random, memory_b.data(), words);
         Check(memory_a.data(), memory_b.data(), words, random() % 100'000,
               static_cast<unsigned>(random() % 40), random() % 2 == 0);
-        if (HasFatalFailure()) return;
+        if (HasFatalFailure()) FAIL() << "patterns " << p << " and " << q;
       }
     }
   }
@@ -163,8 +173,9 @@ TEST_P(ExtractRunsTest, MatchesBitByBitForEveryLengthAndPattern) {
 
 // Long enough for steps of every length, and for quiet stretches between them.
 TEST_P(ExtractRunsTest, MatchesBitByBitWhereTheDensityChanges) {
-  std::mt19937_64 random(5);
+  test::SeededRandom random(5);
   for (int round = 0; round < 60; ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
     const size_t words = kMaxWords - random() % 70;
     GuardedMemory a(words * 8);
     GuardedMemory b(words * 8);
@@ -183,9 +194,10 @@ TEST_P(ExtractRunsTest, MatchesBitByBitWhereTheDensityChanges) {
 }
 
 TEST_P(ExtractRunsTest, ReadsFromEveryAlignment) {
-  std::mt19937_64 random(2);
+  test::SeededRandom random(2);
   constexpr size_t kWords = 67;
   for (size_t shift = 0; shift < 64; ++shift) {
+    SCOPED_TRACE(absl::StrCat("alignment ", shift));
     GuardedMemory a(kWords * 8 + shift, GuardedMemory::Guard::kBefore);
     GuardedMemory b(kWords * 8 + 63 - shift, GuardedMemory::Guard::kBefore);
     Fill(Pattern::kClustered, random, a.data() + shift, kWords);
@@ -202,20 +214,21 @@ TEST_P(ExtractRunsTest, HandlesEverySixteenBitPatternAtEveryPlaceOfAWord) {
       const uint64_t word = pattern << (place * 16);
       Check(reinterpret_cast<const uint8_t*>(&word), reinterpret_cast<const uint8_t*>(&other), 1,
             128, place, (pattern + place) % 2 == 0);
-      if (HasFatalFailure()) return;
+      if (HasFatalFailure()) FAIL() << "pattern " << pattern << " at place " << place;
     }
   }
 }
 
 // A scan that runs out of room stops after a whole word, and going on from there gives the rest.
 TEST_P(ExtractRunsTest, StopsWhenTheRoomEndsAndContinues) {
-  std::mt19937_64 random(3);
+  test::SeededRandom random(3);
   constexpr size_t kWords = 300;
   constexpr size_t kMaxRoom = 400;
   const Output out(kMaxRoom);
   std::vector<uint8_t> a(kWords * 8);
   std::vector<uint8_t> b(kWords * 8);
   for (int round = 0; round < 200; ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
     Fill(static_cast<Pattern>(random() % static_cast<int>(Pattern::kCount)), random, a.data(),
          kWords);
     Fill(static_cast<Pattern>(random() % static_cast<int>(Pattern::kCount)), random, b.data(),
@@ -242,8 +255,8 @@ TEST_P(ExtractRunsTest, StopsWhenTheRoomEndsAndContinues) {
       }
       if (open != 0) got.offsets.push_back(open_start);
       const Runs want = Expected(operation, a.data(), b.data(), kWords, 0, 0, nullptr);
-      ASSERT_EQ(got.offsets, want.offsets) << operation.name;
-      ASSERT_EQ(got.lengths, want.lengths) << operation.name;
+      ASSERT_EQ(got.offsets, want.offsets) << operation.name << ", room " << room;
+      ASSERT_EQ(got.lengths, want.lengths) << operation.name << ", room " << room;
     }
   }
 }
@@ -252,9 +265,10 @@ TEST_P(ExtractRunsTest, StopsWhenTheRoomEndsAndContinues) {
 // words than the scalar one.
 TEST_P(ExtractRunsTest, StopsAtTheSameWordAsTheScalarVariant) {
   constexpr size_t kWords = 300;
-  std::mt19937_64 random(6);
+  test::SeededRandom random(6);
   std::vector<uint64_t> a(kWords, 0);
   for (int round = 0; round < 20; ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
     for (uint64_t& word : a) word = random() % 4 == 0 ? random() & random() & random() : 0;
     if (round == 0) std::fill(a.begin(), a.end(), 0), a[0] = 0x5555555555555555u;
     const auto* bytes = reinterpret_cast<const uint8_t*>(a.data());
@@ -265,9 +279,9 @@ TEST_P(ExtractRunsTest, StopsAtTheSameWordAsTheScalarVariant) {
                                                              offsets.data(), lengths.data(), room);
       const RunScan scan =
           kernels().single(bytes, bytes, kWords, 0, 0, 0, offsets.data(), lengths.data(), room);
-      ASSERT_EQ(scan.words, want.words) << room;
-      ASSERT_EQ(scan.runs, want.runs) << room;
-      ASSERT_EQ(scan.open, want.open) << room;
+      ASSERT_EQ(scan.words, want.words) << "room " << room;
+      ASSERT_EQ(scan.runs, want.runs) << "room " << room;
+      ASSERT_EQ(scan.open, want.open) << "room " << room;
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include "simd/kernels.h"
 #include "support/guarded_memory.h"
+#include "support/seeded_random.h"
 #include "support/variants.h"
 
 namespace cbt {
@@ -26,13 +27,14 @@ class LoadBitsTest : public test::VariantTest<LoadBitsKernels> {
       const size_t in_byte = reverse ? 7 - at % 8 : at % 8;
       const bool want = ((from.data()[at / 8] >> in_byte & 1) != 0) != invert;
       const bool got = (out.data()[bit / 8] >> (bit % 8) & 1) != 0;
-      ASSERT_EQ(got, want) << "bit " << bit << " of " << words << " words, shift " << shift;
+      ASSERT_EQ(got, want) << "bit " << bit << " of " << words << " words, shift " << shift
+                           << (reverse ? ", reversed" : "") << (invert ? ", inverted" : "");
     }
   }
 };
 
 TEST_P(LoadBitsTest, MatchesBitByBitForEveryLayoutAndLength) {
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (size_t words = 0; words <= 40; ++words) {
     for (unsigned layout = 0; layout < 32; ++layout) {
       Check(random, words, layout % 8, (layout & 8) != 0, (layout & 16) != 0);

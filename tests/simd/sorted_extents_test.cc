@@ -4,8 +4,10 @@
 #include <random>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "simd/kernels.h"
 #include "support/guarded_memory.h"
+#include "support/seeded_random.h"
 #include "support/variants.h"
 
 namespace cbt {
@@ -96,7 +98,7 @@ Numbers Ends(const Pairs& list) {
 }
 
 TEST_P(SortedExtentsTest, MergesEveryPairOfLengths) {
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (size_t a = 0; a <= 70; ++a) {
     for (size_t b = 0; b <= 70; ++b) {
       Numbers left(a);
@@ -109,7 +111,7 @@ TEST_P(SortedExtentsTest, MergesEveryPairOfLengths) {
       std::sort(right.begin(), right.end());
       Numbers want;
       std::merge(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(want));
-      ASSERT_EQ(Merge(left, right), want) << a << ' ' << b;
+      ASSERT_EQ(Merge(left, right), want) << a << " and " << b << " numbers";
     }
   }
 }
@@ -129,8 +131,9 @@ TEST_P(SortedExtentsTest, MergesListsThatFollowEachOther) {
 
 // Against a plain walk over extents sorted by their starts.
 TEST_P(SortedExtentsTest, UnitesAnyNumberOfListsWithAnyGap) {
-  std::mt19937_64 random(2);
+  test::SeededRandom random(2);
   for (int round = 0; round < 3000; ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
     const uint64_t from = round % 5 == 0 ? uint64_t{INT64_MAX} - 10'000 : random() % 100;
     Pairs all;
     for (uint64_t lists = 1 + random() % 4; lists > 0; --lists) {
@@ -159,8 +162,9 @@ TEST_P(SortedExtentsTest, UnitesAnyNumberOfListsWithAnyGap) {
 
 // Against a set of bytes.
 TEST_P(SortedExtentsTest, FindsWhatTwoListsHaveInCommon) {
-  std::mt19937_64 random(3);
+  test::SeededRandom random(3);
   for (int round = 0; round < 3000; ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
     const uint64_t spread = 1 + random() % 12;
     const Pairs a = AnyList(random, random() % 40, random() % 20, spread);
     const Pairs b = AnyList(random, random() % 40, random() % 20, spread);

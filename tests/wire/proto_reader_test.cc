@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
 #include <string>
 
+#include "absl/strings/escaping.h"
 #include "cbt/wire/message.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 #include "wire/proto_writer.h"
 
@@ -118,7 +119,7 @@ TEST(ProtoReaderTest, NoFieldComesOfATagThatCannotBeRead) {
 }
 
 TEST(ProtoReaderTest, SurvivesRandomBytes) {
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (int round = 0; round < 200'000; ++round) {
     std::string bytes(random() % 24, '\0');
     for (char& byte : bytes)
@@ -127,11 +128,12 @@ TEST(ProtoReaderTest, SurvivesRandomBytes) {
     ProtoReader reader(Bytes(bytes));
     size_t fields = 0;
     while (reader.Next()) ++fields;
-    ASSERT_LE(fields, bytes.size() / 2);
+    ASSERT_LE(fields, bytes.size() / 2)
+        << "round " << round << ": " << absl::BytesToHexString(bytes);
     // And the decoder of whole messages.
     const auto message = DecodeMetadataMessage(Bytes(bytes));
     if (!reader.status().ok()) {
-      ASSERT_FALSE(message.ok());
+      ASSERT_FALSE(message.ok()) << "round " << round << ": " << absl::BytesToHexString(bytes);
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "cbt/wire/message.h"
 #include "csi.pb.h"
 #include "support/generators.h"
+#include "support/status.h"
 
 namespace cbt {
 namespace {
@@ -85,7 +86,7 @@ RC_GTEST_PROP(ProtobufProperty, DecodesWhatLibprotobufEncodes, ()) {
   const MetadataMessage message = AnyMessage(random);
   const std::string bytes = ToProtobuf(message).SerializeAsString();
   const auto decoded = DecodeMetadataMessage(Bytes(bytes));
-  RC_ASSERT(decoded.ok());
+  test::RequireOk(decoded);
   RC_ASSERT(decoded->type == message.type);
   RC_ASSERT(decoded->capacity == message.capacity);
   RC_ASSERT(decoded->tuples == message.tuples);
