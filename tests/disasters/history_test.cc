@@ -14,6 +14,7 @@
 #include "cbt/change_chain.h"
 #include "cbt/change_map.h"
 #include "cbt/change_tracker.h"
+#include "map/chain/chains.h"
 #include "map/maps.h"
 #include "support/files.h"
 #include "support/status.h"
@@ -25,6 +26,7 @@ namespace {
 using absl::StatusCode;
 using test::Blocks;
 using test::BlocksOf;
+using test::DeltaOf;
 using test::ValueOf;
 using Set = std::set<uint64_t>;
 
@@ -49,14 +51,6 @@ std::unique_ptr<ChangeChain> ChainTo(const test::TempDir& folder, size_t last) {
   std::unique_ptr<ChangeChain> chain = NewChain(folder);
   for (size_t k = 1; k <= last; ++k) EXPECT_OK(chain->Append(Map(Id(k - 1), Id(k), {k})));
   return chain;
-}
-
-Set Delta(const ChangeChain& chain, const std::string& base, const std::string& target) {
-  absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = chain.Delta(base, target);
-  EXPECT_OK(cursor);
-  if (!cursor.ok()) return {};
-  const Blocks blocks = BlocksOf(**cursor);
-  return {blocks.begin(), blocks.end()};
 }
 
 std::map<std::string, std::string> FilesIn(const test::TempDir& folder) {
@@ -85,7 +79,7 @@ TEST(Disasters, D4AfterARevertTheOldHistoryIsNoBaseForTheNewOne) {
     for (size_t base = 0; base <= to; ++base) {
       Set want = written;
       for (size_t k = base + 1; k <= to; ++k) want.insert(k);
-      EXPECT_EQ(Delta(*chain, Id(base), "s5"), want) << base << ' ' << to;
+      EXPECT_EQ(DeltaOf(*chain, Id(base), "s5"), want) << base << ' ' << to;
     }
     for (size_t gone = to + 1; gone < kLast; ++gone) {
       EXPECT_EQ(chain->Delta(Id(gone), "s5").status().code(), StatusCode::kNotFound);
@@ -148,7 +142,7 @@ TEST(Disasters, D8EveryHistoryOfAnObjectOverSnapshotsGivesEveryDelta) {
       std::map<std::pair<size_t, size_t>, Set> deltas;
       for (size_t a = 0; a < left.size(); ++a) {
         for (size_t c = a; c < left.size(); ++c) {
-          const Set found = Delta(*chain, Id(left[a]), Id(left[c]));
+          const Set found = DeltaOf(*chain, Id(left[a]), Id(left[c]));
           Set done;
           for (size_t i = left[a] + 1; i <= left[c]; ++i) {
             done.insert(all.changes[i].begin(), all.changes[i].end());
@@ -191,7 +185,7 @@ TEST(Disasters, D18ABaseThatIsGoneIsNotReplacedByAnOlderOne) {
         if (base == gone || target == gone) continue;
         Set want;
         for (size_t k = base + 1; k <= target; ++k) want.insert(k);
-        EXPECT_EQ(Delta(*chain, Id(base), Id(target)), want);
+        EXPECT_EQ(DeltaOf(*chain, Id(base), Id(target)), want);
       }
     }
   }
@@ -219,7 +213,7 @@ TEST(Disasters, D21UnrelatedOrReversedPairsAreRefusedAndLeaveNothingBehind) {
                          ChangeChain::Open(folder / "c", ChangeChain::Access::kChange, kQuick));
   }
   ASSERT_OK(chain->Append(Map("s4", "s5", {5})));
-  EXPECT_EQ(Delta(*chain, "s0", "s5"), (Set{1, 2, 3, 4, 5}));
+  EXPECT_EQ(DeltaOf(*chain, "s0", "s5"), (Set{1, 2, 3, 4, 5}));
   EXPECT_OK(chain->Verify());
 }
 

@@ -18,6 +18,7 @@
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
 #include "support/figures.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 
 namespace cbt {
@@ -129,8 +130,7 @@ TEST(Disasters, D2AMapThatIsRotatedWhileWritesAreInFlightMissesNone) {
 // Longer stories at random: CBT_TEST_SCALE=25 takes a million steps.
 TEST(Disasters, D2RandomInterleavingsOfWritesAndSnapshotsMissNone) {
   constexpr uint64_t kSeed = 2;
-  std::mt19937_64 random(kSeed);
-  std::cout << "seed " << kSeed << '\n';
+  test::SeededRandom random(kSeed);
   const int64_t stories = 400 * test::TestScale();
   int64_t steps = 0;
   for (int64_t story = 0; story < stories; ++story) {
@@ -226,8 +226,8 @@ TEST(Disasters, D10ABackupThatFollowsAVolumeUnderWritesIsAlwaysTheSnapshot) {
   };
   std::vector<uint64_t> replica(kBlocks);
   uint64_t copied = 0;
-  int wrong = 0;
-  for (int round = 1; round <= 100 && wrong == 0; ++round) {
+  std::string wrong;
+  for (int round = 1; round <= 100 && wrong.empty(); ++round) {
     let_them_write(30);
     ASSERT_OK(tracker->OpenEpoch(absl::StrCat("s", round)));
     std::vector<uint64_t> snapshot(kBlocks);
@@ -249,11 +249,15 @@ TEST(Disasters, D10ABackupThatFollowsAVolumeUnderWritesIsAlwaysTheSnapshot) {
           return absl::OkStatus();
         });
     ASSERT_OK(applied);
-    if (replica != snapshot) ++wrong;
+    const auto [there, expected] = std::ranges::mismatch(replica, snapshot);
+    if (there != replica.end()) {
+      wrong = absl::StrCat("round ", round, ", block ", there - replica.begin(),
+                           ": expected version ", *expected, ", found ", *there);
+    }
   }
   stop = true;
   for (std::thread& writer : writers) writer.join();
-  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(wrong, "");
   EXPECT_GT(copied, 4000u);
 }
 

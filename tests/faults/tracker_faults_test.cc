@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -23,6 +22,7 @@
 #include "faults/shim/calls.h"
 #include "faults/support/failing_memory.h"
 #include "map/folder/folder.h"
+#include "map/maps.h"
 #include "map/tracker/region_log.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
@@ -80,11 +80,7 @@ class FailCall {
   FailCall& operator=(const FailCall&) = delete;
 };
 
-using Blocks = std::set<uint64_t>;
-
-bool Contains(const ChangeMap& map, const Blocks& blocks) {
-  return std::all_of(blocks.begin(), blocks.end(), [&](uint64_t b) { return map->Contains(b); });
-}
+using Set = std::set<uint64_t>;
 
 // A region for each block, so that no region hides what is missing.
 TrackerOptions OptionsFor(const std::string& directory) {
@@ -139,7 +135,7 @@ class Watched {
     if (!map.ok()) return map.status();
     const ChangeMapIdentity& identity = map->identity();
     EXPECT_TRUE(until_.contains(identity.target)) << identity.target << " was never opened";
-    EXPECT_TRUE(Contains(*map, until_[identity.target][identity.base]))
+    EXPECT_TRUE(HasBlocks(*map, until_[identity.target][identity.base]))
         << identity.base << " to " << identity.target;
     return absl::OkStatus();
   }
@@ -159,7 +155,7 @@ class Watched {
     ASSERT_OK(map);
     EXPECT_EQ(map->identity().base, base);
     ASSERT_TRUE(since_.contains(base)) << base << " was never opened";
-    EXPECT_TRUE(Contains(*map, since_.at(base))) << "since " << base;
+    EXPECT_TRUE(HasBlocks(*map, since_.at(base))) << "since " << base;
   }
 
   // What is there now, and what would be after so many crashes.
@@ -187,10 +183,10 @@ class Watched {
   std::unique_ptr<ChangeTracker> tracker_;
   std::vector<TrackedWrite> writes_;
   bool closed_ = false;
-  Blocks in_flight_;
-  std::map<std::string, Blocks> since_;  // what was announced since a snapshot
+  Set in_flight_;
+  std::map<std::string, Set> since_;  // what was announced since a snapshot
   // The same at the moment when the next snapshot was begun.
-  std::map<std::string, std::map<std::string, Blocks>> until_;
+  std::map<std::string, std::map<std::string, Set>> until_;
 };
 
 using Step = absl::Status (*)(Watched&);
@@ -340,7 +336,7 @@ TEST(TrackerFaults, AttackFAWriteInFlightOutlivesAnEpochThatIsBeingOpened) {
     }
     for (const char* const day : {"wednesday", "thursday"}) {
       EXPECT_OK((*recovered)->OpenEpoch(day));
-      EXPECT_TRUE(Contains(ValueOf((*recovered)->CloseEpoch()), {5})) << day;
+      EXPECT_TRUE(HasBlocks(ValueOf((*recovered)->CloseEpoch()), {5})) << day;
     }
     return failed;
   };
@@ -402,13 +398,13 @@ TEST(TrackerFaults, AClosedEpochThatComesBackTellsWhatWasWrittenSince) {
   ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Recover(options));
   ASSERT_OK_AND_ASSIGN(const ChangeMap since_monday, tracker->Changes());
   EXPECT_EQ(since_monday.identity().base, "monday");
-  EXPECT_TRUE(Contains(since_monday, {5, 7}));
+  EXPECT_TRUE(HasBlocks(since_monday, {5, 7}));
   // Closed again, it is what it was.
   ASSERT_OK_AND_ASSIGN(const ChangeMap monday, tracker->CloseEpoch());
   EXPECT_EQ(monday.identity().target, "tuesday");
-  EXPECT_TRUE(Contains(monday, {5}));
+  EXPECT_TRUE(HasBlocks(monday, {5}));
   EXPECT_FALSE(monday->Contains(7));
-  EXPECT_TRUE(Contains(ValueOf(tracker->Changes()), {7}));
+  EXPECT_TRUE(HasBlocks(ValueOf(tracker->Changes()), {7}));
 }
 
 // What it would bring over was never written down.
@@ -429,12 +425,12 @@ TEST(TrackerFaults, ATrackerThatIsClosedCancelsNoEpoch) {
     EXPECT_EQ(tracker->CancelEpoch().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(tracker->CloseEpoch().status().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(tracker->OpenEpoch("wednesday").code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_TRUE(Contains(ValueOf(tracker->Changes()), {7}));
+    EXPECT_TRUE(HasBlocks(ValueOf(tracker->Changes()), {7}));
   }
   ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Recover(options));
-  EXPECT_TRUE(Contains(ValueOf(tracker->Changes()), {7}));
+  EXPECT_TRUE(HasBlocks(ValueOf(tracker->Changes()), {7}));
   ASSERT_OK(tracker->CancelEpoch());
-  EXPECT_TRUE(Contains(ValueOf(tracker->Changes()), {7}));
+  EXPECT_TRUE(HasBlocks(ValueOf(tracker->Changes()), {7}));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "map/maps.h"
 #include "map/portable_writer.h"
 #include "support/generators.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 
 namespace cbt {
@@ -120,11 +121,12 @@ RC_GTEST_PROP(Container, AnswersAsTheSetOfItsValues, ()) {
 }
 
 TEST(Container, AnswersAtItsEnds) {
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (const std::vector<uint32_t>& values :
        {std::vector<uint32_t>{0}, {63}, {64}, {kContainerBlocks - 1}, {0, kContainerBlocks - 1}}) {
     Set set;
     for (const uint32_t value : values) set.set(value);
+    SCOPED_TRACE(testing::PrintToString(values));
     ExpectAllAnswers(set, random);
   }
   ExpectAllAnswers(Set().set(), random);

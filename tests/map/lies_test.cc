@@ -21,6 +21,7 @@
 #include "support/cursors.h"
 #include "support/figures.h"
 #include "support/memory_file.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 
 namespace cbt {
@@ -532,7 +533,7 @@ void Distort(std::mt19937_64& random, std::vector<Group>& groups) {
 }
 
 TEST(LiesTest, GeneratedLiesAreRefusedOrReadAsTheOracleReadsThem) {
-  std::mt19937_64 random(9);
+  test::SeededRandom random(9);
   const auto count = 20'000 * static_cast<uint64_t>(test::TestScale());
   uint64_t refused = 0;
   uint64_t equal = 0;
@@ -563,8 +564,8 @@ TEST(LiesTest, GeneratedLiesAreRefusedOrReadAsTheOracleReadsThem) {
     const absl::StatusOr<ChangeMap> map = DecodeChangeMap(File(payload, stated), "x");
     if (map.ok() != sound || (sound && test::BlocksOf(*map) != *oracle)) {
       ++wrong;
-      ADD_FAILURE() << "lie " << i << " is " << (sound ? "sound" : "none that may be read") << ": "
-                    << map.status();
+      ADD_FAILURE() << "lie " << i << ": expected " << (sound ? "the oracle's blocks" : "an error")
+                    << ", got " << (map.ok() ? "a map" : map.status().ToString());
     } else {
       ++(sound ? equal : refused);
     }

@@ -13,6 +13,7 @@
 #include "map/maps.h"
 #include "support/cursors.h"
 #include "support/files.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -125,12 +126,13 @@ TEST(MapFileTest, EveryFlippedBitIsFound) {
 
 TEST(MapFileTest, EveryFlippedBitIsFoundInALargeFile) {
   ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes, EncodeChangeMap(LargeMap()));
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (int i = 0; i < 300; ++i) {
     const size_t bit = random() % (bytes.size() * 8);
     bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);
     const absl::Status status = Read(bytes);
-    EXPECT_NE(status.message().find("x.cbm: "), std::string::npos) << status;
+    EXPECT_NE(status.message().find("x.cbm: "), std::string::npos)
+        << "bit " << bit << ": " << status;
     EXPECT_FALSE(status.ok()) << "bit " << bit;
     bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);
   }

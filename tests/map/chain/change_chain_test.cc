@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/change_map_file.h"
 #include "map/chain/chain_manifest.h"
+#include "map/chain/chains.h"
 #include "map/maps.h"
 #include "support/cursors.h"
 #include "support/files.h"
@@ -29,6 +30,7 @@ namespace {
 
 using test::Blocks;
 using test::BlocksOf;
+using test::DeltaOf;
 using test::ValueOf;
 using Set = std::set<uint64_t>;
 
@@ -41,14 +43,6 @@ ChangeMap Map(const std::string& base, const std::string& target, const Set& blo
   ChangeMap map = test::MapOf({blocks.begin(), blocks.end()}, geometry);
   map.set_identity({"vol", base, target});
   return map;
-}
-
-Set Delta(const ChangeChain& chain, const std::string& base, const std::string& target) {
-  absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = chain.Delta(base, target);
-  EXPECT_OK(cursor);
-  if (!cursor.ok()) return {};
-  const Blocks blocks = BlocksOf(**cursor);
-  return {blocks.begin(), blocks.end()};
 }
 
 // What a chain should be: the snapshots and what changed up to each since the one before.
@@ -93,8 +87,8 @@ TEST(ChangeChainTest, DeltaOfAnyPair) {
       if (target > base) want.insert(changes[target].begin(), changes[target].end());
       const std::string from = absl::StrCat("s", base);
       const std::string to = absl::StrCat("s", target);
-      ASSERT_EQ(Delta(*chain, from, to), want) << from << ' ' << to;
-      ASSERT_EQ(Delta(*again, from, to), want) << from << ' ' << to;
+      ASSERT_EQ(DeltaOf(*chain, from, to), want) << from << ' ' << to;
+      ASSERT_EQ(DeltaOf(*again, from, to), want) << from << ' ' << to;
     }
   }
 }
@@ -110,12 +104,12 @@ RC_GTEST_PROP(ChangeChainTest, IsWhatTheModelSaysAfterAnyChanges, ()) {
       Set blocks;
       for (uint64_t n = random() % 5; n > 0; --n) blocks.insert(random() % 655360);
       const std::string id = std::to_string(step);
-      RC_ASSERT(chain->Append(Map(model.ids.back(), id, blocks)).ok());
+      test::RequireOk(chain->Append(Map(model.ids.back(), id, blocks)));
       model.ids.push_back(id);
       model.changes.push_back(blocks);
     } else {
       const size_t at = random() % 4 == 0 ? 0 : random() % model.ids.size();
-      RC_ASSERT(chain->Remove(model.ids[at]).ok());
+      test::RequireOk(chain->Remove(model.ids[at]));
       model.Remove(at);
     }
     if (random() % 10 == 0) {
@@ -123,11 +117,11 @@ RC_GTEST_PROP(ChangeChainTest, IsWhatTheModelSaysAfterAnyChanges, ()) {
       chain = ValueOf(ChangeChain::Open(folder / "c", ChangeChain::Access::kChange, kQuick));
     }
   }
-  RC_ASSERT(chain->Verify().ok());
+  test::RequireOk(chain->Verify());
   RC_ASSERT(chain->snapshots().size() == model.ids.size());
   for (size_t base = 0; base < model.ids.size(); ++base) {
     for (size_t target = base; target < model.ids.size(); ++target) {
-      RC_ASSERT(Delta(*chain, model.ids[base], model.ids[target]) == model.Delta(base, target));
+      RC_ASSERT(DeltaOf(*chain, model.ids[base], model.ids[target]) == model.Delta(base, target));
     }
   }
   // No file is kept that is not needed.
@@ -148,8 +142,8 @@ TEST(ChangeChainTest, WhatGoesWithTheNewestSnapshotIsInNoUnion) {
   ASSERT_OK(chain->Remove("3"));
   ASSERT_OK(chain->Remove("4"));
   ASSERT_OK(chain->Append(Map("2", "5", {5})));
-  EXPECT_EQ(Delta(*chain, "1", "5"), (Set{2, 5}));
-  EXPECT_EQ(Delta(*chain, "0", "5"), (Set{1, 2, 5}));
+  EXPECT_EQ(DeltaOf(*chain, "1", "5"), (Set{2, 5}));
+  EXPECT_EQ(DeltaOf(*chain, "0", "5"), (Set{1, 2, 5}));
 }
 
 TEST(ChangeChainTest, TakesFewFilesForADelta) {
@@ -190,12 +184,12 @@ TEST(ChangeChainTest, RefusesWhatDoesNotContinueIt) {
   EXPECT_EQ(chain->Delta("a", "x").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(chain->Delta("x", "a").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(chain->Delta("b", "a").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Delta(*chain, "b", "b"), Set());
+  EXPECT_EQ(DeltaOf(*chain, "b", "b"), Set());
   ASSERT_OK(chain->Remove("b"));
   EXPECT_EQ(chain->Remove("a").code(), absl::StatusCode::kFailedPrecondition);
   // The name may come back, for another snapshot.
   ASSERT_OK(chain->Append(Map("a", "b", {2})));
-  EXPECT_EQ(Delta(*chain, "a", "b"), (Set{2}));
+  EXPECT_EQ(DeltaOf(*chain, "a", "b"), (Set{2}));
   EXPECT_EQ(ChangeChain::Create(folder / "c", "vol", kG, {"a", 1}).status().code(),
             absl::StatusCode::kUnavailable);
   chain.reset();
@@ -235,8 +229,9 @@ TEST(ChangeChainTest, WhatIsOpenStaysAndWhatIsGoneIsAnError) {
   EXPECT_EQ(BlocksOf(*ValueOf(reader->Delta("a", "c"))), (Blocks{1, 2}));
   // A file that it has not opened yet is gone.
   EXPECT_EQ(untouched->Delta("a", "c").status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(Delta(*ValueOf(ChangeChain::Open(folder / "c", ChangeChain::Access::kRead)), "a", "c"),
-            (Set{1, 2}));
+  EXPECT_EQ(
+      DeltaOf(*ValueOf(ChangeChain::Open(folder / "c", ChangeChain::Access::kRead)), "a", "c"),
+      (Set{1, 2}));
 }
 
 TEST(ChangeChainTest, VolumesThatGrowAndShrink) {
@@ -249,7 +244,7 @@ TEST(ChangeChainTest, VolumesThatGrowAndShrink) {
   const auto check = [](const ChangeChain& open, const std::string& base, const std::string& target,
                         Set want, uint64_t lost_begin, uint64_t lost_end) {
     for (uint64_t b = lost_begin; b < lost_end; ++b) want.insert(b);
-    EXPECT_EQ(Delta(open, base, target), want) << base << target;
+    EXPECT_EQ(DeltaOf(open, base, target), want) << base << target;
   };
   check(*chain, "a", "b", {1, 150}, 0, 0);
   EXPECT_EQ(ValueOf(chain->Delta("a", "b"))->capacity(), 200 * kG);
@@ -287,7 +282,7 @@ TEST(ChangeChainTest, GoesOnWithoutUnionsThatAreTooLarge) {
     ASSERT_OK(chain->Verify());
     for (size_t base = 0; base < model.ids.size(); ++base) {
       for (size_t target = base; target < model.ids.size(); ++target) {
-        ASSERT_EQ(Delta(*chain, model.ids[base], model.ids[target]), model.Delta(base, target))
+        ASSERT_EQ(DeltaOf(*chain, model.ids[base], model.ids[target]), model.Delta(base, target))
             << model.ids[base] << ' ' << model.ids[target];
       }
     }
@@ -317,8 +312,8 @@ TEST(ChangeChainTest, OtherGranularitiesAreRoundedOutward) {
                        ChangeChain::Create(folder / "c", "vol", kG, {"a", 100 * kG}, kQuick));
   ASSERT_OK(chain->Append(Map("a", "b", {9}, {100 * kG, 512})));
   ASSERT_OK(chain->Append(Map("b", "c", {2}, {100 * kG, 2 * kG})));
-  EXPECT_EQ(Delta(*chain, "a", "b"), (Set{1}));
-  EXPECT_EQ(Delta(*chain, "a", "c"), (Set{1, 4, 5}));
+  EXPECT_EQ(DeltaOf(*chain, "a", "b"), (Set{1}));
+  EXPECT_EQ(DeltaOf(*chain, "a", "c"), (Set{1, 4, 5}));
 }
 
 TEST(ChangeChainTest, SweepsWhatACrashLeftBehind) {

@@ -41,9 +41,7 @@ class TrackerFilesTest : public testing::Test {
   ManifestFile WriteMap() {
     ChangeMap map = test::MapOf(kMarked, kVolume);
     map.set_identity({"vol", "monday", ""});
-    const absl::StatusOr<ManifestFile> file = files_->WriteMap(map);
-    EXPECT_OK(file);
-    return file.ok() ? *file : ManifestFile{};
+    return ValueOf(files_->WriteMap(map));
   }
 
   static TrackerManifest ManifestOf(std::vector<TrackedEpoch> epochs) {
