@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cbt/change_map.h"
+#include "fuzz/support/blocks.h"
 #include "fuzz/support/check.h"
 
 namespace {
@@ -17,15 +18,7 @@ using Set = std::vector<uint64_t>;  // ascending, unique: std::set takes a hundr
 constexpr cbt::VolumeGeometry kVolume = {uint64_t{1} << 50, 512};
 
 std::vector<uint64_t> BlocksOf(cbt::ExtentCursor& cursor) {
-  std::vector<uint64_t> blocks;
-  const absl::Status status = cbt::ForEachBatch(cursor, [&](const cbt::ExtentBatch& batch) {
-    for (size_t i = 0; i < batch.size(); ++i) {
-      for (uint64_t b = batch[i].offset / 512; b * 512 < batch[i].end(); ++b) blocks.push_back(b);
-    }
-    return absl::OkStatus();
-  });
-  CBT_FUZZ_CHECK(status.ok());
-  return blocks;
+  return cbt::fuzz::BlocksOf(cursor, kVolume.granularity);
 }
 
 // Ranges around the edges of containers: isolated values, sometimes more than an array holds, and
