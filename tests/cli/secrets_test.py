@@ -81,18 +81,8 @@ class Canaries(support.CbtTest):
         self.key_hex = re.sub(r"[:\s]", "", private)[-64:]
 
     def start(self, name, *command):
-        reader, writer = os.pipe()
-        with open(self.path(name + ".out"), "wb") as out, \
-                open(self.path(name + ".err"), "wb") as err:
-            program = subprocess.Popen(
-                [support.CBT, *map(str, command), "--ready-fd", str(writer)], pass_fds=[writer],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        os.close(writer)
-        self.addCleanup(program.wait)
-        self.addCleanup(program.kill)
-        with os.fdopen(reader) as file:
-            program.address = file.read().rstrip("\n")
-        self.assertTrue(program.address, self.read(name + ".err"))
+        with open(self.path(name + ".out"), "wb") as out:
+            program = self.start_server(name + ".err", *command, stdout=out)
         program.url = re.search(r"metrics on (http://127.0.0.1:\d+/metrics)\n",
                                 self.read(name + ".err"))[1]
         return program

@@ -31,20 +31,8 @@ class ServeTest(support.CbtTest):
         return self.write(os.path.join("root", name), data)
 
     def start(self, *options, listen=None, **popen):
-        """A server that is up, and the address that it tells through --ready-fd."""
-        reader, writer = os.pipe()
-        command = [support.CBT, "serve", "--root", self.root, "--listen", listen or self.address,
-                   "--ready-fd", str(writer), *map(str, options)]
-        with open(self.path("serve.log"), "ab") as log:
-            server = subprocess.Popen(command, pass_fds=[writer], stdin=subprocess.DEVNULL,
-                                      stdout=subprocess.DEVNULL, stderr=log, **popen)
-        os.close(writer)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.kill)
-        with os.fdopen(reader) as file:
-            server.address = file.read().rstrip("\n")
-        self.assertTrue(server.address, server.poll())
-        return server
+        return self.start_server("serve.log", "serve", "--root", self.root, "--listen",
+                                 listen or self.address, *options, **popen)
 
     def stop(self, server, number=signal.SIGTERM):
         server.send_signal(number)

@@ -51,18 +51,7 @@ class ServicesTest(support.CbtTest):
         return self.path(name)
 
     def start(self, *command):
-        reader, writer = os.pipe()
-        with open(self.path("log"), "ab") as log:
-            server = subprocess.Popen(
-                [support.CBT, *map(str, command), "--ready-fd", str(writer)], pass_fds=[writer],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
-        os.close(writer)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.kill)
-        with os.fdopen(reader) as file:
-            server.address = file.read().rstrip("\n")
-        self.assertTrue(server.address, self.log())
-        return server
+        return self.start_server("log", *command)
 
     def serve(self, *options):
         return self.start("serve", "--root", self.path("root"), "--listen",

@@ -103,6 +103,23 @@ class CbtTest(unittest.TestCase):
                     file.write(page)
         return path
 
+    def start_server(self, log, *command, stdout=subprocess.DEVNULL, **popen):
+        """`cbt` with this command, when it is up, and the address that it names by --ready-fd."""
+        reader, writer = os.pipe()
+        with open(self.path(log), "ab") as file:
+            server = subprocess.Popen(
+                [CBT, *map(str, command), "--ready-fd", str(writer)], pass_fds=[writer],
+                stdin=subprocess.DEVNULL, stdout=stdout, stderr=file, **popen)
+        os.close(writer)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        with os.fdopen(reader) as file:
+            server.address = file.read().rstrip("\n")
+        if not server.address:
+            with open(self.path(log), encoding="utf-8", errors="replace") as file:
+                self.fail(f"cbt {command}: not up, exit {server.poll()}: {file.read()}")
+        return server
+
     def ok(self, *arguments, **options):
         result = run(*arguments, **options)
         self.assertEqual(result.code, 0, f"cbt {arguments}: {result}")

@@ -2,11 +2,14 @@
 how it was made, by no code of the project."""
 
 import bisect
-import errno
 import os
 import random
 import shutil
 import subprocess
+import sys
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import sparse  # pylint: disable=wrong-import-position
 
 MIB = 1 << 20
 GRANULARITY = 4096
@@ -79,24 +82,6 @@ class Answer:
         return found[1:] == want[1:]
 
 
-def data_ranges(path):
-    """Where a file has data, as its file system tells it."""
-    found = []
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        at = 0
-        while at < size:
-            try:
-                begin = os.lseek(file.fileno(), at, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == errno.ENXIO:
-                    break
-                raise
-            at = min(os.lseek(file.fileno(), begin, os.SEEK_HOLE), size)
-            found.append((begin, at))
-    return found
-
-
 def ranges_of(blocks, unit, capacity):
     return [(b * unit, min((b + 1) * unit, capacity)) for b in sorted(blocks)]
 
@@ -158,7 +143,7 @@ class Folder:
                     file.write(content[page])
                 file.truncate(capacity)
                 os.fsync(file.fileno())
-            held = data_ranges(path)
+            held = sparse.data_ranges(path)
             for page in content:
                 at = page * GRANULARITY
                 index = bisect.bisect_right(held, at, key=lambda r: r[1])
