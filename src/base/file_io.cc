@@ -161,15 +161,15 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::st
                                                                    Watched watched) {
   if (name.empty()) name = path;
   // O_NONBLOCK: don't wait for a writer if it is a pipe.
-  const int descriptor = OpenFile(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return FileError(name, errno);
-  return FromDescriptor(descriptor, name, watched);
+  OwnedDescriptor descriptor(OpenFile(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!descriptor.has_value()) return FileError(name, errno);
+  return FromDescriptor(std::move(descriptor), name, watched);
 }
 
-absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(int descriptor,
+absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(OwnedDescriptor owned,
                                                                              std::string_view name,
                                                                              Watched watched) {
-  OwnedDescriptor owned(descriptor);
+  const int descriptor = owned.number();
   auto* const made = new MappedFile(descriptor, std::string(name));
   static_cast<void>(owned.Release());
   const std::shared_ptr<MappedFile> file(made);

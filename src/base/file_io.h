@@ -76,9 +76,9 @@ class MappedFile {
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path,
                                                                 std::string_view name = {},
                                                                 Watched watched = Watched::kNo);
-  // Takes ownership of `descriptor`, also on failure.
+  // `descriptor`: open for reading.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> FromDescriptor(
-      int descriptor, std::string_view name, Watched watched = Watched::kNo);
+      OwnedDescriptor descriptor, std::string_view name, Watched watched = Watched::kNo);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

@@ -215,10 +215,9 @@ class FolderOutOfMemory : public testing::Test {
     map.set_identity({"", "first-of-others", "second-of-others"});
     const std::string folder = dir_ / "root/v/";
     EXPECT_OK(WriteChangeMap(map, folder + "a-map-of-a-long-name.cbm"));
-    auto chain = ChangeChain::Create(folder + "a-chain-of-a-long-name.chain", "", 4096,
-                                     {"first-of-others", 10'000});
-    EXPECT_OK(chain);
-    EXPECT_OK((*chain)->Append(map));
+    const auto chain = ValueOf(ChangeChain::Create(folder + "a-chain-of-a-long-name.chain", "",
+                                                   4096, {"first-of-others", 10'000}));
+    EXPECT_OK(chain->Append(map));
   }
 
   const test::TempDir dir_;

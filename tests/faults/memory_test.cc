@@ -34,6 +34,7 @@
 #include "faults/support/failing_memory.h"
 #include "support/child_process.h"
 #include "support/figures.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 #if CBT_READS_LISTS
@@ -558,7 +559,7 @@ TEST_F(OutOfMemory, ReadsBelowALibrary) {
 TEST_F(OutOfMemory, ParallelCursors) {
   constexpr uint64_t kBlocks = uint64_t{3} << 22;
   std::vector<uint8_t> bits(kBlocks / 8);
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (size_t i = 0; i < bits.size(); i += 1 + random() % 2000) bits[i] = 6;
   ASSERT_OK_AND_ASSIGN(const BitmapView view, BitmapView::Create(bits, 0, kBlocks));
   EXPECT_GT(FailEveryAllocation([&]() -> Found {

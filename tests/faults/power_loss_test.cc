@@ -23,6 +23,7 @@
 #include "cbt/change_tracker.h"
 #include "faults/support/crash_disk.h"
 #include "faults/support/disk_recorder.h"
+#include "map/maps.h"
 #include "support/figures.h"
 #include "support/status.h"
 
@@ -30,7 +31,7 @@ namespace cbt::test {
 namespace {
 
 using Access = ChangeChain::Access;
-using Blocks = std::set<uint64_t>;
+using Set = std::set<uint64_t>;
 
 constexpr uint64_t kBlock = 4096;
 constexpr VolumeGeometry kVolume = {1000 * kBlock, kBlock};
@@ -43,32 +44,10 @@ std::string MakeFolder() {
   return name;
 }
 
-ChangeMap MapOf(const Blocks& blocks, const std::string& base = {},
-                const std::string& target = {}) {
-  ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create(kVolume));
-  for (const uint64_t block : blocks) EXPECT_OK(builder.AddBlocks(block, block + 1));
-  ChangeMap map = ValueOf(builder.Build());
+ChangeMap MapOf(const Set& blocks, const std::string& base = {}, const std::string& target = {}) {
+  ChangeMap map = test::MapOf({blocks.begin(), blocks.end()}, kVolume);
   map.set_identity({"vol", base, target});
   return map;
-}
-
-Blocks BlocksOf(ExtentCursor& cursor) {
-  Blocks blocks;
-  EXPECT_OK(ForEachBatch(cursor, [&](const ExtentBatch& batch) {
-    for (size_t i = 0; i < batch.size(); ++i) {
-      for (uint64_t at = batch[i].offset; at < batch[i].end(); at += kBlock) {
-        blocks.insert(at / kBlock);
-      }
-    }
-    return absl::OkStatus();
-  }));
-  return blocks;
-}
-
-Blocks BlocksOf(const ChangeMap& map) { return BlocksOf(*MakeChangeMapCursor(map)); }
-
-bool Holds(const Blocks& all, const Blocks& some) {
-  return std::includes(all.begin(), all.end(), some.begin(), some.end());
 }
 
 using Notes = std::vector<std::string>;
@@ -97,8 +76,12 @@ class PowerLoss : public testing::Test {
   // Judges the states that a loss of power before each operation and at the end may leave.
   void Check(const std::vector<DiskOperation>& operations, const Judge& judge,
              size_t pairs = TestScale() > 1 ? 2000 : 24) {
-    CrashDisk disk(13);
+    constexpr uint64_t kSeed = 13;
+    const testing::ScopedTrace trace(__FILE__, __LINE__, absl::StrCat("seed ", kSeed));
+    CrashDisk disk(kSeed);
     Notes notes;
+    ASSERT_FALSE(operations.empty());
+    const int64_t before = states_;
     std::set<std::pair<uint64_t, size_t>> seen;
     const auto check = [&](const DiskState& state) {
       if (!seen.emplace(state.Hash(), notes.size()).second) return;
@@ -124,6 +107,7 @@ class PowerLoss : public testing::Test {
       if (HasFailure()) return;
     }
     disk.ForEachState(pairs, check);
+    EXPECT_GT(states_, before);
   }
 
   // The same when the process was killed before an operation, another one went on from there, and
@@ -138,6 +122,7 @@ class PowerLoss : public testing::Test {
       ++done;
       if (TestScale() > 1 || operation.kind == DiskOperation::Kind::kRename) places.push_back(done);
     }
+    ASSERT_FALSE(places.empty());
     const size_t step = TestScale() > 1 ? 1 : (places.size() + kills - 1) / kills;
     for (size_t i = 0; i < places.size() && !HasFailure(); i += step) {
       const int64_t kill = places[i];
@@ -168,7 +153,7 @@ std::optional<std::string> BytesOf(const std::string& path) {
 }
 
 TEST_F(PowerLoss, AMapFileIsTheOldOneOrTheNewOne) {
-  Blocks many;
+  Set many;
   for (uint64_t block = 0; block < 900; block += 3) many.insert(block);
   const std::vector<ChangeMap> maps = {MapOf({1, 2}), MapOf(many), MapOf({})};
   std::vector<std::string> bytes;
@@ -210,7 +195,7 @@ void Append(ChangeChain& chain, uint64_t number) {
   const std::string newest = chain.snapshots().back().id;
   const std::string id = absl::StrCat("s", number);
   Note(absl::StrCat("try", ListOf(chain), " ", id));
-  Blocks blocks;
+  Set blocks;
   for (uint64_t block = NumberOf(newest) + 1; block <= number; ++block) blocks.insert(block);
   if (chain.Append(MapOf(blocks, newest, id)).ok()) Note("done" + ListOf(chain));
 }
@@ -261,8 +246,12 @@ std::string JudgeChain(const std::string& directory, const Notes& notes) {
   const auto delta = (*chain)->Delta(first, last);
   if (!delta.ok()) return delta.status().ToString();
   Blocks expected;
-  for (uint64_t n = NumberOf(first) + 1; n <= NumberOf(last); ++n) expected.insert(n);
-  return BlocksOf(**delta) == expected ? "" : "another delta from " + first + " to " + last;
+  for (uint64_t n = NumberOf(first) + 1; n <= NumberOf(last); ++n) expected.push_back(n);
+  const Blocks found = BlocksOf(**delta);
+  return found == expected ? ""
+                           : absl::StrCat("from ", first, " to ", last, " expected ",
+                                          testing::PrintToString(expected), ", found ",
+                                          testing::PrintToString(found));
 }
 
 TEST_F(PowerLoss, AChainHasASnapshotOrHasItNot) {
@@ -358,7 +347,7 @@ struct Tracked {
     }
   }
 
-  Blocks older, newer, tried;
+  Set older, newer, tried;
   bool created = false, opened = false, closed = false, window = false;
 };
 
@@ -370,32 +359,41 @@ std::string JudgeTracker(const std::string& directory, const Notes& notes) {
     return tracked.created ? tracker.status().ToString() : "";
   }
   const std::vector<ChangeTracker::Epoch> epochs = (*tracker)->epochs();
-  std::vector<Blocks> maps;
+  std::vector<ChangeMap> maps;
   if (epochs.size() == 2 && epochs[1].base == "last") {
     // That snapshot was never taken.
     if (const absl::Status status = (*tracker)->CancelEpoch(); !status.ok()) {
       return status.ToString();
     }
   } else if (epochs.size() == 2) {
-    const auto map = (*tracker)->CloseEpoch();
+    auto map = (*tracker)->CloseEpoch();
     if (!map.ok()) return map.status().ToString();
-    maps.push_back(BlocksOf(*map));
+    maps.push_back(*std::move(map));
   }
-  const auto map = (*tracker)->Changes();
+  auto map = (*tracker)->Changes();
   if (!map.ok()) return map.status().ToString();
-  maps.push_back(BlocksOf(*map));
+  maps.push_back(*std::move(map));
   for (size_t i = 0; i < maps.size(); ++i) {
-    if (epochs[i].exact && !Holds(tracked.tried, maps[i])) return "not exact, and said to be";
+    if (!epochs[i].exact) continue;
+    for (const uint64_t block : BlocksOf(maps[i])) {
+      if (tracked.tried.contains(block)) continue;
+      return absl::StrCat("epoch ", i, " is said to be exact, and has block ", block,
+                          ", which was never written");
+    }
   }
+  const auto lacks = [](const ChangeMap& epoch, const Set& blocks, const char* when) {
+    const testing::AssertionResult has = HasBlocks(epoch, blocks);
+    return has ? "" : absl::StrCat(when, ": ", has.message());
+  };
   // An epoch that was being opened; all there was is in the one before.
   if (maps.size() == 2 && !tracked.opened) {
-    return Holds(maps[0], tracked.newer) ? "" : "a block is missing while an epoch is opened";
+    return lacks(maps[0], tracked.newer, "while an epoch is opened");
   }
-  if (!Holds(maps.back(), tracked.newer)) return "a block is missing";
-  if (tracked.opened && !tracked.closed && !Holds(maps[0], tracked.older)) {
-    return "a block of the older epoch is missing";
+  if (std::string wrong = lacks(maps.back(), tracked.newer, "the newer epoch"); !wrong.empty()) {
+    return wrong;
   }
-  return "";
+  const bool older = tracked.opened && !tracked.closed;
+  return older ? lacks(maps[0], tracked.older, "the older epoch") : "";
 }
 
 TEST_F(PowerLoss, ATrackerNeverUnderReports) {

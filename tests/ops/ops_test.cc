@@ -314,10 +314,9 @@ TEST(Log, HoldsWhatIsWantedAndNothingElse) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
     options.telemetry.log = &log;
-    auto server = rpc::Server::Start(provider, options);
-    EXPECT_OK(server);
+    const auto server = ValueOf(rpc::Server::Start(provider, options));
     rpc::ListRequest request;
-    request.address = (*server)->address();
+    request.address = server->address();
     for (const char* snapshot : {"s", "other"}) {
       request.snapshot_id = snapshot;
       EXPECT_EQ(ListAll(request).ok(), request.snapshot_id == "s");

@@ -111,7 +111,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> Folder::Map(const std::string&
                                                               MappedFile::Watched watched) const {
   absl::StatusOr<OwnedDescriptor> opened = OpenFile(file, O_RDONLY | O_NONBLOCK);
   if (!opened.ok()) return opened.status();
-  return MappedFile::FromDescriptor(opened->Release(), Shown(file), watched);
+  return MappedFile::FromDescriptor(*std::move(opened), Shown(file), watched);
 }
 
 absl::Status Folder::Write(const std::string& file, std::span<const std::span<const uint8_t>> parts,

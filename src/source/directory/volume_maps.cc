@@ -124,7 +124,7 @@ void VolumeMaps::NoteDamage(const absl::Status& status) {
 
 void VolumeMaps::AddMap(int descriptor, const std::string& file, const std::string& path) {
   absl::StatusOr<std::shared_ptr<const MappedFile>> bytes =
-      MappedFile::FromDescriptor(descriptor, file);
+      MappedFile::FromDescriptor(OwnedDescriptor(descriptor), file);
   if (!bytes.ok()) return NoteDamage(bytes.status());
   absl::StatusOr<MapFileParts> parts = ParseMapFile((*bytes)->bytes(), file);
   if (!parts.ok()) return NoteDamage(parts.status());
@@ -219,12 +219,12 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::OpenMap(const Map& of)
     return absl::AbortedError(
         absl::StrCat(of.file, ": was replaced or removed since the folder was listed"));
   };
-  const int descriptor = OpenBeneath(root_, of.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) {
+  OwnedDescriptor descriptor(OpenBeneath(root_, of.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!descriptor.has_value()) {
     return IsAbsent(errno) ? is_another() : AsDamage(FileError(of.file, errno));
   }
   absl::StatusOr<std::shared_ptr<const MappedFile>> file =
-      MappedFile::FromDescriptor(descriptor, of.file, MappedFile::Watched::kYes);
+      MappedFile::FromDescriptor(std::move(descriptor), of.file, MappedFile::Watched::kYes);
   if (!file.ok()) return AsDamage(file.status());
   const std::span<const uint8_t> bytes = (*file)->bytes();
   absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(file), of.file);

@@ -177,7 +177,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> SourceRequest::Map() const {
   }
   const absl::StatusOr<int> descriptor = Open();
   if (!descriptor.ok()) return descriptor.status();
-  return MappedFile::FromDescriptor(*descriptor, label_);
+  return MappedFile::FromDescriptor(OwnedDescriptor(*descriptor), label_);
 }
 
 absl::StatusOr<ByteStream*> SourceRequest::Stream() {

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/source/btrfs_send.h"
@@ -10,6 +9,7 @@
 #include "support/loop_mount.h"
 #include "support/properties.h"
 #include "support/real_file.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 
 namespace cbt {
@@ -49,8 +49,7 @@ class BtrfsSendMountTest : public testing::Test {
 };
 
 ByteSet BytesOf(const ChangeMap& map) {
-  return reference::BytesOf(ValueOf(test::Drain(*MakeChangeMapCursor(map))),
-                            static_cast<size_t>(map->capacity()));
+  return reference::BytesOf(test::RangesOf(map), static_cast<size_t>(map->capacity()));
 }
 
 // Read-only snapshots can't be opened for writing.
@@ -62,7 +61,7 @@ std::vector<uint8_t> BytesIn(const std::string& path) {
 }
 
 TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   std::filesystem::create_directories(PathOf("vol/images/deep"));
   std::string name = "images/deep/disk.img";
   {
@@ -75,7 +74,7 @@ TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
   }
   ASSERT_TRUE(Snapshot("s0"));
   for (int round = 1; round <= 9; ++round) {
-    SCOPED_TRACE(round);
+    SCOPED_TRACE(absl::StrCat("round ", round));
     const std::string before_name = name;
     {
       const RealFile file(PathOf("vol/" + name));
@@ -139,7 +138,7 @@ TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
 
 // The stream names the first name of a file; the second is what was asked for.
 TEST_F(BtrfsSendMountTest, HardLinksAreNotOverlooked) {
-  std::mt19937_64 random(2);
+  test::SeededRandom random(2);
   const RealFile file(PathOf("vol/a"));
   file.Write(0, test::RandomData(1 << 20, false, random));
   ASSERT_TRUE(Run("ln vol/a vol/b"));

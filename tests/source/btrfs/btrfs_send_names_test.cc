@@ -26,9 +26,7 @@ constexpr uint64_t kSize = 1 << 20;
 Ranges Read(const std::string& bytes, const BtrfsSendOptions& options) {
   const auto stream = MakeMemoryStream(
       {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "the stream");
-  const auto map = ReadBtrfsSend(*stream, options);
-  RC_ASSERT(map.ok());
-  return ValueOf(test::Drain(*MakeChangeMapCursor(*map)));
+  return test::RangesOf(ValueOf(ReadBtrfsSend(*stream, options)));
 }
 
 // A small file system that is changed at random, with the stream that says so.

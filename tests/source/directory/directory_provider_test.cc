@@ -138,9 +138,10 @@ TEST_F(DirectoryProviderTest, E18SnapshotDeletedMeanwhileIsAnsweredInFull) {
 
 TEST_F(DirectoryProviderTest, ErrorsNameTheSnapshotAndNotThePath) {
   std::filesystem::resize_file(dir_ / "root/vol1/monday.img", 20'000);
-  auto delta = provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_);
+  const MetadataSource delta =
+      ValueOf(provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_));
   std::filesystem::resize_file(dir_ / "root/vol1/monday.img", 1'000);
-  const auto drained = test::Drain(*delta->cursor);
+  const auto drained = test::Drain(*delta.cursor);
   EXPECT_EQ(drained.status().code(), StatusCode::kAborted);
   EXPECT_NE(std::string(drained.status().message()).find("\"vol1/monday\""), std::string::npos);
   EXPECT_EQ(std::string(drained.status().message()).find(dir_.path()), std::string::npos);

@@ -103,7 +103,7 @@ RC_GTEST_PROP(DenseBitmap, EveryLayoutAtEveryOffset, ()) {
   for (const auto& cursor : cursors) {
     RC_ASSERT(ValueOf(test::Drain(*cursor)) == expected);
     const uint64_t start = random() % (capacity + 1);
-    RC_ASSERT(cursor->Seek(start).ok());
+    test::RequireOk(cursor->Seek(start));
     Ranges rest;
     const uint64_t from = start / granularity * granularity;
     for (const auto& [offset, length] : expected) {

@@ -2,13 +2,12 @@
 // comparison of all bytes.
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "cbt/source/file_extents.h"
 #include "support/cursors.h"
 #include "support/loop_mount.h"
 #include "support/properties.h"
 #include "support/real_file.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 
 namespace cbt {
@@ -41,8 +40,7 @@ TEST_P(MountedFilesTest, NothingThatChangedIsMissing) {
   LoopMount mount({.mkfs = setting.mkfs, .mount = setting.mount});
   if (!mount.mounted()) GTEST_SKIP() << mount.why_not();
   for (uint64_t seed = 1; seed <= 6; ++seed) {
-    SCOPED_TRACE(seed);
-    std::mt19937_64 random(seed);
+    test::SeededRandom random(seed);
     const std::string round = std::to_string(seed);
     const std::string folder = mount / ("base" + round);
     ASSERT_TRUE(mount.shell().Run((setting.subvolumes ? "btrfs subvolume create '" : "mkdir '") +
@@ -89,7 +87,7 @@ TEST_P(MountedFilesTest, NothingThatChangedIsMissing) {
         const ByteSet got = reference::BytesOf(*full, after.size());
         EXPECT_TRUE(IsSubset(truth, got)) << block_size;
         if (compare_data || !setting.clones) {
-          EXPECT_EQ(*full, reference::RunsOf(truth));
+          EXPECT_EQ(*full, reference::RunsOf(truth)) << block_size;
         } else {
           EXPECT_LT(BytesIn(got), after.size() / 2);
           if (seed == 1) {
@@ -99,7 +97,8 @@ TEST_P(MountedFilesTest, NothingThatChangedIsMissing) {
         for (int i = 0; i < 5; ++i) {
           const uint64_t offset = random() % after.size();
           EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, offset)),
-                    reference::CutAt(*full, offset / block_size * block_size));
+                    reference::CutAt(*full, offset / block_size * block_size))
+              << block_size << " from " << offset;
         }
       }
     }
@@ -135,7 +134,7 @@ TEST(MountedFilesTest, CopyOfAFileSystemIsAnotherOne) {
   LoopMount origin({.mkfs = "mkfs.xfs -q -m reflink=1"});
   if (!origin.mounted()) GTEST_SKIP() << origin.why_not();
   RealFile base(origin / "image");
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   base.Write(0, RandomData(1 << 20, false, random));
   ASSERT_TRUE(origin.shell().Run("fsfreeze -f '" + origin.path() + "'; fsfreeze -u '" +
                                  origin.path() + "'"))
@@ -180,7 +179,7 @@ TEST(MountedFilesTest, TwoFileSystemsShareNothing) {
   if (!one.mounted() || !two.mounted()) GTEST_SKIP() << one.why_not() << two.why_not();
   RealFile base(one / "image");
   RealFile target(two / "image");
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   base.Write(0, RandomData(1 << 20, false, random));
   target.Write(0, base.Bytes());
   target.Write(5000, {1, 2, 3});

@@ -12,6 +12,7 @@
 #include "support/generators.h"
 #include "support/memory_image.h"
 #include "support/properties.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 
 namespace cbt {
@@ -344,7 +345,7 @@ TEST(PlacementDeltaTest, WithoutTrustInHolesTheyAreRead) {
 TEST(PlacementDeltaTest, ReadsLongStretchesWithTheExecutor) {
   constexpr size_t kMiB = 1 << 20;
   constexpr size_t kSize = 22 * kMiB + 700;
-  std::mt19937_64 random(4);
+  test::SeededRandom random(4);
   std::vector<uint8_t> bytes(kSize, 1);
   const MemoryImage base(bytes);
   std::vector<uint8_t> later = bytes;

@@ -9,11 +9,11 @@
 #include <array>
 #include <fstream>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "support/seeded_random.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -72,7 +72,7 @@ TEST_P(ByteStreams, AnyOrderOfPeeksReadsAndSkipsSeesTheSameBytes) {
   const std::vector<uint8_t> bytes = Numbered(200000);
   const std::unique_ptr<ByteStream> stream = Open(bytes);
   ASSERT_NE(stream, nullptr);
-  std::mt19937 random(7);
+  test::SeededRandom random(7);
   std::vector<uint8_t> out(70000);
   size_t at = 0;
   while (at < bytes.size()) {
@@ -80,7 +80,8 @@ TEST_P(ByteStreams, AnyOrderOfPeeksReadsAndSkipsSeesTheSameBytes) {
     const size_t there = std::min(wanted, bytes.size() - at);
     const auto expect = [&](size_t count) {
       EXPECT_TRUE(std::equal(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(count),
-                             bytes.begin() + static_cast<std::ptrdiff_t>(at)));
+                             bytes.begin() + static_cast<std::ptrdiff_t>(at)))
+          << count << " bytes from " << at;
     };
     switch (random() % 4) {
       case 0: {

@@ -87,7 +87,7 @@ TEST(Rbd, AnExportTellsBetweenAnyTwoSnapshots) {
   EXPECT_EQ(RangesOf(ValueOf(read(kDelta, "s1", ""))), second);
   EXPECT_RANGES(read(kDelta, "s3", ""), {});
   EXPECT_RANGES(read(kDelta, "s2", "s2"), {});
-  EXPECT_EQ(read(kDelta, "s1", "")->identity(), (ChangeMapIdentity{"", "s1", ""}));
+  EXPECT_EQ(ValueOf(read(kDelta, "s1", "")).identity(), (ChangeMapIdentity{"", "s1", ""}));
   EXPECT_REFUSED(read(kDelta, "s2", "s1"), kNotFound, "no diffs from snapshot \"s2\"");
   EXPECT_REFUSED(read(kDelta, "s1", "s9"), kNotFound, "\"s9\"");
   EXPECT_REFUSED(read(kDelta, "", "s1"), kInvalidArgument, "name the base");

@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "cbt/change_map.h"
 #include "support/cursors.h"
 #include "support/dribble.h"
 #include "support/generators.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 
 namespace cbt {
@@ -25,6 +27,7 @@ using reference::Ranges;
 using test::AnyRandom;
 using test::Between;
 using test::Listing;
+using test::RangesOf;
 using test::ValueOf;
 
 std::span<const uint8_t> BytesOf(const std::string& text) {
@@ -36,8 +39,6 @@ absl::StatusOr<ChangeMap> Read(const Listing& listing, const std::string& text,
   const auto stream = MakeMemoryStream(BytesOf(text), "list");
   return listing.read(*stream, options);
 }
-
-Ranges RangesOf(const ChangeMap& map) { return ValueOf(test::Drain(*MakeChangeMapCursor(map))); }
 
 class Listings : public testing::TestWithParam<Listing> {};
 
@@ -141,8 +142,9 @@ TEST_P(Listings, DamagedListsAreRefusedOrRead) {
   const Listing& listing = GetParam();
   const std::string text = listing.write({{1, 2}, {5, 1}, {8, 9}}, 20);
   const ImportOptions options{.capacity = 20 * listing.unit};
-  std::mt19937 random(11);
+  test::SeededRandom random(11);
   for (int i = 0; i < 3000; ++i) {
+    SCOPED_TRACE(absl::StrCat("list ", i));
     std::string damaged = text;
     for (size_t hits = 1 + random() % 3; hits > 0; --hits) {
       const size_t at = random() % damaged.size();
@@ -163,7 +165,7 @@ TEST_P(Listings, DamagedListsAreRefusedOrRead) {
     }
     const auto map = Read(listing, damaged, options);
     if (map.ok()) {
-      EXPECT_LE((*map)->capacity(), uint64_t{1} << 62);
+      EXPECT_LE((*map)->capacity(), uint64_t{1} << 62) << damaged;
     }
   }
 }

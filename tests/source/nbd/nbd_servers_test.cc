@@ -15,6 +15,7 @@
 #include "support/child_process.h"
 #include "support/cursors.h"
 #include "support/numbers.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -109,9 +110,9 @@ class NbdServersTest : public testing::Test {
     for (std::string line; std::getline(file, line);) {
       if (line.find("\"start\"") == std::string::npos) continue;
       ++lines;
-      const uint64_t start = test::NumberAfter(line, "\"start\":").value();
-      const uint64_t length = test::NumberAfter(line, "\"length\":").value();
-      const uint64_t depth = test::NumberAfter(line, "\"depth\":").value();
+      const uint64_t start = test::NumberOf(line, "\"start\":");
+      const uint64_t length = test::NumberOf(line, "\"length\":");
+      const uint64_t depth = test::NumberOf(line, "\"depth\":");
       const bool present = line.find("\"present\": true") != std::string::npos;
       const bool zero = line.find("\"zero\": true") != std::string::npos;
       if (!wanted(depth, present, zero)) continue;
@@ -132,7 +133,7 @@ class NbdServersTest : public testing::Test {
     const auto all = test::Drain(**cursor, 100);
     ASSERT_OK(all);
     EXPECT_EQ(*all, expected);
-    std::mt19937_64 random(7);
+    test::SeededRandom random(7);
     const uint64_t size = (*cursor)->capacity();
     std::vector<uint64_t> offsets = {0, size};
     for (int i = 0; i < 20 && size > 0; ++i) offsets.push_back(random() % size);
@@ -160,7 +161,7 @@ NbdOptions Context(const std::string& context, uint32_t deepest = 1) {
 
 TEST_F(NbdServersTest, QemuAllocation) {
   if (!Have({"qemu-nbd", "qemu-img", "qemu-io"})) GTEST_SKIP() << "no libnbd or no qemu-utils";
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   const std::string image = Path("a.qcow2");
   ASSERT_EQ(test::Run({"qemu-img", "create", "-f", "qcow2", image, "3G"}), 0);
   Io(image, AnyCommands(random, 3072 * kMiB, 60));
@@ -180,7 +181,7 @@ TEST_F(NbdServersTest, QemuDirtyBitmap) {
   const std::string image = Path("b.qcow2");
   constexpr uint64_t kSize = 64 * kMiB;
   ASSERT_EQ(test::Run({"qemu-img", "create", "-f", "qcow2", image, "64M"}), 0);
-  std::mt19937_64 random(2);
+  test::SeededRandom random(2);
   Io(image, AnyCommands(random, kSize, 30));
   ASSERT_EQ(test::Run({"qemu-img", "bitmap", "--add", "-g", "65536", image, "b0"}), 0);
   Ranges written;
@@ -210,7 +211,7 @@ TEST_F(NbdServersTest, QemuDirtyBitmap) {
 
 TEST_F(NbdServersTest, QemuAllocationDepthIsTheDeltaOfOverlays) {
   if (!Have({"qemu-nbd", "qemu-img", "qemu-io"})) GTEST_SKIP() << "no libnbd or no qemu-utils";
-  std::mt19937_64 random(3);
+  test::SeededRandom random(3);
   const std::string images[] = {Path("base.qcow2"), Path("middle.qcow2"), Path("top.qcow2")};
   ASSERT_EQ(test::Run({"qemu-img", "create", "-f", "qcow2", images[0], "48M"}), 0);
   Io(images[0], AnyCommands(random, 48 * kMiB, 40));
@@ -233,7 +234,7 @@ TEST_F(NbdServersTest, QemuAllocationDepthIsTheDeltaOfOverlays) {
 TEST_F(NbdServersTest, NbdkitCannedExtents) {
   if (!Have({"nbdkit"})) GTEST_SKIP() << "no libnbd or no nbdkit";
   constexpr uint64_t kTiB = kMiB * kMiB;
-  std::mt19937_64 random(4);
+  test::SeededRandom random(4);
   std::string list;
   Ranges expected;
   uint64_t at = 0;

@@ -11,6 +11,7 @@
 #include "reference/volume.h"
 #include "support/cursors.h"
 #include "support/planted_nbd_server.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -106,8 +107,7 @@ TEST_F(NbdTest, MatchesAnyTruthFromAnyOffset) {
       {"qemu:allocation-depth", 2, [](uint32_t f) { return f == 1 || f == 2; }},
   };
   for (uint64_t seed = 0; seed < 24; ++seed) {
-    SCOPED_TRACE(seed);
-    std::mt19937_64 random(seed);
+    test::SeededRandom random(seed);
     const Case& tried = cases[seed % 4];
     std::vector<uint32_t> flags(1 + random() % 400);
     for (size_t i = 0; i < flags.size(); ++i) {

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
-#include <random>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "source/support/listings.h"
 #include "support/cursors.h"
 #include "support/files.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -128,8 +128,10 @@ TEST_F(SourceTest, E14NoBeginningOfAListIsAnImage) {
 
 TEST_F(SourceTest, WhatTellsOnlyWhatIsAllocatedIsNoDelta) {
   Write("volume", std::string(kMiB, 'x'));
+  size_t refused = 0;
   for (const SourceFormatInfo& info : SourceFormats()) {
     if (info.delta) continue;
+    ++refused;
     SourceOptions options;
     options.spec.format = info.format;
     options.purpose = SourcePurpose::kDelta;
@@ -137,6 +139,7 @@ TEST_F(SourceTest, WhatTellsOnlyWhatIsAllocatedIsNoDelta) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << info.name << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("changed")) << info.name;
   }
+  EXPECT_GT(refused, 0u);
 }
 
 // Free blocks of a file system hold any bytes: what differs there is in neither allocation, and no
@@ -172,16 +175,19 @@ TEST_F(SourceTest, AttackHTwoAllocationsMakeNoDelta) {
     }
   }
   // Named, and of one file: each that is not of images.
+  size_t named = 0;
   for (const SourceFormatInfo& info : SourceFormats()) {
     if (info.format == SourceFormat::kImage || info.format == SourceFormat::kQcow2 ||
         info.format == SourceFormat::kNbd) {
       continue;
     }
+    ++named;
     options.spec.format = info.format;
     EXPECT_EQ(OpenDelta(dir_ / "image", dir_ / "image", options).status().code(),
               StatusCode::kFailedPrecondition)
         << info.name;
   }
+  EXPECT_GT(named, 0u);
   const std::string address = "nbd+unix:///?socket=/nowhere";
   EXPECT_EQ(OpenDelta(address, address, {}).status().code(), StatusCode::kFailedPrecondition);
 }
@@ -295,12 +301,15 @@ TEST(SourceSpecs, AnOptionWithoutItsValueIsRefused) {
   EXPECT_EQ(Refusal("rbd-diff:base=a,target="), "'target=': rbd-diff: target has no value");
   EXPECT_EQ(Refusal("btrfs-send:path="), "'path=': btrfs-send: path has no value");
   // Each that has a value, by the list of formats; those that have none are words alone.
+  size_t with_value = 0;
+  size_t alone = 0;
   for (const SourceFormatInfo& info : SourceFormats()) {
     std::istringstream words(info.options);
     for (std::string word; words >> word;) {
       const std::string start = std::string(info.name) + ":";
       const size_t equals = word.find('=');
       const std::string key = word.substr(0, equals);
+      ++(equals == std::string::npos ? alone : with_value);
       if (equals == std::string::npos) {
         EXPECT_EQ(Refusal(start + key), "");
         EXPECT_THAT(Refusal(start + key + "="), HasSubstr(" takes "));
@@ -315,8 +324,10 @@ TEST(SourceSpecs, AnOptionWithoutItsValueIsRefused) {
       EXPECT_THAT(Refusal(start + key + "=x," + key + "=x"), HasSubstr("given twice"));
     }
   }
+  EXPECT_GT(with_value, 0u);
+  EXPECT_GT(alone, 0u);
   // The default export of a server.
-  EXPECT_EQ(ParseSourceSpec("nbd:export=")->options,
+  EXPECT_EQ(ValueOf(ParseSourceSpec("nbd:export=")).options,
             (std::vector<std::pair<std::string, std::string>>{{"export", ""}}));
   EXPECT_EQ(Refusal("nbd:export=,export="), "'export=': given twice");
   EXPECT_THAT(Refusal("rbd-diff:=a"), HasSubstr("'=a': rbd-diff takes base="));
@@ -452,7 +463,7 @@ TEST_F(SourceTest, AttackRAVolumeIsNoListWhateverIsWrittenToIt) {
   Write("source", VolumeAsDiff(kMiB));
   EXPECT_EQ(ValueOf(Read(OpenSource(dir_ / "source", named))), Ranges{});
   Write("tuesday.diff", VolumeAsDiff(kMiB));
-  EXPECT_EQ(OpenSource(dir_ / "tuesday.diff", {})->format, SourceFormat::kRbdDiff);
+  EXPECT_EQ(ValueOf(OpenSource(dir_ / "tuesday.diff", {})).format, SourceFormat::kRbdDiff);
 }
 
 // Whole sectors with one byte that is of no text, wherever it is, are an image.
@@ -471,7 +482,7 @@ TEST_F(SourceTest, VolumesMayBeginAsListsDo) {
       }
     }
     std::string noise = begin + std::string(65536 - begin.size(), '\0');
-    std::mt19937 random(7);
+    test::SeededRandom random(7);
     for (size_t i = begin.size(); i < noise.size(); ++i) noise[i] = static_cast<char>(random());
     EXPECT_OK(Allocated(noise)) << begin;
   }

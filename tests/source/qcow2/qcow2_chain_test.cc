@@ -5,10 +5,12 @@
 #include <optional>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "cbt/source/qcow2.h"
 #include "support/cursors.h"
 #include "support/qcow2_bytes.h"
 #include "support/qcow2_files.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 
 namespace cbt {
@@ -171,14 +173,14 @@ void ExpectAnswer(const absl::StatusOr<std::unique_ptr<ExtentCursor>>& cursor,
     ASSERT_OK(rest);
     const uint64_t from =
         offset == expected.size() ? offset : AlignDown(offset, (*cursor)->granularity());
-    ASSERT_EQ(*rest, reference::CutAt(all, from)) << offset;
+    ASSERT_EQ(*rest, reference::CutAt(all, from)) << "from " << offset;
   }
 }
 
 TEST(Qcow2ChainTest, IsWhatTheModelSays) {
-  std::mt19937_64 random(11);
+  test::SeededRandom random(11);
   for (int round = 0; round < 40; ++round) {
-    SCOPED_TRACE(round);
+    SCOPED_TRACE(absl::StrCat("round ", round));
     const Model model(random);
     test::Qcow2Files files;
     model.Write(files);

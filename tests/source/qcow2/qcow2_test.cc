@@ -7,13 +7,14 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <random>
 
+#include "absl/strings/str_cat.h"
 #include "cbt/transform.h"
 #include "support/cursors.h"
 #include "support/memory_image.h"
 #include "support/qcow2_bytes.h"
 #include "support/qcow2_files.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -267,9 +268,9 @@ TEST(Qcow2Test, RefusesSnapshotsThatCannotBe) {
     EXPECT_EQ(MakeQcow2AllocationCursor({*opened, "1"}).status().code(), StatusCode::kDataLoss);
     EXPECT_OK(MakeQcow2AllocationCursor({*opened, {}}));
   }
-  const auto opened = OpenBytes(BusyQcow2());
-  EXPECT_EQ(MakeQcow2LayerCursor({*opened, "2"}).status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(MakeQcow2LayerCursor({*opened, ""}).status().code(), StatusCode::kNotFound);
+  ASSERT_OK_AND_ASSIGN(const auto opened, OpenBytes(BusyQcow2()));
+  EXPECT_EQ(MakeQcow2LayerCursor({opened, "2"}).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(MakeQcow2LayerCursor({opened, ""}).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(MakeQcow2LayerCursor({nullptr, {}}).status().code(), StatusCode::kInvalidArgument);
   Qcow2Bytes twice = BusyQcow2();
   twice.Snapshot("2", "first", 8 * kCluster, Qcow2Bytes::kSize);
@@ -491,9 +492,10 @@ TEST(Qcow2Test, SurvivesEveryByte) {
 }
 
 TEST(Qcow2Test, SurvivesRandomBytes) {
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   const std::vector<uint8_t> bytes = BusyQcow2(true).bytes();
   for (int round = 0; round < 5000; ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
     std::vector<uint8_t> changed = bytes;
     for (uint64_t i = 1 + random() % 8; i > 0; --i) {
       const size_t limit = random() % 2 == 0 ? 304 : 18 * kCluster;
