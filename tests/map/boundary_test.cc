@@ -525,7 +525,7 @@ TEST(HugeBlocksTest, AttackAlsoUnionsOfHugeBlocksAreWhole) {
       ASSERT_OK_AND_ASSIGN(const ChangeMap map, builder.Build());
       const std::vector<ChangeMap> maps = {map, map};
       ASSERT_OK_AND_ASSIGN(const auto cursor, MakeUnionCursor(maps));
-      for (const size_t room : {1, 2, 3, 64}) {
+      for (const size_t room : {size_t{1}, size_t{2}, size_t{3}, size_t{64}}) {
         ASSERT_OK(cursor->Seek(0));
         std::set<uint64_t> found;
         ExtentBatch batch(room);

@@ -314,14 +314,14 @@ TEST(Log, HoldsWhatIsWantedAndNothingElse) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
     options.telemetry.log = &log;
-    const auto server = ValueOf(rpc::Server::Start(provider, options));
+    auto server = ValueOf(rpc::Server::Start(provider, options));
     rpc::ListRequest request;
     request.address = server->address();
     for (const char* snapshot : {"s", "other"}) {
       request.snapshot_id = snapshot;
       EXPECT_EQ(ListAll(request).ok(), request.snapshot_id == "s");
     }
-    server->reset();
+    server.reset();
     return log.lines();
   };
   EXPECT_THAT(lines(rpc::LogLevel::kDebug),
