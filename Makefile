@@ -54,10 +54,13 @@ asan:
 	$(call build,asan,build test)
 	$(call ctest,asan)
 
-# Core and sources only: what reads the bytes of others; the tests' own code is not instrumented.
+# Core and sources only: what reads the bytes of others; the tests' own code is not instrumented. The libraries are
+# those of the fuzzers.
 asan-core:
-	$(call build,asan-core,build test)
-	$(call ctest,asan-core)
+	@$(PACKAGES) build fuzz test
+	@cmake --preset fuzz -DCBT_BUILD_TESTS=ON
+	@cmake --build --preset fuzz --parallel $(JOBS)
+	$(call ctest,fuzz)
 
 tsan:
 	$(call build,tsan,build test)
@@ -68,7 +71,9 @@ coverage:
 	@tests/coverage/coverage.py build/coverage --jobs $(JOBS)
 
 fuzz:
-	$(call build,fuzz,build fuzz)
+	@$(PACKAGES) build fuzz
+	@cmake --preset fuzz $(if $(wildcard build/fuzz/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF)
+	@cmake --build --preset fuzz --parallel $(JOBS) --target fuzzers
 	@cbt=build/release/bin/cbt; fuzz/make_corpus.py --output build/fuzz/corpus \
 	  $$(test -x $$cbt && echo --cbt $$cbt)
 
@@ -216,7 +221,7 @@ help:
 	@echo 'make soak       mixed load on the servers: SOAK_SECONDS (an hour), into build/soak'
 	@echo 'make load       what slow, stalled and vanishing clients cost'
 	@echo 'make asan       tests under the address and undefined-behaviour sanitizers'
-	@echo 'make asan-core  the same without gRPC'
+	@echo 'make asan-core  the same without gRPC, in the tree of the fuzzers'
 	@echo 'make tsan       tests under the thread sanitizer'
 	@echo 'make debug      unoptimised, with checks of the standard library, and its tests'
 	@echo 'make clang      as release, with clang, and its tests'

@@ -3,6 +3,7 @@
 option(CBT_WITH_RPC "Build cbt::rpc, the gRPC adapters" ON)
 option(CBT_BUILD_TOOLS "Build the cbt command" ${PROJECT_IS_TOP_LEVEL})
 option(CBT_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(CBT_TEST_RPC "Build the tests of cbt::rpc too" ${CBT_WITH_RPC})
 option(CBT_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(CBT_BUILD_FUZZERS "Build the libFuzzer targets (clang)" OFF)
 option(CBT_INSTALL "Make install targets" ${PROJECT_IS_TOP_LEVEL})
