@@ -41,8 +41,9 @@
 #include "cbt/rpc/server.h"
 #include "cbt/transform.h"
 #include "csi.grpc.pb.h"
+#include "rpc/transport/grpc_convert.h"
 #include "rpc/transport/message_builder.h"
-#include "rpc/transport/raw_service.h"
+#include "tests/rpc/support/raw_service.h"
 
 namespace cbt::bench {
 namespace {
@@ -148,7 +149,7 @@ class GeneratedService final : public csi::v1::SnapshotMetadata::Service {
 
 // --- the ceiling ---------------------------------------------------------------------------------
 
-class CeilingService final : public rpc::RawService {
+class CeilingService final : public test::RawService {
  public:
   CeilingService(bool blocks, uint32_t max_results) {
     const std::unique_ptr<ExtentCursor> cursor = Volume::Instance().Open(blocks);
@@ -197,9 +198,9 @@ class CeilingService final : public rpc::RawService {
     grpc::ByteBuffer current_;
   };
 
-  void Add(const grpc::ByteBuffer& message) {
-    bytes_ += message.Length();
-    messages_.push_back(message);
+  void Add(const absl::Cord& message) {
+    bytes_ += message.size();
+    messages_.push_back(rpc::ToByteBuffer(message));
   }
 
   std::vector<grpc::ByteBuffer> messages_;

@@ -2,8 +2,6 @@
 #ifndef CBT_RPC_CLIENT_INBOUND_STREAM_H_
 #define CBT_RPC_CLIENT_INBOUND_STREAM_H_
 
-#include <grpcpp/channel.h>
-
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -15,10 +13,9 @@
 #include "cbt/wire/message.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
+#include "rpc/transport/client_call.h"
 
 namespace cbt::rpc {
-
-using Deadline = std::optional<std::chrono::system_clock::time_point>;
 
 // How long a server may send nothing while the client waits.
 using StallLimit = std::optional<std::chrono::milliseconds>;
@@ -29,8 +26,8 @@ class InboundStream {
   virtual ~InboundStream() = default;
 
   // Waits for the next message; returns false if the server ended the stream with OK.
-  // Errors: the server's status, gRPC's own if the connection breaks, DATA_LOSS for bytes that are
-  //         not a message, DEADLINE_EXCEEDED if nothing arrives within the limit.
+  // Errors: the server's status, the transport's own if the connection breaks, DATA_LOSS for bytes
+  //         that are not a message, DEADLINE_EXCEEDED if nothing arrives within the limit.
   virtual absl::StatusOr<bool> Next(MetadataMessage& message) = 0;
 
   // Metadata of the call: initial after the first message, trailing at the end.
@@ -40,7 +37,7 @@ class InboundStream {
 
 // Opens a stream of a method of `contract` (allocated or delta, depending on the request). For the
 // paged contract, which requests page by page, the request and the channel must outlive it.
-std::unique_ptr<InboundStream> OpenMessageStream(const std::shared_ptr<grpc::Channel>& channel,
+std::unique_ptr<InboundStream> OpenMessageStream(const std::shared_ptr<Channel>& channel,
                                                  const Contract& contract,
                                                  const MetadataRequest& request, Deadline deadline,
                                                  std::stop_token stop, StallLimit stall = {});

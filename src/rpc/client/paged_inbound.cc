@@ -1,20 +1,14 @@
 #include "rpc/client/paged_inbound.h"
 
-#include <grpcpp/client_context.h>
-#include <grpcpp/completion_queue.h>
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/support/slice.h>
-
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "rpc/client/unary_call.h"
 #include "rpc/contract/metadata.h"
 #include "rpc/contract/source_version.h"
 #include "rpc/contract/starting_offset.h"
-#include "rpc/contract/status.h"
 #include "rpc/transport/flat_message.h"
 #include "wire/proto_reader.h"
 
@@ -76,7 +70,7 @@ absl::Status DecodePage(std::span<const uint8_t> bytes, SnapshotDeltaPage& page)
   return reader.status();
 }
 
-PagedInbound::PagedInbound(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
+PagedInbound::PagedInbound(std::shared_ptr<Channel> channel, const MethodContract& method,
                            const MetadataRequest& request, Deadline deadline, std::stop_token stop,
                            StallLimit stall)
     : channel_(std::move(channel)),
@@ -88,31 +82,16 @@ PagedInbound::PagedInbound(std::shared_ptr<grpc::Channel> channel, const MethodC
       stall_(stall) {}
 
 absl::Status PagedInbound::FetchPage() {
-  grpc::ClientContext context;
   Deadline deadline = deadline_;
   if (stall_.has_value()) {
     const auto latest = std::chrono::system_clock::now() + *stall_;
     deadline = std::min(deadline.value_or(latest), latest);
   }
-  if (deadline.has_value()) context.set_deadline(*deadline);
-  const std::stop_callback on_stop(stop_, [&context] { context.TryCancel(); });
-  grpc::CompletionQueue queue;
-  const grpc::Slice slice(EncodeRequest(method_, request_));
-  const grpc::ByteBuffer request(&slice, 1);
-  grpc::ByteBuffer response;
-  grpc::Status status;
-  const auto call =
-      grpc::GenericStub(channel_).PrepareUnaryCall(&context, method_.path, request, &queue);
-  call->StartCall();
-  call->Finish(&response, &status, &context);
-  void* tag = nullptr;
-  bool ok = false;
-  queue.Next(&tag, &ok);
-  queue.Shutdown();
-  while (queue.Next(&tag, &ok)) continue;
-  if (!status.ok()) return FromGrpcStatus(status);
-  const std::string version(
-      FindOnly(context.GetServerInitialMetadata(), kSourceVersionKey).value_or(""));
+  UnaryCall call(*channel_, deadline);
+  const absl::StatusOr<absl::Cord> response =
+      call.Run(method_.path, EncodeRequest(method_, request_), stop_);
+  if (!response.ok()) return response.status();
+  const std::string version(call.Initial(kSourceVersionKey).value_or(""));
   if (version == kGivenTwice) {
     return absl::DataLossError(absl::StrCat("metadata stream: ", AbslView(kTwoVersions)));
   }
@@ -123,7 +102,7 @@ absl::Status PagedInbound::FetchPage() {
         "metadata stream: the server's data changed between pages, because the snapshot was "
         "replaced or changed: discard what was received and start again from 0");
   }
-  if (absl::Status decoded = DecodePage(FlatMessage().Of(response), page_); !decoded.ok()) {
+  if (absl::Status decoded = DecodePage(FlatMessage().Of(*response), page_); !decoded.ok()) {
     return absl::DataLossError(absl::StrCat("metadata stream: ", decoded.message()));
   }
   return absl::OkStatus();

@@ -2,8 +2,6 @@
 #ifndef CBT_RPC_CLIENT_PAGED_INBOUND_H_
 #define CBT_RPC_CLIENT_PAGED_INBOUND_H_
 
-#include <grpcpp/channel.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +11,7 @@
 #include <string>
 
 #include "rpc/client/inbound_stream.h"
+#include "rpc/transport/client_call.h"
 
 namespace cbt::rpc {
 
@@ -39,7 +38,7 @@ inline constexpr size_t kMaxIdlePages = 20'000;
 // listed in pages.
 class PagedInbound final : public InboundStream {
  public:
-  PagedInbound(std::shared_ptr<grpc::Channel> channel, const MethodContract& method,
+  PagedInbound(std::shared_ptr<Channel> channel, const MethodContract& method,
                const MetadataRequest& request, Deadline deadline, std::stop_token stop,
                StallLimit stall);
 
@@ -50,7 +49,7 @@ class PagedInbound final : public InboundStream {
  private:
   absl::Status FetchPage();
 
-  const std::shared_ptr<grpc::Channel> channel_;
+  const std::shared_ptr<Channel> channel_;
   const MethodContract& method_;
   MetadataRequest request_;
   const uint64_t starting_offset_;

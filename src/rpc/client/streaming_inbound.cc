@@ -6,13 +6,12 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "rpc/client/paged_inbound.h"
-#include "rpc/client/upstream_call.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/source_version.h"
-#include "rpc/contract/status.h"
 
 namespace cbt::rpc {
 namespace {
@@ -23,17 +22,17 @@ constexpr size_t kAheadMessages = 64;
 
 }  // namespace
 
-// Passes messages from gRPC's threads to the consumer's.
-class StreamingInbound::Receiver final : public UpstreamHandler {
+// Passes messages from the transport's threads to the consumer's.
+class StreamingInbound::Receiver final : public ClientCallHandler {
  public:
-  explicit Receiver(Deadline deadline) : call(deadline) {}
+  explicit Receiver(std::unique_ptr<ClientCall> made) : call(std::move(made)) {}
 
-  bool OnMessage(grpc::ByteBuffer message) override {
+  bool OnMessage(absl::Cord message) override {
     bool wake = false;
     bool go_on = false;
     {
       const std::lock_guard lock(mutex_);
-      bytes_ += message.Length();
+      bytes_ += message.size();
       messages_.push_back(std::move(message));
       wake = waiting_;
       go_on = bytes_ < kAheadBytes && messages_.size() < kAheadMessages;
@@ -43,10 +42,10 @@ class StreamingInbound::Receiver final : public UpstreamHandler {
     return go_on;
   }
 
-  void OnEnd(const grpc::Status& status) override {
+  void OnEnd(const absl::Status& status) override {
     {
       const std::lock_guard lock(mutex_);
-      status_ = FromGrpcStatus(status);
+      status_ = status;
       ended_ = true;
       // Under the lock: the waiting thread may destroy this at once.
       changed_.notify_one();
@@ -54,8 +53,8 @@ class StreamingInbound::Receiver final : public UpstreamHandler {
   }
 
   // The next message; empty at the end. DEADLINE_EXCEEDED if neither arrives within the limit.
-  absl::StatusOr<std::optional<grpc::ByteBuffer>> Take(StallLimit stall) {
-    std::optional<grpc::ByteBuffer> message;
+  absl::StatusOr<std::optional<absl::Cord>> Take(StallLimit stall) {
+    std::optional<absl::Cord> message;
     bool read_on = false;
     {
       std::unique_lock lock(mutex_);
@@ -68,16 +67,16 @@ class StreamingInbound::Receiver final : public UpstreamHandler {
         return absl::DeadlineExceededError(
             absl::StrCat("metadata stream: the server sent nothing for ", stall->count(), " ms"));
       }
-      if (messages_.empty()) return std::optional<grpc::ByteBuffer>();
-      message = messages_.front();
+      if (messages_.empty()) return std::optional<absl::Cord>();
+      message = std::move(messages_.front());
       messages_.pop_front();
-      bytes_ -= message->Length();
+      bytes_ -= message->size();
       received_ = true;
       // Not after each message.
       read_on = paused_ && bytes_ * 2 <= kAheadBytes && messages_.size() * 2 <= kAheadMessages;
       if (read_on) paused_ = false;
     }
-    if (read_on) call.ReadOn();
+    if (read_on) call->ReadOn();
     return message;
   }
 
@@ -96,12 +95,12 @@ class StreamingInbound::Receiver final : public UpstreamHandler {
     return status_;
   }
 
-  UpstreamCall call;
+  const std::unique_ptr<ClientCall> call;
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<grpc::ByteBuffer> messages_;
+  std::deque<absl::Cord> messages_;
   size_t bytes_ = 0;
   bool waiting_ = false;  // the consumer waits
   bool paused_ = false;   // the call is not read
@@ -110,22 +109,22 @@ class StreamingInbound::Receiver final : public UpstreamHandler {
   absl::Status status_;
 };
 
-StreamingInbound::StreamingInbound(std::shared_ptr<grpc::Channel> channel, const Contract& contract,
+StreamingInbound::StreamingInbound(std::shared_ptr<Channel> channel, const Contract& contract,
                                    const MethodContract& method, const std::string& request,
                                    Deadline deadline, std::stop_token stop, StallLimit stall)
     : channel_(std::move(channel)),
       contract_(contract),
       stall_(stall),
-      receiver_(std::make_unique<Receiver>(deadline)),
+      receiver_(std::make_unique<Receiver>(channel_->NewCall(deadline))),
       // Constructed in place: emplace() would check for an earlier value, which GCC 14 warns about.
       on_stop_(stop.stop_possible()
-                   ? OnStop(std::in_place, std::move(stop), [this] { receiver_->call.Cancel(); })
+                   ? OnStop(std::in_place, std::move(stop), [this] { receiver_->call->Cancel(); })
                    : OnStop()) {
-  receiver_->call.Start(channel_, method.path, request, *receiver_);
+  receiver_->call->Start(method.path, request, *receiver_);
 }
 
 absl::StatusOr<bool> StreamingInbound::Next(MetadataMessage& message) {
-  const absl::StatusOr<std::optional<grpc::ByteBuffer>> bytes = receiver_->Take(stall_);
+  const absl::StatusOr<std::optional<absl::Cord>> bytes = receiver_->Take(stall_);
   if (!bytes.ok()) return bytes.status();
   if (!bytes->has_value()) {
     if (absl::Status status = receiver_->status(); !status.ok()) return status;
@@ -144,22 +143,22 @@ absl::StatusOr<bool> StreamingInbound::Next(MetadataMessage& message) {
 
 std::optional<std::string_view> StreamingInbound::Initial(std::string_view key) const {
   if (!receiver_->received()) return std::nullopt;
-  return receiver_->call.Initial(key);
+  return receiver_->call->Initial(key);
 }
 
 std::optional<std::string_view> StreamingInbound::Trailing(std::string_view key) const {
   if (!receiver_->ended()) return std::nullopt;
-  return receiver_->call.Trailing(key);
+  return receiver_->call->Trailing(key);
 }
 
 StreamingInbound::~StreamingInbound() {
   on_stop_.reset();
-  receiver_->call.Cancel();
+  receiver_->call->Cancel();
   // Returns at once, whatever the server does; the channel must not be destroyed before.
   receiver_->AwaitEnd();
 }
 
-std::unique_ptr<InboundStream> OpenMessageStream(const std::shared_ptr<grpc::Channel>& channel,
+std::unique_ptr<InboundStream> OpenMessageStream(const std::shared_ptr<Channel>& channel,
                                                  const Contract& contract,
                                                  const MetadataRequest& request, Deadline deadline,
                                                  std::stop_token stop, StallLimit stall) {

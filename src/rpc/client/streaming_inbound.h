@@ -2,8 +2,6 @@
 #ifndef CBT_RPC_CLIENT_STREAMING_INBOUND_H_
 #define CBT_RPC_CLIENT_STREAMING_INBOUND_H_
 
-#include <grpcpp/channel.h>
-
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,15 +10,16 @@
 
 #include "absl/status/status.h"
 #include "rpc/client/inbound_stream.h"
+#include "rpc/transport/client_call.h"
 #include "rpc/transport/flat_message.h"
 
 namespace cbt::rpc {
 
-// gRPC's threads receive messages ahead of the consumer, at most some hundred kilobytes.
+// The transport's threads receive messages ahead of the consumer, at most some hundred kilobytes.
 class StreamingInbound final : public InboundStream {
  public:
   // Sends `request` (encoded) to `method` of `contract`.
-  StreamingInbound(std::shared_ptr<grpc::Channel> channel, const Contract& contract,
+  StreamingInbound(std::shared_ptr<Channel> channel, const Contract& contract,
                    const MethodContract& method, const std::string& request, Deadline deadline,
                    std::stop_token stop, StallLimit stall);
   ~StreamingInbound() override;
@@ -35,7 +34,7 @@ class StreamingInbound final : public InboundStream {
   class Receiver;
   using OnStop = std::optional<std::stop_callback<std::function<void()>>>;
 
-  const std::shared_ptr<grpc::Channel> channel_;
+  const std::shared_ptr<Channel> channel_;
   const Contract& contract_;
   const StallLimit stall_;
   std::unique_ptr<Receiver> receiver_;

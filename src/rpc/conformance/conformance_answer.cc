@@ -12,19 +12,10 @@
 namespace cbt::rpc {
 
 absl::Status ConformanceChecker::Connect() const {
-  const auto deadline = std::chrono::system_clock::now() + options_.call_timeout;
-  grpc_connectivity_state state = channel_->GetState(true);
-  while (state == GRPC_CHANNEL_IDLE || state == GRPC_CHANNEL_CONNECTING) {
-    if (!channel_->WaitForStateChange(state, deadline)) break;
-    state = channel_->GetState(true);
-  }
-  if (state == GRPC_CHANNEL_READY) return absl::OkStatus();
-  // A call's status has the reason. Its connection may already be closed when it returns.
-  const ProbeAnswer answer = Ask(Request());
-  const bool unanswered = answer.status.code() == StatusCode::kUnavailable ||
-                          answer.status.code() == StatusCode::kDeadlineExceeded;
-  if (!unanswered || channel_->GetState(false) == GRPC_CHANNEL_READY) return absl::OkStatus();
-  return absl::UnavailableError(StrCat("no connection: ", answer.status.message()));
+  const absl::Status status =
+      channel_->Connect(std::chrono::system_clock::now() + options_.call_timeout);
+  if (status.ok()) return status;
+  return absl::UnavailableError(StrCat("no connection: ", status.message()));
 }
 
 void ConformanceChecker::CheckAnswer() {
@@ -212,7 +203,7 @@ void ConformanceChecker::CheckMessages() {
 void ConformanceChecker::CheckIdentity() {
   method_ = "service";
   const auto call = [this](const char* path) {
-    return ProbeUnary(channel_, path, "", options_.call_timeout);
+    return ProbeUnary(*channel_, path, "", options_.call_timeout);
   };
   const auto bytes_of = [](const UnaryAnswer& answer) {
     return std::span<const uint8_t>(reinterpret_cast<const uint8_t*>(answer.bytes.data()),

@@ -17,6 +17,7 @@
 #include "cbt/rpc/conformance.h"
 #include "rpc/conformance/probe.h"
 #include "rpc/contract/contract.h"
+#include "rpc/transport/client_call.h"
 #include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
@@ -79,7 +80,7 @@ class ConformanceChecker {
   }
 
   ProbeAnswer AskBytes(const std::string& bytes, const ProbeLimits& limits) const {
-    return Probe(channel_, contract_, method().path, bytes, limits);
+    return Probe(*channel_, contract_, method().path, bytes, limits);
   }
   ProbeAnswer Ask(const MetadataRequest& request) const {
     return AskBytes(EncodeRequest(method(), request), Limits());
@@ -167,7 +168,7 @@ class ConformanceChecker {
 
   const ConformanceOptions& options_;
   const Contract& contract_;
-  const std::shared_ptr<grpc::Channel> channel_;
+  const std::shared_ptr<Channel> channel_;
   const Address address_;
   std::vector<RuleReport> reports_;
   bool delta_ = false;

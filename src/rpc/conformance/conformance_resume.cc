@@ -158,7 +158,7 @@ void ConformanceChecker::CheckEnds() {
         limits.stall = options_.stall;
         limits.cancel_after = 2;
         const auto channel = ConnectForOneStream(address_, options_.request.tls);
-        Probe(channel, contract_, method().path, EncodeRequest(method(), Request()), limits);
+        Probe(*channel, contract_, method().path, EncodeRequest(method(), Request()), limits);
       });
     }
     std::this_thread::sleep_for(options_.stall / 2);

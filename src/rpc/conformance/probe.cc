@@ -1,48 +1,80 @@
 #include "rpc/conformance/probe.h"
 
-#include <grpcpp/client_context.h>
-#include <grpcpp/completion_queue.h>
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/support/slice.h>
-
+#include <condition_variable>
+#include <mutex>
+#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "rpc/client/paged_inbound.h"
+#include "rpc/client/unary_call.h"
 #include "rpc/contract/completeness.h"
-#include "rpc/contract/status.h"
 #include "rpc/transport/flat_message.h"
 
 namespace cbt::rpc {
 namespace {
 
-// A completion queue with one tag outstanding at a time.
-class Queue {
+// Passes messages one by one to a thread that waits for them; the transport reads no further until
+// that asks for the next one.
+class Receiver final : public ClientCallHandler {
  public:
-  Queue() = default;
-  Queue(const Queue&) = delete;
-  Queue& operator=(const Queue&) = delete;
-  ~Queue() {
-    queue_.Shutdown();
-    void* tag = nullptr;
-    bool ok = false;
-    while (queue_.Next(&tag, &ok)) continue;
+  bool OnMessage(absl::Cord message) override {
+    const std::lock_guard lock(mutex_);
+    message_ = std::move(message);
+    changed_.notify_one();
+    return false;
   }
-  grpc::CompletionQueue* get() noexcept { return &queue_; }
-  bool Wait() {
-    void* tag = nullptr;
-    bool ok = false;
-    return queue_.Next(&tag, &ok) && ok;
+
+  void OnEnd(const absl::Status& status) override {
+    const std::lock_guard lock(mutex_);
+    status_ = status;
+    ended_ = true;
+    // Under the lock: the waiting thread may destroy this at once.
+    changed_.notify_one();
+  }
+
+  // The next message; empty at the end.
+  std::optional<absl::Cord> Take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return message_.has_value() || ended_; });
+    return std::exchange(message_, std::nullopt);
+  }
+
+  absl::Status AwaitEnd() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return ended_; });
+    return status_;
   }
 
  private:
-  grpc::CompletionQueue queue_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<absl::Cord> message_;
+  absl::Status status_;
+  bool ended_ = false;
 };
 
-grpc::ByteBuffer Buffer(const std::string& bytes) {
-  const grpc::Slice slice(bytes);
-  return {&slice, 1};
-}
+// The call must not outlive its handler, even if memory runs out.
+class CallEnd {
+ public:
+  CallEnd(ClientCall& call, Receiver& receiver) : call_(call), receiver_(receiver) {}
+  ~CallEnd() {
+    call_.Cancel();
+    static_cast<void>(receiver_.AwaitEnd());
+  }
+  CallEnd(const CallEnd&) = delete;
+  CallEnd& operator=(const CallEnd&) = delete;
+
+ private:
+  ClientCall& call_;
+  Receiver& receiver_;
+};
+
+// The proof of completeness, and what must not be sent.
+constexpr std::string_view kJudgedKeys[] = {
+    kTupleCountKey, kReportedBytesKey, kStartingOffsetKey, kDigestKey,
+    kCapacityKey,   kTypeKey,          kScopeKey,          "grpc-status-details-bin"};
 
 absl::Status Decode(const Contract& contract, std::span<const uint8_t> bytes,
                     MetadataMessage& message, std::string& next_token) {
@@ -61,34 +93,26 @@ absl::Status Decode(const Contract& contract, std::span<const uint8_t> bytes,
 
 }  // namespace
 
-ProbeAnswer Probe(const std::shared_ptr<grpc::Channel>& channel, const Contract& contract,
-                  const std::string& path, const std::string& request, const ProbeLimits& limits) {
+ProbeAnswer Probe(Channel& channel, const Contract& contract, const std::string& path,
+                  const std::string& request, const ProbeLimits& limits) {
   const auto began = std::chrono::steady_clock::now();
   ProbeAnswer answer;
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + limits.timeout);
-  Queue queue;
-  const grpc::ByteBuffer message = Buffer(request);
-  const auto call = grpc::GenericStub(channel).PrepareCall(&context, path, queue.get());
-  call->StartCall(&context);
-  bool alive = queue.Wait();
-  if (alive) {
-    call->WriteLast(message, grpc::WriteOptions(), &context);
-    queue.Wait();
-  }
+  const std::unique_ptr<ClientCall> call =
+      channel.NewCall(std::chrono::system_clock::now() + limits.timeout);
+  Receiver receiver;
+  call->Start(path, request, receiver);
+  const CallEnd end(*call, receiver);
   FlatMessage flat;
   MetadataMessage decoded;
-  while (alive) {
-    grpc::ByteBuffer bytes;
-    call->Read(&bytes, &context);
-    if (!queue.Wait()) break;
-    // Not earlier: gRPC sends nothing while no operation waits.
+  while (const std::optional<absl::Cord> bytes = receiver.Take()) {
+    // Not earlier: a transport may send nothing while no operation waits.
     if (limits.stall.count() > 0 && answer.messages.empty()) {
       std::this_thread::sleep_for(limits.stall);
     }
-    const absl::Status status = Decode(contract, flat.Of(bytes), decoded, answer.next_token);
+    const absl::Status status = Decode(contract, flat.Of(*bytes), decoded, answer.next_token);
     if (!status.ok()) {
       if (answer.decoding.ok()) answer.decoding = status;
+      call->ReadOn();
       continue;
     }
     const size_t first = answer.tuples.size();
@@ -97,49 +121,32 @@ ProbeAnswer Probe(const std::shared_ptr<grpc::Channel>& channel, const Contract&
                                .capacity = decoded.capacity,
                                .first = first,
                                .count = count,
-                               .bytes = bytes.Length()});
+                               .bytes = bytes->size()});
     answer.tuples.resize(first + count);
     for (size_t i = 0; i < count; ++i) answer.tuples.set(first + i, decoded.tuples[i]);
     answer.too_large = answer.tuples.size() > limits.max_tuples;
     if (answer.too_large ||
         (limits.cancel_after > 0 && answer.messages.size() >= limits.cancel_after)) {
-      context.TryCancel();
-      alive = false;
+      call->Cancel();
+      break;
     }
+    call->ReadOn();
   }
-  grpc::Status status;
-  call->Finish(&status, &context);
-  queue.Wait();
-  answer.status = FromGrpcStatus(status);
-  for (const auto& [key, value] : context.GetServerTrailingMetadata()) {
-    const auto [line, only] = answer.trailing.emplace(std::string(key.data(), key.size()),
-                                                      std::string(value.data(), value.size()));
-    if (!only) line->second = kGivenTwice;
+  answer.status = receiver.AwaitEnd();
+  for (const std::string_view key : kJudgedKeys) {
+    if (const auto value = call->Trailing(key)) answer.trailing.emplace(key, *value);
   }
   answer.elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - began);
   return answer;
 }
 
-UnaryAnswer ProbeUnary(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
-                       const std::string& request, std::chrono::milliseconds timeout) {
-  UnaryAnswer answer;
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + timeout);
-  Queue queue;
-  const grpc::ByteBuffer message = Buffer(request);
-  grpc::ByteBuffer response;
-  grpc::Status status;
-  const auto call =
-      grpc::GenericStub(channel).PrepareUnaryCall(&context, path, message, queue.get());
-  call->StartCall();
-  call->Finish(&response, &status, &context);
-  queue.Wait();
-  answer.status = FromGrpcStatus(status);
-  FlatMessage flat;
-  const std::span<const uint8_t> bytes = flat.Of(response);
-  answer.bytes.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return answer;
+UnaryAnswer ProbeUnary(Channel& channel, const std::string& path, const std::string& request,
+                       std::chrono::milliseconds timeout) {
+  UnaryCall call(channel, std::chrono::system_clock::now() + timeout);
+  const absl::StatusOr<absl::Cord> answer = call.Run(path, request);
+  if (!answer.ok()) return {.status = answer.status()};
+  return {.bytes = std::string(*answer)};
 }
 
 }  // namespace cbt::rpc

@@ -2,8 +2,6 @@
 #ifndef CBT_RPC_CONFORMANCE_PROBE_H_
 #define CBT_RPC_CONFORMANCE_PROBE_H_
 
-#include <grpcpp/channel.h>
-
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -16,6 +14,7 @@
 #include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
 #include "rpc/contract/contract.h"
+#include "rpc/transport/client_call.h"
 
 namespace cbt::rpc {
 
@@ -35,7 +34,7 @@ struct ProbeAnswer {
   // The error of the first message that could not be decoded, if any.
   absl::Status decoding = absl::OkStatus();
   absl::Status status = absl::OkStatus();
-  std::map<std::string, std::string> trailing = {};
+  std::map<std::string, std::string> trailing = {};  // of the keys that are judged
   std::chrono::milliseconds elapsed{0};
   bool too_large = false;  // more tuples than the limit; the call was cancelled
 
@@ -54,16 +53,16 @@ struct ProbeLimits {
 
 // Sends `request` to `path`, a method of `contract`, and reads the answer to its end; one page for
 // the paged contract.
-ProbeAnswer Probe(const std::shared_ptr<grpc::Channel>& channel, const Contract& contract,
-                  const std::string& path, const std::string& request, const ProbeLimits& limits);
+ProbeAnswer Probe(Channel& channel, const Contract& contract, const std::string& path,
+                  const std::string& request, const ProbeLimits& limits);
 
 // The answer of a unary call outside of the contracts, as bytes.
 struct UnaryAnswer {
   absl::Status status = absl::OkStatus();
   std::string bytes = {};
 };
-UnaryAnswer ProbeUnary(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
-                       const std::string& request, std::chrono::milliseconds timeout);
+UnaryAnswer ProbeUnary(Channel& channel, const std::string& path, const std::string& request,
+                       std::chrono::milliseconds timeout);
 
 }  // namespace cbt::rpc
 

@@ -1,29 +1,20 @@
 #include "rpc/contract/status.h"
 
 #include <new>
-#include <string>
+#include <utility>
 
 namespace cbt::rpc {
 
-grpc::Status ToGrpcStatus(const absl::Status& status) noexcept try {
-  if (status.ok()) return grpc::Status::OK;
-  std::string text(status.message());
-  if (text.size() > kMaxStatusText) {
-    size_t end = kMaxStatusText;
+absl::Status StatusForWire(absl::Status status) noexcept {
+  if (status.ok()) return status;
+  const absl::string_view text = status.message();
+  size_t end = text.size();
+  if (end > kMaxStatusText) {
+    end = kMaxStatusText;
     // Do not cut inside a UTF-8 sequence.
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-    text.resize(end);
   }
-  return {static_cast<grpc::StatusCode>(status.code()), text};
-} catch (const std::bad_alloc&) {
-  return {static_cast<grpc::StatusCode>(status.code()), ""};
-}
-
-absl::Status FromGrpcStatus(const grpc::Status& status) noexcept try {
-  if (status.ok()) return absl::OkStatus();
-  return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
-} catch (const std::bad_alloc&) {
-  return {static_cast<absl::StatusCode>(status.error_code()), ""};
+  return MakeStatusNoThrow(status.code(), text.substr(0, end));
 }
 
 absl::Status MakeStatusNoThrow(absl::StatusCode code, absl::string_view text) noexcept try {

@@ -1,8 +1,6 @@
-// Conversion between absl and gRPC statuses.
+// Statuses of calls.
 #ifndef CBT_RPC_CONTRACT_STATUS_H_
 #define CBT_RPC_CONTRACT_STATUS_H_
-
-#include <grpcpp/support/status.h>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -13,13 +11,10 @@ namespace cbt::rpc {
 // receivers that refuse trailers over 8 KiB replace the status with their own.
 inline constexpr size_t kMaxStatusText = 1024;
 
-// The same code number and text, cut at kMaxStatusText; payloads are dropped. The text is omitted
-// if there is no memory for it: a call that is not ended stays open indefinitely.
-grpc::Status ToGrpcStatus(const absl::Status& status) noexcept;
-
-// The same code number and text. The text is omitted if there is no memory for it: ending a call
-// must not throw.
-absl::Status FromGrpcStatus(const grpc::Status& status) noexcept;
+// What a transport sends of `status`: the same code and text, cut at kMaxStatusText; payloads are
+// dropped. The text is omitted if there is no memory for it: a call that is not ended stays open
+// indefinitely.
+absl::Status StatusForWire(absl::Status status) noexcept;
 
 // A status for callers that must end a call in any case. The text is omitted if there is no memory
 // for it.

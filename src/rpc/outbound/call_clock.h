@@ -19,7 +19,7 @@ class CallClock {
 
   enum class Verdict {
     kInTime,
-    kStalled,      // gRPC could not get rid of a message, or of the status, for too long
+    kStalled,      // the transport could not get rid of a message, or of the status, for too long
     kRequestLate,  // the request did not arrive in time
     kTimeLimit,    // the call is open for too long
   };
@@ -29,17 +29,18 @@ class CallClock {
   // The request has arrived, or none will.
   void Requested() noexcept { requested_ = true; }
 
-  // gRPC gets a message, or the status.
+  // The transport gets a message, or the status.
   void HandOver(Clock::time_point now = Clock::now()) noexcept { handed_over_at_ = now; }
 
-  // gRPC has sent the message. Returns how long that took. Requires: HandOver() was called.
+  // The transport has sent the message. Returns how long that took. Requires: HandOver() was
+  // called.
   Clock::duration Sent(Clock::time_point now = Clock::now()) noexcept {
     const Clock::duration took = now - handed_over_at_.value_or(now);
     handed_over_at_.reset();
     return took;
   }
 
-  // `stall`: how long gRPC may take to send, and the request to arrive if that is less than
+  // `stall`: how long sending may take, and the request to arrive if that is less than
   // kRequestTime. `total`: how long the call may be open; zero: no limit. `ending`: its status is
   // already decided, so only a stall matters.
   Verdict Judge(std::chrono::milliseconds stall, std::chrono::milliseconds total, bool ending,
@@ -53,7 +54,7 @@ class CallClock {
 
  private:
   Clock::time_point opened_at_;
-  std::optional<Clock::time_point> handed_over_at_;  // of what gRPC is sending
+  std::optional<Clock::time_point> handed_over_at_;  // of what is being sent
   bool requested_ = false;
 };
 

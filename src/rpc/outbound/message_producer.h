@@ -2,8 +2,6 @@
 #ifndef CBT_RPC_OUTBOUND_MESSAGE_PRODUCER_H_
 #define CBT_RPC_OUTBOUND_MESSAGE_PRODUCER_H_
 
-#include <grpcpp/support/byte_buffer.h>
-
 #include <chrono>
 #include <cstddef>
 #include <functional>

@@ -2,8 +2,6 @@
 #ifndef CBT_RPC_OUTBOUND_OUTBOUND_FEED_H_
 #define CBT_RPC_OUTBOUND_OUTBOUND_FEED_H_
 
-#include <grpcpp/support/byte_buffer.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,13 +9,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/cord.h"
 #include "rpc/contract/metadata.h"
 
 namespace cbt::rpc {
 
 // One encoded message and its contents in figures.
 struct OutMessage {
-  grpc::ByteBuffer bytes = {};
+  absl::Cord bytes = {};
   uint64_t tuples = 0;
   uint64_t reported = 0;  // bytes of the volume
 };

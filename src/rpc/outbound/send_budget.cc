@@ -16,7 +16,7 @@ constexpr size_t kLeastAhead = size_t{4} << 10;
 constexpr size_t kTakenProves = size_t{256} << 10;
 constexpr size_t kTakenForAhead = 4;
 
-// Overhead of a message in bytes, here and in gRPC.
+// Overhead of a message in bytes, here and in the transport.
 constexpr size_t kMessageCost = 400;
 
 }  // namespace

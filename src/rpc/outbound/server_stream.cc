@@ -5,34 +5,21 @@
 #include <utility>
 
 #include "rpc/contract/status.h"
-#include "rpc/transport/flat_message.h"
 
 namespace cbt::rpc {
-namespace {
-
-// gRPC represents "none" as the maximum time.
-std::optional<std::chrono::system_clock::time_point> DeadlineOf(
-    const grpc::CallbackServerContext& context) {
-  const std::chrono::system_clock::time_point deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return std::nullopt;
-  return deadline;
-}
-
-}  // namespace
-
-ServerStream::ServerStream(grpc::CallbackServerContext& context, OpenStreams& registry,
-                           StreamSlot slot, const StreamOptions& options,
-                           const Telemetry& telemetry, const StreamKind& kind, OnRequest on_request)
-    : TimedCall(context),
+ServerStream::ServerStream(ServerCall& call, OpenStreams& registry, StreamSlot slot,
+                           const StreamOptions& options, const Telemetry& telemetry,
+                           const StreamKind& kind, OnRequest on_request)
+    : TimedCall(call),
       registry_(registry),
       slot_(std::move(slot)),
-      deadline_(DeadlineOf(context)),
+      deadline_(call.deadline()),
       telemetry_(telemetry),
       kind_(kind),
       on_request_(std::move(on_request)),
       budget_(options.messages_in_flight, options.bytes_in_flight) {}
 
-void ServerStream::OnReadDone(bool ok) {
+void ServerStream::OnReadDone(bool ok, absl::Cord message) {
   OnRequest on_request;
   {
     const std::lock_guard lock(mutex_);
@@ -40,18 +27,16 @@ void ServerStream::OnReadDone(bool ok) {
     on_request.swap(on_request_);
   }
   NoteRequest();
-  if (!ok || IsCompressed(request_)) {
-    // gRPC itself ends calls with compressed requests.
+  if (!ok) {
     NoteReason(EndReason::kRefused);
     End(RequestMissing());
     return;
   }
   try {
-    on_request(shared_from_this(), request_);
+    on_request(shared_from_this(), message);
   } catch (const std::bad_alloc&) {
     EndOutOfMemory();
   }
-  request_.Clear();
 }
 
 void ServerStream::Asked(bool resumed) {
@@ -93,7 +78,7 @@ MessageSink::Want ServerStream::Check() {
 
 // Requires the lock.
 void ServerStream::Queue(OutMessage message) {
-  const size_t length = message.bytes.Length();
+  const size_t length = message.bytes.size();
   ready_.push_back(std::move(message));
   budget_.Made(length);
 }
@@ -115,9 +100,9 @@ MessageSink::Want ServerStream::Offer(OutMessage message) {
 
 void ServerStream::Announce(Metadata initial) {
   std::lock_guard lock(mutex_);
-  // gRPC sends it with the first message or the status.
+  // Sent with the first message or the status.
   if (closed_) return;
-  for (const auto& [key, value] : initial) context_->AddInitialMetadata(key, value);
+  for (const auto& [key, value] : initial) call_.AddInitialMetadata(key, value);
 }
 
 void ServerStream::Complete(absl::Status status, Metadata trailing,
@@ -139,16 +124,16 @@ void ServerStream::Complete(absl::Status status, Metadata trailing,
 // Requires the lock. Without the proof the stream is not complete.
 absl::Status ServerStream::AddProof() {
   try {
-    for (const auto& [key, value] : trailing_) context_->AddTrailingMetadata(key, value);
+    for (const auto& [key, value] : trailing_) call_.AddTrailingMetadata(key, value);
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   }
   return absl::OkStatus();
 }
 
-// Takes the next step on gRPC's side, if any. Calls gRPC without the lock: writing_ and closed_
-// keep other threads out. Does not throw when out of memory: the last step must finish the stream,
-// and no other call would.
+// Takes the next step on the transport's side, if any. Calls it without the lock: writing_ and
+// closed_ keep other threads out. Does not throw when out of memory: the last step must finish the
+// stream, and no other call would.
 void ServerStream::Advance(std::unique_lock<std::mutex> lock) {
   if (closed_ || writing_) return;
   const bool sent_all = produced_.has_value() && ready_.empty();
@@ -160,13 +145,14 @@ void ServerStream::Advance(std::unique_lock<std::mutex> lock) {
   } else if (sent_all) {
     status = *produced_;
   } else if (!ready_.empty()) {
-    current_ = ready_.front();  // a reference: ByteBuffer can't be moved
+    OutMessage message = std::move(ready_.front());
     ready_.pop_front();
     writing_ = true;
+    in_flight_ = message.bytes.size();
     clock_.HandOver();
-    watch_->Message(current_.tuples, current_.reported, current_.bytes.Length());
+    watch_->Message(message.tuples, message.reported, in_flight_);
     lock.unlock();
-    StartWrite(&current_.bytes);
+    call_.Write(std::move(message.bytes));
     return;
   } else {
     return;
@@ -181,7 +167,7 @@ void ServerStream::Advance(std::unique_lock<std::mutex> lock) {
   if (!watch_.has_value()) watch_.emplace(telemetry_, kind_);
   watch_->End(status, reason());
   lock.unlock();
-  Finish(ToGrpcStatus(status));
+  call_.Finish(std::move(status));
   if (close_feed) left->Close();
 }
 
@@ -190,8 +176,7 @@ void ServerStream::OnWriteDone(bool ok) {
   std::shared_ptr<OutboundFeed> resumed;
   std::unique_lock lock(mutex_);
   writing_ = false;
-  budget_.Taken(current_.bytes.Length(), clock_.Sent());
-  current_.bytes.Clear();
+  budget_.Taken(in_flight_, clock_.Sent());
   if (feed_ != nullptr && !feeding_ && !forced_.has_value() && budget_.HasMuchRoom()) {
     feeding_ = true;
     resumed = feed_;

@@ -1,11 +1,7 @@
-// One open stream on the server: passes messages from a feed to gRPC, with bounded memory and
-// without blocking gRPC's threads.
+// One open stream on the server: passes messages from a feed to the transport, with bounded
+// memory and without blocking the transport's threads.
 #ifndef CBT_RPC_OUTBOUND_SERVER_STREAM_H_
 #define CBT_RPC_OUTBOUND_SERVER_STREAM_H_
-
-#include <grpcpp/server_context.h>
-#include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/server_callback.h>
 
 #include <chrono>
 #include <cstddef>
@@ -17,6 +13,7 @@
 #include <stop_token>
 
 #include "absl/status/status.h"
+#include "absl/strings/cord.h"
 #include "cbt/rpc/server.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/outbound/open_streams.h"
@@ -24,35 +21,37 @@
 #include "rpc/outbound/send_budget.h"
 #include "rpc/outbound/stream_telemetry.h"
 #include "rpc/outbound/timed_call.h"
+#include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
 
 // Two sides share one lock. The feed makes messages while there is room for them, and pauses when
-// it is full. gRPC has at most one write at a time. So a client that stops reading holds a few
-// messages and no thread. The room grows with what the client takes without delay (SendBudget).
+// it is full. The transport has at most one write at a time. So a client that stops reading
+// holds a few messages and no thread. The room grows with what the client takes without delay
+// (SendBudget).
 //
 // The stream is finished exactly once, as soon as no write is in flight; it does not wait for the
-// feed, because a provider's call may take long. The object lives until gRPC and the feed have
-// released it.
+// feed, because a provider's call may take long. The object lives until the transport and the feed
+// have released it.
 //
 // It is open, and holds its slot, before its request has arrived: unfinished requests count too.
-class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+class ServerStream final : public CallHandler,
                            public MessageSink,
                            public TimedCall,
                            public std::enable_shared_from_this<ServerStream> {
  public:
-  // Handles the request. Called on gRPC's threads, and must not block; std::bad_alloc ends the
-  // stream.
-  using OnRequest = std::function<void(const std::shared_ptr<ServerStream>& stream,
-                                       const grpc::ByteBuffer& request)>;
+  // Handles the request. Called on the transport's threads, and must not block; std::bad_alloc ends
+  // the stream.
+  using OnRequest =
+      std::function<void(const std::shared_ptr<ServerStream>& stream, const absl::Cord& request)>;
 
-  // `context` is valid until OnDone(); the registry must outlive the reactor.
-  ServerStream(grpc::CallbackServerContext& context, OpenStreams& registry, StreamSlot slot,
+  // `call` is valid until OnDone(); the registry must outlive the stream.
+  ServerStream(ServerCall& call, OpenStreams& registry, StreamSlot slot,
                const StreamOptions& options, const Telemetry& telemetry, const StreamKind& kind,
                OnRequest on_request);
 
   // Starts waiting for the request. Call once, after the registry holds the stream.
-  void ReadRequest() { StartRead(&request_); }
+  void ReadRequest() noexcept { call_.StartRead(); }
 
   // The request has arrived; `resumed`: its starting offset is above 0. Call once.
   void Asked(bool resumed);
@@ -76,7 +75,7 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   void Announce(Metadata initial) override;
   void Complete(absl::Status status, Metadata trailing, std::optional<OutMessage> last) override;
 
-  void OnReadDone(bool ok) override;
+  void OnReadDone(bool ok, absl::Cord message) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
@@ -94,22 +93,21 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   const std::optional<std::chrono::system_clock::time_point> deadline_;
   const Telemetry telemetry_;
   StreamKind kind_;
-  OnRequest on_request_;      // null after the call
-  grpc::ByteBuffer request_;  // gRPC's until OnReadDone()
+  OnRequest on_request_;  // null after the call
   std::stop_source stop_;
 
   // From here on guarded by mutex_.
   std::shared_ptr<OutboundFeed> feed_;  // null before Start() and when no longer needed
   std::deque<OutMessage> ready_;
-  OutMessage current_;  // gRPC reads it while writing_
-  SendBudget budget_;   // of ready_ and current_
+  size_t in_flight_ = 0;  // bytes of the message that is being written
+  SendBudget budget_;     // of ready_ and the message in flight
   Metadata trailing_;
   bool writing_ = false;
   bool feeding_ = false;                  // the feed is working
   std::optional<absl::Status> produced_;  // how the feed ended
   std::optional<absl::Status> forced_;    // how the stream ends before the feed has
   bool broken_ = false;                   // the client has disconnected: never OK
-  bool closed_ = false;                   // gRPC has the status, or is about to get it
+  bool closed_ = false;                   // the transport has the status, or is about to get it
   std::optional<StreamTelemetry> watch_;  // from Asked() on
 };
 

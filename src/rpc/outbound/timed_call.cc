@@ -6,13 +6,13 @@ namespace cbt::rpc {
 
 void TimedCall::Done() {
   const std::lock_guard lock(mutex_);
-  context_ = nullptr;
+  done_ = true;
 }
 
 // Requires the lock.
 void TimedCall::Cancel() {
   NoteCancelled();
-  if (context_ != nullptr) context_->TryCancel();
+  if (!done_) call_.Cancel();
 }
 
 void TimedCall::Abort() {
@@ -24,7 +24,7 @@ void TimedCall::CheckTimes(std::chrono::milliseconds stall, std::chrono::millise
   bool request_late = false;
   {
     const std::lock_guard lock(mutex_);
-    if (context_ == nullptr) return;
+    if (done_) return;
     switch (clock_.Judge(stall, total, Ending())) {
       case CallClock::Verdict::kInTime:
         return;

@@ -2,13 +2,12 @@
 #ifndef CBT_RPC_OUTBOUND_TIMED_CALL_H_
 #define CBT_RPC_OUTBOUND_TIMED_CALL_H_
 
-#include <grpcpp/server_context.h>
-
 #include <chrono>
 #include <mutex>
 
 #include "rpc/outbound/call_clock.h"
 #include "rpc/outbound/open_streams.h"
+#include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
 
@@ -18,21 +17,23 @@ class TimedCall : public ServedCall {
   void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) final;
 
  protected:
-  // `context` must be valid until Done().
-  explicit TimedCall(grpc::CallbackServerContext& context) noexcept : context_(&context) {}
+  // `call` must be valid until Done().
+  explicit TimedCall(ServerCall& call) noexcept : call_(call) {}
 
-  // gRPC's OnDone() has been called: the context is no longer valid.
+  // OnDone() has been called: the call is no longer valid.
   void Done();
 
   // Whether the status of the call is already decided. Called with the lock held.
   virtual bool Ending() const = 0;
 
-  std::mutex mutex_;                      // of the derived class too
-  grpc::CallbackServerContext* context_;  // null after Done()
+  ServerCall& call_;
+  std::mutex mutex_;  // of the derived class too
   CallClock clock_;
 
  private:
   void Cancel();
+
+  bool done_ = false;
 };
 
 }  // namespace cbt::rpc

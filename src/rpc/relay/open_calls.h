@@ -8,10 +8,10 @@
 
 namespace cbt::rpc {
 
-// Counts the calls on a channel. A cancelled call ends later in a thread of gRPC, and holds the
-// channel until then. The last reference to a channel must not be dropped there: gRPC would wait
-// for its own thread. So the destructor waits for the calls; declare this after the channel, so
-// that it is destroyed first. Thread safe.
+// Counts the calls on a channel. A cancelled call ends later in a thread of the transport, and
+// needs the channel until then. The last reference to a channel must not be dropped there: the
+// transport would wait for its own thread. So the destructor waits for the calls; declare this
+// after the channel, so that it is destroyed first. Thread safe.
 class OpenCalls {
  public:
   OpenCalls() = default;

@@ -34,8 +34,7 @@ MetadataRequest UpstreamRequest(const AdmittedRequest& request) {
 }  // namespace
 
 RelayFeed::RelayFeed(const RelayPlan& plan, const Contract& downstream, AdmittedRequest request,
-                     std::shared_ptr<MessageSink> sink, std::stop_token stop,
-                     UpstreamCall::Deadline deadline)
+                     std::shared_ptr<MessageSink> sink, std::stop_token stop, Deadline deadline)
     : hold_(plan.calls),
       plan_(plan),
       downstream_(downstream),
@@ -45,7 +44,7 @@ RelayFeed::RelayFeed(const RelayPlan& plan, const Contract& downstream, Admitted
       stop_(std::move(stop)),
       // The plugin need not respect the starting offset or the limit: see Translate().
       checker_(0, 0),
-      call_(deadline) {}
+      call_(plan.channel->NewCall(deadline)) {}
 
 void RelayFeed::Begin() {
   begun_ = true;
@@ -63,9 +62,15 @@ void RelayFeed::Begin() {
   // From here on, only the end of the call releases this.
   self_ = shared_from_this();
   // Before the call starts: after that it may end at any time.
-  on_stop_.emplace(stop_, [this] { call_.Cancel(); });
+  on_stop_.emplace(stop_, [this] { call_->Cancel(); });
   AwaitPlugin();
-  call_.Start(plan_.channel, path, request, *this);
+  try {
+    call_->Start(path, request, *this);
+  } catch (const std::bad_alloc&) {
+    // It has not started, and has no end.
+    failure_ = OutOfMemory();
+    OnEnd(failure_);
+  }
 }
 
 void RelayFeed::Resume() {
@@ -73,12 +78,12 @@ void RelayFeed::Resume() {
     Begin();
   } else if (HandOn()) {
     AwaitPlugin();
-    call_.ReadOn();
+    call_->ReadOn();
   }
 }
 
 void RelayFeed::Close() {
-  if (begun_) call_.Cancel();
+  if (begun_) call_->Cancel();
 }
 
 bool RelayFeed::HandOn() try {
@@ -93,7 +98,7 @@ bool RelayFeed::HandOn() try {
         // From here on, Resume() may run in another thread.
         return false;
       case MessageSink::Want::kNothing:
-        call_.Cancel();
+        call_->Cancel();
         return false;
     }
   }
@@ -101,32 +106,32 @@ bool RelayFeed::HandOn() try {
 } catch (const std::bad_alloc&) {
   // A message may have been lost.
   failure_ = OutOfMemory();
-  call_.Cancel();
+  call_->Cancel();
   return false;
 }
 
-bool RelayFeed::OnMessage(grpc::ByteBuffer message) try {
+bool RelayFeed::OnMessage(absl::Cord message) try {
   StopAwaiting();
   if (!failure_.ok()) return false;
-  if (messages_ == 0 && call_.Initial(kSourceVersionKey) == kGivenTwice) {
+  if (messages_ == 0 && call_->Initial(kSourceVersionKey) == kGivenTwice) {
     failure_ = Broken(AbslView(kTwoVersions));
-    call_.Cancel();
+    call_->Cancel();
     return false;
   }
   if (messages_ == 0 && pending_.empty()) {
     Metadata initial =
-        SummaryMetadata(ReadSummary([this](std::string_view key) { return call_.Initial(key); }));
+        SummaryMetadata(ReadSummary([this](std::string_view key) { return call_->Initial(key); }));
     initial.emplace_back(
         kSourceVersionKey,
         SourceVersionText(SourceVersion(request_.base_snapshot_id, request_.target_snapshot_id,
-                                        call_.Initial(kSourceVersionKey).value_or(""))));
+                                        call_->Initial(kSourceVersionKey).value_or(""))));
     sink_->Announce(std::move(initial));
   }
   if (absl::Status status = Translate(message); !status.ok()) {
     // Reported when the call ends.
     failure_ = std::move(status);
     pending_.clear();
-    call_.Cancel();
+    call_->Cancel();
     return false;
   }
   if (!HandOn()) return false;
@@ -137,10 +142,10 @@ bool RelayFeed::OnMessage(grpc::ByteBuffer message) try {
   throw;
 }
 
-absl::Status RelayFeed::Translate(const grpc::ByteBuffer& message) {
+absl::Status RelayFeed::Translate(const absl::Cord& message) {
   const bool trimming = !started_ && request_.starting_offset > 0;
   const bool limited = request_.max_results > 0;
-  const bool fits = message.Length() <= kMaxMessageBytes;
+  const bool fits = message.size() <= kMaxMessageBytes;
   if (!plan_.check_tuples && same_layout_ && !trimming && !limited && fits) {
     pending_.push_back({.bytes = message, .tuples = 0, .reported = 0});
     ++passed_unseen_;
@@ -204,11 +209,11 @@ void RelayFeed::CheckPlugin(std::chrono::milliseconds limit) {
   const Clock::duration since = awaited_since_;
   if (since == Clock::duration::zero() || Clock::now().time_since_epoch() - since <= limit) return;
   stalled_ = true;
-  call_.Cancel();
+  call_->Cancel();
 }
 
 // The final status of the stream.
-absl::Status RelayFeed::Verdict(const grpc::Status& status) {
+absl::Status RelayFeed::Verdict(const absl::Status& status) {
   if (!failure_.ok()) return failure_;
   if (!status.ok()) {
     // The plugin did not end it.
@@ -217,16 +222,15 @@ absl::Status RelayFeed::Verdict(const grpc::Status& status) {
       return absl::DeadlineExceededError("plugin: it sent nothing within the relay's time limit");
     }
     // A plugin that shuts down may cancel; the relay's client did not, so CANCELLED would be wrong.
-    const bool cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
-    const absl::StatusCode code = cancelled ? absl::StatusCode::kUnavailable
-                                            : static_cast<absl::StatusCode>(status.error_code());
-    return plan_.errors.ForClient({code, status.error_message()}, request_.secrets);
+    const absl::StatusCode code =
+        absl::IsCancelled(status) ? absl::StatusCode::kUnavailable : status.code();
+    return plan_.errors.ForClient({code, status.message()}, request_.secrets);
   }
   // At every starting offset, even a stream without tuples has one message. Without its capacity,
   // an empty answer can't be told from a missing one.
   if (messages_ == 0) return Broken("the stream ended without a message");
   // The relay's own proof must never cover what the plugin's proof contradicts.
-  const MetadataLookup trailing = [this](std::string_view key) { return call_.Trailing(key); };
+  const MetadataLookup trailing = [this](std::string_view key) { return call_->Trailing(key); };
   if (plan_.check_tuples || passed_unseen_ == 0) {
     std::string what;
     switch (CheckProof(trailing, received_, request_.starting_offset, header_, what,
@@ -258,7 +262,7 @@ Metadata RelayFeed::TrailingMetadata() const {
   return copied_proof_;
 }
 
-void RelayFeed::OnEnd(const grpc::Status& status) {
+void RelayFeed::OnEnd(const absl::Status& status) {
   // This must not be touched after the last reference is dropped, at the end.
   const std::shared_ptr<RelayFeed> self = std::move(self_);
   StopAwaiting();

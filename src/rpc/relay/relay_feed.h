@@ -2,8 +2,6 @@
 #ifndef CBT_RPC_RELAY_RELAY_FEED_H_
 #define CBT_RPC_RELAY_RELAY_FEED_H_
 
-#include <grpcpp/channel.h>
-
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -15,17 +13,18 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/strings/cord.h"
 #include "cbt/wire/checker.h"
 #include "cbt/wire/digest.h"
 #include "cbt/wire/message.h"
 #include "rpc/access/admission.h"
-#include "rpc/client/upstream_call.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
 #include "rpc/outbound/outbound_feed.h"
 #include "rpc/relay/open_calls.h"
 #include "rpc/relay/plugin_errors.h"
 #include "rpc/relay/plugin_watch.h"
+#include "rpc/transport/client_call.h"
 #include "rpc/transport/flat_message.h"
 #include "rpc/transport/slice_pool.h"
 
@@ -33,7 +32,7 @@ namespace cbt::rpc {
 
 // Shared by all streams of a relay, and outlives them.
 struct RelayPlan {
-  std::shared_ptr<grpc::Channel> channel;  // to the plugin
+  std::shared_ptr<Channel> channel;  // to the plugin
   const Contract& upstream;
   bool check_tuples = true;
   size_t message_bytes = 0;  // of reencoded messages
@@ -42,21 +41,20 @@ struct RelayPlan {
   PluginErrors errors = PluginErrors();
 };
 
-// Runs on gRPC's threads of both connections.
+// Runs on the transport's threads of both connections.
 class RelayFeed final : public OutboundFeed,
-                        public UpstreamHandler,
+                        public ClientCallHandler,
                         public WatchedCall,
                         public std::enable_shared_from_this<RelayFeed> {
  public:
   RelayFeed(const RelayPlan& plan, const Contract& downstream, AdmittedRequest request,
-            std::shared_ptr<MessageSink> sink, std::stop_token stop,
-            UpstreamCall::Deadline deadline);
+            std::shared_ptr<MessageSink> sink, std::stop_token stop, Deadline deadline);
 
   void Resume() override;
   void Close() override;
 
-  bool OnMessage(grpc::ByteBuffer message) override;
-  void OnEnd(const grpc::Status& status) override;
+  bool OnMessage(absl::Cord message) override;
+  void OnEnd(const absl::Status& status) override;
 
   void CheckPlugin(std::chrono::milliseconds limit) override;
 
@@ -69,11 +67,11 @@ class RelayFeed final : public OutboundFeed,
 
   void Begin();
   // Appends the translation of `message` to pending_.
-  absl::Status Translate(const grpc::ByteBuffer& message);
+  absl::Status Translate(const absl::Cord& message);
   void Reencode(const MetadataMessage& message, size_t from);
   // Forwards pending messages; true if there is room for more.
   bool HandOn();
-  absl::Status Verdict(const grpc::Status& status);
+  absl::Status Verdict(const absl::Status& status);
   Metadata TrailingMetadata() const;
 
   const OpenCalls::Hold hold_;  // destroyed last
@@ -102,7 +100,7 @@ class RelayFeed final : public OutboundFeed,
   std::deque<OutMessage> pending_;
   absl::Status failure_;             // why the plugin's call was cancelled
   std::shared_ptr<RelayFeed> self_;  // while the call is open
-  UpstreamCall call_;
+  const std::unique_ptr<ClientCall> call_;
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 

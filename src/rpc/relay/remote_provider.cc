@@ -7,6 +7,7 @@
 
 #include "rpc/client/remote_cursor.h"
 #include "rpc/relay/remote_provider.h"
+#include "rpc/transport/channel.h"
 #include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
@@ -42,7 +43,7 @@ class PluginCursor final : public ExtentCursor {
 class RemoteProvider final : public SnapshotProvider {
  public:
   // One channel, or its error: a connection for each page would cost more than the page.
-  RemoteProvider(absl::StatusOr<std::shared_ptr<grpc::Channel>> channel, Api api,
+  RemoteProvider(absl::StatusOr<std::shared_ptr<Channel>> channel, Api api,
                  const PluginErrors& errors, std::optional<milliseconds> stall = {})
       : channel_(std::move(channel)), api_(api), errors_(errors), stall_(stall) {}
 
@@ -99,7 +100,7 @@ class RemoteProvider final : public SnapshotProvider {
     return source;
   }
 
-  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel_;
+  const absl::StatusOr<std::shared_ptr<Channel>> channel_;
   const Api api_;
   const PluginErrors errors_;
   const std::optional<milliseconds> stall_;
@@ -108,14 +109,14 @@ class RemoteProvider final : public SnapshotProvider {
 }  // namespace
 
 std::unique_ptr<SnapshotProvider> MakeRemoteProvider(
-    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel, Api api, const PluginErrors& errors,
+    absl::StatusOr<std::shared_ptr<Channel>> channel, Api api, const PluginErrors& errors,
     std::optional<milliseconds> stall) {
   return std::make_unique<RemoteProvider>(std::move(channel), api, errors, stall);
 }
 
 std::unique_ptr<SnapshotProvider> MakeRemoteProvider(const std::string& address, Api api,
                                                      const ClientTlsOptions& tls, LogSink* log) {
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = nullptr;
+  absl::StatusOr<std::shared_ptr<Channel>> channel = nullptr;
   if (const absl::StatusOr<Address> parsed = ParseAddress(address); parsed.ok()) {
     channel = ConnectForGood(*parsed, tls);
   } else {

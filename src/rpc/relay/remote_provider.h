@@ -9,16 +9,15 @@
 #include "absl/status/statusor.h"
 #include "cbt/provider.h"
 #include "cbt/rpc/api.h"
-#include "grpcpp/channel.h"
 #include "rpc/relay/plugin_errors.h"
-#include "rpc/transport/channel.h"
+#include "rpc/transport/client_call.h"
 
 namespace cbt::rpc {
 
 // As the public function, over `channel`; its error, if any, is returned by every call. A server
 // that sends nothing for `stall` fails the call.
 std::unique_ptr<SnapshotProvider> MakeRemoteProvider(
-    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel, Api api, const PluginErrors& errors,
+    absl::StatusOr<std::shared_ptr<Channel>> channel, Api api, const PluginErrors& errors,
     std::optional<std::chrono::milliseconds> stall);
 
 }  // namespace cbt::rpc

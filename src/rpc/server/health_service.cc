@@ -1,8 +1,5 @@
 #include "rpc/server/health_service.h"
 
-#include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/slice.h>
-
 #include <memory>
 #include <mutex>
 #include <new>
@@ -11,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
 #include "rpc/outbound/timed_call.h"
@@ -47,22 +45,21 @@ std::string Encoded(uint64_t status) {
 
 }  // namespace
 
-// Sends the state, and then each change. Lives until gRPC has released it.
-class HealthService::Watch final : public BidiReactor, public TimedCall {
+// Sends the state, and then each change. Lives until the transport has released it.
+class HealthService::Watch final : public CallHandler, public TimedCall {
  public:
-  // `context` is valid until OnDone(); the service must outlive the watch.
-  Watch(HealthService& service, grpc::CallbackServerContext& context, StreamSlot slot)
-      : TimedCall(context), service_(service), slot_(std::move(slot)) {}
+  // `call` is valid until OnDone(); the service must outlive the watch.
+  Watch(HealthService& service, ServerCall& call, StreamSlot slot)
+      : TimedCall(call), service_(service), slot_(std::move(slot)) {}
 
   // Call once, after the registry holds the watch.
-  void ReadRequest() { StartRead(&bytes_); }
+  void ReadRequest() noexcept { call_.StartRead(); }
 
-  void OnReadDone(bool ok) override {
+  void OnReadDone(bool ok, absl::Cord message) override {
     try {
       absl::StatusOr<std::string> name = RequestMissing();
-      // gRPC itself ends calls with compressed requests.
-      if (ok && !IsCompressed(bytes_) && bytes_.Length() <= SmallCalls::kMaxQuestionBytes) {
-        name = AskedFor(FlatMessage().Of(bytes_));
+      if (ok && message.size() <= SmallCalls::kMaxQuestionBytes) {
+        name = AskedFor(FlatMessage().Of(message));
       }
       if (!name.ok()) return End(name.status());
       {
@@ -79,17 +76,17 @@ class HealthService::Watch final : public BidiReactor, public TimedCall {
 
   // Sends the state unless it was the last one sent.
   void Update() {
+    absl::Cord message;
     {
       const std::lock_guard lock(mutex_);
       const uint64_t state = !known_ ? kServiceUnknown : service_.serving_ ? kServing : kNotServing;
       if (!asked_ || closed_ || writing_ || sent_ == state) return;
-      const grpc::Slice slice(Encoded(state));
-      bytes_ = grpc::ByteBuffer(&slice, 1);
+      message = absl::Cord(Encoded(state));
       sent_ = state;
       writing_ = true;
       clock_.HandOver();
     }
-    StartWrite(&bytes_);
+    call_.Write(std::move(message));
   }
 
   void OnWriteDone(bool ok) override {
@@ -127,7 +124,7 @@ class HealthService::Watch final : public BidiReactor, public TimedCall {
       closed_ = true;
       clock_.HandOver();
     }
-    Finish(ToGrpcStatus(status));
+    call_.Finish(std::move(status));
   }
 
  private:
@@ -135,13 +132,12 @@ class HealthService::Watch final : public BidiReactor, public TimedCall {
 
   HealthService& service_;
   const StreamSlot slot_;
-  grpc::ByteBuffer bytes_;  // of the request, then of the message in flight
   bool asked_ = false;
   bool known_ = false;
   uint64_t sent_ = 0;  // the encoded state; 0 before the first
   bool writing_ = false;
   std::optional<absl::Status> end_;  // after the message in flight
-  bool closed_ = false;              // gRPC has the status
+  bool closed_ = false;              // the transport has the status
 };
 
 HealthService::HealthService(SmallCalls& calls, std::chrono::milliseconds patience,
@@ -154,26 +150,22 @@ HealthService::HealthService(SmallCalls& calls, std::chrono::milliseconds patien
       }),
       telemetry_(telemetry),
       watches_(kMaxWatches, patience, std::chrono::milliseconds{0}) {
-  AddBidi("/grpc.health.v1.Health/Check",
-          [this, &calls](grpc::CallbackServerContext* context) -> BidiReactor* {
-            return calls.Open(*context, check_);
-          });
-  AddBidi("/grpc.health.v1.Health/Watch",
-          [this](grpc::CallbackServerContext* context) { return OpenWatch(*context); });
+  AddMethod("/grpc.health.v1.Health/Check",
+            [this, &calls](ServerCall& call) { return calls.Open(call, check_); });
+  AddMethod("/grpc.health.v1.Health/Watch", [this](ServerCall& call) { return OpenWatch(call); });
 }
 
-HealthService::BidiReactor* HealthService::OpenWatch(grpc::CallbackServerContext& context) {
+absl::StatusOr<CallHandler*> HealthService::OpenWatch(ServerCall& call) {
   absl::StatusOr<StreamSlot> slot = watches_.TakeSlot();
   if (!slot.ok()) {
     Report(telemetry_, ServerEvent::kCallRefused);
-    return RejectBidi({grpc::StatusCode::RESOURCE_EXHAUSTED, "health: too many watches are open"});
+    return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
+                             "health: too many watches are open");
   }
-  const auto watch = std::make_shared<Watch>(*this, context, *std::move(slot));
-  if (absl::Status status = watches_.Add(watch); !status.ok()) {
-    return RejectBidi(ToGrpcStatus(status));
-  }
+  const auto watch = std::make_shared<Watch>(*this, call, *std::move(slot));
+  if (absl::Status status = watches_.Add(watch); !status.ok()) return status;
   watch->ReadRequest();
-  // The registry keeps it until OnDone(), which gRPC calls only after this handler has returned.
+  // The registry keeps it until OnDone(), which comes only after this has returned.
   return watch.get();
 }
 

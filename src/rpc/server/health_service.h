@@ -5,20 +5,19 @@
 #ifndef CBT_RPC_SERVER_HEALTH_SERVICE_H_
 #define CBT_RPC_SERVER_HEALTH_SERVICE_H_
 
-#include <grpcpp/server_context.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 
+#include "absl/status/statusor.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/outbound/open_streams.h"
 #include "rpc/server/small_calls.h"
-#include "rpc/transport/raw_service.h"
+#include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
 
-class HealthService final : public RawService {
+class HealthService final : public Service {
  public:
   // Most watches open at once: a client that balances load has one per connection.
   static constexpr size_t kMaxWatches = 256;
@@ -36,7 +35,7 @@ class HealthService final : public RawService {
 
  private:
   class Watch;
-  BidiReactor* OpenWatch(grpc::CallbackServerContext& context);
+  absl::StatusOr<CallHandler*> OpenWatch(ServerCall& call);
 
   const SmallCalls::Answer check_;
   const Telemetry telemetry_;

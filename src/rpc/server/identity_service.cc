@@ -78,9 +78,7 @@ IdentityService::IdentityService(std::string_view plugin_name, std::string_view 
       capabilities_(Constant(Capabilities())),
       ready_(Constant(Ready())) {
   const auto add = [&](const char* path, const SmallCalls::Answer& answer) {
-    AddBidi(path, [&calls, &answer](grpc::CallbackServerContext* context) {
-      return calls.Open(*context, answer);
-    });
+    AddMethod(path, [&calls, &answer](ServerCall& call) { return calls.Open(call, answer); });
   };
   add("/csi.v1.Identity/GetPluginInfo", info_);
   add("/csi.v1.Identity/GetPluginCapabilities", capabilities_);

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "rpc/server/small_calls.h"
-#include "rpc/transport/raw_service.h"
+#include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
 
@@ -15,7 +15,7 @@ namespace cbt::rpc {
 // 63 characters, a letter or digit first and last; otherwise INVALID_ARGUMENT.
 absl::Status CheckPluginName(std::string_view name);
 
-class IdentityService final : public RawService {
+class IdentityService final : public Service {
  public:
   // `calls` must outlive the service.
   IdentityService(std::string_view plugin_name, std::string_view vendor_version, SmallCalls& calls);

@@ -21,9 +21,7 @@ MetadataService::MetadataService(const Contract& contract, Admission& admission,
       registry_(registry),
       telemetry_(telemetry) {
   for (const MethodContract* method : {&contract.allocated, &contract.delta}) {
-    AddBidi(method->path, [this, method](grpc::CallbackServerContext* context) {
-      return Open(*method, *context);
-    });
+    AddMethod(method->path, [this, method](ServerCall& call) { return Open(*method, call); });
   }
 }
 
@@ -33,30 +31,30 @@ MetadataService::~MetadataService() {
 }
 
 // Takes the slot before the request has arrived.
-RawService::BidiReactor* MetadataService::Open(const MethodContract& method,
-                                               grpc::CallbackServerContext& context) {
+absl::StatusOr<CallHandler*> MetadataService::Open(const MethodContract& method, ServerCall& call) {
   const StreamKind kind{.api = contract_.api, .delta = method.fields.is_delta()};
-  const auto reject = [&](const absl::Status& status) {
+  const auto refused = [&](absl::Status status) {
     StreamTelemetry(telemetry_, kind).End(status, EndReason::kRefused);
     Report(telemetry_, ServerEvent::kStreamRefused);
-    return RejectBidi(ToGrpcStatus(status));
+    return status;
   };
   absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();
-  if (!slot.ok()) return reject(slot.status());
+  if (!slot.ok()) return refused(slot.status());
   const auto stream = std::make_shared<ServerStream>(
-      context, registry_, *std::move(slot), options_, telemetry_, kind,
-      [this, &method](const std::shared_ptr<ServerStream>& opened,
-                      const grpc::ByteBuffer& request) { Begin(method, opened, request); });
-  if (absl::Status status = registry_.Add(stream); !status.ok()) return reject(status);
+      call, registry_, *std::move(slot), options_, telemetry_, kind,
+      [this, &method](const std::shared_ptr<ServerStream>& opened, const absl::Cord& request) {
+        Begin(method, opened, request);
+      });
+  if (absl::Status status = registry_.Add(stream); !status.ok()) return refused(std::move(status));
   stream->ReadRequest();
-  // The registry keeps it until OnDone(), which gRPC calls only after this handler has returned.
+  // The registry keeps it until OnDone(), which comes only after this has returned.
   return stream.get();
 }
 
-// Runs on gRPC's threads: only decodes and checks the request.
+// Runs on the transport's threads: only decodes and checks the request.
 void MetadataService::Begin(const MethodContract& method,
                             const std::shared_ptr<ServerStream>& stream,
-                            const grpc::ByteBuffer& request) {
+                            const absl::Cord& request) {
   absl::StatusOr<MetadataRequest> decoded = DecodeRequest(method, FlatMessage().Of(request));
   stream->Asked(decoded.ok() && decoded->starting_offset > 0);
   const auto refuse = [&stream](const absl::Status& status) {

@@ -6,6 +6,8 @@
 #include <memory>
 #include <shared_mutex>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "cbt/rpc/server.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/access/admission.h"
@@ -13,7 +15,7 @@
 #include "rpc/outbound/open_streams.h"
 #include "rpc/outbound/outbound_feed.h"
 #include "rpc/outbound/server_stream.h"
-#include "rpc/transport/raw_service.h"
+#include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
 
@@ -21,7 +23,7 @@ namespace cbt::rpc {
 using FeedFactory = std::function<std::shared_ptr<OutboundFeed>(
     const Contract& contract, AdmittedRequest request, std::shared_ptr<ServerStream> stream)>;
 
-class MetadataService final : public RawService {
+class MetadataService final : public Service {
  public:
   // All references must outlive the service; the contract must be a streaming one of contract.h.
   MetadataService(const Contract& contract, Admission& admission, FeedFactory feeds,
@@ -38,9 +40,9 @@ class MetadataService final : public RawService {
     bool open = true;
   };
 
-  BidiReactor* Open(const MethodContract& method, grpc::CallbackServerContext& context);
+  absl::StatusOr<CallHandler*> Open(const MethodContract& method, ServerCall& call);
   void Begin(const MethodContract& method, const std::shared_ptr<ServerStream>& stream,
-             const grpc::ByteBuffer& request);
+             const absl::Cord& request);
 
   const Contract& contract_;
   Admission& admission_;

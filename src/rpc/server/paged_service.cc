@@ -1,7 +1,5 @@
 #include "rpc/server/paged_service.h"
 
-#include <grpcpp/support/slice.h>
-
 #include <algorithm>
 #include <limits>
 #include <mutex>
@@ -11,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/source_version.h"
 #include "rpc/contract/starting_offset.h"
@@ -41,38 +40,35 @@ struct PageContents {
 
 }  // namespace
 
-// One call. Lives until gRPC and the task in the executor have released it. Like a stream, it holds
-// its slot before its request has arrived, and does not wait for the provider when the client has
-// disconnected.
-class PagedService::Page final : public BidiReactor,
+// One call. Lives until the transport and the task in the executor have released it. Like a stream,
+// it holds its slot before its request has arrived, and does not wait for the provider when the
+// client has disconnected.
+class PagedService::Page final : public CallHandler,
                                  public TimedCall,
                                  public std::enable_shared_from_this<Page> {
  public:
-  // `context` is valid until OnDone(); the registry and the executor must outlive the page's call.
+  // `call` is valid until OnDone(); the registry and the executor must outlive the page's call.
   Page(std::shared_ptr<const Shared> shared, OpenStreams& registry, Executor& executor,
-       grpc::CallbackServerContext& context, StreamSlot slot, const Telemetry& telemetry)
-      : TimedCall(context),
+       ServerCall& call, StreamSlot slot, const Telemetry& telemetry)
+      : TimedCall(call),
         shared_(std::move(shared)),
         registry_(registry),
         executor_(executor),
-        deadline_(context.deadline()),
+        deadline_(call.deadline()),
         slot_(std::move(slot)),
-        telemetry_(telemetry) {
-    if (deadline_ == std::chrono::system_clock::time_point::max()) deadline_.reset();
-  }
+        telemetry_(telemetry) {}
 
   // Call once, after the registry holds the page.
-  void ReadRequest() { StartRead(&bytes_); }
+  void ReadRequest() noexcept { call_.StartRead(); }
 
-  void OnReadDone(bool ok) override {
+  void OnReadDone(bool ok, absl::Cord message) override {
     {
       const std::lock_guard lock(mutex_);
       clock_.Requested();
     }
     NoteRequest();
     try {
-      // gRPC itself ends calls with compressed requests.
-      const absl::Status status = ok && !IsCompressed(bytes_) ? Decode() : RequestMissing();
+      const absl::Status status = ok ? Decode(message) : RequestMissing();
       if (!status.ok()) {
         NoteReason(EndReason::kRefused);
         return End(status);
@@ -86,7 +82,7 @@ class PagedService::Page final : public BidiReactor,
   // The caller keeps the page alive. Answers first: the provider's error after being stopped is not
   // the status of the page.
   void End(absl::Status status) override {
-    Answer(status, nullptr);
+    Answer(std::move(status), {});
     stop_.request_stop();
   }
 
@@ -103,11 +99,10 @@ class PagedService::Page final : public BidiReactor,
  private:
   bool Ending() const override { return answered_; }
 
-  absl::Status Decode() {
+  absl::Status Decode(const absl::Cord& message) {
     absl::StatusOr<MetadataRequest> decoded =
-        DecodeRequest(kListSnapshotDeltas, FlatMessage().Of(bytes_));
+        DecodeRequest(kListSnapshotDeltas, FlatMessage().Of(message));
     const std::lock_guard lock(mutex_);
-    bytes_.Clear();
     if (answered_) return absl::CancelledError();
     watch_.emplace(telemetry_,
                    StreamKind{.api = Api::kPaged,
@@ -122,13 +117,13 @@ class PagedService::Page final : public BidiReactor,
   }
 
   void Run() {
-    grpc::ByteBuffer message;
-    const absl::Status status = Make(message);
-    Answer(status, &message);
+    absl::Cord message;
+    absl::Status status = Make(message);
+    Answer(std::move(status), std::move(message));
   }
 
   // Ends the call; only the first call counts.
-  void Answer(absl::Status status, grpc::ByteBuffer* message) {
+  void Answer(absl::Status status, absl::Cord message) {
     {
       std::lock_guard lock(mutex_);
       if (answered_) return;
@@ -136,30 +131,25 @@ class PagedService::Page final : public BidiReactor,
       clock_.HandOver();
       if (!watch_.has_value()) watch_.emplace(telemetry_, StreamKind{.api = Api::kPaged});
       if (status.ok()) status = AddVersion();
-      if (status.ok()) {
-        bytes_ = *message;
-        watch_->Message(tuples_, reported_, message->Length());
-      }
+      if (status.ok()) watch_->Message(tuples_, reported_, message.size());
       watch_->End(status, reason());
     }
     if (status.ok()) {
-      StartWriteAndFinish(&bytes_, grpc::WriteOptions(), grpc::Status::OK);
+      call_.WriteAndFinish(std::move(message));
     } else {
-      Finish(ToGrpcStatus(status));
+      call_.Finish(std::move(status));
     }
   }
 
   // Requires the lock. A page without its source version can't be continued.
   absl::Status AddVersion() try {
-    if (context_ != nullptr) {
-      context_->AddInitialMetadata(std::string(kSourceVersionKey), SourceVersionText(version_));
-    }
+    call_.AddInitialMetadata(kSourceVersionKey, SourceVersionText(version_));
     return absl::OkStatus();
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   }
 
-  absl::Status Make(grpc::ByteBuffer& message) try {
+  absl::Status Make(absl::Cord& message) try {
     AdmittedRequest admitted{.base_snapshot_id = request_.base_snapshot_id,
                              .target_snapshot_id = request_.target_snapshot_id,
                              .starting_offset = 0,
@@ -200,8 +190,7 @@ class PagedService::Page final : public BidiReactor,
     version_ = std::move(source->version);
     tuples_ = page.tuples;
     reported_ = page.reported;
-    const grpc::Slice slice(bytes);
-    message = grpc::ByteBuffer(&slice, 1);
+    message = absl::Cord(std::move(bytes));
     return absl::OkStatus();
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
@@ -249,16 +238,15 @@ class PagedService::Page final : public BidiReactor,
   const std::shared_ptr<const Shared> shared_;
   OpenStreams& registry_;
   Executor& executor_;
-  grpc::ByteBuffer bytes_;  // of the request, then of the answer
   MetadataRequest request_;
-  std::optional<std::chrono::system_clock::time_point> deadline_;
+  const std::optional<std::chrono::system_clock::time_point> deadline_;
   const StreamSlot slot_;
   const Telemetry telemetry_;
   std::stop_source stop_;
   std::string version_;
   uint64_t tuples_ = 0;
   uint64_t reported_ = 0;
-  bool answered_ = false;                 // gRPC has the answer, or is about to get it
+  bool answered_ = false;                 // the transport has the answer, or is about to get it
   std::optional<StreamTelemetry> watch_;  // from the request on
 };
 
@@ -270,23 +258,22 @@ PagedService::PagedService(SnapshotProvider& provider, PageTokens tokens,
       executor_(executor),
       telemetry_(telemetry) {
   static_assert(kChangedBlocksField == 3, "what EncodeTuples() writes");
-  AddBidi(kListSnapshotDeltas.path,
-          [this](grpc::CallbackServerContext* context) { return Open(*context); });
+  AddMethod(kListSnapshotDeltas.path, [this](ServerCall& call) { return Open(call); });
 }
 
-PagedService::BidiReactor* PagedService::Open(grpc::CallbackServerContext& context) {
-  const auto reject = [&](const absl::Status& status) {
+absl::StatusOr<CallHandler*> PagedService::Open(ServerCall& call) {
+  const auto refused = [&](absl::Status status) {
     StreamTelemetry(telemetry_, {.api = Api::kPaged}).End(status, EndReason::kRefused);
     Report(telemetry_, ServerEvent::kStreamRefused);
-    return RejectBidi(ToGrpcStatus(status));
+    return status;
   };
   absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();
-  if (!slot.ok()) return reject(slot.status());
+  if (!slot.ok()) return refused(slot.status());
   const auto page =
-      std::make_shared<Page>(shared_, registry_, executor_, context, *std::move(slot), telemetry_);
-  if (absl::Status status = registry_.Add(page); !status.ok()) return reject(status);
+      std::make_shared<Page>(shared_, registry_, executor_, call, *std::move(slot), telemetry_);
+  if (absl::Status status = registry_.Add(page); !status.ok()) return refused(std::move(status));
   page->ReadRequest();
-  // The registry keeps it until OnDone(), which gRPC calls only after this handler has returned.
+  // The registry keeps it until OnDone(), which comes only after this has returned.
   return page.get();
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "cbt/executor.h"
 #include "cbt/provider.h"
 #include "cbt/rpc/server.h"
@@ -12,11 +13,11 @@
 #include "rpc/contract/contract.h"
 #include "rpc/contract/page_token.h"
 #include "rpc/outbound/open_streams.h"
-#include "rpc/transport/raw_service.h"
+#include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
 
-class PagedService final : public RawService {
+class PagedService final : public Service {
  public:
   // All references must outlive the service, and the executor its tasks.
   PagedService(SnapshotProvider& provider, PageTokens tokens, const StreamOptions& options,
@@ -25,7 +26,7 @@ class PagedService final : public RawService {
  private:
   class Page;
 
-  BidiReactor* Open(grpc::CallbackServerContext& context);
+  absl::StatusOr<CallHandler*> Open(ServerCall& call);
 
   // State shared by pages; a provider's call, and with it a page, may outlive the service.
   struct Shared {

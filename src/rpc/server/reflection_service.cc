@@ -1,12 +1,11 @@
 #include "rpc/server/reflection_service.h"
 
-#include <grpcpp/support/slice.h>
-
 #include <algorithm>
 #include <mutex>
 #include <new>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "rpc/contract/status.h"
 #include "rpc/transport/flat_message.h"
@@ -122,42 +121,41 @@ std::vector<std::string_view> Descriptors::BySymbol(std::string_view symbol) con
   return {};
 }
 
-// Answers each request with one message. Lives until gRPC has released it.
-class ReflectionService::Call final : public BidiReactor, public ServedCall {
+// Answers each request with one message. Lives until the transport has released it.
+class ReflectionService::Call final : public CallHandler, public ServedCall {
  public:
-  // `context` is valid until OnDone(); the service must outlive the call.
-  Call(ReflectionService& service, grpc::CallbackServerContext& context, StreamSlot slot)
-      : service_(service), slot_(std::move(slot)), context_(&context) {}
+  // `call` is valid until OnDone(); the service must outlive this.
+  Call(ReflectionService& service, ServerCall& call, StreamSlot slot)
+      : service_(service), slot_(std::move(slot)), call_(call) {}
 
   // Call once, after the registry holds the call.
-  void Start() { StartRead(&request_); }
+  void Start() noexcept { call_.StartRead(); }
 
-  void OnReadDone(bool ok) override {
+  void OnReadDone(bool ok, absl::Cord message) override {
     if (!ok) {
-      Close(grpc::Status::OK);
+      Close(absl::OkStatus());
       return;
     }
+    absl::Cord answer;
     try {
-      if (request_.Length() > kMaxQuestionBytes) {
-        Close(ToGrpcStatus(absl::InvalidArgumentError(
-            absl::StrCat("reflection: the request has ", request_.Length(), " bytes; the limit is ",
-                         kMaxQuestionBytes))));
+      if (message.size() > kMaxQuestionBytes) {
+        Close(
+            absl::InvalidArgumentError(absl::StrCat("reflection: the request has ", message.size(),
+                                                    " bytes; the limit is ", kMaxQuestionBytes)));
         return;
       }
-      const grpc::Slice slice(service_.Answer(FlatMessage().Of(request_)));
-      response_ = grpc::ByteBuffer(&slice, 1);
+      answer = absl::Cord(service_.Answer(FlatMessage().Of(message)));
     } catch (const std::bad_alloc&) {
-      Close(ToGrpcStatus(OutOfMemory()));
+      Close(OutOfMemory());
       return;
     }
-    request_.Clear();
     {
       const std::lock_guard lock(mutex_);
       if (closed_) return;
       writing_ = true;
       since_ = Clock::now();
     }
-    StartWrite(&response_);
+    call_.Write(std::move(answer));
   }
 
   void OnWriteDone(bool ok) override {
@@ -166,30 +164,29 @@ class ReflectionService::Call final : public BidiReactor, public ServedCall {
       writing_ = false;
       since_ = Clock::now();
     }
-    response_.Clear();
     if (ok) {
-      StartRead(&request_);
+      call_.StartRead();
     } else {
-      Close(grpc::Status::CANCELLED);
+      Close(absl::CancelledError());
     }
   }
 
   void OnDone() override {
     {
       const std::lock_guard lock(mutex_);
-      context_ = nullptr;
+      done_ = true;
     }
     service_.calls_.Remove(this);  // may destroy this
   }
 
   void End(absl::Status status) override {
-    if (!Close(ToGrpcStatus(status))) Abort();
+    if (!Close(std::move(status))) Abort();
   }
 
   void Abort() override {
     const std::lock_guard lock(mutex_);
     NoteCancelled();
-    if (context_ != nullptr) context_->TryCancel();
+    if (!done_) call_.Cancel();
   }
 
   void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds) override {
@@ -198,40 +195,39 @@ class ReflectionService::Call final : public BidiReactor, public ServedCall {
       if (Clock::now() - since_ <= stall) return;
       if (closed_ || writing_) {
         NoteCancelled();
-        if (context_ != nullptr) context_->TryCancel();
+        if (!done_) call_.Cancel();
         return;
       }
       closed_ = true;
       since_ = Clock::now();
     }
-    Finish(ToGrpcStatus(MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
-                                          "reflection: no request arrived in time")));
+    call_.Finish(MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
+                                   "reflection: no request arrived in time"));
   }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   // Ends the call, once, and not while a message is in flight.
-  bool Close(const grpc::Status& status) {
+  bool Close(absl::Status status) {
     {
       const std::lock_guard lock(mutex_);
       if (closed_ || writing_) return false;
       closed_ = true;
       since_ = Clock::now();
     }
-    Finish(status);
+    call_.Finish(std::move(status));
     return true;
   }
 
   ReflectionService& service_;
   const StreamSlot slot_;
-  grpc::ByteBuffer request_;
-  grpc::ByteBuffer response_;
+  ServerCall& call_;
   std::mutex mutex_;
-  grpc::CallbackServerContext* context_;    // null after OnDone()
   Clock::time_point since_ = Clock::now();  // when the last step was taken
   bool writing_ = false;
-  bool closed_ = false;  // gRPC has the status
+  bool closed_ = false;  // the transport has the status
+  bool done_ = false;    // call_ is no longer valid
 };
 
 ReflectionService::ReflectionService(std::vector<std::string> services,
@@ -241,24 +237,22 @@ ReflectionService::ReflectionService(std::vector<std::string> services,
                              "grpc.reflection.v1alpha.ServerReflection"}) {
     services_.emplace_back(common);
   }
-  const auto open = [this](grpc::CallbackServerContext* context) { return Open(*context); };
-  AddBidi("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", open);
-  AddBidi("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", open);
+  const auto open = [this](ServerCall& call) { return Open(call); };
+  AddMethod("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", open);
+  AddMethod("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", open);
 }
 
-ReflectionService::BidiReactor* ReflectionService::Open(grpc::CallbackServerContext& context) {
+absl::StatusOr<CallHandler*> ReflectionService::Open(ServerCall& call) {
   absl::StatusOr<StreamSlot> slot = calls_.TakeSlot();
   if (!slot.ok()) {
-    return RejectBidi(
-        {grpc::StatusCode::RESOURCE_EXHAUSTED, "reflection: too many calls are open"});
+    return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
+                             "reflection: too many calls are open");
   }
-  const auto call = std::make_shared<Call>(*this, context, *std::move(slot));
-  if (absl::Status status = calls_.Add(call); !status.ok()) {
-    return RejectBidi(ToGrpcStatus(status));
-  }
-  call->Start();
-  // The registry keeps it until OnDone(), which gRPC calls only after this handler has returned.
-  return call.get();
+  const auto opened = std::make_shared<Call>(*this, call, *std::move(slot));
+  if (absl::Status status = calls_.Add(opened); !status.ok()) return status;
+  opened->Start();
+  // The registry keeps it until OnDone(), which comes only after this has returned.
+  return opened.get();
 }
 
 std::string ReflectionService::Answer(std::span<const uint8_t> request) const {
@@ -279,14 +273,14 @@ std::string ReflectionService::Answer(std::span<const uint8_t> request) const {
   wire::AppendBytesField(response, kResponseHost, host);
   wire::AppendBytesFieldAlways(response, kResponseRequest,
                                {reinterpret_cast<const char*>(request.data()), request.size()});
-  const auto fail = [&response](grpc::StatusCode code, std::string_view text) {
+  const auto fail = [&response](absl::StatusCode code, std::string_view text) {
     std::string error;
     wire::AppendVarintField(error, 1, static_cast<uint64_t>(code));
     wire::AppendBytesField(error, 2, text);
     wire::AppendBytesFieldAlways(response, kResponseError, error);
   };
   if (!reader.status().ok()) {
-    fail(grpc::StatusCode::INVALID_ARGUMENT, "not a request of the reflection service");
+    fail(absl::StatusCode::kInvalidArgument, "not a request of the reflection service");
   } else if (asked == kRequestListServices) {
     std::string list;
     for (const std::string& name : services_) {
@@ -302,12 +296,12 @@ std::string ReflectionService::Answer(std::span<const uint8_t> request) const {
     std::string list;
     for (const std::string_view file : files) wire::AppendBytesFieldAlways(list, 1, file);
     if (files.empty()) {
-      fail(grpc::StatusCode::NOT_FOUND, "unknown file or symbol");
+      fail(absl::StatusCode::kNotFound, "unknown file or symbol");
     } else {
       wire::AppendBytesFieldAlways(response, kResponseFiles, list);
     }
   } else {
-    fail(grpc::StatusCode::UNIMPLEMENTED, "proto3 has no extensions");
+    fail(absl::StatusCode::kUnimplemented, "proto3 has no extensions");
   }
   return response;
 }

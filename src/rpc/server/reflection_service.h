@@ -1,7 +1,8 @@
 // grpc.reflection.v1 and v1alpha.ServerReflection: descriptions of the services for tools without
 // the .proto files. Source: grpc/reflection/v1/reflection.proto of the gRPC project.
 //
-// gRPC's own plugin needs generated classes in the program, see raw_service.h.
+// gRPC's own plugin needs generated classes in the program. The library must not contain any: a
+// plugin links its own generated classes of the same messages, and two copies in one program clash.
 #ifndef CBT_RPC_SERVER_REFLECTION_SERVICE_H_
 #define CBT_RPC_SERVER_REFLECTION_SERVICE_H_
 
@@ -13,8 +14,9 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "rpc/outbound/open_streams.h"
-#include "rpc/transport/raw_service.h"
+#include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
 
@@ -41,7 +43,7 @@ class Descriptors {
 
 // Needs no token, so it must cost little: requests are short, because answers repeat them, and the
 // number and duration of calls are limited.
-class ReflectionService final : public RawService {
+class ReflectionService final : public Service {
  public:
   // Names of files and symbols are far shorter.
   static constexpr size_t kMaxQuestionBytes = size_t{4} << 10;
@@ -55,7 +57,7 @@ class ReflectionService final : public RawService {
 
  private:
   class Call;
-  BidiReactor* Open(grpc::CallbackServerContext& context);
+  absl::StatusOr<CallHandler*> Open(ServerCall& call);
   std::string Answer(std::span<const uint8_t> request) const;
 
   const Descriptors descriptors_;

@@ -74,11 +74,11 @@ class Server::Impl {
     return [this, &provider, stream,
             pool = SlicePool::Create(stream.message_bytes, kIdleMessageMemory)](
                const Contract& contract, AdmittedRequest request,
-               std::shared_ptr<ServerStream> reactor) {
+               std::shared_ptr<ServerStream> served) {
       auto producer = std::make_unique<MessageProducer>(contract, provider, std::move(request),
-                                                        stream, pool, reactor->deadline());
-      const std::stop_token stop = reactor->stop_token();
-      return std::make_shared<ProviderFeed>(executor_, std::move(producer), std::move(reactor),
+                                                        stream, pool, served->deadline());
+      const std::stop_token stop = served->stop_token();
+      return std::make_shared<ProviderFeed>(executor_, std::move(producer), std::move(served),
                                             stop);
     };
   }

@@ -2,8 +2,6 @@
 #ifndef CBT_RPC_SERVER_SERVICE_HOST_H_
 #define CBT_RPC_SERVER_SERVICE_HOST_H_
 
-#include <grpcpp/server.h>
-
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -16,11 +14,8 @@
 #include "rpc/outbound/open_streams.h"
 #include "rpc/server/health_service.h"
 #include "rpc/server/small_calls.h"
-#include "rpc/transport/client_ca.h"
-#include "rpc/transport/connection_watch.h"
-#include "rpc/transport/listen_address.h"
-#include "rpc/transport/raw_service.h"
-#include "rpc/transport/socket_file.h"
+#include "rpc/transport/grpc_server.h"
+#include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
 
@@ -41,27 +36,25 @@ class ServiceHost {
   // Listens and serves `services`, which must live until Shutdown() has returned. Call once.
   absl::Status Listen(const std::string& address, const TlsOptions& tls,
                       const ConnectionOptions& connection, size_t max_streams,
-                      const std::vector<grpc::Service*>& services);
+                      const std::vector<Service*>& services);
 
-  int port() const noexcept { return address_.port; }
+  int port() const noexcept { return port_; }
   const std::string& address() const noexcept { return text_; }
 
   // See Server::Shutdown().
   void Shutdown(std::chrono::milliseconds grace);
 
  private:
-  ConnectionWatch::Owner WatchOwner(std::shared_ptr<ClientCa> client_ca);
+  void ReportState(size_t connections) const;
 
   const Telemetry telemetry_;
   const std::chrono::milliseconds stall_timeout_;
   OpenStreams registry_;
   SmallCalls small_calls_;
   HealthService health_;
-  Address address_;
+  int port_ = 0;
   std::string text_;
-  std::unique_ptr<SocketFile> socket_file_;
-  std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<ConnectionWatch> watch_;
+  std::unique_ptr<GrpcServer> server_;  // the only place that knows the transport
   std::mutex shutdown_mutex_;
 };
 

@@ -1,4 +1,4 @@
-// The gRPC services of a server or a relay: one for each contract, and the common ones.
+// The services of a server or a relay: one for each contract, and the common ones.
 #ifndef CBT_RPC_SERVER_SERVICES_H_
 #define CBT_RPC_SERVER_SERVICES_H_
 
@@ -21,6 +21,7 @@
 #include "rpc/server/paged_service.h"
 #include "rpc/server/reflection_service.h"
 #include "rpc/server/small_calls.h"
+#include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
 
@@ -49,7 +50,7 @@ class ServiceSet {
   ServiceSet(const ServicePlan& plan, const FeedFactory& feeds, SnapshotProvider& pages,
              OpenStreams& registry, SmallCalls& small_calls, Executor& executor);
 
-  const std::vector<grpc::Service*>& services() const noexcept { return services_; }
+  const std::vector<Service*>& services() const noexcept { return services_; }
 
  private:
   std::vector<std::unique_ptr<Admission>> admissions_;
@@ -57,7 +58,7 @@ class ServiceSet {
   std::unique_ptr<PagedService> paged_;
   std::unique_ptr<IdentityService> identity_;
   std::unique_ptr<ReflectionService> reflection_;
-  std::vector<grpc::Service*> services_;
+  std::vector<Service*> services_;
 };
 
 }  // namespace cbt::rpc

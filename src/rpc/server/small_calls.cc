@@ -1,13 +1,11 @@
 #include "rpc/server/small_calls.h"
 
-#include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/slice.h>
-
 #include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
@@ -16,19 +14,18 @@
 
 namespace cbt::rpc {
 
-class SmallCalls::Call final : public RawService::BidiReactor, public TimedCall {
+class SmallCalls::Call final : public CallHandler, public TimedCall {
  public:
-  // `context` is valid until OnDone().
-  Call(OpenStreams& calls, const Answer& answer, grpc::CallbackServerContext& context,
-       StreamSlot slot)
-      : TimedCall(context), calls_(calls), answer_(answer), slot_(std::move(slot)) {}
+  // `call` is valid until OnDone().
+  Call(OpenStreams& calls, const Answer& answer, ServerCall& call, StreamSlot slot)
+      : TimedCall(call), calls_(calls), answer_(answer), slot_(std::move(slot)) {}
 
   // Call once, after the registry holds the call.
-  void ReadRequest() { StartRead(&bytes_); }
+  void ReadRequest() noexcept { call_.StartRead(); }
 
-  void OnReadDone(bool ok) override {
+  void OnReadDone(bool ok, absl::Cord message) override {
     try {
-      Reply(ok ? Make() : RequestMissing());
+      Reply(ok ? Make(message) : RequestMissing());
     } catch (const std::bad_alloc&) {
       Reply(OutOfMemory());
     }
@@ -44,51 +41,46 @@ class SmallCalls::Call final : public RawService::BidiReactor, public TimedCall 
  private:
   bool Ending() const override { return replied_; }
 
-  absl::StatusOr<std::string> Make() {
-    if (IsCompressed(bytes_)) return RequestMissing();  // gRPC itself ends the call
-    if (bytes_.Length() > kMaxQuestionBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("the request has ", bytes_.Length(),
+  absl::StatusOr<absl::Cord> Make(const absl::Cord& message) {
+    if (message.size() > kMaxQuestionBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("the request has ", message.size(),
                                                      " bytes; the limit is ", kMaxQuestionBytes));
     }
-    return answer_(FlatMessage().Of(bytes_));
+    absl::StatusOr<std::string> answer = answer_(FlatMessage().Of(message));
+    if (!answer.ok()) return answer.status();
+    return absl::Cord(*std::move(answer));
   }
 
   // Ends the call, once.
-  void Reply(absl::StatusOr<std::string> answer) {
+  void Reply(absl::StatusOr<absl::Cord> answer) {
     {
       const std::lock_guard lock(mutex_);
       if (replied_) return;
       replied_ = true;
       clock_.HandOver();
     }
-    if (!answer.ok()) return Finish(ToGrpcStatus(answer.status()));
-    const grpc::Slice slice(*answer);
-    bytes_ = grpc::ByteBuffer(&slice, 1);
-    StartWriteAndFinish(&bytes_, grpc::WriteOptions(), grpc::Status::OK);
+    if (!answer.ok()) return call_.Finish(answer.status());
+    call_.WriteAndFinish(*std::move(answer));
   }
 
   OpenStreams& calls_;
   const Answer& answer_;
   const StreamSlot slot_;
-  grpc::ByteBuffer bytes_;  // of the request, then of the answer
   bool replied_ = false;
 };
 
-RawService::BidiReactor* SmallCalls::Open(grpc::CallbackServerContext& context,
-                                          const Answer& answer) {
+absl::StatusOr<CallHandler*> SmallCalls::Open(ServerCall& call, const Answer& answer) {
   absl::StatusOr<StreamSlot> slot = calls_.TakeSlot();
   if (!slot.ok()) {
     Report(telemetry_, ServerEvent::kCallRefused);
-    return RejectBidi(
-        {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls of this kind are open"});
+    return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
+                             "too many calls of this kind are open");
   }
-  const auto call = std::make_shared<Call>(calls_, answer, context, *std::move(slot));
-  if (absl::Status status = calls_.Add(call); !status.ok()) {
-    return RejectBidi(ToGrpcStatus(status));
-  }
-  call->ReadRequest();
-  // The registry keeps it until OnDone(), which gRPC calls only after this handler has returned.
-  return call.get();
+  const auto opened = std::make_shared<Call>(calls_, answer, call, *std::move(slot));
+  if (absl::Status status = calls_.Add(opened); !status.ok()) return status;
+  opened->ReadRequest();
+  // The registry keeps it until OnDone(), which comes only after this has returned.
+  return opened.get();
 }
 
 }  // namespace cbt::rpc

@@ -3,8 +3,6 @@
 #ifndef CBT_RPC_SERVER_SMALL_CALLS_H_
 #define CBT_RPC_SERVER_SMALL_CALLS_H_
 
-#include <grpcpp/server_context.h>
-
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/outbound/open_streams.h"
-#include "rpc/transport/raw_service.h"
+#include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
 
@@ -25,7 +23,7 @@ class SmallCalls {
   // Most calls open at once; further ones get RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxCalls = 256;
 
-  // Called on gRPC's threads with an encoded request; returns the encoded answer.
+  // Called on the transport's threads with an encoded request; returns the encoded answer.
   using Answer = std::function<absl::StatusOr<std::string>(std::span<const uint8_t> request)>;
 
   // A call whose client reads nothing for `patience` is cancelled. Throws std::system_error if the
@@ -35,8 +33,8 @@ class SmallCalls {
 
   OpenStreams::Counts Count() const { return calls_.Count(); }
 
-  // Returns the reactor of a call. `answer` must outlive it.
-  RawService::BidiReactor* Open(grpc::CallbackServerContext& context, const Answer& answer);
+  // Opens a call, see OpenCall. `answer` must outlive it.
+  absl::StatusOr<CallHandler*> Open(ServerCall& call, const Answer& answer);
 
  private:
   class Call;

@@ -3,9 +3,9 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/resource_quota.h>
 
-#include <chrono>
-#include <utility>
+#include <memory>
 
+#include "rpc/transport/grpc_channel.h"
 #include "rpc/transport/grpc_library.h"
 #include "rpc/transport/tls.h"
 
@@ -43,29 +43,22 @@ grpc::ChannelArguments Arguments(size_t memory_quota) {
   return arguments;
 }
 
-// gRPC 1.51 leaks a connection if its channel is destroyed while connecting: both ends keep it
-// forever. So a caller that gives up that early waits for the attempt.
-void AwaitConnection(grpc::Channel& channel) {
-  constexpr std::chrono::seconds kPatience{1};
-  if (channel.GetState(false) != GRPC_CHANNEL_CONNECTING) return;
-  channel.WaitForStateChange(GRPC_CHANNEL_CONNECTING, std::chrono::system_clock::now() + kPatience);
-}
-
 }  // namespace
 
-std::shared_ptr<grpc::Channel> ConnectForOneStream(const Address& address,
-                                                   const ClientTlsOptions& tls) {
-  auto channel = grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls),
-                                           Arguments(kStreamQuota));
-  grpc::Channel* const raw = channel.get();
-  return {raw, [channel = std::move(channel)](grpc::Channel*) { AwaitConnection(*channel); }};
+std::shared_ptr<Channel> ConnectForOneStream(const Address& address, const ClientTlsOptions& tls) {
+  return std::make_shared<GrpcChannel>(
+      grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls),
+                                Arguments(kStreamQuota)),
+      GrpcChannel::Release::kAfterConnecting);
 }
 
-std::shared_ptr<grpc::Channel> ConnectForGood(const Address& address, const ClientTlsOptions& tls) {
+std::shared_ptr<Channel> ConnectForGood(const Address& address, const ClientTlsOptions& tls) {
   grpc::ChannelArguments arguments = Arguments(kSharedQuota);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLastBackoffMs);
-  return grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls), arguments);
+  return std::make_shared<GrpcChannel>(
+      grpc::CreateCustomChannel(address.GrpcTarget(), ChannelCredentialsOf(tls), arguments),
+      GrpcChannel::Release::kAtOnce);
 }
 
 }  // namespace cbt::rpc

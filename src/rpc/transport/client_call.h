@@ -47,7 +47,7 @@ class ClientCall {
 
   // Ends the call soon, whatever the server does; OnEnd() is called. Unless the end had already
   // been read, its status is an error, even if the server's OK has arrived: messages before it may
-  // not have been read.
+  // not have been read. May come before Start(), and after OnEnd().
   virtual void Cancel() noexcept = 0;
 
   // Metadata of the call: initial in OnMessage() and after, trailing in OnEnd() and after. The only

@@ -2,21 +2,21 @@
 
 #include <cstring>
 
+#include "absl/strings/string_view.h"
+
 namespace cbt::rpc {
 
-std::span<const uint8_t> FlatMessage::Of(const grpc::ByteBuffer& message) {
-  slices_.clear();
-  if (!message.Dump(&slices_).ok()) return {};
-  if (slices_.size() == 1) return {slices_[0].begin(), slices_[0].size()};
-  size_t size = 0;
-  for (const grpc::Slice& slice : slices_) size += slice.size();
+std::span<const uint8_t> FlatMessage::Of(const absl::Cord& message) {
+  if (const auto flat = message.TryFlat(); flat.has_value()) {
+    return {reinterpret_cast<const uint8_t*>(flat->data()), flat->size()};
+  }
+  const size_t size = message.size();
   if (bytes_.size() < size) bytes_.resize(size);
   size_t at = 0;
-  for (const grpc::Slice& slice : slices_) {
-    std::memcpy(bytes_.data() + at, slice.begin(), slice.size());
-    at += slice.size();
+  for (const absl::string_view piece : message.Chunks()) {
+    std::memcpy(bytes_.data() + at, piece.data(), piece.size());
+    at += piece.size();
   }
-  slices_.clear();
   return {bytes_.data(), size};
 }
 

@@ -1,21 +1,20 @@
-// Builds response messages in the memory that gRPC sends from.
+// Builds response messages in the memory that they are sent from.
 #ifndef CBT_RPC_TRANSPORT_MESSAGE_BUILDER_H_
 #define CBT_RPC_TRANSPORT_MESSAGE_BUILDER_H_
-
-#include <grpcpp/support/byte_buffer.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 
+#include "absl/strings/cord.h"
 #include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
 #include "rpc/transport/slice_pool.h"
 
 namespace cbt::rpc {
 
-// Builds one message at a time, encoded directly into one slice. Only messages with few tuples are
+// Builds one message at a time, encoded directly into one buffer. Only messages with few tuples are
 // copied, out of a larger buffer.
 class MessageBuilder {
  public:
@@ -38,7 +37,7 @@ class MessageBuilder {
 
   // Returns the message, possibly without tuples, and starts the next one. Holds no memory until
   // the next Append().
-  grpc::ByteBuffer Take();
+  absl::Cord Take();
 
  private:
   void BeginIfNeeded();
@@ -47,7 +46,7 @@ class MessageBuilder {
   const BlockMetadataType type_;
   const uint64_t capacity_;
   const size_t max_tuples_;
-  const size_t slice_bytes_;
+  const size_t buffer_bytes_;
   SlicePool::Buffer buffer_;
   size_t bytes_ = 0;
   size_t tuples_ = 0;

@@ -59,8 +59,8 @@ class ServerCall {
   // most one write at a time. The first one sends the initial metadata.
   virtual void Write(absl::Cord message) noexcept = 0;
 
-  // Ends the call, once: after what Write() has accepted, the client gets `status` and the trailing
-  // metadata. Ends with OnDone().
+  // Ends the call, once: after what Write() has accepted, the client gets `status`, as
+  // StatusForWire() cuts it, and the trailing metadata. Ends with OnDone().
   virtual void Finish(absl::Status status) noexcept = 0;
 
   // Write(), and Finish() with OK. OnWriteDone() is not called.

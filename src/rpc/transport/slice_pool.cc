@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/string_view.h"
+
 namespace cbt::rpc {
 namespace {
 
@@ -21,6 +23,13 @@ constexpr size_t kMostCopied = size_t{64} << 10;
 constexpr size_t kKeptForNext = size_t{512} << 10;  // bytes, or
 constexpr size_t kLeastKept = 2;                    // buffers
 
+// Few enough that a Cord keeps them in one piece of its own.
+constexpr size_t kMostInCord = size_t{2} << 10;
+
+absl::string_view TextOf(const uint8_t* data, size_t length) {
+  return {reinterpret_cast<const char*>(data), length};
+}
+
 uint8_t* Allocate(size_t bytes) {
   void* const memory = std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
@@ -28,11 +37,6 @@ uint8_t* Allocate(size_t bytes) {
 }
 
 }  // namespace
-
-// Returns the buffer of a slice to the pool.
-struct SlicePool::Owner {
-  Buffer buffer;
-};
 
 SlicePool::Buffer::Buffer(std::shared_ptr<SlicePool> pool, uint8_t* data, size_t size) noexcept
     : pool_(std::move(pool)), data_(data), size_(size) {}
@@ -58,29 +62,17 @@ SlicePool::Buffer::~Buffer() {
   }
 }
 
-// gRPC allocates the slice's reference count with new, which may throw: until it has taken the
-// buffer, this function must own it.
-grpc_slice SlicePool::Buffer::ToSlice(size_t length) && {
+absl::Cord SlicePool::Buffer::ToCord(size_t length) && {
   if (length < std::min(size_ / 2, kMostCopied)) {
-    const size_t bytes = std::max<size_t>(length, 1);
-    Buffer copy(nullptr, Allocate(bytes), bytes);
-    std::copy_n(data_, length, copy.data_);
     const Buffer whole(std::move(*this));
-    return std::move(copy).HandOver(length);
+    if (length <= kMostInCord) return absl::Cord(TextOf(whole.data_, length));
+    Buffer copy(nullptr, Allocate(length), length);
+    std::copy_n(whole.data_, length, copy.data_);
+    return std::move(copy).ToCord(length);
   }
-  if (pool_ == nullptr) return std::move(*this).HandOver(length);
-  auto owner = std::make_unique<Owner>();
-  owner->buffer = std::move(*this);
-  const grpc_slice slice =
-      grpc_slice_new_with_user_data(owner->buffer.data_, length, &SlicePool::Release, owner.get());
-  static_cast<void>(owner.release());
-  return slice;
-}
-
-grpc_slice SlicePool::Buffer::HandOver(size_t length) && {
-  const grpc_slice slice = grpc_slice_new(data_, length, std::free);
-  data_ = nullptr;
-  return slice;
+  // The releaser owns the buffer from the start: the allocation of the Cord's node may throw.
+  const absl::string_view bytes = TextOf(data_, length);
+  return absl::MakeCordFromExternal(bytes, [buffer = std::move(*this)](absl::string_view) {});
 }
 
 std::shared_ptr<SlicePool> SlicePool::Create(size_t buffer_bytes, size_t most_idle) {
@@ -136,7 +128,5 @@ void SlicePool::Put(uint8_t* data) noexcept {
     idle_.pop_back();
   }
 }
-
-void SlicePool::Release(void* owner) { delete static_cast<Owner*>(owner); }
 
 }  // namespace cbt::rpc

@@ -3,17 +3,18 @@
 #ifndef CBT_RPC_TRANSPORT_SLICE_POOL_H_
 #define CBT_RPC_TRANSPORT_SLICE_POOL_H_
 
-#include <grpc/slice.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "absl/strings/cord.h"
+
 namespace cbt::rpc {
 
-// Buffers of one size. Thread safe. Lives as long as it, or a slice of its buffers, is referenced.
+// Buffers of one size. Thread safe. Lives as long as it, or a message in one of its buffers, is
+// referenced.
 class SlicePool : public std::enable_shared_from_this<SlicePool> {
  public:
   // A buffer that is being written.
@@ -29,14 +30,13 @@ class SlicePool : public std::enable_shared_from_this<SlicePool> {
     uint8_t* data() const noexcept { return data_; }
     size_t size() const noexcept { return size_; }
 
-    // The first `length` bytes as a slice, which owns the buffer, or a copy if they are few.
-    grpc_slice ToSlice(size_t length) &&;
+    // The first `length` bytes as a message in one piece, which owns the buffer, or a copy if they
+    // are few. Throws std::bad_alloc.
+    absl::Cord ToCord(size_t length) &&;
 
    private:
     friend class SlicePool;
     Buffer(std::shared_ptr<SlicePool> pool, uint8_t* data, size_t size) noexcept;
-    // The same for a buffer that does not belong to a pool.
-    grpc_slice HandOver(size_t length) &&;
 
     std::shared_ptr<SlicePool> pool_;  // null: not from a pool
     uint8_t* data_ = nullptr;
@@ -57,10 +57,7 @@ class SlicePool : public std::enable_shared_from_this<SlicePool> {
   Buffer Take(size_t bytes);
 
  private:
-  struct Owner;
-
   SlicePool(size_t buffer_bytes, size_t most_buffers);
-  static void Release(void* owner);
   void Put(uint8_t* data) noexcept;
 
   const size_t buffer_bytes_;

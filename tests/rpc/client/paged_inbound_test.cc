@@ -19,8 +19,7 @@
 #include "list_snapshot_deltas.pb.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/list_all.h"
-#include "rpc/transport/flat_message.h"
-#include "rpc/transport/raw_service.h"
+#include "rpc/support/raw_service.h"
 #include "support/status.h"
 
 namespace cbt::test {
@@ -67,20 +66,17 @@ class PageServer {
   int calls() const { return service_.calls; }
 
  private:
-  class Service final : public rpc::RawService {
+  class Service final : public RawService {
    public:
     explicit Service(std::map<std::string, std::string> pages) : pages_(std::move(pages)) {
       AddUnary("/csi.v1.Controller/ListSnapshotDeltas",
-               [this](const grpc::ByteBuffer& bytes, grpc::ByteBuffer* response) -> grpc::Status {
+               [this](const std::string& bytes, std::string& response) -> grpc::Status {
                  ++calls;
                  csi::v1::ListSnapshotDeltasRequest request;
-                 rpc::FlatMessage message_bytes;
-                 const std::span<const uint8_t> flat = message_bytes.Of(bytes);
-                 request.ParseFromArray(flat.data(), static_cast<int>(flat.size()));
+                 request.ParseFromString(bytes);
                  const auto page = pages_.find(request.starting_token());
                  if (page == pages_.end()) return {grpc::StatusCode::ABORTED, "unknown token"};
-                 const grpc::Slice slice(page->second);
-                 *response = grpc::ByteBuffer(&slice, 1);
+                 response = page->second;
                  return grpc::Status::OK;
                });
     }

@@ -161,7 +161,7 @@ class TrailingServer {
   std::string address() const { return "unix://" + (dir_ / "s"); }
 
  private:
-  class Reactor final : public rpc::RawService::WriteReactor {
+  class Reactor final : public RawService::WriteReactor {
    public:
     Reactor() {
       const grpc::Slice slice(Variable(1 << 20, {{0, 4096}}));
@@ -173,7 +173,7 @@ class TrailingServer {
    private:
     grpc::ByteBuffer buffer_;
   };
-  class Service final : public rpc::RawService {
+  class Service final : public RawService {
    public:
     explicit Service(rpc::Metadata trailing) {
       AddStream(kAllocatedPath,

@@ -22,6 +22,8 @@
 #include "rpc/support/fixture.h"
 #include "rpc/support/planted_server.h"
 #include "rpc/support/sidecar.h"
+#include "rpc/transport/channel.h"
+#include "rpc/transport/listen_address.h"
 #include "support/generators.h"
 #include "support/status.h"
 
@@ -355,7 +357,7 @@ class StoppingSink final : public rpc::MessageSink {
 // What a relay is made of, but for the server.
 struct Upstream {
   explicit Upstream(const std::string& plugin)
-      : plan{.channel = Connect(plugin),
+      : plan{.channel = rpc::ConnectForGood(*rpc::ParseAddress(plugin), {}),
              .upstream = rpc::kCsiContract,
              .message_bytes = 4096,
              .pool = rpc::SlicePool::Create(4096, 4096),
@@ -375,8 +377,8 @@ struct Upstream {
   const rpc::RelayPlan plan;
 };
 
-// A stream is over for its client before the thread of gRPC's that ended it is done with the call.
-// Were the channel to go with that call, gRPC would wait for its own thread.
+// A stream is over for its client before the transport's thread that ended it is done with the
+// call. Were the channel to go with that call, the transport would wait for its own thread.
 TEST(Relay, ThatEndsWaitsForItsCalls) {
   const FakeServer plugin(Script{.messages = {Variable(1000, {{0, 10}})}});
   Upstream upstream(plugin.address());
@@ -412,7 +414,7 @@ class FullSink final : public rpc::MessageSink {
   const bool at_once_;
 };
 
-// gRPC swallows what its callbacks throw, and would leave the call open for good.
+// A transport can do nothing with what its callbacks throw.
 TEST(Relay, ThatRunsOutOfMemoryEndsTheStreamWithAnError) {
   const FakeServer plugin(Script{.messages = {Variable(1000, {{0, 10}}), Variable(1000, {})}});
   for (const bool at_once : {false, true}) {

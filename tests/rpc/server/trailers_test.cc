@@ -17,9 +17,9 @@ using testing::HasSubstr;
 
 TEST(StatusText, IsCutBetweenCharacters) {
   const auto text = [](const std::string& message) {
-    const grpc::Status status = rpc::ToGrpcStatus(absl::InternalError(message));
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
-    return status.error_message();
+    const absl::Status status = rpc::StatusForWire(absl::InternalError(message));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    return std::string(status.message());
   };
   const std::string fits(rpc::kMaxStatusText, 'x');
   EXPECT_EQ(text(fits), fits);

@@ -17,10 +17,9 @@
 
 #include "csi.pb.h"
 #include "reference/volume.h"
-#include "rpc/outbound/outbound_feed.h"
+#include "rpc/contract/metadata.h"
 #include "rpc/support/raw_call.h"
-#include "rpc/transport/flat_message.h"
-#include "rpc/transport/raw_service.h"
+#include "rpc/support/raw_service.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {
@@ -78,7 +77,7 @@ class FakeServer {
   int calls() const { return service_.calls; }
 
  private:
-  class Reactor final : public rpc::RawService::WriteReactor {
+  class Reactor final : public RawService::WriteReactor {
    public:
     explicit Reactor(Script script) : script_(std::move(script)) { Step(); }
     void OnWriteDone(bool ok) override { ok ? Step() : End(grpc::Status::CANCELLED); }
@@ -90,8 +89,7 @@ class FakeServer {
    private:
     void Step() {
       if (next_ < script_.messages.size()) {
-        const grpc::Slice slice(script_.messages[next_++]);
-        buffer_ = grpc::ByteBuffer(&slice, 1);
+        buffer_ = BufferOf(script_.messages[next_++]);
         StartWrite(&buffer_);
       } else if (!script_.hang) {
         End(script_.status);
@@ -107,7 +105,7 @@ class FakeServer {
     std::once_flag ended_;
   };
 
-  class Service final : public rpc::RawService {
+  class Service final : public RawService {
    public:
     explicit Service(Answer answer) {
       AddStream(kAllocatedPath,
@@ -115,9 +113,7 @@ class FakeServer {
                                const grpc::ByteBuffer* bytes) -> WriteReactor* {
                   ++calls;
                   Request request;
-                  rpc::FlatMessage message_bytes;
-                  const std::span<const uint8_t> flat = message_bytes.Of(*bytes);
-                  request.ParseFromArray(flat.data(), static_cast<int>(flat.size()));
+                  request.ParseFromString(BytesOf(*bytes));
                   Script script = answer(request);
                   for (const auto& [key, value] : script.initial) {
                     context->AddInitialMetadata(key, value);

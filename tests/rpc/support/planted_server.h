@@ -22,8 +22,8 @@
 #include "rpc/contract/contract.h"
 #include "rpc/contract/status.h"
 #include "rpc/support/fake_server.h"
-#include "rpc/transport/flat_message.h"
-#include "rpc/transport/raw_service.h"
+#include "rpc/support/raw_service.h"
+#include "rpc/transport/grpc_convert.h"
 #include "support/temp_dir.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
@@ -55,34 +55,30 @@ class PlantedServer {
     bool hang = false;
   };
 
-  class Service final : public rpc::RawService {
+  class Service final : public RawService {
    public:
     Service(const rpc::Contract& contract, std::string fault)
         : contract_(contract), fault_(std::move(fault)) {
       if (contract.api == rpc::Api::kPaged) {
-        AddUnary(contract.delta.path,
-                 [this](const grpc::ByteBuffer& bytes, grpc::ByteBuffer* response) {
-                   Reply reply = AnswerPage(bytes);
-                   if (!reply.status.ok()) return reply.status;
-                   const grpc::Slice slice(reply.messages.front());
-                   *response = grpc::ByteBuffer(&slice, 1);
-                   return reply.status;
-                 });
+        AddUnary(contract.delta.path, [this](const std::string& bytes, std::string& response) {
+          Reply reply = AnswerPage(bytes);
+          if (reply.status.ok()) response = reply.messages.front();
+          return reply.status;
+        });
         return;
       }
       for (const bool delta : {false, true}) {
         AddStream((delta ? contract.delta : contract.allocated).path,
                   [this, delta](grpc::CallbackServerContext* context,
                                 const grpc::ByteBuffer* bytes) -> WriteReactor* {
-                    return new Reactor(*this, *context, Answer(delta, *bytes, *context));
+                    return new Reactor(*this, *context, Answer(delta, BytesOf(*bytes), *context));
                   });
       }
       const auto constant = [this](const char* path, std::string bytes, const char* fault_name) {
-        AddUnary(path, [this, bytes = std::move(bytes), fault_name](const grpc::ByteBuffer&,
-                                                                    grpc::ByteBuffer* response) {
+        AddUnary(path, [this, bytes = std::move(bytes), fault_name](const std::string&,
+                                                                    std::string& response) {
           if (Has(fault_name)) return grpc::Status(grpc::StatusCode::INTERNAL, "no");
-          const grpc::Slice slice(bytes);
-          *response = grpc::ByteBuffer(&slice, 1);
+          response = bytes;
           return grpc::Status::OK;
         });
       };
@@ -138,11 +134,11 @@ class PlantedServer {
       return {code, text};
     }
 
-    Reply Answer(bool delta, const grpc::ByteBuffer& bytes, grpc::CallbackServerContext& context) {
+    Reply Answer(bool delta, const std::string& bytes, grpc::CallbackServerContext& context) {
       using grpc::StatusCode;
       const rpc::MethodContract& method = delta ? contract_.delta : contract_.allocated;
-      rpc::FlatMessage message_bytes;
-      const std::span<const uint8_t> flat = message_bytes.Of(bytes);
+      const std::span<const uint8_t> flat(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                          bytes.size());
       auto request = rpc::DecodeRequest(method, flat);
       if (!request.ok()) {
         if (Has("accepts-garbage")) return Good(delta, 0, 0);
@@ -335,10 +331,10 @@ class PlantedServer {
       return reply;
     }
 
-    Reply AnswerPage(const grpc::ByteBuffer& bytes) {
+    Reply AnswerPage(const std::string& bytes) {
       using grpc::StatusCode;
-      rpc::FlatMessage message_bytes;
-      const std::span<const uint8_t> flat = message_bytes.Of(bytes);
+      const std::span<const uint8_t> flat(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                          bytes.size());
       auto request = rpc::DecodeRequest(contract_.delta, flat);
       if (!request.ok()) return {.status = rpc::ToGrpcStatus(request.status())};
       if (absl::Status status = rpc::CheckRequest(contract_.delta, *request); !status.ok()) {
@@ -411,7 +407,7 @@ class PlantedServer {
     std::map<std::string, int> used_;  // by token and the number of entries
   };
 
-  class Reactor final : public rpc::RawService::WriteReactor {
+  class Reactor final : public RawService::WriteReactor {
    public:
     Reactor(Service& service, grpc::CallbackServerContext& context, Reply reply)
         : service_(service), context_(context), reply_(std::move(reply)) {
@@ -429,8 +425,7 @@ class PlantedServer {
     void Step() {
       if (next_ < reply_.messages.size()) {
         if (reply_.slow && next_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        const grpc::Slice slice(reply_.messages[next_++]);
-        buffer_ = grpc::ByteBuffer(&slice, 1);
+        buffer_ = BufferOf(reply_.messages[next_++]);
         StartWrite(&buffer_);
       } else if (!reply_.hang) {
         for (const auto& [key, value] : reply_.trailing) context_.AddTrailingMetadata(key, value);

@@ -38,7 +38,7 @@ class Plugin {
   std::string relay_address() const { return "unix://" + (dir_ / "relay"); }
 
  private:
-  class Reactor final : public rpc::RawService::WriteReactor {
+  class Reactor final : public RawService::WriteReactor {
    public:
     Reactor() {
       // Enough that it is worth compressing, and what is left of it one piece.
@@ -54,7 +54,7 @@ class Plugin {
     grpc::ByteBuffer message_;
   };
 
-  class Compressor final : public rpc::RawService {
+  class Compressor final : public RawService {
    public:
     explicit Compressor(grpc_compression_algorithm algorithm) {
       AddStream(kAllocatedPath,

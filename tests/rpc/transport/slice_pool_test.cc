@@ -4,14 +4,24 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "absl/strings/cord.h"
 
 namespace cbt::rpc {
 namespace {
 
 constexpr size_t kBytes = size_t{128} << 10;
+
+// The first byte of a message, which must be in one piece.
+const uint8_t* StartOf(const absl::Cord& message) {
+  const auto flat = message.TryFlat();
+  EXPECT_TRUE(flat.has_value());
+  return flat.has_value() ? reinterpret_cast<const uint8_t*>(flat->data()) : nullptr;
+}
 
 TEST(SlicePool, GivesBuffersAgain) {
   const auto pool = SlicePool::Create(kBytes, 8 * kBytes);
@@ -26,11 +36,11 @@ TEST(SlicePool, GivesBuffersAgain) {
   EXPECT_EQ(again.data(), first);
   EXPECT_EQ(again.size(), kBytes);
   EXPECT_EQ(pool->idle(), 0u);
-  // A slice gives it back as well, whenever it goes.
-  const grpc_slice slice = std::move(again).ToSlice(kBytes - 10);
-  EXPECT_EQ(GRPC_SLICE_START_PTR(slice), first);
+  // A message gives it back as well, whenever it goes.
+  absl::Cord message = std::move(again).ToCord(kBytes - 10);
+  EXPECT_EQ(StartOf(message), first);
   EXPECT_EQ(pool->idle(), 0u);
-  grpc_slice_unref(slice);
+  message.Clear();
   EXPECT_EQ(pool->idle(), 1u);
 }
 
@@ -39,7 +49,7 @@ TEST(SlicePool, BuffersOfOtherSizesAreNotItsOwn) {
   for (const size_t bytes : {size_t{1}, size_t{16} << 10, kBytes + 1}) {
     SlicePool::Buffer other = pool->Take(bytes);
     EXPECT_EQ(other.size(), bytes);
-    grpc_slice_unref(std::move(other).ToSlice(bytes));
+    EXPECT_EQ(std::move(other).ToCord(bytes).size(), bytes);
     EXPECT_EQ(pool->Take(bytes).size(), bytes);
   }
   EXPECT_EQ(pool->idle(), 0u);
@@ -51,34 +61,31 @@ TEST(SlicePool, BytesThatLeaveASmallBufferEmptyAreCopiedToo) {
   SlicePool::Buffer buffer = pool->Take(2000);
   std::fill_n(buffer.data(), 2000, uint8_t{7});
   const uint8_t* const start = buffer.data();
-  const grpc_slice slice = std::move(buffer).ToSlice(900);
-  ASSERT_EQ(GRPC_SLICE_LENGTH(slice), 900u);
-  EXPECT_NE(GRPC_SLICE_START_PTR(slice), start);
-  EXPECT_TRUE(std::all_of(GRPC_SLICE_START_PTR(slice), GRPC_SLICE_END_PTR(slice),
-                          [](uint8_t byte) { return byte == 7; }));
-  grpc_slice_unref(slice);
+  const absl::Cord message = std::move(buffer).ToCord(900);
+  EXPECT_NE(StartOf(message), start);
+  EXPECT_EQ(std::string(message), std::string(900, 7));
 }
 
 TEST(SlicePool, BytesThatLeaveABufferEmptyAreCopiedOutOfIt) {
   const auto pool = SlicePool::Create(kBytes, 8 * kBytes);
-  for (const size_t length : {size_t{0}, size_t{1}, size_t{100}, kBytes / 2 - 1}) {
+  for (const size_t length : {size_t{0}, size_t{1}, size_t{100}, size_t{10'000}, kBytes / 2 - 1}) {
     for (const size_t size : {kBytes, kBytes + 16}) {
       SlicePool::Buffer buffer = pool->Take(size);
       const uint8_t* const start = buffer.data();
       for (size_t i = 0; i < length; ++i) buffer.data()[i] = static_cast<uint8_t>(i * 7);
-      const grpc_slice slice = std::move(buffer).ToSlice(length);
+      const absl::Cord message = std::move(buffer).ToCord(length);
       EXPECT_EQ(pool->idle(), 1u) << "the buffer is free for others at once";
-      ASSERT_EQ(GRPC_SLICE_LENGTH(slice), length);
-      EXPECT_NE(GRPC_SLICE_START_PTR(slice), start);
+      ASSERT_EQ(message.size(), length);
+      const uint8_t* const copied = StartOf(message);
+      EXPECT_NE(copied, start);
       // Whoever gets the buffer next must not write into the message.
       SlicePool::Buffer next = pool->Take(kBytes);
       std::fill_n(next.data(), kBytes, uint8_t{0xff});
       size_t wrong = 0;
       for (size_t i = 0; i < length; ++i) {
-        wrong += GRPC_SLICE_START_PTR(slice)[i] != static_cast<uint8_t>(i * 7) ? 1 : 0;
+        wrong += copied[i] != static_cast<uint8_t>(i * 7) ? 1 : 0;
       }
       EXPECT_EQ(wrong, 0u) << length;
-      grpc_slice_unref(slice);
     }
   }
   EXPECT_EQ(pool->idle(), 1u);
@@ -91,10 +98,9 @@ TEST(SlicePool, BytesThatAreManyAreNotCopied) {
     for (const size_t length : {size_t{64} << 10, kBytes - 10, size}) {
       SlicePool::Buffer buffer = pool->Take(size);
       const uint8_t* const start = buffer.data();
-      const grpc_slice slice = std::move(buffer).ToSlice(length);
-      EXPECT_EQ(GRPC_SLICE_START_PTR(slice), start) << length << " of " << size;
-      EXPECT_EQ(GRPC_SLICE_LENGTH(slice), length);
-      grpc_slice_unref(slice);
+      const absl::Cord message = std::move(buffer).ToCord(length);
+      EXPECT_EQ(StartOf(message), start) << length << " of " << size;
+      EXPECT_EQ(message.size(), length);
     }
   }
 }
@@ -117,7 +123,7 @@ TEST(SlicePool, IsSharedByThreads) {
       for (size_t k = 0; k < 2000; ++k) {
         SlicePool::Buffer buffer = pool->Take(kBytes);
         buffer.data()[k % kBytes] = 1;
-        if (k % 2 == 0) grpc_slice_unref(std::move(buffer).ToSlice(k % 4 == 0 ? kBytes : 1));
+        if (k % 2 == 0) std::move(buffer).ToCord(k % 4 == 0 ? kBytes : 1).Clear();
       }
     });
   }
