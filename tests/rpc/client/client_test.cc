@@ -547,13 +547,17 @@ TEST(Client, E13ResumesThroughAServerThatIsStoppedAndStartedAgain) {
     });
     auto server = rpc::Server::Start(provider, options);
     ASSERT_OK(server);
+    std::promise<void> opened;
     auto listing = std::async(std::launch::async, [&] {
       auto cursor = rpc::RemoteCursor::Open(RequestTo(options.listen));
       EXPECT_OK(cursor);
+      opened.set_value();
       auto tuples = Drain(**cursor);
       EXPECT_OK(tuples);
       return std::pair((*cursor)->resumes(), *std::move(tuples));
     });
+    // Only a stream that has begun is resumed.
+    opened.get_future().wait();
     for (int i = 0; i < 3; ++i) {
       std::this_thread::sleep_for(milliseconds(60));
       server->reset();
