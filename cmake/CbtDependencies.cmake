@@ -44,6 +44,12 @@ if(CBT_WITH_RPC)
   find_package(gRPC CONFIG REQUIRED)
   # The one that gRPC is built with.
   find_package(OpenSSL REQUIRED)
+  pkg_check_modules(CBT_NGHTTP2 REQUIRED IMPORTED_TARGET libnghttp2)
+  # Newer than 1.52, but distributions have it in their updates of that.
+  include(CheckCXXSymbolExists)
+  set(CMAKE_REQUIRED_LIBRARIES PkgConfig::CBT_NGHTTP2)
+  check_cxx_symbol_exists(nghttp2_option_set_stream_reset_rate_limit nghttp2/nghttp2.h CBT_NGHTTP2_HAS_RESET_LIMIT)
+  unset(CMAKE_REQUIRED_LIBRARIES)
   # cbt::ops alone.
   find_package(prometheus-cpp CONFIG REQUIRED)
   find_package(spdlog CONFIG REQUIRED)

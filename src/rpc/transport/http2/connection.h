@@ -1,0 +1,237 @@
+// One HTTP/2 connection, of a server or a client.
+#ifndef CBT_RPC_TRANSPORT_HTTP2_CONNECTION_H_
+#define CBT_RPC_TRANSPORT_HTTP2_CONNECTION_H_
+
+#include <nghttp2/nghttp2.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "rpc/transport/http2/event_loop.h"
+#include "rpc/transport/http2/header_block.h"
+#include "rpc/transport/http2/memory.h"
+#include "rpc/transport/http2/output_queue.h"
+#include "rpc/transport/http2/peer_guard.h"
+#include "rpc/transport/http2/socket_stream.h"
+#include "rpc/transport/http2/stream.h"
+
+namespace cbt::rpc::http2 {
+
+enum class Role { kServer, kClient };
+
+// Times of 0 are off.
+struct ConnectionSettings {
+  Role role = Role::kServer;
+
+  // The largest frame that the peer may send, in bytes: 16 KiB to 16 MiB - 1.
+  uint32_t max_frame_bytes = 16 << 10;
+  // How much the peer may send on a stream, and on all together, before it is consumed.
+  uint32_t stream_window_bytes = 64 << 10;
+  uint32_t connection_window_bytes = 1 << 20;
+  // The connection's window opens on receipt: a stream that nobody reads from does not stop others.
+  // Otherwise when data is consumed, which bounds the connection's memory.
+  bool separate_streams = false;
+  // Streams that the peer may have open; servers only.
+  uint32_t max_streams = 100;
+  // Fields of a header block beyond these bytes are left out, see HeaderBlock::cut().
+  uint32_t max_header_bytes = 16 << 10;
+
+  // For the TLS handshake and the peer's first SETTINGS.
+  std::chrono::milliseconds handshake_time = std::chrono::seconds(20);
+  // After so much silence a ping is sent, which must be answered in time.
+  std::chrono::milliseconds keepalive_time{0};
+  std::chrono::milliseconds keepalive_timeout = std::chrono::seconds(20);
+  bool keepalive_without_streams = true;
+  // A connection without streams is shut down after this.
+  std::chrono::milliseconds idle_time{0};
+  // It is shut down at this age, and closed after the same time again.
+  std::chrono::milliseconds max_age{0};
+  // A peer that reads nothing for so long although bytes wait for it is cut off.
+  std::chrono::milliseconds write_stall_time = std::chrono::seconds(80);
+
+  PeerLimits peer = {};
+};
+
+// Receives a connection's events, in its loop. Outlives the connection.
+class ConnectionListener {
+ public:
+  virtual ~ConnectionListener() = default;
+
+  // The handshake is over and the peer's SETTINGS are here. Streams may be opened before.
+  virtual void OnReady(Connection& /*connection*/) noexcept {}
+
+  // Servers: the stream of a new request, whose OnHeaders() comes next with the same headers. Null
+  // refuses it: REFUSED_STREAM.
+  virtual Stream* OnRequest(Connection& /*connection*/, const HeaderBlock& /*headers*/) noexcept {
+    return nullptr;
+  }
+
+  // The peer takes no new streams. Those that it has not looked at are closed as unprocessed.
+  virtual void OnGoaway(Connection& /*connection*/, uint32_t /*code*/,
+                        std::string_view /*text*/) noexcept {}
+
+  // The answer to Connection::Ping().
+  virtual void OnPong(Connection& /*connection*/) noexcept {}
+
+  // The last event; every stream has got its OnClosed(). OK after a shutdown of either side. The
+  // connection may be destroyed here.
+  virtual void OnClosed(Connection& connection, const absl::Status& reason) noexcept = 0;
+};
+
+// Used in its loop only. No function throws or blocks, and none calls the listener or a stream
+// before it returns, except where it says so. Without memory the connection ends. After the end
+// functions do nothing.
+class Connection final : private Watch {
+ public:
+  // `socket` is connected; its TLS handshake has not begun. Events begin in the loop's next turn.
+  // `loop` and `chunks`, the loop's, outlive the connection.
+  // Errors: RESOURCE_EXHAUSTED without memory, UNAVAILABLE if the system refuses.
+  static absl::StatusOr<std::unique_ptr<Connection>> Create(EventLoop& loop, ReadChunks& chunks,
+                                                            std::unique_ptr<SocketStream> socket,
+                                                            const ConnectionSettings& settings,
+                                                            ConnectionListener& listener);
+
+  // Streams that are open are detached without an event. Not in an event, except in the listener's
+  // OnClosed().
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Clients: sends a request, then `message`, then END_STREAM unless `more`. A stream that the
+  // peer's limit does not allow yet waits. After GOAWAY it is closed as unprocessed in this turn.
+  void Open(Stream& stream, std::span<const Header> headers, absl::Cord message,
+            bool more = false) noexcept;
+
+  // Servers: the response's headers, once. `end`: nothing follows.
+  void SendHeaders(Stream& stream, std::span<const Header> headers, bool end) noexcept;
+
+  // Sends `message` from its own memory, without a copy; ends with OnSent(). One at a time, after
+  // the headers.
+  void Send(Stream& stream, absl::Cord message) noexcept;
+
+  // Ends this side of the stream after what Send() has got.
+  void SendEnd(Stream& stream) noexcept;
+  void SendTrailers(Stream& stream, std::span<const Header> trailers) noexcept;
+
+  // Sends RST_STREAM, drops what was not sent, and detaches the stream: it gets no event any more.
+  void Reset(Stream& stream, uint32_t code) noexcept;
+
+  // `bytes` of what OnData() gave are no longer held, and may be sent by the peer again.
+  void Consume(Stream& stream, size_t bytes) noexcept;
+
+  // A ping; see OnPong(). One at a time.
+  void Ping() noexcept;
+
+  // Takes no new streams, says so to the peer, and ends when the open ones have ended.
+  void Shutdown() noexcept;
+
+  // Sends GOAWAY with the code and text, and ends soon, whatever is open.
+  void Terminate(uint32_t code, std::string_view text, const absl::Status& reason) noexcept;
+
+  // Ends at the end of this turn, without a word.
+  void Close(const absl::Status& reason) noexcept;
+
+  bool ready() const noexcept { return ready_; }
+  bool draining() const noexcept { return draining_; }
+  bool ended() const noexcept { return ended_; }
+  // Whether Open() may be called: no GOAWAY was sent or received.
+  bool CanOpen() const noexcept { return !ended_ && !draining_ && !goaway_received_; }
+  size_t streams() const noexcept { return stream_count_; }
+  // What it holds: session, output, messages that wait, data that was not consumed. Bytes.
+  size_t memory() const noexcept;
+  EventLoop& loop() noexcept { return loop_; }
+  // The peer's certificate and the like; null without TLS.
+  SSL* ssl() const noexcept { return socket_->ssl(); }
+
+ private:
+  friend struct SessionCallbacks;
+  struct FreeSession {
+    void operator()(nghttp2_session* session) const noexcept { nghttp2_session_del(session); }
+  };
+
+  Connection(EventLoop& loop, ReadChunks& chunks, std::unique_ptr<SocketStream> socket,
+             const ConnectionSettings& settings, ConnectionListener& listener) noexcept;
+
+  void OnReady(uint32_t events) noexcept override;
+  void Handshake() noexcept;
+  bool StartSession() noexcept;
+  void ReadSome() noexcept;
+  bool Receive(const char* data, size_t bytes) noexcept;
+  void ReadMore() noexcept;
+  void Flush() noexcept;
+  bool Fill() noexcept;
+  bool WriteOut() noexcept;
+  bool EndIfDone() noexcept;
+  void SetInterest(uint32_t events) noexcept;
+  void WantFlush() noexcept;
+
+  bool Check(int result) noexcept;
+  void Attach(Stream& stream, int32_t id) noexcept;
+  void Detach(Stream& stream) noexcept;
+  void CloseStream(Stream& stream, const StreamEnd& end) noexcept;
+  void Resume(Stream& stream) noexcept;
+  void End(const absl::Status& reason) noexcept;
+  void EndOutOfMemory() noexcept;
+  void FinishEnd() noexcept;
+
+  void OnTime() noexcept;
+  void ScheduleTimer() noexcept;
+  void Keepalive(EventLoop::Clock::time_point now) noexcept;
+  void SendPing(uint8_t kind) noexcept;
+  void OnPingAck(uint8_t kind) noexcept;
+  void SendLastGoaway() noexcept;
+  void NoteProtocolError(const nghttp2_frame& goaway) noexcept;
+
+  EventLoop& loop_;
+  ReadChunks& chunks_;
+  const ConnectionSettings settings_;
+  ConnectionListener& listener_;
+  const std::unique_ptr<SocketStream> socket_;
+  SessionMemory memory_;
+  OutputQueue output_;
+  std::unique_ptr<nghttp2_session, FreeSession> session_;
+  HeaderBlock headers_;  // of the block that is being received
+  size_t header_bytes_ = 0;
+  Stream* first_stream_ = nullptr;
+  size_t stream_count_ = 0;
+  size_t held_bytes_ = 0;  // of all streams: unsent, and received and not consumed
+  PeerGuard guard_;
+  absl::Status reason_;
+  uint32_t interest_ = 0;
+  bool handshaken_ = false;
+  bool ready_ = false;
+  bool draining_ = false;  // Shutdown() was called
+  bool last_goaway_sent_ = false;
+  bool terminating_ = false;     // Terminate() was called
+  bool goaway_written_ = false;  // after that
+  bool goaway_received_ = false;
+  bool ended_ = false;
+  bool write_blocked_ = false;
+  uint32_t own_resets_ = 0;  // RST_STREAM that were asked for, and are not sent yet
+
+  using Clock = EventLoop::Clock;
+  Clock::time_point born_;
+  Clock::time_point last_read_;
+  Clock::time_point last_write_;   // when the peer last took something, or nothing waited
+  Clock::time_point last_stream_;  // when the last stream ended
+  Clock::time_point ping_sent_;
+  Clock::time_point drain_began_;
+  Clock::time_point terminate_began_;
+  bool ping_open_ = false;
+
+  MemberTimer<Connection, &Connection::OnTime> timer_{*this};
+  MemberTask<Connection, &Connection::Flush> flush_task_{*this};
+  MemberTask<Connection, &Connection::ReadMore> read_task_{*this};
+  MemberTask<Connection, &Connection::FinishEnd> end_task_{*this};
+};
+
+}  // namespace cbt::rpc::http2
+
+#endif  // CBT_RPC_TRANSPORT_HTTP2_CONNECTION_H_

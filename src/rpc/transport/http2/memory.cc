@@ -1,0 +1,140 @@
+#include "rpc/transport/http2/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace cbt::rpc::http2 {
+namespace {
+
+// Stands before each of nghttp2's allocations, and keeps their alignment.
+struct alignas(std::max_align_t) Header {
+  size_t bytes;  // with the header
+};
+
+// From this size on, pages come from the system and count as one page: nghttp2 needs such a buffer
+// only for the header of a frame whose payload we send ourselves.
+constexpr size_t kMappedBytes = size_t{32} << 10;
+constexpr size_t kPageBytes = size_t{4} << 10;
+
+size_t CountOf(size_t bytes) noexcept { return bytes < kMappedBytes ? bytes : kPageBytes; }
+
+Header* Allocate(size_t bytes) noexcept {
+  if (bytes < kMappedBytes) return static_cast<Header*>(std::malloc(bytes));
+  void* const pages =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return pages == MAP_FAILED ? nullptr : static_cast<Header*>(pages);
+}
+
+void Deallocate(Header* header) noexcept {
+  if (header->bytes < kMappedBytes) {
+    std::free(header);
+  } else {
+    munmap(header, header->bytes);
+  }
+}
+
+Header* HeaderOf(void* data) noexcept { return static_cast<Header*>(data) - 1; }
+
+}  // namespace
+
+SessionMemory::SessionMemory(std::shared_ptr<MemoryAccount> account) noexcept
+    : account_(std::move(account)), functions_{this, &Malloc, &Free, &Calloc, &Realloc} {}
+
+void* SessionMemory::Malloc(size_t bytes, void* self) {
+  auto& memory = *static_cast<SessionMemory*>(self);
+  if (bytes > SIZE_MAX - sizeof(Header)) return nullptr;
+  const size_t all = bytes + sizeof(Header);
+  Header* const header = Allocate(all);
+  if (header == nullptr) return nullptr;
+  header->bytes = all;
+  memory.used_ += CountOf(all);
+  memory.account_->Add(CountOf(all));
+  return header + 1;
+}
+
+void SessionMemory::Free(void* data, void* self) {
+  if (data == nullptr) return;
+  auto& memory = *static_cast<SessionMemory*>(self);
+  Header* const header = HeaderOf(data);
+  memory.used_ -= CountOf(header->bytes);
+  memory.account_->Remove(CountOf(header->bytes));
+  Deallocate(header);
+}
+
+void* SessionMemory::Calloc(size_t count, size_t bytes, void* self) {
+  if (bytes != 0 && count > SIZE_MAX / bytes) return nullptr;
+  void* const data = Malloc(count * bytes, self);
+  if (data != nullptr) std::memset(data, 0, count * bytes);
+  return data;
+}
+
+void* SessionMemory::Realloc(void* data, size_t bytes, void* self) {
+  if (data == nullptr) return Malloc(bytes, self);
+  void* const moved = Malloc(bytes, self);
+  if (moved == nullptr) return nullptr;
+  std::memcpy(moved, data, std::min(bytes, HeaderOf(data)->bytes - sizeof(Header)));
+  Free(data, self);
+  return moved;
+}
+
+struct ReadChunks::Chunk {
+  std::atomic<size_t> references{1};
+  std::shared_ptr<MemoryAccount> account;
+  char bytes[kChunkBytes];
+};
+
+ReadChunks::ReadChunks(std::shared_ptr<MemoryAccount> account) noexcept
+    : account_(std::move(account)) {}
+
+ReadChunks::~ReadChunks() {
+  if (chunk_ != nullptr) Release(chunk_);
+}
+
+void ReadChunks::Release(Chunk* chunk) noexcept {
+  if (chunk->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  chunk->account->Remove(sizeof(Chunk));
+  delete chunk;
+}
+
+std::span<char> ReadChunks::Space() noexcept {
+  if (chunk_ != nullptr && chunk_->references.load(std::memory_order_acquire) == 1) used_ = 0;
+  if (chunk_ != nullptr && kChunkBytes - used_ < kChunkBytes / 4) {
+    Release(std::exchange(chunk_, nullptr));
+  }
+  if (chunk_ == nullptr) {
+    chunk_ = new (std::nothrow) Chunk;
+    if (chunk_ == nullptr) return {};
+    chunk_->account = account_;
+    account_->Add(sizeof(Chunk));
+    used_ = 0;
+  }
+  return {chunk_->bytes + used_, kChunkBytes - used_};
+}
+
+absl::Cord ReadChunks::Piece(const char* data, size_t bytes) {
+  const absl::string_view view(data, bytes);
+  if (bytes < kSharedBytes) return absl::Cord(view);
+  Chunk* const chunk = chunk_;
+  chunk->references.fetch_add(1, std::memory_order_relaxed);
+  struct Reference {
+    explicit Reference(Chunk* shared) noexcept : chunk(shared) {}
+    Reference(Reference&& other) noexcept : chunk(std::exchange(other.chunk, nullptr)) {}
+    Reference(const Reference&) = delete;
+    Reference& operator=(const Reference&) = delete;
+    Reference& operator=(Reference&&) = delete;
+    ~Reference() {
+      if (chunk != nullptr) Release(chunk);
+    }
+    void operator()() const noexcept {}
+    Chunk* chunk;
+  };
+  return absl::MakeCordFromExternal(view, Reference(chunk));
+}
+
+}  // namespace cbt::rpc::http2

@@ -1,0 +1,54 @@
+// Messages out of the bytes of a stream.
+#ifndef CBT_RPC_TRANSPORT_HTTP2_MESSAGE_READER_H_
+#define CBT_RPC_TRANSPORT_HTTP2_MESSAGE_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "absl/strings/cord.h"
+
+namespace cbt::rpc::http2 {
+
+// Cuts the DATA of one direction of a stream into messages, however the frames cut it. Messages
+// share the memory that they came in. What a message announces is never allocated: memory grows
+// with the bytes that have arrived. Belongs to one thread at a time.
+class MessageReader {
+ public:
+  // Longer messages (bytes, without the prefix) are refused as soon as they are announced.
+  explicit MessageReader(size_t max_message) noexcept : max_message_(max_message) {}
+
+  // The next bytes of the stream. Throws std::bad_alloc; the stream must be given up then.
+  void Append(absl::Cord bytes);
+
+  enum class Result {
+    kMessage,     // there is one
+    kNeedMore,    // the next message, if there is one, is not complete
+    kTooLong,     // announces more than the limit
+    kCompressed,  // is compressed
+    kMalformed,   // its compressed flag is neither 0 nor 1
+  };
+
+  // Moves the next message to `message`, which is otherwise unchanged. An error stays: what
+  // follows has no boundaries. Throws std::bad_alloc, as Append().
+  Result Next(absl::Cord& message);
+
+  // Whether the stream may end here: no bytes are left that Next() has not returned, not even of a
+  // prefix.
+  bool AtBoundary() const noexcept { return !length_.has_value() && bytes_.empty(); }
+
+  // Bytes that Next() has not returned.
+  size_t buffered() const noexcept { return bytes_.size(); }
+
+ private:
+  Result ReadPrefix();
+
+  const size_t max_message_;
+  absl::Cord bytes_;
+  std::optional<uint32_t> length_;  // of the message whose prefix has been read
+  Result error_ = Result::kMessage;
+};
+
+}  // namespace cbt::rpc::http2
+
+#endif  // CBT_RPC_TRANSPORT_HTTP2_MESSAGE_READER_H_

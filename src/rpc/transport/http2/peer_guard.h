@@ -1,0 +1,88 @@
+// Counts what a peer must not do too often.
+#ifndef CBT_RPC_TRANSPORT_HTTP2_PEER_GUARD_H_
+#define CBT_RPC_TRANSPORT_HTTP2_PEER_GUARD_H_
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+
+namespace cbt::rpc::http2 {
+
+// Events that a peer may cause: `burst` at once, and `per_second` in the long run.
+struct RateLimit {
+  double burst = 0;
+  double per_second = 0;
+};
+
+struct PeerLimits {
+  // Streams that the peer resets, or makes us reset by breaking rules.
+  RateLimit resets = {200, 100};
+  // Frames that ask for work and move nothing: SETTINGS, PRIORITY, empty DATA. (Unknown ones cost
+  // nothing but their bytes, and are skipped.)
+  RateLimit empty_frames = {1000, 200};
+  // Pings may come this often, or twice more than that; 0: as they like. Whenever headers or data
+  // are sent to the peer, counting starts anew: gRPC's clients measure bandwidth with pings.
+  std::chrono::milliseconds min_ping{0};
+  // Frames that wait in the session because the peer does not read, beside two for each stream.
+  size_t waiting_frames = 1000;
+};
+
+// Not thread safe.
+class RateCounter {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // False if that was too much.
+  bool Count(const RateLimit& limit, Clock::time_point now) noexcept {
+    if (last_ != Clock::time_point{}) {
+      const std::chrono::duration<double> passed = now - last_;
+      used_ = std::max(0.0, used_ - passed.count() * limit.per_second);
+    }
+    last_ = now;
+    used_ += 1;
+    return used_ <= limit.burst;
+  }
+
+ private:
+  double used_ = 0;
+  Clock::time_point last_;
+};
+
+class PeerGuard {
+ public:
+  using Clock = RateCounter::Clock;
+
+  explicit PeerGuard(const PeerLimits& limits) noexcept : limits_(limits) {}
+
+  // Each returns false if that was too much.
+  bool CountReset(Clock::time_point now) noexcept { return resets_.Count(limits_.resets, now); }
+  bool CountEmptyFrame(Clock::time_point now) noexcept {
+    return empty_frames_.Count(limits_.empty_frames, now);
+  }
+  bool CountPing(Clock::time_point now) noexcept {
+    constexpr int kStrikes = 2;
+    const bool early = last_ping_ != Clock::time_point{} && now - last_ping_ < limits_.min_ping;
+    last_ping_ = now;
+    return !early || ++strikes_ <= kStrikes;
+  }
+  bool MayWait(size_t frames, size_t streams) const noexcept {
+    return frames <= limits_.waiting_frames + 2 * streams;
+  }
+
+  // Headers or data were sent to the peer.
+  void OnSent() noexcept {
+    strikes_ = 0;
+    last_ping_ = {};
+  }
+
+ private:
+  const PeerLimits limits_;
+  RateCounter resets_;
+  RateCounter empty_frames_;
+  Clock::time_point last_ping_;
+  int strikes_ = 0;
+};
+
+}  // namespace cbt::rpc::http2
+
+#endif  // CBT_RPC_TRANSPORT_HTTP2_PEER_GUARD_H_

@@ -1,0 +1,56 @@
+// Certificates and keys in PEM form, and who owns OpenSSL's objects.
+#ifndef CBT_RPC_TRANSPORT_HTTP2_PEM_H_
+#define CBT_RPC_TRANSPORT_HTTP2_PEM_H_
+
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace cbt::rpc::http2 {
+
+template <typename Type, void (*Free)(Type*)>
+struct OpenSslDeleter {
+  void operator()(Type* object) const noexcept { Free(object); }
+};
+using Ssl = std::unique_ptr<SSL, OpenSslDeleter<SSL, SSL_free>>;
+using SslContext = std::unique_ptr<SSL_CTX, OpenSslDeleter<SSL_CTX, SSL_CTX_free>>;
+using Certificate = std::unique_ptr<X509, OpenSslDeleter<X509, X509_free>>;
+using PrivateKey = std::unique_ptr<EVP_PKEY, OpenSslDeleter<EVP_PKEY, EVP_PKEY_free>>;
+
+// "tls: <what>: <why>", INVALID_ARGUMENT. Clears OpenSSL's queue of errors.
+absl::Status UnusableTls(std::string_view what, std::string_view why);
+
+// All certificates of a text, at least one.
+// Errors: INVALID_ARGUMENT, naming `what`.
+absl::StatusOr<std::vector<Certificate>> ReadCertificates(std::string_view what,
+                                                          const std::string& pem);
+
+// What one end shows the other: a certificate, those between it and its authority, and the key.
+struct TlsIdentity {
+  std::vector<Certificate> chain;
+  PrivateKey key;
+};
+
+// Errors: INVALID_ARGUMENT if one is missing, not PEM, or the key is encrypted or not that of the
+//         first certificate.
+absl::StatusOr<TlsIdentity> ReadIdentity(const std::string& certificate,
+                                         const std::string& private_key);
+
+// The context shows `identity` from now on, and shares it.
+// Errors: INVALID_ARGUMENT, for a key too weak for example.
+absl::Status UseIdentity(SSL_CTX* context, const TlsIdentity& identity);
+
+// The context trusts certificates that these, or what they issued, have issued.
+absl::Status Trust(SSL_CTX* context, const std::vector<Certificate>& authorities);
+
+}  // namespace cbt::rpc::http2
+
+#endif  // CBT_RPC_TRANSPORT_HTTP2_PEM_H_

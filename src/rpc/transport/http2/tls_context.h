@@ -1,0 +1,99 @@
+// TLS of servers and clients: HTTP/2 over TLS 1.2 or newer, without compression, renegotiation and
+// resumption. A handshake succeeds only if both ends agree on HTTP/2 (ALPN).
+#ifndef CBT_RPC_TRANSPORT_HTTP2_TLS_CONTEXT_H_
+#define CBT_RPC_TRANSPORT_HTTP2_TLS_CONTEXT_H_
+
+#include <openssl/ssl.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/watched_file.h"
+#include "cbt/rpc/options.h"
+#include "cbt/rpc/telemetry.h"
+#include "rpc/transport/http2/pem.h"
+
+namespace cbt::rpc::http2 {
+
+// Why an operation on `ssl` has just failed in this thread: what is wrong with the peer's
+// certificate or protocol, the alert that it has sent, or what OpenSSL makes of its bytes; "the
+// connection was closed" if it was. Clears OpenSSL's queue of errors. Throws std::bad_alloc.
+std::string TlsFailure(const SSL* ssl);
+
+// Thread safe. Its connections may outlive it.
+class ServerTls {
+ public:
+  // Null if `tls` has neither texts nor files: the server speaks without TLS. Reports to
+  // `telemetry`.
+  // Errors: INVALID_ARGUMENT for a certificate, key or CA that is missing, not PEM, or does not
+  //         match the others; errors of reading a file.
+  static absl::StatusOr<std::unique_ptr<ServerTls>> Create(const TlsOptions& tls,
+                                                           const Telemetry& telemetry);
+  ServerTls(const ServerTls&) = delete;
+  ServerTls& operator=(const ServerTls&) = delete;
+
+  // The server's end of a new connection, before the handshake. Looks at the files, which costs a
+  // stat() each while they stay the same. A certificate and key that can't be used leave the
+  // previous ones in place.
+  // Errors: UNAVAILABLE if the file of the client CA can't be used: no client can be known then.
+  //         RESOURCE_EXHAUSTED without memory.
+  absl::StatusOr<Ssl> NewConnection();
+
+  enum class Change { kNone, kChanged, kUnusable };
+  // The change of the client CA since the last call, which looks at its file. After any, every
+  // connection must be closed, also those in their handshake: the previous CA has let them in.
+  Change TakeClientCaChange();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  ServerTls(const TlsOptions& tls, const Telemetry& telemetry);
+  absl::Status Init(const TlsOptions& tls);
+  absl::StatusOr<SslContext> MakeContext(const TlsIdentity& identity,
+                                         const std::string& client_ca) const;
+  void LookAtIdentity();
+  void LookAtClientCa();
+
+  const std::string certificate_file_;  // empty: the texts of the options are used
+  const std::string private_key_file_;
+  const std::string client_ca_file_;
+  const Telemetry telemetry_;
+
+  std::mutex mutex_;
+  SslContext context_;
+  TlsIdentity identity_;
+  FileState certificate_state_;
+  FileState private_key_state_;
+  Clock::time_point next_try_;  // when files that could not be used are read again
+
+  std::string client_ca_;
+  FileState client_ca_state_;
+  bool client_ca_usable_ = true;
+  Change change_ = Change::kNone;
+};
+
+// Thread safe.
+class ClientTls {
+ public:
+  // `tls` must be enabled.
+  // Errors: INVALID_ARGUMENT for a CA, certificate or key that is not PEM, or does not match.
+  static absl::StatusOr<std::unique_ptr<ClientTls>> Create(const ClientTlsOptions& tls);
+
+  // The client's end of a new connection to a server that must prove to be `host`: a name, or an
+  // address of IPv4 or IPv6 without brackets.
+  // Errors: INVALID_ARGUMENT if the name can't be one, RESOURCE_EXHAUSTED without memory.
+  absl::StatusOr<Ssl> NewConnection(const std::string& host) const;
+
+ private:
+  explicit ClientTls(SslContext context) : context_(std::move(context)) {}
+
+  const SslContext context_;
+};
+
+}  // namespace cbt::rpc::http2
+
+#endif  // CBT_RPC_TRANSPORT_HTTP2_TLS_CONTEXT_H_
