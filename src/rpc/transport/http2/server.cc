@@ -1,0 +1,152 @@
+#include "rpc/transport/http2/server.h"
+
+#include <algorithm>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rpc/transport/http2/acceptor.h"
+#include "rpc/transport/http2/server_worker.h"
+
+namespace cbt::rpc::http2 {
+
+// Destroyed from the bottom up: loops before what they serve.
+struct ServerParts {
+  // In the first worker's loop.
+  void StopListening() noexcept {
+    acceptors.clear();
+    const std::lock_guard lock(mutex);
+    listening = false;
+    stopped.notify_all();
+  }
+
+  // Accepted in the first worker's loop.
+  void Take(OwnedDescriptor connection) noexcept {
+    if (shared.connections.load() >= shared.limits.connections) return;
+    ++shared.connections;
+    workers[next_worker++ % workers.size()]->Give(std::move(connection));
+  }
+
+  Address address;
+  ServerShared shared;
+  std::unique_ptr<SocketFile> socket_file;
+  std::vector<std::unique_ptr<ServerWorker>> workers;
+  std::vector<std::unique_ptr<Acceptor>> acceptors;
+  size_t next_worker = 0;
+  size_t running = 0;
+  MemberTask<ServerParts, &ServerParts::StopListening> stop_listening{*this};
+  std::mutex mutex;
+  std::condition_variable stopped;
+  bool listening = false;
+};
+
+namespace {
+
+absl::Status Listen(ServerParts& parts) {
+  Address& address = parts.address;
+  if (address.is_unix) {
+    auto file = SocketFile::Claim(address.path);
+    if (!file.ok()) return file.status();
+    parts.socket_file = *std::move(file);
+  } else if (absl::Status status = ProbeTcpAddress(address); !status.ok()) {
+    return status;
+  }
+  auto sockets = ListenAt(address);
+  if (!sockets.ok()) return sockets.status();
+  if (parts.socket_file != nullptr) {
+    if (absl::Status status = parts.socket_file->SetMode(); !status.ok()) return status;
+  }
+  for (OwnedDescriptor& socket : *sockets) {
+    auto acceptor = Acceptor::Create(
+        parts.workers.front()->loop(), std::move(socket),
+        [&parts](OwnedDescriptor connection) { parts.Take(std::move(connection)); });
+    if (!acceptor.ok()) return acceptor.status();
+    parts.acceptors.push_back(*std::move(acceptor));
+  }
+  parts.listening = true;
+  return absl::OkStatus();
+}
+
+absl::Status Prepare(ServerParts& parts, const std::vector<Service*>& services) {
+  for (const Service* const service : services) {
+    for (const Service::Method& method : service->methods()) {
+      parts.shared.methods.emplace(method.path, &method);
+    }
+  }
+  const size_t processors = std::max(1U, std::thread::hardware_concurrency());
+  const size_t loops = std::clamp<size_t>(parts.shared.limits.loops, 1, processors);
+  while (parts.workers.size() < loops) {
+    auto loop = EventLoop::Create();
+    if (!loop.ok()) return loop.status();
+    parts.workers.push_back(std::make_unique<ServerWorker>(parts.shared, *std::move(loop)));
+  }
+  return Listen(parts);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Address& address,
+                                                      const ServerLimits& limits,
+                                                      const std::vector<Service*>& services,
+                                                      NewServerSsl ssl,
+                                                      const Telemetry& telemetry) {
+  // A message, its prefix, and the beginning of the next one.
+  constexpr uint32_t kWindowBeside = 1024;
+  try {
+    auto parts = std::make_unique<ServerParts>();
+    parts->address = address;
+    parts->shared.limits = limits;
+    parts->shared.limits.connection.role = Role::kServer;
+    parts->shared.limits.connection.stream_window_bytes = limits.request_bytes + kWindowBeside;
+    parts->shared.ssl = std::move(ssl);
+    parts->shared.telemetry = telemetry;
+    if (absl::Status status = Prepare(*parts, services); !status.ok()) return status;
+    // From here on its destructor ends what runs.
+    std::unique_ptr<Server> server(new Server(std::move(parts)));
+    ServerParts& running = *server->parts_;
+    for (const auto& worker : running.workers) {
+      worker->Run();
+      ++running.running;
+    }
+    return server;
+  } catch (const std::bad_alloc&) {
+    return absl::Status(absl::StatusCode::kResourceExhausted, "");
+  } catch (const std::system_error& error) {
+    return absl::UnavailableError(absl::StrCat("thread: ", error.what()));
+  }
+}
+
+Server::Server(std::unique_ptr<ServerParts> parts) noexcept : parts_(std::move(parts)) {}
+
+Server::~Server() { Shutdown(std::chrono::milliseconds(0)); }
+
+const Address& Server::address() const noexcept { return parts_->address; }
+
+size_t Server::connections() const noexcept { return parts_->shared.connections.load(); }
+
+size_t Server::memory() const noexcept { return parts_->shared.memory->used(); }
+
+void Server::CloseConnections() noexcept {
+  for (const auto& worker : parts_->workers) worker->CloseConnections();
+}
+
+void Server::Shutdown(std::chrono::milliseconds grace) noexcept {
+  ServerParts& parts = *parts_;
+  const auto deadline = EventLoop::Clock::now() + grace;
+  if (parts.running > 0) {
+    // No connection is accepted once this has run, so that none comes after the workers' drain.
+    parts.workers.front()->loop().Post(parts.stop_listening);
+    std::unique_lock lock(parts.mutex);
+    parts.stopped.wait(lock, [&parts] { return !parts.listening; });
+  }
+  for (const auto& worker : parts.workers) worker->Drain(deadline);
+  // One of several waits for the threads; the others wait for it.
+  const std::lock_guard lock(shutdown_mutex_);
+  for (const auto& worker : parts.workers) worker->Join();
+  parts.acceptors.clear();
+  parts.socket_file.reset();
+}
+
+}  // namespace cbt::rpc::http2

@@ -1,0 +1,88 @@
+// A server of gRPC methods over HTTP/2.
+#ifndef CBT_RPC_TRANSPORT_HTTP2_SERVER_H_
+#define CBT_RPC_TRANSPORT_HTTP2_SERVER_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cbt/rpc/telemetry.h"
+#include "rpc/transport/http2/connection.h"
+#include "rpc/transport/http2/socket_stream.h"
+#include "rpc/transport/listen_address.h"
+#include "rpc/transport/server_call.h"
+#include "rpc/transport/socket_file.h"
+
+namespace cbt::rpc::http2 {
+
+struct ServerLimits {
+  // Threads; at most one for each processor.
+  size_t loops = 2;
+  // Connections at once; further ones are closed at once.
+  size_t connections = 10'000;
+  // Bytes that all connections may hold together: sessions, buffers, messages that wait. Beyond
+  // them new calls get RESOURCE_EXHAUSTED, and the largest connections are ended. 0: no limit.
+  size_t memory_bytes = size_t{128} << 20;
+  // Longer messages of clients get RESOURCE_EXHAUSTED.
+  uint32_t request_bytes = 64 << 10;
+  // Header lists, windows, streams, times and rates of each connection; `role` and
+  // `stream_window_bytes` are set by the server.
+  ConnectionSettings connection = {};
+};
+
+// For each new connection: its side of TLS, or why it is refused. From the server's threads; must
+// not block or throw. Empty: no TLS.
+using NewServerSsl = std::function<absl::StatusOr<OwnedSsl>()>;
+
+struct ServerParts;
+class ServerWorker;
+
+// Serves from Start() on. Thread safe.
+class Server {
+ public:
+  // `services` outlive the server; none has a path of another.
+  // Errors: INVALID_ARGUMENT and FAILED_PRECONDITION as SocketFile and ProbeTcpAddress() have them,
+  //         UNAVAILABLE if the system refuses, RESOURCE_EXHAUSTED without memory.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const Address& address,
+                                                       const ServerLimits& limits,
+                                                       const std::vector<Service*>& services,
+                                                       NewServerSsl ssl,
+                                                       const Telemetry& telemetry);
+
+  // Shutdown() without grace.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // With the actual port.
+  const Address& address() const noexcept;
+
+  size_t connections() const noexcept;
+  // Bytes; see ServerLimits::memory_bytes.
+  size_t memory() const noexcept;
+
+  // Ends every connection at once, for example when their certificates are not trusted any more.
+  void CloseConnections() noexcept;
+
+  // Accepts nothing more, waits for open calls, cancels those that are open after `grace`, and
+  // closes the connections. Returns when every handler has got its OnDone(). Another call at the
+  // same time may shorten the grace. Not from the server's threads.
+  void Shutdown(std::chrono::milliseconds grace) noexcept;
+
+ private:
+  explicit Server(std::unique_ptr<ServerParts> parts) noexcept;
+
+  const std::unique_ptr<ServerParts> parts_;
+  std::mutex shutdown_mutex_;
+};
+
+}  // namespace cbt::rpc::http2
+
+#endif  // CBT_RPC_TRANSPORT_HTTP2_SERVER_H_

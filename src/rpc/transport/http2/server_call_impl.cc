@@ -1,0 +1,433 @@
+#include "rpc/transport/http2/server_call_impl.h"
+
+#include <array>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "rpc/transport/http2/connection.h"
+#include "rpc/transport/http2/protocol.h"
+
+namespace cbt::rpc::http2 {
+namespace {
+
+absl::Status NoMemory() noexcept { return absl::Status(absl::StatusCode::kResourceExhausted, ""); }
+
+std::string HttpText(int status) { return absl::StrCat(status); }
+
+}  // namespace
+
+class CallImpl::Event {
+ public:
+  explicit Event(CallImpl& call) noexcept : call_(call) { ++call_.events_; }
+  ~Event() {
+    --call_.events_;
+    call_.DeleteIfDone();
+  }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+ private:
+  CallImpl& call_;
+};
+
+CallImpl::CallImpl(ServerWorker& worker)
+    : worker_(worker), loop_(worker.loop()), reader_(worker.shared().limits.request_bytes) {
+  worker_.Add(*this);
+}
+
+CallImpl::~CallImpl() {
+  loop_.Cancel(timer_);
+  loop_.Cancel(static_cast<Task&>(*this));
+  worker_.Remove(*this);
+}
+
+// ---- the beginning
+
+void CallImpl::OnHeaders(const HeaderBlock& headers, bool) noexcept {
+  const Event event(*this);
+  absl::Status status;
+  opening_ = true;
+  try {
+    status = Open(headers);
+  } catch (const std::bad_alloc&) {
+    status = NoMemory();
+  }
+  opening_ = false;
+  if (!status.ok()) {
+    finished_ = handler_ == nullptr;
+    return Refuse(http_status_, status);
+  }
+  if (deadline_.has_value()) {
+    const auto left = *deadline_ - std::chrono::system_clock::now();
+    loop_.Schedule(timer_, EventLoop::Clock::now() +
+                               std::chrono::duration_cast<EventLoop::Clock::duration>(left));
+  }
+  // What the handler has asked for while it was made.
+  CarryOut();
+}
+
+// "Requests" of PROTOCOL-HTTP2.md; http_status_ is set where a client that is not gRPC's must see
+// it.
+absl::Status CallImpl::Open(const HeaderBlock& headers) {
+  const auto find = [&](std::string_view name) { return headers.Find(name); };
+  if (headers.cut()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the request's headers exceed ",
+                     worker_.shared().limits.connection.max_header_bytes, " bytes"));
+  }
+  if (find(":method") != "POST") {
+    http_status_ = 405;
+    return absl::InternalError("the method of a gRPC request is POST");
+  }
+  if (const auto type = find("content-type"); !type || !IsGrpcContentType(*type)) {
+    http_status_ = 415;
+    return absl::InternalError("the content type of a gRPC request begins with application/grpc");
+  }
+  if (find("te") != "trailers") {
+    http_status_ = 400;
+    return absl::InternalError("the request lacks the header te: trailers");
+  }
+  const auto found = worker_.shared().methods.find(find(":path").value_or(""));
+  if (found == worker_.shared().methods.end()) return absl::UnimplementedError("unknown method");
+  if (find("grpc-encoding").value_or("identity") != "identity") {
+    return absl::UnimplementedError("compressed requests are not accepted");
+  }
+  if (const auto text = find("grpc-timeout"); text.has_value()) {
+    const auto timeout = ParseTimeout(*text);
+    if (!timeout.has_value()) return absl::InternalError("malformed grpc-timeout");
+    // Later is never, for a clock that would overflow.
+    constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 365);
+    if (*timeout < kLongest) {
+      deadline_ = std::chrono::system_clock::now() +
+                  std::chrono::duration_cast<std::chrono::system_clock::duration>(*timeout);
+    }
+  }
+  if (worker_.shared().OverMemory()) {
+    return absl::ResourceExhaustedError("the server has no memory for more calls");
+  }
+  absl::StatusOr<CallHandler*> handler = found->second->open(*this);
+  if (!handler.ok()) return handler.status();
+  handler_ = *handler;
+  return absl::OkStatus();
+}
+
+// Ends the call with a status of ours. The handler, if there is one, finds it cancelled.
+void CallImpl::Refuse(int http_status, const absl::Status& status) noexcept {
+  if (refused_ || status_sent_) return;
+  refused_ = true;
+  http_status_ = http_status;
+  status_ = status;
+  if (writing_) {
+    GiveUp(ResetOfCode(status.code()));
+  } else {
+    SendStatus();
+  }
+  OnLost();
+}
+
+// ---- what the handler asks for
+
+template <typename Note>
+void CallImpl::Do(const Note& note) noexcept {
+  if (loop_.IsInLoop()) {
+    {
+      const std::lock_guard lock(mutex_);
+      note(asked_);
+    }
+    if (!opening_) CarryOut();
+    return;
+  }
+  // Posted under the mutex: once the loop has taken Finish(), the call may be gone.
+  const std::lock_guard lock(mutex_);
+  note(asked_);
+  loop_.Post(*this);
+}
+
+void CallImpl::StartRead() noexcept {
+  Do([](Operations& operations) { operations.read = true; });
+}
+
+void CallImpl::Write(absl::Cord message) noexcept {
+  Do([&](Operations& operations) {
+    operations.write = true;
+    operations.message = std::move(message);
+  });
+}
+
+void CallImpl::Finish(absl::Status status) noexcept {
+  Do([&](Operations& operations) {
+    operations.finish = true;
+    operations.status = std::move(status);
+  });
+}
+
+void CallImpl::WriteAndFinish(absl::Cord message) noexcept {
+  Do([&](Operations& operations) {
+    operations.write = operations.write_quietly = operations.finish = true;
+    operations.message = std::move(message);
+  });
+}
+
+void CallImpl::Cancel() noexcept {
+  Do([](Operations& operations) { operations.cancel = true; });
+}
+
+void CallImpl::AddInitialMetadata(std::string_view key, std::string_view value) {
+  const std::string encoded = IsBinaryKey(key) ? Base64Encode(value) : std::string(value);
+  const std::lock_guard lock(mutex_);
+  initial_.Add(key, encoded);
+}
+
+void CallImpl::AddTrailingMetadata(std::string_view key, std::string_view value) {
+  const std::string encoded = IsBinaryKey(key) ? Base64Encode(value) : std::string(value);
+  const std::lock_guard lock(mutex_);
+  trailing_.Add(key, encoded);
+}
+
+void CallImpl::Run() noexcept {
+  const Event event(*this);
+  CarryOut();
+}
+
+void CallImpl::CarryOut() noexcept {
+  // An event of an operation may ask for the next one, which then follows it.
+  if (carrying_out_ || handler_ == nullptr) return;
+  const Event event(*this);
+  carrying_out_ = true;
+  for (;;) {
+    Operations operations;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!asked_.read && !asked_.write && !asked_.finish && !asked_.cancel) break;
+      operations = std::exchange(asked_, Operations());
+    }
+    CarryOutOnce(operations);
+  }
+  carrying_out_ = false;
+}
+
+void CallImpl::CarryOutOnce(Operations& operations) noexcept {
+  if (operations.write) {
+    writing_ = true;
+    quiet_ = operations.write_quietly;
+    if (lost_ || refused_) {
+      writing_ = false;
+      if (!quiet_) handler_->OnWriteDone(false);
+    } else {
+      SendMessage(std::move(operations.message));
+    }
+  }
+  if (operations.finish) {
+    finished_ = true;
+    if (!refused_) {
+      status_ = std::move(operations.status);
+      if (deadline_passed_ && status_.ok()) {
+        status_ = absl::Status(absl::StatusCode::kDeadlineExceeded, "Deadline Exceeded");
+      }
+      // A client that does not read must not hold the call beyond its time.
+      if (deadline_passed_ && writing_) {
+        GiveUp(ResetOfCode(absl::StatusCode::kDeadlineExceeded));
+      } else {
+        SendStatus();
+      }
+    }
+  }
+  if (operations.cancel) GiveUp(ResetOfCode(absl::StatusCode::kCancelled));
+  if (operations.read) {
+    reading_ = true;
+    Deliver();
+  }
+}
+
+void CallImpl::CancelFromLoop() noexcept {
+  const Event event(*this);
+  GiveUp(ResetOfCode(absl::StatusCode::kCancelled));
+}
+
+// ---- sending
+
+void CallImpl::SendInitial() {
+  if (initial_sent_) return;
+  initial_sent_ = true;
+  const std::lock_guard lock(mutex_);
+  std::vector<Header> headers = {{":status", "200"}, {"content-type", "application/grpc"}};
+  for (size_t i = 0; i < initial_.size(); ++i) headers.push_back(initial_[i]);
+  connection()->SendHeaders(*this, headers, false);
+}
+
+void CallImpl::SendMessage(absl::Cord message) noexcept {
+  if (connection() == nullptr) return;
+  try {
+    if (message.size() > UINT32_MAX) throw std::bad_alloc();
+    SendInitial();
+    const std::array<char, kPrefixBytes> prefix =
+        MessagePrefix(static_cast<uint32_t>(message.size()));
+    absl::Cord framed(absl::string_view(prefix.data(), prefix.size()));
+    framed.Append(std::move(message));
+    connection()->Send(*this, std::move(framed));
+  } catch (const std::bad_alloc&) {
+    GiveUp(ResetOfCode(absl::StatusCode::kResourceExhausted));
+  }
+}
+
+// After what was written. Once.
+void CallImpl::SendStatus() noexcept {
+  if (status_sent_ || lost_ || connection() == nullptr) return;
+  status_sent_ = true;
+  try {
+    const std::lock_guard lock(mutex_);
+    const std::string http = HttpText(http_status_);
+    const std::string code = absl::StrCat(static_cast<int>(status_.code()));
+    const std::string text =
+        PercentEncode(std::string_view(status_.message().data(), status_.message().size()));
+    std::vector<Header> headers;
+    // "Trailers-Only", unless there is something to send in the headers.
+    const bool alone = !initial_sent_ && initial_.empty();
+    if (!initial_sent_) {
+      headers = {{":status", http}, {"content-type", "application/grpc"}};
+      for (size_t i = 0; i < initial_.size(); ++i) headers.push_back(initial_[i]);
+      initial_sent_ = true;
+    }
+    if (!alone && !headers.empty()) {
+      connection()->SendHeaders(*this, headers, false);
+      headers.clear();
+    }
+    headers.push_back({"grpc-status", code});
+    if (!text.empty()) headers.push_back({"grpc-message", text});
+    if (status_.code() == absl::StatusCode::kUnimplemented) {
+      headers.push_back({"grpc-accept-encoding", "identity"});
+    }
+    for (size_t i = 0; i < trailing_.size(); ++i) headers.push_back(trailing_[i]);
+    if (alone) {
+      connection()->SendHeaders(*this, headers, true);
+    } else {
+      connection()->SendTrailers(*this, headers);
+    }
+  } catch (const std::bad_alloc&) {
+    GiveUp(ResetOfCode(absl::StatusCode::kResourceExhausted));
+  }
+}
+
+void CallImpl::OnSent() noexcept {
+  const Event event(*this);
+  if (!std::exchange(writing_, false)) return;
+  if (!quiet_ && handler_ != nullptr) handler_->OnWriteDone(true);
+}
+
+// ---- receiving
+
+void CallImpl::OnData(absl::Cord data) noexcept {
+  const Event event(*this);
+  const size_t bytes = data.size();
+  // What comes after the end of the call is dropped.
+  if (handler_ == nullptr || lost_ || status_sent_) {
+    return connection()->Consume(*this, bytes);
+  }
+  try {
+    reader_.Append(std::move(data));
+  } catch (const std::bad_alloc&) {
+    return Refuse(200, NoMemory());
+  }
+  Deliver();
+}
+
+void CallImpl::OnRemoteEnd() noexcept {
+  const Event event(*this);
+  request_ended_ = true;
+  Deliver();
+}
+
+void CallImpl::Deliver() noexcept {
+  if (delivering_) return;
+  delivering_ = true;
+  while (reading_) {
+    const size_t before = reader_.buffered();
+    DeliverOne();
+    if (!lost_ && !refused_ && !status_sent_ && before == reader_.buffered()) break;
+  }
+  delivering_ = false;
+}
+
+// The open read's next message or end, if it is there.
+void CallImpl::DeliverOne() noexcept {
+  if (lost_ || refused_ || status_sent_) {
+    reading_ = false;
+    handler_->OnReadDone(false, absl::Cord());
+    return;
+  }
+  try {
+    absl::Cord message;
+    switch (reader_.Next(message)) {
+      case MessageReader::Result::kMessage:
+        connection()->Consume(*this, message.size() + kPrefixBytes);
+        reading_ = false;
+        handler_->OnReadDone(true, std::move(message));
+        return;
+      case MessageReader::Result::kNeedMore:
+        if (!request_ended_) return;
+        if (!reader_.AtBoundary()) {
+          return Refuse(200, absl::InternalError("the request ends within a message"));
+        }
+        reading_ = false;
+        handler_->OnReadDone(false, absl::Cord());
+        return;
+      case MessageReader::Result::kTooLong:
+        return Refuse(200, absl::ResourceExhaustedError(
+                               absl::StrCat("the request's message exceeds ",
+                                            worker_.shared().limits.request_bytes, " bytes")));
+      case MessageReader::Result::kCompressed:
+        return Refuse(200, absl::UnimplementedError("compressed requests are not accepted"));
+      case MessageReader::Result::kMalformed:
+        return Refuse(200, absl::InternalError("malformed message in the request"));
+    }
+  } catch (const std::bad_alloc&) {
+    Refuse(200, NoMemory());
+  }
+}
+
+// ---- the end
+
+// Drops what was not sent.
+void CallImpl::GiveUp(uint32_t code) noexcept {
+  if (connection() != nullptr) connection()->Reset(*this, code);
+  lost_ = true;
+  OnLost();
+}
+
+void CallImpl::OnClosed(const StreamEnd&) noexcept {
+  const Event event(*this);
+  lost_ = true;
+  OnLost();
+}
+
+// Ends the handler's operations, and says that the call is cancelled unless it has finished.
+void CallImpl::OnLost() noexcept {
+  loop_.Cancel(timer_);
+  if (handler_ == nullptr) return;
+  if ((lost_ || refused_) && std::exchange(writing_, false) && !quiet_) {
+    handler_->OnWriteDone(false);
+  }
+  if (reading_) Deliver();
+  if (!finished_ && !std::exchange(cancel_reported_, true)) handler_->OnCancel();
+}
+
+void CallImpl::OnDeadline() noexcept {
+  const Event event(*this);
+  deadline_passed_ = true;
+  // What the handler has finished but the client does not read.
+  if (finished_) return GiveUp(ResetOfCode(absl::StatusCode::kDeadlineExceeded));
+  if (!std::exchange(cancel_reported_, true)) handler_->OnCancel();
+}
+
+void CallImpl::DeleteIfDone() noexcept {
+  if (events_ > 0 || !finished_ || connection() != nullptr || id() == 0) return;
+  ++events_;
+  if (handler_ != nullptr) handler_->OnDone();
+  delete this;
+}
+
+}  // namespace cbt::rpc::http2

@@ -1,0 +1,202 @@
+#include "rpc/transport/http2/server_worker.h"
+
+#include <algorithm>
+#include <new>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include "rpc/contract/server_event.h"
+#include "rpc/transport/http2/server_call_impl.h"
+
+namespace cbt::rpc::http2 {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How often the memory is looked at, and the end of a drain.
+constexpr milliseconds kLook{50};
+
+// After the grace, for the connections' last frames.
+constexpr milliseconds kLastWords{800};
+
+// A connection that holds less is not ended for its memory.
+constexpr size_t kSmallConnection = size_t{256} << 10;
+
+}  // namespace
+
+ServerWorker::ServerWorker(ServerShared& shared, std::unique_ptr<EventLoop> loop)
+    : shared_(shared), loop_(std::move(loop)), chunks_(shared.memory) {}
+
+ServerWorker::~ServerWorker() {
+  loop_->Cancel(work_);
+  loop_->Cancel(timer_);
+}
+
+void ServerWorker::Run() {
+  loop_->Schedule(timer_, EventLoop::Clock::now() + kLook);
+  thread_ = std::thread([this] { loop_->Run(); });
+}
+
+void ServerWorker::Give(OwnedDescriptor connection) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    given_.push_back(std::move(connection));
+  } catch (const std::bad_alloc&) {
+    --shared_.connections;
+    return;
+  }
+  loop_->Post(work_);
+}
+
+void ServerWorker::CloseConnections() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    close_all_ = true;
+  }
+  loop_->Post(work_);
+}
+
+void ServerWorker::Drain(EventLoop::Clock::time_point deadline) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    drain_by_ = drain_by_.has_value() ? std::min(*drain_by_, deadline) : deadline;
+  }
+  loop_->Post(work_);
+}
+
+void ServerWorker::Join() noexcept {
+  if (thread_.joinable()) thread_.join();
+}
+
+// What other threads have asked for.
+void ServerWorker::Work() noexcept {
+  std::vector<OwnedDescriptor> given;
+  bool close_all = false;
+  bool drain = false;
+  {
+    const std::lock_guard lock(mutex_);
+    given.swap(given_);
+    close_all = std::exchange(close_all_, false);
+    drain = drain_by_.has_value();
+  }
+  if (drain && !draining_) {
+    draining_ = true;
+    for (const auto& [connection, owner] : connections_) connection->Shutdown();
+  }
+  if (close_all) {
+    for (const auto& [connection, owner] : connections_) {
+      connection->Close(absl::Status(absl::StatusCode::kUnavailable, "closed by the server"));
+    }
+  }
+  for (OwnedDescriptor& descriptor : given) {
+    try {
+      Accept(std::move(descriptor));
+    } catch (const std::bad_alloc&) {
+      --shared_.connections;
+    }
+  }
+  CheckDrain();
+}
+
+// Throws std::bad_alloc.
+void ServerWorker::Accept(OwnedDescriptor descriptor) {
+  const auto refuse = [this] { --shared_.connections; };
+  if (draining_ || shared_.OverMemory()) return refuse();
+  OwnedSsl ssl;
+  if (shared_.ssl) {
+    absl::StatusOr<OwnedSsl> made = shared_.ssl();
+    if (!made.ok()) {
+      Report(shared_.telemetry, ServerEvent::kHandshakeRefused);
+      return refuse();
+    }
+    ssl = *std::move(made);
+  }
+  auto socket = SocketStream::Create(std::move(descriptor), std::move(ssl));
+  if (!socket.ok()) return refuse();
+  ConnectionSettings settings = shared_.limits.connection;
+  if (settings.max_age.count() > 0) {
+    // Plus or minus a tenth, so that clients do not all come back at once.
+    static thread_local std::minstd_rand random{std::random_device{}()};
+    settings.max_age = settings.max_age * (900 + static_cast<int>(random() % 201)) / 1000;
+  }
+  auto made = Connection::Create(*loop_, chunks_, *std::move(socket), settings, *this);
+  if (!made.ok()) return refuse();
+  Connection* const connection = made->get();
+  connections_.emplace(connection, *std::move(made));
+}
+
+Stream* ServerWorker::OnRequest(Connection&, const HeaderBlock&) noexcept {
+  try {
+    return new CallImpl(*this);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+void ServerWorker::OnClosed(Connection& connection, const absl::Status& reason) noexcept {
+  // Cut by us: it has not read, or was too large.
+  if (reason.code() == absl::StatusCode::kResourceExhausted ||
+      reason.message() == "the peer does not read") {
+    Report(shared_.telemetry, ServerEvent::kConnectionCut);
+  }
+  connections_.erase(&connection);
+  --shared_.connections;
+  if (draining_) CheckDrain();
+}
+
+void ServerWorker::Add(CallImpl& call) noexcept {
+  call.next_ = first_call_;
+  if (first_call_ != nullptr) first_call_->previous_ = &call;
+  first_call_ = &call;
+}
+
+void ServerWorker::Remove(CallImpl& call) noexcept {
+  (call.previous_ != nullptr ? call.previous_->next_ : first_call_) = call.next_;
+  if (call.next_ != nullptr) call.next_->previous_ = call.previous_;
+}
+
+void ServerWorker::CheckDrain() noexcept {
+  if (!draining_) return;
+  const EventLoop::Clock::time_point now = EventLoop::Clock::now();
+  EventLoop::Clock::time_point deadline;
+  {
+    const std::lock_guard lock(mutex_);
+    deadline = *drain_by_;
+  }
+  if (now >= deadline && !std::exchange(cancelled_, true)) {
+    for (CallImpl* call = first_call_; call != nullptr;) {
+      CallImpl* const next = call->next_;
+      call->CancelFromLoop();
+      call = next;
+    }
+  }
+  if (now >= deadline + kLastWords) {
+    for (const auto& [connection, owner] : connections_) {
+      connection->Close(absl::Status(absl::StatusCode::kUnavailable, "shutdown"));
+    }
+  }
+  if (connections_.empty() && first_call_ == nullptr) loop_->Stop();
+}
+
+void ServerWorker::OnTime() noexcept {
+  if (shared_.OverMemory()) EndLargest();
+  CheckDrain();
+  loop_->Schedule(timer_, EventLoop::Clock::now() + kLook);
+}
+
+// One at a look, in each loop.
+void ServerWorker::EndLargest() noexcept {
+  Connection* largest = nullptr;
+  size_t most = kSmallConnection;
+  for (const auto& [connection, owner] : connections_) {
+    if (const size_t bytes = connection->memory(); bytes > most && !connection->ended()) {
+      largest = connection;
+      most = bytes;
+    }
+  }
+  if (largest == nullptr) return;
+  largest->Close(absl::Status(absl::StatusCode::kResourceExhausted, "memory"));
+}
+
+}  // namespace cbt::rpc::http2

@@ -1,0 +1,98 @@
+// One of a server's threads: its loop, its connections and their calls.
+#ifndef CBT_RPC_TRANSPORT_HTTP2_SERVER_WORKER_H_
+#define CBT_RPC_TRANSPORT_HTTP2_SERVER_WORKER_H_
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/descriptor.h"
+#include "rpc/transport/http2/connection.h"
+#include "rpc/transport/http2/event_loop.h"
+#include "rpc/transport/http2/memory.h"
+#include "rpc/transport/http2/server.h"
+
+namespace cbt::rpc::http2 {
+
+class CallImpl;
+
+// What the workers share; all of it is thread safe or constant.
+struct ServerShared {
+  ServerLimits limits;
+  NewServerSsl ssl;
+  Telemetry telemetry;
+  std::map<std::string, const Service::Method*, std::less<>> methods;
+  std::shared_ptr<MemoryAccount> memory = std::make_shared<MemoryAccount>();
+  std::atomic<size_t> connections{0};
+
+  bool OverMemory() const noexcept {
+    return limits.memory_bytes > 0 && memory->used() > limits.memory_bytes;
+  }
+};
+
+class ServerWorker final : private ConnectionListener {
+ public:
+  // Throws std::bad_alloc. Runs from Run() on.
+  ServerWorker(ServerShared& shared, std::unique_ptr<EventLoop> loop);
+  // After Join().
+  ~ServerWorker() override;
+  ServerWorker(const ServerWorker&) = delete;
+  ServerWorker& operator=(const ServerWorker&) = delete;
+
+  // Starts the thread. Throws std::system_error.
+  void Run();
+
+  // From any thread: a new connection, counted in `connections`. Refused without memory.
+  void Give(OwnedDescriptor connection) noexcept;
+  void CloseConnections() noexcept;
+
+  // From any thread: begins to end; again to shorten the grace.
+  void Drain(EventLoop::Clock::time_point deadline) noexcept;
+  // Waits for the end of the last call and connection, and of the thread.
+  void Join() noexcept;
+
+  EventLoop& loop() noexcept { return *loop_; }
+  ServerShared& shared() noexcept { return shared_; }
+  // For calls.
+  void Add(CallImpl& call) noexcept;
+  void Remove(CallImpl& call) noexcept;
+
+ private:
+  Stream* OnRequest(Connection& connection, const HeaderBlock& headers) noexcept override;
+  void OnClosed(Connection& connection, const absl::Status& reason) noexcept override;
+  void Work() noexcept;
+  void Accept(OwnedDescriptor descriptor);
+  void CheckDrain() noexcept;
+  void OnTime() noexcept;
+  void EndLargest() noexcept;
+
+  ServerShared& shared_;
+  const std::unique_ptr<EventLoop> loop_;
+  ReadChunks chunks_;
+  std::map<Connection*, std::unique_ptr<Connection>> connections_;
+  CallImpl* first_call_ = nullptr;
+
+  std::mutex mutex_;
+  std::vector<OwnedDescriptor> given_;
+  bool close_all_ = false;
+  std::optional<EventLoop::Clock::time_point> drain_by_;
+
+  bool draining_ = false;
+  bool cancelled_ = false;
+  MemberTask<ServerWorker, &ServerWorker::Work> work_{*this};
+  MemberTimer<ServerWorker, &ServerWorker::OnTime> timer_{*this};
+  std::thread thread_;
+};
+
+}  // namespace cbt::rpc::http2
+
+#endif  // CBT_RPC_TRANSPORT_HTTP2_SERVER_WORKER_H_
