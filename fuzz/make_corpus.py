@@ -154,6 +154,27 @@ def add_tokens(corpora):
     corpora.add("tokens", "base64", b"AQAQAAAAAAAAuTpDkW2pcWb3kDR7HJSMYw==")
 
 
+def add_grpc_messages(corpora):
+    """messages: a limit, then pieces of a stream, each after its length; answers as choices; values of headers."""
+    def framed(message, flag=0):
+        return struct.pack(">BI", flag, len(message)) + message
+
+    stream = framed(b"one") + framed(b"") + framed(b"three", 0) + framed(b"x" * 40)
+    for step in (1, 5, 7, 30):
+        pieces = [stream[at:at + step] for at in range(0, len(stream), step)]
+        corpora.add("messages", f"cut{step}", struct.pack("<H", 64) + b"".join(bytes([len(p) << 2 | 1]) + p for p in pieces))
+    for name, tail in (("compressed", framed(b"one", 1)), ("long", struct.pack(">BI", 0, 1 << 31)), ("flag", framed(b"", 9))):
+        corpora.add("messages", name, struct.pack("<H", 64) + bytes([len(tail) << 2 | 1]) + tail)
+    # Limit, headers, data, trailers with grpc-status 0, END_STREAM.
+    data = framed(b"one") + framed(b"two")
+    body = bytes([3 | len(data) << 3]) + data
+    corpora.add("messages", "answer", b"\x40\x00\x00" + body + b"\x02\x45\x01" + b"0" + b"\x07")
+    corpora.add("messages", "answer_cut", b"\x40\x00\x00" + bytes([3 | 7 << 3]) + data[:7] + b"\x02\x45\x01" + b"0" + b"\x07")
+    corpora.add("messages", "trailers_only", b"\x40\x08\x40\x01" + b"0" + b"\x07")
+    for value in ("20S", "99999999H", "100%25 %C3%A4", "Zm9vYg==", "Zm9vYg", "application/grpc+proto", "0", "16"):
+        corpora.add("messages", "value_" + value.replace("/", "_").replace("%", "_").replace(" ", "_"), value.encode())
+
+
 def add_lines(corpora):
     """lines: the text, then the kind of file."""
     token = "canary-789012345678901234567890123456789"
@@ -338,6 +359,7 @@ def main():
     add_wire(corpora)
     add_streams(corpora)
     add_tokens(corpora)
+    add_grpc_messages(corpora)
     add_lines(corpora)
     add_maps(corpora)
     add_map_files(corpora, arguments.cbt)

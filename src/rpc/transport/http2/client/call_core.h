@@ -1,0 +1,96 @@
+// A call of a channel, in its loop.
+#ifndef CBT_RPC_TRANSPORT_HTTP2_CLIENT_CALL_CORE_H_
+#define CBT_RPC_TRANSPORT_HTTP2_CLIENT_CALL_CORE_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "rpc/transport/client_call.h"
+#include "rpc/transport/http2/client/channel_core.h"
+#include "rpc/transport/http2/client/response.h"
+#include "rpc/transport/http2/connection.h"
+#include "rpc/transport/http2/event_loop.h"
+#include "rpc/transport/http2/stream.h"
+
+namespace cbt::rpc::http2 {
+
+// Referenced by the ClientCall that its user has; by itself from the start to OnEnd(), and while a
+// task of it is queued: the user may destroy the ClientCall in OnEnd(), and may have asked for
+// something just before. What is not marked otherwise belongs to the loop's thread.
+class CallCore final : public Stream, public std::enable_shared_from_this<CallCore> {
+ public:
+  CallCore(std::shared_ptr<ChannelCore> channel, Deadline deadline);
+  ~CallCore() = default;
+
+  // The functions of ClientCall, in any thread.
+  void Start(const std::string& path, const std::string& request, ClientCallHandler& handler);
+  void ReadOn() noexcept { Ask(kReadOn); }
+  void Cancel() noexcept;
+  const Response& response() const noexcept { return response_; }
+
+  // Sends the request on `connection`.
+  void Open(Connection& connection) noexcept;
+
+  // There is no connection, or it is lost: ends with `reason` after what has arrived before.
+  void Fail(const absl::Status& reason) noexcept;
+
+ private:
+  friend class CallList;
+  friend class ChannelCore;
+  using Clock = EventLoop::Clock;
+  enum Wish : unsigned { kStart = 1, kReadOn = 2, kCancel = 4 };
+
+  void Ask(Wish wish) noexcept;
+  void Run() noexcept;
+  void Begin() noexcept;
+  void OnTime() noexcept;
+  void Deliver() noexcept;
+  bool DeliverNext();
+  void Consume() noexcept;
+  void End(absl::Status status) noexcept;
+
+  void OnHeaders(const HeaderBlock& headers, bool end) noexcept override;
+  void OnData(absl::Cord data) noexcept override;
+  void OnTrailers(const HeaderBlock& trailers) noexcept override;
+  void OnRemoteEnd() noexcept override;
+  void OnSent() noexcept override { sent_ = true; }
+  void OnClosed(const StreamEnd& end) noexcept override;
+
+  const std::shared_ptr<ChannelCore> channel_;
+  const Deadline deadline_;
+
+  // Before Start() has returned, its thread's.
+  std::string path_;
+  absl::Cord request_;
+  ClientCallHandler* handler_ = nullptr;
+  std::optional<Clock::time_point> end_at_;  // the deadline
+
+  std::mutex mutex_;
+  unsigned wishes_ = 0;               // guarded by mutex_
+  std::shared_ptr<CallCore> queued_;  // this, while the task is queued; guarded by mutex_
+  bool over_ = false;                 // nothing can be asked for any more; guarded by mutex_
+  std::atomic<bool> cancelled_{false};
+
+  std::shared_ptr<CallCore> started_;  // this, until OnEnd()
+  Response response_;
+  size_t unconsumed_ = 0;  // bytes received that the server may not send again yet
+  bool stopped_ = false;   // the handler wants no message before ReadOn()
+  bool opened_ = false;
+  bool sent_ = false;  // the whole request
+
+  CallList* list_ = nullptr;
+  CallCore* next_ = nullptr;
+  CallCore* previous_ = nullptr;
+  MemberTask<CallCore, &CallCore::Run> task_{*this};
+  MemberTimer<CallCore, &CallCore::OnTime> timer_{*this};
+};
+
+}  // namespace cbt::rpc::http2
+
+#endif  // CBT_RPC_TRANSPORT_HTTP2_CLIENT_CALL_CORE_H_

@@ -1,0 +1,76 @@
+#include "rpc/transport/http2/client/channel.h"
+
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "rpc/contract/status.h"
+#include "rpc/transport/http2/client/call_core.h"
+#include "rpc/transport/http2/client/channel_core.h"
+#include "rpc/transport/http2/tls_context.h"
+
+namespace cbt::rpc::http2 {
+namespace {
+
+class Http2Call final : public ClientCall {
+ public:
+  explicit Http2Call(std::shared_ptr<CallCore> core) : core_(std::move(core)) {}
+
+  void Start(const std::string& path, const std::string& request,
+             ClientCallHandler& handler) override {
+    core_->Start(path, request, handler);
+  }
+  void ReadOn() noexcept override { core_->ReadOn(); }
+  void Cancel() noexcept override { core_->Cancel(); }
+  std::optional<std::string_view> Initial(std::string_view key) const override {
+    return core_->response().Initial(key);
+  }
+  std::optional<std::string_view> Trailing(std::string_view key) const override {
+    return core_->response().Trailing(key);
+  }
+
+ private:
+  const std::shared_ptr<CallCore> core_;
+};
+
+class Http2Channel final : public Channel {
+ public:
+  explicit Http2Channel(std::shared_ptr<ChannelCore> core) : core_(std::move(core)) {}
+
+  std::unique_ptr<ClientCall> NewCall(Deadline deadline) override {
+    return std::make_unique<Http2Call>(std::make_shared<CallCore>(core_, deadline));
+  }
+  absl::Status Connect(std::chrono::system_clock::time_point deadline) override {
+    return core_->Connect(deadline);
+  }
+
+ private:
+  const std::shared_ptr<ChannelCore> core_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Channel>> MakeChannel(const Address& address,
+                                                     const ClientTlsOptions& tls,
+                                                     const ChannelOptions& options,
+                                                     std::shared_ptr<const ClientLoop> loop) try {
+  std::unique_ptr<ClientTls> context;
+  if (tls.enabled) {
+    absl::StatusOr<std::unique_ptr<ClientTls>> made = ClientTls::Create(tls);
+    if (!made.ok()) return made.status();
+    context = *std::move(made);
+  }
+  if (loop == nullptr) {
+    absl::StatusOr<std::shared_ptr<const ClientLoop>> shared = SharedClientLoop();
+    if (!shared.ok()) return shared.status();
+    loop = *std::move(shared);
+  }
+  return std::make_shared<Http2Channel>(
+      ChannelCore::Create(address, std::move(context), options, std::move(loop)));
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
+}
+
+}  // namespace cbt::rpc::http2

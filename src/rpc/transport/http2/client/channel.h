@@ -1,0 +1,52 @@
+// Channels over our own HTTP/2.
+#ifndef CBT_RPC_TRANSPORT_HTTP2_CLIENT_CHANNEL_H_
+#define CBT_RPC_TRANSPORT_HTTP2_CLIENT_CHANNEL_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "cbt/rpc/options.h"
+#include "rpc/transport/client_call.h"
+#include "rpc/transport/http2/client/client_loop.h"
+#include "rpc/transport/listen_address.h"
+
+namespace cbt::rpc::http2 {
+
+struct ChannelOptions {
+  // After a failed attempt, calls fail until the next one may be made, 100 ms to 1 s later. True:
+  // each call makes an attempt, for channels of one stream whose caller waits by itself.
+  bool reconnect_at_once = false;
+
+  // Longer messages (bytes) end their call with RESOURCE_EXHAUSTED.
+  size_t max_message_bytes = size_t{4} << 20;
+  // What a stream may receive before its handler takes it: a call that is not read holds this much,
+  // and the rest of a message.
+  uint32_t stream_window_bytes = uint32_t{1} << 20;
+
+  // For an attempt: all addresses of the host; then again for TLS and the server's SETTINGS.
+  std::chrono::milliseconds connect_time = std::chrono::seconds(20);
+  // By default, servers disconnect clients that ping more often than every five minutes.
+  std::chrono::milliseconds keepalive_time = std::chrono::minutes(6);
+  std::chrono::milliseconds keepalive_timeout = std::chrono::seconds(20);
+};
+
+// A channel that connects when it is needed, in `loop` or, if that is null, in the process's. A
+// loop of the caller's own must run until the channel and its calls are gone, and Connect() must
+// not be called in it; events of calls come in the loop.
+//
+// A call that finds no connection waits for the attempt, and ends with UNAVAILABLE and its reason
+// if it fails. A broken connection ends its calls with UNAVAILABLE; GOAWAY ends those that the
+// server has not looked at.
+//
+// Errors: INVALID_ARGUMENT for a CA, certificate or key that can't be used, UNAVAILABLE if the
+//         system refuses a thread or descriptors, RESOURCE_EXHAUSTED without memory.
+absl::StatusOr<std::shared_ptr<Channel>> MakeChannel(
+    const Address& address, const ClientTlsOptions& tls, const ChannelOptions& options = {},
+    std::shared_ptr<const ClientLoop> loop = nullptr);
+
+}  // namespace cbt::rpc::http2
+
+#endif  // CBT_RPC_TRANSPORT_HTTP2_CLIENT_CHANNEL_H_

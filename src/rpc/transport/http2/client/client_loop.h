@@ -1,0 +1,28 @@
+// The loop of a process's channels.
+#ifndef CBT_RPC_TRANSPORT_HTTP2_CLIENT_CLIENT_LOOP_H_
+#define CBT_RPC_TRANSPORT_HTTP2_CLIENT_CLIENT_LOOP_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "rpc/transport/http2/event_loop.h"
+#include "rpc/transport/http2/memory.h"
+
+namespace cbt::rpc::http2 {
+
+// Where channels live. Both outlive everything that is on the loop.
+struct ClientLoop {
+  EventLoop* loop;
+  ReadChunks* chunks;
+};
+
+// A loop with a thread of its own, which runs while there is a reference. All references are to the
+// same loop; it is not destroyed before the process ends, so that a thread that has just posted a
+// task may come late. Thread safe.
+// Errors: UNAVAILABLE if the system refuses a thread or descriptors, RESOURCE_EXHAUSTED without
+//         memory.
+absl::StatusOr<std::shared_ptr<const ClientLoop>> SharedClientLoop();
+
+}  // namespace cbt::rpc::http2
+
+#endif  // CBT_RPC_TRANSPORT_HTTP2_CLIENT_CLIENT_LOOP_H_

@@ -1,0 +1,76 @@
+// A server's answer to a call, as a client reads it.
+#ifndef CBT_RPC_TRANSPORT_HTTP2_CLIENT_RESPONSE_H_
+#define CBT_RPC_TRANSPORT_HTTP2_CLIENT_RESPONSE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "rpc/transport/http2/header_block.h"
+#include "rpc/transport/http2/message_reader.h"
+
+namespace cbt::rpc::http2 {
+
+// Turns the frames of an answer into messages and a status, by the rules of gRPC's
+// PROTOCOL-HTTP2.md. OK comes out in one case only: the answer is gRPC's, its trailers have one
+// grpc-status, which is 0, and all bytes before them were messages that have been taken. Belongs to
+// one thread at a time. Functions throw std::bad_alloc; the answer has failed then.
+class Response {
+ public:
+  // Longer messages (bytes) end the answer.
+  explicit Response(size_t max_message) noexcept : reader_(max_message) {}
+
+  // The answer's headers. With `end` they are also its trailers ("Trailers-Only").
+  void OnHeaders(const HeaderBlock& headers, bool end);
+  void OnData(absl::Cord data);
+  void OnTrailers(const HeaderBlock& trailers);
+  // END_STREAM, after the trailers if there are any.
+  void OnEnd();
+  // The stream ended in another way, for this reason (not OK).
+  void OnFailure(absl::Status reason);
+
+  // The next message. False if there is none now, or if the answer has failed before it: see
+  // status().
+  bool Next(absl::Cord& message);
+
+  // Set when nothing more comes, and every message before the end was taken; or at once if no more
+  // messages can be read: then the rest of the stream is useless.
+  const std::optional<absl::Status>& status() const noexcept { return status_; }
+
+  // Whether the stream has ended, perhaps with messages left to take.
+  bool ended() const noexcept { return end_.has_value() || status_.has_value(); }
+
+  size_t buffered() const noexcept { return reader_.buffered(); }
+
+  // The only value of `key`; kGivenTwice if there are several. Values of "-bin" keys are decoded.
+  std::optional<std::string_view> Initial(std::string_view key) const;
+  std::optional<std::string_view> Trailing(std::string_view key) const;
+
+ private:
+  using Fields = std::vector<std::pair<std::string, std::string>>;
+
+  static absl::Status Keep(const HeaderBlock& block, Fields& fields);
+  absl::Status NotGrpc() const;
+  absl::Status StatusOfTrailers() const;
+  void Fail(absl::StatusCode code, std::string_view text);
+  void Finish();
+
+  MessageReader reader_;
+  int http_status_ = 0;  // 0: no headers yet
+  bool is_grpc_ = false;
+  bool has_trailers_ = false;
+  Fields initial_;
+  Fields trailing_;
+  std::optional<absl::Status> end_;  // what the stream ended with
+  std::optional<absl::Status> status_;
+};
+
+}  // namespace cbt::rpc::http2
+
+#endif  // CBT_RPC_TRANSPORT_HTTP2_CLIENT_RESPONSE_H_
