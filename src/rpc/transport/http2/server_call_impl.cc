@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/contract/status.h"
 #include "rpc/transport/http2/connection.h"
 #include "rpc/transport/http2/protocol.h"
 
@@ -225,7 +226,8 @@ void CallImpl::CarryOutOnce(Operations& operations) noexcept {
     finished_ = true;
     if (!refused_) {
       status_ = std::move(operations.status);
-      if (deadline_passed_ && status_.ok()) {
+      // Handlers end a cancelled call with CANCELLED, whatever has cancelled it.
+      if (deadline_passed_ && (status_.ok() || absl::IsCancelled(status_))) {
         status_ = absl::Status(absl::StatusCode::kDeadlineExceeded, "Deadline Exceeded");
       }
       // A client that does not read must not hold the call beyond its time.
@@ -278,6 +280,7 @@ void CallImpl::SendMessage(absl::Cord message) noexcept {
 void CallImpl::SendStatus() noexcept {
   if (status_sent_ || lost_ || connection() == nullptr) return;
   status_sent_ = true;
+  status_ = StatusForWire(std::move(status_));
   try {
     const std::lock_guard lock(mutex_);
     const std::string http = HttpText(http_status_);
