@@ -22,16 +22,6 @@ SANITIZED = bool(os.environ.get("CBT_TEST_SANITIZER"))  # memory is not what a r
 UNIMPLEMENTED, RESOURCE_EXHAUSTED = 12, 8
 
 
-def status_in(payload):
-    """The grpc-status that a block of header fields names; gRPC writes fields without Huffman's
-    code, in full where a connection has them for the first time."""
-    at = payload.find(b"grpc-status")
-    if at < 0:
-        return None
-    size = payload[at + len(b"grpc-status")]
-    return int(payload[at + len(b"grpc-status") + 1:][:size])
-
-
 def head(path, *more):
     fields = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()),
               (b":authority", b"localhost"), (b"te", b"trailers"),
@@ -49,6 +39,7 @@ class Attacker(http2.Connection):
         self.windows = {}
         self.left = {}  # stream: bytes that are still to be sent
         self.ended = {}  # stream: grpc-status, or None for a reset
+        self.inflater = http2.Inflater()
 
     def open(self, path, data, *fields, end=False):
         stream, self.next_stream = self.next_stream, self.next_stream + 2
@@ -88,9 +79,12 @@ class Attacker(http2.Connection):
         elif kind == http2.RST_STREAM:
             self.ended.setdefault(stream, None)
             self.left.pop(stream, None)
-        elif kind == http2.HEADERS and flags & http2.END_STREAM:
-            self.ended[stream] = status_in(payload)
-            self.left.pop(stream, None)
+        elif kind == http2.HEADERS:
+            fields = dict(self.inflater.fields(payload))
+            if flags & http2.END_STREAM:
+                status = fields.get(b"grpc-status")
+                self.ended[stream] = None if status is None else int(status)
+                self.left.pop(stream, None)
 
     def run(self, until, seconds):
         """Follows the server until `until()` holds; whether it came to that."""

@@ -1,6 +1,7 @@
 """A gRPC client of a few lines: a socket, and frames of HTTP/2. It can do what a real client never
 does: take nothing any more, vanish in the middle of a stream, leave without a word."""
 
+import ctypes
 import socket
 import struct
 
@@ -26,6 +27,48 @@ def literal(name, value):
             size >>= 7
         return bytes(out) + bytes([size]) + data
     return b"\0" + text(name) + text(value)
+
+
+class _NameValue(ctypes.Structure):
+    _fields_ = [("name", ctypes.POINTER(ctypes.c_uint8)), ("value", ctypes.POINTER(ctypes.c_uint8)),
+                ("name_bytes", ctypes.c_size_t), ("value_bytes", ctypes.c_size_t),
+                ("flags", ctypes.c_uint8)]
+
+
+class Inflater:
+    """Blocks of header fields of one connection, in order, read by nghttp2."""
+
+    FINAL, EMIT = 1, 2  # nghttp2_hd_inflate_flag
+
+    def __init__(self):
+        self.library = ctypes.CDLL("libnghttp2.so.14")
+        self.library.nghttp2_hd_inflate_hd2.restype = ctypes.c_ssize_t
+        self.library.nghttp2_hd_inflate_hd2.argtypes = [
+            ctypes.c_void_p, ctypes.POINTER(_NameValue), ctypes.POINTER(ctypes.c_int),
+            ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int]
+        self.state = ctypes.c_void_p()
+        if self.library.nghttp2_hd_inflate_new(ctypes.byref(self.state)) != 0:
+            raise MemoryError
+
+    def __del__(self):
+        self.library.nghttp2_hd_inflate_del(self.state)
+
+    def fields(self, block):
+        """[(name, value)]; ValueError if the block is damaged."""
+        found = []
+        while True:
+            pair, flags = _NameValue(), ctypes.c_int(0)
+            used = self.library.nghttp2_hd_inflate_hd2(
+                self.state, ctypes.byref(pair), ctypes.byref(flags), block, len(block), 1)
+            if used < 0:
+                raise ValueError(f"damaged header block: {used}")
+            block = block[used:]
+            if flags.value & self.EMIT:
+                found.append((ctypes.string_at(pair.name, pair.name_bytes),
+                              ctypes.string_at(pair.value, pair.value_bytes)))
+            if flags.value & self.FINAL:
+                self.library.nghttp2_hd_inflate_end_headers(self.state)
+                return found
 
 
 class Connection:

@@ -70,8 +70,8 @@ class Channel {
   // A call that ends with DEADLINE_EXCEEDED at `deadline`. It keeps what it needs of the channel.
   virtual std::unique_ptr<ClientCall> NewCall(Deadline deadline) = 0;
 
-  // Waits until a connection is established; UNAVAILABLE with the reason if that fails until
-  // `deadline`.
+  // Waits until a connection is established; UNAVAILABLE with the reason if an attempt fails, or
+  // none has succeeded at `deadline`.
   virtual absl::Status Connect(std::chrono::system_clock::time_point deadline) = 0;
 
  protected:

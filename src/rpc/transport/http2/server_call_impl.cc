@@ -347,20 +347,16 @@ void CallImpl::OnRemoteEnd() noexcept {
 void CallImpl::Deliver() noexcept {
   if (delivering_) return;
   delivering_ = true;
-  while (reading_) {
-    const size_t before = reader_.buffered();
-    DeliverOne();
-    if (!lost_ && !refused_ && !status_sent_ && before == reader_.buffered()) break;
-  }
+  while (reading_ && DeliverOne()) continue;
   delivering_ = false;
 }
 
-// The open read's next message or end, if it is there.
-void CallImpl::DeliverOne() noexcept {
+// The open read's next message or end, if it is there. False if the read must wait.
+bool CallImpl::DeliverOne() noexcept {
   if (lost_ || refused_ || status_sent_) {
     reading_ = false;
     handler_->OnReadDone(false, absl::Cord());
-    return;
+    return true;
   }
   try {
     absl::Cord message;
@@ -369,27 +365,32 @@ void CallImpl::DeliverOne() noexcept {
         connection()->Consume(*this, message.size() + kPrefixBytes);
         reading_ = false;
         handler_->OnReadDone(true, std::move(message));
-        return;
+        return true;
       case MessageReader::Result::kNeedMore:
-        if (!request_ended_) return;
+        if (!request_ended_) return false;
         if (!reader_.AtBoundary()) {
-          return Refuse(200, absl::InternalError("the request ends within a message"));
+          Refuse(200, absl::InternalError("the request ends within a message"));
+          return true;
         }
         reading_ = false;
         handler_->OnReadDone(false, absl::Cord());
-        return;
+        return true;
       case MessageReader::Result::kTooLong:
-        return Refuse(200, absl::ResourceExhaustedError(
-                               absl::StrCat("the request's message exceeds ",
-                                            worker_.shared().limits.request_bytes, " bytes")));
+        Refuse(200, absl::ResourceExhaustedError(absl::StrCat("the request's message exceeds ",
+                                                              worker_.shared().limits.request_bytes,
+                                                              " bytes")));
+        return true;
       case MessageReader::Result::kCompressed:
-        return Refuse(200, absl::UnimplementedError("compressed requests are not accepted"));
+        Refuse(200, absl::UnimplementedError("compressed requests are not accepted"));
+        return true;
       case MessageReader::Result::kMalformed:
-        return Refuse(200, absl::InternalError("malformed message in the request"));
+        Refuse(200, absl::InternalError("malformed message in the request"));
+        return true;
     }
   } catch (const std::bad_alloc&) {
     Refuse(200, NoMemory());
   }
+  return true;
 }
 
 // ---- the end

@@ -74,7 +74,7 @@ class CallImpl final : public Stream, public ServerCall, private Task {
   void CarryOutOnce(Operations& operations) noexcept;
   absl::Status Open(const HeaderBlock& headers);
   void Deliver() noexcept;
-  void DeliverOne() noexcept;
+  bool DeliverOne() noexcept;
   void SendMessage(absl::Cord message) noexcept;
   void SendStatus() noexcept;
   void SendInitial();

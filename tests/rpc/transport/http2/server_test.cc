@@ -63,6 +63,15 @@ TEST(HttpServer, EncodesTheStatusText) {
   EXPECT_EQ(answer.fields.at("x-begin"), "first");
 }
 
+// nghttp2 refuses trailers that are too long; the call would never end.
+TEST(HttpServer, ReadsAfterTheEndReturnAtOnceAndLongTextsAreCut) {
+  const TestServer server;
+  const auto answer = Ask(server, Request("/t/ReadOn"), Framed("one"));
+  EXPECT_TRUE(answer.ended);
+  EXPECT_EQ(answer.status(), "5");
+  EXPECT_EQ(answer.fields.at("grpc-message"), std::string(1024, 'x'));
+}
+
 TEST(HttpServer, RefusesWithTrailersOnly) {
   const TestServer server;
   const auto refused = [&](const Fields& fields, const std::string& http, const std::string& code) {

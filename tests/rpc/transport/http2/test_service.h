@@ -102,7 +102,7 @@ class HoldCall final : public CountedCall {
   void OnReadDone(bool, absl::Cord) override {}
   void OnCancel() override {
     CountedCall::OnCancel();
-    call.Finish(absl::OkStatus());
+    call.Finish(absl::CancelledError("held"));
   }
 };
 
@@ -116,12 +116,27 @@ class FailCall final : public CountedCall {
   }
 };
 
+// /t/ReadOn: reads on after the end of the request, twice; then an error with a text that is too
+// long for trailers.
+class ReadOnCall final : public CountedCall {
+ public:
+  using CountedCall::CountedCall;
+  void OnReadDone(bool ok, absl::Cord) override {
+    if (ok || ++ends_ < 3) return call.StartRead();
+    call.Finish(absl::NotFoundError(std::string(40'000, 'x')));
+  }
+
+ private:
+  int ends_ = 0;
+};
+
 class TestService final : public rpc::Service {
  public:
   explicit TestService(CallCounts& counts) {
     Method<EchoCall>("/t/Echo", counts);
     Method<HoldCall>("/t/Hold", counts);
     Method<FailCall>("/t/Fail", counts);
+    Method<ReadOnCall>("/t/ReadOn", counts);
     for (const bool from_thread : {false, true}) {
       AddMethod(from_thread ? "/t/ThreadStream" : "/t/Stream",
                 [&counts, from_thread](rpc::ServerCall& call) -> absl::StatusOr<rpc::CallHandler*> {

@@ -168,7 +168,7 @@ void ChannelCore::OnReady(Connection& connection) noexcept {
     const std::lock_guard lock(mutex_);
     last_failure_ = absl::OkStatus();
   }
-  WakeWaiters();
+  WakeWaiters(absl::OkStatus());
 }
 
 void ChannelCore::OnGoaway(Connection& connection, uint32_t, std::string_view) noexcept {
@@ -227,12 +227,12 @@ void ChannelCore::OnAttemptFailed(const absl::Status& reason) noexcept {
   // Those that start a new call at once come into the next attempt.
   CallList failed = std::exchange(waiting_, CallList());
   while (CallCore* const call = failed.PopFront()) call->Fail(status);
-  if (HasWaiters()) Attempt(false);
+  WakeWaiters(status);
 }
 
 // A thread waits in Connect(), or its time to try again has come.
 void ChannelCore::OnWanted() noexcept {
-  if (CanOpen() && current_->ready()) return WakeWaiters();
+  if (CanOpen() && current_->ready()) return WakeWaiters(absl::OkStatus());
   if (HasWaiters()) Attempt(false);
 }
 
@@ -241,10 +241,10 @@ bool ChannelCore::HasWaiters() noexcept {
   return waiters_ != nullptr;
 }
 
-void ChannelCore::WakeWaiters() noexcept {
+void ChannelCore::WakeWaiters(const absl::Status& result) noexcept {
   const std::lock_guard lock(mutex_);
   while (waiters_ != nullptr) {
-    waiters_->result = absl::OkStatus();
+    waiters_->result = result;
     waiters_ = waiters_->next;
   }
   changed_.notify_all();

@@ -92,7 +92,7 @@ class ChannelCore final : private ConnectionListener, private Connector::Listene
   void OnAttemptFailed(const absl::Status& reason) noexcept;
   void OnWanted() noexcept;
   bool HasWaiters() noexcept;
-  void WakeWaiters() noexcept;
+  void WakeWaiters(const absl::Status& result) noexcept;
 
   const Address address_;
   const std::string authority_;
