@@ -81,8 +81,8 @@ bool KnownAnswer(const DecodeTuplesKernels& candidate) noexcept {
 
 }  // namespace
 
-CBT_DEFINE_KERNELS(DecodeTuples,
-                   CBT_SCALAR_VARIANT(kDecodeTuples) CBT_AVX2_VARIANT(kDecodeTuples, &HasFastPdep)
-                       CBT_AVX512_VARIANT(kDecodeTuples))
+CBT_DEFINE_KERNELS(DecodeTuples, CBT_SCALAR_VARIANT(kDecodeTuples)
+                                     CBT_AVX2_VARIANT_IF(kDecodeTuples, &HasFastPdep)
+                                         CBT_AVX512_VARIANT(kDecodeTuples))
 
 }  // namespace cbt::simd

@@ -73,8 +73,8 @@ bool KnownAnswer(const EncodeTuplesKernels& candidate) noexcept {
 
 }  // namespace
 
-CBT_DEFINE_KERNELS(EncodeTuples,
-                   CBT_SCALAR_VARIANT(kEncodeTuples) CBT_AVX2_VARIANT(kEncodeTuples, &HasFastPdep)
-                       CBT_AVX512_VARIANT(kEncodeTuples))
+CBT_DEFINE_KERNELS(EncodeTuples, CBT_SCALAR_VARIANT(kEncodeTuples)
+                                     CBT_AVX2_VARIANT_IF(kEncodeTuples, &HasFastPdep)
+                                         CBT_AVX512_VARIANT(kEncodeTuples))
 
 }  // namespace cbt::simd

@@ -80,9 +80,11 @@ class CheckPattern {
 #define CBT_SSE42_VARIANT(name)
 #endif
 #ifdef CBT_HAVE_AVX2
-#define CBT_AVX2_VARIANT(name, ...) {SimdLevel::kAvx2, &avx2::name __VA_OPT__(, ) __VA_ARGS__},
+#define CBT_AVX2_VARIANT(name) {SimdLevel::kAvx2, &avx2::name},
+#define CBT_AVX2_VARIANT_IF(name, suits) {SimdLevel::kAvx2, &avx2::name, suits},
 #else
-#define CBT_AVX2_VARIANT(name, ...)
+#define CBT_AVX2_VARIANT(name)
+#define CBT_AVX2_VARIANT_IF(name, suits)
 #endif
 #ifdef CBT_HAVE_AVX512
 #define CBT_AVX512_VARIANT(name) {SimdLevel::kAvx512, &avx512::name},
