@@ -1,4 +1,4 @@
-// A call on the client, whoever speaks HTTP/2.
+// A call on the client, independent of the transport.
 #ifndef CBT_RPC_TRANSPORT_CLIENT_CALL_H_
 #define CBT_RPC_TRANSPORT_CLIENT_CALL_H_
 

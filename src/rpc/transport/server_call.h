@@ -1,4 +1,4 @@
-// A call on the server as services see it, whoever speaks HTTP/2.
+// A call on the server as services see it, independent of the transport.
 #ifndef CBT_RPC_TRANSPORT_SERVER_CALL_H_
 #define CBT_RPC_TRANSPORT_SERVER_CALL_H_
 

@@ -35,7 +35,7 @@ struct ConnectionSettings {
   // How much the peer may send on a stream, and on all together, before it is consumed.
   uint32_t stream_window_bytes = 64 << 10;
   uint32_t connection_window_bytes = 1 << 20;
-  // The connection's window opens on receipt: a stream that nobody reads from does not stop others.
+  // The connection's window opens on receipt: a stream that is not read does not stop others.
   // Otherwise when data is consumed, which bounds the connection's memory.
   bool separate_streams = false;
   // Streams that the peer may have open; servers only.

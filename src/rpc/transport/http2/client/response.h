@@ -35,7 +35,7 @@ class Response {
   // The stream ended in another way, for this reason (not OK).
   void OnFailure(absl::Status reason);
 
-  // The next message. False if there is none now, or if the answer has failed before it: see
+  // The next message. False if it is not complete yet, or if the answer has failed before it: see
   // status().
   bool Next(absl::Cord& message);
 
