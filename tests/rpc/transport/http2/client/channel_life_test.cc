@@ -89,20 +89,19 @@ TEST_F(ChannelLife, WithoutAServerCallsFailWithTheReason) {
   }
 }
 
-TEST_F(ChannelLife, ConnectWaitsForTheServer) {
+TEST_F(ChannelLife, ConnectWaitsForTheServersSettings) {
   auto channel = MakeOne();
-  std::unique_ptr<RawServer> server;
-  std::thread starter([&] {
+  std::atomic<bool> sent = false;
+  const RawServer server(dir / "s", [&](RawConnection& connection) {
     std::this_thread::sleep_for(milliseconds(250));
-    server = std::make_unique<RawServer>(dir / "s", [](RawConnection& connection) {
-      connection.Send(test::SettingsFrame());
-      connection.AwaitClose();
-    });
+    sent = true;
+    connection.Send(test::SettingsFrame());
+    connection.AwaitClose();
   });
   EXPECT_OK(channel->Connect(In(seconds(20))));
+  EXPECT_TRUE(sent);
   EXPECT_OK(channel->Connect(In(seconds(20))));
-  starter.join();
-  EXPECT_EQ(server->accepted(), 1);
+  EXPECT_EQ(server.accepted(), 1);
   channel = nullptr;
 }
 
