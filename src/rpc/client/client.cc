@@ -11,12 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/wire/checker.h"
+#include "rpc/client/connect.h"
 #include "rpc/client/inbound_stream.h"
 #include "rpc/client/remote_cursor.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
 #include "rpc/contract/source_version.h"
-#include "rpc/transport/channel.h"
 #include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
@@ -44,8 +44,10 @@ class Caller {
   Deadline deadline() const noexcept { return deadline_; }
   const Contract& contract() const noexcept { return ContractOf(request_.api); }
 
-  std::unique_ptr<InboundStream> Call(uint64_t offset) const {
-    return OpenMessageStream(connect_(), contract(), RequestAt(offset), deadline_, request_.stop,
+  absl::StatusOr<std::unique_ptr<InboundStream>> Call(uint64_t offset) const {
+    const absl::StatusOr<std::shared_ptr<Channel>> channel = connect_();
+    if (!channel.ok()) return channel.status();
+    return OpenMessageStream(*channel, contract(), RequestAt(offset), deadline_, request_.stop,
                              request_.stall_timeout);
   }
 
@@ -265,7 +267,9 @@ absl::Status RemoteCursorImpl::Reopen() {
   tuples_before_ += digest_.tuples();
   bytes_before_ += digest_.bytes();
   digest_ = StreamDigest();
-  stream_ = caller_.Call(floor_);
+  absl::StatusOr<std::unique_ptr<InboundStream>> stream = caller_.Call(floor_);
+  if (!stream.ok()) return stream.status();
+  stream_ = *std::move(stream);
   stream_offset_ = floor_;
   checker_.emplace(caller_.Checker(floor_));
   absl::StatusOr<bool> more = stream_->Next(message_);
@@ -364,7 +368,9 @@ absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest
   }
   Caller caller(request, std::move(connect));
   StreamChecker checker = caller.Checker(request.starting_offset);
-  std::unique_ptr<InboundStream> stream = caller.Call(request.starting_offset);
+  absl::StatusOr<std::unique_ptr<InboundStream>> opened = caller.Call(request.starting_offset);
+  if (!opened.ok()) return opened.status();
+  std::unique_ptr<InboundStream> stream = *std::move(opened);
   MetadataMessage first;
   absl::StatusOr<bool> more = stream->Next(first);
   if (!more.ok()) return more.status();

@@ -13,7 +13,7 @@ namespace cbt::rpc {
 
 // Returns a cursor that gets its channels from `connect`: one for the stream and one for each
 // resumption. Ignores `request.address` and `request.tls`. Otherwise as RemoteCursor::Open().
-using ChannelMaker = std::function<std::shared_ptr<Channel>()>;
+using ChannelMaker = std::function<absl::StatusOr<std::shared_ptr<Channel>>()>;
 absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest& request,
                                                                ChannelMaker connect);
 

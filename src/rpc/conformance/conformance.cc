@@ -1,5 +1,6 @@
 #include "cbt/rpc/conformance.h"
 
+#include "rpc/client/connect.h"
 #include "rpc/conformance/conformance_checker.h"
 
 namespace cbt::rpc {
@@ -19,7 +20,9 @@ std::string_view RuleResultName(RuleResult result) noexcept {
 absl::StatusOr<std::vector<RuleReport>> CheckConformance(const ConformanceOptions& options) {
   absl::StatusOr<Address> address = ParseAddress(options.request.address);
   if (!address.ok()) return address.status();
-  return ConformanceChecker(options, *address).Run();
+  absl::StatusOr<std::shared_ptr<Channel>> channel = ConnectForGood(*address, options.request.tls);
+  if (!channel.ok()) return channel.status();
+  return ConformanceChecker(options, *address, *std::move(channel)).Run();
 }
 
 }  // namespace cbt::rpc

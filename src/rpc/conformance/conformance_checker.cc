@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "rpc/transport/channel.h"
+#include "rpc/client/connect.h"
 
 namespace cbt::rpc {
 
@@ -47,10 +47,11 @@ std::optional<std::string> Difference(const std::vector<Extent>& expected,
   return std::nullopt;
 }
 
-ConformanceChecker::ConformanceChecker(const ConformanceOptions& options, const Address& address)
+ConformanceChecker::ConformanceChecker(const ConformanceOptions& options, const Address& address,
+                                       std::shared_ptr<Channel> channel)
     : options_(options),
       contract_(ContractOf(options.request.api)),
-      channel_(ConnectForGood(address, options.request.tls)),
+      channel_(std::move(channel)),
       address_(address) {}
 
 absl::StatusOr<std::vector<RuleReport>> ConformanceChecker::Run() {

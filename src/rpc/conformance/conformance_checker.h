@@ -61,7 +61,8 @@ inline bool SameTuples(const TupleList& a, const TupleList& b) { return a == b; 
 // Checks one server.
 class ConformanceChecker {
  public:
-  ConformanceChecker(const ConformanceOptions& options, const Address& address);
+  ConformanceChecker(const ConformanceOptions& options, const Address& address,
+                     std::shared_ptr<Channel> channel);
 
   absl::StatusOr<std::vector<RuleReport>> Run();
 

@@ -3,8 +3,8 @@
 #include <limits>
 #include <thread>
 
+#include "rpc/client/connect.h"
 #include "rpc/conformance/conformance_checker.h"
-#include "rpc/transport/channel.h"
 
 namespace cbt::rpc {
 
@@ -158,7 +158,8 @@ void ConformanceChecker::CheckEnds() {
         limits.stall = options_.stall;
         limits.cancel_after = 2;
         const auto channel = ConnectForOneStream(address_, options_.request.tls);
-        Probe(*channel, contract_, method().path, EncodeRequest(method(), Request()), limits);
+        if (!channel.ok()) return;
+        Probe(**channel, contract_, method().path, EncodeRequest(method(), Request()), limits);
       });
     }
     std::this_thread::sleep_for(options_.stall / 2);

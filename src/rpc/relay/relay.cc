@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/executor.h"
 #include "cbt/version.h"
+#include "rpc/client/connect.h"
 #include "rpc/contract/status.h"
 #include "rpc/relay/plugin_errors.h"
 #include "rpc/relay/plugin_watch.h"
@@ -15,7 +16,6 @@
 #include "rpc/relay/remote_provider.h"
 #include "rpc/server/service_host.h"
 #include "rpc/server/services.h"
-#include "rpc/transport/channel.h"
 #include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
@@ -61,9 +61,9 @@ ServicePlan PlanOf(const RelayOptions& options) {
 
 class Relay::Impl {
  public:
-  Impl(const RelayOptions& options, const Address& plugin)
+  Impl(const RelayOptions& options, std::shared_ptr<Channel> plugin)
       : host_(options.stream, options.telemetry),
-        plan_{.channel = ConnectForGood(plugin, options.plugin_tls),
+        plan_{.channel = std::move(plugin),
               .upstream = kCsiContract,
               .check_tuples = options.check_tuples,
               .message_bytes = options.stream.message_bytes,
@@ -117,7 +117,9 @@ absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options)
   if (!plugin.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("plugin: ", plugin.status().message()));
   }
-  auto impl = std::make_unique<Impl>(options, *plugin);
+  absl::StatusOr<std::shared_ptr<Channel>> channel = ConnectForGood(*plugin, options.plugin_tls);
+  if (!channel.ok()) return channel.status();
+  auto impl = std::make_unique<Impl>(options, *std::move(channel));
   if (absl::Status status = impl->Listen(options); !status.ok()) return status;
   return std::unique_ptr<Relay>(new Relay(std::move(impl)));
 } catch (const std::system_error&) {

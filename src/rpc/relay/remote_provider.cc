@@ -5,9 +5,9 @@
 #include <string_view>
 #include <utility>
 
+#include "rpc/client/connect.h"
 #include "rpc/client/remote_cursor.h"
 #include "rpc/relay/remote_provider.h"
-#include "rpc/transport/channel.h"
 #include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {

@@ -85,25 +85,19 @@ absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& t
   if (!parsed.ok()) return parsed.status();
   std::vector<Service*> all = {&health_};
   all.insert(all.end(), services.begin(), services.end());
-  absl::StatusOr<std::unique_ptr<GrpcServer>> server =
-      GrpcServer::Start(*parsed,
-                        {.tls = tls,
-                         .connection = connection,
-                         .max_streams = max_streams,
-                         .stall_timeout = stall_timeout_,
-                         .telemetry = telemetry_,
-                         .overdue =
-                             [this] {
-                               return registry_.Count().overdue + small_calls_.Count().overdue +
-                                          health_.Count().overdue >
-                                      0;
-                             },
-                         .state = [this](size_t connections) { ReportState(connections); }},
-                        all);
-  if (!server.ok()) return server.status();
-  server_ = *std::move(server);
-  port_ = server_->address().port;
-  text_ = server_->address().ToString();
+  absl::StatusOr<std::unique_ptr<Listener>> listener =
+      Listener::Start(*parsed,
+                      {.tls = tls,
+                       .connection = connection,
+                       .max_streams = max_streams,
+                       .stall_timeout = stall_timeout_,
+                       .telemetry = telemetry_,
+                       .state = [this](size_t connections) { ReportState(connections); }},
+                      all);
+  if (!listener.ok()) return listener.status();
+  listener_ = *std::move(listener);
+  port_ = listener_->address().port;
+  text_ = listener_->address().ToString();
   return absl::OkStatus();
 }
 
@@ -113,12 +107,12 @@ void ServiceHost::Shutdown(milliseconds grace) {
   // Before the lock, so that a second call can shorten the first one's grace.
   registry_.StartDrain(grace);
   std::lock_guard lock(shutdown_mutex_);
-  if (server_ == nullptr) return;
+  if (listener_ == nullptr) return;
   health_.Drain();
   registry_.FinishDrain();
   health_.EndWatches();
-  server_->Shutdown();
-  server_.reset();
+  listener_->Shutdown();
+  listener_.reset();
 }
 
 }  // namespace cbt::rpc

@@ -13,8 +13,8 @@
 #include "cbt/rpc/telemetry.h"
 #include "rpc/outbound/open_streams.h"
 #include "rpc/server/health_service.h"
+#include "rpc/server/listener.h"
 #include "rpc/server/small_calls.h"
-#include "rpc/transport/grpc_server.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -54,7 +54,7 @@ class ServiceHost {
   HealthService health_;
   int port_ = 0;
   std::string text_;
-  std::unique_ptr<GrpcServer> server_;  // the only place that knows the transport
+  std::unique_ptr<Listener> listener_;
   std::mutex shutdown_mutex_;
 };
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "rpc/client/connect.h"
 #include "rpc/support/fake_server.h"
-#include "rpc/transport/channel.h"
 #include "rpc/transport/listen_address.h"
 #include "support/status.h"
 
@@ -26,7 +26,7 @@ using test::Script;
 absl::StatusOr<std::string> Ask(const Script& script, const std::stop_token& stop = {},
                                 milliseconds timeout = std::chrono::minutes(1)) {
   const FakeServer server(script);
-  const auto channel = ConnectForGood(*ParseAddress(server.address()), {});
+  const auto channel = test::ValueOf(ConnectForGood(*ParseAddress(server.address()), {}));
   UnaryCall call(*channel, std::chrono::system_clock::now() + timeout);
   absl::StatusOr<absl::Cord> answer = call.Run(test::kAllocatedPath, "", stop);
   if (!answer.ok()) return answer.status();

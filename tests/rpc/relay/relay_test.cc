@@ -16,13 +16,13 @@
 
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
+#include "rpc/client/connect.h"
 #include "rpc/relay/relay_feed.h"
 #include "rpc/support/descriptors.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/planted_server.h"
 #include "rpc/support/sidecar.h"
-#include "rpc/transport/channel.h"
 #include "rpc/transport/listen_address.h"
 #include "support/generators.h"
 #include "support/status.h"
@@ -357,7 +357,7 @@ class StoppingSink final : public rpc::MessageSink {
 // What a relay is made of, but for the server.
 struct Upstream {
   explicit Upstream(const std::string& plugin)
-      : plan{.channel = rpc::ConnectForGood(*rpc::ParseAddress(plugin), {}),
+      : plan{.channel = test::ValueOf(rpc::ConnectForGood(*rpc::ParseAddress(plugin), {})),
              .upstream = rpc::kCsiContract,
              .message_bytes = 4096,
              .pool = rpc::SlicePool::Create(4096, 4096),
