@@ -39,10 +39,8 @@ if(CBT_BUILD_TESTS OR CBT_BUILD_BENCH)
   find_library(CBT_ROARING_LIBRARY roaring REQUIRED)
 endif()
 if(CBT_WITH_RPC)
-  # Debian's protobuf has no config file, and gRPC's config asks for its targets.
+  # Its compiler describes the services to reflection. Debian's protobuf has no config file.
   find_package(Protobuf MODULE REQUIRED)
-  find_package(gRPC CONFIG REQUIRED)
-  # The one that gRPC is built with.
   find_package(OpenSSL REQUIRED)
   pkg_check_modules(CBT_NGHTTP2 REQUIRED IMPORTED_TARGET libnghttp2)
   # Newer than 1.52, but distributions have it in their updates of that.
@@ -50,6 +48,10 @@ if(CBT_WITH_RPC)
   set(CMAKE_REQUIRED_LIBRARIES PkgConfig::CBT_NGHTTP2)
   check_cxx_symbol_exists(nghttp2_option_set_stream_reset_rate_limit nghttp2/nghttp2.h CBT_NGHTTP2_HAS_RESET_LIMIT)
   unset(CMAKE_REQUIRED_LIBRARIES)
+  # cbt::grpc, and the judge of tests and benchmarks. Its config asks for protobuf's targets.
+  if(CBT_WITH_GRPC OR CBT_TEST_RPC OR CBT_BUILD_BENCH)
+    find_package(gRPC CONFIG REQUIRED)
+  endif()
   # cbt::ops alone.
   find_package(prometheus-cpp CONFIG REQUIRED)
   find_package(spdlog CONFIG REQUIRED)

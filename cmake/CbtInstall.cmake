@@ -9,6 +9,9 @@ set(cbt_components core source)
 if(CBT_WITH_RPC)
   list(APPEND cbt_components rpc ops)
 endif()
+if(CBT_WITH_GRPC)
+  list(APPEND cbt_components grpc)
+endif()
 
 set(cbt_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/cbt)
 set(cbt_pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
@@ -81,7 +84,8 @@ endfunction()
 
 set(PC_DESCRIPTION_core "Changed-block tracking: extents, cursors, transforms, encoding")
 set(PC_DESCRIPTION_source "Changed-block tracking: disk images as change sources")
-set(PC_DESCRIPTION_rpc "Changed-block tracking: gRPC service, client and relay")
+set(PC_DESCRIPTION_rpc "Changed-block tracking: service, client and relay of gRPC's protocol")
+set(PC_DESCRIPTION_grpc "Changed-block tracking: services for a gRPC server")
 set(PC_DESCRIPTION_ops "Changed-block tracking: metrics and logs of services")
 
 foreach(component IN LISTS cbt_components)
@@ -104,9 +108,13 @@ foreach(component IN LISTS cbt_components)
 endforeach()
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN rpc EXCLUDE PATTERN ops EXCLUDE)
+        FILES_MATCHING PATTERN "*.h" PATTERN rpc EXCLUDE PATTERN ops EXCLUDE PATTERN grpc EXCLUDE)
 if(CBT_WITH_RPC)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt/rpc ${PROJECT_SOURCE_DIR}/include/cbt/ops
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt FILES_MATCHING PATTERN "*.h")
+endif()
+if(CBT_WITH_GRPC)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt/grpc
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt FILES_MATCHING PATTERN "*.h")
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,6 +1,7 @@
 # Every option of the build. What only this project's own developers need is off when it is built as
 # part of another one.
-option(CBT_WITH_RPC "Build cbt::rpc, the gRPC adapters" ON)
+option(CBT_WITH_RPC "Build cbt::rpc, servers and clients of gRPC's protocol" ON)
+option(CBT_WITH_GRPC "Build cbt::grpc, services for gRPC servers of others" ${CBT_WITH_RPC})
 option(CBT_BUILD_TOOLS "Build the cbt command" ${PROJECT_IS_TOP_LEVEL})
 option(CBT_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(CBT_TEST_RPC "Build the tests of cbt::rpc too" ${CBT_WITH_RPC})

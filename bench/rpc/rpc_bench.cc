@@ -41,7 +41,7 @@
 #include "cbt/rpc/server.h"
 #include "cbt/transform.h"
 #include "csi.grpc.pb.h"
-#include "rpc/transport/grpc_convert.h"
+#include "rpc/grpc/convert.h"
 #include "rpc/transport/message_builder.h"
 #include "tests/rpc/support/raw_service.h"
 

@@ -14,8 +14,10 @@ import sys
 # What project/core.cc prints: its gap of one block is bridged, the long one is not.
 CORE_OUTPUT = "0 8192\n81920 16384\n"
 ALL_OUTPUT = "NOT_FOUND\n"
+GRPC_OUTPUT = "NOT_FOUND\n"
 # Nothing of these may reach who asked for core alone.
 FOREIGN = re.compile(r"grpc|protobuf|protoc\b|upb|cares|re2", re.IGNORECASE)
+GRPC = re.compile(r"\bgrpc|libgrpc|gRPC|libprotobuf")
 # Nothing of these may reach anybody.
 PRIVATE = re.compile(r"cbt_private_flags|-Werror|-Wconversion|[\s;\"]-m[a-z]|-fsanitize|xsimd|"
                      r"BUILD_INTERFACE")
@@ -52,6 +54,7 @@ class Consumer:
         self.compiler = arguments.compiler
         self.version = arguments.version
         self.rpc = arguments.rpc == "ON"
+        self.grpc_built = arguments.grpc == "ON"
         self.prefix = self.scratch / "prefix"
         self.name = arguments.check
 
@@ -106,7 +109,19 @@ class Consumer:
         expect(run(tree / "consumer", cwd=self.scratch) == ALL_OUTPUT, "the consumer's output")
         # Without naming components, everything that is installed comes.
         _, log = self.configure([], "-DPROGRAM=core")
-        expect("gRPC_DIR" in (tree / "CMakeCache.txt").read_text(), f"rpc came by itself: {log}")
+        expect(("gRPC_DIR" in (tree / "CMakeCache.txt").read_text()) == self.grpc_built,
+               f"what is installed came by itself: {log}")
+
+    def grpc(self):
+        """cbt::rpc needs no gRPC; cbt::grpc is a service for a gRPC server of the program's own."""
+        tree, _ = self.configure(["core", "source", "rpc"], program="all")
+        expect("gRPC_DIR" not in (tree / "CMakeCache.txt").read_text(), "rpc looks for no gRPC")
+        log = run(self.cmake, "--build", tree, "-v")
+        no_match(GRPC, log, "the build of a consumer of rpc")
+        no_match(GRPC, run("ldd", tree / "consumer"), "ldd")
+        tree, _ = self.configure(["source", "grpc"], program="grpc")
+        run(self.cmake, "--build", tree)
+        expect(run(tree / "consumer", cwd=self.scratch) == GRPC_OUTPUT, "the consumer's output")
 
     def missing(self):
         """A component that can't be had: said clearly, and only who needs it fails."""
@@ -128,11 +143,14 @@ class Consumer:
         _, log = self.configure(["source"], without_absl, expect_failure=True)
         expect("component core: it needs absl" in log, log)
         if self.rpc:
-            without_grpc = "-DCMAKE_DISABLE_FIND_PACKAGE_gRPC=ON"
-            _, log = self.configure(["rpc"], without_grpc, expect_failure=True)
-            expect("component rpc: it needs gRPC" in log, log)
-            _, log = self.configure(["core"], "-DOPTIONAL=rpc", without_grpc)
+            without_ssl = "-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON"
+            _, log = self.configure(["rpc"], without_ssl, expect_failure=True)
+            expect("component rpc: it needs OpenSSL" in log, log)
+            _, log = self.configure(["core"], "-DOPTIONAL=rpc", without_ssl)
             expect("cbt component rpc: FALSE" in log, log)
+        if self.grpc_built:
+            _, log = self.configure(["grpc"], "-DCMAKE_DISABLE_FIND_PACKAGE_gRPC=ON", expect_failure=True)
+            expect("component grpc: it needs gRPC" in log, log)
 
     def pkgconfig(self):
         """The same programs with a compiler and pkg-config, and every warning on."""
@@ -148,6 +166,8 @@ class Consumer:
         programs = [("core", "cbt-core", CORE_OUTPUT)]
         if self.rpc:
             programs.append(("all", "cbt-source cbt-rpc", ALL_OUTPUT))
+        if self.grpc_built:
+            programs.append(("grpc", "cbt-source cbt-grpc", GRPC_OUTPUT))
         for program, packages, output in programs:
             for static in ([], ["--static"]):
                 words = flags(*static, "--cflags", "--libs", *packages.split())
@@ -161,7 +181,7 @@ class Consumer:
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("check", choices=["install", "core", "all", "missing", "pkgconfig"])
+    parser.add_argument("check", choices=["install", "core", "all", "grpc", "missing", "pkgconfig"])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--source", type=pathlib.Path, required=True)
     parser.add_argument("--scratch", type=pathlib.Path, required=True)
@@ -169,6 +189,7 @@ def main():
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--version", required=True)
     parser.add_argument("--rpc", choices=["ON", "OFF"], required=True)
+    parser.add_argument("--grpc", choices=["ON", "OFF"], required=True)
     arguments = parser.parse_args()
     getattr(Consumer(arguments), arguments.check)()
 

@@ -150,7 +150,7 @@ def self_test(arguments):
                                    '#include "simd/good.h"\n// bitwise_andnot is banned\n',
             "src/source/input/good.cc": '#include <unistd.h>\n#include <sys/stat.h>\n'
                                         '#include "cbt/good.h"\n// #include "rpc/server/x.h"\n',
-            "src/rpc/transport/good.cc": '#include <grpcpp/server.h>\n#include "cbt/rpc/good.h"\n',
+            "src/rpc/grpc/good.cc": '#include <grpcpp/server.h>\n#include "cbt/rpc/good.h"\n',
             "src/cli/commands/good.cc": '#include <CLI/CLI.hpp>\n#include "cli/output/x.h"\n#include "base/x.h"\n',
             # What is wrong.
             "include/cbt/a.h": '#include "core/x.h"\n#include <unistd.h>\n'

@@ -127,6 +127,14 @@ def waits_for_ever(process):
             return True
 
 
+def near_tests(source, name):
+    """A filter for the tests in the folder that mirrors the one of src/.../file."""
+    folder = source / "tests" / pathlib.Path(name).relative_to("src").parent
+    texts = "".join(path.read_text() for path in sorted(folder.glob("*_test.cc")))
+    suites = set(re.findall(r"^(?:TEST(?:_[FP])?|RC_GTEST_(?:FIXTURE_)?PROP)\((\w+),", texts, re.MULTILINE))
+    return ":".join(f"{suite}.*" for suite in sorted(suites))
+
+
 class Tree:
     def __init__(self, folder):
         self.folder = folder
@@ -140,10 +148,11 @@ class Tree:
         return subprocess.run(["cmake", "--build", self.build_folder, "--target", "cbt_mutation_judge"], stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL).returncode == 0
 
-    def judge(self, seconds):
+    def judge(self, seconds, name=None):
         """The name of the first test that fails; None when all pass. `seconds` are of the processor, so that other load does not count;
-        who waits for ever is stopped as well."""
-        return self.run(f"-{SLOW}", seconds) or self.run(SLOW, seconds)
+        who waits for ever is stopped as well. The tests beside the file `name` go first: they notice most."""
+        near = near_tests(self.source, name) if name else ""
+        return near and self.run(f"{near}-{SLOW}", seconds) or self.run(f"-{SLOW}", seconds) or self.run(SLOW, seconds)
 
     def run(self, tests, seconds):
         def limit():
@@ -225,7 +234,7 @@ def main():
                 path.write_text("\n".join(lines))
                 if not tree.build():
                     continue
-                judged = tree.judge(limit)
+                judged = tree.judge(limit, name)
             finally:
                 path.write_text(original)
         if judged is None and is_listed:

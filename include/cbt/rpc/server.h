@@ -8,8 +8,9 @@
 //   WaitForSignal();
 //   (*server)->Shutdown();
 //
-// The library registers its methods by name with gRPC's raw callback interface and contains no
-// generated classes, so a plugin can link its own generated CSI code. grpc.health.v1 is served too.
+// The library speaks gRPC's protocol itself: it links no gRPC library and contains no generated
+// classes, so a plugin can link its own. grpc.health.v1 is served too. For a gRPC server that the
+// plugin already has, see cbt/grpc/service.h.
 #ifndef CBT_RPC_SERVER_H_
 #define CBT_RPC_SERVER_H_
 
@@ -36,7 +37,8 @@ struct ServerOptions {
   // The contracts to serve, each at most once.
   std::vector<Api> apis = {Api::kCsi};
 
-  // csi.v1.Identity: the plugin's name (a domain name of at most 63 characters) and version.
+  // csi.v1.Identity, of plugins: the name (a domain name of at most 63 characters) and version.
+  bool identity = true;
   std::string plugin_name = "libcbt.example.com";
   std::string vendor_version = {};  // the library's version if empty
 

@@ -63,7 +63,7 @@ ServiceSet::ServiceSet(const ServicePlan& plan, const FeedFactory& feeds, Snapsh
   const bool is_plugin = std::any_of(plan.apis.begin(), plan.apis.end(), [](Api api) {
     return api == Api::kCsi || api == Api::kPaged;
   });
-  if (is_plugin) {
+  if (is_plugin && plan.identity) {
     identity_ =
         std::make_unique<IdentityService>(plan.plugin_name, plan.vendor_version, small_calls);
     services_.push_back(identity_.get());
@@ -71,7 +71,7 @@ ServiceSet::ServiceSet(const ServicePlan& plan, const FeedFactory& feeds, Snapsh
   if (!plan.reflection) return;
   std::vector<std::string> names;
   for (const Api api : plan.apis) names.emplace_back(ContractOf(api).service);
-  if (is_plugin) names.emplace_back("csi.v1.Identity");
+  if (identity_ != nullptr) names.emplace_back("csi.v1.Identity");
   reflection_ = std::make_unique<ReflectionService>(std::move(names), plan.stream.stall_timeout);
   services_.push_back(reflection_.get());
 }

@@ -36,6 +36,7 @@ struct ServicePlan {
   bool base_is_handle = true;
   SessionStore* sessions = nullptr;
   std::string page_token_key;
+  bool identity = true;  // of a plugin; sidecars have none
   std::string plugin_name;
   std::string vendor_version;
   StreamOptions stream;

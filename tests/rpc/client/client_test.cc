@@ -177,7 +177,6 @@ TEST(Client, CanBeDroppedAtAnyTime) {
   EXPECT_LT(watch.elapsed(), seconds(3));
 }
 
-// gRPC 1.51 lost the connection, which stayed open at both ends.
 TEST(Client, GivingUpBeforeItIsConnectedLeavesNoConnectionBehind) {
   const FakeServer server({.messages = {Variable(10, {{0, 1}})}});
   ASSERT_OK(ListAll(server));

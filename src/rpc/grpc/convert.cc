@@ -1,4 +1,4 @@
-#include "rpc/transport/grpc_convert.h"
+#include "rpc/grpc/convert.h"
 
 #include <grpc/slice.h>
 #include <grpcpp/support/slice.h>
@@ -73,12 +73,6 @@ grpc::Status ToGrpcStatus(const absl::Status& status) noexcept try {
           std::string(StatusForWire(status).message())};
 } catch (const std::bad_alloc&) {
   return {static_cast<grpc::StatusCode>(status.code()), ""};
-}
-
-absl::Status FromGrpcStatus(const grpc::Status& status) noexcept {
-  if (status.ok()) return absl::OkStatus();
-  return MakeStatusNoThrow(static_cast<absl::StatusCode>(status.error_code()),
-                           status.error_message());
 }
 
 }  // namespace cbt::rpc

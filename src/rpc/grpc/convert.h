@@ -1,6 +1,6 @@
 // Messages and statuses in gRPC's types.
-#ifndef CBT_RPC_TRANSPORT_GRPC_CONVERT_H_
-#define CBT_RPC_TRANSPORT_GRPC_CONVERT_H_
+#ifndef CBT_RPC_GRPC_CONVERT_H_
+#define CBT_RPC_GRPC_CONVERT_H_
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/status.h>
@@ -22,10 +22,6 @@ bool IsCompressed(const grpc::ByteBuffer& buffer);
 // What is sent of `status`: see StatusForWire(). The text is omitted if there is no memory for it.
 grpc::Status ToGrpcStatus(const absl::Status& status) noexcept;
 
-// The same code number and text. The text is omitted if there is no memory for it: ending a call
-// must not throw.
-absl::Status FromGrpcStatus(const grpc::Status& status) noexcept;
-
 }  // namespace cbt::rpc
 
-#endif  // CBT_RPC_TRANSPORT_GRPC_CONVERT_H_
+#endif  // CBT_RPC_GRPC_CONVERT_H_

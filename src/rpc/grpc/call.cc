@@ -1,4 +1,4 @@
-#include "rpc/transport/grpc_service.h"
+#include "rpc/grpc/call.h"
 
 #include <grpcpp/impl/rpc_service_method.h>
 #include <grpcpp/server_context.h>
@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "rpc/contract/status.h"
-#include "rpc/transport/grpc_convert.h"
+#include "rpc/grpc/convert.h"
 
 #if __has_include(<grpcpp/impl/server_callback_handlers.h>)
 #include <grpcpp/impl/server_callback_handlers.h>
@@ -230,16 +230,15 @@ Reactor* Opened(grpc::CallbackServerContext& context, const OpenCall& open) noex
 
 }  // namespace
 
-GrpcService::GrpcService(const cbt::rpc::Service& service) {
-  int index = 0;
-  for (const cbt::rpc::Service::Method& method : service.methods()) {
-    AddMethod(new RpcServiceMethod(method.path.c_str(), RpcMethod::BIDI_STREAMING, nullptr));
-    MarkMethodRawCallback(
-        index++, new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-                     [open = &method.open](grpc::CallbackServerContext* context) {
-                       return Opened(*context, *open);
-                     }));
-  }
+RpcServiceMethod* NewMethod(const Service::Method& method) {
+  return new RpcServiceMethod(method.path.c_str(), RpcMethod::BIDI_STREAMING, nullptr);
+}
+
+grpc::internal::MethodHandler* NewHandler(const Service::Method& method) {
+  return new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
+      [open = &method.open](grpc::CallbackServerContext* context) {
+        return Opened(*context, *open);
+      });
 }
 
 }  // namespace cbt::rpc

@@ -1,0 +1,98 @@
+// The services of cbt/rpc/server.h on a gRPC server that the program already has, such as that of a
+// CSI plugin. Part of cbt::grpc, which links gRPC.
+//
+//   MyProvider provider;
+//   auto metadata = cbt::rpc::GrpcService::Create(provider, {});
+//   if (!metadata.ok()) return Fail(metadata.status());
+//   grpc::ServerBuilder builder;
+//   builder.AddListeningPort("unix:///csi/csi.sock", grpc::InsecureServerCredentials());
+//   builder.RegisterService(&identity);
+//   builder.RegisterService(metadata->get());
+//   auto server = builder.BuildAndStart();
+//   WaitForSignal();
+//   (*metadata)->Shutdown();
+//   server->Shutdown();
+//
+// The other services may use the synchronous, the callback or the asynchronous interface, and
+// generated classes of the same messages. TLS, keepalive and limits of connections are those of
+// the program's server.
+#ifndef CBT_GRPC_SERVICE_H_
+#define CBT_GRPC_SERVICE_H_
+
+#if __has_include(<grpcpp/impl/service_type.h>)
+#include <grpcpp/impl/service_type.h>
+#else
+#include <grpcpp/impl/codegen/service_type.h>
+#endif
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cbt/provider.h"
+#include "cbt/rpc/access.h"
+#include "cbt/rpc/api.h"
+#include "cbt/rpc/options.h"
+#include "cbt/rpc/session_store.h"
+#include "cbt/rpc/telemetry.h"
+
+namespace cbt::rpc {
+
+// As in ServerOptions, but for what concerns connections.
+struct GrpcServiceOptions {
+  std::vector<Api> apis = {Api::kCsi};
+
+  // Serve csi.v1.Identity with this name and version. Off: the plugin has its own, which must list
+  // the capability SNAPSHOT_METADATA_SERVICE.
+  bool identity = false;
+  std::string plugin_name = "libcbt.example.com";
+  std::string vendor_version = {};
+
+  AccessControl access = {};
+  bool base_is_handle = true;
+  SessionStore* sessions = nullptr;
+  std::string page_token_key = {};
+
+  StreamOptions stream = {};
+
+  // Serve grpc.reflection.v1 and v1alpha for these services alone. Off: a server has room for one
+  // reflection service, and gRPC has its own.
+  bool reflection = false;
+
+  // The number of connections is not known here: StreamObserver::OnState() is not called.
+  Telemetry telemetry = {};
+};
+
+// Give it to grpc::ServerBuilder::RegisterService(). Thread safe.
+class GrpcService final : public grpc::Service {
+ public:
+  // `provider` must outlive the service.
+  // Errors: INVALID_ARGUMENT for options out of range, RESOURCE_EXHAUSTED if the system is out of
+  // memory or threads.
+  static absl::StatusOr<std::unique_ptr<GrpcService>> Create(SnapshotProvider& provider,
+                                                             const GrpcServiceOptions& options);
+
+  // Only after the gRPC server is gone, or has been shut down and has returned from Wait().
+  ~GrpcService() override;
+
+  // Drains: new streams are refused with UNAVAILABLE at once; open ones continue for up to `grace`
+  // and then end with UNAVAILABLE. Call it before grpc::Server::Shutdown(), which would wait for
+  // the streams, or cancel them. Returns when no stream is open, at the latest a few seconds after
+  // the grace. May be called more than once.
+  void Shutdown(std::chrono::milliseconds grace = std::chrono::seconds(5));
+
+  // Number of open streams.
+  size_t open_streams() const noexcept;
+
+ private:
+  class Impl;
+  explicit GrpcService(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_GRPC_SERVICE_H_

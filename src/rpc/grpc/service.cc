@@ -1,0 +1,87 @@
+#include "cbt/grpc/service.h"
+
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "cbt/rpc/server.h"
+#include "rpc/contract/status.h"
+#include "rpc/grpc/call.h"
+#include "rpc/outbound/open_streams.h"
+#include "rpc/server/provider_services.h"
+#include "rpc/server/small_calls.h"
+
+namespace cbt::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+
+ServerOptions ServerOptionsOf(const GrpcServiceOptions& options) {
+  ServerOptions server;
+  server.apis = options.apis;
+  server.identity = options.identity;
+  server.plugin_name = options.plugin_name;
+  server.vendor_version = options.vendor_version;
+  server.access = options.access;
+  server.base_is_handle = options.base_is_handle;
+  server.sessions = options.sessions;
+  server.page_token_key = options.page_token_key;
+  server.stream = options.stream;
+  server.reflection = options.reflection;
+  server.telemetry = options.telemetry;
+  return server;
+}
+
+}  // namespace
+
+class GrpcService::Impl {
+ public:
+  Impl(SnapshotProvider& provider, const ServerOptions& options)
+      : registry_(options.stream.max_streams, options.stream.stall_timeout,
+                  options.stream.total_time),
+        small_calls_(options.stream.stall_timeout, options.telemetry),
+        services_(provider, options, registry_, small_calls_) {}
+
+  OpenStreams& registry() noexcept { return registry_; }
+  const ProviderServices& services() const noexcept { return services_; }
+
+ private:
+  // In order of dependency: the last tasks of the services' executor hold streams, which refer to
+  // the registry.
+  OpenStreams registry_;
+  SmallCalls small_calls_;
+  ProviderServices services_;
+};
+
+absl::StatusOr<std::unique_ptr<GrpcService>> GrpcService::Create(
+    SnapshotProvider& provider, const GrpcServiceOptions& options) try {
+  const ServerOptions server = ServerOptionsOf(options);
+  if (absl::Status status = CheckServiceOptions(server); !status.ok()) return status;
+  return std::unique_ptr<GrpcService>(new GrpcService(std::make_unique<Impl>(provider, server)));
+} catch (const std::system_error&) {
+  return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
+                           "threads: the system can't start more");
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
+}
+
+GrpcService::GrpcService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
+  int index = 0;
+  for (const cbt::rpc::Service* const service : impl_->services().services()) {
+    for (const cbt::rpc::Service::Method& method : service->methods()) {
+      AddMethod(NewMethod(method));
+      MarkMethodRawCallback(index++, NewHandler(method));
+    }
+  }
+}
+
+GrpcService::~GrpcService() { Shutdown(milliseconds{0}); }
+
+void GrpcService::Shutdown(milliseconds grace) {
+  impl_->registry().StartDrain(grace);
+  impl_->registry().FinishDrain();
+}
+
+size_t GrpcService::open_streams() const noexcept { return impl_->registry().open_streams(); }
+
+}  // namespace cbt::rpc
