@@ -2,16 +2,22 @@
 #include "map/tracker/tracker_files.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "cbt/change_map_file.h"
+#include "map/folder/folder.h"
 #include "map/maps.h"
+#include "map/tracker/region_log.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -164,6 +170,54 @@ TEST_F(TrackerFilesTest, ACommitThatFailsLeavesTheOneBefore) {
   ASSERT_OK(files_->Commit(files_->manifest()));
   EXPECT_FALSE(files_->IsUnsure());
   EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "regions-1.log"}));
+}
+
+// What is on disk is known here: nothing was written.
+TEST_F(TrackerFilesTest, ACommitThatMayNotWriteLeavesNoDoubt) {
+  const ManifestFile log = CreateLog(0, "monday");
+  ASSERT_OK(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})));
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  setrlimit(RLIMIT_FSIZE, &none);
+  const absl::Status status = files_->Commit(ManifestOf({{0, "tuesday", true, {}, {log}}}));
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  EXPECT_FALSE(status.ok());
+  EXPECT_FALSE(files_->IsUnsure());
+  EXPECT_EQ(files_->manifest().epochs[0].base, "monday");
+}
+
+// Two writers at the same place would lose regions that both were told to be on disk.
+TEST_F(TrackerFilesTest, ThreadsThatLogAtTheSameTimeLoseNoRegion) {
+  constexpr uint64_t kRegions = 1 << 14;
+  constexpr uint64_t kThreads = 4;
+  const VolumeGeometry geometry = {kRegions << 16, 4096};
+  const Folder folder = ValueOf(Folder::Open(dir_.path()));
+  const auto log = ValueOf(RegionLog::Create(folder, "regions.log",
+                                             {.tracker = 1,
+                                              .geometry = geometry,
+                                              .region_bytes = uint64_t{1} << 16,
+                                              .epoch = 0,
+                                              .number = 1,
+                                              .volume = "vol",
+                                              .base = "monday"}));
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t region = t; region < kRegions / 4; region += kThreads) {
+        ASSERT_OK(log->Add(region, region));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const RegionLog::Contents contents = ValueOf(RegionLog::Read(folder, "regions.log"));
+  EXPECT_TRUE(contents.sound);
+  const std::set<uint64_t> found(contents.regions.begin(), contents.regions.end());
+  EXPECT_EQ(found.size(), kRegions / 4);
+  EXPECT_EQ(contents.regions.size(), kRegions / 4);
 }
 
 }  // namespace
