@@ -138,6 +138,7 @@ def near_tests(source, name):
 class Tree:
     def __init__(self, folder):
         self.folder = folder
+        self.limits = {}  # seconds, by filter
         self.build_folder = folder / "build"
         source = copy_tree(folder / "source")
         self.source = source
@@ -148,11 +149,28 @@ class Tree:
         return subprocess.run(["cmake", "--build", self.build_folder, "--target", "cbt_mutation_judge"], stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL).returncode == 0
 
-    def judge(self, seconds, name=None):
-        """The name of the first test that fails; None when all pass. `seconds` are of the processor, so that other load does not count;
-        who waits for ever is stopped as well. The tests beside the file `name` go first: they notice most."""
-        near = near_tests(self.source, name) if name else ""
-        return near and self.run(f"{near}-{SLOW}", seconds) or self.run(f"-{SLOW}", seconds) or self.run(SLOW, seconds)
+    def filters(self, name):
+        """What runs for the file `name`: the tests beside it first, which notice most."""
+        near = near_tests(self.source, name)
+        return ([f"{near}-{SLOW}"] if near else []) + [f"-{SLOW}", SLOW]
+
+    def measure(self, filters):
+        """Limits for judge(), from runs without a mutant."""
+        for tests in filters:
+            if tests not in self.limits:
+                begin = resource.getrusage(resource.RUSAGE_CHILDREN)
+                if (failed := self.run(tests, 600)) is not None:
+                    sys.exit(f"mutate: {failed} fails without any mutant")
+                end = resource.getrusage(resource.RUSAGE_CHILDREN)
+                self.limits[tests] = 10 * (end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime) + 5
+
+    def judge(self, filters):
+        """The name of the first test that fails; None when all pass. Limits are of the processor's time, so that other load does not
+        count; who waits for ever is stopped as well."""
+        for tests in filters:
+            if (failed := self.run(tests, self.limits[tests])) is not None:
+                return failed
+        return None
 
     def run(self, tests, seconds):
         def limit():
@@ -199,11 +217,8 @@ def main():
     print("building what judges", flush=True)
     if not tree.build():
         sys.exit("mutate: the tree does not build")
-    begin = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if (failed := tree.judge(600)) is not None:
-        sys.exit(f"mutate: {failed} fails without any mutant")
-    end = resource.getrusage(resource.RUSAGE_CHILDREN)
-    limit = 10 * (end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime) + 10
+    for folder in sorted({name.rpartition("/")[0] for _, name, *_ in all_mutants(tree.source, arguments.only)}):
+        tree.measure(tree.filters(f"{folder}/x"))
 
     known = {}
     if arguments.go_on:
@@ -234,7 +249,7 @@ def main():
                 path.write_text("\n".join(lines))
                 if not tree.build():
                     continue
-                judged = tree.judge(limit, name)
+                judged = tree.judge(tree.filters(name))
             finally:
                 path.write_text(original)
         if judged is None and is_listed:
