@@ -21,10 +21,12 @@ class HeaderBlock {
   // What HTTP/2 counts for each field beside its bytes.
   static constexpr size_t kFieldBytes = 32;
 
-  // Throws std::bad_alloc.
+  // Throws std::bad_alloc; then nothing was added.
   void Add(std::string_view name, std::string_view value) {
-    fields_.push_back({name.size(), value.size(), text_.size()});
+    // The field last: bytes without a field are never looked at.
+    const size_t begin = text_.size();
     text_.append(name).append(value);
+    fields_.push_back({name.size(), value.size(), begin});
   }
 
   size_t size() const noexcept { return fields_.size(); }

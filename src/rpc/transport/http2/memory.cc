@@ -4,67 +4,84 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>
 
 namespace cbt::rpc::http2 {
-namespace {
 
 // Stands before each of nghttp2's allocations, and keeps their alignment.
-struct alignas(std::max_align_t) Header {
+struct alignas(std::max_align_t) SessionMemory::Header {
   size_t bytes;  // with the header
+  Header* next;
+  Header* previous;
 };
+
+namespace {
 
 // From this size on, pages come from the system and count as one page: nghttp2 needs such a buffer
 // only for the header of a frame whose payload we send ourselves.
-constexpr size_t kMappedBytes = size_t{32} << 10;
+constexpr size_t kMappedBytes = size_t{16} << 10;
 constexpr size_t kPageBytes = size_t{4} << 10;
 
 size_t CountOf(size_t bytes) noexcept { return bytes < kMappedBytes ? bytes : kPageBytes; }
 
-Header* Allocate(size_t bytes) noexcept {
-  if (bytes < kMappedBytes) return static_cast<Header*>(std::malloc(bytes));
+void* Allocate(size_t bytes) noexcept {
+  if (bytes < kMappedBytes) return ::operator new(bytes, std::nothrow);
   void* const pages =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return pages == MAP_FAILED ? nullptr : static_cast<Header*>(pages);
+  return pages == MAP_FAILED ? nullptr : pages;
 }
 
-void Deallocate(Header* header) noexcept {
-  if (header->bytes < kMappedBytes) {
-    std::free(header);
+void Deallocate(void* memory, size_t bytes) noexcept {
+  if (bytes < kMappedBytes) {
+    ::operator delete(memory);
   } else {
-    munmap(header, header->bytes);
+    munmap(memory, bytes);
   }
 }
-
-Header* HeaderOf(void* data) noexcept { return static_cast<Header*>(data) - 1; }
 
 }  // namespace
 
 SessionMemory::SessionMemory(std::shared_ptr<MemoryAccount> account) noexcept
     : account_(std::move(account)), functions_{this, &Malloc, &Free, &Calloc, &Realloc} {}
 
+SessionMemory::~SessionMemory() {
+  while (first_ != nullptr) Release(first_);
+}
+
+SessionMemory::Header* SessionMemory::HeaderOf(void* data) noexcept {
+  return static_cast<Header*>(data) - 1;
+}
+
+void SessionMemory::Release(Header* header) noexcept {
+  (header->previous != nullptr ? header->previous->next : first_) = header->next;
+  if (header->next != nullptr) header->next->previous = header->previous;
+  used_ -= CountOf(header->bytes);
+  account_->Remove(CountOf(header->bytes));
+  Deallocate(header, header->bytes);
+}
+
 void* SessionMemory::Malloc(size_t bytes, void* self) {
   auto& memory = *static_cast<SessionMemory*>(self);
   if (bytes > SIZE_MAX - sizeof(Header)) return nullptr;
   const size_t all = bytes + sizeof(Header);
-  Header* const header = Allocate(all);
-  if (header == nullptr) return nullptr;
-  header->bytes = all;
+  void* const space = Allocate(all);
+  if (space == nullptr) {
+    memory.failed_ = true;
+    return nullptr;
+  }
+  Header* const header = new (space) Header{all, memory.first_, nullptr};
+  if (memory.first_ != nullptr) memory.first_->previous = header;
+  memory.first_ = header;
   memory.used_ += CountOf(all);
   memory.account_->Add(CountOf(all));
   return header + 1;
 }
 
 void SessionMemory::Free(void* data, void* self) {
-  if (data == nullptr) return;
   auto& memory = *static_cast<SessionMemory*>(self);
-  Header* const header = HeaderOf(data);
-  memory.used_ -= CountOf(header->bytes);
-  memory.account_->Remove(CountOf(header->bytes));
-  Deallocate(header);
+  if (data != nullptr && !memory.failed_) memory.Release(HeaderOf(data));
 }
 
 void* SessionMemory::Calloc(size_t count, size_t bytes, void* self) {

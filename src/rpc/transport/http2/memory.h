@@ -27,10 +27,14 @@ class MemoryAccount {
 // nghttp2's allocations for one session, counted. The big ones, whose pages it hardly touches, come
 // from the system directly, so that an idle connection does not keep used memory. Outlives the
 // session.
+//
+// After an allocation that has failed, the session is only good for being deleted, and nothing is
+// given back before this object's end: nghttp2 may still refer to what it has freed (a stream to
+// its DATA, if the queue of streams can't grow).
 class SessionMemory {
  public:
   explicit SessionMemory(std::shared_ptr<MemoryAccount> account) noexcept;
-  ~SessionMemory() = default;
+  ~SessionMemory();
   SessionMemory(const SessionMemory&) = delete;
   SessionMemory& operator=(const SessionMemory&) = delete;
 
@@ -38,6 +42,9 @@ class SessionMemory {
   size_t used() const noexcept { return used_; }
 
  private:
+  struct Header;
+  static Header* HeaderOf(void* data) noexcept;
+  void Release(Header* header) noexcept;
   static void* Malloc(size_t bytes, void* self);
   static void Free(void* data, void* self);
   static void* Calloc(size_t count, size_t bytes, void* self);
@@ -45,6 +52,8 @@ class SessionMemory {
 
   const std::shared_ptr<MemoryAccount> account_;
   size_t used_ = 0;
+  Header* first_ = nullptr;
+  bool failed_ = false;
   nghttp2_mem functions_;
 };
 

@@ -39,9 +39,13 @@ size_t OutputQueue::Parts(std::span<iovec, kMaxParts> parts) const noexcept {
     if (count == kMaxParts) break;
     if (segment.control > 0) parts[count++] = Part(control_.data() + control, segment.control);
     control += segment.control;
+    size_t written = segment.written;
     for (const absl::string_view chunk : segment.data.Chunks()) {
       if (count == kMaxParts) return count;
-      parts[count++] = Part(chunk.data(), chunk.size());
+      const size_t skipped = std::min(written, chunk.size());
+      written -= skipped;
+      if (skipped == chunk.size()) continue;
+      parts[count++] = Part(chunk.data() + skipped, chunk.size() - skipped);
     }
   }
   return count;
@@ -56,14 +60,13 @@ void OutputQueue::RemovePrefix(size_t bytes) noexcept {
     segment.control -= control;
     control_begin_ += control;
     bytes -= control;
-    const size_t data = std::min(bytes, segment.data.size());
-    if (data == segment.data.size()) {
-      segment.data.Clear();
-    } else if (data > 0) {
-      segment.data.RemovePrefix(data);
-    }
+    const size_t data = std::min(bytes, segment.data.size() - segment.written);
+    segment.written += data;
     bytes -= data;
-    if (segment.control == 0 && segment.data.empty()) ++first_;
+    if (segment.control > 0 || segment.written < segment.data.size()) break;
+    segment.data.Clear();
+    segment.written = 0;
+    ++first_;
   }
   if (bytes_ == 0) {
     Clear();

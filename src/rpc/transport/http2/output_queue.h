@@ -47,6 +47,8 @@ class OutputQueue {
   struct Segment {
     size_t control = 0;
     absl::Cord data;
+    // Of `data`, that are written: to cut them off could need memory.
+    size_t written = 0;
   };
 
   MemoryAccount& account_;
