@@ -32,6 +32,8 @@ struct ServerLimits {
   size_t memory_bytes = size_t{128} << 20;
   // Longer messages of clients get RESOURCE_EXHAUSTED.
   uint32_t request_bytes = 64 << 10;
+  // What a request's first message may take to arrive; then DEADLINE_EXCEEDED. 0: no limit.
+  std::chrono::milliseconds request_time = std::chrono::seconds(10);
   // Header lists, windows, streams, times and rates of each connection; `role` and
   // `stream_window_bytes` are set by the server.
   ConnectionSettings connection = {};

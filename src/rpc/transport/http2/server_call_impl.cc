@@ -51,29 +51,19 @@ CallImpl::~CallImpl() {
 void CallImpl::OnHeaders(const HeaderBlock& headers, bool) noexcept {
   const Event event(*this);
   absl::Status status;
-  opening_ = true;
   try {
-    status = Open(headers);
+    status = CheckHeaders(headers);
   } catch (const std::bad_alloc&) {
     status = NoMemory();
   }
-  opening_ = false;
-  if (!status.ok()) {
-    finished_ = handler_ == nullptr;
-    return Refuse(http_status_, status);
-  }
-  if (deadline_.has_value()) {
-    const auto left = *deadline_ - std::chrono::system_clock::now();
-    loop_.Schedule(timer_, EventLoop::Clock::now() +
-                               std::chrono::duration_cast<EventLoop::Clock::duration>(left));
-  }
-  // What the handler has asked for while it was made.
-  CarryOut();
+  if (!status.ok()) return Refuse(http_status_, status);
+  waiting_ = true;
+  ScheduleDeadline();
 }
 
 // "Requests" of PROTOCOL-HTTP2.md; http_status_ is set where a client that is not gRPC's must see
 // it.
-absl::Status CallImpl::Open(const HeaderBlock& headers) {
+absl::Status CallImpl::CheckHeaders(const HeaderBlock& headers) {
   const auto find = [&](std::string_view name) { return headers.Find(name); };
   if (headers.cut()) {
     return absl::ResourceExhaustedError(
@@ -94,6 +84,7 @@ absl::Status CallImpl::Open(const HeaderBlock& headers) {
   }
   const auto found = worker_.shared().methods.find(find(":path").value_or(""));
   if (found == worker_.shared().methods.end()) return absl::UnimplementedError("unknown method");
+  method_ = found->second;
   if (find("grpc-encoding").value_or("identity") != "identity") {
     return absl::UnimplementedError("compressed requests are not accepted");
   }
@@ -107,12 +98,61 @@ absl::Status CallImpl::Open(const HeaderBlock& headers) {
                   std::chrono::duration_cast<std::chrono::system_clock::duration>(*timeout);
     }
   }
+  return absl::OkStatus();
+}
+
+// The client's deadline, and until the request is here the time that it may take.
+void CallImpl::ScheduleDeadline() noexcept {
+  std::optional<EventLoop::Clock::duration> left;
+  if (deadline_.has_value()) {
+    left = std::chrono::duration_cast<EventLoop::Clock::duration>(*deadline_ -
+                                                                  std::chrono::system_clock::now());
+  }
+  const std::chrono::milliseconds most = worker_.shared().limits.request_time;
+  if (waiting_ && most.count() > 0 && (!left.has_value() || *left > most)) left = most;
+  if (left.has_value()) {
+    loop_.Schedule(timer_, EventLoop::Clock::now() + *left);
+  } else {
+    loop_.Cancel(timer_);
+  }
+}
+
+// The first message, or the end of a request without one, makes the handler.
+void CallImpl::OpenIfAsked() noexcept {
+  absl::Status status;
+  opening_ = true;
+  try {
+    absl::Cord message;
+    const MessageReader::Result result = reader_.Next(message);
+    if (result == MessageReader::Result::kMessage) {
+      first_ = std::move(message);
+    } else if (result != MessageReader::Result::kNeedMore) {
+      status = Broken(result);
+    } else if (!request_ended_) {
+      opening_ = false;
+      return;
+    } else if (!reader_.AtBoundary()) {
+      status = Broken(result);
+    }
+    if (status.ok()) status = Open();
+  } catch (const std::bad_alloc&) {
+    status = NoMemory();
+  }
+  opening_ = waiting_ = false;
+  if (!status.ok()) return Refuse(200, status);
+  ScheduleDeadline();
+  // What the handler has asked for while it was made.
+  CarryOut();
+}
+
+absl::Status CallImpl::Open() {
   if (worker_.shared().OverMemory()) {
     return absl::ResourceExhaustedError("the server has no memory for more calls");
   }
-  absl::StatusOr<CallHandler*> handler = found->second->open(*this);
+  absl::StatusOr<CallHandler*> handler = method_->open(*this);
   if (!handler.ok()) return handler.status();
   handler_ = *handler;
+  finished_ = false;
   return absl::OkStatus();
 }
 
@@ -120,6 +160,7 @@ absl::Status CallImpl::Open(const HeaderBlock& headers) {
 void CallImpl::Refuse(int http_status, const absl::Status& status) noexcept {
   if (refused_ || status_sent_) return;
   refused_ = true;
+  waiting_ = false;
   http_status_ = http_status;
   status_ = status;
   if (writing_) {
@@ -327,7 +368,7 @@ void CallImpl::OnData(absl::Cord data) noexcept {
   const Event event(*this);
   const size_t bytes = data.size();
   // What comes after the end of the call is dropped.
-  if (handler_ == nullptr || lost_ || status_sent_) {
+  if ((handler_ == nullptr && !waiting_) || lost_ || status_sent_) {
     return connection()->Consume(*this, bytes);
   }
   try {
@@ -335,13 +376,37 @@ void CallImpl::OnData(absl::Cord data) noexcept {
   } catch (const std::bad_alloc&) {
     return Refuse(200, NoMemory());
   }
-  Deliver();
+  waiting_ ? OpenIfAsked() : Deliver();
 }
 
 void CallImpl::OnRemoteEnd() noexcept {
   const Event event(*this);
   request_ended_ = true;
-  Deliver();
+  waiting_ ? OpenIfAsked() : Deliver();
+}
+
+MessageReader::Result CallImpl::NextMessage(absl::Cord& message) {
+  if (!first_.has_value()) return reader_.Next(message);
+  message = *std::move(first_);
+  first_.reset();
+  return MessageReader::Result::kMessage;
+}
+
+// Why a request that gives this instead of a message is refused.
+absl::Status CallImpl::Broken(MessageReader::Result result) const {
+  switch (result) {
+    case MessageReader::Result::kMessage:
+    case MessageReader::Result::kNeedMore:
+      return absl::InternalError("the request ends within a message");
+    case MessageReader::Result::kTooLong:
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the request's message exceeds ", worker_.shared().limits.request_bytes, " bytes"));
+    case MessageReader::Result::kCompressed:
+      return absl::UnimplementedError("compressed requests are not accepted");
+    case MessageReader::Result::kMalformed:
+      break;
+  }
+  return absl::InternalError("malformed message in the request");
 }
 
 void CallImpl::Deliver() noexcept {
@@ -360,33 +425,25 @@ bool CallImpl::DeliverOne() noexcept {
   }
   try {
     absl::Cord message;
-    switch (reader_.Next(message)) {
-      case MessageReader::Result::kMessage:
-        connection()->Consume(*this, message.size() + kPrefixBytes);
-        reading_ = false;
-        handler_->OnReadDone(true, std::move(message));
-        return true;
-      case MessageReader::Result::kNeedMore:
-        if (!request_ended_) return false;
-        if (!reader_.AtBoundary()) {
-          Refuse(200, absl::InternalError("the request ends within a message"));
-          return true;
-        }
-        reading_ = false;
-        handler_->OnReadDone(false, absl::Cord());
-        return true;
-      case MessageReader::Result::kTooLong:
-        Refuse(200, absl::ResourceExhaustedError(absl::StrCat("the request's message exceeds ",
-                                                              worker_.shared().limits.request_bytes,
-                                                              " bytes")));
-        return true;
-      case MessageReader::Result::kCompressed:
-        Refuse(200, absl::UnimplementedError("compressed requests are not accepted"));
-        return true;
-      case MessageReader::Result::kMalformed:
-        Refuse(200, absl::InternalError("malformed message in the request"));
-        return true;
+    const MessageReader::Result result = NextMessage(message);
+    if (result == MessageReader::Result::kMessage) {
+      connection()->Consume(*this, message.size() + kPrefixBytes);
+      reading_ = false;
+      handler_->OnReadDone(true, std::move(message));
+      return true;
     }
+    if (result != MessageReader::Result::kNeedMore) {
+      Refuse(200, Broken(result));
+      return true;
+    }
+    if (!request_ended_) return false;
+    if (!reader_.AtBoundary()) {
+      Refuse(200, Broken(result));
+      return true;
+    }
+    reading_ = false;
+    handler_->OnReadDone(false, absl::Cord());
+    return true;
   } catch (const std::bad_alloc&) {
     Refuse(200, NoMemory());
   }
@@ -411,6 +468,7 @@ void CallImpl::OnClosed(const StreamEnd&) noexcept {
 // Ends the handler's operations, and says that the call is cancelled unless it has finished.
 void CallImpl::OnLost() noexcept {
   loop_.Cancel(timer_);
+  waiting_ = false;
   if (handler_ == nullptr) return;
   if ((lost_ || refused_) && std::exchange(writing_, false) && !quiet_) {
     handler_->OnWriteDone(false);
@@ -421,6 +479,10 @@ void CallImpl::OnLost() noexcept {
 
 void CallImpl::OnDeadline() noexcept {
   const Event event(*this);
+  if (waiting_) {
+    return Refuse(200, MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
+                                         "the request did not arrive in time"));
+  }
   deadline_passed_ = true;
   // What the handler has finished but the client does not read.
   if (finished_) return GiveUp(ResetOfCode(absl::StatusCode::kDeadlineExceeded));

@@ -20,7 +20,8 @@
 
 namespace cbt::rpc::http2 {
 
-// Made for a request, and destroys itself after the handler's OnDone().
+// Made for a request, and destroys itself after the handler's OnDone(). The handler is made when
+// the first message has arrived whole: requests that never come hold nothing of the service's.
 //
 // Operations are noted under a mutex and carried out in the loop: at once if they come from there,
 // else by the posted task. What is not marked belongs to the loop.
@@ -72,7 +73,12 @@ class CallImpl final : public Stream, public ServerCall, private Task {
   void Do(const Note& note) noexcept;
   void CarryOut() noexcept;
   void CarryOutOnce(Operations& operations) noexcept;
-  absl::Status Open(const HeaderBlock& headers);
+  absl::Status CheckHeaders(const HeaderBlock& headers);
+  absl::Status Open();
+  void OpenIfAsked() noexcept;
+  void ScheduleDeadline() noexcept;
+  MessageReader::Result NextMessage(absl::Cord& message);
+  absl::Status Broken(MessageReader::Result result) const;
   void Deliver() noexcept;
   bool DeliverOne() noexcept;
   void SendMessage(absl::Cord message) noexcept;
@@ -91,9 +97,11 @@ class CallImpl final : public Stream, public ServerCall, private Task {
   EventLoop& loop_;
   CallImpl* next_ = nullptr;
   CallImpl* previous_ = nullptr;
+  const Service::Method* method_ = nullptr;
   CallHandler* handler_ = nullptr;
   std::optional<std::chrono::system_clock::time_point> deadline_;
   MessageReader reader_;
+  std::optional<absl::Cord> first_;  // the request's first message, until it is delivered
 
   std::mutex mutex_;
   Operations asked_;      // under mutex_
@@ -102,7 +110,8 @@ class CallImpl final : public Stream, public ServerCall, private Task {
 
   absl::Status status_;
   int http_status_ = 200;
-  int events_ = 0;  // that are running
+  int events_ = 0;        // that are running
+  bool waiting_ = false;  // for the request: there is no handler yet
   bool opening_ = false;
   bool carrying_out_ = false;
   bool delivering_ = false;
@@ -111,7 +120,7 @@ class CallImpl final : public Stream, public ServerCall, private Task {
   bool quiet_ = false;    // the open write gets no OnWriteDone()
   bool initial_sent_ = false;
   bool request_ended_ = false;
-  bool finished_ = false;  // the handler has finished, or there is no handler
+  bool finished_ = true;  // the handler has finished, or there is no handler
   bool status_sent_ = false;
   bool refused_ = false;  // `status_` is ours, not the handler's
   bool lost_ = false;     // the stream has ended

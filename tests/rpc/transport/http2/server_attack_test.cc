@@ -190,6 +190,32 @@ TEST(ServerAttack, RequestsThatNeverEndAreBounded) {
     }
   }
   EXPECT_LE(server.server->memory(), size_t{4} << 20);
+  EXPECT_EQ(server.counts.opened, 0) << "nothing of the service's is held";
+  ExpectServes(server);
+}
+
+// However little of it is missing, and whatever the client goes on sending.
+TEST(ServerAttack, RequestsThatDoNotComeInTimeAreRefused) {
+  ServerLimits limits;
+  limits.request_time = milliseconds(300);
+  const TestServer server(limits);
+  RawClient client(server.path);
+  const std::string message = Framed(std::string(1000, 'x'));
+  client.Headers(1, Request("/t/Echo"));
+  client.Headers(3, Request("/t/Echo"));
+  client.Data(3, message.substr(0, message.size() - 1), false);
+  client.Headers(5, Request("/t/Hold"));
+  client.Data(5, Framed("x"), false);
+  int refused = 0;
+  while (refused < 2) {
+    const auto frame = client.Next(std::chrono::seconds(20));
+    ASSERT_TRUE(frame.has_value());
+    if (frame->type != NGHTTP2_HEADERS) continue;
+    EXPECT_NE(frame->stream, 5U) << "a request that has come may go on";
+    EXPECT_EQ(client.Decode(*frame)["grpc-status"], "4");
+    ++refused;
+  }
+  EXPECT_EQ(server.counts.opened, 1);
   ExpectServes(server);
 }
 

@@ -167,7 +167,7 @@ TEST(HttpServer, LostConnectionCancelsTheCall) {
     RawClient client(server.path);
     client.Call(1, "/t/Hold", "x");
     client.Headers(3, Request("/t/Echo"));
-    client.Data(3, "\0", false);
+    client.Data(3, Framed("x") + "\1", false);
     ASSERT_TRUE(TestServer::Soon([&] { return server.counts.open == 2; }));
   }
   EXPECT_TRUE(TestServer::Soon([&] { return server.counts.open == 0; }));
