@@ -355,7 +355,7 @@ void Connection::Detach(Stream& stream) noexcept {
   --stream_count_;
   last_stream_ = loop_.now();
   held_bytes_ -= stream.unsent_.size() + stream.unconsumed_;
-  chunks_.account().Remove(stream.unsent_.size());
+  chunks_.account().Remove(stream.unsent_.size() + stream.unconsumed_);
   stream.unsent_.Clear();
   const size_t unconsumed = std::exchange(stream.unconsumed_, 0);
   if (ended_) return;
@@ -476,6 +476,7 @@ void Connection::Consume(Stream& stream, size_t bytes) noexcept {
   const size_t taken = std::min(bytes, stream.unconsumed_);
   stream.unconsumed_ -= taken;
   held_bytes_ -= taken;
+  chunks_.account().Remove(taken);
   Check(settings_.separate_streams
             ? nghttp2_session_consume_stream(session_.get(), stream.id_, taken)
             : nghttp2_session_consume(session_.get(), stream.id_, taken));

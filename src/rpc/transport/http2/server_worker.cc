@@ -146,12 +146,14 @@ void ServerWorker::OnClosed(Connection& connection, const absl::Status& reason) 
 }
 
 void ServerWorker::Add(CallImpl& call) noexcept {
+  shared_.memory->Add(sizeof call);
   call.next_ = first_call_;
   if (first_call_ != nullptr) first_call_->previous_ = &call;
   first_call_ = &call;
 }
 
 void ServerWorker::Remove(CallImpl& call) noexcept {
+  shared_.memory->Remove(sizeof call);
   (call.previous_ != nullptr ? call.previous_->next_ : first_call_) = call.next_;
   if (call.next_ != nullptr) call.next_->previous_ = call.previous_;
 }

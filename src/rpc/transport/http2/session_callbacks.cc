@@ -201,6 +201,7 @@ int SessionCallbacks::OnDataChunk(nghttp2_session* session, uint8_t, int32_t id,
     absl::Cord piece = self.chunks_.Piece(reinterpret_cast<const char*>(data), bytes);
     stream->unconsumed_ += bytes;
     self.held_bytes_ += bytes;
+    self.chunks_.account().Add(bytes);
     stream->OnData(std::move(piece));
   } catch (const std::bad_alloc&) {
     return NGHTTP2_ERR_CALLBACK_FAILURE;
