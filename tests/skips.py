@@ -33,6 +33,8 @@ def lacks(condition):
         return os.geteuid() != 0 or not os.path.exists("/dev/loop-control")
     if kind == "reach":
         return any(not folder.stat().st_mode & 0o001 for folder in (HERE, *HERE.parents))
+    if kind == "ipv6":
+        return not words_of("/proc/net/if_inet6")
     if kind == "cpu":
         return name not in words_of("/proc/cpuinfo")
     if kind == "filesystem":

@@ -3,6 +3,7 @@
 #define CBT_TESTS_RPC_TRANSPORT_HTTP2_RAW_CLIENT_H_
 
 #include <nghttp2/nghttp2.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -78,21 +79,32 @@ inline std::string Framed(std::string_view message, char compressed = 0) {
   return compressed + Number(static_cast<uint32_t>(message.size())) + std::string(message);
 }
 
+// A socket that is connected to a Unix socket's path.
+inline int ConnectTo(const std::string& path) {
+  sockaddr_un name = {};
+  name.sun_family = AF_UNIX;
+  path.copy(name.sun_path, sizeof name.sun_path - 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof name) != 0) {
+    close(fd);
+    throw std::runtime_error("connect");
+  }
+  return fd;
+}
+
 class RawClient {
  public:
   // `preface`: sends it and empty SETTINGS.
-  explicit RawClient(const std::string& path, bool preface = true) {
-    sockaddr_un name = {};
-    name.sun_family = AF_UNIX;
-    path.copy(name.sun_path, sizeof name.sun_path - 1);
-    fd_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connect(fd_, reinterpret_cast<sockaddr*>(&name), sizeof name) != 0) {
-      throw std::runtime_error("connect");
-    }
+  explicit RawClient(const std::string& path, bool preface = true)
+      : RawClient(ConnectTo(path), nullptr, preface) {}
+
+  // Over a connected socket, and over TLS if its handshake was made in `ssl`. Owns both.
+  RawClient(int fd, SSL* ssl, bool preface = true) : fd_(fd), ssl_(ssl) {
     nghttp2_hd_inflate_new(&inflater_);
     if (preface) Send(std::string(NGHTTP2_CLIENT_MAGIC) + Frame(NGHTTP2_SETTINGS, 0, 0, ""));
   }
   ~RawClient() {
+    SSL_free(ssl_);
     close(fd_);
     nghttp2_hd_inflate_del(inflater_);
   }
@@ -100,11 +112,14 @@ class RawClient {
   RawClient& operator=(const RawClient&) = delete;
 
   int fd() const { return fd_; }
+  SSL* ssl() const { return ssl_; }
 
   // False when the server has closed the connection.
   bool Send(std::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t sent = ssl_ != nullptr
+                               ? SSL_write(ssl_, bytes.data(), static_cast<int>(bytes.size()))
+                               : send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent <= 0) return false;
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
@@ -164,11 +179,16 @@ class RawClient {
       const auto left =
           std::chrono::ceil<std::chrono::milliseconds>(by - std::chrono::steady_clock::now());
       pollfd poller = {.fd = fd_, .events = POLLIN, .revents = 0};
-      if (left.count() <= 0 || poll(&poller, 1, static_cast<int>(left.count())) <= 0) {
+      const bool pending = ssl_ != nullptr && SSL_pending(ssl_) > 0;
+      if (!pending &&
+          (left.count() <= 0 || poll(&poller, 1, static_cast<int>(left.count())) <= 0)) {
         return std::nullopt;
       }
       char space[65536];
-      const ssize_t got = recv(fd_, space, sizeof space, 0);
+      const ssize_t got =
+          ssl_ != nullptr ? SSL_read(ssl_, space, sizeof space) : recv(fd_, space, sizeof space, 0);
+      // A record that held none of our bytes.
+      if (got < 0 && ssl_ != nullptr && SSL_get_error(ssl_, -1) == SSL_ERROR_WANT_READ) continue;
       if (got <= 0) {
         ended_ = true;
         return std::nullopt;
@@ -256,7 +276,8 @@ class RawClient {
   }
 
  private:
-  int fd_ = -1;
+  const int fd_;
+  SSL* const ssl_;
   nghttp2_hd_inflater* inflater_ = nullptr;
   std::string in_;
   bool ended_ = false;
