@@ -71,23 +71,29 @@ class Inflater:
                 return found
 
 
+def connect(address, timeout):
+    """A socket that is connected to `unix:///path` or `host:port`."""
+    if address.startswith("unix://"):
+        made = socket.socket(socket.AF_UNIX)
+        place = address[len("unix://"):]
+    else:
+        made = socket.socket()
+        host, port = address.rsplit(":", 1)
+        place = (host, int(port))
+    made.settimeout(timeout)
+    try:
+        made.connect(place)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
 class Connection:
     """A connection to `unix:///path` or `host:port`."""
 
     def __init__(self, address, timeout=30, window=65535):
-        if address.startswith("unix://"):
-            self.socket = socket.socket(socket.AF_UNIX)
-            place = address[len("unix://"):]
-        else:
-            self.socket = socket.socket()
-            host, port = address.rsplit(":", 1)
-            place = (host, int(port))
-        self.socket.settimeout(timeout)
-        try:
-            self.socket.connect(place)
-        except OSError:
-            self.socket.close()
-            raise
+        self.socket = connect(address, timeout)
         self.buffer = b""
         self.next_stream = 1
         self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, window)))

@@ -1,0 +1,405 @@
+"""Peers that want to harm a server, and what they cost: memory, the speed of others' streams, and
+the time that the server takes to end.
+
+attacks.py CBT [--seconds N] [--connections N] [--attack NAME ...] [--judge]
+
+Prints a table of figures. Memory, wrong answers and servers that do not end are judged always, what
+depends on the machine's speed with --judge.
+"""
+
+import argparse
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import http2
+import servers
+
+ARGUMENTS = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+ARGUMENTS.add_argument("cbt")
+ARGUMENTS.add_argument("--seconds", type=float, default=60, help="for each attack")
+ARGUMENTS.add_argument("--connections", type=int, default=8, help="of the attackers")
+ARGUMENTS.add_argument("--attack", action="append", help="only this one; repeatable")
+ARGUMENTS.add_argument("--judge", action="store_true", help="fail if a time or a speed misses its target")
+OPTIONS = ARGUMENTS.parse_args()
+CBT = os.path.abspath(OPTIONS.cbt)
+
+ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
+REQUEST = b"\x0a\x03v/s"  # snapshot_id: "v/s"
+TUPLES = 1 << 20
+GRACE_SECONDS, STALL_SECONDS = 2, 5
+GROWTH_KIB = 64 << 10
+SPEED_PERCENT = 70
+DESCRIPTORS = 200  # of a server that runs out of them
+CONTINUATION, MAX_FRAME_SIZE = 9, 5
+HUGE_WINDOW = 0x7fffffff
+
+
+# ---- the attackers: each function makes one connection and uses it until the server ends it
+
+def head(stream, flags=http2.END_HEADERS, path=ALLOCATED, fields=()):
+    block = b"".join(http2.literal(*field) for field in (
+        (b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()),
+        (b":authority", b"localhost"), (b"te", b"trailers"),
+        (b"content-type", b"application/grpc"), *fields))
+    return http2.frame(http2.HEADERS, flags, stream, block)
+
+
+def body(stream):
+    return http2.frame(http2.DATA, http2.END_STREAM, stream, struct.pack(">BI", 0, len(REQUEST)) + REQUEST)
+
+
+def window(stream, count):
+    return http2.frame(http2.WINDOW_UPDATE, 0, stream, struct.pack(">I", count))
+
+
+def cancel(stream):
+    return http2.frame(http2.RST_STREAM, 0, stream, struct.pack(">I", http2.CANCEL))
+
+
+def flood(address, make):
+    """Sends what `make` makes of a number, as fast as the server takes it, and reads nothing."""
+    peer = http2.Connection(address, timeout=5)
+    try:
+        for number in range(1 << 20):
+            peer.socket.sendall(make(number))
+    finally:
+        peer.close()
+
+
+def rapid_reset(address):
+    def pairs(number):
+        first = 1 + 200 * number
+        return b"".join(head(stream) + body(stream) + cancel(stream) for stream in range(first, first + 200, 2))
+    flood(address, pairs)
+
+
+def provoked_reset(address):
+    def pairs(number):
+        first = 1 + 200 * number
+        return b"".join(head(stream) + window(stream, 0) for stream in range(first, first + 200, 2))
+    flood(address, pairs)
+
+
+def continuation(address):
+    more = http2.frame(CONTINUATION, 0, 1, http2.literal(b"x", b"y" * 16000)) * 4
+    flood(address, lambda number: more if number else head(1, flags=0))
+
+
+def settings(address):
+    flood(address, lambda number: http2.frame(http2.SETTINGS, 0, 0, struct.pack(">HI", 4, number)) * 1000)
+
+
+def pings(address):
+    flood(address, lambda number: http2.frame(http2.PING, 0, 0, b"12345678") * 1000)
+
+
+def pings_beside_a_stream(address):
+    """Data that is sent allows a client's pings anew."""
+    peer = http2.Connection(address, timeout=5)
+    try:
+        stream = peer.ask(ALLOCATED, REQUEST)
+        while True:
+            peer.socket.sendall(http2.frame(http2.PING, 0, 0, b"12345678") * 1000)
+            peer.more(stream, 1000)
+            peer.socket.recv(1 << 16)
+    finally:
+        peer.close()
+
+
+def windows(address):
+    """Updates of a byte each."""
+    flood(address, lambda number: window(1, 1) * 1000 if number else
+          http2.frame(http2.SETTINGS, 0, 0, struct.pack(">HI", 4, 0)) + head(1) + body(1))
+
+
+def empty_data(address):
+    flood(address, lambda number: http2.frame(http2.DATA, 0, 1) * 1000 if number else head(1))
+
+
+def unknown_frames(address):
+    flood(address, lambda number: http2.frame(200, 0, 0) * 1000)
+
+
+def never_reads(address):
+    peer = http2.Connection(address, timeout=60, window=HUGE_WINDOW)
+    try:
+        peer.socket.sendall(window(0, HUGE_WINDOW - 65535))
+        for _ in range(20):
+            peer.ask(ALLOCATED, REQUEST)
+        while True:  # until the server gives up
+            time.sleep(0.2)
+            peer.socket.sendall(http2.frame(200, 0, 0))
+    finally:
+        peer.close()
+
+
+def half_requests(address):
+    """As many calls as the server allows, whose requests never come."""
+    peer = http2.Connection(address, timeout=2)
+    try:
+        for number in range(1100):
+            stream = 1 + 2 * number
+            peer.socket.sendall(head(stream) + http2.frame(http2.DATA, 0, stream, struct.pack(">BI", 0, 60000) + b"x" * 500))
+        while peer.receive() is not None:
+            pass
+    except TimeoutError:
+        time.sleep(5)
+    finally:
+        peer.close()
+
+
+def dribble(address):
+    """A byte at a time, in both directions."""
+    peer = http2.Connection(address, timeout=60, window=HUGE_WINDOW)
+    try:
+        for byte in head(1) + body(1):
+            peer.socket.sendall(bytes([byte]))
+            time.sleep(0.01)
+        while peer.socket.recv(1):
+            time.sleep(0.05)
+    finally:
+        peer.close()
+
+
+def descriptors(address):
+    """More connections than the server can have."""
+    peers = []
+    try:
+        for _ in range(100):
+            peers.append(http2.Connection(address, timeout=5))
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
+            time.sleep(0.05)
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+def hpack_bomb(address):
+    """A header of 4 KiB in the table, which a byte repeats."""
+    entry = b"\x40\x01x\x7f" + bytes([(3900 - 127) & 127 | 128, (3900 - 127) >> 7]) + b"y" * 3900
+    bomb = b"\xbe" * 16000
+
+    def bombs(number):
+        stream = 1 + 2 * number
+        if number == 0:
+            return head(1)[:9].replace(head(1)[:3], struct.pack(">I", len(head(1)) - 9 + len(entry))[1:]) + head(1)[9:] + entry
+        block = head(stream)[9:] + bomb
+        return http2.frame(http2.HEADERS, http2.END_HEADERS, stream, block[:16384])
+    flood(address, bombs)
+
+
+def churn(address):
+    """Connections that come and go, some with a call."""
+    for number in range(100):
+        peer = http2.Connection(address, timeout=5)
+        if number % 2:
+            peer.ask(ALLOCATED, REQUEST)
+        peer.close(linger=number % 4 < 2)
+
+
+ATTACKS = {attack.__name__: attack for attack in (
+    rapid_reset, provoked_reset, continuation, settings, pings, pings_beside_a_stream, windows,
+    empty_data, unknown_frames, never_reads, half_requests, dribble, descriptors, hpack_bomb, churn)}
+
+
+def attack_for_ever(name, address, count, number):
+    """One of the attackers' processes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        try:
+            ATTACKS[name](address)
+        except OSError:
+            time.sleep(0.01)
+        count[number] += 1
+
+
+class Attackers:
+    """Processes, one for each connection. They are elsewhere: they do not take the processor from
+    those that are measured."""
+
+    def __init__(self, name, address):
+        # Without a lock, which a process that is killed could hold.
+        self.count = multiprocessing.RawArray("l", OPTIONS.connections)
+        self.processes = [multiprocessing.Process(target=self.run, args=(name, address, number), daemon=True)
+                          for number in range(OPTIONS.connections)]
+        for process in self.processes:
+            process.start()
+
+    def run(self, name, address, number):
+        os.nice(10)
+        attack_for_ever(name, address, self.count, number)
+
+    def stop(self):
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            process.join()
+        return sum(self.count)
+
+
+# ---- a client that is not to suffer
+
+class Client:
+    """Whole streams, one after the other; each on a connection of its own, or all on one."""
+
+    def __init__(self, server, one_connection):
+        self.server, self.one_connection = server, one_connection
+        self.peer, self.inflater = None, None
+        self.failed = []
+        self.size = None
+
+    def stream(self):
+        """Reads a stream; its bytes."""
+        if self.peer is None or not self.one_connection:
+            self.peer = http2.Connection(self.server.address, timeout=60, window=1 << 20)
+            self.inflater = http2.Inflater()
+            self.peer.socket.sendall(window(0, 1 << 30) + http2.frame(
+                http2.SETTINGS, 0, 0, struct.pack(">HI", MAX_FRAME_SIZE, 1 << 18)))
+        number = self.peer.ask(ALLOCATED, REQUEST)
+        size, unread, fields = 0, 0, {}
+        while True:
+            frame = self.peer.receive()
+            if frame is None:
+                raise OSError("the connection has ended")
+            kind, flags, stream, payload = frame
+            if kind == http2.HEADERS:
+                fields |= dict(self.inflater.fields(payload))
+            if stream != number:
+                continue
+            if kind == http2.RST_STREAM:
+                raise OSError("the stream was reset")
+            if kind == http2.DATA:
+                size += len(payload)
+                unread += len(payload)
+                if unread > 1 << 18:
+                    self.peer.more(number, unread)
+                    unread = 0
+            if flags & http2.END_STREAM:
+                break
+        if fields.get(b"grpc-status") != b"0":
+            raise OSError(f"the stream ended with {fields}")
+        if not self.one_connection:
+            self.peer.close()
+        return size
+
+    def speed(self, seconds):
+        """Bytes a second."""
+        begin, total = time.monotonic(), 0
+        while time.monotonic() < begin + seconds:
+            try:
+                size = self.stream()
+            except OSError as error:
+                self.failed.append(str(error))
+                self.peer = None
+                continue
+            self.size = self.size or size
+            if size != self.size:
+                self.failed.append(f"{size} bytes instead of {self.size}")
+            total += size
+        return total / (time.monotonic() - begin)
+
+
+def make_root(folder):
+    """A map in which every second block is allocated."""
+    root = os.path.join(folder, "root")
+    os.makedirs(os.path.join(root, "v"))
+    bits = os.path.join(folder, "bits")
+    with open(bits, "wb") as file:
+        file.write(b"\x55" * (TUPLES // 4))
+    subprocess.run(
+        [CBT, "map", "convert", bits, "--from", "bitmap", "--as", "allocated", "--capacity",
+         str(2 * TUPLES * 4096), "--volume-name", "v", "--target-name", "s", "--output",
+         os.path.join(root, "v", "s.cbm")], check=True)
+    return root
+
+
+class Peak:
+    """The most resident memory of a server while it is watched, in KiB."""
+
+    def __init__(self, server):
+        self.server, self.most, self.over = server, 0, threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+
+    def watch(self):
+        while not self.over.wait(0.05):
+            self.most = max(self.most, self.server.resident() or 0)
+
+    def stop(self):
+        self.over.set()
+        self.thread.join()
+        return self.most
+
+
+def measure(name, folder, root):
+    """A row of the table, and what is wrong."""
+    server = servers.Server(name, folder, None, [
+        *(["prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}"] if name == "descriptors" else []),
+        CBT, "serve", "--root", root, "--listen", f"unix://{folder}/{name}",
+        "--grace", GRACE_SECONDS, "--stall-time", STALL_SECONDS])
+    attackers = None
+    try:
+        client = Client(server, name == "descriptors")
+        client.speed(OPTIONS.seconds / 20)
+        alone = client.speed(OPTIONS.seconds / 4)
+        before, processor = server.resident(), server.processor()
+        peak = Peak(server)
+        attackers = Attackers(name, server.address)
+        beside = client.speed(OPTIONS.seconds)
+        growth = peak.stop() - before
+        processor = server.processor() - processor
+        begin = time.monotonic()
+        status = server.stop(timeout=GRACE_SECONDS + 60)
+        took = time.monotonic() - begin
+    except BaseException:
+        server.process.kill()
+        raise
+    finally:
+        rounds = attackers.stop() if attackers else 0
+    percent = 100 * beside / alone
+    print(f"{name:22} {growth / 1024:8.1f} {percent:8.0f} {len(client.failed):7} {took:8.2f} {rounds:10} "
+          f"{processor:8.1f}", flush=True)
+    wrong = [f"{name}: a stream failed: {text}" for text in client.failed[:3]]
+    if growth > GROWTH_KIB:
+        wrong.append(f"{name}: grew by {growth} KiB")
+    if status != 0:
+        wrong.append(f"{name}: the server ended with {status}")
+    if OPTIONS.judge and percent < SPEED_PERCENT:
+        wrong.append(f"{name}: others had {percent:.0f}% of their speed")
+    if OPTIONS.judge and took > GRACE_SECONDS + 1:
+        wrong.append(f"{name}: the server took {took:.1f} s to end")
+    return wrong
+
+
+def main():
+    # The attackers' own.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    socket.setdefaulttimeout(60)
+    folder = tempfile.mkdtemp(prefix="cbt-attacks-")
+    wrong = []
+    try:
+        root = make_root(folder)
+        print(f"{'attack':22} {'MiB more':>8} {'speed, %':>8} {'failed':>7} {'end, s':>8} {'rounds':>10} {'CPU, s':>8}")
+        for name in OPTIONS.attack or ATTACKS:
+            wrong += measure(name, folder, root)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if wrong:
+        sys.exit("attacks: " + "; ".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""What peers cost a server that do nothing: connections without a call, and streams that are not read.
+
+held.py CBT [--connections N] [--streams N] [--tls] [--judge]
+
+Prints figures, and with --judge fails if one misses its target.
+"""
+
+import argparse
+import os
+import resource
+import shutil
+import ssl
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import http2
+import servers
+
+ARGUMENTS = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+ARGUMENTS.add_argument("cbt")
+ARGUMENTS.add_argument("--connections", type=int, default=9_900)
+ARGUMENTS.add_argument("--streams", type=int, default=1000)
+ARGUMENTS.add_argument("--tls", action="store_true", help="the idle connections are of TLS")
+ARGUMENTS.add_argument("--judge", action="store_true", help="fail if a figure misses its target")
+OPTIONS = ARGUMENTS.parse_args()
+CBT = os.path.abspath(OPTIONS.cbt)
+
+ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
+TUPLES = 1 << 20
+STREAMS_A_CONNECTION = 100
+CONNECTION_KIB = 200 * 1024 / 10_000
+STREAM_KIB = 16  # beside its message
+FEW_TUPLES = 1000  # messages of about 10 KiB
+
+
+def request(max_results):
+    """GetMetadataAllocatedRequest: snapshot_id "v/s", and max_results."""
+    number, text = max_results, b"\x0a\x03v/s\x18"
+    while number > 127:
+        text += bytes([number & 127 | 128])
+        number >>= 7
+    return text + bytes([number])
+
+
+def figure(name, value):
+    print(f"figure: {name} {value}", flush=True)
+
+
+def check(condition, text):
+    if not condition:
+        sys.exit(f"held: {text}")
+
+
+def make_root(folder):
+    root = os.path.join(folder, "root")
+    os.makedirs(os.path.join(root, "v"))
+    bits = os.path.join(folder, "bits")
+    with open(bits, "wb") as file:
+        file.write(b"\x55" * (TUPLES // 4))
+    subprocess.run(
+        [CBT, "map", "convert", bits, "--from", "bitmap", "--as", "allocated", "--capacity",
+         str(2 * TUPLES * 4096), "--volume-name", "v", "--target-name", "s", "--output",
+         os.path.join(root, "v", "s.cbm")], check=True)
+    return root
+
+
+def whole_answer(peer):
+    """A call from its beginning to its end."""
+    stream = peer.ask(ALLOCATED, request(0))
+    while True:
+        kind, flags, number, payload = peer.receive()
+        if kind == http2.DATA and payload:
+            peer.more(stream, len(payload))
+        if number == stream and flags & http2.END_STREAM:
+            return
+
+
+def settled(server):
+    """Resident KiB of its own, as soon as they stay."""
+    before = -1
+    for _ in range(100):
+        now = server.resident("RssAnon")
+        if abs(now - before) < 64:
+            break
+        before = now
+        time.sleep(0.3)
+    return now
+
+
+class TlsConnection(http2.Connection):
+    """As its base, with a handshake before the first frame."""
+
+    def __init__(self, address, context):  # pylint: disable=super-init-not-called
+        plain = http2.connect(address, 30)
+        self.socket = context.wrap_socket(plain, server_hostname="localhost")
+        self.buffer = b""
+        self.next_stream = 1
+        self.socket.sendall(http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0, struct.pack(">HI", 4, 65535)))
+
+
+def idle_connections(folder, root):
+    tls, context = [], None
+    if OPTIONS.tls:
+        key, certificate = f"{folder}/key", f"{folder}/certificate"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+                        "-nodes", "-keyout", key, "-out", certificate, "-days", "1", "-subj",
+                        "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
+                       check=True, stderr=subprocess.DEVNULL)
+        tls = ["--tls-cert", certificate, "--tls-key", key]
+        context = ssl.create_default_context(cafile=certificate)
+        context.set_alpn_protocols(["h2"])
+    server = servers.Server("idle", folder, None, [
+        CBT, "serve", "--root", root, "--listen", f"unix://{folder}/idle", *tls])
+    peers = []
+    try:
+        def connect():
+            return TlsConnection(server.address, context) if context else http2.Connection(server.address)
+
+        warm = connect()
+        whole_answer(warm)
+        before = settled(server)
+        while len(peers) < OPTIONS.connections:
+            peers.append(connect())
+            # The server's SETTINGS and the acknowledgement of ours.
+            peers[-1].receive()
+        for peer in peers[::100]:
+            whole_answer(peer)
+        grown = (settled(server) - before) / OPTIONS.connections
+        name = "tls_connection" if OPTIONS.tls else "connection"
+        figure(f"held_{name}s", OPTIONS.connections)
+        figure(f"held_{name}_kib", round(grown, 2))
+        whole_answer(warm)
+        for peer in peers:
+            peer.close()
+        return grown <= CONNECTION_KIB
+    finally:
+        server.stop()
+
+
+def stalled_streams(folder, root, name, max_results):
+    server = servers.Server(name, folder, None, [
+        CBT, "serve", "--root", root, "--listen", f"unix://{folder}/{name}",
+        "--max-streams", OPTIONS.streams + 20])
+    peers = []
+    try:
+        warm = http2.Connection(server.address)
+        whole_answer(warm)
+        before = settled(server)
+        # The first message of a stream that is read.
+        probe = http2.Connection(server.address)
+        probe.ask(ALLOCATED, request(max_results))
+        kind, payload = None, b""
+        while kind != http2.DATA:
+            kind, _, _, payload = probe.receive()
+        message = struct.unpack(">I", payload[1:5])[0] / 1024
+        probe.close()
+        for number in range(OPTIONS.streams):
+            if number % STREAMS_A_CONNECTION == 0:
+                peers.append(http2.Connection(server.address, window=0))
+            peers[-1].ask(ALLOCATED, request(max_results))
+        check(servers.settle(lambda: server.streams() == OPTIONS.streams, 60), "streams are missing")
+        grown = (settled(server) - before) / OPTIONS.streams
+        figure(f"held_{name}_message_kib", round(message, 1))
+        figure(f"held_{name}_stream_kib", round(grown, 1))
+        whole_answer(warm)
+        for peer in peers:
+            peer.close()
+        return grown <= STREAM_KIB + message
+    finally:
+        server.stop()
+
+
+def main():
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    folder = tempfile.mkdtemp(prefix="cbt-held-")
+    try:
+        root = make_root(folder)
+        met = []
+        if OPTIONS.connections:
+            met.append(idle_connections(folder, root))
+        if OPTIONS.streams:
+            met.append(stalled_streams(folder, root, "few", FEW_TUPLES))
+            met.append(stalled_streams(folder, root, "all", 0))
+        check(all(met) or not OPTIONS.judge, "a figure misses its target")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
