@@ -106,6 +106,17 @@ class HoldCall final : public CountedCall {
   }
 };
 
+// /t/Stuck: writes a message that the client need not take, and ends when it is cancelled.
+class StuckCall final : public CountedCall {
+ public:
+  using CountedCall::CountedCall;
+  void OnReadDone(bool, absl::Cord) override { call.Write(absl::Cord("stuck")); }
+  void OnCancel() override {
+    CountedCall::OnCancel();
+    call.Finish(absl::CancelledError("stuck"));
+  }
+};
+
 // /t/Fail: an error whose text needs encoding.
 class FailCall final : public CountedCall {
  public:
@@ -135,6 +146,7 @@ class TestService final : public rpc::Service {
   explicit TestService(CallCounts& counts) {
     Method<EchoCall>("/t/Echo", counts);
     Method<HoldCall>("/t/Hold", counts);
+    Method<StuckCall>("/t/Stuck", counts);
     Method<FailCall>("/t/Fail", counts);
     Method<ReadOnCall>("/t/ReadOn", counts);
     for (const bool from_thread : {false, true}) {
