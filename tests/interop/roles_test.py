@@ -38,7 +38,10 @@ class Plugin(grpc.GenericRpcHandler):
     """A plugin as a storage vendor writes it in Python, with what its stubs would give him."""
 
     def service(self, details):
-        name = details.method.rsplit("/", 1)[1]
+        service, name = details.method.rsplit("/", 1)
+        # None: the method is UNIMPLEMENTED.
+        if service not in ("/csi.v1.Identity", "/csi.v1.SnapshotMetadata"):
+            return None
         if details.method.startswith("/csi.v1.Identity/"):
             answers = {
                 "GetPluginInfo": csi_pb2.GetPluginInfoResponse(name="python.example.com"),
@@ -49,7 +52,9 @@ class Plugin(grpc.GenericRpcHandler):
             return grpc.unary_unary_rpc_method_handler(
                 lambda request, context: answers[name],
                 response_serializer=lambda message: message.SerializeToString())
-        request = getattr(csi_pb2, name + "Request")
+        request = getattr(csi_pb2, name + "Request", None)
+        if request is None:
+            return None
         return grpc.unary_stream_rpc_method_handler(
             self.stream, request_deserializer=request.FromString,
             response_serializer=lambda message: message.SerializeToString())

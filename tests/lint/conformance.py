@@ -11,7 +11,7 @@ import common
 TABLE = "tests/rpc/conformance/conformance.csv"
 COLUMNS = ["rule", "says", "tests", "checker"]
 TEST = re.compile(r"\b(?:TEST|TEST_F|TEST_P|RC_GTEST_PROP)\(\s*(\w+)\s*,\s*(\w+)")
-CHECKER_RULE = re.compile(r'\bRule\(\s*"([a-z-]+)"')
+CHECKER_RULE = re.compile(r'\b(?:Wire)?Rule\(\s*"([a-z-]+)"')
 
 
 def names_of(root, folder, pattern, expression):
@@ -75,7 +75,7 @@ def self_test(arguments):
                    "short,words\n",
             "tests/a_test.cc": "TEST(A, One) {}\nTEST_F(A,\n       Two) {}\n// TEST(A, Four) {}\n",
             "tests/a.h": "TEST(A, Three) {}\n",
-            "src/rpc/conformance_x.cc": 'Rule("order", "x");\nRule("left", "x");\n',
+            "src/rpc/conformance_x.cc": 'Rule("order", "x");\nWireRule(\n"left", "x");\n',
         })
         arguments.root = root
         common.expect_findings(check(arguments), [

@@ -83,6 +83,7 @@ absl::StatusOr<std::vector<RuleReport>> ConformanceChecker::Run() {
     CheckAccess();
     CheckStrangeRequests();
     CheckRepetition();
+    if (!delta) CheckWire();
   }
   return std::move(reports_);
 }

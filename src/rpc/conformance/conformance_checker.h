@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/conformance.h"
 #include "rpc/conformance/probe.h"
+#include "rpc/conformance/wire_client.h"
 #include "rpc/contract/contract.h"
 #include "rpc/transport/client_call.h"
 #include "rpc/transport/listen_address.h"
@@ -162,6 +163,33 @@ class ConformanceChecker {
                        std::string& evidence) const;
 
   void CheckPages();
+
+  // --- frames ----------------------------------------------------------------------------------
+
+  // A rule about gRPC over HTTP/2: runs the test on a connection of its own, with so large a window
+  // for each stream.
+  void WireRule(const char* id, const char* rule, uint32_t window,
+                absl::FunctionRef<Finding(WireClient&)> test);
+
+  const char* Path() const { return method().path; }
+  std::string Message() const { return EncodeRequest(method(), Request()); }
+
+  // Whether the stream has got the complete answer.
+  Finding IsWhole(const WireClient& client, uint32_t stream) const;
+  // Makes the plain request with these fields; IsWhole().
+  Finding Serves(WireClient& client, uint32_t stream) const;
+  // Waits for an end that is an error.
+  static Finding IsRefused(WireClient& client, uint32_t stream, const std::string& what);
+  // Waits for any end; OK only with the complete answer.
+  Finding IsOver(WireClient& client, uint32_t stream) const;
+  // Begins the plain request, and waits until part of its answer is here.
+  static Finding Begins(WireClient& client, uint32_t stream);
+
+  void CheckWire();
+  void CheckWireConnection();
+  void CheckWireRequests();
+  void CheckWireErrors();
+  void CheckWireStreams();
 
   // --- csi.v1.Identity -------------------------------------------------------------------------
 

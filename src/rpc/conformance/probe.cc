@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "base/absl_view.h"
 #include "rpc/client/paged_inbound.h"
 #include "rpc/client/unary_call.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/transport/flat_message.h"
+#include "rpc/transport/http2/message_reader.h"
 
 namespace cbt::rpc {
 namespace {
@@ -91,7 +93,44 @@ absl::Status Decode(const Contract& contract, std::span<const uint8_t> bytes,
   return status;
 }
 
+// Adds a message to the answer, or notes that it could not be decoded. `decoded`: memory to use
+// again.
+bool Add(const Contract& contract, std::span<const uint8_t> bytes, MetadataMessage& decoded,
+         ProbeAnswer& answer) {
+  const absl::Status status = Decode(contract, bytes, decoded, answer.next_token);
+  if (!status.ok()) {
+    if (answer.decoding.ok()) answer.decoding = status;
+    return false;
+  }
+  const size_t first = answer.tuples.size();
+  const size_t count = decoded.tuples.size();
+  answer.messages.push_back({.type = decoded.type,
+                             .capacity = decoded.capacity,
+                             .first = first,
+                             .count = count,
+                             .bytes = bytes.size()});
+  answer.tuples.resize(first + count);
+  for (size_t i = 0; i < count; ++i) answer.tuples.set(first + i, decoded.tuples[i]);
+  return true;
+}
+
 }  // namespace
+
+ProbeAnswer DecodeBody(const Contract& contract, std::string_view body) {
+  ProbeAnswer answer;
+  MetadataMessage decoded;
+  http2::MessageReader reader(body.size());
+  reader.Append(absl::Cord(AbslView(body)));
+  absl::Cord message;
+  while (reader.Next(message) == http2::MessageReader::Result::kMessage) {
+    const absl::string_view bytes = message.Flatten();
+    Add(contract, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, decoded, answer);
+  }
+  if (answer.decoding.ok() && !reader.AtBoundary()) {
+    answer.decoding = absl::InvalidArgumentError("the body does not end with a message");
+  }
+  return answer;
+}
 
 ProbeAnswer Probe(Channel& channel, const Contract& contract, const std::string& path,
                   const std::string& request, const ProbeLimits& limits) {
@@ -109,21 +148,10 @@ ProbeAnswer Probe(Channel& channel, const Contract& contract, const std::string&
     if (limits.stall.count() > 0 && answer.messages.empty()) {
       std::this_thread::sleep_for(limits.stall);
     }
-    const absl::Status status = Decode(contract, flat.Of(*bytes), decoded, answer.next_token);
-    if (!status.ok()) {
-      if (answer.decoding.ok()) answer.decoding = status;
+    if (!Add(contract, flat.Of(*bytes), decoded, answer)) {
       call->ReadOn();
       continue;
     }
-    const size_t first = answer.tuples.size();
-    const size_t count = decoded.tuples.size();
-    answer.messages.push_back({.type = decoded.type,
-                               .capacity = decoded.capacity,
-                               .first = first,
-                               .count = count,
-                               .bytes = bytes->size()});
-    answer.tuples.resize(first + count);
-    for (size_t i = 0; i < count; ++i) answer.tuples.set(first + i, decoded.tuples[i]);
     answer.too_large = answer.tuples.size() > limits.max_tuples;
     if (answer.too_large ||
         (limits.cancel_after > 0 && answer.messages.size() >= limits.cancel_after)) {

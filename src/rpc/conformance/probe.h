@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -55,6 +56,9 @@ struct ProbeLimits {
 // the paged contract.
 ProbeAnswer Probe(Channel& channel, const Contract& contract, const std::string& path,
                   const std::string& request, const ProbeLimits& limits);
+
+// The messages of a whole body, each with its prefix, as Probe() gives them.
+ProbeAnswer DecodeBody(const Contract& contract, std::string_view body);
 
 // The answer of a unary call outside of the contracts, as bytes.
 struct UnaryAnswer {

@@ -368,6 +368,8 @@ TEST(Conformance, EveryRuleHasAPlantedFault) {
   for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kPaged}) {
     const PlantedServer server(api, "");
     for (const rpc::RuleReport& report : Check(api, server.address())) {
+      // Those of the wire have a test of their own.
+      if (report.id.starts_with("wire-")) continue;
       EXPECT_TRUE(planted.contains(report.id)) << report.id;
     }
   }

@@ -1,0 +1,141 @@
+// A client of HTTP/2 that sends frames as a rule wants them, also such as no client should send.
+#ifndef CBT_RPC_CONFORMANCE_WIRE_CLIENT_H_
+#define CBT_RPC_CONFORMANCE_WIRE_CLIENT_H_
+
+#include <nghttp2/nghttp2.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cbt/rpc/options.h"
+#include "rpc/transport/http2/socket_stream.h"
+#include "rpc/transport/listen_address.h"
+
+namespace cbt::rpc {
+
+using WireFields = std::vector<std::pair<std::string, std::string>>;
+
+// The only value of `name`; nothing if it is missing or there are several.
+std::optional<std::string> OnlyField(const WireFields& fields, std::string_view name);
+
+// What a stream has got so far.
+struct WireAnswer {
+  WireFields headers = {};
+  WireFields trailers = {};  // the headers, if they are all ("Trailers-Only")
+  std::string body = {};
+  size_t blocks = 0;  // of headers, 1xx left out
+  bool ended = false;
+  std::optional<uint32_t> reset = {};
+  int64_t window = 0;  // bytes that the server may still send
+  bool overran = false;
+  bool dead = false;           // the server has had time to learn that the stream is reset
+  size_t frames_of_death = 0;  // what came for it afterwards
+
+  bool over() const noexcept { return ended || reset.has_value(); }
+  // What a gRPC client makes of it; OK only if the answer is complete.
+  absl::Status status() const;
+};
+
+// Belongs to one thread. Functions that wait give up at the time limit.
+class WireClient {
+ public:
+  struct Options {
+    std::chrono::milliseconds timeout = std::chrono::seconds(60);  // for everything
+    uint32_t stream_window = 0x7fffffff;                           // bytes
+    size_t max_body = size_t{1} << 30;                             // longer answers are a failure
+  };
+
+  // Connects, and sends the preface and SETTINGS. UNAVAILABLE and INVALID_ARGUMENT as a channel has
+  // them.
+  static absl::StatusOr<std::unique_ptr<WireClient>> Connect(const Address& address,
+                                                             const ClientTlsOptions& tls,
+                                                             const Options& options);
+  ~WireClient();
+  WireClient(const WireClient&) = delete;
+  WireClient& operator=(const WireClient&) = delete;
+
+  // The fields of a right request, and a message with its prefix.
+  WireFields Request(const std::string& path) const;
+  static std::string Framed(std::string_view message, char flag = 0);
+
+  // Sending; a failure is kept, see failure().
+  void Send(std::string_view bytes);
+  void Frame(uint8_t type, uint8_t flags, uint32_t stream, std::string_view payload);
+  void Headers(uint32_t stream, const WireFields& fields, bool end = false);
+  void Data(uint32_t stream, std::string_view bytes, bool end);
+  void Reset(uint32_t stream);
+  void OpenWindow(uint32_t stream, uint32_t bytes);
+  // SETTINGS: the window of each stream, open ones too; no less than before.
+  void WidenStreams(uint32_t window);
+  void Goaway();
+  // Headers and one message.
+  void Call(uint32_t stream, const std::string& path, std::string_view message);
+
+  // Reads until `done`; false at the time limit and when the connection has ended.
+  bool Await(absl::FunctionRef<bool()> done);
+  // To the end of the stream, opening its window by at most `step` bytes whenever it is used up.
+  bool AwaitEnd(uint32_t stream, uint32_t step = 0);
+  // PING and its answer: what was sent before has arrived. False if there is no answer, or another.
+  bool Ping();
+
+  const WireAnswer& answer(uint32_t stream) const { return answers_.at(stream); }
+  // Frames that come for the stream from now on are counted.
+  void MarkDead(uint32_t stream) { answers_.at(stream).dead = true; }
+
+  bool settings_came_first() const noexcept { return settings_came_first_; }
+  size_t acknowledgements() const noexcept { return acknowledgements_; }
+  // Why the connection is of no use any more; empty: it is.
+  const std::string& failure() const noexcept { return failure_; }
+  // Whether failure() is the time limit.
+  bool late() const noexcept { return late_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  WireClient(std::unique_ptr<http2::SocketStream> socket, const Options& options, bool secure,
+             std::string authority, Clock::time_point deadline);
+  bool Wait(http2::SocketStream::State state);
+  bool Handshake();
+  bool ReadFrame();
+  bool ReadBytes();
+  void OnFrame(uint8_t type, uint8_t flags, uint32_t stream, std::string payload);
+  void OnBlock(uint32_t stream);
+  void OnData(WireAnswer& answer, std::string_view payload, size_t bytes, bool end);
+  void Fail(std::string why);
+
+  const std::unique_ptr<http2::SocketStream> socket_;
+  const Options options_;
+  const bool secure_;
+  const std::string authority_;
+  const Clock::time_point deadline_;
+  nghttp2_hd_deflater* deflater_ = nullptr;
+  nghttp2_hd_inflater* inflater_ = nullptr;
+  std::string received_;
+  std::map<uint32_t, WireAnswer> answers_;
+  std::string block_;  // of headers, until it is complete
+  bool block_ends_stream_ = false;
+  uint32_t stream_window_;
+  int64_t connection_window_ = 0;
+  std::string pong_;
+  uint64_t pings_ = 0;
+  size_t frames_ = 0;
+  size_t acknowledgements_ = 0;
+  bool settings_came_first_ = false;
+  std::string failure_;
+  bool late_ = false;
+};
+
+}  // namespace cbt::rpc
+
+#endif  // CBT_RPC_CONFORMANCE_WIRE_CLIENT_H_
