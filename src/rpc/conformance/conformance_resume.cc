@@ -159,7 +159,14 @@ void ConformanceChecker::CheckEnds() {
         limits.cancel_after = 2;
         const auto channel = ConnectForOneStream(address_, options_.request.tls);
         if (!channel.ok()) return;
-        Probe(**channel, contract_, method().path, EncodeRequest(method(), Request()), limits);
+        // Again if it is refused: the server may still be at a call of the rule before.
+        const auto end = std::chrono::steady_clock::now() + options_.stall / 2;
+        while (
+            Probe(**channel, contract_, method().path, EncodeRequest(method(), Request()), limits)
+                .messages.empty() &&
+            std::chrono::steady_clock::now() < end) {
+          std::this_thread::sleep_for(options_.stall / 20);
+        }
       });
     }
     std::this_thread::sleep_for(options_.stall / 2);
