@@ -22,10 +22,12 @@ import subprocess
 import sys
 
 OURS = "cbt"
+# A counter: work for each second of processor time.
+CPU = "per_cpu_s"
 LEVELS = ["scalar", "sse42", "avx2", "avx512", "neon"]
 FAMILIES = ["diff", "count", "layout", "compare", "encode", "decode", "transform", "seek", "parallel",
             "map_to_runs", "map_from_bitmap", "union", "chain", "track", "size", "rpc", "relay",
-            "first", "source"]
+            "transport", "first", "source"]
 PATTERNS = ["identical", "random1e-4", "random1e-3", "random1e-2", "random1e-1", "random5e-1",
             "clustered", "full"]
 # The peer that the levels are compared with, if a family has one.
@@ -47,7 +49,7 @@ def rate(row):
 
 
 def unit(family, row):
-    if family in ("encode", "decode", "transform", "rpc", "relay"):
+    if family in ("encode", "decode", "transform", "rpc", "relay", "transport"):
         return "items_per_second"
     return "bytes_per_second" if "bytes_per_second" in row else "items_per_second"
 
@@ -92,10 +94,10 @@ def group_order(key):
     return (place(FAMILIES, family), family, size.zfill(20), place(PATTERNS, plain), pattern)
 
 
-def rates(group, impl):
+def rates(group, impl, key=None):
     family, impls = group
     rows = impls[impl]
-    key = unit(family, rows[0])
+    key = key or unit(family, rows[0])
     values = []
     for row in rows:
         rate(row)  # refuses zeros
@@ -105,11 +107,11 @@ def rates(group, impl):
     return values
 
 
-def ratio(group, numerator, denominator):
+def ratio(group, numerator, denominator, key=None):
     """Median and half the interquartile range, relative; None if a side is missing."""
     if numerator not in group[1] or denominator not in group[1]:
         return None
-    a, b = rates(group, numerator), rates(group, denominator)
+    a, b = rates(group, numerator, key), rates(group, denominator, key)
     if len(a) == len(b):
         values = [x / y for x, y in zip(a, b)]
     else:
@@ -127,6 +129,15 @@ def show_ratio(found):
     middle, spread = found
     digits = 2 if middle < 10 else 1 if middle < 100 else 0
     return f"{middle:.{digits}f}" + (f" (~{100 * spread:.0f} %)" if spread and spread >= 0.05 else "")
+
+
+def show_ratios(group, numerator, denominator):
+    """Of time; and of processor time, where both sides have counted it."""
+    text = show_ratio(ratio(group, numerator, denominator))
+    both = [group[1].get(impl, [{}]) for impl in (numerator, denominator)]
+    if all(CPU in row for rows in both for row in rows):
+        text += f", CPU {show_ratio(ratio(group, numerator, denominator, CPU))}"
+    return text
 
 
 def show_rate(value, family_unit):
@@ -185,7 +196,7 @@ def tables(groups):
                     cells.append(show_ratio(ratio(group, impls[1], impls[0])))
             else:
                 cells.append(median_rate(OURS))
-                cells += [show_ratio(ratio(group, OURS, other)) for other in peers]
+                cells += [show_ratios(group, OURS, other) for other in peers]
                 if peer:
                     cells += [show_ratio(ratio(group, level, peer)) for level in levels]
             text.append("| " + " | ".join(cells) + " |")
@@ -206,8 +217,9 @@ def targets(groups, path):
                     continue
                 if patterns and pattern not in patterns:
                     continue
-                if target["kind"] == "ratio":
-                    value = ratio((family, impls), target["impl"], target["against"])
+                if target["kind"] in ("ratio", "cpu"):
+                    key = CPU if target["kind"] == "cpu" else None
+                    value = ratio((family, impls), target["impl"], target["against"], key)
                     if value is not None:
                         found.append((value[0], pattern))
                 elif target["impl"] in impls:
