@@ -7,6 +7,7 @@
 //              client of the gRPC library; the tuples come from the same diff
 //   ceiling    the same messages, encoded beforehand, and dropped by the receiver: what the gRPC
 //              library can do
+//   work       what `cbt` does with the tuples at both ends, in one thread and without a transport
 //   plain      of rows with TLS: `cbt` without it
 //
 // transport/<transport>/<max_results>/<impl>: messages that are in memory, dropped by the receiver.
@@ -31,6 +32,7 @@
 // Items are tuples. Counters: see CpuClock.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -43,6 +45,10 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
+#include "cbt/wire/checker.h"
+#include "cbt/wire/digest.h"
+#include "cbt/wire/message.h"
+#include "rpc/transport/message_builder.h"
 
 namespace cbt::bench {
 namespace {
@@ -76,6 +82,56 @@ void OurClient(benchmark::State& state, const std::string& address, bool blocks,
     }
     Check(tuples == expected, "tuples are missing");
     Check((*cursor)->completeness() == rpc::Completeness::kProven, "not proven");
+  }
+  clock.Report(state, expected);
+}
+
+// Both ends' work on the tuples in one thread, without a transport.
+void Work(benchmark::State& state, bool blocks, Path, uint32_t max_results) {
+  const uint64_t expected = TuplesOf(blocks, max_results);
+  const BlockMetadataType type =
+      blocks ? BlockMetadataType::kFixedLength : BlockMetadataType::kVariableLength;
+  const size_t most_bytes = rpc::StreamOptions().message_bytes;
+  ExtentBatch batch;
+  ExtentBatch received;
+  MetadataMessage message;
+  const CpuClock clock;
+  for (auto _ : state) {
+    const std::unique_ptr<ExtentCursor> cursor = OpenVolume(blocks);
+    rpc::MessageBuilder builder(rpc::SlicePool::Create(most_bytes, most_bytes), type, kCapacity,
+                                max_results, most_bytes);
+    StreamDigest sent;
+    StreamDigest came;
+    StreamChecker checker(0, max_results);
+    const auto pass = [&] {
+      const absl::Cord encoded = builder.Take();
+      const absl::string_view bytes = *encoded.TryFlat();
+      Check(DecodeMetadataMessage({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
+                                  message)
+                    .ok() &&
+                checker.Check(message).ok(),
+            "not a message");
+      const TupleList& tuples = message.tuples;
+      came.Add(tuples.offsets(), tuples.lengths());
+      for (size_t at = 0; at < tuples.size(); at += received.capacity()) {
+        const size_t count = std::min(received.capacity(), tuples.size() - at);
+        std::copy_n(tuples.offsets().data() + at, count, received.mutable_offsets());
+        std::copy_n(tuples.lengths().data() + at, count, received.mutable_lengths());
+        benchmark::DoNotOptimize(received.mutable_offsets());
+      }
+    };
+    for (Step step = Step::kMore; step != Step::kComplete;) {
+      step = *cursor->Next(batch);
+      for (size_t at = 0; at < batch.size();) {
+        const size_t done =
+            builder.Append(batch.offsets().subspan(at), batch.lengths().subspan(at));
+        sent.Add(batch.offsets().subspan(at, done), batch.lengths().subspan(at, done));
+        at += done;
+        if (builder.full()) pass();
+      }
+    }
+    pass();
+    Check(came.tuples() == expected && came.digest() == sent.digest(), "tuples are missing");
   }
   clock.Report(state, expected);
 }
@@ -198,6 +254,9 @@ void AddStreamRows() {
                  max_results);
         }
         if (IsTls(path)) AddRow(place + "8192/plain", CbtWithoutTls, blocks, path, max_results);
+        if (path == Path::kUnix && max_results == 8192) {
+          AddRow(place + "8192/work", Work, blocks, path, max_results);
+        }
       }
     }
     for (const Impl& impl : {Impl{"cbt", RelayedCbt}, Impl{"unchecked", RelayedUnchecked},
