@@ -356,7 +356,7 @@ absl::StatusOr<std::unique_ptr<RemoteCursor>> RemoteCursor::Open(const ListReque
   absl::StatusOr<Address> address = ParseAddress(request.address);
   if (!address.ok()) return address.status();
   return OpenRemoteCursor(request, [address = *std::move(address), tls = request.tls] {
-    return ConnectForOneStream(address, tls);
+    return ConnectForConsumer(address, tls);
   });
 }
 

@@ -9,6 +9,12 @@ absl::StatusOr<std::shared_ptr<Channel>> ConnectForOneStream(const Address& addr
   return http2::MakeChannel(address, tls, {.reconnect_at_once = true});
 }
 
+absl::StatusOr<std::shared_ptr<Channel>> ConnectForConsumer(const Address& address,
+                                                            const ClientTlsOptions& tls) {
+  return http2::MakeChannel(address, tls,
+                            {.reconnect_at_once = true, .events_in_waiting_threads = true});
+}
+
 absl::StatusOr<std::shared_ptr<Channel>> ConnectForGood(const Address& address,
                                                         const ClientTlsOptions& tls) {
   return http2::MakeChannel(address, tls);

@@ -18,6 +18,11 @@ namespace cbt::rpc {
 absl::StatusOr<std::shared_ptr<Channel>> ConnectForOneStream(const Address& address,
                                                              const ClientTlsOptions& tls);
 
+// The same for a consumer that waits in InboundStream::Next() or UnaryCall::Run(): its thread does
+// the transport's work then, see Channel::HandleEvents().
+absl::StatusOr<std::shared_ptr<Channel>> ConnectForConsumer(const Address& address,
+                                                            const ClientTlsOptions& tls);
+
 // A channel for any number of streams, which reconnects soon after the server is back. Errors as
 // above.
 absl::StatusOr<std::shared_ptr<Channel>> ConnectForGood(const Address& address,

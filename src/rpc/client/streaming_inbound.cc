@@ -25,7 +25,8 @@ constexpr size_t kAheadMessages = 64;
 // Passes messages from the transport's threads to the consumer's.
 class StreamingInbound::Receiver final : public ClientCallHandler {
  public:
-  explicit Receiver(std::unique_ptr<ClientCall> made) : call(std::move(made)) {}
+  Receiver(Channel& channel, Deadline deadline)
+      : call(channel.NewCall(deadline)), channel_(channel) {}
 
   bool OnMessage(absl::Cord message) override {
     bool wake = false;
@@ -56,14 +57,11 @@ class StreamingInbound::Receiver final : public ClientCallHandler {
   absl::StatusOr<std::optional<absl::Cord>> Take(StallLimit stall) {
     std::optional<absl::Cord> message;
     bool read_on = false;
+    const auto something = [this] { return !messages_.empty() || ended_; };
     {
       std::unique_lock lock(mutex_);
-      waiting_ = true;
-      const auto something = [this] { return !messages_.empty() || ended_; };
-      const bool came = stall.has_value() ? changed_.wait_for(lock, *stall, something)
-                                          : (changed_.wait(lock, something), true);
-      waiting_ = false;
-      if (!came) {
+      if (!something()) Wait(lock, something, stall);
+      if (!something()) {
         return absl::DeadlineExceededError(
             absl::StrCat("metadata stream: the server sent nothing for ", stall->count(), " ms"));
       }
@@ -82,7 +80,8 @@ class StreamingInbound::Receiver final : public ClientCallHandler {
 
   void AwaitEnd() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return ended_; });
+    const auto ended = [this] { return ended_; };
+    if (!ended()) Wait(lock, ended, {});
   }
 
   bool received() const noexcept { return received_; }
@@ -98,6 +97,26 @@ class StreamingInbound::Receiver final : public ClientCallHandler {
   const std::unique_ptr<ClientCall> call;
 
  private:
+  // With the lock, until `done`.
+  template <typename Done>
+  void Wait(std::unique_lock<std::mutex>& lock, const Done& done, StallLimit limit) {
+    using Clock = std::chrono::steady_clock;
+    // Later is never, for a clock that would overflow.
+    constexpr Clock::duration kLongest = std::chrono::hours(24 * 365);
+    const auto until = Clock::now() + (limit.has_value() && *limit < kLongest ? *limit : kLongest);
+    waiting_ = true;
+    lock.unlock();
+    const auto locked_done = [&] {
+      const std::lock_guard inner(mutex_);
+      return done();
+    };
+    const bool handled = channel_.HandleEvents(locked_done, until);
+    lock.lock();
+    if (!handled) changed_.wait_until(lock, until, done);
+    waiting_ = false;
+  }
+
+  Channel& channel_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<absl::Cord> messages_;
@@ -115,7 +134,7 @@ StreamingInbound::StreamingInbound(std::shared_ptr<Channel> channel, const Contr
     : channel_(std::move(channel)),
       contract_(contract),
       stall_(stall),
-      receiver_(std::make_unique<Receiver>(channel_->NewCall(deadline))),
+      receiver_(std::make_unique<Receiver>(*channel_, deadline)),
       // Constructed in place: emplace() would check for an earlier value, which GCC 14 warns about.
       on_stop_(stop.stop_possible()
                    ? OnStop(std::in_place, std::move(stop), [this] { receiver_->call->Cancel(); })

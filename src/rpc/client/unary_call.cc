@@ -1,5 +1,6 @@
 #include "rpc/client/unary_call.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -30,9 +31,14 @@ class Answer final : public ClientCallHandler {
     changed_.notify_one();
   }
 
-  absl::StatusOr<absl::Cord> Await() {
+  absl::StatusOr<absl::Cord> Await(Channel& channel) {
+    const auto ended = [this] {
+      const std::lock_guard lock(mutex_);
+      return ended_;
+    };
+    const bool handled = channel.HandleEvents(ended, std::chrono::steady_clock::time_point::max());
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return ended_; });
+    if (!handled) changed_.wait(lock, [this] { return ended_; });
     if (too_many_) return absl::InternalError("the server sent more than one message");
     if (!status_.ok()) return status_;
     if (!message_.has_value()) return absl::InternalError("the server sent no message");
@@ -58,7 +64,7 @@ absl::StatusOr<absl::Cord> UnaryCall::Run(const std::string& path, const std::st
   Answer answer(*call_);
   call_->Start(path, request, answer);
   const std::stop_callback on_stop(stop, [this] { call_->Cancel(); });
-  return answer.Await();
+  return answer.Await(channel_);
 }
 
 }  // namespace cbt::rpc

@@ -18,7 +18,8 @@ namespace cbt::rpc {
 class UnaryCall {
  public:
   // The channel must outlive the call. Throws std::bad_alloc.
-  UnaryCall(Channel& channel, Deadline deadline) : call_(channel.NewCall(deadline)) {}
+  UnaryCall(Channel& channel, Deadline deadline)
+      : channel_(channel), call_(channel.NewCall(deadline)) {}
 
   // Sends `request` (encoded) to the method at `path` and waits for the answer. Call once. Throws
   // std::bad_alloc before anything has started.
@@ -34,6 +35,7 @@ class UnaryCall {
   }
 
  private:
+  Channel& channel_;
   const std::unique_ptr<ClientCall> call_;
 };
 

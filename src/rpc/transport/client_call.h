@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
 
@@ -69,6 +70,14 @@ class Channel {
 
   // A call that ends with DEADLINE_EXCEEDED at `deadline`. It keeps what it needs of the channel.
   virtual std::unique_ptr<ClientCall> NewCall(Deadline deadline) = 0;
+
+  // Waits in this thread until `done`, which depends on nothing but events of the channel's calls,
+  // or until `until`. For channels whose events come nowhere else: `done` is asked after each of
+  // them. False, at once: the transport's threads handle events.
+  virtual bool HandleEvents(absl::FunctionRef<bool()> /*done*/,
+                            std::chrono::steady_clock::time_point /*until*/) noexcept {
+    return false;
+  }
 
   // Waits until a connection is established; UNAVAILABLE with the reason if an attempt fails, or
   // none has succeeded at `deadline`.

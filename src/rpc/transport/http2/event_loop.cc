@@ -163,7 +163,7 @@ void EventLoop::Run() noexcept {
   RunOnce(milliseconds(0));
 }
 
-void EventLoop::RunOnce(milliseconds timeout) noexcept {
+bool EventLoop::RunOnce(milliseconds timeout) noexcept {
   const EventLoop* const outer = std::exchange(current_loop, this);
   Wait(timeout);
   // By index, since Remove() strikes events out.
@@ -177,12 +177,14 @@ void EventLoop::RunOnce(milliseconds timeout) noexcept {
       static_cast<void>(!read(wake_.number(), &count, sizeof count));
     }
   }
-  batch_->count = 0;
+  bool any = std::exchange(batch_->count, 0) > 0;
   RunTimers();
   TakePosted();
+  any = any || !ready_.empty() || !deferred_.empty();
   RunAll(ready_);
   RunAll(deferred_);
   current_loop = outer;
+  return any;
 }
 
 // Rounded up: a timer that is not due yet must not make the loop spin.

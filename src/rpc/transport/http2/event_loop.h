@@ -148,8 +148,9 @@ class EventLoop {
   // Handles events until Stop(); tasks that were posted before Stop() have run when it returns.
   void Run() noexcept;
 
-  // Handles what is ready, or waits for it at most `timeout`; negative: for ever.
-  void RunOnce(std::chrono::milliseconds timeout) noexcept;
+  // Handles what is ready, or waits for it at most `timeout`; negative: for ever. False: there was
+  // nothing but timers.
+  bool RunOnce(std::chrono::milliseconds timeout) noexcept;
 
   // Ends Run(), also one that begins later. From any thread.
   void Stop() noexcept;

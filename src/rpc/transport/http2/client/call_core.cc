@@ -23,17 +23,6 @@ const std::string& UserAgent() {
   return agent;
 }
 
-// The deadline on the clock that does not jump. Nothing if it is too far away to be a time.
-std::optional<EventLoop::Clock::time_point> SteadyTime(const Deadline& deadline) {
-  if (!deadline.has_value()) return std::nullopt;
-  const auto system_now = std::chrono::system_clock::now();
-  const auto now = EventLoop::Clock::now();
-  if (*deadline <= system_now) return now;
-  const auto left = *deadline - system_now;
-  if (left > EventLoop::Clock::time_point::max() - now) return std::nullopt;
-  return now + std::chrono::duration_cast<EventLoop::Clock::duration>(left);
-}
-
 absl::Status StatusOfReset(const StreamEnd& end) {
   if (end.by == StreamEnd::By::kProtocol) {
     return absl::InternalError(

@@ -9,6 +9,7 @@
 #include "rpc/contract/status.h"
 #include "rpc/transport/http2/client/call_core.h"
 #include "rpc/transport/http2/client/channel_core.h"
+#include "rpc/transport/http2/client/driven_loop.h"
 #include "rpc/transport/http2/tls_context.h"
 
 namespace cbt::rpc::http2 {
@@ -37,17 +38,37 @@ class Http2Call final : public ClientCall {
 
 class Http2Channel final : public Channel {
  public:
-  explicit Http2Channel(std::shared_ptr<ChannelCore> core) : core_(std::move(core)) {}
+  // `driven`: the core's loop, if this channel's users run it.
+  Http2Channel(std::shared_ptr<ChannelCore> core, std::shared_ptr<DrivenLoop> driven)
+      : driven_(std::move(driven)), core_(std::move(core)) {}
+  ~Http2Channel() override {
+    // The connection is closed now, not when somebody looks after it.
+    core_.reset();
+    if (driven_ != nullptr) RunOneTurn();
+  }
 
   std::unique_ptr<ClientCall> NewCall(Deadline deadline) override {
     return std::make_unique<Http2Call>(std::make_shared<CallCore>(core_, deadline));
   }
   absl::Status Connect(std::chrono::system_clock::time_point deadline) override {
-    return core_->Connect(deadline);
+    return core_->Connect(deadline, driven_.get());
+  }
+  bool HandleEvents(absl::FunctionRef<bool()> done,
+                    EventLoop::Clock::time_point until) noexcept override {
+    if (driven_ == nullptr) return false;
+    driven_->RunUntil(done, until);
+    return true;
   }
 
  private:
-  const std::shared_ptr<ChannelCore> core_;
+  void RunOneTurn() noexcept {
+    bool again = false;
+    driven_->RunUntil([&] { return std::exchange(again, true); },
+                      EventLoop::Clock::now() + std::chrono::milliseconds(1));
+  }
+
+  const std::shared_ptr<DrivenLoop> driven_;
+  std::shared_ptr<ChannelCore> core_;
 };
 
 }  // namespace
@@ -62,13 +83,20 @@ absl::StatusOr<std::shared_ptr<Channel>> MakeChannel(const Address& address,
     if (!made.ok()) return made.status();
     context = *std::move(made);
   }
-  if (loop == nullptr) {
+  std::shared_ptr<DrivenLoop> driven;
+  if (loop == nullptr && options.events_in_waiting_threads) {
+    absl::StatusOr<std::shared_ptr<DrivenLoop>> made = DrivenLoop::Create();
+    if (!made.ok()) return made.status();
+    driven = *std::move(made);
+    loop = std::shared_ptr<const ClientLoop>(driven, &driven->parts());
+  } else if (loop == nullptr) {
     absl::StatusOr<std::shared_ptr<const ClientLoop>> shared = SharedClientLoop();
     if (!shared.ok()) return shared.status();
     loop = *std::move(shared);
   }
   return std::make_shared<Http2Channel>(
-      ChannelCore::Create(address, std::move(context), options, std::move(loop)));
+      ChannelCore::Create(address, std::move(context), options, std::move(loop)),
+      std::move(driven));
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }

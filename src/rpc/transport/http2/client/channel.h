@@ -20,6 +20,10 @@ struct ChannelOptions {
   // each call makes an attempt, for channels of one stream whose caller waits by itself.
   bool reconnect_at_once = false;
 
+  // The channel's events come in threads that wait in HandleEvents(), if any does, and otherwise up
+  // to a second late. Not with a loop of the caller's own.
+  bool events_in_waiting_threads = false;
+
   // Longer messages (bytes) end their call with RESOURCE_EXHAUSTED.
   size_t max_message_bytes = size_t{4} << 20;
   // What a stream may receive before its handler takes it: a call that is not read holds this much,

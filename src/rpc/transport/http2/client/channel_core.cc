@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "rpc/contract/status.h"
 #include "rpc/transport/http2/client/call_core.h"
+#include "rpc/transport/http2/client/driven_loop.h"
 
 namespace cbt::rpc::http2 {
 namespace {
@@ -46,6 +47,16 @@ ConnectionSettings SettingsOf(const ChannelOptions& options) {
 }
 
 }  // namespace
+
+std::optional<EventLoop::Clock::time_point> SteadyTime(const Deadline& deadline) {
+  if (!deadline.has_value()) return std::nullopt;
+  const auto system_now = std::chrono::system_clock::now();
+  const auto now = EventLoop::Clock::now();
+  if (*deadline <= system_now) return now;
+  const auto left = *deadline - system_now;
+  if (left > EventLoop::Clock::time_point::max() - now) return std::nullopt;
+  return now + std::chrono::duration_cast<EventLoop::Clock::duration>(left);
+}
 
 void CallList::PushBack(CallCore& call) noexcept {
   call.list_ = this;
@@ -90,12 +101,24 @@ ChannelCore::~ChannelCore() {
   loop().Cancel(retry_timer_);
 }
 
-absl::Status ChannelCore::Connect(std::chrono::system_clock::time_point deadline) {
+absl::Status ChannelCore::Connect(std::chrono::system_clock::time_point deadline,
+                                  DrivenLoop* driven) {
   Waiter waiter;
   std::unique_lock lock(mutex_);
   waiter.next = std::exchange(waiters_, &waiter);
   loop().Post(wanted_task_);
-  changed_.wait_until(lock, deadline, [&] { return waiter.result.has_value(); });
+  const auto done = [&] { return waiter.result.has_value(); };
+  if (driven == nullptr) {
+    changed_.wait_until(lock, deadline, done);
+  } else {
+    lock.unlock();
+    const auto locked_done = [&] {
+      const std::lock_guard inner(mutex_);
+      return done();
+    };
+    driven->RunUntil(locked_done, SteadyTime(deadline).value_or(Clock::time_point::max()));
+    lock.lock();
+  }
   if (waiter.result.has_value()) return *waiter.result;
   Waiter** at = &waiters_;
   while (*at != &waiter) at = &(*at)->next;

@@ -22,6 +22,10 @@
 namespace cbt::rpc::http2 {
 
 class CallCore;
+class DrivenLoop;
+
+// The deadline on the clock that does not jump. Nothing if it is too far away to be a time.
+std::optional<EventLoop::Clock::time_point> SteadyTime(const Deadline& deadline);
 
 // Calls linked through themselves; each is in one list at most.
 class CallList {
@@ -52,8 +56,9 @@ class ChannelCore final : private ConnectionListener, private Connector::Listene
   const std::string& authority() const noexcept { return authority_; }
   bool secure() const noexcept { return tls_ != nullptr; }
 
-  // In any thread but the loop's. See Channel::Connect().
-  absl::Status Connect(std::chrono::system_clock::time_point deadline);
+  // In any thread but the loop's. See Channel::Connect(). `driven`: the loop, if this thread must
+  // run it; otherwise null.
+  absl::Status Connect(std::chrono::system_clock::time_point deadline, DrivenLoop* driven);
 
   // Opens the call on a connection, now or when there is one, or fails it.
   void StartCall(CallCore& call) noexcept;

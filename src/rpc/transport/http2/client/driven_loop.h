@@ -1,0 +1,58 @@
+// The loop of one channel, run by the threads that wait for its events.
+#ifndef CBT_RPC_TRANSPORT_HTTP2_CLIENT_DRIVEN_LOOP_H_
+#define CBT_RPC_TRANSPORT_HTTP2_CLIENT_DRIVEN_LOOP_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "rpc/transport/http2/client/client_loop.h"
+#include "rpc/transport/http2/event_loop.h"
+#include "rpc/transport/http2/memory.h"
+
+namespace cbt::rpc::http2 {
+
+// A message then needs no other thread on its way from the socket to its consumer, which costs more
+// than reading it. While no thread waits, another one runs the loop a few times a second, so that
+// pings are answered, deadlines hold and cancelled calls end: there is one for all such loops of
+// the process, from the first of them to a while after the last. Thread safe.
+class DrivenLoop {
+ public:
+  // Errors: UNAVAILABLE if the system refuses a thread or descriptors, RESOURCE_EXHAUSTED without
+  //         memory.
+  static absl::StatusOr<std::shared_ptr<DrivenLoop>> Create();
+
+  // By Create().
+  explicit DrivenLoop(std::unique_ptr<EventLoop> loop);
+  DrivenLoop(const DrivenLoop&) = delete;
+  DrivenLoop& operator=(const DrivenLoop&) = delete;
+
+  const ClientLoop& parts() const noexcept { return parts_; }
+
+  // Handles events until `done`, or until `until`; asks `done` first, and after each turn. It must
+  // not be one of the loop's own events that calls this.
+  void RunUntil(absl::FunctionRef<bool()> done, EventLoop::Clock::time_point until) noexcept;
+
+  // Handles what is ready, unless another thread does so, or has since the last call.
+  void RunReady() noexcept;
+
+ private:
+  bool RunOnce(std::unique_lock<std::mutex>& lock, std::chrono::milliseconds wait) noexcept;
+
+  std::mutex mutex_;
+  std::condition_variable turned_;
+  bool running_ = false;  // a thread is in the loop
+  bool used_ = false;     // since the last RunReady()
+  size_t waiting_ = 0;    // threads that wait for `turned_`
+  ReadChunks chunks_;
+  const std::unique_ptr<EventLoop> loop_;
+  const ClientLoop parts_;
+};
+
+}  // namespace cbt::rpc::http2
+
+#endif  // CBT_RPC_TRANSPORT_HTTP2_CLIENT_DRIVEN_LOOP_H_
