@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // Reads and writes of a connection in one turn; then it is others' turn.
-constexpr int kReadsPerTurn = 4;
+constexpr size_t kReadPerTurn = size_t{256} << 10;
 constexpr size_t kWrittenPerTurn = size_t{1} << 20;
 
 // A status without text if there is no memory for one.
@@ -176,7 +176,7 @@ void Connection::ReadMore() noexcept {
 }
 
 void Connection::ReadSome() noexcept {
-  for (int i = 0; i < kReadsPerTurn && !ended_ && !terminating_; ++i) {
+  for (size_t read = 0; read < kReadPerTurn && !ended_ && !terminating_;) {
     const std::span<char> space = chunks_.Space();
     if (space.empty()) return EndOutOfMemory();
     const SocketStream::Result result = socket_->Read(space);
@@ -198,6 +198,7 @@ void Connection::ReadSome() noexcept {
         }
     }
     chunks_.Advance(result.bytes);
+    read += result.bytes;
     last_read_ = loop_.now();
     if (!Receive(space.data(), result.bytes)) return;
     if (result.bytes < space.size() && !socket_->HasBuffered()) return;

@@ -21,8 +21,9 @@ namespace {
 // The most that fits in a TLS record.
 constexpr size_t kRecordBytes = size_t{16} << 10;
 
-// What OpenSSL reads ahead at once.
-constexpr size_t kReadAheadBytes = size_t{64} << 10;
+// What OpenSSL reads ahead at once: two records. It moves what is left to the front of its buffer
+// before each record, so that more would be copied again and again.
+constexpr size_t kReadAheadBytes = size_t{33} << 10;
 
 int DescriptorOf(BIO* bio) {
   return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
@@ -161,12 +162,36 @@ SocketStream::Result SocketStream::PlainWrite(std::span<const iovec> parts) noex
   }
 }
 
-// Small parts share a record: a record of each frame header would double their number.
 SocketStream::Result SocketStream::Write(std::span<const iovec> parts) noexcept {
   if (ssl_ == nullptr) return PlainWrite(parts);
   if (unsent()) {
     if (const Result flushed = Flush(); flushed.state != State::kDone) return flushed;
   }
+  return parts.front().iov_len >= kRecordBytes ? WriteRecords(parts.front()) : WriteStaged(parts);
+}
+
+// Whole records from the part's own memory.
+SocketStream::Result SocketStream::WriteRecords(const iovec& part) noexcept {
+  size_t taken = 0;
+  while (part.iov_len - taken >= kRecordBytes) {
+    ERR_clear_error();
+    errno = 0;
+    size_t bytes = 0;
+    const int result = SSL_write_ex(ssl_.get(), static_cast<const char*>(part.iov_base) + taken,
+                                    kRecordBytes, &bytes);
+    record_begun_ = result != 1;
+    if (result != 1) {
+      const Result failure = SslFailure(result);
+      const bool later = failure.state == State::kWantWrite || failure.state == State::kWantRead;
+      return later && taken > 0 ? Result{State::kDone, taken} : failure;
+    }
+    taken += bytes;
+  }
+  return {State::kDone, taken};
+}
+
+// Small parts share a record: a record of each frame header would double their number.
+SocketStream::Result SocketStream::WriteStaged(std::span<const iovec> parts) noexcept {
   if (stage_ == nullptr) {
     stage_.reset(new (std::nothrow) char[kRecordBytes]);
     if (stage_ == nullptr) {
@@ -199,8 +224,8 @@ SocketStream::Result SocketStream::Flush() noexcept {
 }
 
 void SocketStream::Shutdown() noexcept {
-  if (ssl_ != nullptr && SSL_is_init_finished(ssl_.get()) == 1 && !unsent() && error_ == 0 &&
-      ssl_error_ == 0) {
+  if (ssl_ != nullptr && SSL_is_init_finished(ssl_.get()) == 1 && !unsent() && !record_begun_ &&
+      error_ == 0 && ssl_error_ == 0) {
     ERR_clear_error();
     SSL_shutdown(ssl_.get());
     ERR_clear_error();

@@ -58,7 +58,8 @@ class SocketStream {
   bool HasBuffered() const noexcept;
 
   // kDone: the first `bytes` (1 or more) of `parts` are taken. With TLS they may still be in the
-  // staging buffer: see Flush(). `parts` must not be empty.
+  // staging buffer: see Flush(). `parts` must not be empty. After kWantWrite or kWantRead, the next
+  // call's parts begin with the same memory.
   Result Write(std::span<const iovec> parts) noexcept;
 
   // Sends what Write() has taken; kDone when nothing is left.
@@ -77,6 +78,8 @@ class SocketStream {
  private:
   SocketStream(OwnedDescriptor fd, OwnedSsl ssl) noexcept;
   Result PlainWrite(std::span<const iovec> parts) noexcept;
+  Result WriteRecords(const iovec& part) noexcept;
+  Result WriteStaged(std::span<const iovec> parts) noexcept;
   Result SystemFailure() noexcept;
   Result SslFailure(int result) noexcept;
 
@@ -85,6 +88,7 @@ class SocketStream {
   std::unique_ptr<char[]> stage_;  // of one TLS record
   size_t stage_begin_ = 0;
   size_t stage_end_ = 0;
+  bool record_begun_ = false;  // OpenSSL has encrypted a record that WriteRecords() has not taken
   int error_ = 0;
   unsigned long ssl_error_ = 0;
 };

@@ -61,11 +61,12 @@ TEST_P(SocketStreamTest, CarriesBytesThroughAFullSocket) {
   std::string got;
   size_t taken = 0;
   bool blocked = false;
+  std::array<iovec, 3> parts;
+  size_t count = 0;
   for (int turns = 0; got.size() < sent.size() && turns < 100'000; ++turns) {
     while (taken < sent.size()) {
-      std::array<iovec, 3> parts;
-      size_t at = taken;
-      size_t count = 0;
+      // The same again after a write that could not be done.
+      size_t at = count > 0 ? sent.size() : taken;
       while (count < parts.size() && at < sent.size()) {
         const size_t bytes = std::min<size_t>(1 + random() % 40'000, sent.size() - at);
         parts[count++] = {sent.data() + at, bytes};
@@ -79,6 +80,7 @@ TEST_P(SocketStreamTest, CarriesBytesThroughAFullSocket) {
       }
       ASSERT_GT(result.bytes, 0U);
       taken += result.bytes;
+      count = 0;
     }
     if (taken == sent.size()) ends_.a->Flush();
     std::array<char, 50'000> space;
