@@ -161,19 +161,22 @@ absl::Status RelayFeed::Translate(const absl::Cord& message) {
   }
   if (!header_.has_value()) header_ = {.type = message_.type, .capacity = message_.capacity};
   const TupleList& tuples = message_.tuples;
+  const uint64_t before = passed_on().bytes();
   received_.Add(tuples.offsets(), tuples.lengths());
   const size_t from =
       started_ ? 0
                : CountTuplesBefore(tuples.offsets(), tuples.lengths(), request_.starting_offset);
   started_ = started_ || from < tuples.size();
+  // Only the first tuples may be left out, so that nothing was passed on before.
+  if (from > 0) passes_all_ = false;
   if (from == tuples.size() && (messages_ > 0 || !pending_.empty())) return absl::OkStatus();
-  const uint64_t reported_before = passed_on_.bytes();
-  passed_on_.Add(tuples.offsets().subspan(from), tuples.lengths().subspan(from));
+  if (!passes_all_) {
+    passed_on_.Add(tuples.offsets().subspan(from), tuples.lengths().subspan(from));
+  }
   const bool whole = from == 0 && (!limited || tuples.size() <= request_.max_results);
   if (same_layout_ && whole && fits) {
-    pending_.push_back({.bytes = message,
-                        .tuples = tuples.size(),
-                        .reported = passed_on_.bytes() - reported_before});
+    pending_.push_back(
+        {.bytes = message, .tuples = tuples.size(), .reported = passed_on().bytes() - before});
     return absl::OkStatus();
   }
   Reencode(message_, from);
@@ -255,7 +258,7 @@ absl::Status RelayFeed::Verdict(const absl::Status& status) {
 
 Metadata RelayFeed::TrailingMetadata() const {
   if (passed_unseen_ == 0) {
-    return ProofMetadata(passed_on_, request_.starting_offset, header_, scope_);
+    return ProofMetadata(passed_on(), request_.starting_offset, header_, scope_);
   }
   // Nothing was decoded, so the relay can prove nothing; the plugin's proof holds because nothing
   // was changed.

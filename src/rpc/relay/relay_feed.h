@@ -71,6 +71,7 @@ class RelayFeed final : public OutboundFeed,
   void Reencode(const MetadataMessage& message, size_t from);
   // Forwards pending messages; true if there is room for more.
   bool HandOn();
+  const StreamDigest& passed_on() const { return passes_all_ ? received_ : passed_on_; }
   absl::Status Verdict(const absl::Status& status);
   Metadata TrailingMetadata() const;
 
@@ -87,7 +88,8 @@ class RelayFeed final : public OutboundFeed,
   StreamChecker checker_;
   std::optional<StreamHeader> header_;  // of the first decoded message
   StreamDigest received_;               // of everything that the plugin sent
-  StreamDigest passed_on_;
+  StreamDigest passed_on_;              // if that is not the same
+  bool passes_all_ = true;
   ProofScope scope_ = ProofScope::kRelay;  // of the relay's own proof
   Metadata copied_proof_;                  // of a stream that was not decoded
   std::atomic<Clock::duration> awaited_since_ = Clock::duration::zero();  // zero: not awaited
