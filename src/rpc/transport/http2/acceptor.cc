@@ -5,9 +5,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -27,6 +29,17 @@ constexpr std::chrono::milliseconds kBackOff{100};
 absl::Status ListenError(const Address& address, int error) {
   const std::string text = absl::StrCat("listen: ", address.ToString(), ": ", ErrnoText(error));
   return error == EADDRINUSE ? absl::FailedPreconditionError(text) : absl::UnavailableError(text);
+}
+
+// Whether this descriptor is one of the process's last. Those are for what is to be served: a call
+// that can't open its files fails, a connection that is refused comes again.
+bool IsScarce(int descriptor) noexcept {
+  constexpr rlim_t kMostKept = 64;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  const rlim_t kept = std::min(limit.rlim_cur / 4, kMostKept);
+  // The system gives out the lowest number that is free.
+  return static_cast<rlim_t>(descriptor) >= limit.rlim_cur - kept;
 }
 
 OwnedDescriptor Spare() noexcept {
@@ -137,6 +150,11 @@ void Acceptor::OnReady(uint32_t) noexcept {
       }
       // A connection that has gone before it was accepted.
       continue;
+    }
+    if (IsScarce(connection.number())) {
+      // Others' turn: clients that come again at once must not keep the loop busy.
+      connection.Close();
+      return OnNoDescriptors();
     }
     const int on = 1;
     // Fails for Unix sockets, which do not need it.

@@ -20,7 +20,7 @@ namespace cbt::rpc::http2 {
 absl::StatusOr<std::vector<OwnedDescriptor>> ListenAt(Address& address);
 
 // Accepts from one socket, in one loop. When descriptors run out, connections that wait are closed,
-// and accepting goes on.
+// and accepting goes on. The last quarter of them, at most 64, is left for what calls open.
 class Acceptor final : private Watch {
  public:
   using Take = std::function<void(OwnedDescriptor connection)>;

@@ -274,6 +274,35 @@ TEST(ServerAttack, SurvivesWithoutDescriptors) {
   ExpectServes(server);
 }
 
+// Connections that are only held must not take what calls need to open their files.
+TEST(ServerAttack, ConnectionsLeaveDescriptorsForCalls) {
+  const TestServer server;
+  rlimit old = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
+  const int next = dup(0);
+  close(next);
+  rlimit low = old;
+  low.rlim_cur = static_cast<rlim_t>(next) + 60;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  bool refused = false;
+  while (!refused && clients.size() < 60) {
+    clients.push_back(std::make_unique<RawClient>(server.path));
+    clients.back()->Call(1, "/t/Echo", "x");
+    refused = clients.back()->Read(1).status() != "0";
+  }
+  std::vector<int> opened;
+  for (int fd = dup(0); fd >= 0; fd = dup(0)) opened.push_back(fd);
+  const size_t left = opened.size();
+  for (const int fd : opened) close(fd);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+  EXPECT_TRUE(refused);
+  EXPECT_GT(clients.size(), 5U);
+  EXPECT_GE(left, 8U);
+  clients.front()->Call(3, "/t/Echo", "x");
+  EXPECT_EQ(clients.front()->Read(3).status(), "0");
+}
+
 // A call that is cut after any number of bytes, and one that is reset after any number of frames.
 TEST(ServerAttack, ResetsAtEveryStage) {
   const TestServer server;
