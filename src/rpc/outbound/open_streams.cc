@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // How long an ended stream may take to send the message in flight.
-constexpr milliseconds kEndTime{1000};
+constexpr milliseconds kEndTime{500};
 
 absl::Status Draining() noexcept {
   return MakeStatusNoThrow(absl::StatusCode::kUnavailable, "the server is shutting down");

@@ -17,7 +17,7 @@ constexpr uint32_t kMaxRequestBytes = uint32_t{64} << 10;
 constexpr milliseconds kCertifiedAge = std::chrono::hours(1);
 
 // How long calls that are left after a drain may take before they are cancelled.
-constexpr milliseconds kLastCalls{200};
+constexpr milliseconds kLastCalls{100};
 
 constexpr milliseconds kMostLookInterval{1000};
 constexpr milliseconds kLeastLookInterval{50};

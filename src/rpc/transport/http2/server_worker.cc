@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLook{50};
 
 // After the grace, for the connections' last frames.
-constexpr milliseconds kLastWords{800};
+constexpr milliseconds kLastWords{300};
 
 // A connection that holds less is not ended for its memory.
 constexpr size_t kSmallConnection = size_t{256} << 10;
