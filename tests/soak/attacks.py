@@ -220,8 +220,10 @@ def attack_for_ever(name, address, count, number):
         try:
             ATTACKS[name](address)
         except OSError:
-            time.sleep(0.01)
+            pass
         count[number] += 1
+        # What it takes to come back over a network.
+        time.sleep(0.05)
 
 
 class Attackers:
