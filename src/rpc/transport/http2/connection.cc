@@ -301,9 +301,13 @@ bool Connection::WriteOut() noexcept {
     const size_t count = output_.Parts(parts);
     result = socket_->Write(std::span(parts).first(count));
     if (result.state != SocketStream::State::kDone) break;
+    size_t given = 0;
+    for (size_t i = 0; i < count; ++i) given += parts[i].iov_len;
     output_.RemovePrefix(result.bytes);
     last_write_ = loop_.now();
-    if (socket_->unsent()) return false;
+    // A socket that has not taken all is full: another try would only be refused.
+    const bool full = socket_->ssl() == nullptr && result.bytes < given;
+    if (full || socket_->unsent()) return false;
   }
   switch (result.state) {
     case SocketStream::State::kDone:
