@@ -158,7 +158,8 @@ bool WireClient::Wait(SocketStream::State state) {
       Fail("the server closed the connection");
       return false;
     case SocketStream::State::kError:
-      Fail(socket_->ErrorText());
+      Fail(connected_ ? absl::StrCat("the server closed the connection: ", socket_->ErrorText())
+                      : socket_->ErrorText());
       return false;
     default:
       break;
@@ -178,21 +179,26 @@ bool WireClient::Wait(SocketStream::State state) {
 bool WireClient::Handshake() {
   for (;;) {
     const SocketStream::Result result = socket_->Handshake();
-    if (result.state == SocketStream::State::kDone) return true;
+    if (result.state == SocketStream::State::kDone) break;
     if (!Wait(result.state)) return false;
   }
+  connected_ = true;
+  return true;
 }
 
+// A server that has closed the connection may have answered before: what it sent is still read.
 void WireClient::Send(std::string_view bytes) {
-  while (!bytes.empty() && failure_.empty()) {
+  while (!bytes.empty() && failure_.empty() && !refuses_) {
     const iovec part = {const_cast<char*>(bytes.data()), bytes.size()};
     SocketStream::Result result = socket_->Write(std::span(&part, 1));
     if (result.state == SocketStream::State::kDone) bytes.remove_prefix(result.bytes);
     while (result.state == SocketStream::State::kDone && socket_->unsent()) {
       result = socket_->Flush();
     }
-    while (result.state != SocketStream::State::kDone && Wait(result.state)) {
+    refuses_ = result.state == SocketStream::State::kError;
+    while (result.state != SocketStream::State::kDone && !refuses_ && Wait(result.state)) {
       result = socket_->unsent() ? socket_->Flush() : SocketStream::Result{};
+      refuses_ = result.state == SocketStream::State::kError;
     }
   }
 }

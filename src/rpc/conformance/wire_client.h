@@ -133,6 +133,8 @@ class WireClient {
   size_t acknowledgements_ = 0;
   bool settings_came_first_ = false;
   std::string failure_;
+  bool connected_ = false;
+  bool refuses_ = false;  // nothing more can be sent
   bool late_ = false;
 };
 
