@@ -292,5 +292,18 @@ TEST(BitmapView, ReversedWordsAreCopiedInOrder) {
   EXPECT_FALSE(BitmapView::Create(odd, 0, 8, {.reversed_word_bytes = 3}).ok());
 }
 
+// A word that is only partly there would be read past the end of the memory.
+TEST(BitmapView, OnlyWholeWordsAreReadInPlace) {
+  const std::vector<uint8_t> bytes(17);
+  const BitmapView view = test::ValueOf(BitmapView::Create(bytes, 0, 130));
+  EXPECT_EQ(view.InPlace(0, 2), bytes.data());
+  EXPECT_EQ(view.InPlace(0, 3), nullptr);
+  EXPECT_EQ(view.InPlace(64, 1), bytes.data() + 8);
+  EXPECT_EQ(view.InPlace(64, 2), nullptr);
+  EXPECT_EQ(view.InPlace(8, 2), nullptr);
+  EXPECT_EQ(view.InPlace(128, 1), nullptr);
+  EXPECT_EQ(view.InPlace(131, 0), nullptr);
+}
+
 }  // namespace
 }  // namespace cbt
