@@ -202,6 +202,34 @@ TEST_F(ChannelProtocol, FramesThatBreakHttp2EndTheConnection) {
   }
 }
 
+TEST_F(ChannelProtocol, ARequestKeepsToTheServersWindow) {
+  std::string body;
+  size_t longest = 0;
+  const RawServer server(dir / "s", [&](RawConnection& connection) {
+    // SETTINGS_INITIAL_WINDOW_SIZE 7.
+    connection.Send(Frame(4, 0, 0, std::string("\0\4\0\0\0\7", 6)));
+    while (const auto frame = connection.Next()) {
+      if (frame->type != 0) continue;
+      longest = std::max(longest, frame->payload.size());
+      body += frame->payload;
+      if ((frame->flags & 1) != 0) break;
+      connection.Send(Frame(8, 0, 1, test::Number(static_cast<uint32_t>(frame->payload.size()))));
+    }
+    connection.Send(Answer("x"));
+    connection.AwaitClose();
+  });
+  auto channel = MakeOne();
+  ASSERT_OK(channel->Connect(std::chrono::system_clock::now() + seconds(20)));
+  Collector collector;
+  const auto call = channel->NewCall({});
+  const std::string request(100, 'r');
+  call->Start("/a.B/C", request, collector);
+  EXPECT_OK(collector.Await());
+  channel = nullptr;
+  EXPECT_EQ(body, MessageBytes(request));
+  EXPECT_EQ(longest, 7U);
+}
+
 // Not refused by the server: it has never seen the second call.
 TEST_F(ChannelProtocol, TheServersLimitOfStreamsIsKept) {
   std::atomic<int> open = 0;
