@@ -71,6 +71,11 @@ class PrometheusMetrics final : public Metrics {
         watches_(Gauge("cbt_server_health_watches", "Open health watches")),
         overdue_(Gauge("cbt_server_overdue_calls",
                        "Cancelled calls that the transport has not released")),
+        held_(Gauge("cbt_server_memory_bytes", "Memory that connections hold")),
+        accepted_(Total("cbt_server_connections_accepted_total", "Connections that were accepted")),
+        received_(Total("cbt_server_received_bytes_total", "Bytes of HTTP/2 received")),
+        sent_(Total("cbt_server_sent_bytes_total", "Bytes of HTTP/2 sent")),
+        resets_(Total("cbt_server_resets_total", "Streams that clients have reset")),
         memory_(Gauge("process_resident_memory_bytes", "Resident memory of the process")),
         in_flight_(prometheus::BuildGauge()
                        .Name("cbt_streams_in_flight")
@@ -100,6 +105,11 @@ class PrometheusMetrics final : public Metrics {
     small_calls_.Set(static_cast<double>(state.small_calls));
     watches_.Set(static_cast<double>(state.health_watches));
     overdue_.Set(static_cast<double>(state.overdue));
+    held_.Set(static_cast<double>(state.memory));
+    Raise(accepted_, state.accepted);
+    Raise(received_, state.received);
+    Raise(sent_, state.sent);
+    Raise(resets_, state.resets);
   }
 
   void OnEvent(rpc::ServerEvent event) noexcept override try {
@@ -145,6 +155,12 @@ class PrometheusMetrics final : public Metrics {
     prometheus::Histogram* total = nullptr;
   };
 
+  // Brings a counter up to a sum.
+  static void Raise(prometheus::Counter& counter, uint64_t sum) {
+    const double more = static_cast<double>(sum) - counter.Value();
+    if (more > 0) counter.Increment(more);
+  }
+
   // Requires the lock.
   Series& SeriesOf(const StreamKind& kind) noexcept {
     return series_.at(static_cast<size_t>(kind.api)).at(kind.delta ? 1 : 0);
@@ -181,6 +197,9 @@ class PrometheusMetrics final : public Metrics {
   prometheus::Family<prometheus::Counter>& Counter(const char* name, const char* help) {
     return prometheus::BuildCounter().Name(name).Help(help).Register(*registry_);
   }
+  prometheus::Counter& Total(const char* name, const char* help) {
+    return Counter(name, help).Add({});
+  }
   prometheus::Gauge& Gauge(const char* name, const char* help) {
     return prometheus::BuildGauge().Name(name).Help(help).Register(*registry_).Add({});
   }
@@ -197,6 +216,11 @@ class PrometheusMetrics final : public Metrics {
   prometheus::Gauge& small_calls_;
   prometheus::Gauge& watches_;
   prometheus::Gauge& overdue_;
+  prometheus::Gauge& held_;
+  prometheus::Counter& accepted_;
+  prometheus::Counter& received_;
+  prometheus::Counter& sent_;
+  prometheus::Counter& resets_;
   prometheus::Gauge& memory_;
   prometheus::Family<prometheus::Gauge>& in_flight_;
   prometheus::Family<prometheus::Counter>& resumes_;

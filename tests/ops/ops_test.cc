@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <memory>
@@ -184,6 +185,121 @@ TEST(Metrics, AttackTTheStateOfAServerAndTheCausesOfEndsAreShown) {
     ASSERT_TRUE(cancelled.Read().has_value());
   }
   EXPECT_TRUE(shows(R"(cbt_stream_ends_total{api="csi",method="allocated",reason="client"} 1)"));
+}
+
+// A connection to a Unix socket that says nothing unless it is asked to.
+class Socket {
+ public:
+  explicit Socket(const std::string& address)
+      : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un name = {};
+    name.sun_family = AF_UNIX;
+    address.substr(sizeof "unix://" - 1).copy(name.sun_path, sizeof name.sun_path - 1);
+    EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+  }
+  ~Socket() { close(fd_); }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  void Send(const std::string& bytes) const {
+    EXPECT_EQ(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+
+ private:
+  const int fd_;
+};
+
+// Why connections are refused and ended, and what passes through them.
+TEST(Metrics, AttackTTheEndsOfConnectionsAreCounted) {
+  const auto metrics = ops::Metrics::Create();
+  const TempDir dir;
+  FunctionProvider provider([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(AlternatingCursor(uint64_t{1} << 20, 512));
+  });
+  rpc::ServerOptions options;
+  options.listen = "unix://" + (dir / "s");
+  // The state is reported four times in a stall_timeout.
+  options.stream.stall_timeout = std::chrono::milliseconds(800);
+  options.telemetry.observer = metrics.get();
+  const auto shows = [&](const std::string& line) {
+    return Eventually([&] { return metrics->Text().find(line) != std::string::npos; },
+                      std::chrono::seconds(20));
+  };
+  const auto event = [&](const char* name) {
+    return shows(std::string(R"(cbt_server_events_total{event=")") + name + R"("} 1)");
+  };
+  const std::string preface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+  {
+    options.connection.max_connections = 1;
+    const auto server = rpc::Server::Start(provider, options);
+    ASSERT_OK(server);
+    const Socket first((*server)->address());
+    first.Send(preface);
+    EXPECT_TRUE(shows("cbt_server_connections_accepted_total 1"));
+    EXPECT_TRUE(shows("cbt_server_received_bytes_total 33"));
+    const Socket second((*server)->address());
+    EXPECT_TRUE(event("connection_refused"));
+    EXPECT_TRUE(Eventually([&] {
+      return metrics->Text().find("cbt_server_memory_bytes 0\n") == std::string::npos &&
+             metrics->Text().find("cbt_server_sent_bytes_total 0\n") == std::string::npos;
+    }));
+  }
+  {
+    options.connection = {};
+    options.connection.handshake_time = std::chrono::milliseconds(50);
+    const auto server = rpc::Server::Start(provider, options);
+    ASSERT_OK(server);
+    const Socket silent((*server)->address());
+    EXPECT_TRUE(event("handshake_failed"));
+  }
+  {
+    options.connection = {};
+    options.connection.idle_time = std::chrono::milliseconds(50);
+    const auto server = rpc::Server::Start(provider, options);
+    ASSERT_OK(server);
+    const Socket idle((*server)->address());
+    idle.Send(preface);
+    EXPECT_TRUE(event("connection_idle"));
+  }
+  {
+    options.connection = {};
+    options.connection.max_age = std::chrono::milliseconds(50);
+    const auto server = rpc::Server::Start(provider, options);
+    ASSERT_OK(server);
+    const Socket old((*server)->address());
+    old.Send(preface);
+    EXPECT_TRUE(event("connection_aged"));
+  }
+  {
+    options.connection = {};
+    options.connection.keepalive_time = std::chrono::milliseconds(50);
+    options.connection.keepalive_timeout = std::chrono::milliseconds(50);
+    const auto server = rpc::Server::Start(provider, options);
+    ASSERT_OK(server);
+    const Socket mute((*server)->address());
+    mute.Send(preface);
+    EXPECT_TRUE(event("connection_silent"));
+  }
+  {
+    options.connection = {};
+    const auto server = rpc::Server::Start(provider, options);
+    ASSERT_OK(server);
+    const Socket flooding((*server)->address());
+    // Pings, more often than min_client_ping allows.
+    std::string pings = preface;
+    for (int i = 0; i < 4; ++i) pings += std::string("\0\0\x08\6\0\0\0\0\0", 9) + "12345678";
+    flooding.Send(pings);
+    EXPECT_TRUE(event("connection_flood"));
+  }
+  {
+    const auto server = rpc::Server::Start(provider, options);
+    ASSERT_OK(server);
+    const Socket resets((*server)->address());
+    // HEADERS of an unfinished request (POST, http, /), and RST_STREAM CANCEL.
+    resets.Send(preface + std::string("\0\0\3\1\4\0\0\0\1\x83\x86\x84", 12) +
+                std::string("\0\0\4\3\0\0\0\0\1\0\0\0\x08", 13));
+    EXPECT_TRUE(shows("cbt_server_resets_total 1"));
+  }
 }
 
 TEST(Log, ValuesCanForgeNothing) {

@@ -19,6 +19,11 @@
 //   cbt_server_small_calls                      open calls of Identity and of health checks
 //   cbt_server_health_watches                   open health watches
 //   cbt_server_overdue_calls                    cancelled calls that the transport has not released
+//   cbt_server_memory_bytes                     memory that connections hold
+//   cbt_server_connections_accepted_total       connections that were accepted
+//   cbt_server_received_bytes_total             bytes of HTTP/2, without TLS
+//   cbt_server_sent_bytes_total                 the same, to clients
+//   cbt_server_resets_total                     streams that clients have reset
 //   cbt_server_events_total{event}              other events (cbt::rpc::ServerEventName())
 //   process_resident_memory_bytes               memory of the process
 //

@@ -60,6 +60,10 @@ struct ConnectionOptions {
   std::chrono::milliseconds keepalive_timeout = std::chrono::seconds(20);
   // Clients that ping more often than this are disconnected.
   std::chrono::milliseconds min_client_ping = std::chrono::seconds(30);
+  // Connections at once; further ones are closed at once.
+  size_t max_connections = 10'000;
+  // For the handshakes of TLS and HTTP/2; a client that takes longer is disconnected.
+  std::chrono::milliseconds handshake_time = std::chrono::seconds(20);
   // A connection without a stream is closed after this long; zero: never.
   std::chrono::milliseconds idle_time{0};
   // A connection of this age (plus or minus a tenth) takes no new streams, and is closed after the

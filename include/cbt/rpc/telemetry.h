@@ -86,21 +86,36 @@ struct ServerState {
   size_t small_calls = 0;
   size_t health_watches = 0;
   size_t overdue = 0;  // cancelled calls that the transport has not released
+  size_t memory = 0;   // bytes that connections hold, see ConnectionOptions::memory_quota
+  // Since the start:
+  uint64_t accepted = 0;  // connections, without those that were refused
+  uint64_t received = 0;  // bytes of HTTP/2, without TLS
+  uint64_t sent = 0;
+  uint64_t resets = 0;  // streams that clients have reset
 };
 
 // Events of a server that are not part of a stream.
 enum class ServerEvent {
-  kConnectionCut,     // the peer read nothing, and its calls could not be ended otherwise
+  kConnectionCut,     // ended: the peer read nothing, and its calls could not be ended otherwise
   kHandshakeRefused,  // the client CA could not be trusted at that time
   kClientCaChanged,   // every connection was closed
   kClientCaUnusable,  // unreadable or not a certificate; every connection was closed
   kStreamRefused,     // too many streams are open
   kCallRefused,       // too many small calls or health watches are open
+
+  kConnectionRefused,   // too many connections, or memory_quota is used up
+  kHandshakeFailed,     // of TLS or HTTP/2, or it took longer than handshake_time
+  kConnectionFlood,     // ended: too many resets, pings, headers or other frames
+  kConnectionSilent,    // ended: the client did not answer a ping in time
+  kConnectionTooLarge,  // ended: memory_quota was used up, and it held the most
+  kConnectionAged,      // ended at max_age
+  kConnectionIdle,      // ended after idle_time
 };
-inline constexpr size_t kServerEvents = static_cast<size_t>(ServerEvent::kCallRefused) + 1;
+inline constexpr size_t kServerEvents = static_cast<size_t>(ServerEvent::kConnectionIdle) + 1;
 
 // "connection_cut", "handshake_refused", "client_ca_changed", "client_ca_unusable",
-// "stream_refused" or "call_refused".
+// "stream_refused", "call_refused", "connection_refused", "handshake_failed", "connection_flood",
+// "connection_silent", "connection_too_large", "connection_aged" or "connection_idle".
 std::string_view ServerEventName(ServerEvent event) noexcept;
 
 // Counts streams, for metrics. The rules for calls of LogSink apply.

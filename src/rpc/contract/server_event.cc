@@ -28,18 +28,23 @@ std::string_view EndReasonName(EndReason reason) noexcept {
 }
 
 std::string_view ServerEventName(ServerEvent event) noexcept {
-  constexpr std::string_view kNames[kServerEvents] = {"connection_cut",    "handshake_refused",
-                                                      "client_ca_changed", "client_ca_unusable",
-                                                      "stream_refused",    "call_refused"};
+  constexpr std::string_view kNames[kServerEvents] = {
+      "connection_cut",   "handshake_refused", "client_ca_changed",    "client_ca_unusable",
+      "stream_refused",   "call_refused",      "connection_refused",   "handshake_failed",
+      "connection_flood", "connection_silent", "connection_too_large", "connection_aged",
+      "connection_idle"};
   return kNames[static_cast<size_t>(event)];
 }
 
 void Report(const Telemetry& telemetry, ServerEvent event) noexcept {
   if (telemetry.observer != nullptr) telemetry.observer->OnEvent(event);
-  if (telemetry.log == nullptr || !telemetry.log->Wants(LogLevel::kWarning)) return;
+  // What happens without anything wrong.
+  const bool usual = event == ServerEvent::kConnectionAged || event == ServerEvent::kConnectionIdle;
+  const LogLevel level = usual ? LogLevel::kInfo : LogLevel::kWarning;
+  if (telemetry.log == nullptr || !telemetry.log->Wants(level)) return;
   try {
     const LogField fields[] = {{"what", std::string(ServerEventName(event))}};
-    telemetry.log->Write(LogLevel::kWarning, "server", fields);
+    telemetry.log->Write(level, "server", fields);
   } catch (const std::bad_alloc&) {
     return;
   }

@@ -6,7 +6,7 @@
 
 namespace cbt::rpc {
 
-// Counts the event, and logs it as a warning.
+// Counts the event, and logs it: as a warning, unless it is an end that the options ask for.
 void Report(const Telemetry& telemetry, ServerEvent event) noexcept;
 
 }  // namespace cbt::rpc

@@ -25,6 +25,7 @@ constexpr milliseconds kLeastLookInterval{50};
 http2::ServerLimits LimitsOf(const Listener::Options& options) {
   const ConnectionOptions& connection = options.connection;
   http2::ServerLimits limits;
+  limits.connections = connection.max_connections;
   limits.memory_bytes = connection.memory_quota;
   limits.request_bytes = kMaxRequestBytes;
   http2::ConnectionSettings& settings = limits.connection;
@@ -34,6 +35,7 @@ http2::ServerLimits LimitsOf(const Listener::Options& options) {
       static_cast<uint32_t>(std::min<size_t>(options.max_streams, 1 << 20)) + 100;
   settings.keepalive_time = connection.keepalive_time;
   settings.keepalive_timeout = connection.keepalive_timeout;
+  settings.handshake_time = connection.handshake_time;
   settings.idle_time = connection.idle_time;
   settings.max_age = connection.max_age;
   const bool certified = !options.tls.client_ca.empty() || !options.tls.client_ca_file.empty();
@@ -92,7 +94,7 @@ void Listener::Look() {
                                : ServerEvent::kClientCaUnusable);
       }
     }
-    if (state_) state_(server_->connections());
+    if (state_) state_(*server_);
     lock.lock();
     changed_.wait_for(lock, interval_, [this] { return closing_; });
   }

@@ -33,7 +33,7 @@ class Listener {
     Telemetry telemetry = {};
     // From a thread of the listener, about once a second, or more often if
     // stall_timeout is short. Must not throw.
-    std::function<void(size_t connections)> state = {};
+    std::function<void(const http2::Server& server)> state = {};
   };
 
   // Listens and serves `services`, which must live until Shutdown() has returned.
@@ -59,7 +59,7 @@ class Listener {
   Listener(const Options& options, std::unique_ptr<http2::ServerTls> tls);
   void Look();
 
-  const std::function<void(size_t connections)> state_;
+  const std::function<void(const http2::Server& server)> state_;
   const Telemetry telemetry_;
   const std::chrono::milliseconds interval_;     // between two looks
   const std::unique_ptr<http2::ServerTls> tls_;  // null without TLS

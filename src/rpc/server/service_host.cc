@@ -53,6 +53,10 @@ absl::Status CheckConnectionOptions(const ConnectionOptions& connection) {
   if (connection.min_client_ping < milliseconds{0}) {
     return OutOfRange("min_client_ping", "0 or more");
   }
+  if (connection.max_connections == 0) return OutOfRange("max_connections", "1 or more");
+  if (connection.handshake_time <= milliseconds{0}) {
+    return OutOfRange("handshake_time", "more than 0");
+  }
   if (connection.idle_time < milliseconds{0}) return OutOfRange("idle_time", "0 or more");
   if (connection.max_age < milliseconds{0}) return OutOfRange("max_age", "0 or more");
   return absl::OkStatus();
@@ -65,17 +69,22 @@ ServiceHost::ServiceHost(const StreamOptions& options, const Telemetry& telemetr
       small_calls_(options.stall_timeout, telemetry),
       health_(small_calls_, options.stall_timeout, telemetry) {}
 
-void ServiceHost::ReportState(size_t connections) const {
+void ServiceHost::ReportState(const http2::Server& server) const {
   if (telemetry_.observer == nullptr) return;
   const OpenStreams::Counts streams = registry_.Count();
   const OpenStreams::Counts small = small_calls_.Count();
   const OpenStreams::Counts watches = health_.Count();
-  telemetry_.observer->OnState({.connections = connections,
+  telemetry_.observer->OnState({.connections = server.connections(),
                                 .streams = streams.open,
                                 .waiting = streams.waiting,
                                 .small_calls = small.open,
                                 .health_watches = watches.open,
-                                .overdue = streams.overdue + small.overdue + watches.overdue});
+                                .overdue = streams.overdue + small.overdue + watches.overdue,
+                                .memory = server.memory(),
+                                .accepted = server.accepted(),
+                                .received = server.traffic().received.load(),
+                                .sent = server.traffic().sent.load(),
+                                .resets = server.traffic().resets.load()});
 }
 
 absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& tls,
@@ -92,7 +101,7 @@ absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& t
                        .max_streams = max_streams,
                        .stall_timeout = stall_timeout_,
                        .telemetry = telemetry_,
-                       .state = [this](size_t connections) { ReportState(connections); }},
+                       .state = [this](const http2::Server& server) { ReportState(server); }},
                       all);
   if (!listener.ok()) return listener.status();
   listener_ = *std::move(listener);

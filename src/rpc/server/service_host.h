@@ -45,7 +45,7 @@ class ServiceHost {
   void Shutdown(std::chrono::milliseconds grace);
 
  private:
-  void ReportState(size_t connections) const;
+  void ReportState(const http2::Server& server) const;
 
   const Telemetry telemetry_;
   const std::chrono::milliseconds stall_timeout_;

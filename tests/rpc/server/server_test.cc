@@ -286,6 +286,8 @@ TEST(Server, OptionsOutOfRangeAreInvalid) {
         +[](Options& o) { o.stream.threads = 1'000'000; },
         +[](Options& o) { o.stream.max_streams = 0; },
         +[](Options& o) { o.stream.stall_timeout = milliseconds(0); },
+        +[](Options& o) { o.connection.max_connections = 0; },
+        +[](Options& o) { o.connection.handshake_time = milliseconds(0); },
         +[](Options& o) { o.tls.certificate = "x"; }, +[](Options& o) { o.tls.private_key = "x"; },
         +[](Options& o) { o.tls.client_ca = "x"; },
         +[](Options& o) { o.plugin_name = "no spaces"; }}) {

@@ -147,10 +147,11 @@ void Connection::Handshake() noexcept {
     case SocketStream::State::kWantWrite:
       return SetInterest(EPOLLOUT);
     case SocketStream::State::kEnd:
-      return End(Unavailable("the peer closed the connection in the handshake"));
+      return EndFor(EndCause::kHandshake,
+                    Unavailable("the peer closed the connection in the handshake"));
     case SocketStream::State::kError:
       try {
-        return End(Unavailable("handshake: ", socket_->ErrorText()));
+        return EndFor(EndCause::kHandshake, Unavailable("handshake: ", socket_->ErrorText()));
       } catch (const std::bad_alloc&) {
         return EndOutOfMemory();
       }
@@ -161,7 +162,8 @@ void Connection::Handshake() noexcept {
     unsigned int bytes = 0;
     SSL_get0_alpn_selected(ssl, &name, &bytes);
     if (std::string_view(reinterpret_cast<const char*>(name), bytes) != "h2") {
-      return End(Unavailable("TLS: the peer has not agreed to HTTP/2 (ALPN h2)"));
+      return EndFor(EndCause::kHandshake,
+                    Unavailable("TLS: the peer has not agreed to HTTP/2 (ALPN h2)"));
     }
   }
   if (session_ == nullptr && !StartSession()) return EndOutOfMemory();
@@ -199,6 +201,9 @@ void Connection::ReadSome() noexcept {
     }
     chunks_.Advance(result.bytes);
     read += result.bytes;
+    if (settings_.traffic != nullptr) {
+      settings_.traffic->received.fetch_add(result.bytes, std::memory_order_relaxed);
+    }
     last_read_ = loop_.now();
     if (!Receive(space.data(), result.bytes)) return;
     if (result.bytes < space.size() && !socket_->HasBuffered()) return;
@@ -216,7 +221,7 @@ bool Connection::Receive(const char* data, size_t bytes) noexcept {
       if (terminating_) return false;
       EndOutOfMemory();
     } else if (taken == NGHTTP2_ERR_BAD_CLIENT_MAGIC) {
-      End(Unavailable("the peer does not speak HTTP/2"));
+      EndFor(EndCause::kHandshake, Unavailable("the peer does not speak HTTP/2"));
     } else {
       Terminate(taken == NGHTTP2_ERR_FLOODED ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_PROTOCOL_ERROR,
                 "", Unavailable("HTTP/2: ", nghttp2_strerror(static_cast<int>(taken))));
@@ -304,6 +309,9 @@ bool Connection::WriteOut() noexcept {
     size_t given = 0;
     for (size_t i = 0; i < count; ++i) given += parts[i].iov_len;
     output_.RemovePrefix(result.bytes);
+    if (settings_.traffic != nullptr) {
+      settings_.traffic->sent.fetch_add(result.bytes, std::memory_order_relaxed);
+    }
     last_write_ = loop_.now();
     // A socket that has not taken all is full: another try would only be refused.
     const bool full = socket_->ssl() == nullptr && result.bytes < given;

@@ -4,6 +4,7 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,25 @@
 namespace cbt::rpc::http2 {
 
 enum class Role { kServer, kClient };
+
+// What passes through connections, since the start. Thread safe.
+struct Traffic {
+  std::atomic<uint64_t> received{0};  // bytes of HTTP/2, without TLS
+  std::atomic<uint64_t> sent{0};
+  std::atomic<uint64_t> resets{0};  // streams that peers have reset
+};
+
+// What an operator wants to know of a connection's end.
+enum class EndCause {
+  kOther,      // the peer has gone, or a shutdown
+  kHandshake,  // of TLS or HTTP/2: failed, or took too long
+  kFlood,      // too many resets, pings, headers or frames of other kinds
+  kStall,      // the peer did not read
+  kSilence,    // the peer did not answer a ping
+  kAge,
+  kIdle,
+  kMemory,
+};
 
 // Times of 0 are off.
 struct ConnectionSettings {
@@ -57,6 +77,9 @@ struct ConnectionSettings {
   std::chrono::milliseconds write_stall_time = std::chrono::seconds(80);
 
   PeerLimits peer = {};
+
+  // Counted if it is set. Outlives the connection.
+  Traffic* traffic = nullptr;
 };
 
 // Receives a connection's events, in its loop. Outlives the connection.
@@ -136,7 +159,10 @@ class Connection final : private Watch {
   void Terminate(uint32_t code, std::string_view text, const absl::Status& reason) noexcept;
 
   // Ends at the end of this turn, without a word.
-  void Close(const absl::Status& reason) noexcept;
+  void Close(const absl::Status& reason, EndCause cause = EndCause::kOther) noexcept;
+
+  // The first cause that led to its end.
+  EndCause cause() const noexcept { return cause_; }
 
   bool ready() const noexcept { return ready_; }
   bool draining() const noexcept { return draining_; }
@@ -180,6 +206,8 @@ class Connection final : private Watch {
   void End(const absl::Status& reason) noexcept;
   void EndOutOfMemory() noexcept;
   void FinishEnd() noexcept;
+  void EndFor(EndCause cause, const absl::Status& reason) noexcept;
+  void NoteCause(EndCause cause) noexcept;
 
   void OnTime() noexcept;
   void ScheduleTimer() noexcept;
@@ -204,6 +232,7 @@ class Connection final : private Watch {
   size_t held_bytes_ = 0;  // of all streams: unsent, and received and not consumed
   PeerGuard guard_;
   absl::Status reason_;
+  EndCause cause_ = EndCause::kOther;
   uint32_t interest_ = 0;
   bool handshaken_ = false;
   bool ready_ = false;

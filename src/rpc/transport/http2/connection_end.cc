@@ -39,6 +39,15 @@ void Connection::End(const absl::Status& reason) noexcept {
   loop_.Defer(end_task_);
 }
 
+void Connection::NoteCause(EndCause cause) noexcept {
+  if (cause_ == EndCause::kOther && !ended_) cause_ = cause;
+}
+
+void Connection::EndFor(EndCause cause, const absl::Status& reason) noexcept {
+  NoteCause(cause);
+  End(reason);
+}
+
 void Connection::FinishEnd() noexcept {
   while (first_stream_ != nullptr) {
     Stream& stream = *first_stream_;
@@ -53,11 +62,14 @@ void Connection::FinishEnd() noexcept {
   listener_.OnClosed(*this, reason_);
 }
 
-void Connection::Close(const absl::Status& reason) noexcept { End(reason); }
+void Connection::Close(const absl::Status& reason, EndCause cause) noexcept {
+  EndFor(cause, reason);
+}
 
 void Connection::Terminate(uint32_t code, std::string_view text,
                            const absl::Status& reason) noexcept {
   if (ended_ || terminating_) return;
+  if (code == NGHTTP2_ENHANCE_YOUR_CALM) NoteCause(EndCause::kFlood);
   if (session_ == nullptr || !handshaken_) return End(reason);
   terminating_ = true;
   terminate_began_ = loop_.now();
@@ -133,7 +145,7 @@ void Connection::Keepalive(Clock::time_point now) noexcept {
   if (settings_.keepalive_time.count() == 0 || !ready_) return;
   if (ping_open_) {
     if (now - ping_sent_ >= settings_.keepalive_timeout) {
-      End(absl::UnavailableError("keepalive: the peer does not answer"));
+      EndFor(EndCause::kSilence, absl::UnavailableError("keepalive: the peer does not answer"));
     }
     return;
   }
@@ -154,21 +166,26 @@ void Connection::OnTime() noexcept {
     if (terminating_) {
       if (passed(kLastWordsTime, terminate_began_)) return End(reason_);
     } else if (!ready_ && passed(settings_.handshake_time, born_)) {
-      return End(absl::UnavailableError("the peer's handshake takes too long"));
+      return EndFor(EndCause::kHandshake,
+                    absl::UnavailableError("the peer's handshake takes too long"));
     }
     const milliseconds stall = stream_count_ > 0
                                    ? settings_.write_stall_time
                                    : std::min(settings_.write_stall_time, kStallWithoutStreams);
     if (write_blocked_ && passed(stall, last_write_)) {
-      return End(absl::UnavailableError("the peer does not read"));
+      return EndFor(EndCause::kStall, absl::UnavailableError("the peer does not read"));
     }
     if (passed(settings_.max_age, born_)) {
+      NoteCause(EndCause::kAge);
       Shutdown();
       if (passed(2 * settings_.max_age, born_)) {
         return End(absl::UnavailableError("the connection has reached its greatest age"));
       }
     }
-    if (stream_count_ == 0 && passed(settings_.idle_time, last_stream_)) Shutdown();
+    if (stream_count_ == 0 && passed(settings_.idle_time, last_stream_)) {
+      NoteCause(EndCause::kIdle);
+      Shutdown();
+    }
     if (draining_ && !last_goaway_sent_ && passed(kDrainTime, drain_began_)) SendLastGoaway();
     Keepalive(now);
   } catch (const std::bad_alloc&) {

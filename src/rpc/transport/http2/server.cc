@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/contract/server_event.h"
 #include "rpc/transport/http2/acceptor.h"
 #include "rpc/transport/http2/server_worker.h"
 
@@ -24,7 +25,9 @@ struct ServerParts {
 
   // Accepted in the first worker's loop.
   void Take(OwnedDescriptor connection) noexcept {
-    if (shared.connections.load() >= shared.limits.connections) return;
+    if (shared.connections.load() >= shared.limits.connections) {
+      return Report(shared.telemetry, ServerEvent::kConnectionRefused);
+    }
     ++shared.connections;
     workers[next_worker++ % workers.size()]->Give(std::move(connection));
   }
@@ -99,6 +102,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Address& address,
     parts->address = address;
     parts->shared.limits = limits;
     parts->shared.limits.connection.role = Role::kServer;
+    parts->shared.limits.connection.traffic = &parts->shared.traffic;
     parts->shared.limits.connection.stream_window_bytes = limits.request_bytes + kWindowBeside;
     parts->shared.ssl = std::move(ssl);
     parts->shared.telemetry = telemetry;
@@ -127,6 +131,10 @@ const Address& Server::address() const noexcept { return parts_->address; }
 size_t Server::connections() const noexcept { return parts_->shared.connections.load(); }
 
 size_t Server::memory() const noexcept { return parts_->shared.memory->used(); }
+
+uint64_t Server::accepted() const noexcept { return parts_->shared.accepted.load(); }
+
+const Traffic& Server::traffic() const noexcept { return parts_->shared.traffic; }
 
 void Server::CloseConnections() noexcept {
   for (const auto& worker : parts_->workers) worker->CloseConnections();

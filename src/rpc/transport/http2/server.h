@@ -70,6 +70,10 @@ class Server {
   // Bytes; see ServerLimits::memory_bytes.
   size_t memory() const noexcept;
 
+  // Connections since the start, refused ones left out.
+  uint64_t accepted() const noexcept;
+  const Traffic& traffic() const noexcept;
+
   // Ends every connection at once, for example when their certificates are not trusted any more.
   void CloseConnections() noexcept;
 

@@ -23,6 +23,29 @@ constexpr milliseconds kLastWords{300};
 // A connection that holds less is not ended for its memory.
 constexpr size_t kSmallConnection = size_t{256} << 10;
 
+// Nothing for ends that the peer has wanted, or a shutdown.
+std::optional<ServerEvent> EventOf(EndCause cause) noexcept {
+  switch (cause) {
+    case EndCause::kHandshake:
+      return ServerEvent::kHandshakeFailed;
+    case EndCause::kFlood:
+      return ServerEvent::kConnectionFlood;
+    case EndCause::kStall:
+      return ServerEvent::kConnectionCut;
+    case EndCause::kSilence:
+      return ServerEvent::kConnectionSilent;
+    case EndCause::kAge:
+      return ServerEvent::kConnectionAged;
+    case EndCause::kIdle:
+      return ServerEvent::kConnectionIdle;
+    case EndCause::kMemory:
+      return ServerEvent::kConnectionTooLarge;
+    case EndCause::kOther:
+      break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 ServerWorker::ServerWorker(ServerShared& shared, std::unique_ptr<EventLoop> loop)
@@ -102,14 +125,16 @@ void ServerWorker::Work() noexcept {
 // Throws std::bad_alloc.
 void ServerWorker::Accept(OwnedDescriptor descriptor) {
   const auto refuse = [this] { --shared_.connections; };
-  if (draining_ || shared_.OverMemory()) return refuse();
+  if (draining_) return refuse();
+  if (shared_.OverMemory()) {
+    Report(shared_.telemetry, ServerEvent::kConnectionRefused);
+    return refuse();
+  }
   OwnedSsl ssl;
   if (shared_.ssl) {
     absl::StatusOr<OwnedSsl> made = shared_.ssl();
-    if (!made.ok()) {
-      Report(shared_.telemetry, ServerEvent::kHandshakeRefused);
-      return refuse();
-    }
+    // Reported where it is refused.
+    if (!made.ok()) return refuse();
     ssl = *std::move(made);
   }
   auto socket = SocketStream::Create(std::move(descriptor), std::move(ssl));
@@ -124,6 +149,7 @@ void ServerWorker::Accept(OwnedDescriptor descriptor) {
   if (!made.ok()) return refuse();
   Connection* const connection = made->get();
   connections_.emplace(connection, *std::move(made));
+  ++shared_.accepted;
 }
 
 Stream* ServerWorker::OnRequest(Connection&, const HeaderBlock&) noexcept {
@@ -134,11 +160,9 @@ Stream* ServerWorker::OnRequest(Connection&, const HeaderBlock&) noexcept {
   }
 }
 
-void ServerWorker::OnClosed(Connection& connection, const absl::Status& reason) noexcept {
-  // Cut by us: it has not read, or was too large.
-  if (reason.code() == absl::StatusCode::kResourceExhausted ||
-      reason.message() == "the peer does not read") {
-    Report(shared_.telemetry, ServerEvent::kConnectionCut);
+void ServerWorker::OnClosed(Connection& connection, const absl::Status&) noexcept {
+  if (const auto event = EventOf(connection.cause()); event.has_value()) {
+    Report(shared_.telemetry, *event);
   }
   connections_.erase(&connection);
   --shared_.connections;
@@ -198,7 +222,7 @@ void ServerWorker::EndLargest() noexcept {
     }
   }
   if (largest == nullptr) return;
-  largest->Close(absl::Status(absl::StatusCode::kResourceExhausted, "memory"));
+  largest->Close(absl::Status(absl::StatusCode::kResourceExhausted, "memory"), EndCause::kMemory);
 }
 
 }  // namespace cbt::rpc::http2

@@ -33,6 +33,8 @@ struct ServerShared {
   std::map<std::string, const Service::Method*, std::less<>> methods;
   std::shared_ptr<MemoryAccount> memory = std::make_shared<MemoryAccount>();
   std::atomic<size_t> connections{0};
+  std::atomic<uint64_t> accepted{0};
+  Traffic traffic;
 
   bool OverMemory() const noexcept {
     return limits.memory_bytes > 0 && memory->used() > limits.memory_bytes;

@@ -113,6 +113,7 @@ int SessionCallbacks::OnFrame(nghttp2_session* session, const nghttp2_frame* fra
       if (Stream* const stream = StreamOf(session, frame->hd.stream_id); stream != nullptr) {
         stream->reset_by_peer_ = true;
       }
+      if (self.settings_.traffic != nullptr) ++self.settings_.traffic->resets;
       if (self.settings_.role == Role::kServer && !self.guard_.CountReset(self.loop_.now())) {
         self.Terminate(NGHTTP2_ENHANCE_YOUR_CALM, "too many resets",
                        absl::ResourceExhaustedError("the peer reset too many streams"));
