@@ -1,5 +1,6 @@
 """serve with every contract, relay, verify, conform, token: the command between services."""
 
+import contextlib
 import json
 import os
 import random
@@ -157,13 +158,43 @@ class Contracts(ServicesTest):
         self.assertIn('cbt_streams_total{api="csi",code="OK",method="delta"} 1', text)
         self.assertNotIn("tue", text)
 
+    def test_limits_of_connections(self):
+        """Each option reaches the server: the process says so in its log."""
+        for command in ("serve", "relay"):
+            shown = self.ok(command, "--help")
+            for option in ("--max-connections", "--memory", "--handshake-time", "--idle-time",
+                           "--connection-age", "--max-streams", "--stall-time", "--stream-time"):
+                self.assertIn(option, shown)
+        for options, event in ((["--max-connections", "1"], "connection_refused"),
+                               (["--memory", "1"], "connection_refused"),
+                               (["--handshake-time", "0.05"], "handshake_failed"),
+                               (["--idle-time", "0.05"], "connection_idle"),
+                               (["--connection-age", "0.05"], "connection_aged")):
+            server = self.serve(*options)
+            with contextlib.ExitStack() as stack:
+                for _ in range(2):
+                    client = stack.enter_context(socket.socket(socket.AF_UNIX))
+                    client.connect(self.path("plugin"))
+                    if event != "handshake_failed":
+                        # The preface and SETTINGS; a server that is full has closed by then.
+                        with contextlib.suppress(OSError):
+                            client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+                limit = time.monotonic() + 20
+                while event not in self.log() and time.monotonic() < limit:
+                    time.sleep(0.01)
+                self.assertIn(f"what={event}", self.log())
+            self.stop(server)
+
     def test_wrong_options(self):
         serve = ["serve", "--root", self.path("root"), "--listen", f"unix://{self.path('s')}"]
         for options in (["--api", "soap"], ["--api", "csi,csi"], ["--api", "kubernetes"],
                         ["--api", "session"], ["--tokens", self.path("missing")],
                         ["--tokens", self.file("bad", "one-word\n")],
                         ["--page-key", self.file("short", "x")], ["--log-level", "loud"],
-                        ["--metrics", "nowhere"], ["--stream-time", "never"]):
+                        ["--metrics", "nowhere"], ["--stream-time", "never"],
+                        ["--max-connections", "0"], ["--max-connections", "many"],
+                        ["--memory", "0"], ["--memory", "lots"], ["--handshake-time", "never"],
+                        ["--idle-time", "-1"], ["--connection-age", "old"]):
             line = self.fails(2, *serve, *options)
             self.assertIn(options[0].strip("-"), line)
         self.fails(2, "relay", "--listen", f"unix://{self.path('s')}", "--plugin", "nowhere",

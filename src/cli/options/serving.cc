@@ -205,6 +205,42 @@ void AddTelemetryOptions(CLI::App& subcommand, ServingArguments& arguments) {
       ->type_name("FILE");
 }
 
+// Throws CLI::ValidationError unless the number is from 1 to `most`.
+void AddCount(CLI::App& subcommand, const std::string& option, size_t& count, uint64_t most,
+              const char* what, const char* shown) {
+  subcommand
+      .add_option_function<std::string>(
+          option,
+          [option, &count, most](const std::string& text) {
+            const absl::StatusOr<uint64_t> value = ParseNumber(text, most);
+            if (!value.ok()) throw CLI::ValidationError(option, MessageOf(value.status()));
+            if (*value == 0) throw CLI::ValidationError(option, "not above 0");
+            count = static_cast<size_t>(*value);
+          },
+          what)
+      ->type_name("N")
+      ->default_str(shown);
+}
+
+// Limits of connections; docs/guides/running-servers.md has the table.
+void AddConnectionOptions(CLI::App& subcommand, rpc::ConnectionOptions& connection) {
+  AddCount(subcommand, "--max-connections", connection.max_connections, 1 << 20,
+           "Maximum number of connections; further ones are closed at once", "10000");
+  AddCount(subcommand, "--memory", connection.memory_quota, uint64_t{1} << 40,
+           "Bytes that all connections may hold (64M, 1G); beyond them new calls are refused, and "
+           "the largest connections are closed",
+           "128M");
+  AddTime(subcommand, "--handshake-time", connection.handshake_time,
+          "Time limit for the handshakes of TLS and HTTP/2", "20");
+  AddTime(subcommand, "--idle-time", connection.idle_time,
+          "Close a connection that has had no stream for this long; 0: never", "0");
+  AddTime(
+      subcommand, "--connection-age", connection.max_age,
+      "A connection of this age takes no new streams, and is closed after as long again; 0: one "
+      "hour with --tls-client-ca, else no limit",
+      "0");
+}
+
 }  // namespace
 
 void PrepareProcess() {
@@ -288,6 +324,7 @@ void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,
           "Time limit for a stream; 0: no limit", "0");
   AddTime(subcommand, "--stall-time", arguments.stall_time,
           "Cancel a stream whose client reads nothing for this long", "300");
+  AddConnectionOptions(subcommand, arguments.connection);
   subcommand
       .add_option_function<std::string>(
           "--ready-fd",

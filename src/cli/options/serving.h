@@ -37,6 +37,7 @@ struct ServingArguments {
   std::optional<rpc::LogLevel> log_level;
   std::string log_file;
   std::optional<uint64_t> max_streams;
+  rpc::ConnectionOptions connection;
   std::chrono::milliseconds stream_time{0};
   std::chrono::milliseconds stall_time = std::chrono::minutes(5);
   std::optional<int> ready_descriptor;
@@ -82,6 +83,7 @@ Options OptionsOf(const ServingArguments& arguments, const ServingParts& parts) 
   options.page_token_key = parts.page_token_key;
   options.tls = parts.tls;
   options.stream = parts.stream;
+  options.connection = arguments.connection;
   options.telemetry = parts.telemetry;
   return options;
 }
