@@ -250,11 +250,12 @@ void ConformanceChecker::CheckWireErrors() {
              client.Data(1, WireClient::Framed(Message()), true);
              return IsOver(client, 1);
            });
-  WireRule("wire-get", "a GET is refused with an error", kWide, [&](WireClient& client) {
-    client.Headers(1, Changed(client.Request(Path()), ":method", "GET"));
-    client.Data(1, WireClient::Framed(Message()), true);
-    return IsRefused(client, 1, "GET");
-  });
+  WireRule("wire-get", "a GET is refused with an error, or served as gRPC", kWide,
+           [&](WireClient& client) {
+             client.Headers(1, Changed(client.Request(Path()), ":method", "GET"));
+             client.Data(1, WireClient::Framed(Message()), true);
+             return IsOver(client, 1);
+           });
   WireRule("wire-compressed", "a compressed request is understood, or UNIMPLEMENTED", kWide,
            [&](WireClient& client) {
              if (const auto skip = WithoutAnswer()) return *skip;

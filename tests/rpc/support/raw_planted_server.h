@@ -217,7 +217,10 @@ class RawPlantedServer {
       const bool is_method = path == rpc::kCsiContract.allocated.path ||
                              path == rpc::kCsiContract.delta.path ||
                              path.starts_with("/csi.v1.Identity/");
-      if (Find(stream, ":method") != "POST" && !Has("get-ok")) return Refuse(id, "405", "13");
+      if (Find(stream, ":method") != "POST") {
+        if (Has("get-ok")) return AnswerNothing(id);
+        return Refuse(id, "405", "13");
+      }
       if (Find(stream, "te").empty()) {
         if (Has("te-hangs")) return;
         if (Has("te-cuts")) return Answer(id, 1);
