@@ -76,8 +76,9 @@ class ServerCall {
 };
 
 // Opens a call: returns its handler, which must live until OnDone(), or the status that ends it.
-// Called on the transport's threads, when the request's first message or end has arrived, or before;
-// must not block. Events come only after it has returned. std::bad_alloc ends the call with RESOURCE_EXHAUSTED.
+// Called on the transport's threads, when the request's first message or end has arrived, or
+// before; must not block. Events come only after it has returned. std::bad_alloc ends the call with
+// RESOURCE_EXHAUSTED.
 using OpenCall = std::function<absl::StatusOr<CallHandler*>(ServerCall& call)>;
 
 // Methods by path.
