@@ -28,6 +28,7 @@ http2::ServerLimits LimitsOf(const Listener::Options& options) {
   limits.connections = connection.max_connections;
   limits.memory_bytes = connection.memory_quota;
   limits.request_bytes = kMaxRequestBytes;
+  limits.request_time = std::min(limits.request_time, options.stall_timeout);
   http2::ConnectionSettings& settings = limits.connection;
   // A connection may open some more streams than are allowed, so that the excess is refused with a
   // status instead of waiting in the client.
