@@ -133,7 +133,13 @@ void Connection::OnReady(uint32_t events) noexcept {
     Handshake();
     if (!handshaken_ || ended_) return;
   }
-  if ((events & EPOLLOUT) != 0) WantFlush();
+  const bool writable = (events & EPOLLOUT) != 0;
+  if (writable) WantFlush();
+  if (writable && std::exchange(read_blocked_, false)) {
+    // The peer has read something.
+    last_write_ = loop_.now();
+    events |= EPOLLIN;
+  }
   if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) ReadSome();
 }
 
@@ -188,7 +194,9 @@ void Connection::ReadSome() noexcept {
       case SocketStream::State::kWantRead:
         return;
       case SocketStream::State::kWantWrite:
-        return SetInterest(EPOLLIN | EPOLLOUT);
+        // TLS owes the peer an answer that it does not read.
+        read_blocked_ = true;
+        return WantFlush();
       case SocketStream::State::kEnd:
         return End(draining_ || goaway_received_ ? reason_
                                                  : Unavailable("the peer closed the connection"));
@@ -270,11 +278,13 @@ void Connection::Flush() noexcept {
     }
   }
   if (EndIfDone()) return;
-  const bool blocked = !output_.empty() || socket_->unsent();
+  // What can't be read must not wake the loop.
+  const bool reads = !terminating_ && !read_blocked_;
+  const bool blocked = !output_.empty() || socket_->unsent() || (read_blocked_ && !terminating_);
   if (blocked && !write_blocked_) last_write_ = loop_.now();
   write_blocked_ = blocked;
   if (blocked) ScheduleTimer();
-  SetInterest((terminating_ ? 0U : uint32_t{EPOLLIN}) | (blocked ? uint32_t{EPOLLOUT} : 0U));
+  SetInterest((reads ? uint32_t{EPOLLIN} : 0U) | (blocked ? uint32_t{EPOLLOUT} : 0U));
 }
 
 // Moves frames from the session to the output, as many as it may hold.

@@ -243,7 +243,8 @@ class Connection final : private Watch {
   bool goaway_received_ = false;
   bool ended_ = false;
   bool write_blocked_ = false;
-  uint32_t own_resets_ = 0;  // RST_STREAM that were asked for, and are not sent yet
+  bool read_blocked_ = false;  // until the socket takes what TLS must write before it reads on
+  uint32_t own_resets_ = 0;    // RST_STREAM that were asked for, and are not sent yet
 
   using Clock = EventLoop::Clock;
   Clock::time_point born_;
