@@ -24,8 +24,8 @@ ctest = @rm -f build/$(1)/skips.txt; \
 libraries_only = $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF -DCBT_BUILD_BENCH=OFF)
 
 .PHONY: all debug clang test-build test asan asan-core tsan fuzz fuzz-long fuzz-planted coverage mutation planted scorecard soak load bench \
-        bench-build bench-once bench-docs emulation golden-arm64 newest-debian newest-croaring interop-js ceph demo lint tidy \
-        nightly install clean help
+        bench-build bench-once bench-cold bench-docs emulation golden-arm64 newest-debian newest-croaring interop-js ceph demo lint tidy \
+        nightly docs deb deb-test install clean help
 # The trees share the machine, not each other: one after the other, also under -j.
 .NOTPARALLEL:
 
@@ -115,6 +115,13 @@ bench-once: bench-build
 	  said=$$($$bench --benchmark_min_time=0.01 '--benchmark_filter=-/(268435456|10000)/' 2>&1) || \
 	    { echo "$$said"; exit 1; }; done
 
+# Images that are not in the page cache, on a file system of its own (FUSE) or in COLD_FOLDER. Run by hand.
+bench-cold:
+	@$(PACKAGES) build bench bench-cold
+	@cmake --preset release -DCBT_BUILD_BENCH=ON $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF)
+	@cmake --build --preset release --parallel $(JOBS) --target cold_images
+	@build/release/bin/cold_images $(if $(COLD_FOLDER),--folder=$(COLD_FOLDER))
+
 emulation: all
 	@$(PACKAGES) emulation
 	@tests/emulation/run.sh . build/emulation build/release/bin/cbt
@@ -194,6 +201,22 @@ tidy: all
 nightly:
 	@.ci/nightly
 
+# The documents and the public headers as one site: build/docs/html/index.html.
+docs:
+	@$(PACKAGES) docs
+	@docs/site/build.py --output build/docs
+
+# libcbt-dev, cbt and cbt-doc in build/deb/packages.
+deb:
+	@$(PACKAGES) build docs deb
+	@debian/build.sh build/deb $(JOBS)
+
+# The packages of `make deb` in a new Debian in DEB_ROOT: needs root, mmdebstrap and a mirror.
+DEB_ROOT ?= /var/tmp/cbt-deb-test
+deb-test: deb
+	@$(PACKAGES) deb-test
+	@debian/test.sh build/deb/packages $(DEB_ROOT)
+
 install: all
 	@cmake --install build/release --prefix $(PREFIX)
 
@@ -229,5 +252,9 @@ help:
 	@echo 'make tidy       clang-tidy of all of src/ (half an hour)'
 	@echo 'make nightly    what takes hours: every tree and its tests, clang-tidy, planted faults, long fuzzing'
 	@echo 'make bench-once every benchmark for a moment'
+	@echo 'make bench-cold images that are not in the page cache (FUSE, or COLD_FOLDER)'
+	@echo 'make docs       documents and public headers as one site: build/docs/html/index.html'
+	@echo 'make deb        Debian packages libcbt-dev, cbt, cbt-doc: build/deb/packages'
+	@echo 'make deb-test   installs, uses and removes them in a clean Debian (root, mmdebstrap)'
 	@echo 'make install    into PREFIX (default /usr/local), below DESTDIR if set'
 	@echo 'make clean      removes build/'

@@ -26,7 +26,7 @@ OURS = "cbt"
 CPU = "per_cpu_s"
 LEVELS = ["scalar", "sse42", "avx2", "avx512", "neon"]
 FAMILIES = ["diff", "count", "layout", "compare", "encode", "decode", "transform", "seek", "parallel",
-            "map_to_runs", "map_from_bitmap", "union", "chain", "track", "size", "rpc", "relay",
+            "map_to_runs", "map_from_bitmap", "union", "to_roaring", "from_roaring", "chain", "track", "size", "rpc", "relay",
             "transport", "first", "source"]
 PATTERNS = ["identical", "random1e-4", "random1e-3", "random1e-2", "random1e-1", "random5e-1",
             "clustered", "full"]

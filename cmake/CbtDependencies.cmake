@@ -1,4 +1,6 @@
-# What the libraries and the tests link; here, so that every folder sees the same targets.
+# What the libraries and the tests link; here, so that every folder sees the same targets. They are global: a
+# project that adds this one as a folder links libraries that name them.
+set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
 find_package(absl CONFIG REQUIRED)
 find_package(xsimd CONFIG REQUIRED)
 find_package(Threads REQUIRED)
@@ -14,7 +16,7 @@ foreach(pair EXPAT=expat LIBNBD=libnbd LIBEXT2FS=ext2fs)
   set(module ${CMAKE_MATCH_2})
   option(CBT_WITH_${name} "Use ${module} where it is found" ON)
   if(CBT_WITH_${name})
-    pkg_check_modules(CBT_${name} QUIET IMPORTED_TARGET ${module})
+    pkg_check_modules(CBT_${name} QUIET IMPORTED_TARGET GLOBAL ${module})
   endif()
   if(CBT_WITH_${name} AND CBT_${name}_FOUND)
     list(APPEND cbt_source_libraries ${name}=${module})
@@ -42,7 +44,7 @@ if(CBT_WITH_RPC)
   # Its compiler describes the services to reflection. Debian's protobuf has no config file.
   find_package(Protobuf MODULE REQUIRED)
   find_package(OpenSSL REQUIRED)
-  pkg_check_modules(CBT_NGHTTP2 REQUIRED IMPORTED_TARGET libnghttp2)
+  pkg_check_modules(CBT_NGHTTP2 REQUIRED IMPORTED_TARGET GLOBAL libnghttp2)
   # Newer than 1.52, but distributions have it in their updates of that.
   include(CheckCXXSymbolExists)
   set(CMAKE_REQUIRED_LIBRARIES PkgConfig::CBT_NGHTTP2)
@@ -56,3 +58,4 @@ if(CBT_WITH_RPC)
   find_package(prometheus-cpp CONFIG REQUIRED)
   find_package(spdlog CONFIG REQUIRED)
 endif()
+unset(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL)

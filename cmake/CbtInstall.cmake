@@ -1,11 +1,14 @@
 # What `cmake --install` gives a consumer: headers, static libraries, a CMake package with components,
-# and a pkg-config file for each library.
+# a pkg-config file for each library, the contracts' .proto files, and the documents.
 #
 # Every component has an export set of its own, so that the files a consumer of core reads never
 # mention gRPC. Dependencies are taken from the targets: nothing is listed a second time here.
 include(CMakePackageConfigHelpers)
 
 set(cbt_components core source)
+if(CBT_WITH_ROARING)
+  list(APPEND cbt_components roaring)
+endif()
 if(CBT_WITH_RPC)
   list(APPEND cbt_components rpc ops)
 endif()
@@ -84,6 +87,7 @@ endfunction()
 
 set(PC_DESCRIPTION_core "Changed-block tracking: extents, cursors, transforms, encoding")
 set(PC_DESCRIPTION_source "Changed-block tracking: disk images as change sources")
+set(PC_DESCRIPTION_roaring "Changed-block tracking: change maps to and from CRoaring's bitmaps")
 set(PC_DESCRIPTION_rpc "Changed-block tracking: service, client and relay of gRPC's protocol")
 set(PC_DESCRIPTION_grpc "Changed-block tracking: services for a gRPC server")
 set(PC_DESCRIPTION_ops "Changed-block tracking: metrics and logs of services")
@@ -96,10 +100,15 @@ foreach(component IN LISTS cbt_components)
 
   cbt_pkgconfig_dependencies(${component})
   set(PC_NAME cbt-${component})
-  set(PC_DESCRIPTION "${PC_DESCRIPTION_${component}}")
-  get_target_property(PC_LIBRARY cbt_${component} OUTPUT_NAME)
-  if(NOT PC_LIBRARY)
-    set(PC_LIBRARY cbt_${component})
+  set(PC_DESCRIPTION "${PC_DESCRIPTION_${component}} (C++20)")
+  if(component STREQUAL "roaring")
+    set(PC_LIBS "-lroaring")
+  else()
+    get_target_property(library cbt_${component} OUTPUT_NAME)
+    if(NOT library)
+      set(library cbt_${component})
+    endif()
+    string(STRIP "-L\${libdir} -l${library} ${PC_LIBS}" PC_LIBS)
   endif()
   configure_file(${CMAKE_CURRENT_LIST_DIR}/cbt.pc.in
                  ${PROJECT_BINARY_DIR}/pkgconfig/cbt-${component}.pc @ONLY)
@@ -108,7 +117,12 @@ foreach(component IN LISTS cbt_components)
 endforeach()
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN rpc EXCLUDE PATTERN ops EXCLUDE PATTERN grpc EXCLUDE)
+        FILES_MATCHING PATTERN "*.h" PATTERN rpc EXCLUDE PATTERN ops EXCLUDE PATTERN grpc EXCLUDE
+                             PATTERN roaring.h EXCLUDE)
+if(CBT_WITH_ROARING)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/cbt/roaring.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt)
+endif()
 if(CBT_WITH_RPC)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt/rpc ${PROJECT_SOURCE_DIR}/include/cbt/ops
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt FILES_MATCHING PATTERN "*.h")
@@ -117,11 +131,22 @@ if(CBT_WITH_GRPC)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt/grpc
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt FILES_MATCHING PATTERN "*.h")
 endif()
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# Laid out as in the source tree, so that links from one document to another hold.
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
+
+# The contracts themselves, for generated code in any language. gRPC's own services come with gRPC.
+set(cbt_proto_dir ${CMAKE_INSTALL_DATADIR}/cbt/proto)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/proto/ DESTINATION ${cbt_proto_dir}
+        FILES_MATCHING PATTERN "*.proto" PATTERN grpc EXCLUDE)
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/cbtConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/package/cbtConfig.cmake
                               INSTALL_DESTINATION ${cbt_cmake_dir}
+                              PATH_VARS cbt_proto_dir
                               NO_SET_AND_CHECK_MACRO)
 # Before 1.0 a new minor version may change interfaces.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/cbtConfigVersion.cmake

@@ -2,6 +2,7 @@
 # part of another one.
 option(CBT_WITH_RPC "Build cbt::rpc, servers and clients of gRPC's protocol" ON)
 option(CBT_WITH_GRPC "Build cbt::grpc, services for gRPC servers of others" ${CBT_WITH_RPC})
+option(CBT_WITH_ROARING "Offer cbt::roaring, the bridge to CRoaring's bitmaps (headers only)" ON)
 option(CBT_BUILD_TOOLS "Build the cbt command" ${PROJECT_IS_TOP_LEVEL})
 option(CBT_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(CBT_TEST_RPC "Build the tests of cbt::rpc too" ${CBT_WITH_RPC})
@@ -15,7 +16,8 @@ option(CBT_SANITIZE_TESTS "Sanitize the tests' own code as well as what they tes
 set(CBT_FUZZING_ENGINE "-fsanitize=fuzzer" CACHE STRING "What links a fuzzer to its engine")
 set(CBT_PROPERTY_RUNS 1000 CACHE STRING "Random inputs that each property test tries")
 
-if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+# How another project compiles is for that project to say.
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 

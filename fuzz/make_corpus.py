@@ -285,6 +285,12 @@ def add_lists(corpora):
     add(9, "vmware", json.dumps([{"startOffset": 0, "length": 1073741824 + 15360,
                                   "changedArea": [{"start": 65536, "length": 4096}]}]).encode())
     add(10, "bitmap", bytes(range(64)), capacity=20)
+    header = '{"block_metadata_type":"VARIABLE_LENGTH","volume_capacity_bytes":1048576'
+    tuples = '{"byte_offset":0,"size_bytes":4096}', '{"byte_offset":8192,"size_bytes":4096}'
+    marker = '"tuples":2,"bytes":8192,"digest":"xxh3-64:4e55d285f0e23415"'
+    add(11, "ndjson", "\n".join((header + "}", *tuples, '{"complete":true,' + marker + "}", "")).encode(), capacity=0)
+    add(12, "json", f'{header},"block_metadata":[{",".join(tuples)}],{marker},"complete":true}}\n'.encode(), capacity=0)
+    add(13, "csv", b"byte_offset,size_bytes\n0,4096\n8192,4096\ncomplete,2\n")
     add(10, "bitmap_base64", b"AAECAwQFBgcICQ==\n" * 8, capacity=16)
 
 

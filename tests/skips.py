@@ -9,6 +9,7 @@ BUILD_TREE/skips.txt has a line for each skipped test: its ctest entry, its name
 import fnmatch
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 
@@ -31,6 +32,8 @@ def lacks(condition):
         return os.geteuid() != 0
     if kind == "loop":
         return os.geteuid() != 0 or not os.path.exists("/dev/loop-control")
+    if kind == "program":
+        return shutil.which(name) is None
     if kind == "reach":
         return any(not folder.stat().st_mode & 0o001 for folder in (HERE, *HERE.parents))
     if kind == "ipv6":
@@ -70,10 +73,10 @@ def check(skips, entries):
 
 
 def self_test():
-    entries = read_list("a/x_test:S.* always # why\nb/*:*/avx9 cpu:no_such_flag\nc/*:* root cpu:no_such_flag\nd/*:* cpu:processor\n")
-    findings, expected = check("a/x_test\tS.One\tr\na/x_test\tT.One\tr\nb/y\tP.Q/avx9\tr\nc/z\tA.B\tr\nd/z\tA.B\tr\n", entries)
-    assert expected == 3 and len(findings) == 2, (findings, expected)
-    assert "not in tests/may_skip.txt" in findings[0] and "has what it needs" in findings[1], findings
+    entries = read_list("a/x_test:S.* always # why\nb/*:*/avx9 cpu:no_such_flag\nc/*:* root cpu:no_such_flag\nd/*:* cpu:processor\ne/*:* program:sh\nf/*:* program:no-such-tool\n")
+    findings, expected = check("a/x_test\tS.One\tr\na/x_test\tT.One\tr\nb/y\tP.Q/avx9\tr\nc/z\tA.B\tr\nd/z\tA.B\tr\ne/z\tA.B\tr\nf/z\tA.B\tr\n", entries)
+    assert expected == 4 and len(findings) == 3, (findings, expected)
+    assert "not in tests/may_skip.txt" in findings[0] and all("has what it needs" in line for line in findings[1:]), findings
     with tempfile.TemporaryDirectory() as folder:
         assert main(folder) == 0, "a run without skips is green"
         pathlib.Path(folder, "skips.txt").write_text("q/r_test\tA.B\tr\n", encoding="utf-8")

@@ -1,10 +1,11 @@
 // count/<pattern>/<bytes of a bitmap>/<impl>: set bits and runs in the difference of two bitmaps.
 // layout/<layout>/<bytes of a bitmap>/<impl>: the extents of family diff, pattern random1e-3, from
-// bitmaps that can't be read in place.
+// bitmaps that are not little-endian words from their first byte on. `different`: only one of them
+// is, so that both are copied first.
 //
 //   cbt        the public function or cursor
 //   popcount   the obvious loop
-//   in-place   the same bitmaps in a layout that can be
+//   in-place   the same bitmaps in the default layout
 //   limit      reads both bitmaps
 //
 // Bytes are those read, both bitmaps together.
@@ -20,11 +21,12 @@
 #include "bench/support/huge_memory.h"
 #include "bench/support/limit.h"
 #include "cbt/bitmap.h"
+#include "cbt/units.h"
 
 namespace cbt::bench {
 namespace {
 
-constexpr size_t kBytes = size_t{1} << 20;
+constexpr size_t kBytes = kMiB;
 constexpr uint64_t kBits = kBytes * 8;
 
 struct Inputs {
@@ -83,9 +85,9 @@ void RegisterCount(const Pattern& pattern) {
   });
 }
 
-void Drain(const Inputs& inputs, uint64_t first_bit, BitmapFormat format) {
-  auto cursor = *MakeBitmapCursor(inputs.Base(first_bit, format), inputs.Target(first_bit, format),
-                                  BitmapOp::kXor, kBits * 4096, 4096);
+void Drain(const BitmapView& base, const BitmapView& target) {
+  auto cursor = *MakeBitmapCursor(base, target, BitmapOp::kXor,
+                                  {.capacity = kBits * 4096, .granularity = 4096});
   ExtentBatch batch;
   for (Step step = Step::kMore; step == Step::kMore;) {
     step = *cursor->Next(batch);
@@ -94,11 +96,27 @@ void Drain(const Inputs& inputs, uint64_t first_bit, BitmapFormat format) {
   }
 }
 
-void RegisterLayout(const std::string& layout, uint64_t first_bit, BitmapFormat format) {
+void RegisterLayout(const std::string& layout, uint64_t first_bit, BitmapFormat format,
+                    bool different = false) {
   static const auto inputs = std::make_shared<Inputs>(Pattern{"random1e-3", 1e-3, 0});
   const std::string name = "layout/" + layout + "/" + std::to_string(kBytes) + "/";
-  Add(name + "cbt", [=] { Drain(*inputs, first_bit, format); });
-  Add(name + "in-place", [] { Drain(*inputs, 0, {}); });
+  // A different layout of the same bits: those of the target are moved to it.
+  auto moved = std::make_shared<HugeVector<uint64_t>>(inputs->target);
+  if (different) {
+    auto* const bytes = reinterpret_cast<uint8_t*>(moved->data());
+    for (size_t i = 0; i < kBytes; ++i) {
+      uint8_t reversed = 0;
+      for (unsigned bit = 0; bit < 8; ++bit) {
+        reversed = static_cast<uint8_t>(reversed | (bytes[i] >> bit & 1u) << (7 - bit));
+      }
+      bytes[i] = reversed;
+    }
+  }
+  Add(name + "cbt", [=] {
+    Drain(different ? inputs->Base(0, {}) : inputs->Base(first_bit, format),
+          Inputs::View(*moved, first_bit, format));
+  });
+  Add(name + "in-place", [] { Drain(inputs->Base(0, {}), inputs->Target(0, {})); });
   Add(name + "limit", [] {
     uint64_t any = ReadBoth(inputs->base.data(), inputs->target.data(), kBytes);
     benchmark::DoNotOptimize(any);
@@ -115,6 +133,9 @@ const bool registered = [] {
   RegisterLayout("inverted", 0, {kLeastFirst, true});
   RegisterLayout("from-bit-3", 3, {kLeastFirst, false});
   RegisterLayout("all-three", 3, {kMostFirst, true});
+  RegisterLayout("words-of-4", 0, {kLeastFirst, false, 4});
+  RegisterLayout("words-of-8-most-significant-first", 0, {kMostFirst, false, 8});
+  RegisterLayout("different", 0, {kMostFirst, false}, true);
   return true;
 }();
 

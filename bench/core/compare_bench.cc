@@ -20,6 +20,7 @@
 #include "bench/support/huge_memory.h"
 #include "bench/support/limit.h"
 #include "cbt/memory.h"
+#include "cbt/units.h"
 #include "simd/kernels.h"
 
 namespace cbt::bench {
@@ -109,7 +110,7 @@ void Register(const Pattern& pattern, size_t bytes) {
 }
 
 const bool registered = [] {
-  for (const size_t bytes : {size_t{1} << 20, size_t{256} << 20}) {
+  for (const size_t bytes : {kMiB, 256 * kMiB}) {
     for (const Pattern& pattern : kPatterns) Register(pattern, bytes);
   }
   return true;

@@ -27,6 +27,7 @@
 #include "bench/support/roaring_iterator.h"
 #include "bench/support/variants.h"
 #include "cbt/bitmap.h"
+#include "cbt/units.h"
 #include "simd/kernels.h"
 
 namespace cbt::bench {
@@ -44,7 +45,7 @@ class Inputs {
   Inputs(const Pattern& pattern, size_t bytes) : base_(bytes / 8), target_(bytes / 8) {
     std::mt19937_64 random(3);
     const std::vector<uint64_t> differences = Differences(pattern, base_.size());
-    constexpr size_t kPeriod = (size_t{1} << 20) / 8;
+    constexpr size_t kPeriod = kMiB / 8;
     for (size_t i = 0; i < base_.size(); ++i) {
       base_[i] = i < kPeriod ? random() : base_[i - kPeriod];
       target_[i] = base_[i] ^ differences[i];
@@ -91,8 +92,9 @@ void Cursor(const Inputs& inputs, Consumer& consume) {
     return *BitmapView::Create({reinterpret_cast<const uint8_t*>(words.data()), words.size() * 8},
                                0, words.size() * 64);
   };
-  auto cursor = *MakeBitmapCursor(view(inputs.base()), view(inputs.target()), BitmapOp::kXor,
-                                  inputs.base().size() * 64 * kGranularity, kGranularity);
+  auto cursor = *MakeBitmapCursor(
+      view(inputs.base()), view(inputs.target()), BitmapOp::kXor,
+      {.capacity = inputs.base().size() * 64 * kGranularity, .granularity = kGranularity});
   ExtentBatch batch;
   for (Step step = Step::kMore; step == Step::kMore;) {
     step = *cursor->Next(batch);
@@ -287,7 +289,7 @@ void Register(const Pattern& pattern, size_t bytes) {
 }
 
 const bool registered = [] {
-  for (const size_t bytes : {size_t{1} << 20, size_t{256} << 20}) {
+  for (const size_t bytes : {kMiB, 256 * kMiB}) {
     for (const Pattern& pattern : DiffPatterns()) Register(pattern, bytes);
   }
   return true;

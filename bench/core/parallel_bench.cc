@@ -25,11 +25,12 @@
 #include "cbt/bitmap.h"
 #include "cbt/memory.h"
 #include "cbt/source/image.h"
+#include "cbt/units.h"
 
 namespace cbt::bench {
 namespace {
 
-constexpr size_t kBytes = size_t{256} << 20;
+constexpr size_t kBytes = 256 * kMiB;
 
 // The consumer touches every cache line of its input.
 void Drain(ExtentCursor& cursor) {
@@ -46,7 +47,7 @@ struct Sides {
   explicit Sides(const Pattern& pattern) : base(kBytes / 8), target(kBytes / 8) {
     std::mt19937_64 random(3);
     const std::vector<uint64_t> differences = Differences(pattern, base.size());
-    constexpr size_t kPeriod = (size_t{1} << 20) / 8;
+    constexpr size_t kPeriod = kMiB / 8;
     for (size_t i = 0; i < base.size(); ++i) {
       base[i] = i < kPeriod ? random() : base[i - kPeriod];
       target[i] = base[i] ^ differences[i];
@@ -132,7 +133,8 @@ const bool registered = [] {
       const uint64_t bits = kBytes * 8;
       return *MakeBitmapCursor(*BitmapView::Create(Sides::Bytes(sides.base), 0, bits),
                                *BitmapView::Create(Sides::Bytes(sides.target), 0, bits),
-                               BitmapOp::kXor, bits * 4096, 4096, options);
+                               BitmapOp::kXor, {.capacity = bits * 4096, .granularity = 4096},
+                               options);
     });
   }
   Register("memory", [](Executor* executor, size_t threads) {

@@ -23,11 +23,12 @@
 #include "cbt/bitmap.h"
 #include "cbt/list_cursor.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
 
 namespace cbt::bench {
 namespace {
 
-constexpr uint64_t kCapacity = uint64_t{64} << 40;
+constexpr uint64_t kCapacity = 64 * kTiB;
 constexpr uint64_t kBlock = 4096;
 constexpr size_t kExtents = size_t{1} << 20;
 
@@ -54,7 +55,7 @@ std::vector<List> MakeLists(size_t lists) {
 }
 
 std::unique_ptr<ExtentCursor> Over(const List& list) {
-  return *MakeExtentCursor(list, kCapacity, kBlock);
+  return *MakeExtentCursor(list, {.capacity = kCapacity, .granularity = kBlock});
 }
 
 using Make = std::function<std::unique_ptr<ExtentCursor>()>;
@@ -127,7 +128,7 @@ void RegisterMerge(size_t count) {
 void RegisterOthers() {
   static const List list = MakeList(kExtents, 1);
   static const List other = MakeList(kExtents, 2);
-  constexpr uint64_t kGap = uint64_t{32} << 20;
+  constexpr uint64_t kGap = 32 * kMiB;
   Register(
       "coalesce", [] { return *Coalesce(Over(list), kGap); },
       [](List& out) {
@@ -144,7 +145,7 @@ void RegisterOthers() {
           out.push_back(extent);
         }
       });
-  constexpr uint64_t kUnit = uint64_t{1} << 20;
+  constexpr uint64_t kUnit = kMiB;
   Register(
       "align", [] { return *AlignOutward(Over(list), kUnit); },
       [](List& out) {
@@ -214,7 +215,7 @@ const bool registered = [] {
   }
   RegisterSeek("bitmap/17179869184", [] {
     static const BitmapView bitmap = HugeBitmap();
-    return *MakeBitmapCursor(bitmap, kCapacity, kBlock);
+    return *MakeBitmapCursor(bitmap, {.capacity = kCapacity, .granularity = kBlock});
   });
   return true;
 }();

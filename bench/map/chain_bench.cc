@@ -25,6 +25,7 @@
 #include "cbt/change_chain.h"
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
+#include "cbt/units.h"
 
 namespace cbt::bench {
 namespace {
@@ -45,7 +46,7 @@ class History {
     std::string path = (std::filesystem::temp_directory_path() / "cbt-bench-XXXXXX").string();
     if (mkdtemp(path.data()) == nullptr) std::abort();
     path_ = path;
-    const uint64_t granularity = pattern == "random" ? uint64_t{1} << 20 : 4096;
+    const uint64_t granularity = pattern == "random" ? kMiB : 4096;
     const uint64_t run = pattern == "random" ? 1 : 256;
     const VolumeGeometry geometry{kCapacity, granularity};
     const uint64_t blocks = kCapacity / granularity;

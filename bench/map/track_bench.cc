@@ -15,12 +15,13 @@
 #include <vector>
 
 #include "cbt/change_tracker.h"
+#include "cbt/units.h"
 
 namespace cbt::bench {
 namespace {
 
 constexpr uint64_t kBlock = 4096;
-constexpr uint64_t kCapacity = uint64_t{1} << 40;
+constexpr uint64_t kCapacity = kTiB;
 constexpr uint64_t kBlocks = kCapacity / kBlock;
 
 struct Range {

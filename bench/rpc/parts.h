@@ -15,11 +15,12 @@
 #include "cbt/cursor.h"
 #include "cbt/provider.h"
 #include "cbt/rpc/options.h"
+#include "cbt/units.h"
 
 namespace cbt::bench {
 
 inline constexpr uint64_t kBlock = 4096;
-inline constexpr size_t kWords = (size_t{64} << 20) / 8;
+inline constexpr size_t kWords = 64 * kMiB / 8;
 inline constexpr uint64_t kCapacity = uint64_t{kWords} * 64 * kBlock;
 inline constexpr char kPath[] = "/csi.v1.SnapshotMetadata/GetMetadataAllocated";
 

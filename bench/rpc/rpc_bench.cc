@@ -45,6 +45,7 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
+#include "cbt/units.h"
 #include "cbt/wire/checker.h"
 #include "cbt/wire/digest.h"
 #include "cbt/wire/message.h"
@@ -199,8 +200,8 @@ void FirstOfGrpc(benchmark::State& state, bool, Path path, uint32_t max_results)
 // Opens a delta of 64 TiB and takes its first batch. Scattered changes are one block in a million;
 // a fully changed volume is reported as blocks, so that there is more than one tuple.
 void First(benchmark::State& state, bool scattered) {
-  constexpr uint64_t kLarge = uint64_t{64} << 40;
-  constexpr uint64_t kLargeBlock = 64 << 10;
+  constexpr uint64_t kLarge = 64 * kTiB;
+  constexpr uint64_t kLargeBlock = 64 * kKiB;
   constexpr uint64_t kBits = kLarge / kLargeBlock;
   class Large final : public SnapshotProvider {
    public:
@@ -214,7 +215,7 @@ void First(benchmark::State& state, bool scattered) {
       auto cursor = MakeBitmapCursor(
           *BitmapView::Create({reinterpret_cast<const uint8_t*>(bits_.data()), bits_.size() * 8}, 0,
                               kBits),
-          kLarge, kLargeBlock);
+          {.capacity = kLarge, .granularity = kLargeBlock});
       if (!cursor.ok()) return cursor.status();
       return MetadataSource{
           .cursor = *std::move(cursor),

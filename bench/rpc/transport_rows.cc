@@ -17,6 +17,7 @@
 #include "absl/strings/cord.h"
 #include "bench/rpc/grpc_peer.h"
 #include "bench/rpc/parts.h"
+#include "cbt/units.h"
 #include "rpc/client/connect.h"
 #include "rpc/transport/client_call.h"
 #include "rpc/transport/http2/server.h"
@@ -177,7 +178,7 @@ void Socket(benchmark::State& state, bool, Path, uint32_t) {
   };
   uint64_t bytes = 0;
   for (size_t i = 0; i < kCount; ++i) bytes += messages.encoded[i % kDifferent].size();
-  std::vector<char> space(64 << 10);
+  std::vector<char> space(64 * kKiB);
   const CpuClock clock;
   for (auto _ : state) {
     std::thread sender(send);

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "cbt/units.h"
+
 namespace cbt::bench {
 
 // A pattern of the differences between a base and a target.
@@ -40,7 +42,7 @@ inline std::vector<uint64_t> Runs(size_t words, double run, double gap, uint64_t
 
 // The bits that differ; longer bitmaps repeat the first MiB.
 inline std::vector<uint64_t> Differences(const Pattern& pattern, size_t words) {
-  constexpr size_t kPeriod = (size_t{1} << 20) / 8;
+  constexpr size_t kPeriod = kMiB / 8;
   const size_t distinct = std::min(words, kPeriod);
   std::vector<uint64_t> bits(distinct);
   if (pattern.cluster != 0) {

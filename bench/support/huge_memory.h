@@ -9,6 +9,8 @@
 #include <new>
 #include <vector>
 
+#include "cbt/units.h"
+
 namespace cbt::bench {
 
 template <typename T>
@@ -19,14 +21,14 @@ struct HugeAllocator {
   explicit HugeAllocator(const HugeAllocator<U>&) {}
 
   T* allocate(size_t count) {
-    constexpr size_t kHuge = size_t{2} << 20;
+    constexpr size_t kHuge = 2 * kMiB;
     const size_t bytes = (count * sizeof(T) + kHuge - 1) / kHuge * kHuge;
     void* const memory = ::operator new (bytes, std::align_val_t{kHuge});
     madvise(memory, bytes, MADV_HUGEPAGE);
     return static_cast<T*>(memory);
   }
   void deallocate(T* memory, size_t) noexcept {
-    ::operator delete (memory, std::align_val_t{size_t{2} << 20});
+    ::operator delete (memory, std::align_val_t{2 * kMiB});
   }
   friend bool operator==(const HugeAllocator&, const HugeAllocator&) { return true; }
 };

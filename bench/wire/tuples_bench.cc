@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cbt/metadata_type.h"
+#include "cbt/units.h"
 #include "cbt/wire/checker.h"
 #include "cbt/wire/message.h"
 #include "csi.pb.h"
@@ -155,9 +156,9 @@ void Register(const std::string& pattern, const std::shared_ptr<const Message>& 
 const bool registered = [] {
   constexpr auto kFixed = BlockMetadataType::kFixedLength;
   constexpr auto kVariable = BlockMetadataType::kVariableLength;
-  Register("extents", Make(kVariable, uint64_t{64} << 40, 4096, 1000));
-  Register("blocks", Make(kFixed, uint64_t{64} << 40, 65536, 1));
-  Register("small", Make(kVariable, uint64_t{1} << 30, 4096, 4));
+  Register("extents", Make(kVariable, 64 * kTiB, 4096, 1000));
+  Register("blocks", Make(kFixed, 64 * kTiB, 65536, 1));
+  Register("small", Make(kVariable, kGiB, 4096, 4));
   return true;
 }();
 

@@ -46,7 +46,9 @@ struct Item {
 class StutteringCursor final : public ExtentCursor {
  public:
   StutteringCursor(Ranges ranges, uint64_t capacity, std::vector<uint8_t> choices)
-      : ExtentCursor(capacity, 1), ranges_(std::move(ranges)), choices_(std::move(choices)) {
+      : ExtentCursor({.capacity = capacity, .granularity = 1}),
+        ranges_(std::move(ranges)),
+        choices_(std::move(choices)) {
     choices_.push_back(5);
   }
 
@@ -131,7 +133,8 @@ class Program {
     const auto view = *cbt::BitmapView::Create(bytes, first_bit, blocks);
     switch (in_.ConsumeIntegralInRange<int>(0, 4)) {
       case 0:
-        item.cursor = Own(cbt::MakeBitmapCursor(view, capacity_, granularity));
+        item.cursor =
+            Own(cbt::MakeBitmapCursor(view, {.capacity = capacity_, .granularity = granularity}));
         break;
       case 1:
         item.cursor =

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cbt/change_map.h"
+#include "cbt/units.h"
 #include "fuzz/support/blocks.h"
 #include "fuzz/support/check.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 using Set = std::vector<uint64_t>;  // ascending, unique: std::set takes a hundred times as long
 
-constexpr cbt::VolumeGeometry kVolume = {uint64_t{1} << 50, 512};
+constexpr cbt::VolumeGeometry kVolume = {cbt::kPiB, 512};
 
 std::vector<uint64_t> BlocksOf(cbt::ExtentCursor& cursor) {
   return cbt::fuzz::BlocksOf(cursor, kVolume.granularity);

@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "cbt/change_map.h"
+#include "cbt/units.h"
 #include "fuzz/support/blocks.h"
 #include "fuzz/support/check.h"
 #include "reference/portable_roaring.h"
 
 namespace {
 
-constexpr cbt::VolumeGeometry kVolume = {uint64_t{1} << 50, 512};
+constexpr cbt::VolumeGeometry kVolume = {cbt::kPiB, 512};
 
 std::vector<uint64_t> BlocksOf(cbt::ExtentCursor& cursor) {
   return cbt::fuzz::BlocksOf(cursor, kVolume.granularity);

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/units.h"
 #include "cbt/wire/checker.h"
 #include "cbt/wire/message.h"
 #include "fuzz/support/check.h"
@@ -105,7 +106,7 @@ struct Stream {
 // One stream, or its first `most` messages.
 Stream Play(const Contract& contract, Provider& provider, const AdmittedRequest& request,
             const cbt::rpc::StreamOptions& options, size_t most) {
-  static const auto pool = cbt::rpc::SlicePool::Create(4096, 1 << 20);
+  static const auto pool = cbt::rpc::SlicePool::Create(4096, cbt::kMiB);
   AdmittedRequest copy{.base_snapshot_id = request.base_snapshot_id,
                        .target_snapshot_id = request.target_snapshot_id,
                        .starting_offset = request.starting_offset,

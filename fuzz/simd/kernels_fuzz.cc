@@ -32,23 +32,38 @@ void ExtractRuns(FuzzedDataProvider& in) {
   const uint64_t open = in.ConsumeIntegralInRange<uint64_t>(0, 1);
   const uint64_t origin = in.ConsumeIntegral<uint64_t>() >> 8;
   const auto shift = in.ConsumeIntegralInRange<unsigned>(0, 40);
+  const cbt::simd::BitLayout layout = {
+      .most_significant_first = in.ConsumeBool(),
+      .reversed_word_bytes = 1u << in.ConsumeIntegralInRange<unsigned>(0, 3),
+      .flip_a = uint64_t{0} - in.ConsumeIntegralInRange<uint64_t>(0, 1),
+      .flip_b = uint64_t{0} - in.ConsumeIntegralInRange<uint64_t>(0, 1)};
   const auto a = Bytes(in, words * 8);
   const auto b = in.ConsumeBool() ? a : Bytes(in, words * 8);
   const auto run = [&](const cbt::simd::ExtractRunsKernels& kernels) {
     std::vector<uint64_t> all;
-    for (auto* scan :
-         {kernels.single, kernels.exclusive, kernels.and_not, kernels.either, kernels.both}) {
+    const auto add = [&](auto scan) {
       std::vector<uint64_t> offsets(room + kRunSlack);
       std::vector<uint64_t> lengths(room + kRunSlack);
       offsets[0] = open;
-      const auto done = scan(a.data(), b.data(), words, origin, shift, open, offsets.data(),
-                             lengths.data(), room);
+      const auto done = scan(offsets.data(), lengths.data());
       CBT_FUZZ_CHECK(done.words <= words && done.runs <= room + 32);
       offsets.resize(done.runs + done.open);
       lengths.resize(done.runs);
       all.push_back(done.words);
       all.insert(all.end(), offsets.begin(), offsets.end());
       all.insert(all.end(), lengths.begin(), lengths.end());
+    };
+    for (auto* scan :
+         {kernels.single, kernels.exclusive, kernels.and_not, kernels.either, kernels.both}) {
+      add([&](uint64_t* offsets, uint64_t* lengths) {
+        return scan(a.data(), b.data(), words, origin, shift, open, offsets, lengths, room);
+      });
+    }
+    const auto& other = kernels.in_layout;
+    for (auto* scan : {other.single, other.exclusive, other.and_not, other.either, other.both}) {
+      add([&](uint64_t* offsets, uint64_t* lengths) {
+        return scan(layout, a.data(), b.data(), words, origin, shift, open, offsets, lengths, room);
+      });
     }
     return all;
   };
@@ -95,6 +110,12 @@ void Containers(FuzzedDataProvider& in) {
     std::vector<uint64_t> lengths(places);
     const size_t found = kernels.collect_values(bitset.data(), values.data());
     std::vector<uint64_t> all(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(found));
+    std::vector<uint16_t> some(cbt::simd::kMaxArrayValues + cbt::simd::kContainerSlack);
+    const auto few = kernels.collect_few(bitset.data(), some.data());
+    all.insert(all.end(), {few.count, few.runs});
+    if (few.count != cbt::simd::kNotFew) {
+      all.insert(all.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(few.count));
+    }
     const auto take = [&](size_t runs) {
       const auto end = static_cast<std::ptrdiff_t>(runs);
       all.insert(all.end(), offsets.begin(), offsets.begin() + end);

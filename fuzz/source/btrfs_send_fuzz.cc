@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cbt/source/btrfs_send.h"
+#include "cbt/units.h"
 #include "fuzz/support/check.h"
 #include "fuzz/support/input.h"
 #include "support/btrfs_writer.h"
@@ -32,7 +33,7 @@ class Input final : public cbt::fuzz::Input {
   }
 };
 
-constexpr uint64_t kCapacity = 1 << 20;
+constexpr uint64_t kCapacity = cbt::kMiB;
 
 uint64_t Offset(Input& input) {
   const uint64_t choice = input.Take(1);

@@ -11,6 +11,7 @@
 #include "cbt/source/dense_bitmap.h"
 #include "cbt/source/lists.h"
 #include "cbt/source/open.h"
+#include "cbt/units.h"
 #include "fuzz/support/check.h"
 #include "support/dribble.h"
 
@@ -22,7 +23,7 @@ using cbt::ImportOptions;
 using Importer = std::function<absl::StatusOr<ChangeMap>(ByteStream&, const ImportOptions&)>;
 
 absl::StatusOr<ChangeMap> ReadDense(ByteStream& stream, const ImportOptions& options) {
-  const uint64_t capacity = std::min<uint64_t>(options.capacity.value_or(4096), uint64_t{1} << 30);
+  const uint64_t capacity = std::min<uint64_t>(options.capacity.value_or(4096), cbt::kGiB);
   cbt::DenseBitmapLayout layout = {
       .granularity = options.granularity, .header_bytes = capacity % 7, .first_bit = capacity % 13};
   layout.format.reversed_word_bytes = static_cast<uint8_t>(1u << (capacity >> 4) % 4);
@@ -57,6 +58,9 @@ const Importer kImporters[] = {
     cbt::ReadEbsPages,
     cbt::ReadVmwareAreas,
     ReadDense,
+    cbt::ReadNdjsonAnswer,
+    cbt::ReadJsonAnswer,
+    cbt::ReadCsvAnswer,
 };
 
 }  // namespace

@@ -33,9 +33,10 @@ struct BitmapFormat {
 };
 
 // A view of `bit_count()` bits that the caller owns. It must not outlive them, and they must not
-// change while a cursor reads them. Neither the bytes nor the first bit need be aligned. If the
-// format is the default and the first bit starts a byte, bits are read in place at full speed;
-// otherwise through a small copy in the first-level cache.
+// change while a cursor reads them. Neither the bytes nor the first bit need be aligned. Cursors
+// read bits in place at full speed, in every format and from any first bit. Only two bitmaps whose
+// bits lie differently (another order or word size, other first bits within a byte or reversed
+// word) are read through a small copy in the first-level cache.
 class BitmapView {
  public:
   // The empty bitmap.
@@ -63,6 +64,8 @@ class BitmapView {
   const uint8_t* InPlace(uint64_t position, uint64_t words) const noexcept;
 
  private:
+  friend class BitmapPair;  // src/core/bitmap_pair.h
+
   BitmapView(const uint8_t* bytes, uint64_t first_bit, uint64_t bit_count,
              BitmapFormat format) noexcept
       : bytes_(bytes), first_bit_(first_bit), bit_count_(bit_count), format_(format) {}
@@ -92,23 +95,21 @@ struct BitmapOptions {
   size_t parallel = 1;
 };
 
-// The runs of set bits in `bitmap` as maximal extents of a volume of `capacity` bytes; the last one
-// is cut at the capacity.
-// Requires: bitmap.bit_count() == BlockCount(capacity, granularity); a shorter bitmap would hide
-//           changes.
+// The runs of set bits in `bitmap` as maximal extents of a volume; the last one is cut at the
+// capacity.
+// Requires: bitmap.bit_count() == BlockCount(geometry); a shorter bitmap would hide changes.
 // Errors:   INVALID_ARGUMENT. The cursor itself never fails.
 // Cost:     Seek() is O(1); Next() makes one pass over the bits it covers.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(const BitmapView& bitmap,
-                                                               uint64_t capacity,
-                                                               uint64_t granularity,
+                                                               const VolumeGeometry& geometry,
                                                                const BitmapOptions& options = {});
 
 // As above, for `op` applied to `base` and `target` (in this order), without building the combined
-// bitmap. Both have BlockCount(capacity, granularity) bits.
+// bitmap. Both have BlockCount(geometry) bits.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(const BitmapView& base,
                                                                const BitmapView& target,
-                                                               BitmapOp op, uint64_t capacity,
-                                                               uint64_t granularity,
+                                                               BitmapOp op,
+                                                               const VolumeGeometry& geometry,
                                                                const BitmapOptions& options = {});
 
 // Counts of a bitmap, or of a combination of two, in a range of blocks.
@@ -132,10 +133,10 @@ BitmapCounts CountBlocks(const BitmapView& base, const BitmapView& target, Bitma
 // granularity) to the end: blocks times granularity, less the part of the last block past the
 // capacity.
 // Errors: INVALID_ARGUMENT as MakeBitmapCursor(), OUT_OF_RANGE when offset > capacity.
-absl::StatusOr<uint64_t> BytesToCome(const BitmapView& bitmap, uint64_t capacity,
-                                     uint64_t granularity, uint64_t offset);
+absl::StatusOr<uint64_t> BytesToCome(const BitmapView& bitmap, const VolumeGeometry& geometry,
+                                     uint64_t offset);
 absl::StatusOr<uint64_t> BytesToCome(const BitmapView& base, const BitmapView& target, BitmapOp op,
-                                     uint64_t capacity, uint64_t granularity, uint64_t offset);
+                                     const VolumeGeometry& geometry, uint64_t offset);
 
 }  // namespace cbt
 

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,6 +76,13 @@ class ChangeChain {
   // Oldest first.
   virtual std::vector<ChainSnapshot> snapshots() const = 0;
   virtual bool Contains(std::string_view id) const noexcept = 0;
+
+  // When the map to each snapshot was written into the chain, in the order of snapshots():
+  // nanoseconds since 1970, the modification times of the files. Not when the snapshot was taken; a
+  // removal before a snapshot, and a copy that does not keep times, set a later one. Nothing for
+  // the oldest, which has no map, and where the file can't be looked at.
+  // Cost: a system call per snapshot.
+  virtual std::vector<std::optional<int64_t>> RecordedTimes() const = 0;
 
   // Adds a snapshot: `map` holds what changed since the newest one. The map's identity must name
   // the new snapshot as the target, the newest one as the base, and the volume. A different

@@ -28,14 +28,6 @@ namespace cbt {
 
 class PortableIndex;
 
-// The size of a volume and of its blocks, both in bytes (see CheckGeometry()).
-struct VolumeGeometry {
-  uint64_t capacity = 0;
-  uint64_t granularity = 1;
-
-  friend bool operator==(const VolumeGeometry&, const VolumeGeometry&) = default;
-};
-
 // What a map describes. Each name is UTF-8 of at most kMaxMapNameBytes bytes, empty if unknown. A
 // map without a base lists what is allocated in the target.
 struct ChangeMapIdentity {
@@ -135,7 +127,7 @@ class ChangeMap {
   static absl::StatusOr<ChangeMap> FromCursor(ExtentCursor& cursor, uint64_t granularity = 0);
 
   // The set bits of a dense bitmap, converted a container at a time.
-  // Requires: bitmap.bit_count() == BlockCount(capacity, granularity).
+  // Requires: bitmap.bit_count() == BlockCount(geometry).
   static absl::StatusOr<ChangeMap> FromBitmap(const BitmapView& bitmap,
                                               const VolumeGeometry& geometry);
 
@@ -190,6 +182,7 @@ class ChangeMap {
 // Cost:   one pass over the maps; memory is the result and one container.
 absl::StatusOr<ChangeMap> Union(const ChangeMapView& a, const ChangeMapView& b);
 // Any number of maps, at least one, in one pass.
+absl::StatusOr<ChangeMap> Union(std::span<const ChangeMap> maps);
 absl::StatusOr<ChangeMap> Union(std::span<const ChangeMapView> maps);
 absl::StatusOr<ChangeMap> Intersection(const ChangeMapView& a, const ChangeMapView& b);
 // What is in `a` and not in `b`: `b` must be exact, not rounded outward.
@@ -246,9 +239,11 @@ std::unique_ptr<ExtentCursor> MakeChangeMapCursor(const ChangeMap& map);
 std::unique_ptr<ExtentCursor> MakeChangeMapCursor(const ChangeMapView& map);
 
 // A cursor over what lies in any of `maps` (one or more, of one geometry), without building the
-// union: containers are united as the cursor reaches them.
+// union: containers are united as the cursor reaches them. For views, the bytes must outlive the
+// cursor.
 // Errors: INVALID_ARGUMENT if the geometries differ or there is no map.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeUnionCursor(std::span<const ChangeMap> maps);
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeUnionCursor(std::span<const ChangeMapView> maps);
 
 }  // namespace cbt
 

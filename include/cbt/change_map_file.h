@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -46,25 +47,28 @@ absl::StatusOr<ChangeMapHeader> WriteChangeMap(const ChangeMap& map, const std::
 // The bytes that WriteChangeMap() writes.
 absl::StatusOr<std::vector<uint8_t>> EncodeChangeMap(const ChangeMap& map);
 
-// Maps a file into memory and checks all of it. The map keeps the memory mapped and no descriptor
+// Maps a file into memory and checks all of it. `label` replaces the path in messages, which a
+// server may pass on to its clients. The map keeps the memory mapped and no descriptor
 // open. While it or a copy exists, the file must not be modified in place, which would go
 // undetected (WriteChangeMap() replaces the file and is safe).
 // Errors: NOT_FOUND, PERMISSION_DENIED, UNAVAILABLE; INVALID_ARGUMENT if it is not a change map;
 //         DATA_LOSS with offset and reason if it is damaged; UNIMPLEMENTED if it has a newer major
 //         version or an unknown feature.
-absl::StatusOr<ChangeMap> ReadChangeMap(const std::string& path);
+absl::StatusOr<ChangeMap> ReadChangeMap(const std::string& path, std::string_view label = {});
 
 // As above, for the bytes of a file; `name` is used in messages. The map copies what it needs.
 absl::StatusOr<ChangeMap> DecodeChangeMap(std::span<const uint8_t> bytes, const std::string& name);
 
-// Reads and checks the header only. Errors as above.
-absl::StatusOr<ChangeMapHeader> ReadChangeMapHeader(const std::string& path);
+// Reads and checks the header only. Label and errors as above.
+absl::StatusOr<ChangeMapHeader> ReadChangeMapHeader(const std::string& path,
+                                                    std::string_view label = {});
 
 // A cursor over the map in a file that checks data as it reads it (64 KiB at a time), so that the
 // first extents of a large map need no pass over all of it. Next() fails with DATA_LOSS where the
 // file is damaged, and with ABORTED, before the cursor completes, if the file was modified since it
-// was opened. The file must not be truncated while the cursor reads it.
-absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenChangeMapCursor(const std::string& path);
+// was opened. The file must not be truncated while the cursor reads it. Label and errors as above.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenChangeMapCursor(const std::string& path,
+                                                                  std::string_view label = {});
 
 }  // namespace cbt
 

@@ -4,17 +4,29 @@
 // A tracker records writes in epochs; an epoch begins at a snapshot and ends at a later one. While
 // a snapshot is taken two epochs are open, and writes count in both:
 //
-//   tracker.OpenEpoch("tuesday")       // once it returns, writes count in the new epoch too
+//   tracker.OpenEpoch("tuesday")         // once it returns, writes count in the new epoch too
 //   ... the storage takes the snapshot ...
-//   map = tracker.CloseEpoch()         // what changed from Monday to Tuesday
+//   map = tracker.CloseEpoch()           // what changed from Monday to Tuesday
+//   ... the caller stores the map ...
+//   tracker.Acknowledge(map.identity())  // the tracker may forget it
 //
 // A write is therefore in the epoch before the snapshot, in the one after it, or in both: whichever
 // side of the snapshot its data falls on, at least that epoch has it. Writers never wait for a
 // snapshot.
 //
 // With a directory, the tracker survives the process: before a write may reach a region of the
-// volume (64 MiB by default), a log on disk records the region as possibly dirty. After a crash,
-// all of those regions count as changed: more than was written, never less.
+// volume (64 MiB by default), a log on disk records the region as possibly dirty.
+//
+//   what                             after Close()   after a crash
+//   an open epoch                    exact           blocks as of the last Checkpoint(), and whole
+//                                                    regions written to since: more, never less
+//   two open epochs                  both, exact     both, if OpenEpoch() had returned and neither
+//                                                    CloseEpoch() nor CancelEpoch() had
+//   a closed epoch, see CloseEpoch() the same map    the same map
+//   an acknowledged epoch            gone            gone
+//
+// epochs() reports which of these there are. After a crash, an epoch is exact again once it was
+// opened after the epoch that saw the crash had been acknowledged.
 //
 // A killed process may have left writes in flight to the storage. Call Recover() only after they
 // have ended: the process is gone, and network storage has completed or cancelled its I/O. As a
@@ -38,6 +50,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
 #include "cbt/extent.h"
+#include "cbt/units.h"
 
 namespace cbt {
 
@@ -58,7 +71,7 @@ struct TrackerOptions {
   // The unit in bytes in which the log records possibly dirty data: a multiple of the granularity.
   // Smaller regions over-report less after a crash but cost more synchronous log writes: one per
   // region written to between two checkpoints.
-  uint64_t region_bytes = uint64_t{64} << 20;
+  uint64_t region_bytes = 64 * kMiB;
 
   // Distinguishes the files of this tracker from those of other trackers of the same volume,
   // including an earlier one in the same folder. 0: a random number. Ignored by Recover().
@@ -111,9 +124,14 @@ class ChangeTracker {
   static absl::StatusOr<std::unique_ptr<ChangeTracker>> Create(const TrackerOptions& options);
 
   // The tracker that was left in `options.directory`, closed or not; geometry and volume in the
-  // options must match. If the process ended between OpenEpoch() and CloseEpoch() (or soon after),
-  // both epochs are open again: call CloseEpoch() if the snapshot was taken, otherwise
-  // CancelEpoch().
+  // options must match. Look at epochs() then:
+  //
+  //   one epoch                     continue
+  //   two epochs, both open         the process ended around the snapshot epochs()[1].base: if it
+  //                                 was taken, call CloseEpoch(), otherwise CancelEpoch()
+  //   two epochs, the first closed  its map may not have been stored: call CloseEpoch(), which
+  //                                 returns the map once more, store it and call Acknowledge()
+  //
   // Errors: NOT_FOUND without a tracker, FAILED_PRECONDITION for another volume or geometry,
   //         UNAVAILABLE if another process or object has it open, DATA_LOSS if the changes can't be
   //         determined: remove the directory, Create() a tracker and take a full backup.
@@ -136,22 +154,31 @@ class ChangeTracker {
   absl::Status Mark(Extent extent);
 
   // Begins an epoch at the snapshot `name`. Take the snapshot after this returns.
-  // Errors: FAILED_PRECONDITION if two epochs are open or after Close(), INVALID_ARGUMENT for the
-  //         name, file errors. The tracker is then unchanged, unless the disk fails so badly that
-  //         two epochs stay open (see epochs()): then CancelEpoch() must succeed before any epoch
-  //         is opened or closed.
+  // Errors: FAILED_PRECONDITION if two epochs are open, if a closed one has not been acknowledged,
+  //         or after Close(); INVALID_ARGUMENT for the name, file errors. The tracker is then
+  //         unchanged, unless the disk fails so badly that two epochs stay open (see epochs()):
+  //         then CancelEpoch() must succeed before any epoch is opened or closed.
   absl::Status OpenEpoch(const std::string& name);
 
   // Ends the older epoch and returns what changed up to the snapshot at which the newer one began
-  // (and possibly a little after it). The map's identity names both snapshots.
-  // Errors: FAILED_PRECONDITION after Close(), if only one epoch is open, or if opening or
+  // (and possibly a little after it). The map's identity names both snapshots. The tracker keeps
+  // the map, on disk if it has a directory, until Acknowledge(): until then, further calls return
+  // it again, in this process and after Recover().
+  // Errors: FAILED_PRECONDITION after Close(), if there is only one epoch, or if opening or
   //         cancelling the newer one failed: it may lack writes then, so cancel it. If the map
-  //         can't be built, the epochs are unchanged.
+  //         can't be built or kept, both epochs stay open.
   absl::StatusOr<ChangeMap> CloseEpoch();
 
+  // The caller has stored the map that CloseEpoch() returned, or does not need it; `map` is its
+  // identity(). The tracker drops the epoch.
+  // Errors: FAILED_PRECONDITION if no epoch is closed or after Close(), INVALID_ARGUMENT if `map`
+  //         names another one; file errors, after which the epoch is still closed, and may be gone
+  //         after Recover().
+  absl::Status Acknowledge(const ChangeMapIdentity& map);
+
   // Drops the newer epoch because its snapshot was not taken; the older one continues.
-  // Errors: FAILED_PRECONDITION if only one epoch is open or after Close(); file errors, after
-  //         which both stay open.
+  // Errors: FAILED_PRECONDITION if only one epoch is open (a closed one stays closed: it ended at
+  //         a snapshot) or after Close(); file errors, after which both stay open.
   absl::Status CancelEpoch();
 
   // What has changed in the oldest open epoch so far: everything announced before the call, and
@@ -159,12 +186,15 @@ class ChangeTracker {
   absl::StatusOr<ChangeMap> Changes() const;
 
   struct Epoch {
-    std::string base;
+    std::string base;  // the snapshot at which it began
+    // Ended by CloseEpoch(), and not acknowledged.
+    bool closed = false;
     // False if the epoch went through a crash or began after one: it then counts whole regions, or
     // writes that may have landed late.
     bool exact = true;
   };
-  // The open epochs, oldest first: one or two; empty in a forked child.
+  // The epochs that the tracker has, oldest first: an open one, and before it possibly another that
+  // is open or closed. Empty in a forked child.
   std::vector<Epoch> epochs() const;
 
   // Saves the exact state and starts new logs, so that a crash over-reports only regions written to

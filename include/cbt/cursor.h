@@ -1,6 +1,7 @@
 // The one interface that everything in libcbt produces, transforms and consumes: a position in a
 // volume's changed (or allocated) extents.
 //
+// snippet: tests/consumer/snippets/core.cc#cursor
 //   cbt::ExtentBatch batch;
 //   for (;;) {
 //     absl::StatusOr<cbt::Step> step = cursor.Next(batch);
@@ -49,11 +50,14 @@ class ExtentCursor {
   ExtentCursor& operator=(const ExtentCursor&) = delete;
 
   // Size of the volume in bytes, at most kMaxCapacity. Constant.
-  uint64_t capacity() const noexcept { return capacity_; }
+  uint64_t capacity() const noexcept { return geometry_.capacity; }
 
   // The unit in bytes in which this cursor knows about changes. Seek() rounds down to a multiple of
   // it. Constant, 1 .. kMaxGranularity.
-  uint64_t granularity() const noexcept { return granularity_; }
+  uint64_t granularity() const noexcept { return geometry_.granularity; }
+
+  // Both of the above.
+  const VolumeGeometry& geometry() const noexcept { return geometry_; }
 
   // Every extent below this offset (bytes) has been returned. Grows with Next(), also over regions
   // without extents. Only Seek() moves it back.
@@ -84,11 +88,17 @@ class ExtentCursor {
     DoAllowPieces();
   }
 
+  // Asks the cursor to return blocks instead of extents, as ToBlocks() makes them: each begins at a
+  // multiple of `block_size` (bytes), has that size, and is returned once; the last one may extend
+  // past the capacity. ToBlocks() asks; sources that know blocks need not make extents of them
+  // first. Call before the first Next(), with a size that ToBlocks() takes. From then on, Seek()
+  // takes multiples of the block size.
+  // Returns: true if it returns blocks from now on; false if nothing has changed.
+  [[nodiscard]] bool ReturnBlocks(uint64_t block_size) { return DoReturnBlocks(block_size); }
+
  protected:
-  // Requires: capacity <= kMaxCapacity, 1 <= granularity <= kMaxGranularity; factories check this
-  //           with CheckGeometry().
-  ExtentCursor(uint64_t capacity, uint64_t granularity) noexcept
-      : capacity_(capacity), granularity_(granularity) {}
+  // Requires: a valid geometry; factories check it with CheckGeometry().
+  explicit ExtentCursor(const VolumeGeometry& geometry) noexcept : geometry_(geometry) {}
 
   // Moves to `offset`, a multiple of the granularity and below the capacity.
   virtual absl::Status DoSeek(uint64_t offset) = 0;
@@ -104,17 +114,19 @@ class ExtentCursor {
   // For cursors that return their input's extents unchanged: forwards the permission to the input.
   virtual void DoAllowPieces() {}
 
+  // For cursors that can return blocks, and for those that return their input's extents unchanged.
+  virtual bool DoReturnBlocks(uint64_t /*block_size*/) { return false; }
+
  private:
-  const uint64_t capacity_;
-  const uint64_t granularity_;
+  const VolumeGeometry geometry_;
   uint64_t covered_ = 0;
   bool pieces_allowed_ = false;
   bool interrupted_ = false;  // the source was called and has not returned
   absl::Status failure_;
 };
 
-// OK if a cursor can have this capacity and granularity (bytes), otherwise INVALID_ARGUMENT.
-absl::Status CheckGeometry(uint64_t capacity, uint64_t granularity);
+// OK if a cursor or a map can have this geometry, otherwise INVALID_ARGUMENT.
+absl::Status CheckGeometry(const VolumeGeometry& geometry);
 
 // Runs `cursor` to completion and passes every batch to `use`, including empty ones
 // (cursor.covered() still shows progress). Stops at the first error of either.

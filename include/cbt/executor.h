@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 
+#include "cbt/version.h"
+
 namespace cbt {
 
 // Runs tasks on its own threads. Thread-safe.

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "cbt/version.h"
+
 namespace cbt {
 
 // The largest volume capacity (bytes) that any cursor accepts.
@@ -28,6 +30,20 @@ struct Extent {
   friend constexpr bool operator==(const Extent&, const Extent&) = default;
 };
 
+// The size of a volume and of its blocks, both in bytes. Name both, they are easily swapped:
+//
+//   {.capacity = 64 * cbt::kGiB, .granularity = 4 * cbt::kKiB}
+//
+// Valid if capacity <= kMaxCapacity and 1 <= granularity <= kMaxGranularity; the functions that
+// take one check this (see CheckGeometry()). The capacity need not be a multiple of the
+// granularity.
+struct VolumeGeometry {
+  uint64_t capacity = 0;
+  uint64_t granularity = 1;
+
+  friend constexpr bool operator==(const VolumeGeometry&, const VolumeGeometry&) = default;
+};
+
 // The largest multiple of `granularity` (> 0, not necessarily a power of two) that is <= `offset`.
 constexpr uint64_t AlignDown(uint64_t offset, uint64_t granularity) noexcept {
   return offset - offset % granularity;
@@ -44,6 +60,10 @@ constexpr uint64_t AlignUp(uint64_t offset, uint64_t granularity) noexcept {
 // partial.
 constexpr uint64_t BlockCount(uint64_t capacity, uint64_t granularity) noexcept {
   return capacity / granularity + (capacity % granularity != 0 ? 1 : 0);
+}
+// The number of blocks of a volume. Requires: geometry.granularity > 0.
+constexpr uint64_t BlockCount(const VolumeGeometry& geometry) noexcept {
+  return BlockCount(geometry.capacity, geometry.granularity);
 }
 
 constexpr bool IsPowerOfTwo(uint64_t value) noexcept {

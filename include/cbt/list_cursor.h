@@ -11,16 +11,19 @@
 
 namespace cbt {
 
-// A cursor over a copy of `extents`. For lists returned by a management API.
-// Requires: extents ascend, don't overlap (they may touch), have length > 0 and end at or below
-//           `capacity` (bytes); each starts and ends at a multiple of `granularity` or at the
-//           capacity.
+// A cursor over `extents`, which it keeps: move the vector in, or it is copied. For lists returned
+// by a management API.
+//
+//   auto cursor = cbt::MakeExtentCursor(std::move(extents), {.capacity = 64 * cbt::kGiB,
+//                                                            .granularity = 4 * cbt::kKiB});
+//
+// Requires: extents ascend, don't overlap (they may touch), have length > 0 and end at or below the
+//           capacity; each starts and ends at a multiple of the granularity or at the capacity.
 // Errors:   INVALID_ARGUMENT, naming the first invalid extent.
-// Cost:     O(n) to check and copy; Seek() is O(log n), a few hundred nanoseconds in a list of
-//           millions.
-absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeExtentCursor(const std::vector<Extent>& extents,
-                                                               uint64_t capacity,
-                                                               uint64_t granularity = 1);
+// Cost:     O(n) to check; Seek() is O(log n), a few hundred nanoseconds in a list of millions.
+//           Memory: the vector, and 1/128 of it.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeExtentCursor(std::vector<Extent> extents,
+                                                               const VolumeGeometry& geometry);
 
 }  // namespace cbt
 

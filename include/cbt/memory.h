@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
 #include "cbt/executor.h"
+#include "cbt/units.h"
 
 namespace cbt {
 
@@ -25,7 +26,7 @@ struct MemoryOptions {
 };
 
 inline constexpr uint64_t kMinMemoryBlockSize = 512;
-inline constexpr uint64_t kMaxMemoryBlockSize = uint64_t{64} << 20;
+inline constexpr uint64_t kMaxMemoryBlockSize = 64 * kMiB;
 
 // The blocks in which `target` differs from `base`, as maximal extents; the last one is cut at the
 // end. The memory belongs to the caller, must outlive the cursor and must not change while it is

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "cbt/version.h"
+
 namespace cbt {
 
 // Values as on the wire.

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "cbt/version.h"
+
 namespace cbt {
 
 // One secret text, a token for example. Can't be printed or compared by accident; the destructor

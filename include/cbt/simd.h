@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "cbt/version.h"
+
 namespace cbt {
 
 // Levels in ascending order within an architecture. kScalar runs everywhere.

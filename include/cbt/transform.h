@@ -56,7 +56,6 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ToBlocks(std::unique_ptr<ExtentCur
 // the same capacity. The granularity is the greatest common divisor of the inputs'.
 // Cost:    a few nanoseconds per extent for each doubling of the number of inputs; memory is a
 //          batch per input and one window of about 4096 extents.
-//       input and one window of 4096 extents or so.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> Union(
     std::vector<std::unique_ptr<ExtentCursor>> inputs);
 

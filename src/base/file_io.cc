@@ -15,13 +15,14 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/errno_text.h"
+#include "cbt/units.h"
 
 namespace cbt {
 namespace {
 
 int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept {
   // A single write(2) is limited to about 2 GiB.
-  constexpr size_t kMost = size_t{1} << 30;
+  constexpr size_t kMost = kGiB;
   while (!bytes.empty()) {
     const ssize_t written =
         Retry([&] { return ::write(descriptor, bytes.data(), std::min(bytes.size(), kMost)); });

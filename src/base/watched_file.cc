@@ -9,11 +9,12 @@
 
 #include "base/file_io.h"
 #include "base/wipe.h"
+#include "cbt/units.h"
 
 namespace cbt::rpc {
 namespace {
 
-constexpr size_t kMostBytes = size_t{4} << 20;
+constexpr size_t kMostBytes = 4 * kMiB;
 
 struct Closer {
   void operator()(const int* fd) const noexcept { close(*fd); }

@@ -6,13 +6,16 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/output/output.h"
 #include "cli/support/status.h"
+#include "cli/support/verbosity.h"
 #include "cli/support/version_text.h"
 
 namespace cbt::cli {
@@ -46,6 +49,19 @@ std::string ChosenName(const CLI::App& app) {
   return name;
 }
 
+const CLI::App& Deepest(const CLI::App& app) {
+  const CLI::App* deepest = &app;
+  while (!deepest->get_subcommands().empty()) deepest = deepest->get_subcommands().front();
+  return *deepest;
+}
+
+// For every subcommand that does something.
+void AddVerbosityToAll(CLI::App& app) {
+  const std::vector<CLI::App*> subcommands = app.get_subcommands({});
+  for (CLI::App* const sub : subcommands) AddVerbosityToAll(*sub);
+  if (subcommands.empty()) AddVerbosityOptions(app);
+}
+
 int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
   const std::string name = ChosenName(app);
   if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) {
@@ -54,9 +70,15 @@ int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
     return kExitUsage;
   }
   std::string why = error.what();
-  const std::vector<std::string> rest = app.remaining();
-  // The parser would say only that a subcommand is missing.
-  if (name.empty() && !rest.empty()) why = "'" + rest.front() + "' is unknown";
+  const CLI::App& deepest = Deepest(app);
+  const std::vector<std::string> rest = app.remaining(true);
+  const bool lacks_subcommand = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr &&
+                                !deepest.get_subcommands({}).empty();
+  // The parser would say only that a subcommand, or another option, is missing.
+  if (!rest.empty() && (lacks_subcommand || rest.front().starts_with('-') ||
+                        dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
+    why = UnknownArgument(deepest, rest.front());
+  }
   const std::string help = name.empty() ? "cbt --help" : "cbt " + name + " --help";
   PrintLine(name, "usage: " + why + " (see " + help + ")");
   return kExitUsage;
@@ -65,9 +87,9 @@ int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
 int ParseAndRun(int argc, char** argv) {
   CLI::App app("Changed-block tracking: what changed between two snapshots of a volume", "cbt");
   app.set_version_flag(
-      "--version", [] { return VersionText(); }, "Print the version and the kernels in use");
+      "-V,--version", [] { return VersionText(); }, "Print the version and the kernels in use");
   app.require_subcommand(1);
-  app.get_formatter()->column_width(32);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.footer(
       "Run a subcommand with --help for details. Exit status: 0 success, 1 the answer is \"no\",\n"
       "2 wrong usage or bad input, 3 input/output or network failure.");
@@ -83,6 +105,8 @@ int ParseAndRun(int argc, char** argv) {
   AddRelay(app, command);
   AddToken(app, command);
   AddConform(app, command);
+  AddVerbosityToAll(app);
+  AddDescribe(app, command);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

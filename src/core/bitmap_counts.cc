@@ -27,14 +27,14 @@ BitmapCounts Count(const BitmapPair& bits, simd::CountBitsFn* kernel) noexcept {
 
 // `count(begin, end)` counts the blocks in [begin, end).
 template <typename CountRange>
-absl::StatusOr<uint64_t> Bytes(uint64_t capacity, uint64_t granularity, uint64_t offset,
-                               CountRange count) {
+absl::StatusOr<uint64_t> Bytes(const VolumeGeometry& geometry, uint64_t offset, CountRange count) {
+  const auto [capacity, granularity] = geometry;
   if (offset > capacity) {
     return absl::OutOfRangeError(
         absl::StrCat("offset ", offset, " is past the capacity ", capacity));
   }
   if (offset == capacity) return 0;
-  const uint64_t blocks = BlockCount(capacity, granularity);
+  const uint64_t blocks = BlockCount(geometry);
   const uint64_t last = blocks - 1;
   const uint64_t begin = offset / granularity;
   // The last block is counted separately: it may be partial, and so the product can't wrap.
@@ -54,21 +54,21 @@ BitmapCounts CountBlocks(const BitmapView& base, const BitmapView& target, Bitma
                KernelFor(simd::CountBits(), op));
 }
 
-absl::StatusOr<uint64_t> BytesToCome(const BitmapView& bitmap, uint64_t capacity,
-                                     uint64_t granularity, uint64_t offset) {
-  if (absl::Status status = CheckBits(bitmap, capacity, granularity); !status.ok()) return status;
-  return Bytes(capacity, granularity, offset,
+absl::StatusOr<uint64_t> BytesToCome(const BitmapView& bitmap, const VolumeGeometry& geometry,
+                                     uint64_t offset) {
+  if (absl::Status status = CheckBits(bitmap, geometry); !status.ok()) return status;
+  return Bytes(geometry, offset,
                [&](uint64_t begin, uint64_t end) { return CountBlocks(bitmap, begin, end); });
 }
 
 absl::StatusOr<uint64_t> BytesToCome(const BitmapView& base, const BitmapView& target, BitmapOp op,
-                                     uint64_t capacity, uint64_t granularity, uint64_t offset) {
-  if (absl::Status status = CheckBits(base, capacity, granularity); !status.ok()) return status;
-  if (absl::Status status = CheckBits(target, capacity, granularity); !status.ok()) return status;
+                                     const VolumeGeometry& geometry, uint64_t offset) {
+  if (absl::Status status = CheckBits(base, geometry); !status.ok()) return status;
+  if (absl::Status status = CheckBits(target, geometry); !status.ok()) return status;
   if (KernelFor(simd::CountBits(), op) == nullptr) {
     return absl::InvalidArgumentError("unknown bitmap operation");
   }
-  return Bytes(capacity, granularity, offset, [&](uint64_t begin, uint64_t end) {
+  return Bytes(geometry, offset, [&](uint64_t begin, uint64_t end) {
     return CountBlocks(base, target, op, begin, end);
   });
 }

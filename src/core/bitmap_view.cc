@@ -8,10 +8,27 @@
 namespace cbt {
 namespace {
 
-// Copies bytes [begin, begin + count) of a bitmap whose words are byte-reversed.
+// Reverses the bytes of each word of `word` bytes.
+uint64_t ReverseWords(uint64_t bits, size_t word) noexcept {
+  constexpr uint64_t kLow = 0x0000ffff0000ffffu;
+  bits = __builtin_bswap64(bits);
+  if (word < 8) bits = bits >> 32 | bits << 32;
+  if (word < 4) bits = (bits >> 16 & kLow) | (bits & kLow) << 16;
+  return bits;
+}
+
+// Copies bytes [begin, begin + count) of a bitmap whose words of 2, 4 or 8 bytes are byte-reversed.
 void CopyReversed(const uint8_t* bytes, size_t word, uint64_t begin, size_t count,
                   uint8_t* out) noexcept {
-  for (size_t i = 0; i < count; ++i) out[i] = bytes[(begin + i) ^ (word - 1)];
+  size_t i = 0;
+  for (; i < count && (begin + i) % word != 0; ++i) out[i] = bytes[(begin + i) ^ (word - 1)];
+  for (; count - i >= 8; i += 8) {
+    uint64_t bits;
+    std::memcpy(&bits, bytes + begin + i, sizeof(bits));
+    bits = ReverseWords(bits, word);
+    std::memcpy(out + i, &bits, sizeof(bits));
+  }
+  for (; i < count; ++i) out[i] = bytes[(begin + i) ^ (word - 1)];
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 
 namespace cbt {
 
-absl::Status CheckGeometry(uint64_t capacity, uint64_t granularity) {
+absl::Status CheckGeometry(const VolumeGeometry& geometry) {
+  const auto [capacity, granularity] = geometry;
   if (capacity > kMaxCapacity) {
     return absl::InvalidArgumentError(
         absl::StrCat("capacity ", capacity, " is over the limit of ", kMaxCapacity, " bytes"));
@@ -19,18 +20,18 @@ absl::Status CheckGeometry(uint64_t capacity, uint64_t granularity) {
 }
 
 absl::Status ExtentCursor::Seek(uint64_t offset) {
-  if (offset > capacity_) {
+  if (offset > capacity()) {
     return absl::OutOfRangeError(
-        absl::StrCat("offset ", offset, " is past the capacity ", capacity_));
+        absl::StrCat("offset ", offset, " is past the capacity ", capacity()));
   }
   // capacity() is one past the end: there is nothing to seek in the source.
-  if (offset == capacity_) {
-    covered_ = capacity_;
+  if (offset == capacity()) {
+    covered_ = capacity();
     interrupted_ = false;
     failure_ = absl::OkStatus();
     return absl::OkStatus();
   }
-  const uint64_t position = AlignDown(offset, granularity_);
+  const uint64_t position = AlignDown(offset, granularity());
   interrupted_ = true;
   failure_ = DoSeek(position);
   interrupted_ = false;
@@ -45,10 +46,10 @@ absl::StatusOr<Step> ExtentCursor::Next(ExtentBatch& batch) {
     // When the source threw, it may already have consumed input that it would not return now. A
     // flag, because creating a status before each call would cost every call that does not throw.
     failure_ = absl::InternalError(absl::StrCat(
-        "the cursor was interrupted by an exception at offset ", covered_, " of ", capacity_));
+        "the cursor was interrupted by an exception at offset ", covered_, " of ", capacity()));
     return failure_;
   }
-  if (covered_ == capacity_) return Step::kComplete;
+  if (covered_ == capacity()) return Step::kComplete;
   interrupted_ = true;
   absl::StatusOr<uint64_t> covered = DoNext(batch);
   if (!covered.ok()) {
@@ -59,12 +60,12 @@ absl::StatusOr<Step> ExtentCursor::Next(ExtentBatch& batch) {
   // An implementation must never move coverage past an extent that it returns later, nor return an
   // extent that it has not covered: either would let a stream end with blocks missing.
   const bool sound =
-      *covered >= covered_ && *covered <= capacity_ &&
-      (batch.empty() || (batch.front().offset >= covered_ && batch.back().offset < capacity_ &&
-                         std::min(batch.back().end(), capacity_) <= *covered));
+      *covered >= covered_ && *covered <= capacity() &&
+      (batch.empty() || (batch.front().offset >= covered_ && batch.back().offset < capacity() &&
+                         std::min(batch.back().end(), capacity()) <= *covered));
   if (!sound) {
     failure_ = absl::InternalError(absl::StrCat(
-        "cursor broke its contract: coverage ", covered_, " to ", *covered, " of ", capacity_,
+        "cursor broke its contract: coverage ", covered_, " to ", *covered, " of ", capacity(),
         batch.empty() ? std::string(" without extents")
                       : absl::StrCat(" with extents from ", batch.front().offset, " to ",
                                      batch.back().end())));
@@ -73,7 +74,7 @@ absl::StatusOr<Step> ExtentCursor::Next(ExtentBatch& batch) {
   }
   covered_ = *covered;
   interrupted_ = false;
-  return covered_ == capacity_ ? Step::kComplete : Step::kMore;
+  return covered_ == capacity() ? Step::kComplete : Step::kMore;
 }
 
 absl::Status ForEachBatch(ExtentCursor& cursor,

@@ -1,5 +1,6 @@
 // Transforms that cut extents: Split, ToBlocks and Clip.
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,7 +29,7 @@ class PieceCursor final : public TransformCursor {
   void Consume(ExtentBatch& batch) override {
     for (;;) {
       if (rest_.length != 0) Cut(batch);
-      if (rest_.length == 0 && !whole_blocks_) CopyShort(batch);
+      if (rest_.length == 0) whole_blocks_ ? CutShort(batch) : CopyShort(batch);
       if (rest_.length != 0 || !HasInput() || batch.full()) return;
       rest_ = Peek();
       Advance();
@@ -63,6 +64,35 @@ class PieceCursor final : public TransformCursor {
     Advance(i);
   }
 
+  // Moves extents of at most eight blocks, up to the first longer one. Always writes four blocks,
+  // or eight, so that hardly a branch depends on their number.
+  void CutShort(ExtentBatch& batch) noexcept {
+    if (!IsPowerOfTwo(length_)) return;
+    const auto shift = static_cast<unsigned>(std::countr_zero(length_));
+    const size_t count = InputCount();
+    const uint64_t* const from = InputOffsets();
+    const uint64_t* const sizes = InputLengths();
+    uint64_t* const offsets = batch.mutable_offsets();
+    const size_t before = batch.size();
+    size_t out = before;
+    size_t i = 0;
+    static_assert(ExtentBatch::kSlack >= 8);
+    for (; i < count; ++i) {
+      const uint64_t offset = from[i];
+      // The input is aligned, but its last extent may be cut at the capacity.
+      const uint64_t blocks = (sizes[i] + (length_ - 1)) >> shift;
+      if (blocks > 8 || blocks > batch.capacity() - out) break;
+      for (size_t k = 0; k < 4; ++k) offsets[out + k] = offset + (uint64_t{k} << shift);
+      if (blocks > 4) {
+        for (size_t k = 4; k < 8; ++k) offsets[out + k] = offset + (uint64_t{k} << shift);
+      }
+      out += blocks;
+    }
+    std::fill(batch.mutable_lengths() + before, batch.mutable_lengths() + out, length_);
+    batch.set_size(out);
+    Advance(i);
+  }
+
   // Moves pieces from rest_ to `batch` until either is exhausted.
   void Cut(ExtentBatch& batch) noexcept {
     const uint64_t pieces = BlockCount(rest_.length, length_);
@@ -87,6 +117,25 @@ class PieceCursor final : public TransformCursor {
   const uint64_t length_;
   const bool whole_blocks_;
   Extent rest_;  // the rest of an extent whose first pieces have been returned
+};
+
+// The blocks of an input that makes them itself, of another size than its granularity.
+class BlocksCursor final : public ExtentCursor {
+ public:
+  BlocksCursor(std::unique_ptr<ExtentCursor> input, uint64_t block_size)
+      : ExtentCursor({.capacity = input->capacity(), .granularity = block_size}),
+        input_(std::move(input)) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override { return input_->Seek(offset); }
+
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    const absl::StatusOr<Step> step = input_->Next(batch);
+    if (!step.ok()) return step.status();
+    return input_->covered();
+  }
+
+  const std::unique_ptr<ExtentCursor> input_;
 };
 
 // The part of the input inside [begin, end).
@@ -147,15 +196,24 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> Split(std::unique_ptr<ExtentCursor
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> ToBlocks(std::unique_ptr<ExtentCursor> input,
                                                        uint64_t block_size) {
-  absl::StatusOr<std::unique_ptr<ExtentCursor>> aligned =
-      AlignInPieces(std::move(input), block_size);
-  if (!aligned.ok()) return aligned.status();
-  const uint64_t capacity = (*aligned)->capacity();
+  if (absl::Status status = PrepareInput(input, "blocks"); !status.ok()) return status;
+  const uint64_t capacity = input->capacity();
+  if (absl::Status status = CheckGeometry({.capacity = capacity, .granularity = block_size});
+      !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("blocks: ", status.message()));
+  }
   if (AlignUp(capacity, block_size) > kMaxCapacity) {
     return absl::InvalidArgumentError(absl::StrCat("blocks: the last block of ", block_size,
                                                    " bytes at capacity ", capacity,
                                                    " would end past ", kMaxCapacity));
   }
+  if (input->ReturnBlocks(block_size)) {
+    if (input->granularity() == block_size) return input;
+    return std::make_unique<BlocksCursor>(std::move(input), block_size);
+  }
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> aligned =
+      AlignInPieces(std::move(input), block_size);
+  if (!aligned.ok()) return aligned.status();
   return std::make_unique<PieceCursor>(*std::move(aligned), block_size, block_size, true);
 }
 

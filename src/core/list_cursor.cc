@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -14,50 +15,50 @@ constexpr size_t kStretch = 64;
 
 class ExtentListCursor final : public ExtentCursor {
  public:
-  ExtentListCursor(const std::vector<Extent>& extents, uint64_t capacity, uint64_t granularity)
-      : ExtentCursor(capacity, granularity) {
-    offsets_.reserve(extents.size());
-    lengths_.reserve(extents.size());
-    index_.reserve(extents.size() / kStretch + 1);
-    for (const Extent& extent : extents) {
-      if (offsets_.size() % kStretch == 0) index_.push_back(extent.offset);
-      offsets_.push_back(extent.offset);
-      lengths_.push_back(extent.length);
-    }
+  ExtentListCursor(std::vector<Extent> extents, const VolumeGeometry& geometry)
+      : ExtentCursor(geometry), extents_(std::move(extents)) {
+    index_.reserve(extents_.size() / kStretch + 1);
+    for (size_t i = 0; i < extents_.size(); i += kStretch) index_.push_back(extents_[i].offset);
   }
 
  private:
   absl::Status DoSeek(uint64_t offset) override {
     start_ = offset;
     next_ = 0;
-    if (offsets_.empty()) return absl::OkStatus();
+    if (extents_.empty()) return absl::OkStatus();
     // The last extent that begins at or below the offset, or the next one if that ends at or below
     // it.
     const auto stretch = std::upper_bound(index_.begin() + 1, index_.end(), offset) - 1;
-    const auto first = offsets_.begin() + (stretch - index_.begin()) * std::ptrdiff_t{kStretch};
+    const auto first = extents_.begin() + (stretch - index_.begin()) * std::ptrdiff_t{kStretch};
     const auto end =
-        offsets_.end() - first > std::ptrdiff_t{kStretch} ? first + kStretch : offsets_.end();
-    const auto after = std::upper_bound(first, end, offset);
-    next_ = static_cast<size_t>(after - offsets_.begin());
-    if (next_ > 0 && offsets_[next_ - 1] + lengths_[next_ - 1] > offset) --next_;
+        extents_.end() - first > std::ptrdiff_t{kStretch} ? first + kStretch : extents_.end();
+    const auto after = std::upper_bound(
+        first, end, offset,
+        [](uint64_t position, const Extent& extent) { return position < extent.offset; });
+    next_ = static_cast<size_t>(after - extents_.begin());
+    if (next_ > 0 && extents_[next_ - 1].end() > offset) --next_;
     return absl::OkStatus();
   }
 
   absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
-    const size_t count = std::min(offsets_.size() - next_, batch.room());
-    std::copy_n(offsets_.data() + next_, count, batch.mutable_offsets());
-    std::copy_n(lengths_.data() + next_, count, batch.mutable_lengths());
+    const size_t count = std::min(extents_.size() - next_, batch.room());
+    const Extent* const from = extents_.data() + next_;
+    uint64_t* const offsets = batch.mutable_offsets();
+    uint64_t* const lengths = batch.mutable_lengths();
+    for (size_t i = 0; i < count; ++i) {
+      offsets[i] = from[i].offset;
+      lengths[i] = from[i].length;
+    }
     batch.set_size(count);
     if (count > 0 && batch.front().offset < start_) {
       batch.mutable_lengths()[0] -= start_ - batch.front().offset;
       batch.mutable_offsets()[0] = start_;
     }
     next_ += count;
-    return next_ == offsets_.size() ? capacity() : batch.back().end();
+    return next_ == extents_.size() ? capacity() : batch.back().end();
   }
 
-  std::vector<uint64_t> offsets_;
-  std::vector<uint64_t> lengths_;
+  const std::vector<Extent> extents_;
   std::vector<uint64_t> index_;
   size_t next_ = 0;
   uint64_t start_ = 0;
@@ -65,10 +66,10 @@ class ExtentListCursor final : public ExtentCursor {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeExtentCursor(const std::vector<Extent>& extents,
-                                                               uint64_t capacity,
-                                                               uint64_t granularity) {
-  if (absl::Status status = CheckGeometry(capacity, granularity); !status.ok()) return status;
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeExtentCursor(std::vector<Extent> extents,
+                                                               const VolumeGeometry& geometry) {
+  if (absl::Status status = CheckGeometry(geometry); !status.ok()) return status;
+  const auto [capacity, granularity] = geometry;
   uint64_t end = 0;
   for (size_t i = 0; i < extents.size(); ++i) {
     const Extent& extent = extents[i];
@@ -90,7 +91,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeExtentCursor(const std::vector
     }
     end = extent.end();
   }
-  return std::make_unique<ExtentListCursor>(extents, capacity, granularity);
+  return std::make_unique<ExtentListCursor>(std::move(extents), geometry);
 }
 
 }  // namespace cbt

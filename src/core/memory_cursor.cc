@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/memory.h"
+#include "cbt/units.h"
 #include "core/parallel_cursor.h"
 #include "core/run_assembler.h"
 #include "simd/kernels.h"
@@ -16,8 +17,8 @@ namespace {
 
 // Bytes compared before runs are extracted (at least 64 blocks, to fill a word), and the most bytes
 // compared in one Next().
-constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
-constexpr uint64_t kBytesPerCall = uint64_t{16} << 20;
+constexpr uint64_t kChunkBytes = kMiB;
+constexpr uint64_t kBytesPerCall = 16 * kMiB;
 
 class MemoryCursor final : public ExtentCursor {
  public:
@@ -25,7 +26,7 @@ class MemoryCursor final : public ExtentCursor {
   // the memory.
   MemoryCursor(const uint8_t* base, const uint8_t* target, uint64_t capacity, uint64_t end,
                uint64_t block_size) noexcept
-      : ExtentCursor(capacity, block_size),
+      : ExtentCursor({.capacity = capacity, .granularity = block_size}),
         base_(base),
         target_(target),
         end_(end),

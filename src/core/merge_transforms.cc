@@ -111,7 +111,9 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> Coalesce(std::unique_ptr<ExtentCur
 absl::StatusOr<std::unique_ptr<ExtentCursor>> AlignOutward(std::unique_ptr<ExtentCursor> input,
                                                            uint64_t granularity) {
   if (absl::Status status = PrepareInput(input, "align"); !status.ok()) return status;
-  if (absl::Status status = CheckGeometry(input->capacity(), granularity); !status.ok()) {
+  if (absl::Status status =
+          CheckGeometry({.capacity = input->capacity(), .granularity = granularity});
+      !status.ok()) {
     return status;
   }
   return std::make_unique<MergeCursor>(std::move(input), granularity, granularity, 0);
@@ -120,7 +122,9 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> AlignOutward(std::unique_ptr<Exten
 absl::StatusOr<std::unique_ptr<ExtentCursor>> AlignInPieces(std::unique_ptr<ExtentCursor> input,
                                                             uint64_t granularity) {
   if (absl::Status status = PrepareInput(input, "blocks"); !status.ok()) return status;
-  if (absl::Status status = CheckGeometry(input->capacity(), granularity); !status.ok()) {
+  if (absl::Status status =
+          CheckGeometry({.capacity = input->capacity(), .granularity = granularity});
+      !status.ok()) {
     return status;
   }
   input->AllowPieces();

@@ -275,7 +275,7 @@ class ParallelCursor final : public ExtentCursor {
  public:
   ParallelCursor(ParallelParts parts, uint64_t capacity, uint64_t granularity, Executor& executor,
                  size_t threads)
-      : ExtentCursor(capacity, granularity),
+      : ExtentCursor({.capacity = capacity, .granularity = granularity}),
         shared_(
             std::make_shared<Shared>(std::move(parts), capacity, granularity, executor, threads)) {}
 

@@ -17,7 +17,7 @@ class RecordingCursor final : public ExtentCursor {
  public:
   RecordingCursor(std::unique_ptr<ExtentCursor> input, const Requested& requested,
                   uint64_t window_end)
-      : ExtentCursor(input->capacity(), input->granularity()),
+      : ExtentCursor(input->geometry()),
         input_(std::move(input)),
         chunk_(requested.chunk),
         gap_(requested.bridge_gap),
@@ -87,9 +87,7 @@ class RecordingCursor final : public ExtentCursor {
 class RequestedCursorImpl final : public RequestedCursor {
  public:
   RequestedCursorImpl(std::unique_ptr<ExtentCursor> shaped, RecordingCursor& recording)
-      : RequestedCursor(shaped->capacity(), shaped->granularity()),
-        shaped_(std::move(shaped)),
-        recording_(recording) {}
+      : RequestedCursor(shaped->geometry()), shaped_(std::move(shaped)), recording_(recording) {}
 
   uint64_t bytes() const noexcept override { return bytes_; }
   uint64_t added_bytes() const noexcept override { return bytes_ - known_; }

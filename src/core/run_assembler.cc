@@ -12,19 +12,37 @@ void RunAssembler::Reset() noexcept {
   sink_.Reset();
 }
 
-size_t RunAssembler::Scan(simd::ExtractRunsFn* kernel, const uint8_t* a, const uint8_t* b,
-                          size_t words, uint64_t block, ExtentBatch& batch) noexcept {
+template <typename Kernel>
+size_t RunAssembler::ScanWith(Kernel scan, uint64_t block, ExtentBatch& batch) noexcept {
   uint64_t* const offsets = batch.mutable_offsets() + batch.size();
   uint64_t* const lengths = batch.mutable_lengths() + batch.size();
-  const unsigned shift = sink_.shift();
   offsets[0] = open_start_;
-  const simd::RunScan scan =
-      kernel(a, b, words, block << shift, shift, open_, offsets, lengths, batch.room());
-  open_ = scan.open;
-  open_start_ = offsets[scan.runs];
-  sink_.Scale(offsets, lengths, scan.runs);
-  sink_.Append(scan.runs, batch);
-  return scan.words;
+  const simd::RunScan found = scan(block << sink_.shift(), offsets, lengths);
+  open_ = found.open;
+  open_start_ = offsets[found.runs];
+  sink_.Scale(offsets, lengths, found.runs);
+  sink_.Append(found.runs, batch);
+  return found.words;
+}
+
+size_t RunAssembler::Scan(simd::ExtractRunsFn* kernel, const uint8_t* a, const uint8_t* b,
+                          size_t words, uint64_t block, ExtentBatch& batch) noexcept {
+  return ScanWith(
+      [&](uint64_t origin, uint64_t* offsets, uint64_t* lengths) {
+        return kernel(a, b, words, origin, sink_.shift(), open_, offsets, lengths, batch.room());
+      },
+      block, batch);
+}
+
+size_t RunAssembler::Scan(simd::ExtractRunsInLayoutFn* kernel, const simd::BitLayout& layout,
+                          const uint8_t* a, const uint8_t* b, size_t words, uint64_t block,
+                          ExtentBatch& batch) noexcept {
+  return ScanWith(
+      [&](uint64_t origin, uint64_t* offsets, uint64_t* lengths) {
+        return kernel(layout, a, b, words, origin, sink_.shift(), open_, offsets, lengths,
+                      batch.room());
+      },
+      block, batch);
 }
 
 void RunAssembler::Close(uint64_t block, ExtentBatch& batch) noexcept {

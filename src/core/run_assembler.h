@@ -32,6 +32,9 @@ class RunAssembler {
   // words > 0. Requires: !waiting(), !batch.full().
   size_t Scan(simd::ExtractRunsFn* kernel, const uint8_t* a, const uint8_t* b, size_t words,
               uint64_t block, ExtentBatch& batch) noexcept;
+  // The same for words in `layout`.
+  size_t Scan(simd::ExtractRunsInLayoutFn* kernel, const simd::BitLayout& layout, const uint8_t* a,
+              const uint8_t* b, size_t words, uint64_t block, ExtentBatch& batch) noexcept;
 
   // True while extents wait for room in a batch.
   bool waiting() const noexcept { return sink_.waiting(); }
@@ -54,6 +57,10 @@ class RunAssembler {
   std::optional<uint64_t> Pending() const noexcept;
 
  private:
+  // scan(origin, offsets, lengths) calls a kernel.
+  template <typename Kernel>
+  size_t ScanWith(Kernel scan, uint64_t block, ExtentBatch& batch) noexcept;
+
   const uint64_t capacity_;
   const uint64_t granularity_;
   RunSink sink_;

@@ -26,6 +26,9 @@ class RunSink {
                                          : 0),
         factor_(IsPowerOfTwo(granularity) ? 1 : granularity) {}
 
+  // From now on what is appended is not cut: fixed blocks may extend past the capacity.
+  void TakeWhole() noexcept { capacity_ = ~uint64_t{0}; }
+
   // Kernels shift block numbers by shift(). What they write is in bytes if the granularity is a
   // power of two; otherwise shift() is 0, they write blocks, and factor() is the granularity.
   unsigned shift() const noexcept { return shift_; }
@@ -71,7 +74,7 @@ class RunSink {
  private:
   static_assert(ExtentBatch::kSlack >= simd::kRunSlack);
 
-  const uint64_t capacity_;
+  uint64_t capacity_;
   const unsigned shift_;
   const uint64_t factor_;
   size_t taken_ = 0;

@@ -2,7 +2,7 @@
 //
 // Each step works on a window of the volume that ends at the horizon, up to which every input has
 // been read. Extents are cut at its end; the Uniter joins them again. Starts and ends of all inputs
-// are merged as plain numbers (see simd/sorted_extents.h).
+// are merged as plain numbers (see simd/tuples/sorted_extents.h).
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -98,7 +98,9 @@ class SetCursor final : public ExtentCursor {
  public:
   SetCursor(std::vector<std::unique_ptr<ExtentCursor>> inputs, uint64_t granularity,
             SetOperation operation)
-      : ExtentCursor(inputs.front()->capacity(), granularity), operation_(operation), uniter_(0) {
+      : ExtentCursor({.capacity = inputs.front()->capacity(), .granularity = granularity}),
+        operation_(operation),
+        uniter_(0) {
     const size_t each = std::clamp<size_t>(kWindowExtents / inputs.size(), 64, 1024);
     inputs_.reserve(inputs.size());
     for (auto& input : inputs) inputs_.emplace_back(std::move(input), each);

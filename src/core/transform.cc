@@ -8,7 +8,8 @@
 namespace cbt {
 
 TransformCursor::TransformCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity)
-    : ExtentCursor(input->capacity(), granularity), input_(std::move(input)) {}
+    : ExtentCursor({.capacity = input->capacity(), .granularity = granularity}),
+      input_(std::move(input)) {}
 
 absl::Status TransformCursor::SeekInput(uint64_t offset) {
   batch_.clear();

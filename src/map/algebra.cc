@@ -159,6 +159,10 @@ absl::StatusOr<ChangeMap> Union(std::span<const ChangeMapView> maps) {
   return UniteBlocks(inputs, geometry);
 }
 
+absl::StatusOr<ChangeMap> Union(std::span<const ChangeMap> maps) {
+  return Union(std::vector<ChangeMapView>(maps.begin(), maps.end()));
+}
+
 absl::StatusOr<ChangeMap> Union(const ChangeMapView& a, const ChangeMapView& b) {
   const ChangeMapView both[] = {a, b};
   return Union(both);
@@ -183,7 +187,7 @@ absl::StatusOr<ChangeMap> WithGranularity(const ChangeMapView& map, uint64_t gra
 
 absl::StatusOr<ChangeMap> WithCapacity(const ChangeMapView& map, uint64_t capacity) {
   const VolumeGeometry geometry{capacity, map.granularity()};
-  absl::Status status = CheckGeometry(geometry.capacity, geometry.granularity);
+  absl::Status status = CheckGeometry(geometry);
   if (!status.ok()) return status;
   std::vector<ChangeMapView> inputs = {map};
   ChangeMap unknown;

@@ -126,7 +126,7 @@ struct ChangeMapBuilder::State {
 };
 
 absl::StatusOr<ChangeMapBuilder> ChangeMapBuilder::Create(const VolumeGeometry& geometry) {
-  absl::Status status = CheckGeometry(geometry.capacity, geometry.granularity);
+  absl::Status status = CheckGeometry(geometry);
   if (!status.ok()) return status;
   return ChangeMapBuilder(std::make_unique<State>(geometry));
 }

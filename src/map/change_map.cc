@@ -26,7 +26,7 @@ uint64_t Blocks(const VolumeGeometry& geometry) noexcept {
 
 absl::StatusOr<std::shared_ptr<PortableIndex>> CheckedIndex(std::span<const uint8_t> bytes,
                                                             const VolumeGeometry& geometry) {
-  absl::Status status = CheckGeometry(geometry.capacity, geometry.granularity);
+  absl::Status status = CheckGeometry(geometry);
   if (!status.ok()) return status;
   absl::StatusOr<std::shared_ptr<PortableIndex>> index =
       PortableIndex::Parse(bytes, Blocks(geometry));
@@ -181,7 +181,7 @@ absl::StatusOr<ChangeMap> ChangeMap::Empty(const VolumeGeometry& geometry) {
 }
 
 absl::StatusOr<ChangeMap> ChangeMap::Full(const VolumeGeometry& geometry) {
-  absl::Status status = CheckGeometry(geometry.capacity, geometry.granularity);
+  absl::Status status = CheckGeometry(geometry);
   if (!status.ok()) return status;
   RangeWriter writer;
   if (geometry.capacity > 0) status = writer.Add(0, Blocks(geometry));
@@ -192,7 +192,7 @@ absl::StatusOr<ChangeMap> ChangeMap::Full(const VolumeGeometry& geometry) {
 absl::StatusOr<ChangeMap> ChangeMap::FromCursor(ExtentCursor& cursor, uint64_t granularity) {
   const VolumeGeometry geometry{cursor.capacity(),
                                 granularity == 0 ? cursor.granularity() : granularity};
-  absl::Status status = CheckGeometry(geometry.capacity, geometry.granularity);
+  absl::Status status = CheckGeometry(geometry);
   if (!status.ok()) return status;
   // A cursor that has not moved is at 0: don't open a remote stream twice.
   if (cursor.covered() != 0) status = cursor.Seek(0);
@@ -216,7 +216,7 @@ absl::StatusOr<ChangeMap> ChangeMap::FromCursor(ExtentCursor& cursor, uint64_t g
 
 absl::StatusOr<ChangeMap> ChangeMap::FromBitmap(const BitmapView& bitmap,
                                                 const VolumeGeometry& geometry) {
-  absl::Status status = CheckGeometry(geometry.capacity, geometry.granularity);
+  absl::Status status = CheckGeometry(geometry);
   if (!status.ok()) return status;
   if (bitmap.bit_count() != Blocks(geometry)) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -23,7 +23,7 @@ class MapCursor final : public ExtentCursor {
  public:
   MapCursor(std::vector<std::shared_ptr<const PortableIndex>> maps, const VolumeGeometry& geometry,
             std::vector<std::shared_ptr<const void>> storage)
-      : ExtentCursor(geometry.capacity, geometry.granularity),
+      : ExtentCursor(geometry),
         storage_(std::move(storage)),
         merge_(std::move(maps), BlockCount(geometry.capacity, geometry.granularity)),
         sink_(geometry.capacity, geometry.granularity) {}
@@ -33,6 +33,7 @@ class MapCursor final : public ExtentCursor {
     const uint64_t block = offset / granularity();
     held_ = {};
     left_ = 0;
+    run_done_ = 0;
     sink_.Reset();
     floor_ = offset;
     start_value_ = static_cast<uint32_t>(block & (kContainerBlocks - 1));
@@ -41,13 +42,20 @@ class MapCursor final : public ExtentCursor {
     return absl::OkStatus();
   }
 
+  bool DoReturnBlocks(uint64_t block_size) override {
+    if (block_size != granularity()) return false;
+    blocks_ = true;
+    sink_.TakeWhole();
+    return true;
+  }
+
   absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
     size_t budget = kContainersPerCall;
     while (!batch.full()) {
       if (sink_.waiting()) {
         sink_.Take(batch);
       } else if (left_ > 0) {
-        Decode(batch);
+        blocks_ ? DecodeBlocks(batch) : Decode(batch);
       } else if (budget-- == 0) {
         break;
       } else {
@@ -92,6 +100,10 @@ class MapCursor final : public ExtentCursor {
     if (!bitset) {
       at_ = LowerBound(container, start_value_);
       left_ -= at_;
+      if (blocks_ && left_ > 0 && container.kind == ContainerKind::kRun) {
+        const uint32_t first = LoadU16(container_.data + 4 * at_);
+        run_done_ = start_value_ - std::min(start_value_, first);
+      }
     } else {
       at_ = start_value_ / 64;
       left_ -= at_;
@@ -112,6 +124,58 @@ class MapCursor final : public ExtentCursor {
   // The offset of a value of the container, in the kernels' unit.
   uint64_t Origin(uint64_t value) const noexcept {
     return (container_.first_block() + value) << sink_.shift();
+  }
+
+  // Decodes a stretch into the batch, block by block.
+  void DecodeBlocks(ExtentBatch& batch) {
+    uint64_t* const offsets = batch.mutable_offsets() + batch.size();
+    uint64_t* const lengths = batch.mutable_lengths() + batch.size();
+    const size_t room = batch.room();
+    size_t blocks = 0;
+    switch (container_.kind) {
+      case ContainerKind::kBitset: {
+        const simd::BlockScan scan = list_blocks_(container_.data + 8 * at_, nullptr, left_,
+                                                  Origin(at_ * 64), sink_.shift(), offsets, room);
+        Pass(scan.words);
+        blocks = scan.blocks;
+        break;
+      }
+      case ContainerKind::kArray:
+        blocks = std::min<size_t>(left_, room);
+        for (size_t i = 0; i < blocks; ++i) {
+          offsets[i] = Origin(LoadU16(container_.data + 2 * (at_ + i)));
+        }
+        Pass(blocks);
+        break;
+      case ContainerKind::kRun:
+        while (left_ > 0 && blocks < room) blocks += DecodeRun(offsets + blocks, room - blocks);
+        break;
+    }
+    if (sink_.factor() != 1) {
+      for (size_t i = 0; i < blocks; ++i) offsets[i] *= sink_.factor();
+    }
+    std::fill_n(lengths, blocks, granularity());
+    sink_.Append(blocks, batch);
+  }
+
+  // Lists blocks of the present run, at most `room`; returns their number.
+  size_t DecodeRun(uint64_t* offsets, size_t room) noexcept {
+    const uint8_t* const pair = container_.data + 4 * at_;
+    const size_t blocks = size_t{LoadU16(pair + 2)} + 1 - run_done_;
+    const size_t count = std::min(blocks, room);
+    const uint64_t first = Origin(uint64_t{LoadU16(pair)} + run_done_);
+    for (size_t i = 0; i < count; ++i) offsets[i] = first + (uint64_t{i} << sink_.shift());
+    run_done_ += count;
+    if (count == blocks) {
+      Pass(1);
+      run_done_ = 0;
+    }
+    return count;
+  }
+
+  void Pass(size_t count) noexcept {
+    at_ += count;
+    left_ -= count;
   }
 
   // Decodes a stretch, at least one value or word, into the batch.
@@ -168,7 +232,7 @@ class MapCursor final : public ExtentCursor {
       case ContainerKind::kArray:
         return Origin(LoadU16(container_.data + 2 * at_)) * sink_.factor();
       case ContainerKind::kRun:
-        return Origin(LoadU16(container_.data + 4 * at_)) * sink_.factor();
+        return Origin(uint64_t{LoadU16(container_.data + 4 * at_)} + run_done_) * sink_.factor();
       case ContainerKind::kBitset:
         break;
     }
@@ -195,17 +259,34 @@ class MapCursor final : public ExtentCursor {
   const std::vector<std::shared_ptr<const void>> storage_;
   ContainerMerge merge_;
   simd::ExtractRunsFn* const extract_runs_ = simd::ExtractRuns().single;
+  simd::ListBlocksFn* const list_blocks_ = simd::ListBlocks().single->list;
   RunSink sink_;
 
   Container container_;  // being decoded: `left_` words, values or pairs from `at_` on
   size_t at_ = 0;
   size_t left_ = 0;
-  Extent held_;         // bytes; empty: none
-  uint64_t floor_ = 0;  // bytes, the position of Seek()
+  size_t run_done_ = 0;  // blocks of the present run that have been listed
+  bool blocks_ = false;  // returns blocks, not extents
+  Extent held_;          // bytes; empty: none
+  uint64_t floor_ = 0;   // bytes, the position of Seek()
   uint64_t start_key_ = 0;
   uint32_t start_value_ = 0;
   ContainerWords words_;
 };
+
+// `storage` keeps the bytes of the maps alive; empty if the caller does.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> UnionOf(
+    std::span<const ChangeMapView> maps, std::vector<std::shared_ptr<const void>> storage) {
+  if (maps.empty()) return absl::InvalidArgumentError("union: no maps");
+  std::vector<std::shared_ptr<const PortableIndex>> indexes;
+  for (const ChangeMapView& map : maps) {
+    if (map.geometry() != maps.front().geometry()) {
+      return absl::InvalidArgumentError("union: maps have different geometries");
+    }
+    indexes.push_back(ChangeMapAccess::Index(map));
+  }
+  return MakeContainerCursor(std::move(indexes), maps.front().geometry(), std::move(storage));
+}
 
 }  // namespace
 
@@ -225,17 +306,13 @@ std::unique_ptr<ExtentCursor> MakeChangeMapCursor(const ChangeMapView& map) {
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeUnionCursor(std::span<const ChangeMap> maps) {
-  if (maps.empty()) return absl::InvalidArgumentError("union: no maps");
-  std::vector<std::shared_ptr<const PortableIndex>> indexes;
   std::vector<std::shared_ptr<const void>> storage;
-  for (const ChangeMap& map : maps) {
-    if (map->geometry() != maps.front()->geometry()) {
-      return absl::InvalidArgumentError("union: maps have different geometries");
-    }
-    indexes.push_back(ChangeMapAccess::Index(map));
-    storage.push_back(ChangeMapAccess::Storage(map));
-  }
-  return MakeContainerCursor(std::move(indexes), maps.front()->geometry(), std::move(storage));
+  for (const ChangeMap& map : maps) storage.push_back(ChangeMapAccess::Storage(map));
+  return UnionOf(std::vector<ChangeMapView>(maps.begin(), maps.end()), std::move(storage));
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeUnionCursor(std::span<const ChangeMapView> maps) {
+  return UnionOf(maps, {});
 }
 
 }  // namespace cbt

@@ -221,7 +221,7 @@ absl::StatusOr<MapFileParts> ParseMapFile(std::span<const uint8_t> file, std::st
   header.payload_bytes = LoadU64(bytes + kPayloadSizeAt);
   header.file_bytes = file.size();
   header.checksum = checksum;
-  absl::Status geometry = CheckGeometry(header.geometry.capacity, header.geometry.granularity);
+  absl::Status geometry = CheckGeometry(header.geometry);
   if (!geometry.ok()) return Damaged(name, kCapacityAt, std::string(geometry.message()));
   if (header.payload_bytes != file.size() - header_size) {
     return Damaged(name, kPayloadSizeAt,
@@ -307,28 +307,42 @@ absl::StatusOr<ChangeMap> DecodeChangeMap(std::span<const uint8_t> bytes, const 
   return CheckedMap(*parts, std::move(storage), parts->payload, name);
 }
 
-absl::StatusOr<ChangeMap> ReadChangeMap(const std::string& path) {
-  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
-  if (!file.ok()) return file.status();
-  absl::StatusOr<MapFileParts> parts = ParseMapFile((*file)->bytes(), path);
-  if (!parts.ok()) return parts.status();
-  return CheckedMap(*parts, *std::move(file), parts->payload, path);
+namespace {
+
+// The name of the file in messages.
+std::string NameOf(const std::string& path, std::string_view label) {
+  return label.empty() ? path : std::string(label);
 }
 
-absl::StatusOr<ChangeMapHeader> ReadChangeMapHeader(const std::string& path) {
-  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
+}  // namespace
+
+absl::StatusOr<ChangeMap> ReadChangeMap(const std::string& path, std::string_view label) {
+  const std::string name = NameOf(path, label);
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path, name);
   if (!file.ok()) return file.status();
-  absl::StatusOr<MapFileParts> parts = ParseMapFile((*file)->bytes(), path);
+  absl::StatusOr<MapFileParts> parts = ParseMapFile((*file)->bytes(), name);
+  if (!parts.ok()) return parts.status();
+  return CheckedMap(*parts, *std::move(file), parts->payload, name);
+}
+
+absl::StatusOr<ChangeMapHeader> ReadChangeMapHeader(const std::string& path,
+                                                    std::string_view label) {
+  const std::string name = NameOf(path, label);
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path, name);
+  if (!file.ok()) return file.status();
+  absl::StatusOr<MapFileParts> parts = ParseMapFile((*file)->bytes(), name);
   if (!parts.ok()) return parts.status();
   return parts->header;
 }
 
-absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenChangeMapCursor(const std::string& path) {
+absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenChangeMapCursor(const std::string& path,
+                                                                  std::string_view label) {
+  const std::string name = NameOf(path, label);
   absl::StatusOr<std::shared_ptr<const MappedFile>> file =
-      MappedFile::Open(path, path, MappedFile::Watched::kYes);
+      MappedFile::Open(path, name, MappedFile::Watched::kYes);
   if (!file.ok()) return file.status();
   const std::span<const uint8_t> bytes = (*file)->bytes();
-  absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(file), path);
+  absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(file), name);
   if (!map.ok()) return map.status();
   return MakeLazyMapCursor(*map);
 }

@@ -11,12 +11,17 @@
 
 #include "absl/status/statusor.h"
 #include "base/file_io.h"
+#include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
 #include "cbt/cursor.h"
 #include "map/folder/folder.h"
 #include "map/portable_index.h"
 
 namespace cbt {
+
+// More bytes than any file has: the largest payload, and a header with 8 bytes for each 64 KiB of
+// it and names. A reader refuses a larger file before it has read it.
+inline constexpr uint64_t kMostMapFileBytes = kMaxMapBytes + kMaxMapBytes / 64;
 
 // The header of a file and its parts.
 struct MapFileParts {

@@ -54,6 +54,18 @@ void PortableWriter::BeginContainer(uint64_t key, uint32_t cardinality, bool run
   starts_.push_back(static_cast<uint32_t>(payload_.size()));
 }
 
+bool PortableWriter::AppendFew(uint64_t key, const uint8_t* words) {
+  std::array<uint16_t, kMaxArrayCardinality + simd::kContainerSlack> values;
+  const auto [count, runs] = simd::Containers().collect_few(words, values.data());
+  if (count == simd::kNotFew) return false;
+  const auto cardinality = static_cast<uint32_t>(count);
+  if (RunBytes(static_cast<uint32_t>(runs)) < PlainBytes(cardinality)) return false;
+  if (cardinality == 0) return true;
+  BeginContainer(key, cardinality, false);
+  Append(values.data(), 2 * count);
+  return true;
+}
+
 void PortableWriter::AppendArray(uint64_t key, const uint8_t* words, uint32_t cardinality) {
   BeginContainer(key, cardinality, false);
   std::array<uint16_t, kMaxArrayCardinality + simd::kContainerSlack> values;
@@ -70,6 +82,8 @@ void PortableWriter::AppendPairs(uint64_t key, const uint8_t* pairs, uint32_t co
 }
 
 void PortableWriter::AddWords(uint64_t key, const uint8_t* words) {
+  // Most containers of most maps are sparse: one pass finds their values and counts them.
+  if (AppendFew(key, words)) return;
   const simd::BitCounts counts = simd::CountBits().single(words, nullptr, kBitsetWords, 0);
   const auto cardinality = static_cast<uint32_t>(counts.ones);
   const auto runs = static_cast<uint32_t>(counts.starts);

@@ -9,9 +9,7 @@ class UnchangedCursor final : public ExtentCursor {
  public:
   UnchangedCursor(std::unique_ptr<ExtentCursor> input,
                   std::vector<std::shared_ptr<const MappedFile>> files)
-      : ExtentCursor(input->capacity(), input->granularity()),
-        files_(std::move(files)),
-        input_(std::move(input)) {}
+      : ExtentCursor(input->geometry()), files_(std::move(files)), input_(std::move(input)) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override { return input_->Seek(offset); }

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "cbt/units.h"
+
 namespace cbt::ops {
 
 // One thread, a bounded number of connections, and a time limit for each request with its answer: a
@@ -16,7 +18,7 @@ namespace cbt::ops {
 class HttpPage {
  public:
   static constexpr size_t kMaxConnections = 32;
-  static constexpr size_t kMaxRequestBytes = size_t{8} << 10;
+  static constexpr size_t kMaxRequestBytes = 8 * kKiB;
   static constexpr std::chrono::seconds kMaxTime{10};
 
   // Listens on `host`:`port` (0: any) and answers GET `path` with the result of `text`, called on

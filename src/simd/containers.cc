@@ -70,14 +70,59 @@ size_t CollectValues(const uint8_t* words, uint16_t* values) noexcept {
   return count;
 }
 
+FewValues CollectFew(const uint8_t* words, uint16_t* values) noexcept {
+  FewValues few = {0, 0};
+  uint64_t before = 0;
+  for (unsigned i = 0; i < 1024; ++i) {
+    uint64_t word;
+    std::memcpy(&word, words + 8 * size_t{i}, sizeof(word));
+    // Every variant looks at the room before groups of 32 words.
+    if (i % 32 == 0 && few.count > kMaxArrayValues - 32 * 8) return {kNotFew, 0};
+    if (word != 0) {
+      if (std::popcount(word) > 8) return {kNotFew, 0};
+      few.runs += static_cast<size_t>(std::popcount(word & ~(word << 1 | before >> 63)));
+    }
+    before = word;
+    for (; word != 0; word &= word - 1) {
+      values[few.count++] = static_cast<uint16_t>(i * 64 + unsigned(std::countr_zero(word)));
+    }
+  }
+  return few;
+}
+
 }  // namespace
 
-const ContainersKernels kContainers = {&ExpandValues, &ExpandPairs, &CheckValues, &CheckPairs,
-                                       &CollectValues};
+const ContainersKernels kContainers = {&ExpandValues, &ExpandPairs,   &CheckValues,
+                                       &CheckPairs,   &CollectValues, &CollectFew};
 
 }  // namespace scalar
 
 namespace {
+
+// collect_few of sparse words, of one word with too many bits, and of too many words.
+bool KnowsFew(const ContainersKernels& candidate) noexcept {
+  static uint64_t words[1024];
+  static uint16_t values[2][kMaxArrayValues + kContainerSlack];
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(words);
+  for (unsigned round = 0; round < 4; ++round) {
+    CheckPattern pattern;
+    for (uint64_t& word : words) {
+      word = pattern.Next() & pattern.Next() & pattern.Next() & pattern.Next();
+      if (std::popcount(word) > 8) word = uint64_t{7} << 61;
+      if (round < 2 && word % 4 != 0) word = 0;
+      if (word % 3 == 0) word &= uint64_t{1} << 63 | 1;
+    }
+    if (round == 1) words[pattern.Next() % 1024] = 0x1ff;
+    if (round == 2) words[1000] = 0;
+    const FewValues want = scalar::kContainers.collect_few(bytes, values[0]);
+    const FewValues got = candidate.collect_few(bytes, values[1]);
+    if (got.count != want.count || got.runs != want.runs) return false;
+    if (want.count != kNotFew && std::memcmp(values[0], values[1], 2 * want.count) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
 
 // Runs and single values, in whole vectors and a tail; then the same as pairs.
 bool KnownAnswer(const ContainersKernels& candidate) noexcept {
@@ -112,6 +157,7 @@ bool KnownAnswer(const ContainersKernels& candidate) noexcept {
       return false;
     }
   }
+  if (!KnowsFew(candidate)) return false;
   const auto* const array = reinterpret_cast<const uint8_t*>(values[0]);
   for (size_t i = 0; i < runs[0]; ++i) {
     pairs[2 * i] = static_cast<uint16_t>((offsets[0][i] - (uint64_t{5} << 40)) >> 12);

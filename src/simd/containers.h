@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "simd/levels.h"
+#include "simd/dispatch/levels.h"
 
 namespace cbt::simd {
 
@@ -20,6 +20,13 @@ inline constexpr size_t kMaxArrayValues = 4096;
 
 // Elements past their results that the functions below may overwrite.
 inline constexpr size_t kContainerSlack = 64;
+
+// The result of `collect_few`.
+struct FewValues {
+  size_t count;  // values; kNotFew: there are more, and nothing is known
+  size_t runs;   // maximal runs of consecutive ones
+};
+inline constexpr size_t kNotFew = ~size_t{0};
 
 struct ContainersKernels {
   // Turns `count` strictly ascending values (1 .. kMaxArrayValues) into maximal runs. Value v has
@@ -43,6 +50,11 @@ struct ContainersKernels {
   // returns their number. At most kMaxArrayValues are set; `values` has room for kContainerSlack
   // more.
   size_t (*collect_values)(const uint8_t* words, uint16_t* values) noexcept;
+
+  // The same for bitsets in which no word has more than 8 bits set; otherwise, or if almost
+  // kMaxArrayValues are set, kNotFew. Gives up at the first such word; passes empty words at the
+  // speed of the loads. `values` has room for kMaxArrayValues + kContainerSlack.
+  FewValues (*collect_few)(const uint8_t* words, uint16_t* values) noexcept;
 };
 
 CBT_DECLARE_AT_EVERY_LEVEL(ContainersKernels, kContainers)

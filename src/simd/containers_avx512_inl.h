@@ -115,7 +115,7 @@ static size_t CompressBits(const uint8_t* words, uint16_t* values) noexcept {
 
 extern const ContainersKernels kContainers;
 const ContainersKernels kContainers = {&containers::CompressValues, &containers::WidenPairs,
-                                       &containers::CheckValues, &containers::CheckPairs,
-                                       &containers::CompressBits};
+                                       &containers::CheckValues,    &containers::CheckPairs,
+                                       &containers::CompressBits,   &containers::CollectFew};
 
 }  // namespace cbt::simd::CBT_ISA_NAMESPACE

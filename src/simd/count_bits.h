@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "simd/levels.h"
+#include "simd/dispatch/levels.h"
 
 namespace cbt::simd {
 

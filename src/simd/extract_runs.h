@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "simd/levels.h"
+#include "simd/dispatch/levels.h"
 
 namespace cbt::simd {
 
@@ -37,13 +37,32 @@ using ExtractRunsFn = RunScan(const uint8_t* a, const uint8_t* b, size_t words, 
                               unsigned shift, uint64_t open, uint64_t* offsets, uint64_t* lengths,
                               size_t room) noexcept;
 
-// One variant: a function for each operation on words.
-struct ExtractRunsKernels {
-  ExtractRunsFn* single;     // a
-  ExtractRunsFn* exclusive;  // a ^ b
-  ExtractRunsFn* and_not;    // b & ~a
-  ExtractRunsFn* either;     // a | b
-  ExtractRunsFn* both;       // a & b
+// How bits lie in memory where they are not little-endian words with the first bit lowest.
+struct BitLayout {
+  bool most_significant_first = false;  // the first bit of each byte is its highest
+  unsigned reversed_word_bytes = 1;  // the bytes of each word of so many (1, 2, 4, 8) are reversed
+  uint64_t flip_a = 0;               // ~0: the bits of a are inverted
+  uint64_t flip_b = 0;               // ~0: those of b
+};
+
+// As ExtractRunsFn, for bitmaps in `layout`. Reads the same bytes: 8 for each word.
+using ExtractRunsInLayoutFn = RunScan(const BitLayout& layout, const uint8_t* a, const uint8_t* b,
+                                      size_t words, uint64_t origin, unsigned shift, uint64_t open,
+                                      uint64_t* offsets, uint64_t* lengths, size_t room) noexcept;
+
+// A function for each operation on words.
+template <typename Fn>
+struct RunsOfEachOperation {
+  Fn* single;     // a
+  Fn* exclusive;  // a ^ b
+  Fn* and_not;    // b & ~a
+  Fn* either;     // a | b
+  Fn* both;       // a & b
+};
+
+// One variant.
+struct ExtractRunsKernels : RunsOfEachOperation<ExtractRunsFn> {
+  RunsOfEachOperation<ExtractRunsInLayoutFn> in_layout;
 };
 
 CBT_DECLARE_AT_EVERY_LEVEL(ExtractRunsKernels, kExtractRuns)

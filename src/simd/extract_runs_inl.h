@@ -8,6 +8,9 @@
 //      surplus the next ones overwrite;
 //   4. widen pairs of positions to offsets and lengths.
 // Before a step, words without an edge are skipped at the speed of the loads.
+//
+// Words of other layouts are put in order in pass 1. A word without an edge has equal bits,
+// whatever their order, so what is skipped need not be.
 #include <xsimd/xsimd.hpp>
 
 #if defined(__x86_64__)
@@ -35,25 +38,15 @@ struct Step {
   alignas(64) uint16_t positions[kLongStep * 64 + 64];  // of the edges, from the step's first bit
 };
 
-// The index of the lowest set bit. For 0, any number in 0 .. 127: the surplus stores of the lists
-// write it, and it is never read.
-static inline uint64_t LowestBit(uint64_t bits) noexcept {
-#if defined(__BMI__)
-  return _tzcnt_u64(bits);
-#else
-  return static_cast<uint64_t>(__builtin_ctzll(bits | uint64_t{1} << 63));
-#endif
-}
-
-// Writes base + i for every set bit i, lowest first; may write three more elements. Returns the
+// Writes base + i for every set bit i, first bits first; may write three more elements. Returns the
 // number of set bits. Does not branch if it is at most four.
+template <bool kDescending>
 static inline size_t ListFewBits(uint64_t bits, size_t base, uint16_t* out) noexcept {
   const auto count = static_cast<size_t>(__builtin_popcountll(bits));
   size_t i = 0;
   do {
     for (size_t k = 0; k < 4; ++k) {
-      out[i + k] = static_cast<uint16_t>(base + LowestBit(bits));
-      bits &= bits - 1;
+      out[i + k] = static_cast<uint16_t>(base + TakeBit<kDescending>(bits));
     }
     i += 4;
   } while (i < count);
@@ -65,15 +58,13 @@ static inline size_t ListFewBits(uint64_t bits, size_t base, uint16_t* out) noex
 #if defined(__AVX512VBMI2__)
 
 // The bits of `now` that differ from the bit before them; `before` holds the lanes before.
+template <bool kDescending>
 static inline Words Edges(Words before, Words now) noexcept {
   const __m512i previous = Previous(before, now);
-  // The upper half of (now : previous) << 1 holds each bit's predecessor.
+  // The lower half of (previous : now) >> 1 holds each bit's predecessor.
+  if constexpr (kDescending) return _mm512_xor_si512(now, _mm512_shrdi_epi64(now, previous, 1));
+  // The upper half of (now : previous) << 1 does.
   return _mm512_xor_si512(now, _mm512_shldi_epi64(now, previous, 1));
-}
-
-// Bit i: lane i is not 0.
-static inline unsigned MixedLanes(Words edges) noexcept {
-  return _mm512_test_epi64_mask(edges, edges);
 }
 
 // The numbers 0 .. 63 in the bytes of a vector.
@@ -133,35 +124,11 @@ static inline void Widen(const uint16_t* positions, size_t count, uint64_t origi
 
 #else
 
+template <bool kDescending>
 static inline Words Edges(Words before, Words now) noexcept {
-  return now ^ (now << 1 | Previous(before, now) >> 63);
+  const Words previous = Previous(before, now);
+  return kDescending ? now ^ (now >> 1 | previous << 63) : now ^ (now << 1 | previous >> 63);
 }
-
-static inline unsigned MixedLanes(Words edges) noexcept {
-#if defined(__AVX2__)
-  const __m256i quiet = _mm256_cmpeq_epi64(edges, _mm256_setzero_si256());
-  return static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(quiet))) ^ 15u;
-#elif defined(__SSE4_2__)
-  const __m128i quiet = _mm_cmpeq_epi64(edges, _mm_setzero_si128());
-  return static_cast<unsigned>(_mm_movemask_pd(_mm_castsi128_pd(quiet))) ^ 3u;
-#elif defined(__aarch64__)
-  return (vgetq_lane_u64(edges, 0) != 0 ? 1u : 0u) | (vgetq_lane_u64(edges, 1) != 0 ? 2u : 0u);
-#endif
-}
-
-// For each byte value, the indexes of its set bits, lowest first, in the bytes of a word.
-struct ByteTable {
-  uint64_t positions[256];
-  constexpr ByteTable() : positions() {
-    for (unsigned byte = 0; byte < 256; ++byte) {
-      unsigned place = 0;
-      for (unsigned bit = 0; bit < 8; ++bit) {
-        if ((byte >> bit & 1) != 0) positions[byte] |= uint64_t{bit} << (8 * place++);
-      }
-    }
-  }
-};
-static constexpr ByteTable kByteTable;
 
 // As ListFewBits(), without any branch, for words with many set bits; may write seven more
 // elements.
@@ -185,7 +152,7 @@ static inline size_t ListManyBits(uint64_t bits, size_t base, uint16_t* out) noe
 }
 
 static inline size_t ListWords(uint64_t mixed, size_t base, bool, uint16_t* out) noexcept {
-  return ListFewBits(mixed, base, out);
+  return ListFewBits<false>(mixed, base, out);
 }
 
 static inline void Widen(const uint16_t* positions, size_t count, uint64_t origin, unsigned shift,
@@ -203,29 +170,31 @@ static inline void Widen(const uint16_t* positions, size_t count, uint64_t origi
 
 // --- What they share -------------------------------------------------------------------------
 
-// Fills step.edges and step.mixed with `count` words; `open`: the bit before them.
-template <typename Op>
-static inline void Load(const uint8_t* a, const uint8_t* b, size_t count, uint64_t open,
+// Fills step.edges and step.mixed with `count` words from byte `at` on; `open`: the bit before
+// them.
+template <typename Reader>
+static inline void Load(const Reader& reader, size_t at, size_t count, uint64_t open,
                         Step& step) noexcept {
   constexpr size_t kLanes = Words::size;
   static_assert(64 % kLanes == 0);
+  open = reader.Raw(open);
   Words before(uint64_t{0} - open);
   size_t i = 0;
   for (size_t group = 0; group * 64 < count; ++group) {
     uint64_t mixed = 0;
     const size_t end = count - group * 64 < 64 ? count : group * 64 + 64;
     for (; end - i >= kLanes; i += kLanes) {
-      const Words now = Combine<Op>(a, b, i * 8);
-      const Words edges = Edges(before, now);
+      const Words now = reader.RawVector(at + i * 8);
+      const Words edges = Edges<Reader::kDescending>(before, now);
       edges.store_aligned(step.edges + i);
-      mixed |= uint64_t{MixedLanes(edges)} << (i % 64);
+      mixed |= uint64_t{NonZeroLanes(edges)} << (i % 64);
       before = now;
     }
     // The last words of the scan, fewer than a vector.
-    uint64_t last = i == 0 ? uint64_t{0} - open : CombineWord<Op>(a, b, (i - 1) * 8);
+    uint64_t last = i == 0 ? uint64_t{0} - open : reader.RawWord(at + (i - 1) * 8);
     for (; i < end; ++i) {
-      const uint64_t now = CombineWord<Op>(a, b, i * 8);
-      step.edges[i] = now ^ (now << 1 | last >> 63);
+      const uint64_t now = reader.RawWord(at + i * 8);
+      step.edges[i] = WordEdges<Reader::kDescending>(last, now);
       mixed |= uint64_t{step.edges[i] != 0} << (i % 64);
       last = now;
     }
@@ -260,12 +229,26 @@ static inline size_t ListEdges(Step& step, size_t listed, size_t limit, size_t& 
   return found;
 }
 
-static inline size_t ListEdges(Step& step, size_t listed, size_t limit, Density density,
+template <bool kDescending>
+static inline size_t ListEdges(Step& step, size_t count, size_t listed, size_t limit,
                                size_t& taken) noexcept {
+  const Density density = Guess(step, listed);
+  if (kDescending && density == Density::kFew && !kTakesHighest) {
+    for (size_t k = 0; k < listed; ++k) {
+      uint64_t& edges = step.edges[step.list[k]];
+      edges = ReverseBits(edges);
+    }
+  }
+  if (kDescending && density != Density::kFew) {
+    // In whole vectors: few words have no edge.
+    for (size_t i = 0; i < count; i += Words::size) {
+      ReverseBits(Words::load_aligned(step.edges + i)).store_aligned(step.edges + i);
+    }
+  }
   switch (density) {
     case Density::kFew:
       return ListEdges(step, listed, limit, taken, [](uint64_t bits, size_t base, uint16_t* out) {
-        return ListFewBits(bits, base, out);
+        return ListFewBits < kDescending && kTakesHighest > (bits, base, out);
       });
     case Density::kMany:
       return ListEdges(step, listed, limit, taken, [](uint64_t bits, size_t base, uint16_t* out) {
@@ -279,10 +262,10 @@ static inline size_t ListEdges(Step& step, size_t listed, size_t limit, Density 
   });
 }
 
-template <typename Op>
-static RunScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t origin,
-                    unsigned shift, uint64_t open, uint64_t* offsets, uint64_t* lengths,
-                    size_t room) noexcept {
+template <typename Reader>
+static inline RunScan ScanWith(const Reader reader, size_t words, uint64_t origin, unsigned shift,
+                               uint64_t open, uint64_t* offsets, uint64_t* lengths,
+                               size_t room) noexcept {
   // Four vectors per iteration of the quiet loop: enough independent loads to keep the memory
   // pipeline full, and one branch for all of them.
   constexpr size_t kVector = Words::size;
@@ -298,26 +281,28 @@ static RunScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t o
     while (quiet && words - i >= kQuiet) {
       const Words fill(uint64_t{0} - open);
       const size_t at = i * 8;
-      const Words w0 = Combine<Op>(a, b, at) ^ fill;
-      const Words w1 = Combine<Op>(a, b, at + kVector * 8) ^ fill;
-      const Words w2 = Combine<Op>(a, b, at + kVector * 16) ^ fill;
-      const Words w3 = Combine<Op>(a, b, at + kVector * 24) ^ fill;
+      const Words w0 = reader.Quiet(at, fill);
+      const Words w1 = reader.Quiet(at + kVector * 8, fill);
+      const Words w2 = reader.Quiet(at + kVector * 16, fill);
+      const Words w3 = reader.Quiet(at + kVector * 24, fill);
       if (!xsimd::any(((w0 | w1) | (w2 | w3)) != Words(uint64_t{0}))) {
         i += kQuiet;
         continue;
       }
       if (step_words == kLongStep) break;
-      const uint64_t mixed = uint64_t{MixedLanes(w0)} | uint64_t{MixedLanes(w1)} << kVector |
-                             uint64_t{MixedLanes(w2)} << (2 * kVector) |
-                             uint64_t{MixedLanes(w3)} << (3 * kVector);
+      const uint64_t mixed = uint64_t{NonZeroLanes(w0)} | uint64_t{NonZeroLanes(w1)} << kVector |
+                             uint64_t{NonZeroLanes(w2)} << (2 * kVector) |
+                             uint64_t{NonZeroLanes(w3)} << (3 * kVector);
       if ((mixed & (mixed - 1)) != 0) break;
       // A single word with edges: a step would cost more than the word itself.
       i += static_cast<size_t>(__builtin_ctzll(mixed));
-      const uint64_t word = CombineWord<Op>(a, b, i * 8);
-      uint64_t edges = word ^ (word << 1 | open);
+      const uint64_t word = reader.Word(i * 8);
+      uint64_t edges = WordEdges<Reader::kDescending>(uint64_t{0} - open, word);
+      constexpr bool kHighest = Reader::kDescending && kTakesHighest;
+      if constexpr (Reader::kDescending && !kHighest) edges = ReverseBits(edges);
       const uint64_t base = origin + (uint64_t{i} * 64 << shift);
       do {
-        const uint64_t offset = base + (static_cast<uint64_t>(__builtin_ctzll(edges)) << shift);
+        const uint64_t offset = base + (TakeBit<kHighest>(edges) << shift);
         if (open == 0) {
           offsets[runs] = offset;
         } else {
@@ -325,7 +310,6 @@ static RunScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t o
           ++runs;
         }
         open ^= 1;
-        edges &= edges - 1;
       } while (edges != 0);
       ++i;
       if (runs >= room) return {i, runs, open};
@@ -333,7 +317,7 @@ static RunScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t o
     if (i == words) break;
 
     const size_t count = words - i < step_words ? words - i : step_words;
-    Load<Op>(a + i * 8, Op::kBinary ? b + i * 8 : nullptr, count, open, step);
+    Load(reader, i * 8, count, open, step);
     size_t listed = 0;
     for (size_t group = 0; group * 64 < count; ++group) {
       listed += ListWords(step.mixed[group], group * 64, !quiet, step.list + listed);
@@ -344,7 +328,7 @@ static RunScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t o
     }
     size_t taken = 0;
     const size_t found =
-        ListEdges(step, listed, 2 * (room - runs) - open, Guess(step, listed), taken);
+        ListEdges<Reader::kDescending>(step, count, listed, 2 * (room - runs) - open, taken);
     const uint64_t base = origin + (uint64_t{i} * 64 << shift);
     if (open != 0 && found != 0) {
       lengths[runs] = base + (uint64_t{step.positions[0]} << shift) - offsets[runs];
@@ -364,13 +348,37 @@ static RunScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t o
   return {words, runs, open};
 }
 
+template <typename Op>
+static RunScan Scan(const uint8_t* a, const uint8_t* b, size_t words, uint64_t origin,
+                    unsigned shift, uint64_t open, uint64_t* offsets, uint64_t* lengths,
+                    size_t room) noexcept {
+  return ScanWith(PlainReader<Op>{a, b}, words, origin, shift, open, offsets, lengths, room);
+}
+
+template <typename Op>
+static RunScan ScanInLayout(const BitLayout& layout, const uint8_t* a, const uint8_t* b,
+                            size_t words, uint64_t origin, unsigned shift, uint64_t open,
+                            uint64_t* offsets, uint64_t* lengths, size_t room) noexcept {
+  if (layout.most_significant_first) {
+    return ScanWith(LayoutReader<Op, true>(layout, a, b), words, origin, shift, open, offsets,
+                    lengths, room);
+  }
+  return ScanWith(LayoutReader<Op, false>(layout, a, b), words, origin, shift, open, offsets,
+                  lengths, room);
+}
+
 }  // namespace extract_runs
 
 extern const ExtractRunsKernels kExtractRuns;
 const ExtractRunsKernels kExtractRuns = {
-    &extract_runs::Scan<extract_runs::Single>, &extract_runs::Scan<extract_runs::Exclusive>,
-    &extract_runs::Scan<extract_runs::AndNot>, &extract_runs::Scan<extract_runs::Either>,
-    &extract_runs::Scan<extract_runs::Both>,
+    {&extract_runs::Scan<extract_runs::Single>, &extract_runs::Scan<extract_runs::Exclusive>,
+     &extract_runs::Scan<extract_runs::AndNot>, &extract_runs::Scan<extract_runs::Either>,
+     &extract_runs::Scan<extract_runs::Both>},
+    {&extract_runs::ScanInLayout<extract_runs::Single>,
+     &extract_runs::ScanInLayout<extract_runs::Exclusive>,
+     &extract_runs::ScanInLayout<extract_runs::AndNot>,
+     &extract_runs::ScanInLayout<extract_runs::Either>,
+     &extract_runs::ScanInLayout<extract_runs::Both>},
 };
 
 }  // namespace cbt::simd::CBT_ISA_NAMESPACE

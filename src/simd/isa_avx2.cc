@@ -2,11 +2,13 @@
 #define CBT_ISA_NAMESPACE avx2
 #define CBT_ISA_ARCH ::xsimd::avx2
 
-#include "simd/check_tuples_inl.h"
 #include "simd/compare_blocks_inl.h"
 #include "simd/containers_inl.h"
 #include "simd/count_bits_inl.h"
-#include "simd/decode_tuples_bmi2_inl.h"
-#include "simd/encode_tuples_bmi2_inl.h"
 #include "simd/extract_runs_inl.h"
+#include "simd/list_blocks_inl.h"
 #include "simd/load_bits_inl.h"
+#include "simd/tuples/check_tuples_inl.h"
+#include "simd/tuples/decode_tuples_bmi2_inl.h"
+#include "simd/tuples/digest_tuples_inl.h"
+#include "simd/tuples/encode_tuples_bmi2_inl.h"

@@ -1,125 +1,21 @@
-// The kernel families, for everything but instruction-set files: how the variant of a family is
-// chosen, and the entry points, three per family. The first call of an entry point chooses
-// (thread-safe), later calls cost an atomic load; callers that work on small pieces should keep the
-// reference.
+// The kernel families, for everything but instruction-set files: the entry points, three per
+// family. The first call of an entry point chooses (thread-safe), later calls cost an atomic load;
+// callers that work on small pieces should keep the reference.
 #ifndef CBT_SIMD_KERNELS_H_
 #define CBT_SIMD_KERNELS_H_
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
-#include "cbt/simd.h"
-#include "simd/check_tuples.h"
 #include "simd/compare_blocks.h"
 #include "simd/containers.h"
 #include "simd/count_bits.h"
-#include "simd/decode_tuples.h"
-#include "simd/encode_tuples.h"
+#include "simd/dispatch/variants.h"
 #include "simd/extract_runs.h"
+#include "simd/list_blocks.h"
 #include "simd/load_bits.h"
-#include "simd/sorted_extents.h"
-
-namespace cbt::simd {
-
-// One variant of a family: its level and its table of functions. Families list theirs in an
-// explicit array, weakest first and kScalar always, because the linker drops self-registering
-// objects from a static archive.
-template <typename Kernels>
-struct Variant {
-  SimdLevel level;
-  const Kernels* kernels;
-  // False on machines where the variant runs but is slow; null: no such machines are known.
-  bool (*suits)() noexcept = nullptr;
-};
-
-// True if `level` is compiled in and this machine can run it.
-bool IsRunnable(SimdLevel level) noexcept;
-
-// False on processors where pdep and pext take about a hundred cycles: AMD before Zen 3.
-bool HasFastPdep() noexcept;
-
-// The highest variant that is not above the active level, runs here, and passes `known_answer`
-// (called once; compares with the scalar variant). A variant that fails, because it was miscompiled
-// or misdetected, is skipped: a wrong kernel loses data, and the check costs microseconds. The
-// first variant, scalar, is trusted, so there always is one.
-template <typename Kernels>
-const Variant<Kernels>& Choose(std::span<const Variant<Kernels>> variants,
-                               bool (*known_answer)(const Kernels&) noexcept) noexcept {
-  for (size_t i = variants.size(); i-- > 1;) {
-    const Variant<Kernels>& variant = variants[i];
-    if (variant.level <= ActiveSimdLevel() && IsRunnable(variant.level) &&
-        (variant.suits == nullptr || variant.suits()) && known_answer(*variant.kernels)) {
-      return variant;
-    }
-  }
-  return variants.front();
-}
-
-// A fixed pseudo-random sequence (splitmix64) for known-answer inputs.
-class CheckPattern {
- public:
-  uint64_t Next() noexcept {
-    uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-
- private:
-  uint64_t state_ = 0;
-};
-
-}  // namespace cbt::simd
-
-// Elements of a family's list of variants: nothing if the level is not compiled in.
-#define CBT_SCALAR_VARIANT(name) {SimdLevel::kScalar, &scalar::name},
-#ifdef CBT_HAVE_SSE42
-#define CBT_SSE42_VARIANT(name) {SimdLevel::kSse42, &sse42::name},
-#else
-#define CBT_SSE42_VARIANT(name)
-#endif
-#ifdef CBT_HAVE_AVX2
-#define CBT_AVX2_VARIANT(name) {SimdLevel::kAvx2, &avx2::name},
-#define CBT_AVX2_VARIANT_IF(name, suits) {SimdLevel::kAvx2, &avx2::name, suits},
-#else
-#define CBT_AVX2_VARIANT(name)
-#define CBT_AVX2_VARIANT_IF(name, suits)
-#endif
-#ifdef CBT_HAVE_AVX512
-#define CBT_AVX512_VARIANT(name) {SimdLevel::kAvx512, &avx512::name},
-#else
-#define CBT_AVX512_VARIANT(name)
-#endif
-#ifdef CBT_HAVE_NEON
-#define CBT_NEON_VARIANT(name) {SimdLevel::kNeon, &neon::name},
-#else
-#define CBT_NEON_VARIANT(name)
-#endif
-#define CBT_EVERY_VARIANT(name) \
-  CBT_SCALAR_VARIANT(name)      \
-  CBT_SSE42_VARIANT(name) CBT_AVX2_VARIANT(name) CBT_AVX512_VARIANT(name) CBT_NEON_VARIANT(name)
-
-// The entry points of a family: the chosen variant's functions, its level, and all variants.
-#define CBT_DECLARE_KERNELS(Family)         \
-  const Family##Kernels& Family() noexcept; \
-  SimdLevel Family##Level() noexcept;       \
-  std::span<const Variant<Family##Kernels>> Family##Variants() noexcept;
-
-// Defines them. The arguments after `Family` are its variants, weakest first; KnownAnswer() of the
-// same file judges them.
-#define CBT_DEFINE_KERNELS(Family, ...)                                  \
-  namespace {                                                            \
-  constexpr Variant<Family##Kernels> kVariants[] = {__VA_ARGS__};        \
-  const Variant<Family##Kernels>& Chosen() noexcept {                    \
-    static const Variant<Family##Kernels>& chosen =                      \
-        Choose<Family##Kernels>(kVariants, &KnownAnswer);                \
-    return chosen;                                                       \
-  }                                                                      \
-  }                                                                      \
-  const Family##Kernels& Family() noexcept { return *Chosen().kernels; } \
-  SimdLevel Family##Level() noexcept { return Chosen().level; }          \
-  std::span<const Variant<Family##Kernels>> Family##Variants() noexcept { return kVariants; }
+#include "simd/tuples/check_tuples.h"
+#include "simd/tuples/decode_tuples.h"
+#include "simd/tuples/digest_tuples.h"
+#include "simd/tuples/encode_tuples.h"
+#include "simd/tuples/sorted_extents.h"
 
 namespace cbt::simd {
 
@@ -128,8 +24,10 @@ CBT_DECLARE_KERNELS(CompareBlocks)
 CBT_DECLARE_KERNELS(EncodeTuples)
 CBT_DECLARE_KERNELS(CountBits)
 CBT_DECLARE_KERNELS(LoadBits)
+CBT_DECLARE_KERNELS(ListBlocks)
 CBT_DECLARE_KERNELS(DecodeTuples)
 CBT_DECLARE_KERNELS(CheckTuples)
+CBT_DECLARE_KERNELS(DigestTuples)
 CBT_DECLARE_KERNELS(Containers)
 CBT_DECLARE_KERNELS(SortedExtents)
 

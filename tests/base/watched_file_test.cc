@@ -19,6 +19,7 @@
 #include <string>
 #include <thread>
 
+#include "cbt/units.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -66,7 +67,7 @@ TEST(SmallFile, ThatMayNotBeReadIsPermissionDenied) {
 
 TEST(SmallFile, HasFourMebibytesAtMost) {
   const TempDir dir;
-  constexpr size_t kMost = size_t{4} << 20;
+  constexpr size_t kMost = 4 * kMiB;
   dir.Write("most", std::string(kMost, 'x'));
   const auto whole = rpc::ReadSmallFile(dir / "most");
   ASSERT_OK(whole);

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "cbt/source/rbd_live.h"
+#include "cbt/units.h"
 
 namespace {
 
@@ -42,7 +43,7 @@ int main(int, char** argv) {
         return rbd_diff_iterate2(image, base, offset, length, 1, static_cast<uint8_t>(whole),
                                  callback, context);
       },
-      {.capacity = size, .granularity = whole != 0 ? object_size : 1, .window = 10 << 20});
+      {.capacity = size, .granularity = whole != 0 ? object_size : 1, .window = 10 * kMiB});
   if (!cursor.ok()) return 1;
   const char* separator = "[";
   const absl::Status status =

@@ -23,7 +23,9 @@ class Errors(support.CbtTest):
             path = self.path(bad)
             self.fails(2, "delta", path, self.target)
             self.fails(2, "delta", self.base, path)
-            self.fails(2, "allocated", path)
+            if bad != "fifo":  # of which a list may come
+                self.fails(2, "allocated", path)
+            self.fails(2, "allocated", path, "--from", "image")
             self.fails(2, "apply", path, self.target, self.path("out"))
             self.fails(2, "apply", self.base, path, self.path("out"))
             self.assertFalse(os.path.exists(self.path("out")))
@@ -146,8 +148,8 @@ class Errors(support.CbtTest):
         child.stdout.close()
         line = child.stderr.read()
         child.stderr.close()
-        self.assertEqual(child.wait(60), 3)
-        self.assertRegex(line, rb"\Acbt: delta: stdout: [^\n]+\n\Z")
+        # As with `| head`: a reader that has seen enough is no failure.
+        self.assertEqual((child.wait(60), support.own(line.decode())), (0, ""))
 
     def test_table_only_on_a_terminal(self):
         text = self.ok("delta", self.base, self.target)

@@ -180,7 +180,7 @@ class Terminals(support.CbtTest):
         self.assertEqual(child.wait(60), 0)
         text = self.drain(main).decode()
         os.close(main)
-        self.assertEqual(lines, 16 * MIB // 512 + 1)
+        self.assertEqual(lines, 16 * MIB // 512 + 2)
         self.assertRegex(text, r"comparing \[#*-*\] +[0-9.]+ %")
         self.assertTrue(text.endswith("\r\x1b[K"), text[-100:])
         self.assertNotIn("\n", text)

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/units.h"
 #include "support/status.h"
 
 namespace cbt::cli {
@@ -23,13 +24,13 @@ TEST(ParseNumberTest, TakesDecimalsAndBinarySuffixes) {
       {"64K", 65536},
       {"64k", 65536},
       {"1KiB", 1024},
-      {"1M", uint64_t{1} << 20},
-      {"1MiB", uint64_t{1} << 20},
-      {"3G", uint64_t{3} << 30},
-      {"16T", uint64_t{16} << 40},
-      {"2PiB", uint64_t{2} << 50},
+      {"1M", kMiB},
+      {"1MiB", kMiB},
+      {"3G", 3 * kGiB},
+      {"16T", 16 * kTiB},
+      {"2PiB", 2 * kPiB},
       {"18446744073709551615", UINT64_MAX},
-      {"16383P", uint64_t{16383} << 50},
+      {"16383P", 16383 * kPiB},
   };
   for (const auto& [text, value] : cases) {
     const absl::StatusOr<uint64_t> parsed = ParseNumber(text, UINT64_MAX);
@@ -67,9 +68,9 @@ TEST(ParseNumberTest, RefusesEverythingElse) {
 }
 
 TEST(ParseNumberTest, KeepsTheLimitOnTheValueNotOnTheDigits) {
-  EXPECT_OK(ParseNumber("64M", uint64_t{64} << 20));
-  EXPECT_FALSE(ParseNumber("65M", uint64_t{64} << 20).ok());
-  EXPECT_FALSE(ParseNumber("67108865", uint64_t{64} << 20).ok());
+  EXPECT_OK(ParseNumber("64M", 64 * kMiB));
+  EXPECT_FALSE(ParseNumber("65M", 64 * kMiB).ok());
+  EXPECT_FALSE(ParseNumber("67108865", 64 * kMiB).ok());
   // Not rounded: 1K alone is above 1023.
   EXPECT_FALSE(ParseNumber("1K", 1023).ok());
 }
@@ -98,8 +99,8 @@ TEST(HumanSizeTest, HasOneDigitAfterThePointAndNeverFourBefore) {
   EXPECT_EQ(HumanSize(1023), "1023 B");
   EXPECT_EQ(HumanSize(1024), "1.0 KiB");
   EXPECT_EQ(HumanSize(1536), "1.5 KiB");
-  EXPECT_EQ(HumanSize((1 << 20) - 1), "1.0 MiB");
-  EXPECT_EQ(HumanSize(uint64_t{12} << 20), "12.0 MiB");
+  EXPECT_EQ(HumanSize(kMiB - 1), "1.0 MiB");
+  EXPECT_EQ(HumanSize(12 * kMiB), "12.0 MiB");
   EXPECT_EQ(HumanSize(UINT64_MAX), "16.0 EiB");
 }
 

@@ -2,6 +2,7 @@
 #include "cli/commands/print_stream.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -11,7 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/json_string.h"
+#include "cbt/units.h"
+#include "cbt/wire/digest.h"
 #include "cli/output/volume_picture.h"
 #include "cli/support/status.h"
 #include "support/status.h"
@@ -23,7 +27,9 @@ namespace {
 class BreakingCursor final : public ExtentCursor {
  public:
   BreakingCursor(uint64_t capacity, std::vector<Extent> extents, absl::Status failure)
-      : ExtentCursor(capacity, 1), extents_(std::move(extents)), failure_(std::move(failure)) {}
+      : ExtentCursor({.capacity = capacity, .granularity = 1}),
+        extents_(std::move(extents)),
+        failure_(std::move(failure)) {}
 
  private:
   absl::Status DoSeek(uint64_t) override { return absl::OkStatus(); }
@@ -66,7 +72,7 @@ struct Printed {
 
 Printed Print(Format format, std::vector<Extent> extents, absl::Status failure,
               int32_t max_results = 0, uint64_t starting_offset = 0) {
-  BreakingCursor cursor(1 << 20, std::move(extents), std::move(failure));
+  BreakingCursor cursor(kMiB, std::move(extents), std::move(failure));
   Printed printed;
   printed.text = Captured([&] {
     PrintOptions options;
@@ -84,6 +90,17 @@ constexpr char kHeader[] =
 constexpr char kFirst[] = "{\"byte_offset\":0,\"size_bytes\":4096}";
 constexpr char kSecond[] = "{\"byte_offset\":8192,\"size_bytes\":8192}";
 
+// What docs/reference/completeness.md defines, for these two extents and for none.
+std::string MarkerOfTwo() {
+  StreamDigest digest;
+  const uint64_t offsets[] = {0, 8192};
+  const uint64_t lengths[] = {4096, 8192};
+  digest.Add(offsets, lengths);
+  return absl::StrCat("\"tuples\":2,\"bytes\":12288,\"digest\":\"xxh3-64:", digest.DigestText(),
+                      "\"");
+}
+constexpr char kMarkerOfNone[] = "\"tuples\":0,\"bytes\":0,\"digest\":\"xxh3-64:2d06800538d394c2\"";
+
 absl::Status Broken() { return absl::DataLossError("vol\"1\": \xff\nlost, really"); }
 
 TEST(PrintStreamTest, PrintsNothingWhenTheFirstStepFails) {
@@ -98,7 +115,13 @@ TEST(PrintStreamTest, Ndjson) {
   const std::string body = std::string(kHeader) + "}\n" + kFirst + "\n" + kSecond + "\n";
   const Printed whole = Print(Format::kNdjson, kTwo, absl::OkStatus());
   EXPECT_OK(whole.status);
-  EXPECT_EQ(whole.text, body);
+  EXPECT_EQ(whole.text, body + "{\"complete\":true," + MarkerOfTwo() + "}\n");
+  EXPECT_EQ(Print(Format::kNdjson, {}, absl::OkStatus()).text,
+            std::string(kHeader) + "}\n{\"complete\":true," + kMarkerOfNone + "}\n");
+  // The extents of the example in docs/reference/completeness.md.
+  EXPECT_THAT(Print(Format::kNdjson, {{0, 4096}, {8192, 4096}}, absl::OkStatus()).text,
+              testing::EndsWith("{\"complete\":true,\"tuples\":2,\"bytes\":8192,"
+                                "\"digest\":\"xxh3-64:4e55d285f0e23415\"}\n"));
   const Printed broken = Print(Format::kNdjson, kTwo, Broken());
   EXPECT_EQ(broken.status, Broken());
   EXPECT_EQ(broken.text, body + "{\"error\":\"vol\\\"1\\\": \\ufffd\\u000alost, really\"}\n");
@@ -106,7 +129,7 @@ TEST(PrintStreamTest, Ndjson) {
 
 TEST(PrintStreamTest, Csv) {
   const std::string body = "byte_offset,size_bytes\n0,4096\n8192,8192\n";
-  EXPECT_EQ(Print(Format::kCsv, kTwo, absl::OkStatus()).text, body);
+  EXPECT_EQ(Print(Format::kCsv, kTwo, absl::OkStatus()).text, body + "complete,2\n");
   EXPECT_EQ(Print(Format::kCsv, kTwo, Broken()).text,
             body + "error,\"vol\"\"1\"\": \xff?lost, really\"\n");
   EXPECT_EQ(Print(Format::kCsv, kTwo, absl::AbortedError("it broke")).text,
@@ -115,21 +138,46 @@ TEST(PrintStreamTest, Csv) {
 
 TEST(PrintStreamTest, Json) {
   const std::string open = std::string(kHeader) + ",\"block_metadata\":[";
-  EXPECT_EQ(Print(Format::kJson, {}, absl::OkStatus()).text, open + "]}\n");
+  EXPECT_EQ(Print(Format::kJson, {}, absl::OkStatus()).text,
+            open + "]," + kMarkerOfNone + ",\"complete\":true}\n");
   EXPECT_EQ(Print(Format::kJson, kTwo, absl::OkStatus()).text,
-            open + kFirst + "," + kSecond + "]}\n");
+            open + kFirst + "," + kSecond + "]," + MarkerOfTwo() + ",\"complete\":true}\n");
   EXPECT_EQ(Print(Format::kJson, kTwo, Broken()).text, open + kFirst + "," + kSecond + "\n");
 }
 
 TEST(PrintStreamTest, JsonInGroups) {
   const std::string open = std::string(kHeader) + ",\"block_metadata\":[";
-  const std::string groups = open + kFirst + "]}\n" + open + kSecond + "]}\n";
-  EXPECT_EQ(Print(Format::kJson, kTwo, absl::OkStatus(), 1).text, groups);
-  EXPECT_EQ(Print(Format::kJson, {}, absl::OkStatus(), 1).text, open + "]}\n");
+  const std::string end = "]," + MarkerOfTwo() + ",\"complete\":true}\n";
+  const std::string first = open + kFirst + "]}\n";
+  // Only the last object has the marker, for all of them.
+  EXPECT_EQ(Print(Format::kJson, kTwo, absl::OkStatus(), 1).text, first + open + kSecond + end);
+  EXPECT_EQ(Print(Format::kJson, kTwo, absl::OkStatus(), 2).text,
+            open + kFirst + "," + kSecond + end);
+  EXPECT_EQ(Print(Format::kJson, {}, absl::OkStatus(), 1).text,
+            open + "]," + kMarkerOfNone + ",\"complete\":true}\n");
   // Also where the last group was full, the end doesn't look like one.
-  EXPECT_EQ(Print(Format::kJson, kTwo, Broken(), 1).text, groups + open + "\n");
-  EXPECT_EQ(Print(Format::kJson, kTwo, Broken(), 2).text,
-            open + kFirst + "," + kSecond + "]}\n" + open + "\n");
+  EXPECT_EQ(Print(Format::kJson, kTwo, Broken(), 1).text, first + open + kSecond + "\n");
+  EXPECT_EQ(Print(Format::kJson, kTwo, Broken(), 2).text, open + kFirst + "," + kSecond + "\n");
+}
+
+TEST(PrintStreamTest, APartOfAnAnswerSaysWhereItBeginsAndEnds) {
+  const auto print = [](Format format, uint64_t begin, uint64_t end) {
+    BreakingCursor cursor(1 << 20, kTwo, absl::OkStatus());
+    PrintOptions options;
+    options.stream.format = format;
+    options.stream.starting_offset = begin;
+    options.ending_offset = end;
+    return Captured([&] { EXPECT_OK(PrintStream(cursor, options)); });
+  };
+  EXPECT_THAT(print(Format::kNdjson, 0, 1 << 20), testing::EndsWith(MarkerOfTwo() + "}\n"));
+  EXPECT_THAT(
+      print(Format::kNdjson, 100, 20000),
+      testing::EndsWith(MarkerOfTwo() + ",\"starting_offset\":100,\"ending_offset\":20000}\n"));
+  EXPECT_THAT(print(Format::kJson, 0, 20000),
+              testing::EndsWith(MarkerOfTwo() + ",\"ending_offset\":20000,\"complete\":true}\n"));
+  EXPECT_THAT(print(Format::kCsv, 100, 20000),
+              testing::EndsWith("\nstarting_offset,100\nending_offset,20000\ncomplete,2\n"));
+  EXPECT_THAT(print(Format::kCsv, 0, ~uint64_t{0}), testing::EndsWith("\n8192,8192\ncomplete,2\n"));
 }
 
 TEST(PrintStreamTest, Table) {
@@ -154,7 +202,7 @@ TEST(PrintStreamTest, FailedOutputIsAnError) {
     const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
     dup2(full, STDOUT_FILENO);
     close(full);
-    BreakingCursor cursor(1 << 20, kTwo, absl::OkStatus());
+    BreakingCursor cursor(kMiB, kTwo, absl::OkStatus());
     status = PrintStream(cursor, {});
   });
   EXPECT_EQ(ExitStatusFor(status.code()), kExitFailure) << status;
@@ -199,12 +247,24 @@ TEST(StatusTest, EveryCodeHasItsExitStatus) {
        {Code::kInvalidArgument, Code::kNotFound, Code::kOutOfRange, Code::kFailedPrecondition,
         Code::kPermissionDenied, Code::kUnauthenticated}) {
     EXPECT_EQ(ExitStatusFor(code), 2) << absl::StatusCodeToString(code);
+    EXPECT_EQ(ExitStatusFor(code, Origin::kServer), 2) << absl::StatusCodeToString(code);
   }
-  for (const Code code : {Code::kUnavailable, Code::kDataLoss, Code::kAborted,
-                          Code::kDeadlineExceeded, Code::kInternal, Code::kUnknown,
-                          Code::kUnimplemented, Code::kCancelled, Code::kResourceExhausted}) {
+  for (const Code code :
+       {Code::kUnavailable, Code::kAborted, Code::kDeadlineExceeded, Code::kInternal,
+        Code::kUnknown, Code::kCancelled, Code::kResourceExhausted}) {
     EXPECT_EQ(ExitStatusFor(code), 3) << absl::StatusCodeToString(code);
+    EXPECT_EQ(ExitStatusFor(code, Origin::kServer), 3) << absl::StatusCodeToString(code);
   }
+  // What a file lacks is bad input; what a server sends wrongly the user can't mend.
+  for (const Code code : {Code::kDataLoss, Code::kUnimplemented}) {
+    EXPECT_EQ(ExitStatusFor(code), 2) << absl::StatusCodeToString(code);
+    EXPECT_EQ(ExitStatusFor(code, Origin::kServer), 3) << absl::StatusCodeToString(code);
+  }
+}
+
+TEST(StatusTest, OnlyAClosedPipeIsNoFailure) {
+  EXPECT_EQ(Report("test", ReaderGone("stdout")), 0);
+  EXPECT_EQ(Report("test", absl::CancelledError("stdout: its reader has gone")), 3);
 }
 
 TEST(StatusTest, MessagesStayOneHarmlessLine) {

@@ -421,7 +421,19 @@ class Conform(ServicesTest):
                 self.assertEqual([row for row in rows if row["result"] == "fail"], [])
                 self.assertEqual(result.code, 0, result)
         text = self.ok("conform", server.address, *self.pair("csi"))
-        self.assertRegex(text, r"\n\d+ passed, 0 failed, \d+ not applicable\n\Z")
+        self.assertRegex(text, r"(?m)^\d+ passed, 0 failed, \d+ not applicable\n\Z")
+        self.assertNotRegex(text, "(?m)^pass ")
+        self.assertRegex(self.ok("conform", server.address, *self.pair("csi"), "-v"), "(?m)^pass ")
+
+    def test_failures_come_last(self):
+        server = self.serve()
+        pair = list(self.pair("csi"))
+        pair[pair.index("--snapshot") + 1] = "ns/none"
+        result = support.run("conform", server.address, *pair, "-v")
+        self.assertEqual(result.code, 1, result)
+        marks = re.findall("(?m)^(pass|n/a |FAIL)  ", result.stdout)
+        self.assertIn("FAIL", marks)
+        self.assertEqual(sorted(marks, key=lambda mark: mark == "FAIL"), marks)
 
     def test_a_server_that_is_not_there(self):
         self.fails(3, "conform", f"unix://{self.path('nobody')}", "--snapshot", "s")

@@ -24,7 +24,10 @@ class Result:
 
 
 def run(*arguments, env=None, timeout=60, **options):
-    """Runs `cbt` with the arguments to its end."""
+    """Runs `cbt` with the arguments to its end. A client does not wait for a service that is away,
+    unless the arguments say for how long."""
+    if arguments[:1] == ("list",) and "--retry-for" not in arguments:
+        arguments = (*arguments, "--retry-for", "0")
     environment = dict(os.environ)
     environment.pop("CBT_SIMD", None)
     environment.update(env or {})
@@ -41,29 +44,43 @@ def run(*arguments, env=None, timeout=60, **options):
     return Result(done.returncode, stdout or "", done.stderr.decode(errors="replace"))
 
 
+def check_marker(marker, found):
+    """Checks the numbers of an end marker (docs/reference/answers.md)."""
+    assert set(marker) - {"starting_offset", "ending_offset"} == {"complete", "tuples", "bytes", "digest"}, marker
+    assert marker["complete"] is True, marker
+    assert (marker["tuples"], marker["bytes"]) == (len(found), sum(size for _, size in found)), marker
+    assert re.fullmatch("xxh3-64:[0-9a-f]{16}", marker["digest"]), marker
+
+
 def parse_ndjson(text):
-    """(type, capacity, tuples) of an ndjson stream."""
+    """(type, capacity, tuples) of a complete ndjson stream."""
+    assert text.endswith("\n"), text[-100:]
     lines = text.splitlines()
     header = json.loads(lines[0])
     assert set(header) == {"block_metadata_type", "volume_capacity_bytes"}, header
     found = []
-    for line in lines[1:]:
+    for line in lines[1:-1]:
         entry = json.loads(line)
         assert set(entry) == {"byte_offset", "size_bytes"}, entry
         found.append((entry["byte_offset"], entry["size_bytes"]))
+    check_marker(json.loads(lines[-1]), found)
     return header["block_metadata_type"], header["volume_capacity_bytes"], found
 
 
 def parse_json(text):
     """The same of json: one object, or one a line for groups; also the sizes of the groups."""
     found, groups, heads = [], [], set()
-    for line in text.splitlines():
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
         message = json.loads(line)
-        assert set(message) == {"block_metadata_type", "volume_capacity_bytes", "block_metadata"}
-        heads.add((message["block_metadata_type"], message["volume_capacity_bytes"]))
-        entries = [(t["byte_offset"], t["size_bytes"]) for t in message["block_metadata"]]
+        heads.add((message.pop("block_metadata_type"), message.pop("volume_capacity_bytes")))
+        entries = [(t["byte_offset"], t["size_bytes"]) for t in message.pop("block_metadata")]
         found += entries
         groups.append(len(entries))
+        if number == len(lines) - 1:
+            check_marker(message, found)
+        else:
+            assert not message, message
     assert len(heads) == 1, heads
     kind, capacity = heads.pop()
     return kind, capacity, found, groups
@@ -75,9 +92,13 @@ def own(stderr):
 
 
 def parse_csv(text):
+    assert text.endswith("\n"), text[-100:]
     lines = text.splitlines()
     assert lines[0] == "byte_offset,size_bytes", lines[0]
-    return [tuple(map(int, line.split(","))) for line in lines[1:]]
+    while lines[-2].split(",")[0] in ("starting_offset", "ending_offset"):
+        del lines[-2]
+    assert lines[-1] == f"complete,{len(lines) - 2}", lines[-1]
+    return [tuple(map(int, line.split(","))) for line in lines[1:-1]]
 
 
 class CbtTest(unittest.TestCase):

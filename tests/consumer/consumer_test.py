@@ -4,6 +4,7 @@ Run by ctest; `install` is the fixture of the others. Works in --scratch, which 
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -15,12 +16,16 @@ import sys
 CORE_OUTPUT = "0 8192\n81920 16384\n"
 ALL_OUTPUT = "NOT_FOUND\n"
 GRPC_OUTPUT = "NOT_FOUND\n"
+ROARING_OUTPUT = "3 blocks\n"
 # Nothing of these may reach who asked for core alone.
 FOREIGN = re.compile(r"grpc|protobuf|protoc\b|upb|cares|re2", re.IGNORECASE)
 GRPC = re.compile(r"\bgrpc|libgrpc|gRPC|libprotobuf")
 # Nothing of these may reach anybody.
 PRIVATE = re.compile(r"cbt_private_flags|-Werror|-Wconversion|[\s;\"]-m[a-z]|-fsanitize|xsimd|"
                      r"BUILD_INTERFACE")
+
+# Documents may link what only the source tree has.
+SOURCE_TREE = ("CONTRIBUTING.md", "examples/", "include/", "src/", "tests/")
 
 
 def run(*command, expect_failure=False, **options):
@@ -49,12 +54,15 @@ class Consumer:
     def __init__(self, arguments):
         self.build = arguments.build
         self.project = arguments.source / "project"
+        self.embedder = arguments.source / "embedded"
+        self.root = arguments.source.parents[1]
         self.scratch = arguments.scratch
         self.cmake = arguments.cmake
         self.compiler = arguments.compiler
         self.version = arguments.version
         self.rpc = arguments.rpc == "ON"
         self.grpc_built = arguments.grpc == "ON"
+        self.roaring_built = arguments.roaring == "ON"
         self.prefix = self.scratch / "prefix"
         self.name = arguments.check
 
@@ -78,7 +86,7 @@ class Consumer:
         run(self.cmake, "--install", self.build, "--prefix", first)
         # Whoever finds it in another place than it was installed to must not notice.
         first.rename(self.prefix)
-        root = str(self.project.parents[2])
+        root = str(self.root)
         for pattern in ("*.cmake", "*.pc"):
             for path in self.prefix.rglob(pattern):
                 text = path.read_text()
@@ -91,6 +99,31 @@ class Consumer:
         for header in ("cursor.h", "source/directory_provider.h") + (("rpc/server.h",) * self.rpc):
             expect((self.prefix / "include/cbt" / header).is_file(), f"{header} is installed")
         expect((self.prefix / "include/cbt/rpc").exists() == self.rpc, "rpc headers go with rpc")
+        expect((self.prefix / "include/cbt/roaring.h").exists() == self.roaring_built, "roaring.h goes with roaring")
+        self.documents()
+        self.contracts()
+
+    def documents(self):
+        """What a link of a document leads to is installed too, unless it is the source tree's own."""
+        readme = self.only("CHANGELOG.md").parent / "README.md"
+        pages = [readme, *(readme.parent / "docs").rglob("*.md")]
+        expect(len(pages) > 10, f"the documents are installed: {pages}")
+        for page in pages:
+            for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
+                link = (page.parent / target).resolve().relative_to(readme.parent.resolve()).as_posix()
+                own = link.startswith(SOURCE_TREE)
+                expect(own or (readme.parent / link).exists(), f"{page.name} links {target}")
+
+    def contracts(self):
+        """Each .proto file compiles from where it was installed, and the package says where that is."""
+        folder = self.only("csi.proto").parent
+        names = sorted(path.name for path in folder.rglob("*"))
+        expect(names == sorted(path.name for path in (self.root / "src/proto").glob("*.proto")),
+               f"the contracts are installed: {names}")
+        if self.rpc:
+            run("protoc", f"--proto_path={folder}", "--descriptor_set_out=/dev/null", *names)
+        _, log = self.configure(["core"])
+        expect(f"cbt protos: {folder}\n" in log, log)
 
     def core(self):
         """cbt::core alone: no other package is looked for, linked or loaded."""
@@ -122,6 +155,69 @@ class Consumer:
         tree, _ = self.configure(["source", "grpc"], program="grpc")
         run(self.cmake, "--build", tree)
         expect(run(tree / "consumer", cwd=self.scratch) == GRPC_OUTPUT, "the consumer's output")
+
+    def roaring(self):
+        """cbt::roaring links CRoaring, which core does without; a program may bring its own."""
+        tree, _ = self.configure(["roaring"], program="roaring")
+        run(self.cmake, "--build", tree)
+        expect("roaring" in run("ldd", tree / "consumer"), "CRoaring is linked")
+        expect(run(tree / "consumer") == ROARING_OUTPUT, "the consumer's output")
+        hidden = ["-DCBT_ROARING_INCLUDE_DIR="]  # as if it were not there
+        _, log = self.configure(["core"], "-DOPTIONAL=roaring", *hidden)
+        expect("cbt component roaring: FALSE" in log, log)
+        _, log = self.configure(["roaring"], *hidden, program="roaring", expect_failure=True)
+        expect("component roaring: it needs CRoaring" in log, log)
+
+    def embedded(self):
+        """The source tree as a folder of another project, and through FetchContent.
+
+        Core is compiled with the words of the build that is here, which is compared, and a few of its files once
+        more; so the library of that build is what the project links. Make can build a target without those it
+        depends on, which ninja can't.
+        """
+        tree = self.scratch / self.name
+        shutil.rmtree(tree, ignore_errors=True)
+        built = self.only("libcbt_core.a", self.build / "lib")
+        every = ["core", "source"] + ["rpc", "ops"] * self.rpc + ["grpc"] * self.grpc_built + ["roaring"] * self.roaring_built
+        for how in ("subdirectory", "fetch"):
+            # No build type, as many projects have none.
+            run(self.cmake, "-S", self.embedder, "-B", tree, "-G", "Unix Makefiles", f"-DHOW={how}",
+                f"-DCMAKE_CXX_COMPILER={self.compiler}", "-DCMAKE_CXX_FLAGS=-O0", "-DCBT_WERROR=ON",
+                f"-DCBT_SOURCE={self.root}",
+                f"-DCBT_WITH_RPC={'ON' if self.rpc else 'OFF'}",
+                f"-DCBT_WITH_GRPC={'ON' if self.grpc_built else 'OFF'}",
+                f"-DCBT_WITH_ROARING={'ON' if self.roaring_built else 'OFF'}",
+                f"-DPROJECT_SOURCES={self.project}",
+                f"-DEVERY={';'.join('cbt::' + name for name in every)}")
+            library = next(tree.rglob("cbt_core.dir")).parents[2] / "lib" / built.name
+            library.parent.mkdir(exist_ok=True)
+            library.touch()  # a plan alone makes none, and stops where one is missing
+            plan = run("make", "-n", "-C", tree, "embedder")
+            targets = set(re.findall(r"Building CXX object \S*CMakeFiles/(\w+)\.dir/", plan))
+            expect(targets - {"embedder"} == {"cbt_core"}, f"only what is linked is built: {targets}")
+            if how == "subdirectory":
+                ours, theirs = self.words_of_core(self.build, self.build), self.words_of_core(tree, library.parents[1])
+                other = [(name, words, theirs.get(name)) for name, words in ours.items() if words != theirs.get(name)]
+                expect(len(ours) > 20 and set(ours) == set(theirs) and not other,
+                       f"core is compiled alike: {other[:2]}")
+                for name in sorted(ours)[::len(ours) // 4]:
+                    run("make", "-C", library.parents[1] / "src", f"{name}.o")
+                shutil.copy(built, library)
+            (tree / "embedder").unlink(missing_ok=True)
+            run("make", "-C", tree, "embedder/fast")
+            expect(run(tree / "embedder") == CORE_OUTPUT, f"the output by way of {how}")
+
+    def words_of_core(self, tree, binary):
+        """Of each file of core: where it looks for headers, what is defined, which instructions it may use."""
+        found = {}
+        for entry in json.loads((tree / "compile_commands.json").read_text()):
+            words = entry["command"].split()
+            output = words[words.index("-o") + 1]
+            if "/cbt_core.dir/" in output and output.endswith(".cc.o"):
+                name = output.partition("/cbt_core.dir/")[2].removesuffix(".o")
+                text = entry["command"].replace(str(binary), "BINARY")
+                found[name] = re.findall(r"(?<!\S)(?:-isystem \S+|-(?:I|D(?!NDEBUG)|m|std=)\S+)", text)
+        return found
 
     def missing(self):
         """A component that can't be had: said clearly, and only who needs it fails."""
@@ -163,7 +259,10 @@ class Consumer:
         expect(flags("--modversion", "cbt-core") == [self.version], "the version")
         expect(pathlib.Path(flags("--variable=prefix", "cbt-core")[0]).resolve()
                == self.prefix.resolve(), "the prefix follows the tree")
+        standard, = flags("--variable=cxx_standard", "cbt-core")
         programs = [("core", "cbt-core", CORE_OUTPUT)]
+        if self.roaring_built:
+            programs.append(("roaring", "cbt-roaring", ROARING_OUTPUT))
         if self.rpc:
             programs.append(("all", "cbt-source cbt-rpc", ALL_OUTPUT))
         if self.grpc_built:
@@ -174,14 +273,15 @@ class Consumer:
                 if program == "core":
                     no_match(FOREIGN, " ".join(words), "pkg-config's answer for cbt-core")
                 binary = self.scratch / f"pkgconfig_{program}"
-                run(self.compiler, "-std=c++20", "-O1", "-Wall", "-Wextra", "-Wpedantic",
+                run(self.compiler, f"-std=c++{standard}", "-O1", "-Wall", "-Wextra", "-Wpedantic",
                     "-Wconversion", "-Werror", self.project / f"{program}.cc", "-o", binary, *words)
                 expect(run(binary, cwd=self.scratch) == output, f"the output of {program}")
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("check", choices=["install", "core", "all", "grpc", "missing", "pkgconfig"])
+    parser.add_argument("check", choices=["install", "core", "all", "grpc", "roaring", "missing", "pkgconfig",
+                                          "embedded"])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--source", type=pathlib.Path, required=True)
     parser.add_argument("--scratch", type=pathlib.Path, required=True)
@@ -190,6 +290,7 @@ def main():
     parser.add_argument("--version", required=True)
     parser.add_argument("--rpc", choices=["ON", "OFF"], required=True)
     parser.add_argument("--grpc", choices=["ON", "OFF"], required=True)
+    parser.add_argument("--roaring", choices=["ON", "OFF"], required=True)
     arguments = parser.parse_args()
     getattr(Consumer(arguments), arguments.check)()
 

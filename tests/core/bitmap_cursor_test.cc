@@ -2,9 +2,12 @@
 #include <rapidcheck/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <random>
+#include <vector>
 
 #include "cbt/bitmap.h"
+#include "core/bitmap_pair.h"
 #include "support/cursors.h"
 #include "support/generators.h"
 #include "support/guarded_memory.h"
@@ -22,14 +25,17 @@ using reference::Ranges;
 std::vector<uint8_t> Pack(const std::vector<bool>& bits, size_t first_bit, uint64_t noise_seed,
                           BitmapFormat format = {}) {
   std::mt19937_64 random(noise_seed);
-  std::vector<uint8_t> bytes((first_bit + bits.size() + 7) / 8);
+  const size_t word = format.reversed_word_bytes;
+  std::vector<uint8_t> bytes((first_bit + bits.size() + 8 * word - 1) / (8 * word) * word);
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
   for (size_t i = 0; i < bits.size(); ++i) {
     const size_t at = first_bit + i;
     const bool reverse = format.order == BitmapFormat::BitOrder::kMostSignificantFirst;
     const size_t place = reverse ? 7 - at % 8 : at % 8;
     const unsigned bit = bits[i] != format.inverted ? 1 : 0;
-    bytes[at / 8] = static_cast<uint8_t>((bytes[at / 8] & ~(1u << place)) | bit << place);
+    const size_t in_word = at / 8 % word;
+    uint8_t& byte = bytes[at / 8 - in_word + (word - 1 - in_word)];
+    byte = static_cast<uint8_t>((byte & ~(1u << place)) | bit << place);
   }
   return bytes;
 }
@@ -67,28 +73,36 @@ TEST(BitmapViewTest, RefusesBytesThatAreTooShort) {
 TEST(BitmapCursorTest, RefusesABitmapThatDoesNotCoverTheVolume) {
   const uint8_t bytes[8] = {};
   ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, 10));
-  EXPECT_OK(MakeBitmapCursor(view, 37, 4));
-  EXPECT_EQ(MakeBitmapCursor(view, 41, 4).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(MakeBitmapCursor(view, 36, 4).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(MakeBitmapCursor(view, 40, 0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_OK(MakeBitmapCursor(view, {.capacity = 37, .granularity = 4}));
+  EXPECT_EQ(MakeBitmapCursor(view, {.capacity = 41, .granularity = 4}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MakeBitmapCursor(view, {.capacity = 36, .granularity = 4}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MakeBitmapCursor(view, {.capacity = 40, .granularity = 0}).status().code(),
+            absl::StatusCode::kInvalidArgument);
   ASSERT_OK_AND_ASSIGN(const auto shorter, BitmapView::Create(bytes, 0, 9));
-  EXPECT_FALSE(MakeBitmapCursor(view, shorter, BitmapOp::kXor, 40, 4).ok());
-  EXPECT_FALSE(MakeBitmapCursor(shorter, view, BitmapOp::kXor, 40, 4).ok());
+  EXPECT_FALSE(
+      MakeBitmapCursor(view, shorter, BitmapOp::kXor, {.capacity = 40, .granularity = 4}).ok());
+  EXPECT_FALSE(
+      MakeBitmapCursor(shorter, view, BitmapOp::kXor, {.capacity = 40, .granularity = 4}).ok());
 }
 
 TEST(BitmapCursorTest, RefusesAnOperationThatThereIsNot) {
   const uint8_t bytes[1] = {};
   ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, 8));
   for (const int op : {-1, 4, 255}) {
-    EXPECT_EQ(MakeBitmapCursor(view, view, static_cast<BitmapOp>(op), 8, 1).status(),
-              absl::InvalidArgumentError("unknown bitmap operation"));
+    EXPECT_EQ(
+        MakeBitmapCursor(view, view, static_cast<BitmapOp>(op), {.capacity = 8, .granularity = 1})
+            .status(),
+        absl::InvalidArgumentError("unknown bitmap operation"));
   }
 }
 
 TEST(BitmapCursorTest, E7LargestGranularityDoesNotWrap) {
   const uint8_t bytes[1] = {3};
-  ASSERT_OK_AND_ASSIGN(auto cursor, MakeBitmapCursor(ValueOf(BitmapView::Create(bytes, 0, 2)),
-                                                     kMaxCapacity, kMaxGranularity));
+  ASSERT_OK_AND_ASSIGN(
+      auto cursor, MakeBitmapCursor(ValueOf(BitmapView::Create(bytes, 0, 2)),
+                                    {.capacity = kMaxCapacity, .granularity = kMaxGranularity}));
   EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{0, kMaxCapacity}}));
   EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, kMaxGranularity)),
             (Ranges{{kMaxGranularity, kMaxCapacity - kMaxGranularity}}));
@@ -101,12 +115,15 @@ TEST(BitmapCursorTest, E9FullVolumeIsOneExtentAndE8EmptyOneNone) {
     ASSERT_OK_AND_ASSIGN(const auto full, BitmapView::Create(ones, 0, blocks));
     ASSERT_OK_AND_ASSIGN(const auto empty, BitmapView::Create(zeros, 0, blocks));
     const uint64_t capacity = blocks * 512 - 1;
-    EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(full, capacity, 512)))),
+    EXPECT_EQ(ValueOf(test::Drain(
+                  *ValueOf(MakeBitmapCursor(full, {.capacity = capacity, .granularity = 512})))),
               (Ranges{{0, capacity}}));
-    EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(empty, capacity, 512)))), Ranges{});
-    EXPECT_EQ(
-        ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(full, full, BitmapOp::kXor, capacity, 512)))),
-        Ranges{});
+    EXPECT_EQ(ValueOf(test::Drain(
+                  *ValueOf(MakeBitmapCursor(empty, {.capacity = capacity, .granularity = 512})))),
+              Ranges{});
+    EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(
+                  full, full, BitmapOp::kXor, {.capacity = capacity, .granularity = 512})))),
+              Ranges{});
   }
 }
 
@@ -115,9 +132,9 @@ TEST(BitmapCursorTest, HandsOnAlternatingBlocksInBatchesOfAnySize) {
   std::vector<bool> bits(5000);
   for (size_t i = 0; i < bits.size(); i += 2) bits[i] = true;
   const auto bytes = Pack(bits, 0, 1);
-  ASSERT_OK_AND_ASSIGN(
-      auto cursor,
-      MakeBitmapCursor(ValueOf(BitmapView::Create(bytes, 0, bits.size())), bits.size(), 1));
+  ASSERT_OK_AND_ASSIGN(auto cursor,
+                       MakeBitmapCursor(ValueOf(BitmapView::Create(bytes, 0, bits.size())),
+                                        {.capacity = bits.size(), .granularity = 1}));
   const Ranges want = reference::RunsOf(bits);
   for (size_t batch = 1; batch < 70; ++batch) {
     ASSERT_EQ(ValueOf(test::DrainFrom(*cursor, 0, batch)), want) << batch;
@@ -129,12 +146,17 @@ TEST(BitmapCursorTest, ReadsNoByteOutsideTheView) {
   for (size_t count = 1; count < 300; ++count) {
     for (const size_t first : {size_t{0}, count % 8, count % 64}) {
       const auto bits = Clustered(count, random);
-      const auto bytes = Pack(bits, first, count);
+      BitmapFormat format;
+      if (count % 2 != 0) format.order = BitmapFormat::BitOrder::kMostSignificantFirst;
+      format.inverted = count % 3 == 0;
+      format.reversed_word_bytes = static_cast<uint8_t>(1u << (count % 5 < 4 ? count % 5 : 0));
+      const auto bytes = Pack(bits, first, count, format);
       test::GuardedMemory memory(bytes.size());
       std::copy(bytes.begin(), bytes.end(), memory.data());
       ASSERT_OK_AND_ASSIGN(const auto view,
-                           BitmapView::Create({memory.data(), bytes.size()}, first, count));
-      ASSERT_EQ(ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(view, count, 1)))),
+                           BitmapView::Create({memory.data(), bytes.size()}, first, count, format));
+      ASSERT_EQ(ValueOf(test::Drain(
+                    *ValueOf(MakeBitmapCursor(view, {.capacity = count, .granularity = 1})))),
                 reference::RunsOf(bits))
           << count << " bits from bit " << first;
     }
@@ -155,7 +177,7 @@ TEST(BitmapCursorTest, E7CrossesTheBordersOfThirtyTwoBits) {
   }
   ASSERT_OK_AND_ASSIGN(auto cursor,
                        MakeBitmapCursor(ValueOf(BitmapView::Create({bytes, kBytes}, 0, kBlocks)),
-                                        kBlocks * 4096, 4096));
+                                        {.capacity = kBlocks * 4096, .granularity = 4096}));
   // Seek is O(1): nothing before the position is read.
   EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, (border - 100'000) * 4096 + 17, 3)),
             (Ranges{{(border - 1) * 4096, 3 * 4096}, {(kBlocks - 1) * 4096, 4096}}));
@@ -176,6 +198,7 @@ BitmapFormat AnyFormat() {
   BitmapFormat format;
   if (test::Between(0, 2) == 0) format.order = BitmapFormat::BitOrder::kMostSignificantFirst;
   format.inverted = test::Between(0, 2) == 0;
+  format.reversed_word_bytes = *rc::gen::element<uint8_t>(1, 2, 4, 8);
   return format;
 }
 
@@ -184,13 +207,20 @@ RC_GTEST_PROP(BitmapCursorProperty, MatchesBitByBitFromEveryOffset, ()) {
   const auto blocks = test::Between<size_t>(1, 400);
   const auto granularity = *rc::gen::element<uint64_t>(1, 3, 4, 512);
   const auto first_a = test::Between<size_t>(0, 130);
-  const auto first_b = test::Between<size_t>(0, 130);
+  // Often both lie alike, and are read in place.
+  const bool alike = test::Between(0, 2) == 0;
+  const auto first_b =
+      alike ? first_a + 64 * test::Between<size_t>(0, 3) : test::Between<size_t>(0, 130);
   const auto batch = test::Between<size_t>(1, 40);
   const uint64_t capacity = blocks * granularity - test::Between<uint64_t>(0, granularity);
   const auto a = Clustered(blocks, random);
   const auto b = Clustered(blocks, random);
   const BitmapFormat format_a = AnyFormat();
-  const BitmapFormat format_b = AnyFormat();
+  BitmapFormat format_b = AnyFormat();
+  if (alike) {
+    format_b.order = format_a.order;
+    format_b.reversed_word_bytes = format_a.reversed_word_bytes;
+  }
   const auto bytes_a = Pack(a, first_a, 1, format_a);
   const auto bytes_b = Pack(b, first_b, 2, format_b);
   const auto view_a = ValueOf(BitmapView::Create(bytes_a, first_a, blocks, format_a));
@@ -200,7 +230,8 @@ RC_GTEST_PROP(BitmapCursorProperty, MatchesBitByBitFromEveryOffset, ()) {
     std::vector<bool> combined(blocks);
     for (size_t i = 0; i < blocks; ++i) combined[i] = operation.bit(a[i], b[i]);
     const Ranges full = ExtentsOf(combined, capacity, granularity);
-    auto cursor = ValueOf(MakeBitmapCursor(view_a, view_b, operation.op, capacity, granularity));
+    auto cursor = ValueOf(MakeBitmapCursor(view_a, view_b, operation.op,
+                                           {.capacity = capacity, .granularity = granularity}));
     RC_ASSERT(ValueOf(test::Drain(*cursor, batch)) == full);
     for (int i = 0; i < 30; ++i) {
       const uint64_t offset = random() % (capacity + 1);
@@ -209,7 +240,8 @@ RC_GTEST_PROP(BitmapCursorProperty, MatchesBitByBitFromEveryOffset, ()) {
                     full, offset == capacity ? capacity : offset / granularity * granularity));
     }
   }
-  auto single = ValueOf(MakeBitmapCursor(view_a, capacity, granularity));
+  auto single =
+      ValueOf(MakeBitmapCursor(view_a, {.capacity = capacity, .granularity = granularity}));
   RC_ASSERT(ValueOf(test::Drain(*single, batch)) == ExtentsOf(a, capacity, granularity));
 }
 
@@ -241,23 +273,32 @@ RC_GTEST_PROP(BitmapCountsProperty, MatchBitByBitInEveryRange, ()) {
     }
     const uint64_t offset = random() % (capacity + 1);
     uint64_t want = 0;
-    auto cursor = ValueOf(MakeBitmapCursor(view_a, view_b, operation.op, capacity, granularity));
+    auto cursor = ValueOf(MakeBitmapCursor(view_a, view_b, operation.op,
+                                           {.capacity = capacity, .granularity = granularity}));
     const Ranges rest = ValueOf(test::DrainFrom(*cursor, offset));
     for (const auto& [begin, length] : rest) want += length;
-    RC_ASSERT(ValueOf(BytesToCome(view_a, view_b, operation.op, capacity, granularity, offset)) ==
+    RC_ASSERT(ValueOf(BytesToCome(view_a, view_b, operation.op,
+                                  {.capacity = capacity, .granularity = granularity}, offset)) ==
               want);
   }
-  RC_ASSERT(ValueOf(BytesToCome(view_b, capacity, granularity, 0)) ==
-            ValueOf(BytesToCome(view_b, view_b, BitmapOp::kAnd, capacity, granularity, 0)));
+  RC_ASSERT(ValueOf(BytesToCome(view_b, {.capacity = capacity, .granularity = granularity}, 0)) ==
+            ValueOf(BytesToCome(view_b, view_b, BitmapOp::kAnd,
+                                {.capacity = capacity, .granularity = granularity}, 0)));
 }
 
 TEST(BitmapCountsTest, AtTheEdgeOfTheOffsets) {
   const uint8_t bytes[1] = {3};
   ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, 2));
-  EXPECT_EQ(ValueOf(BytesToCome(view, kMaxCapacity, kMaxGranularity, 0)), kMaxCapacity);
-  EXPECT_EQ(ValueOf(BytesToCome(view, kMaxCapacity, kMaxGranularity, kMaxCapacity)), 0u);
-  EXPECT_FALSE(BytesToCome(view, kMaxCapacity - 1, kMaxGranularity, kMaxCapacity).ok());
-  EXPECT_FALSE(BytesToCome(view, kMaxCapacity, 4096, 0).ok());
+  EXPECT_EQ(
+      ValueOf(BytesToCome(view, {.capacity = kMaxCapacity, .granularity = kMaxGranularity}, 0)),
+      kMaxCapacity);
+  EXPECT_EQ(ValueOf(BytesToCome(view, {.capacity = kMaxCapacity, .granularity = kMaxGranularity},
+                                kMaxCapacity)),
+            0u);
+  EXPECT_FALSE(BytesToCome(view, {.capacity = kMaxCapacity - 1, .granularity = kMaxGranularity},
+                           kMaxCapacity)
+                   .ok());
+  EXPECT_FALSE(BytesToCome(view, {.capacity = kMaxCapacity, .granularity = 4096}, 0).ok());
 }
 
 // Words of a machine of the other byte order, at every place and length around pieces of 64 words.
@@ -303,6 +344,26 @@ TEST(BitmapView, OnlyWholeWordsAreReadInPlace) {
   EXPECT_EQ(view.InPlace(8, 2), nullptr);
   EXPECT_EQ(view.InPlace(128, 1), nullptr);
   EXPECT_EQ(view.InPlace(131, 0), nullptr);
+}
+
+// Copies, because these views begin inside a byte. A word past the last one holds no block.
+TEST(BitmapPairTest, HandsOutTheWordsOfItsBitsAndNoMore) {
+  const std::vector<uint8_t> bytes(8000, 0xff);
+  for (const uint64_t bits : {1u, 63u, 64u, 65u, 128u, 640u, 16384u, 20000u}) {
+    const BitmapView view = test::ValueOf(BitmapView::Create(bytes, 3, bits));
+    for (const BitmapPair& pair : {BitmapPair(view), BitmapPair(view, view)}) {
+      for (const uint64_t position : {uint64_t{0}, bits / 2, bits - 1}) {
+        for (const uint64_t most : {1u, 2u, 10u, 256u, 1000u}) {
+          const uint64_t left = bits - position;
+          // 256 words are what a copy has room for.
+          const uint64_t want = std::min<uint64_t>({(left + 63) / 64, most, 256});
+          const auto got = pair.WithWords(
+              position, most, [](const uint8_t*, const uint8_t*, size_t words) { return words; });
+          EXPECT_EQ(got, want) << bits << " bits from " << position << ", at most " << most;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

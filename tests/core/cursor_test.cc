@@ -21,7 +21,8 @@ class ScriptedCursor final : public ExtentCursor {
  public:
   using Step = std::function<absl::StatusOr<uint64_t>(ExtentBatch&)>;
   ScriptedCursor(uint64_t capacity, uint64_t granularity, std::vector<Step> steps)
-      : ExtentCursor(capacity, granularity), steps_(std::move(steps)) {}
+      : ExtentCursor({.capacity = capacity, .granularity = granularity}),
+        steps_(std::move(steps)) {}
 
   uint64_t sought = UINT64_MAX;
   size_t calls = 0;
@@ -164,7 +165,7 @@ TEST(ExtentCursorTest, OneThatThrewFailsUntilSeek) {
 // Stands nowhere when a Seek() of it fails by throwing.
 class ThrowingSeekCursor final : public ExtentCursor {
  public:
-  ThrowingSeekCursor() noexcept : ExtentCursor(100, 1) {}
+  ThrowingSeekCursor() noexcept : ExtentCursor({.capacity = 100, .granularity = 1}) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {

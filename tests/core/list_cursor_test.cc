@@ -32,15 +32,16 @@ TEST(ExtentListCursorTest, RefusesWhatIsNoSoundListAndNamesTheExtent) {
       {{{4, 8}}, 100, 8, "extent 0"},
   };
   for (const auto& c : cases) {
-    const auto cursor = MakeExtentCursor(c.extents, c.capacity, c.granularity);
+    const auto cursor =
+        MakeExtentCursor(c.extents, {.capacity = c.capacity, .granularity = c.granularity});
     ASSERT_EQ(cursor.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(std::string(cursor.status().message()).find(c.index), std::string::npos)
         << cursor.status();
   }
-  EXPECT_FALSE(MakeExtentCursor({}, uint64_t{1} << 63).ok());
-  EXPECT_FALSE(MakeExtentCursor({}, 1, 0).ok());
+  EXPECT_FALSE(MakeExtentCursor({}, {.capacity = uint64_t{1} << 63}).ok());
+  EXPECT_FALSE(MakeExtentCursor({}, {.capacity = 1, .granularity = 0}).ok());
   // Aligned to the granularity or to the capacity.
-  EXPECT_OK(MakeExtentCursor({{96, 4}}, 100, 8));
+  EXPECT_OK(MakeExtentCursor({{96, 4}}, {.capacity = 100, .granularity = 8}));
 }
 
 TEST(ExtentListCursorTest, E7ReachesTheEdgeOfTheOffsets) {

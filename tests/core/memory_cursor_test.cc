@@ -97,6 +97,17 @@ TEST(MemoryCursorTest, PiecesHoldTheSameBlocksInBatchesOfAnySize) {
   }
 }
 
+TEST(MemoryCursor, WithoutAnExecutorOneThreadDoesTheWork) {
+  const std::vector<uint8_t> base(64 * 1024, 0);
+  std::vector<uint8_t> target = base;
+  target[5000] = 1;
+  MemoryOptions options;
+  options.block_size = 4096;
+  options.parallel = 4;
+  const auto cursor = ValueOf(MakeMemoryDeltaCursor(base, target, options));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor, 16)), (Ranges{{4096, 4096}}));
+}
+
 RC_GTEST_PROP(MemoryCursorProperty, MatchesByteByByteFromEveryOffset, ()) {
   static ThreadPool pool(2);
   std::mt19937_64 random = test::AnyRandom();

@@ -52,7 +52,8 @@ ParallelParts SmallParts(const BitmapView& view, uint64_t capacity, uint64_t gra
   ParallelParts parts;
   parts.make = [=](uint64_t end) -> std::unique_ptr<ExtentCursor> {
     const uint64_t blocks = BlockCount(capacity, granularity);
-    auto whole = ValueOf(MakeBitmapCursor(view.Slice(0, blocks), capacity, granularity));
+    auto whole = ValueOf(MakeBitmapCursor(view.Slice(0, blocks),
+                                          {.capacity = capacity, .granularity = granularity}));
     return ValueOf(Clip(std::move(whole), 0, end));
   };
   parts.first_blocks = 64;
@@ -71,7 +72,8 @@ RC_GTEST_PROP(ParallelCursorProperty, IsTheSameStreamFromEveryOffset, ()) {
   const auto batch = *rc::gen::element<size_t>(1, 7, ExtentBatch::kDefaultCapacity, 2000);
   const auto bytes = AnyBits(blocks, random);
   const auto view = ValueOf(BitmapView::Create(bytes, 0, blocks));
-  const Ranges want = ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(view, capacity, granularity))));
+  const Ranges want = ValueOf(test::Drain(
+      *ValueOf(MakeBitmapCursor(view, {.capacity = capacity, .granularity = granularity}))));
   Executor& executor = **rc::gen::element<Executor*>(&pool, &pool, &pool, &dead);
   auto cursor = MakeParallelCursor(SmallParts(view, capacity, granularity), capacity, granularity,
                                    executor, test::Between<size_t>(2, 5));
@@ -104,13 +106,15 @@ TEST(ParallelCursorTest, ThroughThePublicFactory) {
   ASSERT_OK_AND_ASSIGN(const auto b, BitmapView::Create(target, 0, kBlocks));
   ASSERT_OK_AND_ASSIGN(
       const Ranges want,
-      test::Drain(*ValueOf(MakeBitmapCursor(a, b, BitmapOp::kXor, kBlocks * 4096, 4096))));
+      test::Drain(*ValueOf(MakeBitmapCursor(a, b, BitmapOp::kXor,
+                                            {.capacity = kBlocks * 4096, .granularity = 4096}))));
   for (const size_t threads : {size_t{1}, size_t{2}, size_t{3}}) {
     BitmapOptions options;
     options.executor = &pool;
     options.parallel = threads;
-    ASSERT_OK_AND_ASSIGN(auto cursor,
-                         MakeBitmapCursor(a, b, BitmapOp::kXor, kBlocks * 4096, 4096, options));
+    ASSERT_OK_AND_ASSIGN(
+        auto cursor, MakeBitmapCursor(a, b, BitmapOp::kXor,
+                                      {.capacity = kBlocks * 4096, .granularity = 4096}, options));
     EXPECT_TRUE(test::SameRanges(ValueOf(test::Drain(*cursor)), want)) << threads << " threads";
     EXPECT_TRUE(test::SameRanges(ValueOf(test::DrainFrom(*cursor, 12'345'678'901, 100)),
                                  reference::CutAt(want, 12'345'678'901 / 4096 * 4096)))
@@ -130,7 +134,8 @@ TEST(ParallelCursorTest, ThreadsWithoutAnExecutorAreTheCallersOwn) {
   BitmapOptions bitmap;
   bitmap.parallel = 4;
   ASSERT_OK_AND_ASSIGN(const auto bits, BitmapView::Create(target, 0, 800'000));
-  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(bits, 800'000, 1, bitmap)))),
+  EXPECT_EQ(ValueOf(test::Drain(
+                *ValueOf(MakeBitmapCursor(bits, {.capacity = 800'000, .granularity = 1}, bitmap)))),
             (Ranges{{560'000, 1}}));
 }
 
@@ -143,7 +148,8 @@ TEST(ParallelCursorTest, PartsThatOverflowAreFinishedInTheirTurn) {
   BitmapOptions options;
   options.executor = &pool;
   options.parallel = 3;
-  ASSERT_OK_AND_ASSIGN(auto cursor, MakeBitmapCursor(view, kBlocks, 1, options));
+  ASSERT_OK_AND_ASSIGN(auto cursor,
+                       MakeBitmapCursor(view, {.capacity = kBlocks, .granularity = 1}, options));
   ExtentBatch batch;
   uint64_t next = 0;
   for (Step step = Step::kMore; step == Step::kMore;) {
@@ -172,7 +178,7 @@ TEST(ParallelCursorTest, E9FullVolumeIsOneExtentAndE8EmptyOneNone) {
 class FailingCursor final : public ExtentCursor {
  public:
   FailingCursor(uint64_t capacity, uint64_t fails_at, uint64_t end) noexcept
-      : ExtentCursor(capacity, 1), fails_at_(fails_at), end_(end) {}
+      : ExtentCursor({.capacity = capacity, .granularity = 1}), fails_at_(fails_at), end_(end) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {
@@ -233,7 +239,10 @@ template <typename Exception>
 class ThrowingCursor final : public ExtentCursor {
  public:
   ThrowingCursor(uint64_t capacity, uint64_t throws_at, uint64_t end, std::thread::id spared)
-      : ExtentCursor(capacity, 1), throws_at_(throws_at), end_(end), spared_(spared) {}
+      : ExtentCursor({.capacity = capacity, .granularity = 1}),
+        throws_at_(throws_at),
+        end_(end),
+        spared_(spared) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {
@@ -347,7 +356,7 @@ class MeetingExecutor final : public Executor {
 class MeetingCursor final : public ExtentCursor {
  public:
   MeetingCursor(Meeting& meeting, uint64_t end)
-      : ExtentCursor(kThrowing, 1), meeting_(meeting), end_(end) {}
+      : ExtentCursor({.capacity = kThrowing, .granularity = 1}), meeting_(meeting), end_(end) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {

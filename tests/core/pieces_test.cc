@@ -10,6 +10,7 @@
 #include "cbt/bitmap.h"
 #include "cbt/memory.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
 #include "reference/volume.h"
 #include "support/cursors.h"
 #include "support/generators.h"
@@ -26,7 +27,10 @@ using reference::Ranges;
 class PieceyCursor final : public ExtentCursor {
  public:
   PieceyCursor(const reference::ByteSet& set, uint64_t most, uint64_t granularity, uint64_t seed)
-      : ExtentCursor(set.size(), granularity), set_(set), most_(most), random_(seed) {}
+      : ExtentCursor({.capacity = set.size(), .granularity = granularity}),
+        set_(set),
+        most_(most),
+        random_(seed) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {
@@ -83,11 +87,12 @@ RC_GTEST_PROP(Pieces, MakeTheSameBlocksFromEveryOffset, ()) {
 // A volume that changed as a whole is told from its first block on, not when all has been looked
 // at.
 TEST(Pieces, BlocksOfABitmapDontWaitForTheEndOfARun) {
-  const std::vector<uint8_t> ones(size_t{40} << 20, 0xff);
+  const std::vector<uint8_t> ones(40 * kMiB, 0xff);
   const uint64_t bits = ones.size() * 8;
   const uint64_t capacity = bits * 4096;
   const auto open = [&] {
-    return ValueOf(MakeBitmapCursor(ValueOf(BitmapView::Create(ones, 0, bits)), capacity, 4096));
+    return ValueOf(MakeBitmapCursor(ValueOf(BitmapView::Create(ones, 0, bits)),
+                                    {.capacity = capacity, .granularity = 4096}));
   };
   ExtentBatch batch;
   auto extents = open();
@@ -111,7 +116,7 @@ TEST(Pieces, BlocksOfABitmapDontWaitForTheEndOfARun) {
 }
 
 TEST(Pieces, BlocksOfMemoryDontWaitForTheEndOfARun) {
-  const std::vector<uint8_t> zeros(size_t{64} << 20, 0);
+  const std::vector<uint8_t> zeros(64 * kMiB, 0);
   const std::vector<uint8_t> ones(zeros.size(), 1);
   ASSERT_OK_AND_ASSIGN(auto blocks, ToBlocks(ValueOf(MakeMemoryDeltaCursor(zeros, ones)), 8192));
   ExtentBatch batch;

@@ -91,7 +91,8 @@ TEST(RequestedCursor, BridgesAGapOfOneByte) {
 // Gives one extent, then fails; can't go back when `rewinds` is false.
 class Failing final : public ExtentCursor {
  public:
-  explicit Failing(bool rewinds) : ExtentCursor(1000, 1), rewinds_(rewinds) {}
+  explicit Failing(bool rewinds)
+      : ExtentCursor({.capacity = 1000, .granularity = 1}), rewinds_(rewinds) {}
 
  private:
   absl::Status DoSeek(uint64_t) override {

@@ -19,6 +19,7 @@
 #include "cbt/list_cursor.h"
 #include "cbt/memory.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
 #include "support/cursors.h"
 #include "support/seeded_random.h"
 #include "support/status.h"
@@ -51,7 +52,7 @@ ByteSet SomeBlocks(uint64_t seed, uint64_t capacity) {
 
 class ResumeTest : public testing::Test {
  protected:
-  const uint64_t capacity_ = (AtScale() ? uint64_t{1} << 20 : 20'000) - 100;
+  const uint64_t capacity_ = (AtScale() ? kMiB : 20'000) - 100;
   const VolumeGeometry geometry_{capacity_, kBlock};
   const ByteSet a_ = SomeBlocks(1, capacity_);
   const ByteSet b_ = SomeBlocks(2, capacity_);
@@ -77,7 +78,8 @@ class ResumeTest : public testing::Test {
     return ValueOf(BitmapView::Create(*bytes, first, blocks.size()));
   }
   CursorPtr BitmapCursor(const ByteSet& blocks) {
-    return ValueOf(MakeBitmapCursor(Bitmap(blocks), capacity_, kBlock));
+    return ValueOf(
+        MakeBitmapCursor(Bitmap(blocks), {.capacity = capacity_, .granularity = kBlock}));
   }
   ChangeMap Map(const ByteSet& blocks) {
     return ValueOf(ChangeMap::FromBitmap(Bitmap(blocks), geometry_));
@@ -94,9 +96,12 @@ class ResumeTest : public testing::Test {
 
 TEST_F(ResumeTest, Bitmaps) {
   Check("bitmap", BitmapCursor(a_), Bytes(a_));
-  Check("shifted_bitmap", ValueOf(MakeBitmapCursor(Bitmap(a_, 3), capacity_, kBlock)), Bytes(a_));
+  Check("shifted_bitmap",
+        ValueOf(MakeBitmapCursor(Bitmap(a_, 3), {.capacity = capacity_, .granularity = kBlock})),
+        Bytes(a_));
   Check("two_bitmaps",
-        ValueOf(MakeBitmapCursor(Bitmap(a_), Bitmap(b_), BitmapOp::kXor, capacity_, kBlock)),
+        ValueOf(MakeBitmapCursor(Bitmap(a_), Bitmap(b_), BitmapOp::kXor,
+                                 {.capacity = capacity_, .granularity = kBlock})),
         Combined([](bool a, bool b) { return a != b; }));
   ByteSet dense(a_.size());
   for (size_t i = 0; i < dense.size(); i += 2) dense[i] = true;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "cbt/units.h"
+
 namespace cbt {
 namespace {
 
@@ -27,12 +29,12 @@ std::vector<Extent> All(const ExtentBatch& batch) {
 }
 
 TEST(RunSink, ShiftsByPowersOfTwoAndMultipliesByTheRest) {
-  EXPECT_EQ(RunSink(1 << 20, 4096).shift(), 12u);
-  EXPECT_EQ(RunSink(1 << 20, 4096).factor(), 1u);
-  EXPECT_EQ(RunSink(1 << 20, 1).shift(), 0u);
-  EXPECT_EQ(RunSink(1 << 20, 1).factor(), 1u);
-  EXPECT_EQ(RunSink(1 << 20, 520).shift(), 0u);
-  EXPECT_EQ(RunSink(1 << 20, 520).factor(), 520u);
+  EXPECT_EQ(RunSink(kMiB, 4096).shift(), 12u);
+  EXPECT_EQ(RunSink(kMiB, 4096).factor(), 1u);
+  EXPECT_EQ(RunSink(kMiB, 1).shift(), 0u);
+  EXPECT_EQ(RunSink(kMiB, 1).factor(), 1u);
+  EXPECT_EQ(RunSink(kMiB, 520).shift(), 0u);
+  EXPECT_EQ(RunSink(kMiB, 520).factor(), 520u);
   EXPECT_EQ(RunSink(kMaxCapacity, kMaxGranularity).shift(), 62u);
 }
 

@@ -12,6 +12,7 @@
 #include "cbt/change_map.h"
 #include "cbt/list_cursor.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
 #include "cbt/wire/message.h"
 #include "support/cursors.h"
 #include "support/status.h"
@@ -30,7 +31,7 @@ using reference::Ranges;
 }
 
 TEST(Scale, E7TheLastBlocksBelowEightExbibytes) {
-  for (const uint64_t block : {uint64_t{512}, uint64_t{4096}, uint64_t{64} << 20}) {
+  for (const uint64_t block : {uint64_t{512}, uint64_t{4096}, 64 * kMiB}) {
     const uint64_t capacity = kMaxCapacity - block + 1;  // 8 EiB less a block
     const uint64_t last = capacity - block;
     const std::vector<Extent> extents = {
@@ -51,7 +52,9 @@ TEST(Scale, E7TheLastBlocksBelowEightExbibytes) {
     EXPECT_FALSE(builder.Add({last, block + 1}).ok());
     EXPECT_FALSE(builder.Add({~uint64_t{0} - 1, 2}).ok());
 
-    const auto cursor = [&] { return ValueOf(MakeExtentCursor(extents, capacity, block)); };
+    const auto cursor = [&] {
+      return ValueOf(MakeExtentCursor(extents, {.capacity = capacity, .granularity = block}));
+    };
     EXPECT_EQ(ValueOf(test::Drain(*cursor())), expected);
     EXPECT_EQ(ValueOf(test::Drain(*ValueOf(ToBlocks(cursor(), block)))), expected);
     EXPECT_EQ(ValueOf(test::Drain(*ValueOf(AlignOutward(cursor(), block)))), expected);
@@ -69,7 +72,7 @@ TEST(Scale, E7TheLastBlocksBelowEightExbibytes) {
 }
 
 TEST(Scale, TheWholeLargestVolumeIsOneExtent) {
-  ASSERT_OK_AND_ASSIGN(const ChangeMap full, ChangeMap::Full({kMaxCapacity, uint64_t{1} << 40}));
+  ASSERT_OK_AND_ASSIGN(const ChangeMap full, ChangeMap::Full({kMaxCapacity, kTiB}));
   EXPECT_EQ(test::RangesOf(full), (Ranges{{0, kMaxCapacity}}));
   EXPECT_EQ(full->changed_bytes(), kMaxCapacity);
 }
@@ -93,7 +96,8 @@ TEST(Scale, TwoToThe34DenseBlocks) {
     }
   }
   ASSERT_OK_AND_ASSIGN(const BitmapView view, BitmapView::Create({bytes, kBytes}, 0, kBits));
-  ASSERT_OK_AND_ASSIGN(const auto cursor, MakeBitmapCursor(view, kBits * 4096, 4096));
+  ASSERT_OK_AND_ASSIGN(const auto cursor,
+                       MakeBitmapCursor(view, {.capacity = kBits * 4096, .granularity = 4096}));
   EXPECT_EQ(ValueOf(test::Drain(*cursor)), expected);
   ASSERT_OK(cursor->Seek((kBits - 1) * 4096 + 1));
   EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{(kBits - 1) * 4096, 4096}}));
@@ -103,7 +107,8 @@ TEST(Scale, TwoToThe34DenseBlocks) {
 // Every second block of a volume, computed on the fly.
 class Alternating final : public ExtentCursor {
  public:
-  explicit Alternating(uint64_t capacity) : ExtentCursor(capacity, 4096) {}
+  explicit Alternating(uint64_t capacity)
+      : ExtentCursor({.capacity = capacity, .granularity = 4096}) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "cbt/transform.h"
+#include "cbt/units.h"
 #include "support/cursors.h"
 #include "support/generators.h"
 #include "support/seeded_random.h"
@@ -37,7 +38,9 @@ Ranges AnyRanges(std::mt19937_64& random, uint64_t capacity, uint64_t granularit
 class SlowCursor final : public ExtentCursor {
  public:
   SlowCursor(Ranges ranges, uint64_t capacity, uint64_t granularity, size_t pace) noexcept
-      : ExtentCursor(capacity, granularity), ranges_(std::move(ranges)), pace_(pace) {}
+      : ExtentCursor({.capacity = capacity, .granularity = granularity}),
+        ranges_(std::move(ranges)),
+        pace_(pace) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {
@@ -69,7 +72,7 @@ class SlowCursor final : public ExtentCursor {
 // Whoever cuts blocks out of the result must know how fine it is.
 TEST(SetTransformTest, TheGranularityIsWhatAllInputsShare) {
   const auto in = [](uint64_t granularity) {
-    return ValueOf(AlignOutward(test::CursorOver({}, uint64_t{1} << 20), granularity));
+    return ValueOf(AlignOutward(test::CursorOver({}, kMiB), granularity));
   };
   for (const auto& [a, b, both] : {std::tuple{4096u, 4096u, 4096u},
                                    {4096u, 512u, 512u},
@@ -124,7 +127,8 @@ TEST(SetTransformTest, E4LastBlockOfAnInputIsCutAtTheCapacity) {
 // An input that fails, in its turn.
 class FailingCursor final : public ExtentCursor {
  public:
-  explicit FailingCursor(uint64_t capacity) noexcept : ExtentCursor(capacity, 1) {}
+  explicit FailingCursor(uint64_t capacity) noexcept
+      : ExtentCursor({.capacity = capacity, .granularity = 1}) {}
 
  private:
   absl::Status DoSeek(uint64_t) override { return absl::OkStatus(); }

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "cbt/executor.h"
+#include "cbt/units.h"
 
 namespace cbt {
 namespace {
@@ -52,7 +53,7 @@ TEST(ThreadPoolTest, APartOfTheThreadsIsAnExceptionAndNotTheEnd) {
   const pid_t child = fork();
   if (child == 0) {
     // Room for the stacks of some threads.
-    const rlimit room = {rlim_t{1} << 30, rlim_t{1} << 30};
+    const rlimit room = {kGiB, kGiB};
     if (setrlimit(RLIMIT_AS, &room) != 0) _exit(1);
     try {
       const ThreadPool pool(100'000);

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "cbt/units.h"
 #include "support/cursors.h"
 #include "support/generators.h"
 #include "support/status.h"
@@ -113,7 +114,7 @@ TEST(TransformTest, E7ArithmeticHoldsAtTheEdgeOfTheOffsets) {
 }
 
 TEST(TransformTest, E16CoarserBlocksAreRoundedOutwardAndMerged) {
-  const uint64_t mib = 1 << 20;
+  const uint64_t mib = kMiB;
   ASSERT_OK_AND_ASSIGN(
       auto cursor,
       AlignOutward(
@@ -143,7 +144,8 @@ TEST(TransformTest, InputThatWasReadBeforeIsTakenBackToItsBeginning) {
 // An input that fails after some batches: the transform must fail too, and never look complete.
 class FailingCursor final : public ExtentCursor {
  public:
-  explicit FailingCursor(uint64_t good) : ExtentCursor(1000, 1), good_(good) {}
+  explicit FailingCursor(uint64_t good)
+      : ExtentCursor({.capacity = 1000, .granularity = 1}), good_(good) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {

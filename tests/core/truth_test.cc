@@ -164,7 +164,8 @@ CursorPtr AnyCursor(Random& random, Source& source, const ByteSet& blocks,
   switch (random() % 3) {
     case 0:
       return ValueOf(
-          MakeBitmapCursor(AnyBitmap(random, source, blocks), geometry.capacity, geometry.block));
+          MakeBitmapCursor(AnyBitmap(random, source, blocks),
+                           {.capacity = geometry.capacity, .granularity = geometry.block}));
     case 1:
       return MakeChangeMapCursor(BuiltMap(random, blocks, geometry));
     default: {
@@ -179,8 +180,8 @@ CursorPtr AnyCursor(Random& random, Source& source, const ByteSet& blocks,
           extents.push_back({offset, length});
         }
       }
-      return ValueOf(
-          Coalesce(ValueOf(MakeExtentCursor(extents, geometry.capacity, geometry.block))));
+      return ValueOf(Coalesce(ValueOf(MakeExtentCursor(
+          extents, {.capacity = geometry.capacity, .granularity = geometry.block}))));
     }
   }
 }
@@ -197,14 +198,16 @@ Source AnySource(Random& random, Form form, const Geometry& geometry) {
   ByteSet blocks = a;
   switch (form) {
     case Form::kBitmap:
-      source.cursor = ValueOf(
-          MakeBitmapCursor(AnyBitmap(random, source, a), geometry.capacity, geometry.block));
+      source.cursor =
+          ValueOf(MakeBitmapCursor(AnyBitmap(random, source, a),
+                                   {.capacity = geometry.capacity, .granularity = geometry.block}));
       break;
     case Form::kTwoBitmaps: {
       const BitmapView base = AnyBitmap(random, source, a);
       const BitmapView target = AnyBitmap(random, source, b);
-      source.cursor = ValueOf(
-          MakeBitmapCursor(base, target, kBitmapOps[operation], geometry.capacity, geometry.block));
+      source.cursor =
+          ValueOf(MakeBitmapCursor(base, target, kBitmapOps[operation],
+                                   {.capacity = geometry.capacity, .granularity = geometry.block}));
       blocks = Combined(operation, a, b);
       break;
     }
@@ -271,8 +274,9 @@ Source AnySource(Random& random, Form form, const Geometry& geometry) {
         }
         return absl::OkStatus();
       }));
-      const CursorPtr bits = ValueOf(
-          MakeBitmapCursor(AnyBitmap(random, source, found), geometry.capacity, geometry.block));
+      const CursorPtr bits =
+          ValueOf(MakeBitmapCursor(AnyBitmap(random, source, found),
+                                   {.capacity = geometry.capacity, .granularity = geometry.block}));
       source.cursor = MakeChangeMapCursor(ThroughAFile(ValueOf(ChangeMap::FromCursor(*bits))));
       source.truth = std::move(images.truth);
       return source;

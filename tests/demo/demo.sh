@@ -127,6 +127,8 @@ heading '4. The reader hangs up in the middle and comes back'
 stopped=$(tuples first.ndjson | awk 'END { printf "%d", $1 + $2 }')
 # shellcheck disable=SC2086
 "$cbt" list "$blocks" $pair --format ndjson --starting-offset "$stopped" >rest.ndjson
+! grep -q '"complete":true' first.ndjson || die 'what was cut says that it is complete'
+tail -n 1 rest.ndjson | grep -q '"complete":true' || die 'what is whole does not say so'
 { tuples first.ndjson; tuples rest.ndjson; } >joined
 tuples blocks.ndjson | cmp - joined
 say "cut after $(count first.ndjson) tuples, resumed at byte $stopped with $(count rest.ndjson) more: together the whole"

@@ -17,6 +17,8 @@
 #include "cbt/memory.h"
 #include "cbt/requested_cursor.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
+#include "map/tracker/epochs.h"
 #include "reference/volume.h"
 #include "support/cursors.h"
 #include "support/seeded_random.h"
@@ -125,11 +127,14 @@ std::vector<std::pair<const char*, Cursor>> CursorsOver(const Extent& changed, u
   inputs.push_back(exact());
 
   std::vector<std::pair<const char*, Cursor>> cursors;
-  cursors.emplace_back("bitmap", ValueOf(MakeBitmapCursor(bitmap, capacity, block)));
-  cursors.emplace_back("bitmaps",
-                       ValueOf(MakeBitmapCursor(empty, bitmap, BitmapOp::kXor, capacity, block)));
   cursors.emplace_back(
-      "newly set", ValueOf(MakeBitmapCursor(empty, bitmap, BitmapOp::kAndNot, capacity, block)));
+      "bitmap", ValueOf(MakeBitmapCursor(bitmap, {.capacity = capacity, .granularity = block})));
+  cursors.emplace_back("bitmaps",
+                       ValueOf(MakeBitmapCursor(empty, bitmap, BitmapOp::kXor,
+                                                {.capacity = capacity, .granularity = block})));
+  cursors.emplace_back("newly set",
+                       ValueOf(MakeBitmapCursor(empty, bitmap, BitmapOp::kAndNot,
+                                                {.capacity = capacity, .granularity = block})));
   cursors.emplace_back("map", MakeChangeMapCursor(ValueOf(builder.Build())));
   cursors.emplace_back(
       "map of a bitmap",
@@ -199,7 +204,7 @@ TEST(Disasters, D19BlocksAreCountedRightFromOneKibibyteToTheLargestVolume) {
                                    512,
                                    4096,
                                    1000000,
-                                   uint64_t{1} << 30,
+                                   kGiB,
                                    (uint64_t{1} << 32) - 1,
                                    uint64_t{1} << 32,
                                    kMaxGranularity};
@@ -240,7 +245,7 @@ TEST(Disasters, D19ATrackerOfAnySizeSeesAKnownWriteInEveryEpoch) {
           EXPECT_EQ(now->cardinality(), 1u) << capacity << ' ' << block << ' ' << offset;
           EXPECT_TRUE(now->Contains(seen)) << capacity << ' ' << block << ' ' << offset;
           ASSERT_OK(tracker->OpenEpoch("next"));
-          EXPECT_TRUE(ValueOf(tracker->CloseEpoch())->Contains(seen));
+          EXPECT_TRUE(ValueOf(test::EndEpoch(*tracker))->Contains(seen));
         }
       }
     }

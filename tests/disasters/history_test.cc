@@ -16,6 +16,7 @@
 #include "cbt/change_tracker.h"
 #include "map/chain/chains.h"
 #include "map/maps.h"
+#include "map/tracker/epochs.h"
 #include "support/files.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
@@ -133,7 +134,7 @@ TEST(Disasters, D8EveryHistoryOfAnObjectOverSnapshotsGivesEveryDelta) {
         ASSERT_OK(tracker->Mark({block * kG, kG}));
       }
       ASSERT_OK(tracker->OpenEpoch(Id(i)));
-      ASSERT_OK(chain->Append(ValueOf(tracker->CloseEpoch())));
+      ASSERT_OK(chain->Append(ValueOf(test::EndEpoch(*tracker))));
     }
     std::vector<size_t> left(snapshots + 1);
     for (size_t i = 0; i <= snapshots; ++i) left[i] = i;

@@ -17,6 +17,7 @@
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
+#include "map/tracker/epochs.h"
 #include "support/figures.h"
 #include "support/seeded_random.h"
 #include "support/status.h"
@@ -59,7 +60,7 @@ class Model {
   void Cancel() { ASSERT_OK(tracker_->CancelEpoch()); }
   // What differs between two snapshots is in the epoch between them.
   void Close() {
-    const ChangeMap map = ValueOf(tracker_->CloseEpoch());
+    const ChangeMap map = ValueOf(test::EndEpoch(*tracker_));
     for (size_t b = 0; b < kBlocks; ++b) {
       if (snapshot_[b] != last_[b] && !map->Contains(b)) ++missed_;
     }
@@ -236,7 +237,7 @@ TEST(Disasters, D10ABackupThatFollowsAVolumeUnderWritesIsAlwaysTheSnapshot) {
       snapshot[b] = disk[b];
     }
     let_them_write(10);
-    ASSERT_OK_AND_ASSIGN(const ChangeMap delta, tracker->CloseEpoch());
+    ASSERT_OK_AND_ASSIGN(const ChangeMap delta, test::EndEpoch(*tracker));
     ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> file, EncodeChangeMap(delta));
     ASSERT_OK_AND_ASSIGN(const ChangeMap read, DecodeChangeMap(file, "delta"));
     const absl::Status applied =

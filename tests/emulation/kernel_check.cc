@@ -61,20 +61,58 @@ void ExtractRuns(size_t words, const Words& a, const Words& b) {
   using cbt::simd::ExtractRunsKernels;
   const size_t room = 1 + Next(words * 20 + 10);
   const uint64_t open = Next(2);
+  const cbt::simd::BitLayout layout = {.most_significant_first = Next(2) != 0,
+                                       .reversed_word_bytes = 1u << Next(4),
+                                       .flip_a = uint64_t{0} - Next(2),
+                                       .flip_b = uint64_t{0} - Next(2)};
   Compare<ExtractRunsKernels>(
       "extract_runs", cbt::simd::ExtractRunsVariants(), [&](const ExtractRunsKernels& kernels) {
         Words all;
-        for (auto* scan :
-             {kernels.single, kernels.exclusive, kernels.and_not, kernels.either, kernels.both}) {
+        const auto run = [&](auto scan) {
           Words offsets(room + cbt::simd::kRunSlack);
           Words lengths(room + cbt::simd::kRunSlack);
-          const auto done =
-              scan(Bytes(a), Bytes(b), words, 777, 12, open, offsets.data(), lengths.data(), room);
+          const auto done = scan(offsets.data(), lengths.data());
           all.insert(all.end(), {done.words, done.runs, done.open});
           const auto runs = static_cast<std::ptrdiff_t>(done.runs);
           all.insert(all.end(), offsets.begin(),
                      offsets.begin() + runs + static_cast<std::ptrdiff_t>(done.open));
           all.insert(all.end(), lengths.begin(), lengths.begin() + runs);
+        };
+        for (auto* scan :
+             {kernels.single, kernels.exclusive, kernels.and_not, kernels.either, kernels.both}) {
+          run([&](uint64_t* offsets, uint64_t* lengths) {
+            return scan(Bytes(a), Bytes(b), words, 777, 12, open, offsets, lengths, room);
+          });
+        }
+        const auto& other = kernels.in_layout;
+        for (auto* scan :
+             {other.single, other.exclusive, other.and_not, other.either, other.both}) {
+          run([&](uint64_t* offsets, uint64_t* lengths) {
+            return scan(layout, Bytes(a), Bytes(b), words, 777, 12, open, offsets, lengths, room);
+          });
+        }
+        return all;
+      });
+}
+
+void ListBlocks(size_t words, const Words& a, const Words& b) {
+  using cbt::simd::ListBlocksKernels;
+  const size_t room = 1 + Next(words * 40 + 10);
+  Compare<ListBlocksKernels>(
+      "list_blocks", cbt::simd::ListBlocksVariants(), [&](const ListBlocksKernels& kernels) {
+        Words all;
+        for (const auto* kernel :
+             {kernels.single, kernels.exclusive, kernels.and_not, kernels.either, kernels.both}) {
+          Words offsets(room + cbt::simd::kBlockSlack);
+          const auto done = kernel->list(Bytes(a), Bytes(b), words, 777, 12, offsets.data(), room);
+          all.insert(all.end(), {done.words, done.blocks});
+          all.insert(all.end(), offsets.begin(),
+                     offsets.begin() + static_cast<std::ptrdiff_t>(done.blocks));
+          for (unsigned fold = 1; fold <= 6; ++fold) {
+            Words folded(words >> fold);
+            kernel->fold(Bytes(a), Bytes(b), folded.size(), fold, folded.data());
+            all.insert(all.end(), folded.begin(), folded.end());
+          }
         }
         return all;
       });
@@ -121,6 +159,7 @@ void CompareBlocks(const Words& a, const Words& b) {
 void Tuples(size_t count) {
   using cbt::simd::CheckTuplesKernels;
   using cbt::simd::DecodeTuplesKernels;
+  using cbt::simd::DigestTuplesKernels;
   using cbt::simd::EncodeTuplesKernels;
   Words offsets(count);
   Words lengths(count);
@@ -149,6 +188,15 @@ void Tuples(size_t count) {
         const auto done = kernels.decode(bytes.data(), size, all.data(), all.data() + count, count);
         for (size_t i = done.tuples; i < count; ++i) all[i] = all[count + i] = 0;
         all.insert(all.end(), {done.tuples, done.bytes});
+        return all;
+      });
+  Compare<DigestTuplesKernels>(
+      "digest_tuples", cbt::simd::DigestTuplesVariants(), [&](const DigestTuplesKernels& kernels) {
+        cbt::simd::DigestLanes lanes = {{1, 2, 3, 4}, {5, 6, 7, 8}, count % 16};
+        kernels.add(offsets.data(), lengths.data(), count / 4, lanes);
+        Words all(lanes.even, lanes.even + 4);
+        all.insert(all.end(), lanes.odd, lanes.odd + 4);
+        all.push_back(lanes.stripe);
         return all;
       });
   uint64_t end = 0;
@@ -206,7 +254,9 @@ void Containers(size_t stretch) {
   Words bits(1024);
   size_t left = cbt::simd::kMaxArrayValues - 64;
   for (size_t i = Next(300); i < bits.size() && left >= 64; i += 1 + Next(stretch)) {
-    bits[i] = AnyWords(1)[0] | uint64_t{1} << Next(64);
+    bits[i] = uint64_t{1} << Next(64);
+    // Sometimes few bits in every word.
+    if (stretch % 3 != 0) bits[i] |= AnyWords(1)[0];
     left -= static_cast<size_t>(__builtin_popcountll(bits[i]));
   }
   Compare<ContainersKernels>(
@@ -217,6 +267,13 @@ void Containers(size_t stretch) {
         Words lengths(kPlaces);
         const size_t count = kernels.collect_values(Bytes(bits), values.data());
         Words all(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count));
+        std::vector<uint16_t> few_values(kPlaces);
+        const auto few = kernels.collect_few(Bytes(bits), few_values.data());
+        all.insert(all.end(), {few.count, few.runs});
+        if (few.count != cbt::simd::kNotFew) {
+          all.insert(all.end(), few_values.begin(),
+                     few_values.begin() + static_cast<std::ptrdiff_t>(few.count));
+        }
         const auto* const array = reinterpret_cast<const uint8_t*>(values.data());
         if (count == 0) return all;
         const size_t runs =
@@ -246,6 +303,7 @@ int main(int argc, char** argv) {
     const Words a = AnyWords(words);
     const Words b = round % 3 == 0 ? a : AnyWords(words);
     ExtractRuns(words, a, b);
+    ListBlocks(words, a, b);
     CountAndLoadBits(words, a, b);
     CompareBlocks(a, b);
     Tuples(round % 70);

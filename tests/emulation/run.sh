@@ -57,5 +57,5 @@ cmake -S "$source/tests/emulation" -B "$build/arm" -DCMAKE_SYSTEM_NAME=Linux \
   { cat "$build.log"; exit 1; }
 cmake --build "$build/arm" --parallel 2 >"$build.log" 2>&1 || { cat "$build.log"; exit 1; }
 check "64-bit ARM" qemu-aarch64 "$build/arm/kernel_check" \
-  extract_runs=neon compare_blocks=neon count_bits=neon load_bits=neon check_tuples=neon \
-  containers=neon
+  extract_runs=neon compare_blocks=neon count_bits=neon load_bits=neon check_tuples=neon digest_tuples=neon \
+  list_blocks=neon containers=neon

@@ -112,7 +112,9 @@ class Faults(FaultsTest):
     def delta(self, chain, base, target):
         text = ok(CBT, "chain", "delta", chain, base, target, "--style", "blocks",
                   "--format", "csv")
-        return {int(line.split(",")[0]) // GRANULARITY for line in text.splitlines()[1:]}
+        *rows, end = text.splitlines()[1:]
+        self.assertEqual(end, f"complete,{len(rows)}")
+        return {int(row.split(",")[0]) // GRANULARITY for row in rows}
 
     def make_chain(self, days):
         chain = os.path.join(self.pristine, "c")

@@ -31,6 +31,7 @@
 #include "cbt/rpc/server.h"
 #include "cbt/rpc/session_store.h"
 #include "cbt/rpc/telemetry.h"
+#include "cbt/units.h"
 #include "cbt/wire/digest.h"
 #include "cbt/wire/message.h"
 #include "faults/support/failing_memory.h"
@@ -90,7 +91,7 @@ TEST_F(OutOfMemoryInServices, Proofs) {
   EXPECT_GT(FailEveryAllocation([&]() -> Found {
               StreamDigest digest;
               digest.Add(offsets, lengths);
-              const StreamHeader header{BlockMetadataType::kFixedLength, 1 << 20};
+              const StreamHeader header{BlockMetadataType::kFixedLength, kMiB};
               const Metadata sent = ProofMetadata(digest, 0, header);
               const auto look_up = [&](std::string_view key) -> std::optional<std::string_view> {
                 for (const auto& [name, value] : sent) {
@@ -147,7 +148,7 @@ TEST(Secrecy, MemoryThatIsGivenBackHoldsNoSecretOfAFile) {
     dir.Write("secrets", secrets);
     dir.Write("bad-line", std::string(kMark) + " name\n");
     dir.Write("unfinished", tokens + "x");
-    dir.Write("too-large", tokens + std::string(5 << 20, 'x'));
+    dir.Write("too-large", tokens + std::string(5 * kMiB, 'x'));
   }
   const test::WatchFreed freed(kMark);
   EXPECT_OK(MakeTokenFileAccess(dir / "tokens"));
@@ -284,7 +285,7 @@ Found ServeStream(OpenStreams& registry, const StreamOptions& options, uint64_t 
     opened->Start(std::make_shared<ProviderFeed>(
         tasks,
         std::make_unique<MessageProducer>(kCsiContract, provider, std::move(request), options,
-                                          SlicePool::Create(options.message_bytes, 1 << 20),
+                                          SlicePool::Create(options.message_bytes, kMiB),
                                           std::nullopt),
         opened, opened->stop_token()));
   };
@@ -390,7 +391,7 @@ TEST_F(OutOfMemoryInServices, ARelayedStreamWithoutACallIsEnded) {
 
 // The Cord's own part is allocated after the bytes are there.
 TEST_F(OutOfMemoryInServices, BuffersComeBackToTheirPool) {
-  constexpr size_t kBytes = size_t{256} << 10;
+  constexpr size_t kBytes = 256 * kKiB;
   for (const size_t length : {size_t{1000}, kBytes}) {
     SCOPED_TRACE(length);
     const int64_t failed = FailEveryAllocation([&]() -> Found {
@@ -517,11 +518,11 @@ TEST_F(OutOfMemoryInServices, WithoutThreadsAServerDoesNotStart) {
   if (child == 0) {
     // Room for the stacks of some threads, whatever the shell says of their size.
     pthread_attr_t stack;
-    if (pthread_attr_init(&stack) != 0 || pthread_attr_setstacksize(&stack, 8 << 20) != 0 ||
+    if (pthread_attr_init(&stack) != 0 || pthread_attr_setstacksize(&stack, 8 * kMiB) != 0 ||
         pthread_setattr_default_np(&stack) != 0) {
       _exit(3);
     }
-    const rlimit room = {rlim_t{1} << 30, rlim_t{1} << 30};
+    const rlimit room = {kGiB, kGiB};
     if (setrlimit(RLIMIT_AS, &room) != 0) _exit(2);
     ServerOptions options;
     options.listen = address;

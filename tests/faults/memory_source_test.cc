@@ -23,6 +23,7 @@
 #include "cbt/secrets.h"
 #include "cbt/source/directory_provider.h"
 #include "cbt/source/image.h"
+#include "cbt/units.h"
 #include "faults/support/failing_memory.h"
 #include "map/folder/folder.h"
 #include "map/tracker/region_log.h"
@@ -60,7 +61,7 @@ Found Drained(ExtentCursor& cursor) {
 // Nobody catches what a task throws, and the cursor waits for every chunk that it has given away.
 TEST(SourcesOutOfMemory, ImagesThatAnExecutorReads) {
   const test::TempDir dir;
-  constexpr size_t kChunk = size_t{1} << 20;
+  constexpr size_t kChunk = kMiB;
   std::string data(5 * kChunk + 1000, 'a');
   dir.Write("base", data);
   for (size_t at = 700; at < data.size(); at += 300'000) data[at] = 'b';
@@ -121,7 +122,7 @@ TEST(OutOfMemoryInFiles, WhatIsLockedIsGivenBack) {
     }
     return WithoutLeavingDescriptors([&]() -> Found {
       {
-        auto chain = ChangeChain::Create(path, "vol", 4096, {"s0", 1 << 20}, {.sync = false});
+        auto chain = ChangeChain::Create(path, "vol", 4096, {"s0", kMiB}, {.sync = false});
         if (!chain.ok()) return std::nullopt;
       }
       auto again = ChangeChain::Open(path, ChangeChain::Access::kChange, {.sync = false});
@@ -131,7 +132,7 @@ TEST(OutOfMemoryInFiles, WhatIsLockedIsGivenBack) {
   };
   EXPECT_GT(FailEveryAllocation(work), 10);
   RegionLogHeader header;
-  header.geometry = {1 << 20, 4096};
+  header.geometry = {kMiB, 4096};
   header.region_bytes = 1 << 16;
   EXPECT_GT(FailEveryAllocation([&]() -> Found {
               {
@@ -156,7 +157,7 @@ TEST(OutOfMemoryInFiles, AChainGoesOnAfterAnInterruptedChangeOrRefusesTo) {
   const test::TempDir place;
   const std::string folder = place / "chain";
   const auto map = [](const std::string& base, const std::string& target, uint64_t block) {
-    ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create({uint64_t{1} << 30, 4096}));
+    ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create({kGiB, 4096}));
     EXPECT_OK(builder.AddBlocks(block, block + 1));
     ChangeMap built = ValueOf(builder.Build());
     built.set_identity({"vol", base, target});
@@ -168,8 +169,7 @@ TEST(OutOfMemoryInFiles, AChainGoesOnAfterAnInterruptedChangeOrRefusesTo) {
   bool failed = true;
   for (int64_t n = 1; failed; ++n) {
     std::filesystem::remove_all(folder);
-    ASSERT_OK_AND_ASSIGN(auto made,
-                         ChangeChain::Create(folder, "vol", 4096, {"s0", uint64_t{1} << 30}, {}));
+    ASSERT_OK_AND_ASSIGN(auto made, ChangeChain::Create(folder, "vol", 4096, {"s0", kGiB}, {}));
     {
       const test::FailAllocation fails(n);
       try {

@@ -38,6 +38,7 @@
 #include "support/status.h"
 #include "support/temp_dir.h"
 #if CBT_READS_LISTS
+#include "cbt/units.h"
 #include "source/support/listings.h"
 #endif
 
@@ -49,7 +50,7 @@ using test::FailEveryAllocation;
 using test::Found;
 using test::ValueOf;
 
-constexpr VolumeGeometry kVolume = {uint64_t{1} << 40, 4096};
+constexpr VolumeGeometry kVolume = {kTiB, 4096};
 
 // A map of containers of every kind.
 ChangeMap SomeMap(uint64_t seed) {
@@ -84,7 +85,7 @@ TEST_F(OutOfMemory, DecodingMessages) {
     lengths.push_back(4096);
   }
   std::vector<uint8_t> bytes(kMaxHeaderBytes + offsets.size() * kMaxTupleBytes);
-  const size_t header = EncodeHeader(BlockMetadataType::kVariableLength, 1 << 30, bytes.data());
+  const size_t header = EncodeHeader(BlockMetadataType::kVariableLength, kGiB, bytes.data());
   const EncodedTuples encoded = EncodeTuples(offsets, lengths, std::span(bytes).subspan(header));
   bytes.resize(header + encoded.bytes);
   EXPECT_GT(FailEveryAllocation([&]() -> Found {
@@ -108,8 +109,7 @@ std::vector<std::vector<uint8_t>> Messages(uint64_t count) {
       lengths.push_back(4096);
     }
     std::vector<uint8_t>& bytes = messages.emplace_back(kMaxHeaderBytes + 1000 * kMaxTupleBytes);
-    const size_t header =
-        EncodeHeader(BlockMetadataType::kVariableLength, uint64_t{1} << 40, bytes.data());
+    const size_t header = EncodeHeader(BlockMetadataType::kVariableLength, kTiB, bytes.data());
     bytes.resize(header + EncodeTuples(offsets, lengths, std::span(bytes).subspan(header)).bytes);
   }
   return messages;
@@ -279,7 +279,7 @@ TEST_F(OutOfMemory, AMapThatCouldNotBeChangedIsAsItWas) {
 TEST_F(OutOfMemory, Chains) {
   const std::string folder = absl::StrCat(testing::TempDir(), "cbt-memory-", ::getpid());
   const auto map = [](uint64_t day) {
-    ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create({uint64_t{1} << 30, 4096}));
+    ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create({kGiB, 4096}));
     EXPECT_OK(builder.AddBlocks(day, day + 1));
     ChangeMap built = ValueOf(builder.Build());
     built.set_identity({"vol", absl::StrCat("s", day - 1), absl::StrCat("s", day)});
@@ -307,7 +307,7 @@ TEST_F(OutOfMemory, Chains) {
       const test::Undisturbed undisturbed;
       std::filesystem::remove_all(folder);
     }
-    auto made = ChangeChain::Create(folder, "vol", 4096, {"s0", uint64_t{1} << 30}, options);
+    auto made = ChangeChain::Create(folder, "vol", 4096, {"s0", kGiB}, options);
     if (!made.ok()) return std::nullopt;
     for (const ChangeMap& day : days) {
       if (!(*made)->Append(day).ok()) return std::nullopt;
@@ -341,7 +341,7 @@ TEST_F(OutOfMemory, Chains) {
 
 // Moves are noexcept, and tokens are as long as a peer likes.
 TEST_F(OutOfMemory, SecretsMoveWithoutMemory) {
-  for (const size_t size : {size_t{0}, size_t{1}, size_t{15}, size_t{16}, size_t{1} << 20}) {
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{15}, size_t{16}, kMiB}) {
     const std::string text(size, 's');
     for (const size_t before : {size_t{0}, size_t{7}, size_t{300}}) {
       Secret from(text);
@@ -397,7 +397,7 @@ TEST_F(OutOfMemory, XmlThatExpatReads) {
   FailEveryAllocation([&]() -> Found {
     const auto stream =
         MakeMemoryStream({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "list");
-    const auto map = ReadThinDelta(*stream, {.capacity = 1 << 20});
+    const auto map = ReadThinDelta(*stream, {.capacity = kMiB});
     if (!map.ok()) return std::nullopt;
     return BytesOf(*map);
   });
@@ -414,7 +414,7 @@ TEST_F(OutOfMemory, CursorsAndTransforms) {
               inputs.push_back(*std::move(coalesced));
               auto united = Union(std::move(inputs));
               if (!united.ok()) return std::nullopt;
-              auto blocks = ToBlocks(*std::move(united), 1 << 20);
+              auto blocks = ToBlocks(*std::move(united), kMiB);
               if (!blocks.ok()) return std::nullopt;
               std::vector<uint8_t> found;
               found.reserve(size_t{1} << 20);
@@ -473,7 +473,7 @@ std::unique_ptr<ExtentCursor> SomeExtents(size_t count, uint64_t pitch, uint64_t
     extents.push_back({at, length});
     at += length + random() % room;
   }
-  return ValueOf(MakeExtentCursor(extents, uint64_t{1} << 26, 1));
+  return ValueOf(MakeExtentCursor(extents, {.capacity = uint64_t{1} << 26, .granularity = 1}));
 }
 
 TEST_F(OutOfMemory, TransformsThatThrewFailUntilTheyAreSought) {
@@ -571,7 +571,8 @@ TEST_F(OutOfMemory, ParallelCursors) {
                 BitmapOptions options;
                 options.executor = &*pool;
                 options.parallel = 3;
-                cursor = ValueOf(MakeBitmapCursor(view, kBlocks * 4096, 4096, options));
+                cursor = ValueOf(MakeBitmapCursor(
+                    view, {.capacity = kBlocks * 4096, .granularity = 4096}, options));
               }
               return DrainedInSpiteOfThrows(*cursor);
             }),

@@ -336,7 +336,7 @@ Listed List(const std::string& address) {
     ListRequest request;
     request.address = address;
     request.snapshot_id = "a snapshot whose name takes memory of its own";
-    request.max_resumes = 0;
+    request.retry_for = {};
     request.timeout = seconds(20);
     auto cursor = RemoteCursor::Open(request);
     if (!cursor.ok()) return {.code = cursor.status().code()};

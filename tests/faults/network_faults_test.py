@@ -72,7 +72,7 @@ class NetworkFaults(FaultsTest):
 
     def list(self, address, env=None, *options):
         return execute(CBT, "list", address, "--snapshot", "vol1/tue", "--base", "vol1/mon",
-                       "--timeout", "20", *options, env=env)
+                       "--timeout", "20", "--retry-for", "1", *options, env=env)
 
     def check(self, result, call=None):
         """The exact answer, or an error; `call` is the one that failed in it."""

@@ -301,7 +301,13 @@ void WorkWithATracker(const std::string& directory) {
   if (tracker.OpenEpoch("next").ok()) {
     Note("epoch");
     Write(tracker, 901);
-    if (tracker.CloseEpoch().ok()) Note("map");
+    const auto map = tracker.CloseEpoch();
+    if (map.ok()) {
+      Note("map");
+      Write(tracker, 911);
+      Note("acknowledge");
+      tracker.Acknowledge(map->identity()).IgnoreError();
+    }
   }
   Write(tracker, 11);
   tracker.Checkpoint().IgnoreError();
@@ -330,8 +336,9 @@ struct Tracked {
         older = std::exchange(newer, {});
         opened = window = true;
       } else if (word == "map") {
-        closed = true;
         window = false;
+      } else if (word == "acknowledge") {
+        acknowledged = true;
       } else if (word == "try" || word == "block") {
         const size_t dash = note.find('-');
         const uint64_t first = std::stoull(note.substr(word.size() + 1));
@@ -348,7 +355,7 @@ struct Tracked {
   }
 
   Set older, newer, tried;
-  bool created = false, opened = false, closed = false, window = false;
+  bool created = false, opened = false, acknowledged = false, window = false;
 };
 
 std::string JudgeTracker(const std::string& directory, const Notes& notes) {
@@ -392,7 +399,7 @@ std::string JudgeTracker(const std::string& directory, const Notes& notes) {
   if (std::string wrong = lacks(maps.back(), tracked.newer, "the newer epoch"); !wrong.empty()) {
     return wrong;
   }
-  const bool older = tracked.opened && !tracked.closed;
+  const bool older = tracked.opened && !tracked.acknowledged;
   return older ? lacks(maps[0], tracked.older, "the older epoch") : "";
 }
 

@@ -3,9 +3,8 @@
 //   tracker_driver run DIR      writes to blocks of a volume over several epochs; prints `try N`
 //                               before each, and a line when something has been acknowledged:
 //                               `block N`, `epoch`, `map N N ...`
-//   tracker_driver recover DIR  prints each open epoch's changes, oldest first: `map N N ...`,
-//   before
-//                               it `exact` if they are said to be
+//   tracker_driver recover DIR  prints each epoch's changes, oldest first: `map N N ...`, before it
+//                               `exact` if they are said to be
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -70,6 +69,7 @@ int Run(const cbt::TrackerOptions& options) {
       sound = false;
     } else {
       SayMap(*map);
+      sound &= !Failed(tracker.Acknowledge(map->identity()));
     }
   } else {
     sound = false;
@@ -104,7 +104,7 @@ int Recover(const cbt::TrackerOptions& options) {
   }
   const absl::StatusOr<cbt::ChangeMap> map = (*tracker)->Changes();
   if (Failed(map.status())) return 3;
-  SayExact((*tracker)->epochs()[0]);
+  SayExact((*tracker)->epochs().back());
   SayMap(*map);
   return 0;
 }

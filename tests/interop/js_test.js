@@ -162,7 +162,8 @@ async function asServer() {
     execFile(CBT, options, (error, stdout, stderr) =>
       resolve({ code: error ? error.code : 0, stdout, stderr }));
   });
-  const expected = `byte_offset,size_bytes\n${TRUTH.map(([o, s]) => `${o},${s}\n`).join('')}`;
+  const rows = TRUTH.map(([offset, size]) => `${offset},${size}\n`).join('');
+  const expected = `byte_offset,size_bytes\n${rows}complete,${TRUTH.length}\n`;
   const listed = await run('list', address, '--snapshot', 'b', '--base', 'a', '--format', 'csv');
   assert.deepStrictEqual([listed.code, listed.stdout], [0, expected], listed.stderr);
   const conform = await run('conform', address, '--snapshot', 'b', '--base', 'a');

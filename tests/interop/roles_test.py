@@ -125,6 +125,7 @@ class RolesTest(unittest.TestCase):
     def test_our_client_relay_and_checker_against_a_python_plugin(self):
         plugin = self.python_plugin()
         expected = "byte_offset,size_bytes\n" + "".join(f"{o},{s}\n" for o, s in TRUTH)
+        expected += f"complete,{len(TRUTH)}\n"
         for options in [[], ["--base", "ns/a"], ["--max-results", "3"]]:
             listed = run("list", plugin, "--snapshot", "ns/b", "--format", "csv", *options)
             self.assertEqual((listed.returncode, listed.stdout.decode()), (0, expected), listed)

@@ -1,6 +1,6 @@
 """Compiles every public header alone, as a stranger would: twice in one file, with every warning, and
-with nothing in reach but the standard library and abseil; those of cbt/grpc/ may take gRPC, and are left out where
-it is not installed."""
+with nothing in reach but the standard library and abseil. Those that bridge to another library may take it, and are
+left out where it is not installed. Below C++20 each says so before anything else."""
 
 import argparse
 import concurrent.futures
@@ -22,9 +22,12 @@ SYSTEM = re.compile(r"(?:[a-z0-9_]+-linux-gnu\w*/)?"
 KERNEL = "/usr/lib/linux/uapi"
 
 
-# What one folder of headers is for.
-GRPC_FOLDER = "cbt/grpc/"
-GRPC = re.compile(r"/include/(?:grpc|grpcpp|google/protobuf)/")
+# What a folder or a header bridges to: the library's headers, and where it is if it is installed.
+BRIDGES = {
+    "cbt/grpc/": (re.compile(r"/include/(?:grpc|grpcpp|google/protobuf)/"), "/usr/include/grpcpp"),
+    "cbt/roaring.h": (re.compile(r"/include/roaring/"), "/usr/include/roaring"),
+}
+TOO_OLD = "libcbt needs C++20"
 
 
 def foreign(dependency, include):
@@ -33,6 +36,10 @@ def foreign(dependency, include):
         return False
     inside = re.split(r"/include(?:-fixed)?/", str(path))
     return len(inside) < 2 or SYSTEM.fullmatch("/".join(inside[1:])) is None
+
+
+def bridge(name):
+    return next((library for place, library in BRIDGES.items() if name.startswith(place)), None)
 
 
 def check_header(compiler, absl, include, header, scratch):
@@ -45,16 +52,22 @@ def check_header(compiler, absl, include, header, scratch):
          source], text=True, stderr=subprocess.PIPE, check=False)
     if done.returncode != 0:
         return [f"include/{name}: does not compile alone:\n{done.stderr}"]
+    old = subprocess.run(
+        [compiler, "-E", "-std=c++17", f"-I{include}", *([f"-I{absl}"] if absl else []), "-o", os.devnull, source],
+        text=True, stderr=subprocess.PIPE, check=False)
+    errors = [line for line in old.stderr.splitlines() if "error:" in line]
+    if not errors or TOO_OLD not in errors[0]:
+        return [f"include/{name}: does not say in C++17 that it needs C++20"]
     words = depends.read_text().replace("\\\n", " ").split()[2:]
     return [f"include/{name}: pulls in {word}" for word in words
-            if foreign(word, include) and not (name.startswith(GRPC_FOLDER) and GRPC.search(word))]
+            if foreign(word, include) and not (bridge(name) and bridge(name)[0].search(word))]
 
 
 def check(arguments):
     include = (pathlib.Path(arguments.root) / "include").resolve()
     headers = sorted(include.rglob("*.h"))
-    if not pathlib.Path("/usr/include/grpcpp").is_dir():
-        headers = [header for header in headers if GRPC_FOLDER not in header.as_posix()]
+    headers = [header for header in headers
+               if (library := bridge(header.relative_to(include).as_posix())) is None or pathlib.Path(library[1]).is_dir()]
     if not headers:
         sys.exit(f"no headers below {include}")
     with tempfile.TemporaryDirectory() as scratch, \
@@ -67,15 +80,17 @@ def check(arguments):
 def self_test(arguments):
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch)
+        modern = f'#if __cplusplus < 202002L\n#error "{TOO_OLD}"\n#endif\n'
         common.plant(root, {
-            "include/cbt/good.h": "#pragma once\n#include <string>\n#include <unistd.h>\n"
+            "include/cbt/good.h": "#pragma once\n" + modern + "#include <string>\n#include <unistd.h>\n"
                                   '#include "absl/status/status.h"\n'
                                   "inline std::string Good() { return {}; }\n",
-            "include/cbt/needs_string.h": "#pragma once\ninline std::string Bad();\n",
-            "include/cbt/no_guard.h": "struct Twice {};\n",
-            "include/cbt/warns.h": "#pragma once\ninline int Bad(long x) { return x; }\n",
+            "include/cbt/needs_string.h": "#pragma once\n" + modern + "inline std::string Bad();\n",
+            "include/cbt/no_guard.h": modern + "struct Twice {};\n",
+            "include/cbt/warns.h": "#pragma once\n" + modern + "inline int Bad(long x) { return x; }\n",
+            "include/cbt/any_standard.h": "#pragma once\n",
             "usr/include/elsewhere/lib.h": "\n",
-            "include/cbt/foreign.h": f'#pragma once\n#include "{root}/usr/include/elsewhere/lib.h"\n',
+            "include/cbt/foreign.h": "#pragma once\n" + modern + f'#include "{root}/usr/include/elsewhere/lib.h"\n',
         })
         findings = check(argparse.Namespace(root=root, compiler=arguments.compiler,
                                             absl=arguments.absl))
@@ -83,6 +98,7 @@ def self_test(arguments):
             "include/cbt/needs_string.h: does not compile alone",
             "include/cbt/no_guard.h: does not compile alone",
             "include/cbt/warns.h: does not compile alone",
+            "include/cbt/any_standard.h: does not say in C++17",
             "include/cbt/foreign.h: pulls in",
         ])
 

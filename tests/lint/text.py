@@ -29,7 +29,7 @@ def check_text(name, text):
     path = pathlib.PurePath(name)
     lines = text.split("\n")
     is_code = path.suffix in CODE
-    may_use_tabs = path.name == "Makefile"
+    may_use_tabs = name in ("Makefile", "debian/rules")
     findings = []
     if text and not text.endswith("\n"):
         findings.append(f"{name}: no newline at the end")

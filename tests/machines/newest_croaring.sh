@@ -45,10 +45,11 @@ tree=$build/tree
 # shellcheck disable=SC2086
 cmake -S "$source" -B "$tree" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCBT_WERROR=ON -DCBT_WITH_RPC=OFF -DCBT_BUILD_TOOLS=OFF \
   -DCMAKE_CXX_FLAGS="-isystem $root/usr/include" -DCBT_ROARING_LIBRARY="$found" ${CMAKE_ARGUMENTS:-}
-cmake --build "$tree" --parallel "${JOBS:-2}" --target map_tests bench_map bench_diff
+cmake --build "$tree" --parallel "${JOBS:-2}" --target map_tests bench_map bench_diff bench_roaring
 "$tree/tests/map_tests" --file=map/interchange_test
-for bench in map diff; do
-  "$tree/bin/bench_$bench" --benchmark_min_time=0.01 '--benchmark_filter=croaring|add_' >"$build/bench" 2>&1 ||
+"$tree/tests/map_tests" --file=map/roaring_test
+for bench in map diff roaring; do
+  "$tree/bin/bench_$bench" --benchmark_min_time=0.01 '--benchmark_filter=croaring|roaring|add_' >"$build/bench" 2>&1 ||
     { cat "$build/bench"; exit 1; }
   measured=$(grep -c '^[a-z].*/.* ns' "$build/bench") || { echo "bench_$bench measured nothing" >&2; exit 1; }
   echo "bench_$bench: $measured benchmarks of CRoaring ran"

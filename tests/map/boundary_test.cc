@@ -19,7 +19,9 @@
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
 #include "map/maps.h"
+#include "map/tracker/epochs.h"
 #include "support/cursors.h"
 #include "support/figures.h"
 #include "support/status.h"
@@ -205,9 +207,8 @@ std::vector<Case> TheList() {
     list.push_back({absl::StrCat("one block of ", size), {size, size}, {{0, 1}}});
     list.push_back({absl::StrCat("a block of ", size, " that has not changed"), {size, size}, {}});
   }
-  list.push_back({"the largest volume",
-                  {kMaxCapacity, uint64_t{1} << 30},
-                  {{0, BlocksOf({kMaxCapacity, uint64_t{1} << 30})}}});
+  list.push_back(
+      {"the largest volume", {kMaxCapacity, kGiB}, {{0, BlocksOf({kMaxCapacity, kGiB})}}});
   list.push_back({"the largest blocks", {kMaxCapacity, kMaxGranularity}, {{0, 2}}});
   return list;
 }
@@ -299,8 +300,7 @@ class BoundaryTest : public testing::Test {
     }
     const BitmapView view = ValueOf(BitmapView::Create(bits, 0, blocks_));
     ExpectMap("build from a bitmap", ChangeMap::FromBitmap(view, volume_), runs, volume_);
-    ExpectCursor("a bitmap's cursor", MakeBitmapCursor(view, volume_.capacity, volume_.granularity),
-                 bytes);
+    ExpectCursor("a bitmap's cursor", MakeBitmapCursor(view, volume_), bytes);
   }
 
   void Encode(const ChangeMap& map, const Ranges& runs, const Ranges& bytes) {
@@ -479,7 +479,7 @@ class BoundaryTest : public testing::Test {
       EXPECT_OK((*tracker)->Mark({offset, length}));
     }
     EXPECT_OK((*tracker)->OpenEpoch("tuesday"));
-    ExpectMap("freeze", (*tracker)->CloseEpoch(), runs, volume_);
+    ExpectMap("freeze", test::EndEpoch(**tracker), runs, volume_);
     Expect(ValueOf((*tracker)->Changes())->empty(), "an epoch begins empty");
   }
 

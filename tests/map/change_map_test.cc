@@ -8,6 +8,7 @@
 
 #include "cbt/list_cursor.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
 #include "map/maps.h"
 #include "support/cursors.h"
 #include "support/generators.h"
@@ -70,7 +71,7 @@ TEST(ChangeMapTest, FullHoldsEveryBlockOfAnyVolume) {
 }
 
 TEST(ChangeMapTest, LargestVolume) {
-  const VolumeGeometry geometry{kMaxCapacity, uint64_t{1} << 30};
+  const VolumeGeometry geometry{kMaxCapacity, kGiB};
   ASSERT_OK_AND_ASSIGN(const ChangeMap map, ChangeMap::Full(geometry));
   EXPECT_EQ(map->changed_bytes(), kMaxCapacity);
   EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(map))),
@@ -139,7 +140,7 @@ TEST(ChangeMapTest, RunsGoOnOverContainers) {
   for (uint64_t b = 3 * 65536; b < 4 * 65536 - 10; b += 2) blocks.push_back(b);
   const Blocks more = Numbers(4 * 65536 - 1, 6 * 65536 + 1);
   blocks.insert(blocks.end(), more.begin(), more.end());
-  const ChangeMap map = MapOf(blocks, {uint64_t{1} << 40, 512});
+  const ChangeMap map = MapOf(blocks, {kTiB, 512});
   EXPECT_EQ(BlocksOf(map), blocks);
   const ChangeMapStatistics statistics = map->Statistics();
   EXPECT_EQ(statistics.blocks, blocks.size());
@@ -256,16 +257,26 @@ RC_GTEST_PROP(ChangeMapTest, UnionOfManyMapsAndItsCursorAgree, ()) {
     all = COMBINED(std::set_union, all, blocks);
   }
   RC_ASSERT(BlocksOf(ValueOf(Union(views))) == all);
-  RC_ASSERT(BlocksOf(*ValueOf(MakeUnionCursor(maps))) == all);
+  RC_ASSERT(BlocksOf(ValueOf(Union(maps))) == all);
+  RC_ASSERT(BlocksOf(*ValueOf(MakeUnionCursor(views))) == all);
+  // A cursor over maps shares their bytes.
+  const auto cursor = ValueOf(MakeUnionCursor(maps));
+  views.clear();
+  maps.clear();
+  RC_ASSERT(BlocksOf(*cursor) == all);
 }
 
 TEST(ChangeMapTest, RefusesAUnionOfNothingAndOfDifferentVolumes) {
-  EXPECT_EQ(MakeUnionCursor({}).status().code(), absl::StatusCode::kInvalidArgument);
-  const ChangeMap one = MapOf({1}, {1 << 20, kG});
-  for (const VolumeGeometry other :
-       {VolumeGeometry{1 << 21, kG}, VolumeGeometry{1 << 20, 2 * kG}}) {
+  EXPECT_EQ(MakeUnionCursor(std::span<const ChangeMap>()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Union(std::span<const ChangeMap>()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const ChangeMap one = MapOf({1}, {kMiB, kG});
+  for (const VolumeGeometry other : {VolumeGeometry{2 * kMiB, kG}, VolumeGeometry{kMiB, 2 * kG}}) {
     const std::vector<ChangeMap> maps = {one, MapOf({1}, other)};
     EXPECT_EQ(MakeUnionCursor(maps).status().code(), absl::StatusCode::kInvalidArgument);
+    const std::vector<ChangeMapView> views(maps.begin(), maps.end());
+    EXPECT_EQ(MakeUnionCursor(views).status().code(), absl::StatusCode::kInvalidArgument);
   }
 }
 
@@ -314,7 +325,7 @@ RC_GTEST_PROP(ChangeMapTest, FromBitmapEqualsFromItsCursor, ()) {
   const BitmapView bitmap = ValueOf(BitmapView::Create(bytes, shift, bits));
   const ChangeMap map = ValueOf(ChangeMap::FromBitmap(bitmap, geometry));
   RC_ASSERT(BlocksOf(map) == blocks);
-  const auto cursor = ValueOf(MakeBitmapCursor(bitmap, geometry.capacity, geometry.granularity));
+  const auto cursor = ValueOf(MakeBitmapCursor(bitmap, geometry));
   const ChangeMap same = ValueOf(ChangeMap::FromCursor(*cursor));
   RC_ASSERT(std::ranges::equal(map->portable(), same->portable()));
 }
@@ -323,7 +334,7 @@ RC_GTEST_PROP(ChangeMapTest, FromBitmapEqualsFromItsCursor, ()) {
 class OneBatchCursor final : public ExtentCursor {
  public:
   OneBatchCursor(std::vector<Extent> extents, uint64_t capacity)
-      : ExtentCursor(capacity, 1), extents_(std::move(extents)) {}
+      : ExtentCursor({.capacity = capacity, .granularity = 1}), extents_(std::move(extents)) {}
 
  private:
   absl::Status DoSeek(uint64_t) override { return absl::OkStatus(); }
@@ -337,7 +348,8 @@ class OneBatchCursor final : public ExtentCursor {
 // Also from one that stands a single byte behind its beginning.
 TEST(ChangeMapTest, FromCursorBeginsAtTheBeginning) {
   for (uint64_t moved = 0; moved <= 10; ++moved) {
-    ASSERT_OK_AND_ASSIGN(const auto cursor, MakeExtentCursor({{0, 1}, {5, 2}}, 10, 1));
+    ASSERT_OK_AND_ASSIGN(const auto cursor,
+                         MakeExtentCursor({{0, 1}, {5, 2}}, {.capacity = 10, .granularity = 1}));
     ASSERT_OK(cursor->Seek(moved));
     const absl::StatusOr<ChangeMap> map = ChangeMap::FromCursor(*cursor);
     ASSERT_OK(map);

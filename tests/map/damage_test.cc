@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/checksum.h"
 #include "cbt/change_map_file.h"
+#include "cbt/units.h"
 #include "map/chain/chain_manifest.h"
 #include "map/folder/folder.h"
 #include "map/maps.h"
@@ -193,8 +194,7 @@ ChainManifest SomeManifest(uint64_t generation) {
   manifest.next_slot = 40;
   manifest.next_file = 100 + generation;
   for (uint64_t slot = 0; slot < 40; ++slot) {
-    manifest.entries.push_back({absl::StrCat("snapshot ", 1000 + slot), slot, uint64_t{1} << 30,
-                                uint64_t{1} << 30,
+    manifest.entries.push_back({absl::StrCat("snapshot ", 1000 + slot), slot, kGiB, kGiB,
                                 slot == 0 ? ChainFile{} : ChainFile{slot, slot * generation}});
   }
   for (uint64_t index = 1; index < 20; ++index) {
@@ -297,8 +297,7 @@ TEST(ManifestDamageTest, AUnionPastTheLastSnapshotIsRefused) {
 class LogDamageTest : public testing::Test {
  protected:
   LogDamageTest() {
-    const RegionLogHeader header = {
-        7, {uint64_t{1} << 30, 4096}, uint64_t{64} << 20, 3, 5, "vol", "monday"};
+    const RegionLogHeader header = {7, {kGiB, 4096}, 64 * kMiB, 3, 5, "vol", "monday"};
     const auto log =
         ValueOf(RegionLog::Create(ValueOf(Folder::Open(folder_.path())), "log", header));
     for (const uint64_t region : regions_) EXPECT_OK(log->Add(region, region));
@@ -360,8 +359,7 @@ TEST_F(LogDamageTest, FlipsAndLengthsAreFound) {
 // Records in another order, at another place, or of another log.
 TEST_F(LogDamageTest, RecordsThatAreNotInTheirPlaceAreFound) {
   Tally tally;
-  const RegionLogHeader header = {
-      7, {uint64_t{1} << 30, 4096}, uint64_t{64} << 20, 3, 4, "vol", "monday"};
+  const RegionLogHeader header = {7, {kGiB, 4096}, 64 * kMiB, 3, 4, "vol", "monday"};
   ASSERT_OK_AND_ASSIGN(const auto log,
                        RegionLog::Create(ValueOf(Folder::Open(folder_.path())), "other", header));
   for (const uint64_t region : {4u, 5u, 6u, 8u}) ASSERT_OK(log->Add(region, region));
@@ -402,7 +400,7 @@ TEST_F(LogDamageTest, AttackCZerosAreNoEmptyPlaces) {
 
 // 2^60 regions of 16 bytes are no bytes at all, as a number of 64 bits.
 TEST_F(LogDamageTest, AttackAlsoARegionForEachByteOfAHugeVolumeIsRefused) {
-  for (const uint64_t capacity : {uint64_t{1} << 60, (uint64_t{1} << 60) + 16, uint64_t{1} << 62}) {
+  for (const uint64_t capacity : {kEiB, kEiB + 16, uint64_t{1} << 62}) {
     Bytes bytes = bytes_;
     const auto store = [&bytes](size_t at, uint64_t number) {
       std::memcpy(bytes.data() + at, &number, sizeof(number));

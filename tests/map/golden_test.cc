@@ -14,6 +14,7 @@
 #include "cbt/change_chain.h"
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
+#include "cbt/units.h"
 #include "map/chain/chain_manifest.h"
 #include "map/folder/folder.h"
 #include "map/maps.h"
@@ -114,7 +115,7 @@ void Every(uint64_t step, uint64_t first, uint64_t end, Blocks& blocks) {
 }
 
 std::vector<GoldenMap> Maps() {
-  constexpr uint64_t kTera = uint64_t{1} << 40;
+  constexpr uint64_t kTera = kTiB;
   const ChangeMapIdentity days = {"vol", "monday", "tuesday"};
   // All kinds of containers with offsets: an array, dense bits, one run, many runs, all of it.
   Blocks kinds = {1, 3, 5};
@@ -129,7 +130,7 @@ std::vector<GoldenMap> Maps() {
   Blocks pieces;
   Every(2, 0, 9 << 16, pieces);
   return {
-      {"example.cbm", {uint64_t{1} << 30, 4096}, days, {1, 3, 65536, 65537, 65538, 65539}},
+      {"example.cbm", {kGiB, 4096}, days, {1, 3, 65536, 65537, 65538, 65539}},
       {"nothing.cbm", {}, {}, {}},
       {"empty.cbm", {kTera, 4096}, days, {}},
       {"allocated.cbm", {9999, 1000}, {"b\xc3\xa4nd", "", "heute"}, {0, 4, 5, 9}},

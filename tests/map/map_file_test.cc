@@ -1,4 +1,6 @@
 // `.cbm` files: what is written is read, and nothing else.
+#include "map/map_file.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -6,11 +8,15 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/checksum.h"
 #include "base/file_io.h"
 #include "cbt/change_map_file.h"
+#include "cbt/units.h"
 #include "map/maps.h"
 #include "support/cursors.h"
 #include "support/files.h"
@@ -24,11 +30,13 @@ namespace {
 using test::Blocks;
 using test::BlocksOf;
 using test::ValueOf;
+using testing::HasSubstr;
+using testing::Not;
 
-constexpr VolumeGeometry kVolume = {uint64_t{1} << 40, 4096};
+constexpr VolumeGeometry kVolume = {kTiB, 4096};
 
 ChangeMap SmallMap() {
-  ChangeMap map = test::MapOf({1, 3, 65536, 65537, 65538, 65539}, {uint64_t{1} << 30, 4096});
+  ChangeMap map = test::MapOf({1, 3, 65536, 65537, 65538, 65539}, {kGiB, 4096});
   map.set_identity({"vol", "monday", "tuesday"});
   return map;
 }
@@ -269,10 +277,10 @@ TEST(MapFileTest, ALazyCursorFindsDamageInATableAcrossChecksums) {
     for (uint64_t i = 0; i < 10; ++i) blocks.push_back(first + (2 << 16) + i);  // a run
   }
   ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes,
-                       EncodeChangeMap(test::MapOf(blocks, {uint64_t{1} << 50, uint64_t{4096}})));
+                       EncodeChangeMap(test::MapOf(blocks, {kPiB, uint64_t{4096}})));
   // The last group begins under the first checksum; its last six bytes, the number of runs, which
   // the table is read with, and the run, lie under the second.
-  constexpr size_t kPage = size_t{64} << 10;
+  constexpr size_t kPage = 64 * kKiB;
   ASSERT_GT(bytes.size(), kPage + 6);
   ASSERT_LT(bytes.size() - 16500, kPage);
   for (const size_t place : {size_t{1}, size_t{6}}) {
@@ -336,6 +344,39 @@ TEST(MapFileTest, AFileThatIsNotThereIsNamed) {
   EXPECT_TRUE(folder.Names().empty());
 }
 
+// A server passes messages on to its clients, who know names and not paths.
+TEST(MapFileTest, ALabelTakesThePathsPlaceInMessages) {
+  const test::TempDir dir;
+  std::vector<uint8_t> bytes = ValueOf(EncodeChangeMap(SmallMap()));
+  Spill(dir / "good", bytes);
+  bytes.back() ^= 1;
+  Spill(dir / "damaged", bytes);
+  bytes[20] ^= 1;
+  Spill(dir / "header", bytes);
+  const auto whole = [](const std::string& path, std::string_view label) {
+    return ReadChangeMap(path, label).status();
+  };
+  const auto header = [](const std::string& path, std::string_view label) {
+    return ReadChangeMapHeader(path, label).status();
+  };
+  const auto lazy = [](const std::string& path, std::string_view label) {
+    const auto cursor = OpenChangeMapCursor(path, label);
+    return cursor.ok() ? test::Drain(**cursor).status() : cursor.status();
+  };
+  const std::vector<std::function<absl::Status(const std::string&, std::string_view)>> readers = {
+      whole, header, lazy};
+  for (size_t i = 0; i < readers.size(); ++i) {
+    EXPECT_OK(readers[i](dir / "good", "vol1/tuesday"));
+    for (const char* file : {"missing", "header", "damaged"}) {
+      if (i == 1 && file == std::string_view("damaged")) continue;  // only the header is read
+      const std::string text = readers[i](dir / file, "vol1/tuesday").ToString();
+      EXPECT_THAT(text, HasSubstr("vol1/tuesday")) << i << file;
+      EXPECT_THAT(text, Not(HasSubstr(dir / file))) << i << file;
+      EXPECT_THAT(readers[i](dir / file, {}).ToString(), HasSubstr(dir / file)) << i << file;
+    }
+  }
+}
+
 TEST(MapFileTest, AFileThatCannotBeReplacedStays) {
   const test::TempDir folder;
   const std::string path = folder.path() + "/x.cbm";
@@ -352,6 +393,24 @@ TEST(MapFileTest, OnlyAFolderIsSyncedAsOne) {
   ASSERT_OK(WriteChangeMap(SmallMap(), path));
   EXPECT_OK(SyncFolder(folder.path()));
   EXPECT_EQ(SyncFolder(path).code(), absl::StatusCode::kNotFound);
+}
+
+// A file as large as that is too long for a test: the header grows evenly with the payload.
+TEST(MapFileTest, TheLargestMapFitsIntoTheLargestFile) {
+  constexpr size_t kPiece = 64 * kKiB;
+  const auto header_bytes = [](size_t payload) {
+    ChangeMapHeader header;
+    header.geometry = kVolume;
+    header.identity = {std::string(1000, 'v'), std::string(1000, 'b'), std::string(1000, 't')};
+    return ValueOf(EncodeMapHeader(header, std::vector<uint8_t>(payload))).size();
+  };
+  const uint64_t one = header_bytes(kPiece);
+  const uint64_t each = header_bytes(2 * kPiece) - one;
+  ASSERT_GT(each, 0u);
+  const uint64_t largest = kMaxMapBytes + one + (kMaxMapBytes / kPiece - 1) * each;
+  EXPECT_GE(kMostMapFileBytes, largest);
+  // And what is no map does not fill the memory.
+  EXPECT_LE(kMostMapFileBytes, largest + kMaxMapBytes / 8);
 }
 
 }  // namespace

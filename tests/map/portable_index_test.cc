@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/change_map.h"
+#include "cbt/units.h"
 #include "map/maps.h"
 #include "reference/portable_roaring.h"
 #include "support/generators.h"
@@ -23,7 +24,7 @@ using test::Blocks;
 using test::BlocksOf;
 using testing::Test;
 
-constexpr VolumeGeometry kVolume = {uint64_t{1} << 50, 512};
+constexpr VolumeGeometry kVolume = {kPiB, 512};
 
 std::vector<uint8_t> Bytes(const ChangeMapView& map) {
   return {map.portable().begin(), map.portable().end()};

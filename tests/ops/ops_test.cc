@@ -18,6 +18,7 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
+#include "cbt/units.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/list_all.h"
 #include "support/files.h"
@@ -56,7 +57,7 @@ TEST(Metrics, CountStreamsTuplesAndBytes) {
   FunctionProvider provider(
       [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
         if (call.target == "missing") return absl::NotFoundError("canary");
-        return Extents(CursorOver({{0, 4096}, {8192, 4096}}, 1 << 20));
+        return Extents(CursorOver({{0, 4096}, {8192, 4096}}, kMiB));
       });
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
@@ -214,7 +215,7 @@ TEST(Metrics, AttackTTheEndsOfConnectionsAreCounted) {
   const auto metrics = ops::Metrics::Create();
   const TempDir dir;
   FunctionProvider provider([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
-    return Extents(AlternatingCursor(uint64_t{1} << 20, 512));
+    return Extents(AlternatingCursor(kMiB, 512));
   });
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
@@ -327,7 +328,7 @@ TEST(Log, E19NothingOfARequestIsEverLogged) {
         [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
           if (call.target == "ns/canary-throws") throw std::runtime_error("canary");
           if (call.target == "ns/canary-fails") return absl::InternalError("no such volume");
-          return Extents(CursorOver({{0, 4096}}, 1 << 20));
+          return Extents(CursorOver({{0, 4096}}, kMiB));
         });
     std::vector<rpc::TokenGrant> grants(1);
     grants[0] = {.token = Secret("canary-token"), .name = "canary-user", .name_spaces = {"ns"}};
@@ -361,7 +362,7 @@ TEST(Log, E19NothingOfARequestIsEverLogged) {
           request.name_space = std::string("ns");
           request.snapshot_id = snapshot;
           if (*base != '\0') request.base_snapshot_id = base;
-          request.max_resumes = 0;
+          request.retry_for = {};
           texts += ListAll(request).status().ToString() + "\n";
         }
       }
@@ -425,7 +426,7 @@ TEST(Log, HoldsWhatIsWantedAndNothingElse) {
     FunctionProvider provider(
         [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
           if (call.target != "s") return absl::NotFoundError("no such snapshot");
-          return Extents(CursorOver({{0, 4096}}, 1 << 20));
+          return Extents(CursorOver({{0, 4096}}, kMiB));
         });
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -101,8 +103,66 @@ class ContainersTest : public test::VariantTest<ContainersKernels> {
     auto* const collected = reinterpret_cast<uint16_t*>(out.data());
     ASSERT_EQ(kernels().collect_values(words.data(), collected), values.size());
     EXPECT_EQ(Values(collected, collected + values.size()), values);
+    CheckFew(words.data(), values);
+  }
+
+  // Finds the values of a bitset, or gives up where it may and where the scalar variant does.
+  void CheckFew(const uint8_t* words, const Values& values) {
+    size_t most = 0;
+    for (size_t i = 0; i < 1024; ++i) {
+      uint64_t word;
+      std::memcpy(&word, words + 8 * i, 8);
+      most = std::max(most, static_cast<size_t>(std::popcount(word)));
+    }
+    const GuardedMemory out((simd::kMaxArrayValues + kContainerSlack) * 2);
+    auto* const found = reinterpret_cast<uint16_t*>(out.data());
+    const simd::FewValues scalar = simd::scalar::kContainers.collect_few(words, found);
+    std::memset(out.data(), 0xee, out.size());
+    const simd::FewValues few = kernels().collect_few(words, found);
+    ASSERT_EQ(few.count, scalar.count);
+    if (most <= 8 && values.size() <= 3800) {
+      ASSERT_NE(few.count, simd::kNotFew);
+    }
+    if (most > 8) {
+      ASSERT_EQ(few.count, simd::kNotFew);
+    }
+    if (few.count == simd::kNotFew) return;
+    ASSERT_EQ(Values(found, found + few.count), values);
+    ASSERT_EQ(few.runs, RunsOf(values).size());
   }
 };
+
+// Up to eight bits in each word, at every density, and one word too many of them.
+TEST_P(ContainersTest, CollectsFewBitsOfEveryWord) {
+  test::SeededRandom random(6);
+  for (unsigned round = 0; round < 300; ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
+    const GuardedMemory words(
+        8192, round % 2 == 0 ? GuardedMemory::Guard::kAfter : GuardedMemory::Guard::kBefore);
+    std::memset(words.data(), 0, words.size());
+    const uint64_t every = 1 + random() % (round % 3 == 0 ? 3 : 200);
+    for (size_t i = random() % 3 * 1000; i < 1024; i += 1 + random() % every) {
+      uint64_t word = 0;
+      // Often at the ends of the word, where runs go on into the next one.
+      for (uint64_t n = 1 + random() % 8; n > 0; --n) {
+        const uint64_t bit = random() % 3 == 0 ? random() % 2 * 63 : random() % 64;
+        word |= uint64_t{1} << bit;
+      }
+      if (random() % 4 == 0) word = uint64_t{0xff} << random() % 57;
+      std::memcpy(words.data() + 8 * i, &word, 8);
+    }
+    if (round % 7 == 0) {
+      constexpr uint64_t kNine = 0x1ff;
+      std::memcpy(words.data() + 8 * (random() % 1024), &kNine, 8);
+    }
+    Values values;
+    for (uint32_t v = 0; v < 65536; ++v) {
+      if ((words.data()[v / 8] >> v % 8 & 1) != 0) values.push_back(static_cast<uint16_t>(v));
+    }
+    CheckFew(words.data(), values);
+    if (HasFatalFailure()) return;
+  }
+}
 
 TEST_P(ContainersTest, EveryCountOfSinglesRunsAndBoth) {
   test::SeededRandom random(1);

@@ -42,9 +42,11 @@ TEST(DispatchTest, EveryFamilyRunsTheStrongestVariantThatTheActiveLevelAllows) {
   EXPECT_EQ(simd::CompareBlocksLevel(), strongest(simd::CompareBlocksVariants()));
   EXPECT_EQ(simd::CountBitsLevel(), strongest(simd::CountBitsVariants()));
   EXPECT_EQ(simd::LoadBitsLevel(), strongest(simd::LoadBitsVariants()));
+  EXPECT_EQ(simd::ListBlocksLevel(), strongest(simd::ListBlocksVariants()));
   EXPECT_EQ(simd::EncodeTuplesLevel(), strongest(simd::EncodeTuplesVariants()));
   EXPECT_EQ(simd::DecodeTuplesLevel(), strongest(simd::DecodeTuplesVariants()));
   EXPECT_EQ(simd::CheckTuplesLevel(), strongest(simd::CheckTuplesVariants()));
+  EXPECT_EQ(simd::DigestTuplesLevel(), strongest(simd::DigestTuplesVariants()));
   EXPECT_EQ(simd::SortedExtentsLevel(), strongest(simd::SortedExtentsVariants()));
 }
 

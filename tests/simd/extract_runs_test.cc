@@ -57,6 +57,35 @@ Runs Expected(const Operation& operation, const uint8_t* a, const uint8_t* b, si
   return runs;
 }
 
+using simd::BitLayout;
+using InLayout = simd::RunsOfEachOperation<simd::ExtractRunsInLayoutFn>;
+constexpr simd::ExtractRunsInLayoutFn* InLayout::*kInLayout[] = {
+    &InLayout::single, &InLayout::exclusive, &InLayout::and_not, &InLayout::either,
+    &InLayout::both};
+
+constexpr unsigned kLayouts = 32;
+BitLayout LayoutOf(unsigned number) {
+  return {.most_significant_first = number % 2 != 0,
+          .reversed_word_bytes = 1u << (number / 2 % 4),
+          .flip_a = number / 8 % 2 != 0 ? ~uint64_t{0} : 0,
+          .flip_b = number / 16 != 0 ? ~uint64_t{0} : 0};
+}
+
+// The bits in the default layout, bit by bit.
+std::vector<uint8_t> Plain(const BitLayout& layout, uint64_t flip, const uint8_t* bytes,
+                           size_t words) {
+  std::vector<uint8_t> plain(words * 8);
+  for (size_t bit = 0; bit < words * 64; ++bit) {
+    const size_t word = layout.reversed_word_bytes;
+    const size_t in_word = bit / 8 % word;
+    const size_t byte = bit / 8 - in_word + (word - 1 - in_word);
+    const size_t place = layout.most_significant_first ? 7 - bit % 8 : bit % 8;
+    const bool set = (bytes[byte] >> place & 1) != (flip & 1);
+    plain[bit / 8] = static_cast<uint8_t>(plain[bit / 8] | (set ? 1u : 0u) << bit % 8);
+  }
+  return plain;
+}
+
 // Both arrays of a scan, each with a guard page behind the places that it may overwrite.
 class Output {
  public:
@@ -81,32 +110,49 @@ class ExtractRunsTest : public test::VariantTest<ExtractRunsKernels> {
  protected:
   static constexpr size_t kMaxWords = 600;
 
-  // Compares one scan with the bit-by-bit answer.
+  // Compares one scan with the bit-by-bit answer; with a layout, the scan in it.
   void Check(const uint8_t* a, const uint8_t* b, size_t words, uint64_t origin, unsigned shift,
-             bool open) {
+             bool open, const BitLayout* layout = nullptr) {
     ASSERT_LE(words, kMaxWords);
     const size_t room = words * 32 + 1;
     uint64_t* const offsets = out_.offsets(room);
     uint64_t* const lengths = out_.lengths(room);
     const uint64_t open_start = origin / 3;
-    for (const Operation& operation : kOperations) {
-      const Runs want =
-          Expected(operation, a, b, words, origin, shift, open ? &open_start : nullptr);
+    std::vector<uint8_t> plain_a;
+    std::vector<uint8_t> plain_b;
+    if (layout != nullptr) {
+      plain_a = Plain(*layout, layout->flip_a, a, words);
+      plain_b = Plain(*layout, layout->flip_b, b, words);
+    }
+    for (size_t i = 0; i < std::size(kOperations); ++i) {
+      const Operation& operation = kOperations[i];
+      const Runs want = Expected(operation, layout == nullptr ? a : plain_a.data(),
+                                 layout == nullptr ? b : plain_b.data(), words, origin, shift,
+                                 open ? &open_start : nullptr);
       if (open) offsets[0] = open_start;
-      const RunScan scan = (kernels().*operation.function)(a, b, words, origin, shift, open ? 1 : 0,
-                                                           offsets, lengths, room);
+      const uint64_t before = open ? 1 : 0;
+      const RunScan scan =
+          layout == nullptr
+              ? (kernels().*operation.function)(a, b, words, origin, shift, before, offsets,
+                                                lengths, room)
+              : (kernels().in_layout.*kInLayout[i])(*layout, a, b, words, origin, shift, before,
+                                                    offsets, lengths, room);
       const auto what = [&] {
         return absl::StrCat(operation.name, " of ", words, " words, origin ", origin, ", shift ",
-                            shift, open ? ", open" : "");
+                            shift, open ? ", open" : "",
+                            layout == nullptr                ? ""
+                            : layout->most_significant_first ? ", msb"
+                                                             : ", lsb",
+                            layout == nullptr ? 0 : layout->reversed_word_bytes);
       };
       ASSERT_EQ(scan.words, words) << what();
       ASSERT_EQ(scan.runs, want.lengths.size()) << what();
       ASSERT_EQ(scan.runs + scan.open, want.offsets.size()) << what();
-      for (size_t i = 0; i < want.offsets.size(); ++i) {
-        ASSERT_EQ(offsets[i], want.offsets[i]) << "run " << i << ", " << what();
+      for (size_t run = 0; run < want.offsets.size(); ++run) {
+        ASSERT_EQ(offsets[run], want.offsets[run]) << "run " << run << ", " << what();
       }
-      for (size_t i = 0; i < want.lengths.size(); ++i) {
-        ASSERT_EQ(lengths[i], want.lengths[i]) << "run " << i << ", " << what();
+      for (size_t run = 0; run < want.lengths.size(); ++run) {
+        ASSERT_EQ(lengths[run], want.lengths[run]) << "run " << run << ", " << what();
       }
     }
   }
@@ -190,6 +236,95 @@ TEST_P(ExtractRunsTest, MatchesBitByBitWhereTheDensityChanges) {
     }
     Check(a.data(), b.data(), words, 0, 12, round % 2 == 0);
     if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(ExtractRunsTest, MatchesBitByBitInEveryLayoutAndLength) {
+  test::SeededRandom random(7);
+  for (size_t words = 0; words <= 40; ++words) {
+    GuardedMemory a(words * 8);
+    GuardedMemory b(words * 8, GuardedMemory::Guard::kBefore);
+    for (unsigned number = 0; number < kLayouts; ++number) {
+      const BitLayout layout = LayoutOf(number);
+      for (int round = 0; round < 3; ++round) {
+        for (GuardedMemory* memory : {&a, &b}) {
+          Fill(static_cast<Pattern>(random() % static_cast<int>(Pattern::kCount)), random,
+               memory->data(), words);
+        }
+        Check(a.data(), b.data(), words, random() % 100'000, static_cast<unsigned>(random() % 40),
+              round == 0, &layout);
+        if (HasFatalFailure()) FAIL() << "layout " << number;
+      }
+    }
+  }
+}
+
+// Steps of every length and density, from every alignment.
+TEST_P(ExtractRunsTest, MatchesBitByBitInEveryLayoutWhereTheDensityChanges) {
+  test::SeededRandom random(8);
+  for (unsigned round = 0; round < 4 * kLayouts; ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
+    const BitLayout layout = LayoutOf(round % kLayouts);
+    const size_t words = kMaxWords - random() % 300;
+    const size_t alignment = random() % 64;
+    GuardedMemory a(words * 8 + alignment, GuardedMemory::Guard::kBefore);
+    GuardedMemory b(words * 8);
+    uint8_t* const first = a.data() + alignment;
+    for (size_t at = 0; at < words;) {
+      const size_t part = std::min<size_t>(1 + random() % 150, words - at);
+      for (uint8_t* bytes : {first, b.data()}) {
+        Fill(static_cast<Pattern>(random() % static_cast<int>(Pattern::kCount)), random,
+             bytes + at * 8, part);
+      }
+      if (random() % 2 == 0) std::memcpy(b.data() + at * 8, first + at * 8, part * 8);
+      at += part;
+    }
+    Check(first, b.data(), words, 0, 12, round % 3 == 0, &layout);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Every edge of a word, between words that are empty and full.
+TEST_P(ExtractRunsTest, FindsARunOfEveryBeginningAndLengthInEveryLayout) {
+  for (unsigned number = 0; number < 8; ++number) {
+    const BitLayout layout = LayoutOf(number);
+    for (unsigned begin = 0; begin < 64; ++begin) {
+      for (unsigned length = 1; length <= 70; length += length < 8 ? 1 : 9) {
+        std::vector<uint8_t> plain(40 * 8);
+        for (unsigned bit = 0; bit < length; ++bit) {
+          const unsigned at = 20 * 64 + begin + bit;
+          plain[at / 8] = static_cast<uint8_t>(plain[at / 8] | 1u << at % 8);
+        }
+        // The layouts without inversion are their own inverses.
+        const std::vector<uint8_t> bytes = Plain(layout, 0, plain.data(), 40);
+        const std::vector<uint8_t> other(40 * 8);
+        Check(bytes.data(), other.data(), 40, 0, 0, false, &layout);
+        if (HasFatalFailure()) FAIL() << "layout " << number << ", bit " << begin;
+      }
+    }
+  }
+}
+
+// A scan in a layout stops at the same word as the scalar one.
+TEST_P(ExtractRunsTest, StopsInEveryLayoutWhereTheScalarVariantStops) {
+  constexpr size_t kWords = 300;
+  test::SeededRandom random(9);
+  std::vector<uint64_t> a(kWords, 0);
+  for (unsigned number = 0; number < kLayouts; ++number) {
+    const BitLayout layout = LayoutOf(number);
+    for (uint64_t& word : a) word = random() % 4 == 0 ? random() & random() & random() : 0;
+    const auto* bytes = reinterpret_cast<const uint8_t*>(a.data());
+    for (size_t room = 1; room < 130; room += 1 + room / 9) {
+      std::vector<uint64_t> offsets(room + kRunSlack);
+      std::vector<uint64_t> lengths(room + kRunSlack);
+      const RunScan want = simd::scalar::kExtractRuns.in_layout.single(
+          layout, bytes, bytes, kWords, 0, 0, 0, offsets.data(), lengths.data(), room);
+      const RunScan scan = kernels().in_layout.single(layout, bytes, bytes, kWords, 0, 0, 0,
+                                                      offsets.data(), lengths.data(), room);
+      ASSERT_EQ(scan.words, want.words) << "layout " << number << ", room " << room;
+      ASSERT_EQ(scan.runs, want.runs) << "layout " << number << ", room " << room;
+      ASSERT_EQ(scan.open, want.open) << "layout " << number << ", room " << room;
+    }
   }
 }
 

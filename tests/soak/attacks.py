@@ -15,12 +15,12 @@ import shutil
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 
+import half_map
 import http2
 import servers
 
@@ -35,7 +35,6 @@ CBT = os.path.abspath(OPTIONS.cbt)
 
 ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
 REQUEST = b"\x0a\x03v/s"  # snapshot_id: "v/s"
-TUPLES = 1 << 20
 GRACE_SECONDS, STALL_SECONDS = 2, 5
 GROWTH_KIB = (64 if OPTIONS.judge else 128) << 10
 SPEED_PERCENT = 70
@@ -312,20 +311,6 @@ class Client:
         return total / (time.monotonic() - begin)
 
 
-def make_root(folder):
-    """A map in which every second block is allocated."""
-    root = os.path.join(folder, "root")
-    os.makedirs(os.path.join(root, "v"))
-    bits = os.path.join(folder, "bits")
-    with open(bits, "wb") as file:
-        file.write(b"\x55" * (TUPLES // 4))
-    subprocess.run(
-        [CBT, "map", "convert", bits, "--from", "bitmap", "--as", "allocated", "--capacity",
-         str(2 * TUPLES * 4096), "--volume-name", "v", "--target-name", "s", "--output",
-         os.path.join(root, "v", "s.cbm")], check=True)
-    return root
-
-
 class Peak:
     """The most resident memory of a server while it is watched, in KiB."""
 
@@ -393,7 +378,7 @@ def main():
     folder = tempfile.mkdtemp(prefix="cbt-attacks-")
     wrong = []
     try:
-        root = make_root(folder)
+        root = half_map.make_root(CBT, folder)
         print(f"{'attack':22} {'MiB more':>8} {'speed, %':>8} {'failed':>7} {'end, s':>8} {'rounds':>10} {'CPU, s':>8}")
         for name in OPTIONS.attack or ATTACKS:
             wrong += measure(name, folder, root)

@@ -172,6 +172,7 @@ class Client:
         """Takes what a `cbt list` that has ended printed."""
         lines = text.split("\n")
         lines.pop()  # what is not ended by a newline is no line
+        complete = False
         for number, line in enumerate(lines):
             entry = json.loads(line)
             if number == 0 and "volume_capacity_bytes" in entry:
@@ -180,8 +181,15 @@ class Client:
             elif "error" in entry:
                 if status != 3 or number != len(lines) - 1:
                     raise Wrong(f"{self}: {line} and exit status {status}")
+            elif "complete" in entry:
+                if number != len(lines) - 1:
+                    raise Wrong(f"{self}: lines after {line}")
+                complete = True
             else:
                 self.held.append((entry["byte_offset"], entry["size_bytes"]))
+        # One that is killed after its last line was whole, too.
+        if complete != (status == 0) and how != "kill":
+            raise Wrong(f"{self}: end marker {complete} and exit status {status}")
         if status == 0:
             return None
         if status == -signal.SIGKILL and how == "kill":

@@ -12,11 +12,12 @@ import shutil
 import ssl
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 
+import half_map
 import http2
+import report
 import servers
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
@@ -29,7 +30,6 @@ OPTIONS = ARGUMENTS.parse_args()
 CBT = os.path.abspath(OPTIONS.cbt)
 
 ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
-TUPLES = 1 << 20
 STREAMS_A_CONNECTION = 100
 CONNECTION_KIB = 200 * 1024 / 10_000
 STREAM_KIB = 16  # beside its message
@@ -43,28 +43,6 @@ def request(max_results):
         text += bytes([number & 127 | 128])
         number >>= 7
     return text + bytes([number])
-
-
-def figure(name, value):
-    print(f"figure: {name} {value}", flush=True)
-
-
-def check(condition, text):
-    if not condition:
-        sys.exit(f"held: {text}")
-
-
-def make_root(folder):
-    root = os.path.join(folder, "root")
-    os.makedirs(os.path.join(root, "v"))
-    bits = os.path.join(folder, "bits")
-    with open(bits, "wb") as file:
-        file.write(b"\x55" * (TUPLES // 4))
-    subprocess.run(
-        [CBT, "map", "convert", bits, "--from", "bitmap", "--as", "allocated", "--capacity",
-         str(2 * TUPLES * 4096), "--volume-name", "v", "--target-name", "s", "--output",
-         os.path.join(root, "v", "s.cbm")], check=True)
-    return root
 
 
 def whole_answer(peer):
@@ -130,8 +108,8 @@ def idle_connections(folder, root):
             whole_answer(peer)
         grown = (settled(server) - before) / OPTIONS.connections
         name = "tls_connection" if OPTIONS.tls else "connection"
-        figure(f"held_{name}s", OPTIONS.connections)
-        figure(f"held_{name}_kib", round(grown, 2))
+        report.figure(f"held_{name}s", OPTIONS.connections)
+        report.figure(f"held_{name}_kib", round(grown, 2))
         whole_answer(warm)
         for peer in peers:
             peer.close()
@@ -161,10 +139,10 @@ def stalled_streams(folder, root, name, max_results):
             if number % STREAMS_A_CONNECTION == 0:
                 peers.append(http2.Connection(server.address, window=0))
             peers[-1].ask(ALLOCATED, request(max_results))
-        check(servers.settle(lambda: server.streams() == OPTIONS.streams, 60), "streams are missing")
+        report.check(servers.settle(lambda: server.streams() == OPTIONS.streams, 60), "streams are missing")
         grown = (settled(server) - before) / OPTIONS.streams
-        figure(f"held_{name}_message_kib", round(message, 1))
-        figure(f"held_{name}_stream_kib", round(grown, 1))
+        report.figure(f"held_{name}_message_kib", round(message, 1))
+        report.figure(f"held_{name}_stream_kib", round(grown, 1))
         whole_answer(warm)
         for peer in peers:
             peer.close()
@@ -178,14 +156,14 @@ def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     folder = tempfile.mkdtemp(prefix="cbt-held-")
     try:
-        root = make_root(folder)
+        root = half_map.make_root(CBT, folder)
         met = []
         if OPTIONS.connections:
             met.append(idle_connections(folder, root))
         if OPTIONS.streams:
             met.append(stalled_streams(folder, root, "few", FEW_TUPLES))
             met.append(stalled_streams(folder, root, "all", 0))
-        check(all(met) or not OPTIONS.judge, "a figure misses its target")
+        report.check(all(met) or not OPTIONS.judge, "a figure misses its target")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

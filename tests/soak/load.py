@@ -33,42 +33,19 @@ sys.path.insert(0, OPTIONS.messages)
 
 # pylint: disable=wrong-import-position
 import csi_pb2  # noqa: E402
+import half_map  # noqa: E402
 import http2  # noqa: E402
+import report  # noqa: E402
 import servers  # noqa: E402
 from slow_readers import SlowReaders  # noqa: E402
 
 ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
-GRANULARITY = 4096
-TUPLES = 1 << 20
 # What slow readers ask for: messages of a thousand tuples (about 10 KiB), and as long as the server
 # makes them (128 KiB).
 FEW_TUPLES, ALL_TUPLES = 1000, 0
 STALL_SECONDS = 2
 TRIM_SECONDS = 10  # how often a server gives back memory that is free
 KEEPALIVE_SECONDS = 90  # by then a server has noticed each connection that is gone
-
-
-def figure(name, value):
-    print(f"figure: {name} {value}", flush=True)
-
-
-def check(condition, text):
-    if not condition:
-        sys.exit(f"load: {text}")
-
-
-def make_root(folder):
-    """A map in which every second block is allocated, and its tuples."""
-    root = os.path.join(folder, "root")
-    os.makedirs(os.path.join(root, "v"))
-    bits = os.path.join(folder, "bits")
-    with open(bits, "wb") as file:
-        file.write(b"\x55" * (TUPLES // 4))
-    subprocess.run(
-        [CBT, "map", "convert", bits, "--from", "bitmap", "--as", "allocated", "--capacity",
-         str(2 * TUPLES * GRANULARITY), "--volume-name", "v", "--target-name", "s", "--output",
-         os.path.join(root, "v", "s.cbm")], check=True)
-    return root
 
 
 def request(max_results=0):
@@ -80,7 +57,7 @@ def fast_client(server):
     """Asks `cbt list` for the whole answer, which must be right."""
     done = subprocess.run([CBT, "list", server.address, "--snapshot", "v/s", "--format", "csv",
                            "--prove"], stdout=subprocess.PIPE, check=True)
-    check(done.stdout.count(b"\n") == TUPLES + 1, "a fast client did not get all tuples")
+    report.check(done.stdout.count(b"\n") == half_map.TUPLES + 2, "a fast client did not get all tuples")
 
 
 def lists_a_second(server, seconds):
@@ -113,10 +90,10 @@ def slow_round(server, before, max_results):
     slow = server.resident("RssAnon"), server.resident()
     rate = readers.stop()
     stopped = steady(server)
-    check(server.streams() == OPTIONS.streams, "a slow reader lost its stream")
+    report.check(server.streams() == OPTIONS.streams, "a slow reader lost its stream")
     beside.append(lists_a_second(server, OPTIONS.seconds))
     readers.close()
-    check(servers.settle(lambda: server.streams() == 0, 30), "slots are not given back")
+    report.check(servers.settle(lambda: server.streams() == 0, 30), "slots are not given back")
     # The machine's own speed changes meanwhile.
     alone.append(lists_a_second(server, OPTIONS.seconds / 2))
     growth = [max(pair) - was for *pair, was in zip(slow, stopped, before)]
@@ -127,17 +104,17 @@ def slow_round(server, before, max_results):
 def slow_rounds(server, before, name, max_results):
     """The figures of rounds with one kind of readers."""
     rounds = [slow_round(server, before, max_results) for _ in range(OPTIONS.rounds)]
-    figure(f"r14_{name}_message_kib", round(rounds[0]["size"] / 1024))
-    figure(f"r14_{name}_messages_a_second", round(min(one["rate"] for one in rounds)))
+    report.figure(f"r14_{name}_message_kib", round(rounds[0]["size"] / 1024))
+    report.figure(f"r14_{name}_messages_a_second", round(min(one["rate"] for one in rounds)))
     # Of memory the worst round counts. A speed is of this moment: the median, and all of them.
     for kind, text in enumerate(["", "_with_mapped_files"]):
         growth = max(one["growth"][kind] for one in rounds) / OPTIONS.streams
-        figure(f"r14_{name}_growth{text}_kib_per_stream", round(growth, 1))
+        report.figure(f"r14_{name}_growth{text}_kib_per_stream", round(growth, 1))
     for kind, text in enumerate(["reading", "stopped"]):
         speeds = [round(100 * one["speeds"][kind]) for one in rounds]
         print(f"speeds of others in percent, beside readers that are {text}:", *speeds)
-        figure(f"r14_{name}_others_{text}_percent", round(statistics.median(speeds)))
-    figure(f"r14_{name}_rss_stopped_kib", rounds[0]["stopped"])
+        report.figure(f"r14_{name}_others_{text}_percent", round(statistics.median(speeds)))
+    report.figure(f"r14_{name}_rss_stopped_kib", rounds[0]["stopped"])
 
 
 def row_14(folder, root):
@@ -145,15 +122,15 @@ def row_14(folder, root):
         CBT, "serve", "--root", root, "--listen", f"unix://{folder}/slow",
         "--max-streams", OPTIONS.streams + 20])
     try:
-        figure("r14_streams", OPTIONS.streams)
+        report.figure("r14_streams", OPTIONS.streams)
         # Once: what a round leaves behind counts in the next one.
         fast_client(server)
         before = steady(server)
-        figure("r14_rss_before_kib", before[1])
+        report.figure("r14_rss_before_kib", before[1])
         slow_rounds(server, before, "few", FEW_TUPLES)
         slow_rounds(server, before, "all", ALL_TUPLES)
         time.sleep(TRIM_SECONDS + 1)
-        figure("r14_rss_after_kib", steady(server)[1])
+        report.figure("r14_rss_after_kib", steady(server)[1])
     finally:
         server.stop()
 
@@ -226,15 +203,15 @@ def row_15(folder, root):
         memory, descriptors, _ = idle()
         cycles(OPTIONS.cycles)
         later, now, slots = idle(descriptors)
-        figure("r15_cycles", OPTIONS.cycles)
+        report.figure("r15_cycles", OPTIONS.cycles)
         change = max((b - a) * 100 / a for a, b in zip(memory, later))
-        figure("r15_rss_change_percent", round(change, 2))
-        figure("r15_rss_before_kib", "/".join(map(str, memory)))
-        figure("r15_rss_after_kib", "/".join(map(str, later)))
-        figure("r15_descriptors_change", max(b - a for a, b in zip(descriptors, now)))
-        figure("r15_slots_left", slots)
-        check(slots == 0, f"{slots} streams are still open")
-        check(few(descriptors, now), f"descriptors: {descriptors}, then {now}")
+        report.figure("r15_rss_change_percent", round(change, 2))
+        report.figure("r15_rss_before_kib", "/".join(map(str, memory)))
+        report.figure("r15_rss_after_kib", "/".join(map(str, later)))
+        report.figure("r15_descriptors_change", max(b - a for a, b in zip(descriptors, now)))
+        report.figure("r15_slots_left", slots)
+        report.check(slots == 0, f"{slots} streams are still open")
+        report.check(few(descriptors, now), f"descriptors: {descriptors}, then {now}")
 
         # Readers that hold their connection and take nothing: they are given up.
         silent = []
@@ -243,18 +220,18 @@ def row_15(folder, root):
             stream = silent[-1].ask(ALLOCATED, request())
             while silent[-1].receive()[0] != http2.DATA:
                 pass
-            check(stream == 1, "the first stream of a connection")
+            report.check(stream == 1, "the first stream of a connection")
         begin = time.monotonic()
-        check(servers.settle(lambda: not any(s.streams() for s in both), STALL_SECONDS + 60),
+        report.check(servers.settle(lambda: not any(s.streams() for s in both), STALL_SECONDS + 60),
               "stalled streams are never given up")
-        figure("r15_stalled", OPTIONS.stalled)
-        figure("r15_stalled_given_up_seconds", round(time.monotonic() - begin, 1))
-        figure("r15_stall_time_seconds", STALL_SECONDS)
+        report.figure("r15_stalled", OPTIONS.stalled)
+        report.figure("r15_stalled_given_up_seconds", round(time.monotonic() - begin, 1))
+        report.figure("r15_stall_time_seconds", STALL_SECONDS)
         for connection in silent:
             connection.close()
         memory, now, slots = idle(descriptors)
-        figure("r15_rss_after_stalled_kib", "/".join(map(str, memory)))
-        check(slots == 0 and few(descriptors, now),
+        report.figure("r15_rss_after_stalled_kib", "/".join(map(str, memory)))
+        report.check(slots == 0 and few(descriptors, now),
               f"after stalls {slots} streams, {now} descriptors")
         for server in both:
             fast_client(server)
@@ -267,7 +244,7 @@ def main():
     print(f"load: seed {OPTIONS.seed}", flush=True)
     folder = tempfile.mkdtemp(prefix="cbt-load-")
     try:
-        root = make_root(folder)
+        root = half_map.make_root(CBT, folder)
         if OPTIONS.streams:
             row_14(folder, root)
         if OPTIONS.cycles:

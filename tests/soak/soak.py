@@ -34,6 +34,7 @@ sys.path.insert(0, OPTIONS.messages)
 
 # pylint: disable=wrong-import-position
 import clients  # noqa: E402
+import report  # noqa: E402
 import servers  # noqa: E402
 import snapshots  # noqa: E402
 
@@ -307,11 +308,11 @@ class Soak:
             quarter = max(len(warm) // 4, 1)
             first = int(statistics.median(warm[:quarter]))
             last = int(statistics.median(warm[-quarter:]))
-            figure(f"soak_rss_first_kib_{server.name}", first)
-            figure(f"soak_rss_last_kib_{server.name}", last)
-            figure(f"soak_rss_life_seconds_{server.name}", int(length))
-            figure(f"soak_descriptors_idle_{server.name}", server.idle)
-            figure(f"soak_descriptors_now_{server.name}", self.now[server.name])
+            report.figure(f"soak_rss_first_kib_{server.name}", first)
+            report.figure(f"soak_rss_last_kib_{server.name}", last)
+            report.figure(f"soak_rss_life_seconds_{server.name}", int(length))
+            report.figure(f"soak_descriptors_idle_{server.name}", server.idle)
+            report.figure(f"soak_descriptors_now_{server.name}", self.now[server.name])
             flat = max(FLAT_KIB, first * FLAT_PERCENT / 100)
             if length >= JUDGED_SECONDS and last - first > flat:
                 self.fail(f"{server.name}: memory grew from {first} to {last} KiB")
@@ -350,17 +351,13 @@ class Soak:
                 file.write(",".join(row) + f",{count}\n")
         if not self.counts["ok"] or not self.counts["interrupted"] or not self.counts["restarts"]:
             self.fail(f"nothing was tried: {dict(self.counts)}")
-        figure("soak_seconds", int(time.monotonic() - self.began))
-        figure("soak_processor_percent", int(100 * spent))
+        report.figure("soak_seconds", int(time.monotonic() - self.began))
+        report.figure("soak_processor_percent", int(100 * spent))
         for name in ("streams", "ok", "interrupted", "resumed", "late", "kills", "restarts",
                      "quiet"):
-            figure(f"soak_{name}", self.counts[name])
-        figure("soak_slots_left", self.slots)
-        figure("soak_wrong", len(self.wrong))
-
-
-def figure(name, value):
-    print(f"figure: {name} {value}", flush=True)
+            report.figure(f"soak_{name}", self.counts[name])
+        report.figure("soak_slots_left", self.slots)
+        report.figure("soak_wrong", len(self.wrong))
 
 
 def main():

@@ -8,12 +8,13 @@
 #include <random>
 #include <vector>
 
+#include "cbt/units.h"
 #include "reference/volume.h"
 
 namespace cbt::test {
 
 // The largest volume (bytes).
-inline constexpr uint64_t kLargestAwkward = uint64_t{4} << 20;
+inline constexpr uint64_t kLargestAwkward = 4 * kMiB;
 
 struct Geometry {
   uint64_t capacity = 0;

@@ -63,7 +63,8 @@ inline std::unique_ptr<ExtentCursor> CursorOver(const reference::Ranges& ranges,
                                                 uint64_t granularity = 1) {
   std::vector<Extent> extents;
   for (const auto& [offset, length] : ranges) extents.push_back({offset, length});
-  return ValueOf(MakeExtentCursor(std::move(extents), capacity, granularity));
+  return ValueOf(
+      MakeExtentCursor(std::move(extents), {.capacity = capacity, .granularity = granularity}));
 }
 
 }  // namespace cbt::test

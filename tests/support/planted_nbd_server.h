@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/units.h"
+
 namespace cbt::test {
 
 struct NbdRequest {
@@ -38,7 +40,7 @@ struct NbdReply {
 };
 
 struct NbdServerOptions {
-  uint64_t size = uint64_t{1} << 20;
+  uint64_t size = kMiB;
   std::vector<std::string> contexts = {"base:allocation"};
   bool structured_replies = true;
   bool silent_handshake = false;

@@ -19,12 +19,13 @@
 #include <vector>
 
 #include "cbt/source/image.h"
+#include "cbt/units.h"
 #include "reference/volume.h"
 #include "support/status.h"
 
 namespace cbt::test {
 
-inline constexpr size_t kScribbledSize = (6 << 20) + 5000;
+inline constexpr size_t kScribbledSize = 6 * kMiB + 5000;
 
 // A descriptor that is open for writing, closed at the end.
 class RealFile {

@@ -1,16 +1,22 @@
 // The services of cbt/rpc/server.h on a gRPC server that the program already has, such as that of a
 // CSI plugin. Part of cbt::grpc, which links gRPC.
 //
+// snippet: examples/embedded-plugin/plugin.cc#serve examples/embedded-plugin/plugin.cc#shutdown
 //   MyProvider provider;
 //   auto metadata = cbt::rpc::GrpcService::Create(provider, {});
-//   if (!metadata.ok()) return Fail(metadata.status());
+//   if (!metadata.ok()) {
+//     std::fprintf(stderr, "%s\n", metadata.status().ToString().c_str());
+//     return 1;
+//   }
 //   grpc::ServerBuilder builder;
-//   builder.AddListeningPort("unix:///csi/csi.sock", grpc::InsecureServerCredentials());
+//   builder.AddListeningPort(address, grpc::InsecureServerCredentials());
 //   builder.RegisterService(&identity);
+//   builder.RegisterService(&controller);
+//   builder.RegisterService(&node);
 //   builder.RegisterService(metadata->get());
-//   auto server = builder.BuildAndStart();
-//   WaitForSignal();
-//   (*metadata)->Shutdown();
+//   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+//
+//   (*metadata)->Shutdown();  // refuses new streams and gives open ones five seconds
 //   server->Shutdown();
 //
 // The other services may use the synchronous, the callback or the asynchronous interface, and

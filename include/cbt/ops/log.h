@@ -1,6 +1,8 @@
 // A log sink that writes lines through spdlog. Part of cbt::ops.
 //
+// snippet: tests/consumer/snippets/ops.cc#log
 //   auto log = cbt::ops::MakeLog({.level = cbt::rpc::LogLevel::kInfo});
+//   if (!log.ok()) return log.status();
 //   options.telemetry.log = log->get();
 //
 // A record is one line of key=value pairs:

@@ -1,6 +1,8 @@
 // Prometheus metrics of servers and relays. Part of cbt::ops.
 //
+// snippet: tests/consumer/snippets/ops.cc#metrics
 //   auto metrics = cbt::ops::Metrics::Serve("127.0.0.1:9100");
+//   if (!metrics.ok()) return metrics.status();
 //   options.telemetry.observer = metrics->get();
 //
 // Labels never hold a snapshot's name, so the number of series is bounded.

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "cbt/version.h"
+
 namespace cbt::rpc {
 
 enum class Api {

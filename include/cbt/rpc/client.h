@@ -66,11 +66,20 @@ struct ListRequest {
   // one that starts at a relay and not at the server that knows the volume.
   bool require_proof = false;
 
-  // How many times in a row a broken stream (UNAVAILABLE, or CANCELLED by the server) is resumed
-  // without a new tuple in between. Waits 0.1 s first, then doubles the wait up to 5 s.
-  int max_resumes = 5;
+  // How long a client tries again without progress: from the first failure on, until a new tuple
+  // arrives. Before the first message it tries again after UNAVAILABLE; later, when the stream
+  // breaks (UNAVAILABLE, or CANCELLED by the server). Waits 0.1 s first and doubles the wait up to
+  // 5 s, less a random part of at most half. Zero: the first failure is final.
+  std::chrono::milliseconds retry_for = std::chrono::minutes(5);
 
-  // Called before each resumption, with the reason.
+  // Returns the tuples as they were received: the last block of a FIXED_LENGTH stream keeps its
+  // size even where it extends past the capacity. By default it is cut at the capacity, so that a
+  // consumer can copy exactly what it gets. Checks, progress and the proof always count the tuples
+  // as received.
+  bool wire_tuples = false;
+
+  // Called before each further attempt, with the reason for it and the offset where the stream will
+  // be opened.
   std::function<void(uint64_t offset, const absl::Status& reason)> on_resume = {};
 
   // Called as messages arrive, at most ten times a second, and at the end.
@@ -97,7 +106,7 @@ std::string_view CompletenessName(Completeness completeness) noexcept;
 // Messages are decoded and checked against every rule that a receiver may rely on (StreamChecker);
 // if the server breaks one, the cursor fails with DATA_LOSS. covered() follows the end of the last
 // tuple and reaches the capacity only when the server ended the stream with OK. If the connection
-// breaks after the first message, the stream resumes at the end of the last tuple: no tuple is
+// breaks, the stream resumes at the end of the last tuple (ListRequest::retry_for): no tuple is
 // repeated or skipped. If the server reports the version of its data
 // (docs/reference/completeness.md) and it changes in between, because the snapshot was replaced,
 // the cursor fails with ABORTED: the tuples before and after would belong to two snapshots.
@@ -107,12 +116,13 @@ std::string_view CompletenessName(Completeness completeness) noexcept;
 // where the last tuple of the previous call ended.
 class RemoteCursor : public ExtentCursor {
  public:
-  // Connects and waits for the first message. Nothing is retried before it arrives.
+  // Connects and waits for the first message; tries again as ListRequest::retry_for says while the
+  // server is UNAVAILABLE.
   // Errors: those of the server with their code; UNAVAILABLE if it can't be reached.
   static absl::StatusOr<std::unique_ptr<RemoteCursor>> Open(const ListRequest& request);
 
   virtual BlockMetadataType type() const noexcept = 0;
-  // How many times the stream was resumed.
+  // How many times the client tried to resume the stream.
   virtual int resumes() const noexcept = 0;
   virtual Completeness completeness() const noexcept = 0;
   // The server's announcement of what the stream holds from the starting offset on; often empty.

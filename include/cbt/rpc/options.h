@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cbt/metadata_type.h"
+#include "cbt/units.h"
 
 namespace cbt::rpc {
 
@@ -28,7 +29,7 @@ struct StreamOptions {
   StreamShape shape = {};
 
   // Most bytes of one encoded message, 4 KiB .. kMaxMessageBytes, whatever max_results is.
-  size_t message_bytes = size_t{128} << 10;
+  size_t message_bytes = 128 * kKiB;
 
   // Most messages queued or being sent per stream, at least 1, and the number of queued bytes (each
   // message counts some hundred bytes extra) at which the stream stops producing. Several messages
@@ -36,7 +37,7 @@ struct StreamOptions {
   // memory of a stream whose reader was fast and then stalls. A reader that is slow from the start
   // gets one message at a time, or 4 KiB of small ones.
   size_t messages_in_flight = 64;
-  size_t bytes_in_flight = size_t{384} << 10;
+  size_t bytes_in_flight = 384 * kKiB;
 
   // Threads that call providers and read cursors, for all streams together.
   size_t threads = 4;
@@ -72,11 +73,11 @@ struct ConnectionOptions {
   std::chrono::milliseconds max_age{0};
   // Memory in bytes that the transport may use for all connections together; when it is used up,
   // the transport ends connections and calls. Zero: no limit.
-  size_t memory_quota = size_t{128} << 20;
+  size_t memory_quota = 128 * kMiB;
 };
 
 // gRPC clients refuse messages over 4 MiB by default; this is below a quarter of that.
-inline constexpr size_t kMaxMessageBytes = (size_t{1} << 20) - 1;
+inline constexpr size_t kMaxMessageBytes = kMiB - 1;
 
 // TLS 1.2 or newer. Enabled by a certificate and its key, as PEM texts or as files; files are
 // checked every second, and changes apply to new connections. A client CA makes client certificates

@@ -1,13 +1,17 @@
 // The data path of a sidecar: accepts requests of one contract, authorises them, queries the
 // storage's plugin over its socket in the CSI contract, and forwards the answer. Part of cbt::rpc.
 //
+// snippet: tests/consumer/snippets/rpc.cc#relay
 //   auto tokens = cbt::rpc::MakeTokenFileAccess("/etc/cbt/tokens");
+//   if (!tokens.ok()) return tokens.status();
 //   auto names = cbt::rpc::MakeFolderResolver();
-//   auto relay = cbt::rpc::Relay::Start({.listen = "0.0.0.0:50051",
-//                                        .plugin = "unix:///csi/csi.sock",
-//                                        .access = {.authenticator = tokens->get(),
-//                                                   .authorizer = tokens->get(),
-//                                                   .resolver = names.get()}});
+//   cbt::rpc::RelayOptions options;
+//   options.listen = "0.0.0.0:50051";
+//   options.plugin = "unix:///csi/csi.sock";
+//   options.access.authenticator = tokens->get();
+//   options.access.authorizer = tokens->get();
+//   options.access.resolver = names.get();
+//   auto relay = cbt::rpc::Relay::Start(options);
 //
 // Between contracts with the same layout, messages are forwarded as the slices they came in. The
 // plugin's tuples are checked on the way (RelayOptions::check_tuples): a stream that breaks the

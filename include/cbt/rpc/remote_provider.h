@@ -13,7 +13,8 @@
 namespace cbt::rpc {
 
 // A provider that queries a server of any contract, to serve, check or reshape its data. Each
-// cursor is a RemoteCursor with its checks and resumptions. All share one connection. An invalid
+// cursor is a RemoteCursor with its checks; it resumes a broken stream for three seconds without
+// progress, and leaves longer waits to its own clients. All share one connection. An invalid
 // address is an error of every call. Error texts are written here and safe for clients; the
 // server's own texts go to `log`, which must outlive the provider.
 std::unique_ptr<SnapshotProvider> MakeRemoteProvider(const std::string& address, Api api,

@@ -1,11 +1,11 @@
 // A gRPC server for the contracts of cbt/rpc/api.h, and csi.v1.Identity, over a SnapshotProvider.
 // Part of cbt::rpc.
 //
-//   MyProvider provider;
-//   auto server = cbt::rpc::Server::Start(provider, {.listen = "unix:///csi/csi.sock",
-//                                                    .plugin_name = "block.example.com"});
-//   if (!server.ok()) return Fail(server.status());
-//   WaitForSignal();
+// snippet: tests/consumer/snippets/rpc.cc#server
+//   auto server = cbt::rpc::Server::Start(
+//       provider, {.listen = "unix:///csi/csi.sock", .plugin_name = "block.example.com"});
+//   if (!server.ok()) return server.status();
+//   wait_for_signal();
 //   (*server)->Shutdown();
 //
 // The library speaks gRPC's protocol itself: it links no gRPC library and contains no generated

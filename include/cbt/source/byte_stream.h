@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cbt/units.h"
 
 namespace cbt {
 
@@ -47,7 +48,7 @@ class ByteStream {
   // Copies the next bytes to `out` without consuming them, up to out.size() (at most kMaxPeek);
   // fewer only at the end of the stream. Used to detect formats.
   absl::StatusOr<size_t> Peek(std::span<uint8_t> out);
-  static constexpr size_t kMaxPeek = size_t{64} << 10;
+  static constexpr size_t kMaxPeek = 64 * kKiB;
 
  protected:
   explicit ByteStream(std::string label) : label_(std::move(label)) {}

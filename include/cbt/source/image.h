@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
 #include "cbt/executor.h"
+#include "cbt/units.h"
 
 namespace cbt {
 
@@ -98,6 +99,13 @@ struct ImageOptions {
   // busy thread of the executor, and nothing for a cursor that is not being read.
   size_t chunks_in_flight = 4;
 
+  // The most chunks that the kernel is asked to fetch before they are read (posix_fadvise), of both
+  // images side by side, the chunks in flight included. Begins once a read has waited for the
+  // storage. These requests need no thread, so a few threads keep storage busy that takes long to
+  // answer. Costs page cache; images that are read around it are never asked for. 0: asks for
+  // nothing.
+  size_t chunks_ahead = 8;
+
   // Trusts the file system about holes. Without it every byte is read.
   bool skip_holes = true;
 
@@ -107,7 +115,7 @@ struct ImageOptions {
 };
 
 inline constexpr uint64_t kMinImageBlockSize = 512;
-inline constexpr uint64_t kMaxImageBlockSize = uint64_t{64} << 20;
+inline constexpr uint64_t kMaxImageBlockSize = 64 * kMiB;
 
 // OK for a block size (bytes) that images support, else INVALID_ARGUMENT.
 absl::Status CheckImageBlockSize(uint64_t block_size);

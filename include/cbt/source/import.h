@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "cbt/version.h"
+
 namespace cbt {
 
 // What a source reports.

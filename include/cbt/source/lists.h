@@ -138,6 +138,22 @@ absl::StatusOr<ChangeMap> ReadEraInvalidate(ByteStream& stream, const EraOptions
 // Cost:   one pass.
 absl::StatusOr<ChangeMap> ReadEraDump(ByteStream& stream, const EraOptions& options);
 
+// ---
+// What the cbt command prints with --format ndjson, json and csv. Part of cbt::source; the JSON
+// forms need RapidJSON. Format: docs/reference/answers.md
+
+// The tuples of a complete answer. They must ascend, and be those that the end marker counts (for
+// JSON also their bytes and digest). An answer without the marker was cut and is DATA_LOSS, as is
+// one that ends with an error; one that holds only a part of the volume (--starting-offset,
+// --length) is INVALID_ARGUMENT. It does not say whether it reports allocation or a delta.
+// `options.capacity` is required for csv, which does not hold the volume's size. The
+// last block of a FIXED_LENGTH answer is cut at the volume's end.
+// Errors: see cbt/source/import.h.
+// Cost:   one pass.
+absl::StatusOr<ChangeMap> ReadNdjsonAnswer(ByteStream& stream, const ImportOptions& options = {});
+absl::StatusOr<ChangeMap> ReadJsonAnswer(ByteStream& stream, const ImportOptions& options = {});
+absl::StatusOr<ChangeMap> ReadCsvAnswer(ByteStream& stream, const ImportOptions& options);
+
 }  // namespace cbt
 
 #endif  // CBT_SOURCE_LISTS_H_

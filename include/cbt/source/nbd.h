@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
+#include "cbt/units.h"
 
 namespace cbt {
 
@@ -85,11 +86,11 @@ struct NbdOptions {
   uint32_t deepest_changed = 1;
 
   // Bytes of the volume per request, 1 to kMaxNbdRequest.
-  uint64_t request_bytes = uint64_t{1} << 30;
+  uint64_t request_bytes = kGiB;
 };
 
 // Below the protocol's limit: some servers abort on requests close to 4 GiB.
-inline constexpr uint64_t kMaxNbdRequest = uint64_t{1} << 30;
+inline constexpr uint64_t kMaxNbdRequest = kGiB;
 
 // What the context reports as allocated or changed, as maximal extents; capacity is the export's
 // size, granularity 1. A cursor whose connection broke reconnects after the next Seek(). Memory: 2

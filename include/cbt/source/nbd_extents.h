@@ -1,10 +1,12 @@
 // An NBD server's reply to a block status request, as extents. Header only and without any NBD
 // library: it takes the arguments of a client's extent callback, whichever client that is.
 //
+// snippet: tests/consumer/snippets/source.cc#nbd
 //   auto extents = cbt::NbdExtents::For("qemu:dirty-bitmap:b0");
+//   if (!extents.ok()) return extents.status();
 //   extents->Expect(offset, length);
 //   nbd_block_status(handle, length, offset, {cbt::NbdExtents::Callback, &*extents, nullptr}, 0);
-//   absl::StatusOr<uint64_t> known = extents->Finish();   // then extents->extents() below *known
+//   absl::StatusOr<uint64_t> known = extents->Finish();  // then extents->extents() below *known
 //
 // The format: https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md, "Metadata
 // querying", and docs/interop/nbd.rst of qemu.

@@ -1,10 +1,12 @@
 // Opens any source of change metadata by its address and returns a cursor over it. Part of
 // cbt::source.
 //
-//   auto source = cbt::OpenSource("thin_delta.xml", {.capacity = 64 << 30});
-//   auto source = cbt::OpenSource("nbd+unix:///?socket=/run/q.sock",
-//                                 {.spec = *cbt::ParseSourceSpec("nbd:bitmap=monday")});
-//   auto source = cbt::OpenDelta("monday.qcow2", "tuesday.qcow2", {});
+// snippet: tests/consumer/snippets/source.cc#open
+//   auto list = cbt::OpenSource("thin_delta.xml", {.capacity = 64 * cbt::kGiB});
+//   auto spec = cbt::ParseSourceSpec("nbd:bitmap=monday");
+//   if (!spec.ok()) return spec.status();
+//   auto bitmap = cbt::OpenSource("nbd+unix:///?socket=/run/q.sock", {.spec = *spec});
+//   auto delta = cbt::OpenDelta("monday.qcow2", "tuesday.qcow2", {});
 #ifndef CBT_SOURCE_OPEN_H_
 #define CBT_SOURCE_OPEN_H_
 
@@ -24,6 +26,7 @@
 #include "cbt/cursor.h"
 #include "cbt/executor.h"
 #include "cbt/source/import.h"
+#include "cbt/units.h"
 
 namespace cbt {
 
@@ -46,6 +49,9 @@ enum class SourceFormat : uint8_t {
   kEbs,
   kVmware,
   kExt,
+  kNdjson,
+  kJson,
+  kCsv,
 };
 
 struct SourceFormatInfo {
@@ -94,7 +100,8 @@ struct SourceOptions {
   std::optional<uint64_t> base_capacity = {};
 
   // Extents are rounded outward to multiples of this many bytes. For images, a power of two from
-  // 512 to 64 MiB.
+  // 512 to 64 MiB. 0: not at all; the blocks are the source's own, and 4096 bytes for images and
+  // lists, which have none.
   uint64_t block_size = 4096;
 
   // For images; see ImageOptions. Must outlive the cursor.

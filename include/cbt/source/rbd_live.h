@@ -1,13 +1,13 @@
 // A live Ceph RBD image as a cursor, through librbd's own callback. Header-only, and without Ceph's
 // headers or libraries: the caller passes in a function that calls rbd_diff_iterate2().
 //
-//   rbd_image_t image = ...;  // the target snapshot is set
+// snippet: tests/consumer/snippets/source.cc#rbd
 //   auto cursor = cbt::MakeRbdCursor(
 //       [image](uint64_t offset, uint64_t length, cbt::RbdDiffCallback callback, void* context) {
 //         return rbd_diff_iterate2(image, "monday", offset, length, /*include_parent=*/1,
 //                                  /*whole_object=*/0, callback, context);
 //       },
-//       {.capacity = size_of_the_target});
+//       {.capacity = size_of_tuesday});
 //
 // With a null base name the cursor reports what is allocated. With whole_object, which is fast if
 // the image has a fast-diff map, ranges are whole objects. See
@@ -29,6 +29,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
 
 namespace cbt {
 
@@ -45,7 +46,7 @@ struct RbdCursorOptions {
 
   // Bytes of the image per call, rounded down to whole units of the granularity, at least one.
   // Smaller if an answer has too many ranges.
-  uint64_t window = uint64_t{4} << 30;
+  uint64_t window = 4 * kGiB;
 
   // The most ranges per call; a window with more is split in halves. A single unit of the
   // granularity with more counts as changed in full.
@@ -100,7 +101,7 @@ template <typename Iterate>
 class Cursor final : public ExtentCursor {
  public:
   Cursor(Iterate iterate, const RbdCursorOptions& options)
-      : ExtentCursor(options.capacity, options.granularity),
+      : ExtentCursor({.capacity = options.capacity, .granularity = options.granularity}),
         iterate_(std::move(iterate)),
         most_(WholeUnits(options.window)),
         window_(most_) {
@@ -196,7 +197,9 @@ class Cursor final : public ExtentCursor {
 template <typename Iterate>
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeRbdCursor(Iterate iterate,
                                                             const RbdCursorOptions& options) {
-  if (absl::Status status = CheckGeometry(options.capacity, options.granularity); !status.ok()) {
+  if (absl::Status status =
+          CheckGeometry({.capacity = options.capacity, .granularity = options.granularity});
+      !status.ok()) {
     return status;
   }
   if (options.window == 0 || options.window > kMaxCapacity || options.max_ranges == 0) {

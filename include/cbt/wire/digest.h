@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include "cbt/version.h"
+
 namespace cbt {
 
 // A whole stream in three numbers: its tuples, the bytes that they report, and a digest over them,

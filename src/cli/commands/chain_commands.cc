@@ -2,18 +2,22 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/json_string.h"
 #include "cbt/change_chain.h"
 #include "cbt/change_map_file.h"
 #include "cbt/transform.h"
 #include "cli/command.h"
+#include "cli/commands/chain_show.h"
 #include "cli/commands/map_output.h"
 #include "cli/commands/print_stream.h"
 #include "cli/options/extent_options.h"
@@ -72,11 +76,37 @@ absl::Status Remove(const ChainArguments& arguments) {
   return (*chain)->Remove(arguments.oldest ? (*chain)->snapshots().front().id : arguments.snapshot);
 }
 
+// For people: the snapshots, oldest first, with the volume's size in each.
+std::string ListTable(const ChangeChain& chain) {
+  constexpr std::string_view kName = "SNAPSHOT";
+  size_t width = kName.size();
+  size_t digits = std::string_view("BYTES").size();
+  for (const ChainSnapshot& snapshot : chain.snapshots()) {
+    width = std::max(width, OneLine(snapshot.id).size());
+    digits = std::max(digits, absl::StrCat(snapshot.capacity).size());
+  }
+  const auto left = static_cast<int>(width);
+  const auto right = static_cast<int>(digits);
+  std::string text = absl::StrFormat("%-*s  %*s  %10s\n", left, kName, right, "BYTES", "SIZE");
+  for (const ChainSnapshot& snapshot : chain.snapshots()) {
+    absl::StrAppendFormat(&text, "%-*s  %*d  %10s\n", left, OneLine(snapshot.id), right,
+                          snapshot.capacity, HumanSize(snapshot.capacity));
+  }
+  absl::StrAppend(&text, "\n", chain.snapshots().size(), " snapshots of ",
+                  chain.volume().empty() ? "a volume without a name" : OneLine(chain.volume()),
+                  ", in blocks of ", HumanSize(chain.granularity()), "\n");
+  return text;
+}
+
 absl::Status List(const ChainArguments& arguments) {
   absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
       ChangeChain::Open(arguments.directory, Access::kRead);
   if (!chain.ok()) return chain.status();
   Output output(STDOUT_FILENO, "stdout");
+  if (isatty(STDOUT_FILENO) == 1) {
+    output.Append(ListTable(**chain));
+    return output.Close();
+  }
   output.Append(absl::StrCat("{\"volume\":", JsonString((*chain)->volume()),
                              ",\"granularity_bytes\":", (*chain)->granularity(), "}\n"));
   for (const ChainSnapshot& snapshot : (*chain)->snapshots()) {
@@ -176,8 +206,9 @@ void AddChain(CLI::App& app, Command& command) {
   remove->add_option("SNAPSHOT", arguments->snapshot, "Name of the snapshot");
   remove->add_flag("--oldest", arguments->oldest, "The oldest snapshot, whatever its name");
 
-  Add(*sub, command, "list", "List the snapshots, oldest first", "list vol1/history.chain", &List,
-      arguments);
+  Add(*sub, command, "list",
+      "List the snapshots, oldest first; a table on a terminal, else JSON lines",
+      "list vol1/history.chain", &List, arguments);
   Add(*sub, command, "verify", "Read every file and compare it with the manifest",
       "verify vol1/history.chain", &VerifyChain, arguments);
 
@@ -189,6 +220,8 @@ void AddChain(CLI::App& app, Command& command) {
   AddExtentOptions(*delta, arguments->stream);
   ShowOtherDefault(*delta, "--block-size", "the chain's");
   AddMapOutput(*delta, arguments->output);
+  delta->footer(kMarkerHelp + delta->get_footer());
+  AddChainShow(*sub, command);
   sub->footer(
       "Example: a chain next to the snapshots of a volume, where `cbt serve` finds it\n"
       "  cbt chain create vol1/history.chain --volume vol1 --snapshot monday --capacity 1T\n"

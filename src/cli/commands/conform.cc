@@ -22,6 +22,7 @@ namespace {
 struct ConformArguments {
   RemoteArguments remote;
   bool json = false;
+  bool verbose = false;
 };
 
 std::string Row(const rpc::RuleReport& report, bool json) {
@@ -50,20 +51,27 @@ int Conform(const ConformArguments& arguments) {
   size_t passed = 0;
   size_t failed = 0;
   size_t skipped = 0;
+  // For people, what is broken stands last, where they look.
+  std::string failures;
   options.on_report = [&](const rpc::RuleReport& report) {
-    output.Append(Row(report, arguments.json));
-    output.FlushIfDue();
-    (report.result == rpc::RuleResult::kPass   ? passed
-     : report.result == rpc::RuleResult::kFail ? failed
-                                               : skipped)++;
+    const bool pass = report.result == rpc::RuleResult::kPass;
+    const bool fail = report.result == rpc::RuleResult::kFail;
+    (pass ? passed : fail ? failed : skipped)++;
+    if (fail && !arguments.json) {
+      failures += Row(report, false);
+    } else if (!pass || arguments.json || arguments.verbose) {
+      output.Append(Row(report, arguments.json));
+      output.FlushIfDue();
+    }
   };
   const auto reports = rpc::CheckConformance(options);
+  output.Append(failures);
   if (reports.ok() && !arguments.json) {
     output.Append(
         absl::StrCat(passed, " passed, ", failed, " failed, ", skipped, " not applicable\n"));
   }
   if (const int status = Report("conform", output.Close()); status != kExitDone) return status;
-  if (!reports.ok()) return Report("conform", reports.status());
+  if (!reports.ok()) return Report("conform", reports.status(), Origin::kServer);
   return failed == 0 ? kExitDone : kExitNo;
 }
 
@@ -76,7 +84,9 @@ void AddConform(CLI::App& app, Command& command) {
       ->required();
   AddRemoteOptions(*sub, arguments->remote);
   sub->add_flag("--json", arguments->json, "One JSON object per rule and line");
+  sub->add_flag("-v,--verbose", arguments->verbose, "List the rules that the server keeps, too");
   sub->footer(
+      "Lists rules that do not apply, then those that the server breaks.\n"
       "Exit status 0 if the server keeps every rule, else 1. --timeout applies to each call.\n"
       "A snapshot with both scattered and adjacent blocks tests the most.\n"
       "Example: a plugin before it is released\n"

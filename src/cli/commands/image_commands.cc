@@ -146,7 +146,7 @@ void AddDelta(CLI::App& app, Command& command) {
   AddExtentOptions(*sub, arguments->stream);
   AddMapOutput(*sub, arguments->output);
   sub->footer(
-      FormatsText(SourcePurpose::kDelta) +
+      FormatsText(SourcePurpose::kDelta) + kMarkerHelp +
       "Examples: changed ranges from Monday to Tuesday in units of 64 KiB\n"
       "  cbt delta vol1/monday.img vol1/tuesday.img --from image --block-size 64K\n"
       "  rbd export-diff --from-snap monday pool/vol@tuesday - | cbt delta - --from rbd-diff");
@@ -167,7 +167,7 @@ void AddAllocated(CLI::App& app, Command& command) {
   AddMapOutput(*sub, arguments->output);
   sub->add_flag("--skip-zeros,--zeros", arguments->skip_zeros,
                 "Also leave out blocks that hold only zeros; reads the image");
-  sub->footer(FormatsText(SourcePurpose::kAllocated) +
+  sub->footer(FormatsText(SourcePurpose::kAllocated) + kMarkerHelp +
               "Examples: everything that a full backup has to read\n"
               "  cbt allocated vol1/monday.img --from image --skip-zeros\n"
               "  cbt allocated nbd+unix:///?socket=/run/vol1.sock");

@@ -23,6 +23,7 @@
 #include "cli/support/input_files.h"
 #include "cli/support/numbers.h"
 #include "cli/support/status.h"
+#include "cli/support/verbosity.h"
 
 namespace cbt::cli {
 namespace {
@@ -58,10 +59,10 @@ absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListReque
       return rpc::NotFromTheMiddle(tier, reason);
     }
     for (const auto& [tier, reason] : best->refused) {
-      PrintLine("list", "warning: no " + std::string(rpc::TierName(tier)) +
-                            " metadata: " + MessageOf(reason));
+      Note("list",
+           "warning: no " + std::string(rpc::TierName(tier)) + " metadata: " + MessageOf(reason));
     }
-    PrintLine("list", "tier: " + std::string(rpc::TierName(best->tier)));
+    Note("list", "tier: " + std::string(rpc::TierName(best->tier)));
     opened.cursor = std::move(best->cursor);
     // A lower tier is not a delta, even if one was requested: it lacks what the base has and the
     // target has not.
@@ -111,6 +112,8 @@ absl::Status List(const ListArguments& arguments) {
   // A window, and gaps that are bridged across its edge, are cut from the whole stream.
   const bool requested = arguments.length.has_value() || arguments.gap.has_value();
   if (!requested) request->starting_offset = arguments.stream.starting_offset;
+  // What is printed shows blocks of constant size, as the server sends them.
+  request->wire_tuples = !requested && !arguments.output.wanted();
   absl::StatusOr<Opened> opened = Open(arguments, *request);
   if (!opened.ok()) return opened.status();
 
@@ -128,6 +131,9 @@ absl::Status List(const ListArguments& arguments) {
                                                  .length = arguments.length});
     if (!cut.ok()) return cut.status();
     opened->requested = cut->get();
+    if (arguments.length.has_value()) {
+      print.ending_offset = arguments.stream.starting_offset + *arguments.length;
+    }
     print.type = arguments.stream.type.value_or(BlockMetadataType::kVariableLength);
     cursor = *std::move(cut);
   }
@@ -153,9 +159,9 @@ absl::Status List(const ListArguments& arguments) {
   }
   if (absl::Status printed = PrintStream(**cursor, print); !printed.ok()) return printed;
   if (opened->requested != nullptr) {
-    PrintLine("list", "reported " + std::to_string(opened->requested->bytes()) + " bytes, " +
-                          std::to_string(opened->requested->added_bytes()) +
-                          " of them by rounding and bridging");
+    Note("list", "reported " + std::to_string(opened->requested->bytes()) + " bytes, " +
+                     std::to_string(opened->requested->added_bytes()) +
+                     " of them by rounding and bridging");
   }
   return absl::OkStatus();
 }
@@ -169,6 +175,7 @@ void AddList(CLI::App& app, Command& command) {
   sub->add_option("ADDR", arguments->remote.address, "unix:///path/to.sock or host:port")
       ->required();
   AddRemoteOptions(*sub, arguments->remote);
+  AddRetryOption(*sub, arguments->remote);
   AddExtentOptions(*sub, arguments->stream);
   ShowOtherDefault(*sub, "--block-size", "the server's, and 4096 for --output");
   ShowOtherDefault(*sub, "--style", "the server's");
@@ -195,11 +202,13 @@ void AddList(CLI::App& app, Command& command) {
                  "Maximum number of blocks in the object; default: 256");
   sub->get_option("--limit")->needs(object);
   sub->footer(
+      std::string(kMarkerHelp) +
+      "A service that is away is waited for (--retry-for), and a stream that breaks is resumed.\n"
       "Without --block-size and --style the stream is printed as the server sends it.\n"
       "Example: what changed from Monday to Tuesday\n"
       "  cbt list unix:///run/cbt.sock --snapshot vol1/tuesday --base vol1/monday");
   sub->callback([arguments, &command] {
-    command = [arguments] { return Report("list", List(*arguments)); };
+    command = [arguments] { return Report("list", List(*arguments), Origin::kServer); };
   });
 }
 

@@ -13,19 +13,18 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/file_io.h"
 #include "base/json_string.h"
 #include "cbt/change_map_file.h"
 #include "cli/command.h"
 #include "cli/commands/map_input.h"
 #include "cli/commands/map_output.h"
 #include "cli/commands/print_stream.h"
+#include "cli/options/choices.h"
 #include "cli/options/extent_options.h"
 #include "cli/output/heat_map.h"
 #include "cli/output/output.h"
 #include "cli/support/input_files.h"
 #include "cli/support/numbers.h"
-#include "cli/support/output_place.h"
 #include "cli/support/status.h"
 #include "map/container.h"
 
@@ -36,20 +35,6 @@ absl::Status PrintText(const std::string& text) {
   Output output(STDOUT_FILENO, "stdout");
   output.Append(text);
   return output.Close();
-}
-
-absl::Status WriteBytes(const std::string& path, const InputFiles& inputs,
-                        std::span<const uint8_t> bytes) {
-  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
-  if (!place.ok()) return place.status();
-  const std::span<const uint8_t> parts[] = {bytes};
-  return WriteFileAtomically(place->path, parts, true);
-}
-
-absl::Status WriteMapFile(const std::string& path, const InputFiles& inputs, const ChangeMap& map) {
-  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
-  if (!place.ok()) return place.status();
-  return WriteChangeMap(map, place->path).status();
 }
 
 // ---- info
@@ -111,15 +96,21 @@ std::string InfoJson(const std::string& path, const ChangeMap& map) {
       found.bitsets, found.run_containers, map->portable().size());
 }
 
-absl::Status Info(const InfoArguments& arguments) {
+// Prints every file that can be read, and reports every one that can't.
+int Info(const InfoArguments& arguments) {
   std::string text;
+  int worst = kExitDone;
   for (const std::string& path : arguments.files) {
     absl::StatusOr<AnyMap> read = ReadAnyMap(path, arguments.input);
-    if (!read.ok()) return read.status();
+    if (!read.ok()) {
+      worst = std::max(worst, Report("map info", read.status()));
+      continue;
+    }
     if (!arguments.json && !text.empty()) text += "\n";
     text += arguments.json ? InfoJson(path, read->map) : InfoText(path, read->map);
   }
-  return PrintText(text);
+  if (text.empty()) return worst;
+  return std::max(worst, Report("map info", PrintText(text)));
 }
 
 void AddInfo(CLI::App& app, Command& command) {
@@ -131,9 +122,7 @@ void AddInfo(CLI::App& app, Command& command) {
   sub->footer(
       "Example: what two maps are about, and how many blocks they hold\n"
       "  cbt map info sun-mon.cbm mon-tue.cbm");
-  sub->callback([arguments, &command] {
-    command = [arguments] { return Report("map info", Info(*arguments)); };
-  });
+  sub->callback([arguments, &command] { command = [arguments] { return Info(*arguments); }; });
 }
 
 // ---- convert
@@ -182,9 +171,11 @@ absl::Status PrintExtents(const ChangeMap& map, const std::string& format) {
 absl::Status Convert(const ConvertArguments& arguments) {
   const std::string& to = arguments.to;
   const bool text = to == "ndjson" || to == "json" || to == "csv" || to == "table";
-  if (text != arguments.output.empty()) {
-    return text ? UsageError("--output", "text goes to stdout")
-                : UsageError("--output", "this format needs a file to write to");
+  if (text && !arguments.output.empty() && arguments.output != "-") {
+    return UsageError("--output", "text goes to stdout");
+  }
+  if (!text && arguments.output.empty()) {
+    return UsageError("--output", "this format needs a file to write to, or - for stdout");
   }
   absl::StatusOr<AnyMap> read = ReadAnyMap(arguments.file, arguments.input);
   if (!read.ok()) return read.status();
@@ -217,17 +208,19 @@ void AddConvert(CLI::App& app, Command& command) {
   CLI::App* const sub = app.add_subcommand("convert", "Convert maps between formats");
   const auto arguments = std::make_shared<ConvertArguments>();
   sub->add_option("FILE", arguments->file, "Map file")->required();
-  sub->add_option("--to", arguments->to,
+  sub->add_option("-t,--to", arguments->to,
                   "cbm, roaring64, roaring32, bitmap (one bit per block, least significant first); "
                   "ndjson, json, csv, table: extents, to stdout")
       ->type_name("FORMAT")
-      ->check(CLI::IsMember(std::vector<std::string>{"cbm", "roaring64", "roaring32", "bitmap",
-                                                     "ndjson", "json", "csv", "table"}))
+      ->check(
+          IsOneOf({"cbm", "roaring64", "roaring32", "bitmap", "ndjson", "json", "csv", "table"}))
       ->capture_default_str();
-  sub->add_option("--output", arguments->output, "File to write the map to")->type_name("FILE");
+  sub->add_option("-o,--output", arguments->output, "File to write the map to; - is stdout")
+      ->type_name("FILE");
   AddMapInput(*sub, arguments->input);
   AddNameOptions(*sub, arguments->names);
   sub->footer(
+      std::string(kMarkerHelp) +
       "--block-size converts a map that has a block size of its own: larger blocks cover every\n"
       "changed byte, smaller ones are exact.\n"
       "Example: what another tool wrote as portable roaring bytes\n"
@@ -338,10 +331,11 @@ void AddMerge(CLI::App& app, Command& command) {
   sub->add_option("--op", arguments->operation,
                   "union, intersection, difference or symmetric-difference")
       ->type_name("OP")
-      ->check(CLI::IsMember(
-          std::vector<std::string>{"union", "intersection", "difference", "symmetric-difference"}))
+      ->check(IsOneOf({"union", "intersection", "difference", "symmetric-difference"}))
       ->capture_default_str();
-  sub->add_option("--output", arguments->output, "The new map file")->type_name("FILE")->required();
+  sub->add_option("-o,--output", arguments->output, "The new map file; - is stdout")
+      ->type_name("FILE")
+      ->required();
   AddMapInput(*sub, arguments->input);
   AddNameOptions(*sub, arguments->names);
   sub->footer(
@@ -388,7 +382,8 @@ absl::Status Show(const ShowArguments& arguments) {
     if (!status.ok()) return status;
   }
   return PrintText(absl::StrCat(OneLine(title), "\n", summary, "; one cell is ",
-                                HumanSize(picture.cell_bytes()), "\n\n", picture.Text()));
+                                HumanSize(picture.cell_bytes()), "\n\n", picture.Text(), "\n",
+                                HeatMap::Legend(), "\n"));
 }
 
 void AddShow(CLI::App& app, Command& command) {

@@ -11,6 +11,8 @@
 #include "base/file_io.h"
 #include "cbt/change_map_file.h"
 #include "cbt/source/byte_stream.h"
+#include "cbt/source/image.h"
+#include "cli/options/choices.h"
 #include "cli/options/extent_options.h"
 #include "cli/support/numbers.h"
 #include "cli/support/status.h"
@@ -87,7 +89,7 @@ absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input
                            .purpose = input.purpose,
                            .capacity = input.source.capacity,
                            .base_capacity = input.source.base_capacity,
-                           .block_size = input.block_size.value_or(kDefaultBlockSize),
+                           .block_size = input.block_size.value_or(0),
                            .open = files.Opener()};
   absl::StatusOr<OpenedSource> source = OpenSource(path, options);
   if (!source.ok()) return source.status();
@@ -97,8 +99,11 @@ absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input
     return UsageError(path, std::string(info.name) +
                                 " can mean what is allocated or what changed: say which (--as)");
   }
-  absl::StatusOr<ChangeMap> map =
-      ChangeMap::FromCursor(*source->cursor, input.block_size.value_or(0));
+  // A source that knows bytes or sectors has no blocks that a map could have.
+  const uint64_t own = source->cursor->granularity();
+  const bool usable = IsPowerOfTwo(own) && own >= kMinImageBlockSize;
+  absl::StatusOr<ChangeMap> map = ChangeMap::FromCursor(
+      *source->cursor, input.block_size.value_or(usable ? own : kDefaultBlockSize));
   if (!map.ok()) return map.status();
   NoteFormat(input.source.spec, *source);
   const bool delta = !source->identity.base.empty() || !info.allocated;
@@ -112,16 +117,10 @@ absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input
 
 void AddMapInput(CLI::App& subcommand, MapInput& input) {
   AddSourceInput(subcommand, input.source, true);
-  subcommand
-      .add_option_function<std::string>(
-          "--as",
-          [&input](const std::string& text) {
-            if (text != "allocated" && text != "delta") {
-              throw CLI::ValidationError("--as", "'" + text + "': neither allocated nor delta");
-            }
-            input.purpose = text == "delta" ? SourcePurpose::kDelta : SourcePurpose::kAllocated;
-          },
-          "How to read a list that could be either: allocated or delta")
+  AddChoiceOption<SourcePurpose>(
+      subcommand, "--as", input.purpose,
+      {{"allocated", SourcePurpose::kAllocated}, {"delta", SourcePurpose::kDelta}},
+      "How to read a list that could be either: allocated or delta")
       ->type_name("WHAT");
   AddBlockSizeOption(subcommand, input.block_size);
   ShowOtherDefault(subcommand, "--block-size", "that of the input, or 4096");
@@ -149,6 +148,17 @@ absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input
     format = FormatOf(bytes);
   }
   if (!format.ok()) return UsageError(path, MessageOf(format.status()) + " (--from)");
+  // What is nothing else may be roaring bytes, but anything is nothing else.
+  if (!input.source.spec.format.has_value() && *format == SourceFormat::kRoaring64) {
+    const absl::StatusOr<ChangeMap> guess = FromRoaring(bytes, *format, input);
+    if (!guess.ok()) {
+      return UsageError(path,
+                        "is not a map, nor a list that is known by its content: name the "
+                        "format (--from, such as --from image for the bytes of a volume); "
+                        "as roaring64: " +
+                            MessageOf(guess.status()));
+    }
+  }
   if (!input.source.spec.format.has_value() && MayBeAVolume(bytes, *format, path)) {
     const std::string name = InfoOf(*format).name;
     return UsageError(path, "looks like " + std::string(InfoOf(*format).what) +

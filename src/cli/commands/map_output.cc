@@ -1,13 +1,18 @@
 #include "cli/commands/map_output.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <memory>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/file_io.h"
 #include "cbt/change_map_file.h"
 #include "cli/options/source_options.h"
+#include "cli/output/output.h"
 #include "cli/output/progress.h"
 #include "cli/support/output_place.h"
 #include "cli/support/status.h"
@@ -15,13 +20,20 @@
 namespace cbt::cli {
 namespace {
 
+// /dev/stdout is a link: the file that it names would be replaced, with what stands in it.
+bool IsStdout(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
+
+absl::Status CheckPlace(const std::string& path, const InputFiles& inputs) {
+  if (!IsStdout(path)) return FindOutputPlace(path, inputs).status();
+  if (isatty(STDOUT_FILENO) != 1) return absl::OkStatus();
+  return UsageError("--output -", "stdout is a terminal; name a file, or pipe the map on");
+}
+
 // Passes its input through and shows the progress.
 class Watched final : public ExtentCursor {
  public:
   Watched(ExtentCursor& input, const std::string& label)
-      : ExtentCursor(input.capacity(), input.granularity()),
-        input_(input),
-        progress_(label, input.capacity(), 0) {}
+      : ExtentCursor(input.geometry()), input_(input), progress_(label, input.capacity(), 0) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override { return input_.Seek(offset); }
@@ -102,7 +114,8 @@ void AddNameOptions(CLI::App& subcommand, MapNames& names) {
 void AddMapOutput(CLI::App& subcommand, MapOutput& output) {
   CLI::Option* const option =
       subcommand
-          .add_option("--output", output.path, "Write a change-map file (.cbm) instead of text")
+          .add_option("-o,--output", output.path,
+                      "Write a change-map file (.cbm) instead of text; - is stdout")
           ->type_name("FILE")
           ->check(IsNotEmpty());
   for (const char* other : {"--format", "--starting-offset", "--max-results", "--style"}) {
@@ -131,16 +144,39 @@ ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& targ
   return {volume, base_name, name};
 }
 
+absl::Status WriteBytes(const std::string& path, const InputFiles& inputs,
+                        std::span<const uint8_t> bytes) {
+  if (absl::Status usable = CheckPlace(path, inputs); !usable.ok()) return usable;
+  if (IsStdout(path)) {
+    Output output(STDOUT_FILENO, "stdout");
+    output.Append({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    return output.Close();
+  }
+  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
+  if (!place.ok()) return place.status();
+  const std::span<const uint8_t> parts[] = {bytes};
+  return WriteFileAtomically(place->path, parts, true);
+}
+
+absl::Status WriteMapFile(const std::string& path, const InputFiles& inputs, const ChangeMap& map) {
+  if (IsStdout(path)) {
+    absl::StatusOr<std::vector<uint8_t>> bytes = EncodeChangeMap(map);
+    return bytes.ok() ? WriteBytes(path, inputs, *bytes) : bytes.status();
+  }
+  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
+  if (!place.ok()) return place.status();
+  return WriteChangeMap(map, place->path).status();
+}
+
 absl::Status WriteMap(ExtentCursor& cursor, uint64_t granularity, const ChangeMapIdentity& identity,
                       const std::string& path, const InputFiles& inputs, const std::string& label) {
   // Checked before the work, not after it.
-  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
-  if (!place.ok()) return place.status();
+  if (absl::Status usable = CheckPlace(path, inputs); !usable.ok()) return usable;
   Watched watched(cursor, label);
   absl::StatusOr<ChangeMap> map = ChangeMap::FromCursor(watched, granularity);
   if (!map.ok()) return map.status();
   map->set_identity(identity);
-  return WriteChangeMap(*map, place->path).status();
+  return WriteMapFile(path, inputs, *map);
 }
 
 }  // namespace cbt::cli

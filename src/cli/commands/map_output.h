@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "CLI/CLI.hpp"
@@ -50,9 +51,19 @@ ChangeMapIdentity IdentityOfImages(const std::string& base, const std::string& t
 // The same for snapshot ids, if they are paths.
 ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& target);
 
+// Writes a file, or stdout if `path` is "-". `inputs`: see FindOutputPlace().
+// Errors: those of FindOutputPlace(); INVALID_ARGUMENT if stdout is a terminal, whose user would
+// not
+//         want these bytes; UNAVAILABLE, ReaderGone().
+absl::Status WriteBytes(const std::string& path, const InputFiles& inputs,
+                        std::span<const uint8_t> bytes);
+
+// The same for a map file.
+absl::Status WriteMapFile(const std::string& path, const InputFiles& inputs, const ChangeMap& map);
+
 // Runs `cursor` to its end and writes its extents as a map in blocks of `granularity` bytes.
 // `inputs`: see FindOutputPlace(). `label`: for the progress bar.
-// Errors: those of FindOutputPlace() and of the cursor.
+// Errors: those of WriteBytes() and of the cursor.
 absl::Status WriteMap(ExtentCursor& cursor, uint64_t granularity, const ChangeMapIdentity& identity,
                       const std::string& path, const InputFiles& inputs, const std::string& label);
 

@@ -40,6 +40,7 @@ absl::Status PrintStream(ExtentCursor& cursor, const PrintOptions& options) {
                .type = options.type,
                .capacity = cursor.capacity(),
                .starting_offset = options.stream.starting_offset,
+               .ending_offset = options.ending_offset,
                .tuples_per_object = static_cast<uint32_t>(options.stream.max_results),
                .adjective = options.adjective});
   writer->Begin();

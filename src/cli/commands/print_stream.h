@@ -16,6 +16,7 @@ namespace cbt::cli {
 struct PrintOptions {
   ExtentOptions stream{};
   BlockMetadataType type = BlockMetadataType::kVariableLength;  // of the cursor's extents
+  uint64_t ending_offset = ~uint64_t{0};                        // bytes; where the request ends
   std::string label;                                            // for the progress bar
   std::string_view adjective = "changed";                       // describes the reported bytes
 };
@@ -23,7 +24,7 @@ struct PrintOptions {
 // Runs `cursor`, already at the starting offset, to its end and prints its extents; closes stdout.
 // Prints nothing if the first step fails; output that is cut off by a later failure can't be
 // mistaken for a complete answer.
-// Errors: those of the cursor; UNAVAILABLE when stdout can't be written.
+// Errors: those of the cursor; UNAVAILABLE when stdout can't be written, ReaderGone().
 absl::Status PrintStream(ExtentCursor& cursor, const PrintOptions& options);
 
 // Seeks to the starting offset of the options.

@@ -17,6 +17,7 @@
 #include "cbt/rpc/client.h"
 #include "cbt/source/image.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
 #include "cli/command.h"
 #include "cli/commands/map_input.h"
 #include "cli/options/extent_options.h"
@@ -40,7 +41,7 @@ struct VerifyArguments {
 // The images are compared in units of this size; a unit is compared byte by byte only if it is not
 // reported.
 constexpr uint64_t kUnit = kMinImageBlockSize;
-constexpr size_t kPiece = size_t{64} << 10;
+constexpr size_t kPiece = 64 * kKiB;
 
 struct Finding {
   uint64_t capacity = 0;
@@ -54,7 +55,7 @@ struct Finding {
 class CountingCursor final : public ExtentCursor {
  public:
   CountingCursor(ExtentCursor& input, uint64_t& bytes) noexcept
-      : ExtentCursor(input.capacity(), input.granularity()), input_(input), bytes_(bytes) {}
+      : ExtentCursor(input.geometry()), input_(input), bytes_(bytes) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {
@@ -64,9 +65,7 @@ class CountingCursor final : public ExtentCursor {
   absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
     absl::StatusOr<Step> step = input_.Next(batch);
     if (!step.ok()) return step.status();
-    for (size_t i = 0; i < batch.size(); ++i) {
-      bytes_ += std::min(batch[i].length, capacity() - batch[i].offset);
-    }
+    for (const uint64_t length : batch.lengths()) bytes_ += length;
     return input_.covered();
   }
 
@@ -137,9 +136,7 @@ absl::StatusOr<Finding> Compare(const std::shared_ptr<const Image>& base,
   ExtentBatch rest;
   while (status.ok() && (*reported)->covered() < finding.capacity) {
     status = (*reported)->Next(rest).status();
-    for (size_t i = 0; i < rest.size(); ++i) {
-      finding.reported += std::min(rest[i].length, finding.capacity - rest[i].offset);
-    }
+    for (const uint64_t length : rest.lengths()) finding.reported += length;
   }
   progress.Clear();
   if (!status.ok()) return status;
@@ -211,7 +208,9 @@ int Verify(const VerifyArguments& arguments) {
                 if (map.has_value()) return MakeChangeMapCursor(*map);
                 return rpc::RemoteCursor::Open(*request);
               });
-  if (!finding.ok()) return fail(finding.status());
+  if (!finding.ok()) {
+    return Report("verify", finding.status(), map.has_value() ? Origin::kInput : Origin::kServer);
+  }
   return Tell(*finding, images.back()->size(), arguments.json);
 }
 
@@ -230,6 +229,7 @@ void AddVerify(CLI::App& app, Command& command) {
   sub->add_option("--service", arguments->remote.address, "unix:///path/to.sock or host:port")
       ->type_name("ADDR");
   AddRemoteOptions(*sub, arguments->remote);
+  AddRetryOption(*sub, arguments->remote);
   sub->get_option("--snapshot")->required(false);
   sub->get_option("--service")->needs(sub->get_option("--snapshot"));
   sub->add_flag("--json", arguments->json, "Print the finding as a JSON object");

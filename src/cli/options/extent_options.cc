@@ -2,11 +2,11 @@
 
 #include <limits>
 #include <string>
-#include <utility>
 
 #include "absl/status/statusor.h"
 #include "cbt/extent.h"
 #include "cbt/source/image.h"
+#include "cli/options/choices.h"
 #include "cli/support/numbers.h"
 #include "cli/support/status.h"
 
@@ -20,24 +20,13 @@ uint64_t NumberOf(const std::string& option, const std::string& text, uint64_t m
   return *value;
 }
 
-template <typename Value>
-Value ChoiceOf(const std::string& option, const std::string& text,
-               std::initializer_list<std::pair<const char*, Value>> choices) {
-  std::string names;
-  for (const auto& [name, value] : choices) {
-    if (text == name) return value;
-    names.append(names.empty() ? "" : ", ").append(name);
-  }
-  throw CLI::ValidationError(option, "'" + text + "': not one of " + names);
-}
-
 }  // namespace
 
 void AddBlockSizeOption(CLI::App& subcommand, std::optional<uint64_t>& block_size) {
   const std::string name = "--block-size";
   subcommand
       .add_option_function<std::string>(
-          name,
+          "-b," + name,
           [name, &block_size](const std::string& text) {
             const uint64_t value = NumberOf(name, text, kMaxCapacity);
             if (!IsPowerOfTwo(value) || value < kMinImageBlockSize || value > kMaxImageBlockSize) {
@@ -52,16 +41,10 @@ void AddBlockSizeOption(CLI::App& subcommand, std::optional<uint64_t>& block_siz
 }
 
 void AddStyleOption(CLI::App& subcommand, std::optional<BlockMetadataType>& type) {
-  const std::string name = "--style";
-  subcommand
-      .add_option_function<std::string>(
-          name,
-          [name, &type](const std::string& text) {
-            type = ChoiceOf<BlockMetadataType>(name, text,
-                                               {{"extents", BlockMetadataType::kVariableLength},
-                                                {"blocks", BlockMetadataType::kFixedLength}});
-          },
-          "Maximal extents, or blocks of one size: extents, blocks")
+  AddChoiceOption<BlockMetadataType>(subcommand, "--style", type,
+                                     {{"extents", BlockMetadataType::kVariableLength},
+                                      {"blocks", BlockMetadataType::kFixedLength}},
+                                     "Maximal extents, or blocks of one size: extents, blocks")
       ->type_name("STYLE")
       ->default_str("extents");
 }
@@ -100,18 +83,12 @@ void AddExtentOptions(CLI::App& subcommand, ExtentOptions& options) {
       ->type_name("N")
       ->default_str("0");
 
-  const std::string format = "--format";
-  subcommand
-      .add_option_function<std::string>(
-          format,
-          [format, &options](const std::string& text) {
-            options.format = ChoiceOf<Format>(format, text,
-                                              {{"ndjson", Format::kNdjson},
-                                               {"json", Format::kJson},
-                                               {"csv", Format::kCsv},
-                                               {"table", Format::kTable}});
-          },
-          "ndjson, json, csv or table; table on a terminal, else ndjson")
+  AddChoiceOption<Format>(subcommand, "-f,--format", options.format,
+                          {{"ndjson", Format::kNdjson},
+                           {"json", Format::kJson},
+                           {"csv", Format::kCsv},
+                           {"table", Format::kTable}},
+                          "ndjson, json, csv or table; table on a terminal, else ndjson")
       ->type_name("FORMAT");
 }
 

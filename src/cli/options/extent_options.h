@@ -31,6 +31,12 @@ void AddExtentOptions(CLI::App& subcommand, ExtentOptions& options);
 void AddBlockSizeOption(CLI::App& subcommand, std::optional<uint64_t>& block_size);
 void AddStyleOption(CLI::App& subcommand, std::optional<BlockMetadataType>& type);
 
+// How a complete answer ends in each format, for the footer of a subcommand's help.
+inline constexpr const char* kMarkerHelp =
+    "A complete answer ends with {\"complete\":true,...} (ndjson), \"complete\":true} (json) or a "
+    "row\n"
+    "complete,N (csv); one without was cut or failed, and `cbt` does not read it back.\n";
+
 // Replaces the default that the help of an option shows.
 void ShowOtherDefault(CLI::App& subcommand, const std::string& option, const std::string& what);
 

@@ -2,21 +2,50 @@
 
 #include <utility>
 
+#include "cli/options/choices.h"
 #include "cli/support/numbers.h"
 #include "cli/support/status.h"
 #include "cli/support/text_file.h"
+#include "cli/support/verbosity.h"
 
 namespace cbt::cli {
 namespace {
 
-rpc::Api ApiOf(const std::string& text) {
-  const std::optional<rpc::Api> api = rpc::ParseApi(text);
-  if (!api.has_value()) {
-    throw CLI::ValidationError("--api",
-                               "'" + text + "': not one of csi, kubernetes, session, paged");
+using NamedApi = std::pair<std::string, rpc::Api>;
+
+std::vector<NamedApi> NamedApis() {
+  std::vector<NamedApi> named;
+  for (const rpc::Api api :
+       {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession, rpc::Api::kPaged}) {
+    named.emplace_back(rpc::ApiName(api), api);
   }
-  return *api;
+  return named;
 }
+
+std::vector<std::string> ApiNames() {
+  std::vector<std::string> names;
+  for (NamedApi& api : NamedApis()) names.push_back(std::move(api.first));
+  return names;
+}
+
+// A wait of minutes is many attempts for one reason: one warning in half a minute is enough.
+class LastWarning {
+ public:
+  bool IsNews(uint64_t offset, const absl::Status& reason) {
+    constexpr std::chrono::seconds kInterval{30};
+    const auto now = std::chrono::steady_clock::now();
+    if (offset_ == offset && reason_ == reason && now - at_ < kInterval) return false;
+    offset_ = offset;
+    reason_ = reason;
+    at_ = now;
+    return true;
+  }
+
+ private:
+  std::optional<uint64_t> offset_;
+  absl::Status reason_;
+  std::chrono::steady_clock::time_point at_;
+};
 
 bool HasToken(rpc::Api api) noexcept {
   return api == rpc::Api::kKubernetes || api == rpc::Api::kSession;
@@ -32,28 +61,42 @@ void AddApisOption(CLI::App& subcommand, std::vector<rpc::Api>& apis) {
           "--api",
           [&apis](const std::vector<std::string>& names) {
             apis.clear();
-            for (const std::string& name : names) apis.push_back(ApiOf(name));
+            for (const std::string& name : names) apis.push_back(rpc::ParseApi(name).value());
           },
           "Contracts to serve: csi, kubernetes, session, paged; separate several with commas")
       ->type_name("API")
+      ->check(IsOneOf(ApiNames()))
       ->delimiter(',')
       ->default_str(shown);
 }
 
-void AddRemoteOptions(CLI::App& subcommand, RemoteArguments& arguments) {
+void AddRetryOption(CLI::App& subcommand, RemoteArguments& arguments) {
   subcommand
       .add_option_function<std::string>(
-          "--api", [&arguments](const std::string& text) { arguments.api = ApiOf(text); },
-          "Contract of the service: csi, kubernetes, session or paged")
+          "--retry-for",
+          [&arguments](const std::string& text) {
+            const absl::StatusOr<std::chrono::milliseconds> value = ParseSeconds(text);
+            if (!value.ok()) throw CLI::ValidationError("--retry-for", MessageOf(value.status()));
+            arguments.retry_for = *value;
+          },
+          "Try again this long without progress while the service is unavailable; 0: do not")
+      ->type_name("SECONDS")
+      ->default_str("300");
+}
+
+void AddRemoteOptions(CLI::App& subcommand, RemoteArguments& arguments) {
+  AddChoiceOption<rpc::Api>(subcommand, "--api", arguments.api, NamedApis(),
+                            "Contract of the service: csi, kubernetes, session or paged")
       ->type_name("API")
       ->default_str("csi");
   subcommand
-      .add_option("--snapshot", arguments.snapshot, "Snapshot id or name: what is allocated in it")
+      .add_option("-s,--snapshot", arguments.snapshot,
+                  "Snapshot id or name: what is allocated in it")
       ->type_name("ID")
       ->required();
   subcommand
       .add_option_function<std::string>(
-          "--base", [&arguments](const std::string& id) { arguments.base = id; },
+          "-B,--base", [&arguments](const std::string& id) { arguments.base = id; },
           "Base snapshot id: what changed since then")
       ->type_name("ID");
   subcommand
@@ -140,9 +183,11 @@ absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,
         load("--tls-key", arguments.tls_key, request.tls.private_key)}) {
     if (!loaded.ok()) return loaded;
   }
-  request.on_resume = [name](uint64_t offset, const absl::Status& reason) {
-    PrintLine(name, "warning: the stream broke, resuming at " + std::to_string(offset) + ": " +
-                        MessageOf(reason));
+  if (arguments.retry_for.has_value()) request.retry_for = *arguments.retry_for;
+  request.on_resume = [name, last = LastWarning()](uint64_t offset,
+                                                   const absl::Status& reason) mutable {
+    if (!last.IsNews(offset, reason)) return;
+    Note(name, "warning: resuming at " + std::to_string(offset) + " after: " + MessageOf(reason));
   };
   return request;
 }

@@ -23,6 +23,7 @@ struct RemoteArguments {
   std::string name_space;
   std::string volume;
   std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> retry_for;  // default: the library's
   bool tls = false;
   std::string tls_ca;
   std::string tls_certificate;
@@ -32,6 +33,9 @@ struct RemoteArguments {
 
 // Adds all but the address; `arguments` must outlive the parsing.
 void AddRemoteOptions(CLI::App& subcommand, RemoteArguments& arguments);
+
+// `--retry-for SECONDS`; `arguments` must outlive the parsing.
+void AddRetryOption(CLI::App& subcommand, RemoteArguments& arguments);
 
 // `--api A,B,...`; without the option, `apis` stays as it is.
 void AddApisOption(CLI::App& subcommand, std::vector<rpc::Api>& apis);

@@ -10,10 +10,14 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "cbt/units.h"
+#include "cli/options/choices.h"
 #include "cli/options/remote_options.h"
 #include "cli/support/numbers.h"
 #include "cli/support/status.h"
@@ -51,7 +55,7 @@ void TrimHeap() {
 // from shrinking: a server whose clients come and go would grow for hours.
 void GiveMemoryBack() {
 #ifdef __GLIBC__
-  constexpr int kThreshold = 64 << 10;    // bytes; messages of many tuples are larger
+  constexpr int kThreshold = 64 * kKiB;   // bytes; messages of many tuples are larger
   mallopt(M_MMAP_THRESHOLD, kThreshold);  // NOLINT(concurrency-mt-unsafe): no thread runs yet
 #endif
 }
@@ -148,12 +152,13 @@ absl::Status CheckReadable(const char* option, const std::string& path) {
   return absl::OkStatus();
 }
 
-std::optional<rpc::LogLevel> ParseLevel(std::string_view text) {
+std::vector<std::pair<std::string, rpc::LogLevel>> NamedLevels() {
+  std::vector<std::pair<std::string, rpc::LogLevel>> named;
   for (const rpc::LogLevel level : {rpc::LogLevel::kDebug, rpc::LogLevel::kInfo,
                                     rpc::LogLevel::kWarning, rpc::LogLevel::kError}) {
-    if (rpc::LogLevelName(level) == text) return level;
+    named.emplace_back(rpc::LogLevelName(level), level);
   }
-  return std::nullopt;
+  return named;
 }
 
 void AddAccessOptions(CLI::App& subcommand, ServingArguments& arguments) {
@@ -189,17 +194,9 @@ void AddTelemetryOptions(CLI::App& subcommand, ServingArguments& arguments) {
       .add_option("--metrics", arguments.metrics,
                   "Serve Prometheus metrics at http://ADDR/metrics (host:port)")
       ->type_name("ADDR");
-  subcommand
-      .add_option_function<std::string>(
-          "--log-level",
-          [&arguments](const std::string& text) {
-            arguments.log_level = ParseLevel(text);
-            if (!arguments.log_level.has_value()) {
-              throw CLI::ValidationError("--log-level",
-                                         "'" + text + "': not one of debug, info, warning, error");
-            }
-          },
-          "Log streams to stderr or --log-file: debug, info, warning or error")
+  AddChoiceOption<rpc::LogLevel>(
+      subcommand, "--log-level", arguments.log_level, NamedLevels(),
+      "Log streams to stderr or --log-file: debug, info, warning or error")
       ->type_name("LEVEL");
   subcommand.add_option("--log-file", arguments.log_file, "Append the log to this file")
       ->type_name("FILE");
@@ -226,7 +223,7 @@ void AddCount(CLI::App& subcommand, const std::string& option, size_t& count, ui
 void AddConnectionOptions(CLI::App& subcommand, rpc::ConnectionOptions& connection) {
   AddCount(subcommand, "--max-connections", connection.max_connections, 1 << 20,
            "Maximum number of connections; further ones are closed at once", "10000");
-  AddCount(subcommand, "--memory", connection.memory_quota, uint64_t{1} << 40,
+  AddCount(subcommand, "--memory", connection.memory_quota, kTiB,
            "Bytes that all connections may hold (64M, 1G); beyond them new calls are refused, and "
            "the largest connections are closed",
            "128M");

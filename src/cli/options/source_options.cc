@@ -1,9 +1,13 @@
 #include "cli/options/source_options.h"
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "cbt/extent.h"
+#include "cli/options/choices.h"
 #include "cli/support/numbers.h"
 #include "cli/support/status.h"
+#include "cli/support/verbosity.h"
 
 namespace cbt::cli {
 void AddBytesOption(CLI::App& subcommand, const std::string& name, std::optional<uint64_t>& bytes,
@@ -25,6 +29,10 @@ CLI::Validator IsNotEmpty() {
 }
 
 void AddSourceInput(CLI::App& subcommand, SourceInput& input, bool delta) {
+  std::vector<std::string> formats;
+  for (const SourceFormatInfo& info : SourceFormats()) {
+    if (delta || info.allocated) formats.emplace_back(info.name);
+  }
   subcommand
       .add_option_function<std::string>(
           "--from",
@@ -34,7 +42,8 @@ void AddSourceInput(CLI::App& subcommand, SourceInput& input, bool delta) {
             input.spec = *std::move(spec);
           },
           "Format of the input, if its content does not show it, and the format's options")
-      ->type_name("FORMAT[:KEY=VALUE,...]");
+      ->type_name("FORMAT[:KEY=VALUE,...]")
+      ->check(Offers(formats));
   AddBytesOption(subcommand, "--capacity", input.capacity,
                  "Size of the volume in bytes, for inputs that don't hold it");
   if (delta) {
@@ -49,8 +58,8 @@ void NoteFormat(const SourceSpec& spec, const OpenedSource& source) {
     return;
   }
   const SourceFormatInfo& info = InfoOf(source.format);
-  PrintLine("", std::string("read as ") + info.name + ": " + info.what +
-                    " (--from image reads the bytes of a volume instead)");
+  Note("", std::string("read as ") + info.name + ": " + info.what +
+               " (--from image reads the bytes of a volume instead)");
 }
 
 std::string FormatsText(std::optional<SourcePurpose> purpose) {

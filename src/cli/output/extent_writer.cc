@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/json_string.h"
+#include "cbt/wire/digest.h"
 #include "cli/support/status.h"
 
 namespace cbt::cli {
@@ -28,6 +29,21 @@ std::string StreamHeader(const WriterOptions& options) {
   return text;
 }
 
+// The members of the end marker besides `complete`.
+std::string MarkerMembers(const StreamDigest& digest, const WriterOptions& options) {
+  std::string text = "\"tuples\":" + std::to_string(digest.tuples()) +
+                     ",\"bytes\":" + std::to_string(digest.bytes()) +
+                     ",\"digest\":\"xxh3-64:" + digest.DigestText() + "\"";
+  // A part of an answer must not be taken for the whole.
+  if (options.starting_offset != 0) {
+    text += ",\"starting_offset\":" + std::to_string(options.starting_offset);
+  }
+  if (options.ending_offset < options.capacity) {
+    text += ",\"ending_offset\":" + std::to_string(options.ending_offset);
+  }
+  return text;
+}
+
 class NdjsonWriter final : public ExtentWriter {
  public:
   NdjsonWriter(Output& output, const WriterOptions& options) : output_(output), options_(options) {}
@@ -35,6 +51,7 @@ class NdjsonWriter final : public ExtentWriter {
   void Begin() override { output_.Append(StreamHeader(options_) + "}\n"); }
 
   void Write(const ExtentBatch& batch) override {
+    digest_.Add(batch.offsets(), batch.lengths());
     for (size_t i = 0; i < batch.size(); ++i) {
       char* out = PutTuple(output_.Reserve(kMaxTuple), batch[i]);
       *out++ = '\n';
@@ -42,7 +59,9 @@ class NdjsonWriter final : public ExtentWriter {
     }
   }
 
-  void End() override {}
+  void End() override {
+    output_.Append("{\"complete\":true," + MarkerMembers(digest_, options_) + "}\n");
+  }
 
   void Fail(const absl::Status& reason) override {
     output_.Append("{\"error\":" + JsonString(MessageOf(reason)) + "}\n");
@@ -51,9 +70,12 @@ class NdjsonWriter final : public ExtentWriter {
  private:
   Output& output_;
   const WriterOptions options_;
+  StreamDigest digest_;
 };
 
-// One object, or one per `tuples_per_object` tuples, as a service would send them.
+// One object, or one per `tuples_per_object` tuples, as a service would send them. The last one has
+// the end marker, whose numbers are those of the whole answer. So an object is closed only when it
+// is known whether another follows.
 class JsonWriter final : public ExtentWriter {
  public:
   JsonWriter(Output& output, const WriterOptions& options) : output_(output), options_(options) {}
@@ -61,19 +83,24 @@ class JsonWriter final : public ExtentWriter {
   void Begin() override {}
 
   void Write(const ExtentBatch& batch) override {
+    digest_.Add(batch.offsets(), batch.lengths());
     for (size_t i = 0; i < batch.size(); ++i) {
+      if (open_ && options_.tuples_per_object != 0 && tuples_ == options_.tuples_per_object) {
+        output_.Append("]}\n");
+        open_ = false;
+      }
       if (!open_) Open();
       char* out = output_.Reserve(kMaxTuple);
       if (tuples_ != 0) *out++ = ',';
       output_.Commit(PutTuple(out, batch[i]));
-      if (++tuples_ == options_.tuples_per_object) Shut();
+      ++tuples_;
     }
   }
 
   void End() override {
     // A stream without tuples is still one message.
-    if (!open_ && !any_) Open();
-    if (open_) Shut();
+    if (!open_) Open();
+    output_.Append("]," + MarkerMembers(digest_, options_) + ",\"complete\":true}\n");
   }
 
   void Fail(const absl::Status&) override {
@@ -86,29 +113,24 @@ class JsonWriter final : public ExtentWriter {
   void Open() {
     output_.Append(StreamHeader(options_) + ",\"block_metadata\":[");
     open_ = true;
-    any_ = true;
     tuples_ = 0;
-  }
-
-  void Shut() {
-    output_.Append("]}\n");
-    open_ = false;
   }
 
   Output& output_;
   const WriterOptions options_;
+  StreamDigest digest_;
   bool open_ = false;
-  bool any_ = false;
   uint64_t tuples_ = 0;
 };
 
 class CsvWriter final : public ExtentWriter {
  public:
-  explicit CsvWriter(Output& output) : output_(output) {}
+  CsvWriter(Output& output, const WriterOptions& options) : output_(output), options_(options) {}
 
   void Begin() override { output_.Append("byte_offset,size_bytes\n"); }
 
   void Write(const ExtentBatch& batch) override {
+    tuples_ += batch.size();
     for (size_t i = 0; i < batch.size(); ++i) {
       char* out = PutNumber(output_.Reserve(kMaxTuple), batch[i].offset);
       *out++ = ',';
@@ -118,7 +140,15 @@ class CsvWriter final : public ExtentWriter {
     }
   }
 
-  void End() override {}
+  void End() override {
+    if (options_.starting_offset != 0) {
+      output_.Append("starting_offset," + std::to_string(options_.starting_offset) + "\n");
+    }
+    if (options_.ending_offset < options_.capacity) {
+      output_.Append("ending_offset," + std::to_string(options_.ending_offset) + "\n");
+    }
+    output_.Append("complete," + std::to_string(tuples_) + "\n");
+  }
 
   void Fail(const absl::Status& reason) override {
     const std::string message = OneLine(MessageOf(reason));
@@ -133,6 +163,8 @@ class CsvWriter final : public ExtentWriter {
 
  private:
   Output& output_;
+  const WriterOptions options_;
+  uint64_t tuples_ = 0;
 };
 
 }  // namespace
@@ -142,7 +174,7 @@ std::unique_ptr<ExtentWriter> MakeExtentWriter(Output& output, const WriterOptio
     case Format::kJson:
       return std::make_unique<JsonWriter>(output, options);
     case Format::kCsv:
-      return std::make_unique<CsvWriter>(output);
+      return std::make_unique<CsvWriter>(output, options);
     case Format::kTable:
       return MakeTableWriter(output, options);
     case Format::kNdjson:

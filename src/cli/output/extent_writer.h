@@ -22,12 +22,14 @@ struct WriterOptions {
   BlockMetadataType type = BlockMetadataType::kVariableLength;
   uint64_t capacity = 0;                   // bytes
   uint64_t starting_offset = 0;            // bytes
+  uint64_t ending_offset = ~uint64_t{0};   // bytes; what was requested ends here or at the capacity
   uint32_t tuples_per_object = 0;          // json: 0: one object for all
   std::string_view adjective = "changed";  // table: describes the reported bytes
 };
 
 // Prints one stream: Begin(), any number of Write(), then End() or Fail(). Output::status() reports
-// whether writing failed.
+// whether writing failed. Every format but the table ends a complete answer with a marker, so that
+// the reader of a pipe sees whether the program was killed (docs/reference/answers.md).
 class ExtentWriter {
  public:
   virtual ~ExtentWriter() = default;

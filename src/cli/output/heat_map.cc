@@ -7,10 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
-#include "base/absl_view.h"
-#include "base/utf8.h"
 #include "cli/output/volume_picture.h"
+#include "cli/output/xml_text.h"
 #include "cli/support/numbers.h"
 
 namespace cbt::cli {
@@ -34,27 +32,30 @@ std::string Colour(double part) {
   return absl::StrFormat("#%02x%02x%02x", rgb[0], rgb[1], rgb[2]);
 }
 
-// Text for XML: no mark-up, no control characters, no invalid UTF-8.
-std::string XmlText(std::string_view text) {
-  std::string clean;
-  while (!text.empty()) {
-    const size_t length = Utf8SequenceLength(text);
-    const auto first = static_cast<unsigned char>(text.front());
-    if (length == 0 || first < 0x20 || first == 0x7f) {
-      clean += "\xef\xbf\xbd";
-      text.remove_prefix(1);
-    } else {
-      clean += text.substr(0, length);
-      text.remove_prefix(length);
-    }
-  }
-  return absl::StrReplaceAll(clean,
-                             {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
-}
-
 std::string Percent(double part) {
   const double percent = 100 * part;
   return part > 0 && percent < 0.01 ? "less than 0.01 %" : absl::StrFormat("%.2f %%", percent);
+}
+
+// The offset of a row in the largest unit that divides all of them: neighbouring rows of a large
+// volume would otherwise be rounded to one number.
+std::string RowLabel(uint64_t offset, uint64_t row_bytes) {
+  constexpr std::array<const char*, 7> kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  size_t unit = 0;
+  while (unit + 1 < kUnits.size() && row_bytes % 1024 == 0) {
+    row_bytes /= 1024;
+    offset /= 1024;
+    ++unit;
+  }
+  return absl::StrCat(offset, " ", kUnits[unit]);
+}
+
+// See HeatMap::Legend().
+const char* CellShade(double part) noexcept {
+  if (part <= 0) return "·";
+  if (part < 0.01) return "░";
+  if (part < 0.05) return "▒";
+  return part < 0.25 ? "▓" : "█";
 }
 
 }  // namespace
@@ -82,17 +83,22 @@ double HeatMap::Part(size_t cell) const noexcept {
   return static_cast<double>(reported_[cell]) / static_cast<double>(CellSize(cell));
 }
 
+std::string HeatMap::Legend() {
+  return "share of a cell: · none  ░ below 1 %  ▒ below 5 %  ▓ below 25 %  █ 25 % and more";
+}
+
 std::string HeatMap::Text() const {
+  const uint64_t row = cell_bytes_ * kColumns;
   size_t width = 0;
   for (size_t first = 0; first < cells(); first += kColumns) {
-    width = std::max(width, HumanSize(first * cell_bytes_).size());
+    width = std::max(width, RowLabel(first * cell_bytes_, row).size());
   }
   std::string text;
   for (size_t first = 0; first < cells(); first += kColumns) {
-    const std::string offset = HumanSize(first * cell_bytes_);
+    const std::string offset = RowLabel(first * cell_bytes_, row);
     text += std::string(width - offset.size(), ' ') + offset + " [";
     for (size_t cell = first; cell < std::min(cells(), first + kColumns); ++cell) {
-      text += Shade(reported_[cell], CellSize(cell));
+      text += CellShade(Part(cell));
     }
     text += "]\n";
   }
@@ -118,7 +124,8 @@ std::string HeatMap::Svg(std::string_view title, std::string_view subtitle) cons
     const int y = kTop + kCell * static_cast<int>(cell / kColumns);
     if (cell % kColumns == 0) {
       absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n",
-                            kLeft - 8, y + kCell - 3, HumanSize(cell * cell_bytes_));
+                            kLeft - 8, y + kCell - 3,
+                            RowLabel(cell * cell_bytes_, cell_bytes_ * kColumns));
     }
     const std::string place = absl::StrFormat("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"",
                                               x, y, kCell - 1, kCell - 1);

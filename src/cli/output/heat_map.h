@@ -29,8 +29,12 @@ class HeatMap {
   // The share of the cell's bytes that was reported, 0 .. 1.
   double Part(size_t cell) const noexcept;
 
-  // One line per row, starting with its offset, with cells as VolumePicture draws them; UTF-8.
+  // One line per row, starting with its offset, which is exact; UTF-8. The shades are those of
+  // Legend().
   std::string Text() const;
+
+  // What the shades mean. They are chosen for maps of a few percent.
+  static std::string Legend();
 
   // An SVG document. `title` and `subtitle` may be any text.
   std::string Svg(std::string_view title, std::string_view subtitle) const;

@@ -33,7 +33,7 @@ void Output::Flush() {
     const ssize_t written = write(descriptor_, rest.data(), rest.size());
     if (written < 0) {
       if (errno == EINTR) continue;
-      status_ = IoError(name_, errno);
+      status_ = errno == EPIPE ? ReaderGone(name_) : IoError(name_, errno);
     } else {
       rest.remove_prefix(static_cast<size_t>(written));
     }

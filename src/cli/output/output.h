@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "cbt/units.h"
 
 namespace cbt::cli {
 
@@ -52,10 +53,11 @@ class Output {
   // Flushes and closes the descriptor: some file systems report a full disk only then.
   absl::Status Close();
 
+  // See ReaderGone() for a pipe that its reader has closed.
   const absl::Status& status() const noexcept { return status_; }
 
  private:
-  static constexpr size_t kBufferBytes = size_t{64} << 10;
+  static constexpr size_t kBufferBytes = 64 * kKiB;
 
   const int descriptor_;
   const std::string name_;

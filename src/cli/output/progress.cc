@@ -4,22 +4,62 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <string_view>
 #include <utility>
 
 #include "cli/support/numbers.h"
+#include "cli/support/verbosity.h"
 
 namespace cbt::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval(100);
 constexpr size_t kBarCells = 30;
+constexpr std::string_view kClearLine = "\r\x1b[K";
 
 void WriteToTerminal(std::string_view text) {
   // Failing to draw a bar is not an error.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+// "0:07", "12:00", "3:05:09".
+std::string TimeText(double seconds) {
+  constexpr double kMost = 100 * 3600;
+  if (seconds >= kMost) return "over 100 hours";
+  const auto whole = static_cast<unsigned>(seconds + 0.5);
+  const unsigned hours = whole / 3600;
+  std::array<char, 32> text{};
+  if (hours > 0) {
+    std::snprintf(text.data(), text.size(), "%u:%02u:%02u", hours, whole / 60 % 60, whole % 60);
+  } else {
+    std::snprintf(text.data(), text.size(), "%u:%02u", whole / 60, whole % 60);
+  }
+  return text.data();
+}
+
+volatile std::sig_atomic_t bar_visible = 0;
+struct sigaction after_clearing {};
+
+extern "C" void ClearAndPassOn(int number) {
+  if (bar_visible != 0) WriteToTerminal(kClearLine);
+  // What was to happen happens now: the default action, or the removal of a temporary file.
+  sigaction(number, &after_clearing, nullptr);
+  raise(number);
+}
+
+void ClearWhenInterrupted() {
+  static bool installed = false;
+  if (std::exchange(installed, true)) return;
+  // A signal ignored at start (nohup) stays ignored.
+  if (sigaction(SIGINT, nullptr, &after_clearing) != 0 || after_clearing.sa_handler == SIG_IGN) {
+    return;
+  }
+  struct sigaction action {};
+  action.sa_handler = ClearAndPassOn;
+  sigaction(SIGINT, &action, nullptr);
 }
 
 }  // namespace
@@ -29,12 +69,13 @@ Progress::Progress(std::string label, uint64_t total, uint64_t done)
     : label_(std::move(label)),
       total_(total),
       first_(done),
-      terminal_(isatty(STDERR_FILENO) == 1),
+      drawn_at_all_(!CurrentVerbosity().quiet && !CurrentVerbosity().no_progress &&
+                    isatty(STDERR_FILENO) == 1),
       start_(Clock::now()),
       drawn_(start_) {}
 
 void Progress::Update(uint64_t done) {
-  if (!terminal_) return;
+  if (!drawn_at_all_) return;
   const Clock::time_point now = Clock::now();
   if (now - drawn_ < kInterval) return;
   drawn_ = now;
@@ -48,14 +89,20 @@ void Progress::Update(uint64_t done) {
   std::array<char, 16> percent{};
   std::snprintf(percent.data(), percent.size(), "] %5.1f %%  ", part * 100);
   // Holes pass at any speed, and converting more than uint64_t holds is undefined.
-  line += percent.data() + HumanSize(static_cast<uint64_t>(std::min(rate, 1e18))) + "/s\x1b[K";
+  line += percent.data() + HumanSize(static_cast<uint64_t>(std::min(rate, 1e18))) + "/s";
+  const auto left = static_cast<double>(total_ - std::min(total_, done));
+  if (rate > 0 && left > 0) line += "  ETA " + TimeText(left / rate);
+  line += "\x1b[K";
+  if (!visible_) ClearWhenInterrupted();
+  bar_visible = 1;
   WriteToTerminal(line);
   visible_ = true;
 }
 
 void Progress::Clear() {
   if (!visible_) return;
-  WriteToTerminal("\r\x1b[K");
+  WriteToTerminal(kClearLine);
+  bar_visible = 0;
   visible_ = false;
 }
 

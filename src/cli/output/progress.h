@@ -8,7 +8,9 @@
 
 namespace cbt::cli {
 
-// A bar on stderr if that is a terminal, nothing otherwise. Belongs to one thread at a time.
+// A bar on stderr, with the rate and the time that is left, if that is a terminal and the user
+// wants one; nothing otherwise. It is removed when the command is interrupted (SIGINT). Belongs to
+// one thread at a time.
 class Progress {
  public:
   // `label` describes the work, `total` (bytes) is its end; `done` is where it starts.
@@ -29,7 +31,7 @@ class Progress {
   const std::string label_;
   const uint64_t total_;
   const uint64_t first_;
-  const bool terminal_;
+  const bool drawn_at_all_;
   const Clock::time_point start_;
   Clock::time_point drawn_;
   bool visible_ = false;

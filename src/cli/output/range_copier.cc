@@ -9,14 +9,15 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "cbt/units.h"
 #include "cli/support/status.h"
 
 namespace cbt::cli {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr size_t kBufferBytes = kMiB;
 // One call of copy_file_range: long enough to be cheap, short enough for a progress bar.
-constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
+constexpr uint64_t kPieceBytes = 16 * kMiB;
 
 // True for errors of copy_file_range and fallocate that mean that the file systems don't support
 // them.

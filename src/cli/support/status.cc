@@ -6,10 +6,13 @@
 #include <cstddef>
 #include <system_error>
 
+#include "absl/strings/cord.h"
 #include "base/errno_text.h"
 
 namespace cbt::cli {
 namespace {
+
+constexpr const char* kReaderGone = "cbt/reader-gone";
 
 std::string Join(std::string_view where, std::string_view why) {
   std::string text(where);
@@ -19,8 +22,11 @@ std::string Join(std::string_view where, std::string_view why) {
 
 }  // namespace
 
-int ExitStatusFor(absl::StatusCode code) noexcept {
+int ExitStatusFor(absl::StatusCode code, Origin origin) noexcept {
   switch (code) {
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kUnimplemented:
+      return origin == Origin::kInput ? kExitUsage : kExitFailure;
     case absl::StatusCode::kOk:
       return kExitDone;
     case absl::StatusCode::kInvalidArgument:
@@ -36,14 +42,22 @@ int ExitStatusFor(absl::StatusCode code) noexcept {
   }
 }
 
-int Report(std::string_view subcommand, const absl::Status& status) {
-  if (status.ok()) return kExitDone;
+int Report(std::string_view subcommand, const absl::Status& status, Origin origin) {
+  if (status.ok() || IsReaderGone(status)) return kExitDone;
   std::string message = MessageOf(status);
   // A peer may send a code without a message.
   if (message.empty()) message = absl::StatusCodeToString(status.code());
   PrintLine(subcommand, message);
-  return ExitStatusFor(status.code());
+  return ExitStatusFor(status.code(), origin);
 }
+
+absl::Status ReaderGone(std::string_view where) {
+  absl::Status status = absl::CancelledError(Join(where, "its reader has gone"));
+  status.SetPayload(kReaderGone, absl::Cord());
+  return status;
+}
+
+bool IsReaderGone(const absl::Status& status) { return status.GetPayload(kReaderGone).has_value(); }
 
 void PrintLine(std::string_view subcommand, std::string_view message) {
   std::string line = "cbt: ";

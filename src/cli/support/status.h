@@ -17,12 +17,21 @@ enum ExitStatus : int {
   kExitFailure = 3,  // input/output or network failure
 };
 
-// The exit status for a status code: kExitUsage if the caller can fix it, else kExitFailure.
-int ExitStatusFor(absl::StatusCode code) noexcept;
+// Where what was read comes from. Damaged or unknown content is bad input in a file, and a failure
+// of the network if a server sent it.
+enum class Origin : unsigned char { kInput, kServer };
 
-// Prints a status as `cbt: <subcommand>: <message>` unless it is OK.
+// The exit status for a status code: kExitUsage if the caller can fix it, else kExitFailure.
+int ExitStatusFor(absl::StatusCode code, Origin origin = Origin::kInput) noexcept;
+
+// Prints a status as `cbt: <subcommand>: <message>` unless it is OK, or that of ReaderGone().
 // Returns: the exit status.
-int Report(std::string_view subcommand, const absl::Status& status);
+int Report(std::string_view subcommand, const absl::Status& status, Origin origin = Origin::kInput);
+
+// The status of output whose reader has closed the pipe (`| head`): a reason to stop, but neither a
+// failure nor worth a message.
+absl::Status ReaderGone(std::string_view where);
+bool IsReaderGone(const absl::Status& status);
 
 // Writes `cbt: <subcommand>: <message>` to stderr as one line, whatever the message holds.
 void PrintLine(std::string_view subcommand, std::string_view message);

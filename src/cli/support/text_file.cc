@@ -8,12 +8,13 @@
 #include <cstddef>
 #include <string_view>
 
+#include "cbt/units.h"
 #include "cli/support/status.h"
 
 namespace cbt::cli {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{1} << 20;
+constexpr size_t kMaxBytes = kMiB;
 
 }  // namespace
 

@@ -60,7 +60,8 @@ absl::StatusOr<ChainManifest> DecodeManifest(std::span<const uint8_t> bytes,
   manifest.next_file = reader.Number<uint64_t>();
   manifest.volume = reader.Text();
   constexpr uint64_t kMostSlots = uint64_t{1} << 60;
-  if (!reader.sound() || !CheckGeometry(0, manifest.granularity).ok() ||
+  if (!reader.sound() ||
+      !CheckGeometry({.capacity = 0, .granularity = manifest.granularity}).ok() ||
       manifest.next_slot > kMostSlots) {
     return reader.Damaged(begin, "invalid manifest header");
   }

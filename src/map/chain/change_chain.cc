@@ -1,5 +1,8 @@
 #include "cbt/change_chain.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -81,6 +84,7 @@ class ChainInDirectory final : public ChangeChain {
   }
 
   bool Contains(std::string_view id) const noexcept override { return Find(id) != nullptr; }
+  std::vector<std::optional<int64_t>> RecordedTimes() const override;
 
   absl::Status Append(const ChangeMap& map) override;
   absl::Status Remove(std::string_view id) override;
@@ -137,6 +141,20 @@ ChainInDirectory::Places ChainInDirectory::PlacesOf(const ChainManifest& manifes
 const ChainEntry* ChainInDirectory::Find(std::string_view id) const noexcept {
   const auto place = places_.find(id);
   return place == places_.end() ? nullptr : &manifest_.entries[place->second];
+}
+
+std::vector<std::optional<int64_t>> ChainInDirectory::RecordedTimes() const {
+  constexpr int64_t kSecond = 1'000'000'000;
+  std::vector<std::optional<int64_t>> times;
+  for (const ChainEntry& entry : manifest_.entries) {
+    struct stat info {};
+    const bool known =
+        entry.file.number != 0 && fstatat(folder_.descriptor(), MapName(entry.file.number).c_str(),
+                                          &info, AT_SYMLINK_NOFOLLOW) == 0;
+    times.push_back(known ? std::optional(info.st_mtim.tv_sec * kSecond + info.st_mtim.tv_nsec)
+                          : std::nullopt);
+  }
+  return times;
 }
 
 // In a forked child, the state of a chain that is open for changes may be outdated.
@@ -509,7 +527,7 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Create(const std::stri
                                                                  uint64_t granularity,
                                                                  const ChainSnapshot& first,
                                                                  const ChainOptions& options) {
-  absl::Status status = CheckGeometry(first.capacity, granularity);
+  absl::Status status = CheckGeometry({.capacity = first.capacity, .granularity = granularity});
   if (!status.ok()) return status;
   if (status = CheckIdentity({volume, {}, first.id}); !status.ok()) return status;
   if (first.id.empty()) return absl::InvalidArgumentError("the first snapshot needs a name");

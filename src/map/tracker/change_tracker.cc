@@ -190,6 +190,9 @@ void ChangeTracker::End(uint64_t place) noexcept { core_->EndWrite(place); }
 absl::Status ChangeTracker::Mark(Extent extent) { return core_->Mark(extent); }
 absl::Status ChangeTracker::OpenEpoch(const std::string& name) { return core_->OpenEpoch(name); }
 absl::StatusOr<ChangeMap> ChangeTracker::CloseEpoch() { return core_->CloseEpoch(); }
+absl::Status ChangeTracker::Acknowledge(const ChangeMapIdentity& map) {
+  return core_->Acknowledge(map);
+}
 absl::Status ChangeTracker::CancelEpoch() { return core_->CancelEpoch(); }
 absl::StatusOr<ChangeMap> ChangeTracker::Changes() const { return core_->Changes(); }
 std::vector<ChangeTracker::Epoch> ChangeTracker::epochs() const { return core_->Epochs(); }

@@ -144,7 +144,7 @@ absl::StatusOr<RegionLog::Contents> RegionLog::Read(const Folder& folder, const 
     if (!IsUtf8(*name)) return damaged(kNamesAt, "the name is not UTF-8");
     at += 2 + size;
   }
-  absl::Status geometry = CheckGeometry(header.geometry.capacity, header.geometry.granularity);
+  absl::Status geometry = CheckGeometry(header.geometry);
   if (!geometry.ok() || header.region_bytes == 0 || header.regions() > kMostRegions) {
     return damaged(kFieldsAt, "the geometry is out of range");
   }

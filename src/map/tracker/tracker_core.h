@@ -62,6 +62,7 @@ class ChangeTracker::Core {
 
   absl::Status OpenEpoch(const std::string& name);
   absl::StatusOr<ChangeMap> CloseEpoch();
+  absl::Status Acknowledge(const ChangeMapIdentity& stored);
   absl::Status CancelEpoch();
   absl::StatusOr<ChangeMap> Changes() const;
   std::vector<ChangeTracker::Epoch> Epochs() const;
@@ -136,10 +137,12 @@ class ChangeTracker::Core {
   void SetLog(OpenEpochState& epoch, std::shared_ptr<RegionLog> log);
   absl::Status CheckProcess() const;
   absl::Status CheckOpen() const;
+  absl::Status CheckBothOpen() const;
+  absl::Status KeepClosed(const OpenEpochState& epoch, const ChangeMap& map);
   absl::StatusOr<std::shared_ptr<RegionLog>> CreateLog(const OpenEpochState& epoch);
   static TrackedEpoch NewlyTracked(const OpenEpochState& epoch, const RegionLog& log);
   TrackerManifest Described() const;
-  absl::Status BeginOnDisk(OpenEpochState& epoch, const OpenEpochState& older);
+  absl::Status BeginOnDisk(OpenEpochState& epoch);
   absl::StatusOr<ChangeMap> MapOf(const OpenEpochState& epoch, const std::string& target) const;
   absl::Status MarkWritesInFlight(OpenEpochState& epoch);
   absl::Status MarkLateWrites(OpenEpochState& epoch);
@@ -177,6 +180,8 @@ class ChangeTracker::Core {
   bool written_down_ = false;  // Close() has succeeded
   // The newer epoch may lack writes, or not be on disk: it can only be cancelled.
   bool must_cancel_ = false;
+  // One epoch is open, and the other one is closed and not acknowledged: its bitmap is its map.
+  bool has_closed_ = false;
   mutable std::mutex epoch_mutex_;  // held while the state is changed
   std::mutex log_mutex_;
 };

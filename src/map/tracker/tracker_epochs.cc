@@ -45,10 +45,18 @@ absl::Status ChangeTracker::Core::CheckOpen() const {
   return files_ == nullptr ? absl::OkStatus() : files_->CheckClaim();
 }
 
+absl::Status ChangeTracker::Core::CheckBothOpen() const {
+  if (both()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      has_closed_ ? absl::StrCat("only one epoch is open: the one before \"",
+                                 epochs_[oldest()].base, "\" is closed already")
+                  : "only one epoch is open");
+}
+
 absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> ChangeTracker::Core::Make(
     const TrackerOptions& options) {
   const VolumeGeometry& geometry = options.geometry;
-  absl::Status status = CheckGeometry(geometry.capacity, geometry.granularity);
+  absl::Status status = CheckGeometry(geometry);
   if (!status.ok()) return status;
   if (status = CheckIdentity({options.volume, options.base, {}}); !status.ok()) return status;
   if (options.region_bytes == 0 || options.region_bytes > kMaxGranularity ||
@@ -137,7 +145,12 @@ absl::Status ChangeTracker::Core::Restore(TrackerFiles::Contents found) {
     epochs_[i].exact = found.epochs[i].exact;
     epochs_[i].bitmap->MarkAll(found.epochs[i].map);
   }
-  state_.store(found.epochs.size() == 2 ? kBoth : 0);
+  has_closed_ = files_->manifest().older_closed;
+  if (has_closed_) {
+    state_.store(kOldest);
+  } else {
+    state_.store(found.epochs.size() == 2 ? kBoth : 0);
+  }
   if (found.closed) {
     late_ = std::move(found.late);
     return CheckpointLocked();
@@ -169,13 +182,19 @@ absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
   if (both()) {
     return absl::FailedPreconditionError("two epochs are open: close or cancel one first");
   }
+  if (has_closed_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the epoch from \"", epochs_[1 - oldest()].base, "\" to \"", epochs_[oldest()].base,
+        "\" is closed but not acknowledged: store its map (CloseEpoch() returns it again), then "
+        "call Acknowledge()"));
+  }
   const unsigned older = oldest();
   OpenEpochState& epoch = epochs_[1 - older];
   epoch.base = name;
   epoch.exact = true;
   absl::Status on_disk;
   if (files_ != nullptr) {
-    on_disk = BeginOnDisk(epoch, epochs_[older]);
+    on_disk = BeginOnDisk(epoch);
     if (epoch.log == nullptr) return on_disk;
   }
   // Open the epoch even if that failed and it may be on disk: otherwise it would lack every write
@@ -201,12 +220,10 @@ absl::Status ChangeTracker::Core::OpenEpoch(const std::string& name) {
   return absl::OkStatus();
 }
 
-// Adds the newer epoch to the manifest on disk, and drops a closed epoch, which was kept until now,
-// see CloseEpoch(). The epoch has a log if it may be on disk.
-absl::Status ChangeTracker::Core::BeginOnDisk(OpenEpochState& epoch, const OpenEpochState& older) {
+// Adds the newer epoch to the manifest on disk. The epoch has a log if it may be on disk.
+absl::Status ChangeTracker::Core::BeginOnDisk(OpenEpochState& epoch) {
   TrackerManifest next = files_->manifest();
   epoch.number = next.next_epoch++;
-  next.KeepOnly(older.number);
   epoch.exact = !(next.late.has_value() && IsSomething(late_));
   absl::StatusOr<std::shared_ptr<RegionLog>> log = CreateLog(epoch);
   if (!log.ok()) return log.status();
@@ -274,7 +291,8 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::CloseEpoch() {
   if (absl::Status status = CheckProcess(); !status.ok()) return status;
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
-  if (!both()) return absl::FailedPreconditionError("only one epoch is open");
+  if (has_closed_) return MapOf(epochs_[1 - oldest()], epochs_[oldest()].base);
+  if (absl::Status status = CheckBothOpen(); !status.ok()) return status;
   if (must_cancel_) {
     return absl::FailedPreconditionError(
         "opening or cancelling the newer epoch failed: it can only be cancelled");
@@ -285,6 +303,9 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::CloseEpoch() {
   absl::StatusOr<ChangeMap> map;
   try {
     map = MapOf(epoch, epochs_[1 - older].base);
+    if (map.ok() && files_ != nullptr) {
+      if (absl::Status status = KeepClosed(epoch, *map); !status.ok()) map = std::move(status);
+    }
   } catch (...) {
     ChangeState(older, true);
     throw;
@@ -294,11 +315,49 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::CloseEpoch() {
     ChangeState(older, true);
     return map.status();
   }
-  // Its files stay until the next epoch is opened, to give the caller time to store the map: a
-  // crash before that brings the epoch back.
   SetLog(epoch, nullptr);
-  epoch.bitmap->Clear();
+  has_closed_ = true;
   return map;
+}
+
+// Stores the map of the older epoch in place of its logs. If the manifest is then possibly on disk
+// (IsUnsure()), a crash may find the epoch closed though it is open: the map has every write up to
+// the snapshot, and the newer epoch has every write after it.
+absl::Status ChangeTracker::Core::KeepClosed(const OpenEpochState& epoch, const ChangeMap& map) {
+  absl::StatusOr<ManifestFile> file = files_->WriteMap(map);
+  if (!file.ok()) return file.status();
+  TrackerManifest next = files_->manifest();
+  TrackedEpoch& tracked = *next.Find(epoch.number);
+  tracked.map = *file;
+  tracked.exact = epoch.exact;
+  tracked.logs.clear();
+  next.older_closed = true;
+  return files_->Commit(std::move(next));
+}
+
+absl::Status ChangeTracker::Core::Acknowledge(const ChangeMapIdentity& stored) {
+  if (absl::Status status = CheckProcess(); !status.ok()) return status;
+  const std::lock_guard<std::mutex> lock(epoch_mutex_);
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
+  if (!has_closed_) {
+    return absl::FailedPreconditionError("no epoch is closed: there is nothing to acknowledge");
+  }
+  const OpenEpochState& open = epochs_[oldest()];
+  const OpenEpochState& closed = epochs_[1 - oldest()];
+  if (stored != ChangeMapIdentity{options_.volume, closed.base, open.base}) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the closed epoch is the one from \"", closed.base, "\" to \"", open.base,
+                     "\" of volume \"", options_.volume, "\", not the one from \"", stored.base,
+                     "\" to \"", stored.target, "\" of volume \"", stored.volume, "\""));
+  }
+  if (files_ != nullptr) {
+    TrackerManifest next = files_->manifest();
+    next.KeepOnly(open.number);
+    if (absl::Status status = files_->Commit(std::move(next)); !status.ok()) return status;
+  }
+  closed.bitmap->Clear();
+  has_closed_ = false;
+  return absl::OkStatus();
 }
 
 // Adds the map's regions to the log of the epoch that stays; the other epoch's log no longer
@@ -319,7 +378,7 @@ absl::Status ChangeTracker::Core::CancelEpoch() {
   if (absl::Status status = CheckProcess(); !status.ok()) return status;
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
-  if (!both()) return absl::FailedPreconditionError("only one epoch is open");
+  if (absl::Status status = CheckBothOpen(); !status.ok()) return status;
   const unsigned older = oldest();
   const OpenEpochState& newer = epochs_[1 - older];
   const absl::StatusOr<ChangeMap> map = newer.bitmap->ToMap(options_.geometry);
@@ -338,8 +397,8 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::Changes() const {
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
   absl::StatusOr<ChangeMap> map = MapOf(epochs_[oldest()], {});
   if (!map.ok() || !both()) return map;
-  // Usually the older epoch has everything that the newer one has. But a restart brings back a
-  // closed epoch, which was not marked in between.
+  // Usually the older epoch has everything that the newer one has. But it was not marked while
+  // CloseEpoch() failed.
   const absl::StatusOr<ChangeMap> newer = MapOf(epochs_[1 - oldest()], {});
   if (!newer.ok()) return newer.status();
   if (absl::Status status = map->UniteWith(*newer); !status.ok()) return status;
@@ -349,9 +408,12 @@ absl::StatusOr<ChangeMap> ChangeTracker::Core::Changes() const {
 std::vector<ChangeTracker::Epoch> ChangeTracker::Core::Epochs() const {
   if (!IsOurs()) return {};
   const std::lock_guard<std::mutex> lock(epoch_mutex_);
-  const unsigned older = oldest();
-  std::vector<ChangeTracker::Epoch> epochs = {{epochs_[older].base, epochs_[older].exact}};
-  if (both()) epochs.push_back({epochs_[1 - older].base, epochs_[1 - older].exact});
+  const unsigned older = has_closed_ ? 1 - oldest() : oldest();
+  std::vector<ChangeTracker::Epoch> epochs = {
+      {epochs_[older].base, has_closed_, epochs_[older].exact}};
+  if (both() || has_closed_) {
+    epochs.push_back({epochs_[1 - older].base, false, epochs_[1 - older].exact});
+  }
   return epochs;
 }
 
@@ -363,7 +425,6 @@ TrackerManifest ChangeTracker::Core::Described() const {
   const OpenEpochState& newer = epochs_[1 - older];
   if (!both() || manifest.Find(newer.number) != nullptr) return manifest;
   manifest.next_epoch = newer.number + 1;
-  manifest.KeepOnly(epochs_[older].number);
   manifest.epochs.push_back(NewlyTracked(newer, *newer.log));
   return manifest;
 }

@@ -92,9 +92,7 @@ absl::Status TrackerFiles::Lost(const std::string& file, const absl::Status& why
 absl::StatusOr<ChangeMap> TrackerFiles::ReadMap(const ManifestFile& file) const {
   if (file.number == 0) return ChangeMap::Empty(manifest_.geometry);
   const std::string name = MapName(file.number);
-  // A header has a digest for each 64 KiB, and names.
-  const absl::StatusOr<std::vector<uint8_t>> bytes =
-      folder().Read(name, kMaxMapBytes + kMaxMapBytes / 64);
+  const absl::StatusOr<std::vector<uint8_t>> bytes = folder().Read(name, kMostMapFileBytes);
   if (!bytes.ok()) return Lost(name, bytes.status());
   const std::string shown = folder().Shown(name);
   const absl::StatusOr<MapFileParts> parts = ParseMapFile(*bytes, shown);

@@ -13,7 +13,7 @@ constexpr ManifestKind kKind = {.magic = {0x89, 'C', 'B', 'T', '\r', '\n', 0x1a,
                                 .minor = 0,
                                 .owner = "tracker"};
 
-enum Flags : uint8_t { kClosed = 1, kHasLateWrites = 2, kOpening = 4 };
+enum Flags : uint8_t { kClosed = 1, kHasLateWrites = 2, kOpening = 4, kOlderClosed = 8 };
 constexpr uint8_t kExact = 1;
 
 }  // namespace
@@ -28,6 +28,7 @@ TrackedEpoch* TrackerManifest::Find(uint64_t epoch) noexcept {
 void TrackerManifest::KeepOnly(uint64_t epoch) noexcept {
   std::erase_if(epochs, [epoch](const TrackedEpoch& each) { return each.number != epoch; });
   if (late.has_value() && Find(late->until) == nullptr) late.reset();
+  older_closed = false;
 }
 
 void TrackerManifest::DropNewer() noexcept {
@@ -44,9 +45,9 @@ std::vector<uint8_t> EncodeManifest(const TrackerManifest& manifest) {
   writer.Number(manifest.geometry.granularity);
   writer.Number(manifest.next_epoch);
   writer.Number(manifest.next_file);
-  writer.Number(static_cast<uint8_t>((manifest.closed ? kClosed : 0) |
-                                     (manifest.late.has_value() ? kHasLateWrites : 0) |
-                                     (manifest.opening ? kOpening : 0)));
+  writer.Number(static_cast<uint8_t>(
+      (manifest.closed ? kClosed : 0) | (manifest.late.has_value() ? kHasLateWrites : 0) |
+      (manifest.opening ? kOpening : 0) | (manifest.older_closed ? kOlderClosed : 0)));
   writer.Text(manifest.volume);
   writer.Number(static_cast<uint8_t>(manifest.epochs.size()));
   for (const TrackedEpoch& epoch : manifest.epochs) {
@@ -79,11 +80,12 @@ absl::StatusOr<TrackerManifest> DecodeTrackerManifest(std::span<const uint8_t> b
   const auto flags = reader.Number<uint8_t>();
   manifest.closed = (flags & kClosed) != 0;
   manifest.opening = (flags & kOpening) != 0;
+  manifest.older_closed = (flags & kOlderClosed) != 0;
   manifest.volume = reader.Text();
   const auto epochs = reader.Number<uint8_t>();
-  if (!reader.sound() || flags > (kClosed | kHasLateWrites | kOpening) || epochs < 1 ||
-      epochs > 2 || (manifest.opening && epochs != 2) ||
-      !CheckGeometry(manifest.geometry.capacity, manifest.geometry.granularity).ok()) {
+  if (!reader.sound() || flags > (kClosed | kHasLateWrites | kOpening | kOlderClosed) ||
+      epochs < 1 || epochs > 2 || ((manifest.opening || manifest.older_closed) && epochs != 2) ||
+      (manifest.opening && manifest.older_closed) || !CheckGeometry(manifest.geometry).ok()) {
     return reader.Damaged(begin, "invalid volume fields");
   }
   const auto is_known = [&manifest](const ManifestFile& file) {
@@ -101,8 +103,11 @@ absl::StatusOr<TrackerManifest> DecodeTrackerManifest(std::span<const uint8_t> b
     bool sound = exact <= kExact && epoch.number < manifest.next_epoch &&
                  (i == 0 || epoch.number > manifest.epochs.back().number) &&
                  (epoch.map == ManifestFile{} || is_known(epoch.map)) &&
-                 // Only a cleanly closed epoch needs no log, but then it has a map.
-                 (logs != 0 || (manifest.closed && epoch.map.number != 0));
+                 // Only a closed epoch, or one of a closed tracker, needs no log, but then it has a
+                 // map.
+                 (logs != 0 || ((manifest.closed || (manifest.older_closed && i == 0)) &&
+                                epoch.map.number != 0)) &&
+                 (logs == 0 || !manifest.older_closed || i != 0);
     for (uint32_t log = 0; log < logs && sound && reader.sound(); ++log) {
       const ManifestFile file = reader.File();
       sound = is_known(file) && (log == 0 || file.number > epoch.logs.back().number);

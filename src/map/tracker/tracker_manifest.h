@@ -46,6 +46,8 @@ struct TrackerManifest {
   // The newer of two epochs is not open yet, or is being dropped: it may lack writes, but the older
   // one has them. A crash discards it.
   bool opening = false;
+  // The older of two epochs is closed: its map is complete, and the caller may not have stored it.
+  bool older_closed = false;
   std::vector<TrackedEpoch> epochs;  // ascending numbers, one or two
   std::optional<LateWrites> late;
 

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "rpc/client/connect.h"
 #include "rpc/client/inbound_stream.h"
 #include "rpc/client/remote_cursor.h"
+#include "rpc/client/retry_window.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
 #include "rpc/contract/source_version.h"
@@ -24,9 +26,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::system_clock;
-
-constexpr milliseconds kFirstBackoff{100};
-constexpr milliseconds kLastBackoff{5000};
 
 // The request, and how to open a stream for it at an offset.
 class Caller {
@@ -64,11 +63,36 @@ class Caller {
     return request;
   }
 
+  // Waits before the next attempt at `offset`, after `reason`.
+  // Errors: `reason` if that was the last attempt, DEADLINE_EXCEEDED if the next one would be too
+  //         late, CANCELLED when the stream is stopped.
+  absl::Status WaitToRetry(RetryWindow& window, uint64_t offset, const absl::Status& reason) const {
+    if (request_.stop.stop_requested()) return Stopped(reason);
+    const std::optional<milliseconds> wait = window.NextWait(RetryWindow::Clock::now());
+    if (!wait.has_value()) return reason;
+    if (request_.on_resume) request_.on_resume(offset, reason);
+    if (deadline_.has_value() && system_clock::now() + *wait >= *deadline_) {
+      return absl::DeadlineExceededError(absl::StrCat("metadata stream: no time left to resume at ",
+                                                      offset, " after: ", reason.message()));
+    }
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    never.wait_for(lock, request_.stop, *wait, [] { return false; });
+    return request_.stop.stop_requested() ? Stopped(reason) : absl::OkStatus();
+  }
+
   StreamChecker Checker(uint64_t offset) const {
     return StreamChecker(offset, static_cast<uint32_t>(std::max(request_.max_results, 0)));
   }
 
  private:
+  static absl::Status Stopped(const absl::Status& reason) {
+    if (absl::IsCancelled(reason)) return reason;
+    return absl::CancelledError(
+        absl::StrCat("metadata stream: stopped while it was retried: ", reason.message()));
+  }
+
   const ListRequest request_;
   const ChannelMaker connect_;
   Deadline deadline_;
@@ -99,15 +123,37 @@ absl::Status CheckVersion(const InboundStream& stream, const std::string& before
                    "start again from 0"));
 }
 
+// A stream, its first message and the checker that has passed it.
+struct Opened {
+  std::unique_ptr<InboundStream> stream;
+  StreamChecker checker;
+  MetadataMessage first;
+};
+
+absl::StatusOr<Opened> OpenStream(const Caller& caller) {
+  const uint64_t offset = caller.request().starting_offset;
+  absl::StatusOr<std::unique_ptr<InboundStream>> stream = caller.Call(offset);
+  if (!stream.ok()) return stream.status();
+  Opened opened{*std::move(stream), caller.Checker(offset), {}};
+  absl::StatusOr<bool> more = opened.stream->Next(opened.first);
+  if (!more.ok()) return more.status();
+  if (!*more) return NoMessage();
+  if (absl::Status status = opened.checker.Check(opened.first); !status.ok()) return status;
+  absl::Status same = CheckVersion(*opened.stream, caller.request().source_version, offset);
+  if (!same.ok()) return same;
+  return opened;
+}
+
 class RemoteCursorImpl final : public RemoteCursor {
  public:
   // `first` is the first message of `stream`; `checker` has passed it.
   RemoteCursorImpl(Caller caller, std::unique_ptr<InboundStream> stream,
                    const StreamChecker& checker, MetadataMessage first)
-      : RemoteCursor(first.capacity, GranularityOf(first)),
+      : RemoteCursor({.capacity = first.capacity, .granularity = GranularityOf(first)}),
         caller_(std::move(caller)),
         type_(first.type),
         floor_(caller_.request().starting_offset),
+        retry_(caller_.request().retry_for),
         stream_(std::move(stream)),
         stream_offset_(floor_),
         summary_(SummaryOf(*stream_)),
@@ -134,6 +180,7 @@ class RemoteCursorImpl final : public RemoteCursor {
   absl::Status Reopen();
   absl::Status End();
   absl::Status CutAtFloor(TupleList& tuples) const;
+  void CutAtCapacity(ExtentBatch& batch) const;
   void Take(TupleList& tuples);
   void TellProgress(bool always);
 
@@ -151,6 +198,7 @@ class RemoteCursorImpl final : public RemoteCursor {
   // Tuples are cut at the floor. False only for a stream's very first tuple, which a server may
   // round down.
   bool floor_holds_ = false;
+  RetryWindow retry_;
 
   std::unique_ptr<InboundStream> stream_;
   uint64_t stream_offset_;  // starting offset of stream_
@@ -164,7 +212,6 @@ class RemoteCursorImpl final : public RemoteCursor {
   bool ended_ = false;       // the server ended the stream with OK
   Completeness completeness_ = Completeness::kUnderWay;
   int resumes_ = 0;
-  int resumes_in_a_row_ = 0;
   uint64_t tuples_before_ = 0;  // of earlier streams
   uint64_t bytes_before_ = 0;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
@@ -178,7 +225,7 @@ void RemoteCursorImpl::Take(TupleList& tuples) {
   floor_ = std::min(tuples_.back().end(), capacity());
   floor_is_tuple_end_ = true;
   floor_holds_ = true;
-  resumes_in_a_row_ = 0;
+  retry_.NoteProgress();
 }
 
 void RemoteCursorImpl::TellProgress(bool always) {
@@ -302,18 +349,10 @@ bool IsLost(const absl::Status& reason) {
 }
 
 absl::Status RemoteCursorImpl::Resume(absl::Status reason) {
-  while (IsLost(reason) && resumes_in_a_row_ < caller_.request().max_resumes &&
-         !caller_.request().stop.stop_requested()) {
-    if (caller_.request().on_resume) caller_.request().on_resume(floor_, reason);
-    const milliseconds wait =
-        std::min(kFirstBackoff * (1 << std::min(resumes_in_a_row_, 10)), kLastBackoff);
-    const Deadline deadline = caller_.deadline();
-    if (deadline.has_value() && system_clock::now() + wait >= *deadline) {
-      return absl::DeadlineExceededError(absl::StrCat("metadata stream: no time left to resume at ",
-                                                      floor_, " after: ", reason.message()));
+  while (IsLost(reason)) {
+    if (absl::Status waited = caller_.WaitToRetry(retry_, floor_, reason); !waited.ok()) {
+      return waited;
     }
-    std::this_thread::sleep_for(wait);
-    ++resumes_in_a_row_;
     ++resumes_;
     reason = Reopen();
   }
@@ -328,8 +367,18 @@ absl::Status RemoteCursorImpl::DoSeek(uint64_t offset) {
   taken_ = 0;
   ended_ = false;
   completeness_ = Completeness::kUnderWay;
-  resumes_in_a_row_ = 0;
-  return Reopen();
+  retry_.NoteProgress();
+  absl::Status reopened = Reopen();
+  return reopened.ok() ? reopened : Resume(std::move(reopened));
+}
+
+// Only the last block of a stream can extend past the capacity; a consumer has nothing to copy
+// there.
+void RemoteCursorImpl::CutAtCapacity(ExtentBatch& batch) const {
+  if (caller_.request().wire_tuples || batch.empty()) return;
+  const Extent last = batch.back();
+  if (last.end() <= capacity()) return;
+  batch.mutable_lengths()[batch.size() - 1] = capacity() - last.offset;
 }
 
 absl::StatusOr<uint64_t> RemoteCursorImpl::DoNext(ExtentBatch& batch) {
@@ -346,6 +395,7 @@ absl::StatusOr<uint64_t> RemoteCursorImpl::DoNext(ExtentBatch& batch) {
   std::copy_n(tuples_.lengths().data() + taken_, count, batch.mutable_lengths() + batch.size());
   batch.set_size(batch.size() + count);
   taken_ += count;
+  CutAtCapacity(batch);
   if (ended_ && taken_ == tuples_.size()) return capacity();
   return batch.empty() ? covered() : batch.back().end();
 }
@@ -355,33 +405,31 @@ absl::StatusOr<uint64_t> RemoteCursorImpl::DoNext(ExtentBatch& batch) {
 absl::StatusOr<std::unique_ptr<RemoteCursor>> RemoteCursor::Open(const ListRequest& request) {
   absl::StatusOr<Address> address = ParseAddress(request.address);
   if (!address.ok()) return address.status();
-  return OpenRemoteCursor(request, [address = *std::move(address), tls = request.tls] {
+  const auto connect = [address = *std::move(address), tls = request.tls] {
     return ConnectForConsumer(address, tls);
-  });
+  };
+  return OpenRemoteCursor(request, connect, request.retry_for);
 }
 
 absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest& request,
-                                                               ChannelMaker connect) {
+                                                               ChannelMaker connect,
+                                                               milliseconds open_for) {
   if (request.starting_offset > kMaxCapacity) {
     return absl::OutOfRangeError(
         absl::StrCat("starting_offset ", request.starting_offset, " is greater than any capacity"));
   }
   Caller caller(request, std::move(connect));
-  StreamChecker checker = caller.Checker(request.starting_offset);
-  absl::StatusOr<std::unique_ptr<InboundStream>> opened = caller.Call(request.starting_offset);
-  if (!opened.ok()) return opened.status();
-  std::unique_ptr<InboundStream> stream = *std::move(opened);
-  MetadataMessage first;
-  absl::StatusOr<bool> more = stream->Next(first);
-  if (!more.ok()) return more.status();
-  if (!*more) return NoMessage();
-  if (absl::Status status = checker.Check(first); !status.ok()) return status;
-  if (absl::Status status = CheckVersion(*stream, request.source_version, request.starting_offset);
-      !status.ok()) {
-    return status;
+  RetryWindow window(open_for);
+  for (;;) {
+    absl::StatusOr<Opened> opened = OpenStream(caller);
+    if (opened.ok()) {
+      return std::make_unique<RemoteCursorImpl>(std::move(caller), std::move(opened->stream),
+                                                opened->checker, std::move(opened->first));
+    }
+    if (!absl::IsUnavailable(opened.status())) return opened.status();
+    absl::Status waited = caller.WaitToRetry(window, request.starting_offset, opened.status());
+    if (!waited.ok()) return waited;
   }
-  return std::make_unique<RemoteCursorImpl>(std::move(caller), std::move(stream), checker,
-                                            std::move(first));
 }
 
 std::string_view CompletenessName(Completeness completeness) noexcept {

@@ -59,7 +59,8 @@ absl::StatusOr<Fallback> OpenBestTier(const ListRequest& request,
   if (!capacity.has_value()) return fallback.refused.back().second;
   std::vector<Extent> whole;
   if (*capacity > 0) whole.push_back({0, *capacity});
-  absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = MakeExtentCursor(whole, *capacity);
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
+      MakeExtentCursor(whole, {.capacity = *capacity});
   if (!cursor.ok()) return cursor.status();
   fallback.cursor = *std::move(cursor);
   fallback.tier = Tier::kWholeVolume;

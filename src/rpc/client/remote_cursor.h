@@ -2,6 +2,7 @@
 #ifndef CBT_RPC_CLIENT_REMOTE_CURSOR_H_
 #define CBT_RPC_CLIENT_REMOTE_CURSOR_H_
 
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -12,10 +13,12 @@
 namespace cbt::rpc {
 
 // Returns a cursor that gets its channels from `connect`: one for the stream and one for each
-// resumption. Ignores `request.address` and `request.tls`. Otherwise as RemoteCursor::Open().
+// resumption. Tries for `open_for` to get the first message. Ignores `request.address` and
+// `request.tls`. Otherwise as RemoteCursor::Open().
 using ChannelMaker = std::function<absl::StatusOr<std::shared_ptr<Channel>>()>;
 absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest& request,
-                                                               ChannelMaker connect);
+                                                               ChannelMaker connect,
+                                                               std::chrono::milliseconds open_for);
 
 }  // namespace cbt::rpc
 

@@ -9,6 +9,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "cbt/units.h"
 #include "rpc/client/paged_inbound.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/source_version.h"
@@ -17,7 +18,7 @@ namespace cbt::rpc {
 namespace {
 
 // Limits of what is received ahead of the consumer, not counting one message.
-constexpr size_t kAheadBytes = size_t{512} << 10;
+constexpr size_t kAheadBytes = 512 * kKiB;
 constexpr size_t kAheadMessages = 64;
 
 }  // namespace

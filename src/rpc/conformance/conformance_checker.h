@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/conformance.h"
+#include "cbt/units.h"
 #include "rpc/conformance/probe.h"
 #include "rpc/conformance/wire_client.h"
 #include "rpc/contract/contract.h"
@@ -27,7 +28,7 @@ using absl::StatusCode;
 using absl::StrCat;
 
 // By default clients refuse larger messages.
-inline constexpr size_t kClientMessageLimit = size_t{4} << 20;
+inline constexpr size_t kClientMessageLimit = 4 * kMiB;
 
 inline constexpr char kUnknownSnapshot[] = "cbt-conform-no-such-snapshot";
 inline constexpr char kCanary[] = "cbt-conform-canary-4f1d";
@@ -204,7 +205,7 @@ class ConformanceChecker {
   std::string method_;
   ProbeAnswer full_;   // the complete answer to the plain request
   ProbeAnswer pages_;  // the same in pages
-  uint64_t allocated_capacity_ = 0;
+  std::optional<uint64_t> allocated_capacity_;
 };
 
 }  // namespace cbt::rpc

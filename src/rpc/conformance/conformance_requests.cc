@@ -2,6 +2,7 @@
 #include <limits>
 #include <thread>
 
+#include "cbt/units.h"
 #include "rpc/conformance/conformance_checker.h"
 #include "wire/proto_writer.h"
 
@@ -128,7 +129,7 @@ void ConformanceChecker::CheckStrangeRequests() {
   Rule("huge-id", "an id of a megabyte is refused, and the server keeps working", [&] {
     if (const auto skip = WithoutAnswer()) return *skip;
     MetadataRequest request = Request();
-    request.target_snapshot_id = std::string(size_t{1} << 20, 'x');
+    request.target_snapshot_id = std::string(kMiB, 'x');
     const ProbeAnswer answer = Ask(request);
     if (answer.status.ok()) return Fail(StrCat("answered: ", Text(answer)));
     return StillAnswers();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/absl_view.h"
+#include "cbt/units.h"
 #include "rpc/conformance/conformance_checker.h"
 #include "rpc/transport/http2/protocol.h"
 
@@ -12,7 +13,7 @@ namespace {
 constexpr uint32_t kWide = 0x7fffffff;
 // Less than any answer, so that a stream stops in the middle of it.
 constexpr uint32_t kNarrow = 5;
-constexpr uint32_t kStep = 64 << 10;
+constexpr uint32_t kStep = 64 * kKiB;
 
 constexpr uint8_t kUnknownFrame = 0x42;
 
@@ -75,7 +76,7 @@ void ConformanceChecker::WireRule(const char* id, const char* rule, uint32_t win
     const auto client = WireClient::Connect(address_, options_.request.tls,
                                             {.timeout = options_.call_timeout,
                                              .stream_window = window,
-                                             .max_body = 64 * options_.max_tuples + (1 << 20)});
+                                             .max_body = 64 * options_.max_tuples + kMiB});
     if (!client.ok()) return Fail(StrCat("no connection: ", Text(client.status())));
     return test(**client);
   });
@@ -302,7 +303,7 @@ void ConformanceChecker::CheckWireErrors() {
 void ConformanceChecker::CheckWireStreams() {
   size_t bytes = 0;
   for (const ProbedMessage& message : full_.messages) bytes += message.bytes;
-  const auto step = static_cast<uint32_t>(std::clamp<size_t>(bytes / 200, 7, 64 << 20));
+  const auto step = static_cast<uint32_t>(std::clamp<size_t>(bytes / 200, 7, 64 * kMiB));
   WireRule("wire-window", "an answer keeps to a small window, and comes whole and in order", step,
            [&](WireClient& client) {
              if (const auto skip = WithoutAnswer()) return *skip;

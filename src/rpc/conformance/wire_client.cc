@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "cbt/units.h"
 #include "rpc/transport/http2/client/connector.h"
 #include "rpc/transport/http2/event_loop.h"
 #include "rpc/transport/http2/protocol.h"
@@ -204,7 +205,7 @@ void WireClient::Send(std::string_view bytes) {
 }
 
 bool WireClient::ReadBytes() {
-  std::array<char, 16 << 10> space;
+  std::array<char, 16 * kKiB> space;
   for (;;) {
     const SocketStream::Result result = socket_->Read(space);
     if (result.state == SocketStream::State::kDone) {
@@ -386,7 +387,7 @@ void WireClient::OnFrame(uint8_t type, uint8_t flags, uint32_t stream, std::stri
       break;
     case NGHTTP2_DATA:
       connection_window_ -= static_cast<int64_t>(bytes);
-      if (connection_window_ < int64_t{1} << 30) {
+      if (connection_window_ < static_cast<int64_t>(kGiB)) {
         OpenWindow(0, kMostWindow - static_cast<uint32_t>(connection_window_));
       }
       if (answer != nullptr) OnData(*answer, payload, bytes, end);

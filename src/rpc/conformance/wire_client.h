@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/rpc/options.h"
+#include "cbt/units.h"
 #include "rpc/transport/http2/socket_stream.h"
 #include "rpc/transport/listen_address.h"
 
@@ -53,7 +54,7 @@ class WireClient {
   struct Options {
     std::chrono::milliseconds timeout = std::chrono::seconds(60);  // for everything
     uint32_t stream_window = 0x7fffffff;                           // bytes
-    size_t max_body = size_t{1} << 30;                             // longer answers are a failure
+    size_t max_body = kGiB;                                        // longer answers are a failure
   };
 
   // Connects, and sends the preface and SETTINGS. UNAVAILABLE and INVALID_ARGUMENT as a channel has

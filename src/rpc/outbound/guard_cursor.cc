@@ -11,10 +11,15 @@ namespace {
 class GuardCursor final : public ExtentCursor {
  public:
   explicit GuardCursor(std::unique_ptr<ExtentCursor> input)
-      : ExtentCursor(input->capacity(), input->granularity()), input_(std::move(input)) {}
+      : ExtentCursor(input->geometry()), input_(std::move(input)) {}
 
  private:
   void DoAllowPieces() override { input_->AllowPieces(); }
+  bool DoReturnBlocks(uint64_t block_size) override {
+    if (!input_->ReturnBlocks(block_size)) return false;
+    block_size_ = block_size;
+    return true;
+  }
 
   absl::Status DoSeek(uint64_t offset) override {
     end_ = 0;
@@ -31,12 +36,17 @@ class GuardCursor final : public ExtentCursor {
     }
     for (size_t i = 0; i < batch.size(); ++i) {
       const Extent extent = batch[i];
+      if (block_size_ != 0) {
+        if (IsSoundBlock(extent)) {
+          end_ = extent.end();
+          continue;
+        }
+        return Broken(extent);
+      }
       // Compares lengths before adding to them, so that sums can't wrap.
       const bool past = extent.offset >= capacity() || extent.length > capacity() - extent.offset;
       if (extent.length == 0 || extent.offset < end_ || (past && !CutLastBlock(batch, i))) {
-        return absl::InternalError(absl::StrCat(
-            "the provider's cursor broke its contract: extent (offset ", extent.offset, ", length ",
-            extent.length, ") after an extent that ended at ", end_, ", capacity ", capacity()));
+        return Broken(extent);
       }
       end_ = batch[i].end();
     }
@@ -50,10 +60,28 @@ class GuardCursor final : public ExtentCursor {
     for (const uint64_t length : batch.lengths()) bits |= length;
     // The kernel's limit.
     if (bits > kMaxCapacity) return false;
+    simd::TupleRules rules = {
+        .floor = end_, .capacity = capacity(), .most_end = capacity(), .size = 0};
+    if (block_size_ != 0) {
+      // Only aligned offsets have no bit below a power of two.
+      if (!IsPowerOfTwo(block_size_) || (bits & (block_size_ - 1)) != 0) return false;
+      rules.most_end = AlignUp(capacity(), block_size_);
+      rules.size = block_size_;
+    }
     return simd::CheckTuples()
-        .check(batch.offsets().data(), batch.lengths().data(), batch.size(),
-               {.floor = end_, .capacity = capacity(), .most_end = capacity(), .size = 0})
+        .check(batch.offsets().data(), batch.lengths().data(), batch.size(), rules)
         .sound;
+  }
+
+  bool IsSoundBlock(const Extent& block) const noexcept {
+    return block.length == block_size_ && block.offset % block_size_ == 0 && block.offset >= end_ &&
+           block.offset < capacity();
+  }
+
+  absl::Status Broken(const Extent& extent) const {
+    return absl::InternalError(absl::StrCat(
+        "the provider's cursor broke its contract: extent (offset ", extent.offset, ", length ",
+        extent.length, ") after an extent that ended at ", end_, ", capacity ", capacity()));
   }
 
   // Cuts the block of a fixed-block cursor that holds the last bytes of the volume.
@@ -67,7 +95,8 @@ class GuardCursor final : public ExtentCursor {
   }
 
   const std::unique_ptr<ExtentCursor> input_;
-  uint64_t end_ = 0;  // of the last extent
+  uint64_t end_ = 0;         // of the last extent
+  uint64_t block_size_ = 0;  // bytes; 0: extents
 };
 
 }  // namespace

@@ -56,7 +56,8 @@ absl::StatusOr<ShapedCursor> OpenShapedCursor(SnapshotProvider& provider,
   if (source->cursor == nullptr) return Broken("no cursor");
   ShapedCursor opened;
   opened.capacity = source->cursor->capacity();
-  if (absl::Status status = CheckGeometry(opened.capacity, source->cursor->granularity());
+  if (absl::Status status = CheckGeometry(
+          {.capacity = opened.capacity, .granularity = source->cursor->granularity()});
       !status.ok()) {
     return Broken(std::string(status.message()));
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cbt/units.h"
+
 namespace cbt::rpc {
 namespace {
 
@@ -9,11 +11,11 @@ namespace {
 constexpr std::chrono::milliseconds kPromptly{250};
 
 // Bytes that may be queued for a reader that is unknown or slow.
-constexpr size_t kLeastAhead = size_t{4} << 10;
+constexpr size_t kLeastAhead = 4 * kKiB;
 
 // Bytes taken by the transport prove nothing until they far exceed its windows (64 KiB at first).
 // After that, a fraction of them may be queued.
-constexpr size_t kTakenProves = size_t{256} << 10;
+constexpr size_t kTakenProves = 256 * kKiB;
 constexpr size_t kTakenForAhead = 4;
 
 // Overhead of a message in bytes, here and in the transport.

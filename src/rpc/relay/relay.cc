@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/executor.h"
+#include "cbt/units.h"
 #include "cbt/version.h"
 #include "rpc/client/connect.h"
 #include "rpc/contract/status.h"
@@ -24,7 +25,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // Buffer memory of relayed streams whose messages are reencoded.
-constexpr size_t kIdleMessageMemory = size_t{8} << 20;
+constexpr size_t kIdleMessageMemory = 8 * kMiB;
 
 std::optional<milliseconds> StallOf(const RelayOptions& options) {
   if (options.plugin_stall_timeout.count() == 0) return std::nullopt;

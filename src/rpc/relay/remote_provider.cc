@@ -15,11 +15,15 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// Broken streams are resumed for this long; a stream that can't be opened fails at once. A thread
+// of the server waits meanwhile, and its clients try again themselves.
+constexpr milliseconds kRetryFor = std::chrono::seconds(3);
+
 // Wraps a remote cursor, and converts its errors for clients.
 class PluginCursor final : public ExtentCursor {
  public:
   PluginCursor(std::unique_ptr<ExtentCursor> input, const PluginErrors& errors, Secrets secrets)
-      : ExtentCursor(input->capacity(), input->granularity()),
+      : ExtentCursor(input->geometry()),
         input_(std::move(input)),
         errors_(errors),
         secrets_(std::move(secrets)) {}
@@ -76,6 +80,7 @@ class RemoteProvider final : public SnapshotProvider {
     request.base_snapshot_id = std::move(base);
     request.stop = context.stop;
     request.stall_timeout = stall_;
+    request.retry_for = kRetryFor;
     context.secrets.ForEach(
         [&](const std::string& key, const std::string& value) { request.secrets[key] = value; });
     if (context.deadline.has_value()) {
@@ -84,8 +89,8 @@ class RemoteProvider final : public SnapshotProvider {
                                         *context.deadline - std::chrono::system_clock::now()));
     }
     if (!channel_.ok()) return channel_.status();
-    absl::StatusOr<std::unique_ptr<RemoteCursor>> cursor =
-        OpenRemoteCursor(request, [channel = *channel_] { return channel; });
+    absl::StatusOr<std::unique_ptr<RemoteCursor>> cursor = OpenRemoteCursor(
+        request, [channel = *channel_] { return channel; }, milliseconds(0));
     if (!cursor.ok()) return cursor.status();
     MetadataSource source;
     source.type = (*cursor)->type();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cbt/units.h"
 #include "rpc/contract/server_event.h"
 
 namespace cbt::rpc {
@@ -11,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // Requests hold ids, numbers, tokens and secrets; CSI allows 4 KiB for all of them together.
-constexpr uint32_t kMaxRequestBytes = uint32_t{64} << 10;
+constexpr uint32_t kMaxRequestBytes = 64 * kKiB;
 
 // How long a connection may live after its client's certificate was checked.
 constexpr milliseconds kCertifiedAge = std::chrono::hours(1);

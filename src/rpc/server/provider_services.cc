@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/units.h"
 #include "cbt/version.h"
 #include "rpc/outbound/provider_feed.h"
 #include "rpc/server/service_host.h"
@@ -49,7 +50,7 @@ ProviderServices::ProviderServices(SnapshotProvider& provider, const ServerOptio
 
 FeedFactory ProviderServices::Feeds(SnapshotProvider& provider, const StreamOptions& stream) {
   // What a few streams produce in the time that it takes to send a message.
-  constexpr size_t kIdleMessageMemory = size_t{8} << 20;
+  constexpr size_t kIdleMessageMemory = 8 * kMiB;
   return
       [this, &provider, stream, pool = SlicePool::Create(stream.message_bytes, kIdleMessageMemory)](
           const Contract& contract, AdmittedRequest request, std::shared_ptr<ServerStream> served) {

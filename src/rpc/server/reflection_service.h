@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cbt/units.h"
 #include "rpc/outbound/open_streams.h"
 #include "rpc/transport/server_call.h"
 
@@ -46,7 +47,7 @@ class Descriptors {
 class ReflectionService final : public Service {
  public:
   // Names of files and symbols are far shorter.
-  static constexpr size_t kMaxQuestionBytes = size_t{4} << 10;
+  static constexpr size_t kMaxQuestionBytes = 4 * kKiB;
   // Most calls open at once. Tools make one and end it.
   static constexpr size_t kMaxCalls = 64;
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "cbt/units.h"
 #include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
@@ -11,7 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kMinMessageBytes = size_t{4} << 10;
+constexpr size_t kMinMessageBytes = 4 * kKiB;
 constexpr size_t kMaxThreads = 1024;
 
 absl::Status OutOfRange(std::string_view option, std::string_view expected) {

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/rpc/telemetry.h"
+#include "cbt/units.h"
 #include "rpc/outbound/open_streams.h"
 #include "rpc/transport/server_call.h"
 
@@ -19,7 +20,7 @@ namespace cbt::rpc {
 
 class SmallCalls {
  public:
-  static constexpr size_t kMaxQuestionBytes = size_t{4} << 10;
+  static constexpr size_t kMaxQuestionBytes = 4 * kKiB;
   // Most calls open at once; further ones get RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxCalls = 256;
 

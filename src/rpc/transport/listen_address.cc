@@ -64,6 +64,11 @@ std::string Address::ToString() const {
 
 absl::StatusOr<Address> ParseAddress(std::string_view text) {
   if (text.starts_with(kUnixScheme)) return ParseUnix(text);
+  if (text.find("://") != std::string_view::npos) {
+    return Invalid(text, text.starts_with("https://")
+                             ? "not a URL: give host:port; TLS is chosen by the --tls options"
+                             : "not a URL: give host:port or unix:///path");
+  }
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) {
     return Invalid(text, "expected unix:///path or host:port");

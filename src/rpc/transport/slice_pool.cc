@@ -6,25 +6,26 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "cbt/units.h"
 
 namespace cbt::rpc {
 namespace {
 
 // Below this the allocator is as fast, and an unfinished message of few tuples, whose next tuple
 // takes long to find, need not hold a large buffer.
-constexpr size_t kSmall = size_t{16} << 10;
+constexpr size_t kSmall = 16 * kKiB;
 
 // A message that fills less than half of its buffer is copied out of it, because a slow reader
 // holds it for long. Not above this size, where the allocator may map and unmap memory for each
 // message, which costs more than building it.
-constexpr size_t kMostCopied = size_t{64} << 10;
+constexpr size_t kMostCopied = 64 * kKiB;
 
 // Kept while no stream is open, so that clients which come one by one find buffers.
-constexpr size_t kKeptForNext = size_t{512} << 10;  // bytes, or
-constexpr size_t kLeastKept = 2;                    // buffers
+constexpr size_t kKeptForNext = 512 * kKiB;  // bytes, or
+constexpr size_t kLeastKept = 2;             // buffers
 
 // Few enough that a Cord keeps them in one piece of its own.
-constexpr size_t kMostInCord = size_t{2} << 10;
+constexpr size_t kMostInCord = 2 * kKiB;
 
 absl::string_view TextOf(const uint8_t* data, size_t length) {
   return {reinterpret_cast<const char*>(data), length};

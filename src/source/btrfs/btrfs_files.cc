@@ -6,17 +6,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "cbt/units.h"
 #include "source/btrfs/btrfs_stream.h"
 
 namespace cbt {
 namespace {
 
-constexpr uint64_t kMaxMemory = uint64_t{512} << 20;
+constexpr uint64_t kMaxMemory = 512 * kMiB;
 
 // Extents of a file that are kept as they are; a file with more gets a builder.
 constexpr size_t kRecentKept = 512;
 // The initial memory of a builder, roughly: 65536 ranges.
-constexpr uint64_t kBuilderBytes = uint64_t{2} << 20;
+constexpr uint64_t kBuilderBytes = 2 * kMiB;
 
 // The size of a range in a map: its ends, and the header of every container.
 constexpr uint64_t kRunBytes = 4;

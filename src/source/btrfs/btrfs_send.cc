@@ -46,7 +46,8 @@ std::string Named(const std::vector<std::string>& files) {
 
 absl::StatusOr<VolumeGeometry> WorkingGeometry(const BtrfsSendOptions& options) {
   const uint64_t granularity = options.granularity;
-  absl::Status status = CheckGeometry(options.capacity.value_or(0), granularity);
+  absl::Status status =
+      CheckGeometry({.capacity = options.capacity.value_or(0), .granularity = granularity});
   if (!status.ok()) return status;
   const uint64_t unasked =
       granularity > kMaxCapacity / kBlocksUnasked ? kMaxCapacity : granularity * kBlocksUnasked;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "cbt/units.h"
 #include "source/btrfs/crc32c.h"
 
 namespace cbt {
@@ -16,7 +17,7 @@ constexpr char kMagic[] = "btrfs-stream";  // with its NUL
 constexpr uint32_t kMaxVersion = 3;
 constexpr size_t kCommandHeaderBytes = 10;
 // The limit in version 1; later versions are limited only by the size of the field.
-constexpr uint64_t kMaxCommandBytesV1 = uint64_t{64} << 10;
+constexpr uint64_t kMaxCommandBytesV1 = 64 * kKiB;
 
 // Numbers of fs/btrfs/send.h.
 enum Attribute : uint16_t {
@@ -58,7 +59,7 @@ bool IsBtrfsPath(std::string_view path) noexcept {
 BtrfsStreamReader::BtrfsStreamReader(ByteStream& stream, uint32_t version)
     : stream_(&stream),
       version_(version),
-      scratch_(std::make_unique<std::array<uint8_t, size_t{64} << 10>>()) {}
+      scratch_(std::make_unique<std::array<uint8_t, 64 * kKiB>>()) {}
 
 absl::StatusOr<BtrfsStreamReader> BtrfsStreamReader::Create(ByteStream& stream) {
   std::array<uint8_t, sizeof(kMagic) + 4> header;

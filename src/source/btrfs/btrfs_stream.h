@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/source/byte_stream.h"
+#include "cbt/units.h"
 
 namespace cbt {
 
@@ -100,7 +101,7 @@ class BtrfsStreamReader {
 
   ByteStream* stream_;
   uint32_t version_;
-  std::unique_ptr<std::array<uint8_t, size_t{64} << 10>> scratch_;
+  std::unique_ptr<std::array<uint8_t, 64 * kKiB>> scratch_;
   // State of the command being read.
   uint64_t left_ = 0;
   uint32_t crc_ = 0;

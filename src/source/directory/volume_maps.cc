@@ -12,6 +12,7 @@
 #include "base/absl_view.h"
 #include "base/file_io.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
 #include "source/directory/beneath.h"
 
 namespace cbt {
@@ -19,7 +20,7 @@ namespace {
 
 // Maps up to this size are checked in full before the stream begins, which takes milliseconds;
 // larger ones as they are read.
-constexpr uint64_t kCheckedAtOnce = uint64_t{16} << 20;
+constexpr uint64_t kCheckedAtOnce = 16 * kMiB;
 
 // The manifest file of a chain, see docs/reference/format.md.
 constexpr char kManifest[] = "CHAIN";

@@ -17,6 +17,7 @@
 #include "base/lines.h"
 #include "base/parse_number.h"
 #include "cbt/source/byte_stream.h"
+#include "cbt/units.h"
 #include "source/directory/beneath.h"
 #include "source/input/file_version.h"
 #include "source/open/source_request.h"
@@ -25,7 +26,7 @@ namespace cbt {
 namespace {
 
 // The maximum size of a `*.source` file.
-constexpr size_t kMaxBytes = size_t{64} << 10;
+constexpr size_t kMaxBytes = 64 * kKiB;
 
 absl::StatusOr<std::string> ReadText(int descriptor, const std::string& name) {
   const std::unique_ptr<ByteStream> stream = MakeDescriptorStream(descriptor, name);

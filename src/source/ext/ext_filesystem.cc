@@ -149,7 +149,7 @@ struct Closer {
 class ExtCursor final : public ExtentCursor {
  public:
   ExtCursor(std::shared_ptr<const Image> image, ExtGeometry geometry)
-      : ExtentCursor(image->size(), geometry.block_size),
+      : ExtentCursor({.capacity = image->size(), .granularity = geometry.block_size}),
         image_(std::move(image)),
         geometry_(std::move(geometry)),
         channel_{.image = image_.get(), .failure = absl::OkStatus()} {}
@@ -444,7 +444,8 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeExtAllocationCursor(
       return absl::FailedPreconditionError(absl::StrCat(
           image->label(), ": the file system's bitmaps can't be trusted: ", geometry->unclean));
     }
-    return MakeExtentCursor({{0, image->size()}}, image->size(), geometry->block_size);
+    return MakeExtentCursor({{0, image->size()}},
+                            {.capacity = image->size(), .granularity = geometry->block_size});
   }
   auto cursor = std::make_unique<ExtCursor>(std::move(image), *std::move(geometry));
   status = cursor->Open();

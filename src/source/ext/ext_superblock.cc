@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/extent.h"
 #include "cbt/source/ext_filesystem.h"
+#include "cbt/units.h"
 
 namespace cbt {
 namespace {
@@ -35,7 +36,7 @@ constexpr uint32_t kStateValid = 0x1;
 constexpr uint32_t kStateErrors = 0x2;
 constexpr uint32_t kStateOrphans = 0x4;
 
-constexpr uint64_t kMaxTableBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxTableBytes = 256 * kMiB;
 
 class Fields {
  public:

@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 
 #include "simd/kernels.h"
+#include "source/image/data_walk.h"
+#include "source/image/read_ahead.h"
 
 namespace cbt {
 namespace {
+
+// In a chunk, the kernel is asked this far ahead of the position.
+constexpr uint64_t kAheadInChunk = 2 * kMiB;
 
 // Two aligned buffers per comparing thread, kept for its lifetime: with many chunks, fresh memory
 // would cost a page fault per page of each.
@@ -26,43 +32,6 @@ Buffers& ThreadBuffers() {
   return buffers;
 }
 
-// The data range of one side at or after a moving position. Asks the file system only if the
-// position has left the known range.
-class DataWalk {
- public:
-  DataWalk(const Image* image, bool skip_holes) : image_(image), skip_holes_(skip_holes) {}
-
-  absl::Status MoveTo(uint64_t offset) {
-    if (known_ && offset < range_.end) {
-      range_.begin = std::max(range_.begin, offset);
-      return absl::OkStatus();
-    }
-    known_ = true;
-    if (image_ == nullptr || offset >= image_->size()) {
-      range_ = {UINT64_MAX, UINT64_MAX};
-      return absl::OkStatus();
-    }
-    if (!skip_holes_) {
-      range_ = {offset, image_->size()};
-      return absl::OkStatus();
-    }
-    absl::StatusOr<Image::Range> range = image_->FindData(offset);
-    if (!range.ok()) return range.status();
-    range_ = *range;
-    if (range_.begin >= image_->size()) range_ = {UINT64_MAX, UINT64_MAX};
-    return absl::OkStatus();
-  }
-
-  uint64_t begin() const noexcept { return range_.begin; }
-  uint64_t end() const noexcept { return range_.end; }
-
- private:
-  const Image* const image_;
-  const bool skip_holes_;
-  bool known_ = false;
-  Image::Range range_;
-};
-
 }  // namespace
 
 absl::StatusOr<uint64_t> ImagePair::NextData(uint64_t offset) const {
@@ -81,7 +50,7 @@ absl::Status ImagePair::CheckUnchanged() const {
 }
 
 absl::Status CompareChunk(const ImagePair& pair, uint64_t begin, uint64_t end, size_t block_size,
-                          std::vector<uint64_t>& changed) {
+                          uint64_t asked, std::atomic<bool>* cold, std::vector<uint64_t>& changed) {
   const uint64_t blocks = BlockCount(end - begin, block_size);
   changed.assign(static_cast<size_t>((blocks + 63) / 64), 0);
   const simd::CompareBlocksKernels& kernels = simd::CompareBlocks();
@@ -89,6 +58,8 @@ absl::Status CompareChunk(const ImagePair& pair, uint64_t begin, uint64_t end, s
   std::vector<uint64_t> bits(kPieceBytes / block_size / 64 + 1);
   DataWalk base(pair.base.get(), pair.skip_holes);
   DataWalk target(pair.target.get(), pair.skip_holes);
+  std::optional<ReadAhead> ahead;
+  WaitWatch watch(cold);
   uint64_t position = begin;
   while (position < end) {
     if (absl::Status status = base.MoveTo(position); !status.ok()) return status;
@@ -104,6 +75,12 @@ absl::Status CompareChunk(const ImagePair& pair, uint64_t begin, uint64_t end, s
     const uint64_t piece_end =
         data_end >= limit ? limit : std::min(limit, piece + AlignUp(data_end - piece, block_size));
     const auto length = static_cast<size_t>(piece_end - piece);
+    const uint64_t wanted = std::min(end, piece + kAheadInChunk);
+    if (asked < wanted && cold != nullptr && cold->load(std::memory_order_relaxed)) {
+      if (!ahead.has_value()) ahead.emplace(pair);
+      ahead->Ask(std::max(asked, piece), wanted);
+      asked = wanted;
+    }
     const bool read_base = base.begin() < piece_end;
     const bool read_target = target.begin() < piece_end;
     if (read_base) {
@@ -114,6 +91,7 @@ absl::Status CompareChunk(const ImagePair& pair, uint64_t begin, uint64_t end, s
       absl::Status status = pair.target->Read(piece, length, buffers.target());
       if (!status.ok()) return status;
     }
+    watch.Look();
     if (read_base && read_target) {
       kernels.compare(buffers.base(), buffers.target(), length, block_size, bits.data());
     } else {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "cbt/units.h"
 #include "core/run_assembler.h"
 #include "simd/kernels.h"
 
@@ -24,7 +25,9 @@ struct Place {
 };
 
 absl::StatusOr<Place> Locate(const DenseBitmapLayout& layout, uint64_t capacity) {
-  if (absl::Status status = CheckGeometry(capacity, layout.granularity); !status.ok()) {
+  if (absl::Status status =
+          CheckGeometry({.capacity = capacity, .granularity = layout.granularity});
+      !status.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("dense bitmap: ", status.message()));
   }
   const uint64_t word = layout.format.reversed_word_bytes;
@@ -53,7 +56,7 @@ class DenseFileCursor final : public ExtentCursor {
  public:
   DenseFileCursor(std::shared_ptr<const Image> file, const DenseBitmapLayout& layout,
                   const Place& place, uint64_t capacity)
-      : ExtentCursor(capacity, layout.granularity),
+      : ExtentCursor({.capacity = capacity, .granularity = layout.granularity}),
         file_(std::move(file)),
         format_(layout.format),
         place_(place),
@@ -134,9 +137,7 @@ class DenseFileCursor final : public ExtentCursor {
 class OwningCursor final : public ExtentCursor {
  public:
   OwningCursor(std::vector<uint8_t> bytes, std::unique_ptr<ExtentCursor> cursor)
-      : ExtentCursor(cursor->capacity(), cursor->granularity()),
-        bytes_(std::move(bytes)),
-        cursor_(std::move(cursor)) {}
+      : ExtentCursor(cursor->geometry()), bytes_(std::move(bytes)), cursor_(std::move(cursor)) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override { return cursor_->Seek(offset); }
@@ -146,6 +147,7 @@ class OwningCursor final : public ExtentCursor {
     return cursor_->covered();
   }
   void DoAllowPieces() override { cursor_->AllowPieces(); }
+  bool DoReturnBlocks(uint64_t block_size) override { return cursor_->ReturnBlocks(block_size); }
 
   const std::vector<uint8_t> bytes_;  // must outlive the cursor over them
   const std::unique_ptr<ExtentCursor> cursor_;
@@ -154,7 +156,7 @@ class OwningCursor final : public ExtentCursor {
 // At most `bytes` bytes from the rest of `stream`.
 absl::StatusOr<std::string> ReadUpTo(ByteStream& stream, uint64_t bytes) {
   std::string text;
-  constexpr size_t kStep = size_t{1} << 20;
+  constexpr size_t kStep = kMiB;
   while (text.size() < bytes) {
     const size_t there = text.size();
     text.resize(there + static_cast<size_t>(std::min<uint64_t>(kStep, bytes - there)));
@@ -209,7 +211,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ReadDenseBitmap(ByteStream& stream
       bytes, place->first_bit, BlockCount(capacity, layout.granularity), layout.format);
   if (!view.ok()) return view.status();
   absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
-      MakeBitmapCursor(*view, capacity, layout.granularity);
+      MakeBitmapCursor(*view, {.capacity = capacity, .granularity = layout.granularity});
   if (!cursor.ok()) return cursor.status();
   // The view points into the vector's memory, which moves with it.
   return std::make_unique<OwningCursor>(std::move(bytes), *std::move(cursor));

@@ -1,11 +1,13 @@
 // Cursors over lists of extents: what two files share, and what is written in one.
 #include <algorithm>
+#include <atomic>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/list_cursor.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
 #include "source/image/chunk_compare.h"
 #include "source/image/file_extents.h"
 
@@ -15,11 +17,11 @@ namespace {
 using Kind = Placement::Kind;
 
 // Volume bytes that the consumer compares at once.
-constexpr uint64_t kStretchBytes = uint64_t{1} << 20;
+constexpr uint64_t kStretchBytes = kMiB;
 
 // The size of a contiguous range from which the executor's threads take part: they plan ahead, past
 // the end of the range, by whole chunks.
-constexpr uint64_t kManyBytes = uint64_t{8} << 20;
+constexpr uint64_t kManyBytes = 8 * kMiB;
 
 // The maximum number of lists requested, and of stretches compared, per Next().
 constexpr int kListsPerCall = 8;
@@ -72,7 +74,7 @@ class PlacementDeltaCursor final : public ExtentCursor {
  public:
   PlacementDeltaCursor(PlacedImage base, PlacedImage target, uint64_t block_size,
                        const ReflinkDeltaOptions& options)
-      : ExtentCursor(target.image->size(), block_size),
+      : ExtentCursor({.capacity = target.image->size(), .granularity = block_size}),
         base_(std::move(base)),
         target_(std::move(target)),
         options_(options),
@@ -163,7 +165,8 @@ class PlacementDeltaCursor final : public ExtentCursor {
     // Whole blocks: a block is no larger than kPieceBytes.
     end = std::min(end, begin + kStretchBytes);
     absl::Status status =
-        CompareChunk(pair_, begin, end, static_cast<size_t>(granularity()), compared_);
+        CompareChunk(pair_, begin, end, static_cast<size_t>(granularity()), begin,
+                     options_.images.chunks_ahead > 0 ? &cold_ : nullptr, compared_);
     if (!status.ok()) return status;
     compared_begin_ = begin;
     compared_end_ = end;
@@ -231,7 +234,8 @@ class PlacementDeltaCursor final : public ExtentCursor {
   const PlacedImage target_;
   const ReflinkDeltaOptions options_;
   const ImagePair pair_;
-  uint64_t position_ = 0;  // everything below has been reported
+  std::atomic<bool> cold_{false};  // a read has waited for the storage
+  uint64_t position_ = 0;          // everything below has been reported
 
   std::vector<Judged> judged_;  // without a gap, from at or below the position
   size_t next_ = 0;             // the first that may reach past the position
@@ -249,7 +253,8 @@ class PlacementDeltaCursor final : public ExtentCursor {
 class PlacementAllocationCursor final : public ExtentCursor {
  public:
   explicit PlacementAllocationCursor(PlacedImage placed)
-      : ExtentCursor(placed.image->size(), 1), placed_(std::move(placed)) {}
+      : ExtentCursor({.capacity = placed.image->size(), .granularity = 1}),
+        placed_(std::move(placed)) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {
@@ -328,7 +333,8 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeReflinkDeltaCursor(
   if (base == nullptr || target == nullptr) return absl::InvalidArgumentError("delta: no image");
   const uint64_t block_size = options.images.block_size;
   if (absl::Status status = CheckImageBlockSize(block_size); !status.ok()) return status;
-  if (base->SameFileAs(*target)) return MakeExtentCursor({}, target->size(), block_size);
+  if (base->SameFileAs(*target))
+    return MakeExtentCursor({}, {.capacity = target->size(), .granularity = block_size});
   if (absl::Status status = CheckSharedPlacement(*base, *target); !status.ok()) {
     if (options.require_placement) return status;
     return MakeImageDeltaCursor(std::move(base), std::move(target), options.images);

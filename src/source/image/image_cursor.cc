@@ -1,10 +1,12 @@
 // Cursors over images: delta by comparing bytes, allocation from the file system's holes.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,36 +14,44 @@
 #include "cbt/list_cursor.h"
 #include "cbt/source/image.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
 #include "core/run_assembler.h"
 #include "simd/kernels.h"
 #include "source/image/chunk_compare.h"
+#include "source/image/read_ahead.h"
 
 namespace cbt {
 namespace {
 
 // Minimum volume bytes per chunk: the work of one task.
-constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
+constexpr uint64_t kChunkBytes = kMiB;
 
 // The maximum number of chunks consumed, and of data ranges looked up, per Next().
 constexpr int kChunksPerCall = 16;
+
+// After this long Next() returns what it has, if only to let the consumer look around: a server
+// sends the extents that it has found, and notices that its client has gone.
+constexpr std::chrono::milliseconds kLongestCall{50};
 constexpr int kRangesPerCall = 1024;
 
 // A chunk in flight: filled by a task, awaited by the cursor. Shared, because a cursor may be
 // destroyed while its tasks are still queued.
 struct Chunk {
-  Chunk(uint64_t chunk_begin, uint64_t chunk_end) : begin(chunk_begin), end(chunk_end) {}
+  Chunk(uint64_t chunk_begin, uint64_t chunk_end, uint64_t chunk_asked)
+      : begin(chunk_begin), end(chunk_end), asked(chunk_asked) {}
 
   const uint64_t begin;
   const uint64_t end;
+  const uint64_t asked;  // the kernel was asked to read up to here
   std::atomic<bool> unwanted{false};
 
   // Exceptions must end in the task, and the cursor must not wait forever.
-  void Run(const ImagePair& pair, size_t block_size) noexcept {
+  void Run(const ImagePair& pair, size_t block_size, std::atomic<bool>* cold) noexcept {
     absl::Status result = absl::OkStatus();
     std::vector<uint64_t> bits;
     if (!unwanted.load(std::memory_order_relaxed)) {
       try {
-        result = CompareChunk(pair, begin, end, block_size, bits);
+        result = CompareChunk(pair, begin, end, block_size, asked, cold, bits);
       } catch (const std::bad_alloc&) {
         // A message would need memory as well.
         result = absl::Status(absl::StatusCode::kResourceExhausted, "");
@@ -56,12 +66,18 @@ struct Chunk {
     wake_.notify_one();
   }
 
-  void Wait() {
+  // False if the task has not ended by then.
+  bool WaitUntil(std::chrono::steady_clock::time_point deadline) {
     std::unique_lock lock(mutex_);
-    wake_.wait(lock, [this] { return done_; });
+    return wake_.wait_until(lock, deadline, [this] { return done_; });
   }
 
-  // Valid after Wait().
+  bool IsDone() {
+    const std::lock_guard lock(mutex_);
+    return done_;
+  }
+
+  // Valid once the task has ended.
   absl::Status status;
   std::vector<uint64_t> changed;
 
@@ -73,11 +89,13 @@ struct Chunk {
 
 class ImageDeltaCursor final : public ExtentCursor {
  public:
-  ImageDeltaCursor(ImagePair pair, uint64_t block_size, Executor* executor, size_t in_flight)
-      : ExtentCursor(pair.target->size(), block_size),
+  ImageDeltaCursor(ImagePair pair, uint64_t block_size, const ImageOptions& options)
+      : ExtentCursor({.capacity = pair.target->size(), .granularity = block_size}),
         pair_(std::make_shared<const ImagePair>(std::move(pair))),
-        executor_(executor),
-        in_flight_(executor == nullptr ? 1 : std::max<size_t>(in_flight, 1)),
+        executor_(options.executor),
+        in_flight_(executor_ == nullptr ? 1 : std::max<size_t>(options.chunks_in_flight, 1)),
+        cold_(options.chunks_ahead > 0 ? std::make_shared<std::atomic<bool>>(false) : nullptr),
+        most_planned_(std::max(in_flight_, options.chunks_ahead)),
         // A chunk's blocks fill whole words, so that a run can continue into the next chunk.
         chunk_bytes_(std::max(kChunkBytes, 64 * block_size)),
         runs_(pair_->target->size(), block_size) {}
@@ -92,10 +110,13 @@ class ImageDeltaCursor final : public ExtentCursor {
     runs_.Reset();
     origin_ = planned_ = consumed_ = offset;
     scanned_words_ = 0;
+    window_ = in_flight_;
+    ahead_.reset();
     return absl::OkStatus();
   }
 
   absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    const auto deadline = std::chrono::steady_clock::now() + kLongestCall;
     int chunks = 0;
     while (!batch.full()) {
       if (runs_.waiting()) {
@@ -117,7 +138,11 @@ class ImageDeltaCursor final : public ExtentCursor {
       }
       if (scanned_words_ == 0) {
         if (++chunks > kChunksPerCall) break;
-        chunk.Wait();
+        if (chunks > 1 && std::chrono::steady_clock::now() >= deadline) break;
+        // What was found must not wait for a slow chunk.
+        if (!batch.empty() && !chunk.IsDone()) break;
+        if (executor_ == nullptr) chunk.Run(*pair_, BlockBytes(), cold_.get());
+        if (!chunk.WaitUntil(deadline)) break;
         if (!chunk.status.ok()) return chunk.status;
       }
       Scan(chunk, batch);
@@ -149,15 +174,17 @@ class ImageDeltaCursor final : public ExtentCursor {
       consumed_ = chunk.end;
       scanned_words_ = 0;
       chunks_.pop_front();
+      if (executor_ != nullptr) --started_;
+      window_ = std::min(window_ + 1, most_planned_);
     } else {
       consumed_ = chunk.begin + scanned_words_ * 64 * granularity();
     }
   }
 
-  // Starts chunks until enough are in flight or the end is reached. Skips those in which neither
-  // image has data.
+  // Plans chunks up to the end of the window and has the kernel fetch them, leaving out those in
+  // which neither image has data; starts the first ones.
   absl::Status Plan() {
-    while (chunks_.size() < in_flight_ && planned_ < capacity()) {
+    while (chunks_.size() < window_ && planned_ < capacity()) {
       absl::StatusOr<uint64_t> data = pair_->NextData(planned_);
       if (!data.ok()) return data.status();
       if (*data >= capacity()) {
@@ -166,31 +193,48 @@ class ImageDeltaCursor final : public ExtentCursor {
       }
       const uint64_t begin = origin_ + AlignDown(*data - origin_, chunk_bytes_);
       const uint64_t end = capacity() - begin < chunk_bytes_ ? capacity() : begin + chunk_bytes_;
-      auto chunk = std::make_shared<Chunk>(begin, end);
-      chunks_.push_back(chunk);
-      planned_ = end;
-      const auto block_size = static_cast<size_t>(granularity());
-      if (executor_ == nullptr) {
-        chunk->Run(*pair_, block_size);
-      } else {
-        executor_->Schedule([chunk, pair = pair_, block_size] { chunk->Run(*pair, block_size); });
+      uint64_t asked = begin;
+      // The first chunk before anything is known: an answer should begin soon.
+      if (cold_ != nullptr && (planned_ == origin_ || cold_->load(std::memory_order_relaxed))) {
+        // Of long chunks only the beginning: their tasks ask for the rest, so that it is bounded.
+        asked = std::min(end, begin + kChunkBytes);
+        if (!ahead_.has_value()) ahead_.emplace(*pair_);
+        ahead_->Ask(begin, asked);
       }
+      chunks_.push_back(std::make_shared<Chunk>(begin, end, asked));
+      planned_ = end;
+    }
+    while (executor_ != nullptr && started_ < std::min(chunks_.size(), in_flight_)) {
+      executor_->Schedule([chunk = chunks_[started_], pair = pair_, block_size = BlockBytes(),
+                           cold = cold_] { chunk->Run(*pair, block_size, cold.get()); });
+      ++started_;
     }
     return absl::OkStatus();
   }
+
+  size_t BlockBytes() const noexcept { return static_cast<size_t>(granularity()); }
 
   // Cancels chunks that are still queued.
   void Abandon() noexcept {
     for (const auto& chunk : chunks_) chunk->unwanted.store(true, std::memory_order_relaxed);
     chunks_.clear();
+    started_ = 0;
   }
 
   const std::shared_ptr<const ImagePair> pair_;
   Executor* const executor_;
   const size_t in_flight_;
+  // Whether a read has waited for the storage; null if nothing is asked for. Shared with the tasks.
+  const std::shared_ptr<std::atomic<bool>> cold_;
+  const size_t most_planned_;
   const uint64_t chunk_bytes_;
   RunAssembler runs_;
   std::deque<std::shared_ptr<Chunk>> chunks_;
+  size_t started_ = 0;  // of chunks_, from the front; without an executor Next() runs them
+  // The most chunks to plan. Grows as they are consumed: who seeks and reads little asks for
+  // little.
+  size_t window_ = in_flight_;
+  std::optional<ReadAhead> ahead_;
   uint64_t origin_ = 0;       // chunks begin at multiples of their size from here
   uint64_t planned_ = 0;      // below this offset chunks have been started, or found empty
   uint64_t consumed_ = 0;     // below this offset runs have been taken
@@ -201,7 +245,7 @@ class ImageDeltaCursor final : public ExtentCursor {
 class DataRangeCursor final : public ExtentCursor {
  public:
   explicit DataRangeCursor(std::shared_ptr<const Image> image)
-      : ExtentCursor(image->size(), 1), image_(std::move(image)) {}
+      : ExtentCursor({.capacity = image->size(), .granularity = 1}), image_(std::move(image)) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {
@@ -230,8 +274,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeCursor(ImagePair pair,
                                                          const ImageOptions& options) {
   // Blocks larger than a buffer are compared in parts; a part that differs makes the block differ.
   const uint64_t part = std::min<uint64_t>(options.block_size, kPieceBytes);
-  auto cursor = std::make_unique<ImageDeltaCursor>(std::move(pair), part, options.executor,
-                                                   options.chunks_in_flight);
+  auto cursor = std::make_unique<ImageDeltaCursor>(std::move(pair), part, options);
   if (part == options.block_size) return cursor;
   return AlignOutward(std::move(cursor), options.block_size);
 }
@@ -253,7 +296,8 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeImageDeltaCursor(
     const ImageOptions& options) {
   if (base == nullptr || target == nullptr) return absl::InvalidArgumentError("delta: no image");
   if (absl::Status status = CheckImageBlockSize(options.block_size); !status.ok()) return status;
-  if (base->SameFileAs(*target)) return MakeExtentCursor({}, target->size(), options.block_size);
+  if (base->SameFileAs(*target))
+    return MakeExtentCursor({}, {.capacity = target->size(), .granularity = options.block_size});
   return MakeCursor({std::move(base), std::move(target), options.skip_holes}, options);
 }
 
@@ -267,7 +311,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeImageAllocationCursor(
   if (!options.skip_holes) {
     std::vector<Extent> all;
     if (image->size() > 0) all.push_back({0, image->size()});
-    return MakeExtentCursor(all, image->size(), options.block_size);
+    return MakeExtentCursor(all, {.capacity = image->size(), .granularity = options.block_size});
   }
   return AlignOutward(std::make_unique<DataRangeCursor>(std::move(image)), options.block_size);
 }

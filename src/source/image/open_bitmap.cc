@@ -54,7 +54,7 @@ absl::StatusOr<OpenedSource> OpenBitmapSource(SourceRequest& request) {
   const SourceOptions& options = request.options();
   if (!options.capacity.has_value()) {
     return CannotTell(request,
-                      "a dense bitmap does not hold the volume's size: give it (capacity)");
+                      "a dense bitmap does not hold the volume's size: give it (--capacity)");
   }
   DenseBitmapLayout layout = {.granularity = options.block_size};
   uint64_t word = 1;

@@ -21,7 +21,7 @@ absl::StatusOr<OpenedSource> OpenImageSource(SourceRequest& request) {
   if (request.options().purpose == SourcePurpose::kDelta) {
     return CannotTell(request,
                       "an image alone does not show what changed: name the base and the target "
-                      "(or the format, if this is something else)");
+                      "(or the format, --from, if this is something else)");
   }
   absl::StatusOr<std::shared_ptr<const Image>> image = request.Image();
   if (!image.ok()) return image.status();

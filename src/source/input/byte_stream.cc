@@ -16,6 +16,7 @@
 #include "base/absl_view.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
+#include "cbt/units.h"
 #include "source/input/time_limit.h"
 
 namespace cbt {
@@ -106,7 +107,7 @@ class DescriptorStream final : public ByteStream {
 }  // namespace
 
 absl::StatusOr<uint64_t> ByteStream::DoSkip(uint64_t count) {
-  std::array<uint8_t, size_t{32} << 10> scratch;
+  std::array<uint8_t, 32 * kKiB> scratch;
   const auto wanted = static_cast<size_t>(std::min<uint64_t>(count, scratch.size()));
   const absl::StatusOr<size_t> got = DoRead(std::span(scratch).first(wanted));
   if (!got.ok()) return got.status();

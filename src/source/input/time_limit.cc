@@ -13,7 +13,7 @@ class TimedCursor final : public ExtentCursor {
  public:
   TimedCursor(std::unique_ptr<ExtentCursor> input, std::chrono::milliseconds limit,
               std::string label)
-      : ExtentCursor(input->capacity(), input->granularity()),
+      : ExtentCursor(input->geometry()),
         input_(std::move(input)),
         limit_(std::min<std::chrono::milliseconds>(limit, kLongestTime)),
         label_(std::move(label)) {}
@@ -38,6 +38,7 @@ class TimedCursor final : public ExtentCursor {
   }
 
   void DoAllowPieces() override { input_->AllowPieces(); }
+  bool DoReturnBlocks(uint64_t block_size) override { return input_->ReturnBlocks(block_size); }
 
   const std::unique_ptr<ExtentCursor> input_;
   const std::chrono::milliseconds limit_;

@@ -88,7 +88,7 @@ absl::StatusOr<uint64_t> NeededCapacity(std::string_view label, const ImportOpti
   if (options.capacity.has_value()) return *options.capacity;
   return absl::InvalidArgumentError(
       absl::StrCat(AbslView(label), ": ", AbslView(format),
-                   " does not hold the volume's size: give it (option capacity)"));
+                   " does not hold the volume's size: give it (--capacity)"));
 }
 
 }  // namespace cbt

@@ -5,13 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/source/lists.h"
+#include "cbt/units.h"
 #include "source/lists/change_collector.h"
 #include "source/lists/json_records.h"
 
 namespace cbt {
 namespace {
 
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr size_t kMaxWaitingRuns = size_t{1} << 22;
 
 class Reader final : public JsonPages {

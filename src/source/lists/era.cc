@@ -217,8 +217,8 @@ absl::StatusOr<ChangeMap> ReadEraInvalidate(ByteStream& stream, const EraOptions
       *options.block_size > kMaxGranularity) {
     return absl::InvalidArgumentError(
         absl::StrCat(stream.label(),
-                     ": era_invalidate does not print the size of its blocks: give it (option "
-                     "block-size)"));
+                     ": era_invalidate does not print the size of its blocks: give it (--from "
+                     "era-invalidate:block-size=N)"));
   }
   absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.import.granularity);
   if (!changes.ok()) return changes.status();
@@ -236,7 +236,7 @@ absl::StatusOr<ChangeMap> ReadEraDump(ByteStream& stream, const EraOptions& opti
   if (!status.ok()) return status;
   if (!options.since_era.has_value()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(stream.label(), ": since which era? (option since-era)"));
+        absl::StrCat(stream.label(), ": since which era? (--from era-dump:since-era=N)"));
   }
   absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.import.granularity);
   if (!changes.ok()) return changes.status();

@@ -127,7 +127,7 @@ class Input {
   }
 
   ByteStream& stream_;
-  std::vector<char> buffer_ = std::vector<char>(size_t{64} << 10);
+  std::vector<char> buffer_ = std::vector<char>(64 * kKiB);
   size_t at_ = 0;
   size_t end_ = 0;
   uint64_t before_ = 0;  // bytes before the buffer

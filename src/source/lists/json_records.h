@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "cbt/source/byte_stream.h"
+#include "cbt/units.h"
 
 namespace cbt {
 
@@ -65,7 +66,7 @@ class JsonPages : public JsonEvents {
 
 // Maximum depth of objects and arrays, and bytes of one value with the white space around it.
 inline constexpr int kMaxJsonDepth = 32;
-inline constexpr uint64_t kMaxJsonValueBytes = uint64_t{1} << 20;
+inline constexpr uint64_t kMaxJsonValueBytes = kMiB;
 
 // Reads concatenated documents to the end of the stream; at least one.
 // Errors: DATA_LOSS with the byte offset for invalid JSON or an early end, those of `events`

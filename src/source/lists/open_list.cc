@@ -63,6 +63,12 @@ absl::StatusOr<OpenedSource> OpenListSource(SourceRequest& request) {
       return OpenList(request, ReadEbsPages, ImportOf(request));
     case SourceFormat::kVmware:
       return OpenList(request, ReadVmwareAreas, ImportOf(request));
+    case SourceFormat::kNdjson:
+      return OpenList(request, ReadNdjsonAnswer, ImportOf(request));
+    case SourceFormat::kJson:
+      return OpenList(request, ReadJsonAnswer, ImportOf(request));
+    case SourceFormat::kCsv:
+      return OpenList(request, ReadCsvAnswer, ImportOf(request));
     default:
       return absl::InternalError("not a list");
   }

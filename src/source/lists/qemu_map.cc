@@ -107,7 +107,7 @@ absl::StatusOr<ChangeMap> ReadQemuMap(ByteStream& stream, const ImportOptions& o
     return absl::InvalidArgumentError(
         absl::StrCat(stream.label(),
                      ": a map of qemu-img reports what is allocated, or what an overlay changed: "
-                     "say which"));
+                     "say which (--as)"));
   }
   absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.granularity);
   if (!changes.ok()) return changes.status();

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/source/lists.h"
+#include "cbt/units.h"
 #include "map/container.h"
 #include "source/lists/change_collector.h"
 #include "source/lists/record_input.h"
@@ -24,7 +25,7 @@ constexpr std::string_view kImageV2 = "rbd image v2\n";
 constexpr std::string_view kImageDiffsV2 = "rbd image diffs v2\n";
 constexpr uint64_t kMaxNameBytes = 4096;
 // The limit for all snapshot names of an export, which are kept until its end.
-constexpr uint64_t kMaxAllNameBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxAllNameBytes = 16 * kMiB;
 
 // The metadata before the ranges of a diff.
 struct DiffFacts {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/source/byte_stream.h"
+#include "cbt/units.h"
 
 namespace cbt {
 
@@ -58,7 +59,7 @@ class RecordInput {
 
   const std::string& label() const noexcept { return stream_.label(); }
 
-  static constexpr size_t kBufferBytes = size_t{256} << 10;
+  static constexpr size_t kBufferBytes = 256 * kKiB;
 
  private:
   bool Fill(size_t count) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/source/lists.h"
+#include "cbt/units.h"
 #include "source/lists/change_collector.h"
 #include "source/lists/sector_units.h"
 #include "source/lists/xml_records.h"
@@ -98,7 +99,7 @@ class DumpReader final : public XmlEvents {
   };
 
   // The maximum bytes of all maps of parts.
-  static constexpr uint64_t kMaxPartBytes = uint64_t{1} << 30;
+  static constexpr uint64_t kMaxPartBytes = kGiB;
 
   absl::Status Open(int depth, std::string_view name, const XmlAttributes& attributes) override {
     if (depth == 0) {

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "cbt/units.h"
 #include "source/lists/change_collector.h"
 
 #if CBT_HAVE_EXPAT
@@ -44,7 +45,7 @@ absl::StatusOr<uint64_t> XmlAttributes::Number(std::string_view name) const {
 #if CBT_HAVE_EXPAT
 namespace {
 
-constexpr size_t kBufferBytes = size_t{64} << 10;
+constexpr size_t kBufferBytes = 64 * kKiB;
 
 bool IsSpace(char c) noexcept { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 

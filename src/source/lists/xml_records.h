@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/source/byte_stream.h"
+#include "cbt/units.h"
 
 namespace cbt {
 
@@ -44,8 +45,8 @@ class XmlEvents {
 
 // Maximum depth of elements, bytes of one tag, and bytes of memory for expat.
 inline constexpr int kMaxXmlDepth = 32;
-inline constexpr uint64_t kMaxXmlTagBytes = uint64_t{1} << 20;
-inline constexpr size_t kMaxXmlMemoryBytes = size_t{16} << 20;
+inline constexpr uint64_t kMaxXmlTagBytes = kMiB;
+inline constexpr size_t kMaxXmlMemoryBytes = 16 * kMiB;
 
 // Reads one document to the end of the stream. A document type is refused: no list has one, and
 // entities can expand a small input into a huge one.

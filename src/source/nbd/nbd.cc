@@ -107,7 +107,7 @@ class NbdCursor final : public ExtentCursor {
  public:
   NbdCursor(std::shared_ptr<NbdExport::State> state, NbdExtents extents, uint64_t request_bytes,
             std::unique_ptr<NbdConnection> connection)
-      : ExtentCursor(state->size(), 1),
+      : ExtentCursor({.capacity = state->size(), .granularity = 1}),
         state_(std::move(state)),
         request_bytes_(request_bytes),
         extents_(std::move(extents)),

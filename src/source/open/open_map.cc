@@ -31,7 +31,7 @@ absl::StatusOr<OpenedSource> OpenChangeMap(SourceRequest& request) {
 absl::StatusOr<OpenedSource> OpenRoaring(SourceRequest& request) {
   const SourceOptions& options = request.options();
   if (!options.capacity.has_value()) {
-    return CannotTell(request, "roaring bytes don't hold the volume's size: give it (capacity)");
+    return CannotTell(request, "roaring bytes don't hold the volume's size: give it (--capacity)");
   }
   absl::StatusOr<std::shared_ptr<const MappedFile>> file = request.Map();
   if (!file.ok()) return file.status();

@@ -43,6 +43,9 @@ absl::StatusOr<OpenedSource> OpenFormat(SourceRequest& request) {
     case Format::kEraDump:
     case Format::kEbs:
     case Format::kVmware:
+    case Format::kNdjson:
+    case Format::kJson:
+    case Format::kCsv:
       return OpenListSource(request);
   }
   return absl::InternalError("unknown source format");
@@ -53,7 +56,7 @@ absl::StatusOr<OpenedSource> Shaped(absl::StatusOr<OpenedSource> source,
                                     const SourceRequest& request) {
   if (!source.ok()) return source;
   const SourceOptions& options = request.options();
-  if (source->cursor->granularity() % options.block_size != 0) {
+  if (!request.own_block_size() && source->cursor->granularity() % options.block_size != 0) {
     absl::StatusOr<std::unique_ptr<ExtentCursor>> aligned =
         AlignOutward(std::move(source->cursor), options.block_size);
     if (!aligned.ok()) return aligned.status();
@@ -77,12 +80,11 @@ absl::Status CheckCapacity(SourceRequest& request, const OpenedSource& source) {
 absl::Status CheckImageOptions(const SourceRequest& request, bool pair) {
   if (request.format() == Format::kImage) {
     return request.options().by_extents && !pair
-               ? CannotTell(request, "comparing by extents needs two images")
+               ? CannotTell(request, "--by-extents needs two images")
                : absl::OkStatus();
   }
   if (!request.options().skip_zeros && !request.options().by_extents) return absl::OkStatus();
-  return CannotTell(request, absl::StrCat("leaving out zeros and comparing by extents work on raw "
-                                          "images, not on ",
+  return CannotTell(request, absl::StrCat("--skip-zeros and --by-extents are for raw images, not ",
                                           InfoOf(request.format()).what));
 }
 
@@ -146,13 +148,15 @@ absl::StatusOr<OpenedSource> OpenDelta(const std::string& base, const std::strin
   of_base.label.clear();
   SourceRequest older(base, of_base);
   SourceRequest newer(target, of_target);
+  older.RefusePipes();
+  newer.RefusePipes();
   if (absl::Status status = older.Prepare(); !status.ok()) return status;
   if (absl::Status status = newer.Prepare(); !status.ok()) return status;
   for (const SourceRequest* side : {&older, &newer}) {
     if (absl::Status status = CheckImageOptions(*side, true); !status.ok()) return status;
   }
   if (options.base_capacity.has_value()) {
-    return CannotTell(older, "has a size of its own (base-capacity)");
+    return CannotTell(older, "has a size of its own (--base-capacity)");
   }
   absl::StatusOr<OpenedSource> source;
   if (older.format() == Format::kImage && newer.format() == Format::kImage) {

@@ -46,6 +46,9 @@ constexpr SourceFormatInfo kFormats[] = {
     {"vmware", "VMware QueryChangedDiskAreas responses", "", Format::kVmware, true, true, true},
     {"ext", "ext2, ext3 or ext4 file system in a raw image", "unclean=over-report", Format::kExt,
      true, false, false},
+    {"ndjson", "cbt's own answers (--format ndjson)", "", Format::kNdjson, true, true, true},
+    {"json", "cbt's own answers (--format json)", "", Format::kJson, true, true, true},
+    {"csv", "cbt's own answers (--format csv)", "", Format::kCsv, true, true, true},
 };
 
 bool Begins(std::string_view text, std::string_view with) { return text.starts_with(with); }
@@ -63,7 +66,13 @@ bool Holds(std::string_view text, std::string_view what) {
   return text.find(what) != std::string_view::npos;
 }
 
+// The first line of cbt's csv.
+constexpr std::string_view kCsvHeader = "byte_offset,size_bytes\n";
+
 absl::StatusOr<Format> DetectJson(std::string_view text) {
+  if (Holds(text, "\"block_metadata_type\"") && Holds(text, "\"volume_capacity_bytes\"")) {
+    return Holds(text, "\"block_metadata\"") ? Format::kJson : Format::kNdjson;
+  }
   if (Holds(text, "\"changedArea\"") || Holds(text, "\"startOffset\"")) return Format::kVmware;
   if (Holds(text, "\"ChangedBlocks\"") || Holds(text, "\"BlockIndex\"") ||
       Holds(text, "\"Blocks\"")) {
@@ -127,7 +136,7 @@ absl::Status CheckOption(const SourceFormatInfo& info, std::span<const Option> t
 std::span<const SourceFormatInfo> SourceFormats() noexcept { return kFormats; }
 
 const SourceFormatInfo& InfoOf(SourceFormat format) noexcept {
-  static_assert(std::size(kFormats) == static_cast<size_t>(Format::kExt) + 1);
+  static_assert(std::size(kFormats) == static_cast<size_t>(Format::kCsv) + 1);
   return kFormats[static_cast<size_t>(format)];
 }
 
@@ -149,6 +158,7 @@ absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_b
   const char next = second == std::string_view::npos ? '\0' : text[second];
   if (text[first] == '[' && (next == '{' || next == ']')) return DetectJson(text);
   if (text[first] == '{' && next == '"') return DetectJson(text);
+  if (Begins(text, kCsvHeader)) return Format::kCsv;
   if (text[first] == '<' &&
       (Begins(text.substr(first), "<superblock") || Begins(text.substr(first), "<blocks") ||
        Begins(text.substr(first), "<?xml"))) {
@@ -178,12 +188,17 @@ bool HasNameOf(SourceFormat format, std::string_view path) {
     case Format::kRbdJson:
     case Format::kEbs:
     case Format::kVmware:
+    case Format::kJson:
       return is_one_of({".json"});
     case Format::kThinDelta:
     case Format::kThinDump:
     case Format::kEraInvalidate:
     case Format::kEraDump:
       return is_one_of({".xml"});
+    case Format::kNdjson:
+      return is_one_of({".ndjson", ".json", ".jsonl"});
+    case Format::kCsv:
+      return is_one_of({".csv"});
     case Format::kRoaring64:
     case Format::kRoaring32:
       return is_one_of({".roaring"});

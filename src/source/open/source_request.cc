@@ -1,6 +1,7 @@
 #include "source/open/source_request.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -19,6 +20,12 @@ namespace {
 
 constexpr uint64_t kSectorBytes = 512;
 
+// What has no blocks of its own is read in those of the default.
+SourceOptions WithBlockSize(SourceOptions options) {
+  if (options.block_size == 0) options.block_size = SourceOptions().block_size;
+  return options;
+}
+
 }  // namespace
 
 bool IsNbdAddress(std::string_view address) {
@@ -30,7 +37,8 @@ bool IsNbdAddress(std::string_view address) {
 
 SourceRequest::SourceRequest(std::string address, const SourceOptions& options)
     : address_(std::move(address)),
-      options_(options),
+      options_(WithBlockSize(options)),
+      own_block_size_(options.block_size == 0),
       label_(!options.label.empty() ? options.label
              : address_ == "-"      ? "standard input"
                                     : address_) {}
@@ -69,7 +77,7 @@ absl::Status SourceRequest::FindFormat() {
   const absl::StatusOr<SourceFormat> format = DetectSourceFormat(std::span(first).first(*count));
   if (!format.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(label_, ": ", format.status().message(), ": name the format"));
+        absl::StrCat(label_, ": ", format.status().message(), ": name the format (--from)"));
   }
   format_ = *format;
   if (format_ != SourceFormat::kImage) return CheckIsNoVolume();
@@ -152,12 +160,40 @@ absl::Status SourceRequest::OpenStream() {
   }
   if (S_ISREG(stat.st_mode)) file_bytes_ = static_cast<uint64_t>(stat.st_size);
   is_device_ = S_ISBLK(stat.st_mode);
+  if (S_ISFIFO(stat.st_mode)) {
+    if (refuses_pipes_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(label_, ": is a pipe, and a pair of images is read at any place"));
+    }
+    if (absl::Status status = WaitForWriter(*descriptor); !status.ok()) return status;
+  }
   // Only opening must not block; a pipe's writer may be slow.
   const int flags = ::fcntl(*descriptor, F_GETFL);
   if (flags < 0 || ::fcntl(*descriptor, F_SETFL, flags & ~O_NONBLOCK) != 0) {
     return FileError(label_, errno);
   }
   return absl::OkStatus();
+}
+
+// A pipe that was opened without blocking looks empty until somebody writes to it. Waiting for the
+// first bytes, or for the end of a writer without any, does what opening it with blocking would.
+absl::Status SourceRequest::WaitForWriter(int pipe) const {
+  constexpr int64_t kLongestPoll = 60'000;
+  for (;;) {
+    int timeout = -1;
+    if (Deadline() != std::chrono::steady_clock::time_point::max()) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          Deadline() - std::chrono::steady_clock::now());
+      if (left.count() <= 0) {
+        return absl::DeadlineExceededError(absl::StrCat(label_, ": no writer opened the pipe"));
+      }
+      timeout = static_cast<int>(std::min<int64_t>(left.count() + 1, kLongestPoll));
+    }
+    struct pollfd waiting = {.fd = pipe, .events = POLLIN, .revents = 0};
+    const int ready = Retry([&] { return ::poll(&waiting, 1, timeout); });
+    if (ready < 0) return FileError(label_, errno);
+    if (ready > 0) return absl::OkStatus();
+  }
 }
 
 absl::StatusOr<std::shared_ptr<const Image>> SourceRequest::Image() const {

@@ -32,13 +32,20 @@ class SourceRequest {
  public:
   SourceRequest(std::string address, const SourceOptions& options);
 
-  // Determines the format, and checks that it takes the given options. Call first.
+  // For a side of a pair, which has to be read at any place: a pipe is refused before it is waited
+  // for. Call before Prepare().
+  void RefusePipes() noexcept { refuses_pipes_ = true; }
+
+  // Determines the format, and checks that it takes the given options. Waits for the writer of a
+  // pipe.
   absl::Status Prepare();
 
   SourceFormat format() const noexcept { return format_; }
   const std::string& address() const noexcept { return address_; }
   const std::string& label() const noexcept { return label_; }
   const SourceOptions& options() const noexcept { return options_; }
+  // True if the block size was left to the source; options() has the default then.
+  bool own_block_size() const noexcept { return own_block_size_; }
   // False with an opener: callers that restrict files have no standard input to offer.
   bool IsStandardInput() const noexcept { return address_ == "-" && !options_.open; }
 
@@ -62,16 +69,19 @@ class SourceRequest {
   absl::Status CheckIsNoVolume() const;
   absl::StatusOr<int> Open() const;
   absl::Status OpenStream();
+  absl::Status WaitForWriter(int pipe) const;
   std::chrono::steady_clock::time_point Deadline() const;
 
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   const std::string address_;
   const SourceOptions options_;
+  const bool own_block_size_;
   std::string label_;
   SourceFormat format_ = SourceFormat::kImage;
   std::unique_ptr<ByteStream> stream_;
   std::optional<uint64_t> file_bytes_;  // of a regular file that the stream reads
   bool is_device_ = false;              // the stream reads a block device
+  bool refuses_pipes_ = false;
 };
 
 }  // namespace cbt

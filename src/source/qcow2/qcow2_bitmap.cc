@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "cbt/units.h"
 #include "core/run_assembler.h"
 #include "simd/kernels.h"
 #include "source/qcow2/qcow2_format.h"
@@ -22,11 +23,11 @@ constexpr uint32_t kMaxGranularityBits = 62;
 constexpr uint64_t kAllOnes = 1;  // a table entry without an offset
 
 // Bytes of a bitmap in memory at a time, and entries of its table.
-constexpr uint64_t kChunkBytes = uint64_t{64} << 10;
+constexpr uint64_t kChunkBytes = 64 * kKiB;
 constexpr uint64_t kWindowEntries = 512;
 
 // The maximum of bitmap bytes and table entries per Next().
-constexpr uint64_t kBytesPerCall = uint64_t{4} << 20;
+constexpr uint64_t kBytesPerCall = 4 * kMiB;
 constexpr uint64_t kTableEntryCost = 64;  // in bytes of bitmap
 
 absl::StatusOr<Qcow2BitmapEntry> ReadEntry(const Image& file, const std::vector<uint8_t>& directory,
@@ -67,7 +68,7 @@ absl::StatusOr<Qcow2BitmapEntry> ReadEntry(const Image& file, const std::vector<
 class Qcow2BitmapCursor final : public ExtentCursor {
  public:
   Qcow2BitmapCursor(std::shared_ptr<const Qcow2Image> image, const Qcow2BitmapEntry& entry)
-      : ExtentCursor(image->virtual_size(), entry.bitmap.granularity),
+      : ExtentCursor({.capacity = image->virtual_size(), .granularity = entry.bitmap.granularity}),
         image_(std::move(image)),
         file_(*image_->parts().layers.front().file),
         cluster_bits_(image_->parts().layers.front().header.cluster_bits),

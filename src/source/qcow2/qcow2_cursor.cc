@@ -29,7 +29,7 @@ template <typename View>
 class PlacementCursor final : public ExtentCursor {
  public:
   PlacementCursor(View view, uint64_t capacity, uint64_t granularity)
-      : ExtentCursor(capacity, granularity), view_(std::move(view)) {}
+      : ExtentCursor({.capacity = capacity, .granularity = granularity}), view_(std::move(view)) {}
 
  private:
   absl::Status DoSeek(uint64_t offset) override {

@@ -14,17 +14,18 @@
 #include "absl/status/statusor.h"
 #include "cbt/source/image.h"
 #include "cbt/source/qcow2.h"
+#include "cbt/units.h"
 
 namespace cbt {
 
 inline constexpr uint32_t kQcow2Magic = 0x514649fb;  // "QFI\xfb"
 
 // qemu's own limits, which bound the cost of hostile files.
-inline constexpr uint64_t kMaxL1Bytes = uint64_t{32} << 20;
+inline constexpr uint64_t kMaxL1Bytes = 32 * kMiB;
 inline constexpr uint64_t kMaxQcow2Snapshots = 65536;
-inline constexpr uint64_t kMaxSnapshotTableBytes = uint64_t{64} << 20;
+inline constexpr uint64_t kMaxSnapshotTableBytes = 64 * kMiB;
 inline constexpr uint64_t kMaxQcow2Bitmaps = 65535;
-inline constexpr uint64_t kMaxBitmapDirectoryBytes = uint64_t{64} << 20;
+inline constexpr uint64_t kMaxBitmapDirectoryBytes = 64 * kMiB;
 
 // Bits 9 - 55 of an entry of any table: an offset into the file.
 inline constexpr uint64_t kQcow2OffsetMask = 0x00fffffffffffe00;

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cbt/units.h"
 #include "source/qcow2/qcow2_format.h"
 
 namespace cbt {
@@ -37,7 +38,7 @@ enum class SegmentRule : uint8_t {
 // the first-level table in memory. Belongs to one thread.
 class TableWalk {
  public:
-  static constexpr uint64_t kMaxSliceBytes = uint64_t{64} << 10;
+  static constexpr uint64_t kMaxSliceBytes = 64 * kKiB;
   static constexpr uint64_t kWindowBytes = 4096;
 
   // `layer` must outlive the walk. `tables` must have passed CheckQcow2Tables(); for a raw file

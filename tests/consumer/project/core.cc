@@ -11,7 +11,7 @@ int main() {
   const uint8_t bits[] = {0x03, 0x00, 0xb0};
   auto view = cbt::BitmapView::Create(bits, 0, 24);
   if (!view.ok()) return 1;
-  auto cursor = cbt::MakeBitmapCursor(*view, 24 * 4096, 4096);
+  auto cursor = cbt::MakeBitmapCursor(*view, {.capacity = 24 * 4096, .granularity = 4096});
   if (cursor.ok()) cursor = cbt::Coalesce(*std::move(cursor), 4096);
   if (!cursor.ok()) return 1;
   const auto print = [](const cbt::ExtentBatch& batch) {

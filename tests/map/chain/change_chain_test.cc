@@ -11,6 +11,7 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -63,6 +64,19 @@ struct Model {
     changes.erase(changes.begin() + static_cast<long>(at));
   }
 };
+
+TEST(ChangeChainTest, RecordedTimesAreThoseOfTheMaps) {
+  const test::TempDir folder;
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"s0", kVolume.capacity}, kQuick));
+  ASSERT_OK(chain->Append(Map("s0", "s1", {1})));
+  ASSERT_OK(chain->Append(Map("s1", "s2", {2})));
+  const timespec times[] = {{1, 0}, {1'700'000'000, 123}};
+  ASSERT_EQ(utimensat(AT_FDCWD, (folder / "c/map-2.cbm").c_str(), times, 0), 0);
+  ASSERT_EQ(unlink((folder / "c/map-1.cbm").c_str()), 0);
+  EXPECT_THAT(chain->RecordedTimes(),
+              testing::ElementsAre(std::nullopt, std::nullopt, 1'700'000'000'000'000'123));
+}
 
 TEST(ChangeChainTest, DeltaOfAnyPair) {
   const test::TempDir folder;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cbt/change_map_file.h"
+#include "cbt/units.h"
 #include "map/folder/folder.h"
 #include "map/maps.h"
 #include "map/tracker/region_log.h"
@@ -28,7 +29,7 @@ using test::Blocks;
 using test::ValueOf;
 using Names = std::vector<std::string>;
 
-constexpr VolumeGeometry kVolume = {uint64_t{1} << 20, 4096};
+constexpr VolumeGeometry kVolume = {kMiB, 4096};
 
 class TrackerFilesTest : public testing::Test {
  protected:

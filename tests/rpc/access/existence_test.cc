@@ -14,6 +14,7 @@
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
 #include "cbt/rpc/session_store.h"
+#include "cbt/units.h"
 #include "rpc/contract/contract.h"
 #include "rpc/support/providers.h"
 #include "rpc/support/raw_call.h"
@@ -36,7 +37,7 @@ class TwoNamespaces {
           for (const std::string& handle : {call.target, call.base.value_or(call.target)}) {
             if (!present.contains(handle)) return absl::NotFoundError("no such snapshot");
           }
-          return Extents(CursorOver({{0, 4096}}, 1 << 20));
+          return Extents(CursorOver({{0, 4096}}, kMiB));
         }) {
     std::vector<rpc::TokenGrant> grants(1);
     grants[0] = {.token = Secret(kToken), .name = "operator", .name_spaces = {"mine"}};

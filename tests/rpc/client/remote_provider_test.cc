@@ -128,7 +128,7 @@ class Relayed {
     request.address = relay_->address();
     request.snapshot_id = std::string("s");
     request.timeout = seconds(60);
-    request.max_resumes = 0;
+    request.retry_for = {};
     return request;
   }
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/units.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/planted_server.h"
 #include "support/status.h"
@@ -75,6 +76,27 @@ INSTANTIATE_TEST_SUITE_P(Apis, GoodServers,
                          testing::Values(rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession,
                                          rpc::Api::kPaged),
                          [](const auto& info) { return std::string(rpc::ApiName(info.param)); });
+
+TEST(Conformance, AMissingMethodFailsOnlyThoseWhoAskedForNothingElse) {
+  const PlantedServer server(rpc::Api::kCsi, "delta-only");
+  const auto reports = Check(rpc::Api::kCsi, server.address());
+  ExpectNoFailure(reports);
+  size_t allocated = 0;
+  bool wire = false;
+  for (const rpc::RuleReport& report : reports) {
+    if (report.method == "allocated") {
+      ++allocated;
+      EXPECT_EQ(report.id, "answers");
+      EXPECT_EQ(report.result, rpc::RuleResult::kNotApplicable);
+    }
+    wire |= report.id.starts_with("wire-") && report.result == rpc::RuleResult::kPass;
+  }
+  EXPECT_EQ(allocated, 1u);
+  EXPECT_TRUE(wire);
+  rpc::ConformanceOptions options = OptionsFor(rpc::Api::kCsi, server.address());
+  options.request.base_snapshot_id.reset();
+  EXPECT_THAT(Failed(Check(options)), testing::Contains("answers"));
+}
 
 struct Planted {
   rpc::Api api;
@@ -250,7 +272,7 @@ TEST(Conformance, OurServerKeepsEveryRuleAtTheEdges) {
     uint64_t capacity;
   };
   const Edge edges[] = {
-      {"no tuples", {}, 1 << 20},
+      {"no tuples", {}, kMiB},
       {"one byte", {{0, 1}}, 1},
       {"tuples of a few bytes", {{1, 2}, {5, 3}, {9, 4}, {20, 5}}, 1000},
       {"the largest volume", {{0, 4096}, {kMaxCapacity - 1, 1}}, kMaxCapacity},

@@ -16,6 +16,7 @@
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
 #include "cbt/source/directory_provider.h"
+#include "cbt/units.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/sidecar.h"
@@ -28,7 +29,7 @@ using absl::StatusCode;
 using reference::Ranges;
 using testing::HasSubstr;
 
-constexpr uint64_t kCapacity = 1 << 20;
+constexpr uint64_t kCapacity = kMiB;
 
 // Answers with `first` until its stream breaks in the middle, and with `later` from then on.
 class Replaced {
@@ -85,7 +86,7 @@ TEST(SourceVersion, AttackUARelayPassesItOn) {
         const Replaced plugin("generation 1", replaced ? "generation 2" : "generation 1");
         const Sidecar sidecar(plugin.service.server->address(), check);
         rpc::ListRequest request = sidecar.Request(api);
-        request.max_resumes = 5;
+        request.retry_for = std::chrono::seconds(60);
         const absl::Status status = ListWhatComes(request).status;
         EXPECT_EQ(plugin.opened, 2);
         EXPECT_EQ(status.code(), replaced ? StatusCode::kAborted : StatusCode::kOk) << status;
@@ -180,7 +181,7 @@ TEST(SourceVersion, AttackUNothingOfWhatTheProviderSaysIsReadFromIt) {
 // The whole way: files, a server that is started again, a client that seeks in what it holds.
 TEST(SourceVersion, AttackUAnImageThatIsSwappedForOneOfItsSizeIsFound) {
   const TempDir dir;
-  const std::string monday(64 << 10, 'a');
+  const std::string monday(64 * kKiB, 'a');
   std::string tuesday = monday;
   tuesday[5000] = 'b';
   std::string other = monday;

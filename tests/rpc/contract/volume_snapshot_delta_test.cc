@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "cbt/units.h"
 #include "support/cursors.h"
 #include "support/status.h"
 
@@ -47,7 +48,7 @@ TEST(VolumeSnapshotDelta, PagesByBlockIndex) {
 // Fails where it is sought to (`at` 0) or at its n-th batch.
 class BrokenCursor final : public ExtentCursor {
  public:
-  explicit BrokenCursor(int at) : ExtentCursor(1 << 20, 4096), at_(at) {}
+  explicit BrokenCursor(int at) : ExtentCursor({.capacity = kMiB, .granularity = 4096}), at_(at) {}
 
  private:
   absl::Status DoSeek(uint64_t) override {

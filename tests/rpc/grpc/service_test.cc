@@ -5,11 +5,14 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <grpcpp/support/async_unary_call.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
@@ -19,6 +22,7 @@
 
 #include "absl/strings/cord.h"
 #include "cbt/rpc/client.h"
+#include "cbt/units.h"
 #include "csi.pb.h"
 #include "rpc/contract/status.h"
 #include "rpc/grpc/call.h"
@@ -189,7 +193,7 @@ class Embedded : public testing::Test {
           if (call.target == "none") return absl::NotFoundError("no such snapshot");
           return test::Extents(call.target == "endless"
                                    ? test::AlternatingCursor(uint64_t{1} << 46, 512)
-                                   : test::CursorOver({{0, 1}, {4096, 8192}}, 1 << 20));
+                                   : test::CursorOver({{0, 1}, {4096, 8192}}, kMiB));
         }) {}
   ~Embedded() override { Stop(); }
 
@@ -214,7 +218,7 @@ class Embedded : public testing::Test {
     ListRequest request;
     request.address = address_;
     request.snapshot_id = snapshot;
-    request.max_resumes = 0;
+    request.retry_for = {};
     return RemoteCursor::Open(request);
   }
 
@@ -288,6 +292,100 @@ TEST_F(Embedded, StreamsAreLimited) {
   test::RawCall two(test::Connect(address_), test::kAllocatedPath, request);
   EXPECT_FALSE(two.Read().has_value());
   EXPECT_EQ(two.Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+// Why streams ended, in the order of their ends.
+class Ends final : public StreamObserver {
+ public:
+  void OnOpen(const StreamKind&) noexcept override {}
+  void OnClose(const StreamReport& report) noexcept override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    reports_.push_back(report);
+    changed_.notify_all();
+  }
+  StreamReport Wait(size_t index) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return reports_.size() > index; });
+    return reports_[index];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<StreamReport> reports_;
+};
+
+TEST_F(Embedded, CompleteStreamsAreProvenAndCounted) {
+  Ends ends;
+  Start({.telemetry = {.observer = &ends}});
+  ASSERT_OK_AND_ASSIGN(const auto cursor, Open("s"));
+  ASSERT_OK(test::Drain(*cursor));
+  EXPECT_EQ(cursor->completeness(), Completeness::kProven);
+  const StreamReport report = ends.Wait(0);
+  EXPECT_EQ(report.reason, EndReason::kCompleted);
+  EXPECT_EQ(report.tuples, 2u);
+  Stop();
+}
+
+TEST_F(Embedded, CancelledStreamsEnd) {
+  Ends ends;
+  Start({.telemetry = {.observer = &ends}});
+  {
+    test::RawCall call(test::Connect(address_), test::kAllocatedPath,
+                       test::Ask{.snapshot = "endless"}.bytes());
+    ASSERT_TRUE(call.Read().has_value());
+    EXPECT_EQ(service_->open_streams(), 1u);
+    call.Cancel();
+  }
+  EXPECT_EQ(ends.Wait(0).reason, EndReason::kClient);
+  Stop();
+  EXPECT_EQ(service_->open_streams(), 0u);
+}
+
+// A service of the asynchronous interface, as generated code makes it, with its queue.
+class AsyncOther final : public grpc::Service {
+ public:
+  AsyncOther() {
+    AddMethod(new grpc::internal::RpcServiceMethod("/a/Ask", grpc::internal::RpcMethod::NORMAL_RPC,
+                                                   nullptr));
+    MarkMethodAsync(0);
+  }
+  // Answers one call with its own request.
+  void Serve(grpc::ServerCompletionQueue& queue) {
+    grpc::ServerContext context;
+    grpc::ByteBuffer message;
+    grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> writer(&context);
+    RequestAsyncUnary(0, &context, &message, &writer, &queue, &queue, this);
+    void* tag = nullptr;
+    bool ok = false;
+    ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
+    writer.Finish(message, grpc::Status::OK, this);
+    ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
+  }
+};
+
+TEST_F(Embedded, ServesBesideAnAsynchronousService) {
+  service_ = test::ValueOf(GrpcService::Create(provider_, {}));
+  AsyncOther other;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address_, grpc::InsecureServerCredentials());
+  builder.RegisterService(&other);
+  builder.RegisterService(service_.get());
+  const std::unique_ptr<grpc::ServerCompletionQueue> queue = builder.AddCompletionQueue();
+  server_ = builder.BuildAndStart();
+  ASSERT_NE(server_, nullptr);
+  std::thread serving([&] { other.Serve(*queue); });
+  test::RawCall call(test::Connect(address_), "/a/Ask", "question");
+  EXPECT_EQ(call.Read(), "question");
+  EXPECT_TRUE(call.Finish().ok());
+  serving.join();
+  ASSERT_OK_AND_ASSIGN(const auto cursor, Open("s"));
+  EXPECT_OK(test::Drain(*cursor));
+  Stop();
+  queue->Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue->Next(&tag, &ok)) continue;
 }
 
 TEST_F(Embedded, OptionsOutOfRangeAreNamed) {

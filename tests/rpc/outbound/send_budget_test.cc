@@ -7,13 +7,13 @@
 #include <chrono>
 #include <cstddef>
 
+#include "cbt/units.h"
+
 namespace cbt::rpc {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kKiB = 1024;
-constexpr size_t kMiB = 1024 * kKiB;
 constexpr size_t kMany = 100'000;
 constexpr milliseconds kAtOnce{0};
 constexpr milliseconds kPromptly{250};
@@ -34,7 +34,7 @@ void Pass(SendBudget& budget, size_t length, milliseconds took) {
 
 TEST(SendBudget, LittleWaitsForAReaderOfWhichNothingIsKnown) {
   for (const size_t length : {size_t{1}, size_t{100}, kKiB, 10 * kKiB, 128 * kKiB}) {
-    SendBudget budget(kMany, size_t{64} << 20);
+    SendBudget budget(kMany, 64 * kMiB);
     const size_t count = Fill(budget, length);
     // What a message costs beside its bytes counts: not thousands of tiny ones.
     EXPECT_LE((count - 1) * (length + 400), 4 * kKiB) << length;
@@ -44,14 +44,14 @@ TEST(SendBudget, LittleWaitsForAReaderOfWhichNothingIsKnown) {
 
 TEST(SendBudget, OneMessageGoesHoweverLongItIs) {
   SendBudget budget(kMany, 1);
-  EXPECT_EQ(Fill(budget, size_t{1} << 30), 1u);
-  budget.Taken(size_t{1} << 30, kSlowly);
+  EXPECT_EQ(Fill(budget, kGiB), 1u);
+  budget.Taken(kGiB, kSlowly);
   EXPECT_TRUE(budget.HasMuchRoom());
-  EXPECT_EQ(Fill(budget, size_t{1} << 30), 1u);
+  EXPECT_EQ(Fill(budget, kGiB), 1u);
 }
 
 TEST(SendBudget, AQuarterOfWhatWasTakenAtOnceMayWait) {
-  SendBudget budget(kMany, size_t{64} << 20);
+  SendBudget budget(kMany, 64 * kMiB);
   // What the transport's windows take proves nothing, and it takes that from every server.
   for (int i = 0; i < 15; ++i) Pass(budget, 16 * kKiB, kAtOnce);
   budget.Made(4 * kKiB);
@@ -66,8 +66,8 @@ TEST(SendBudget, AQuarterOfWhatWasTakenAtOnceMayWait) {
 }
 
 TEST(SendBudget, WhoHesitatesBeginsAgain) {
-  SendBudget budget(kMany, size_t{64} << 20);
-  Pass(budget, size_t{100} << 20, kAtOnce);
+  SendBudget budget(kMany, 64 * kMiB);
+  Pass(budget, 100 * kMiB, kAtOnce);
   EXPECT_EQ(Fill(budget, kMiB), 25u);
   budget.Taken(kMiB, kSlowly);
   // What was made stays made; nothing is added before almost all of it has gone.
@@ -81,19 +81,19 @@ TEST(SendBudget, WhoHesitatesBeginsAgain) {
 }
 
 TEST(SendBudget, NeverMoreThanItsOwnerAllows) {
-  SendBudget few(3, size_t{64} << 20);
-  Pass(few, size_t{1} << 30, kAtOnce);
+  SendBudget few(3, 64 * kMiB);
+  Pass(few, kGiB, kAtOnce);
   EXPECT_EQ(Fill(few, 1), 3u);
   SendBudget small(kMany, kMiB);
-  Pass(small, size_t{1} << 30, kAtOnce);
+  Pass(small, kGiB, kAtOnce);
   EXPECT_EQ(Fill(small, kMiB / 4), 4u);
   SendBudget smaller(kMany, kKiB);
   EXPECT_EQ(Fill(smaller, kKiB / 2), 2u);
 }
 
 TEST(SendBudget, WhoPausedIsWokenWhenHalfIsFree) {
-  SendBudget messages(4, size_t{64} << 20);
-  Pass(messages, size_t{1} << 30, kAtOnce);
+  SendBudget messages(4, 64 * kMiB);
+  Pass(messages, kGiB, kAtOnce);
   ASSERT_EQ(Fill(messages, 1), 4u);
   EXPECT_FALSE(messages.HasMuchRoom());
   messages.Taken(1, kAtOnce);
@@ -104,7 +104,7 @@ TEST(SendBudget, WhoPausedIsWokenWhenHalfIsFree) {
 
   const size_t length = kMiB / 4 - 400;
   SendBudget bytes(kMany, kMiB);
-  Pass(bytes, size_t{1} << 30, kAtOnce);
+  Pass(bytes, kGiB, kAtOnce);
   ASSERT_EQ(Fill(bytes, length), 4u);
   bytes.Taken(length, kAtOnce);
   EXPECT_TRUE(bytes.HasRoom());
@@ -115,7 +115,7 @@ TEST(SendBudget, WhoPausedIsWokenWhenHalfIsFree) {
 
 // One message at a time: it is woken when there is none.
 TEST(SendBudget, OneMessageAtATime) {
-  SendBudget budget(1, size_t{64} << 20);
+  SendBudget budget(1, 64 * kMiB);
   ASSERT_EQ(Fill(budget, 1), 1u);
   EXPECT_FALSE(budget.HasMuchRoom());
   budget.Taken(1, kAtOnce);

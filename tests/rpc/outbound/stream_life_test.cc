@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "cbt/units.h"
 #include "rpc/support/fixture.h"
 #include "support/status.h"
 
@@ -21,8 +22,6 @@ namespace {
 using grpc::StatusCode;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-constexpr uint64_t kTiB = uint64_t{1} << 40;
 
 // A volume in which nothing is found, for as long as anybody looks.
 std::unique_ptr<ExtentCursor> QuietCursor(std::shared_ptr<CursorTrace> trace) {
@@ -197,7 +196,7 @@ TEST(StreamLife, E13AStalledReaderCostsAFewMessagesAndNoThread) {
 // What may be ready grows with what a client has taken, so one that stalls early holds little of
 // it.
 TEST(StreamLife, AReaderThatStallsEarlyHoldsLittleOfWhatMayBeReady) {
-  constexpr size_t kMessage = size_t{64} << 10;
+  constexpr size_t kMessage = 64 * kKiB;
   ThreeVolumes volumes(
       {.message_bytes = kMessage, .messages_in_flight = 1000, .bytes_in_flight = 100 * kMessage});
   RawCall stalled(volumes.service.channel, kDense.path(), kDense.bytes());
@@ -336,7 +335,7 @@ TEST(StreamLife, OneMessageInFlightIsEnoughToComeToTheEnd) {
   for (const size_t messages_in_flight : {1u, 2u, 8u}) {
     Service service(
         [](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
-          return Extents(AlternatingCursor(64 << 20, 512));
+          return Extents(AlternatingCursor(64 * kMiB, 512));
         },
         {.message_bytes = 4096, .messages_in_flight = messages_in_flight});
     const Answer answer = service.Get({});
@@ -430,7 +429,7 @@ TEST(StreamLife, ASecondShutdownCutsTheGraceShort) {
 }
 
 TEST(StreamLife, E13DrainUnderLoadNeverEndsATruncatedStreamWithOk) {
-  constexpr uint64_t kCapacity = 16 << 20;
+  constexpr uint64_t kCapacity = 16 * kMiB;
   for (int round = 0; round < 10; ++round) {
     Service service(
         [](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "cbt/units.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/relay/plugin_errors.h"
 #include "rpc/support/fake_server.h"
@@ -164,7 +165,7 @@ class TrailingServer {
   class Reactor final : public RawService::WriteReactor {
    public:
     Reactor() {
-      const grpc::Slice slice(Variable(1 << 20, {{0, 4096}}));
+      const grpc::Slice slice(Variable(kMiB, {{0, 4096}}));
       buffer_ = grpc::ByteBuffer(&slice, 1);
       StartWriteAndFinish(&buffer_, grpc::WriteOptions(), grpc::Status::OK);
     }
@@ -198,7 +199,7 @@ TEST(PluginTexts, AttackKNothingOfAPluginsTrailersReachesAClient) {
   const uint64_t length = 4096;
   digest.Add({&offset, 1}, {&length, 1});
   const rpc::Metadata good =
-      rpc::ProofMetadata(digest, 0, rpc::StreamHeader{BlockMetadataType::kVariableLength, 1 << 20});
+      rpc::ProofMetadata(digest, 0, rpc::StreamHeader{BlockMetadataType::kVariableLength, kMiB});
   for (size_t i = 0; i < good.size(); ++i) {
     for (const char* value : {"xxh3-64:secret-canary", "canary", "xxh3-64:0123456789abcdeF"}) {
       rpc::Metadata trailing = good;
@@ -257,7 +258,7 @@ TEST(SilentPlugin, AttackSHoldsNoStreamForLongerThanTheLimit) {
 TEST(SilentPlugin, AttackSAClientThatReadsNothingIsNotThePluginsFault) {
   const auto trace = std::make_shared<CursorTrace>();
   const Service plugin([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
-    return Extents(AlternatingCursor(uint64_t{1} << 50, 4096, trace));
+    return Extents(AlternatingCursor(kPiB, 4096, trace));
   });
   const FakeServer silent(Script{.messages = {Variable(1000, {{0, 10}})}, .hang = true});
   const Sidecar sidecar(plugin.server->address(), true, {}, {}, kStall);

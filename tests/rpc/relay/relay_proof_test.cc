@@ -11,6 +11,7 @@
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/remote_provider.h"
 #include "cbt/rpc/server.h"
+#include "cbt/units.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fault_proxy.h"
@@ -27,7 +28,7 @@ using rpc::Completeness;
 using testing::HasSubstr;
 
 // A plugin without proofs that stops after the first of two messages, by mistake, with OK.
-Script StopsEarly() { return {.messages = {Variable(1 << 20, {{0, 4096}})}}; }
+Script StopsEarly() { return {.messages = {Variable(kMiB, {{0, 4096}})}}; }
 
 TEST(RelayProof, AttackJAnEarlyOkWithoutAProofIsNotProvenBehindARelay) {
   const FakeServer plugin(StopsEarly());
@@ -52,7 +53,7 @@ TEST(RelayProof, AttackJAnEarlyOkWithoutAProofIsNotProvenBehindARelay) {
 }
 
 TEST(RelayProof, AttackJAProofThatThePluginGaveReachesTheClientAsAWholeOne) {
-  const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, 1 << 20);
+  const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, kMiB);
   for (const bool check : {true, false}) {
     const Sidecar first(plugin.server->address(), check);
     const Sidecar second(first.relay->address());
@@ -79,7 +80,7 @@ TEST(RelayProof, AttackJASecondRelayDoesNotMakeTheFirstOnesProofAWholeOne) {
 
 TEST(RelayProof, AttackJAServerOverAnUnprovenOneProvesNoMoreThanARelay) {
   const FakeServer unproven(StopsEarly());
-  const Service proven = Service::OfExtents({{0, 4096}}, 1 << 20);
+  const Service proven = Service::OfExtents({{0, 4096}}, kMiB);
   for (const bool whole : {false, true}) {
     const auto provider = rpc::MakeRemoteProvider(
         whole ? proven.server->address() : unproven.address(), rpc::Api::kCsi);
@@ -110,8 +111,8 @@ class LyingLength {
 };
 
 TEST(RelayProof, AttackJAMessageCutShortBeforeAnOkIsNeverProven) {
-  const std::string first = Variable(1 << 20, {{0, 4096}});
-  const FakeServer plugin(Script{.messages = {first, Variable(1 << 20, {{8192, 4096}})}});
+  const std::string first = Variable(kMiB, {{0, 4096}});
+  const FakeServer plugin(Script{.messages = {first, Variable(kMiB, {{8192, 4096}})}});
   for (const bool relayed : {false, true}) {
     const LyingLength lying(plugin.address(), first.size());
     std::unique_ptr<Sidecar> sidecar;
@@ -122,7 +123,7 @@ TEST(RelayProof, AttackJAMessageCutShortBeforeAnOkIsNeverProven) {
     } else {
       request.address = lying.wire.address();
       request.snapshot_id = std::string("s");
-      request.max_resumes = 0;
+      request.retry_for = {};
     }
     request.require_proof = true;
     const Listed listed = ListWhatComes(request);
@@ -135,8 +136,8 @@ TEST(RelayProof, AttackJAMessageCutShortBeforeAnOkIsNeverProven) {
 
 TEST(RelayProof, AttackJAMessageCutShortContradictsTheProofBehindIt) {
   // Two messages: max_results is one tuple.
-  const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, 1 << 20);
-  const std::string first = Variable(1 << 20, {{0, 4096}});
+  const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, kMiB);
+  const std::string first = Variable(kMiB, {{0, 4096}});
   for (const bool relayed : {false, true}) {
     const LyingLength lying(plugin.server->address(), first.size());
     std::unique_ptr<Sidecar> sidecar;
@@ -147,7 +148,7 @@ TEST(RelayProof, AttackJAMessageCutShortContradictsTheProofBehindIt) {
     } else {
       request.address = lying.wire.address();
       request.snapshot_id = std::string("s");
-      request.max_resumes = 0;
+      request.retry_for = {};
     }
     request.max_results = 1;
     const Listed listed = ListWhatComes(request);
@@ -158,13 +159,13 @@ TEST(RelayProof, AttackJAMessageCutShortContradictsTheProofBehindIt) {
 
 // Receivers that take the first value and receivers that take the last would read two proofs.
 TEST(RelayProof, AttackJAKeyOfTheProofThatIsThereTwiceIsADifference) {
-  Script script{.messages = {Variable(1 << 20, {{0, 4096}})}};
+  Script script{.messages = {Variable(kMiB, {{0, 4096}})}};
   const uint64_t offset = 0;
   const uint64_t length = 4096;
   StreamDigest digest;
   digest.Add({&offset, 1}, {&length, 1});
   const rpc::Metadata proof =
-      rpc::ProofMetadata(digest, 0, rpc::StreamHeader{BlockMetadataType::kVariableLength, 1 << 20});
+      rpc::ProofMetadata(digest, 0, rpc::StreamHeader{BlockMetadataType::kVariableLength, kMiB});
   ASSERT_EQ(proof.size(), 6u);
   rpc::Metadata twice;
   for (const auto& [key, value] : proof) twice.insert(twice.end(), {{key, value}, {key, value}});
@@ -184,7 +185,7 @@ TEST(RelayProof, AttackJAKeyOfTheProofThatIsThereTwiceIsADifference) {
     rpc::ListRequest request;
     request.address = plugin.address();
     request.snapshot_id = std::string("s");
-    request.max_resumes = 0;
+    request.retry_for = {};
     const Listed direct = ListWhatComes(request);
     EXPECT_EQ(direct.status.code(), StatusCode::kDataLoss) << direct.status;
     EXPECT_THAT(direct.status.ToString(), HasSubstr("is given more than once"));
@@ -205,13 +206,13 @@ TEST(RelayProof, AttackJAKeyOfTheProofThatIsThereTwiceIsADifference) {
 }
 
 TEST(RelayProof, AttackJASourceVersionThatIsThereTwiceIsRefused) {
-  Script script{.messages = {Variable(1 << 20, {{0, 4096}})}};
+  Script script{.messages = {Variable(kMiB, {{0, 4096}})}};
   script.initial = {{"cbt-source-version", "a"}, {"cbt-source-version", "b"}};
   const FakeServer plugin(script);
   rpc::ListRequest request;
   request.address = plugin.address();
   request.snapshot_id = std::string("s");
-  request.max_resumes = 0;
+  request.retry_for = {};
   const absl::Status direct = ListWhatComes(request).status;
   EXPECT_EQ(direct.code(), StatusCode::kDataLoss) << direct;
   EXPECT_THAT(direct.ToString(), HasSubstr("cbt-source-version is given more than once"));

@@ -16,6 +16,7 @@
 
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
+#include "cbt/units.h"
 #include "rpc/client/connect.h"
 #include "rpc/relay/relay_feed.h"
 #include "rpc/support/descriptors.h"
@@ -83,7 +84,7 @@ RC_GTEST_PROP(Relay, PassesOnWhatThePluginSays, ()) {
 }
 
 TEST(Relay, UncheckedStreamsCarryThePluginsOwnProof) {
-  const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, 1 << 20);
+  const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, kMiB);
   const Sidecar sidecar(plugin.server->address(), false);
   const Listed listed = ListWhatComes(sidecar.Request(rpc::Api::kKubernetes));
   ASSERT_OK(listed.status);
@@ -118,7 +119,7 @@ TEST(Relay, PutsRightWhatThePluginIgnores) {
 
 TEST(Relay, MessagesThatAreTooLargeAreCut) {
   Ranges all;
-  for (uint64_t i = 0; i < 120'000; ++i) all.emplace_back((uint64_t{1} << 50) + i * 8192, 4096);
+  for (uint64_t i = 0; i < 120'000; ++i) all.emplace_back(kPiB + i * 8192, 4096);
   const std::string message = Variable(uint64_t{1} << 51, all);
   ASSERT_GT(message.size(), rpc::kMaxMessageBytes);
   const FakeServer plugin(Script{.messages = {message}});
@@ -235,7 +236,7 @@ TEST(Relay, APluginThatDiesInMidStreamIsAnError) {
 TEST(Relay, E13WhenTheClientGoesThePluginIsLetGo) {
   const auto trace = std::make_shared<CursorTrace>();
   const Service plugin([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
-    return Extents(AlternatingCursor(uint64_t{1} << 50, 4096, trace));
+    return Extents(AlternatingCursor(kPiB, 4096, trace));
   });
   const Sidecar sidecar(plugin.server->address());
   {
@@ -250,7 +251,7 @@ TEST(Relay, E13WhenTheClientGoesThePluginIsLetGo) {
 TEST(Relay, E13AClientThatStopsReadingStopsThePlugin) {
   const auto trace = std::make_shared<CursorTrace>();
   const Service plugin([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
-    return Extents(AlternatingCursor(uint64_t{1} << 50, 4096, trace));
+    return Extents(AlternatingCursor(kPiB, 4096, trace));
   });
   const Sidecar sidecar(plugin.server->address());
   const auto channel = Connect(sidecar.relay->address());

@@ -14,6 +14,7 @@
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/session_store.h"
+#include "cbt/units.h"
 #include "first_revision.pb.h"
 #include "list_snapshot_deltas.pb.h"
 #include "rpc/contract/page_token.h"
@@ -278,6 +279,7 @@ TEST(Apis, AccessThatFailsIsNeverAccess) {
     request.name_space = std::string("ns");
     request.snapshot_id = std::string("b");
     request.timeout = seconds(20);
+    request.retry_for = {};
     const absl::Status status = ListAll(request).status();
     EXPECT_EQ(status.code(), code) << status;
     EXPECT_THAT(status.ToString(), Not(HasSubstr("canary")));
@@ -378,7 +380,7 @@ TEST(Pages, EndWithTheLastBlockAndNotBefore) {
   Ranges blocks;
   for (uint64_t i = 0; i < 10; ++i) blocks.emplace_back(i * 8192, 4096);
   const AllApis apis([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
-    return Blocks(CursorOver(blocks, 1 << 20), 4096);
+    return Blocks(CursorOver(blocks, kMiB), 4096);
   });
   for (const int max : {0, 1, 3, 5, 9, 10, 11, INT32_MAX}) {
     csi::v1::ListSnapshotDeltasRequest request;
@@ -407,13 +409,13 @@ TEST(Pages, EndWithTheLastBlockAndNotBefore) {
 }
 
 TEST(Pages, E6NoPageIsLargerThanAMessage) {
-  const uint64_t capacity = uint64_t{1} << 40;
+  const uint64_t capacity = kTiB;
   rpc::StreamOptions options;
-  options.message_bytes = 16 << 10;
+  options.message_bytes = 16 * kKiB;
   const AllApis apis(
       [&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
         Ranges ranges;
-        for (uint64_t i = 0; i < 5000; ++i) ranges.emplace_back(i << 24, 1 << 20);
+        for (uint64_t i = 0; i < 5000; ++i) ranges.emplace_back(i << 24, kMiB);
         return Extents(CursorOver(ranges, capacity));
       },
       options);

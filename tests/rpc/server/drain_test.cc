@@ -15,6 +15,7 @@
 
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
+#include "cbt/units.h"
 #include "rpc/support/fixture.h"
 #include "support/figures.h"
 #include "support/status.h"
@@ -29,7 +30,7 @@ constexpr std::chrono::seconds kHang{120};
 
 // Streams that nobody reads to the end before the drain, and some that may get there.
 constexpr uint64_t kEndless = uint64_t{1} << 46;
-constexpr uint64_t kShort = 1 << 20;
+constexpr uint64_t kShort = kMiB;
 constexpr uint64_t kShortTuples = kShort / 1024;
 
 struct Ends {

@@ -12,6 +12,7 @@
 
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
+#include "cbt/units.h"
 #include "rpc/support/descriptors.h"
 #include "rpc/support/fixture.h"
 #include "support/status.h"
@@ -40,6 +41,23 @@ long ResidentKib() {
   }
   return -1;
 }
+
+// A relay of CSI's contract, on a Unix socket of its own.
+class RelayBefore {
+ public:
+  explicit RelayBefore(const Service& plugin) {
+    rpc::RelayOptions options;
+    options.listen = "unix://" + (dir_ / "relay");
+    options.plugin = plugin.server->address();
+    options.apis = {rpc::Api::kCsi};
+    relay_ = ValueOf(rpc::Relay::Start(options));
+  }
+  rpc::Relay* operator->() const { return relay_.get(); }
+
+ private:
+  const TempDir dir_;
+  std::unique_ptr<rpc::Relay> relay_;
+};
 
 // Waits until `count` stays as it is: everything that can be made ahead has been made.
 bool Settles(const std::atomic<int>& count) {
@@ -104,7 +122,7 @@ void ExpectStalledReadersCostLittle(size_t message_bytes) {
 }
 
 TEST(Load, AThousandStalledReadersOfSmallMessagesCostLittleAndHoldUpNoOther) {
-  ExpectStalledReadersCostLittle(size_t{10} << 10);
+  ExpectStalledReadersCostLittle(10 * kKiB);
 }
 
 TEST(Load, AThousandStalledReadersOfLargeMessagesCostLittleAndHoldUpNoOther) {
@@ -113,37 +131,55 @@ TEST(Load, AThousandStalledReadersOfLargeMessagesCostLittleAndHoldUpNoOther) {
 
 TEST(Load, TenThousandShortStreamsLeakNothing) {
   const int count = kSanitized ? 1000 : 10'000;
-  const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, 1 << 20);
-  const TempDir dir;
-  rpc::RelayOptions options;
-  options.listen = "unix://" + (dir / "relay");
-  options.plugin = plugin.server->address();
-  options.apis = {rpc::Api::kCsi};
-  const auto relay = rpc::Relay::Start(options);
-  ASSERT_OK(relay);
+  const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, kMiB);
+  const RelayBefore relay(plugin);
   csi::v1::GetMetadataAllocatedRequest request;
   request.set_snapshot_id("s");
   const std::string bytes = request.SerializeAsString();
-  const auto channel = Connect((*relay)->address());
   const auto run = [&](int streams) {
+    std::shared_ptr<grpc::Channel> channel;
     for (int i = 0; i < streams; ++i) {
+      // A server takes more than 200 resets at once on one connection for a flood.
+      if (i % 1000 == 0) channel = Connect(relay->address());
       RawCall call(channel, kAllocatedPath, bytes);
-      // Some are given up, the way clients do; fewer than a server takes for a flood of resets.
-      if (i % 100 == 0) continue;
+      if (i % 10 == 0) continue;  // given up, the way clients do
       const Answer answer = ReadAll(call);
       ASSERT_OK(answer.status);
     }
   };
   run(count / 5);
-  ASSERT_TRUE(Eventually([&] { return (*relay)->open_streams() == 0; }));
+  ASSERT_TRUE(Eventually([&] { return relay->open_streams() == 0; }));
   const long resident = ResidentKib();
   const size_t descriptors = OpenDescriptors();
   run(count);
-  ASSERT_TRUE(Eventually([&] { return (*relay)->open_streams() == 0; }));
+  ASSERT_TRUE(Eventually([&] { return relay->open_streams() == 0; }));
   EXPECT_TRUE(Eventually([&] { return plugin.server->open_streams() == 0; }));
   const long grown = ResidentKib() - resident;
   EXPECT_TRUE(kSanitized || grown < 4096) << grown << " KiB";
-  EXPECT_EQ(OpenDescriptors(), descriptors);
+  EXPECT_LE(DescriptorsComeDownTo(descriptors), descriptors);
+}
+
+// Each client stays below what a server takes for a flood; all of them come to the plugin from one
+// relay.
+TEST(Load, ClientsThatGiveUpTheirStreamsCutNoOtherOffFromThePlugin) {
+  const Service plugin([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(AlternatingCursor(uint64_t{1} << 55, 4096, std::make_shared<CursorTrace>()));
+  });
+  const RelayBefore relay(plugin);
+  csi::v1::GetMetadataAllocatedRequest request;
+  request.set_snapshot_id("s");
+  const std::string bytes = request.SerializeAsString();
+  RawCall other(Connect(relay->address()), kAllocatedPath, bytes);
+  ASSERT_TRUE(other.Read().has_value());
+  for (int client = 0; client < 6; ++client) {
+    const auto channel = Connect(relay->address());
+    for (int i = 0; i < 150; ++i) {
+      RawCall call(channel, kAllocatedPath, bytes);
+      ASSERT_TRUE(call.Read().has_value()) << client << " " << i;
+    }
+  }
+  // More than what was on its way.
+  for (int i = 0; i < 300; ++i) ASSERT_TRUE(other.Read().has_value()) << i;
 }
 
 TEST(Load, RequestsThatAreMadeToHurtAreRefusedWithinLimits) {
@@ -153,7 +189,7 @@ TEST(Load, RequestsThatAreMadeToHurtAreRefusedWithinLimits) {
     return ReadAll(call).status.error_code();
   };
   csi::v1::GetMetadataAllocatedRequest request;
-  request.set_snapshot_id(std::string(2 << 20, 'x'));
+  request.set_snapshot_id(std::string(2 * kMiB, 'x'));
   EXPECT_EQ(ask(request.SerializeAsString()), grpc::StatusCode::RESOURCE_EXHAUSTED);
   request.set_snapshot_id("s");
   for (int i = 0; i < 100'000; ++i) {
@@ -182,7 +218,7 @@ TEST(Load, E14ProvidersThatFailAfterKTuplesNeverLookComplete) {
       const Service service([k](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
         const auto trace = std::make_shared<CursorTrace>();
         return Extents(std::make_unique<ScriptedCursor>(
-            1 << 30, 4096, trace,
+            kGiB, 4096, trace,
             [k](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
               const uint64_t done = position / 8192;
               if (done >= k) return absl::DataLossError("the disk is gone");
@@ -192,15 +228,9 @@ TEST(Load, E14ProvidersThatFailAfterKTuplesNeverLookComplete) {
               return batch.back().offset + 8192;
             }));
       });
-      const TempDir dir;
-      rpc::RelayOptions options;
-      options.listen = "unix://" + (dir / "relay");
-      options.plugin = service.server->address();
-      options.apis = {rpc::Api::kCsi};
-      const auto relay = rpc::Relay::Start(options);
-      ASSERT_OK(relay);
+      const RelayBefore relay(service);
       rpc::ListRequest request;
-      request.address = through_relay ? (*relay)->address() : service.server->address();
+      request.address = through_relay ? relay->address() : service.server->address();
       request.snapshot_id = std::string("s");
       request.max_results = 7;
       auto cursor = rpc::RemoteCursor::Open(request);

@@ -242,7 +242,7 @@ class Machine {
         world_.Request(client_.at(), a % 5 == 0 ? 0 : static_cast<int32_t>(1 + a % 20));
     if (a % 3 == 0) request.base_snapshot_id = std::string(FaultWorld::kBase);
     // The client's own way of resuming, which waits before it does.
-    if (b % 5 == 0) request.max_resumes = 2;
+    if (b % 5 == 0) request.retry_for = std::chrono::milliseconds(250);
     return request;
   }
 

@@ -23,6 +23,7 @@
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/list_all.h"
 #include "rpc/support/planted_server.h"
@@ -44,6 +45,8 @@ rpc::ListRequest RequestTo(const std::string& address) {
   request.address = address;
   request.snapshot_id = std::string("s");
   request.timeout = seconds(60);
+  request.retry_for = {};
+  request.wire_tuples = true;
   return request;
 }
 
@@ -131,7 +134,7 @@ TEST(Shapes, AreCheckedWhenAServerStarts) {
   }
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
-  options.connection.memory_quota = size_t{64} << 20;
+  options.connection.memory_quota = 64 * kMiB;
   options.connection.idle_time = seconds(60);
   const auto server = rpc::Server::Start(provider, options);
   ASSERT_OK(server);
@@ -185,7 +188,7 @@ TEST(Connections, ThatAnswerNoPingAreClosedAlsoWithoutAStream) {
 
 TEST(Client, SummariesComeAheadOfTheStreamAlsoThroughARelay) {
   const Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
-    MetadataSource source = Extents(CursorOver({{0, 4096}, {8192, 4096}}, 1 << 20));
+    MetadataSource source = Extents(CursorOver({{0, 4096}, {8192, 4096}}, kMiB));
     source.summary = [](uint64_t offset) {
       return StreamSummary{.bytes = offset < 8192 ? 8192 : 4096, .tuples = 2};
     };
@@ -214,7 +217,7 @@ TEST(Client, SummariesComeAheadOfTheStreamAlsoThroughARelay) {
 }
 
 TEST(Client, ToldProgressEndsAtTheCapacity) {
-  const Service service = Service::OfExtents({{0, 4096}, {8192, 4096}}, 1 << 20);
+  const Service service = Service::OfExtents({{0, 4096}, {8192, 4096}}, kMiB);
   std::vector<rpc::StreamProgress> told;
   rpc::ListRequest request = RequestTo(service.server->address());
   request.on_progress = [&told](const rpc::StreamProgress& progress) { told.push_back(progress); };
@@ -229,7 +232,7 @@ TEST(Client, ToldProgressEndsAtTheCapacity) {
 TEST(Client, ProgressIsToldAtMostTenTimesASecond) {
   constexpr uint64_t kTuples = 2000;
   std::vector<std::string> messages;
-  for (uint64_t i = 0; i < kTuples; ++i) messages.push_back(Variable(1 << 20, {{i * 100, 10}}));
+  for (uint64_t i = 0; i < kTuples; ++i) messages.push_back(Variable(kMiB, {{i * 100, 10}}));
   // A pause in the middle makes room for more than the first and the last.
   const FakeServer server([&](const FakeServer::Request& request) -> Script {
     if (request.starting_offset() > 0) {
@@ -241,6 +244,7 @@ TEST(Client, ProgressIsToldAtMostTenTimesASecond) {
   std::vector<rpc::StreamProgress> told;
   rpc::ListRequest request = RequestTo(server.address());
   request.on_progress = [&told](const rpc::StreamProgress& progress) { told.push_back(progress); };
+  request.retry_for = seconds(60);
   const Stopwatch watch;
   ASSERT_OK(ListAll(request));
   const auto most = static_cast<size_t>(watch.elapsed() / milliseconds(100)) + 2;
@@ -264,7 +268,7 @@ TEST(Client, CanBeStoppedFromAnotherThread) {
   const Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     const auto trace = std::make_shared<CursorTrace>();
     return Extents(std::make_unique<ScriptedCursor>(
-        1 << 30, 1, trace, [](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
+        kGiB, 1, trace, [](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
           if (position == 0) {
             batch.push_back({0, 1});
             return 1;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "cbt/units.h"
 #include "list_snapshot_deltas.pb.h"
 #include "rpc/support/fixture.h"
 #include "support/status.h"
@@ -184,7 +185,7 @@ TEST(PagedService, E13APageThatNobodyTakesIsGivenUp) {
   Paged paged(
       [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
         if (call.target != "s") return Extents(CursorOver({{0, 1}}, 10));
-        return Extents(AlternatingCursor(uint64_t{1} << 30, 512));
+        return Extents(AlternatingCursor(kGiB, 512));
       },
       {.max_streams = 1, .stall_timeout = std::chrono::milliseconds(200)});
   RawCall stalled(Connect(paged.address()), "/csi.v1.Controller/ListSnapshotDeltas",

@@ -21,6 +21,7 @@
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
 #include "cbt/rpc/session_store.h"
+#include "cbt/units.h"
 #include "rpc/support/fixture.h"
 #include "support/status.h"
 
@@ -500,7 +501,7 @@ TEST_F(Reflected, QuestionsAreShort) {
   std::optional<std::string> answer;
   EXPECT_OK(AskOnce(channel, longest, answer));
   EXPECT_EQ(Understand(answer.value_or("")).request, longest);
-  for (const size_t more : {size_t{1}, size_t{50} << 10}) {
+  for (const size_t more : {size_t{1}, 50 * kKiB}) {
     const grpc::Status status =
         AskOnce(channel, RequestFor(kFileByName, std::string(4093 + more, 'x')), answer);
     EXPECT_FALSE(answer.has_value());

@@ -53,6 +53,7 @@ absl::Status TryList(const std::string& address, const rpc::ClientTlsOptions& tl
   request.snapshot_id = "s";
   request.tls = tls;
   request.timeout = std::chrono::seconds(10);
+  request.retry_for = {};
   return rpc::RemoteCursor::Open(request).status();
 }
 

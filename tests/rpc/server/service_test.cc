@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "cbt/transform.h"
+#include "cbt/units.h"
 #include "rpc/support/fixture.h"
 #include "support/generators.h"
 #include "support/status.h"
@@ -22,10 +23,6 @@ using grpc::StatusCode;
 using reference::Ranges;
 using testing::HasSubstr;
 using testing::Not;
-
-constexpr uint64_t kKiB = 1024;
-constexpr uint64_t kGiB = uint64_t{1} << 30;
-constexpr uint64_t kTiB = uint64_t{1} << 40;
 
 // Rules 1 to 4 of the contract, and that no message is empty but an only one.
 void ExpectRules(const Answer& answer, const Ask& ask, csi::v1::BlockMetadataType type,
@@ -104,7 +101,7 @@ TEST(Service, UnknownFieldsOfRequestsAreSkipped) {
 
 TEST(Service, RequestsOverOneMebibyteAreRefused) {
   const Service service = Service::OfExtents({{0, 1}}, 10);
-  const Answer answer = service.Get({.secrets = {{"key", std::string(2 << 20, 'x')}}});
+  const Answer answer = service.Get({.secrets = {{"key", std::string(2 * kMiB, 'x')}}});
   EXPECT_EQ(answer.status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
 }
 
@@ -241,7 +238,7 @@ TEST(Service, E5MaxResultsIntMaxStaysUnderTheMessageCap) {
 }
 
 TEST(Service, E6ManyTuplesStayUnderEveryMessageCap) {
-  for (const size_t message_bytes : {size_t{4} << 10, rpc::kMaxMessageBytes}) {
+  for (const size_t message_bytes : {4 * kKiB, rpc::kMaxMessageBytes}) {
     Service service(
         [](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
           return Blocks(AlternatingCursor(8 * kGiB, 4 * kKiB), 4 * kKiB);
@@ -303,7 +300,7 @@ TEST(Service, E15FixedStreamsOfCoalescedExtentsAreSplit) {
 
 TEST(Service, E18SameSnapshotToManyStreamsAtOnce) {
   Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
-    return Extents(AlternatingCursor(256 << 20, 4096));
+    return Extents(AlternatingCursor(256 * kMiB, 4096));
   });
   const Ranges expected = service.Get({}).Tuples();
   EXPECT_EQ(expected.size(), 32768u);

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "cbt/units.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/status.h"
 
@@ -68,7 +69,7 @@ TEST(Proofs, DifferByEveryLineAndByOneThatIsMissing) {
   const uint64_t offset = 4096;
   const uint64_t length = 512;
   digest.Add({&offset, 1}, {&length, 1});
-  const rpc::StreamHeader header{BlockMetadataType::kVariableLength, 1 << 20};
+  const rpc::StreamHeader header{BlockMetadataType::kVariableLength, kMiB};
   Lines sent;
   for (const auto& [key, value] : rpc::ProofMetadata(digest, 77, header)) sent[key] = value;
   ASSERT_EQ(sent.size(), 6u);

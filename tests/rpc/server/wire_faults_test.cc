@@ -32,7 +32,7 @@ constexpr int32_t kPerMessage = 4;
 
 // A stream that the wire may break and that is resumed where the client stands: what is wrong with
 // it; nothing if all is well.
-std::string ReadThroughTheFault(FaultWorld& world, int max_resumes, bool& broke) {
+std::string ReadThroughTheFault(FaultWorld& world, milliseconds retry_for, bool& broke) {
   Collector client(world, 0);
   broke = false;
   // A relay needs a moment to connect to its plugin again.
@@ -40,7 +40,7 @@ std::string ReadThroughTheFault(FaultWorld& world, int max_resumes, bool& broke)
   const bool came = Eventually(
       [&] {
         rpc::ListRequest request = world.Request(client.at(), kPerMessage);
-        request.max_resumes = max_resumes;
+        request.retry_for = retry_for;
         absl::Status status = client.Open(request);
         absl::StatusOr<bool> complete = false;
         if (status.ok()) {
@@ -75,14 +75,14 @@ struct Cuts {
 };
 
 // Breaks `wire` after every `step`-th byte of a stream, in each direction.
-void CutEverywhere(FaultWorld& world, FaultProxy& wire, uint64_t step, int max_resumes,
+void CutEverywhere(FaultWorld& world, FaultProxy& wire, uint64_t step, milliseconds retry_for,
                    Cuts& cuts) {
   bool broke = false;
   // How much there is to be cut; the first stream of a relay also opens its connection.
   // A stream may still meet a connection that an earlier fault has killed.
   for (int attempt = 0; attempt == 0 || (broke && attempt < 10); ++attempt) {
     wire.Arm(std::nullopt);
-    ASSERT_EQ(ReadThroughTheFault(world, 0, broke), "");
+    ASSERT_EQ(ReadThroughTheFault(world, {}, broke), "");
   }
   ASSERT_FALSE(broke);
   const uint64_t lengths[] = {wire.counted(false), wire.counted(true)};
@@ -95,7 +95,7 @@ void CutEverywhere(FaultWorld& world, FaultProxy& wire, uint64_t step, int max_r
     for (uint64_t after = 0; after <= bytes; after += step) {
       const int before = wire.fired();
       wire.Arm(WireFault{.kind = kKinds[kind++ % 3], .after = after, .upward = upward});
-      const std::string wrong = ReadThroughTheFault(world, max_resumes, broke);
+      const std::string wrong = ReadThroughTheFault(world, retry_for, broke);
       wire.Arm(std::nullopt);
       if (wire.fired() == before) continue;  // this stream was shorter on the wire
       ++cuts.tried;
@@ -114,11 +114,11 @@ TEST(WireFaults, E3CutAfterEveryByteAndResumed) {
   for (const uint64_t block : {0u, 64u}) {
     {
       FaultWorld world(Small(block), false);
-      CutEverywhere(world, *world.wire, step, 0, cuts);
+      CutEverywhere(world, *world.wire, step, {}, cuts);
     }
     FaultWorld world(Small(block), true);
-    CutEverywhere(world, *world.wire, step * 2, 0, cuts);
-    CutEverywhere(world, *world.plugin_wire, step * 2, 0, cuts);
+    CutEverywhere(world, *world.wire, step * 2, {}, cuts);
+    CutEverywhere(world, *world.plugin_wire, step * 2, {}, cuts);
   }
   EXPECT_GT(cuts.broke, cuts.tried / 2);
   PrintFigure("r5_cuts_tried", cuts.tried);
@@ -132,7 +132,7 @@ TEST(WireFaults, E3CutAndResumedByTheClientItself) {
   Cuts cuts;
   for (const uint64_t block : {0u, 64u}) {
     FaultWorld world(Small(block), false);
-    CutEverywhere(world, *world.wire, step, 3, cuts);
+    CutEverywhere(world, *world.wire, step, milliseconds(600), cuts);
   }
   PrintFigure("r5_own_resumes_cuts_tried", cuts.tried);
   PrintFigure("r5_own_resumes_cuts_wrong", cuts.wrong);
@@ -189,7 +189,7 @@ TEST(WireFaults, NoChangedByteMakesAnotherProvenAnswer) {
     for (const uint64_t block : {0u, 64u}) {
       FaultWorld world(Small(block), relayed);
       bool broke = false;
-      ASSERT_EQ(ReadThroughTheFault(world, 0, broke), "");
+      ASSERT_EQ(ReadThroughTheFault(world, {}, broke), "");
       const uint64_t bytes[] = {world.wire->counted_in_messages(false),
                                 world.wire->counted_in_messages(true)};
       ASSERT_GT(std::min(bytes[0], bytes[1]), 10u);
@@ -221,7 +221,7 @@ TEST(WireFaults, NoChangedByteMakesAnotherProvenAnswer) {
         wire.Arm(std::nullopt);
         if (!relayed) continue;
         world.plugin_wire->Cut();
-        ASSERT_EQ(ReadThroughTheFault(world, 0, broke), "");
+        ASSERT_EQ(ReadThroughTheFault(world, {}, broke), "");
       }
     }
   }

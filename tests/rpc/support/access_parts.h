@@ -50,6 +50,8 @@ struct AccessParts {
   rpc::ListRequest RequestTo(const std::string& address, rpc::Api api, bool delta) const {
     rpc::ListRequest request;
     request.address = address;
+    request.retry_for = {};
+    request.wire_tuples = true;
     request.api = api;
     const bool named = api == rpc::Api::kKubernetes || api == rpc::Api::kSession;
     request.snapshot_id = std::string(named ? "b" : "ns/b");

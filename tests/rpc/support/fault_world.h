@@ -109,7 +109,8 @@ class FaultWorld {
     request.snapshot_id = std::string(kTarget);
     request.starting_offset = offset;
     request.max_results = max_results;
-    request.max_resumes = 0;
+    request.retry_for = {};
+    request.wire_tuples = true;
     request.timeout = kHang;
     return request;
   }
@@ -143,7 +144,7 @@ class FaultWorld {
   class Faulty final : public ExtentCursor {
    public:
     Faulty(std::unique_ptr<ExtentCursor> inner, int fail_after, int slow)
-        : ExtentCursor(inner->capacity(), inner->granularity()),
+        : ExtentCursor(inner->geometry()),
           inner_(std::move(inner)),
           fail_after_(fail_after),
           slow_(slow) {}

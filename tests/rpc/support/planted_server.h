@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/units.h"
 #include "reference/volume.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
@@ -38,7 +39,7 @@ class PlantedServer {
       : service_(rpc::ContractOf(api), std::move(fault)) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("unix:" + (dir_ / "s"), grpc::InsecureServerCredentials());
-    builder.SetMaxReceiveMessageSize(8 << 20);
+    builder.SetMaxReceiveMessageSize(8 * kMiB);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
   }
@@ -151,7 +152,8 @@ class PlantedServer {
           if (reader.field() > 100) return {.status = Error(StatusCode::INVALID_ARGUMENT, "?")};
         }
       }
-      if (Has("no-such-method")) return {.status = Error(StatusCode::UNIMPLEMENTED, "no")};
+      if (Has("no-such-method") || (Has("delta-only") && !delta))
+        return {.status = Error(StatusCode::UNIMPLEMENTED, "no")};
       if ((Has("one-at-a-time") || Has("stall-holds")) && open > 0) {
         return {.status = Error(StatusCode::UNAVAILABLE, "busy")};
       }

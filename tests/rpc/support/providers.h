@@ -66,7 +66,9 @@ class ScriptedCursor final : public ExtentCursor {
 
   ScriptedCursor(uint64_t capacity, uint64_t granularity, std::shared_ptr<CursorTrace> trace,
                  NextFunction next)
-      : ExtentCursor(capacity, granularity), trace_(std::move(trace)), next_(std::move(next)) {
+      : ExtentCursor({.capacity = capacity, .granularity = granularity}),
+        trace_(std::move(trace)),
+        next_(std::move(next)) {
     ++trace_->alive;
   }
   ~ScriptedCursor() override { --trace_->alive; }

@@ -36,9 +36,7 @@ class Sidecar : public AccessParts {
   }
 
   rpc::ListRequest Request(rpc::Api api, bool delta = false) const {
-    rpc::ListRequest request = RequestTo(relay->address(), api, delta);
-    request.max_resumes = 0;
-    return request;
+    return RequestTo(relay->address(), api, delta);
   }
 
   TempDir dir;

@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "absl/strings/cord.h"
+#include "cbt/units.h"
 
 namespace cbt::rpc {
 namespace {
 
-constexpr size_t kBytes = size_t{128} << 10;
+constexpr size_t kBytes = 128 * kKiB;
 
 // The first byte of a message, which must be in one piece.
 const uint8_t* StartOf(const absl::Cord& message) {
@@ -46,7 +47,7 @@ TEST(SlicePool, GivesBuffersAgain) {
 
 TEST(SlicePool, BuffersOfOtherSizesAreNotItsOwn) {
   const auto pool = SlicePool::Create(kBytes, 8 * kBytes);
-  for (const size_t bytes : {size_t{1}, size_t{16} << 10, kBytes + 1}) {
+  for (const size_t bytes : {size_t{1}, 16 * kKiB, kBytes + 1}) {
     SlicePool::Buffer other = pool->Take(bytes);
     EXPECT_EQ(other.size(), bytes);
     EXPECT_EQ(std::move(other).ToCord(bytes).size(), bytes);
@@ -95,7 +96,7 @@ TEST(SlicePool, BytesThatLeaveABufferEmptyAreCopiedOutOfIt) {
 TEST(SlicePool, BytesThatAreManyAreNotCopied) {
   for (const size_t size : {kBytes, 8 * kBytes}) {
     const auto pool = SlicePool::Create(size, size);
-    for (const size_t length : {size_t{64} << 10, kBytes - 10, size}) {
+    for (const size_t length : {64 * kKiB, kBytes - 10, size}) {
       SlicePool::Buffer buffer = pool->Take(size);
       const uint8_t* const start = buffer.data();
       const absl::Cord message = std::move(buffer).ToCord(length);

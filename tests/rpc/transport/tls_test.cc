@@ -98,6 +98,7 @@ class Tls : public testing::Test {
     request.snapshot_id = std::string("s");
     request.tls = tls;
     request.timeout = seconds(10);
+    request.retry_for = {};
     absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
     return cursor.ok() ? Drain(**cursor).status() : cursor.status();
   }

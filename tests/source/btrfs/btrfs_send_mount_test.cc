@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/source/btrfs_send.h"
+#include "cbt/units.h"
 #include "support/cursors.h"
 #include "support/loop_mount.h"
 #include "support/properties.h"
@@ -67,10 +68,10 @@ TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
   {
     const RealFile file(PathOf("vol/" + name));
     file.Resize(test::kScribbledSize);
-    file.Write(1 << 20, test::RandomData(2 << 20, false, random));
+    file.Write(kMiB, test::RandomData(2 * kMiB, false, random));
     test::Scribble(file, file, 20, random);
     const RealFile other(PathOf("vol/other"));
-    other.Write(0, test::RandomData(1 << 20, false, random));
+    other.Write(0, test::RandomData(kMiB, false, random));
   }
   ASSERT_TRUE(Snapshot("s0"));
   for (int round = 1; round <= 9; ++round) {
@@ -140,14 +141,14 @@ TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
 TEST_F(BtrfsSendMountTest, HardLinksAreNotOverlooked) {
   test::SeededRandom random(2);
   const RealFile file(PathOf("vol/a"));
-  file.Write(0, test::RandomData(1 << 20, false, random));
+  file.Write(0, test::RandomData(kMiB, false, random));
   ASSERT_TRUE(Run("ln vol/a vol/b"));
   ASSERT_TRUE(Snapshot("s0"));
   file.Write(8192, test::RandomData(4096, false, random));
   ASSERT_TRUE(Snapshot("s1"));
   int found = 0;
   for (const char* name : {"a", "b"}) {
-    const auto map = Send("--no-data -p s0 s1", {.path = name, .capacity = 1 << 20});
+    const auto map = Send("--no-data -p s0 s1", {.path = name, .capacity = kMiB});
     if (map.ok()) {
       EXPECT_TRUE(map->view().Contains(2));
       ++found;

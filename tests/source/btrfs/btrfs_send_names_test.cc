@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/source/btrfs_send.h"
+#include "cbt/units.h"
 #include "support/btrfs_writer.h"
 #include "support/cursors.h"
 #include "support/generators.h"
@@ -21,7 +22,7 @@ using test::BtrfsWriter;
 using test::ValueOf;
 
 // Of the files of the base; a multiple of 4096.
-constexpr uint64_t kSize = 1 << 20;
+constexpr uint64_t kSize = kMiB;
 
 Ranges Read(const std::string& bytes, const BtrfsSendOptions& options) {
   const auto stream = MakeMemoryStream(

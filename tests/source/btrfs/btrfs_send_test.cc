@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/units.h"
 #include "source/btrfs/crc32c.h"
 #include "support/btrfs_writer.h"
 #include "support/cursors.h"
@@ -74,7 +75,7 @@ TEST(BtrfsSendTest, ReadsARecordedStream) {
   EXPECT_EQ(RangesOf(Read(bytes, {.path = "disk.img", .granularity = 65536})),
             (Ranges{{0, 65536}}));
   EXPECT_EQ(Read(bytes, {.path = "other"}).status().code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(Read(bytes, {.capacity = 4 << 20}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Read(bytes, {.capacity = 4 * kMiB}).status().code(), StatusCode::kInvalidArgument);
   const ChangeMapIdentity given = {"volume", "base", "target"};
   EXPECT_EQ(ValueOf(Read(bytes, {.identity = given})).identity(), given);
 }
@@ -149,7 +150,7 @@ TEST(BtrfsSendTest, EveryKindOfChangeCounts) {
 
 TEST(BtrfsSendTest, DataLongerThanAnyBufferArePassedOver) {
   BtrfsWriter writer(2);
-  writer.Snapshot().Write("f", 4096, std::string(3'000'001, 'x')).Truncate("f", 5 << 20).End();
+  writer.Snapshot().Write("f", 4096, std::string(3'000'001, 'x')).Truncate("f", 5 * kMiB).End();
   EXPECT_EQ(RangesOf(Read(writer, {.path = "f"})), (Ranges{{4096, 3'002'368}}));
   EXPECT_EQ(Read(writer.bytes().substr(0, 1'000'000)).status().code(), StatusCode::kDataLoss);
 }
@@ -463,8 +464,8 @@ TEST(BtrfsSendTest, ChangesFarOutCostNothing) {
   };
   EXPECT_EQ(code(UINT64_MAX, 1, kSize), StatusCode::kInvalidArgument);
   EXPECT_EQ(code(1, UINT64_MAX, kSize), StatusCode::kInvalidArgument);
-  EXPECT_EQ(code(0, uint64_t{1} << 60, std::nullopt), StatusCode::kInvalidArgument);
-  EXPECT_EQ(code(uint64_t{1} << 60, 4096, (uint64_t{1} << 60) + 4096), StatusCode::kOk);
+  EXPECT_EQ(code(0, kEiB, std::nullopt), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(kEiB, 4096, kEiB + 4096), StatusCode::kOk);
   EXPECT_EQ(
       Read(BtrfsWriter().Snapshot().Truncate("f", UINT64_MAX).End(), {.path = "f"}).status().code(),
       StatusCode::kInvalidArgument);

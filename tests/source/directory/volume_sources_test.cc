@@ -19,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "cbt/change_map_file.h"
 #include "cbt/source/directory_provider.h"
+#include "cbt/units.h"
 #include "map/maps.h"
 #include "support/child_process.h"
 #include "support/cursors.h"
@@ -86,8 +87,8 @@ TEST_F(VolumeSourcesTest, TellsWithoutAnyImage) {
 }
 
 TEST_F(VolumeSourcesTest, TellsBesideImagesOfTheSameSize) {
-  Write("monday.img", std::string(1 << 20, 'm'));
-  Write("tuesday.img", std::string(1 << 20, 't'));
+  Write("monday.img", std::string(kMiB, 'm'));
+  Write("tuesday.img", std::string(kMiB, 't'));
   EXPECT_EQ(ValueOf(Delta("monday", "tuesday")), kListed);
   Write("tuesday.img", std::string(1 << 19, 't'));
   const absl::Status status = Delta("monday", "tuesday").status();
@@ -199,7 +200,7 @@ TEST_F(VolumeSourcesTest, AKeyTwiceIsRefused) {
 
 // From a later base it would lack what changed between the two.
 TEST_F(VolumeSourcesTest, AListOfOtherSnapshotsIsRefused) {
-  ChangeMap map = test::MapOf({1}, {1 << 20, 4096});
+  ChangeMap map = test::MapOf({1}, {kMiB, 4096});
   map.set_identity({"vol", "monday", "tuesday"});
   ASSERT_OK(WriteChangeMap(map, dir_ / "root/vol/.listed"));
   Write("delta.source", "base monday\ntarget tuesday\naddress .listed\n");
@@ -208,7 +209,7 @@ TEST_F(VolumeSourcesTest, AListOfOtherSnapshotsIsRefused) {
   Write("delta.source", "base s1\ntarget s2\naddress .listed\n");
   EXPECT_EQ(ValueOf(Delta("s1", "s2")), (Ranges{{4096, 4096}}));
   // Names of snapshots that are known here, by an image or by a list.
-  Write("monday.img", std::string(1 << 20, 'm'));
+  Write("monday.img", std::string(kMiB, 'm'));
   EXPECT_THAT(std::string(Delta("s1", "s2").status().message()),
               HasSubstr("delta.source: .listed names the base \"monday\", not \"s1\""));
   Write("delta.source", "base monday\ntarget s2\naddress .listed\n");
@@ -361,9 +362,9 @@ TEST_F(VolumeSourcesTest, AttackQNoFileIsReadForEver) {
   std::ofstream(sparse, std::ios::binary)
       << "rbd diff v2\nf" << std::string("\5\0\0\0\0\0\0\0\1\0\0\0a", 13);
   // As large as the file system lets it be.
-  uint64_t size = uint64_t{1} << 50;
+  uint64_t size = kPiB;
   while (::truncate(sparse.c_str(), static_cast<off_t>(size)) != 0) size /= 2;
-  ASSERT_GE(size, uint64_t{1} << 40);
+  ASSERT_GE(size, kTiB);
   Serve({.source_time = std::chrono::milliseconds(200)});
   // Records of unknown kind that hold nothing, and bits that are not set.
   for (const std::string& more :
@@ -405,9 +406,9 @@ TEST_F(VolumeSourcesTest, Qcow2ImagesAreReadAsSuch) {
                "top.qcow2 && qemu-io -c 'write 1M 64k' top.qcow2"),
             0);
   EXPECT_EQ(ValueOf(Allocated("base")), (Ranges{{0, 131072}}));
-  EXPECT_EQ(ValueOf(Allocated("top")), (Ranges{{0, 131072}, {1 << 20, 65536}}));
-  EXPECT_EQ(ValueOf(Delta("base", "top")), (Ranges{{1 << 20, 65536}}));
-  Write("raw.img", std::string(1 << 20, 'r'));
+  EXPECT_EQ(ValueOf(Allocated("top")), (Ranges{{0, 131072}, {kMiB, 65536}}));
+  EXPECT_EQ(ValueOf(Delta("base", "top")), (Ranges{{kMiB, 65536}}));
+  Write("raw.img", std::string(kMiB, 'r'));
   EXPECT_EQ(Delta("raw", "top").status().code(), StatusCode::kFailedPrecondition);
   // A backing file that lies outside.
   ASSERT_EQ(sh("cd '" + folder +

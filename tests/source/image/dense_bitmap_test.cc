@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "cbt/units.h"
 #include "support/cursors.h"
 #include "support/generators.h"
 #include "support/memory_image.h"
@@ -127,7 +128,7 @@ RC_GTEST_PROP(DenseBitmap, EveryLayoutAtEveryOffset, ()) {
 
 TEST(DenseBitmap, RunsGoOnAcrossWindows) {
   // Three windows and a part, with a run over each of their ends.
-  const uint64_t window = uint64_t{8} << 20;
+  const uint64_t window = 8 * kMiB;
   std::vector<uint8_t> bytes((3 * window + 1000) / 8);
   const auto set = [&](uint64_t begin, uint64_t end) {
     for (uint64_t i = begin; i < end; ++i) {

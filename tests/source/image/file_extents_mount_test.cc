@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cbt/source/file_extents.h"
+#include "cbt/units.h"
 #include "support/cursors.h"
 #include "support/loop_mount.h"
 #include "support/properties.h"
@@ -48,7 +49,7 @@ TEST_P(MountedFilesTest, NothingThatChangedIsMissing) {
         << mount.shell().Output();
     RealFile base(folder + "/image");
     base.Resize(kScribbledSize);
-    base.Write(1 << 20, RandomData(2 << 20, seed % 2 == 0, random));
+    base.Write(kMiB, RandomData(2 * kMiB, seed % 2 == 0, random));
     Scribble(base, base, 30, random);
 
     std::string path = folder + "/clone";
@@ -135,7 +136,7 @@ TEST(MountedFilesTest, CopyOfAFileSystemIsAnotherOne) {
   if (!origin.mounted()) GTEST_SKIP() << origin.why_not();
   RealFile base(origin / "image");
   test::SeededRandom random(1);
-  base.Write(0, RandomData(1 << 20, false, random));
+  base.Write(0, RandomData(kMiB, false, random));
   ASSERT_TRUE(origin.shell().Run("fsfreeze -f '" + origin.path() + "'; fsfreeze -u '" +
                                  origin.path() + "'"))
       << origin.shell().Output();
@@ -180,7 +181,7 @@ TEST(MountedFilesTest, TwoFileSystemsShareNothing) {
   RealFile base(one / "image");
   RealFile target(two / "image");
   test::SeededRandom random(1);
-  base.Write(0, RandomData(1 << 20, false, random));
+  base.Write(0, RandomData(kMiB, false, random));
   target.Write(0, base.Bytes());
   target.Write(5000, {1, 2, 3});
   EXPECT_FALSE(CheckSharedPlacement(*base.Open(), *target.Open()).ok());

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "cbt/executor.h"
+#include "cbt/units.h"
 #include "support/cursors.h"
 #include "support/generators.h"
 #include "support/memory_image.h"
@@ -343,7 +344,6 @@ TEST(PlacementDeltaTest, WithoutTrustInHolesTheyAreRead) {
 
 // What must be read goes through the executor where it is much; blocks larger than a buffer.
 TEST(PlacementDeltaTest, ReadsLongStretchesWithTheExecutor) {
-  constexpr size_t kMiB = 1 << 20;
   constexpr size_t kSize = 22 * kMiB + 700;
   test::SeededRandom random(4);
   std::vector<uint8_t> bytes(kSize, 1);
@@ -398,8 +398,8 @@ TEST(PlacementDeltaTest, E14FileThatChangesMeanwhileIsAnError) {
 }
 
 TEST(PlacementDeltaTest, AnswerThatContradictsItselfIsAnError) {
-  const MemoryImage base(1 << 20);
-  const MemoryImage target(1 << 20);
+  const MemoryImage base(kMiB);
+  const MemoryImage target(kMiB);
   const std::shared_ptr<const ExtentLister> good = Script({});
   const std::multimap<std::string, std::vector<FileExtent>> wrong = {
       {"has no length", {{0, 4096, 0, 0}}},
@@ -430,8 +430,8 @@ TEST(PlacementDeltaTest, AnswerThatContradictsItselfIsAnError) {
 }
 
 TEST(PlacementDeltaTest, WithoutAnAnswerBytesAreCompared) {
-  MemoryImage base(1 << 20);
-  MemoryImage target(1 << 20);
+  MemoryImage base(kMiB);
+  MemoryImage target(kMiB);
   base.Write(300'000, "written, then discarded");
   target.Write(0, "x");
   const auto silent = std::make_shared<RawLister>(absl::UnimplementedError("no extents"));
@@ -461,8 +461,8 @@ TEST(PlacementDeltaTest, WithoutAnAnswerBytesAreCompared) {
 
 // tmpfs: no FIEMAP, no shared blocks.
 TEST(ReflinkDeltaTest, OtherFileSystemsAreRead) {
-  MemoryImage base(1 << 20);
-  MemoryImage target(1 << 20);
+  MemoryImage base(kMiB);
+  MemoryImage target(kMiB);
   target.Write(5000, "x");
   EXPECT_EQ(CheckSharedPlacement(*base.Open(), *target.Open()).code(),
             StatusCode::kFailedPrecondition);

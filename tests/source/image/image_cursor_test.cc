@@ -1,13 +1,18 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/executor.h"
 #include "cbt/source/file_extents.h"
 #include "cbt/source/image.h"
 #include "cbt/transform.h"
+#include "cbt/units.h"
 #include "support/cursors.h"
 #include "support/generators.h"
 #include "support/memory_image.h"
@@ -110,6 +115,7 @@ RC_GTEST_FIXTURE_PROP(ImageDeltaProperty, MatchesByteByByteFromAnyOffset, ()) {
   options.block_size = uint64_t{512} << test::Between<int>(0, 8);
   options.executor = random() % 2 == 0 ? &pool_ : nullptr;
   options.chunks_in_flight = random() % 5;
+  options.chunks_ahead = random() % 10;
   options.skip_holes = random() % 4 != 0;
   const auto block_size = static_cast<size_t>(options.block_size);
   const Contents base = AnyContents(AwkwardSize(block_size, random), random);
@@ -181,7 +187,7 @@ TEST(ImageDeltaTest, E2ResumesAtEveryByteOffset) {
 // makes them 1 MiB.
 TEST(ImageDeltaTest, ResumesAtEveryByteOffsetOfSparseImages) {
   test::SeededRandom random(4);
-  const size_t size = (test::TestScale() >= 8 ? size_t{1} << 20 : 24'000) - 100;
+  const size_t size = (test::TestScale() >= 8 ? kMiB : 24'000) - 100;
   std::vector<uint8_t> base(size);
   std::vector<uint8_t> target(size);
   for (int page = 0; page < 4; ++page) {
@@ -223,7 +229,6 @@ TEST(ImageDeltaTest, ResumesAtEveryByteOffsetOfSparseImages) {
 TEST(ImageDeltaTest, E7RunsCrossTheBordersOfChunks) {
   test::SeededRandom random(2);
   ThreadPool pool(3);
-  constexpr size_t kMiB = 1 << 20;
   for (int round = 0; round < 12; ++round) {
     SCOPED_TRACE(absl::StrCat("round ", round));
     const size_t size = 5 * kMiB + random() % 5000;
@@ -260,7 +265,7 @@ TEST(ImageDeltaTest, E7RunsCrossTheBordersOfChunks) {
 TEST(ImageDeltaTest, OptionsOutOfRangeAreRefused) {
   const MemoryImage file(10);
   for (const uint64_t block_size : {uint64_t{0}, uint64_t{256}, uint64_t{1000}, uint64_t{4097},
-                                    uint64_t{128} << 20, uint64_t{1} << 63}) {
+                                    128 * kMiB, uint64_t{1} << 63}) {
     EXPECT_EQ(
         MakeImageDeltaCursor(file.Open(), file.Open(), {.block_size = block_size}).status().code(),
         StatusCode::kInvalidArgument);
@@ -273,8 +278,8 @@ TEST(ImageDeltaTest, OptionsOutOfRangeAreRefused) {
 }
 
 TEST(ImageDeltaTest, E11DataThatBecameAHoleIsAChangeAndHolesAreNot) {
-  MemoryImage base(1 << 20);
-  const MemoryImage target(1 << 20);
+  MemoryImage base(kMiB);
+  const MemoryImage target(kMiB);
   base.Write(300'000, "written, then discarded");
   ASSERT_OK_AND_ASSIGN(auto cursor, MakeImageDeltaCursor(base.Open(), target.Open()));
   EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{299'008, 4096}}));
@@ -282,22 +287,21 @@ TEST(ImageDeltaTest, E11DataThatBecameAHoleIsAChangeAndHolesAreNot) {
 
 TEST(ImageDeltaTest, E10GrownAndShrunkVolumes) {
   MemoryImage small(10'000);
-  MemoryImage large(uint64_t{200} << 30);
-  large.Write(uint64_t{128} << 30, "x");
+  MemoryImage large(200 * kGiB);
+  large.Write(128 * kGiB, "x");
   EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeImageDeltaCursor(small.Open(), large.Open())))),
-            (Ranges{{uint64_t{128} << 30, 4096}}));
+            (Ranges{{128 * kGiB, 4096}}));
   small.Write(9'999, "y");
   EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeImageDeltaCursor(large.Open(), small.Open())))),
             (Ranges{{8192, 10'000 - 8192}}));
   // A position that exists in the target alone.
   ASSERT_OK_AND_ASSIGN(auto cursor, MakeImageDeltaCursor(small.Open(), large.Open()));
-  EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, uint64_t{100} << 30)),
-            (Ranges{{uint64_t{128} << 30, 4096}}));
+  EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, 100 * kGiB)), (Ranges{{128 * kGiB, 4096}}));
 }
 
 // 16 TiB with data in few places: time and memory go with the data, not with the size.
 TEST(ImageDeltaTest, SkipsTheHolesOfHugeSparseImages) {
-  constexpr uint64_t kSize = (uint64_t{16} << 40) - 4096;
+  constexpr uint64_t kSize = 16 * kTiB - 4096;
   MemoryImage base(kSize);
   MemoryImage target(kSize);
   test::SeededRandom random(3);
@@ -316,7 +320,7 @@ TEST(ImageDeltaTest, SkipsTheHolesOfHugeSparseImages) {
 }
 
 TEST(ImageDeltaTest, CoverageMovesThroughQuietRegions) {
-  const std::vector<uint8_t> bytes(64 << 20, 1);
+  const std::vector<uint8_t> bytes(64 * kMiB, 1);
   const MemoryImage base(bytes);
   const MemoryImage target(bytes);
   ASSERT_OK_AND_ASSIGN(auto cursor, MakeImageDeltaCursor(base.Open(), target.Open()));
@@ -347,9 +351,73 @@ class CountingExecutor final : public Executor {
   int tasks_ = 0;
 };
 
+// Runs the first tasks, and keeps the others until they are let go.
+class HoldingExecutor final : public Executor {
+ public:
+  explicit HoldingExecutor(size_t first) : free_(first) {}
+  void Schedule(std::function<void()> task) override {
+    if (free_ > 0) {
+      --free_;
+      task();
+    } else {
+      held_.push_back(std::move(task));
+    }
+  }
+  void LetGo() {
+    free_ = SIZE_MAX;
+    for (const auto& task : std::exchange(held_, {})) task();
+  }
+
+ private:
+  size_t free_;
+  std::vector<std::function<void()>> held_;
+};
+
+// The third chunk's data does not come for now. Next() would wait for ever if it waited for it.
+TEST(ImageDeltaTest, ASlowChunkHoldsBackNothingThatWasFound) {
+  const MemoryImage base(std::vector<uint8_t>(6 * kMiB, 1));
+  MemoryImage target(std::vector<uint8_t>(6 * kMiB, 1));
+  target.Write(8192, "early");
+  target.Write(5 * kMiB, "late");
+  HoldingExecutor executor(2);
+  ASSERT_OK_AND_ASSIGN(auto cursor,
+                       MakeImageDeltaCursor(base.Open(), target.Open(), {.executor = &executor}));
+  ExtentBatch batch;
+  ASSERT_EQ(ValueOf(cursor->Next(batch)), Step::kMore);
+  ASSERT_EQ(batch.size(), 1u);
+  EXPECT_EQ(batch[0], (Extent{8192, 4096}));
+  // A server gets the chance to send it, again and again.
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(ValueOf(cursor->Next(batch)), Step::kMore);
+    EXPECT_TRUE(batch.empty());
+    EXPECT_EQ(cursor->covered(), 2 * kMiB);
+  }
+  executor.LetGo();
+  Ranges rest;
+  for (Step step = Step::kMore; step == Step::kMore;) {
+    step = ValueOf(cursor->Next(batch));
+    for (size_t i = 0; i < batch.size(); ++i) rest.emplace_back(batch[i].offset, batch[i].length);
+  }
+  EXPECT_EQ(rest, (Ranges{{5 * kMiB, 4096}}));
+}
+
+// The same where Next() itself reads.
+TEST(ImageDeltaTest, WithoutAnExecutorExtentsAreReturnedBeforeTheNextChunkIsRead) {
+  const MemoryImage base(std::vector<uint8_t>(6 * kMiB, 1));
+  MemoryImage target(std::vector<uint8_t>(6 * kMiB, 1));
+  target.Write(kMiB + 8192, "early");
+  target.Write(5 * kMiB, "late");
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeImageDeltaCursor(base.Open(), target.Open()));
+  ExtentBatch batch;
+  while (batch.empty()) ASSERT_EQ(ValueOf(cursor->Next(batch)), Step::kMore);
+  ASSERT_EQ(batch.size(), 1u);
+  EXPECT_EQ(batch[0], (Extent{kMiB + 8192, 4096}));
+  EXPECT_EQ(cursor->covered(), 2 * kMiB);
+}
+
 TEST(ImageDeltaTest, E8SameFileIsReadByNobodyAndHardLinksAreCompared) {
   const test::TempDir dir;
-  dir.Write("a", std::string(3 << 20, 'x'));
+  dir.Write("a", std::string(3 * kMiB, 'x'));
   std::filesystem::create_hard_link(dir / "a", dir / "b");
   for (const bool by_extents : {false, true}) {
     for (const char* other : {"a", "b"}) {
@@ -380,7 +448,7 @@ TEST_P(DamagedImageTest, E14ImageThatChangesWhileItIsReadIsAnError) {
   ThreadPool pool(2);
   for (const bool parallel : {false, true}) {
     for (int after = 0; after < 3; ++after) {
-      std::vector<uint8_t> bytes(40 << 20, 1);
+      std::vector<uint8_t> bytes(40 * kMiB, 1);
       MemoryImage base(bytes);
       for (size_t i = 0; i < bytes.size(); i += 8192) bytes[i] = 2;
       MemoryImage target(bytes);
@@ -392,13 +460,13 @@ TEST_P(DamagedImageTest, E14ImageThatChangesWhileItIsReadIsAnError) {
       usleep(20'000);  // the clock of file times is coarse
       switch (GetParam()) {
         case Damage::kShrinkBase:
-          base.Resize(20 << 20);
+          base.Resize(20 * kMiB);
           break;
         case Damage::kShrinkTarget:
-          target.Resize((40 << 20) - 1);
+          target.Resize(40 * kMiB - 1);
           break;
         case Damage::kGrowTarget:
-          target.Resize((40 << 20) + 1);
+          target.Resize(40 * kMiB + 1);
           break;
         case Damage::kWriteTarget:
           target.Write(0, "z");
@@ -419,21 +487,21 @@ INSTANTIATE_TEST_SUITE_P(All, DamagedImageTest,
                                          Damage::kWriteBase));
 
 TEST(ImageAllocationTest, E14ImageThatShrinksIsAnError) {
-  MemoryImage file(1 << 20);
+  MemoryImage file(kMiB);
   file.Write(1000, "x");
   for (const bool skip_zeros : {false, true}) {
     ASSERT_OK_AND_ASSIGN(auto cursor,
                          MakeImageAllocationCursor(file.Open(), {.skip_zeros = skip_zeros}));
     file.Resize(1 << 19);
     EXPECT_EQ(test::Drain(*cursor).status().code(), StatusCode::kAborted);
-    file.Resize(1 << 20);
+    file.Resize(kMiB);
   }
 }
 
 // A cursor may die, or seek away, while its chunks are on their way.
 TEST(ImageDeltaTest, CursorCanBeLeftAtAnyTime) {
   ThreadPool pool(2);
-  std::vector<uint8_t> bytes(8 << 20, 1);
+  std::vector<uint8_t> bytes(8 * kMiB, 1);
   const MemoryImage base(bytes);
   bytes.back() = 2;
   const MemoryImage target(bytes);
@@ -446,8 +514,7 @@ TEST(ImageDeltaTest, CursorCanBeLeftAtAnyTime) {
       ASSERT_OK(cursor->Next(batch));
     }
     if (i % 3 == 0) {
-      EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, (8 << 20) - 1)),
-                (Ranges{{(8 << 20) - 4096, 4096}}));
+      EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, 8 * kMiB - 1)), (Ranges{{8 * kMiB - 4096, 4096}}));
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "cbt/units.h"
 #include "support/memory_image.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
@@ -50,7 +51,7 @@ TEST(ImageTest, ReadsZerosPastTheEndAndFailsWhereBytesAreMissing) {
   ASSERT_OK(image->Read(96, 8, bytes));
   EXPECT_EQ(bytes[3], 7);
   EXPECT_EQ(bytes[4], 0);
-  ASSERT_OK(image->Read(1 << 30, 8, bytes));
+  ASSERT_OK(image->Read(kGiB, 8, bytes));
   EXPECT_EQ(bytes[0], 0);
   file.Resize(98);
   EXPECT_EQ(image->Read(96, 8, bytes).code(), StatusCode::kAborted);

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "cbt/units.h"
 #include "support/seeded_random.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
@@ -123,7 +124,7 @@ TEST_P(ByteStreams, WhatIsMissingIsDataLoss) {
     std::array<uint8_t, 16> some;
     ASSERT_OK(stream->Peek(some));
     std::vector<uint8_t> out(5001);
-    const absl::Status status = skip ? stream->Skip(uint64_t{1} << 60) : stream->ReadAll(out);
+    const absl::Status status = skip ? stream->Skip(kEiB) : stream->ReadAll(out);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("input: ends at byte 5000"));
     JoinWriter();

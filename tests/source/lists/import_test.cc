@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/change_map.h"
 #include "cbt/source/open.h"
+#include "cbt/units.h"
 #include "source/support/imports.h"
 #include "source/support/listings.h"
 #include "support/status.h"
@@ -27,7 +28,6 @@ using test::Sample;
 using test::SamplePath;
 using test::ValueOf;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr auto kDelta = SourcePurpose::kDelta;
 constexpr auto kAllocated = SourcePurpose::kAllocated;
 
@@ -369,7 +369,7 @@ TEST(QemuMap, TheLastSectorOfAFileIsNotLost) {
 }
 
 TEST(Ebs, E14PagesThatAreMissingAreNoEnd) {
-  const ImportOptions options{.capacity = uint64_t{1} << 30};
+  const ImportOptions options{.capacity = kGiB};
   const std::string page = R"({"BlockSize":524288,"VolumeSize":1,"ChangedBlocks":[)";
   const std::string first = page + R"({"BlockIndex":3}],"NextToken":"x"})";
   const std::string empty = page + R"(],"NextToken":"y"})";
@@ -398,7 +398,7 @@ TEST(Ebs, E14PagesThatAreMissingAreNoEnd) {
 }
 
 TEST(Ebs, WhatIsNoValueIsNotAbsent) {
-  const ImportOptions options{.capacity = uint64_t{1} << 30};
+  const ImportOptions options{.capacity = kGiB};
   const std::string page = R"({"BlockSize":524288,"VolumeSize":1,"ChangedBlocks":[{"BlockIndex":3)";
   for (const std::string value : {"[]", "[\"x\"]", "{}", "{\"x\":[1]}"}) {
     EXPECT_REFUSED(From(ReadEbsPages, page + "}],\"NextToken\":" + value + "}", options), kDataLoss,

@@ -116,7 +116,9 @@ TEST_P(Listings, RangesPastTheEndAreRefusedAndThoseOfALargerBaseCut) {
   const std::string text = listing.write({{1, 2}, {15, 5}}, 20);
   const ImportOptions small{.capacity = 16 * listing.unit, .granularity = listing.unit};
   EXPECT_FALSE(Read(listing, text, small).ok());
-  if (listing.name == "RbdDiff") return;  // tells its size
+  const bool holds_its_size =
+      listing.name == "RbdDiff" || listing.name == "Ndjson" || listing.name == "Json";
+  if (holds_its_size) return;
   ImportOptions shrunk = small;
   shrunk.base_capacity = 20 * listing.unit;
   const auto map = Read(listing, text, shrunk);

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "cbt/source/nbd.h"
+#include "cbt/units.h"
 #include "reference/volume.h"
 #include "support/child_process.h"
 #include "support/cursors.h"
@@ -26,8 +27,6 @@ using absl::StatusCode;
 using reference::Ranges;
 using test::ChildProcess;
 using test::ValueOf;
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 class NbdServersTest : public testing::Test {
  protected:
@@ -233,7 +232,6 @@ TEST_F(NbdServersTest, QemuAllocationDepthIsTheDeltaOfOverlays) {
 
 TEST_F(NbdServersTest, NbdkitCannedExtents) {
   if (!Have({"nbdkit"})) GTEST_SKIP() << "no libnbd or no nbdkit";
-  constexpr uint64_t kTiB = kMiB * kMiB;
   test::SeededRandom random(4);
   std::string list;
   Ranges expected;

@@ -1,12 +1,16 @@
 // What sources are taken for by their content alone, and what is refused rather than guessed.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/change_map_file.h"
 #include "cbt/source/open.h"
+#include "cbt/units.h"
 #include "map/maps.h"
 #include "source/support/listings.h"
 #include "support/cursors.h"
@@ -31,8 +36,6 @@ using absl::StatusCode;
 using reference::Ranges;
 using testing::HasSubstr;
 using testing::Not;
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 std::string Sample(const std::string& name) {
   return test::ReadFile(std::string(CBT_SAMPLES) + "/" + name);
@@ -241,6 +244,33 @@ TEST_F(SourceTest, ImagesHaveSizesOfTheirOwn) {
   SourceOptions options;
   options.base_capacity = 2 * kMiB;
   EXPECT_EQ(Delta(image, image, options).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(SourceTest, APipeIsWaitedForUntilItsWriterComes) {
+  const test::TempDir dir;
+  const std::string pipe = dir / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  // Nobody writes: the limit ends it.
+  SourceOptions options;
+  options.purpose = SourcePurpose::kDelta;
+  options.capacity = kMiB;
+  options.time_limit = std::chrono::milliseconds(20);
+  EXPECT_EQ(OpenSource(pipe, options).status().code(), StatusCode::kDeadlineExceeded);
+  // A pair needs files: it is not waited for.
+  options.time_limit.reset();
+  EXPECT_EQ(OpenDelta(pipe, pipe, options).status().code(), StatusCode::kInvalidArgument);
+  // The writer's open() returns when the reader has opened, and what it writes is read.
+  std::thread writer([&pipe] {
+    const int descriptor = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);
+    const std::string text = R"([{"offset":4096,"length":4096,"exists":"true"}])";
+    EXPECT_EQ(::write(descriptor, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    ::close(descriptor);
+  });
+  const auto source = OpenSource(pipe, options);
+  writer.join();
+  ASSERT_OK(source);
+  EXPECT_EQ(source->format, SourceFormat::kRbdJson);
+  EXPECT_EQ(ValueOf(test::Drain(*source->cursor)), (Ranges{{4096, 4096}}));
 }
 
 TEST_F(SourceTest, WhatLooksLikeAListIsAnImageForThoseWhoSaySo) {

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/source/qcow2.h"
+#include "cbt/units.h"
 #include "support/cursors.h"
 #include "support/seeded_random.h"
 #include "support/shell.h"
@@ -99,11 +100,11 @@ TEST_F(Qcow2BitmapsTest, WhatWasWritten) {
     std::vector<uint64_t> granularities;
   };
   for (const Shape& shape : std::vector<Shape>{
-           {"512", (uint64_t{3} << 20) + 1024, {512, 4096, 65536, uint64_t{1} << 31}},
+           {"512", 3 * kMiB + 1024, {512, 4096, 65536, uint64_t{1} << 31}},
            // More than one cluster of bitmap, more than a window of its table.
-           {"4k", (uint64_t{9} << 30) + 512, {512, 1024, 1 << 20}},
-           {"64k", uint64_t{40} << 30, {512, 65536}},
-           {"2M", (uint64_t{40} << 30) + 2048, {512, 65536}},
+           {"4k", 9 * kGiB + 512, {512, 1024, kMiB}},
+           {"64k", 40 * kGiB, {512, 65536}},
+           {"2M", 40 * kGiB + 2048, {512, 65536}},
        }) {
     const std::string image = Path("image");
     const std::string size = std::to_string(shape.size);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cbt/source/qcow2.h"
+#include "cbt/units.h"
 #include "support/cursors.h"
 #include "support/files.h"
 #include "support/seeded_random.h"
@@ -394,16 +395,15 @@ TEST_P(Qcow2ToolsTest, Resized) {
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, Qcow2ToolsTest,
-    testing::Values(
-        Shape{"Smallest", 512, (uint64_t{1} << 20) + 512 * 7, "cluster_size=512"},
-        Shape{"SmallestOld", 512, (uint64_t{1} << 20) + 512, "cluster_size=512,compat=0.10"},
-        Shape{"Small", 4096, uint64_t{5} << 20, "cluster_size=4k"},
-        Shape{"Default", 65536, (uint64_t{6} << 20) + 512, "compat=1.1"},
-        Shape{"Old", 65536, uint64_t{6} << 20, "compat=0.10"},
-        Shape{"Largest", uint64_t{2} << 20, (uint64_t{24} << 20) + 1024, "cluster_size=2M"},
-        Shape{"Subclusters", 65536, (uint64_t{6} << 20) + 512, "extended_l2=on"},
-        Shape{"SmallSubclusters", 16384, uint64_t{3} << 20, "extended_l2=on,cluster_size=16k"},
-        Shape{"Zstd", 65536, uint64_t{6} << 20, "compression_type=zstd"}),
+    testing::Values(Shape{"Smallest", 512, kMiB + 512 * 7, "cluster_size=512"},
+                    Shape{"SmallestOld", 512, kMiB + 512, "cluster_size=512,compat=0.10"},
+                    Shape{"Small", 4096, 5 * kMiB, "cluster_size=4k"},
+                    Shape{"Default", 65536, 6 * kMiB + 512, "compat=1.1"},
+                    Shape{"Old", 65536, 6 * kMiB, "compat=0.10"},
+                    Shape{"Largest", 2 * kMiB, 24 * kMiB + 1024, "cluster_size=2M"},
+                    Shape{"Subclusters", 65536, 6 * kMiB + 512, "extended_l2=on"},
+                    Shape{"SmallSubclusters", 16384, 3 * kMiB, "extended_l2=on,cluster_size=16k"},
+                    Shape{"Zstd", 65536, 6 * kMiB, "compression_type=zstd"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "cbt/change_map.h"
 #include "cbt/source/byte_stream.h"
 #include "cbt/source/lists.h"
+#include "cbt/wire/digest.h"
 #include "reference/volume.h"
 
 namespace cbt::test {
@@ -216,6 +217,44 @@ inline std::string WriteVmware(const reference::Ranges& ranges, uint64_t units) 
   return out + "]";
 }
 
+// What the cbt command prints; see docs/reference/answers.md.
+inline std::string MarkerOf(const reference::Ranges& ranges) {
+  StreamDigest digest;
+  for (const auto& [offset, length] : ranges) digest.Add({&offset, 1}, {&length, 1});
+  return "\"tuples\":" + Text(digest.tuples()) + ",\"bytes\":" + Text(digest.bytes()) +
+         ",\"digest\":\"xxh3-64:" + digest.DigestText() + "\"";
+}
+
+inline std::string TupleOf(const std::pair<uint64_t, uint64_t>& range) {
+  return "{\"byte_offset\":" + Text(range.first) + ",\"size_bytes\":" + Text(range.second) + "}";
+}
+
+inline std::string AnswerHeader(uint64_t units) {
+  return "{\"block_metadata_type\":\"VARIABLE_LENGTH\",\"volume_capacity_bytes\":" + Text(units);
+}
+
+inline std::string WriteNdjson(const reference::Ranges& ranges, uint64_t units) {
+  std::string out = AnswerHeader(units) + "}\n";
+  for (const auto& range : ranges) out += TupleOf(range) + "\n";
+  return out + "{\"complete\":true," + MarkerOf(ranges) + "}";
+}
+
+// Two tuples in each object.
+inline std::string WriteJson(const reference::Ranges& ranges, uint64_t units) {
+  std::string out = AnswerHeader(units) + ",\"block_metadata\":[";
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    if (i > 0) out += i % 2 == 0 ? "]}\n" + AnswerHeader(units) + ",\"block_metadata\":[" : ",";
+    out += TupleOf(ranges[i]);
+  }
+  return out + "]," + MarkerOf(ranges) + ",\"complete\":true}";
+}
+
+inline std::string WriteCsv(const reference::Ranges& ranges, uint64_t) {
+  std::string out = "byte_offset,size_bytes\n";
+  for (const auto& [offset, length] : ranges) out += Text(offset) + "," + Text(length) + "\n";
+  return out + "complete," + Text(ranges.size()) + "\n";
+}
+
 inline std::vector<Listing> Listings() {
   const auto delta = [](auto read) {
     return [read](ByteStream& stream, ImportOptions options) {
@@ -250,6 +289,9 @@ inline std::vector<Listing> Listings() {
        }},
       {"Ebs", 524288, true, WriteEbs, delta(ReadEbsPages)},
       {"Vmware", 1, false, WriteVmware, delta(ReadVmwareAreas)},
+      {"Ndjson", 1, false, WriteNdjson, delta(ReadNdjsonAnswer)},
+      {"Json", 1, false, WriteJson, delta(ReadJsonAnswer)},
+      {"Csv", 1, false, WriteCsv, delta(ReadCsvAnswer)},
   };
 }
 

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
+#include "cbt/units.h"
 #include "rpc/transport/http2/event_loop.h"
 #include "rpc/transport/http2/header_block.h"
 #include "rpc/transport/http2/memory.h"
@@ -51,17 +52,17 @@ struct ConnectionSettings {
   Role role = Role::kServer;
 
   // The largest frame that the peer may send, in bytes: 16 KiB to 16 MiB - 1.
-  uint32_t max_frame_bytes = 16 << 10;
+  uint32_t max_frame_bytes = 16 * kKiB;
   // How much the peer may send on a stream, and on all together, before it is consumed.
-  uint32_t stream_window_bytes = 64 << 10;
-  uint32_t connection_window_bytes = 1 << 20;
+  uint32_t stream_window_bytes = 64 * kKiB;
+  uint32_t connection_window_bytes = kMiB;
   // The connection's window opens on receipt: a stream that is not read does not stop others.
   // Otherwise when data is consumed, which bounds the connection's memory.
   bool separate_streams = false;
   // Streams that the peer may have open; servers only.
   uint32_t max_streams = 100;
   // Fields of a header block beyond these bytes are left out, see HeaderBlock::cut().
-  uint32_t max_header_bytes = 16 << 10;
+  uint32_t max_header_bytes = 16 * kKiB;
 
   // For the TLS handshake and the peer's first SETTINGS.
   std::chrono::milliseconds handshake_time = std::chrono::seconds(20);
@@ -152,7 +153,8 @@ class Connection final : private Watch {
   // A ping; see OnPong(). One at a time.
   void Ping() noexcept;
 
-  // Takes no new streams, says so to the peer, and ends when the open ones have ended.
+  // Takes no new streams, and ends when the open ones have ended. Servers say so to the peer at
+  // once; clients at the end, because the peer may refuse streams that still wait for its limit.
   void Shutdown() noexcept;
 
   // Sends GOAWAY with the code and text, and ends soon, whatever is open.
@@ -169,6 +171,9 @@ class Connection final : private Watch {
   bool ended() const noexcept { return ended_; }
   // Whether Open() may be called: no GOAWAY was sent or received.
   bool CanOpen() const noexcept { return !ended_ && !draining_ && !goaway_received_; }
+  // Clients: whether one stream more could be open, and then all be reset at once, without that a
+  // server takes it for a flood of resets and cuts the connection.
+  bool MayResetOneMore() noexcept;
   size_t streams() const noexcept { return stream_count_; }
   // What it holds: session, output, messages that wait, data that was not consumed. Bytes.
   size_t memory() const noexcept;
@@ -215,6 +220,10 @@ class Connection final : private Watch {
   void SendPing(uint8_t kind) noexcept;
   void OnPingAck(uint8_t kind) noexcept;
   void SendLastGoaway() noexcept;
+  // A server that drains says the number of the last stream after some time.
+  bool awaits_last_goaway() const noexcept {
+    return draining_ && !last_goaway_sent_ && settings_.role == Role::kServer;
+  }
   void NoteProtocolError(const nghttp2_frame& goaway) noexcept;
 
   EventLoop& loop_;
@@ -231,6 +240,7 @@ class Connection final : private Watch {
   size_t stream_count_ = 0;
   size_t held_bytes_ = 0;  // of all streams: unsent, and received and not consumed
   PeerGuard guard_;
+  RateCounter resets_sent_;
   absl::Status reason_;
   EndCause cause_ = EndCause::kOther;
   uint32_t interest_ = 0;

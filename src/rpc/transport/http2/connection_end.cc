@@ -87,7 +87,10 @@ void Connection::Shutdown() noexcept {
   draining_ = true;
   drain_began_ = loop_.now();
   if (session_ == nullptr || !handshaken_) return End(absl::OkStatus());
-  if (settings_.role == Role::kClient) return SendLastGoaway();
+  if (settings_.role == Role::kClient) {
+    if (stream_count_ == 0) SendLastGoaway();
+    return;
+  }
   // Requests may be on their way: the number of the last one is said after a round trip.
   if (!Check(nghttp2_submit_shutdown_notice(session_.get()))) return;
   SendPing(kDrainPing);
@@ -186,7 +189,7 @@ void Connection::OnTime() noexcept {
       NoteCause(EndCause::kIdle);
       Shutdown();
     }
-    if (draining_ && !last_goaway_sent_ && passed(kDrainTime, drain_began_)) SendLastGoaway();
+    if (awaits_last_goaway() && passed(kDrainTime, drain_began_)) SendLastGoaway();
     Keepalive(now);
   } catch (const std::bad_alloc&) {
     return EndOutOfMemory();
@@ -211,7 +214,7 @@ void Connection::ScheduleTimer() noexcept {
   }
   at(draining_ ? 2 * settings_.max_age : settings_.max_age, born_);
   if (stream_count_ == 0 && !draining_) at(settings_.idle_time, last_stream_);
-  if (draining_ && !last_goaway_sent_) at(kDrainTime, drain_began_);
+  if (awaits_last_goaway()) at(kDrainTime, drain_began_);
   if (ready_ && settings_.keepalive_time.count() > 0) {
     if (ping_open_) {
       at(settings_.keepalive_timeout, ping_sent_);

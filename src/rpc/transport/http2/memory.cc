@@ -8,6 +8,8 @@
 #include <new>
 #include <utility>
 
+#include "cbt/units.h"
+
 namespace cbt::rpc::http2 {
 
 // Stands before each of nghttp2's allocations, and keeps their alignment.
@@ -21,8 +23,8 @@ namespace {
 
 // From this size on, pages come from the system and count as one page: nghttp2 needs such a buffer
 // only for the header of a frame whose payload we send ourselves.
-constexpr size_t kMappedBytes = size_t{16} << 10;
-constexpr size_t kPageBytes = size_t{4} << 10;
+constexpr size_t kMappedBytes = 16 * kKiB;
+constexpr size_t kPageBytes = 4 * kKiB;
 
 size_t CountOf(size_t bytes) noexcept { return bytes < kMappedBytes ? bytes : kPageBytes; }
 

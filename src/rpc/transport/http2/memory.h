@@ -10,6 +10,7 @@
 #include <span>
 
 #include "absl/strings/cord.h"
+#include "cbt/units.h"
 
 namespace cbt::rpc::http2 {
 
@@ -63,9 +64,9 @@ class SessionMemory {
 class ReadChunks {
  public:
   // Of a chunk. A multiple of a TLS record, and small enough to stay in the processor's cache.
-  static constexpr size_t kChunkBytes = size_t{64} << 10;
+  static constexpr size_t kChunkBytes = 64 * kKiB;
   // Shorter pieces are copied, so that nothing small keeps a chunk alive.
-  static constexpr size_t kSharedBytes = size_t{4} << 10;
+  static constexpr size_t kSharedBytes = 4 * kKiB;
 
   explicit ReadChunks(std::shared_ptr<MemoryAccount> account) noexcept;
   ~ReadChunks();

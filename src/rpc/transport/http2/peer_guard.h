@@ -34,16 +34,26 @@ class RateCounter {
 
   // False if that was too much.
   bool Count(const RateLimit& limit, Clock::time_point now) noexcept {
+    Elapse(limit, now);
+    used_ += 1;
+    return used_ <= limit.burst;
+  }
+
+  // Whether so many more would not be too much.
+  bool Allows(size_t events, const RateLimit& limit, Clock::time_point now) noexcept {
+    Elapse(limit, now);
+    return used_ + static_cast<double>(events) <= limit.burst;
+  }
+
+ private:
+  void Elapse(const RateLimit& limit, Clock::time_point now) noexcept {
     if (last_ != Clock::time_point{}) {
       const std::chrono::duration<double> passed = now - last_;
       used_ = std::max(0.0, used_ - passed.count() * limit.per_second);
     }
     last_ = now;
-    used_ += 1;
-    return used_ <= limit.burst;
   }
 
- private:
   double used_ = 0;
   Clock::time_point last_;
 };

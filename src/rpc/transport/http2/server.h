@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/rpc/telemetry.h"
+#include "cbt/units.h"
 #include "rpc/transport/http2/connection.h"
 #include "rpc/transport/http2/socket_stream.h"
 #include "rpc/transport/listen_address.h"
@@ -29,9 +30,9 @@ struct ServerLimits {
   size_t connections = 10'000;
   // Bytes that all connections may hold together: sessions, buffers, messages that wait. Beyond
   // them new calls get RESOURCE_EXHAUSTED, and the largest connections are ended. 0: no limit.
-  size_t memory_bytes = size_t{128} << 20;
+  size_t memory_bytes = 128 * kMiB;
   // Longer messages of clients get RESOURCE_EXHAUSTED.
-  uint32_t request_bytes = 64 << 10;
+  uint32_t request_bytes = 64 * kKiB;
   // What a request's first message may take to arrive; then DEADLINE_EXCEEDED. 0: no limit.
   std::chrono::milliseconds request_time = std::chrono::seconds(10);
   // Header lists, windows, streams, times and rates of each connection; `role` and

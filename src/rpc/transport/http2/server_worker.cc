@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cbt/units.h"
 #include "rpc/contract/server_event.h"
 #include "rpc/transport/http2/server_call_impl.h"
 
@@ -21,7 +22,7 @@ constexpr milliseconds kLook{50};
 constexpr milliseconds kLastWords{300};
 
 // A connection that holds less is not ended for its memory.
-constexpr size_t kSmallConnection = size_t{256} << 10;
+constexpr size_t kSmallConnection = 256 * kKiB;
 
 // Nothing for ends that the peer has wanted, or a shutdown.
 std::optional<ServerEvent> EventOf(EndCause cause) noexcept {

@@ -7,16 +7,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cbt/units.h"
+
 namespace cbt::rpc::http2 {
 
 class Connection;
 class Stream;
 
 // The largest frame that is sent; more does not make it faster.
-inline constexpr uint32_t kMaxSentFrameBytes = 256 << 10;
+inline constexpr uint32_t kMaxSentFrameBytes = 256 * kKiB;
 
 // Unsent output of a connection at which it takes no more from its streams.
-inline constexpr size_t kMaxUnsentBytes = size_t{256} << 10;
+inline constexpr size_t kMaxUnsentBytes = 256 * kKiB;
 
 // The pings' first byte: whose answer it is.
 inline constexpr uint8_t kKeepalivePing = 1;

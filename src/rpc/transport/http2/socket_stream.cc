@@ -14,16 +14,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/errno_text.h"
+#include "cbt/units.h"
 
 namespace cbt::rpc::http2 {
 namespace {
 
 // The most that fits in a TLS record.
-constexpr size_t kRecordBytes = size_t{16} << 10;
+constexpr size_t kRecordBytes = 16 * kKiB;
 
 // What OpenSSL reads ahead at once: two records. It moves what is left to the front of its buffer
 // before each record, so that more would be copied again and again.
-constexpr size_t kReadAheadBytes = size_t{33} << 10;
+constexpr size_t kReadAheadBytes = 33 * kKiB;
 
 int DescriptorOf(BIO* bio) {
   return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "cbt/units.h"
 
 namespace cbt::rpc::http2 {
 namespace {
@@ -151,7 +152,7 @@ TEST(MessageReader, TheLimitIsExact) {
 
 // Refused with the prefix, not when the bytes are there.
 TEST(MessageReader, FourGibibytesAreRefusedAtOnce) {
-  MessageReader reader(4 << 20);
+  MessageReader reader(4 * kMiB);
   reader.Append(CordOf(std::string("\0\xff\xff\xff\xff", 5)));
   absl::Cord message;
   EXPECT_EQ(reader.Next(message), Result::kTooLong);
@@ -189,7 +190,7 @@ TEST(MessageReader, MessagesShareTheMemoryTheyCameIn) {
     };
     return within(first) || within(second);
   };
-  MessageReader reader(1 << 20);
+  MessageReader reader(kMiB);
   reader.Append(external(first));
   reader.Append(external(second));
   for (const size_t size : {size_t{100'000}, size_t{200'000}}) {

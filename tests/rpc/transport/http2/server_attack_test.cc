@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cbt/units.h"
 #include "rpc/transport/http2/raw_client.h"
 #include "rpc/transport/http2/server.h"
 #include "rpc/transport/http2/test_service.h"
@@ -80,7 +81,7 @@ TEST(ServerAttack, ContinuationFloodEndsTheConnection) {
   for (int i = 0; i < 2000 && client.Send(more); ++i) {
   }
   EXPECT_TRUE(client.AwaitEnd());
-  EXPECT_LE(server.server->memory(), size_t{1} << 20);
+  EXPECT_LE(server.server->memory(), kMiB);
   ExpectServes(server);
 }
 
@@ -121,7 +122,7 @@ TEST(ServerAttack, PingsOfAPeerThatDoesNotReadEndTheConnection) {
   std::string pings;
   for (int i = 0; i < 1000; ++i) pings += ping;
   for (int i = 0; i < 2000 && client.Send(pings); ++i) {
-    EXPECT_LE(server.server->memory(), size_t{4} << 20);
+    EXPECT_LE(server.server->memory(), 4 * kMiB);
   }
   EXPECT_TRUE(TestServer::Soon([&] { return server.server->connections() == 0; }));
   ExpectServes(server);
@@ -189,7 +190,7 @@ TEST(ServerAttack, RequestsThatNeverEndAreBounded) {
       if (client.SendSome(Frame(NGHTTP2_DATA, 0, stream, half), milliseconds(100)) == 0) break;
     }
   }
-  EXPECT_LE(server.server->memory(), size_t{4} << 20);
+  EXPECT_LE(server.server->memory(), 4 * kMiB);
   EXPECT_EQ(server.counts.opened, 0) << "nothing of the service's is held";
   ExpectServes(server);
 }
@@ -237,7 +238,7 @@ TEST(ServerAttack, TooManyConnectionsAreClosed) {
 
 TEST(ServerAttack, MemoryLimitRefusesCallsAndEndsTheLargest) {
   ServerLimits limits;
-  limits.memory_bytes = size_t{3} << 20;
+  limits.memory_bytes = 3 * kMiB;
   const TestServer server(limits);
   RawClient large(server.path);
   large.Settings({{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0}});
@@ -316,7 +317,7 @@ TEST(ServerAttack, ResetsAtEveryStage) {
   for (int wait = 0; wait < 20; ++wait) {
     RawClient client(server.path);
     client.Send(call);
-    client.Window(0, 1 << 20);
+    client.Window(0, kMiB);
     for (int i = 0; i < wait; ++i) {
       const auto frame = client.Next(milliseconds(1));
       if (frame.has_value() && frame->type == NGHTTP2_HEADERS) client.Decode(*frame);

@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 
+#include "cbt/units.h"
 #include "rpc/transport/http2/raw_client.h"
 #include "rpc/transport/http2/server.h"
 #include "rpc/transport/http2/test_service.h"
@@ -31,7 +32,7 @@ class Model {
   Model(const TestServer& server, uint32_t seed) : random_(seed), client_(server.path) {
     client_.Settings(
         {{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, static_cast<uint32_t>(Below(70'000))}});
-    client_.Window(0, 1 << 30);
+    client_.Window(0, kGiB);
   }
 
   void Run() {

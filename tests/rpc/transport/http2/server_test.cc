@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cbt/units.h"
 #include "rpc/transport/http2/raw_client.h"
 #include "rpc/transport/http2/test_service.h"
 
@@ -125,7 +126,7 @@ TEST(HttpServer, RefusesBrokenMessages) {
 TEST(HttpServer, LongestMessagePassesItsWindow) {
   const TestServer server;
   RawClient client(server.path);
-  const std::string message(64 << 10, 'm');
+  const std::string message(64 * kKiB, 'm');
   // The server's windows hold once its settings are acknowledged.
   client.Send(test::Frame(NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0, ""));
   client.Headers(1, Request("/t/Echo"));
@@ -133,8 +134,8 @@ TEST(HttpServer, LongestMessagePassesItsWindow) {
   for (size_t at = 0; at < framed.size(); at += 16'000) {
     client.Data(1, framed.substr(at, 16'000), at + 16'000 >= framed.size());
   }
-  client.Window(0, 1 << 20);
-  client.Window(1, 1 << 20);
+  client.Window(0, kMiB);
+  client.Window(1, kMiB);
   const auto answer = client.Read(1);
   EXPECT_EQ(answer.status(), "0");
   EXPECT_EQ(answer.body, framed);

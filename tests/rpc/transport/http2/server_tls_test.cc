@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "cbt/units.h"
 #include "rpc/transport/http2/certificates.h"
 #include "rpc/transport/http2/client/channel.h"
 #include "rpc/transport/http2/client/collector.h"
@@ -239,7 +240,7 @@ TEST_F(ServerOverTls, NewKeysAreTakenAndCostLittle) {
               SSL_do_handshake(flood->ssl()) != 1;
   }
   EXPECT_TRUE(refused);
-  EXPECT_LE(server_->server->memory(), size_t{1} << 20);
+  EXPECT_LE(server_->server->memory(), kMiB);
   EXPECT_TRUE(TestServer::Soon([&] { return server_->server->connections() == 1; }, seconds(20)));
   ExpectServes();
 }

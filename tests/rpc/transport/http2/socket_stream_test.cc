@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cbt/units.h"
 #include "rpc/transport/http2/tls_pair.h"
 #include "support/status.h"
 
@@ -56,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(PlainAndTls, SocketStreamTest, testing::Bool());
 TEST_P(SocketStreamTest, CarriesBytesThroughAFullSocket) {
   Handshake(ends_);
   std::mt19937 random(3);
-  std::string sent(3 << 20, '\0');
+  std::string sent(3 * kMiB, '\0');
   for (char& c : sent) c = static_cast<char>(random());
   std::string got;
   size_t taken = 0;

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/rpc/options.h"
+#include "cbt/units.h"
 #include "rpc/transport/client_call.h"
 #include "rpc/transport/http2/client/client_loop.h"
 #include "rpc/transport/listen_address.h"
@@ -21,14 +22,14 @@ struct ChannelOptions {
   bool reconnect_at_once = false;
 
   // The channel's events come in threads that wait in HandleEvents(), if any does, and otherwise up
-  // to a second late. Not with a loop of the caller's own.
+  // to a quarter of a second late. Not with a loop of the caller's own.
   bool events_in_waiting_threads = false;
 
   // Longer messages (bytes) end their call with RESOURCE_EXHAUSTED.
-  size_t max_message_bytes = size_t{4} << 20;
+  size_t max_message_bytes = 4 * kMiB;
   // What a stream may receive before its handler takes it: a call that is not read holds this much,
   // and the rest of a message.
-  uint32_t stream_window_bytes = uint32_t{1} << 20;
+  uint32_t stream_window_bytes = kMiB;
 
   // For an attempt: all addresses of the host; then again for TLS and the server's SETTINGS.
   std::chrono::milliseconds connect_time = std::chrono::seconds(20);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/units.h"
 #include "rpc/contract/status.h"
 #include "rpc/transport/http2/client/call_core.h"
 #include "rpc/transport/http2/client/driven_loop.h"
@@ -19,8 +20,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstBackoff{100};
 constexpr milliseconds kLastBackoff{1000};
 
-constexpr uint32_t kMaxFrameBytes = uint32_t{256} << 10;
-constexpr uint32_t kMaxHeaderBytes = 16 << 10;
+constexpr uint32_t kMaxFrameBytes = 256 * kKiB;
+constexpr uint32_t kMaxHeaderBytes = 16 * kKiB;
 
 // What a server sees as :authority.
 std::string AuthorityOf(const Address& address) {
@@ -129,11 +130,30 @@ absl::Status ChannelCore::Connect(std::chrono::system_clock::time_point deadline
 }
 
 void ChannelCore::StartCall(CallCore& call) noexcept {
-  if (CanOpen()) return call.Open(*current_);
+  if (CanOpen() && MakeRoom()) return call.Open(*current_);
   const bool soon = !options_.reconnect_at_once && Clock::now() < next_attempt_;
-  if (soon && !connector_.running()) return call.Fail(last_failure_);
+  if (soon && !connector_.running() && !CanOpen()) return call.Fail(last_failure_);
   waiting_.PushBack(call);
   Attempt(true);
+}
+
+// A server may cut a connection for the resets of its streams, and with it all that did not ask for
+// one: a relay's streams are of many clients. So a connection has no more streams than may be
+// reset, and a new one takes the next. False if the current one takes no call, now or any more.
+bool ChannelCore::MakeRoom() noexcept {
+  if (current_->MayResetOneMore()) return true;
+  // Not earlier: it would end at once.
+  if (current_->ready()) {
+    current_->Shutdown();
+    RetireCurrent();
+  }
+  return false;
+}
+
+// Those for which there is no room wait for the current connection, or for the next one.
+void ChannelCore::OpenWaiting() noexcept {
+  while (!waiting_.empty() && CanOpen() && MakeRoom()) waiting_.PopFront()->Open(*current_);
+  if (!waiting_.empty()) Attempt(true);
 }
 
 void ChannelCore::Forget(CallCore& call) noexcept {
@@ -155,7 +175,7 @@ void ChannelCore::OnConnected(absl::StatusOr<OwnedDescriptor> socket) noexcept t
   absl::Status status = socket.status();
   if (status.ok()) status = OpenConnection(*std::move(socket));
   if (!status.ok()) return OnAttemptFailed(status);
-  while (CallCore* const call = waiting_.PopFront()) call->Open(*current_);
+  OpenWaiting();
 } catch (const std::bad_alloc&) {
   OnAttemptFailed(OutOfMemory());
 }
@@ -192,6 +212,7 @@ void ChannelCore::OnReady(Connection& connection) noexcept {
     last_failure_ = absl::OkStatus();
   }
   WakeWaiters(absl::OkStatus());
+  OpenWaiting();
 }
 
 void ChannelCore::OnGoaway(Connection& connection, uint32_t, std::string_view) noexcept {

@@ -92,6 +92,8 @@ class ChannelCore final : private ConnectionListener, private Connector::Listene
 
   absl::Status OpenConnection(OwnedDescriptor socket);
   bool CanOpen() const noexcept { return current_ != nullptr && current_->CanOpen(); }
+  bool MakeRoom() noexcept;
+  void OpenWaiting() noexcept;
   void RetireCurrent() noexcept;
   void Attempt(bool at_once) noexcept;
   void OnAttemptFailed(const absl::Status& reason) noexcept;

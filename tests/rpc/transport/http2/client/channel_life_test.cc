@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <random>
 #include <string>
@@ -15,6 +16,7 @@
 #include "rpc/transport/http2/client/channel.h"
 #include "rpc/transport/http2/client/collector.h"
 #include "rpc/transport/http2/client/raw_server.h"
+#include "rpc/transport/http2/test_service.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -122,6 +124,36 @@ TEST_F(ChannelLife, CallsConnectAgainAfterARestart) {
       status = collector.Await();
     } while (!status.ok() && std::chrono::system_clock::now() < end);
     EXPECT_OK(status);
+  }
+}
+
+// A server takes 200 resets of a connection. More calls than may be reset go to more connections,
+// and one that has had its resets ends with its last call.
+TEST_F(ChannelLife, CallsThatAreGivenUpAtOnceAreNoFlood) {
+  ServerLimits limits;
+  limits.connection.max_streams = 1000;
+  const test::TestServer server(limits);
+  const auto channel = test::ValueOf(
+      MakeChannel(test::ValueOf(ParseAddress("unix:" + server.path)), {}, ChannelOptions()));
+  for (int round = 0; round < 3; ++round) {
+    std::deque<Collector> collectors;
+    std::vector<std::unique_ptr<ClientCall>> calls;
+    for (int i = 0; i < 400; ++i) {
+      calls.push_back(channel->NewCall({}));
+      calls.back()->Start("/t/Stuck", "x", collectors.emplace_back(1));
+    }
+    for (Collector& collector : collectors) EXPECT_TRUE(collector.AwaitMessages(1));
+    EXPECT_EQ(server.counts.open, 400);
+    for (size_t i = 1; i < calls.size(); ++i) calls[i]->Cancel();
+    for (size_t i = 1; i < calls.size(); ++i) {
+      EXPECT_EQ(collectors[i].Await().code(), StatusCode::kCancelled);
+    }
+    EXPECT_TRUE(test::TestServer::Soon([&] { return server.counts.open == 1; }));
+    // That of the first call lives, and perhaps the one that takes the next.
+    EXPECT_TRUE(test::TestServer::Soon([&] { return server.server->connections() <= 2; }));
+    EXPECT_FALSE(collectors.front().ended());
+    calls.front()->Cancel();
+    EXPECT_EQ(collectors.front().Await().code(), StatusCode::kCancelled);
   }
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/units.h"
 #include "rpc/transport/http2/client/channel.h"
 #include "rpc/transport/http2/client/collector.h"
 #include "rpc/transport/http2/client/raw_server.h"
@@ -177,7 +178,7 @@ TEST_F(ChannelProtocol, UnknownFramesAndPaddingAreNoPartOfAnAnswer) {
 TEST_F(ChannelProtocol, FramesThatBreakHttp2EndTheConnection) {
   const std::string broken[] = {
       Frame(5, 4, 1, test::Number(2) + test::FieldBytes({{":method", "GET"}})),  // a push
-      Frame(0, 0, 1, std::string((256 << 10) + 1, 'x')), Frame(6, 0, 0, "1234567"),
+      Frame(0, 0, 1, std::string(256 * kKiB + 1, 'x')), Frame(6, 0, 0, "1234567"),
       Frame(0, 0, 0, "x"), HeadersFrame(kHead) + Frame(8, 0, 0, test::Number(0x7fffffff))};
   for (size_t i = 0; i < std::size(broken); ++i) {
     SCOPED_TRACE(i);

@@ -1,0 +1,129 @@
+#include "cli/commands/chain_show.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/file_io.h"
+#include "cbt/change_chain.h"
+#include "cli/history/history.h"
+#include "cli/history/history_html.h"
+#include "cli/options/choices.h"
+#include "cli/output/output.h"
+#include "cli/support/input_files.h"
+#include "cli/support/output_place.h"
+#include "cli/support/status.h"
+
+namespace cbt::cli {
+namespace {
+
+struct ShowArguments {
+  std::string chain;
+  std::string svg;
+  std::string html;
+  std::string colour = "auto";
+  size_t rows = 32;
+};
+
+bool WantsColour(const std::string& choice) {
+  if (choice != "auto") return choice == "always";
+  const char* const no_colour = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe)
+  return isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
+}
+
+// /dev/stdout is a link: the file that it names would be replaced.
+bool IsStdout(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
+
+absl::Status WriteDocument(const std::string& path, const InputFiles& inputs,
+                           const std::string& document) {
+  if (IsStdout(path)) {
+    Output output(STDOUT_FILENO, "stdout");
+    output.Append(document);
+    return output.Close();
+  }
+  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
+  if (!place.ok()) return place.status();
+  const std::span<const uint8_t> parts[] = {
+      {reinterpret_cast<const uint8_t*>(document.data()), document.size()}};
+  return WriteFileAtomically(place->path, parts, true);
+}
+
+absl::Status Show(const ShowArguments& arguments) {
+  constexpr size_t kColumns = 64;
+  const bool svg_to_stdout = IsStdout(arguments.svg);
+  const bool html_to_stdout = IsStdout(arguments.html);
+  if (svg_to_stdout && html_to_stdout) {
+    return UsageError("--html -", "--svg - goes to stdout already; name a file for one of them");
+  }
+  const absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
+      ChangeChain::Open(arguments.chain, ChangeChain::Access::kRead);
+  if (!chain.ok()) return chain.status();
+  const InputFiles inputs({arguments.chain});
+  const History history(**chain);
+  if (!arguments.html.empty()) {
+    absl::StatusOr<HistoryPage> page = ReadHistoryPage(history);
+    if (!page.ok()) return page.status();
+    absl::Status status = WriteDocument(arguments.html, inputs, HistoryHtml(history, *page));
+    if (!status.ok()) return status;
+  }
+  // Stdout holds one document alone.
+  if (html_to_stdout && arguments.svg.empty()) return absl::OkStatus();
+  const absl::StatusOr<HistoryPicture> picture =
+      ReadHistoryPicture(history, arguments.rows, kColumns);
+  if (!picture.ok()) return picture.status();
+  if (!arguments.svg.empty()) {
+    absl::Status status = WriteDocument(arguments.svg, inputs, HistorySvg(history, *picture));
+    if (!status.ok()) return status;
+  }
+  if (svg_to_stdout || html_to_stdout) return absl::OkStatus();
+  Output output(STDOUT_FILENO, "stdout");
+  output.Append(HistoryText(history, *picture, WantsColour(arguments.colour)));
+  return output.Close();
+}
+
+}  // namespace
+
+void AddChainShow(CLI::App& chain, Command& command) {
+  CLI::App* const sub =
+      chain.add_subcommand("show", "Draw a volume's history: time down, offset across");
+  const auto arguments = std::make_shared<ShowArguments>();
+  sub->add_option("CHAIN", arguments->chain, "Directory of the chain")->required();
+  sub->add_option("--svg", arguments->svg,
+                  "Also draw into this SVG file; -: to stdout, and no text")
+      ->type_name("FILE");
+  sub->add_option(
+         "--html", arguments->html,
+         "Also write a page for a browser, with a row for each snapshot; -: to stdout, and "
+         "no text")
+      ->type_name("FILE");
+  sub->add_option("--rows", arguments->rows,
+                  "Maximum number of rows of text and SVG; each may span snapshots")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  sub->add_option("--color", arguments->colour,
+                  "auto, always or never; auto: on a terminal, unless NO_COLOR is set")
+      ->type_name("WHEN")
+      ->check(IsOneOf({"auto", "always", "never"}))
+      ->capture_default_str();
+  sub->footer(
+      "Snapshots have no dates in a chain. Pictures show when the map to each was written into "
+      "it.\n"
+      "The page needs no network. It shows what changed under the pointer and when, and the size "
+      "of "
+      "the delta\n"
+      "between any two snapshots that are picked.\n"
+      "Example: in the terminal, as a picture for a report, and as a page to look around in\n"
+      "  cbt chain show vol1/history.chain --svg history.svg\n"
+      "  cbt chain show vol1/history.chain --html history.html");
+  sub->callback([arguments, &command] {
+    command = [arguments] { return Report("chain show", Show(*arguments)); };
+  });
+}
+
+}  // namespace cbt::cli

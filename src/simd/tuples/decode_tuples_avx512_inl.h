@@ -1,0 +1,134 @@
+// Body of decode_tuples for level avx512: eight tuples per iteration. Included by isa_avx512.cc
+// inside no namespace; the BMI2 body decodes the rest.
+//
+// The positions of eight tuples are found one after the other from their length bytes; everything
+// else is done for all eight at once, on cells of 16 bytes. Longer tuples, with offsets from 2^49
+// or sizes from 2^35 on, use the BMI2 body.
+#include <immintrin.h>
+
+#include "simd/tuples/decode_tuples.h"
+#include "simd/tuples/decode_tuples_bmi2_inl.h"
+
+namespace cbt::simd::CBT_ISA_NAMESPACE {
+namespace decode_tuples {
+
+// A varint in each lane.
+struct Varints8 {
+  __m512i values;
+  __m512i bits;  // eight times its length in bytes; 64 if it does not end before the eighth byte
+};
+
+// Requires: the highest byte of each lane is 0.
+static inline Varints8 TakeVarints(__m512i varints) noexcept {
+  const __m512i more = _mm512_set1_epi64(static_cast<long long>(0x8080808080808080u));
+  const __m512i ends = _mm512_andnot_si512(varints, more);
+  const __m512i mask = _mm512_xor_si512(ends, _mm512_add_epi64(ends, _mm512_set1_epi64(-1)));
+  const __m512i bytes = _mm512_and_si512(_mm512_andnot_si512(more, varints), mask);
+  // From seven bits per byte to 14 per word, 28 per double word, 56 per lane.
+  const __m512i by_14 = _mm512_maddubs_epi16(_mm512_set1_epi16(static_cast<short>(0x8001)), bytes);
+  const __m512i by_28 = _mm512_madd_epi16(by_14, _mm512_set1_epi32(0x40000001));
+  const __m512i high = _mm512_slli_epi64(_mm512_srli_epi64(by_28, 32), 28);
+  const __m512i low = _mm512_and_si512(by_28, _mm512_set1_epi64(0xffffffff));
+  return {_mm512_or_si512(low, high), _mm512_popcnt_epi64(mask)};
+}
+
+// Loads the 16 bytes at each of four positions.
+static inline __m512i LoadCells(const uint8_t* a, const uint8_t* b, const uint8_t* c,
+                                const uint8_t* d) noexcept {
+  const auto load = [](const uint8_t* from) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  };
+  const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(load(a)), load(b), 1);
+  const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(load(c)), load(d), 1);
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+constexpr size_t kCells = 8;
+constexpr size_t kCell = 16;
+
+// Decodes eight tuples per iteration while enough bytes are left to read for eight. Length bytes
+// are used as they are or, with kMasked (a cycle slower), limited to what fits in a cell; a wrong
+// length is detected later.
+template <bool kMasked>
+static TupleScan DecodeCells(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,
+                             size_t room) noexcept {
+  constexpr size_t kMostContent = kMasked ? kCell - 1 : 255;
+  constexpr size_t kTurn = kCells * (2 + kMostContent) + kCell;
+  constexpr uint8_t kNone = 0x80;
+  // The first varint's bytes, then the bytes of the head.
+  alignas(16) static constexpr uint8_t kFirst[16] = {3, 4, 5, 6,     7,     8,     9,     kNone,
+                                                     0, 1, 2, kNone, kNone, kNone, kNone, kNone};
+  // The position of the second tag and varint if the first varint had no bytes.
+  alignas(16) static constexpr uint8_t kSecond[16] = {3, 4, 5, 6, 7, 8, 9, 10,
+                                                      3, 4, 5, 6, 7, 8, 9, 10};
+  const auto four_times = [](const uint8_t* constants) {
+    return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(constants)));
+  };
+  const __m512i first_bytes = four_times(kFirst);
+  const __m512i second_bytes = four_times(kSecond);
+  const __m512i even_lane = _mm512_setzero_si512();
+  const __m512i odd_lane = _mm512_set1_epi8(8);
+  const uint8_t* p = in;
+  const uint8_t* const end = in + bytes;
+  size_t i = 0;
+  while (room - i >= kCells && static_cast<size_t>(end - p) >= kTurn) {
+    // Each position depends on the previous length byte: the two bytes before the contents are
+    // added outside that chain.
+    const uint8_t* at[kCells + 1];
+    const uint8_t* contents = p;
+    for (size_t k = 0; k < kCells; ++k) {
+      at[k] = contents + 2 * k;
+      contents += contents[2 * k + 1] & kMostContent;
+    }
+    at[kCells] = contents + 2 * kCells;
+    // Even and odd tuples separately, so that unpacking restores their order.
+    const __m512i even = LoadCells(at[0], at[2], at[4], at[6]);
+    const __m512i odd = LoadCells(at[1], at[3], at[5], at[7]);
+    const __m512i even_first = _mm512_shuffle_epi8(even, first_bytes);
+    const __m512i odd_first = _mm512_shuffle_epi8(odd, first_bytes);
+    const Varints8 offset = TakeVarints(_mm512_unpacklo_epi64(even_first, odd_first));
+    const __m512i head = _mm512_unpackhi_epi64(even_first, odd_first);
+    const __m512i count = _mm512_srli_epi64(offset.bits, 3);
+    const __m512i even_second = _mm512_shuffle_epi8(
+        even, _mm512_add_epi8(second_bytes, _mm512_shuffle_epi8(count, even_lane)));
+    const __m512i odd_second = _mm512_shuffle_epi8(
+        odd, _mm512_add_epi8(second_bytes, _mm512_shuffle_epi8(count, odd_lane)));
+    const __m512i second = _mm512_unpacklo_epi64(even_second, odd_second);
+    const Varints8 length = TakeVarints(_mm512_srli_epi64(second, 8));
+    // Check 1a, the length (both varints plus 2), 08, 10, and that the tuple fits in a cell.
+    const __m512i bits = _mm512_add_epi64(offset.bits, length.bits);
+    const __m512i want = _mm512_add_epi64(_mm512_slli_epi64(bits, 5), _mm512_set1_epi64(0x08021a));
+    const __m512i tag = _mm512_and_si512(second, _mm512_set1_epi64(0xff));
+    const unsigned wrong =
+        static_cast<unsigned>(_mm512_cmpneq_epi64_mask(head, want)) |
+        static_cast<unsigned>(_mm512_cmpneq_epi64_mask(tag, _mm512_set1_epi64(0x10))) |
+        static_cast<unsigned>(_mm512_cmpgt_epi64_mask(bits, _mm512_set1_epi64(12LL * 8))) |
+        static_cast<unsigned>(_mm512_test_epi64_mask(_mm512_or_si512(offset.bits, length.bits),
+                                                     _mm512_set1_epi64(64)));
+    if (__builtin_expect(wrong != 0, 0)) break;
+    _mm512_storeu_si512(offsets + i, offset.values);
+    _mm512_storeu_si512(lengths + i, length.values);
+    i += kCells;
+    p = at[kCells];
+  }
+  return {i, static_cast<size_t>(p - in)};
+}
+
+static TupleScan DecodeWide(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,
+                            size_t room) noexcept {
+  TupleScan done = DecodeCells<false>(in, bytes, offsets, lengths, room);
+  for (DecodeTuplesFn* const next : {&DecodeCells<true>, &Decode}) {
+    const TupleScan more = next(in + done.bytes, bytes - done.bytes, offsets + done.tuples,
+                                lengths + done.tuples, room - done.tuples);
+    done.tuples += more.tuples;
+    done.bytes += more.bytes;
+  }
+  return done;
+}
+
+}  // namespace decode_tuples
+
+extern const DecodeTuplesKernels kDecodeTuples;
+const DecodeTuplesKernels kDecodeTuples = {&decode_tuples::DecodeWide};
+
+}  // namespace cbt::simd::CBT_ISA_NAMESPACE

@@ -1,0 +1,214 @@
+// How long clients wait for a server that is away, before the first message and in the middle of a
+// stream.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "cbt/rpc/client.h"
+#include "cbt/rpc/server.h"
+#include "reference/volume.h"
+#include "rpc/client/retry_window.h"
+#include "rpc/support/fake_server.h"
+#include "rpc/support/list_all.h"
+#include "rpc/support/providers.h"
+#include "support/cursors.h"
+#include "support/status.h"
+#include "support/temp_dir.h"
+
+namespace cbt {
+namespace {
+
+using absl::StatusCode;
+using reference::Ranges;
+using rpc::RetryWindow;
+using std::chrono::milliseconds;
+using test::CursorOver;
+using test::Extents;
+using test::FakeServer;
+using test::FunctionProvider;
+using test::ListAll;
+using test::Script;
+using test::TempDir;
+using test::ValueOf;
+using test::Variable;
+using testing::HasSubstr;
+
+const grpc::Status kAway(grpc::StatusCode::UNAVAILABLE, "connection lost");
+
+rpc::ListRequest RequestTo(const std::string& address) {
+  rpc::ListRequest request;
+  request.address = address;
+  request.snapshot_id = "s";
+  request.timeout = std::chrono::seconds(60);
+  return request;
+}
+
+TEST(RetryWindow, WaitsDoubleToFiveSecondsAndFillTheWindow) {
+  for (int i = 0; i < 100; ++i) {
+    constexpr milliseconds kLength = std::chrono::minutes(5);
+    RetryWindow window(kLength);
+    RetryWindow::Clock::time_point now;
+    milliseconds passed{0};
+    milliseconds most{100};
+    for (;;) {
+      const std::optional<milliseconds> wait = window.NextWait(now);
+      if (!wait.has_value()) break;
+      EXPECT_LE(*wait, most);
+      if (passed + *wait < kLength) {
+        EXPECT_GE(*wait, most / 2);
+      }
+      EXPECT_GT(*wait, milliseconds(0));
+      passed += *wait;
+      now += *wait;
+      most = std::min(2 * most, milliseconds(5000));
+    }
+    EXPECT_EQ(passed, kLength);
+    EXPECT_EQ(window.NextWait(now), std::nullopt);
+  }
+}
+
+TEST(RetryWindow, ProgressOpensANewOne) {
+  RetryWindow window(milliseconds(1000));
+  RetryWindow::Clock::time_point now;
+  ASSERT_TRUE(window.NextWait(now).has_value());
+  now += milliseconds(1000);
+  ASSERT_FALSE(window.NextWait(now).has_value());
+  window.NoteProgress();
+  const std::optional<milliseconds> wait = window.NextWait(now);
+  ASSERT_TRUE(wait.has_value());
+  EXPECT_LE(*wait, milliseconds(100));
+}
+
+TEST(RetryWindow, ClientsDoNotComeBackTogether) {
+  std::optional<milliseconds> first;
+  bool differ = false;
+  for (int i = 0; i < 100 && !differ; ++i) {
+    const auto window = std::make_unique<RetryWindow>(milliseconds(1000));
+    const std::optional<milliseconds> wait = window->NextWait({});
+    differ = first.has_value() && wait != first;
+    if (!first.has_value()) first = wait;
+  }
+  EXPECT_TRUE(differ);
+}
+
+TEST(RetryWindow, OfNoLengthHasNoSecondAttempt) {
+  EXPECT_EQ(RetryWindow(milliseconds(0)).NextWait({}), std::nullopt);
+  EXPECT_EQ(RetryWindow(milliseconds(-1)).NextWait({}), std::nullopt);
+  EXPECT_NE(RetryWindow(milliseconds::max()).NextWait({}), std::nullopt);
+}
+
+TEST(Retry, WaitsForAServerThatStartsLater) {
+  const TempDir dir;
+  FunctionProvider provider([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(CursorOver({{0, 4096}}, 8192));
+  });
+  rpc::ServerOptions options;
+  options.listen = "unix://" + (dir / "s");
+  absl::StatusOr<std::unique_ptr<rpc::Server>> server = nullptr;
+  rpc::ListRequest request = RequestTo(options.listen);
+  int attempts = 0;
+  request.on_resume = [&](uint64_t offset, const absl::Status& reason) {
+    EXPECT_EQ(offset, 0u);
+    EXPECT_EQ(reason.code(), StatusCode::kUnavailable);
+    if (++attempts == 2) server = rpc::Server::Start(provider, options);
+  };
+  auto cursor = rpc::RemoteCursor::Open(request);
+  ASSERT_OK(cursor);
+  EXPECT_GE(attempts, 2);
+  EXPECT_EQ((*cursor)->resumes(), 0);
+  EXPECT_EQ(ValueOf(test::Drain(**cursor)), (Ranges{{0, 4096}}));
+}
+
+TEST(Retry, GivesUpWhenTheWindowIsUsedUp) {
+  const FakeServer server([=](const FakeServer::Request& request) -> Script {
+    if (request.snapshot_id() == "away") return {.status = kAway};
+    if (request.starting_offset() == 0) {
+      return {.messages = {Variable(100, {{0, 10}})}, .status = kAway};
+    }
+    return {.messages = {Variable(100, {})}, .status = kAway};  // a message, but nothing new
+  });
+  for (const char* snapshot : {"away", "breaks"}) {
+    for (const milliseconds window : {milliseconds(0), milliseconds(250)}) {
+      rpc::ListRequest request = RequestTo(server.address());
+      request.snapshot_id = snapshot;
+      request.retry_for = window;
+      const int before = server.calls();
+      const auto began = std::chrono::steady_clock::now();
+      const absl::Status status = ListAll(request).status();
+      EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+      EXPECT_THAT(status.ToString(), HasSubstr("connection lost"));
+      EXPECT_GE(std::chrono::steady_clock::now() - began, window);
+      const int calls = server.calls() - before;
+      if (window == milliseconds(0)) {
+        EXPECT_EQ(calls, 1);
+      } else {
+        EXPECT_GE(calls, 2);
+      }
+    }
+  }
+}
+
+TEST(Retry, ProgressResetsTheWindow) {
+  // A tuple a call: the waits together, at least 50 ms each, are longer than the window.
+  constexpr uint64_t kTuples = 20;
+  const FakeServer server([=](const FakeServer::Request& request) -> Script {
+    const auto next = (static_cast<uint64_t>(request.starting_offset()) + 9) / 10;
+    if (next + 1 == kTuples) return {.messages = {Variable(1000, {{next * 10, 5}})}};
+    return {.messages = {Variable(1000, {{next * 10, 5}})}, .status = kAway};
+  });
+  rpc::ListRequest request = RequestTo(server.address());
+  request.retry_for = milliseconds(700);
+  const auto tuples = ListAll(request);
+  ASSERT_OK(tuples);
+  EXPECT_EQ(tuples->size(), kTuples);
+}
+
+TEST(Retry, OnlyWhatMayPassIsTriedAgain) {
+  // CANCELLED before the first message may be an answer, later it is a server that shuts down.
+  for (const auto code : {grpc::StatusCode::NOT_FOUND, grpc::StatusCode::CANCELLED,
+                          grpc::StatusCode::FAILED_PRECONDITION, grpc::StatusCode::INTERNAL}) {
+    const FakeServer server({.status = {code, "because"}});
+    EXPECT_EQ(static_cast<int>(ListAll(RequestTo(server.address())).status().code()),
+              static_cast<int>(code));
+    EXPECT_EQ(server.calls(), 1);
+  }
+}
+
+TEST(Retry, StoppingEndsTheWait) {
+  const FakeServer server([=](const FakeServer::Request& request) -> Script {
+    if (request.snapshot_id() == "away") return {.status = kAway};
+    return {.messages = {Variable(100, {{0, 10}})}, .status = kAway};
+  });
+  for (const char* snapshot : {"away", "breaks"}) {
+    std::stop_source stop;
+    rpc::ListRequest request = RequestTo(server.address());
+    request.snapshot_id = snapshot;
+    request.stop = stop.get_token();
+    request.timeout.reset();
+    request.on_resume = [&](uint64_t, const absl::Status&) { stop.request_stop(); };
+    EXPECT_EQ(ListAll(request).status().code(), StatusCode::kCancelled);
+  }
+}
+
+TEST(Retry, SeekWaitsToo) {
+  std::atomic<bool> away = false;
+  const FakeServer server([&](const FakeServer::Request& request) -> Script {
+    if (away.exchange(false)) return {.status = kAway};
+    if (request.starting_offset() > 0) return {.messages = {Variable(100, {{50, 10}})}};
+    return {.messages = {Variable(100, {{0, 10}, {50, 10}})}};
+  });
+  ASSERT_OK_AND_ASSIGN(const auto cursor, rpc::RemoteCursor::Open(RequestTo(server.address())));
+  away = true;
+  ASSERT_OK(cursor->Seek(40));
+  EXPECT_EQ(cursor->resumes(), 1);
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{50, 10}}));
+}
+
+}  // namespace
+}  // namespace cbt
