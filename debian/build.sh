@@ -1,0 +1,43 @@
+#!/bin/sh
+# Builds the Debian packages of the tree as it is, in OUTPUT, and looks at them with lintian.
+#
+#   debian/build.sh OUTPUT JOBS
+#
+# OUTPUT/packages has the packages. Compiles in a copy of the tree; ccache, where it is, remembers what earlier
+# runs compiled.
+set -eu
+
+if [ $# -ne 2 ]; then
+  echo "usage: $0 OUTPUT JOBS" >&2
+  exit 2
+fi
+cd "$(dirname "$0")/.."
+mkdir -p "$1"
+output=$(cd "$1" && pwd)
+
+rm -rf "$output/libcbt" "$output/packages"
+mkdir "$output/libcbt" "$output/packages"
+git ls-files --cached --others --exclude-standard -z | tar --create --null --files-from=- --ignore-failed-read \
+  2>/dev/null | tar --extract --directory="$output/libcbt"
+
+# The version stands in the header; the changelog must follow.
+version=$(sed -n 's/.*kVersion\[\] = "\([^"]*\)".*/\1/p' include/cbt/version.h)
+packaged=$(dpkg-parsechangelog -l debian/changelog -S Version)
+if [ "$version" != "$packaged" ]; then
+  echo "deb: debian/changelog says $packaged, include/cbt/version.h $version" >&2
+  exit 1
+fi
+
+# debhelper gives the build a home folder of its own, which would hide the cache.
+if command -v ccache >/dev/null; then
+  CCACHE_DIR=${CCACHE_DIR:-$(ccache --get-config cache_dir)}
+  export CCACHE_DIR
+fi
+# No packages of debug symbols, so none are compiled.
+export DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-nocheck noautodbgsym parallel=$2}"
+export DEB_CXXFLAGS_STRIP="${DEB_CXXFLAGS_STRIP:--g}"
+(cd "$output/libcbt" && dpkg-buildpackage --build=binary --no-sign)
+mv "$output"/libcbt-dev_* "$output"/cbt_* "$output"/cbt-doc_* "$output"/libcbt_*.changes "$output"/libcbt_*.buildinfo \
+  "$output/packages/"
+lintian --fail-on error "$output"/packages/*.changes
+ls -l "$output"/packages/*.deb

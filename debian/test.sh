@@ -1,0 +1,125 @@
+#!/bin/bash
+# Installs the packages of debian/build.sh in a new Debian without anything else, uses them as a stranger would, and
+# removes them.
+#
+#   debian/test.sh PACKAGES ROOT [SUITE]     SUITE: bookworm
+#
+# Needs root, mmdebstrap and Debian's mirror (MIRROR, SECURITY_MIRROR). Wipes ROOT, takes 2 GB there and a few minutes.
+set -euo pipefail
+
+if (($# < 2)); then
+  echo "usage: $0 PACKAGES ROOT [SUITE]" >&2
+  exit 2
+fi
+packages=$(cd "$1" && pwd)
+root=$2
+suite=${3:-bookworm}
+# Also what has been mended since the release: the packages may have been built against it.
+mirror=${MIRROR:-http://deb.debian.org/debian}
+security=${SECURITY_MIRROR:-http://deb.debian.org/debian-security}
+source=$(cd "$(dirname "$0")/.." && pwd)
+((EUID == 0)) || { echo "deb-test: needs root for a system of its own" >&2; exit 2; }
+command -v mmdebstrap >/dev/null || { echo "deb-test: no mmdebstrap (package mmdebstrap)" >&2; exit 2; }
+# In mounts of its own: whatever ends this script, none is left.
+if [[ -z ${DEB_TEST_OWN_MOUNTS:-} ]]; then
+  DEB_TEST_OWN_MOUNTS=1 exec unshare --mount "$0" "$packages" "$root" "$suite"
+fi
+
+# A folder of this name that an earlier run left, and no other.
+if [[ -e $root ]]; then
+  [[ -f $root/etc/cbt-deb-test ]] || { echo "deb-test: $root is not of an earlier run; it stays" >&2; exit 2; }
+  rm -rf --one-file-system "$root"
+fi
+mmdebstrap --quiet --variant=apt --aptopt='Acquire::Languages "none"' \
+  --dpkgopt=force-unsafe-io "$suite" "$root" \
+  "deb $mirror $suite main" "deb $mirror $suite-updates main" "deb $security $suite-security main"
+touch "$root/etc/cbt-deb-test"
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+chmod +x "$root/usr/sbin/policy-rc.d"
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+mkdir "$root/packages"
+cp "$packages"/*.deb "$root/packages"
+cp -r "$source/tests/consumer/project" "$root/project"
+
+inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LANG=C.UTF-8 \
+  DEBIAN_FRONTEND=noninteractive "$@"; }
+step() { printf '\n=== %s\n' "$*"; }
+
+inside sh -c 'apt-get -q update >/dev/null'
+step "install cbt alone, and use it"
+inside sh -c 'apt-get -q -y install --no-install-recommends /packages/cbt_*.deb >/dev/null'
+# What a command needs is what its package says: no compiler, no headers.
+if inside dpkg-query -W g++ 2>/dev/null; then echo "deb-test: cbt brings a compiler" >&2; exit 1; fi
+inside sh -euc '
+  cd /tmp
+  cbt --version
+  head -c 1048576 /dev/zero >base.img
+  cp base.img target.img
+  printf x | dd of=target.img bs=1 seek=409600 conv=notrunc status=none
+  cbt delta base.img target.img --from image --format ndjson | tee delta
+  grep -q "\"byte_offset\":409600,\"size_bytes\":4096" delta
+  cbt apply base.img target.img out.img >/dev/null
+  cmp target.img out.img'
+
+step "read its man pages, and complete a line in each shell"
+inside sh -c 'apt-get -q -y install --no-install-recommends man-db bash-completion zsh fish >/dev/null'
+inside sh -euc '
+  man -w cbt cbt-delta cbt-map-info
+  MANWIDTH=80 man --warnings cbt-delta 2>/tmp/warnings | grep -q -e --block-size
+  if [ -s /tmp/warnings ]; then cat /tmp/warnings >&2; exit 1; fi
+  fish -c "complete -C \"cbt delta --format nd\"" | grep -q ^ndjson'
+# As an interactive shell loads it: by the name of the command.
+inside bash -euc '
+  . /usr/share/bash-completion/bash_completion || true
+  _completion_loader cbt || [ $? = 124 ]
+  COMP_WORDS=(cbt delta --format nd) COMP_CWORD=3
+  _cbt
+  [ "${COMPREPLY[*]}" = ndjson ]'
+inside zsh -fec 'autoload -U compinit; compinit -D -u; [[ $_comps[cbt] = _cbt ]]'
+
+step "install libcbt-dev and cbt-doc, and build against every component"
+inside sh -c 'apt-get -q -y install /packages/libcbt-dev_*.deb /packages/cbt-doc_*.deb >/dev/null'
+inside sh -c 'apt-get -q -y install --no-install-recommends g++ cmake ninja-build >/dev/null'
+for program in core all grpc roaring; do
+  case $program in
+    core) components=core ;;
+    all) components='core;source;rpc;ops' ;;
+    grpc) components='source;grpc' ;;
+    roaring) components=roaring ;;
+  esac
+  inside sh -euc "
+    cmake -S /project -B /tmp/$program -G Ninja -DPROGRAM=$program '-DCOMPONENTS=$components' >/dev/null
+    cmake --build /tmp/$program >/dev/null
+    cd /tmp
+    echo $program: && ./$program/consumer"
+done
+inside sh -euc '
+  cd /tmp
+  while read -r program packages; do
+    g++ -std=c++20 "/project/$program.cc" -o "${program}_pc" $(pkg-config --cflags --libs $packages)
+    echo "$program by pkg-config:" && "./${program}_pc"
+  done <<END
+core cbt-core
+all cbt-source cbt-rpc cbt-ops
+grpc cbt-source cbt-grpc
+roaring cbt-roaring
+END
+  protoc --proto_path=/usr/share/cbt/proto --descriptor_set_out=/dev/null csi.proto
+  test -s /usr/share/doc/cbt-doc/html/index.html
+  test -s /usr/share/doc/cbt-doc/README.md'
+
+step "remove them: nothing is left"
+# Files only: folders belong to others too.
+inside sh -c 'for file in $(dpkg -L cbt libcbt-dev cbt-doc); do [ -d "$file" ] || echo "$file"; done' >"$root/installed"
+(($(wc -l <"$root/installed") > 500)) || { echo "deb-test: too few files are installed" >&2; exit 1; }
+inside sh -c 'apt-get -q -y purge cbt libcbt-dev cbt-doc >/dev/null'
+left=$(cd "$root"
+  while read -r file; do [[ ! -e .$file ]] || echo "$file"; done <installed
+  find usr etc var/lib -xdev \( -name 'libcbt*' -o -name 'cbt' -o -name 'cbt-doc' \) -print)
+if [[ -n $left ]]; then
+  printf 'deb-test: left after removal:\n%s\n' "$left" >&2
+  exit 1
+fi
+echo "deb-test: installed, used and removed in a clean $suite"
