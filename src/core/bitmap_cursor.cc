@@ -117,7 +117,7 @@ class BitmapCursor final : public ExtentCursor {
                              : bits_.WithFirstGroup(position_, group, list);
       const size_t kept = std::min(scan.blocks, room);
       // What the batch has no room for is found again: the next scan begins after the last block.
-      position_ = scan.blocks > room ? ((offsets[kept - 1] >> shift) + 1) << fold_
+      position_ = scan.blocks > room ? (((offsets[kept - 1] >> shift) + 1) << fold_)
                                      : begin + uint64_t{scan.words} * group * 64;
       if (!shifts) {
         for (size_t i = 0; i < kept; ++i) offsets[i] *= block_size_;

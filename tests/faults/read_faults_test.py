@@ -35,6 +35,8 @@ def complaints(result):
 
 
 class ReadFaults(FaultsTest):
+    missed = None  # how many points were not reached, where that may be
+
     def setUp(self):
         super().setUp()
         self.random = random.Random(11)
@@ -82,7 +84,9 @@ class ReadFaults(FaultsTest):
         result = execute(*command, stdin=stdin, env=self.environment(
             kind, at, sockets, then, FAULT_STDIN=str(int(stdin is not None))))
         call = self.take_fired()
-        if call is None and not sockets:
+        if call is None and self.missed is not None:
+            self.missed += 1
+        elif call is None and not sockets:
             self.fail("not reached: calls differ from run to run")
         self.where += f": {call}: {result}"
         count("r11_points")
@@ -110,6 +114,17 @@ class ReadFaults(FaultsTest):
         self.check("delta", old, new, "--by-extents")
         self.check("allocated", new)
         self.check("allocated", new, "--zeros")
+
+    def test_images_that_are_not_in_the_page_cache(self):
+        """Their data is asked for before it is read, through calls of its own: how many depends on which thread waits
+        first."""
+        os.environ["FAULT_COLD"] = "1"
+        self.addCleanup(os.environ.pop, "FAULT_COLD")
+        self.missed = 0
+        old, new = self.pair()
+        self.check("delta", old, new)
+        self.check("allocated", new, "--zeros")
+        self.assertLess(self.missed, 10)
 
     def test_E11_a_range_that_vanishes_between_two_seeks_ends_nothing(self):
         """SEEK_DATA finds a page of space that was never written, in memory; then it is dropped, and SEEK_HOLE answers the

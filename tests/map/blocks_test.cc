@@ -168,7 +168,7 @@ TEST(BlocksTest, OfTwoBitmaps) {
                   : op == BitmapOp::kOr     ? a[i] || b[i]
                                             : a[i] && b[i];
       }
-      for (const uint64_t block_size : {512, 1024, 4096, 32'768}) {
+      for (const uint64_t block_size : {512U, 1024U, 4096U, 32'768U}) {
         ExpectBlocksFromEverywhere(
             [&] { return ValueOf(MakeBitmapCursor(view_a, view_b, op, geometry)); }, bits,
             block_size, random);

@@ -10,11 +10,14 @@
 //   FAULT_FIRED    a file into which the call's name is put when it was reached
 //   FAULT_INODES   1: files of one name have one inode number, in whatever folders they are, as a
 //                  file and its snapshots have on some file systems
+//   FAULT_COLD     1: a thread gave up its processor each time it asks how often it did, as if no
+//                  file were in the page cache; otherwise it never did
 //   FAULT_COUNT    a file into which the number of counted calls is put at the end
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -157,3 +160,13 @@ void After(const Attempt& attempt, long result) {
 }
 
 }  // namespace cbt::test
+
+// What a program does about files that are not in the page cache is decided here, not by how busy
+// the machine is: its calls are the same in each run.
+extern "C" int getrusage(__rusage_who_t who, struct rusage* usage) noexcept {
+  static const bool cold = strcmp(cbt::test::Setting("FAULT_COLD"), "1") == 0;
+  static std::atomic<long> asked{0};
+  const int result = CBT_REAL(getrusage)(who, usage);
+  if (result == 0 && who == RUSAGE_THREAD) usage->ru_nvcsw = cold ? ++asked : 0;
+  return result;
+}
