@@ -20,19 +20,6 @@
 namespace cbt {
 namespace {
 
-int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept {
-  // A single write(2) is limited to about 2 GiB.
-  constexpr size_t kMost = kGiB;
-  while (!bytes.empty()) {
-    const ssize_t written =
-        Retry([&] { return ::write(descriptor, bytes.data(), std::min(bytes.size(), kMost)); });
-    if (written < 0) return errno;
-    if (written == 0) return EIO;
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-  return 0;
-}
-
 // Opens a new file in the folder of `path`, which is relative to `at` as in openat(2), and stores
 // its name in `temporary`. Returns -1 and sets errno on failure.
 int CreateBeside(int at, const std::string& path, std::string& temporary) {
@@ -139,6 +126,19 @@ absl::Status MakeFolder(const std::string& path, bool sync) {
   if (!sync) return absl::OkStatus();
   const size_t end = path.find_last_not_of('/');
   return SyncFolder(FolderOf(path.substr(0, end == std::string::npos ? 1 : end + 1)));
+}
+
+int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept {
+  // A single write(2) is limited to about 2 GiB.
+  constexpr size_t kMost = kGiB;
+  while (!bytes.empty()) {
+    const ssize_t written =
+        Retry([&] { return ::write(descriptor, bytes.data(), std::min(bytes.size(), kMost)); });
+    if (written < 0) return errno;
+    if (written == 0) return EIO;
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return 0;
 }
 
 absl::Status WriteFileAtomically(const std::string& path,

@@ -20,6 +20,9 @@ namespace cbt {
 // The status for the error number of a failed call on `path`.
 absl::Status FileError(std::string_view path, int error);
 
+// Writes all of `bytes`. Returns 0 or an error number.
+int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept;
+
 // Writes `parts` one after the other to a new file and renames that to `path`, replacing an
 // existing file: after any failure or crash, `path` holds either the old or the new file. `sync`:
 // returns once both the bytes and the name are on disk. A crash may leave a file in the same folder

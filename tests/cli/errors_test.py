@@ -179,6 +179,9 @@ class Apply(support.CbtTest):
             self.assertEqual(sorted(os.listdir(self.folder)), before)
         self.fails(2, "apply", self.base, self.target, "/dev/null")
         self.fails(2, "apply", self.base, self.target, "")
+        for out in ("-", "/dev/stdout"):
+            said = self.fails(2, "apply", self.base, self.target, out)
+            self.assertIn(f"{out}: an image has no end marker", said)
         self.assertEqual(self.contents(self.base), b"a" * 10000)
         self.assertEqual(self.contents(self.target), b"a" * 5000 + b"b" * 7000)
 

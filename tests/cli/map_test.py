@@ -390,6 +390,50 @@ class Maps(support.CbtTest):
         self.assertEqual(done.returncode, 2, done)
         self.assertIn(b"is one of the inputs", done.stderr)
 
+    def test_a_map_comes_through_a_pipe(self):
+        size = 70000 * GRANULARITY - 7
+        path = self.import_map("m", [1, 2, 65536, 69999], size)
+        nameless = self.import_map("n", [5], size, ("", "", ""))
+        roaring, bitmap = self.path("m.roaring"), self.path("m.bits")
+        self.ok("map", "convert", path, "--to", "roaring64", "--output", roaring)
+        self.ok("map", "convert", path, "--to", "bitmap", "--output", bitmap)
+        unnamed = ("--from", "roaring64", "--capacity", size, "--block-size", GRANULARITY)
+        dense = ("--from", "bitmap", "--capacity", size, "--block-size", GRANULARITY)
+        for source, arguments in ((path, ()), (path, ("--from", "cbm")), (nameless, ()), (roaring, unnamed),
+                                  (bitmap, dense)):
+            expected = self.ok("map", "convert", source, "--to", "ndjson", *arguments)
+            with open(source, "rb") as file:
+                content = file.read()
+            done = subprocess.run([support.CBT, "map", "convert", "-", "--to", "ndjson", *map(str, arguments)],
+                                  input=content, capture_output=True, check=False)
+            self.assertEqual((done.returncode, done.stdout.decode()), (0, expected), done)
+            fifo = self.path("fifo")
+            os.mkfifo(fifo)
+            with subprocess.Popen(["cp", source, fifo]) as writer:
+                self.assertEqual(self.ok("map", "convert", fifo, "--to", "ndjson", *arguments), expected)
+            self.assertEqual(writer.returncode, 0)
+            os.unlink(fifo)
+        with open(path, "rb") as file:
+            content = file.read()
+
+        def convert(data, **environment):
+            return subprocess.run([support.CBT, "map", "info", "-"], input=data, capture_output=True, check=False,
+                                  env={**os.environ, **environment})
+
+        self.assertEqual(convert(content).stdout, self.ok("map", "info", path).replace(path, "-").encode())
+        for cut in (len(content) // 2, len(content) - 1):
+            done = convert(content[:cut])
+            self.assertEqual((done.returncode, done.stdout), (2, b""), done)
+            self.assertIn(b"standard input", done.stderr)
+        for byte in range(0, len(content), 5):
+            done = convert(content[:byte] + bytes([content[byte] ^ 1]) + content[byte + 1 :])
+            self.assertEqual((done.returncode, done.stdout), (2, b""), (byte, done))
+        done = convert(content, TMPDIR=self.path("gone"))
+        self.assertEqual((done.returncode, done.stdout), (2, b""), done)
+        self.assertIn(b"gone: ", done.stderr)
+        convert(content, TMPDIR=self.folder)
+        self.assertFalse([name for name in os.listdir(self.folder) if name.startswith("cbt-")])
+
     def test_show_draws_where_changes_lie(self):
         blocks = list(range(64, 96)) + [640]
         path = self.import_map("m", blocks, 1024 * GRANULARITY)
@@ -398,6 +442,8 @@ class Maps(support.CbtTest):
         # 16 blocks a cell: two full ones, and a sixteenth of another.
         row = "".join("█" if c in (4, 5) else "▓" if c == 40 else "·" for c in range(64))
         self.assertIn(f"[{row}]", text)
+        with open(svg, encoding="utf-8") as file:
+            self.assertEqual(self.ok("map", "show", path, "--rows", 1, "--svg", "-"), file.read())
         self.assertIn("132.0 KiB of 4.0 MiB in 2 extents; one cell is 64.0 KiB", text)
         tree = xml.etree.ElementTree.parse(svg)
         titles = [t.text for t in tree.iter("{http://www.w3.org/2000/svg}title")]

@@ -71,6 +71,11 @@ absl::StatusOr<Destination> CheckDestination(const std::string& out, const Image
   const absl::StatusOr<struct stat> target_info = StatOf(target);
   if (!target_info.ok()) return target_info.status();
 
+  if (IsStdout(out)) {
+    return UsageError(out,
+                      "an image has no end marker: one that is cut would look whole; name a file"
+                      " (./- for one of that name)");
+  }
   // Compares the open images, since their paths may have been reused.
   absl::StatusOr<OutputPlace> place = FindOutputPlace(out, {});
   if (!place.ok()) return place.status();

@@ -4,16 +4,15 @@
 
 #include <cstdlib>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/file_io.h"
 #include "cbt/change_chain.h"
 #include "cli/history/history.h"
 #include "cli/history/history_html.h"
 #include "cli/options/choices.h"
+#include "cli/output/document.h"
 #include "cli/output/output.h"
 #include "cli/support/input_files.h"
 #include "cli/support/output_place.h"
@@ -34,23 +33,6 @@ bool WantsColour(const std::string& choice) {
   if (choice != "auto") return choice == "always";
   const char* const no_colour = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe)
   return isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
-}
-
-// /dev/stdout is a link: the file that it names would be replaced.
-bool IsStdout(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
-
-absl::Status WriteDocument(const std::string& path, const InputFiles& inputs,
-                           const std::string& document) {
-  if (IsStdout(path)) {
-    Output output(STDOUT_FILENO, "stdout");
-    output.Append(document);
-    return output.Close();
-  }
-  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
-  if (!place.ok()) return place.status();
-  const std::span<const uint8_t> parts[] = {
-      {reinterpret_cast<const uint8_t*>(document.data()), document.size()}};
-  return WriteFileAtomically(place->path, parts, true);
 }
 
 absl::Status Show(const ShowArguments& arguments) {

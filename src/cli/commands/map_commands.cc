@@ -21,10 +21,12 @@
 #include "cli/commands/print_stream.h"
 #include "cli/options/choices.h"
 #include "cli/options/extent_options.h"
+#include "cli/output/document.h"
 #include "cli/output/heat_map.h"
 #include "cli/output/output.h"
 #include "cli/support/input_files.h"
 #include "cli/support/numbers.h"
+#include "cli/support/output_place.h"
 #include "cli/support/status.h"
 #include "map/container.h"
 
@@ -377,9 +379,8 @@ absl::Status Show(const ShowArguments& arguments) {
                    " in ", (*map)->Statistics().runs, " extents");
   if (!arguments.svg.empty()) {
     const std::string svg = picture.Svg(title, summary);
-    status = WriteBytes(arguments.svg, read->files,
-                        {reinterpret_cast<const uint8_t*>(svg.data()), svg.size()});
-    if (!status.ok()) return status;
+    status = WriteDocument(arguments.svg, read->files, svg);
+    if (!status.ok() || IsStdout(arguments.svg)) return status;
   }
   return PrintText(absl::StrCat(OneLine(title), "\n", summary, "; one cell is ",
                                 HumanSize(picture.cell_bytes()), "\n\n", picture.Text(), "\n",
@@ -390,7 +391,9 @@ void AddShow(CLI::App& app, Command& command) {
   CLI::App* const sub = app.add_subcommand("show", "Draw where in the volume changes lie");
   const auto arguments = std::make_shared<ShowArguments>();
   sub->add_option("FILE", arguments->file, "Map file")->required();
-  sub->add_option("--svg", arguments->svg, "Also draw into this SVG file")->type_name("FILE");
+  sub->add_option("--svg", arguments->svg,
+                  "Also draw into this SVG file; -: to stdout, and no text")
+      ->type_name("FILE");
   sub->add_option("--rows", arguments->rows, "Maximum number of rows of 64 cells")
       ->type_name("N")
       ->check(CLI::Range(1, 1024))

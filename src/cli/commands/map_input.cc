@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -41,6 +42,12 @@ bool MayBeAVolume(std::span<const uint8_t> bytes, SourceFormat format, const std
   const bool is_map = format == SourceFormat::kChangeMap || format == SourceFormat::kRoaring32 ||
                       format == SourceFormat::kRoaring64;
   return is_map && bytes.size() % kSectorBytes == 0 && !HasNameOf(format, path);
+}
+
+// Bits alone, which say neither what they mean nor of which snapshots.
+bool IsPlainSet(SourceFormat format, const MapInput& input) {
+  return format == SourceFormat::kRoaring32 || format == SourceFormat::kRoaring64 ||
+         (format == SourceFormat::kBitmap && input.source.spec.options.empty());
 }
 
 bool IsAddress(const std::string& path) {
@@ -95,7 +102,10 @@ absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input
   if (!source.ok()) return source.status();
   const SourceFormatInfo& info = InfoOf(source->format);
   const bool told = !source->identity.base.empty() || !source->identity.target.empty();
-  if (info.allocated && info.delta && !input.purpose.has_value() && !told) {
+  // A map without a base says what is allocated; of a list, names say which it is.
+  const bool is_map = source->format == SourceFormat::kChangeMap;
+  const bool is_set = IsPlainSet(source->format, input);
+  if (!is_map && !is_set && info.allocated && info.delta && !input.purpose.has_value() && !told) {
     return UsageError(path, std::string(info.name) +
                                 " can mean what is allocated or what changed: say which (--as)");
   }
@@ -105,12 +115,14 @@ absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input
   absl::StatusOr<ChangeMap> map = ChangeMap::FromCursor(
       *source->cursor, input.block_size.value_or(usable ? own : kDefaultBlockSize));
   if (!map.ok()) return map.status();
-  NoteFormat(input.source.spec, *source);
+  if (!is_map) NoteFormat(input.source.spec, *source);
   const bool delta = !source->identity.base.empty() || !info.allocated;
   map->set_identity(source->identity);
-  return AnyMap{*std::move(map),
-                input.purpose.value_or(delta ? SourcePurpose::kDelta : SourcePurpose::kAllocated),
-                std::move(files)};
+  std::optional<SourcePurpose> what = input.purpose;
+  if (!what.has_value() && !is_set) {
+    what = delta ? SourcePurpose::kDelta : SourcePurpose::kAllocated;
+  }
+  return AnyMap{*std::move(map), what, std::move(files)};
 }
 
 }  // namespace
@@ -179,13 +191,9 @@ absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input
     }
     return AnyMap{*std::move(map), what, InputFiles({path})};
   }
-  if (*format == SourceFormat::kBitmap && input.source.spec.options.empty()) {
-    map = FromDense(bytes, input);
-  } else if (*format == SourceFormat::kRoaring32 || *format == SourceFormat::kRoaring64) {
-    map = FromRoaring(bytes, *format, input);
-  } else {
-    return FromSource(path, input);
-  }
+  if (!IsPlainSet(*format, input)) return FromSource(path, input);
+  map = *format == SourceFormat::kBitmap ? FromDense(bytes, input)
+                                         : FromRoaring(bytes, *format, input);
   if (map.ok()) return AnyMap{*std::move(map), input.purpose, InputFiles({path})};
   return absl::Status(map.status().code(), absl::StrCat(path, ": as ", InfoOf(*format).name, ": ",
                                                         map.status().message()));

@@ -9,19 +9,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/file_io.h"
 #include "cbt/change_map_file.h"
 #include "cli/options/source_options.h"
-#include "cli/output/output.h"
+#include "cli/output/document.h"
 #include "cli/output/progress.h"
 #include "cli/support/output_place.h"
 #include "cli/support/status.h"
 
 namespace cbt::cli {
 namespace {
-
-// /dev/stdout is a link: the file that it names would be replaced, with what stands in it.
-bool IsStdout(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
 
 absl::Status CheckPlace(const std::string& path, const InputFiles& inputs) {
   if (!IsStdout(path)) return FindOutputPlace(path, inputs).status();
@@ -147,15 +143,7 @@ ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& targ
 absl::Status WriteBytes(const std::string& path, const InputFiles& inputs,
                         std::span<const uint8_t> bytes) {
   if (absl::Status usable = CheckPlace(path, inputs); !usable.ok()) return usable;
-  if (IsStdout(path)) {
-    Output output(STDOUT_FILENO, "stdout");
-    output.Append({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    return output.Close();
-  }
-  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
-  if (!place.ok()) return place.status();
-  const std::span<const uint8_t> parts[] = {bytes};
-  return WriteFileAtomically(place->path, parts, true);
+  return WriteDocument(path, inputs, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 absl::Status WriteMapFile(const std::string& path, const InputFiles& inputs, const ChangeMap& map) {

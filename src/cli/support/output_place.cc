@@ -23,6 +23,8 @@ absl::Status CheckFolder(const std::string& path, const InputFiles& inputs,
 
 }  // namespace
 
+bool IsStdout(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
+
 absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path, const InputFiles& inputs) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) {

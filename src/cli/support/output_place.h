@@ -12,6 +12,10 @@
 
 namespace cbt::cli {
 
+// True for "-", and for /dev/stdout: that is a link, and the file that it names would be replaced,
+// with what stands in it.
+bool IsStdout(const std::string& path);
+
 struct OutputPlace {
   std::string path;  // not a symbolic link
   std::optional<struct stat> present = {};

@@ -69,7 +69,9 @@ absl::StatusOr<OpenedSource> OpenBitmapSource(SourceRequest& request) {
   layout.format.reversed_word_bytes = static_cast<uint8_t>(word);
   if (msb) layout.format.order = BitmapFormat::BitOrder::kMostSignificantFirst;
   const bool base64 = request.Option("base64").has_value();
-  if (!base64 && !request.IsStandardInput()) {
+  const absl::StatusOr<bool> once = request.IsReadOnce();
+  if (!once.ok()) return once.status();
+  if (!base64 && !*once) {
     absl::StatusOr<std::shared_ptr<const Image>> file = request.Image();
     if (!file.ok()) return file.status();
     std::string first(kPartclone.size(), '\0');

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/parse_number.h"
+#include "source/input/spooled_file.h"
 #include "source/input/time_limit.h"
 #include "source/open/list_look.h"
 
@@ -160,7 +161,8 @@ absl::Status SourceRequest::OpenStream() {
   }
   if (S_ISREG(stat.st_mode)) file_bytes_ = static_cast<uint64_t>(stat.st_size);
   is_device_ = S_ISBLK(stat.st_mode);
-  if (S_ISFIFO(stat.st_mode)) {
+  is_pipe_ = S_ISFIFO(stat.st_mode);
+  if (is_pipe_) {
     if (refuses_pipes_) {
       return absl::InvalidArgumentError(
           absl::StrCat(label_, ": is a pipe, and a pair of images is read at any place"));
@@ -206,14 +208,19 @@ absl::StatusOr<std::shared_ptr<const Image>> SourceRequest::Image() const {
   return cbt::Image::FromDescriptor(*descriptor, label_);
 }
 
-absl::StatusOr<std::shared_ptr<const MappedFile>> SourceRequest::Map() const {
-  if (IsStandardInput()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(label_, ": ", InfoOf(format_).what, " can't be read from a stream"));
-  }
+absl::StatusOr<std::shared_ptr<const MappedFile>> SourceRequest::Map() {
+  const absl::StatusOr<bool> once = IsReadOnce();
+  if (!once.ok()) return once.status();
+  if (*once) return SpoolToFile(*stream_);
   const absl::StatusOr<int> descriptor = Open();
   if (!descriptor.ok()) return descriptor.status();
   return MappedFile::FromDescriptor(OwnedDescriptor(*descriptor), label_);
+}
+
+absl::StatusOr<bool> SourceRequest::IsReadOnce() {
+  const absl::StatusOr<ByteStream*> stream = Stream();
+  if (!stream.ok()) return stream.status();
+  return IsStandardInput() || is_pipe_;
 }
 
 absl::StatusOr<ByteStream*> SourceRequest::Stream() {

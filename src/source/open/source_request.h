@@ -46,8 +46,9 @@ class SourceRequest {
   const SourceOptions& options() const noexcept { return options_; }
   // True if the block size was left to the source; options() has the default then.
   bool own_block_size() const noexcept { return own_block_size_; }
-  // False with an opener: callers that restrict files have no standard input to offer.
-  bool IsStandardInput() const noexcept { return address_ == "-" && !options_.open; }
+  // True if the address is that of a pipe or of standard input, which can be read only once. Waits
+  // for the writer of a pipe.
+  absl::StatusOr<bool> IsReadOnce();
 
   // The value of an option of the spec.
   std::optional<std::string> Option(std::string_view key) const;
@@ -59,12 +60,14 @@ class SourceRequest {
                       bool& out) const;
 
   // The file, in the form that its format needs. Each opens it again except the stream, which the
-  // detection used.
+  // detection used. A pipe or standard input is mapped as a copy of all that it holds.
   absl::StatusOr<std::shared_ptr<const cbt::Image>> Image() const;
-  absl::StatusOr<std::shared_ptr<const MappedFile>> Map() const;
+  absl::StatusOr<std::shared_ptr<const MappedFile>> Map();
   absl::StatusOr<ByteStream*> Stream();
 
  private:
+  // False with an opener: callers that restrict files have no standard input to offer.
+  bool IsStandardInput() const noexcept { return address_ == "-" && !options_.open; }
   absl::Status FindFormat();
   absl::Status CheckIsNoVolume() const;
   absl::StatusOr<int> Open() const;
@@ -81,6 +84,7 @@ class SourceRequest {
   std::unique_ptr<ByteStream> stream_;
   std::optional<uint64_t> file_bytes_;  // of a regular file that the stream reads
   bool is_device_ = false;              // the stream reads a block device
+  bool is_pipe_ = false;                // the stream reads a pipe
   bool refuses_pipes_ = false;
 };
 
