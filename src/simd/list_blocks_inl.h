@@ -18,12 +18,36 @@ namespace list_blocks {
 
 using namespace word_ops;  // NOLINT(google-build-using-namespace): one body in two files
 
+#if defined(__AVX512VBMI2__)
+
+// Writes the offsets of the set bits, lowest first; may write seven more elements. Does not branch
+// if there are at most eight.
+static inline void ListBits(uint64_t bits, size_t count, uint64_t origin, unsigned shift,
+                            uint64_t* out) noexcept {
+  alignas(64) static constexpr uint8_t kPlaces[64] = {
+      0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+      22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
+      44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+  const __m128i by = _mm_cvtsi32_si128(static_cast<int>(shift));
+  const __m512i base = _mm512_set1_epi64(static_cast<long long>(origin));
+  __m512i places = _mm512_maskz_compress_epi8(bits, _mm512_load_si512(kPlaces));
+  for (size_t i = 0;;) {
+    const __m512i numbers = _mm512_cvtepu8_epi64(_mm512_castsi512_si128(places));
+    _mm512_storeu_si512(out + i, _mm512_add_epi64(_mm512_sll_epi64(numbers, by), base));
+    i += 8;
+    if (__builtin_expect(i >= count, 1)) return;
+    places = _mm512_alignr_epi64(places, places, 1);
+  }
+}
+
+#else
+
 // Words with more set bits than this are listed byte by byte.
 constexpr size_t kFewBits = 16;
 
-// Writes the offsets of the set bits, lowest first; may write three more elements. Returns their
-// number. Does not branch if it is at most four.
-static inline size_t ListFew(uint64_t bits, size_t count, uint64_t origin, unsigned shift,
+// Writes the offsets of the set bits, lowest first; may write three more elements. Does not branch
+// if there are at most four.
+static inline void ListFew(uint64_t bits, size_t count, uint64_t origin, unsigned shift,
                              uint64_t* out) noexcept {
   size_t i = 0;
   do {
@@ -33,11 +57,10 @@ static inline size_t ListFew(uint64_t bits, size_t count, uint64_t origin, unsig
     }
     i += 4;
   } while (i < count);
-  return count;
 }
 
 // As ListFew(), without a branch; may write seven more elements.
-static inline size_t ListMany(uint64_t bits, size_t count, uint64_t origin, unsigned shift,
+static inline void ListMany(uint64_t bits, [[maybe_unused]] size_t count, uint64_t origin, unsigned shift,
                               uint64_t* out) noexcept {
 #if defined(__AVX2__)
   const __m128i by = _mm_cvtsi32_si128(static_cast<int>(shift));
@@ -54,11 +77,21 @@ static inline size_t ListMany(uint64_t bits, size_t count, uint64_t origin, unsi
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 4), spread(places >> 32, base));
     out += __builtin_popcount(part);
   }
-  return count;
 #else
-  return ListFew(bits, count, origin, shift, out);
+  ListFew(bits, count, origin, shift, out);
 #endif
 }
+
+static inline void ListBits(uint64_t bits, size_t count, uint64_t origin, unsigned shift,
+                            uint64_t* out) noexcept {
+  if (count <= kFewBits) {
+    ListFew(bits, count, origin, shift, out);
+  } else {
+    ListMany(bits, count, origin, shift, out);
+  }
+}
+
+#endif
 
 // All 64 offsets.
 static inline void ListAll(uint64_t origin, unsigned shift, uint64_t* out) noexcept {
@@ -88,14 +121,12 @@ static BlockScan List(const uint8_t* a, const uint8_t* b, size_t words, uint64_t
       const uint64_t base = origin + (uint64_t{word} * 64 << shift);
       uint64_t* const out = offsets + found;
       const auto ones = static_cast<size_t>(__builtin_popcountll(bits));
-      if (ones <= kFewBits) {
-        found += ListFew(bits, ones, base, shift, out);
-      } else if (ones == 64) {
+      if (__builtin_expect(ones == 64, 0)) {
         ListAll(base, shift, out);
-        found += 64;
       } else {
-        found += ListMany(bits, ones, base, shift, out);
+        ListBits(bits, ones, base, shift, out);
       }
+      found += ones;
     }
     if (found >= room) return {group + count, found};
   }

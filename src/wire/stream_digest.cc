@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <numeric>
 #include <string>
 
 #include "absl/numeric/int128.h"
@@ -80,10 +81,12 @@ struct StreamDigest::State {
   std::array<uint64_t, kStripeTuples + kWaiting> offsets;
   std::array<uint64_t, kStripeTuples + kWaiting> lengths;
 
-  void Wait(const uint64_t* from_offsets, const uint64_t* from_lengths, size_t count) noexcept {
+  // Returns the sum of the lengths.
+  uint64_t Wait(const uint64_t* from_offsets, const uint64_t* from_lengths, size_t count) noexcept {
     std::copy_n(from_offsets, count, offsets.data() + kStripeTuples + waiting);
     std::copy_n(from_lengths, count, lengths.data() + kStripeTuples + waiting);
     waiting += count;
+    return std::accumulate(from_lengths, from_lengths + count, uint64_t{0});
   }
   // The four tuples before those that wait.
   void Keep(const uint64_t* from_offsets, const uint64_t* from_lengths) noexcept {
@@ -104,15 +107,15 @@ void StreamDigest::Add(std::span<const uint64_t> offsets,
   const uint64_t* length = lengths.data();
   size_t count = offsets.size();
   tuples_ += count;
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < count; ++i) bytes += length[i];
-  bytes_ += bytes;
-  if (count <= kWaiting - state.waiting) return state.Wait(offset, length, count);
+  if (count <= kWaiting - state.waiting) {
+    bytes_ += state.Wait(offset, length, count);
+    return;
+  }
 
   // More follow what waits, so all of it can be added; at least one tuple of the new ones waits.
   const simd::DigestTuplesKernels& kernels = simd::DigestTuples();
   const size_t filled = kWaiting - state.waiting;
-  state.Wait(offset, length, filled);
+  bytes_ += state.Wait(offset, length, filled);
   offset += filled;
   length += filled;
   count -= filled;
@@ -120,7 +123,7 @@ void StreamDigest::Add(std::span<const uint64_t> offsets,
   const uint64_t* const old_lengths = state.lengths.data() + kStripeTuples;
   kernels.add(old_offsets, old_lengths, kWaiting / kStripeTuples, state.lanes);
   const size_t stripes = (count - 1) / kStripeTuples;
-  kernels.add(offset, length, stripes, state.lanes);
+  bytes_ += kernels.add(offset, length, stripes, state.lanes);
   const size_t done = stripes * kStripeTuples;
   if (stripes != 0) {
     state.Keep(offset + done - kStripeTuples, length + done - kStripeTuples);
@@ -128,7 +131,7 @@ void StreamDigest::Add(std::span<const uint64_t> offsets,
     state.Keep(old_offsets + kWaiting - kStripeTuples, old_lengths + kWaiting - kStripeTuples);
   }
   state.waiting = 0;
-  state.Wait(offset + done, length + done, count - done);
+  bytes_ += state.Wait(offset + done, length + done, count - done);
 }
 
 uint64_t StreamDigest::digest() const noexcept {

@@ -6,53 +6,67 @@
 namespace cbt::simd::CBT_ISA_NAMESPACE {
 namespace check_tuples {
 
-// Signed: all values are below 2^63, and most machines can only compare signed numbers.
 using Lanes = xsimd::batch<int64_t, CBT_ISA_ARCH>;
 
 static inline Lanes Load(const uint64_t* from) noexcept {
   return Lanes::load_unaligned(reinterpret_cast<const int64_t*>(from));
 }
 
-static TupleCheck Check(const uint64_t* offsets, const uint64_t* lengths, size_t count,
-                        const TupleRules& rules) noexcept {
+// What no tuple may do, collected in the sign bits of a vector: where both values are below 2^63, a
+// difference is negative if the first is less, and a sum if it is 2^63 or more. Values that are
+// not, which the contract excludes, are negative themselves.
+template <bool kSameSize>
+static TupleCheck CheckAll(const uint64_t* offsets, const uint64_t* lengths, size_t count,
+                           const TupleRules& rules) noexcept {
   constexpr size_t kLanes = Lanes::size;
   bool sound = true;
   uint64_t bytes = 0;
   size_t i = 0;
   const auto one = [&](uint64_t floor) {
-    const uint64_t end = offsets[i] + lengths[i];
-    sound &= offsets[i] >= floor && offsets[i] < rules.capacity && end <= rules.most_end &&
-             lengths[i] != 0 && (rules.size == 0 || lengths[i] == rules.size);
+    sound &= static_cast<int64_t>(offsets[i] | lengths[i]) >= 0 && offsets[i] >= floor &&
+             lengths[i] != 0 && (!kSameSize || lengths[i] == rules.size);
     bytes += lengths[i];
     ++i;
   };
-  if (count > 0) one(rules.floor);
+  one(rules.floor);
   if (count - i >= kLanes) {
-    const Lanes capacity(static_cast<int64_t>(rules.capacity));
-    const Lanes most_end(static_cast<int64_t>(rules.most_end));
-    // If no size is required, any size up to INT64_MAX passes.
-    const Lanes least(static_cast<int64_t>(rules.size == 0 ? 1 : rules.size));
-    const Lanes most(rules.size == 0 ? INT64_MAX : static_cast<int64_t>(rules.size));
-    const Lanes zero(int64_t{0});
+    Lanes negative(int64_t{0});
+    Lanes different(int64_t{0});
     Lanes sum(int64_t{0});
-    xsimd::batch_bool<int64_t, CBT_ISA_ARCH> bad(false);
+    const Lanes size(static_cast<int64_t>(rules.size));
     for (; count - i >= kLanes; i += kLanes) {
-      const Lanes offset = Load(offsets + i);
       const Lanes length = Load(lengths + i);
       const Lanes floor = Load(offsets + i - 1) + Load(lengths + i - 1);
-      const Lanes end = offset + length;
-      // A sum of 2^63 or more is negative.
-      bad = bad || offset < floor || floor < zero || offset >= capacity || end > most_end ||
-            end < zero || length < least || length > most;
+      const Lanes offset = Load(offsets + i);
+      negative = negative | floor | offset | length | (offset - floor);
+      if constexpr (kSameSize) {
+        different = different | (length ^ size);
+      } else {
+        negative = negative | (length - Lanes(int64_t{1}));
+      }
       sum = sum + length;
     }
-    sound &= !xsimd::any(bad);
-    int64_t lanes[kLanes];
-    sum.store_unaligned(lanes);
-    for (const int64_t lane : lanes) bytes += static_cast<uint64_t>(lane);
+    int64_t lanes[3][kLanes];
+    negative.store_unaligned(lanes[0]);
+    different.store_unaligned(lanes[1]);
+    sum.store_unaligned(lanes[2]);
+    for (size_t k = 0; k < kLanes; ++k) {
+      sound &= lanes[0][k] >= 0 && lanes[1][k] == 0;
+      bytes += static_cast<uint64_t>(lanes[2][k]);
+    }
   }
   while (i < count) one(offsets[i - 1] + lengths[i - 1]);
+  // No tuple starts before the one before it ends: what holds for the last one holds for all.
+  sound &= offsets[count - 1] < rules.capacity &&
+           offsets[count - 1] + lengths[count - 1] <= rules.most_end;
   return {sound, bytes};
+}
+
+static TupleCheck Check(const uint64_t* offsets, const uint64_t* lengths, size_t count,
+                        const TupleRules& rules) noexcept {
+  if (count == 0) return {true, 0};
+  return rules.size == 0 ? CheckAll<false>(offsets, lengths, count, rules)
+                         : CheckAll<true>(offsets, lengths, count, rules);
 }
 
 }  // namespace check_tuples

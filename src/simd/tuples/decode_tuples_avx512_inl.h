@@ -1,9 +1,12 @@
 // Body of decode_tuples for level avx512: eight tuples per iteration. Included by isa_avx512.cc
 // inside no namespace; the BMI2 body decodes the rest.
 //
-// The positions of eight tuples are found one after the other from their length bytes; everything
-// else is done for all eight at once, on cells of 16 bytes. Longer tuples, with offsets from 2^49
-// or sizes from 2^35 on, use the BMI2 body.
+// Most tuples have the layout of the tuple before them: as many bytes in either varint. Eight of
+// one layout are a pattern of fixed bytes with their values in between, and are taken out of two
+// vectors by one permutation for each field. Where the layout changes, the positions of eight
+// tuples are found one after the other from their length bytes; everything else is done for all
+// eight at once, on cells of 16 bytes. Longer tuples, with offsets from 2^49 or sizes from 2^35 on,
+// use the BMI2 body.
 #include <immintrin.h>
 
 #include "simd/tuples/decode_tuples.h"
@@ -114,9 +117,137 @@ static TupleScan DecodeCells(const uint8_t* in, size_t bytes, uint64_t* offsets,
   return {i, static_cast<size_t>(p - in)};
 }
 
+// Eight tuples with varints of the same lengths, in 128 bytes.
+struct Layout {
+  alignas(64) uint8_t known[128] = {};   // bits that the layout determines
+  alignas(64) uint8_t wanted[128] = {};  // their values
+  alignas(64) uint8_t offset_from[64] = {};
+  alignas(64) uint8_t length_from[64] = {};
+  uint64_t offset_lanes = 0;  // bytes of offset_from that are used
+  uint64_t length_lanes = 0;
+  size_t tuple_bytes = 0;
+};
+
+constexpr size_t kMostOffset = 7;  // bytes of a varint
+constexpr size_t kMostLength = 5;
+static_assert(4 + kMostOffset + kMostLength == kCell);
+
+struct Layouts {
+  Layout of[kMostOffset + 1][kMostLength + 1] = {};
+
+  constexpr Layouts() {
+    for (size_t offset_bytes = 1; offset_bytes <= kMostOffset; ++offset_bytes) {
+      for (size_t length_bytes = 1; length_bytes <= kMostLength; ++length_bytes) {
+        Fill(of[offset_bytes][length_bytes], offset_bytes, length_bytes);
+      }
+    }
+  }
+
+  static constexpr void Fill(Layout& layout, size_t offset_bytes, size_t length_bytes) {
+    layout.tuple_bytes = 4 + offset_bytes + length_bytes;
+    for (size_t i = 0; i < kCells; ++i) {
+      size_t at = i * layout.tuple_bytes;
+      const auto fixed = [&](size_t value) {
+        layout.known[at] = 0xff;
+        layout.wanted[at++] = static_cast<uint8_t>(value);
+      };
+      const auto varint = [&](size_t count, uint8_t* from, uint64_t& lanes) {
+        for (size_t k = 0; k < count; ++k) {
+          from[8 * i + k] = static_cast<uint8_t>(at);
+          lanes |= uint64_t{1} << (8 * i + k);
+          layout.known[at] = 0x80;
+          layout.wanted[at++] = k + 1 < count ? 0x80 : 0;
+        }
+      };
+      fixed(0x1a);
+      fixed(layout.tuple_bytes - 2);
+      fixed(0x08);
+      varint(offset_bytes, layout.offset_from, layout.offset_lanes);
+      fixed(0x10);
+      varint(length_bytes, layout.length_from, layout.length_lanes);
+    }
+  }
+};
+static constexpr Layouts kLayouts;
+
+// The layout of the tuple at `in`; null if it is none of ours. Reads kCell bytes.
+static inline const Layout* LayoutAt(const uint8_t* in) noexcept {
+  uint64_t first;
+  __builtin_memcpy(&first, in + 3, sizeof(first));
+  const uint64_t ends = ~first & 0x8080808080808080u;
+  const auto offset_bytes = static_cast<size_t>(_tzcnt_u64(ends) / 8 + 1);
+  const size_t length_bytes = size_t{in[1]} - 2 - offset_bytes;
+  if (offset_bytes > kMostOffset || length_bytes - 1 >= kMostLength) return nullptr;
+  return &kLayouts.of[offset_bytes][length_bytes];
+}
+
+// The value of the varint in each lane, whose other bytes are 0.
+static inline __m512i TakeValues(__m512i varints) noexcept {
+  const __m512i bytes =
+      _mm512_and_si512(varints, _mm512_set1_epi64(0x7f7f7f7f7f7f7f7f));
+  const __m512i by_14 = _mm512_maddubs_epi16(_mm512_set1_epi16(static_cast<short>(0x8001)), bytes);
+  const __m512i by_28 = _mm512_madd_epi16(by_14, _mm512_set1_epi32(0x40000001));
+  constexpr int kSelect = 0xca;  // a ? b : c
+  return _mm512_ternarylogic_epi64(_mm512_set1_epi64((1 << 28) - 1), by_28,
+                                   _mm512_srli_epi64(by_28, 4), kSelect);
+}
+
+// Decodes eight tuples per iteration while they have the layout of the first one.
+static TupleScan DecodeAlike(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,
+                             size_t room) noexcept {
+  constexpr size_t kTurn = 128;
+  if (bytes < kTurn) return {0, 0};
+  const Layout* const layout = LayoutAt(in);
+  if (layout == nullptr) return {0, 0};
+  const __m512i known[2] = {_mm512_load_si512(layout->known),
+                            _mm512_load_si512(layout->known + 64)};
+  const __m512i wanted[2] = {_mm512_load_si512(layout->wanted),
+                             _mm512_load_si512(layout->wanted + 64)};
+  const __m512i offset_from = _mm512_load_si512(layout->offset_from);
+  const __m512i length_from = _mm512_load_si512(layout->length_from);
+  const __mmask64 offset_lanes = layout->offset_lanes;
+  const __mmask64 length_lanes = layout->length_lanes;
+  const size_t turn = kCells * layout->tuple_bytes;
+  constexpr int kAndThenXor = 0x6a;  // (a & b) ^ c
+  const uint8_t* p = in;
+  const uint8_t* const end = in + bytes;
+  size_t i = 0;
+  while (room - i >= kCells && static_cast<size_t>(end - p) >= kTurn) {
+    const __m512i low = _mm512_loadu_si512(p);
+    const __m512i high = _mm512_loadu_si512(p + 64);
+    const __m512i wrong =
+        _mm512_or_si512(_mm512_ternarylogic_epi64(low, known[0], wanted[0], kAndThenXor),
+                        _mm512_ternarylogic_epi64(high, known[1], wanted[1], kAndThenXor));
+    if (_mm512_test_epi64_mask(wrong, wrong) != 0) break;
+    const auto take = [&](__mmask64 lanes, __m512i from) {
+      return TakeValues(_mm512_maskz_permutex2var_epi8(lanes, low, from, high));
+    };
+    _mm512_storeu_si512(offsets + i, take(offset_lanes, offset_from));
+    _mm512_storeu_si512(lengths + i, take(length_lanes, length_from));
+    i += kCells;
+    p += turn;
+  }
+  return {i, static_cast<size_t>(p - in)};
+}
+
 static TupleScan DecodeWide(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,
                             size_t room) noexcept {
-  TupleScan done = DecodeCells<false>(in, bytes, offsets, lengths, room);
+  TupleScan done = {0, 0};
+  // Where tuples differ, trying them as alike is worth less and less.
+  size_t mixed = kCells;
+  for (;;) {
+    const TupleScan alike = DecodeAlike(in + done.bytes, bytes - done.bytes, offsets + done.tuples,
+                                        lengths + done.tuples, room - done.tuples);
+    done.tuples += alike.tuples;
+    done.bytes += alike.bytes;
+    mixed = alike.tuples != 0 ? kCells : mixed < 64 * kCells ? mixed * 2 : mixed;
+    const size_t next = room - done.tuples < mixed ? room - done.tuples : mixed;
+    const TupleScan more = DecodeCells<false>(in + done.bytes, bytes - done.bytes,
+                                              offsets + done.tuples, lengths + done.tuples, next);
+    done.tuples += more.tuples;
+    done.bytes += more.bytes;
+    if (more.tuples < mixed) break;
+  }
   for (DecodeTuplesFn* const next : {&DecodeCells<true>, &Decode}) {
     const TupleScan more = next(in + done.bytes, bytes - done.bytes, offsets + done.tuples,
                                 lengths + done.tuples, room - done.tuples);

@@ -36,9 +36,9 @@ struct DigestLanes {
 };
 
 // Adds `stripes` stripes of kStripeTuples tuples each, any alignment, and scrambles the lanes where
-// blocks end.
-using DigestTuplesFn = void(const uint64_t* offsets, const uint64_t* lengths, size_t stripes,
-                            DigestLanes& lanes) noexcept;
+// blocks end. Returns the sum of the lengths.
+using DigestTuplesFn = uint64_t(const uint64_t* offsets, const uint64_t* lengths, size_t stripes,
+                                DigestLanes& lanes) noexcept;
 
 struct DigestTuplesKernels {
   DigestTuplesFn* add;

@@ -82,18 +82,30 @@ static inline Lanes Same(uint32_t value) noexcept { return vdupq_n_u64(value); }
 
 constexpr size_t kWidth = kStripeTuples / kParts;
 
+// What a call works on.
+struct Accumulators {
+  Lanes even[kParts];
+  Lanes odd[kParts];
+  Lanes bytes[kParts];
+};
+
 // One stripe: each lane takes the product of the halves of its own value, mixed with the secret,
-// and its neighbour's value.
-static inline void AddStripe(const uint64_t* offsets, const uint64_t* lengths,
-                             const uint64_t* even_key, const uint64_t* odd_key, Lanes* even,
-                             Lanes* odd) noexcept {
+// and its neighbour's value. The keys of a stripe are the words of the secret from its number in
+// the block on.
+static inline void AddStripe(const uint64_t* offsets, const uint64_t* lengths, size_t stripe,
+                             Accumulators& to) noexcept {
+  const DigestSecret& secret = kDigestSecret;
+  const bool swapped = stripe % 2 != 0;
+  const uint64_t* const even_key = (swapped ? secret.odd : secret.even) + stripe / 2;
+  const uint64_t* const odd_key = swapped ? secret.even + stripe / 2 + 1 : secret.odd + stripe / 2;
   for (size_t part = 0; part < kParts; ++part) {
     const Lanes offset = Load(offsets + part * kWidth);
     const Lanes length = Load(lengths + part * kWidth);
     const Lanes mixed = Xor(offset, Load(even_key + part * kWidth));
     const Lanes other = Xor(length, Load(odd_key + part * kWidth));
-    even[part] = Add(even[part], Add(Multiply(mixed, Down<32>(mixed)), length));
-    odd[part] = Add(odd[part], Add(Multiply(other, Down<32>(other)), offset));
+    to.even[part] = Add(to.even[part], Add(Multiply(mixed, Down<32>(mixed)), length));
+    to.odd[part] = Add(to.odd[part], Add(Multiply(other, Down<32>(other)), offset));
+    to.bytes[part] = Add(to.bytes[part], length);
   }
 }
 
@@ -103,35 +115,48 @@ static inline Lanes Scramble(Lanes lanes, const uint64_t* key) noexcept {
   return Add(Multiply(mixed, prime), Up32(Multiply(Down<32>(mixed), prime)));
 }
 
-static void AddStripes(const uint64_t* offsets, const uint64_t* lengths, size_t stripes,
-                       DigestLanes& lanes) noexcept {
-  const DigestSecret& secret = kDigestSecret;
-  Lanes even[kParts];
-  Lanes odd[kParts];
+static inline void EndBlock(Accumulators& block) noexcept {
   for (size_t part = 0; part < kParts; ++part) {
-    even[part] = Load(lanes.even + part * kWidth);
-    odd[part] = Load(lanes.odd + part * kWidth);
+    block.even[part] = Scramble(block.even[part], kDigestSecret.even + 8 + part * kWidth);
+    block.odd[part] = Scramble(block.odd[part], kDigestSecret.odd + 8 + part * kWidth);
+  }
+}
+
+static uint64_t AddStripes(const uint64_t* offsets, const uint64_t* lengths, size_t stripes,
+                           DigestLanes& lanes) noexcept {
+  Accumulators sums;
+  for (size_t part = 0; part < kParts; ++part) {
+    sums.even[part] = Load(lanes.even + part * kWidth);
+    sums.odd[part] = Load(lanes.odd + part * kWidth);
+    sums.bytes[part] = Same(0);
   }
   size_t stripe = lanes.stripe;
-  for (size_t i = 0; i < stripes; ++i) {
-    // The keys of a stripe are the words of the secret from its number on.
-    const size_t half = stripe / 2;
-    const bool swapped = stripe % 2 != 0;
-    AddStripe(offsets + i * kStripeTuples, lengths + i * kStripeTuples,
-              (swapped ? secret.odd : secret.even) + half,
-              swapped ? secret.even + half + 1 : secret.odd + half, even, odd);
+  size_t i = 0;
+  const auto add = [&](size_t number) {
+    AddStripe(offsets + i * kStripeTuples, lengths + i * kStripeTuples, number, sums);
+    ++i;
+  };
+  while (i < stripes) {
+    // The keys of a whole block are at known places.
+    if (stripe == 0 && stripes - i >= kBlockStripes) {
+#pragma GCC unroll 16
+      for (size_t k = 0; k < kBlockStripes; ++k) add(k);
+      EndBlock(sums);
+      continue;
+    }
+    add(stripe);
     if (++stripe < kBlockStripes) continue;
     stripe = 0;
-    for (size_t part = 0; part < kParts; ++part) {
-      even[part] = Scramble(even[part], secret.even + 8 + part * kWidth);
-      odd[part] = Scramble(odd[part], secret.odd + 8 + part * kWidth);
-    }
+    EndBlock(sums);
   }
+  uint64_t bytes[kStripeTuples];
   for (size_t part = 0; part < kParts; ++part) {
-    Store(lanes.even + part * kWidth, even[part]);
-    Store(lanes.odd + part * kWidth, odd[part]);
+    Store(lanes.even + part * kWidth, sums.even[part]);
+    Store(lanes.odd + part * kWidth, sums.odd[part]);
+    Store(bytes + part * kWidth, sums.bytes[part]);
   }
   lanes.stripe = stripe;
+  return bytes[0] + bytes[1] + bytes[2] + bytes[3];
 }
 
 }  // namespace digest_tuples

@@ -6,9 +6,10 @@
 //
 //   1a LL 08 o0 o1 o2 o3 o4 o5 o6 10 s0 s1 s2 s3 s4
 //
-// and one compress instruction removes the unused bytes of the varints. Offsets from 2^49 and sizes
-// from 2^35 on don't fit in a cell, and zeros are omitted from messages: the BMI2 body encodes such
-// tuples.
+// and one compress instruction removes the unused bytes of the varints. Where all eight have
+// varints of the same lengths, as most have, two permutations put the bytes where they belong.
+// Offsets from 2^49 and sizes from 2^35 on don't fit in a cell, and zeros are omitted from messages:
+// the BMI2 body encodes such tuples.
 #include <immintrin.h>
 
 #include "simd/tuples/encode_tuples.h"
@@ -16,6 +17,9 @@
 
 namespace cbt::simd::CBT_ISA_NAMESPACE {
 namespace encode_tuples {
+
+constexpr int kAndThenOr = 0xea;                // (a & b) | c
+constexpr uint64_t kSevens = 0x312a231c150e0700;  // byte i from bit 7 i on
 
 // Lookup tables, indexed by the number of leading zeros of a value or by the length of its varint.
 struct Tables {
@@ -48,6 +52,88 @@ struct Tables {
 };
 static constexpr Tables kTables;
 
+// Where the bytes of eight tuples of one length come from, as in kCells below: four tuples of
+// either field in a vector, in the order of the tuples.
+struct AlikeTables {
+  // By the lengths of both varints: the source of each of 128 bytes, in [offsets | sizes] of all
+  // eight lanes.
+  struct Layout {
+    alignas(64) uint8_t from[128] = {};
+  };
+  Layout of[8][6] = {};
+
+  constexpr AlikeTables() {
+    for (size_t offset_bytes = 1; offset_bytes < 8; ++offset_bytes) {
+      for (size_t length_bytes = 1; length_bytes < 6; ++length_bytes) {
+        uint8_t* from = of[offset_bytes][length_bytes].from;
+        for (size_t i = 0; i < 8; ++i) {
+          const auto offset = static_cast<uint8_t>(8 * i);
+          const auto length = static_cast<uint8_t>(64 + 8 * i);
+          *from++ = static_cast<uint8_t>(length + 5);
+          *from++ = static_cast<uint8_t>(offset + 7);
+          *from++ = static_cast<uint8_t>(length + 6);
+          for (size_t k = 0; k < offset_bytes; ++k) *from++ = static_cast<uint8_t>(offset + k);
+          *from++ = static_cast<uint8_t>(length + 7);
+          for (size_t k = 0; k < length_bytes; ++k) *from++ = static_cast<uint8_t>(length + k);
+        }
+      }
+    }
+  }
+};
+static constexpr AlikeTables kAlike;
+
+// Encodes eight tuples per iteration while their varints are as long as those of the first tuple.
+// Requires: eight tuples, at most 2^49 and 2^35, and more than 0; room for all.
+static TupleScan EncodeAlike(const uint64_t* offsets, const uint64_t* lengths, size_t count,
+                             uint8_t* out, size_t room) noexcept {
+  constexpr size_t kLanes = 8;
+  constexpr size_t kRoom = 16 * kLanes + kTupleBytes;
+  const size_t offset_bytes = VarintBytes(offsets[0]);
+  const size_t length_bytes = VarintBytes(lengths[0]);
+  if (offset_bytes > 7 || length_bytes > 5 || offsets[0] == 0 || lengths[0] == 0) return {0, 0};
+  const auto same = [](uint64_t value) { return _mm512_set1_epi64(static_cast<long long>(value)); };
+  // The values of a length are those from its least one on.
+  const auto least = [](size_t bytes) {
+    return bytes == 1 ? uint64_t{1} : uint64_t{1} << (7 * (bytes - 1));
+  };
+  const auto number = [&](size_t bytes) {
+    return (uint64_t{1} << (7 * bytes)) - least(bytes);
+  };
+  const __m512i least_offset = same(least(offset_bytes));
+  const __m512i least_length = same(least(length_bytes));
+  const __m512i offset_number = same(number(offset_bytes));
+  const __m512i length_number = same(number(length_bytes));
+  const size_t tuple_bytes = 4 + offset_bytes + length_bytes;
+  const __m512i offset_rest =
+      same(kTables.offset_rest[offset_bytes] + ((offset_bytes + length_bytes) << 56));
+  const __m512i length_rest = same(kTables.length_rest[length_bytes]);
+  const __m512i sevens = same(kSevens);
+  const __m512i low_bits = same(0x7f7f7f7f7f7f7f7f);
+  const AlikeTables::Layout& layout = kAlike.of[offset_bytes][length_bytes];
+  const __m512i low_from = _mm512_load_si512(layout.from);
+  const __m512i high_from = _mm512_load_si512(layout.from + 64);
+  uint8_t* p = out;
+  const uint8_t* const end = out + room;
+  size_t i = 0;
+  while (count - i >= kLanes && static_cast<size_t>(end - p) >= kRoom) {
+    const __m512i offset = _mm512_loadu_si512(offsets + i);
+    const __m512i length = _mm512_loadu_si512(lengths + i);
+    const __mmask8 fit = _mm512_mask_cmplt_epu64_mask(
+        _mm512_cmplt_epu64_mask(_mm512_sub_epi64(offset, least_offset), offset_number),
+        _mm512_sub_epi64(length, least_length), length_number);
+    if (fit != 0xff) break;
+    const __m512i left = _mm512_ternarylogic_epi64(_mm512_multishift_epi64_epi8(sevens, offset),
+                                                   low_bits, offset_rest, kAndThenOr);
+    const __m512i right = _mm512_ternarylogic_epi64(_mm512_multishift_epi64_epi8(sevens, length),
+                                                    low_bits, length_rest, kAndThenOr);
+    _mm512_storeu_si512(p, _mm512_permutex2var_epi8(left, low_from, right));
+    _mm512_storeu_si512(p + 64, _mm512_permutex2var_epi8(left, high_from, right));
+    p += kLanes * tuple_bytes;
+    i += kLanes;
+  }
+  return {i, static_cast<size_t>(p - out)};
+}
+
 static TupleScan EncodeWide(const uint64_t* offsets, const uint64_t* lengths, size_t count,
                             uint8_t* out, size_t room) noexcept {
   constexpr size_t kLanes = 8;
@@ -67,13 +153,22 @@ static TupleScan EncodeWide(const uint64_t* offsets, const uint64_t* lengths, si
   const __m512i length_rest_of = _mm512_load_si512(kTables.length_rest);
   const __m512i offset_keep_of = _mm512_load_si512(kTables.offset_keep);
   const __m512i length_keep_of = _mm512_load_si512(kTables.length_keep);
-  const __m512i sevens = _mm512_set1_epi64(0x312a231c150e0700);  // byte i from bit 7 i on
+  const __m512i sevens = _mm512_set1_epi64(static_cast<long long>(kSevens));
   const __m512i low_bits = _mm512_set1_epi64(0x7f7f7f7f7f7f7f7f);
-  constexpr int kAndThenOr = 0xea;  // (a & b) | c
   uint8_t* p = out;
   const uint8_t* const end = out + room;
   size_t i = 0;
-  while (count - i >= kLanes && static_cast<size_t>(end - p) >= kRoom) {
+  // Where tuples differ, trying them as alike is worth less and less.
+  size_t mixed = 1;
+  for (size_t turn = 0; count - i >= kLanes && static_cast<size_t>(end - p) >= kRoom; ++turn) {
+    if (turn % mixed == 0) {
+      const TupleScan alike =
+          EncodeAlike(offsets + i, lengths + i, count - i, p, static_cast<size_t>(end - p));
+      i += alike.tuples;
+      p += alike.bytes;
+      mixed = alike.tuples != 0 ? 1 : mixed < 64 ? mixed * 2 : mixed;
+      if (alike.tuples != 0) continue;
+    }
     const __m512i offset = _mm512_loadu_si512(offsets + i);
     const __m512i length = _mm512_loadu_si512(lengths + i);
     const __m512i offset_bytes =
