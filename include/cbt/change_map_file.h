@@ -38,8 +38,8 @@ struct WriteMapOptions {
 // Writes `map` to `path`, replacing an existing file. After any failure or crash, `path` is either
 // as it was before or the complete new file.
 // Errors: INVALID_ARGUMENT for an identity that is too long or not UTF-8, NOT_FOUND and
-//         PERMISSION_DENIED for the folder, RESOURCE_EXHAUSTED if the disk is full, UNAVAILABLE for
-//         other disk errors.
+//         PERMISSION_DENIED for the folder, FAILED_PRECONDITION if `path` is a device, a pipe or a
+//         socket, RESOURCE_EXHAUSTED if the disk is full, UNAVAILABLE for other disk errors.
 // Returns: the header that was written.
 absl::StatusOr<ChangeMapHeader> WriteChangeMap(const ChangeMap& map, const std::string& path,
                                                const WriteMapOptions& options = {});

@@ -41,9 +41,20 @@ int CreateBeside(int at, const std::string& path, std::string& temporary) {
   return -1;
 }
 
+// Whether `path` is a device, a pipe or a socket, which a file must not take the place of.
+bool IsSpecial(int at, const std::string& path) {
+  struct stat status;
+  return ::fstatat(at, path.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+         !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
 // WriteFileAtomically() without the sync of the folder.
 absl::Status WriteAndRename(int at, const std::string& path, std::string_view shown,
                             std::span<const std::span<const uint8_t>> parts, bool sync) {
+  if (IsSpecial(at, path)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(AbslView(shown), ": is not a regular file, and stays as it is"));
+  }
   std::string temporary;
   OwnedDescriptor file(CreateBeside(at, path, temporary));
   if (file.number() < 0) return FileError(shown, errno);

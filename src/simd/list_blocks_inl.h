@@ -48,7 +48,7 @@ constexpr size_t kFewBits = 16;
 // Writes the offsets of the set bits, lowest first; may write three more elements. Does not branch
 // if there are at most four.
 static inline void ListFew(uint64_t bits, size_t count, uint64_t origin, unsigned shift,
-                             uint64_t* out) noexcept {
+                           uint64_t* out) noexcept {
   size_t i = 0;
   do {
     for (size_t k = 0; k < 4; ++k) {
@@ -60,8 +60,8 @@ static inline void ListFew(uint64_t bits, size_t count, uint64_t origin, unsigne
 }
 
 // As ListFew(), without a branch; may write seven more elements.
-static inline void ListMany(uint64_t bits, [[maybe_unused]] size_t count, uint64_t origin, unsigned shift,
-                              uint64_t* out) noexcept {
+static inline void ListMany(uint64_t bits, [[maybe_unused]] size_t count, uint64_t origin,
+                            unsigned shift, uint64_t* out) noexcept {
 #if defined(__AVX2__)
   const __m128i by = _mm_cvtsi32_si128(static_cast<int>(shift));
   const auto spread = [&](uint64_t places, uint64_t base) {

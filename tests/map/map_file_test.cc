@@ -377,6 +377,18 @@ TEST(MapFileTest, ALabelTakesThePathsPlaceInMessages) {
   }
 }
 
+// As root, /dev/full would become a file.
+TEST(MapFileTest, ADeviceAPipeOrASocketIsNotReplaced) {
+  const test::TempDir folder;
+  const std::string path = folder.path() + "/x.cbm";
+  ASSERT_EQ(mkfifo(path.c_str(), 0700), 0);
+  const absl::Status status = WriteChangeMap(SmallMap(), path).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), testing::HasSubstr(path + ": is not a regular file"));
+  EXPECT_TRUE(std::filesystem::is_fifo(path));
+  EXPECT_EQ(folder.Names(), (std::vector<std::string>{"x.cbm"}));
+}
+
 TEST(MapFileTest, AFileThatCannotBeReplacedStays) {
   const test::TempDir folder;
   const std::string path = folder.path() + "/x.cbm";

@@ -183,8 +183,7 @@ static inline const Layout* LayoutAt(const uint8_t* in) noexcept {
 
 // The value of the varint in each lane, whose other bytes are 0.
 static inline __m512i TakeValues(__m512i varints) noexcept {
-  const __m512i bytes =
-      _mm512_and_si512(varints, _mm512_set1_epi64(0x7f7f7f7f7f7f7f7f));
+  const __m512i bytes = _mm512_and_si512(varints, _mm512_set1_epi64(0x7f7f7f7f7f7f7f7f));
   const __m512i by_14 = _mm512_maddubs_epi16(_mm512_set1_epi16(static_cast<short>(0x8001)), bytes);
   const __m512i by_28 = _mm512_madd_epi16(by_14, _mm512_set1_epi32(0x40000001));
   constexpr int kSelect = 0xca;  // a ? b : c

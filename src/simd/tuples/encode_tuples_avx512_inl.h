@@ -8,8 +8,8 @@
 //
 // and one compress instruction removes the unused bytes of the varints. Where all eight have
 // varints of the same lengths, as most have, two permutations put the bytes where they belong.
-// Offsets from 2^49 and sizes from 2^35 on don't fit in a cell, and zeros are omitted from messages:
-// the BMI2 body encodes such tuples.
+// Offsets from 2^49 and sizes from 2^35 on don't fit in a cell, and zeros are omitted from
+// messages: the BMI2 body encodes such tuples.
 #include <immintrin.h>
 
 #include "simd/tuples/encode_tuples.h"
@@ -18,7 +18,7 @@
 namespace cbt::simd::CBT_ISA_NAMESPACE {
 namespace encode_tuples {
 
-constexpr int kAndThenOr = 0xea;                // (a & b) | c
+constexpr int kAndThenOr = 0xea;                  // (a & b) | c
 constexpr uint64_t kSevens = 0x312a231c150e0700;  // byte i from bit 7 i on
 
 // Lookup tables, indexed by the number of leading zeros of a value or by the length of its varint.
@@ -96,9 +96,7 @@ static TupleScan EncodeAlike(const uint64_t* offsets, const uint64_t* lengths, s
   const auto least = [](size_t bytes) {
     return bytes == 1 ? uint64_t{1} : uint64_t{1} << (7 * (bytes - 1));
   };
-  const auto number = [&](size_t bytes) {
-    return (uint64_t{1} << (7 * bytes)) - least(bytes);
-  };
+  const auto number = [&](size_t bytes) { return (uint64_t{1} << (7 * bytes)) - least(bytes); };
   const __m512i least_offset = same(least(offset_bytes));
   const __m512i least_length = same(least(length_bytes));
   const __m512i offset_number = same(number(offset_bytes));

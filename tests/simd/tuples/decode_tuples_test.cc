@@ -169,6 +169,28 @@ TEST_P(DecodeTuplesTest, AgreesOnTuplesThatAreAlikeButForOneBit) {
   }
 }
 
+// Rows of tuples of each layout, which end where a vector of them does not.
+TEST_P(DecodeTuplesTest, TakesRowsOfEveryLayout) {
+  test::SeededRandom random(20261124);
+  for (size_t offset_bytes = 1; offset_bytes <= 8; ++offset_bytes) {
+    for (size_t length_bytes = 1; length_bytes <= 8; ++length_bytes) {
+      std::vector<uint8_t> bytes;
+      for (size_t i = 0; i < 37; ++i) {
+        const auto value = [&](size_t count) {
+          return random() >> (64 - 7 * count) | uint64_t{1} << (7 * count - 1);
+        };
+        AppendTuple(bytes, value(offset_bytes), value(length_bytes));
+      }
+      Check(bytes, 37);
+      // The same again: the row before it was of one layout too.
+      AppendTuple(bytes, 1, 1);
+      bytes.insert(bytes.end(), bytes.begin(), bytes.end() - 4);
+      Check(bytes, 80);
+      if (HasFatalFailure()) FAIL() << offset_bytes << " and " << length_bytes;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Variants, DecodeTuplesTest,
                          testing::ValuesIn(test::AsVector(simd::DecodeTuplesVariants())),
                          test::VariantName<DecodeTuplesKernels>);

@@ -139,6 +139,40 @@ TEST_P(EncodeTuplesTest, FindsTheOneThatDiffersAmongTuplesThatAreAlike) {
   }
 }
 
+// The least, the largest and any values of each length of varint, among their like.
+TEST_P(EncodeTuplesTest, WritesRowsOfEveryLayout) {
+  test::SeededRandom random(20261124);
+  for (size_t offset_bytes = 1; offset_bytes <= 9; ++offset_bytes) {
+    for (size_t length_bytes = 1; length_bytes <= 9; ++length_bytes) {
+      std::vector<uint64_t> offsets;
+      std::vector<uint64_t> lengths;
+      for (size_t i = 0; i < 37; ++i) {
+        const auto value = [&](size_t count) {
+          const uint64_t most = (uint64_t{1} << (7 * count)) - 1;
+          const uint64_t least = count == 1 ? 1 : uint64_t{1} << (7 * (count - 1));
+          if (i % 5 == 0) return least;
+          return i % 5 == 1 ? most : least + random() % (most - least + 1);
+        };
+        offsets.push_back(value(offset_bytes));
+        lengths.push_back(value(length_bytes));
+      }
+      Check(offsets, lengths, 37 * kTupleBytes + 200);
+      // The next length, and none, at every place.
+      for (size_t at = 0; at < offsets.size(); ++at) {
+        for (std::vector<uint64_t>* const values : {&offsets, &lengths}) {
+          const uint64_t kept = (*values)[at];
+          for (const uint64_t other : {uint64_t{0}, kept << 7 & ~(uint64_t{1} << 63), kept >> 7}) {
+            (*values)[at] = other;
+            Check(offsets, lengths, 37 * kTupleBytes + 200);
+          }
+          (*values)[at] = kept;
+        }
+      }
+      if (HasFatalFailure()) FAIL() << offset_bytes << " and " << length_bytes;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Variants, EncodeTuplesTest,
                          testing::ValuesIn(test::AsVector(simd::EncodeTuplesVariants())),
                          test::VariantName<EncodeTuplesKernels>);
