@@ -121,15 +121,7 @@ bool KnownAnswer(const ExtractRunsKernels& candidate) noexcept {
   uint64_t b[kWords];
   uint64_t want[2][kRoom + kRunSlack];
   uint64_t got[2][kRoom + kRunSlack];
-  CheckPattern pattern;
-  for (size_t i = 0; i < kWords; ++i) {
-    const uint64_t kind = pattern.Next() % 4;
-    a[i] = pattern.Next();
-    b[i] = kind == 0 ? pattern.Next() : kind == 1 ? ~a[i] : a[i];
-    if (kind == 2) b[i] ^= uint64_t{1} << (pattern.Next() % 64);
-    if (i >= 64 && i < 128) a[i] = b[i] = 0;
-    if (i >= 128 && i < 160) a[i] = ~(b[i] = 0);
-  }
+  FillCheckBitmaps(a, b, kWords, 32);
   const auto* bytes_a = reinterpret_cast<const uint8_t*>(a);
   const auto* bytes_b = reinterpret_cast<const uint8_t*>(b);
   // `scan` runs one function of a variant.

@@ -75,15 +75,7 @@ bool KnownAnswer(const ListBlocksKernels& candidate) noexcept {
   uint64_t b[kWords];
   uint64_t want[kRoom + kBlockSlack];
   uint64_t got[kRoom + kBlockSlack];
-  CheckPattern pattern;
-  for (size_t i = 0; i < kWords; ++i) {
-    const uint64_t kind = pattern.Next() % 4;
-    a[i] = pattern.Next();
-    b[i] = kind == 0 ? pattern.Next() : kind == 1 ? ~a[i] : a[i];
-    if (kind == 2) b[i] ^= uint64_t{1} << (pattern.Next() % 64);
-    if (i >= 64 && i < 128) a[i] = b[i] = 0;
-    if (i >= 128 && i < 136) a[i] = ~(b[i] = 0);
-  }
+  FillCheckBitmaps(a, b, kWords, 8);
   const auto* bytes_a = reinterpret_cast<const uint8_t*>(a);
   const auto* bytes_b = reinterpret_cast<const uint8_t*>(b);
   constexpr const BlockKernel* ListBlocksKernels::*kOperations[] = {

@@ -28,7 +28,6 @@
 #include "cli/support/numbers.h"
 #include "cli/support/output_place.h"
 #include "cli/support/status.h"
-#include "map/container.h"
 
 namespace cbt::cli {
 namespace {

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,7 +19,6 @@
 #include "cli/options/extent_options.h"
 #include "cli/support/numbers.h"
 #include "cli/support/status.h"
-#include "map/container.h"
 #include "source/open/source_request.h"
 
 namespace cbt::cli {
@@ -29,7 +30,8 @@ absl::StatusOr<SourceFormat> FormatOf(std::span<const uint8_t> bytes) {
       DetectSourceFormat(bytes.first(std::min(bytes.size(), ByteStream::kMaxPeek)));
   if (!format.ok() || *format != SourceFormat::kImage) return format;
   if (bytes.size() >= 4) {
-    const uint32_t cookie = LoadU32(bytes.data());
+    uint32_t cookie = 0;
+    std::memcpy(&cookie, bytes.data(), sizeof(cookie));
     if (cookie == 12346 || (cookie & 0xffff) == 12347) return SourceFormat::kRoaring32;
   }
   return SourceFormat::kRoaring64;

@@ -58,6 +58,20 @@ class CheckPattern {
   uint64_t state_ = 0;
 };
 
+// Fills two bitmaps with random words that are unrelated, opposite, equal or differ in one bit.
+// Words 64 to 127 of both are empty; the `full` words after them are full in `a` alone.
+inline void FillCheckBitmaps(uint64_t* a, uint64_t* b, size_t words, size_t full) noexcept {
+  CheckPattern pattern;
+  for (size_t i = 0; i < words; ++i) {
+    const uint64_t kind = pattern.Next() % 4;
+    a[i] = pattern.Next();
+    b[i] = kind == 0 ? pattern.Next() : kind == 1 ? ~a[i] : a[i];
+    if (kind == 2) b[i] ^= uint64_t{1} << (pattern.Next() % 64);
+    if (i >= 64 && i < 128) a[i] = b[i] = 0;
+    if (i >= 128 && i < 128 + full) a[i] = ~(b[i] = 0);
+  }
+}
+
 }  // namespace cbt::simd
 
 // Elements of a family's list of variants: nothing if the level is not compiled in.
