@@ -30,7 +30,7 @@ TEST(OwnedDescriptor, ClosesWhatItHeldAndKeepsErrno) {
   EXPECT_EQ(fcntl(number, F_GETFD), -1);
 }
 
-// An old error must not have the end of a file asked for again, for ever.
+// A stale errno must not make a read at the end of a file repeat forever.
 TEST(Retry, EndsWithAnyResultButAnInterruption) {
   for (const int result : {0, 5}) {
     int calls = 0;

@@ -1,4 +1,4 @@
-// Sizes are what they say, and those that overflow do not compile.
+// Sizes have the values they name, and overflowing ones do not compile.
 #include "cbt/units.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(Units, AreExact) {
   EXPECT_EQ(15_EiB, UINT64_MAX - kEiB + 1);
 }
 
-// What does not compile can only be tested as a question to the compiler.
+// That code does not compile can only be tested with a requires-expression.
 template <unsigned long long kCount>
 concept FitsEiB = requires {
   typename std::integral_constant<uint64_t, internal::SizeOf(kCount, kEiB)>;

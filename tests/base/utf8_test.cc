@@ -28,12 +28,12 @@ TEST(Utf8Test, AcceptsExactlyWhatIsWellFormed) {
   for (const auto& text : bad) EXPECT_FALSE(IsUtf8(text)) << text;
 }
 
-// Every sequence of up to three bytes, and every fourth behind the first three that allow one.
+// Every sequence of up to three bytes, and every fourth byte after each three that allow one.
 TEST(Utf8Test, SaysOfEveryShortSequenceWhatTheTableOfTheStandardSays) {
   const auto is_one_of = [](unsigned byte, unsigned low, unsigned high) {
     return byte >= low && byte <= high;
   };
-  // Table 3-7 of the Unicode standard: what may follow the first byte, and how long it is.
+  // Table 3-7 of the Unicode standard: valid second bytes and the length, by first byte.
   const auto begins_well = [&](unsigned a, unsigned b) {
     if (a == 0xe0) return is_one_of(b, 0xa0, 0xbf);
     if (a == 0xed) return is_one_of(b, 0x80, 0x9f);

@@ -1,5 +1,5 @@
-// Small files that are read again when they change: when that is noticed, and what an operator
-// hears of one that can't be read.
+// Small files that are reloaded when they change: when a change is noticed, and the operator's
+// error for an unreadable file.
 #include "base/watched_file.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ TEST(SmallFile, SaysWhyItCantBeRead) {
   EXPECT_EQ(CodeOf(dir / "none"), StatusCode::kNotFound);
   EXPECT_EQ(CodeOf(dir / "file/below"), StatusCode::kNotFound);
   EXPECT_EQ(CodeOf(dir.path()), StatusCode::kInvalidArgument);
-  // Opens, and can't be read at its beginning.
+  // Can be opened, but not read at its beginning.
   EXPECT_EQ(CodeOf("/proc/self/mem"), StatusCode::kUnavailable);
 }
 
@@ -54,14 +54,14 @@ TEST(SmallFile, ThatMayNotBeReadIsPermissionDenied) {
   dir.Write("file", "text");
   std::filesystem::permissions(dir.path(), std::filesystem::perms(0755));
   ASSERT_EQ(chmod((dir / "file").c_str(), 0), 0);
-  // Nothing is closed to root; to this thread it is as long as it reads for somebody else.
-  constexpr int kNobody = 65534;
-  const int before = setfsuid(kNobody);
-  // Returns whom it was, and changes nothing for a number that is nobody's.
-  const bool closed = setfsuid(static_cast<uid_t>(-1)) == kNobody || geteuid() != 0;
+  // Root may read everything, so this thread reads as another user.
+  constexpr int kOtherUser = 65534;
+  const int before = setfsuid(kOtherUser);
+  // setfsuid() returns the previous user, and changes nothing for an invalid id.
+  const bool closed = setfsuid(static_cast<uid_t>(-1)) == kOtherUser || geteuid() != 0;
   const StatusCode code = CodeOf(dir / "file");
   setfsuid(static_cast<uid_t>(before));
-  if (!closed) GTEST_SKIP() << "this process may not read for somebody else";
+  if (!closed) GTEST_SKIP() << "this process may not read as another user";
   EXPECT_EQ(code, StatusCode::kPermissionDenied);
 }
 
@@ -76,7 +76,7 @@ TEST(SmallFile, HasFourMebibytesAtMost) {
   const absl::Status status = rpc::ReadSmallFile(dir / "more").status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.ToString(), HasSubstr("longer than 4 MiB"));
-  // One that does not end is no reason to fill the memory.
+  // An endless file must not fill the memory.
   EXPECT_EQ(CodeOf("/dev/zero"), StatusCode::kInvalidArgument);
 }
 
@@ -97,7 +97,7 @@ TEST(SmallFile, IsReadToItsEndAlsoWhenSignalsCome) {
     text = rpc::ReadSmallFile(path);
     over = true;
   });
-  // Returns when the reader has opened it, too.
+  // Returns once the reader has opened it, too.
   const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   EXPECT_GE(fd, 0);
   for (const char* part : {"first ", "second ", "third"}) {
@@ -106,7 +106,7 @@ TEST(SmallFile, IsReadToItsEndAlsoWhenSignalsCome) {
       pthread_kill(reader.native_handle(), SIGUSR1);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    // A pipe without a reader would end the process.
+    // Writing to a pipe without a reader would end the process.
     if (over) break;
     EXPECT_GT(write(fd, part, std::string(part).size()), 0);
   }
@@ -127,7 +127,7 @@ class Watched : public testing::Test {
     if (text == "throw") throw std::bad_alloc();
     return text;
   }
-  // In place: the file stays the same one.
+  // In place: the inode stays.
   void Write(const std::string& text, timespec modified) {
     std::ofstream(path_, std::ios::trunc) << text;
     const timespec times[] = {modified, modified};
@@ -151,12 +151,12 @@ TEST_F(Watched, IsReadAgainWhateverOfItChanges) {
   EXPECT_EQ(parsed_, 1);
   Write("longer", {1000, 500});
   EXPECT_EQ(Text(), "longer");
-  // Of the same size: by the second, by its fraction.
+  // The same size: detected by the second, and by its fraction.
   Write("LONGER", {1001, 500});
   EXPECT_EQ(Text(), "LONGER");
   Write("LoNgEr", {1001, 501});
   EXPECT_EQ(Text(), "LoNgEr");
-  // Of the same size and time: another file in its place.
+  // The same size and time: another file under the name.
   std::filesystem::rename(path_, path_ + ".old");
   Write("lOnGeR", {1001, 501});
   EXPECT_EQ(Text(), "lOnGeR");
@@ -165,7 +165,7 @@ TEST_F(Watched, IsReadAgainWhateverOfItChanges) {
   EXPECT_EQ(parsed_, 5);
 }
 
-// The last good contents are not kept: who was taken off a list must not stay on it.
+// The last good contents are dropped: a user removed from a list must not stay on it.
 TEST_F(Watched, ThatCantBeUsedNowHasNoContents) {
   Write("good", {1000, 0});
   EXPECT_EQ(Text(), "good");
@@ -178,24 +178,24 @@ TEST_F(Watched, ThatCantBeUsedNowHasNoContents) {
   EXPECT_EQ(Text(), "good again");
 }
 
-// Nothing of the file shows when that is over.
+// The file itself shows no sign that the failure is over.
 TEST_F(Watched, ThatCouldNotBeReadIsTriedAgain) {
   Write("good", {1000, 0});
   ASSERT_EQ(chmod(path_.c_str(), 0), 0);
   std::filesystem::permissions(dir_.path(), std::filesystem::perms(0755));
-  constexpr int kNobody = 65534;
-  const int before = setfsuid(kNobody);
-  const bool closed = setfsuid(static_cast<uid_t>(-1)) == kNobody;
+  constexpr int kOtherUser = 65534;
+  const int before = setfsuid(kOtherUser);
+  const bool closed = setfsuid(static_cast<uid_t>(-1)) == kOtherUser;
   const StatusCode code = file_.Get().status().code();
   setfsuid(static_cast<uid_t>(before));
-  if (!closed) GTEST_SKIP() << "this process may not read for somebody else";
+  if (!closed) GTEST_SKIP() << "this process may not read as another user";
   EXPECT_EQ(code, StatusCode::kPermissionDenied);
   EXPECT_EQ(Text(), "good");
   EXPECT_EQ(Text(), "good");
   EXPECT_EQ(parsed_, 1);
 }
 
-// What has been taken back must not be in force because the new list did not fit into memory.
+// A revoked entry must not stay in force because the new list did not fit into memory.
 TEST_F(Watched, ThatThrewIsNotWhatItWasBefore) {
   Write("old", {1000, 0});
   EXPECT_EQ(Text(), "old");
