@@ -21,7 +21,8 @@ using test::ValueOf;
 
 using reference::Ranges;
 
-// Packs bits from `first_bit` on; every bit around them is noise that must not matter.
+// Packs `bits` starting at bit `first_bit`. All surrounding bits are noise that the cursor must
+// ignore.
 std::vector<uint8_t> Pack(const std::vector<bool>& bits, size_t first_bit, uint64_t noise_seed,
                           BitmapFormat format = {}) {
   std::mt19937_64 random(noise_seed);
@@ -40,7 +41,7 @@ std::vector<uint8_t> Pack(const std::vector<bool>& bits, size_t first_bit, uint6
   return bytes;
 }
 
-// Runs of blocks as extents, the last one cut at the capacity.
+// The runs of set blocks as extents; the last one is cut at the capacity.
 Ranges ExtentsOf(const std::vector<bool>& bits, uint64_t capacity, uint64_t granularity) {
   Ranges extents;
   for (const auto& [block, count] : reference::RunsOf(bits)) {
@@ -127,7 +128,7 @@ TEST(BitmapCursorTest, E9FullVolumeIsOneExtentAndE8EmptyOneNone) {
   }
 }
 
-// Alternating bits give the most edges a word can have, with batches of every small size.
+// Alternating bits give the most edges per word; all small batch sizes.
 TEST(BitmapCursorTest, HandsOnAlternatingBlocksInBatchesOfAnySize) {
   std::vector<bool> bits(5000);
   for (size_t i = 0; i < bits.size(); i += 2) bits[i] = true;
@@ -163,7 +164,7 @@ TEST(BitmapCursorTest, ReadsNoByteOutsideTheView) {
   }
 }
 
-// 2^34 blocks (64 TiB at 4 KiB) of mapped memory that is never touched but where bits are set.
+// 2^34 blocks (64 TiB at 4 KiB). The mapping is only touched where bits are set.
 TEST(BitmapCursorTest, E7CrossesTheBordersOfThirtyTwoBits) {
   constexpr uint64_t kBlocks = uint64_t{1} << 34;
   constexpr size_t kBytes = kBlocks / 8;
@@ -178,7 +179,7 @@ TEST(BitmapCursorTest, E7CrossesTheBordersOfThirtyTwoBits) {
   ASSERT_OK_AND_ASSIGN(auto cursor,
                        MakeBitmapCursor(ValueOf(BitmapView::Create({bytes, kBytes}, 0, kBlocks)),
                                         {.capacity = kBlocks * 4096, .granularity = 4096}));
-  // Seek is O(1): nothing before the position is read.
+  // Seek is O(1): it reads nothing before the position.
   EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, (border - 100'000) * 4096 + 17, 3)),
             (Ranges{{(border - 1) * 4096, 3 * 4096}, {(kBlocks - 1) * 4096, 4096}}));
   EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, border * 4096 + 1, 3)),
@@ -207,7 +208,7 @@ RC_GTEST_PROP(BitmapCursorProperty, MatchesBitByBitFromEveryOffset, ()) {
   const auto blocks = test::Between<size_t>(1, 400);
   const auto granularity = *rc::gen::element<uint64_t>(1, 3, 4, 512);
   const auto first_a = test::Between<size_t>(0, 130);
-  // Often both lie alike, and are read in place.
+  // In half of the runs both bitmaps share an alignment and are read in place.
   const bool alike = test::Between(0, 2) == 0;
   const auto first_b =
       alike ? first_a + 64 * test::Between<size_t>(0, 3) : test::Between<size_t>(0, 130);
@@ -301,7 +302,7 @@ TEST(BitmapCountsTest, AtTheEdgeOfTheOffsets) {
   EXPECT_FALSE(BytesToCome(view, {.capacity = kMaxCapacity, .granularity = 4096}, 0).ok());
 }
 
-// Words of a machine of the other byte order, at every place and length around pieces of 64 words.
+// Words of the other byte order, at every position and length around pieces of 64 words.
 TEST(BitmapView, ReversedWordsAreCopiedInOrder) {
   test::SeededRandom random(5);
   for (const uint8_t word : {uint8_t{2}, uint8_t{4}, uint8_t{8}}) {
@@ -333,7 +334,7 @@ TEST(BitmapView, ReversedWordsAreCopiedInOrder) {
   EXPECT_FALSE(BitmapView::Create(odd, 0, 8, {.reversed_word_bytes = 3}).ok());
 }
 
-// A word that is only partly there would be read past the end of the memory.
+// Reading a partial word in place would read past the end of the memory.
 TEST(BitmapView, OnlyWholeWordsAreReadInPlace) {
   const std::vector<uint8_t> bytes(17);
   const BitmapView view = test::ValueOf(BitmapView::Create(bytes, 0, 130));
@@ -346,7 +347,7 @@ TEST(BitmapView, OnlyWholeWordsAreReadInPlace) {
   EXPECT_EQ(view.InPlace(131, 0), nullptr);
 }
 
-// Copies, because these views begin inside a byte. A word past the last one holds no block.
+// These views start inside a byte, so their words are copied. Words past the last block are empty.
 TEST(BitmapPairTest, HandsOutTheWordsOfItsBitsAndNoMore) {
   const std::vector<uint8_t> bytes(8000, 0xff);
   for (const uint64_t bits : {1u, 63u, 64u, 65u, 128u, 640u, 16384u, 20000u}) {
@@ -355,7 +356,7 @@ TEST(BitmapPairTest, HandsOutTheWordsOfItsBitsAndNoMore) {
       for (const uint64_t position : {uint64_t{0}, bits / 2, bits - 1}) {
         for (const uint64_t most : {1u, 2u, 10u, 256u, 1000u}) {
           const uint64_t left = bits - position;
-          // 256 words are what a copy has room for.
+          // A copy has room for 256 words.
           const uint64_t want = std::min<uint64_t>({(left + 63) / 64, most, 256});
           const auto got = pair.WithWords(
               position, most, [](const uint8_t*, const uint8_t*, size_t words) { return words; });

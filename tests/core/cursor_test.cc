@@ -1,4 +1,4 @@
-// The rules that the base class keeps, whatever a source does.
+// The rules that the base class enforces for every source.
 #include "cbt/cursor.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(ExtentCursorTest, IsCompleteOnlyWhenCoverageReachesTheCapacity) {
   EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kMore);
   EXPECT_EQ(batch.size(), 1u);
   EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
-  // And stays so without asking the source again.
+  // It stays complete without asking the source again.
   EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
   EXPECT_TRUE(batch.empty());
   EXPECT_EQ(cursor.calls, 3u);
@@ -81,16 +81,16 @@ TEST(ExtentCursorTest, E1SeekRoundsDownAndRefusesWhatLiesPastTheCapacity) {
   }
 }
 
-// Each of these would let a stream end with something missing, or hand out nonsense.
+// Each of these would let a stream end early, or report nonsense.
 TEST(ExtentCursorTest, E14SourceThatBreaksTheCoverageRuleFails) {
   const ScriptedCursor::Step violations[] = {
-      [](ExtentBatch&) { return 9; },    // backwards
+      [](ExtentBatch&) { return 9; },    // moves backwards
       [](ExtentBatch&) { return 101; },  // past the capacity
-      [](ExtentBatch& batch) {           // handed on before what is covered
+      [](ExtentBatch& batch) {           // reported again below the coverage
         batch.push_back({0, 10});
         return 100;
       },
-      [](ExtentBatch& batch) {  // handed on and not covered
+      [](ExtentBatch& batch) {  // reported but not covered
         batch.push_back({20, 10});
         return 25;
       },
@@ -136,7 +136,8 @@ TEST(ExtentCursorTest, E1SeekToTheEndEndsAnErrorToo) {
   EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
 }
 
-// Memory that ran out between taking something and handing it on: what would come next is not all.
+// Memory ran out after the source took an extent and before it reported it: what follows is
+// incomplete.
 TEST(ExtentCursorTest, OneThatThrewFailsUntilSeek) {
   ScriptedCursor cursor(100, 1,
                         {[](ExtentBatch&) { return 40; },
@@ -157,12 +158,12 @@ TEST(ExtentCursorTest, OneThatThrewFailsUntilSeek) {
   EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
   ASSERT_OK(cursor.Seek(0));
   EXPECT_THROW((void)cursor.Next(batch), std::bad_alloc);
-  // Behind the last offset there is nothing to miss.
+  // Nothing can be missed past the last offset.
   ASSERT_OK(cursor.Seek(100));
   EXPECT_EQ(ValueOf(cursor.Next(batch)), Step::kComplete);
 }
 
-// Stands nowhere when a Seek() of it fails by throwing.
+// Has no position once its Seek() has thrown.
 class ThrowingSeekCursor final : public ExtentCursor {
  public:
   ThrowingSeekCursor() noexcept : ExtentCursor({.capacity = 100, .granularity = 1}) {}

@@ -40,7 +40,7 @@ TEST(ExtentListCursorTest, RefusesWhatIsNoSoundListAndNamesTheExtent) {
   }
   EXPECT_FALSE(MakeExtentCursor({}, {.capacity = uint64_t{1} << 63}).ok());
   EXPECT_FALSE(MakeExtentCursor({}, {.capacity = 1, .granularity = 0}).ok());
-  // Aligned to the granularity or to the capacity.
+  // The end may be aligned to the granularity or equal to the capacity.
   EXPECT_OK(MakeExtentCursor({{96, 4}}, {.capacity = 100, .granularity = 8}));
 }
 

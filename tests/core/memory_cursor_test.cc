@@ -17,7 +17,7 @@ using test::ValueOf;
 
 using reference::Ranges;
 
-// Byte by byte: the blocks in which the two differ, joined.
+// The differing blocks, found byte by byte and merged.
 Ranges Expected(std::span<const uint8_t> a, std::span<const uint8_t> b, size_t block_size) {
   Ranges extents;
   for (size_t begin = 0; begin < a.size(); begin += block_size) {
@@ -52,7 +52,7 @@ TEST(MemoryCursorTest, E8NothingHasNoExtents) {
   EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeMemoryAllocationCursor({})))), Ranges{});
 }
 
-// Every byte of a block counts, also those of a partial last block; none behind the end is read.
+// Every byte of a block counts, in a partial last block too. No byte past the end is read.
 TEST(MemoryCursorTest, FindsEverySingleByte) {
   constexpr size_t kBytes = 2 * 520 + 77;
   const test::GuardedMemory base(kBytes);
@@ -72,7 +72,7 @@ TEST(MemoryCursorTest, FindsEverySingleByte) {
   }
 }
 
-// Pieces are handed on of what has been looked at, not of what waits for the next batch.
+// Pieces come from what was compared already, not from what waits for the next batch.
 TEST(MemoryCursorTest, PiecesHoldTheSameBlocksInBatchesOfAnySize) {
   constexpr size_t kBlocks = 300;
   std::vector<uint8_t> target(kBlocks * 512, 0);
@@ -83,16 +83,16 @@ TEST(MemoryCursorTest, PiecesHoldTheSameBlocksInBatchesOfAnySize) {
     ASSERT_OK_AND_ASSIGN(const auto cursor,
                          MakeMemoryAllocationCursor(target, {.block_size = 512}));
     cursor->AllowPieces();
-    std::vector<bool> told(kBlocks);
+    std::vector<bool> reported(kBlocks);
     ASSERT_OK_AND_ASSIGN(const Ranges pieces, test::Drain(*cursor, batch));
     for (const auto& [offset, length] : pieces) {
       for (uint64_t at = offset; at < offset + length; at += 512) {
-        EXPECT_FALSE(told[at / 512]);
-        told[at / 512] = true;
+        EXPECT_FALSE(reported[at / 512]);
+        reported[at / 512] = true;
       }
     }
     for (size_t block = 0; block < kBlocks; ++block) {
-      EXPECT_EQ(told[block], block % 7 < 4) << block << " in batches of " << batch;
+      EXPECT_EQ(reported[block], block % 7 < 4) << block << " in batches of " << batch;
     }
   }
 }

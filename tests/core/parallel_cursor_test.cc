@@ -25,7 +25,7 @@ using test::ValueOf;
 
 using reference::Ranges;
 
-// An executor that never runs anything: the cursor must do without.
+// An executor that never runs a task: the cursor must finish alone.
 class DeadExecutor final : public Executor {
  public:
   void Schedule(std::function<void()>) override {}
@@ -47,7 +47,7 @@ std::vector<uint8_t> AnyBits(size_t bits, std::mt19937_64& random) {
   return bytes;
 }
 
-// Parts of 64 blocks and more, so that a small bitmap has many.
+// Parts of at least 64 blocks, so that a small bitmap has many.
 ParallelParts SmallParts(const BitmapView& view, uint64_t capacity, uint64_t granularity) {
   ParallelParts parts;
   parts.make = [=](uint64_t end) -> std::unique_ptr<ExtentCursor> {
@@ -82,7 +82,7 @@ RC_GTEST_PROP(ParallelCursorProperty, IsTheSameStreamFromEveryOffset, ()) {
     const uint64_t offset = random() % (capacity + 1);
     const uint64_t at = offset == capacity ? capacity : offset / granularity * granularity;
     RC_ASSERT(ValueOf(test::DrainFrom(*cursor, offset, batch)) == reference::CutAt(want, at));
-    // Left in the middle.
+    // Abandoned halfway.
     test::RequireOk(cursor->Seek(random() % (capacity + 1)));
     ExtentBatch some(batch);
     test::RequireOk(cursor->Next(some));
@@ -96,7 +96,7 @@ TEST(ParallelCursorTest, ThroughThePublicFactory) {
   const auto base = AnyBits(kBlocks, random);
   auto target = base;
   for (size_t i = 0; i < target.size(); ++i) {
-    // Quiet, sparse and dense stretches of some MiB.
+    // Quiet, sparse and dense stretches of a few MiB.
     const size_t kind = i >> 19 & 3;
     if (kind == 1 && random() % 512 == 0) target[i] = static_cast<uint8_t>(~target[i]);
     if (kind == 2) target[i] = static_cast<uint8_t>(random());
@@ -122,7 +122,7 @@ TEST(ParallelCursorTest, ThroughThePublicFactory) {
   }
 }
 
-// Somebody who asks for threads and has none gets the stream all the same.
+// A caller that asks for threads without an executor still gets the whole stream.
 TEST(ParallelCursorTest, ThreadsWithoutAnExecutorAreTheCallersOwn) {
   std::vector<uint8_t> base(100'000, 0);
   std::vector<uint8_t> target = base;
@@ -139,7 +139,7 @@ TEST(ParallelCursorTest, ThreadsWithoutAnExecutorAreTheCallersOwn) {
             (Ranges{{560'000, 1}}));
 }
 
-// Dense all over: every part has more than may wait, and the consumer is the slow one.
+// Dense throughout: every part exceeds its queue, and the consumer is the slow side.
 TEST(ParallelCursorTest, PartsThatOverflowAreFinishedInTheirTurn) {
   ThreadPool pool(2);
   constexpr size_t kBlocks = size_t{1} << 23;
@@ -162,7 +162,7 @@ TEST(ParallelCursorTest, PartsThatOverflowAreFinishedInTheirTurn) {
   EXPECT_EQ(next, kBlocks);
 }
 
-// One extent over all parts, and none at all.
+// One extent across all parts, and no extent.
 TEST(ParallelCursorTest, E9FullVolumeIsOneExtentAndE8EmptyOneNone) {
   ThreadPool pool(2);
   constexpr size_t kBlocks = 100'001;
@@ -174,7 +174,7 @@ TEST(ParallelCursorTest, E9FullVolumeIsOneExtentAndE8EmptyOneNone) {
   }
 }
 
-// Fails at an offset.
+// Fails at a given offset.
 class FailingCursor final : public ExtentCursor {
  public:
   FailingCursor(uint64_t capacity, uint64_t fails_at, uint64_t end) noexcept
@@ -221,7 +221,7 @@ TEST(ParallelCursorTest, AnErrorComesInItsTurnAndStays) {
   }
 }
 
-// Runs each task in a thread of its own and waits for it: the calling thread finds all done. The
+// Runs each task in its own thread and joins it, so that the caller finds all parts done. The
 // cursor holds no lock while it calls.
 class PromptExecutor final : public Executor {
  public:
@@ -234,7 +234,7 @@ class PromptExecutor final : public Executor {
   int throws_at = 0;
 };
 
-// Throws at an offset, in other threads than the one that made it.
+// Throws at a given offset, on every thread but the one that created it.
 template <typename Exception>
 class ThrowingCursor final : public ExtentCursor {
  public:
@@ -273,7 +273,7 @@ ParallelParts ThrowingParts(uint64_t throws_at) {
   return parts;
 }
 
-// The extents of a cursor up to its error, which stays.
+// Reads the extents up to the error. The error must be sticky.
 template <typename Exception>
 void ExpectErrorInItsTurn(uint64_t throws_at, absl::StatusCode code) {
   PromptExecutor executor;
@@ -291,20 +291,20 @@ void ExpectErrorInItsTurn(uint64_t throws_at, absl::StatusCode code) {
     EXPECT_EQ(step.status().code(), code) << step.status();
     EXPECT_EQ(next, throws_at / 64 * 64);
     EXPECT_EQ(cursor->Next(batch).status().code(), code);
-    // Waits for whoever is at work.
+    // Waits for the running tasks.
     ASSERT_OK(cursor->Seek(0));
   }
 }
 
 TEST(ParallelCursorTest, WhatAWorkerThrowsIsAnErrorInItsTurn) {
-  // The first part is the one that a worker finds first.
+  // Workers take the first part first.
   for (const uint64_t throws_at : {uint64_t{0}, uint64_t{64 * 3}}) {
     ExpectErrorInItsTurn<std::bad_alloc>(throws_at, absl::StatusCode::kResourceExhausted);
     ExpectErrorInItsTurn<std::exception>(throws_at, absl::StatusCode::kInternal);
   }
 }
 
-// What the caller's own thread throws comes to the caller, and nobody waits for it afterwards.
+// An exception on the caller's own thread reaches the caller, and no one waits for that part later.
 TEST(ParallelCursorTest, WhatTheCallerThrowsIsTheCallers) {
   DeadExecutor dead;
   ParallelParts parts = ThrowingParts<std::bad_alloc>(64 * 7);
@@ -321,7 +321,7 @@ TEST(ParallelCursorTest, WhatTheCallerThrowsIsTheCallers) {
   }
 }
 
-// The two threads of the test below.
+// Lets the two threads of the test below meet.
 struct Meeting {
   std::atomic<bool> worker_is_there = false;
   std::atomic<bool> caller_threw = false;
@@ -333,7 +333,7 @@ struct Meeting {
   }
 };
 
-// Starts a thread for each task and returns when one is at work.
+// Starts a thread per task and returns once one is running.
 class MeetingExecutor final : public Executor {
  public:
   explicit MeetingExecutor(Meeting& meeting) : meeting_(meeting) {}
@@ -352,7 +352,7 @@ class MeetingExecutor final : public Executor {
   std::vector<std::thread> threads_;
 };
 
-// Hands on nothing before the caller has thrown, who does so always.
+// Reports nothing until the caller has thrown; the caller always throws.
 class MeetingCursor final : public ExtentCursor {
  public:
   MeetingCursor(Meeting& meeting, uint64_t end)
@@ -379,7 +379,7 @@ class MeetingCursor final : public ExtentCursor {
   uint64_t position_ = 0;
 };
 
-// The caller works on later parts while another thread has the first one.
+// The caller works on later parts while another thread has the first.
 TEST(ParallelCursorTest, WhatTheCallerThrowsReadingAheadIsAnErrorInItsTurn) {
   Meeting meeting;
   MeetingExecutor executor(meeting);
@@ -407,7 +407,7 @@ TEST(ParallelCursorTest, WorkersThatCouldNotBeCalledAreCalledAgain) {
   EXPECT_GT(executor.scheduled, 1);
 }
 
-// A batch that workers filled is handed on in pieces, then as a whole, then again in pieces.
+// A batch that workers filled is consumed in pieces, then whole, then in pieces again.
 TEST(ParallelCursorTest, BatchesMayChangeTheirSizeAtAnyTime) {
   PromptExecutor executor;
   constexpr uint64_t kBlocks = uint64_t{1} << 18;
@@ -438,7 +438,7 @@ TEST(ParallelCursorTest, CanBeDestroyedAtAnyTime) {
   constexpr size_t kBlocks = size_t{1} << 18;
   for (int round = 0; round < 300; ++round) {
     SCOPED_TRACE(absl::StrCat("round ", round));
-    // Fresh memory each time: a task that outlives its cursor would read what is freed.
+    // Fresh memory each time, so that a task that outlives its cursor reads freed memory.
     const auto bytes = AnyBits(kBlocks, random);
     ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, kBlocks));
     auto cursor = MakeParallelCursor(SmallParts(view, kBlocks, 1), kBlocks, 1, pool, 3);

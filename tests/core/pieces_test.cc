@@ -1,4 +1,4 @@
-// Extents that are handed on in pieces, and the blocks that are made of them.
+// Cursors that report extents in pieces, and the blocks made of them.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 using reference::Ranges;
 
-// The runs of a set, in pieces of up to `most` bytes, a few a call, with coverage that ends
+// Reports the runs of a set in pieces of up to `most` bytes, a few per call. The coverage may end
 // anywhere.
 class PieceyCursor final : public ExtentCursor {
  public:
@@ -60,7 +60,7 @@ RC_GTEST_PROP(Pieces, MakeTheSameBlocksFromEveryOffset, ()) {
   const uint64_t block = random() % 2 == 0 ? 1 + random() % 60 : uint64_t{1} << (random() % 7);
   const size_t density = Between<size_t>(1, 40);
   reference::ByteSet set = RunsAndGaps(random, capacity, density, 16);
-  // Pieces of some bytes, or of whole blocks of a source that knows blocks.
+  // Byte-sized pieces, or whole blocks of a source that knows its block size.
   const uint64_t unit = random() % 2 == 0 ? 1 : block;
   if (unit != 1) {
     for (size_t i = 0; i < capacity; i += unit) {
@@ -84,8 +84,8 @@ RC_GTEST_PROP(Pieces, MakeTheSameBlocksFromEveryOffset, ()) {
   }
 }
 
-// A volume that changed as a whole is told from its first block on, not when all has been looked
-// at.
+// A volume that changed everywhere is reported from its first block on, not only after the whole
+// bitmap was scanned.
 TEST(Pieces, BlocksOfABitmapDontWaitForTheEndOfARun) {
   const std::vector<uint8_t> ones(40 * kMiB, 0xff);
   const uint64_t bits = ones.size() * 8;
@@ -97,11 +97,11 @@ TEST(Pieces, BlocksOfABitmapDontWaitForTheEndOfARun) {
   ExtentBatch batch;
   auto extents = open();
   ASSERT_OK(extents->Next(batch));
-  EXPECT_TRUE(batch.empty());  // whose only extent has no end yet
+  EXPECT_TRUE(batch.empty());  // its only extent has not ended yet
   ASSERT_OK_AND_ASSIGN(auto blocks, ToBlocks(open(), 65536));
   ASSERT_OK(blocks->Next(batch));
   EXPECT_TRUE(batch.full());
-  // And every block once.
+  // Every block once.
   ASSERT_OK(blocks->Seek(0));
   uint64_t next = 0;
   const absl::Status status = ForEachBatch(*blocks, [&](const ExtentBatch& got) {
@@ -131,7 +131,7 @@ TEST(Pieces, BlocksOfMemoryDontWaitForTheEndOfARun) {
   EXPECT_EQ(count, zeros.size() / 8192);
 }
 
-// Batches so small that they are full in the middle of what was compared.
+// Batches so small that they fill up in the middle of a compared chunk.
 TEST(Pieces, OfMemoryInBatchesOfAFewExtents) {
   constexpr size_t kBlock = 512;
   constexpr size_t kBlocks = 300;
@@ -141,7 +141,7 @@ TEST(Pieces, OfMemoryInBatchesOfAFewExtents) {
     std::vector<uint8_t> target = base;
     reference::ByteSet changed(target.size());
     for (size_t block = 0; block < kBlocks; ++block) {
-      // Every second one, or at random.
+      // Every second block, or random blocks.
       if (one_in == 2 ? block % 2 == 0 : random() % one_in == 0) {
         target[block * kBlock + random() % kBlock] = 1;
         std::fill_n(changed.begin() + static_cast<ptrdiff_t>(block * kBlock), kBlock, true);
@@ -151,7 +151,7 @@ TEST(Pieces, OfMemoryInBatchesOfAFewExtents) {
       ASSERT_OK_AND_ASSIGN(auto cursor,
                            MakeMemoryDeltaCursor(base, target, {.block_size = kBlock}));
       cursor->AllowPieces();
-      reference::ByteSet told(target.size());
+      reference::ByteSet reported(target.size());
       uint64_t end = 0;
       ExtentBatch batch(room);
       absl::StatusOr<Step> step = Step::kMore;
@@ -161,15 +161,15 @@ TEST(Pieces, OfMemoryInBatchesOfAFewExtents) {
         for (size_t i = 0; i < batch.size(); ++i) {
           ASSERT_GE(batch[i].offset, end);
           end = batch[i].end();
-          std::fill(told.begin() + static_cast<ptrdiff_t>(batch[i].offset),
-                    told.begin() + static_cast<ptrdiff_t>(end), true);
+          std::fill(reported.begin() + static_cast<ptrdiff_t>(batch[i].offset),
+                    reported.begin() + static_cast<ptrdiff_t>(end), true);
         }
-        // Nothing below is still to come.
+        // Nothing below `covered` may follow.
         const auto covered = static_cast<ptrdiff_t>(cursor->covered());
-        ASSERT_TRUE(std::equal(told.begin(), told.begin() + covered, changed.begin()))
+        ASSERT_TRUE(std::equal(reported.begin(), reported.begin() + covered, changed.begin()))
             << "below " << covered << ", 1 in " << one_in << ", batches of " << room;
       }
-      EXPECT_EQ(told, changed) << "1 in " << one_in << ", batches of " << room;
+      EXPECT_EQ(reported, changed) << "1 in " << one_in << ", batches of " << room;
     }
   }
 }

@@ -55,7 +55,7 @@ RC_GTEST_PROP(RequestedCursor, CountsWhatRoundingAndBridgingAdd, ()) {
   RC_ASSERT((*cursor)->bytes() == bytes);
   RC_ASSERT((*cursor)->added_bytes() == added);
 
-  // From anywhere on it counts what comes from there.
+  // A window from any offset counts only what follows.
   const uint64_t place = random() % capacity;
   RequireOk((*cursor)->Seek(place));
   const auto rest = Drain(**cursor);
@@ -71,7 +71,7 @@ RC_GTEST_PROP(RequestedCursor, CountsWhatRoundingAndBridgingAdd, ()) {
   RC_ASSERT((*cursor)->added_bytes() == added);
 }
 
-// A bridge over very many extents must not keep them all.
+// A bridge over very many extents must not hold them all in memory.
 TEST(RequestedCursor, CountsAcrossManyBatches) {
   Ranges ranges;
   for (uint64_t i = 0; i < 100'000; ++i) ranges.emplace_back(i * 16, 8);
@@ -88,7 +88,7 @@ TEST(RequestedCursor, BridgesAGapOfOneByte) {
   EXPECT_EQ((*cursor)->added_bytes(), 1u);
 }
 
-// Gives one extent, then fails; can't go back when `rewinds` is false.
+// Returns one extent, then fails. Cannot seek back unless `rewinds`.
 class Failing final : public ExtentCursor {
  public:
   explicit Failing(bool rewinds)
@@ -120,7 +120,7 @@ TEST(RequestedCursor, E14ErrorsOfTheInputAreErrors) {
   for (const bool rewinds : {true, false}) {
     auto input = std::make_unique<Failing>(rewinds);
     ASSERT_OK(input->Next(batch));
-    // One that was read from begins anew, or can't be used.
+    // A cursor that was already read must rewind, or is refused.
     auto cursor = MakeRequestedCursor(std::move(input), {});
     ASSERT_EQ(cursor.ok(), rewinds);
     if (!rewinds) {
@@ -132,7 +132,7 @@ TEST(RequestedCursor, E14ErrorsOfTheInputAreErrors) {
   }
 }
 
-// The window begins where the input can't go.
+// The window starts where the input cannot seek to.
 TEST(RequestedCursor, E14AnInputThatDoesNotSeekIsAnError) {
   const Requested window = {.offset = 10, .length = 5};
   EXPECT_EQ(MakeRequestedCursor(std::make_unique<Failing>(false), window).status().code(),

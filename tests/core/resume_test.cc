@@ -1,6 +1,6 @@
-// What a cursor says after Seek(s) is the full answer cut at s, for every s of a small volume and
-// for many of a large one, whatever the kind of cursor. With CBT_TEST_SCALE=8 or more the volumes
-// have 1 MiB, and of the large one 100,000 offsets are tried.
+// After Seek(s), every kind of cursor returns the full answer cut at s: for every s of a small
+// volume, and for many s of a large one. With CBT_TEST_SCALE=8 or more, small volumes have 1 MiB
+// and the large one is tried at 100,000 offsets.
 #include "support/resume.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ bool AtScale() { return test::TestScale() >= 8; }
 
 constexpr uint64_t kBlock = 512;
 
-// Blocks of a volume in runs of all lengths, the last and partial one among them.
+// The blocks of a volume in runs of all lengths, including the partial last block.
 ByteSet SomeBlocks(uint64_t seed, uint64_t capacity) {
   std::mt19937_64 random(seed);
   ByteSet blocks((capacity + kBlock - 1) / kBlock);
@@ -85,7 +85,7 @@ class ResumeTest : public testing::Test {
     return ValueOf(ChangeMap::FromBitmap(Bitmap(blocks), geometry_));
   }
 
-  // From every offset, in the form of maximal runs.
+  // From every offset, as maximal runs.
   void Check(const std::string& name, CursorPtr cursor, const ByteSet& want) {
     ResumeCheck(name, reference::RunsOf(want)).EveryOffset(*cursor);
   }
@@ -111,7 +111,7 @@ TEST_F(ResumeTest, Bitmaps) {
 
 TEST_F(ResumeTest, Lists) {
   Check("extents", test::CursorOver(reference::RunsOf(Bytes(a_)), capacity_, kBlock), Bytes(a_));
-  // Nothing of it lies at a multiple of anything.
+  // Nothing in it is aligned.
   test::SeededRandom random(3);
   ByteSet odd(capacity_);
   for (uint64_t i = random() % 9; i < odd.size(); i += 1 + random() % 9000) {
@@ -132,7 +132,7 @@ TEST_F(ResumeTest, Memory) {
   }
   const Ranges want = reference::RunsOf(Bytes(a_));
   const MemoryOptions options{.block_size = kBlock};
-  // Reading on compares, so of a large volume a few extents are read from most offsets.
+  // Reading on means comparing, so from most offsets of a large volume only a few extents are read.
   const uint64_t whole = AtScale() ? 101 : 1;
   ASSERT_OK_AND_ASSIGN(const CursorPtr delta, MakeMemoryDeltaCursor(base, target, options));
   ResumeCheck("memory_delta", want, false, 3).EveryOffset(*delta, whole);
@@ -202,8 +202,8 @@ TEST_F(ResumeTest, SetOperations) {
         Combined([](bool a, bool b) { return a && !b; }));
 }
 
-// 16 TiB in blocks of 4 KiB: 2^32 of them, a few thousand changed, in containers of every kind and
-// over the edges of some.
+// 16 TiB in 4 KiB blocks: 2^32 blocks, a few thousand of them changed, in containers of every kind
+// and across container edges.
 class LargeResumeTest : public testing::Test {
  protected:
   static constexpr uint64_t kG = 4096;
@@ -212,7 +212,7 @@ class LargeResumeTest : public testing::Test {
 
   static Ranges SomeRuns(uint64_t seed) {
     std::mt19937_64 random(seed);
-    Ranges runs;  // of blocks
+    Ranges runs;  // in blocks
     const auto add = [&](uint64_t begin, uint64_t count) {
       if (runs.empty() || begin > runs.back().first + runs.back().second) {
         runs.emplace_back(begin, count);
@@ -242,7 +242,7 @@ class LargeResumeTest : public testing::Test {
     }
     return bytes;
   }
-  // The union of two lists of runs, by sorting them.
+  // The union of two run lists, by sorting.
   static Ranges United(Ranges a, const Ranges& b, uint64_t gap = 0) {
     a.insert(a.end(), b.begin(), b.end());
     std::sort(a.begin(), a.end());

@@ -1,4 +1,4 @@
-// Runs of kernels as extents of a batch: units, the cut at the capacity, and what waits for room.
+// Kernel runs as extents of a batch: units, the cut at the capacity, and runs that wait for room.
 #include "core/run_sink.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace cbt {
 namespace {
 
-// Writes `runs` as a kernel does, past the extents of `batch` and past its capacity too.
+// Writes `runs` as a kernel does: past the extents of `batch`, and past its capacity too.
 void Write(const RunSink& sink, const std::vector<Extent>& runs, ExtentBatch& batch) {
   uint64_t* const offsets = batch.mutable_offsets() + batch.size();
   uint64_t* const lengths = batch.mutable_lengths() + batch.size();
@@ -38,7 +38,7 @@ TEST(RunSink, ShiftsByPowersOfTwoAndMultipliesByTheRest) {
   EXPECT_EQ(RunSink(kMaxCapacity, kMaxGranularity).shift(), 62u);
 }
 
-// Every number of runs into every room that there may be: order, bytes, and nothing twice.
+// Any number of runs into any amount of room: order and bytes hold, nothing is repeated.
 TEST(RunSink, WhatHasNoRoomWaitsForIt) {
   for (const uint64_t granularity : {uint64_t{512}, uint64_t{520}}) {
     for (size_t capacity = 1; capacity <= 9; ++capacity) {

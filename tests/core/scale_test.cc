@@ -1,5 +1,5 @@
-// The edges of what there is: the largest volume, more blocks than 32 bits count, more extents than
-// memory should hold.
+// The extremes: the largest volume, more blocks than 32 bits can count, more extents than should be
+// held in memory.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -32,7 +32,7 @@ using reference::Ranges;
 
 TEST(Scale, E7TheLastBlocksBelowEightExbibytes) {
   for (const uint64_t block : {uint64_t{512}, uint64_t{4096}, 64 * kMiB}) {
-    const uint64_t capacity = kMaxCapacity - block + 1;  // 8 EiB less a block
+    const uint64_t capacity = kMaxCapacity - block + 1;  // 8 EiB minus one block
     const uint64_t last = capacity - block;
     const std::vector<Extent> extents = {
         {0, block}, {capacity / 2 / block * block, block}, {last, block}};
@@ -47,7 +47,7 @@ TEST(Scale, E7TheLastBlocksBelowEightExbibytes) {
     EXPECT_EQ(test::RangesOf(map), expected);
     EXPECT_TRUE(map->Contains(last / block));
     EXPECT_EQ(map->changed_bytes(), 3 * block);
-    // Past the end there is nothing, and nothing wraps.
+    // There is nothing past the end, and nothing wraps around.
     ASSERT_OK_AND_ASSIGN(ChangeMapBuilder builder, ChangeMapBuilder::Create({capacity, block}));
     EXPECT_FALSE(builder.Add({last, block + 1}).ok());
     EXPECT_FALSE(builder.Add({~uint64_t{0} - 1, 2}).ok());
@@ -77,7 +77,7 @@ TEST(Scale, TheWholeLargestVolumeIsOneExtent) {
   EXPECT_EQ(full->changed_bytes(), kMaxCapacity);
 }
 
-// Pages that nobody wrote to take no memory, and so 2 GiB of bits cost what is set in them.
+// Untouched pages take no memory, so 2 GiB of bits cost only what is set in them.
 TEST(Scale, TwoToThe34DenseBlocks) {
   constexpr uint64_t kBits = uint64_t{1} << 34;
   constexpr uint64_t kBytes = kBits / 8;

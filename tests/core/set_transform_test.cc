@@ -20,7 +20,7 @@ using reference::ByteSet;
 using reference::Ranges;
 using Cursors = std::vector<std::unique_ptr<ExtentCursor>>;
 
-// Extents of whole blocks, some of which touch.
+// Whole-block extents, some of them adjacent.
 Ranges AnyRanges(std::mt19937_64& random, uint64_t capacity, uint64_t granularity) {
   Ranges ranges;
   const uint64_t blocks = BlockCount(capacity, granularity);
@@ -33,8 +33,8 @@ Ranges AnyRanges(std::mt19937_64& random, uint64_t capacity, uint64_t granularit
   return ranges;
 }
 
-// Hands on at most `pace` extents a call, and now and then none, so that inputs are read at
-// different speeds.
+// Returns at most `pace` extents per call, sometimes none, so that inputs are read at different
+// speeds.
 class SlowCursor final : public ExtentCursor {
  public:
   SlowCursor(Ranges ranges, uint64_t capacity, uint64_t granularity, size_t pace) noexcept
@@ -69,7 +69,7 @@ class SlowCursor final : public ExtentCursor {
   int calls_ = 0;
 };
 
-// Whoever cuts blocks out of the result must know how fine it is.
+// A consumer that cuts blocks out of the result needs the granularity.
 TEST(SetTransformTest, TheGranularityIsWhatAllInputsShare) {
   const auto in = [](uint64_t granularity) {
     return ValueOf(AlignOutward(test::CursorOver({}, kMiB), granularity));
@@ -124,7 +124,7 @@ TEST(SetTransformTest, E4LastBlockOfAnInputIsCutAtTheCapacity) {
             (Ranges{{4, 4}}));
 }
 
-// An input that fails, in its turn.
+// Fails after some batches.
 class FailingCursor final : public ExtentCursor {
  public:
   explicit FailingCursor(uint64_t capacity) noexcept
@@ -155,7 +155,7 @@ TEST(SetTransformTest, ErrorOfAnyInputPassesAndNothingComplete) {
   }
 }
 
-// `bits` is the answer byte by byte; from every offset, with any batch.
+// `bits` is the answer byte by byte. Checked from every offset, with any batch size.
 void CheckEverywhere(ExtentCursor& cursor, const ByteSet& bits, std::mt19937_64& random) {
   const Ranges want = reference::RunsOf(bits);
   const size_t batch = 1 + random() % 40;
@@ -163,7 +163,7 @@ void CheckEverywhere(ExtentCursor& cursor, const ByteSet& bits, std::mt19937_64&
   for (int i = 0; i < 8; ++i) {
     const uint64_t offset = random() % (bits.size() + 1);
     const uint64_t at = offset == bits.size() ? offset : AlignDown(offset, cursor.granularity());
-    // Left in the middle: what was read and not used must not come again.
+    // Abandoned halfway: extents that were read but not used must not come back.
     test::RequireOk(cursor.Seek(random() % (bits.size() + 1)));
     ExtentBatch some(batch);
     for (uint64_t steps = random() % 4; steps > 0; --steps) test::RequireOk(cursor.Next(some));
@@ -211,7 +211,7 @@ RC_GTEST_PROP(SetTransformProperty, IntersectionAndDifference, ()) {
   CheckEverywhere(*ValueOf(Subtract(input(0), input(1))), difference, random);
 }
 
-// Long lists, so that windows end within them and vectors are full.
+// Lists long enough that windows end within them and vectors are full.
 TEST(SetTransformTest, LongListsGiveWhatShortWindowsGive) {
   test::SeededRandom random(5);
   constexpr uint64_t kCapacity = 400'000;

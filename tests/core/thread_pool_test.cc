@@ -21,7 +21,7 @@ TEST(ThreadPoolTest, RunsEveryTaskBeforeItDies) {
     ThreadPool pool(3);
     for (int i = 0; i < 1000; ++i) {
       pool.Schedule([&] {
-        // A task may schedule another one.
+        // A task may schedule another.
         if (runs++ % 10 == 0) pool.Schedule([&] { ++runs; });
       });
     }
@@ -34,7 +34,7 @@ TEST(ThreadPoolTest, RunsTasksAtTheSameTime) {
   std::mutex mutex;
   std::condition_variable changed;
   int arrived = 0;
-  // Neither of the two can finish without the other.
+  // Neither task can finish without the other.
   for (int i = 0; i < 2; ++i) {
     pool.Schedule([&] {
       std::unique_lock lock(mutex);
@@ -47,12 +47,12 @@ TEST(ThreadPoolTest, RunsTasksAtTheSameTime) {
   changed.wait(lock, [&] { return arrived >= 2; });
 }
 
-// The sanitizers need more room than any limit leaves.
+// Sanitizers need more address space than any limit leaves.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(CBT_TEST_PLAIN)
 TEST(ThreadPoolTest, APartOfTheThreadsIsAnExceptionAndNotTheEnd) {
   const pid_t child = fork();
   if (child == 0) {
-    // Room for the stacks of some threads.
+    // Room for a few thread stacks.
     const rlimit room = {kGiB, kGiB};
     if (setrlimit(RLIMIT_AS, &room) != 0) _exit(1);
     try {

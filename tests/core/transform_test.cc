@@ -42,7 +42,7 @@ TEST(TransformTest, E4LastBlockKeepsItsSizeAndReachesPastTheCapacity) {
   EXPECT_EQ(cursor->covered(), 10u);
 }
 
-// The blocks of `size` bytes that hold a byte of `set`.
+// The blocks of `size` bytes that contain a byte of `set`.
 Ranges BlocksThatHold(const ByteSet& set, uint64_t size) {
   Ranges blocks;
   for (size_t i = 0; i < set.size(); ++i) {
@@ -52,7 +52,7 @@ Ranges BlocksThatHold(const ByteSet& set, uint64_t size) {
   return blocks;
 }
 
-// Blocks that fill whole batches exactly, the last of them a partial one, cut into blocks again.
+// Blocks that fill whole batches exactly, the last one partial, cut into blocks again.
 TEST(TransformTest, E4LastBlockMayFillABatch) {
   constexpr uint64_t kBlock = 8;
   constexpr uint64_t kBatch = ExtentBatch::kDefaultCapacity;
@@ -69,7 +69,7 @@ TEST(TransformTest, E4LastBlockMayFillABatch) {
         const auto found = test::Drain(*cursor, kBatch);
         ASSERT_OK(found) << first << " to " << second << ": " << found.status();
         ASSERT_TRUE(*found == want) << first << " to " << second;
-        // One batch that is full to the end, by a position.
+        // Starts at an offset from which one batch fills exactly at the end.
         const uint64_t from = want.size() > kBatch ? want[want.size() - kBatch].first : 0;
         const auto last = test::DrainFrom(*cursor, from, kBatch);
         ASSERT_OK(last) << first << " to " << second << ": " << last.status();
@@ -123,8 +123,8 @@ TEST(TransformTest, E16CoarserBlocksAreRoundedOutwardAndMerged) {
   EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{0, 2 * mib}, {5 * mib, 10'000}}));
 }
 
-// Found by a property: the transform stood at 0 and its input did not, so it came to a good end
-// without what the input had handed on before.
+// Found by a property: the transform was at 0 and its input was not, so it completed without the
+// extents that the input had already returned.
 TEST(TransformTest, InputThatWasReadBeforeIsTakenBackToItsBeginning) {
   const Ranges ranges = {{0, 8}, {16, 4}, {40, 20}};
   for (int factory = 0; factory < 5; ++factory) {
@@ -141,7 +141,7 @@ TEST(TransformTest, InputThatWasReadBeforeIsTakenBackToItsBeginning) {
   }
 }
 
-// An input that fails after some batches: the transform must fail too, and never look complete.
+// If the input fails after some batches, the transform must fail too and never look complete.
 class FailingCursor final : public ExtentCursor {
  public:
   explicit FailingCursor(uint64_t good)
@@ -181,7 +181,7 @@ TEST(TransformTest, E14ErrorOfTheInputIsTheErrorOfEveryTransform) {
       EXPECT_EQ(cursor->Next(batch).status().code(), absl::StatusCode::kDataLoss);
     }
   }
-  // A window that ends before the damage has nothing to do with it.
+  // A window that ends before the damage is unaffected.
   ASSERT_OK_AND_ASSIGN(auto window, Clip(std::make_unique<FailingCursor>(500), 0, 200));
   EXPECT_OK(test::Drain(*window));
 }
@@ -266,7 +266,7 @@ RC_GTEST_FIXTURE_PROP(TransformProperty, SplitCutsWithoutLosingAByte, ()) {
   auto cursor = ValueOf(Split(input.Cursor(), length));
   const Ranges full = reference::PiecesOf(reference::RunsOf(input.set), length);
   RC_ASSERT(ValueOf(test::Drain(*cursor, input.batch)) == full);
-  // Resuming after any piece gives the rest of the pieces.
+  // Resuming after any piece returns the remaining pieces.
   Ranges rest = full;
   for (const auto& [offset, size] : full) {
     rest.erase(rest.begin());
@@ -274,7 +274,7 @@ RC_GTEST_FIXTURE_PROP(TransformProperty, SplitCutsWithoutLosingAByte, ()) {
   }
 }
 
-// Transforms over transforms, with random seeks in between, against sets of bytes.
+// Stacked transforms with random seeks in between, compared with byte sets.
 RC_GTEST_FIXTURE_PROP(TransformProperty, ChainsUnderRandomSeeksMatchTheOracle, ()) {
   const Input input = AnyInput();
   ByteSet set = input.set;
@@ -308,7 +308,7 @@ RC_GTEST_FIXTURE_PROP(TransformProperty, ChainsUnderRandomSeeksMatchTheOracle, (
   for (int i = 0; i < 20; ++i) {
     const auto offset = test::Between<uint64_t>(0, set.size() + 1);
     test::RequireOk(cursor->Seek(offset));
-    // Sometimes leave in the middle.
+    // Sometimes abandon it halfway.
     if (*rc::gen::arbitrary<bool>()) {
       ExtentBatch batch(input.batch);
       test::RequireOk(cursor->Next(batch));

@@ -1,8 +1,8 @@
-// What is reported against what has changed: many small, awkward volumes through every source of
-// the core and random stacks of transforms, from random offsets, against one bit for each byte.
+// What is reported against what changed: many small, awkward volumes through every core source and
+// random stacks of transforms, from random offsets, against one bit per byte.
 //
-// A plain loop and not a property, because what counts here is how many: CBT_TEST_SCALE=40 makes
-// more than a million cases. A case depends on its number alone; CBT_TRUTH_CASE=N runs one again.
+// A plain loop and not a property, because the number of cases matters: CBT_TEST_SCALE=40 makes
+// more than a million. A case depends on its number alone; CBT_TRUTH_CASE=N repeats one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,12 +45,12 @@ using Random = std::mt19937_64;
 using CursorPtr = std::unique_ptr<ExtentCursor>;
 using Bytes = std::vector<uint8_t>;
 
-// Which sources and operations a case goes through.
+// The sources and operations of a case.
 enum class Form {
   kImages,         // two images, compared
   kAllocation,     // one image, where it is not zero
   kBitmap,         // in any layout
-  kTwoBitmaps,     // combined while they are read
+  kTwoBitmaps,     // combined while reading
   kExtents,        // a list
   kMapFile,        // builder, file, cursor
   kPortable,       // bitmap, portable bytes at an odd address, view, cursor
@@ -66,14 +66,14 @@ constexpr const char* kFormNames[] = {"images",    "allocation", "bitmap",     "
                                       "map_union", "cursors",    "whole_chain"};
 static_assert(std::size(kFormNames) == static_cast<size_t>(Form::kCount));
 
-// What a case has made so far.
+// Everything that a case has built so far.
 struct Source {
-  std::vector<std::shared_ptr<const void>> keep;  // what the cursor reads
+  std::vector<std::shared_ptr<const void>> keep;  // the data that the cursor reads
   CursorPtr cursor;
   ByteSet truth;
 };
 
-// A copy that lives as long as the source, at an odd address.
+// A copy at an odd address that lives as long as the source.
 std::span<const uint8_t> Keep(Source& source, const Bytes& bytes) {
   auto kept = std::make_shared<Bytes>(bytes.size() + 1);
   std::copy(bytes.begin(), bytes.end(), kept->begin() + 1);
@@ -96,7 +96,7 @@ Source FromImages(Random& random, const Geometry& geometry, bool zeros) {
   return source;
 }
 
-// The blocks as bits in a layout that the case chooses.
+// The blocks as bits, in a random layout.
 BitmapView AnyBitmap(Random& random, Source& source, const ByteSet& blocks) {
   BitmapFormat format;
   uint64_t first = 0;
@@ -107,7 +107,7 @@ BitmapView AnyBitmap(Random& random, Source& source, const ByteSet& blocks) {
     first = random() % 20;
   }
   const uint64_t word = format.reversed_word_bytes;
-  // Bits around the bitmap are noise.
+  // The bits around the bitmap are noise.
   Bytes bytes((first + blocks.size() + 8 * word - 1) / (8 * word) * word,
               static_cast<uint8_t>(random()));
   for (uint64_t b = 0; b < blocks.size(); ++b) {
@@ -132,7 +132,7 @@ ChangeMap BuiltMap(Random& random, const ByteSet& blocks, const Geometry& geomet
       EXPECT_OK(builder.AddBlocks(first, first + count));
       continue;
     }
-    // A byte of the first block to a byte of the last one.
+    // From any byte of the first block to any byte of the last.
     const uint64_t end = std::min(geometry.capacity, (first + count) * geometry.block);
     const uint64_t last = (first + count - 1) * geometry.block;
     const uint64_t from = first * geometry.block + (count == 1 ? 0 : random() % geometry.block);
@@ -158,7 +158,7 @@ ByteSet Combined(unsigned operation, const ByteSet& a, const ByteSet& b) {
 constexpr BitmapOp kBitmapOps[] = {BitmapOp::kXor, BitmapOp::kAndNot, BitmapOp::kOr,
                                    BitmapOp::kAnd};
 
-// A cursor over `blocks` of some kind.
+// A cursor of a random kind over `blocks`.
 CursorPtr AnyCursor(Random& random, Source& source, const ByteSet& blocks,
                     const Geometry& geometry) {
   switch (random() % 3) {
@@ -248,7 +248,7 @@ Source AnySource(Random& random, Form form, const Geometry& geometry) {
     case Form::kCursorAlgebra: {
       CursorPtr first = AnyCursor(random, source, a, geometry);
       CursorPtr second = AnyCursor(random, source, b, geometry);
-      // There is no exclusive one of these.
+      // These have no exclusive form.
       const unsigned kind = operation == 0 ? 2 : operation;
       if (kind == 2) {
         std::vector<CursorPtr> inputs;
@@ -294,15 +294,15 @@ uint64_t Count(const Ranges& ranges) {
   return bytes;
 }
 
-// What the stack of transforms promises, beside it.
+// What the stack of transforms guarantees.
 struct Promise {
-  ByteSet want;          // what is to be reported
-  ByteSet truth;         // what of it has changed
-  uint64_t allowed = 0;  // bytes that may be reported, by the bound of each transform
+  ByteSet want;          // what must be reported
+  ByteSet truth;         // the part of it that changed
+  uint64_t allowed = 0;  // bytes that may be reported, from each transform's bound
   bool exact = true;
-  bool cut = false;     // extents that touch may follow each other
+  bool cut = false;     // adjacent extents may follow each other
   uint64_t pieces = 0;  // > 0: cut into pieces of exactly this length
-  uint64_t blocks = 0;  // > 0: as blocks of this size
+  uint64_t blocks = 0;  // > 0: blocks of this size
   std::string text;
 };
 
@@ -346,12 +346,12 @@ void AddTransform(Random& random, CursorPtr& cursor, Promise& promise) {
       const uint64_t length = cursor->granularity() * (1 + random() % 10);
       absl::StrAppend(&promise.text, " split ", length);
       cursor = ValueOf(Split(std::move(cursor), length));
-      // Pieces of pieces are not all of one length.
+      // Pieces of pieces vary in length.
       promise.pieces = promise.cut ? 0 : length;
       promise.cut = true;
       break;
     }
-    case 4: {  // through a map, perhaps a coarser one
+    case 4: {  // through a map, possibly a coarser one
       const uint64_t granularity = random() % 2 == 0 ? 0 : units();
       const uint64_t blocks = granularity == 0 ? cursor->granularity() : granularity;
       absl::StrAppend(&promise.text, " map ", blocks);
@@ -390,8 +390,8 @@ struct Totals {
   uint64_t streams = 0;
   uint64_t blocks_compared = 0;
   uint64_t blocks_missed = 0;
-  uint64_t differences = 0;  // streams that were not what was promised, in any way
-  uint64_t malformed = 0;    // disordered, overlapping, empty or past the end
+  uint64_t differences = 0;  // streams that broke any guarantee
+  uint64_t malformed = 0;    // unordered, overlapping, empty or past the end
   uint64_t exact_true = 0;
   uint64_t exact_reported = 0;
   uint64_t rounded_true = 0;
@@ -400,8 +400,8 @@ struct Totals {
   std::vector<double> ratios;
 };
 
-// Whether tuples ascend, don't overlap, have a length and start inside the volume; only blocks may
-// reach past its end. Names the first tuple that does not.
+// Checks that tuples ascend, do not overlap, are not empty and start inside the volume. Only blocks
+// may reach past its end. A failure names the first bad tuple.
 testing::AssertionResult WellFormed(const Ranges& ranges, uint64_t capacity, bool blocks) {
   uint64_t floor = 0;
   for (size_t i = 0; i < ranges.size(); ++i) {
@@ -421,7 +421,7 @@ testing::AssertionResult WellFormed(const Ranges& ranges, uint64_t capacity, boo
   return testing::AssertionSuccess();
 }
 
-// How many blocks hold a byte of `truth` that `reported` lacks.
+// The number of blocks with a byte of `truth` that `reported` lacks.
 uint64_t MissedBlocks(const Ranges& truth, const Ranges& reported, const Geometry& geometry) {
   const ByteSet got = reference::BytesOf(reported, geometry.capacity);
   uint64_t missed = 0;
@@ -436,7 +436,7 @@ uint64_t MissedBlocks(const Ranges& truth, const Ranges& reported, const Geometr
   return missed;
 }
 
-// Reads `cursor` from `start` on and holds it against the promise.
+// Reads `cursor` from `start` and compares it with the guarantee.
 void CheckStream(ExtentCursor& cursor, uint64_t start, size_t batch, bool pieces_allowed,
                  const Promise& promise, const Geometry& geometry, const std::string& what,
                  Totals& totals) {
@@ -473,8 +473,8 @@ void CheckStream(ExtentCursor& cursor, uint64_t start, size_t batch, bool pieces
     ++totals.malformed;
     ADD_FAILURE() << what << ": " << formed.message();
   }
-  // What follows does not look at `want`: nothing that has changed may be missing, and no more be
-  // reported than each transform may add.
+  // Independently of `want`: no change may be missing, and no more may be reported than the
+  // transforms may add.
   const Ranges truth = from_there(promise.truth);
   const Ranges merged = Merged(*drained);
   const uint64_t changed = Count(truth);
@@ -527,7 +527,7 @@ void RunCase(uint64_t number, Totals& totals) {
   const uint64_t start = random() % 3 == 0 ? 0 : random() % (geometry.capacity + 1);
   CheckStream(*source.cursor, start, batch, pieces_allowed, promise, geometry,
               absl::StrCat(what, " from ", start), totals);
-  // A cursor that has been read can be taken back.
+  // A cursor can seek back after reading.
   if (start != 0 && random() % 4 == 0) {
     CheckStream(*source.cursor, 0, batch, pieces_allowed, promise, geometry, what, totals);
   }
