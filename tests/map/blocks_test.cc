@@ -1,5 +1,5 @@
-// Blocks that sources make themselves (ExtentCursor::ReturnBlocks), against the definition: every
-// block that holds a reported byte, once, whole.
+// Sources that cut blocks themselves (ExtentCursor::ReturnBlocks), checked against the definition:
+// every block that contains a reported byte, once, whole.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ Offsets Expected(const std::vector<bool>& bits, const VolumeGeometry& geometry, 
   return offsets;
 }
 
-// Reads to the end; coverage must follow what is returned.
+// Reads to the end. The coverage must follow the extents.
 void ExpectBlocks(ExtentCursor& cursor, uint64_t block_size, size_t batch_capacity,
                   const Offsets& want) {
   ExtentBatch batch(batch_capacity);
@@ -78,7 +78,7 @@ void ExpectBlocksFromEverywhere(const Open& open, const std::vector<bool>& bits,
     SCOPED_TRACE(
         absl::StrCat("blocks of ", block_size, " from ", from, ", batches of ", batch_capacity));
     if (round > 0) {
-      // In the middle of an answer, too.
+      // Also in the middle of an answer.
       ExtentBatch batch(batch_capacity);
       ASSERT_OK(cursor->Next(batch));
       ASSERT_OK(cursor->Seek(from));
@@ -115,7 +115,7 @@ std::vector<uint8_t> Pack(const std::vector<bool>& bits, size_t first_bit, Bitma
   return bytes;
 }
 
-// Blocks of one bit, of several, of many, of no power of two, and smaller than a bit.
+// Blocks of one bit, a few bits, many bits; not a power of two; smaller than a bit.
 std::vector<uint64_t> BlockSizes(uint64_t granularity) {
   std::vector<uint64_t> sizes = {
       granularity,      2 * granularity,  4 * granularity, 8 * granularity,   16 * granularity,
@@ -208,8 +208,8 @@ TEST(BlocksTest, OfChangeMapsAndTheirUnions) {
   }
 }
 
-// Runs of blocks too short and too long for the transform's fast forms, from a source that makes
-// extents only.
+// Runs too short and too long for the transform's fast paths, from a source that only returns
+// extents.
 TEST(BlocksTest, OfExtents) {
   SeededRandom random(4);
   for (int round = 0; round < 40; ++round) {

@@ -1,8 +1,8 @@
-// The list of boundaries, each through every operation on maps: how many members make a container
-// of another kind, where containers, 2^16 and 2^32 blocks end, capacities around every power of
-// two, the last partial block, volumes of none and of one block, the end of the offsets.
+// Every map operation at every boundary: cardinalities at which a container changes its kind, ends
+// of containers, of 2^16 and of 2^32 blocks, capacities around every power of two, partial last
+// blocks, empty and one-block volumes, the largest offsets.
 //
-// Sets are lists of runs here, and the oracle is a walk over their ends.
+// Sets are run lists here; the oracle walks their ends.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ using Bytes = std::vector<uint8_t>;
 
 // The elements for which `operation` holds, as maximal runs.
 Ranges Combine(const Ranges& a, const Ranges& b, const std::function<bool(bool, bool)>& operation) {
-  std::vector<std::pair<uint64_t, int>> steps;  // where what changes: 1 for a, 2 for b
+  std::vector<std::pair<uint64_t, int>> steps;  // where a set starts or ends: 1 for a, 2 for b
   for (const auto& [first, count] : a) {
     steps.emplace_back(first, 1);
     steps.emplace_back(first + count, 1);
@@ -73,7 +73,7 @@ uint64_t CountOf(const Ranges& runs) {
   return count;
 }
 
-// How many elements lie in [begin, end).
+// The number of elements in [begin, end).
 uint64_t CountIn(const Ranges& runs, uint64_t begin, uint64_t end) {
   uint64_t count = 0;
   for (const auto& [first, length] : runs) {
@@ -88,7 +88,7 @@ uint64_t BlocksOf(const VolumeGeometry& volume) {
   return volume.capacity / volume.granularity + (volume.capacity % volume.granularity != 0 ? 1 : 0);
 }
 
-// Blocks as bytes of the volume.
+// Blocks as byte ranges of the volume.
 Ranges BytesOf(const Ranges& runs, const VolumeGeometry& volume) {
   Ranges out;
   for (const auto& [first, count] : runs) {
@@ -99,7 +99,7 @@ Ranges BytesOf(const Ranges& runs, const VolumeGeometry& volume) {
   return out;
 }
 
-// The blocks of another size that hold a byte of these.
+// The blocks of another size that contain a byte of `bytes`.
 Ranges InBlocksOf(uint64_t size, const Ranges& bytes) {
   Ranges out;
   for (const auto& [offset, length] : bytes) {
@@ -124,7 +124,7 @@ struct Case {
   Ranges runs;  // of blocks, maximal
 };
 
-// `count` members, in runs of `length` with `gap` between, from `from` on.
+// `count` members in runs of `length`, `gap` apart, starting at `from`.
 Ranges Members(uint64_t from, uint64_t count, uint64_t length, uint64_t gap) {
   Ranges runs;
   for (; count > 0; from += length + gap) {
@@ -136,12 +136,12 @@ Ranges Members(uint64_t from, uint64_t count, uint64_t length, uint64_t gap) {
 
 std::vector<Case> TheList() {
   std::vector<Case> list;
-  // A volume whose last container is the one with key 65538, its last block partial.
+  // A volume whose last container has key 65538 and whose last block is partial.
   constexpr VolumeGeometry kLarge = {(uint64_t{65539} << 16) * 512 - 511, 512};
   for (const uint64_t key : {0u, 1u, 65535u, 65536u, 65538u}) {
     const uint64_t base = key << 16;
     for (uint64_t n = 4094; n <= 4098; ++n) {
-      // One by one: an array up to 4096, then a bitset; and both in runs.
+      // Single members: an array up to 4096, then a bitset. Then the same in runs.
       for (const uint64_t length : {1u, 2u, 40u}) {
         const uint64_t gap = length == 1 ? 2 : length;
         const Ranges front = Members(base, n, length, gap);
@@ -157,7 +157,7 @@ std::vector<Case> TheList() {
     }
     list.push_back({absl::StrCat("every other one of ", key), kLarge, Members(base, 32768, 1, 1)});
     list.push_back({absl::StrCat("both ends of ", key), kLarge, {{base, 1}, {base + 65535, 1}}});
-    // As many runs as take more and less than a bitset takes.
+    // Run counts just below and above the size of a bitset.
     for (const uint64_t runs : {2046u, 2047u, 2048u, 2049u}) {
       list.push_back(
           {absl::StrCat(runs, " runs in ", key), kLarge, Members(base, 5 * runs, 5, 20)});
@@ -180,7 +180,7 @@ std::vector<Case> TheList() {
       }
     }
   }
-  // Capacities around powers of two, with blocks that divide them and that don't.
+  // Capacities around powers of two, with block sizes that divide them and that do not.
   for (unsigned k = 12; k <= 63; ++k) {
     for (const int64_t by : {-1, 0, 1}) {
       if (k == 63 && by >= 0) continue;  // 2^63 - 1 is the largest
@@ -217,7 +217,7 @@ std::vector<Case> TheList() {
 
 class BoundaryTest : public testing::Test {
  protected:
-  // One figure of what was asked, and one of what was answered wrongly.
+  // Counts one check, and one failure unless `right`.
   void Expect(bool right, const char* operation) {
     ++checks_;
     ++per_operation_[operation];
@@ -239,7 +239,7 @@ class BoundaryTest : public testing::Test {
     Expect(got.ok() && *got == BytesOf(want, volume) && (*map)->geometry() == volume &&
                (*map)->cardinality() == CountOf(want),
            operation);
-    // What was made by an operation has the bytes of what is built directly.
+    // The result of an operation has the same bytes as a map built directly.
     const ChangeMap direct = Built(want, volume);
     Expect(std::ranges::equal(direct->portable(), (*map)->portable()), "canonical");
   }
@@ -280,7 +280,7 @@ class BoundaryTest : public testing::Test {
     std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937_64(1));
     ExpectMap("build in any order", Built(shuffled, volume_), runs, volume_);
     ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create(volume_));
-    for (const auto& [offset, length] : bytes) {  // its first and its last byte, and between
+    for (const auto& [offset, length] : bytes) {  // its first byte, its last, and one in between
       EXPECT_OK(builder.Add({offset, 1}));
       EXPECT_OK(builder.Add({offset + length - 1, 1}));
       EXPECT_OK(builder.Add({offset, length}));
@@ -320,12 +320,12 @@ class BoundaryTest : public testing::Test {
     const absl::StatusOr<Bytes> small = map.ToPortable32();
     Expect(small.ok() == fits, "export");
     if (small.ok()) {
-      // The export of an empty map says so in more bytes than a map here takes.
+      // The export of an empty map spends more bytes than a map may take here.
       absl::StatusOr<ChangeMap> imported = ChangeMap::FromPortable32(*small, volume_);
       EXPECT_TRUE(imported.ok() && imported->Optimize().ok());
       ExpectMap("import of 32 bits", imported, runs, volume_);
     }
-    // A volume that ends before the last block must not take them.
+    // A volume that ends before the last block must refuse it.
     if (!runs.empty()) {
       const uint64_t last = runs.back().first + runs.back().second - 1;
       Expect(
@@ -335,7 +335,7 @@ class BoundaryTest : public testing::Test {
     }
   }
 
-  // Positions that may be special: the ends of the first and last runs, of containers, of all.
+  // Interesting positions: the ends of the first and last runs, of containers, of the volume.
   std::vector<uint64_t> Probes(const Ranges& runs) const {
     std::vector<uint64_t> blocks = {
         0, blocks_ / 2, blocks_, 63, 64, 65535, 65536, (uint64_t{1} << 32) - 1, uint64_t{1} << 32};
@@ -393,7 +393,8 @@ class BoundaryTest : public testing::Test {
   }
 
   void Algebra(const ChangeMap& map, const Ranges& runs) {
-    // Nothing, itself, one block at each end of it, one taken out, and itself moved by one.
+    // The empty set, the set itself, one block added at each end, one removed, and the set shifted
+    // by one.
     std::vector<Ranges> others = {{}, runs};
     if (!runs.empty()) {
       const uint64_t last = runs.back().first + runs.back().second - 1;
@@ -448,7 +449,7 @@ class BoundaryTest : public testing::Test {
                      BytesOf(want, {volume_.capacity, size}));
       }
     }
-    // Cut in a block and between two, and longer by a byte and by two blocks.
+    // Cut within a block and between two; extended by one byte and by two blocks.
     for (const uint64_t capacity :
          {blocks_ / 2 * volume_.granularity, blocks_ / 2 * volume_.granularity + 1,
           volume_.capacity - std::min<uint64_t>(volume_.capacity, 1), volume_.capacity + 1,
@@ -457,7 +458,7 @@ class BoundaryTest : public testing::Test {
       const VolumeGeometry other{capacity, volume_.granularity};
       const uint64_t blocks = BlocksOf(other);
       Ranges want = Combine(runs, {{0, blocks}}, And);
-      if (capacity > volume_.capacity) {  // nothing is known of what came
+      if (capacity > volume_.capacity) {  // the new part is unknown
         const uint64_t known = volume_.capacity / volume_.granularity;
         want = Combine(want, {{known, blocks - known}}, Or);
       }
@@ -465,7 +466,7 @@ class BoundaryTest : public testing::Test {
     }
   }
 
-  // A tracker that was told of the same writes, and is frozen into a map at a snapshot.
+  // A tracker that sees the same writes and is frozen into a map by a snapshot.
   void Track(const Ranges& runs) {
     if (blocks_ > 1'000'000 || blocks_ == 0) return;
     TrackerOptions options;
@@ -512,7 +513,7 @@ TEST_F(BoundaryTest, EveryBoundaryThroughEveryOperation) {
   }
 }
 
-// Where containers meet in a bitset, most of its words lie past the largest volume there is.
+// Most words of a bitset container lie past the largest possible volume.
 TEST(HugeBlocksTest, AttackAlsoUnionsOfHugeBlocksAreWhole) {
   for (unsigned shift = 50; shift <= 62; ++shift) {
     const uint64_t granularity = uint64_t{1} << shift;

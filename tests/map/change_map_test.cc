@@ -61,7 +61,7 @@ TEST(ChangeMapTest, FullHoldsEveryBlockOfAnyVolume) {
     EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(map))),
               (reference::Ranges{{0, geometry.capacity}}));
   }
-  // 16 TiB in blocks of 4 KiB: 65536 containers of runs.
+  // 16 TiB in 4 KiB blocks: 65536 run containers.
   ASSERT_OK_AND_ASSIGN(const ChangeMap large, ChangeMap::Full({uint64_t{1} << 44, kG}));
   EXPECT_EQ(large->cardinality(), uint64_t{1} << 32);
   EXPECT_LT(large->portable().size(), 1000000u);
@@ -76,7 +76,7 @@ TEST(ChangeMapTest, LargestVolume) {
   EXPECT_EQ(map->changed_bytes(), kMaxCapacity);
   EXPECT_EQ(ValueOf(test::Drain(*MakeChangeMapCursor(map))),
             (reference::Ranges{{0, kMaxCapacity}}));
-  // What would take more memory than a map may is refused before it does.
+  // A map over its memory limit is refused before it allocates.
   EXPECT_EQ(ChangeMap::Full({kMaxCapacity, 512}).status().code(),
             absl::StatusCode::kResourceExhausted);
   ASSERT_OK_AND_ASSIGN(const ChangeMap two, ChangeMap::Full({kMaxCapacity, kMaxGranularity}));
@@ -98,8 +98,8 @@ TEST(ChangeMapTest, LastBlockMayBePartial) {
             (reference::Ranges{{3 * kG, kG}, {10 * kG, 1}}));
 }
 
-// Found by a property: the batch was full when the bits of the volume had been passed and those of
-// the last container had not.
+// Found by a property: the batch was full after the volume's bits, before the last container's
+// trailing bits.
 TEST(ChangeMapTest, ABitsetMayGoOnPastTheCapacity) {
   Blocks blocks;
   for (uint64_t b = 0; b < 10000; b += 2) blocks.push_back(b);
@@ -130,12 +130,12 @@ TEST(ChangeMapTest, StatisticsCountEachKindOfContainer) {
   EXPECT_EQ(statistics.bitsets, 1u);
   EXPECT_EQ(statistics.run_containers, 3u);
   EXPECT_EQ(statistics.blocks, 3u + 32768 + 3 * 4990);
-  // The last block of the first container and the first of the second are one run.
+  // The last block of the first container and the first of the second form one run.
   EXPECT_EQ(statistics.runs, 3u + 32768 - 1 + 3);
 }
 
 TEST(ChangeMapTest, RunsGoOnOverContainers) {
-  // An array, runs, a bitset and all blocks, each going on in the next.
+  // An array, runs, a bitset and a full container, each continuing into the next.
   Blocks blocks = Numbers(65534, 65536 + 70000);
   for (uint64_t b = 3 * 65536; b < 4 * 65536 - 10; b += 2) blocks.push_back(b);
   const Blocks more = Numbers(4 * 65536 - 1, 6 * 65536 + 1);
@@ -148,7 +148,7 @@ TEST(ChangeMapTest, RunsGoOnOverContainers) {
   EXPECT_GT(statistics.bitsets, 0u);
 }
 
-// Array containers by hand, against what the builder makes of the same blocks.
+// Handwritten array containers against the builder's encoding of the same blocks.
 TEST(ChangeMapTest, EqualityIsThatOfTheBlocksHoweverTheyAreEncoded) {
   const VolumeGeometry geometry{100 * uint64_t{4096}, 4096};
   const auto array = [&geometry](const std::vector<uint16_t>& blocks) {
@@ -207,7 +207,7 @@ RC_GTEST_PROP(ChangeMapTest, AlgebraIsThatOfSets, ()) {
   const std::vector<uint64_t> keys = {0, 1, 65535, 65536};
   const Blocks a = SomeBlocks(random, keys);
   Blocks b = SomeBlocks(random, keys);
-  // Operands that share most of their blocks meet other edges.
+  // Operands that share most blocks reach other edge cases.
   if (random() % 3 == 0) b = COMBINED(std::set_union, a, b);
   if (random() % 3 == 0) {
     b = a;
@@ -231,7 +231,7 @@ RC_GTEST_PROP(ChangeMapTest, AlgebraIsThatOfSets, ()) {
   for (const auto& each : cases) {
     RC_ASSERT(BlocksOf(each.map) == each.want);
     RC_ASSERT(each.map->cardinality() == each.want.size());
-    // One set of blocks has one serialisation, whatever it was made from.
+    // A set of blocks has one serialisation, however it was made.
     const ChangeMap direct = MapOf(each.want, kEdgeVolume);
     RC_ASSERT(std::ranges::equal(each.map->portable(), direct->portable()));
     RC_ASSERT(each.map.view() == direct.view());
@@ -282,7 +282,7 @@ TEST(ChangeMapTest, RefusesAUnionOfNothingAndOfDifferentVolumes) {
 
 RC_GTEST_PROP(ChangeMapTest, CursorsGoOnFromAnywhere, ()) {
   std::mt19937_64 random = test::AnyRandom();
-  // A granularity that is no power of two takes another way through the kernels.
+  // A granularity that is not a power of two takes another path through the kernels.
   const uint64_t granularity = random() % 2 == 0 ? 512 : 1000;
   const VolumeGeometry geometry{(uint64_t{200001} << 16) * granularity, granularity};
   const Blocks blocks = SomeBlocks(random, {0, 1, 2, 65535, 65536});
@@ -330,7 +330,7 @@ RC_GTEST_PROP(ChangeMapTest, FromBitmapEqualsFromItsCursor, ()) {
   RC_ASSERT(std::ranges::equal(map->portable(), same->portable()));
 }
 
-// Hands on one batch, whatever is in it.
+// Returns one batch, whatever it contains.
 class OneBatchCursor final : public ExtentCursor {
  public:
   OneBatchCursor(std::vector<Extent> extents, uint64_t capacity)
@@ -345,7 +345,7 @@ class OneBatchCursor final : public ExtentCursor {
   const std::vector<Extent> extents_;
 };
 
-// Also from one that stands a single byte behind its beginning.
+// Also from a cursor that is one byte past its beginning.
 TEST(ChangeMapTest, FromCursorBeginsAtTheBeginning) {
   for (uint64_t moved = 0; moved <= 10; ++moved) {
     ASSERT_OK_AND_ASSIGN(const auto cursor,
@@ -357,7 +357,7 @@ TEST(ChangeMapTest, FromCursorBeginsAtTheBeginning) {
   }
 }
 
-// Next() looks at the first and the last extent of a batch alone.
+// Next() only checks the first and last extent of a batch.
 TEST(ChangeMapTest, FromCursorRefusesExtentsThatGoBackwards) {
   const auto from = [](std::vector<Extent> extents, uint64_t granularity) {
     OneBatchCursor cursor(std::move(extents), 100);
@@ -365,7 +365,7 @@ TEST(ChangeMapTest, FromCursorRefusesExtentsThatGoBackwards) {
   };
   EXPECT_EQ(BlocksOf(ValueOf(from({{0, 10}, {20, 5}, {30, 10}, {50, 10}}, 10))),
             (Blocks{0, 2, 3, 5}));
-  // Those that overlap lose nothing, nor do empty ones.
+  // Overlapping and empty extents lose nothing.
   EXPECT_EQ(BlocksOf(ValueOf(from({{0, 10}, {20, 15}, {30, 10}, {45, 0}, {50, 10}}, 5))),
             (Blocks{0, 1, 4, 5, 6, 7, 10, 11}));
   for (const uint64_t granularity : {1u, 5u, 10u}) {
@@ -417,7 +417,7 @@ TEST(ChangeMapTest, MapsOfDifferentGranularityMeetAtTheFinest) {
 TEST(ChangeMapTest, UnionKnowsNothingPastASmallerCapacity) {
   const ChangeMap small = MapOf({0}, {10 * kG + 5, kG});
   const ChangeMap large = MapOf({1}, {13 * kG, kG});
-  // Block 10 of the smaller one is partial: its other bytes are not known to be unchanged.
+  // Block 10 of the smaller volume is partial: the rest of the block may have changed.
   const Blocks want = {0, 1, 10, 11, 12};
   EXPECT_EQ(BlocksOf(ValueOf(Union(small, large))), want);
   EXPECT_EQ(BlocksOf(ValueOf(Union(large, small))), want);
@@ -449,10 +449,10 @@ TEST(ChangeMapTest, BuilderRefusesWhatLiesOutsideAndKeepsTheRest) {
   EXPECT_EQ(BlocksOf(ValueOf(builder.Build())), (Blocks{}));
 }
 
-// What was given to a map that could not be made is lost: what comes later is not all.
+// A failed map lost the blocks that it was given, so later calls must not build one.
 TEST(ChangeMapTest, BuilderThatFailedBuildsNoMap) {
   ASSERT_OK_AND_ASSIGN(ChangeMapBuilder builder, ChangeMapBuilder::Create({kMaxCapacity, 512}));
-  // A map of its own, which comes before the one that is refused.
+  // Fills a map of its own before the one that is refused.
   for (uint64_t i = 70000; i > 0; --i) ASSERT_OK(builder.AddBlocks(3 * i, 3 * i + 1));
   ASSERT_OK(builder.AddBlocks(0, kMaxCapacity / 512));
   for (int i = 0; i < 3; ++i) {
@@ -461,7 +461,7 @@ TEST(ChangeMapTest, BuilderThatFailedBuildsNoMap) {
   }
 }
 
-// More ranges than the builder keeps, so that maps are united on the way.
+// More ranges than the builder buffers, so that it merges maps on the way.
 TEST(ChangeMapTest, BuilderTakesManyWritesInAnyOrder) {
   test::SeededRandom random(5);
   const VolumeGeometry geometry{(uint64_t{40} << 16) * kG, kG};
@@ -480,8 +480,8 @@ TEST(ChangeMapTest, BuilderTakesManyWritesInAnyOrder) {
   EXPECT_TRUE(test::SameBlocks(BlocksOf(ValueOf(builder.Build())), want));
 }
 
-// remove_range() of CRoaring before 0.9.5 leaves a container of 4096 members that comes back from
-// a file without most of them. Ours takes a difference.
+// CRoaring before 0.9.5 leaves a container of 4096 members after remove_range() and loses most of
+// them when it is read back. Ours computes a difference.
 TEST(ChangeMapTest, TakingARangeAwayThatLeaves4096LosesNothing) {
   for (const uint64_t left : {4094u, 4095u, 4096u, 4097u, 4098u}) {
     Blocks blocks;
@@ -495,7 +495,7 @@ TEST(ChangeMapTest, TakingARangeAwayThatLeaves4096LosesNothing) {
   }
 }
 
-// contains_range() of CRoaring before 0.9.8 says yes across a container that is missing.
+// CRoaring before 0.9.8: contains_range() returns true across a missing container.
 TEST(ChangeMapTest, ARangeOverAMissingContainerIsNotContained) {
   const ChangeMap map = MapOf(
       COMBINED(std::set_union, Numbers(0, 65536), Numbers(2 * 65536, 3 * 65536)), kEdgeVolume);

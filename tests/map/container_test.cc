@@ -1,4 +1,4 @@
-// What is asked of a container, against the set of its values.
+// Queries on a container against the set of its values.
 #include "map/container.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 
 using Set = std::bitset<kContainerBlocks>;
 
-// A container and the bytes it lies in, at an odd address.
+// A container and its bytes, at an odd address.
 struct Laid {
   std::vector<uint8_t> bytes;
   Container container;
@@ -91,7 +91,7 @@ void ExpectAllAnswers(const Set& set, std::mt19937_64& random) {
     EXPECT_EQ(LastValue(container), last);
     EXPECT_EQ(CountRuns(container), runs);
     for (int i = 0; i < 50; ++i) {
-      // Anywhere, and at the ends.
+      // Random values, and both ends.
       const auto value = i < 2 ? static_cast<uint32_t>(i) * (kContainerBlocks - 1)
                                : static_cast<uint32_t>(random() % kContainerBlocks);
       EXPECT_EQ(ContainsValue(container, value), set[value]) << value;
@@ -132,7 +132,7 @@ TEST(Container, AnswersAtItsEnds) {
   ExpectAllAnswers(Set().set(), random);
 }
 
-// No decoder lets one pass, but asked all the same, it must not be read outside its words.
+// No decoder accepts an empty bitset, but reading one must still stay within its words.
 TEST(Container, ABitsetOfNothingHasNoLastValue) {
   EXPECT_EQ(LastValue(Lay(Set(), ContainerKind::kBitset).container), 0u);
 }
@@ -153,30 +153,30 @@ TEST(Container, SetsRangesOfEveryLengthAroundWords) {
   ExpectSame(words, Set());
 }
 
-// A map that would be larger than a map may be is refused, never cut: whoever is told in between
-// that it is too large stops there, and must not get what is there as a map.
+// A map over the size limit is refused, never truncated. A writer that reports the limit midway
+// must not return the partial map.
 TEST(PortableWriter, RefusesMoreThanThereMayBe) {
   for (uint64_t most = 8; most < 200; ++most) {
     bool refused = false;
     for (uint64_t containers = 0; !refused; ++containers) {
       ASSERT_LT(containers, 100u);
-      for (const bool full : {true, false}) {  // runs, which need no table of offsets, or arrays
+      for (const bool full : {true, false}) {  // runs, which need no offset table, or arrays
         PortableWriter limited(0, most);
         PortableWriter whole;
         ContainerWords words{};
         words[0] = 5;
-        bool told = false;
-        for (uint64_t key = 0; key < containers && !told; ++key) {
+        bool hit_limit = false;
+        for (uint64_t key = 0; key < containers && !hit_limit; ++key) {
           for (PortableWriter* const writer : {&limited, &whole}) {
             full ? writer->AddFull(key)
                  : writer->AddWords(key, reinterpret_cast<const uint8_t*>(words.data()));
           }
-          told = limited.too_large();
+          hit_limit = limited.too_large();
         }
         const absl::StatusOr<std::vector<uint8_t>> bytes = limited.Finish();
         ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> expected, whole.Finish());
         EXPECT_EQ(bytes.ok(), expected.size() <= most) << most << ", " << containers;
-        EXPECT_FALSE(told && bytes.ok()) << most << ", " << containers;
+        EXPECT_FALSE(hit_limit && bytes.ok()) << most << ", " << containers;
         if (bytes.ok()) {
           EXPECT_EQ(*bytes, expected);
         } else {

@@ -1,5 +1,4 @@
-// Bytes that are damaged in every way in which disks and wires damage them, for codecs with
-// checksums.
+// Damages the bytes of checksummed codecs in every way that disks and networks do.
 #ifndef CBT_TESTS_MAP_DAMAGE_H_
 #define CBT_TESTS_MAP_DAMAGE_H_
 
@@ -20,10 +19,10 @@ namespace cbt::test {
 
 using Bytes = std::vector<uint8_t>;
 
-// What a codec makes of damaged bytes: an error, the contents as they were, others.
+// How a codec reacts: an error, unchanged contents, other contents.
 enum class Verdict { kRefused, kSame, kOther };
 
-// What was tried on one codec, and what it let pass.
+// What was tried on a codec, and what it accepted.
 struct Tally {
   uint64_t tried = 0;
   uint64_t missed = 0;
@@ -35,7 +34,7 @@ struct Tally {
     ADD_FAILURE() << what() << ": expected an error, got "
                   << (verdict == Verdict::kSame ? "the same contents" : "other contents");
   }
-  // A figure of something that was not tried says nothing.
+  // Kinds that were not tried are not printed.
   void Print(const std::string& name) const {
     EXPECT_GT(tried, 0u) << name;
     PrintFigure(absl::StrCat(name, "_tried"), tried);
@@ -49,7 +48,7 @@ inline void Flip(Bytes& bytes, size_t bit) {
   bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);
 }
 
-// Flips every bit, or, with `step`, all of the first 4 KiB and each `step`-th one after.
+// Flips every bit; with `step` > 1, every bit of the first 4 KiB and each `step`-th one after that.
 inline Tally SingleFlips(Bytes bytes, size_t step, const Judge& judge) {
   Tally tally;
   for (size_t bit = 0; bit < bytes.size() * 8; bit += bit < 4096 * 8 ? 1 : step) {
@@ -65,7 +64,7 @@ inline Tally DoubleFlips(Bytes bytes, uint64_t count, const Judge& judge) {
   SeededRandom random(1);
   for (uint64_t i = 0; i < count; ++i) {
     const size_t first = random() % (bytes.size() * 8);
-    // Often close together, in one word or one vector.
+    // Often close together: in one word or vector.
     const size_t near = (first + 1 + random() % 600) % (bytes.size() * 8);
     const size_t second = random() % 2 == 0 ? near : random() % (bytes.size() * 8);
     if (first == second) continue;
@@ -78,7 +77,7 @@ inline Tally DoubleFlips(Bytes bytes, uint64_t count, const Judge& judge) {
   return tally;
 }
 
-// Every shorter length, and up to 64 bytes more of several kinds.
+// Every shorter length, and up to 64 extra bytes of several kinds.
 inline Tally Lengths(const Bytes& bytes, const Judge& judge) {
   Tally tally;
   Bytes cut;
@@ -99,7 +98,7 @@ inline Tally Lengths(const Bytes& bytes, const Judge& judge) {
   return tally;
 }
 
-// Blocks that took each other's place, or that were written over another one.
+// Blocks that were swapped, or written over another.
 inline Tally Swaps(const Bytes& bytes, size_t block, size_t step, const Judge& judge) {
   Tally tally;
   const size_t blocks = bytes.size() / block;
@@ -123,8 +122,8 @@ inline Tally Swaps(const Bytes& bytes, size_t block, size_t step, const Judge& j
   return tally;
 }
 
-// Blocks of an older file of the same size between those of the newer one: every contiguous range,
-// and `subsets` others. What is one of the two files as a whole is no splice.
+// Mixes blocks of an older file of the same size into the newer one: every contiguous range, and
+// `subsets` random sets. A mix that equals either file does not count.
 inline Tally Splices(const Bytes& now, const Bytes& before, size_t block, uint64_t subsets,
                      const Judge& judge) {
   Tally tally;

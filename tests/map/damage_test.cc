@@ -1,7 +1,7 @@
-// Bytes that were right once: every flipped bit, every length, blocks that changed places or stayed
-// old. What is on disk carries checksums (change maps, manifests of chains, logs of regions), so
-// all of it must be refused. The portable form alone, as it is exported, carries none: what comes
-// back from a flip there is counted, and is at least a sound bitmap.
+// Once valid bytes with a flipped bit, another length, swapped or stale blocks. Files on disk carry
+// checksums (change maps, chain manifests, region logs), so all of these must be refused. The
+// exported portable form carries none: there, accepted flips are counted, and each must at least be
+// a valid bitmap.
 #include "map/damage.h"
 
 #include <gtest/gtest.h>
@@ -50,8 +50,8 @@ using test::Verdict;
 
 constexpr VolumeGeometry kVolume = {uint64_t{1} << 46, 4096};
 
-// Of a bit more than 64 KiB, so that the payload has two pieces; all kinds of containers, on both
-// sides of 2^16 and of 2^32 blocks. Maps of different generations have the same layout.
+// A little over 64 KiB, so that the payload has two pieces. All container kinds, on both sides of
+// 2^16 and 2^32 blocks. Maps of different generations share one layout.
 ChangeMap LargeMap(uint64_t generation) {
   std::mt19937_64 random(7);
   std::mt19937_64 other(generation);
@@ -88,7 +88,7 @@ Verdict JudgeMap(const Bytes& bytes, const ChangeMap& sound) {
 }
 
 uint64_t Scale() { return static_cast<uint64_t>(test::TestScale()); }
-// In ctest one bit of each byte or so; every one with CBT_TEST_SCALE=8 or more.
+// ctest flips about one bit per byte; CBT_TEST_SCALE=8 or more flips every bit.
 size_t FlipStep() { return Scale() >= 8 ? 1 : 9; }
 
 class MapDamageTest : public testing::Test {
@@ -112,7 +112,7 @@ TEST_F(MapDamageTest, TwoFlippedBitsOfAMapAreFound) {
   DoubleFlips(bytes_, 20'000 * Scale(), judge_).Print("r7_map_double_flips");
 }
 
-// The way in which chains and streams read: nothing after the damage may be told, and no end.
+// Chains and streams read this way: nothing past the damage may be reported, and no end.
 TEST_F(MapDamageTest, FlippedBitsAreFoundByALazyCursor) {
   const test::MemoryFile file;
   test::SeededRandom random(4);
@@ -137,7 +137,7 @@ TEST_F(MapDamageTest, EveryOtherLengthOfAMapIsFound) {
 TEST_F(MapDamageTest, BlocksThatChangedPlacesAreFound) {
   Tally all;
   for (const size_t block : {size_t{16}, size_t{512}, size_t{4096}}) {
-    // Of 16 bytes there are 17 million pairs.
+    // 16-byte blocks have 17 million pairs.
     const size_t step = block == 16 ? 1 + 20'000'000 / (4000 * Scale()) : Scale() >= 8 ? 1 : 5;
     const Tally tally = Swaps(bytes_, block, step, judge_);
     all.tried += tally.tried;
@@ -159,7 +159,8 @@ TEST_F(MapDamageTest, OldBlocksBetweenNewOnesAreFound) {
   all.Print("r8_map_splices");
 }
 
-// No checksum: this counts what structure alone finds, and holds what passes against the oracle.
+// There is no checksum: this counts what validation alone finds and compares the rest with the
+// oracle.
 TEST_F(MapDamageTest, AFlipInExportedBytesMakesASoundBitmapOrNone) {
   const Blocks blocks = {1, 5, 6, 9, 65536, 65537, 65538, 65539, 65540, 70000};
   const ChangeMap map = test::MapOf(blocks, kVolume);
@@ -185,7 +186,7 @@ TEST_F(MapDamageTest, AFlipInExportedBytesMakesASoundBitmapOrNone) {
   test::PrintFigure("r7_exported_flips_that_are_another_bitmap", other);
 }
 
-// ---- manifests of chains
+// ---- chain manifests
 
 ChainManifest SomeManifest(uint64_t generation) {
   ChainManifest manifest;
@@ -220,7 +221,7 @@ TEST(ManifestDamageTest, FlipsLengthsSwapsAndSplicesAreFound) {
   Splices(bytes, before, 64, 1000, judge).Print("r8_manifest_splices");
 }
 
-// At its limit a number is taken, one past it refused, whatever the checksum says.
+// A number at its limit is accepted, one above is refused, whatever the checksum says.
 TEST(ManifestDamageTest, NumbersPastTheirLimitsAreRefused) {
   const auto code_of = [](const std::function<void(ChainManifest&)>& change) {
     ChainManifest manifest = SomeManifest(1);
@@ -269,7 +270,7 @@ TEST(ManifestDamageTest, NumbersPastTheirLimitsAreRefused) {
   EXPECT_TRUE(refused([](auto& m) { m.entries.clear(); }));
 }
 
-// Cut at each byte, in memory of its own so that sanitizers see a read past the end.
+// Truncated at every byte, in a separate allocation so that sanitizers catch an over-read.
 TEST(ManifestDamageTest, AnyShorterOneWithARightChecksumIsRefused) {
   const Bytes whole = EncodeManifest(SomeManifest(1));
   const size_t body = whole.size() - sizeof(uint64_t);
@@ -292,7 +293,7 @@ TEST(ManifestDamageTest, AUnionPastTheLastSnapshotIsRefused) {
   }
 }
 
-// ---- logs of trackers
+// ---- tracker logs
 
 class LogDamageTest : public testing::Test {
  protected:
@@ -310,7 +311,7 @@ class LogDamageTest : public testing::Test {
     return RegionLog::Read(ValueOf(Folder::Open(path.parent_path())), path.filename());
   }
 
-  // Refused: an error, or all regions count as written to.
+  // Refused means an error, or that all regions count as written.
   Verdict JudgeLog(const Bytes& bytes) const {
     const absl::StatusOr<RegionLog::Contents> contents = Read(bytes);
     if (!contents.ok() || !contents->sound) return Verdict::kRefused;
@@ -328,7 +329,7 @@ TEST_F(LogDamageTest, FlipsAndLengthsAreFound) {
   ASSERT_EQ(bytes_.size(), 12288u + 16 * 16);
   ASSERT_EQ(judge_(bytes_), Verdict::kSame);
   Tally flips;
-  // Every bit of the fields and of the records, and of the zeros between them at full scale.
+  // At full scale: every bit of the fields, the records and the zeros in between.
   const size_t step = Scale() >= 8 ? 1 : 61;
   Bytes bytes = bytes_;
   for (size_t bit = 0; bit < bytes.size() * 8;
@@ -356,7 +357,7 @@ TEST_F(LogDamageTest, FlipsAndLengthsAreFound) {
   lengths.Print("r8_log_lengths");
 }
 
-// Records in another order, at another place, or of another log.
+// Records in another order or position, or of another log.
 TEST_F(LogDamageTest, RecordsThatAreNotInTheirPlaceAreFound) {
   Tally tally;
   const RegionLogHeader header = {7, {kGiB, 4096}, 64 * kMiB, 3, 4, "vol", "monday"};
@@ -380,7 +381,7 @@ TEST_F(LogDamageTest, RecordsThatAreNotInTheirPlaceAreFound) {
   tally.Print("r8_log_misplaced_records");
 }
 
-// What a lost sector leaves is no empty place, be it a record or many.
+// Zeros that a lost sector leaves are not free slots, whether it held one record or many.
 TEST_F(LogDamageTest, AttackCZerosAreNoEmptyPlaces) {
   Tally tally;
   for (const size_t size :
@@ -390,7 +391,7 @@ TEST_F(LogDamageTest, AttackCZerosAreNoEmptyPlaces) {
       const size_t end = std::min(at + size, zeroed.size());
       std::fill(zeroed.begin() + static_cast<std::ptrdiff_t>(at),
                 zeroed.begin() + static_cast<std::ptrdiff_t>(end), uint8_t{0});
-      // The header ends in zeros that mean nothing.
+      // The header ends in unused zeros.
       if (zeroed != bytes_)
         tally.Add(judge_(zeroed), [&] { return absl::StrCat(size, " at ", at); });
     }
@@ -398,7 +399,7 @@ TEST_F(LogDamageTest, AttackCZerosAreNoEmptyPlaces) {
   tally.Print("r8_log_zeros");
 }
 
-// 2^60 regions of 16 bytes are no bytes at all, as a number of 64 bits.
+// 2^60 regions of 16 bytes wrap to 0 bytes in 64 bits.
 TEST_F(LogDamageTest, AttackAlsoARegionForEachByteOfAHugeVolumeIsRefused) {
   for (const uint64_t capacity : {kEiB, kEiB + 16, uint64_t{1} << 62}) {
     Bytes bytes = bytes_;
@@ -413,7 +414,7 @@ TEST_F(LogDamageTest, AttackAlsoARegionForEachByteOfAHugeVolumeIsRefused) {
   }
 }
 
-// ---- manifests of trackers
+// ---- tracker manifests
 
 TrackerManifest SomeTracker() {
   TrackerManifest manifest;
@@ -470,7 +471,7 @@ TEST(TrackerManifestDamageTest, FieldsOutOfRangeAreRefused) {
     m.late.reset();
     m.epochs.pop_back();
   }));
-  // Only what was closed is known without a log, and by a map then.
+  // Without a log, only a closed epoch is known, and only by its map.
   EXPECT_FALSE(refused([](auto& m) {
     m.closed = true;
     m.epochs[0].logs.clear();

@@ -1,5 +1,5 @@
-// Files of released format versions, kept as text (tests/map/data/v<major>): as `od -A x -t x1`
-// prints them, so that a difference can be read, and long stretches of the same bytes are one line.
+// Golden files of released format versions (tests/map/data/v<major>) as text. They look like the
+// output of `od -A x -t x1`, so that diffs are readable and repeated bytes take one line.
 #ifndef CBT_TESTS_MAP_GOLDEN_H_
 #define CBT_TESTS_MAP_GOLDEN_H_
 
@@ -16,10 +16,10 @@
 
 namespace cbt::test {
 
-// Names, and what is in the files of that name.
+// File contents by name.
 using Files = std::map<std::string, std::string>;
 
-// The bytes of a dump; ends the test program for what is none.
+// The bytes of a dump. Aborts the test program if the dump is malformed.
 inline std::string BytesOfDump(const std::string& path) {
   std::ifstream file(path);
   const auto fail = [&](const std::string& line) {
@@ -81,7 +81,7 @@ inline std::string DumpOfBytes(const std::string& bytes) {
   return dump + text;
 }
 
-// The files of a folder without the lock, which says nothing.
+// The files of a folder except the lock, which has no contents.
 inline Files FilesOf(const std::string& folder) {
   Files files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -109,7 +109,7 @@ inline Files ReadDumps(const std::string& folder) {
   return files;
 }
 
-// Released files never change: what is there is left alone.
+// Released files never change: existing ones are kept.
 inline void WriteNewDumps(const Files& files, const std::string& folder) {
   std::filesystem::create_directories(folder);
   for (const auto& [name, bytes] : files) {

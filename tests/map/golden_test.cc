@@ -1,6 +1,6 @@
-// Files of every released format version (tests/map/data): they are read as what they were written
-// as, and the same state makes the same bytes. Released files stay as they are; CBT_WRITE_GOLDEN=1
-// adds those that are not there yet.
+// Files of every released format version (tests/map/data) must read back as the state they were
+// written from, and the same state must produce the same bytes. Released files never change;
+// CBT_WRITE_GOLDEN=1 adds missing ones.
 #include "map/golden.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ using test::BlocksOf;
 using test::Files;
 using test::ValueOf;
 
-// What the scorecard asks for: files that were read, and those with whatever was wrong about them.
+// For the scorecard: the files that were read, and those with any failure.
 std::set<std::string> files_checked;
 std::set<std::string> files_wrong;
 
@@ -50,7 +50,7 @@ std::span<const uint8_t> Bytes(const std::string& bytes) {
   return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
 }
 
-// The released files of `folder`, which are those that `now` are written, to the bit.
+// The released files of `folder`. `now` must equal them to the bit.
 Files Released(const std::string& folder, const Files& now) {
   if (std::getenv("CBT_WRITE_GOLDEN") != nullptr) test::WriteNewDumps(now, DumpsOf(folder));
   Files released = test::ReadDumps(DumpsOf(folder));
@@ -70,7 +70,7 @@ Files Released(const std::string& folder, const Files& now) {
   return released;
 }
 
-// Counts the files of a folder as wrong when something is.
+// Counts the files of a folder as wrong if a check fails.
 class Watch {
  public:
   Watch(const std::string& folder, const Files& files) : folder_(folder), files_(files) {}
@@ -86,7 +86,7 @@ class Watch {
   const Files& files_;
 };
 
-// The major version stands behind the eight bytes of the magic in all of them.
+// In every format the major version follows the eight magic bytes.
 std::string OfMajor(std::string bytes, char major) {
   bytes[8] = major;
   return bytes;
@@ -117,7 +117,7 @@ void Every(uint64_t step, uint64_t first, uint64_t end, Blocks& blocks) {
 std::vector<GoldenMap> Maps() {
   constexpr uint64_t kTera = kTiB;
   const ChangeMapIdentity days = {"vol", "monday", "tuesday"};
-  // All kinds of containers with offsets: an array, dense bits, one run, many runs, all of it.
+  // All container kinds with offsets: an array, dense bits, one run, many runs, full.
   Blocks kinds = {1, 3, 5};
   Every(2, 1 << 16, 2 << 16, kinds);
   Every(1, (2 << 16) + 100, (2 << 16) + 6000, kinds);
@@ -126,7 +126,7 @@ std::vector<GoldenMap> Maps() {
   }
   Every(1, 6 << 16, 7 << 16, kinds);
   Every(8, 9 << 16, 10 << 16, kinds);
-  // More than one piece of payload.
+  // A payload of more than one piece.
   Blocks pieces;
   Every(2, 0, 9 << 16, pieces);
   return {
@@ -168,7 +168,7 @@ TEST(GoldenTest, MapsAreReadAsTheyWereAndWrittenToTheBit) {
     EXPECT_EQ(BlocksOf(*map), golden.blocks);
     EXPECT_EQ(BlocksOf(*ValueOf(OpenChangeMapCursor(path))), golden.blocks);
     EXPECT_EQ(ValueOf(ReadChangeMapHeader(path)).cardinality, golden.blocks.size());
-    // Through the loaded map, not through one that was built.
+    // Through the loaded map, not the built one.
     ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> again, EncodeChangeMap(*map));
     EXPECT_EQ(std::string(again.begin(), again.end()), files.at(golden.name));
     const std::string newer = OfMajor(files.at(golden.name), 2);
@@ -185,7 +185,7 @@ TEST(GoldenTest, MapsAreReadAsTheyWereAndWrittenToTheBit) {
 constexpr uint64_t kG = 4096;
 const ChainOptions kQuick = {.sync = false};
 
-// Six days; on the second one, which is forgotten again, the volume was smaller.
+// Six days. The volume was smaller on the second, which is removed later.
 uint64_t CapacityOn(uint64_t day) {
   return day < 2 ? 110 * kG : day == 2 ? 100 * kG : 120 * kG + 5;
 }
@@ -200,7 +200,7 @@ void BuildChain(const std::string& folder) {
   ASSERT_OK(chain->Remove("d2"));
 }
 
-// What changed on the days behind `base` up to `target`, and what was lost and came back.
+// What changed after day `base` up to day `target`, and what was lost and came back.
 Blocks ChainOracle(uint64_t base, uint64_t target) {
   std::set<uint64_t> all;
   for (uint64_t day = base + 1; day <= target; ++day) all.insert({day, 10 * day, 10 * day + 1});
@@ -246,9 +246,9 @@ TEST(GoldenTest, ChainsAreReadAsTheyWereAndWrittenToTheBit) {
 
 struct GoldenTracker {
   std::string name;
-  // Leaves `folder` as a process left it that is gone: writes what is in it then into `left`.
+  // Leaves `folder` as an exited process would, and stores its files in `left`.
   std::function<void(const TrackerOptions&, Files& left)> build;
-  bool exact = true;  // whether the oldest epoch is
+  bool exact = true;  // whether the oldest epoch is exact
   std::vector<std::string> bases;
   Blocks changes;
 };
@@ -333,7 +333,7 @@ TEST(GoldenTest, TrackersAreRecoveredAsTheyWereAndWrittenToTheBit) {
       EXPECT_EQ(epochs.front().exact, golden.exact);
       EXPECT_EQ(BlocksOf(ValueOf((*tracker)->Changes())), golden.changes);
     }
-    // Each file by itself, then the tracker: nothing of a newer format is taken for an older one.
+    // Each file alone, then the tracker: a newer format is never read as an older one.
     for (const auto& [name, bytes] : released) {
       std::filesystem::remove_all(options.directory);
       Files newer = released;
@@ -350,7 +350,7 @@ TEST(GoldenTest, TrackersAreRecoveredAsTheyWereAndWrittenToTheBit) {
   }
 }
 
-// They have no manifest: that a log is not there would have to say that the tracker was closed.
+// They have no manifest, so a missing log would have to mean that the tracker was closed.
 TEST(GoldenTest, TrackersOfTheFirstVersionAreRefused) {
   for (const char* const name :
        {"tracker-closed", "tracker-crashed", "tracker-rough", "tracker-window"}) {

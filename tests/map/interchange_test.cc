@@ -1,4 +1,4 @@
-// Bytes that CRoaring reads and writes. The library itself does without it.
+// Exchanges bytes with CRoaring. The library itself does not link it.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <roaring/roaring.h>
@@ -12,7 +12,7 @@
 #include "support/generators.h"
 #include "support/status.h"
 
-// Newer versions have their functions in there.
+// Newer versions declare their functions in there.
 namespace roaring::api {}
 using namespace roaring::api;  // NOLINT(google-build-using-namespace)
 
@@ -75,7 +75,7 @@ RC_GTEST_PROP(InterchangeTest, EachReadsWhatTheOtherWrote, ()) {
   RC_ASSERT(BlocksOf(read) == blocks);
 }
 
-// The set that the specification's repository has files of, with runs and without.
+// The set from the specification's repository, with and without runs.
 TEST(InterchangeTest, TheSpecificationsExample) {
   Blocks blocks;
   for (uint64_t k = 0; k < 100000; k += 1000) blocks.push_back(k);
@@ -92,16 +92,16 @@ TEST(InterchangeTest, TheSpecificationsExample) {
   EXPECT_EQ(ValueOf(test::MapOf(blocks, kVolume).ToPortable32()), with_runs);
 }
 
-// A fuzzer's finding: a group that announces runs and holds none has no offsets while it has fewer
-// than four containers. It is no canonical form, and the canonical one is larger.
+// Found by a fuzzer: a group that announces runs but has none carries no offsets below four
+// containers. That form is not canonical, and the canonical one is larger.
 TEST(InterchangeTest, GroupsThatAnnounceRunsAndHoldNoneBecomeCanonical) {
   const std::vector<uint8_t> announced = {
       1,    0,    0, 0, 0, 0, 0, 0,  // one group
       0,    0,    0, 0,              // blocks below 2^32
-      0x3b, 0x30, 1, 0,              // some have runs; two containers
-      0,                             // none of them
+      0x3b, 0x30, 1, 0,              // runs possible; two containers
+      0,                             // none has runs
       0,    0,    0, 0, 5, 0, 0, 0,  // keys 0 and 5, a block each
-      0,    0,    0, 0,              // both the first of their container
+      0,    0,    0, 0,              // the first block of each container
   };
   ASSERT_OK_AND_ASSIGN(ChangeMap map, ChangeMap::FromPortable64(announced, kVolume));
   const Blocks blocks = {0, 5 << 16};
@@ -115,23 +115,23 @@ TEST(InterchangeTest, GroupsThatAnnounceRunsAndHoldNoneBecomeCanonical) {
   EXPECT_EQ(map->portable().size(), announced.size() + 11);
 }
 
-// Byte by byte, after the text of the specification.
+// Written byte by byte from the specification.
 TEST(InterchangeTest, BytesOfASmallMap) {
   const ChangeMap map =
       test::MapOf({1, 3, 65536, 65537, 65538, 65539, uint64_t{1} << 32}, {uint64_t{1} << 45, 4096});
   const std::vector<uint8_t> want = {
       2,    0,    0, 0, 0, 0, 0, 0,  // two groups
       0,    0,    0, 0,              // the first: blocks below 2^32
-      0x3b, 0x30, 1, 0,              // some have runs; two containers
+      0x3b, 0x30, 1, 0,              // runs possible; two containers
       2,                             // the second one
       0,    0,    1, 0,              // key 0, 2 blocks
       1,    0,    3, 0,              // key 1, 4 blocks
       1,    0,    3, 0,              // an array
-      1,    0,    0, 0, 3, 0,        // one run: from 0, three more
+      1,    0,    0, 0, 3, 0,        // one run: 0 and three more
       1,    0,    0, 0,              // the second: from 2^32 on
       0x3a, 0x30, 0, 0, 1, 0, 0, 0,  // no runs; one container
       0,    0,    0, 0,              // key 0, 1 block
-      16,   0,    0, 0,              // where it lies
+      16,   0,    0, 0,              // its offset
       0,    0,
   };
   EXPECT_EQ(std::vector<uint8_t>(map->portable().begin(), map->portable().end()), want);

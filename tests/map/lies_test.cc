@@ -1,6 +1,5 @@
-// Files that somebody wrote wrongly and sealed: every checksum is right, the structure is not. Each
-// must be refused by every way of reading one; a bitmap that comes through must be the one that the
-// oracle reads. CBT_TEST_SCALE=50 makes a million of them.
+// Files with valid checksums but an invalid structure. Every reader must refuse them; a bitmap that
+// is accepted must equal the oracle's. CBT_TEST_SCALE=50 makes a million of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +42,7 @@ void Set(Bytes& bytes, size_t at, T number) {
   std::memcpy(bytes.data() + at, &number, sizeof(number));
 }
 
-// A container with everything that a writer says about it, true or not.
+// A container and everything that its writer claims about it, true or not.
 struct Box {
   uint64_t key = 0;
   uint64_t stated = 0;  // cardinality
@@ -58,7 +57,7 @@ Box Array(uint64_t key, const std::vector<unsigned>& values) {
   return box;
 }
 
-// Pairs of first value and further ones.
+// Pairs of first value and count of further values.
 Box Runs(uint64_t key, const std::vector<std::pair<unsigned, unsigned>>& runs) {
   Box box{key, 0, true, {}, 0};
   Put(box.data, runs.size(), 2);
@@ -84,9 +83,9 @@ struct Group {
   uint64_t high = 0;
   std::vector<Box> boxes;
   std::optional<uint64_t> count = std::nullopt;   // of containers
-  std::optional<uint64_t> cookie = std::nullopt;  // whole
-  std::optional<bool> offsets = std::nullopt;     // whether there are any
-  uint64_t flags = 0;                             // changed in the last byte of run flags
+  std::optional<uint64_t> cookie = std::nullopt;  // the whole word
+  std::optional<bool> offsets = std::nullopt;     // whether they are present
+  uint64_t flags = 0;                             // XORed into the last byte of the run flags
 };
 
 Bytes Payload(const std::vector<Group>& groups, std::optional<uint64_t> count = std::nullopt) {
@@ -126,7 +125,7 @@ Bytes Payload(const std::vector<Group>& groups, std::optional<uint64_t> count = 
   return bytes;
 }
 
-// A file around a payload, sealed.
+// A sealed file around a payload.
 Bytes File(const Bytes& payload, uint64_t cardinality, const VolumeGeometry& geometry = kVolume) {
   ChangeMapHeader header;
   header.geometry = geometry;
@@ -137,7 +136,7 @@ Bytes File(const Bytes& payload, uint64_t cardinality, const VolumeGeometry& geo
   return file;
 }
 
-// Repairs the header's checksum, where the header says that it ends if it can.
+// Recomputes the header's checksum, at the end that the header claims if possible.
 void Seal(Bytes& file, size_t header) {
   uint32_t said;
   std::memcpy(&said, file.data() + 12, sizeof(said));
@@ -145,15 +144,15 @@ void Seal(Bytes& file, size_t header) {
   Set(file, end - 8, Checksum({file.data(), end - 8}));
 }
 
-// ---- by hand
+// ---- handmade
 
 struct Lie {
   std::string name;
   Bytes file;
-  Bytes payload;  // when the lie is in there: read on its own as well
+  Bytes payload;  // if the lie is in the payload, it is also read alone
 };
 
-// Sound boxes of all kinds, so that a lie about one of them stands among good ones.
+// Valid boxes of all kinds, so that a lie is surrounded by valid ones.
 std::vector<Box> Sound() {
   return {Array(0, {1, 5, 9}), Runs(1, {{10, 5}, {20, 0}}), Bits(2, 3), Array(7, {0, 65535}),
           Runs(9, {{65530, 5}})};
@@ -186,7 +185,7 @@ class Lies {
   void AddPayload(const std::string& name, const Bytes& payload, uint64_t cardinality) {
     lies_.push_back({name, File(payload, cardinality), payload});
   }
-  // The box at every place among sound ones of the same group.
+  // The box at every position among valid ones of the same group.
   void AddBox(const std::string& name, const Box& box) {
     AddGroups(name + ", alone", {{0, {box}}});
     std::vector<Box> first = Sound();
@@ -265,7 +264,7 @@ class Lies {
     AddBox("runs that say one block more", box);
     box.stated -= 2;
     AddBox("runs that say one block less", box);
-    // What made another library write past its memory.
+    // Made another library write past its memory.
     std::vector<std::pair<unsigned, unsigned>> overlapping;
     for (unsigned i = 0; i < 65535; ++i) overlapping.emplace_back(i, 65535 - i);
     box = Runs(0, overlapping);
@@ -349,14 +348,14 @@ class Lies {
     for (const size_t more : {1u, 2u, 8u, 100u, 8192u, 70'000u}) {
       Bytes longer = sound;
       longer.resize(sound.size() + more);
-      AddPayload(absl::StrCat("a payload with ", more, " zeros behind"), longer, blocks);
+      AddPayload(absl::StrCat("a payload with ", more, " trailing zeros"), longer, blocks);
     }
     AddPayload("no payload", {}, 0);
     AddPayload("a payload of 7 bytes", Bytes(7), 0);
     Bytes twice = sound;
     twice.insert(twice.end(), sound.begin(), sound.end());
     AddPayload("a payload twice", twice, 2 * blocks);
-    // The block behind the last one, whole or partial.
+    // The block past the last one, whole or partial.
     const Bytes last = Payload({{0, {Array(0, {1, 100})}}});
     for (const uint64_t capacity : {100 * 4096u, 99 * 4096u + 1u, 4096u, 1u, 0u}) {
       lies_.push_back({absl::StrCat("a block past the capacity of ", capacity),
@@ -365,7 +364,7 @@ class Lies {
     }
   }
 
-  // One field of the header, sealed again.
+  // One header field, sealed again.
   template <typename T>
   void Field(const std::string& name, size_t at, std::initializer_list<T> values) {
     for (const T value : values) {
@@ -400,7 +399,7 @@ class Lies {
     Field<uint8_t>("padding", 95, {1});
     Field<uint64_t>("a digest", 96, {0, 1});
 
-    // Two pieces whose digests are swapped.
+    // Two pieces with swapped digests.
     Group large{0, {}};
     for (uint64_t key = 0; key < 10; ++key) large.boxes.push_back(Bits(key, 3 + key % 2));
     Bytes file = File(Payload({large}), StatedBlocks({large}));
@@ -440,7 +439,7 @@ TEST(LiesTest, EveryStructuralLieUnderGoodChecksumsIsRefused) {
     if (!lie.payload.empty()) {
       EXPECT_FALSE(reference::PortableRoaring::Decode(lie.payload).has_value() &&
                    lie.name.find("past the volume") == std::string::npos)
-          << lie.name << " is none";
+          << lie.name << " is valid for the oracle";
       refuse("as a view", ChangeMapView::Create(lie.payload, kVolume).status());
       refuse("imported", ChangeMap::FromPortable64(lie.payload, kVolume).status());
     }
@@ -453,7 +452,7 @@ TEST(LiesTest, EveryStructuralLieUnderGoodChecksumsIsRefused) {
   EXPECT_EQ(refused, lies.size());
 }
 
-// ---- by the million
+// ---- random, by the million
 
 Box AnyBox(std::mt19937_64& random, uint64_t key) {
   const uint64_t kind = random() % 60;
@@ -476,7 +475,7 @@ Box AnyBox(std::mt19937_64& random, uint64_t key) {
   return Runs(key, runs);
 }
 
-// Something that is no longer true, or may not be.
+// Makes one claim false, or possibly false.
 void Distort(std::mt19937_64& random, std::vector<Group>& groups) {
   Group& group = groups[random() % groups.size()];
   Box& box = group.boxes[random() % group.boxes.size()];
@@ -552,12 +551,12 @@ TEST(LiesTest, GeneratedLiesAreRefusedOrReadAsTheOracleReadsThem) {
     const uint64_t before = StatedBlocks(groups);
     for (uint64_t changes = 1 + random() % 2; changes > 0; --changes) Distort(random, groups);
     Bytes payload = Payload(groups);
-    if (random() % 4 == 0) {  // or the bytes themselves
+    if (random() % 4 == 0) {  // or the raw bytes
       const size_t at = random() % std::min<size_t>(payload.size(), 80);
       payload[at] = static_cast<uint8_t>(payload[at] ^ 1u << random() % 8);
     }
     const std::optional<Blocks> oracle = reference::PortableRoaring::Decode(payload);
-    // The header knows the true number, or the one from before.
+    // The header has the true number, or the previous one.
     const uint64_t stated = oracle.has_value() && random() % 4 != 0 ? oracle->size() : before;
     const bool sound = oracle.has_value() && stated == oracle->size() &&
                        (oracle->empty() || oracle->back() < kVolume.capacity / kVolume.granularity);

@@ -1,4 +1,4 @@
-// `.cbm` files: what is written is read, and nothing else.
+// `.cbm` files: exactly what was written is read.
 #include "map/map_file.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ ChangeMap SmallMap() {
   return map;
 }
 
-// A payload of several pieces, whose containers lie over their edges.
+// A payload of several pieces, with containers across piece boundaries.
 ChangeMap LargeMap() {
   Blocks blocks;
   for (uint64_t key = 0; key < 30; ++key) {
@@ -57,7 +57,7 @@ void Spill(const std::string& path, const std::vector<uint8_t>& bytes) {
   file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<long>(bytes.size()));
 }
 
-// Repairs the header's checksum after a change.
+// Recomputes the header's checksum after a change.
 void Seal(std::vector<uint8_t>& bytes) {
   uint32_t header;
   std::memcpy(&header, bytes.data() + 12, sizeof(header));
@@ -92,7 +92,7 @@ TEST(MapFileTest, ReadsWhatWasWritten) {
                 map.view());
     EXPECT_EQ(ValueOf(test::Drain(*ValueOf(OpenChangeMapCursor(path)), 100)),
               ValueOf(test::Drain(*MakeChangeMapCursor(map), 100)));
-    // Nothing else is left behind.
+    // No temporary file remains.
     EXPECT_EQ(folder.Names(), (std::vector<std::string>{"x.cbm"}));
   }
 }
@@ -104,8 +104,8 @@ TEST(MapFileTest, BytesOfTheExample) {
       0x89, 'C',  'B',  'M',  '\r', '\n', 0x1a, '\n',  // magic
       1,    0,    0,    0,                             // version 1.0
       112,  0,    0,    0,                             // size of the header
-      0,    0,    0,    0,    0,    0,    0,    0,     // features one must know
-      0,    0,    0,    0,    0,    0,    0,    0,     // features one may ignore
+      0,    0,    0,    0,    0,    0,    0,    0,     // required features
+      0,    0,    0,    0,    0,    0,    0,    0,     // optional features
       0,    0,    0,    0x40, 0,    0,    0,    0,     // capacity 2^30
       0,    0x10, 0,    0,    0,    0,    0,    0,     // granularity 4096
       6,    0,    0,    0,    0,    0,    0,    0,     // blocks
@@ -152,7 +152,7 @@ TEST(MapFileTest, EveryLengthIsFound) {
   for (size_t size = 0; size < bytes.size(); ++size) {
     const absl::Status status = Read({bytes.begin(), bytes.begin() + static_cast<long>(size)});
     EXPECT_FALSE(status.ok()) << size;
-    // The magic number is there and the header is not: no field of it must be looked at.
+    // The magic is there but the header is not: no field may be parsed.
     if (size >= 8 && size < 64) {
       EXPECT_THAT(std::string(status.message()), testing::HasSubstr("ends in its header")) << size;
     }
@@ -181,7 +181,7 @@ TEST(MapFileTest, NewerVersionsAndUnknownFeaturesAreRefusedByName) {
   EXPECT_EQ(Read(bytes).code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(Read(bytes).message(),
             "x.cbm: has version 2.3 of the change-map format; this program reads version 1");
-  // A newer minor version, and what may be ignored, are read.
+  // A newer minor version and unknown optional features are accepted.
   ASSERT_OK_AND_ASSIGN(bytes, EncodeChangeMap(SmallMap()));
   bytes[10] = 7;
   bytes[24] = 0xff;
@@ -193,7 +193,7 @@ TEST(MapFileTest, NewerVersionsAndUnknownFeaturesAreRefusedByName) {
   EXPECT_EQ(Read(bytes).message(), "x.cbm: uses features (100) that this program does not know");
 }
 
-// An extension that a later minor version may add.
+// A later minor version may add extensions.
 TEST(MapFileTest, ExtensionsAreSkipped) {
   ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes, EncodeChangeMap(SmallMap()));
   const std::vector<uint8_t> extension(16, 0xee);
@@ -206,7 +206,7 @@ TEST(MapFileTest, ExtensionsAreSkipped) {
   EXPECT_TRUE(map->view() == SmallMap().view());
 }
 
-// Somebody who can compute checksums still makes no map out of nonsense.
+// Recomputed checksums alone do not make an invalid header valid.
 TEST(MapFileTest, HeadersThatContradictTheFileAreRefused) {
   ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> sound, EncodeChangeMap(SmallMap()));
   for (size_t at = 12; at < 96; ++at) {
@@ -217,7 +217,7 @@ TEST(MapFileTest, HeadersThatContradictTheFileAreRefused) {
       std::memcpy(&header, bytes.data() + 12, sizeof(header));
       if (header >= 88 && header <= bytes.size()) Seal(bytes);
       const absl::StatusOr<ChangeMap> map = DecodeChangeMap(bytes, "x.cbm");
-      // Other features, geometries and names are what they say, as long as the blocks fit.
+      // Changed features, geometries and names are accepted as long as the blocks fit.
       if (map.ok()) {
         EXPECT_TRUE(at >= 24 && at < 48 ? true : at >= 80 || bytes == sound) << at << ' ' << value;
         EXPECT_EQ(map->view().cardinality(), 6u);
@@ -250,21 +250,22 @@ TEST(MapFileTest, ALazyCursorFindsDamageWhenItGetsThere) {
   Spill(path, bytes);
   EXPECT_EQ(ReadChangeMap(path).status().code(), absl::StatusCode::kDataLoss);
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<ExtentCursor> cursor, OpenChangeMapCursor(path));
-  reference::Ranges told;
+  reference::Ranges reported;
   ExtentBatch batch(1000);
   absl::StatusOr<Step> step = Step::kMore;
   while ((step = cursor->Next(batch)).ok()) {
     ASSERT_EQ(*step, Step::kMore);
-    for (size_t i = 0; i < batch.size(); ++i) told.emplace_back(batch[i].offset, batch[i].length);
+    for (size_t i = 0; i < batch.size(); ++i)
+      reported.emplace_back(batch[i].offset, batch[i].length);
   }
   EXPECT_EQ(step.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_NE(step.status().message().find("x.cbm: offset "), std::string::npos) << step.status();
-  EXPECT_GT(told.size(), 1000u);
-  EXPECT_TRUE(std::equal(told.begin(), told.end(), full.begin()));
+  EXPECT_GT(reported.size(), 1000u);
+  EXPECT_TRUE(std::equal(reported.begin(), reported.end(), full.begin()));
   EXPECT_LT(cursor->covered(), cursor->capacity());
 }
 
-// A table of containers that goes on where the next checksum begins is read under both.
+// A container table that crosses into the next checksum's page is verified under both.
 TEST(MapFileTest, ALazyCursorFindsDamageInATableAcrossChecksums) {
   const test::TempDir folder;
   const std::string path = folder.path() + "/x.cbm";
@@ -278,8 +279,8 @@ TEST(MapFileTest, ALazyCursorFindsDamageInATableAcrossChecksums) {
   }
   ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes,
                        EncodeChangeMap(test::MapOf(blocks, {kPiB, uint64_t{4096}})));
-  // The last group begins under the first checksum; its last six bytes, the number of runs, which
-  // the table is read with, and the run, lie under the second.
+  // The last group starts under the first checksum. Its last six bytes lie under the second: the
+  // number of runs, which is read with the table, and the run.
   constexpr size_t kPage = 64 * kKiB;
   ASSERT_GT(bytes.size(), kPage + 6);
   ASSERT_LT(bytes.size() - 16500, kPage);
@@ -294,12 +295,12 @@ TEST(MapFileTest, ALazyCursorFindsDamageInATableAcrossChecksums) {
   EXPECT_EQ(test::BlocksOf(*cursor), blocks);
 }
 
-// Structure is looked at as well, because a checksum proves no good will.
+// The structure is validated too, because a checksum does not prove good faith.
 TEST(MapFileTest, ALazyCursorFindsNonsenseUnderGoodChecksums) {
   const test::TempDir folder;
   const std::string path = folder.path() + "/x.cbm";
   ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes, EncodeChangeMap(SmallMap()));
-  // The last container is a list of one run, (0, 3): let it be (0, 0xffff).
+  // The last container is a list of one run, (0, 3): make it (0, 0xffff).
   bytes[bytes.size() - 1] = 0xff;
   bytes[bytes.size() - 2] = 0xff;
   const uint64_t digest = Checksum({bytes.data() + 112, 35});
@@ -312,7 +313,7 @@ TEST(MapFileTest, ALazyCursorFindsNonsenseUnderGoodChecksums) {
   EXPECT_EQ(ReadChangeMap(path).status().code(), absl::StatusCode::kDataLoss);
 }
 
-// Whoever unites a thousand maps has a thousand of them at a time.
+// A union of a thousand maps keeps a thousand of them loaded.
 TEST(MapFileTest, MapsThatWereReadHoldNoDescriptors) {
   const test::TempDir folder;
   const std::string path = folder.path() + "/x.cbm";
@@ -344,7 +345,7 @@ TEST(MapFileTest, AFileThatIsNotThereIsNamed) {
   EXPECT_TRUE(folder.Names().empty());
 }
 
-// A server passes messages on to its clients, who know names and not paths.
+// A server forwards messages to clients, which know names and not paths.
 TEST(MapFileTest, ALabelTakesThePathsPlaceInMessages) {
   const test::TempDir dir;
   std::vector<uint8_t> bytes = ValueOf(EncodeChangeMap(SmallMap()));
@@ -368,7 +369,7 @@ TEST(MapFileTest, ALabelTakesThePathsPlaceInMessages) {
   for (size_t i = 0; i < readers.size(); ++i) {
     EXPECT_OK(readers[i](dir / "good", "vol1/tuesday"));
     for (const char* file : {"missing", "header", "damaged"}) {
-      if (i == 1 && file == std::string_view("damaged")) continue;  // only the header is read
+      if (i == 1 && file == std::string_view("damaged")) continue;  // reads the header only
       const std::string text = readers[i](dir / file, "vol1/tuesday").ToString();
       EXPECT_THAT(text, HasSubstr("vol1/tuesday")) << i << file;
       EXPECT_THAT(text, Not(HasSubstr(dir / file))) << i << file;
@@ -377,7 +378,7 @@ TEST(MapFileTest, ALabelTakesThePathsPlaceInMessages) {
   }
 }
 
-// As root, /dev/full would become a file.
+// Run as root, a write could replace /dev/full by a file.
 TEST(MapFileTest, ADeviceAPipeOrASocketIsNotReplaced) {
   const test::TempDir folder;
   const std::string path = folder.path() + "/x.cbm";
@@ -407,7 +408,7 @@ TEST(MapFileTest, OnlyAFolderIsSyncedAsOne) {
   EXPECT_EQ(SyncFolder(path).code(), absl::StatusCode::kNotFound);
 }
 
-// A file as large as that is too long for a test: the header grows evenly with the payload.
+// A file that large is too slow for a test: the header grows linearly with the payload.
 TEST(MapFileTest, TheLargestMapFitsIntoTheLargestFile) {
   constexpr size_t kPiece = 64 * kKiB;
   const auto header_bytes = [](size_t payload) {
@@ -421,7 +422,7 @@ TEST(MapFileTest, TheLargestMapFitsIntoTheLargestFile) {
   ASSERT_GT(each, 0u);
   const uint64_t largest = kMaxMapBytes + one + (kMaxMapBytes / kPiece - 1) * each;
   EXPECT_GE(kMostMapFileBytes, largest);
-  // And what is no map does not fill the memory.
+  // And a file that is not a map does not fill the memory.
   EXPECT_LE(kMostMapFileBytes, largest + kMaxMapBytes / 8);
 }
 

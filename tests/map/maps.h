@@ -1,4 +1,4 @@
-// Sets of blocks for tests of change maps, in every kind of container and at every edge of one.
+// Block sets for tests of change maps, in every container kind and at every container edge.
 #ifndef CBT_TESTS_MAP_MAPS_H_
 #define CBT_TESTS_MAP_MAPS_H_
 
@@ -19,7 +19,7 @@ namespace cbt::test {
 // The oracle: ascending block indexes, each once.
 using Blocks = std::vector<uint64_t>;
 
-// The blocks that a cursor reports; the last one counts where it is partial.
+// The blocks that a cursor reports, including a partial last one.
 inline Blocks BlocksOf(ExtentCursor& cursor) {
   Blocks blocks;
   const absl::Status status = ForEachBatch(cursor, [&](const ExtentBatch& batch) {
@@ -36,7 +36,7 @@ inline Blocks BlocksOf(ExtentCursor& cursor) {
 
 inline Blocks BlocksOf(const ChangeMapView& map) { return BlocksOf(*MakeChangeMapCursor(map)); }
 
-// Whether two sets are the same, which may be too large to print; else names the first difference.
+// Compares sets that may be too large to print; a failure names the first difference.
 inline testing::AssertionResult SameBlocks(const Blocks& got, const Blocks& want) {
   const auto [a, b] = std::ranges::mismatch(got, want);
   if (a == got.end() && b == want.end()) return testing::AssertionSuccess();
@@ -46,7 +46,7 @@ inline testing::AssertionResult SameBlocks(const Blocks& got, const Blocks& want
          << (extra ? " is there and was not expected" : " was expected and is not there");
 }
 
-// Whether `map` has each of `blocks`; else names the first that it lacks.
+// Checks that `map` contains all of `blocks`; a failure names the first missing one.
 inline testing::AssertionResult HasBlocks(const ChangeMapView& map,
                                           const std::set<uint64_t>& blocks) {
   for (const uint64_t block : blocks) {
@@ -57,8 +57,7 @@ inline testing::AssertionResult HasBlocks(const ChangeMapView& map,
   return testing::AssertionSuccess();
 }
 
-// Values of one container, of a kind that `random` chooses: what the kinds of containers and the
-// numbers around 4096 make interesting.
+// Values of one container. `random` chooses the kind, and cardinalities near 4096 are likely.
 inline Blocks SomeContainer(std::mt19937_64& random) {
   Blocks values;
   const auto at_random = [&](uint64_t members) {
@@ -103,7 +102,7 @@ inline Blocks SomeContainer(std::mt19937_64& random) {
     case 8:
       at_random(5000 + random() % 30000);
       break;
-    case 9:  // every other one, as an array or as a bitset
+    case 9:  // every second value, as an array or a bitset
       for (uint64_t v = random() % 2, n = random() % 2 == 0 ? 4096 : 9000; v < 65536 && n > 0;
            v += 2, --n) {
         values.push_back(v);
@@ -114,7 +113,7 @@ inline Blocks SomeContainer(std::mt19937_64& random) {
         for (uint64_t n = random() % 700; n > 0 && v < 65536; --n, ++v) values.push_back(v);
       }
       break;
-    case 11: {  // about as many runs as make runs and a bitset equally large
+    case 11: {  // about the number of runs at which runs and a bitset have the same size
       const uint64_t runs = 2045 + random() % 5;
       for (uint64_t i = 0; i < runs; ++i) {
         for (uint64_t k = 0; k < 5; ++k) values.push_back(i * 20 + k);
@@ -143,7 +142,7 @@ inline std::vector<uint64_t> EdgeKeys() { return {0, 1, 2, 7, 65534, 65535, 6553
 
 inline constexpr VolumeGeometry kEdgeVolume = {(uint64_t{200001} << 16) * 512, 512};
 
-// A map of `blocks`, one by one in a shuffled order.
+// A map of `blocks`, added one by one in shuffled order.
 inline ChangeMap MapOf(Blocks blocks, const VolumeGeometry& geometry, uint64_t seed = 1) {
   std::mt19937_64 random(seed);
   std::shuffle(blocks.begin(), blocks.end(), random);

@@ -1,4 +1,4 @@
-// Portable roaring bytes from strangers.
+// Portable roaring bytes from an untrusted writer.
 #include "map/portable_index.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ std::vector<uint8_t> Bytes(const ChangeMapView& map) {
   return {map.portable().begin(), map.portable().end()};
 }
 
-// The verdict of the oracle and ours are the same, and so are the blocks.
+// Our verdict and our blocks must equal the oracle's.
 void Compare(const std::vector<uint8_t>& bytes) {
   const auto want = reference::PortableRoaring::Decode(bytes);
   const absl::StatusOr<ChangeMapView> got = ChangeMapView::Create(bytes, kVolume);
@@ -43,7 +43,7 @@ void Compare(const std::vector<uint8_t>& bytes) {
     ASSERT_FALSE(got.ok());
     const absl::StatusCode code =
         want.has_value() ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kDataLoss;
-    // A bitmap that is damaged may also have a block too many.
+    // A damaged bitmap may also contain an extra block.
     if (want.has_value()) {
       ASSERT_EQ(got.status().code(), code);
     }
@@ -51,7 +51,7 @@ void Compare(const std::vector<uint8_t>& bytes) {
   }
 }
 
-// Arrays, runs and a bitset, in two groups; small, so that every byte of it can be turned around.
+// Arrays, runs and a bitset in two groups; small enough to damage every byte.
 std::vector<uint8_t> SmallMap(bool bitset) {
   Blocks blocks = {1, 5, 6, 9};
   for (uint64_t b = 65536; b < 65536 + 300; ++b) blocks.push_back(b);
@@ -95,7 +95,7 @@ RC_GTEST_PROP(PortableIndexTest, JudgesMutationsLikeTheOracle, ()) {
       Bytes(test::MapOf(test::SomeBlocks(random, {0, 1, 2, 65536, 65537}), kVolume));
   const uint64_t changes = 1 + random() % 3;
   for (uint64_t i = 0; i < changes; ++i) {
-    // The tables in front are where structure is.
+    // Most of the structure is in the tables at the front.
     const size_t at =
         random() % (random() % 2 == 0 ? bytes.size() : std::min<size_t>(bytes.size(), 80));
     switch (random() % 4) {
@@ -118,7 +118,7 @@ RC_GTEST_PROP(PortableIndexTest, JudgesMutationsLikeTheOracle, ()) {
   RC_ASSERT(!Test::HasFatalFailure());
 }
 
-// What CRoaring's own checked deserialiser lets pass.
+// CRoaring's own checked deserialiser accepts these.
 TEST(PortableIndexTest, NamesWhatIsWrong) {
   const auto array = [](std::vector<uint16_t> values) {
     std::vector<uint8_t> bytes = {1,
@@ -200,7 +200,7 @@ TEST(PortableIndexTest, NamesWhatIsWrong) {
   EXPECT_EQ(why(runs({}, 7)), "offset 21: empty list of runs");
 }
 
-// The first byte of the table whose entry is wrong.
+// The offset of the first byte of the wrong table entry.
 TEST(PortableIndexTest, NamesThePlaceOfAWrongEntry) {
   const std::vector<uint8_t> sound = SmallMap(true);
   const auto place = [&](size_t at) {
@@ -210,21 +210,21 @@ TEST(PortableIndexTest, NamesThePlaceOfAWrongEntry) {
     return why.substr(0, why.find(':'));
   };
   const auto offset = [](size_t at) { return absl::StrCat("offset ", at); };
-  // Behind the number of groups the first group's upper half, cookie, flags of five containers,
-  // keys and cardinalities of these, and where they begin.
+  // The group count is followed by the first group's upper half, its cookie, the run flags of five
+  // containers, their keys and cardinalities, and their offsets.
   constexpr size_t kCookie = 12;
   constexpr size_t kEntries = 17;
   constexpr size_t kOffsets = kEntries + 5 * 4;
   EXPECT_EQ(place(kCookie), offset(kCookie));
-  EXPECT_EQ(place(kEntries + 4), offset(kEntries + 4));  // a key that is the one before
+  EXPECT_EQ(place(kEntries + 4), offset(kEntries + 4));  // a key equal to the one before
   for (size_t i = 0; i < 5; ++i) EXPECT_EQ(place(kOffsets + 4 * i), offset(kOffsets + 4 * i));
 }
 
-// What a few bytes claim takes neither memory nor time.
+// Claims of a few bytes cost neither memory nor time.
 TEST(PortableIndexTest, LargeClaimsOfSmallFilesCostNothing) {
   std::vector<uint8_t> bytes(100, 0xff);  // 2^64 - 1 groups
   EXPECT_EQ(ChangeMapView::Create(bytes, kVolume).status().code(), absl::StatusCode::kDataLoss);
-  // One group of 65536 containers, with runs and without.
+  // One group of 65536 containers, with and without runs.
   for (const std::vector<uint8_t>& cookie :
        {std::vector<uint8_t>{0x3b, 0x30, 0xff, 0xff}, {0x3a, 0x30, 0, 0, 0, 0, 1, 0}}) {
     bytes.assign({1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
@@ -236,7 +236,7 @@ TEST(PortableIndexTest, LargeClaimsOfSmallFilesCostNothing) {
   }
 }
 
-// Says of one byte that it is not what was written.
+// Reports one byte as damaged.
 class OneBadByte final : public ByteGuard {
  public:
   explicit OneBadByte(uint64_t at) : at_(at) {}
@@ -248,8 +248,8 @@ class OneBadByte final : public ByteGuard {
   const uint64_t at_;
 };
 
-// The tables when the index is made, containers when they are loaded: nothing in between is
-// believed without a question. `tables`: bytes that are needed to make the index.
+// The tables must be checked when the index is made and the containers when they are loaded: no
+// byte is trusted unchecked. `tables`: the number of bytes needed to make the index.
 void ExpectEveryByteIsAskedFor(const std::vector<uint8_t>& bytes, size_t tables) {
   const uint64_t blocks = kVolume.capacity / 512;
   size_t seen = 0;
@@ -277,7 +277,7 @@ void ExpectEveryByteIsAskedFor(const std::vector<uint8_t>& bytes, size_t tables)
 TEST(PortableIndexTest, AsksTheGuardAboutEveryByte) {
   // The number of groups; a group with flags and five containers; one with one.
   ExpectEveryByteIsAskedFor(SmallMap(true), 8 + (4 + 4 + 1 + 5 * 8) + (4 + 8 + 8));
-  // Few containers have no table of offsets: where a list of runs ends is found in it.
+  // With few containers there is no offset table: the end of a run list is found by parsing it.
   Blocks runs;
   for (uint64_t b = 0; b < 300; ++b) runs.push_back(100 + b + b / 150 * 50);
   ExpectEveryByteIsAskedFor(Bytes(test::MapOf(runs, kVolume)), 8 + (4 + 4 + 1 + 4 + 2));
@@ -292,14 +292,14 @@ TEST(PortableIndexTest, FindsContainersByKey) {
   EXPECT_EQ(index->LowerBound(0), 0u);
   EXPECT_EQ(index->LowerBound(uint64_t{2} << 16), 0u);
   EXPECT_EQ(index->LowerBound((uint64_t{2} << 16) + 1), 1u);
-  // A key whose upper half has more than 32 bits is not the one that its lower bits name.
+  // A key whose upper half exceeds 32 bits must not match by its lower bits.
   EXPECT_EQ(index->LowerBound(uint64_t{1} << 48), 1u);
   EXPECT_EQ(index->LowerBound(UINT64_MAX), 1u);
   ASSERT_OK(index->CheckAll());
   EXPECT_EQ(index->Load(0)->cardinality, 1u);
 }
 
-// Offsets of containers have 32 bits; the end of the last one is no offset.
+// Container offsets have 32 bits; the end of the last container needs none.
 TEST(PortableIndexTest, RefusesABitmapOfMoreThan4GiB) {
   constexpr size_t kSize = (size_t{1} << 32) + 4096;
   void* const memory = mmap(nullptr, kSize, PROT_READ | PROT_WRITE,
@@ -316,7 +316,7 @@ TEST(PortableIndexTest, RefusesABitmapOfMoreThan4GiB) {
     put(17 + size_t{4} * i, i);
     put(19 + size_t{4} * i, uint16_t{0});
   }
-  // Three containers of which the last is as long as makes the fourth begin 9 bytes below 4 GiB.
+  // Three containers. The last is so long that the fourth would start 9 bytes below 4 GiB.
   const uint32_t offsets[] = {37, 43, 49, UINT32_MAX - 8};
   for (size_t i = 0; i < 4; ++i) put(33 + 4 * i, offsets[i]);
   const size_t last = 12 + size_t{offsets[3]};

@@ -1,4 +1,4 @@
-// Change maps as CRoaring's bitmaps and back, each type each way.
+// Converts change maps to CRoaring's bitmaps and back, every type in both directions.
 #include "cbt/roaring.h"
 
 #include <gtest/gtest.h>
@@ -27,11 +27,11 @@ using Names32 = roaring_names::Bitmap32;
 using Class32 = roaring_names::Class32;
 using Class64 = roaring_names::Class64;
 
-// 2^32 blocks, and 2^36 of them.
+// 2^32 and 2^36 blocks.
 constexpr VolumeGeometry kSmall = {.capacity = 16 * kTiB, .granularity = 4 * kKiB};
 constexpr VolumeGeometry kLarge = {.capacity = 256 * kTiB, .granularity = 4 * kKiB};
 
-// What CRoaring itself says is in a bitmap.
+// The values of a bitmap according to CRoaring.
 std::vector<uint64_t> ValuesOf(const RoaringOwner<Names32>& bitmap) {
   std::vector<uint32_t> values(roaring_names::Cardinality(*bitmap));
   roaring_names::ToArray(*bitmap, values.data());
@@ -115,14 +115,14 @@ TEST(RoaringTest, WhatDoesNotFitIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// CRoaring reads values in any order; what comes from it is checked like bytes from outside.
+// CRoaring accepts values in any order, so its bytes are validated like any others.
 TEST(RoaringTest, ADamagedBitmapIsRefused) {
   Class32 good;
   good.add(5u);
   good.add(9u);
   std::vector<char> bytes(good.getSizeInBytes());
   good.write(bytes.data());
-  const size_t values = bytes.size() - 4;  // two of 16 bits, at the end
+  const size_t values = bytes.size() - 4;  // two 16-bit values, at the end
   std::swap_ranges(bytes.begin() + static_cast<ptrdiff_t>(values),
                    bytes.begin() + static_cast<ptrdiff_t>(values) + 2,
                    bytes.begin() + static_cast<ptrdiff_t>(values) + 2);
@@ -132,7 +132,7 @@ TEST(RoaringTest, ADamagedBitmapIsRefused) {
   EXPECT_OK(FromRoaring(good, kSmall));
 }
 
-// With lists of runs and without.
+// With and without run lists.
 TEST(RoaringTest, BitmapsInAnyShape) {
   Class64 bitmap;
   for (uint64_t i = 0; i < 100'000; ++i) bitmap.add(i * 3 % 200'000);

@@ -1,4 +1,4 @@
-// What chains say, in tests.
+// Shorthands for tests of chains.
 #ifndef CBT_TESTS_MAP_CHAIN_CHAINS_H_
 #define CBT_TESTS_MAP_CHAIN_CHAINS_H_
 

@@ -47,7 +47,7 @@ ChangeMap Map(const std::string& base, const std::string& target, const Set& blo
   return map;
 }
 
-// What a chain should be: the snapshots and what changed up to each since the one before.
+// The expected chain: its snapshots, and the blocks that changed up to each since the previous one.
 struct Model {
   std::vector<std::string> ids;
   std::vector<Set> changes;
@@ -89,7 +89,7 @@ TEST(ChangeChainTest, DeltaOfAnyPair) {
     const std::string target = absl::StrCat("s", i);
     ASSERT_OK(chain->Append(Map(base, target, changes[i])));
   }
-  // As it was written, and as it is read again.
+  // The open chain, and the chain as read from its files.
   ASSERT_OK_AND_ASSIGN(const auto again,
                        ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
   EXPECT_EQ(again->volume(), "vol");
@@ -139,13 +139,13 @@ RC_GTEST_PROP(ChangeChainTest, IsWhatTheModelSaysAfterAnyChanges, ()) {
       RC_ASSERT(DeltaOf(*chain, model.ids[base], model.ids[target]) == model.Delta(base, target));
     }
   }
-  // No file is kept that is not needed.
+  // No superfluous file remains.
   const size_t files = folder.Names("c").size();
   RC_ASSERT(files <= 2 + 2 * model.ids.size() + 2 * 6);
 }
 
-// Found by the property above: a map that had become part of the newest one stayed in a union when
-// that one was removed, and was reported for snapshots that came later.
+// Found by the property above: a map merged into the newest one stayed in a union after the newest
+// was removed, and was then reported for later snapshots.
 TEST(ChangeChainTest, WhatGoesWithTheNewestSnapshotIsInNoUnion) {
   const test::TempDir folder;
   ASSERT_OK_AND_ASSIGN(
@@ -168,13 +168,13 @@ TEST(ChangeChainTest, TakesFewFilesForADelta) {
   for (int i = 1; i <= 300; ++i) {
     ASSERT_OK(chain->Append(Map(std::to_string(i - 1), std::to_string(i), {7})));
   }
-  // Only files that are not opened may be gone: a delta over 298 maps opens at most 2 * 8.
+  // Only unopened files may be missing: a delta over 298 maps opens at most 2 * 8.
   size_t opened = 0;
   for (const std::string& name : folder.Names("c")) {
     if (name.find("map-") != 0) continue;
     const std::string path = folder / absl::StrCat("c/", name);
     ASSERT_EQ(rename(path.c_str(), (path + ".away").c_str()), 0);
-    // A chain that has not opened any yet.
+    // A chain that has opened no file yet.
     ASSERT_OK_AND_ASSIGN(const auto fresh,
                          ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
     if (!fresh->Delta("1", "299").ok()) ++opened;
@@ -202,7 +202,7 @@ TEST(ChangeChainTest, RefusesWhatDoesNotContinueIt) {
   EXPECT_EQ(DeltaOf(*chain, "b", "b"), Set());
   ASSERT_OK(chain->Remove("b"));
   EXPECT_EQ(chain->Remove("a").code(), absl::StatusCode::kFailedPrecondition);
-  // The name may come back, for another snapshot.
+  // The name may be reused for another snapshot.
   ASSERT_OK(chain->Append(Map("a", "b", {2})));
   EXPECT_EQ(DeltaOf(*chain, "a", "b"), (Set{2}));
   EXPECT_EQ(ChangeChain::Create(folder / "c", "vol", kG, {"a", 1}).status().code(),
@@ -227,7 +227,7 @@ TEST(ChangeChainTest, OneProcessAtATimeChangesIt) {
   EXPECT_OK(ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
 }
 
-// A reader that holds cursors while the chain changes under it.
+// A reader keeps cursors while the chain changes underneath.
 TEST(ChangeChainTest, WhatIsOpenStaysAndWhatIsGoneIsAnError) {
   const test::TempDir folder;
   ASSERT_OK_AND_ASSIGN(
@@ -266,26 +266,26 @@ TEST(ChangeChainTest, VolumesThatGrowAndShrink) {
   // Cut at the target's capacity.
   check(*chain, "a", "c", {1, 2}, 0, 0);
   EXPECT_EQ(ValueOf(chain->Delta("a", "c"))->capacity(), 50 * kG + 7);
-  // From 50 on, a's blocks were lost in c: zeros in d differ from them and are in no map.
+  // From byte 50 on, c lost a's blocks. The zeros in d differ from them and are in no map.
   check(*chain, "a", "d", {1, 2, 3, 110}, 50, 100);
   check(*chain, "b", "d", {2, 3, 110}, 50, 120);
   check(*chain, "c", "d", {3, 110}, 0, 0);
-  // Without the snapshot that was small, the loss is still known.
+  // The loss is still known once the small snapshot is removed.
   ASSERT_OK(chain->Remove("c"));
   check(*chain, "a", "d", {1, 2, 3, 110}, 50, 100);
   check(*chain, "b", "d", {2, 3, 110}, 50, 120);
 }
 
-// Maps that are too large together must not stop a chain: it goes on without their union.
+// If maps are too large to unite, the chain must continue without the union.
 TEST(ChangeChainTest, GoesOnWithoutUnionsThatAreTooLarge) {
   const test::TempDir folder;
-  // Each map has room in this, and some unions do.
+  // Every map fits into this limit, and some unions do.
   const ChainOptions limited = {.sync = false, .max_union_bytes = 400};
   ASSERT_OK_AND_ASSIGN(
       auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, limited));
   Model model{{"0"}, {{}}};
   for (uint64_t i = 1; i <= 40; ++i) {
-    // Quiet at first, then blocks that lie apart: 100 of them in a map.
+    // Quiet days first, then 100 scattered blocks per map.
     Set blocks;
     for (uint64_t k = 0; k < (i <= 10 ? 2 : 100); ++k) blocks.insert(1000 * k + 2 * i);
     const std::string id = std::to_string(i);
@@ -307,9 +307,9 @@ TEST(ChangeChainTest, GoesOnWithoutUnionsThatAreTooLarge) {
     const auto bytes = test::ReadFile<std::vector<uint8_t>>(folder / "c/CHAIN");
     return DecodeManifest(bytes, "CHAIN")->nodes;
   };
-  EXPECT_TRUE(nodes().contains({2, 1}));   // of the quiet days 4 to 7
-  EXPECT_FALSE(nodes().contains({1, 8}));  // of days 16 and 17
-  // The unions that hold what came into day 6 fit no longer when it is a large one.
+  EXPECT_TRUE(nodes().contains({2, 1}));   // the quiet days 4 to 7
+  EXPECT_FALSE(nodes().contains({1, 8}));  // days 16 and 17
+  // Once day 6 is large, the unions that cover it no longer fit.
   for (const size_t at : {size_t{11}, size_t{20}, size_t{5}, size_t{12}}) {
     ASSERT_OK(chain->Remove(model.ids[at]));
     model.Remove(at);
@@ -354,11 +354,11 @@ TEST(ChangeChainTest, FindsFilesThatAreNotItsOwn) {
       auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
   ASSERT_OK(chain->Append(Map("a", "b", {1})));
   const std::string path = folder / "c/map-1.cbm";
-  // Sound, and of the same snapshots, but not what was appended.
+  // Valid and of the same snapshots, but not the map that was appended.
   ASSERT_OK(WriteChangeMap(Map("a", "b", {2}), path));
   EXPECT_EQ(chain->Delta("a", "b").status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(chain->Verify().code(), absl::StatusCode::kDataLoss);
-  // It must not become part of a union, or of the map of another snapshot, either.
+  // It must not end up in a union either, nor in another snapshot's map.
   ASSERT_OK(chain->Append(Map("b", "c", {3})));
   EXPECT_EQ(chain->Remove("b").code(), absl::StatusCode::kDataLoss);
   EXPECT_TRUE(chain->Contains("b"));
@@ -366,9 +366,8 @@ TEST(ChangeChainTest, FindsFilesThatAreNotItsOwn) {
   EXPECT_EQ(chain->Verify().code(), absl::StatusCode::kDataLoss);
 }
 
-// A checksum proves no good will.
-// A union of old and new bytes would stand under a good checksum for ever. Here only times change,
-// which is all that can be seen of it.
+// A checksum does not prove good faith: a union of old and new bytes would carry a valid checksum
+// forever. Only the time stamp changes here, because that is all that can be observed.
 TEST(ChangeChainTest, AFileThatIsWrittenWhileItIsUnitedGoesIntoNoUnion) {
   const test::TempDir folder;
   const std::string path = folder / "c";
@@ -384,7 +383,7 @@ TEST(ChangeChainTest, AFileThatIsWrittenWhileItIsUnitedGoesIntoNoUnion) {
   std::unique_ptr<ChangeChain> chain;
   absl::Status status;
   uint64_t last = 0;
-  // Most of the first changes run into it; on a busy machine the writer may have no turn for long.
+  // Most attempts run into the write; on a busy machine the writer may not get scheduled for long.
   for (int tries = 0; tries < 20000 && status.ok(); ++tries) {
     chain.reset();
     std::filesystem::remove_all(path);
@@ -400,7 +399,7 @@ TEST(ChangeChainTest, AFileThatIsWrittenWhileItIsUnitedGoesIntoNoUnion) {
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
   EXPECT_EQ(chain->snapshots().size(), last + 1);
   EXPECT_OK(chain->Verify());
-  // The next try is not held up by the one that failed.
+  // The failed attempt does not block the next.
   EXPECT_OK(chain->Append(Map(absl::StrCat("s", last), "next", {7})));
 }
 
@@ -442,7 +441,7 @@ TEST(ChangeChainTest, EveryFlippedBitAndLengthOfAManifestIsFound) {
   for (size_t size = 0; size < bytes.size(); ++size) {
     const absl::Status status = DecodeManifest({bytes.data(), size}, "CHAIN").status();
     EXPECT_FALSE(status.ok()) << size;
-    // The magic, the version and the checksum: shorter ones must not be looked into.
+    // Magic, version and checksum: anything shorter must be rejected before it is parsed.
     if (size >= 8 && size < 20) {
       EXPECT_THAT(std::string(status.message()), testing::HasSubstr("truncated")) << size;
     }

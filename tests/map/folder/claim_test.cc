@@ -1,5 +1,5 @@
-// Who may change the folder of a tracker or a chain: one process, which is known by more than a
-// path.
+// Only one process may change the folder of a tracker or a chain, and a path alone does not
+// identify it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -46,7 +46,7 @@ void ExpectCopied(const absl::Status& status) {
   EXPECT_NE(status.message().find("fork()"), std::string::npos) << status;
 }
 
-// Every call fails, and so does the end of it: nothing is closed or removed.
+// Every call fails, and the destructor closes and removes nothing.
 void ExpectDead(std::unique_ptr<ChangeTracker> copy) {
   ExpectCopied(copy->Mark({9 * kG, 1}));
   ExpectCopied(copy->Mark({5 * kG, 1}));  // marked already
@@ -64,7 +64,7 @@ class ClaimTest : public testing::Test {
  protected:
   ~ClaimTest() override { std::filesystem::current_path("/"); }
 
-  // What a process that comes after a crash of this one is told.
+  // What a process finds that starts after this one crashed.
   Blocks AfterACrash(const std::string& folder) const {
     const std::string copy = dir_ / "copy";
     std::filesystem::remove_all(copy);
@@ -96,7 +96,7 @@ TEST_F(ClaimTest, AttackAACopyOfATrackerInMemoryMarksNothing) {
   EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), (Blocks{5}));
 }
 
-// A write in flight at the fork belongs to the process that announced it.
+// A write in flight during the fork belongs to the process that announced it.
 TEST_F(ClaimTest, AttackAACopyEndsNoWrite) {
   ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
   ASSERT_OK_AND_ASSIGN(std::optional<TrackedWrite> write, tracker->Begin({5 * kG, 1}));
@@ -107,7 +107,7 @@ TEST_F(ClaimTest, AttackAACopyEndsNoWrite) {
   write->End();
 }
 
-// As servers do that become daemons: the process that opened it exits, the copy goes on.
+// As daemons do: the process that opened it exits, the copy continues.
 TEST_F(ClaimTest, AttackAADaemonRecoversAfterItsParentHasGone) {
   int ready[2];
   int result[2];
@@ -121,14 +121,14 @@ TEST_F(ClaimTest, AttackAADaemonRecoversAfterItsParentHasGone) {
     ASSERT_EQ(pipe(parent_lives), 0);
     if (fork() != 0) {
       close(parent_lives[0]);
-      tracker.reset();  // what exit() does to an object that is static
+      tracker.reset();  // as exit() destroys a static object
       return;
     }
     close(parent_lives[1]);
     char byte = 0;
     EXPECT_EQ(read(parent_lives[0], &byte, 1), 0);
     ExpectCopied(tracker->Mark({6 * kG, 1}));
-    // The parent's lock went with the parent, though the copy has lived on with its descriptors.
+    // The parent's lock ended with the parent, though the copy still has its descriptors.
     const auto own = ChangeTracker::Recover(OptionsAt(folder_));
     EXPECT_OK(own);
     bool good = own.ok() && BlocksOf(ValueOf((*own)->Changes())) == Blocks{5};
@@ -143,7 +143,7 @@ TEST_F(ClaimTest, AttackAADaemonRecoversAfterItsParentHasGone) {
   char byte = 0;
   ASSERT_EQ(read(result[0], &byte, 1), 1);
   EXPECT_EQ(byte, 'y');
-  // Until the daemon, which this process can't wait for, has gone.
+  // Until the daemon is gone; this process cannot wait for it.
   while (read(result[0], &byte, 1) > 0) {
   }
   const auto tracker = ChangeTracker::Recover(OptionsAt(folder_));
@@ -151,8 +151,8 @@ TEST_F(ClaimTest, AttackAADaemonRecoversAfterItsParentHasGone) {
   EXPECT_EQ(BlocksOf(ValueOf((*tracker)->Changes())), (Blocks{5, 7}));
 }
 
-#ifndef __SANITIZE_THREAD__  // which loses track of a process that fork() has not made
-// Not by fork(), so that no handler of the C library runs.
+#ifndef __SANITIZE_THREAD__  // which loses track of a process not made by fork()
+// Not by fork(), so that no C library handler runs.
 TEST_F(ClaimTest, AttackAACopyMadeByTheKernelAloneMarksNothing) {
   ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt("")));
   const long child = syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr);
@@ -203,9 +203,9 @@ TEST_F(ClaimTest, AttackAACopyOfAChainChangesNothing) {
     ExpectCopied(chain->Delta("s0", "s1").status());
     ExpectCopied(chain->Verify());
     chain.reset();
-    // One that is open for reading has nothing that another process could change.
+    // A reader has nothing that another process could change.
     EXPECT_EQ(BlocksOf(*ValueOf(reader->Delta("s0", "s1"))), Blocks{1});
-    // Nor has the copy taken the lock from the one that has it.
+    // Nor did the copy take the lock from its holder.
     EXPECT_EQ(ChangeChain::Open(folder, ChangeChain::Access::kChange).status().code(),
               Code::kUnavailable);
   });
@@ -266,7 +266,7 @@ TEST_F(ClaimTest, AttackEAFolderThatIsMovedIsStillTheSame) {
   EXPECT_EQ(AfterACrash(moved), (Blocks{5, 7}));
 }
 
-// Marks would go into a file that nobody can open any more.
+// Marks would go into a file that can no longer be opened.
 TEST_F(ClaimTest, AttackEALogThatWasRemovedTakesNoMarks) {
   ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
   ASSERT_OK(tracker->Mark({5 * kG, 1}));
@@ -279,7 +279,7 @@ TEST_F(ClaimTest, AttackEALogThatWasRemovedTakesNoMarks) {
   EXPECT_EQ(known, (Blocks{5, 7, 8}));
 }
 
-// Renamed away, and a copy of it put in its place.
+// Renamed away and replaced by a copy.
 TEST_F(ClaimTest, AttackEALogThatWasReplacedTakesNoMarks) {
   ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
   ASSERT_OK(tracker->Mark({5 * kG, 1}));

@@ -58,8 +58,8 @@ RC_GTEST_PROP(ChangeTrackerTest, TellsTheBlocksThatWereWritten, ()) {
   }
 }
 
-// Whether all blocks of a write are marked already is asked a word at a time: at no place may one
-// that is not be taken for marked.
+// The tracker tests a word at a time whether a write is marked already. An unmarked block must be
+// found at every position.
 TEST(ChangeTrackerTest, AWriteOverMarkedBlocksFindsTheOneThatIsNot) {
   constexpr uint64_t kBlocks = 300;
   for (uint64_t hole = 0; hole < kBlocks; ++hole) {
@@ -89,7 +89,7 @@ TEST(ChangeTrackerTest, EpochsFollowEachOther) {
   ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(InMemory(1000)));
   ASSERT_OK(tracker->Mark({0, 1}));
   ASSERT_OK(tracker->OpenEpoch("tuesday"));
-  // In the window everything counts in both.
+  // Within the window a mark counts in both epochs.
   ASSERT_OK(tracker->Mark({5 * kG, 1}));
   EXPECT_EQ(tracker->OpenEpoch("x").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(tracker->epochs().size(), 2u);
@@ -108,7 +108,7 @@ TEST(ChangeTrackerTest, WritesInFlightAreInBothEpochs) {
   TrackerOptions options = InMemory(1000);
   options.writes_in_flight = 2;
   ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(options));
-  // More than there are places.
+  // More writes than the table has slots.
   std::vector<TrackedWrite> writes;
   for (uint64_t i = 0; i < 5; ++i) writes.push_back(ValueOf(tracker->Begin({i * kG, 1})));
   ASSERT_OK_AND_ASSIGN(TrackedWrite ended, tracker->Begin({7 * kG, 1}));
@@ -116,7 +116,7 @@ TEST(ChangeTrackerTest, WritesInFlightAreInBothEpochs) {
   ASSERT_OK(tracker->OpenEpoch("tuesday"));
   EXPECT_EQ(BlocksOf(ValueOf(test::EndEpoch(*tracker))), (Blocks{0, 1, 2, 3, 4, 7}));
   EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), (Blocks{0, 1, 2, 3, 4}));
-  // A write that lasts over several snapshots is in every epoch.
+  // A write that spans several snapshots is in every epoch.
   for (size_t i = 1; i < 5; ++i) writes[i].End();
   for (const char* day : {"wednesday", "thursday"}) {
     ASSERT_OK(tracker->OpenEpoch(day));
@@ -157,7 +157,7 @@ TEST(ChangeTrackerTest, RefusesWhatItCannotTrack) {
   EXPECT_EQ(ChangeTracker::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// Threads that have written once and live on.
+// Threads that wrote once and stay alive.
 class IdleWriters {
  public:
   IdleWriters(ChangeTracker& tracker, size_t count) {
@@ -182,8 +182,8 @@ class IdleWriters {
   std::vector<std::thread> threads_;
 };
 
-// Writers write versions to a disk; at each snapshot the disk is copied. What differs between two
-// copies must be in the epoch between them. `others`: threads that have written before.
+// Threads write versions to a disk that is copied at each snapshot. Blocks that differ between two
+// copies must be in the epoch between them. `others`: the number of idle threads that wrote before.
 void WriteBesideSnapshots(size_t others) {
   constexpr uint64_t kBlocks = 3000;
   TrackerOptions options = InMemory(kBlocks);
@@ -211,10 +211,10 @@ void WriteBesideSnapshots(size_t others) {
     });
   }
   std::vector<uint64_t> before(kBlocks);
-  std::string missed;  // the first
+  std::string missed;  // the first one
   uint64_t changed = 0;
   for (int epoch = 0; epoch < 400; ++epoch) {
-    // Without this, a fast machine takes all snapshots before the first write.
+    // Otherwise a fast machine takes all snapshots before the first write.
     const uint64_t so_far = written;
     while (written < so_far + 50) std::this_thread::yield();
     ASSERT_OK(tracker->OpenEpoch(absl::StrCat("s", epoch)));
@@ -239,11 +239,11 @@ void WriteBesideSnapshots(size_t others) {
 
 TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverThreadsDo) { WriteBesideSnapshots(0); }
 
-// The first 256 threads have a place of their own for what they are at, the others share some.
+// The first 256 threads own a pin slot each; the others share some.
 TEST(ChangeTrackerTest, NoWriteIsInNoEpochWhateverManyThreadsDo) { WriteBesideSnapshots(256); }
 
-// A pin that is left behind, where a thread meets a change of epochs, would have a later one wait
-// for ever.
+// A thread that meets a change of epochs must not leak its pin: the next change would wait for it
+// indefinitely.
 TEST(ChangeTrackerTest, ThreadsThatSharePinsTakeThemBack) {
   ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(InMemory(1)));
   const IdleWriters idle(*tracker, 256);
@@ -262,7 +262,7 @@ TEST(ChangeTrackerTest, ThreadsThatSharePinsTakeThemBack) {
   for (std::thread& writer : writers) writer.join();
 }
 
-// Marks of long ranges, which take a while, and epochs that change as fast as they can.
+// Long, slow marks while epochs change as fast as possible.
 TEST(ChangeTrackerTest, EveryMarkIsInSomeEpoch) {
   constexpr uint64_t kThreads = 6;
   constexpr uint64_t kMarks = 60;
@@ -291,12 +291,12 @@ TEST(ChangeTrackerTest, EveryMarkIsInSomeEpoch) {
   EXPECT_EQ(all->cardinality(), kThreads * kMarks * (kLength - 2));
 }
 
-// A write follows its mark: one that is marked when the next epoch is open already is a write of
-// that epoch, however long ago the mark was begun.
+// A write follows its mark. If the mark returns after the next epoch was opened, the write belongs
+// to that epoch, however long ago the mark began.
 TEST(ChangeTrackerTest, AMarkThatReturnsInAnEpochIsInItOrInALaterOne) {
   constexpr uint64_t kThreads = 4;
   constexpr uint64_t kMarks = 40;
-  constexpr uint64_t kLength = uint64_t{1} << 20;  // blocks: long enough to be overtaken
+  constexpr uint64_t kLength = uint64_t{1} << 20;  // blocks: slow enough to be overtaken
   ASSERT_OK_AND_ASSIGN(const auto tracker,
                        ChangeTracker::Create(InMemory(kThreads * kMarks * kLength)));
   std::atomic<size_t> opened{0};
@@ -396,7 +396,7 @@ TEST_F(PersistentTrackerTest, ACrashOverReportsRegionsAndNothingElse) {
   EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), want);
 }
 
-// A write that begins where the log knows of writes already and ends where it doesn't.
+// A write that begins in regions that the log has already and ends in new ones.
 TEST_F(PersistentTrackerTest, EveryRegionThatAWriteTouchesComesBackFromACrash) {
   for (const uint64_t first : {0u, 2u, 7u, 50u}) {
     for (const uint64_t regions : {1u, 2u, 3u, 9u}) {
@@ -405,12 +405,13 @@ TEST_F(PersistentTrackerTest, EveryRegionThatAWriteTouchesComesBackFromACrash) {
       Crash([&] {
         const auto tracker = ValueOf(ChangeTracker::Create(options_));
         for (const uint64_t known : {first, first + regions - 1}) {
-          // Both ends, then only the first one, are known.
+          // Both ends are in the log, then only the first.
           if (regions % 2 == 0 && known != first) continue;
           ASSERT_OK(tracker->Mark({known * kRegion * kG, 1}));
         }
         const uint64_t begin = (first * kRegion + kRegion - 1) * kG;
-        const uint64_t end = (first + regions - 1) * kRegion * kG + 1;  // one byte of the last
+        // includes one byte of the last region
+        const uint64_t end = (first + regions - 1) * kRegion * kG + 1;
         ASSERT_OK(tracker->Mark({begin, regions == 1 ? kG : end - begin}));
         _exit(0);
       });
@@ -436,7 +437,7 @@ TEST_F(PersistentTrackerTest, ACheckpointBoundsWhatACrashOverReports) {
   const Blocks region = Region(2);
   want.insert(want.end(), region.begin(), region.end());
   EXPECT_EQ(BlocksOf(ValueOf(Recover()->Changes())), want);
-  // Nothing piles up.
+  // Files do not accumulate.
   for (int i = 0; i < 5; ++i) ASSERT_OK(Recover()->Checkpoint());
   EXPECT_LE(dir_.Names("tracker").size(), 3u);
 }
@@ -467,7 +468,7 @@ TEST_F(PersistentTrackerTest, ACrashInTheWindowGivesBothEpochsBack) {
   EXPECT_TRUE(HasBlocks(ValueOf(Recover()->Changes()), {15, 25, 35}));
 }
 
-// A block whose bit is set is not yet one that a crash brings back: the log has to have it.
+// A block whose bit is set is not crash-safe yet: the region must be in the log first.
 TEST_F(PersistentTrackerTest, AMarkThatCouldNotBeLoggedIsNoMarkForTheNextOne) {
   ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(options_));
   ASSERT_OK(tracker->Mark({5 * kG, 1}));
@@ -488,7 +489,8 @@ TEST_F(PersistentTrackerTest, AMarkThatCouldNotBeLoggedIsNoMarkForTheNextOne) {
   EXPECT_OK(logged);
 }
 
-// An epoch after a crash may count writes that never landed, and the one after it need not.
+// The epoch that was open at a crash may count writes that never landed; the next one is exact
+// again.
 TEST_F(PersistentTrackerTest, EachEpochKeepsWhetherItIsExact) {
   Crash([&] {
     const auto tracker = ValueOf(ChangeTracker::Create(options_));

@@ -25,7 +25,7 @@ Blocks BlocksOf(const DirtyBitmap& bitmap) {
   return test::BlocksOf(test::ValueOf(bitmap.ToMap(kVolume)));
 }
 
-// Both sides of the ends of words and containers, and of the volume.
+// Blocks around the ends of words, containers and the volume.
 std::vector<uint64_t> Edges() {
   std::vector<uint64_t> edges;
   for (const uint64_t around : std::vector<uint64_t>{64, 128, 65536, 2 * 65536, 3 * 65536}) {
@@ -63,7 +63,7 @@ TEST(DirtyBitmapTest, HoldsWhatWasMarkedBetweenAnyEdges) {
   EXPECT_TRUE(BlocksOf(*bitmap).empty());
 }
 
-// A word of one bit, whichever it is, is not an empty one.
+// A word with a single bit, whichever it is, is not empty.
 TEST(DirtyBitmapTest, TakesEveryBlockThatIsAloneInAMap) {
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<DirtyBitmap> bitmap, DirtyBitmap::Create(kBlocks));
   std::vector<uint64_t> alone = Edges();

@@ -1,4 +1,4 @@
-// Epochs of trackers that end in one step.
+// Ends a tracker's epoch in one step.
 #ifndef CBT_TESTS_MAP_TRACKER_EPOCHS_H_
 #define CBT_TESTS_MAP_TRACKER_EPOCHS_H_
 

@@ -1,4 +1,4 @@
-// What threads tell each other without a lock: what they are at, and which writes are in flight.
+// Lock-free tables of the tracker: the threads at work, and the writes in flight.
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/membarrier.h>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kOwnPlaces = 256;
 
-// What a thread does at its place; returns that, null for a thread that has none.
+// Pins and unpins on a new thread. Returns the thread's own slot, null if it has none.
 const void* PinAndUnpin(PinTable& pins) {
   const unsigned parity = ThreadNumber() % 2;
   const PinTable::PinOf pin = pins.Pin(parity);
@@ -43,13 +43,13 @@ const void* PinAndUnpin(PinTable& pins) {
     EXPECT_EQ(place->load(), 2 - parity);
     PinTable::UnpinAt(*place);
   }
-  // Nobody is at work: neither waits.
+  // No thread is at work: neither call waits.
   pins.Wait(0);
   pins.Wait(1);
   return place;
 }
 
-// Two threads with one place would take each other's pins back.
+// Two threads on one slot would release each other's pins.
 TEST(PinTableTest, EachThreadPinsAtAPlaceOfItsOwn) {
   constexpr size_t kThreads = 8;
   PinTable pins;
@@ -61,13 +61,13 @@ TEST(PinTableTest, EachThreadPinsAtAPlaceOfItsOwn) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < kThreads; ++i) {
     threads.emplace_back([&] {
-      EXPECT_EQ(pins.OwnPlace(), nullptr);  // before it has a number
+      EXPECT_EQ(pins.OwnPlace(), nullptr);  // the thread has no number yet
       {
         const std::lock_guard<std::mutex> lock(one_at_a_time);
         if (const void* const place = PinAndUnpin(pins); place != nullptr) places.insert(place);
         numbers.insert(ThreadNumber());
       }
-      // All of them live at the same time.
+      // All threads live at the same time.
       for (++met; met < kThreads;) std::this_thread::yield();
     });
   }
@@ -77,7 +77,7 @@ TEST(PinTableTest, EachThreadPinsAtAPlaceOfItsOwn) {
             static_cast<size_t>(std::distance(numbers.begin(), numbers.lower_bound(kOwnPlaces))));
 }
 
-// A signal handler that marks while its thread marks: the end of its pin is not that of the outer
+// A signal handler marks while its thread is marking: ending the inner pin must not end the outer
 // one.
 TEST(PinTableTest, AttackAlsoAPinWithinAPinLeavesTheOuterOne) {
   PinTable pins;
@@ -100,7 +100,7 @@ TEST(PinTableTest, AttackAlsoAPinWithinAPinLeavesTheOuterOne) {
   EXPECT_TRUE(over);
 }
 
-// Hundreds of threads, which share what is beyond the places, must not leave the places to nobody.
+// Hundreds of threads share overflow slots. Slots that become free must be used again.
 TEST(PinTableTest, PlacesThatAreFreeAreTakenFirst) {
   PinTable pins;
   const auto run = [&pins](size_t count) {
@@ -122,25 +122,25 @@ TEST(PinTableTest, PlacesThatAreFreeAreTakenFirst) {
 
 bool UsesMembarrier() {
 #if defined(__SANITIZE_THREAD__)
-  return false;  // the thread sanitizer does not know such barriers
+  return false;  // the thread sanitizer does not model such barriers
 #else
   const long can = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
   return can >= 0 && (can & MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0;
 #endif
 }
 
-// Pins that are plain stores rely on a barrier that the kernel gives only to who has asked for it.
+// Pins by plain stores need a barrier that the kernel only runs for processes that registered.
 TEST(PinTableTest, HasAskedForTheBarrierThatItUses) {
   if (!UsesMembarrier()) GTEST_SKIP() << "no membarrier";
   const PinTable pins;
   EXPECT_EQ(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0), 0);
 }
 
-// Going on would lose writes: writers rely on the barrier with plain stores.
+// Continuing would lose writes: writers rely on the barrier.
 TEST(PinTableTest, StopsRatherThanGoOnWithoutItsBarrier) {
   if (!UsesMembarrier()) GTEST_SKIP() << "no membarrier";
   constexpr int kNoFilters = 77;
-  // In a process of its own, a filter of system calls can't be taken off again.
+  // In a child process, because a system call filter cannot be removed.
   const pid_t child = fork();
   if (child == 0) {
     const PinTable pins;
@@ -164,7 +164,7 @@ TEST(PinTableTest, StopsRatherThanGoOnWithoutItsBarrier) {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) << status;
 }
 
-// A range is seen as it was put in, or not at all: never one's begin with another's end.
+// A range is seen whole or not at all: never the start of one with the end of another.
 TEST(WriteTableTest, RangesAreSeenWhole) {
   const PinTable pins;
   WriteTable table(1, pins);

@@ -1,11 +1,11 @@
-// A tracker whose process is killed, again and again: two threads write, a third one takes
-// snapshots, and SIGKILL comes at any moment. What the writers did is kept in memory that outlives
-// them, and each map is compared with it:
+// Kills a tracker's process again and again: two threads write, a third takes snapshots, SIGKILL
+// comes at any moment. Shared memory that outlives the process records the writes, and each map is
+// compared with it:
 //
-// - a block that differs between two snapshots is in the map of the epoch between them, always;
-// - a map that is said to be exact has only blocks that were announced in its epoch;
-// - a closed epoch comes back with the same map until it is acknowledged;
-// - any other map over-reports whole regions, and no more than that.
+// - a block that differs between two snapshots is always in the map of the epoch between them;
+// - an exact map only has blocks that were announced in its epoch;
+// - a closed epoch keeps its map across restarts until it is acknowledged;
+// - any other map over-reports whole regions, and nothing more.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
@@ -41,7 +41,7 @@ using test::ValueOf;
 constexpr uint64_t kG = 4096;
 constexpr size_t kBlocks = 2048;
 constexpr size_t kRegion = 16;  // blocks
-constexpr size_t kRecent = 4;   // epochs, of which two exist at a time
+constexpr size_t kRecent = 4;   // epochs; two exist at a time
 constexpr size_t kThreads = 2;
 
 using Set = std::bitset<kBlocks>;
@@ -61,34 +61,34 @@ Set SetOf(const ChangeMap& map) {
   return set;
 }
 
-// Epoch n begins at snapshot n. Shared by all processes; atomics are free of locks.
+// Epoch n starts at snapshot n. Shared by all processes; the atomics are lock-free.
 struct World {
-  // The storage: the version of each block, and its snapshots.
+  // The storage: the version of each block, and the snapshots of them.
   std::array<std::atomic<uint32_t>, kBlocks> storage;
   std::array<std::array<uint32_t, kBlocks>, kRecent> snapshots;
-  std::atomic<uint32_t> taken;  // the newest snapshot that is complete
+  std::atomic<uint32_t> taken;  // the newest complete snapshot
 
-  // The blocks announced in each epoch, and what each thread is announcing: block + 1, or 0.
+  // The blocks announced in each epoch, and what each thread announces now: block + 1, or 0.
   std::array<std::array<std::atomic<bool>, kBlocks>, kRecent> announced;
   std::array<std::atomic<uint64_t>, kThreads> in_flight;
   std::atomic<uint32_t> oldest;  // open epoch
   std::atomic<uint32_t> newest;  // epoch that is open or being opened
 
-  // What CloseEpoch() returned for epoch `returned`, and until when it must do so again.
+  // The map that CloseEpoch() returned for epoch `returned`, and for how long it must be repeated.
   std::atomic<uint32_t> returned;
   std::array<bool, kBlocks> map;
-  std::atomic<uint32_t> acknowledging;  // epochs whose Acknowledge() was called
-  std::atomic<uint32_t> acknowledged;   // and has returned
-  // What epochs knew of at a crash, and the epochs after them count too.
+  std::atomic<uint32_t> acknowledging;  // epochs for which Acknowledge() was called
+  std::atomic<uint32_t> acknowledged;   // and for which it returned
+  // Writes in flight at a crash: they also count in the epochs that follow.
   std::array<std::array<bool, kBlocks>, kRecent> late;
 
-  std::atomic<uint64_t> steps;   // writes that have ended
-  std::atomic<uint64_t> enough;  // of them, so that most blocks of an epoch are not written
-  std::atomic<bool> hold;        // stay between CloseEpoch() and Acknowledge()
-  std::atomic<bool> at_closed;   // is there
-  std::atomic<bool> finish;      // end cleanly, with a closed epoch
+  std::atomic<uint64_t> steps;   // completed writes
+  std::atomic<uint64_t> enough;  // limit of `steps`, so that most blocks of an epoch stay unwritten
+  std::atomic<bool> hold;        // pause between CloseEpoch() and Acknowledge()
+  std::atomic<bool> at_closed;   // the pause was reached
+  std::atomic<bool> finish;      // exit cleanly, with a closed epoch
 
-  // Figures.
+  // Statistics.
   std::atomic<uint64_t> exact_maps, other_maps, over_reported, came_back, both_open, clean;
 };
 
@@ -135,13 +135,13 @@ class OneProcess {
     tracker_ = *std::move(found);
     const std::vector<ChangeTracker::Epoch> epochs = tracker_->epochs();
     const uint32_t first = NumberOf(epochs[0].base);
-    // What was acknowledged is gone, and what was returned and not acknowledged is there.
+    // Acknowledged epochs are gone; a returned but unacknowledged one is still there.
     ASSERT_GE(first, world_.acknowledged);
     if (world_.returned > world_.acknowledging) {
       ASSERT_TRUE(epochs[0].closed);
       ASSERT_EQ(first + 1, world_.returned);
     }
-    // Writes of the dead process count wherever they may have been announced.
+    // Writes of the killed process count in every epoch in which they may have been announced.
     for (std::atomic<uint64_t>& write : world_.in_flight) {
       if (write == 0) continue;
       for (auto& announced : world_.announced) announced[write - 1] = true;
@@ -151,7 +151,7 @@ class OneProcess {
       ++world_.came_back;
       CloseEpoch(first, epochs[0].exact);
     } else {
-      // Everything since is in it, the writes after the last snapshot too.
+      // It covers everything since, including writes after the last snapshot.
       ExpectChanges(first, SetOf(ValueOf(tracker_->Changes())));
       if (epochs.size() == 2) {
         ++world_.both_open;
@@ -204,14 +204,14 @@ class OneProcess {
       ASSERT_OK(tracker_->Checkpoint());
     }
     const bool exact = tracker_->epochs()[0].exact;
-    // An epoch that was opened after the one that saw the crash had been acknowledged.
+    // Opened after the epoch that saw the crash was acknowledged.
     if (epoch > crashed_ + 1) {
       ASSERT_TRUE(exact) << "epoch " << epoch << " after a crash in " << crashed_;
     }
     CloseEpoch(epoch, exact, acknowledge);
   }
 
-  // Closes the epoch `epoch`, or asks for its map once more, and judges the map.
+  // Closes `epoch`, or asks for its map again, and checks the map.
   void CloseEpoch(uint32_t epoch, bool exact, bool acknowledge = true) {
     ASSERT_OK_AND_ASSIGN(const ChangeMap map, tracker_->CloseEpoch());
     ASSERT_EQ(map.identity().base, NameOf(epoch));
@@ -283,7 +283,7 @@ class OneProcess {
       ASSERT_OK_AND_ASSIGN(TrackedWrite write, tracker_->Begin({block * kG, kG}));
       ++world_.storage[block];
       write.End();
-      // Epochs that were opened meanwhile have the write, too.
+      // An epoch that was opened meanwhile has the write, too.
       std::atomic_thread_fence(std::memory_order_seq_cst);
       announce();
       world_.in_flight[thread] = 0;
@@ -296,10 +296,10 @@ class OneProcess {
   std::mt19937_64 random_;
   std::unique_ptr<ChangeTracker> tracker_;
   std::atomic<bool> stop_{false};
-  uint32_t crashed_ = 0;  // the epoch in which the last process ended
+  uint32_t crashed_ = 0;  // the epoch that was open when the last process ended
 };
 
-// How the last process ended: `status` of waitpid().
+// Checks how the last process ended. `status` is from waitpid().
 void ExpectKilledOrDone(int status) {
   if (WIFSIGNALED(status)) {
     ASSERT_EQ(WTERMSIG(status), SIGKILL);
@@ -309,7 +309,7 @@ void ExpectKilledOrDone(int status) {
 }
 
 TEST(TrackerCrashTest, KilledAtAnyMomentItUnderReportsNothing) {
-  // What a disk forgets is another test's; this one is about the process.
+  // Lost disk writes are tested elsewhere; this test is about the process.
   if (::access("/dev/shm", W_OK | X_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 1);
   const test::TempDir dir;
   void* const memory =
@@ -330,7 +330,7 @@ TEST(TrackerCrashTest, KilledAtAnyMomentItUnderReportsNothing) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      // Nothing may come back into the parent's test.
+      // Nothing may propagate into the parent's test.
       try {
         OneProcess(world, options, seed).Run();
       } catch (const std::exception& exception) {
@@ -338,7 +338,7 @@ TEST(TrackerCrashTest, KilledAtAnyMomentItUnderReportsNothing) {
       }
       _exit(testing::Test::HasFailure() ? 1 : 0);
     }
-    // The moment: while an epoch is closed, or after so many writes, or never.
+    // When to kill: while an epoch is closed, after a number of writes, or never.
     int status = 0;
     pid_t ended = 0;
     const uint64_t target = begin + random() % 400;
@@ -366,7 +366,7 @@ TEST(TrackerCrashTest, KilledAtAnyMomentItUnderReportsNothing) {
   ::munmap(memory, sizeof(World));
 }
 
-// However the process ends, and as often as it is asked for, the map is the same to the block.
+// However the process ends, and however often the map is requested, it stays the same.
 TEST(TrackerCrashTest, AClosedEpochStaysUntilItIsAcknowledged) {
   const test::TempDir dir;
   TrackerOptions options = {.geometry = {1000 * kG, kG}, .volume = "vol", .base = "monday"};
@@ -394,7 +394,7 @@ TEST(TrackerCrashTest, AClosedEpochStaysUntilItIsAcknowledged) {
       EXPECT_TRUE(epochs[0].exact);
       EXPECT_EQ(epochs[1].base, "tuesday");
       EXPECT_FALSE(epochs[1].closed);
-      EXPECT_FALSE(epochs[1].exact);  // it saw the crash
+      EXPECT_FALSE(epochs[1].exact);  // was open at the crash
       for (int i = 0; i < 2; ++i) {
         const ChangeMap monday = ValueOf(tracker->CloseEpoch());
         EXPECT_EQ(BlocksOf(monday), test::Blocks{5});
@@ -402,7 +402,7 @@ TEST(TrackerCrashTest, AClosedEpochStaysUntilItIsAcknowledged) {
         ASSERT_OK(tracker->Checkpoint());
       }
       EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), (test::Blocks{4, 5, 6, 7}));
-      // Neither is it dropped by accident, nor does it take back what was given out.
+      // The closed epoch is not dropped by accident, and nothing it returned is taken back.
       const absl::Status open = tracker->OpenEpoch("wednesday");
       EXPECT_EQ(open.code(), absl::StatusCode::kFailedPrecondition);
       EXPECT_NE(open.message().find("Acknowledge()"), std::string::npos) << open;

@@ -1,5 +1,5 @@
-// Folders of trackers that something has happened to, and processes that ended with writes in
-// flight: whatever Recover() gives back, no write is missing, or it is an error.
+// Damaged tracker folders, and processes that ended with writes in flight. Recover() must return
+// every write, or an error.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -40,7 +40,7 @@ TrackerOptions OptionsAt(const std::string& directory) {
           .region_bytes = 2 * kG};
 }
 
-// Whether each of `some` is in `all`; else names the first that is not.
+// Checks that `all` contains `some`; a failure names the first missing block.
 testing::AssertionResult Holds(const Blocks& all, const Blocks& some) {
   for (const uint64_t block : some) {
     if (std::binary_search(all.begin(), all.end(), block)) continue;
@@ -56,7 +56,7 @@ void Mark(ChangeTracker& tracker, const Blocks& blocks) {
 
 // ---- damage
 
-// Where to damage a file next: the zeros between the names and the records of a log need few looks.
+// The next byte to damage. The zeros between a log's names and its records need few probes.
 size_t NextPlace(bool log, size_t at, size_t step) {
   constexpr size_t kNamesEnd = 200;
   constexpr size_t kChecksum = 12280;
@@ -64,7 +64,7 @@ size_t NextPlace(bool log, size_t at, size_t step) {
   return std::min(at + 997, kChecksum);
 }
 
-// A folder as a process left it, and what was written since each snapshot that it may name.
+// A folder that a process left, and the writes since each snapshot that it may name.
 struct State {
   std::string name;
   Files files;
@@ -73,7 +73,7 @@ struct State {
 
 class TrackerDamageTest : public testing::Test {
  protected:
-  // Thousands of folders are synced; what a disk that forgets does is another test's.
+  // Thousands of folders are synced; lost disk writes are tested elsewhere.
   static void SetUpTestSuite() {
     if (::access("/dev/shm", W_OK | X_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 1);
   }
@@ -82,7 +82,7 @@ class TrackerDamageTest : public testing::Test {
   std::vector<State> States() const {
     std::vector<State> states;
     std::map<std::string, Blocks> since = {{"monday", {}}};
-    std::string closed;  // the epoch that gets no more writes
+    std::string closed;  // the epoch that takes no more writes
     std::unique_ptr<ChangeTracker> tracker;
     const auto keep = [&](const std::string& name) {
       states.push_back({name, test::FilesOf(folder_), since});
@@ -119,7 +119,7 @@ class TrackerDamageTest : public testing::Test {
     EXPECT_OK(tracker->Close());
     keep("closed after an epoch");
     tracker.reset();
-    // A process that comes after a crash leaves late writes.
+    // A process that starts after a crash leaves late writes.
     test::WriteFiles(states[states.size() - 2].files, crashed_);
     tracker = ValueOf(ChangeTracker::Recover(OptionsAt(crashed_)));
     const auto keep_crashed = [&](const std::string& name) {
@@ -141,7 +141,7 @@ class TrackerDamageTest : public testing::Test {
     return states;
   }
 
-  // What Recover() makes of a folder with other files: refused, or nothing is missing.
+  // Recovers the folder with other files: it must be refused, or return every write.
   void Check(const State& state, const Files& files, const std::string& what) {
     ++folders_;
     std::filesystem::remove_all(damaged_);
@@ -149,8 +149,8 @@ class TrackerDamageTest : public testing::Test {
     const auto tracker = ChangeTracker::Recover(OptionsAt(damaged_));
     if (!tracker.ok()) {
       ++refused_;
-      // Who is told that there is none makes a new one, which knows of nothing. Where only an empty
-      // first log is left, nothing had been announced.
+      // A caller that gets NotFound creates a new tracker, which has no history. That is safe where
+      // only an empty first log is left: nothing was announced.
       const bool empty = files.empty() || (state.name == "created" && !files.contains("TRACKER"));
       EXPECT_EQ(absl::IsNotFound(tracker.status()), empty)
           << state.name << ", " << what << ": " << tracker.status();
@@ -167,7 +167,7 @@ class TrackerDamageTest : public testing::Test {
       if (epoch.exact) {
         EXPECT_EQ(known, since->second) << state.name << ", " << what << ": said to be exact";
       }
-      if (!epoch.closed) break;  // Changes() is of the oldest open one
+      if (!epoch.closed) break;  // Changes() starts at the oldest open one
     }
   }
 
@@ -194,7 +194,7 @@ TEST_F(TrackerDamageTest, EachStateIsRecoveredAsItIs) {
   }
 }
 
-// One file or two of them. Nothing is concluded from what is absent.
+// One or two files are missing. Nothing may be concluded from an absent file.
 TEST_F(TrackerDamageTest, AttackBAFileThatIsMissingIsNoCleanClose) {
   for (const State& state : States()) {
     for (const auto& [first, first_bytes] : state.files) {
@@ -219,7 +219,7 @@ TEST_F(TrackerDamageTest, AttackCAZeroedSectorOrRecordIsNoEmptyPlace) {
     for (const auto& [name, bytes] : state.files) {
       const bool log = name.ends_with(".log");
       for (const size_t size : {size_t{16}, size_t{512}, size_t{4096}}) {
-        // The zeros between the names and the records of a log need no second look.
+        // The zeros between a log's names and its records need no second pass.
         for (size_t at = log && size == 16 ? 12288 : 0; at < bytes.size(); at += size) {
           Files damaged = state.files;
           const size_t count = std::min(size, bytes.size() - at);
@@ -236,7 +236,7 @@ TEST_F(TrackerDamageTest, AttackDNoFileStandsForAnother) {
   const std::vector<State> states = States();
   for (const State& state : states) {
     for (const auto& [name, bytes] : state.files) {
-      // Of its own folder, and of all that went before it.
+      // Files of its own folder, and of all earlier states.
       for (const State& other : states) {
         for (const auto& [source, copied] : other.files) {
           if (copied == bytes || name == "TRACKER" || source == name) continue;
@@ -251,8 +251,8 @@ TEST_F(TrackerDamageTest, AttackDNoFileStandsForAnother) {
   EXPECT_EQ(refused_, folders_);
 }
 
-// Of a tracker of the same volume that began at the same snapshot, in the same folder before this
-// one, say.
+// For example, of a tracker of the same volume that started at the same snapshot in the same
+// folder.
 TEST_F(TrackerDamageTest, AttackDALogOfAnotherTrackerIsRefused) {
   const auto leave = [this](const Blocks& marked) {
     std::filesystem::remove_all(folder_);
@@ -294,7 +294,7 @@ TEST_F(TrackerDamageTest, AnyShorterFileIsFound) {
   }
 }
 
-// ---- writes that land late
+// ---- late writes
 
 class LateWritesTest : public testing::Test {
  protected:
@@ -302,7 +302,7 @@ class LateWritesTest : public testing::Test {
     return ValueOf(ChangeTracker::Recover(OptionsAt(folder_)));
   }
 
-  // Opens the epoch `name` and closes the one before it, whose changes it returns.
+  // Opens epoch `name`, closes the one before it and returns its changes.
   static Blocks Turn(ChangeTracker& tracker, const std::string& name) {
     EXPECT_OK(tracker.OpenEpoch(name));
     return BlocksOf(ValueOf(test::EndEpoch(tracker)));
@@ -325,14 +325,14 @@ TEST_F(LateWritesTest, AttackFAWriteThatLandsAfterTheNextSnapshotIsInTheEpochTha
   Mark(*tracker, {50});
   EXPECT_TRUE(Holds(BlocksOf(ValueOf(tracker->Changes())), {5, 50}));
   EXPECT_TRUE(Holds(Turn(*tracker, "wednesday"), {5, 50}));
-  // But not for ever.
+  // But not forever.
   EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), Blocks{});
   EXPECT_TRUE(tracker->epochs()[0].exact);
   Mark(*tracker, {7});
   EXPECT_EQ(Turn(*tracker, "thursday"), Blocks{7});
 }
 
-// A checkpoint has taken it from the log of regions into the map.
+// A checkpoint moved it from the region log into the map.
 TEST_F(LateWritesTest, AttackFACheckpointForgetsNoWriteInFlight) {
   test::RunInChild([&] {
     const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
@@ -345,7 +345,7 @@ TEST_F(LateWritesTest, AttackFACheckpointForgetsNoWriteInFlight) {
   EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), Blocks{5});
 }
 
-// Nothing new is marked then, and still the log must know that something is under way.
+// Nothing new is marked, and still the log must record that a write is in flight.
 TEST_F(LateWritesTest, AttackFAWriteToWhatTheCheckpointHasIsLateToo) {
   test::RunInChild([&] {
     const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
@@ -393,7 +393,7 @@ TEST_F(LateWritesTest, AttackFACleanCloseAndACancelledEpochForgetNothing) {
   EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), Blocks{});
 }
 
-// The second process is killed too, at every step that it takes.
+// The second process is killed too, after each of its steps.
 TEST_F(LateWritesTest, AttackFASecondCrashForgetsNothing) {
   for (int steps = 0; steps <= 4; ++steps) {
     std::filesystem::remove_all(folder_);
@@ -428,7 +428,7 @@ TEST_F(LateWritesTest, AttackFASecondCrashForgetsNothing) {
   }
 }
 
-// Closed while a write is under way: as after a crash.
+// Closed while a write is in flight: treated as a crash.
 TEST_F(LateWritesTest, AttackFAWriteInFlightWhenTheTrackerClosesIsLate) {
   {
     ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));

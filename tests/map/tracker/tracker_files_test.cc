@@ -1,4 +1,4 @@
-// What the files of a tracker say about its epochs.
+// The record of epochs in a tracker's files.
 #include "map/tracker/tracker_files.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ class TrackerFilesTest : public testing::Test {
     return manifest;
   }
 
-  // As another process would, after this one has gone.
+  // Reads as another process would after this one exited.
   absl::StatusOr<TrackerFiles::Contents> Read() {
     files_.reset();
     files_ = ValueOf(TrackerFiles::Open(dir_ / "tracker"));
@@ -73,7 +73,7 @@ class TrackerFilesTest : public testing::Test {
 };
 
 TEST_F(TrackerFilesTest, OnlyWhatTheManifestNamesCounts) {
-  // What a Create() leaves that was cut off: nothing can have been announced.
+  // A Create() that was cut off leaves this: nothing can have been announced.
   CreateLog(5, "monday");
   EXPECT_FALSE(ValueOf(files_->IsUsed()));
   EXPECT_EQ(Read().status().code(), absl::StatusCode::kNotFound);
@@ -110,11 +110,11 @@ TEST_F(TrackerFilesTest, ACommitRemovesWhatItDoesNotNameAndNothingBefore) {
   const auto contents = Read();
   ASSERT_OK(contents);
   EXPECT_EQ(test::BlocksOf(contents->epochs[0].map), kMarked);
-  // No number of a file is given out again.
+  // File numbers are never reused.
   EXPECT_EQ(CreateLog(0, "monday").number, 4u);
 }
 
-// A number that was given out and never counted may be another file's after a restart.
+// A number that was used but not recorded could name another file after a restart.
 TEST_F(TrackerFilesTest, WhatWasLeftBesideTheManifestIsSwept) {
   const ManifestFile log = CreateLog(0, "monday");
   ASSERT_OK(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})));
@@ -140,7 +140,7 @@ TEST_F(TrackerFilesTest, AFolderThatHoldsAnyFileOfATrackerIsUsed) {
   }
 }
 
-// A map of another epoch, with a checksum of its own that is right.
+// A map of another epoch with a valid checksum.
 TEST_F(TrackerFilesTest, AttackDAnotherMapUnderTheNameIsRefused) {
   const ManifestFile log = CreateLog(0, "monday");
   const ManifestFile map = WriteMap();
@@ -154,12 +154,12 @@ TEST_F(TrackerFilesTest, AttackDAnotherMapUnderTheNameIsRefused) {
       << status;
 }
 
-// Not known to be on the disk, so all files of either state stay.
+// It is unknown whether the commit reached the disk, so the files of both states stay.
 TEST_F(TrackerFilesTest, ACommitThatFailsLeavesTheOneBefore) {
   const ManifestFile log = CreateLog(0, "monday");
   ASSERT_OK(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})));
   const ManifestFile next = CreateLog(1, "tuesday");
-  // What has the name can't be replaced by a file.
+  // A folder under that name cannot be replaced by a file.
   std::filesystem::rename(dir_ / "tracker/TRACKER", dir_ / "TRACKER");
   std::filesystem::create_directory(dir_ / "tracker/TRACKER");
   EXPECT_FALSE(files_->Commit(ManifestOf({{1, "tuesday", true, {}, {next}}})).ok());
@@ -173,7 +173,7 @@ TEST_F(TrackerFilesTest, ACommitThatFailsLeavesTheOneBefore) {
   EXPECT_EQ(dir_.Names("tracker"), (Names{"TRACKER", "regions-1.log"}));
 }
 
-// What is on disk is known here: nothing was written.
+// Nothing was written, so the state on disk is known.
 TEST_F(TrackerFilesTest, ACommitThatMayNotWriteLeavesNoDoubt) {
   const ManifestFile log = CreateLog(0, "monday");
   ASSERT_OK(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})));
@@ -191,7 +191,7 @@ TEST_F(TrackerFilesTest, ACommitThatMayNotWriteLeavesNoDoubt) {
   EXPECT_EQ(files_->manifest().epochs[0].base, "monday");
 }
 
-// Two writers at the same place would lose regions that both were told to be on disk.
+// Two writers at one offset would lose regions that both reported as logged.
 TEST_F(TrackerFilesTest, ThreadsThatLogAtTheSameTimeLoseNoRegion) {
   constexpr uint64_t kRegions = 1 << 14;
   constexpr uint64_t kThreads = 4;
