@@ -1,4 +1,4 @@
-// What the real tool sends of a real subvolume, against a comparison of all bytes.
+// Real streams of real subvolumes, compared with all bytes of the files.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -38,7 +38,7 @@ class BtrfsSendMountTest : public testing::Test {
 
   bool Snapshot(const std::string& name) { return Run("btrfs subvolume snapshot -r vol " + name); }
 
-  // The map from the stream that `btrfs send` writes with `arguments`.
+  // The map of the stream that `btrfs send` writes with `arguments`.
   absl::StatusOr<ChangeMap> Send(const std::string& arguments, const BtrfsSendOptions& options) {
     if (!Run("btrfs send " + arguments + " > stream")) return absl::InternalError("btrfs send");
     return ReadBtrfsSend(*ValueOf(OpenByteStream(mount_ / "stream")), options);
@@ -53,7 +53,7 @@ ByteSet BytesOf(const ChangeMap& map) {
   return reference::BytesOf(test::RangesOf(map), static_cast<size_t>(map->capacity()));
 }
 
-// Read-only snapshots can't be opened for writing.
+// Read-only snapshots cannot be opened for writing.
 std::vector<uint8_t> BytesIn(const std::string& path) {
   const auto image = ValueOf(Image::Open(path));
   std::vector<uint8_t> bytes(static_cast<size_t>(image->size()));
@@ -99,7 +99,7 @@ TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
       name = "linked";
     }
     if (round == 8) {
-      // Replaced by another file, most of which is a hole now.
+      // Replaced by another file that is mostly a hole now.
       ASSERT_TRUE(Run("truncate -s 6M vol/new && echo x >> vol/new && mv vol/new vol/" + name));
     }
     const std::string base = absl::StrCat("s", round - 1);
@@ -110,7 +110,7 @@ TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
     const ByteSet truth = reference::ChangedBytes(old_bytes, new_bytes, 4096);
     BtrfsSendOptions options{.path = name, .base_path = before_name};
     options.capacity = new_bytes.size();
-    // In the second round the stream names the other file alone.
+    // In the second round the stream only names the other file.
     options.single_name = round == 2;
     options.path_exists = round == 2;
     for (const char* mode :
@@ -137,7 +137,7 @@ TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
   }
 }
 
-// The stream names the first name of a file; the second is what was asked for.
+// The stream uses a file's first name; the caller asks for the second.
 TEST_F(BtrfsSendMountTest, HardLinksAreNotOverlooked) {
   test::SeededRandom random(2);
   const RealFile file(PathOf("vol/a"));
@@ -159,7 +159,7 @@ TEST_F(BtrfsSendMountTest, HardLinksAreNotOverlooked) {
   EXPECT_EQ(found, 1);
 }
 
-// What is in a subvolume inside of the one that is sent is in no stream of it.
+// A stream contains nothing of a nested subvolume.
 TEST_F(BtrfsSendMountTest, NestedSubvolumesAreNotCalledUnchanged) {
   ASSERT_TRUE(Run("btrfs subvolume create vol/nested && echo one > vol/nested/disk.img"));
   ASSERT_TRUE(Snapshot("s0"));

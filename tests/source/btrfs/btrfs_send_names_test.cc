@@ -1,4 +1,4 @@
-// Names that change while a stream is played, against a model of a small file system.
+// Names that change while a stream is replayed, against a model of a small file system.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -21,7 +21,7 @@ using reference::Ranges;
 using test::BtrfsWriter;
 using test::ValueOf;
 
-// Of the files of the base; a multiple of 4096.
+// The size of the base's files; a multiple of 4096.
 constexpr uint64_t kSize = kMiB;
 
 Ranges Read(const std::string& bytes, const BtrfsSendOptions& options) {
@@ -30,7 +30,7 @@ Ranges Read(const std::string& bytes, const BtrfsSendOptions& options) {
   return test::RangesOf(ValueOf(ReadBtrfsSend(*stream, options)));
 }
 
-// A small file system that is changed at random, with the stream that says so.
+// Changes a small file system at random and writes the matching stream.
 class Model {
  public:
   Model() {
@@ -43,7 +43,7 @@ class Model {
   }
 
   struct Inode {
-    std::string origin;  // empty: made by the stream
+    std::string origin;  // empty: created by the stream
     std::set<uint64_t> blocks;
     uint64_t size;
   };
@@ -104,7 +104,7 @@ class Model {
     }
   }
 
-  // Often one that was there before and is not now.
+  // Often a name that existed before and is free now.
   std::string FreeName(std::mt19937_64& random) const {
     static const char* const kNames[] = {"d", "e", "f", "g", "h", "i", "j", "k", "l", "m"};
     for (;;) {
@@ -159,7 +159,7 @@ RC_GTEST_PROP(BtrfsSendProperty, NamesLeadToTheRightFile, ()) {
       }
     }
     const Ranges all = inode.size == 0 ? Ranges{} : Ranges{{0, inode.size}};
-    // In the base there was this file at this path, or not.
+    // Whether the base had this file at this path.
     const Ranges want = inode.origin == path ? changed : all;
     RC_ASSERT(Read(bytes, options) == want);
     if (made) continue;

@@ -32,7 +32,7 @@ absl::StatusOr<ChangeMap> Read(const BtrfsWriter& writer, const BtrfsSendOptions
 
 Ranges RangesOf(absl::StatusOr<ChangeMap> map) { return test::RangesOf(ValueOf(std::move(map))); }
 
-// The size that is expected in most of these tests.
+// The expected file size in most of these tests.
 constexpr uint64_t kSize = 1'000'000;
 
 BtrfsSendOptions For(const std::string& path, std::optional<uint64_t> capacity = kSize) {
@@ -41,8 +41,8 @@ BtrfsSendOptions For(const std::string& path, std::optional<uint64_t> capacity =
 
 Ranges Everything(uint64_t size = kSize) { return {{0, size}}; }
 
-// btrfs-progs 6.2, kernel 6.18: of a file of 4 MiB, [40960, 53248) was written, [40960, 49152) of
-// that punched out, and the file made longer.
+// Recorded with btrfs-progs 6.2 on kernel 6.18: in a file of 4 MiB, [40960, 53248) was written,
+// then [40960, 49152) was punched out, then the file was extended.
 constexpr uint8_t kRecorded[] = {
     0x62, 0x74, 0x72, 0x66, 0x73, 0x2d, 0x73, 0x74, 0x72, 0x65, 0x61, 0x6d, 0x00, 0x01, 0x00, 0x00,
     0x00, 0x45, 0x00, 0x00, 0x00, 0x02, 0x00, 0xa7, 0x32, 0xf8, 0x51, 0x0f, 0x00, 0x01, 0x00, 0x62,
@@ -80,7 +80,7 @@ TEST(BtrfsSendTest, ReadsARecordedStream) {
   EXPECT_EQ(ValueOf(Read(bytes, {.identity = given})).identity(), given);
 }
 
-// Whatever is cut off and whatever bit is flipped is found.
+// Every truncation and every bit flip is found.
 TEST(BtrfsSendTest, DamageIsNeverOverlooked) {
   BtrfsWriter second(2);
   second.Snapshot().WriteEncoded("disk.img", 4096, 8192, "abc").Write("disk.img", 0, "data");
@@ -96,7 +96,7 @@ TEST(BtrfsSendTest, DamageIsNeverOverlooked) {
     for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
       std::string flipped = bytes;
       flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
-      // The version is under no checksum.
+      // No checksum covers the version.
       const bool version = bit / 8 >= 13 && bit / 8 < 17;
       const auto code = Read(flipped).status().code();
       if (!version) {
@@ -115,15 +115,15 @@ TEST(BtrfsSendTest, EveryKindOfChangeCounts) {
   writer.Clone("f", 10'000, 5000);
   writer.Update("f", 40'960, 4096);
   writer.WriteEncoded("f", 81'920, 131'072, "zz");
-  writer.Allocate("f", 3, 300'000, 1);     // a hole, the size kept
+  writer.Allocate("f", 3, 300'000, 1);     // a hole, keeping the size
   writer.Allocate("f", 0x10, 400'000, 1);  // zeros
   writer.Allocate("f", 0x40, 500'000, 1);
-  writer.Update("f", 600'000, 0);  // nothing
+  writer.Update("f", 600'000, 0);  // empty
   writer.Times("f").Times("").End();
   const Ranges want = {{0, 4096},       {8192, 8192},    {40'960, 4096}, {81'920, 131'072},
                        {299'008, 4096}, {397'312, 4096}, {499'712, 4096}};
   EXPECT_EQ(RangesOf(Read(writer, For("f"))), want);
-  // In any order, many of them, and none of it lost on the way to a map.
+  // Many changes in any order; none may be lost on the way to a map.
   test::SeededRandom random(1);
   BtrfsWriter many;
   many.Snapshot();
@@ -174,18 +174,18 @@ TEST(BtrfsSendTest, SizeComesFromTheStreamOrTheCaller) {
   EXPECT_EQ(RangesOf(Read(changes(), For("f", 12'288))), (Ranges{{8192, 4096}}));
   EXPECT_EQ(Read(changes(), For("f", 12'287)).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Read(changes(), For("f", 0)).status().code(), StatusCode::kInvalidArgument);
-  // A size alone changes nothing below it.
+  // A size change alone changes nothing below it.
   EXPECT_EQ(RangesOf(Read(changes(cut(20'000)), For("f", std::nullopt))), (Ranges{{8192, 4096}}));
   EXPECT_EQ(Read(changes(cut(20'000)), For("f", 20'001)).status().code(),
             StatusCode::kInvalidArgument);
   EXPECT_EQ(RangesOf(Read(changes(cut(9000)), For("f", 9000))), (Ranges{{8192, 808}}));
   EXPECT_EQ(RangesOf(Read(changes(cut(0)), For("f", 0))), Ranges{});
-  // What was cut off and grown again is zeros, whatever it was.
+  // A range that was cut off and grown again reads as zeros.
   EXPECT_EQ(RangesOf(Read(changes(cut(5000), cut(20'000)), For("f", 20'000))),
             (Ranges{{4096, 20'000 - 4096}}));
   EXPECT_EQ(RangesOf(Read(changes(cut(5000), update(16'384)), For("f", 20'480))),
             (Ranges{{4096, 20'480 - 4096}}));
-  // Written behind the size: grown.
+  // A write past the end extends the file.
   EXPECT_EQ(ValueOf(Read(changes(cut(10'000), update(16'384)), For("f", std::nullopt)))->capacity(),
             20'480);
 }
@@ -202,7 +202,7 @@ TEST(BtrfsSendTest, FilesAreFollowedThroughRenames) {
   options.base_path = "images/a";
   const Ranges want = {{0, 4096}, {8192, 4096}, {16'384, 4096}, {24'576, 4096}, {32'768, 4096}};
   EXPECT_EQ(RangesOf(Read(writer, options)), want);
-  // By this name it was nothing, or another one, in the base.
+  // In the base this name belonged to no file, or to another.
   EXPECT_EQ(RangesOf(Read(writer, For("c"))), Everything());
   options.base_path = "b";
   EXPECT_EQ(RangesOf(Read(writer, options)), Everything());
@@ -212,7 +212,7 @@ TEST(BtrfsSendTest, FilesAreFollowedThroughRenames) {
   EXPECT_EQ(Read(writer, For("new")).status().code(), StatusCode::kInvalidArgument);
 }
 
-// The way editors save: what the new file leaves out, the old one may have held.
+// Editors save this way: the old file may have had data where the new one has none.
 TEST(BtrfsSendTest, ReplacedFileHasChangedEverywhere) {
   BtrfsWriter made;
   made.Snapshot().MakeFile("o300-8-0").Update("o300-8-0", 0, 4096).Truncate("o300-8-0", kSize);
@@ -233,7 +233,7 @@ TEST(BtrfsSendTest, ReplacedFileHasChangedEverywhere) {
   EXPECT_EQ(RangesOf(Read(folder, For("d/f"))), Everything());
   EXPECT_EQ(RangesOf(Read(folder, For("e/f"))), Everything());
 
-  // Taken away and made again: nothing of the base is left below.
+  // Removed and created again: nothing of the base remains.
   BtrfsWriter again;
   again.Snapshot().Unlink("f").MakeFile("f").End();
   EXPECT_EQ(RangesOf(Read(again, For("f", 0))), Ranges{});
@@ -243,7 +243,7 @@ TEST(BtrfsSendTest, ReplacedFileHasChangedEverywhere) {
   EXPECT_EQ(Read(gone, For("f")).status().code(), StatusCode::kNotFound);
 }
 
-// A stream calls an inode by one of its names; another one may be the one that was asked for.
+// A stream uses one of an inode's names; the caller may have asked for another.
 TEST(BtrfsSendTest, OtherNamesOfTheFileAreNotOverlooked) {
   BtrfsWriter writer;
   writer.Snapshot().Update("other", 0, 4096).Times("other").End();
@@ -257,11 +257,12 @@ TEST(BtrfsSendTest, OtherNamesOfTheFileAreNotOverlooked) {
   BtrfsSendOptions single = there;
   single.single_name = true;
   EXPECT_EQ(RangesOf(Read(writer, single)), Ranges{});
-  // Named, so that all that changes in it is under this name.
+  // The stream uses the caller's name, so all changes are under it.
   BtrfsWriter named;
   named.Snapshot().Update("other", 0, 4096).Times("f").End();
   EXPECT_EQ(RangesOf(Read(named, For("f"))), Ranges{});
-  // What the stream made itself can't be it; and where nothing changes nothing is hidden.
+  // A file that the stream created cannot be the caller's; and if nothing changes, nothing is
+  // hidden.
   BtrfsWriter fresh;
   fresh.Snapshot().MakeFile("other").Update("other", 0, 4096).Times("other").End();
   EXPECT_EQ(RangesOf(Read(fresh, there)), Ranges{});
@@ -270,8 +271,8 @@ TEST(BtrfsSendTest, OtherNamesOfTheFileAreNotOverlooked) {
   EXPECT_EQ(RangesOf(Read(quiet, there)), Ranges{});
 }
 
-// By the stream alone a file that is in it nowhere may be unchanged, or a typing error, or in a
-// nested subvolume, where anything may have changed.
+// A file that a stream never names may be unchanged, misspelt, or in a nested subvolume where
+// anything may have changed.
 TEST(BtrfsSendTest, AFileThatNobodyNamedIsNotCalledUnchanged) {
   BtrfsWriter busy;
   busy.Snapshot().Update("images/vm.raw", 0, 4096).Times("images/vm.raw").End();
@@ -299,7 +300,7 @@ TEST(BtrfsSendTest, AFileThatNobodyNamedIsNotCalledUnchanged) {
                     writer == &busy && !single)
               << status;
           if (!capacity.has_value()) continue;
-          // Promised.
+          // The caller guarantees it.
           options.single_name = true;
           options.path_exists = true;
           EXPECT_EQ(RangesOf(Read(*writer, options)), Ranges{});
@@ -307,7 +308,7 @@ TEST(BtrfsSendTest, AFileThatNobodyNamedIsNotCalledUnchanged) {
       }
     }
   }
-  // The promise covers nothing that the stream says itself.
+  // The guarantee does not override the stream.
   BtrfsSendOptions there = For("images/vm.raw");
   there.path_exists = true;
   EXPECT_EQ(RangesOf(Read(busy, there)), (Ranges{{0, 4096}}));
@@ -317,7 +318,7 @@ TEST(BtrfsSendTest, AFileThatNobodyNamedIsNotCalledUnchanged) {
   full.Full().MakeFile("f").End();
   there.path = "g";
   EXPECT_EQ(Read(full, there).status().code(), StatusCode::kNotFound);
-  // What moves a file, or gives it another name, has named it; what changes nothing in it, too.
+  // Renaming or linking a file names it, and so does a command that changes nothing in it.
   BtrfsWriter named;
   named.Snapshot().Rename("f", "o256-7-0").Rename("o256-7-0", "f").Link("h", "g").Times("k").End();
   for (const char* path : {"f", "g", "k"}) {
@@ -337,13 +338,13 @@ TEST(BtrfsSendTest, WithoutAPathThereMustBeOneFile) {
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_NE(status.message().find("d/f1, "), std::string::npos) << status;
   EXPECT_NE(status.message().find("..."), std::string::npos) << status;
-  // One that is gone again is none of them.
+  // A file that is removed again does not count.
   BtrfsWriter one;
   one.Snapshot().Update("f", 0, 1).Update("g", 0, 1).Unlink("g").End();
   EXPECT_EQ(RangesOf(Read(one, For(""))), (Ranges{{0, 4096}}));
 }
 
-// Without a base: what is allocated.
+// Without a base: the allocated ranges.
 TEST(BtrfsSendTest, FullStreamTellsWhatIsWritten) {
   BtrfsWriter writer;
   writer.Full().MakeFile("o257-7-0").Rename("o257-7-0", "f").Write("f", 8192, "data");
@@ -375,7 +376,7 @@ TEST(BtrfsSendTest, WhatIsNotKnownCouldBeAWrite) {
   for (const uint32_t version : {0U, 4U, 0xffffffffU}) {
     EXPECT_EQ(code(BtrfsWriter(version).Snapshot().End()), StatusCode::kUnimplemented);
   }
-  // Collapses and inserts move what is behind.
+  // Collapse and insert move the data that follows.
   for (const uint32_t mode : {0x08U, 0x20U, 0x04U, 0x80000000U}) {
     EXPECT_EQ(code(BtrfsWriter(2).Snapshot().Allocate("f", mode, 0, 4096).End()),
               StatusCode::kUnimplemented);
@@ -397,7 +398,7 @@ TEST(BtrfsSendTest, CommandsThatCanNotBeAreRefused) {
       BtrfsWriter().Snapshot().MakeFolder("d").Update("d/f", 0, 1).End().bytes(),
       BtrfsWriter().Snapshot().MakeFolder("d").Truncate("d", 0).End().bytes(),
   };
-  // Attributes: missing, doubled, of a wrong length, past the command's end.
+  // Attributes that are missing, repeated, of the wrong length, or reach past the command's end.
   const std::vector<std::pair<uint16_t, std::string>> bodies = {
       {22, ""},
       {22, path},
@@ -437,7 +438,7 @@ TEST(BtrfsSendTest, CommandsThatCanNotBeAreRefused) {
     EXPECT_EQ(Read(BtrfsWriter().Snapshot().End(), For(bad)).status().code(),
               StatusCode::kInvalidArgument);
   }
-  // A command of version 1 is no longer than 64 KiB.
+  // A version 1 command has at most 64 KiB.
   wrong.push_back(BtrfsWriter()
                       .Snapshot()
                       .Command(20, path + Attribute(14, std::string(40'000, 'x')) +
@@ -450,12 +451,12 @@ TEST(BtrfsSendTest, CommandsThatCanNotBeAreRefused) {
     EXPECT_NE(status.message().find("byte "), std::string::npos) << i << ": " << status;
     EXPECT_EQ(status.message().find("the stream: "), 0) << i << ": " << status;
   }
-  // The text of a symbolic link is nobody's path.
+  // The target of a symbolic link is not a path of the stream.
   EXPECT_OK(Read(BtrfsWriter().Snapshot().Command(8, path + Attribute(17, "../x")).Times("g").End(),
                  For("g")));
 }
 
-// Far out, or at the largest of numbers: an error, and no memory in proportion.
+// Changes at huge offsets, up to the largest number: an error, without memory in proportion.
 TEST(BtrfsSendTest, ChangesFarOutCostNothing) {
   const auto code = [](uint64_t offset, uint64_t length, std::optional<uint64_t> capacity) {
     return Read(BtrfsWriter().Snapshot().Update("f", offset, length).End(), For("f", capacity))
@@ -480,7 +481,7 @@ TEST(BtrfsSendTest, ChangesFarOutCostNothing) {
             (Ranges{{0, kMaxGranularity}}));
 }
 
-// Folders moved into folders, deeper than a path is long: nothing recurses.
+// Folders moved into folders, deeper than any path: nothing may recurse.
 TEST(BtrfsSendTest, FoldersNestedWithoutEndAreTakenDownAgain) {
   std::string deep = "d";
   for (int i = 0; i < 1000; ++i) deep += "/d";

@@ -36,7 +36,7 @@ TEST(BeneathTest, NothingLeadsOut) {
       EXPECT_NE(errno, 0) << path;
     }
   }
-  // Links that stay inside work where the kernel can tell.
+  // Links that stay inside work if the kernel can check them.
   const int inner = OpenBeneath(root, "in/inner", O_RDONLY);
   EXPECT_GE(inner, 0);
   close(inner);

@@ -106,12 +106,12 @@ TEST_F(DirectoryProviderTest, OtherErrorsHaveTheCodesOfTheContract) {
             StatusCode::kInvalidArgument);
 }
 
-// Which of the two is the snapshot can't be known.
+// It is unknown which of the two is the snapshot.
 TEST_F(DirectoryProviderTest, AnImageBesideOneThatCannotBeHadIsNotTakenForTheSnapshot) {
   dir_.Write("root/vol1/half.img", "x");
   dir_.Write("root/vol1/half.partial", "x");
   dir_.Write("root/vol1/shut.img", "x");
-  // There, and not to be opened: root may open everything that has a name.
+  // Exists but cannot be opened, not even by root: the name is too long.
   std::filesystem::create_symlink(std::string(300, 'x'), dir_ / "root/vol1/shut.raw");
   for (const char* id : {"vol1/half", "vol1/shut"}) {
     EXPECT_EQ(Allocated(id).code(), StatusCode::kUnavailable) << id << " " << Allocated(id);
@@ -122,7 +122,7 @@ TEST_F(DirectoryProviderTest, AnImageBesideOneThatCannotBeHadIsNotTakenForTheSna
           << base << " " << target;
     }
   }
-  // What leads out is no snapshot, and stands in nobody's way.
+  // A link that leads out is not a snapshot and does not interfere.
   std::filesystem::create_symlink("../../outside.img", dir_ / "root/vol1/bare.raw");
   EXPECT_OK(Allocated("vol1/bare"));
 }
@@ -165,7 +165,7 @@ class FolderReads {
       for (ssize_t at = 0; at < size;) {
         inotify_event event;
         std::memcpy(&event, buffer + at, sizeof(event));
-        // Events of files in the folder have a name.
+        // Events of files in the folder carry a name.
         count += event.len == 0 && (event.mask & IN_OPEN) != 0 ? 1 : 0;
         at += static_cast<ssize_t>(sizeof(event) + event.len);
       }
@@ -199,7 +199,8 @@ TEST(MakeDirectoryProviderTest, RefusesRootsAndOptionsThatCannotWork) {
       StatusCode::kInvalidArgument);
 }
 
-// The time of a change is the kernel's clock tick: what is written within one looks unchanged.
+// Time stamps advance with the kernel's clock tick: a second write within one tick looks like no
+// change.
 void AwaitTick(const std::string& path) {
   const auto written = std::filesystem::last_write_time(path);
   const std::string probe = path + ".probe";
@@ -221,18 +222,18 @@ TEST_F(DirectoryProviderTest, AttackUTheVersionOfAnImageIsThatOfItsFiles) {
   EXPECT_EQ(versions(), first);
   ASSERT_OK_AND_ASSIGN(provider_, MakeDirectoryProvider(dir_ / "root"));
   EXPECT_EQ(versions(), first);
-  // Another file of the same size under the name, and the first one after it.
+  // The name now refers to another file of the same size.
   dir_.Write("root/.other", std::string(10'000, 'c'));
   std::filesystem::rename(dir_ / "root/.other", dir_ / "root/vol1/tuesday.raw");
   const auto replaced = versions();
   EXPECT_NE(replaced.first, first.first);
   EXPECT_NE(replaced.second, first.second);
-  // The base is only part of the delta.
+  // Of the delta, only the base changes.
   dir_.Write("root/.other", std::string(10'000, 'd'));
   std::filesystem::rename(dir_ / "root/.other", dir_ / "root/vol1/monday.img");
   EXPECT_NE(versions().first, replaced.first);
   EXPECT_EQ(versions().second, replaced.second);
-  // Written to where it lies.
+  // Written in place.
   const auto before = versions();
   AwaitTick(dir_ / "root/vol1/tuesday.raw");
   dir_.Write("root/vol1/tuesday.raw", std::string(10'000, 'e'));

@@ -1,4 +1,4 @@
-// What the directory provider makes of maps and chains beside images.
+// Maps and chains beside images, as the directory provider reads them.
 #include "source/directory/volume_maps.h"
 
 #include <fcntl.h>
@@ -55,7 +55,7 @@ class VolumeMapsTest : public testing::Test {
   absl::StatusOr<MetadataSource> Delta(const std::string& base, const std::string& target) {
     return provider_->OpenDelta("pool/vol1/" + base, "pool/vol1/" + target, context_);
   }
-  // A chain of neighbouring snapshots; `blocks` changed to each but the first.
+  // A chain of adjacent snapshots; `blocks` changed up to each but the first.
   void WriteChain(const std::string& file, const std::vector<std::string>& snapshots,
                   const std::vector<test::Blocks>& blocks, uint64_t granularity = kG) {
     auto chain = ChangeChain::Create(dir_ / ("root/pool/vol1/" + file), "vol1", granularity,
@@ -70,7 +70,7 @@ class VolumeMapsTest : public testing::Test {
   void Remove(const std::string& file) {
     std::filesystem::remove_all(dir_ / ("root/pool/vol1/" + file));
   }
-  // That nothing is told, and that the error names all of `files`.
+  // Checks that there is no answer and that the error names all of `files`.
   void ExpectContradiction(const absl::Status& status, const std::vector<std::string>& files) {
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
     for (const std::string& file : files) {
@@ -90,7 +90,7 @@ class VolumeMapsTest : public testing::Test {
 TEST_F(VolumeMapsTest, MapsAnswerWithoutImages) {
   Write("any-name.cbm", {"vol1", "mon", "tue"}, {1, 2, 9});
   EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{kG, 2 * kG}, {9 * kG, kG}}));
-  // The other way round, and others, are not what it says.
+  // It answers neither the reverse delta nor others.
   EXPECT_EQ(Delta("tue", "mon").status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(Delta("mon", "wed").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(Delta("sun", "tue").status().code(), StatusCode::kNotFound);
@@ -98,7 +98,7 @@ TEST_F(VolumeMapsTest, MapsAnswerWithoutImages) {
             StatusCode::kFailedPrecondition);
   Write("whole.cbm", {"vol1", "", "tue"}, {0, 1});
   EXPECT_EQ(Ranges_(provider_->OpenAllocated("pool/vol1/tue", context_)), (Ranges{{0, 2 * kG}}));
-  // A map is no snapshot.
+  // A map does not make a snapshot.
   EXPECT_EQ(provider_->OpenAllocated("pool/vol1/any-name", context_).status().code(),
             StatusCode::kNotFound);
 }
@@ -109,7 +109,7 @@ TEST_F(VolumeMapsTest, MapsGoBeforeImages) {
   EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{0, 10 * kG}}));
   Write("mon.cbm", {"vol1", "mon", "tue"}, {5});
   EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{5 * kG, kG}}));
-  // Images tell what no map does.
+  // Images answer what no map covers.
   EXPECT_EQ(Ranges_(Delta("tue", "mon")), (Ranges{{0, 10 * kG}}));
   EXPECT_OK(provider_->OpenAllocated("pool/vol1/mon", context_));
 }
@@ -146,13 +146,13 @@ TEST_F(VolumeMapsTest, E20MapsThatCannotBeTrustedAreRefused) {
   EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kFailedPrecondition);
   Write("a.cbm", {"vol1", "mon", "tue"}, {5});
   EXPECT_OK(Delta("mon", "tue"));
-  // Two that differ, and two that don't.
+  // One pair that differs, one that agrees.
   Write("b.cbm", {"vol1", "mon", "tue"}, {6});
   EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kFailedPrecondition);
   Write("b.cbm", {"vol1", "mon", "tue"}, {5});
   EXPECT_OK(Delta("mon", "tue"));
   std::filesystem::remove(dir_ / "root/pool/vol1/b.cbm");
-  // Damage in what the header covers not is found before the stream begins.
+  // Damage outside the header is found before the stream starts.
   Damage("a.cbm", 1);
   const absl::Status status = Delta("mon", "tue").status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
@@ -164,7 +164,7 @@ TEST_F(VolumeMapsTest, AFileThatCannotBeReadIsNotSilentlyMissing) {
   Write("a.cbm", {"vol1", "mon", "tue"}, {5});
   Write("b.cbm", {"vol1", "tue", "wed"}, {5});
   Damage("a.cbm", 60);
-  // What it was about can't be known; others answer.
+  // Its pair is unknown; other maps still answer.
   EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kFailedPrecondition);
   EXPECT_OK(Delta("tue", "wed"));
 }
@@ -174,7 +174,7 @@ TEST_F(VolumeMapsTest, WhatCannotBeOpenedIsNotSilentlyMissing) {
   EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kNotFound);
   for (const std::string name : {"a.cbm", "a.chain"}) {
     dir_.WriteClosed("root/pool/vol1/" + name);
-    // A chain is a folder; what is none is no chain.
+    // A chain is a folder; a file under such a name is not a chain.
     const auto code = name == "a.cbm" ? StatusCode::kFailedPrecondition : StatusCode::kNotFound;
     EXPECT_EQ(Delta("mon", "tue").status().code(), code) << name;
     EXPECT_OK(Delta("tue", "wed"));
@@ -202,7 +202,7 @@ TEST_F(VolumeMapsTest, ChainsAnswerForAnyPair) {
   EXPECT_EQ(Ranges_(Delta("tue", "thu")), (Ranges{{4 * kG, kG}, {6 * kG, kG}}));
   EXPECT_EQ(Delta("thu", "tue").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Delta("mon", "fri").status().code(), StatusCode::kNotFound);
-  // It may be changed while it is served.
+  // A chain may change while it is served.
   ASSERT_OK(chain->Remove("tue"));
   EXPECT_EQ(Ranges_(Delta("mon", "wed")), (Ranges{{2 * kG, kG}, {4 * kG, kG}}));
   EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kNotFound);
@@ -210,31 +210,31 @@ TEST_F(VolumeMapsTest, ChainsAnswerForAnyPair) {
   EXPECT_EQ(Delta("mon", "wed").status().code(), StatusCode::kFailedPrecondition);
 }
 
-// Last week's chain lies beside this week's, of snapshots of the same names.
+// Last week's chain is beside this week's, with the same snapshot names.
 TEST_F(VolumeMapsTest, ChainsThatDifferAreRefused) {
   WriteChain("history-old.chain", {"mon", "tue"}, {{1}});
   EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{kG, kG}}));
   WriteChain("history.chain", {"mon", "tue", "wed"}, {{2, 3}, {9}});
   ExpectContradiction(Delta("mon", "tue").status(), {"history-old.chain", "history.chain"});
-  // What one of them tells alone it tells.
+  // What only one of them covers is answered.
   EXPECT_EQ(Ranges_(Delta("tue", "wed")), (Ranges{{9 * kG, kG}}));
   EXPECT_EQ(Ranges_(Delta("mon", "wed")), (Ranges{{2 * kG, 2 * kG}, {9 * kG, kG}}));
-  // Less is as different as other, also when the difference is the last extent.
+  // A smaller answer also differs, even by its last extent alone.
   Remove("history-old.chain");
   WriteChain("history-old.chain", {"mon", "tue"}, {{2}});
   ExpectContradiction(Delta("mon", "tue").status(), {"history-old.chain", "history.chain"});
   Remove("history-old.chain");
   WriteChain("history-old.chain", {"mon", "tue"}, {{2, 3, 8}});
   ExpectContradiction(Delta("mon", "tue").status(), {"history-old.chain", "history.chain"});
-  // A copy is no contradiction.
+  // A copy does not contradict.
   Remove("history-old.chain");
   WriteChain("history-old.chain", {"mon", "tue"}, {{2, 3}});
   EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{2 * kG, 2 * kG}}));
-  // A third one is.
+  // A third one does.
   WriteChain("x.chain", {"sun", "mon", "tue"}, {{4}, {5}});
   ExpectContradiction(Delta("mon", "tue").status(), {"history-old.chain", "x.chain"});
   Remove("x.chain");
-  // Two that don't agree which is the older one.
+  // They disagree about which snapshot is older.
   WriteChain("x.chain", {"tue", "mon"}, {{2, 3}});
   ExpectContradiction(Delta("mon", "tue").status(), {"history-old.chain", "x.chain"});
   ExpectContradiction(Delta("tue", "mon").status(), {"history-old.chain", "x.chain"});
@@ -250,7 +250,7 @@ TEST_F(VolumeMapsTest, AMapThatAChainContradictsIsRefused) {
   // Of a volume of another size, with the same extents.
   Write("stale.cbm", {"vol1", "mon", "tue"}, {2, 3}, {11 * kG, kG});
   ExpectContradiction(Delta("mon", "tue").status(), {"stale.cbm", "history.chain"});
-  // Left lying beside the chain that it was appended to, and found under another name.
+  // Left beside the chain that it was appended to, under another name.
   Write("stale.cbm", {"vol1", "mon", "tue"}, {2, 3});
   EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{2 * kG, 2 * kG}}));
   Write("again.cbm", {"", "pool/vol1/mon", "pool/vol1/tue"}, {2, 3});
@@ -259,8 +259,8 @@ TEST_F(VolumeMapsTest, AMapThatAChainContradictsIsRefused) {
   ExpectContradiction(Delta("mon", "tue").status(), {"again.cbm"});
 }
 
-// A chain rounds what is appended to it. What is equal after that need not have been before, so the
-// finer one does not answer.
+// A chain rounds appended maps. Maps that are equal after rounding may differ before, so the finer
+// one does not answer.
 TEST_F(VolumeMapsTest, TheCoarsestOfSeveralAnswers) {
   WriteChain("history.chain", {"mon", "tue"}, {{2}}, 2 * kG);
   for (const uint64_t block : {uint64_t{2}, uint64_t{3}}) {
@@ -279,7 +279,7 @@ TEST_F(VolumeMapsTest, TheRootTakesNoMapOfAnotherVolume) {
     EXPECT_OK(provider);
     return (*provider)->OpenDelta("mon", "tue", context_);
   };
-  // Also "vol", which the root's name begins with, and "1", which it ends with.
+  // Also "vol", a prefix of the root's name, and "1", a suffix of it.
   for (const std::string volume : {"some-other-volume", "vol", "1", "root", ".."}) {
     Write("a.cbm", {volume, "mon", "tue"}, {5});
     EXPECT_EQ(ask(root).status().code(), StatusCode::kNotFound) << volume;
@@ -290,24 +290,24 @@ TEST_F(VolumeMapsTest, TheRootTakesNoMapOfAnotherVolume) {
   map.set_identity({"vol2", "mon", "tue"});
   ASSERT_OK(chain->Append(map));
   EXPECT_EQ(ask(root).status().code(), StatusCode::kNotFound);
-  // Images tell then, what they are.
+  // Images answer for themselves then.
   WriteImage("mon.img", 10 * kG, 'a');
   WriteImage("tue.img", 10 * kG, 'b');
   EXPECT_EQ(Ranges_(ask(root)), (Ranges{{0, 10 * kG}}));
-  // What `cbt delta` writes when it is run in the folder, in it with "./", and with a path.
+  // The volume names that `cbt delta` writes: run in the folder, with "./", and with a path.
   for (const std::string volume : {"", ".", "vol1", "pool/vol1"}) {
     Write("a.cbm", {volume, "mon", "tue"}, {5});
     for (const std::string& path : {root, root + "/", root + "/.", dir_ / "link"}) {
       EXPECT_EQ(Ranges_(ask(path)), (Ranges{{5 * kG, kG}})) << volume << ' ' << path;
     }
   }
-  // By way of a link, its name is the root's as well.
+  // Through a link, the root has the link's name too.
   Write("a.cbm", {"link", "mon", "tue"}, {5});
   EXPECT_EQ(Ranges_(ask(dir_ / "link")), (Ranges{{5 * kG, kG}}));
   EXPECT_EQ(Ranges_(ask(root)), (Ranges{{0, 10 * kG}}));
 }
 
-// `cp new.cbm a.cbm` writes into the file that is being read; both are sound by themselves.
+// `cp new.cbm a.cbm` overwrites the file in place while it is read; both versions are valid.
 TEST_F(VolumeMapsTest, AMapThatIsWrittenOverWhileItIsToldIsNoAnswer) {
   Write("new", {"vol1", "mon", "tue"}, {2});
   WriteChain("history.chain", {"wed", "thu"}, {{1}});
@@ -324,7 +324,7 @@ TEST_F(VolumeMapsTest, AMapThatIsWrittenOverWhileItIsToldIsNoAnswer) {
   Write("a.cbm", {"vol1", "mon", "tue"}, {1});
   for (const auto& [file, base, target] :
        {std::tuple(folder / "a.cbm", "mon", "tue"), {of_chain, "wed", "thu"}}) {
-    // Clocks of files go in steps that are longer than this test.
+    // File time stamps tick more slowly than this test runs.
     std::filesystem::last_write_time(
         file, std::filesystem::last_write_time(file) - std::chrono::hours(1));
     const absl::StatusOr<MetadataSource> whole = Delta(base, target);
@@ -349,7 +349,7 @@ TEST_F(VolumeMapsTest, AMapThatIsReplacedWhileItIsToldIsTheOldOne) {
   EXPECT_EQ(Ranges_(Delta("mon", "tue")), (Ranges{{2 * kG, kG}}));
 }
 
-// Between the look at the folder and the answer.
+// Between the directory listing and the answer.
 TEST_F(VolumeMapsTest, AMapThatIsAnotherOneNowIsLookedForAgain) {
   Write("a.cbm", {"vol1", "mon", "tue"}, {1});
   const int root = open((dir_ / "root").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -360,7 +360,7 @@ TEST_F(VolumeMapsTest, AMapThatIsAnotherOneNowIsLookedForAgain) {
   EXPECT_EQ(maps.Delta("mon", "tue").status().code(), StatusCode::kAborted);
   Remove("a.cbm");
   EXPECT_EQ(maps.Delta("mon", "tue").status().code(), StatusCode::kAborted);
-  // What can't be opened now may be there all the same.
+  // A file that cannot be opened may still be a map.
   dir_.WriteClosed("root/pool/vol1/a.cbm");
   EXPECT_EQ(maps.Delta("mon", "tue").status().code(), StatusCode::kFailedPrecondition);
   close(root);
@@ -383,7 +383,7 @@ TEST_F(VolumeMapsTest, AttackUTheVersionOfAMapIsWhatItHolds) {
   Write("a.cbm", {"vol1", "mon", "tue"}, {1, 2});
   const std::string first = ValueOf(Delta("mon", "tue")).version;
   EXPECT_FALSE(first.empty());
-  // A copy under another name, and the same written again, are the same.
+  // A copy under another name agrees, and so does a rewritten file.
   Write("b.cbm", {"vol1", "mon", "tue"}, {1, 2});
   EXPECT_EQ(ValueOf(Delta("mon", "tue")).version, first);
   Remove("b.cbm");
@@ -402,7 +402,7 @@ TEST_F(VolumeMapsTest, AttackUTheVersionOfAChainIsThatOfTheMapsInBetween) {
   EXPECT_FALSE(first.empty());
   EXPECT_NE(ValueOf(Delta("mon", "tue")).version, first);
   EXPECT_NE(ValueOf(Delta("tue", "wed")).version, first);
-  // A later snapshot stops nobody who reads of earlier ones.
+  // A later snapshot does not interrupt readers of earlier ones.
   {
     auto chain = ChangeChain::Open(dir_ / "root/pool/vol1/h.chain", ChangeChain::Access::kChange);
     ASSERT_OK(chain);

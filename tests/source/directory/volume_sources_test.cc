@@ -1,4 +1,4 @@
-// What the directory provider makes of files that name sources beside images.
+// Files that name sources beside images, as the directory provider reads them.
 #include "source/directory/volume_sources.h"
 
 #include <fcntl.h>
@@ -101,7 +101,7 @@ TEST_F(VolumeSourcesTest, AllocationToo) {
   EXPECT_EQ(ValueOf(Allocated("tuesday")), kListed);
 }
 
-// Where images tell, a source that can't be used is no reason to tell nothing.
+// An unusable source must be an error even if images could answer.
 TEST_F(VolumeSourcesTest, BrokenOnesAreNotReadAsNothing) {
   Write("monday.img", std::string(8192, 'm'));
   Write("wednesday.img", std::string(8192, 'w'));
@@ -131,7 +131,7 @@ TEST_F(VolumeSourcesTest, DamagedListsAndDoubleOnesAreErrors) {
               HasSubstr("about the same snapshots"));
 }
 
-// Emptied, cut or in another encoding: as an image, it would tell of a tiny volume.
+// Empty, truncated, or in another encoding: read as an image, it would be a tiny volume.
 TEST_F(VolumeSourcesTest, E14AnEmptyListIsNoVolume) {
   Write("alloc.source", "target monday\naddress .blocks.json\n");
   const std::string list =
@@ -149,17 +149,17 @@ TEST_F(VolumeSourcesTest, E14AnEmptyListIsNoVolume) {
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << text << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("alloc.source"));
   }
-  // What is no list by any look is an image only for those who say so.
+  // Content that looks like no list is an image only if the file says so.
   Write(".blocks.json", std::string(4096, '\1'));
   EXPECT_THAT(std::string(Allocated("monday").status().message()), HasSubstr("name the format"));
   Write("alloc.source", "target monday\naddress .blocks.json\nfrom image\n");
   EXPECT_EQ(ValueOf(Allocated("monday")), (Ranges{{0, 4096}}));
 }
 
-// Cut at a line's end, a file can be whole by its look: of this one, no such beginning is.
+// A file cut at the end of a line can look complete; no prefix of this one does.
 TEST_F(VolumeSourcesTest, E14NoBeginningOfAFileAnswers) {
   Write(".bits", std::string("\x03\x80", 2));
-  // The first as the documentation has it: nothing is whole before the address.
+  // The first text is the documented order: it is incomplete without the address at its end.
   for (const std::string text :
        {"base monday\ntarget tuesday\nfrom bitmap:granularity=4K,order=msb\ncapacity 64K\n"
         "address .bits\n",
@@ -198,17 +198,17 @@ TEST_F(VolumeSourcesTest, AKeyTwiceIsRefused) {
   }
 }
 
-// From a later base it would lack what changed between the two.
+// From a later base, the changes between the two bases would be missing.
 TEST_F(VolumeSourcesTest, AListOfOtherSnapshotsIsRefused) {
   ChangeMap map = test::MapOf({1}, {kMiB, 4096});
   map.set_identity({"vol", "monday", "tuesday"});
   ASSERT_OK(WriteChangeMap(map, dir_ / "root/vol/.listed"));
   Write("delta.source", "base monday\ntarget tuesday\naddress .listed\n");
   EXPECT_EQ(ValueOf(Delta("monday", "tuesday")), (Ranges{{4096, 4096}}));
-  // The storage's own names: the file says which snapshots they are.
+  // The storage's own snapshot names: the file maps them.
   Write("delta.source", "base s1\ntarget s2\naddress .listed\n");
   EXPECT_EQ(ValueOf(Delta("s1", "s2")), (Ranges{{4096, 4096}}));
-  // Names of snapshots that are known here, by an image or by a list.
+  // Names of snapshots that exist here, as an image or a list.
   Write("monday.img", std::string(kMiB, 'm'));
   EXPECT_THAT(std::string(Delta("s1", "s2").status().message()),
               HasSubstr("delta.source: .listed names the base \"monday\", not \"s1\""));
@@ -218,7 +218,7 @@ TEST_F(VolumeSourcesTest, AListOfOtherSnapshotsIsRefused) {
   const absl::Status status = Delta("monday", "s2").status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the target \"tuesday\", not \"s2\""));
-  // Named by ids, and of another volume.
+  // Identified by ids, and of another volume.
   map.set_identity({"vol", "vol/monday", "vol/s2"});
   ASSERT_OK(WriteChangeMap(map, dir_ / "root/vol/.listed"));
   EXPECT_EQ(ValueOf(Delta("monday", "s2")), (Ranges{{4096, 4096}}));
@@ -243,7 +243,7 @@ TEST_F(VolumeSourcesTest, NothingOutsideOfTheRootIsRead) {
   }
 }
 
-// A pipe whose writer is silent holds the thread that reads from it, and each stream another one.
+// A pipe with a silent writer blocks its reader, and every further stream blocks another thread.
 TEST_F(VolumeSourcesTest, AttackQWhatCanMakeAReaderWaitIsNoSource) {
   const std::string pipe = dir_ / "root/vol/.pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -256,7 +256,7 @@ TEST_F(VolumeSourcesTest, AttackQWhatCanMakeAReaderWaitIsNoSource) {
       const bool answered = answer.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
       EXPECT_TRUE(answered) << address << from;
       if (!answered) {
-        ::close(writer);  // the end of what it waits for
+        ::close(writer);  // ends the wait
         return;
       }
       const absl::Status status = answer.get();
@@ -265,7 +265,7 @@ TEST_F(VolumeSourcesTest, AttackQWhatCanMakeAReaderWaitIsNoSource) {
     }
   }
   ::close(writer);
-  // The file that names the source, too; others go on.
+  // The file that names the source too; other requests continue.
   Write("delta.source",
         "base monday\ntarget tuesday\naddress .list.json\nfrom rbd-json\ncapacity 1M\n");
   ASSERT_EQ(::mkfifo((dir_ / "root/vol/pipe.source").c_str(), 0600), 0);
@@ -274,7 +274,8 @@ TEST_F(VolumeSourcesTest, AttackQWhatCanMakeAReaderWaitIsNoSource) {
               HasSubstr("pipe.source: is neither a regular file nor a block device"));
 }
 
-// Those who write to the root choose what the server connects to and which keys it shows.
+// Anyone who can write to the root would choose what the server connects to and which keys it
+// presents.
 TEST_F(VolumeSourcesTest, AttackQWhatLiesOutsideOfTheRootHasToBeListed) {
   const auto is_listed = [this](const std::string& address, const std::string& from = "") {
     const absl::Status status = Reached(address, from);
@@ -306,7 +307,7 @@ TEST_F(VolumeSourcesTest, AttackQWhatLiesOutsideOfTheRootHasToBeListed) {
         std::string("nbd+unix:///others?socket=/x/y"), std::string("nbd+unix:///?socket=x/y")}) {
     EXPECT_FALSE(is_listed(address)) << address;
   }
-  // Another export of a server of which one is listed, and keys.
+  // Another export of a server with one allowed export, and keys.
   EXPECT_TRUE(is_listed("nbd://127.0.0.1:1", "nbd:export=any"));
   EXPECT_TRUE(is_listed(socket, "nbd:export=any"));
   EXPECT_FALSE(is_listed("nbds://127.0.0.1:1/one", "nbd:export=two"));
@@ -317,7 +318,7 @@ TEST_F(VolumeSourcesTest, AttackQWhatLiesOutsideOfTheRootHasToBeListed) {
       EXPECT_FALSE(is_listed("nbds" + socket.substr(3), "nbd:" + key + "=" + file)) << file;
     }
   }
-  // Files: the one that is listed, and what is below a folder; nothing leads out of that.
+  // Files: the listed one, and everything below a listed folder. Nothing may lead out of it.
   const std::string list = R"([{"offset":4096,"length":100,"exists":"true"}])";
   dir_.Write("lists/one.json", list);
   dir_.Write("lists/two.json", list);
@@ -356,17 +357,17 @@ TEST_F(VolumeSourcesTest, WhatIsListedIsAPathOrAnAddress) {
             StatusCode::kInvalidArgument);
 }
 
-// Sparse files cost those who make them nothing, and those who read them days.
+// A sparse file costs its creator nothing and its reader days.
 TEST_F(VolumeSourcesTest, AttackQNoFileIsReadForEver) {
   const std::string sparse = dir_ / "root/vol/.sparse";
   std::ofstream(sparse, std::ios::binary)
       << "rbd diff v2\nf" << std::string("\5\0\0\0\0\0\0\0\1\0\0\0a", 13);
-  // As large as the file system lets it be.
+  // The largest size that the file system allows.
   uint64_t size = kPiB;
   while (::truncate(sparse.c_str(), static_cast<off_t>(size)) != 0) size /= 2;
   ASSERT_GE(size, kTiB);
   Serve({.source_time = std::chrono::milliseconds(200)});
-  // Records of unknown kind that hold nothing, and bits that are not set.
+  // Empty records of unknown kind, and clear bits.
   for (const std::string& more :
        {std::string("from rbd-diff\n"),
         "from bitmap:granularity=64\ncapacity " + std::to_string(size * 512) + "\n"}) {
@@ -386,7 +387,7 @@ TEST_F(VolumeSourcesTest, AttackQNoExportIsAskedForEver) {
   Serve({.allowed_sources = {dir_ / "run"}, .source_time = std::chrono::milliseconds(200)});
   Write("alloc.source", "target tuesday\naddress nbd+unix:///?socket=" + socket + "\n");
   absl::Status status;
-  do {  // until it takes connections
+  do {  // until it accepts connections
     std::this_thread::yield();
     status = Allocated("tuesday").status();
   } while (absl::IsUnavailable(status) && server.running());
@@ -410,7 +411,7 @@ TEST_F(VolumeSourcesTest, Qcow2ImagesAreReadAsSuch) {
   EXPECT_EQ(ValueOf(Delta("base", "top")), (Ranges{{kMiB, 65536}}));
   Write("raw.img", std::string(kMiB, 'r'));
   EXPECT_EQ(Delta("raw", "top").status().code(), StatusCode::kFailedPrecondition);
-  // A backing file that lies outside.
+  // A backing file outside the root.
   ASSERT_EQ(sh("cd '" + folder +
                "' && mv base.qcow2 ../../ && qemu-img rebase -u -F qcow2 -b "
                "../../base.qcow2 top.qcow2"),

@@ -45,17 +45,17 @@ class ExtFilesystemTest : public testing::Test {
 
   std::string Path(const std::string& name) const { return directory_ / name; }
 
-  // An image of a file system of `size` (as mke2fs takes it) in a file that is `behind` bytes
+  // An image of a file system of `size` (in mke2fs's syntax), in a file that is `extra` bytes
   // longer.
   std::string Make(const std::string& name, const std::string& size,
-                   const std::vector<std::string>& options, uint64_t behind = 0) const {
+                   const std::vector<std::string>& options, uint64_t extra = 0) const {
     std::vector<std::string> command = {"mke2fs", "-q", "-F", "-U",
                                         "11111111-2222-3333-4444-555555555555"};
     command.insert(command.end(), options.begin(), options.end());
     command.insert(command.end(), {Path(name), size});
     EXPECT_EQ(test::Run(command, Path("log")), 0) << TextOfFile(Path("log"));
-    if (behind > 0) {
-      std::filesystem::resize_file(Path(name), std::filesystem::file_size(Path(name)) + behind);
+    if (extra > 0) {
+      std::filesystem::resize_file(Path(name), std::filesystem::file_size(Path(name)) + extra);
     }
     return Path(name);
   }
@@ -66,12 +66,12 @@ class ExtFilesystemTest : public testing::Test {
         << TextOfFile(Path("log"));
   }
 
-  // Files of many sizes, and some of them removed again.
+  // Files of many sizes, some of them removed again.
   void Fill(const std::string& image, std::mt19937_64& random, size_t largest) const {
     std::string commands;
     for (int i = 0; i < 40; ++i) {
       std::string name = std::to_string(i);
-      name += "f";  // in this order: GCC 12 warns about the other without a cause
+      name += "f";  // in two steps: GCC 12 warns falsely about one
       std::string contents(random() % largest + 1, 'x');
       for (size_t at = 0; at < contents.size(); at += 1000) {
         contents[at] = static_cast<char>(random());
@@ -88,7 +88,7 @@ class ExtFilesystemTest : public testing::Test {
     EXPECT_EQ(test::Run({"dumpe2fs", image}, Path("dump")), 0);
     const std::string dump = TextOfFile(Path("dump"));
     const uint64_t block_size = test::NumberOf(dump, "Block size:");
-    // Older ones list only the first block of a free cluster, newer ones (1.47.2) all.
+    // Older versions list only the first block of a free cluster, newer ones (1.47.2) all of them.
     const uint64_t unit = test::NumberAfter(dump, "Cluster size:").value_or(block_size);
     std::vector<std::pair<uint64_t, uint64_t>> free;
     std::istringstream lines(dump);
@@ -151,8 +151,8 @@ class ExtFilesystemTest : public testing::Test {
     }
   }
 
-  // A copy of the image in which all that is not reported is overwritten is sound, and has the
-  // files of Fill().
+  // Overwrites everything that is not reported in a copy of the image. The copy must be consistent
+  // and still have the files of Fill().
   void ExpectNothingMissing(const std::string& image) const {
     const std::string copy = Path("copy");
     std::filesystem::copy_file(image, copy, std::filesystem::copy_options::overwrite_existing);
@@ -172,7 +172,7 @@ class ExtFilesystemTest : public testing::Test {
     }
     EXPECT_EQ(test::Run({"e2fsck", "-f", "-n", copy}, Path("log")), 0) << TextOfFile(Path("log"));
     for (int i = 0; i < 40; ++i) {
-      if (i % 3 == 0 || i % 4 == 0) continue;  // removed, or to save time
+      if (i % 3 == 0 || i % 4 == 0) continue;  // removed, or skipped to save time
       const std::string name = std::to_string(i) + "f";
       ASSERT_EQ(test::Run({"debugfs", "-R", "dump " + name + " " + Path("dumped"), copy}), 0);
       EXPECT_EQ(TextOfFile(Path("dumped")), TextOfFile(Path(name))) << name;
@@ -180,7 +180,7 @@ class ExtFilesystemTest : public testing::Test {
     std::filesystem::remove(copy);
   }
 
-  // What becomes of an image with these contents.
+  // Reads an image with these contents.
   static absl::StatusOr<Ranges> AnswerOf(const std::vector<uint8_t>& bytes) {
     const MemoryImage image(bytes, [&](size_t page) {
       const auto* const begin = bytes.data() + page * test::kHoleBytes;
@@ -202,7 +202,7 @@ struct Layout {
 };
 
 TEST_F(ExtFilesystemTest, MatchesDumpe2fs) {
-  // What asks for the format of before 1995; mke2fs 1.47.2 has -r no more.
+  // Options for the format from before 1995; mke2fs 1.47.2 no longer has -r.
   std::vector<std::string> old = {"-t", "ext2", "-b", "1024", "-r", "0"};
   if (test::Run({"mke2fs", "-q", "-F", "-r", "0", Path("tried"), "20M"}, Path("log")) != 0) {
     old = {"-t", "ext2", "-b", "1024", "-E", "revision=0"};
@@ -239,7 +239,7 @@ TEST_F(ExtFilesystemTest, MatchesDumpe2fs) {
   for (const Layout& layout : layouts) {
     SCOPED_TRACE(layout.name);
     test::SeededRandom random(++seed);
-    // What lies behind the file system may end inside a block.
+    // The data after the file system may end inside a block.
     const std::string image = Make(layout.name, layout.size, layout.options, random() % 3 * 5000);
     ExpectOracle(image);
     Fill(image, random, 300'000);
@@ -257,7 +257,7 @@ TEST_F(ExtFilesystemTest, AFullDirectoryAtBirth) {
   ExpectOracle(Make("image", "64M", {"-t", "ext4", "-d", Path("tree")}));
 }
 
-// A file system that the kernel wrote: refused while it is mounted, exact afterwards.
+// Written by the kernel: refused while mounted, exact afterwards.
 TEST_F(ExtFilesystemTest, TheKernelsOwn) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can mount";
   struct Mounted {
@@ -285,7 +285,7 @@ TEST_F(ExtFilesystemTest, TheKernelsOwn) {
                 StatusCode::kFailedPrecondition)
           << type;
       if (std::string(type) != "ext2" && !test::FindProgram("fsfreeze").empty()) {
-        // As snapshots are taken: frozen, the journal is empty and the bitmaps are exact.
+        // Frozen as for a snapshot: the journal is empty and the bitmaps are exact.
         ASSERT_EQ(test::Run({"fsfreeze", "-f", Path("mounted")}), 0);
         std::error_code failed;
         std::filesystem::copy_file(image, Path("frozen"), failed);
@@ -375,7 +375,7 @@ TEST_F(ExtFilesystemTest, MoreDescriptorsThanAreReadAreRefused) {
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
 }
 
-// What is allocated must not shrink because a group says that it has no bitmap.
+// A group that claims to have no bitmap must not shrink the allocation.
 TEST_F(ExtFilesystemTest, GroupsWithoutABitmapThatNobodyVouchesForAreFull) {
   const auto holds = [](const Ranges& ranges, uint64_t first, uint64_t last) {
     const uint64_t begin = first * 1024;
@@ -390,7 +390,7 @@ TEST_F(ExtFilesystemTest, GroupsWithoutABitmapThatNobodyVouchesForAreFull) {
     std::vector<uint8_t> bytes =
         test::ReadFile<std::vector<uint8_t>>(Make("image", "20M", {"-t", "ext2", "-b", "1024"}));
     ASSERT_FALSE(holds(ValueOf(AnswerOf(bytes)), 8193, 16384));
-    bytes[2048 + 32 + 0x12] |= 2;  // of group 1
+    bytes[2048 + 32 + 0x12] |= 2;  // group 1
     EXPECT_TRUE(holds(ValueOf(AnswerOf(bytes)), 8193, 16384));
   }
   {
@@ -405,8 +405,8 @@ TEST_F(ExtFilesystemTest, GroupsWithoutABitmapThatNobodyVouchesForAreFull) {
   }
 }
 
-// Found by the fuzzer: groups that begin at block 0 although blocks have 1024 bytes, and a bitmap
-// that calls the boot block free.
+// Found by the fuzzer: groups that start at block 0 with 1024-byte blocks, and a bitmap that marks
+// the boot block free.
 TEST_F(ExtFilesystemTest, TheBootBlockCountsWhereverGroupsBegin) {
   const std::string image =
       Make("image", "256k", {"-t", "ext2", "-b", "1024", "-g", "256", "-N", "16"});
@@ -487,7 +487,7 @@ TEST_F(ExtFilesystemTest, DamagedBitmapsAreDataLoss) {
       bytes[at + bit / 8] ^= static_cast<uint8_t>(1u << (bit % 8));
       refused(bytes, "one bit");
     }
-    // As many free blocks as before, but its own block is one of them. Bit 0 is block 1.
+    // The free count is right, but the bitmap's own block is marked free. Bit 0 is block 1.
     bytes = sound;
     const size_t own = block - 1;
     size_t free = 0;
@@ -499,7 +499,7 @@ TEST_F(ExtFilesystemTest, DamagedBitmapsAreDataLoss) {
   }
 }
 
-// With checksums over everything, no flipped bit makes another answer.
+// If checksums cover everything, no flipped bit may change the answer.
 TEST_F(ExtFilesystemTest, EveryFlippedBitOfChecksummedMetadataIsFoundOrHarmless) {
   const std::vector<uint8_t> sound = test::ReadFile<std::vector<uint8_t>>(
       Make("image", "512k",

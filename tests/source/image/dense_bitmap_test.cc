@@ -1,4 +1,4 @@
-// Dense bitmaps in every layout against bits that are written one by one.
+// Dense bitmaps in every layout, against bits written one by one.
 #include "cbt/source/dense_bitmap.h"
 
 #include <gmock/gmock.h>
@@ -32,13 +32,13 @@ using test::ValueOf;
 constexpr auto kLsb = BitmapFormat::BitOrder::kLeastSignificantFirst;
 constexpr auto kMsb = BitmapFormat::BitOrder::kMostSignificantFirst;
 
-// The descriptor outlives the file that it is opened from.
+// The descriptor outlives the file's name.
 std::shared_ptr<const Image> ImageOf(const std::vector<uint8_t>& bytes) {
   return test::MemoryImage(bytes).Open();
 }
 
-// Bit `index` as a machine stores it that keeps words of `word` bytes with bit 0 as the least, or
-// the most, significant one, in big-endian order when `big`.
+// Sets bit `index` as a machine with words of `word` bytes stores it. Bit 0 is the most significant
+// one if `msb`, otherwise the least; words are big-endian if `big`.
 void SetBit(std::vector<uint8_t>& bytes, uint64_t index, size_t word, bool msb, bool big) {
   const uint64_t in_word = index % (8 * word);
   const uint64_t weight = msb ? 8 * word - 1 - in_word : in_word;  // 2^weight
@@ -68,8 +68,8 @@ RC_GTEST_PROP(DenseBitmap, EveryLayoutAtEveryOffset, ()) {
       .granularity = granularity, .header_bytes = random() % 20, .first_bit = random() % 100};
   layout.format.order = msb ? kMsb : kLsb;
   layout.format.inverted = inverted;
-  // Least significant bit first in little-endian words is the same as in bytes, and so is most
-  // significant first in big-endian ones.
+  // Little-endian words with the least significant bit first have the same layout as bytes, and so
+  // do big-endian ones with the most significant first.
   layout.format.reversed_word_bytes = static_cast<uint8_t>(msb == big ? 1 : word);
   ByteSet set(bits);
   const uint64_t stored = layout.first_bit + bits + random() % 50;
@@ -79,7 +79,7 @@ RC_GTEST_PROP(DenseBitmap, EveryLayoutAtEveryOffset, ()) {
     set[i] = i > 0 && random() % 4 != 0 ? bool{set[i - 1]} : random() % density == 0;
     if (set[i] != inverted) SetBit(bytes, layout.first_bit + i, word, msb, big);
   }
-  // What lies around the volume's bits means nothing.
+  // Bits outside the volume are noise.
   for (uint64_t i = 0; i < layout.first_bit; i += 3) SetBit(bytes, i, word, msb, big);
   for (uint64_t i = layout.first_bit + bits; i < bytes.size() * 8; i += 2) {
     SetBit(bytes, i, word, msb, big);
@@ -115,7 +115,7 @@ RC_GTEST_PROP(DenseBitmap, EveryLayoutAtEveryOffset, ()) {
     RC_ASSERT(ValueOf(test::Drain(*cursor)) == rest);
   }
 
-  // A byte short of what the volume needs.
+  // One byte less than the volume needs.
   const uint64_t needed = layout.header_bytes + (layout.first_bit + bits + 7) / 8;
   if (layout.format.reversed_word_bytes == 1) {
     file.resize(needed - 1);
@@ -127,7 +127,7 @@ RC_GTEST_PROP(DenseBitmap, EveryLayoutAtEveryOffset, ()) {
 }
 
 TEST(DenseBitmap, RunsGoOnAcrossWindows) {
-  // Three windows and a part, with a run over each of their ends.
+  // Three windows and a part, with a run across each window's end.
   const uint64_t window = 8 * kMiB;
   std::vector<uint8_t> bytes((3 * window + 1000) / 8);
   const auto set = [&](uint64_t begin, uint64_t end) {

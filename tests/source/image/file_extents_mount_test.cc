@@ -1,5 +1,4 @@
-// What real file systems answer: clones that are written, punched and cloned into, against a
-// comparison of all bytes.
+// Real file systems: clones that are written, punched and cloned into, compared with all bytes.
 #include <gtest/gtest.h>
 
 #include "cbt/source/file_extents.h"
@@ -30,7 +29,7 @@ struct Setting {
   std::string name;
   std::string mkfs;
   std::string mount;
-  bool clones;      // has reflinks
+  bool clones;      // supports reflinks
   bool subvolumes;  // the target is in a snapshot of the base's subvolume
 };
 
@@ -65,7 +64,8 @@ TEST_P(MountedFilesTest, NothingThatChangedIsMissing) {
           << mount.shell().Output();
     }
     RealFile target(path);
-    // The first rounds change only one side; and sizes change. Not synced: all is in the cache.
+    // The first rounds change only one side, and its size. Without a sync, all data is still in the
+    // cache.
     if (seed > 1) Scribble(target, base, 10, random);
     if (seed > 3) Scribble(base, target, 5, random);
     if (seed == 5) target.Resize(kScribbledSize + 900'000);
@@ -110,8 +110,8 @@ TEST_P(MountedFilesTest, NothingThatChangedIsMissing) {
       ASSERT_OK_AND_ASSIGN(const Ranges extents,
                            test::Drain(*ValueOf(MakeExtentAllocationCursor(file->Open()))));
       EXPECT_TRUE(IsSubset(nonzero, reference::BytesOf(extents, bytes.size())));
-      // SEEK_DATA counts pages in the cache over unwritten extents too, also those that were only
-      // read. For extents that have been written both say the same.
+      // SEEK_DATA also reports cached pages over unwritten extents, even if they were only read.
+      // For written extents both agree.
       ASSERT_OK_AND_ASSIGN(const Ranges data,
                            test::Drain(*ValueOf(MakeImageAllocationCursor(file->Open()))));
       EXPECT_TRUE(IsSubset(reference::BytesOf(extents, bytes.size()),
@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{"ext4", "mkfs.ext4 -q", "loop", false, false}),
     [](const auto& info) { return info.param.name; });
 
-// A block snapshot of an XFS, mounted beside it: one identity, one address, two disks.
+// A block snapshot of an XFS mounted beside it: same identity, same addresses, two disks.
 TEST(MountedFilesTest, CopyOfAFileSystemIsAnotherOne) {
   LoopMount origin({.mkfs = "mkfs.xfs -q -m reflink=1"});
   if (!origin.mounted()) GTEST_SKIP() << origin.why_not();
@@ -150,7 +150,7 @@ TEST(MountedFilesTest, CopyOfAFileSystemIsAnotherOne) {
             (Ranges{{4096, 4096}}));
 }
 
-// Two halves of one compressed extent: FIEMAP gives the address of the whole for both.
+// Two halves of one compressed extent: FIEMAP reports the address of the whole for both.
 TEST(MountedFilesTest, HalvesOfACompressedExtentDiffer) {
   LoopMount mount({.mkfs = "mkfs.btrfs -q", .mount = "loop,compress-force=zstd"});
   if (!mount.mounted()) GTEST_SKIP() << mount.why_not();
@@ -173,7 +173,7 @@ TEST(MountedFilesTest, HalvesOfACompressedExtentDiffer) {
             (Ranges{{0, 65'536}}));
 }
 
-// On a file system of their own, two btrfs are two, whatever their files' addresses.
+// Two separate btrfs share nothing, whatever their files' addresses.
 TEST(MountedFilesTest, TwoFileSystemsShareNothing) {
   LoopMount one({.mkfs = "mkfs.btrfs -q"});
   LoopMount two({.mkfs = "mkfs.btrfs -q"});

@@ -1,4 +1,4 @@
-// Recorded and made-up lists of extents, against one bit for each byte.
+// Recorded and synthetic extent lists, against one bit per byte.
 #include "source/image/file_extents.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using reference::Ranges;
 using test::MemoryImage;
 using test::ValueOf;
 
-// Plays a list, at most `per_call` extents at a time; another one from some call on.
+// Replays a list, at most `per_call` extents at a time; another list after a given number of calls.
 class ScriptedLister final : public ExtentLister {
  public:
   explicit ScriptedLister(std::vector<FileExtent> extents, size_t per_call = SIZE_MAX)
@@ -56,7 +56,7 @@ class ScriptedLister final : public ExtentLister {
   mutable int calls_ = 0;
 };
 
-// Answers whatever it was given, to anything.
+// Returns the given answer to every request.
 class RawLister final : public ExtentLister {
  public:
   explicit RawLister(std::vector<FileExtent> extents) : extents_(std::move(extents)) {}
@@ -78,11 +78,11 @@ std::shared_ptr<ScriptedLister> Script(std::vector<FileExtent> extents,
   return std::make_shared<ScriptedLister>(std::move(extents), per_call);
 }
 
-// A file in a world where a disk address holds a certain byte.
+// A file on a model disk where each address holds a fixed byte.
 struct Made {
   std::vector<uint8_t> bytes;
   std::vector<FileExtent> extents;
-  // For each byte: 0 zeros, 1 an address that counts, 2 one that doesn't.
+  // For each byte: 0 zeros, 1 an address that counts, 2 an address that does not.
   std::vector<int> kind;
   std::vector<uint64_t> address;
 };
@@ -103,7 +103,7 @@ constexpr uint32_t kDoesNotCount[] = {FIEMAP_EXTENT_UNKNOWN,
                                       0x4000,
                                       0x80000000};
 
-// Extents in steps of `unit`, of both kinds; `like`: where most of them come from.
+// Extents of both kinds in steps of `unit`; most of them are copied from `like`.
 Made Make(size_t size, size_t unit, const Made* like, std::mt19937_64& random) {
   Made made{std::vector<uint8_t>(size), {}, std::vector<int>(size), std::vector<uint64_t>(size)};
   size_t at = 0;
@@ -152,7 +152,7 @@ Made Make(size_t size, size_t unit, const Made* like, std::mt19937_64& random) {
   return made;
 }
 
-// What must be reported at least, and may be at most.
+// The least that must be reported, and the most that may be.
 struct Bounds {
   ByteSet least;
   ByteSet most;
@@ -225,7 +225,7 @@ RC_GTEST_PROP(PlacementDeltaProperty, ReportsWhatTheListsSayFromAnyOffset, ()) {
             reference::CutAt(allocated, offset == size ? size : offset / block_size * block_size));
 }
 
-// Every flag by itself on every side: only four keep the address's word.
+// Each flag alone on each side: only four keep the address valid.
 TEST(PlacementDeltaTest, OneFlagIsEnoughToCompareBytes) {
   std::vector<uint8_t> bytes(8192, 7);
   const MemoryImage base(bytes);
@@ -238,7 +238,7 @@ TEST(PlacementDeltaTest, OneFlagIsEnoughToCompareBytes) {
     for (int side = 0; side < 4; ++side) {
       const uint32_t a = side & 1 ? flag : 0;
       const uint32_t b = side & 2 ? flag : 0;
-      // The address is the same on both sides and, where it counts, believed.
+      // Both sides have the same address; only flags that keep it valid avoid the comparison.
       ASSERT_OK_AND_ASSIGN(
           auto cursor, MakePlacementDeltaCursor({base.Open(), Script({{0, 4096, 8192, a}})},
                                                 {target.Open(), Script({{0, 4096, 8192, b}})}, {}));
@@ -249,7 +249,7 @@ TEST(PlacementDeltaTest, OneFlagIsEnoughToCompareBytes) {
         want = {{4096, 4096}};
       }
       EXPECT_EQ(ValueOf(test::Drain(*cursor)), want) << std::hex << flag << " on " << side;
-      // Unwritten and something else: not even zeros are believed.
+      // Unwritten plus another flag: not even zeros are trusted.
       if (flag != FIEMAP_EXTENT_UNWRITTEN && side != 0) {
         const uint32_t both = FIEMAP_EXTENT_UNWRITTEN;
         ASSERT_OK_AND_ASSIGN(cursor, MakePlacementDeltaCursor(
@@ -285,7 +285,8 @@ TEST(PlacementDeltaTest, HolesAndUnwrittenAreTheSameZeros) {
   }
 }
 
-// Compressed extents of btrfs all give the address of the whole: equal numbers, other bytes.
+// All compressed extents of btrfs report the address of the whole: equal addresses, different
+// bytes.
 TEST(PlacementDeltaTest, AddressOfAnEncodedExtentProvesNothing) {
   std::vector<uint8_t> bytes(16384, 1);
   const MemoryImage base(bytes);
@@ -300,7 +301,7 @@ TEST(PlacementDeltaTest, AddressOfAnEncodedExtentProvesNothing) {
   EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{12288, 4096}}));
 }
 
-// A base that ends inside a shared block: what the target has there was zero before.
+// The base ends inside a shared block: the rest of it read as zeros before.
 TEST(PlacementDeltaTest, E10BaseEndsInsideASharedExtent) {
   const std::vector<uint8_t> bytes(20'000, 3);
   const MemoryImage base(std::vector<uint8_t>(5000, 3));
@@ -309,7 +310,7 @@ TEST(PlacementDeltaTest, E10BaseEndsInsideASharedExtent) {
       auto cursor, MakePlacementDeltaCursor({base.Open(), Script({{0, 4096, 20480, 0}})},
                                             {target.Open(), Script({{0, 4096, 20480, 0}})}, {}));
   EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{4096, 20'000 - 4096}}));
-  // And the other way round: nothing past the target's end counts.
+  // In reverse, nothing past the target's end counts.
   ASSERT_OK_AND_ASSIGN(auto back,
                        MakePlacementDeltaCursor({target.Open(), Script({{0, 4096, 20480, 0}})},
                                                 {base.Open(), Script({{0, 4096, 20480, 0}})}, {}));
@@ -317,12 +318,12 @@ TEST(PlacementDeltaTest, E10BaseEndsInsideASharedExtent) {
   EXPECT_EQ(ValueOf(test::Drain(*back)), Ranges{});
 }
 
-// Between the two answers the base's block was moved away and the target's to its address.
+// Between the two requests the base's block moves away and the target's moves to its address.
 TEST(PlacementDeltaTest, ExtentsThatMoveMeanwhileAreCompared) {
   const MemoryImage base(std::vector<uint8_t>(8192, 1));
   const MemoryImage target(std::vector<uint8_t>(8192, 2));
   const auto moves = Script({{0, 40960, 8192, 0}});
-  moves->ChangeAfter(2, {{0, 81920, 8192, 0}});  // the first call only looks if there is an answer
+  moves->ChangeAfter(2, {{0, 81920, 8192, 0}});  // the first call only checks for support
   ASSERT_OK_AND_ASSIGN(
       auto cursor, MakePlacementDeltaCursor({base.Open(), moves},
                                             {target.Open(), Script({{0, 40960, 8192, 0}})}, {}));
@@ -336,13 +337,13 @@ TEST(PlacementDeltaTest, WithoutTrustInHolesTheyAreRead) {
   target.Write(5000, "x");
   ReflinkDeltaOptions options;
   options.images.skip_holes = false;
-  // Lists that are wrong: there is data.
+  // The lists are wrong: there is data.
   ASSERT_OK_AND_ASSIGN(auto cursor, MakePlacementDeltaCursor({base.Open(), Script({})},
                                                              {target.Open(), Script({})}, options));
   EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{4096, 4096}}));
 }
 
-// What must be read goes through the executor where it is much; blocks larger than a buffer.
+// Long comparisons run on the executor; blocks larger than a buffer.
 TEST(PlacementDeltaTest, ReadsLongStretchesWithTheExecutor) {
   constexpr size_t kSize = 22 * kMiB + 700;
   test::SeededRandom random(4);
@@ -352,7 +353,7 @@ TEST(PlacementDeltaTest, ReadsLongStretchesWithTheExecutor) {
   for (int i = 0; i < 200; ++i) later[random() % kSize] ^= 1;
   for (size_t i = 9 * kMiB; i < 15 * kMiB; ++i) later[i] = 2;
   const MemoryImage target(later);
-  // [1, 11) MiB and [12, 23) are known by nobody; the first MiB and the twelfth differ by address.
+  // [1, 11) MiB and [12, 23) MiB are unknown; the first MiB and the twelfth differ by address.
   const auto extents = [&](uint64_t where) {
     return std::vector<FileExtent>{{0, where, kMiB, 0},
                                    {kMiB, 0, 10 * kMiB, FIEMAP_EXTENT_ENCODED},
@@ -390,7 +391,7 @@ TEST(PlacementDeltaTest, E14FileThatChangesMeanwhileIsAnError) {
         auto cursor, MakePlacementDeltaCursor({base.Open(), lister}, {target.Open(), lister}, {}));
     ASSERT_OK_AND_ASSIGN(auto allocation,
                          MakePlacementAllocationCursor({target.Open(), lister}, {}));
-    usleep(20'000);  // the clock of file times is coarse
+    usleep(20'000);  // file time stamps are coarse
     (write_base ? base : target).Write(0, "z");
     EXPECT_EQ(test::Drain(*cursor).status().code(), StatusCode::kAborted);
     EXPECT_EQ(test::Drain(*allocation).ok(), write_base);
@@ -410,7 +411,7 @@ TEST(PlacementDeltaTest, AnswerThatContradictsItselfIsAnError) {
       {"begins before the end of the previous one", {{8192, 4096, 4096, 0}, {0, 65536, 4096, 0}}},
       {"is marked as the last one", {{0, 4096, 4096, FIEMAP_EXTENT_LAST}, {4096, 65536, 4096, 0}}},
       {"1025 extents at offset 0", std::vector<FileExtent>(1025, {0, 4096, 4096, 0})},
-      // Nothing moves on: asked again behind it, the same comes back.
+      // No progress: the next request returns the same extent again.
       {"ends before what was asked for", {{0, 4096, 4096, 0}}},
   };
   for (const auto& [why, extents] : wrong) {
@@ -452,14 +453,14 @@ TEST(PlacementDeltaTest, WithoutAnAnswerBytesAreCompared) {
                 .status()
                 .code(),
             StatusCode::kFailedPrecondition);
-  // An error is none of these: nothing is made up for it.
+  // An error stays an error.
   const auto broken = std::make_shared<RawLister>(absl::UnavailableError("broken"));
   EXPECT_EQ(
       MakePlacementDeltaCursor({base.Open(), empty}, {target.Open(), broken}, {}).status().code(),
       StatusCode::kUnavailable);
 }
 
-// tmpfs: no FIEMAP, no shared blocks.
+// tmpfs has no FIEMAP and no shared blocks.
 TEST(ReflinkDeltaTest, OtherFileSystemsAreRead) {
   MemoryImage base(kMiB);
   MemoryImage target(kMiB);

@@ -29,7 +29,7 @@ using reference::Ranges;
 using test::MemoryImage;
 using test::ValueOf;
 
-// An image's bytes, and which of its pages are holes.
+// An image's bytes and which of its pages are holes.
 struct Contents {
   std::vector<uint8_t> bytes;
   std::vector<bool> holes;
@@ -38,7 +38,7 @@ struct Contents {
   }
 };
 
-// Random data with stretches of zeros, some of which are holes.
+// Random data with zeroed stretches, some of them holes.
 Contents AnyContents(size_t size, std::mt19937_64& random) {
   Contents contents{std::vector<uint8_t>(size), {}};
   size_t at = 0;
@@ -59,7 +59,7 @@ Contents AnyContents(size_t size, std::mt19937_64& random) {
   return contents;
 }
 
-// A later state of `base`: other size, single bytes changed, stretches zeroed or copied unchanged.
+// A later state of `base`: another size, single changed bytes, stretches zeroed or kept.
 Contents Later(const Contents& base, size_t size, std::mt19937_64& random) {
   Contents later = AnyContents(size, random);
   const bool keep_all = random() % 4 == 0;
@@ -83,7 +83,7 @@ Contents Later(const Contents& base, size_t size, std::mt19937_64& random) {
   return later;
 }
 
-// Sizes where things go wrong: 0, 1, around blocks and pages, no multiple of anything.
+// Critical sizes: 0, 1, around blocks and pages, unaligned.
 size_t AwkwardSize(size_t block_size, std::mt19937_64& random) {
   const size_t blocks = random() % 6 * block_size;
   switch (random() % 6) {
@@ -137,7 +137,7 @@ RC_GTEST_FIXTURE_PROP(ImageDeltaProperty, MatchesByteByByteFromAnyOffset, ()) {
   auto blocks = ValueOf(ToBlocks(std::move(cursor), options.block_size));
   RC_ASSERT(ValueOf(test::Drain(*blocks)) == reference::BlocksOf(set, block_size));
 
-  // And what is allocated: without zeros, and with the holes alone left out.
+  // Allocation: without zeros, and with only the holes left out.
   const std::vector<uint8_t> nothing;
   ImageOptions zeros = options;
   zeros.skip_zeros = true;
@@ -183,8 +183,8 @@ TEST(ImageDeltaTest, E2ResumesAtEveryByteOffset) {
   }
 }
 
-// The same by the hundred thousand, in images that are holes for the most part: CBT_TEST_SCALE=8
-// makes them 1 MiB.
+// A hundred thousand offsets, in images that are mostly holes; with CBT_TEST_SCALE=8 they have 1
+// MiB.
 TEST(ImageDeltaTest, ResumesAtEveryByteOffsetOfSparseImages) {
   test::SeededRandom random(4);
   const size_t size = (test::TestScale() >= 8 ? kMiB : 24'000) - 100;
@@ -225,7 +225,7 @@ TEST(ImageDeltaTest, ResumesAtEveryByteOffsetOfSparseImages) {
       .EveryOffset(*allocation);
 }
 
-// Images of several chunks, runs that cross their borders, blocks larger than a buffer.
+// Images of several chunks, runs across chunk borders, blocks larger than a buffer.
 TEST(ImageDeltaTest, E7RunsCrossTheBordersOfChunks) {
   test::SeededRandom random(2);
   ThreadPool pool(3);
@@ -294,12 +294,12 @@ TEST(ImageDeltaTest, E10GrownAndShrunkVolumes) {
   small.Write(9'999, "y");
   EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeImageDeltaCursor(large.Open(), small.Open())))),
             (Ranges{{8192, 10'000 - 8192}}));
-  // A position that exists in the target alone.
+  // An offset that only the target has.
   ASSERT_OK_AND_ASSIGN(auto cursor, MakeImageDeltaCursor(small.Open(), large.Open()));
   EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, 100 * kGiB)), (Ranges{{128 * kGiB, 4096}}));
 }
 
-// 16 TiB with data in few places: time and memory go with the data, not with the size.
+// 16 TiB with data in a few places: time and memory grow with the data, not the size.
 TEST(ImageDeltaTest, SkipsTheHolesOfHugeSparseImages) {
   constexpr uint64_t kSize = 16 * kTiB - 4096;
   MemoryImage base(kSize);
@@ -338,7 +338,7 @@ TEST(ImageDeltaTest, CoverageMovesThroughQuietRegions) {
   EXPECT_GE(calls, 3);
 }
 
-// Counts what it is given, and does it.
+// Counts the tasks and runs them.
 class CountingExecutor final : public Executor {
  public:
   void Schedule(std::function<void()> task) override {
@@ -351,7 +351,7 @@ class CountingExecutor final : public Executor {
   int tasks_ = 0;
 };
 
-// Runs the first tasks, and keeps the others until they are let go.
+// Runs the first tasks and holds the others until they are released.
 class HoldingExecutor final : public Executor {
  public:
   explicit HoldingExecutor(size_t first) : free_(first) {}
@@ -373,7 +373,7 @@ class HoldingExecutor final : public Executor {
   std::vector<std::function<void()>> held_;
 };
 
-// The third chunk's data does not come for now. Next() would wait for ever if it waited for it.
+// The third chunk is delayed. If Next() waited for it, it would wait indefinitely.
 TEST(ImageDeltaTest, ASlowChunkHoldsBackNothingThatWasFound) {
   const MemoryImage base(std::vector<uint8_t>(6 * kMiB, 1));
   MemoryImage target(std::vector<uint8_t>(6 * kMiB, 1));
@@ -386,7 +386,7 @@ TEST(ImageDeltaTest, ASlowChunkHoldsBackNothingThatWasFound) {
   ASSERT_EQ(ValueOf(cursor->Next(batch)), Step::kMore);
   ASSERT_EQ(batch.size(), 1u);
   EXPECT_EQ(batch[0], (Extent{8192, 4096}));
-  // A server gets the chance to send it, again and again.
+  // The server can send repeatedly meanwhile.
   for (int i = 0; i < 3; ++i) {
     ASSERT_EQ(ValueOf(cursor->Next(batch)), Step::kMore);
     EXPECT_TRUE(batch.empty());
@@ -438,8 +438,8 @@ TEST(ImageDeltaTest, E8SameFileIsReadByNobodyAndHardLinksAreCompared) {
   }
 }
 
-// Cuts, grows or writes one image at a point of the comparison; the cursor must fail, whatever it
-// had handed on before, and never come to an end.
+// Truncates, grows or writes one image during the comparison. The cursor must fail, whatever it has
+// returned so far, and never complete.
 enum class Damage { kShrinkBase, kShrinkTarget, kGrowTarget, kWriteTarget, kWriteBase };
 
 class DamagedImageTest : public testing::TestWithParam<Damage> {};
@@ -457,7 +457,7 @@ TEST_P(DamagedImageTest, E14ImageThatChangesWhileItIsReadIsAnError) {
                                                 {.executor = parallel ? &pool : nullptr}));
       ExtentBatch batch;
       for (int i = 0; i < after; ++i) ASSERT_EQ(ValueOf(cursor->Next(batch)), Step::kMore);
-      usleep(20'000);  // the clock of file times is coarse
+      usleep(20'000);  // file time stamps are coarse
       switch (GetParam()) {
         case Damage::kShrinkBase:
           base.Resize(20 * kMiB);
@@ -498,7 +498,7 @@ TEST(ImageAllocationTest, E14ImageThatShrinksIsAnError) {
   }
 }
 
-// A cursor may die, or seek away, while its chunks are on their way.
+// A cursor may be destroyed or moved while chunks are in flight.
 TEST(ImageDeltaTest, CursorCanBeLeftAtAnyTime) {
   ThreadPool pool(2);
   std::vector<uint8_t> bytes(8 * kMiB, 1);

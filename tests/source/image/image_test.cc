@@ -98,7 +98,7 @@ TEST(ImageTest, NoticesEveryKindOfChange) {
   file.Resize(999);
   EXPECT_EQ(image->CheckUnchanged().code(), StatusCode::kAborted);
   const auto again = file.Open();
-  usleep(20'000);  // the clock of file times is coarse
+  usleep(20'000);  // file time stamps are coarse
   file.Write(10, "x");
   EXPECT_EQ(again->CheckUnchanged().code(), StatusCode::kAborted);
 }
@@ -117,7 +117,7 @@ TEST(ImageTest, IsTheSameFileOnlyUnderTheSamePath) {
   EXPECT_TRUE(a->SameFileAs(*ValueOf(Image::Open(dir / "link"))));
   EXPECT_FALSE(a->SameFileAs(*b));
   EXPECT_FALSE(a->MayBeSameFileAs(*b));
-  // One inode: as far as its number tells, it could be a snapshot in which `a` is called so.
+  // The same inode number: it could be `a` in a snapshot.
   EXPECT_FALSE(a->SameFileAs(*c));
   EXPECT_TRUE(a->MayBeSameFileAs(*c));
 }
@@ -147,7 +147,7 @@ TEST(ImageTest, AFileThatWasTouchedIsNotTakenForTheSame) {
   const test::TempDir dir;
   dir.Write("a", "x");
   ASSERT_OK_AND_ASSIGN(const auto a, Image::Open(dir / "a"));
-  usleep(20'000);  // the clock of file times is coarse
+  usleep(20'000);  // file time stamps are coarse
   dir.Write("a", "y");
   EXPECT_FALSE(a->SameFileAs(*ValueOf(Image::Open(dir / "a"))));
 }

@@ -1,5 +1,5 @@
-// What the kernel is asked to read ahead. The program's own posix_fadvise() and getrusage() stand
-// before the C library's: they write down what was asked, and say that a read had to wait.
+// What the kernel is asked to read ahead. This program's posix_fadvise() and getrusage() override
+// the C library's: they record each request, and report that a read had to wait.
 #include "source/image/read_ahead.h"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ struct Asked {
   uint64_t end;
 };
 
-// Of the thread that set it; null: not watched.
+// Of the thread that set it; null if not watched.
 thread_local std::vector<Asked>* asked = nullptr;
 thread_local int refusal = 0;
 thread_local bool waits = false;
@@ -87,7 +87,7 @@ class ReadAheadTest : public testing::Test {
     for (const auto& [offset, length] : AskedOf(image)) bytes += length;
     return bytes;
   }
-  // The end of what was asked for.
+  // The end of the requested range.
   uint64_t AskedEnd() const {
     uint64_t end = 0;
     for (const Asked& one : asked_) end = std::max(end, one.end);
@@ -111,7 +111,7 @@ TEST_F(ReadAheadTest, AsksForBothSidesInStepsThatTheKernelTakes) {
                                            {128 * kKiB, 128 * kKiB},
                                            {256 * kKiB, 128 * kKiB},
                                            {384 * kKiB, 128 * kKiB}}));
-  // Side by side: neither waits for the other's last byte.
+  // Both start at the same offset: neither waits for the other's last byte.
   EXPECT_EQ(asked_[0].begin, asked_[1].begin);
   EXPECT_NE(asked_[0].descriptor, asked_[1].descriptor);
 }
@@ -142,8 +142,8 @@ TEST_F(ReadAheadTest, AsksNoMoreOnceItIsRefused) {
   EXPECT_EQ(asked_.size(), 1u);
 }
 
-// What no page cache holds would be fetched twice. Such a file can't be mapped; neither can one
-// that is open for writing alone.
+// Without a page cache, data would be fetched twice. Such a file cannot be mapped; neither can one
+// opened write-only.
 TEST_F(ReadAheadTest, AFileThatCannotBeMappedIsNotAskedFor) {
   const test::MemoryFile file;
   file.Write(std::vector<uint8_t>(kMiB, 1));
@@ -157,7 +157,7 @@ TEST_F(ReadAheadTest, AFileThatCannotBeMappedIsNotAskedFor) {
 }
 
 TEST_F(ReadAheadTest, AWaitIsSeenAndWorkIsNot) {
-  asked = nullptr;  // the system's own count
+  asked = nullptr;  // the system's own counter
   std::atomic<bool> cold{false};
   WaitWatch watch(&cold);
   watch.Look();
@@ -194,7 +194,7 @@ TEST_F(ReadAheadTest, WhatWaitsIsAskedForOnceAndNotTooEarly) {
   EXPECT_EQ(AskedBytes(*target), 40 * kMiB);
 }
 
-// A chunk of 16 MiB would be 32 MiB of page cache at once.
+// A 16 MiB chunk would need 32 MiB of page cache at once.
 TEST_F(ReadAheadTest, ALongChunkIsAskedForInParts) {
   waits = true;
   const auto base = Full(32 * kMiB);
@@ -204,7 +204,7 @@ TEST_F(ReadAheadTest, ALongChunkIsAskedForInParts) {
   ASSERT_OK(CompareChunk({base, target}, 0, 16 * kMiB, 256 * kKiB, kMiB, &cold, changed));
   EXPECT_EQ(AskedBytes(*base), 15 * kMiB);
   EXPECT_EQ(AskedEnd(), 16 * kMiB);
-  // The first call asks as far as the last position needs, the others for a piece each.
+  // The first call requests up to the last position needed, the others one piece each.
   EXPECT_EQ(asked_.front().begin, kMiB);
 }
 

@@ -1,4 +1,4 @@
-// Streams of bytes: what is peeked, read and skipped adds up, and no end is overlooked.
+// Byte streams: peeked, read and skipped bytes add up, and no end is overlooked.
 #include "cbt/source/byte_stream.h"
 
 #include <fcntl.h>

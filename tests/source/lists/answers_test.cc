@@ -1,4 +1,4 @@
-// What the cbt command prints is read back only if it is complete.
+// Output of the cbt command is only read back if it is complete.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -80,7 +80,7 @@ TEST(AnswersTest, ThatLostOrGainedATupleAreRefused) {
                  "counts 2 tuples, but there are 1");
   EXPECT_REFUSED(Csv(Replaced(rows, "0,4096\n", "")), kDataLoss,
                  "counts 2 tuples, but there are 1");
-  // As many tuples and bytes, but others.
+  // The same number of tuples and bytes, with other offsets.
   EXPECT_REFUSED(Ndjson(Replaced(lines, ":8192", ":4096")), kDataLoss, "digest");
   EXPECT_REFUSED(Json(Replaced(objects, ":8192", ":12288")), kDataLoss, "digest");
   EXPECT_REFUSED(Ndjson(Replaced(lines, "\"bytes\":8192", "\"bytes\":8193")), kDataLoss, "bytes");

@@ -1,4 +1,4 @@
-// What is made of the output of era_invalidate and era_dump.
+// Reads the output of era_invalidate and era_dump.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST(Era, WhatTheToolsWroteIsRead) {
     }
     return ranges;
   };
-  // Writesets of eras 3 and 4; what the array adds is older.
+  // The writesets of eras 3 and 4; the array only has older ones.
   EXPECT_EQ(RangesOf(ValueOf(From(ReadEraDump, dump, EraOptions{.since_era = 4}))),
             blocks({64, 65, 189}));
   EXPECT_EQ(RangesOf(ValueOf(From(ReadEraDump, dump, EraOptions{.since_era = 3}))),
@@ -51,14 +51,14 @@ TEST(Era, WhatTheToolsWroteIsRead) {
 }
 
 TEST(Era, ADumpOfADeviceInUseIsRefused) {
-  // As the tool prints it: the writeset of era 5 is not archived yet, whatever was written in it.
+  // As the tool prints it: the writeset of era 5 is not archived yet, so its writes are unknown.
   std::string live = Sample("era_dump.xml");
   live.replace(live.find("current_era=\"4\""), 15, "current_era=\"5\"");
   for (const uint64_t since : {0U, 3U, 4U, 5U}) {
     EXPECT_REFUSED(From(ReadEraDump, live, EraOptions{.since_era = since}), kFailedPrecondition,
                    "lacks what was written in era 5, the current one: dump a copy");
   }
-  // Nothing was written in it before the device was suspended: that is known.
+  // An empty writeset: the device was suspended before any write of the era.
   const size_t array = live.find("<era_array>");
   std::string rest = live;
   std::vector<bool> bits(190);
@@ -69,7 +69,7 @@ TEST(Era, ADumpOfADeviceInUseIsRefused) {
   EXPECT_RANGES(From(ReadEraDump, live, EraOptions{.since_era = 5}), {{9 * 65536, 65536}});
 }
 
-// --logical leaves writesets out and gives a block of several the era of the first one.
+// --logical leaves writesets out, and reports several blocks with the era of the first.
 TEST(Era, AttackGALogicalDumpIsRefused) {
   const std::string device =
       R"(<superblock uuid="" block_size="128" nr_blocks="2" current_era="4">)";
@@ -83,20 +83,20 @@ TEST(Era, AttackGALogicalDumpIsRefused) {
                          array(0, 0),
                      EraOptions{.since_era = 4}),
                 {{0, 2 * 65536}});
-  // The same with --logical, and what it prints where nothing was written in the present era.
+  // The same dump with --logical, and its output if nothing was written in the current era.
   for (const std::string& eras : {array(3, 4), array(2, 3), array(4, 4), array(0, 0)}) {
     for (const uint64_t since : {0U, 3U, 4U}) {
       EXPECT_REFUSED(From(ReadEraDump, device + eras, EraOptions{.since_era = since}),
                      kFailedPrecondition, "has no writesets (era_dump --logical)");
     }
   }
-  // The array is no sign that the present era's writeset is there.
+  // The array does not imply that the current era's writeset is present.
   EXPECT_REFUSED(From(ReadEraDump, device + test::Writeset(3, {true, false}) + array(3, 4),
                       EraOptions{.since_era = 4}),
                  kFailedPrecondition, "lacks what was written in era 4, the current one");
 }
 
-// --repair leaves out bits and writesets that it can't read.
+// --repair leaves out bits and writesets that it cannot read.
 TEST(Era, AttackGARepairedDumpIsRefused) {
   using test::Writeset;
   const auto read = [](const std::string& writesets, uint64_t since = 4) {
@@ -131,7 +131,7 @@ TEST(Era, AttackGARepairedDumpIsRefused) {
   }
   const std::string longer = Writeset(4, {false, true, false, false});
   EXPECT_RANGES(read(longer + fifth), {{65536, 2 * 65536}});
-  // From before the device grew: as it is, and filled up by newer tools.
+  // From before the device grew: unchanged, and padded by newer tools.
   std::string filled = fourth;
   filled.replace(filled.find("nr_bits=\"3\""), 11, "nr_bits=\"2\"");
   for (const std::string& shorter : {Writeset(4, {false, true}), filled}) {

@@ -1,4 +1,4 @@
-// What importers make of real output of the systems, and of what breaks each format's own rules.
+// Importers on real output of the systems, and on violations of each format's own rules.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ using test::ValueOf;
 constexpr auto kDelta = SourcePurpose::kDelta;
 constexpr auto kAllocated = SourcePurpose::kAllocated;
 
-// One that lies there compressed.
+// A sample that is stored compressed.
 std::string Unpacked(const std::string& name) {
   std::FILE* const pipe = popen(("gzip -dc '" + SamplePath(name) + "'").c_str(), "r");
   std::string text;
@@ -80,7 +80,7 @@ TEST(Rbd, AnExportTellsBetweenAnyTwoSnapshots) {
   EXPECT_EQ(RangesOf(ValueOf(read(kDelta, "s0", "s1"))), first);
   const Ranges second = {{4096, 4096}, {1052672, 4096}, {5 * kMiB, 65536}, {8 * kMiB, 1100}};
   EXPECT_EQ(RangesOf(ValueOf(read(kDelta, "s1", "s2"))), second);
-  // Shrunk between s2 and s3, by nothing that a record says.
+  // Shrunk between s2 and s3 without a record of it.
   EXPECT_EQ(ValueOf(read(kDelta, "s1", "s2"))->capacity(), 16 * kMiB);
   EXPECT_EQ(ValueOf(read(kDelta, "s1", "s3"))->capacity(), 12 * kMiB);
   EXPECT_EQ(RangesOf(ValueOf(read(kDelta, "s1", "s3"))), second);
@@ -99,8 +99,8 @@ TEST(Rbd, AnExportTellsBetweenAnyTwoSnapshots) {
   }
 }
 
-// A diff of an export: to the snapshot `to`, "" for the image itself, of `size` bytes. `zeroed`:
-// what has changed, as one record.
+// A diff of an export to snapshot `to` ("": the image itself), of `size` bytes. `zeroed`: the
+// changed range, as one record.
 struct ExportedDiff {
   std::string to;
   uint64_t size = 0;
@@ -135,15 +135,15 @@ std::string Export(const std::vector<ExportedDiff>& diffs) {
   return text;
 }
 
-// Cut to 8 KiB, then 16 KiB again, with nothing written.
+// Cut to 8 KiB and grown back to 16 KiB without a write.
 TEST(Rbd, WhatWasCutOffAndCameBackHasChanged) {
   const RbdDiffOptions options{.import = {.purpose = kDelta}, .base = "a"};
   EXPECT_RANGES(From(ReadRbdDiff, Export({{"a", 16384}, {"b", 8192}, {"", 16384}}), options),
                 {{8192, 8192}});
 }
 
-// Which of two snapshots of one name is meant can't be known, and from the later one the delta
-// lacks what changed before.
+// It is unknown which of two snapshots of the same name is meant, and a delta from the later one
+// lacks earlier changes.
 TEST(Rbd, AttackIAnExportInWhichANameComesTwiceIsRefused) {
   const Extent changed{4096, 4096};
   const auto read = [&](const std::vector<std::string>& names, const std::string& base,
@@ -158,7 +158,7 @@ TEST(Rbd, AttackIAnExportInWhichANameComesTwiceIsRefused) {
   EXPECT_RANGES(read({"a", "b", "c", ""}, "a", "b"), {{4096, 4096}});
   for (const auto& [base, target] : {std::pair("a", "b"), std::pair("a", ""), std::pair("a", "a"),
                                      std::pair("c", ""), std::pair("", "a"), std::pair("", "")}) {
-    // One after the other, and with others between them.
+    // Adjacent, and with others in between.
     EXPECT_REFUSED(read({"a", "a", "b", "c", ""}, base, target), kDataLoss,
                    "two snapshots are called \"a\"");
     EXPECT_REFUSED(read({"a", "b", "a", "c", ""}, base, target), kDataLoss,
@@ -182,8 +182,8 @@ TEST(Rbd, NamesOfAnExportTakeSoMuchMemoryAndNoMore) {
   EXPECT_RANGES(From(ReadRbdDiff, Export(diffs), RbdDiffOptions{.target = last}), {});
 }
 
-// Found by a fuzzer: a few bytes say that all of a very large image changed. What that takes is
-// known before it is taken.
+// Found by a fuzzer: a few bytes claim that a very large image changed everywhere. The map's size
+// must be checked before it is allocated.
 TEST(Rbd, AMapThatWouldBeTooLargeIsRefusedBeforeItIsMade) {
   constexpr uint64_t kImage = uint64_t{1} << 62;
   std::string diff = "rbd diff v1\ns";
@@ -209,7 +209,7 @@ TEST(Rbd, ADiffIsTakenForWhatItSaysItIs) {
                  "banner");
 }
 
-// What changed in the time between two snapshots can't be known where both have one name.
+// If both snapshots have the same name, changes between them are unknown.
 TEST(Rbd, AttackGADiffFromASnapshotToItselfIsRefused) {
   const auto diff = [](const std::string& from, const std::string& to) {
     std::string text = "rbd diff v1\n";
@@ -294,7 +294,7 @@ TEST(Thin, WhatIsNoElementCouldBeAChange) {
   EXPECT_REFUSED(
       From(ReadThinDelta, std::string(delta).erase(delta.find("<right_only"), 1), options),
       kDataLoss, "in: line 9: text where only elements are allowed");
-  // The tool's words about what it could not read, by 2>&1.
+  // With 2>&1, the tool's messages about what it could not read.
   EXPECT_REFUSED(
       From(ReadThinDelta, std::string(delta).insert(delta.find("<right_only"), "bad checksum\n"),
            options),
@@ -338,7 +338,7 @@ TEST(QemuMap, AllocationAndDelta) {
 }
 
 TEST(QemuMap, AMapOverADirtyBitmapIsNoDelta) {
-  // qemu-img 7.2 with x-dirty-bitmap: 64 KiB from 64 KiB on are dirty.
+  // qemu-img 7.2 with x-dirty-bitmap: 64 KiB at offset 64 KiB are dirty.
   const std::string map =
       R"([{"start":0,"length":65536,"depth":0,"present":true,"zero":false,"data":true,"offset":0},
 {"start":65536,"length":65536,"depth":0,"present":false,"zero":false,"data":false},
@@ -348,7 +348,7 @@ TEST(QemuMap, AMapOverADirtyBitmapIsNoDelta) {
   EXPECT_RANGES(From(ReadQemuMap, map, ImportOptions{.purpose = kAllocated}), {{0, 1048576}});
 }
 
-// Holes behind NBD or iSCSI say nothing of zeros; an overlay above them has its delta all the same.
+// Holes on NBD or iSCSI do not imply zeros; an overlay above them still has its delta.
 TEST(QemuMap, WhatLiesBelowTheTopmostImageMayBeNeitherDataNorZeros) {
   const std::string map =
       R"([{"start":0,"length":65536,"depth":1,"present":true,"zero":false,"data":false},
@@ -361,7 +361,7 @@ TEST(QemuMap, TheLastSectorOfAFileIsNotLost) {
       R"([{"start":0,"length":1000448,"depth":0,"present":true,"zero":false,"data":true}])";
   EXPECT_RANGES(From(ReadQemuMap, map, ImportOptions{.purpose = kAllocated, .capacity = 1000001}),
                 {{0, 1000001}});
-  // A tool that leaves the part of a sector out has said nothing of it.
+  // A tool that omits part of a sector reports nothing about it.
   const std::string cut =
       R"([{"start":0,"length":999936,"depth":0,"present":true,"zero":true,"data":false}])";
   EXPECT_REFUSED(From(ReadQemuMap, cut, ImportOptions{.purpose = kAllocated, .capacity = 1000001}),
@@ -380,7 +380,7 @@ TEST(Ebs, E14PagesThatAreMissingAreNoEnd) {
                 {{3 * 524288, 524288}, {2047 * 524288ull, 524288}});
   EXPECT_REFUSED(From(ReadEbsPages, first + empty, options), kDataLoss, "pages are missing");
   EXPECT_REFUSED(From(ReadEbsPages, last + first, options), kDataLoss, "after the last one");
-  // Which of the two counts can't be known; the second would be the end.
+  // It is unknown which of the two counts; the second would be the end.
   EXPECT_REFUSED(
       From(ReadEbsPages, page + R"({"BlockIndex":3}],"NextToken":"x","NextToken":""})", options),
       kDataLoss, "NextToken twice");
@@ -409,7 +409,7 @@ TEST(Ebs, WhatIsNoValueIsNotAbsent) {
                    kDataLoss, "VolumeSize is not a size in GiB");
     EXPECT_REFUSED(From(ReadEbsPages, page + ",\"BlockIndex\":" + value + "}]}", options),
                    kDataLoss, "BlockIndex is not a number");
-    // What nobody asked for may be anything.
+    // Ranges that were not requested may contain anything.
     EXPECT_RANGES(From(ReadEbsPages,
                        page + ",\"x\":" + value + "}],\"ExpiryTime\":" + value +
                            ",\"Tags\":{\"NextToken\":[],\"a\":{\"BlockIndex\":[]}}}",
@@ -435,7 +435,7 @@ TEST(Vmware, E14AQueryThatStoppedEarlyIsNoEnd) {
       kDataLoss, "outside");
 }
 
-// ---- What a file is
+// ---- Detection
 
 absl::StatusOr<SourceFormat> Detect(const std::string& text) {
   return DetectSourceFormat({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
@@ -452,8 +452,7 @@ TEST(Detection, ListsAreFound) {
   EXPECT_EQ(Detect("[]").status().code(), StatusCode::kInvalidArgument);
 }
 
-// Two bytes of a random volume are those of a list once in 65536 times, and then it was refused, or
-// taken for roaring bytes.
+// By chance, one random volume in 65536 begins like a list or like roaring bytes.
 TEST(Detection, VolumesAreNotTakenForListsByChance) {
   std::string noise(4096, '\0');
   for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<char>(i * 89 + i / 7);
@@ -467,7 +466,7 @@ TEST(Detection, VolumesAreNotTakenForListsByChance) {
   EXPECT_EQ(ValueOf(Detect("")), SourceFormat::kImage);
 }
 
-// ---- The parsers' own limits
+// ---- Limits of the parsers
 
 TEST(Json, BoundsHold) {
   const ImportOptions options{.capacity = kMiB};

@@ -1,4 +1,4 @@
-// Every importer of a list of ranges: right on any list, and never quiet about a part of one.
+// Every importer of range lists: correct on any list, and an error on any part of one.
 #include "source/support/listings.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ TEST_P(Listings, RandomRangesAreRoundedOutwardAndCut) {
   const Listing& listing = GetParam();
   const bool holds = rc::check([&] {
     std::mt19937_64 random = AnyRandom();
-    // At least one unit: some formats can't say how long nothing is.
+    // At least one unit: some formats cannot express an empty gap.
     const auto units = Between<uint64_t>(1, 60);
     ByteSet set(units);
     const size_t density = Between<size_t>(1, 8);
@@ -54,7 +54,7 @@ TEST_P(Listings, RandomRangesAreRoundedOutwardAndCut) {
     Ranges ranges = reference::RunsOf(set);
     if (listing.any_order) {
       std::shuffle(ranges.begin(), ranges.end(), random);
-      // What is said twice is said once.
+      // A repeated range counts once.
       if (!ranges.empty() && listing.name != "ThinDump") ranges.push_back(ranges.front());
     }
     const std::string text = listing.write(ranges, units);
@@ -68,7 +68,7 @@ TEST_P(Listings, RandomRangesAreRoundedOutwardAndCut) {
     if (!map.ok()) RC_FAIL(map.status().ToString() + "\n" + text);
     RC_ASSERT((*map)->capacity() == *options.capacity);
     Ranges expected;
-    // In units of the larger of both: the volumes are small enough to be done by hand.
+    // In units of the coarser of the two; the volumes are small enough to compute this directly.
     uint64_t end = 0;
     for (const auto& [begin, length] : reference::RunsOf(set)) {
       const uint64_t from = begin * listing.unit / options.granularity * options.granularity;
@@ -112,7 +112,7 @@ TEST_P(Listings, WhatFollowsTheEndIsRefused) {
 
 TEST_P(Listings, RangesPastTheEndAreRefusedAndThoseOfALargerBaseCut) {
   const Listing& listing = GetParam();
-  if (listing.name == "EraDump" || listing.name == "QemuMap") return;  // know their own end
+  if (listing.name == "EraDump" || listing.name == "QemuMap") return;  // these mark their own end
   const std::string text = listing.write({{1, 2}, {15, 5}}, 20);
   const ImportOptions small{.capacity = 16 * listing.unit, .granularity = listing.unit};
   EXPECT_FALSE(Read(listing, text, small).ok());
@@ -129,12 +129,12 @@ TEST_P(Listings, RangesPastTheEndAreRefusedAndThoseOfALargerBaseCut) {
 
 TEST_P(Listings, NumbersThatWrapAreRefused) {
   const Listing& listing = GetParam();
-  if (listing.name == "EraDump") return;  // writes a line a block
-  if (listing.name == "Vmware") return;   // writes only what lies in its answers
+  if (listing.name == "EraDump") return;  // one line per block
+  if (listing.name == "Vmware") return;   // writes only the ranges of its answers
   const uint64_t huge = ~uint64_t{0} / listing.unit;
   for (const Ranges& ranges :
        {Ranges{{huge - 1, 1}}, Ranges{{1, 1}, {huge / 2 + 1, 1}}, Ranges{{huge, 1}}}) {
-    // The list, with its last number replaced: writers themselves must not wrap.
+    // The list with its last number replaced; the writers themselves must not wrap around.
     const auto map = Read(listing, listing.write(ranges, 20), {.capacity = 20 * listing.unit});
     EXPECT_FALSE(map.ok());
   }

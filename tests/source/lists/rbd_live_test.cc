@@ -1,4 +1,4 @@
-// The adapter for librbd's callback, with a librbd of the test's own.
+// The adapter for librbd's callback, on a fake librbd.
 #include "cbt/source/rbd_live.h"
 
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ using test::AnyRandom;
 using test::Between;
 using test::ValueOf;
 
-// Tells the ranges of `set` in [offset, offset + length), rounded to whole objects when there are
-// any, in an order of its own. Stops when the callback says so, as librbd does.
+// Reports the ranges of `set` in [offset, offset + length), rounded to whole objects if there are
+// any, in an order of its own. Stops when the callback asks to, as librbd does.
 struct FakeRbd {
   ByteSet set;
   uint64_t object = 1;
@@ -79,8 +79,8 @@ RC_GTEST_PROP(RbdLive, AnyWindowAnyOrderTheSameRanges, ()) {
   RC_ASSERT(ValueOf(test::Drain(**cursor)) == reference::RunsOf(rest));
 }
 
-// A Ceph that tells nothing of an object when it is asked from the middle of it on: whatever the
-// caller's window is, and however often it is halved, no call begins there.
+// A Ceph that reports nothing of an object unless asked from the object's start. No call may begin
+// inside an object, whatever the window is and however often it is halved.
 TEST(RbdCursor, E2WindowsBeginAtObjectsHoweverOftenTheyAreHalved) {
   constexpr uint64_t kSize = 1000;
   test::SeededRandom random(1);
@@ -89,7 +89,7 @@ TEST(RbdCursor, E2WindowsBeginAtObjectsHoweverOftenTheyAreHalved) {
                                   7 * object + 5, uint64_t{100}, 5 * kSize, kMaxCapacity}) {
       if (window == 0) continue;
       for (const size_t max_ranges : {1u, 2u, 7u}) {
-        // As bytes, so that one object may have more ranges than an answer holds.
+        // Byte ranges, so that one object may have more ranges than an answer holds.
         for (const bool whole : {false, true}) {
           SCOPED_TRACE(absl::StrCat("objects of ", object, ", window ", window, ", ", max_ranges,
                                     " ranges an answer", whole ? ", whole" : ""));

@@ -1,4 +1,4 @@
-// The events of XML and the verdict on it, whatever pieces the stream comes in.
+// XML events and the verdict on the document, however the stream is cut into pieces.
 #include "source/lists/xml_records.h"
 
 #include <gtest/gtest.h>
@@ -39,13 +39,13 @@ class Recorder final : public XmlEvents {
   }
 };
 
-struct Said {
+struct Parsed {
   std::string events;
   absl::Status status;
 };
 
 // Reads `text` in pieces of at most `most` bytes.
-Said Read(const std::string& text, size_t most) {
+Parsed Read(const std::string& text, size_t most) {
   test::Dribble stream(text, most, "in");
   Recorder recorder;
   const absl::Status status = ReadXml(stream, recorder);
@@ -53,12 +53,12 @@ Said Read(const std::string& text, size_t most) {
 }
 
 void ExpectTheSame(const std::string& text, size_t most) {
-  const Said whole = Read(text, text.size() + 1);
-  const Said pieces = Read(text, most);
+  const Parsed whole = Read(text, text.size() + 1);
+  const Parsed pieces = Read(text, most);
   ASSERT_EQ(whole.status.code(), pieces.status.code()) << text << "\n"
                                                        << whole.status << "\n"
                                                        << pieces.status;
-  // An error of the events comes from the same place.
+  // An error of the event handler is reported from the same place.
   if (absl::IsInvalidArgument(whole.status)) {
     ASSERT_EQ(whole.status, pieces.status) << text;
   }
@@ -108,7 +108,7 @@ constexpr const char* kPieces[] = {"<r>",
                                    "<t a=\"1\"",
                                    "\xef\xbb\xbf"};
 
-// What may stand between tags, around the size of a buffer and above.
+// Valid content between tags, around the size of a buffer and above.
 std::vector<std::string> LongRuns(size_t size) {
   const std::string blanks(size, ' ');
   return {blanks,
@@ -129,14 +129,14 @@ std::string AnyLongRun(std::mt19937_64& random) {
 RC_GTEST_PROP(XmlRecords, PiecesOfAnySizeReadTheSame, ()) {
   std::mt19937_64 random = AnyRandom();
   std::string text = random() % 8 == 0 ? "" : "<r>";
-  // Mostly what lists consist of.
+  // Mostly elements of real lists.
   const bool wild = random() % 2 == 0;
   for (size_t i = random() % 20; i > 0; --i) {
     const size_t pieces = wild || random() % 20 == 0 ? std::size(kPieces) : 8;
     text += kPieces[random() % pieces];
     if (random() % 3 == 0) text += "\n  ";
   }
-  // Now and then a run without a tag that fills a buffer, inside open elements.
+  // Sometimes a stretch without tags that fills a buffer, inside open elements.
   const bool run = random() % 4 == 0;
   if (run) text.insert(random() % (text.size() + 1), AnyLongRun(random));
   if (random() % 8 != 0) text += "</r>";
@@ -155,29 +155,29 @@ TEST(XmlRecords, TagsAcrossBuffersAndLongOnes) {
   text += "</r>\n";
   events += "0>r;";
   for (const size_t most : {size_t{65536}, size_t{1000}}) {
-    const Said said = Read(text, most);
-    ASSERT_EQ(said.status, absl::OkStatus());
-    ASSERT_EQ(said.events, events);
+    const Parsed parsed = Read(text, most);
+    ASSERT_EQ(parsed.status, absl::OkStatus());
+    ASSERT_EQ(parsed.events, events);
   }
   for (const size_t size : {65000u, 65530u, 65536u, 70000u, 200000u}) {
     const std::string value(size, 'v');
-    Said said = Read(absl::StrCat("<r><t a=\"", value, "\"/><t b=\"1\"/></r>"), 65536);
-    ASSERT_EQ(said.status, absl::OkStatus());
-    ASSERT_EQ(said.events, absl::StrCat("0<r;1<t a=", value, ";1>t;1<t b=1;1>t;0>r;"));
-    said = Read(absl::StrCat("<r>", std::string(size, ' '), "<t b=\"1\"/></r>"), 65536);
-    ASSERT_EQ(said.status, absl::OkStatus());
-    ASSERT_EQ(said.events, "0<r;1<t b=1;1>t;0>r;");
+    Parsed parsed = Read(absl::StrCat("<r><t a=\"", value, "\"/><t b=\"1\"/></r>"), 65536);
+    ASSERT_EQ(parsed.status, absl::OkStatus());
+    ASSERT_EQ(parsed.events, absl::StrCat("0<r;1<t a=", value, ";1>t;1<t b=1;1>t;0>r;"));
+    parsed = Read(absl::StrCat("<r>", std::string(size, ' '), "<t b=\"1\"/></r>"), 65536);
+    ASSERT_EQ(parsed.status, absl::OkStatus());
+    ASSERT_EQ(parsed.events, "0<r;1<t b=1;1>t;0>r;");
   }
 }
 
-// A run that fills a buffer does not hide that an end tag is missing: such a list was cut.
+// Content that fills a buffer must not hide a missing end tag: such a list was truncated.
 TEST(XmlRecordsTest, LongWhiteSpaceAndCommentsChangeNothing) {
   const std::vector<std::string> tags = {"<r>",  "<diff>",  "<s>",  "<t a=\"1\"/>",
                                          "</s>", "</diff>", "</r>", ""};
   for (const size_t size : {65000u, 65530u, 65535u, 65536u, 65537u, 70000u, 140000u}) {
     for (const std::string& run : LongRuns(size)) {
       for (size_t place = 0; place + 1 < tags.size(); ++place) {
-        // Without the tag of this number; with all of them at the last.
+        // With one tag missing; in the last round, with all of them.
         for (size_t missing = 4; missing < tags.size(); ++missing) {
           std::string text;
           for (size_t i = 0; i < tags.size(); ++i) {
@@ -185,12 +185,13 @@ TEST(XmlRecordsTest, LongWhiteSpaceAndCommentsChangeNothing) {
             if (i == place) text += run;
           }
           const bool whole = missing + 1 == tags.size() && run.front() != 'x';
-          const Said said = Read(text, 65536);
-          ASSERT_EQ(said.status.code(), whole ? absl::StatusCode::kOk : absl::StatusCode::kDataLoss)
+          const Parsed parsed = Read(text, 65536);
+          ASSERT_EQ(parsed.status.code(),
+                    whole ? absl::StatusCode::kOk : absl::StatusCode::kDataLoss)
               << size << " bytes of " << run.substr(0, 5) << " after " << tags[place] << " without "
-              << tags[missing] << ": " << said.status;
+              << tags[missing] << ": " << parsed.status;
           if (whole) {
-            ASSERT_EQ(said.events, "0<r;1<diff;2<s;3<t a=1;3>t;2>s;1>diff;0>r;");
+            ASSERT_EQ(parsed.events, "0<r;1<diff;2<s;3<t a=1;3>t;2>s;1>diff;0>r;");
           }
         }
       }
@@ -198,7 +199,7 @@ TEST(XmlRecordsTest, LongWhiteSpaceAndCommentsChangeNothing) {
   }
 }
 
-// An element that lost its < would be left out, and its blocks with it.
+// An element that lost its < would be skipped, and its blocks with it.
 TEST(XmlRecordsTest, TextIsNoElementThatMayBeLeftOut) {
   for (const char* text : {"x", "t a=\"1\"/>", "&amp;", "&#120;", "<![CDATA[<t a=\"8\"/>]]>",
                            "\xc3\xa4", "x<fail/>"}) {
@@ -206,21 +207,21 @@ TEST(XmlRecordsTest, TextIsNoElementThatMayBeLeftOut) {
          {std::pair("<r>\n\n", "</r>"), std::pair("<r>\n<s>\n  ", "</s></r>"),
           std::pair("<r>\n<t/>\n<!-- --> ", "<t/></r>")}) {
       for (const size_t most : {size_t{1}, size_t{7}, size_t{65536}}) {
-        const Said said = Read(absl::StrCat(before, text, after), most);
-        ASSERT_EQ(said.status,
+        const Parsed parsed = Read(absl::StrCat(before, text, after), most);
+        ASSERT_EQ(parsed.status,
                   absl::DataLossError("in: line 3: text where only elements are allowed"))
             << before << text;
       }
     }
   }
   for (const char* blanks : {" \t\r\n", "<!-- x -->", "<?x x?>", "&#32;&#10;", "<![CDATA[ ]]>"}) {
-    const Said said = Read(absl::StrCat("<r>", blanks, "<t/>", blanks, "</r>"), 7);
-    ASSERT_EQ(said.status, absl::OkStatus()) << blanks;
-    ASSERT_EQ(said.events, "0<r;1<t;1>t;0>r;");
+    const Parsed parsed = Read(absl::StrCat("<r>", blanks, "<t/>", blanks, "</r>"), 7);
+    ASSERT_EQ(parsed.status, absl::OkStatus()) << blanks;
+    ASSERT_EQ(parsed.events, "0<r;1<t;1>t;0>r;");
   }
 }
 
-// Counts, and keeps nothing.
+// Counts events and stores nothing.
 class Counter final : public XmlEvents {
  public:
   uint64_t opened = 0;
@@ -233,8 +234,8 @@ class Counter final : public XmlEvents {
   absl::Status Close(int, std::string_view) override { return absl::OkStatus(); }
 };
 
-// Expat keeps every name that it has seen. An endless list of different names is refused while it
-// costs little; one that uses few names is read to its end.
+// Expat stores every name it sees. An endless list of new names is refused while it is cheap; a
+// list that uses few names is read to its end.
 TEST(XmlRecordsTest, ManyAttributeNamesCostNoMemory) {
   constexpr uint64_t kTags = 600'000;
   const auto read = [](bool many, bool attribute, Counter& counter) {
@@ -255,13 +256,13 @@ TEST(XmlRecordsTest, ManyAttributeNamesCostNoMemory) {
     const absl::Status status = read(true, attribute, many);
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
     EXPECT_EQ(status.message().find(absl::StrCat("in: line ", many.opened + 1, ": ")), 0) << status;
-    // No name takes less than its own bytes and an entry in a table.
+    // Each name takes at least its own bytes and a table entry.
     EXPECT_LT(many.opened * 24, kMaxXmlMemoryBytes);
     Counter few;
     EXPECT_EQ(read(false, attribute, few), absl::OkStatus());
     EXPECT_EQ(few.opened, kTags + 1);
   }
-  // The longest tag that is allowed fits, and many of them do.
+  // The longest allowed tag fits, and so do many of them.
   const std::string longest =
       absl::StrCat("<t a='", std::string(kMaxXmlTagBytes - 100, 'v'), "'/>\n");
   std::string text = "<r>";

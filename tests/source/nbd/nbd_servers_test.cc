@@ -1,4 +1,4 @@
-// The cursor against real servers: qemu-nbd and nbdkit on sockets of this test's own.
+// The cursor against real servers: qemu-nbd and nbdkit on the test's own sockets.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -30,7 +30,7 @@ using test::ValueOf;
 
 class NbdServersTest : public testing::Test {
  protected:
-  // False, and the test is to be skipped, when it can't run here.
+  // Returns false, and skips the test, if a program is missing.
   static bool Have(std::initializer_list<const char*> programs) {
     for (const char* program : programs) {
       if (test::FindProgram(program).empty()) return false;
@@ -40,7 +40,7 @@ class NbdServersTest : public testing::Test {
 
   std::string Path(const std::string& name) const { return directory_ / name; }
 
-  // Starts a server and waits until it takes connections.
+  // Starts a server and waits until it accepts connections.
   absl::StatusOr<std::shared_ptr<const NbdExport>> Serve(std::vector<std::string> command,
                                                          const std::string& uri,
                                                          const NbdExportOptions& options = {}) {
@@ -75,7 +75,7 @@ class NbdServersTest : public testing::Test {
     return Serve(std::move(arguments), SocketUri());
   }
 
-  // qemu-io's commands on an image, one after the other.
+  // Runs qemu-io's commands on an image, in order.
   void Io(const std::string& image, const std::vector<std::string>& commands) const {
     std::vector<std::string> arguments = {"qemu-io", "-f", "qcow2", "-d", "unmap"};
     for (const std::string& command : commands) {
@@ -98,7 +98,7 @@ class NbdServersTest : public testing::Test {
     return commands;
   }
 
-  // The entries of qemu-img's map for which `wanted`, united.
+  // The entries of qemu-img's map for which `wanted` returns true, merged.
   template <typename Wanted>
   Ranges Map(const std::string& image, Wanted wanted) const {
     EXPECT_EQ(test::Run({"qemu-img", "map", "--output=json", "-f", "qcow2", image}, Path("map")),
@@ -259,11 +259,11 @@ TEST_F(NbdServersTest, NbdkitCannedExtents) {
   ASSERT_OK(cursor);
   EXPECT_EQ(ValueOf(test::Drain(**cursor, 100)), expected);
   for (int i = 0; i < 30; ++i) {
-    // Near the end: each passage over 20 TiB takes a request a GiB.
+    // Near the end: each pass over 20 TiB takes one request per GiB.
     const uint64_t offset = 20 * kTiB - 1 - random() % (kTiB / 16);
     EXPECT_EQ(ValueOf(test::DrainFrom(**cursor, offset, 100)), reference::CutAt(expected, offset));
   }
-  // A second cursor has a connection of its own.
+  // A second cursor uses its own connection.
   auto second = MakeNbdCursor(*nbd_export);
   ASSERT_OK(second);
   EXPECT_EQ(ValueOf(test::DrainFrom(**second, 20 * kTiB - kMiB, 100)),
@@ -381,7 +381,7 @@ TEST_F(NbdServersTest, OverTlsWithCertificates) {
   ASSERT_OK(nbd_export);
   ExpectAnswer(*nbd_export, {}, {});
   options.tls_certificates = Path("two");
-  EXPECT_FALSE(NbdExport::Open(uri, options).ok()) << "signed by somebody else";
+  EXPECT_FALSE(NbdExport::Open(uri, options).ok()) << "signed by another authority";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The cursor against a server that answers, or misbehaves, as it is told; nbd_servers_test.cc has
-// the real ones.
+// The cursor against a scripted server that answers or misbehaves; nbd_servers_test.cc uses real
+// ones.
 #include "cbt/source/nbd.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class NbdTest : public testing::Test {
                                               std::move(script));
   }
 
-  // All that one answer, given to every request about 1000 bytes, makes of a cursor.
+  // Reads a cursor whose every request (about 1000 bytes) gets this answer.
   absl::StatusOr<Ranges> AnswerOf(const NbdReply& reply) {
     NbdServerOptions options;
     options.size = 1000;
@@ -53,7 +53,7 @@ class NbdTest : public testing::Test {
     if (!cursor.ok()) return cursor.status();
     absl::StatusOr<Ranges> all = test::Drain(**cursor);
     if (!all.ok()) {
-      // The error stays until Seek().
+      // The error is sticky until Seek().
       EXPECT_EQ(test::Drain(**cursor).status(), all.status());
     }
     cursor->reset();
@@ -72,8 +72,8 @@ class NbdTest : public testing::Test {
   test::TempDir directory_;
 };
 
-// The answer to a request from a volume's truth, one flags word for each byte: cut short at
-// random, or with the last entry past the request.
+// Answers a request from the volume's truth, one flags word per byte. The answer may be cut short,
+// or its last entry may reach past the request.
 NbdReply Truthful(const std::vector<uint32_t>& flags, const NbdRequest& request,
                   std::mt19937_64& random) {
   std::vector<uint32_t> entries;
@@ -83,7 +83,7 @@ NbdReply Truthful(const std::vector<uint32_t>& flags, const NbdRequest& request,
   while (at < end && entries.size() / 2 < enough) {
     uint64_t stop = at + 1;
     while (stop < flags.size() && flags[stop] == flags[at]) ++stop;
-    // Equal neighbours may come as several entries.
+    // Adjacent entries may have equal flags.
     if (random() % 4 == 0) stop = at + 1 + random() % (stop - at);
     if (stop >= end && random() % 2 == 0) stop = end;
     entries.insert(entries.end(), {static_cast<uint32_t>(stop - at), flags[at]});
@@ -174,8 +174,7 @@ TEST_F(NbdTest, TakesWhatServersMayAnswer) {
       << "past the request";
 }
 
-// How strictly libnbd looks at an answer depends on its version; whatever it lets through comes out
-// right.
+// Validation differs between libnbd versions; whatever a version accepts must be read correctly.
 TEST_F(NbdTest, WhatOnlySomeVersionsTakeIsRightOrAnError) {
   struct Case {
     std::vector<uint32_t> entries;
@@ -185,8 +184,8 @@ TEST_F(NbdTest, WhatOnlySomeVersionsTakeIsRightOrAnError) {
   const Case cases[] = {
       {{UINT32_MAX, 0}, {{0, 1000}}, StatusCode::kUnavailable},  // past the export
       {{333, 0, 100, 2}, {{0, 333}, {433, 333}, {866, 134}}, StatusCode::kUnavailable},
-      {{100, 2, 900, 0, 77, 0}, {{100, 900}}, StatusCode::kUnavailable},  // behind the request
-      {{500, 0, 0, 2, 500, 0}, {{0, 1000}}, StatusCode::kDataLoss},       // of no length
+      {{100, 2, 900, 0, 77, 0}, {{100, 900}}, StatusCode::kUnavailable},  // past the request
+      {{500, 0, 0, 2, 500, 0}, {{0, 1000}}, StatusCode::kDataLoss},       // empty
   };
   for (const Case& tried : cases) {
     const auto answer = AnswerOf(Entries(tried.entries));
@@ -197,7 +196,7 @@ TEST_F(NbdTest, WhatOnlySomeVersionsTakeIsRightOrAnError) {
       EXPECT_NE(answer.status().message().find("offset "), std::string::npos) << answer.status();
     }
   }
-  // No entries, and half an entry: libnbd's error, or no answer that could be taken.
+  // No entries, or half an entry: an error of libnbd, or an unusable answer.
   for (const size_t numbers : {0u, 1u}) {
     const auto answer = AnswerOf(Entries(std::vector<uint32_t>(numbers, 1000)));
     EXPECT_TRUE(answer.status().code() == StatusCode::kUnavailable ||
@@ -229,7 +228,7 @@ TEST_F(NbdTest, RefusesWhatCantBeAnAnswer) {
   noise.raw = std::string(64, 'x');
   const std::pair<NbdReply, StatusCode> cases[] = {
       {Entries({0, 2}), StatusCode::kDataLoss},  {twice, StatusCode::kDataLoss},
-      {NbdReply{}, StatusCode::kDataLoss},  // OK, and nothing about the context
+      {NbdReply{}, StatusCode::kDataLoss},  // OK without the context
       {failed, StatusCode::kUnavailable},        {half_then_failed, StatusCode::kUnavailable},
       {gone, StatusCode::kUnavailable},          {gone_after_chunk, StatusCode::kUnavailable},
       {gone_in_chunk, StatusCode::kUnavailable}, {noise, StatusCode::kUnavailable},
@@ -414,7 +413,7 @@ TEST_F(NbdTest, RefusesOptionsOutOfRange) {
   EXPECT_EQ(MakeNbdCursor(nullptr).status().code(), invalid);
 }
 
-// The adapter by itself, as other clients use it.
+// The adapter alone, as other clients use it.
 
 TEST(NbdExtentsTest, AnswersOfAnyKindAreChecked) {
   ASSERT_OK_AND_ASSIGN(NbdExtents extents, NbdExtents::For("base:allocation"));

@@ -1,4 +1,4 @@
-// What sources are taken for by their content alone, and what is refused rather than guessed.
+// Detection of sources by content, and what is refused instead of guessed.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,14 +41,14 @@ std::string Sample(const std::string& name) {
   return test::ReadFile(std::string(CBT_SAMPLES) + "/" + name);
 }
 
-// `text` in units of `width` bytes, of which byte `place` is that of the text.
+// `text` in units of `width` bytes; byte `place` of each is the character.
 std::string Wide(const std::string& text, size_t width, size_t place) {
   std::string wide(text.size() * width, '\0');
   for (size_t i = 0; i < text.size(); ++i) wide[i * width + place] = text[i];
   return wide;
 }
 
-// `text` as tools of other systems write it: with byte order marks and without.
+// `text` in the encodings of other systems' tools, with and without byte order marks.
 std::vector<std::string> Encodings(const std::string& text) {
   using namespace std::string_literals;
   return {"\xef\xbb\xbf"s + text,
@@ -67,7 +67,7 @@ std::vector<std::string> Encodings(const std::string& text) {
 class SourceTest : public testing::Test {
  protected:
   void Write(const std::string& name, const std::string& text) {
-    // Some file systems wait for the disk when a file is cut and written anew.
+    // Some file systems wait for the disk when a file is truncated and rewritten.
     std::filesystem::remove(dir_ / name);
     dir_.Write(name, text);
   }
@@ -99,7 +99,7 @@ const std::string kTarget =
 
 TEST_F(SourceTest, E14NoBeginningOfAListIsAnImage) {
   const Ranges ranges = {{1, 2}, {5, 1}, {8, 9}};
-  // (list, size of the volume where the list does not tell it)
+  // (list, the volume's size if the list does not have it)
   const std::pair<std::string, uint64_t> lists[] = {{kTarget, 0},
                                                     {test::WriteRbdJson(ranges, 20), kMiB},
                                                     {test::WriteQemuMap(ranges, 2048), kMiB},
@@ -119,7 +119,7 @@ TEST_F(SourceTest, E14NoBeginningOfAListIsAnImage) {
     for (size_t size = 0; size < whole.size(); size += size < 2000 ? 1 : 13) {
       const std::string cut = whole.substr(0, size);
       ASSERT_FALSE(Allocated(cut, options).ok()) << cut;
-      // A pair of images it would make.
+      // It would be a pair of images.
       ASSERT_FALSE(OpenDelta(dir_ / "source", dir_ / "source", options).ok()) << cut;
     }
     for (const std::string& encoded : Encodings(whole)) {
@@ -145,8 +145,8 @@ TEST_F(SourceTest, WhatTellsOnlyWhatIsAllocatedIsNoDelta) {
   EXPECT_GT(refused, 0u);
 }
 
-// Free blocks of a file system hold any bytes: what differs there is in neither allocation, and no
-// rounding brings it back.
+// Free blocks hold arbitrary bytes. Their differences are in neither allocation, and no rounding
+// recovers them.
 TEST_F(SourceTest, AttackHTwoAllocationsMakeNoDelta) {
   const std::string image(kMiB, 'i');
   const Ranges ranges = {{1, 2}, {5, 1}};
@@ -177,7 +177,7 @@ TEST_F(SourceTest, AttackHTwoAllocationsMakeNoDelta) {
       EXPECT_THAT(std::string(status.message()), HasSubstr("/" + target + " ("));
     }
   }
-  // Named, and of one file: each that is not of images.
+  // By format name, with one file: every format but images.
   size_t named = 0;
   for (const SourceFormatInfo& info : SourceFormats()) {
     if (info.format == SourceFormat::kImage || info.format == SourceFormat::kQcow2 ||
@@ -207,7 +207,7 @@ TEST_F(SourceTest, AttackHABitmapOfPartcloneIsNoDelta) {
   const absl::Status status = Allocated(clone, options).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("what is allocated, not what changed"));
-  // One of changes that has a header stays one, also where it is shorter than partclone's mark.
+  // A bitmap of changes with a header stays one, even if it is shorter than partclone's mark.
   EXPECT_EQ(ValueOf(Allocated(std::string(110, 'h') + "\x0f", options)), (Ranges{{0, 4 * 4096}}));
   ASSERT_OK_AND_ASSIGN(options.spec, ParseSourceSpec("bitmap:granularity=4096"));
   EXPECT_EQ(ValueOf(Allocated("\x0f", options)), (Ranges{{0, 4 * 4096}}));
@@ -232,7 +232,7 @@ TEST_F(SourceTest, AttackGABitmapOfPartcloneIsNoDeltaAsBase64) {
   }
   const absl::Status blank = Allocated(std::string(65536, ' ') + text, options).status();
   EXPECT_EQ(blank.code(), StatusCode::kDataLoss) << blank;
-  // One of changes stays one, also where it is shorter than the mark.
+  // A bitmap of changes stays one, even if it is shorter than the mark.
   EXPECT_EQ(ValueOf(Allocated(absl::Base64Escape(std::string(110, 'h') + "\x0f"), options)),
             (Ranges{{0, 4 * 4096}}));
   ASSERT_OK_AND_ASSIGN(options.spec, ParseSourceSpec("bitmap:granularity=4096,base64"));
@@ -250,16 +250,16 @@ TEST_F(SourceTest, APipeIsWaitedForUntilItsWriterComes) {
   const test::TempDir dir;
   const std::string pipe = dir / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  // Nobody writes: the limit ends it.
+  // No writer comes: the time limit ends the wait.
   SourceOptions options;
   options.purpose = SourcePurpose::kDelta;
   options.capacity = kMiB;
   options.time_limit = std::chrono::milliseconds(20);
   EXPECT_EQ(OpenSource(pipe, options).status().code(), StatusCode::kDeadlineExceeded);
-  // A pair needs files: it is not waited for.
+  // A pair needs files, so there is no wait.
   options.time_limit.reset();
   EXPECT_EQ(OpenDelta(pipe, pipe, options).status().code(), StatusCode::kInvalidArgument);
-  // The writer's open() returns when the reader has opened, and what it writes is read.
+  // The writer's open() returns once the reader has opened the pipe, and its data is read.
   std::thread writer([&pipe] {
     const int descriptor = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);
     const std::string text = R"([{"offset":4096,"length":4096,"exists":"true"}])";
@@ -295,7 +295,7 @@ TEST_F(SourceTest, AttackQTakesItsTimeAndNoMore) {
   EXPECT_EQ(ValueOf(Allocated(image, options)), (Ranges{{0, kMiB}}));
   EXPECT_EQ(ValueOf(Allocated(kTarget, options)), (Ranges{{524288, 524288}, {9 * 524288, 524288}}));
   EXPECT_EQ(ValueOf(Delta(image, std::string(kMiB, 'j'), options)), (Ranges{{0, kMiB}}));
-  // Longer than any clock runs.
+  // Longer than any clock can represent.
   options.time_limit = std::chrono::milliseconds::max();
   EXPECT_EQ(ValueOf(Allocated(kTarget, options)), (Ranges{{524288, 524288}, {9 * 524288, 524288}}));
   options.time_limit = std::chrono::milliseconds(0);
@@ -305,7 +305,7 @@ TEST_F(SourceTest, AttackQTakesItsTimeAndNoMore) {
     EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("exceeded the time limit of a source"));
   }
-  // Seeking changes nothing of that.
+  // Seeking does not change that.
   options.spec.format = SourceFormat::kImage;
   Write("source", image);
   auto source = OpenSource(dir_ / "source", options);
@@ -317,7 +317,7 @@ TEST_F(SourceTest, AttackQTakesItsTimeAndNoMore) {
   }
 }
 
-// What a spec says of `text`, "" where it is one.
+// The error for the spec `text`; "" if it is valid.
 std::string Refusal(const std::string& text) {
   const absl::StatusOr<SourceSpec> spec = ParseSourceSpec(text);
   if (spec.ok()) return "";
@@ -330,7 +330,7 @@ TEST(SourceSpecs, AnOptionWithoutItsValueIsRefused) {
   EXPECT_EQ(Refusal("rbd-diff:base=,target=b"), "'base=': rbd-diff: base has no value");
   EXPECT_EQ(Refusal("rbd-diff:base=a,target="), "'target=': rbd-diff: target has no value");
   EXPECT_EQ(Refusal("btrfs-send:path="), "'path=': btrfs-send: path has no value");
-  // Each that has a value, by the list of formats; those that have none are words alone.
+  // All options that take a value, from the list of formats; the others are bare words.
   size_t with_value = 0;
   size_t alone = 0;
   for (const SourceFormatInfo& info : SourceFormats()) {
@@ -356,7 +356,7 @@ TEST(SourceSpecs, AnOptionWithoutItsValueIsRefused) {
   }
   EXPECT_GT(with_value, 0u);
   EXPECT_GT(alone, 0u);
-  // The default export of a server.
+  // A server's default export.
   EXPECT_EQ(ValueOf(ParseSourceSpec("nbd:export=")).options,
             (std::vector<std::pair<std::string, std::string>>{{"export", ""}}));
   EXPECT_EQ(Refusal("nbd:export=,export="), "'export=': given twice");
@@ -365,7 +365,7 @@ TEST(SourceSpecs, AnOptionWithoutItsValueIsRefused) {
   EXPECT_EQ(Refusal("ebs:x=y"), "'x=y': ebs has no options");
 }
 
-// Specs that no ParseSourceSpec() has seen.
+// Specs that did not come from ParseSourceSpec().
 TEST_F(SourceTest, OptionsThatTheFormatDoesNotTakeAreRefused) {
   using Options = std::vector<std::pair<std::string, std::string>>;
   const auto refusal = [](const absl::StatusOr<Ranges>& result) {
@@ -377,7 +377,7 @@ TEST_F(SourceTest, OptionsThatTheFormatDoesNotTakeAreRefused) {
     all.spec = {format, options};
     return all;
   };
-  // By its content, and named.
+  // Detected, and by format name.
   const std::string diff = Sample("rbd_diff_v1_bluestore.bin");
   for (const std::optional<SourceFormat> format :
        {std::optional<SourceFormat>(), std::optional(SourceFormat::kRbdDiff)}) {
@@ -395,7 +395,7 @@ TEST_F(SourceTest, OptionsThatTheFormatDoesNotTakeAreRefused) {
                   HasSubstr("/source: " + std::string(error)));
     }
   }
-  // A word that has no value.
+  // A bare word.
   const auto bitmap = [&](const std::string& value) {
     SourceOptions options =
         with(SourceFormat::kBitmap, {{"granularity", "4096"}, {"base64", value}});
@@ -404,21 +404,21 @@ TEST_F(SourceTest, OptionsThatTheFormatDoesNotTakeAreRefused) {
   };
   EXPECT_EQ(ValueOf(bitmap("")), (Ranges{{0, 8 * 4096}}));
   EXPECT_THAT(refusal(bitmap("no")), HasSubstr("'base64=no': bitmap takes granularity="));
-  // What is found to be an image, or a list that has no options; also where it is one of two.
+  // Detected as an image or as a list without options, also as one of a pair.
   const std::string image(kMiB, 'i');
   const SourceOptions any = with({}, {{"snapshot", "1"}});
   EXPECT_THAT(refusal(Allocated(image, any)), HasSubstr("'snapshot=1': image has no options"));
   EXPECT_THAT(refusal(Allocated(kTarget, any)), HasSubstr("'snapshot=1': ebs has no options"));
   EXPECT_THAT(refusal(Delta(image, image, any)), HasSubstr("/base: 'snapshot=1': image has no"));
   EXPECT_THAT(refusal(Delta(kTarget, kTarget, any)), HasSubstr("/base: 'snapshot=1': ebs has no"));
-  // By its address: nobody is asked.
+  // By address alone: no server is contacted.
   for (const std::string address : {"nbd://127.0.0.1:1/x", "nbd+unix:///?socket=/nowhere"}) {
     const SourceOptions wrong = with({}, {{"export", ""}, {"layer", ""}});
     EXPECT_THAT(refusal(Read(OpenSource(address, wrong))), HasSubstr("'layer': nbd takes bitmap="));
   }
 }
 
-// A volume of `size` bytes that is a whole diff of RBD, too: one that says that nothing changed.
+// A volume of `size` bytes that is also a complete RBD diff, one that reports no change.
 std::string VolumeAsDiff(size_t size) {
   std::string volume = "rbd diff v2\n";
   const auto number = [&volume](uint64_t value) { test::PutLe<uint64_t>(volume, value); };
@@ -431,14 +431,14 @@ std::string VolumeAsDiff(size_t size) {
   volume += 's';
   number(8);
   number(size);
-  // A record that is not known is passed over.
+  // Unknown records are skipped.
   volume += '?';
   number(size - volume.size() - 9);
   volume.resize(size - 1, 'v');
   return volume + 'e';
 }
 
-// Those who write to a volume choose its bytes, not its name and not its size.
+// Writers of a volume choose its bytes, but neither its name nor its size.
 TEST_F(SourceTest, AttackRAVolumeIsNoListWhateverIsWrittenToIt) {
   using namespace std::string_literals;
   const auto padded = [](std::string text) {
@@ -446,7 +446,7 @@ TEST_F(SourceTest, AttackRAVolumeIsNoListWhateverIsWrittenToIt) {
     return text;
   };
   const std::string map = "\x89"s + "CBM\r\n\x1a\n";
-  // (volume, what it looks like, names that only such a file has)
+  // (volume, what it looks like, names reserved for such files)
   const struct {
     std::string volume;
     SourceFormat format;
@@ -482,7 +482,7 @@ TEST_F(SourceTest, AttackRAVolumeIsNoListWhateverIsWrittenToIt) {
                   Not(HasSubstr("could be a raw volume")))
           << file;
     }
-    // No volume has part of a sector.
+    // A volume has no partial sector.
     Write("source", volume + "x");
     EXPECT_THAT(std::string(OpenSource(dir_ / "source", {}).status().message()),
                 Not(HasSubstr("could be a raw volume")))
@@ -496,7 +496,7 @@ TEST_F(SourceTest, AttackRAVolumeIsNoListWhateverIsWrittenToIt) {
   EXPECT_EQ(ValueOf(OpenSource(dir_ / "tuesday.diff", {})).format, SourceFormat::kRbdDiff);
 }
 
-// Whole sectors with one byte that is of no text, wherever it is, are an image.
+// Whole sectors with a single non-text byte, wherever it is, are an image.
 TEST_F(SourceTest, VolumesMayBeginAsListsDo) {
   using namespace std::string_literals;
   for (const std::string& begin :
@@ -516,10 +516,10 @@ TEST_F(SourceTest, VolumesMayBeginAsListsDo) {
     for (size_t i = begin.size(); i < noise.size(); ++i) noise[i] = static_cast<char>(random());
     EXPECT_OK(Allocated(noise)) << begin;
   }
-  // Part of a sector is no volume, but noise is no list either.
+  // With a partial sector it is not a volume, but noise is not a list either.
   EXPECT_OK(Allocated("[" + std::string(1000, '\1')));
   EXPECT_FALSE(Allocated("[" + std::string(1000, 'x') + '\1').ok());
-  // What begins as no list may have any size.
+  // Data that begins like no list may have any size.
   for (const std::string& image : {"x"s, "\0"s, std::string(3, '\0'), std::string(1001, 'x'),
                                    std::string(1001, '\0'), "\xff\xff"s}) {
     EXPECT_OK(Allocated(image)) << image;

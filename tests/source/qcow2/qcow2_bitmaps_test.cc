@@ -101,7 +101,7 @@ TEST_F(Qcow2BitmapsTest, WhatWasWritten) {
   };
   for (const Shape& shape : std::vector<Shape>{
            {"512", 3 * kMiB + 1024, {512, 4096, 65536, uint64_t{1} << 31}},
-           // More than one cluster of bitmap, more than a window of its table.
+           // More than one bitmap cluster, more than one window of its table.
            {"4k", 9 * kGiB + 512, {512, 1024, kMiB}},
            {"64k", 40 * kGiB, {512, 65536}},
            {"2M", 40 * kGiB + 2048, {512, 65536}},
@@ -115,7 +115,7 @@ TEST_F(Qcow2BitmapsTest, WhatWasWritten) {
       ASSERT_TRUE(Shell("qemu-img bitmap --add -g " + text + " " + image + " g" + text));
     }
     ASSERT_TRUE(Shell("qemu-img bitmap --add --disable " + image + " off"));
-    // Writes, some of them at the end.
+    // Random writes, some at the end.
     std::vector<std::pair<uint64_t, uint64_t>> writes;
     std::string command = "qemu-io -f qcow2 " + image;
     for (int i = 0; i < 40; ++i) {
@@ -152,7 +152,7 @@ TEST_F(Qcow2BitmapsTest, WhatWasWritten) {
     }
     EXPECT_EQ(All(*opened, "off"), Ranges());
     EXPECT_FALSE(test::ValueOf((*opened)->ListBitmaps()).back().enabled);
-    // While the image is open for writing, and after a crash, bitmaps are in use.
+    // Bitmaps are in use while the image is open for writing, and after a crash.
     ASSERT_FALSE(Shell("qemu-io -f qcow2 -c 'write 0 512' -c 'sigraise 9' " + image));
     const auto crashed = Qcow2Image::Open(image);
     ASSERT_OK(crashed);

@@ -1,4 +1,4 @@
-// States of random chains against a model that asks every byte where it lies.
+// States of random chains, against a model that locates every byte.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -27,7 +27,7 @@ constexpr uint64_t kCluster = Qcow2Bytes::kCluster;
 constexpr uint64_t kClusters = 100;
 constexpr uint64_t kPage = test::kHoleBytes;
 
-// The volume of one state as one file has it: entries of the second level, as they are written.
+// One state's volume as one file stores it: level 2 entries as written.
 struct Volume {
   uint64_t size = 0;
   std::vector<uint64_t> entries;
@@ -38,11 +38,11 @@ struct File {
   bool raw = false;
   Volume active;
   Volume snapshot;
-  std::vector<bool> holes;  // of pages of a raw file
+  std::vector<bool> holes;  // by page of a raw file
   int backing = -1;
 };
 
-// Where a byte lies: zeros, or a file, a kind and a number in it.
+// The location of a byte: zeros, or a file, and a kind and number in it.
 struct Where {
   int file = -1;
   bool compressed = false;
@@ -70,7 +70,7 @@ class Model {
         file.snapshot.entries.push_back(shared ? file.active.entries[k] & ~Qcow2Bytes::kCopied
                                                : AnyEntry(k, random));
       }
-      // The second table may be the same one.
+      // The second table may be shared too.
       second_shared_.push_back(random() % 2 == 0);
       if (second_shared_.back()) {
         for (uint64_t k = 64; k < kClusters; ++k) {
@@ -111,8 +111,8 @@ class Model {
 
   size_t files() const { return files_.size(); }
 
-  // Where byte `at` of a file's active state or snapshot lies, in the file itself (`deep` false) or
-  // anywhere. None when it is absent.
+  // Locates byte `at` of a file's active state or snapshot: in the file itself if `deep` is false,
+  // else anywhere in the chain. nullopt if it is absent.
   std::optional<Where> Find(int index, bool snapshot, uint64_t at, bool deep) const {
     for (; index >= 0; index = files_[uint64_t(index)].backing, snapshot = false) {
       const File& file = files_[uint64_t(index)];
@@ -192,7 +192,7 @@ TEST(Qcow2ChainTest, IsWhatTheModelSays) {
     std::vector<State> states;
     for (size_t i = 1; i < model.files(); ++i) {
       for (const bool snapshot : {false, true}) {
-        // Each state has an image of its own.
+        // Each state is opened as its own image.
         const auto image = files.Open(std::to_string(i));
         ASSERT_OK(image);
         Qcow2State state = {*image, std::nullopt};
@@ -218,7 +218,7 @@ TEST(Qcow2ChainTest, IsWhatTheModelSays) {
                                         << target.snapshot);
         ByteSet changed(size);
         for (uint64_t at = 0; at < size; ++at) {
-          // Past its end, Find() says that the state is zeros.
+          // Past its end, a state reads as zeros.
           changed[at] =
               !(model.Find(base.file, base.snapshot, at, true).value_or(Where{}) == places[at]);
         }

@@ -1,5 +1,5 @@
-// qcow2 images put together by hand: what the format says, and what contradicts it. The images of
-// qemu are in qcow2_tools_test.cc.
+// Handmade qcow2 images: the format, and violations of it. Images of qemu are in
+// qcow2_tools_test.cc.
 #include "cbt/source/qcow2.h"
 
 #include <fcntl.h>
@@ -76,8 +76,8 @@ TEST(Qcow2Test, SaysWhatTheTablesSay) {
 TEST(Qcow2Test, ComparesPlacements) {
   const auto image = OpenBytes(BusyQcow2());
   ASSERT_OK(image);
-  // 1: gone in the snapshot; 2: zeros against data; 4, 6: zeros against nothing; 5: compressed;
-  // 63: gone. Cluster 3 is the same one, and so is the shared table's part.
+  // 1: absent in the snapshot; 2: zeros against data; 4, 6: zeros against absent; 5: compressed;
+  // 63: absent. Cluster 3 and the shared table's part are identical.
   const Ranges delta = Clusters({{1, 2}, {5, 1}, {63, 1}});
   EXPECT_EQ(ValueOf(All(MakeQcow2DeltaCursor({*image, "first"}, {*image, {}}))), delta);
   EXPECT_EQ(ValueOf(All(MakeQcow2DeltaCursor({*image, {}}, {*image, "1"}))), delta);
@@ -95,7 +95,7 @@ TEST(Qcow2Test, ReadsABitmap) {
   ASSERT_OK(bitmaps);
   ASSERT_EQ(bitmaps->size(), 1u);
   EXPECT_EQ((*bitmaps)[0].granularity, 512u);
-  // 0x81, 0xff in byte 4 and in byte 12, of which 4 bits count.
+  // 0x81, 0xff in byte 4 and in byte 12; of the last only 4 bits count.
   const Ranges expected = Clusters({{0, 1}, {7, 1}, {32, 8}, {96, 4}});
   const Cursor cursor = MakeQcow2BitmapCursor(*image, "changes");
   EXPECT_EQ(ValueOf(All(cursor)), expected);
@@ -127,20 +127,20 @@ TEST(Qcow2Test, RefusesBitmapsThatCannotBeTrusted) {
     StatusCode code;
   };
   for (const Case& wrong : std::vector<Case>{
-           {88, 8, 0, StatusCode::kFailedPrecondition},        // autoclear: not consistent
+           {88, 8, 0, StatusCode::kFailedPrecondition},        // autoclear: inconsistent
            {kAt + 12, 4, 1, StatusCode::kFailedPrecondition},  // in use
            {kAt + 12, 4, 3, StatusCode::kFailedPrecondition},
            {kAt + 12, 4, 8, StatusCode::kUnimplemented},  // unknown flag
            {kAt + 16, 1, 2, StatusCode::kUnimplemented},  // unknown type
            {kAt + 17, 1, 63, StatusCode::kDataLoss},      // granularity
-           {kAt + 17, 1, 8, StatusCode::kOk},             // 25 bytes are still one cluster
+           {kAt + 17, 1, 8, StatusCode::kOk},             // 25 bytes still fit one cluster
            {kAt + 18, 2, 0, StatusCode::kDataLoss},       // no name
-           {kAt + 18, 2, 999, StatusCode::kDataLoss},     // past the end of the directory
+           {kAt + 18, 2, 999, StatusCode::kDataLoss},     // past the directory's end
            {kAt + 20, 4, 999, StatusCode::kDataLoss},
-           {kAt, 8, 16 * kCluster + 8, StatusCode::kDataLoss},  // table not aligned
-           {kAt, 8, 4096 * kCluster, StatusCode::kDataLoss},    // and outside
+           {kAt, 8, 16 * kCluster + 8, StatusCode::kDataLoss},  // unaligned table
+           {kAt, 8, 4096 * kCluster, StatusCode::kDataLoss},    // outside the file
            {kAt + 8, 4, 2, StatusCode::kDataLoss},              // table too long
-           {kAt + 8, 4, 0, StatusCode::kDataLoss},              // and too short
+           {kAt + 8, 4, 0, StatusCode::kDataLoss},              // table too short
            {16 * kCluster, 8, 2, StatusCode::kDataLoss},        // reserved bits of its entry
            {16 * kCluster, 8, 17 * kCluster | 1, StatusCode::kDataLoss},
            {16 * kCluster, 8, uint64_t{1} << 56, StatusCode::kDataLoss},
@@ -220,16 +220,16 @@ TEST(Qcow2Test, RefusesTables) {
   for (const Case& wrong : std::vector<Case>{
            {Qcow2Bytes::kL1, 1},                              // reserved bits
            {Qcow2Bytes::kL1, uint64_t{1} << 56},              //
-           {Qcow2Bytes::kL1, Qcow2Bytes::kCopied},            // a flag alone
-           {Qcow2Bytes::kL1, 4096 * kCluster},                // outside
+           {Qcow2Bytes::kL1, Qcow2Bytes::kCopied},            // a flag without an offset
+           {Qcow2Bytes::kL1, 4096 * kCluster},                // outside the file
            {Qcow2Bytes::kL1 + 8, 40 * kCluster},              // just outside
            {l2, 2},                                           // reserved bits
            {l2 + 8 * 7, 0x100},                               //
            {l2, uint64_t{1} << 56},                           //
            {l2, uint64_t{1} << 61},                           //
-           {l2, Qcow2Bytes::kCopied},                         // a flag alone
-           {l2 + 8 * 80, 40 * kCluster},                      // outside
-           {l2, Qcow2Bytes::kCompressed},                     // in the header
+           {l2, Qcow2Bytes::kCopied},                         // a flag without an offset
+           {l2 + 8 * 80, 40 * kCluster},                      // outside the file
+           {l2, Qcow2Bytes::kCompressed},                     // inside the header
            {l2, Qcow2Bytes::kCompressed | 40 * kCluster},     // outside
            {l2, Qcow2Bytes::kCompressed | uint64_t{1} << 57}  // bits above 55
        }) {
@@ -245,7 +245,7 @@ TEST(Qcow2Test, RefusesTables) {
                   HasSubstr("image: at offset " + std::to_string(wrong.offset)));
     }
   }
-  // Version 2 knows no zero clusters.
+  // Version 2 has no zero clusters.
   Qcow2Bytes old = BusyQcow2();
   old.Put(4, 4, 2);
   const auto opened = OpenBytes(old);
@@ -282,8 +282,8 @@ TEST(Qcow2Test, RefusesSnapshotsThatCannotBe) {
 TEST(Qcow2Test, LooksBelow) {
   Files files;
   files.Add("top", BusyQcow2(true).bytes());
-  // Data in clusters 1 and 4 to 11 (a page) of the raw file, which ends after 70 clusters and a
-  // bit; the rest of it holes, as far as pages let it.
+  // The raw file has data in cluster 1 and clusters 4 to 11 (a page), and ends a little after 70
+  // clusters. The rest is holes, in whole pages.
   std::vector<uint8_t> raw(70 * kCluster + 100, 7);
   files.Add("base", raw);
   const auto top = files.Open("top");
@@ -303,10 +303,10 @@ TEST(Qcow2Test, LooksBelow) {
   EXPECT_TRUE((*cut)->has_backing());
   EXPECT_EQ(ValueOf(All(MakeQcow2LayerCursor({*cut, {}}))),
             ValueOf(All(MakeQcow2LayerCursor({*top, {}}))));
-  // What may be there counts as there: all but what the image itself says is zeros.
+  // Clusters of a missing backing file may have data, unless the image itself has zeros there.
   EXPECT_EQ(ValueOf(All(MakeQcow2AllocationCursor({*cut, {}}))),
             Clusters({{0, 2}, {3, 3}, {7, 93}}));
-  // What lies in a file that was not opened is the same as itself, and as nothing else.
+  // A location in an unopened file equals itself and nothing else.
   const Ranges delta = Clusters({{1, 2}, {4, 3}, {63, 1}});
   EXPECT_EQ(ValueOf(All(MakeQcow2DeltaCursor({*cut, "1"}, {*cut, {}}))), delta);
   EXPECT_EQ(ValueOf(All(MakeQcow2DeltaCursor({*top, "1"}, {*top, {}}))), delta);
@@ -422,7 +422,7 @@ TEST(Qcow2Test, KnowsTheMagicNumber) {
   EXPECT_FALSE(LooksLikeQcow2({}));
 }
 
-// Found by the fuzzer: reads of no bytes into no memory.
+// Found by the fuzzer: a zero-length read into a null buffer.
 TEST(Qcow2Test, HasNoRoomForExtensions) {
   Files files;
   files.Add("base", std::vector<uint8_t>(512));
@@ -438,7 +438,7 @@ TEST(Qcow2Test, HasADirectoryWithoutRoom) {
   EXPECT_EQ(ValueOf(OpenBytes(image))->ListBitmaps().status().code(), StatusCode::kDataLoss);
 }
 
-// Runs everything that there is on an image; nothing may crash, hang or answer unsoundly.
+// Opens every cursor on an image: nothing may crash, hang or answer inconsistently.
 void RunAll(const std::vector<uint8_t>& bytes) {
   Files files;
   files.Add("image", bytes);

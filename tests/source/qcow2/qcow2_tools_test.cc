@@ -1,5 +1,5 @@
-// qcow2 images as qemu writes them, judged by qemu: its map says what is allocated, the bytes that
-// it reads say what has changed. Skipped where qemu-img and qemu-io are not installed.
+// qcow2 images written by qemu and judged by qemu: its map has the allocation, the bytes it reads
+// show the changes. Skipped without qemu-img and qemu-io.
 #include <gtest/gtest.h>
 
 #include "cbt/source/qcow2.h"
@@ -24,7 +24,7 @@ using test::ValueOf;
 
 constexpr uint64_t kSector = 512;
 
-// Appends a range; makes one of those that touch.
+// Appends a range; merges it with the last one if they touch.
 void Append(Ranges& ranges, uint64_t begin, uint64_t end) {
   if (begin >= end) return;
   if (!ranges.empty() && ranges.back().first + ranges.back().second == begin) {
@@ -34,7 +34,7 @@ void Append(Ranges& ranges, uint64_t begin, uint64_t end) {
   }
 }
 
-// What the text says after "key": in the object that begins at `at`.
+// The text after "key": in the object at `at`.
 std::string Value(const std::string& text, size_t at, const std::string& key) {
   const size_t begin = text.find("\"" + key + "\": ", at) + key.size() + 4;
   return text.substr(begin, text.find_first_of(",}", begin) - begin);
@@ -70,7 +70,7 @@ class Qcow2ToolsTest : public testing::TestWithParam<Shape> {
     Create(name, shape.size, shape.options, backing, format);
   }
 
-  // Writes, zeros and discards at random, and remembers where in touched_.
+  // Random writes, zeros and discards; records them in touched_.
   void Change(const std::string& name, uint64_t size, uint64_t cluster, int count) {
     touched_.assign(static_cast<size_t>(size / kSector), false);
     std::string command = "qemu-io -f qcow2 -d unmap " + Path(name);
@@ -107,7 +107,7 @@ class Qcow2ToolsTest : public testing::TestWithParam<Shape> {
     ASSERT_TRUE(Shell(command)) << command;
   }
 
-  // What qemu reads.
+  // The bytes that qemu reads.
   std::vector<char> Bytes(const std::string& name, const std::string& snapshot = "") {
     const std::string raw = Path("bytes.raw");
     std::string command = "qemu-img convert -O raw -f qcow2 ";
@@ -116,7 +116,7 @@ class Qcow2ToolsTest : public testing::TestWithParam<Shape> {
     return test::ReadFile<std::vector<char>>(raw);
   }
 
-  // What qemu says is allocated: anywhere, or in the image itself.
+  // The allocation according to qemu: in the whole chain, or in the image itself.
   struct Map {
     Ranges data;
     Ranges layer;
@@ -139,7 +139,7 @@ class Qcow2ToolsTest : public testing::TestWithParam<Shape> {
     return ValueOf(Qcow2Image::Open(Path(name)));
   }
 
-  // The whole answer, which has to be the same from wherever it is begun and in pieces of any size.
+  // The whole answer, which must not depend on the starting offset or the batch size.
   Ranges All(absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor) {
     EXPECT_OK(cursor);
     if (!cursor.ok()) return {};
@@ -171,8 +171,8 @@ class Qcow2ToolsTest : public testing::TestWithParam<Shape> {
     return sectors;
   }
 
-  // Nothing that differs is missing from the delta of two states. If `bound` is given, nothing is
-  // reported but what was touched.
+  // The delta of two states must contain every difference. If `bound` is given, it may contain
+  // nothing outside it.
   void CheckDelta(const Qcow2State& base, const Qcow2State& target, const std::vector<char>& before,
                   const std::vector<char>& after, const std::vector<bool>* bound) {
     const Ranges delta = All(MakeQcow2DeltaCursor(base, target));
@@ -244,20 +244,20 @@ TEST_P(Qcow2ToolsTest, SnapshotsAreStates) {
     EXPECT_EQ(All(MakeQcow2AllocationCursor(states[i])), maps[i].data);
     EXPECT_EQ(All(MakeQcow2LayerCursor(states[i])), maps[i].layer);
     for (size_t k = 0; k < states.size(); ++k) {
-      // Between neighbours, nothing but what was touched has moved.
+      // Between adjacent snapshots, only touched data has moved.
       std::vector<bool> bound(touched[0].size());
       for (size_t step = std::min(i, k) + 1; step <= std::max(i, k); ++step) {
         for (size_t s = 0; s < bound.size(); ++s) bound[s] = bound[s] || touched[step][s];
       }
       CheckDelta(states[i], states[k], bytes[i], bytes[k], &bound);
-      // The same with images of their own, and without the shortcut for two states of one file.
+      // The same from two separately opened images, without the shortcut for states of one file.
       const auto again = Open("image");
       EXPECT_EQ(
           ValueOf(Drain(*ValueOf(MakeQcow2DeltaCursor({again, states[i].snapshot}, states[k])))),
           ValueOf(Drain(*ValueOf(MakeQcow2DeltaCursor(states[i], states[k])))));
     }
   }
-  // Gone back to: the same places.
+  // Reverted to the snapshot: the same locations.
   ASSERT_TRUE(Shell("qemu-img snapshot -a s1 " + Path("image")));
   const auto back = Open("image");
   ASSERT_NE(back, nullptr);
@@ -266,7 +266,7 @@ TEST_P(Qcow2ToolsTest, SnapshotsAreStates) {
 
 TEST_P(Qcow2ToolsTest, ChainsOfFiles) {
   const Shape& shape = GetParam();
-  // A raw file that is smaller than what is above it, with holes.
+  // A raw file with holes, smaller than the images above it.
   const uint64_t raw_size = AlignDown(shape.size / 3 * 2, 4096) + 512;
   ASSERT_TRUE(Shell("truncate -s " + std::to_string(raw_size) + " " + Path("raw")));
   for (int i = 0; i < 6; ++i) {
@@ -281,7 +281,7 @@ TEST_P(Qcow2ToolsTest, ChainsOfFiles) {
   Change("one", shape.size, shape.cluster, 8);
   bytes.push_back(Bytes("one"));
   touched.push_back(touched_);
-  // Larger above, then smaller; one with clusters of another size.
+  // Larger on top, then smaller; one with another cluster size.
   const uint64_t sizes[] = {shape.size + 3 * kSector, shape.size / 2 / kSector * kSector,
                             shape.size};
   const char* const other = "cluster_size=16k";
@@ -327,7 +327,7 @@ TEST_P(Qcow2ToolsTest, OverlayAgainstItsBase) {
   CheckDelta({base, {}}, {left, {}}, base_bytes, left_bytes, &left_touched);
   CheckDelta({left, {}}, {base, {}}, left_bytes, base_bytes, &left_touched);
   CheckDelta({left, {}}, {right, {}}, left_bytes, Bytes("right"), &both);
-  // The layer says no less than the delta.
+  // The layer reports at least the delta.
   const auto layer = Sectors(All(MakeQcow2LayerCursor({left, {}})), shape.size);
   const auto delta = Sectors(All(MakeQcow2DeltaCursor({base, {}}, {left, {}})), shape.size);
   for (size_t i = 0; i < delta.size(); ++i) ASSERT_TRUE(!delta[i] || layer[i]);
@@ -359,7 +359,7 @@ TEST_P(Qcow2ToolsTest, Resized) {
   Create("image", shape, "base", "qcow2");
   const auto base_bytes = Bytes("base");
   for (const int64_t growth : {+5, -40, +90}) {
-    // What lay below before it shrank has to be covered with zeros, which version 2 has none of.
+    // Backing data from before the shrink must be covered with zeros, which version 2 cannot store.
     if (old && growth == 90) break;
     uint64_t size = Open("image")->virtual_size();
     size = AlignDown(size + static_cast<uint64_t>(growth * static_cast<int64_t>(shape.cluster) / 4),
@@ -367,7 +367,7 @@ TEST_P(Qcow2ToolsTest, Resized) {
     if (!old) {
       ASSERT_TRUE(Shell("qemu-img snapshot -c s" + std::to_string(growth) + " " + Path("image")));
     }
-    // An image with snapshots does not shrink.
+    // An image with snapshots cannot shrink.
     if (!old && growth < 0) {
       ASSERT_TRUE(Shell("qemu-img snapshot -d s5 " + Path("image")));
       ASSERT_TRUE(Shell("qemu-img snapshot -d s-40 " + Path("image")));
@@ -384,7 +384,7 @@ TEST_P(Qcow2ToolsTest, Resized) {
     CheckDelta({base, {}}, {image, {}}, base_bytes, bytes, nullptr);
     CheckDelta({image, {}}, {base, {}}, bytes, base_bytes, nullptr);
     for (const Qcow2Snapshot& snapshot : image->snapshots()) {
-      // qemu-img reads a snapshot with the size that the image has now.
+      // qemu-img reads a snapshot with the image's current size.
       auto then = Bytes("image", snapshot.name);
       then.resize(snapshot.virtual_size);
       CheckDelta({image, snapshot.id}, {image, {}}, then, bytes, nullptr);

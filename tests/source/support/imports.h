@@ -1,4 +1,4 @@
-// What importers make of texts, and of the samples of what the systems wrote.
+// Runs importers on texts and on samples of real systems.
 #ifndef CBT_TESTS_SOURCE_SUPPORT_IMPORTS_H_
 #define CBT_TESTS_SOURCE_SUPPORT_IMPORTS_H_
 
@@ -23,7 +23,7 @@ inline std::string SamplePath(const std::string& name) {
 
 inline std::string Sample(const std::string& name) { return ReadFile(SamplePath(name)); }
 
-// What `read` makes of `text`, or its error.
+// Imports `text`, or returns the error.
 template <typename Read, typename... Options>
 absl::StatusOr<ChangeMap> From(Read read, const std::string& text, const Options&... options) {
   const auto stream =
@@ -33,7 +33,7 @@ absl::StatusOr<ChangeMap> From(Read read, const std::string& text, const Options
 
 }  // namespace cbt::test
 
-// `result`, a map or an error, is a map of these ranges.
+// Expects `result` to be a map of these ranges.
 #define EXPECT_RANGES(result, ...)                                                        \
   do {                                                                                    \
     const auto ranges_of = (result);                                                      \
@@ -41,7 +41,7 @@ absl::StatusOr<ChangeMap> From(Read read, const std::string& text, const Options
     EXPECT_EQ(::cbt::test::RangesOf(*ranges_of), (::cbt::reference::Ranges __VA_ARGS__)); \
   } while (false)
 
-// `result` is an error of this code whose message holds `text`.
+// Expects `result` to be an error of this code whose message contains `text`.
 #define EXPECT_REFUSED(result, code_, text)                                \
   do {                                                                     \
     const absl::Status refused = (result).status();                        \

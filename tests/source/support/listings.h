@@ -1,4 +1,4 @@
-// Writers of what storage systems list, for tests: a set of units as each system would put it.
+// Writers of storage systems' listings for tests: a set of units in each system's format.
 #ifndef CBT_TESTS_SOURCE_SUPPORT_LISTINGS_H_
 #define CBT_TESTS_SOURCE_SUPPORT_LISTINGS_H_
 
@@ -17,14 +17,14 @@
 
 namespace cbt::test {
 
-// Ranges in units, and how many units the volume has.
+// Takes ranges in units and the volume's number of units.
 using Writer = std::function<std::string(const reference::Ranges&, uint64_t units)>;
 using Reader = std::function<absl::StatusOr<ChangeMap>(ByteStream&, ImportOptions)>;
 
 struct Listing {
   std::string name;
-  uint64_t unit;   // bytes
-  bool any_order;  // ranges may be permuted
+  uint64_t unit;   // in bytes
+  bool any_order;  // ranges may come in any order
   Writer write;
   Reader read;
 };
@@ -143,7 +143,7 @@ inline std::string Writeset(uint64_t era, const std::vector<bool>& bits) {
   return out + "</writeset>\n";
 }
 
-// The ranges alternate between a writeset and the array of eras.
+// The ranges alternate between a writeset and the era array.
 inline std::string WriteEraDump(const reference::Ranges& ranges, uint64_t units) {
   std::vector<int> era(static_cast<size_t>(units), 2);
   std::vector<bool> written(static_cast<size_t>(units));
@@ -166,7 +166,7 @@ inline std::string WriteEraDump(const reference::Ranges& ranges, uint64_t units)
   return out + "</era_array></superblock>";
 }
 
-// Pages of three blocks, every third one empty.
+// Pages of three blocks; every third page is empty.
 inline std::string WriteEbs(const reference::Ranges& ranges, uint64_t) {
   std::vector<std::string> pages(1);
   size_t in_page = 0;
@@ -195,7 +195,7 @@ inline std::string WriteEbs(const reference::Ranges& ranges, uint64_t) {
   return out;
 }
 
-// An answer for every seven bytes of the volume.
+// One answer for every seven bytes of the volume.
 inline std::string WriteVmware(const reference::Ranges& ranges, uint64_t units) {
   constexpr uint64_t kStep = 7;
   std::string out = "[";
@@ -217,7 +217,7 @@ inline std::string WriteVmware(const reference::Ranges& ranges, uint64_t units) 
   return out + "]";
 }
 
-// What the cbt command prints; see docs/reference/answers.md.
+// The output of the cbt command; see docs/reference/answers.md.
 inline std::string MarkerOf(const reference::Ranges& ranges) {
   StreamDigest digest;
   for (const auto& [offset, length] : ranges) digest.Add({&offset, 1}, {&length, 1});
@@ -239,7 +239,7 @@ inline std::string WriteNdjson(const reference::Ranges& ranges, uint64_t units) 
   return out + "{\"complete\":true," + MarkerOf(ranges) + "}";
 }
 
-// Two tuples in each object.
+// Two tuples per object.
 inline std::string WriteJson(const reference::Ranges& ranges, uint64_t units) {
   std::string out = AnswerHeader(units) + ",\"block_metadata\":[";
   for (size_t i = 0; i < ranges.size(); ++i) {
