@@ -1,4 +1,4 @@
-// Tokens, names and sessions, as the implementations that come with the library keep them.
+// Tokens, names and sessions in the library's own implementations.
 #include "cbt/rpc/access.h"
 
 #include <gmock/gmock.h>
@@ -49,7 +49,7 @@ TEST(Sessions, OpenWhatTheyWereOpenedForAsLongAsTheyLast) {
   EXPECT_EQ(open(seconds(10)).status().code(), StatusCode::kResourceExhausted);
   now += seconds(10);
   EXPECT_EQ(find(*first), StatusCode::kUnauthenticated);
-  // What has expired makes room.
+  // Expired sessions make room.
   EXPECT_OK(open(seconds(10)));
   EXPECT_OK(open(seconds(10)));
   EXPECT_EQ(store->size(), 3u);
@@ -83,7 +83,7 @@ TEST(Sessions, ThatCanOpenNothingAreRefused) {
   EXPECT_EQ(store->size(), 0u);
 }
 
-// Nobody has to sweep: a store whose sessions end doesn't grow for ever.
+// No one has to sweep: a store of expired sessions must not grow forever.
 TEST(Sessions, ThatHaveExpiredAreSweptOnTheWay) {
   auto now = std::chrono::system_clock::now();
   const auto store = rpc::MemorySessionStore::Create(100'000, [&now] { return now; });
@@ -97,10 +97,10 @@ TEST(Sessions, ThatHaveExpiredAreSweptOnTheWay) {
   EXPECT_GE(store->size(), 100u);
 }
 
-// --- files of access -----------------------------------------------------------------------------
+// --- access files --------------------------------------------------------------------------------
 
 void Write(const std::string& path, const std::string& text) {
-  // As careful owners do it; also gives it another inode, whatever the clock says.
+  // Replaced by a rename, as careful owners do. The new inode is noticed whatever the clock says.
   std::ofstream(path + ".new") << text;
   std::filesystem::rename(path + ".new", path);
 }
@@ -132,7 +132,7 @@ TEST(AccessFiles, TokensAreReadAgainWhenTheyChange) {
   Write(path, "token3 alice ns1\n");
   EXPECT_EQ(Ask(**access, "token1", "ns1"), StatusCode::kUnauthenticated);
   EXPECT_EQ(Ask(**access, "token3", "ns1"), StatusCode::kOk);
-  // Nobody keeps access because the list can't be read.
+  // An unreadable list must not preserve access.
   Write(path, "token3 alice\n");
   EXPECT_EQ(Ask(**access, "token3", "ns1"), StatusCode::kUnavailable);
   std::filesystem::remove(path);
@@ -150,7 +150,7 @@ TEST(AccessFiles, BadLinesAreNamedAndNotQuoted) {
   EXPECT_THAT(status.ToString(), Not(HasSubstr("canary")));
 }
 
-// "ns tue vol1/tuesday", cut, is "ns tue vol1/tue": another snapshot, or another's token.
+// "ns tue vol1/tuesday", cut, is "ns tue vol1/tue": another snapshot, or another token.
 TEST(AccessFiles, ALineThatWasCutIsRefused) {
   const TempDir dir;
   const std::string path = dir / "file";
@@ -167,7 +167,7 @@ TEST(AccessFiles, ALineThatWasCutIsRefused) {
     for (size_t size = 0; size <= text.size(); ++size) {
       Write(path, text.substr(0, size));
       const absl::Status status = read();
-      // A file that ends with a line's end can't be told from a whole one.
+      // A file cut at the end of a line looks complete.
       if (size == 0 || text[size - 1] == '\n') {
         EXPECT_OK(status);
         continue;
@@ -179,7 +179,7 @@ TEST(AccessFiles, ALineThatWasCutIsRefused) {
       EXPECT_THAT(status.ToString(), Not(HasSubstr("canary")));
     }
   }
-  // One that is cut while it is in use lets nobody in.
+  // A file that is cut while in use admits no one.
   Write(path, "token alice ns1\n");
   const auto access = rpc::MakeTokenFileAccess(path);
   ASSERT_OK(access);
@@ -213,10 +213,10 @@ TEST(AccessFiles, SnapshotsAreFoundByNameAndByHandle) {
       "vol1/monday>vol1/monday");
 }
 
-// An empty token in a list must not open a namespace to those who show none.
+// An empty token in a list must not admit clients that show none.
 TEST(TokenLists, AnEmptyTokenIsNobodys) {
   std::vector<rpc::TokenGrant> grants(2);
-  grants[0] = {.token = Secret(), .name = "nobody", .name_spaces = {"*"}};
+  grants[0] = {.token = Secret(), .name = "empty", .name_spaces = {"*"}};
   grants[1] = {.token = Secret("token"), .name = "somebody", .name_spaces = {"ns"}};
   const auto access = rpc::MakeTokenAccess(std::move(grants));
   EXPECT_EQ(Ask(*access, "", "ns"), StatusCode::kUnauthenticated);
@@ -233,7 +233,7 @@ absl::StatusOr<rpc::ResolvedSnapshots> Resolve(rpc::SnapshotResolver& resolver,
   return answer;
 }
 
-// A namespace is one folder; a name that is a path to another one leads nowhere.
+// A namespace is one folder; a name that is a path must not escape it.
 TEST(Folders, HoldTheirNamespaceAndNoOther) {
   const auto folders = rpc::MakeFolderResolver();
   const auto found = [&folders](const std::string& name_space, const std::string& target) {
@@ -250,7 +250,7 @@ TEST(Folders, HoldTheirNamespaceAndNoOther) {
   }
 }
 
-// Whatever is wrong with a line: it is named, and the file opens nothing.
+// Any bad line is reported, and the file then grants nothing.
 TEST(AccessFiles, LinesOfAnotherFormAreRefused) {
   const TempDir dir;
   const std::string path = dir / "file";
@@ -296,7 +296,7 @@ TEST(AccessFiles, SecretsAreWhatStandsBehindTheFirstSign) {
   EXPECT_EQ(secrets->Get("password"), "a=b=");
   EXPECT_EQ(secrets->Get("empty"), "");
   EXPECT_EQ(secrets->size(), 3u);
-  // What the storage was shown yesterday is not shown because today's can't be read.
+  // If today's file cannot be read, yesterday's secrets are not used.
   std::filesystem::remove(path);
   ask();
   EXPECT_EQ(secrets.status(), absl::UnavailableError("the access file can't be used"));
@@ -336,7 +336,7 @@ TEST(SessionFiles, OpenUntilTheyExpireAndAsLongAsTheyAreWritten) {
   EXPECT_THAT(find(token)->snapshots, testing::ElementsAre("mon", "tue"));
   EXPECT_EQ(find(over).status().code(), StatusCode::kUnauthenticated);
   EXPECT_EQ(find("").status().code(), StatusCode::kUnauthenticated);
-  // A line for the same token that has expired takes nothing away, wherever it stands.
+  // An expired line for the same token revokes nothing, wherever it is.
   Write(path, absl::StrCat(token, " ns mon 2001-01-31T12:00:00Z\n", token, " ns tue -\n", token,
                            " ns wed 2001-01-31T12:00:00Z\n"));
   ASSERT_OK(find(token));

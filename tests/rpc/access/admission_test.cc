@@ -1,5 +1,5 @@
-// What the four who are asked for leave may answer, and what the client hears of it: never more
-// than it may know, and never an answer to another question.
+// What the four access hooks may answer, and what the client learns of it: never more than it may
+// know, and never the answer to another question.
 #include "rpc/access/admission.h"
 
 #include <gmock/gmock.h>
@@ -20,11 +20,11 @@ namespace {
 using absl::StatusCode;
 using testing::HasSubstr;
 
-// Text that must not come out where it should not.
+// Text that must not leak.
 absl::Status Canary(int code) { return {static_cast<StatusCode>(code), "canary"}; }
 constexpr int kLastCode = static_cast<int>(StatusCode::kUnauthenticated);
 
-// All who are asked, in one; each answers as a test tells it, else with what lets the request on.
+// All four hooks in one; each returns what a test sets, otherwise it admits the request.
 class Four final : public rpc::Authenticator,
                    public rpc::Authorizer,
                    public rpc::SnapshotResolver,
@@ -69,7 +69,7 @@ class Four final : public rpc::Authenticator,
   int asked_for_secrets = 0;
 };
 
-// Asks for b, against a if `delta`; everything is answered during the call.
+// Asks for b, against a if `delta`; every hook answers during the call.
 absl::StatusOr<rpc::AdmittedRequest> Admit(rpc::Admission& admission, bool delta) {
   rpc::MetadataRequest request;
   request.token = Secret("token");
@@ -120,7 +120,7 @@ TEST(Admission, LetsOnWithHandlesAndSecretsOfTheStorage) {
   }
 }
 
-// Whatever the reason: a client that may not know more hears one of three sentences.
+// Whatever the reason, an unprivileged client only gets one of three sentences.
 TEST(Admission, ReasonsOfARefusalStayInside) {
   for (int code = 1; code <= kLastCode; ++code) {
     SCOPED_TRACE(absl::StatusCodeToString(static_cast<StatusCode>(code)));
@@ -130,7 +130,7 @@ TEST(Admission, ReasonsOfARefusalStayInside) {
       case StatusCode::kUnavailable:
       case StatusCode::kDeadlineExceeded:
       case StatusCode::kResourceExhausted:
-        // Another attempt may do.
+        // A retry may succeed.
         expected = absl::UnavailableError("access can't be checked now");
         break;
       case StatusCode::kInternal:
@@ -147,7 +147,7 @@ TEST(Admission, ReasonsOfARefusalStayInside) {
     four.authentication = absl::OkStatus();
     four.authorization = Canary(code);
     EXPECT_EQ(StatusOf(four), expected);
-    // And nobody has looked for the snapshots.
+    // And the snapshots were not looked up.
     EXPECT_EQ(four.resolved, 0);
     EXPECT_EQ(four.asked_for_secrets, 0);
   }
@@ -177,8 +177,8 @@ TEST(Admission, OfResolversOnlyErrorsThatAreMeantForClientsPass) {
   }
 }
 
-// A delta whose base gets lost would be answered by what is allocated, or the other way round: less
-// than has changed, perhaps.
+// A delta that lost its base would be answered with the allocation, or the reverse, which may
+// under-report.
 TEST(Admission, AResolverThatAnswersAnotherQuestionIsAnError) {
   const rpc::ResolvedSnapshots nothing;
   const rpc::ResolvedSnapshots no_target = {.base_handle = "a", .target_handle = ""};
@@ -188,9 +188,9 @@ TEST(Admission, AResolverThatAnswersAnotherQuestionIsAnError) {
     Four four;
     four.resolve = [&answer](const rpc::SnapshotQuery&,
                              const rpc::Done<rpc::ResolvedSnapshots>& done) { done(answer); };
-    const absl::Status told = StatusOf(four, delta);
-    EXPECT_EQ(four.asked_for_secrets, told.ok() ? 1 : 0);
-    return told;
+    const absl::Status result = StatusOf(four, delta);
+    EXPECT_EQ(four.asked_for_secrets, result.ok() ? 1 : 0);
+    return result;
   };
   const absl::Status error = absl::InternalError("the snapshots can't be looked up");
   EXPECT_EQ(status(nothing, true), error);
@@ -249,7 +249,7 @@ TEST(Admission, ForeignCodeThatDropsThrowsOrRepeatsItselfIsAnsweredOnce) {
   EXPECT_OK(StatusOf(four));
 }
 
-// A service that asks nobody would let everybody in.
+// A service without access hooks would admit everyone.
 TEST(Admission, AContractIsNotServedWithoutThoseItAsks) {
   Four four;
   for (int missing = 0; missing < 3; ++missing) {

@@ -1,4 +1,4 @@
-// Whoever may not see a snapshot can't tell one that is there from one that is not.
+// A caller without access cannot distinguish existing snapshots from missing ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ using std::chrono::microseconds;
 
 constexpr char kToken[] = "0123456789abcdef0123456789abcdef";
 
-// Snapshots of two namespaces; the caller's token and session are for "mine" alone.
+// Snapshots in two namespaces; the caller's token and session are only for "mine".
 class TwoNamespaces {
  public:
   TwoNamespaces()
@@ -100,7 +100,7 @@ class TwoNamespaces {
   std::unique_ptr<rpc::Relay> relay_;
 };
 
-// Ways to ask for what one may not see.
+// Ways to ask for a forbidden snapshot.
 struct Way {
   const char* what;
   rpc::Api api;
@@ -154,26 +154,26 @@ constexpr Way kWays[] = {
      }},
 };
 
-struct Told {
+struct Reply {
   grpc::Status status;
   size_t messages = 0;
   microseconds time{0};
 };
 
-Told AskFor(const TwoNamespaces& world, const std::shared_ptr<grpc::Channel>& channel,
-            const Way& way, const std::string& name) {
+Reply AskFor(const TwoNamespaces& world, const std::shared_ptr<grpc::Channel>& channel,
+             const Way& way, const std::string& name) {
   const rpc::MetadataRequest request = way.request(world, name);
   const rpc::Contract& contract = rpc::ContractOf(way.api);
   const rpc::MethodContract& method =
       request.base_snapshot_id.has_value() ? contract.delta : contract.allocated;
   const std::string bytes = rpc::EncodeRequest(method, request);
-  Told told;
+  Reply reply;
   const auto began = std::chrono::steady_clock::now();
   RawCall call(channel, method.path, bytes, std::chrono::seconds(60));
-  while (call.Read().has_value()) ++told.messages;
-  told.status = call.Finish();
-  told.time = std::chrono::duration_cast<microseconds>(std::chrono::steady_clock::now() - began);
-  return told;
+  while (call.Read().has_value()) ++reply.messages;
+  reply.status = call.Finish();
+  reply.time = std::chrono::duration_cast<microseconds>(std::chrono::steady_clock::now() - began);
+  return reply;
 }
 
 int64_t Median(std::vector<microseconds> times) {
@@ -199,8 +199,8 @@ TEST(Existence, CantBeToldByWhoMayNotSee) {
           absent = TwoNamespaces::Name(world.random);
         } while (world.present.contains("theirs/" + absent));
         const bool absent_first = world.random() % 2 == 0;
-        Told first = AskFor(world, channel, way, absent_first ? absent : present);
-        Told second = AskFor(world, channel, way, absent_first ? present : absent);
+        Reply first = AskFor(world, channel, way, absent_first ? absent : present);
+        Reply second = AskFor(world, channel, way, absent_first ? present : absent);
         if (!absent_first) std::swap(first, second);
         absent_times.push_back(first.time);
         present_times.push_back(second.time);
@@ -218,7 +218,7 @@ TEST(Existence, CantBeToldByWhoMayNotSee) {
       }
     }
   }
-  // Nobody looked for the snapshots.
+  // The snapshots were not looked up.
   EXPECT_EQ(world.asked(), 0);
   const int64_t absent = Median(absent_times);
   const int64_t present = Median(present_times);
@@ -232,7 +232,7 @@ TEST(Existence, CantBeToldByWhoMayNotSee) {
                   static_cast<double>(std::max<int64_t>(absent, 1)));
 }
 
-// The same questions about what the caller may see: there the two do differ.
+// The same requests for what the caller may see: there, the two do differ.
 TEST(Existence, IsToldToWhoMaySee) {
   TwoNamespaces world;
   const Way way = {"", rpc::Api::kKubernetes, [](const TwoNamespaces&, const std::string& name) {

@@ -1,4 +1,4 @@
-// The remote cursor: what it makes of good servers, broken connections and servers that lie.
+// The remote cursor against good servers, broken connections and lying servers.
 #include "cbt/rpc/client.h"
 
 #include <gmock/gmock.h>
@@ -86,7 +86,7 @@ RC_GTEST_PROP(Client, GivesWhatTheOracleSays, ()) {
   RC_ASSERT((*cursor)->covered() == capacity);
   RC_ASSERT((*cursor)->resumes() == 0);
 
-  // The same cursor from anywhere, and a new one from there.
+  // The same cursor from any offset, and a new one from there.
   for (int i = 0; i < 3; ++i) {
     const uint64_t offset = random() % (capacity + 1);
     const uint64_t from = AlignDown(offset, (*cursor)->granularity());
@@ -113,7 +113,7 @@ TEST(Client, OnlyWireTuplesExtendPastTheCapacity) {
     ASSERT_OK_AND_ASSIGN(const auto cursor, rpc::RemoteCursor::Open(request));
     const Ranges want = {{0, 4096}, {8192, wire ? 4096 : 100}};
     EXPECT_EQ(ValueOf(Drain(*cursor)), want);
-    // The proof and the progress are about what was sent.
+    // The proof and the progress describe what was sent.
     EXPECT_EQ(cursor->completeness(), rpc::Completeness::kProven);
     EXPECT_EQ(reported, 8192u);
     EXPECT_EQ(ValueOf(DrainFrom(*cursor, 8200)), (Ranges{want.back()}));
@@ -124,12 +124,12 @@ TEST(Client, SendsWhatItWasAsked) {
   std::string seen;
   Service service([&](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
     seen = call.base.value_or("none") + ">" + call.target + " " +
-           std::string(call.context.secrets.Get("user").value_or("nobody"));
+           std::string(call.context.secrets.Get("user").value_or("-"));
     return Extents(CursorOver({}, 10));
   });
   rpc::ListRequest request = RequestTo(service.server->address());
   ASSERT_OK(ListAll(request));
-  EXPECT_EQ(seen, "none>s nobody");
+  EXPECT_EQ(seen, "none>s -");
   request.base_snapshot_id = "b";
   request.secrets = {{"user", "root"}};
   ASSERT_OK(ListAll(request));
@@ -224,7 +224,7 @@ TEST(Client, GivingUpBeforeItIsConnectedLeavesNoConnectionBehind) {
 // --- coverage ----------------------------------------------------------------------------------
 
 TEST(Client, NothingIsCompleteBeforeTheServerSaysOk) {
-  // The last tuple ends at the capacity; then the server goes on, fails, or says OK.
+  // The last tuple ends at the capacity; then the server continues, fails, or returns OK.
   const std::vector<std::string> messages = {Variable(10, {{0, 1}, {9, 1}})};
   EXPECT_EQ(ValueOf(ListAll(FakeServer({.messages = messages}))), (Ranges{{0, 1}, {9, 1}}));
   EXPECT_EQ(ListAll(FakeServer({.messages = messages, .status = {grpc::StatusCode::INTERNAL, "x"}}))
@@ -246,7 +246,7 @@ TEST(Client, TheLastBlockMayReachPastTheCapacity) {
   EXPECT_EQ(ValueOf(ListAll(server)), (Ranges{{0, 4}, {8, 2}}));
 }
 
-// --- servers that lie --------------------------------------------------------------------------
+// --- lying servers -----------------------------------------------------------------------------
 
 TEST(Client, LiesAreDataLoss) {
   const std::vector<std::vector<std::string>> lies = {
@@ -312,8 +312,8 @@ TEST(Client, AFailedCursorStaysFailedUntilItIsSought) {
 
 // --- resuming ----------------------------------------------------------------------------------
 
-// Serves `tuples` two a message, from the one that ends after the starting offset on, and breaks
-// after each `messages` messages.
+// Serves `tuples`, two per message, starting with the first that ends past the starting offset.
+// Breaks after each `messages` messages.
 FakeServer::Answer Breaking(std::function<std::string(const Ranges&)> encode, Ranges tuples,
                             size_t messages) {
   return [=](const FakeServer::Request& request) {
@@ -366,7 +366,7 @@ TEST(Client, E13ResumesAfterEveryMessageWithoutRepeatingOrSkipping) {
 }
 
 TEST(Client, ResumesAtTheVeryEnd) {
-  // Everything was sent but the OK.
+  // Only the final OK was lost.
   for (const bool says_something : {true, false}) {
     const FakeServer server([=](const FakeServer::Request& request) -> Script {
       if (request.starting_offset() == 0) {
@@ -379,7 +379,7 @@ TEST(Client, ResumesAtTheVeryEnd) {
   }
 }
 
-// The last block ends after the capacity, which is where the client resumes: it may come once more.
+// The last block ends past the capacity, where the client resumes, so it may be sent again.
 TEST(Client, TheLastBlockMayComeOnceMoreAtTheVeryEnd) {
   for (const Ranges& again : {Ranges{{8, 4}}, Ranges{{7, 4}}}) {
     std::atomic<int> opened = 0;
@@ -388,7 +388,7 @@ TEST(Client, TheLastBlockMayComeOnceMoreAtTheVeryEnd) {
         return {.messages = {Fixed(10, {{0, 4}, {8, 4}})}, .status = kBroken};
       }
       EXPECT_EQ(request.starting_offset(), 10);
-      // That one may break, too.
+      // That stream may break, too.
       if (opened++ == 0) return {.messages = {Fixed(10, again)}, .status = kBroken};
       return {.messages = {Fixed(10, again)}};
     });
@@ -397,7 +397,7 @@ TEST(Client, TheLastBlockMayComeOnceMoreAtTheVeryEnd) {
       ASSERT_OK(tuples);
       EXPECT_EQ(*tuples, (Ranges{{0, 4}, {8, 2}}));
     } else {
-      // Another block is not that one.
+      // A different block is an error.
       EXPECT_EQ(tuples.status().code(), StatusCode::kDataLoss);
     }
   }
@@ -421,8 +421,8 @@ TEST(Client, TuplesThatReachBackOverTheResumePointAreCut) {
   EXPECT_EQ(ValueOf(ListAll(server)), (Ranges{{0, 10}, {10, 20}, {50, 10}}));
 }
 
-// The very first tuple may begin before what was asked for, also if the stream has to be opened
-// twice until it comes: nothing was handed on that it could repeat.
+// The first tuple may begin before the starting offset, even if the stream had to be reopened
+// before it came: nothing was returned that it could repeat.
 TEST(Client, TheFirstTupleOfAStreamThatBrokeBeforeItIsNotCut) {
   std::atomic<int> opened = 0;
   const FakeServer server([&](const FakeServer::Request& request) -> Script {
@@ -436,8 +436,8 @@ TEST(Client, TheFirstTupleOfAStreamThatBrokeBeforeItIsNotCut) {
   EXPECT_EQ(opened, 2);
 }
 
-// A block that holds the offset that was sought to is cut there; one that holds the end of another
-// block is a lie, and is found to be one after a Seek(), too.
+// A block across the sought offset is cut there. A block that overlaps the end of another one is a
+// lie, also after a Seek().
 TEST(Client, BlocksThatReachBackOverASoughtOffsetAreCut) {
   std::atomic<bool> lie = false;
   const FakeServer server([&](const FakeServer::Request& request) -> Script {
@@ -450,7 +450,7 @@ TEST(Client, BlocksThatReachBackOverASoughtOffsetAreCut) {
   });
   auto cursor = rpc::RemoteCursor::Open(RequestTo(server.address()));
   ASSERT_OK(cursor);
-  // Blocks of 4 bytes that don't begin at multiples of 4 show no granularity.
+  // Blocks of 4 bytes at offsets that are no multiples of 4 imply no granularity.
   EXPECT_EQ((*cursor)->granularity(), 1u);
   EXPECT_EQ(ValueOf(DrainFrom(**cursor, 8)), (Ranges{{8, 2}, {10, 4}}));
   lie = true;
@@ -469,7 +469,7 @@ TEST(Client, TheGranularityIsWhatBlocksShow) {
   EXPECT_EQ(granularity(Fixed(100, {})), 1u);
   EXPECT_EQ(granularity(Variable(100, {{8, 4}})), 1u);
   EXPECT_EQ(granularity(Fixed(kMaxCapacity, {{0, kMaxGranularity}})), kMaxGranularity);
-  // Rounding to more than that could wrap.
+  // Rounding to more than that could wrap around.
   EXPECT_EQ(granularity(Fixed(kMaxCapacity, {{0, kMaxGranularity + 1}})), 1u);
 }
 
@@ -479,7 +479,7 @@ TEST(Client, ResumedStreamsThatAreOtherStreamsAreDataLoss) {
       {Variable(100, {{0, 10}}), {Fixed(100, {{50, 10}})}},     // another type
       {Variable(100, {{0, 10}}), {Variable(100, {{0, 10}})}},   // repeats
       {Fixed(100, {{0, 10}}), {Fixed(100, {{5, 10}})}},         // moved its blocks
-      {Variable(100, {{0, 10}}), {}},                           // nothing at all
+      {Variable(100, {{0, 10}}), {}},                           // nothing
   };
   for (size_t i = 0; i < pairs.size(); ++i) {
     const FakeServer server([&](const FakeServer::Request& request) -> Script {
@@ -563,7 +563,7 @@ TEST(Client, E13ResumesThroughAServerThatIsStoppedAndStartedAgain) {
       EXPECT_OK(tuples);
       return std::pair((*cursor)->resumes(), *std::move(tuples));
     });
-    // Only a stream that has begun is resumed.
+    // Only a stream that has begun can be resumed.
     opened.get_future().wait();
     for (int i = 0; i < 3; ++i) {
       std::this_thread::sleep_for(milliseconds(60));

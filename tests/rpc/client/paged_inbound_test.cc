@@ -43,7 +43,7 @@ std::string Page(uint64_t capacity, const Ranges& blocks, const std::string& nex
   return page.SerializeAsString();
 }
 
-// Gives the page that belongs to a token.
+// Returns the page that belongs to a token.
 class PageServer {
  public:
   explicit PageServer(std::map<std::string, std::string> pages) : service_(std::move(pages)) {
@@ -100,7 +100,7 @@ TEST(PageStream, PagesWithoutBlocksAreNotTheEnd) {
                            {"5", Page(1000, {})}});
   EXPECT_EQ(ValueOf(ListAll(server.Request())), (Ranges{{0, 10}, {20, 10}, {30, 10}}));
   EXPECT_EQ(server.calls(), 6);
-  // From further on the pages before are passed over, and none of the rest is.
+  // From a later offset, earlier pages are skipped and nothing after it is lost.
   EXPECT_EQ(ValueOf(ListAll(server.Request(10))), (Ranges{{20, 10}, {30, 10}}));
   EXPECT_EQ(ValueOf(ListAll(server.Request(29))), (Ranges{{20, 10}, {30, 10}}));
   EXPECT_EQ(ValueOf(ListAll(server.Request(30))), (Ranges{{30, 10}}));
@@ -130,19 +130,19 @@ TEST(PageStream, LiesAreDataLoss) {
   const std::pair<const char*, std::map<std::string, std::string>> lies[] = {
       {"no message at all", {{"", "\x0a\x7f"}}},
       {"a cut page", {{"", good}, {"1", good.substr(0, good.size() - 1)}}},
-      {"a block that is none", {{"", std::string("\x08\x64\x1a\x02\x08\x80", 6)}}},
+      {"an invalid block", {{"", std::string("\x08\x64\x1a\x02\x08\x80", 6)}}},
       {"a volume past 2^63 - 1", {{"", Page(kTooMuch, {})}}},
       {"an offset past 2^63 - 1", {{"", Page(1000, {{kTooMuch, 1}})}}},
       {"a length past 2^63 - 1", {{"", Page(1000, {{1, kTooMuch}})}}},
       {"a block without length", {{"", Page(1000, {{0, 0}})}}},
-      {"a block behind the volume", {{"", Page(1000, {{1000, 10}})}}},
+      {"a block past the volume", {{"", Page(1000, {{1000, 10}})}}},
       {"disorder", {{"", Page(1000, {{50, 10}, {20, 10}})}}},
       {"disorder across pages", {{"", Page(1000, {{50, 10}}, "1")}, {"1", Page(1000, {{20, 10}})}}},
       {"overlap across pages", {{"", good}, {"1", Page(1000, {{9, 10}})}}},
       {"another size", {{"", good}, {"1", Page(1001, {{20, 10}})}}},
       {"another size, and no blocks", {{"", good}, {"1", Page(999, {})}}},
-      {"an answer that nobody filled in", {{"", ""}}},
-      {"an answer that nobody filled in behind a good one", {{"", good}, {"1", ""}}},
+      {"an empty answer", {{"", ""}}},
+      {"an empty answer after a good one", {{"", good}, {"1", ""}}},
       {"another size between", {{"", good}, {"1", Page(2000, {}, "2")}, {"2", Page(1000, {})}}},
       {"a block past the end that is not the last",
        {{"", Page(1000, {{990, 20}}, "1")}, {"1", Page(1000, {{995, 5}})}}},
@@ -157,7 +157,7 @@ TEST(PageStream, LiesAreDataLoss) {
   }
 }
 
-// Without blocks, and with blocks that lie before what was asked for and came already.
+// Without blocks, and with blocks before the starting offset or repeated ones.
 TEST(PageStream, PagesThatGoOnForEverAreNoStream) {
   const PageServer server({{"", Page(1000, {{0, 10}}, "a")},
                            {"a", Page(1000, {{20, 10}}, "b")},
@@ -181,7 +181,7 @@ TEST(PageStream, ManyPagesWithoutBlocksAreStillNotTheEnd) {
   EXPECT_EQ(ValueOf(ListAll(server.Request())), (Ranges{{30, 10}}));
 }
 
-// What is passed over because it ends before the start is looked at all the same.
+// Blocks that end before the start are skipped, but still checked.
 TEST(PageStream, AStartBehindALieDoesNotHideIt) {
   const PageServer empty({{"", Page(1000, {{0, 0}, {500, 10}})}});
   EXPECT_EQ(ListAll(empty.Request(100)).status().code(), StatusCode::kDataLoss);
@@ -200,9 +200,9 @@ std::span<const uint8_t> AsBytes(const std::string& text) {
 
 TEST(PageStream, FieldsOfLaterVersionsArePassedOver) {
   std::string bytes = Page(1000, {{20, 10}}, "next");
-  // Field 9 as a varint and as text, and field 3 as a number, which it is not.
+  // Field 9 as a varint and as text, and field 3 with a wrong type.
   bytes += std::string("\x48\x07\x4a\x01x\x18\x05", 7);
-  // A block with a field 9.
+  // A block with an unknown field 9.
   bytes += std::string("\x1a\x06\x08\x32\x48\x07\x10\x05", 8);
   rpc::SnapshotDeltaPage page;
   const absl::Status status = rpc::DecodePage(AsBytes(bytes), page);
@@ -225,7 +225,7 @@ TEST(PageStream, ErrorsNameTheByte) {
   EXPECT_THAT(text(Page(1000, {{1, 1}, {2, kTooMuch}})),
               HasSubstr("a block at byte 11 is past 2^63 - 1"));
   EXPECT_THAT(text(std::string("\x1a\x02\x08\x80", 4)), HasSubstr("byte 2"));
-  // Of a page that could not be read nothing of the one before is left.
+  // Nothing of the previous page is left after one that could not be decoded.
   ASSERT_OK(rpc::DecodePage(AsBytes(Page(1000, {{1, 1}}, "next")), page));
   text(std::string("\x0a", 1));
   EXPECT_EQ(page.capacity, 0u);

@@ -1,4 +1,4 @@
-// What stands before another server: a provider that asks it, and what a relay makes of its ends.
+// Fronts another server: the provider that forwards requests, and the end of relayed streams.
 #include "cbt/rpc/remote_provider.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +63,7 @@ TEST(RemoteProvider, AnAddressThatCantBeOneIsTheErrorOfEachAnswer) {
   for (int i = 0; i < 2; ++i) {
     const absl::Status status = Open(*provider, Secrets()).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    // Where the relay looks for it is not the client's to know.
+    // The client must not learn the plugin's address.
     EXPECT_THAT(status.ToString(), Not(HasSubstr("nowhere")));
   }
   const auto empty = rpc::MakeRemoteProvider("unix:///none/socket", rpc::Api::kCsi);
@@ -80,7 +80,7 @@ TEST(RemoteProvider, KeepsToTheTimeThatIsLeft) {
   EXPECT_LT(watch.elapsed(), seconds(10));
 }
 
-// A connection may take longer than the first wait between two tries, as over a slow line with TLS.
+// A connection may take longer than the first retry delay, as over a slow line with TLS.
 TEST(RemoteProvider, WaitsForAServerThatIsSlowToShakeHands) {
   const FakeServer server(Script{.messages = {Variable(100, {{8, 4}})}});
   FaultProxy wire(server.address());
@@ -96,7 +96,7 @@ TEST(RemoteProvider, WaitsForAServerThatIsSlowToShakeHands) {
   EXPECT_EQ(wire.fired(), 1);
 }
 
-// The type of an answer says how it is cut anew; a size that no block has shown would be a guess.
+// The answer's type decides how it is split again. Without a block the block size would be a guess.
 TEST(RemoteProvider, BlocksAreToldAsBlocksWhereTheirSizeIsKnown) {
   const auto source = [](const std::string& message) {
     const FakeServer server(Script{.messages = {message}});
@@ -149,7 +149,7 @@ TEST(RelayEnds, APluginThatCancelsIsOneThatMayComeBack) {
   }
 }
 
-// From an offset on, too: a plugin that has nothing left to say still says how large the volume is.
+// From any offset: a plugin with no more tuples still sends the volume's size.
 TEST(RelayEnds, AStreamWithoutAnyMessageIsNoAnswer) {
   const FakeServer plugin(Script{});
   const Relayed relay(plugin.address());

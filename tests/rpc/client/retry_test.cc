@@ -1,5 +1,4 @@
-// How long clients wait for a server that is away, before the first message and in the middle of a
-// stream.
+// How long clients wait for an unreachable server, before the first message and in mid-stream.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -131,7 +130,7 @@ TEST(Retry, GivesUpWhenTheWindowIsUsedUp) {
     if (request.starting_offset() == 0) {
       return {.messages = {Variable(100, {{0, 10}})}, .status = kAway};
     }
-    return {.messages = {Variable(100, {})}, .status = kAway};  // a message, but nothing new
+    return {.messages = {Variable(100, {})}, .status = kAway};  // a message without progress
   });
   for (const char* snapshot : {"away", "breaks"}) {
     for (const milliseconds window : {milliseconds(0), milliseconds(250)}) {
@@ -155,7 +154,7 @@ TEST(Retry, GivesUpWhenTheWindowIsUsedUp) {
 }
 
 TEST(Retry, ProgressResetsTheWindow) {
-  // A tuple a call: the waits together, at least 50 ms each, are longer than the window.
+  // One tuple per call: the retry delays, at least 50 ms each, add up to more than the window.
   constexpr uint64_t kTuples = 20;
   const FakeServer server([=](const FakeServer::Request& request) -> Script {
     const auto next = (static_cast<uint64_t>(request.starting_offset()) + 9) / 10;
@@ -170,7 +169,8 @@ TEST(Retry, ProgressResetsTheWindow) {
 }
 
 TEST(Retry, OnlyWhatMayPassIsTriedAgain) {
-  // CANCELLED before the first message may be an answer, later it is a server that shuts down.
+  // Before the first message CANCELLED may be an answer; later it means the server is shutting
+  // down.
   for (const auto code : {grpc::StatusCode::NOT_FOUND, grpc::StatusCode::CANCELLED,
                           grpc::StatusCode::FAILED_PRECONDITION, grpc::StatusCode::INTERNAL}) {
     const FakeServer server({.status = {code, "because"}});

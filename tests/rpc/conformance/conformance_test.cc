@@ -1,4 +1,4 @@
-// The conformance checker: a good server passes, and each planted fault is found by its rule.
+// The conformance checker: a good server passes, and its rule finds each planted fault.
 #include "cbt/rpc/conformance.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ std::vector<rpc::RuleReport> Check(rpc::Api api, const std::string& address) {
   return Check(OptionsFor(api, address));
 }
 
-// Rules that were found broken are named with what was seen.
+// Names the broken rules and the evidence.
 void ExpectNoFailure(const std::vector<rpc::RuleReport>& reports) {
   EXPECT_FALSE(reports.empty());
   for (const rpc::RuleReport& report : reports) {
@@ -108,11 +108,11 @@ class PlantedFaults : public testing::TestWithParam<Planted> {};
 
 TEST_P(PlantedFaults, AreFoundByTheirRule) {
   const PlantedServer server(GetParam().api, GetParam().fault);
-  // Long enough for this one to be felt on a machine that is busy with other tests.
+  // Long enough to be noticed on a machine that is busy with other tests.
   const bool stalls = GetParam().rule == std::string("stalled-reader");
   rpc::ConformanceOptions options = OptionsFor(GetParam().api, server.address());
   if (stalls) options.stall = std::chrono::milliseconds(1500);
-  // A circle of pages is given up when it comes to this.
+  // A cycle of pages is abandoned after this many tuples.
   options.max_tuples = 1000;
   const auto reports = Check(options);
   EXPECT_THAT(Failed(reports), testing::Contains(GetParam().rule));
@@ -218,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(Faults, PlantedFaults, testing::ValuesIn(kPlanted), [](
   return name;
 });
 
-// What servers may do: seen, and not held against them.
+// What servers may do: reported, but not as a fault.
 class Freedoms : public testing::TestWithParam<const char*> {};
 
 TEST_P(Freedoms, AreNoFaults) {
@@ -234,7 +234,7 @@ INSTANTIATE_TEST_SUITE_P(Good, Freedoms,
                            return name;
                          });
 
-// Our own server, with answers that are awkward to judge.
+// Checks our own server with answers that are awkward to judge.
 std::vector<rpc::RuleReport> CheckOurs(rpc::Api api, FunctionProvider::Function function,
                                        const std::map<std::string, std::string>& secrets = {}) {
   const TempDir dir;
@@ -250,7 +250,7 @@ std::vector<rpc::RuleReport> CheckOurs(rpc::Api api, FunctionProvider::Function 
   return Check(options);
 }
 
-// The snapshots that OptionsFor() names, and no others.
+// Only the snapshots that OptionsFor() names exist.
 absl::Status CheckNames(const FunctionProvider::Call& call) {
   const std::string base = call.base.value_or("base");
   if (call.target == "target" && (base == "base" || base == "target")) return absl::OkStatus();
@@ -342,7 +342,7 @@ TEST(Conformance, AnAnswerThatIsTooLargeIsNotJudged) {
   EXPECT_THAT(status.ToString(), testing::HasSubstr("more than 100 tuples"));
 }
 
-// What is told of a broken rule is what one needs to see it with another client.
+// The report of a broken rule must suffice to reproduce it with another client.
 TEST(Conformance, EvidenceSaysWhatWasExpectedAndWhatCame) {
   const auto evidence = [](rpc::Api api, const char* fault, const std::string& rule) {
     const PlantedServer server(api, fault);
@@ -381,16 +381,16 @@ TEST(Conformance, ResultsHaveTheirWords) {
   EXPECT_EQ(rpc::RuleResultName(rpc::RuleResult::kNotApplicable), "not applicable");
 }
 
-// Every rule that a good server keeps can also be broken.
+// Every rule that a good server keeps can be broken.
 TEST(Conformance, EveryRuleHasAPlantedFault) {
   std::set<std::string> planted;
   for (const Planted& fault : kPlanted) planted.insert(fault.rule);
-  // Nothing a server can do wrong.
+  // A server cannot break this one.
   planted.insert("no-idle-messages");
   for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kPaged}) {
     const PlantedServer server(api, "");
     for (const rpc::RuleReport& report : Check(api, server.address())) {
-      // Those of the wire have a test of their own.
+      // Wire rules have their own test.
       if (report.id.starts_with("wire-")) continue;
       EXPECT_TRUE(planted.contains(report.id)) << report.id;
     }
@@ -408,7 +408,7 @@ TEST(Conformance, AServerThatIsNotThereIsNotJudged) {
   EXPECT_EQ(rpc::CheckConformance(options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// A socket that takes connections and says nothing is no server of any contract.
+// A socket that accepts connections and stays silent is not a server of any contract.
 TEST(Conformance, AListenerThatSaysNothingIsNotJudged) {
   const TempDir dir;
   const std::string path = dir / "s";
@@ -427,7 +427,7 @@ TEST(Conformance, AListenerThatSaysNothingIsNotJudged) {
   close(silent);
 }
 
-// One that takes calls and does not answer them is: it fails.
+// A server that accepts calls and never answers is one, and fails.
 TEST(Conformance, AServerThatNeverAnswersFails) {
   const FakeServer server(Script{.hang = true});
   rpc::ConformanceOptions options = OptionsFor(rpc::Api::kCsi, server.address());
@@ -438,7 +438,7 @@ TEST(Conformance, AServerThatNeverAnswersFails) {
   EXPECT_EQ(reports["answers"].result, rpc::RuleResult::kFail);
   EXPECT_THAT(reports["answers"].evidence, testing::HasSubstr("DEADLINE_EXCEEDED"));
   EXPECT_EQ(reports["snapshot-unknown"].result, rpc::RuleResult::kFail);
-  // Of an answer that never came nothing can be said.
+  // An answer that never came cannot be judged.
   for (const char* rule : {"order", "sizes", "inside", "first-message", "repeatable"}) {
     EXPECT_EQ(reports[rule].result, rpc::RuleResult::kNotApplicable) << rule;
   }

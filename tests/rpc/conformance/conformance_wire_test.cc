@@ -1,5 +1,5 @@
-// The checker's rules of gRPC over HTTP/2: servers of several stacks keep them, and each is broken
-// by a server that is made of frames.
+// The checker's rules for gRPC over HTTP/2: servers of several stacks keep them, and a server of
+// handmade frames breaks each.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ rpc::ConformanceOptions OptionsFor(rpc::Api api, const std::string& address) {
   return options;
 }
 
-// Reports of the rules of this kind.
+// Only the reports of wire rules.
 std::vector<rpc::RuleReport> Check(const rpc::ConformanceOptions& options) {
   const auto reports = rpc::CheckConformance(options);
   EXPECT_OK(reports);
@@ -105,7 +105,7 @@ class PlantedFrames : public testing::TestWithParam<Planted> {};
 TEST_P(PlantedFrames, AreFoundByTheirRule) {
   const RawPlantedServer server(GetParam().fault);
   rpc::ConformanceOptions options = OptionsFor(rpc::Api::kCsi, server.address());
-  // What hangs is waited for.
+  // Calls that hang are waited for.
   options.call_timeout = std::chrono::milliseconds(1500);
   bool found = false;
   for (const rpc::RuleReport& report : Check(options)) {

@@ -1,4 +1,4 @@
-// Requests: our bytes and our reading of bytes against libprotobuf's.
+// Our encoding and decoding of requests against libprotobuf's.
 #include "rpc/contract/contract.h"
 
 #include <gmock/gmock.h>
@@ -190,7 +190,7 @@ TEST(Contract, E17UnsignedOffsetsPastAnyCapacityAreOutOfRange) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("9223372036854775808"));
 }
 
-// Bytes that libprotobuf takes must mean the same to us; of others nothing may crash.
+// Bytes that libprotobuf accepts must mean the same to us; other bytes must not crash.
 RC_GTEST_PROP(Contract, MutatedBytesMeanWhatLibprotobufSays, ()) {
   std::mt19937_64 random = test::AnyRandom();
   for (int i = 0; i < 50; ++i) {
@@ -215,7 +215,7 @@ RC_GTEST_PROP(Contract, MutatedBytesMeanWhatLibprotobufSays, ()) {
     const auto ours = DecodeRequest(kCsiContract.delta, Bytes(bytes));
     GetMetadataDeltaRequest theirs;
     if (theirs.ParseFromString(bytes)) {
-      // libprotobuf drops the upper bits of field numbers that no message can have.
+      // libprotobuf drops the upper bits of invalid field numbers.
       if (ours.status().message().find("field number") != absl::string_view::npos) continue;
       RC_ASSERT(ours.ok());
       ExpectSame(*ours, theirs);
@@ -238,7 +238,7 @@ RC_GTEST_PROP(Contract, GarbageNeverCrashes, ()) {
   }
 }
 
-// libprotobuf says on stderr what it thinks of strings that are not UTF-8.
+// libprotobuf logs strings that are not UTF-8 on stderr.
 class Quiet : public testing::Environment {
  public:
   void SetUp() override { google::protobuf::SetLogHandler(nullptr); }
@@ -266,7 +266,7 @@ TEST(Contract, E19ErrorsOfTheDecoderHoldNothingOfTheRequest) {
   }
 }
 
-// Entries of a map are some bytes on the wire, and far more in memory; equal keys are counted, too.
+// Map entries take a few bytes on the wire and far more in memory. Equal keys are counted, too.
 TEST(Contract, TakesSoManySecretsAndNoMore) {
   for (const bool equal : {false, true}) {
     std::string bytes = "\x0a\x01s";
@@ -306,7 +306,7 @@ TEST(Contract, ChecksArguments) {
   EXPECT_EQ(check(allocated, {.target_snapshot_id = "s", .starting_offset = INT64_MIN}),
             StatusCode::kOutOfRange);
 
-  // What else the other contracts require.
+  // Further requirements of the other contracts.
   const MethodContract& kubernetes = kKubernetesContract.allocated;
   EXPECT_EQ(check(kubernetes, {.name_space = "n", .target_snapshot_id = "s"}),
             StatusCode::kInvalidArgument);

@@ -1,4 +1,4 @@
-// Page tokens that were changed on their way: every bit, every length, parts of others.
+// Page tokens that were altered in transit: every bit, every length, parts of other tokens.
 #include "rpc/contract/page_token.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 class PageTokenTest : public testing::Test {
  protected:
-  // What is tried on a token of (a, b) must be refused as a token of it.
+  // `token` must be refused for the pair (a, b).
   void Refuse(const std::string& token, const std::string& what) {
     ++tried_;
     if (tokens_.Open("a", "b", token).ok()) {
@@ -88,14 +88,14 @@ TEST_F(PageTokenTest, EveryOtherLengthAndForeignPartsAreFound) {
       Refuse(longer, absl::StrCat(more, " more"));
       Refuse(std::string(more, 'A') + token, absl::StrCat(more, " in front"));
     }
-    // The front of one token and the seal of another: of another page, request or key.
+    // The front of one token with the seal of another: of another page, request or key.
     for (const std::string& other :
          {tokens_.Seal("a", "b", {offset ^ 4096}), tokens_.Seal("a", "c", {offset}),
           tokens_.Seal(std::nullopt, "b", {offset}), PageTokens("yek").Seal("a", "b", {offset})}) {
       for (size_t cut = 1; cut < token.size(); ++cut) {
         const std::string mixed = token.substr(0, cut) + other.substr(cut);
         const std::string swapped = other.substr(0, cut) + token.substr(cut);
-        // Parts that are alike make one of the two tokens.
+        // If the parts are equal, the result is one of the two tokens.
         for (const std::string& spliced : {mixed, swapped}) {
           if (spliced != token && spliced != other) Refuse(spliced, absl::StrCat("cut at ", cut));
         }
@@ -105,7 +105,7 @@ TEST_F(PageTokenTest, EveryOtherLengthAndForeignPartsAreFound) {
   Print("r8_token_lengths_and_splices");
 }
 
-// The seal is right: somebody with the key made it, and what it says is no place of any volume.
+// A valid seal, made with the key, on an offset outside of any volume.
 TEST_F(PageTokenTest, OffsetsPastAnyCapacityAreFound) {
   EXPECT_EQ(tokens_.Open("a", "b", tokens_.Seal("a", "b", {kMaxCapacity}))->offset, kMaxCapacity);
   for (const uint64_t offset : {kMaxCapacity + 1, ~uint64_t{0}}) {

@@ -1,5 +1,5 @@
-// A snapshot that is replaced by another of the same size between two parts of one answer: the
-// parts are of two snapshots, and must not be put together.
+// A snapshot is replaced by another of the same size between two parts of one answer. The parts are
+// of two snapshots and must not be combined.
 #include "rpc/contract/source_version.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ using testing::HasSubstr;
 
 constexpr uint64_t kCapacity = kMiB;
 
-// Answers with `first` until its stream breaks in the middle, and with `later` from then on.
+// Answers with `first` until its stream breaks halfway, and with `later` from then on.
 class Replaced {
  public:
   Replaced(std::string first, std::string later)
@@ -95,7 +95,7 @@ TEST(SourceVersion, AttackUARelayPassesItOn) {
   }
 }
 
-// What a server says from call to call, and what its pages are read from.
+// The server's version from call to call, and what its pages are read from.
 class Changing {
  public:
   Changing()
@@ -137,7 +137,7 @@ TEST(SourceVersion, AttackUAPageTokenIsOfTheSnapshotThatItsPageWasReadFrom) {
     for (int i = 0; i < 3 && status.ok(); ++i) status = (*cursor)->Next(batch).status();
     EXPECT_EQ(status.code(), StatusCode::kAborted) << status;
     EXPECT_THAT(status.ToString(), HasSubstr("start without a token"));
-    // Pages that are listed again from the first one are not gone on with either.
+    // Nor may a listing resume from its first page.
     status = (*cursor)->Seek(20);
     EXPECT_EQ(status.code(), StatusCode::kAborted) << status;
     EXPECT_THAT(status.ToString(), HasSubstr("start again from 0"));
@@ -157,7 +157,7 @@ TEST(SourceVersion, AttackUAProgramThatGoesOnInAnotherProcessComparesItToo) {
   EXPECT_OK(ListWhatComes(request).status);
   plugin.version = "2";
   EXPECT_EQ(ListWhatComes(request).status.code(), StatusCode::kAborted);
-  // One that says nothing can't be known to be the same.
+  // Without a version, the snapshot cannot be known to be the same.
   const FakeServer silent(Script{.messages = {Variable(kCapacity, {{20, 10}})}});
   request.address = silent.address();
   EXPECT_EQ(ListWhatComes(request).status.code(), StatusCode::kAborted);
@@ -178,7 +178,7 @@ TEST(SourceVersion, AttackUNothingOfWhatTheProviderSaysIsReadFromIt) {
   }
 }
 
-// The whole way: files, a server that is started again, a client that seeks in what it holds.
+// End to end: files, a restarted server, a client that seeks in a stream it holds.
 TEST(SourceVersion, AttackUAnImageThatIsSwappedForOneOfItsSizeIsFound) {
   const TempDir dir;
   const std::string monday(64 * kKiB, 'a');

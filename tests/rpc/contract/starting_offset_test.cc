@@ -1,4 +1,4 @@
-// Which tuples a stream that starts inside a volume leaves out.
+// Which tuples a stream omits that starts inside a volume.
 #include "rpc/contract/starting_offset.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ TEST(StartingOffset, LeavesOutWhatEndsAtOrBeforeIt) {
   EXPECT_EQ(Count({}, 7), 0u);
 }
 
-// One byte past the offset is enough to keep a tuple, and with it all that follow.
+// One byte past the offset is enough to keep a tuple, and all tuples after it.
 TEST(StartingOffset, KeepsEveryTupleThatReachesPastIt) {
   EXPECT_EQ(Count({{0, 4096}, {4096, 4096}}, 4095), 0u);
   EXPECT_EQ(Count({{0, 4096}, {4096, 4096}}, 4096), 1u);
@@ -34,7 +34,7 @@ TEST(StartingOffset, KeepsEveryTupleThatReachesPastIt) {
   EXPECT_EQ(Count({{0, 1}, {100, 1}, {1, 1}}, 50), 1u);
 }
 
-// Peers send any values: an end that wraps to a small number must not look like an early one.
+// Peers send arbitrary values: an end that wraps around must not look like an early one.
 TEST(StartingOffset, KeepsMalformedTuplesForTheChecks) {
   constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
   EXPECT_EQ(Count({{0, 0}}, 100), 0u);

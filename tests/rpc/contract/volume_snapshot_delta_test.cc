@@ -1,4 +1,4 @@
-// The objects of pages that the proposal's aggregated API answers with.
+// The page objects of the proposed aggregated API.
 #include "cbt/rpc/volume_snapshot_delta.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ TEST(VolumeSnapshotDelta, PagesByBlockIndex) {
               HasSubstr(R"("state":2,"error":"NOT_FOUND: gone")"));
 }
 
-// Fails where it is sought to (`at` 0) or at its n-th batch.
+// Fails in Seek() (`at` 0) or in its n-th batch.
 class BrokenCursor final : public ExtentCursor {
  public:
   explicit BrokenCursor(int at) : ExtentCursor({.capacity = kMiB, .granularity = 4096}), at_(at) {}

@@ -1,4 +1,4 @@
-// Services on gRPC's own server: nothing is lost, copied or made to look like something else.
+// Services on gRPC's own server: nothing is lost, copied or reinterpreted.
 #include "cbt/grpc/service.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ using absl::StatusCode;
 
 const absl::Status kLong = absl::NotFoundError(std::string(5000, 'x'));
 
-// What a call gets: messages, each as soon as the one before it is gone, then OK.
+// Sends messages, each once the one before has left, then OK.
 class Sender final : public CallHandler {
  public:
   Sender(ServerCall& call, std::vector<absl::Cord> messages, bool hasty)
@@ -71,7 +71,7 @@ class Sender final : public CallHandler {
   std::atomic<bool> finished_ = false;
 };
 
-// A message in several pieces of `bytes` each.
+// A message of several pieces of `bytes` each.
 absl::Cord InPieces(size_t pieces, size_t bytes) {
   absl::Cord message;
   for (size_t i = 0; i < pieces; ++i) {
@@ -101,7 +101,7 @@ class Services final : public Service {
   }
 };
 
-// Exposes the methods of a service.
+// Exposes protected methods.
 class Exposed final : public grpc::Service {
  public:
   explicit Exposed(const cbt::rpc::Service& service) {
@@ -113,7 +113,7 @@ class Exposed final : public grpc::Service {
   }
 };
 
-// What a call brings.
+// The result of a call.
 struct Answer {
   std::vector<std::string> messages;
   grpc::Status status;
@@ -123,7 +123,7 @@ class GrpcCalls : public testing::Test {
  protected:
   GrpcCalls() {
     grpc::ServerBuilder builder;
-    // Compressed messages arrive as they are.
+    // Leaves compressed messages compressed.
     builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
     builder.AddListeningPort(address_, grpc::InsecureServerCredentials());
     builder.RegisterService(&exposed_);
@@ -185,7 +185,7 @@ TEST_F(GrpcCalls, CompressedRequestsAreUnimplemented) {
   EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
-// A plugin's own server, with a service of another kind.
+// A plugin's own server, with another kind of service beside ours.
 class Embedded : public testing::Test {
  protected:
   Embedded()
@@ -261,7 +261,7 @@ TEST_F(Embedded, IdentityIsThePluginsUnlessItIsAskedFor) {
   }
 }
 
-// Neither the end of a stream nor a wait for its client.
+// Shutdown waits neither for a stream's end nor for its client.
 TEST_F(Embedded, AShutdownEndsStreamsAsUnavailable) {
   Start({});
   const std::string request = test::Ask{.snapshot = "endless"}.bytes();
@@ -294,7 +294,7 @@ TEST_F(Embedded, StreamsAreLimited) {
   EXPECT_EQ(two.Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
 }
 
-// Why streams ended, in the order of their ends.
+// Why streams ended, in order.
 class Ends final : public StreamObserver {
  public:
   void OnOpen(const StreamKind&) noexcept override {}
@@ -342,7 +342,7 @@ TEST_F(Embedded, CancelledStreamsEnd) {
   EXPECT_EQ(service_->open_streams(), 0u);
 }
 
-// A service of the asynchronous interface, as generated code makes it, with its queue.
+// An asynchronous service from generated code, with its own queue.
 class AsyncOther final : public grpc::Service {
  public:
   AsyncOther() {

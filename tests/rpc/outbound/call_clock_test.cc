@@ -1,4 +1,4 @@
-// When a served call has kept its server waiting for too long.
+// When a served call has stalled for too long.
 #include "rpc/outbound/call_clock.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(CallClock, LimitsTheWholeCall) {
   EXPECT_EQ(clock.Judge(kOneMinute, total, true, kStart + total + kTick), Verdict::kInTime);
 }
 
-// Also when the status is decided: the call stays open until gRPC has sent it.
+// Also once the status is decided: the call stays open until gRPC has sent it.
 TEST(CallClock, SeesStallsUntilTheMessageIsSent) {
   const milliseconds stall{100};
   CallClock clock(kStart);
@@ -49,7 +49,7 @@ TEST(CallClock, SeesStallsUntilTheMessageIsSent) {
     EXPECT_EQ(clock.Judge(stall, kNoLimit, ending, at + stall), Verdict::kInTime);
     EXPECT_EQ(clock.Judge(stall, kNoLimit, ending, at + stall + kTick), Verdict::kStalled);
   }
-  // A stall counts before the limit of the whole call.
+  // The stall limit comes before the limit of the whole call.
   EXPECT_EQ(clock.Judge(stall, stall, false, at + stall + kTick), Verdict::kStalled);
   EXPECT_EQ(clock.Sent(at + stall), stall);
   EXPECT_EQ(clock.Judge(stall, kNoLimit, false, at + kOneMinute), Verdict::kInTime);

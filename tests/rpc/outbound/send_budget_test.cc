@@ -1,5 +1,5 @@
-// How much waits for the readers of streams: the limits on which memory for thousands of slow ones
-// rests, and the speed of quick ones.
+// How much may wait for the readers of streams: the limits that let thousands of slow readers fit
+// into memory, and the speed of fast ones.
 #include "rpc/outbound/send_budget.h"
 
 #include <gtest/gtest.h>
@@ -19,14 +19,14 @@ constexpr milliseconds kAtOnce{0};
 constexpr milliseconds kPromptly{250};
 constexpr milliseconds kSlowly{251};
 
-// Makes messages of that length while there is room; how many.
+// Makes messages of `length` bytes while there is room. Returns their number.
 size_t Fill(SendBudget& budget, size_t length) {
   size_t count = 0;
   for (; budget.HasRoom(); ++count) budget.Made(length);
   return count;
 }
 
-// One that is taken as soon as it is made.
+// A message that is taken as soon as it is made.
 void Pass(SendBudget& budget, size_t length, milliseconds took) {
   budget.Made(length);
   budget.Taken(length, took);
@@ -36,7 +36,7 @@ TEST(SendBudget, LittleWaitsForAReaderOfWhichNothingIsKnown) {
   for (const size_t length : {size_t{1}, size_t{100}, kKiB, 10 * kKiB, 128 * kKiB}) {
     SendBudget budget(kMany, 64 * kMiB);
     const size_t count = Fill(budget, length);
-    // What a message costs beside its bytes counts: not thousands of tiny ones.
+    // A message's overhead counts, so there are no thousands of tiny ones.
     EXPECT_LE((count - 1) * (length + 400), 4 * kKiB) << length;
     EXPECT_GE(count * (length + 400), 4 * kKiB) << length;
   }
@@ -52,7 +52,7 @@ TEST(SendBudget, OneMessageGoesHoweverLongItIs) {
 
 TEST(SendBudget, AQuarterOfWhatWasTakenAtOnceMayWait) {
   SendBudget budget(kMany, 64 * kMiB);
-  // What the transport's windows take proves nothing, and it takes that from every server.
+  // The first bytes only fill the transport's windows and say nothing about the reader.
   for (int i = 0; i < 15; ++i) Pass(budget, 16 * kKiB, kAtOnce);
   budget.Made(4 * kKiB);
   EXPECT_FALSE(budget.HasRoom());
@@ -62,7 +62,7 @@ TEST(SendBudget, AQuarterOfWhatWasTakenAtOnceMayWait) {
   const size_t length = 16 * kKiB - 400;
   EXPECT_EQ(Fill(budget, length), 4u);
   for (int i = 0; i < 4; ++i) budget.Taken(length, kAtOnce);
-  EXPECT_EQ(Fill(budget, length), 5u);  // 320 KiB, less what the messages cost beside their bytes
+  EXPECT_EQ(Fill(budget, length), 5u);  // 320 KiB, less the messages' overhead
 }
 
 TEST(SendBudget, WhoHesitatesBeginsAgain) {
@@ -70,7 +70,7 @@ TEST(SendBudget, WhoHesitatesBeginsAgain) {
   Pass(budget, 100 * kMiB, kAtOnce);
   EXPECT_EQ(Fill(budget, kMiB), 25u);
   budget.Taken(kMiB, kSlowly);
-  // What was made stays made; nothing is added before almost all of it has gone.
+  // What was made stays; nothing is added until almost all of it has been taken.
   for (int i = 1; i < 24; ++i) {
     EXPECT_FALSE(budget.HasRoom()) << i;
     budget.Taken(kMiB, kSlowly);
@@ -113,7 +113,7 @@ TEST(SendBudget, WhoPausedIsWokenWhenHalfIsFree) {
   EXPECT_TRUE(bytes.HasMuchRoom());
 }
 
-// One message at a time: it is woken when there is none.
+// One message at a time: the producer is woken when none is left.
 TEST(SendBudget, OneMessageAtATime) {
   SendBudget budget(1, 64 * kMiB);
   ASSERT_EQ(Fill(budget, 1), 1u);

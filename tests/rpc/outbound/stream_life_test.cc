@@ -1,4 +1,4 @@
-// The life of streams: cancellation, deadlines, readers that stall, draining, limits.
+// The life cycle of streams: cancellation, deadlines, stalled readers, draining, limits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using grpc::StatusCode;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// A volume in which nothing is found, for as long as anybody looks.
+// A volume without extents that never ends.
 std::unique_ptr<ExtentCursor> QuietCursor(std::shared_ptr<CursorTrace> trace) {
   return std::make_unique<ScriptedCursor>(
       kTiB, 1, std::move(trace), [](uint64_t position, ExtentBatch&) -> absl::StatusOr<uint64_t> {
@@ -32,8 +32,8 @@ std::unique_ptr<ExtentCursor> QuietCursor(std::shared_ptr<CursorTrace> trace) {
       });
 }
 
-// A service for a quiet volume named "quiet", one of endless tuples named "dense", and small ones
-// with one tuple.
+// Serves an endless quiet volume "quiet", one of endless tuples "dense", and small ones with one
+// tuple.
 struct ThreeVolumes {
   explicit ThreeVolumes(rpc::StreamOptions options = {})
       : service(
@@ -64,7 +64,7 @@ TEST(StreamLife, E13CancelInAQuietGap) {
   call.Cancel();
   EXPECT_EQ(ReadAll(call).status.error_code(), StatusCode::CANCELLED);
   EXPECT_TRUE(Eventually([&] { return volumes.AllGone() && volumes.open() == 0; }));
-  // Of a millisecond each; counted, for on a busy machine it is the test that takes long.
+  // One millisecond each. Calls are counted, because on a busy machine the test itself takes long.
   EXPECT_LT(volumes.quiet->next_calls - before, 1000);
 }
 
@@ -154,7 +154,7 @@ TEST(StreamLife, HangingProvidersDontKeepStreamsOpenButKeepTheirSlots) {
   EXPECT_EQ(call.Finish().error_code(), StatusCode::CANCELLED);
   EXPECT_TRUE(Eventually([&] { return hanging.service.server->open_streams() == 0; }));
   ASSERT_EQ(hanging.inside, 1);
-  // Otherwise clients that come and go could pile up calls without end.
+  // Otherwise clients that come and go could pile up calls without limit.
   EXPECT_EQ(hanging.service.Get({}).status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
   hanging.Release();
   EXPECT_TRUE(Eventually([&] { return hanging.service.Get({}).status.ok(); }));
@@ -171,13 +171,13 @@ TEST(StreamLife, ShutdownDoesNotWaitForAHangingProvider) {
   EXPECT_EQ(ReadAll(call).status.error_code(), StatusCode::UNAVAILABLE);
 }
 
-// --- readers that stop reading -----------------------------------------------------------------
+// --- stalled readers ---------------------------------------------------------------------------
 
 TEST(StreamLife, E13AStalledReaderCostsAFewMessagesAndNoThread) {
   ThreeVolumes volumes({.threads = 1});
   RawCall stalled(volumes.service.channel, kDense.path(), kDense.bytes());
   ASSERT_TRUE(stalled.Read().has_value());
-  // Other streams are served by the only thread meanwhile, on other connections.
+  // The only thread serves other streams meanwhile, on other connections.
   const auto other = Connect(volumes.service.server->address());
   int before = 0;
   EXPECT_TRUE(Eventually([&] {
@@ -186,15 +186,14 @@ TEST(StreamLife, E13AStalledReaderCostsAFewMessagesAndNoThread) {
     std::this_thread::sleep_for(milliseconds(100));
     return volumes.dense->next_calls == before;
   }));
-  // A message holds about 25 batches; two are in flight, some in the transport's windows.
+  // A message holds about 25 batches; two are in flight, and some are in the transport's windows.
   EXPECT_LT(volumes.dense->next_calls, 500);
-  // It goes on where it stopped.
+  // It continues where it stopped.
   for (int i = 0; i < 50; ++i) ASSERT_TRUE(stalled.Read().has_value());
   EXPECT_GT(volumes.dense->next_calls, before);
 }
 
-// What may be ready grows with what a client has taken, so one that stalls early holds little of
-// it.
+// The amount that may be ready grows with what a client has taken, so an early stall holds little.
 TEST(StreamLife, AReaderThatStallsEarlyHoldsLittleOfWhatMayBeReady) {
   constexpr size_t kMessage = 64 * kKiB;
   ThreeVolumes volumes(
@@ -211,12 +210,12 @@ TEST(StreamLife, AReaderThatStallsEarlyHoldsLittleOfWhatMayBeReady) {
     std::this_thread::sleep_for(milliseconds(100));
     return before == volumes.dense->next_calls;
   }));
-  // Among them what the transport's windows took.
+  // This includes the content of the transport's windows.
   EXPECT_LT(volumes.dense->next_calls, 30 * calls_a_message);
 }
 
-// As many messages as one likes may be in flight; for a reader that stalls it is little more than
-// what the transport's window takes.
+// Any number of messages may be in flight; a stalled reader holds little more than the transport's
+// window.
 TEST(StreamLife, AReaderOfSmallMessagesStallsAndGoesOn) {
   const auto trace = std::make_shared<CursorTrace>();
   Service service(
@@ -229,7 +228,7 @@ TEST(StreamLife, AReaderOfSmallMessagesStallsAndGoesOn) {
       },
       {.messages_in_flight = 100'000});
   grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // the window stays what it is at first
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // keeps the initial window
   Ask ask;
   ask.max_results = 1;
   const auto channel = grpc::CreateCustomChannel(service.server->address(),
@@ -243,10 +242,10 @@ TEST(StreamLife, AReaderOfSmallMessagesStallsAndGoesOn) {
     std::this_thread::sleep_for(milliseconds(300));
     return produced == trace->next_calls;
   }));
-  // Five bytes stand in front of each message.
+  // Each message has a prefix of five bytes.
   const int window = 65535 / static_cast<int>(first->size() + 5);
   EXPECT_LT(produced, 2 * window);
-  // It goes on where it stopped, and when it is read at speed.
+  // It continues where it stopped, also when it is read at full speed.
   for (int i = 0; i < 3 * window; ++i) ASSERT_TRUE(stalled.Read().has_value());
 }
 
@@ -273,7 +272,7 @@ TEST(StreamLife, E13StallTimeoutCancelsTheReaderAndNobodyElse) {
   EXPECT_LT(watch.elapsed(), seconds(3));
   const Answer rest = ReadAll(stalled);
   EXPECT_EQ(rest.status.error_code(), StatusCode::CANCELLED);
-  // A stream that is quiet waits for nobody's reading.
+  // A quiet stream does not depend on any reader.
   EXPECT_EQ(volumes.quiet->alive, 1);
 }
 
@@ -307,7 +306,7 @@ TEST(StreamLife, TheSourceDiesInTheExecutorNotOnGrpcsThreads) {
             }));
       },
       {.threads = 1});
-  // Cancelled while the stream waits for its reader and no task is there.
+  // Cancelled while the stream waits for its reader and no task is running.
   RawCall call(service.channel, kAllocatedPath, Ask{}.bytes());
   ASSERT_TRUE(call.Read().has_value());
   EXPECT_TRUE(Eventually([&] {
@@ -452,7 +451,7 @@ TEST(StreamLife, E13DrainUnderLoadNeverEndsATruncatedStreamWithOk) {
       } else if (!answer.messages.empty()) {
         EXPECT_EQ(answer.status.error_code(), StatusCode::UNAVAILABLE);
       } else {
-        // Calls that gRPC has not handed over yet when it shuts down are cancelled by it.
+        // gRPC cancels calls that it has not handed over yet at shutdown.
         EXPECT_THAT(answer.status.error_code(),
                     testing::AnyOf(StatusCode::UNAVAILABLE, StatusCode::CANCELLED));
       }

@@ -1,4 +1,4 @@
-// Plugins that say too much, or nothing any more.
+// Plugins that reveal too much, or stop responding.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ using testing::Not;
 constexpr rpc::Api kAllApis[] = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession,
                                  rpc::Api::kPaged};
 
-// Keeps what is written.
+// Stores the log lines.
 class Log final : public rpc::LogSink {
  public:
   bool Wants(rpc::LogLevel) const noexcept override { return true; }
@@ -66,7 +66,7 @@ TEST(PluginTexts, AttackKE19NothingOfAPluginsTextReachesAClient) {
       const absl::Status status = ListWhatComes(sidecar.Request(api)).status;
       EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
       EXPECT_THAT(status.ToString(), AllOf(HasSubstr("plugin: "), Not(HasSubstr("pool-7"))));
-      // The log has it, under the id that the client was given.
+      // The log has it, under the id that the client got.
       const std::string text(status.message());
       const size_t at = text.find("(error ");
       ASSERT_NE(at, std::string::npos) << text;
@@ -116,7 +116,7 @@ TEST(PluginTexts, AttackKE19WhatResemblesASecretIsNotLogged) {
   EXPECT_FALSE(rpc::Resembles("", odd));
 }
 
-// Looking for a secret takes time with its length: of a long one only a part is looked for.
+// Searching for a secret takes time with its length: only a prefix of a long one is searched.
 TEST(PluginTexts, AttackKWhatIsTooLongToBeLookedThroughIsHeldBack) {
   std::string secret;
   for (int i = 0; secret.size() < 9000; ++i) absl::StrAppend(&secret, "k", i * 7919);
@@ -129,7 +129,7 @@ TEST(PluginTexts, AttackKWhatIsTooLongToBeLookedThroughIsHeldBack) {
     (void)rpc::PluginErrors(&log).ForClient(absl::InternalError(text), secrets);
     EXPECT_THAT(log.text(), AllOf(HasSubstr("text=withheld"), Not(HasSubstr(text))));
   }
-  // Long enough that its hexadecimal digits would be cut, and the longest that is looked for.
+  // One so long that its hexadecimal digits are cut, and the longest that is searched whole.
   for (const size_t length : {size_t{2049}, size_t{2048}}) {
     Secrets one;
     one.Set("key", secret.substr(0, length));
@@ -149,7 +149,7 @@ TEST(PluginTexts, AttackKWithoutALogTheTextIsGone) {
   EXPECT_OK(rpc::PluginErrors().ForClient(absl::OkStatus(), Secrets()));
 }
 
-// A plugin whose trailers are what a test says, after one message.
+// A plugin that sends one message and then the test's trailers.
 class TrailingServer {
  public:
   explicit TrailingServer(rpc::Metadata trailing) : service_(std::move(trailing)) {
@@ -233,7 +233,7 @@ TEST(PluginTexts, AttackSThePathOfThePluginsSocketIsNotForClients) {
   EXPECT_THAT(log.text(), HasSubstr("plugin-socket"));
 }
 
-// --- plugins that say nothing any more -----------------------------------------------------------
+// --- plugins that stop responding ----------------------------------------------------------------
 
 constexpr milliseconds kStall{300};
 
@@ -254,7 +254,7 @@ TEST(SilentPlugin, AttackSHoldsNoStreamForLongerThanTheLimit) {
   }
 }
 
-// What is waited for is the client here.
+// Here the relay waits for its client.
 TEST(SilentPlugin, AttackSAClientThatReadsNothingIsNotThePluginsFault) {
   const auto trace = std::make_shared<CursorTrace>();
   const Service plugin([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
@@ -267,8 +267,8 @@ TEST(SilentPlugin, AttackSAClientThatReadsNothingIsNotThePluginsFault) {
   request.set_snapshot_id("ns/b");
   RawCall call(channel, kAllocatedPath, request.SerializeAsString());
   ASSERT_TRUE(call.Read().has_value());
-  // Another stream begins after the relay has stopped to read the first one, and shows that the
-  // limit is over.
+  // A second stream starts once the relay has stopped reading the first. When it times out, the
+  // limit has passed for both.
   int before = -1;
   ASSERT_TRUE(Eventually([&] { return std::exchange(before, trace->next_calls) == before; }));
   const Sidecar other(silent.address(), true, {}, {}, 2 * kStall);

@@ -1,4 +1,4 @@
-// What the proof of a stream that came through a relay, or through another server, stands for.
+// What the proof of a stream through a relay, or through another server, covers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ using reference::Ranges;
 using rpc::Completeness;
 using testing::HasSubstr;
 
-// A plugin without proofs that stops after the first of two messages, by mistake, with OK.
+// A plugin without proofs that mistakenly returns OK after the first of two messages.
 Script StopsEarly() { return {.messages = {Variable(kMiB, {{0, 4096}})}}; }
 
 TEST(RelayProof, AttackJAnEarlyOkWithoutAProofIsNotProvenBehindARelay) {
@@ -38,8 +38,8 @@ TEST(RelayProof, AttackJAnEarlyOkWithoutAProofIsNotProvenBehindARelay) {
       rpc::ListRequest request = sidecar.Request(api);
       const Listed listed = ListWhatComes(request);
       EXPECT_OK(listed.status);
-      // Without its checks the relay sends what the plugin sent; where the types are numbered
-      // otherwise it looks at every message.
+      // Without its checks the relay passes messages on unread, unless the contract numbers the
+      // types differently.
       const bool looked_at = check || api == rpc::Api::kSession;
       EXPECT_EQ(listed.completeness,
                 looked_at ? Completeness::kProvenFromRelay : Completeness::kEnded);
@@ -96,11 +96,11 @@ TEST(RelayProof, AttackJAServerOverAnUnprovenOneProvesNoMoreThanARelay) {
   }
 }
 
-// The five bytes in front of a message say how long it is. Where they say more than comes, gRPC
-// drops what came of the message and reports the status behind it, OK, as if nothing had been sent.
+// A message's five-byte prefix has its length. If that is more than what follows, gRPC drops the
+// partial message and reports the status after it, OK, as if nothing had been sent.
 class LyingLength {
  public:
-  // `plugin` sends two messages; the length of the second one becomes a lie.
+  // `plugin` sends two messages; the length prefix of the second is falsified.
   LyingLength(const std::string& plugin, size_t first_message_bytes) : wire(plugin) {
     constexpr size_t kPrefix = 5;
     wire.Arm(WireFault{.kind = WireFault::Kind::kFlip,
@@ -128,14 +128,14 @@ TEST(RelayProof, AttackJAMessageCutShortBeforeAnOkIsNeverProven) {
     request.require_proof = true;
     const Listed listed = ListWhatComes(request);
     EXPECT_EQ(lying.wire.fired(), 1);
-    // The transport itself knows that bytes are missing.
+    // The transport notices the missing bytes.
     EXPECT_EQ(listed.status.code(), StatusCode::kInternal) << listed.status;
     EXPECT_NE(listed.completeness, Completeness::kProven);
   }
 }
 
 TEST(RelayProof, AttackJAMessageCutShortContradictsTheProofBehindIt) {
-  // Two messages: max_results is one tuple.
+  // Two messages, because max_results is one tuple.
   const Service plugin = Service::OfExtents({{0, 4096}, {8192, 4096}}, kMiB);
   const std::string first = Variable(kMiB, {{0, 4096}});
   for (const bool relayed : {false, true}) {
@@ -157,7 +157,7 @@ TEST(RelayProof, AttackJAMessageCutShortContradictsTheProofBehindIt) {
   }
 }
 
-// Receivers that take the first value and receivers that take the last would read two proofs.
+// Receivers that read the first value and those that read the last would see two proofs.
 TEST(RelayProof, AttackJAKeyOfTheProofThatIsThereTwiceIsADifference) {
   Script script{.messages = {Variable(kMiB, {{0, 4096}})}};
   const uint64_t offset = 0;
@@ -221,7 +221,7 @@ TEST(RelayProof, AttackJASourceVersionThatIsThereTwiceIsRefused) {
     for (const rpc::Api api :
          {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession, rpc::Api::kPaged}) {
       const absl::Status status = ListWhatComes(sidecar.Request(api)).status;
-      // For pages the relay is a client.
+      // For pages the relay is itself a client.
       const bool pages = api == rpc::Api::kPaged;
       EXPECT_EQ(status.code(), pages ? StatusCode::kDataLoss : StatusCode::kInternal) << status;
     }

@@ -1,4 +1,4 @@
-// The relay between good and bad plugins and good and bad clients.
+// The relay between good and bad plugins, and good and bad clients.
 #include "cbt/rpc/relay.h"
 
 #include <gmock/gmock.h>
@@ -71,7 +71,7 @@ RC_GTEST_PROP(Relay, PassesOnWhatThePluginSays, ()) {
       RC_ASSERT(rest.tuples == ListWhatComes(request).tuples);
     }
     Ranges pages = full;
-    // Pages don't tell that the last block may reach past the capacity.
+    // Pages do not reveal that the last block may reach past the capacity.
     if (!pages.empty()) {
       pages.back().second = std::min<uint64_t>(pages.back().second, capacity - pages.back().first);
     }
@@ -91,7 +91,7 @@ TEST(Relay, UncheckedStreamsCarryThePluginsOwnProof) {
   EXPECT_EQ(listed.completeness, rpc::Completeness::kProven);
 }
 
-// A plugin that never heard of starting offsets and max_results.
+// A plugin that ignores starting offsets and max_results.
 TEST(Relay, PutsRightWhatThePluginIgnores) {
   Ranges all;
   for (uint64_t i = 0; i < 100; ++i) all.emplace_back(i * 10, 5);
@@ -267,7 +267,7 @@ TEST(Relay, E13AClientThatStopsReadingStopsThePlugin) {
     std::this_thread::sleep_for(milliseconds(200));
     return still;
   }));
-  // And goes on where it was.
+  // And it continues where it was.
   uint64_t last = 0;
   for (int i = 0; i < 50; ++i) {
     const std::optional<std::string> bytes = call.Read();
@@ -340,7 +340,7 @@ TEST(Relay, ShutsDownUnderLoad) {
   }
 }
 
-// Takes everything, and at the end stops the thread that brings it.
+// Accepts everything; at the end it blocks the delivering thread.
 class StoppingSink final : public rpc::MessageSink {
  public:
   Want Check() override { return Want::kMore; }
@@ -355,7 +355,7 @@ class StoppingSink final : public rpc::MessageSink {
   std::promise<void> go_on;
 };
 
-// What a relay is made of, but for the server.
+// A relay's parts without the server.
 struct Upstream {
   explicit Upstream(const std::string& plugin)
       : plan{.channel = test::ValueOf(rpc::ConnectForGood(*rpc::ParseAddress(plugin), {})),
@@ -364,7 +364,7 @@ struct Upstream {
              .pool = rpc::SlicePool::Create(4096, 4096),
              .calls = *calls} {}
 
-  // A stream; the feed goes by itself.
+  // Opens a stream; the feed keeps itself alive.
   std::weak_ptr<rpc::RelayFeed> Open(const std::shared_ptr<rpc::MessageSink>& sink) const {
     auto feed = std::make_shared<rpc::RelayFeed>(plan, rpc::kCsiContract,
                                                  rpc::AdmittedRequest{.target_snapshot_id = "b"},
@@ -378,8 +378,8 @@ struct Upstream {
   const rpc::RelayPlan plan;
 };
 
-// A stream is over for its client before the transport's thread that ended it is done with the
-// call. Were the channel to go with that call, the transport would wait for its own thread.
+// A client's stream is over before the transport thread that ended it leaves the call. If the
+// channel died with that call, the transport would wait for its own thread.
 TEST(Relay, ThatEndsWaitsForItsCalls) {
   const FakeServer plugin(Script{.messages = {Variable(1000, {{0, 10}})}});
   Upstream upstream(plugin.address());
@@ -396,7 +396,7 @@ TEST(Relay, ThatEndsWaitsForItsCalls) {
   owner.join();
 }
 
-// Fails when it is told of the first message, or handed it.
+// Fails when it is notified of the first message, or when it gets it.
 class FullSink final : public rpc::MessageSink {
  public:
   explicit FullSink(bool at_once) : at_once_(at_once) {}
@@ -415,7 +415,7 @@ class FullSink final : public rpc::MessageSink {
   const bool at_once_;
 };
 
-// A transport can do nothing with what its callbacks throw.
+// A transport cannot handle exceptions from its callbacks.
 TEST(Relay, ThatRunsOutOfMemoryEndsTheStreamWithAnError) {
   const FakeServer plugin(Script{.messages = {Variable(1000, {{0, 10}}), Variable(1000, {})}});
   for (const bool at_once : {false, true}) {
@@ -428,8 +428,6 @@ TEST(Relay, ThatRunsOutOfMemoryEndsTheStreamWithAnError) {
   }
 }
 
-// Without its checks a relay still stands for nothing that the plugin's own proof contradicts: here
-// it has cut the messages anew, and the proof would be the relay's.
 TEST(Relay, PagesMakeNoConnectionsOfTheirOwn) {
   const FakeServer plugin({.messages = {Variable(10, {{0, 1}})}});
   const Sidecar sidecar(plugin.address());
@@ -445,6 +443,8 @@ TEST(Relay, PagesMakeNoConnectionsOfTheirOwn) {
   EXPECT_OK(ListWhatComes(page).status);
 }
 
+// This relay does not check, but it splits the messages and so sends a proof of its own. Where the
+// plugin's proof contradicts the messages, that must still be an error.
 TEST(Relay, AProofOfItsOwnNeverHidesThePlugins) {
   for (const char* const fault : {"wrong-proof", "proof-of-other-capacity", ""}) {
     const PlantedServer plugin(rpc::Api::kCsi, fault);
@@ -461,8 +461,8 @@ TEST(Relay, AProofOfItsOwnNeverHidesThePlugins) {
   }
 }
 
-// One large message of the plugin becomes many for the client. The plugin is long done when the
-// relay drains, and its OK is not the OK of what the client was sent.
+// The relay splits one large message of the plugin into many. The plugin has long ended with OK
+// when the relay drains, but that OK does not cover what the client was sent.
 TEST(Relay, E13DrainNeverEndsAStreamWithOkThatWasCutAnew) {
   Ranges all;
   for (uint64_t i = 0; i < 100'000; ++i) all.emplace_back(i * 10, 5);
@@ -479,7 +479,7 @@ TEST(Relay, E13DrainNeverEndsAStreamWithOkThatWasCutAnew) {
     request.set_max_results(1);
     RawCall call(channel, kAllocatedPath, request.SerializeAsString());
     ASSERT_TRUE(call.Read().has_value());
-    // On the same connection to the plugin, so the end of the first stream was there before.
+    // Uses the same connection to the plugin, so the end of the first stream has arrived.
     rpc::ListRequest small = sidecar.Request(rpc::Api::kCsi);
     small.snapshot_id = std::string("ns/small");
     ASSERT_OK(ListWhatComes(small).status);

@@ -1,4 +1,4 @@
-// The contracts beside CSI's: the same answers under other names, tokens, sessions, pages.
+// The contracts beside CSI's: the same answers with other names, tokens, sessions, pages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -88,13 +88,14 @@ RC_GTEST_PROP(Apis, GiveOneAnswer, ()) {
       const auto answer = ListAll(request);
       if (!answer.ok()) RC_FAIL(answer.status().ToString());
       Ranges expected = full;
-      // Pages don't say that their blocks are of one size, so the last is taken as what it can be.
+      // Pages do not reveal that all blocks have one size, so the last block is cut at the
+      // capacity.
       if (api == rpc::Api::kPaged && !expected.empty()) {
         expected.back().second =
             std::min<uint64_t>(expected.back().second, capacity - expected.back().first);
       }
       RC_ASSERT(*answer == expected);
-      // From anywhere on: the tuples that end after it, the first perhaps rounded down.
+      // From any offset: the tuples that end past it, the first possibly rounded down.
       request.starting_offset = random() % (capacity + 1);
       const auto rest = ListAll(request);
       if (!rest.ok()) RC_FAIL(rest.status().ToString());
@@ -116,8 +117,8 @@ RC_GTEST_PROP(Apis, GiveOneAnswer, ()) {
   }
 }
 
-// Found by the property above: the last block reaches past the capacity, which is where the stream
-// is to begin.
+// Found by the property above: the last block reaches past the capacity, and the stream starts at
+// the capacity.
 TEST(Apis, E4PagesWithALastBlockPastTheCapacityCanBeResumedAtItsEnd) {
   const AllApis apis([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     return Blocks(CursorOver({{2, 1}}, 3), 4);
@@ -212,7 +213,7 @@ TEST(Apis, HandlesOfOtherNamespacesAreNotFound) {
   EXPECT_EQ(apis.provider.calls, 0);
 }
 
-// What foreign code of all kinds does with a request for access.
+// Everything that foreign hooks may do with a request for access.
 class Odd final : public rpc::Authenticator, public rpc::Authorizer {
  public:
   enum class Way { kDrop, kThrow, kTwice, kLate, kInternal, kUnavailable };
@@ -363,7 +364,7 @@ TEST(Sessions, SnapshotsOutsideAreRefusedLikeWrongTokens) {
 
 // --- pages ---------------------------------------------------------------------------------------
 
-// One page as libprotobuf reads it.
+// One page, decoded by libprotobuf.
 std::pair<grpc::Status, csi::v1::ListSnapshotDeltasResponse> Page(
     const AllApis& apis, const csi::v1::ListSnapshotDeltasRequest& request) {
   const auto channel = Connect(apis.server->address());
@@ -402,7 +403,7 @@ TEST(Pages, EndWithTheLastBlockAndNotBefore) {
       request.set_starting_token(page.next_token());
     } while (!request.starting_token().empty());
     EXPECT_EQ(got, blocks);
-    // No page that is empty for nothing.
+    // No superfluous empty page.
     const int full = max == 0 ? 10 : std::min(max, 10);
     EXPECT_EQ(pages, (10 + full - 1) / full) << max;
   }
@@ -487,7 +488,7 @@ TEST(Pages, TokensAreBoundToTheirKey) {
   const std::string token = ours.Seal("a", "b", {4096});
   EXPECT_EQ(ours.Open("a", "b", token)->offset, 4096u);
   EXPECT_EQ(theirs.Open("a", "b", token).status().code(), StatusCode::kAborted);
-  // Nothing that only looks alike when it is strung together.
+  // Strings that only look alike when concatenated must differ.
   EXPECT_EQ(ours.Open("ab", "", token).status().code(), StatusCode::kAborted);
   EXPECT_EQ(ours.Open(std::nullopt, "b", ours.Seal("", "b", {0})).status().code(),
             StatusCode::kAborted);

@@ -1,4 +1,4 @@
-// Capacity 0 is what a message says that nothing was put into: no client takes it for an answer.
+// An empty message has capacity 0: no client may take it for an answer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,8 +16,8 @@ namespace {
 using absl::StatusCode;
 using testing::HasSubstr;
 
-// A server of ours says what its provider does. FIXED_LENGTH is 0 in the first revision, so that
-// all of its message is left out.
+// Our server sends what its provider reports. FIXED_LENGTH is 0 in the first revision, so the whole
+// message is empty.
 TEST(CapacityZero, AttackSIsRefusedByEveryClient) {
   FunctionProvider provider(
       [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
@@ -55,7 +55,7 @@ TEST(CapacityZero, AttackSIsNoAnswerOfARelay) {
       EXPECT_THAT(status.ToString(), HasSubstr("volume_capacity_bytes"));
     }
     EXPECT_FALSE(ListWhatComes(sidecar.Request(rpc::Api::kPaged)).status.ok());
-    // One that doesn't look leaves it to the client.
+    // A relay that does not check leaves it to the client.
     const Sidecar blind(plugin.address(), false);
     EXPECT_EQ(ListWhatComes(blind.Request(rpc::Api::kKubernetes)).status.code(),
               StatusCode::kDataLoss);

@@ -1,5 +1,5 @@
-// Servers and relays that shut down with hundreds of streams open: nobody takes what it got for
-// the whole, and nothing hangs.
+// Servers and relays shut down with hundreds of open streams: no client takes a part for the whole,
+// and nothing hangs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,10 +25,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Nothing takes as long but what would never end.
+// Only a hang takes that long.
 constexpr std::chrono::seconds kHang{120};
 
-// Streams that nobody reads to the end before the drain, and some that may get there.
+// Streams that are never read to the end before the drain, and some that may be.
 constexpr uint64_t kEndless = uint64_t{1} << 46;
 constexpr uint64_t kShort = kMiB;
 constexpr uint64_t kShortTuples = kShort / 1024;
@@ -36,8 +36,8 @@ constexpr uint64_t kShortTuples = kShort / 1024;
 struct Ends {
   uint64_t streams = 0;
   uint64_t whole = 0;
-  uint64_t refused = 0;    // told that they are not whole
-  uint64_t truncated = 0;  // OK, and not whole
+  uint64_t refused = 0;    // ended with an error
+  uint64_t truncated = 0;  // ended with OK, but incomplete
   uint64_t hung = 0;
 };
 
@@ -48,7 +48,7 @@ struct OpenStream {
   bool over = false;
 };
 
-// Reads one message; at the end of the stream, takes its status down.
+// Reads one message, or records the status at the end of the stream.
 void Step(OpenStream& stream, Ends& ends, std::mutex& mutex) {
   if (const std::optional<std::string> bytes = stream.call->Read()) {
     Response message;
@@ -70,12 +70,12 @@ void Step(OpenStream& stream, Ends& ends, std::mutex& mutex) {
   }
 }
 
-// The whole amount from CBT_TEST_SCALE=10 on: 500 streams, 50 times.
+// At full scale (CBT_TEST_SCALE=10): 500 streams, 50 times.
 size_t Streams() { return static_cast<size_t>(std::min<int64_t>(500, 50 * TestScale())); }
 int Rounds() { return static_cast<int>(std::min<int64_t>(50, 5 * TestScale())); }
 
-// Drains a server or a relay that serves what clients ask for at `address`, with many streams open
-// there: some of them being read, some stalled until the drain has begun.
+// Drains a server or relay at `address` with many open streams: some being read, some stalled until
+// the drain begins.
 template <typename Served>
 void DrainUnder(Served& served, const std::string& address, int round, Ends& ends) {
   const size_t streams = Streams();
@@ -93,7 +93,7 @@ void DrainUnder(Served& served, const std::string& address, int round, Ends& end
          .endless = endless});
   }
   std::mutex mutex;
-  // Every endless stream has begun; a short one may be sent already, whoever reads it.
+  // Every endless stream has begun; a short one may have been sent already.
   for (auto& share : shares) {
     for (OpenStream& stream : share) Step(stream, ends, mutex);
   }
@@ -102,7 +102,7 @@ void DrainUnder(Served& served, const std::string& address, int round, Ends& end
   std::vector<std::thread> readers;
   for (size_t reader = 0; reader < kReaders; ++reader) {
     readers.emplace_back([&, reader] {
-      // Half of the readers read all the time, half of them begin with the drain.
+      // Half of the readers read all the time; the other half starts with the drain.
       if (reader % 2 == 1) draining.wait(false);
       bool any = true;
       while (any) {
@@ -120,7 +120,7 @@ void DrainUnder(Served& served, const std::string& address, int round, Ends& end
     draining.notify_all();
     served.Shutdown(milliseconds(round % 3 * 20));
   });
-  // The deadlines of the streams are as long: where it does not return, the readers do.
+  // The streams have the same deadline: even if the drain hangs, the readers return.
   if (drain.wait_for(kHang) != std::future_status::ready) {
     const std::lock_guard lock(mutex);
     ++ends.hung;
@@ -130,7 +130,7 @@ void DrainUnder(Served& served, const std::string& address, int round, Ends& end
   EXPECT_EQ(served.open_streams(), 0u);
 }
 
-// Volumes that end and such that don't, served below `dir`.
+// Finite and endless volumes below `dir`.
 struct Plugin {
   explicit Plugin(const TempDir& dir) {
     rpc::ServerOptions options;
@@ -187,7 +187,7 @@ TEST(Drain, E13ARelayUnderLoad) {
   Judge(ends, "relay");
 }
 
-// The plugin goes while the relay stays: its streams break off, and the relay says so.
+// The plugin stops while the relay stays: its streams break off, and the relay reports it.
 TEST(Drain, E13APluginUnderLoadBehindARelay) {
   Ends ends;
   const TempDir dir;

@@ -1,4 +1,4 @@
-// Many streams: readers that stall, streams that come and go, requests that are made to hurt.
+// Many streams: stalled readers, short-lived streams, hostile requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -28,7 +28,7 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-// Kibibytes of memory that are resident.
+// Resident memory in KiB.
 long ResidentKib() {
   std::ifstream status("/proc/self/status");
   std::string word;
@@ -42,7 +42,7 @@ long ResidentKib() {
   return -1;
 }
 
-// A relay of CSI's contract, on a Unix socket of its own.
+// A relay of the CSI contract on its own Unix socket.
 class RelayBefore {
  public:
   explicit RelayBefore(const Service& plugin) {
@@ -59,7 +59,7 @@ class RelayBefore {
   std::unique_ptr<rpc::Relay> relay_;
 };
 
-// Waits until `count` stays as it is: everything that can be made ahead has been made.
+// Waits until `count` is stable: everything that can be produced ahead has been.
 bool Settles(const std::atomic<int>& count) {
   int last = -1;
   int same = 0;
@@ -73,8 +73,8 @@ bool Settles(const std::atomic<int>& count) {
       seconds(60));
 }
 
-// A stream whose reader stalls may cost its server 64 KiB and a message. The reader is in the same
-// process and costs as much again: what HTTP/2 lets the server send before it reads, and its call.
+// A stalled reader may cost its server 64 KiB and a message. The reader is in the same process and
+// costs as much again: what HTTP/2 lets the server send ahead, and its call.
 void ExpectStalledReadersCostLittle(size_t message_bytes) {
   const int count = kSanitized ? 100 : 1000;
   const auto trace = std::make_shared<CursorTrace>();
@@ -86,9 +86,9 @@ void ExpectStalledReadersCostLittle(size_t message_bytes) {
         return Extents(AlternatingCursor(uint64_t{1} << 55, 4096, trace));
       },
       options);
-  malloc_trim(0);  // what other tests have freed would hide growth
+  malloc_trim(0);  // memory freed by other tests would hide growth
   const long before = ResidentKib();
-  // A hundred streams a connection: more would wait for each other in the client.
+  // A hundred streams per connection: more would block each other in the client.
   std::vector<std::shared_ptr<grpc::Channel>> channels;
   std::vector<std::unique_ptr<RawCall>> calls;
   csi::v1::GetMetadataAllocatedRequest request;
@@ -109,7 +109,7 @@ void ExpectStalledReadersCostLittle(size_t message_bytes) {
     EXPECT_LT(grown / count, promised * 3 / 2) << "KiB for each stream";
   }
 
-  // Others are served meanwhile.
+  // Other clients are served meanwhile.
   const Stopwatch watch;
   rpc::ListRequest fresh;
   fresh.address = service.server->address();
@@ -139,10 +139,10 @@ TEST(Load, TenThousandShortStreamsLeakNothing) {
   const auto run = [&](int streams) {
     std::shared_ptr<grpc::Channel> channel;
     for (int i = 0; i < streams; ++i) {
-      // A server takes more than 200 resets at once on one connection for a flood.
+      // A server treats more than 200 resets at once on one connection as a flood.
       if (i % 1000 == 0) channel = Connect(relay->address());
       RawCall call(channel, kAllocatedPath, bytes);
-      if (i % 10 == 0) continue;  // given up, the way clients do
+      if (i % 10 == 0) continue;  // abandoned, as clients do
       const Answer answer = ReadAll(call);
       ASSERT_OK(answer.status);
     }
@@ -159,8 +159,7 @@ TEST(Load, TenThousandShortStreamsLeakNothing) {
   EXPECT_LE(DescriptorsComeDownTo(descriptors), descriptors);
 }
 
-// Each client stays below what a server takes for a flood; all of them come to the plugin from one
-// relay.
+// Each client stays below the limit for floods; the plugin sees all of them from one relay.
 TEST(Load, ClientsThatGiveUpTheirStreamsCutNoOtherOffFromThePlugin) {
   const Service plugin([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     return Extents(AlternatingCursor(uint64_t{1} << 55, 4096, std::make_shared<CursorTrace>()));
@@ -178,7 +177,7 @@ TEST(Load, ClientsThatGiveUpTheirStreamsCutNoOtherOffFromThePlugin) {
       ASSERT_TRUE(call.Read().has_value()) << client << " " << i;
     }
   }
-  // More than what was on its way.
+  // More than what was in flight.
   for (int i = 0; i < 300; ++i) ASSERT_TRUE(other.Read().has_value()) << i;
 }
 
@@ -196,7 +195,7 @@ TEST(Load, RequestsThatAreMadeToHurtAreRefusedWithinLimits) {
     (*request.mutable_secrets())["key" + std::to_string(i)] = "value";
   }
   EXPECT_EQ(ask(request.SerializeAsString()), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  // What fits into a request may still be too much of one thing.
+  // A request that fits the size limit may still have too many entries.
   for (const int secrets : {1024, 1025, 3000}) {
     request.clear_secrets();
     for (int i = 0; i < secrets; ++i) {

@@ -1,7 +1,6 @@
-// A client, a server and perhaps a relay under random faults of the wire, of the provider and of
-// the processes. The model is the set of ranges. Whatever happens, the client holds the beginning
-// of the answer without a gap, says that it is whole only when it is, and gets the rest when it
-// asks again.
+// A client, a server and possibly a relay under random faults of the wire, the provider and the
+// processes. The model is the set of ranges. At any time the client holds a prefix of the answer
+// without gaps, reports completeness only if it is complete, and gets the rest when it asks again.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -52,7 +51,7 @@ constexpr int kActs = static_cast<int>(Act::kAnotherClient) + 1;
 constexpr const char* kNames[kActs] = {"open",           "read",          "read all",
                                        "cancel",         "stop",          "break wire",
                                        "break plugin's", "cut now",       "restart",
-                                       "restart + read", "relay anew",    "relay anew + read",
+                                       "restart + read", "relay restart", "relay restart + read",
                                        "provider fails", "provider slow", "deadline",
                                        "silence",        "another client"};
 
@@ -69,7 +68,7 @@ void showValue(const Command& command, std::ostream& out) {
 rc::Gen<std::vector<Command>> Commands() {
   const auto number =
       rc::gen::resize(rc::kNominalSize, rc::gen::inRange<uint32_t>(0, uint32_t{1} << 16));
-  // Opening and reading are what everything else happens to.
+  // Everything else happens to opening and reading.
   const auto act = rc::gen::resize(
       rc::kNominalSize,
       rc::gen::weightedOneOf<int>({{2, rc::gen::inRange(0, 3)}, {3, rc::gen::inRange(3, kActs)}}));
@@ -101,7 +100,7 @@ class Machine {
     Require(client_.HoldsAPrefix());
   }
 
-  // Nothing is wrong any more: what the client holds and what it gets now are the answer.
+  // All faults are over: what the client holds plus what it gets now is the answer.
   void Converge() {
     world_.wire->Arm(std::nullopt);
     world_.wire->Release();
@@ -114,7 +113,7 @@ class Machine {
     totals.wire_faults += static_cast<uint64_t>(world_.wire->fired());
     if (world_.relayed()) totals.wire_faults += static_cast<uint64_t>(world_.plugin_wire->fired());
     client_.Drop();
-    // A relay that lost its plugin takes a moment to connect again.
+    // A relay that lost its plugin needs a moment to reconnect.
     const bool came = Eventually(
         [this] {
           Begin(world_.Request(client_.at(), 0));
@@ -224,7 +223,7 @@ class Machine {
         break;
       }
       case Act::kAnotherClient: {
-        // Ours does not read meanwhile. What happens to either is its own affair.
+        // Our client does not read meanwhile. What happens to the other is not checked.
         Collector other(world_, a % (world_.truth.capacity + 1));
         if (!other.Open(world_.Request(other.at(), 1 + static_cast<int32_t>(b % 9))).ok()) break;
         const absl::StatusOr<bool> complete = other.Read(SIZE_MAX, 16);
@@ -241,12 +240,12 @@ class Machine {
     rpc::ListRequest request =
         world_.Request(client_.at(), a % 5 == 0 ? 0 : static_cast<int32_t>(1 + a % 20));
     if (a % 3 == 0) request.base_snapshot_id = std::string(FaultWorld::kBase);
-    // The client's own way of resuming, which waits before it does.
+    // The client's own resuming, which waits between attempts.
     if (b % 5 == 0) request.retry_for = std::chrono::milliseconds(250);
     return request;
   }
 
-  // Otherwise the fault waits for whatever comes next.
+  // Otherwise the fault hits whatever comes next.
   void ReadIntoTheFault(uint32_t a, uint32_t b) {
     if (b % 4 == 0) return;
     if (!client_.streaming() || b % 4 != 1) Begin(Ask(a, b));
@@ -266,7 +265,7 @@ class Machine {
     if (const absl::Status status = client_.Open(request); !status.ok()) Judge(status);
   }
 
-  // True: the stream has come to its end, and says so.
+  // Returns true if the stream has reported its end.
   bool ReadOn(size_t batches, size_t batch_capacity) {
     if (!client_.streaming()) return false;
     const absl::StatusOr<bool> complete = client_.Read(batches, batch_capacity);
@@ -281,7 +280,7 @@ class Machine {
     return true;
   }
 
-  // A stream that broke says what broke it, and accuses nobody of lying.
+  // A broken stream must report its cause and must not claim that the server lied.
   void Judge(const absl::Status& status) {
     ++totals.broken;
     switch (status.code()) {
@@ -302,11 +301,11 @@ class Machine {
 
   FaultWorld world_;
   Collector client_;
-  bool short_ = false;           // the stream has a deadline that may pass
-  bool provider_fails_ = false;  // may have been told to
+  bool short_ = false;           // the stream has a short deadline
+  bool provider_fails_ = false;  // the provider may fail
 };
 
-// rapidcheck with a fixed seed and runs of our own, unless RC_PARAMS is there.
+// Runs rapidcheck with a fixed seed and count, unless RC_PARAMS is set.
 template <typename Property>
 void Check(int runs, Property property) {
   const auto* const info = testing::UnitTest::GetInstance()->current_test_info();

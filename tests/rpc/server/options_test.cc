@@ -1,5 +1,4 @@
-// What plugin authors and clients can ask for: shapes of answers, summaries, progress, proofs,
-// fallbacks.
+// Options of plugin authors and clients: shapes of answers, summaries, progress, proofs, fallbacks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -157,7 +156,7 @@ TEST(Streams, LastNoLongerThanTheTotalTime) {
 
 // --- what a client sees --------------------------------------------------------------------------
 
-// A client that vanished without a word, between two calls.
+// A client that vanished between two calls without closing.
 TEST(Connections, ThatAnswerNoPingAreClosedAlsoWithoutAStream) {
   FunctionProvider provider([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     return absl::NotFoundError("none");
@@ -174,7 +173,7 @@ TEST(Connections, ThatAnswerNoPingAreClosedAlsoWithoutAStream) {
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
   (dir / "s").copy(address.sun_path, sizeof address.sun_path - 1);
   ASSERT_EQ(connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  // The preface of HTTP/2 and settings that change nothing.
+  // The HTTP/2 preface, and settings that change nothing.
   constexpr std::string_view kHello("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
   ASSERT_EQ(send(client, kHello.data(), kHello.size(), 0), ssize_t{kHello.size()});
   const timeval limit = {.tv_sec = 10, .tv_usec = 0};
@@ -218,22 +217,24 @@ TEST(Client, SummariesComeAheadOfTheStreamAlsoThroughARelay) {
 
 TEST(Client, ToldProgressEndsAtTheCapacity) {
   const Service service = Service::OfExtents({{0, 4096}, {8192, 4096}}, kMiB);
-  std::vector<rpc::StreamProgress> told;
+  std::vector<rpc::StreamProgress> reports;
   rpc::ListRequest request = RequestTo(service.server->address());
-  request.on_progress = [&told](const rpc::StreamProgress& progress) { told.push_back(progress); };
+  request.on_progress = [&reports](const rpc::StreamProgress& progress) {
+    reports.push_back(progress);
+  };
   ASSERT_OK(ListAll(request));
-  ASSERT_FALSE(told.empty());
-  EXPECT_EQ(told.back().covered, 1u << 20);
-  EXPECT_EQ(told.back().capacity, 1u << 20);
-  EXPECT_EQ(told.back().tuples, 2u);
-  EXPECT_EQ(told.back().reported_bytes, 8192u);
+  ASSERT_FALSE(reports.empty());
+  EXPECT_EQ(reports.back().covered, 1u << 20);
+  EXPECT_EQ(reports.back().capacity, 1u << 20);
+  EXPECT_EQ(reports.back().tuples, 2u);
+  EXPECT_EQ(reports.back().reported_bytes, 8192u);
 }
 
 TEST(Client, ProgressIsToldAtMostTenTimesASecond) {
   constexpr uint64_t kTuples = 2000;
   std::vector<std::string> messages;
   for (uint64_t i = 0; i < kTuples; ++i) messages.push_back(Variable(kMiB, {{i * 100, 10}}));
-  // A pause in the middle makes room for more than the first and the last.
+  // A pause halfway, so that there are reports besides the first and the last.
   const FakeServer server([&](const FakeServer::Request& request) -> Script {
     if (request.starting_offset() > 0) {
       return {.messages = {messages.begin() + kTuples / 2, messages.end()}};
@@ -241,30 +242,32 @@ TEST(Client, ProgressIsToldAtMostTenTimesASecond) {
     return {.messages = {messages.begin(), messages.begin() + kTuples / 2},
             .status = {grpc::StatusCode::UNAVAILABLE, "again"}};
   });
-  std::vector<rpc::StreamProgress> told;
+  std::vector<rpc::StreamProgress> reports;
   rpc::ListRequest request = RequestTo(server.address());
-  request.on_progress = [&told](const rpc::StreamProgress& progress) { told.push_back(progress); };
+  request.on_progress = [&reports](const rpc::StreamProgress& progress) {
+    reports.push_back(progress);
+  };
   request.retry_for = seconds(60);
   const Stopwatch watch;
   ASSERT_OK(ListAll(request));
   const auto most = static_cast<size_t>(watch.elapsed() / milliseconds(100)) + 2;
-  EXPECT_GE(told.size(), 2u);
-  EXPECT_LE(told.size(), most);
-  for (size_t i = 0; i + 1 < told.size(); ++i) {
-    // Before the end: what has come, and nothing beyond it.
-    EXPECT_EQ(told[i].covered, (told[i].tuples - 1) * 100 + 10);
-    EXPECT_EQ(told[i].reported_bytes, told[i].tuples * 10);
-    EXPECT_LT(told[i].tuples, told[i + 1].tuples);
+  EXPECT_GE(reports.size(), 2u);
+  EXPECT_LE(reports.size(), most);
+  for (size_t i = 0; i + 1 < reports.size(); ++i) {
+    // Progress covers exactly what has arrived.
+    EXPECT_EQ(reports[i].covered, (reports[i].tuples - 1) * 100 + 10);
+    EXPECT_EQ(reports[i].reported_bytes, reports[i].tuples * 10);
+    EXPECT_LT(reports[i].tuples, reports[i + 1].tuples);
   }
-  // Tuples of both streams.
-  EXPECT_EQ(told.back().tuples, kTuples);
-  EXPECT_EQ(told.back().reported_bytes, kTuples * 10);
-  EXPECT_EQ(told.back().covered, 1u << 20);
-  EXPECT_GT(told.back().tuples_per_second, 0);
+  // The tuples of both streams.
+  EXPECT_EQ(reports.back().tuples, kTuples);
+  EXPECT_EQ(reports.back().reported_bytes, kTuples * 10);
+  EXPECT_EQ(reports.back().covered, 1u << 20);
+  EXPECT_GT(reports.back().tuples_per_second, 0);
 }
 
 TEST(Client, CanBeStoppedFromAnotherThread) {
-  // Silence after the first message: only the token ends it.
+  // Silence after the first message: only the token can end it.
   const Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     const auto trace = std::make_shared<CursorTrace>();
     return Extents(std::make_unique<ScriptedCursor>(
@@ -307,13 +310,13 @@ TEST(Client, TellsProvenFromEndedFromBroken) {
   EXPECT_EQ((*proven)->completeness(), rpc::Completeness::kUnderWay);
   ASSERT_OK(Drain(**proven));
   EXPECT_EQ((*proven)->completeness(), rpc::Completeness::kProven);
-  // From the middle on it proves the rest.
+  // A stream from the middle proves the rest.
   ASSERT_OK((*proven)->Seek(500'000));
   EXPECT_EQ((*proven)->completeness(), rpc::Completeness::kUnderWay);
   ASSERT_OK(Drain(**proven));
   EXPECT_EQ((*proven)->completeness(), rpc::Completeness::kProven);
 
-  // What servers sent before the proof spoke of capacity and type.
+  // Servers from before the proof sent only capacity and type.
   const PlantedServer older(rpc::Api::kCsi, "proof-without-header");
   auto fewer = open(older);
   ASSERT_OK(fewer);
@@ -394,14 +397,14 @@ TEST(Fallback, TakesTheBestTierAndSaysWhy) {
   EXPECT_EQ(ValueOf(Drain(*best->cursor)), (Ranges{{0, 8192}}));
   EXPECT_EQ(rpc::OpenBestTier(request, std::nullopt).status(), allocated_error);
 
-  // What another attempt may mend does not become a full backup.
+  // Retryable errors must not cause a full backup.
   for (const StatusCode code :
        {StatusCode::kUnavailable, StatusCode::kUnauthenticated, StatusCode::kInternal,
         StatusCode::kDataLoss, StatusCode::kResourceExhausted, StatusCode::kOutOfRange}) {
     set(delta_error, absl::Status(code, "later"));
     EXPECT_EQ(rpc::OpenBestTier(request, 8192).status().code(), code);
   }
-  // A target that does not exist is no reason to read a whole volume.
+  // A missing target is no reason to read a whole volume.
   set(delta_error, absl::NotFoundError("no target"));
   set(allocated_error, absl::NotFoundError("no target"));
   EXPECT_EQ(rpc::OpenBestTier(request, 8192).status().code(), StatusCode::kNotFound);
@@ -411,7 +414,7 @@ TEST(Fallback, TiersHaveTheirWords) {
   EXPECT_EQ(rpc::TierName(rpc::Tier::kDelta), "delta");
   EXPECT_EQ(rpc::TierName(rpc::Tier::kAllocated), "allocated");
   EXPECT_EQ(rpc::TierName(rpc::Tier::kWholeVolume), "whole volume");
-  // Below the last tier there is nothing.
+  // There is nothing below the last tier.
   EXPECT_FALSE(rpc::FallsBack(rpc::Tier::kWholeVolume, absl::UnimplementedError("")));
   EXPECT_TRUE(rpc::FallsBack(rpc::Tier::kAllocated, absl::UnimplementedError("")));
 }
@@ -470,11 +473,11 @@ TEST(Fallback, FromTheMiddleOnlyTheFirstTierAnswers) {
   };
   for (const uint64_t offset : {uint64_t{1}, uint64_t{4096}, uint64_t{8192}}) {
     request.starting_offset = offset;
-    // What was read before the offset may have been a delta, or allocated.
+    // The data before the offset may have come from a delta or an allocation.
     refused(open("gone", "s"), StatusCode::kNotFound);
     refused(open("gone", "nothing"), StatusCode::kNotFound);
     refused(open(std::nullopt, "nothing"), StatusCode::kUnimplemented);
-    // Who names the tier gets it.
+    // A caller that names the tier gets it.
     const auto delta = open("base", "s");
     ASSERT_OK(delta);
     EXPECT_EQ(delta->tier, rpc::Tier::kDelta);

@@ -78,7 +78,7 @@ Ranges BlocksOf(const Response& page) {
   return blocks;
 }
 
-// Extents that are finer than what the cursor rounds offsets down to.
+// Extents finer than the granularity to which the cursor rounds offsets down.
 absl::StatusOr<MetadataSource> Fine(const FunctionProvider::Call&) {
   return Extents(std::make_unique<ScriptedCursor>(
       1000, 1000, std::make_shared<CursorTrace>(),
@@ -113,7 +113,7 @@ TEST(PagedService, PagesOfACursorThatRoundsDownRepeatNothingAndLoseNothing) {
   }
 }
 
-// A page that holds what came before the failure would look like all that there is.
+// A page of the tuples before the failure would look complete.
 TEST(PagedService, ACursorThatFailsGivesNoPartOfAPage) {
   const Paged server([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     return Extents(std::make_unique<ScriptedCursor>(
@@ -130,7 +130,7 @@ TEST(PagedService, ACursorThatFailsGivesNoPartOfAPage) {
   EXPECT_EQ(answer.status.error_message(), "the array is busy");
 }
 
-// The client can ask again; a provider that is broken would be asked in vain.
+// A client may retry after this error, but not after a provider's bug.
 TEST(PagedService, MemoryThatRunsOutIsNoMistakeOfTheProvider) {
   const Paged server([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     throw std::bad_alloc();
@@ -149,7 +149,7 @@ TEST(PagedService, BytesThatAreNoRequestAreInvalidAndNobodyIsAsked) {
   EXPECT_EQ(server.provider().calls, 0);
 }
 
-// proto3 leaves empty texts out; a stack that writes them says the same.
+// proto3 omits empty strings; a stack that writes them must mean the same.
 TEST(PagedService, ABaseThatIsThereAndEmptyIsNone) {
   const Paged server([](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
     return Extents(CursorOver(call.base.has_value() ? Ranges{} : Ranges{{0, 10}}, 1000));
@@ -180,7 +180,7 @@ TEST(PagedService, APageTakesAPlaceAmongTheStreamsAndGivesItBack) {
   EXPECT_TRUE(Eventually([&server] { return server.Ask(ForTarget()).status.ok(); }));
 }
 
-// A page longer than the transport's window, whose client takes none of it.
+// A page longer than the transport's window, of which the client reads nothing.
 TEST(PagedService, E13APageThatNobodyTakesIsGivenUp) {
   Paged paged(
       [](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
@@ -194,15 +194,15 @@ TEST(PagedService, E13APageThatNobodyTakesIsGivenUp) {
   Request small;
   small.set_to_snapshot_id("small");
   EXPECT_EQ(paged.Ask(small).status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
-  // Its slot comes back.
+  // Its slot is released.
   EXPECT_TRUE(Eventually([&] { return paged.open() == 0; }));
   EXPECT_TRUE(Eventually([&] { return paged.Ask(small).status.ok(); }));
-  // A client hears how a call ended behind what it has been sent.
+  // A client learns how the call ended after the data already sent.
   while (stalled.Read().has_value()) continue;
   EXPECT_EQ(stalled.Finish().error_code(), StatusCode::CANCELLED);
 }
 
-// A provider that takes longer than a call may be open.
+// A provider that takes longer than a call may last.
 TEST(PagedService, APageThatTakesTooLongIsEnded) {
   std::promise<void> release;
   std::shared_future<void> released = release.get_future().share();

@@ -1,5 +1,5 @@
-// Reflection: what it tells is enough for a tool that has no .proto files. Messages and
-// descriptions are read by libprotobuf, none of them by our own code.
+// Reflection must suffice for a tool without .proto files. libprotobuf decodes all messages and
+// descriptors, none of our own code.
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
@@ -37,7 +37,7 @@ using testing::UnorderedElementsAre;
 
 constexpr const char* kVersions[] = {"v1", "v1alpha"};
 
-// Numbers of fields of reflection.proto.
+// Field numbers of reflection.proto.
 enum Asked { kFileByName = 3, kFileBySymbol = 4, kExtensionNumbers = 6, kListServices = 7 };
 
 std::string BytesOf(const pb::UnknownFieldSet& fields) {
@@ -53,7 +53,7 @@ std::string RequestFor(int field, const std::string& argument, const std::string
   return BytesOf(fields);
 }
 
-// The texts of a field of a message.
+// All texts of one field of a message.
 std::vector<std::string> TextsOf(const std::string& bytes, int field) {
   pb::UnknownFieldSet fields;
   EXPECT_TRUE(fields.ParseFromString(bytes));
@@ -64,58 +64,58 @@ std::vector<std::string> TextsOf(const std::string& bytes, int field) {
   return texts;
 }
 
-struct Told {
+struct Reply {
   std::string bytes;
   std::string host;
   std::string request;
-  std::vector<std::string> files;  // descriptions, as they came
+  std::vector<std::string> files;  // descriptors in the order received
   std::set<std::string> services;
   StatusCode error = StatusCode::OK;
   std::string error_text;
 };
 
-Told Understand(const std::string& bytes) {
-  Told told;
-  told.bytes = bytes;
+Reply Understand(const std::string& bytes) {
+  Reply reply;
+  reply.bytes = bytes;
   pb::UnknownFieldSet fields;
   EXPECT_TRUE(fields.ParseFromString(bytes));
   for (int i = 0; i < fields.field_count(); ++i) {
     const std::string& text = fields.field(i).length_delimited();
     switch (fields.field(i).number()) {
       case 1:
-        told.host = text;
+        reply.host = text;
         break;
       case 2:
-        told.request = text;
+        reply.request = text;
         break;
       case 4:
-        told.files = TextsOf(text, 1);
+        reply.files = TextsOf(text, 1);
         break;
       case 6:
         for (const std::string& service : TextsOf(text, 1)) {
-          for (const std::string& name : TextsOf(service, 1)) told.services.insert(name);
+          for (const std::string& name : TextsOf(service, 1)) reply.services.insert(name);
         }
         break;
       case 7: {
         pb::UnknownFieldSet error;
         EXPECT_TRUE(error.ParseFromString(text));
         EXPECT_EQ(error.field_count(), 2);
-        told.error = static_cast<StatusCode>(error.field(0).varint());
-        told.error_text = error.field(1).length_delimited();
+        reply.error = static_cast<StatusCode>(error.field(0).varint());
+        reply.error_text = error.field(1).length_delimited();
         break;
       }
       default:
         ADD_FAILURE() << "field " << fields.field(i).number();
     }
   }
-  return told;
+  return reply;
 }
 
 std::string PathOf(const std::string& version) {
   return absl::StrCat("/grpc.reflection.", version, ".ServerReflection/ServerReflectionInfo");
 }
 
-// One call, on which one question follows the other.
+// One call that carries several requests.
 class Reflection {
  public:
   Reflection(const std::shared_ptr<grpc::Channel>& channel, const std::string& version) {
@@ -139,7 +139,7 @@ class Reflection {
     call_->Write(buffer, this);
     Wait();
   }
-  Told Ask(const std::string& request) {
+  Reply Ask(const std::string& request) {
     Send(request);
     grpc::ByteBuffer answer;
     call_->Read(&answer, this);
@@ -150,9 +150,9 @@ class Reflection {
     }
     return Understand({reinterpret_cast<const char*>(slice.begin()), slice.size()});
   }
-  Told Ask(int field, const std::string& argument) { return Ask(RequestFor(field, argument)); }
+  Reply Ask(int field, const std::string& argument) { return Ask(RequestFor(field, argument)); }
 
-  // Nothing more is asked.
+  // Half-closes: no further request.
   grpc::Status Close() {
     call_->WritesDone(this);
     Wait();
@@ -188,7 +188,7 @@ class Reflection {
   bool finished_ = false;
 };
 
-// What a tool builds of the files that it was handed, and of nothing else.
+// The descriptors that a tool builds only from the files it received.
 class Known {
  public:
   explicit Known(const std::vector<std::string>& files) : pool_(&database_) {
@@ -199,7 +199,7 @@ class Known {
       names_.push_back(file.name());
     }
   }
-  // In the order in which they came.
+  // In the order received.
   const std::vector<std::string>& names() const { return names_; }
   const pb::DescriptorPool& pool() const { return pool_; }
 
@@ -209,13 +209,13 @@ class Known {
   std::vector<std::string> names_;
 };
 
-std::string FirstName(const Told& told) {
+std::string FirstName(const Reply& reply) {
   pb::FileDescriptorProto file;
-  if (told.files.empty() || !file.ParseFromString(told.files.front())) return "";
+  if (reply.files.empty() || !file.ParseFromString(reply.files.front())) return "";
   return file.name();
 }
 
-// A server of every contract, and a relay for what a sidecar serves.
+// A server of every contract, and a relay for the sidecar's contracts.
 class Reflected : public testing::Test {
  protected:
   Reflected()
@@ -252,7 +252,7 @@ class Reflected : public testing::Test {
   const std::unique_ptr<rpc::MemorySessionStore> sessions_;
 };
 
-// A question that is asked once, and the end of the call.
+// A single request and the end of the call.
 grpc::Status AskOnce(const std::shared_ptr<grpc::Channel>& channel, const std::string& request,
                      std::optional<std::string>& answer) {
   RawCall call(channel, PathOf("v1"), request, std::chrono::seconds(60));
@@ -281,7 +281,7 @@ TEST_F(Reflected, ListsWhatIsServedAndNothingElse) {
               UnorderedElementsAre("csi.v1.Controller", "csi.v1.Identity", "grpc.health.v1.Health",
                                    "grpc.reflection.v1.ServerReflection",
                                    "grpc.reflection.v1alpha.ServerReflection"));
-  // A sidecar is no plugin: it has no identity.
+  // A sidecar is not a plugin: it has no identity.
   rpc::RelayOptions options;
   options.listen = "unix://" + (dir_ / "relay");
   options.plugin = paged->address();
@@ -295,7 +295,7 @@ TEST_F(Reflected, ListsWhatIsServedAndNothingElse) {
                                    "grpc.reflection.v1alpha.ServerReflection"));
 }
 
-// Tools go through the list and give up at the first service that they can't learn of.
+// Tools walk the list and stop at the first service without a description.
 TEST_F(Reflected, EveryServiceOfTheListIsDescribedWhole) {
   const auto server = ServeAll();
   const auto channel = Connect(server->address());
@@ -305,15 +305,16 @@ TEST_F(Reflected, EveryServiceOfTheListIsDescribedWhole) {
     ASSERT_EQ(services.size(), 8u);
     for (const std::string& name : services) {
       SCOPED_TRACE(name);
-      const Told told = reflection.Ask(kFileBySymbol, name);
-      EXPECT_EQ(told.error, StatusCode::OK) << told.error_text;
-      const Known known(told.files);
+      const Reply reply = reflection.Ask(kFileBySymbol, name);
+      EXPECT_EQ(reply.error, StatusCode::OK) << reply.error_text;
+      const Known known(reply.files);
       const pb::ServiceDescriptor* const service = known.pool().FindServiceByName(name);
       ASSERT_NE(service, nullptr);
       EXPECT_EQ(service->file()->name(), known.names().front());
       EXPECT_GT(service->method_count(), 0);
       for (int i = 0; i < service->method_count(); ++i) {
-        EXPECT_EQ(reflection.Ask(kFileBySymbol, service->method(i)->full_name()).files, told.files);
+        EXPECT_EQ(reflection.Ask(kFileBySymbol, service->method(i)->full_name()).files,
+                  reply.files);
       }
     }
     EXPECT_OK(reflection.Close());
@@ -350,14 +351,14 @@ TEST_F(Reflected, AFileComesWithAllThatItImports) {
               ElementsAre("list_snapshot_deltas.proto", "google/protobuf/timestamp.proto"));
   EXPECT_THAT(names("snapshotmetadata.proto"), ElementsAre("snapshotmetadata.proto"));
   EXPECT_THAT(names("first_revision.proto"), ElementsAre("first_revision.proto"));
-  // What is imported can be asked for by itself.
+  // An imported file can be requested alone.
   EXPECT_THAT(names("google/protobuf/wrappers.proto"),
               ElementsAre("google/protobuf/wrappers.proto"));
   EXPECT_EQ(FirstName(reflection.Ask(kFileBySymbol, "google.protobuf.BoolValue")),
             "google/protobuf/wrappers.proto");
 }
 
-// Calls `visit` with the name of each type that a file declares, and of what they declare.
+// Calls `visit` with the name of each type that a file declares, recursively.
 void ForEachType(const pb::Descriptor& type, const std::function<void(const std::string&)>& visit) {
   visit(type.full_name());
   for (int i = 0; i < type.nested_type_count(); ++i) ForEachType(*type.nested_type(i), visit);
@@ -370,7 +371,7 @@ TEST_F(Reflected, TypesAreFoundAlsoInsideOfOthers) {
   std::set<std::string> asked;
   for (const char* file : {"csi.proto", "first_revision.proto", "list_snapshot_deltas.proto",
                            "snapshotmetadata.proto"}) {
-    const Told whole = reflection.Ask(kFileByName, file);
+    const Reply whole = reflection.Ask(kFileByName, file);
     const Known known(whole.files);
     const pb::FileDescriptor* const described = known.pool().FindFileByName(file);
     ASSERT_NE(described, nullptr) << file;
@@ -396,29 +397,29 @@ TEST_F(Reflected, WhatIsNotThereIsNotFound) {
   for (const int field : {int{kFileByName}, int{kFileBySymbol}}) {
     for (const char* name : {"", ".", "none", "csi", "csi.v1", "csi.v1.", "csi.v1.Identit",
                              "csi.v1.Identity2", ".csi.v1.Identity", "Identity", "csi.prot"}) {
-      const Told told = reflection.Ask(field, name);
-      EXPECT_EQ(told.error, StatusCode::NOT_FOUND) << name;
-      EXPECT_THAT(told.error_text, Not(IsEmpty()));
-      EXPECT_THAT(told.files, IsEmpty()) << name;
-      EXPECT_EQ(told.request, RequestFor(field, name));
+      const Reply reply = reflection.Ask(field, name);
+      EXPECT_EQ(reply.error, StatusCode::NOT_FOUND) << name;
+      EXPECT_THAT(reply.error_text, Not(IsEmpty()));
+      EXPECT_THAT(reply.files, IsEmpty()) << name;
+      EXPECT_EQ(reply.request, RequestFor(field, name));
     }
   }
-  // A name of the one kind is none of the other.
+  // A file name is not a symbol, and vice versa.
   EXPECT_EQ(reflection.Ask(kFileByName, "csi.v1.Identity").error, StatusCode::NOT_FOUND);
   EXPECT_EQ(reflection.Ask(kFileBySymbol, "csi.proto").error, StatusCode::NOT_FOUND);
 }
 
-// Errors are answers: the call goes on.
+// Errors are answers: the call continues.
 TEST_F(Reflected, StrangeQuestionsAreAnsweredAndTheNextOneToo) {
   const auto server = ServeAll();
   Reflection reflection(Connect(server->address()), "v1");
   for (const std::string& bytes : {std::string("\xff\xff\xff\xff"), std::string("\x22\x7f"
                                                                                 "abc")}) {
-    const Told told = reflection.Ask(bytes);
-    EXPECT_EQ(told.error, StatusCode::INVALID_ARGUMENT);
-    EXPECT_EQ(told.request, bytes);
-    EXPECT_THAT(told.files, IsEmpty());
-    EXPECT_THAT(told.services, IsEmpty());
+    const Reply reply = reflection.Ask(bytes);
+    EXPECT_EQ(reply.error, StatusCode::INVALID_ARGUMENT);
+    EXPECT_EQ(reply.request, bytes);
+    EXPECT_THAT(reply.files, IsEmpty());
+    EXPECT_THAT(reply.services, IsEmpty());
   }
   pb::UnknownFieldSet extension;
   extension.AddLengthDelimited(1, "csi.v1.GetPluginInfoResponse");
@@ -439,15 +440,15 @@ TEST_F(Reflected, FieldsOfLaterVersionsArePassedOver) {
   later.AddLengthDelimited(kFileBySymbol, "csi.v1.Identity");
   later.AddVarint(100, 7);
   later.AddFixed64(101, 7);
-  later.AddLengthDelimited(102, "csi.v1.Nobody");
+  later.AddLengthDelimited(102, "csi.v1.Absent");
   EXPECT_EQ(FirstName(reflection.Ask(BytesOf(later))), "csi.proto");
-  // Of several questions the last one counts, as libprotobuf reads a oneof.
+  // Of several requests in one message the last counts, as libprotobuf reads a oneof.
   EXPECT_EQ(FirstName(reflection.Ask(RequestFor(kListServices, "") +
                                      RequestFor(kFileByName, "snapshotmetadata.proto"))),
             "snapshotmetadata.proto");
 }
 
-// The answers are messages of the service as the server itself describes it.
+// Answers match the service's own description of itself.
 TEST_F(Reflected, AnswersAreWhatTheDescriptionOfReflectionSays) {
   const auto server = ServeAll();
   for (const std::string version : kVersions) {
@@ -483,15 +484,15 @@ TEST_F(Reflected, ClientsThatGoWithoutListeningLeaveNothingBehind) {
       reflection.Send(RequestFor(kFileByName, "csi.proto"));
     }
   }
-  // The last ones may still have their places.
+  // The last calls may still hold their slots.
   EXPECT_TRUE(Eventually([&] { return IsAnswered(channel); }));
-  // A call that was still open would hold it up.
+  // A call that is still open would delay it.
   const Stopwatch watch;
   server->Shutdown(std::chrono::seconds(60));
   EXPECT_LT(watch.elapsed(), std::chrono::seconds(30));
 }
 
-// Answers repeat the question, and nobody needs a token to ask one.
+// Answers echo the request, and no token is needed to send one.
 TEST_F(Reflected, QuestionsAreShort) {
   const auto server = ServeAll();
   const auto channel = Connect(server->address());
@@ -517,7 +518,7 @@ TEST_F(Reflected, CallsThatAreTooManyAreRefusedAndTakeNoStreamsPlace) {
   const auto server = Serve(options);
   const auto channel = Connect(server->address());
   std::vector<std::unique_ptr<Reflection>> open;
-  // Another number would be another promise: docs/guides/running-servers.md.
+  // docs/guides/running-servers.md documents this limit.
   for (int i = 0; i < 64; ++i) {
     open.push_back(std::make_unique<Reflection>(channel, kVersions[i % 2]));
     EXPECT_EQ(open.back()->Ask(kListServices, "").services.size(), 5u);
@@ -530,7 +531,7 @@ TEST_F(Reflected, CallsThatAreTooManyAreRefusedAndTakeNoStreamsPlace) {
   request.set_snapshot_id("s");
   RawCall stream(channel, kAllocatedPath, request.SerializeAsString(), std::chrono::seconds(60));
   EXPECT_TRUE(stream.Read().has_value());
-  // Who was let in goes on; a place that is given back is somebody else's.
+  // An admitted call continues; a released slot goes to another client.
   EXPECT_EQ(open.front()->Ask(kListServices, "").services.size(), 5u);
   EXPECT_OK(open.back()->Close());
   EXPECT_TRUE(Eventually([&] { return IsAnswered(channel); }));

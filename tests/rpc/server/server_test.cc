@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<rpc::Server>> Listen(SnapshotProvider& provider,
   return rpc::Server::Start(provider, options);
 }
 
-// How our client fares.
+// Lists through our client.
 absl::Status TryList(const std::string& address, const rpc::ClientTlsOptions& tls = {}) {
   rpc::ListRequest request;
   request.address = address;
@@ -312,7 +312,7 @@ TEST(Identity, PluginNames) {
 
 // --- identity and health -----------------------------------------------------------------------
 
-// A unary call is a stream of one message to a client that looks at the bytes.
+// A unary call, as a stream of one message whose bytes are compared.
 template <typename Message>
 grpc::Status Unary(const Service& service, const std::string& path, const std::string& request,
                    Message& response) {
@@ -381,7 +381,7 @@ TEST(Server, HealthFollowsTheDrain) {
   });
   EXPECT_EQ(Health(service), "\x08\x01");
   RawCall open(service.channel, kAllocatedPath, Ask{}.bytes());
-  // Watches don't end by themselves; the shutdown must not wait for them.
+  // Watches do not end by themselves; the shutdown must not wait for them.
   RawCall watch(service.channel, "/grpc.health.v1.Health/Watch", "");
   ASSERT_TRUE(watch.Read().has_value());
   ASSERT_TRUE(Eventually([&] { return service.server->open_streams() == 1; }));
@@ -401,7 +401,7 @@ std::string Contents(const std::string& path) {
   return text.str();
 }
 
-// A CA, and certificates of it for 127.0.0.1 and for a client.
+// A CA, with certificates for 127.0.0.1 and for a client.
 class Certificates {
  public:
   Certificates() {

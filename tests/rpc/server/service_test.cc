@@ -1,4 +1,4 @@
-// What the streams say: arguments, tuples, message sizes, errors.
+// The content of streams: arguments, tuples, message sizes, errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -24,7 +24,7 @@ using reference::Ranges;
 using testing::HasSubstr;
 using testing::Not;
 
-// Rules 1 to 4 of the contract, and that no message is empty but an only one.
+// Rules 1 to 4 of the contract; and only a sole message may be empty.
 void ExpectRules(const Answer& answer, const Ask& ask, csi::v1::BlockMetadataType type,
                  uint64_t capacity) {
   ASSERT_OK(answer.status);
@@ -123,14 +123,14 @@ TEST(Service, ProvidersGetIdsAndSecrets) {
   std::string seen;
   Service service([&](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
     seen = call.base.value_or("none") + ">" + call.target + " " +
-           std::string(call.context.secrets.Get("user").value_or("nobody"));
+           std::string(call.context.secrets.Get("user").value_or("-"));
     return Extents(CursorOver({}, 10));
   });
   ASSERT_OK(
       service.Get({.snapshot = "vol/tü", .base = "vol/mo", .secrets = {{"user", "root"}}}).status);
   EXPECT_EQ(seen, "vol/mo>vol/tü root");
   ASSERT_OK(service.Get({.snapshot = "x"}).status);
-  EXPECT_EQ(seen, "none>x nobody");
+  EXPECT_EQ(seen, "none>x -");
 }
 
 // --- tuples ------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ TEST(Service, E2StartingOffsetInsideABlock) {
 }
 
 TEST(Service, E2TuplesBeforeTheStartingOffsetAreLeftOut) {
-  // A cursor may hand on extents finer than its granularity.
+  // A cursor may return extents finer than its granularity.
   Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     return Extents(std::make_unique<ScriptedCursor>(
         8192, 4096, std::make_shared<CursorTrace>(),
@@ -189,7 +189,7 @@ RC_GTEST_PROP(Service, E3ResumeAtEveryCutPointGivesTheRest, ()) {
     ExpectRules(answer, ask, as_blocks ? csi::v1::FIXED_LENGTH : csi::v1::VARIABLE_LENGTH,
                 capacity);
     RC_ASSERT(!testing::Test::HasFailure());
-    // At the very end there is nothing, also if the last block reaches past it.
+    // Nothing at the capacity, even if the last block reaches past it.
     Ranges expected = offset == capacity ? Ranges() : reference::CutAt(full, offset);
     if (as_blocks && !expected.empty() && expected.front().second != block) {
       expected.front().first -= block - expected.front().second;
@@ -218,7 +218,7 @@ TEST(Service, E5EveryMessageKeepsToMaxResults) {
     const Answer answer = service.Get(ask);
     ExpectRules(answer, ask, csi::v1::VARIABLE_LENGTH, 3000);
     EXPECT_EQ(answer.Tuples(), changes);
-    // No more messages than needed.
+    // No more messages than necessary.
     if (max_results != 0) {
       const auto per_message = static_cast<size_t>(max_results);
       EXPECT_EQ(answer.messages.size(), (300 + per_message - 1) / per_message);
@@ -252,7 +252,7 @@ TEST(Service, E6ManyTuplesStayUnderEveryMessageCap) {
       EXPECT_LE(bytes, message_bytes);
       total += bytes;
     }
-    // And they are filled well. A slow machine may send some of the large ones early.
+    // And they are well filled. A slow machine may send some large ones early.
     if (message_bytes == 4096) {
       EXPECT_LE(answer.messages.size(), 2 * total / message_bytes);
     }
@@ -317,7 +317,7 @@ TEST(Service, E18SameSnapshotToManyStreamsAtOnce) {
 }
 
 TEST(Service, TuplesAreNotHeldBackWhileAQuietRegionIsSearched) {
-  // One tuple, then a region that is quiet until the client has seen it.
+  // One tuple, then a region that stays quiet until the client has read it.
   std::atomic<bool> seen = false;
   Service service([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     return Extents(std::make_unique<ScriptedCursor>(
@@ -384,7 +384,7 @@ TEST(Service, E14FailureAfterSomeBatchesIsNeverOk) {
       const Answer answer = service.Get({.max_results = max_results});
       EXPECT_EQ(answer.status.error_code(), StatusCode::DATA_LOSS);
       EXPECT_EQ(answer.status.error_message(), "page truncated");
-      // What came before is right, and lets the client resume.
+      // The tuples before the error are valid and let the client resume.
       EXPECT_EQ(answer.Tuples().size(), static_cast<size_t>(good_batches) * 2);
     }
   }
@@ -402,7 +402,7 @@ TEST(Service, E14EmptyBatchesAreNotTheEnd) {
   EXPECT_EQ(service.Get({}).Tuples().size(), 10u);
 }
 
-// A cursor of two batches, of which the second breaks a rule.
+// A cursor of two batches; the second breaks a rule.
 Answer AnswerOf(const Ranges& first, const Ranges& second, bool as_blocks) {
   Service service([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     auto cursor = std::make_unique<ScriptedCursor>(
@@ -430,11 +430,11 @@ TEST(Service, E15CursorsThatBreakTheRulesAreInternalErrors) {
       {{449, 60}},             // overlap with the batch before
       {{990, 11}},             // past the capacity
       {{1000, 1}},             // outside
-      {{huge, 2}},             // wraps
-      {{600, huge}},           // wraps
-      {{600, 10}, {5, 10}},    // back over what was covered
-      {{1500, 1}, {600, 10}},  // outside, and not the last
-      {{990, 50}, {995, 5}},   // past the capacity, and not the last
+      {{huge, 2}},             // wraps around
+      {{600, huge}},           // wraps around
+      {{600, 10}, {5, 10}},    // back into the covered range
+      {{1500, 1}, {600, 10}},  // outside, not last
+      {{990, 50}, {995, 5}},   // past the capacity, not last
   };
   for (const Ranges& lie : lies) {
     for (const bool as_blocks : {false, true}) {
@@ -493,7 +493,7 @@ TEST(Service, E19ExceptionsBecomeInternalErrorsWithoutTheirText) {
   }
 }
 
-// The client can ask again; a provider that is broken would be asked in vain.
+// A client may retry after this error, but not after a provider's bug.
 TEST(Service, MemoryThatRunsOutIsNoMistakeOfTheProvider) {
   Service service([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     throw std::bad_alloc();

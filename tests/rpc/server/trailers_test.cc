@@ -1,4 +1,4 @@
-// What travels beside messages: the text of a status, what is to come, and the proof at the end.
+// Metadata beside the messages: the status text, the stream's header, and the final proof.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ TEST(StatusText, IsCutBetweenCharacters) {
   const std::string fits(rpc::kMaxStatusText, 'x');
   EXPECT_EQ(text(fits), fits);
   EXPECT_EQ(text(fits + "y"), fits);
-  // Characters of two, three and four bytes that lie across the limit go as a whole.
+  // Characters of two, three and four bytes that cross the limit are removed whole.
   for (const std::string character : {"\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x92\xbe"}) {
     for (size_t inside = 1; inside < character.size(); ++inside) {
       const std::string before(rpc::kMaxStatusText - inside, 'x');
@@ -34,7 +34,7 @@ TEST(StatusText, IsCutBetweenCharacters) {
     const std::string before(rpc::kMaxStatusText - character.size(), 'x');
     EXPECT_EQ(text(before + character + "y"), before + character);
   }
-  // Bytes that begin no character: nothing is left, and nothing is read before them.
+  // Continuation bytes only: the text becomes empty, and no read goes before its start.
   EXPECT_EQ(text(std::string(rpc::kMaxStatusText + 1, '\x80')), "");
 }
 
@@ -85,14 +85,14 @@ TEST(Proofs, DifferByEveryLineAndByOneThatIsMissing) {
     EXPECT_EQ(verdict(changed), rpc::ProofVerdict::kDiffers) << key;
     EXPECT_THAT(what, HasSubstr(key + " is " + value + "0, received " + value));
     changed.erase(key);
-    // Servers that came before don't send these two.
+    // Servers from before the proof do not send these two.
     const bool may_miss = key == rpc::kCapacityKey || key == rpc::kTypeKey;
     EXPECT_EQ(verdict(changed), may_miss ? rpc::ProofVerdict::kHolds : rpc::ProofVerdict::kDiffers)
         << key;
     if (!may_miss) {
       EXPECT_THAT(what, HasSubstr(key + " is missing"));
     }
-    // One line alone is no proof, and not the absence of one.
+    // A single key is not a proof, and not the absence of one either.
     EXPECT_EQ(verdict({{key, value}}), rpc::ProofVerdict::kDiffers) << key;
   }
 }
@@ -115,7 +115,7 @@ TEST(Proofs, AttackJSayWhereTheyBegin) {
   Lines relayed = sent(rpc::ProofScope::kRelay);
   EXPECT_EQ(relayed["cbt-proof-scope"], "relay");
   EXPECT_EQ(verdict(relayed), rpc::ProofVerdict::kHoldsFromRelay);
-  // A scope that came later is not taken for the source.
+  // A scope of a later version must not count as the source.
   relayed["cbt-proof-scope"] = "elsewhere";
   EXPECT_EQ(verdict(relayed), rpc::ProofVerdict::kHoldsFromRelay);
   relayed["cbt-tuple-count"] = "1";

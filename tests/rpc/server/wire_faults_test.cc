@@ -1,4 +1,4 @@
-// Streams whose wire breaks after every byte, or delivers other bytes than were sent.
+// Streams whose wire breaks after every byte, or alters bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using absl::StatusCode;
 using std::chrono::milliseconds;
 using Kind = WireFault::Kind;
 
-// Small, so that every byte of the wire can be tried: some messages, gaps, a partial last block.
+// Small, so that every byte of the wire can be tried: a few messages, gaps, a partial last block.
 Truth Small(uint64_t block) {
   std::mt19937_64 random(7);
   return Truth::Random(random, 1700, block, block == 0 ? 40 : 160);
@@ -30,12 +30,12 @@ Truth Small(uint64_t block) {
 
 constexpr int32_t kPerMessage = 4;
 
-// A stream that the wire may break and that is resumed where the client stands: what is wrong with
-// it; nothing if all is well.
+// Reads a stream that the wire may break, and resumes it from the client's position. Returns what
+// went wrong; empty if nothing did.
 std::string ReadThroughTheFault(FaultWorld& world, milliseconds retry_for, bool& broke) {
   Collector client(world, 0);
   broke = false;
-  // A relay needs a moment to connect to its plugin again.
+  // A relay needs a moment to reconnect to its plugin.
   std::string wrong;
   const bool came = Eventually(
       [&] {
@@ -78,8 +78,8 @@ struct Cuts {
 void CutEverywhere(FaultWorld& world, FaultProxy& wire, uint64_t step, milliseconds retry_for,
                    Cuts& cuts) {
   bool broke = false;
-  // How much there is to be cut; the first stream of a relay also opens its connection.
-  // A stream may still meet a connection that an earlier fault has killed.
+  // Measures the bytes of one stream; a relay's first stream also opens its connection. A stream
+  // may still meet a connection that an earlier fault broke.
   for (int attempt = 0; attempt == 0 || (broke && attempt < 10); ++attempt) {
     wire.Arm(std::nullopt);
     ASSERT_EQ(ReadThroughTheFault(world, {}, broke), "");
@@ -90,7 +90,7 @@ void CutEverywhere(FaultWorld& world, FaultProxy& wire, uint64_t step, milliseco
   size_t kind = 0;
   for (const bool upward : {false, true}) {
     const uint64_t bytes = lengths[upward ? 1 : 0];
-    // Little on a connection that has seen such requests before: headers are compressed.
+    // Few bytes, because headers of repeated requests are compressed.
     ASSERT_GT(bytes, 20u);
     for (uint64_t after = 0; after <= bytes; after += step) {
       const int before = wire.fired();
@@ -108,7 +108,7 @@ void CutEverywhere(FaultWorld& world, FaultProxy& wire, uint64_t step, milliseco
 }
 
 TEST(WireFaults, E3CutAfterEveryByteAndResumed) {
-  // Every byte when the scorecard asks, else every few, beginning with the first.
+  // Every byte at the scorecard's scale, otherwise every few, from the first on.
   const auto step = static_cast<uint64_t>(std::max<int64_t>(1, 16 / TestScale()));
   Cuts cuts;
   for (const uint64_t block : {0u, 64u}) {
@@ -127,7 +127,7 @@ TEST(WireFaults, E3CutAfterEveryByteAndResumed) {
 }
 
 TEST(WireFaults, E3CutAndResumedByTheClientItself) {
-  // It waits before it resumes, so there are fewer of these.
+  // The client waits before it resumes, so there are fewer of these.
   const auto step = static_cast<uint64_t>(std::max<int64_t>(7, 211 / TestScale()));
   Cuts cuts;
   for (const uint64_t block : {0u, 64u}) {
@@ -146,13 +146,13 @@ TEST(WireFaults, E3LeftAfterEveryMessageAndResumed) {
       FaultWorld world(Small(block), relayed);
       const size_t tuples = world.truth.full.size();
       for (const int32_t first : {1, 3}) {
-        // Every message when the scorecard asks, else every few.
+        // Every message at the scorecard's scale, otherwise every few.
         const auto step = static_cast<size_t>(std::max<int64_t>(first, 8 / TestScale()));
         for (const int32_t second : {0, 1, 5}) {
           for (size_t left = 1; left <= tuples; left += step) {
             Collector client(world, 0);
             ASSERT_OK(client.Open(world.Request(0, first)));
-            // A message a batch at most; the client leaves after so many tuples.
+            // At most one message per batch; the client leaves after that many tuples.
             absl::StatusOr<bool> complete = false;
             while (complete.ok() && !*complete && client.held().size() < left) {
               complete = client.Read(1, static_cast<size_t>(first));
@@ -175,8 +175,8 @@ TEST(WireFaults, E3LeftAfterEveryMessageAndResumed) {
   PrintFigure("r5_message_cuts_wrong", wrong);
 }
 
-// Plain TCP may deliver what was not sent, once in a long while. A stream that came in one call and
-// is proven is right all the same.
+// In rare cases plain TCP delivers altered bytes. A stream from a single call with a valid proof
+// must still be right.
 TEST(WireFaults, NoChangedByteMakesAnotherProvenAnswer) {
   constexpr uint64_t kSeed = 20240301;
   std::mt19937_64 random(kSeed);
@@ -205,7 +205,7 @@ TEST(WireFaults, NoChangedByteMakesAnotherProvenAnswer) {
         Collector client(world, start);
         rpc::ListRequest request = world.Request(start, kPerMessage);
         request.require_proof = true;
-        // A length that has changed makes one end wait for bytes that never come.
+        // An altered length makes one end wait for bytes that never come.
         request.timeout = milliseconds(250);
         const bool complete =
             client.Open(request).ok() && client.Read(SIZE_MAX, 16).value_or(false);
@@ -217,7 +217,7 @@ TEST(WireFaults, NoChangedByteMakesAnotherProvenAnswer) {
           ++wrong;
           ADD_FAILURE() << "try " << i << (relayed ? " relayed" : "") << ": a wrong answer, proven";
         }
-        // A relay keeps its connection to the plugin, and both ends what they believe of it.
+        // The relay's connection to the plugin stays, and so does what both ends believe about it.
         wire.Arm(std::nullopt);
         if (!relayed) continue;
         world.plugin_wire->Cut();

@@ -1,4 +1,4 @@
-// What a server or relay of all contracts needs beside its provider: tokens, sessions, folders as
+// What a server or relay of all contracts needs besides its provider: tokens, sessions, folders as
 // namespaces, secrets.
 #ifndef CBT_TESTS_RPC_SUPPORT_ACCESS_PARTS_H_
 #define CBT_TESTS_RPC_SUPPORT_ACCESS_PARTS_H_
@@ -17,7 +17,7 @@
 namespace cbt::test {
 
 struct AccessParts {
-  // `token` may ask for what is in namespace ns.
+  // `bearer` gets access to namespace ns.
   explicit AccessParts(std::string bearer)
       : token(std::move(bearer)), sessions(rpc::MemorySessionStore::Create()) {
     std::vector<rpc::TokenGrant> grants(2);
@@ -35,7 +35,7 @@ struct AccessParts {
                               .Reveal());
   }
 
-  // Lets the options of a server or relay serve all contracts.
+  // Configures the options of a server or relay for all contracts.
   template <typename Options>
   void Give(Options& options, rpc::SnapshotResolver* resolver = nullptr) const {
     options.apis = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession, rpc::Api::kPaged};

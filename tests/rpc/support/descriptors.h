@@ -1,4 +1,4 @@
-// What this process has open.
+// This process's open file descriptors.
 #ifndef CBT_TESTS_RPC_SUPPORT_DESCRIPTORS_H_
 #define CBT_TESTS_RPC_SUPPORT_DESCRIPTORS_H_
 
@@ -18,8 +18,8 @@ inline size_t OpenDescriptors() {
   return count;
 }
 
-// Connections end some time after whoever used them: waits until no more than `most` descriptors
-// are open, for ten seconds. Returns: how many there are.
+// Connections close asynchronously: waits up to ten seconds until at most `most` descriptors are
+// open. Returns the number open.
 inline size_t DescriptorsComeDownTo(size_t most) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (OpenDescriptors() > most && std::chrono::steady_clock::now() < end) {

@@ -1,4 +1,4 @@
-// A server that sends whatever bytes a test wants, true or not.
+// A server that sends whatever bytes a test wants.
 #ifndef CBT_TESTS_RPC_SUPPORT_FAKE_SERVER_H_
 #define CBT_TESTS_RPC_SUPPORT_FAKE_SERVER_H_
 
@@ -24,7 +24,7 @@
 
 namespace cbt::test {
 
-// What one call gets: messages, then a status; or silence after the messages.
+// The answer to one call: messages, then a status, or silence after the messages.
 struct Script {
   std::vector<std::string> messages = {};
   grpc::Status status = grpc::Status::OK;
@@ -59,7 +59,7 @@ class FakeServer {
   using Request = csi::v1::GetMetadataAllocatedRequest;
   using Answer = std::function<Script(const Request&)>;
 
-  // `answer` is what an Answer holds; a template so that braces always mean a Script.
+  // `answer` is anything an Answer can hold. A template, so that braces always mean a Script.
   template <std::invocable<const Request&> Function>
   explicit FakeServer(Function answer) : service_(std::move(answer)) {
     grpc::ServerBuilder builder;
@@ -69,7 +69,7 @@ class FakeServer {
   }
   ~FakeServer() { server_->Shutdown(std::chrono::system_clock::now()); }
 
-  // The same messages for every call.
+  // Sends the same messages on every call.
   explicit FakeServer(Script script)
       : FakeServer([script = std::move(script)](const Request&) { return script; }) {}
 

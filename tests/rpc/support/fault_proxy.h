@@ -1,6 +1,5 @@
-// A wire between a client and a server that does what wires do: it breaks off after any byte, in
-// several ways, falls silent, and, where a test wants to know, delivers other bytes than it was
-// given.
+// A faulty wire between a client and a server: it breaks after any byte, in several ways, falls
+// silent, and optionally alters bytes.
 #ifndef CBT_TESTS_RPC_SUPPORT_FAULT_PROXY_H_
 #define CBT_TESTS_RPC_SUPPORT_FAULT_PROXY_H_
 
@@ -30,28 +29,28 @@
 
 namespace cbt::test {
 
-// What happens to a connection once `after` bytes have gone in one direction since the fault was
-// armed; it happens once. Bytes of messages alone can be flipped, and they alone count for that:
-// gRPC 1.51 aborts the process when some of those of its own frames are.
+// Happens once, after `after` bytes in one direction since the fault was armed. Only bytes of
+// messages can be flipped, and only they count for it: gRPC 1.51 aborts the process on some altered
+// bytes of its own frames.
 struct WireFault {
   enum class Kind {
-    kHalfClose,  // the receiver sees an end after exactly these bytes; the sender sees nothing yet
-    kClose,      // both ends see an end
-    kReset,      // the client's end sees a reset, which may overtake bytes
-    kSilence,    // nothing goes either way until Release()
-    kFlip,       // a byte of a message arrives with other bits
+    kHalfClose,  // the receiver sees EOF after exactly these bytes; the sender sees nothing yet
+    kClose,      // both ends see EOF
+    kReset,      // the client sees a reset, which may overtake bytes
+    kSilence,    // nothing is forwarded until Release()
+    kFlip,       // a message byte is altered
   };
   Kind kind = Kind::kClose;
   uint64_t after = 0;
-  bool upward = false;  // counts and hits what the client sends, else what the server sends
-  uint8_t bits = 1;     // of kFlip
+  bool upward = false;  // the client's bytes, else the server's
+  uint8_t bits = 1;     // for kFlip
 };
 
-// Listens on a TCP port of the loopback; every connection has one of its own to the target, a
-// "unix:///path". One thread for all of them, which waits in poll().
+// Listens on a loopback TCP port. Each connection gets its own connection to the target, a
+// "unix:///path". One poll() thread serves them all.
 class FaultProxy {
  public:
-  // `chunk`: bytes that are forwarded in one piece at most.
+  // `chunk`: the most bytes forwarded at once.
   explicit FaultProxy(const std::string& target, size_t chunk = 16384)
       : path_(target.substr(std::string("unix://").size())), chunk_(chunk) {
     listener_ = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -81,7 +80,7 @@ class FaultProxy {
 
   const std::string& address() const { return address_; }
 
-  // Replaces a fault that has not happened yet. Bytes count from here.
+  // Replaces a pending fault and restarts the count of bytes.
   void Arm(std::optional<WireFault> fault) {
     Command([&] {
       fault_ = fault;
@@ -89,11 +88,11 @@ class FaultProxy {
       counted_in_messages_ = {0, 0};
     });
   }
-  // Closes every connection that there is.
+  // Closes all connections.
   void Cut() {
     Command([this] { cut_ = true; });
   }
-  // Ends silence; what was held back goes on.
+  // Ends kSilence; held-back bytes are forwarded.
   void Release() {
     Command([this] { silent_ = false; });
   }
@@ -108,14 +107,14 @@ class FaultProxy {
     const std::lock_guard lock(mutex_);
     return counted_in_messages_[upward ? 1 : 0];
   }
-  // Faults that have happened.
+  // The number of faults that have happened.
   int fired() const {
     const std::lock_guard lock(mutex_);
     return fired_;
   }
 
  private:
-  // Tells bytes of messages from others: what lies in HTTP/2's frames of type DATA.
+  // Separates message bytes from others: the payload of HTTP/2 DATA frames.
   class Frames {
    public:
     explicit Frames(size_t preface) : skip_(preface) {}
@@ -144,12 +143,12 @@ class FaultProxy {
     bool is_data_ = false;
   };
 
-  // One direction of a connection: what was read and could not be written yet.
+  // One direction of a connection: bytes that were read but not written yet.
   struct Direction {
     std::string waiting = {};
-    bool ended = false;      // nothing more is read
-    bool told = false;       // and the other end knows
-    bool close_all = false;  // once `waiting` is out
+    bool ended = false;      // reading has ended
+    bool shut = false;       // the other end has been shut down
+    bool close_all = false;  // once `waiting` is empty
   };
 
   struct Connection {
@@ -157,7 +156,7 @@ class FaultProxy {
     std::array<int, 2> fds = {-1, -1};
     // [0] down: from the server to the client, [1] up.
     std::array<Direction, 2> directions = {};
-    // A client begins with 24 bytes that are no frame.
+    // A client starts with 24 bytes outside any frame.
     std::array<Frames, 2> frames = {Frames(0), Frames(24)};
 
     void Close() {
@@ -200,7 +199,7 @@ class FaultProxy {
         connections_.remove_if([](const Connection& c) { return !c.open(); });
         for (const Connection& connection : connections_) {
           for (size_t end = 0; end < 2; ++end) {
-            // The socket is the sink of the direction of its own number, the source of the other.
+            // A socket is the sink of its own direction and the source of the other.
             int events = 0;
             if (!silent_) {
               if (!connection.directions[end].waiting.empty()) events |= POLLOUT;
@@ -229,7 +228,7 @@ class FaultProxy {
     }
   }
 
-  // The functions below hold the lock.
+  // The caller of the functions below holds the lock.
 
   void Accept() {
     for (;;) {
@@ -240,7 +239,7 @@ class FaultProxy {
       path_.copy(address.sun_path, sizeof address.sun_path - 1);
       const int server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
       if (connect(server, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
-        // Nobody is there: the client sees a connection that ends at once.
+        // No server: the client's connection ends at once.
         close(server);
         close(client);
         continue;
@@ -322,9 +321,9 @@ class FaultProxy {
     }
     if (!way.ended) return;
     if (way.close_all) return connection.Close();
-    if (!std::exchange(way.told, true)) shutdown(connection.sink(direction), SHUT_WR);
+    if (!std::exchange(way.shut, true)) shutdown(connection.sink(direction), SHUT_WR);
     const Direction& other = connection.directions[1 - direction];
-    if (other.told) connection.Close();
+    if (other.shut) connection.Close();
   }
 
   const std::string path_;
@@ -332,7 +331,7 @@ class FaultProxy {
   std::string address_;
   int listener_ = -1;
   int wake_ = -1;
-  std::list<Connection> connections_;  // the thread's own, but for the destructor
+  std::list<Connection> connections_;  // used only by the thread and the destructor
 
   mutable std::mutex mutex_;
   std::optional<WireFault> fault_;

@@ -1,5 +1,5 @@
-// A provider, a server and perhaps a relay, with a wire that can break before each of them; and a
-// client that writes down what it has received.
+// A provider, a server and possibly a relay, each behind a wire that can break, and a client that
+// records what it receives.
 #ifndef CBT_TESTS_RPC_SUPPORT_FAULT_WORLD_H_
 #define CBT_TESTS_RPC_SUPPORT_FAULT_WORLD_H_
 
@@ -29,14 +29,14 @@
 
 namespace cbt::test {
 
-// What there is to be known of a volume.
+// All facts about a volume.
 struct Truth {
   uint64_t capacity = 0;
   uint64_t block = 0;  // 0: extents
   reference::Ranges changes = {};
   reference::Ranges full = {};  // the tuples of a whole answer
 
-  // Runs and gaps of random lengths; about one run for each `spacing` bytes.
+  // Runs and gaps of random lengths, about one run per `spacing` bytes.
   static Truth Random(std::mt19937_64& random, size_t capacity, uint64_t block, size_t spacing) {
     reference::ByteSet set(capacity);
     for (size_t i = 0; i < capacity; ++i) {
@@ -52,10 +52,10 @@ struct Truth {
   }
 };
 
-// What goes wrong inside the provider; each happens once for each time it is set.
+// Faults inside the provider; each happens once whenever it is set.
 struct ProviderFaults {
-  std::atomic<int> fail_after{-1};  // tuples of the next stream, then ABORTED
-  std::atomic<int> slow{0};         // calls of Next() that say nothing and take a millisecond
+  std::atomic<int> fail_after{-1};  // tuples in the next stream before ABORTED
+  std::atomic<int> slow{0};         // calls of Next() that return nothing after a millisecond
 };
 
 class FaultWorld {
@@ -115,12 +115,12 @@ class FaultWorld {
     return request;
   }
 
-  // Nothing here takes as long but what would never end.
+  // Only a hang takes that long.
   static constexpr std::chrono::milliseconds kHang = std::chrono::seconds(120);
 
   const Truth truth;
   ProviderFaults faults;
-  std::unique_ptr<FaultProxy> wire;         // between the client and whom it asks
+  std::unique_ptr<FaultProxy> wire;         // between the client and its server
   std::unique_ptr<FaultProxy> plugin_wire;  // between the relay and the server
 
  private:
@@ -128,7 +128,7 @@ class FaultWorld {
   std::string relay_address() const { return "unix://" + (dir_ / "relay"); }
 
   absl::StatusOr<MetadataSource> Open(const FunctionProvider::Call& call) {
-    // A request whose names were changed on the way is not for this volume.
+    // A request whose names were altered on the wire is not for this volume.
     if (call.target != kTarget || call.base.value_or(kBase) != kBase) {
       return absl::NotFoundError("no such snapshot");
     }
@@ -177,17 +177,17 @@ class FaultWorld {
   std::unique_ptr<rpc::Relay> relay_;
 };
 
-// A client that goes on from what it holds.
+// A client that resumes from what it holds.
 class Collector {
  public:
   Collector(const FaultWorld& world, uint64_t start) : world_(world), start_(start), at_(start) {}
 
-  // Where the next stream has to begin.
+  // Where the next stream must begin.
   uint64_t at() const { return at_; }
   uint64_t start() const { return start_; }
   const reference::Ranges& held() const { return held_; }
   bool streaming() const { return cursor_ != nullptr; }
-  // The whole answer is there, and the server has proven it.
+  // The answer is complete and proven by the server.
   bool proven() const { return proven_; }
 
   absl::Status Open(const rpc::ListRequest& request) {
@@ -200,7 +200,7 @@ class Collector {
     return absl::OkStatus();
   }
 
-  // Takes at most `batches`; an error ends the stream. True: complete.
+  // Reads at most `batches`; an error ends the stream. Returns true once complete.
   absl::StatusOr<bool> Read(size_t batches, size_t batch_capacity) {
     ExtentBatch batch(batch_capacity);
     for (; batches > 0; --batches) {
@@ -221,8 +221,7 @@ class Collector {
 
   void Drop() { cursor_.reset(); }
 
-  // Whether all that was received is the beginning of the answer, without a gap and without a
-  // tuple twice.
+  // Checks that everything received is a prefix of the answer, without gaps or repeated tuples.
   testing::AssertionResult HoldsAPrefix() const {
     const reference::Ranges all = world_.truth.From(start_);
     for (size_t i = 0; i < held_.size(); ++i) {
@@ -248,7 +247,7 @@ class Collector {
  private:
   void Take(std::pair<uint64_t, uint64_t> tuple) {
     const uint64_t end = tuple.first + tuple.second;
-    // The block in which the client asked to begin comes whole. Nothing else may reach back.
+    // The block at the starting offset comes whole. Nothing else may reach back.
     if (held_.empty() && tuple.first < at_ && end > at_) tuple = {at_, end - at_};
     held_.push_back(tuple);
     at_ = std::min(end, world_.truth.capacity);
@@ -257,7 +256,7 @@ class Collector {
   const FaultWorld& world_;
   const uint64_t start_;
   uint64_t at_;
-  uint64_t capacity_ = 0;  // as the last stream told it
+  uint64_t capacity_ = 0;  // according to the last stream
   reference::Ranges held_;
   bool proven_ = false;
   std::unique_ptr<rpc::RemoteCursor> cursor_;

@@ -1,4 +1,4 @@
-// A server over a provider that the test writes, on a Unix socket of its own.
+// A server over a test's own provider, on its own Unix socket.
 #ifndef CBT_TESTS_RPC_SUPPORT_FIXTURE_H_
 #define CBT_TESTS_RPC_SUPPORT_FIXTURE_H_
 
@@ -38,7 +38,7 @@ class Service {
         stream);
   }
 
-  // The same as blocks.
+  // Serves them as blocks.
   static Service OfBlocks(const reference::Ranges& ranges, uint64_t capacity, uint64_t block_size,
                           rpc::StreamOptions stream = {}) {
     return Service(
@@ -56,7 +56,7 @@ class Service {
   std::shared_ptr<grpc::Channel> channel;
 };
 
-// Waits until `condition` holds; false when it does not within `limit`.
+// Waits until `condition` holds; returns false after `limit`.
 inline bool Eventually(const std::function<bool()>& condition,
                        std::chrono::milliseconds limit = std::chrono::seconds(10)) {
   const auto until = std::chrono::steady_clock::now() + limit;

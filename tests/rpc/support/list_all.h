@@ -1,4 +1,4 @@
-// A whole answer through the library's client.
+// Lists a whole answer through the library's client.
 #ifndef CBT_TESTS_RPC_SUPPORT_LIST_ALL_H_
 #define CBT_TESTS_RPC_SUPPORT_LIST_ALL_H_
 
@@ -11,7 +11,7 @@
 
 namespace cbt::test {
 
-// Everything that the cursor gives, or its error.
+// Everything that the cursor returns, or its error.
 inline absl::StatusOr<reference::Ranges> ListAll(const rpc::ListRequest& request) {
   absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
   if (!cursor.ok()) return cursor.status();

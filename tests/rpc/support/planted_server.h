@@ -1,4 +1,4 @@
-// A server that keeps the contract but for one fault that a test names.
+// A server that keeps the contract except for one fault that a test names.
 #ifndef CBT_TESTS_RPC_SUPPORT_PLANTED_SERVER_H_
 #define CBT_TESTS_RPC_SUPPORT_PLANTED_SERVER_H_
 
@@ -52,7 +52,7 @@ class PlantedServer {
     std::vector<std::string> messages = {};
     grpc::Status status = grpc::Status::OK;
     rpc::Metadata trailing = {};
-    bool slow = false;  // waits between messages
+    bool slow = false;  // delay between messages
     bool hang = false;
   };
 
@@ -96,7 +96,7 @@ class PlantedServer {
     std::atomic<int> open = 0;
 
    private:
-    // Extents of all kinds: touching blocks, gaps, the first and the last byte.
+    // Extents of all kinds: adjacent blocks, gaps, the first and the last byte.
     static reference::Ranges Truth(bool delta) {
       reference::Ranges ranges = {{0, 100}};
       for (uint64_t i = 1; i < 120; ++i) {
@@ -106,8 +106,8 @@ class PlantedServer {
       return ranges;
     }
 
-    // Among others, as of a plugin that does more; 4 is SNAPSHOT_METADATA_SERVICE of a service (1),
-    // and nothing of an expansion of volumes (2).
+    // Several capabilities, as a larger plugin has: 4 is SNAPSHOT_METADATA_SERVICE of a service
+    // (1); another is an empty volume expansion (2).
     std::string Capabilities() const {
       if (Has("no-capability")) return "";
       std::string list;
@@ -124,9 +124,9 @@ class PlantedServer {
       return list;
     }
 
-    // A message with the contract's numbers of the types.
-    std::string Told(csi::v1::BlockMetadataType type, uint64_t capacity,
-                     const reference::Ranges& tuples) const {
+    // A message with the contract's numbers for the types.
+    std::string Encoded(csi::v1::BlockMetadataType type, uint64_t capacity,
+                        const reference::Ranges& tuples) const {
       const auto number = rpc::TypeOnWire(contract_, static_cast<BlockMetadataType>(type));
       return Message(static_cast<csi::v1::BlockMetadataType>(number), capacity, tuples);
     }
@@ -213,10 +213,10 @@ class PlantedServer {
       }
       if (Has("cancel-breaks")) {
         if (cancelled > 0) reply.messages.resize(1);
-        // Or the answer is out before the client gets to cancel it.
+        // Otherwise the answer is complete before the client can cancel it.
         reply.slow = request->max_results == 1;
       }
-      // So that the next stream comes while this one is open, on a busy machine, too.
+      // Keeps this stream open until the next one comes, on a busy machine, too.
       if (Has("one-at-a-time")) reply.slow = true;
       if (Has("random") && calls_++ % 2 == 1 && reply.messages.size() > 1) {
         reply.messages.pop_back();
@@ -225,14 +225,14 @@ class PlantedServer {
     }
 
     Reply Empty(const grpc::Status& status = grpc::Status::OK) const {
-      return {.messages = {Told(csi::v1::VARIABLE_LENGTH, kCapacity, {})}, .status = status};
+      return {.messages = {Encoded(csi::v1::VARIABLE_LENGTH, kCapacity, {})}, .status = status};
     }
 
-    // The answer from `offset` on, with the fault in it.
+    // The answer from `offset` on, with the fault.
     Reply Good(bool delta, uint64_t offset, size_t max_results) const {
       reference::Ranges tuples;
       reference::Ranges truth = Truth(delta);
-      // The last of them reaches past the capacity, and so it ends after an offset that is there.
+      // The last block reaches past the capacity, so it ends past every valid offset.
       if (Has("good-blocks")) {
         for (auto& [at, length] : truth) length = 1000;
       }
@@ -294,10 +294,10 @@ class PlantedServer {
           part[0].first = tuples[at - 1].first + tuples[at - 1].second - 1;
         }
         const bool changes = !reply.messages.empty();
-        reply.messages.push_back(Told(changes && Has("type-changes") ? csi::v1::FIXED_LENGTH : type,
-                                      changes && Has("capacity-changes") ? capacity + 1 : capacity,
-                                      part));
-        if (Has("idle-messages")) reply.messages.push_back(Told(type, capacity, {}));
+        reply.messages.push_back(
+            Encoded(changes && Has("type-changes") ? csi::v1::FIXED_LENGTH : type,
+                    changes && Has("capacity-changes") ? capacity + 1 : capacity, part));
+        if (Has("idle-messages")) reply.messages.push_back(Encoded(type, capacity, {}));
       }
       if (Has("bad-bytes")) reply.messages.back().pop_back();
       if (Has("huge-message") && max_results > 1000) {
@@ -306,7 +306,7 @@ class PlantedServer {
       if (Has("refused-message") && max_results > 1000) {
         wire::AppendBytesField(reply.messages.front(), 999, std::string(5'000'000, 'x'));
       }
-      // More than a client takes that does not read.
+      // More than a stalled client can absorb.
       if (Has("stall-holds")) {
         for (size_t i = 1; i < reply.messages.size(); ++i) {
           wire::AppendBytesField(reply.messages[i], 999, std::string(2'500'000, 'x'));
@@ -390,7 +390,7 @@ class PlantedServer {
         wire::AppendBytesField(page, 2, next + "0");
       } else if (Has("pages-alternate") ||
                  (Has("unlimited-pages-alternate") && request->max_results == 0)) {
-        // Two pages without blocks behind the last one, each of which names the other.
+        // Two empty pages after the last one, each naming the other as the next.
         wire::AppendBytesField(page, 2, next + std::to_string(end + (at <= end ? 1 : 0)));
       }
       for (size_t i = at; i < end; ++i) {
@@ -436,7 +436,7 @@ class PlantedServer {
     }
     void End(const grpc::Status& status) {
       std::call_once(ended_, [&] {
-        // Before the client hears of it, and begins the next one.
+        // Counted before the client learns of it and starts the next stream.
         --service_.open;
         Finish(status);
       });

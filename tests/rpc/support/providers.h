@@ -1,4 +1,4 @@
-// Providers and cursors that do what a test tells them.
+// Providers and cursors that a test scripts.
 #ifndef CBT_TESTS_RPC_SUPPORT_PROVIDERS_H_
 #define CBT_TESTS_RPC_SUPPORT_PROVIDERS_H_
 
@@ -52,16 +52,16 @@ class FunctionProvider final : public SnapshotProvider {
   const Function function_;
 };
 
-// What a scripted cursor's life left behind; outlives the cursor.
+// What a scripted cursor records; outlives the cursor.
 struct CursorTrace {
   std::atomic<int> alive = 0;
   std::atomic<int> next_calls = 0;
 };
 
-// A cursor whose Next() is a function of the test.
+// A cursor whose Next() is a test's function.
 class ScriptedCursor final : public ExtentCursor {
  public:
-  // Appends to the batch and returns the new coverage; `position` is the present one.
+  // Appends to the batch and returns the new coverage; `position` is the current one.
   using NextFunction = std::function<absl::StatusOr<uint64_t>(uint64_t position, ExtentBatch&)>;
 
   ScriptedCursor(uint64_t capacity, uint64_t granularity, std::shared_ptr<CursorTrace> trace,
@@ -94,7 +94,7 @@ inline MetadataSource Blocks(std::unique_ptr<ExtentCursor> cursor, uint64_t bloc
           .block_size = block_size};
 }
 
-// Every second block of the volume, computed on the fly: as many tuples as one likes.
+// Every second block of the volume, computed on the fly: any number of tuples.
 inline std::unique_ptr<ExtentCursor> AlternatingCursor(
     uint64_t capacity, uint64_t block, std::shared_ptr<CursorTrace> trace = nullptr) {
   if (trace == nullptr) trace = std::make_shared<CursorTrace>();

@@ -1,5 +1,4 @@
-// A client that takes what it gets: raw calls with libprotobuf on both ends, no checks, no
-// resuming.
+// A permissive client: raw calls with libprotobuf on both ends, without checks or resuming.
 #ifndef CBT_TESTS_RPC_SUPPORT_RAW_CALL_H_
 #define CBT_TESTS_RPC_SUPPORT_RAW_CALL_H_
 
@@ -32,12 +31,12 @@ inline std::shared_ptr<grpc::Channel> Connect(
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // A small fixed window: a reader that stops is felt by the server at once.
+  // A small fixed window, so that the server notices a stalled reader at once.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   return grpc::CreateCustomChannel(address, std::move(credentials), arguments);
 }
 
-// One call whose messages are read one by one.
+// A call whose messages are read one by one.
 class RawCall {
  public:
   RawCall(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
@@ -61,7 +60,7 @@ class RawCall {
     while (queue_.Next(&tag, &ok)) continue;
   }
 
-  // The bytes of the next message; none when there are no more.
+  // The next message's bytes; nullopt at the end.
   std::optional<std::string> Read() {
     grpc::ByteBuffer message;
     call_->Read(&message, this);
@@ -130,7 +129,7 @@ inline Answer ReadAll(RawCall& call) {
   return answer;
 }
 
-// What a request for the allocated blocks says; a delta when there is a base.
+// A request for the allocated blocks; with a base, for a delta.
 struct Ask {
   std::string snapshot = "s";
   std::optional<std::string> base = std::nullopt;

@@ -1,5 +1,5 @@
-// A server of the CSI contract made of frames, which keeps the rules of gRPC over HTTP/2 but for
-// one fault that a test names. It answers plain requests and knows one snapshot, "target".
+// A CSI server of handmade frames that keeps the rules of gRPC over HTTP/2, except for one fault
+// that a test names. It answers plain requests for one snapshot, "target".
 #ifndef CBT_TESTS_RPC_SUPPORT_RAW_PLANTED_SERVER_H_
 #define CBT_TESTS_RPC_SUPPORT_RAW_PLANTED_SERVER_H_
 
@@ -63,7 +63,7 @@ class RawPlantedServer {
 
   class Session {
    public:
-    // `first`: of the server; the checker connects first with a channel.
+    // `first`: the server's first connection, which the checker makes with a channel.
     Session(int fd, const std::string& fault, bool first)
         : connection_(fd), fault_(fault), first_(first) {
       nghttp2_hd_inflate_new(&inflater_);
@@ -74,13 +74,13 @@ class RawPlantedServer {
 
     void Run() {
       if (Has("ping-first") && !first_) connection_.Send(Frame(6, 0, 0, "12345678"));
-      // Windows that are never used up.
+      // Windows so large that they never run out.
       connection_.Send(Frame(4, 0, 0, std::string("\0\4\x7f\0\0\0", 6)) +
                        Frame(8, 0, 0, Number(0x7f000000)));
       while (auto frame = connection_.Next()) {
         if (!OnFrame(*frame)) break;
       }
-      // Closing is not enough: the server has a copy.
+      // Closing is not enough: the server has a duplicate.
       shutdown(connection_.fd(), SHUT_RDWR);
     }
 
@@ -88,8 +88,8 @@ class RawPlantedServer {
     struct Stream {
       FieldList fields;
       std::string body;
-      std::string answer;  // DATA that waits for the window
-      FieldList trailers;  // that follow
+      std::string answer;  // DATA waiting for the window
+      FieldList trailers;  // sent after it
       int64_t window = 0;
       bool open = false;  // the request has not ended
       bool answering = false;
@@ -117,7 +117,7 @@ class RawPlantedServer {
           }
           return true;
         case 7:
-          // Forgets what is open.
+          // Drops the open streams.
           if (Has("goaway-ends")) streams_.clear();
           return !Has("goaway-closes");
         case 8:
@@ -151,7 +151,7 @@ class RawPlantedServer {
       for (const uint32_t id : ids) Pump(id);
     }
 
-    // False: the connection ends.
+    // Returns false if the connection ends.
     bool OnReset(uint32_t id) {
       if (Has("reset-is-ignored")) return true;
       streams_.erase(id);
@@ -186,7 +186,7 @@ class RawPlantedServer {
     void OnData(const RawConnection::Received& frame) {
       const auto found = streams_.find(frame.stream);
       if (found == streams_.end()) return;
-      // The rest of the request is dropped.
+      // Drops the rest of the request.
       if (frame.payload.empty() && Has("empty-frames-end"))
         streams_.erase(found);
       else
@@ -202,7 +202,7 @@ class RawPlantedServer {
       return "";
     }
 
-    // One request at a time: another that has begun and not ended stands before it.
+    // Serves one request at a time: an earlier unfinished one blocks this one.
     bool IsHeldUp(uint32_t id) const {
       return Has("half-request-holds") &&
              std::any_of(streams_.begin(), streams_.end(),
@@ -250,7 +250,7 @@ class RawPlantedServer {
         if (is_long ? Has("long-ok") : Has("cut-ok")) return Answer(id, 2);
         return Refuse(id, "200", is_long ? "8" : "13");
       }
-      // The client's own requests of a millisecond.
+      // The client's own requests with a deadline of a millisecond.
       if (const std::string timeout = Find(stream, "grpc-timeout"); timeout == "1m") {
         if (Has("timeout-hangs")) return;
         if (Has("timeout-cuts")) return Answer(id, 1);
@@ -278,7 +278,7 @@ class RawPlantedServer {
       streams_.erase(id);
     }
 
-    // The first messages of the answer.
+    // Queues the first messages of the answer.
     void Answer(uint32_t id, size_t messages) {
       Stream& stream = streams_.at(id);
       FieldList head = {{":status", Has("created") ? "201" : "200"},
@@ -309,7 +309,7 @@ class RawPlantedServer {
       return message;
     }
 
-    // Sends what the window lets through, and then the trailers.
+    // Sends what the window allows, then the trailers.
     void Pump(uint32_t id) {
       const auto found = streams_.find(id);
       if (found == streams_.end() || !found->second.answering) return;
@@ -326,7 +326,7 @@ class RawPlantedServer {
       streams_.erase(found);
     }
 
-    // A frame for another stream than 1.
+    // A frame for a stream other than 1.
     static std::string Of(uint32_t id, std::string frame) {
       frame.replace(5, 4, Number(id));
       return frame;
@@ -344,7 +344,8 @@ class RawPlantedServer {
   const TempDir dir_;
   int listener_ = -1;
   std::atomic<bool> stop_ = false;
-  std::vector<int> descriptors_;  // copies, to end the sessions; of the acceptor until it has ended
+  // duplicates, to end the sessions; the acceptor's until it has ended
+  std::vector<int> descriptors_;
   std::vector<std::thread> threads_;
   std::thread acceptor_;
 };

@@ -1,5 +1,5 @@
-// A gRPC service whose methods are registered by name and exchange raw bytes: a foreign server to
-// judge our clients by.
+// A gRPC service whose methods are registered by name and exchange raw bytes: a foreign server
+// against which our clients are tested.
 #ifndef CBT_TESTS_RPC_SUPPORT_RAW_SERVICE_H_
 #define CBT_TESTS_RPC_SUPPORT_RAW_SERVICE_H_
 

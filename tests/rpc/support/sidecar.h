@@ -1,4 +1,4 @@
-// A relay of all contracts in front of a plugin, and a client that keeps what it is given.
+// A relay of all contracts in front of a plugin, and a client that stores what it receives.
 #ifndef CBT_TESTS_RPC_SUPPORT_SIDECAR_H_
 #define CBT_TESTS_RPC_SUPPORT_SIDECAR_H_
 
@@ -17,7 +17,7 @@ namespace cbt::test {
 
 inline constexpr char kToken[] = "token-canary";
 
-// A relay of all contracts in front of whatever listens at `plugin`.
+// A relay of all contracts in front of the server at `plugin`.
 class Sidecar : public AccessParts {
  public:
   explicit Sidecar(const std::string& plugin, bool check = true, rpc::StreamOptions stream = {},
@@ -49,7 +49,7 @@ struct Listed {
   rpc::Completeness completeness = rpc::Completeness::kUnderWay;
 };
 
-// Lists to the end or the error, and keeps what came before it.
+// Lists to the end or an error, and keeps what came before it.
 inline Listed ListWhatComes(const rpc::ListRequest& request) {
   Listed listed;
   absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);

@@ -1,4 +1,4 @@
-// Servers that compress though no client asked for it.
+// Servers that compress although the client did not ask for it.
 #include <gmock/gmock.h>
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using absl::StatusCode;
 
 constexpr uint64_t kTuples = 1000;
 
-// One message, as it is or compressed, then OK.
+// Sends one message, plain or compressed, then OK.
 class Plugin {
  public:
   explicit Plugin(grpc_compression_algorithm algorithm) : service_(algorithm) {
@@ -41,7 +41,7 @@ class Plugin {
   class Reactor final : public RawService::WriteReactor {
    public:
     Reactor() {
-      // Enough that it is worth compressing, and what is left of it one piece.
+      // Enough to be worth compressing; the compressed message is one piece.
       reference::Ranges tuples;
       for (uint64_t i = 0; i < kTuples; ++i) tuples.emplace_back(2 * i * 4096, 4096);
       const grpc::Slice slice(Variable(2 * kTuples * 4096, tuples));
@@ -94,7 +94,7 @@ TEST(Compression, AttackLMessagesOfAServerAreNotUnpacked) {
         EXPECT_EQ(listed->size(), kTuples);
       } else {
         EXPECT_EQ(listed.status().code(), StatusCode::kUnimplemented) << listed.status();
-        // A relay passes no text of its plugin.
+        // A relay does not forward its plugin's texts.
         if (address == plugin.address()) {
           EXPECT_THAT(listed.status().ToString(),
                       testing::ContainsRegex("disabled|turn compression off"));

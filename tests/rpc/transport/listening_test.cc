@@ -1,4 +1,4 @@
-// Places that a server can't listen at: what an operator hears, and what stays as it was.
+// Addresses that a server cannot listen on: the operator's error message, and what must stay.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,12 +43,12 @@ bool IsSocket(const std::string& path) {
   return lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
-// Leaves the process `more` descriptors to open as long as it lives.
+// Leaves the process `more` free descriptors for its lifetime.
 class FewDescriptors {
  public:
   explicit FewDescriptors(int more) {
     getrlimit(RLIMIT_NOFILE, &before_);
-    // The lowest free number, and everything below it taken.
+    // The lowest free number; everything below it is in use.
     const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
     close(next);
     rlimit fewer = before_;
@@ -71,12 +71,12 @@ TEST(SocketFiles, OfOtherKindsAreLeftAlone) {
   EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status;
   EXPECT_THAT(status.ToString(), HasSubstr("listen: " + path + ": "));
   EXPECT_TRUE(IsSocket(path));
-  // The lock went with the attempt.
+  // The lock is released with the attempt.
   EXPECT_THAT(dir.Names(), testing::ElementsAre("s"));
   close(fd);
 }
 
-// A server that is too busy to accept is there all the same.
+// A server too busy to accept is still running.
 TEST(SocketFiles, OfABusyServerAreInUse) {
   const TempDir dir;
   const std::string path = dir / "s";
@@ -122,7 +122,7 @@ TEST(SocketFiles, ThatVanishBeforeTheyGetTheirModeAreAnError) {
   EXPECT_TRUE(dir.Names().empty());
 }
 
-// Whether somebody listens can't be asked then, so the socket must not be taken away.
+// The socket cannot be probed then, so it must not be removed.
 TEST(SocketFiles, StayWhenThereAreNoDescriptors) {
   const TempDir dir;
   const std::string path = dir / "s";
@@ -149,12 +149,12 @@ TEST(TcpAddresses, ThatCantBeBoundSayWhy) {
     return rpc::ProbeTcpAddress(*address);
   };
   EXPECT_OK(probe("127.0.0.1:0"));
-  // A label has 63 characters at most: nobody is asked for this one.
+  // A label has at most 63 characters: this name is not looked up.
   const std::string name = std::string(64, 'x') + ".example.com";
   absl::Status status = probe(name + ":0");
   EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status;
   EXPECT_THAT(status.ToString(), HasSubstr("listen: " + name + ":0: "));
-  // An address for documents, which no machine has.
+  // A documentation address that no machine has.
   EXPECT_EQ(probe("203.0.113.7:0").code(), StatusCode::kUnavailable);
   {
     const FewDescriptors few(0);
@@ -170,7 +170,7 @@ TEST(TcpAddresses, WithHalfABracketAreRefused) {
   }
 }
 
-// gRPC decodes what stands in a path, so everything but what it leaves alone is encoded.
+// gRPC decodes the path, so every character it would interpret is encoded.
 TEST(SocketPaths, ReachGrpcAsTheyAre) {
   const auto target = [](const std::string& text) { return rpc::ParseAddress(text)->GrpcTarget(); };
   EXPECT_EQ(target("unix:///a~b_c-d.e"), "unix:/a~b_c-d.e");

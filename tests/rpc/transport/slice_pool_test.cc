@@ -1,4 +1,4 @@
-// Memory for messages that is used again, and how much of it stays.
+// Reuse of message memory, and how much of it is kept.
 #include "rpc/transport/slice_pool.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(SlicePool, GivesBuffersAgain) {
   EXPECT_EQ(again.data(), first);
   EXPECT_EQ(again.size(), kBytes);
   EXPECT_EQ(pool->idle(), 0u);
-  // A message gives it back as well, whenever it goes.
+  // A message returns its buffer, too, whenever it is destroyed.
   absl::Cord message = std::move(again).ToCord(kBytes - 10);
   EXPECT_EQ(StartOf(message), first);
   EXPECT_EQ(pool->idle(), 0u);
@@ -56,7 +56,7 @@ TEST(SlicePool, BuffersOfOtherSizesAreNotItsOwn) {
   EXPECT_EQ(pool->idle(), 0u);
 }
 
-// A slow reader holds the bytes of its message, not a buffer that is empty for the most part.
+// A slow reader must not hold a mostly empty buffer.
 TEST(SlicePool, BytesThatLeaveASmallBufferEmptyAreCopiedToo) {
   const auto pool = SlicePool::Create(kBytes, 8 * kBytes);
   SlicePool::Buffer buffer = pool->Take(2000);
@@ -79,7 +79,7 @@ TEST(SlicePool, BytesThatLeaveABufferEmptyAreCopiedOutOfIt) {
       ASSERT_EQ(message.size(), length);
       const uint8_t* const copied = StartOf(message);
       EXPECT_NE(copied, start);
-      // Whoever gets the buffer next must not write into the message.
+      // The next owner of the buffer must not write into the message.
       SlicePool::Buffer next = pool->Take(kBytes);
       std::fill_n(next.data(), kBytes, uint8_t{0xff});
       size_t wrong = 0;
@@ -92,7 +92,7 @@ TEST(SlicePool, BytesThatLeaveABufferEmptyAreCopiedOutOfIt) {
   EXPECT_EQ(pool->idle(), 1u);
 }
 
-// Their copies would be mapped and unmapped, which took a server twice the time.
+// Copies of that size would be mapped and unmapped each time, which took a server twice the time.
 TEST(SlicePool, BytesThatAreManyAreNotCopied) {
   for (const size_t size : {kBytes, 8 * kBytes}) {
     const auto pool = SlicePool::Create(size, size);

@@ -1,4 +1,4 @@
-// TLS on both sides: who is let in, who is refused and in what words, certificates that change.
+// TLS on both sides: who is admitted, who is refused with which message, certificates that change.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,14 +37,14 @@ class Authority {
         "other.pem -days 2 -subj /CN=other");
   }
 
-  // NAME.pem and NAME.key for localhost, signed by the authority, for two days.
+  // NAME.pem and NAME.key for localhost, signed by the authority, valid for two days.
   void Issue(const std::string& name, const std::string& common_name = "localhost") {
     Request(name, common_name);
     Run("x509 -req -in " + name +
         ".csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext -out " + name + ".pem");
   }
 
-  // Of a day of the past: only `openssl ca` takes that in all versions.
+  // Only `openssl ca` accepts dates in the past in all versions.
   void IssueExpired(const std::string& name) {
     Request(name, "localhost");
     std::ofstream(dir / "index");
@@ -153,7 +153,7 @@ TEST_F(Tls, ClientsNeedACertificateWhereAnAuthorityForThemIsNamed) {
   EXPECT_EQ(List(tls).code(), StatusCode::kUnavailable);
 }
 
-// A new certificate of another authority: clients that trust the new one alone are let in.
+// A certificate of a new authority: clients that only trust the new one are admitted.
 TEST_F(Tls, CertificatesAreReadAgainWhenTheirFilesChange) {
   Start(Files("server"));
   ASSERT_OK(List(Trusting("ca.pem")));
@@ -168,7 +168,7 @@ TEST_F(Tls, CertificatesAreReadAgainWhenTheirFilesChange) {
   EXPECT_EQ(List(Trusting("ca.pem")).code(), StatusCode::kUnavailable);
 }
 
-// Servers that know their clients by certificates, and streams that last.
+// Servers that identify their clients by certificates, and long streams.
 class ClientCa : public Tls {
  protected:
   ClientCa()
@@ -180,7 +180,7 @@ class ClientCa : public Tls {
     Replace("ca.pem");
   }
 
-  // The authority of clients is from now on the one of this file.
+  // Makes this file the authority for clients from now on.
   void Replace(const std::string& name) {
     std::filesystem::copy_file(authority.Path(name), authority.Path("beside"));
     std::filesystem::rename(authority.Path("beside"), authority.Path("clients.pem"));
@@ -241,7 +241,7 @@ TEST_F(ClientCa, AttackSWhoIsKnownByTheOldAuthorityIsSentAway) {
   EXPECT_EQ(events.Of(rpc::ServerEvent::kClientCaChanged), 1);
 }
 
-// As with tokens whose file is gone.
+// As with a missing token file.
 TEST_F(ClientCa, AttackSNoClientIsLetInWhileTheFileIsGone) {
   StartEndless();
   const auto call = Open("client");
@@ -254,7 +254,7 @@ TEST_F(ClientCa, AttackSNoClientIsLetInWhileTheFileIsGone) {
   EXPECT_TRUE(Eventually([&] { return List(With("client")).ok(); }, seconds(20)));
 }
 
-// Folders of secrets are written anew as a whole.
+// Secret folders are rewritten as a whole.
 TEST_F(ClientCa, TheSameAuthorityAgainCutsNoStream) {
   StartEndless();
   const auto call = Open("client");
@@ -289,7 +289,7 @@ TEST_F(Tls, MaterialThatCantBeUsedIsNamed) {
   rpc::TlsOptions half = Files("server");
   half.private_key_file.clear();
   EXPECT_EQ(start(half).code(), StatusCode::kInvalidArgument);
-  // What is left of the three without the first is not plain text.
+  // Two of the three without the first must not mean plain text.
   rpc::TlsOptions key;
   key.private_key_file = authority.Path("server.key");
   EXPECT_EQ(start(key).code(), StatusCode::kInvalidArgument);
@@ -303,7 +303,7 @@ TEST_F(Tls, MaterialThatCantBeUsedIsNamed) {
   rpc::TlsOptions no_ca = Files("server");
   no_ca.client_ca_file = authority.Path("server.key");
   EXPECT_THAT(start(no_ca).ToString(), HasSubstr("client CA"));
-  // An empty one would let in every client.
+  // An empty file would admit every client.
   dir.Write("empty.pem", "");
   no_ca.client_ca_file = dir / "empty.pem";
   EXPECT_EQ(start(no_ca).code(), StatusCode::kInvalidArgument);

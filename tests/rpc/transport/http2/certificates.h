@@ -1,4 +1,4 @@
-// Certificates made in memory, for tests of TLS.
+// Certificates made in memory, for TLS tests.
 #ifndef CBT_TESTS_RPC_TRANSPORT_HTTP2_CERTIFICATES_H_
 #define CBT_TESTS_RPC_TRANSPORT_HTTP2_CERTIFICATES_H_
 
@@ -41,7 +41,7 @@ class TestAuthority {
     return {Pem(certificate.get()), KeyPem(key.get())};
   }
 
-  // An authority that this one has issued.
+  // An intermediate authority, issued by this one.
   TestAuthority IssueAuthority(const std::string& name) const {
     TestAuthority issued{NoCertificate()};
     issued.certificate_ = Make({.name = name, .alternatives = "", .authority = true},

@@ -22,7 +22,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Notes what happens; `messages` are sent one after the other.
+// Records events; sends `messages` one after another.
 class TestStream final : public Stream {
  public:
   void OnHeaders(const HeaderBlock& block, bool) noexcept override {
@@ -174,7 +174,7 @@ TEST_P(ConnectionTest, CarriesACall) {
   EXPECT_EQ(client_->streams() + server_->streams(), 0U);
 }
 
-// A receiver that consumes nothing gets a window of data, and the sender's memory stays small.
+// A receiver that consumes nothing gets one window of data, and the sender's memory stays small.
 TEST_P(ConnectionTest, WaitsForTheReceiver) {
   ConnectionSettings client;
   client.stream_window_bytes = 100'000;

@@ -100,7 +100,7 @@ TEST(EventLoop, CancelledTaskDoesNotRun) {
   EXPECT_EQ(ran, (std::vector{1, 2}));
 }
 
-// Every post from any thread is followed by a run, however the threads and the sleep interleave.
+// Every post from any thread is followed by a run, however threads and sleep interleave.
 TEST(EventLoop, LosesNoPost) {
   const auto loop = test::ValueOf(EventLoop::Create());
   constexpr int kPosts = 20'000;
@@ -120,7 +120,7 @@ TEST(EventLoop, LosesNoPost) {
       for (int n = 1; n <= kPosts; ++n) {
         counters[i].asked = n;
         loop->Post(*tasks[i]);
-        // Now and then until it sleeps.
+        // Sometimes waits until the loop sleeps.
         if (n % 64 == 0) {
           while (counters[i].seen != n) std::this_thread::yield();
         }
@@ -162,7 +162,7 @@ TEST(EventLoop, WaitsForTimersAndNoLonger) {
   EXPECT_FALSE(alarm.scheduled());
 }
 
-// Against a sorted list.
+// Compared with a sorted list.
 TEST(EventLoop, TimersRingInOrderOfTime) {
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {
@@ -228,7 +228,7 @@ TEST(EventLoop, ReportsDescriptorsUntilTheyAreRemoved) {
   close(pair[1]);
 }
 
-// Two descriptors are ready in the same turn, and the first one's event removes the other.
+// Two descriptors are ready in the same turn, and the first one's handler removes the other.
 TEST(EventLoop, NoEventAfterRemoval) {
   const auto loop = test::ValueOf(EventLoop::Create());
   int a[2];

@@ -1,4 +1,4 @@
-// Messages that arrive in pieces of any size, against a reader that has the whole stream before it.
+// Messages that arrive in pieces of any size, against a reader of the whole stream.
 #include "rpc/transport/http2/message_reader.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 
 using Result = MessageReader::Result;
 
-// What a stream holds: messages, then perhaps an error or bytes of an unfinished message.
+// The contents of a stream: messages, then an error or an unfinished message, if any.
 struct Contents {
   std::vector<std::string> messages;
   Result end = Result::kNeedMore;
@@ -48,7 +48,7 @@ Contents Expected(std::string_view stream, size_t limit) {
   }
 }
 
-// Takes out what is complete.
+// Takes the complete messages.
 void Drain(MessageReader& reader, Contents& contents) {
   for (;;) {
     absl::Cord message("untouched");
@@ -123,7 +123,7 @@ TEST(MessageReader, RandomStreamsInRandomPieces) {
     const size_t most = 1 + random() % 5'000;
     for (size_t at = 0; at < stream.size();) {
       const size_t size = std::min(stream.size() - at, 1 + random() % most);
-      // A piece may consist of chunks, as when frames are short.
+      // A piece may consist of chunks, as with short frames.
       absl::Cord piece;
       for (const char c : stream.substr(at, size)) {
         if (random() % 64 == 0)
@@ -150,7 +150,7 @@ TEST(MessageReader, TheLimitIsExact) {
   }
 }
 
-// Refused with the prefix, not when the bytes are there.
+// Refused by the prefix, before the bytes arrive.
 TEST(MessageReader, FourGibibytesAreRefusedAtOnce) {
   MessageReader reader(4 * kMiB);
   reader.Append(CordOf(std::string("\0\xff\xff\xff\xff", 5)));
@@ -173,7 +173,7 @@ TEST(MessageReader, AnErrorStays) {
   }
 }
 
-// A message of several chunks refers to them, and so does one of a part of a chunk.
+// A message refers to the chunks that it came in, even to part of a chunk.
 TEST(MessageReader, MessagesShareTheMemoryTheyCameIn) {
   const std::string first =
       Frame(std::string(100'000, 'a')) + Frame(std::string(200'000, 'b')).substr(0, 70'000);

@@ -1,5 +1,5 @@
-// How gRPC is written in HTTP/2: values that the documents name, every value of small domains, and
-// what is written read back.
+// gRPC's encodings in HTTP/2: values from the documents, every value of small domains, and round
+// trips.
 #include "rpc/transport/http2/protocol.h"
 
 #include <gtest/gtest.h>
@@ -109,7 +109,7 @@ TEST(BinaryValue, OtherTextIsRefused) {
   }
 }
 
-// With and without padding; a value has one form only.
+// With and without padding; each value has one form.
 TEST(BinaryValue, IsReadBack) {
   std::mt19937_64 random(2);
   for (int i = 0; i < 5'000; ++i) {

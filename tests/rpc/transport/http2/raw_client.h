@@ -1,4 +1,4 @@
-// A client made of frames, for what no library would send.
+// A client of handmade frames that can send what no library would.
 #ifndef CBT_TESTS_RPC_TRANSPORT_HTTP2_RAW_CLIENT_H_
 #define CBT_TESTS_RPC_TRANSPORT_HTTP2_RAW_CLIENT_H_
 
@@ -50,7 +50,7 @@ inline std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, std::stri
          static_cast<char>(flags) + Number(stream) + std::string(payload);
 }
 
-// Literals that are not indexed; shorter than 127 bytes, or than 16,000 for values.
+// Literals without indexing; names under 127 bytes, values under 16,000.
 inline std::string Literals(const Fields& fields) {
   std::string block;
   for (const auto& [name, value] : fields) {
@@ -79,7 +79,7 @@ inline std::string Framed(std::string_view message, char compressed = 0) {
   return compressed + Number(static_cast<uint32_t>(message.size())) + std::string(message);
 }
 
-// A socket that is connected to a Unix socket's path.
+// Connects to a Unix socket's path.
 inline int ConnectTo(const std::string& path) {
   sockaddr_un name = {};
   name.sun_family = AF_UNIX;
@@ -94,11 +94,11 @@ inline int ConnectTo(const std::string& path) {
 
 class RawClient {
  public:
-  // `preface`: sends it and empty SETTINGS.
+  // `preface`: send it, and empty SETTINGS.
   explicit RawClient(const std::string& path, bool preface = true)
       : RawClient(ConnectTo(path), nullptr, preface) {}
 
-  // Over a connected socket, and over TLS if its handshake was made in `ssl`. Owns both.
+  // On a connected socket, over TLS if `ssl` has done its handshake. Owns both.
   RawClient(int fd, SSL* ssl, bool preface = true) : fd_(fd), ssl_(ssl) {
     nghttp2_hd_inflate_new(&inflater_);
     if (preface) Send(std::string(NGHTTP2_CLIENT_MAGIC) + Frame(NGHTTP2_SETTINGS, 0, 0, ""));
@@ -114,7 +114,7 @@ class RawClient {
   int fd() const { return fd_; }
   SSL* ssl() const { return ssl_; }
 
-  // False when the server has closed the connection.
+  // Returns false if the server has closed the connection.
   bool Send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = ssl_ != nullptr
@@ -125,7 +125,7 @@ class RawClient {
     }
     return true;
   }
-  // What the socket takes within `limit`.
+  // Sends what the socket accepts within `limit`.
   size_t SendSome(std::string_view bytes, std::chrono::milliseconds limit) {
     pollfd poller = {.fd = fd_, .events = POLLOUT, .revents = 0};
     if (poll(&poller, 1, static_cast<int>(limit.count())) <= 0) return 0;
@@ -157,7 +157,7 @@ class RawClient {
     return Send(Frame(NGHTTP2_SETTINGS, 0, 0, payload));
   }
 
-  // The next frame; nothing at the end of the connection, or if none comes in time: see ended().
+  // The next frame; nullopt at the end of the connection or if none comes in time: see ended().
   std::optional<RawFrame> Next(std::chrono::milliseconds limit = std::chrono::seconds(5)) {
     const auto by = std::chrono::steady_clock::now() + limit;
     for (;;) {
@@ -187,7 +187,7 @@ class RawClient {
       char space[65536];
       const ssize_t got =
           ssl_ != nullptr ? SSL_read(ssl_, space, sizeof space) : recv(fd_, space, sizeof space, 0);
-      // A record that held none of our bytes.
+      // A TLS record without application data.
       if (got < 0 && ssl_ != nullptr && SSL_get_error(ssl_, -1) == SSL_ERROR_WANT_READ) continue;
       if (got <= 0) {
         ended_ = true;
@@ -210,14 +210,14 @@ class RawClient {
     }
     return std::nullopt;
   }
-  // Whether the connection ends in time; what comes before is dropped.
+  // Returns whether the connection ends in time; drops what comes before.
   bool AwaitEnd(std::chrono::milliseconds limit = std::chrono::seconds(5)) {
     const auto by = std::chrono::steady_clock::now() + limit;
     while (!ended_ && std::chrono::steady_clock::now() < by) Next(std::chrono::milliseconds(50));
     return ended_;
   }
 
-  // The fields of a HEADERS frame; each one has to be decoded, in order.
+  // The fields of a HEADERS frame. Every such frame must be decoded, in order.
   std::map<std::string, std::string> Decode(const RawFrame& frame) {
     std::map<std::string, std::string> fields;
     std::string_view rest = frame.payload;
@@ -238,7 +238,7 @@ class RawClient {
     return fields;
   }
 
-  // What a stream gets until its end: all fields, the body, and the code of a reset (-1: none).
+  // All that a stream receives: fields, body, and the code of a reset (-1: none).
   struct Answer {
     std::map<std::string, std::string> fields;
     std::string body;

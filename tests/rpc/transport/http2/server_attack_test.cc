@@ -1,4 +1,4 @@
-// Peers that want to harm: each is ended or bounded in time and memory, and others are served.
+// Hostile peers: each is disconnected, or bounded in time and memory, while others are served.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -28,7 +28,7 @@ void ExpectServes(const TestServer& server) {
   EXPECT_EQ(other.Read(1).status(), "0");
 }
 
-// The connection ends with GOAWAY and this code, or without one if it was lost in the flood.
+// Expects GOAWAY with this code, or the end alone if GOAWAY was lost in the flood.
 void ExpectEnded(RawClient& client, uint32_t code) {
   if (const auto goaway = client.Await(NGHTTP2_GOAWAY); goaway.has_value()) {
     EXPECT_EQ(goaway->Number(4), code);
@@ -48,7 +48,7 @@ TEST(ServerAttack, RapidResetEndsTheConnection) {
   ExpectServes(server);
 }
 
-// The peer makes the server reset streams: a window update of 0 is an error of the stream.
+// The peer provokes resets: a zero window update is a stream error.
 TEST(ServerAttack, ProvokedResetsEndTheConnection) {
   const TestServer server;
   RawClient client(server.path);
@@ -143,7 +143,7 @@ TEST(ServerAttack, PeerThatDoesNotReadCostsLittleAndEnds) {
   }
   ASSERT_TRUE(TestServer::Soon([&] { return server.counts.open == 40; }));
   std::this_thread::sleep_for(milliseconds(100));
-  // For each stream its message, for each connection its output.
+  // One message per stream and the output of each connection.
   EXPECT_LE(server.server->memory(), size_t{40} * 110'000 + size_t{4} * 600'000);
   EXPECT_TRUE(TestServer::Soon([&] { return server.counts.open == 0; }));
   EXPECT_TRUE(TestServer::Soon([&] { return server.server->connections() == 0; }));
@@ -195,7 +195,7 @@ TEST(ServerAttack, RequestsThatNeverEndAreBounded) {
   ExpectServes(server);
 }
 
-// However little of it is missing, and whatever the client goes on sending.
+// However little is missing, and whatever else the client sends.
 TEST(ServerAttack, RequestsThatDoNotComeInTimeAreRefused) {
   ServerLimits limits;
   limits.request_time = milliseconds(300);
@@ -260,7 +260,7 @@ TEST(ServerAttack, SurvivesWithoutDescriptors) {
   std::vector<std::unique_ptr<RawClient>> clients;
   const int next = dup(0);
   close(next);
-  // Two more for this test's sockets, none for the server's.
+  // Two more for this test's sockets, none for the server.
   rlimit low = old;
   low.rlim_cur = static_cast<rlim_t>(next) + 1;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
@@ -275,7 +275,7 @@ TEST(ServerAttack, SurvivesWithoutDescriptors) {
   ExpectServes(server);
 }
 
-// Connections that are only held must not take what calls need to open their files.
+// Idle connections must not take the descriptors with which calls open files.
 TEST(ServerAttack, ConnectionsLeaveDescriptorsForCalls) {
   const TestServer server;
   rlimit old = {};
@@ -304,7 +304,7 @@ TEST(ServerAttack, ConnectionsLeaveDescriptorsForCalls) {
   EXPECT_EQ(clients.front()->Read(3).status(), "0");
 }
 
-// A call that is cut after any number of bytes, and one that is reset after any number of frames.
+// A call cut after any number of bytes, and one reset after any number of frames.
 TEST(ServerAttack, ResetsAtEveryStage) {
   const TestServer server;
   const std::string call =

@@ -1,5 +1,5 @@
-// How a server's connections begin and end: addresses, ages, idle times, and clients that say
-// goodbye or send more than a gRPC client would.
+// How a server's connections begin and end: addresses, age, idle time, and clients that send GOAWAY
+// or frames that a gRPC client would not.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -50,13 +50,13 @@ TEST(ServerLife, ListensAndIsReachedOnIPv6) {
   call->Start("/t/Stream", "20 10000", got);
   EXPECT_OK(got.Await());
   EXPECT_EQ(got.messages().size(), 20U);
-  // Never two servers on one port.
+  // Two servers must never share a port.
   test::TestService other(counts);
   EXPECT_TRUE(
       absl::IsFailedPrecondition(Server::Start(server->address(), {}, {&other}, {}, {}).status()));
 }
 
-// GOAWAY from a client: what is open goes on to its end, and then the connection ends.
+// After a client's GOAWAY, open streams finish and then the connection ends.
 TEST(ServerLife, GoawayOfAClientLetsItsStreamsEnd) {
   const TestServer server;
   RawClient client(server.path);
@@ -92,12 +92,12 @@ TEST(ServerLife, TrailersOfAClientAreTheEndOfItsRequest) {
   EXPECT_EQ(answer.status(), "0");
   EXPECT_EQ(answer.body, Framed("x"));
   EXPECT_EQ(answer.reset, -1);
-  // A message that they cut is an error.
+  // A message cut by them is an error.
   client.Headers(3, Request("/t/Echo"));
   client.Data(3, Framed("xyz").substr(0, 6), false);
   client.Headers(3, {{"x-checksum", "1"}}, true);
   EXPECT_EQ(client.Read(3).status(), "13");
-  // After them, or without an end, or with fields of requests, they break HTTP/2's rules.
+  // After trailers, without END_STREAM, or with request fields, they violate HTTP/2.
   client.Headers(5, Request("/t/Hold"));
   client.Headers(5, {{"x-checksum", "1"}});
   EXPECT_EQ(client.Read(5).reset, NGHTTP2_PROTOCOL_ERROR);
@@ -120,12 +120,12 @@ TEST(ServerLife, AnOldConnectionWithoutStreamsIsShutDown) {
   const auto goaway = client.Await(NGHTTP2_GOAWAY, 0, seconds(20));
   ASSERT_TRUE(goaway.has_value());
   EXPECT_EQ(goaway->Number(4), uint32_t{NGHTTP2_NO_ERROR});
-  // A tenth less at most.
+  // At most a tenth less.
   EXPECT_GE(Clock::now() - begin, milliseconds(265));
   EXPECT_TRUE(client.AwaitEnd(seconds(20)));
 }
 
-// What is open may go on for the same time again.
+// Open calls get the same time again.
 TEST(ServerLife, AnOldConnectionWithStreamsHasTimeToEnd) {
   ServerLimits limits;
   limits.connection.max_age = milliseconds(500);
@@ -135,7 +135,7 @@ TEST(ServerLife, AnOldConnectionWithStreamsHasTimeToEnd) {
   client.Call(1, "/t/Hold", "x");
   ASSERT_TRUE(client.Await(NGHTTP2_GOAWAY, 0, seconds(20)).has_value());
   EXPECT_EQ(server.counts.open, 1);
-  // A call that was on its way is served until the last GOAWAY says which one is the last.
+  // A call in flight is served until the last GOAWAY names the last stream.
   EXPECT_TRUE(client.AwaitEnd(seconds(20)));
   EXPECT_GE(Clock::now() - begin, milliseconds(890));
   EXPECT_TRUE(TestServer::Soon([&] { return server.counts.open == 0; }));
@@ -157,7 +157,7 @@ TEST(ServerLife, AStreamOfAnOldConnectionThatEndsInTimeIsWhole) {
     const auto fields = client.Decode(*frame);
     if (frame->end()) status = fields.at("grpc-status");
   }
-  // On a machine that is too busy the connection's time is over first, which is no OK.
+  // On a busy machine the connection's time may run out first, which must not be OK.
   EXPECT_TRUE(client.ended());
   EXPECT_TRUE(status == "0" || status.empty()) << status;
 }
@@ -173,7 +173,7 @@ TEST(ServerLife, AnIdleConnectionIsShutDown) {
   ASSERT_TRUE(idle.Await(NGHTTP2_GOAWAY, 0, seconds(20)).has_value());
   EXPECT_GE(Clock::now() - begin, milliseconds(199));
   EXPECT_TRUE(idle.AwaitEnd(seconds(20)));
-  // One with a stream is not idle, however long it is silent.
+  // A connection with a stream is not idle, however long it is silent.
   EXPECT_FALSE(busy.AwaitEnd(milliseconds(500)));
   EXPECT_EQ(server.counts.open, 1);
   busy.Reset(1);

@@ -1,5 +1,5 @@
-// Random calls of one connection: opened with bytes that are cut at random places, reset, read at
-// random times through small windows. What arrives is what was sent.
+// Random calls on one connection: opened with bytes cut at random places, reset, read at random
+// times through small windows. Received must equal sent.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using test::Framed;
 using test::RawClient;
 using test::TestServer;
 
-// A call that the model knows: what it must get, and what it has got.
+// A call of the model: its expected and received messages.
 struct Expected {
   std::string body;
   std::string got;
@@ -63,7 +63,7 @@ class Model {
  private:
   size_t Below(size_t limit) { return random_() % limit; }
 
-  // In pieces of random sizes, whatever the frames are.
+  // In pieces of random sizes, across frame borders.
   void SendCut(std::string_view bytes) {
     while (!bytes.empty()) {
       const size_t piece = std::min(1 + Below(1 + Below(200)), bytes.size());

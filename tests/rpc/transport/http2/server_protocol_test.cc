@@ -1,5 +1,5 @@
-// Rules of gRPC's HTTP/2 mapping, and of HTTP/2 itself where gRPC leans on them, that a server is
-// shown frame by frame. docs/reference/grpc-over-http2.md has the list.
+// The rules of gRPC's HTTP/2 mapping, and of HTTP/2 where gRPC depends on them, tested on a server
+// frame by frame. docs/reference/grpc-over-http2.md lists them.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -41,7 +41,7 @@ RawClient::Answer Ask(RawClient& client, uint32_t stream, const Fields& fields,
   return client.Read(stream);
 }
 
-// The connection's next stream is served.
+// Checks that the connection's next stream is served.
 void ExpectUsable(RawClient& client, uint32_t stream) {
   EXPECT_EQ(Ask(client, stream, Request("/t/Echo"), Framed("next")).body, Framed("next"));
 }
@@ -67,7 +67,7 @@ TEST(ServerProtocol, TimeoutsInEveryUnit) {
   }
 }
 
-// The names are those of requests of browsers, tracers and later versions of gRPC.
+// Names that browsers, tracers and later gRPC versions send.
 TEST(ServerProtocol, MetadataOfTheClientIsPassedOver) {
   const TestServer server;
   RawClient client(server.path);
@@ -115,7 +115,7 @@ TEST(ServerProtocol, MalformedHeadersResetTheirStream) {
   ExpectUsable(client, stream);
 }
 
-// A block may come in pieces, with padding, and with a priority.
+// A header block may be split, padded and carry a priority.
 TEST(ServerProtocol, HeadersOfEveryShape) {
   const TestServer server;
   RawClient client(server.path);
@@ -175,7 +175,7 @@ TEST(ServerProtocol, ARequestMayEndWithItsHeadersOrWithTrailers) {
   const auto trailed = client.Read(3);
   EXPECT_EQ(trailed.status(), "0");
   EXPECT_EQ(trailed.body, Framed("x"));
-  // Within a message they are its end, too.
+  // Trailers within a message end it, too.
   client.Headers(5, Request("/t/Echo"));
   client.Data(5, Framed("xyz").substr(0, 6), false);
   client.Headers(5, {{"x-trailer", "1"}}, true);
@@ -189,7 +189,7 @@ TEST(ServerProtocol, ARequestMayEndWithItsHeadersOrWithTrailers) {
   ExpectUsable(client, 9);
 }
 
-// Cancelled without a word: END_STREAM never comes.
+// A silent cancellation: END_STREAM never comes.
 TEST(ServerProtocol, AMessageIsServedBeforeTheRequestEnds) {
   const TestServer server;
   RawClient client(server.path);
@@ -235,7 +235,7 @@ TEST(ServerProtocol, ResetsOfEveryCodeEndTheCallAndNothingElse) {
   EXPECT_EQ(server.counts.open, 1);
 }
 
-// A client that does not know the limit yet may ask again; one that has acknowledged it breaks
+// A client that does not know the limit yet may retry; one that has acknowledged it violates
 // HTTP/2.
 TEST(ServerProtocol, StreamsAboveTheLimitAreRefused) {
   ServerLimits limits;
@@ -265,7 +265,7 @@ TEST(ServerProtocol, WindowsThatAreOverrunAreErrors) {
   const std::string piece(16'000, '\0');
   for (int i = 0; i < 100 && client.Data(1, piece, false); ++i) {
   }
-  // The stream's own, or the connection's after it.
+  // An error of the stream, or of the connection.
   bool ended = false;
   while (!ended) {
     const auto frame = client.Next(kLong);
@@ -365,14 +365,14 @@ TEST(ServerProtocol, OpenStreamsEndAfterTheClientsGoaway) {
   EXPECT_EQ(answer.body, Framed("one") + Framed("two"));
 }
 
-// The first GOAWAY excludes nothing; the number of the last stream comes after a round trip, so
-// that requests that are on their way are served.
+// The first GOAWAY excludes nothing. The last stream's number follows after a round trip, so that
+// requests in flight are served.
 TEST(ServerProtocol, DrainingSaysWhichStreamWasTheLast) {
   TestServer server;
   RawClient client(server.path);
   client.Call(1, "/t/Hold", "x");
   ASSERT_TRUE(TestServer::Soon([&] { return server.counts.open == 1; }));
-  // Waits for the call on every way out of this test.
+  // Joins on every way out of this test.
   const std::jthread drain([&] { server.server->Shutdown(kLong); });
   std::optional<test::RawFrame> notice;
   std::optional<test::RawFrame> ping;
@@ -386,7 +386,7 @@ TEST(ServerProtocol, DrainingSaysWhichStreamWasTheLast) {
   }
   EXPECT_EQ(notice->Number(), 0x7fffffffU);
   EXPECT_EQ(notice->Number(4), uint32_t{NGHTTP2_NO_ERROR});
-  // Whatever comes now is refused in a way that says that it was not looked at.
+  // From now on, streams are refused in a way that shows that they were not processed.
   client.Call(3, "/t/Echo", "late");
   const auto refused = client.Await(NGHTTP2_RST_STREAM, 3, kLong);
   ASSERT_TRUE(refused.has_value());
@@ -396,7 +396,7 @@ TEST(ServerProtocol, DrainingSaysWhichStreamWasTheLast) {
   ASSERT_TRUE(last.has_value());
   EXPECT_LE(last->Number(), 3U);
   EXPECT_GE(last->Number(), 1U);
-  // The open call goes on until its client ends it.
+  // The open call continues until its client ends it.
   EXPECT_EQ(server.counts.open, 1);
   client.Reset(1);
   EXPECT_TRUE(client.AwaitEnd(kLong));

@@ -1,4 +1,4 @@
-// Rules of gRPC's HTTP/2 mapping for a server, frame by frame; and gRPC's own client.
+// The rules of gRPC's HTTP/2 mapping for a server, frame by frame; and gRPC's own client.
 #include "rpc/transport/http2/server.h"
 
 #include <grpcpp/generic/generic_stub.h>
@@ -22,7 +22,7 @@ using test::RawClient;
 using test::Request;
 using test::TestServer;
 
-// What a request whose headers are changed gets.
+// The answer to a request with changed headers.
 RawClient::Answer Ask(const TestServer& server, const Fields& fields,
                       const std::string& body = Framed("x")) {
   RawClient client(server.path);
@@ -64,7 +64,7 @@ TEST(HttpServer, EncodesTheStatusText) {
   EXPECT_EQ(answer.fields.at("x-begin"), "first");
 }
 
-// nghttp2 refuses trailers that are too long; the call would never end.
+// nghttp2 refuses overlong trailers; the call would never end.
 TEST(HttpServer, ReadsAfterTheEndReturnAtOnceAndLongTextsAreCut) {
   const TestServer server;
   const auto answer = Ask(server, Request("/t/ReadOn"), Framed("one"));
@@ -116,7 +116,7 @@ TEST(HttpServer, RefusesBrokenMessages) {
   announced[2] = 1;  // 65 KiB and more
   announced[4] = 1;
   EXPECT_EQ(Ask(server, echo, announced).status(), "8");
-  // A client that sends no message is served; its end is the end.
+  // A client that sends no message is served; END_STREAM ends its request.
   const auto none = Ask(server, echo, "");
   EXPECT_EQ(none.status(), "0");
   EXPECT_EQ(none.body, "");
@@ -127,7 +127,7 @@ TEST(HttpServer, LongestMessagePassesItsWindow) {
   const TestServer server;
   RawClient client(server.path);
   const std::string message(64 * kKiB, 'm');
-  // The server's windows hold once its settings are acknowledged.
+  // The server's windows apply once its settings are acknowledged.
   client.Send(test::Frame(NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0, ""));
   client.Headers(1, Request("/t/Echo"));
   const std::string framed = Framed(message);
@@ -212,7 +212,7 @@ TEST(HttpServer, SendsWithinAnyWindow) {
   }
 }
 
-// A connection's window of zero holds its streams, and nothing else.
+// A zero connection window blocks its streams, and nothing else.
 TEST(HttpServer, WritesStopAtTheWindow) {
   const TestServer server;
   RawClient client(server.path);

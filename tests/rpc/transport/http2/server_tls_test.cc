@@ -1,4 +1,4 @@
-// A server over TLS, record by record: who is let in, and what strange peers get.
+// A server over TLS, record by record: who is admitted, and how odd peers are treated.
 #include <gtest/gtest.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -58,7 +58,7 @@ class ServerOverTls : public testing::Test {
     });
   }
 
-  // The client's end before its handshake, on `fd`. OpenSSL without anything of ours.
+  // Runs the client before its handshake on `fd`; plain OpenSSL.
   static SSL* Client(int fd, const Offer& offer) {
     const SslContext context(SSL_CTX_new(TLS_client_method()));
     SSL_CTX_set_security_level(context.get(), 0);
@@ -76,13 +76,13 @@ class ServerOverTls : public testing::Test {
     SSL_clear_mode(ssl, SSL_MODE_AUTO_RETRY);
     SSL_set_connect_state(ssl);
     SSL_set_fd(ssl, fd);
-    // A test that waits for ever says nothing.
+    // A hanging test would report nothing.
     const timeval limit = {.tv_sec = 20, .tv_usec = 0};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     return ssl;
   }
 
-  // After the handshake; null if it has failed.
+  // Connects and shakes hands; null if the handshake fails.
   std::unique_ptr<RawClient> Connect(const Offer& offer = {}, bool preface = true) const {
     const int fd = test::ConnectTo(server_->path);
     SSL* const ssl = Client(fd, offer);
@@ -138,7 +138,7 @@ TEST_F(ServerOverTls, RefusesClientsThatDoNotOfferHttp2) {
   ExpectServes();
 }
 
-// What a client sends first.
+// The client's first flight.
 std::string FirstFlight() {
   const SslContext context(SSL_CTX_new(TLS_client_method()));
   const Ssl ssl(SSL_new(context.get()));
@@ -153,7 +153,7 @@ std::string FirstFlight() {
   return {data, static_cast<size_t>(size)};
 }
 
-// Whatever a peer has sent of a handshake, and goes on sending: it must be over in its time.
+// However far a peer gets, and whatever it keeps sending, the handshake has a time limit.
 TEST_F(ServerOverTls, AHandshakeThatStallsIsCut) {
   ServerLimits limits;
   limits.connection.handshake_time = milliseconds(500);
@@ -199,7 +199,7 @@ TEST_F(ServerOverTls, PlainBytesAndTlsDoNotMeet) {
   EXPECT_TRUE(TestServer::Soon([&] { return without.server->connections() == 0; }, seconds(20)));
 }
 
-// Handshakes are the dearest thing that a client may ask for.
+// A handshake is the most expensive operation that a client can request.
 TEST_F(ServerOverTls, RenegotiationIsRefused) {
   Start();
   for (int i = 0; i < 10; ++i) {
@@ -216,7 +216,7 @@ TEST_F(ServerOverTls, RenegotiationIsRefused) {
   ExpectServes();
 }
 
-// A peer that asks for new keys and reads no answer is cut like one that reads no messages; the
+// A peer that requests new keys and reads no answer is cut like one that reads no messages. The
 // loop must not spin meanwhile.
 TEST_F(ServerOverTls, NewKeysAreTakenAndCostLittle) {
   ServerLimits limits;
@@ -245,7 +245,8 @@ TEST_F(ServerOverTls, NewKeysAreTakenAndCostLittle) {
   ExpectServes();
 }
 
-// A client that ends its side can't be answered; its calls are cancelled, and nothing waits.
+// A client that closes its sending side cannot be answered; its calls are cancelled, and nothing
+// waits.
 TEST_F(ServerOverTls, HalfClosedConnectionsEnd) {
   Start();
   int cancelled = 0;
@@ -311,7 +312,7 @@ TEST_F(ServerOverTls, ClientsMustShowACertificateOfTheAuthority) {
   const PemIdentity early = authority_.Issue({.begins = 3600, .ends = 7200});
   const PemIdentity foreign = TestAuthority("another").Issue();
   const auto admitted = [&](int version, const PemIdentity* identity) {
-    // Over TLS 1.3 a client learns that it is refused when it reads.
+    // With TLS 1.3 a client learns of the refusal when it reads.
     const auto client = Connect({.version = version, .identity = identity});
     return client != nullptr && client->Call(1, "/t/Echo", "x") && client->Read(1).status() == "0";
   };

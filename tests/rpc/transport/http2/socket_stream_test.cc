@@ -53,7 +53,7 @@ class SocketStreamTest : public testing::TestWithParam<bool> {
 
 INSTANTIATE_TEST_SUITE_P(PlainAndTls, SocketStreamTest, testing::Bool());
 
-// Parts of random sizes, more than the socket takes at once, arrive as they were sent.
+// Parts of random sizes, more than the socket accepts at once, arrive unchanged.
 TEST_P(SocketStreamTest, CarriesBytesThroughAFullSocket) {
   Handshake(ends_);
   std::mt19937 random(3);
@@ -66,7 +66,7 @@ TEST_P(SocketStreamTest, CarriesBytesThroughAFullSocket) {
   size_t count = 0;
   for (int turns = 0; got.size() < sent.size() && turns < 100'000; ++turns) {
     while (taken < sent.size()) {
-      // The same again after a write that could not be done.
+      // Retries with the same bytes after a write that would block.
       size_t at = count > 0 ? sent.size() : taken;
       while (count < parts.size() && at < sent.size()) {
         const size_t bytes = std::min<size_t>(1 + random() % 40'000, sent.size() - at);
@@ -108,7 +108,7 @@ TEST_P(SocketStreamTest, ReportsTheEnd) {
   EXPECT_EQ(result.state, State::kEnd);
 }
 
-// The process must survive; the default action of SIGPIPE ends it.
+// The process must survive; by default SIGPIPE ends it.
 TEST_P(SocketStreamTest, SurvivesAPeerThatIsGone) {
   Handshake(ends_);
   ends_.b.reset();

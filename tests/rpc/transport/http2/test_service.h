@@ -1,4 +1,4 @@
-// A service whose methods do what tests need, and a server of it on a Unix socket.
+// A service with methods for tests, and a server for it on a Unix socket.
 #ifndef CBT_TESTS_RPC_TRANSPORT_HTTP2_TEST_SERVICE_H_
 #define CBT_TESTS_RPC_TRANSPORT_HTTP2_TEST_SERVICE_H_
 
@@ -41,7 +41,7 @@ class CountedCall : public rpc::CallHandler {
   CallCounts& counts;
 };
 
-// /t/Echo: every message of the request back, then OK with metadata.
+// /t/Echo: returns every message of the request, then OK with metadata.
 class EchoCall final : public CountedCall {
  public:
   using CountedCall::CountedCall;
@@ -54,8 +54,8 @@ class EchoCall final : public CountedCall {
   void OnWriteDone(bool) override { call.StartRead(); }
 };
 
-// /t/Stream: for a request "count size", so many messages of that size; those of number i consist
-// of the character 'a' + i % 26. Written by threads of its own if `from_thread`.
+// /t/Stream: the request "count size" asks for that many messages of that size; message i consists
+// of the character 'a' + i % 26. Own threads write them if `from_thread`.
 class StreamCall final : public CountedCall {
  public:
   StreamCall(rpc::ServerCall& server_call, CallCounts& all, bool from_thread)
@@ -95,7 +95,7 @@ class StreamCall final : public CountedCall {
   size_t size_ = 0;
 };
 
-// /t/Hold: open until it is cancelled.
+// /t/Hold: stays open until cancelled.
 class HoldCall final : public CountedCall {
  public:
   using CountedCall::CountedCall;
@@ -106,7 +106,7 @@ class HoldCall final : public CountedCall {
   }
 };
 
-// /t/Stuck: writes a message that the client need not take, and ends when it is cancelled.
+// /t/Stuck: writes a message that the client may never take; ends when cancelled.
 class StuckCall final : public CountedCall {
  public:
   using CountedCall::CountedCall;
@@ -127,8 +127,7 @@ class FailCall final : public CountedCall {
   }
 };
 
-// /t/ReadOn: reads on after the end of the request, twice; then an error with a text that is too
-// long for trailers.
+// /t/ReadOn: reads twice past the end of the request, then fails with a text too long for trailers.
 class ReadOnCall final : public CountedCall {
  public:
   using CountedCall::CountedCall;
@@ -180,7 +179,7 @@ struct TestServer {
             rpc::http2::Server::Start({.is_unix = true, .path = path, .host = {}, .port = 0},
                                       limits, {&service}, std::move(ssl), {}))) {}
 
-  // Whether `condition` holds soon.
+  // Waits briefly for `condition`.
   template <typename Condition>
   static bool Soon(const Condition& condition,
                    std::chrono::milliseconds limit = std::chrono::seconds(10)) {

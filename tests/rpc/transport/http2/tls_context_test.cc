@@ -1,5 +1,5 @@
-// TLS in memory: our server against OpenSSL's client, and the other way round. Who is refused, and
-// why; files that change.
+// TLS in memory: our server against OpenSSL's client, and the reverse. Refusals and their reasons;
+// files that change.
 #include "rpc/transport/http2/tls_context.h"
 
 #include <gmock/gmock.h>
@@ -31,14 +31,14 @@ using test::TempDir;
 using test::TestAuthority;
 using testing::HasSubstr;
 
-// How the two ends of a handshake, and of a byte in each direction after it, came out: "" for well.
+// The result of each end of a handshake and a byte each way after it; "" for success.
 struct Outcome {
   std::string client;
   std::string server;
   bool ok() const { return client.empty() && server.empty(); }
 };
 
-// One end, as far as it can go; true when it is done or has failed.
+// Advances one end as far as possible; true when it is done or has failed.
 bool Advance(SSL* ssl, int& step, std::string& failure) {
   while (step < 3 && failure.empty()) {
     char byte = 'x';
@@ -63,7 +63,7 @@ Outcome Talk(SSL* client, SSL* server) {
   SSL_set_bio(server, ends[1], ends[1]);
   Outcome outcome;
   int steps[2] = {};
-  // An end that waits for one that has failed waits for ever.
+  // An end that waits for a failed peer would wait forever.
   for (int turn = 0; turn < 20; ++turn) {
     const bool done = Advance(client, steps[0], outcome.client);
     if (Advance(server, steps[1], outcome.server) && done) break;
@@ -71,12 +71,12 @@ Outcome Talk(SSL* client, SSL* server) {
   return outcome;
 }
 
-// OpenSSL without anything of ours.
+// Plain OpenSSL.
 class Foreign {
  public:
   explicit Foreign(const SSL_METHOD* method, std::string protocols = std::string("\2h2"))
       : context_(SSL_CTX_new(method)), protocols_(std::move(protocols)) {
-    // As old as they come.
+    // Allows ancient protocols and ciphers.
     SSL_CTX_set_security_level(get(), 0);
     SSL_CTX_set_alpn_select_cb(
         get(),
@@ -248,7 +248,7 @@ TEST_F(TlsContext, ClientsWithoutAKnownCertificateAreRefused) {
     EXPECT_THAT(ask(&early).server, HasSubstr("not yet valid"));
     const PemIdentity known = authority.Issue();
     EXPECT_TRUE(ask(&known).ok());
-    // What the client learns, before it has sent a request or when it reads.
+    // What the client learns: before it sends a request, or when it reads.
     EXPECT_THAT(ask(&foreign).client, HasSubstr("unknown ca"));
     EXPECT_THAT(ask(&expired).client, HasSubstr("certificate expired"));
   }
@@ -286,7 +286,7 @@ TEST_F(TlsContext, HostsThatCantBeCheckedAreRefused) {
   }
 }
 
-// SNI is for names alone.
+// SNI is for host names only.
 TEST_F(TlsContext, NamesAreSentAndAddressesAreNot) {
   Foreign server(TLS_server_method());
   server.Show(authority.Issue());
@@ -344,7 +344,7 @@ TEST_F(TlsContext, NothingIsResumedOrRenegotiated) {
     ASSERT_TRUE(Talk(theirs.get(), ours.get()).ok());
     EXPECT_EQ(sessions, 0);
     if (version == TLS1_2_VERSION) {
-      // A second handshake gets an alert, a warning that changes nothing.
+      // A second handshake gets an alert, a warning without effect.
       SSL_renegotiate(theirs.get());
       EXPECT_LE(SSL_do_handshake(theirs.get()), 0);
       char byte = 0;
@@ -433,7 +433,7 @@ class TlsFiles : public TlsContext {
     dir.Write("clients", authority.pem());
   }
 
-  // Replaces them as tools do: a new file each, and then its name.
+  // Replaces files as tools do: writes a new file, then renames it.
   void Put(const std::string& name, const std::string& text) const {
     dir.Write("beside", text);
     std::filesystem::rename(dir / "beside", dir / name);
@@ -449,7 +449,7 @@ class TlsFiles : public TlsContext {
             .client_ca_file = client_ca ? dir / "clients" : ""};
   }
 
-  // Whose certificate the server shows.
+  // The issuer of the certificate that the server presents.
   std::string Issuer(ServerTls& server) const {
     Foreign client(TLS_client_method());
     const Ssl theirs = client.Client();
@@ -481,7 +481,7 @@ TEST_F(TlsFiles, ANewCertificateIsShownToNewConnections) {
   EXPECT_EQ(server->TakeClientCaChange(), ServerTls::Change::kNone);
 }
 
-// The key comes first, its certificate later; and what is there may be gone or broken for a while.
+// The key arrives before its certificate; meanwhile files may be missing or broken.
 TEST_F(TlsFiles, UntilBothAreThereTheOldOnesGoOn) {
   const auto server = ServerOf(Files(false));
   const PemIdentity next = other.Issue();
@@ -509,10 +509,10 @@ TEST_F(TlsFiles, ANewClientCaHoldsAtOnce) {
   EXPECT_FALSE(Admits(*server, authority));
   EXPECT_EQ(server->TakeClientCaChange(), ServerTls::Change::kChanged);
   EXPECT_EQ(server->TakeClientCaChange(), ServerTls::Change::kNone);
-  // The change is noticed without a connection too.
+  // The change is noticed without a new connection.
   Put("clients", authority.pem());
   EXPECT_EQ(server->TakeClientCaChange(), ServerTls::Change::kChanged);
-  // A new certificate of the server leaves the CA as it is.
+  // A new server certificate leaves the client CA as it is.
   Write(other.Issue());
   EXPECT_TRUE(Admits(*server, authority));
   EXPECT_FALSE(Admits(*server, other));

@@ -1,4 +1,4 @@
-// TLS contexts of a server and a client that accept each other, made on the spot.
+// TLS contexts of a server and a client that accept each other.
 #ifndef CBT_TESTS_RPC_TRANSPORT_HTTP2_TLS_PAIR_H_
 #define CBT_TESTS_RPC_TRANSPORT_HTTP2_TLS_PAIR_H_
 

@@ -1,4 +1,4 @@
-// Answers as no good server gives them: each ends in an error, and never changes what came before.
+// Malformed answers: each ends in an error and never changes what came before.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,8 +51,8 @@ class ChannelAnswers : public testing::Test {
     std::vector<std::string> messages;
   };
 
-  // What comes of a call whose answer is `bytes`, after SETTINGS; then the server waits for the
-  // client to go, or closes the connection.
+  // The outcome of a call whose answer is `bytes`, after SETTINGS. The server then waits for the
+  // client to leave, or closes the connection.
   Outcome Ask(const std::string& bytes, bool close = false, Deadline deadline = {}) const {
     const RawServer server(dir / "s", [&](RawConnection& connection) {
       if (!connection.AwaitRequest()) return;
@@ -68,7 +68,7 @@ class ChannelAnswers : public testing::Test {
     return outcome;
   }
 
-  // The answer is refused with this code, and the first messages were delivered or not.
+  // Expects an error with this code, after the first messages or before any.
   void Refused(const std::string& what, const std::string& bytes, StatusCode code,
                const std::string& text = "", const std::vector<std::string>& sent = {}) const {
     const Outcome outcome = Ask(bytes);
@@ -137,7 +137,7 @@ TEST_F(ChannelAnswers, ACutMessageIsNotTheEnd) {
     Refused("trailers", start + Trailers(), StatusCode::kInternal, "within a message", {"one"});
     Refused("end", start + DataFrame("", true), StatusCode::kUnknown, "", {"one"});
   }
-  // A length that lies, up and down.
+  // A length prefix that is too large or too small.
   std::string lie = MessageBytes("one");
   lie[4] = 4;
   Refused("longer", Head() + DataFrame(lie) + Trailers(), StatusCode::kInternal,
@@ -184,7 +184,7 @@ TEST_F(ChannelAnswers, OtherAnswersOfHttp) {
 }
 
 TEST_F(ChannelAnswers, FramesOutOfOrder) {
-  // HTTP/2 ends the connection for it.
+  // HTTP/2 treats it as a connection error.
   Refused("data first", DataFrame(MessageBytes("one")) + Head() + Trailers(),
           StatusCode::kUnavailable, "PROTOCOL_ERROR");
   Refused("headers twice", Head() + Head() + Trailers(), StatusCode::kInternal);
@@ -214,7 +214,7 @@ TEST_F(ChannelAnswers, Resets) {
 TEST_F(ChannelAnswers, Goaway) {
   Refused("excluded", GoawayFrame(0), StatusCode::kUnavailable);
   Refused("excluded with a reason", GoawayFrame(0, 11), StatusCode::kUnavailable);
-  // A stream that is not excluded goes on.
+  // A stream that GOAWAY does not exclude continues.
   const Outcome outcome =
       Ask(GoawayFrame(1) + Head() + DataFrame(MessageBytes("one")) + Trailers());
   EXPECT_OK(outcome.status);
@@ -231,7 +231,7 @@ TEST_F(ChannelAnswers, EndlessHeadersAreRefused) {
   fields[0] = {"grpc-status", "0"};
   Refused("long trailers", Head() + Trailers(fields), StatusCode::kResourceExhausted,
           "headers exceed");
-  // A block that never ends.
+  // An endless header block.
   std::string endless = Frame(1, 0, 1, test::FieldBytes(kHead));
   for (int i = 0; i < 3000; ++i)
     endless += Frame(9, 0, 1, test::FieldBytes({{"x", std::string(100, 'x')}}));
@@ -255,7 +255,7 @@ TEST_F(ChannelAnswers, BytesThatAreNotHttp2) {
   }
 }
 
-// Only the whole answer is a success.
+// Only the complete answer is a success.
 TEST_F(ChannelAnswers, CutAtEveryByte) {
   const std::vector<std::string> sent = {"one", "", "three"};
   std::string answer = Head();
@@ -271,7 +271,7 @@ TEST_F(ChannelAnswers, CutAtEveryByte) {
   }
 }
 
-// The same bytes, one at a time, are the same answer.
+// The same bytes sent one at a time give the same answer.
 TEST_F(ChannelAnswers, DribbledAnswersAreWhole) {
   const RawServer server(dir / "s", [&](RawConnection& connection) {
     if (!connection.AwaitRequest()) return;
@@ -311,7 +311,7 @@ TEST_F(ChannelAnswers, AServerThatNeverAcceptsIsLeftAtTheDeadline) {
   ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(listen(listener, 0), 0);
   std::vector<std::shared_ptr<Channel>> channels;
-  // The first ones wait in the queue, others for a place in it.
+  // The first ones are in the listen queue; others wait for a place in it.
   for (int i = 0; i < 4; ++i) {
     channels.push_back(ChannelTo(dir / "s"));
     Collector collector;

@@ -1,4 +1,4 @@
-// Our channels against gRPC's own server: what is sent and received, TLS, restarts.
+// Our channels against gRPC's own server: sending, receiving, TLS, restarts.
 #include <gmock/gmock.h>
 #include <grpc/grpc.h>
 #include <grpcpp/generic/async_generic_service.h>
@@ -28,8 +28,8 @@ using std::chrono::seconds;
 using test::Collector;
 using testing::HasSubstr;
 
-// Answers every request with copies of it: "/x/COUNT" with COUNT of them, then OK; a count below 0
-// is a status, and "/x/hang" never ends.
+// Echoes each request: "/x/COUNT" returns COUNT copies, then OK; a negative COUNT is a status, and
+// "/x/hang" never ends.
 class Echo final : public grpc::CallbackGenericService {
  public:
   grpc::ServerGenericBidiReactor* CreateReactor(
@@ -82,7 +82,7 @@ class Echo final : public grpc::CallbackGenericService {
     void OnDone() override { delete this; }
 
    private:
-    // Cancelled and read in vain at the same time.
+    // Cancellation and a failed read may coincide.
     void End(const grpc::Status& status) {
       if (!ended_.exchange(true)) Finish(status);
     }
@@ -107,7 +107,7 @@ class Echo final : public grpc::CallbackGenericService {
 
 class ChannelGrpc : public testing::Test {
  protected:
-  // Otherwise gRPC ends with each server, which may take ten seconds.
+  // Otherwise gRPC shuts down with each server, which may take ten seconds.
   static void SetUpTestSuite() { grpc_init(); }
   static void TearDownTestSuite() { grpc_shutdown(); }
 
@@ -215,7 +215,7 @@ TEST_F(ChannelGrpc, ManyCallsShareAConnection) {
   std::vector<std::unique_ptr<Collector>> collectors;
   std::vector<std::unique_ptr<ClientCall>> calls;
   for (int i = 0; i < 90; ++i) {
-    // Every third one is never read on: it stops no other.
+    // Every third call is never read further; it must not block the others.
     collectors.push_back(std::make_unique<Collector>(i % 3 == 0 ? 1 : 0));
     calls.push_back(channel->NewCall({}));
     calls.back()->Start("/x/40", std::string(20'000, 'a'), *collectors.back());

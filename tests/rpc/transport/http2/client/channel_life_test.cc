@@ -1,5 +1,5 @@
-// Lives of channels and calls: stops, cancels, deadlines, destruction at any time, servers that
-// come and go.
+// Life cycles of channels and calls: stops, cancellation, deadlines, destruction at any time,
+// servers that come and go.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ class ChannelLife : public testing::Test {
         MakeChannel(test::ValueOf(ParseAddress("unix:" + (dir / "s"))), {}, options));
   }
 
-  // One answer a connection.
+  // Sends one answer per connection.
   std::unique_ptr<RawServer> Answering(const std::string& answer) const {
     return std::make_unique<RawServer>(dir / "s", [answer](RawConnection& connection) {
       if (!connection.AwaitRequest()) return;
@@ -127,8 +127,8 @@ TEST_F(ChannelLife, CallsConnectAgainAfterARestart) {
   }
 }
 
-// A server takes 200 resets of a connection. More calls than may be reset go to more connections,
-// and one that has had its resets ends with its last call.
+// A server tolerates 200 resets per connection. When more calls might be reset, they use further
+// connections, and a connection that used up its resets ends with its last call.
 TEST_F(ChannelLife, CallsThatAreGivenUpAtOnceAreNoFlood) {
   ServerLimits limits;
   limits.connection.max_streams = 1000;
@@ -149,7 +149,7 @@ TEST_F(ChannelLife, CallsThatAreGivenUpAtOnceAreNoFlood) {
       EXPECT_EQ(collectors[i].Await().code(), StatusCode::kCancelled);
     }
     EXPECT_TRUE(test::TestServer::Soon([&] { return server.counts.open == 1; }));
-    // That of the first call lives, and perhaps the one that takes the next.
+    // The first call's connection lives, and possibly the one for the next call.
     EXPECT_TRUE(test::TestServer::Soon([&] { return server.server->connections() <= 2; }));
     EXPECT_FALSE(collectors.front().ended());
     calls.front()->Cancel();
@@ -184,7 +184,7 @@ TEST_F(ChannelLife, AStoppedCallEndsWhenItIsCancelledOrLate) {
     call->Start("/a.B/C", "", collector);
     EXPECT_TRUE(collector.AwaitMessages(3));
     if (!late) call->Cancel();
-    // Although the server's OK is here.
+    // Although the server's OK has arrived.
     EXPECT_EQ(collector.Await().code(),
               late ? StatusCode::kDeadlineExceeded : StatusCode::kCancelled);
     EXPECT_EQ(collector.messages().size(), 3U);
@@ -199,7 +199,7 @@ TEST_F(ChannelLife, TheWindowOpensAsMessagesAreTaken) {
   std::atomic<int> updates = 0;
   const RawServer server(dir / "s", [&](RawConnection& connection) {
     if (!connection.AwaitRequest()) return;
-    // With the acknowledgement of the client's SETTINGS, which the window is in.
+    // Together with the acknowledgement of the client's SETTINGS, which set the window.
     connection.Send(test::SettingsFrame() + test::Frame(4, 1, 0, ""));
     std::string bytes = HeadersFrame({{":status", "200"}, {"content-type", "application/grpc"}});
     for (size_t i = 0; i < kMessages; ++i) {
@@ -257,7 +257,7 @@ TEST_F(ChannelLife, AHandlerThatThrowsEndsItsCall) {
   channel = nullptr;
 }
 
-// In OnEnd(), and with something asked for that comes too late.
+// In OnEnd(), with a read pending that comes too late.
 TEST_F(ChannelLife, ACallMayBeDestroyedInItsEnd) {
   const auto server = Answering(Counting(3));
   for (int i = 0; i < 200; ++i) {
@@ -280,8 +280,8 @@ TEST_F(ChannelLife, ACallMayBeDestroyedInItsEnd) {
   }
 }
 
-// Cancels and reads on from other threads at any time; the channel goes at any time too. OK comes
-// only with every message.
+// Other threads cancel, read and destroy the channel at any time. OK must only come with every
+// message.
 TEST_F(ChannelLife, RacesOfEverything) {
   constexpr int kRounds = 300;
   constexpr int kMessages = 12;
@@ -377,7 +377,7 @@ TEST_F(ChannelLife, HostsAreLookedUpAndEveryAddressIsTried) {
   nowhere->Start("/a.B/C", "", other);
   EXPECT_EQ(other.Await().code(), StatusCode::kUnavailable);
   EXPECT_THAT(std::string(other.Await().message()), HasSubstr("no..name:1"));
-  // Gone before there is an answer.
+  // Destroyed before there is an answer.
   for (int i = 0; i < 50; ++i) {
     const auto gone =
         test::ValueOf(MakeChannel(test::ValueOf(ParseAddress("localhost:1")), {}, {}));

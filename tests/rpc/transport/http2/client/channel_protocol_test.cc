@@ -1,5 +1,5 @@
-// Rules of gRPC's HTTP/2 mapping that a channel shows to a server, frame by frame, and how it takes
-// what HTTP/2 allows a server. docs/reference/grpc-over-http2.md has the list.
+// The rules of gRPC's HTTP/2 mapping that a channel must keep, frame by frame, and what it must
+// accept from an HTTP/2 server. docs/reference/grpc-over-http2.md lists them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nghttp2/nghttp2.h>
@@ -185,7 +185,7 @@ TEST_F(ChannelProtocol, FramesThatBreakHttp2EndTheConnection) {
     int code = -1;
     auto server = std::make_unique<RawServer>(dir / "s", [&](RawConnection& connection) {
       if (!connection.AwaitRequest()) return;
-      // With the acknowledgement of the client's SETTINGS, which switch pushes off.
+      // Together with the acknowledgement of the client's SETTINGS, which disable push.
       connection.Send(test::SettingsFrame() + Frame(4, 1, 0, "") + broken[i]);
       while (const auto frame = connection.Next()) {
         if (frame->type == 7) code = static_cast<uint8_t>(frame->payload.at(7));
@@ -231,7 +231,7 @@ TEST_F(ChannelProtocol, ARequestKeepsToTheServersWindow) {
   EXPECT_EQ(longest, 7U);
 }
 
-// Not refused by the server: it has never seen the second call.
+// The server does not have to refuse the second call: it never sees it.
 TEST_F(ChannelProtocol, TheServersLimitOfStreamsIsKept) {
   std::atomic<int> open = 0;
   std::atomic<int> most = 0;
@@ -265,7 +265,7 @@ TEST_F(ChannelProtocol, TheServersLimitOfStreamsIsKept) {
   EXPECT_EQ(most, 1);
 }
 
-// A call that has no reader any more costs the server nothing.
+// A call without a reader costs the server nothing.
 TEST_F(ChannelProtocol, ACancelledCallResetsItsStreamAndNoOther) {
   std::atomic<int> code = -1;
   const RawServer server(dir / "s", [&](RawConnection& connection) {
@@ -298,7 +298,7 @@ TEST_F(ChannelProtocol, ACancelledCallResetsItsStreamAndNoOther) {
   EXPECT_EQ(code, 8);
 }
 
-// After GOAWAY a new call has a new connection.
+// After GOAWAY a new call uses a new connection.
 TEST_F(ChannelProtocol, ADrainingServerGetsNoNewCalls) {
   const RawServer server(dir / "s", [&](RawConnection& connection) {
     if (!connection.AwaitRequest()) return;

@@ -1,4 +1,4 @@
-// A handler of calls that keeps what comes.
+// A call handler that stores what it receives.
 #ifndef CBT_TESTS_RPC_TRANSPORT_HTTP2_CLIENT_COLLECTOR_H_
 #define CBT_TESTS_RPC_TRANSPORT_HTTP2_CLIENT_COLLECTOR_H_
 
@@ -38,11 +38,11 @@ class Collector final : public rpc::ClientCallHandler {
     const std::lock_guard lock(mutex_);
     EXPECT_FALSE(status_.has_value());
     status_ = status;
-    // Under the lock: the waiting thread may destroy this at once.
+    // Under the lock: the waiting thread may destroy this object at once.
     changed_.notify_all();
   }
 
-  // The status at the end; fails the test after half a minute.
+  // Returns the final status; fails the test after half a minute.
   absl::Status Await() {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::seconds(30), [&] { return status_.has_value(); })) {
@@ -69,7 +69,7 @@ class Collector final : public rpc::ClientCallHandler {
     return messages_;
   }
 
-  // In the loop, before the event is kept.
+  // Runs in the event loop before the event is stored.
   std::function<void()> on_message;
   std::function<void()> on_end;
 

@@ -1,4 +1,4 @@
-// Channels whose events come in the threads that wait for them.
+// Channels whose events run in the threads that wait for them.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -77,7 +77,7 @@ TEST_F(DrivenChannel, ItReturnsInTime) {
   const auto begin = steady_clock::now();
   EXPECT_TRUE(channel->HandleEvents([] { return false; }, begin + milliseconds(20)));
   EXPECT_GE(steady_clock::now(), begin + milliseconds(20));
-  // Also if it is done already, whatever the time.
+  // Also if the condition holds already, whatever the time.
   EXPECT_TRUE(channel->HandleEvents([] { return true; }, steady_clock::time_point::max()));
 }
 
@@ -130,7 +130,7 @@ TEST_F(DrivenChannel, WithoutAWaiterDeadlinesHold) {
   EXPECT_EQ(collector.Await().code(), StatusCode::kDeadlineExceeded);
 }
 
-// A server that pings would disconnect a consumer that works long on what it has.
+// Otherwise a server that pings would disconnect a consumer that works on a message for long.
 TEST_F(DrivenChannel, WithoutAWaiterPingsAreAnswered) {
   constexpr int kPing = 6;
   std::atomic<bool> answered = false;
@@ -188,7 +188,7 @@ TEST_F(DrivenChannel, NothingIsNeededOfWhatIsNotUsed) {
   }
 }
 
-// One of the two threads handles the events of both calls; the other must not wait for its end.
+// One thread handles the events of both calls; the other must not wait for that thread's call.
 TEST_F(DrivenChannel, ThreadsMayWaitTogether) {
   const RawServer server(dir / "s", [](RawConnection& connection) {
     int requests = 0;
@@ -197,7 +197,7 @@ TEST_F(DrivenChannel, ThreadsMayWaitTogether) {
       if (!frame.has_value()) return;
       if (frame->type <= 1 && (frame->flags & 1) != 0) ++requests;
     }
-    // The second one's answer.
+    // The second call's answer.
     std::string frame = HeadersFrame(
         {{":status", "200"}, {"content-type", "application/grpc"}, {"grpc-status", "0"}}, true);
     frame[8] = '\3';

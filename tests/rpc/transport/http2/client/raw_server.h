@@ -1,4 +1,4 @@
-// A server that sends what a test says, byte by byte: frames of HTTP/2 made by hand.
+// A server of handmade HTTP/2 frames that sends any bytes a test wants.
 #ifndef CBT_TESTS_RPC_TRANSPORT_HTTP2_CLIENT_RAW_SERVER_H_
 #define CBT_TESTS_RPC_TRANSPORT_HTTP2_CLIENT_RAW_SERVER_H_
 
@@ -44,7 +44,7 @@ inline std::string Number(uint32_t value) {
 
 using FieldList = std::vector<std::pair<std::string, std::string>>;
 
-// HPACK: literals that are not indexed; at most 126 bytes each.
+// HPACK literals without indexing, at most 126 bytes each.
 inline std::string FieldBytes(const FieldList& fields) {
   std::string bytes;
   for (const auto& [name, value] : fields) {
@@ -72,7 +72,7 @@ inline std::string MessageBytes(std::string_view message, char flag = 0) {
   return flag + Number(static_cast<uint32_t>(message.size())) + std::string(message);
 }
 
-// ---- a connection on the server's side
+// ---- the server's end of a connection
 
 class RawConnection {
  public:
@@ -81,7 +81,7 @@ class RawConnection {
   RawConnection(const RawConnection&) = delete;
   RawConnection& operator=(const RawConnection&) = delete;
 
-  // False if the client has gone.
+  // Returns false if the client has gone.
   bool Send(std::string_view bytes) const {
     while (!bytes.empty()) {
       const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -98,7 +98,7 @@ class RawConnection {
     std::string payload;
   };
 
-  // The next frame of the client; nothing if it has gone.
+  // The client's next frame; nullopt if it has gone.
   std::optional<Received> Next() {
     constexpr size_t kPreface = 24;
     for (;;) {
@@ -114,7 +114,7 @@ class RawConnection {
     }
   }
 
-  // Reads until the first request has arrived in full; false if the client has gone before.
+  // Reads until the first request is complete; false if the client left before.
   bool AwaitRequest() {
     while (const std::optional<Received> frame = Next()) {
       if (frame->type <= 1 && (frame->flags & 1) != 0) return true;
@@ -122,7 +122,7 @@ class RawConnection {
     return false;
   }
 
-  // Until the client closes the connection; what is sent is read and dropped.
+  // Reads and drops everything until the client closes the connection.
   void AwaitClose() const {
     char space[4096];
     while (recv(fd_, space, sizeof space, 0) > 0) {
@@ -151,8 +151,8 @@ class RawConnection {
   bool preface_ = false;
 };
 
-// Accepts connections at a Unix socket and calls `serve` with each, one after the other, in a
-// thread of its own.
+// Accepts connections on a Unix socket and calls `serve` for each, one after another, on its own
+// thread.
 class RawServer {
  public:
   RawServer(const std::string& path, std::function<void(RawConnection&)> serve)

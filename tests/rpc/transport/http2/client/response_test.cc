@@ -1,4 +1,4 @@
-// What an answer comes to, event by event.
+// Turns an answer's frames into events, one by one.
 #include "rpc/transport/http2/client/response.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ const HeaderBlock kHead = Block({{":status", "200"}, {"content-type", "applicati
 const HeaderBlock kOk = Block({{"grpc-status", "0"}});
 const std::string kOne("\0\0\0\0\3one", 8);
 
-// The messages there are now.
+// Takes the messages available now.
 std::vector<std::string> Take(Response& response) {
   std::vector<std::string> messages;
   absl::Cord message;
