@@ -1,4 +1,4 @@
-"""Files of maps, chains and trackers while system calls fail, at every one of them.
+"""Map, chain and tracker files while each of their system calls fails.
 
 faults_test.py CBT TRACKER_DRIVER SHIM
 """
@@ -12,13 +12,13 @@ from injection import CBT, DRIVER, HARMLESS, SCALE, FaultsTest, count, execute, 
 
 KINDS = ("eio", "enospc", "enomem", "emfile", "short", "eintr", "kill", "killafter")
 KILLS = ("kill", "killafter")
-# At random times, for each command.
+# Kills at random times, per command.
 RANDOM_KILLS = 10 if SCALE == 1 else 400
 GRANULARITY = 4096
 
 
 class Faults(FaultsTest):
-    # What is synced needs no disk here: power_loss_test.cc looks at that.
+    # Syncing needs no disk here; power_loss_test.cc tests what survives.
     place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
     def setUp(self):
@@ -38,8 +38,9 @@ class Faults(FaultsTest):
         return path
 
     def faults(self, *command, random_kills=RANDOM_KILLS):
-        """Runs the command once for each fault at each call, and with kills at random times, on a fresh
-        copy of the pristine folder; yields (kind, result) after each."""
+        """Runs the command on a fresh copy of the pristine folder, once per fault and call and with
+        kills at random times; yields (kind, result) after each.
+        """
         for kind in KINDS:
             number = 0
             while True:
@@ -72,7 +73,7 @@ class Faults(FaultsTest):
             result = execute(*command, env=self.environment("killat", microseconds))
             self.where = f"killed after {microseconds} us: {result}"
             if result.returncode == 0:
-                # It was done by then: not so late from now on.
+                # The command had finished by then: kill earlier from now on.
                 self.longest = max(8, self.longest - 0.1)
             else:
                 self.assertEqual(result.returncode, -signal.SIGKILL)
@@ -135,7 +136,7 @@ class Faults(FaultsTest):
             if result.returncode == 0:
                 self.assertEqual(len(found), 9)
             self.assertEqual(self.delta(chain, "s1", found[-1]), set(range(2, len(found))))
-            # And it goes on from there.
+            # And it continues from there.
             if len(found) == 8:
                 ok(CBT, "chain", "append", chain, new)
             self.assertEqual(self.delta(chain, "s0", "s8"), set(range(1, 9)))
@@ -178,7 +179,7 @@ class Faults(FaultsTest):
         self.assertGreater(self.count, 40)
 
     def acknowledged(self, lines):
-        """What was acknowledged, by epoch; a window's writes are in both."""
+        """The acknowledged blocks, by epoch; a window's writes are in both."""
         known = {"older": set(), "newer": set(), "tried": set(), "closed": None, "opened": False}
         window = False
         for line in lines.splitlines():
@@ -204,12 +205,12 @@ class Faults(FaultsTest):
                 exact = True
                 continue
             maps.append(set(map(int, line.split()[1:])))
-            # What is not known block by block must not be said to be.
+            # An inexact map must not be reported as exact.
             if exact:
                 self.assertLessEqual(maps[-1], known["tried"])
             exact = False
         if len(maps) == 2 and not known["opened"]:
-            # An epoch that was being opened; all there was is in the one before.
+            # The epoch was still being opened; everything is in the one before.
             self.assertLessEqual(known["newer"], maps[0])
             return
         self.assertLessEqual(known["newer"], maps[-1])
@@ -224,10 +225,10 @@ class Faults(FaultsTest):
             if recovered.returncode == 0:
                 self.check_recovered(recovered, known)
             elif recovered.returncode == 2:
-                # Nothing was begun.
+                # Nothing had begun.
                 self.assertEqual(known["older"] | known["newer"], set())
             else:
-                # It is told that nothing can be known.
+                # The error must say that nothing is known.
                 self.assertNotEqual(recovered.stderr, b"")
                 self.assertNotIn(kind, HARMLESS + KILLS + ("killat",), (result, recovered))
         self.assertGreater(self.count, 200)
@@ -236,7 +237,7 @@ class Faults(FaultsTest):
         directory = os.path.join(self.below, "t")
         self.fresh()
         number, _ = self.calls((DRIVER, "run", directory), "kill")
-        # In the window of a snapshot, between checkpoints, and closed.
+        # Within a snapshot's window, between checkpoints, and closed.
         for at in (number // 2, number * 3 // 4, number + 1):
             shutil.rmtree(self.below, ignore_errors=True)
             os.mkdir(self.below)

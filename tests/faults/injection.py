@@ -1,4 +1,4 @@
-"""Running programs while their system calls fail, for the tests of this folder.
+"""Runs programs while their system calls fail, for the tests of this folder.
 
 <test>.py CBT TRACKER_DRIVER SHIM [unittest arguments]
 """
@@ -16,7 +16,7 @@ import runner  # pylint: disable=wrong-import-position
 CBT, DRIVER, SHIM = (os.path.abspath(path) for path in sys.argv[1:4])
 del sys.argv[1:4]
 
-# What a caller must not notice.
+# Faults that a caller must not notice.
 HARMLESS = ("short", "eintr")
 # As in tests/support/figures.h.
 SCALE = max(1, int(os.environ.get("CBT_TEST_SCALE", "1") or "1"))
@@ -41,9 +41,9 @@ def ok(*command):
 
 
 class FaultsTest(unittest.TestCase):
-    """A folder of its own; `below` in it is the one whose files fail."""
+    """A private folder; faults hit the files of `below` in it."""
 
-    place = None  # where its folder is; None: where temporary files are
+    place = None  # the parent folder; None: the one for temporary files
 
     def _formatMessage(self, msg, standardMsg):
         return super()._formatMessage(msg, f"{standardMsg}\n{self.where}")
@@ -56,7 +56,7 @@ class FaultsTest(unittest.TestCase):
         self.pristine = os.path.join(self.folder, "pristine")
         self.fired = os.path.join(self.folder, "fired")
         self.where = ""
-        self.wrong = "r11_wrong"  # the figure for what is wrong now
+        self.wrong = "r11_wrong"  # the figure for wrong results
         os.mkdir(self.pristine)
 
     def run(self, result=None):
@@ -65,7 +65,7 @@ class FaultsTest(unittest.TestCase):
         count(self.wrong, len(result.failures) + len(result.errors) - before)
 
     def fresh(self):
-        """`below` is a copy of `pristine`."""
+        """Makes `below` a copy of `pristine`."""
         shutil.rmtree(self.below, ignore_errors=True)
         shutil.copytree(self.pristine, self.below, symlinks=True)
 
@@ -75,7 +75,7 @@ class FaultsTest(unittest.TestCase):
                     FAULT_THEN=str(int(then)), **more)
 
     def take_fired(self):
-        """The name of the call that the fault was for; None if it was not reached."""
+        """The name of the call that failed; None if the fault was not reached."""
         if not os.path.exists(self.fired):
             return None
         with open(self.fired) as file:
@@ -84,7 +84,7 @@ class FaultsTest(unittest.TestCase):
         return name
 
     def calls(self, command, kind, stdin=None, sockets=False):
-        """How many calls of the command can have the fault, and the result without one."""
+        """The number of calls that can have the fault, and the result without one."""
         counted = os.path.join(self.folder, "count")
         result = execute(*command, stdin=stdin, env=self.environment(
             kind, 0, sockets, FAULT_COUNT=counted, FAULT_STDIN=str(int(stdin is not None))))
@@ -92,14 +92,14 @@ class FaultsTest(unittest.TestCase):
             return int(file.read()), result
 
 
-def said(stdout):
-    """What a command printed, without the line that tells of its failure."""
+def answer_in(stdout):
+    """A command's output without the final error line."""
     begin = stdout.rfind(b'{"error":')
     return stdout if begin < 0 else stdout[:begin]
 
 
 def sample(points, most):
-    """`most` of the numbers 1 to `points`, about: the first two thirds of them, then every k-th."""
+    """About `most` of the numbers 1 to `points`: the first two thirds of them, then every k-th."""
     if points <= most:
         return list(range(1, points + 1))
     dense = most * 2 // 3

@@ -1,4 +1,4 @@
-// Memory that runs out in a service: a call ends with an error, and the process goes on.
+// Memory runs out in a service: the call ends with an error, and the process continues.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -84,7 +84,7 @@ TEST_F(OutOfMemoryInServices, PageTokens) {
             2);
 }
 
-// What a client compares: a proof that could not be read is no proof that holds.
+// A proof that could not be read must not count as valid.
 TEST_F(OutOfMemoryInServices, Proofs) {
   const std::vector<uint64_t> offsets = {0, 8192};
   const std::vector<uint64_t> lengths = {4096, 4096};
@@ -127,8 +127,7 @@ class Everybody final : public Authenticator,
   }
 };
 
-// A core dump, or the next one who is given the memory, has no secret of a file that was read long
-// ago.
+// A core dump, or the next owner of the memory, must not contain secrets of a file read long ago.
 TEST(Secrecy, MemoryThatIsGivenBackHoldsNoSecretOfAFile) {
   constexpr std::string_view kMark = "a-mark-that-all-the-secrets-have";
   const test::TempDir dir;
@@ -162,13 +161,12 @@ TEST(Secrecy, MemoryThatIsGivenBackHoldsNoSecretOfAFile) {
   EXPECT_FALSE(MakeTokenFileAccess(dir / "unfinished").ok());
   EXPECT_FALSE(MakeTokenFileAccess(dir / "too-large").ok());
   EXPECT_EQ(freed.found(), 0) << "files that are refused";
-  // It finds one that was not wiped.
+  // Control: it finds a copy that was not wiped.
   EXPECT_OK(ReadSmallFile(dir / "tokens"));
   EXPECT_GT(freed.found(), 0);
 }
 
-// A request that nobody answers keeps its client, and a place among those that are served, for
-// ever.
+// An unanswered request would hold its client and a slot forever.
 TEST_F(OutOfMemoryInServices, EveryRequestForAccessIsAnswered) {
   Everybody all;
   const auto admission = MakeAccessAdmission({&all, &all, &all, &all}, false);
@@ -261,10 +259,9 @@ class LooseCall final : public ServerCall {
   Metadata trailing_;
 };
 
-// Everything that runs for a stream on the server's side, with the test in the place of the
-// transport and of the executor's threads: what is thrown there would end the process, or be
-// swallowed and leave the stream open. Finds the number of messages and of trailers of a stream of
-// `tuples`, two in each message.
+// Runs a stream's server side, with the test as the transport and the executor. An exception there
+// would end the process, or be swallowed and leave the stream open. Returns the number of messages
+// and trailers of a stream of `tuples`, two per message.
 Found ServeStream(OpenStreams& registry, const StreamOptions& options, uint64_t tuples) {
   LastReport observer;
   Silent log;
@@ -292,10 +289,10 @@ Found ServeStream(OpenStreams& registry, const StreamOptions& options, uint64_t 
   const auto stream = std::make_shared<ServerStream>(
       call, registry, *std::move(slot), options, Telemetry{&observer, &log}, StreamKind{}, begin);
   if (!registry.Add(stream).ok()) return std::nullopt;
-  // From here on somebody waits for the end.
+  // From here on a client waits for the end.
   int threw = Tasks::Throws([&] { stream->OnReadDone(true, {}); }) ? 1 : 0;
   threw += tasks.Run();
-  // Whenever nobody is at work, and the end has not come, a message is on its way.
+  // If no task is running and the end has not come, a message must be in flight.
   for (int i = 0; i < 100 && !observer.report().has_value() && threw == 0; ++i) {
     threw += Tasks::Throws([&] { stream->OnWriteDone(true); }) ? 1 : 0;
     threw += tasks.Run();
@@ -323,8 +320,8 @@ TEST_F(OutOfMemoryInServices, EveryStreamComesToItsEnd) {
   options.messages_in_flight = 2;
   options.max_streams = 1;
   OpenStreams registry(options.max_streams, std::chrono::hours(1), std::chrono::hours(0));
-  // The queue of messages asks for memory now and then only: once it is for the last one, which
-  // comes together with the end.
+  // The message queue allocates only occasionally: at one of these lengths it does for the last
+  // message, which comes together with the end.
   for (uint64_t tuples = 33; tuples < 51; tuples += 2) {
     SCOPED_TRACE(tuples);
     EXPECT_GT(FailEveryAllocation([&] { return ServeStream(registry, options, tuples); }), 50);
@@ -350,7 +347,7 @@ class DeadChannel final : public Channel {
   };
 };
 
-// What is kept for the end of a call must not be kept when there is no call.
+// State for the end of a call must not outlive a call that never started.
 TEST_F(OutOfMemoryInServices, ARelayedStreamWithoutACallIsEnded) {
   class Sink final : public MessageSink {
    public:
@@ -362,7 +359,8 @@ TEST_F(OutOfMemoryInServices, ARelayedStreamWithoutACallIsEnded) {
     }
     std::optional<absl::StatusCode> ended;
   };
-  // The path, the id, the request: the channel is not called before. The last time it is.
+  // The path, the id and the request are allocated before the channel is called. The last round
+  // gets that far.
   for (int64_t n = 1; n <= 100; n += n < 3 ? 1 : 97) {
     SCOPED_TRACE(n);
     OpenCalls calls;
@@ -389,7 +387,7 @@ TEST_F(OutOfMemoryInServices, ARelayedStreamWithoutACallIsEnded) {
   }
 }
 
-// The Cord's own part is allocated after the bytes are there.
+// The Cord's own node is allocated after the bytes exist.
 TEST_F(OutOfMemoryInServices, BuffersComeBackToTheirPool) {
   constexpr size_t kBytes = 256 * kKiB;
   for (const size_t length : {size_t{1000}, kBytes}) {
@@ -413,7 +411,7 @@ TEST_F(OutOfMemoryInServices, BuffersComeBackToTheirPool) {
   }
 }
 
-// What it holds is a stream's place.
+// It holds a stream's slot.
 TEST_F(OutOfMemoryInServices, AFeedThatIsClosedLetsGo) {
   Tasks tasks;
   const auto place = std::make_shared<int>();
@@ -428,7 +426,7 @@ TEST_F(OutOfMemoryInServices, AFeedThatIsClosedLetsGo) {
   EXPECT_EQ(place.use_count(), 1);
 }
 
-// A call that does nothing but end.
+// A call that only ends.
 class FakeCall final : public ServedCall {
  public:
   explicit FakeCall(OpenStreams& registry) : registry_(registry) {}
@@ -457,7 +455,7 @@ TEST_F(OutOfMemoryInServices, CallsAreWatchedAndDrained) {
   {
     const FailAllocation none(1, true);
     const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    // In a thread of the registry's own.
+    // On the registry's own thread.
     for (const auto& call : calls) {
       const int before = call->checked;
       while (call->checked < before + 2 && std::chrono::steady_clock::now() < until) {
@@ -486,7 +484,7 @@ TEST_F(OutOfMemoryInServices, StatusesHaveTheirCodeWithOrWithoutText) {
   EXPECT_EQ(none_left, absl::StatusCode::kResourceExhausted);
 }
 
-// What could not be counted is lost; what is open is right again as soon as there is memory.
+// Lost measurements stay lost; the gauge of open streams is right again once there is memory.
 TEST_F(OutOfMemoryInServices, TheGaugeOfStreamsDoesNotDrift) {
   const StreamKind kind{.api = Api::kCsi, .delta = true, .resumed = true};
   EXPECT_GT(FailEveryAllocation([&]() -> Found {
@@ -507,7 +505,7 @@ TEST_F(OutOfMemoryInServices, TheGaugeOfStreamsDoesNotDrift) {
             10);
 }
 
-// The sanitizers need more room than any limit leaves.
+// Sanitizers need more address space than any limit leaves.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(CBT_TEST_PLAIN)
 TEST_F(OutOfMemoryInServices, WithoutThreadsAServerDoesNotStart) {
   test::FunctionProvider provider(
@@ -516,7 +514,7 @@ TEST_F(OutOfMemoryInServices, WithoutThreadsAServerDoesNotStart) {
       absl::StrCat("unix://", testing::TempDir(), "cbt-threads-", ::getpid());
   const pid_t child = fork();
   if (child == 0) {
-    // Room for the stacks of some threads, whatever the shell says of their size.
+    // Room for a few thread stacks, whatever size the shell sets.
     pthread_attr_t stack;
     if (pthread_attr_init(&stack) != 0 || pthread_attr_setstacksize(&stack, 8 * kMiB) != 0 ||
         pthread_setattr_default_np(&stack) != 0) {

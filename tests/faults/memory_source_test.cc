@@ -1,4 +1,4 @@
-// Memory that runs out while snapshots in a folder are opened and compared.
+// Memory runs out while snapshots in a folder are opened and compared.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ using test::FailEveryAllocation;
 using test::Found;
 using test::ValueOf;
 
-// What a cursor tells; nothing when it says that it failed.
+// What a cursor reports; nullopt if it fails.
 Found Drained(ExtentCursor& cursor) {
   std::vector<uint8_t> found;
   {
@@ -58,7 +58,7 @@ Found Drained(ExtentCursor& cursor) {
   return found;
 }
 
-// Nobody catches what a task throws, and the cursor waits for every chunk that it has given away.
+// No one catches a task's exception, and the cursor waits for every chunk it has dispatched.
 TEST(SourcesOutOfMemory, ImagesThatAnExecutorReads) {
   const test::TempDir dir;
   constexpr size_t kChunk = kMiB;
@@ -89,7 +89,7 @@ size_t OpenDescriptors() {
   return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
 
-// What `open` finds, of whom nothing must be open any more when it has returned or thrown.
+// What `open` finds. It must leave nothing open after it returned or threw.
 template <typename Open>
 Found WithoutLeavingDescriptors(const Open& open) {
   size_t before = 0;
@@ -111,7 +111,7 @@ Found WithoutLeavingDescriptors(const Open& open) {
   }
 }
 
-// A lock that is lost like that is held until the process ends.
+// A lock leaked that way is held until the process ends.
 TEST(OutOfMemoryInFiles, WhatIsLockedIsGivenBack) {
   const test::TempDir folder;
   const std::string path = folder / "a-folder-whose-name-takes-memory-of-its-own";
@@ -151,8 +151,8 @@ TEST(OutOfMemoryInFiles, WhatIsLockedIsGivenBack) {
             3);
 }
 
-// A change that was interrupted may be on the disk all the same: numbers of files that it names
-// must not be given out again by who does not know.
+// An interrupted change may have reached the disk, so an owner that is unsure must not reuse file
+// numbers.
 TEST(OutOfMemoryInFiles, AChainGoesOnAfterAnInterruptedChangeOrRefusesTo) {
   const test::TempDir place;
   const std::string folder = place / "chain";
@@ -196,10 +196,10 @@ TEST(OutOfMemoryInFiles, AChainGoesOnAfterAnInterruptedChangeOrRefusesTo) {
   EXPECT_GT(refused, 0);
 }
 
-// Beside the images lies what is read before them and is about other snapshots.
+// The folder also has files about other snapshots, which are read first.
 class FolderOutOfMemory : public testing::Test {
  protected:
-  // Of all tests of this program: these are the last ones.
+  // These must be the program's last tests.
   static void TearDownTestSuite() {
     test::PrintFigure("r10_allocations_failed_source", test::AllocationsFailed());
     test::PrintFigure("r10_wrong_source", test::WrongAnswers());
@@ -245,7 +245,7 @@ TEST_F(FolderOutOfMemory, LeavesNoDescriptors) {
   }
 }
 
-// What is walked by hand where the kernel has no openat2.
+// Without openat2 in the kernel, paths are walked step by step.
 TEST_F(FolderOutOfMemory, StepsLeaveNoDescriptors) {
   const std::string path = "v/.a-list-of-a-long-name";
   const int root = ::open((dir_ / "root").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,5 +1,5 @@
-// Memory that runs out, at every allocation: an error or std::bad_alloc at the edge, never a crash,
-// a leak (under the address sanitizer) or another answer, and what was there before is as it was.
+// Memory runs out at every allocation: an error or std::bad_alloc at the API, never a crash, a leak
+// (under the address sanitizer) or a different answer, and earlier state is unchanged.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -52,7 +52,7 @@ using test::ValueOf;
 
 constexpr VolumeGeometry kVolume = {kTiB, 4096};
 
-// A map of containers of every kind.
+// A map with containers of every kind.
 ChangeMap SomeMap(uint64_t seed) {
   std::mt19937_64 random(seed);
   ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create(kVolume));
@@ -98,7 +98,7 @@ TEST_F(OutOfMemory, DecodingMessages) {
             1);
 }
 
-// The messages of a stream of `count` tuples, one for each 1,000.
+// The messages of a stream of `count` tuples, one per 1,000 bytes.
 std::vector<std::vector<uint8_t>> Messages(uint64_t count) {
   std::vector<std::vector<uint8_t>> messages;
   for (uint64_t first = 0; first < count; first += 1000) {
@@ -131,7 +131,7 @@ TEST_F(OutOfMemory, EncodingCheckingAndProvingAStream) {
             10);
 }
 
-// A message that could not be decoded for want of memory takes the next one.
+// After a message that could not be decoded for lack of memory, the next one works.
 TEST_F(OutOfMemory, AMessageIsUsedAgain) {
   const std::vector<std::vector<uint8_t>> large = Messages(1000);
   const std::vector<std::vector<uint8_t>> small = Messages(900);
@@ -184,7 +184,7 @@ TEST_F(OutOfMemory, BuildingAndAlgebra) {
   EXPECT_GT(FailEveryAllocation([]() -> Found {
               auto builder = ChangeMapBuilder::Create(kVolume);
               if (!builder.ok()) return std::nullopt;
-              // Out of order, so that several maps are begun and united.
+              // Out of order, so that several maps are begun and merged.
               for (uint64_t i = 0; i < 140000; ++i) {
                 const uint64_t block = i * 7919 % 1000000;
                 if (!builder->AddBlocks(block, block + 1).ok()) return std::nullopt;
@@ -210,7 +210,7 @@ TEST_F(OutOfMemory, BuildingAndAlgebra) {
   EXPECT_EQ(BytesOf(a), a_before);
 }
 
-// A builder that threw gives the map of everything, where nothing has been lost, or none at all.
+// After an exception, a builder returns the complete map or an error.
 TEST_F(OutOfMemory, ABuilderThatThrewBuildsAllOrNothing) {
   int64_t refused = 0;
   const auto built = [&refused](ChangeMapBuilder& builder) -> Found {
@@ -225,7 +225,7 @@ TEST_F(OutOfMemory, ABuilderThatThrewBuildsAllOrNothing) {
         return call();
       }
     };
-    // Runs that reach over containers, and order that makes several maps, which are united.
+    // Runs across containers, in an order that makes several maps to merge.
     for (uint64_t i = 0; i < 140000; ++i) {
       const uint64_t block = i * 7919 % 1000000 + (i < 70000 ? 1000000 : 0);
       const absl::Status status =
@@ -254,7 +254,7 @@ TEST_F(OutOfMemory, ABuilderThatThrewBuildsAllOrNothing) {
   EXPECT_GT(refused, 30);
 }
 
-// A map that is changed in place keeps what it held when that fails.
+// An in-place change that fails leaves the map unchanged.
 TEST_F(OutOfMemory, AMapThatCouldNotBeChangedIsAsItWas) {
   const ChangeMap a = SomeMap(4);
   const ChangeMap b = SomeMap(5);
@@ -275,7 +275,7 @@ TEST_F(OutOfMemory, AMapThatCouldNotBeChangedIsAsItWas) {
   });
 }
 
-// A chain whose change failed is the old one or the new one, and goes on.
+// After a failed change, a chain is the old or the new one, and works.
 TEST_F(OutOfMemory, Chains) {
   const std::string folder = absl::StrCat(testing::TempDir(), "cbt-memory-", ::getpid());
   const auto map = [](uint64_t day) {
@@ -339,7 +339,7 @@ TEST_F(OutOfMemory, Chains) {
   std::filesystem::remove_all(folder);
 }
 
-// Moves are noexcept, and tokens are as long as a peer likes.
+// Moves are noexcept, and peers choose the length of tokens.
 TEST_F(OutOfMemory, SecretsMoveWithoutMemory) {
   for (const size_t size : {size_t{0}, size_t{1}, size_t{15}, size_t{16}, kMiB}) {
     const std::string text(size, 's');
@@ -373,8 +373,7 @@ TEST_F(OutOfMemory, Trackers) {
 }
 
 #if CBT_READS_LISTS
-// Their parsers are C or ask for memory by themselves; what calls back from them must not throw
-// through.
+// The parsers are C or allocate by themselves; an exception must not pass through them.
 TEST_F(OutOfMemory, Importers) {
   for (const test::Listing& listing : test::Listings()) {
     const std::string text = listing.write({{1, 2}, {5, 1}, {8, 9}}, 20);
@@ -391,7 +390,7 @@ TEST_F(OutOfMemory, Importers) {
   }
 }
 
-// A document that expat reads whole, because of its prologue.
+// Its prologue makes expat read the whole document.
 TEST_F(OutOfMemory, XmlThatExpatReads) {
   const std::string text = "<?xml version=\"1.0\"?>" + test::WriteThinDelta({{1, 2}, {5, 1}}, true);
   FailEveryAllocation([&]() -> Found {
@@ -430,8 +429,8 @@ TEST_F(OutOfMemory, CursorsAndTransforms) {
             5);
 }
 
-// What a cursor hands on. One whose Next() throws must fail until it is sought, and tell everything
-// then.
+// What a cursor returns. After Next() has thrown, the cursor must fail until Seek(), and then
+// return everything.
 Found DrainedInSpiteOfThrows(ExtentCursor& cursor) {
   std::optional<test::Undisturbed> undisturbed(std::in_place);
   bool thrown = false;
@@ -461,8 +460,8 @@ Found DrainedInSpiteOfThrows(ExtentCursor& cursor) {
   return found;
 }
 
-// A list in which quiet and dense stretches alternate, so that what a transform holds grows more
-// than once.
+// A list of alternating quiet and dense stretches, so that a transform's buffers grow more than
+// once.
 std::unique_ptr<ExtentCursor> SomeExtents(size_t count, uint64_t pitch, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<Extent> extents;
@@ -523,8 +522,7 @@ TEST_F(OutOfMemory, TransformsThatThrewFailUntilTheyAreSought) {
   }
 }
 
-// Reads are called by a library in C, which nothing may be thrown through: what it holds would stay
-// behind.
+// A C library calls the reads. An exception through it would leak its state.
 TEST_F(OutOfMemory, ReadsBelowALibrary) {
   if (test::FindProgram("mke2fs").empty()) GTEST_SKIP() << "no mke2fs";
   const test::TempDir dir;
@@ -534,9 +532,9 @@ TEST_F(OutOfMemory, ReadsBelowALibrary) {
   const absl::StatusOr<std::unique_ptr<ExtentCursor>> sound = MakeExtAllocationCursor(image);
   if (absl::IsUnimplemented(sound.status())) GTEST_SKIP() << "built without libext2fs";
   ASSERT_OK(sound);
-  // The superblock is there, what comes behind it is not any more: saying so takes memory.
+  // The superblock is there but the rest is missing: reporting that takes memory.
   std::filesystem::resize_file(path, 2048);
-  int told = 0;
+  int failures = 0;
   for (int64_t n = 1;; ++n) {
     const FailAllocation failing(n);
     try {
@@ -546,16 +544,16 @@ TEST_F(OutOfMemory, ReadsBelowALibrary) {
         break;
       }
       EXPECT_EQ(code, absl::StatusCode::kResourceExhausted) << n;
-      ++told;
+      ++failures;
     } catch (const std::bad_alloc&) {
-      // Of the importer's own, before or behind the library.
+      // The importer's own allocation, before or after the library's.
       EXPECT_TRUE(failing.has_failed());
     }
   }
-  EXPECT_GT(told, 0);
+  EXPECT_GT(failures, 0);
 }
 
-// Several threads: memory fails in whichever asks for it, and none of them may die of that.
+// On several threads: memory fails in any of them, and none may die.
 TEST_F(OutOfMemory, ParallelCursors) {
   constexpr uint64_t kBlocks = uint64_t{3} << 22;
   std::vector<uint8_t> bits(kBlocks / 8);

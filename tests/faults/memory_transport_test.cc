@@ -1,6 +1,6 @@
-// Memory that runs out in the transport, on both sides and at every allocation: ours, nghttp2's for
-// its sessions, and OpenSSL's. A call ends, with the whole answer or with an error, and the server
-// goes on.
+// Memory runs out in the transport, on both sides and at every allocation: ours, nghttp2's for its
+// sessions, and OpenSSL's. A call ends with the whole answer or with an error, and the server
+// continues.
 #include <gtest/gtest.h>
 #include <openssl/crypto.h>
 
@@ -33,7 +33,7 @@
 #include "support/temp_dir.h"
 
 #ifdef __SANITIZE_ADDRESS__
-// A Cord that can't allocate the node for what is appended to it loses what is appended.
+// A Cord that cannot allocate a node loses the data being appended.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() {
   return "leak:libabsl_cord\nleak:NewExternalRep\n";
@@ -80,7 +80,7 @@ void* OpensslRealloc(void* memory, size_t bytes, const char* file, int line) {
 const bool kOpensslFails =
     CRYPTO_set_mem_functions(&OpensslMalloc, &OpensslRealloc, &OpensslFree) == 1;
 
-// ---- a service and a client that ask for no memory themselves
+// ---- a service and a client that allocate nothing themselves
 
 using Answer = std::vector<absl::Cord>;
 
@@ -192,13 +192,13 @@ class OutOfMemoryInTheTransport : public testing::Test {
     server_ = test::ValueOf(Server::Start(address_, limits, {&service_}, std::move(ssl), {}));
   }
 
-  // A connection and a call; OK only with the whole answer.
+  // One connection and one call; OK only with the whole answer.
   absl::StatusCode Call(const ClientTlsOptions& tls) {
     Checker checker(answer_);
     absl::StatusCode code = absl::StatusCode::kResourceExhausted;
     try {
       std::optional<test::Undisturbed> calm;
-      // A context of TLS takes thousands: see ContextsOfTls.
+      // A TLS context takes thousands: see ContextsOfTls.
       if (tls.enabled) calm.emplace();
       const auto channel = MakeChannel(server_->address(), tls, {.reconnect_at_once = true});
       calm.reset();
@@ -217,7 +217,8 @@ class OutOfMemoryInTheTransport : public testing::Test {
     return code;
   }
 
-  // Every `step`-th allocation fails, alone, or with all after it. Returns how many there are.
+  // Fails every `step`-th allocation, alone or with all after it. Returns the number of
+  // allocations.
   int64_t FailEach(const ClientTlsOptions& tls, bool all_after, int64_t step) {
     EXPECT_EQ(Call(tls), absl::StatusCode::kOk);
     for (int64_t n = 1;; n += step) {
@@ -233,7 +234,7 @@ class OutOfMemoryInTheTransport : public testing::Test {
         return n;
       }
       ++failed_allocations;
-      // The server and the client's loop go on.
+      // The server and the client's loop still work.
       if (n % 16 == 0 || code == absl::StatusCode::kDeadlineExceeded) {
         EXPECT_EQ(Call(tls), absl::StatusCode::kOk) << "after allocation " << n;
         EXPECT_NE(code, absl::StatusCode::kDeadlineExceeded) << "at allocation " << n;
@@ -267,7 +268,7 @@ TEST_F(OutOfMemoryInTheTransport, CallsOverTls) {
                              .ca = authority.pem(),
                              .certificate = client.certificate,
                              .private_key = client.key};
-  // OpenSSL's are thousands, each at the cost of a handshake.
+  // OpenSSL makes thousands, each at the cost of a handshake.
   EXPECT_GT(FailEach(tls, false, 23), 500);
   EXPECT_GT(FailEach(tls, true, 101), 500);
 }
@@ -291,7 +292,7 @@ TEST_F(OutOfMemoryInTheTransport, ContextsOfTls) {
         try {
           made = make();
         } catch (const std::bad_alloc&) {
-          // As an error.
+          // With an error.
         }
         failed = fails.has_failed();
       }
@@ -368,7 +369,7 @@ TEST_F(OutOfMemoryInTheTransport, ARelayAndItsPlugin) {
   relay_options.apis = {Api::kCsi};
   relay_options.plugin = plugin->address();
   const auto relay = test::ValueOf(Relay::Start(relay_options));
-  // The relay connects again by itself, after a moment.
+  // The relay reconnects by itself after a moment.
   const auto recovers = [&] {
     const auto by = std::chrono::steady_clock::now() + seconds(20);
     Listed listed;

@@ -1,10 +1,10 @@
-"""The command as server, relay and client while calls on its sockets and files fail: whoever receives has the exact ranges, or
-is told that they are not; a stream that was cut is never one that ended well.
+"""The command as server, relay and client while calls on its sockets and files fail: a receiver
+gets the exact ranges or an error, and a stream that was cut never looks complete.
 
 network_faults_test.py CBT TRACKER_DRIVER SHIM
 
-What gRPC does by itself counts: where it ends the process (it aborts on some failures of epoll and eventfd), the client has no
-answer either, and it is counted apart.
+gRPC's own behaviour is included: where it ends the process (it aborts on some failures of epoll and
+eventfd), the client gets no answer either, and the case is counted separately.
 """
 
 import os
@@ -13,12 +13,12 @@ import signal
 import subprocess
 import unittest
 
-from injection import CBT, SCALE, FaultsTest, count, execute, figures, main, said, sample
+from injection import CBT, SCALE, FaultsTest, count, execute, figures, main, answer_in, sample
 
 MIB = 1 << 20
 KINDS = ("eio", "enomem", "emfile", "reset", "eintr", "short")
-# Points for each kind and role, about. There are thousands, and no two runs have the same ones behind
-# the first hundred: threads wait as often as they are woken.
+# About this many points per kind and role, of thousands. Past the first hundred no two runs have
+# the same points, because threads wake up differently.
 MOST = 6 if SCALE == 1 else 90
 
 
@@ -66,7 +66,7 @@ class NetworkFaults(FaultsTest):
         try:
             return server.wait(30)
         except subprocess.TimeoutExpired:
-            server.send_signal(signal.SIGABRT)  # a core, if wanted, tells what it waits for
+            server.send_signal(signal.SIGABRT)  # a core dump, if enabled, shows what it waits for
             server.wait()
             self.fail("it did not end")
 
@@ -75,7 +75,7 @@ class NetworkFaults(FaultsTest):
                        "--timeout", "20", "--retry-for", "1", *options, env=env)
 
     def check(self, result, call=None):
-        """The exact answer, or an error; `call` is the one that failed in it."""
+        """The exact answer or an error; `call` is the one that failed in the server."""
         if result.returncode == 0:
             self.assertTrue(result.stdout == self.expected, "another answer with exit status 0")
         elif result.returncode in (-signal.SIGABRT, -signal.SIGSEGV):
@@ -83,12 +83,12 @@ class NetworkFaults(FaultsTest):
         else:
             self.assertIn(result.returncode, (2, 3))
             self.assertRegex(result.stderr.decode(errors="replace"), r"cbt: [^\n]+: [^\n]+\n\Z")
-            self.assertTrue(self.expected.startswith(said(result.stdout)))
+            self.assertTrue(self.expected.startswith(answer_in(result.stdout)))
 
     def aborted(self, status, stderr, call):
-        """gRPC's own end of the process, and nobody else's."""
+        """gRPC ended the process, not our code."""
         self.assertEqual(status, -signal.SIGABRT)
-        # Without an epoll it ends without a word.
+        # Without an epoll it exits silently.
         if call != "epoll_create":
             self.assertRegex(stderr.decode(errors="replace"), r"\.(cc|h) ?: ?\d+\]")
         count("r11_grpc_aborts")
@@ -126,8 +126,8 @@ class NetworkFaults(FaultsTest):
     def test_a_client_over_tcp(self):
         self.client("127.0.0.1:0")
 
-    def behind(self, role, start):
-        """Each call of what `start(env)` starts, while a client asks it."""
+    def fail_each_call(self, role, start):
+        """Every call of the program that `start(env)` starts, while a client sends requests."""
         counted = os.path.join(self.folder, "count")
         for kind in KINDS:
             server = start(self.environment(kind, 0, True, FAULT_COUNT=counted))
@@ -141,7 +141,7 @@ class NetworkFaults(FaultsTest):
                 try:
                     if server.address is not None:
                         self.check(self.list(server.address))
-                        # It goes on, unless it has ended.
+                        # It continues, unless it has ended.
                         if server.poll() is None:
                             self.check(self.list(server.address))
                 finally:
@@ -154,14 +154,14 @@ class NetworkFaults(FaultsTest):
                 if status == -signal.SIGABRT:
                     self.aborted(status, log, call)
                 elif status == -signal.SIGTERM:
-                    # Asked to end before it could be up.
+                    # Asked to end before it was up.
                     self.assertIsNone(server.address)
                 elif status != 0:
                     self.assertIn(status, (2, 3))
                     self.assertRegex(log, rb"cbt: [^\n]+: [^\n]+\n")
 
     def test_a_server(self):
-        self.behind("server", self.serve)
+        self.fail_each_call("server", self.serve)
 
     @unittest.skipIf(shutil.which("openssl") is None, "no openssl here")
     def test_a_server_with_tls(self):
@@ -174,14 +174,14 @@ class NetworkFaults(FaultsTest):
         here = [os.path.join(self.below, name) for name in ("cert.pem", "key.pem")]
         plain = self.list
         self.list = lambda address, env=None: plain(address, env, "--tls-ca", here[0])
-        self.behind("server", lambda env: self.start(
+        self.fail_each_call("server", lambda env: self.start(
             "serve", "serve", "--root", self.root, "--block-size", "512", "--grace", "1",
             "--tls-cert", here[0], "--tls-key", here[1], env=env, listen="127.0.0.1:0"))
 
     def test_a_relay(self):
         server = self.serve()
         try:
-            self.behind("relay", lambda env: self.relay(server, env))
+            self.fail_each_call("relay", lambda env: self.relay(server, env))
         finally:
             self.assertEqual(self.stop(server), 0)
 

@@ -1,6 +1,5 @@
-// Loss of power at every point of what map files, chains and trackers do to the disk: what is there
-// afterwards is the old state or the new one, what was acknowledged is there, and a tracker knows
-// of every write that was.
+// Power is lost at every step that map files, chains and trackers write to disk. Afterwards the old
+// or the new state is there, acknowledged data is there, and a tracker has every write.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -36,7 +35,7 @@ using Set = std::set<uint64_t>;
 constexpr uint64_t kBlock = 4096;
 constexpr VolumeGeometry kVolume = {1000 * kBlock, kBlock};
 
-// Memory, if there is a place for it: nothing here is to survive.
+// In memory if possible: nothing here needs to survive.
 std::string MakeFolder() {
   const bool memory = ::access("/dev/shm", W_OK) == 0;
   std::string name = (memory ? "/dev/shm" : testing::TempDir()) + "/cbt-power-XXXXXX";
@@ -54,7 +53,7 @@ using Notes = std::vector<std::string>;
 
 class PowerLoss : public testing::Test {
  protected:
-  // Returns what is wrong in `after_` when these notes have been made, or nothing.
+  // Returns what is wrong in `after_` once these notes have been made; empty if nothing is.
   using Judge = std::function<std::string(const Notes& notes)>;
 
   PowerLoss() : folder_(MakeFolder()), live_(folder_ + "/live"), after_(folder_ + "/after") {}
@@ -73,7 +72,7 @@ class PowerLoss : public testing::Test {
     return StopRecording();
   }
 
-  // Judges the states that a loss of power before each operation and at the end may leave.
+  // Judges each state that a power loss before any operation, or at the end, may leave.
   void Check(const std::vector<DiskOperation>& operations, const Judge& judge,
              size_t pairs = TestScale() > 1 ? 2000 : 24) {
     constexpr uint64_t kSeed = 13;
@@ -110,11 +109,11 @@ class PowerLoss : public testing::Test {
     EXPECT_GT(states_, before);
   }
 
-  // The same when the process was killed before an operation, another one went on from there, and
-  // the power was lost then.
+  // The same with a kill before an operation, another process that continues, and then the power
+  // loss.
   void CheckAfterKills(const std::function<void()>& work, const std::function<void()>& again,
                        const Judge& judge, size_t kills) {
-    // Right after a name was moved is the time when it is there and not yet sure.
+    // Right after a rename, the new name is visible but not durable yet.
     std::vector<int64_t> places;
     int64_t done = 0;
     for (const DiskOperation& operation : Record(work)) {
@@ -138,8 +137,8 @@ class PowerLoss : public testing::Test {
   }
 
   const std::string folder_;
-  const std::string live_;   // where things are done
-  const std::string after_;  // what is found afterwards
+  const std::string live_;   // where the work happens
+  const std::string after_;  // where the state is restored
   static inline int64_t states_ = 0;
   static inline int64_t wrong_ = 0;
 };
@@ -259,7 +258,7 @@ TEST_F(PowerLoss, AChainHasASnapshotOrHasItNot) {
         [&](const Notes& notes) { return JudgeChain(after_ + "/c", notes); });
 }
 
-// What the process that was killed had named, and not made sure of, is what the next one builds on.
+// The next process builds on names that the killed one created but did not sync.
 TEST_F(PowerLoss, AChainAfterAKill) {
   CheckAfterKills([&] { WorkOnAChain(live_ + "/c"); },
                   [&] {
@@ -295,7 +294,7 @@ void WorkWithATracker(const std::string& directory) {
   Write(tracker, 301);
   tracker.Checkpoint().IgnoreError();
   Write(tracker, 2);
-  // Several records at once, which reach over sectors.
+  // Several records at once, across sectors.
   Note("try 400-800");
   if (tracker.Mark({400 * kBlock, 401 * kBlock}).ok()) Note("block 400-800");
   if (tracker.OpenEpoch("next").ok()) {
@@ -326,7 +325,7 @@ void GoOnWithATracker(const std::string& directory) {
   (*made)->Close().IgnoreError();
 }
 
-// What is to be found, by the notes.
+// The expected state, from the notes.
 struct Tracked {
   explicit Tracked(const Notes& notes) {
     for (const std::string& note : notes) {
@@ -347,7 +346,7 @@ struct Tracked {
         for (uint64_t block = first; block <= last; ++block) {
           tried.insert(block);
           if (word == "block") newer.insert(block);
-          // Of a window, in both.
+          // Written within a window: in both epochs.
           if (word == "block" && window) older.insert(block);
         }
       }
@@ -362,7 +361,7 @@ std::string JudgeTracker(const std::string& directory, const Notes& notes) {
   const Tracked tracked(notes);
   auto tracker = ChangeTracker::Recover(OptionsAt(directory));
   if (!tracker.ok()) {
-    // Nothing was promised, and that nothing is there or known is said.
+    // Nothing was promised; that no tracker or no history exists must be reported.
     return tracked.created ? tracker.status().ToString() : "";
   }
   const std::vector<ChangeTracker::Epoch> epochs = (*tracker)->epochs();
@@ -392,7 +391,7 @@ std::string JudgeTracker(const std::string& directory, const Notes& notes) {
     const testing::AssertionResult has = HasBlocks(epoch, blocks);
     return has ? "" : absl::StrCat(when, ": ", has.message());
   };
-  // An epoch that was being opened; all there was is in the one before.
+  // The epoch was still being opened; everything is in the one before.
   if (maps.size() == 2 && !tracked.opened) {
     return lacks(maps[0], tracked.newer, "while an epoch is opened");
   }
@@ -413,7 +412,7 @@ TEST_F(PowerLoss, ATrackerAfterAKill) {
                   [&](const Notes& notes) { return JudgeTracker(after_ + "/t", notes); }, 8);
 }
 
-// Closed in peace, and then killed or out of power while it is opened again.
+// Closed cleanly, then killed or out of power while it is opened again.
 TEST_F(PowerLoss, ATrackerThatIsOpenedAgain) {
   const auto work = [&] {
     WorkWithATracker(live_ + "/t");

@@ -1,5 +1,5 @@
-"""What is read while system calls fail, at every one of them: the right answer, or an error that names the place and the
-reason; never a shorter answer that looks whole.
+"""Readers while each of their system calls fails: the right answer, or an error that names the
+place and the reason; never a shorter answer that looks complete.
 
 read_faults_test.py CBT TRACKER_DRIVER SHIM
 """
@@ -15,12 +15,12 @@ import subprocess
 import time
 import unittest
 
-from injection import CBT, HARMLESS, SCALE, FaultsTest, count, execute, main, ok, said, sample
+from injection import CBT, HARMLESS, SCALE, FaultsTest, count, execute, main, ok, answer_in, sample
 
 KINDS = ("eio", "enomem", "emfile", "short", "eintr")
 SAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "source", "samples")
 MIB = 1 << 20
-# Points for each command and kind at the usual scale, about; all of them at a larger one.
+# About this many points per command and kind at the usual scale; all of them at a larger one.
 MOST = 8 if SCALE == 1 else 10**9
 
 
@@ -30,12 +30,12 @@ def tool(*names):
 
 
 def complaints(result):
-    """Its stderr without the line that says what a file was taken for, where only its content said so."""
+    """Its stderr without the line about the detected format."""
     return re.sub(rb"\Acbt: read as [^\n]*\n", b"", result.stderr)
 
 
 class ReadFaults(FaultsTest):
-    missed = None  # how many points were not reached, where that may be
+    missed = None  # how many points were not reached, where that is possible
 
     def setUp(self):
         super().setUp()
@@ -52,7 +52,7 @@ class ReadFaults(FaultsTest):
         return self.path(name)
 
     def image(self, name, size, changes=(), like=None):
-        """A sparse image: that of `like`, with bytes of its own at `changes`."""
+        """A sparse image like `like`, with its own bytes at `changes`."""
         if like is not None:
             shutil.copy(like, self.path(name))
         with open(self.path(name), "r+b" if like is not None else "wb") as file:
@@ -63,7 +63,7 @@ class ReadFaults(FaultsTest):
         return self.path(name)
 
     def check(self, *command, sockets=False, library=(), least=4, stdin=None):
-        """Lets each call of `cbt command` fail. `library`: kinds that a library doesn't get over."""
+        """Makes each call of `cbt command` fail. `library`: kinds that a library cannot survive."""
         command = [CBT, *map(str, command)]
         expected = execute(*command, stdin=stdin)
         self.assertEqual((expected.returncode, complaints(expected)), (0, b""), command)
@@ -97,11 +97,11 @@ class ReadFaults(FaultsTest):
         else:
             self.assertIn(result.returncode, (2, 3))
             self.assertRegex(complaints(result).decode(), r"\Acbt: [^\n]+: [^\n]+\n\Z")
-            self.assertTrue(expected.startswith(said(result.stdout)))
+            self.assertTrue(expected.startswith(answer_in(result.stdout)))
             if kind not in library:
                 self.assertNotIn(kind, HARMLESS)
 
-    # ---- images and files of bits
+    # ---- images and bitmap files
 
     def pair(self, size=9 * MIB - 700):
         old = self.image("a.img", size, [0, 5000, 3 * MIB, size - 3000])
@@ -116,8 +116,7 @@ class ReadFaults(FaultsTest):
         self.check("allocated", new, "--zeros")
 
     def test_images_that_are_not_in_the_page_cache(self):
-        """Their data is asked for before it is read, through calls of its own: how many depends on which thread waits
-        first."""
+        """Read-ahead makes calls of its own; their number depends on which thread waits first."""
         os.environ["FAULT_COLD"] = "1"
         self.addCleanup(os.environ.pop, "FAULT_COLD")
         self.missed = 0
@@ -127,8 +126,9 @@ class ReadFaults(FaultsTest):
         self.assertLess(self.missed, 10)
 
     def test_E11_a_range_that_vanishes_between_two_seeks_ends_nothing(self):
-        """SEEK_DATA finds a page of space that was never written, in memory; then it is dropped, and SEEK_HOLE answers the
-        offset that it was asked."""
+        """SEEK_DATA finds a cached page of unwritten space; then the page is dropped, and SEEK_HOLE
+        returns the offset it was asked about.
+        """
         old = self.image("old.img", 64 * MIB)
         new = self.image("new.img", 64 * MIB, [MIB, 20 * MIB, 50 * MIB])
         empty, out = self.path("empty.cbm"), os.path.join(self.folder, "out.img")
@@ -148,8 +148,9 @@ class ReadFaults(FaultsTest):
                     self.assertTrue(filecmp.cmp(out, new, shallow=False))
 
     def days(self, prepare):
-        """Two folders below which `prepare(day)` made files; what a command says when files of one name have one inode number
-        in both, as a file and its snapshots have behind some network file systems, must be what it says otherwise."""
+        """Two folders in which `prepare(day)` made files. On some network file systems a file and
+        its snapshots have the same inode number; a command's output must not depend on that.
+        """
         for day in ("mon", "tue"):
             os.mkdir(self.path(day))
             prepare(day)
@@ -186,7 +187,7 @@ class ReadFaults(FaultsTest):
             ok("qemu-img", "create", "-q", "-f", "qcow2", "-b", "base.qcow2", "-F", "qcow2", image)
 
         check = self.days(prepare)
-        # One file is changed where it is, the other one below an overlay that is not.
+        # One file is modified in place, the other below an overlay that is not.
         for name in ("base.qcow2", "vm.qcow2"):
             found = check("delta", self.path(f"mon/{name}"), self.path(f"tue/{name}"))
             self.assertIn('{"byte_offset":1048576,"size_bytes":131072}', found)
@@ -209,7 +210,7 @@ class ReadFaults(FaultsTest):
     def test_maps(self):
         maps = [self.map_file(f"{i}.cbm", range(i, 900, 7), f"s{i}", f"s{i + 1}") for i in range(3)]
         self.check("delta", maps[0])
-        # Of several it prints those that it can read: each has a line of its own then.
+        # Of several it prints those it can read, one line each.
         self.check("map", "info", maps[0])
         self.check("map", "show", maps[1])
         self.check("map", "convert", maps[1], "--to", "csv")
@@ -225,7 +226,7 @@ class ReadFaults(FaultsTest):
         self.check("chain", "list", chain)
         self.check("chain", "verify", chain)
 
-    # ---- what storage systems' tools print
+    # ---- output of storage systems' tools
 
     def test_lists(self):
         def sample_file(name):
@@ -258,7 +259,7 @@ class ReadFaults(FaultsTest):
                                    "SecondBlockToken": "b"} for i in range(0, 2000, 3)]}
         self.check("delta", self.write("ebs.json", json.dumps(page).encode()))
 
-    # ---- images with a format of their own
+    # ---- images in formats of their own
 
     @tool("qemu-img", "qemu-io")
     def test_qcow2(self):

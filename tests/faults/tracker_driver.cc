@@ -1,10 +1,10 @@
-// A program that tracks writes, for tests that let it fail at every system call.
+// Tracks writes, for tests that make each system call fail.
 //
 //   tracker_driver run DIR      writes to blocks of a volume over several epochs; prints `try N`
-//                               before each, and a line when something has been acknowledged:
+//                               before each, and a line for everything acknowledged:
 //                               `block N`, `epoch`, `map N N ...`
-//   tracker_driver recover DIR  prints each epoch's changes, oldest first: `map N N ...`, before it
-//                               `exact` if they are said to be
+//   tracker_driver recover DIR  prints each epoch's changes, oldest first: `map N N ...`, after
+//                               `exact` if the map is exact
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kBlock = 4096;
 
-// Each line is out before the next step, whatever ends the process.
+// Flushed before the next step, however the process ends.
 void Say(const std::string& line) {
   std::fprintf(stdout, "%s\n", line.c_str());
   std::fflush(stdout);

@@ -1,5 +1,5 @@
-// A tracker in which one step fails, at every system call and at every allocation, and whoever owns
-// it goes on all the same: whatever it tells from then on, also after a crash, no write is missing.
+// One step of a tracker fails at every system call and every allocation, and the owner continues:
+// no write may be missing from then on, not even after a crash.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -33,11 +33,11 @@ namespace cbt::test {
 namespace {
 
 std::string watched;
-// Calls until the one that fails; below 0: none does.
+// Calls before the one that fails; negative: none fails.
 std::atomic<int64_t> calls_left = -1;
 std::atomic<bool> all_after = false;
 std::atomic<bool> call_failed = false;
-// While true, every other pwrite() is interrupted, and the rest write half of what was asked.
+// If true, every other pwrite() is interrupted, and the rest write half of what was requested.
 std::atomic<bool> short_writes = false;
 std::atomic<int> writes = 0;
 
@@ -65,7 +65,7 @@ namespace {
 constexpr uint64_t kG = 4096;
 constexpr uint64_t kBlocks = 100;
 
-// While it lives the n-th system call on the tracker's folder fails.
+// Makes the n-th system call on the tracker's folder fail.
 class FailCall {
  public:
   FailCall(int64_t n, bool others) {
@@ -84,7 +84,7 @@ class FailCall {
 
 using Set = std::set<uint64_t>;
 
-// A region for each block, so that no region hides what is missing.
+// One region per block, so that no region masks a missing block.
 TrackerOptions OptionsFor(const std::string& directory) {
   return {.geometry = {kBlocks * kG, kG},
           .volume = "volume",
@@ -93,7 +93,7 @@ TrackerOptions OptionsFor(const std::string& directory) {
           .region_bytes = kG};
 }
 
-// A tracker, and what it must know.
+// A tracker and the writes that it must have.
 class Watched {
  public:
   explicit Watched(bool on_disk) {
@@ -178,7 +178,7 @@ class Watched {
     EXPECT_TRUE(HasBlocks(*map, since_.at(base))) << "since " << base;
   }
 
-  // What is there now, and what would be after so many crashes.
+  // Checks the current state, and the state after that many crashes.
   void Check(int crashes) const {
     Check(*tracker_);
     if (options_.directory.empty()) return;
@@ -205,8 +205,8 @@ class Watched {
   bool closed_ = false;  // the tracker
   ChangeMapIdentity closed_epoch_;
   Set in_flight_;
-  std::map<std::string, Set> since_;  // what was announced since a snapshot
-  // The same at the moment when the next snapshot was begun.
+  std::map<std::string, Set> since_;  // announced since a snapshot
+  // The same, up to the start of the next snapshot.
   std::map<std::string, std::map<std::string, Set>> until_;
 };
 
@@ -227,7 +227,7 @@ constexpr Named kSteps[] = {
     {"close the tracker", [](Watched& w) { return w.Close(); }},
 };
 
-// What may come before the step that fails.
+// Steps that may precede the failing one.
 const std::vector<Step> kBefore[] = {
     {},
     {[](Watched& w) { return w.OpenEpoch("tuesday"); }, [](Watched& w) { return w.Mark(20); }},
@@ -238,7 +238,7 @@ const std::vector<Step> kBefore[] = {
      [](Watched& w) { return w.Mark(21); }},
 };
 
-// What its owner may do afterwards. Steps that are refused are left out.
+// Steps that the owner may take afterwards; refused ones are skipped.
 const std::vector<Step> kAfter[] = {
     {},
     {[](Watched& w) { return w.CloseEpoch(); }, [](Watched& w) { return w.Acknowledge(); }},
@@ -252,7 +252,7 @@ const std::vector<Step> kAfter[] = {
      [](Watched& w) { return w.CancelEpoch(); }, [](Watched& w) { return w.Close(); }},
 };
 
-// Does one step that fails between others; false when nothing failed in it.
+// Runs a failing step between others. Returns false if nothing failed in it.
 template <typename Fault>
 bool Fails(bool on_disk, const std::vector<Step>& before, const Named& step,
            const std::vector<Step>& after, Fault fault) {
@@ -267,15 +267,15 @@ bool Fails(bool on_disk, const std::vector<Step>& before, const Named& step,
     w.Check(1);
   }
   if (!w.closed()) {
-    // Nothing fails any more: no state is left that can't be left.
+    // The failures are over: every state can be left.
     const bool one = w.open_epochs() == 1 || w.CancelEpoch().ok();
-    // An epoch that could not be opened needs no more than that; a write may have broken the log.
+    // A failed OpenEpoch() needs no more than that; a failed write may have broken the log.
     if (std::string_view(step.name) == "open") {
       EXPECT_TRUE(one);
     } else {
       EXPECT_TRUE(one || (w.Checkpoint().ok() && w.CancelEpoch().ok()));
     }
-    // What a broken log refuses is not written, and a checkpoint repairs it.
+    // A broken log refuses writes until a checkpoint repairs it.
     EXPECT_TRUE(w.Mark(40).ok() || (on_disk && w.Checkpoint().ok() && w.Mark(40).ok()));
     EXPECT_OK(w.Begin(41));
   }
@@ -285,7 +285,7 @@ bool Fails(bool on_disk, const std::vector<Step>& before, const Named& step,
 
 template <typename MakeFault>
 void FailEverywhere(bool on_disk, MakeFault make) {
-  // Tens of thousands of times a file is synced; what a disk that forgets does is another test's.
+  // Files are synced tens of thousands of times; lost disk writes are tested elsewhere.
   if (::access("/dev/shm", W_OK | X_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 1);
   for (const auto& before : kBefore) {
     for (const Named& step : kSteps) {
@@ -335,8 +335,8 @@ TEST(TrackerFaults, NoWriteIsLostInMemoryWhicheverAllocationFails) {
   FailEverywhere(false, kFailAllocation);
 }
 
-// A write in flight while an epoch is being opened, and then the process is gone: at every system
-// call of that, with those after it (as if it had been killed there) or alone.
+// The process ends with a write in flight while an epoch is being opened: at every system call of
+// it, with all later calls failing (as in a kill) or only that one.
 TEST(TrackerFaults, AttackFAWriteInFlightOutlivesAnEpochThatIsBeingOpened) {
   const auto opens = [](int64_t n, bool others, bool checkpoint) {
     const TempDir dir;
@@ -376,8 +376,8 @@ TEST(TrackerFaults, AttackFAWriteInFlightOutlivesAnEpochThatIsBeingOpened) {
   }
 }
 
-// A record that lands in the wrong place makes the log unsound, and recovery counts every region.
-// That never loses a write, so only the log itself shows it.
+// A misplaced record invalidates the log, and recovery then counts every region. No write is lost,
+// so only the log itself reveals the error.
 TEST(TrackerFaults, AShortWriteOfTheRegionLogContinuesWhereItStopped) {
   const TempDir dir;
   watched = dir.path();
@@ -408,8 +408,8 @@ TEST(TrackerFaults, AShortWriteOfTheRegionLogContinuesWhereItStopped) {
   }
 }
 
-// While an epoch is being closed, writes count in the newer one alone. If closing fails, both are
-// open again, and the older one lacks them.
+// While an epoch closes, writes only count in the newer one. If closing fails, both are open again
+// and the older one must have them, too.
 TEST(TrackerFaults, WritesWhileAnEpochFailsToCloseAreNotForgotten) {
   const TempDir dir;
   watched = dir.path();
@@ -423,7 +423,7 @@ TEST(TrackerFaults, WritesWhileAnEpochFailsToCloseAreNotForgotten) {
                                               .region_bytes = kMany * kSmall}));
   ASSERT_OK(tracker->Mark({0, 1}));
   ASSERT_OK(tracker->OpenEpoch("tuesday"));
-  ASSERT_OK(tracker->Mark({0, 1}));  // the one region is in both logs
+  ASSERT_OK(tracker->Mark({0, 1}));  // both logs have the only region
   std::atomic<bool> done{false};
   std::thread writer([&] {
     for (uint64_t block = 1; block < kMany; ++block) {
@@ -441,7 +441,7 @@ TEST(TrackerFaults, WritesWhileAnEpochFailsToCloseAreNotForgotten) {
   EXPECT_EQ(ValueOf(tracker->Changes())->cardinality(), kMany);
 }
 
-// No fault at all: what a closed tracker refuses.
+// Without any fault: a closed tracker refuses this.
 TEST(TrackerFaults, ATrackerThatIsClosedCancelsNoEpoch) {
   const TempDir dir;
   const TrackerOptions options = OptionsFor(dir / "tracker");

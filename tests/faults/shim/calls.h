@@ -1,7 +1,7 @@
-// System calls of a program under test on files below a folder and on sockets, shown to a hook
-// before and after they are made. The functions of file_calls.cc and socket_calls.cc stand before
-// those of the C library, in a library that is preloaded or in the program itself; who links them
-// says with Before() and After() what is to become of each call.
+// Shows a program's system calls on files below a folder and on sockets to a hook, before and after
+// they are made. The functions of file_calls.cc and socket_calls.cc override the C library's, from
+// a preloaded library or from the program itself. The program that links them defines Before() and
+// After() to decide the fate of each call.
 #ifndef CBT_TESTS_FAULTS_SHIM_CALLS_H_
 #define CBT_TESTS_FAULTS_SHIM_CALLS_H_
 
@@ -16,12 +16,12 @@
 
 namespace cbt::test {
 
-// What can be said of a call; a fault is for those of which it can happen.
+// Properties of a call; a fault only hits calls to which it can happen.
 enum Trait : unsigned {
   kOnFile = 1,
   kOnSocket = 2,
-  kMovesBytes = 4,        // may move fewer than were asked for
-  kInterruptible = 8,     // EINTR, and nothing was done
+  kMovesBytes = 4,        // may move less than requested
+  kInterruptible = 8,     // EINTR, without any effect
   kTakesSpace = 16,       // ENOSPC
   kTakesMemory = 32,      // ENOMEM
   kMakesDescriptor = 64,  // EMFILE
@@ -33,26 +33,26 @@ struct Call {
   unsigned traits;
 };
 
-// One call that is about to be made, or was. What does not apply is as below.
+// A call about to be made, or made. Fields that do not apply keep their defaults.
 struct Attempt {
   const Call& call;
   int descriptor = -1;
   const char* path = nullptr;
-  const char* to = nullptr;  // of rename()
+  const char* to = nullptr;  // rename()'s target
   const void* bytes = nullptr;
-  size_t size = 0;  // also of ftruncate()
+  size_t size = 0;  // also for ftruncate()
   off_t offset = -1;
   int flags = 0;
-  struct stat* status = nullptr;  // of fstat(), the answer
+  struct stat* status = nullptr;  // the answer of fstat()
 };
 
 enum class Verdict { kPass, kFail, kShort };
 
-// kFail: errno is set, and the call is not made (but for close(), which closes all the same).
+// kFail: errno is set and the call is not made (except close(), which closes anyway).
 Verdict Before(const Attempt& attempt);
 void After(const Attempt& attempt, long result);
 
-// What is watched. WatchedFolder() and WatchSockets() are the hook's.
+// What is watched. The hook defines WatchedFolder() and WatchSockets().
 const char* WatchedFolder();
 bool WatchSockets();
 
@@ -61,8 +61,8 @@ DescriptorKind KindOf(int descriptor);
 void SetKind(int descriptor, DescriptorKind kind);
 bool IsBelow(const char* path);
 
-// Looked up by each thread that comes first: a static with a guard would wait for the other in
-// syscall(), which is one of the functions here, and so for ever.
+// Looked up by each thread that comes first. The guard of a static would make the others wait in
+// syscall(), which is one of the functions here, and so deadlock.
 template <typename Function>
 Function* Real(std::atomic<void*>& known, const char* name) {
   void* real = known.load(std::memory_order_relaxed);
@@ -79,8 +79,8 @@ Function* Real(std::atomic<void*>& known, const char* name) {
     return cbt::test::Real<decltype(name)>(known, #name); \
   }())
 
-// Makes a call by `run(size)`, if it is watched as the hook will have it. `failed` is what it
-// returns for an error.
+// Makes a call through `run(size)`, as the hook decides if the call is watched. `failed` is the
+// call's error result.
 template <typename Result, typename Run>
 Result Make(bool watched, const Attempt& attempt, Result failed, Run run) {
   if (!watched) return run(attempt.size);
@@ -94,7 +94,7 @@ Result Make(bool watched, const Attempt& attempt, Result failed, Run run) {
   return result;
 }
 
-// What close() does, of files and of sockets.
+// close() for files and sockets.
 int CloseDescriptor(int descriptor);
 
 }  // namespace cbt::test

@@ -1,18 +1,18 @@
-// What a preloaded library does with a program's calls: the n-th one fails, is short, is
-// interrupted, or ends the process.
+// A preloaded library that makes a program's n-th call fail, fall short, be interrupted, or end the
+// process.
 //
 //   FAULT_BELOW    the folder whose files count
 //   FAULT_SOCKETS  1: sockets count too
-//   FAULT_STDIN    1: standard input is one of the files
-//   FAULT_KIND     a name of kFaults. Calls that can't have this fault are not counted
-//   FAULT_AT       which call, counted from 1; killat: microseconds after the first one
-//   FAULT_THEN     1: all calls after it too
-//   FAULT_FIRED    a file into which the call's name is put when it was reached
-//   FAULT_INODES   1: files of one name have one inode number, in whatever folders they are, as a
-//                  file and its snapshots have on some file systems
-//   FAULT_COLD     1: a thread gave up its processor each time it asks how often it did, as if no
-//                  file were in the page cache; otherwise it never did
-//   FAULT_COUNT    a file into which the number of counted calls is put at the end
+//   FAULT_STDIN    1: standard input counts as a file
+//   FAULT_KIND     a name in kFaults. Calls that cannot have this fault are not counted
+//   FAULT_AT       the call to hit, from 1; killat: microseconds after the first call
+//   FAULT_THEN     1: hit all later calls too
+//   FAULT_FIRED    a file for the name of the call that was hit
+//   FAULT_INODES   1: files of one name have one inode number in all folders, as a file and its
+//                  snapshots have on some file systems
+//   FAULT_COLD     1: getrusage() reports a voluntary context switch each time, as if no file
+//                  were in the page cache; otherwise it never does
+//   FAULT_COUNT    a file for the number of counted calls
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -35,8 +35,8 @@ namespace {
 
 struct Fault {
   const char* name;
-  int error;        // 0: not one that fails
-  unsigned traits;  // calls with one of these
+  int error;        // 0: does not fail the call
+  unsigned traits;  // hits calls with one of these
 };
 
 constexpr unsigned kAny = kOnFile | kOnSocket;
@@ -53,7 +53,7 @@ constexpr Fault kFaults[] = {
     {"killat", 0, kAny},
 };
 
-// The kernel ends the process, wherever it is then.
+// The kernel ends the process, wherever it is by then.
 void KillIn(long microseconds) {
   sigevent event{};
   event.sigev_notify = SIGEV_SIGNAL;
@@ -79,7 +79,7 @@ const Fault* Planned() {
   return planned;
 }
 
-// Past the wrappers, which would count it.
+// Bypasses the wrappers, which would count it.
 void WriteTo(const char* path, const char* text) {
   const long file = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (file < 0) return;
@@ -87,7 +87,7 @@ void WriteTo(const char* path, const char* text) {
   syscall(SYS_close, file);
 }
 
-// A number that nothing but the name tells.
+// A number that depends on the name alone.
 ino_t InodeOf(int descriptor) {
   char link[32];
   char path[4096];
@@ -103,14 +103,14 @@ ino_t InodeOf(int descriptor) {
 }
 
 std::atomic<long> calls{0};
-std::atomic<const Attempt*> last{nullptr};  // after which the process ends
+std::atomic<const Attempt*> last{nullptr};  // the process ends after it
 
-// A file on standard input was opened by somebody else.
+// The parent opened the file on standard input.
 [[gnu::constructor]] void WatchInput() {
   if (strcmp(Setting("FAULT_STDIN"), "1") == 0) SetKind(0, DescriptorKind::kFile);
 }
 
-// The number that was reached, for tests that choose among many.
+// The number of calls, for tests that pick some of many.
 [[gnu::destructor]] void TellCount() {
   const char* const path = Setting("FAULT_COUNT");
   if (*path == '\0') return;
@@ -161,8 +161,8 @@ void After(const Attempt& attempt, long result) {
 
 }  // namespace cbt::test
 
-// What a program does about files that are not in the page cache is decided here, not by how busy
-// the machine is: its calls are the same in each run.
+// Decides here, and not by the machine's load, how a program treats files outside the page cache,
+// so that every run makes the same calls.
 extern "C" int getrusage(__rusage_who_t who, struct rusage* usage) noexcept {
   static const bool cold = strcmp(cbt::test::Setting("FAULT_COLD"), "1") == 0;
   static std::atomic<long> asked{0};

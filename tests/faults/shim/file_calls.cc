@@ -56,7 +56,7 @@ std::atomic<DescriptorKind> kinds[kDescriptors];
 
 bool IsFile(int descriptor) { return KindOf(descriptor) == DescriptorKind::kFile; }
 
-// Relative to a folder that is watched, or by way of its descriptor.
+// Relative to a watched folder, or through its descriptor.
 bool IsWatched(int folder, const char* path) {
   int number = 0;
   if (sscanf(path, "/proc/self/fd/%d", &number) == 1) return IsFile(number);
@@ -124,7 +124,7 @@ int CloseDescriptor(int descriptor) {
                         .descriptor = descriptor};
   const bool fails = Before(attempt) == Verdict::kFail;
   const int error = errno;
-  // Closed all the same, as Linux does.
+  // Closed anyway, as Linux does.
   const int result = CBT_REAL(close)(descriptor);
   After(attempt, result);
   if (!fails) return result;
@@ -154,7 +154,7 @@ int open64(const char* path, int flags, ...) {
   return open(path, flags, mode);
 }
 
-// What open() is compiled to when arguments are checked.
+// Fortified code calls this instead of open().
 int __open_2(const char* path, int flags) { return open(path, flags); }
 int __open64_2(const char* path, int flags) { return open(path, flags); }
 
@@ -174,7 +174,7 @@ int openat64(int folder, const char* path, int flags, ...) {
   return openat(folder, path, flags, mode);
 }
 
-// openat2() has no function of its own.
+// The C library has no function for openat2().
 long syscall(long number, ...) {
   va_list arguments;
   va_start(arguments, number);
@@ -232,7 +232,7 @@ ssize_t pwrite64(int descriptor, const void* bytes, size_t size, off_t offset) {
 }
 
 off_t lseek(int descriptor, off_t offset, int whence) noexcept {
-  // A short answer: the data that the call before found is a hole by now.
+  // A short answer: the data that the previous call found has become a hole.
   constexpr size_t kWhole = 2;
   return Make<off_t>(IsFile(descriptor),
                      {.call = whence == SEEK_HOLE ? kSeekHole : kSeek,

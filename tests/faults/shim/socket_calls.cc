@@ -1,4 +1,4 @@
-// Calls on sockets, and those that wait for them, see calls.h.
+// Calls on sockets, and calls that wait for them; see calls.h.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -39,7 +39,7 @@ int OnSocket(const Call& call, int descriptor, Run run) {
               [&](size_t) { return run(); });
 }
 
-// Calls that make a descriptor, or wait for many.
+// Calls that make a descriptor, or wait for several.
 template <typename Run>
 int Always(const Call& call, Run run) {
   return Make(WatchSockets(), {.call = call}, -1, [&](size_t) { return run(); });
@@ -129,7 +129,7 @@ ssize_t recvmsg(int descriptor, msghdr* message, int flags) {
                        {.call = kReceiveMessage, .descriptor = descriptor, .size = size}, -1,
                        [&](size_t most) {
                          if (most == size) return CBT_REAL(recvmsg)(descriptor, message, flags);
-                         // Short: half of the first piece and nothing of the others.
+                         // Short: half of the first piece and none of the others.
                          iovec piece{message->msg_iov[0].iov_base, most};
                          msghdr less = *message;
                          less.msg_iov = &piece;

@@ -155,7 +155,7 @@ DiskState CrashDisk::StateOf(const std::vector<bool>& applied, const Arrival& ar
   std::map<int, std::vector<uint8_t>> contents;
   DiskState state;
   for (const auto& [path, file] : names) {
-    // In order, so that a folder comes before what is in it.
+    // Sorted, so that a folder comes before its contents.
     if (const std::string folder = FolderOf(path);
         !folder.empty() && !state.folders.contains(folder)) {
       continue;
@@ -193,7 +193,7 @@ void CrashDisk::ForEachState(size_t most, const std::function<void(const DiskSta
   std::set<uint64_t> seen;
   for (size_t i = 0; i < subsets.size(); ++i) {
     for (size_t j = 0; j < arrivals.size(); ++j) {
-      // Nothing and everything of one side with all of the other; of the rest as many as wanted.
+      // Nothing and everything of one side with all of the other; otherwise as many as requested.
       const bool wanted = all || i == 0 || i + 1 == subsets.size() || j < 2 ||
                           random_() % (subsets.size() * arrivals.size()) < most;
       if (!wanted) continue;

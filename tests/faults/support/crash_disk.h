@@ -1,5 +1,4 @@
-// A disk that loses power: of what was done to its files, what was synced is there afterwards, and
-// of the rest any part.
+// A disk that loses power: synced changes survive, and any part of the others may.
 #ifndef CBT_TESTS_FAULTS_SUPPORT_CRASH_DISK_H_
 #define CBT_TESTS_FAULTS_SUPPORT_CRASH_DISK_H_
 
@@ -21,24 +20,23 @@ struct DiskState {
   std::map<std::string, std::vector<uint8_t>> files;
 
   uint64_t Hash() const;
-  // Makes `folder` hold this and nothing else.
+  // Replaces the contents of `folder` with this state.
   void WriteTo(const std::string& folder) const;
 };
 
-// Syncing a file brings its bytes to the disk and not its name; syncing a folder the names in it.
-// Each name that was made, moved or removed since then, and each sector that was written since
-// then, may be on the disk or not, independently of all others; a rename is there or not as a
-// whole.
+// Syncing a file persists its bytes but not its name; syncing a folder persists its names. Each
+// name created, moved or removed and each sector written since then may be on the disk or not,
+// independently of all others; a rename is atomic.
 class CrashDisk {
  public:
   explicit CrashDisk(uint64_t seed) : random_(seed) {}
 
   void Do(const DiskOperation& operation);
 
-  // Calls `check` with states that the disk may be in after a loss of power: every combination of
-  // up to three unsynced names with all, no, half-written, torn (sectors of 512 and of 4096 bytes)
-  // and each subset of up to three unsynced writes; of more of them none, all, each alone, all but
-  // each, each beginning, and random ones. `most` bounds the number of pairs.
+  // Calls `check` with possible states after a power loss. All combinations of up to three unsynced
+  // names, each with: all, none, half-written, torn (sectors of 512 and 4096 bytes), and every
+  // subset of up to three unsynced writes. For more of either: none, all, each alone, all but one,
+  // each prefix, and random ones. `most` bounds the number of pairs.
   void ForEachState(size_t most, const std::function<void(const DiskState&)>& check);
 
  private:
@@ -54,10 +52,10 @@ class CrashDisk {
     std::vector<uint8_t> bytes;
     bool truncates = false;  // to `offset`
   };
-  // For each write, which sectors of which size arrive.
+  // The sectors of each write that arrive, and their size.
   struct Arrival {
     uint64_t sector = 512;
-    bool zeros = false;  // the size does, and no bytes
+    bool zeros = false;  // the file's size arrives without bytes
     std::function<bool(size_t write, uint64_t sector)> arrives;
   };
 
@@ -66,8 +64,8 @@ class CrashDisk {
   DiskState StateOf(const std::vector<bool>& names, const Arrival& arrival) const;
 
   std::mt19937_64 random_;
-  std::map<std::string, int> names_;  // that are on the disk
-  std::vector<NameChange> changes_;   // that may be
+  std::map<std::string, int> names_;  // on the disk
+  std::vector<NameChange> changes_;   // possibly on the disk
   std::map<int, std::vector<uint8_t>> contents_;
   std::vector<Write> writes_;
 };

@@ -30,7 +30,7 @@ void Record(DiskOperation operation) {
   if (left > 0) --left;
 }
 
-// The path below the folder of one that may be relative to the descriptor of a folder in it.
+// The path below the folder. `path` may be relative to a folder descriptor within it.
 std::string Below(const Attempt& attempt, const char* path) {
   const std::string text = path;
   if (*path != '/') {

@@ -1,5 +1,5 @@
-// What a program does to the files below a folder, written down through the calls of faults/shim:
-// the program that links disk_recorder.cc and shim/file_calls.cc records itself.
+// Records what a program does to the files below a folder, through the calls of faults/shim. A
+// program that links disk_recorder.cc and shim/file_calls.cc records itself.
 #ifndef CBT_TESTS_FAULTS_SUPPORT_DISK_RECORDER_H_
 #define CBT_TESTS_FAULTS_SUPPORT_DISK_RECORDER_H_
 
@@ -20,25 +20,25 @@ struct DiskOperation {
     kUnlink,      // `path`
     kMakeFolder,  // `path`
     kSyncFolder,  // the names in `path`
-    kNote,        // `path` is what Note() was told
+    kNote,        // `path` is the text of Note()
   };
   Kind kind;
   int file = -1;
-  std::string path = {};  // below the folder; "" is the folder itself
+  std::string path = {};  // relative to the folder; "" is the folder itself
   std::string to = {};
   uint64_t offset = 0;
   std::vector<uint8_t> bytes = {};
 };
 
-// Records from now on what is done below `folder`, an absolute path without a slash at its end.
+// Starts recording everything below `folder`, an absolute path without a trailing slash.
 void StartRecording(const std::string& folder);
 std::vector<DiskOperation> StopRecording();
 
-// What the program knows at this point of the recording.
+// Records a fact that the program knows at this point.
 void Note(const std::string& what);
 
-// Lets `operations` more happen (notes don't count). All calls after that fail and do nothing, as
-// if the process had been killed. A negative number: all happen.
+// Lets `operations` more succeed (notes do not count). All later calls fail without effect, as if
+// the process had been killed. Negative: no limit.
 void DieAfter(int64_t operations);
 
 }  // namespace cbt::test

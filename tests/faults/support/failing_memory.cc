@@ -10,11 +10,11 @@
 
 namespace {
 
-// Counts down while above 0; the allocation that makes it 0 fails, and with `sticky` all after it.
+// Counts down while above 0; the allocation that makes it 0 fails, and if `sticky` all later ones.
 std::atomic<int64_t> countdown = 0;
 std::atomic<bool> sticky = false;
 std::atomic<bool> failed = false;
-std::atomic<int64_t> live = 0;  // pieces of memory
+std::atomic<int64_t> live = 0;  // allocations
 std::atomic<const std::string_view*> watched = nullptr;
 std::atomic<int64_t> freed_with_mark = 0;
 
@@ -30,12 +30,12 @@ void* Allocate(std::size_t size, std::size_t alignment) {
           : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   ++live;
-  // What was there before is nobody's fault now.
+  // Earlier contents must not count as leaks of a secret.
   if (watched != nullptr) std::memset(memory, 0, malloc_usable_size(memory));
   return memory;
 }
 
-// What the standard library does; the sanitizers' own would not come by here.
+// As the standard library does; the sanitizers' own would bypass this.
 void* AllocateOrNull(std::size_t size) noexcept {
   try {
     return Allocate(size, 0);

@@ -1,5 +1,5 @@
-// Memory that runs out: who links failing_memory.cc gets operator new and delete that can fail and
-// that count what is there.
+// Memory that runs out: programs that link failing_memory.cc get operator new and delete that can
+// fail and that count allocations.
 #ifndef CBT_TESTS_FAULTS_SUPPORT_FAILING_MEMORY_H_
 #define CBT_TESTS_FAULTS_SUPPORT_FAILING_MEMORY_H_
 
@@ -11,15 +11,15 @@
 
 namespace cbt::test {
 
-// What some work found; nothing for an error that it reported itself.
+// What some work found; nullopt if it reported an error.
 using Found = std::optional<std::vector<uint8_t>>;
 
-// Runs `work` again and again, with its first, second, third, ... allocation failing, and then with
-// all from the first, second, ... on, until it comes through; returns how many allocations that
-// were. What it finds must be the same as undisturbed, and it must leave no memory behind.
+// Repeats `work` with its first, second, third, ... allocation failing, and then with all
+// allocations from the first, second, ... on, until it succeeds. Returns that number of
+// allocations. The result must be the same as without failures, and no memory may leak.
 int64_t FailEveryAllocation(const std::function<Found()>& work);
 
-// While it lives the n-th allocation fails, and with `all_after` those after it.
+// Makes the n-th allocation of its lifetime fail, and with `all_after` all later ones.
 class FailAllocation {
  public:
   explicit FailAllocation(int64_t n, bool all_after = false);
@@ -29,7 +29,7 @@ class FailAllocation {
   bool has_failed() const;
 };
 
-// Nothing fails while it lives; what was to fail then fails afterwards.
+// Suspends failures for its lifetime.
 class Undisturbed {
  public:
   Undisturbed();
@@ -42,20 +42,18 @@ class Undisturbed {
   bool sticky_;
 };
 
-// While it lives, memory that is given back is looked through for `mark`, which must stay where it
-// is.
+// For its lifetime, searches freed memory for `mark`, which must stay valid.
 class WatchFreed {
  public:
   explicit WatchFreed(std::string_view mark);
   ~WatchFreed();
   WatchFreed(const WatchFreed&) = delete;
   WatchFreed& operator=(const WatchFreed&) = delete;
-  // How many pieces of memory held it.
+  // The number of freed allocations that contained it.
   int64_t found() const;
 };
 
-// Over all that the program did: allocations that failed, and answers that were wrong or left
-// memory behind.
+// Totals of the program: failed allocations, and wrong or leaking results.
 int64_t AllocationsFailed();
 int64_t WrongAnswers();
 
