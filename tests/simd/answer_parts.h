@@ -1,5 +1,5 @@
-// The parts of a kernel's answer, compared with those of the scalar variant: a failure says what
-// was expected and what came.
+// Compares the parts of a kernel's answer with the scalar variant's, so that a failure shows
+// expected and actual values.
 #ifndef CBT_TESTS_SIMD_ANSWER_PARTS_H_
 #define CBT_TESTS_SIMD_ANSWER_PARTS_H_
 

@@ -18,8 +18,8 @@ constexpr uint64_t kCanary = 0xfeedfacecafebeefu;
 
 class CompareBlocksTest : public test::VariantTest<CompareBlocksKernels> {
  protected:
-  // Runs both kernels, `a` against `b` and `a ^ b` against zero, and compares with byte by byte.
-  // The words around the output must stay as they were.
+  // Runs both kernels, `a` against `b` and `a ^ b` against zero, and compares with a byte loop.
+  // Words around the output must stay unchanged.
   void Check(const uint8_t* a, const uint8_t* b, size_t bytes, size_t block_size) {
     const size_t blocks = (bytes + block_size - 1) / block_size;
     const size_t words = (blocks + 63) / 64;

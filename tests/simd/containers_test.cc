@@ -24,7 +24,7 @@ using test::GuardedMemory;
 using Values = std::vector<uint16_t>;
 using Pairs = std::vector<std::pair<uint64_t, uint64_t>>;
 
-// Values between 0 and 65535, about one of `sparse` of them, in runs of about `run`.
+// Values between 0 and 65535 in runs of about `run`; about one in `sparse` of them is set.
 Values SomeValues(std::mt19937_64& random, unsigned sparse, unsigned run, size_t most) {
   Values values;
   for (uint32_t v = 0; v < 65536 && values.size() < most; ++v) {
@@ -58,7 +58,7 @@ Values AsPairs(const Pairs& runs) {
   return pairs;
 }
 
-// The values as bytes that end at a page nobody may touch, or begin behind one.
+// The values as bytes that end at a guard page, or begin after one.
 std::unique_ptr<GuardedMemory> Guarded(const Values& values, GuardedMemory::Guard guard) {
   auto memory = std::make_unique<GuardedMemory>(values.size() * 2, guard);
   std::memcpy(memory->data(), values.data(), values.size() * 2);
@@ -106,7 +106,7 @@ class ContainersTest : public test::VariantTest<ContainersKernels> {
     CheckFew(words.data(), values);
   }
 
-  // Finds the values of a bitset, or gives up where it may and where the scalar variant does.
+  // Finds the values of a bitset. The kernel may give up exactly where the scalar variant does.
   void CheckFew(const uint8_t* words, const Values& values) {
     size_t most = 0;
     for (size_t i = 0; i < 1024; ++i) {
@@ -132,7 +132,7 @@ class ContainersTest : public test::VariantTest<ContainersKernels> {
   }
 };
 
-// Up to eight bits in each word, at every density, and one word too many of them.
+// Up to eight bits per word, at every density, and one word with too many.
 TEST_P(ContainersTest, CollectsFewBitsOfEveryWord) {
   test::SeededRandom random(6);
   for (unsigned round = 0; round < 300; ++round) {
@@ -143,7 +143,7 @@ TEST_P(ContainersTest, CollectsFewBitsOfEveryWord) {
     const uint64_t every = 1 + random() % (round % 3 == 0 ? 3 : 200);
     for (size_t i = random() % 3 * 1000; i < 1024; i += 1 + random() % every) {
       uint64_t word = 0;
-      // Often at the ends of the word, where runs go on into the next one.
+      // Often at a word's ends, where runs continue into the next word.
       for (uint64_t n = 1 + random() % 8; n > 0; --n) {
         const uint64_t bit = random() % 3 == 0 ? random() % 2 * 63 : random() % 64;
         word |= uint64_t{1} << bit;
@@ -172,7 +172,7 @@ TEST_P(ContainersTest, EveryCountOfSinglesRunsAndBoth) {
       const unsigned sparse = static_cast<unsigned>(1 + 40000 / (count * run + 1));
       Values values = SomeValues(random, sparse, run, count);
       CheckBothWays(values);
-      // The same at the end of the container.
+      // The same at the container's end.
       const auto by = static_cast<uint16_t>(65535 - values.back());
       for (uint16_t& value : values) value = static_cast<uint16_t>(value + by);
       CheckBothWays(values);
@@ -238,7 +238,7 @@ TEST_P(ContainersTest, NoticesEveryMisplacedRun) {
     for (size_t i = 1; i < count; ++i) {
       Values wrong = pairs;
       const int end = pairs[2 * i - 2] + pairs[2 * i - 1];
-      // Touches, overlaps, begins with or before the run before; then reaches past the end.
+      // Touches or overlaps the run before, begins with or before it; then reaches past the end.
       for (const int start : {end + 1, end, pairs[2 * i - 2] + 0, 0}) {
         wrong[2 * i] = static_cast<uint16_t>(start);
         EXPECT_EQ(check(wrong), 0u) << i << " at " << start;

@@ -50,7 +50,7 @@ TEST(DispatchTest, EveryFamilyRunsTheStrongestVariantThatTheActiveLevelAllows) {
   EXPECT_EQ(simd::SortedExtentsLevel(), strongest(simd::SortedExtentsVariants()));
 }
 
-// Run by ctest once for each level, with CBT_SIMD set to it.
+// ctest runs this once for each level, with CBT_SIMD set to it.
 TEST(DispatchTest, ForcedLevelIsTheOneThatRuns) {
   const char* forced = std::getenv("CBT_TEST_FORCED");
   if (forced == nullptr) GTEST_SKIP() << "no level is forced in this run";
@@ -67,7 +67,7 @@ TEST(DispatchTest, ForcedLevelIsTheOneThatRuns) {
   EXPECT_EQ(ActiveSimdLevel(), SimdLevel::kScalar);
 }
 
-// A variant that gives a wrong answer is passed over, not trusted.
+// A variant that gives a wrong answer is skipped.
 struct FakeKernels {
   int answer;
 };

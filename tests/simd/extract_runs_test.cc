@@ -35,13 +35,13 @@ constexpr Operation kOperations[] = {
 
 bool BitOf(const uint8_t* bytes, size_t bit) { return (bytes[bit / 8] >> (bit % 8) & 1) != 0; }
 
-// What a scan of all words must give.
+// The expected result of a scan of all words.
 struct Runs {
-  std::vector<uint64_t> offsets;  // with that of a run that is open at the end
+  std::vector<uint64_t> offsets;  // including that of a run that is open at the end
   std::vector<uint64_t> lengths;
 };
 
-// Bit by bit. `open_start`: where a run that is open at the beginning began, if there is one.
+// Bit by bit. `open_start`: the start of a run that is open at the beginning, if any.
 Runs Expected(const Operation& operation, const uint8_t* a, const uint8_t* b, size_t words,
               uint64_t origin, unsigned shift, const uint64_t* open_start) {
   Runs runs;
@@ -86,7 +86,7 @@ std::vector<uint8_t> Plain(const BitLayout& layout, uint64_t flip, const uint8_t
   return plain;
 }
 
-// Both arrays of a scan, each with a guard page behind the places that it may overwrite.
+// Both arrays of a scan, each with a guard page after the places it may overwrite.
 class Output {
  public:
   explicit Output(size_t max_room)
@@ -110,7 +110,7 @@ class ExtractRunsTest : public test::VariantTest<ExtractRunsKernels> {
  protected:
   static constexpr size_t kMaxWords = 600;
 
-  // Compares one scan with the bit-by-bit answer; with a layout, the scan in it.
+  // Compares one scan with the bit-by-bit answer; if given a layout, the scan uses it.
   void Check(const uint8_t* a, const uint8_t* b, size_t words, uint64_t origin, unsigned shift,
              bool open, const BitLayout* layout = nullptr) {
     ASSERT_LE(words, kMaxWords);
@@ -217,7 +217,7 @@ TEST_P(ExtractRunsTest, MatchesBitByBitForEveryLengthAndPattern) {
   }
 }
 
-// Long enough for steps of every length, and for quiet stretches between them.
+// Long enough for steps of every length, with quiet stretches in between.
 TEST_P(ExtractRunsTest, MatchesBitByBitWhereTheDensityChanges) {
   test::SeededRandom random(5);
   for (int round = 0; round < 60; ++round) {
@@ -284,7 +284,7 @@ TEST_P(ExtractRunsTest, MatchesBitByBitInEveryLayoutWhereTheDensityChanges) {
   }
 }
 
-// Every edge of a word, between words that are empty and full.
+// Every edge within a word, between empty and full words.
 TEST_P(ExtractRunsTest, FindsARunOfEveryBeginningAndLengthInEveryLayout) {
   for (unsigned number = 0; number < 8; ++number) {
     const BitLayout layout = LayoutOf(number);
@@ -305,7 +305,7 @@ TEST_P(ExtractRunsTest, FindsARunOfEveryBeginningAndLengthInEveryLayout) {
   }
 }
 
-// A scan in a layout stops at the same word as the scalar one.
+// In every layout a scan stops at the same word as the scalar one.
 TEST_P(ExtractRunsTest, StopsInEveryLayoutWhereTheScalarVariantStops) {
   constexpr size_t kWords = 300;
   test::SeededRandom random(9);
@@ -354,7 +354,7 @@ TEST_P(ExtractRunsTest, HandlesEverySixteenBitPatternAtEveryPlaceOfAWord) {
   }
 }
 
-// A scan that runs out of room stops after a whole word, and going on from there gives the rest.
+// A scan that runs out of room stops after a whole word; continuing from there gives the rest.
 TEST_P(ExtractRunsTest, StopsWhenTheRoomEndsAndContinues) {
   test::SeededRandom random(3);
   constexpr size_t kWords = 300;
@@ -396,8 +396,8 @@ TEST_P(ExtractRunsTest, StopsWhenTheRoomEndsAndContinues) {
   }
 }
 
-// Found by fuzzing: a variant went on over quiet words when the room had run out, and consumed more
-// words than the scalar one.
+// Found by fuzzing: out of room, a variant continued over quiet words and consumed more words than
+// the scalar one.
 TEST_P(ExtractRunsTest, StopsAtTheSameWordAsTheScalarVariant) {
   constexpr size_t kWords = 300;
   test::SeededRandom random(6);

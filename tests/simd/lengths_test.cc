@@ -1,8 +1,9 @@
 // Every variant of every kernel against the scalar one: inputs of every length up to 8192 bytes, at
-// every alignment, as close as it allows to a guard page before it and to one after it. (The other
-// tests here hold the scalar variants against bit-by-bit code.)
+// every alignment, as close as it allows to a guard page before and after. (The other tests here
+// compare the scalar variants with bit-by-bit code.)
 //
-// "Every length" takes CBT_TEST_SCALE=8; in ctest the short ones, the longest, and some between.
+// "Every length" takes CBT_TEST_SCALE=8; ctest runs the short ones, the longest, and some in
+// between.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,12 +44,12 @@ std::vector<size_t> Lengths(size_t unit) {
   return lengths;
 }
 
-// Where an input lies: its first byte modulo 64, and which guard page is near. With both at their
-// natural place (behind: the length and the alignment fit; in front: alignment 0) nothing lies
-// between; otherwise less than 64 bytes do.
+// An input's position: its first byte modulo 64, and the nearby guard page. At its natural position
+// (the page after it: length and alignment fit; the page before it: alignment 0) it touches the
+// guard page; otherwise less than 64 bytes are in between.
 struct Place {
   size_t alignment;
-  bool behind;
+  bool guard_after;
 };
 
 std::vector<Place> Places(size_t step) {
@@ -60,7 +61,7 @@ std::vector<Place> Places(size_t step) {
   return places;
 }
 
-// Memory between two guard pages. What lies around an input is noise.
+// Memory between two guard pages. The bytes around an input are noise.
 class Arena {
  public:
   Arena() : memory_(kBytes) { std::memset(memory_.data(), 0xa5, kBytes); }
@@ -69,7 +70,7 @@ class Arena {
   const uint8_t* Put(const std::vector<T>& data, const Place& place) const {
     const size_t size = data.size() * sizeof(T);
     const size_t from =
-        place.behind ? (kBytes - size - place.alignment) / kAlignments * kAlignments : 0;
+        place.guard_after ? (kBytes - size - place.alignment) / kAlignments * kAlignments : 0;
     uint8_t* const at = memory_.data() + from + place.alignment;
     if (size > 0) std::memcpy(at, data.data(), size);
     return at;
@@ -83,7 +84,7 @@ class Arena {
   const GuardedMemory memory_;
 };
 
-// Places for `count` results that end at a guard page.
+// Room for `count` results that end at a guard page.
 template <typename T>
 class Results {
  public:
@@ -97,7 +98,7 @@ class Results {
 
 constexpr uint64_t kSeed = 11;
 
-// The levels for which families have variants of their own; elsewhere they take a lower one.
+// The levels at which families have their own variants; elsewhere they use a lower one.
 const std::set<SimdLevel> kEveryLevel = {SimdLevel::kSse42, SimdLevel::kAvx2, SimdLevel::kAvx512,
                                          SimdLevel::kNeon};
 const std::set<SimdLevel> kTupleLevels = {SimdLevel::kAvx2, SimdLevel::kAvx512};  // pdep and pext
@@ -106,7 +107,7 @@ const std::set<SimdLevel> kSortedLevels = {SimdLevel::kAvx512};                 
 class LengthsTest : public testing::Test {
  protected:
   // Runs `check` for every variant but the scalar one. Each of `levels` that is compiled in and
-  // that this machine can run must have one that compares something; without any, the test is
+  // supported by this machine must have a variant that compares something; without any, the test is
   // skipped.
   template <typename Kernels, typename Check>
   void ForEachVariant(const std::string& family, const std::set<SimdLevel>& levels,
@@ -130,8 +131,8 @@ class LengthsTest : public testing::Test {
     if (expected.empty()) GTEST_SKIP() << "this machine or build has only scalar " << family;
   }
 
-  // An answer to `bytes` of input: parts are compared in turn, so that one may give the length of
-  // the next.
+  // A kernel's answer to `bytes` of input. The parts are compared in order, because one may give
+  // the length of the next.
   template <typename... Parts>
   void Compare(size_t bytes, const Place& place, const Parts&... parts) {
     ++inputs_;
@@ -140,7 +141,7 @@ class LengthsTest : public testing::Test {
     std::string difference;
     (void)((parts.Same() || (difference = parts.Difference(), false)) && ...);
     ADD_FAILURE() << level_ << ", " << bytes << " bytes at alignment " << place.alignment
-                  << (place.behind ? " before a guard page" : " after a guard page") << ": "
+                  << (place.guard_after ? " before a guard page" : " after a guard page") << ": "
                   << difference << " (seed " << kSeed << ", input " << inputs_ << ")";
   }
 
@@ -178,7 +179,7 @@ TEST_F(LengthsTest, CompareBlocks) {
           simd::scalar::kCompareBlocks.compare(a.data(), b.data(), bytes, block, want.data());
           for (const Place& place : Places(1)) {
             uint64_t* const got = out.Room(words);
-            const Place other = {kAlignments - 1 - place.alignment, place.behind};
+            const Place other = {kAlignments - 1 - place.alignment, place.guard_after};
             kernels.compare(first_.Put(a, place), second_.Put(b, other), bytes, block, got);
             Compare(bytes, place, List{"words", want.data(), got, words});
             kernels.nonzero(first_.Put(difference, place), bytes, block, got);
@@ -188,7 +189,7 @@ TEST_F(LengthsTest, CompareBlocks) {
       });
 }
 
-// Words of a bitmap: quiet stretches, runs and single bits.
+// Bitmap words: quiet stretches, runs and single bits.
 Bytes SomeBits(std::mt19937_64& random, size_t bytes) {
   Bytes bits(bytes);
   for (size_t i = 0; i < bytes; ++i) {
@@ -218,7 +219,7 @@ TEST_F(LengthsTest, ExtractRuns) {
                      const auto shift = static_cast<unsigned>(random_() % 30);
                      const uint64_t open = random_() % 2;
                      for (const auto operation : kRunOperations) {
-                       // Sometimes it ends before the input does.
+                       // Sometimes the room ends before the input does.
                        const size_t room = random_() % 3 == 0 ? 1 + random_() % 50 : bytes * 4 + 1;
                        Numbers want_offsets(room + simd::kRunSlack);
                        Numbers want_lengths(room + simd::kRunSlack);
@@ -230,7 +231,7 @@ TEST_F(LengthsTest, ExtractRuns) {
                          uint64_t* const o = offsets.Room(room + simd::kRunSlack);
                          uint64_t* const l = lengths.Room(room + simd::kRunSlack);
                          o[0] = 77;
-                         const Place other = {kAlignments - 1 - place.alignment, place.behind};
+                         const Place other = {kAlignments - 1 - place.alignment, place.guard_after};
                          const simd::RunScan got =
                              (kernels.*operation)(first_.Put(a, place), second_.Put(b, other),
                                                   bytes / 8, 1000, shift, open, o, l, room);
@@ -261,7 +262,7 @@ TEST_F(LengthsTest, CountBits) {
                        const simd::BitCounts want = (simd::scalar::kCountBits.*operation)(
                            a.data(), b.data(), bytes / 8, open);
                        for (const Place& place : Places(1)) {
-                         const Place other = {kAlignments - 1 - place.alignment, place.behind};
+                         const Place other = {kAlignments - 1 - place.alignment, place.guard_after};
                          const simd::BitCounts got = (kernels.*operation)(
                              first_.Put(a, place), second_.Put(b, other), bytes / 8, open);
                          Compare(bytes, place, Number{"ones", want.ones, got.ones},
@@ -372,7 +373,7 @@ TEST_F(LengthsTest, ContainerPairs) {
             pairs.push_back(static_cast<uint16_t>(more));
             at += more + 2 + random_() % 2;
           }
-          // One that touches the one before it, most often the last.
+          // A run that touches the one before it, most often the last.
           std::vector<uint16_t> wrong = pairs;
           const size_t bad = count < 2            ? 0
                              : random_() % 2 == 0 ? count - 1
@@ -400,7 +401,7 @@ TEST_F(LengthsTest, ContainerPairs) {
       });
 }
 
-// Extents as they come in streams: offsets and sizes.
+// Extents as in streams: offsets and sizes.
 struct Extents {
   Numbers offsets;
   Numbers lengths;
@@ -418,7 +419,7 @@ Extents SomeExtents(std::mt19937_64& random, size_t count) {
   return extents;
 }
 
-// Numbers are aligned as numbers are, so these lie at 8 of the 64 places; bytes lie at all.
+// Numbers are naturally aligned, so they start at 8 of the 64 positions; bytes start at all.
 TEST_F(LengthsTest, EncodeTuples) {
   const Results<uint8_t> out(kMaxBytes / 8 * simd::kTupleBytes);
   ForEachVariant(
@@ -429,7 +430,7 @@ TEST_F(LengthsTest, EncodeTuples) {
           const Extents extents = SomeExtents(random_, count);
           Bytes want(count * simd::kTupleBytes);
           for (const Place& place : Places(8)) {
-            const size_t room = count * (14 + random_() % 9);  // any end of the output
+            const size_t room = count * (14 + random_() % 9);  // any amount of output room
             const simd::TupleScan scan = simd::scalar::kEncodeTuples.encode(
                 extents.offsets.data(), extents.lengths.data(), count, want.data(), room);
             const simd::TupleScan got = kernels.encode(first_.PutNumbers(extents.offsets, place),
@@ -451,7 +452,7 @@ TEST_F(LengthsTest, DecodeTuples) {
       "decode_tuples", kTupleLevels, simd::DecodeTuplesVariants(),
       [&](const simd::DecodeTuplesKernels& kernels) {
         for (const size_t bytes : Lengths(1)) {
-          // The length cuts a tuple anywhere.
+          // The length may cut a tuple anywhere.
           const size_t count = bytes / 6 + 1;
           const Extents extents = SomeExtents(random_, count);
           Bytes all(count * simd::kTupleBytes);
@@ -487,7 +488,7 @@ TEST_F(LengthsTest, CheckTuples) {
                          count == 0 ? 1 : sound.offsets.back() + sound.lengths.back();
                      for (const Place& place : Places(8)) {
                        Extents extents = sound;
-                       // Nothing wrong, or something in the last tuple or anywhere.
+                       // No fault, or one in the last tuple or anywhere.
                        if (const uint64_t fault = random_() % 4; fault < 3 && count > 0) {
                          const size_t at = random_() % 2 == 0 ? count - 1 : random_() % count;
                          if (fault == 0) extents.lengths[at] = 0;
@@ -519,10 +520,10 @@ TEST_F(LengthsTest, SortedExtents) {
           const size_t count = bytes / 8;
           const Extents a = SomeExtents(random_, count);
           const Extents b = SomeExtents(random_, count / 2);
-          // Lists stay disjoint with 1 only, and only those have an overlap.
+          // Lists only stay disjoint at alignment 1, and only disjoint lists have an overlap.
           const uint64_t alignment = uint64_t{1} << (random_() % 2 == 0 ? 0 : random_() % 20);
           const uint64_t gap = random_() % 2 == 0 ? 0 : random_() % 4000;
-          // Of two lists each; then both together, and what those give.
+          // Of two lists each; then of both, and of their results.
           const auto bounds = [&](const Extents& extents) {
             Extents out{Numbers(extents.offsets.size()), Numbers(extents.offsets.size())};
             scalar.bounds(extents.offsets.data(), extents.lengths.data(), out.offsets.size(),
@@ -565,7 +566,8 @@ TEST_F(LengthsTest, SortedExtents) {
                           {right.offsets.data(), right.lengths.data(), count / 2}, s, e);
             Compare(bytes, place, List{"merged, starts", merged.offsets.data(), s, total},
                     List{"merged, ends", merged.lengths.data(), e, total});
-            if (alignment != 1 || total * 8 > kMaxBytes) continue;  // overlap wants disjoint lists
+            // overlap requires disjoint lists
+            if (alignment != 1 || total * 8 > kMaxBytes) continue;
             const size_t common = scalar.overlap(merged.offsets.data(), merged.lengths.data(),
                                                  total, want.offsets.data(), want.lengths.data());
             const Numbers both_starts(merged.offsets.begin(),

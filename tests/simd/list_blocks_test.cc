@@ -35,7 +35,7 @@ bool BitOf(const uint8_t* bytes, size_t bit) { return (bytes[bit / 8] >> (bit % 
 
 class ListBlocksTest : public test::VariantTest<ListBlocksKernels> {
  protected:
-  // The bits that the scans find, in as many calls as `room` asks for, are those that are set.
+  // The scans find exactly the set bits, in as many calls as `room` requires.
   void CheckList(const uint8_t* a, const uint8_t* b, size_t words, size_t room) {
     constexpr uint64_t kOrigin = uint64_t{5} << 40;
     constexpr unsigned kShift = 12;

@@ -15,7 +15,7 @@ using test::GuardedMemory;
 
 class LoadBitsTest : public test::VariantTest<LoadBitsKernels> {
  protected:
-  // Compares with one bit after the other. Input and output end at guard pages.
+  // Compares with a bit-by-bit loop. Input and output end at guard pages.
   void Check(std::mt19937_64& random, size_t words, unsigned shift, bool reverse, bool invert) {
     const GuardedMemory from(words * 8 + (shift != 0 ? 1 : 0));
     for (size_t i = 0; i < from.size(); ++i) from.data()[i] = static_cast<uint8_t>(random());

@@ -12,7 +12,7 @@ using simd::TupleRules;
 
 class CheckTuplesTest : public test::VariantTest<CheckTuplesKernels> {};
 
-// What the header says, tuple by tuple.
+// The header's rules, tuple by tuple.
 bool Sound(const std::vector<uint64_t>& offsets, const std::vector<uint64_t>& lengths,
            const TupleRules& rules) {
   uint64_t floor = rules.floor;
@@ -35,7 +35,7 @@ TEST_P(CheckTuplesTest, FindsEveryFaultAtEveryPlace) {
           offsets.push_back(100 + 10 * i);
           lengths.push_back(10);
         }
-        // The place behind the last tuple: no fault.
+        // The index past the last tuple: no fault.
         if (at < count) {
           switch (fault) {
             case 0:

@@ -25,7 +25,7 @@ void AppendVarint(std::vector<uint8_t>& out, uint64_t value, size_t at_least = 1
   out.push_back(static_cast<uint8_t>(value));
 }
 
-// One element in the form that the kernel takes.
+// One element in the form that the kernel accepts.
 void AppendTuple(std::vector<uint8_t>& out, uint64_t offset, uint64_t length,
                  size_t offset_bytes = 1, size_t length_bytes = 1) {
   std::vector<uint8_t> content = {0x08};
@@ -39,7 +39,7 @@ void AppendTuple(std::vector<uint8_t>& out, uint64_t offset, uint64_t length,
 
 class DecodeTuplesTest : public test::VariantTest<DecodeTuplesKernels> {
  protected:
-  // Decodes from bytes that end at a guard page; what the scalar variant says must come out.
+  // Decodes bytes that end at a guard page; the result must equal the scalar variant's.
   void Check(const std::vector<uint8_t>& bytes, size_t room) {
     const GuardedMemory in(bytes.size());
     std::copy(bytes.begin(), bytes.end(), in.data());
@@ -67,7 +67,7 @@ class DecodeTuplesTest : public test::VariantTest<DecodeTuplesKernels> {
   }
 };
 
-// Not against the scalar variant but against what was written.
+// Compared with what was written, not with the scalar variant.
 TEST_P(DecodeTuplesTest, TakesEveryLengthOfVarint) {
   std::vector<uint8_t> bytes;
   std::vector<uint64_t> offsets;
@@ -89,7 +89,7 @@ TEST_P(DecodeTuplesTest, TakesEveryLengthOfVarint) {
   EXPECT_EQ(got_lengths, lengths);
 }
 
-// A tuple of any form at every place among plain ones, where vectors begin and end.
+// A tuple of any form at every position among plain ones, at the borders of vectors.
 TEST_P(DecodeTuplesTest, StopsWhereTheScalarVariantDoes) {
   std::vector<std::vector<uint8_t>> odd;
   for (size_t first = 1; first <= 10; ++first) {
@@ -149,7 +149,7 @@ TEST_P(DecodeTuplesTest, AgreesOnMutatedBytes) {
   }
 }
 
-// Tuples with varints of the same lengths are read together: every bit of them, flipped.
+// Tuples with varints of equal lengths are decoded together: flips every bit of them.
 TEST_P(DecodeTuplesTest, AgreesOnTuplesThatAreAlikeButForOneBit) {
   for (const uint64_t length : {uint64_t{4096}, uint64_t{1} << 50}) {
     std::vector<uint8_t> bytes;
@@ -161,7 +161,7 @@ TEST_P(DecodeTuplesTest, AgreesOnTuplesThatAreAlikeButForOneBit) {
       if (HasFatalFailure()) FAIL() << "bit " << bit;
       bytes[bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
     }
-    // At every cut, and for every room.
+    // At every cut, and with every amount of room.
     for (size_t cut = 0; cut < bytes.size(); ++cut) {
       Check({bytes.begin(), bytes.end() - static_cast<std::ptrdiff_t>(cut)}, 1 + cut % 60);
       if (HasFatalFailure()) FAIL() << "cut " << cut;
@@ -169,7 +169,7 @@ TEST_P(DecodeTuplesTest, AgreesOnTuplesThatAreAlikeButForOneBit) {
   }
 }
 
-// Rows of tuples of each layout, which end where a vector of them does not.
+// Rows of tuples of each layout that do not end where a vector of them does.
 TEST_P(DecodeTuplesTest, TakesRowsOfEveryLayout) {
   test::SeededRandom random(20261124);
   for (size_t offset_bytes = 1; offset_bytes <= 8; ++offset_bytes) {
@@ -182,7 +182,7 @@ TEST_P(DecodeTuplesTest, TakesRowsOfEveryLayout) {
         AppendTuple(bytes, value(offset_bytes), value(length_bytes));
       }
       Check(bytes, 37);
-      // The same again: the row before it was of one layout too.
+      // Again: the row before it had one layout too.
       AppendTuple(bytes, 1, 1);
       bytes.insert(bytes.end(), bytes.begin(), bytes.end() - 4);
       Check(bytes, 80);

@@ -1,4 +1,4 @@
-// Every variant against the scalar one, which tests/wire/stream_digest_test.cc compares with the
+// Every variant against the scalar one; tests/wire/stream_digest_test.cc compares that with the
 // xxHash library.
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ TEST_P(DigestTuplesTest, MatchesScalarFromEveryStripeForEveryLength) {
   test::SeededRandom random(1);
   for (size_t stripe = 0; stripe < kBlockStripes; ++stripe) {
     for (size_t stripes = 0; stripes <= 3 * kBlockStripes; ++stripes) {
-      // Ends at an unreadable page, and begins at any multiple of eight bytes.
+      // Ends at a guard page; starts at any multiple of eight bytes.
       const GuardedMemory memory(2 * stripes * kStripeTuples * sizeof(uint64_t));
       auto* const offsets = reinterpret_cast<uint64_t*>(memory.data());
       uint64_t* const lengths = offsets + stripes * kStripeTuples;

@@ -90,7 +90,7 @@ TEST_P(EncodeTuplesTest, NeverWritesPastTheRoom) {
   }
 }
 
-// Runs of tuples that fit into cells, between those that do not, at every place of a vector.
+// Runs of tuples that fit into cells, between others that do not, at every position of a vector.
 TEST_P(EncodeTuplesTest, MixesUsualAndOddTuples) {
   test::SeededRandom random(2);
   for (int round = 0; round < 2000; ++round) {
@@ -108,7 +108,7 @@ TEST_P(EncodeTuplesTest, MixesUsualAndOddTuples) {
   }
 }
 
-// Tuples with varints of the same lengths are encoded together: one that differs, at every place.
+// Tuples with varints of equal lengths are encoded together: a different one at every position.
 TEST_P(EncodeTuplesTest, FindsTheOneThatDiffersAmongTuplesThatAreAlike) {
   constexpr size_t kCount = 70;
   constexpr uint64_t kMost = uint64_t{INT64_MAX};
@@ -139,7 +139,7 @@ TEST_P(EncodeTuplesTest, FindsTheOneThatDiffersAmongTuplesThatAreAlike) {
   }
 }
 
-// The least, the largest and any values of each length of varint, among their like.
+// The smallest, the largest and random values of each varint length, in rows.
 TEST_P(EncodeTuplesTest, WritesRowsOfEveryLayout) {
   test::SeededRandom random(20261124);
   for (size_t offset_bytes = 1; offset_bytes <= 9; ++offset_bytes) {
@@ -157,7 +157,7 @@ TEST_P(EncodeTuplesTest, WritesRowsOfEveryLayout) {
         lengths.push_back(value(length_bytes));
       }
       Check(offsets, lengths, 37 * kTupleBytes + 200);
-      // The next length, and none, at every place.
+      // The next length, and none, at every position.
       for (size_t at = 0; at < offsets.size(); ++at) {
         for (std::vector<uint64_t>* const values : {&offsets, &lengths}) {
           const uint64_t kept = (*values)[at];

@@ -33,7 +33,7 @@ class Guarded {
   const GuardedMemory memory_;
 };
 
-// Disjoint extents, some of which touch; far apart, close together, or at the end of the range.
+// Disjoint extents, some adjacent: far apart, close together, or at the end of the range.
 Pairs AnyList(std::mt19937_64& random, size_t count, uint64_t from, uint64_t spread) {
   Pairs list;
   uint64_t at = from;
@@ -49,7 +49,7 @@ Pairs AnyList(std::mt19937_64& random, size_t count, uint64_t from, uint64_t spr
 class SortedExtentsTest : public test::VariantTest<SortedExtentsKernels> {
  protected:
   Numbers Merge(const Numbers& a, const Numbers& b) {
-    // The same numbers once more in reversed roles: both arrays are merged on their own.
+    // The same numbers with swapped roles: both arrays are merged independently.
     const Guarded left(a);
     const Guarded right(b);
     const Guarded out(a.size() + b.size() + kSortedSlack);
@@ -59,7 +59,7 @@ class SortedExtentsTest : public test::VariantTest<SortedExtentsKernels> {
                     out.get(), other.get());
     const Numbers merged(out.get(), out.get() + a.size() + b.size());
     EXPECT_EQ(merged, Numbers(other.get(), other.get() + a.size() + b.size()));
-    // Starts from one pair and ends from the other, which take turns differently.
+    // Starts from one pair and ends from the other, which interleave differently.
     kernels().merge({left.get(), right.get(), both}, {right.get(), right.get(), both}, out.get(),
                     other.get());
     Numbers want;
@@ -103,7 +103,7 @@ TEST_P(SortedExtentsTest, MergesEveryPairOfLengths) {
     for (size_t b = 0; b <= 70; ++b) {
       Numbers left(a);
       Numbers right(b);
-      // Many equal ones, or the whole range, or one list before the other.
+      // Many equal values, or the whole range, or one list entirely before the other.
       const uint64_t range = random() % 3 == 0 ? 5 : uint64_t{1} << (random() % 63);
       for (uint64_t& number : left) number = random() % range;
       for (uint64_t& number : right) number = random() % range + (random() % 50 == 0 ? range : 0);
@@ -129,7 +129,7 @@ TEST_P(SortedExtentsTest, MergesListsThatFollowEachOther) {
   EXPECT_EQ(Merge(high, low), want);
 }
 
-// Against a plain walk over extents sorted by their starts.
+// Compared with a plain walk over extents sorted by their starts.
 TEST_P(SortedExtentsTest, UnitesAnyNumberOfListsWithAnyGap) {
   test::SeededRandom random(2);
   for (int round = 0; round < 3000; ++round) {
@@ -160,7 +160,7 @@ TEST_P(SortedExtentsTest, UnitesAnyNumberOfListsWithAnyGap) {
   }
 }
 
-// Against a set of bytes.
+// Compared with a byte set.
 TEST_P(SortedExtentsTest, FindsWhatTwoListsHaveInCommon) {
   test::SeededRandom random(3);
   for (int round = 0; round < 3000; ++round) {
