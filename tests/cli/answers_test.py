@@ -1,5 +1,6 @@
-"""The end marker of printed answers: there if and only if the answer is complete, and asked for by
-all that reads them."""
+"""The end marker of printed answers: present exactly if the answer is complete, and required by
+everything that reads answers.
+"""
 
 import os
 import re
@@ -14,12 +15,12 @@ MIB = 1 << 20
 
 
 def marked(text):
-    """True if a reader finds an end marker in `text`."""
+    """Whether a reader finds an end marker in `text`."""
     return re.search(r'"complete":true|(?m:^complete,)', text) is not None
 
 
 class Killed(support.CbtTest):
-    """Streams of many blocks that stand still in the middle: their pipe is full."""
+    """Streams of many blocks that pause in the middle: their pipe is full."""
 
     SIZE = 32 * MIB
 
@@ -30,7 +31,7 @@ class Killed(support.CbtTest):
             file.truncate(self.SIZE)
 
     def begin(self, form):
-        """A stream of which the first byte has come."""
+        """A stream whose first byte has arrived."""
         if not os.path.exists(self.data) or os.stat(self.data).st_size != self.SIZE:
             with open(self.data, "wb") as file:
                 # Every second block: one long run would be known before its first block is printed.
@@ -133,8 +134,8 @@ class ReadBack(support.CbtTest):
                 self.ok("map", "convert", *self.convert(form, name), *self.names, "--output", again)
                 with open(whole, "rb") as one, open(again, "rb") as two:
                     self.assertEqual(one.read(), two.read(), (form, style))
-                said = self.ok("verify", self.base, self.target, "--map", *self.convert(form, name), "--as", "delta")
-                self.assertTrue(said.startswith("yes"), said)
+                output = self.ok("verify", self.base, self.target, "--map", *self.convert(form, name), "--as", "delta")
+                self.assertTrue(output.startswith("yes"), output)
                 piped = subprocess.run([support.CBT, "delta", "-", *self.convert(form)], input=text, capture_output=True, check=False)
                 self.assertEqual(piped.stdout.decode(), self.answer("ndjson"), piped)
 
@@ -142,7 +143,8 @@ class ReadBack(support.CbtTest):
         for form in FORMATS:
             text = self.answer(form)
             lines = text.splitlines(keepends=True)
-            # Each line away, and each of the last bytes but the newline, which json does not need.
+            # Remove each line, and each of the last bytes but the newline, which json does not
+            # need.
             cuts = ["".join(lines[:count]) for count in range(len(lines))]
             cuts += [text[:-size] for size in range(2, 30)]
             for cut in cuts:
@@ -157,8 +159,8 @@ class ReadBack(support.CbtTest):
             self.assertTrue(marked(text))
             self.assertIn("starting_offset", text)
             name = self.write("rest", text.encode())
-            said = self.fails(2, "map", "convert", *self.convert(form, name), *self.names, "--output", self.path("out.cbm"))
-            self.assertIn("only a part of the volume", said)
+            output = self.fails(2, "map", "convert", *self.convert(form, name), *self.names, "--output", self.path("out.cbm"))
+            self.assertIn("only a part of the volume", output)
 
     def test_every_command_that_prints_an_answer_marks_it(self):
         whole = self.path("whole.cbm")

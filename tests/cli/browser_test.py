@@ -1,4 +1,4 @@
-"""The page of `cbt chain show --html` in a real browser, against what the maps hold."""
+"""The page of `cbt chain show --html` in a real browser, compared with the maps."""
 
 import itertools
 import json
@@ -15,11 +15,11 @@ import support
 from map_test import GRANULARITY, roaring32
 from support import CbtTest, run
 
-MARK = '</script><b a="1">&amp;\u00fc'  # a name that is mark-up
+MARK = '</script><b a="1">&amp;\u00fc'  # a name with mark-up
 
 
 def start_browser():
-    """A headless Chromium that can reach no network, and keeps what the page writes to its console."""
+    """A headless Chromium without network access that records the page's console."""
     from selenium import webdriver  # pylint: disable=import-outside-toplevel
     from selenium.webdriver.chrome.service import Service  # pylint: disable=import-outside-toplevel
 
@@ -58,7 +58,7 @@ class BrowserTest(CbtTest):
         self.assertEqual(self.errors(), [])
 
     def make(self, days, capacities, volume="vol", names=None, chain="history.chain"):
-        """A chain: the map to each snapshot but the first holds the blocks of a day."""
+        """A chain: the map to each snapshot but the first has the blocks of a day."""
         names = names or [f"s{i}" for i in range(len(days) + 1)]
         folder = self.path(chain)
         self.ok("chain", "create", folder, "--volume", volume, "--snapshot", names[0], "--capacity", capacities[0])
@@ -94,7 +94,7 @@ class BrowserTest(CbtTest):
             "return {...document.getElementById('picture').dataset}").items()}
 
     def pointer(self, *places, click=False):
-        """Moves the real pointer to places of the canvas, given from its upper left corner."""
+        """Moves the real pointer to places of the canvas, relative to its upper left corner."""
         from selenium.webdriver.common.action_chains import ActionChains  # pylint: disable=import-outside-toplevel
 
         canvas = self.browser.find_element("id", "picture")
@@ -112,7 +112,9 @@ class BrowserTest(CbtTest):
         ActionChains(self.browser, duration=0).send_keys(*keys).perform()
 
     def answers(self, pairs):
-        """{(base, target): (least, most, text)} as the page answers when its rows are picked with the keyboard."""
+        """{(base, target): (least, most, text)}: the page's answers when rows are picked with the
+        keyboard.
+        """
         found = self.script("""
             const view = document.getElementById("view"), picked = document.getElementById("picked");
             const press = (key, times) => {
@@ -130,7 +132,7 @@ class BrowserTest(CbtTest):
         return {tuple(pair): (int(least), int(most), text) for pair, (least, most, text) in zip(pairs, found)}
 
     def check_text(self, text, least, most):
-        """The words say what the numbers say."""
+        """The text agrees with the numbers."""
         if least == most:
             self.assertIn("exactly ", text)
             self.assertEqual(numbers_of(text), [least])
@@ -139,7 +141,7 @@ class BrowserTest(CbtTest):
             self.assertNotIn("exactly", text)
             self.assertEqual(numbers_of(text), [least, most])
 
-    # A capacity that is no multiple of a block, so that the last one is cut.
+    # The capacity is no multiple of a block, so the last block is cut.
     BLOCKS = 300
     CAPACITY = BLOCKS * GRANULARITY - 512
 
@@ -225,8 +227,8 @@ class BrowserTest(CbtTest):
             want = []
             for column in range(columns):
                 changed = len(day & {2 * column, 2 * column + 1})
-                want.append((0, 5, 6)[changed])  # none, to 50 %, to 100 %
-            # The last cell is cut: one of its blocks is more than half, the other less.
+                want.append((0, 5, 6)[changed])  # none, up to 50 %, up to 100 %
+            # The last cell is cut: one of its blocks is more than half of it, the other less.
             last = self.bytes_of(day & {self.BLOCKS - 2, self.BLOCKS - 1}) / (2 * GRANULARITY - 512)
             want[-1] = 0 if last == 0 else 5 if last <= 0.5 else 6
             self.assertEqual(shown[row], want, f"row {row + 1}")
@@ -262,7 +264,7 @@ class BrowserTest(CbtTest):
             chain = self.make(days, capacities, chain=f"{number}.chain")
             names = [f"s{i}" for i in range(len(capacities))]
             for _ in range(random.randrange(3)):
-                # What was cut off in between is not seen any more, and remains a change.
+                # Data that was cut off in between is no longer visible, but still changed.
                 self.ok("chain", "remove", chain, names.pop(random.randrange(1, len(names) - 1)))
             self.open(chain)
             for (base, target), (least, most, text) in self.answers(list(itertools.combinations(range(len(names)), 2))).items():
@@ -290,7 +292,7 @@ class BrowserTest(CbtTest):
             self.check_text(text, least, most)
             inexact += least != most
         self.assertGreater(inexact, 5)
-        # So are cells.
+        # Cells are selected the same way.
         self.keys("\ue011")
         layout, columns = self.layout(), 256 // 16
         for column in range(columns):
@@ -325,7 +327,7 @@ class BrowserTest(CbtTest):
         self.assertEqual(len(seen), 2)
 
     def test_the_console_is_watched(self):
-        """What the other tests look for is found: an error, and what the page's policy forbids."""
+        """Control for the other tests: they detect an error, and what the page's policy forbids."""
         page = self.open(self.make(self.some_days(1), [self.CAPACITY] * 2))
         with open(page, encoding="utf-8") as file:
             text = file.read()
@@ -352,7 +354,7 @@ class BrowserTest(CbtTest):
 
 
 class OutputTest(CbtTest):
-    """Where the page goes, without a browser."""
+    """Where the page is written, without a browser."""
 
     def chain(self):
         chain = self.path("h.chain")

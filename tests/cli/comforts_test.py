@@ -1,4 +1,4 @@
-"""What people meet who use the command daily: pipes, short options, suggestions, quiet, progress, tables."""
+"""Daily use of the command: pipes, short options, suggestions, quiet, progress, tables."""
 
 import json
 import os
@@ -16,12 +16,12 @@ MIB = 1 << 20
 
 
 def drain(terminal):
-    """What came out of a terminal whose other end is closed."""
+    """The output on a terminal whose other end is closed."""
     seen = b""
     while True:
         try:
             piece = os.read(terminal, 65536)
-        except OSError:  # the last one at the other end has gone
+        except OSError:  # the other end was closed
             return seen.decode()
         if not piece:
             return seen.decode()
@@ -66,14 +66,14 @@ class Pipes(support.CbtTest):
         self.assertEqual(self.output("map", "convert", self.map, "-t", "csv", "-o", "-"),
                          self.output("map", "convert", self.map, "-t", "csv"))
         self.assertFalse(os.path.exists("-"))
-        # /dev/stdout is not replaced by a file where stdout is one.
+        # If stdout is a file, /dev/stdout must not be replaced by a new one.
         with open(self.path("stdout"), "wb") as file:
             file.write(b"before")
             file.flush()
             self.assertEqual(run("delta", self.base, self.target, "-o", "/dev/stdout", stdout=file).code, 0)
         with open(self.path("stdout"), "rb") as file:
             self.assertEqual(file.read(), b"before" + self.bytes)
-        # Nobody wants these bytes on a terminal.
+        # Binary output must not go to a terminal.
         code, text, error = on_terminal("delta", self.base, self.target, "-o", "-")
         self.assertEqual((code, text), (2, ""))
         self.assertIn("--output -: stdout is a terminal", error)
@@ -86,13 +86,13 @@ class Pipes(support.CbtTest):
         answer = self.ok("delta", self.base, self.target)
         for command in (("delta", fifo), ("delta", fifo, "--from", "ndjson"), ("map", "convert", fifo, "--as", "delta", "--to", "ndjson")):
             child = subprocess.Popen([support.CBT, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            # Opening returns when the command has the pipe open: it was waiting.
+            # Opening returns once the command has the pipe open: it was waiting.
             with open(fifo, "w", encoding="ascii") as writer:
                 self.assertFalse(select.select([child.stdout], [], [], 0.1)[0])
                 writer.write(answer)
             out, _ = child.communicate(timeout=60)
             self.assertEqual((child.returncode, out.decode()), (0, answer), command)
-        # A pair is read at any place: refused, not waited for.
+        # A pair needs random access: a pipe is refused without waiting for a writer.
         self.assertIn("is a pipe", self.fails(2, "delta", fifo, self.target))
         self.assertIn("is a pipe", self.fails(2, "delta", self.base, fifo))
 
@@ -104,7 +104,7 @@ class Pipes(support.CbtTest):
             done = subprocess.run([support.CBT, *command], stdout=writer, stderr=subprocess.PIPE, check=False)
             os.close(writer)
             self.assertEqual((done.returncode, support.own(done.stderr.decode())), (0, ""), command)
-        # The answer of verify is its exit status, also when no one reads the words.
+        # verify's answer is its exit status, even if no one reads the text.
         other = self.path("other.cbm")
         self.ok("delta", self.base, self.base, "-o", other)
         reader, writer = os.pipe()
@@ -138,8 +138,8 @@ class Words(support.CbtTest):
     def test_urls_are_no_addresses(self):
         for address in ("http://host:50051", "https://host:50051", "https://host"):
             for command in (["list"], ["conform"]):
-                said = self.fails(2, *command, address, "--snapshot", "s")
-                self.assertIn(f"'{address}': not a URL: give host:port", said)
+                error = self.fails(2, *command, address, "--snapshot", "s")
+                self.assertIn(f"'{address}': not a URL: give host:port", error)
         self.assertIn("--tls", self.fails(2, "list", "https://host", "--snapshot", "s"))
 
     def test_usage_lines(self):
@@ -187,7 +187,7 @@ class Maps(support.CbtTest):
         self.ok(*convert, "--block-size", "4K")
         info = json.loads(self.ok("map", "info", "--json", out))
         self.assertEqual((info["granularity_bytes"], info["changed_bytes"]), (4096, 256 << 10))
-        # What has no blocks gets those of the default.
+        # A source without blocks of its own gets the default size.
         text = self.write("list", b'[{"offset":512,"length":512,"exists":"true"}]')
         self.ok("map", "convert", text, "--from", "rbd-json", "--as", "delta", "--base-name", "m", "--capacity", "1M", "-o", out)
         self.assertEqual(json.loads(self.ok("map", "info", "--json", out))["granularity_bytes"], 4096)
@@ -204,7 +204,7 @@ class Maps(support.CbtTest):
 
 class Bar(support.CbtTest):
     def begin(self, *options):
-        """A slow stream with its stderr on a terminal."""
+        """Starts a slow stream with its stderr on a terminal."""
         with open(self.path("data"), "wb") as file:
             file.write((b"x" * 512 + bytes(512)) * (32 << 10))
         empty = self.write("empty", bytes(512))
@@ -217,7 +217,7 @@ class Bar(support.CbtTest):
         return child, main
 
     def until_bar(self, child, terminal):
-        """Reads the stream slowly until a bar is drawn; what is on the terminal then."""
+        """Reads the stream slowly until a bar is drawn; returns the terminal's contents."""
         limit = time.monotonic() + 30
         while not select.select([terminal], [], [], 0.05)[0]:
             self.assertLess(time.monotonic(), limit)
@@ -232,7 +232,7 @@ class Bar(support.CbtTest):
         self.assertEqual(child.wait(60), 0)
 
     def test_an_interrupt_leaves_a_clean_line(self):
-        # Seconds of work without any output: the bar stands until the signal comes.
+        # Seconds of work without any output: the bar stays until the signal comes.
         bits = self.path("bits")
         with open(bits, "wb") as file:
             file.write(b"\x55" * (64 * MIB))

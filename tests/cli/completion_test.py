@@ -1,4 +1,4 @@
-"""Completions, asked for in the shells themselves: bash and zsh at a terminal, fish by its own command.
+"""Completions in the shells themselves: bash and zsh at a terminal, fish through its own command.
 
 Usage: completion_test.py CBT BUILD_FOLDER   (with completions/, as cmake/describe.py leaves them)
 """
@@ -19,13 +19,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import runner  # pylint: disable=wrong-import-position
 
 CBT, FOLDER = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
-TIME = 60  # a shell that answers nothing in this time never will
+TIME = 60  # a shell that is slower will never answer
 END = "-- end --"
-OFFER = "\x14"  # the key that shows what is offered: Ctrl-T, which no longer key begins with
+OFFER = "\x14"  # the key that lists the candidates: Ctrl-T, which starts no longer key
 
 
 class Terminal:
-    """An interactive shell at a terminal. What it offers comes through a pipe, a line each, then END."""
+    """An interactive shell at a terminal. Its candidates come through a pipe, one per line, then
+    END.
+    """
 
     def __init__(self, command, folder):
         self.terminal, inner = pty.openpty()
@@ -40,11 +42,11 @@ class Terminal:
         threading.Thread(target=self.drain, daemon=True).start()
 
     def drain(self):
-        """A shell whose screen is not read would stop."""
+        """Drains the terminal: a full one would block the shell."""
         try:
             while data := os.read(self.terminal, 4096):
                 self.shown.append(data)
-        except OSError:  # the shell is gone
+        except OSError:  # the shell has exited
             pass
 
     def answer(self, keys):
@@ -69,7 +71,7 @@ class Terminal:
 
 
 class Bash:
-    # The key puts all that is offered into the line, and `cbt` reports the line.
+    # The key inserts all candidates into the line, and `cbt` reports the line.
     SETUP = """PS1= PS2=; set +o history; bind 'set enable-bracketed-paste off'
 bind '"\\C-t": insert-completions'
 cbt() {{ printf '%s\\n' "$@" '{end}' >&$REPORT; }}
@@ -89,7 +91,7 @@ printf '%s\\n' '{end}' >&$REPORT
 
 
 class Zsh:
-    # Each word that is added is reported too. compadd with -O, -A or -D only looks.
+    # Reports each word as it is added. compadd with -O, -A or -D adds nothing.
     SETUP = """unsetopt prompt_cr prompt_sp; PS1=
 fpath=('{folder}/completions/zsh' $fpath)
 autoload -U compinit; compinit -D -u
@@ -164,7 +166,7 @@ class Cases:
         cls.scratch.cleanup()
 
     def offered(self, line):
-        """Without what a shell itself adds to a name: a slash, the option before an equals sign."""
+        """Removes what a shell adds to a name: a slash, the option before an equals sign."""
         return sorted({word.rpartition("=")[2].rstrip("/") for word in self.shell.offered(line)})
 
     def test_commands(self):
@@ -191,7 +193,7 @@ class Cases:
         self.assertEqual(self.offered("delta -f nd"), ["ndjson"])
         self.assertEqual(self.offered("delta --format=ta"), ["table"])
         self.assertEqual(self.offered("delta monday.img --format "), ["csv", "json", "ndjson", "table"])
-        # What reports only changes is no allocation.
+        # A format that only reports changes has no allocation.
         self.assertIn("thin-delta", self.offered("delta --from th"))
         self.assertEqual(self.offered("allocated --from th"), ["thin-dump"])
 

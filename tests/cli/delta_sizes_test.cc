@@ -1,4 +1,4 @@
-// The sizes of all deltas of a history, against the union of what its epochs changed.
+// The sizes of all deltas of a history, against the union of its epochs' changes.
 #include "cli/history/delta_sizes.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ constexpr uint64_t kVolume = 200;
 
 using Epoch = std::vector<Extent>;  // ascending
 
-// Some touch: a cursor may cut an extent in two where a batch is full.
+// Some touch: a cursor may split an extent where a batch is full.
 std::vector<Epoch> RandomHistory(std::mt19937& random) {
   std::vector<Epoch> history(1 + random() % 14);
   for (Epoch& epoch : history) {
@@ -63,7 +63,7 @@ void ForEachPair(size_t epochs, const Check& check) {
   }
 }
 
-// Every pair lies in its bounds, and neighbours are exact.
+// Every pair is within its bounds, and adjacent ones are exact.
 void CheckBounds(const std::vector<uint64_t>& unions, const DeltaSizes& sizes) {
   auto want = unions.begin();
   ForEachPair(sizes.epochs(), [&](size_t base, size_t target) {
@@ -105,7 +105,7 @@ RC_GTEST_PROP(DeltaSizesTest, MergedAgesNeverHideWhatChanged, (uint32_t seed)) {
     RC_ASSERT(sizes.entries() <= before);
     CheckBounds(unions, sizes);
   }
-  // What never changed before, and one entry for the rest.
+  // Extents that never changed before, and one entry for the rest.
   RC_ASSERT(sizes.entries() <= 2 * history.size());
 }
 
@@ -126,8 +126,8 @@ TEST(DeltaSizesTest, ALongHistoryStaysWithinItsLimits) {
     sizes.EndEpoch();
     ASSERT_LE(sizes.entries(), 20'000U);
   }
-  // An extent adds two ranges at most, itself and the rest of one that it cut, and shortens two;
-  // every other range that it looks at, it removes.
+  // An extent adds at most two ranges, itself and the rest of one that it cut, and shortens two;
+  // every other range that it visits is removed.
   EXPECT_LE(sizes.visited(), 4 * extents);
 }
 

@@ -1,6 +1,8 @@
-"""Man pages and completions: made from the parser's own description, and sound; completion_test.py uses them.
+"""Man pages and completions are generated from the parser's own description, and valid;
+completion_test.py uses them.
 
-Usage: describe_test.py CBT BUILD_FOLDER   (with man/ and completions/, as cmake/describe.py leaves them)
+Usage: describe_test.py CBT BUILD_FOLDER   (with man/ and completions/, as cmake/describe.py leaves
+them)
 """
 
 import json
@@ -53,7 +55,7 @@ class DescribeTest(unittest.TestCase):
                     self.assertEqual(done.returncode, 2)
                     self.assertIn("'no-choice': not one of ", done.stderr)
                     named = done.stderr.rstrip().partition(" not one of ")[2].split(", ")
-                    # `allocated` reads fewer formats than there are.
+                    # `allocated` reads only some of the formats.
                     self.assertLessEqual(set(option["choices"]), set(named))
                     if name != "--from":
                         self.assertEqual(option["choices"], named)

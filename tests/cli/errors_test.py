@@ -1,5 +1,6 @@
 """Wrong usage, bad input and failing output: one line on stderr, the right exit status, and nothing
-on stdout that looks like an answer."""
+on stdout that looks like an answer.
+"""
 
 import os
 import re
@@ -23,7 +24,7 @@ class Errors(support.CbtTest):
             path = self.path(bad)
             self.fails(2, "delta", path, self.target)
             self.fails(2, "delta", self.base, path)
-            if bad != "fifo":  # of which a list may come
+            if bad != "fifo":  # a list may come from a pipe
                 self.fails(2, "allocated", path)
             self.fails(2, "allocated", path, "--from", "image")
             self.fails(2, "apply", path, self.target, self.path("out"))
@@ -35,18 +36,18 @@ class Errors(support.CbtTest):
     def test_forbidden_file(self):
         os.chmod(self.base, 0)
         options = {}
-        if os.geteuid() == 0:  # who reads everything
+        if os.geteuid() == 0:  # root may read everything
             os.chmod(self.folder, 0o755)
             options["user"] = 65534
             try:
                 support.run("--version", **options)
             except PermissionError:
-                self.skipTest("nobody can't run the command where it is")
+                self.skipTest("another user cannot run the command where it is")
         self.assertIn("ermission", self.fails(2, "delta", self.base, self.target, **options))
         self.fails(2, "allocated", self.base, **options)
 
     def test_file_that_is_shorter_than_it_says(self):
-        # Files of sysfs claim a page and give a line.
+        # Files of sysfs claim the size of a page and contain a line.
         liar = "/sys/kernel/mm/transparent_hugepage/enabled"
         if not os.path.exists(liar) or os.stat(liar).st_size < 4096:
             self.skipTest("no such file here")
@@ -61,7 +62,7 @@ class Errors(support.CbtTest):
         self.assertIn("missing", self.fails(2, "delta", self.path("missing"), self.target))
         self.assertIn("--block-size",
                       self.fails(2, "delta", self.base, self.target, "--block-size", "1000"))
-        # File names may hold anything; the line stays one line.
+        # File names may contain anything; the error stays on one line.
         self.fails(2, "delta", self.path("two\nlines\x1b[2J"), self.target)
 
     def test_block_sizes(self):
@@ -132,13 +133,13 @@ class Errors(support.CbtTest):
                                   stderr=subprocess.PIPE, check=False)
             self.assertEqual(done.returncode, 3, command)
             self.assertRegex(done.stderr, rb"\Acbt: [^\n]+\n\Z")
-        # A file that was opened meanwhile must not have become stdout.
+        # A file opened meanwhile must not get stdout's descriptor.
         with open(self.path("out"), "rb") as out, open(self.target, "rb") as target:
             self.assertEqual(out.read(), target.read())
 
     def test_reader_that_goes_away(self):
         image = self.write("checkered", (b"x" * 512 + bytes(512)) * 20000)
-        # Without its name, an empty file is no image.
+        # An empty file is not an image unless its name or an option says so.
         command = [support.CBT, "delta", "/dev/stdin", image, "--from", "image"]
         command += ["--block-size", "512"]
         with open(self.write("empty", b""), "rb") as empty:
@@ -148,7 +149,7 @@ class Errors(support.CbtTest):
         child.stdout.close()
         line = child.stderr.read()
         child.stderr.close()
-        # As with `| head`: a reader that has seen enough is no failure.
+        # As with `| head`: a reader that has seen enough is not a failure.
         self.assertEqual((child.wait(60), support.own(line.decode())), (0, ""))
 
     def test_table_only_on_a_terminal(self):
@@ -180,14 +181,14 @@ class Apply(support.CbtTest):
         self.fails(2, "apply", self.base, self.target, "/dev/null")
         self.fails(2, "apply", self.base, self.target, "")
         for out in ("-", "/dev/stdout"):
-            said = self.fails(2, "apply", self.base, self.target, out)
-            self.assertIn(f"{out}: an image has no end marker", said)
+            error = self.fails(2, "apply", self.base, self.target, out)
+            self.assertIn(f"{out}: an image has no end marker", error)
         self.assertEqual(self.contents(self.base), b"a" * 10000)
         self.assertEqual(self.contents(self.target), b"a" * 5000 + b"b" * 7000)
 
     def test_failure_leaves_the_old_output(self):
         out = self.write("out", b"precious")
-        # The limit lets the base's beginning be copied, not all of it.
+        # The limit allows a part of the base to be copied, not all of it.
         limit = 'ulimit -f 8; exec "$@"'
         done = subprocess.run(["bash", "-c", limit, "bash", support.CBT, "apply", self.base,
                                self.target, out], stderr=subprocess.PIPE, check=False)
@@ -225,7 +226,7 @@ class Apply(support.CbtTest):
         self.assertEqual(support.parse_ndjson(text)[2], [])
 
     def test_signal_removes_the_temporary_file(self):
-        # Much to copy, so that the signal comes in the middle.
+        # Large, so that the signal comes in the middle of copying.
         with open(self.path("base"), "wb") as file:
             for _ in range(300):
                 file.write(os.urandom(1 << 20))
@@ -242,7 +243,7 @@ class Apply(support.CbtTest):
             child.stderr.close()
             code = child.wait(30)
             self.assertEqual(sorted(os.listdir(self.folder)), ["base", "out", "target"])
-            if code == 0:  # it was faster
+            if code == 0:  # it finished before the signal
                 continue
             self.assertEqual(code, -number)
             self.assertEqual(self.contents(out), b"precious")

@@ -1,4 +1,4 @@
-// What is suggested for names that were mistyped, and what help shows of options.
+// Suggestions for mistyped names, and the options in help texts.
 #include "cli/help.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(NearestTest, FindsSlipsAndAbbreviations) {
   EXPECT_EQ(Nearest("--form", options), "--from");
   EXPECT_EQ(Nearest("--fromat", options), "--format");
   EXPECT_EQ(Nearest("--cap", options), "--capacity");
-  // Several begin like this.
+  // Several options begin like this.
   EXPECT_EQ(Nearest("--base-", options), "--base");
   EXPECT_EQ(Nearest("--blubb", options), "");
 }

@@ -1,4 +1,4 @@
-// How large the page of a history is. What it shows is looked at in a browser, by browser_test.py.
+// The size of a history's page. browser_test.py checks its contents in a browser.
 #include "cli/history/history_html.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using test::ValueOf;
 constexpr uint64_t kCapacity = 64 * kTiB;
 constexpr uint64_t kGranularity = 4 * kKiB;
 
-// A chain whose neighbours' deltas are made as they are asked for; others are never read.
+// A chain that makes deltas of adjacent snapshots on demand; others must not be read.
 class MadeChain final : public ChangeChain {
  public:
   MadeChain(size_t count, size_t extents, std::string prefix)
@@ -98,7 +98,7 @@ TEST(HistoryHtmlTest, TenThousandSnapshotsOf64TiBStayBelow2MB) {
     const SizeBounds all = made.page.sizes.Between(0, 9999);
     EXPECT_LE(all.least, all.most);
     EXPECT_LE(all.most, kCapacity);
-    // Coarser for want of room, but never for neighbours.
+    // Coarser to save room, but exact for adjacent snapshots.
     for (size_t i = 0; i < 9999; i += 101) {
       const SizeBounds bounds = made.page.sizes.Between(i, i + 1);
       EXPECT_EQ(bounds.least, made.page.rows[i].bytes);

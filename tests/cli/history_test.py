@@ -1,4 +1,4 @@
-"""`cbt chain show`: pictures of a volume's history, against what its maps hold."""
+"""`cbt chain show`: pictures of a volume's history, compared with its maps."""
 
 import os
 import pty
@@ -10,12 +10,14 @@ from map_test import GRANULARITY, roaring32
 from support import CbtTest, run
 
 BLOCKS = 64
-MARK = '<b a="1">&amp;'  # a volume whose name is mark-up
+MARK = '<b a="1">&amp;'  # a volume with mark-up in its name
 
 
 class HistoryTest(CbtTest):
     def make(self, days, volume="vol", capacity=BLOCKS * GRANULARITY):
-        """A chain of s0, s1, ...: the map to each snapshot but the first holds the blocks of a day."""
+        """A chain of s0, s1, ...: the map to each snapshot but the first has the blocks of a
+        day.
+        """
         chain = self.path("history.chain")
         self.ok("chain", "create", chain, "--volume", volume, "--snapshot", "s0", "--capacity", capacity)
         paths = []
@@ -32,7 +34,7 @@ class HistoryTest(CbtTest):
 
     @staticmethod
     def rows(text):
-        """{snapshot: (when, bytes, cells)} of a picture in text."""
+        """{snapshot: (when, bytes, cells)} of a text picture."""
         found = {}
         for line in text.splitlines():
             match = re.fullmatch(r"(-|\d{4}-\d\d-\d\d \d\d:\d\d) +(s\d+) +(\S+ [KMG]?i?B|oldest)(?:  (.*))?", line)
@@ -88,7 +90,7 @@ class HistoryTest(CbtTest):
             try:
                 while piece := os.read(ours, 4096):
                     got += piece
-            except OSError:  # how Linux ends it
+            except OSError:  # Linux reports a closed terminal this way
                 pass
             os.close(ours)
             return got.decode().replace("\r\n", "\n")

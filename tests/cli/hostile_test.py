@@ -1,4 +1,4 @@
-"""Clients that mean harm: what one of them may cost the others."""
+"""Hostile clients: what one of them may cost the others."""
 
 import os
 import select
@@ -18,7 +18,7 @@ import http2  # pylint: disable=wrong-import-position # noqa: E402
 MIB = 1 << 20
 ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
 REQUEST = b"\x0a\x06vol1/a"  # snapshot_id: vol1/a
-SANITIZED = bool(os.environ.get("CBT_TEST_SANITIZER"))  # memory is not what a release takes
+SANITIZED = bool(os.environ.get("CBT_TEST_SANITIZER"))  # sanitizers distort memory use
 UNIMPLEMENTED, DEADLINE_EXCEEDED = 12, 4
 
 
@@ -37,7 +37,7 @@ class Attacker(http2.Connection):
         self.window = 65535
         self.initial = 65535
         self.windows = {}
-        self.left = {}  # stream: bytes that are still to be sent
+        self.left = {}  # stream: bytes left to send
         self.ended = {}  # stream: grpc-status, or None for a reset
         self.inflater = http2.Inflater()
 
@@ -87,7 +87,7 @@ class Attacker(http2.Connection):
                 self.left.pop(stream, None)
 
     def run(self, until, seconds):
-        """Follows the server until `until()` holds; whether it came to that."""
+        """Processes frames until `until()` holds; returns whether it did."""
         limit = time.monotonic() + seconds
         while not until():
             self.pump()
@@ -196,7 +196,7 @@ class Watches(Hostile):
 
 
 class DeafReaders(Hostile):
-    """Clients that open large windows, ask for much, and never read from their socket."""
+    """Clients that open large windows, request much, and never read their socket."""
 
     def setUp(self):
         super().setUp()

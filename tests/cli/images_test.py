@@ -9,7 +9,7 @@ from support import parse_csv, parse_json, parse_ndjson
 
 PAIRS = int(os.environ.get("CBT_TEST_PAIRS", 1200))
 KIND = {"extents": "VARIABLE_LENGTH", "blocks": "FIXED_LENGTH"}
-# Bytes that a text may have; what is not ASCII may be a letter.
+# Bytes that may be part of a text; any non-ASCII byte may belong to a letter.
 TEXT = b"\t\n\r" + bytes(byte for byte in range(0x20, 0x100) if byte != 0x7F)
 
 
@@ -20,7 +20,7 @@ def random_size(block_size):
 
 
 def random_image(size, block_size):
-    """Runs of zeros, of one byte and of noise, with borders on and off those of blocks."""
+    """Runs of zeros, of one byte and of noise, with borders on and off block borders."""
     image = bytearray()
     while len(image) < size:
         unit = random.choice([1, 512, 4096, block_size])
@@ -30,7 +30,7 @@ def random_image(size, block_size):
 
 
 def random_change(base, size, block_size):
-    """An image of `size` bytes that has much in common with `base`."""
+    """An image of `size` bytes that shares much with `base`."""
     image = bytearray(base[:size].ljust(size, b"\0"))
     for _ in range(random.choice([0, 1, 2, 5, 20])):
         if size == 0:
@@ -43,7 +43,7 @@ def random_change(base, size, block_size):
 
 
 def random_start(answer, block_size, capacity):
-    """A starting offset that a resuming consumer, or an awkward one, would send."""
+    """A starting offset from a resuming or an awkward consumer."""
     places = [0, 1, capacity, capacity - 1, capacity // 2, block_size, block_size - 1]
     for offset, size in random.sample(answer, min(3, len(answer))):
         places += [offset, offset + 1, offset + size, offset + size - 1, offset + size + 1]
@@ -52,8 +52,10 @@ def random_start(answer, block_size, capacity):
 
 
 def as_images(*images):
-    """Options for `cbt` to take these for images: empty ones, parts of sectors, and what holds no byte that can't be of a text
-    (a bracket and 0xff up to the end of the sector) may be lists."""
+    """Options for `cbt` to accept these as images. Otherwise lists are possible: empty files,
+    partial sectors, and files in which every byte may be text (a bracket and 0xff up to the end of
+    the sector).
+    """
     if any(len(image) % 512 or not image.translate(None, TEXT) for image in images):
         return ["--from", "image"]
     return random.choice([[], ["--from", "image"]])
@@ -61,7 +63,7 @@ def as_images(*images):
 
 class Images(support.CbtTest):
     def check(self, arguments, blocks, block_size, capacity):
-        """Runs a subcommand in a random form and compares it with the answer in `blocks`."""
+        """Runs a subcommand in a random format and compares the answer with `blocks`."""
         style = random.choice(["extents", "blocks"])
         whole = oracle.tuples(blocks, block_size, capacity, style)
         start = random.choice([0, random_start(whole, block_size, capacity)])
@@ -100,7 +102,7 @@ class Images(support.CbtTest):
             self.check(["delta", *paths, *as_images(base, target)], blocks, block_size, len(target))
 
     def test_images_that_may_be_lists_have_to_be_named(self):
-        """Random pairs had one of these once in thousands."""
+        """About one random pair in thousands contained one of these."""
         target = bytes(512)
         for begin in (b"[", b"\n{", b"<\t"):
             base = begin.ljust(512, b"\xff")

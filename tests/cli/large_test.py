@@ -13,12 +13,12 @@ import oracle
 import support
 
 MIB = 1 << 20
-# Sanitizers take memory and time of their own.
+# Sanitizers use memory and time of their own.
 LIMITS = not os.environ.get("CBT_TEST_SANITIZER")
 
 
-# A process's peak counts what it was before exec(), which for a child of this one would be a copy of
-# us with all our data: so a small process in between starts the command and measures it.
+# A process's peak includes its memory before exec(), which for a direct child would be a copy of
+# this process. So a small process in between starts and measures the command.
 MEASURE = """
 import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])
@@ -29,7 +29,7 @@ sys.exit(code)
 
 class Measured(support.CbtTest):
     def measure(self, *arguments):
-        """(stdout, seconds, peak resident bytes) of a run that has to succeed."""
+        """(stdout, seconds, peak resident bytes) of a run that must succeed."""
         start = time.monotonic()
         done = subprocess.run([sys.executable, "-c", MEASURE, support.CBT, *map(str, arguments)],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
@@ -40,7 +40,7 @@ class Measured(support.CbtTest):
             self.assertLess(value, limit)
 
     def sparse_pair(self, size, places):
-        """Two images of `size` that differ in 4 KiB at each of `places`, and are equal at others."""
+        """Two images of `size` that differ in 4 KiB at each of `places` and are equal elsewhere."""
         paths = self.path("base"), self.path("target")
         for index, path in enumerate(paths):
             with open(path, "wb", buffering=0) as file:
@@ -54,7 +54,7 @@ class Measured(support.CbtTest):
 
 class Large(Measured):
     def test_16_tib_with_few_data(self):
-        size = (16 << 40) - 4096  # the most that ext4 takes
+        size = (16 << 40) - 4096  # ext4's limit
         places = sorted({random.randrange(size // 4096) * 4096 for _ in range(1000)} | {size - 4096})
         try:
             paths, changed = self.sparse_pair(size, places)
@@ -88,14 +88,14 @@ class Large(Measured):
 
 
 class Changing(support.CbtTest):
-    """The command is held in the middle of its output by a full pipe, then an image changes."""
+    """A full pipe stops the command in the middle of its output, then an image changes."""
 
     SIZE = 64 * MIB
 
     def broken(self, form, change, base_data=False, subcommand="delta"):
         data, empty = self.path("data"), self.path("empty")
         with open(data, "wb") as file:
-            # Every second block, so that answers come while there is much left to compare.
+            # Every second block, so that output starts while much is left to compare.
             file.write((b"x" * 512 + bytes(512)) * (self.SIZE // 1024))
         with open(empty, "wb") as file:
             file.truncate(self.SIZE)
@@ -106,7 +106,7 @@ class Changing(support.CbtTest):
         child = subprocess.Popen(
             [support.CBT, *arguments, "--block-size", "512", "--style", "blocks",
              "--format", form], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
-        # Something has been printed: it runs, and soon stands still.
+        # Something was printed: the command runs, and will soon block.
         child.stdout.read(1)
         change(data)
         stdout, stderr = child.communicate(timeout=60)
@@ -129,7 +129,7 @@ class Changing(support.CbtTest):
 
     def test_written_image(self):
         def overwrite(path):
-            # File systems keep times no finer than a tick.
+            # File systems store times no finer than a tick.
             time.sleep(0.02)
             with open(path, "r+b") as file:
                 file.write(b"y")
@@ -140,12 +140,12 @@ class Changing(support.CbtTest):
 
 class Terminals(support.CbtTest):
     def drain(self, descriptor, until=None):
-        """What comes out of a terminal, to its end or while nothing has come for `until` seconds."""
+        """The output on a terminal, to its end or until nothing has come for `until` seconds."""
         seen = b""
         while until is None or select.select([descriptor], [], [], until)[0]:
             try:
                 piece = os.read(descriptor, 65536)
-            except OSError:  # the last one at the other end has gone
+            except OSError:  # the other end was closed
                 break
             if not piece:
                 break
@@ -175,7 +175,7 @@ class Terminals(support.CbtTest):
         lines = 0
         for piece in iter(lambda: child.stdout.read(200000), b""):
             lines += piece.count(b"\n")
-            time.sleep(0.04)  # a slow consumer makes long work
+            time.sleep(0.04)  # a slow consumer prolongs the run
         child.stdout.close()
         self.assertEqual(child.wait(60), 0)
         text = self.drain(main).decode()

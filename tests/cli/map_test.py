@@ -1,4 +1,4 @@
-"""`cbt map`, `cbt chain` and `--output`, against an oracle that reads the formats by itself."""
+"""`cbt map`, `cbt chain` and `--output`, against an oracle with its own parser of the formats."""
 
 import json
 import os
@@ -103,7 +103,7 @@ class Maps(support.CbtTest):
         return parse_ndjson(self.ok("map", "convert", path, "--to", "ndjson", *arguments))
 
     def import_map(self, name, blocks, capacity, identity=("vol", "a", "b")):
-        """A map file made of roaring bytes of our own."""
+        """A map file made from handmade roaring bytes."""
         raw = self.path(name + ".roaring")
         with open(raw, "wb") as file:
             file.write(roaring32(blocks, random.random() < 0.5))
@@ -164,7 +164,7 @@ class Maps(support.CbtTest):
             ):
                 names = ("s0", "s3")
                 if operation != "union":
-                    # These don't tell what changed from one snapshot to another.
+                    # These do not name a pair of snapshots.
                     names = ("s0", "")
                     merge = ("map", "merge", *paths, "--op", operation, "--output", out)
                     self.assertIn("--base-name", self.fails(2, *merge))
@@ -175,7 +175,7 @@ class Maps(support.CbtTest):
                     self.extents(out)[2],
                     oracle.tuples(sorted(want), GRANULARITY, capacity, "extents"), operation)
                 info = json.loads(self.ok("map", "info", "--json", out))
-                # Maps that follow each other make one from the first to the last.
+                # Consecutive maps make one from the first to the last snapshot.
                 self.assertEqual((info["base"], info["target"]), names)
                 self.assertEqual(info["changed_blocks"], len(want))
 
@@ -190,7 +190,7 @@ class Maps(support.CbtTest):
         self.assertIn("don't combine",
                       self.fails(2, "map", "merge", a, c, "--op", "difference", "--output", out,
                                  "--base-name", "a"))
-        # From a to c the volume grew: what the first map can't speak of counts as changed.
+        # The volume grew from a to c: what the first map does not cover counts as changed.
         self.ok("map", "merge", a, c, "--output", out)
         self.assertEqual(self.extents(out)[1:],
                          (11 * GRANULARITY, [(GRANULARITY, 2 * GRANULARITY),
@@ -221,7 +221,7 @@ class Maps(support.CbtTest):
             self.assertFalse(os.path.exists(out), command)
         self.ok("map", "convert", delta, "--base-name", "monday", "--output", out)
         self.assertEqual(json.loads(self.ok("map", "info", "--json", out))["base"], "monday")
-        # Maps that don't follow each other need to be told what the result is since.
+        # For maps that are not consecutive, the user must name the result's base.
         other = self.import_map("other", [1], 8192, ("vol", "wed", "thu"))
         self.assertIn("wed", self.fails(2, "map", "merge", delta, other, "--output", self.path("no.cbm")))
         self.ok("map", "merge", delta, other, "--base-name", "mon", "--output", out)
@@ -229,11 +229,11 @@ class Maps(support.CbtTest):
         before = self.path("before.cbm")
         self.ok("allocated", images[0], "--output", before)
         self.ok("map", "merge", before, delta, "--output", out)
-        said = json.loads(self.ok("map", "info", "--json", out))
-        self.assertEqual((said["base"], said["target"]), ("", "tue"))
+        output = json.loads(self.ok("map", "info", "--json", out))
+        self.assertEqual((output["base"], output["target"]), ("", "tue"))
 
     def test_names_that_paths_do_not_give_are_asked_for(self):
-        """Two names that are one, or a name of something else, make maps that seem to follow each other and don't."""
+        """Two equal names, or wrong ones, make maps that look consecutive and are not."""
         days = []
         for day in (19, 20, 21, 22):
             days.append(self.path(f"vol-2026.11.{day}"))
@@ -245,31 +245,31 @@ class Maps(support.CbtTest):
         self.ok("delta", *days[2:], "--output", last)
         self.assertEqual(json.loads(self.ok("map", "info", "--json", first))["target"], "vol-2026.11.20")
         self.assertIn("don't follow each other", self.fails(2, "map", "merge", first, last, "--output", out))
-        # As they were named before, and by whoever says so.
+        # Named as before, and as the user names them.
         one = [self.path("a.cbm"), self.path("b.cbm")]
         for source, to in zip((first, last), one):
             self.ok("map", "convert", source, "--base-name", "vol", "--target-name", "vol", "--output", to)
         self.assertIn("are both called", self.fails(2, "map", "merge", *one, "--output", out))
         self.ok("map", "merge", *one, "--base-name", "the 19th", "--output", out)
         os.remove(out)
-        # One name for two.
+        # Two snapshots with the same name.
         for name in ("disk.daily", "disk.weekly"):
             shutil.copyfile(days[0], self.path(name))
         self.assertIn('both paths name the snapshot "disk"', self.fails(2, "delta", self.path("disk.daily"), self.path("disk.weekly"), "--output", out))
         self.assertFalse(os.path.exists(out))
         self.ok("delta", self.path("disk.daily"), self.path("disk.weekly"), "--base-name", "d", "--output", out)
-        # One name for those of two folders.
+        # The same name in two folders.
         for folder in ("one", "other"):
             os.makedirs(self.path(folder))
             shutil.copyfile(days[0], self.path(folder + "/disk.img"))
         pair = [self.path("one/disk.img"), self.path("other/disk.img")]
         self.ok("delta", *pair, "--output", out)
-        said = json.loads(self.ok("map", "info", "--json", out))
-        self.assertEqual((said["volume"], said["base"], said["target"]), ("", *pair))
+        output = json.loads(self.ok("map", "info", "--json", out))
+        self.assertEqual((output["volume"], output["base"], output["target"]), ("", *pair))
         os.symlink("one", self.path("link"))
         self.ok("delta", self.path("link/disk.img"), self.path("one/disk.img"), "--output", out, "--base-name", "a")
         self.assertEqual(json.loads(self.ok("map", "info", "--json", out))["volume"], "one")
-        # An argument of a variable that is not set.
+        # Arguments from unset variables.
         for command in (("delta", days[0], ""), ("delta", "", days[0]), ("allocated", ""), ("delta", *days[:2], "--output", "")):
             self.assertIn("is empty", self.fails(2, *command), command)
 
@@ -332,7 +332,7 @@ class Maps(support.CbtTest):
                 mode = os.lstat(place).st_mode
                 self.assertIn(why, self.fails(2, *command, place), command)
                 self.assertEqual(os.lstat(place).st_mode, mode)
-            # Of a link that what it points to is replaced, and the link stays.
+            # If the output is a link, its target is replaced and the link stays.
             self.ok(*command, self.path("straight"))
             with open(file, "wb") as old:
                 old.write(b"old")
@@ -360,12 +360,12 @@ class Maps(support.CbtTest):
                 link = self.path("link")
                 os.symlink(place, link)
                 for name in (place, link, os.path.relpath(place, self.folder)):
-                    said = self.fails(2, *command, name, cwd=self.folder)
-                    self.assertIn(f"{name}: is one of the inputs", said)
+                    output = self.fails(2, *command, name, cwd=self.folder)
+                    self.assertIn(f"{name}: is one of the inputs", output)
                 os.remove(link)
                 with open(place, "rb") as file:
                     self.assertEqual(file.read(), before)
-        # Nor does anything come into a chain from outside.
+        # Nor can a command put files into a chain from outside.
         in_chain = [os.path.join(chain, name) for name in (*sorted(os.listdir(chain)), "new")]
         def contents():
             found = {}
@@ -377,10 +377,10 @@ class Maps(support.CbtTest):
         before = contents()
         self.assertTrue(before)
         for place in in_chain:
-            said = self.fails(2, "chain", "delta", chain, "s0", "s1", "--output", place)
-            self.assertIn(f"{place}: lies in a folder that is an input", said)
+            output = self.fails(2, "chain", "delta", chain, "s0", "s1", "--output", place)
+            self.assertIn(f"{place}: lies in a folder that is an input", output)
         self.assertEqual(contents(), before)
-        # Also when it comes as the standard input.
+        # Also if it is the standard input.
         listed = self.path("listed.json")
         with open(listed, "w", encoding="ascii") as file:
             file.write('[{"offset":0,"length":4096,"exists":"true"}]\n')
@@ -439,7 +439,7 @@ class Maps(support.CbtTest):
         path = self.import_map("m", blocks, 1024 * GRANULARITY)
         svg = self.path("m.svg")
         text = self.ok("map", "show", path, "--rows", 1, "--svg", svg)
-        # 16 blocks a cell: two full ones, and a sixteenth of another.
+        # 16 blocks per cell: two full ones, and a sixteenth of another.
         row = "".join("█" if c in (4, 5) else "▓" if c == 40 else "·" for c in range(64))
         self.assertIn(f"[{row}]", text)
         with open(svg, encoding="utf-8") as file:
@@ -451,21 +451,21 @@ class Maps(support.CbtTest):
                                   "2.5 MiB: 6.25 %"])
         self.assertIn("share of a cell: · none  ░ below 1 %", text)
         self.assertEqual(self.ok("map", "show", path, "--rows", 16).count("["), 16)
-        # Where 3 % changed evenly, and elsewhere less or more, the difference is seen.
+        # Where 3 % changed evenly and others less or more, the difference must be visible.
         sparse = set(range(10 * 1024, 65536, 33)) | set(range(1024 * 30, 1024 * 31)) | {1024 * 5}
         text = self.ok("map", "show", self.import_map("s", sparse, 65536 * GRANULARITY), "--rows", 1)
         for shade in "·░▒█":
             self.assertIn(shade, text.split("\n\n")[1], text)
-        # Rows of a large volume have exact names.
+        # The row labels of a large volume are exact.
         text = self.ok("map", "show", self.import_map("l", [1], (1 << 40) + GRANULARITY), "--rows", 16)
         labels = re.findall(r"(?m)^ *(\d+ \w+) \[", text)
         self.assertEqual(len(set(labels)), len(labels))
         self.assertEqual(labels[:3], ["0 GiB", "128 GiB", "256 GiB"])
-        # An empty volume, and one of a byte.
+        # An empty volume, and one of a single byte.
         for capacity in (0, 1):
             self.ok("map", "show", self.import_map("e", [], capacity), "--svg", svg)
             xml.etree.ElementTree.parse(svg)
-        # Names are anybody's text.
+        # Names are untrusted text.
         odd = self.import_map("odd", [1], 99999, ('<"&>\x1b[31m', "a\nb", "c"))
         self.assertNotIn("\x1b", self.ok("map", "show", odd, "--svg", svg))
         xml.etree.ElementTree.parse(svg)
@@ -504,7 +504,7 @@ class Maps(support.CbtTest):
         sectors = next((n for n in range(4000) if len(roaring32(range(0, 2 * n, 2), False)) % 512 == 0))
         bits = roaring32(range(0, 2 * sectors, 2), False)
         contents = {"roaring32": bits}
-        # One that is whole as a map and has whole sectors.
+        # A map that is valid and consists of whole sectors.
         short = next((n for n in range(4000) if len(roaring32(range(0, 2 * n, 2), False)) % 512 == 500))
         contents["roaring64"] = struct.pack("<QI", 1, 0) + roaring32(range(0, 2 * short, 2), False)
         if len(data) % 512 == 0:

@@ -71,7 +71,7 @@ TEST(ParseNumberTest, KeepsTheLimitOnTheValueNotOnTheDigits) {
   EXPECT_OK(ParseNumber("64M", 64 * kMiB));
   EXPECT_FALSE(ParseNumber("65M", 64 * kMiB).ok());
   EXPECT_FALSE(ParseNumber("67108865", 64 * kMiB).ok());
-  // Not rounded: 1K alone is above 1023.
+  // Not rounded: 1K exceeds 1023.
   EXPECT_FALSE(ParseNumber("1K", 1023).ok());
 }
 

@@ -1,5 +1,6 @@
-"""What the cbt command must answer, worked out the obvious way: bytes against bytes, one block after
-the other. Shares no code and no cleverness with the product."""
+"""The expected answers of the cbt command, computed the obvious way: byte by byte, block by block.
+Shares no code with the product.
+"""
 
 import os
 import sys
@@ -9,8 +10,9 @@ import sparse  # pylint: disable=wrong-import-position
 
 
 def changed_blocks(base, target, block_size):
-    """Indexes of the blocks of `target` in which a byte differs from `base`; the shorter one counts
-    as followed by zeros, and nothing is reported past the target's end."""
+    """Indexes of the blocks of `target` in which a byte differs from `base`. The shorter one is
+    padded with zeros, and nothing is reported past the target's end.
+    """
     base = base[: len(target)].ljust(len(target), b"\0")
     blocks = []
     for index in range(-(-len(target) // block_size)):
@@ -25,7 +27,7 @@ def nonzero_blocks(image, block_size):
 
 
 def data_blocks(path, block_size):
-    """Indexes of the blocks of a file that are not all hole, as the file system tells it."""
+    """Indexes of the blocks of a file that are not entirely holes, according to the file system."""
     blocks = set()
     for begin, end in sparse.data_ranges(path):
         blocks.update(range(begin // block_size, -(-end // block_size)))

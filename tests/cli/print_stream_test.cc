@@ -1,4 +1,4 @@
-// What stands on stdout and in the exit status when streams end well, and when they don't.
+// stdout and the exit status when streams end well, and when they do not.
 #include "cli/commands/print_stream.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 namespace cbt::cli {
 namespace {
 
-// Gives one extent a step, then fails if it was told to.
+// Returns one extent per step, then fails if asked to.
 class BreakingCursor final : public ExtentCursor {
  public:
   BreakingCursor(uint64_t capacity, std::vector<Extent> extents, absl::Status failure)
@@ -47,7 +47,7 @@ class BreakingCursor final : public ExtentCursor {
   size_t next_ = 0;
 };
 
-// What `use` writes to stdout.
+// The output of `use` on stdout.
 std::string Captured(const std::function<void()>& use) {
   std::fflush(stdout);
   char name[] = "/tmp/cbt-print-test-XXXXXX";
@@ -90,7 +90,7 @@ constexpr char kHeader[] =
 constexpr char kFirst[] = "{\"byte_offset\":0,\"size_bytes\":4096}";
 constexpr char kSecond[] = "{\"byte_offset\":8192,\"size_bytes\":8192}";
 
-// What docs/reference/completeness.md defines, for these two extents and for none.
+// The marker that docs/reference/completeness.md defines, for these two extents and for none.
 std::string MarkerOfTwo() {
   StreamDigest digest;
   const uint64_t offsets[] = {0, 8192};
@@ -149,13 +149,13 @@ TEST(PrintStreamTest, JsonInGroups) {
   const std::string open = std::string(kHeader) + ",\"block_metadata\":[";
   const std::string end = "]," + MarkerOfTwo() + ",\"complete\":true}\n";
   const std::string first = open + kFirst + "]}\n";
-  // Only the last object has the marker, for all of them.
+  // Only the last object has the marker, which covers all of them.
   EXPECT_EQ(Print(Format::kJson, kTwo, absl::OkStatus(), 1).text, first + open + kSecond + end);
   EXPECT_EQ(Print(Format::kJson, kTwo, absl::OkStatus(), 2).text,
             open + kFirst + "," + kSecond + end);
   EXPECT_EQ(Print(Format::kJson, {}, absl::OkStatus(), 1).text,
             open + "]," + kMarkerOfNone + ",\"complete\":true}\n");
-  // Also where the last group was full, the end doesn't look like one.
+  // Even if the last group was full, a broken end does not look complete.
   EXPECT_EQ(Print(Format::kJson, kTwo, Broken(), 1).text, first + open + kSecond + "\n");
   EXPECT_EQ(Print(Format::kJson, kTwo, Broken(), 2).text, open + kFirst + "," + kSecond + "\n");
 }
@@ -233,7 +233,7 @@ TEST(JsonStringTest, IsAlwaysJson) {
   EXPECT_EQ(JsonString("plain / \\ \" \t\x7f"), "\"plain / \\\\ \\\" \\u0009\\u007f\"");
   EXPECT_EQ(JsonString("\xc3\xa9\xe2\x82\xac\xf0\x9f\x92\xbe"),
             "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x92\xbe\"");
-  // Cut off, overlong, a surrogate, past the last code point.
+  // Truncated, overlong, a surrogate, past the last code point.
   EXPECT_EQ(JsonString("\xe2\x82"), "\"\\ufffd\\ufffd\"");
   EXPECT_EQ(JsonString("\xc0\xaf"), "\"\\ufffd\\ufffd\"");
   EXPECT_EQ(JsonString("\xed\xa0\x80"), "\"\\ufffd\\ufffd\\ufffd\"");
@@ -255,7 +255,7 @@ TEST(StatusTest, EveryCodeHasItsExitStatus) {
     EXPECT_EQ(ExitStatusFor(code), 3) << absl::StatusCodeToString(code);
     EXPECT_EQ(ExitStatusFor(code, Origin::kServer), 3) << absl::StatusCodeToString(code);
   }
-  // What a file lacks is bad input; what a server sends wrongly the user can't mend.
+  // A defect in a file is bad input; a server's mistake is not the user's.
   for (const Code code : {Code::kDataLoss, Code::kUnimplemented}) {
     EXPECT_EQ(ExitStatusFor(code), 2) << absl::StatusCodeToString(code);
     EXPECT_EQ(ExitStatusFor(code, Origin::kServer), 3) << absl::StatusCodeToString(code);

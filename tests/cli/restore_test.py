@@ -1,6 +1,6 @@
-"""Backups that are restored: round after round a volume is written to, punched, resized, reverted,
-and what the command says has changed is all that a backup takes. What is restored must be the
-source."""
+"""Restores of backups: round after round a volume is written, punched, resized and reverted, and a
+backup only copies what the command reports as changed. The restored image must equal the source.
+"""
 
 import ctypes
 import hashlib
@@ -16,16 +16,16 @@ from support import parse_ndjson, run
 
 MIB = 1 << 20
 ROUNDS = 20 * max(int(os.environ.get("CBT_TEST_SCALE", "1")), 1)
-# With the library that makes the n-th system call below a folder the last one (tests/faults), a
-# crash comes where the seed says.
+# The library that makes the n-th system call below a folder the last one (tests/faults) crashes the
+# command at a point that depends on the seed.
 SHIM = os.environ.get("CBT_FAULT_SHIM")
-KEPT = 6  # snapshots whose images are still there
+KEPT = 6  # snapshots whose images are kept
 LIBC = ctypes.CDLL(None, use_errno=True)
 PUNCH_HOLE = 0x02 | 0x01  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 
 
 def punch(descriptor, at, size):
-    """Makes a hole; false where the file system can't."""
+    """Makes a hole; returns false if the file system cannot."""
     return LIBC.fallocate(descriptor, PUNCH_HOLE, ctypes.c_int64(at), ctypes.c_int64(size)) == 0
 
 
@@ -62,7 +62,7 @@ class Restore(support.CbtTest):
 
     def mutate(self, oldest, newest):
         if newest > oldest and (newest % 8 == 5 or self.rng.random() < 0.1):
-            # Reverted, and written to from there on: another history with the same beginning.
+            # Reverted and written to: another history with the same beginning.
             shutil.copyfile(self.image(self.rng.randint(oldest, newest - 1)), self.source)
             self.counts["reverts"] += 1
         with open(self.source, "r+b") as file:
@@ -99,7 +99,7 @@ class Restore(support.CbtTest):
     # What may go wrong with a restore.
 
     def check(self, restored, number, how):
-        """Compares a restored image with the snapshot that it is to be."""
+        """Compares a restored image with its snapshot."""
         wanted = self.image(number)
         self.counts["restores"] += 1
         if digest(restored) != digest(wanted):
@@ -113,7 +113,7 @@ class Restore(support.CbtTest):
                 self.wrong.append(f"{self.where}: {how}: qemu-img compare: {done.stdout}")
 
     def crash(self, *command):
-        """Runs a command that is killed in its middle, or not at all if it is faster."""
+        """Runs a command that is killed midway, or completes if it is faster."""
         environment = dict(os.environ)
         if SHIM:
             environment.update(
@@ -129,8 +129,9 @@ class Restore(support.CbtTest):
         self.counts["crashes"] += process.returncode != 0
 
     def surely(self, out, *command):
-        """Runs a command that makes a file, at times once more after it was killed: what is there
-        then is whole."""
+        """Runs a command that makes a file, sometimes again after a kill: the file must then be
+        complete.
+        """
         if self.rng.random() < 0.3:
             self.crash(*command)
         if not os.path.exists(out):
@@ -143,7 +144,7 @@ class Restore(support.CbtTest):
         elif base != path:
             shutil.copyfile(base, path)
         with open(path, "r+b") as file, open(data, "rb") as target:
-            # Zeros follow what is shorter, not what was cut off.
+            # A shorter file is extended with zeros, not with the data that was cut off.
             file.truncate(min(os.fstat(file.fileno()).st_size, capacity))
             file.truncate(capacity)
             for at, size in ranges:
@@ -158,10 +159,10 @@ class Restore(support.CbtTest):
         _, capacity, found = parse_ndjson(text)
         return found, capacity
 
-    # The ways of a backup.
+    # The kinds of backups.
 
     def by_increments(self, number):
-        """What a store has that takes a whole backup once in a while, and what changed else."""
+        """A store that sometimes takes a full backup, and otherwise the changes."""
         store = self.path("store/volume.img")
         full = number == 0 or self.rng.random() < 0.1
         if full:
@@ -211,7 +212,7 @@ class Restore(support.CbtTest):
         if self.rng.random() < 0.3:
             self.crash("chain", "remove", chain, snapshot)
         result = run("chain", "remove", chain, snapshot)
-        # After a crash it may be gone.
+        # It may be gone after a crash.
         self.assertIn(result.code, (0, 2), result)
         self.assertNotIn(f'"{snapshot}"', self.ok("chain", "list", chain))
 
@@ -221,7 +222,7 @@ class Restore(support.CbtTest):
         shutil.copyfile(self.source, self.image(number))
         self.assertEqual(digest(self.source), digest(self.image(number)))
         names = ["--volume-name", "vol", "--base-name", f"s{base}", "--target-name", f"s{number}"]
-        # The chain's own granularity, or finer: it rounds outward.
+        # The chain's own granularity or a finer one, which it rounds outward.
         size = self.rng.choice([512, 4096, 4096])
         self.surely(self.map(number), "delta", self.image(base), self.image(number), "--block-size",
                     size, "--output", self.map(number), *names)

@@ -1,5 +1,6 @@
-"""serve and relay with canaries in everything that is secret, and logs at their highest level: none of
-them turns up in what the programs write, answer or show, in no usual writing."""
+"""Runs serve and relay with canaries in every secret and logs at the highest level: no canary may
+appear in what the programs write, answer or show, in any common encoding.
+"""
 
 import base64
 import json
@@ -16,14 +17,15 @@ import support
 
 
 def writings(secret):
-    """A secret as somebody may have written it: as it is, in hex, in base64 at any alignment,
-    percent-encoded, escaped, backwards."""
+    """Common encodings of a secret: plain, hex, base64 at any alignment, percent-encoded, escaped,
+    reversed.
+    """
     raw = secret.encode()
     found = {secret, raw.hex(), raw.hex().upper(), raw.hex(" "), raw.hex(":"), secret[::-1],
              "".join(f"%{byte:02x}" for byte in raw), "".join(f"\\x{byte:02x}" for byte in raw),
              ", ".join(map(str, raw)), base64.b32encode(raw).decode().rstrip("=")}
     for before in range(3):
-        # Whole groups of the canary's own bytes, whatever stands before and after it.
+        # Only whole groups of the canary's own bytes, whatever surrounds it.
         text = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
         inside = text[4 if before else 0 : len(text) - 4]
         found |= {inside, inside.replace("+", "-").replace("/", "_")}
@@ -58,7 +60,7 @@ class Canaries(support.CbtTest):
         for name in ["token", "other_token", "session"]:
             self.text(name, self.canaries[name] + "\n")
         self.text("request-secrets", f"password={self.canaries['request_secret']}\n")
-        self.texts = {}  # where it came from: what it says
+        self.texts = {}  # origin: text
 
     def text(self, name, text):
         with open(self.path(name), "w", encoding="utf-8") as file:
@@ -126,7 +128,7 @@ class Canaries(support.CbtTest):
                             *([] if named else ["--secrets-file", self.path("request-secrets")])))
             self.ask("conform", program.address, "--api", "kubernetes", *trust, "--snapshot", "tue",
                      "--base", "ns/mon", "--token-file", self.path("token"), "--namespace", "ns")
-        # Both happened: streams that went well, and refusals of several kinds.
+        # Both occurred: successful streams, and refusals of several kinds.
         self.assertIn(0, codes)
         self.assertGreater(len(set(codes)), 1)
         for name, program in programs.items():

@@ -16,7 +16,7 @@ from support import parse_json, parse_ndjson
 
 CHECKERED = (b"x" * 512 + bytes(512)) * 32768  # many tuples
 MIB = 1 << 20
-# Sanitizers make a stream of many messages ten times as long.
+# Sanitizers make a stream of many messages ten times slower.
 WHOLE_SECONDS = 600 if os.environ.get("CBT_TEST_SANITIZER") else 60
 
 
@@ -69,7 +69,9 @@ class Answers(ServeTest):
                 self.stop(server)
 
     def test_attack_q_sources_hold_no_thread_and_reach_nothing_outside(self):
-        """A pipe that a source named held a thread of the service for each stream: four held all of it."""
+        """A pipe named by a source blocked a thread of the service per stream: four streams blocked
+        all of it.
+        """
         self.image("vol1/mon.img", b"m" * 4096)
         self.image("vol1/tue.img", b"t" * 4096)
         pipe = os.path.join(self.root, "vol1", ".pipe")
@@ -102,7 +104,7 @@ class Answers(ServeTest):
         self.assertRaises(BlockingIOError, servers.accept)
         self.ok("list", self.address, "--base", "vol1/mon", "--snapshot", "vol1/tue")
         self.stop(server)
-        # Listed, the list is read and the server is asked; this one does not answer.
+        # Once allowed, the list is read and the server is contacted; this one does not answer.
         server = self.start("--allow-source", outside, "--allow-source", self.path("run"), "--source-time", "0.2")
         self.assertEqual(parse_ndjson(self.ok(*ask("list"), "--format", "ndjson"))[2], [(0, 4096)])
         done = support.run(*ask("nbd"))
@@ -126,11 +128,11 @@ class Answers(ServeTest):
                            ["--style", "extents", "--block-size", "8K"]):
                 self.assertEqual(self.ok("list", self.address, *pair, *wanted),
                                  self.ok("delta", base, target, *wanted))
-            # Only what was asked for: the granularity stays the server's.
+            # Only the requested size changes: the granularity stays the server's.
             self.assertEqual(
                 self.ok("list", self.address, *pair, "--style", "extents"),
                 self.ok("delta", base, target, "--block-size", "512"))
-            # And the style, when only the block size is given.
+            # The style stays too if only the block size is given.
             self.assertEqual(
                 self.ok("list", self.address, *pair, "--block-size", "8K"),
                 self.ok("delta", base, target, "--style", style, "--block-size", "8K"))
@@ -146,7 +148,7 @@ class Answers(ServeTest):
                                     "--max-results", 1000))
         self.assertEqual(groups[:3], parse_ndjson(expected))
         self.assertEqual(set(groups[3][:-1]), {1000})
-        # What is left of a stream that a reader cut.
+        # The rest of a stream that its reader cut.
         lines = expected.splitlines()
         offset, size = parse_ndjson(expected)[2][5000]
         rest = self.ok("list", self.address, *pair, "--starting-offset", offset + size)
@@ -232,7 +234,7 @@ class Lifetime(ServeTest):
         self.assertEqual(stat.S_IMODE(mode), 0o660)
         self.fails(2, "serve", "--root", self.root, "--listen", self.address)
         self.ok("list", self.address, "--snapshot", "vol1/a")
-        # Killed, it leaves a stale socket behind.
+        # Killed, it leaves a stale socket.
         server.kill()
         server.wait()
         self.assertTrue(os.path.exists(path))
@@ -292,8 +294,9 @@ class Lifetime(ServeTest):
 
 
 class OpenStreams(ServeTest):
-    """What happens to a stream in its middle: its reader has stopped to read, and what remains is
-    more than all the buffers between it and the server hold."""
+    """What happens to a stream halfway: its reader has stopped, and the rest is larger than all
+    buffers between it and the server.
+    """
 
     OPTIONS = ["--style", "blocks", "--block-size", "512"]
 
@@ -307,7 +310,7 @@ class OpenStreams(ServeTest):
 
     def hold(self):
         """A `list` that has printed its first byte."""
-        # Few tuples a message: more bytes for the buffers.
+        # Few tuples per message need more bytes of buffers.
         client = subprocess.Popen([support.CBT, "list", self.address, "--base", "vol1/a",
                                    "--snapshot", "vol1/b", "--max-results", "2",
                                    "--retry-for", "2"],
@@ -320,7 +323,7 @@ class OpenStreams(ServeTest):
         return client
 
     def finish(self, client):
-        """(stdout, stderr) of a client that is let go on to its end."""
+        """(stdout, stderr) of a client that may run to its end."""
         stdout, stderr = client.communicate(timeout=WHOLE_SECONDS)
         return (client.first + stdout).decode(), stderr.decode()
 
@@ -336,7 +339,7 @@ class OpenStreams(ServeTest):
         text, stderr = self.finish(client)
         self.assertEqual(client.returncode, 0, stderr)
         self.assertRegex(stderr, stderr_pattern)
-        # No test of equality: its message would be all of it.
+        # Not assertEqual: its message would contain everything.
         expected = self.ok("delta", self.base, self.target, *self.OPTIONS)
         self.assertTrue(text == expected, "the streams differ")
 
@@ -360,7 +363,7 @@ class OpenStreams(ServeTest):
         server = self.start(*self.OPTIONS, "--grace", 60)
         self.hold()
         server.send_signal(signal.SIGTERM)
-        server.send_signal(signal.SIGTERM)  # at once: an echo of the first
+        server.send_signal(signal.SIGTERM)  # at once: a repetition of the first
         time.sleep(0.5)
         self.assertIsNone(server.poll())
         server.send_signal(signal.SIGTERM)
@@ -383,7 +386,7 @@ class OpenStreams(ServeTest):
         self.stop(server)
 
     def test_image_that_gets_shorter(self):
-        # Every second block, so that answers come while there is much left to compare.
+        # Every second block, so that output starts while much is left to compare.
         with open(self.target, "wb") as file:
             for _ in range(128):
                 file.write((b"x" * 512 + bytes(512)) * (MIB // 1024))
@@ -393,7 +396,7 @@ class OpenStreams(ServeTest):
         os.truncate(self.target, 96 * MIB)
         text, stderr = self.finish(client)
         if client.returncode == 0:
-            # The server had seen all of it before.
+            # The server had read all of it before.
             self.assertTrue(text == expected, "a short answer that looks whole")
             return
         self.check_error(client, text, stderr)
@@ -432,7 +435,7 @@ class Connections(ServeTest):
                        "--timeout", "5")
 
     def certificate(self, name, authority=None):
-        """Makes NAME.pem and NAME.key, signed by the authority of that name or by itself."""
+        """Makes NAME.pem and NAME.key, signed by that authority or by itself."""
         request = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
                    "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
                    "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",

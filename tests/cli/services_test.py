@@ -20,7 +20,9 @@ MIB = 1 << 20
 
 
 class ServicesTest(support.CbtTest):
-    """Two snapshots of a volume in namespace ns, behind a server and a relay of all contracts."""
+    """Two snapshots of a volume in namespace ns, served by a server and a relay of all
+    contracts.
+    """
 
     def setUp(self):
         super().setUp()
@@ -96,7 +98,7 @@ class Contracts(ServicesTest):
         result = support.run("list", server.address, *self.pair("paged"), "--prove")
         self.assertEqual(result.code, 2, result)
         self.assertIn("no proof", result.stderr)
-        # And what is not proven becomes no map; nor does a part of a volume.
+        # An unproven answer does not become a map, nor does part of a volume.
         for options in [[*self.pair("paged"), "--prove"], [*self.pair("csi"), "--length", "4096"]]:
             self.fails(2, "list", server.address, *options, "--output", self.path("no.cbm"))
             self.assertFalse(os.path.exists(self.path("no.cbm")))
@@ -119,7 +121,7 @@ class Contracts(ServicesTest):
             other[other.index("--snapshot") + 1] = "missing"
             self.assertEqual(self.fails(2, "list", address, *other), line)
             self.assertNotIn(self.session, line)
-        # The files are looked at again.
+        # The files are read again.
         self.file("tokens", f"{self.session} operator *\n")
         deadline = time.monotonic() + 20
         while support.run("list", relay.address, *self.pair("kubernetes")).code != 0:
@@ -159,7 +161,7 @@ class Contracts(ServicesTest):
         self.assertNotIn("tue", text)
 
     def test_limits_of_connections(self):
-        """Each option reaches the server: the process says so in its log."""
+        """Each option reaches the server: its log shows it."""
         for command in ("serve", "relay"):
             shown = self.ok(command, "--help")
             for option in ("--max-connections", "--memory", "--handshake-time", "--idle-time",
@@ -176,7 +178,7 @@ class Contracts(ServicesTest):
                     client = stack.enter_context(socket.socket(socket.AF_UNIX))
                     client.connect(self.path("plugin"))
                     if event != "handshake_failed":
-                        # The preface and SETTINGS; a server that is full has closed by then.
+                        # The preface and SETTINGS; a full server has closed the connection by then.
                         with contextlib.suppress(OSError):
                             client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
                 limit = time.monotonic() + 20
@@ -202,7 +204,7 @@ class Contracts(ServicesTest):
 
 
 class Process(ServicesTest):
-    """What the process itself is like: the same of serve and relay."""
+    """Behaviour of the process, the same for serve and relay."""
 
     def test_as_many_descriptors_as_may_be(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -226,7 +228,7 @@ class Process(ServicesTest):
     def test_second_signal_ends_a_process_that_reads_and_never_gets_an_answer(self):
         if "libnbd" not in self.ok("--version"):
             self.skipTest("built without libnbd")
-        # A storage server that takes connections and never says a word.
+        # A storage server that accepts connections and stays silent.
         storage = socket.socket(socket.AF_UNIX)
         self.addCleanup(storage.close)
         storage.bind(self.path("storage"))
@@ -254,7 +256,7 @@ class Process(ServicesTest):
             return int(caught, 16) & 1 << (signal.SIGTERM - 1)
 
         def ended():
-            # What comes at once counts as an echo of the first.
+            # A second signal at once counts as a repetition of the first.
             server.send_signal(signal.SIGTERM)
             return server.poll() is not None
 
@@ -347,16 +349,16 @@ class Comforts(ServicesTest):
         self.assertEqual(fallback.code, 0)
         self.assertIn("tier: allocated", fallback.stderr)
         self.assertEqual(fallback.stdout, self.ok("allocated", self.target))
-        # A delta up to an offset and a lower tier from there on are neither of the two.
+        # A delta up to an offset and a lower tier from there are neither of the two.
         for part in ((), ("--length", MIB), ("--gap", 65536)):
             result = support.run("list", server.address, "--snapshot", "ns/tue", "--base", "ns/gone",
                                  "--fallback", len(self.data), "--starting-offset", 4096, *part)
             self.assertEqual((result.code, result.stdout), (2, ""), result)
             self.assertRegex(result.stderr, r"\Acbt: list: [^\n]*start from offset 0\n\Z")
-        # What the proof is about is not seen in a part.
+        # A part does not show what the proof covers.
         self.fails(2, "list", server.address, "--snapshot", "ns/tue", "--prove", "--length", "1M")
         self.fails(2, "list", server.address, "--snapshot", "ns/tue", "--prove", "--object")
-        # E11: what the base has and the target has not is in no lower tier.
+        # E11: data that the base has and the target lacks is in no lower tier.
         out = self.path("tier.cbm")
         lower = ("list", server.address, "--snapshot", "ns/tue", "--base", "ns/gone", "--fallback", len(self.data),
                  "--output", out)
@@ -374,12 +376,12 @@ class Verify(ServicesTest):
         relay = self.relay(server)
         for address, api in [(server.address, "csi"), (relay.address, "kubernetes"),
                              (relay.address, "paged")]:
-            said = json.loads(self.ok("verify", self.base, self.target, "--service", address,
+            report = json.loads(self.ok("verify", self.base, self.target, "--service", address,
                                       *self.pair(api), "--json"))
-            self.assertTrue(said["verified"])
-            self.assertGreater(said["over_reported_bytes"], 0)
+            self.assertTrue(report["verified"])
+            self.assertGreater(report["over_reported_bytes"], 0)
             self.ok("verify", self.target, "--service", address, *self.pair(api, False))
-        # A pair that the images are not: something is missing, and it is named.
+        # The pair does not match the images: something is missing, and the output names it.
         self.write("root/ns/mon2.img", self.data)
         result = support.run("verify", self.base, self.target, "--service", server.address,
                              "--snapshot", "ns/tue", "--base", "ns/mon2", "--json")
@@ -436,7 +438,7 @@ class Conform(ServicesTest):
         self.assertEqual(sorted(marks, key=lambda mark: mark == "FAIL"), marks)
 
     def test_a_server_that_is_not_there(self):
-        self.fails(3, "conform", f"unix://{self.path('nobody')}", "--snapshot", "s")
+        self.fails(3, "conform", f"unix://{self.path('absent')}", "--snapshot", "s")
         self.fails(2, "conform", "nowhere", "--snapshot", "s")
 
 

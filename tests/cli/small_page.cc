@@ -1,5 +1,5 @@
-// small_page CHAIN MAX_BYTES: the page of a chain to stdout, with less room than the command gives
-// it, so that a short history is as coarse as a very long one.
+// small_page CHAIN MAX_BYTES: prints the page of a chain with less room than the command allows, so
+// that a short history becomes as coarse as a very long one.
 #include <cstdio>
 #include <string>
 #include <vector>

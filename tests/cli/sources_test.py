@@ -1,5 +1,6 @@
-"""`cbt delta`, `allocated`, `map convert` and `verify` over what storage systems' own tools print, against oracles that never
-look at it. Tools that are not there skip their tests by name."""
+"""`cbt delta`, `allocated`, `map convert` and `verify` on the output of storage systems' own tools,
+against oracles that do not parse it. Missing tools skip their tests by name.
+"""
 
 import base64
 import gzip
@@ -49,7 +50,9 @@ def units_of(tuples, size):
 
 
 def differing(base, target, size):
-    """Numbers of the blocks in which two byte strings differ; the shorter one is followed by zeros."""
+    """Numbers of the blocks in which two byte strings differ; the shorter one is padded with
+    zeros.
+    """
     base = base.ljust(len(target), b"\0")
     return {i for i in range((len(target) + size - 1) // size)
             if base[i * size:(i + 1) * size][:len(target) - i * size] != target[i * size:(i + 1) * size]}
@@ -80,7 +83,7 @@ class Sources(support.CbtTest):
         return errors[0]
 
     def piped(self, text, *arguments):
-        """What cbt prints with `text` on its standard input."""
+        """The output of cbt with `text` on its standard input."""
         done = subprocess.run([support.CBT, *arguments], input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
         self.assertEqual(done.returncode, 0, done)
         _, capacity, found = parse_ndjson(done.stdout.decode())
@@ -140,7 +143,8 @@ class Sources(support.CbtTest):
         blocks = 250
         eras = [self.random.randrange(3) for _ in range(blocks)]
         sets = {era: {b for b in range(blocks) if self.random.random() < 0.1} for era in (3, 4, 5, 6)}
-        # Tools since 1.0 want the writeset of the current era, which a kernel leaves when it shuts down.
+        # Tools since 1.0 require the writeset of the current era, which the kernel writes at
+        # shutdown.
         text = f'<superblock uuid="" block_size="128" nr_blocks="{blocks}" current_era="6">\n'
         for era, bits in sets.items():
             text += f'<writeset era="{era}" nr_bits="{blocks}">\n'
@@ -161,7 +165,7 @@ class Sources(support.CbtTest):
                                          blocks * BLOCK), expected)
             self.assertEqual(self.tuples("delta", dump, "--from", f"era-dump:since-era={since}"), expected)
 
-    # What a Linux kernel wrote, not the tools.
+    # Written by a Linux kernel, not by the tools.
     @tool("thin_dump", "thin_delta", "era_dump", "era_invalidate")
     def test_metadata_of_a_kernel(self):
         samples = os.path.join(os.path.dirname(__file__), "..", "source", "samples")
@@ -174,7 +178,7 @@ class Sources(support.CbtTest):
         dump = sh("thin_dump", metadata)
         root = xml.etree.ElementTree.fromstring(dump)
         size = int(root.get("data_block_size")) * 512
-        # Tools since 1.0 say once what several devices share.
+        # Tools since 1.0 list once what several devices share.
         shared = {part.get("name"): list(part) for part in root.iter("def")}
         mappings = {}
         for device in root.iter("device"):
@@ -213,7 +217,7 @@ class Sources(support.CbtTest):
     # ---- QEMU
 
     def qemu_pair(self):
-        """A raw file, a qcow2 image of it, an overlay with changes; and what both hold."""
+        """A raw file, a qcow2 image of it, an overlay with changes, and the bytes of both."""
         size = 4 << 20
         base, overlay = self.path("base.qcow2"), self.path("overlay.qcow2")
         sh("qemu-img", "create", "-q", "-f", "qcow2", base, size)
@@ -239,7 +243,7 @@ class Sources(support.CbtTest):
         base, overlay, (old, new) = self.qemu_pair()
         changed = differing(old, new, 4096)
         text = sh("qemu-img", "map", "--output=json", overlay)
-        # What the overlay holds by itself, in clusters.
+        # The overlay's own data, in clusters.
         layer = set()
         for entry in json.loads(text):
             if entry["depth"] == 0 and entry["present"]:
@@ -250,7 +254,7 @@ class Sources(support.CbtTest):
         self.assertEqual(units_of(found, 4096), layer)
         capacity, found = self.tuples("delta", overlay, "--from", "qcow2:layer")
         self.assertEqual((capacity, units_of(found, 4096)), (len(new), layer))
-        # Zeros above what reads as zeros are no change.
+        # Zeros over data that reads as zeros are no change.
         capacity, found = self.tuples("delta", base, overlay)
         self.assertEqual(capacity, len(new))
         self.assertLessEqual(changed, units_of(found, 4096))
@@ -259,14 +263,14 @@ class Sources(support.CbtTest):
         capacity, found = self.tuples("allocated", overlay)
         self.assertLessEqual(allocated, units_of(found, 4096))
         self.assertEqual((capacity, found), self.tuples("allocated", listed))
-        # A map of it holds against the bytes.
+        # A map of it is verified against the bytes.
         out = self.path("out.cbm")
         self.assertIn("--base-name", self.refused(2, "map", "convert", listed, "--as", "delta", "--output", out))
         self.assertEqual(run("map", "convert", listed, "--as", "delta", "--base-name", "b", "--output", out).code, 0)
         self.assertEqual(run("verify", base + ".raw", overlay + ".raw", "--map", out).code, 0)
         self.assertEqual(run("verify", base + ".raw", overlay + ".raw", "--map", listed, "--as", "delta").code, 0)
         self.refused(2, "delta", overlay)
-        # What an image is backed by was read as well: no output may replace it.
+        # The backing file was read as well: no output may replace it.
         with open(base, "rb") as file:
             backing = file.read()
         for command in (("allocated", overlay), ("map", "convert", overlay, "--as", "allocated"),
@@ -277,7 +281,7 @@ class Sources(support.CbtTest):
             self.assertIn("base.qcow2: is one of the inputs", done.stderr)
         with open(base, "rb") as file:
             self.assertEqual(file.read(), backing)
-        # Said to be raw, it is its own bytes.
+        # With the format raw, the file is its own bytes.
         self.assertEqual(self.tuples("allocated", overlay, "--from", "image")[0], os.path.getsize(overlay))
 
     @tool("qemu-img", "qemu-io")
@@ -294,11 +298,11 @@ class Sources(support.CbtTest):
         self.assertEqual(self.tuples("allocated", image, "--from", "qcow2:snapshot=monday"), (8 << 20, [(0, 131072)]))
         self.assertIn("tuesday", self.refused(2, "delta", image, "--from", "qcow2:base-snapshot=tuesday"))
         self.assertIn("nothing", self.refused(2, "delta", image, "--from", "qcow2:bitmap=nothing"))
-        # Two beginnings, or two ends: the bitmap alone may be less than what was meant.
+        # Two bases, or two targets: the bitmap alone may be less than the user meant.
         for other in ("base-snapshot=monday", "snapshot=monday", "layer"):
             self.assertIn(other.partition("=")[0] + ", not both",
                           self.refused(2, "delta", image, "--from", "qcow2:bitmap=since-monday," + other), other)
-        # A map of a snapshot inside is not one of what the path names.
+        # A map of a snapshot inside the image is not a map of the image.
         out = self.path("out.cbm")
         sh("qemu-img", "snapshot", "-c", "tuesday", image)
         self.assertIn("--target-name", self.refused(2, "allocated", image, "--from", "qcow2:snapshot=monday", "--output", out))
@@ -323,13 +327,13 @@ class Sources(support.CbtTest):
                 self.assertIsNone(server.poll())
                 time.sleep(0.01)
             address = f"nbd+unix:///?socket={socket}"
-            # The server knows holes inside of clusters.
+            # The server knows holes within clusters.
             found = units_of(self.tuples("allocated", address)[1], 4096)
             self.assertLessEqual(found, units_of(self.tuples("allocated", overlay)[1], 4096))
             self.assertLessEqual({i for i in range(len(new) // 4096) if new[i * 4096:][:4096].strip(b"\0")}, found)
             self.assertEqual(self.tuples("delta", address, "--from", "nbd:bitmap=b"), (len(new), [(3 << 20, 65536)]))
             self.assertEqual(self.tuples("delta", address, "--from", "nbd:depth=1"), self.tuples("delta", overlay, "--from", "qcow2:layer"))
-            # A map over the bitmap says the opposite of what it looks like.
+            # A map over the bitmap means the opposite of what it looks like.
             turned = sh("qemu-img", "map", "--output=json", "--image-opts",
                         f"driver=nbd,server.type=unix,server.path={socket},x-dirty-bitmap=qemu:dirty-bitmap:b")
             self.assertIn("x-dirty-bitmap", self.refused(2, "delta", self.write("turned.json", turned)))
@@ -355,7 +359,8 @@ class Sources(support.CbtTest):
         sh("partclone.ext4", "-c", "-s", image, "-o", clone, "-L", self.path("log"))
         with open(clone, "rb") as file:
             head = file.read(110)
-        # Version 0002: magic and versions, then the file system (size, block count, used, ...), then how the image is made.
+        # Version 0002: magic and versions, then the file system (size, block count, used, ...),
+        # then the image's options.
         self.assertEqual(head[:15], b"partclone-image")
         self.assertEqual(head[30:34], b"0002")
         device_size, total, _, _, block_size = struct.unpack_from("<QQQQI", head, 52)
@@ -413,15 +418,16 @@ class Sources(support.CbtTest):
         self.assertEqual(self.tuples("delta", self.path("empty.json"), "--from", "rbd-json", "--capacity", "1M"), (1 << 20, []))
 
     def test_lists_in_other_encodings_are_refused(self):
-        """A list that was emptied, cut or re-encoded is no list that is known, and was taken for a small raw image: what it
-        told was missing from the delta."""
+        """A list that was emptied, truncated or re-encoded is not recognised as one. It was taken
+        for a small raw image, and its changes were missing from the delta.
+        """
         def blocks(*numbers):
             return json.dumps({"BlockSize": 524288, "VolumeSize": 1, "Blocks": [{"BlockIndex": n} for n in numbers]})
 
         old, new = blocks(1, 2, 3), self.write("new.json", blocks(1, 9))
         whole = self.write("whole.json", old)
         self.assertEqual(self.tuples("allocated", whole), (1 << 30, runs_of({1, 2, 3}, 524288, 1 << 30)))
-        # The same as a volume of whole sectors, text to its end.
+        # The same as volumes of whole sectors, all text.
         sectors = [text.ljust(-len(text) % 512 + len(text)) for text in ("[", "{", "<", old[:40], "")] + [" " * 512]
         texts = [b"", b"[", b"{", b"<", b" ", b"\n\t ", *(text.encode() for text in sectors)]
         for encoding in ("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"):
@@ -434,11 +440,11 @@ class Sources(support.CbtTest):
                 with self.subTest(text=text[:40], command=command):
                     self.refused(2, *command)
         self.assertIn("name the format (--from)", self.refused(2, "allocated", self.write("empty.json", "")))
-        # Who calls it an image gets one.
+        # If the user names the format, it is an image.
         for text in (b"", b"[", old.encode("utf-16")):
             cut = self.write("cut.json", text)
             self.assertEqual(self.tuples("allocated", cut, "--from", "image"), (len(text), [(0, len(text))] if text else []))
-        # An image is a volume, whatever it begins with, but not beside a list.
+        # An image is a volume, whatever it begins with, except beside a list.
         for begin in (b"[", b"{", b"<", b" [", b"\xef\xbb\xbf[", b"\xff\xfe[\0", b"[\0"):
             image = self.write("volume.img", begin.ljust(4096, b"\1"))
             self.assertEqual(self.tuples("allocated", image), (4096, [(0, 4096)]))
@@ -447,7 +453,9 @@ class Sources(support.CbtTest):
             self.assertIn("volume.img (image)", self.refused(2, "delta", whole, image))
 
     def test_attack_r_a_volume_is_no_list_whatever_is_written_to_it(self):
-        """A raw volume that is a whole diff of RBD had no changes, with exit status 0 and without a word."""
+        """A raw volume that is also a complete RBD diff had no changes, with exit status 0 and no
+        message.
+        """
         size = 1 << 20
         name = struct.pack("<QI", 5, 1)
         volume = b"rbd diff v2\nf" + name + b"at" + name + b"bs" + struct.pack("<QQ", 8, size)
@@ -459,14 +467,14 @@ class Sources(support.CbtTest):
             self.assertIn("could be a raw volume", self.refused(2, *command), command)
         self.assertEqual(self.tuples("allocated", image, "--from", "image"), (size, [(0, size)]))
         self.assertEqual(self.tuples("delta", image, "--from", "rbd-diff"), (size, []))
-        # By its name it is a diff, and so is what comes through a pipe, where no volume can be read from.
+        # With a diff's name it is a diff, and so is a pipe, which cannot be a volume.
         note = "cbt: read as rbd-diff: rbd export-diff, or rbd export --export-format 2 (--from image "
         named = run("delta", self.write("volume.diff", volume))
         piped = subprocess.run([support.CBT, "delta", "-"], input=volume, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
         for code, stderr in ((named.code, named.stderr), (piped.returncode, piped.stderr.decode())):
             self.assertEqual((code, stderr.startswith(note), len(stderr.splitlines())), (0, True, 1), stderr)
         self.assertEqual(run("delta", image, "--from", "rbd-diff").stderr, "")
-        # Every format that is known by its content says so.
+        # Every format that is recognised by its content is reported.
         for text, known in ((json.dumps([{"offset": 0, "length": 4096, "exists": "true"}]), "rbd-json"),
                             (json.dumps({"BlockSize": 524288, "VolumeSize": 1, "ChangedBlocks": []}), "ebs"),
                             (json.dumps({"startOffset": 0, "length": 1 << 30, "changedArea": []}), "vmware")):
@@ -475,7 +483,9 @@ class Sources(support.CbtTest):
 
     @tool("mke2fs", "partclone.ext4")
     def test_attack_h_two_allocations_make_no_delta(self):
-        """Bytes that differ in free blocks of a file system were missing from the union of two allocations."""
+        """Differences in a file system's free blocks were missing from the union of two
+        allocations.
+        """
         old, new = self.path("old.img"), self.path("new.img")
         sh("mke2fs", "-q", "-t", "ext4", "-b", 4096, old, "20M")
         hole = next(offset + length for offset, length in self.tuples("allocated", old, "--from", "ext")[1])
@@ -498,7 +508,7 @@ class Sources(support.CbtTest):
         layout = ("--from", "bitmap:granularity=4096,header=110", "--capacity", "20M")
         self.assertIn("does not show what changed", self.refused(2, "delta", *clones, *layout))
         self.assertIn("not what changed", self.refused(2, "delta", clones[0], *layout))
-        # By way of maps.
+        # Through maps.
         maps = []
         for name in ("old", "new"):
             maps.append(self.path(name + ".cbm"))
@@ -518,7 +528,7 @@ class Sources(support.CbtTest):
         self.assertIn("raw images", self.refused(2, "delta", file, "--capacity", "1M", "--by-extents"))
         self.assertIn("raw images", self.refused(2, "delta", image, file, "--capacity", "1M", "--by-extents"))
         self.assertIn("two images", self.refused(2, "delta", image, "--by-extents"))
-        # A target's own list is not cut where the base was larger.
+        # A target's own list is not cut if the base was larger.
         self.refused(2, "delta", file, self.write("far.json", '[{"offset": 2097152, "length": 1, "exists": "true"}]'),
                      "--capacity", "1M", "--base-capacity", "4M")
 

@@ -1,4 +1,4 @@
-"""Running the cbt command in tests."""
+"""Runs the cbt command in tests."""
 
 import json
 import os
@@ -24,8 +24,9 @@ class Result:
 
 
 def run(*arguments, env=None, timeout=60, **options):
-    """Runs `cbt` with the arguments to its end. A client does not wait for a service that is away,
-    unless the arguments say for how long."""
+    """Runs `cbt` with the arguments to completion. A client does not wait for an unreachable
+    service, unless the arguments set a time.
+    """
     if arguments[:1] == ("list",) and "--retry-for" not in arguments:
         arguments = (*arguments, "--retry-for", "0")
     environment = dict(os.environ)
@@ -68,7 +69,7 @@ def parse_ndjson(text):
 
 
 def parse_json(text):
-    """The same of json: one object, or one a line for groups; also the sizes of the groups."""
+    """The same for json: one object, or one per line for groups; also the sizes of the groups."""
     found, groups, heads = [], [], set()
     lines = text.splitlines()
     for number, line in enumerate(lines):
@@ -87,7 +88,7 @@ def parse_json(text):
 
 
 def own(stderr):
-    """What the program itself said: a build that counts coverage complains where it can't write, too."""
+    """The program's own messages: a coverage build also complains where it cannot write."""
     return re.sub(r"(?m)^LLVM Profile Error: .*\n", "", stderr)
 
 
@@ -102,7 +103,7 @@ def parse_csv(text):
 
 
 class CbtTest(unittest.TestCase):
-    """A test with a folder of its own."""
+    """A test with a private folder."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="cbt-test-")
@@ -113,7 +114,7 @@ class CbtTest(unittest.TestCase):
         return os.path.join(self.folder, name)
 
     def write(self, name, data):
-        """A file with these bytes, runs of zero pages left out as holes at random."""
+        """Writes a file, leaving random runs of zero pages as holes."""
         path = self.path(name)
         with open(path, "wb") as file:
             file.truncate(len(data))
@@ -125,7 +126,9 @@ class CbtTest(unittest.TestCase):
         return path
 
     def start_server(self, log, *command, stdout=subprocess.DEVNULL, **popen):
-        """`cbt` with this command, when it is up, and the address that it names by --ready-fd."""
+        """Starts this `cbt` command and returns it with the address that it reports by --ready-
+        fd.
+        """
         reader, writer = os.pipe()
         with open(self.path(log), "ab") as file:
             server = subprocess.Popen(
