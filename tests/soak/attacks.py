@@ -1,10 +1,10 @@
-"""Peers that want to harm a server, and what they cost: memory, the speed of others' streams, and
-the time that the server takes to end.
+"""Hostile peers and their cost to a server: memory, the speed of other clients' streams, and the
+time to shut down.
 
 attacks.py CBT [--seconds N] [--connections N] [--attack NAME ...] [--judge]
 
-Prints a table of figures. Wrong answers, servers that do not end, and memory beyond the server's own
-limit are judged always, the targets for memory, speed and the end with --judge.
+Prints a table of figures. Wrong answers, servers that do not shut down, and memory beyond the
+server's own limit always fail; the targets for memory, speed and shutdown only with --judge.
 """
 
 import argparse
@@ -38,7 +38,7 @@ REQUEST = b"\x0a\x03v/s"  # snapshot_id: "v/s"
 GRACE_SECONDS, STALL_SECONDS = 2, 5
 GROWTH_KIB = (64 if OPTIONS.judge else 128) << 10
 SPEED_PERCENT = 70
-DESCRIPTORS = 200  # of a server that runs out of them
+DESCRIPTORS = 200  # the limit of a server that should run out of them
 CONTINUATION, MAX_FRAME_SIZE = 9, 5
 HUGE_WINDOW = 0x7fffffff
 
@@ -66,7 +66,7 @@ def cancel(stream):
 
 
 def flood(address, make):
-    """Sends what `make` makes of a number, as fast as the server takes it, and reads nothing."""
+    """Sends make(0), make(1), ... as fast as the server accepts it, and reads nothing."""
     peer = http2.Connection(address, timeout=5)
     try:
         for number in range(1 << 20):
@@ -103,7 +103,7 @@ def pings(address):
 
 
 def pings_beside_a_stream(address):
-    """Data that is sent allows a client's pings anew."""
+    """Sent data resets the limit on a client's pings."""
     peer = http2.Connection(address, timeout=5)
     try:
         stream = peer.ask(ALLOCATED, REQUEST)
@@ -116,7 +116,7 @@ def pings_beside_a_stream(address):
 
 
 def windows(address):
-    """Updates of a byte each."""
+    """Window updates of one byte each."""
     flood(address, lambda number: window(1, 1) * 1000 if number else
           http2.frame(http2.SETTINGS, 0, 0, struct.pack(">HI", 4, 0)) + head(1) + body(1))
 
@@ -135,7 +135,7 @@ def never_reads(address):
         peer.socket.sendall(window(0, HUGE_WINDOW - 65535))
         for _ in range(20):
             peer.ask(ALLOCATED, REQUEST)
-        while True:  # until the server gives up
+        while True:  # until the server disconnects
             time.sleep(0.2)
             peer.socket.sendall(http2.frame(200, 0, 0))
     finally:
@@ -143,7 +143,7 @@ def never_reads(address):
 
 
 def half_requests(address):
-    """As many calls as the server allows, whose requests never come."""
+    """As many calls as the server allows, whose requests never arrive."""
     peer = http2.Connection(address, timeout=2)
     try:
         for number in range(1100):
@@ -158,7 +158,7 @@ def half_requests(address):
 
 
 def dribble(address):
-    """A byte at a time, in both directions."""
+    """One byte at a time, in both directions."""
     peer = http2.Connection(address, timeout=60, window=HUGE_WINDOW)
     try:
         for byte in head(1) + body(1):
@@ -171,7 +171,7 @@ def dribble(address):
 
 
 def descriptors(address):
-    """More connections than the server can have."""
+    """More connections than the server can accept."""
     peers = []
     try:
         for _ in range(100):
@@ -185,7 +185,7 @@ def descriptors(address):
 
 
 def hpack_bomb(address):
-    """A header of 4 KiB in the table, which a byte repeats."""
+    """A 4 KiB header in the table that a single byte repeats."""
     entry = b"\x40\x01x\x7f" + bytes([(3900 - 127) & 127 | 128, (3900 - 127) >> 7]) + b"y" * 3900
     bomb = b"\xbe" * 16000
 
@@ -199,7 +199,7 @@ def hpack_bomb(address):
 
 
 def churn(address):
-    """Connections that come and go, some with a call."""
+    """Short-lived connections, some with a call."""
     for number in range(100):
         peer = http2.Connection(address, timeout=5)
         if number % 2:
@@ -213,7 +213,7 @@ ATTACKS = {attack.__name__: attack for attack in (
 
 
 def attack_for_ever(name, address, count, number):
-    """One of the attackers' processes."""
+    """An attacker's process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         try:
@@ -221,16 +221,17 @@ def attack_for_ever(name, address, count, number):
         except OSError:
             pass
         count[number] += 1
-        # What it takes to come back over a network.
+        # A network round trip.
         time.sleep(0.05)
 
 
 class Attackers:
-    """Processes, one for each connection. They are elsewhere: they do not take the processor from
-    those that are measured."""
+    """One process per connection, on another machine: they take no processor time from what is
+    measured.
+    """
 
     def __init__(self, name, address):
-        # Without a lock, which a process that is killed could hold.
+        # Without a lock, which a killed process could hold.
         self.count = multiprocessing.RawArray("l", OPTIONS.connections)
         self.processes = [multiprocessing.Process(target=self.run, args=(name, address, number), daemon=True)
                           for number in range(OPTIONS.connections)]
@@ -249,10 +250,10 @@ class Attackers:
         return sum(self.count)
 
 
-# ---- a client that is not to suffer
+# ---- a client that must not suffer
 
 class Client:
-    """Whole streams, one after the other; each on a connection of its own, or all on one."""
+    """Lists whole streams one after another, each on its own connection or all on one."""
 
     def __init__(self, server, one_connection):
         self.server, self.one_connection = server, one_connection
@@ -261,7 +262,7 @@ class Client:
         self.size = None
 
     def stream(self):
-        """Reads a stream; its bytes."""
+        """Reads a stream and returns its bytes."""
         if self.peer is None or not self.one_connection:
             self.peer = http2.Connection(self.server.address, timeout=60, window=1 << 20)
             self.inflater = http2.Inflater()
@@ -295,7 +296,7 @@ class Client:
         return size
 
     def speed(self, seconds):
-        """Bytes a second."""
+        """Bytes per second."""
         begin, total = time.monotonic(), 0
         while time.monotonic() < begin + seconds:
             try:
@@ -312,7 +313,7 @@ class Client:
 
 
 class Peak:
-    """The most resident memory of a server while it is watched, in KiB."""
+    """The largest resident memory of a server while watched, in KiB."""
 
     def __init__(self, server):
         self.server, self.most, self.over = server, 0, threading.Event()
@@ -330,7 +331,7 @@ class Peak:
 
 
 def measure(name, folder, root):
-    """A row of the table, and what is wrong."""
+    """A row of the table, and its failures."""
     server = servers.Server(name, folder, None, [
         *(["prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}"] if name == "descriptors" else []),
         CBT, "serve", "--root", root, "--listen", f"unix://{folder}/{name}",
@@ -370,7 +371,7 @@ def measure(name, folder, root):
 
 
 def main():
-    # The attackers' own.
+    # For the attackers' own descriptors.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)

@@ -1,5 +1,6 @@
-"""Clients of every manner: patient ones, and those that stall, are killed, cancel, run out of time
-or vanish. Each holds what it received, and goes on from there until it has all."""
+"""Clients of every kind: patient ones, and others that stall, are killed, cancel, time out or
+vanish. Each keeps what it received and resumes until it has everything.
+"""
 
 import json
 import os
@@ -16,20 +17,20 @@ Code = grpc.StatusCode
 DELTA = "/csi.v1.SnapshotMetadata/GetMetadataDelta"
 ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
 KINDS = {"blocks": csi_pb2.FIXED_LENGTH, "extents": csi_pb2.VARIABLE_LENGTH}
-# How the streams of clients that misbehave may end, beside OK.
+# Statuses besides OK for streams of misbehaving clients.
 OWN_FAULT = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.RESOURCE_EXHAUSTED, Code.ABORTED}
-# How any stream may end whose server was put to an end. gRPC itself cancels calls that have reached
-# a server that shuts down and were not given to the service yet.
+# Statuses for any stream whose server was stopped. gRPC itself cancels calls that reached a server
+# during shutdown and were not handed to the service yet.
 SERVER_GONE = {Code.UNAVAILABLE, Code.CANCELLED}
-LONGEST = 300  # seconds that any one stream may take
+LONGEST = 300  # seconds that any stream may take
 
 
 class Wrong(Exception):
-    """Something that must not be."""
+    """A violation."""
 
 
 class Client:
-    """One question to one server, asked until it is answered."""
+    """A question to a server, repeated until it is answered."""
 
     def __init__(self, soak, rng, channels, server, api, question, start):
         self.soak, self.rng, self.channels = soak, rng, channels
@@ -56,7 +57,7 @@ class Client:
             **arguments), csi_pb2.GetMetadataDeltaResponse
 
     def take(self, message, max_results):
-        """A message of the stream."""
+        """Adds a message of the stream."""
         if message.volume_capacity_bytes != self.answer.capacity:
             raise Wrong(f"{self}: capacity {message.volume_capacity_bytes}")
         if message.block_metadata_type != KINDS[self.server.shape[0]]:
@@ -66,7 +67,7 @@ class Client:
         self.held += [(t.byte_offset, t.size_bytes) for t in message.block_metadata]
 
     def check(self, complete):
-        """What is held must be all that there is, or its beginning."""
+        """What is held must be the whole answer or a prefix of it."""
         if not self.answer.is_since(self.server.shape, self.start, self.held,
                                     pages=self.api == "paged", whole=complete):
             want = self.answer.since(self.server.shape, self.start)
@@ -75,7 +76,7 @@ class Client:
             raise Wrong(f"{self}: not {'all' if complete else 'the beginning'} of {len(want)}, "
                         f"differs at {at}: {self.held[at:at + 3]}, wanted {want[at:at + 3]}")
 
-    # Each of these runs one stream; None when it came to its end with OK, else why not.
+    # Each of these runs one stream. Returns None if it ended with OK, otherwise the reason.
 
     def by_grpcio(self, how="whole"):
         max_results = self.max_results()
@@ -107,9 +108,9 @@ class Client:
         except grpc.RpcError as error:
             code = error.code()
             now = time.monotonic()
-            # A window holds thousands of small messages, and the server learns that they are taken
-            # when half of it is: on a busy machine that can be later than the stall time. Such a
-            # client never waited for what it did not get.
+            # A window holds thousands of small messages, and the server only learns that they were
+            # taken once half of it is: on a busy machine that may be later than the stall time,
+            # although the client never stopped reading.
             late = now - began > self.soak.stall_time and now - waited_from < 1
             self.soak.count("late", late and code == Code.CANCELLED)
             self.excused(code, late or how in ("stall", "cancel", "deadline"),
@@ -169,9 +170,9 @@ class Client:
         return self.parsed(text.decode(), process.returncode, errors[0], how)
 
     def parsed(self, text, status, errors, how):
-        """Takes what a `cbt list` that has ended printed."""
+        """Parses the output of a `cbt list` that has ended."""
         lines = text.split("\n")
-        lines.pop()  # what is not ended by a newline is no line
+        lines.pop()  # a line without a newline is incomplete
         complete = False
         for number, line in enumerate(lines):
             entry = json.loads(line)
@@ -187,7 +188,7 @@ class Client:
                 complete = True
             else:
                 self.held.append((entry["byte_offset"], entry["size_bytes"]))
-        # One that is killed after its last line was whole, too.
+        # The process may be killed after its last complete line, too.
         if complete != (status == 0) and how != "kill":
             raise Wrong(f"{self}: end marker {complete} and exit status {status}")
         if status == 0:
@@ -199,7 +200,7 @@ class Client:
         raise Wrong(f"{self}: cbt list ended with {status}: {errors[-300:]}")
 
     def by_socket(self, how):
-        """Takes some frames by hand, then is rude."""
+        """Receives some frames by hand, then misbehaves."""
         method, request, kind = self.request(self.max_results())
         try:
             connection = http2.Connection(self.server.address, LONGEST)
@@ -224,7 +225,7 @@ class Client:
             if how == "reset":
                 connection.reset(stream)
             elif how == "silent":
-                # What no client that answers pings with a closed window was ever asked.
+                # Pings cannot be answered by a client that closes its window.
                 self.soak.wait(self.stall())
         except OSError:
             if not self.server.mortal and how != "silent":
@@ -238,7 +239,7 @@ class Client:
 
     def max_results(self):
         if self.api == "paged":
-            # Every page is a stream of its own.
+            # Every page is a separate stream.
             return self.rng.choice([0, 0, 500, 5000])
         count = len(self.answer.whole(self.server.shape))
         if count > 4000:
@@ -252,7 +253,7 @@ class Client:
         return self.soak.stall_time + self.rng.uniform(0.2, 2)
 
     def run(self, first):
-        """Asks, `first` being (way, manner), and again until all is there."""
+        """Asks with `first`, a pair (way, manner), and repeats until everything is there."""
         way, how = first
         end = time.monotonic() + LONGEST
         interrupted = 0
@@ -280,7 +281,7 @@ class Client:
 
 
 class Channels:
-    """A worker's connections, kept between its questions."""
+    """A worker's connections, reused between its questions."""
 
     def __init__(self):
         self.open = {}
@@ -289,7 +290,7 @@ class Channels:
         if server.name not in self.open:
             self.open[server.name] = grpc.insecure_channel(server.address, options=[
                 ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0),
-                # Windows that don't grow: the server feels a slow reader.
+                # Fixed windows, so that the server notices a slow reader.
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.max_receive_message_length", 4 << 20)])
         return self.open[server.name]

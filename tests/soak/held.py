@@ -1,8 +1,8 @@
-"""What peers cost a server that do nothing: connections without a call, and streams that are not read.
+"""The cost of idle peers: connections without a call, and streams that are not read.
 
 held.py CBT [--connections N] [--streams N] [--tls] [--judge]
 
-Prints figures, and with --judge fails if one misses its target.
+Prints figures; with --judge, fails if one misses its target.
 """
 
 import argparse
@@ -32,7 +32,7 @@ CBT = os.path.abspath(OPTIONS.cbt)
 ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
 STREAMS_A_CONNECTION = 100
 CONNECTION_KIB = 200 * 1024 / 10_000
-STREAM_KIB = 16  # beside its message
+STREAM_KIB = 16  # besides its message
 FEW_TUPLES = 1000  # messages of about 10 KiB
 
 
@@ -46,7 +46,7 @@ def request(max_results):
 
 
 def whole_answer(peer):
-    """A call from its beginning to its end."""
+    """A whole call."""
     stream = peer.ask(ALLOCATED, request(0))
     while True:
         kind, flags, number, payload = peer.receive()
@@ -57,7 +57,7 @@ def whole_answer(peer):
 
 
 def settled(server):
-    """Resident KiB of its own, as soon as they stay."""
+    """Private resident memory in KiB, once it is stable."""
     before = -1
     for _ in range(100):
         now = server.resident("RssAnon")
@@ -69,7 +69,7 @@ def settled(server):
 
 
 class TlsConnection(http2.Connection):
-    """As its base, with a handshake before the first frame."""
+    """Like its base, with a TLS handshake before the first frame."""
 
     def __init__(self, address, context):  # pylint: disable=super-init-not-called
         plain = http2.connect(address, 30)
@@ -102,7 +102,7 @@ def idle_connections(folder, root):
         before = settled(server)
         while len(peers) < OPTIONS.connections:
             peers.append(connect())
-            # The server's SETTINGS and the acknowledgement of ours.
+            # The server's SETTINGS and its acknowledgement of ours.
             peers[-1].receive()
         for peer in peers[::100]:
             whole_answer(peer)

@@ -1,5 +1,6 @@
-"""A gRPC client of a few lines: a socket, and frames of HTTP/2. It can do what a real client never
-does: take nothing any more, vanish in the middle of a stream, leave without a word."""
+"""A minimal gRPC client: a socket, and HTTP/2 frames. It does what real clients never do: it stops
+reading, vanishes in the middle of a stream, or leaves silently.
+"""
 
 import ctypes
 import socket
@@ -16,7 +17,7 @@ def frame(kind, flags, stream, payload=b""):
 
 
 def literal(name, value):
-    """A header field without indexing and without Huffman's code."""
+    """A header field without indexing or Huffman coding."""
     def text(data):
         size = len(data)
         if size < 127:
@@ -36,7 +37,7 @@ class _NameValue(ctypes.Structure):
 
 
 class Inflater:
-    """Blocks of header fields of one connection, in order, read by nghttp2."""
+    """Decodes a connection's header blocks, in order, with nghttp2."""
 
     FINAL, EMIT = 1, 2  # nghttp2_hd_inflate_flag
 
@@ -72,7 +73,7 @@ class Inflater:
 
 
 def connect(address, timeout):
-    """A socket that is connected to `unix:///path` or `host:port`."""
+    """Connects a socket to `unix:///path` or `host:port`."""
     if address.startswith("unix://"):
         made = socket.socket(socket.AF_UNIX)
         place = address[len("unix://"):]
@@ -99,7 +100,7 @@ class Connection:
         self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, window)))
 
     def ask(self, path, request):
-        """Begins a stream; its number."""
+        """Begins a stream and returns its number."""
         stream, self.next_stream = self.next_stream, self.next_stream + 2
         head = b"".join(literal(*field) for field in (
             (b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()),
@@ -111,7 +112,7 @@ class Connection:
         return stream
 
     def receive(self):
-        """The next frame: (kind, flags, stream, payload), None at the end of the connection."""
+        """The next frame: (kind, flags, stream, payload); None at the end of the connection."""
         while len(self.buffer) < 9 or len(self.buffer) < 9 + self._size():
             data = self.socket.recv(1 << 16)
             if not data:
@@ -130,7 +131,7 @@ class Connection:
         return int.from_bytes(self.buffer[:3], "big")
 
     def more(self, stream, count):
-        """Lets the server send that many bytes more."""
+        """Lets the server send that many more bytes."""
         update = struct.pack(">I", count)
         self.socket.sendall(frame(WINDOW_UPDATE, 0, 0, update) +
                             frame(WINDOW_UPDATE, 0, stream, update))
@@ -146,7 +147,7 @@ class Connection:
 
 
 def messages_in(data):
-    """The whole messages at the beginning of a stream's bytes."""
+    """The complete messages at the start of a stream's bytes."""
     at = 0
     while len(data) - at >= 5:
         size = int.from_bytes(data[at + 1:at + 5], "big")

@@ -1,9 +1,9 @@
-"""Rows 14 and 15 of the scorecard: what readers cost that are slow, stop, or go without a word.
+"""Rows 14 and 15 of the scorecard: the cost of readers that are slow, stop, or leave silently.
 
 load.py CBT FOLDER_OF_CSI_PB2 SLOW_READERS [--streams N] [--cycles N]
 
-It judges what does not depend on how fast the machine is: slots, descriptors, answers. Memory and
-speed are figures.
+Fails on what does not depend on the machine's speed: slots, descriptors, answers. Memory and speed
+are printed as figures.
 """
 
 import argparse
@@ -40,12 +40,12 @@ import servers  # noqa: E402
 from slow_readers import SlowReaders  # noqa: E402
 
 ALLOCATED = "/csi.v1.SnapshotMetadata/GetMetadataAllocated"
-# What slow readers ask for: messages of a thousand tuples (about 10 KiB), and as long as the server
+# What slow readers request: messages of a thousand tuples (about 10 KiB), or as large as the server
 # makes them (128 KiB).
 FEW_TUPLES, ALL_TUPLES = 1000, 0
 STALL_SECONDS = 2
-TRIM_SECONDS = 10  # how often a server gives back memory that is free
-KEEPALIVE_SECONDS = 90  # by then a server has noticed each connection that is gone
+TRIM_SECONDS = 10  # how often a server returns free memory
+KEEPALIVE_SECONDS = 90  # by then a server has noticed every lost connection
 
 
 def request(max_results=0):
@@ -54,14 +54,14 @@ def request(max_results=0):
 
 
 def fast_client(server):
-    """Asks `cbt list` for the whole answer, which must be right."""
+    """Gets the whole answer through `cbt list`; it must be right."""
     done = subprocess.run([CBT, "list", server.address, "--snapshot", "v/s", "--format", "csv",
                            "--prove"], stdout=subprocess.PIPE, check=True)
     report.check(done.stdout.count(b"\n") == half_map.TUPLES + 2, "a fast client did not get all tuples")
 
 
 def lists_a_second(server, seconds):
-    """Whole answers that fast clients get one after the other in a second."""
+    """Whole answers per second that a fast client gets."""
     begin, count = time.monotonic(), 0
     while time.monotonic() < begin + seconds:
         fast_client(server)
@@ -70,7 +70,7 @@ def lists_a_second(server, seconds):
 
 
 def steady(server):
-    """Resident kibibytes, as soon as they stay: of its own, and with what it maps of files."""
+    """Resident memory in KiB once it is stable: private, and with mapped files."""
     before = server.resident()
     for _ in range(100):
         time.sleep(0.3)
@@ -82,8 +82,9 @@ def steady(server):
 
 
 def slow_round(server, before, max_results):
-    """One round of row 14: kibibytes that the slow readers cost, (of its own, with mapped files), and
-    the speed of others beside them, while they (read, have stopped), as a part of that without them."""
+    """One round of row 14: the slow readers' cost in KiB, (private, with mapped files), and the
+    speed of others while the readers (read, have stopped), relative to their speed alone.
+    """
     alone = [lists_a_second(server, OPTIONS.seconds / 2)]
     readers = SlowReaders(OPTIONS.slow_readers, server, "v/s", OPTIONS.streams, max_results)
     beside = [lists_a_second(server, OPTIONS.seconds)]
@@ -94,7 +95,7 @@ def slow_round(server, before, max_results):
     beside.append(lists_a_second(server, OPTIONS.seconds))
     readers.close()
     report.check(servers.settle(lambda: server.streams() == 0, 30), "slots are not given back")
-    # The machine's own speed changes meanwhile.
+    # The machine's own speed varies meanwhile.
     alone.append(lists_a_second(server, OPTIONS.seconds / 2))
     growth = [max(pair) - was for *pair, was in zip(slow, stopped, before)]
     return {"growth": growth, "speeds": [speed / statistics.mean(alone) for speed in beside],
@@ -102,11 +103,11 @@ def slow_round(server, before, max_results):
 
 
 def slow_rounds(server, before, name, max_results):
-    """The figures of rounds with one kind of readers."""
+    """The figures of the rounds with one kind of readers."""
     rounds = [slow_round(server, before, max_results) for _ in range(OPTIONS.rounds)]
     report.figure(f"r14_{name}_message_kib", round(rounds[0]["size"] / 1024))
     report.figure(f"r14_{name}_messages_a_second", round(min(one["rate"] for one in rounds)))
-    # Of memory the worst round counts. A speed is of this moment: the median, and all of them.
+    # Memory: the worst round counts. Speed varies: the median, and all values.
     for kind, text in enumerate(["", "_with_mapped_files"]):
         growth = max(one["growth"][kind] for one in rounds) / OPTIONS.streams
         report.figure(f"r14_{name}_growth{text}_kib_per_stream", round(growth, 1))
@@ -123,7 +124,7 @@ def row_14(folder, root):
         "--max-streams", OPTIONS.streams + 20])
     try:
         report.figure("r14_streams", OPTIONS.streams)
-        # Once: what a round leaves behind counts in the next one.
+        # Once: what a round leaves counts in the next one.
         fast_client(server)
         before = steady(server)
         report.figure("r14_rss_before_kib", before[1])
@@ -136,7 +137,7 @@ def row_14(folder, root):
 
 
 def cycle(rng, server):
-    """A client that comes, and goes in one of many ways."""
+    """A client that connects and leaves in one of many ways."""
     connection = http2.Connection(server.address)
     how = rng.randrange(6)
     try:
@@ -154,14 +155,15 @@ def cycle(rng, server):
         if how == 3:
             connection.reset(stream)
     except (BrokenPipeError, ConnectionResetError):
-        pass  # what it said was no HTTP/2
+        pass  # what it sent was not HTTP/2
     finally:
         connection.close(linger=rng.random() < 0.5)
 
 
 def few(before, now):
-    """Whether descriptors have come back. A leak would be one for each of hundreds of clients; a
-    single one more, once in ten thousand, is told by the figure."""
+    """Whether descriptors were released. A leak would be one per client, hundreds in all; one extra
+    descriptor in ten thousand clients only shows in the figure.
+    """
     return all(b - a <= 2 for a, b in zip(before, now))
 
 
@@ -180,14 +182,15 @@ def row_15(folder, root):
             cycle(rng, both[number % 2])
 
     def idle(most=None):
-        """(memory, descriptors) of both without clients, and the streams that are left. Waits for
-        as few descriptors as there were before, if that is known."""
+        """(memory, descriptors) of both without clients, and the remaining streams. Waits for the
+        number of descriptors to return to `before`, if given.
+        """
         for number, server in enumerate(both):
             servers.settle(lambda s=server: s.streams() == 0, 30)
             if most:
                 servers.settle(lambda s=server, n=number: s.descriptors() <= most[n], KEEPALIVE_SECONDS)
         slots = sum(server.streams() for server in both)
-        # The sockets of clients that have gone are closed a moment later.
+        # Sockets of disconnected clients are closed a moment later.
         counts = [server.descriptors() for server in both]
         for _ in range(30):
             time.sleep(0.1)
@@ -196,7 +199,7 @@ def row_15(folder, root):
         return [steady(server)[1] for server in both], counts, slots
 
     try:
-        # The first ones make what a server keeps: caches, and the order that its heap comes to.
+        # The first cycles fill what a server keeps: caches, and the layout of its heap.
         cycles(OPTIONS.cycles)
         for server in both:
             fast_client(server)
@@ -213,7 +216,7 @@ def row_15(folder, root):
         report.check(slots == 0, f"{slots} streams are still open")
         report.check(few(descriptors, now), f"descriptors: {descriptors}, then {now}")
 
-        # Readers that hold their connection and take nothing: they are given up.
+        # Readers that hold their connection and take nothing: the server disconnects them.
         silent = []
         for number in range(OPTIONS.stalled):
             silent.append(http2.Connection(both[number % 2].address))

@@ -1,4 +1,4 @@
-"""How load tests say what they found."""
+"""Reports the findings of load tests."""
 
 import os
 import sys
@@ -9,6 +9,6 @@ def figure(name, value):
 
 
 def check(condition, text):
-    """Ends the program with `text`, after its name, unless the condition holds."""
+    """Exits with the program's name and `text` unless the condition holds."""
     if not condition:
         sys.exit(f"{os.path.splitext(os.path.basename(sys.argv[0]))[0]}: {text}")

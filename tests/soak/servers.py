@@ -1,4 +1,4 @@
-"""`cbt serve` and `cbt relay` as processes that are started, watched, and put to an end."""
+"""Starts, watches and stops `cbt serve` and `cbt relay` processes."""
 
 import os
 import re
@@ -11,14 +11,14 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Server:
-    """A server over all its lives; `shape` is how it tells what it tells: (style, block size)."""
+    """A server across restarts; `shape` is how it answers: (style, block size)."""
 
     def __init__(self, name, folder, shape, command):
         self.name, self.folder, self.shape, self.command = name, folder, shape, command
         self.process = None
         self.address = None
         self.lives = 0
-        self.idle = None  # descriptors while there is no client
+        self.idle = None  # descriptors without any client
         self.start()
 
     def start(self):
@@ -32,14 +32,14 @@ class Server:
         with os.fdopen(reader) as pipe:
             self.address = pipe.read().strip()
         with open(path, encoding="utf-8") as out:
-            said = out.read()
+            output = out.read()
         if not self.address:
-            raise RuntimeError(f"{self.name}: {said}")
-        self.metrics = re.search(r"http://\S+/metrics", said)[0]
+            raise RuntimeError(f"{self.name}: {output}")
+        self.metrics = re.search(r"http://\S+/metrics", output)[0]
         self.lives += 1
 
     def stop(self, how=signal.SIGTERM, timeout=60):
-        """Ends the process; its exit status, negative for a signal."""
+        """Ends the process and returns its exit status, negative for a signal."""
         self.process.send_signal(how)
         return self.process.wait(timeout)
 
@@ -48,8 +48,9 @@ class Server:
         return self.process.pid
 
     def resident(self, field="VmRSS"):
-        """Kibibytes of memory; None of a process that has gone. RssAnon leaves out what is mapped
-        of files: streams share those pages, and each counts them."""
+        """Memory in KiB; None if the process has gone. RssAnon excludes mapped files: streams share
+        those pages, and each counts them.
+        """
         try:
             with open(f"/proc/{self.pid}/status", encoding="ascii") as file:
                 found = re.search(field + r":\s+(\d+)", file.read())
@@ -64,7 +65,7 @@ class Server:
             return None
 
     def processor(self):
-        """Seconds of processor time that the living process has used."""
+        """Processor seconds of the running process."""
         try:
             with open(f"/proc/{self.pid}/stat", encoding="ascii") as file:
                 fields = file.read().rsplit(")", 1)[1].split()
@@ -73,7 +74,7 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / TICK
 
     def streams(self):
-        """Streams that it counts as open."""
+        """Its own count of open streams."""
         with urllib.request.urlopen(self.metrics, timeout=30) as page:
             text = page.read().decode()
         return sum(int(float(n)) for n in
@@ -81,7 +82,7 @@ class Server:
 
 
 def settle(reached, seconds):
-    """Waits until `reached()` or the time is over; whether it was."""
+    """Waits until `reached()` or the timeout; returns whether it was reached."""
     end = time.monotonic() + seconds
     while not reached():
         if time.monotonic() > end:

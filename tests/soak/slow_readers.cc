@@ -1,10 +1,10 @@
-// Streams of which each takes a message a second, in a process of their own: what this costs beside
-// the server must not slow down whoever measures others.
+// Runs streams that each take a message per second, in a separate process, so that their own cost
+// does not slow down the process that measures.
 //
 //   slow_readers ADDRESS SNAPSHOT STREAMS MAX_RESULTS
 //
-// Says the mean length of the first messages when each stream has one; reads until a line comes on
-// standard input, says how many messages came in a second, and goes at its end.
+// Prints the mean length of the first messages once each stream has one; then, for each line on
+// standard input, the number of messages in one second. Exits at the end of the input.
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/completion_queue.h>
@@ -34,7 +34,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kStreamsAConnection = 100;
-// The streams take turns through the second, these many parts of it.
+// The streams take turns within the second, in this many slots.
 constexpr size_t kTurns = 50;
 constexpr std::chrono::seconds kPatience{60};  // for any answer
 constexpr char kAllocated[] = "/csi.v1.SnapshotMetadata/GetMetadataAllocated";
@@ -48,7 +48,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Small fixed windows: what a stream is not asked for stays with the server.
+  // Small fixed windows, so that everything not requested stays on the server.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
@@ -75,7 +75,7 @@ class Streams {
     Wait(1);
   }
 
-  // Takes a message from each of the streams from `begin` to `end`; their bytes.
+  // Takes a message from each of the streams from `begin` to `end`; returns their bytes.
   size_t Read(size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) streams_[i].call->Read(&streams_[i].message, &streams_[i]);
     Wait(end - begin);

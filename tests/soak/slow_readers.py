@@ -1,4 +1,4 @@
-"""The process of slow readers (slow_readers.cc), seen from the one that measures."""
+"""Controls the process of slow readers (slow_readers.cc)."""
 
 import select
 import subprocess
@@ -7,16 +7,16 @@ PATIENCE = 60  # seconds for any answer of the process
 
 
 class SlowReaders:
-    """Streams of which each takes a message a second."""
+    """Streams that each take a message per second."""
 
     def __init__(self, program, server, snapshot, streams, max_results):
         self.process = subprocess.Popen(
             [program, server.address, snapshot, str(streams), str(max_results)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.size = float(self.said())
+        self.size = float(self.next_line())
 
-    def said(self):
-        """The next line, which is all that there is to read."""
+    def next_line(self):
+        """The next line, and the only one to read."""
         if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
             self.process.kill()
             raise RuntimeError("a slow reader waits for a message that does not come")
@@ -26,10 +26,10 @@ class SlowReaders:
         return line
 
     def stop(self):
-        """Messages that came in a second, for all streams together."""
+        """Messages received in one second by all streams."""
         self.process.stdin.write("stop\n")
         self.process.stdin.flush()
-        return float(self.said())
+        return float(self.next_line())
 
     def close(self):
         self.process.stdin.close()

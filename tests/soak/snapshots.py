@@ -1,5 +1,6 @@
-"""A folder of snapshots of every kind that `cbt serve` reads, and what is true of each: known from
-how it was made, by no code of the project."""
+"""A folder of snapshots of every kind that `cbt serve` reads, with the truth about each: known from
+its construction, without code of the project.
+"""
 
 import bisect
 import os
@@ -16,16 +17,16 @@ GRANULARITY = 4096
 
 
 class Answer:
-    """What a stream about a volume has to say: ascending (begin, end) in bytes, the capacity."""
+    """The expected answer for a volume: ascending (begin, end) in bytes, and the capacity."""
 
     def __init__(self, capacity, ranges, unit=0):
         self.capacity = capacity
         self.ranges = ranges
-        self.unit = unit  # what the source cuts its ranges at, where that is more than a block
+        self.unit = unit  # the unit at which the source cuts ranges, if larger than a block
         self.cache = {}
 
     def whole(self, shape):
-        """All tuples in a shape, which is (style, block size)."""
+        """All tuples in a shape (style, block size)."""
         if shape not in self.cache:
             self.cache[shape] = list(self._tuples(*shape))
         return self.cache[shape]
@@ -45,12 +46,12 @@ class Answer:
             begin, end = first, last
 
     def since(self, shape, offset):
-        """Those of a stream that starts at an offset."""
+        """The tuples of a stream that starts at an offset."""
         style, block = shape
         whole = self.whole(shape)
         if offset >= self.capacity:
             return []
-        # The first that ends behind the offset.
+        # The first that ends past the offset.
         index = bisect.bisect_right(whole, offset, key=sum)
         rest = whole[index:]
         if rest and style == "extents" and rest[0][0] < offset:
@@ -60,9 +61,10 @@ class Answer:
         return rest
 
     def is_since(self, shape, offset, found, pages=False, whole=True):
-        """Whether those tuples are all of a stream that started at an offset, or its first ones.
-        The first may begin earlier by rounding down to the source's own blocks. Pages have no
-        style: their last block ends with the volume, and the first range is not cut."""
+        """Whether these tuples are all of a stream that started at an offset, or its first ones.
+        The first may begin earlier, rounded down to the source's own blocks. Pages have no style:
+        their last block ends with the volume, and the first range is not cut.
+        """
         want = self.since(shape, offset)
         if not whole:
             want = want[:len(found)]
@@ -96,7 +98,7 @@ class Folder:
         self.raw()
         self.maps()
         self.chain()
-        self.told()
+        self.lists()
         if shutil.which("qemu-img") and shutil.which("qemu-io"):
             self.qcow2()
 
@@ -121,7 +123,7 @@ class Folder:
         return found
 
     def raw(self):
-        """Four images; some pages are holes, some hold zeros, the last block is not a whole one."""
+        """Four images: some pages are holes, some are zero, the last block is partial."""
         folder = self.volume("raw")
         capacity = int(16 * self.size) * MIB + 8 * MIB + 1234
         pages = -(-capacity // GRANULARITY)
@@ -149,7 +151,7 @@ class Folder:
                 index = bisect.bisect_right(held, at, key=lambda r: r[1])
                 assert index < len(held) and held[index][0] <= at, "data where there is a hole"
             self.questions.append(("raw", None, f"s{number}", Answer(capacity, held)))
-        # A byte that is turned twice is what it was; the next number's changes turn another.
+        # Flipping a byte twice restores it, so each number flips another byte.
         for number in changed:
             self.questions.append(("raw", f"s{number - 1}", f"s{number}", Answer(
                 capacity, ranges_of(changed[number], GRANULARITY, capacity))))
@@ -171,7 +173,7 @@ class Folder:
         os.unlink(bits)
 
     def maps(self):
-        """Maps whose images are gone; one has streams that no buffer takes whole."""
+        """Maps whose images are gone; one has streams too large for any buffer."""
         folder = self.volume("map")
         capacity = (64 << 30) - 512
         end = -(-capacity // GRANULARITY)
@@ -202,9 +204,9 @@ class Folder:
             self.questions.append(("hist", f"h{base}", f"h{target}", Answer(
                 capacity, ranges_of(blocks, GRANULARITY, capacity))))
 
-    def told(self):
-        """Lists that are read anew for each stream."""
-        folder = self.volume("told")
+    def lists(self):
+        """Lists that are read again for each stream."""
+        folder = self.volume("lists")
         unit = 1 << 16
         end = 5000
         capacity = end * unit
@@ -213,7 +215,7 @@ class Folder:
         with open(os.path.join(folder, "t0-t1.source"), "w", encoding="utf-8") as file:
             file.write("base t0\ntarget t1\naddress .bits\n"
                        f"from bitmap:granularity={unit}\ncapacity {capacity}\n")
-        self.questions.append(("told", "t0", "t1", Answer(
+        self.questions.append(("lists", "t0", "t1", Answer(
             capacity, ranges_of(blocks, unit, capacity), unit)))
         version = subprocess.run([self.cbt, "--version"], stdout=subprocess.PIPE, check=True).stdout
         if b"rapidjson" not in version:
@@ -232,7 +234,7 @@ class Folder:
         with open(os.path.join(folder, "t1.source"), "w", encoding="utf-8") as file:
             file.write(f"target t1\naddress .map.json\nfrom qemu-map\ncapacity {capacity}\n")
         self.questions.append(
-            ("told", None, "t1", Answer(capacity, ranges_of(blocks, unit, capacity))))
+            ("lists", None, "t1", Answer(capacity, ranges_of(blocks, unit, capacity))))
 
     def qcow2(self):
         """An image and two overlays."""

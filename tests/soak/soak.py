@@ -1,6 +1,6 @@
-"""Mixed load on `cbt serve` and `cbt relay` for as long as one likes: clients that stall, are
-killed, cancel, run out of time and resume, plugins that are killed, stopped and drained below a
-relay. Every answer must be exact, memory and descriptors flat.
+"""Mixed load on `cbt serve` and `cbt relay` for any length of time: clients that stall, are killed,
+cancel, time out and resume; plugins that are killed, stopped and drained below a relay. Every
+answer must be exact, and memory and descriptors must stay flat.
 
 soak.py CBT FOLDER_OF_CSI_PB2 [--seconds N] [--output FOLDER] [--seed N]
 """
@@ -38,10 +38,10 @@ import report  # noqa: E402
 import servers  # noqa: E402
 import snapshots  # noqa: E402
 
-# Memory is judged in lives of at least this long, from when a fifth of the life has passed.
+# Memory is judged in lives of at least this length, from their first fifth on.
 JUDGED_SECONDS = 300
 WARM_UP = 0.2
-KEEPALIVE_SECONDS = 90  # by then a server has noticed each connection that is gone
+KEEPALIVE_SECONDS = 90  # by then a server has noticed every lost connection
 FLAT_PERCENT, FLAT_KIB = 5, 2048
 MANNERS = [
     ("grpcio", "whole", 6), ("grpcio", "slow", 2), ("grpcio", "pause", 2), ("grpcio", "stall", 1),
@@ -63,9 +63,9 @@ class Soak:
         self.samples = []
         self.stopping = threading.Event()
         self.gate = threading.Condition()
-        self.closed = False  # the gate: no client may begin
+        self.closed = False  # the gate: no new client may begin
         self.running = 0
-        self.calm = threading.Lock()  # held while a plugin is made to suffer, or must not be
+        self.calm = threading.Lock()  # held while a plugin is being disturbed, or must not be
 
     def count(self, name, by=1):
         with self.lock:
@@ -81,7 +81,7 @@ class Soak:
         print(f"soak: wrong: {time.strftime('%H:%M:%S')}: {text}", file=sys.stderr, flush=True)
 
     def wait(self, seconds):
-        """What a client does that does nothing."""
+        """A client action that does nothing."""
         self.stopping.wait(seconds)
 
     # The servers.
@@ -111,11 +111,11 @@ class Soak:
                 "relay", kind, (style, block), "csi,kubernetes,session,paged", "--plugin",
                 plugin.address, "--max-streams", 64, "--tokens", self.path("tokens"), "--sessions",
                 self.path("sessions"))
-            # Only one of the plugins has to suffer, so that the other one grows old.
+            # Only one of the plugins is disturbed, so that the other grows old.
             plugin.mortal = relay.mortal = kind == "extents"
             self.servers += [plugin, relay]
         self.plugin = self.servers[0]
-        # Two looks at each: now they have what they keep, a connection to the plugin for one.
+        # Two lists from each: now they hold what they keep, such as a relay's connection.
         for server in self.servers * 2:
             self.look(server)
         for server in self.servers:
@@ -124,7 +124,7 @@ class Soak:
 
     def server(self, command, kind, shape, apis, *options):
         name = f"{command}_{kind}"
-        # One is reached over TCP, the others through sockets of the file system.
+        # One is reached over TCP, the others through Unix sockets.
         listen = "127.0.0.1:0" if name == "relay_blocks" else f"unix://{self.path(name + '.sock')}"
         return servers.Server(name, self.folder, shape, [
             self.cbt, command, "--listen", listen, "--api", apis, "--stall-time", self.stall_time,
@@ -133,7 +133,7 @@ class Soak:
 
     @staticmethod
     def least(server, looks=10):
-        """The fewest descriptors of some looks: a scrape of the metrics has one, too."""
+        """The lowest of several counts of descriptors: a scrape of the metrics has one, too."""
         found = []
         for _ in range(looks):
             found.append(server.descriptors())
@@ -156,7 +156,7 @@ class Soak:
         return done.stdout.decode().strip()
 
     def names(self, client):
-        """The options of `cbt list` that name what a client asks for."""
+        """The options of `cbt list` for a client's request."""
         base, target = client.base, client.target
         if client.api in ("csi", "paged"):
             target = f"{client.volume}/{target}"
@@ -172,7 +172,7 @@ class Soak:
     # The clients.
 
     def processor(self):
-        """Seconds of processor time of all of us."""
+        """Processor seconds of all our processes."""
         used = os.times()
         return (used.user + used.system + used.children_user + used.children_system +
                 sum(server.processor() for server in self.servers))
@@ -185,7 +185,7 @@ class Soak:
         """Waits until another client may begin; false at the end."""
         while not self.stopping.is_set():
             if self.closed:
-                # A client that stands before the gate has no connections.
+                # A client that waits at the gate has no connections.
                 channels.close()
             with self.gate:
                 if not self.closed and self.affordable():
@@ -203,7 +203,7 @@ class Soak:
         way, how = rng.choices([m[:2] for m in MANNERS], [m[2] for m in MANNERS])[0]
         questions = self.data.questions
         if how != "whole" and rng.random() < 0.6:
-            # Long enough that something is left to interrupt.
+            # Long enough to be interrupted.
             questions = [q for q in questions if len(q[3].ranges) > 5000]
         api = "csi"
         if way == "list":
@@ -231,7 +231,7 @@ class Soak:
                 self.leave()
         channels.close()
 
-    # What happens to plugins, and to whoever relies on them.
+    # What happens to plugins, and to clients that depend on them.
 
     def suffer(self):
         rng = random.Random(OPTIONS.seed * 1000 + 999)
@@ -258,7 +258,7 @@ class Soak:
                     self.fail(traceback.format_exc())
                     return
 
-    # What is looked at.
+    # What is checked.
 
     def sample(self):
         with open(os.path.join(OPTIONS.output, "samples.csv"), "w", encoding="ascii") as csv:
@@ -275,7 +275,7 @@ class Soak:
                 csv.flush()
 
     def quiet(self):
-        """Lets all clients come to their ends: then no stream is open, no descriptor too many."""
+        """Lets all clients finish: then no stream may be open, and no extra descriptor."""
         with self.gate:
             self.closed = True
         with self.calm:
@@ -296,7 +296,7 @@ class Soak:
             self.closed = False
 
     def judge(self):
-        """The memory of each server's longest life: medians of its first and its last quarter."""
+        """The memory of each server's longest life: medians of its first and last quarter."""
         for server in self.servers:
             lives = collections.defaultdict(list)
             for now, name, pid, resident in self.samples:
@@ -366,7 +366,7 @@ def main():
         if name.endswith((".log", ".csv")):
             os.unlink(os.path.join(OPTIONS.output, name))
     print(f"soak: seed {OPTIONS.seed}, {OPTIONS.seconds:g} seconds", flush=True)
-    # So that nothing is left running when somebody stops it.
+    # So that an interrupted run leaves no process behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     soak = Soak()
     folder = tempfile.mkdtemp(prefix="cbt-soak-")
