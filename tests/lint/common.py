@@ -1,4 +1,4 @@
-"""What the lint checks share: finding files, reading C++ without its comments, reporting, self-tests."""
+"""Shared by the lint checks: finds files, strips comments from C++, reports, runs self-tests."""
 
 import argparse
 import pathlib
@@ -9,13 +9,13 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# A raw string, a string, a character, or a comment of either kind; in this order at each place. (A
-# digit separator looks like the start of a character: it follows a digit.)
+# A raw string, a string, a character, or a comment of either kind, tried in this order. (A digit
+# separator resembles a character's quote, but follows a digit.)
 _TOKEN = re.compile(r'R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
 def without_comments(text):
-    """C++ text with its comments blanked; lines keep their numbers."""
+    """C++ text with its comments blanked; line numbers stay."""
 
     def blank(match):
         token = match.group()
@@ -25,7 +25,7 @@ def without_comments(text):
 
 
 def tracked_files(root):
-    """Files of the tree: what git knows or would add, else everything but build trees."""
+    """Files of the tree: what git knows or would add, otherwise everything but build trees."""
     paths = None
     if shutil.which("git"):
         listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -48,7 +48,7 @@ def plant(root, files):
 
 
 def expect_findings(findings, wanted):
-    """For self-tests: every wanted fragment is in exactly one finding, and there is no other."""
+    """For self-tests: each wanted fragment is in exactly one finding, and there are no others."""
     left = list(findings)
     for fragment in wanted:
         hits = [finding for finding in left if fragment in finding]

@@ -1,5 +1,6 @@
-"""Checks tests/rpc/conformance/conformance.csv: every rule of the contract has a test that exists, and every rule
-of the conformance checker stands beside one of the contract."""
+"""Checks tests/rpc/conformance/conformance.csv: every rule of the contract has an existing test,
+and every rule of the conformance checker is listed with one of the contract.
+"""
 
 import csv
 import pathlib
@@ -15,7 +16,7 @@ CHECKER_RULE = re.compile(r'\b(?:Wire)?Rule\(\s*"([a-z-]+)"')
 
 
 def names_of(root, folder, pattern, expression):
-    """What the expression finds in the code of the files, comments left out."""
+    """Matches of the expression in the files' code, without comments."""
     found = set()
     for path in sorted((root / folder).rglob(pattern)):
         found.update(expression.findall(common.without_comments(path.read_text())))

@@ -1,5 +1,7 @@
-"""Checks that every disaster of tests/disasters/table.csv has its test, that every scenario E1 to E20 has one with its number
-in its name, that what tests/planted plants still has its place in the code, and that no test drops what a property said."""
+"""Checks that every disaster of tests/disasters/table.csv has its test, that every scenario E1 to
+E20 has a test with its number in the name, that the places of tests/planted still exist in the
+code, and that no test ignores the result of a property.
+"""
 
 import argparse
 import csv
@@ -19,7 +21,7 @@ PYTHON = re.compile(r"^\s+def (test_\w+)\(self", re.MULTILINE)
 
 
 def tests_of(root):
-    """{program, as ctest calls it: names of its tests}, those of C++ as Suite.Name."""
+    """{program as ctest names it: its tests}; those of C++ as Suite.Name."""
     tests = {}
     for path in common.tracked_files(root):
         name = path.relative_to(root).as_posix()

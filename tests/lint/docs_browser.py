@@ -1,4 +1,5 @@
-"""Builds the site of documents and headers and uses it in a browser: navigation tree, search, layout.
+"""Builds the site of documents and headers and uses it in a browser: navigation tree, search,
+layout.
 
 Usage: docs_browser.py OUTPUT   (a folder for the site and the browser's profile)
 
@@ -21,7 +22,7 @@ import runner  # pylint: disable=wrong-import-position
 
 OUTPUT = pathlib.Path(sys.argv[1]).resolve()
 SITE = OUTPUT / "html"
-TIME = 30  # seconds; what takes longer than this will never come
+TIME = 30  # seconds; anything slower will never come
 GROUPS = ["Tutorials", "Guides", "Reference", "One source each", "Background"]
 # With the widest tables, code and pictures.
 WIDE = ["index.html", "page_docs_performance.html", "page_docs_reference_grpc_over_http2.html", "classcbt_1_1ChangeMap.html"]
@@ -29,7 +30,7 @@ WIDE = ["index.html", "page_docs_performance.html", "page_docs_reference_grpc_ov
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def do_GET(self):
-        if self.path == "/favicon.ico":  # browsers ask for it, whatever a page says
+        if self.path == "/favicon.ico":  # browsers always request it
             self.send_response(204)
             self.end_headers()
         else:
@@ -56,7 +57,7 @@ class DocsBrowserTest(unittest.TestCase):
         options = webdriver.ChromeOptions()
         profile = OUTPUT / "profile"
         shutil.rmtree(profile, ignore_errors=True)
-        # A browser of root's has no sandbox; the pages are ours.
+        # Chromium has no sandbox when run as root; the pages are ours.
         for argument in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "window-size=1400,1000",
                          f"user-data-dir={profile}"):
             options.add_argument(f"--{argument}")
@@ -74,7 +75,7 @@ class DocsBrowserTest(unittest.TestCase):
         self.assertEqual([entry for entry in self.browser.get_log("browser") if entry["level"] != "INFO"], [])
 
     def open(self, page, base=None):
-        """A page, with an entry of the tree selected."""
+        """A page with an entry of the tree selected."""
         self.browser.get("about:blank")
         self.browser.get((base or self.address) + page)
         self.wait("return document.querySelector('#nav-tree-contents .selected') !== null")
@@ -86,7 +87,7 @@ class DocsBrowserTest(unittest.TestCase):
         return self.waiting.until(lambda _: self.run_script(script, *arguments), f"never: {script} {arguments}")
 
     def tree(self):
-        """What is visible in the tree."""
+        """The visible entries of the tree."""
         return self.run_script("return [...document.querySelectorAll('#nav-tree-contents .label a')]"
                                ".filter(a => a.offsetParent).map(a => a.textContent)")
 
@@ -112,7 +113,9 @@ class DocsBrowserTest(unittest.TestCase):
                           " === arguments[0]", entry)
 
     def search(self, word, links):
-        """Types the word and follows the links: the last leads to a page, others show further ones."""
+        """Types the word and follows the links: the last one leads to a page, the others show more
+        links.
+        """
         self.run_script("searchBox.OnSearchFieldFocus(true)")
         self.browser.find_element("id", "MSearchField").send_keys(word)
         results = self.wait("return document.getElementById('MSearchResultsWindow').style.display === 'block'"

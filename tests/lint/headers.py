@@ -1,6 +1,7 @@
-"""Compiles every public header alone, as a stranger would: twice in one file, with every warning, and
-with nothing in reach but the standard library and abseil. Those that bridge to another library may take it, and are
-left out where it is not installed. Below C++20 each says so before anything else."""
+"""Compiles every public header alone, as a consumer would: twice in one file, with every warning,
+and with only the standard library and abseil available. Headers that bridge to another library may
+use it, and are left out where it is not installed. Below C++20 each reports that first.
+"""
 
 import argparse
 import concurrent.futures
@@ -14,15 +15,15 @@ import tempfile
 import common
 
 FLAGS = ["-fsyntax-only", "-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"]
-# Below an include folder of the system, these belong to the compiler and the C library; everything
-# else there is somebody's library. Files that lie directly in it are the C library's own.
+# Below a system include folder, these belong to the compiler and the C library; other subfolders
+# belong to other libraries. Files directly in it are the C library's own.
 SYSTEM = re.compile(r"(?:[a-z0-9_]+-linux-gnu\w*/)?"
                     r"(?:[^/]+|(?:c\+\+|bits|sys|gnu|asm|asm-generic|linux|sanitizer|absl)/.+)")
-# Where Debian 13 keeps the kernel's asm/, behind a link.
+# The place of the kernel's asm/ on Debian 13, a link's target.
 KERNEL = "/usr/lib/linux/uapi"
 
 
-# What a folder or a header bridges to: the library's headers, and where it is if it is installed.
+# The library that a folder or header bridges to: its headers, and its path if installed.
 BRIDGES = {
     "cbt/grpc/": (re.compile(r"/include/(?:grpc|grpcpp|google/protobuf)/"), "/usr/include/grpcpp"),
     "cbt/roaring.h": (re.compile(r"/include/roaring/"), "/usr/include/roaring"),

@@ -1,10 +1,10 @@
-"""Looks into the objects that are compiled for one instruction set: nothing may come out of them that
-the linker could take for the rest of the program.
+"""Checks the objects compiled for one instruction set: the linker must not be able to use any of
+their symbols for the rest of the program.
 
-An inline function that two objects emit is one weak symbol, and the linker keeps any of the copies.
-If that is the one with AVX-512 inside, the program dies on older processors, far away from any kernel.
-So every symbol that such an object gives out must carry the level in its name: as our namespace of the
-level, or as the xsimd architecture that a template was instantiated with.
+An inline function in two objects is one weak symbol, and the linker keeps any of the copies. If
+that is the AVX-512 one, the program crashes on older processors, far away from any kernel. So every
+symbol that such an object exports must name its level: as our namespace of the level, or as the
+xsimd architecture of a template instance.
 """
 
 import argparse
@@ -15,20 +15,20 @@ import tempfile
 
 import common
 
-# The address of the exception personality, emitted beside position-independent code: data, the same
-# in every copy.
+# The address of the exception personality, emitted with position-independent code: data, equal in
+# every copy.
 HARMLESS = {"DW.ref.__gxx_personality_v0"}
 LEVEL = re.compile(r"CBT_ISA_LEVEL\(k(\w+),")
 
 
 def levels(build):
-    """The levels that this build has, as cmake/CbtIsa.cmake wrote them."""
+    """The levels of this build, as written by cmake/CbtIsa.cmake."""
     text = (build / "generated/isa_levels.inc").read_text()
     return [name.lower() for name in LEVEL.findall(text)]
 
 
 def tokens(source):
-    """How the namespace and the architecture of an isa_<level>.cc look in a mangled name."""
+    """The namespace and the architecture of an isa_<level>.cc in a mangled name."""
     text = source.read_text()
     namespace = re.search(r"#define CBT_ISA_NAMESPACE (\w+)", text).group(1)
     architecture = re.search(r"#define CBT_ISA_ARCH (\S+)", text).group(1).split("::")[-1]
@@ -36,7 +36,7 @@ def tokens(source):
 
 
 def symbols(nm, path):
-    """(type, mangled name) of what the object defines for others."""
+    """(type, mangled name) of the object's exported symbols."""
     for line in subprocess.run([nm, "--defined-only", "--extern-only", path], text=True, check=True,
                                stdout=subprocess.PIPE).stdout.splitlines():
         words = line.split()

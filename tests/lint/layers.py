@@ -18,7 +18,7 @@ MOST_FILES = 38
 @dataclasses.dataclass
 class Room:
     folder: str
-    prefix: str  # of its headers, as they are included
+    prefix: str  # of its headers, as included
     rooms: set
     libraries: list
 
@@ -42,13 +42,13 @@ class Table:
                 self.bans.append((rest[0], rest[1].split(","), " ".join(rest[2:])))
             else:
                 raise SystemExit(f"{path}:{number}: not understood: {line}")
-        # Every room may use rooms above its line only, so that there is no circle; those that stand for
-        # others are looked up once all are known.
+        # A room may only use rooms of earlier lines, so there is no cycle. Names that stand for
+        # others are resolved once all are known.
         names = [room.prefix for room in self.rooms]
         for place, room in enumerate(self.rooms):
             self.wrong += [f"layers.txt: {room.folder} may not use {name}: it stands on no line above"
                            for name in sorted(room.rooms - set(names[:place]))]
-        # A library that one room names is nobody else's, `posix` or not.
+        # A library that one room names is closed to the others, even within `posix`.
         self.named = {name for room in self.rooms for name in room.libraries if name != "posix"}
 
     def room_of(self, path):
@@ -142,7 +142,7 @@ def self_test(arguments):
         table = (pathlib.Path(arguments.root) / "tests/lint/layers.txt").read_text()
         common.plant(root, {
             "tests/lint/layers.txt": table,
-            # What is right stays unreported.
+            # Valid files, which must not be reported.
             "include/cbt/good.h": '#include <vector>\n#include "absl/status/status.h"\n'
                                   '#include "cbt/good.h"\n',
             "include/cbt/rpc/good.h": '#include "cbt/good.h"\n',
@@ -154,7 +154,7 @@ def self_test(arguments):
                                         '#include "cbt/good.h"\n// #include "rpc/server/x.h"\n',
             "src/rpc/grpc/good.cc": '#include <grpcpp/server.h>\n#include "cbt/rpc/good.h"\n',
             "src/cli/commands/good.cc": '#include <CLI/CLI.hpp>\n#include "cli/output/x.h"\n#include "base/x.h"\n',
-            # What is wrong.
+            # Violations.
             "include/cbt/a.h": '#include "core/x.h"\n#include <unistd.h>\n'
                                '#include "cbt/rpc/client.h"\n#include "cbt/wire/message.h"\n',
             "include/cbt/aa.h": '#include <roaring/roaring.h>\n#include "cbt/roaring.h"\n',
@@ -211,7 +211,7 @@ def self_test(arguments):
             "bench/i.cc:1: xsimd::dispatch: ",
             "bench/i.cc:1: available_architectures: ",
         ])
-        # A table whose rooms form a circle.
+        # A table whose rooms form a cycle.
         circle = table.replace("room src/base            cbt ", "room src/base            cbt core ")
         assert circle != table
         (root / "tests/lint/layers.txt").write_text(circle)

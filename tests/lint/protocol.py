@@ -1,5 +1,6 @@
-"""Checks docs/reference/grpc-over-http2.md: every rule of gRPC's HTTP/2 mapping is numbered, and has, for
-each side that it is for, a test that exists and is built."""
+"""Checks docs/reference/grpc-over-http2.md: every rule of gRPC's HTTP/2 mapping has a number and,
+for each side it applies to, a test that exists and is built.
+"""
 
 import argparse
 import pathlib
@@ -35,7 +36,7 @@ def rows_of(text):
 
 
 def wrong_test(root, named, tests, built):
-    """Why a test can't be one; None if it is."""
+    """Why a test is not valid; None if it is."""
     file, _, test = named.partition(":")
     paths = [f"{folder}/{file}.cc" for folder in FOLDERS]
     path = next((path for path in paths if (root / path).is_file()), None)

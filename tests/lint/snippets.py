@@ -1,5 +1,5 @@
-"""Checks that no program in a document is text only: each block of C++ or CMake is a part of a file
-that a test builds.
+"""Checks that every program in a document is code that is built: each block of C++ or CMake is part
+of a file that a test builds.
 
 In Markdown, a comment before the block names its sources, `FILE` or `FILE#SECTION`:
 
@@ -10,8 +10,8 @@ In a header, a line of the comment does, and the indented lines after it are the
     // snippet: examples/embedded-plugin/plugin.cc#serve
     //   MyProvider provider;
 
-A section lies between `// [NAME]` and `// [/NAME]` (`#` in CMake); a whole file is shown without the
-comment at its top. --write brings the documents up to date.
+A section is between `// [NAME]` and `// [/NAME]` (`#` in CMake); a whole file is shown without its
+top comment. --write updates the documents.
 """
 
 import argparse
@@ -27,13 +27,13 @@ LANGUAGES = {".cc": "cpp", ".h": "cpp", ".txt": "cmake"}
 MARK = re.compile(r"<!-- snippet: (.+) -->")
 FENCE = re.compile(r"```(\w*)")
 HEADER_MARK = re.compile(r"// snippet: (.+)$")
-# What looks like a statement in the comment of a header.
+# A line that looks like a statement in a header's comment.
 STATEMENT = re.compile(r"//   \S.*[;{]$")
 SECTION = re.compile(r"\s*(?://|#) \[/?[\w-]+\]$")
 
 
 class Wrong(Exception):
-    """A mark that names nothing."""
+    """A mark whose source does not exist."""
 
 
 def source_of(root, name):
@@ -57,7 +57,7 @@ def source_of(root, name):
 
 
 def shown(root, names):
-    """The block of several sources, with an empty line between them."""
+    """The block of several sources, separated by empty lines."""
     parts = [source_of(root, name) for name in names.split()]
     return [line for i, part in enumerate(parts) for line in ([""] if i else []) + part]
 
@@ -175,7 +175,7 @@ def self_test(_):
 
 
 if __name__ == "__main__":
-    # --write is this check's alone.
+    # Only this check has --write.
     write = "--write" in sys.argv
     sys.argv = [word for word in sys.argv if word != "--write"]
     common.main(lambda arguments: check(arguments, write), self_test)

@@ -1,5 +1,6 @@
-"""Checks what any text file of the tree must keep to: no open ends, clean blanks, a readable length, no
-paths of the machine it was written on, and plain ASCII where no picture needs more."""
+"""Checks every text file of the tree: no open ends, clean whitespace, a readable length, no paths
+of the machine it was written on, and plain ASCII except for pictures.
+"""
 
 import argparse
 import pathlib
@@ -12,16 +13,16 @@ import common
 
 MAX_LINES = 600
 CODE = {".cc", ".h", ".proto", ".py", ".sh", ".cmake", ".inc"}
-# Written in halves, so that this file passes its own check.
+# Split, so that this file passes its own check.
 OPEN_END = re.compile(r"\b(?:TO" r"DO|FIX" r"ME)\b")
-# Home folders, and the top folder of this checkout wherever it is, unless every machine has it.
+# Home folders, and the top folder of this checkout, unless every machine has it.
 EVERYWHERE = {"bin", "dev", "etc", "lib", "mnt", "opt", "proc", "run", "srv", "sys", "tmp", "usr", "var"}
-SOMEBODYS = {"ho" "me", "ro" "ot"} | ({pathlib.Path(__file__).resolve().parts[1]} - EVERYWHERE)
-MACHINE_PATH = re.compile(rf"(?<![\w.$}}~-])/(?:{'|'.join(map(re.escape, sorted(SOMEBODYS)))})/")
+ONE_MACHINES = {"ho" "me", "ro" "ot"} | ({pathlib.Path(__file__).resolve().parts[1]} - EVERYWHERE)
+MACHINE_PATH = re.compile(rf"(?<![\w.$}}~-])/(?:{'|'.join(map(re.escape, sorted(ONE_MACHINES)))})/")
 # Data that tests read byte for byte, and inputs of the fuzzers.
 DATA_FOLDERS = {"corpus", "data"}
-# Beyond ASCII, code may hold what pictures of a volume are drawn with: lines and blocks, and the
-# middle dot for an empty cell. Tests may hold anything: names in other scripts are what they feed.
+# Beyond ASCII, code may have the characters of volume pictures: lines, blocks, and the middle dot
+# for an empty cell. Tests may have anything: they use names in other scripts.
 NOT_ASCII = re.compile(r"[^\x00-\x7f\u2500-\u259f\u00b7]")
 
 
@@ -46,7 +47,7 @@ def check_text(name, text):
         if "\t" in line and not may_use_tabs:
             findings.append(f"{at}: a tab")
         if MACHINE_PATH.search(line):
-            findings.append(f"{at}: a path of somebody's machine")
+            findings.append(f"{at}: a path of one machine")
         odd = NOT_ASCII.search(line)
         if odd and is_code and path.parts[0] != "tests":
             findings.append(f"{at}: neither ASCII nor part of a picture: U+{ord(odd.group()):04X}")
@@ -97,13 +98,13 @@ def self_test(_):
             "docs/end.md: no newline",
             "docs/ends.md: blank lines at the end",
             f"src/long.cc: {MAX_LINES + 1} lines",
-            "docs/path.md:1: a path of somebody's machine",
+            "docs/path.md:1: a path of one machine",
             "src/dash.cc:1: neither ASCII nor part of a picture: U+2013",
             "src/latin.cc: not UTF-8",
         ]
         common.expect_findings(check(argparse.Namespace(root=root)), wanted)
-        # The same when git says what there is, with what it does not know yet; a release may be built
-        # where there is no git.
+        # The same with git, including files it does not know yet; a release may be built without
+        # git.
         if not shutil.which("git"):
             return
         subprocess.run(["git", "init", "-q", root], check=True)
