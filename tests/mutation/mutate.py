@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Plants small faults in the code and tells which of them no test notices.
+"""Plants small faults in the code and reports those that no test notices.
 
-    tests/mutation/mutate.py [--mutants N] [--seed N] [--only TEXT] [--report FILE] [--go-on FILE] [--check]
+    tests/mutation/mutate.py [--mutants N] [--seed N] [--only TEXT] [--report FILE] [--go-on FILE]
+    [--check]
 
-Works in a copy of the tree under build/mutation; the copy that you edit is left alone. Each mutant is one change of one place:
-a comparison that is flipped or off by one, a bound, a carry or a tail that is dropped, operators that are swapped, a statement
-that is left out. A mutant counts when it compiles. It is caught when a test fails, crashes or takes ten times the processor time
-it takes without it. Exit status 1 when fewer than --target percent are caught. Survivors that can't change any answer stand, with
-the reason, in equivalent.txt; --check looks whether these are still mutants of the code, and builds nothing. --go-on takes the
-verdicts of an earlier run that was stopped from what it printed.
+Works in a copy of the tree under build/mutation; your copy stays untouched. Each mutant changes one
+place: a comparison is flipped or off by one, a bound, a carry or a tail is dropped, operators are
+swapped, a statement is removed. A mutant counts if it compiles. It is caught if a test fails,
+crashes, or takes ten times its usual processor time. Exit status 1 if fewer than --target percent
+are caught. Survivors that cannot change any answer are listed with the reason in equivalent.txt;
+--check verifies that these are still mutants of the code, and builds nothing. --go-on reuses the
+verdicts from the output of an interrupted run.
 """
 
 import argparse
@@ -26,10 +28,10 @@ import time
 from tree import ROOT, copy_tree, demand
 
 FOLDERS = ("src/base", "src/core", "src/map", "src/wire")
-# What is about words, texts and threads only: no answer depends on it.
+# Only words, texts and threads: no answer depends on these files.
 LEFT_OUT = ("json_string", "thread_pool", "secrets", "utf8", "parse_number", "absl_view", "lines.h")
 
-# Nine tenths of the time, and few faults that only they notice: they run when the others are green.
+# These take nine tenths of the time and catch few faults alone, so they run once the others pass.
 SLOW = ("BoundaryTest.EveryBoundaryThroughEveryOperation:TruthTest.*:Scale.*:PersistentTrackerTest.ADamagedLogNeverUnderReports:"
         "ChangeChainTest.IsWhatTheModelSaysAfterAnyChanges:MapDamageTest.*:ParallelCursorTest.ThroughThePublicFactory")
 
@@ -38,7 +40,8 @@ NOT_NOTICED = "NOT NOTICED"
 # No test sleeps that long.
 WAITING_SECONDS = 60
 
-# (what it is, what to find, what to put there). Binary operators have blanks around them in this code, templates don't.
+# (kind, pattern, replacement). In this code binary operators have blanks around them, templates do
+# not.
 OPERATORS = [
     ("comparison", r" < ", " <= "), ("comparison", r" <= ", " < "), ("comparison", r" > ", " >= "), ("comparison", r" >= ", " > "),
     ("flipped", r" == ", " != "), ("flipped", r" != ", " == "), ("flipped", r" < ", " >= "), ("flipped", r" > ", " <= "),
@@ -54,7 +57,7 @@ OPERATORS = [
 
 
 def code_lines(text):
-    """Numbers of the lines that hold code which does something."""
+    """Numbers of the lines with executable code."""
     comment = False
     for number, line in enumerate(text.split("\n")):
         bare = line.strip()
@@ -91,7 +94,7 @@ def read_equivalent(text):
     for line in text.split("\n"):
         if line and not line.startswith("#"):
             place, _, rest = line.partition(" | ")
-            change, _, reason = rest.rpartition(" | ")  # the change may hold a "|" itself
+            change, _, reason = rest.rpartition(" | ")  # the change may contain a "|"
             equivalent[place, change] = reason
     return equivalent
 
@@ -106,9 +109,10 @@ def all_mutants(source, only=""):
                     yield path, name, *mutant
 
 
-def waits_for_ever(process):
-    """Whether a process came to where it does nothing any more; False once it has ended. One that only gets no turn on a busy machine
-    is in state R, one that waits for a disk in state D."""
+def is_blocked(process):
+    """Returns True once the process is blocked indefinitely, False once it has ended. A process
+    that waits for the processor is in state R, one that waits for a disk in state D.
+    """
     used, since = None, time.monotonic()
     while True:
         try:
@@ -118,7 +122,7 @@ def waits_for_ever(process):
             pass
         try:
             stats = [stat.read_text().rpartition(")")[2].split() for stat in pathlib.Path(f"/proc/{process.pid}/task").glob("*/stat")]
-        except OSError:  # a thread that ended in between
+        except OSError:  # a thread ended in between
             continue
         now = sum(int(stat[11]) + int(stat[12]) for stat in stats)
         if now != used or any(stat[0] != "S" for stat in stats):
@@ -150,7 +154,7 @@ class Tree:
                               stderr=subprocess.DEVNULL).returncode == 0
 
     def filters(self, name):
-        """What runs for the file `name`: the tests beside it first, which notice most."""
+        """What runs for the file `name`: first its own folder's tests, which catch most mutants."""
         near = near_tests(self.source, name)
         return ([f"{near}-{SLOW}"] if near else []) + [f"-{SLOW}", SLOW]
 
@@ -165,8 +169,9 @@ class Tree:
                 self.limits[tests] = 10 * (end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime) + 5
 
     def judge(self, filters):
-        """The name of the first test that fails; None when all pass. Limits are of the processor's time, so that other load does not
-        count; who waits for ever is stopped as well."""
+        """The name of the first test that fails; None if all pass. Limits are processor time, so
+        that other load does not count; blocked processes are killed as well.
+        """
         for tests in filters:
             if (failed := self.run(tests, self.limits[tests])) is not None:
                 return failed
@@ -180,10 +185,10 @@ class Tree:
         with tempfile.TemporaryFile() as output:
             judge = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, preexec_fn=limit,
                                      env={"RC_PARAMS": "max_success=30 seed=1", "PATH": "/usr/bin:/bin"})
-            if waits_for_ever(judge):
+            if is_blocked(judge):
                 judge.kill()
                 judge.wait()
-                return "(waits for ever)"
+                return "(blocked)"
             output.seek(0)
             said = output.read().decode(errors="replace")
         if judge.returncode == 0:
@@ -234,7 +239,7 @@ def main():
         if caught + len(survived) >= arguments.mutants:
             break
         change = change_of(old, new)
-        # Where a listed change could be at several places, it has to show that it is the one without effect.
+        # If a listed change matches several places, a survivor is taken for the listed one.
         is_listed = (name, change) in equivalent
         if is_listed and places[name, change] == 1:
             continue

@@ -1,4 +1,4 @@
-"""A copy of the tree in which faults are planted, so that the one that is edited stays as it is."""
+"""A copy of the tree for planted faults, so that the original stays untouched."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def run(command, seconds=None, **more):
-    """What the command printed stands in .stdout, as text."""
+    """Runs a command; .stdout has its output as text."""
     return subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                           timeout=seconds, check=False, **more)
 
@@ -22,20 +22,20 @@ def demand(command):
 
 
 def build(folder, jobs, targets):
-    """None, or what the compiler said."""
+    """None, or the compiler's output."""
     done = run(["cmake", "--build", folder, "--parallel", jobs, "--target", *targets])
     return None if done.returncode == 0 else done.stdout[-4000:]
 
 
 def add_arguments(parser):
-    """Those of whoever plants the entries of a table."""
+    """The options of programs that plant a table's entries."""
     parser.add_argument("--only", default="", help="plant only those whose name holds this")
     parser.add_argument("--check", action="store_true", help="look whether the table fits the tree, build nothing")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
 
 
 def chosen(arguments, entries, wrong, name_of):
-    """The entries that are to be planted. Ends the program when the table is wrong, or was only to be checked."""
+    """The entries to plant. Exits if the table is wrong or should only be checked."""
     for line in wrong:
         print(line)
     if wrong:
@@ -50,7 +50,7 @@ def chosen(arguments, entries, wrong, name_of):
 
 
 def check_place(entry, name, wrong):
-    """Whether what the entry replaces is there."""
+    """Whether the text that the entry replaces is there."""
     try:
         Replacement(ROOT / entry["file"], entry["before"], entry["after"])
     except (OSError, ValueError) as error:
@@ -58,7 +58,7 @@ def check_place(entry, name, wrong):
 
 
 def copy_tree(folder):
-    """Brings the copy in `folder` up to date: what git knows or would add, and nothing else but build/."""
+    """Updates the copy in `folder`: what git knows or would add, and otherwise only build/."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True,
                             text=True).stdout.split("\n")
     names = {name for name in listed if name and (ROOT / name).is_file()}
@@ -79,7 +79,7 @@ def copy_tree(folder):
 
 
 class Replacement:
-    """`before` stands in the file exactly once, and `after` in its place from apply() to restore()."""
+    """`before` must be in the file exactly once; `after` replaces it from apply() to restore()."""
 
     def __init__(self, path, before, after):
         self.path = pathlib.Path(path)
@@ -95,7 +95,7 @@ class Replacement:
         self.path.write_text(self.planted)
 
     def restore(self):
-        # A new modification time, so that what was built from the fault is built again.
+        # A new modification time, so that objects built with the fault are rebuilt.
         self.path.write_text(self.original)
 
     def __enter__(self):
