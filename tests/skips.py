@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Compares what the tests of a tree skipped with may_skip.txt: a run that leaves out what this machine could do is red.
+"""Compares a tree's skipped tests with may_skip.txt: a run that skips what this machine could do
+fails.
 
     tests/skips.py BUILD_TREE
 
-BUILD_TREE/skips.txt has a line for each skipped test: its ctest entry, its name and the reason, between tabs.
+BUILD_TREE/skips.txt has a line for each skipped test: its ctest entry, its name and the reason,
+separated by tabs.
 """
 
 import fnmatch
@@ -59,7 +61,7 @@ def read_list(text):
 
 
 def check(skips, entries):
-    """Lines of findings, and how many skips were as expected."""
+    """Lines of findings, and the number of expected skips."""
     findings, expected = [], 0
     for line in skips.splitlines():
         entry, test, reason = line.split("\t", 2)

@@ -1,4 +1,4 @@
-"""bench/report.py: ratios of what ran together, and no ratio of what can't have one."""
+"""bench/report.py: ratios of rows that ran together, and none for rows without a counterpart."""
 
 import contextlib
 import io

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Writes to, or discards a range of, an RBD image: image.py write NAME OFFSET FILE, image.py discard NAME OFFSET LENGTH."""
+"""Writes to an RBD image, or discards a range: image.py write NAME OFFSET FILE, image.py discard
+NAME OFFSET LENGTH.
+"""
 
 import os
 import sys

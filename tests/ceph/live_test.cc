@@ -1,4 +1,4 @@
-// Prints what cbt/source/rbd_live.h makes of a real librbd, as the JSON that `rbd diff` prints:
+// Runs cbt/source/rbd_live.h on a real librbd and prints the result as `rbd diff` prints its JSON:
 // live_test IMAGE BASE TARGET WHOLE_OBJECT, where BASE may be "-".
 #include <rados/librados.h>
 #include <rbd/librbd.h>

@@ -69,7 +69,7 @@ export CEPH_CONF=$dir/ceph.conf
 say "an image with three snapshots"
 size=$((64 << 20))
 timeout 60 rbd create vol --size 64M --object-size 1M
-# The volume as it should be, for the bytes to be compared with.
+# The expected volume, to compare bytes with.
 truncate -s $size now.img
 put() {  # OFFSET LENGTH BYTE
   head -c "$2" /dev/zero | tr '\0' "$3" >piece

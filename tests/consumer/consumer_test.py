@@ -1,6 +1,6 @@
-"""Builds strangers' projects against the installed library.
+"""Builds third-party projects against the installed library.
 
-Run by ctest; `install` is the fixture of the others. Works in --scratch, which it may wipe.
+Run by ctest; `install` is the others' fixture. Works in --scratch, which it may wipe.
 """
 
 import argparse
@@ -12,19 +12,19 @@ import shutil
 import subprocess
 import sys
 
-# What project/core.cc prints: its gap of one block is bridged, the long one is not.
+# The output of project/core.cc: its gap of one block is bridged, the long one is not.
 CORE_OUTPUT = "0 8192\n81920 16384\n"
 ALL_OUTPUT = "NOT_FOUND\n"
 GRPC_OUTPUT = "NOT_FOUND\n"
 ROARING_OUTPUT = "3 blocks\n"
-# Nothing of these may reach who asked for core alone.
+# None of these may reach a project that only asks for core.
 FOREIGN = re.compile(r"grpc|protobuf|protoc\b|upb|cares|re2", re.IGNORECASE)
 GRPC = re.compile(r"\bgrpc|libgrpc|gRPC|libprotobuf")
-# Nothing of these may reach anybody.
+# None of these may reach any consumer.
 PRIVATE = re.compile(r"cbt_private_flags|-Werror|-Wconversion|[\s;\"]-m[a-z]|-fsanitize|xsimd|"
                      r"BUILD_INTERFACE")
 
-# Documents may link what only the source tree has.
+# Documents may link files that only the source tree has.
 SOURCE_TREE = ("CONTRIBUTING.md", "examples/", "include/", "src/", "tests/")
 
 
@@ -80,11 +80,11 @@ class Consumer:
                          f"-DVERSION={self.version}", f"-DCOMPONENTS={';'.join(components)}", *extra, **options)
 
     def install(self):
-        """Installs, moves what was installed to another place, and reads it for leaks."""
+        """Installs, moves the result elsewhere, and scans it for leaks."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         first = self.scratch / "first"
         run(self.cmake, "--install", self.build, "--prefix", first)
-        # Whoever finds it in another place than it was installed to must not notice.
+        # The installed tree must be relocatable.
         first.rename(self.prefix)
         root = str(self.root)
         for pattern in ("*.cmake", "*.pc"):
@@ -104,7 +104,7 @@ class Consumer:
         self.contracts()
 
     def documents(self):
-        """What a link of a document leads to is installed too, unless it is the source tree's own."""
+        """Files that documents link are installed, unless only the source tree has them."""
         readme = self.only("CHANGELOG.md").parent / "README.md"
         pages = [readme, *(readme.parent / "docs").rglob("*.md")]
         expect(len(pages) > 10, f"the documents are installed: {pages}")
@@ -115,7 +115,7 @@ class Consumer:
                 expect(own or (readme.parent / link).exists(), f"{page.name} links {target}")
 
     def contracts(self):
-        """Each .proto file compiles from where it was installed, and the package says where that is."""
+        """Each .proto file compiles where it is installed; the package knows that place."""
         folder = self.only("csi.proto").parent
         names = sorted(path.name for path in folder.rglob("*"))
         expect(names == sorted(path.name for path in (self.root / "src/proto").glob("*.proto")),
@@ -126,7 +126,7 @@ class Consumer:
         expect(f"cbt protos: {folder}\n" in log, log)
 
     def core(self):
-        """cbt::core alone: no other package is looked for, linked or loaded."""
+        """cbt::core alone: no other package is searched, linked or loaded."""
         tree, _ = self.configure(["core"])
         no_match(FOREIGN, (tree / "CMakeCache.txt").read_text(), "the cache of a consumer of core")
         log = run(self.cmake, "--build", tree, "-v")
@@ -140,13 +140,13 @@ class Consumer:
         tree, _ = self.configure(["core", "source", "rpc"], program="all")
         run(self.cmake, "--build", tree)
         expect(run(tree / "consumer", cwd=self.scratch) == ALL_OUTPUT, "the consumer's output")
-        # Without naming components, everything that is installed comes.
+        # Without components, everything installed is found.
         _, log = self.configure([], "-DPROGRAM=core")
         expect(("gRPC_DIR" in (tree / "CMakeCache.txt").read_text()) == self.grpc_built,
                f"what is installed came by itself: {log}")
 
     def grpc(self):
-        """cbt::rpc needs no gRPC; cbt::grpc is a service for a gRPC server of the program's own."""
+        """cbt::rpc needs no gRPC; cbt::grpc is a service for the program's own gRPC server."""
         tree, _ = self.configure(["core", "source", "rpc"], program="all")
         expect("gRPC_DIR" not in (tree / "CMakeCache.txt").read_text(), "rpc looks for no gRPC")
         log = run(self.cmake, "--build", tree, "-v")
@@ -157,30 +157,30 @@ class Consumer:
         expect(run(tree / "consumer", cwd=self.scratch) == GRPC_OUTPUT, "the consumer's output")
 
     def roaring(self):
-        """cbt::roaring links CRoaring, which core does without; a program may bring its own."""
+        """cbt::roaring links CRoaring, which core does not need; a program may bring its own."""
         tree, _ = self.configure(["roaring"], program="roaring")
         run(self.cmake, "--build", tree)
         expect("roaring" in run("ldd", tree / "consumer"), "CRoaring is linked")
         expect(run(tree / "consumer") == ROARING_OUTPUT, "the consumer's output")
-        hidden = ["-DCBT_ROARING_INCLUDE_DIR="]  # as if it were not there
+        hidden = ["-DCBT_ROARING_INCLUDE_DIR="]  # as if it were not installed
         _, log = self.configure(["core"], "-DOPTIONAL=roaring", *hidden)
         expect("cbt component roaring: FALSE" in log, log)
         _, log = self.configure(["roaring"], *hidden, program="roaring", expect_failure=True)
         expect("component roaring: it needs CRoaring" in log, log)
 
     def embedded(self):
-        """The source tree as a folder of another project, and through FetchContent.
+        """The source tree as a subfolder of another project, and through FetchContent.
 
-        Core is compiled with the words of the build that is here, which is compared, and a few of its files once
-        more; so the library of that build is what the project links. Make can build a target without those it
-        depends on, which ninja can't.
+        The compile commands of core are compared with this build's, and a few files are recompiled; the
+        project then links the library of this build. Make can build a target without its dependencies,
+        ninja cannot.
         """
         tree = self.scratch / self.name
         shutil.rmtree(tree, ignore_errors=True)
         built = self.only("libcbt_core.a", self.build / "lib")
         every = ["core", "source"] + ["rpc", "ops"] * self.rpc + ["grpc"] * self.grpc_built + ["roaring"] * self.roaring_built
         for how in ("subdirectory", "fetch"):
-            # No build type, as many projects have none.
+            # Without a build type, like many projects.
             run(self.cmake, "-S", self.embedder, "-B", tree, "-G", "Unix Makefiles", f"-DHOW={how}",
                 f"-DCMAKE_CXX_COMPILER={self.compiler}", "-DCMAKE_CXX_FLAGS=-O0", "-DCBT_WERROR=ON",
                 f"-DCBT_SOURCE={self.root}",
@@ -191,7 +191,7 @@ class Consumer:
                 f"-DEVERY={';'.join('cbt::' + name for name in every)}")
             library = next(tree.rglob("cbt_core.dir")).parents[2] / "lib" / built.name
             library.parent.mkdir(exist_ok=True)
-            library.touch()  # a plan alone makes none, and stops where one is missing
+            library.touch()  # a dry run builds none, and stops where one is missing
             plan = run("make", "-n", "-C", tree, "embedder")
             targets = set(re.findall(r"Building CXX object \S*CMakeFiles/(\w+)\.dir/", plan))
             expect(targets - {"embedder"} == {"cbt_core"}, f"only what is linked is built: {targets}")
@@ -208,7 +208,7 @@ class Consumer:
             expect(run(tree / "embedder") == CORE_OUTPUT, f"the output by way of {how}")
 
     def words_of_core(self, tree, binary):
-        """Of each file of core: where it looks for headers, what is defined, which instructions it may use."""
+        """For each file of core: include paths, definitions and instruction-set flags."""
         found = {}
         for entry in json.loads((tree / "compile_commands.json").read_text()):
             words = entry["command"].split()
@@ -220,7 +220,7 @@ class Consumer:
         return found
 
     def missing(self):
-        """A component that can't be had: said clearly, and only who needs it fails."""
+        """A component that is not available gives a clear error, and only its user fails."""
         _, log = self.configure(["core", "cloud"], expect_failure=True)
         expect("component cloud: there is no such component" in log, log)
         _, log = self.configure(["core"], "-DVERSION=99.0", expect_failure=True)
@@ -249,7 +249,7 @@ class Consumer:
             expect("component grpc: it needs gRPC" in log, log)
 
     def pkgconfig(self):
-        """The same programs with a compiler and pkg-config, and every warning on."""
+        """The same programs with a compiler and pkg-config, with all warnings."""
         directory = self.only("cbt-core.pc").parent
         environment = dict(os.environ, PKG_CONFIG_PATH=str(directory))
 

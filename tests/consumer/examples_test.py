@@ -1,4 +1,4 @@
-"""Builds the folders of examples/ against the installed library, and runs what they show.
+"""Builds the folders of examples/ against the installed library and runs them.
 
 Run by ctest after `install` of consumer_test.py, with the system's Python: grpcio and protoc's
 messages are the foreign client.
@@ -29,7 +29,7 @@ def run(*command, status=0):
 
 
 class Served:
-    """A plugin that is up."""
+    """A running plugin."""
 
     def __init__(self, binary, address):
         self.process = subprocess.Popen([str(binary), address], stderr=subprocess.PIPE, text=True,
@@ -45,7 +45,7 @@ class Served:
 
 
 def ranges_of(*command):
-    """Tuples that the command prints as csv."""
+    """The tuples that the command prints as csv."""
     text = run(*command, "--format", "csv")
     return [(int(at), int(size)) for at, size in re.findall(r"^(\d+),(\d+)$", text, re.MULTILINE)]
 
@@ -71,7 +71,7 @@ class Example(unittest.TestCase):
                 "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror", f"-DCMAKE_PREFIX_PATH={A.prefix}")
             run(A.cmake, "--build", tree)
         self.tree = tree
-        # Short: the path of a socket has 107 characters at most.
+        # Short, because a socket's path has at most 107 characters.
         self.address = f"unix:///tmp/cbt-example-{os.getpid()}.sock"
 
     def tearDown(self):
@@ -80,7 +80,7 @@ class Example(unittest.TestCase):
     def conform(self):
         summary = run(A.cbt, "conform", self.address, "--snapshot", "tuesday", "--base", "monday")
         self.assertIn(" 0 failed", summary)
-        # An unknown snapshot is no snapshot without changes.
+        # An unknown snapshot must not look like one without changes.
         for base, target in (("monday", "friday"), ("friday", "tuesday")):
             answer = run(A.cbt, "list", self.address, "--snapshot", target, "--base", base, status=2)
             self.assertIn("no such snapshot", answer)
@@ -191,7 +191,7 @@ class BackupClient(Example):
             first.communicate()
             if first.returncode == -signal.SIGKILL:
                 break
-            # It was faster than the signal: again.
+            # It finished before the signal: try again.
             self.assertEqual(first.returncode, 0)
         self.assertEqual(first.returncode, -signal.SIGKILL)
         checkpoint = pathlib.Path(f"{backup}.checkpoint")
@@ -201,7 +201,7 @@ class BackupClient(Example):
         self.assertTrue(second.endswith("complete\n"), second)
         self.assertEqual(backup.read_bytes(), target)
         self.assertFalse(checkpoint.exists())
-        # A checkpoint of other data ends the backup, and so does one that is damaged.
+        # A checkpoint of other data ends the backup, and so does a damaged one.
         for text, why in (("4096 other\n", "ABORTED"), ("4096", "not a checkpoint")):
             checkpoint.write_text(text)
             self.assertIn(why, run(*command, status=1))
@@ -228,7 +228,7 @@ class WriteTracking(Example):
     def test_after_crashes_it_has_whole_regions(self):
         changed, known = self.run_and_check(2)
         self.assertLess(len(changed), len(known))
-        # A run after a clean end adds nothing, and the snapshot is there already.
+        # A run after a clean exit adds nothing, and the snapshot exists already.
         run(self.tree / "tracking", self.folder)
 
 

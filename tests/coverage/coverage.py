@@ -3,11 +3,11 @@
 
     tests/coverage/coverage.py TREE [--uncovered FOLDER] [--jobs N] [--keep]
 
-TREE is a built tree of the preset `coverage` (clang's source-based coverage). Runs its tests, all but
-those that look at the sources or at an installed library, then prints a line for each folder of src/
-and the figures of core, adapters, decoders and cursors. What leads past a `switch` over every value is
-no branch. With --uncovered, the places of that folder that no test reaches; with --keep, the profile
-of the last run is read again instead.
+TREE is a built tree of the preset `coverage` (clang's source-based coverage). Runs its tests,
+except those of the sources or of an installed library, then prints a line per folder of src/ and
+the figures of core, adapters, decoders and cursors. The implicit branch past a `switch` over every
+value does not count. --uncovered lists the places of that folder that no test reaches; --keep reads
+the previous run's profile instead of running the tests.
 """
 
 import argparse
@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LEFT_OUT = "lint|consumer|demo"
 CORE = ("core", "map", "simd", "wire")
 ADAPTERS = ("rpc", "ops")
-# What turns bytes of others into answers, and what answers.
+# Code that parses untrusted bytes, and code that answers.
 DECODERS_AND_CURSORS = ("core/bitmap_cursor", "core/extent_cursor", "core/memory_cursor", "core/requested_cursor",
                         "map/portable_", "map/map_cursor", "map/container", "map/map_file", "wire/proto_reader",
                         "wire/stream_checker")
@@ -45,8 +45,9 @@ def programs(tree):
 
 
 def past_switches(file):
-    """How many branches that no test takes lead past a switch without a default. Compilers hold that such a switch names every
-    value there is (-Wswitch), so there is no way past it; llvm-cov counts one."""
+    """The number of untaken branches that lead past a switch without a default. Such a switch names
+    every value (-Wswitch), so there is no way past it, but llvm-cov counts one.
+    """
     lines = pathlib.Path(file["filename"]).read_text().split("\n")
     places = {(line, column) for line, column, _, _, taken, *_ in file["branches"] if taken == 0}
     return sum(lines[line - 1][:column - 1].endswith("switch (") for line, column in places)
@@ -71,7 +72,7 @@ def main():
         raw = tree / "profiles"
         for old in raw.glob("*.profraw"):
             old.unlink()
-        # A few files that processes merge into, not one for each process.
+        # A few files that processes merge into, instead of one per process.
         environment = dict(os.environ, LLVM_PROFILE_FILE=str(raw / "%4m.profraw"))
         tests = subprocess.run(["ctest", "--test-dir", str(tree), "--parallel", options.jobs, "--label-exclude", LEFT_OUT,
                                 "--output-on-failure"], env=environment, stdin=subprocess.DEVNULL)

@@ -36,14 +36,14 @@ say() { printf '  %s\n' "$*"; }
 die() { echo "demo: $*" >&2; exit 1; }
 size() { awk -v bytes="$1" 'BEGIN { printf "%.1f MiB", bytes / 1048576 }'; }
 now() { date +%s%N; }
-# took START: how long ago that was.
+# took START: the time since then.
 took() { awk -v start="$1" -v end="$(now)" 'BEGIN { printf "%.2f s", (end - start) / 1e9 }'; }
 # Tuples of an ndjson stream as "offset size" lines.
 tuples() { sed -n 's/^{"byte_offset":\([0-9]*\),"size_bytes":\([0-9]*\)}$/\1 \2/p' "$1"; }
 total() { tuples "$1" | awk '{ sum += $2 } END { printf "%d", sum }'; }
 count() { tuples "$1" | wc -l; }
 
-# serve NAME OPTION...: starts a server and waits until it is up; its address is in $address.
+# serve NAME OPTION...: starts a server and waits until it is up. Sets $address.
 serve() {
   name=$1
   shift
@@ -62,7 +62,7 @@ start=$(now)
 
 heading '1. A volume with real files, and a snapshot of it'
 mkdir -p files/tree snapshots/vol1
-# About 60 MB of whatever documentation, headers and programs this machine has.
+# About 60 MB of documentation, headers and programs of this machine.
 find /usr/include /usr/share/doc /usr/share /usr/lib /usr/bin -xdev -type f -size -2048k -readable \
   -printf '%s %p\n' 2>/dev/null |
   awk '!seen[$0]++ { sum += $1; if (sum > 60e6 || ++n > 6000) exit; print substr($0, index($0, " ") + 1) }' >list
@@ -91,7 +91,7 @@ changed=$(printf '%s\n' "$victims" | head -n 1)
 } >changes
 debugfs -w -f changes $tuesday >debugfs.log 2>&1 || { cat debugfs.log >&2; die "debugfs failed"; }
 debugfs -R 'cat /inbox/new.bin' $tuesday 2>/dev/null | cmp - new.bin
-say "2 new files, $(printf '%s\n' "$victims" | wc -w) removed, 1 of them written anew"
+say "2 new files, $(printf '%s\n' "$victims" | wc -w) removed, 1 of them rewritten"
 for image in $monday $tuesday; do
   e2fsck -fn $image >e2fsck.log 2>&1 || { cat e2fsck.log >&2; die "$image is damaged"; }
 done

@@ -1,4 +1,4 @@
-// What others lost at the edges of volumes; the numbers are those of table.csv.
+// Data that others lost at the edges of volumes; the numbers are those of table.csv.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,8 +50,8 @@ Ranges UnionOf(Ranges intervals, uint64_t capacity) {
   return ranges;
 }
 
-// A map of a volume of `before` bytes in which the first and a middle block have changed, and the
-// last one `with_last`, brought to `after` bytes.
+// Resizes a map from `before` to `after` bytes. The first and a middle block have changed, and the
+// last one if `with_last`.
 void CheckResize(uint64_t before, uint64_t after, uint64_t block, bool with_last) {
   SCOPED_TRACE(testing::Message() << (with_last ? "last block too, " : "") << before << " to "
                                   << after << " in blocks of " << block);
@@ -63,14 +63,14 @@ void CheckResize(uint64_t before, uint64_t after, uint64_t block, bool with_last
     changed.emplace_back(begin, begin + block);
   }
   const ChangeMap map = ValueOf(builder.Build());
-  // Nothing is known of the new area, and of the rest of a block that was partial.
+  // The new area is unknown, and so is the rest of a partial last block.
   if (after > before) changed.emplace_back(before / block * block, after);
   const Ranges want = UnionOf(changed, after);
   const absl::StatusOr<ChangeMap> resized = WithCapacity(map, after);
   ASSERT_OK(resized);
   EXPECT_EQ(test::RangesOf(*resized), want);
   if (after < before) return;
-  // The same by way of a union with a map of the larger volume.
+  // The same through a union with a map of the larger volume.
   const ChangeMap quiet = ValueOf(ChangeMap::Empty({after, block}));
   EXPECT_EQ(test::RangesOf(ValueOf(Union(map, quiet))), want);
   EXPECT_EQ(test::RangesOf(ValueOf(Union(quiet, map))), want);
@@ -85,7 +85,7 @@ TEST(Disasters, D1AVolumeThatGrowsAcrossAnyPowerOfTwoHasAllOfItsNewAreaChanged) 
       for (const uint64_t before : sizes) {
         for (const uint64_t after : sizes) {
           if (before == 0 || before == after) continue;
-          // A last block that has changed anyway would hide that its rest is not known.
+          // If the last block changed anyway, that would mask its unknown rest.
           CheckResize(before, after, block, true);
           CheckResize(before, after, block, false);
           resizes += 2;
@@ -93,7 +93,7 @@ TEST(Disasters, D1AVolumeThatGrowsAcrossAnyPowerOfTwoHasAllOfItsNewAreaChanged) 
       }
     }
     if (k == 62 || HasFailure()) continue;
-    // All the way to the next power, in blocks of which there are not too many.
+    // Up to the next power of two, with a bounded number of blocks.
     const uint64_t block = std::max<uint64_t>(512, power >> 20);
     for (const uint64_t past : {uint64_t{0}, uint64_t{1}, block}) {
       CheckResize(power, 2 * power - past, block, true);
@@ -104,7 +104,7 @@ TEST(Disasters, D1AVolumeThatGrowsAcrossAnyPowerOfTwoHasAllOfItsNewAreaChanged) 
   EXPECT_GT(resizes, 6000);
 }
 
-// Every cursor in memory over a volume of which the bytes in `changed` have changed.
+// Every in-memory cursor over a volume in which the bytes of `changed` have changed.
 std::vector<std::pair<const char*, Cursor>> CursorsOver(const Extent& changed, uint64_t capacity,
                                                         uint64_t block,
                                                         std::vector<uint8_t>& bits) {
@@ -153,7 +153,7 @@ std::vector<std::pair<const char*, Cursor>> CursorsOver(const Extent& changed, u
 TEST(Disasters, D14TheLastBlockOfAVolumeIsReportedHoweverItEnds) {
   for (uint64_t capacity = 1; capacity <= 140; ++capacity) {
     for (const uint64_t block : {1u, 2u, 3u, 7u, 8u, 16u, 64u, 100u, 200u}) {
-      // The last byte alone; everything, so that a run is open at the end.
+      // The last byte alone; or everything, so that a run is open at the end.
       for (const Extent changed : {Extent{capacity - 1, 1}, Extent{0, capacity}}) {
         const uint64_t begin = changed.offset / block * block;
         const Ranges want = {{begin, capacity - begin}};
@@ -180,7 +180,7 @@ TEST(Disasters, D14TheLastBlockOfAVolumeIsReportedHoweverItEnds) {
   }
 }
 
-// Blocks of `capacity` in which a tracker's bitmaps stay small.
+// Block sizes of `capacity` that keep a tracker's bitmaps small.
 std::vector<uint64_t> BlockSizesFor(uint64_t capacity) {
   const uint64_t least = std::max<uint64_t>(512, std::bit_ceil(capacity >> 20));
   std::vector<uint64_t> sizes;
@@ -221,8 +221,8 @@ TEST(Disasters, D19BlocksAreCountedRightFromOneKibibyteToTheLargestVolume) {
   }
 }
 
-// A tracker that is attached to nothing reports nothing, and no error: so each must show that it
-// sees a write, in every epoch, where that write is.
+// A tracker that is attached to nothing reports nothing, and no error. So each must show that it
+// sees a write, in every epoch, at the right place.
 TEST(Disasters, D19ATrackerOfAnySizeSeesAKnownWriteInEveryEpoch) {
   int writes = 0;
   for (unsigned k = 10; k <= 63; ++k) {
@@ -253,8 +253,8 @@ TEST(Disasters, D19ATrackerOfAnySizeSeesAKnownWriteInEveryEpoch) {
   EXPECT_GT(writes, 1000);
 }
 
-// A consumer as they are: block numbers by shifting, a bitmap of its own, and silence about
-// whatever lies outside of it.
+// A typical consumer: it shifts to get block numbers, keeps its own bitmap, and silently drops what
+// is outside.
 class SloppyConsumer {
  public:
   SloppyConsumer(uint64_t capacity, uint64_t block)
@@ -311,7 +311,7 @@ TEST(Disasters, D23ASloppyConsumerLosesNothingOfWhatWeEmit) {
         ASSERT_LT(offset, capacity) << name;
         ASSERT_EQ(offset % block, 0u) << name;
         end = offset + length;
-        // Blocks keep their size; everything else ends with the volume.
+        // Blocks keep their size; anything else ends with the volume.
         ASSERT_LE(end, cursor->granularity() == block && std::string_view(name) == "blocks"
                            ? AlignUp(capacity, block)
                            : capacity)

@@ -1,4 +1,4 @@
-// What others lost between snapshots; the numbers are those of table.csv.
+// Data that others lost between snapshots; the numbers are those of table.csv.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ std::unique_ptr<ChangeChain> NewChain(const test::TempDir& folder, uint64_t volu
   return ValueOf(ChangeChain::Create(folder / "c", "vol", kG, {"s0", volume_blocks * kG}, kQuick));
 }
 
-// Snapshots s0 .. s<last>, where block k changed up to s<k>.
+// Snapshots s0 to s<last>; block k changed up to s<k>.
 std::unique_ptr<ChangeChain> ChainTo(const test::TempDir& folder, size_t last) {
   std::unique_ptr<ChangeChain> chain = NewChain(folder);
   for (size_t k = 1; k <= last; ++k) EXPECT_OK(chain->Append(Map(Id(k - 1), Id(k), {k})));
@@ -62,8 +62,8 @@ std::map<std::string, std::string> FilesIn(const test::TempDir& folder) {
   return files;
 }
 
-// After a revert the volume goes on from an older snapshot: what comes then does not continue the
-// newest one, under whatever name.
+// After a revert the volume continues from an older snapshot. What follows does not continue the
+// newest one, whatever its name.
 TEST(Disasters, D4AfterARevertTheOldHistoryIsNoBaseForTheNewOne) {
   constexpr size_t kLast = 5;
   for (size_t to = 0; to < kLast; ++to) {
@@ -74,7 +74,7 @@ TEST(Disasters, D4AfterARevertTheOldHistoryIsNoBaseForTheNewOne) {
       EXPECT_FALSE(chain->Append(Map(Id(to), name, written)).ok()) << to;
     }
     EXPECT_EQ(chain->Append(Map(Id(to), "new", written)).code(), StatusCode::kFailedPrecondition);
-    // What the revert threw away has to go first; its names may then stand for other snapshots.
+    // The reverted snapshots must be removed first; their names may be reused.
     for (size_t gone = kLast; gone > to; --gone) ASSERT_OK(chain->Remove(Id(gone)));
     ASSERT_OK(chain->Append(Map(Id(to), "s5", written)));
     for (size_t base = 0; base <= to; ++base) {
@@ -88,12 +88,12 @@ TEST(Disasters, D4AfterARevertTheOldHistoryIsNoBaseForTheNewOne) {
   }
 }
 
-// Every history of an object over a few snapshots, each history a block of its own: not there,
-// there and clean, written to, deleted.
+// Every history of an object over a few snapshots, one block per history: absent, clean, written,
+// deleted.
 enum Seen { kNone, kClean, kDirty, kDeleted, kStates };
 
 struct History {
-  // What the block holds at each snapshot (0: zeros), and what was done to it up to that.
+  // The block's contents at each snapshot (0: zeros), and what happened to it up to then.
   std::vector<std::vector<uint64_t>> contents;
   std::vector<Set> changes;
 };
@@ -138,7 +138,7 @@ TEST(Disasters, D8EveryHistoryOfAnObjectOverSnapshotsGivesEveryDelta) {
     }
     std::vector<size_t> left(snapshots + 1);
     for (size_t i = 0; i <= snapshots; ++i) left[i] = i;
-    // All of them, then with one after the other taken from the middle.
+    // With all snapshots, then with one after another removed from the middle.
     for (;;) {
       std::map<std::pair<size_t, size_t>, Set> deltas;
       for (size_t a = 0; a < left.size(); ++a) {
@@ -180,7 +180,7 @@ TEST(Disasters, D18ABaseThatIsGoneIsNotReplacedByAnOlderOne) {
       EXPECT_EQ(chain->Delta(Id(gone), Id(other)).status().code(), StatusCode::kNotFound);
       EXPECT_EQ(chain->Delta(Id(other), Id(gone)).status().code(), StatusCode::kNotFound);
     }
-    // Between those that are left nothing is missing.
+    // Nothing is missing between the remaining ones.
     for (size_t base = 0; base <= kLast; ++base) {
       for (size_t target = base; target <= kLast; ++target) {
         if (base == gone || target == gone) continue;
@@ -208,7 +208,7 @@ TEST(Disasters, D21UnrelatedOrReversedPairsAreRefusedAndLeaveNothingBehind) {
     EXPECT_EQ(chain->Append(Map("x", "s5", {5})).code(), StatusCode::kFailedPrecondition);
     EXPECT_EQ(chain->Append(Map("s4", "s3", {5})).code(), StatusCode::kAlreadyExists);
     EXPECT_EQ(FilesIn(folder), before);
-    // As another process would begin.
+    // As another process would start.
     chain.reset();
     ASSERT_OK_AND_ASSIGN(chain,
                          ChangeChain::Open(folder / "c", ChangeChain::Access::kChange, kQuick));

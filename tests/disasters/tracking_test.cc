@@ -1,4 +1,4 @@
-// What others lost while writes and snapshots met; the numbers are those of table.csv.
+// Data that others lost when writes and snapshots met; the numbers are those of table.csv.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ using test::ValueOf;
 
 constexpr uint64_t kG = 4096;
 
-// A disk of versions, its tracker and its snapshots, driven one step at a time: writes that begin,
-// reach the disk and end; epochs that open, snapshots that are taken, epochs that close.
+// A disk of versions with its tracker and snapshots, driven step by step: writes begin, reach the
+// disk and end; epochs open, snapshots are taken, epochs close.
 class Model {
  public:
   static constexpr size_t kBlocks = 8;
@@ -68,7 +68,7 @@ class Model {
     ASSERT_OK(all_.UniteWith(map));
   }
 
-  // One more snapshot at rest; nothing was missed then, and nothing that was written is in neither.
+  // One more snapshot at rest: nothing was missed, and nothing written is in neither epoch.
   void Finish() {
     Open();
     Snapshot();
@@ -93,7 +93,7 @@ class Model {
   int missed_ = 0;
 };
 
-// Two writes of three steps each and a snapshot of three: in every order there is.
+// Two writes of three steps each and a snapshot of three, in every order.
 TEST(Disasters, D2AMapThatIsRotatedWhileWritesAreInFlightMissesNone) {
   int orders = 0;
   for (const bool same_blocks : {false, true}) {
@@ -128,7 +128,7 @@ TEST(Disasters, D2AMapThatIsRotatedWhileWritesAreInFlightMissesNone) {
   EXPECT_EQ(orders, 8 * 1680);
 }
 
-// Longer stories at random: CBT_TEST_SCALE=25 takes a million steps.
+// Longer random histories: CBT_TEST_SCALE=25 takes a million steps.
 TEST(Disasters, D2RandomInterleavingsOfWritesAndSnapshotsMissNone) {
   constexpr uint64_t kSeed = 2;
   test::SeededRandom random(kSeed);
@@ -166,8 +166,8 @@ TEST(Disasters, D2RandomInterleavingsOfWritesAndSnapshotsMissNone) {
   std::cout << steps << " steps\n";
 }
 
-// Threads that mark neighbouring blocks, which share a word of the map, at the same time: each goes
-// over all the words of a stretch once for each of its bits in them.
+// Threads concurrently mark adjacent blocks that share a word of the map: each passes over all the
+// words of a stretch once for each of its bits.
 TEST(Disasters, D2MarksThatMeetInOneWordOfTheMapAreAllKept) {
   constexpr uint64_t kThreads = 4;
   constexpr uint64_t kStretches = 64;
@@ -220,7 +220,7 @@ TEST(Disasters, D10ABackupThatFollowsAVolumeUnderWritesIsAlwaysTheSnapshot) {
       }
     });
   }
-  // Without this, a machine that is busy elsewhere lets nobody write around a snapshot.
+  // Without this, a busy machine may let no thread write around a snapshot.
   const auto let_them_write = [&](uint64_t writes) {
     const uint64_t so_far = written;
     while (written < so_far + writes) std::this_thread::yield();

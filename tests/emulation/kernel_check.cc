@@ -1,8 +1,7 @@
-// Every variant of every kernel family that this processor runs, against the scalar one, on fixed
-// pseudo-random and adversarial inputs. Needs no test framework, so that it can be built for any
-// machine and run under an emulator. Prints a line `family: level level ...` for each family and
-// exits with 1 at the first difference. Arguments: levels that must be among those that ran, as
-// family=level.
+// Compares every variant of every kernel family that this processor can run with the scalar one, on
+// fixed pseudo-random and adversarial inputs. Needs no test framework, so that it can be built for
+// any machine and run under an emulator. Prints a line `family: level level ...` per family and
+// exits with 1 at the first difference. Arguments: required levels, as family=level.
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -24,7 +23,7 @@ CheckPattern random_numbers;
 
 uint64_t Next(uint64_t range) { return random_numbers.Next() % range; }
 
-// Words that are quiet, full, sparse or dense, in stretches.
+// Quiet, full, sparse and dense words, in stretches.
 Words AnyWords(size_t count) {
   Words words(count);
   uint64_t kind = 0;
@@ -42,7 +41,7 @@ Words AnyWords(size_t count) {
 
 const uint8_t* Bytes(const Words& words) { return reinterpret_cast<const uint8_t*>(words.data()); }
 
-// Runs `job` for each variant that runs here; all must say what the first, the scalar one, says.
+// Runs `job` for each variant; all results must equal the first, scalar one.
 template <typename Kernels>
 void Compare(const char* family, std::span<const cbt::simd::Variant<Kernels>> variants,
              const std::function<Words(const Kernels&)>& job) {
@@ -248,14 +247,14 @@ void SortedExtents(size_t count) {
       });
 }
 
-// Arrays and lists of runs, their checks, and the values of a bitset.
+// Arrays and run lists, their checks, and the values of a bitset.
 void Containers(size_t stretch) {
   using cbt::simd::ContainersKernels;
   Words bits(1024);
   size_t left = cbt::simd::kMaxArrayValues - 64;
   for (size_t i = Next(300); i < bits.size() && left >= 64; i += 1 + Next(stretch)) {
     bits[i] = uint64_t{1} << Next(64);
-    // Sometimes few bits in every word.
+    // Sometimes a few bits in every word.
     if (stretch % 3 != 0) bits[i] |= AnyWords(1)[0];
     left -= static_cast<size_t>(__builtin_popcountll(bits[i]));
   }
@@ -284,7 +283,7 @@ void Containers(size_t stretch) {
           all.insert(all.end(), lengths.begin(), lengths.begin() + end);
         };
         take(runs);
-        // Any values are pairs, sound or not.
+        // Any values form pairs, valid or not.
         kernels.expand_pairs(array, count / 2, 77, 9, offsets.data(), lengths.data());
         take(count / 2);
         all.push_back(kernels.check_pairs(array, count / 2));
@@ -314,7 +313,7 @@ int main(int argc, char** argv) {
     const Words a(1, pattern << (pattern % 4 * 16));
     ExtractRuns(1, a, Words(1, 0));
   }
-  // What was chosen for use here, by way of the known answers.
+  // The variants chosen here after the known-answer checks.
   for (const cbt::KernelInfo& kernel : cbt::ActiveKernels()) {
     std::printf("%s:", kernel.family.c_str());
     for (const std::string& level : ran[kernel.family]) std::printf(" %s", level.c_str());

@@ -17,7 +17,7 @@ done
 
 foreign=$build/root
 if [[ ! -e $foreign/complete ]]; then
-  # Lists of arm64 beside the machine's own, which stay as they are.
+  # Package lists of arm64 beside the machine's own, which stay unchanged.
   apt=$build/apt
   mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$build/packages"
   options=(-q -o Dir::State::Lists="$apt/lists" -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=root

@@ -1,4 +1,4 @@
-"""Every rule of the contract for csi.v1, seen from a foreign client.
+"""Every rule of the csi.v1 contract, seen from a foreign client.
 
 Usage: csi_test.py CBT FOLDER_OF_CSI_PB2
 """
@@ -38,7 +38,7 @@ def write(path, data):
 
 
 def write_volumes(root):
-    """Pairs of images with what their names say about them; {volume: (base, target)}."""
+    """Image pairs named after their properties; {volume: (base, target)}."""
     rng = random.Random(7)
     volumes = {}
 
@@ -106,7 +106,7 @@ class Csi(unittest.TestCase):
         return extents_of(blocks, BLOCK, capacity)
 
     def check_rules(self, style, messages, capacity, offset=0, max_results=0):
-        """Rules 1 to 4; the tuples."""
+        """Checks rules 1 to 4 and the tuples."""
         self.assertTrue(messages, "a stream without any message")
         kind = csi_pb2.FIXED_LENGTH if style == "blocks" else csi_pb2.VARIABLE_LENGTH
         for message in messages:
@@ -222,7 +222,7 @@ class Csi(unittest.TestCase):
         messages = list(self.clients["extents"].raw(ALLOCATED, request + b"\x78\x01\x82\x01\x02hi"))
         decoded = [csi_pb2.GetMetadataAllocatedResponse.FromString(m) for m in messages]
         self.assertEqual(tuples_of(decoded), [(0, 1)])
-        # What we send is what libprotobuf would send.
+        # We send exactly libprotobuf's encoding.
         self.assertEqual(messages, [m.SerializeToString() for m in decoded])
 
     def test_other_services_are_unimplemented(self):
@@ -292,12 +292,13 @@ class Csi(unittest.TestCase):
             for message in stream:
                 received += tuples_of([message])
                 if len(received) == 300:
-                    # Flow control holds the server while nobody reads, so that the grace passes
-                    # with most of the stream unsent; it waits a second longer for this reader.
+                    # Flow control blocks the server while the client does not read, so the grace
+                    # period ends with most of the stream unsent. The server waits one more second
+                    # for this reader.
                     server.process.send_signal(signal.SIGTERM)
                     time.sleep(0.4)
         self.assertEqual(caught.exception.code(), Code.UNAVAILABLE)
-        # By itself: a second signal would mean not to wait for the drain.
+        # It exits by itself: a second signal would skip the drain.
         self.assertEqual(server.process.wait(timeout=30), 0)
         client.close()
         self.assertFalse(os.path.exists(listen[len("unix://"):]))
@@ -316,7 +317,7 @@ class Csi(unittest.TestCase):
             [CBT, "list", listen, "--snapshot", "dense/target", "--base", "dense/base",
              "--max-results", "1", "--format", "csv"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        # Its pipe is not read meanwhile, so it can't come to the end.
+        # Its pipe is not read meanwhile, so it cannot reach the end.
         time.sleep(0.3)
         server.stop(signal.SIGKILL)
         self.assertIsNone(listing.poll())

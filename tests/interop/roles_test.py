@@ -1,5 +1,5 @@
-"""Python's grpcio in the other roles: as the plugin behind our client, relay and checker; as client of
-the contracts beside CSI's, through generated messages; reflection.
+"""Python's grpcio in the other roles: as the plugin that our client, relay and checker call; as a
+client of the contracts beside CSI's, through generated messages; reflection.
 
 Usage: roles_test.py CBT FOLDER_OF_MESSAGES
 """
@@ -35,7 +35,7 @@ def run(*arguments):
 
 
 class Plugin(grpc.GenericRpcHandler):
-    """A plugin as a storage vendor writes it in Python, with what its stubs would give him."""
+    """A plugin as a storage vendor would write it in Python, with what generated stubs provide."""
 
     def service(self, details):
         service, name = details.method.rsplit("/", 1)
@@ -136,7 +136,7 @@ class RolesTest(unittest.TestCase):
                    "ns", "--snapshot", "b", "--base", "ns/a", "--format", "csv"]
         listed = run(*through)
         self.assertEqual((listed.returncode, listed.stdout.decode()), (0, expected), listed)
-        # The plugin sends no proof, and the relay's does not stand for it.
+        # The plugin sends no proof, and the relay's does not cover the plugin.
         listed = run(*through, "--prove")
         self.assertEqual(listed.returncode, 2, listed)
         self.assertIn(b"does not reach the source", listed.stderr)
@@ -196,7 +196,7 @@ class RolesTest(unittest.TestCase):
         self.assertEqual(caught.exception.code(), grpc.StatusCode.ABORTED)
 
     def test_trailers_prove_the_stream(self):
-        """docs/reference/completeness.md, with what this needs: nothing of the project but the text."""
+        """Follows the text of docs/reference/completeness.md, without any code of the project."""
         relay = self.relay(self.python_plugin())
         channel = grpc.insecure_channel(relay)
         self.addCleanup(channel.close)

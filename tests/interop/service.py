@@ -26,7 +26,7 @@ class Server:
             raise RuntimeError(self.process.communicate()[1].decode())
 
     def stop(self, how=signal.SIGTERM):
-        """Ends the server; its exit status."""
+        """Ends the server and returns its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(how)
         self.process.communicate(timeout=30)
@@ -34,12 +34,12 @@ class Server:
 
 
 class Client:
-    """Methods by name, with explicit serialisers: what a generated stub does."""
+    """Methods by name with explicit serialisers, as a generated stub has them."""
 
     def __init__(self, address):
         self.channel = grpc.insecure_channel(
             address, options=[("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0),
-                              # Windows that don't grow: the server feels a slow reader.
+                              # Fixed windows, so that the server notices a slow reader.
                               ("grpc.http2.bdp_probe", 0)])
 
     def close(self):
@@ -52,7 +52,7 @@ class Client:
         return call(request, timeout=30)
 
     def raw(self, method, request, timeout=60):
-        """A stream of messages as bytes, for a request as bytes."""
+        """The messages of a stream as bytes, for a request as bytes."""
         call = self.channel.unary_stream(
             method, request_serializer=lambda message: message,
             response_deserializer=lambda message: message)
@@ -86,7 +86,7 @@ def tuples_of(messages):
 
 
 def changed_blocks(base, target, block):
-    """Offsets of the blocks of `target` in which a byte differs; bit by bit, without cleverness."""
+    """Offsets of the blocks of `target` in which a byte differs, found naively."""
     base = base + bytes(max(0, len(target) - len(base)))
     return [at for at in range(0, len(target), block)
             if base[at:at + block][:len(target) - at] != target[at:at + block]]

@@ -23,7 +23,8 @@ mirror=${MIRROR:-http://deb.debian.org/debian}
 
 ((EUID == 0)) || { echo "newest: needs root for debootstrap and chroot" >&2; exit 2; }
 command -v debootstrap >/dev/null || { echo "newest: no debootstrap (package debootstrap)" >&2; exit 2; }
-# In mounts of its own: whatever ends this script, none is left in ROOT, which can then be removed safely.
+# A private mount namespace: however this script ends, no mount is left in ROOT, so it can be
+# removed safely.
 if [[ -z ${NEWEST_OWN_MOUNTS:-} ]]; then
   NEWEST_OWN_MOUNTS=1 exec unshare --mount "$0" "$source" "$root" "$suite" "${compilers[@]}"
 fi
@@ -36,22 +37,23 @@ root=$(cd "$root" && pwd)
 grep -q "$suite" "$root/etc/apt/sources.list" "$root"/etc/apt/sources.list.d/* 2>/dev/null ||
   { echo "newest: $root holds another suite than $suite" >&2; exit 2; }
 
-# No more than tests need: what processes and kernel are like (btrfs asks /sys what it may send), devices,
-# and a root that is a mount, below which the tests of real file systems make theirs.
+# Only what tests need: process and kernel information (btrfs reads its send features from /sys),
+# devices, and a root that is a mount, below which tests mount real file systems.
 mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount -t sysfs -o ro sys "$root/sys"
 mount --rbind /dev "$root/dev"
-# Packages start no services here.
+# Packages must not start services here.
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 chmod +x "$root/usr/sbin/policy-rc.d"
-# Nothing here is worth a disk's flush per file.
+# No file here needs to be flushed to disk.
 echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io"
 
 tree=/usr/src/cbt
 mkdir -p "$root$tree"
 find "$root$tree" -mindepth 1 -maxdepth 1 ! -name build -exec rm -r {} +
-# Times of now: a commit's own may be older than what an earlier run compiled. ccache knows what is the same.
+# Current time stamps: a commit's own may be older than an earlier run's objects. ccache detects
+# unchanged files.
 git -C "$source" archive HEAD | tar -x -m -C "$root$tree"
 
 groups="build test bench"

@@ -18,7 +18,7 @@ suite=${3:-sid}
 
 root=$build/$suite
 if [[ ! -e $root/complete ]]; then
-  # Lists of that suite alone; the machine's own stay as they are.
+  # Package lists of that suite; the machine's own stay unchanged.
   apt=$build/apt
   packages=$build/packages
   rm -rf "$apt" "$packages" "$root"
@@ -28,7 +28,7 @@ if [[ ! -e $root/complete ]]; then
   options=(-q -o Dir::Etc::SourceList="$apt/sources" -o Dir::Etc::SourceParts=- -o Dir::State::Lists="$apt/lists"
            -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=root)
   apt-get "${options[@]}" update
-  # The library has its interface's number in its name. What is installed here has another version.
+  # The library's soname has its ABI version, which differs from the installed one.
   version=$(apt-cache "${options[@]}" madison libroaring-dev | awk '{ print $3; exit }')
   library=$(apt-cache "${options[@]}" show "libroaring-dev=$version" | sed -n 's/^Depends: \(libroaring[0-9]*\).*/\1/p')
   (cd "$packages" && apt-get "${options[@]}" download "libroaring-dev=$version" "$library=$version")

@@ -1,4 +1,4 @@
-// Metrics and logs: what they say of streams, and what they never say.
+// Metrics and logs: what they report about streams, and what they must never contain.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::UnorderedElementsAre;
 
-// What an HTTP client gets.
+// The response to an HTTP client.
 std::string Fetch(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
@@ -118,7 +118,7 @@ int ConnectTo(int port) {
   return fd;
 }
 
-// Those who begin to ask and never finish, more of them than there are places.
+// Clients that never finish their request, more of them than there are slots.
 TEST(Metrics, AttackSClientsThatDribbleDelayNoScraper) {
   const auto metrics = ops::Metrics::Serve("127.0.0.1:0");
   ASSERT_OK(metrics);
@@ -151,7 +151,7 @@ TEST(Metrics, OtherRequestsAreRefused) {
   EXPECT_EQ(ask("GET /" + std::string(20000, 'x')), "");
 }
 
-// An operator sees who holds what, and why streams end.
+// An operator sees which clients hold resources, and why streams end.
 TEST(Metrics, AttackTTheStateOfAServerAndTheCausesOfEndsAreShown) {
   const auto metrics = ops::Metrics::Create();
   const TempDir dir;
@@ -169,7 +169,7 @@ TEST(Metrics, AttackTTheStateOfAServerAndTheCausesOfEndsAreShown) {
     return Eventually([&] { return metrics->Text().find(line) != std::string::npos; });
   };
   {
-    // Takes nothing.
+    // Reads nothing.
     RawCall stalled(Connect((*server)->address()), kAllocatedPath, Ask{}.bytes());
     ASSERT_TRUE(Eventually([&] { return (*server)->open_streams() == 1; }));
     EXPECT_TRUE(shows("cbt_server_connections 1"));
@@ -188,7 +188,7 @@ TEST(Metrics, AttackTTheStateOfAServerAndTheCausesOfEndsAreShown) {
   EXPECT_TRUE(shows(R"(cbt_stream_ends_total{api="csi",method="allocated",reason="client"} 1)"));
 }
 
-// A connection to a Unix socket that says nothing unless it is asked to.
+// A connection to a Unix socket that only sends what a test sends.
 class Socket {
  public:
   explicit Socket(const std::string& address)
@@ -210,7 +210,7 @@ class Socket {
   const int fd_;
 };
 
-// Why connections are refused and ended, and what passes through them.
+// Why connections are refused and closed, and what passes through them.
 TEST(Metrics, AttackTTheEndsOfConnectionsAreCounted) {
   const auto metrics = ops::Metrics::Create();
   const TempDir dir;
@@ -219,7 +219,7 @@ TEST(Metrics, AttackTTheEndsOfConnectionsAreCounted) {
   });
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
-  // The state is reported four times in a stall_timeout.
+  // The state is reported four times per stall_timeout.
   options.stream.stall_timeout = std::chrono::milliseconds(800);
   options.telemetry.observer = metrics.get();
   const auto shows = [&](const std::string& line) {
@@ -310,12 +310,11 @@ TEST(Log, ValuesCanForgeNothing) {
   EXPECT_EQ(ops::LogValue("a\nlevel=error"), R"("a\x0alevel=error")");
   EXPECT_EQ(ops::LogValue("q\"\\"), R"("q\"\\")");
   EXPECT_EQ(ops::LogValue("\xc2\x9b"), "\"\xc2\\x9b\"");
-  // Terminals act on this one, too.
+  // Terminals interpret this one, too.
   EXPECT_EQ(ops::LogValue("a\x7f"), R"("a\x7f")");
 }
 
-// Tokens, secrets and whatever else of a request: at the highest level, through everything that can
-// go wrong.
+// Tokens, secrets and everything else in a request, at the highest level and through every failure.
 TEST(Log, E19NothingOfARequestIsEverLogged) {
   const TempDir dir;
   const std::string path = dir / "log";
@@ -394,7 +393,7 @@ TEST(Log, KeepsToItsLevel) {
             absl::StatusCode::kUnavailable);
 }
 
-// A sink of somebody's own, which does not ask again whether it wants a line.
+// A custom sink that does not check whether it wants a line.
 class Lines final : public rpc::LogSink {
  public:
   explicit Lines(rpc::LogLevel level) : level_(level) {}

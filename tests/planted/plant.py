@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Is every test able to fail? Plants the faults of faults.toml, one at a time: each must turn its test red.
+"""Can every test fail? Plants the faults of faults.toml, one at a time: each must turn its test
+red.
 
     tests/planted/plant.py [--only TEXT] [--check] [--jobs N]
 
-Works in a copy of the tree, build/planted/source; the one that you edit is left alone. The copy's build folder lies in it as
-build/release does in the tree, and has the same flags, so that a compiler cache knows what `make` has built.
-First every command must be green without a fault. Then, for each: it is planted, what it touches is built, its command must fail
-(or run ten times as long as before), and the file is restored. Exit status 1 when one stays green, does not build, or when its
-place is not found exactly once. --check looks for the places only and builds nothing.
+Works in a copy of the tree, build/planted/source; yours stays untouched. The copy's build folder
+has the same relative path as build/release and the same flags, so that a compiler cache recognises
+what `make` has built. First every command must pass without a fault. Then each fault is planted,
+what it touches is built, its command must fail (or run ten times as long), and the file is
+restored. Exit status 1 if a command still passes, a fault does not build, or its place is not found
+exactly once. --check only looks for the places and builds nothing.
 """
 
 import argparse
@@ -30,7 +32,7 @@ KEYS = {"name", "for", "file", "before", "after", "targets", "command"}
 
 
 def read_table():
-    """The faults, and what is wrong with the table itself."""
+    """The faults, and the errors of the table itself."""
     faults = tomllib.loads((HERE / "faults.toml").read_text())["fault"]
     wrong = []
     names = set()
@@ -66,7 +68,7 @@ class Copy:
         return tree.build(self.build_folder, self.jobs, targets)
 
     def test(self, command, seconds):
-        """(None when green, else what was red; how many tests ran)."""
+        """(None if green, else what failed; number of tests run)."""
         words = [word.format(tests=self.build_folder / "tests", bin=self.build_folder / "bin", build=self.build_folder,
                              source=self.source, python=sys.executable) for word in shlex.split(command)]
         environment = dict(os.environ, RC_PARAMS="max_success=60 seed=1", CBT_TEST_PAIRS="150", PYTHONDONTWRITEBYTECODE="1")

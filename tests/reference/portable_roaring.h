@@ -1,4 +1,4 @@
-// The oracle for portable 64-bit roaring bytes: reads them front to back, believes nothing, and
+// The oracle for portable 64-bit roaring bytes: parses them front to back, trusts nothing, and
 // shares no code with the library. After https://github.com/RoaringBitmap/RoaringFormatSpec.
 #ifndef CBT_TESTS_REFERENCE_PORTABLE_ROARING_H_
 #define CBT_TESTS_REFERENCE_PORTABLE_ROARING_H_
@@ -12,7 +12,7 @@ namespace cbt::reference {
 
 class PortableRoaring {
  public:
-  // The values that `bytes` hold; none when they are no sound bitmap.
+  // The values of `bytes`; nullopt if they are not a valid bitmap.
   static std::optional<std::vector<uint64_t>> Decode(const std::vector<uint8_t>& bytes) {
     PortableRoaring reader(bytes);
     const uint64_t groups = reader.Number(8);
@@ -100,7 +100,7 @@ class PortableRoaring {
       const uint64_t last = first + Number(2);
       if (first < floor || last > 65535) sound_ = false;
       for (uint64_t v = first; v <= last && sound_; ++v) Append(base + v);
-      floor = last + 2;  // runs that touch are one
+      floor = last + 2;  // adjacent runs must be one
     }
   }
 

@@ -1,5 +1,5 @@
-// The oracles: a volume as one bit for each byte or block, and nothing clever. Shares no code with
-// the library; header only, so that every test can use it.
+// The oracles: a volume as one bit per byte or block, without cleverness. Shares no code with the
+// library; header-only, so that every test can use it.
 #ifndef CBT_TESTS_REFERENCE_VOLUME_H_
 #define CBT_TESTS_REFERENCE_VOLUME_H_
 
@@ -30,7 +30,7 @@ inline Ranges RunsOf(const ByteSet& set) {
   return runs;
 }
 
-// The bytes that `ranges` hold, cut at `capacity`.
+// The bytes of `ranges`, cut at `capacity`.
 inline ByteSet BytesOf(const Ranges& ranges, size_t capacity) {
   ByteSet set(capacity, false);
   for (const auto& [offset, length] : ranges) {
@@ -41,12 +41,12 @@ inline ByteSet BytesOf(const Ranges& ranges, size_t capacity) {
   return set;
 }
 
-// Byte i of an image that counts as followed by zeros.
+// Byte i of an image, which reads as zeros past its end.
 inline uint8_t ByteAt(const std::vector<uint8_t>& image, size_t i) {
   return i < image.size() ? image[i] : 0;
 }
 
-// The bytes of `target` that lie in a block in which any byte differs from `base`.
+// The bytes of `target` in blocks in which any byte differs from `base`.
 inline ByteSet ChangedBytes(const std::vector<uint8_t>& base, const std::vector<uint8_t>& target,
                             size_t block_size) {
   ByteSet set(target.size(), false);
@@ -58,7 +58,7 @@ inline ByteSet ChangedBytes(const std::vector<uint8_t>& base, const std::vector<
   return set;
 }
 
-// Every byte of each block of `block_size` that holds a true one.
+// All bytes of each block of `block_size` with a set byte.
 inline ByteSet RoundedOutward(const ByteSet& set, size_t block_size) {
   ByteSet out(set.size(), false);
   for (size_t i = 0; i < set.size(); ++i) {
@@ -69,7 +69,7 @@ inline ByteSet RoundedOutward(const ByteSet& set, size_t block_size) {
   return out;
 }
 
-// With every stretch of at most `max_gap` false bytes between two true ones filled.
+// Fills every gap of at most `max_gap` clear bytes between two set ones.
 inline ByteSet Bridged(const ByteSet& set, uint64_t max_gap) {
   ByteSet out = set;
   size_t last = set.size();
@@ -83,14 +83,14 @@ inline ByteSet Bridged(const ByteSet& set, uint64_t max_gap) {
   return out;
 }
 
-// With everything outside [begin, end) false.
+// Clears everything outside [begin, end).
 inline ByteSet Window(const ByteSet& set, uint64_t begin, uint64_t end) {
   ByteSet out(set.size(), false);
   for (size_t i = 0; i < set.size(); ++i) out[i] = set[i] && i >= begin && i < end;
   return out;
 }
 
-// The blocks that hold a true byte, each with its full size.
+// The blocks with a set byte, each at full size.
 inline Ranges BlocksOf(const ByteSet& set, size_t block_size) {
   Ranges blocks;
   for (size_t i = 0; i < set.size(); ++i) {

@@ -1,4 +1,4 @@
-"""The rows of the scorecard: what is measured, with which commands, and what counts as met."""
+"""The rows of the scorecard: what is measured, by which commands, and when a row is met."""
 
 import dataclasses
 
@@ -16,10 +16,11 @@ class Row:
     target: str  # in words
     commands: list
     targets: list  # (figure, ==, >= or <=, number)
-    words: str  # what is shown, with {figures}
-    sums: dict = dataclasses.field(default_factory=dict)  # figure: expression of the figures that it adds up
-    differences: dict = dataclasses.field(default_factory=dict)  # figure: (one, less another)
-    is_slow: bool = False  # more than two or three minutes
+    words: str  # the text shown, with {figures}
+    # figure: pattern of the figures that it sums up
+    sums: dict = dataclasses.field(default_factory=dict)
+    differences: dict = dataclasses.field(default_factory=dict)  # figure: (minuend, subtrahend)
+    is_slow: bool = False  # takes more than two or three minutes
     same_run_as: int = 0  # judged by that row's run
 
 
@@ -28,7 +29,7 @@ def scaled(scale, *commands):
 
 
 def tests(*files):
-    """Those of tests/<room>/<name>_test.cc, each by the program of its room."""
+    """The tests of tests/<room>/<name>_test.cc, run by each room's program."""
     return [TESTS + (file.removeprefix("faults/") if file.startswith("faults/") else f"{file.split('/')[0]}_tests --file={file}")
             for file in files]
 
@@ -93,7 +94,7 @@ ROWS = [
         "{r14_all_message_kib}), at {r14_few_others_stopped_percent} and {r14_all_others_stopped_percent} % beside them when they have stopped; medians of five rounds",
         differences={"r14_few_over": ("r14_few_growth_kib_per_stream", "r14_few_message_kib"),
                      "r14_all_over": ("r14_all_growth_kib_per_stream", "r14_all_message_kib")}, is_slow=True),
-    Row(15, "what clients leave behind that stall, cancel or vanish", "nothing: slots, descriptors, memory (1 %)",
+    Row(15, "what clients leave that stall, cancel or vanish", "nothing: slots, descriptors, memory (1 %)",
         [python("tests/soak/load.py", CBT, MESSAGES, SLOW_READERS, "--streams 0")],
         [("r15_slots_left", "==", 0), ("r15_descriptors_change", "<=", 0), ("r15_rss_change_percent", "<=", 1)],
         "{r15_cycles} cycles: {r15_slots_left} slots, {r15_descriptors_change} descriptors, memory {r15_rss_change_percent} %", is_slow=True),

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """The scorecard: what is promised, in figures, from one script.
 
-    tests/scorecard/scorecard.py [--rows 1,2,19] [--all] [--judge] [--document FILE] [--output FOLDER]
+    tests/scorecard/scorecard.py [--rows 1,2,19] [--all] [--judge] [--document FILE] [--output
+    FOLDER]
 
-Runs the commands of rows.py in the built tree build/release and collects the lines `figure: NAME VALUE` that they print. Rows that
-take longer than a few minutes (mutation, coverage, the soak, sanitizers) run with --all, or when --rows names them; else their last
-run counts, with its date. --judge runs nothing. --document puts the table into a file; rows that have no log keep
-what stands there. A row is met when its command succeeds and every figure is what the target says; a row that was never
-run says so. Exit status 1 when a row that was run is not met.
+Runs the commands of rows.py in the built tree build/release and collects the lines `figure: NAME
+VALUE` that they print. Rows that take longer than a few minutes (mutation, coverage, the soak,
+sanitizers) run with --all or if --rows names them; otherwise their last run counts, with its date.
+--judge runs nothing. --document puts the table into a file; rows without a log keep their text
+there. A row is met if its command succeeds and every figure reaches its target; a row that never
+ran is marked so. Exit status 1 if a row that ran is not met.
 """
 
 import argparse
@@ -33,7 +35,9 @@ def plain(value):
 
 
 def run(row, log):
-    """Runs a row's commands; their output, and whether all succeeded as the last line, go into the log."""
+    """Runs a row's commands; the log gets their output and, as the last line, whether all
+    succeeded.
+    """
     begin = time.monotonic()
     succeeded = True
     with open(log, "w", encoding="utf-8", errors="replace") as file:
@@ -47,10 +51,10 @@ def run(row, log):
 
 
 def judge(row, text):
-    """(met, what was seen) from a row's log."""
+    """(met, text of the figures) from a row's log."""
     figures = {}
     for name, value in FIGURE.findall(text):
-        # A figure that several programs print adds up.
+        # A figure that several programs print is summed up.
         figures[name] = figures.get(name, 0) + float(value)
     for failed, tests in CTEST.findall(text):
         figures["tests_failed"] = figures.get("tests_failed", 0) + int(failed)
@@ -74,13 +78,13 @@ def judge(row, text):
 
 
 def parts(document):
-    """What stands before the table, the table, and what stands behind; None without markers."""
+    """The text before the table, the table, and the text after it; None without markers."""
     found = re.fullmatch(f"(.*){re.escape(BEGIN)}(.*){re.escape(END)}(.*)", document, re.DOTALL)
     return found.groups() if found else None
 
 
 def table_rows(table):
-    """(number, (what was seen, the state)) of each row of a table."""
+    """(number, (text of the figures, state)) of each row of a table."""
     for line in table.split("\n"):
         cells = re.split(r"(?<!\\)\|", line)
         if len(cells) == 8 and cells[1].strip().isdecimal():
@@ -123,7 +127,7 @@ def main():
             if now and not met:
                 failed.append(row.number)
         elif row.number in stands:
-            # Seen before, elsewhere: with the day of that run.
+            # From an earlier run elsewhere, with that run's date.
             seen, state = stands[row.number]
         else:
             seen, state = "", "not run"

@@ -1,4 +1,4 @@
-"""The scorecard calls a row met only when its command succeeded and every figure is there and right."""
+"""A row is only met if its command succeeded and every figure is present and right."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-// Small volumes whose sizes, blocks and patterns of changes are awkward on purpose.
+// Small volumes with awkward sizes, block sizes and patterns of changes.
 #ifndef CBT_TESTS_SUPPORT_AWKWARD_VOLUMES_H_
 #define CBT_TESTS_SUPPORT_AWKWARD_VOLUMES_H_
 
@@ -34,7 +34,7 @@ inline Geometry AnyGeometry(std::mt19937_64& random, bool image) {
                                                     512, 513, 1000, 4096, 4097});
   const uint64_t size = random() % 1000;
   if (!image && size >= 960 && size < 999) {
-    // A number of blocks at the edge of what a container or a word holds, the last one cut.
+    // A number of blocks near the limits of containers and words, the last block partial.
     const auto blocks = OneOf<uint64_t>(random, {4094, 4095, 4096, 4097, 4098, 8191, 8192, 8193,
                                                  65534, 65535, 65536, 65537, 131071, 131073});
     if (blocks * geometry.block > 300'000) geometry.block = 1 + random() % 2;
@@ -47,7 +47,7 @@ inline Geometry AnyGeometry(std::mt19937_64& random, bool image) {
   return geometry;
 }
 
-// Blocks in one of the patterns that trackers got wrong.
+// Blocks in one of the patterns that trackers have got wrong.
 inline reference::ByteSet AnyBlocks(std::mt19937_64& random, uint64_t count) {
   reference::ByteSet set(count, false);
   if (count == 0) return set;
@@ -90,12 +90,12 @@ inline reference::ByteSet AnyBlocks(std::mt19937_64& random, uint64_t count) {
       run(0, count);
       set[random() % count] = false;
       break;
-    case 9:  // over the edges of words, of array containers and of containers
+    case 9:  // across the edges of words, array containers and containers
       for (const uint64_t edge : {64u, 512u, 4096u, 65536u, 131072u}) {
         if (random() % 2 == 0) run(edge - 1 - random() % 10, 1 + random() % 12);
       }
       break;
-    case 10: {  // so many members that the kind of container changes
+    case 10: {  // cardinalities at which a container changes its kind
       const uint64_t members = 4094 + random() % 5;
       for (uint64_t b = random() % 3, n = 0; b < count && n < members; b += 2 + b % 2, ++n) {
         set[b] = true;
@@ -127,7 +127,7 @@ struct Images {
   std::vector<uint8_t> target;
 };
 
-// Writes into every block of `blocks`: into its left or right part, one byte, or all of it.
+// Writes to every block of `blocks`: its left or right part, one byte, or the whole block.
 inline Images AnyImages(std::mt19937_64& random, const reference::ByteSet& blocks,
                         const Geometry& geometry, bool zeros) {
   Images images;

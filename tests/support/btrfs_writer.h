@@ -1,4 +1,4 @@
-// Writes btrfs send streams, right ones and wrong ones. Shares no code with the reader.
+// Writes btrfs send streams, valid and invalid. Shares no code with the reader.
 #ifndef CBT_TESTS_SUPPORT_BTRFS_WRITER_H_
 #define CBT_TESTS_SUPPORT_BTRFS_WRITER_H_
 
@@ -9,7 +9,7 @@
 
 namespace cbt::test {
 
-// Bit by bit; the register as it is.
+// Bit by bit, without inverting the register.
 inline uint32_t Crc32c(const std::string& bytes, uint32_t crc = 0) {
   for (const char byte : bytes) {
     crc ^= static_cast<uint8_t>(byte);

@@ -1,4 +1,4 @@
-// Work in a process of its own.
+// Runs work in a child process.
 #ifndef CBT_TESTS_SUPPORT_CHILD_H_
 #define CBT_TESTS_SUPPORT_CHILD_H_
 
@@ -11,12 +11,12 @@
 
 namespace cbt::test {
 
-// Runs `work` in a copy of this process that ends without destructors, as one that is killed; it
-// must not have failed.
+// Runs `work` in a forked copy of this process that exits without destructors, as if killed. `work`
+// must not fail.
 inline void RunInChild(const std::function<void()>& work) {
   const pid_t child = fork();
   if (child == 0) {
-    // Nothing may come back into the parent's tests.
+    // Nothing may propagate into the parent's tests.
     try {
       work();
     } catch (const std::exception& exception) {

@@ -1,4 +1,4 @@
-// Programs that tests run: to the end, or beside the test until it is over.
+// Programs that tests run to completion, or for as long as the test runs.
 #ifndef CBT_TESTS_SUPPORT_CHILD_PROCESS_H_
 #define CBT_TESTS_SUPPORT_CHILD_PROCESS_H_
 
@@ -19,7 +19,8 @@ extern char** environ;
 
 namespace cbt::test {
 
-// The path of `program`, looked for in PATH and where administrators' tools are; empty without.
+// The path of `program`, from PATH and the folders of administrators' tools; empty if it is
+// missing.
 inline std::string FindProgram(const std::string& program) {
   const char* const path = std::getenv("PATH");
   std::string folders = std::string(path == nullptr ? "" : path) + ":/usr/sbin:/sbin";
@@ -32,10 +33,10 @@ inline std::string FindProgram(const std::string& program) {
   return "";
 }
 
-// A program that is killed and waited for when this object goes.
+// A program that is killed and reaped when this object is destroyed.
 class ChildProcess {
  public:
-  // Its output goes to `output` (a file), or nowhere.
+  // Its output goes to the file `output`, if any.
   explicit ChildProcess(std::vector<std::string> arguments,
                         const std::string& output = "/dev/null") {
     const std::string program = FindProgram(arguments.front());
@@ -62,7 +63,7 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // False when it could not be started or has ended.
+  // Returns false if it could not be started or has exited.
   bool running() {
     if (process_ <= 0) return false;
     if (waitpid(process_, &status_, WNOHANG) == 0) return true;
@@ -70,7 +71,7 @@ class ChildProcess {
     return false;
   }
 
-  // Its exit code, when it is over; -1 when a signal ended it or it did not start.
+  // Waits for its exit code; -1 if a signal ended it or it did not start.
   int Wait() {
     if (process_ <= 0) return -1;
     while (waitpid(process_, &status_, 0) < 0 && errno == EINTR) {
@@ -84,7 +85,7 @@ class ChildProcess {
   int status_ = 0;
 };
 
-// Runs a program to its end. Returns: its exit code.
+// Runs a program to completion. Returns its exit code.
 inline int Run(std::vector<std::string> arguments, const std::string& output = "/dev/null") {
   return ChildProcess(std::move(arguments), output).Wait();
 }

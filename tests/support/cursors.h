@@ -1,4 +1,4 @@
-// Running cursors in tests.
+// Runs cursors.
 #ifndef CBT_TESTS_SUPPORT_CURSORS_H_
 #define CBT_TESTS_SUPPORT_CURSORS_H_
 
@@ -20,8 +20,8 @@
 
 namespace cbt::test {
 
-// Everything that `cursor` still has to say, taken in batches of `batch_capacity`. Fails like the
-// cursor; a cursor that goes on for ever fails too.
+// Everything that `cursor` has left, in batches of `batch_capacity`. Fails as the cursor does, or
+// if the cursor does not end.
 inline absl::StatusOr<reference::Ranges> Drain(ExtentCursor& cursor, size_t batch_capacity = 7) {
   reference::Ranges ranges;
   ExtentBatch batch(batch_capacity);
@@ -34,19 +34,19 @@ inline absl::StatusOr<reference::Ranges> Drain(ExtentCursor& cursor, size_t batc
   return absl::InternalError("the cursor does not come to an end");
 }
 
-// As above from `offset` on.
+// The same from `offset` on.
 inline absl::StatusOr<reference::Ranges> DrainFrom(ExtentCursor& cursor, uint64_t offset,
                                                    size_t batch_capacity = 7) {
   if (absl::Status status = cursor.Seek(offset); !status.ok()) return status;
   return Drain(cursor, batch_capacity);
 }
 
-// All that a map holds.
+// The ranges of a map.
 inline reference::Ranges RangesOf(const ChangeMapView& map) {
   return ValueOf(Drain(*MakeChangeMapCursor(map)));
 }
 
-// Whether two lists are the same, which may be too long to print; else names the first difference.
+// Compares lists that may be too long to print; a failure names the first difference.
 inline testing::AssertionResult SameRanges(const reference::Ranges& got,
                                            const reference::Ranges& want) {
   const auto [a, b] = std::ranges::mismatch(got, want);
@@ -58,7 +58,7 @@ inline testing::AssertionResult SameRanges(const reference::Ranges& got,
                                      << text(want, b) << ", got " << text(got, a);
 }
 
-// A cursor over ranges that are known to be sound.
+// A cursor over ranges that are known to be valid.
 inline std::unique_ptr<ExtentCursor> CursorOver(const reference::Ranges& ranges, uint64_t capacity,
                                                 uint64_t granularity = 1) {
   std::vector<Extent> extents;

@@ -1,4 +1,4 @@
-// A stream that hands on a few bytes at a time, as pipes do.
+// A stream that returns a few bytes at a time, as pipes do.
 #ifndef CBT_TESTS_SUPPORT_DRIBBLE_H_
 #define CBT_TESTS_SUPPORT_DRIBBLE_H_
 
@@ -15,7 +15,7 @@ namespace cbt::test {
 
 class Dribble final : public ByteStream {
  public:
-  // At most `most` bytes at once; errors call it `label`.
+  // Returns at most `most` bytes at once; errors name it `label`.
   Dribble(std::string text, size_t most, const std::string& label)
       : ByteStream(label), text_(std::move(text)), most_(most) {}
 

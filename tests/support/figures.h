@@ -9,23 +9,23 @@
 
 namespace cbt::test {
 
-// How many times its usual work a test that counts what it checked is to do: CBT_TEST_SCALE, 1
-// without it. `make scorecard` sets it.
+// How many times its usual work a test that counts its checks should do: CBT_TEST_SCALE, 1 by
+// default. `make scorecard` sets it.
 inline int64_t TestScale() {
   const char* const value = std::getenv("CBT_TEST_SCALE");
   const int64_t scale = value == nullptr ? 1 : std::atoll(value);
   return scale < 1 ? 1 : scale;
 }
 
-// Tests of millions of checks do one in so many of them under a sanitizer.
+// Under a sanitizer, tests of millions of checks do one in this many.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(CBT_TEST_PLAIN)
 inline constexpr size_t kThinned = 8;
 #else
 inline constexpr size_t kThinned = 1;
 #endif
 
-// A figure of the scorecard, on a line that tests/scorecard/scorecard.py looks for. Names are
-// snake_case, and one program prints each only once.
+// Prints a figure of the scorecard on a line that tests/scorecard/scorecard.py parses. Names are
+// snake_case; a program prints each only once.
 template <typename Number>
 void PrintFigure(std::string_view name, Number value) {
   std::cout << "figure: " << name << ' ' << value << '\n';

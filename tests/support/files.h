@@ -1,4 +1,4 @@
-// Whole files as a test reads them.
+// Reads whole files.
 #ifndef CBT_TESTS_SUPPORT_FILES_H_
 #define CBT_TESTS_SUPPORT_FILES_H_
 
@@ -12,8 +12,8 @@
 
 namespace cbt::test {
 
-// The bytes of a file, as a std::string or a std::vector. Throws when it can't be opened, so that a
-// missing file fails the test and is not taken for an empty one.
+// The bytes of a file, as a std::string or a std::vector. Throws if it cannot be opened, so that a
+// missing file does not pass for an empty one.
 template <typename Bytes = std::string>
 Bytes ReadFile(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -1,5 +1,5 @@
-// Random values for properties. rapidcheck begins with small values and grows; these take the whole
-// range from the first try on, and still shrink.
+// Random values for properties. rapidcheck starts with small values and grows; these use the whole
+// range from the first case on, and still shrink.
 #ifndef CBT_TESTS_SUPPORT_GENERATORS_H_
 #define CBT_TESTS_SUPPORT_GENERATORS_H_
 
@@ -19,14 +19,13 @@ T Between(T low, T high) {
   return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(low, high));
 }
 
-// A generator of its own for bulk data; its seed is part of what a failing property prints.
+// A generator for bulk data; a failing property prints its seed.
 inline std::mt19937_64 AnyRandom() {
   return std::mt19937_64(
       *rc::gen::noShrink(rc::gen::resize(rc::kNominalSize, rc::gen::arbitrary<uint64_t>())));
 }
 
-// Runs and gaps of random lengths: about one run for each `spacing` bytes, of `run` bytes on
-// average.
+// Runs and gaps of random lengths: about one run per `spacing` bytes, of `run` bytes on average.
 inline reference::ByteSet RunsAndGaps(std::mt19937_64& random, size_t capacity, size_t spacing,
                                       size_t run = 4) {
   reference::ByteSet set(capacity);

@@ -1,5 +1,5 @@
-// Memory that ends at (or begins after) a page that can't be touched, so that a kernel that reads
-// or writes one byte too many dies at once, with or without sanitizers.
+// Memory next to an inaccessible page, so that a kernel that reads or writes one byte too many
+// crashes at once, with or without sanitizers.
 #ifndef CBT_TESTS_SUPPORT_GUARDED_MEMORY_H_
 #define CBT_TESTS_SUPPORT_GUARDED_MEMORY_H_
 
@@ -15,7 +15,7 @@ class GuardedMemory {
  public:
   enum class Guard { kAfter, kBefore };
 
-  // `bytes` of zeroed memory that touch the guard page.
+  // `bytes` of zeroed memory, adjacent to the guard page.
   explicit GuardedMemory(size_t bytes, Guard guard = Guard::kAfter) : size_(bytes) {
     const size_t inside = (bytes + kPage - 1) / kPage * kPage;
     mapped_ = inside + 2 * kPage;

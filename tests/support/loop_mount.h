@@ -1,4 +1,4 @@
-// Real file systems on loop devices, for tests that run as root where there are such.
+// Real file systems on loop devices, for tests that run as root.
 #ifndef CBT_TESTS_SUPPORT_LOOP_MOUNT_H_
 #define CBT_TESTS_SUPPORT_LOOP_MOUNT_H_
 
@@ -15,7 +15,7 @@
 
 namespace cbt::test {
 
-// True when the shell command succeeds; its output goes to a file that Output() reads.
+// Returns whether the shell command succeeds. Its output goes to a file that Output() reads.
 class Shell {
  public:
   explicit Shell(const TempDir& scratch) : log_(scratch / "shell.log") {}
@@ -30,13 +30,13 @@ class Shell {
   const std::string log_;
 };
 
-// A file system of its own, unmounted and gone after the test.
+// A private file system, unmounted and removed after the test.
 class LoopMount {
  public:
   struct Options {
     std::string mkfs;            // "mkfs.xfs -q -m reflink=1"
     std::string mount = "loop";  // options of mount(8)
-    std::string image = {};      // copied instead of making a new one
+    std::string image = {};      // a copy of this image instead of a new one
     int mib = 400;
   };
 
@@ -78,7 +78,7 @@ class LoopMount {
   Shell& shell() { return shell_; }
 
  private:
-  // Mounts that nobody else sees, and that end with this process, whatever becomes of it.
+  // Uses a private mount namespace, so that mounts end with this process whatever happens to it.
   static bool HasOwnMounts() {
     static const bool own = unshare(CLONE_NEWNS) == 0 &&
                             ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;

@@ -1,6 +1,6 @@
-// main() of the test programs. One program holds the tests of a room or a layer; with
-// --file=ROOM/NAME_test only those of that file run, which is how ctest starts them. A program that
-// runs no test fails.
+// main() of the test programs. A program contains the tests of a room or a layer;
+// --file=ROOM/NAME_test runs only that file's tests, which is how ctest starts them. A run without
+// any test fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kFileFlag = "--file=";
 
-// A filter for the tests of tests/<file>.cc.
+// The filter for the tests of tests/<file>.cc.
 std::string FilterFor(std::string_view file) {
   const std::string end = "/tests/" + std::string(file) + ".cc";
   const testing::UnitTest& all = *testing::UnitTest::GetInstance();

@@ -1,5 +1,5 @@
-// A file with a path and without a file system: nothing of it reaches a disk, so it can be written
-// a million times.
+// A file with a path but without a file system: nothing reaches a disk, so it can be written a
+// million times.
 #ifndef CBT_TESTS_SUPPORT_MEMORY_FILE_H_
 #define CBT_TESTS_SUPPORT_MEMORY_FILE_H_
 
@@ -24,10 +24,10 @@ class MemoryFile {
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
-  // For whoever opens it in this process.
+  // A path that is valid in this process.
   std::string path() const { return absl::StrCat("/proc/self/fd/", descriptor_); }
 
-  // Makes these bytes the contents.
+  // Replaces the contents.
   void Write(std::span<const uint8_t> bytes) const {
     if (pwrite(descriptor_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()) ||
         ftruncate(descriptor_, static_cast<off_t>(bytes.size())) != 0) {

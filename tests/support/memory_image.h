@@ -1,4 +1,4 @@
-// Image files without a file system: real descriptors, real holes (4096 bytes each), no clean-up.
+// Image files in memory: real descriptors, real holes (4096 bytes each), no clean-up.
 #ifndef CBT_TESTS_SUPPORT_MEMORY_IMAGE_H_
 #define CBT_TESTS_SUPPORT_MEMORY_IMAGE_H_
 
@@ -24,7 +24,7 @@ class MemoryImage {
     if (descriptor_ < 0) std::abort();
     Resize(size);
   }
-  // The contents, with holes for the pages that `hole` answers true for (they must be zero).
+  // The contents, with holes for the pages for which `hole` returns true (they must be zero).
   template <typename IsHole>
   MemoryImage(const std::vector<uint8_t>& contents, IsHole hole) : MemoryImage(contents.size()) {
     for (size_t page = 0; page * kHoleBytes < contents.size(); ++page) {

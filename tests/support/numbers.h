@@ -1,4 +1,4 @@
-// Numbers in what programs print. (std::regex would do, but GCC 12 warns inside of it under the
+// Parses numbers in the output of programs. (Not with std::regex: GCC 12 warns inside it under the
 // sanitizers.)
 #ifndef CBT_TESTS_SUPPORT_NUMBERS_H_
 #define CBT_TESTS_SUPPORT_NUMBERS_H_
@@ -11,7 +11,7 @@
 
 namespace cbt::test {
 
-// The number at the front of `text`, after blanks; takes both away. Nothing when there is none.
+// Removes blanks and a number from the front of `text` and returns the number, if there is one.
 inline std::optional<uint64_t> TakeNumber(std::string_view& text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
@@ -31,7 +31,7 @@ inline std::optional<uint64_t> NumberAfter(std::string_view text, std::string_vi
   return TakeNumber(text);
 }
 
-// The same, where a text without one fails the test.
+// The same; a text without one fails the test.
 inline uint64_t NumberOf(std::string_view text, std::string_view key) {
   if (const std::optional<uint64_t> number = NumberAfter(text, key)) return *number;
   throw std::runtime_error("expected a number after \"" + std::string(key) + "\" in:\n" +

@@ -1,5 +1,5 @@
-// An NBD server that misbehaves as it is told: fixed newstyle handshake, structured replies, block
-// status from a script. Serves one client after the other on a unix socket.
+// A scripted, misbehaving NBD server: fixed newstyle handshake, structured replies, block status
+// from a script. Serves one client after another on a Unix socket.
 // https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md
 #ifndef CBT_TESTS_SUPPORT_PLANTED_NBD_SERVER_H_
 #define CBT_TESTS_SUPPORT_PLANTED_NBD_SERVER_H_
@@ -26,17 +26,17 @@ namespace cbt::test {
 struct NbdRequest {
   uint64_t offset = 0;
   uint32_t length = 0;
-  size_t number = 0;  // counted over all clients
+  size_t number = 0;  // across all clients
 };
 
-// What a script does to one request, in this order.
+// How a script answers one request, in this order.
 struct NbdReply {
-  // Chunks of block status: the context's id (1 is the first that was asked for) and the entries.
+  // Block status chunks: the context's id (1 is the first one requested) and the entries.
   std::vector<std::pair<uint32_t, std::vector<uint32_t>>> chunks;
   uint32_t error = 0;       // an error chunk with this number
-  std::string raw;          // bytes as they are
-  bool done = true;         // the last chunk says so; without chunks an empty one is sent
-  bool disconnect = false;  // afterwards
+  std::string raw;          // raw bytes
+  bool done = true;         // marks the last chunk as final; without chunks an empty one is sent
+  bool disconnect = false;  // after that
 };
 
 struct NbdServerOptions {
@@ -45,7 +45,7 @@ struct NbdServerOptions {
   bool structured_replies = true;
   bool silent_handshake = false;
   bool can_list = true;
-  bool leaves_first_client = false;  // as soon as it has the list of contexts
+  bool leaves_first_client = false;  // once it has the list of contexts
 };
 
 class PlantedNbdServer {
@@ -75,7 +75,7 @@ class PlantedNbdServer {
   std::string uri() const { return "nbd+unix:///?socket=" + path_; }
   size_t requests() const { return requests_; }
   size_t clients() const { return clients_; }
-  // What clients that come from now on are told.
+  // Changes the size that new clients are given.
   void set_size(uint64_t size) { size_override_ = size; }
 
  private:
@@ -155,7 +155,7 @@ class PlantedNbdServer {
       } else if (option == 8 && options_.structured_replies) {
         OptionReply(option, kAck, "");
       } else if ((option == 9 && options_.can_list) || option == 10) {
-        // LIST_META_CONTEXT: all there are; SET_META_CONTEXT: those that were asked for.
+        // LIST_META_CONTEXT: all contexts; SET_META_CONTEXT: the requested ones.
         for (size_t i = 0; i < options_.contexts.size(); ++i) {
           const std::string& name = options_.contexts[i];
           if (option == 10 && bytes.find(name) == std::string::npos) continue;
@@ -179,7 +179,7 @@ class PlantedNbdServer {
     while (Get(28, bytes)) {
       const uint64_t type = NumberAt(bytes, 6, 2);
       const std::string cookie = bytes.substr(8, 8);
-      if (type != 7) return;  // DISC, or what no test sends
+      if (type != 7) return;  // DISC, or a request that no test sends
       const NbdRequest request{NumberAt(bytes, 16, 8),
                                static_cast<uint32_t>(NumberAt(bytes, 24, 4)), requests_++};
       const NbdReply reply = script_(request);

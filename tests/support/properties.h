@@ -1,4 +1,4 @@
-// Properties that say more than true or false.
+// Properties that explain their failures.
 #ifndef CBT_TESTS_SUPPORT_PROPERTIES_H_
 #define CBT_TESTS_SUPPORT_PROPERTIES_H_
 
@@ -11,12 +11,12 @@
 
 namespace cbt::test {
 
-// For properties of rapidcheck: a failure's text becomes the counterexample's.
+// For rapidcheck: the failure's text becomes part of the counterexample.
 inline void Require(const testing::AssertionResult& result) {
   if (!result) RC_FAIL(result.message());
 }
 
-// Whether each byte of `a` is in `b`.
+// Checks that each byte of `a` is in `b`.
 inline testing::AssertionResult IsSubset(const reference::ByteSet& a, const reference::ByteSet& b) {
   if (a.size() > b.size()) {
     return testing::AssertionFailure() << "of " << a.size() << " bytes in one of " << b.size();

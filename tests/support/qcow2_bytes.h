@@ -1,4 +1,4 @@
-// qcow2 images put together byte by byte, for what qemu would not write.
+// Handmade qcow2 images, for what qemu would not write.
 #ifndef CBT_TESTS_SUPPORT_QCOW2_BYTES_H_
 #define CBT_TESTS_SUPPORT_QCOW2_BYTES_H_
 
@@ -9,9 +9,8 @@
 
 namespace cbt::test {
 
-// An image with clusters of 512 bytes and a volume of 100 clusters: a first-level table in cluster
-// 3 and the second-level tables of it (64 entries each) in clusters 4 and 5. Clusters 8 to 39 are
-// there for data.
+// An image with clusters of 512 bytes and a volume of 100 clusters: an L1 table in cluster 3, its
+// L2 tables (64 entries each) in clusters 4 and 5. Clusters 8 to 39 hold data.
 class Qcow2Bytes {
  public:
   static constexpr uint64_t kCluster = 512;
@@ -51,12 +50,12 @@ class Qcow2Bytes {
     return *this;
   }
 
-  // Entry `cluster` of the second level.
+  // L2 entry `cluster`.
   Qcow2Bytes& Entry(uint64_t cluster, uint64_t entry) {
     return Put(4 * kCluster + 8 * cluster, 8, entry);
   }
 
-  // A backing file name, and its format as a header extension if it is not empty.
+  // A backing file name, and its format as a header extension unless empty.
   Qcow2Bytes& Backing(const std::string& name, const std::string& format) {
     Put(8, 8, 256);
     Put(16, 4, name.size());
@@ -69,7 +68,7 @@ class Qcow2Bytes {
     return *this;
   }
 
-  // A snapshot table with one entry, whose first-level table is at `l1`.
+  // A snapshot table with one entry, whose L1 table is at `l1`.
   Qcow2Bytes& Snapshot(const std::string& id, const std::string& name, uint64_t l1, uint64_t size) {
     const uint64_t at = kSnapshots + snapshot_bytes_;
     Put(at, 8, l1);
@@ -112,7 +111,7 @@ class Qcow2Bytes {
   uint64_t snapshots_ = 0;
 };
 
-// One of everything: data, zeros, compressed, absent; a snapshot that shares some of it; a bitmap.
+// One of each: data, zeros, compressed, absent; a snapshot that shares some of them; a bitmap.
 inline Qcow2Bytes BusyQcow2(bool with_backing = false) {
   constexpr uint64_t kCluster = Qcow2Bytes::kCluster;
   constexpr uint64_t kCopied = Qcow2Bytes::kCopied;
@@ -122,7 +121,7 @@ inline Qcow2Bytes BusyQcow2(bool with_backing = false) {
   image.Entry(3, 30 * kCluster).Entry(5, Qcow2Bytes::kCompressed | (20 * kCluster + 77));
   image.Entry(6, 21 * kCluster | 1).Entry(63, 12 * kCluster).Entry(64, 13 * kCluster);
   image.Entry(99, 14 * kCluster | kCopied);
-  // The snapshot: a second-level table of its own in cluster 9, the second one shared.
+  // The snapshot has its own L2 table in cluster 9 and shares the second one.
   image.Snapshot("1", "first", 8 * kCluster, Qcow2Bytes::kSize);
   image.Put(8 * kCluster, 8, 9 * kCluster).Put(8 * kCluster + 8, 8, 5 * kCluster);
   image.Put(9 * kCluster, 8, 10 * kCluster).Put(9 * kCluster + 16, 8, 15 * kCluster);

@@ -1,4 +1,4 @@
-// qcow2 images and the files below them, in memory.
+// qcow2 images and their backing files, in memory.
 #ifndef CBT_TESTS_SUPPORT_QCOW2_FILES_H_
 #define CBT_TESTS_SUPPORT_QCOW2_FILES_H_
 
@@ -14,8 +14,8 @@
 
 namespace cbt::test {
 
-// Images by name, without a folder. What is in memory has no path by which it could be known again:
-// one that is opened several times, and was not asked for by name in between, is one Image.
+// Images by name, without a folder. An in-memory file has no path that identifies it, so an image
+// that is opened repeatedly without being asked for by name is one Image.
 class Qcow2Files {
  public:
   void Add(const std::string& name, const std::vector<uint8_t>& bytes) {
@@ -24,7 +24,7 @@ class Qcow2Files {
   void Add(const std::string& name, std::unique_ptr<MemoryImage> file) {
     files_[name] = {std::move(file), nullptr};
   }
-  // The file may be written to, so that it is opened anew after this.
+  // The file may be modified, so it is opened again after this.
   MemoryImage& operator[](const std::string& name) {
     File& file = files_.at(name);
     file.opened = nullptr;

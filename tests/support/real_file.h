@@ -1,4 +1,4 @@
-// Files on real file systems, and what their users do to them.
+// Files on real file systems, and what users do to them.
 #ifndef CBT_TESTS_SUPPORT_REAL_FILE_H_
 #define CBT_TESTS_SUPPORT_REAL_FILE_H_
 
@@ -27,7 +27,7 @@ namespace cbt::test {
 
 inline constexpr size_t kScribbledSize = 6 * kMiB + 5000;
 
-// A descriptor that is open for writing, closed at the end.
+// A descriptor open for writing, closed on destruction.
 class RealFile {
  public:
   explicit RealFile(const std::string& path) : path_(path) {
@@ -75,7 +75,7 @@ inline std::vector<uint8_t> RandomData(size_t size, bool compressible, std::mt19
   return data;
 }
 
-// Anything that users of files do; `other`: where ranges are cloned from.
+// Any operation that users perform; ranges are cloned from `other`.
 inline void Scribble(const RealFile& file, const RealFile& other, size_t operations,
                      std::mt19937_64& random) {
   for (size_t i = 0; i < operations; ++i) {
@@ -88,7 +88,7 @@ inline void Scribble(const RealFile& file, const RealFile& other, size_t operati
         file.Allocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, length);
         break;
       case 1:
-        file.Allocate(FALLOC_FL_ZERO_RANGE, offset, length);  // preallocated where there is nothing
+        file.Allocate(FALLOC_FL_ZERO_RANGE, offset, length);  // preallocated without data
         break;
       case 2:
         file.Allocate(0, offset, length);

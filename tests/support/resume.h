@@ -1,4 +1,4 @@
-// Seek(s) gives the full answer cut at s: the check, for every kind of cursor.
+// Checks for every kind of cursor that Seek(s) gives the full answer cut at s.
 #ifndef CBT_TESTS_SUPPORT_RESUME_H_
 #define CBT_TESTS_SUPPORT_RESUME_H_
 
@@ -20,14 +20,14 @@ namespace cbt::test {
 
 class ResumeCheck {
  public:
-  // `full`: the answer from 0, by an oracle. `pieces`: a cursor may give an extent in several that
-  // touch. `batch`: extents that are asked for at a time.
+  // `full`: the answer from 0, from an oracle. `pieces`: the cursor may split an extent into
+  // adjacent ones. `batch`: extents per call.
   explicit ResumeCheck(std::string name, reference::Ranges full, bool pieces = false,
                        size_t batch = 16)
       : name_(std::move(name)), full_(std::move(full)), pieces_(pieces), batch_(batch) {}
 
-  // Reads on from `start` to the end, or until `most` calls were made, and holds each extent, the
-  // coverage and the end against the full answer.
+  // Reads from `start` to the end, or for `most` calls, and compares each extent, the coverage and
+  // the end with the full answer.
   void From(ExtentCursor& cursor, uint64_t start, size_t most = SIZE_MAX) {
     ++offsets_;
     if (most == SIZE_MAX) ++to_the_end_;
@@ -36,15 +36,15 @@ class ResumeCheck {
     if (++wrong_ < 10) ADD_FAILURE() << name_ << " from " << start << ": " << resumes.message();
   }
 
-  // From every offset, the capacity too. With `whole` > 1 only each `whole`-th is read to the end,
-  // the others for two calls: for cursors that have to read what they compare.
+  // From every offset, including the capacity. With `whole` > 1, only each `whole`-th is read to
+  // the end and the others for two calls, for cursors that must read what they compare.
   void EveryOffset(ExtentCursor& cursor, uint64_t whole = 1) {
     for (uint64_t start = 0; start <= cursor.capacity(); ++start) {
       From(cursor, start, start % whole == 0 ? SIZE_MAX : 2);
     }
   }
 
-  // From `count` offsets: anywhere, inside of an extent, and at an edge of one or a byte beside it.
+  // From `count` offsets: anywhere, inside an extent, or within a byte of an edge.
   void RandomOffsets(ExtentCursor& cursor, uint64_t count) {
     constexpr uint64_t kSeed = 1;
     const testing::ScopedTrace trace(__FILE__, __LINE__, absl::StrCat("seed ", kSeed));
@@ -75,8 +75,8 @@ class ResumeCheck {
   ResumeCheck& operator=(const ResumeCheck&) = delete;
 
  private:
-  // Succeeds when the cursor gives the full answer cut at `start`; else says at which call what was
-  // expected and what came.
+  // Succeeds if the cursor gives the full answer cut at `start`; otherwise reports the call, the
+  // expected and the actual value.
   testing::AssertionResult Resumes(ExtentCursor& cursor, uint64_t start, size_t most) {
     if (const absl::Status sought = cursor.Seek(start); !sought.ok()) {
       return testing::AssertionFailure() << "Seek(): " << sought;
@@ -88,7 +88,7 @@ class ResumeCheck {
                                               [](uint64_t offset, const auto& range) {
                                                 return offset < range.first + range.second;
                                               });
-    // What is still to come of the extent that is next.
+    // The rest of the next extent.
     const auto expected = [&] {
       if (next == full_.end()) return std::string("the end");
       const uint64_t offset = std::max(next->first, floor);
@@ -112,7 +112,7 @@ class ResumeCheck {
         floor = extent.end();
         if (floor == end) ++next;
       }
-      // Nothing that is still to come may count as covered.
+      // Nothing that is still to come may be covered.
       if (next != full_.end() && cursor.covered() > std::max(next->first, floor)) {
         return testing::AssertionFailure()
                << "call " << calls << ": " << expected() << " is still to come, but covered() is "

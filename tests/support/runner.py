@@ -1,4 +1,4 @@
-"""The runner of the tests in Python: as unittest's, and lists what was skipped in the file that CBT_SKIPS names."""
+"""Runs Python tests as unittest does, and lists skipped tests in the file that CBT_SKIPS names."""
 
 import os
 import pathlib

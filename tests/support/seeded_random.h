@@ -1,4 +1,4 @@
-// Random numbers of tests that are no properties.
+// Random numbers for tests other than properties.
 #ifndef CBT_TESTS_SUPPORT_SEEDED_RANDOM_H_
 #define CBT_TESTS_SUPPORT_SEEDED_RANDOM_H_
 
@@ -11,7 +11,7 @@
 
 namespace cbt::test {
 
-// Every failure in its scope says the seed. Of the thread that made it, like SCOPED_TRACE.
+// Every failure in its scope reports the seed; like SCOPED_TRACE, only on the thread that made it.
 class SeededRandom : public std::mt19937_64 {
  public:
   explicit SeededRandom(uint64_t seed, const char* file = __builtin_FILE(),

@@ -1,4 +1,4 @@
-// Running other programs, for tests against what they write.
+// Runs other programs whose output tests compare.
 #ifndef CBT_TESTS_SUPPORT_SHELL_H_
 #define CBT_TESTS_SUPPORT_SHELL_H_
 
@@ -9,12 +9,12 @@
 
 namespace cbt::test {
 
-// True when the shell command succeeds. What it prints is lost.
+// Returns whether the shell command succeeds; discards its output.
 inline bool Shell(const std::string& command) {
   return std::system(("{ " + command + "; } > /dev/null 2>&1").c_str()) == 0;
 }
 
-// What the shell command prints.
+// The output of the shell command.
 inline std::string ShellOutput(const std::string& command) {
   std::string output;
   FILE* const pipe = popen(command.c_str(), "r");

@@ -1,11 +1,11 @@
-"""Where files have data."""
+"""Finds the data of sparse files."""
 
 import errno
 import os
 
 
 def data_ranges(path):
-    """Ascending (begin, end), as the file system tells it."""
+    """Ascending (begin, end) pairs from the file system."""
     found = []
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size

@@ -1,5 +1,5 @@
-// Statuses in tests: an error that a test does not expect fails it with the status and its place,
-// and the program goes on with the next test.
+// Statuses in tests: an unexpected error fails the test with the status and its place, and the
+// program continues with the next test.
 #ifndef CBT_TESTS_SUPPORT_STATUS_H_
 #define CBT_TESTS_SUPPORT_STATUS_H_
 
@@ -15,7 +15,7 @@
 
 namespace cbt::test {
 
-// An absl or gRPC status, or the one of a StatusOr, as text.
+// The text of an absl or gRPC status, or of a StatusOr's.
 template <typename Result>
 std::string StatusText(const Result& result) {
   if constexpr (requires { result.status(); }) {
@@ -34,9 +34,9 @@ testing::AssertionResult IsOk(const char* expression, const Result& result) {
   return testing::AssertionFailure() << expression << "\nexpected OK, got " << StatusText(result);
 }
 
-// The value, for helpers, properties and the middle of expressions. An error is thrown as an
-// exception with the status and the caller's place, which fails the test. Not in threads, where
-// exceptions end the program.
+// The value, for helpers, properties and subexpressions. An error is thrown as an exception with
+// the status and the caller's place, which fails the test. Not for other threads, where exceptions
+// end the program.
 template <typename T>
 T ValueOf(absl::StatusOr<T> result, const char* file = __builtin_FILE(),
           int line = __builtin_LINE()) {
@@ -45,7 +45,7 @@ T ValueOf(absl::StatusOr<T> result, const char* file = __builtin_FILE(),
       absl::StrCat(file, ":", line, ": expected a value, got ", StatusText(result)));
 }
 
-// The same where there is no value, or it is not wanted.
+// The same for a result whose value is missing or not needed.
 template <typename Result>
 void RequireOk(const Result& result, const char* file = __builtin_FILE(),
                int line = __builtin_LINE()) {
@@ -56,11 +56,11 @@ void RequireOk(const Result& result, const char* file = __builtin_FILE(),
 
 }  // namespace cbt::test
 
-// The expression's status must be OK; more can be streamed into them.
+// The expression's status must be OK; a message can be streamed in.
 #define ASSERT_OK(...) ASSERT_PRED_FORMAT1(::cbt::test::IsOk, (__VA_ARGS__))
 #define EXPECT_OK(...) EXPECT_PRED_FORMAT1(::cbt::test::IsOk, (__VA_ARGS__))
 
-// Declares or assigns `lhs` from a StatusOr; an error ends the test as ASSERT_OK does.
+// Declares or assigns `lhs` from a StatusOr; an error ends the test as with ASSERT_OK.
 #define ASSERT_OK_AND_ASSIGN(lhs, ...) \
   CBT_TEST_OK_AND_ASSIGN_(CBT_TEST_JOIN_(status_or_, __LINE__), lhs, __VA_ARGS__)
 #define CBT_TEST_OK_AND_ASSIGN_(result, lhs, ...)                                \

@@ -1,4 +1,4 @@
-// A directory that is gone after the test.
+// A folder that is removed after the test.
 #ifndef CBT_TESTS_SUPPORT_TEMP_DIR_H_
 #define CBT_TESTS_SUPPORT_TEMP_DIR_H_
 
@@ -30,7 +30,7 @@ class TempDir {
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   std::string path() const { return path_.string(); }
 
-  // What is in it, or in a folder in it; sorted.
+  // The sorted names in it, or in a folder within it.
   std::vector<std::string> Names(const std::string& folder = "") const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_ / folder)) {
@@ -40,13 +40,13 @@ class TempDir {
     return names;
   }
 
-  // Writes a file, and the folders above it.
+  // Writes a file, and creates the folders above it.
   void Write(const std::string& name, const std::string& contents) const {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name, std::ios::binary) << contents;
   }
 
-  // Makes what is there and can't be opened, by root neither: a socket.
+  // Creates an entry that even root cannot open: a socket.
   void WriteClosed(const std::string& name) const {
     if (mknod((path_ / name).c_str(), S_IFSOCK | S_IRUSR, 0) != 0) std::abort();
   }

@@ -1,4 +1,4 @@
-// Every variant of a kernel family as a test parameter, named by its level.
+// All variants of a kernel family as test parameters, named by level.
 #ifndef CBT_TESTS_SUPPORT_VARIANTS_H_
 #define CBT_TESTS_SUPPORT_VARIANTS_H_
 
@@ -17,8 +17,8 @@
 
 namespace cbt::test {
 
-// Base of the suites. A variant that this machine can't run is reported as skipped, never as
-// passed. At the end of a suite, what it has compared is a figure.
+// Base of the suites. A variant that this machine cannot run is skipped by name, never passed. At
+// the end of a suite the number of comparisons is printed as a figure.
 template <typename Kernels>
 class VariantTest : public testing::TestWithParam<simd::Variant<Kernels>> {
  protected:
@@ -35,7 +35,7 @@ class VariantTest : public testing::TestWithParam<simd::Variant<Kernels>> {
     PrintFigure("r3_" + name + "_inputs", calls_);
     PrintFigure("r3_" + name + "_failed", suite.failed_test_count());
   }
-  // For one call, whose answer the test compares: it is counted.
+  // For one call whose result the test compares; it is counted.
   const Kernels& kernels() const {
     ++calls_;
     return *this->GetParam().kernels;

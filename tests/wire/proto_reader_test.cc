@@ -93,9 +93,9 @@ TEST(ProtoReaderTest, RefusesMalformedBytesWithTheirPosition) {
       {std::string("\x0b\x08\x01"), "inside a group"},
       {std::string(200, '\x0b'), "nested too deeply"},
       {std::string("\xff\xff\xff\xff\xff\x0f"), "invalid field number"},
-      // Field 1, in a tag that libprotobuf takes for too long.
+      // Field 1, in a tag that libprotobuf considers too long.
       {std::string("\x88\x80\x80\x80\x80\x00\x01", 7), "invalid field number"},
-      // A length of nothing, likewise; found by a fuzzer.
+      // A length of zero, likewise; found by a fuzzer.
       {std::string("\x0a\x80\x80\x80\x80\x80\x00", 7), "a length of more than five bytes"},
   };
   for (const auto& c : cases) {
@@ -124,13 +124,13 @@ TEST(ProtoReaderTest, SurvivesRandomBytes) {
     std::string bytes(random() % 24, '\0');
     for (char& byte : bytes)
       byte = static_cast<char>(random() % 4 == 0 ? random() % 256 : random() % 32);
-    // At most one field for each two bytes.
+    // At most one field per two bytes.
     ProtoReader reader(Bytes(bytes));
     size_t fields = 0;
     while (reader.Next()) ++fields;
     ASSERT_LE(fields, bytes.size() / 2)
         << "round " << round << ": " << absl::BytesToHexString(bytes);
-    // And the decoder of whole messages.
+    // The decoder of whole messages, too.
     const auto message = DecodeMetadataMessage(Bytes(bytes));
     if (!reader.status().ok()) {
       ASSERT_FALSE(message.ok()) << "round " << round << ": " << absl::BytesToHexString(bytes);

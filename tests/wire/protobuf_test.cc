@@ -1,4 +1,4 @@
-// Our bytes against libprotobuf's, both ways.
+// Our encoding against libprotobuf's, both ways.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ std::span<const uint8_t> Bytes(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-// A value of any magnitude that the wire can carry.
+// A value of any magnitude that fits the wire.
 uint64_t AnyValue(std::mt19937_64& random) { return random() >> (1 + random() % 64 % 63); }
 
 MetadataMessage AnyMessage(std::mt19937_64& random) {
@@ -67,7 +67,7 @@ RC_GTEST_PROP(ProtobufProperty, EncodedBytesAreIdenticalWithLibprotobufs, ()) {
   RC_ASSERT(Encode(message) == ToProtobuf(message).SerializeAsString());
 }
 
-// Where a number gets a byte longer: sizes of volumes are powers of two.
+// Around values at which a varint gets longer: capacities are often powers of two.
 TEST(ProtobufTest, EncodesNumbersOfEveryLengthAsLibprotobufDoes) {
   for (unsigned bits = 7; bits < 63; ++bits) {
     for (const uint64_t value : {(uint64_t{1} << bits) - 1, uint64_t{1} << bits,
@@ -92,8 +92,8 @@ RC_GTEST_PROP(ProtobufProperty, DecodesWhatLibprotobufEncodes, ()) {
   RC_ASSERT(decoded->tuples == message.tuples);
 }
 
-// Bytes that libprotobuf refuses are refused, and those that it takes are understood in the same
-// way: fields out of order, repeated scalars, unknown fields, overlong varints.
+// Bytes that libprotobuf refuses are refused, and those it accepts mean the same: fields out of
+// order, repeated scalars, unknown fields, overlong varints.
 RC_GTEST_PROP(ProtobufProperty, AgreesWithLibprotobufOnMutatedBytes, ()) {
   std::mt19937_64 random = test::AnyRandom();
   std::string bytes = ToProtobuf(AnyMessage(random)).SerializeAsString();
@@ -130,8 +130,8 @@ RC_GTEST_PROP(ProtobufProperty, AgreesWithLibprotobufOnMutatedBytes, ()) {
     RC_ASSERT(!decoded.ok());
     return;
   }
-  // Twice libprotobuf drops bits of a malformed value and goes on; we refuse what it cut: enums and
-  // tags of more than 32 bits.
+  // In two cases libprotobuf drops bits of a malformed value and continues; we refuse these: enums
+  // and tags of more than 32 bits.
   if (!decoded.ok()) {
     const std::string text(decoded.status().message());
     RC_LOG(text);

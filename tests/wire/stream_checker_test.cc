@@ -13,7 +13,7 @@ namespace {
 constexpr auto kFixed = BlockMetadataType::kFixedLength;
 constexpr auto kVariable = BlockMetadataType::kVariableLength;
 
-// Checks messages in order; the status of the first that is refused.
+// Checks messages in order; returns the status of the first refused one.
 absl::Status CheckAll(std::vector<MetadataMessage> messages, uint64_t offset = 0,
                       uint32_t max = 0) {
   StreamChecker checker(offset, max);
@@ -36,7 +36,7 @@ TEST(StreamCheckerTest, TakesSoundStreamsAndKeepsCount) {
   EXPECT_OK(CheckAll({{kFixed, 100, {{0, 64}, {64, 64}}}}));
 }
 
-// What proto3 leaves out, and so what a message says that nobody filled in.
+// proto3 omits zeros, so an empty message has capacity 0.
 TEST(StreamCheckerTest, AttackSACapacityOfZeroIsNoCapacity) {
   for (const auto type : {kFixed, kVariable}) {
     const absl::Status status = CheckAll({{type, 0, {}}});
@@ -60,7 +60,7 @@ TEST(StreamCheckerTest, RefusesWhatEndsWhereNoVolumeDoes) {
   constexpr uint64_t kTop = kMaxCapacity + 1;
   EXPECT_OK(CheckAll({{kFixed, kMaxCapacity, {{kTop - 4096, 4096}}}}));
   for (const auto type : {kFixed, kVariable}) {
-    // As far as decoded numbers go: each is below 2^63.
+    // The whole range of decoded numbers: each is below 2^63.
     for (const Extent wrong :
          {Extent{kTop - 4096, kMaxCapacity}, Extent{kTop - 4096, 4097}, Extent{2, kMaxCapacity}}) {
       const absl::Status status = CheckAll({{type, kMaxCapacity, {wrong}}});

@@ -1,5 +1,4 @@
-// The digest of a stream's tuples, against XXH3 over the bytes that
-// docs/reference/completeness.md describes.
+// A stream's digest against XXH3 over the bytes that docs/reference/completeness.md describes.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -53,7 +52,7 @@ TEST(StreamDigest, DoesNotDependOnHowTuplesAreCut) {
       for (size_t at = 0; at < count;) {
         const size_t part = std::min<size_t>(count - at, random() % (round < 10 ? 7 : 700));
         digest.Add(std::span(offsets).subspan(at, part), std::span(lengths).subspan(at, part));
-        // Asking does not disturb it.
+        // Reading the digest does not change it.
         if (round % 3 == 0) (void)digest.digest();
         at += part;
       }

@@ -1,4 +1,4 @@
-// What a plugin with a bitmap does, and with cbt::core alone: prints the changed extents.
+// A plugin with a bitmap, on cbt::core alone: prints the changed extents.
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>

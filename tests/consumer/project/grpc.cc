@@ -1,4 +1,4 @@
-// A gRPC server of the program's own, with the metadata services on it.
+// The program's own gRPC server with the metadata services.
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>

@@ -1,4 +1,4 @@
-// A stranger's bitmap as a change map and back, through cbt::roaring.
+// Converts a foreign bitmap to a change map and back, through cbt::roaring.
 #include "cbt/roaring.h"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Snippets that need cbt::source. Other libraries are stood in for.
+// Snippets that need cbt::source, with stand-ins for other libraries.
 #include <cstdint>
 #include <memory>
 #include <string>
