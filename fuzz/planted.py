@@ -76,8 +76,8 @@ class Copy:
         inputs = max(map(int, re.findall(r"^#(\d+)", done.stdout, re.M)), default=0)
         if done.returncode == 0:
             return None, seconds, inputs
-        said = re.search(r"check failed: .*|ERROR: \w+: [\w-]+|runtime error: .*", done.stdout)
-        return said.group(0) if said else f"(ended with {done.returncode})", seconds, inputs
+        finding = re.search(r"check failed: .*|ERROR: \w+: [\w-]+|runtime error: .*", done.stdout)
+        return finding.group(0) if finding else f"(ended with {done.returncode})", seconds, inputs
 
 
 def main():

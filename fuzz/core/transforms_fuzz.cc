@@ -248,14 +248,14 @@ class Program {
     const Ranges full = item.form == Form::kBlocks ? cbt::reference::BlocksOf(item.set, item.length)
                                                    : cbt::reference::RunsOf(item.set);
     uint64_t position = 0;
-    Ranges told;
+    Ranges found;
     for (int calls = 0; calls < 60; ++calls) {
       if (calls > 0 && in_.ConsumeIntegralInRange<int>(0, 3) == 0) {
         const auto offset = in_.ConsumeIntegralInRange<uint64_t>(0, capacity_);
         CBT_FUZZ_CHECK(cursor.Seek(offset).ok());
         position =
             offset == capacity_ ? offset : offset / cursor.granularity() * cursor.granularity();
-        told.clear();
+        found.clear();
       }
       const uint64_t before = cursor.covered();
       cbt::ExtentBatch batch(in_.ConsumeIntegralInRange<size_t>(1, 70));
@@ -269,14 +269,14 @@ class Program {
         CBT_FUZZ_CHECK(extent.length > 0 && extent.offset >= at && extent.offset < capacity_);
         for (; at < extent.offset; ++at) CBT_FUZZ_CHECK(!reported[at]);
         for (; at < std::min<uint64_t>(extent.end(), capacity_); ++at) CBT_FUZZ_CHECK(reported[at]);
-        told.emplace_back(extent.offset, extent.length);
+        found.emplace_back(extent.offset, extent.length);
       }
       CBT_FUZZ_CHECK(at <= cursor.covered());
       for (; at < cursor.covered(); ++at) CBT_FUZZ_CHECK(!reported[at]);
       if (*step != cbt::Step::kComplete) continue;
       CBT_FUZZ_CHECK(cursor.covered() == capacity_);
       const auto wanted = Wanted(item, full, position);
-      if (wanted.has_value()) CBT_FUZZ_CHECK(told == *wanted);
+      if (wanted.has_value()) CBT_FUZZ_CHECK(found == *wanted);
       if (in_.remaining_bytes() == 0) return;
     }
   }

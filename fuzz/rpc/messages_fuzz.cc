@@ -1,5 +1,5 @@
-// gRPC in HTTP/2 as its receiver reads it: bytes cut into messages, against an obvious reader; the
-// values of headers; and whole answers of a server, which are OK in one case only.
+// gRPC in HTTP/2 as the receiver parses it: bytes cut into messages, against an obvious reader;
+// header values; and a server's whole answers, which succeed in exactly one case.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +37,7 @@ class Script : public cbt::fuzz::Input {
 
 absl::Cord CordOf(const std::string& bytes) { return absl::Cord(bytes); }
 
-// The messages of a stream, and what comes after them.
+// The messages of a stream, and what follows them.
 struct Contents {
   std::vector<std::string> messages;
   Result end = Result::kNeedMore;
@@ -102,7 +102,7 @@ void CheckValues(const std::string& text) {
   CBT_FUZZ_CHECK(http2::PercentDecode(text).size() <= text.size());
   CBT_FUZZ_CHECK(http2::Base64Decode(http2::Base64Encode(text)) == text);
   if (const auto bytes = http2::Base64Decode(text); bytes.has_value()) {
-    // One form, but for the padding.
+    // One encoding only, except for the padding.
     CBT_FUZZ_CHECK(http2::Base64Encode(*bytes) == text.substr(0, text.find('=')));
   }
   CBT_FUZZ_CHECK((http2::ParseStatusCode(text) == absl::StatusCode::kOk) == (text == "0"));
@@ -114,8 +114,8 @@ struct Block {
   bool has_http_status = false;
   bool ok_http = false;
   bool grpc_type = false;
-  bool bad = false;        // cut, or not base64
-  int statuses = 0;        // how many grpc-status
+  bool bad = false;        // truncated, or not base64
+  int statuses = 0;        // the number of grpc-status fields
   bool ok_status = false;  // of the last one
 };
 
@@ -153,7 +153,7 @@ Block SomeBlock(Script& script) {
   return block;
 }
 
-// What has to be so for an answer to be a success; `body` is the DATA before the trailers.
+// The conditions for a successful answer; `body` is the DATA before the trailers.
 class Success {
  public:
   void Headers(const Block& block, bool end) {
@@ -183,7 +183,7 @@ class Success {
   bool trailers_ = false;
 };
 
-// Events in any order, as a connection gives them at most; HTTP/2's own rules are not assumed.
+// Events in any order that a connection could produce; HTTP/2's own rules are not assumed.
 void CheckResponse(Script script) {
   const size_t limit = script.Take(1);
   http2::Response response(limit);
@@ -240,7 +240,7 @@ void CheckResponse(Script script) {
   drain();
   CBT_FUZZ_CHECK(response.status().has_value());
   CBT_FUZZ_CHECK(response.status()->ok() == (ended_well && success.Is(limit)));
-  // What was delivered is a beginning of what was sent, and all of it after a success.
+  // The delivered messages are a prefix of what was sent, and all of it after a success.
   const Contents sent = Obvious(success.body, limit);
   CBT_FUZZ_CHECK(got.size() <= sent.messages.size());
   CBT_FUZZ_CHECK(std::equal(got.begin(), got.end(), sent.messages.begin()));

@@ -162,9 +162,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto map = cbt::ReadBtrfsSend(*stream, options);
   if (map.ok()) CBT_FUZZ_CHECK(map->view().Contains(8192 / options.granularity));
   // A file that no command names is not reported as unchanged.
-  if (bytes.find("nobody") == std::string::npos) {
+  if (bytes.find("absent") == std::string::npos) {
     cbt::BtrfsSendOptions unnamed = options;
-    unnamed.path = "nobody";
+    unnamed.path = "absent";
     unnamed.single_name = true;
     unnamed.path_exists = false;
     const auto again = cbt::MakeMemoryStream(

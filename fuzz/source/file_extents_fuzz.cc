@@ -89,11 +89,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   // An answer without its first extents looks valid, and whether overlapping extents are detected
   // depends on where the first query begins.
-  const auto behind = [](const FileExtent& a, const FileExtent& b) {
+  const auto overlaps = [](const FileExtent& a, const FileExtent& b) {
     return b.logical < a.logical || b.logical - a.logical < a.length;
   };
-  const bool sorted = std::adjacent_find(base.begin(), base.end(), behind) == base.end() &&
-                      std::adjacent_find(target.begin(), target.end(), behind) == target.end();
+  const bool sorted = std::adjacent_find(base.begin(), base.end(), overlaps) == base.end() &&
+                      std::adjacent_find(target.begin(), target.end(), overlaps) == target.end();
   const bool honest = as_asked && sorted;
 
   auto cursor = cbt::MakePlacementDeltaCursor({base_image, base_lister},
