@@ -1,11 +1,11 @@
-// What it costs to hand a change map to CRoaring and back (cbt/roaring.h).
+// The cost of converting a change map to CRoaring and back (cbt/roaring.h).
 //
 //   to_roaring/<pattern>/<blocks>/...     a map as a roaring_bitmap_t
 //   from_roaring/<pattern>/<blocks>/...   and back, validated
 //
 //   cbt         the bridge: the portable bytes, written once and read once
 //   add_range   CRoaring from the extents of a cursor
-//   builder     a map from CRoaring's values, one after the other
+//   builder     a map from CRoaring's values, one by one
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ using Owner = RoaringOwner<Bitmap>;
 constexpr uint64_t kBlocks = uint64_t{1} << 26;
 constexpr VolumeGeometry kVolume = {.capacity = kBlocks * 4 * kKiB, .granularity = 4 * kKiB};
 
-// A map of one of the patterns of bitmaps, and the same as CRoaring's.
+// A map of one of the bitmap patterns, and the same as CRoaring's.
 struct Inputs {
   explicit Inputs(const std::string& name) {
     std::vector<uint64_t> words(kBlocks / 64);
@@ -51,7 +51,7 @@ struct Inputs {
   Owner bitmap;
 };
 
-// CRoaring's own functions, under whichever names its version has them.
+// CRoaring's functions, in whichever namespace its version declares them.
 using namespace ::roaring;       // NOLINT(google-build-using-namespace)
 using namespace ::roaring::api;  // NOLINT(google-build-using-namespace)
 

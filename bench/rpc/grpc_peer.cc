@@ -93,7 +93,7 @@ class GeneratedRelay final : public csi::v1::SnapshotMetadata::Service {
   const std::unique_ptr<csi::v1::SnapshotMetadata::Stub> plugin_;
 };
 
-// Sends `count` messages, the given ones again and again.
+// Sends `count` messages, repeating the given ones.
 class CeilingService final : public test::RawService {
  public:
   CeilingService(const Messages& messages, size_t count) {
@@ -134,7 +134,7 @@ class CeilingService final : public test::RawService {
   std::vector<grpc::ByteBuffer> messages_;
 };
 
-// A server of a generic gRPC service, and where it listens.
+// A server of a generic gRPC service, and its address.
 struct Host {
   Host(grpc::Service& service, Path on) : path(on), address(Listen(on)) {
     grpc::ServerBuilder builder;
@@ -155,7 +155,7 @@ struct Host {
   }
   ~Host() { server->Shutdown(std::chrono::system_clock::now()); }
 
-  // With a connection of its own.
+  // With its own connection.
   std::shared_ptr<grpc::Channel> Channel() const {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -174,7 +174,7 @@ struct Host {
   std::unique_ptr<grpc::Server> server;
 };
 
-// A call whose messages are dropped as they came.
+// A call whose messages are dropped on arrival.
 class RawCall {
  public:
   explicit RawCall(const std::shared_ptr<grpc::Channel>& channel)

@@ -1,4 +1,4 @@
-// What the benchmarks of rpc share: a volume, its encoded messages, addresses, and a clock that
+// Shared parts of the rpc benchmarks: a volume, its encoded messages, addresses, and a clock that
 // also counts processor time.
 #ifndef CBT_BENCH_RPC_PARTS_H_
 #define CBT_BENCH_RPC_PARTS_H_
@@ -24,13 +24,13 @@ inline constexpr size_t kWords = 64 * kMiB / 8;
 inline constexpr uint64_t kCapacity = uint64_t{kWords} * 64 * kBlock;
 inline constexpr char kPath[] = "/csi.v1.SnapshotMetadata/GetMetadataAllocated";
 
-// Ends the program if a benchmark's result is wrong.
+// Exits the program if a benchmark's result is wrong.
 void Check(bool condition, const char* what);
 
 // Two bitmaps of 64 MiB that differ in about 4 % of their bits.
 std::unique_ptr<ExtentCursor> OpenVolume(bool blocks);
 
-// Provides that volume, whatever is asked for.
+// Provides that volume for every request.
 class VolumeProvider final : public SnapshotProvider {
  public:
   explicit VolumeProvider(bool blocks) : blocks_(blocks) {}
@@ -50,23 +50,23 @@ struct Messages {
 };
 
 Messages EncodeVolume(bool blocks, uint32_t max_results);
-// Of the same; remembered.
+// The number of tuples in them; cached.
 uint64_t TuplesOf(bool blocks, uint32_t max_results);
 
 enum class Path { kUnix, kTcp, kUnixTls, kTcpTls };
 
 std::string_view NameOf(Path path);
 bool IsTls(Path path);
-// "127.0.0.1:0", or a path that no other server of this process has.
+// "127.0.0.1:0", or a path that no other server of this process uses.
 std::string Listen(Path path);
 
 // One certificate for all servers; empty without TLS.
 rpc::TlsOptions ServerTls(Path path);
 rpc::ClientTlsOptions ClientTls(Path path);
 
-// Processor time of this process, both ends of a stream, from here to Report(): counters `cpu_ms`
-// and `system_ms` of an iteration, and `per_cpu_s`, items for each second of it. Also sets the
-// items.
+// Measures the processor time of this process, both ends of a stream, until Report(): sets the
+// counters `cpu_ms` and `system_ms` per iteration and `per_cpu_s`, items per second of it. Also
+// sets the items.
 class CpuClock {
  public:
   CpuClock();

@@ -87,7 +87,7 @@ void OurClient(benchmark::State& state, const std::string& address, bool blocks,
   clock.Report(state, expected);
 }
 
-// Both ends' work on the tuples in one thread, without a transport.
+// The work of both ends on the tuples, in one thread and without a transport.
 void Work(benchmark::State& state, bool blocks, Path, uint32_t max_results) {
   const uint64_t expected = TuplesOf(blocks, max_results);
   const BlockMetadataType type =

@@ -29,9 +29,9 @@ namespace cbt::bench {
 namespace {
 
 constexpr uint32_t kTuples = 8192;
-// Of an iteration: about 200 MB.
+// Per iteration: about 200 MB.
 constexpr size_t kCount = 2000;
-// As many as a server has in its pool: they stay in the processor's cache.
+// As many as a server's pool has: they stay in the processor's cache.
 constexpr size_t kDifferent = 16;
 
 const Messages& Some() {
@@ -48,7 +48,7 @@ const Messages& Some() {
   return messages;
 }
 
-// Writes `kCount` messages, each from its memory.
+// Writes `kCount` messages, each in its own memory.
 class Sender final : public rpc::CallHandler {
  public:
   Sender(rpc::ServerCall& call, const std::vector<absl::Cord>& messages)
@@ -149,7 +149,7 @@ void OfGrpc(benchmark::State& state, bool, Path path, uint32_t) {
   TransportCeiling(state, path, Some(), kCount);
 }
 
-// What the system allows: one thread writes two messages at a time, another reads 64 KiB at a time.
+// The system's limit: one thread writes two messages at a time, another reads 64 KiB at a time.
 void Socket(benchmark::State& state, bool, Path, uint32_t) {
   const Messages& messages = Some();
   std::array<int, 2> ends = {};

@@ -47,7 +47,7 @@ struct Buffer {
   uint8_t* const bytes;
 };
 
-// The two files, open, with nothing of them in the page cache.
+// Both files, open, with none of their pages cached.
 struct Pair {
   Pair(const std::string& base_path, const std::string& target_path, bool direct)
       : base(Open(base_path, direct)), target(Open(target_path, direct)) {
@@ -97,8 +97,8 @@ void Compare(const uint8_t* base, const uint8_t* target, size_t length) {
   }
 }
 
-// `threads` take pieces of `piece` bytes in order and read base, then target. The kernel is asked
-// to read `hinted` bytes of each file ahead, `hint` bytes a call.
+// `threads` take pieces of `piece` bytes in order and read base, then target. Each asks the kernel
+// to read `hinted` bytes of both files ahead, `hint` bytes per call.
 void ReadWithThreads(const Pair& pair, size_t threads, size_t piece, uint64_t hinted, size_t hint) {
   std::atomic<uint64_t> next{0};
   const auto work = [&] {
@@ -108,7 +108,7 @@ void ReadWithThreads(const Pair& pair, size_t threads, size_t piece, uint64_t hi
       const uint64_t at = next.fetch_add(piece);
       if (at >= pair.size) return;
       if (hinted > 0) {
-        // Each piece is asked for once: the first one asks for the whole window.
+        // Each piece is requested once: the first request covers the whole window.
         const uint64_t from = at == 0 ? 0 : at + hinted;
         for (uint64_t ask = from; ask < std::min(at + hinted + piece, pair.size); ask += hint) {
           for (const int side : {pair.base, pair.target}) {
@@ -172,7 +172,7 @@ void ReadWithUring(const Pair& pair, size_t depth, size_t piece) {
     io_uring_cqe* done = nullptr;
     while (io_uring_peek_cqe(&ring, &done) == 0) {
       auto& slot = *static_cast<Slot*>(io_uring_cqe_get_data(done));
-      // A short read would need a second one: a real reader has to ask for the rest.
+      // A real reader would have to request the rest after a short read.
       if (done->res != static_cast<int>(slot.length)) Fail("io_uring: short read");
       io_uring_cqe_seen(&ring, done);
       if (--slot.waiting > 0) continue;
@@ -290,7 +290,7 @@ void Print(const char* source, const std::string& base, const std::string& targe
   }
 }
 
-// A file of random bytes that is on the disk when this returns.
+// Writes a file of random bytes and flushes it to disk.
 void WriteFile(const std::string& path, uint64_t bytes, unsigned seed) {
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (descriptor < 0) Fail(path.c_str());

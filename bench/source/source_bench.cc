@@ -140,7 +140,7 @@ void AddListings() {
   for (const test::Listing& listing : test::Listings()) {
     // A status for every seven bytes would be meaningless; see below.
     if (listing.name == "Vmware" || listing.name == "RbdDiff") continue;
-    // A dump of eras has an element for each block, also for those between the ranges.
+    // An era dump has an element for each block, also for those between the ranges.
     const uint64_t entries = listing.name == "EraDump" ? kEntries / 10 : kEntries;
     const auto make = [listing, entries] {
       Ranges ranges = Scattered(entries);

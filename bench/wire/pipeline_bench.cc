@@ -69,7 +69,7 @@ BitmapView BitsOf(const Volume& volume) {
                                   0, kBytes * 8));
 }
 
-// The rows of a pattern run one after the other and share its bits.
+// The rows of a pattern run one after another and share its bits.
 const Volume& VolumeOf(const Pattern& pattern, bool as_map) {
   static Volume present;
   const std::string name = as_map ? "map" : pattern.name;
@@ -91,7 +91,7 @@ std::unique_ptr<ExtentCursor> OpenCursor(const Volume& volume, uint64_t block_si
   return block_size == 0 ? std::move(cursor) : Value(ToBlocks(std::move(cursor), block_size));
 }
 
-// Both ends of a stream, without what is between them.
+// Both ends of a stream without a transport.
 class Pipeline {
  public:
   Pipeline(Stage stage, BlockMetadataType type, uint64_t capacity)
@@ -172,7 +172,7 @@ uint64_t RunPipeline(const Volume& volume, const Style& style, Stage stage) {
   return pipeline.Finish();
 }
 
-// Calls use(offset, length) for each extent, or block, that a loop over the words finds.
+// Calls use(offset, length) for each extent or block that a loop over the words finds.
 template <typename Use>
 void ListByLoop(const Volume& volume, uint64_t block_size, Use use) {
   if (block_size == kGranularity) {

@@ -141,7 +141,7 @@ void Register(const std::string& pattern, const std::shared_ptr<const Message>& 
   Add(decode + "libprotobuf", bytes,
       [=, response = std::make_shared<csi::v1::GetMetadataDeltaResponse>()] {
         if (!response->ParseFromArray(message->bytes.data(), static_cast<int>(bytes))) std::abort();
-        // A client reads what it parses: the same rules, in the obvious way.
+        // A client reads what it parses: the same rules, checked in the obvious way.
         int64_t end = 0;
         for (const auto& tuple : response->block_metadata()) {
           if (tuple.size_bytes() <= 0 || tuple.byte_offset() < end) std::abort();
