@@ -1,32 +1,34 @@
 # Forwards to CMake: each target is one or two presets (CMakePresets.json). Every target first
-# installs the Debian packages that it needs and that are missing (cmake/packages.txt).
+# installs the missing Debian packages that it needs (cmake/packages.txt).
 
 PACKAGES := cmake/install-packages.sh
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PREFIX ?= /usr/local
 
-# $(call build,preset,package groups,options of CMake): the groups of the preset's tree, its configuration, its build.
+# $(call build,preset,package groups,options of CMake): installs the groups, configures the preset's
+# tree and builds it.
 define build
 	@$(PACKAGES) $(2)
 	@cmake --preset $(1) $(3)
 	@cmake --build --preset $(1) --parallel $(JOBS)
 endef
 
-# $(call ctest,preset); LABEL_EXCLUDE is a regular expression of test labels to leave out. What a test skipped
-# is compared with tests/may_skip.txt. Many tests wait more than they work: half as many again as processors.
+# $(call ctest,preset); LABEL_EXCLUDE is a regular expression of test labels to leave out. Skipped
+# tests are compared with tests/may_skip.txt. Many tests mostly wait, so half as many again as
+# processors run at once.
 TEST_JOBS ?= $(shell echo $$(($(JOBS) + ($(JOBS) + 1) / 2)))
 ctest = @rm -f build/$(1)/skips.txt; \
 	  CBT_SKIPS=$(CURDIR)/build/$(1)/skips.txt ctest --preset $(1) --parallel $(TEST_JOBS) $(if $(LABEL_EXCLUDE),--label-exclude '$(LABEL_EXCLUDE)') && \
 	  python3 -B tests/skips.py build/$(1)
 
-# One tree, build/release, in three steps: libraries and command, tests, benchmarks. Each configures what it needs
-# and leaves alone what an earlier one added.
+# One tree, build/release, in three steps: libraries and command, tests, benchmarks. Each configures
+# what it needs and keeps what an earlier step added.
 libraries_only = $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF -DCBT_BUILD_BENCH=OFF)
 
 .PHONY: all debug clang test-build test asan asan-core tsan fuzz fuzz-long fuzz-planted coverage mutation planted scorecard soak load bench \
         bench-build bench-once bench-cold bench-docs emulation golden-arm64 newest-debian newest-croaring interop-js ceph demo lint tidy \
         nightly docs deb deb-test install clean help
-# The trees share the machine, not each other: one after the other, also under -j.
+# The trees share the machine, so they build one after another, also under -j.
 .NOTPARALLEL:
 
 all:
@@ -54,8 +56,8 @@ asan:
 	$(call build,asan,build test)
 	$(call ctest,asan)
 
-# Core and sources only: what reads the bytes of others; the tests' own code is not instrumented. The libraries are
-# those of the fuzzers.
+# Core and sources only: the code that parses untrusted bytes. The tests' own code is not
+# instrumented, and the libraries are the fuzzers'.
 asan-core:
 	@$(PACKAGES) build fuzz test
 	@cmake --preset fuzz -DCBT_BUILD_TESTS=ON
@@ -77,15 +79,15 @@ fuzz:
 	@cbt=build/release/bin/cbt; fuzz/make_corpus.py --output build/fuzz/corpus \
 	  $$(test -x $$cbt && echo --cbt $$cbt)
 
-# Each fuzzer for FUZZ_SECONDS, or those that FUZZERS names; what they find worth keeping, and what
-# breaks, stays in FUZZ_KEEP.
+# Runs each fuzzer, or those that FUZZERS names, for FUZZ_SECONDS. FUZZ_KEEP keeps new seeds and
+# crashes.
 FUZZ_SECONDS ?= 3600
 FUZZ_KEEP ?= build/fuzz/kept
 FUZZERS ?=
 fuzz-long: fuzz
 	@fuzz/run.sh build/fuzz/bin build/fuzz/corpus $(FUZZ_KEEP) $(FUZZ_SECONDS) $(FUZZERS)
 
-# Whether each fuzzer finds bugs that are put there for it.
+# Checks that each fuzzer finds planted bugs.
 fuzz-planted: fuzz
 	@cbt=build/release/bin/cbt; fuzz/planted.py $$(test -x $$cbt && echo --cbt $$PWD/$$cbt)
 
@@ -109,13 +111,13 @@ bench: bench-build
 bench-docs: bench-build
 	$(call report,--document docs/performance.md)
 
-# Each benchmark, for a moment: do they still run? The inputs of a quarter of a gigabyte are for measuring.
+# Runs each benchmark once to see that it still works, without the inputs of a quarter of a gigabyte.
 bench-once: bench-build
 	@for bench in build/release/bin/bench_*; do echo "$$bench"; \
 	  said=$$($$bench --benchmark_min_time=0.01 '--benchmark_filter=-/(268435456|10000)/' 2>&1) || \
 	    { echo "$$said"; exit 1; }; done
 
-# Images that are not in the page cache, on a file system of its own (FUSE) or in COLD_FOLDER. Run by hand.
+# Images outside the page cache, on a private file system (FUSE) or in COLD_FOLDER. Run by hand.
 bench-cold:
 	@$(PACKAGES) build bench bench-cold
 	@cmake --preset release -DCBT_BUILD_BENCH=ON $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF)
@@ -133,21 +135,21 @@ interop-js: all
 	  npm install --prefix build/js --no-audit --no-fund --silent @grpc/grpc-js
 	@NODE_PATH=$(CURDIR)/build/js/node_modules node tests/interop/js_test.js build/release/bin/cbt
 
-# Plants faults and lists those that no test notices: MUTANTS of them (200, about an hour). Each run takes a new
-# seed and prints it; MUTATION_SEED repeats one.
+# Plants faults and lists those that no test notices: MUTANTS of them (200, about an hour). Each run
+# uses a new seed and prints it; MUTATION_SEED repeats one.
 MUTANTS ?= 200
 MUTATION_SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 mutation:
 	@$(PACKAGES) build test
 	@tests/mutation/mutate.py --mutants $(MUTANTS) --seed $(MUTATION_SEED)
 
-# Is every test able to fail? One fault for each disaster and each kind of test, in a copy of the tree;
-# PLANTED: only those whose name holds this.
+# Can every test fail? One fault for each disaster and each kind of test, in a copy of the tree;
+# PLANTED: only faults whose name contains this.
 planted:
 	@$(PACKAGES) build test
 	@tests/planted/plant.py --jobs $(JOBS) --only '$(PLANTED)'
 
-# The golden files of the formats on 64-bit ARM; takes abseil's arm64 packages from the mirror.
+# The formats' golden files on 64-bit ARM; downloads abseil's arm64 packages from the mirror.
 golden-arm64:
 	@$(PACKAGES) build emulation
 	@tests/emulation/run_golden.sh . build/golden-arm64
@@ -159,12 +161,13 @@ newest-debian:
 	@$(PACKAGES) newest
 	@tests/machines/newest.sh . $(NEWEST_ROOT) $(NEWEST_SUITE)
 
-# What knows CRoaring, against the newest package of it that Debian has; takes it from the mirror.
+# The code that uses CRoaring, with Debian's newest package of it, downloaded from the mirror.
 newest-croaring:
 	@$(PACKAGES) build test bench
 	@tests/machines/newest_croaring.sh . build/croaring
 
-# The figures of docs/reliability.md. SCORECARD: --rows 1,7 for some, --all for those that take minutes to an hour as well.
+# The figures of docs/reliability.md. SCORECARD: --rows 1,7 for some, --all to include those that
+# take minutes to an hour.
 SCORECARD ?=
 scorecard: test-build
 	@tests/scorecard/scorecard.py $(SCORECARD)
@@ -174,13 +177,13 @@ ceph: all
 	@$(PACKAGES) ceph
 	@tests/ceph/run.sh build/release/bin/cbt . build/release
 
-# Mixed load on `serve` and `relay` for SOAK_SECONDS (an hour); what was seen stays in build/soak.
+# Mixed load on `serve` and `relay` for SOAK_SECONDS (an hour); build/soak keeps the findings.
 SOAK_SECONDS ?= 3600
 soak_test = @/usr/bin/python3 -B tests/soak/$(1) build/release/bin/cbt build/release/tests/interop $(2)
 soak: test-build
 	$(call soak_test,soak.py,--seconds $(SOAK_SECONDS) --output build/soak)
 
-# A thousand slow readers, ten thousand that go away: LOAD_OPTIONS, see tests/soak/load.py.
+# A thousand slow readers, ten thousand that vanish: LOAD_OPTIONS, see tests/soak/load.py.
 load: test-build
 	$(call soak_test,load.py,build/release/bin/slow_readers $(LOAD_OPTIONS))
 
@@ -192,12 +195,12 @@ lint: all
 	@$(PACKAGES) lint
 	@cmake/lint.sh build/release $(JOBS) format cppcheck
 
-# clang-tidy of the whole of src/, half an hour: `make nightly` has it.
+# clang-tidy of the whole of src/, half an hour; part of `make nightly`.
 tidy: all
 	@$(PACKAGES) lint
 	@cmake/lint.sh build/release $(JOBS) tidy
 
-# What takes longer than a change may wait: hours. Goes on after what fails, and ends with what ran.
+# Checks that take hours. Continues after failures, and ends with a list of what ran.
 nightly:
 	@.ci/nightly
 

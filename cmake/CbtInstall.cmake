@@ -1,8 +1,8 @@
-# What `cmake --install` gives a consumer: headers, static libraries, a CMake package with components,
-# a pkg-config file for each library, the contracts' .proto files, and the documents.
+# What `cmake --install` provides: headers, static libraries, a CMake package with components, a
+# pkg-config file for each library, the contracts' .proto files, and the documents.
 #
-# Every component has an export set of its own, so that the files a consumer of core reads never
-# mention gRPC. Dependencies are taken from the targets: nothing is listed a second time here.
+# Every component has its own export set, so that the files for a consumer of core never mention
+# gRPC. Dependencies are derived from the targets: nothing is listed a second time here.
 include(CMakePackageConfigHelpers)
 
 set(cbt_components core source)
@@ -19,7 +19,7 @@ endif()
 set(cbt_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/cbt)
 set(cbt_pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# pkg-config finds the prefix from where the file lies, so that an installed tree can be moved.
+# pkg-config derives the prefix from the file's own path, so that an installed tree can be moved.
 if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
   set(cbt_pc_prefix ${CMAKE_INSTALL_PREFIX})
   set(cbt_pc_libdir ${CMAKE_INSTALL_LIBDIR})
@@ -35,8 +35,9 @@ else()
   set(cbt_pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
 
-# Turns what target cbt_<component> links into pkg-config's words: PC_REQUIRES and PC_LIBS. The
-# libraries are static, so private dependencies count as well; ours alone stay out of the export.
+# Translates the link libraries of target cbt_<component> into pkg-config's fields: PC_REQUIRES and
+# PC_LIBS. The libraries are static, so private dependencies count as well; only our build-interface
+# targets are excluded.
 function(cbt_pkgconfig_dependencies component)
   get_target_property(links cbt_${component} INTERFACE_LINK_LIBRARIES)
   set(requires "")
@@ -66,7 +67,7 @@ function(cbt_pkgconfig_dependencies component)
     elseif(link STREQUAL "PkgConfig::CBT_NGHTTP2")
       list(APPEND requires libnghttp2)
     elseif(link MATCHES "^PkgConfig::CBT_(.+)$")
-      # Of the list NAME=module; another match would forget the first one's name.
+      # Saved from the match of NAME=module, because the next match overwrites it.
       set(library ${CMAKE_MATCH_1})
       foreach(pair IN LISTS cbt_source_libraries)
         if(pair MATCHES "^${library}=(.+)$")
@@ -132,13 +133,13 @@ if(CBT_WITH_GRPC)
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt FILES_MATCHING PATTERN "*.h")
 endif()
 
-# Laid out as in the source tree, so that links from one document to another hold.
+# Laid out as in the source tree, so that links between documents work.
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
         FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 
-# The contracts themselves, for generated code in any language. gRPC's own services come with gRPC.
+# The contracts, for code generation in any language. gRPC's own services come with gRPC.
 set(cbt_proto_dir ${CMAKE_INSTALL_DATADIR}/cbt/proto)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/proto/ DESTINATION ${cbt_proto_dir}
         FILES_MATCHING PATTERN "*.proto" PATTERN grpc EXCLUDE)

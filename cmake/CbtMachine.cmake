@@ -1,5 +1,5 @@
-# Machines that libcbt can't be right on are refused before anything is compiled. Reads what project()
-# found out about the compiler's target; also runs by itself (cmake -D... -P), which the tests do.
+# Refuses machines on which libcbt would be wrong, before anything is compiled. Uses what project()
+# detected about the compiler's target. Tests run it alone (cmake -D... -P).
 if(CMAKE_CXX_BYTE_ORDER AND NOT CMAKE_CXX_BYTE_ORDER STREQUAL "LITTLE_ENDIAN")
   message(FATAL_ERROR "libcbt does not support big-endian machines: it reads bitmaps and files as they "
                       "lie in memory, in little-endian order")

@@ -1,5 +1,5 @@
-# Every option of the build. What only this project's own developers need is off when it is built as
-# part of another one.
+# Every option of the build. Options for developers of this project are off when it is built as part
+# of another one.
 option(CBT_WITH_RPC "Build cbt::rpc, servers and clients of gRPC's protocol" ON)
 option(CBT_WITH_GRPC "Build cbt::grpc, services for gRPC servers of others" ${CBT_WITH_RPC})
 option(CBT_WITH_ROARING "Offer cbt::roaring, the bridge to CRoaring's bitmaps (headers only)" ON)
@@ -16,7 +16,7 @@ option(CBT_SANITIZE_TESTS "Sanitize the tests' own code as well as what they tes
 set(CBT_FUZZING_ENGINE "-fsanitize=fuzzer" CACHE STRING "What links a fuzzer to its engine")
 set(CBT_PROPERTY_RUNS 1000 CACHE STRING "Random inputs that each property test tries")
 
-# How another project compiles is for that project to say.
+# The build type is the enclosing project's choice.
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
@@ -26,8 +26,8 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 include(GNUInstallDirs)
 
-# A compiler that remembers what it has compiled, where there is one. What a precompiled header brings is part of
-# what it compares.
+# A compiler cache, if there is one. It includes the contents of precompiled headers in its
+# comparison.
 find_program(CBT_CCACHE ccache)
 if(CBT_CCACHE AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CBT_CCACHE})

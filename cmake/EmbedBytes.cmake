@@ -1,4 +1,5 @@
-# cmake -DINPUT=<file> -DOUTPUT=<file.inc> -P EmbedBytes.cmake: the bytes of a file as a list of C++ numbers.
+# cmake -DINPUT=<file> -DOUTPUT=<file.inc> -P EmbedBytes.cmake: writes the bytes of a file as a list
+# of C++ numbers.
 file(READ ${INPUT} hex HEX)
 string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
 string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" bytes "${bytes}")

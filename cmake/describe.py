@@ -1,4 +1,4 @@
-"""Makes man pages and completions for bash, zsh and fish from what `cbt describe` prints.
+"""Generates man pages and completions for bash, zsh and fish from the output of `cbt describe`.
 
   describe.py CBT OUTPUT    OUTPUT/man/*.1, OUTPUT/completions/{bash/cbt,zsh/_cbt,fish/cbt.fish}
 """
@@ -27,7 +27,7 @@ def first_line(text):
 # Man pages.
 
 def roff(text):
-    """Text as it is, whatever it begins with."""
+    """Text that is not interpreted, whatever it begins with."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
     return "\\&" + text if text[:1] in (".", "'") else text
 
@@ -114,10 +114,10 @@ def case_of_commands(root, indent, shell_case):
 
 
 def bash_value(option):
-    """What completes the value of an option."""
+    """The completion of an option's value."""
     if option["choices"]:
         choices = f"choices=\"{' '.join(option['choices'])}\""
-        # The parts of a list before the last comma stay.
+        # Keeps the part of a list before the last comma.
         return choices + ("; [[ $current != *,* ]] || prefix=${current%,*}," if option["repeated"] else "")
     if option["type"] == "DIR":
         return "mapfile -t COMPREPLY < <(compgen -d -- \"$current\"); return"
@@ -177,7 +177,7 @@ def zsh_quote(text):
 
 
 def zsh_value(option):
-    """What completes the value of an option, as _arguments takes it."""
+    """The completion of an option's value, for _arguments."""
     if option["choices"]:
         choices = " ".join(option["choices"])
         return f"_sequence compadd - {choices}" if option["repeated"] else f"({choices})"
@@ -187,7 +187,9 @@ def zsh_value(option):
 
 
 def zsh_option(option):
-    """The words of _arguments: one for each name, of which one is enough unless the option may be repeated."""
+    """The arguments of _arguments: one per name; a single one suffices unless the option may be
+    repeated.
+    """
     text = zsh_quote(first_line(option["description"]))
     alone = "*" if option["repeated"] else f"({' '.join(option['names'])})"
     for name in option["names"]:
@@ -233,7 +235,7 @@ def fish_quote(text):
 
 
 def fish_value(option):
-    """The options of `complete` for the value of an option."""
+    """The options of `complete` for an option's value."""
     if option["flag"]:
         return ""
     if option["choices"]:
@@ -283,13 +285,13 @@ def main():
     moment = os.environ.get("SOURCE_DATE_EPOCH")
     day = datetime.datetime.fromtimestamp(int(moment), datetime.timezone.utc) if moment else datetime.datetime.now()
     for old in (output / "man").glob("*.1"):
-        old.unlink()  # of a subcommand that is gone
+        old.unlink()  # of a removed subcommand
     for path, command in walk(root):
         write(output / "man" / ("-".join(("cbt",) + path) + ".1"),
               man_page(path, command, version, day.strftime("%Y-%m-%d")))
     write(output / "completions/zsh/_cbt", zsh(root))
     write(output / "completions/fish/cbt.fish", fish(root))
-    # The last: the build takes it for the sign that all are written.
+    # Written last: the build uses it as the sign that all files are complete.
     write(output / "completions/bash/cbt", bash(root))
 
 

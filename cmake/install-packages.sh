@@ -20,7 +20,7 @@ if ! command -v dpkg-query >/dev/null 2>&1; then
   exit 0
 fi
 
-# Each package once, however many of the groups name it; "?group" for a group that nothing is in.
+# Each package once, however many groups name it; "?group" for an unknown group.
 wanted=$(
   awk -v asked="$*" '
     BEGIN { for (i = split(asked, list, " "); i > 0; --i) asked_for[list[i]] = 1 }
@@ -42,7 +42,7 @@ case $wanted in
     ;;
 esac
 
-# dpkg-query fails when it knows nothing of a package, which is one of the answers here.
+# dpkg-query fails for unknown packages, which is a valid result here.
 # shellcheck disable=SC2086
 installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $wanted 2>/dev/null || true)
 missing=""
@@ -73,7 +73,7 @@ else
 fi
 
 echo "install-packages: installing$missing" >&2
-# Waits for another apt that is at work, asks nothing, and leaves standard input alone.
+# Waits for another apt, asks nothing, and does not read standard input.
 options="-q -y -o DPkg::Lock::Timeout=300"
 # shellcheck disable=SC2086
 $as_root DEBIAN_FRONTEND=noninteractive apt-get $options update </dev/null >&2 ||

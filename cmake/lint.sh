@@ -21,8 +21,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 failed=0
 
-# for_each FILES_AT_A_TIME COMMAND...: runs the command on the files that standard input names. What one
-# run says stays together, and is left out when it found nothing.
+# for_each FILES_AT_A_TIME COMMAND...: runs the command on the files listed on standard input. The
+# output of one run stays together, and is omitted if it found nothing.
 for_each() {
   at_a_time=$1
   shift
@@ -34,7 +34,7 @@ for_each() {
 asked() { case $checks in *" $1 "*) return 0 ;; *) return 1 ;; esac; }
 
 if asked format; then
-  # Files of the tree, also those that git does not know yet, without those that were just deleted.
+  # Files of the tree, including those that git does not know yet, without deleted ones.
   if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
     files=$(git ls-files --cached --others --exclude-standard -- '*.cc' '*.h')
   else
@@ -45,7 +45,7 @@ if asked format; then
   echo "$files" | for_each 16 clang-format --dry-run -Werror || failed=1
 fi
 
-# The other two see each file as it is, without the headers that GCC precompiled for it.
+# clang-tidy and cppcheck read each file without GCC's precompiled headers.
 commands=$build/lint
 mkdir -p "$commands"
 sed 's/ -Winvalid-pch//; s/ -include [^ "]*cmake_pch\.hxx//; s/-E env [^ ]* [^ ]*ccache //' \
@@ -60,8 +60,8 @@ if asked tidy; then
 fi
 
 if asked cppcheck; then
-  # Of tests it says nothing: it has no notion of the macros of the property tests. What it must not find
-  # stands, with reasons, in cppcheck.txt. It remembers files that have not changed.
+  # Tests are excluded: it does not understand the macros of property tests. cppcheck.txt lists,
+  # with reasons, what it must not report. It caches results of unchanged files.
   echo "cppcheck: src/ and include/"
   cppcheck --quiet -j "$jobs" --std=c++20 --enable=warning,performance,portability,style \
     --suppressions-list=cmake/cppcheck.txt --inline-suppr --cppcheck-build-dir="$commands" \
