@@ -1,4 +1,4 @@
-// How far a backup has come, in a small file beside it.
+// The progress of a backup, in a small file beside it.
 #ifndef EXAMPLES_BACKUP_CLIENT_CHECKPOINT_H_
 #define EXAMPLES_BACKUP_CLIENT_CHECKPOINT_H_
 

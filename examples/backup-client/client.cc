@@ -2,8 +2,8 @@
 //
 //   client ADDRESS BASE TARGET VOLUME BACKUP
 //
-// BACKUP is a copy of the snapshot BASE and becomes one of TARGET; VOLUME is where TARGET's data
-// can be read. How far it has come is in BACKUP.checkpoint, until the backup is complete.
+// BACKUP is a copy of the snapshot BASE and becomes one of TARGET; VOLUME is a file with TARGET's
+// data. BACKUP.checkpoint has the progress until the backup is complete.
 #include "cbt/rpc/client.h"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ absl::Status Copy(int volume, int backup, const cbt::Extent& range) {
 // [/copy]
 
 // [backup]
-// Goes on where the checkpoint says, and moves it forward.
+// Continues at the checkpoint, and advances it.
 absl::Status Backup(cbt::rpc::ListRequest request, int volume, int backup,
                     const std::string& checkpoint_path) {
   absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(checkpoint_path);
@@ -60,7 +60,7 @@ absl::Status Backup(cbt::rpc::ListRequest request, int volume, int backup,
     for (size_t i = 0; i < batch.size(); ++i) {
       if (auto status = Copy(volume, backup, batch[i]); !status.ok()) return status;
     }
-    // First the data is on disk, then the checkpoint says so.
+    // Flush the data first, then record it in the checkpoint.
     if (fdatasync(backup) != 0) return absl::ErrnoToStatus(errno, "syncing the backup");
     checkpoint->offset = cursor.covered();
     if (auto status = WriteCheckpoint(*checkpoint, checkpoint_path); !status.ok()) return status;

@@ -1,4 +1,4 @@
-// Two dense bitmaps of changed blocks become change maps, and their union one delta.
+// Turns two dense bitmaps of changed blocks into change maps, and their union into one delta.
 //
 //   maps MONDAY_TO_TUESDAY TUESDAY_TO_WEDNESDAY OUT
 //

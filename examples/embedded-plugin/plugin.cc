@@ -1,4 +1,4 @@
-// A plugin that has a gRPC server already: the metadata service joins Identity, Controller and Node
+// A plugin with an existing gRPC server: the metadata service joins Identity, Controller and Node
 // on its socket. Usage: plugin [ADDRESS]
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -19,7 +19,7 @@
 constexpr uint64_t kBlock = 4 * cbt::kKiB;
 constexpr uint64_t kBlocks = 64;
 
-// Stands in for your storage: the blocks that each snapshot has, a bit each, and one delta.
+// Stands in for your storage: the allocated blocks of each snapshot, one bit each, and one delta.
 const std::map<std::string, std::vector<uint8_t>, std::less<>> kAllocated = {
     {"monday", {0xff, 0x0f, 0, 0, 0, 0, 0, 0}},
     {"tuesday", {0xff, 0x0f, 0, 0, 0, 0x11, 0, 0x80}},
@@ -46,7 +46,7 @@ class MyProvider : public cbt::SnapshotProvider {
     return absl::InvalidArgumentError("the base is newer than the target");
   }
 
-  // The bits stay where they are while the cursor reads them.
+  // The cursor reads the bits in place.
   static absl::StatusOr<cbt::MetadataSource> Serve(const std::vector<uint8_t>& bits) {
     auto view = cbt::BitmapView::Create(bits, /*first_bit=*/0, kBlocks);
     if (!view.ok()) return view.status();
@@ -59,7 +59,7 @@ class MyProvider : public cbt::SnapshotProvider {
 // [/provider]
 
 // [identity]
-// What the plugin has already. Any style will do: this one uses callbacks, the others block.
+// Existing code. Any style works: this class uses callbacks, the others block.
 class Identity final : public csi::v1::Identity::CallbackService {
   grpc::ServerUnaryReactor* GetPluginInfo(grpc::CallbackServerContext* context,
                                           const csi::v1::GetPluginInfoRequest*,

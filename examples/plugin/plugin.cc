@@ -1,4 +1,4 @@
-// A plugin with a server of its own. Usage: plugin [ADDRESS]
+// A plugin with its own server. Usage: plugin [ADDRESS]
 #include <csignal>
 #include <cstdio>
 

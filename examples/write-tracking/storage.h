@@ -25,7 +25,7 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  // Creates the volume and its first snapshot, if need be.
+  // Creates the volume and its first snapshot if they do not exist.
   absl::Status Start() {
     if (volume_ < 0 || ftruncate(volume_, static_cast<off_t>(kCapacity)) != 0) {
       return absl::ErrnoToStatus(errno, PathOf("volume"));

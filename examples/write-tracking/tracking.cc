@@ -47,7 +47,7 @@ absl::Status Snapshot(cbt::ChangeTracker& tracker, Storage& storage, const std::
 // [/snapshot]
 
 // [open]
-// Opens the tracker that the last run left, or makes a new one.
+// Opens the tracker of the last run, or creates one.
 absl::StatusOr<std::unique_ptr<cbt::ChangeTracker>> OpenTracker(Storage& storage) {
   cbt::TrackerOptions options;
   options.geometry = {.capacity = kCapacity, .granularity = kBlock};
