@@ -69,8 +69,8 @@ absl::Status Print(absl::StatusOr<OpenedSource> source, const ChangeMapIdentity&
   if (!source.ok()) return source.status();
   if (arguments.output.wanted()) {
     ChangeMapIdentity identity = known;
-    const auto fill = [](std::string& name, const std::string& told) {
-      if (!told.empty()) name = told;
+    const auto fill = [](std::string& name, const std::string& from_source) {
+      if (!from_source.empty()) name = from_source;
     };
     fill(identity.volume, source->identity.volume);
     fill(identity.base, source->identity.base);

@@ -103,11 +103,12 @@ absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input
   absl::StatusOr<OpenedSource> source = OpenSource(path, options);
   if (!source.ok()) return source.status();
   const SourceFormatInfo& info = InfoOf(source->format);
-  const bool told = !source->identity.base.empty() || !source->identity.target.empty();
+  const bool has_names = !source->identity.base.empty() || !source->identity.target.empty();
   // A map without a base says what is allocated; of a list, names say which it is.
   const bool is_map = source->format == SourceFormat::kChangeMap;
   const bool is_set = IsPlainSet(source->format, input);
-  if (!is_map && !is_set && info.allocated && info.delta && !input.purpose.has_value() && !told) {
+  if (!is_map && !is_set && info.allocated && info.delta && !input.purpose.has_value() &&
+      !has_names) {
     return UsageError(path, std::string(info.name) +
                                 " can mean what is allocated or what changed: say which (--as)");
   }

@@ -144,7 +144,7 @@ absl::StatusOr<Finding> Compare(const std::shared_ptr<const Image>& base,
   return finding;
 }
 
-int Tell(const Finding& finding, uint64_t size, bool json) {
+int PrintFinding(const Finding& finding, uint64_t size, bool json) {
   const bool right_size = finding.capacity == size;
   const bool good = right_size && !finding.missing.has_value();
   const uint64_t over = finding.reported - std::min(finding.reported, finding.reported_changed);
@@ -211,7 +211,7 @@ int Verify(const VerifyArguments& arguments) {
   if (!finding.ok()) {
     return Report("verify", finding.status(), map.has_value() ? Origin::kInput : Origin::kServer);
   }
-  return Tell(*finding, images.back()->size(), arguments.json);
+  return PrintFinding(*finding, images.back()->size(), arguments.json);
 }
 
 }  // namespace

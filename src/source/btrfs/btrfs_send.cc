@@ -247,18 +247,18 @@ absl::StatusOr<std::string> Player::Choose() const {
 }
 
 absl::StatusOr<uint64_t> Player::Capacity(const std::string& path, const BtrfsFile* file) const {
-  const std::optional<uint64_t> told = file != nullptr ? file->size() : std::nullopt;
+  const std::optional<uint64_t> known_size = file != nullptr ? file->size() : std::nullopt;
   if (!options_.capacity.has_value()) {
-    if (told.has_value()) return *told;
+    if (known_size.has_value()) return *known_size;
     return absl::FailedPreconditionError(
         absl::StrCat("the stream does not hold the size of ", path, ": give the capacity"));
   }
-  if (told.has_value() && *told != *options_.capacity) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " has ", *told, " bytes in the stream, ",
-                                                   *options_.capacity,
+  if (known_size.has_value() && *known_size != *options_.capacity) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " has ", *known_size,
+                                                   " bytes in the stream, ", *options_.capacity,
                                                    " were given as the capacity"));
   }
-  if (file != nullptr && !told.has_value() && file->furthest() > *options_.capacity) {
+  if (file != nullptr && !known_size.has_value() && file->furthest() > *options_.capacity) {
     return absl::InvalidArgumentError(absl::StrCat(path, " changes up to byte ", file->furthest(),
                                                    " in the stream, ", *options_.capacity,
                                                    " were given as the capacity"));

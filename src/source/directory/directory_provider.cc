@@ -111,10 +111,10 @@ class DirectoryProvider final : public SnapshotProvider {
     if (!image.ok() && !absl::IsNotFound(image.status())) return image.status();
     const VolumeSources sources = VolumeSources::Read(folder, rules_);
     std::string version;
-    absl::StatusOr<std::unique_ptr<ExtentCursor>> told =
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> reported =
         sources.Open({}, id->name, options_.block_size, &version);
-    if (!told.ok()) return About(*id, told.status());
-    if (*told != nullptr) return FromSource(*id, *std::move(told), image, version);
+    if (!reported.ok()) return About(*id, reported.status());
+    if (*reported != nullptr) return FromSource(*id, *std::move(reported), image, version);
     if (image.ok() && image->qcow2 != nullptr) {
       return FromMap(MakeQcow2AllocationCursor({image->qcow2, std::nullopt}), VersionOf(*image));
     }

@@ -179,8 +179,8 @@ std::string VolumeMaps::IdOf(const std::string& name) const {
   return volume_.empty() ? name : absl::StrCat(volume_, "/", name);
 }
 
-bool VolumeMaps::Names(const std::string& said, const std::string& name) const {
-  return said == name || said == IdOf(name);
+bool VolumeMaps::Names(const std::string& claimed, const std::string& name) const {
+  return claimed == name || claimed == IdOf(name);
 }
 
 bool VolumeMaps::Knows(const std::string& name) const {
@@ -195,9 +195,9 @@ bool VolumeMaps::Knows(const std::string& name) const {
 }
 
 // An empty base asks for what is allocated.
-std::vector<VolumeMaps::Teller> VolumeMaps::MapsOf(const std::string& base,
-                                                   const std::string& target) const {
-  std::vector<Teller> tellers;
+std::vector<VolumeMaps::Witness> VolumeMaps::MapsOf(const std::string& base,
+                                                    const std::string& target) const {
+  std::vector<Witness> witnesses;
   std::vector<uint64_t> checksums;
   for (const Map& map : maps_) {
     const ChangeMapIdentity& identity = map.header.identity;
@@ -208,10 +208,10 @@ std::vector<VolumeMaps::Teller> VolumeMaps::MapsOf(const std::string& base,
       continue;
     }
     checksums.push_back(map.header.checksum);
-    tellers.push_back({map.file, absl::StrCat("map:", map.header.checksum),
-                       [this, &map] { return OpenMap(map); }});
+    witnesses.push_back({map.file, absl::StrCat("map:", map.header.checksum),
+                         [this, &map] { return OpenMap(map); }});
   }
-  return tellers;
+  return witnesses;
 }
 
 // Not opened earlier, because a folder may hold more maps than a process may have open files.
@@ -242,31 +242,31 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::OpenMap(const Map& of)
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::AgreedBy(
-    const std::vector<Teller>& tellers, std::string* version) {
-  if (tellers.empty()) return nullptr;
-  const auto answer = [version](const Teller& teller) {
-    if (version != nullptr) *version = teller.version;
-    return teller.open();
+    const std::vector<Witness>& witnesses, std::string* version) {
+  if (witnesses.empty()) return nullptr;
+  const auto answer = [version](const Witness& witness) {
+    if (version != nullptr) *version = witness.version;
+    return witness.open();
   };
-  if (tellers.size() == 1) return answer(tellers.front());
-  const auto differ = [](const Teller& a, const Teller& b) {
+  if (witnesses.size() == 1) return answer(witnesses.front());
+  const auto differ = [](const Witness& a, const Witness& b) {
     return absl::FailedPreconditionError(
         absl::StrCat(a.file, " and ", b.file, " are about the same snapshots and differ"));
   };
   std::vector<std::unique_ptr<ExtentCursor>> cursors;
   absl::Status backward;
-  for (size_t i = 0; i < tellers.size(); ++i) {
-    absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = tellers[i].open();
+  for (size_t i = 0; i < witnesses.size(); ++i) {
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = witnesses[i].open();
     if (cursor.ok()) {
       cursors.push_back(*std::move(cursor));
     } else if (absl::IsInvalidArgument(cursor.status())) {
       // According to this one the base is newer, which another one contradicts.
-      if (!cursors.empty()) return differ(tellers[0], tellers[i]);
+      if (!cursors.empty()) return differ(witnesses[0], witnesses[i]);
       backward = cursor.status();
     } else {
       return cursor.status();
     }
-    if (!backward.ok() && !cursors.empty()) return differ(tellers[0], tellers[i]);
+    if (!backward.ok() && !cursors.empty()) return differ(witnesses[0], witnesses[i]);
   }
   if (cursors.empty()) return backward;
   // Rounded answers can only be compared in coarse blocks. The coarsest has to answer: a finer one
@@ -287,34 +287,34 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::AgreedBy(
       return absl::FailedPreconditionError(same.status().message());
     }
     if (!same.ok()) return same.status();
-    if (!*same) return differ(tellers[std::min(i, coarsest)], tellers[std::max(i, coarsest)]);
+    if (!*same) return differ(witnesses[std::min(i, coarsest)], witnesses[std::max(i, coarsest)]);
   }
   // Opened again, because this cursor has been read.
-  return answer(tellers[coarsest]);
+  return answer(witnesses[coarsest]);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::Delta(const std::string& base,
                                                                 const std::string& target,
                                                                 std::string* version) const {
-  std::vector<Teller> tellers = MapsOf(base, target);
+  std::vector<Witness> witnesses = MapsOf(base, target);
   for (const Chain& each : chains_) {
     const ChangeChain* const chain = each.chain.get();
-    const auto said = [&](const std::string& name) {
+    const auto name_of = [&](const std::string& name) {
       return chain->Contains(name) ? name : IdOf(name);
     };
-    if (!chain->Contains(said(base)) || !chain->Contains(said(target))) continue;
-    tellers.push_back({each.file, VersionOf(each.manifest, said(base), said(target)),
-                       [chain, from = said(base),
-                        to = said(target)]() -> absl::StatusOr<std::unique_ptr<ExtentCursor>> {
-                         auto cursor = chain->Delta(from, to);
-                         if (absl::IsDataLoss(cursor.status()) ||
-                             absl::IsUnimplemented(cursor.status())) {
-                           return absl::FailedPreconditionError(cursor.status().message());
-                         }
-                         return cursor;
-                       }});
+    if (!chain->Contains(name_of(base)) || !chain->Contains(name_of(target))) continue;
+    witnesses.push_back({each.file, VersionOf(each.manifest, name_of(base), name_of(target)),
+                         [chain, from = name_of(base),
+                          to = name_of(target)]() -> absl::StatusOr<std::unique_ptr<ExtentCursor>> {
+                           auto cursor = chain->Delta(from, to);
+                           if (absl::IsDataLoss(cursor.status()) ||
+                               absl::IsUnimplemented(cursor.status())) {
+                             return absl::FailedPreconditionError(cursor.status().message());
+                           }
+                           return cursor;
+                         }});
   }
-  return AgreedBy(tellers, version);
+  return AgreedBy(witnesses, version);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::Allocated(const std::string& target,

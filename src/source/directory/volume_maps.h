@@ -72,7 +72,7 @@ class VolumeMaps {
   };
 
   // A map or a chain that answers a request; valid as long as the object.
-  struct Teller {
+  struct Witness {
     std::string file;
     std::string version;
     std::function<absl::StatusOr<std::unique_ptr<ExtentCursor>>()> open;
@@ -84,11 +84,11 @@ class VolumeMaps {
   void NoteDamage(const absl::Status& status);
   bool IsOurs(const std::string& volume) const;
   std::string IdOf(const std::string& name) const;
-  bool Names(const std::string& said, const std::string& name) const;
-  std::vector<Teller> MapsOf(const std::string& base, const std::string& target) const;
+  bool Names(const std::string& claimed, const std::string& name) const;
+  std::vector<Witness> MapsOf(const std::string& base, const std::string& target) const;
   absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenMap(const Map& of) const;
-  static absl::StatusOr<std::unique_ptr<ExtentCursor>> AgreedBy(const std::vector<Teller>& tellers,
-                                                                std::string* version);
+  static absl::StatusOr<std::unique_ptr<ExtentCursor>> AgreedBy(
+      const std::vector<Witness>& witnesses, std::string* version);
 
   int root_;
   std::string volume_;

@@ -170,13 +170,14 @@ bool VolumeSources::Knows(const std::string& name) const {
 }
 
 absl::Status VolumeSources::CheckNames(const Entry& entry, const OpenedSource& source) const {
-  const ChangeMapIdentity& told = source.identity;
+  const ChangeMapIdentity& identity = source.identity;
   // Other formats use the storage system's own names of volumes.
-  if (source.format == SourceFormat::kChangeMap && !told.volume.empty() && told.volume != "." &&
-      !absl::EndsWith(absl::StrCat("/", volume_), absl::StrCat("/", told.volume)) &&
+  if (source.format == SourceFormat::kChangeMap && !identity.volume.empty() &&
+      identity.volume != "." &&
+      !absl::EndsWith(absl::StrCat("/", volume_), absl::StrCat("/", identity.volume)) &&
       !volume_.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        entry.file, ": ", entry.address, " is a map of the volume \"", told.volume, "\""));
+        entry.file, ": ", entry.address, " is a map of the volume \"", identity.volume, "\""));
   }
   const auto check = [&](std::string_view what, const std::string& name, const std::string& meant) {
     const std::string prefix = absl::StrCat(volume_, "/");
@@ -188,8 +189,8 @@ absl::Status VolumeSources::CheckNames(const Entry& entry, const OpenedSource& s
                                                       " names the ", AbslView(what), " \"", name,
                                                       "\", not \"", meant, "\""));
   };
-  absl::Status status = check("base", told.base, entry.base);
-  return status.ok() ? check("target", told.target, entry.target) : status;
+  absl::Status status = check("base", identity.base, entry.base);
+  return status.ok() ? check("target", identity.target, entry.target) : status;
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::string& base,
