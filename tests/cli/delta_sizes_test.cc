@@ -10,6 +10,8 @@
 #include <set>
 #include <vector>
 
+#include "support/seeded_random.h"
+
 namespace cbt::cli {
 namespace {
 
@@ -111,7 +113,7 @@ RC_GTEST_PROP(DeltaSizesTest, MergedAgesNeverHideWhatChanged, (uint32_t seed)) {
 
 TEST(DeltaSizesTest, ALongHistoryStaysWithinItsLimits) {
   constexpr size_t kEpochs = 3000;
-  std::mt19937_64 random(7);
+  test::SeededRandom random(7);
   DeltaSizes sizes({.ranges = 5000, .entries = 20'000});
   uint64_t extents = 0;
   for (size_t epoch = 1; epoch <= kEpochs; ++epoch) {

@@ -55,50 +55,38 @@ absl::StatusOr<Ranges> ListAll(const FakeServer& server) {
 
 RC_GTEST_PROP(Client, GivesWhatTheOracleSays, ()) {
   std::mt19937_64 random = AnyRandom();
-  const size_t capacity = Between<size_t>(1, 3000);
-  const uint64_t block = uint64_t{1} << Between(0, 8);
-  const size_t density = Between<size_t>(1, 40);
-  reference::ByteSet set(capacity);
-  for (size_t i = 0; i < capacity; ++i) {
-    set[i] = (i > 0 && set[i - 1]) ? random() % 4 != 0 : random() % density == 0;
-  }
-  const Ranges changes = reference::RunsOf(set);
-  const bool as_blocks = random() % 2 == 0;
+  const Truth truth = AnyTruth(random);
   const bool wire = random() % 2 == 0;
-  Ranges full = as_blocks ? reference::BlocksOf(set, block) : changes;
-  if (!wire && !full.empty()) {
-    full.back().second = std::min(full.back().second, capacity - full.back().first);
-  }
-  const Service service = as_blocks ? Service::OfBlocks(changes, capacity, block)
-                                    : Service::OfExtents(changes, capacity);
+  const Ranges full = wire ? truth.full : truth.Cut();
+  const Service service = Service::Of(truth);
 
   rpc::ListRequest request = RequestTo(service.server->address());
   request.max_results = static_cast<int32_t>(random() % 2 == 0 ? 0 : random() % 20);
   request.wire_tuples = wire;
   auto cursor = rpc::RemoteCursor::Open(request);
   RC_ASSERT(cursor.ok());
-  RC_ASSERT((*cursor)->capacity() == capacity);
-  RC_ASSERT((*cursor)->type() ==
-            (as_blocks ? BlockMetadataType::kFixedLength : BlockMetadataType::kVariableLength));
+  RC_ASSERT((*cursor)->capacity() == truth.capacity);
+  RC_ASSERT((*cursor)->type() == (truth.block > 0 ? BlockMetadataType::kFixedLength
+                                                  : BlockMetadataType::kVariableLength));
   auto tuples = Drain(**cursor, Between<size_t>(1, 2000));
   RC_ASSERT(tuples.ok());
   RC_ASSERT(*tuples == full);
-  RC_ASSERT((*cursor)->covered() == capacity);
+  RC_ASSERT((*cursor)->covered() == truth.capacity);
   RC_ASSERT((*cursor)->resumes() == 0);
 
   // The same cursor from any offset, and a new one from there.
   for (int i = 0; i < 3; ++i) {
-    const uint64_t offset = random() % (capacity + 1);
+    const uint64_t offset = random() % (truth.capacity + 1);
     const uint64_t from = AlignDown(offset, (*cursor)->granularity());
     tuples = DrainFrom(**cursor, offset);
     RC_ASSERT(tuples.ok());
-    RC_ASSERT(*tuples == (offset == capacity ? Ranges() : reference::CutAt(full, from)));
+    RC_ASSERT(*tuples == (offset == truth.capacity ? Ranges() : reference::CutAt(full, from)));
 
     request.starting_offset = offset;
     tuples = ListAll(request);
     RC_ASSERT(tuples.ok());
     RC_ASSERT(reference::CutAt(*tuples, offset) ==
-              (offset == capacity ? Ranges() : reference::CutAt(full, offset)));
+              (offset == truth.capacity ? Ranges() : reference::CutAt(full, offset)));
   }
 }
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/extent.h"
 #include "support/figures.h"
+#include "support/seeded_random.h"
 
 namespace cbt::rpc {
 namespace {
@@ -62,7 +62,7 @@ TEST_F(PageTokenTest, EveryFlippedBitIsFoundInTextAndInBytes) {
 TEST_F(PageTokenTest, TwoFlippedBitsAreFound) {
   std::string bytes;
   ASSERT_TRUE(absl::WebSafeBase64Unescape(tokens_.Seal("a", "b", {123'456'789}), &bytes));
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (int64_t i = 0; i < 4000 * test::TestScale(); ++i) {
     const size_t first = random() % (bytes.size() * 8);
     const size_t second = random() % (bytes.size() * 8);

@@ -67,19 +67,9 @@ constexpr rpc::Api kAllApis[] = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api
 
 RC_GTEST_PROP(Apis, GiveOneAnswer, ()) {
   std::mt19937_64 random = AnyRandom();
-  const size_t capacity = Between<size_t>(1, 3000);
-  const uint64_t block = uint64_t{1} << Between(0, 8);
-  const size_t density = Between<size_t>(1, 40);
-  reference::ByteSet set(capacity);
-  for (size_t i = 0; i < capacity; ++i) {
-    set[i] = (i > 0 && set[i - 1]) ? random() % 4 != 0 : random() % density == 0;
-  }
-  const Ranges changes = reference::RunsOf(set);
-  const bool as_blocks = random() % 2 == 0;
-  const Ranges full = as_blocks ? reference::BlocksOf(set, block) : changes;
+  const Truth truth = AnyTruth(random);
   const AllApis apis([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
-    return as_blocks ? Blocks(CursorOver(changes, capacity), block)
-                     : Extents(CursorOver(changes, capacity));
+    return truth.Source();
   });
   for (const rpc::Api api : kAllApis) {
     for (const bool delta : {false, true}) {
@@ -87,29 +77,23 @@ RC_GTEST_PROP(Apis, GiveOneAnswer, ()) {
       request.max_results = static_cast<int32_t>(random() % 5);
       const auto answer = ListAll(request);
       if (!answer.ok()) RC_FAIL(answer.status().ToString());
-      Ranges expected = full;
       // Pages do not reveal that all blocks have one size, so the last block is cut at the
       // capacity.
-      if (api == rpc::Api::kPaged && !expected.empty()) {
-        expected.back().second =
-            std::min<uint64_t>(expected.back().second, capacity - expected.back().first);
-      }
-      RC_ASSERT(*answer == expected);
+      RC_ASSERT(*answer == (api == rpc::Api::kPaged ? truth.Cut() : truth.full));
       // From any offset: the tuples that end past it, the first possibly rounded down.
-      request.starting_offset = random() % (capacity + 1);
+      request.starting_offset = random() % (truth.capacity + 1);
       const auto rest = ListAll(request);
       if (!rest.ok()) RC_FAIL(rest.status().ToString());
-      reference::ByteSet got(capacity);
+      reference::ByteSet got(truth.capacity);
       for (const auto& [offset, length] : *rest) {
         RC_ASSERT(offset + length > request.starting_offset);
-        for (uint64_t i = offset; i < std::min<uint64_t>(offset + length, capacity); ++i) {
+        for (uint64_t i = offset; i < std::min<uint64_t>(offset + length, truth.capacity); ++i) {
           got[i] = true;
         }
       }
-      const Ranges all_bytes = full;
-      for (const auto& [offset, length] : all_bytes) {
+      for (const auto& [offset, length] : truth.full) {
         for (uint64_t i = std::max(offset, request.starting_offset);
-             i < std::min<uint64_t>(offset + length, capacity); ++i) {
+             i < std::min<uint64_t>(offset + length, truth.capacity); ++i) {
           RC_ASSERT(got[i]);
         }
       }

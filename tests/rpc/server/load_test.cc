@@ -100,7 +100,7 @@ void ExpectStalledReadersCostLittle(size_t message_bytes) {
     ASSERT_TRUE(calls.back()->Read().has_value()) << i;
   }
   EXPECT_EQ(service.server->open_streams(), static_cast<size_t>(count));
-  ASSERT_TRUE(Settles(trace->next_calls)) << "streams whose readers stall go on and on";
+  ASSERT_TRUE(Settles(trace->next_calls)) << "streams of stalled readers never end";
   const long grown = ResidentKib() - before;
   const long promised = 2 * (64 + static_cast<long>(message_bytes >> 10));
   std::printf("%d stalled streams, messages of %zu KiB: %ld KiB each\n", count, message_bytes >> 10,

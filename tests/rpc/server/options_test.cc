@@ -55,10 +55,7 @@ RC_GTEST_PROP(Shapes, CoverWhatChangedAndCanBeResumedAnywhere, ()) {
   std::mt19937_64 random = AnyRandom();
   const size_t capacity = Between<size_t>(1, 3000);
   const size_t density = Between<size_t>(1, 40);
-  reference::ByteSet set(capacity);
-  for (size_t i = 0; i < capacity; ++i) {
-    set[i] = (i > 0 && set[i - 1]) ? random() % 8 != 0 : random() % density == 0;
-  }
+  const reference::ByteSet set = RunsAndGaps(random, capacity, density, 8);
   rpc::StreamOptions options;
   rpc::StreamShape& shape = options.shape;
   if (random() % 2 == 0) shape.alignment = 1 + random() % 70;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iostream>
 #include <random>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "rpc/support/fault_world.h"
 #include "rpc/support/fixture.h"
 #include "support/figures.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 
 namespace cbt::test {
@@ -178,9 +178,7 @@ TEST(WireFaults, E3LeftAfterEveryMessageAndResumed) {
 // In rare cases plain TCP delivers altered bytes. A stream from a single call with a valid proof
 // must still be right.
 TEST(WireFaults, NoChangedByteMakesAnotherProvenAnswer) {
-  constexpr uint64_t kSeed = 20240301;
-  std::mt19937_64 random(kSeed);
-  std::cout << "seed " << kSeed << '\n';
+  SeededRandom random(20240301);
   const auto tries = static_cast<int>(80 * TestScale());
   uint64_t hit = 0;
   uint64_t refused = 0;
@@ -215,7 +213,8 @@ TEST(WireFaults, NoChangedByteMakesAnotherProvenAnswer) {
         }
         if (complete && !(client.HoldsAll() && client.proven())) {
           ++wrong;
-          ADD_FAILURE() << "try " << i << (relayed ? " relayed" : "") << ": a wrong answer, proven";
+          ADD_FAILURE() << "try " << i << (relayed ? " relayed" : "")
+                        << ": a wrong answer with a valid proof";
         }
         // The relay's connection to the plugin stays, and so does what both ends believe about it.
         wire.Arm(std::nullopt);

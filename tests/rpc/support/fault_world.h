@@ -24,33 +24,11 @@
 #include "reference/volume.h"
 #include "rpc/support/fault_proxy.h"
 #include "rpc/support/providers.h"
+#include "rpc/support/truth.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {
-
-// All facts about a volume.
-struct Truth {
-  uint64_t capacity = 0;
-  uint64_t block = 0;  // 0: extents
-  reference::Ranges changes = {};
-  reference::Ranges full = {};  // the tuples of a whole answer
-
-  // Runs and gaps of random lengths, about one run per `spacing` bytes.
-  static Truth Random(std::mt19937_64& random, size_t capacity, uint64_t block, size_t spacing) {
-    reference::ByteSet set(capacity);
-    for (size_t i = 0; i < capacity; ++i) {
-      set[i] = (i > 0 && set[i - 1]) ? random() % 4 != 0 : random() % spacing == 0;
-    }
-    Truth truth = {.capacity = capacity, .block = block, .changes = reference::RunsOf(set)};
-    truth.full = block == 0 ? truth.changes : reference::BlocksOf(set, block);
-    return truth;
-  }
-
-  reference::Ranges From(uint64_t offset) const {
-    return offset >= capacity ? reference::Ranges() : reference::CutAt(full, offset);
-  }
-};
 
 // Faults inside the provider; each happens once whenever it is set.
 struct ProviderFaults {

@@ -12,6 +12,7 @@
 #include "cbt/rpc/server.h"
 #include "rpc/support/providers.h"
 #include "rpc/support/raw_call.h"
+#include "rpc/support/truth.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -46,6 +47,12 @@ class Service {
           return Blocks(CursorOver(ranges, capacity), block_size);
         },
         stream);
+  }
+
+  static Service Of(const Truth& truth) {
+    return Service([=](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+      return truth.Source();
+    });
   }
 
   Answer Get(const Ask& ask) const { return test::Get(channel, ask); }

@@ -75,7 +75,7 @@ TEST(SlicePool, BytesThatLeaveABufferEmptyAreCopiedOutOfIt) {
       const uint8_t* const start = buffer.data();
       for (size_t i = 0; i < length; ++i) buffer.data()[i] = static_cast<uint8_t>(i * 7);
       const absl::Cord message = std::move(buffer).ToCord(length);
-      EXPECT_EQ(pool->idle(), 1u) << "the buffer is free for others at once";
+      EXPECT_EQ(pool->idle(), 1u) << "the buffer can be reused at once";
       ASSERT_EQ(message.size(), length);
       const uint8_t* const copied = StartOf(message);
       EXPECT_NE(copied, start);

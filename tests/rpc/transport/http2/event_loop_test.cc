@@ -11,10 +11,10 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <random>
 #include <thread>
 #include <vector>
 
+#include "support/seeded_random.h"
 #include "support/status.h"
 
 namespace cbt::rpc::http2 {
@@ -164,7 +164,7 @@ TEST(EventLoop, WaitsForTimersAndNoLonger) {
 
 // Compared with a sorted list.
 TEST(EventLoop, TimersRingInOrderOfTime) {
-  std::mt19937 random(7);
+  test::SeededRandom random(7);
   for (int round = 0; round < 50; ++round) {
     TimerHeap heap;
     std::vector<std::unique_ptr<Alarm>> alarms;

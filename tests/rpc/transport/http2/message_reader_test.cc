@@ -14,6 +14,7 @@
 
 #include "absl/strings/string_view.h"
 #include "cbt/units.h"
+#include "support/seeded_random.h"
 
 namespace cbt::rpc::http2 {
 namespace {
@@ -108,7 +109,7 @@ TEST(MessageReader, TwoCutsAtEveryPlace) {
 }
 
 TEST(MessageReader, RandomStreamsInRandomPieces) {
-  std::mt19937_64 random(3);
+  test::SeededRandom random(3);
   for (int round = 0; round < 2'000; ++round) {
     const size_t limit = random() % 2'000;
     std::string stream;

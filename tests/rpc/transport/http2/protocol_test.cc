@@ -7,9 +7,10 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <random>
 #include <string>
 #include <string_view>
+
+#include "support/seeded_random.h"
 
 namespace cbt::rpc::http2 {
 namespace {
@@ -53,7 +54,7 @@ TEST(Timeout, IsWrittenInAtMostEightDigitsAndNeverShorter) {
   EXPECT_EQ(FormatTimeout(nanoseconds(99'999'999)), "99999999n");
   EXPECT_EQ(FormatTimeout(nanoseconds(100'000'000)), "100000u");
   EXPECT_EQ(FormatTimeout(nanoseconds(100'000'001)), "100001u");
-  std::mt19937_64 random(1);
+  test::SeededRandom random(1);
   for (int i = 0; i < 100'000; ++i) {
     const nanoseconds time(static_cast<int64_t>(random() >> (1 + i % 63)));
     const std::string text = FormatTimeout(time);
@@ -111,7 +112,7 @@ TEST(BinaryValue, OtherTextIsRefused) {
 
 // With and without padding; each value has one form.
 TEST(BinaryValue, IsReadBack) {
-  std::mt19937_64 random(2);
+  test::SeededRandom random(2);
   for (int i = 0; i < 5'000; ++i) {
     std::string bytes(random() % 50, '\0');
     for (char& c : bytes) c = static_cast<char>(random());

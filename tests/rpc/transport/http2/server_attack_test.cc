@@ -191,7 +191,7 @@ TEST(ServerAttack, RequestsThatNeverEndAreBounded) {
     }
   }
   EXPECT_LE(server.server->memory(), 4 * kMiB);
-  EXPECT_EQ(server.counts.opened, 0) << "nothing of the service's is held";
+  EXPECT_EQ(server.counts.opened, 0) << "the service holds nothing";
   ExpectServes(server);
 }
 
@@ -212,7 +212,7 @@ TEST(ServerAttack, RequestsThatDoNotComeInTimeAreRefused) {
     const auto frame = client.Next(std::chrono::seconds(20));
     ASSERT_TRUE(frame.has_value());
     if (frame->type != NGHTTP2_HEADERS) continue;
-    EXPECT_NE(frame->stream, 5U) << "a request that has come may go on";
+    EXPECT_NE(frame->stream, 5U) << "a request that has arrived may continue";
     EXPECT_EQ(client.Decode(*frame)["grpc-status"], "4");
     ++refused;
   }

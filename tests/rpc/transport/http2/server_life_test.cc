@@ -36,7 +36,7 @@ bool HasIPv6() {
 }
 
 TEST(ServerLife, ListensAndIsReachedOnIPv6) {
-  if (!HasIPv6()) GTEST_SKIP() << "no interface has an address of IPv6";
+  if (!HasIPv6()) GTEST_SKIP() << "no interface has an IPv6 address";
   test::CallCounts counts;
   test::TestService service(counts);
   const auto server = test::ValueOf(Server::Start(

@@ -5,13 +5,13 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "cbt/units.h"
 #include "rpc/transport/http2/tls_pair.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 
 namespace cbt::rpc::http2 {
@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(PlainAndTls, SocketStreamTest, testing::Bool());
 // Parts of random sizes, more than the socket accepts at once, arrive unchanged.
 TEST_P(SocketStreamTest, CarriesBytesThroughAFullSocket) {
   Handshake(ends_);
-  std::mt19937 random(3);
+  test::SeededRandom random(3);
   std::string sent(3 * kMiB, '\0');
   for (char& c : sent) c = static_cast<char>(random());
   std::string got;

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <deque>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "rpc/transport/http2/client/collector.h"
 #include "rpc/transport/http2/client/raw_server.h"
 #include "rpc/transport/http2/test_service.h"
+#include "support/seeded_random.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -286,12 +286,12 @@ TEST_F(ChannelLife, RacesOfEverything) {
   constexpr int kRounds = 300;
   constexpr int kMessages = 12;
   const auto server = Answering(Counting(kMessages));
-  std::mt19937 random(4);
+  test::SeededRandom random(4);
   int ok = 0;
   for (int round = 0; round < kRounds; ++round) {
     auto channel = MakeOne();
     Collector collector(1 + random() % 4);
-    const unsigned kind = random() % 4;
+    const uint64_t kind = random() % 4;
     const microseconds wait(random() % 600);
     std::unique_ptr<ClientCall> call = channel->NewCall(
         kind == 3 ? Deadline(std::chrono::system_clock::now() + wait) : Deadline());

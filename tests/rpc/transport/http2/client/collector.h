@@ -46,7 +46,7 @@ class Collector final : public rpc::ClientCallHandler {
   absl::Status Await() {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::seconds(30), [&] { return status_.has_value(); })) {
-      ADD_FAILURE() << "the call does not end";
+      ADD_FAILURE() << "the call did not end";
       std::abort();
     }
     return *status_;
