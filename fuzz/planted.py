@@ -84,7 +84,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     tree.add_arguments(parser)
     parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--cbt", help="for seeds that the command makes, see make_corpus.py")
+    parser.add_argument("--cbt", help="the command, for seeds that it makes; see make_corpus.py")
     arguments = parser.parse_args()
 
     bugs = tree.chosen(arguments, *read_table(), lambda bug: f"{bug['name']}, {bug['fuzzer']}")
@@ -101,7 +101,7 @@ def main():
 
     # A fuzzer that also fails on unchanged code proves nothing.
     if (error := copy.build(names)) is not None:
-        sys.exit(f"planted: the copy does not build without a bug:\n{error}")
+        sys.exit(f"planted: the copy does not build even without a bug:\n{error}")
     for name in names:
         if (found := copy.fuzz(name, "-runs=0")[0]) is not None:
             print(f"{name}: finds something without a bug: {found}")

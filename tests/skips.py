@@ -91,7 +91,7 @@ def main(tree):
     findings, expected = check(skips, read_list((HERE / "may_skip.txt").read_text(encoding="utf-8")))
     for finding in findings:
         print(f"skips: {finding}")
-    print(f"skips: {expected} tests skipped for want of what this machine lacks, {len(findings)} without a reason")
+    print(f"skips: {expected} tests skipped because this machine lacks something, {len(findings)} without a reason")
     return 1 if findings else 0
 
 

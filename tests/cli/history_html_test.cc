@@ -94,7 +94,8 @@ TEST(HistoryHtmlTest, TenThousandSnapshotsOf64TiBStayBelow2MB) {
     const MadeChain chain(10'000, extents, "snapshot-7f3c2a9e-");
     const Made made = Make(chain);
     EXPECT_LT(made.html.size(), 2'000'000U) << extents << " extents";
-    EXPECT_EQ(chain.deltas, 9'999U) << "each delta of neighbours is read once, and no other";
+    EXPECT_EQ(chain.deltas, 9'999U)
+        << "each delta of adjacent snapshots is read once, and no other";
     const SizeBounds all = made.page.sizes.Between(0, 9999);
     EXPECT_LE(all.least, all.most);
     EXPECT_LE(all.most, kCapacity);

@@ -77,7 +77,7 @@ def main():
         tests = subprocess.run(["ctest", "--test-dir", str(tree), "--parallel", options.jobs, "--label-exclude", LEFT_OUT,
                                 "--output-on-failure"], env=environment, stdin=subprocess.DEVNULL)
         if tests.returncode != 0:
-            print("coverage: tests failed; what follows is less than it would be", file=sys.stderr)
+            print("coverage: tests failed; the figures below are too low", file=sys.stderr)
         run("llvm-profdata", "merge", "-sparse", "-o", profile, *raw.glob("*.profraw"))
 
     objects = programs(tree)

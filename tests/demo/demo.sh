@@ -131,7 +131,7 @@ stopped=$(tuples first.ndjson | awk 'END { printf "%d", $1 + $2 }')
 tail -n 1 rest.ndjson | grep -q '"complete":true' || die 'what is whole does not say so'
 { tuples first.ndjson; tuples rest.ndjson; } >joined
 tuples blocks.ndjson | cmp - joined
-say "cut after $(count first.ndjson) tuples, resumed at byte $stopped with $(count rest.ndjson) more: together the whole"
+say "cut after $(count first.ndjson) tuples, resumed at byte $stopped with $(count rest.ndjson) more: together the complete answer"
 
 heading '5. The delta turns Monday into Tuesday'
 step=$(now)

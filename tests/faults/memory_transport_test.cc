@@ -143,7 +143,7 @@ class Checker final : public ClientCallHandler {
     std::unique_lock lock(mutex_);
     if (!ended_.wait_for(lock, seconds(60), [&] { return code_.has_value(); })) {
       const test::Undisturbed calm;
-      ADD_FAILURE() << "the call does not end";
+      ADD_FAILURE() << "the call did not end";
       std::abort();
     }
     return *code_;

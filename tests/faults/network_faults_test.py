@@ -68,7 +68,7 @@ class NetworkFaults(FaultsTest):
         except subprocess.TimeoutExpired:
             server.send_signal(signal.SIGABRT)  # a core dump, if enabled, shows what it waits for
             server.wait()
-            self.fail("it did not end")
+            self.fail("the server did not exit")
 
     def list(self, address, env=None, *options):
         return execute(CBT, "list", address, "--snapshot", "vol1/tue", "--base", "vol1/mon",

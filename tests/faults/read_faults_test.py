@@ -87,7 +87,7 @@ class ReadFaults(FaultsTest):
         if call is None and self.missed is not None:
             self.missed += 1
         elif call is None and not sockets:
-            self.fail("not reached: calls differ from run to run")
+            self.fail("not reached: the calls vary from run to run")
         self.where += f": {call}: {result}"
         count("r11_points")
         count("r11_points_read")

@@ -64,7 +64,7 @@ Files Released(const std::string& folder, const Files& now) {
     const auto made = now.find(name);
     const bool same = made != now.end() && made->second == bytes;
     if (!same) files_wrong.insert(absl::StrCat(folder, "/", name));
-    EXPECT_TRUE(same) << folder << "/" << name << " is not written as it was, but as\n"
+    EXPECT_TRUE(same) << folder << "/" << name << " is written differently, as\n"
                       << (made == now.end() ? "none" : test::DumpOfBytes(made->second));
   }
   return released;

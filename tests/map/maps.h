@@ -52,7 +52,7 @@ inline testing::AssertionResult HasBlocks(const ChangeMapView& map,
   for (const uint64_t block : blocks) {
     if (map.Contains(block)) continue;
     return testing::AssertionFailure() << "expected block " << block << " in the map, which has "
-                                       << map.cardinality() << " blocks and lacks that one";
+                                       << map.cardinality() << " blocks but not that one";
   }
   return testing::AssertionSuccess();
 }

@@ -203,11 +203,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mutants", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="mutate only files whose path holds this")
+    parser.add_argument("--only", default="", help="mutate only files whose path contains this")
     parser.add_argument("--target", type=float, default=95)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--go-on", metavar="FILE")
-    parser.add_argument("--report", help="write what was tried and found to this file")
+    parser.add_argument("--report", help="write the mutants and verdicts to this file")
     arguments = parser.parse_args()
 
     equivalent = read_equivalent((pathlib.Path(__file__).parent / "equivalent.txt").read_text())
@@ -219,7 +219,7 @@ def main():
         sys.exit(1 if wrong else 0)
 
     tree = Tree(ROOT / "build" / "mutation")
-    print("building what judges", flush=True)
+    print("building the tests", flush=True)
     if not tree.build():
         sys.exit("mutate: the tree does not build")
     for folder in sorted({name.rpartition("/")[0] for _, name, *_ in all_mutants(tree.source, arguments.only)}):

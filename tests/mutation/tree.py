@@ -29,8 +29,8 @@ def build(folder, jobs, targets):
 
 def add_arguments(parser):
     """The options of programs that plant a table's entries."""
-    parser.add_argument("--only", default="", help="plant only those whose name holds this")
-    parser.add_argument("--check", action="store_true", help="look whether the table fits the tree, build nothing")
+    parser.add_argument("--only", default="", help="plant only those whose name contains this")
+    parser.add_argument("--check", action="store_true", help="check that the table matches the tree, build nothing")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
 
 
@@ -39,13 +39,13 @@ def chosen(arguments, entries, wrong, name_of):
     for line in wrong:
         print(line)
     if wrong:
-        sys.exit(f"the table is wrong in {len(wrong)} places")
+        sys.exit(f"the table has {len(wrong)} errors")
     if arguments.check:
         print(f"{len(entries)} entries, each with its place")
         sys.exit(0)
     entries = [entry for entry in entries if arguments.only in name_of(entry)]
     if not entries:
-        sys.exit(f"no name holds '{arguments.only}'")
+        sys.exit(f"no name contains '{arguments.only}'")
     return entries
 
 

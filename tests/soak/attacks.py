@@ -27,7 +27,7 @@ import servers
 ARGUMENTS = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
 ARGUMENTS.add_argument("cbt")
 ARGUMENTS.add_argument("--seconds", type=float, default=60, help="for each attack")
-ARGUMENTS.add_argument("--connections", type=int, default=8, help="of the attackers")
+ARGUMENTS.add_argument("--connections", type=int, default=8, help="number of attacking connections")
 ARGUMENTS.add_argument("--attack", action="append", help="only this one; repeatable")
 ARGUMENTS.add_argument("--judge", action="store_true", help="fail if a time or a speed misses its target")
 OPTIONS = ARGUMENTS.parse_args()

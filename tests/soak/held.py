@@ -24,7 +24,7 @@ ARGUMENTS = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1
 ARGUMENTS.add_argument("cbt")
 ARGUMENTS.add_argument("--connections", type=int, default=9_900)
 ARGUMENTS.add_argument("--streams", type=int, default=1000)
-ARGUMENTS.add_argument("--tls", action="store_true", help="the idle connections are of TLS")
+ARGUMENTS.add_argument("--tls", action="store_true", help="use TLS for the idle connections")
 ARGUMENTS.add_argument("--judge", action="store_true", help="fail if a figure misses its target")
 OPTIONS = ARGUMENTS.parse_args()
 CBT = os.path.abspath(OPTIONS.cbt)

@@ -105,7 +105,7 @@ class Streams {
           if (!ok) Fail("a stream ended");
           break;
         case grpc::CompletionQueue::TIMEOUT:
-          Fail("a message does not come");
+          Fail("no message arrived");
         case grpc::CompletionQueue::SHUTDOWN:
           Fail("the queue is shut down");
       }

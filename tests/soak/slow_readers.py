@@ -19,7 +19,7 @@ class SlowReaders:
         """The next line, and the only one to read."""
         if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
             self.process.kill()
-            raise RuntimeError("a slow reader waits for a message that does not come")
+            raise RuntimeError("the slow readers printed no line")
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError("the slow readers failed")

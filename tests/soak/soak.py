@@ -28,7 +28,7 @@ ARGUMENTS.add_argument("--output", default="build/soak")
 ARGUMENTS.add_argument("--seed", type=int, default=1)
 ARGUMENTS.add_argument("--clients", type=int, default=10)
 ARGUMENTS.add_argument("--processor", type=float, default=0.45,
-                       help="processors that clients and servers take together, on average")
+                       help="average number of processors used by clients and servers together")
 OPTIONS = ARGUMENTS.parse_args()
 sys.path.insert(0, OPTIONS.messages)
 
@@ -280,7 +280,7 @@ class Soak:
             self.closed = True
         with self.calm:
             if not servers.settle(lambda: self.running == 0, clients.LONGEST):
-                self.fail(f"{self.running} clients don't come to an end")
+                self.fail(f"{self.running} clients do not finish")
             self.now, self.slots = {}, 0
             for server in self.servers:
                 servers.settle(lambda s=server: s.streams() == 0, self.stall_time + 10)

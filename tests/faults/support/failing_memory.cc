@@ -127,7 +127,7 @@ int64_t FailEveryAllocation(const std::function<Found()>& work) {
         ++wrong_answers;
         ADD_FAILURE() << "allocation " << n << (stay ? " and all after it" : "")
                       << " failed: " << (right ? "" : "another answer; ") << left
-                      << " pieces of memory left";
+                      << " allocations leaked";
         return n;
       }
       if (came_through) {

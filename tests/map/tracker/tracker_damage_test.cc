@@ -44,8 +44,8 @@ TrackerOptions OptionsAt(const std::string& directory) {
 testing::AssertionResult Holds(const Blocks& all, const Blocks& some) {
   for (const uint64_t block : some) {
     if (std::binary_search(all.begin(), all.end(), block)) continue;
-    return testing::AssertionFailure() << "expected block " << block << ", which is not among the "
-                                       << all.size() << " that are known";
+    return testing::AssertionFailure()
+           << "expected block " << block << ", not one of the " << all.size() << " that are known";
   }
   return testing::AssertionSuccess();
 }
@@ -165,7 +165,7 @@ class TrackerDamageTest : public testing::Test {
       under_reported_ += holds ? 0 : 1;
       EXPECT_TRUE(holds) << state.name << ", " << what << ": since " << epoch.base;
       if (epoch.exact) {
-        EXPECT_EQ(known, since->second) << state.name << ", " << what << ": said to be exact";
+        EXPECT_EQ(known, since->second) << state.name << ", " << what << ": reported as exact";
       }
       if (!epoch.closed) break;  // Changes() starts at the oldest open one
     }

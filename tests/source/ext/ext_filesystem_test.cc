@@ -540,7 +540,7 @@ TEST_F(ExtFilesystemTest, MutationsNeverCrash) {
       }
       const auto answer = AnswerOf(bytes);
       EXPECT_TRUE(answer.ok() || !answer.status().message().empty())
-          << layout.name << ", mutation " << i << ": an error that says nothing, "
+          << layout.name << ", mutation " << i << ": an error without a message, "
           << answer.status();
     }
   }

@@ -156,11 +156,11 @@ TEST_F(NbdTest, TakesWhatServersMayAnswer) {
   EXPECT_EQ(ValueOf(AnswerOf(Entries({1000, 2}))), Ranges{});
   EXPECT_EQ(ValueOf(AnswerOf(Entries({1000, 3}))), Ranges{}) << "a hole of zeros";
   EXPECT_EQ(ValueOf(AnswerOf(Entries({1000, 1}))), (Ranges{{0, 1000}}))
-      << "a hole that may hold anything";
+      << "a hole with unknown contents";
   EXPECT_EQ(ValueOf(AnswerOf(Entries({1000, 6}))), (Ranges{{0, 1000}})) << "flags from the future";
   EXPECT_EQ(ValueOf(AnswerOf(Entries({150, 0, 100, 2}))),
             (Ranges{{0, 150}, {250, 150}, {500, 150}, {750, 150}}))
-      << "less than what was asked for";
+      << "less than requested";
 
   NbdServerOptions options;
   options.size = 1000;

@@ -85,7 +85,7 @@ TEST(Qcow2Test, ComparesPlacements) {
   const auto other = OpenBytes(BusyQcow2());
   EXPECT_EQ(ValueOf(All(MakeQcow2DeltaCursor({*other, {}}, {*image, {}}))),
             ValueOf(All(MakeQcow2AllocationCursor({*image, {}}))))
-      << "what lies in another file is another thing";
+      << "data in another file is different";
 }
 
 TEST(Qcow2Test, ReadsABitmap) {
@@ -153,7 +153,7 @@ TEST(Qcow2Test, RefusesBitmapsThatCannotBeTrusted) {
     const auto answer = All(MakeQcow2BitmapCursor(*opened, "changes"));
     EXPECT_EQ(answer.status().code(), wrong.code)
         << wrong.offset << " " << wrong.value << " " << answer.status();
-    EXPECT_OK(All(MakeQcow2AllocationCursor({*opened, {}}))) << "is no part of it";
+    EXPECT_OK(All(MakeQcow2AllocationCursor({*opened, {}}))) << "is not part of it";
   }
 }
 
@@ -264,7 +264,7 @@ TEST(Qcow2Test, RefusesSnapshotsThatCannotBe) {
     Qcow2Bytes image = BusyQcow2();
     change(image);
     const auto opened = OpenBytes(image);
-    ASSERT_OK(opened) << "only who wants the snapshot needs it: " << opened.status();
+    ASSERT_OK(opened) << "only needed for the snapshot: " << opened.status();
     EXPECT_EQ(MakeQcow2AllocationCursor({*opened, "1"}).status().code(), StatusCode::kDataLoss);
     EXPECT_OK(MakeQcow2AllocationCursor({*opened, {}}));
   }

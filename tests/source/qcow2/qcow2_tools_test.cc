@@ -183,10 +183,10 @@ class Qcow2ToolsTest : public testing::TestWithParam<Shape> {
         differs = differs || (at < before.size() ? before[at] : 0) != after[at];
       }
       if (differs) {
-        ASSERT_TRUE(reported[i]) << "changed and not reported: sector " << i;
+        ASSERT_TRUE(reported[i]) << "changed but not reported: sector " << i;
       }
       if (bound != nullptr && reported[i]) {
-        ASSERT_TRUE(i < bound->size() && (*bound)[i]) << "reported and not touched: sector " << i;
+        ASSERT_TRUE(i < bound->size() && (*bound)[i]) << "reported but not touched: sector " << i;
       }
     }
   }
