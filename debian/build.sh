@@ -1,10 +1,10 @@
 #!/bin/sh
-# Builds the Debian packages of the tree as it is, in OUTPUT, and looks at them with lintian.
+# Builds the Debian packages of the working tree in OUTPUT, and checks them with lintian.
 #
 #   debian/build.sh OUTPUT JOBS
 #
-# OUTPUT/packages has the packages. Compiles in a copy of the tree; ccache, where it is, remembers what earlier
-# runs compiled.
+# The packages are in OUTPUT/packages. Compiles in a copy of the tree; ccache, if installed, reuses
+# the objects of earlier runs.
 set -eu
 
 if [ $# -ne 2 ]; then
@@ -20,7 +20,7 @@ mkdir "$output/libcbt" "$output/packages"
 git ls-files --cached --others --exclude-standard -z | tar --create --null --files-from=- --ignore-failed-read \
   2>/dev/null | tar --extract --directory="$output/libcbt"
 
-# The version stands in the header; the changelog must follow.
+# The version is defined in the header; the changelog must match.
 version=$(sed -n 's/.*kVersion\[\] = "\([^"]*\)".*/\1/p' include/cbt/version.h)
 packaged=$(dpkg-parsechangelog -l debian/changelog -S Version)
 if [ "$version" != "$packaged" ]; then
@@ -28,7 +28,7 @@ if [ "$version" != "$packaged" ]; then
   exit 1
 fi
 
-# debhelper gives the build a home folder of its own, which would hide the cache.
+# debhelper gives the build a private home folder, which would hide the cache.
 if command -v ccache >/dev/null; then
   CCACHE_DIR=${CCACHE_DIR:-$(ccache --get-config cache_dir)}
   export CCACHE_DIR

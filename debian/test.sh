@@ -1,10 +1,11 @@
 #!/bin/bash
-# Installs the packages of debian/build.sh in a new Debian without anything else, uses them as a stranger would, and
+# Installs the packages of debian/build.sh in a minimal Debian, uses them as an outsider would, and
 # removes them.
 #
 #   debian/test.sh PACKAGES ROOT [SUITE]     SUITE: bookworm
 #
-# Needs root, mmdebstrap and Debian's mirror (MIRROR, SECURITY_MIRROR). Wipes ROOT, takes 2 GB there and a few minutes.
+# Needs root, mmdebstrap and Debian's mirror (MIRROR, SECURITY_MIRROR). Wipes ROOT; takes 2 GB there
+# and a few minutes.
 set -euo pipefail
 
 if (($# < 2)); then
@@ -14,20 +15,20 @@ fi
 packages=$(cd "$1" && pwd)
 root=$2
 suite=${3:-bookworm}
-# Also what has been mended since the release: the packages may have been built against it.
+# Includes updates since the release: the packages may have been built against them.
 mirror=${MIRROR:-http://deb.debian.org/debian}
 security=${SECURITY_MIRROR:-http://deb.debian.org/debian-security}
 source=$(cd "$(dirname "$0")/.." && pwd)
-((EUID == 0)) || { echo "deb-test: needs root for a system of its own" >&2; exit 2; }
+((EUID == 0)) || { echo "deb-test: needs root to set up a system" >&2; exit 2; }
 command -v mmdebstrap >/dev/null || { echo "deb-test: no mmdebstrap (package mmdebstrap)" >&2; exit 2; }
-# In mounts of its own: whatever ends this script, none is left.
+# A private mount namespace: however this script ends, no mount is left.
 if [[ -z ${DEB_TEST_OWN_MOUNTS:-} ]]; then
   DEB_TEST_OWN_MOUNTS=1 exec unshare --mount "$0" "$packages" "$root" "$suite"
 fi
 
-# A folder of this name that an earlier run left, and no other.
+# Only removes a folder that an earlier run left.
 if [[ -e $root ]]; then
-  [[ -f $root/etc/cbt-deb-test ]] || { echo "deb-test: $root is not of an earlier run; it stays" >&2; exit 2; }
+  [[ -f $root/etc/cbt-deb-test ]] || { echo "deb-test: $root was not made by an earlier run; not removing it" >&2; exit 2; }
   rm -rf --one-file-system "$root"
 fi
 mmdebstrap --quiet --variant=apt --aptopt='Acquire::Languages "none"' \
@@ -50,7 +51,7 @@ step() { printf '\n=== %s\n' "$*"; }
 inside sh -c 'apt-get -q update >/dev/null'
 step "install cbt alone, and use it"
 inside sh -c 'apt-get -q -y install --no-install-recommends /packages/cbt_*.deb >/dev/null'
-# What a command needs is what its package says: no compiler, no headers.
+# The command's package must not bring a compiler or headers.
 if inside dpkg-query -W g++ 2>/dev/null; then echo "deb-test: cbt brings a compiler" >&2; exit 1; fi
 inside sh -euc '
   cd /tmp
@@ -70,12 +71,12 @@ inside sh -euc '
   MANWIDTH=80 man --warnings cbt-delta 2>/tmp/warnings | grep -q -e --block-size
   if [ -s /tmp/warnings ]; then cat /tmp/warnings >&2; exit 1; fi
   fish -c "complete -C \"cbt delta --format nd\"" | grep -q ^ndjson'
-# As an interactive shell loads it: by the name of the command.
+# Loads it as an interactive shell does: by the command's name.
 inside bash -euc '
   . /usr/share/bash-completion/bash_completion || true
   _completion_loader cbt || [ $? = 124 ]
   COMP_WORDS=(cbt delta --format nd) COMP_CWORD=3
-  _cbt || true  # compopt fails where no line is being completed
+  _cbt || true  # compopt fails outside a completion
   [ "${COMPREPLY[*]}" = ndjson ]'
 inside zsh -fec 'autoload -U compinit; compinit -D -u; [[ $_comps[cbt] = _cbt ]]'
 
@@ -111,7 +112,7 @@ END
   test -s /usr/share/doc/cbt-doc/README.md'
 
 step "remove them: nothing is left"
-# Files only: folders belong to others too.
+# Files only: folders are shared with other packages.
 inside sh -c 'for file in $(dpkg -L cbt libcbt-dev cbt-doc); do [ -d "$file" ] || echo "$file"; done' >"$root/installed"
 (($(wc -l <"$root/installed") > 500)) || { echo "deb-test: too few files are installed" >&2; exit 1; }
 inside sh -c 'apt-get -q -y purge cbt libcbt-dev cbt-doc >/dev/null'
