@@ -49,7 +49,7 @@ class PortableWriter {
   void CloseGroup();
   void BeginContainer(uint64_t key, uint32_t cardinality, bool runs);
   void Append(const void* bytes, size_t size);
-  // Writes a bitset with few bits in each word as an array; returns false if it is none.
+  // Writes a bitset with few bits in each word as an array; returns false if there are too many.
   bool AppendFew(uint64_t key, const uint8_t* words);
   void AppendArray(uint64_t key, const uint8_t* words, uint32_t cardinality);
   void AppendPairs(uint64_t key, const uint8_t* pairs, uint32_t count, uint32_t cardinality);

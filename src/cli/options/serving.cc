@@ -60,7 +60,7 @@ void GiveMemoryBack() {
 #endif
 }
 
-// Tells the parent process that clients can connect. A closed pipe is no reason to stop.
+// Notifies the parent process that clients can connect. A closed pipe is no reason to stop.
 void TellReady(int descriptor, const std::string& address) {
   const std::string line = address + "\n";
   [[maybe_unused]] const ssize_t written = write(descriptor, line.data(), line.size());

@@ -230,7 +230,7 @@ absl::Status RelayFeed::Verdict(const absl::Status& status) {
     return plan_.errors.ForClient({code, status.message()}, request_.secrets);
   }
   // At every starting offset, even a stream without tuples has one message. Without its capacity,
-  // an empty answer can't be told from a missing one.
+  // an empty answer looks like a missing one.
   if (messages_ == 0) return Broken("the stream ended without a message");
   // The relay's own proof must never cover what the plugin's proof contradicts.
   const MetadataLookup trailing = [this](std::string_view key) { return call_->Trailing(key); };

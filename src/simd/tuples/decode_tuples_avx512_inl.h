@@ -170,7 +170,7 @@ struct Layouts {
 };
 static constexpr Layouts kLayouts;
 
-// The layout of the tuple at `in`; null if it is none of ours. Reads kCell bytes.
+// The layout of the tuple at `in`; null if it is unknown. Reads kCell bytes.
 static inline const Layout* LayoutAt(const uint8_t* in) noexcept {
   uint64_t first;
   __builtin_memcpy(&first, in + 3, sizeof(first));

@@ -163,7 +163,7 @@ void Acceptor::OnReady(uint32_t) noexcept {
   }
 }
 
-// With the spare descriptor the clients that wait are sent away, instead of waiting for ever.
+// The spare descriptor lets waiting clients be refused instead of waiting forever.
 void Acceptor::OnNoDescriptors() noexcept {
   if (spare_.has_value()) {
     spare_.Close();

@@ -148,7 +148,7 @@ class EventLoop {
   // Handles events until Stop(); tasks that were posted before Stop() have run when it returns.
   void Run() noexcept;
 
-  // Handles what is ready, or waits for it at most `timeout`; negative: for ever. False: there was
+  // Handles what is ready, or waits for it at most `timeout`; negative: forever. False: there was
   // nothing but timers.
   bool RunOnce(std::chrono::milliseconds timeout) noexcept;
 
