@@ -1,5 +1,6 @@
 """Checks every text file of the tree: no open ends, clean whitespace, a readable length, no paths
-of the machine it was written on, and plain ASCII except for pictures.
+of the machine it was written on, plain ASCII except for pictures, and no words that make a native
+reader stop.
 """
 
 import argparse
@@ -25,6 +26,14 @@ DATA_FOLDERS = {"corpus", "data"}
 # for an empty cell. Tests may have anything: they use names in other scripts.
 NOT_ASCII = re.compile(r"[^\x00-\x7f\u2500-\u259f\u00b7]")
 
+# Word-for-word translations. Report, return, no client, the caller, forever: the field has words.
+# Parts of hyphenated and longer names are not words.
+RETIRED = re.compile(r"(?<![\w-])(?:[Tt]ells?|[Tt]old|[Nn]obody|[Ww]hoever|[Ii]s none|[Oo]f no kind|"
+                     r"[Ii]n peace|[Ff]or ever)(?![\w-])")
+SPEAKING = {"src", "include", "tests", "bench", "fuzz", "docs", "examples", "cmake", "debian", "deploy", ".ci"}
+# RapidJSON requires a stream's method of this name; planted faults keep their names; this check.
+MAY_SPEAK = {"src/source/lists/json_records.cc", "tests/planted/faults.toml", "tests/lint/text.py"}
+
 
 def check_text(name, text):
     path = pathlib.PurePath(name)
@@ -48,6 +57,9 @@ def check_text(name, text):
             findings.append(f"{at}: a tab")
         if MACHINE_PATH.search(line):
             findings.append(f"{at}: a path of one machine")
+        retired = RETIRED.search(line)
+        if retired and (len(path.parts) == 1 or path.parts[0] in SPEAKING) and name not in MAY_SPEAK:
+            findings.append(f"{at}: '{retired.group()}': see Documents in CONTRIBUTING.md")
         odd = NOT_ASCII.search(line)
         if odd and is_code and path.parts[0] != "tests":
             findings.append(f"{at}: neither ASCII nor part of a picture: U+{ord(odd.group()):04X}")
@@ -89,6 +101,14 @@ def self_test(_):
             "docs/path.md": f"see {machine}\n",
             "src/picture.cc": "// \u2588\n",
             "src/dash.cc": "// \u2013\n",
+            "src/names.cc": "// x-tells-y told_y NobodyLearns, a list is nonempty, Python: x is None\n",
+            "src/source/lists/json_records.cc": "size_t Tell() const;\n",
+            "other/told.cc": "// Outside of the folders that the rule covers: told.\n",
+            "include/tells.h": "// It tells how much.\n",
+            "tests/whoever.py": "# Whoever asks\n",
+            "docs/ever.md": "Stays for ever.\n",
+            "cmake/none.cmake": "# One that is none.\n",
+            "fuzz/nobody.cc": 'Fail("nobody knows");\n',
         })
         (root / "src/latin.cc").write_bytes(b"// \xe9\n")
         wanted = [
@@ -101,6 +121,11 @@ def self_test(_):
             "docs/path.md:1: a path of one machine",
             "src/dash.cc:1: neither ASCII nor part of a picture: U+2013",
             "src/latin.cc: not UTF-8",
+            "include/tells.h:1: 'tells'",
+            "tests/whoever.py:1: 'Whoever'",
+            "docs/ever.md:1: 'for ever'",
+            "cmake/none.cmake:1: 'is none'",
+            "fuzz/nobody.cc:1: 'nobody'",
         ]
         common.expect_findings(check(argparse.Namespace(root=root)), wanted)
         # The same with git, including files it does not know yet; a release may be built without
