@@ -49,7 +49,7 @@ HelpFormatter::HelpFormatter() { column_width(32); }
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   std::string text;
   if (option->get_type_size() != 0) {
-    // A positional is called by its name; that it is TEXT says nothing.
+    // A positional argument is called by its name; its type TEXT adds nothing.
     const std::string type = option->get_type_name();
     if (!type.empty() && !(option->get_positional() && type == "TEXT")) text += " " + type;
     if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
@@ -63,7 +63,7 @@ std::string HelpFormatter::make_option_usage(const CLI::Option* option) const {
   const std::string name = make_option_name(option, true);
   const bool endless = option->get_expected_max() >= CLI::detail::expected_max_vector_size;
   std::string text = name + (endless ? "..." : "");
-  // The least number of times, and what may follow.
+  // The minimum count, and whether more may follow.
   for (int i = 1; i < option->get_expected_min(); ++i) text += " " + name;
   if (!endless && option->get_expected_max() > option->get_expected_min()) {
     text += " [" + name + "]";

@@ -1,4 +1,4 @@
-// What the parser says to people: help texts, and what they may have meant.
+// Help texts, and suggestions for mistyped names.
 #ifndef CBT_CLI_HELP_H_
 #define CBT_CLI_HELP_H_
 
@@ -10,8 +10,8 @@
 
 namespace cbt::cli {
 
-// Help without the parser's own notes: which options exclude or need others is for the message of
-// those who combine them.
+// Help without the parser's own notes: which options exclude or need others belongs into the error
+// message.
 class HelpFormatter final : public CLI::Formatter {
  public:
   HelpFormatter();
@@ -24,8 +24,8 @@ class HelpFormatter final : public CLI::Formatter {
 // close.
 std::string Nearest(std::string_view word, std::span<const std::string> names);
 
-// Why the arguments that no part of `app` took were not taken, and what was probably meant; empty
-// if there are none. `app`: the most specific subcommand that was recognised.
+// Why arguments were not recognised by any part of `app`, with a suggestion; empty if there are
+// none. `app`: the most specific subcommand that was recognised.
 std::string UnknownArgument(const CLI::App& app, const std::string& argument);
 
 }  // namespace cbt::cli

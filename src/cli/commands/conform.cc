@@ -51,7 +51,7 @@ int Conform(const ConformArguments& arguments) {
   size_t passed = 0;
   size_t failed = 0;
   size_t skipped = 0;
-  // For people, what is broken stands last, where they look.
+  // For people, failures come last, where they are seen first.
   std::string failures;
   options.on_report = [&](const rpc::RuleReport& report) {
     const bool pass = report.result == rpc::RuleResult::kPass;

@@ -53,7 +53,7 @@ absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListReque
   if (arguments.fallback_capacity.has_value()) {
     absl::StatusOr<rpc::Fallback> best = rpc::OpenBestTier(request, *arguments.fallback_capacity);
     if (!best.ok()) return best.status();
-    // A window is requested from offset 0, but is part of a larger answer all the same.
+    // A window is requested from offset 0, but is still part of a larger answer.
     if (!best->refused.empty() && arguments.stream.starting_offset > 0) {
       const auto& [tier, reason] = best->refused.front();
       return rpc::NotFromTheMiddle(tier, reason);
@@ -109,10 +109,10 @@ absl::Status List(const ListArguments& arguments) {
   request->max_results = arguments.stream.max_results;
   request->require_proof = arguments.prove;
   if (arguments.object) return PrintObject(arguments, *std::move(request));
-  // A window, and gaps that are bridged across its edge, are cut from the whole stream.
+  // A window, and gaps bridged across its edges, are cut from the whole stream.
   const bool requested = arguments.length.has_value() || arguments.gap.has_value();
   if (!requested) request->starting_offset = arguments.stream.starting_offset;
-  // What is printed shows blocks of constant size, as the server sends them.
+  // Printed tuples show blocks of constant size, as the server sends them.
   request->wire_tuples = !requested && !arguments.output.wanted();
   absl::StatusOr<Opened> opened = Open(arguments, *request);
   if (!opened.ok()) return opened.status();

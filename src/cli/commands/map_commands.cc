@@ -243,8 +243,8 @@ struct MergeArguments {
 };
 
 // The identity of the result: for consecutive maps, the first base and the last target; otherwise
-// what all have in common. `whole`: the result holds everything in the maps; one that may lack
-// something is not what changed up to their target, unless the caller says so.
+// what all have in common. `whole`: the result has everything in the maps. A result that may lack
+// something is not a delta up to their target, unless the user names it.
 absl::StatusOr<ChangeMapIdentity> MergedIdentity(const std::vector<ChangeMap>& maps,
                                                  const MapNames& names, bool whole, bool follow) {
   ChangeMapIdentity identity = maps.front().identity();

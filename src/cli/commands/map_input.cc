@@ -163,7 +163,7 @@ absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input
     format = FormatOf(bytes);
   }
   if (!format.ok()) return UsageError(path, MessageOf(format.status()) + " (--from)");
-  // What is nothing else may be roaring bytes, but anything is nothing else.
+  // Unrecognised content may be roaring bytes, but so may anything.
   if (!input.source.spec.format.has_value() && *format == SourceFormat::kRoaring64) {
     const absl::StatusOr<ChangeMap> guess = FromRoaring(bytes, *format, input);
     if (!guess.ok()) {

@@ -8,11 +8,11 @@
 namespace cbt::cli {
 namespace {
 
-// Levels at which ages are merged: 0 not at all; 1 .. 5 those in a part of an octave, of which
-// there are 16, 8, 4, 2, 1; 6 and 7 those in 2 and 4 octaves; 8 all that have an age.
+// Levels of merging ages: 0: none; 1 to 5: ages within a part of an octave (16, 8, 4, 2 or 1
+// parts); 6 and 7: within 2 and 4 octaves; 8: all ages above 0.
 constexpr unsigned kLastLevel = 8;
 
-// The class in which an age (> 0) is merged; ascending with the age.
+// The class of an age (> 0) at this level; ascending with the age.
 uint32_t ClassOf(uint32_t age, unsigned level) noexcept {
   if (level == 0) return age;
   if (level == kLastLevel) return 0;
@@ -27,7 +27,7 @@ bool IsFirstChange(const AgedBytes& entry) noexcept { return entry.newest == 0; 
 }  // namespace
 
 void DeltaSizes::Count(uint32_t oldest, uint32_t newest, uint64_t bytes) {
-  // A range that was merged may name the present epoch, but extents of one epoch don't overlap.
+  // A merged range may name the current epoch, but extents of one epoch do not overlap.
   newest = std::min(newest, static_cast<uint32_t>(ends_.size()));
   if (!present_.empty() && present_.back().oldest == oldest && present_.back().newest == newest) {
     present_.back().bytes += bytes;
@@ -46,8 +46,8 @@ void DeltaSizes::Add(Extent extent) {
   const uint64_t end = extent.end();
   auto at = ranges_.upper_bound(begin);
   if (at != ranges_.begin() && std::prev(at)->second.end > begin) --at;
-  uint64_t position = begin;  // up to here, the extent is counted
-  bool reused = false;        // whether `at` had the same offset, and is the new range now
+  uint64_t position = begin;  // the extent is counted up to here
+  bool reused = false;        // whether `at` had the same offset, and has become the new range
   while (at != ranges_.end() && at->first < end) {
     ++visited_;
     const uint64_t old_begin = at->first;
@@ -76,7 +76,7 @@ void DeltaSizes::Add(Extent extent) {
   if (ranges_.size() > limits_.ranges) MergeRanges();
 }
 
-// Every two ranges become one, with what lies between them: it may have changed as long ago as the
+// Merges ranges pairwise, including what is between them, which may have changed as long ago as the
 // older one, or never.
 void DeltaSizes::MergeRanges() {
   absl::btree_map<uint64_t, Range> merged;
@@ -121,7 +121,7 @@ void DeltaSizes::EndEpoch() {
   entries_.insert(entries_.end(), present_.begin(), present_.end());
   ends_.push_back(entries_.size());
   present_.clear();
-  // To half of the limit, so that it is not reached again at once.
+  // Down to half of the limit, so that it is not reached again at once.
   if (entries_.size() > limits_.entries) {
     while (entries_.size() > limits_.entries / 2 && Coarsen()) {
     }

@@ -17,8 +17,8 @@ namespace cbt::cli {
 
 // The columns of a picture: cells of equal size over the largest capacity of the chain.
 struct HistoryScale {
-  // At most `columns` (> 0) cells, each a power of two of whole blocks, so that columns begin at
-  // readable numbers.
+  // At most `columns` (> 0) cells, each a power of two of whole blocks, so that columns start at
+  // readable offsets.
   HistoryScale(uint64_t capacity, uint64_t granularity, size_t columns);
 
   // The bytes of a cell that a volume of `volume` bytes has: fewer at its end, 0 past it.
@@ -35,7 +35,7 @@ struct HistoryRow {
   std::vector<uint64_t> cells;  // bytes
 };
 
-// The chain's snapshots and what every picture says about them.
+// The chain's snapshots, and what every picture shows of them.
 struct History {
   explicit History(const ChangeChain& opened);
 
@@ -56,9 +56,9 @@ absl::StatusOr<HistoryRow> ReadHistoryRow(const History& history, size_t base, s
 // `2026-03-01 12:00`, in UTC; empty if unknown.
 std::string MinuteText(std::optional<int64_t> nanoseconds);
 
-// A picture with a limited number of rows: every row after the first shows what changed since the
-// snapshot of the row above. Where there are more snapshots than rows, a row is the delta across
-// several, as exact as the chain's.
+// A picture with a limited number of rows: every row after the first shows the changes since the
+// snapshot of the row above. With more snapshots than rows, a row is the delta across several, as
+// exact as the chain's.
 struct HistoryPicture {
   HistoryScale scale;
   std::vector<size_t> shown;     // indexes of snapshots, ascending, first the oldest
@@ -69,8 +69,8 @@ struct HistoryPicture {
 absl::StatusOr<HistoryPicture> ReadHistoryPicture(const History& history, size_t rows,
                                                   size_t columns);
 
-// Text for a terminal or a file. With `colour`, escape sequences for 256 colours; the characters
-// are ASCII and the same without.
+// Text for a terminal or a file. With `colour`, escape sequences for 256 colours; the ASCII
+// characters are the same without.
 std::string HistoryText(const History& history, const HistoryPicture& picture, bool colour);
 
 // An SVG document.

@@ -25,15 +25,15 @@ constexpr unsigned char kTemplate[] = {
 };
 constexpr std::string_view kDataMark = "@DATA@";
 
-// Columns of a page; fewer if there are very many rows, for the memory of all cells.
+// Columns of a page; fewer if there are very many rows, to bound the memory of all cells.
 constexpr size_t kMostColumns = 256;
 constexpr size_t kLeastColumns = 32;
 constexpr size_t kMostCells = size_t{1} << 22;
 
-// However long the names are, this part of the whole remains for the rest.
+// However long the names are, at least this fraction remains for the rest.
 constexpr size_t kLeastPart = 8;
 
-// How rows are written, finest first: every `merge` cells as one, and exact or rounded up.
+// How rows are encoded, finest first: every `merge` cells as one, exact or rounded up.
 struct RowForm {
   size_t merge;
   bool exact;
@@ -41,20 +41,20 @@ struct RowForm {
 constexpr std::array<RowForm, 6> kRowForms = {
     {{1, true}, {2, true}, {4, true}, {4, false}, {8, false}, {16, false}}};
 
-// Numbers of seven bits a byte, the low ones first; the top bit says that more follow.
+// Numbers with seven bits per byte, low bits first; the top bit marks that more follow.
 void PutNumber(std::string& bytes, uint64_t value) {
   for (; value >= 0x80; value >>= 7) bytes.push_back(static_cast<char>((value & 0x7f) | 0x80));
   bytes.push_back(static_cast<char>(value));
 }
 
-// Whole blocks as 2 * blocks; others as 2 * blocks + 1 and the bytes that remain.
+// Whole blocks as 2 * blocks; otherwise 2 * blocks + 1 and the remaining bytes.
 void PutBytes(std::string& out, uint64_t bytes, uint64_t granularity) {
   const uint64_t rest = bytes % granularity;
   PutNumber(out, bytes / granularity * 2 + (rest == 0 ? 0 : 1));
   if (rest != 0) PutNumber(out, rest);
 }
 
-// Three significant bits, rounded up: 0 .. 7 as they are, then four codes for each octave.
+// Three significant bits, rounded up: 0 to 7 as they are, then four codes per octave.
 uint64_t RoundedUp(uint64_t blocks) noexcept {
   if (blocks < 8) return blocks;
   auto shift = static_cast<unsigned>(std::bit_width(blocks)) - 3;
@@ -66,7 +66,7 @@ uint64_t RoundedUp(uint64_t blocks) noexcept {
   return 8 + (shift - 1) * 4 + (top - 4);
 }
 
-// For each row runs of equal cells: a value with a bit that says whether a length follows.
+// For each row, runs of equal cells: a value with a bit that marks a following length.
 std::string EncodeRows(const HistoryPage& page, uint64_t granularity, const RowForm& form) {
   std::string out;
   const size_t columns = BlockCount(page.scale.columns, form.merge);
@@ -92,8 +92,8 @@ std::string EncodeRows(const HistoryPage& page, uint64_t granularity, const RowF
   return out;
 }
 
-// For each epoch the number of its entries, then these from the youngest age on: how much older
-// than the one before, whether it has a span, the span, the bytes.
+// For each epoch the number of its entries, then the entries by ascending age: the difference to
+// the previous age, a bit that marks a span, the span, the bytes.
 std::string EncodeSizes(const DeltaSizes& sizes, uint64_t granularity) {
   std::string out;
   for (size_t epoch = 1; epoch <= sizes.epochs(); ++epoch) {
@@ -113,8 +113,8 @@ std::string EncodeSizes(const DeltaSizes& sizes, uint64_t granularity) {
   return out;
 }
 
-// 0 where nothing is known; else 1 + the seconds since the last known time, even numbers forwards
-// and odd ones backwards.
+// 0 if unknown; otherwise 1 + the seconds since the last known time, even for forwards and odd for
+// backwards.
 std::string EncodeTimes(const std::vector<std::optional<int64_t>>& times) {
   constexpr int64_t kSecond = 1'000'000'000;
   std::string out;
@@ -132,7 +132,7 @@ std::string EncodeTimes(const std::vector<std::optional<int64_t>>& times) {
   return out;
 }
 
-// 0 for that of the snapshot before.
+// 0 if equal to the previous snapshot's.
 std::string EncodeCapacities(const std::vector<ChainSnapshot>& snapshots, uint64_t granularity) {
   std::string out;
   std::optional<uint64_t> last;
@@ -188,14 +188,14 @@ std::string HistoryHtml(const History& history, HistoryPage& page, size_t max_by
   absl::StrAppend(&data, "],\"times\":", Base64(EncodeTimes(history.times)),
                   ",\"capacities\":", Base64(EncodeCapacities(history.snapshots, granularity)));
 
-  // Names may hold what would end the element that the data stands in.
+  // Names may contain what would end the element with the data.
   data = absl::StrReplaceAll(data, {{"<", "\\u003c"}});
 
-  constexpr size_t kRest = 200;  // what stands around rows and sizes
+  constexpr size_t kRest = 200;  // what surrounds rows and sizes
   const size_t used = document.size() + data.size() + kRest;
   const size_t left = std::max(used < max_bytes ? max_bytes - used : 0, max_bytes / kLeastPart);
   const size_t room = left / 4 * 3;  // three bytes take four characters
-  // Rows and sizes get half of it each, and what the other leaves.
+  // Rows and sizes get half of it each, plus what the other leaves.
   size_t form = 0;
   std::string rows = EncodeRows(page, granularity, kRowForms[form]);
   while (rows.size() > room / 2 && form + 1 < kRowForms.size()) {

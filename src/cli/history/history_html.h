@@ -1,4 +1,4 @@
-// A chain's history as one HTML page, in which any two snapshots can be picked.
+// A chain's history as one HTML page, in which any two snapshots can be selected.
 #ifndef CBT_CLI_HISTORY_HISTORY_HTML_H_
 #define CBT_CLI_HISTORY_HISTORY_HTML_H_
 
@@ -12,24 +12,23 @@
 
 namespace cbt::cli {
 
-// What a page holds.
+// The contents of a page.
 struct HistoryPage {
   HistoryScale scale;
   std::vector<HistoryRow> rows;  // rows[i]: from snapshot i to i + 1
   DeltaSizes sizes;
 };
 
-// Reads the delta of every two neighbours, once.
-// Errors: those of ReadHistoryRow().
+// Reads the delta of every two adjacent snapshots, once. Errors: those of ReadHistoryRow().
 absl::StatusOr<HistoryPage> ReadHistoryPage(const History& history);
 
 // Ten thousand snapshots with names of usual length stay below 2 MB.
 inline constexpr size_t kMaxPageBytes = 1'950'000;
 
-// The page: a document that loads nothing else. Names are kept as they are; what remains of
-// `max_bytes` is for cells and sizes, which are made coarser until they fit. What is coarser is
-// rounded up, and the page says "at most" then. `page` is left coarser too.
-// Cost: linear in what the page holds, for each step that it is made coarser.
+// A self-contained document. Names are kept whole; the rest of `max_bytes` is for cells and sizes,
+// which are coarsened until they fit. Coarse values are rounded up, and the page then says "at
+// most". `page` stays coarsened, too. Cost: linear in the size of the page, for each step of
+// coarsening.
 std::string HistoryHtml(const History& history, HistoryPage& page,
                         size_t max_bytes = kMaxPageBytes);
 

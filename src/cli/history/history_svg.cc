@@ -50,7 +50,7 @@ std::string HistorySvg(const History& history, const HistoryPicture& picture) {
     const ChainSnapshot& snapshot = snapshots[picture.shown[i]];
     const int y = kTop + kHeight * static_cast<int>(i);
     const std::string when = MinuteText(history.times[picture.shown[i]]);
-    // Names are cut by a frame of their own: their width depends on the font.
+    // Names are clipped by a nested frame: their width depends on the font.
     absl::StrAppendFormat(
         &svg,
         "<text x=\"20\" y=\"%d\">%s</text><svg x=\"130\" y=\"%d\" width=\"128\" height=\"%d\">"

@@ -20,7 +20,7 @@ size_t Characters(std::string_view text) {
   }));
 }
 
-// At most kMaxName characters: the end of a long name, where names of snapshots differ.
+// At most kMaxName characters, from the end of a long name, where names of snapshots differ.
 std::string ShortName(const std::string& id) {
   std::string name = OneLine(id);
   if (Characters(name) <= kMaxName) return name;

@@ -1,4 +1,4 @@
-// The classes in which pictures of a history show how much of a cell changed.
+// The classes by which pictures of a history show how much of a cell changed.
 #ifndef CBT_CLI_HISTORY_SHADES_H_
 #define CBT_CLI_HISTORY_SHADES_H_
 
@@ -31,7 +31,7 @@ inline constexpr std::array<HistoryShade, 7> kHistoryShades = {{
     {1, "to 100 %", '#', "#0c2c84", "#e4f7c7", 18, 231},
 }};
 
-// The class of a cell of `size` bytes; that of 0 only if nothing in it changed.
+// The class of a cell of `size` bytes; class 0 only if nothing in it changed.
 inline size_t HistoryShadeOf(uint64_t changed, uint64_t size) noexcept {
   if (changed == 0) return 0;
   const double share = static_cast<double>(changed) / static_cast<double>(size);

@@ -9,7 +9,7 @@
 namespace cbt::cli {
 namespace {
 
-// An option of the parser has no place for facts of ours, but its validators have names.
+// The parser's options cannot carry data of ours, but its validators have names.
 constexpr std::string_view kOffers = "offers:";
 
 std::string NameFor(const std::vector<std::string>& names) {
@@ -37,7 +37,7 @@ std::vector<std::string> OfferedBy(CLI::Option& option) {
     try {
       validator = option.get_validator(index);
     } catch (const CLI::OptionNotFound&) {
-      return {};  // the parser has no other sign of the last one
+      return {};  // this is the parser's only sign that it was the last one
     }
     const std::string& name = validator->get_name();
     if (!name.starts_with(kOffers)) continue;

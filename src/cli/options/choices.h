@@ -1,4 +1,4 @@
-// Options whose values have names: one list for the check, the error and the shells' completions.
+// Options with named values: one list for the check, the error and the shells' completions.
 #ifndef CBT_CLI_OPTIONS_CHOICES_H_
 #define CBT_CLI_OPTIONS_CHOICES_H_
 
@@ -10,17 +10,17 @@
 
 namespace cbt::cli {
 
-// Refuses a value that is not one of `names`, and offers them to completions. For an option that
-// takes a list, each part of it. O(names) a value.
+// Refuses a value that is not one of `names`, and offers them to completions. If the option takes a
+// list, checks each part of it. O(names) per value.
 CLI::Validator IsOneOf(std::vector<std::string> names);
 
 // Offers `names` to completions and accepts every value.
 CLI::Validator Offers(const std::vector<std::string>& names);
 
-// What the validators of `option` offer, in their order; empty if it takes any value.
+// The values that the validators of `option` offer, in order; empty if it takes any value.
 std::vector<std::string> OfferedBy(CLI::Option& option);
 
-// Adds the option `name` for one of `choices`, a name and its value each. `value` is assigned when
+// Adds the option `name` for one of `choices`, pairs of a name and a value. `value` is assigned if
 // the option is given, and must outlive the parsing.
 template <typename Value, typename Assigned>
 CLI::Option* AddChoiceOption(CLI::App& subcommand, const std::string& name, Assigned& value,

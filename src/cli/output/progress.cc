@@ -45,7 +45,7 @@ struct sigaction after_clearing {};
 
 extern "C" void ClearAndPassOn(int number) {
   if (bar_visible != 0) WriteToTerminal(kClearLine);
-  // What was to happen happens now: the default action, or the removal of a temporary file.
+  // Now the original action happens: the default one, or the removal of a temporary file.
   sigaction(number, &after_clearing, nullptr);
   raise(number);
 }

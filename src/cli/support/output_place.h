@@ -12,8 +12,8 @@
 
 namespace cbt::cli {
 
-// True for "-", and for /dev/stdout: that is a link, and the file that it names would be replaced,
-// with what stands in it.
+// True for "-" and for /dev/stdout, which is a link: its target would be replaced, and its contents
+// lost.
 bool IsStdout(const std::string& path);
 
 struct OutputPlace {

@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<RuleReport>> ConformanceChecker::Run() {
       return absl::ResourceExhaustedError(
           StrCat(method_, ": the answer has more than ", options_.max_tuples, " tuples"));
     }
-    // A plugin may know only what changed. Without a delta to judge, nothing would be left.
+    // A plugin may only know changes. Without a delta, nothing would be left to judge.
     const bool absent = !delta && methods.size() > 1 && full_.messages.empty() &&
                         full_.status.code() == StatusCode::kUnimplemented;
     Rule("answers", "the stream of the snapshot ends with OK", [&] {

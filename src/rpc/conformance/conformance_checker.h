@@ -167,23 +167,23 @@ class ConformanceChecker {
 
   // --- frames ----------------------------------------------------------------------------------
 
-  // A rule about gRPC over HTTP/2: runs the test on a connection of its own, with so large a window
-  // for each stream.
+  // A rule about gRPC over HTTP/2: runs the test on a separate connection, with a window of this
+  // size for each stream.
   void WireRule(const char* id, const char* rule, uint32_t window,
                 absl::FunctionRef<Finding(WireClient&)> test);
 
   const char* Path() const { return method().path; }
   std::string Message() const { return EncodeRequest(method(), Request()); }
 
-  // Whether the stream has got the complete answer.
+  // Whether the stream has received the complete answer.
   Finding IsWhole(const WireClient& client, uint32_t stream) const;
-  // Makes the plain request with these fields; IsWhole().
+  // Sends the plain request with these fields, then IsWhole().
   Finding Serves(WireClient& client, uint32_t stream) const;
   // Waits for an end that is an error.
   static Finding IsRefused(WireClient& client, uint32_t stream, const std::string& what);
-  // Waits for any end; OK only with the complete answer.
+  // Waits for any end; passes if that is an error or a complete OK.
   Finding IsOver(WireClient& client, uint32_t stream) const;
-  // Begins the plain request, and waits until part of its answer is here.
+  // Sends the plain request, and waits until part of its answer has arrived.
   static Finding Begins(WireClient& client, uint32_t stream);
 
   void CheckWire();

@@ -159,7 +159,7 @@ void ConformanceChecker::CheckEnds() {
         limits.cancel_after = 2;
         const auto channel = ConnectForOneStream(address_, options_.request.tls);
         if (!channel.ok()) return;
-        // Again if it is refused: the server may still be at a call of the rule before.
+        // Retries if refused: the server may still be handling a call of the previous rule.
         const auto end = std::chrono::steady_clock::now() + options_.stall / 2;
         while (
             Probe(**channel, contract_, method().path, EncodeRequest(method(), Request()), limits)

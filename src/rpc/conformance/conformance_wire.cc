@@ -1,5 +1,5 @@
-// Rules of gRPC over HTTP/2: what clients of any stack, careless and hostile ones may see of a
-// server. They ask for what gRPC's PROTOCOL-HTTP2.md and RFC 9113 decide, and no more.
+// Rules of gRPC over HTTP/2, as seen by clients of any stack, careless and hostile ones included.
+// They check what gRPC's PROTOCOL-HTTP2.md and RFC 9113 decide, and no more.
 #include <algorithm>
 
 #include "base/absl_view.h"
@@ -11,7 +11,7 @@ namespace cbt::rpc {
 namespace {
 
 constexpr uint32_t kWide = 0x7fffffff;
-// Less than any answer, so that a stream stops in the middle of it.
+// Less than any answer, so that a stream stops halfway.
 constexpr uint32_t kNarrow = 5;
 constexpr uint32_t kStep = 64 * kKiB;
 
@@ -34,8 +34,8 @@ WireFields With(WireFields fields, std::string name, std::string value) {
   return fields;
 }
 
-// As gRPC's "deflate" (RFC 1950): one block that is stored as it is, and the checksum of its bytes.
-// Longer texts than a block holds are cut.
+// gRPC's "deflate" (RFC 1950): one stored block, and the checksum of its bytes. Texts longer than a
+// block are cut.
 std::string Deflated(std::string_view text) {
   constexpr uint32_t kModulus = 65521;
   text = text.substr(0, 65535);
@@ -72,7 +72,7 @@ bool IsEncoded(std::string_view text) {
 void ConformanceChecker::WireRule(const char* id, const char* rule, uint32_t window,
                                   absl::FunctionRef<Finding(WireClient&)> test) {
   Rule(id, rule, [&] {
-    // Tuples take at most 22 bytes each, and a message of them some more.
+    // A tuple takes at most 22 bytes, and a message a little more.
     const auto client = WireClient::Connect(address_, options_.request.tls,
                                             {.timeout = options_.call_timeout,
                                              .stream_window = window,
@@ -319,7 +319,7 @@ void ConformanceChecker::CheckWireStreams() {
              client.Reset(1);
              if (!client.Ping()) return Fail(StrCat("after RST_STREAM: ", client.failure()));
              client.MarkDead(1);
-             // A stream that is still there would go on now.
+             // A stream that still exists would continue now.
              client.WidenStreams(kStep);
              Finding finding = Serves(client, 3);
              if (finding.result == RuleResult::kPass && client.answer(1).frames_of_death > 0) {

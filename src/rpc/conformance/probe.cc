@@ -17,8 +17,8 @@
 namespace cbt::rpc {
 namespace {
 
-// Passes messages one by one to a thread that waits for them; the transport reads no further until
-// that asks for the next one.
+// Passes messages one by one to a waiting thread; the transport reads no further until that thread
+// asks for the next.
 class Receiver final : public ClientCallHandler {
  public:
   bool OnMessage(absl::Cord message) override {
@@ -93,8 +93,7 @@ absl::Status Decode(const Contract& contract, std::span<const uint8_t> bytes,
   return status;
 }
 
-// Adds a message to the answer, or notes that it could not be decoded. `decoded`: memory to use
-// again.
+// Adds a message to the answer, or records that it could not be decoded. `decoded`: reused memory.
 bool Add(const Contract& contract, std::span<const uint8_t> bytes, MetadataMessage& decoded,
          ProbeAnswer& answer) {
   const absl::Status status = Decode(contract, bytes, decoded, answer.next_token);
@@ -144,7 +143,7 @@ ProbeAnswer Probe(Channel& channel, const Contract& contract, const std::string&
   FlatMessage flat;
   MetadataMessage decoded;
   while (const std::optional<absl::Cord> bytes = receiver.Take()) {
-    // Not earlier: a transport may send nothing while no operation waits.
+    // Not earlier: a transport may send nothing while no operation is pending.
     if (limits.stall.count() > 0 && answer.messages.empty()) {
       std::this_thread::sleep_for(limits.stall);
     }

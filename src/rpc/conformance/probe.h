@@ -57,7 +57,7 @@ struct ProbeLimits {
 ProbeAnswer Probe(Channel& channel, const Contract& contract, const std::string& path,
                   const std::string& request, const ProbeLimits& limits);
 
-// The messages of a whole body, each with its prefix, as Probe() gives them.
+// Decodes a whole body, messages with their prefixes, as Probe() does.
 ProbeAnswer DecodeBody(const Contract& contract, std::string_view body);
 
 // The answer of a unary call outside of the contracts, as bytes.

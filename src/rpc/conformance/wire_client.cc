@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 
 constexpr size_t kHeadBytes = 9;
 constexpr uint32_t kMostWindow = 0x7fffffff;
-constexpr uint32_t kFirstWindow = 65535;  // of a connection, before it is opened
+constexpr uint32_t kFirstWindow = 65535;  // of a connection that has not been widened
 constexpr size_t kMostFrame = size_t{1} << 14;
 
 std::string Number(uint32_t number, int bytes = 4) {
@@ -41,7 +41,7 @@ uint32_t NumberAt(std::string_view text, size_t at, size_t bytes = 4) {
   return number;
 }
 
-// Connects in a loop of its own that this thread runs.
+// Connects in a private loop that this thread runs.
 class Connecting final : public http2::Connector::Listener {
  public:
   void OnConnected(absl::StatusOr<OwnedDescriptor> socket) noexcept override {
@@ -134,7 +134,7 @@ WireClient::WireClient(std::unique_ptr<SocketStream> socket, const Options& opti
       deadline_(deadline),
       stream_window_(options.stream_window),
       connection_window_(kFirstWindow) {
-  // No dynamic table: the server need not have one.
+  // No dynamic table: the server need not support one.
   if (nghttp2_hd_deflate_new(&deflater_, 0) != 0 || nghttp2_hd_inflate_new(&inflater_) != 0) {
     nghttp2_hd_deflate_del(deflater_);
     throw std::bad_alloc();
@@ -152,7 +152,7 @@ void WireClient::Fail(std::string why) {
 
 // ---- the socket
 
-// Until the socket can go on; false if the connection is of no use any more.
+// Waits until the socket is ready; false if the connection has become unusable.
 bool WireClient::Wait(SocketStream::State state) {
   switch (state) {
     case SocketStream::State::kEnd:
@@ -187,7 +187,7 @@ bool WireClient::Handshake() {
   return true;
 }
 
-// A server that has closed the connection may have answered before: what it sent is still read.
+// A server that closed the connection may have answered before: that is still read.
 void WireClient::Send(std::string_view bytes) {
   while (!bytes.empty() && failure_.empty() && !refuses_) {
     const iovec part = {const_cast<char*>(bytes.data()), bytes.size()};
@@ -371,7 +371,7 @@ void WireClient::OnFrame(uint8_t type, uint8_t flags, uint32_t stream, std::stri
       }
       return;
     case NGHTTP2_GOAWAY:
-      // One without an error lets open streams end.
+      // Without an error code, open streams may finish.
       if (NumberAt(payload, 4) == NGHTTP2_NO_ERROR) return;
       return Fail(absl::StrCat("GOAWAY ", http2::ResetName(NumberAt(payload, 4)), " ",
                                payload.size() > 8 ? payload.substr(8) : ""));

@@ -1,4 +1,4 @@
-// A client of HTTP/2 that sends frames as a rule wants them, also such as no client should send.
+// An HTTP/2 client that sends whatever frames a rule needs, including invalid ones.
 #ifndef CBT_RPC_CONFORMANCE_WIRE_CLIENT_H_
 #define CBT_RPC_CONFORMANCE_WIRE_CLIENT_H_
 
@@ -27,24 +27,24 @@ namespace cbt::rpc {
 
 using WireFields = std::vector<std::pair<std::string, std::string>>;
 
-// The only value of `name`; nothing if it is missing or there are several.
+// The only value of `name`; nullopt if it is missing or repeated.
 std::optional<std::string> OnlyField(const WireFields& fields, std::string_view name);
 
-// What a stream has got so far.
+// Everything a stream has received so far.
 struct WireAnswer {
   WireFields headers = {};
-  WireFields trailers = {};  // the headers, if they are all ("Trailers-Only")
+  WireFields trailers = {};  // the headers, if there are no others ("Trailers-Only")
   std::string body = {};
   size_t blocks = 0;  // of headers, 1xx left out
   bool ended = false;
   std::optional<uint32_t> reset = {};
   int64_t window = 0;  // bytes that the server may still send
   bool overran = false;
-  bool dead = false;           // the server has had time to learn that the stream is reset
-  size_t frames_of_death = 0;  // what came for it afterwards
+  bool dead = false;           // the server has had time to process the reset
+  size_t frames_of_death = 0;  // received for it afterwards
 
   bool over() const noexcept { return ended || reset.has_value(); }
-  // What a gRPC client makes of it; OK only if the answer is complete.
+  // The status that a gRPC client would report; OK only if the answer is complete.
   absl::Status status() const;
 };
 
@@ -52,7 +52,7 @@ struct WireAnswer {
 class WireClient {
  public:
   struct Options {
-    std::chrono::milliseconds timeout = std::chrono::seconds(60);  // for everything
+    std::chrono::milliseconds timeout = std::chrono::seconds(60);  // for everything together
     uint32_t stream_window = 0x7fffffff;                           // bytes
     size_t max_body = kGiB;                                        // longer answers are a failure
   };
@@ -66,37 +66,39 @@ class WireClient {
   WireClient(const WireClient&) = delete;
   WireClient& operator=(const WireClient&) = delete;
 
-  // The fields of a right request, and a message with its prefix.
+  // The fields of a valid request, and a message with its prefix.
   WireFields Request(const std::string& path) const;
   static std::string Framed(std::string_view message, char flag = 0);
 
-  // Sending; a failure is kept, see failure().
+  // Sends; a failure is kept, see failure().
   void Send(std::string_view bytes);
   void Frame(uint8_t type, uint8_t flags, uint32_t stream, std::string_view payload);
   void Headers(uint32_t stream, const WireFields& fields, bool end = false);
   void Data(uint32_t stream, std::string_view bytes, bool end);
   void Reset(uint32_t stream);
   void OpenWindow(uint32_t stream, uint32_t bytes);
-  // SETTINGS: the window of each stream, open ones too; no less than before.
+  // SETTINGS: the window of each stream, including open ones; never less than before.
   void WidenStreams(uint32_t window);
   void Goaway();
   // Headers and one message.
   void Call(uint32_t stream, const std::string& path, std::string_view message);
 
-  // Reads until `done`; false at the time limit and when the connection has ended.
+  // Reads until `done`; false at the time limit, or if the connection has ended.
   bool Await(absl::FunctionRef<bool()> done);
-  // To the end of the stream, opening its window by at most `step` bytes whenever it is used up.
+  // Reads to the end of the stream, opening its window by at most `step` bytes whenever it is used
+  // up.
   bool AwaitEnd(uint32_t stream, uint32_t step = 0);
-  // PING and its answer: what was sent before has arrived. False if there is no answer, or another.
+  // Sends a PING and waits for its answer: everything sent before has then arrived. False if there
+  // is no answer, or a wrong one.
   bool Ping();
 
   const WireAnswer& answer(uint32_t stream) const { return answers_.at(stream); }
-  // Frames that come for the stream from now on are counted.
+  // Counts frames that arrive for the stream from now on.
   void MarkDead(uint32_t stream) { answers_.at(stream).dead = true; }
 
   bool settings_came_first() const noexcept { return settings_came_first_; }
   size_t acknowledgements() const noexcept { return acknowledgements_; }
-  // Why the connection is of no use any more; empty: it is.
+  // Why the connection is unusable; empty if it is usable.
   const std::string& failure() const noexcept { return failure_; }
   // Whether failure() is the time limit.
   bool late() const noexcept { return late_; }

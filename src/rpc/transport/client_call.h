@@ -71,9 +71,10 @@ class Channel {
   // A call that ends with DEADLINE_EXCEEDED at `deadline`. It keeps what it needs of the channel.
   virtual std::unique_ptr<ClientCall> NewCall(Deadline deadline) = 0;
 
-  // Waits in this thread until `done`, which depends on nothing but events of the channel's calls,
-  // or until `until`. For channels whose events come nowhere else: `done` is asked after each of
-  // them. False, at once: the transport's threads handle events.
+  // Waits in this thread until `done` returns true, or until `until`. `done` may only depend on
+  // events of the channel's calls and is called after each. For channels whose events run in
+  // waiting threads; otherwise returns false at once, because the transport's threads handle
+  // events.
   virtual bool HandleEvents(absl::FunctionRef<bool()> /*done*/,
                             std::chrono::steady_clock::time_point /*until*/) noexcept {
     return false;

@@ -22,12 +22,12 @@ class CallHandler {
  public:
   virtual ~CallHandler() = default;
 
-  // StartRead() is done. `ok`: `message` is the next request message; otherwise the client has sent
-  // its last one, or the call is over.
+  // StartRead() has completed. `ok`: `message` is the next request message; otherwise the client
+  // has sent its last one, or the call is over.
   virtual void OnReadDone(bool ok, absl::Cord message) = 0;
 
-  // Write() is done: the transport has passed the message on, and can take the next one. `ok` is
-  // false if the call is over.
+  // Write() has completed: the transport has passed the message on and accepts the next one. `ok`
+  // is false if the call is over.
   virtual void OnWriteDone(bool /*ok*/) {}
 
   // The client has cancelled the call or disconnected, or the deadline has passed. The handler must
@@ -97,8 +97,8 @@ class Service {
   const std::vector<Method>& methods() const noexcept { return methods_; }
 
  protected:
-  // Before the service is given to a transport. Unary and streaming methods alike: how many
-  // messages are read and written is the handler's business.
+  // Call before the service is given to a transport. For unary and streaming methods alike: the
+  // handler decides how many messages to read and write.
   void AddMethod(std::string path, OpenCall open) {
     methods_.push_back({std::move(path), std::move(open)});
   }

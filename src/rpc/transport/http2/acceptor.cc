@@ -31,14 +31,14 @@ absl::Status ListenError(const Address& address, int error) {
   return error == EADDRINUSE ? absl::FailedPreconditionError(text) : absl::UnavailableError(text);
 }
 
-// Whether this descriptor is one of the process's last. Those are for what is to be served: a call
-// that can't open its files fails, a connection that is refused comes again.
+// Whether this descriptor is one of the process's last. Those are reserved for calls: a call that
+// cannot open its files fails, whereas a refused connection retries.
 bool IsScarce(int descriptor) noexcept {
   constexpr rlim_t kMostKept = 64;
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
   const rlim_t kept = std::min(limit.rlim_cur / 4, kMostKept);
-  // The system gives out the lowest number that is free.
+  // The system assigns the lowest free number.
   return static_cast<rlim_t>(descriptor) >= limit.rlim_cur - kept;
 }
 
@@ -112,7 +112,7 @@ absl::StatusOr<std::vector<OwnedDescriptor>> ListenAt(Address& address) {
     auto made = ListenTcp(address, *info);
     if (!made.ok()) {
       failure = made.status();
-      // In use on one address is an error even if another one is free.
+      // A port in use on one address is an error even if it is free on another.
       if (failure.code() == absl::StatusCode::kFailedPrecondition) return failure;
       continue;
     }
@@ -148,11 +148,11 @@ void Acceptor::OnReady(uint32_t) noexcept {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         return OnNoDescriptors();
       }
-      // A connection that has gone before it was accepted.
+      // The connection was closed before it was accepted.
       continue;
     }
     if (IsScarce(connection.number())) {
-      // Others' turn: clients that come again at once must not keep the loop busy.
+      // Clients that reconnect at once must not keep the loop busy.
       connection.Close();
       return OnNoDescriptors();
     }

@@ -14,13 +14,13 @@
 
 namespace cbt::rpc::http2 {
 
-// Sockets that listen at `address`: one, or one for each address of a host's name. A port of 0 is
-// replaced by the one that the system chose.
-// Errors: FAILED_PRECONDITION if the address is in use, UNAVAILABLE if the system refuses.
+// Listening sockets for `address`: one, or one per address of a host name. Port 0 is replaced by
+// the port that the system chose. Errors: FAILED_PRECONDITION if the address is in use, UNAVAILABLE
+// if the system refuses.
 absl::StatusOr<std::vector<OwnedDescriptor>> ListenAt(Address& address);
 
-// Accepts from one socket, in one loop. When descriptors run out, connections that wait are closed,
-// and accepting goes on. The last quarter of them, at most 64, is left for what calls open.
+// Accepts from one socket, in one loop. When descriptors run out, it closes waiting connections and
+// continues to accept. The last quarter of the descriptors, at most 64, is reserved for calls.
 class Acceptor final : private Watch {
  public:
   using Take = std::function<void(OwnedDescriptor connection)>;
@@ -28,7 +28,7 @@ class Acceptor final : private Watch {
   // `take` must not throw. Errors: UNAVAILABLE.
   static absl::StatusOr<std::unique_ptr<Acceptor>> Create(EventLoop& loop, OwnedDescriptor socket,
                                                           Take take);
-  // In the loop, or while it does not run.
+  // Call in the loop, or while it does not run.
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -42,7 +42,7 @@ class Acceptor final : private Watch {
   EventLoop& loop_;
   const OwnedDescriptor socket_;
   const Take take_;
-  OwnedDescriptor spare_;  // given up to accept and close a connection
+  OwnedDescriptor spare_;  // closed temporarily to accept and close a connection
   MemberTimer<Acceptor, &Acceptor::Resume> timer_{*this};
 };
 

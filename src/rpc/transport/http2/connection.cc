@@ -20,14 +20,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Reads and writes of a connection in one turn; then it is others' turn.
+// A connection's reads and writes per turn, before others get theirs.
 constexpr size_t kReadPerTurn = 256 * kKiB;
 constexpr size_t kWrittenPerTurn = kMiB;
 
-// nghttp2's own servers take 1000 resets and then 33 a second, ours 200 and 100.
+// nghttp2's own servers tolerate 1000 resets and then 33 a second, ours 200 and 100.
 constexpr RateLimit kResetsServersTake = {150, 30};
 
-// A status without text if there is no memory for one.
+// A status; without text if there is no memory for it.
 template <typename... Parts>
 absl::Status Unavailable(const Parts&... parts) noexcept {
   try {
@@ -52,7 +52,7 @@ bool SubmitSettings(nghttp2_session* session, const ConnectionSettings& settings
   add(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.max_header_bytes);
   if (settings.role == Role::kServer) {
     add(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings.max_streams);
-    // Trees of dependencies would be work that a peer can ask for.
+    // Dependency trees would be work that a peer can cause.
     add(NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1);
   } else {
     add(NGHTTP2_SETTINGS_ENABLE_PUSH, 0);
@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Create(EventLoop& loop, 
   std::unique_ptr<Connection> made(
       new (std::nothrow) Connection(loop, chunks, std::move(socket), settings, listener));
   if (made == nullptr) return NoMemory();
-  // A client may open streams before the handshake is over.
+  // A client may open streams before the handshake has completed.
   if (settings.role == Role::kClient && !made->StartSession()) return NoMemory();
   if (absl::Status status = loop.Add(made->socket_->fd(), EPOLLIN, *made); !status.ok()) {
     made->ended_ = true;
@@ -117,7 +117,7 @@ bool Connection::StartSession() noexcept {
   nghttp2_option_set_no_closed_streams(made, 1);
   nghttp2_option_set_max_outbound_ack(made, settings_.peer.waiting_frames);
 #ifdef CBT_NGHTTP2_HAS_RESET_LIMIT
-  // Ours comes first, with a text for the peer; this one also counts in what nghttp2 drops.
+  // Our limit comes first and has a text for the peer; nghttp2's also counts what it drops.
   nghttp2_option_set_stream_reset_rate_limit(
       made, static_cast<uint64_t>(2 * settings_.peer.resets.burst),
       static_cast<uint64_t>(2 * settings_.peer.resets.per_second));
@@ -179,7 +179,7 @@ void Connection::Handshake() noexcept {
   if (session_ == nullptr && !StartSession()) return EndOutOfMemory();
   SetInterest(EPOLLIN);
   WantFlush();
-  // No event comes for what the handshake has read already.
+  // There is no event for data that the handshake has already read.
   if (socket_->HasBuffered()) loop_.Post(read_task_);
 }
 
@@ -198,7 +198,7 @@ void Connection::ReadSome() noexcept {
       case SocketStream::State::kWantRead:
         return;
       case SocketStream::State::kWantWrite:
-        // TLS owes the peer an answer that it does not read.
+        // TLS owes the peer an answer that the peer does not read.
         read_blocked_ = true;
         return WantFlush();
       case SocketStream::State::kEnd:
@@ -282,7 +282,7 @@ void Connection::Flush() noexcept {
     }
   }
   if (EndIfDone()) return;
-  // What can't be read must not wake the loop.
+  // An unreadable socket must not wake the loop.
   const bool reads = !terminating_ && !read_blocked_;
   const bool blocked = !output_.empty() || socket_->unsent() || (read_blocked_ && !terminating_);
   if (blocked && !write_blocked_) last_write_ = loop_.now();
@@ -291,7 +291,7 @@ void Connection::Flush() noexcept {
   SetInterest((reads ? uint32_t{EPOLLIN} : 0U) | (blocked ? uint32_t{EPOLLOUT} : 0U));
 }
 
-// Moves frames from the session to the output, as many as it may hold.
+// Moves frames from the session to the output, up to its limit.
 bool Connection::Fill() noexcept {
   while (output_.bytes() < kMaxUnsentBytes && !goaway_written_) {
     const uint8_t* data = nullptr;
@@ -312,7 +312,7 @@ bool Connection::Fill() noexcept {
   return true;
 }
 
-// False if the socket takes no more now, or the connection has ended.
+// Returns false if the socket takes no more now, or the connection has ended.
 bool Connection::WriteOut() noexcept {
   SocketStream::Result result = socket_->unsent() ? socket_->Flush() : SocketStream::Result{};
   while (result.state == SocketStream::State::kDone && !output_.empty()) {
@@ -327,7 +327,7 @@ bool Connection::WriteOut() noexcept {
       settings_.traffic->sent.fetch_add(result.bytes, std::memory_order_relaxed);
     }
     last_write_ = loop_.now();
-    // A socket that has not taken all is full: another try would only be refused.
+    // A socket that took only a part is full: another write would fail.
     const bool full = socket_->ssl() == nullptr && result.bytes < given;
     if (full || socket_->unsent()) return false;
   }
@@ -404,7 +404,7 @@ void Connection::CloseStream(Stream& stream, const StreamEnd& end) noexcept {
   stream.OnClosed(end);
 }
 
-// Whether the session has taken it; ends the connection if not.
+// Whether the session accepted it; ends the connection if not.
 bool Connection::Check(int result) noexcept {
   if (result >= 0) {
     WantFlush();
@@ -430,7 +430,7 @@ void Connection::Open(Stream& stream, std::span<const Header> headers, absl::Cor
   } catch (const std::bad_alloc&) {
     id = NGHTTP2_ERR_NOMEM;
   }
-  // The stream gets its OnClosed() with the others'.
+  // The stream gets its OnClosed() together with the others.
   Attach(stream, std::max(id, 0));
   stream.finish_ = more ? Stream::Finish::kNot : Stream::Finish::kEnd;
   if (id < 0) {

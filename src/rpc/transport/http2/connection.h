@@ -1,4 +1,4 @@
-// One HTTP/2 connection, of a server or a client.
+// An HTTP/2 connection, of a server or a client.
 #ifndef CBT_RPC_TRANSPORT_HTTP2_CONNECTION_H_
 #define CBT_RPC_TRANSPORT_HTTP2_CONNECTION_H_
 
@@ -28,18 +28,18 @@ namespace cbt::rpc::http2 {
 
 enum class Role { kServer, kClient };
 
-// What passes through connections, since the start. Thread safe.
+// Totals of all connections since the start. Thread safe.
 struct Traffic {
   std::atomic<uint64_t> received{0};  // bytes of HTTP/2, without TLS
   std::atomic<uint64_t> sent{0};
   std::atomic<uint64_t> resets{0};  // streams that peers have reset
 };
 
-// What an operator wants to know of a connection's end.
+// The cause of a connection's end, for operators.
 enum class EndCause {
-  kOther,      // the peer has gone, or a shutdown
-  kHandshake,  // of TLS or HTTP/2: failed, or took too long
-  kFlood,      // too many resets, pings, headers or frames of other kinds
+  kOther,      // the peer left, or a shutdown
+  kHandshake,  // TLS or HTTP/2: failed, or took too long
+  kFlood,      // too many resets, pings, headers or other frames
   kStall,      // the peer did not read
   kSilence,    // the peer did not answer a ping
   kAge,
@@ -53,33 +53,33 @@ struct ConnectionSettings {
 
   // The largest frame that the peer may send, in bytes: 16 KiB to 16 MiB - 1.
   uint32_t max_frame_bytes = 16 * kKiB;
-  // How much the peer may send on a stream, and on all together, before it is consumed.
+  // How much the peer may send on a stream, and on the connection, before it is consumed.
   uint32_t stream_window_bytes = 64 * kKiB;
   uint32_t connection_window_bytes = kMiB;
-  // The connection's window opens on receipt: a stream that is not read does not stop others.
-  // Otherwise when data is consumed, which bounds the connection's memory.
+  // The connection's window opens on receipt, so that an unread stream does not block others.
+  // Otherwise it opens when data is consumed, which bounds the connection's memory.
   bool separate_streams = false;
   // Streams that the peer may have open; servers only.
   uint32_t max_streams = 100;
-  // Fields of a header block beyond these bytes are left out, see HeaderBlock::cut().
+  // Header fields beyond this many bytes are dropped, see HeaderBlock::cut().
   uint32_t max_header_bytes = 16 * kKiB;
 
   // For the TLS handshake and the peer's first SETTINGS.
   std::chrono::milliseconds handshake_time = std::chrono::seconds(20);
-  // After so much silence a ping is sent, which must be answered in time.
+  // After this much silence a ping is sent, which must be answered in time.
   std::chrono::milliseconds keepalive_time{0};
   std::chrono::milliseconds keepalive_timeout = std::chrono::seconds(20);
   bool keepalive_without_streams = true;
   // A connection without streams is shut down after this.
   std::chrono::milliseconds idle_time{0};
-  // It is shut down at this age, and closed after the same time again.
+  // The connection is shut down at this age, and closed after the same time again.
   std::chrono::milliseconds max_age{0};
-  // A peer that reads nothing for so long although bytes wait for it is cut off.
+  // A peer that reads nothing for this long, although bytes wait for it, is disconnected.
   std::chrono::milliseconds write_stall_time = std::chrono::seconds(80);
 
   PeerLimits peer = {};
 
-  // Counted if it is set. Outlives the connection.
+  // Optional counters. Outlive the connection.
   Traffic* traffic = nullptr;
 };
 
@@ -88,7 +88,7 @@ class ConnectionListener {
  public:
   virtual ~ConnectionListener() = default;
 
-  // The handshake is over and the peer's SETTINGS are here. Streams may be opened before.
+  // The handshake has completed and the peer's SETTINGS have arrived. Streams may be opened before.
   virtual void OnReady(Connection& /*connection*/) noexcept {}
 
   // Servers: the stream of a new request, whose OnHeaders() comes next with the same headers. Null
@@ -97,39 +97,38 @@ class ConnectionListener {
     return nullptr;
   }
 
-  // The peer takes no new streams. Those that it has not looked at are closed as unprocessed.
+  // The peer takes no new streams. Streams that it has not processed are closed as unprocessed.
   virtual void OnGoaway(Connection& /*connection*/, uint32_t /*code*/,
                         std::string_view /*text*/) noexcept {}
 
   // The answer to Connection::Ping().
   virtual void OnPong(Connection& /*connection*/) noexcept {}
 
-  // The last event; every stream has got its OnClosed(). OK after a shutdown of either side. The
+  // The last event; every stream has had its OnClosed(). OK after a shutdown by either side. The
   // connection may be destroyed here.
   virtual void OnClosed(Connection& connection, const absl::Status& reason) noexcept = 0;
 };
 
-// Used in its loop only. No function throws or blocks, and none calls the listener or a stream
-// before it returns, except where it says so. Without memory the connection ends. After the end
-// functions do nothing.
+// Used in its loop only. Functions do not throw or block, and unless noted none calls the listener
+// or a stream before it returns. Out of memory, the connection ends. After the end functions do
+// nothing.
 class Connection final : private Watch {
  public:
-  // `socket` is connected; its TLS handshake has not begun. Events begin in the loop's next turn.
-  // `loop` and `chunks`, the loop's, outlive the connection.
-  // Errors: RESOURCE_EXHAUSTED without memory, UNAVAILABLE if the system refuses.
+  // `socket` is connected; its TLS handshake has not begun. Events start in the loop's next turn.
+  // `loop`, and `chunks` of the loop, outlive the connection. Errors: RESOURCE_EXHAUSTED without
+  // memory, UNAVAILABLE if the system refuses.
   static absl::StatusOr<std::unique_ptr<Connection>> Create(EventLoop& loop, ReadChunks& chunks,
                                                             std::unique_ptr<SocketStream> socket,
                                                             const ConnectionSettings& settings,
                                                             ConnectionListener& listener);
 
-  // Streams that are open are detached without an event. Not in an event, except in the listener's
-  // OnClosed().
+  // Detaches open streams without an event. Not within an event, except the listener's OnClosed().
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Clients: sends a request, then `message`, then END_STREAM unless `more`. A stream that the
-  // peer's limit does not allow yet waits. After GOAWAY it is closed as unprocessed in this turn.
+  // Clients: sends a request, then `message`, then END_STREAM unless `more`. A stream over the
+  // peer's limit waits. After GOAWAY it is closed as unprocessed in this turn.
   void Open(Stream& stream, std::span<const Header> headers, absl::Cord message,
             bool more = false) noexcept;
 
@@ -140,30 +139,30 @@ class Connection final : private Watch {
   // the headers.
   void Send(Stream& stream, absl::Cord message) noexcept;
 
-  // Ends this side of the stream after what Send() has got.
+  // Ends this side of the stream after the message passed to Send().
   void SendEnd(Stream& stream) noexcept;
   void SendTrailers(Stream& stream, std::span<const Header> trailers) noexcept;
 
-  // Sends RST_STREAM, drops what was not sent, and detaches the stream: it gets no event any more.
+  // Sends RST_STREAM, drops unsent data, and detaches the stream: it gets no more events.
   void Reset(Stream& stream, uint32_t code) noexcept;
 
-  // `bytes` of what OnData() gave are no longer held, and may be sent by the peer again.
+  // `bytes` of the data from OnData() are no longer held; the peer may send as many again.
   void Consume(Stream& stream, size_t bytes) noexcept;
 
   // A ping; see OnPong(). One at a time.
   void Ping() noexcept;
 
-  // Takes no new streams, and ends when the open ones have ended. Servers say so to the peer at
-  // once; clients at the end, because the peer may refuse streams that still wait for its limit.
+  // Takes no new streams, and ends once the open ones have. A server notifies the peer at once; a
+  // client only at the end, because the peer may refuse streams that still wait for its limit.
   void Shutdown() noexcept;
 
   // Sends GOAWAY with the code and text, and ends soon, whatever is open.
   void Terminate(uint32_t code, std::string_view text, const absl::Status& reason) noexcept;
 
-  // Ends at the end of this turn, without a word.
+  // Ends at the end of this turn, without a frame.
   void Close(const absl::Status& reason, EndCause cause = EndCause::kOther) noexcept;
 
-  // The first cause that led to its end.
+  // The first cause that led to the end.
   EndCause cause() const noexcept { return cause_; }
 
   bool ready() const noexcept { return ready_; }
@@ -171,14 +170,14 @@ class Connection final : private Watch {
   bool ended() const noexcept { return ended_; }
   // Whether Open() may be called: no GOAWAY was sent or received.
   bool CanOpen() const noexcept { return !ended_ && !draining_ && !goaway_received_; }
-  // Clients: whether one stream more could be open, and then all be reset at once, without that a
-  // server takes it for a flood of resets and cuts the connection.
+  // Clients: whether one more stream could be opened and all of them reset at once without the
+  // server taking it for a flood.
   bool MayResetOneMore() noexcept;
   size_t streams() const noexcept { return stream_count_; }
-  // What it holds: session, output, messages that wait, data that was not consumed. Bytes.
+  // Bytes held: session, output, waiting messages, unconsumed data.
   size_t memory() const noexcept;
   EventLoop& loop() noexcept { return loop_; }
-  // The peer's certificate and the like; null without TLS.
+  // For the peer's certificate and similar; null without TLS.
   SSL* ssl() const noexcept { return socket_->ssl(); }
 
  private:
@@ -220,7 +219,7 @@ class Connection final : private Watch {
   void SendPing(uint8_t kind) noexcept;
   void OnPingAck(uint8_t kind) noexcept;
   void SendLastGoaway() noexcept;
-  // A server that drains says the number of the last stream after some time.
+  // A draining server announces the last stream's number after some time.
   bool awaits_last_goaway() const noexcept {
     return draining_ && !last_goaway_sent_ && settings_.role == Role::kServer;
   }
@@ -234,11 +233,11 @@ class Connection final : private Watch {
   SessionMemory memory_;
   OutputQueue output_;
   std::unique_ptr<nghttp2_session, FreeSession> session_;
-  HeaderBlock headers_;  // of the block that is being received
+  HeaderBlock headers_;  // of the block being received
   size_t header_bytes_ = 0;
   Stream* first_stream_ = nullptr;
   size_t stream_count_ = 0;
-  size_t held_bytes_ = 0;  // of all streams: unsent, and received and not consumed
+  size_t held_bytes_ = 0;  // of all streams: unsent, and received but not consumed
   PeerGuard guard_;
   RateCounter resets_sent_;
   absl::Status reason_;
@@ -253,13 +252,13 @@ class Connection final : private Watch {
   bool goaway_received_ = false;
   bool ended_ = false;
   bool write_blocked_ = false;
-  bool read_blocked_ = false;  // until the socket takes what TLS must write before it reads on
-  uint32_t own_resets_ = 0;    // RST_STREAM that were asked for, and are not sent yet
+  bool read_blocked_ = false;  // until the socket accepts what TLS must write before it reads on
+  uint32_t own_resets_ = 0;    // RST_STREAM requested but not sent yet
 
   using Clock = EventLoop::Clock;
   Clock::time_point born_;
   Clock::time_point last_read_;
-  Clock::time_point last_write_;   // when the peer last took something, or nothing waited
+  Clock::time_point last_write_;   // when the peer last accepted data, or nothing waited
   Clock::time_point last_stream_;  // when the last stream ended
   Clock::time_point ping_sent_;
   Clock::time_point drain_began_;

@@ -1,4 +1,4 @@
-// How a connection ends: shutdown, errors, times that have passed.
+// How a connection ends: shutdown, errors, time limits.
 #include <algorithm>
 #include <array>
 #include <new>
@@ -14,14 +14,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long the peer may take to answer the first GOAWAY, and to read the last words.
+// How long the peer may take to answer the first GOAWAY, and to read the last frames.
 constexpr milliseconds kDrainTime{1000};
 constexpr milliseconds kLastWordsTime{1000};
 
-// A peer that has no stream and does not read what waits for it.
+// For a peer without streams that does not read what waits for it.
 constexpr milliseconds kStallWithoutStreams{5000};
 
-// So that a timer never makes the loop spin.
+// Keeps a timer from making the loop spin.
 constexpr milliseconds kShortestWait{5};
 
 }  // namespace
@@ -91,7 +91,7 @@ void Connection::Shutdown() noexcept {
     if (stream_count_ == 0) SendLastGoaway();
     return;
   }
-  // Requests may be on their way: the number of the last one is said after a round trip.
+  // Requests may be in flight: the last stream's number follows after a round trip.
   if (!Check(nghttp2_submit_shutdown_notice(session_.get()))) return;
   SendPing(kDrainPing);
   ScheduleTimer();
@@ -105,7 +105,7 @@ void Connection::SendLastGoaway() noexcept {
       nghttp2_submit_goaway(session_.get(), NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, nullptr, 0));
 }
 
-// nghttp2 has found that the peer breaks the protocol, and ends the session by itself.
+// nghttp2 has detected that the peer breaks the protocol, and ends the session itself.
 void Connection::NoteProtocolError(const nghttp2_frame& goaway) noexcept {
   if (terminating_) return;
   try {
@@ -197,7 +197,7 @@ void Connection::OnTime() noexcept {
   if (!ended_) ScheduleTimer();
 }
 
-// The times themselves are checked in OnTime(); those that only move away are not rescheduled.
+// OnTime() checks the times themselves; times that only move later are not rescheduled.
 void Connection::ScheduleTimer() noexcept {
   if (ended_) return;
   const Clock::time_point now = loop_.now();
@@ -219,7 +219,7 @@ void Connection::ScheduleTimer() noexcept {
     if (ping_open_) {
       at(settings_.keepalive_timeout, ping_sent_);
     } else {
-      // A silence that is over is looked at again a full time later.
+      // After a period of silence the next check is a full period later.
       const Clock::time_point since =
           now - last_read_ < settings_.keepalive_time ? last_read_ : now;
       at(settings_.keepalive_time, since);

@@ -80,7 +80,7 @@ Timer* TimerHeap::Merge(Timer* a, Timer* b) noexcept {
   return a;
 }
 
-// Pairs from left to right, then one heap from right to left; this is what makes it O(log n).
+// Pairs from left to right, then merges from right to left; this makes it O(log n).
 Timer* TimerHeap::MergeChildren(Timer& parent) noexcept {
   Timer* at = std::exchange(parent.child_, nullptr);
   Timer* pairs = nullptr;
@@ -166,13 +166,13 @@ void EventLoop::Run() noexcept {
 bool EventLoop::RunOnce(milliseconds timeout) noexcept {
   const EventLoop* const outer = std::exchange(current_loop, this);
   Wait(timeout);
-  // By index, since Remove() strikes events out.
+  // By index, because Remove() deletes events.
   for (int i = 0; i < batch_->count; ++i) {
     const epoll_event& event = batch_->events[static_cast<size_t>(i)];
     if (event.data.ptr != nullptr) {
       static_cast<Watch*>(event.data.ptr)->OnReady(event.events);
     } else {
-      // The wake-up, or one that was struck out.
+      // The wake-up, or a deleted event.
       uint64_t count = 0;
       static_cast<void>(!read(wake_.number(), &count, sizeof count));
     }
@@ -201,7 +201,7 @@ int EventLoop::WaitTime(milliseconds timeout) const noexcept {
 
 void EventLoop::Wait(milliseconds timeout) noexcept {
   int wait = WaitTime(timeout);
-  // A post that does not see this flag is seen here.
+  // A post that does not see this flag is found below.
   sleeping_.store(true);
   if (posted_.load() != nullptr || stopped_.load()) wait = 0;
   batch_->count = std::max(0, epoll_wait(epoll_.number(), batch_->events.data(), kBatch, wait));
@@ -229,7 +229,7 @@ void EventLoop::TakePosted() noexcept {
   while (in_order != nullptr) ready_.PushBack(*std::exchange(in_order, in_order->next_));
 }
 
-// Those that are queued meanwhile run in the next turn.
+// Tasks queued meanwhile run in the next turn.
 void EventLoop::RunAll(TaskList& list) noexcept {
   // A mark, because tasks may also be cancelled meanwhile.
   list.PushBack(mark_);
@@ -293,7 +293,7 @@ void EventLoop::Change(int fd, uint32_t events, Watch& watch) noexcept {
   epoll_event event = {};
   event.events = events;
   event.data.ptr = &watch;
-  // Cannot fail for a descriptor that is watched.
+  // Cannot fail for a watched descriptor.
   epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, fd, &event);
 }
 

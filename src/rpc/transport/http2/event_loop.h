@@ -15,14 +15,14 @@ namespace cbt::rpc::http2 {
 
 class EventLoop;
 
-// Work for a loop. Queued at most once at a time; not destroyed while it is queued.
+// Work for a loop. Queued at most once at a time; must not be destroyed while queued.
 class Task {
  public:
   Task() = default;
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
-  // In the loop. May queue the task again, or destroy it.
+  // Runs in the loop. May queue the task again, or destroy it.
   virtual void Run() noexcept = 0;
 
  protected:
@@ -47,7 +47,7 @@ class MemberTask final : public Task {
   Owner& owner_;
 };
 
-// Tasks in order, linked through themselves.
+// An intrusive queue of tasks.
 class TaskList {
  public:
   bool empty() const noexcept { return first_ == nullptr; }
@@ -64,7 +64,7 @@ class TaskList {
   Task* last_ = nullptr;
 };
 
-// Something that happens at a time. Destroyed only when it is not scheduled. In the loop's thread.
+// Fires at a time. Must not be destroyed while scheduled. For the loop's thread.
 class Timer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -73,7 +73,7 @@ class Timer {
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
-  // In the loop, at or after the scheduled time. May schedule the timer again, or destroy it.
+  // Runs in the loop, at or after the scheduled time. May reschedule the timer, or destroy it.
   virtual void OnTime() noexcept = 0;
 
   bool scheduled() const noexcept { return scheduled_; }
@@ -87,7 +87,7 @@ class Timer {
   bool scheduled_ = false;
   Timer* child_ = nullptr;
   Timer* next_ = nullptr;
-  Timer* previous_ = nullptr;  // the parent, of a first child
+  Timer* previous_ = nullptr;  // the parent, for a first child
 };
 
 // A timer that calls a member function of its owner.
@@ -101,8 +101,8 @@ class MemberTimer final : public Timer {
   Owner& owner_;
 };
 
-// Timers by time: a pairing heap through the timers themselves, so that nothing is allocated.
-// Insert O(1), others O(log n) amortised.
+// Timers by time: an intrusive pairing heap, so that nothing is allocated. Insert O(1), others
+// O(log n) amortised.
 class TimerHeap {
  public:
   Timer* first() const noexcept { return root_; }
@@ -117,22 +117,23 @@ class TimerHeap {
   Timer* root_ = nullptr;
 };
 
-// A descriptor that the loop watches. Removed from the loop before it is destroyed.
+// A descriptor that the loop watches. Remove it from the loop before destruction.
 class Watch {
  public:
   Watch() = default;
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  // In the loop. `events`: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP. Comes again as long as they hold.
+  // Runs in the loop. `events`: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP. Repeats as long as they
+  // hold.
   virtual void OnReady(uint32_t events) noexcept = 0;
 
  protected:
   ~Watch() = default;
 };
 
-// Runs in one thread at a time. Unless something else is said, its functions are called there, or
-// while no thread runs it.
+// Runs in one thread at a time. Unless noted, functions are called in that thread, or while no
+// thread runs the loop.
 class EventLoop {
  public:
   using Clock = Timer::Clock;
@@ -140,31 +141,31 @@ class EventLoop {
   // UNAVAILABLE if the system refuses descriptors; RESOURCE_EXHAUSTED without memory.
   static absl::StatusOr<std::unique_ptr<EventLoop>> Create();
 
-  // No thread runs it. Tasks that are still queued are forgotten.
+  // No thread may run it. Queued tasks are dropped.
   ~EventLoop();
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Handles events until Stop(); tasks that were posted before Stop() have run when it returns.
+  // Handles events until Stop(); tasks posted before Stop() have run when it returns.
   void Run() noexcept;
 
-  // Handles what is ready, or waits for it at most `timeout`; negative: forever. False: there was
-  // nothing but timers.
+  // Handles ready events, waiting at most `timeout` for them; negative: forever. Returns false if
+  // there were only timers.
   bool RunOnce(std::chrono::milliseconds timeout) noexcept;
 
-  // Ends Run(), also one that begins later. From any thread.
+  // Ends Run(), even one that begins later. From any thread.
   void Stop() noexcept;
 
   // Whether this thread is running the loop. From any thread.
   bool IsInLoop() const noexcept;
 
-  // Queues `task`, unless it is queued. From any thread; allocates nothing.
+  // Queues `task` unless it is queued. From any thread; allocates nothing.
   void Post(Task& task) noexcept;
 
   // Queues `task` for the end of this turn: after events, timers and posted tasks.
   void Defer(Task& task) noexcept;
 
-  // Takes `task` out of the queues. No other thread may be posting it.
+  // Removes `task` from the queues. No other thread may be posting it.
   void Cancel(Task& task) noexcept;
 
   void Schedule(Timer& timer, Clock::time_point at) noexcept;
@@ -173,16 +174,16 @@ class EventLoop {
   // Watches `fd` for `events` (EPOLLIN, EPOLLOUT). UNAVAILABLE if the system refuses.
   absl::Status Add(int fd, uint32_t events, Watch& watch) noexcept;
   void Change(int fd, uint32_t events, Watch& watch) noexcept;
-  // Before `fd` is closed. No event comes any more.
+  // Call before closing `fd`. No further events follow.
   void Remove(int fd, Watch& watch) noexcept;
 
-  // The time of this turn: what the clock said when the events came.
+  // The time of this turn, read when its events arrived.
   Clock::time_point now() const noexcept { return now_; }
 
  private:
   static constexpr int kBatch = 64;
   struct Batch;
-  // Stands in a list for where this turn ends.
+  // Marks in a list where this turn ends.
   class Mark final : public Task {
     void Run() noexcept override {}
   };
@@ -197,7 +198,7 @@ class EventLoop {
   const OwnedDescriptor epoll_;
   const OwnedDescriptor wake_;
   const std::unique_ptr<Batch> batch_;
-  std::atomic<Task*> posted_{nullptr};  // the last one first
+  std::atomic<Task*> posted_{nullptr};  // last one first
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> stopped_{false};
   TaskList ready_;

@@ -15,15 +15,15 @@ struct Header {
   std::string_view value;
 };
 
-// Fields in their order, with their bytes.
+// Fields in order, and their bytes.
 class HeaderBlock {
  public:
-  // What HTTP/2 counts for each field beside its bytes.
+  // HTTP/2 counts this many bytes per field in addition to its text.
   static constexpr size_t kFieldBytes = 32;
 
-  // Throws std::bad_alloc; then nothing was added.
+  // Throws std::bad_alloc; nothing was added then.
   void Add(std::string_view name, std::string_view value) {
-    // The field last: bytes without a field are never looked at.
+    // The field comes last: bytes without a field are never read.
     const size_t begin = text_.size();
     text_.append(name).append(value);
     fields_.push_back({name.size(), value.size(), begin});
@@ -51,12 +51,12 @@ class HeaderBlock {
   // By HTTP/2's rule for SETTINGS_MAX_HEADER_LIST_SIZE.
   size_t bytes() const noexcept { return text_.size() + kFieldBytes * fields_.size(); }
 
-  // Whether fields are missing, because there were more than the receiver accepts.
+  // Whether fields are missing because they exceeded the receiver's limit.
   bool cut() const noexcept { return cut_; }
   void set_cut() noexcept { cut_ = true; }
 
   void Clear() noexcept {
-    // No idle connection keeps a large block.
+    // An idle connection must not keep a large block.
     std::string().swap(text_);
     std::vector<Field>().swap(fields_);
     cut_ = false;

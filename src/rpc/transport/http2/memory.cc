@@ -12,17 +12,17 @@
 
 namespace cbt::rpc::http2 {
 
-// Stands before each of nghttp2's allocations, and keeps their alignment.
+// Precedes each of nghttp2's allocations, and preserves their alignment.
 struct alignas(std::max_align_t) SessionMemory::Header {
-  size_t bytes;  // with the header
+  size_t bytes;  // including the header
   Header* next;
   Header* previous;
 };
 
 namespace {
 
-// From this size on, pages come from the system and count as one page: nghttp2 needs such a buffer
-// only for the header of a frame whose payload we send ourselves.
+// From this size on, pages come from the system and count as one page: nghttp2 only uses such a
+// buffer for the header of a frame whose payload we send ourselves.
 constexpr size_t kMappedBytes = 16 * kKiB;
 constexpr size_t kPageBytes = 4 * kKiB;
 

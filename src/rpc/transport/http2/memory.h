@@ -1,4 +1,4 @@
-// Memory of a transport: what it has taken, and the buffers that it reads into.
+// Memory of a transport: what it holds, and the buffers that it reads into.
 #ifndef CBT_RPC_TRANSPORT_HTTP2_MEMORY_H_
 #define CBT_RPC_TRANSPORT_HTTP2_MEMORY_H_
 
@@ -14,7 +14,7 @@
 
 namespace cbt::rpc::http2 {
 
-// Bytes that connections hold together. Thread safe.
+// The bytes that all connections hold. Thread safe.
 class MemoryAccount {
  public:
   void Add(size_t bytes) noexcept { used_.fetch_add(bytes, std::memory_order_relaxed); }
@@ -25,13 +25,13 @@ class MemoryAccount {
   std::atomic<size_t> used_{0};
 };
 
-// nghttp2's allocations for one session, counted. The big ones, whose pages it hardly touches, come
-// from the system directly, so that an idle connection does not keep used memory. Outlives the
+// nghttp2's allocations for one session, counted. The large ones, whose pages it hardly touches,
+// come directly from the system, so that an idle connection keeps no used memory. Outlives the
 // session.
 //
-// After an allocation that has failed, the session is only good for being deleted, and nothing is
-// given back before this object's end: nghttp2 may still refer to what it has freed (a stream to
-// its DATA, if the queue of streams can't grow).
+// After a failed allocation the session may only be deleted, and no memory is released before this
+// object is destroyed: nghttp2 may still refer to freed memory (a stream to its DATA, if the queue
+// of streams can't grow).
 class SessionMemory {
  public:
   explicit SessionMemory(std::shared_ptr<MemoryAccount> account) noexcept;
@@ -58,14 +58,14 @@ class SessionMemory {
   nghttp2_mem functions_;
 };
 
-// Where a loop's connections read to, one after the other: a connection that waits for its peer
-// holds none of it. Pieces of what was read share the chunk and keep it alive. In one thread; the
-// pieces may be used and destroyed in any.
+// The buffer that a loop's connections read into, one after another, so that a waiting connection
+// holds none. Pieces share the chunk and keep it alive. For one thread; pieces may be used and
+// destroyed in any.
 class ReadChunks {
  public:
-  // Of a chunk. A multiple of a TLS record, and small enough to stay in the processor's cache.
+  // The size of a chunk: a multiple of a TLS record, and small enough for the processor's cache.
   static constexpr size_t kChunkBytes = 64 * kKiB;
-  // Shorter pieces are copied, so that nothing small keeps a chunk alive.
+  // Shorter pieces are copied, so that a small one does not keep a chunk alive.
   static constexpr size_t kSharedBytes = 4 * kKiB;
 
   explicit ReadChunks(std::shared_ptr<MemoryAccount> account) noexcept;
@@ -73,13 +73,13 @@ class ReadChunks {
   ReadChunks(const ReadChunks&) = delete;
   ReadChunks& operator=(const ReadChunks&) = delete;
 
-  // At least a quarter of a chunk to read into; empty without memory.
+  // At least a quarter of a chunk to read into; empty if there is no memory.
   std::span<char> Space() noexcept;
 
-  // The first `bytes` of the last Space() are in use until the next call of Space().
+  // Marks the first `bytes` of the last Space() as used until the next call of Space().
   void Advance(size_t bytes) noexcept { used_ += bytes; }
 
-  // A piece of what was read into the last Space(). Throws std::bad_alloc.
+  // A piece of the data read into the last Space(). Throws std::bad_alloc.
   absl::Cord Piece(const char* data, size_t bytes);
 
   MemoryAccount& account() noexcept { return *account_; }

@@ -1,4 +1,4 @@
-// Messages out of the bytes of a stream.
+// Extracts messages from the bytes of a stream.
 #ifndef CBT_RPC_TRANSPORT_HTTP2_MESSAGE_READER_H_
 #define CBT_RPC_TRANSPORT_HTTP2_MESSAGE_READER_H_
 
@@ -10,31 +10,30 @@
 
 namespace cbt::rpc::http2 {
 
-// Cuts the DATA of one direction of a stream into messages, however the frames cut it. Messages
-// share the memory that they came in. What a message announces is never allocated: memory grows
-// with the bytes that have arrived. Belongs to one thread at a time.
+// Cuts the DATA of one direction of a stream into messages, wherever frames cut it. Messages share
+// the memory that they arrived in. An announced length is never allocated: memory grows with the
+// bytes received. Belongs to one thread at a time.
 class MessageReader {
  public:
   // Longer messages (bytes, without the prefix) are refused as soon as they are announced.
   explicit MessageReader(size_t max_message) noexcept : max_message_(max_message) {}
 
-  // The next bytes of the stream. Throws std::bad_alloc; the stream must be given up then.
+  // Adds the stream's next bytes. Throws std::bad_alloc, after which the stream must be abandoned.
   void Append(absl::Cord bytes);
 
   enum class Result {
-    kMessage,     // there is one
-    kNeedMore,    // the next message, if there is one, is not complete
-    kTooLong,     // announces more than the limit
-    kCompressed,  // is compressed
+    kMessage,     // `message` is set
+    kNeedMore,    // the next message, if any, is incomplete
+    kTooLong,     // it announces more than the limit
+    kCompressed,  // it is compressed
     kMalformed,   // its compressed flag is neither 0 nor 1
   };
 
-  // Moves the next message to `message`, which is otherwise unchanged. An error stays: what
-  // follows has no boundaries. Throws std::bad_alloc, as Append().
+  // Moves the next message to `message`, which is otherwise unchanged. An error is sticky, because
+  // the bytes that follow have no boundaries. Throws std::bad_alloc as Append() does.
   Result Next(absl::Cord& message);
 
-  // Whether the stream may end here: no bytes are left that Next() has not returned, not even of a
-  // prefix.
+  // Whether the stream may end here: no bytes are left, not even part of a prefix.
   bool AtBoundary() const noexcept { return !length_.has_value() && bytes_.empty(); }
 
   // Bytes that Next() has not returned.
@@ -45,7 +44,7 @@ class MessageReader {
 
   const size_t max_message_;
   absl::Cord bytes_;
-  std::optional<uint32_t> length_;  // of the message whose prefix has been read
+  std::optional<uint32_t> length_;  // of the message whose prefix was read
   Result error_ = Result::kMessage;
 };
 

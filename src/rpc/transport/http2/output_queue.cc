@@ -6,7 +6,7 @@
 namespace cbt::rpc::http2 {
 namespace {
 
-// What an idle connection may keep.
+// The most that an idle connection keeps.
 constexpr size_t kKeptControlBytes = 256;
 constexpr size_t kKeptSegments = 4;
 
@@ -71,7 +71,7 @@ void OutputQueue::RemovePrefix(size_t bytes) noexcept {
   if (bytes_ == 0) {
     Clear();
   } else if (first_ >= 2 * kMaxParts) {
-    // A queue that never runs dry must not grow.
+    // A queue that is never empty must not grow.
     segments_.erase(segments_.begin(), segments_.begin() + static_cast<ptrdiff_t>(first_));
     first_ = 0;
     control_.erase(0, control_begin_);

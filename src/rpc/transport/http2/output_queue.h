@@ -1,4 +1,4 @@
-// What a connection has to write: control bytes, and messages by reference.
+// A connection's output: control bytes, and messages by reference.
 #ifndef CBT_RPC_TRANSPORT_HTTP2_OUTPUT_QUEUE_H_
 #define CBT_RPC_TRANSPORT_HTTP2_OUTPUT_QUEUE_H_
 
@@ -17,7 +17,7 @@ namespace cbt::rpc::http2 {
 
 class OutputQueue {
  public:
-  // Parts of one write.
+  // The most parts in one write.
   static constexpr size_t kMaxParts = 64;
 
   // `account` outlives the queue.
@@ -29,15 +29,15 @@ class OutputQueue {
   bool empty() const noexcept { return bytes_ == 0; }
   size_t bytes() const noexcept { return bytes_; }
 
-  // Copies. Throws std::bad_alloc; then nothing was added.
+  // Copies the bytes. Throws std::bad_alloc; nothing was added then.
   void AddControl(const uint8_t* data, size_t bytes);
-  // Refers to the memory of `data`. Throws std::bad_alloc; then nothing was added.
+  // Refers to the memory of `data`. Throws std::bad_alloc; nothing was added then.
   void AddData(absl::Cord data);
 
-  // The first parts, for writev(); their number. Valid until the queue changes.
+  // The first parts, for writev(); returns their number. Valid until the queue changes.
   size_t Parts(std::span<iovec, kMaxParts> parts) const noexcept;
 
-  // The first `bytes` are written.
+  // Removes the first `bytes`, which have been written.
   void RemovePrefix(size_t bytes) noexcept;
 
   void Clear() noexcept;
@@ -47,7 +47,7 @@ class OutputQueue {
   struct Segment {
     size_t control = 0;
     absl::Cord data;
-    // Of `data`, that are written: to cut them off could need memory.
+    // Bytes of `data` already written: removing them could need memory.
     size_t written = 0;
   };
 

@@ -1,4 +1,4 @@
-// Counts what a peer must not do too often.
+// Counts events that a peer must not cause too often.
 #ifndef CBT_RPC_TRANSPORT_HTTP2_PEER_GUARD_H_
 #define CBT_RPC_TRANSPORT_HTTP2_PEER_GUARD_H_
 
@@ -8,7 +8,7 @@
 
 namespace cbt::rpc::http2 {
 
-// Events that a peer may cause: `burst` at once, and `per_second` in the long run.
+// The allowed events: `burst` at once, and `per_second` in the long run.
 struct RateLimit {
   double burst = 0;
   double per_second = 0;
@@ -17,13 +17,13 @@ struct RateLimit {
 struct PeerLimits {
   // Streams that the peer resets, or makes us reset by breaking rules.
   RateLimit resets = {200, 100};
-  // Frames that ask for work and move nothing: SETTINGS, PRIORITY, empty DATA. (Unknown ones cost
-  // nothing but their bytes, and are skipped.)
+  // Frames that cause work but carry nothing: SETTINGS, PRIORITY, empty DATA. (Unknown frames only
+  // cost their bytes, and are skipped.)
   RateLimit empty_frames = {1000, 200};
-  // Pings may come this often, or twice more than that; 0: as they like. Whenever headers or data
-  // are sent to the peer, counting starts anew: gRPC's clients measure bandwidth with pings.
+  // The least time between pings, with two extra ones; 0: no limit. Counting restarts whenever
+  // headers or data are sent to the peer, because gRPC's clients measure bandwidth with pings.
   std::chrono::milliseconds min_ping{0};
-  // Frames that wait in the session because the peer does not read, beside two for each stream.
+  // Frames that wait in the session because the peer does not read, in addition to two per stream.
   size_t waiting_frames = 1000;
 };
 
@@ -32,14 +32,14 @@ class RateCounter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // False if that was too much.
+  // Returns false if that exceeds the limit.
   bool Count(const RateLimit& limit, Clock::time_point now) noexcept {
     Elapse(limit, now);
     used_ += 1;
     return used_ <= limit.burst;
   }
 
-  // Whether so many more would not be too much.
+  // Whether `events` more would stay within the limit.
   bool Allows(size_t events, const RateLimit& limit, Clock::time_point now) noexcept {
     Elapse(limit, now);
     return used_ + static_cast<double>(events) <= limit.burst;
@@ -64,7 +64,7 @@ class PeerGuard {
 
   explicit PeerGuard(const PeerLimits& limits) noexcept : limits_(limits) {}
 
-  // Each returns false if that was too much.
+  // Each returns false if that exceeds the limit.
   bool CountReset(Clock::time_point now) noexcept { return resets_.Count(limits_.resets, now); }
   bool CountEmptyFrame(Clock::time_point now) noexcept {
     return empty_frames_.Count(limits_.empty_frames, now);

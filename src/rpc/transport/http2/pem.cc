@@ -15,7 +15,7 @@ namespace {
 
 using Bio = std::unique_ptr<BIO, OpenSslDeleter<BIO, BIO_vfree>>;
 
-// Reads `text` where it is. Null without memory, or if it is longer than OpenSSL can express.
+// Reads `text` in place. Null without memory, or if it is longer than OpenSSL can express.
 Bio Reader(const std::string& text) {
   if (text.size() > INT_MAX) return nullptr;
   return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
@@ -54,8 +54,8 @@ absl::StatusOr<std::vector<Certificate>> ReadCertificates(std::string_view what,
     certificates.push_back(std::move(next));
   }
   if (certificates.empty()) return UnusableTls(what, "no certificate in PEM form");
-  // Anything but the end of the text is a certificate that is broken: half a chain would be found
-  // out by the peers only.
+  // Anything but the end of the text is a broken certificate; only the peers would notice half a
+  // chain.
   const unsigned long error = ERR_peek_last_error();
   if (ERR_GET_LIB(error) != ERR_LIB_PEM || ERR_GET_REASON(error) != PEM_R_NO_START_LINE) {
     return UnusableTls(what, "a certificate after the first is not in PEM form");
@@ -97,7 +97,7 @@ absl::Status Trust(SSL_CTX* context, const std::vector<Certificate>& authorities
   for (const Certificate& authority : authorities) {
     if (X509_STORE_add_cert(store, authority.get()) != 1) return UnusableTls("CA", LastReason());
   }
-  // An authority that is named is trusted, even one whose certificate another has issued.
+  // A named authority is trusted, even if its certificate was issued by another.
   X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN | X509_V_FLAG_TRUSTED_FIRST);
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// Certificates and keys in PEM form, and who owns OpenSSL's objects.
+// Certificates and keys in PEM form, and ownership of OpenSSL's objects.
 #ifndef CBT_RPC_TRANSPORT_HTTP2_PEM_H_
 #define CBT_RPC_TRANSPORT_HTTP2_PEM_H_
 
@@ -33,7 +33,7 @@ absl::Status UnusableTls(std::string_view what, std::string_view why);
 absl::StatusOr<std::vector<Certificate>> ReadCertificates(std::string_view what,
                                                           const std::string& pem);
 
-// What one end shows the other: a certificate, those between it and its authority, and the key.
+// What one end presents to the other: its certificate, the chain to its authority, and the key.
 struct TlsIdentity {
   std::vector<Certificate> chain;
   PrivateKey key;
@@ -44,11 +44,11 @@ struct TlsIdentity {
 absl::StatusOr<TlsIdentity> ReadIdentity(const std::string& certificate,
                                          const std::string& private_key);
 
-// The context shows `identity` from now on, and shares it.
-// Errors: INVALID_ARGUMENT, for a key too weak for example.
+// From now on the context presents `identity`, and shares it. Errors: INVALID_ARGUMENT, for example
+// for a key that is too weak.
 absl::Status UseIdentity(SSL_CTX* context, const TlsIdentity& identity);
 
-// The context trusts certificates that these, or what they issued, have issued.
+// The context trusts certificates issued by these, directly or through others.
 absl::Status Trust(SSL_CTX* context, const std::vector<Certificate>& authorities);
 
 }  // namespace cbt::rpc::http2

@@ -30,7 +30,7 @@ bool IsDigit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 char Lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-// -1 if it is not a hexadecimal digit. Lower case is accepted, as percent-encoding asks for.
+// -1 unless it is a hexadecimal digit. Accepts lower case, as percent-encoding requires.
 int HexDigit(char c) noexcept {
   if (IsDigit(c)) return c - '0';
   const char lower = Lower(c);
@@ -85,7 +85,7 @@ std::optional<nanoseconds> ParseTimeout(std::string_view text) noexcept {
 std::string FormatTimeout(nanoseconds time) noexcept {
   const int64_t count = std::max<int64_t>(time.count(), 1);
   for (const Unit& unit : kUnits) {
-    // Rounded up: a server that gives up before its client would hide who was late.
+    // Rounded up: a server that gives up before its client would hide which side was late.
     const int64_t value = count / unit.nanoseconds + (count % unit.nanoseconds != 0 ? 1 : 0);
     if (value > kMostTimeout) continue;
     char digits[kTimeoutDigits + 1];
@@ -145,7 +145,7 @@ std::string Base64Encode(std::string_view bytes) {
 }
 
 std::optional<std::string> Base64Decode(std::string_view value) {
-  // Padding fills up the last group of four, or is left out.
+  // Padding completes the last group of four, or is omitted.
   if (value.size() % 4 == 0) {
     for (int i = 0; i < 2 && value.ends_with('='); ++i) value.remove_suffix(1);
   }
@@ -239,7 +239,7 @@ std::string ResetName(uint32_t http2_error) {
 bool IsGrpcContentType(std::string_view value) noexcept {
   constexpr std::string_view kType = "application/grpc";
   if (value.size() < kType.size()) return false;
-  // Names of media types have no case (RFC 9110, section 8.3.1).
+  // Media types are case-insensitive (RFC 9110, section 8.3.1).
   if (!std::equal(kType.begin(), kType.end(), value.begin(),
                   [](char a, char b) { return a == Lower(b); })) {
     return false;

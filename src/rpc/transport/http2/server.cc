@@ -13,9 +13,9 @@
 
 namespace cbt::rpc::http2 {
 
-// Destroyed from the bottom up: loops before what they serve.
+// Destroyed from the bottom up: loops before the services that they run.
 struct ServerParts {
-  // In the first worker's loop.
+  // Runs in the first worker's loop.
   void StopListening() noexcept {
     acceptors.clear();
     const std::lock_guard lock(mutex);
@@ -23,7 +23,7 @@ struct ServerParts {
     stopped.notify_all();
   }
 
-  // Accepted in the first worker's loop.
+  // Runs in the first worker's loop.
   void Take(OwnedDescriptor connection) noexcept {
     if (shared.connections.load() >= shared.limits.connections) {
       return Report(shared.telemetry, ServerEvent::kConnectionRefused);
@@ -95,7 +95,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Address& address,
                                                       const std::vector<Service*>& services,
                                                       NewServerSsl ssl,
                                                       const Telemetry& telemetry) {
-  // A message, its prefix, and the beginning of the next one.
+  // Room for a message, its prefix, and the start of the next one.
   constexpr uint32_t kWindowBeside = 1024;
   try {
     auto parts = std::make_unique<ServerParts>();
@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Address& address,
     parts->shared.ssl = std::move(ssl);
     parts->shared.telemetry = telemetry;
     if (absl::Status status = Prepare(*parts, services); !status.ok()) return status;
-    // From here on its destructor ends what runs.
+    // From here on its destructor stops what runs.
     std::unique_ptr<Server> server(new Server(std::move(parts)));
     ServerParts& running = *server->parts_;
     for (const auto& worker : running.workers) {
@@ -144,13 +144,13 @@ void Server::Shutdown(std::chrono::milliseconds grace) noexcept {
   ServerParts& parts = *parts_;
   const auto deadline = EventLoop::Clock::now() + grace;
   if (parts.running > 0) {
-    // No connection is accepted once this has run, so that none comes after the workers' drain.
+    // No connection is accepted after this has run, so none follows the workers' drain.
     parts.workers.front()->loop().Post(parts.stop_listening);
     std::unique_lock lock(parts.mutex);
     parts.stopped.wait(lock, [&parts] { return !parts.listening; });
   }
   for (const auto& worker : parts.workers) worker->Drain(deadline);
-  // One of several waits for the threads; the others wait for it.
+  // One of several callers joins the threads; the others wait for it.
   const std::lock_guard lock(shutdown_mutex_);
   for (const auto& worker : parts.workers) worker->Join();
   parts.acceptors.clear();

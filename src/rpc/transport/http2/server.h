@@ -24,24 +24,24 @@
 namespace cbt::rpc::http2 {
 
 struct ServerLimits {
-  // Threads; at most one for each processor.
+  // Threads; at most one per processor.
   size_t loops = 2;
-  // Connections at once; further ones are closed at once.
+  // Concurrent connections; further ones are closed at once.
   size_t connections = 10'000;
-  // Bytes that all connections may hold together: sessions, buffers, messages that wait. Beyond
-  // them new calls get RESOURCE_EXHAUSTED, and the largest connections are ended. 0: no limit.
+  // Bytes that all connections may hold together: sessions, buffers, waiting messages. Beyond that
+  // new calls get RESOURCE_EXHAUSTED, and the largest connections are closed. 0: no limit.
   size_t memory_bytes = 128 * kMiB;
   // Longer messages of clients get RESOURCE_EXHAUSTED.
   uint32_t request_bytes = 64 * kKiB;
-  // What a request's first message may take to arrive; then DEADLINE_EXCEEDED. 0: no limit.
+  // Time limit for the arrival of a request's first message; then DEADLINE_EXCEEDED. 0: no limit.
   std::chrono::milliseconds request_time = std::chrono::seconds(10);
-  // Header lists, windows, streams, times and rates of each connection; `role` and
-  // `stream_window_bytes` are set by the server.
+  // Header lists, windows, streams, times and rates of each connection; the server sets `role` and
+  // `stream_window_bytes`.
   ConnectionSettings connection = {};
 };
 
-// For each new connection: its side of TLS, or why it is refused. From the server's threads; must
-// not block or throw. Empty: no TLS.
+// Called for each new connection: its TLS end, or why it is refused. Called from the server's
+// threads; must not block or throw. Empty: no TLS.
 using NewServerSsl = std::function<absl::StatusOr<OwnedSsl>()>;
 
 struct ServerParts;
@@ -50,9 +50,9 @@ class ServerWorker;
 // Serves from Start() on. Thread safe.
 class Server {
  public:
-  // `services` outlive the server; none has a path of another.
-  // Errors: INVALID_ARGUMENT and FAILED_PRECONDITION as SocketFile and ProbeTcpAddress() have them,
-  //         UNAVAILABLE if the system refuses, RESOURCE_EXHAUSTED without memory.
+  // `services` outlive the server and have distinct paths. Errors: INVALID_ARGUMENT and
+  // FAILED_PRECONDITION as for SocketFile and ProbeTcpAddress(),
+  //        UNAVAILABLE if the system refuses, RESOURCE_EXHAUSTED without memory.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const Address& address,
                                                        const ServerLimits& limits,
                                                        const std::vector<Service*>& services,
@@ -71,16 +71,16 @@ class Server {
   // Bytes; see ServerLimits::memory_bytes.
   size_t memory() const noexcept;
 
-  // Connections since the start, refused ones left out.
+  // Connections accepted since the start, without refused ones.
   uint64_t accepted() const noexcept;
   const Traffic& traffic() const noexcept;
 
-  // Ends every connection at once, for example when their certificates are not trusted any more.
+  // Closes every connection at once, for example because their certificates are no longer trusted.
   void CloseConnections() noexcept;
 
-  // Accepts nothing more, waits for open calls, cancels those that are open after `grace`, and
-  // closes the connections. Returns when every handler has got its OnDone(). Another call at the
-  // same time may shorten the grace. Not from the server's threads.
+  // Accepts nothing more, waits for open calls, cancels those still open after `grace`, and closes
+  // the connections. Returns once every handler has had its OnDone(). A concurrent call may shorten
+  // the grace. Not from the server's threads.
   void Shutdown(std::chrono::milliseconds grace) noexcept;
 
  private:

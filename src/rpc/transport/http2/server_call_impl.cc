@@ -61,8 +61,7 @@ void CallImpl::OnHeaders(const HeaderBlock& headers, bool) noexcept {
   ScheduleDeadline();
 }
 
-// "Requests" of PROTOCOL-HTTP2.md; http_status_ is set where a client that is not gRPC's must see
-// it.
+// "Requests" of PROTOCOL-HTTP2.md; sets http_status_ where clients other than gRPC's must see it.
 absl::Status CallImpl::CheckHeaders(const HeaderBlock& headers) {
   const auto find = [&](std::string_view name) { return headers.Find(name); };
   if (headers.cut()) {
@@ -91,7 +90,7 @@ absl::Status CallImpl::CheckHeaders(const HeaderBlock& headers) {
   if (const auto text = find("grpc-timeout"); text.has_value()) {
     const auto timeout = ParseTimeout(*text);
     if (!timeout.has_value()) return absl::InternalError("malformed grpc-timeout");
-    // Later is never, for a clock that would overflow.
+    // Anything later counts as never, because the clock would overflow.
     constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 365);
     if (*timeout < kLongest) {
       deadline_ = std::chrono::system_clock::now() +
@@ -101,7 +100,7 @@ absl::Status CallImpl::CheckHeaders(const HeaderBlock& headers) {
   return absl::OkStatus();
 }
 
-// The client's deadline, and until the request is here the time that it may take.
+// The client's deadline, and the time limit until the request has arrived.
 void CallImpl::ScheduleDeadline() noexcept {
   std::optional<EventLoop::Clock::duration> left;
   if (deadline_.has_value()) {
@@ -117,7 +116,7 @@ void CallImpl::ScheduleDeadline() noexcept {
   }
 }
 
-// The first message, or the end of a request without one, makes the handler.
+// The first message, or the end of a request without one, creates the handler.
 void CallImpl::OpenIfAsked() noexcept {
   absl::Status status;
   opening_ = true;
@@ -141,7 +140,7 @@ void CallImpl::OpenIfAsked() noexcept {
   opening_ = waiting_ = false;
   if (!status.ok()) return Refuse(200, status);
   ScheduleDeadline();
-  // What the handler has asked for while it was made.
+  // Operations that the handler requested during its creation.
   CarryOut();
 }
 
@@ -156,7 +155,7 @@ absl::Status CallImpl::Open() {
   return absl::OkStatus();
 }
 
-// Ends the call with a status of ours. The handler, if there is one, finds it cancelled.
+// Ends the call with our own status. A handler, if there is one, sees it as cancelled.
 void CallImpl::Refuse(int http_status, const absl::Status& status) noexcept {
   if (refused_ || status_sent_) return;
   refused_ = true;
@@ -171,7 +170,7 @@ void CallImpl::Refuse(int http_status, const absl::Status& status) noexcept {
   OnLost();
 }
 
-// ---- what the handler asks for
+// ---- requests of the handler
 
 template <typename Note>
 void CallImpl::Do(const Note& note) noexcept {
@@ -183,7 +182,7 @@ void CallImpl::Do(const Note& note) noexcept {
     if (!opening_) CarryOut();
     return;
   }
-  // Posted under the mutex: once the loop has taken Finish(), the call may be gone.
+  // Posted under the mutex: once the loop has taken Finish(), the call may be destroyed.
   const std::lock_guard lock(mutex_);
   note(asked_);
   loop_.Post(*this);
@@ -236,7 +235,7 @@ void CallImpl::Run() noexcept {
 }
 
 void CallImpl::CarryOut() noexcept {
-  // An event of an operation may ask for the next one, which then follows it.
+  // An operation's event may request the next one, which then follows it.
   if (carrying_out_ || handler_ == nullptr) return;
   const Event event(*this);
   carrying_out_ = true;
@@ -267,7 +266,7 @@ void CallImpl::CarryOutOnce(Operations& operations) noexcept {
     finished_ = true;
     if (!refused_) {
       status_ = std::move(operations.status);
-      // Handlers end a cancelled call with CANCELLED, whatever has cancelled it.
+      // Handlers end a cancelled call with CANCELLED, whatever the cause.
       if (deadline_passed_ && (status_.ok() || absl::IsCancelled(status_))) {
         status_ = absl::Status(absl::StatusCode::kDeadlineExceeded, "Deadline Exceeded");
       }
@@ -317,7 +316,7 @@ void CallImpl::SendMessage(absl::Cord message) noexcept {
   }
 }
 
-// After what was written. Once.
+// Follows everything written. Once.
 void CallImpl::SendStatus() noexcept {
   if (status_sent_ || lost_ || connection() == nullptr) return;
   status_sent_ = true;
@@ -329,7 +328,7 @@ void CallImpl::SendStatus() noexcept {
     const std::string text =
         PercentEncode(std::string_view(status_.message().data(), status_.message().size()));
     std::vector<Header> headers;
-    // "Trailers-Only", unless there is something to send in the headers.
+    // "Trailers-Only", unless there are headers to send.
     const bool alone = !initial_sent_ && initial_.empty();
     if (!initial_sent_) {
       headers = {{":status", http}, {"content-type", "application/grpc"}};
@@ -367,7 +366,7 @@ void CallImpl::OnSent() noexcept {
 void CallImpl::OnData(absl::Cord data) noexcept {
   const Event event(*this);
   const size_t bytes = data.size();
-  // What comes after the end of the call is dropped.
+  // Drops what arrives after the end of the call.
   if ((handler_ == nullptr && !waiting_) || lost_ || status_sent_) {
     return connection()->Consume(*this, bytes);
   }
@@ -392,7 +391,7 @@ MessageReader::Result CallImpl::NextMessage(absl::Cord& message) {
   return MessageReader::Result::kMessage;
 }
 
-// Why a request that gives this instead of a message is refused.
+// Why a request is refused that yields this instead of a message.
 absl::Status CallImpl::Broken(MessageReader::Result result) const {
   switch (result) {
     case MessageReader::Result::kMessage:
@@ -416,7 +415,7 @@ void CallImpl::Deliver() noexcept {
   delivering_ = false;
 }
 
-// The open read's next message or end, if it is there. False if the read must wait.
+// Delivers the open read's next message or the end. Returns false if the read must wait.
 bool CallImpl::DeliverOne() noexcept {
   if (lost_ || refused_ || status_sent_) {
     reading_ = false;
@@ -452,7 +451,7 @@ bool CallImpl::DeliverOne() noexcept {
 
 // ---- the end
 
-// Drops what was not sent.
+// Drops unsent data.
 void CallImpl::GiveUp(uint32_t code) noexcept {
   if (connection() != nullptr) connection()->Reset(*this, code);
   lost_ = true;
@@ -465,7 +464,7 @@ void CallImpl::OnClosed(const StreamEnd&) noexcept {
   OnLost();
 }
 
-// Ends the handler's operations, and says that the call is cancelled unless it has finished.
+// Ends the handler's operations, and reports cancellation unless the handler has finished.
 void CallImpl::OnLost() noexcept {
   loop_.Cancel(timer_);
   waiting_ = false;
@@ -484,7 +483,7 @@ void CallImpl::OnDeadline() noexcept {
                                          "the request did not arrive in time"));
   }
   deadline_passed_ = true;
-  // What the handler has finished but the client does not read.
+  // The handler has finished, but the client does not read.
   if (finished_) return GiveUp(ResetOfCode(absl::StatusCode::kDeadlineExceeded));
   if (!std::exchange(cancel_reported_, true)) handler_->OnCancel();
 }

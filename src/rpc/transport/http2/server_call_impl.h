@@ -20,17 +20,18 @@
 
 namespace cbt::rpc::http2 {
 
-// Made for a request, and destroys itself after the handler's OnDone(). The handler is made when
-// the first message has arrived whole: requests that never come hold nothing of the service's.
+// Created for a request; destroys itself after the handler's OnDone(). The handler is created once
+// the first message is complete, so that requests that never arrive hold no resources of the
+// service.
 //
-// Operations are noted under a mutex and carried out in the loop: at once if they come from there,
-// else by the posted task. What is not marked belongs to the loop.
+// Operations are recorded under a mutex and run in the loop: at once if requested there, otherwise
+// by the posted task. Unless noted, members belong to the loop.
 class CallImpl final : public Stream, public ServerCall, private Task {
  public:
   // Throws std::bad_alloc.
   explicit CallImpl(ServerWorker& worker);
 
-  // The server ends: as Cancel().
+  // The server stops: like Cancel().
   void CancelFromLoop() noexcept;
 
  private:
@@ -57,7 +58,7 @@ class CallImpl final : public Stream, public ServerCall, private Task {
   void WriteAndFinish(absl::Cord message) noexcept override;
   void Cancel() noexcept override;
 
-  // Operations that were asked for and are not carried out.
+  // Operations requested but not carried out yet.
   struct Operations {
     bool read = false;
     bool write = false;
@@ -90,7 +91,7 @@ class CallImpl final : public Stream, public ServerCall, private Task {
   void OnDeadline() noexcept;
   void DeleteIfDone() noexcept;
 
-  // In an event: the call is not deleted before it has ended.
+  // Guards an event: the call is not deleted before the event ends.
   class Event;
 
   ServerWorker& worker_;
@@ -101,7 +102,7 @@ class CallImpl final : public Stream, public ServerCall, private Task {
   CallHandler* handler_ = nullptr;
   std::optional<std::chrono::system_clock::time_point> deadline_;
   MessageReader reader_;
-  std::optional<absl::Cord> first_;  // the request's first message, until it is delivered
+  std::optional<absl::Cord> first_;  // the request's first message, until delivered
 
   std::mutex mutex_;
   Operations asked_;      // under mutex_
@@ -110,8 +111,8 @@ class CallImpl final : public Stream, public ServerCall, private Task {
 
   absl::Status status_;
   int http_status_ = 200;
-  int events_ = 0;        // that are running
-  bool waiting_ = false;  // for the request: there is no handler yet
+  int events_ = 0;        // events in progress
+  bool waiting_ = false;  // for the request; there is no handler yet
   bool opening_ = false;
   bool carrying_out_ = false;
   bool delivering_ = false;

@@ -15,16 +15,16 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How often the memory is looked at, and the end of a drain.
+// How often memory, and the end of a drain, are checked.
 constexpr milliseconds kLook{50};
 
-// After the grace, for the connections' last frames.
+// After the grace period, for the connections' last frames.
 constexpr milliseconds kLastWords{300};
 
-// A connection that holds less is not ended for its memory.
+// A smaller connection is not closed for its memory.
 constexpr size_t kSmallConnection = 256 * kKiB;
 
-// Nothing for ends that the peer has wanted, or a shutdown.
+// nullopt for ends that the peer wanted, and for a shutdown.
 std::optional<ServerEvent> EventOf(EndCause cause) noexcept {
   switch (cause) {
     case EndCause::kHandshake:
@@ -93,7 +93,7 @@ void ServerWorker::Join() noexcept {
   if (thread_.joinable()) thread_.join();
 }
 
-// What other threads have asked for.
+// Handles requests of other threads.
 void ServerWorker::Work() noexcept {
   std::vector<OwnedDescriptor> given;
   bool close_all = false;
@@ -142,7 +142,7 @@ void ServerWorker::Accept(OwnedDescriptor descriptor) {
   if (!socket.ok()) return refuse();
   ConnectionSettings settings = shared_.limits.connection;
   if (settings.max_age.count() > 0) {
-    // Plus or minus a tenth, so that clients do not all come back at once.
+    // Plus or minus a tenth, so that clients do not all return at once.
     static thread_local std::minstd_rand random{std::random_device{}()};
     settings.max_age = settings.max_age * (900 + static_cast<int>(random() % 201)) / 1000;
   }
@@ -212,7 +212,7 @@ void ServerWorker::OnTime() noexcept {
   loop_->Schedule(timer_, EventLoop::Clock::now() + kLook);
 }
 
-// One at a look, in each loop.
+// One per check, in each loop.
 void ServerWorker::EndLargest() noexcept {
   Connection* largest = nullptr;
   size_t most = kSmallConnection;

@@ -25,7 +25,7 @@ namespace cbt::rpc::http2 {
 
 class CallImpl;
 
-// What the workers share; all of it is thread safe or constant.
+// State shared by the workers; all of it is thread safe or constant.
 struct ServerShared {
   ServerLimits limits;
   NewServerSsl ssl;
@@ -43,9 +43,9 @@ struct ServerShared {
 
 class ServerWorker final : private ConnectionListener {
  public:
-  // Throws std::bad_alloc. Runs from Run() on.
+  // Throws std::bad_alloc. The thread starts with Run().
   ServerWorker(ServerShared& shared, std::unique_ptr<EventLoop> loop);
-  // After Join().
+  // Call after Join().
   ~ServerWorker() override;
   ServerWorker(const ServerWorker&) = delete;
   ServerWorker& operator=(const ServerWorker&) = delete;
@@ -53,11 +53,11 @@ class ServerWorker final : private ConnectionListener {
   // Starts the thread. Throws std::system_error.
   void Run();
 
-  // From any thread: a new connection, counted in `connections`. Refused without memory.
+  // From any thread: adds a connection, counted in `connections`. Refuses it without memory.
   void Give(OwnedDescriptor connection) noexcept;
   void CloseConnections() noexcept;
 
-  // From any thread: begins to end; again to shorten the grace.
+  // From any thread: starts to drain; call again to shorten the grace period.
   void Drain(EventLoop::Clock::time_point deadline) noexcept;
   // Waits for the end of the last call and connection, and of the thread.
   void Join() noexcept;

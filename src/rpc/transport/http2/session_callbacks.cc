@@ -12,7 +12,7 @@
 namespace cbt::rpc::http2 {
 namespace {
 
-// Header fields are decoded but not kept beyond this many times the limit; then it is an attack.
+// Header fields are decoded but not kept up to this many times the limit; beyond, it is an attack.
 constexpr size_t kHeaderFlood = 16;
 
 std::string_view View(const uint8_t* data, size_t bytes) noexcept {
@@ -267,7 +267,7 @@ int SessionCallbacks::OnFrameSent(nghttp2_session* session, const nghttp2_frame*
   }
 }
 
-// Exactly what the stream has, so that nghttp2's own buffer does not grow without need.
+// Exactly what the stream has, so that nghttp2's own buffer does not grow unnecessarily.
 ssize_t SessionCallbacks::ReadLength(nghttp2_session* session, uint8_t, int32_t id, int32_t,
                                      int32_t, uint32_t max_frame_bytes, void*) {
   const Stream* const stream = StreamOf(session, id);
@@ -315,7 +315,7 @@ int SessionCallbacks::SendData(nghttp2_session* session, nghttp2_frame* frame, c
   Connection& self = Self(user);
   if (self.output_.bytes() >= kMaxUnsentBytes) return NGHTTP2_ERR_WOULDBLOCK;
   Stream* const stream = StreamOf(session, frame->hd.stream_id);
-  // It was reset after the frame was begun.
+  // The stream was reset after the frame was begun.
   if (stream == nullptr || stream->unsent_.size() < bytes) {
     ++self.own_resets_;
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;

@@ -1,4 +1,4 @@
-// What nghttp2 calls for a connection's session.
+// nghttp2's callbacks for a connection's session.
 #ifndef CBT_RPC_TRANSPORT_HTTP2_SESSION_CALLBACKS_H_
 #define CBT_RPC_TRANSPORT_HTTP2_SESSION_CALLBACKS_H_
 
@@ -14,13 +14,13 @@ namespace cbt::rpc::http2 {
 class Connection;
 class Stream;
 
-// The largest frame that is sent; more does not make it faster.
+// The largest frame sent; larger ones are not faster.
 inline constexpr uint32_t kMaxSentFrameBytes = 256 * kKiB;
 
-// Unsent output of a connection at which it takes no more from its streams.
+// A connection with this much unsent output takes no more from its streams.
 inline constexpr size_t kMaxUnsentBytes = 256 * kKiB;
 
-// The pings' first byte: whose answer it is.
+// The first byte of pings, which identifies the sender.
 inline constexpr uint8_t kKeepalivePing = 1;
 inline constexpr uint8_t kDrainPing = 2;
 inline constexpr uint8_t kUserPing = 3;
@@ -30,7 +30,7 @@ struct SessionCallbacks {
   // The same for all sessions; null without memory.
   static const nghttp2_session_callbacks* All() noexcept;
 
-  // For submitting: asks the stream for its message.
+  // For submitting: pulls the message from the stream.
   static nghttp2_data_provider Provider() noexcept;
 
   static Connection& Self(void* user) noexcept { return *static_cast<Connection*>(user); }
@@ -60,7 +60,7 @@ struct SessionCallbacks {
                       size_t bytes, nghttp2_data_source*, void* user);
 };
 
-// A field as nghttp2 takes it; it copies the bytes.
+// A field in nghttp2's form; nghttp2 copies the bytes.
 nghttp2_nv NameValue(const char* name, size_t name_bytes, const char* value,
                      size_t value_bytes) noexcept;
 

@@ -22,8 +22,8 @@ namespace {
 // The most that fits in a TLS record.
 constexpr size_t kRecordBytes = 16 * kKiB;
 
-// What OpenSSL reads ahead at once: two records. It moves what is left to the front of its buffer
-// before each record, so that more would be copied again and again.
+// OpenSSL's read-ahead: two records. It moves the rest to the front of its buffer before each
+// record, so a larger one would be copied again and again.
 constexpr size_t kReadAheadBytes = 33 * kKiB;
 
 int DescriptorOf(BIO* bio) {
@@ -171,7 +171,7 @@ SocketStream::Result SocketStream::Write(std::span<const iovec> parts) noexcept 
   return parts.front().iov_len >= kRecordBytes ? WriteRecords(parts.front()) : WriteStaged(parts);
 }
 
-// Whole records from the part's own memory.
+// Encrypts whole records from the part's own memory.
 SocketStream::Result SocketStream::WriteRecords(const iovec& part) noexcept {
   size_t taken = 0;
   while (part.iov_len - taken >= kRecordBytes) {
@@ -191,7 +191,7 @@ SocketStream::Result SocketStream::WriteRecords(const iovec& part) noexcept {
   return {State::kDone, taken};
 }
 
-// Small parts share a record: a record of each frame header would double their number.
+// Small parts share a record: a record per frame header would double their number.
 SocketStream::Result SocketStream::WriteStaged(std::span<const iovec> parts) noexcept {
   if (stage_ == nullptr) {
     stage_.reset(new (std::nothrow) char[kRecordBytes]);
@@ -240,7 +240,7 @@ void SocketStream::ReleaseBuffers() noexcept {
 
 std::string SocketStream::ErrorText() const {
   if (ssl_error_ == 0) return error_ == 0 ? "end of the connection" : ErrnoText(error_);
-  // What our check of the server's certificate says if all but the protocol is right.
+  // Our check of the server's certificate sets this if only the protocol is wrong.
   if (SSL_get_verify_result(ssl_.get()) == X509_V_ERR_APPLICATION_VERIFICATION) {
     return "TLS: the server did not agree to HTTP/2 (ALPN)";
   }

@@ -25,8 +25,8 @@ class SocketStream {
  public:
   enum class State {
     kDone,       // see `bytes`
-    kWantRead,   // again when the socket can be read
-    kWantWrite,  // again when the socket can be written
+    kWantRead,   // retry when the socket is readable
+    kWantWrite,  // retry when the socket is writable
     kEnd,        // the peer has closed its side
     kError,      // see ErrorText()
   };
@@ -54,22 +54,22 @@ class SocketStream {
   // kDone: 1 or more bytes are in `space`.
   Result Read(std::span<char> space) noexcept;
 
-  // Whether bytes have arrived that only Read() knows of: no event comes for them.
+  // Whether bytes have arrived that only Read() can see: no event reports them.
   bool HasBuffered() const noexcept;
 
-  // kDone: the first `bytes` (1 or more) of `parts` are taken. With TLS they may still be in the
+  // kDone: the first `bytes` (1 or more) of `parts` were taken. With TLS they may still be in the
   // staging buffer: see Flush(). `parts` must not be empty. After kWantWrite or kWantRead, the next
-  // call's parts begin with the same memory.
+  // call's parts must start with the same memory.
   Result Write(std::span<const iovec> parts) noexcept;
 
-  // Sends what Write() has taken; kDone when nothing is left.
+  // Sends what Write() has taken; kDone once nothing is left.
   Result Flush() noexcept;
   bool unsent() const noexcept { return stage_begin_ < stage_end_; }
 
-  // Says to the peer that no more bytes come, if that can be done at once.
+  // Notifies the peer that no more bytes follow, if that is possible at once.
   void Shutdown() noexcept;
 
-  // Gives back what an idle connection does not need.
+  // Releases what an idle connection does not need.
   void ReleaseBuffers() noexcept;
 
   // Why the last operation returned kError. Throws std::bad_alloc.
@@ -88,7 +88,8 @@ class SocketStream {
   std::unique_ptr<char[]> stage_;  // of one TLS record
   size_t stage_begin_ = 0;
   size_t stage_end_ = 0;
-  bool record_begun_ = false;  // OpenSSL has encrypted a record that WriteRecords() has not taken
+  // OpenSSL has encrypted a record that WriteRecords() has not accounted for
+  bool record_begun_ = false;
   int error_ = 0;
   unsigned long ssl_error_ = 0;
 };

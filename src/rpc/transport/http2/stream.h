@@ -23,12 +23,12 @@ struct StreamEnd {
   };
   By by = By::kBoth;
   uint32_t code = 0;         // HTTP/2's error code
-  bool unprocessed = false;  // the peer has certainly not looked at the request
+  bool unprocessed = false;  // the peer has certainly not processed the request
 };
 
-// A stream's user derives from this. Events come in the connection's loop, one at a time. Every
-// function of the connection may be called in them; after Connection::Reset() the stream may be
-// destroyed, even in its own event. Otherwise it lives until OnClosed().
+// Base class for a stream's user. Events come in the connection's loop, one at a time. They may
+// call every function of the connection; after Connection::Reset() the stream may be destroyed,
+// even in its own event. Otherwise it lives until OnClosed().
 class Stream {
  public:
   Stream() = default;
@@ -37,25 +37,25 @@ class Stream {
 
   // Null before the stream is opened and after it has ended.
   Connection* connection() const noexcept { return connection_; }
-  // 0 before the connection has given it a number.
+  // 0 until the connection has assigned a number.
   int32_t id() const noexcept { return id_; }
 
-  // On servers the request, on clients the response; 1xx responses are left out. Valid during the
-  // event. `end`: nothing follows, OnRemoteEnd() comes next.
+  // The request on servers, the response on clients; 1xx responses are skipped. Valid during the
+  // event. `end`: nothing follows, OnRemoteEnd() is next.
   virtual void OnHeaders(const HeaderBlock& headers, bool end) noexcept = 0;
 
-  // Bytes of the body; at least one. The peer's window opens when they are given to
-  // Connection::Consume().
+  // Bytes of the body; at least one. Pass their number to Connection::Consume() to open the peer's
+  // window.
   virtual void OnData(absl::Cord data) noexcept = 0;
 
-  // The last headers; OnRemoteEnd() comes next.
+  // The last headers; OnRemoteEnd() is next.
   virtual void OnTrailers(const HeaderBlock& /*trailers*/) noexcept {}
 
   // The peer has sent END_STREAM.
   virtual void OnRemoteEnd() noexcept = 0;
 
-  // The last byte of what Connection::Send() got has passed flow control, and is in the
-  // connection's output: Send() may be called again.
+  // The last byte passed to Connection::Send() has passed flow control and is in the connection's
+  // output: Send() may be called again.
   virtual void OnSent() noexcept {}
 
   // The last event; the stream is detached, and may be destroyed.
@@ -78,7 +78,7 @@ class Stream {
   HeaderBlock trailers_;
   size_t unconsumed_ = 0;  // received, and not yet consumed
   Finish finish_ = Finish::kNot;
-  bool deferred_ = false;  // nghttp2 asks for data only after it is resumed
+  bool deferred_ = false;  // nghttp2 requests data only once resumed
   bool headers_received_ = false;
   bool remote_end_ = false;
   bool reset_by_peer_ = false;

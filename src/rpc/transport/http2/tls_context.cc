@@ -16,11 +16,11 @@
 namespace cbt::rpc::http2 {
 namespace {
 
-// One protocol, preceded by its length, as ALPN lists them.
+// One protocol with its length, in ALPN's format.
 constexpr unsigned char kProtocols[] = {2, 'h', '2'};
-// For TLS 1.2: those that RFC 9113, section 9.2.2, leaves. TLS 1.3 has none that are bad.
+// For TLS 1.2: the ciphers that RFC 9113, section 9.2.2, permits. All of TLS 1.3's are permitted.
 constexpr const char* kCiphers = "ECDHE+AESGCM:ECDHE+CHACHA20";
-// How often files that could not be used are read again.
+// How often unusable files are read again.
 constexpr std::chrono::seconds kRetry{1};
 
 absl::Status NoMemory() {
@@ -28,7 +28,7 @@ absl::Status NoMemory() {
   return absl::ResourceExhaustedError("tls: no memory");
 }
 
-// What both sides have in common.
+// The common part of both sides.
 SslContext NewContext(const SSL_METHOD* method) {
   SslContext context(SSL_CTX_new(method));
   if (context == nullptr) return nullptr;
@@ -36,11 +36,11 @@ SslContext NewContext(const SSL_METHOD* method) {
   if (SSL_CTX_set_cipher_list(context.get(), kCiphers) != 1) return nullptr;
   SSL_CTX_set_options(context.get(),
                       SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET);
-  // Connections are few and long: each one shows its certificates, nothing is resumed.
+  // Connections are few and long: each presents its certificates, none is resumed.
   if (SSL_CTX_set_num_tickets(context.get(), 0) != 1) return nullptr;
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
-  // Connections that are silent give their buffers back; writes may take part of a buffer, and
-  // continue from another place.
+  // Silent connections release their buffers; writes may take part of a buffer and continue from
+  // another address.
   SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                       SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   return context;
@@ -57,7 +57,7 @@ int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* length,
   return SSL_TLSEXT_ERR_OK;
 }
 
-// ChooseProtocol() is not asked if a client offers nothing.
+// ChooseProtocol() is not called if a client offers nothing.
 int RequireProtocols(SSL* ssl, int* alert, void*) {
   const unsigned char* offered = nullptr;
   size_t length = 0;
@@ -80,7 +80,7 @@ absl::Status RequireClientCertificate(SSL_CTX* context, const std::string& clien
   return absl::OkStatus();
 }
 
-// Runs in the client's handshake: after it, a request could be on its way already.
+// Runs within the client's handshake: after it, a request could already be in flight.
 int VerifyServer(X509_STORE_CTX* verification, void*) {
   if (X509_verify_cert(verification) != 1) return 0;
   const auto* const ssl = static_cast<const SSL*>(
@@ -114,8 +114,8 @@ absl::StatusOr<TlsIdentity> ReadIdentityFiles(const std::string& certificate_fil
   return ReadIdentity(*certificate, *key);
 }
 
-// An address is compared with the addresses that the certificate names, and is not sent: SNI holds
-// names only.
+// An IP address is compared with the addresses in the certificate and not sent: SNI is for names
+// only.
 bool ExpectHost(SSL* ssl, std::string host) {
   X509_VERIFY_PARAM* const expected = SSL_get0_param(ssl);
   const std::string address = host.substr(0, host.find('%'));  // without the interface
@@ -125,7 +125,7 @@ bool ExpectHost(SSL* ssl, std::string host) {
     return X509_VERIFY_PARAM_set1_ip_asc(expected, address.c_str()) == 1;
   }
   if (host.ends_with('.')) host.pop_back();
-  // An empty name would be no check at all.
+  // An empty name would mean no check at all.
   if (host.empty() || host.find('\0') != std::string::npos) return false;
   X509_VERIFY_PARAM_set_hostflags(expected, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
   return X509_VERIFY_PARAM_set1_host(expected, host.data(), host.size()) == 1 &&
@@ -178,7 +178,7 @@ absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Create(const TlsOptions& t
 }
 
 absl::Status ServerTls::Init(const TlsOptions& tls) {
-  // States first: a file that changes while it is read is read again.
+  // The state first: a file that changes while it is read is read again.
   certificate_state_ = StateOf(certificate_file_);
   private_key_state_ = StateOf(private_key_file_);
   client_ca_state_ = StateOf(client_ca_file_);
@@ -191,7 +191,7 @@ absl::Status ServerTls::Init(const TlsOptions& tls) {
     absl::StatusOr<std::string> text = ReadSmallFile(client_ca_file_);
     if (!text.ok()) return text.status();
     client_ca_ = *std::move(text);
-    // An empty one would let in every client.
+    // An empty list would admit every client.
     if (client_ca_.empty()) return UnusableTls("client CA", "no certificate in PEM form");
   }
   absl::StatusOr<SslContext> context = MakeContext(*identity, client_ca_);
@@ -217,7 +217,7 @@ absl::StatusOr<SslContext> ServerTls::MakeContext(const TlsIdentity& identity,
 }
 
 // Requires the lock. A certificate and its key are written one after the other: in between, the
-// previous ones go on.
+// previous pair stays in use.
 void ServerTls::LookAtIdentity() {
   if (certificate_file_.empty()) return;
   const FileState certificate = StateOf(certificate_file_);
@@ -237,14 +237,14 @@ void ServerTls::LookAtIdentity() {
   next_try_ = {};
 }
 
-// Requires the lock. An unusable file is reread by each call; a file rewritten with the same
-// contents has not changed.
+// Requires the lock. Each call rereads an unusable file; a file rewritten with the same contents
+// has not changed.
 void ServerTls::LookAtClientCa() {
   if (client_ca_file_.empty()) return;
   const FileState state = StateOf(client_ca_file_);
   if (client_ca_usable_ && state == client_ca_state_) return;
   const absl::StatusOr<std::string> text = ReadSmallFile(client_ca_file_);
-  // Whether this CA can be used is known when a context has it.
+  // Only a context can determine whether this CA is usable.
   bool usable = text.ok() && *text == client_ca_;
   if (text.ok() && !usable && !text->empty()) {
     absl::StatusOr<SslContext> context = MakeContext(identity_, *text);

@@ -19,9 +19,9 @@
 
 namespace cbt::rpc::http2 {
 
-// Why an operation on `ssl` has just failed in this thread: what is wrong with the peer's
-// certificate or protocol, the alert that it has sent, or what OpenSSL makes of its bytes; "the
-// connection was closed" if it was. Clears OpenSSL's queue of errors. Throws std::bad_alloc.
+// Why an operation on `ssl` has just failed in this thread: the problem with the peer's certificate
+// or protocol, the alert that it sent, or OpenSSL's error about its bytes; "the connection was
+// closed" if it was. Clears OpenSSL's error queue. Throws std::bad_alloc.
 std::string TlsFailure(const SSL* ssl);
 
 // Thread safe. Its connections may outlive it.
@@ -36,16 +36,16 @@ class ServerTls {
   ServerTls(const ServerTls&) = delete;
   ServerTls& operator=(const ServerTls&) = delete;
 
-  // The server's end of a new connection, before the handshake. Looks at the files, which costs a
-  // stat() each while they stay the same. A certificate and key that can't be used leave the
-  // previous ones in place.
-  // Errors: UNAVAILABLE if the file of the client CA can't be used: no client can be known then.
-  //         RESOURCE_EXHAUSTED without memory.
+  // The server's end of a new connection, before the handshake. Checks the files, at the cost of a
+  // stat() each while they are unchanged. If a new certificate and key can't be used, the previous
+  // ones stay. Errors: UNAVAILABLE if the file of the client CA can't be used: no client can be
+  // identified then.
+  //        RESOURCE_EXHAUSTED without memory.
   absl::StatusOr<Ssl> NewConnection();
 
   enum class Change { kNone, kChanged, kUnusable };
-  // The change of the client CA since the last call, which looks at its file. After any, every
-  // connection must be closed, also those in their handshake: the previous CA has let them in.
+  // Checks the client CA's file and returns the change since the last call. After a change every
+  // connection must be closed, including those in their handshake: the previous CA admitted them.
   Change TakeClientCaChange();
 
  private:
@@ -58,7 +58,7 @@ class ServerTls {
   void LookAtIdentity();
   void LookAtClientCa();
 
-  const std::string certificate_file_;  // empty: the texts of the options are used
+  const std::string certificate_file_;  // empty: the options' texts are used
   const std::string private_key_file_;
   const std::string client_ca_file_;
   const Telemetry telemetry_;
@@ -68,7 +68,7 @@ class ServerTls {
   TlsIdentity identity_;
   FileState certificate_state_;
   FileState private_key_state_;
-  Clock::time_point next_try_;  // when files that could not be used are read again
+  Clock::time_point next_try_;  // when unusable files are read again
 
   std::string client_ca_;
   FileState client_ca_state_;
@@ -84,8 +84,8 @@ class ClientTls {
   static absl::StatusOr<std::unique_ptr<ClientTls>> Create(const ClientTlsOptions& tls);
 
   // The client's end of a new connection to a server that must prove to be `host`: a name, or an
-  // address of IPv4 or IPv6 without brackets.
-  // Errors: INVALID_ARGUMENT if the name can't be one, RESOURCE_EXHAUSTED without memory.
+  // IPv4 or IPv6 address without brackets. Errors: INVALID_ARGUMENT if the name is invalid,
+  // RESOURCE_EXHAUSTED without memory.
   absl::StatusOr<Ssl> NewConnection(const std::string& host) const;
 
  private:

@@ -17,7 +17,7 @@ namespace {
 constexpr uint32_t kNoError = 0;
 constexpr uint32_t kCancelError = 8;
 
-// "grpc-" and the language come first, as PROTOCOL-HTTP2.md asks ("User Agents").
+// "grpc-" and the language come first, as PROTOCOL-HTTP2.md requires ("User Agents").
 const std::string& UserAgent() {
   static const std::string agent = absl::StrCat("grpc-c++-cbt/", kVersion);
   return agent;
@@ -47,7 +47,7 @@ CallCore::CallCore(std::shared_ptr<ChannelCore> channel, Deadline deadline)
 
 void CallCore::Start(const std::string& path, const std::string& request,
                      ClientCallHandler& handler) {
-  // 4 GiB is more than any server takes, and the prefix can't say it.
+  // 4 GiB is more than any server accepts, and the prefix cannot express it.
   if (request.size() > std::numeric_limits<uint32_t>::max()) throw std::bad_alloc();
   path_ = path;
   const auto prefix = MessagePrefix(static_cast<uint32_t>(request.size()));
@@ -60,7 +60,7 @@ void CallCore::Start(const std::string& path, const std::string& request,
 }
 
 void CallCore::Cancel() noexcept {
-  // First, so that the end is not delivered as OK meanwhile.
+  // First, so that no OK is delivered in the meantime.
   cancelled_.store(true);
   Ask(kCancel);
 }
@@ -101,7 +101,7 @@ void CallCore::Begin() noexcept {
   channel_->StartCall(*this);
 }
 
-// "Requests": the order is the document's.
+// The order of the document ("Requests").
 void CallCore::Open(Connection& connection) noexcept {
   opened_ = true;
   std::array<Header, 10> headers = {{{":method", "POST"},
@@ -140,8 +140,7 @@ void CallCore::OnTime() noexcept {
   End(std::move(status));
 }
 
-// Hands messages on as long as the handler takes them, and then the end. `this` may be gone
-// afterwards.
+// Delivers messages as long as the handler takes them, and then the end. `this` may be destroyed.
 void CallCore::Deliver() noexcept {
   try {
     while (!stopped_) {
@@ -157,7 +156,7 @@ void CallCore::Deliver() noexcept {
   Consume();
 }
 
-// False if there is no message.
+// Returns false if there is no message.
 bool CallCore::DeliverNext() {
   absl::Cord message;
   if (!response_.Next(message)) return false;
@@ -165,8 +164,8 @@ bool CallCore::DeliverNext() {
   return true;
 }
 
-// What waits for the handler stays unconsumed, so that the server stops; the beginning of a message
-// does not, because the rest must come.
+// Messages that wait for the handler stay unconsumed, so that the server pauses; the start of an
+// incomplete message is consumed, because the rest must arrive.
 void CallCore::Consume() noexcept {
   if (connection() == nullptr) return;
   const size_t kept = stopped_ ? std::min(unconsumed_, response_.buffered()) : 0;
@@ -175,7 +174,7 @@ void CallCore::Consume() noexcept {
   if (bytes > 0) connection()->Consume(*this, bytes);
 }
 
-// `this` may be gone afterwards.
+// `this` may be destroyed.
 void CallCore::End(absl::Status status) noexcept {
   channel_->loop().Cancel(timer_);
   channel_->Forget(*this);
@@ -212,8 +211,8 @@ void CallCore::OnTrailers(const HeaderBlock& trailers) noexcept try {
 
 void CallCore::OnRemoteEnd() noexcept try {
   response_.OnEnd();
-  // The stream is closed next, unless the server has not waited for the request's end ("Early
-  // Server Closure"): a reset of a closed stream would only annoy the server.
+  // The stream closes next, unless the server did not wait for the end of the request ("Early
+  // Server Closure"). Resetting a closed stream only counts against us.
   if (!sent_) Deliver();
 } catch (const std::bad_alloc&) {
   End(OutOfMemory());

@@ -1,4 +1,4 @@
-// A call of a channel, in its loop.
+// A channel's call in its loop.
 #ifndef CBT_RPC_TRANSPORT_HTTP2_CLIENT_CALL_CORE_H_
 #define CBT_RPC_TRANSPORT_HTTP2_CLIENT_CALL_CORE_H_
 
@@ -20,15 +20,15 @@
 
 namespace cbt::rpc::http2 {
 
-// Referenced by the ClientCall that its user has; by itself from the start to OnEnd(), and while a
-// task of it is queued: the user may destroy the ClientCall in OnEnd(), and may have asked for
-// something just before. What is not marked otherwise belongs to the loop's thread.
+// Referenced by its user's ClientCall, by itself from the start to OnEnd(), and by its queued task:
+// the user may destroy the ClientCall in OnEnd(), possibly right after another request. Unless
+// noted, members belong to the loop's thread.
 class CallCore final : public Stream, public std::enable_shared_from_this<CallCore> {
  public:
   CallCore(std::shared_ptr<ChannelCore> channel, Deadline deadline);
   ~CallCore() = default;
 
-  // The functions of ClientCall, in any thread.
+  // Implement ClientCall; callable from any thread.
   void Start(const std::string& path, const std::string& request, ClientCallHandler& handler);
   void ReadOn() noexcept { Ask(kReadOn); }
   void Cancel() noexcept;
@@ -37,7 +37,7 @@ class CallCore final : public Stream, public std::enable_shared_from_this<CallCo
   // Sends the request on `connection`.
   void Open(Connection& connection) noexcept;
 
-  // There is no connection, or it is lost: ends with `reason` after what has arrived before.
+  // There is no connection, or it was lost: ends with `reason` after everything received so far.
   void Fail(const absl::Status& reason) noexcept;
 
  private:
@@ -65,7 +65,7 @@ class CallCore final : public Stream, public std::enable_shared_from_this<CallCo
   const std::shared_ptr<ChannelCore> channel_;
   const Deadline deadline_;
 
-  // Before Start() has returned, its thread's.
+  // Until Start() returns, these belong to its thread.
   std::string path_;
   absl::Cord request_;
   ClientCallHandler* handler_ = nullptr;
@@ -74,15 +74,15 @@ class CallCore final : public Stream, public std::enable_shared_from_this<CallCo
   std::mutex mutex_;
   unsigned wishes_ = 0;               // guarded by mutex_
   std::shared_ptr<CallCore> queued_;  // this, while the task is queued; guarded by mutex_
-  bool over_ = false;                 // nothing can be asked for any more; guarded by mutex_
+  bool over_ = false;                 // no further requests; guarded by mutex_
   std::atomic<bool> cancelled_{false};
 
   std::shared_ptr<CallCore> started_;  // this, until OnEnd()
   Response response_;
-  size_t unconsumed_ = 0;  // bytes received that the server may not send again yet
-  bool stopped_ = false;   // the handler wants no message before ReadOn()
+  size_t unconsumed_ = 0;  // received bytes, not returned to the server's window yet
+  bool stopped_ = false;   // the handler takes no message before ReadOn()
   bool opened_ = false;
-  bool sent_ = false;  // the whole request
+  bool sent_ = false;  // the whole request has been sent
 
   CallList* list_ = nullptr;
   CallCore* next_ = nullptr;

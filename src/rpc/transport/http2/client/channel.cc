@@ -42,7 +42,7 @@ class Http2Channel final : public Channel {
   Http2Channel(std::shared_ptr<ChannelCore> core, std::shared_ptr<DrivenLoop> driven)
       : driven_(std::move(driven)), core_(std::move(core)) {}
   ~Http2Channel() override {
-    // The connection is closed now, not when somebody looks after it.
+    // Closes the connection now, not at the caretaker's next check.
     core_.reset();
     if (driven_ != nullptr) RunOneTurn();
   }

@@ -16,14 +16,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// With longer waits, clients would come back late to a plugin that was restarted.
+// With longer delays, clients would return late to a restarted plugin.
 constexpr milliseconds kFirstBackoff{100};
 constexpr milliseconds kLastBackoff{1000};
 
 constexpr uint32_t kMaxFrameBytes = 256 * kKiB;
 constexpr uint32_t kMaxHeaderBytes = 16 * kKiB;
 
-// What a server sees as :authority.
+// The :authority that a server sees.
 std::string AuthorityOf(const Address& address) {
   if (address.is_unix) return "localhost";
   Address without_interface = address;
@@ -36,7 +36,7 @@ ConnectionSettings SettingsOf(const ChannelOptions& options) {
   settings.role = Role::kClient;
   settings.max_frame_bytes = kMaxFrameBytes;
   settings.stream_window_bytes = options.stream_window_bytes;
-  // Streams don't share it: one that is not read must not stop the others.
+  // Streams have separate windows: one that is not read must not block the others.
   settings.separate_streams = true;
   settings.connection_window_bytes = 2 * options.stream_window_bytes;
   settings.max_header_bytes = kMaxHeaderBytes;
@@ -96,7 +96,7 @@ std::shared_ptr<ChannelCore> ChannelCore::Create(const Address& address,
   return {core, [](ChannelCore* last) { last->loop().Post(last->destroy_task_); }};
 }
 
-// In the loop. No calls are left.
+// Runs in the loop, without any calls left.
 ChannelCore::~ChannelCore() {
   loop().Cancel(wanted_task_);
   loop().Cancel(retry_timer_);
@@ -137,9 +137,10 @@ void ChannelCore::StartCall(CallCore& call) noexcept {
   Attempt(true);
 }
 
-// A server may cut a connection for the resets of its streams, and with it all that did not ask for
-// one: a relay's streams are of many clients. So a connection has no more streams than may be
-// reset, and a new one takes the next. False if the current one takes no call, now or any more.
+// A server may close a connection for the resets of some of its streams, and so fail all others: a
+// relay's streams belong to many clients. So a connection carries no more streams than may be
+// reset, and a new connection takes the next one. Returns false if the current one takes no call,
+// now or ever.
 bool ChannelCore::MakeRoom() noexcept {
   if (current_->MayResetOneMore()) return true;
   // Not earlier: it would end at once.
@@ -150,7 +151,7 @@ bool ChannelCore::MakeRoom() noexcept {
   return false;
 }
 
-// Those for which there is no room wait for the current connection, or for the next one.
+// Calls without room wait for the current connection or the next.
 void ChannelCore::OpenWaiting() noexcept {
   while (!waiting_.empty() && CanOpen() && MakeRoom()) waiting_.PopFront()->Open(*current_);
   if (!waiting_.empty()) Attempt(true);
@@ -160,7 +161,7 @@ void ChannelCore::Forget(CallCore& call) noexcept {
   if (call.list_ != nullptr) call.list_->Remove(call);
 }
 
-// Unless there is a connection, or an attempt is running.
+// Does nothing if there is a connection or a running attempt.
 void ChannelCore::Attempt(bool at_once) noexcept {
   if (connector_.running() || CanOpen()) return;
   if (at_once || Clock::now() >= next_attempt_) {
@@ -221,7 +222,7 @@ void ChannelCore::OnGoaway(Connection& connection, uint32_t, std::string_view) n
 }
 
 void ChannelCore::OnClosed(Connection& connection, const absl::Status& reason) noexcept {
-  // Destroyed at the end.
+  // Destroyed when this function returns.
   std::unique_ptr<Connection> closed;
   bool failed = false;
   if (&connection == current_.get()) {
@@ -255,7 +256,7 @@ void ChannelCore::OnAttemptFailed(const absl::Status& reason) noexcept {
   thread_local std::minstd_rand random(
       static_cast<uint32_t>(Clock::now().time_since_epoch().count()));
   backoff_ = std::clamp<Clock::duration>(backoff_ * 8 / 5, kFirstBackoff, kLastBackoff);
-  // Plus or minus a fifth, so that clients of a server that was restarted don't come all at once.
+  // Plus or minus a fifth, so that the clients of a restarted server do not all return at once.
   next_attempt_ = Clock::now() + backoff_ * std::uniform_int_distribution(80, 120)(random) / 100;
   absl::Status status;
   try {
@@ -268,13 +269,13 @@ void ChannelCore::OnAttemptFailed(const absl::Status& reason) noexcept {
     const std::lock_guard lock(mutex_);
     last_failure_ = status;
   }
-  // Those that start a new call at once come into the next attempt.
+  // Calls that start a new one immediately belong to the next attempt.
   CallList failed = std::exchange(waiting_, CallList());
   while (CallCore* const call = failed.PopFront()) call->Fail(status);
   WakeWaiters(status);
 }
 
-// A thread waits in Connect(), or its time to try again has come.
+// A thread waits in Connect(), or the time of the next attempt has come.
 void ChannelCore::OnWanted() noexcept {
   if (CanOpen() && current_->ready()) return WakeWaiters(absl::OkStatus());
   if (HasWaiters()) Attempt(false);

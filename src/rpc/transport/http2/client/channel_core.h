@@ -24,10 +24,10 @@ namespace cbt::rpc::http2 {
 class CallCore;
 class DrivenLoop;
 
-// The deadline on the clock that does not jump. Nothing if it is too far away to be a time.
+// The deadline on the steady clock; nullopt if it is too far away to represent.
 std::optional<EventLoop::Clock::time_point> SteadyTime(const Deadline& deadline);
 
-// Calls linked through themselves; each is in one list at most.
+// An intrusive list of calls; a call is in at most one list.
 class CallList {
  public:
   bool empty() const noexcept { return first_ == nullptr; }
@@ -41,8 +41,8 @@ class CallList {
   CallCore* last_ = nullptr;
 };
 
-// Lives in its loop: what is not marked otherwise belongs to the loop's thread. Referenced by the
-// channel and its calls, from any thread; the last reference has it destroyed in the loop.
+// Lives in its loop; unless noted, members belong to the loop's thread. The channel and its calls
+// reference it from any thread; dropping the last reference destroys it in the loop.
 class ChannelCore final : private ConnectionListener, private Connector::Listener {
  public:
   // `tls`: null for plain text. Throws std::bad_alloc.
@@ -50,26 +50,26 @@ class ChannelCore final : private ConnectionListener, private Connector::Listene
                                              const ChannelOptions& options,
                                              std::shared_ptr<const ClientLoop> loop);
 
-  // In any thread.
+  // From any thread.
   EventLoop& loop() const noexcept { return *loop_->loop; }
   const ChannelOptions& options() const noexcept { return options_; }
   const std::string& authority() const noexcept { return authority_; }
   bool secure() const noexcept { return tls_ != nullptr; }
 
-  // In any thread but the loop's. See Channel::Connect(). `driven`: the loop, if this thread must
+  // From any thread but the loop's. See Channel::Connect(). `driven`: the loop, if this thread must
   // run it; otherwise null.
   absl::Status Connect(std::chrono::system_clock::time_point deadline, DrivenLoop* driven);
 
-  // Opens the call on a connection, now or when there is one, or fails it.
+  // Opens the call on a connection, now or once there is one, or fails it.
   void StartCall(CallCore& call) noexcept;
 
-  // The connection of `call` has ended: it fails with the connection's reason, which comes next.
+  // The connection of `call` has ended: the call fails with the connection's reason, which follows.
   void AddLost(CallCore& call) noexcept { lost_.PushBack(call); }
 
   // `call` has ended.
   void Forget(CallCore& call) noexcept;
 
-  // Why the last attempt failed; OK if none has since there was a connection.
+  // Why the last attempt failed; OK if there has been a connection since.
   const absl::Status& last_failure() const noexcept { return last_failure_; }
 
  private:

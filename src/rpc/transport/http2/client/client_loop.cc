@@ -15,10 +15,10 @@
 namespace cbt::rpc::http2 {
 namespace {
 
-// The thread, which starts with the first user and ends with the last.
+// The thread; starts with the first user and ends with the last.
 class LoopThread {
  public:
-  // Never destroyed: threads that post a task may come late.
+  // Never destroyed: a thread may still post a task late.
   static LoopThread& Get() {
     static LoopThread* const the_thread = new LoopThread();
     return *the_thread;
@@ -34,7 +34,7 @@ class LoopThread {
       chunks_ = std::move(chunks);
     }
     if (!running_) {
-      // It has left Run() for good, and takes no lock any more.
+      // It has left Run() for good and takes no lock any more.
       if (thread_.joinable()) thread_.join();
       thread_ = std::thread([this] { Run(); });
       running_ = true;
@@ -43,13 +43,13 @@ class LoopThread {
     return absl::OkStatus();
   }
 
-  // From any thread, the loop's too.
+  // From any thread, including the loop's.
   void Release() noexcept {
     const std::lock_guard lock(mutex_);
     if (--users_ == 0) AskToEnd();
   }
 
-  // At the end of the process: what OpenSSL and nghttp2 need must not go before the thread does.
+  // At process exit: OpenSSL and nghttp2 must outlive the thread.
   void Join() noexcept {
     std::thread thread;
     {
@@ -80,7 +80,7 @@ class LoopThread {
       if (!may_end_.load()) continue;
       const std::lock_guard lock(mutex_);
       may_end_.store(false);
-      // There may be new users since then.
+      // There may be new users by now.
       if (users_ > 0 && !exiting_) continue;
       running_ = false;
       return;
@@ -101,14 +101,14 @@ class LoopThread {
 };
 
 struct JoinAtExit {
-  // What OpenSSL destroys at the end of the process, it then destroys after the thread's end.
+  // OpenSSL's own exit handlers then run after the thread has ended.
   JoinAtExit() { OPENSSL_init_ssl(0, nullptr); }
   ~JoinAtExit() { LoopThread::Get().Join(); }
   JoinAtExit(const JoinAtExit&) = delete;
   JoinAtExit& operator=(const JoinAtExit&) = delete;
 };
 
-// One user of the thread.
+// A user of the thread.
 struct Use {
   Use() = default;
   ~Use() {

@@ -10,17 +10,17 @@
 
 namespace cbt::rpc::http2 {
 
-// Where channels live. Both outlive everything that is on the loop.
+// The loop in which channels live. Both members outlive everything in the loop.
 struct ClientLoop {
   EventLoop* loop;
   ReadChunks* chunks;
 };
 
-// A loop with a thread of its own, which runs while there is a reference. All references are to the
-// same loop; it is not destroyed before the process ends, so that a thread that has just posted a
-// task may come late. Thread safe.
-// Errors: UNAVAILABLE if the system refuses a thread or descriptors, RESOURCE_EXHAUSTED without
-//         memory.
+// A loop with its own thread, which runs while there is a reference. All references share one loop.
+// It is not destroyed before the process ends, so that a thread may still post a task late. Thread
+// safe. Errors: UNAVAILABLE if the system refuses a thread or descriptors, RESOURCE_EXHAUSTED
+// without
+//        memory.
 absl::StatusOr<std::shared_ptr<const ClientLoop>> SharedClientLoop();
 
 }  // namespace cbt::rpc::http2

@@ -25,9 +25,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A Unix socket whose queue is full refuses at once, where TCP waits.
+// A Unix socket with a full queue refuses at once, where TCP waits.
 constexpr milliseconds kRetry{20};
-// An address that does not answer must not use up the time of those after it.
+// An unresponsive address must not use up the time of the next ones.
 constexpr milliseconds kLeastTime{1000};
 
 addrinfo Hints(int flags) noexcept {
@@ -40,8 +40,7 @@ addrinfo Hints(int flags) noexcept {
 
 }  // namespace
 
-// Asks the system for a host's addresses, which may take long: in a thread of its own, which
-// outlives the connector if it must.
+// Resolves a host name, which may take long, on its own thread, which may outlive the connector.
 class Connector::Lookup final : public std::enable_shared_from_this<Lookup> {
  public:
   Lookup(EventLoop& loop, Connector& owner, const Address& address)
@@ -52,7 +51,7 @@ class Connector::Lookup final : public std::enable_shared_from_this<Lookup> {
   Lookup(const Lookup&) = delete;
   Lookup& operator=(const Lookup&) = delete;
 
-  // Throws std::system_error if there is no thread, std::bad_alloc.
+  // Throws std::system_error if there is no thread, or std::bad_alloc.
   void Start() {
     std::thread([self = shared_from_this()] { self->Ask(); }).detach();
   }
@@ -121,7 +120,7 @@ void Connector::Start(milliseconds time) noexcept {
 void Connector::Begin() noexcept try {
   if (!running_) return;
   if (address_.is_unix) return TryUnix();
-  // An address needs no thread.
+  // A numeric address needs no thread.
   const addrinfo hints = Hints(AI_NUMERICHOST | AI_NUMERICSERV);
   addrinfo* list = nullptr;
   const std::string port = std::to_string(address_.port);
@@ -148,7 +147,7 @@ void Connector::OnResolved(int error, addrinfo* list) noexcept {
   TryNext();
 }
 
-// The error of the last address stands for all of them.
+// If all addresses fail, the last one's error is reported.
 void Connector::TryNext() noexcept {
   if (address_.is_unix || next_ == nullptr) return FailWith(error_);
   const addrinfo* const info = next_;
@@ -182,7 +181,7 @@ void Connector::TryAddress(int family, const sockaddr* address, socklen_t length
     CloseSocket();
     return loop_.Schedule(timer_, std::min(end_, Clock::now() + kRetry));
   }
-  // An interrupted connect() goes on by itself.
+  // An interrupted connect() continues by itself.
   if (errno != EINPROGRESS && errno != EINTR) return OnRefused(errno);
   watched_ = loop_.Add(socket_.number(), EPOLLOUT, *this).ok();
   if (!watched_) OnRefused(ENOMEM);

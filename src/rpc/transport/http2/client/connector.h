@@ -15,14 +15,14 @@
 
 namespace cbt::rpc::http2 {
 
-// One attempt at a time: the addresses of the host are tried in the system's order. In the loop
+// Makes one attempt at a time, trying the host's addresses in the system's order. Use in the loop
 // only.
 class Connector final : private Watch {
  public:
   class Listener {
    public:
-    // A connected socket, non-blocking; or UNAVAILABLE and why no address could be connected.
-    // Never called inside Start(). The connector may be started again, or destroyed.
+    // A connected, non-blocking socket, or UNAVAILABLE with the reason. Never called within
+    // Start(). The connector may be restarted or destroyed here.
     virtual void OnConnected(absl::StatusOr<OwnedDescriptor> socket) noexcept = 0;
 
    protected:
@@ -31,12 +31,12 @@ class Connector final : private Watch {
 
   // `loop`, `address` and `listener` outlive the connector.
   Connector(EventLoop& loop, const Address& address, Listener& listener) noexcept;
-  // Gives the attempt up.
+  // Abandons the attempt.
   ~Connector();
   Connector(const Connector&) = delete;
   Connector& operator=(const Connector&) = delete;
 
-  // Ends with OnConnected(), after `time` at the latest. Not while an attempt is running.
+  // Ends with OnConnected(), after at most `time`. Not while an attempt is running.
   void Start(std::chrono::milliseconds time) noexcept;
 
   bool running() const noexcept { return running_; }
@@ -69,8 +69,8 @@ class Connector final : private Watch {
   Clock::time_point end_;
   OwnedDescriptor socket_;
   bool watched_ = false;
-  bool retry_ = false;  // the socket's queue is full: the timer tries again
-  int error_ = 0;       // of the last address that refused
+  bool retry_ = false;  // the socket's queue is full: the timer retries
+  int error_ = 0;       // errno of the last address that refused
   std::shared_ptr<Lookup> lookup_;
   std::unique_ptr<addrinfo, FreeList> list_;
   const addrinfo* next_ = nullptr;

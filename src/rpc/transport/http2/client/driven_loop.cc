@@ -17,16 +17,16 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How late a deadline, a ping's answer or a cancellation may be while no thread waits.
+// How late deadlines, ping answers and cancellations may be while no thread waits.
 constexpr milliseconds kLook{250};
 
-// What a look may do at once: more than a window of data before a ping.
+// The most that one check may do: more than a window of data before a ping.
 constexpr int kTurnsOfLook = 16;
 
 // Runs loops that no thread waits for.
 class Caretaker {
  public:
-  // Never destroyed: threads may come late.
+  // Never destroyed: threads may still come late.
   static Caretaker& Get() {
     static Caretaker* const the_caretaker = new Caretaker();
     return *the_caretaker;
@@ -35,17 +35,17 @@ class Caretaker {
   // Throws std::bad_alloc and std::system_error.
   void Add(const std::shared_ptr<DrivenLoop>& loop) {
     const std::lock_guard lock(mutex_);
-    // Also those of which no more is left than their place, so that it does not grow.
+    // Erases expired entries as well, so that the vector does not grow.
     std::erase_if(loops_, [](const auto& known) { return known.expired(); });
     loops_.push_back(loop);
     if (running_ || exiting_) return;
-    // It has left Run() for good, and takes no lock any more.
+    // It has left Run() for good and takes no lock any more.
     if (thread_.joinable()) thread_.join();
     thread_ = std::thread([this] { Run(); });
     running_ = true;
   }
 
-  // At the end of the process: what OpenSSL and nghttp2 need must not go before the thread does.
+  // At process exit: OpenSSL and nghttp2 must outlive the thread.
   void Join() noexcept {
     std::thread thread;
     {
@@ -63,8 +63,8 @@ class Caretaker {
     while (!exiting_) {
       changed_.wait_for(lock, kLook, [this] { return exiting_; });
       bool any = false;
-      // By index, since loops are added meanwhile; one that is left out has its turn at the next
-      // look.
+      // By index, because loops may be added meanwhile; a loop that is skipped is run at the next
+      // check.
       for (size_t i = 0; i < loops_.size() && !exiting_; ++i) {
         std::shared_ptr<DrivenLoop> loop = loops_[i].lock();
         if (loop == nullptr) continue;
@@ -89,7 +89,7 @@ class Caretaker {
 };
 
 struct JoinAtExit {
-  // What OpenSSL destroys at the end of the process, it then destroys after the thread's end.
+  // OpenSSL's own exit handlers then run after the thread has ended.
   JoinAtExit() { OPENSSL_init_ssl(0, nullptr); }
   ~JoinAtExit() { Caretaker::Get().Join(); }
   JoinAtExit(const JoinAtExit&) = delete;
@@ -123,7 +123,7 @@ void DrivenLoop::RunUntil(absl::FunctionRef<bool()> done,
   while (!done()) {
     const auto left = until - EventLoop::Clock::now();
     if (left <= EventLoop::Clock::duration::zero()) return;
-    // Cut first, because a later end would overflow.
+    // Clamped first, because a later end would overflow.
     constexpr EventLoop::Clock::duration kLongest = std::chrono::hours(1);
     const auto wait = std::chrono::ceil<milliseconds>(std::min(left, kLongest));
     if (running_) {
@@ -138,7 +138,7 @@ void DrivenLoop::RunUntil(absl::FunctionRef<bool()> done,
 
 void DrivenLoop::RunReady() noexcept {
   std::unique_lock lock(mutex_);
-  // Threads that come again and again need no help.
+  // Threads that keep returning need no help.
   if (std::exchange(used_, false)) return;
   for (int turn = 0; turn < kTurnsOfLook; ++turn) {
     if (running_ || !RunOnce(lock, milliseconds(0))) return;
@@ -151,7 +151,7 @@ bool DrivenLoop::RunOnce(std::unique_lock<std::mutex>& lock, milliseconds wait) 
   const bool any = loop_->RunOnce(wait);
   lock.lock();
   running_ = false;
-  // One goes on, and the others may be done.
+  // One of them continues to run the loop; the others may be done.
   if (waiting_ > 0) turned_.notify_all();
   return any;
 }

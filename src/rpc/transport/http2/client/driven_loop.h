@@ -16,28 +16,28 @@
 
 namespace cbt::rpc::http2 {
 
-// A message then needs no other thread on its way from the socket to its consumer, which costs more
-// than reading it. While no thread waits, another one runs the loop a few times a second, so that
-// pings are answered, deadlines hold and cancelled calls end: there is one for all such loops of
-// the process, from the first of them to a while after the last. Thread safe.
+// A message then reaches its consumer without a switch to another thread, which costs more than
+// reading it. While no thread waits, a caretaker thread runs the loop a few times a second, so that
+// pings are answered, deadlines hold and cancelled calls end. The process has one caretaker for all
+// such loops, which stops a while after the last. Thread safe.
 class DrivenLoop {
  public:
   // Errors: UNAVAILABLE if the system refuses a thread or descriptors, RESOURCE_EXHAUSTED without
   //         memory.
   static absl::StatusOr<std::shared_ptr<DrivenLoop>> Create();
 
-  // By Create().
+  // For Create().
   explicit DrivenLoop(std::unique_ptr<EventLoop> loop);
   DrivenLoop(const DrivenLoop&) = delete;
   DrivenLoop& operator=(const DrivenLoop&) = delete;
 
   const ClientLoop& parts() const noexcept { return parts_; }
 
-  // Handles events until `done`, or until `until`; asks `done` first, and after each turn. It must
-  // not be one of the loop's own events that calls this.
+  // Handles events until `done` returns true, or until `until`. Calls `done` first and after each
+  // turn. Do not call in one of the loop's own events.
   void RunUntil(absl::FunctionRef<bool()> done, EventLoop::Clock::time_point until) noexcept;
 
-  // Handles what is ready, unless another thread does so, or has since the last call.
+  // Handles ready events, unless another thread does, or did since the last call.
   void RunReady() noexcept;
 
  private:
@@ -45,9 +45,9 @@ class DrivenLoop {
 
   std::mutex mutex_;
   std::condition_variable turned_;
-  bool running_ = false;  // a thread is in the loop
+  bool running_ = false;  // a thread runs the loop
   bool used_ = false;     // since the last RunReady()
-  size_t waiting_ = 0;    // threads that wait for `turned_`
+  size_t waiting_ = 0;    // threads waiting for `turned_`
   ReadChunks chunks_;
   const std::unique_ptr<EventLoop> loop_;
   const ClientLoop parts_;

@@ -18,7 +18,7 @@ absl::Status MakeStatus(absl::StatusCode code, std::string_view text) {
   return {code, AbslView(text)};
 }
 
-// 0 if it is not three digits.
+// 0 unless it has three digits.
 int HttpStatusOf(const HeaderBlock& headers) {
   const std::string_view text = headers.Find(":status").value_or("");
   if (text.size() != 3) return 0;
@@ -44,7 +44,7 @@ std::optional<std::string_view> Only(const std::vector<std::pair<std::string, st
 
 }  // namespace
 
-// Appends the fields of `block`. Several binary values may stand in one field, separated by commas.
+// Appends the fields of `block`. A field may have several binary values, separated by commas.
 absl::Status Response::Keep(const HeaderBlock& block, Fields& fields) {
   if (block.cut()) {
     return MakeStatus(absl::StatusCode::kResourceExhausted,
@@ -81,7 +81,7 @@ void Response::OnHeaders(const HeaderBlock& headers, bool end) {
   if (absl::Status status = Keep(headers, initial_); !status.ok()) {
     status_ = std::move(status);
   } else if (!is_grpc_) {
-    // What follows are not messages.
+    // The body is not gRPC messages.
     status_ = NotGrpc();
   }
 }
@@ -164,7 +164,7 @@ absl::Status Response::StatusOfTrailers() const {
     return MakeStatus(absl::StatusCode::kUnknown, "the server gave its status more than once");
   }
   const absl::StatusCode code = ParseStatusCode(*value);
-  // An answer of something else is no success, whatever it holds.
+  // An answer that is not gRPC's is never a success.
   if (code == absl::StatusCode::kOk) return is_grpc_ ? absl::OkStatus() : NotGrpc();
   for (const auto& [name, text] : trailing_) {
     if (name == kTextKey) return MakeStatus(code, PercentDecode(text));

@@ -1,4 +1,4 @@
-// A server's answer to a call, as a client reads it.
+// A server's answer to a call, as a client decodes it.
 #ifndef CBT_RPC_TRANSPORT_HTTP2_CLIENT_RESPONSE_H_
 #define CBT_RPC_TRANSPORT_HTTP2_CLIENT_RESPONSE_H_
 
@@ -18,9 +18,10 @@
 namespace cbt::rpc::http2 {
 
 // Turns the frames of an answer into messages and a status, by the rules of gRPC's
-// PROTOCOL-HTTP2.md. OK comes out in one case only: the answer is gRPC's, its trailers have one
-// grpc-status, which is 0, and all bytes before them were messages that have been taken. Belongs to
-// one thread at a time. Functions throw std::bad_alloc; the answer has failed then.
+// PROTOCOL-HTTP2.md. The status is OK in one case only: the answer is gRPC's, its trailers have
+// exactly one grpc-status, which is 0, and all bytes before them were complete messages that have
+// been taken. Belongs to one thread at a time. Functions throw std::bad_alloc, and the answer has
+// then failed.
 class Response {
  public:
   // Longer messages (bytes) end the answer.
@@ -32,18 +33,18 @@ class Response {
   void OnTrailers(const HeaderBlock& trailers);
   // END_STREAM, after the trailers if there are any.
   void OnEnd();
-  // The stream ended in another way, for this reason (not OK).
+  // The stream ended in any other way, for this reason (not OK).
   void OnFailure(absl::Status reason);
 
-  // The next message. False if it is not complete yet, or if the answer has failed before it: see
+  // The next message. Returns false if it is incomplete, or if the answer failed before it: see
   // status().
   bool Next(absl::Cord& message);
 
-  // Set when nothing more comes, and every message before the end was taken; or at once if no more
-  // messages can be read: then the rest of the stream is useless.
+  // Set once nothing more follows and every message before the end was taken; at once if no further
+  // message can be read, as the rest of the stream is then useless.
   const std::optional<absl::Status>& status() const noexcept { return status_; }
 
-  // Whether the stream has ended, perhaps with messages left to take.
+  // Whether the stream has ended, possibly with messages left to take.
   bool ended() const noexcept { return end_.has_value() || status_.has_value(); }
 
   size_t buffered() const noexcept { return reader_.buffered(); }
@@ -67,7 +68,7 @@ class Response {
   bool has_trailers_ = false;
   Fields initial_;
   Fields trailing_;
-  std::optional<absl::Status> end_;  // what the stream ended with
+  std::optional<absl::Status> end_;  // how the stream ended
   std::optional<absl::Status> status_;
 };
 
