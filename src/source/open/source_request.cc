@@ -177,7 +177,7 @@ absl::Status SourceRequest::OpenStream() {
   return absl::OkStatus();
 }
 
-// A pipe that was opened without blocking looks empty until somebody writes to it. Waiting for the
+// A pipe that was opened without blocking looks empty until a writer writes to it. Waiting for the
 // first bytes, or for the end of a writer without any, does what opening it with blocking would.
 absl::Status SourceRequest::WaitForWriter(int pipe) const {
   constexpr int64_t kLongestPoll = 60'000;

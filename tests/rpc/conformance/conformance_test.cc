@@ -25,12 +25,8 @@ namespace {
 
 rpc::ConformanceOptions OptionsFor(rpc::Api api, const std::string& address) {
   rpc::ConformanceOptions options;
-  options.request.address = address;
-  options.request.api = api;
-  options.request.snapshot_id = std::string("target");
+  options.request = PlantedRequest(api, address);
   options.request.base_snapshot_id = std::string("base");
-  options.request.token = std::string("token");
-  options.request.name_space = std::string("namespace");
   options.call_timeout = std::chrono::seconds(3);
   options.concurrent = 4;
   options.stall = std::chrono::milliseconds(20);

@@ -25,11 +25,7 @@ bool IsWireRule(const std::string& id) { return id.starts_with("wire-"); }
 
 rpc::ConformanceOptions OptionsFor(rpc::Api api, const std::string& address) {
   rpc::ConformanceOptions options;
-  options.request.address = address;
-  options.request.api = api;
-  options.request.snapshot_id = std::string("target");
-  options.request.token = std::string("token");
-  options.request.name_space = std::string("namespace");
+  options.request = PlantedRequest(api, address);
   options.call_timeout = std::chrono::seconds(20);
   options.concurrent = 2;
   options.stall = std::chrono::milliseconds(20);

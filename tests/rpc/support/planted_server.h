@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/rpc/client.h"
 #include "cbt/units.h"
 #include "reference/volume.h"
 #include "rpc/contract/completeness.h"
@@ -454,6 +455,17 @@ class PlantedServer {
   Service service_;
   std::unique_ptr<grpc::Server> server_;
 };
+
+// A request that planted servers answer, without a base.
+inline rpc::ListRequest PlantedRequest(rpc::Api api, const std::string& address) {
+  rpc::ListRequest request;
+  request.address = address;
+  request.api = api;
+  request.snapshot_id = std::string("target");
+  request.token = std::string("token");
+  request.name_space = std::string("namespace");
+  return request;
+}
 
 }  // namespace cbt::test
 
