@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Builds the site of documents and headers with Doxygen, any warning an error, and checks its links.
+"""Builds the site of documents and headers with Doxygen, with any warning as an error, and checks
+its links.
 
   build.py --output DIR [--stylesheet FILE]    the site in DIR/html
-  build.py --output DIR --warnings             only whether Doxygen warns; no site
-  build.py --output DIR --self-test            whether a bad comment and bad links are found
+  build.py --output DIR --warnings             only Doxygen's warnings; no site
+  build.py --output DIR --self-test            a bad comment and bad links must be found
 """
 
 import argparse
@@ -38,7 +39,9 @@ def tab(title, page, inside=""):
 
 
 def tree_of(index, there):
-    """The tree of a page of tables: a group for each table with a title. `there` gets every page in it."""
+    """The tree of a page of tables: a group for each table with a title. Adds every page to
+    `there`.
+    """
     there.add(index)
     groups = [("", [])]
     for cell in ROW.findall(index.read_text()):
@@ -54,7 +57,9 @@ def tree_of(index, there):
 
 
 def layout(output):
-    """Writes Doxygen's own layout with the documents in the order of docs/README.md; the path of it."""
+    """Writes Doxygen's own layout with the documents in the order of docs/README.md; returns its
+    path.
+    """
     path, there = output / "layout.xml", set()
     subprocess.run(["doxygen", "-l", path], check=True)
     tree = tree_of(ROOT / "docs/README.md", there)
@@ -71,12 +76,13 @@ def layout(output):
 
 def doxygen(arguments, *more):
     output = arguments.output.resolve()
-    shutil.rmtree(output / "html", ignore_errors=True)  # pages of an earlier run would be checked too
+    # pages of an earlier run would be checked too
+    shutil.rmtree(output / "html", ignore_errors=True)
     output.mkdir(parents=True, exist_ok=True)
     settings = [f"@INCLUDE = {ROOT / 'docs/site/Doxyfile'}", f"OUTPUT_DIRECTORY = {output}",
                 f"PROJECT_NUMBER = {version()}", f"LAYOUT_FILE = {layout(output)}"]
     if arguments.warnings:
-        # Links are resolved where text is written; XML is the quickest that is.
+        # Links are resolved when output is written; XML is the fastest.
         settings += ["GENERATE_HTML = NO", "GENERATE_XML = YES", "XML_PROGRAMLISTING = NO"]
     if arguments.stylesheet:
         settings.append(f"HTML_EXTRA_STYLESHEET += {arguments.stylesheet.resolve()}")
@@ -100,12 +106,12 @@ class Page(html.parser.HTMLParser):
                 self.links.add(value)
 
 
-# Doxygen links this list also where all that it would have is private.
+# Doxygen links this list even if all its entries are private.
 NOT_WRITTEN = "#nested-classes"
 
 
 def broken_links(site):
-    """Links inside the site whose page or anchor is missing. Nothing outside of it is asked for."""
+    """Links within the site whose page or anchor is missing. External links are not checked."""
     pages = {path.resolve(): Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
     found = []
     for path, page in pages.items():

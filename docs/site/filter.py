@@ -1,7 +1,7 @@
-"""Doxygen's input filter: prints one file of the source tree as Doxygen reads it best.
+"""Doxygen's input filter: prints a file of the source tree in the form that Doxygen reads best.
 
-Headers are written with plain comments and documents with GitHub's links, for people who read them where they
-are. Run in the source tree: filter.py FILE.
+Headers have plain comments and documents have GitHub's links, for people who read the sources. Run
+in the source tree: filter.py FILE.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ MAIN_PAGE = pathlib.Path("README.md")
 FENCED = re.compile(r"(^[ ]*```.*?^[ ]*```[ ]*$)", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#{1,6})[ ]+(.*?)[ ]*$", re.MULTILINE)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
-# Doxygen lists an operator that is a friend, and forgets to write what the list links.
+# Doxygen lists a friend operator, but does not write the target of the list's link.
 FRIEND = re.compile(r"^(\s*)friend (?!class )")
 COMMENT = re.compile(r"^(\s*)//(?!/)(.*)$")
 # For clang-tidy, not for readers.
@@ -28,7 +28,7 @@ def anchor_of(heading):
 
 
 def label_of(path, anchor=""):
-    """Doxygen's labels are one space of names; `path` is relative to the source tree."""
+    """Doxygen's labels share one name space; `path` is relative to the source tree."""
     name = "page_" + re.sub(r"\W", "_", path.with_suffix("").as_posix())
     return name + ("__" + re.sub(r"\W", "_", anchor) if anchor else "")
 
@@ -48,7 +48,9 @@ def link_for(page, match):
 
 
 def prose(page, text, seen):
-    """A part of a document between fenced code; links may go over the end of a line. `seen`: its anchors so far."""
+    """A part of a document between fenced code; links may span lines. `seen`: the anchors so
+    far.
+    """
 
     def heading(match):
         marks, words = match.groups()
@@ -70,12 +72,14 @@ def markdown(page, text):
             yield prose(page, part, seen)
         elif part.lstrip().startswith("```cpp"):
             yield part
-        else:  # Doxygen highlights no other language, and warns of some
+        else:  # Doxygen highlights no other language, and warns about some
             yield re.sub(r"^(\s*```).*", r"\1", part, count=1)
 
 
 def plain(text):
-    """Prose, in which Doxygen shall see no tags, commands or references; code between backticks stays."""
+    """Prose in which Doxygen must not see tags, commands or references; code between backticks
+    stays.
+    """
     parts = text.split("`")
     parts[::2] = [re.sub(r"[\\<>@#&]", r"\\\g<0>", part) for part in parts[::2]]
     return "`".join(parts)
@@ -87,7 +91,7 @@ class Header:
     def __init__(self):
         self.code = False
         self.after_blank = True
-        self.column = None  # where the comment after a member began
+        self.column = None  # the column of the comment after a member
         self.first = True
 
     def line(self, line):
