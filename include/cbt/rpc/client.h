@@ -69,7 +69,9 @@ struct ListRequest {
   // How long a client tries again without progress: from the first failure on, until a new tuple
   // arrives. Before the first message it tries again after UNAVAILABLE; later, when the stream
   // breaks (UNAVAILABLE, or CANCELLED by the server). Waits 0.1 s first and doubles the wait up to
-  // 5 s, less a random part of at most half. Zero: the first failure is final.
+  // 5 s, less a random part of at most half. Before the first message, what time seldom mends is
+  // tried for 5 s at most: a host without an address, TLS that is refused on either side, a peer
+  // that answers in another protocol. Zero: the first failure is final.
   std::chrono::milliseconds retry_for = std::chrono::minutes(5);
 
   // Returns the tuples as they were received: the last block of a FIXED_LENGTH stream keeps its

@@ -187,7 +187,8 @@ absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,
   request.on_resume = [name, last = LastWarning()](uint64_t offset,
                                                    const absl::Status& reason) mutable {
     if (!last.IsNews(offset, reason)) return;
-    Note(name, "warning: resuming at " + std::to_string(offset) + " after: " + MessageOf(reason));
+    const std::string what = offset == 0 ? "trying again" : "resuming at " + std::to_string(offset);
+    Note(name, "warning: " + what + " after: " + MessageOf(reason));
   };
   return request;
 }

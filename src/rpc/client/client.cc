@@ -27,6 +27,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::system_clock;
 
+// For what time seldom mends, before the first message: long enough for a name that is just being
+// published, or a certificate that is just being replaced.
+constexpr milliseconds kLittleHope{5000};
+
 // The request, and how to open a stream for it at an offset.
 class Caller {
  public:
@@ -43,10 +47,11 @@ class Caller {
   Deadline deadline() const noexcept { return deadline_; }
   const Contract& contract() const noexcept { return ContractOf(request_.api); }
 
-  absl::StatusOr<std::unique_ptr<InboundStream>> Call(uint64_t offset) const {
-    const absl::StatusOr<std::shared_ptr<Channel>> channel = connect_();
-    if (!channel.ok()) return channel.status();
-    return OpenMessageStream(*channel, contract(), RequestAt(offset), deadline_, request_.stop,
+  absl::StatusOr<std::shared_ptr<Channel>> Connect() const { return connect_(); }
+
+  std::unique_ptr<InboundStream> Call(const std::shared_ptr<Channel>& channel,
+                                      uint64_t offset) const {
+    return OpenMessageStream(channel, contract(), RequestAt(offset), deadline_, request_.stop,
                              request_.stall_timeout);
   }
 
@@ -130,11 +135,9 @@ struct Opened {
   MetadataMessage first;
 };
 
-absl::StatusOr<Opened> OpenStream(const Caller& caller) {
+absl::StatusOr<Opened> OpenStream(const Caller& caller, const std::shared_ptr<Channel>& channel) {
   const uint64_t offset = caller.request().starting_offset;
-  absl::StatusOr<std::unique_ptr<InboundStream>> stream = caller.Call(offset);
-  if (!stream.ok()) return stream.status();
-  Opened opened{*std::move(stream), caller.Checker(offset), {}};
+  Opened opened{caller.Call(channel, offset), caller.Checker(offset), {}};
   absl::StatusOr<bool> more = opened.stream->Next(opened.first);
   if (!more.ok()) return more.status();
   if (!*more) return NoMessage();
@@ -314,9 +317,9 @@ absl::Status RemoteCursorImpl::Reopen() {
   tuples_before_ += digest_.tuples();
   bytes_before_ += digest_.bytes();
   digest_ = StreamDigest();
-  absl::StatusOr<std::unique_ptr<InboundStream>> stream = caller_.Call(floor_);
-  if (!stream.ok()) return stream.status();
-  stream_ = *std::move(stream);
+  const absl::StatusOr<std::shared_ptr<Channel>> channel = caller_.Connect();
+  if (!channel.ok()) return channel.status();
+  stream_ = caller_.Call(*channel, floor_);
   stream_offset_ = floor_;
   checker_.emplace(caller_.Checker(floor_));
   absl::StatusOr<bool> more = stream_->Next(message_);
@@ -420,14 +423,20 @@ absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest
   }
   Caller caller(request, std::move(connect));
   RetryWindow window(open_for);
+  RetryWindow short_window(std::min(open_for, kLittleHope));
   for (;;) {
-    absl::StatusOr<Opened> opened = OpenStream(caller);
+    const absl::StatusOr<std::shared_ptr<Channel>> channel = caller.Connect();
+    absl::StatusOr<Opened> opened =
+        channel.ok() ? OpenStream(caller, *channel) : absl::StatusOr<Opened>(channel.status());
     if (opened.ok()) {
       return std::make_unique<RemoteCursorImpl>(std::move(caller), std::move(opened->stream),
                                                 opened->checker, std::move(opened->first));
     }
     if (!absl::IsUnavailable(opened.status())) return opened.status();
-    absl::Status waited = caller.WaitToRetry(window, request.starting_offset, opened.status());
+    const bool hope = !channel.ok() || (*channel)->WaitingMayHelp();
+    if (hope) short_window.NoteProgress();
+    absl::Status waited =
+        caller.WaitToRetry(hope ? window : short_window, request.starting_offset, opened.status());
     if (!waited.ok()) return waited;
   }
 }

@@ -153,6 +153,27 @@ TEST(Retry, GivesUpWhenTheWindowIsUsedUp) {
   }
 }
 
+// A host without an address: too many dots for any, so that no name server is asked.
+constexpr char kNowhere[] = "no..where:1";
+
+TEST(Retry, AHostWithoutAnAddressIsNotWaitedForLong) {
+  rpc::ListRequest request = RequestTo(kNowhere);
+  request.retry_for = std::chrono::minutes(5);
+  int attempts = 0;
+  request.on_resume = [&](uint64_t, const absl::Status& reason) {
+    ++attempts;
+    EXPECT_THAT(std::string(reason.message()), HasSubstr(kNowhere));
+  };
+  const auto began = std::chrono::steady_clock::now();
+  const absl::Status status = ListAll(request).status();
+  // The request's own time, a minute, was not used up.
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("can't connect to no..where:1: "));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(40));
+  // A name may be new.
+  EXPECT_GE(attempts, 2);
+}
+
 TEST(Retry, ProgressResetsTheWindow) {
   // One tuple per call: the retry delays, at least 50 ms each, add up to more than the window.
   constexpr uint64_t kTuples = 20;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
@@ -130,6 +131,48 @@ TEST_F(Tls, AnotherAuthorityAndPlainTextAreRefused) {
   EXPECT_EQ(List(Trusting("other.pem")).code(), StatusCode::kUnavailable);
   EXPECT_NE(std::string(List(Trusting("other.pem")).message()), "");
   EXPECT_EQ(List({}).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(provider.calls, 0);
+}
+
+// Time mends none of these. A server that restarts is waited for (rpc/client/retry_test), and so is
+// one that closes connections without a word, as it does when TLS is expected and plain text comes.
+TEST_F(Tls, WhatDoesNotFitIsNotWaitedForLong) {
+  Start(Files("server", /*client_ca=*/true));
+  FunctionProvider plain_provider(
+      [](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+        return Extents(CursorOver({{0, 1}}, 4096));
+      });
+  ASSERT_OK_AND_ASSIGN(const auto plain,
+                       rpc::Server::Start(plain_provider, {.listen = "127.0.0.1:0"}));
+  struct Case {
+    const char* name;
+    int port;
+    rpc::ClientTlsOptions tls;
+  };
+  const std::array<Case, 3> cases = {{
+      {"a server's certificate of another authority", server->port(), Trusting("other.pem")},
+      {"no certificate of the client", server->port(), Trusting("ca.pem")},
+      {"TLS against plain text", plain->port(), Trusting("ca.pem")},
+  }};
+  std::vector<std::thread> threads;
+  for (const Case& one : cases) {
+    threads.emplace_back([&one] {
+      rpc::ListRequest request;
+      request.address = "127.0.0.1:" + std::to_string(one.port);
+      request.snapshot_id = "s";
+      request.tls = one.tls;
+      request.timeout = seconds(60);
+      request.retry_for = seconds(300);
+      std::atomic<int> attempts = 0;
+      request.on_resume = [&](uint64_t, const absl::Status&) { ++attempts; };
+      const auto began = std::chrono::steady_clock::now();
+      EXPECT_EQ(rpc::RemoteCursor::Open(request).status().code(), StatusCode::kUnavailable)
+          << one.name;
+      EXPECT_LT(std::chrono::steady_clock::now() - began, seconds(40)) << one.name;
+      EXPECT_GE(attempts, 2) << one.name;  // the certificate may just be replaced
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(provider.calls, 0);
 }
 

@@ -172,6 +172,7 @@ void Connection::Handshake() noexcept {
     unsigned int bytes = 0;
     SSL_get0_alpn_selected(ssl, &name, &bytes);
     if (std::string_view(reinterpret_cast<const char*>(name), bytes) != "h2") {
+      mismatched_ = true;
       return EndFor(EndCause::kHandshake,
                     Unavailable("TLS: the peer has not agreed to HTTP/2 (ALPN h2)"));
     }

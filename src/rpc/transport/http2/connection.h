@@ -168,6 +168,8 @@ class Connection final : private Watch {
   bool ready() const noexcept { return ready_; }
   bool draining() const noexcept { return draining_; }
   bool ended() const noexcept { return ended_; }
+  // Whether it ended because the two sides do not fit: TLS was refused, or HTTP/2 is not spoken.
+  bool mismatched() const noexcept { return mismatched_ || socket_->refused_by_tls(); }
   // Whether Open() may be called: no GOAWAY was sent or received.
   bool CanOpen() const noexcept { return !ended_ && !draining_ && !goaway_received_; }
   // Clients: whether one more stream could be opened and all of them reset at once without the
@@ -244,6 +246,7 @@ class Connection final : private Watch {
   EndCause cause_ = EndCause::kOther;
   uint32_t interest_ = 0;
   bool handshaken_ = false;
+  bool mismatched_ = false;
   bool ready_ = false;
   bool draining_ = false;  // Shutdown() was called
   bool last_goaway_sent_ = false;

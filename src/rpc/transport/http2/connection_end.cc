@@ -116,6 +116,7 @@ void Connection::NoteProtocolError(const nghttp2_frame& goaway) noexcept {
   } catch (const std::bad_alloc&) {
     reason_ = absl::Status(absl::StatusCode::kUnavailable, "");
   }
+  mismatched_ = !ready_;
   terminating_ = goaway_written_ = true;
   terminate_began_ = loop_.now();
   ScheduleTimer();

@@ -252,4 +252,8 @@ std::string SocketStream::ErrorText() const {
   return text;
 }
 
+bool SocketStream::refused_by_tls() const noexcept {
+  return ssl_error_ != 0 && ERR_GET_REASON(ssl_error_) != SSL_R_UNEXPECTED_EOF_WHILE_READING;
+}
+
 }  // namespace cbt::rpc::http2

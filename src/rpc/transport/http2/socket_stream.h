@@ -75,6 +75,9 @@ class SocketStream {
   // Why the last operation returned kError. Throws std::bad_alloc.
   std::string ErrorText() const;
 
+  // Whether that was TLS's own refusal, on this side or the peer's, and not a broken connection.
+  bool refused_by_tls() const noexcept;
+
  private:
   SocketStream(OwnedDescriptor fd, OwnedSsl ssl) noexcept;
   Result PlainWrite(std::span<const iovec> parts) noexcept;

@@ -175,10 +175,10 @@ void ChannelCore::Attempt(bool at_once) noexcept {
 void ChannelCore::OnConnected(absl::StatusOr<OwnedDescriptor> socket) noexcept try {
   absl::Status status = socket.status();
   if (status.ok()) status = OpenConnection(*std::move(socket));
-  if (!status.ok()) return OnAttemptFailed(status);
+  if (!status.ok()) return OnAttemptFailed(status, !absl::IsNotFound(status));
   OpenWaiting();
 } catch (const std::bad_alloc&) {
-  OnAttemptFailed(OutOfMemory());
+  OnAttemptFailed(OutOfMemory(), true);
 }
 
 absl::Status ChannelCore::OpenConnection(OwnedDescriptor socket) {
@@ -206,6 +206,7 @@ void ChannelCore::RetireCurrent() noexcept {
 
 void ChannelCore::OnReady(Connection& connection) noexcept {
   if (&connection != current_.get()) return;
+  waiting_may_help_ = true;
   backoff_ = {};
   next_attempt_ = {};
   {
@@ -246,15 +247,16 @@ void ChannelCore::OnClosed(Connection& connection, const absl::Status& reason) n
   } catch (const std::bad_alloc&) {
     status = OutOfMemory();
   }
-  if (failed) OnAttemptFailed(reason.ok() ? status : reason);
+  if (failed) OnAttemptFailed(reason.ok() ? status : reason, !connection.mismatched());
   while (CallCore* const call = lost_.PopFront()) call->Fail(status);
   if (!waiting_.empty() || HasWaiters()) Attempt(!waiting_.empty());
 }
 
-void ChannelCore::OnAttemptFailed(const absl::Status& reason) noexcept {
+void ChannelCore::OnAttemptFailed(const absl::Status& reason, bool waiting_may_help) noexcept {
   // Unlike std::random_device, this never throws.
   thread_local std::minstd_rand random(
       static_cast<uint32_t>(Clock::now().time_since_epoch().count()));
+  waiting_may_help_ = waiting_may_help;
   backoff_ = std::clamp<Clock::duration>(backoff_ * 8 / 5, kFirstBackoff, kLastBackoff);
   // Plus or minus a fifth, so that the clients of a restarted server do not all return at once.
   next_attempt_ = Clock::now() + backoff_ * std::uniform_int_distribution(80, 120)(random) / 100;

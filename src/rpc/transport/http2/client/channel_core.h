@@ -2,6 +2,7 @@
 #ifndef CBT_RPC_TRANSPORT_HTTP2_CLIENT_CHANNEL_CORE_H_
 #define CBT_RPC_TRANSPORT_HTTP2_CLIENT_CHANNEL_CORE_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -60,6 +61,9 @@ class ChannelCore final : private ConnectionListener, private Connector::Listene
   // run it; otherwise null.
   absl::Status Connect(std::chrono::system_clock::time_point deadline, DrivenLoop* driven);
 
+  // In any thread. See Channel::WaitingMayHelp().
+  bool WaitingMayHelp() const noexcept { return waiting_may_help_.load(); }
+
   // Opens the call on a connection, now or once there is one, or fails it.
   void StartCall(CallCore& call) noexcept;
 
@@ -96,7 +100,7 @@ class ChannelCore final : private ConnectionListener, private Connector::Listene
   void OpenWaiting() noexcept;
   void RetireCurrent() noexcept;
   void Attempt(bool at_once) noexcept;
-  void OnAttemptFailed(const absl::Status& reason) noexcept;
+  void OnAttemptFailed(const absl::Status& reason, bool waiting_may_help) noexcept;
   void OnWanted() noexcept;
   bool HasWaiters() noexcept;
   void WakeWaiters(const absl::Status& result) noexcept;
@@ -119,6 +123,7 @@ class ChannelCore final : private ConnectionListener, private Connector::Listene
   std::condition_variable changed_;
   Waiter* waiters_ = nullptr;  // guarded by mutex_
   absl::Status last_failure_;  // written in the loop with the lock held
+  std::atomic<bool> waiting_may_help_ = true;
 
   MemberTask<ChannelCore, &ChannelCore::Destroy> destroy_task_{*this};
   MemberTask<ChannelCore, &ChannelCore::OnWanted> wanted_task_{*this};

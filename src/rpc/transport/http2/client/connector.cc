@@ -139,7 +139,7 @@ void Connector::OnResolved(int error, addrinfo* list) noexcept {
   lookup_ = nullptr;
   list_.reset(list);
   if (error != 0) {
-    return Fail(MakeStatusNoThrow(absl::StatusCode::kUnavailable, gai_strerror(error)));
+    return Fail(MakeStatusNoThrow(absl::StatusCode::kNotFound, gai_strerror(error)));
   }
   next_ = list;
   left_ = 0;

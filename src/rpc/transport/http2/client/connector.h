@@ -21,8 +21,8 @@ class Connector final : private Watch {
  public:
   class Listener {
    public:
-    // A connected, non-blocking socket, or UNAVAILABLE with the reason. Never called within
-    // Start(). The connector may be restarted or destroyed here.
+    // A connected, non-blocking socket; NOT_FOUND if the host has no address; or UNAVAILABLE with
+    // the reason. Never called within Start(). The connector may be restarted or destroyed here.
     virtual void OnConnected(absl::StatusOr<OwnedDescriptor> socket) noexcept = 0;
 
    protected:
