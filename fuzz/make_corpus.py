@@ -246,9 +246,9 @@ def add_map_files(corpora, cbt):
         bits, out = pathlib.Path(folder) / "bits", pathlib.Path(folder) / "map.cbm"
         for name, content in (("sparse", bytes([1, 0, 0, 128]) * 64), ("full", b"\xff" * 8192), ("empty", bytes(32))):
             bits.write_bytes(content)
-            subprocess.run([cbt, "map", "convert", bits, "--from", "bitmap", "--capacity", str(len(content) * 8 * 4096),
-                            "--volume-name", "vol1", "--base-name", "monday", "--target-name", "tuesday", "--output", out],
-                           check=True)
+            subprocess.run([cbt, "map", "convert", bits, "--from", "bitmap", "--block-size", "4096", "--capacity",
+                            str(len(content) * 8 * 4096), "--volume-name", "vol1", "--base-name", "monday", "--target-name", "tuesday",
+                            "--output", out], check=True)
             corpora.add("map_files", f"file_{name}", b"\0\x33\1" + out.read_bytes())
 
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -62,6 +63,10 @@ void AddVerbosityToAll(CLI::App& app) {
   if (subcommands.empty()) AddVerbosityOptions(app);
 }
 
+void ReplaceFirst(std::string& text, std::string_view from, std::string_view to) {
+  if (const size_t at = text.find(from); at != std::string::npos) text.replace(at, from.size(), to);
+}
+
 int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
   const std::string name = ChosenName(app);
   if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) {
@@ -70,6 +75,9 @@ int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
     return kExitUsage;
   }
   std::string why = error.what();
+  // Of an argument that may be given several times.
+  ReplaceFirst(why, ": At Most ", ": at most ");
+  ReplaceFirst(why, " required but received ", " expected, got ");
   const CLI::App& deepest = Deepest(app);
   const std::vector<std::string> rest = app.remaining(true);
   const bool lacks_subcommand = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr &&
@@ -82,6 +90,17 @@ int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
   const std::string help = name.empty() ? "cbt --help" : "cbt " + name + " --help";
   PrintLine(name, "usage: " + why + " (see " + help + ")");
   return kExitUsage;
+}
+
+// Last first, as the parser takes them. `cbt help list` is `cbt list --help`.
+std::vector<std::string> ArgumentsOf(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  if (!arguments.empty() && arguments.front() == "help") {
+    arguments.erase(arguments.begin());
+    arguments.emplace_back("--help");
+  }
+  std::reverse(arguments.begin(), arguments.end());
+  return arguments;
 }
 
 int ParseAndRun(int argc, char** argv) {
@@ -108,7 +127,7 @@ int ParseAndRun(int argc, char** argv) {
   AddVerbosityToAll(app);
   AddDescribe(app, command);
   try {
-    app.parse(argc, argv);
+    app.parse(ArgumentsOf(argc, argv));
   } catch (const CLI::CallForHelp&) {
     return Print(app.help());
   } catch (const CLI::CallForVersion& version) {

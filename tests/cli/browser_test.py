@@ -67,8 +67,8 @@ class BrowserTest(CbtTest):
             raw, path = self.path(f"{chain}.{day}.roaring"), self.path(f"{chain}.{day}.cbm")
             with open(raw, "wb") as file:
                 file.write(roaring32(days[day - 1], False))
-            self.ok("map", "convert", raw, "--from", "roaring32", "--capacity", capacities[day], "--output", path,
-                    "--volume-name", volume, "--base-name", names[day - 1], "--target-name", names[day])
+            self.ok("map", "convert", raw, "--from", "roaring32", "--capacity", capacities[day], "--block-size", GRANULARITY,
+                    "--output", path, "--volume-name", volume, "--base-name", names[day - 1], "--target-name", names[day])
             return path
 
         with futures.ThreadPoolExecutor(4) as pool:
@@ -380,8 +380,8 @@ class OutputTest(CbtTest):
         raw, good = self.path("raw"), self.path("1.cbm")
         with open(raw, "wb") as file:
             file.write(roaring32({1, 2}, False))
-        self.ok("map", "convert", raw, "--from", "roaring32", "--capacity", "1M", "--output", good,
-                "--volume-name", "v", "--base-name", "a", "--target-name", "b")
+        self.ok("map", "convert", raw, "--from", "roaring32", "--capacity", "1M", "--block-size", GRANULARITY,
+                "--output", good, "--volume-name", "v", "--base-name", "a", "--target-name", "b")
         self.ok("chain", "append", chain, good)
         name = next(name for name in os.listdir(chain) if name.startswith("map-"))
         with open(os.path.join(chain, name), "r+b") as file:

@@ -135,6 +135,22 @@ class Words(support.CbtTest):
         self.assertIn("--by-extents", self.fails(2, "delta", text, "--from", "rbd-json", "--by-extents"))
         self.assertIn("(--as)", self.fails(2, "map", "info", text, "--from", "rbd-json", "--capacity", "1M"))
 
+    def test_help_is_a_word_too(self):
+        self.assertEqual(self.ok("help"), self.ok("--help"))
+        self.assertEqual(self.ok("help", "map", "convert"), self.ok("map", "convert", "--help"))
+        self.assertIn("'frob'", self.fails(2, "help", "frob"))
+
+    def test_a_map_is_not_written_where_text_is_meant(self):
+        base, target = self.write("mon.img", b"a" * 9000), self.write("tue.img", b"b" * 9000)
+        for name in ("out.csv", "out.json", "out.ndjson", "out.txt"):
+            path = self.path(name)
+            for more in ((), ("--format", "csv")):
+                self.assertIn("redirect stdout", self.fails(2, "delta", base, target, "--output", path, *more))
+            self.assertFalse(os.path.exists(path))
+
+    def test_too_many_of_a_kind(self):
+        self.assertIn("IMAGE: at most 2 expected, got 3", self.fails(2, "verify", "a", "b", "c", "--map", "d"))
+
     def test_urls_are_no_addresses(self):
         for address in ("http://host:50051", "https://host:50051", "https://host"):
             for command in (["list"], ["conform"]):

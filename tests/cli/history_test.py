@@ -1,8 +1,11 @@
 """`cbt chain show`: pictures of a volume's history, compared with its maps."""
 
+import fcntl
 import os
 import pty
 import re
+import struct
+import termios
 import xml.etree.ElementTree
 
 import support
@@ -25,8 +28,8 @@ class HistoryTest(CbtTest):
             raw, path = self.path("raw.roaring"), self.path(f"{day}.cbm")
             with open(raw, "wb") as file:
                 file.write(roaring32(sorted(blocks), False))
-            self.ok("map", "convert", raw, "--capacity", capacity, "--output", path, "--volume-name", volume,
-                    "--base-name", f"s{day - 1}", "--target-name", f"s{day}")
+            self.ok("map", "convert", raw, "--capacity", capacity, "--block-size", GRANULARITY, "--output", path,
+                    "--volume-name", volume, "--base-name", f"s{day - 1}", "--target-name", f"s{day}")
             paths.append(path)
         if paths:
             self.ok("chain", "append", chain, *paths)
@@ -98,6 +101,34 @@ class HistoryTest(CbtTest):
         self.assertEqual(on_terminal({"NO_COLOR": ""}), colour)
         self.assertEqual(on_terminal({"NO_COLOR": "1"}), plain)
         self.assertEqual(on_terminal({}, "--color", "never"), plain)
+
+    def test_rows_fit_the_terminal(self):
+        chain = self.make([{0, 1}, {62}])
+
+        def on_terminal(columns):
+            ours, theirs = pty.openpty()
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+            self.assertEqual(run("chain", "show", chain, "--color", "never", stdout=theirs).code, 0)
+            os.close(theirs)
+            got = b""
+            try:
+                while piece := os.read(ours, 4096):
+                    got += piece
+            except OSError:  # how Linux ends it
+                pass
+            os.close(ours)
+            return got.decode().replace("\r\n", "\n")
+
+        self.assertEqual(on_terminal(200), self.ok("chain", "show", chain))
+        for columns, cells in ((103, 32), (80, 32), (72, 32), (71, 16), (56, 16), (55, 8), (48, 8), (10, 8)):
+            text = on_terminal(columns)
+            rows = self.rows(text)
+            self.assertEqual({len(rows[name][2]) for name in ("s1", "s2")}, {cells}, columns)
+            # No change is lost with the cells.
+            self.assertEqual(rows["s1"][2], "#" + "." * (cells - 1) if cells == 32 else rows["s1"][2])
+            self.assertTrue(rows["s1"][2][0] != "." and rows["s2"][2][-1] != ".", text)
+            if columns >= 80:
+                self.assertLessEqual(max(map(len, text.splitlines())), columns)
 
     def test_svg(self):
         chain, path = self.make([{0}, {10, 11}], volume=MARK), self.path("out.svg")

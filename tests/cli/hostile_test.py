@@ -201,7 +201,7 @@ class DeafReaders(Hostile):
     def setUp(self):
         super().setUp()
         bits = self.write("bits", b"\x55" * (MIB // 4))
-        self.ok("map", "convert", bits, "--from", "bitmap", "--as", "allocated", "--capacity",
+        self.ok("map", "convert", bits, "--from", "bitmap", "--as", "allocated", "--block-size", "4096", "--capacity",
                 str(2 * MIB * 4096), "--volume-name", "vol1", "--target-name", "many", "--output",
                 os.path.join(self.root, "vol1", "many.cbm"))
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import stat
 import subprocess
+import threading
 import time
 import urllib.request
 
@@ -143,13 +144,44 @@ class Contracts(ServicesTest):
     def test_relay_before_a_plugin_that_comes_later(self):
         relay = self.start("relay", "--plugin", f"unix://{self.path('plugin')}", "--listen",
                            f"unix://{self.path('relay')}", "--tokens", self.path("tokens"))
-        self.fails(3, "list", relay.address, *self.pair("kubernetes"))
+        # Without options of a log too, the reason is where the relay's operator looks.
+        line = self.fails(3, "list", relay.address, *self.pair("kubernetes"), "--retry-for", "0")
+        number = re.search(r"\(error (\w+) in the relay's log\)", line)[1]
+        record = next(record for record in self.log().splitlines() if number in record)
+        self.assertIn("can't connect to unix://", record)
+        self.assertIn("No such file", record)
+        self.assertNotIn("stream closed", self.log())
+        self.assertIn("--api csi", self.fails(3, "list", relay.address, *self.pair("csi")))
         server = self.serve()
         deadline = time.monotonic() + 20
         while support.run("list", relay.address, *self.pair("kubernetes")).code != 0:
             self.assertLess(time.monotonic(), deadline)
         self.stop(server)
         self.stop(relay)
+
+    def test_what_time_seldom_mends_is_not_waited_for_long(self):
+        def answer_as_http_1(listener):
+            while True:
+                try:
+                    peer = listener.accept()[0]
+                except OSError:
+                    return
+                with peer:
+                    peer.recv(4096)
+                    peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            thread = threading.Thread(target=answer_as_http_1, args=(listener,), daemon=True)
+            thread.start()
+            for address, why in ((f"127.0.0.1:{listener.getsockname()[1]}", "HTTP/2"), ("no..where:1", "can't connect to no..where:1: ")):
+                began = time.monotonic()
+                result = support.run("list", address, "--snapshot", "s", "--retry-for", "300")
+                self.assertEqual(result.code, 3, result)
+                self.assertIn(why, result.stderr)
+                self.assertIn("trying again after", result.stderr)
+                self.assertLess(time.monotonic() - began, 100)
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
     def test_metrics(self):
         server = self.serve("--metrics", "127.0.0.1:0")

@@ -34,7 +34,8 @@ class Faults(FaultsTest):
             file.write(sum(1 << b for b in blocks).to_bytes(125, "little"))
         path = os.path.join(self.folder, name)
         ok(CBT, "map", "convert", raw, "--from", "bitmap", "--capacity", str(1000 * GRANULARITY),
-           "--output", path, "--volume-name", "vol", "--base-name", base, "--target-name", target)
+           "--block-size", str(GRANULARITY), "--output", path, "--volume-name", "vol", "--base-name", base,
+           "--target-name", target)
         return path
 
     def faults(self, *command, random_kills=RANDOM_KILLS):

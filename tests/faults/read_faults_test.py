@@ -203,7 +203,7 @@ class ReadFaults(FaultsTest):
     def map_file(self, name, blocks, base, target):
         bits = self.write("bits", sum(1 << b for b in blocks).to_bytes(125, "little"))
         path = self.path(name)
-        ok(CBT, "map", "convert", bits, "--from", "bitmap", "--capacity", 1000 * 4096, "--output",
+        ok(CBT, "map", "convert", bits, "--from", "bitmap", "--capacity", 1000 * 4096, "--block-size", 4096, "--output",
            path, "--volume-name", "vol", "--base-name", base, "--target-name", target)
         return path
 

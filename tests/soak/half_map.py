@@ -15,7 +15,7 @@ def make_root(cbt, folder):
     with open(bits, "wb") as file:
         file.write(b"\x55" * (TUPLES // 4))
     subprocess.run(
-        [cbt, "map", "convert", bits, "--from", "bitmap", "--as", "allocated", "--capacity",
+        [cbt, "map", "convert", bits, "--from", "bitmap", "--as", "allocated", "--block-size", str(GRANULARITY), "--capacity",
          str(2 * TUPLES * GRANULARITY), "--volume-name", "v", "--target-name", "s", "--output",
          os.path.join(root, "v", "s.cbm")], check=True)
     return root

@@ -168,7 +168,7 @@ class Folder:
         self.bitmap(bits, blocks, -(-capacity // GRANULARITY))
         names = ["--volume-name", volume, "--target-name", target]
         self.run(self.cbt, "map", "convert", bits, "--from", "bitmap", "--capacity", capacity,
-                 "--output", path, *names, *(["--base-name", base] if base else []),
+                 "--block-size", GRANULARITY, "--output", path, *names, *(["--base-name", base] if base else []),
                  "--as", "delta" if base else "allocated")
         os.unlink(bits)
 

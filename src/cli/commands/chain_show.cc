@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "cli/support/input_files.h"
 #include "cli/support/output_place.h"
 #include "cli/support/status.h"
+#include "cli/support/terminal.h"
 
 namespace cbt::cli {
 namespace {
@@ -35,8 +38,15 @@ bool WantsColour(const std::string& choice) {
   return isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
+constexpr size_t kColumns = 64;
+
+// Fewer on a narrow terminal: rows that wrap are no picture.
+size_t TextColumns(const History& history) {
+  const std::optional<size_t> line = TerminalColumns(STDOUT_FILENO);
+  return line.has_value() ? std::min(kColumns, HistoryTextColumns(history, *line)) : kColumns;
+}
+
 absl::Status Show(const ShowArguments& arguments) {
-  constexpr size_t kColumns = 64;
   const bool svg_to_stdout = IsStdout(arguments.svg);
   const bool html_to_stdout = IsStdout(arguments.html);
   if (svg_to_stdout && html_to_stdout) {
@@ -55,14 +65,17 @@ absl::Status Show(const ShowArguments& arguments) {
   }
   // Stdout holds one document alone.
   if (html_to_stdout && arguments.svg.empty()) return absl::OkStatus();
-  const absl::StatusOr<HistoryPicture> picture =
-      ReadHistoryPicture(history, arguments.rows, kColumns);
-  if (!picture.ok()) return picture.status();
   if (!arguments.svg.empty()) {
+    const absl::StatusOr<HistoryPicture> picture =
+        ReadHistoryPicture(history, arguments.rows, kColumns);
+    if (!picture.ok()) return picture.status();
     absl::Status status = WriteDocument(arguments.svg, inputs, HistorySvg(history, *picture));
     if (!status.ok()) return status;
   }
   if (svg_to_stdout || html_to_stdout) return absl::OkStatus();
+  const absl::StatusOr<HistoryPicture> picture =
+      ReadHistoryPicture(history, arguments.rows, TextColumns(history));
+  if (!picture.ok()) return picture.status();
   Output output(STDOUT_FILENO, "stdout");
   output.Append(HistoryText(history, *picture, WantsColour(arguments.colour)));
   return output.Close();

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
 #include "cbt/requested_cursor.h"
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/fallback.h"
@@ -208,7 +210,15 @@ void AddList(CLI::App& app, Command& command) {
       "Example: what changed from Monday to Tuesday\n"
       "  cbt list unix:///run/cbt.sock --snapshot vol1/tuesday --base vol1/monday");
   sub->callback([arguments, &command] {
-    command = [arguments] { return Report("list", List(*arguments), Origin::kServer); };
+    command = [arguments] {
+      absl::Status status = List(*arguments);
+      if (absl::IsUnimplemented(status)) {
+        status = absl::UnimplementedError(
+            absl::StrCat(MessageOf(status), " (does the service offer --api ",
+                         AbslView(rpc::ApiName(arguments->remote.api)), "?)"));
+      }
+      return Report("list", status, Origin::kServer);
+    };
   });
 }
 

@@ -72,6 +72,20 @@ bool IsSameFolder(const std::string& a, const std::string& b) {
          std::filesystem::equivalent(one, other, ignored);
 }
 
+// A name that promises text must not get a map.
+CLI::Validator IsNotForText() {
+  return {[](const std::string& path) -> std::string {
+            const std::string extension = std::filesystem::path(path).extension();
+            for (const char* text : {".csv", ".json", ".ndjson", ".jsonl", ".txt"}) {
+              if (extension == text) {
+                return "'" + path + "': a change map is no text; redirect stdout for that (>)";
+              }
+            }
+            return {};
+          },
+          ""};
+}
+
 }  // namespace
 
 absl::StatusOr<ChangeMapIdentity> MapNames::Over(ChangeMapIdentity known,
@@ -113,7 +127,8 @@ void AddMapOutput(CLI::App& subcommand, MapOutput& output) {
           .add_option("-o,--output", output.path,
                       "Write a change-map file (.cbm) instead of text; - is stdout")
           ->type_name("FILE")
-          ->check(IsNotEmpty());
+          ->check(IsNotEmpty())
+          ->check(IsNotForText());
   for (const char* other : {"--format", "--starting-offset", "--max-results", "--style"}) {
     option->excludes(subcommand.get_option(other));
   }

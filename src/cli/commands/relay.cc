@@ -4,13 +4,19 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "cbt/ops/log.h"
+#include "cbt/rpc/telemetry.h"
 #include "cli/command.h"
 #include "cli/options/serving.h"
 #include "cli/support/status.h"
+#include "cli/support/verbosity.h"
 
 namespace cbt::cli {
 namespace {
@@ -22,12 +28,33 @@ struct RelayArguments {
   std::chrono::milliseconds plugin_stall_time = rpc::RelayOptions().plugin_stall_timeout;
 };
 
+// Only that the plugin failed: clients are given the number of a record, not its text.
+class PluginFailures final : public rpc::LogSink {
+ public:
+  explicit PluginFailures(rpc::LogSink& log) noexcept : log_(log) {}
+  bool Wants(rpc::LogLevel level) const noexcept override { return log_.Wants(level); }
+  void Write(rpc::LogLevel level, std::string_view event,
+             std::span<const rpc::LogField> fields) noexcept override {
+    if (event == "plugin failed") log_.Write(level, event, fields);
+  }
+
+ private:
+  rpc::LogSink& log_;
+};
+
 absl::Status RunRelay(const RelayArguments& arguments) {
   const ServingArguments& serving = arguments.serving;
   if (absl::Status ready = CheckReadyDescriptor(serving); !ready.ok()) return ready;
   PrepareProcess();
   absl::StatusOr<ServingParts> parts = PrepareServing(serving);
   if (!parts.ok()) return parts.status();
+  std::optional<PluginFailures> failures;
+  if (parts->log == nullptr && !CurrentVerbosity().quiet) {
+    auto log = ops::MakeLog({.level = rpc::LogLevel::kWarning});
+    if (!log.ok()) return log.status();
+    parts->log = *std::move(log);
+    parts->telemetry.log = &failures.emplace(*parts->log);
+  }
   rpc::RelayOptions options = OptionsOf<rpc::RelayOptions>(serving, *parts);
   options.plugin = arguments.plugin;
   options.check_tuples = !arguments.no_check;

@@ -69,6 +69,9 @@ struct HistoryPicture {
 absl::StatusOr<HistoryPicture> ReadHistoryPicture(const History& history, size_t rows,
                                                   size_t columns);
 
+// The most columns of cells that fit into a line of HistoryText() of `line` characters; at least 8.
+size_t HistoryTextColumns(const History& history, size_t line);
+
 // Text for a terminal or a file. With `colour`, escape sequences for 256 colours; the ASCII
 // characters are the same without.
 std::string HistoryText(const History& history, const HistoryPicture& picture, bool colour);

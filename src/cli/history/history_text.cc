@@ -73,12 +73,31 @@ std::string Axis(const HistoryScale& scale) {
   constexpr size_t kStep = 16;
   std::string text;
   for (size_t cell = 0; cell < scale.columns; cell += kStep) {
-    text += Padded(cell == 0 ? "0" : "|" + HumanSize(cell * scale.cell_bytes), kStep);
+    const std::string offset = cell == 0 ? "0" : "|" + HumanSize(cell * scale.cell_bytes);
+    if (cell + offset.size() <= scale.columns) text += Padded(offset, kStep);
   }
   return text.substr(0, text.find_last_not_of(' ') + 1);
 }
 
+// The characters of a line before its cells, without the snapshot's name.
+constexpr size_t kBeforeCells = 32;
+
+// The longest name of a snapshot, as it is shown.
+size_t NameWidth(const std::vector<ChainSnapshot>& snapshots) {
+  size_t width = 8;
+  for (const ChainSnapshot& snapshot : snapshots) {
+    width = std::max(width, Characters(ShortName(snapshot.id)));
+  }
+  return width;
+}
+
 }  // namespace
+
+size_t HistoryTextColumns(const History& history, size_t line) {
+  constexpr size_t kLeast = 8;
+  const size_t before = kBeforeCells + NameWidth(history.snapshots);
+  return line > before + kLeast ? line - before : kLeast;
+}
 
 std::string HistoryText(const History& history, const HistoryPicture& picture, bool colour) {
   const std::vector<ChainSnapshot>& snapshots = history.snapshots;
@@ -113,7 +132,7 @@ std::string HistoryText(const History& history, const HistoryPicture& picture, b
     text += std::string(12 - std::min<size_t>(12, bytes.size()), ' ') + bytes + "  " +
             Cells(row, picture.scale, snapshots[at].capacity, colour) + "\n";
   }
-  text += "\nShare of a cell that changed: ";
+  text += "\nShare of a cell that changed:\n";
   for (size_t shade = 0; shade < kHistoryShades.size(); ++shade) {
     if (shade != 0) text += "  ";
     AppendCells(text, shade, 1, colour);

@@ -409,6 +409,7 @@ absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments) {
         "", "metrics on http://" + host + ":" + std::to_string(parts.metrics->port()) + "/metrics");
     parts.telemetry.observer = parts.metrics.get();
   }
+  if (arguments.max_streams == 0) return UsageError("--max-streams", "expected at least 1");
   if (arguments.max_streams.has_value()) parts.stream.max_streams = *arguments.max_streams;
   parts.stream.total_time = arguments.stream_time;
   parts.stream.stall_timeout = arguments.stall_time;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/support/numbers.h"
+#include "cli/support/terminal.h"
 #include "cli/support/verbosity.h"
 
 namespace cbt::cli {
@@ -38,6 +39,13 @@ std::string TimeText(double seconds) {
     std::snprintf(text.data(), text.size(), "%u:%02u", whole / 60, whole % 60);
   }
   return text.data();
+}
+
+// A line that wraps can't be redrawn. Asked each time: terminals change their size.
+size_t BarCells(size_t label) {
+  constexpr size_t kOthers = 42;  // brackets, percent, rate and time
+  const size_t columns = TerminalColumns(STDERR_FILENO).value_or(kBarCells + label + kOthers);
+  return columns > label + kOthers ? std::min(kBarCells, columns - label - kOthers) : 0;
 }
 
 volatile std::sig_atomic_t bar_visible = 0;
@@ -84,8 +92,9 @@ void Progress::Update(uint64_t done) {
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const double rate = static_cast<double>(done - std::min(first_, done)) / seconds;
   std::string line = "\r" + label_ + " [";
-  const auto full = static_cast<size_t>(part * static_cast<double>(kBarCells));
-  line.append(full, '#').append(kBarCells - full, '-');
+  const size_t cells = BarCells(label_.size());
+  const auto full = static_cast<size_t>(part * static_cast<double>(cells));
+  line.append(full, '#').append(cells - full, '-');
   std::array<char, 16> percent{};
   std::snprintf(percent.data(), percent.size(), "] %5.1f %%  ", part * 100);
   // Holes pass at any speed, and converting more than uint64_t holds is undefined.
