@@ -108,10 +108,66 @@ class Maps(support.CbtTest):
         with open(raw, "wb") as file:
             file.write(roaring32(blocks, random.random() < 0.5))
         path = self.path(name + ".cbm")
-        self.ok("map", "convert", raw, "--capacity", capacity, "--output", path,
+        self.ok("map", "convert", raw, "--capacity", capacity, "--block-size", GRANULARITY,
+                "--as", "delta" if identity[1] else "allocated", "--output", path,
                 "--volume-name", identity[0], "--base-name", identity[1],
                 "--target-name", identity[2])
         return path
+
+    def test_what_bits_do_not_hold_is_asked_for(self):
+        """Bits say neither how large their blocks are, nor where the volume ends, nor what they mean."""
+        path = self.import_map("m", [1, 2, 70], 100 * GRANULARITY)
+        geometry = {"--capacity": 100 * GRANULARITY, "--block-size": GRANULARITY}
+        out, base, target = self.path("out.cbm"), self.write("a.img", bytes(8192)), self.write("b.img", b"x" * 8192)
+        want = self.extents(path)
+        for form in ("roaring64", "roaring32", "bitmap"):
+            bits = self.path("bits")
+            self.ok("map", "convert", path, "--to", form, "--output", bits)
+            key = "granularity" if form == "bitmap" else "block-size"
+            commands = [("map", "convert", bits, "--as", "delta", "--base-name", "a", "--output", out), ("delta", bits),
+                        ("allocated", bits), ("map", "convert", bits, "--to", "ndjson"), ("map", "convert", "-", "--to", "ndjson"),
+                        ("map", "merge", bits, "--as", "delta", "--base-name", "a", "--output", out),
+                        ("verify", base, target, "--map", bits)]
+            for command in commands:
+                for missing in geometry:
+                    given = [str(word) for option in geometry.items() if option[0] != missing for word in option]
+                    with open(bits, "rb") as file:
+                        done = subprocess.run([support.CBT, *command, "--from", form, *given], stdin=file, capture_output=True, check=False)
+                    self.assertEqual((done.returncode, done.stdout), (2, b""), (command, given))
+                    words = (missing, key + "=N") if missing == "--block-size" else (missing,)
+                    self.assertTrue(any(word in done.stderr.decode() for word in words), done)
+            given = [str(word) for option in geometry.items() for word in option]
+            # What the blocks are is in the file for ever.
+            self.assertIn("--as", self.fails(2, "map", "convert", bits, "--from", form, *given, "--output", out))
+            self.assertIn("--as", self.fails(2, "map", "merge", bits, "--from", form, *given, "--output", out))
+            self.assertFalse(os.path.exists(out))
+            self.ok("map", "convert", bits, "--from", form, *given, "--base-name", "a", "--output", out)
+            self.assertEqual(self.extents(out), want)
+            os.unlink(out)
+            self.assertEqual(self.extents(bits, "--from", form, *given), want)
+            self.assertEqual(parse_ndjson(self.ok("delta", bits, "--from", form, *given)), want)
+            # As an option of the format it is the input's alone.
+            large = [f"{form}:{key}={GRANULARITY}", "--capacity", 100 * GRANULARITY, "--block-size", 2 * GRANULARITY]
+            self.assertEqual(parse_ndjson(self.ok("delta", bits, "--from", *large))[2],
+                             oracle.tuples([0, 1, 35], 2 * GRANULARITY, 100 * GRANULARITY, "extents"))
+            self.assertEqual(self.extents(bits, "--as", "delta", "--from", *large)[2],
+                             oracle.tuples([0, 1, 35], 2 * GRANULARITY, 100 * GRANULARITY, "extents"))
+
+    def test_what_is_assumed_is_said(self):
+        path, bits = self.import_map("m", [1, 70], 100 * GRANULARITY), self.path("m.roaring")
+        self.ok("map", "convert", path, "--to", "roaring64", "--output", bits)
+        text = self.ok("map", "info", bits)
+        self.assertEqual(text.count("assumed"), 2)
+        self.assertIn("in the set", text)
+        for known in (self.ok("map", "info", path),
+                      self.ok("map", "info", bits, "--from", "roaring64", "--capacity", 100 * GRANULARITY, "--block-size", GRANULARITY)):
+            self.assertNotIn("assumed", known)
+        self.assertIn("changed ", self.ok("map", "info", path))
+        allocated = self.import_map("n", [1, 70], 100 * GRANULARITY, ("vol", "", "b"))
+        self.assertNotIn("changed ", self.ok("map", "info", allocated))
+        self.assertIn("allocated ", self.ok("map", "info", allocated))
+        # The bits alone, in another form.
+        self.ok("map", "convert", bits, "--to", "roaring32", "--output", self.path("m32"))
 
     def test_conversions_keep_every_block(self):
         for _ in range(40):
@@ -134,7 +190,8 @@ class Maps(support.CbtTest):
             self.assertEqual(data64, head)
             again = self.path("again.cbm")
             names = ("--volume-name", "vol", "--base-name", "a", "--target-name", "b")
-            self.ok("map", "convert", out, "--from", "roaring64", "--capacity", capacity, "--output", again, *names)
+            self.ok("map", "convert", out, "--from", "roaring64", "--capacity", capacity, "--block-size", GRANULARITY, "--output", again,
+                    *names)
             with open(path, "rb") as one, open(again, "rb") as two:
                 self.assertEqual(one.read(), two.read())
             self.ok("map", "convert", path, "--to", "bitmap", "--output", out)
@@ -144,7 +201,7 @@ class Maps(support.CbtTest):
             number = int.from_bytes(bits, "little")
             self.assertEqual(number, sum(1 << b for b in blocks))
             self.ok("map", "convert", out, "--from", "bitmap", "--capacity", capacity,
-                    "--output", again, *names)
+                    "--block-size", GRANULARITY, "--output", again, *names)
             with open(path, "rb") as one, open(again, "rb") as two:
                 self.assertEqual(one.read(), two.read())
 
@@ -517,9 +574,10 @@ class Maps(support.CbtTest):
                             ("map", "info", volume), ("verify", base, target, "--map", volume)):
                 self.assertIn("could be a raw volume", self.fails(2, *command))
             self.assertFalse(os.path.exists(out))
-            self.ok("map", "convert", volume, "--from", name, "--to", "ndjson")
+            size = () if name == "cbm" else ("--capacity", "1G", "--block-size", GRANULARITY)
+            self.ok("map", "convert", volume, "--from", name, "--to", "ndjson", *size)
             named = self.write("vol." + ("cbm" if name == "cbm" else "roaring"), text)
-            self.ok("map", "convert", named, "--to", "ndjson")
+            self.ok("map", "convert", named, "--to", "ndjson", *size)
 
     def test_chains(self):
         chain = self.path("history.chain")
@@ -531,8 +589,25 @@ class Maps(support.CbtTest):
         for day in range(1, 20):
             days.append({random.randrange(end) for _ in range(3)})
             path = self.import_map("m", days[day], capacity, ("vol", f"s{day - 1}", f"s{day}"))
-            self.ok("chain", "append", chain, path)
+            if day % 3 == 0:
+                self.ok("chain", "append", chain, path)
+                continue
+            # From a pipe, nothing but a whole map.
+            with open(path, "rb") as file:
+                content = file.read()
+            fifo = self.path("fifo")
+            for data, code in ((content[: len(content) // 2], 2), (content[:-1], 2), (b"", 2), (content, 0)):
+                if day % 3 == 1:
+                    done = subprocess.run([support.CBT, "chain", "append", chain, "-"], input=data, capture_output=True, check=False)
+                    self.assertEqual(done.returncode, code, done)
+                    continue
+                os.mkfifo(fifo)
+                with subprocess.Popen(["cp", self.write("piped", data), fifo]):
+                    self.assertEqual(support.run("chain", "append", chain, fifo).code, code)
+                os.unlink(fifo)
         self.assertIn("newest", self.fails(2, "chain", "append", chain, path))
+        image = self.write("no-map", bytes(4096))
+        self.fails(2, "chain", "append", chain, image)
 
         def check(base, target):
             want = sorted(set().union(*days[base + 1 : target + 1]))

@@ -101,7 +101,8 @@ struct SourceOptions {
 
   // Extents are rounded outward to multiples of this many bytes. For images, a power of two from
   // 512 to 64 MiB. 0: not at all; the blocks are the source's own, and 4096 bytes for images and
-  // lists, which have none.
+  // lists, which have none. It is not the block size of roaring bytes and dense bitmaps, which
+  // their own options give (block-size=N, granularity=N).
   uint64_t block_size = 4096;
 
   // For images; see ImageOptions. Must outlive the cursor.

@@ -14,10 +14,10 @@
 #include "absl/strings/str_format.h"
 #include "base/json_string.h"
 #include "cbt/change_chain.h"
-#include "cbt/change_map_file.h"
 #include "cbt/transform.h"
 #include "cli/command.h"
 #include "cli/commands/chain_show.h"
+#include "cli/commands/map_input.h"
 #include "cli/commands/map_output.h"
 #include "cli/commands/print_stream.h"
 #include "cli/options/extent_options.h"
@@ -56,10 +56,12 @@ absl::Status Append(const ChainArguments& arguments) {
   absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
       ChangeChain::Open(arguments.directory, Access::kChange);
   if (!chain.ok()) return chain.status();
+  MapInput input;
+  input.source.spec.format = SourceFormat::kChangeMap;
   for (const std::string& path : arguments.files) {
-    absl::StatusOr<ChangeMap> map = ReadChangeMap(path);
+    absl::StatusOr<AnyMap> map = ReadAnyMap(path, input);
     if (!map.ok()) return map.status();
-    if (absl::Status status = (*chain)->Append(*map); !status.ok()) {
+    if (absl::Status status = (*chain)->Append(map->map); !status.ok()) {
       return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
     }
   }

@@ -96,7 +96,7 @@ absl::Status Print(absl::StatusOr<OpenedSource> source, const ChangeMapIdentity&
 }
 
 SourceOptions OptionsOf(const SourceArguments& arguments, InputFiles& inputs, Executor& executor) {
-  return {.spec = arguments.input.spec,
+  return {.spec = WithBlockSize(arguments.input.spec, arguments.stream.block_size),
           .capacity = arguments.input.capacity,
           .base_capacity = arguments.input.base_capacity,
           .block_size = arguments.stream.block_size.value_or(kDefaultBlockSize),

@@ -51,7 +51,14 @@ std::string PerExtent(uint64_t bytes, uint64_t extents) {
   return absl::StrFormat("%.2f", static_cast<double>(bytes) / static_cast<double>(extents));
 }
 
-std::string InfoText(const std::string& path, const ChangeMap& map) {
+// What the blocks of the map are.
+const char* WordFor(const AnyMap& read) {
+  if (!read.what.has_value()) return "in the set";
+  return *read.what == SourcePurpose::kDelta ? "changed" : "allocated";
+}
+
+std::string InfoText(const std::string& path, const AnyMap& read) {
+  const ChangeMap& map = read.map;
   const ChangeMapStatistics found = map->Statistics();
   const ChangeMapIdentity& names = map.identity();
   const uint64_t payload = map->portable().size();
@@ -69,10 +76,13 @@ std::string InfoText(const std::string& path, const ChangeMap& map) {
   row("volume", name(names.volume));
   row("base", name(names.base));
   row("target", name(names.target));
-  row("capacity", absl::StrCat(map->capacity(), " bytes (", HumanSize(map->capacity()), ")"));
-  row("granularity", absl::StrCat(map->granularity(), " bytes"));
-  row("changed", absl::StrFormat("%d of %d blocks, %s (%.4g %%)", found.blocks, blocks,
-                                 HumanSize(found.bytes), share));
+  // Roaring bytes hold neither.
+  const char* const assumed = read.assumed ? ", assumed" : "";
+  row("capacity",
+      absl::StrCat(map->capacity(), " bytes (", HumanSize(map->capacity()), ")", assumed));
+  row("granularity", absl::StrCat(map->granularity(), " bytes", assumed));
+  row(WordFor(read), absl::StrFormat("%d of %d blocks, %s (%.4g %%)", found.blocks, blocks,
+                                     HumanSize(found.bytes), share));
   row("extents", absl::StrFormat("%d, %.1f blocks on average", found.runs, mean));
   row("containers", absl::StrFormat("%d: %d arrays, %d bitsets, %d run lists",
                                     found.arrays + found.bitsets + found.run_containers,
@@ -108,7 +118,7 @@ int Info(const InfoArguments& arguments) {
       continue;
     }
     if (!arguments.json && !text.empty()) text += "\n";
-    text += arguments.json ? InfoJson(path, read->map) : InfoText(path, read->map);
+    text += arguments.json ? InfoJson(path, read->map) : InfoText(path, *read);
   }
   if (text.empty()) return worst;
   return std::max(worst, Report("map info", PrintText(text)));
@@ -120,6 +130,7 @@ void AddInfo(CLI::App& app, Command& command) {
   sub->add_option("FILE", arguments->files, "Map files")->required();
   sub->add_flag("--json", arguments->json, "One JSON object per line");
   AddMapInput(*sub, arguments->input);
+  arguments->input.may_assume = true;
   sub->footer(
       "Example: what two maps are about, and how many blocks they hold\n"
       "  cbt map info sun-mon.cbm mon-tue.cbm");
@@ -178,7 +189,10 @@ absl::Status Convert(const ConvertArguments& arguments) {
   if (!text && arguments.output.empty()) {
     return UsageError("--output", "this format needs a file to write to, or - for stdout");
   }
-  absl::StatusOr<AnyMap> read = ReadAnyMap(arguments.file, arguments.input);
+  MapInput input = arguments.input;
+  // The same bytes again, whatever they mean.
+  input.may_assume = to == "roaring64" || to == "roaring32";
+  absl::StatusOr<AnyMap> read = ReadAnyMap(arguments.file, input);
   if (!read.ok()) return read.status();
   // Other formats have no names.
   const absl::StatusOr<ChangeMapIdentity> named =
@@ -398,6 +412,7 @@ void AddShow(CLI::App& app, Command& command) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   AddMapInput(*sub, arguments->input);
+  arguments->input.may_assume = true;
   sub->footer(
       "Example: in the terminal, and as a picture for a report\n"
       "  cbt map show mon-tue.cbm --svg mon-tue.svg");

@@ -56,7 +56,7 @@ bool IsAddress(const std::string& path) {
   return path == "-" || path.find("://") != std::string::npos;
 }
 
-// The map at the largest capacity, cut at the given one or at the end of its last block.
+// The map at the given capacity, or at the end of its last block.
 absl::StatusOr<ChangeMap> FromRoaring(std::span<const uint8_t> bytes, SourceFormat format,
                                       const MapInput& input) {
   VolumeGeometry geometry{input.source.capacity.value_or(kMaxCapacity),
@@ -76,11 +76,28 @@ absl::StatusOr<ChangeMap> FromRoaring(std::span<const uint8_t> bytes, SourceForm
   return WithCapacity(*map, end);
 }
 
+// What roaring bytes don't hold, and nothing else says.
+absl::Status CheckGiven(const MapInput& input) {
+  if (input.may_assume) return absl::OkStatus();
+  if (!input.source.capacity.has_value()) {
+    return absl::InvalidArgumentError(
+        "the bytes don't hold the volume's size: give it (--capacity)");
+  }
+  if (!input.block_size.has_value()) {
+    return absl::InvalidArgumentError(
+        "the bytes don't hold the size of their blocks: give it (--block-size)");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ChangeMap> FromDense(std::span<const uint8_t> bytes, const MapInput& input) {
-  const uint64_t granularity = input.block_size.value_or(kDefaultBlockSize);
   if (!input.source.capacity.has_value()) {
     return absl::InvalidArgumentError("a dense bitmap needs --capacity");
   }
+  if (!input.block_size.has_value()) {
+    return absl::InvalidArgumentError("a dense bitmap needs --block-size");
+  }
+  const uint64_t granularity = *input.block_size;
   const uint64_t bits = BlockCount(*input.source.capacity, granularity);
   absl::StatusOr<BitmapView> view = BitmapView::Create(bytes, 0, bits);
   if (!view.ok()) return view.status();
@@ -94,7 +111,7 @@ absl::StatusOr<ChangeMap> FromDense(std::span<const uint8_t> bytes, const MapInp
 // Any other source, read to its end.
 absl::StatusOr<AnyMap> FromSource(const std::string& path, const MapInput& input) {
   InputFiles files({path});
-  SourceOptions options = {.spec = input.source.spec,
+  SourceOptions options = {.spec = WithBlockSize(input.source.spec, input.block_size),
                            .purpose = input.purpose,
                            .capacity = input.source.capacity,
                            .base_capacity = input.source.base_capacity,
@@ -138,11 +155,16 @@ void AddMapInput(CLI::App& subcommand, MapInput& input) {
       "How to read a list that could be either: allocated or delta")
       ->type_name("WHAT");
   AddBlockSizeOption(subcommand, input.block_size);
-  ShowOtherDefault(subcommand, "--block-size", "that of the input, or 4096");
+  ShowOtherDefault(subcommand, "--block-size", "that of the input, or 4096 where it has none");
 }
 
 absl::StatusOr<ChangeMapIdentity> AnyMap::Named(const MapNames& names) const {
   const bool based = !names.base.value_or(map.identity().base).empty();
+  if (!what.has_value() && !based) {
+    return UsageError("--as",
+                      "the input does not say whether this is what is allocated, or what changed "
+                      "(--as delta and --base-name)");
+  }
   return names.Over(map.identity(),
                     what.value_or(based ? SourcePurpose::kDelta : SourcePurpose::kAllocated));
 }
@@ -194,10 +216,20 @@ absl::StatusOr<AnyMap> ReadAnyMap(const std::string& path, const MapInput& input
     }
     return AnyMap{*std::move(map), what, InputFiles({path})};
   }
-  if (!IsPlainSet(*format, input)) return FromSource(path, input);
-  map = *format == SourceFormat::kBitmap ? FromDense(bytes, input)
-                                         : FromRoaring(bytes, *format, input);
-  if (map.ok()) return AnyMap{*std::move(map), input.purpose, InputFiles({path})};
+  if (!IsPlainSet(*format, input) || !input.source.spec.options.empty()) {
+    return FromSource(path, input);
+  }
+  const bool dense = *format == SourceFormat::kBitmap;
+  const absl::Status given = dense ? absl::OkStatus() : CheckGiven(input);
+  if (!given.ok()) {
+    map = given;
+  } else {
+    map = dense ? FromDense(bytes, input) : FromRoaring(bytes, *format, input);
+  }
+  if (map.ok()) {
+    const bool known = input.source.capacity.has_value() && input.block_size.has_value();
+    return AnyMap{*std::move(map), input.purpose, InputFiles({path}), !known};
+  }
   return absl::Status(map.status().code(), absl::StrCat(path, ": as ", InfoOf(*format).name, ": ",
                                                         map.status().message()));
 }

@@ -17,10 +17,14 @@ namespace cbt::cli {
 
 struct MapInput {
   // If no format is given, the content decides; unrecognized content counts as 64-bit roaring
-  // bytes, or as text. For roaring bytes the capacity defaults to the end of the last block.
+  // bytes, or as text.
   SourceInput source;
   std::optional<SourcePurpose> purpose;  // for lists that don't say it
   std::optional<uint64_t> block_size;
+  // The capacity and the block size of roaring bytes may be assumed if they are not given: the end
+  // of the last block, and 4096. For what is only looked at; a map would claim that nothing else
+  // has changed.
+  bool may_assume = false;
 };
 
 // Adds `--from`, `--capacity`, `--base-capacity`, `--as` and `--block-size`; `input` must outlive
@@ -32,8 +36,10 @@ struct AnyMap {
   ChangeMap map;
   std::optional<SourcePurpose> what;
   InputFiles files = {};  // that were read
+  bool assumed = false;   // see MapInput::may_assume
 
   // The map's names with those that were given, see MapNames::Over().
+  // Errors: INVALID_ARGUMENT for one whose purpose is unknown, which names alone show then.
   absl::StatusOr<ChangeMapIdentity> Named(const MapNames& names) const;
 };
 

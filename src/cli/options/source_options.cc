@@ -1,5 +1,7 @@
 #include "cli/options/source_options.h"
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -50,6 +52,22 @@ void AddSourceInput(CLI::App& subcommand, SourceInput& input, bool delta) {
     AddBytesOption(subcommand, "--base-capacity", input.base_capacity,
                    "Size of the base in bytes, if it was larger");
   }
+}
+
+SourceSpec WithBlockSize(SourceSpec spec, std::optional<uint64_t> block_size) {
+  if (!spec.format.has_value() || !block_size.has_value()) return spec;
+  const char* key = nullptr;
+  if (*spec.format == SourceFormat::kRoaring64 || *spec.format == SourceFormat::kRoaring32) {
+    key = "block-size";
+  } else if (*spec.format == SourceFormat::kBitmap) {
+    key = "granularity";
+  } else {
+    return spec;
+  }
+  const bool said = std::any_of(spec.options.begin(), spec.options.end(),
+                                [key](const auto& option) { return option.first == key; });
+  if (!said) spec.options.emplace_back(key, std::to_string(*block_size));
+  return spec;
 }
 
 void NoteFormat(const SourceSpec& spec, const OpenedSource& source) {

@@ -29,6 +29,10 @@ struct SourceInput {
 // `input` must outlive the parsing.
 void AddSourceInput(CLI::App& subcommand, SourceInput& input, bool delta);
 
+// Bits that don't hold the size of their blocks have blocks of `block_size` bytes, if it was given
+// and the format's own options don't say it.
+SourceSpec WithBlockSize(SourceSpec spec, std::optional<uint64_t> block_size);
+
 // Prints to stderr which format was detected if `spec` names none: the content that decided may
 // come from the guest.
 void NoteFormat(const SourceSpec& spec, const OpenedSource& source);

@@ -56,7 +56,7 @@ absl::StatusOr<OpenedSource> OpenBitmapSource(SourceRequest& request) {
     return CannotTell(request,
                       "a dense bitmap does not hold the volume's size: give it (--capacity)");
   }
-  DenseBitmapLayout layout = {.granularity = options.block_size};
+  DenseBitmapLayout layout = {.granularity = 0};
   uint64_t word = 1;
   absl::Status status = request.Number("granularity", kMaxGranularity, layout.granularity);
   if (status.ok()) status = request.Number("header", kMaxCapacity, layout.header_bytes);
@@ -66,6 +66,12 @@ absl::StatusOr<OpenedSource> OpenBitmapSource(SourceRequest& request) {
   if (status.ok()) status = request.Choice("order", "lsb", "msb", msb);
   if (status.ok()) status = request.Choice("set", "changed", "same", layout.format.inverted);
   if (!status.ok()) return status;
+  // What follows the volume's last bit is not read, so a size that is too large would pass.
+  if (layout.granularity == 0) {
+    return CannotTell(request,
+                      "a dense bitmap does not hold the size of its blocks: give it "
+                      "(bitmap:granularity=N)");
+  }
   layout.format.reversed_word_bytes = static_cast<uint8_t>(word);
   if (msb) layout.format.order = BitmapFormat::BitOrder::kMostSignificantFirst;
   const bool base64 = request.Option("base64").has_value();

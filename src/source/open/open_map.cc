@@ -33,9 +33,18 @@ absl::StatusOr<OpenedSource> OpenRoaring(SourceRequest& request) {
   if (!options.capacity.has_value()) {
     return CannotTell(request, "roaring bytes don't hold the volume's size: give it (--capacity)");
   }
+  // Any other size would put the blocks where nothing has changed.
+  uint64_t block_size = 0;
+  absl::Status status = request.Number("block-size", kMaxGranularity, block_size);
+  if (!status.ok()) return status;
+  if (block_size == 0) {
+    return CannotTell(request,
+                      absl::StrCat("roaring bytes don't hold the size of their blocks: give it (",
+                                   InfoOf(request.format()).name, ":block-size=N)"));
+  }
   absl::StatusOr<std::shared_ptr<const MappedFile>> file = request.Map();
   if (!file.ok()) return file.status();
-  const VolumeGeometry geometry = {*options.capacity, options.block_size};
+  const VolumeGeometry geometry = {*options.capacity, block_size};
   const absl::StatusOr<ChangeMap> map = request.format() == SourceFormat::kRoaring32
                                             ? ChangeMap::FromPortable32((*file)->bytes(), geometry)
                                             : ChangeMap::FromPortable64((*file)->bytes(), geometry);

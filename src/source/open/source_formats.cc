@@ -17,8 +17,10 @@ using Format = SourceFormat;
 constexpr SourceFormatInfo kFormats[] = {
     {"image", "raw image, file or block device", "", Format::kImage, true, false, true},
     {"cbm", "change-map file", "", Format::kChangeMap, true, true, true},
-    {"roaring64", "portable roaring bytes, 64-bit", "", Format::kRoaring64, true, true, false},
-    {"roaring32", "portable roaring bytes, 32-bit", "", Format::kRoaring32, true, true, false},
+    {"roaring64", "portable roaring bytes, 64-bit", "block-size=N", Format::kRoaring64, true, true,
+     false},
+    {"roaring32", "portable roaring bytes, 32-bit", "block-size=N", Format::kRoaring32, true, true,
+     false},
     {"bitmap", "one bit per block",
      "granularity=N order=lsb|msb reversed-words=1|2|4|8 set=changed|same header=N first-bit=N "
      "base64",

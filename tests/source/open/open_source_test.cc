@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -237,6 +238,31 @@ TEST_F(SourceTest, AttackGABitmapOfPartcloneIsNoDeltaAsBase64) {
             (Ranges{{0, 4 * 4096}}));
   ASSERT_OK_AND_ASSIGN(options.spec, ParseSourceSpec("bitmap:granularity=4096,base64"));
   EXPECT_EQ(ValueOf(Allocated(absl::Base64Escape("\x0f"), options)), (Ranges{{0, 4 * 4096}}));
+}
+
+// An assumed size would report blocks in part, and where nothing has changed.
+TEST_F(SourceTest, BitsNeedTheSizeOfTheirBlocks) {
+  constexpr uint64_t kCapacity = 64 * 65536;
+  const VolumeGeometry geometry = {.capacity = kCapacity, .granularity = 65536};
+  const ChangeMap map = test::MapOf({3}, geometry);
+  const std::string roaring(map->portable().begin(), map->portable().end());
+  const std::string dense("\x08\0\0\0\0\0\0\0", 8);
+  for (const auto& [format, bytes, key] : {std::tuple("roaring64", roaring, "block-size"),
+                                           std::tuple("bitmap", dense, "granularity")}) {
+    SourceOptions options;
+    options.capacity = kCapacity;
+    for (const uint64_t rounded_to : {uint64_t{0}, uint64_t{4096}, uint64_t{65536}}) {
+      options.block_size = rounded_to;
+      for (const std::string& spec : {std::string(format), absl::StrCat(format, ":", key, "=0")}) {
+        ASSERT_OK_AND_ASSIGN(options.spec, ParseSourceSpec(spec));
+        const absl::Status status = Allocated(bytes, options).status();
+        EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << spec;
+        EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(key, "=N")));
+      }
+      ASSERT_OK_AND_ASSIGN(options.spec, ParseSourceSpec(absl::StrCat(format, ":", key, "=64K")));
+      EXPECT_EQ(ValueOf(Allocated(bytes, options)), (Ranges{{3 * 65536, 65536}}));
+    }
+  }
 }
 
 TEST_F(SourceTest, ImagesHaveSizesOfTheirOwn) {
