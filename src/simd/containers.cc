@@ -77,9 +77,9 @@ FewValues CollectFew(const uint8_t* words, uint16_t* values) noexcept {
     uint64_t word;
     std::memcpy(&word, words + 8 * size_t{i}, sizeof(word));
     // Every variant looks at the room before groups of 32 words.
-    if (i % 32 == 0 && few.count > kMaxArrayValues - 32 * 8) return {kNotFew, 0};
+    if (i % 32 == 0 && few.count > kMaxArrayValues - 32 * kFewBits) return {kNotFew, 0};
     if (word != 0) {
-      if (std::popcount(word) > 8) return {kNotFew, 0};
+      if (static_cast<size_t>(std::popcount(word)) > kFewBits) return {kNotFew, 0};
       few.runs += static_cast<size_t>(std::popcount(word & ~(word << 1 | before >> 63)));
     }
     before = word;
@@ -108,11 +108,12 @@ bool KnowsFew(const ContainersKernels& candidate) noexcept {
     CheckPattern pattern;
     for (uint64_t& word : words) {
       word = pattern.Next() & pattern.Next() & pattern.Next() & pattern.Next();
-      if (std::popcount(word) > 8) word = uint64_t{7} << 61;
+      if (round == 3) word |= pattern.Next() & pattern.Next() & pattern.Next();
+      if (std::popcount(word) > 10) word = uint64_t{7} << 61;
       if (round < 2 && word % 4 != 0) word = 0;
       if (word % 3 == 0) word &= uint64_t{1} << 63 | 1;
     }
-    if (round == 1) words[pattern.Next() % 1024] = 0x1ff;
+    if (round == 1) words[pattern.Next() % 1024] = 0x7ff;
     if (round == 2) words[1000] = 0;
     const FewValues want = scalar::kContainers.collect_few(bytes, values[0]);
     const FewValues got = candidate.collect_few(bytes, values[1]);

@@ -27,6 +27,8 @@ struct FewValues {
   size_t runs;   // maximal runs of consecutive ones
 };
 inline constexpr size_t kNotFew = ~size_t{0};
+// The most bits that it takes from one word.
+inline constexpr size_t kFewBits = 10;
 
 struct ContainersKernels {
   // Turns `count` strictly ascending values (1 .. kMaxArrayValues) into maximal runs. Value v has
@@ -51,7 +53,7 @@ struct ContainersKernels {
   // more.
   size_t (*collect_values)(const uint8_t* words, uint16_t* values) noexcept;
 
-  // The same for bitsets in which no word has more than 8 bits set; otherwise, or if almost
+  // The same for bitsets in which no word has more than kFewBits set; otherwise, or if almost
   // kMaxArrayValues are set, kNotFew. Gives up at the first such word; passes empty words at the
   // speed of the loads. `values` has room for kMaxArrayValues + kContainerSlack.
   FewValues (*collect_few)(const uint8_t* words, uint16_t* values) noexcept;

@@ -81,7 +81,7 @@ static FewValues CollectFew(const uint8_t* words, uint16_t* values) noexcept {
   constexpr size_t kGroup = 32;
   size_t count = 0;
   for (size_t i = 0; i < 1024; i += kGroup) {
-    if (count > kMaxArrayValues - kGroup * 8) return {kNotFew, 0};
+    if (count > kMaxArrayValues - kGroup * kFewBits) return {kNotFew, 0};
     Words any(uint64_t{0});
     for (size_t k = 0; k < kGroup; k += kLanes) any |= word_ops::LoadWords(words + 8 * (i + k));
     if (word_ops::NonZeroLanes(any) == 0) continue;
@@ -93,15 +93,16 @@ static FewValues CollectFew(const uint8_t* words, uint16_t* values) noexcept {
       const size_t index = i + static_cast<size_t>(__builtin_ctz(some));
       uint64_t word = WordAt(words, index);
       const auto ones = static_cast<size_t>(__builtin_popcountll(word));
-      if (ones > 8) return {kNotFew, 0};
-      // Most words have few bits: what is stored too often, the next ones overwrite.
+      if (ones > kFewBits) return {kNotFew, 0};
+      // Four at a time, because how many a word has can't be predicted: what is stored too often,
+      // the next ones overwrite.
       uint16_t* const out = values + count;
-      for (size_t k = 0; k < 2; ++k) {
-        out[k] = static_cast<uint16_t>(index * 64 + word_ops::TakeBit<false>(word));
-      }
-      for (size_t k = 2; k < ones; ++k) {
-        out[k] = static_cast<uint16_t>(index * 64 + word_ops::TakeBit<false>(word));
-      }
+      size_t k = 0;
+      do {
+        for (const size_t end = k + 4; k < end; ++k) {
+          out[k] = static_cast<uint16_t>(index * 64 + word_ops::TakeBit<false>(word));
+        }
+      } while (k < ones);
       count += ones;
     }
   }

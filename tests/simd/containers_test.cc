@@ -120,10 +120,10 @@ class ContainersTest : public test::VariantTest<ContainersKernels> {
     std::memset(out.data(), 0xee, out.size());
     const simd::FewValues few = kernels().collect_few(words, found);
     ASSERT_EQ(few.count, scalar.count);
-    if (most <= 8 && values.size() <= 3800) {
+    if (most <= simd::kFewBits && values.size() <= 3700) {
       ASSERT_NE(few.count, simd::kNotFew);
     }
-    if (most > 8) {
+    if (most > simd::kFewBits) {
       ASSERT_EQ(few.count, simd::kNotFew);
     }
     if (few.count == simd::kNotFew) return;
@@ -132,7 +132,7 @@ class ContainersTest : public test::VariantTest<ContainersKernels> {
   }
 };
 
-// Up to eight bits per word, at every density, and one word with too many.
+// Up to kFewBits bits per word, at every density, and one word with too many.
 TEST_P(ContainersTest, CollectsFewBitsOfEveryWord) {
   test::SeededRandom random(6);
   for (unsigned round = 0; round < 300; ++round) {
@@ -144,7 +144,7 @@ TEST_P(ContainersTest, CollectsFewBitsOfEveryWord) {
     for (size_t i = random() % 3 * 1000; i < 1024; i += 1 + random() % every) {
       uint64_t word = 0;
       // Often at a word's ends, where runs continue into the next word.
-      for (uint64_t n = 1 + random() % 8; n > 0; --n) {
+      for (uint64_t n = 1 + random() % (round % 5 == 0 ? simd::kFewBits : 5); n > 0; --n) {
         const uint64_t bit = random() % 3 == 0 ? random() % 2 * 63 : random() % 64;
         word |= uint64_t{1} << bit;
       }
@@ -152,8 +152,8 @@ TEST_P(ContainersTest, CollectsFewBitsOfEveryWord) {
       std::memcpy(words.data() + 8 * i, &word, 8);
     }
     if (round % 7 == 0) {
-      constexpr uint64_t kNine = 0x1ff;
-      std::memcpy(words.data() + 8 * (random() % 1024), &kNine, 8);
+      constexpr uint64_t kOneMore = (uint64_t{2} << simd::kFewBits) - 1;
+      std::memcpy(words.data() + 8 * (random() % 1024), &kOneMore, 8);
     }
     Values values;
     for (uint32_t v = 0; v < 65536; ++v) {
