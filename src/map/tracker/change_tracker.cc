@@ -91,12 +91,13 @@ absl::Status ChangeTracker::Core::Announce(Extent extent) {
 }
 
 // The fast path of most marks: one epoch is open, and every bit of the range is set already.
-// Nothing here may be slow, or consecutive marks don't overlap in the processor.
-inline bool ChangeTracker::Core::IsMarked(Extent extent) noexcept {
+// Nothing here may be slow, or consecutive marks don't overlap in the processor. Requires:
+// IsFast(extent).
+[[gnu::always_inline]] inline bool ChangeTracker::Core::IsMarked(Extent extent) noexcept {
   std::atomic<unsigned>* const place = pins_.OwnPlace();
-  if (place == nullptr || files_ != nullptr) return false;
-  const uint64_t begin = BlockOf(extent.offset);
-  const uint64_t end = BlockOf(extent.end() - 1) + 1;
+  if (place == nullptr) return false;
+  const uint64_t begin = extent.offset >> shift_;
+  const uint64_t end = ((extent.end() - 1) >> shift_) + 1;
   const uint32_t state = state_.load(std::memory_order_relaxed);
   pins_.PinAt(*place, ParityOf(state));
   const bool marked = state_.load(std::memory_order_seq_cst) == state && (state & kBoth) == 0 &&
@@ -110,7 +111,7 @@ absl::StatusOr<uint64_t> ChangeTracker::Core::BeginWrite(Extent extent) {
     if (absl::Status status = CheckExtent(extent); !status.ok()) return status;
   }
   const uint64_t place = writes_.Add(extent.offset, extent.end());
-  if (extent.length == 0 || IsMarked(extent)) return place;
+  if (extent.length == 0 || (IsFast(extent) && IsMarked(extent))) return place;
   absl::Status status;
   try {
     status = Announce(extent);
@@ -121,11 +122,6 @@ absl::StatusOr<uint64_t> ChangeTracker::Core::BeginWrite(Extent extent) {
   if (status.ok()) return place;
   writes_.Remove(place);
   return status;
-}
-
-absl::Status ChangeTracker::Core::Mark(Extent extent) {
-  if (IsTrackable(extent) && IsMarked(extent)) return absl::OkStatus();
-  return MarkSlowly(extent);
 }
 
 absl::Status ChangeTracker::Core::MarkSlowly(Extent extent) {
@@ -187,7 +183,11 @@ void TrackedWrite::End() noexcept {
 }
 
 void ChangeTracker::End(uint64_t place) noexcept { core_->EndWrite(place); }
-absl::Status ChangeTracker::Mark(Extent extent) { return core_->Mark(extent); }
+absl::Status ChangeTracker::Mark(Extent extent) {
+  Core& core = *core_;
+  if (core.IsFast(extent) && core.IsMarked(extent)) return absl::OkStatus();
+  return core.MarkSlowly(extent);
+}
 absl::Status ChangeTracker::OpenEpoch(const std::string& name) { return core_->OpenEpoch(name); }
 absl::StatusOr<ChangeMap> ChangeTracker::CloseEpoch() { return core_->CloseEpoch(); }
 absl::Status ChangeTracker::Acknowledge(const ChangeMapIdentity& map) {

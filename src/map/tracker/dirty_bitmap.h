@@ -28,15 +28,21 @@ class DirtyBitmap {
 
   // True if all bits [begin, end) are set, so that Mark() would do nothing. Most writes repeat
   // earlier ones: this takes no cache line away from another thread and does not branch on the
-  // bits, so that the loads of consecutive writes overlap.
+  // bits, so that the loads of consecutive writes overlap. They overlap the more the fewer
+  // instructions there are.
   bool HasAll(uint64_t begin, uint64_t end) const noexcept {
+    uint64_t* const words = words_;
+    const auto missing_in = [words](uint64_t word) {
+      return ~std::atomic_ref<uint64_t>(words[word]).load(std::memory_order_acquire);
+    };
     const uint64_t first = begin / 64;
     const uint64_t last = (end - 1) / 64;
     const uint64_t head = ~uint64_t{0} << begin % 64;
     const uint64_t tail = ~uint64_t{0} >> (63 - (end - 1) % 64);
-    uint64_t missing = ~Load(first) & head & (first == last ? tail : ~uint64_t{0});
-    for (uint64_t i = first + 1; i < last; ++i) missing |= ~Load(i);
-    return (missing | (~Load(last) & tail & (first == last ? head : ~uint64_t{0}))) == 0;
+    if (first == last) return (missing_in(first) & head & tail) == 0;
+    uint64_t missing = (missing_in(first) & head) | (missing_in(last) & tail);
+    for (uint64_t i = first + 1; i < last; ++i) missing |= missing_in(i);
+    return missing == 0;
   }
 
   // Sets the bits of a map of the same volume.
@@ -50,9 +56,6 @@ class DirtyBitmap {
 
  private:
   DirtyBitmap(void* memory, size_t mapped, uint64_t containers) noexcept;
-  uint64_t Load(uint64_t word) const noexcept {
-    return std::atomic_ref<uint64_t>(words_[word]).load(std::memory_order_acquire);
-  }
 
   void* const memory_;
   const size_t mapped_;

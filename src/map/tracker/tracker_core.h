@@ -58,7 +58,16 @@ class ChangeTracker::Core {
     // In a forked child the table may be locked forever, and is not used.
     if (process_.IsOurs()) writes_.Remove(place);
   }
-  absl::Status Mark(Extent extent);
+  // Mark() is IsFast(), IsMarked(), and if either is false, MarkSlowly().
+  // True for extents that IsMarked() can look up: IsTrackable(), and the tracker is in memory only,
+  // with blocks of a power of two.
+  bool IsFast(Extent extent) const noexcept {
+    return extent.offset < fast_capacity_ && extent.length - 1 < fast_capacity_ - extent.offset &&
+           !closed_.load(std::memory_order_relaxed) && process_.IsOurs();
+  }
+  bool IsMarked(Extent extent) noexcept;
+  // Separate, so that fast marks don't save the registers that it needs.
+  [[gnu::noinline]] absl::Status MarkSlowly(Extent extent);
 
   absl::Status OpenEpoch(const std::string& name);
   absl::StatusOr<ChangeMap> CloseEpoch();
@@ -124,12 +133,9 @@ class ChangeTracker::Core {
     return extent.offset <= capacity && extent.length <= capacity - extent.offset &&
            extent.length != 0 && !closed_.load(std::memory_order_relaxed) && process_.IsOurs();
   }
-  bool IsMarked(Extent extent) noexcept;
   enum class Marked { kDone, kNotLogged, kTooLate };
   Marked MarkBitmaps(Extent extent) noexcept;
   absl::Status Announce(Extent extent);
-  // Separate, so that fast marks don't save the registers that it needs.
-  [[gnu::noinline]] absl::Status MarkSlowly(Extent extent);
   bool IsLogged(const OpenEpochState& epoch, Extent extent) const noexcept;
   absl::Status Log(Extent extent);
   std::array<std::shared_ptr<RegionLog>, 2> Logs();
@@ -175,6 +181,8 @@ class ChangeTracker::Core {
   const int shift_ = IsPowerOfTwo(options_.geometry.granularity)
                          ? std::countr_zero(options_.geometry.granularity)
                          : -1;
+  // The capacity, or 0 if the fast path of marks does not apply.
+  const uint64_t fast_capacity_ = files_ == nullptr && shift_ >= 0 ? options_.geometry.capacity : 0;
   std::atomic<uint32_t> state_{0};
   std::atomic<bool> closed_{false};
   bool written_down_ = false;  // Close() has succeeded
