@@ -1,5 +1,6 @@
 // Set algebra on maps, container by container.
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,6 +49,48 @@ absl::StatusOr<ChangeMap> WholeRange(uint64_t begin, const VolumeGeometry& geome
     if (absl::Status status = writer.Add(begin, Blocks(geometry)); !status.ok()) return status;
   }
   return ChangeMapAccess::FromWriter(writer.Finish(), geometry);
+}
+
+// ORs the blocks of a container, `1 << fold` at a time, into those of the coarser container that it
+// is a part of.
+void FoldInto(const Container& container, unsigned fold, ContainerWords& words) {
+  const auto first =
+      static_cast<uint32_t>((container.first_block() >> fold) & (kContainerBlocks - 1));
+  switch (container.kind) {
+    case ContainerKind::kArray:
+      for (uint32_t i = 0; i < container.count; ++i) {
+        const uint32_t block = first + (LoadU16(container.data + 2 * size_t{i}) >> fold);
+        words[block / 64] |= uint64_t{1} << block % 64;
+      }
+      return;
+    case ContainerKind::kRun:
+      for (uint32_t i = 0; i < container.count; ++i) {
+        const uint32_t begin = LoadU16(container.data + 4 * size_t{i});
+        const uint32_t last = begin + LoadU16(container.data + 4 * size_t{i} + 2);
+        SetRange(words, first + (begin >> fold), first + (last >> fold) + 1);
+      }
+      return;
+    case ContainerKind::kBitset:
+      break;
+  }
+  // A part has words of its own.
+  FoldBits(container.data, fold, words.data() + first / 64);
+}
+
+// The map in blocks of `1 << fold` of its own.
+absl::StatusOr<ChangeMap> Folded(const ChangeMapView& map, unsigned fold) {
+  const PortableIndex& index = *ChangeMapAccess::Index(map);
+  PortableWriter writer;
+  ContainerWords words;
+  for (size_t i = 0; i < index.size() && !writer.too_large();) {
+    const uint64_t key = index.Key(i) >> fold;
+    words.fill(0);
+    for (; i < index.size() && index.Key(i) >> fold == key; ++i) {
+      FoldInto(index.Get(i), fold, words);
+    }
+    writer.AddWords(key, Bytes(words));
+  }
+  return ChangeMapAccess::FromWriter(writer.Finish(), {map.capacity(), map.granularity() << fold});
 }
 
 enum class Pairwise { kIntersection, kDifference, kSymmetricDifference };
@@ -181,6 +224,12 @@ absl::StatusOr<ChangeMap> SymmetricDifference(const ChangeMapView& a, const Chan
 }
 
 absl::StatusOr<ChangeMap> WithGranularity(const ChangeMapView& map, uint64_t granularity) {
+  const uint64_t blocks = granularity / map.granularity();
+  if (granularity % map.granularity() == 0 && IsPowerOfTwo(blocks) && blocks >> kMostFolds <= 1) {
+    const VolumeGeometry geometry{map.capacity(), granularity};
+    if (absl::Status status = CheckGeometry(geometry); !status.ok()) return status;
+    return Folded(map, static_cast<unsigned>(std::countr_zero(blocks)));
+  }
   const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(map);
   return ChangeMap::FromCursor(*cursor, granularity);
 }

@@ -160,6 +160,22 @@ void UniteInto(const Container& container, ContainerWords& words) noexcept {
   }
 }
 
+void FoldBits(const uint8_t* bitset, unsigned fold, uint64_t* words) noexcept {
+  constexpr unsigned kAtOnce = 6;
+  static_assert(kBitsetWords >> kMostFolds == 1);
+  simd::FoldBitsFn* const fold_bits = simd::ListBlocks().single->fold;
+  if (fold == 0) {
+    std::memcpy(words, bitset, kBitsetBytes);
+  } else if (fold <= kAtOnce) {
+    fold_bits(bitset, nullptr, kBitsetWords >> fold, fold, words);
+  } else {
+    std::array<uint64_t, (kBitsetWords >> kAtOnce)> folded;
+    fold_bits(bitset, nullptr, folded.size(), kAtOnce, folded.data());
+    fold_bits(reinterpret_cast<const uint8_t*>(folded.data()), nullptr, kBitsetWords >> fold,
+              fold - kAtOnce, words);
+  }
+}
+
 void CopyInto(const Container& container, ContainerWords& words) noexcept {
   if (container.kind == ContainerKind::kBitset) {
     std::memcpy(words.data(), container.data, kBitsetBytes);

@@ -1,6 +1,7 @@
 #include "map/map_cursor.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "cbt/batch.h"
@@ -33,7 +34,6 @@ class MapCursor final : public ExtentCursor {
     const uint64_t block = offset / granularity();
     held_ = {};
     left_ = 0;
-    run_done_ = 0;
     sink_.Reset();
     floor_ = offset;
     start_value_ = static_cast<uint32_t>(block & (kContainerBlocks - 1));
@@ -42,9 +42,14 @@ class MapCursor final : public ExtentCursor {
     return absl::OkStatus();
   }
 
+  // Blocks of one block of the map, or of 2 to 1 << kMostFolds.
   bool DoReturnBlocks(uint64_t block_size) override {
-    if (block_size != granularity()) return false;
-    blocks_ = true;
+    const uint64_t blocks = block_size / granularity();
+    if (block_size % granularity() != 0 || !IsPowerOfTwo(blocks) || blocks >> kMostFolds > 1) {
+      return false;
+    }
+    block_size_ = block_size;
+    fold_ = static_cast<unsigned>(std::countr_zero(blocks));
     sink_.TakeWhole();
     return true;
   }
@@ -55,7 +60,7 @@ class MapCursor final : public ExtentCursor {
       if (sink_.waiting()) {
         sink_.Take(batch);
       } else if (left_ > 0) {
-        blocks_ ? DecodeBlocks(batch) : Decode(batch);
+        block_size_ != 0 ? DecodeBlocks(batch) : Decode(batch);
       } else if (budget-- == 0) {
         break;
       } else {
@@ -93,25 +98,32 @@ class MapCursor final : public ExtentCursor {
   void Begin(const Container& container) {
     container_ = container;
     at_ = 0;
+    listed_until_ = 0;
     const bool bitset = container.kind == ContainerKind::kBitset;
     left_ = bitset ? WordsBelowCapacity(container) : container.count;
+    if (bitset && fold_ != 0) FoldWords();
     if (container.key != start_key_ || start_value_ == 0) return;
     // The position of Seek(). Decode() cuts a run that begins below it.
     if (!bitset) {
       at_ = LowerBound(container, start_value_);
       left_ -= at_;
-      if (blocks_ && left_ > 0 && container.kind == ContainerKind::kRun) {
-        const uint32_t first = LoadU16(container_.data + 4 * at_);
-        run_done_ = start_value_ - std::min(start_value_, first);
-      }
+      listed_until_ = start_value_;
     } else {
-      at_ = start_value_ / 64;
-      left_ -= at_;
-      CopyInto(container, words_);
+      const uint32_t bit = start_value_ >> fold_;
+      at_ = bit / 64;
+      left_ -= std::min<size_t>(left_, at_);
+      if (fold_ == 0) CopyInto(container, words_);
       container_.data = reinterpret_cast<const uint8_t*>(words_.data());
-      words_[at_] &= ~uint64_t{0} << start_value_ % 64;
+      words_[at_] &= ~uint64_t{0} << bit % 64;
     }
     start_value_ = 0;
+  }
+
+  // Replaces the bits of a bitset by those of the blocks to return.
+  void FoldWords() noexcept {
+    FoldBits(container_.data, fold_, words_.data());
+    container_.data = reinterpret_cast<const uint8_t*>(words_.data());
+    left_ = BlockCount(left_, size_t{1} << fold_);
   }
 
   // The words of a bitset that hold a block of the volume. Later words are empty, and with large
@@ -135,17 +147,13 @@ class MapCursor final : public ExtentCursor {
     switch (container_.kind) {
       case ContainerKind::kBitset: {
         const simd::BlockScan scan = list_blocks_(container_.data + 8 * at_, nullptr, left_,
-                                                  Origin(at_ * 64), sink_.shift(), offsets, room);
+                                                  Origin(at_ * 64 << fold_), step(), offsets, room);
         Pass(scan.words);
         blocks = scan.blocks;
         break;
       }
       case ContainerKind::kArray:
-        blocks = std::min<size_t>(left_, room);
-        for (size_t i = 0; i < blocks; ++i) {
-          offsets[i] = Origin(LoadU16(container_.data + 2 * (at_ + i)));
-        }
-        Pass(blocks);
+        blocks = fold_ == 0 ? ListValues(offsets, room) : ListFoldedValues(offsets, room);
         break;
       case ContainerKind::kRun:
         while (left_ > 0 && blocks < room) blocks += DecodeRun(offsets + blocks, room - blocks);
@@ -154,24 +162,55 @@ class MapCursor final : public ExtentCursor {
     if (sink_.factor() != 1) {
       for (size_t i = 0; i < blocks; ++i) offsets[i] *= sink_.factor();
     }
-    std::fill_n(lengths, blocks, granularity());
+    std::fill_n(lengths, blocks, block_size_);
     sink_.Append(blocks, batch);
   }
 
-  // Lists blocks of the present run, at most `room`; returns their number.
+  size_t ListValues(uint64_t* offsets, size_t room) noexcept {
+    const size_t blocks = std::min<size_t>(left_, room);
+    for (size_t i = 0; i < blocks; ++i) {
+      offsets[i] = Origin(LoadU16(container_.data + 2 * (at_ + i)));
+    }
+    Pass(blocks);
+    return blocks;
+  }
+
+  // Several values may lie in one block.
+  size_t ListFoldedValues(uint64_t* offsets, size_t room) noexcept {
+    const size_t count = std::min<size_t>(left_, room);
+    size_t blocks = 0;
+    uint32_t until = listed_until_;
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t value = RoundedDown(LoadU16(container_.data + 2 * (at_ + i)));
+      offsets[blocks] = Origin(value);
+      blocks += value >= until ? 1 : 0;
+      until = value + (1u << fold_);
+    }
+    listed_until_ = until;
+    Pass(count);
+    return blocks;
+  }
+
+  // Lists blocks of the present run, at most `room` (> 0); returns their number.
   size_t DecodeRun(uint64_t* offsets, size_t room) noexcept {
     const uint8_t* const pair = container_.data + 4 * at_;
-    const size_t blocks = size_t{LoadU16(pair + 2)} + 1 - run_done_;
+    const uint32_t first = LoadU16(pair);
+    const uint32_t begin = std::max(RoundedDown(first), listed_until_);
+    const uint32_t end = RoundedDown(first + LoadU16(pair + 2)) + (1u << fold_);
+    // Blocks that the run before has in common with this one are listed.
+    const size_t blocks = (end - std::min(begin, end)) >> fold_;
     const size_t count = std::min(blocks, room);
-    const uint64_t first = Origin(uint64_t{LoadU16(pair)} + run_done_);
-    for (size_t i = 0; i < count; ++i) offsets[i] = first + (uint64_t{i} << sink_.shift());
-    run_done_ += count;
-    if (count == blocks) {
-      Pass(1);
-      run_done_ = 0;
-    }
+    const uint64_t origin = Origin(begin);
+    for (size_t i = 0; i < count; ++i) offsets[i] = origin + (uint64_t{i} << step());
+    listed_until_ = begin + (static_cast<uint32_t>(count) << fold_);
+    if (count == blocks) Pass(1);
     return count;
   }
+
+  // The first value of the block that a value lies in.
+  uint32_t RoundedDown(uint32_t value) const noexcept { return value >> fold_ << fold_; }
+  // From a block to the next one, in the kernels' unit, as a power of two.
+  unsigned step() const noexcept { return sink_.shift() + fold_; }
 
   void Pass(size_t count) noexcept {
     at_ += count;
@@ -226,17 +265,21 @@ class MapCursor final : public ExtentCursor {
     sink_.Append(runs, batch);
   }
 
-  // The offset (bytes) of the next value, or of the first bit of the next word.
+  // The offset (bytes) of the next value, or of the first bit of the next word; of blocks, where
+  // the next one may begin.
   uint64_t NextOffset() const noexcept {
     switch (container_.kind) {
       case ContainerKind::kArray:
-        return Origin(LoadU16(container_.data + 2 * at_)) * sink_.factor();
+        return OffsetFrom(LoadU16(container_.data + 2 * at_));
       case ContainerKind::kRun:
-        return Origin(uint64_t{LoadU16(container_.data + 4 * at_)} + run_done_) * sink_.factor();
+        return OffsetFrom(LoadU16(container_.data + 4 * at_));
       case ContainerKind::kBitset:
         break;
     }
-    return Origin(at_ * 64) * sink_.factor();
+    return Origin(at_ * 64 << fold_) * sink_.factor();
+  }
+  uint64_t OffsetFrom(uint32_t value) const noexcept {
+    return Origin(std::max(RoundedDown(value), listed_until_)) * sink_.factor();
   }
 
   // Returns the number of complete runs, at most `room` plus the slack; an open run is held back.
@@ -265,13 +308,14 @@ class MapCursor final : public ExtentCursor {
   Container container_;  // being decoded: `left_` words, values or pairs from `at_` on
   size_t at_ = 0;
   size_t left_ = 0;
-  size_t run_done_ = 0;  // blocks of the present run that have been listed
-  bool blocks_ = false;  // returns blocks, not extents
-  Extent held_;          // bytes; empty: none
-  uint64_t floor_ = 0;   // bytes, the position of Seek()
+  uint64_t block_size_ = 0;    // bytes; 0: returns extents
+  unsigned fold_ = 0;          // a block to return has 1 << fold_ of the map's
+  uint32_t listed_until_ = 0;  // values of the container below are in blocks that were listed
+  Extent held_;                // bytes; empty: none
+  uint64_t floor_ = 0;         // bytes, the position of Seek()
   uint64_t start_key_ = 0;
   uint32_t start_value_ = 0;
-  ContainerWords words_;
+  ContainerWords words_;  // of a bitset that is changed before it is decoded
 };
 
 // `storage` keeps the bytes of the maps alive; empty if the caller does.

@@ -195,16 +195,20 @@ TEST(BlocksTest, OfChangeMapsAndTheirUnions) {
       maps.push_back(
           ValueOf(ChangeMap::FromBitmap(ValueOf(BitmapView::Create(bytes, 0, count)), geometry)));
     }
-    for (const uint64_t block_size : {granularity, 4 * granularity}) {
-      ExpectBlocksFromEverywhere([&] { return MakeChangeMapCursor(maps[0]); }, bits[0], block_size,
-                                 random);
+    // As the map's own, of several up to a container's worth, of more, and of no power of two.
+    const uint64_t sizes[] = {1, 2, 4, 16, 64, 128, 512, 1024, 2048, 3};
+    for (const uint64_t blocks : sizes) {
+      ExpectBlocksFromEverywhere([&] { return MakeChangeMapCursor(maps[0]); }, bits[0],
+                                 blocks * granularity, random);
       if (HasFatalFailure()) return;
     }
     std::vector<bool> both(count);
     for (uint64_t i = 0; i < count; ++i) both[i] = bits[0][i] || bits[1][i];
-    ExpectBlocksFromEverywhere([&] { return ValueOf(MakeUnionCursor(maps)); }, both, granularity,
-                               random);
-    if (HasFatalFailure()) return;
+    for (const uint64_t blocks : {1, 8, 256}) {
+      ExpectBlocksFromEverywhere([&] { return ValueOf(MakeUnionCursor(maps)); }, both,
+                                 blocks * granularity, random);
+      if (HasFatalFailure()) return;
+    }
   }
 }
 

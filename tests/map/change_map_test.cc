@@ -389,7 +389,9 @@ RC_GTEST_PROP(ChangeMapTest, CoarserRoundsOutwardFinerIsExact, ()) {
   const VolumeGeometry geometry{capacity, 1024};
   const Blocks blocks = SomeBlocks(random, {0, 1, 2}, BlockCount(capacity, 1024));
   const ChangeMap map = MapOf(blocks, geometry);
-  for (const uint64_t granularity : {512u, 1024u, 4096u, 1536u, 1000000u}) {
+  // Twice to 2048 times the map's, a part of it, and others.
+  for (const uint64_t granularity :
+       {512u, 1024u, 2048u, 4096u, 65536u, 131072u, 1048576u, 2097152u, 1536u, 1000000u}) {
     Blocks want;
     for (const uint64_t block : blocks) {
       const uint64_t end = std::min(capacity, (block + 1) * 1024);
