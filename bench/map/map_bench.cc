@@ -1,6 +1,7 @@
 // Change maps against CRoaring and dense bitmaps.
 //
 //   map_to_runs/<kind>/<blocks>/<impl>      the extents of a map, batch by batch: 16 bytes each
+//   map_coarser/<kind>/<blocks>/<impl>      a map of blocks of 4 KiB in blocks of 64 KiB
 //   map_from_bitmap/<pattern>/<blocks>/...  a map of a dense bitmap: bytes are those of the bitmap
 //   union/<pattern>/<blocks>/...            30 daily maps united: items are maps
 //   size/<pattern>/<blocks>/...             bytes per extent (a counter; ignore the time)
@@ -9,6 +10,7 @@
 //   croaring       its iterator and a loop that unites; pairwise in-place unions
 //   add_many, add_range   CRoaring from the positions, or the runs, of set bits
 //   dense          bitmaps, OR of words
+//   extents        the map made anew from its extents
 //   limit          writes as many extents from two vectors
 #include <benchmark/benchmark.h>
 #include <roaring/roaring.h>
@@ -186,6 +188,24 @@ void RegisterToRuns(const std::string& kind) {
   });
 }
 
+// ---- map_coarser
+
+void RegisterCoarser(const std::string& kind) {
+  constexpr uint64_t kCoarse = 16 * kGranularity;
+  const auto add = [&kind](const char* impl,
+                           const std::function<absl::StatusOr<ChangeMap>()>& work) {
+    const std::string name = "map_coarser/" + kind + "/" + std::to_string(kRunBlocks) + "/" + impl;
+    benchmark::RegisterBenchmark(name.c_str(), [work](benchmark::State& state) {
+      if (!work().ok()) std::abort();  // makes the inputs
+      for (auto _ : state) benchmark::DoNotOptimize(work());
+      state.SetItemsProcessed(state.iterations());
+    });
+  };
+  add("cbt", [kind] { return WithGranularity(Kind(kind), kCoarse); });
+  add("extents",
+      [kind] { return ChangeMap::FromCursor(*MakeChangeMapCursor(Kind(kind)), kCoarse); });
+}
+
 // ---- map_from_bitmap
 
 Roaring AddMany(const Words& words) {
@@ -337,7 +357,10 @@ void RegisterSize(const std::string& pattern) {
 }
 
 const bool registered = [] {
-  for (const char* kind : {"array", "bitset", "run", "mixed"}) RegisterToRuns(kind);
+  for (const char* kind : {"array", "bitset", "run", "mixed"}) {
+    RegisterToRuns(kind);
+    RegisterCoarser(kind);
+  }
   for (const char* pattern :
        {"random1e-4", "random1e-3", "random1e-2", "random1e-1", "random5e-1", "clustered"}) {
     RegisterFromBitmap(pattern);

@@ -1,5 +1,9 @@
 // track/<threads>/<bytes of a volume>/<impl>: ranges of 4 KiB to 1 MiB at random places of a volume
-// of blocks of 4 KiB are marked as written; items are ranges.
+// of blocks of 4 KiB are marked as written, again and again: their bits are set already. Items are
+// ranges.
+//
+//   <threads>-neighbours   blocks, one after the other; two threads take turns at them
+//   1thread-new            the ranges in a bitmap without a bit, and without the lines in a cache
 //
 //   cbt      ChangeTracker::Mark()
 //   begin    ChangeTracker::Begin() and End()
@@ -8,10 +12,14 @@
 #include <benchmark/benchmark.h>
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cbt/change_tracker.h"
@@ -29,17 +37,31 @@ struct Range {
   uint64_t end;
 };
 
+constexpr uint64_t kRanges = uint64_t{1} << 16;
+
 // The ranges of one thread.
 const std::vector<Range>& Ranges(int thread) {
   static const std::vector<std::vector<Range>> all = [] {
     std::vector<std::vector<Range>> ranges(2);
     for (size_t t = 0; t < ranges.size(); ++t) {
       std::mt19937_64 random(t);
-      for (int i = 0; i < 1 << 16; ++i) {
+      for (uint64_t i = 0; i < kRanges; ++i) {
         const uint64_t length = 1 + random() % 256;
         const uint64_t begin = random() % (kBlocks - length);
         ranges[t].push_back({begin, begin + length});
       }
+    }
+    return ranges;
+  }();
+  return all[static_cast<size_t>(thread)];
+}
+
+// Every second block of the front of the volume: those of both threads share words.
+const std::vector<Range>& Neighbours(int thread) {
+  static const std::vector<std::vector<Range>> all = [] {
+    std::vector<std::vector<Range>> ranges(2);
+    for (size_t t = 0; t < ranges.size(); ++t) {
+      for (uint64_t i = 0; i < kRanges; ++i) ranges[t].push_back({2 * i + t, 2 * i + t + 1});
     }
     return ranges;
   }();
@@ -52,9 +74,13 @@ ChangeTracker& Tracker() {
   return *tracker;
 }
 
+// Two bitmaps, as a tracker has, so that a cleared one is not in a cache either.
+size_t current = 0;
 std::vector<std::atomic<uint64_t>>& Words() {
-  static std::vector<std::atomic<uint64_t>> words(kBlocks / 64);
-  return words;
+  static std::vector<std::atomic<uint64_t>> words[2] = {
+      std::vector<std::atomic<uint64_t>>(kBlocks / 64),
+      std::vector<std::atomic<uint64_t>>(kBlocks / 64)};
+  return words[current];
 }
 
 void MarkTracker(const Range& range) {
@@ -87,14 +113,18 @@ void MarkMutex(const Range& range) {
             bits.begin() + static_cast<std::ptrdiff_t>(range.end), true);
 }
 
-void Register(const char* impl, void (*mark)(const Range&)) {
+using Mark = void (*)(const Range&);
+
+void Register(const std::string& kind, const std::vector<Range>& (*ranges_of)(int),
+              const char* impl, Mark mark) {
   for (const int threads : {1, 2}) {
     const std::string name = "track/" + std::to_string(threads) +
-                             (threads == 1 ? "thread/" : "threads/") + std::to_string(kCapacity) +
-                             "/" + impl;
+                             (threads == 1 ? "thread" : "threads") + kind + "/" +
+                             std::to_string(kCapacity) + "/" + impl;
     benchmark::RegisterBenchmark(name.c_str(),
                                  [=](benchmark::State& state) {
-                                   const std::vector<Range>& ranges = Ranges(state.thread_index());
+                                   const std::vector<Range>& ranges =
+                                       ranges_of(state.thread_index());
                                    for (const Range& range : ranges)
                                      mark(range);  // touches the memory
                                    size_t next = 0;
@@ -109,11 +139,51 @@ void Register(const char* impl, void (*mark)(const Range&)) {
   }
 }
 
+void Expect(const absl::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  std::abort();
+}
+
+// `clear` clears every bit, outside of the measured time.
+void RegisterNew(const char* impl, Mark mark, void (*clear)()) {
+  const std::string name = "track/1thread-new/" + std::to_string(kCapacity) + "/" + impl;
+  benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+    const std::vector<Range>& ranges = Ranges(0);
+    for (const Range& range : ranges) mark(range);  // touches the memory
+    for (auto _ : state) {
+      state.PauseTiming();
+      clear();
+      state.ResumeTiming();
+      for (const Range& range : ranges) mark(range);
+    }
+    state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(ranges.size()));
+  })->UseRealTime();
+}
+
+void ClearTracker() {
+  Expect(Tracker().OpenEpoch("next"));
+  const absl::StatusOr<ChangeMap> map = Tracker().CloseEpoch();
+  Expect(map.status());
+  Expect(Tracker().Acknowledge(map->identity()));
+}
+
+void ClearWords() {
+  for (std::atomic<uint64_t>& word : Words()) word.store(0, std::memory_order_relaxed);
+  current = 1 - current;
+}
+
 const bool registered = [] {
-  Register("cbt", &MarkTracker);
-  Register("begin", &BeginTracker);
-  Register("atomic", &MarkAtomic);
-  Register("mutex", &MarkMutex);
+  for (const auto& [impl, mark] :
+       std::initializer_list<std::pair<const char*, Mark>>{{"cbt", &MarkTracker},
+                                                           {"begin", &BeginTracker},
+                                                           {"atomic", &MarkAtomic},
+                                                           {"mutex", &MarkMutex}}) {
+    Register("", &Ranges, impl, mark);
+    Register("-neighbours", &Neighbours, impl, mark);
+  }
+  RegisterNew("cbt", &MarkTracker, &ClearTracker);
+  RegisterNew("atomic", &MarkAtomic, &ClearWords);
   return true;
 }();
 
