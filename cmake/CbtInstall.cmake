@@ -15,6 +15,9 @@ endif()
 if(CBT_WITH_GRPC)
   list(APPEND cbt_components grpc)
 endif()
+if(CBT_HAS_KUBE)
+  list(APPEND cbt_components kube)
+endif()
 
 set(cbt_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/cbt)
 set(cbt_pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
@@ -69,7 +72,7 @@ function(cbt_pkgconfig_dependencies component)
     elseif(link MATCHES "^PkgConfig::CBT_(.+)$")
       # Saved from the match of NAME=module, because the next match overwrites it.
       set(library ${CMAKE_MATCH_1})
-      foreach(pair IN LISTS cbt_source_libraries)
+      foreach(pair IN LISTS cbt_source_libraries cbt_kube_libraries)
         if(pair MATCHES "^${library}=(.+)$")
           list(APPEND requires ${CMAKE_MATCH_1})
         endif()
@@ -91,6 +94,7 @@ set(PC_DESCRIPTION_source "Changed-block tracking: disk images as change sources
 set(PC_DESCRIPTION_roaring "Changed-block tracking: change maps to and from CRoaring's bitmaps")
 set(PC_DESCRIPTION_rpc "Changed-block tracking: service, client and relay of gRPC's protocol")
 set(PC_DESCRIPTION_grpc "Changed-block tracking: services for a gRPC server")
+set(PC_DESCRIPTION_kube "Changed-block tracking: a client of the Kubernetes API")
 set(PC_DESCRIPTION_ops "Changed-block tracking: metrics and logs of services")
 
 foreach(component IN LISTS cbt_components)
@@ -119,13 +123,17 @@ endforeach()
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN rpc EXCLUDE PATTERN ops EXCLUDE PATTERN grpc EXCLUDE
-                             PATTERN roaring.h EXCLUDE)
+                             PATTERN kube EXCLUDE PATTERN roaring.h EXCLUDE)
 if(CBT_WITH_ROARING)
   install(FILES ${PROJECT_SOURCE_DIR}/include/cbt/roaring.h
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt)
 endif()
 if(CBT_WITH_RPC)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt/rpc ${PROJECT_SOURCE_DIR}/include/cbt/ops
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt FILES_MATCHING PATTERN "*.h")
+endif()
+if(CBT_HAS_KUBE)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt/kube
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt FILES_MATCHING PATTERN "*.h")
 endif()
 if(CBT_WITH_GRPC)

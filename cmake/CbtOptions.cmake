@@ -2,6 +2,7 @@
 # of another one.
 option(CBT_WITH_RPC "Build cbt::rpc, servers and clients of gRPC's protocol" ON)
 option(CBT_WITH_GRPC "Build cbt::grpc, services for gRPC servers of others" ${CBT_WITH_RPC})
+option(CBT_WITH_KUBE "Build cbt::kube, a client of the Kubernetes API, where its libraries are found" ON)
 option(CBT_WITH_ROARING "Offer cbt::roaring, the bridge to CRoaring's bitmaps (headers only)" ON)
 option(CBT_BUILD_TOOLS "Build the cbt command" ${PROJECT_IS_TOP_LEVEL})
 option(CBT_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})

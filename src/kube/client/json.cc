@@ -1,0 +1,193 @@
+#include "kube/client/json.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rapidjson/error/en.h"
+#include "rapidjson/reader.h"
+#include "rapidjson/stringbuffer.h"
+#include "rapidjson/writer.h"
+
+namespace cbt::kube::json {
+namespace {
+
+using Document = rapidjson::GenericDocument<rapidjson::UTF8<>, WipingAllocator, WipingAllocator>;
+using Reader = rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, WipingAllocator>;
+
+constexpr size_t kStackBytes = 1024;
+
+// A text as RapidJSON reads one: bounded, and without a zero at its end. A zero inside is no end.
+class TextStream {
+ public:
+  using Ch = char;  // NOLINT(readability-identifier-naming): RapidJSON's name
+
+  explicit TextStream(std::string_view text)
+      : begin_(text.data()), at_(begin_), end_(begin_ + text.size()) {}
+
+  // NOLINTBEGIN(readability-identifier-naming): RapidJSON's names
+  char Peek() const noexcept { return at_ == end_ ? '\0' : *at_; }
+  char Take() noexcept { return at_ == end_ ? '\0' : *at_++; }
+  size_t Tell() const noexcept { return static_cast<size_t>(at_ - begin_); }
+  // Only for output, which a source is not.
+  char* PutBegin() noexcept { return nullptr; }
+  void Put(char /*c*/) noexcept {}
+  void Flush() noexcept {}
+  size_t PutEnd(char* /*begin*/) noexcept { return 0; }
+  // NOLINTEND(readability-identifier-naming)
+
+  bool AtEnd() const noexcept { return at_ == end_; }
+
+ private:
+  const char* const begin_;
+  const char* at_;
+  const char* const end_;
+};
+
+// Passes events on to a document up to a depth.
+template <typename Handler>
+class DepthLimit {
+ public:
+  DepthLimit(Handler& handler, int max_depth) : handler_(handler), left_(max_depth) {}
+
+  bool too_deep() const noexcept { return left_ < 0; }
+
+  // NOLINTBEGIN(readability-identifier-naming): RapidJSON's names
+  bool Null() { return handler_.Null(); }
+  bool Bool(bool value) { return handler_.Bool(value); }
+  bool Int(int value) { return handler_.Int(value); }
+  bool Uint(unsigned value) { return handler_.Uint(value); }
+  bool Int64(int64_t value) { return handler_.Int64(value); }
+  bool Uint64(uint64_t value) { return handler_.Uint64(value); }
+  bool Double(double value) { return handler_.Double(value); }
+  bool RawNumber(const char* text, rapidjson::SizeType size, bool copy) {
+    return handler_.RawNumber(text, size, copy);
+  }
+  bool String(const char* text, rapidjson::SizeType size, bool copy) {
+    return handler_.String(text, size, copy);
+  }
+  bool Key(const char* text, rapidjson::SizeType size, bool copy) {
+    return handler_.Key(text, size, copy);
+  }
+  bool StartObject() { return --left_ >= 0 && handler_.StartObject(); }
+  bool EndObject(rapidjson::SizeType count) {
+    ++left_;
+    return handler_.EndObject(count);
+  }
+  bool StartArray() { return --left_ >= 0 && handler_.StartArray(); }
+  bool EndArray(rapidjson::SizeType count) {
+    ++left_;
+    return handler_.EndArray(count);
+  }
+  // NOLINTEND(readability-identifier-naming)
+
+ private:
+  Handler& handler_;
+  int left_;
+};
+
+}  // namespace
+
+WipingAllocator& Allocator() noexcept {
+  static WipingAllocator allocator;
+  return allocator;
+}
+
+absl::Status Parse(std::string_view text, int max_depth, Value& value) {
+  absl::Status status;
+  Document document(&Allocator(), kStackBytes, &Allocator());
+  const auto generate = [&](Document& handler) {
+    TextStream stream(text);
+    DepthLimit<Document> limit(handler, max_depth);
+    Reader reader(&Allocator(), kStackBytes);
+    // Values are unchanged by a round trip: full precision.
+    const rapidjson::ParseResult result =
+        reader.Parse<rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag |
+                     rapidjson::kParseFullPrecisionFlag | rapidjson::kParseStopWhenDoneFlag>(stream,
+                                                                                             limit);
+    if (limit.too_deep()) {
+      status = absl::InvalidArgumentError(
+          absl::StrCat("JSON at byte ", stream.Tell(), ": nested deeper than ", max_depth));
+      return false;
+    }
+    if (result.IsError()) {
+      status = absl::InvalidArgumentError(absl::StrCat("JSON at byte ", result.Offset(), ": ",
+                                                       rapidjson::GetParseError_En(result.Code())));
+      return false;
+    }
+    rapidjson::SkipWhitespace(stream);
+    if (!stream.AtEnd()) {
+      status = absl::InvalidArgumentError(
+          absl::StrCat("JSON at byte ", stream.Tell(), ": more follows the end of the value"));
+      return false;
+    }
+    return true;
+  };
+  document.Populate(generate);
+  if (!status.ok()) return status;
+  value.Swap(static_cast<Value&>(document));
+  return absl::OkStatus();
+}
+
+std::string ToText(const Value& value) {
+  rapidjson::GenericStringBuffer<rapidjson::UTF8<>, WipingAllocator> buffer(&Allocator());
+  rapidjson::Writer<decltype(buffer), rapidjson::UTF8<>, rapidjson::UTF8<>, WipingAllocator> writer(
+      buffer, &Allocator());
+  value.Accept(writer);
+  return {buffer.GetString(), buffer.GetSize()};
+}
+
+Value Copy(const Value& value) {
+  switch (value.GetType()) {
+    case rapidjson::kStringType:
+      return MakeString(View(value));
+    case rapidjson::kArrayType: {
+      Value list(rapidjson::kArrayType);
+      list.Reserve(value.Size(), Allocator());
+      for (const Value& element : value.GetArray()) list.PushBack(Copy(element), Allocator());
+      return list;
+    }
+    case rapidjson::kObjectType: {
+      Value object(rapidjson::kObjectType);
+      for (const auto& member : value.GetObject()) {
+        object.AddMember(Copy(member.name), Copy(member.value), Allocator());
+      }
+      return object;
+    }
+    default:
+      return Value(value, Allocator());  // holds no memory
+  }
+}
+
+Value MakeString(std::string_view text) {
+  return Value(text.data() == nullptr ? "" : text.data(),
+               static_cast<rapidjson::SizeType>(text.size()), Allocator());
+}
+
+const Value* Find(const Value& object, std::string_view key) noexcept {
+  if (!object.IsObject()) return nullptr;
+  // Not through FindMember(), which wants its key as a value.
+  for (auto member = object.MemberBegin(); member != object.MemberEnd(); ++member) {
+    if (View(member->name) == key) return member->value.IsNull() ? nullptr : &member->value;
+  }
+  return nullptr;
+}
+
+std::string_view TypeName(const Value& value) noexcept {
+  switch (value.GetType()) {
+    case rapidjson::kNullType:
+      return "null";
+    case rapidjson::kFalseType:
+    case rapidjson::kTrueType:
+      return "a boolean";
+    case rapidjson::kObjectType:
+      return "an object";
+    case rapidjson::kArrayType:
+      return "a list";
+    case rapidjson::kStringType:
+      return "a string";
+    default:
+      return "a number";
+  }
+}
+
+}  // namespace cbt::kube::json

@@ -1,0 +1,83 @@
+// JSON values in memory that is wiped, read with a bound on their depth.
+#ifndef CBT_KUBE_CLIENT_JSON_H_
+#define CBT_KUBE_CLIENT_JSON_H_
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+// As everywhere in this library: types are checked before values are read.
+#ifndef RAPIDJSON_ASSERT
+#define RAPIDJSON_ASSERT(condition) ((void)0)
+#endif
+#include "rapidjson/document.h"
+
+namespace cbt::kube::json {
+
+// Allocates for RapidJSON. Memory is wiped when it is freed: any text may be a token. Throws
+// std::bad_alloc, where RapidJSON would write to a null pointer.
+class WipingAllocator {
+ public:
+  static constexpr bool kNeedFree = true;
+
+  // NOLINTBEGIN(readability-identifier-naming, cppcoreguidelines-no-malloc): RapidJSON's names
+  static void* Malloc(size_t size) {
+    if (size == 0) return nullptr;
+    void* const memory = std::malloc(size);
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+  }
+  static void* Realloc(void* old, size_t old_size, size_t new_size) {
+    void* const memory = Malloc(new_size);
+    if (old != nullptr && memory != nullptr) {
+      std::memcpy(memory, old, std::min(old_size, new_size));
+    }
+    Free(old);
+    return memory;
+  }
+  static void Free(void* memory) noexcept {
+    if (memory == nullptr) return;
+    std::memset(memory, 0, malloc_usable_size(memory));
+    asm volatile("" : : "r"(memory) : "memory");
+    std::free(memory);
+  }
+  // NOLINTEND(readability-identifier-naming, cppcoreguidelines-no-malloc)
+
+  friend bool operator==(const WipingAllocator&, const WipingAllocator&) noexcept { return true; }
+};
+
+using Value = rapidjson::GenericValue<rapidjson::UTF8<>, WipingAllocator>;
+
+// The one allocator; it has no state.
+WipingAllocator& Allocator() noexcept;
+
+// Reads one JSON value; nothing but blanks may follow it. Errors: INVALID_ARGUMENT with the
+// position of the mistake, without text from there.
+absl::Status Parse(std::string_view text, int max_depth, Value& value);
+
+std::string ToText(const Value& value);
+
+inline std::string_view View(const Value& text) noexcept {
+  return {text.GetString(), text.GetStringLength()};
+}
+// RapidJSON's own copies go through memory that is not wiped.
+Value Copy(const Value& value);
+
+Value MakeString(std::string_view text);
+
+// The member `key` of an object; null if `object` is none or has none, or if the member is null.
+const Value* Find(const Value& object, std::string_view key) noexcept;
+
+// "an object", "a string" and so on, for messages.
+std::string_view TypeName(const Value& value) noexcept;
+
+}  // namespace cbt::kube::json
+
+#endif  // CBT_KUBE_CLIENT_JSON_H_
