@@ -64,8 +64,8 @@ class Client {
   // Errors: INVALID_ARGUMENT for a configuration that can't work; those of reading files.
   static absl::StatusOr<std::unique_ptr<Client>> Create(Config config, ClientOptions options = {});
 
-  // Cancels all calls, waits until every `done` has been called and has returned. Must not run in
-  // `done`.
+  // Cancels all calls, and those that a `done` still starts, and waits until every `done` has
+  // returned. Must not run in one.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;

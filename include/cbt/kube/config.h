@@ -16,7 +16,8 @@
 namespace cbt::kube {
 
 // A program that prints credentials: `exec` of a kubeconfig file. It is started directly, without a
-// shell, when a call needs credentials and there are none that are still valid.
+// shell, when a call needs credentials and there are none that are still valid. What it writes to
+// standard error goes where that of this process goes.
 struct ExecPlugin {
   std::string command = {};  // a path, or a name that is looked up in PATH
   std::vector<std::string> args = {};
