@@ -44,6 +44,8 @@ def lacks(condition):
         return name not in words_of("/proc/cpuinfo")
     if kind == "filesystem":
         return name not in words_of("/proc/filesystems")
+    if kind == "variable":
+        return not os.environ.get(name)
     sys.exit(f"may_skip.txt: unknown condition {condition}")
 
 
@@ -75,9 +77,9 @@ def check(skips, entries):
 
 
 def self_test():
-    entries = read_list("a/x_test:S.* always # why\nb/*:*/avx9 cpu:no_such_flag\nc/*:* root cpu:no_such_flag\nd/*:* cpu:processor\ne/*:* program:sh\nf/*:* program:no-such-tool\n")
-    findings, expected = check("a/x_test\tS.One\tr\na/x_test\tT.One\tr\nb/y\tP.Q/avx9\tr\nc/z\tA.B\tr\nd/z\tA.B\tr\ne/z\tA.B\tr\nf/z\tA.B\tr\n", entries)
-    assert expected == 4 and len(findings) == 3, (findings, expected)
+    entries = read_list("a/x_test:S.* always # why\nb/*:*/avx9 cpu:no_such_flag\nc/*:* root cpu:no_such_flag\nd/*:* cpu:processor\ne/*:* program:sh\nf/*:* program:no-such-tool\ng/*:* variable:PATH\nh/*:* variable:NO_SUCH_VARIABLE\n")
+    findings, expected = check("a/x_test\tS.One\tr\na/x_test\tT.One\tr\nb/y\tP.Q/avx9\tr\nc/z\tA.B\tr\nd/z\tA.B\tr\ne/z\tA.B\tr\nf/z\tA.B\tr\ng/z\tA.B\tr\nh/z\tA.B\tr\n", entries)
+    assert expected == 5 and len(findings) == 4, (findings, expected)
     assert "not in tests/may_skip.txt" in findings[0] and all("has what it needs" in line for line in findings[1:]), findings
     with tempfile.TemporaryDirectory() as folder:
         assert main(folder) == 0, "a run without skips is green"

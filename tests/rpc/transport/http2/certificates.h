@@ -21,6 +21,7 @@ struct PemIdentity {
 
 struct CertificateOptions {
   std::string name = "localhost";
+  std::string organization = {};
   std::string alternatives = "DNS:localhost,IP:127.0.0.1,IP:::1";
   long begins = -3600;  // seconds from now
   long ends = 86400;
@@ -81,6 +82,11 @@ class TestAuthority {
     X509_EXTENSION_free(made);
   }
 
+  static void Name(X509* certificate, const char* field, const std::string& value) {
+    X509_NAME_add_entry_by_txt(X509_get_subject_name(certificate), field, MBSTRING_UTF8,
+                               reinterpret_cast<const unsigned char*>(value.c_str()), -1, -1, 0);
+  }
+
   Cert Make(const CertificateOptions& options, EVP_PKEY* key, X509* issuer) const {
     static long serial = 1;
     Cert made(X509_new());
@@ -89,9 +95,8 @@ class TestAuthority {
     X509_gmtime_adj(X509_getm_notBefore(made.get()), options.begins);
     X509_gmtime_adj(X509_getm_notAfter(made.get()), options.ends);
     X509_set_pubkey(made.get(), key);
-    X509_NAME_add_entry_by_txt(X509_get_subject_name(made.get()), "CN", MBSTRING_UTF8,
-                               reinterpret_cast<const unsigned char*>(options.name.c_str()), -1, -1,
-                               0);
+    Name(made.get(), "CN", options.name);
+    if (!options.organization.empty()) Name(made.get(), "O", options.organization);
     X509_set_issuer_name(made.get(),
                          X509_get_subject_name(issuer == nullptr ? made.get() : issuer));
     Extend(made.get(), NID_basic_constraints, options.authority ? "critical,CA:TRUE" : "CA:FALSE");
