@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,7 +38,8 @@ struct ServiceAccountToken {
   Time expires = {};
 };
 
-struct TokenOptions : CallOptions {
+struct TokenOptions {
+  std::optional<std::chrono::milliseconds> timeout = {};  // as of CallOptions
   std::vector<std::string> audiences = {};  // empty: the API server itself
   // At least 600 s; the server may give less than what is asked for.
   std::chrono::seconds lifetime = std::chrono::seconds(3600);

@@ -55,13 +55,15 @@ struct CallOptions {
   std::optional<std::chrono::milliseconds> timeout = {};
 };
 
-struct GetOptions : CallOptions {
+struct GetOptions {
+  std::optional<std::chrono::milliseconds> timeout = {};  // as of CallOptions
   // Empty: the newest state. "0": whatever the server has in its cache.
   std::string resource_version = {};
   std::string subresource = {};
 };
 
-struct ListOptions : CallOptions {
+struct ListOptions {
+  std::optional<std::chrono::milliseconds> timeout = {};  // as of CallOptions
   std::string label_selector = {};
   std::string field_selector = {};
   std::string resource_version = {};
@@ -72,7 +74,8 @@ struct ListOptions : CallOptions {
   std::string continue_token = {};
 };
 
-struct WriteOptions : CallOptions {
+struct WriteOptions {
+  std::optional<std::chrono::milliseconds> timeout = {};  // as of CallOptions
   std::string field_manager = {};
   // The server checks and answers, and stores nothing.
   bool dry_run = false;
@@ -90,7 +93,8 @@ enum class PatchType {
   kStrategic,  // application/strategic-merge-patch+json; built-in types only
 };
 
-struct ApplyOptions : CallOptions {
+struct ApplyOptions {
+  std::optional<std::chrono::milliseconds> timeout = {};  // as of CallOptions
   std::string field_manager = {};  // required
   // Takes over fields that another manager owns, instead of failing with ABORTED.
   bool force = false;
@@ -98,7 +102,8 @@ struct ApplyOptions : CallOptions {
   std::string subresource = {};
 };
 
-struct DeleteOptions : CallOptions {
+struct DeleteOptions {
+  std::optional<std::chrono::milliseconds> timeout = {};  // as of CallOptions
   // Only this very object and state: otherwise ABORTED.
   std::string uid = {};
   std::string resource_version = {};

@@ -1,5 +1,8 @@
 #include "kube/client/core.h"
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <algorithm>
 #include <exception>
 #include <limits>
@@ -204,6 +207,11 @@ ClientCounters Client::Core::counters() const {
 }
 
 void Client::Core::Run() {
+  // A server that closes a connection must not end the program.
+  sigset_t broken_pipe;
+  sigemptyset(&broken_pipe);
+  sigaddset(&broken_pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
   thread_id_.store(std::this_thread::get_id());
   for (;;) {
     TakeNew();

@@ -1,0 +1,214 @@
+#include "cbt/kube/object.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "support/status.h"
+
+namespace cbt::kube {
+namespace {
+
+using test::ValueOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Optional;
+using testing::Pair;
+
+Object Sample() {
+  return ValueOf(Object::Parse(R"({
+    "apiVersion": "example.com/v1", "kind": "Thing",
+    "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "12",
+                 "generation": 3, "labels": {"l": "1"},
+                 "annotations": {"example.com/key": "value", "none": null},
+                 "creationTimestamp": "2024-05-01T10:00:00Z", "finalizers": ["x/y"]},
+    "spec": {"text": "t", "number": -5, "real": 1.5, "large": 18446744073709551615, "yes": true,
+             "no": false, "null": null, "list": ["a", "b"], "objects": [{"n": 1}, {"n": 2}],
+             "map": {"k": "v"}, "lists": {"k": ["v", "w"]}, "data": "aGk=", "unknown": {"x": [1.25]}}
+  })"));
+}
+
+TEST(ObjectTest, ReadsEveryType) {
+  const Object object = Sample();
+  EXPECT_EQ(ValueOf(object.String({"spec", "text"})), "t");
+  EXPECT_EQ(ValueOf(object.Int({"spec", "number"})), -5);
+  EXPECT_TRUE(ValueOf(object.Bool({"spec", "yes"})));
+  EXPECT_FALSE(ValueOf(object.Bool({"spec", "no"})));
+  EXPECT_THAT(ValueOf(object.Strings({"spec", "list"})), ElementsAre("a", "b"));
+  EXPECT_EQ(ValueOf(object.String({"spec", "list", "1"})), "b");
+  EXPECT_EQ(ValueOf(object.Int({"spec", "objects", "1", "n"})), 2);
+  EXPECT_THAT(ValueOf(object.StringMap({"spec", "map"})), ElementsAre(Pair("k", "v")));
+  EXPECT_THAT(ValueOf(object.StringsMap({"spec", "lists"})),
+              ElementsAre(Pair("k", ElementsAre("v", "w"))));
+  EXPECT_EQ(ValueOf(object.Bytes({"spec", "data"})), "hi");
+  EXPECT_EQ(ValueOf(object.SecretString({"spec", "text"})).Reveal(), "t");
+  EXPECT_EQ(ValueOf(object.Children({"spec", "objects"})).size(), 2U);
+  EXPECT_EQ(ValueOf(ValueOf(object.Child({"spec"})).String({"text"})), "t");
+}
+
+TEST(ObjectTest, AbsentNullAndZeroMeanTheSame) {
+  const Object object = Sample();
+  for (const char* const key : {"absent", "null"}) {
+    EXPECT_FALSE(object.Has({"spec", key}));
+    EXPECT_FALSE(ValueOf(object.Bool({"spec", key})));
+    EXPECT_EQ(ValueOf(object.OptionalBool({"spec", key})), std::nullopt);
+    EXPECT_EQ(ValueOf(object.OptionalString({"spec", key})), std::nullopt);
+    EXPECT_EQ(ValueOf(object.OptionalInt({"spec", key, "below"})), std::nullopt);
+    EXPECT_THAT(ValueOf(object.Strings({"spec", key})), IsEmpty());
+    EXPECT_THAT(ValueOf(object.StringMap({"spec", key})), IsEmpty());
+    EXPECT_THAT(ValueOf(object.Children({"spec", key})), IsEmpty());
+    EXPECT_THAT(object.String({"spec", key}).status().message(),
+                HasSubstr(absl::StrCat("spec.", key, ": is missing")));
+    EXPECT_THAT(object.Int({"spec", key}).status().message(), HasSubstr("is missing"));
+  }
+}
+
+TEST(ObjectTest, AnotherTypeIsAnErrorWithItsPathAndWithoutItsValue) {
+  const Object object = Sample();
+  const auto expect = [](const absl::Status& status, const std::string& text) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(std::string(status.message()), text);
+  };
+  expect(object.String({"spec", "number"}).status(),
+         "spec.number: expected a string, found a number");
+  expect(object.Int({"spec", "text"}).status(), "spec.text: expected an integer, found a string");
+  expect(object.Int({"spec", "real"}).status(),
+         "spec.real: expected an integer of 64 bits, found another number");
+  expect(object.Int({"spec", "large"}).status(),
+         "spec.large: expected an integer of 64 bits, found another number");
+  expect(object.Bool({"spec", "text"}).status(), "spec.text: expected a boolean, found a string");
+  expect(object.Strings({"spec", "objects"}).status(),
+         "spec.objects: expected a list of strings, of which one is, found an object");
+  expect(object.StringMap({"spec", "lists"}).status(),
+         "spec.lists.k: expected a string, found a list");
+  expect(object.String({"spec", "text", "below"}).status(),
+         "spec.text: expected an object, found a string");
+  expect(object.String({"metadata", "annotations", "example.com/key", "x"}).status(),
+         "metadata.annotations[example.com/key]: expected an object, found a string");
+  expect(object.Bytes({"spec", "text"}).status(), "spec.text: expected base64");
+  expect(object.SecretMap({"spec", "map"}).status(), "spec.map.k: expected base64");
+  expect(object.OptionalTime({"spec", "text"}).status(),
+         "spec.text: expected a time in the form of RFC 3339");
+}
+
+TEST(ObjectTest, KeepsWhatItDoesNotKnow) {
+  Object object = Sample();
+  object.SetString({"spec", "text"}, "changed");
+  Object expected = Sample();
+  const std::string before = expected.ToJson();
+  std::string json = object.ToJson();
+  EXPECT_THAT(json, HasSubstr(R"("unknown":{"x":[1.25]})"));
+  EXPECT_THAT(json, HasSubstr(R"("large":18446744073709551615)"));
+  json.replace(json.find("changed"), 7, "t");
+  EXPECT_EQ(json, before);
+  EXPECT_EQ(ValueOf(Object::Parse(before)), expected);
+}
+
+TEST(ObjectTest, WritersMakeWhatIsMissing) {
+  Object object;
+  object.SetString({"a", "b/c", "d"}, "x");
+  object.SetInt({"n"}, -1);
+  object.SetBool({"a", "flag"}, true);
+  object.SetStrings({"list"}, {"p", "q"});
+  object.SetStringMap({"map"}, {{"k", "v"}});
+  object.SetStringsMap({"maps"}, {{"k", {"v"}}});
+  object.SetBytes({"bytes"}, "hi");
+  object.SetChild({"child"}, Object("v1", "Pod", "ns", "n"));
+  object.SetChildren({"children"}, {Object("v1", "Pod")});
+  EXPECT_EQ(object.ToJson(),
+            R"({"a":{"b/c":{"d":"x"},"flag":true},"n":-1,"list":["p","q"],"map":{"k":"v"},)"
+            R"("maps":{"k":["v"]},"bytes":"aGk=","child":{"apiVersion":"v1","kind":"Pod",)"
+            R"("metadata":{"namespace":"ns","name":"n"}},"children":[{"apiVersion":"v1",)"
+            R"("kind":"Pod"}]})");
+  object.SetString({"list", "1"}, "r");
+  object.SetString({"list", "2"}, "beyond");
+  EXPECT_THAT(ValueOf(object.Strings({"list"})), ElementsAre("p", "r"));
+  object.Remove({"list", "0"});
+  EXPECT_THAT(ValueOf(object.Strings({"list"})), ElementsAre("r"));
+  object.Remove({"a"});
+  object.Remove({"absent", "too"});
+  EXPECT_FALSE(object.Has({"a"}));
+  object.SetChild({"self"}, object);
+  EXPECT_EQ(ValueOf(object.String({"self", "list", "0"})), "r");
+}
+
+TEST(ObjectTest, CopiesAreIndependent) {
+  const Object object = Sample();
+  Object copy = object;
+  EXPECT_EQ(copy, object);
+  copy.SetString({"spec", "text"}, std::string(1000, 'x'));
+  EXPECT_NE(copy, object);
+  EXPECT_EQ(ValueOf(object.String({"spec", "text"})), "t");
+  const Object moved = std::move(copy);
+  EXPECT_EQ(ValueOf(moved.String({"spec", "text"})).size(), 1000U);
+  copy = moved;
+  EXPECT_EQ(copy, moved);
+  EXPECT_EQ(Object(), ValueOf(Object::Parse("{}")));
+}
+
+TEST(ObjectTest, Metadata) {
+  const Object object = Sample();
+  EXPECT_EQ(object.api_version(), "example.com/v1");
+  EXPECT_EQ(object.kind(), "Thing");
+  EXPECT_EQ(object.name(), "a");
+  EXPECT_EQ(object.name_space(), "ns");
+  EXPECT_EQ(object.uid(), "u");
+  EXPECT_EQ(object.resource_version(), "12");
+  EXPECT_THAT(object.label("l"), Optional(std::string_view("1")));
+  EXPECT_THAT(object.annotation("example.com/key"), Optional(std::string_view("value")));
+  EXPECT_EQ(object.annotation("none"), std::nullopt);
+  EXPECT_FALSE(object.being_deleted());
+  const ObjectMeta meta = ValueOf(object.Meta());
+  EXPECT_EQ(meta.generation, 3);
+  EXPECT_EQ(FormatTime(*meta.creation_timestamp), "2024-05-01T10:00:00Z");
+  EXPECT_EQ(meta.deletion_timestamp, std::nullopt);
+  EXPECT_THAT(meta.finalizers, ElementsAre("x/y"));
+
+  Object wrong = ValueOf(Object::Parse(R"({"kind": 5, "metadata": {"name": ["a"]}})"));
+  EXPECT_EQ(wrong.kind(), "");
+  EXPECT_EQ(wrong.name(), "");
+  EXPECT_EQ(std::string(wrong.Meta().status().message()),
+            "metadata.name: expected a string, found a list");
+}
+
+TEST(ObjectTest, RefusesWhatIsNotOneObject) {
+  for (const char* const text :
+       {"", " ", "null", "[]", "3", "{", "{}}", "{} {}", "{\"a\":}", "{\"a\" 1}", "{'a':1}",
+        "{\"a\":1,}", "{\"a\":\"\\ud800\"}", "{\"a\":\"\xff\"}", "{\"a\":01}", "{\"a\":NaN}",
+        "\xef\xbb\xbf{}", "{\"a\":\"\n\"}"}) {
+    const absl::StatusOr<Object> object = Object::Parse(text);
+    EXPECT_EQ(object.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(object.status().message()), HasSubstr("JSON")) << text;
+  }
+  using std::string_literals::operator""s;
+  EXPECT_FALSE(Object::Parse("{}\0"s).ok());
+  EXPECT_FALSE(Object::Parse("{\"a\":\"x\0y\"}"s).ok());
+}
+
+TEST(ObjectTest, EveryPrefixIsRefused) {
+  const std::string json = Sample().ToJson();
+  for (size_t size = 0; size < json.size(); ++size) {
+    ASSERT_FALSE(Object::Parse(json.substr(0, size)).ok()) << size;
+  }
+}
+
+TEST(ObjectTest, DepthIsBounded) {
+  const auto nested = [](int depth) {
+    std::string text = "{\"a\":";
+    for (int i = 1; i < depth; ++i) text += "[";
+    text += "1";
+    for (int i = 1; i < depth; ++i) text += "]";
+    return text + "}";
+  };
+  EXPECT_OK(Object::Parse(nested(Object::kMaxDepth)));
+  EXPECT_THAT(std::string(Object::Parse(nested(Object::kMaxDepth + 1)).status().message()),
+              HasSubstr("nested deeper than 64"));
+  EXPECT_FALSE(Object::Parse(std::string(1'000'000, '[')).ok());
+  EXPECT_FALSE(Object::Parse("{\"a\":" + std::string(1'000'000, '[')).ok());
+}
+
+}  // namespace
+}  // namespace cbt::kube
