@@ -53,6 +53,10 @@ absl::Status Missing(const Path& path) {
   return absl::InvalidArgumentError(path.ToString() + ": is missing");
 }
 
+bool IsNumber(std::string_view key) noexcept {
+  return !key.empty() && key.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 std::optional<rapidjson::SizeType> IndexOf(std::string_view key, const Value& list) noexcept {
   rapidjson::SizeType index = 0;
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
@@ -66,7 +70,7 @@ absl::StatusOr<const Value*> Resolve(const Value& root, const Path& path) {
   const std::span<const std::string_view> keys = path.keys();
   const Value* at = &root;
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (at->IsArray()) {
+    if (at->IsArray() && IsNumber(keys[i])) {
       const std::optional<rapidjson::SizeType> index = IndexOf(keys[i], *at);
       if (!index) return nullptr;
       at = &(*at)[*index];

@@ -59,6 +59,13 @@ std::string_view Trimmed(std::string_view text) {
   return text;
 }
 
+// curl takes a length that it can't count for none.
+bool IsLength(std::string_view text) noexcept {
+  constexpr size_t kMostDigits = 18;
+  return !text.empty() && text.size() <= kMostDigits &&
+         text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 curl_blob BlobOf(const Secret& secret) noexcept {
   // Copied by curl, which frees the copy with the handle.
   return {.data = const_cast<char*>(secret.Reveal().data()),  // NOLINT: curl's interface
@@ -288,7 +295,7 @@ void Transfer::TakeHeader(std::string_view line) {
     answer_.content_type = value;
   } else if (is("retry-after")) {
     answer_.retry_after = ParseRetryAfter(value, static_cast<int64_t>(std::time(nullptr)));
-  } else if (is("content-length") ||
+  } else if ((is("content-length") && IsLength(value)) ||
              (is("transfer-encoding") && absl::EqualsIgnoreCase(AbslView(value), "chunked"))) {
     framed_ = true;
   }
@@ -314,7 +321,10 @@ absl::Status Transfer::TakeBody(std::string_view bytes) {
 
 absl::Status Transfer::StatusOf(CURLcode code) const {
   if (!failure_.ok()) return failure_;
-  if (code == CURLE_OUT_OF_MEMORY) return absl::Status(absl::StatusCode::kResourceExhausted, "");
+  if (code == CURLE_OUT_OF_MEMORY) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(request_.what, ": out of memory, or a header that is too long"));
+  }
   // curl's texts name hosts, ports and certificates, and no header.
   const char* const text = error_text_[0] != '\0' ? error_text_ : curl_easy_strerror(code);
   return absl::UnavailableError(absl::StrCat(request_.what, ": ", text));

@@ -46,7 +46,9 @@ TEST(ClientFaultsTest, AnswersCutAtEveryByte) {
       return answer;
     });
     const auto client = Impatient(server);
-    for (cut = 0; cut < size; ++cut) {
+    // The last chunk is complete without the empty line that follows it.
+    const size_t needed = framing == ScriptedAnswer::Framing::kChunked ? size - 2 : size;
+    for (cut = 0; cut < needed; ++cut) {
       const absl::Status status = client->Get(kConfigMaps, "ns", "a").status();
       ASSERT_EQ(status.code(), absl::StatusCode::kUnavailable)
           << "cut at " << cut << ": " << status;
@@ -93,7 +95,6 @@ TEST(ClientFaultsTest, BrokenHttp) {
                         absl::Hex(body.size()), "\r\n", body),
            "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\n" + body,
            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n" + body,
-           "HTTP/1.1 200 OK\r\nX: " + std::string(500'000, 'x') + "\r\n" + length + "\r\n" + body,
            "HTTP/1.1 100 Continue\r\n\r\n",
            "HTTP/1.1 204 No Content\r\n\r\n",
            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
@@ -103,6 +104,9 @@ TEST(ClientFaultsTest, BrokenHttp) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable)
         << status << " for " << text.substr(0, 80);
   }
+  raw = "HTTP/1.1 200 OK\r\nX: " + std::string(500'000, 'x') + "\r\n" + length + "\r\n" + body;
+  EXPECT_EQ(client->Get(kConfigMaps, "ns", "a").status().code(),
+            absl::StatusCode::kResourceExhausted);
   raw = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n" + length + "\r\n" + body;
   EXPECT_OK(client->Get(kConfigMaps, "ns", "a")) << "an answer after an interim one";
 }

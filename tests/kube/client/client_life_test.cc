@@ -155,18 +155,17 @@ TEST(ClientLifeTest, DestructionEndsEveryCallOnce) {
   Result from_done;
   std::atomic<bool> started{false};
   for (Result& result : results) client->SendAsync({.path = "/"}, {}, result.Taker());
-  client->SendAsync({.path = "/"}, {}, [&](const absl::StatusOr<Response>&) {
-    if (!started.exchange(true)) client->SendAsync({.path = "/"}, {}, from_done.Taker());
+  Client* const raw = client.get();
+  raw->SendAsync({.path = "/"}, {}, [&, raw](const absl::StatusOr<Response>&) {
+    if (!started.exchange(true)) raw->SendAsync({.path = "/"}, {}, from_done.Taker());
   });
   ASSERT_TRUE(server.WaitForRequests(4));
-  Client* const raw = client.release();
-  // What a `done` starts meanwhile goes to the client that is being destroyed.
-  client.reset(raw);
-  delete client.release();
+  client.reset();
   for (Result& result : results) {
     EXPECT_EQ(result.times(), 1);
     EXPECT_EQ(result.Wait().code(), absl::StatusCode::kCancelled);
   }
+  EXPECT_EQ(from_done.Wait().code(), absl::StatusCode::kCancelled);
 }
 
 TEST(ClientLifeTest, WaitingInTheClientsThreadIsRefused) {

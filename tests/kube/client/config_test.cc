@@ -147,7 +147,7 @@ TEST(KubeconfigTest, ErrorsNameFileAndPlaceAndNoSecret) {
   } kCases[] = {
       {"a: [hunter2", "/dir/config:1: not YAML"},
       {"a: *hunter2\n", "/dir/config:1: not YAML"},
-      {"- hunter2\n", "/dir/config:1: : expected a map"},
+      {"- hunter2\n", "/dir/config:1: expected a map"},
       {"kind: hunter2\n", "/dir/config:1: kind: expected Config"},
       {"apiVersion: v2\n", "/dir/config:1: apiVersion: expected v1"},
       {"", "/dir/config: no current-context"},

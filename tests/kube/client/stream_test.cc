@@ -94,12 +94,13 @@ TEST(StreamTest, EveryCutIsAnError) {
   ClientOptions options;
   options.qps = 0;
   const auto client = ValueOf(Client::Create(server.config(), options));
-  for (cut = 0; cut < size; ++cut) {
+  // The last chunk is complete without the empty line that follows it.
+  for (cut = 0; cut < size - 2; ++cut) {
     Stream stream;
     stream.Start(*client);
     ASSERT_EQ(stream.Wait().code(), absl::StatusCode::kUnavailable) << cut;
   }
-  EXPECT_EQ(server.requests().size(), size) << "a stream is not repeated";
+  EXPECT_EQ(server.requests().size(), size - 2) << "a stream is not repeated";
 }
 
 TEST(StreamTest, EndsInTheMiddleOfALine) {
