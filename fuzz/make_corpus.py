@@ -189,6 +189,33 @@ def add_lines(corpora):
         corpora.add("lines", f"cut{kind}", text[:-3].encode() + bytes([kind]))
 
 
+def add_objects(corpora):
+    """objects: the text, then the decoder's number."""
+    meta = '"metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"7","labels":{"l":"1"}}'
+    objects = (
+        '{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"u","groups":["g"],"extra":{"k":["v"]}},"audiences":["a"]}}',
+        '{"kind":"SubjectAccessReview","spec":{"resourceAttributes":{"verb":"get"},"user":"u"},"status":{"allowed":true}}',
+        '{"kind":"TokenRequest","status":{"token":"t","expirationTimestamp":"2024-05-01T10:00:00Z"}}',
+        f'{{"kind":"VolumeSnapshot",{meta},"spec":{{"source":{{"persistentVolumeClaimName":"p"}}}},"status":{{"readyToUse":true}}}}',
+        f'{{"kind":"VolumeSnapshotContent",{meta},"spec":{{"driver":"d","source":{{"volumeHandle":"v"}}}},"status":{{"creationTime":1714557600123456789}}}}',
+        f'{{"kind":"Secret",{meta},"type":"Opaque","data":{{"a":"aGk="}}}}',
+        f'{{"kind":"Lease",{meta},"spec":{{"holderIdentity":"h","renewTime":"2024-05-01T10:00:00.000001Z","leaseTransitions":1}}}}')
+    for i, text in enumerate(objects):
+        corpora.add("objects", f"object{i}", text.encode() + b"\0")
+    answers = (
+        f'{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{"resourceVersion":"9","continue":"c"}},"items":[{{{meta}}}]}}',
+        f'{{"kind":"ConfigMap","apiVersion":"v1",{meta},"data":{{"k":"v"}}}}',
+        '{"kind":"Status","status":"Failure","message":"m","reason":"Conflict","details":{"retryAfterSeconds":1},"code":409}')
+    for i, text in enumerate(answers):
+        corpora.add("objects", f"answer{i}", text.encode() + b"\1")
+    config = ("current-context: x\nclusters:\n- name: c\n  cluster: {server: https://h, certificate-authority-data: Q0E=}\n"
+              "users: [{name: u, user: {exec: {command: c, args: [a], apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never}}}]\n"
+              "contexts: [{name: x, context: {cluster: c, user: u, namespace: n}}]\n")
+    corpora.add("objects", "kubeconfig", config.encode() + b"\2")
+    corpora.add("objects", "credential", b'{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"t"}}\3')
+    corpora.add("objects", "time", b"2024-02-29T23:59:58.123456+02:30\4")
+
+
 def add_maps(corpora):
     """portable: roaring bytes; maps: choices."""
     values = [0, 1, 2, 100, 65535, 65536, 1 << 31, (1 << 32) - 1]
@@ -367,6 +394,7 @@ def main():
     add_tokens(corpora)
     add_grpc_messages(corpora)
     add_lines(corpora)
+    add_objects(corpora)
     add_maps(corpora)
     add_map_files(corpora, arguments.cbt)
     add_lists(corpora)

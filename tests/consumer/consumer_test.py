@@ -17,6 +17,7 @@ CORE_OUTPUT = "0 8192\n81920 16384\n"
 ALL_OUTPUT = "NOT_FOUND\n"
 GRPC_OUTPUT = "NOT_FOUND\n"
 ROARING_OUTPUT = "3 blocks\n"
+KUBE_OUTPUT = '{"kind":"ConfigMap","extra":[1.5],"data":{"key":"value"}}\nUNAVAILABLE\n'
 # None of these may reach a project that only asks for core.
 FOREIGN = re.compile(r"grpc|protobuf|protoc\b|upb|cares|re2", re.IGNORECASE)
 GRPC = re.compile(r"\bgrpc|libgrpc|gRPC|libprotobuf")
@@ -63,6 +64,7 @@ class Consumer:
         self.rpc = arguments.rpc == "ON"
         self.grpc_built = arguments.grpc == "ON"
         self.roaring_built = arguments.roaring == "ON"
+        self.kube_built = arguments.kube == "ON"
         self.prefix = self.scratch / "prefix"
         self.name = arguments.check
 
@@ -99,6 +101,7 @@ class Consumer:
         for header in ("cursor.h", "source/directory_provider.h") + (("rpc/server.h",) * self.rpc):
             expect((self.prefix / "include/cbt" / header).is_file(), f"{header} is installed")
         expect((self.prefix / "include/cbt/rpc").exists() == self.rpc, "rpc headers go with rpc")
+        expect((self.prefix / "include/cbt/kube").exists() == self.kube_built, "kube headers go with kube")
         expect((self.prefix / "include/cbt/roaring.h").exists() == self.roaring_built, "roaring.h goes with roaring")
         # Where the shells look for them below /usr/local.
         for place in ("bash-completion/completions/cbt", "zsh/site-functions/_cbt", "fish/vendor_completions.d/cbt.fish"):
@@ -159,6 +162,15 @@ class Consumer:
         run(self.cmake, "--build", tree)
         expect(run(tree / "consumer", cwd=self.scratch) == GRPC_OUTPUT, "the consumer's output")
 
+    def kube(self):
+        """cbt::kube needs no gRPC, and its headers none of the libraries that it is made of."""
+        tree, _ = self.configure(["kube"], program="kube")
+        expect("gRPC_DIR" not in (tree / "CMakeCache.txt").read_text(), "kube looks for no gRPC")
+        run(self.cmake, "--build", tree)
+        expect(run(tree / "consumer") == KUBE_OUTPUT, "the consumer's output")
+        _, log = self.configure(["core"], "-DOPTIONAL=kube", "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON")
+        expect("cbt component kube: FALSE" in log, log)
+
     def roaring(self):
         """cbt::roaring links CRoaring, which core does not need; a program may bring its own."""
         tree, _ = self.configure(["roaring"], program="roaring")
@@ -181,7 +193,7 @@ class Consumer:
         tree = self.scratch / self.name
         shutil.rmtree(tree, ignore_errors=True)
         built = self.only("libcbt_core.a", self.build / "lib")
-        every = ["core", "source"] + ["rpc", "ops"] * self.rpc + ["grpc"] * self.grpc_built + ["roaring"] * self.roaring_built
+        every = ["core", "source"] + ["rpc", "ops"] * self.rpc + ["grpc"] * self.grpc_built + ["roaring"] * self.roaring_built + ["kube"] * self.kube_built
         for how in ("subdirectory", "fetch"):
             # Without a build type, like many projects.
             run(self.cmake, "-S", self.embedder, "-B", tree, "-G", "Unix Makefiles", f"-DHOW={how}",
@@ -266,6 +278,8 @@ class Consumer:
         programs = [("core", "cbt-core", CORE_OUTPUT)]
         if self.roaring_built:
             programs.append(("roaring", "cbt-roaring", ROARING_OUTPUT))
+        if self.kube_built:
+            programs.append(("kube", "cbt-kube", KUBE_OUTPUT))
         if self.rpc:
             programs.append(("all", "cbt-source cbt-rpc", ALL_OUTPUT))
         if self.grpc_built:
@@ -283,7 +297,7 @@ class Consumer:
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("check", choices=["install", "core", "all", "grpc", "roaring", "missing", "pkgconfig",
+    parser.add_argument("check", choices=["install", "core", "all", "grpc", "roaring", "kube", "missing", "pkgconfig",
                                           "embedded"])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--source", type=pathlib.Path, required=True)
@@ -294,6 +308,7 @@ def main():
     parser.add_argument("--rpc", choices=["ON", "OFF"], required=True)
     parser.add_argument("--grpc", choices=["ON", "OFF"], required=True)
     parser.add_argument("--roaring", choices=["ON", "OFF"], required=True)
+    parser.add_argument("--kube", choices=["ON", "OFF"], required=True)
     arguments = parser.parse_args()
     getattr(Consumer(arguments), arguments.check)()
 

@@ -253,13 +253,30 @@ class BitmapMaps(Example):
         self.assertFalse(out.exists())
 
 
+class Kube(Example):
+    def test_it_says_what_it_could_not_find(self):
+        environment = {"HOME": str(self.folder), "PATH": os.environ["PATH"]}
+        done = subprocess.run([self.tree / "snapshots"], env=environment, text=True, capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn(str(self.folder / ".kube/config"), done.stderr)
+
+    def test_a_server_that_is_not_there_is_an_error(self):
+        config = self.folder / "config"
+        config.write_text("""{clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}],
+            contexts: [{name: x, context: {cluster: c}}], current-context: x}""")
+        environment = {"KUBECONFIG": str(config), "PATH": os.environ["PATH"]}
+        done = subprocess.run([self.tree / "snapshots", "ns"], env=environment, text=True, capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, "UNAVAILABLE|DEADLINE_EXCEEDED")
+
+
 class Snippets(Example):
     def test_they_compile(self):
         self.assertTrue(self.tree.exists())
 
 
 TESTS = {"snippets": Snippets, "plugin": Plugin, "embedded-plugin": EmbeddedPlugin, "backup-client": BackupClient,
-         "write-tracking": WriteTracking, "bitmap-maps": BitmapMaps}
+         "write-tracking": WriteTracking, "bitmap-maps": BitmapMaps, "kube": Kube}
 
 
 def main():

@@ -40,7 +40,7 @@ struct ServiceAccountToken {
 
 struct TokenOptions {
   std::optional<std::chrono::milliseconds> timeout = {};  // as of CallOptions
-  std::vector<std::string> audiences = {};  // empty: the API server itself
+  std::vector<std::string> audiences = {};                // empty: the API server itself
   // At least 600 s; the server may give less than what is asked for.
   std::chrono::seconds lifetime = std::chrono::seconds(3600);
 };
@@ -55,11 +55,9 @@ struct TokenOptions {
 // arguments that make no request.
 //
 // The typed forms take a struct of cbt/kube/reviews.h, snapshots.h or core_objects.h, or any type
-// that has
-//   static constexpr Resource kResource;
-//   static absl::StatusOr<T> Decode(const Object& object);
-//   Object Encode() const;                                  // only for what is written
-// An object that Decode() refuses makes the call fail with UNAVAILABLE: the server is wrong.
+// that has a constant kResource and a static function Decode(), and for what is written Encode(),
+// as those have. An object that Decode() refuses makes the call fail with UNAVAILABLE: the server
+// is wrong.
 class Client {
  public:
   // Reads the files that `config` names, and connects with the first call only.
