@@ -34,9 +34,8 @@ int PortOf(int fd) {
 
 }  // namespace
 
-HttpPage::HttpPage(const std::string& host, const std::string& port, std::string path,
-                   std::function<std::string()> text)
-    : path_(std::move(path)), text_(std::move(text)) {
+HttpPage::HttpPage(const std::string& host, const std::string& port, Pages pages)
+    : pages_(std::move(pages)) {
   try {
     connections_.reserve(kMaxConnections);
     Listen(host, port);
@@ -62,8 +61,10 @@ void HttpPage::Listen(const std::string& host, const std::string& port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  // The address of all addresses that takes IPv4, too.
+  const char* const node = name.empty() ? "::" : name.c_str();
   addrinfo* list = nullptr;
-  if (getaddrinfo(name.c_str(), port.c_str(), &hints, &list) != 0) {
+  if (getaddrinfo(node, port.c_str(), &hints, &list) != 0) {
     throw std::runtime_error("unknown address");
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, &freeaddrinfo);
@@ -71,13 +72,16 @@ void HttpPage::Listen(const std::string& host, const std::string& port) {
     const int fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) continue;
     const int on = 1;
+    const int off = 0;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (name.empty()) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
       listener_ = fd;
     } else {
       close(fd);
     }
   }
+  if (listener_ < 0 && name.empty()) return Listen("0.0.0.0", port);
   if (listener_ < 0) throw std::runtime_error("can't listen");
   port_ = PortOf(listener_);
 }
@@ -161,7 +165,8 @@ bool HttpPage::Step(Connection& connection) {
 }
 
 std::string HttpPage::AnswerTo(const std::string& request) const {
-  const auto answer = [](const char* status, const std::string& extra, const std::string& body) {
+  const auto answer = [](absl::string_view status, absl::string_view extra,
+                         absl::string_view body) {
     return absl::StrCat("HTTP/1.1 ", status, "\r\n", extra,
                         "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n",
                         "Content-Length: ", body.size(), "\r\nConnection: close\r\n\r\n", body);
@@ -173,8 +178,10 @@ std::string HttpPage::AnswerTo(const std::string& request) const {
   if (request.substr(0, end) != "GET") {
     return answer("405 Method Not Allowed", "Allow: GET\r\n", "");
   }
-  if (request.substr(begin, last - begin) != path_) return answer("404 Not Found", "", "");
-  return answer("200 OK", "", text_());
+  const std::optional<HttpAnswer> page =
+      pages_(std::string_view(request).substr(begin, last - begin));
+  if (!page.has_value()) return answer("404 Not Found", "", "");
+  return answer(page->ok ? "200 OK" : "503 Service Unavailable", "", page->text);
 }
 
 }  // namespace cbt::ops

@@ -1,17 +1,25 @@
-// Serves one page over HTTP, for scrapers.
+// Serves a few pages over HTTP, for scrapers and probes.
 #ifndef CBT_OPS_HTTP_PAGE_H_
 #define CBT_OPS_HTTP_PAGE_H_
 
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "cbt/units.h"
 
 namespace cbt::ops {
+
+// What a page says. `text` is plain text.
+struct HttpAnswer {
+  bool ok = true;  // false: 503
+  std::string text = {};
+};
 
 // One thread, a bounded number of connections, and a time limit for each request with its answer: a
 // slow client delays no other. When there are too many connections, a new one replaces the oldest.
@@ -21,11 +29,12 @@ class HttpPage {
   static constexpr size_t kMaxRequestBytes = 8 * kKiB;
   static constexpr std::chrono::seconds kMaxTime{10};
 
-  // Listens on `host`:`port` (0: any) and answers GET `path` with the result of `text`, called on
-  // the page's thread. Throws std::runtime_error if it can't listen, std::system_error and
-  // std::bad_alloc.
-  HttpPage(const std::string& host, const std::string& port, std::string path,
-           std::function<std::string()> text);
+  // Makes the answer for a path of a GET, called on the page's thread; nothing: 404.
+  using Pages = std::function<std::optional<HttpAnswer>(std::string_view path)>;
+
+  // Listens on `host`:`port` (an empty host: every address of this machine; port 0: any). Throws
+  // std::runtime_error if it can't listen, std::system_error and std::bad_alloc.
+  HttpPage(const std::string& host, const std::string& port, Pages pages);
   ~HttpPage();
   HttpPage(const HttpPage&) = delete;
   HttpPage& operator=(const HttpPage&) = delete;
@@ -49,8 +58,7 @@ class HttpPage {
   bool Step(Connection& connection);
   std::string AnswerTo(const std::string& request) const;
 
-  const std::string path_;
-  const std::function<std::string()> text_;
+  const Pages pages_;
   int listener_ = -1;
   int wake_[2] = {-1, -1};  // a pipe; closing its end stops the thread
   int port_ = 0;

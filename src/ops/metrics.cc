@@ -11,10 +11,14 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <ctime>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,6 +61,30 @@ double ResidentBytes() noexcept {
          static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
+// The start of the process in seconds since 1970; 0 if the system does not report it.
+double StartTime() noexcept {
+  const auto read = [](const char* path, std::array<char, 4096>& text) {
+    const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path, "re"), &std::fclose);
+    if (file == nullptr) return false;
+    text[std::fread(text.data(), 1, text.size() - 1, file.get())] = '\0';
+    return true;
+  };
+  // Field 22, in clock ticks since the boot. The name of the program, in parentheses, may hold
+  // blanks.
+  std::array<char, 4096> text = {};
+  if (!read("/proc/self/stat", text)) return 0;
+  const char* at = std::strrchr(text.data(), ')');
+  for (int field = 2; at != nullptr && field < 22; ++field) at = std::strchr(at + 1, ' ');
+  if (at == nullptr) return 0;
+  const double ticks = static_cast<double>(std::strtoull(at, nullptr, 10));
+  timespec uptime = {};
+  if (clock_gettime(CLOCK_BOOTTIME, &uptime) != 0) return 0;
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return now - static_cast<double>(uptime.tv_sec) - static_cast<double>(uptime.tv_nsec) / 1e9 +
+         ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
 class PrometheusMetrics final : public Metrics {
  public:
   PrometheusMetrics()
@@ -86,11 +114,18 @@ class PrometheusMetrics final : public Metrics {
         reported_(Counter("cbt_stream_reported_bytes_total", "Bytes of volumes reported")),
         wire_(Counter("cbt_stream_wire_bytes_total", "Bytes of messages sent")),
         first_(Histogram("cbt_stream_first_message_seconds", "Time to the first message")),
-        total_(Histogram("cbt_stream_seconds", "Total time of streams")) {}
+        total_(Histogram("cbt_stream_seconds", "Total time of streams")) {
+    Gauge("process_start_time_seconds", "Start of the process, in seconds since 1970")
+        .Set(StartTime());
+  }
 
   // May throw.
   void Listen(const std::string& host, const std::string& port) {
-    page_ = std::make_unique<HttpPage>(host, port, "/metrics", [this] { return Text(); });
+    page_ = std::make_unique<HttpPage>(host, port,
+                                       [this](std::string_view path) -> std::optional<HttpAnswer> {
+                                         if (path != "/metrics") return std::nullopt;
+                                         return HttpAnswer{.text = Text()};
+                                       });
   }
 
   std::string Text() const override {

@@ -19,6 +19,7 @@
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
 #include "cbt/units.h"
+#include "ops/http_page.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/list_all.h"
 #include "support/files.h"
@@ -149,6 +150,44 @@ TEST(Metrics, OtherRequestsAreRefused) {
   EXPECT_THAT(ask("POST /metrics HTTP/1.1\r\n\r\n"), HasSubstr(" 405 "));
   EXPECT_THAT(ask("GET\r\n\r\n"), HasSubstr(" 400 "));
   EXPECT_EQ(ask("GET /" + std::string(20000, 'x')), "");
+}
+
+TEST(HttpPage, AnswersByPathOnEveryAddress) {
+  bool healthy = false;
+  const ops::HttpPage page("", "0", [&](std::string_view path) -> std::optional<ops::HttpAnswer> {
+    if (path != "/health") return std::nullopt;
+    return ops::HttpAnswer{.ok = healthy, .text = healthy ? "ok" : "not ready"};
+  });
+  const auto ask = [&](const std::string& path) {
+    const int fd = ConnectTo(page.port());
+    const std::string request = "GET " + path + " HTTP/1.1\r\n\r\n";
+    EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+    std::string answer;
+    char buffer[4096];
+    for (ssize_t count = 0; (count = read(fd, buffer, sizeof buffer)) > 0;) {
+      answer.append(buffer, static_cast<size_t>(count));
+    }
+    close(fd);
+    return answer;
+  };
+  EXPECT_THAT(ask("/health"), testing::StartsWith("HTTP/1.1 503 Service Unavailable\r\n"));
+  EXPECT_THAT(ask("/health"), testing::EndsWith("\r\n\r\nnot ready"));
+  healthy = true;
+  EXPECT_THAT(ask("/health"), testing::StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(ask("/health?verbose=1"), testing::EndsWith("\r\n\r\nok"));
+  EXPECT_THAT(ask("/healthz"), testing::StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(ask("/metrics"), testing::StartsWith("HTTP/1.1 404 "));
+}
+
+// The start of this process lies before now, and not long before.
+TEST(Metrics, TheStartOfTheProcessIsShown) {
+  const std::string text = ops::Metrics::Create()->Text();
+  const size_t at = text.find("\nprocess_start_time_seconds ");
+  ASSERT_NE(at, std::string::npos);
+  const double start = std::stod(text.substr(at + 28));
+  const double now = static_cast<double>(time(nullptr));
+  EXPECT_LE(start, now + 1);
+  EXPECT_GT(start, now - 86400);
 }
 
 // An operator sees which clients hold resources, and why streams end.

@@ -28,6 +28,7 @@
 //   cbt_server_resets_total                     streams that clients have reset
 //   cbt_server_events_total{event}              other events (cbt::rpc::ServerEventName())
 //   process_resident_memory_bytes               memory of the process
+//   process_start_time_seconds                  its start, in seconds since 1970
 //
 // cbt_server_* describe one server: give each server its own Metrics.
 #ifndef CBT_OPS_METRICS_H_

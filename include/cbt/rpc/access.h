@@ -6,7 +6,7 @@
 //   SecretProvider    which secrets does the storage need?
 //
 // No snapshot is looked up before the first two have agreed. All their refusals have the same code
-// and the same text.
+// and the same text (but see AccessControl::reports_denied).
 //
 // All are asynchronous: an implementation answers by calling `done` once, from any thread, during
 // the call or later. Arguments live until then. They are called concurrently on gRPC's threads, so
@@ -36,6 +36,9 @@ using DoneStatus = std::function<void(absl::Status)>;
 struct Principal {
   std::string name = {};
   std::vector<std::string> groups = {};
+  // What else the authenticator reports, for authorizers that pass it on.
+  std::string uid = {};
+  std::map<std::string, std::vector<std::string>> extra = {};
 };
 
 class Authenticator {
@@ -61,10 +64,19 @@ struct SnapshotQuery {
   std::string target = {};
 };
 
+// What a resolver has learned and its secret provider needs; a provider knows its resolver's class.
+struct ResolutionDetails {
+  ResolutionDetails() = default;
+  virtual ~ResolutionDetails() = default;
+  ResolutionDetails(const ResolutionDetails&) = delete;
+  ResolutionDetails& operator=(const ResolutionDetails&) = delete;
+};
+
 // Snapshots as the storage names them.
 struct ResolvedSnapshots {
   std::optional<std::string> base_handle = {};
   std::string target_handle = {};
+  std::shared_ptr<const ResolutionDetails> details = {};  // may be null
 };
 
 class SnapshotResolver {
@@ -91,6 +103,9 @@ struct AccessControl {
   Authorizer* authorizer = nullptr;
   SnapshotResolver* resolver = nullptr;
   SecretProvider* secrets = nullptr;
+  // True: if the authorizer returns PERMISSION_DENIED, the client gets that code with a fixed text.
+  // False: the client gets what it gets for an invalid token.
+  bool reports_denied = false;
 };
 
 // --- Implementations over lists and files. All are thread safe and answer during the call.

@@ -79,6 +79,8 @@ struct ConnectionOptions {
 // gRPC clients refuse messages over 4 MiB by default; this is below a quarter of that.
 inline constexpr size_t kMaxMessageBytes = kMiB - 1;
 
+enum class TlsVersion { k12, k13 };
+
 // TLS 1.2 or newer. Enabled by a certificate and its key, as PEM texts or as files; files are
 // checked every second, and changes apply to new connections. A client CA makes client certificates
 // mandatory. When its file changes, every connection is closed, and clients that reconnect need a
@@ -92,6 +94,15 @@ struct TlsOptions {
   std::string certificate_file = {};
   std::string private_key_file = {};
   std::string client_ca_file = {};
+
+  // The oldest version that clients may speak.
+  TlsVersion min_version = TlsVersion::k12;
+  // Ciphers of TLS 1.2 by OpenSSL's names, separated by colons; empty: ECDHE with AES-GCM or
+  // ChaCha20, the only kind that HTTP/2 allows and that is accepted here. TLS 1.3 has its own.
+  std::string ciphers = {};
+  // Groups for the key exchange by OpenSSL's names, separated by colons, the preferred ones first;
+  // empty: OpenSSL's default.
+  std::string groups = {};
 };
 
 // PEM texts; TLS is on when `enabled`. Without a CA the system's roots are used.

@@ -69,6 +69,8 @@ struct RelayOptions {
   StreamOptions stream = {};
   ConnectionOptions connection = {};
   bool reflection = true;
+  // What grpc.health.v1 answers at first; see Relay::SetServing().
+  bool serving = true;
   Telemetry telemetry = {};
 };
 
@@ -88,6 +90,10 @@ class Relay {
   const std::string& address() const noexcept;
   void Shutdown(std::chrono::milliseconds grace = std::chrono::seconds(5));
   size_t open_streams() const noexcept;
+
+  // Sets what grpc.health.v1 answers: SERVING or NOT_SERVING. Streams are accepted either way. No
+  // effect after Shutdown(). Safe to call from any thread.
+  void SetServing(bool serving);
 
  private:
   class Impl;

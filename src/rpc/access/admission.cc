@@ -29,6 +29,14 @@ absl::Status Deny(const absl::Status& reason) {
   }
 }
 
+// The same for a caller who is known.
+absl::Status DenyKnown(const absl::Status& reason, bool reports_denied) {
+  if (reports_denied && absl::IsPermissionDenied(reason)) {
+    return absl::PermissionDeniedError("the caller may not read snapshots of the namespace");
+  }
+  return Deny(reason);
+}
+
 // Converts an error of a resolver or secret provider for the client: codes that a plugin would
 // send.
 absl::Status PassOn(const absl::Status& reason) {
@@ -156,7 +164,9 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
   void Authorize() {
     Ask<absl::Status>(
         [self = shared_from_this()](const absl::Status& allowed) {
-          if (!allowed.ok()) return self->done_(Deny(allowed));
+          if (!allowed.ok()) {
+            return self->done_(DenyKnown(allowed, self->access_.reports_denied));
+          }
           self->Resolve();
         },
         WhenShort(),

@@ -75,7 +75,9 @@ class Relay::Impl {
         executor_(options.stream.threads),
         services_(PlanOf(options), Feeds(), *pages_, host_.registry(), host_.small_calls(),
                   executor_),
-        watch_(options.plugin_stall_timeout) {}
+        watch_(options.plugin_stall_timeout) {
+    host_.SetServing(options.serving);
+  }
 
   // Calls refer to the services, which are destroyed first.
   ~Impl() { host_.Shutdown(milliseconds{0}); }
@@ -139,6 +141,8 @@ int Relay::port() const noexcept { return impl_->host().port(); }
 const std::string& Relay::address() const noexcept { return impl_->host().address(); }
 
 void Relay::Shutdown(milliseconds grace) { impl_->host().Shutdown(grace); }
+
+void Relay::SetServing(bool serving) { impl_->host().SetServing(serving); }
 
 size_t Relay::open_streams() const noexcept { return impl_->host().registry().open_streams(); }
 

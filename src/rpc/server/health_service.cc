@@ -169,8 +169,20 @@ absl::StatusOr<CallHandler*> HealthService::OpenWatch(ServerCall& call) {
   return watch.get();
 }
 
+void HealthService::SetServing(bool serving) {
+  const std::lock_guard lock(mutex_);
+  if (!drained_ && serving_ != serving) Change(serving);
+}
+
 void HealthService::Drain() {
-  serving_ = false;
+  const std::lock_guard lock(mutex_);
+  drained_ = true;
+  Change(false);
+}
+
+// Requires the lock.
+void HealthService::Change(bool serving) {
+  serving_ = serving;
   watches_.ForEachOpen([](ServedCall& call) {
     try {
       static_cast<Watch&>(call).Update();

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <mutex>
 
 #include "absl/status/statusor.h"
 #include "cbt/rpc/telemetry.h"
@@ -22,13 +23,16 @@ class HealthService final : public Service {
   // Most watches open at once: a client that balances load has one per connection.
   static constexpr size_t kMaxWatches = 256;
 
-  // SERVING until Drain(). A watch whose client reads nothing for `patience` is cancelled. Throws
-  // std::system_error if the watching thread can't be started.
+  // SERVING until SetServing() or Drain(). A watch whose client reads nothing for `patience` is
+  // cancelled. Throws std::system_error if the watching thread can't be started.
   HealthService(SmallCalls& calls, std::chrono::milliseconds patience, const Telemetry& telemetry);
 
   OpenStreams::Counts Count() const { return watches_.Count(); }
 
-  // Answers NOT_SERVING from now on, and sends that to all watches.
+  // Answers SERVING or NOT_SERVING from now on, and sends that to all watches. No effect after
+  // Drain().
+  void SetServing(bool serving);
+  // Answers NOT_SERVING for good.
   void Drain();
   // Ends the watches, and waits at most a few seconds for them.
   void EndWatches();
@@ -36,9 +40,12 @@ class HealthService final : public Service {
  private:
   class Watch;
   absl::StatusOr<CallHandler*> OpenWatch(ServerCall& call);
+  void Change(bool serving);
 
   const SmallCalls::Answer check_;
   const Telemetry telemetry_;
+  std::mutex mutex_;  // of changes of the state
+  bool drained_ = false;
   std::atomic<bool> serving_ = true;
   // Separate, so that watches take no slot of a stream and no drain waits for them.
   OpenStreams watches_;

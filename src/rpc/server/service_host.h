@@ -41,6 +41,9 @@ class ServiceHost {
   int port() const noexcept { return port_; }
   const std::string& address() const noexcept { return text_; }
 
+  // See Relay::SetServing().
+  void SetServing(bool serving) { health_.SetServing(serving); }
+
   // See Server::Shutdown().
   void Shutdown(std::chrono::milliseconds grace);
 

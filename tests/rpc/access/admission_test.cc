@@ -46,9 +46,10 @@ class Four final : public rpc::Authenticator,
     ++resolved;
     resolve(query, done);
   }
-  void GetSecrets(const std::string&, const rpc::ResolvedSnapshots&,
+  void GetSecrets(const std::string&, const rpc::ResolvedSnapshots& snapshots,
                   rpc::Done<Secrets> done) override {
     ++asked_for_secrets;
+    details = snapshots.details;
     get_secrets(done);
   }
 
@@ -67,6 +68,7 @@ class Four final : public rpc::Authenticator,
   };
   int resolved = 0;
   int asked_for_secrets = 0;
+  std::shared_ptr<const rpc::ResolutionDetails> details;
 };
 
 // Asks for b, against a if `delta`; every hook answers during the call.
@@ -151,6 +153,46 @@ TEST(Admission, ReasonsOfARefusalStayInside) {
     EXPECT_EQ(four.resolved, 0);
     EXPECT_EQ(four.asked_for_secrets, 0);
   }
+}
+
+// A caller who is known and not permitted is no secret where the service says so: the code alone.
+TEST(Admission, DeniedCallersCanBeReportedAsSuch) {
+  for (int code = 1; code <= kLastCode; ++code) {
+    Four four;
+    rpc::AccessControl access = four.Access();
+    access.reports_denied = true;
+    const auto status = [&] {
+      const auto admission = rpc::MakeAccessAdmission(access, true);
+      return Admit(*admission, true).status();
+    };
+    four.authorization = Canary(code);
+    const absl::Status reported = status();
+    const bool denied = static_cast<StatusCode>(code) == StatusCode::kPermissionDenied;
+    EXPECT_EQ(absl::IsPermissionDenied(reported), denied) << reported;
+    if (denied) {
+      EXPECT_EQ(reported.message(), "the caller may not read snapshots of the namespace");
+    } else {
+      EXPECT_EQ(reported, StatusOf(four));
+    }
+    EXPECT_EQ(four.resolved, 0);
+    // An authenticator does not know what is permitted.
+    four.authorization = absl::OkStatus();
+    four.authentication = Canary(code);
+    EXPECT_FALSE(absl::IsPermissionDenied(status()));
+  }
+}
+
+TEST(Admission, TheProviderOfSecretsGetsWhatTheResolverLearned) {
+  struct Details final : rpc::ResolutionDetails {};
+  const auto details = std::make_shared<const Details>();
+  Four four;
+  four.resolve = [&](const rpc::SnapshotQuery& query,
+                     const rpc::Done<rpc::ResolvedSnapshots>& done) {
+    done(rpc::ResolvedSnapshots{
+        .base_handle = query.base, .target_handle = query.target, .details = details});
+  };
+  EXPECT_TRUE(StatusOf(four).ok());
+  EXPECT_EQ(four.details, details);
 }
 
 TEST(Admission, OfResolversOnlyErrorsThatAreMeantForClientsPass) {

@@ -23,6 +23,7 @@
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/planted_server.h"
+#include "rpc/support/raw_call.h"
 #include "rpc/support/sidecar.h"
 #include "rpc/transport/listen_address.h"
 #include "support/generators.h"
@@ -476,6 +477,28 @@ TEST(Relay, E13DrainNeverEndsAStreamWithOkThatWasCutAnew) {
         << "after " << answer.messages.size() + 1 << " messages of " << all.size();
     drain.get();
   }
+}
+
+// grpc.health.v1.HealthCheckResponse: field 1, SERVING 1, NOT_SERVING 2.
+TEST(Relay, SaysThatItServesWhenItIsToldTo) {
+  AccessParts parts(kToken);
+  rpc::RelayOptions options;
+  options.listen = "127.0.0.1:0";
+  options.plugin = "unix:///nowhere";
+  options.serving = false;
+  parts.Give(options);
+  const auto relay = ValueOf(rpc::Relay::Start(options));
+  RawCall watch(Connect(relay->address()), "/grpc.health.v1.Health/Watch", "");
+  EXPECT_EQ(watch.Read(), "\x08\x02");
+  relay->SetServing(true);
+  EXPECT_EQ(watch.Read(), "\x08\x01");
+  relay->SetServing(false);
+  EXPECT_EQ(watch.Read(), "\x08\x02");
+  relay->SetServing(true);
+  EXPECT_EQ(watch.Read(), "\x08\x01");
+  // What drains does not come back.
+  relay->Shutdown(milliseconds(0));
+  relay->SetServing(true);
 }
 
 }  // namespace

@@ -46,6 +46,28 @@ SslContext NewContext(const SSL_METHOD* method) {
   return context;
 }
 
+// HTTP/2 forbids ciphers of TLS 1.2 without ephemeral keys or without authenticated encryption (RFC
+// 9113, section 9.2.2): a client could end the connection for them.
+bool HttpAllows(const SSL_CIPHER* cipher) {
+  if (std::string_view(SSL_CIPHER_get_version(cipher)) == "TLSv1.3") return true;
+  return SSL_CIPHER_is_aead(cipher) == 1 && (SSL_CIPHER_get_kx_nid(cipher) == NID_kx_ecdhe ||
+                                             SSL_CIPHER_get_kx_nid(cipher) == NID_kx_dhe);
+}
+
+absl::Status UseCiphers(SSL_CTX* context, const std::string& ciphers) {
+  if (SSL_CTX_set_cipher_list(context, ciphers.c_str()) != 1) {
+    return UnusableTls("ciphers", absl::StrCat("'", ciphers, "' names no known cipher"));
+  }
+  const STACK_OF(SSL_CIPHER)* const chosen = SSL_CTX_get_ciphers(context);
+  for (int i = 0; i < sk_SSL_CIPHER_num(chosen); ++i) {
+    const SSL_CIPHER* const cipher = sk_SSL_CIPHER_value(chosen, i);
+    if (HttpAllows(cipher)) continue;
+    return UnusableTls("ciphers",
+                       absl::StrCat("HTTP/2 does not allow ", SSL_CIPHER_get_name(cipher)));
+  }
+  return absl::OkStatus();
+}
+
 int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* length,
                    const unsigned char* offered, unsigned int offered_length, void*) {
   unsigned char* out = nullptr;
@@ -156,6 +178,9 @@ ServerTls::ServerTls(const TlsOptions& tls, const Telemetry& telemetry)
     : certificate_file_(tls.certificate_file),
       private_key_file_(tls.private_key_file),
       client_ca_file_(tls.client_ca_file),
+      min_version_(tls.min_version),
+      ciphers_(tls.ciphers),
+      groups_(tls.groups),
       telemetry_(telemetry) {}
 
 absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Create(const TlsOptions& tls,
@@ -205,6 +230,16 @@ absl::StatusOr<SslContext> ServerTls::MakeContext(const TlsIdentity& identity,
                                                   const std::string& client_ca) const {
   SslContext context = NewContext(TLS_server_method());
   if (context == nullptr) return NoMemory();
+  if (min_version_ == TlsVersion::k13 &&
+      SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) != 1) {
+    return NoMemory();
+  }
+  if (!ciphers_.empty()) {
+    if (absl::Status status = UseCiphers(context.get(), ciphers_); !status.ok()) return status;
+  }
+  if (!groups_.empty() && SSL_CTX_set1_groups_list(context.get(), groups_.c_str()) != 1) {
+    return UnusableTls("groups", absl::StrCat("OpenSSL does not have all of '", groups_, "'"));
+  }
   if (absl::Status status = UseIdentity(context.get(), identity); !status.ok()) return status;
   SSL_CTX_set_options(context.get(), SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);

@@ -30,7 +30,8 @@ class ServerTls {
   // Null if `tls` has neither texts nor files: the server speaks without TLS. Reports to
   // `telemetry`.
   // Errors: INVALID_ARGUMENT for a certificate, key or CA that is missing, not PEM, or does not
-  //         match the others; errors of reading a file.
+  //         match the others, and for ciphers or groups that can't be used; errors of reading a
+  //         file.
   static absl::StatusOr<std::unique_ptr<ServerTls>> Create(const TlsOptions& tls,
                                                            const Telemetry& telemetry);
   ServerTls(const ServerTls&) = delete;
@@ -61,6 +62,9 @@ class ServerTls {
   const std::string certificate_file_;  // empty: the options' texts are used
   const std::string private_key_file_;
   const std::string client_ca_file_;
+  const TlsVersion min_version_;
+  const std::string ciphers_;
+  const std::string groups_;
   const Telemetry telemetry_;
 
   std::mutex mutex_;

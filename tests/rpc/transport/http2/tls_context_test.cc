@@ -204,6 +204,24 @@ TEST_F(TlsContext, WeakCiphersAreRefused) {
   }
 }
 
+TEST_F(TlsContext, TheServerChoosesVersionsCiphersAndGroups) {
+  const PemIdentity identity = authority.Issue();
+  const auto talks = [&](TlsOptions tls, int version, const char* cipher, const char* group) {
+    tls.certificate = identity.certificate;
+    tls.private_key = identity.key;
+    Foreign client(TLS_client_method());
+    SSL_CTX_set_max_proto_version(client.get(), version);
+    SSL_CTX_set_cipher_list(client.get(), cipher);
+    SSL_CTX_set1_groups_list(client.get(), group);
+    return AskServer(*ServerOf(tls), client).ok();
+  };
+  EXPECT_FALSE(talks({.min_version = TlsVersion::k13}, TLS1_2_VERSION, "ALL", "P-256"));
+  EXPECT_FALSE(talks({.ciphers = "ECDHE+AESGCM+AES256"}, TLS1_2_VERSION, "AES128", "P-256"));
+  EXPECT_TRUE(talks({.ciphers = "ECDHE+AESGCM+AES256"}, TLS1_2_VERSION, "AES256", "P-256"));
+  EXPECT_FALSE(talks({.groups = "P-384"}, TLS1_3_VERSION, "ALL", "X25519"));
+  EXPECT_TRUE(talks({.groups = "P-384"}, TLS1_3_VERSION, "ALL", "P-384"));
+}
+
 TEST_F(TlsContext, ClientsThatOfferNoHttp2AreRefusedInTheHandshake) {
   const auto server = ServerOf(Texts(authority.Issue()));
   for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
@@ -392,9 +410,13 @@ TEST_F(TlsContext, MaterialThatCantBeUsedIsNamed) {
   EXPECT_EQ(refusal({.private_key = identity.key}), "tls: expected a certificate and its key");
   EXPECT_EQ(refusal({.client_ca = authority.pem()}),
             "tls: a client CA also needs a certificate and its key");
-  TlsOptions both = Texts(identity);
-  both.client_ca_file = "file";
-  EXPECT_EQ(refusal(both), "tls: give either PEM texts or files, not both");
+  TlsOptions bad = Texts(identity);
+  bad.groups = "P-256:P-255";
+  EXPECT_EQ(refusal(bad), "tls: groups: OpenSSL does not have all of 'P-256:P-255'");
+  bad.ciphers = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES128-SHA";
+  EXPECT_EQ(refusal(bad), "tls: ciphers: HTTP/2 does not allow ECDHE-ECDSA-AES128-SHA");
+  bad.client_ca_file = "file";
+  EXPECT_EQ(refusal(bad), "tls: give either PEM texts or files, not both");
   std::string broken = identity.certificate + authority.pem();
   broken.erase(broken.size() - 60, 20);
   EXPECT_EQ(refusal({.certificate = broken, .private_key = identity.key}),
