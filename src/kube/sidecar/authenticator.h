@@ -1,0 +1,44 @@
+// Whose token is it? Asks the API server: TokenReview.
+#ifndef CBT_KUBE_SIDECAR_AUTHENTICATOR_H_
+#define CBT_KUBE_SIDECAR_AUTHENTICATOR_H_
+
+#include <chrono>
+#include <string>
+
+#include "cbt/kube/client.h"
+#include "cbt/rpc/access.h"
+#include "kube/sidecar/answer_cache.h"
+#include "kube/sidecar/audience.h"
+#include "kube/sidecar/event_log.h"
+
+namespace cbt::kube::sidecar {
+
+// A token is valid if the API server says so for the sidecar's audience. Answers are kept for
+// seconds under a hash of token and audience: a token that is revoked, or expires, opens nothing
+// after that. Whatever keeps the API server from answering is UNAVAILABLE. Thread safe.
+class TokenReviewer final : public rpc::Authenticator {
+ public:
+  static constexpr std::chrono::seconds kKeepValid{10};
+  static constexpr std::chrono::seconds kKeepInvalid{2};
+  static constexpr size_t kMostKept = 4096;
+
+  // The object must live until the client's end.
+  TokenReviewer(Client& client, Audience& audience, std::chrono::milliseconds timeout,
+                EventLog& log);
+
+  void Authenticate(const Secret& token, rpc::Done<rpc::Principal> done) override;
+
+ private:
+  void Review(const Secret& token, const std::string& audience,
+              AnswerCache<rpc::Principal>::Done answer);
+
+  Client& client_;
+  Audience& audience_;
+  const std::chrono::milliseconds timeout_;
+  EventLog& log_;
+  AnswerCache<rpc::Principal> kept_;
+};
+
+}  // namespace cbt::kube::sidecar
+
+#endif  // CBT_KUBE_SIDECAR_AUTHENTICATOR_H_

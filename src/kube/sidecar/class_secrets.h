@@ -1,0 +1,46 @@
+// Which secrets does the plugin need for a snapshot? Those that its class names.
+#ifndef CBT_KUBE_SIDECAR_CLASS_SECRETS_H_
+#define CBT_KUBE_SIDECAR_CLASS_SECRETS_H_
+
+#include <chrono>
+#include <string>
+
+#include "cbt/kube/client.h"
+#include "cbt/rpc/access.h"
+#include "kube/sidecar/binding.h"
+#include "kube/sidecar/driver.h"
+#include "kube/sidecar/event_log.h"
+#include "kube/sidecar/objects.h"
+
+namespace cbt::kube::sidecar {
+
+// For snapshots that an ObjectResolver has resolved. A snapshot without a class has the default
+// class of the driver. The secret is read anew each time. Every failure is UNAVAILABLE, with its
+// reason in the log only. Thread safe.
+class ClassSecrets final : public rpc::SecretProvider {
+ public:
+  // All must outlive the object, which must live until the answers of `live` and of the client have
+  // come.
+  ClassSecrets(Client& client, const Driver& driver, Objects& watched, Objects& live,
+               std::chrono::milliseconds timeout, EventLog& log);
+
+  void GetSecrets(const std::string& name_space, const rpc::ResolvedSnapshots& snapshots,
+                  rpc::Done<Secrets> done) override;
+
+ private:
+  void FindClass(Objects& objects, const BoundSnapshot& snapshot, Found<VolumeSnapshotClass> found);
+  void Read(const VolumeSnapshotClass& snapshot_class, const BoundSnapshot& snapshot,
+            const rpc::Done<Secrets>& done);
+  absl::Status Failed(const BoundSnapshot& snapshot, const absl::Status& why);
+
+  Client& client_;
+  const Driver& driver_;
+  Objects& watched_;
+  Objects& live_;
+  const std::chrono::milliseconds timeout_;
+  EventLog& log_;
+};
+
+}  // namespace cbt::kube::sidecar
+
+#endif  // CBT_KUBE_SIDECAR_CLASS_SECRETS_H_

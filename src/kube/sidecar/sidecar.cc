@@ -1,0 +1,231 @@
+#include "kube/sidecar/sidecar.h"
+
+#include <exception>
+#include <new>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cbt/kube/client.h"
+#include "cbt/rpc/relay.h"
+#include "kube/sidecar/audience.h"
+#include "kube/sidecar/authenticator.h"
+#include "kube/sidecar/authorizer.h"
+#include "kube/sidecar/class_secrets.h"
+#include "kube/sidecar/driver.h"
+#include "kube/sidecar/event_log.h"
+#include "kube/sidecar/live_objects.h"
+#include "kube/sidecar/operations.h"
+#include "kube/sidecar/plugin_identity.h"
+#include "kube/sidecar/plugin_monitor.h"
+#include "kube/sidecar/publisher.h"
+#include "kube/sidecar/resolver.h"
+#include "kube/sidecar/watched_objects.h"
+#include "ops/http_page.h"
+
+namespace cbt::kube::sidecar {
+namespace {
+
+// Requests for callers are few and short, and must not wait for lists.
+ClientOptions ForCallers(ClientOptions options, bool limited) {
+  if (!limited) options.qps = 0;
+  options.max_waiting = 1024;
+  return options;
+}
+
+absl::Status CheckOptions(const Options& options) {
+  if (options.plugin_timeout.count() <= 0) {
+    return absl::InvalidArgumentError("timeout: expected more than 0");
+  }
+  if (!options.publication.address.empty() && options.relay.tls.certificate_file.empty()) {
+    return absl::InvalidArgumentError("publish: needs the file of a certificate");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+class Sidecar::Impl {
+ public:
+  explicit Impl(Options options)
+      : options_(std::move(options)), log_(options_.log), operations_(driver_) {}
+
+  ~Impl() {
+    Shutdown(std::chrono::milliseconds(0));
+    monitor_.reset();
+    publisher_.reset();
+    if (watched_ != nullptr) watched_->Stop();
+    // Ends what is still asked of the API server; its answers find everything else in place.
+    background_client_.reset();
+    client_.reset();
+    relay_.reset();
+    page_.reset();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  absl::Status Start() {
+    if (absl::Status status = CheckOptions(options_); !status.ok()) return status;
+    if (absl::Status status = StartHttp(); !status.ok()) return status;
+    if (absl::Status status = StartClients(); !status.ok()) return status;
+    if (absl::Status status = StartRelay(); !status.ok()) return status;
+    return StartMonitor();
+  }
+
+  bool ready() const noexcept { return driver_.ready() && !draining_; }
+  absl::Status failure() const { return monitor_->failure(); }
+  const rpc::Relay& relay() const noexcept { return *relay_; }
+  int http_port() const noexcept { return page_ == nullptr ? 0 : page_->port(); }
+  std::string driver() const { return driver_.name(); }
+
+  void Shutdown(std::chrono::milliseconds grace) {
+    draining_ = true;
+    if (relay_ != nullptr) relay_->Shutdown(grace);
+  }
+
+ private:
+  absl::Status StartHttp() {
+    const std::string& endpoint = options_.http_endpoint;
+    if (endpoint.empty()) return absl::OkStatus();
+    const size_t colon = endpoint.rfind(':');
+    if (colon == std::string::npos || colon + 1 == endpoint.size() ||
+        endpoint.find_first_not_of("0123456789", colon + 1) != std::string::npos) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("HTTP endpoint: '", endpoint, "': expected host:port"));
+    }
+    try {
+      page_ = std::make_unique<ops::HttpPage>(endpoint.substr(0, colon), endpoint.substr(colon + 1),
+                                              [this](std::string_view path) { return Page(path); });
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception&) {
+      return absl::UnavailableError(
+          absl::StrCat("HTTP endpoint: ", endpoint, ": can't listen on this address"));
+    }
+    return absl::OkStatus();
+  }
+
+  std::optional<ops::HttpAnswer> Page(std::string_view path) const {
+    if (path == "/health") {
+      return ready() ? ops::HttpAnswer{.ok = true, .text = "ok"}
+                     : ops::HttpAnswer{.ok = false, .text = "not ready"};
+    }
+    if (path == options_.metrics_path) return ops::HttpAnswer{.text = operations_.Text()};
+    return std::nullopt;
+  }
+
+  absl::Status StartClients() {
+    absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(
+        options_.cluster.Copy(), ForCallers(options_.client, options_.limit_callers));
+    if (!client.ok()) return client.status();
+    client_ = *std::move(client);
+    client = Client::Create(options_.cluster.Copy(), options_.client);
+    if (!client.ok()) return client.status();
+    background_client_ = *std::move(client);
+    absl::StatusOr<std::unique_ptr<WatchedObjects>> watched =
+        WatchedObjects::Create(*background_client_);
+    if (!watched.ok()) return watched.status();
+    watched_ = *std::move(watched);
+    live_.emplace(*client_, options_.api_timeout, log_);
+    return absl::OkStatus();
+  }
+
+  absl::Status StartRelay() {
+    const bool publishes = !options_.publication.address.empty();
+    audience_.emplace(options_.audience, publishes, driver_, *watched_, *live_, log_);
+    authenticator_.emplace(*client_, *audience_, options_.api_timeout, log_);
+    authorizer_.emplace(*client_, options_.api_timeout, log_);
+    resolver_.emplace(driver_, *watched_, *live_, options_.base_policy, options_.missing_code);
+    secrets_.emplace(*client_, driver_, *watched_, *live_, options_.api_timeout, log_);
+    rpc::RelayOptions relay = options_.relay;
+    relay.access = {.authenticator = &*authenticator_,
+                    .authorizer = &*authorizer_,
+                    .resolver = &*resolver_,
+                    .secrets = &*secrets_,
+                    .reports_denied = true};
+    relay.base_is_handle = options_.base_policy != BasePolicy::kName;
+    relay.serving = false;
+    relay.telemetry = {.observer = &operations_, .log = options_.log};
+    absl::StatusOr<std::unique_ptr<rpc::Relay>> started = rpc::Relay::Start(relay);
+    constexpr std::string_view kEveryAddress = "[::]:";
+    if (absl::IsUnavailable(started.status()) && relay.listen.starts_with(kEveryAddress)) {
+      // A machine without IPv6.
+      relay.listen = "0.0.0.0:" + relay.listen.substr(kEveryAddress.size());
+      started = rpc::Relay::Start(relay);
+    }
+    if (!started.ok()) return started.status();
+    relay_ = *std::move(started);
+    return absl::OkStatus();
+  }
+
+  absl::Status StartMonitor() {
+    absl::StatusOr<std::unique_ptr<PluginIdentity>> plugin = PluginIdentity::Create(
+        options_.relay.plugin, options_.relay.plugin_tls, options_.plugin_timeout,
+        [this](std::string_view method, absl::StatusCode code, std::chrono::nanoseconds time) {
+          operations_.OnCall(method, code, time);
+        });
+    if (!plugin.ok()) return plugin.status();
+    monitor_ = std::make_unique<PluginMonitor>(*std::move(plugin), driver_, log_,
+                                               [this](bool ready) { relay_->SetServing(ready); });
+    if (options_.publication.address.empty()) return absl::OkStatus();
+    publisher_ =
+        std::make_unique<Publisher>(*background_client_, *watched_, driver_, options_.publication,
+                                    options_.relay.tls.certificate_file, options_.audience, log_);
+    return absl::OkStatus();
+  }
+
+  const Options options_;
+  EventLog log_;
+  Driver driver_;
+  Operations operations_;
+  std::atomic<bool> draining_ = false;
+
+  // Used by what the clients answer, so they outlive them.
+  std::unique_ptr<WatchedObjects> watched_;
+  std::optional<LiveObjects> live_;
+  std::optional<Audience> audience_;
+  std::optional<TokenReviewer> authenticator_;
+  std::optional<AccessReviewer> authorizer_;
+  std::optional<ObjectResolver> resolver_;
+  std::optional<ClassSecrets> secrets_;
+
+  // In the order of their beginnings; ~Impl() says in which they end.
+  std::unique_ptr<ops::HttpPage> page_;
+  std::unique_ptr<Client> client_;             // for callers
+  std::unique_ptr<Client> background_client_;  // for watches and publishing
+  std::unique_ptr<rpc::Relay> relay_;
+  std::unique_ptr<PluginMonitor> monitor_;
+  std::unique_ptr<Publisher> publisher_;
+};
+
+absl::StatusOr<std::unique_ptr<Sidecar>> Sidecar::Start(Options options) try {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  if (absl::Status status = impl->Start(); !status.ok()) return status;
+  return std::unique_ptr<Sidecar>(new Sidecar(std::move(impl)));
+} catch (const std::system_error&) {
+  return absl::ResourceExhaustedError("threads: the system can't start more");
+} catch (const std::bad_alloc&) {
+  return absl::Status(absl::StatusCode::kResourceExhausted, "");
+}
+
+Sidecar::Sidecar(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Sidecar::~Sidecar() = default;
+
+bool Sidecar::ready() const noexcept { return impl_->ready(); }
+
+absl::Status Sidecar::failure() const { return impl_->failure(); }
+
+const std::string& Sidecar::address() const noexcept { return impl_->relay().address(); }
+
+int Sidecar::port() const noexcept { return impl_->relay().port(); }
+
+int Sidecar::http_port() const noexcept { return impl_->http_port(); }
+
+std::string Sidecar::driver() const { return impl_->driver(); }
+
+void Sidecar::Shutdown(std::chrono::milliseconds grace) { impl_->Shutdown(grace); }
+
+}  // namespace cbt::kube::sidecar
