@@ -27,7 +27,7 @@ libraries_only = $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TEST
 
 .PHONY: all debug clang test-build test asan asan-core tsan fuzz fuzz-long fuzz-planted coverage mutation planted scorecard soak load bench \
         bench-build bench-once bench-cold bench-docs emulation golden-arm64 newest-debian newest-croaring interop-js ceph demo lint tidy \
-        nightly docs deb deb-test install clean help
+        nightly docs deb deb-test image install clean help
 # The trees share the machine, so they build one after another, also under -j.
 .NOTPARALLEL:
 
@@ -214,6 +214,13 @@ deb:
 	@$(PACKAGES) build docs deb
 	@debian/build.sh build/deb $(JOBS)
 
+# The sidecar and the command as a container image: an OCI archive, built without a daemon.
+IMAGE ?= build/image/csi-snapshot-metadata.tar
+IMAGE_TAG ?= latest
+image: all
+	@$(PACKAGES) build
+	@deploy/image/build.py --cbt build/release/bin/cbt --output $(IMAGE) --tag $(IMAGE_TAG)
+
 # The packages of `make deb` in a new Debian in DEB_ROOT: needs root, mmdebstrap and a mirror.
 DEB_ROOT ?= /var/tmp/cbt-deb-test
 deb-test: deb
@@ -259,5 +266,6 @@ help:
 	@echo 'make docs       documents and public headers as one site: build/docs/html/index.html'
 	@echo 'make deb        Debian packages libcbt-dev, cbt, cbt-doc: build/deb/packages'
 	@echo 'make deb-test   installs, uses and removes them in a clean Debian (root, mmdebstrap)'
+	@echo 'make image      the sidecar as a container image: build/image/csi-snapshot-metadata.tar'
 	@echo 'make install    into PREFIX (default /usr/local), below DESTDIR if set'
 	@echo 'make clean      removes build/'

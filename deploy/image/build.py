@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Builds a container image of the cbt command as an OCI archive, without a daemon and without a base image.
+
+The root holds the program, the shared libraries that it is linked with, their loader, the licences of
+all of them, and what the C library wants to find in /etc. The same inputs give the same bytes: times,
+owners, order and modes are fixed. SOURCE_DATE_EPOCH sets the times (default: 0).
+
+  deploy/image/build.py --cbt build/release/bin/cbt --output build/image/csi-snapshot-metadata.tar
+  skopeo copy oci-archive:build/image/csi-snapshot-metadata.tar docker://REGISTRY/NAME:TAG
+"""
+
+import argparse
+import datetime
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tarfile
+
+USER = 65532  # "nonroot", by the custom of images without a distribution
+EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
+PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+# e_machine of ELF: the architecture's name for OCI.
+MACHINES = {62: "amd64", 183: "arm64"}
+
+PASSWD = f"root:x:0:0:root:/root:/sbin/nologin\ncbt:x:{USER}:{USER}:cbt:/:/sbin/nologin\n"
+GROUP = f"root:x:0:\ncbt:x:{USER}:\n"
+NSSWITCH = "passwd: files\ngroup: files\nhosts: files dns\n"
+
+
+def fail(text):
+    sys.exit(f"image: {text}")
+
+
+def architecture(program):
+    with open(program, "rb") as file:
+        head = file.read(20)
+    if head[:4] != b"\x7fELF":
+        fail(f"{program}: not an ELF file")
+    machine = struct.unpack("<H", head[18:20])[0]
+    if machine not in MACHINES:
+        fail(f"{program}: unknown machine {machine}")
+    return MACHINES[machine]
+
+
+def libraries(program):
+    """The shared libraries of a program, and the loader, as the loader itself finds them."""
+    listed = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
+    paths = []
+    for line in listed.splitlines():
+        if "not found" in line:
+            fail(f"{program}: {line.strip()}")
+        found = re.search(r"(/\S+) \(0x", line)
+        if found:
+            paths.append(found.group(1))
+    return paths
+
+
+def licence_of(path):
+    """The copyright file of the Debian package that owns a file, as (name, bytes); None elsewhere."""
+    for spelling in {path, os.path.realpath(path), path.removeprefix("/usr"), "/usr" + path}:
+        try:
+            owner = subprocess.run(["dpkg-query", "-S", spelling], capture_output=True, text=True,
+                                   check=False)
+        except FileNotFoundError:
+            return None
+        if owner.returncode == 0:
+            package = owner.stdout.split(":")[0]
+            file = f"/usr/share/doc/{package}/copyright"
+            if os.path.exists(file):
+                with open(file, "rb") as text:
+                    return package, text.read()
+    return None
+
+
+class Root:
+    """The files of the image by their paths, without a leading slash."""
+
+    def __init__(self):
+        self.entries = {}
+
+    def folder(self, path, mode=0o755):
+        parent = os.path.dirname(path)
+        if parent and parent not in self.entries:
+            self.folder(parent)
+        self.entries.setdefault(path, ("folder", mode, b""))
+
+    def file(self, path, data, mode=0o644):
+        self.folder(os.path.dirname(path))
+        self.entries[path] = ("file", mode, data)
+
+    def link(self, path, target):
+        if os.path.dirname(path):
+            self.folder(os.path.dirname(path))
+        self.entries[path] = ("link", 0o777, target.encode())
+
+    def tar(self):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+            for path in sorted(self.entries):
+                kind, mode, data = self.entries[path]
+                info = tarfile.TarInfo(path)
+                info.mode = mode
+                info.mtime = EPOCH
+                if kind == "folder":
+                    info.type = tarfile.DIRTYPE
+                    tar.addfile(info)
+                elif kind == "link":
+                    info.type = tarfile.SYMTYPE
+                    info.linkname = data.decode()
+                    tar.addfile(info)
+                else:
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+        return out.getvalue()
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def make_root(program):
+    root = Root()
+    # As on a merged system: the loader's path is part of the program, and it looks for libraries in
+    # its own folders without a cache.
+    for name in ("bin", "lib", "lib64", "sbin"):
+        root.folder(f"usr/{name}")
+        root.link(name, f"usr/{name}")
+    root.file("usr/bin/cbt", read(program), 0o755)
+    # By this name the program is the sidecar.
+    root.link("usr/bin/csi-snapshot-metadata", "cbt")
+    for path in libraries(program):
+        place = path if path.startswith("/usr/") else "/usr" + path
+        root.file(place.lstrip("/"), read(path), 0o755)
+        licence = licence_of(path)
+        if licence is not None:
+            root.file(f"usr/share/doc/{licence[0]}/copyright", licence[1])
+    root.file("usr/share/doc/libcbt/LICENSE", read(os.path.join(PROJECT, "LICENSE")))
+    root.file("etc/passwd", PASSWD.encode())
+    root.file("etc/group", GROUP.encode())
+    root.file("etc/nsswitch.conf", NSSWITCH.encode())
+    # Where volumes are mounted.
+    for path in ("csi", "run", "proc", "sys", "dev", "var/run"):
+        root.folder(path)
+    root.folder("tmp", 0o1777)
+    return root
+
+
+def make_archive(program, version, tag):
+    layer = make_root(program).tar()
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0, filename="") as stream:
+        stream.write(layer)
+    blobs = {}
+
+    def blob(data, media_type):
+        digest = hashlib.sha256(data).hexdigest()
+        blobs[digest] = data
+        return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(data)}
+
+    def as_json(value):
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+    created = datetime.datetime.fromtimestamp(EPOCH, datetime.timezone.utc).strftime(
+        "%Y-%m-%dT%H:%M:%SZ")
+    labels = {
+        "org.opencontainers.image.title": "csi-snapshot-metadata",
+        "org.opencontainers.image.description": "Snapshot metadata of CSI drivers, beside a plugin",
+        "org.opencontainers.image.version": version,
+    }
+    platform = {"architecture": architecture(program), "os": "linux"}
+    config = blob(as_json({
+        **platform,
+        "created": created,
+        "config": {
+            "User": f"{USER}:{USER}",
+            "Entrypoint": ["/usr/bin/csi-snapshot-metadata"],
+            "Env": ["PATH=/usr/bin"],
+            "WorkingDir": "/",
+            "ExposedPorts": {"50051/tcp": {}, "8080/tcp": {}},
+            "StopSignal": "SIGTERM",
+            "Labels": labels,
+        },
+        "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]},
+        "history": [{"created": created, "created_by": "deploy/image/build.py"}],
+    }), "application/vnd.oci.image.config.v1+json")
+    manifest = blob(as_json({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": config,
+        "layers": [blob(packed.getvalue(), "application/vnd.oci.image.layer.v1.tar+gzip")],
+        "annotations": labels,
+    }), "application/vnd.oci.image.manifest.v1+json")
+    index = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [{**manifest, "platform": platform,
+                       "annotations": {"org.opencontainers.image.ref.name": tag}}],
+    }
+    archive = Root()
+    archive.file("oci-layout", as_json({"imageLayoutVersion": "1.0.0"}))
+    archive.file("index.json", as_json(index))
+    for digest, data in blobs.items():
+        archive.file(f"blobs/sha256/{digest}", data)
+    archive.entries.pop("", None)
+    return archive.tar(), manifest["digest"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cbt", required=True, help="the program")
+    parser.add_argument("--output", required=True, help="the archive")
+    parser.add_argument("--tag", default="latest", help="the image's reference in the archive")
+    arguments = parser.parse_args()
+    version = re.search(r'kVersion\[\] = "([0-9.]+)"',
+                        read(os.path.join(PROJECT, "include/cbt/version.h")).decode()).group(1)
+    data, digest = make_archive(arguments.cbt, version, arguments.tag)
+    folder = os.path.dirname(os.path.abspath(arguments.output))
+    os.makedirs(folder, exist_ok=True)
+    temporary = arguments.output + ".new"
+    with open(temporary, "wb") as file:
+        file.write(data)
+    os.replace(temporary, arguments.output)
+    print(f"{arguments.output}: {len(data) / 2**20:.1f} MiB, {digest}")
+
+
+if __name__ == "__main__":
+    main()
