@@ -3,6 +3,8 @@
 #define CBT_CLI_COMMAND_H_
 
 #include <functional>
+#include <span>
+#include <string>
 
 #include "CLI/CLI.hpp"
 
@@ -23,8 +25,13 @@ void AddList(CLI::App& app, Command& command);
 void AddMap(CLI::App& app, Command& command);
 void AddRelay(CLI::App& app, Command& command);
 void AddServe(CLI::App& app, Command& command);
+void AddSidecar(CLI::App& app, Command& command);
 void AddToken(CLI::App& app, Command& command);
 void AddVerify(CLI::App& app, Command& command);
+
+// `cbt sidecar` with these arguments, which follow other rules than those of other commands (see
+// cli/options/go_flags.h). Returns the exit status.
+int RunSidecarCommand(std::span<const std::string> arguments);
 
 // The whole program.
 int Run(int argc, char** argv);

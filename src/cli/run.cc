@@ -103,7 +103,22 @@ std::vector<std::string> ArgumentsOf(int argc, char** argv) {
   return arguments;
 }
 
+// Whether the program is the sidecar; `first` is then the first of its arguments.
+bool IsSidecar(int argc, char** argv, int& first) {
+  if (argc < 1) return false;
+  std::string_view name = argv[0];
+  name.remove_prefix(name.rfind('/') + 1);
+  first = 1;
+  // A manifest of the Go program names it so.
+  if (name == "csi-snapshot-metadata") return true;
+  first = 2;
+  return argc >= 2 && std::string_view(argv[1]) == "sidecar";
+}
+
 int ParseAndRun(int argc, char** argv) {
+  if (int first = 0; IsSidecar(argc, argv, first)) {
+    return RunSidecarCommand(std::vector<std::string>(argv + first, argv + argc));
+  }
   CLI::App app("Changed-block tracking: what changed between two snapshots of a volume", "cbt");
   app.set_version_flag(
       "-V,--version", [] { return VersionText(); }, "Print the version and the kernels in use");
@@ -119,6 +134,7 @@ int ParseAndRun(int argc, char** argv) {
   AddMap(app, command);
   AddChain(app, command);
   AddServe(app, command);
+  AddSidecar(app, command);
   AddList(app, command);
   AddVerify(app, command);
   AddRelay(app, command);

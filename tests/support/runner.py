@@ -11,9 +11,10 @@ class Result(unittest.TextTestResult):
         super().addSkip(test, reason)
         path = os.environ.get("CBT_SKIPS")
         if path:
-            room = pathlib.Path(sys.argv[0]).resolve()
+            tests = pathlib.Path(__file__).resolve().parent.parent
+            room = pathlib.Path(sys.argv[0]).resolve().relative_to(tests).with_suffix("")
             with open(path, "a", encoding="utf-8") as file:
-                file.write(f"{room.parent.name}/{room.stem}\t{test.id().removeprefix('__main__.')}\t{' '.join(reason.split())}\n")
+                file.write(f"{room}\t{test.id().removeprefix('__main__.')}\t{' '.join(reason.split())}\n")
 
 
 class Runner(unittest.TextTestRunner):

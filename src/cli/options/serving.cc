@@ -26,11 +26,16 @@
 namespace cbt::cli {
 namespace {
 
+// Set by PrepareProcess(), before any thread starts.
+std::vector<int>& StopSignalNumbers() {
+  static std::vector<int> numbers = {SIGINT, SIGTERM};
+  return numbers;
+}
+
 sigset_t StopSignals() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
+  for (const int number : StopSignalNumbers()) sigaddset(&set, number);
   return set;
 }
 
@@ -102,8 +107,7 @@ void LetSignalsEndTheProcess() {
   action.sa_handler = EndAtOnce;
   action.sa_flags = SA_RESTART;
   const sigset_t set = StopSignals();
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int number : StopSignalNumbers()) sigaction(number, &action, nullptr);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
@@ -240,10 +244,10 @@ void AddConnectionOptions(CLI::App& subcommand, rpc::ConnectionOptions& connecti
 
 }  // namespace
 
-void PrepareProcess() {
+void PrepareProcess(const std::vector<int>& stop_signals) {
+  StopSignalNumbers() = stop_signals;
   // Shells start background jobs with SIGINT ignored, and ignored signals can't be awaited.
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (const int number : stop_signals) std::signal(number, SIG_DFL);
   const sigset_t set = StopSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   // A stream takes about three descriptors, two images and its connection, and a listener that has
@@ -418,11 +422,23 @@ absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments) {
 
 void RunUntilStopped(const ServingArguments& arguments, const std::string& name,
                      const std::string& what, const std::string& address,
-                     const std::function<void(std::chrono::milliseconds grace)>& shutdown) {
-  PrintLine("", "serving " + what + " on " + address);
-  if (arguments.ready_descriptor.has_value()) TellReady(*arguments.ready_descriptor, address);
+                     const std::function<void(std::chrono::milliseconds grace)>& shutdown,
+                     const ServerProgress& progress) {
+  constexpr std::chrono::milliseconds kLook{250};
+  bool stopped = false;
+  const auto ended = [&progress] { return progress.ended && progress.ended(); };
+  while (!stopped && progress.ready && !progress.ready() && !ended()) {
+    stopped = WaitForStopSignal(kLook);
+  }
+  if (!stopped && !ended()) {
+    PrintLine("", "serving " + what + " on " + address);
+    if (arguments.ready_descriptor.has_value()) TellReady(*arguments.ready_descriptor, address);
+  }
   constexpr std::chrono::seconds kTrimInterval{10};
-  while (!WaitForStopSignal(kTrimInterval)) TrimHeap();
+  while (!stopped && !ended()) {
+    stopped = WaitForStopSignal(kTrimInterval);
+    TrimHeap();
+  }
   Drain(name, shutdown, arguments.grace);
 }
 

@@ -3,6 +3,7 @@
 #define CBT_CLI_OPTIONS_SERVING_H_
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -90,17 +91,25 @@ Options OptionsOf(const ServingArguments& arguments, const ServingParts& parts) 
 
 // Call before any thread starts. Reserves stop signals for RunUntilStopped(), makes created files
 // private, and raises the limit on open descriptors.
-void PrepareProcess();
+// `stop_signals`: those that stop the server.
+void PrepareProcess(const std::vector<int>& stop_signals = {SIGINT, SIGTERM});
 
 // Errors: INVALID_ARGUMENT for a --ready-fd that can't be written.
 absl::Status CheckReadyDescriptor(const ServingArguments& arguments);
 
-// Reports that the server is up at `address`, waits for SIGTERM or SIGINT, then drains with
+// What a server says while RunUntilStopped() waits, asked a few times a second; null: yes, and no.
+struct ServerProgress {
+  std::function<bool()> ready = {};  // clients can be served now
+  std::function<bool()> ended = {};  // it can never serve: stop
+};
+
+// Reports that the server is up at `address`, waits for a stop signal, then drains with
 // `shutdown`. A second signal ends the process at once, even after this has returned. `name`: of
 // the subcommand; `what`: what is served.
 void RunUntilStopped(const ServingArguments& arguments, const std::string& name,
                      const std::string& what, const std::string& address,
-                     const std::function<void(std::chrono::milliseconds grace)>& shutdown);
+                     const std::function<void(std::chrono::milliseconds grace)>& shutdown,
+                     const ServerProgress& progress = {});
 
 }  // namespace cbt::cli
 

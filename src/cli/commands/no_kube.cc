@@ -1,0 +1,22 @@
+// Replaces the commands that need Kubernetes in a build without it.
+
+#include <span>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/support/status.h"
+
+namespace cbt::cli {
+
+int RunSidecarCommand(std::span<const std::string>) {
+  return Report("sidecar", UsageError("not in this build", "it was built without Kubernetes"));
+}
+
+void AddSidecar(CLI::App& app, Command& command) {
+  CLI::App* const sub =
+      app.add_subcommand("sidecar", "(not in this build, which has no Kubernetes)");
+  sub->allow_extras();
+  sub->callback([&command] { command = [] { return RunSidecarCommand({}); }; });
+}
+
+}  // namespace cbt::cli
