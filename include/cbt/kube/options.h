@@ -95,7 +95,7 @@ enum class PatchType {
 
 struct ApplyOptions {
   std::optional<std::chrono::milliseconds> timeout = {};  // as of CallOptions
-  std::string field_manager = {};  // required
+  std::string field_manager = {};                         // required
   // Takes over fields that another manager owns, instead of failing with ABORTED.
   bool force = false;
   bool dry_run = false;

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/kube/status.h"
-#include "kube/client/json.h"
-#include "kube/client/object_access.h"
+#include "kube/object/json.h"
+#include "kube/object/object_access.h"
 
 namespace cbt::kube {
 namespace {

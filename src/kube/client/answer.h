@@ -13,7 +13,7 @@
 #include "cbt/kube/object.h"
 #include "cbt/kube/options.h"
 #include "cbt/kube/resource.h"
-#include "kube/client/wiped_buffer.h"
+#include "kube/object/wiped_buffer.h"
 
 namespace cbt::kube {
 

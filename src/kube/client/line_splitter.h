@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "kube/client/wiped_buffer.h"
+#include "kube/object/wiped_buffer.h"
 
 namespace cbt::kube {
 

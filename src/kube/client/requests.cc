@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/wipe.h"
-#include "kube/client/percent.h"
+#include "kube/object/percent.h"
 
 namespace cbt::kube {
 namespace {

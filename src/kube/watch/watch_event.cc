@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "cbt/kube/status.h"
-#include "kube/client/object_access.h"
+#include "kube/object/object_access.h"
 
 namespace cbt::kube {
 namespace {

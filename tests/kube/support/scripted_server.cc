@@ -225,8 +225,8 @@ void ScriptedServer::Accept() {
 }
 
 void ScriptedServer::Serve(int descriptor, int number) {
-  // OpenSSL writes to sockets that the other side has closed. In this thread only: the client's must
-  // see to itself.
+  // OpenSSL writes to sockets that the other side has closed. In this thread only: the client's
+  // must see to itself.
   sigset_t broken_pipe;
   sigemptyset(&broken_pipe);
   sigaddset(&broken_pipe, SIGPIPE);

@@ -1,5 +1,5 @@
 // Programs that print credentials.
-#include "kube/client/exec_plugin.h"
+#include "kube/config/exec_plugin.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "kube/client/run_program.h"
+#include "kube/config/run_program.h"
 #include "support/files.h"
 #include "support/status.h"
 #include "support/temp_dir.h"

@@ -1,4 +1,4 @@
-#include "kube/client/json.h"
+#include "kube/object/json.h"
 
 #include <utility>
 

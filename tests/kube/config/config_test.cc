@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "kube/client/kubeconfig.h"
+#include "kube/config/kubeconfig.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 

@@ -1,6 +1,6 @@
 // Bytes that leave no copies in freed memory.
-#ifndef CBT_KUBE_CLIENT_WIPED_BUFFER_H_
-#define CBT_KUBE_CLIENT_WIPED_BUFFER_H_
+#ifndef CBT_KUBE_OBJECT_WIPED_BUFFER_H_
+#define CBT_KUBE_OBJECT_WIPED_BUFFER_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "kube/client/json.h"
+#include "kube/object/json.h"
 
 namespace cbt::kube {
 
@@ -57,4 +57,4 @@ class WipedBuffer {
 
 }  // namespace cbt::kube
 
-#endif  // CBT_KUBE_CLIENT_WIPED_BUFFER_H_
+#endif  // CBT_KUBE_OBJECT_WIPED_BUFFER_H_

@@ -1,6 +1,6 @@
 // Reads many fields of an object and reports the first that is wrong.
-#ifndef CBT_KUBE_CLIENT_FIELD_READER_H_
-#define CBT_KUBE_CLIENT_FIELD_READER_H_
+#ifndef CBT_KUBE_OBJECT_FIELD_READER_H_
+#define CBT_KUBE_OBJECT_FIELD_READER_H_
 
 #include <optional>
 #include <string>
@@ -48,4 +48,4 @@ class FieldReader {
 
 }  // namespace cbt::kube
 
-#endif  // CBT_KUBE_CLIENT_FIELD_READER_H_
+#endif  // CBT_KUBE_OBJECT_FIELD_READER_H_

@@ -1,6 +1,6 @@
 // The texts of kubeconfig files.
-#ifndef CBT_KUBE_CLIENT_KUBECONFIG_H_
-#define CBT_KUBE_CLIENT_KUBECONFIG_H_
+#ifndef CBT_KUBE_CONFIG_KUBECONFIG_H_
+#define CBT_KUBE_CONFIG_KUBECONFIG_H_
 
 #include <string>
 #include <string_view>
@@ -18,4 +18,4 @@ absl::StatusOr<Config> ParseKubeconfig(
 
 }  // namespace cbt::kube
 
-#endif  // CBT_KUBE_CLIENT_KUBECONFIG_H_
+#endif  // CBT_KUBE_CONFIG_KUBECONFIG_H_

@@ -1,6 +1,6 @@
 // Credentials from a program.
-#ifndef CBT_KUBE_CLIENT_EXEC_PLUGIN_H_
-#define CBT_KUBE_CLIENT_EXEC_PLUGIN_H_
+#ifndef CBT_KUBE_CONFIG_EXEC_PLUGIN_H_
+#define CBT_KUBE_CONFIG_EXEC_PLUGIN_H_
 
 #include <optional>
 #include <stop_token>
@@ -31,4 +31,4 @@ absl::StatusOr<PluginCredentials> RunExecPlugin(const Config& config, const std:
 
 }  // namespace cbt::kube
 
-#endif  // CBT_KUBE_CLIENT_EXEC_PLUGIN_H_
+#endif  // CBT_KUBE_CONFIG_EXEC_PLUGIN_H_

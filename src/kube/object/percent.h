@@ -1,6 +1,6 @@
 // Percent-encoding of URLs.
-#ifndef CBT_KUBE_CLIENT_PERCENT_H_
-#define CBT_KUBE_CLIENT_PERCENT_H_
+#ifndef CBT_KUBE_OBJECT_PERCENT_H_
+#define CBT_KUBE_OBJECT_PERCENT_H_
 
 #include <string>
 #include <string_view>
@@ -30,4 +30,4 @@ inline std::string PercentEncode(std::string_view text) {
 
 }  // namespace cbt::kube
 
-#endif  // CBT_KUBE_CLIENT_PERCENT_H_
+#endif  // CBT_KUBE_OBJECT_PERCENT_H_

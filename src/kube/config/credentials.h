@@ -1,6 +1,6 @@
 // Who the client says it is: tokens, certificates, and where they come from.
-#ifndef CBT_KUBE_CLIENT_CREDENTIALS_H_
-#define CBT_KUBE_CLIENT_CREDENTIALS_H_
+#ifndef CBT_KUBE_CONFIG_CREDENTIALS_H_
+#define CBT_KUBE_CONFIG_CREDENTIALS_H_
 
 #include <chrono>
 #include <cstdint>
@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "cbt/kube/config.h"
 #include "cbt/secrets.h"
-#include "kube/client/exec_plugin.h"
-#include "kube/client/latest_file.h"
+#include "kube/config/exec_plugin.h"
+#include "kube/config/latest_file.h"
 
 namespace cbt::kube {
 
@@ -86,4 +86,4 @@ class Credentials {
 
 }  // namespace cbt::kube
 
-#endif  // CBT_KUBE_CLIENT_CREDENTIALS_H_
+#endif  // CBT_KUBE_CONFIG_CREDENTIALS_H_

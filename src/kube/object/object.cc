@@ -1,17 +1,15 @@
 #include "cbt/kube/object.h"
 
-#include <charconv>
-#include <limits>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/wipe.h"
-#include "kube/client/field_reader.h"
-#include "kube/client/json.h"
-#include "kube/client/object_access.h"
+#include "kube/object/field_reader.h"
+#include "kube/object/json.h"
+#include "kube/object/list_index.h"
+#include "kube/object/object_access.h"
 
 namespace cbt::kube {
 
@@ -51,18 +49,6 @@ absl::Status WrongType(std::span<const std::string_view> keys, std::string_view 
 
 absl::Status Missing(const Path& path) {
   return absl::InvalidArgumentError(path.ToString() + ": is missing");
-}
-
-bool IsNumber(std::string_view key) noexcept {
-  return !key.empty() && key.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-std::optional<rapidjson::SizeType> IndexOf(std::string_view key, const Value& list) noexcept {
-  rapidjson::SizeType index = 0;
-  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
-  if (error != std::errc() || end != key.data() + key.size()) return std::nullopt;
-  if (index >= list.Size()) return std::nullopt;
-  return index;
 }
 
 // The value at `path`; null if it is absent or null.
@@ -181,46 +167,6 @@ auto MapReader(absl::StatusOr<Element> (*read)(const Value&, Keys)) {
   };
 }
 
-Value MakeStrings(const std::vector<std::string>& values) {
-  Value list(rapidjson::kArrayType);
-  list.Reserve(static_cast<rapidjson::SizeType>(values.size()), json::Allocator());
-  for (const std::string& value : values) list.PushBack(json::MakeString(value), json::Allocator());
-  return list;
-}
-
-void AddMember(Value& object, std::string_view key, Value&& value) {
-  Value name = json::MakeString(key);
-  object.AddMember(name, value, json::Allocator());
-}
-
-Value* FindMutable(Value& object, std::string_view key) noexcept {
-  for (auto& member : object.GetObject()) {
-    if (json::View(member.name) == key) return &member.value;
-  }
-  return nullptr;
-}
-
-// The value at `keys`, made where it is missing; null for an element that a list does not have.
-Value* Ensure(Value& root, Keys keys) {
-  Value* at = &root;
-  for (const std::string_view key : keys) {
-    if (at->IsArray()) {
-      const std::optional<rapidjson::SizeType> index = IndexOf(key, *at);
-      if (!index) return nullptr;
-      at = &(*at)[*index];
-      continue;
-    }
-    if (!at->IsObject()) at->SetObject();
-    Value* member = FindMutable(*at, key);
-    if (member == nullptr) {
-      AddMember(*at, key, Value());
-      member = FindMutable(*at, key);
-    }
-    at = member;
-  }
-  return at;
-}
-
 std::string_view TextOf(const Value& root, std::initializer_list<std::string_view> keys) noexcept {
   const Value* at = &root;
   for (const std::string_view key : keys) {
@@ -254,10 +200,9 @@ Object ObjectAccess::Make(json::Value&& value) {
   return object;
 }
 
-json::Value* ObjectAccess::Place(Object& object, const Path& path) {
-  if (path.keys().empty()) return nullptr;
+json::Value& ObjectAccess::MutableRoot(Object& object) {
   if (object.document_ == nullptr) object.document_ = std::make_unique<Object::Document>();
-  return Ensure(object.document_->root, path.keys());
+  return object.document_->root;
 }
 
 absl::Status CheckMetadata(const json::Value& object) {
@@ -446,87 +391,6 @@ absl::StatusOr<std::vector<Object>> Object::Children(const Path& path) const {
       });
 }
 
-void Object::SetString(const Path& path, std::string_view value) {
-  if (Value* const place = ObjectAccess::Place(*this, path)) *place = json::MakeString(value);
-}
-
-void Object::SetInt(const Path& path, int64_t value) {
-  if (Value* const place = ObjectAccess::Place(*this, path)) place->SetInt64(value);
-}
-
-void Object::SetBool(const Path& path, bool value) {
-  if (Value* const place = ObjectAccess::Place(*this, path)) place->SetBool(value);
-}
-
-void Object::SetStrings(const Path& path, const std::vector<std::string>& values) {
-  if (Value* const place = ObjectAccess::Place(*this, path)) *place = MakeStrings(values);
-}
-
-void Object::SetStringMap(const Path& path, const std::map<std::string, std::string>& values) {
-  Value* const place = ObjectAccess::Place(*this, path);
-  if (place == nullptr) return;
-  place->SetObject();
-  for (const auto& [key, value] : values) AddMember(*place, key, json::MakeString(value));
-}
-
-void Object::SetStringsMap(const Path& path,
-                           const std::map<std::string, std::vector<std::string>>& values) {
-  Value* const place = ObjectAccess::Place(*this, path);
-  if (place == nullptr) return;
-  place->SetObject();
-  for (const auto& [key, texts] : values) AddMember(*place, key, MakeStrings(texts));
-}
-
-void Object::SetBytes(const Path& path, std::string_view bytes) {
-  std::string text = absl::Base64Escape(AbslView(bytes));
-  const Wiper wiper(text);
-  SetString(path, text);
-}
-
-void Object::SetChild(const Path& path, const Object& value) {
-  // Copied first: `value` may be this object.
-  Value copy = json::Copy(ObjectAccess::Root(value));
-  if (Value* const place = ObjectAccess::Place(*this, path)) *place = copy;
-}
-
-void Object::SetChildren(const Path& path, const std::vector<Object>& values) {
-  Value list(rapidjson::kArrayType);
-  for (const Object& value : values) {
-    list.PushBack(json::Copy(ObjectAccess::Root(value)), json::Allocator());
-  }
-  if (Value* const place = ObjectAccess::Place(*this, path)) *place = list;
-}
-
-void Object::Remove(const Path& path) {
-  const std::span<const std::string_view> keys = path.keys();
-  if (keys.empty() || document_ == nullptr) return;
-  Value* at = &document_->root;
-  for (const std::string_view key : keys.first(keys.size() - 1)) {
-    if (at->IsArray()) {
-      const std::optional<rapidjson::SizeType> index = IndexOf(key, *at);
-      if (!index) return;
-      at = &(*at)[*index];
-    } else if (at->IsObject()) {
-      at = FindMutable(*at, key);
-      if (at == nullptr) return;
-    } else {
-      return;
-    }
-  }
-  if (at->IsArray()) {
-    if (const std::optional<rapidjson::SizeType> index = IndexOf(keys.back(), *at)) {
-      at->Erase(at->Begin() + *index);
-    }
-  } else if (at->IsObject()) {
-    for (auto member = at->MemberBegin(); member != at->MemberEnd(); ++member) {
-      if (json::View(member->name) != keys.back()) continue;
-      // Keeps the order of the others.
-      at->EraseMember(member);
-      return;
-    }
-  }
-}
-
 std::string_view Object::api_version() const noexcept {
   return TextOf(ObjectAccess::Root(*this), {"apiVersion"});
 }
@@ -571,20 +435,6 @@ absl::StatusOr<ObjectMeta> Object::Meta() const {
   reader.Read(Strings({"metadata", "finalizers"}), meta.finalizers);
   if (!reader.ok()) return reader.status();
   return meta;
-}
-
-void Object::SetMeta(const ObjectMeta& meta) {
-  const auto set = [this](std::string_view key, const std::string& value) {
-    if (!value.empty()) SetString({"metadata", key}, value);
-  };
-  set("name", meta.name);
-  set("namespace", meta.name_space);
-  set("generateName", meta.generate_name);
-  set("uid", meta.uid);
-  set("resourceVersion", meta.resource_version);
-  if (!meta.labels.empty()) SetStringMap({"metadata", "labels"}, meta.labels);
-  if (!meta.annotations.empty()) SetStringMap({"metadata", "annotations"}, meta.annotations);
-  if (!meta.finalizers.empty()) SetStrings({"metadata", "finalizers"}, meta.finalizers);
 }
 
 }  // namespace cbt::kube

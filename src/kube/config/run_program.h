@@ -1,6 +1,6 @@
 // Runs a program and collects what it prints.
-#ifndef CBT_KUBE_CLIENT_RUN_PROGRAM_H_
-#define CBT_KUBE_CLIENT_RUN_PROGRAM_H_
+#ifndef CBT_KUBE_CONFIG_RUN_PROGRAM_H_
+#define CBT_KUBE_CONFIG_RUN_PROGRAM_H_
 
 #include <chrono>
 #include <stop_token>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kube/client/wiped_buffer.h"
+#include "kube/object/wiped_buffer.h"
 
 namespace cbt::kube {
 
@@ -33,4 +33,4 @@ absl::StatusOr<WipedBuffer> RunProgram(const Program& program, const std::stop_t
 
 }  // namespace cbt::kube
 
-#endif  // CBT_KUBE_CLIENT_RUN_PROGRAM_H_
+#endif  // CBT_KUBE_CONFIG_RUN_PROGRAM_H_

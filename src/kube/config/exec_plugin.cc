@@ -1,4 +1,4 @@
-#include "kube/client/exec_plugin.h"
+#include "kube/config/exec_plugin.h"
 
 #include <unistd.h>
 
@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/object.h"
 #include "cbt/units.h"
-#include "kube/client/field_reader.h"
-#include "kube/client/run_program.h"
-#include "kube/client/wiped_buffer.h"
+#include "kube/config/run_program.h"
+#include "kube/object/field_reader.h"
+#include "kube/object/wiped_buffer.h"
 
 namespace cbt::kube {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kube/client/field_reader.h"
+#include "kube/object/field_reader.h"
 
 namespace cbt::kube {
 namespace {

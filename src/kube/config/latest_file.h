@@ -1,6 +1,6 @@
 // The newest usable contents of a small file.
-#ifndef CBT_KUBE_CLIENT_LATEST_FILE_H_
-#define CBT_KUBE_CLIENT_LATEST_FILE_H_
+#ifndef CBT_KUBE_CONFIG_LATEST_FILE_H_
+#define CBT_KUBE_CONFIG_LATEST_FILE_H_
 
 #include <functional>
 #include <string>
@@ -62,4 +62,4 @@ class LatestFile {
 
 }  // namespace cbt::kube
 
-#endif  // CBT_KUBE_CLIENT_LATEST_FILE_H_
+#endif  // CBT_KUBE_CONFIG_LATEST_FILE_H_

@@ -1,4 +1,4 @@
-#include "kube/client/credentials.h"
+#include "kube/config/credentials.h"
 
 #include <algorithm>
 #include <exception>

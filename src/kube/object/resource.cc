@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
-#include "kube/client/percent.h"
+#include "kube/object/percent.h"
 
 namespace cbt::kube {
 namespace {

@@ -1,5 +1,5 @@
 // Kubeconfig files: YAML, merged, and the one context out of them.
-#include "kube/client/kubeconfig.h"
+#include "kube/config/kubeconfig.h"
 
 #include <yaml-cpp/yaml.h>
 

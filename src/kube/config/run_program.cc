@@ -1,4 +1,4 @@
-#include "kube/client/run_program.h"
+#include "kube/config/run_program.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "kube/client/endpoint.h"
+#include "kube/config/endpoint.h"
 
 #include <curl/curl.h>
 

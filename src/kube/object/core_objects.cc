@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "kube/client/field_reader.h"
+#include "kube/object/field_reader.h"
 
 namespace cbt::kube {
 

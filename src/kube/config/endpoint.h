@@ -1,6 +1,6 @@
 // Where requests go, in curl's terms.
-#ifndef CBT_KUBE_CLIENT_ENDPOINT_H_
-#define CBT_KUBE_CLIENT_ENDPOINT_H_
+#ifndef CBT_KUBE_CONFIG_ENDPOINT_H_
+#define CBT_KUBE_CONFIG_ENDPOINT_H_
 
 #include <string>
 #include <string_view>
@@ -24,4 +24,4 @@ absl::StatusOr<Endpoint> ParseEndpoint(const Config& config);
 
 }  // namespace cbt::kube
 
-#endif  // CBT_KUBE_CLIENT_ENDPOINT_H_
+#endif  // CBT_KUBE_CONFIG_ENDPOINT_H_

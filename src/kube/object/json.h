@@ -1,6 +1,6 @@
 // JSON values in memory that is wiped, read with a bound on their depth.
-#ifndef CBT_KUBE_CLIENT_JSON_H_
-#define CBT_KUBE_CLIENT_JSON_H_
+#ifndef CBT_KUBE_OBJECT_JSON_H_
+#define CBT_KUBE_OBJECT_JSON_H_
 
 #include <malloc.h>
 
@@ -80,4 +80,4 @@ std::string_view TypeName(const Value& value) noexcept;
 
 }  // namespace cbt::kube::json
 
-#endif  // CBT_KUBE_CLIENT_JSON_H_
+#endif  // CBT_KUBE_OBJECT_JSON_H_
