@@ -79,7 +79,7 @@ void TryAnswer(std::string_view text) {
   }
   const absl::StatusOr<ObjectList> list = ListOf(answer, expected);
   if (list.ok()) {
-    // No list is made of what is none.
+    // Only lists become lists.
     CBT_FUZZ_CHECK(text.find("ConfigMapList") != std::string_view::npos ||
                    text.find('\\') != std::string_view::npos);
     for (const Object& item : list->items) {

@@ -1,5 +1,5 @@
 """The container image: a valid OCI layout, the same bytes each time, nothing in it that is not needed, and a
-root in which the sidecar runs, read-only and as nobody.
+root in which the sidecar runs, read-only and as an unprivileged user.
 
 Usage: image_test.py CBT
 """

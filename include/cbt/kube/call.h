@@ -12,8 +12,8 @@
 
 namespace cbt::kube {
 
-// Called exactly once for each call, on the client's event thread: with the result, or with why
-// there is none. Never from inside the function that started the call, but another thread may get
+// Called exactly once for each call, on the client's event thread: with the result, or with the
+// error. Never from inside the function that started the call, but another thread may get
 // it before that function has returned. It must not block: every other call of the client waits for
 // it. What it throws is dropped. Calls may be started and cancelled in it.
 template <typename Result>

@@ -135,7 +135,7 @@ class ObjectCache {
 
   // --- Readers. Before the first list is complete they find nothing.
 
-  // Null if there is none. `name_space` is empty for types without namespaces.
+  // Null if it does not exist. `name_space` is empty for types without namespaces.
   ObjectPtr Find(std::string_view name_space, std::string_view name) const;
   // In the order of namespaces and names.
   std::vector<ObjectPtr> All() const;

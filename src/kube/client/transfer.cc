@@ -348,7 +348,7 @@ Transfer::Result Transfer::Finish(CURLcode code) {
     case CURLE_PROXY:
       break;
     default:
-      // Without its body, a request that has one is none.
+      // A request that has a body must not be sent without it.
       result.maybe_sent = head_complete_ || !request_.has_body || body_sent_ != 0;
   }
   if (code != CURLE_OK || !failure_.ok()) {

@@ -78,8 +78,8 @@ absl::StatusOr<PluginCredentials> RunExecPlugin(const Config& config, const std:
   };
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
   if (plugin.interactive == ExecPlugin::Interactive::kAlways && !terminal) {
-    return failed(absl::FailedPreconditionError(plugin.command +
-                                                ": needs a terminal, and standard input is none"));
+    return failed(absl::FailedPreconditionError(
+        plugin.command + ": needs a terminal, and standard input is not one"));
   }
   Program program;
   program.command = plugin.command;

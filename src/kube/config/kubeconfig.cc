@@ -41,7 +41,7 @@ class Place {
         absl::StrCat(file_, line, path_.empty() ? "" : ": ", path_, ": ", AbslView(why)));
   }
 
-  // The member `key`, absent if there is none. Twice is an error: programs disagree on which
+  // The member `key`, absent if not there. Twice is an error: programs disagree on which
   // counts.
   absl::StatusOr<Place> Member(const std::string& key) const {
     const std::string path = path_.empty() ? key : absl::StrCat(path_, ".", key);

@@ -72,7 +72,8 @@ Value Copy(const Value& value);
 
 Value MakeString(std::string_view text);
 
-// The member `key` of an object; null if `object` is none or has none, or if the member is null.
+// The member `key` of an object; null if `object` is not an object, or if the member is absent or
+// null.
 const Value* Find(const Value& object, std::string_view key) noexcept;
 
 // "an object", "a string" and so on, for messages.

@@ -29,7 +29,7 @@ using QuestionKey = std::array<uint8_t, 32>;
 // SHA-256 of the parts, each with its length. Throws std::bad_alloc.
 QuestionKey KeyOf(std::span<const std::string_view> parts);
 
-// Asks each question once at a time: whoever asks meanwhile gets the same answer. A yes is kept for
+// Asks each question once at a time: later callers wait for the same answer. A yes is kept for
 // `yes_time`, a no for `no_time`, both counted from the moment of the question; what is neither
 // (UNAVAILABLE) is not kept. At most `max_entries` are kept, the newest. Thread safe.
 //

@@ -8,7 +8,7 @@ namespace cbt::kube::sidecar {
 namespace {
 
 constexpr int64_t kPage = 500;  // objects
-// More answers to a search than this are a mistake of whoever made the objects.
+// More answers to a search than this are a mistake in the objects.
 constexpr size_t kMostFound = 64;
 
 }  // namespace

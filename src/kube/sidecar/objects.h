@@ -15,7 +15,7 @@ template <typename Result>
 using Found = std::function<void(absl::StatusOr<Result>)>;
 
 // Each function calls `found` once, during the call or later, from any thread: with the object, or
-// NOT_FOUND if there is none, or UNAVAILABLE if that can't be known now. Thread safe.
+// NOT_FOUND, or UNAVAILABLE if that can't be known now. Thread safe.
 class Objects {
  public:
   virtual ~Objects() = default;

@@ -57,7 +57,7 @@ absl::StatusOr<std::optional<SecretName>> SecretOf(const VolumeSnapshotClass& sn
   absl::StatusOr<std::string> filled_namespace =
       Fill(kNamespaceParameter, name_space->second, tokens);
   if (!filled_namespace.ok()) return filled_namespace.status();
-  // Whoever names a snapshot must not choose the namespace of the secret.
+  // The author of a snapshot must not choose the namespace of the secret.
   tokens["volumesnapshot.name"] = values.snapshot_name;
   absl::StatusOr<std::string> filled_name = Fill(kNameParameter, name->second, tokens);
   if (!filled_name.ok()) return filled_name.status();

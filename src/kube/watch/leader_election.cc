@@ -136,7 +136,7 @@ class LeaderElector::Core {
         leading_ = false;
       }
       Notify(options_.on_stopped_leading);
-      // Only now: whoever takes it over must be the only one who acts.
+      // Only now: the next holder must be the only one that acts.
       if (stopping() && options_.release) Release();
     }
   }

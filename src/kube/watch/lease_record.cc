@@ -9,7 +9,7 @@
 namespace cbt::kube {
 namespace {
 
-// A day: what is longer is as good as for ever, and no arithmetic overflows.
+// A day: longer durations make no difference, and no arithmetic overflows.
 constexpr int64_t kMaxDurationSeconds = 86400;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Kept answers: to whom, for how long, how many; and that no one waits for ever.
+// Kept answers: to whom, for how long, how many; and no caller waits forever.
 #include "kube/sidecar/answer_cache.h"
 
 #include <gtest/gtest.h>

@@ -46,7 +46,7 @@ TEST(SecretTemplate, WhatMakesNoNameIsRefused) {
            {{kNamespace, "n"}},
            {{kName, ""}, {kNamespace, "n"}},
            {{kName, "s"}, {kNamespace, ""}},
-           // Whoever names a snapshot would choose the namespace.
+           // The author of a snapshot would choose the namespace.
            {{kName, "s"}, {kNamespace, "${volumesnapshot.name}"}},
            {{kName, "${pvc.name}"}, {kNamespace, "n"}},
            {{kName, "${volumesnapshot.name"}, {kNamespace, "n"}},

@@ -53,7 +53,7 @@ class ControlPlane {
  public:
   // Whether KUBEBUILDER_ASSETS is set.
   static bool Available();
-  // The folder of the CRDs; empty if there is none.
+  // The folder of the CRDs; empty without CRDs.
   static std::string SnapshotCrds();
   // The control plane of this program: started by the first call, which takes 3 to 5 s, and ended
   // with the program.

@@ -173,7 +173,8 @@ class Body {
       const std::string_view part = bytes.substr(0, piece);
       bytes.remove_prefix(part.size());
       sent_ += part.size();
-      if (!connection_.Send(absl::StrCat(absl::Hex(part.size()), "\r\n", std::string(part), "\r\n"))) {
+      if (!connection_.Send(
+              absl::StrCat(absl::Hex(part.size()), "\r\n", std::string(part), "\r\n"))) {
         return false;
       }
     }

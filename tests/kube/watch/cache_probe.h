@@ -53,7 +53,7 @@ inline bool Eventually(const std::function<bool()>& condition,
   return true;
 }
 
-// Judges the calls of the handlers: for each object they must tell one possible history. Keeps what
+// Judges the calls of the handlers: for each object they must form one possible history. Keeps what
 // they add up to.
 class HandlerJudge {
  public:

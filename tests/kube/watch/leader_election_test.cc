@@ -335,7 +335,7 @@ TEST_F(LeaderElectionTest, NeverTwoAtOnce) {
   server_.SetFault([&](const FakeRequest&) -> FakePlan {
     std::lock_guard lock(mutex);
     FakePlan plan;
-    // Good and bad times in turns: without bad ones nothing is tried, without good ones nobody
+    // Good and bad times in turns: without bad ones nothing is tried, without good ones no one
     // leads.
     if (phase % 2 == 0) return plan;
     switch (random() % 6) {

@@ -180,9 +180,9 @@ TEST_F(ObjectCacheLiveTest, NoticesAFrozenServer) {
 }
 
 TEST_F(ObjectCacheLiveTest, WithoutTheRightItIsNeverSynced) {
-  plane_->CreateServiceAccount(name_space_, "nobody");
+  plane_->CreateServiceAccount(name_space_, "stranger");
   const std::string kubeconfig =
-      plane_->TokenKubeconfig(plane_->Token(name_space_, "nobody"), name_space_);
+      plane_->TokenKubeconfig(plane_->Token(name_space_, "stranger"), name_space_);
   const auto client =
       ValueOf(kube::Client::Create(ValueOf(kube::LoadKubeconfig({.files = {kubeconfig}}))));
   kube::CacheOptions options;
@@ -192,7 +192,7 @@ TEST_F(ObjectCacheLiveTest, WithoutTheRightItIsNeverSynced) {
       Eventually([&] { return absl::IsPermissionDenied(cache->state().error); }, kLivePatience));
   EXPECT_FALSE(cache->WaitForSync(milliseconds(10)).ok());
   // The right comes later.
-  plane_->Allow(absl::StrCat(name_space_, "-list"), name_space_, "nobody",
+  plane_->Allow(absl::StrCat(name_space_, "-list"), name_space_, "stranger",
                 R"([{"apiGroups":[""],"resources":["configmaps"],"verbs":["list","watch"]}])",
                 name_space_);
   EXPECT_OK(cache->WaitForSync(kLivePatience));

@@ -1,4 +1,4 @@
-// Random changes, random faults: in the end the cache has what the server has, handlers have told
+// Random changes, random faults: in the end the cache has what the server has, handlers have seen
 // one possible history of each object, and readers have never seen anything that never was.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
