@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/run_assembler.h"
+#include "simd/kernels.h"
 #include "source/qcow2/qcow2_chain.h"
 
 namespace cbt {
@@ -96,26 +98,97 @@ class AllocationView {
   std::unique_ptr<ChainWalk> chain_;
 };
 
-class LayerView {
+// The units of one file that count, straight from bits: in tables whose entries lie at random, an
+// answer for each stretch would cost more than the entries.
+class UnitCursor final : public ExtentCursor {
  public:
-  LayerView(const Qcow2State& state, const Qcow2Tables& tables)
-      : image_(state.image),
-        walk_(std::make_unique<TableWalk>(layer(), tables, SegmentRule::kKind)) {}
-
-  absl::Status Look(uint64_t offset, Answer& answer) {
-    Segment segment;
-    absl::Status status = walk_->Find(offset, segment);
-    answer = {segment.placement != Placement::kAbsent, segment.end};
-    return status;
-  }
-  uint64_t work() const noexcept { return walk_->work(); }
-  absl::Status CheckUnchanged() const { return layer().file->CheckUnchanged(); }
+  UnitCursor(const Qcow2State& state, const Qcow2Tables& tables, CountedUnits counted,
+             uint64_t granularity)
+      : ExtentCursor({.capacity = tables.size, .granularity = granularity}),
+        image_(state.image),
+        walk_(std::make_unique<TableWalk>(layer(), tables, SegmentRule::kKind, counted)),
+        unit_bits_(layer().header.unit_bits()),
+        runs_(tables.size, uint64_t{1} << unit_bits_) {}
 
  private:
+  absl::Status DoSeek(uint64_t offset) override {
+    position_ = offset;
+    floor_ = offset;
+    runs_.Reset();
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    const uint64_t limit = walk_->work() + kWorkPerCall;
+    uint64_t scanned = 0;
+    while (!batch.full() && walk_->work() + scanned < limit) {
+      if (runs_.waiting()) {
+        runs_.Take(batch);
+      } else if (position_ == capacity()) {
+        if (!runs_.open()) break;
+        runs_.CloseAtCapacity(batch);
+      } else if (absl::Status status = Scan(batch, scanned); !status.ok()) {
+        return status;
+      }
+      CutAtFloor(batch);
+    }
+    if (pieces_allowed()) runs_.ClosePiece(BlockCount(position_, unit()), batch);
+    CutAtFloor(batch);
+    const uint64_t covered = std::max(floor_, runs_.Pending().value_or(position_));
+    if (covered == capacity()) {
+      // Checked last: the answer is valid only if no file changed.
+      if (absl::Status status = layer().file->CheckUnchanged(); !status.ok()) return status;
+    }
+    return covered;
+  }
+
+  // Passes at least one unit, or the whole range of absent tables. Requires: !waiting().
+  absl::Status Scan(ExtentBatch& batch, uint64_t& scanned) {
+    UnitBits units;
+    if (absl::Status status = walk_->FindUnits(position_, units); !status.ok()) return status;
+    if (units.end <= position_) {
+      return absl::InternalError(absl::StrCat("qcow2: no progress at offset ", position_));
+    }
+    const uint64_t unit_at = position_ >> unit_bits_;
+    if (units.words == nullptr) {
+      runs_.Close(unit_at, batch);
+      position_ = units.end;
+      return absl::OkStatus();
+    }
+    // The first word from a position inside it: what lies below does not count.
+    const uint64_t index = unit_at - units.first_unit;
+    const uint64_t* words = units.words + index / 64;
+    size_t count = BlockCount(BlockCount(units.end, unit()) - units.first_unit, 64) - index / 64;
+    const uint64_t rest = *words & ~uint64_t{0} << index % 64;
+    if (index % 64 != 0) {
+      words = &rest;
+      count = 1;
+    }
+    const uint64_t block = unit_at - index % 64;
+    const size_t passed =
+        runs_.Scan(simd::ExtractRuns().single, reinterpret_cast<const uint8_t*>(words), nullptr,
+                   count, block, batch);
+    position_ = std::min((block + passed * 64) << unit_bits_, units.end);
+    scanned += 16 * passed;
+    return absl::OkStatus();
+  }
+
+  // Seek() may have moved into a unit: only the first extent can begin below.
+  void CutAtFloor(ExtentBatch& batch) noexcept {
+    if (batch.empty() || batch.offsets()[0] >= floor_) return;
+    batch.mutable_lengths()[0] -= floor_ - batch.offsets()[0];
+    batch.mutable_offsets()[0] = floor_;
+  }
+
+  uint64_t unit() const noexcept { return uint64_t{1} << unit_bits_; }
   const Qcow2Layer& layer() const noexcept { return image_->parts().layers.front(); }
 
-  std::shared_ptr<const Qcow2Image> image_;
-  std::unique_ptr<TableWalk> walk_;
+  const std::shared_ptr<const Qcow2Image> image_;
+  const std::unique_ptr<TableWalk> walk_;
+  const unsigned unit_bits_;
+  RunAssembler runs_;
+  uint64_t position_ = 0;  // bytes; a unit's begin, but after Seek()
+  uint64_t floor_ = 0;     // bytes, the position of Seek()
 };
 
 class DeltaView {
@@ -212,6 +285,11 @@ class DeltaView {
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeQcow2AllocationCursor(const Qcow2State& state) {
   absl::StatusOr<Qcow2Tables> tables = FindQcow2Tables(state);
   if (!tables.ok()) return tables.status();
+  // Without a backing file, the image's own tables are the answer.
+  const Qcow2Image::Parts& parts = state.image->parts();
+  if (parts.layers.size() == 1 && !parts.layers.front().raw && !parts.cut) {
+    return std::make_unique<UnitCursor>(state, *tables, CountedUnits::kData, 1);
+  }
   return std::make_unique<PlacementCursor<AllocationView>>(AllocationView(state, *tables),
                                                            tables->size, 1);
 }
@@ -219,8 +297,8 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeQcow2AllocationCursor(const Qc
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeQcow2LayerCursor(const Qcow2State& state) {
   absl::StatusOr<Qcow2Tables> tables = FindQcow2Tables(state);
   if (!tables.ok()) return tables.status();
-  return std::make_unique<PlacementCursor<LayerView>>(LayerView(state, *tables), tables->size,
-                                                      state.image->allocation_unit());
+  return std::make_unique<UnitCursor>(state, *tables, CountedUnits::kPresent,
+                                      state.image->allocation_unit());
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeQcow2DeltaCursor(const Qcow2State& base,

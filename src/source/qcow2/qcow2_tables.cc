@@ -20,6 +20,7 @@ constexpr uint64_t kReadWork = 1000;
 constexpr uint64_t kFindDataWork = 500;
 
 constexpr unsigned kSubclusters = 32;
+constexpr uint64_t kAllSubclusters = 0xffffffff;
 
 // Consecutive subclusters of one entry with the same placement.
 struct Piece {
@@ -42,12 +43,14 @@ Piece PieceAt(uint64_t descriptor, uint64_t bitmap, unsigned subcluster) noexcep
 
 }  // namespace
 
-TableWalk::TableWalk(const Qcow2Layer& layer, const Qcow2Tables& tables, SegmentRule rule)
+TableWalk::TableWalk(const Qcow2Layer& layer, const Qcow2Tables& tables, SegmentRule rule,
+                     CountedUnits counted)
     : file_(*layer.file),
       layer_(layer),
       header_(layer.header),
       tables_(tables),
       rule_(rule),
+      counted_(counted),
       slice_entries_(layer.raw ? 0
                                : std::min(header_.cluster_size(), kMaxSliceBytes) >>
                                      header_.entry_bits()) {}
@@ -63,15 +66,34 @@ absl::Status TableWalk::Find(uint64_t offset, Segment& segment) {
   absl::StatusOr<uint64_t> table = FirstLevel(offset);
   if (!table.ok()) return table.status();
   if (*table == 0) {
-    const uint64_t first = offset >> header_.table_bits();
-    auto next = static_cast<size_t>(first - window_begin_);
-    while (next < window_.size() && window_[next] == 0) ++next;
     segment.placement = Placement::kAbsent;
-    segment.end = std::min((window_begin_ + next) << header_.table_bits(), tables_.size);
+    segment.end = AbsentUntil(offset);
     return absl::OkStatus();
   }
   if (absl::Status status = LoadSlice(*table, offset); !status.ok()) return status;
   Scan(offset, segment);
+  return absl::OkStatus();
+}
+
+uint64_t TableWalk::AbsentUntil(uint64_t offset) const noexcept {
+  auto next = static_cast<size_t>((offset >> header_.table_bits()) - window_begin_);
+  while (next < window_.size() && window_[next] == 0) ++next;
+  return std::min((window_begin_ + next) << header_.table_bits(), tables_.size);
+}
+
+absl::Status TableWalk::FindUnits(uint64_t offset, UnitBits& units) {
+  ++work_;
+  absl::StatusOr<uint64_t> table = FirstLevel(offset);
+  if (!table.ok()) return table.status();
+  const uint64_t begin = SliceBegin(offset);
+  units = {begin >> header_.unit_bits(), nullptr, 0};
+  if (*table == 0) {
+    units.end = AbsentUntil(offset);
+    return absl::OkStatus();
+  }
+  if (absl::Status status = LoadSlice(*table, offset); !status.ok()) return status;
+  units.words = bits_.data();
+  units.end = std::min(begin + (slice_entries_ << header_.cluster_bits), tables_.size);
   return absl::OkStatus();
 }
 
@@ -152,7 +174,10 @@ uint64_t TableWalk::SliceBegin(uint64_t offset) const noexcept {
 absl::Status TableWalk::LoadSlice(uint64_t table, uint64_t offset) {
   const uint64_t first = IndexOf(offset) & ~(slice_entries_ - 1);
   if (slice_table_ == table && slice_first_ == first) {
+    if (slice_begin_ == SliceBegin(offset)) return absl::OkStatus();
+    // Several parts of the volume may share a table.
     slice_begin_ = SliceBegin(offset);
+    if (counted_ != CountedUnits::kNone) CountUnits();
     return absl::OkStatus();
   }
   const auto words = static_cast<size_t>(slice_entries_ << (header_.entry_bits() - 3));
@@ -165,11 +190,81 @@ absl::Status TableWalk::LoadSlice(uint64_t table, uint64_t offset) {
   slice_table_ = table;
   slice_first_ = first;
   slice_begin_ = SliceBegin(offset);
+  if (counted_ != CountedUnits::kNone) CountUnits();
   work_ += kReadWork + words;
   return absl::OkStatus();
 }
 
 absl::Status TableWalk::Decode(uint64_t position) {
+  // The other loop decides which entry is broken.
+  if (!header_.extended && DecodeStandard()) return absl::OkStatus();
+  return DecodeEach(position);
+}
+
+// As DecodeEach(), without branches: clusters may lie in any order. Returns false, and leaves the
+// slice as it was, if an entry is not sound.
+bool TableWalk::DecodeStandard() noexcept {
+  const uint64_t unaligned = (header_.cluster_size() - 1) & kQcow2OffsetMask;
+  const bool flag_means_zero = header_.version >= 3;
+  const uint64_t reserved = kReserved | unaligned | (flag_means_zero ? 0 : kZeroEntry);
+  const unsigned offset_bits = 62 - (header_.cluster_bits - 8);
+  // The mask for compressed entries, as what differs from that for the others.
+  const uint64_t other_mask = kQcow2OffsetMask ^ ((uint64_t{1} << offset_bits) - 1);
+  const uint64_t file_size = file_.size();
+  uint64_t wrong = 0;
+  decoded_.resize(slice_.size());
+  const uint64_t* const from = slice_.data();
+  uint64_t* const to = decoded_.data();
+  for (size_t i = 0; i < slice_.size(); ++i) {
+    const uint64_t entry = __builtin_bswap64(from[i]);
+    const uint64_t compressed = entry >> 62 & 1;
+    const uint64_t zero = entry & ~compressed & kZeroEntry;
+    const uint64_t host = entry & (kQcow2OffsetMask ^ (other_mask & (0 - compressed)));
+    const uint64_t past = host >= file_size ? 1 : 0;
+    const uint64_t nowhere = host == 0 ? 1 : 0;
+    const uint64_t odd = (entry & reserved) != 0 ? 1 : 0;
+    wrong |= (odd & ~compressed) | (past & ~zero) | (nowhere & (compressed | entry >> 63)) |
+             (host >> 56 & (0 - compressed));
+    to[i] = zero != 0 ? kZeroEntry : entry & ~kSingleReference;
+  }
+  if (wrong != 0) return false;
+  slice_.swap(decoded_);
+  return true;
+}
+
+void TableWalk::CountUnits() noexcept {
+  const uint64_t least = counted_ == CountedUnits::kPresent ? kZeroEntry : kZeroEntry + 1;
+  const size_t step = header_.extended ? 2 : 1;
+  const size_t units = slice_.size() / step * (header_.extended ? kSubclusters : 1);
+  bits_.assign(BlockCount(units, 64), 0);
+  if (header_.extended) {
+    for (size_t i = 0; i < slice_.size(); i += 2) {
+      const uint64_t bitmap = slice_[i + 1];
+      uint64_t set = bitmap & kAllSubclusters;
+      if (counted_ == CountedUnits::kPresent) set |= bitmap >> 32;
+      if ((slice_[i] & kCompressedFlag) != 0) set = kAllSubclusters;
+      bits_[i / 4] |= set << (i / 2 % 2 * kSubclusters);
+    }
+  } else {
+    for (size_t i = 0; i < bits_.size(); ++i) {
+      const size_t count = std::min<size_t>(64, slice_.size() - 64 * i);
+      uint64_t word = 0;
+      for (size_t k = 0; k < count; ++k) {
+        word |= uint64_t{slice_[64 * i + k] >= least ? 1u : 0u} << k;
+      }
+      bits_[i] = word;
+    }
+  }
+  // Entries past the volume's end are not part of it.
+  const uint64_t end = BlockCount(tables_.size, uint64_t{1} << header_.unit_bits());
+  const uint64_t first = slice_begin_ >> header_.unit_bits();
+  if (end - first >= units) return;
+  const auto left = static_cast<size_t>(end - first);
+  bits_[left / 64] &= (uint64_t{1} << left % 64) - 1;
+  std::fill(bits_.begin() + static_cast<std::ptrdiff_t>(left / 64) + 1, bits_.end(), 0);
+}
+
+absl::Status TableWalk::DecodeEach(uint64_t position) {
   const unsigned cluster_bits = header_.cluster_bits;
   const uint64_t unaligned = (header_.cluster_size() - 1) & kQcow2OffsetMask;
   // Version 2 has no zero clusters, and extended entries mark zeros in their bitmaps.
