@@ -73,6 +73,25 @@ TEST(Qcow2Test, SaysWhatTheTablesSay) {
   }
 }
 
+// The volume ends inside the second place of a table, which is whole in the first one.
+TEST(Qcow2Test, ReadsATableInTwoPlaces) {
+  Qcow2Bytes bytes;
+  bytes.Put(Qcow2Bytes::kL1 + 8, 8, 4 * kCluster);
+  for (uint64_t cluster = 30; cluster < 51; ++cluster) bytes.Entry(cluster, 8 * kCluster);
+  const auto image = OpenBytes(bytes);
+  ASSERT_OK(image);
+  const auto allocation = ValueOf(MakeQcow2AllocationCursor({*image, {}}));
+  const auto layer = ValueOf(MakeQcow2LayerCursor({*image, {}}));
+  for (ExtentCursor* const cursor : {allocation.get(), layer.get()}) {
+    EXPECT_EQ(ValueOf(Drain(*cursor)), Clusters({{30, 21}, {94, 6}}));
+    // Back to the first one while the second one is loaded.
+    ASSERT_OK(cursor->Seek(98 * kCluster));
+    EXPECT_EQ(ValueOf(Drain(*cursor)), Clusters({{98, 2}}));
+    ASSERT_OK(cursor->Seek(40 * kCluster));
+    EXPECT_EQ(ValueOf(Drain(*cursor)), Clusters({{40, 11}, {94, 6}}));
+  }
+}
+
 TEST(Qcow2Test, ComparesPlacements) {
   const auto image = OpenBytes(BusyQcow2());
   ASSERT_OK(image);
