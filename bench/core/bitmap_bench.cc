@@ -1,7 +1,7 @@
 // count/<pattern>/<bytes of a bitmap>/<impl>: set bits and runs in the difference of two bitmaps.
 // layout/<layout>/<bytes of a bitmap>/<impl>: the extents of family diff, pattern random1e-3, from
 // bitmaps that are not little-endian words from their first byte on. `different`: only one of them
-// is, so that both are copied first.
+// is, and is copied first.
 //
 //   cbt        the public function or cursor
 //   popcount   the obvious loop

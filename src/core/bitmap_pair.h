@@ -90,7 +90,7 @@ class BitmapPair {
   }
 
  private:
-  static constexpr size_t kScratchWords = 256;
+  static constexpr size_t kScratchWords = 1024;
 
   BitmapPair(const BitmapView& a, const BitmapView& b, bool binary) noexcept
       : a_(a),
@@ -119,11 +119,17 @@ class BitmapPair {
         {BlockCount(bits, 64 * group), max_groups, uint64_t{kScratchWords / group}}));
     std::array<uint64_t, kScratchWords> words_a;
     std::array<uint64_t, kScratchWords> words_b;
-    a_.CopyWords(position, words_a.data(), groups * group);
-    if (binary_) b_.CopyWords(position, words_b.data(), groups * group);
-    return use(reinterpret_cast<const uint8_t*>(words_a.data()),
-               reinterpret_cast<const uint8_t*>(words_b.data()), groups,
-               static_cast<const simd::BitLayout*>(nullptr));
+    const uint8_t* const a = WordsOf(a_, position, groups * group, words_a.data());
+    const uint8_t* const b = binary_ ? WordsOf(b_, position, groups * group, words_b.data()) : a;
+    return use(a, b, groups, static_cast<const simd::BitLayout*>(nullptr));
+  }
+
+  // In place if they lie in the default layout, otherwise copied.
+  static const uint8_t* WordsOf(const BitmapView& bits, uint64_t position, size_t words,
+                                uint64_t* copy) noexcept {
+    if (const uint8_t* const there = bits.InPlace(position, words); there != nullptr) return there;
+    bits.CopyWords(position, copy, words);
+    return reinterpret_cast<const uint8_t*>(copy);
   }
 
   BitmapView a_;

@@ -349,15 +349,15 @@ TEST(BitmapView, OnlyWholeWordsAreReadInPlace) {
 
 // These views start inside a byte, so their words are copied. Words past the last block are empty.
 TEST(BitmapPairTest, HandsOutTheWordsOfItsBitsAndNoMore) {
-  const std::vector<uint8_t> bytes(8000, 0xff);
-  for (const uint64_t bits : {1u, 63u, 64u, 65u, 128u, 640u, 16384u, 20000u}) {
+  const std::vector<uint8_t> bytes(13000, 0xff);
+  for (const uint64_t bits : {1u, 63u, 64u, 65u, 128u, 640u, 16384u, 65536u, 100000u}) {
     const BitmapView view = test::ValueOf(BitmapView::Create(bytes, 3, bits));
     for (const BitmapPair& pair : {BitmapPair(view), BitmapPair(view, view)}) {
       for (const uint64_t position : {uint64_t{0}, bits / 2, bits - 1}) {
-        for (const uint64_t most : {1u, 2u, 10u, 256u, 1000u}) {
+        for (const uint64_t most : {1u, 2u, 10u, 1024u, 5000u}) {
           const uint64_t left = bits - position;
-          // A copy has room for 256 words.
-          const uint64_t want = std::min<uint64_t>({(left + 63) / 64, most, 256});
+          // A copy has room for 1024 words.
+          const uint64_t want = std::min<uint64_t>({(left + 63) / 64, most, 1024});
           const auto got = pair.WithWords(
               position, most, [](const uint8_t*, const uint8_t*, size_t words) { return words; });
           EXPECT_EQ(got, want) << bits << " bits from " << position << ", at most " << most;
