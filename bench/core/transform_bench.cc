@@ -154,6 +154,18 @@ void RegisterOthers() {
           Append(out, {begin, std::min(AlignUp(extent.end(), kUnit), kCapacity) - begin});
         }
       });
+  // Nearly all, so that items are about the input's.
+  static constexpr uint64_t kBegin = kCapacity / 1000 + 1;
+  static constexpr uint64_t kEnd = kCapacity - kBegin;
+  Register(
+      "clip", [] { return *Clip(Over(list), kBegin, kEnd); },
+      [](List& out) {
+        for (const Extent& extent : list) {
+          const uint64_t begin = std::max(extent.offset, kBegin);
+          const uint64_t end = std::min(extent.end(), kEnd);
+          if (begin < end) out.push_back({begin, end - begin});
+        }
+      });
   const auto overlap = [](List& out) {
     for (size_t i = 0, j = 0; i < list.size() && j < other.size();) {
       const uint64_t begin = std::max(list[i].offset, other[j].offset);

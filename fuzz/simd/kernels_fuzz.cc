@@ -235,6 +235,33 @@ void CheckTuples(FuzzedDataProvider& in) {
   }
 }
 
+void DigestTuples(FuzzedDataProvider& in) {
+  constexpr size_t kTuples = cbt::simd::kStripeTuples;
+  const size_t stripes = in.ConsumeIntegralInRange<size_t>(0, 60);
+  const auto stripe = in.ConsumeIntegralInRange<size_t>(0, cbt::simd::kBlockStripes - 1);
+  std::vector<uint64_t> offsets(stripes * kTuples);
+  std::vector<uint64_t> lengths(stripes * kTuples);
+  // Most have one length.
+  const auto length = in.ConsumeIntegral<uint64_t>();
+  const bool other = in.ConsumeBool();
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    offsets[i] = in.ConsumeIntegral<uint64_t>();
+    lengths[i] = other && in.ConsumeBool() ? in.ConsumeIntegral<uint64_t>() : length;
+  }
+  const auto run = [&](const cbt::simd::DigestTuplesKernels& kernels) {
+    cbt::simd::DigestLanes lanes = {{1, 2, 3, 4}, {5, 6, 7, 8}, stripe};
+    std::vector<uint64_t> all = {kernels.add(offsets.data(), lengths.data(), stripes, lanes)};
+    all.insert(all.end(), lanes.even, lanes.even + 4);
+    all.insert(all.end(), lanes.odd, lanes.odd + 4);
+    all.push_back(lanes.stripe);
+    return all;
+  };
+  const auto want = run(cbt::simd::scalar::kDigestTuples);
+  for (const auto& variant : cbt::simd::DigestTuplesVariants()) {
+    if (cbt::simd::IsRunnable(variant.level)) CBT_FUZZ_CHECK(run(*variant.kernels) == want);
+  }
+}
+
 void SortedExtents(FuzzedDataProvider& in) {
   constexpr auto kMost = static_cast<uint64_t>(INT64_MAX);
   std::vector<uint64_t> starts[2];
@@ -249,6 +276,14 @@ void SortedExtents(FuzzedDataProvider& in) {
     }
   }
   const uint64_t gap = in.ConsumeIntegral<uint8_t>() >> 3;
+  const uint64_t alignment = uint64_t{1} << in.ConsumeIntegralInRange<int>(0, 6);
+  const bool has_open = in.ConsumeBool();
+  // Above where the last extent begins.
+  const uint64_t limit =
+      starts[0].empty()
+          ? kMost
+          : starts[0].back() + in.ConsumeIntegralInRange<uint64_t>(
+                                   1, std::min<uint64_t>(100, kMost - starts[0].back()));
   const size_t count = starts[0].size() + starts[1].size();
   const auto run = [&](const cbt::simd::SortedExtentsKernels& kernels) {
     const size_t places = count + cbt::simd::kSortedSlack;
@@ -267,6 +302,17 @@ void SortedExtents(FuzzedDataProvider& in) {
       all.insert(all.end(), offsets.begin(), offsets.begin() + end);
       all.insert(all.end(), lengths.begin(), lengths.begin() + end);
     }
+    std::vector<uint64_t> sizes;
+    for (size_t i = 0; i < starts[0].size(); ++i) sizes.push_back(ends[0][i] - starts[0][i]);
+    std::vector<uint64_t> joined(sizes.size() + 1 + cbt::simd::kSortedSlack);
+    std::vector<uint64_t> joined_sizes(joined.size());
+    cbt::simd::OpenExtent open = {0, has_open && !sizes.empty() ? starts[0].front() : 0};
+    const auto end = static_cast<std::ptrdiff_t>(
+        kernels.join(starts[0].data(), sizes.data(), sizes.size(), {alignment, limit, gap}, open,
+                     joined.data(), joined_sizes.data()));
+    all.insert(all.end(), {open.start, open.end});
+    all.insert(all.end(), joined.begin(), joined.begin() + end);
+    all.insert(all.end(), joined_sizes.begin(), joined_sizes.begin() + end);
     return all;
   };
   const auto want = run(cbt::simd::scalar::kSortedExtents);
@@ -275,11 +321,42 @@ void SortedExtents(FuzzedDataProvider& in) {
   }
 }
 
+void SplitExtents(FuzzedDataProvider& in) {
+  const auto most = in.ConsumeIntegralInRange<uint64_t>(1, 20);
+  const size_t room = in.ConsumeIntegralInRange<size_t>(0, 80);
+  std::vector<uint64_t> offsets;
+  std::vector<uint64_t> lengths;
+  uint64_t at = in.ConsumeIntegralInRange<uint64_t>(0, INT64_MAX - 10'000);
+  for (size_t i = in.ConsumeIntegralInRange<size_t>(0, 60); i > 0; --i) {
+    offsets.push_back(at);
+    lengths.push_back(in.ConsumeIntegralInRange<uint64_t>(1, in.ConsumeBool() ? 2 * most : 100));
+    at += lengths.back() + in.ConsumeIntegralInRange<uint64_t>(0, 3);
+  }
+  // Above where the last extent begins.
+  const uint64_t limit =
+      offsets.empty() ? at : offsets.back() + in.ConsumeIntegralInRange<uint64_t>(1, 100);
+  const auto run = [&](const cbt::simd::SplitExtentsKernels& kernels) {
+    std::vector<uint64_t> all(2 * (room + cbt::simd::kSplitSlack));
+    uint64_t* const sizes = all.data() + room + cbt::simd::kSplitSlack;
+    const auto scan = kernels.split(offsets.data(), lengths.data(), offsets.size(), most, limit,
+                                    all.data(), sizes, room);
+    CBT_FUZZ_CHECK(scan.extents <= offsets.size() && scan.pieces <= room);
+    std::copy_n(sizes, scan.pieces, all.data() + scan.pieces);
+    all.resize(2 * scan.pieces);
+    all.push_back(scan.extents);
+    return all;
+  };
+  const auto want = run(cbt::simd::scalar::kSplitExtents);
+  for (const auto& variant : cbt::simd::SplitExtentsVariants()) {
+    if (cbt::simd::IsRunnable(variant.level)) CBT_FUZZ_CHECK(run(*variant.kernels) == want);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzedDataProvider in(data, size);
-  switch (in.ConsumeIntegralInRange<int>(0, 8)) {
+  switch (in.ConsumeIntegralInRange<int>(0, 10)) {
     case 0:
       ExtractRuns(in);
       break;
@@ -303,6 +380,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 7:
       Containers(in);
+      break;
+    case 8:
+      DigestTuples(in);
+      break;
+    case 9:
+      SplitExtents(in);
       break;
     default:
       EncodeTuples(in);

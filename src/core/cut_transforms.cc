@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/transform.h"
 #include "core/transform.h"
+#include "simd/kernels.h"
 
 namespace cbt {
 namespace {
@@ -40,28 +41,15 @@ class PieceCursor final : public TransformCursor {
 
   uint64_t Coverage() const override { return rest_.length != 0 ? rest_.offset : InputCovered(); }
 
-  // Moves extents of at most two pieces, up to the first longer one. Always writes both pieces, so
-  // that no branch depends on their number.
+  // Moves extents of at most two pieces, up to the first longer one.
   void CopyShort(ExtentBatch& batch) noexcept {
-    const size_t count = InputCount();
-    const uint64_t* const from = InputOffsets();
-    const uint64_t* const sizes = InputLengths();
-    uint64_t* const offsets = batch.mutable_offsets();
-    uint64_t* const lengths = batch.mutable_lengths();
-    size_t out = batch.size();
-    size_t i = 0;
-    for (; i < count && out + 2 <= batch.capacity(); ++i) {
-      const uint64_t offset = from[i];
-      const uint64_t size = std::min(sizes[i], capacity() - offset);
-      if (size - 1 >= 2 * length_) break;
-      offsets[out] = offset;
-      lengths[out] = std::min(size, length_);
-      offsets[out + 1] = offset + length_;
-      lengths[out + 1] = size - length_;
-      out += size > length_ ? 2 : 1;
-    }
-    batch.set_size(out);
-    Advance(i);
+    static_assert(ExtentBatch::kSlack >= simd::kSplitSlack);
+    const simd::SplitScan scan =
+        simd::SplitExtents().split(InputOffsets(), InputLengths(), InputCount(), length_,
+                                   capacity(), batch.mutable_offsets() + batch.size(),
+                                   batch.mutable_lengths() + batch.size(), batch.room());
+    batch.set_size(batch.size() + scan.pieces);
+    Advance(scan.extents);
   }
 
   // Moves extents of at most eight blocks, up to the first longer one. Always writes four blocks,
@@ -138,44 +126,49 @@ class BlocksCursor final : public ExtentCursor {
   const std::unique_ptr<ExtentCursor> input_;
 };
 
-// The part of the input inside [begin, end).
-class ClipCursor final : public TransformCursor {
+// The part of the input inside [begin, end), cut in the batch that it was written to.
+class ClipCursor final : public ExtentCursor {
  public:
-  ClipCursor(std::unique_ptr<ExtentCursor> input, uint64_t granularity, uint64_t begin,
-             uint64_t end)
-      : TransformCursor(std::move(input), granularity), begin_(begin), end_(end) {}
+  ClipCursor(std::unique_ptr<ExtentCursor> input, uint64_t begin, uint64_t end)
+      : ExtentCursor(input->geometry()), input_(std::move(input)), begin_(begin), end_(end) {}
 
   // Called once by the factory, so that nothing below the window is ever read.
-  absl::Status Start() { return SeekInput(begin_); }
+  absl::Status Start() { return input_->Seek(begin_); }
 
  private:
-  absl::Status DoSeek(uint64_t offset) override { return SeekInput(std::max(offset, begin_)); }
+  absl::Status DoSeek(uint64_t offset) override { return input_->Seek(std::max(offset, begin_)); }
 
-  void Consume(ExtentBatch& batch) override {
-    // Most extents lie entirely inside.
-    if (HasInput() && Peek().offset >= begin_) {
-      const uint64_t* const offsets = InputOffsets();
-      const uint64_t* const last = offsets + std::min(InputCount(), batch.room());
-      auto count = static_cast<size_t>(std::lower_bound(offsets, last, end_) - offsets);
-      if (count > 0 && offsets[count - 1] + InputLengths()[count - 1] > end_) --count;
-      CopyInput(batch, count);
-    }
-    for (; HasInput() && !batch.full(); Advance()) {
-      const Extent extent = Peek();
-      const uint64_t begin = std::max(extent.offset, begin_);
-      const uint64_t end = std::min(extent.end(), end_);
-      if (begin < end) batch.push_back({begin, end - begin});
-    }
-  }
-
-  bool Flush(ExtentBatch&) override { return true; }
-
-  // There is nothing to report past the window, whatever the input has there.
-  uint64_t Coverage() const override {
-    const uint64_t covered = InputCovered();
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    const absl::StatusOr<Step> step = input_->Next(batch);
+    if (!step.ok()) return step.status();
+    Cut(batch);
+    // There is nothing to report past the window, whatever the input has there.
+    const uint64_t covered = input_->covered();
     return covered >= end_ ? capacity() : std::max(covered, begin_);
   }
 
+  void Cut(ExtentBatch& batch) const noexcept {
+    uint64_t* const offsets = batch.mutable_offsets();
+    uint64_t* const lengths = batch.mutable_lengths();
+    size_t count = batch.size();
+    while (count > 0 && offsets[count - 1] >= end_) --count;
+    if (count > 0) lengths[count - 1] = std::min(lengths[count - 1], end_ - offsets[count - 1]);
+    // Inputs round positions down: the first extents may begin, or lie, below the window.
+    size_t below = 0;
+    while (below < count && offsets[below] + lengths[below] <= begin_) ++below;
+    if (below != 0) {
+      std::copy(offsets + below, offsets + count, offsets);
+      std::copy(lengths + below, lengths + count, lengths);
+      count -= below;
+    }
+    if (count > 0 && offsets[0] < begin_) {
+      lengths[0] -= begin_ - offsets[0];
+      offsets[0] = begin_;
+    }
+    batch.set_size(count);
+  }
+
+  const std::unique_ptr<ExtentCursor> input_;
   const uint64_t begin_;
   const uint64_t end_;
 };
@@ -224,8 +217,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> Clip(std::unique_ptr<ExtentCursor>
     return absl::InvalidArgumentError(absl::StrCat(
         "clip: [", begin, ", ", end, ") is not a range within the capacity ", input->capacity()));
   }
-  const uint64_t granularity = input->granularity();
-  auto cursor = std::make_unique<ClipCursor>(std::move(input), granularity, begin, end);
+  auto cursor = std::make_unique<ClipCursor>(std::move(input), begin, end);
   if (absl::Status status = cursor->Start(); !status.ok()) return status;
   return cursor;
 }

@@ -39,6 +39,14 @@ class MergeCursor final : public TransformCursor {
     }
     if (!uniter_.waiting()) {
       const size_t count = InputCount();
+      if (IsPowerOfTwo(alignment_) && batch.room() >= count) {
+        const uint64_t* const offsets = InputOffsets();
+        const uint64_t* const lengths = InputLengths();
+        Advance(count);
+        uniter_.Join(offsets, lengths, count, alignment_, capacity(), Horizon(), batch);
+        if (in_pieces_) uniter_.ReleaseTo(batch);
+        return;
+      }
       uniter_.Reserve(count);
       Align(count);
       Advance(count);

@@ -41,6 +41,50 @@ void Uniter::Unite(size_t count, uint64_t horizon) noexcept {
   count_ -= may_grow ? 1 : 0;
 }
 
+// Cut at the floor.
+void Uniter::Append(const Extent& extent, ExtentBatch& batch) const noexcept {
+  const uint64_t begin = std::max(extent.offset, floor_);
+  if (begin < extent.end()) batch.push_back({begin, extent.end() - begin});
+}
+
+void Uniter::Join(const uint64_t* offsets, const uint64_t* lengths, size_t count,
+                  uint64_t alignment, uint64_t limit, uint64_t horizon,
+                  ExtentBatch& batch) noexcept {
+  static_assert(ExtentBatch::kSlack > simd::kSortedSlack);
+  floor_ = std::max(floor_, released_);
+  uint64_t* const joined_offsets = batch.mutable_offsets() + batch.size();
+  uint64_t* const joined_lengths = batch.mutable_lengths() + batch.size();
+  simd::OpenExtent open = {held_.offset, held_.end()};
+  size_t runs = simd::SortedExtents().join(offsets, lengths, count, {alignment, limit, gap_}, open,
+                                           joined_offsets, joined_lengths);
+  held_ = {open.start, open.end - open.start};
+  // Only the first results after Reset() or ReleaseTo() can begin below the floor.
+  size_t below = 0;
+  while (below < runs && joined_offsets[below] + joined_lengths[below] <= floor_) ++below;
+  if (below != 0) {
+    std::copy(joined_offsets + below, joined_offsets + runs, joined_offsets);
+    std::copy(joined_lengths + below, joined_lengths + runs, joined_lengths);
+    runs -= below;
+  }
+  if (runs != 0 && joined_offsets[0] < floor_) {
+    joined_lengths[0] -= floor_ - joined_offsets[0];
+    joined_offsets[0] = floor_;
+  }
+  batch.set_size(batch.size() + runs);
+  if (held_.length == 0 || batch.full()) return;
+  const bool may_grow = horizon <= held_.end() || horizon - held_.end() <= gap_;
+  if (may_grow) return;
+  Append(held_, batch);
+  held_ = {};
+}
+
+void Uniter::ReleaseTo(ExtentBatch& batch) noexcept {
+  if (held_.length == 0 || batch.full()) return;
+  Append(held_, batch);
+  released_ = held_.end();
+  held_ = {};
+}
+
 void Uniter::Finish() {
   next_ = count_ = 0;
   if (held_.length == 0) return;

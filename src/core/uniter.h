@@ -16,6 +16,8 @@ namespace cbt {
 //
 //   fill starts()[k] and ends()[k] for k < count, then Unite(count, horizon)
 //   while (!waiting_empty) HandOn(batch)
+//
+// or, where a batch has room for all results, Join().
 class Uniter {
  public:
   // `gap`: neighbours with at most this many bytes between them are merged.
@@ -36,6 +38,15 @@ class Uniter {
   // horizon. `horizon`: no later extent begins below this. Requires: !waiting().
   void Unite(size_t count, uint64_t horizon) noexcept;
 
+  // Rounds `count` extents (bytes) outward to multiples of `alignment`, a power of two, cuts them
+  // at `limit`, merges them as Unite() does and appends the results to `batch`. Requires:
+  // !waiting(), batch.room() >= count.
+  void Join(const uint64_t* offsets, const uint64_t* lengths, size_t count, uint64_t alignment,
+            uint64_t limit, uint64_t horizon, ExtentBatch& batch) noexcept;
+
+  // As Release() after Join(), into `batch` if it has room.
+  void ReleaseTo(ExtentBatch& batch) noexcept;
+
   // No more extents follow: releases the result that was held back. Requires: !waiting().
   void Finish();
 
@@ -53,6 +64,8 @@ class Uniter {
   uint64_t Pending(uint64_t otherwise) const noexcept;
 
  private:
+  void Append(const Extent& extent, ExtentBatch& batch) const noexcept;
+
   const uint64_t gap_;
   uint64_t floor_ = 0;
   uint64_t released_ = 0;  // end of what Release() released

@@ -10,6 +10,7 @@
 #include "simd/load_bits_inl.h"
 #include "simd/tuples/check_tuples_inl.h"
 #include "simd/tuples/decode_tuples_avx512_inl.h"
-#include "simd/tuples/digest_tuples_inl.h"
+#include "simd/tuples/digest_tuples_avx512_inl.h"
 #include "simd/tuples/encode_tuples_avx512_inl.h"
 #include "simd/tuples/sorted_extents_avx512_inl.h"
+#include "simd/tuples/split_extents_avx512_inl.h"

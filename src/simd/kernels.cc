@@ -14,7 +14,7 @@ std::vector<KernelInfo> ActiveKernels() {
       {"list_blocks", simd::ListBlocksLevel()},     {"encode_tuples", simd::EncodeTuplesLevel()},
       {"decode_tuples", simd::DecodeTuplesLevel()}, {"check_tuples", simd::CheckTuplesLevel()},
       {"digest_tuples", simd::DigestTuplesLevel()}, {"sorted_extents", simd::SortedExtentsLevel()},
-      {"containers", simd::ContainersLevel()}};
+      {"split_extents", simd::SplitExtentsLevel()}, {"containers", simd::ContainersLevel()}};
 }
 
 }  // namespace cbt

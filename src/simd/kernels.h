@@ -16,6 +16,7 @@
 #include "simd/tuples/digest_tuples.h"
 #include "simd/tuples/encode_tuples.h"
 #include "simd/tuples/sorted_extents.h"
+#include "simd/tuples/split_extents.h"
 
 namespace cbt::simd {
 
@@ -30,6 +31,7 @@ CBT_DECLARE_KERNELS(CheckTuples)
 CBT_DECLARE_KERNELS(DigestTuples)
 CBT_DECLARE_KERNELS(Containers)
 CBT_DECLARE_KERNELS(SortedExtents)
+CBT_DECLARE_KERNELS(SplitExtents)
 
 }  // namespace cbt::simd
 

@@ -162,9 +162,13 @@ void Tuples(size_t count) {
   using cbt::simd::EncodeTuplesKernels;
   Words offsets(count);
   Words lengths(count);
+  // Or most with one length, and offsets of one size.
+  const bool alike = Next(2) == 0;
+  const uint64_t length = random_numbers.Next() >> (1 + Next(63));
   for (size_t i = 0; i < count; ++i) {
-    offsets[i] = random_numbers.Next() >> (1 + Next(63));
-    lengths[i] = random_numbers.Next() >> (1 + Next(63));
+    const bool as_others = alike && Next(100) != 0;
+    offsets[i] = random_numbers.Next() >> (as_others ? 20 : 1 + Next(63));
+    lengths[i] = as_others ? length : random_numbers.Next() >> (1 + Next(63));
   }
   const size_t room = count * (4 + Next(19));
   Compare<EncodeTuplesKernels>(
@@ -214,6 +218,7 @@ void Tuples(size_t count) {
 
 void SortedExtents(size_t count) {
   using cbt::simd::SortedExtentsKernels;
+  using cbt::simd::SplitExtentsKernels;
   Words starts[2];
   Words ends[2];
   for (int list = 0; list < 2; ++list) {
@@ -224,6 +229,10 @@ void SortedExtents(size_t count) {
     }
   }
   const size_t both = starts[0].size() + starts[1].size();
+  Words sizes;
+  for (size_t i = 0; i < starts[0].size(); ++i) sizes.push_back(ends[0][i] - starts[0][i]);
+  // In the last extent.
+  const uint64_t limit = sizes.empty() ? 1 : starts[0].back() + 1 + Next(sizes.back());
   Compare<SortedExtentsKernels>(
       "sorted_extents", cbt::simd::SortedExtentsVariants(),
       [&](const SortedExtentsKernels& kernels) {
@@ -243,6 +252,25 @@ void SortedExtents(size_t count) {
           all.insert(all.end(), offsets.begin(), offsets.begin() + end);
           all.insert(all.end(), lengths.begin(), lengths.begin() + end);
         }
+        cbt::simd::OpenExtent open = {0, both % 2};
+        const auto end = static_cast<std::ptrdiff_t>(kernels.join(starts[0].data(), sizes.data(),
+                                                                  sizes.size(), {4, limit, 2}, open,
+                                                                  offsets.data(), lengths.data()));
+        all.insert(all.end(), {open.start, open.end});
+        all.insert(all.end(), offsets.begin(), offsets.begin() + end);
+        all.insert(all.end(), lengths.begin(), lengths.begin() + end);
+        return all;
+      });
+  Compare<SplitExtentsKernels>(
+      "split_extents", cbt::simd::SplitExtentsVariants(), [&](const SplitExtentsKernels& kernels) {
+        Words offsets(both + cbt::simd::kSplitSlack);
+        Words lengths(both + cbt::simd::kSplitSlack);
+        const auto scan = kernels.split(starts[0].data(), sizes.data(), sizes.size(), 3, limit,
+                                        offsets.data(), lengths.data(), both);
+        const auto end = static_cast<std::ptrdiff_t>(scan.pieces);
+        Words all = {scan.extents, scan.pieces};
+        all.insert(all.end(), offsets.begin(), offsets.begin() + end);
+        all.insert(all.end(), lengths.begin(), lengths.begin() + end);
         return all;
       });
 }
@@ -305,7 +333,7 @@ int main(int argc, char** argv) {
     ListBlocks(words, a, b);
     CountAndLoadBits(words, a, b);
     CompareBlocks(a, b);
-    Tuples(round % 70);
+    Tuples(round % 150);
     SortedExtents(round % 90);
     Containers(1 + round % 100);
   }

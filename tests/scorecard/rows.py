@@ -51,7 +51,7 @@ ROWS = [
         "{r2_boundaries} boundaries, {r2_operations} operations, {r2_checks_failed} of {r2_checks} checks failed"),
     Row(3, "vector code says what scalar code says", "0 differences; lengths to 8192 bytes, every alignment, guard pages",
         scaled(8, *tests("simd/lengths_test")) + tests("simd/tuples/check_tuples_test", "simd/compare_blocks_test", "simd/containers_test", "simd/count_bits_test", "simd/tuples/decode_tuples_test", "simd/tuples/digest_tuples_test",
-                                                  "simd/tuples/encode_tuples_test", "simd/extract_runs_test", "simd/list_blocks_test", "simd/load_bits_test", "simd/tuples/sorted_extents_test"),
+                                                  "simd/tuples/encode_tuples_test", "simd/extract_runs_test", "simd/list_blocks_test", "simd/load_bits_test", "simd/tuples/sorted_extents_test", "simd/tuples/split_extents_test"),
         [("r3_differences", "==", 0), ("r3_inputs", ">=", 10**7)], "{r3_differences} differences in {r3_inputs} inputs",
         {"r3_differences": r"r3_\w+_(differences|failed)", "r3_inputs": r"r3_\w+_inputs"}),
     Row(4, "a stream resumed anywhere is the rest of the whole", "every byte of volumes to 1 MiB, 100,000 offsets in 16 TiB",

@@ -36,12 +36,15 @@ static TupleCheck CheckAll(const uint64_t* offsets, const uint64_t* lengths, siz
     const Lanes size(static_cast<int64_t>(rules.size));
     for (; count - i >= kLanes; i += kLanes) {
       const Lanes length = Load(lengths + i);
-      const Lanes floor = Load(offsets + i - 1) + Load(lengths + i - 1);
       const Lanes offset = Load(offsets + i);
-      negative = negative | floor | offset | length | (offset - floor);
       if constexpr (kSameSize) {
+        // Each length before was compared, or is that of one().
+        const Lanes floor = Load(offsets + i - 1) + size;
+        negative = negative | floor | offset | (offset - floor);
         different = different | (length ^ size);
       } else {
+        const Lanes floor = Load(offsets + i - 1) + Load(lengths + i - 1);
+        negative = negative | floor | offset | length | (offset - floor);
         negative = negative | (length - Lanes(int64_t{1}));
       }
       sum = sum + length;

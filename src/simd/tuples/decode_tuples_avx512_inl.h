@@ -3,10 +3,11 @@
 //
 // Most tuples have the layout of the tuple before them: as many bytes in either varint. Eight of
 // one layout are a pattern of fixed bytes with their values in between, and are taken out of two
-// vectors by one permutation for each field. Where the layout changes, the positions of eight
-// tuples are found one after the other from their length bytes; everything else is done for all
-// eight at once, on cells of 16 bytes. Longer tuples, with offsets from 2^49 or sizes from 2^35 on,
-// use the BMI2 body.
+// vectors by one permutation for each field. Where they also have the size of the first one, as in
+// streams of fixed length, the sizes are part of the pattern. Where the layout changes, the
+// positions of eight tuples are found one after the other from their length bytes; everything else
+// is done for all eight at once, on cells of 16 bytes. Longer tuples, with offsets from 2^49 or
+// sizes from 2^35 on, use the BMI2 body.
 #include <immintrin.h>
 
 #include "simd/tuples/decode_tuples.h"
@@ -123,8 +124,10 @@ struct Layout {
   alignas(64) uint8_t wanted[128] = {};  // their values
   alignas(64) uint8_t offset_from[64] = {};
   alignas(64) uint8_t length_from[64] = {};
-  uint64_t offset_lanes = 0;  // bytes of offset_from that are used
+  alignas(64) uint8_t place[128] = {};  // of each byte in its tuple
+  uint64_t offset_lanes = 0;            // bytes of offset_from that are used
   uint64_t length_lanes = 0;
+  uint64_t length_bytes[2] = {};  // bytes that belong to lengths
   size_t tuple_bytes = 0;
 };
 
@@ -164,7 +167,13 @@ struct Layouts {
       fixed(0x08);
       varint(offset_bytes, layout.offset_from, layout.offset_lanes);
       fixed(0x10);
+      for (size_t k = at; k < at + length_bytes; ++k) {
+        layout.length_bytes[k / 64] |= uint64_t{1} << k % 64;
+      }
       varint(length_bytes, layout.length_from, layout.length_lanes);
+    }
+    for (size_t at = 0; at < kCells * layout.tuple_bytes; ++at) {
+      layout.place[at] = static_cast<uint8_t>(at % layout.tuple_bytes);
     }
   }
 };
@@ -191,22 +200,34 @@ static inline __m512i TakeValues(__m512i varints) noexcept {
                                    _mm512_srli_epi64(by_28, 4), kSelect);
 }
 
-// Decodes eight tuples per iteration while they have the layout of the first one.
-static TupleScan DecodeAlike(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,
-                             size_t room) noexcept {
+// Decodes eight tuples per iteration while they have `layout`, that of the first one; with
+// kSameSize, while they also have its size.
+template <bool kSameSize>
+static TupleScan DecodeLayout(const Layout& layout, const uint8_t* in, size_t bytes,
+                              uint64_t* offsets, uint64_t* lengths, size_t room) noexcept {
   constexpr size_t kTurn = 128;
   if (bytes < kTurn) return {0, 0};
-  const Layout* const layout = LayoutAt(in);
-  if (layout == nullptr) return {0, 0};
-  const __m512i known[2] = {_mm512_load_si512(layout->known),
-                            _mm512_load_si512(layout->known + 64)};
-  const __m512i wanted[2] = {_mm512_load_si512(layout->wanted),
-                             _mm512_load_si512(layout->wanted + 64)};
-  const __m512i offset_from = _mm512_load_si512(layout->offset_from);
-  const __m512i length_from = _mm512_load_si512(layout->length_from);
-  const __mmask64 offset_lanes = layout->offset_lanes;
-  const __mmask64 length_lanes = layout->length_lanes;
-  const size_t turn = kCells * layout->tuple_bytes;
+  __m512i known[2] = {_mm512_load_si512(layout.known), _mm512_load_si512(layout.known + 64)};
+  __m512i wanted[2] = {_mm512_load_si512(layout.wanted), _mm512_load_si512(layout.wanted + 64)};
+  const __m512i offset_from = _mm512_load_si512(layout.offset_from);
+  const __m512i length_from = _mm512_load_si512(layout.length_from);
+  const __mmask64 offset_lanes = layout.offset_lanes;
+  const __mmask64 length_lanes = layout.length_lanes;
+  __m512i size = _mm512_setzero_si512();
+  if constexpr (kSameSize) {
+    const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in));
+    const __m512i tuple = _mm512_castsi128_si512(first);
+    for (size_t half = 0; half < 2; ++half) {
+      const __mmask64 of_size = layout.length_bytes[half];
+      known[half] = _mm512_or_si512(known[half], _mm512_movm_epi8(of_size));
+      wanted[half] = _mm512_mask_permutexvar_epi8(
+          wanted[half], of_size, _mm512_load_si512(layout.place + 64 * half), tuple);
+    }
+    // In the first lane is that of the first tuple.
+    size = _mm512_broadcastq_epi64(_mm512_castsi512_si128(
+        TakeValues(_mm512_maskz_permutexvar_epi8(length_lanes, length_from, tuple))));
+  }
+  const size_t turn = kCells * layout.tuple_bytes;
   constexpr int kAndThenXor = 0x6a;  // (a & b) ^ c
   const uint8_t* p = in;
   const uint8_t* const end = in + bytes;
@@ -222,11 +243,24 @@ static TupleScan DecodeAlike(const uint8_t* in, size_t bytes, uint64_t* offsets,
       return TakeValues(_mm512_maskz_permutex2var_epi8(lanes, low, from, high));
     };
     _mm512_storeu_si512(offsets + i, take(offset_lanes, offset_from));
-    _mm512_storeu_si512(lengths + i, take(length_lanes, length_from));
+    _mm512_storeu_si512(lengths + i, kSameSize ? size : take(length_lanes, length_from));
     i += kCells;
     p += turn;
   }
   return {i, static_cast<size_t>(p - in)};
+}
+
+// Decodes eight tuples per iteration while they have the layout of the first one.
+static TupleScan DecodeAlike(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,
+                             size_t room) noexcept {
+  if (bytes < kCell) return {0, 0};
+  const Layout* const layout = LayoutAt(in);
+  if (layout == nullptr) return {0, 0};
+  TupleScan done = DecodeLayout<true>(*layout, in, bytes, offsets, lengths, room);
+  const TupleScan more =
+      DecodeLayout<false>(*layout, in + done.bytes, bytes - done.bytes, offsets + done.tuples,
+                          lengths + done.tuples, room - done.tuples);
+  return {done.tuples + more.tuples, done.bytes + more.bytes};
 }
 
 static TupleScan DecodeWide(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,

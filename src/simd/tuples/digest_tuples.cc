@@ -59,16 +59,19 @@ const DigestTuplesKernels kDigestTuples = {&Add};
 
 namespace {
 
-// Three blocks in two parts, with odd numbers of stripes.
+// Blocks in two parts, with odd numbers of stripes; in the second one with lengths that are the
+// same for two blocks.
 bool KnownAnswer(const DigestTuplesKernels& candidate) noexcept {
-  constexpr size_t kStripes = 3 * kBlockStripes + 5;
+  constexpr size_t kStripes = 6 * kBlockStripes + 5;
   constexpr size_t kFirst = 2 * kBlockStripes - 3;
   uint64_t offsets[kStripes * kStripeTuples];
   uint64_t lengths[kStripes * kStripeTuples];
   CheckPattern pattern;
   for (size_t i = 0; i < std::size(offsets); ++i) {
     offsets[i] = pattern.Next();
-    lengths[i] = pattern.Next();
+    lengths[i] = i < (kFirst + 2) * kStripeTuples || i >= 5 * kBlockStripes * kStripeTuples
+                     ? pattern.Next()
+                     : 4096;
   }
   DigestLanes want = {{1, 2, 3, 4}, {5, 6, 7, 8}, 7};
   DigestLanes got = want;

@@ -7,9 +7,10 @@
 //   1a LL 08 o0 o1 o2 o3 o4 o5 o6 10 s0 s1 s2 s3 s4
 //
 // and one compress instruction removes the unused bytes of the varints. Where all eight have
-// varints of the same lengths, as most have, two permutations put the bytes where they belong.
-// Offsets from 2^49 and sizes from 2^35 on don't fit in a cell, and zeros are omitted from
-// messages: the BMI2 body encodes such tuples.
+// varints of the same lengths, as most have, two permutations put the bytes where they belong;
+// where they have the same size, those of the offsets are put into a pattern. Offsets from 2^49 and
+// sizes from 2^35 on don't fit in a cell, and zeros are omitted from messages: the BMI2 body
+// encodes such tuples.
 #include <immintrin.h>
 
 #include "simd/tuples/encode_tuples.h"
@@ -59,20 +60,26 @@ struct AlikeTables {
   // eight lanes.
   struct Layout {
     alignas(64) uint8_t from[128] = {};
+    uint64_t offset_bytes[2] = {};  // which of them belong to offsets
   };
   Layout of[8][6] = {};
 
   constexpr AlikeTables() {
     for (size_t offset_bytes = 1; offset_bytes < 8; ++offset_bytes) {
       for (size_t length_bytes = 1; length_bytes < 6; ++length_bytes) {
-        uint8_t* from = of[offset_bytes][length_bytes].from;
+        Layout& layout = of[offset_bytes][length_bytes];
+        uint8_t* from = layout.from;
         for (size_t i = 0; i < 8; ++i) {
           const auto offset = static_cast<uint8_t>(8 * i);
           const auto length = static_cast<uint8_t>(64 + 8 * i);
           *from++ = static_cast<uint8_t>(length + 5);
           *from++ = static_cast<uint8_t>(offset + 7);
           *from++ = static_cast<uint8_t>(length + 6);
-          for (size_t k = 0; k < offset_bytes; ++k) *from++ = static_cast<uint8_t>(offset + k);
+          for (size_t k = 0; k < offset_bytes; ++k) {
+            const auto at = static_cast<size_t>(from - layout.from);
+            layout.offset_bytes[at / 64] |= uint64_t{1} << at % 64;
+            *from++ = static_cast<uint8_t>(offset + k);
+          }
           *from++ = static_cast<uint8_t>(length + 7);
           for (size_t k = 0; k < length_bytes; ++k) *from++ = static_cast<uint8_t>(length + k);
         }
@@ -82,8 +89,10 @@ struct AlikeTables {
 };
 static constexpr AlikeTables kAlike;
 
-// Encodes eight tuples per iteration while their varints are as long as those of the first tuple.
-// Requires: eight tuples, at most 2^49 and 2^35, and more than 0; room for all.
+// Encodes eight tuples per iteration while their varints are as long as those of the first tuple;
+// with kSameSize, while they also have its size, so that only the bytes of the offsets change.
+// Requires: eight tuples; room for all.
+template <bool kSameSize>
 static TupleScan EncodeAlike(const uint64_t* offsets, const uint64_t* lengths, size_t count,
                              uint8_t* out, size_t room) noexcept {
   constexpr size_t kLanes = 8;
@@ -110,22 +119,38 @@ static TupleScan EncodeAlike(const uint64_t* offsets, const uint64_t* lengths, s
   const AlikeTables::Layout& layout = kAlike.of[offset_bytes][length_bytes];
   const __m512i low_from = _mm512_load_si512(layout.from);
   const __m512i high_from = _mm512_load_si512(layout.from + 64);
+  const auto spread_length = [&](__m512i length) {
+    return _mm512_ternarylogic_epi64(_mm512_multishift_epi64_epi8(sevens, length), low_bits,
+                                     length_rest, kAndThenOr);
+  };
+  const __m512i size = same(lengths[0]);
+  const __m512i low_rest = _mm512_permutex2var_epi8(offset_rest, low_from, spread_length(size));
+  const __m512i high_rest = _mm512_permutex2var_epi8(offset_rest, high_from, spread_length(size));
   uint8_t* p = out;
   const uint8_t* const end = out + room;
   size_t i = 0;
   while (count - i >= kLanes && static_cast<size_t>(end - p) >= kRoom) {
     const __m512i offset = _mm512_loadu_si512(offsets + i);
     const __m512i length = _mm512_loadu_si512(lengths + i);
-    const __mmask8 fit = _mm512_mask_cmplt_epu64_mask(
-        _mm512_cmplt_epu64_mask(_mm512_sub_epi64(offset, least_offset), offset_number),
-        _mm512_sub_epi64(length, least_length), length_number);
+    const __mmask8 near =
+        _mm512_cmplt_epu64_mask(_mm512_sub_epi64(offset, least_offset), offset_number);
+    const __mmask8 fit = kSameSize
+                             ? _mm512_mask_cmpeq_epi64_mask(near, length, size)
+                             : _mm512_mask_cmplt_epu64_mask(
+                                   near, _mm512_sub_epi64(length, least_length), length_number);
     if (fit != 0xff) break;
     const __m512i left = _mm512_ternarylogic_epi64(_mm512_multishift_epi64_epi8(sevens, offset),
                                                    low_bits, offset_rest, kAndThenOr);
-    const __m512i right = _mm512_ternarylogic_epi64(_mm512_multishift_epi64_epi8(sevens, length),
-                                                    low_bits, length_rest, kAndThenOr);
-    _mm512_storeu_si512(p, _mm512_permutex2var_epi8(left, low_from, right));
-    _mm512_storeu_si512(p + 64, _mm512_permutex2var_epi8(left, high_from, right));
+    if constexpr (kSameSize) {
+      _mm512_storeu_si512(
+          p, _mm512_mask_permutexvar_epi8(low_rest, layout.offset_bytes[0], low_from, left));
+      _mm512_storeu_si512(
+          p + 64, _mm512_mask_permutexvar_epi8(high_rest, layout.offset_bytes[1], high_from, left));
+    } else {
+      const __m512i right = spread_length(length);
+      _mm512_storeu_si512(p, _mm512_permutex2var_epi8(left, low_from, right));
+      _mm512_storeu_si512(p + 64, _mm512_permutex2var_epi8(left, high_from, right));
+    }
     p += kLanes * tuple_bytes;
     i += kLanes;
   }
@@ -160,12 +185,18 @@ static TupleScan EncodeWide(const uint64_t* offsets, const uint64_t* lengths, si
   size_t mixed = 1;
   for (size_t turn = 0; count - i >= kLanes && static_cast<size_t>(end - p) >= kRoom; ++turn) {
     if (turn % mixed == 0) {
-      const TupleScan alike =
-          EncodeAlike(offsets + i, lengths + i, count - i, p, static_cast<size_t>(end - p));
-      i += alike.tuples;
-      p += alike.bytes;
-      mixed = alike.tuples != 0 ? 1 : mixed < 64 ? mixed * 2 : mixed;
-      if (alike.tuples != 0) continue;
+      size_t alike = 0;
+      for (EncodeTuplesFn* const encode : {&EncodeAlike<true>, &EncodeAlike<false>}) {
+        // The second one goes on where the first one stopped.
+        if (count - i < kLanes) break;
+        const TupleScan scan =
+            encode(offsets + i, lengths + i, count - i, p, static_cast<size_t>(end - p));
+        alike += scan.tuples;
+        i += scan.tuples;
+        p += scan.bytes;
+      }
+      mixed = alike != 0 ? 1 : mixed < 64 ? mixed * 2 : mixed;
+      if (alike != 0) continue;
     }
     const __m512i offset = _mm512_loadu_si512(offsets + i);
     const __m512i length = _mm512_loadu_si512(lengths + i);

@@ -60,6 +60,32 @@ size_t Unite(const uint64_t* starts, const uint64_t* ends, size_t count, uint64_
   return runs;
 }
 
+size_t Join(const uint64_t* offsets, const uint64_t* lengths, size_t count,
+            const ExtentRounding& rounding, OpenExtent& open, uint64_t* joined_offsets,
+            uint64_t* joined_lengths) noexcept {
+  if (count == 0) return 0;
+  const uint64_t rest = rounding.alignment - 1;
+  const auto start_of = [&](size_t i) { return offsets[i] & ~rest; };
+  const auto end_of = [&](size_t i) {
+    return std::min((offsets[i] + lengths[i] + rest) & ~rest, rounding.limit);
+  };
+  const size_t first = open.start == open.end ? 1 : 0;
+  joined_offsets[0] = first != 0 ? start_of(0) : open.start;
+  uint64_t end = first != 0 ? end_of(0) : open.end;
+  size_t runs = 0;
+  for (size_t i = first; i < count; ++i) {
+    // As in Unite().
+    const uint64_t start = start_of(i);
+    joined_offsets[runs + 1] = start;
+    joined_lengths[runs] = end;
+    runs += start > end && start - end > rounding.gap ? 1 : 0;
+    end = end_of(i);
+  }
+  open = {joined_offsets[runs], end};
+  for (size_t i = 0; i < runs; ++i) joined_lengths[i] -= joined_offsets[i];
+  return runs;
+}
+
 size_t Overlap(const uint64_t* starts, const uint64_t* ends, size_t count, uint64_t* offsets,
                uint64_t* lengths) noexcept {
   size_t found = 0;
@@ -73,7 +99,7 @@ size_t Overlap(const uint64_t* starts, const uint64_t* ends, size_t count, uint6
 
 }  // namespace
 
-const SortedExtentsKernels kSortedExtents = {&Bounds, &Merge, &Unite, &Overlap};
+const SortedExtentsKernels kSortedExtents = {&Bounds, &Merge, &Unite, &Join, &Overlap};
 
 }  // namespace scalar
 
@@ -117,6 +143,20 @@ bool KnownAnswer(const SortedExtentsKernels& candidate) noexcept {
           scalar::kSortedExtents.unite(want[0], want[1], count, gap, out[0], out[1]);
       if (candidate.unite(want[0], want[1], count, gap, out[2], out[3]) != runs) return false;
       if (!same(out[0], out[2], runs) || !same(out[1], out[3], runs)) return false;
+      for (const OpenExtent before : {OpenExtent{0, 0}, OpenExtent{0, 2}}) {
+        const ExtentRounding rounding = {4, 100, gap};
+        uint64_t spans[kMost];
+        for (size_t i = 0; i < counts[0]; ++i) spans[i] = ends[0][i] - starts[0][i];
+        OpenExtent open[2] = {before, before};
+        const size_t joined = scalar::kSortedExtents.join(starts[0], spans, counts[0], rounding,
+                                                          open[0], out[0], out[1]);
+        if (candidate.join(starts[0], spans, counts[0], rounding, open[1], out[2], out[3]) !=
+                joined ||
+            open[0].start != open[1].start || open[0].end != open[1].end ||
+            !same(out[0], out[2], joined) || !same(out[1], out[3], joined)) {
+          return false;
+        }
+      }
       const size_t both = scalar::kSortedExtents.overlap(want[0], want[1], count, out[0], out[1]);
       if (candidate.overlap(want[0], want[1], count, out[2], out[3]) != both) return false;
       if (!same(out[0], out[2], both) || !same(out[1], out[3], both)) return false;

@@ -29,6 +29,19 @@ struct SortedBounds {
   size_t count;
 };
 
+// How extents are rounded and united.
+struct ExtentRounding {
+  uint64_t alignment;  // outward to multiples of this, a power of two
+  uint64_t limit;      // ends above this are cut
+  uint64_t gap;        // neighbours with at most this between them are merged
+};
+
+// An extent that later ones may still be merged with; start == end: there is none.
+struct OpenExtent {
+  uint64_t start;
+  uint64_t end;
+};
+
 // All values are below 2^63; arrays need no alignment; outputs don't overlap inputs.
 struct SortedExtentsKernels {
   // starts[i] = offsets[i] and ends[i] = offsets[i] + lengths[i], rounded outward to multiples of
@@ -45,6 +58,13 @@ struct SortedExtentsKernels {
   // merged. Returns their number. Outputs have room for count + kSortedSlack.
   size_t (*unite)(const uint64_t* starts, const uint64_t* ends, size_t count, uint64_t gap,
                   uint64_t* offsets, uint64_t* lengths) noexcept;
+
+  // The same for extents that follow `open` and begin in ascending order, rounded first: bounds(),
+  // the limit and unite() in one pass. What is complete is written and counted; the last one is
+  // left in `open`. Outputs have room for count + 1 + kSortedSlack.
+  size_t (*join)(const uint64_t* offsets, const uint64_t* lengths, size_t count,
+                 const ExtentRounding& rounding, OpenExtent& open, uint64_t* joined_offsets,
+                 uint64_t* joined_lengths) noexcept;
 
   // The intersection of two lists of disjoint extents; the arrays hold the extents of both. Returns
   // the number of extents, which may touch. Outputs as above.

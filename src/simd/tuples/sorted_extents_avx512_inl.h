@@ -165,6 +165,51 @@ static size_t Unite(const uint64_t* starts, const uint64_t* ends, size_t count, 
   return runs;
 }
 
+static size_t Join(const uint64_t* offsets, const uint64_t* lengths, size_t count,
+                   const ExtentRounding& rounding, OpenExtent& open, uint64_t* joined_offsets,
+                   uint64_t* joined_lengths) noexcept {
+  if (count == 0) return 0;
+  const uint64_t rest = rounding.alignment - 1;
+  const auto end_of = [&](size_t i) {
+    const uint64_t end = (offsets[i] + lengths[i] + rest) & ~rest;
+    return end < rounding.limit ? end : rounding.limit;
+  };
+  size_t i = open.start == open.end ? 1 : 0;
+  joined_offsets[0] = i != 0 ? offsets[0] & ~rest : open.start;
+  uint64_t end = i != 0 ? end_of(0) : open.end;
+  const auto same = [](uint64_t value) { return _mm512_set1_epi64(static_cast<long long>(value)); };
+  const __m512i rests = same(rest);
+  const __m512i limits = same(rounding.limit);
+  const __m512i most = same(rounding.gap > INT64_MAX ? uint64_t{INT64_MAX} : rounding.gap);
+  __m512i before = same(end);
+  size_t runs = 0;
+  for (; count - i >= kLanes; i += kLanes) {
+    const __m512i offset = _mm512_loadu_si512(offsets + i);
+    const __m512i sum = _mm512_add_epi64(offset, _mm512_loadu_si512(lengths + i));
+    const __m512i start = _mm512_andnot_si512(rests, offset);
+    const __m512i now =
+        _mm512_min_epu64(_mm512_andnot_si512(rests, _mm512_add_epi64(sum, rests)), limits);
+    const __m512i previous = _mm512_alignr_epi64(now, before, kLanes - 1);
+    const __mmask8 begins = _mm512_cmpgt_epi64_mask(_mm512_sub_epi64(start, previous), most);
+    // `joined_lengths` holds ends for now.
+    _mm512_storeu_si512(joined_offsets + runs + 1, _mm512_maskz_compress_epi64(begins, start));
+    _mm512_storeu_si512(joined_lengths + runs, _mm512_maskz_compress_epi64(begins, previous));
+    runs += static_cast<size_t>(__builtin_popcount(begins));
+    before = now;
+  }
+  if (i > 0) end = end_of(i - 1);
+  for (; i < count; ++i) {
+    const uint64_t start = offsets[i] & ~rest;
+    joined_offsets[runs + 1] = start;
+    joined_lengths[runs] = end;
+    runs += start > end && start - end > rounding.gap ? 1 : 0;
+    end = end_of(i);
+  }
+  open = {joined_offsets[runs], end};
+  for (size_t k = 0; k < runs; ++k) joined_lengths[k] -= joined_offsets[k];
+  return runs;
+}
+
 static size_t Overlap(const uint64_t* starts, const uint64_t* ends, size_t count, uint64_t* offsets,
                       uint64_t* lengths) noexcept {
   if (count == 0) return 0;
@@ -191,6 +236,7 @@ static size_t Overlap(const uint64_t* starts, const uint64_t* ends, size_t count
 
 extern const SortedExtentsKernels kSortedExtents;
 const SortedExtentsKernels kSortedExtents = {&sorted_extents::Bounds, &sorted_extents::Merge,
-                                             &sorted_extents::Unite, &sorted_extents::Overlap};
+                                             &sorted_extents::Unite, &sorted_extents::Join,
+                                             &sorted_extents::Overlap};
 
 }  // namespace cbt::simd::CBT_ISA_NAMESPACE

@@ -169,6 +169,27 @@ TEST_P(DecodeTuplesTest, AgreesOnTuplesThatAreAlikeButForOneBit) {
   }
 }
 
+// Rows of tuples of one size, in each layout, and another size of the same layout at every place.
+TEST_P(DecodeTuplesTest, TakesRowsOfEverySize) {
+  test::SeededRandom random(20261125);
+  for (size_t offset_bytes = 1; offset_bytes <= 8; ++offset_bytes) {
+    for (size_t length_bytes = 1; length_bytes <= 8; ++length_bytes) {
+      const auto value = [&](size_t count) {
+        return random() >> (64 - 7 * count) | uint64_t{1} << (7 * count - 1);
+      };
+      const uint64_t length = value(length_bytes);
+      for (size_t at = 0; at <= 37; ++at) {
+        std::vector<uint8_t> bytes;
+        for (size_t i = 0; i < 37; ++i) {
+          AppendTuple(bytes, value(offset_bytes), i == at ? length - 1 : length);
+        }
+        Check(bytes, 37);
+        if (HasFatalFailure()) FAIL() << offset_bytes << " and " << length_bytes << " at " << at;
+      }
+    }
+  }
+}
+
 // Rows of tuples of each layout that do not end where a vector of them does.
 TEST_P(DecodeTuplesTest, TakesRowsOfEveryLayout) {
   test::SeededRandom random(20261124);

@@ -116,6 +116,7 @@ TEST_P(EncodeTuplesTest, FindsTheOneThatDiffersAmongTuplesThatAreAlike) {
                                1,
                                127,
                                128,
+                               65537,
                                (uint64_t{1} << 35) - 1,
                                uint64_t{1} << 42,
                                (uint64_t{1} << 49) - 1,
@@ -135,6 +136,29 @@ TEST_P(EncodeTuplesTest, FindsTheOneThatDiffersAmongTuplesThatAreAlike) {
           if (HasFatalFailure()) FAIL() << odd << " at " << at << " from " << base;
         }
       }
+    }
+  }
+}
+
+// Rows of one size, of each length of varint, and one tuple of the next size at every place.
+TEST_P(EncodeTuplesTest, WritesRowsOfEverySize) {
+  test::SeededRandom random(20261125);
+  for (size_t offset_bytes = 1; offset_bytes <= 9; ++offset_bytes) {
+    for (size_t length_bytes = 1; length_bytes <= 9; ++length_bytes) {
+      const auto value = [&](size_t count) {
+        return random() >> (64 - 7 * count) | uint64_t{1} << (7 * count - 1);
+      };
+      std::vector<uint64_t> offsets(37);
+      for (uint64_t& offset : offsets) offset = value(offset_bytes);
+      std::vector<uint64_t> lengths(37, value(length_bytes));
+      for (size_t at = 0; at < offsets.size(); ++at) {
+        Check(offsets, lengths, 37 * kTupleBytes + 200);
+        const uint64_t kept = lengths[at];
+        lengths[at] = kept - 1;
+        Check(offsets, lengths, 37 * kTupleBytes + 200);
+        lengths[at] = kept;
+      }
+      if (HasFatalFailure()) FAIL() << offset_bytes << " and " << length_bytes;
     }
   }
 }

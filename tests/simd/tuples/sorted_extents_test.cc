@@ -160,6 +160,56 @@ TEST_P(SortedExtentsTest, UnitesAnyNumberOfListsWithAnyGap) {
   }
 }
 
+// Compared with bounds and unions of one extent after another.
+TEST_P(SortedExtentsTest, JoinsRoundedExtentsAcrossCalls) {
+  test::SeededRandom random(4);
+  for (int round = 0; round < 3000; ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
+    const uint64_t from = round % 5 == 0 ? uint64_t{INT64_MAX} - 10'000 : random() % 100;
+    const Pairs list = AnyList(random, 1 + random() % 80, from, 1 + random() % 20);
+    const uint64_t alignment = uint64_t{1} << (round % 5 == 0 ? 0 : random() % 7);
+    const uint64_t gap = random() % 4 == 0 ? uint64_t{INT64_MAX} : random() % 8;
+    // Above the last one, or in it.
+    const auto& [last_start, last_end] = list.back();
+    const uint64_t limit = random() % 2 == 0 ? uint64_t{INT64_MAX}
+                                             : last_start + 1 + random() % (last_end - last_start);
+    Pairs want;
+    for (const auto& [start, end] : list) {
+      const uint64_t begin = start / alignment * alignment;
+      const uint64_t most = std::min((end + alignment - 1) / alignment * alignment, limit);
+      if (want.empty() || (begin > want.back().second && begin - want.back().second > gap)) {
+        want.emplace_back(begin, most);
+      } else {
+        want.back().second = most;
+      }
+    }
+    // In parts: the last extent of each is left open.
+    Pairs got;
+    simd::OpenExtent open = {0, 0};
+    for (size_t at = 0; at <= list.size();) {
+      const size_t count = std::min<size_t>(random() % 40, list.size() - at);
+      const Pairs part(list.begin() + static_cast<std::ptrdiff_t>(at),
+                       list.begin() + static_cast<std::ptrdiff_t>(at + count));
+      Numbers lengths;
+      for (const auto& [start, end] : part) lengths.push_back(end - start);
+      const Guarded starts(Starts(part));
+      const Guarded sizes(lengths);
+      const Guarded out_offsets(count + 1 + kSortedSlack);
+      const Guarded out_lengths(count + 1 + kSortedSlack);
+      const size_t joined =
+          kernels().join(starts.get(), sizes.get(), count, {alignment, limit, gap}, open,
+                         out_offsets.get(), out_lengths.get());
+      for (size_t i = 0; i < joined; ++i) {
+        got.emplace_back(out_offsets.get()[i], out_offsets.get()[i] + out_lengths.get()[i]);
+      }
+      at += count;
+      if (at == list.size()) break;
+    }
+    got.emplace_back(open.start, open.end);
+    ASSERT_EQ(got, want);
+  }
+}
+
 // Compared with a byte set.
 TEST_P(SortedExtentsTest, FindsWhatTwoListsHaveInCommon) {
   test::SeededRandom random(3);
