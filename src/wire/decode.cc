@@ -2,7 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
-#include "simd/kernels.h"
+#include "wire/piece_decoder.h"
 #include "wire/proto_reader.h"
 
 namespace cbt {
@@ -31,25 +31,6 @@ absl::StatusOr<Extent> DecodeTuple(std::span<const uint8_t> bytes, size_t positi
   return tuple;
 }
 
-// Tuples decoded per call of the kernel.
-constexpr size_t kTuplesAtATime = 1024;
-
-// Appends the tuples at the beginning of `bytes` that have the usual encoding; returns the bytes
-// consumed.
-size_t DecodeUsualTuples(std::span<const uint8_t> bytes, TupleList& tuples) {
-  size_t done = 0;
-  for (;;) {
-    const size_t before = tuples.size();
-    tuples.resize(before + kTuplesAtATime);
-    const simd::TupleScan scan = simd::DecodeTuples().decode(
-        bytes.data() + done, bytes.size() - done, tuples.mutable_offsets().data() + before,
-        tuples.mutable_lengths().data() + before, kTuplesAtATime);
-    tuples.resize(before + scan.tuples);
-    done += scan.bytes;
-    if (scan.tuples < kTuplesAtATime) return done;
-  }
-}
-
 }  // namespace
 
 absl::Status DecodeMetadataMessage(std::span<const uint8_t> bytes, MetadataMessage& message) {
@@ -62,7 +43,7 @@ absl::Status DecodeMetadataMessage(std::span<const uint8_t> bytes, MetadataMessa
     // The kernel decodes what encoders write. Other valid encodings, and errors, are read field by
     // field.
     if (bytes[position] == kTupleTag) {
-      const size_t done = DecodeUsualTuples(bytes.subspan(position), message.tuples);
+      const size_t done = wire::DecodeUsualTuples(bytes.subspan(position), message.tuples);
       position += done;
       if (done != 0) continue;
     }

@@ -153,7 +153,7 @@ absl::StatusOr<bool> StreamingInbound::Next(MetadataMessage& message) {
   if (Initial(kSourceVersionKey) == kGivenTwice) {
     return absl::DataLossError(absl::StrCat("metadata stream: ", AbslView(kTwoVersions)));
   }
-  absl::Status status = DecodeMetadataMessage(flat_.Of(**bytes), message);
+  absl::Status status = flat_.Decode(**bytes, message);
   if (status.ok()) status = TranslateType(contract_, message);
   if (!status.ok()) {
     return absl::DataLossError(absl::StrCat("metadata stream: ", status.message()));

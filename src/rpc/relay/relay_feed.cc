@@ -151,7 +151,7 @@ absl::Status RelayFeed::Translate(const absl::Cord& message) {
     ++passed_unseen_;
     return absl::OkStatus();
   }
-  absl::Status status = DecodeMetadataMessage(flat_.Of(message), message_);
+  absl::Status status = flat_.Decode(message, message_);
   if (status.ok()) status = TranslateType(plan_.upstream, message_);
   if (!status.ok()) return Broken(status.message());
   if (plan_.check_tuples) {
