@@ -36,7 +36,7 @@ struct ExtentRounding {
   uint64_t gap;        // neighbours with at most this between them are merged
 };
 
-// An extent that later ones may still be merged with; start == end: there is none.
+// An extent that later ones may still be merged with; empty (start == end) if no extent is open.
 struct OpenExtent {
   uint64_t start;
   uint64_t end;
