@@ -18,6 +18,7 @@
 #include "cbt/provider.h"
 #include "cbt/rpc/api.h"
 #include "cbt/rpc/options.h"
+#include "cbt/secrets.h"
 
 namespace cbt::rpc {
 
@@ -43,6 +44,10 @@ struct ListRequest {
   // For contracts that have them: the security or session token (never logged), the namespace, and
   // the volume.
   std::string token = {};
+  // Called for each call to the server, also when a stream is resumed, for the token to use instead
+  // of `token`; in the thread that reads the stream. Its error counts as the server's. For tokens
+  // that expire sooner than streams end.
+  std::function<absl::StatusOr<Secret>()> token_source = {};
   std::string name_space = {};
   std::string volume_id = {};
 

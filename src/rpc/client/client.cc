@@ -49,15 +49,23 @@ class Caller {
 
   absl::StatusOr<std::shared_ptr<Channel>> Connect() const { return connect_(); }
 
-  std::unique_ptr<InboundStream> Call(const std::shared_ptr<Channel>& channel,
-                                      uint64_t offset) const {
-    return OpenMessageStream(channel, contract(), RequestAt(offset), deadline_, request_.stop,
+  absl::StatusOr<std::unique_ptr<InboundStream>> Call(const std::shared_ptr<Channel>& channel,
+                                                      uint64_t offset) const {
+    const absl::StatusOr<MetadataRequest> request = RequestAt(offset);
+    if (!request.ok()) return request.status();
+    return OpenMessageStream(channel, contract(), *request, deadline_, request_.stop,
                              request_.stall_timeout);
   }
 
-  MetadataRequest RequestAt(uint64_t offset) const {
+  absl::StatusOr<MetadataRequest> RequestAt(uint64_t offset) const {
     MetadataRequest request;
-    request.token = Secret(request_.token);
+    if (request_.token_source) {
+      absl::StatusOr<Secret> token = request_.token_source();
+      if (!token.ok()) return token.status();
+      request.token = *std::move(token);
+    } else {
+      request.token = Secret(request_.token);
+    }
     request.name_space = request_.name_space;
     request.volume_id = request_.volume_id;
     request.base_snapshot_id = request_.base_snapshot_id;
@@ -137,7 +145,9 @@ struct Opened {
 
 absl::StatusOr<Opened> OpenStream(const Caller& caller, const std::shared_ptr<Channel>& channel) {
   const uint64_t offset = caller.request().starting_offset;
-  Opened opened{caller.Call(channel, offset), caller.Checker(offset), {}};
+  absl::StatusOr<std::unique_ptr<InboundStream>> stream = caller.Call(channel, offset);
+  if (!stream.ok()) return stream.status();
+  Opened opened{*std::move(stream), caller.Checker(offset), {}};
   absl::StatusOr<bool> more = opened.stream->Next(opened.first);
   if (!more.ok()) return more.status();
   if (!*more) return NoMessage();
@@ -319,7 +329,9 @@ absl::Status RemoteCursorImpl::Reopen() {
   digest_ = StreamDigest();
   const absl::StatusOr<std::shared_ptr<Channel>> channel = caller_.Connect();
   if (!channel.ok()) return channel.status();
-  stream_ = caller_.Call(*channel, floor_);
+  absl::StatusOr<std::unique_ptr<InboundStream>> stream = caller_.Call(*channel, floor_);
+  if (!stream.ok()) return stream.status();
+  stream_ = *std::move(stream);
   stream_offset_ = floor_;
   checker_.emplace(caller_.Checker(floor_));
   absl::StatusOr<bool> more = stream_->Next(message_);
