@@ -175,6 +175,25 @@ def add_grpc_messages(corpora):
         corpora.add("messages", "value_" + value.replace("/", "_").replace("%", "_").replace(" ", "_"), value.encode())
 
 
+def add_watch(corpora):
+    """watch: target and limit, the pieces' size, then lines of events."""
+    def line(kind, version, name="x", object_kind="ConfigMap", value="1", namespace="a", **metadata):
+        content = {"kind": object_kind, "apiVersion": "v1", "metadata": {"name": name, "namespace": namespace, "uid": "u",
+                   "resourceVersion": str(version), "labels": {"value": value}, **metadata}, "data": {"value": value}}
+        return json.dumps({"type": kind, "object": content}).encode() + b"\n"
+
+    bookmark = line("BOOKMARK", 9, annotations={"k8s.io/initial-events-end": "true"})
+    events = line("ADDED", 1) + line("ADDED", 2, "y") + bookmark + line("MODIFIED", 10, value="2") + line("DELETED", 11, "y")
+    gone = json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "old",
+                       "details": {"retryAfterSeconds": 1}}}).encode() + b"\n"
+    for step in (1, 7, 100):
+        corpora.add("watch", f"events{step}", bytes([4, step]) + events)
+    corpora.add("watch", "gone", bytes([4, 9]) + events + gone)
+    corpora.add("watch", "cut", bytes([6, 9]) + events[:-20])
+    corpora.add("watch", "long", bytes([0, 9]) + events)
+    corpora.add("watch", "other_kind", bytes([5, 9]) + line("ADDED", 1))
+
+
 def add_lines(corpora):
     """lines: the text, then the kind of file."""
     token = "canary-789012345678901234567890123456789"
@@ -394,6 +413,7 @@ def main():
     add_tokens(corpora)
     add_grpc_messages(corpora)
     add_lines(corpora)
+    add_watch(corpora)
     add_objects(corpora)
     add_maps(corpora)
     add_map_files(corpora, arguments.cbt)
