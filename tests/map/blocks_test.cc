@@ -204,7 +204,7 @@ TEST(BlocksTest, OfChangeMapsAndTheirUnions) {
     }
     std::vector<bool> both(count);
     for (uint64_t i = 0; i < count; ++i) both[i] = bits[0][i] || bits[1][i];
-    for (const uint64_t blocks : {1, 8, 256}) {
+    for (const uint64_t blocks : {1u, 8u, 256u}) {
       ExpectBlocksFromEverywhere([&] { return ValueOf(MakeUnionCursor(maps)); }, both,
                                  blocks * granularity, random);
       if (HasFatalFailure()) return;

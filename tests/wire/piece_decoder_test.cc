@@ -60,7 +60,7 @@ TEST(PieceDecoder, TakesMessagesThatAreCutBetweenFields) {
   const Bytes bytes = Encode(Blocks(60));
   const size_t header = Encode(Blocks(0)).size();
   for (size_t first = header; first <= bytes.size(); ++first) {
-    for (const size_t after : {0, 1, 2, 19, 20, 21, 200}) {
+    for (const size_t after : {0u, 1u, 2u, 19u, 20u, 21u, 200u}) {
       const size_t second = std::min(first + after, bytes.size());
       EXPECT_TRUE(DecodeInPieces(bytes, {first, second})) << first << " and " << second;
     }

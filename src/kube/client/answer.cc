@@ -137,7 +137,7 @@ absl::StatusOr<ObjectList> ListOf(const Answer& answer, const Expected& expected
   }
   // A list without elements has an empty list or null there. A list that lacks the key may be
   // anything, and is not taken for an empty one.
-  for (auto& member : value.GetObject()) {
+  for (auto& member : json::Members(value)) {
     if (json::View(member.name) != "items") continue;
     if (member.value.IsNull()) return list;
     if (!member.value.IsArray()) return WrongAnswer(expected.what, "items is not a list");

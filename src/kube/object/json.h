@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -75,6 +76,12 @@ Value MakeString(std::string_view text);
 // The member `key` of an object; null if `object` is not an object, or if the member is absent or
 // null.
 const Value* Find(const Value& object, std::string_view key) noexcept;
+
+// The members of an object, to write to; valid until one is added or removed. RapidJSON's own
+// iterators of such members are ambiguous to compare in C++20.
+inline auto Members(Value& object) noexcept {
+  return std::span(object.MemberBegin().operator->(), object.MemberCount());
+}
 
 // "an object", "a string" and so on, for messages.
 std::string_view TypeName(const Value& value) noexcept;

@@ -1,4 +1,5 @@
 // The writers of Object.
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -28,7 +29,7 @@ void AddMember(Value& object, std::string_view key, Value&& value) {
 }
 
 Value* FindMutable(Value& object, std::string_view key) noexcept {
-  for (auto& member : object.GetObject()) {
+  for (auto& member : json::Members(object)) {
     if (json::View(member.name) == key) return &member.value;
   }
   return nullptr;
@@ -134,10 +135,11 @@ void Object::Remove(const Path& path) {
       at->Erase(at->Begin() + *index);
     }
   } else if (at->IsObject()) {
-    for (auto member = at->MemberBegin(); member != at->MemberEnd(); ++member) {
-      if (json::View(member->name) != keys.back()) continue;
+    const auto members = json::Members(*at);
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (json::View(members[i].name) != keys.back()) continue;
       // Keeps the order of the others.
-      at->EraseMember(member);
+      at->EraseMember(at->MemberBegin() + static_cast<std::ptrdiff_t>(i));
       return;
     }
   }
