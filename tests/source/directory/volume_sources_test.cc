@@ -251,7 +251,8 @@ TEST_F(VolumeSourcesTest, AttackQWhatCanMakeAReaderWaitIsNoSource) {
   ASSERT_GE(writer, 0);
   ASSERT_EQ(::symlink(".pipe", (dir_ / "root/vol/.link").c_str()), 0);
   for (const std::string address : {".pipe", ".link"}) {
-    for (const std::string from : {"", "rbd-json", "bitmap", "bitmap:base64", "qcow2", "cbm"}) {
+    for (const std::string from : {"", "rbd-json", "bitmap:granularity=4096",
+                                   "bitmap:base64,granularity=4096", "qcow2", "cbm"}) {
       auto answer = std::async(std::launch::async, [&] { return Reached(address, from); });
       const bool answered = answer.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
       EXPECT_TRUE(answered) << address << from;
