@@ -11,7 +11,7 @@
 namespace cbt::kube::sidecar {
 
 std::string_view GoCodeName(absl::StatusCode code) noexcept {
-  constexpr std::array<std::string_view, 17> kNames = {
+  static constexpr std::array<std::string_view, 17> kNames = {
       "OK",       "Canceled",       "Unknown",          "InvalidArgument",   "DeadlineExceeded",
       "NotFound", "AlreadyExists",  "PermissionDenied", "ResourceExhausted", "FailedPrecondition",
       "Aborted",  "OutOfRange",     "Unimplemented",    "Internal",          "Unavailable",
