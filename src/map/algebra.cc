@@ -65,9 +65,10 @@ void FoldInto(const Container& container, unsigned fold, ContainerWords& words) 
       return;
     case ContainerKind::kRun:
       for (uint32_t i = 0; i < container.count; ++i) {
-        const uint32_t begin = LoadU16(container.data + 4 * size_t{i});
-        const uint32_t last = begin + LoadU16(container.data + 4 * size_t{i} + 2);
-        SetRange(words, first + (begin >> fold), first + (last >> fold) + 1);
+        const uint8_t* const pair = container.data + 4 * size_t{i};
+        const uint32_t value = LoadU16(pair);
+        const uint32_t last = value + LoadU16(pair + 2);
+        SetRange(words, first + (value >> fold), first + (last >> fold) + 1);
       }
       return;
     case ContainerKind::kBitset:
