@@ -22,7 +22,8 @@ function(cbt_add_isa)
     set(unchecked -fno-sanitize=thread)
   endif()
   set_source_files_properties(${source} TARGET_DIRECTORY ${ISA_TARGET}
-                              PROPERTIES COMPILE_OPTIONS "${ISA_FLAGS};-O3;-fno-lto;${unchecked}")
+                              PROPERTIES COMPILE_OPTIONS "${ISA_FLAGS};-O3;-fno-lto;${unchecked}"
+                                         SKIP_PRECOMPILE_HEADERS ON)
   target_compile_definitions(${ISA_TARGET} PRIVATE CBT_HAVE_${upper}=1)
   set(tests "")
   foreach(feature IN LISTS ISA_CPU)
