@@ -56,7 +56,7 @@ class AddressTest(unittest.TestCase):
         parts.make_certificate(cls.folder, "tls", "ca")
         for namespace in ("csi-driver", "backup", "ns", "other"):
             plane.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        for account in ("csi-driver/csi-snapshot-metadata", "backup/backup", "backup/nobody",
+        for account in ("csi-driver/csi-snapshot-metadata", "backup/backup", "backup/norole",
                         "backup/job"):
             plane.account(*account.split("/"))
         for file in ("sidecar/cluster-role.yaml", "sidecar/cluster-role-binding.yaml",
@@ -199,7 +199,7 @@ class AddressTest(unittest.TestCase):
         for account in ("backup/backup", "backup/job"):
             self.assertEqual(self.cbt("list", "k8s:ns/tuesday", "--service-account", account,
                                       "--token-expiry", "900", kubeconfig=admin)[0], truth)
-        self.expect(2, "", "list", "k8s:ns/tuesday", "--service-account", "backup/nobody",
+        self.expect(2, "", "list", "k8s:ns/tuesday", "--service-account", "backup/norole",
                     kubeconfig=admin)
         # Who asks with a certificate has no service account.
         self.expect(2, "service account", "list", "k8s:ns/tuesday", kubeconfig=admin)
