@@ -27,7 +27,7 @@ CPU = "per_cpu_s"
 LEVELS = ["scalar", "sse42", "avx2", "avx512", "neon"]
 FAMILIES = ["diff", "count", "layout", "compare", "encode", "decode", "transform", "seek", "parallel",
             "map_to_runs", "map_from_bitmap", "union", "to_roaring", "from_roaring", "chain", "track", "size", "rpc", "relay",
-            "transport", "first", "source"]
+            "transport", "first", "source", "sidecar"]
 PATTERNS = ["identical", "random1e-4", "random1e-3", "random1e-2", "random1e-1", "random5e-1",
             "clustered", "full"]
 # The peer that the levels are compared with, if a family has one.
@@ -63,7 +63,7 @@ def collect(reports):
                 continue
             if row.get("error_occurred"):
                 raise ReportError(f"{row['name']}: {row.get('error_message', 'failed')}")
-            name = re.sub("(/real_time|/threads:[0-9]+)+$", "", row["name"])
+            name = re.sub("(/real_time|/threads:[0-9]+|/iterations:[0-9]+)+$", "", row["name"])
             parts = name.split("/")
             if len(parts) < 4:
                 raise ReportError(f"{name}: not family/pattern/size/impl")

@@ -443,6 +443,61 @@ class Verify(ServicesTest):
         self.fails(2, "verify", self.base, self.path("missing"), "--map", good)
 
 
+class KubeAddresses(ServicesTest):
+    """What is wrong before any cluster is asked; tests/kube/sidecar has the rest."""
+
+    def test_options_that_do_not_fit(self):
+        for option in (["--snapshot", "s"], ["--api", "session"], ["--token-file", "x"],
+                       ["--namespace", "ns"], ["--volume", "v"], ["--tls"], ["--tls-ca", "x"],
+                       ["--tls-cert", "x", "--tls-key", "y"], ["--secrets-file", "x"]):
+            for command in (["list", "k8s:ns/s"], ["conform", "k8s:ns/s"],
+                            ["verify", self.target, "--service", "k8s:ns/s"]):
+                self.assertIn(option[0], self.fails(2, *command, *option))
+        for option in (["--base-handle", "h"], ["--kubeconfig", "x"],
+                       ["--service-account", "a/b"], ["--token-expiry", "900"]):
+            line = self.fails(2, "list", "unix:///none", "--snapshot", "s", *option)
+            self.assertIn(f"{option[0]}: only with k8s:", line)
+        self.fails(2, "list", "k8s:ns/s", "--base", "b", "--base-handle", "h")
+        for command in (["list", "unix:///none"], ["conform", "unix:///none"],
+                        ["verify", self.target, "--service", "unix:///none"]):
+            self.assertIn("--snapshot is required", self.fails(2, *command))
+
+    def has_kube(self):
+        """Otherwise the command must say so."""
+        if "not in this build" not in support.run("sidecar", "--version").stderr:
+            return True
+        self.assertIn("not in this build", self.fails(2, "list", "k8s:ns/s"))
+        return False
+
+    def test_addresses_and_values_that_are_none(self):
+        if not self.has_kube():
+            return
+        for address in ("k8s:", "k8s:ns", "k8s:ns/", "k8s:/s", "k8s:a/b/c"):
+            self.assertIn("k8s:NAMESPACE/SNAPSHOT", self.fails(2, "list", address))
+        for account in ("a", "/a", "a/", "a/b/c"):
+            self.assertIn("NAMESPACE/NAME",
+                          self.fails(2, "list", "k8s:ns/s", "--service-account", account))
+        for seconds in ("599", "0", "-1", "x", "4294967296"):
+            self.assertIn("--token-expiry",
+                          self.fails(2, "list", "k8s:ns/s", "--token-expiry", seconds))
+        absent = self.path("absent")
+        self.assertIn(absent, self.fails(2, "list", "k8s:ns/s", "--kubeconfig", absent))
+
+    def test_a_cluster_that_is_away(self):
+        if not self.has_kube():
+            return
+        config = self.file("kubeconfig", json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}))
+        for command in (["list", "k8s:ns/s"], ["conform", "k8s:ns/s"],
+                        ["verify", self.target, "--service", "k8s:ns/s"]):
+            line = self.fails(3, *command, "--kubeconfig", config,
+                              "--timeout", "2")
+            self.assertIn("k8s:ns/s: ", line)
+
+
 class Conform(ServicesTest):
     def test_our_own_servers_keep_the_contract(self):
         server = self.serve()

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -195,10 +196,17 @@ class Client {
   template <typename T>
   static Done<Object> Decoding(Done<T> done) {
     return [done = std::move(done)](absl::StatusOr<Object> object) {
-      done(Decoded<T>(std::move(object)));
+      // Without memory too, `done` is called.
+      absl::StatusOr<T> value = absl::Status(absl::StatusCode::kResourceExhausted, "");
+      try {
+        value = Decoded<T>(std::move(object));
+      } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the error stands
+      }
+      done(std::move(value));
     };
   }
   static absl::Status WrongObject(const Resource& resource, const absl::Status& error);
+  static absl::StatusOr<ServiceAccountToken> TokenOf(const absl::StatusOr<Object>& answer);
 
   std::shared_ptr<Core> core_;
 };

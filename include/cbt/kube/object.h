@@ -78,8 +78,9 @@ class Object {
   Object(Object&& other) noexcept;
   Object& operator=(Object&& other) noexcept;
 
-  // Reads exactly one JSON object, in UTF-8, at most kMaxDepth deep.
-  // Errors: INVALID_ARGUMENT with the position of the mistake, without text from there.
+  // Reads exactly one JSON object, in UTF-8, at most kMaxDepth deep, none of whose objects has a
+  // key twice. Errors: INVALID_ARGUMENT with the mistake, its position where there is one, and no
+  // text from there.
   static absl::StatusOr<Object> Parse(std::string_view json);
   static constexpr int kMaxDepth = 64;
 

@@ -73,10 +73,12 @@ struct ListRequest {
 
   // How long a client tries again without progress: from the first failure on, until a new tuple
   // arrives. Before the first message it tries again after UNAVAILABLE; later, when the stream
-  // breaks (UNAVAILABLE, or CANCELLED by the server). Waits 0.1 s first and doubles the wait up to
-  // 5 s, less a random part of at most half. Before the first message, what time seldom mends is
-  // tried for 5 s at most: a host without an address, TLS that is refused on either side, a peer
-  // that answers in another protocol. Zero: the first failure is final.
+  // breaks (UNAVAILABLE, or CANCELLED by the server), and when a stream that brought tuples reaches
+  // the server's own time limit (DEADLINE_EXCEEDED, not that of `timeout` or `stall_timeout`).
+  // Waits 0.1 s first and doubles the wait up to 5 s, less a random part of at most half. Before
+  // the first message, what time seldom mends is tried for 5 s at most: a host without an address,
+  // TLS that is refused on either side, a peer that answers in another protocol. Zero: the first
+  // failure is final.
   std::chrono::milliseconds retry_for = std::chrono::minutes(5);
 
   // Returns the tuples as they were received: the last block of a FIXED_LENGTH stream keeps its
@@ -113,10 +115,11 @@ std::string_view CompletenessName(Completeness completeness) noexcept;
 // Messages are decoded and checked against every rule that a receiver may rely on (StreamChecker);
 // if the server breaks one, the cursor fails with DATA_LOSS. covered() follows the end of the last
 // tuple and reaches the capacity only when the server ended the stream with OK. If the connection
-// breaks, the stream resumes at the end of the last tuple (ListRequest::retry_for): no tuple is
-// repeated or skipped. If the server reports the version of its data
-// (docs/reference/completeness.md) and it changes in between, because the snapshot was replaced,
-// the cursor fails with ABORTED: the tuples before and after would belong to two snapshots.
+// breaks or the server's time for a stream is over, the stream resumes at the end of the last tuple
+// (ListRequest::retry_for): no tuple is repeated or skipped. If the server reports the version of
+// its data (docs/reference/completeness.md) and it changes in between, because the snapshot was
+// replaced, the cursor fails with ABORTED: the tuples before and after would belong to two
+// snapshots.
 //
 // A proof of completeness from the server is checked; a mismatch is DATA_LOSS. The proof covers the
 // call that reached the end. The calls before it were checked for order, and each resumed exactly

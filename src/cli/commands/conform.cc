@@ -80,8 +80,7 @@ int Conform(const ConformArguments& arguments) {
 void AddConform(CLI::App& app, Command& command) {
   CLI::App* const sub = app.add_subcommand("conform", "Check any server against the contract");
   const auto arguments = std::make_shared<ConformArguments>();
-  sub->add_option("ADDR", arguments->remote.address, "unix:///path/to.sock or host:port")
-      ->required();
+  sub->add_option("ADDR", arguments->remote.address, kAddressHelp)->required();
   AddRemoteOptions(*sub, arguments->remote);
   sub->add_flag("--json", arguments->json, "One JSON object per rule and line");
   sub->add_flag("-v,--verbose", arguments->verbose, "List the rules that the server keeps, too");
@@ -90,7 +89,9 @@ void AddConform(CLI::App& app, Command& command) {
       "Exit status 0 if the server keeps every rule, else 1. --timeout applies to each call.\n"
       "A snapshot with both scattered and adjacent blocks tests the most.\n"
       "Example: a plugin before it is released\n"
-      "  cbt conform unix:///csi/csi.sock --snapshot vol1/tuesday --base vol1/monday");
+      "  cbt conform unix:///csi/csi.sock --snapshot vol1/tuesday --base vol1/monday\n"
+      "The plugin and its sidecar in a Kubernetes cluster\n"
+      "  cbt conform k8s:prod/tuesday --base monday");
   sub->callback([arguments, &command] { command = [arguments] { return Conform(*arguments); }; });
 }
 

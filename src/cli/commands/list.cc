@@ -76,16 +76,33 @@ absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListReque
     if (!remote.ok()) return remote.status();
     opened.type = (*remote)->type();
     opened.cursor = *std::move(remote);
-    if (arguments.remote.base.has_value()) opened.what = SourcePurpose::kDelta;
+    if (arguments.remote.has_base()) opened.what = SourcePurpose::kDelta;
   }
   return opened;
+}
+
+ChangeMapIdentity IdentityOf(const RemoteArguments& remote, bool delta) {
+  if (!remote.in_kube()) {
+    return IdentityOfIds(delta ? remote.base.value_or("") : "", remote.snapshot);
+  }
+  // Names of snapshots are those of their namespace; the volume has none there.
+  const std::string snapshot = remote.address.substr(kKubeScheme.size());
+  std::string base;
+  if (delta && remote.base.has_value()) {
+    base = absl::StrCat(snapshot.substr(0, snapshot.find('/') + 1), *remote.base);
+  } else if (delta) {
+    base = remote.kube.base_handle.value_or("");
+  }
+  return {"", std::move(base), snapshot};
 }
 
 absl::Status PrintObject(const ListArguments& arguments, rpc::ListRequest request) {
   const uint64_t block_size = arguments.stream.block_size.value_or(kDefaultBlockSize);
   VolumeSnapshotDeltaSpec spec;
   spec.name_space = request.name_space;
-  spec.base_snapshot = request.base_snapshot_id;
+  // The objects' names, where they were given.
+  spec.base_snapshot =
+      arguments.remote.base.has_value() ? arguments.remote.base : request.base_snapshot_id;
   spec.target_snapshot = request.snapshot_id;
   spec.limit = arguments.limit.value_or(spec.limit);
   if (arguments.stream.starting_offset % block_size != 0) {
@@ -140,13 +157,12 @@ absl::Status List(const ListArguments& arguments) {
     cursor = *std::move(cut);
   }
   if (arguments.output.wanted()) {
-    const absl::StatusOr<ChangeMapIdentity> identity = arguments.output.names.Over(
-        IdentityOfIds(delta ? arguments.remote.base.value_or("") : "", arguments.remote.snapshot),
-        opened->what);
+    const absl::StatusOr<ChangeMapIdentity> identity =
+        arguments.output.names.Over(IdentityOf(arguments.remote, delta), opened->what);
     if (!identity.ok()) return identity.status();
     const RemoteArguments& remote = arguments.remote;
     const InputFiles inputs({remote.token_file, remote.secrets_file, remote.tls_ca,
-                             remote.tls_certificate, remote.tls_key});
+                             remote.tls_certificate, remote.tls_key, remote.kube.kubeconfig});
     return WriteMap(**cursor, arguments.stream.block_size.value_or(kDefaultBlockSize), *identity,
                     arguments.output.path, inputs, print.label);
   }
@@ -174,8 +190,7 @@ void AddList(CLI::App& app, Command& command) {
   CLI::App* const sub = app.add_subcommand(
       "list", "Stream metadata from a service and print it, resuming after failures");
   const auto arguments = std::make_shared<ListArguments>();
-  sub->add_option("ADDR", arguments->remote.address, "unix:///path/to.sock or host:port")
-      ->required();
+  sub->add_option("ADDR", arguments->remote.address, kAddressHelp)->required();
   AddRemoteOptions(*sub, arguments->remote);
   AddRetryOption(*sub, arguments->remote);
   AddExtentOptions(*sub, arguments->stream);
@@ -208,7 +223,9 @@ void AddList(CLI::App& app, Command& command) {
       "A service that is away is waited for (--retry-for), and a stream that breaks is resumed.\n"
       "Without --block-size and --style the stream is printed as the server sends it.\n"
       "Example: what changed from Monday to Tuesday\n"
-      "  cbt list unix:///run/cbt.sock --snapshot vol1/tuesday --base vol1/monday");
+      "  cbt list unix:///run/cbt.sock --snapshot vol1/tuesday --base vol1/monday\n"
+      "The same in a Kubernetes cluster, where the rest is found by the snapshot's name\n"
+      "  cbt list k8s:prod/tuesday --base monday");
   sub->callback([arguments, &command] {
     command = [arguments] {
       absl::Status status = List(*arguments);

@@ -1,15 +1,24 @@
-// Replaces the commands that need Kubernetes in a build without it.
+// Replaces the commands and addresses that need Kubernetes in a build without it.
 
 #include <span>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "cbt/rpc/client.h"
 #include "cli/command.h"
+#include "cli/options/kube_address.h"
+#include "cli/options/remote_options.h"
 #include "cli/support/status.h"
 
 namespace cbt::cli {
 
 int RunSidecarCommand(std::span<const std::string>) {
   return Report("sidecar", UsageError("not in this build", "it was built without Kubernetes"));
+}
+
+absl::StatusOr<rpc::ListRequest> FindInKube(const RemoteArguments& arguments,
+                                            const rpc::ListRequest& /*stream*/) {
+  return UsageError(arguments.address, "not in this build: it was built without Kubernetes");
 }
 
 void AddSidecar(CLI::App& app, Command& command) {

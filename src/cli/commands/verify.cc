@@ -181,7 +181,7 @@ int Verify(const VerifyArguments& arguments) {
     return fail(UsageError("usage", "give either --map or --service to verify"));
   }
   const bool delta = arguments.images.size() == 2;
-  if (!arguments.remote.address.empty() && delta != arguments.remote.base.has_value()) {
+  if (!arguments.remote.address.empty() && delta != arguments.remote.has_base()) {
     return fail(UsageError(
         "--base", delta ? "two images need a base snapshot" : "a base snapshot needs two images"));
   }
@@ -226,12 +226,9 @@ void AddVerify(CLI::App& app, Command& command) {
   sub->add_option("--map", arguments->map, "A change map, as `cbt map` reads them")
       ->type_name("FILE");
   AddMapInput(*sub, arguments->map_input);
-  sub->add_option("--service", arguments->remote.address, "unix:///path/to.sock or host:port")
-      ->type_name("ADDR");
+  sub->add_option("--service", arguments->remote.address, kAddressHelp)->type_name("ADDR");
   AddRemoteOptions(*sub, arguments->remote);
   AddRetryOption(*sub, arguments->remote);
-  sub->get_option("--snapshot")->required(false);
-  sub->get_option("--service")->needs(sub->get_option("--snapshot"));
   sub->add_flag("--json", arguments->json, "Print the finding as a JSON object");
   sub->footer(
       "If a range is missing, prints the first one and exits with status 1.\n"

@@ -1,8 +1,12 @@
 #include "cli/options/remote_options.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "cli/options/choices.h"
+#include "cli/options/kube_address.h"
 #include "cli/support/numbers.h"
 #include "cli/support/status.h"
 #include "cli/support/text_file.h"
@@ -51,6 +55,75 @@ bool HasToken(rpc::Api api) noexcept {
   return api == rpc::Api::kKubernetes || api == rpc::Api::kSession;
 }
 
+void AddKubeOptions(CLI::App& subcommand, KubeArguments& arguments) {
+  subcommand
+      .add_option_function<std::string>(
+          "--base-handle",
+          [&arguments](const std::string& handle) { arguments.base_handle = handle; },
+          "With k8s: handle of the base in its storage, instead of a name")
+      ->type_name("HANDLE")
+      ->excludes(subcommand.get_option("--base"));
+  subcommand
+      .add_option(
+          "--kubeconfig", arguments.kubeconfig,
+          "With k8s: how to reach the cluster; default: KUBECONFIG, ~/.kube/config, or the pod's")
+      ->type_name("FILE");
+  subcommand
+      .add_option("--service-account", arguments.service_account,
+                  "With k8s: account that asks for metadata; default: the one of the kubeconfig")
+      ->type_name("NAMESPACE/NAME");
+  subcommand
+      .add_option_function<std::string>(
+          "--token-expiry",
+          [&arguments](const std::string& text) {
+            // API servers make none for less.
+            constexpr uint64_t kShortest = 600;
+            const absl::StatusOr<uint64_t> value = ParseNumber(text, UINT32_MAX);
+            if (!value.ok())
+              throw CLI::ValidationError("--token-expiry", MessageOf(value.status()));
+            if (*value < kShortest) {
+              throw CLI::ValidationError("--token-expiry", "expected 600 seconds or more");
+            }
+            arguments.token_expiry = static_cast<uint32_t>(*value);
+          },
+          "With k8s: life of the tokens that are made; they are replaced in time")
+      ->type_name("SECONDS")
+      ->default_str("600");
+}
+
+// Options that say what `k8s:` finds out by itself, or the other way round, are errors: one of the
+// two would have no effect.
+absl::Status CheckOptionsFit(const RemoteArguments& arguments) {
+  const KubeArguments& kube = arguments.kube;
+  struct Given {
+    const char* option;
+    bool given;
+  };
+  if (arguments.in_kube()) {
+    const bool other_api =
+        arguments.api != rpc::Api::kCsi && arguments.api != rpc::Api::kKubernetes;
+    for (const Given& one :
+         {Given{"--snapshot", !arguments.snapshot.empty()}, Given{"--api", other_api},
+          Given{"--token-file", !arguments.token_file.empty()},
+          Given{"--namespace", !arguments.name_space.empty()},
+          Given{"--volume", !arguments.volume.empty()}, Given{"--tls", arguments.tls},
+          Given{"--tls-ca", !arguments.tls_ca.empty()},
+          Given{"--tls-cert", !arguments.tls_certificate.empty()},
+          Given{"--secrets-file", !arguments.secrets_file.empty()}}) {
+      if (one.given) return UsageError(one.option, "not with k8s:, which finds it by itself");
+    }
+    return absl::OkStatus();
+  }
+  for (const Given& one : {Given{"--base-handle", kube.base_handle.has_value()},
+                           Given{"--kubeconfig", !kube.kubeconfig.empty()},
+                           Given{"--service-account", !kube.service_account.empty()},
+                           Given{"--token-expiry", kube.token_expiry.has_value()}}) {
+    if (one.given) return UsageError(one.option, "only with k8s:NAMESPACE/SNAPSHOT");
+  }
+  if (arguments.snapshot.empty()) return UsageError("usage", "--snapshot is required");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddApisOption(CLI::App& subcommand, std::vector<rpc::Api>& apis) {
@@ -91,13 +164,12 @@ void AddRemoteOptions(CLI::App& subcommand, RemoteArguments& arguments) {
       ->default_str("csi");
   subcommand
       .add_option("-s,--snapshot", arguments.snapshot,
-                  "Snapshot id or name: what is allocated in it")
-      ->type_name("ID")
-      ->required();
+                  "Snapshot id or name: what is allocated in it; required but with k8s:")
+      ->type_name("ID");
   subcommand
       .add_option_function<std::string>(
           "-B,--base", [&arguments](const std::string& id) { arguments.base = id; },
-          "Base snapshot id: what changed since then")
+          "Base snapshot id, with k8s: a name: what changed since then")
       ->type_name("ID");
   subcommand
       .add_option("--token-file", arguments.token_file,
@@ -133,10 +205,22 @@ void AddRemoteOptions(CLI::App& subcommand, RemoteArguments& arguments) {
       .add_option("--secrets-file", arguments.secrets_file,
                   "KEY=VALUE lines, sent as the request's secrets (csi, paged)")
       ->type_name("FILE");
+  AddKubeOptions(subcommand, arguments.kube);
+}
+
+absl::StatusOr<SnapshotName> ParseKubeAddress(const std::string& address) {
+  const std::string rest = address.substr(std::min(kKubeScheme.size(), address.size()));
+  const size_t slash = rest.find('/');
+  if (slash == std::string::npos || slash == 0 || slash + 1 == rest.size() ||
+      rest.find('/', slash + 1) != std::string::npos) {
+    return UsageError(address, "expected k8s:NAMESPACE/SNAPSHOT");
+  }
+  return SnapshotName{.name_space = rest.substr(0, slash), .name = rest.substr(slash + 1)};
 }
 
 absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,
                                                const std::string& name) {
+  if (absl::Status fit = CheckOptionsFit(arguments); !fit.ok()) return fit;
   rpc::ListRequest request;
   request.address = arguments.address;
   request.api = arguments.api;
@@ -145,6 +229,14 @@ absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,
   request.name_space = arguments.name_space;
   request.volume_id = arguments.volume;
   request.timeout = arguments.timeout;
+  if (arguments.retry_for.has_value()) request.retry_for = *arguments.retry_for;
+  request.on_resume = [name, last = LastWarning()](uint64_t offset,
+                                                   const absl::Status& reason) mutable {
+    if (!last.IsNews(offset, reason)) return;
+    const std::string what = offset == 0 ? "trying again" : "resuming at " + std::to_string(offset);
+    Note(name, "warning: " + what + " after: " + MessageOf(reason));
+  };
+  if (arguments.in_kube()) return FindInKube(arguments, request);
   if (HasToken(arguments.api) && arguments.token_file.empty()) {
     return UsageError("--api " + std::string(rpc::ApiName(arguments.api)), "needs --token-file");
   }
@@ -183,13 +275,6 @@ absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,
         load("--tls-key", arguments.tls_key, request.tls.private_key)}) {
     if (!loaded.ok()) return loaded;
   }
-  if (arguments.retry_for.has_value()) request.retry_for = *arguments.retry_for;
-  request.on_resume = [name, last = LastWarning()](uint64_t offset,
-                                                   const absl::Status& reason) mutable {
-    if (!last.IsNews(offset, reason)) return;
-    const std::string what = offset == 0 ? "trying again" : "resuming at " + std::to_string(offset);
-    Note(name, "warning: " + what + " after: " + MessageOf(reason));
-  };
   return request;
 }
 

@@ -5,6 +5,7 @@
 #include "cbt/kube/reviews.h"
 #include "kube/client/answer.h"
 #include "kube/client/core.h"
+#include "kube/client/no_throw.h"
 #include "kube/client/requests.h"
 
 namespace cbt::kube {
@@ -66,7 +67,10 @@ Call Client::DeleteAsync(const Resource& resource, std::string_view name_space,
   return core_->Begin(std::move(request), options.timeout,
                       [expected = std::move(expected),
                        done = std::move(done)](const absl::StatusOr<Answer>& answer) {
-                        done(answer.ok() ? ObjectOf(*answer, expected).status() : answer.status());
+                        done(OrOutOfMemory([&] {
+                          return answer.ok() ? ObjectOf(*answer, expected).status()
+                                             : answer.status();
+                        }));
                       });
 }
 
@@ -78,7 +82,10 @@ Call Client::ListAsync(const Resource& resource, std::string_view name_space,
   return core_->Begin(
       std::move(request), options.timeout,
       [expected = std::move(expected), done = std::move(done)](absl::StatusOr<Answer> answer) {
-        done(answer.ok() ? ListOf(*answer, expected) : answer.status());
+        done(OrOutOfMemory([&]() -> absl::StatusOr<ObjectList> {
+          if (!answer.ok()) return answer.status();
+          return ListOf(*answer, expected);
+        }));
       });
 }
 
@@ -97,18 +104,20 @@ Call Client::CreateTokenAsync(std::string_view name_space, std::string_view serv
   if (api.ok()) api->wire.repeatable = true;
   if (api.ok()) api->expected.kind = "TokenRequest";
   return core_->BeginObject(std::move(api), options.timeout,
-                            [done = std::move(done)](absl::StatusOr<Object> answer) {
-                              if (!answer.ok()) return done(answer.status());
-                              absl::StatusOr<TokenRequest> granted = TokenRequest::Decode(*answer);
-                              if (!granted.ok()) {
-                                return done(WrongObject(kServiceAccounts, granted.status()));
-                              }
-                              if (!granted->status || granted->status->token.empty()) {
-                                return done(WrongAnswer("token", "it holds none"));
-                              }
-                              done(ServiceAccountToken{.token = std::move(granted->status->token),
-                                                       .expires = granted->status->expiration});
+                            [done = std::move(done)](const absl::StatusOr<Object>& answer) {
+                              done(OrOutOfMemory([&] { return TokenOf(answer); }));
                             });
+}
+
+absl::StatusOr<ServiceAccountToken> Client::TokenOf(const absl::StatusOr<Object>& answer) {
+  if (!answer.ok()) return answer.status();
+  absl::StatusOr<TokenRequest> granted = TokenRequest::Decode(*answer);
+  if (!granted.ok()) return WrongObject(kServiceAccounts, granted.status());
+  if (!granted->status || granted->status->token.empty()) {
+    return WrongAnswer("token", "it holds none");
+  }
+  return ServiceAccountToken{.token = std::move(granted->status->token),
+                             .expires = granted->status->expiration};
 }
 
 Call Client::SendAsync(Request request, const CallOptions& options, Done<Response> done) {
@@ -121,10 +130,12 @@ Call Client::SendAsync(Request request, const CallOptions& options, Done<Respons
   }
   return core_->Begin(std::move(api), options.timeout,
                       [done = std::move(done)](absl::StatusOr<Answer> answer) {
-                        if (!answer.ok()) return done(answer.status());
-                        done(Response{.http_code = answer->http_code,
-                                      .content_type = std::move(answer->content_type),
-                                      .body = std::string(answer->body.view())});
+                        done(OrOutOfMemory([&]() -> absl::StatusOr<Response> {
+                          if (!answer.ok()) return answer.status();
+                          return Response{.http_code = answer->http_code,
+                                          .content_type = std::move(answer->content_type),
+                                          .body = std::string(answer->body.view())};
+                        }));
                       });
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/status.h"
+#include "kube/client/no_throw.h"
 
 namespace cbt::kube {
 namespace {
@@ -20,10 +21,6 @@ constexpr std::chrono::milliseconds kFirstBackoff{100};
 constexpr std::chrono::milliseconds kMaxBackoff{5000};
 // The loop looks after everything at least this often.
 constexpr std::chrono::milliseconds kLongestPoll{10'000};
-
-absl::Status OutOfMemory() noexcept {
-  return absl::Status(absl::StatusCode::kResourceExhausted, "");  // needs no memory
-}
 
 }  // namespace
 
@@ -136,7 +133,8 @@ void Client::Core::TakeNew() {
 void Client::Core::EndCancelled() {
   for (auto next = calls_.begin(); next != calls_.end();) {
     CallState& call = **next++;
-    if (call.cancelled()) End(call, absl::CancelledError("the call was cancelled"));
+    if (!call.cancelled()) continue;
+    End(call, OrOutOfMemory([] { return absl::CancelledError("the call was cancelled"); }));
   }
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "kube/client/answer.h"
 #include "kube/client/core.h"
+#include "kube/client/no_throw.h"
 #include "kube/config/endpoint.h"
 #include "kube/object/percent.h"
 
@@ -108,7 +109,10 @@ Call Client::Core::BeginObject(absl::StatusOr<ApiRequest> request, const Timeout
   return Begin(std::move(request), timeout,
                [expected = std::move(expected),
                 done = std::move(done)](const absl::StatusOr<Answer>& answer) {
-                 done(answer.ok() ? ObjectOf(*answer, expected) : answer.status());
+                 done(OrOutOfMemory([&]() -> absl::StatusOr<Object> {
+                   if (!answer.ok()) return answer.status();
+                   return ObjectOf(*answer, expected);
+                 }));
                });
 }
 

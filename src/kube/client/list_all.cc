@@ -68,6 +68,8 @@ class PageWalk {
     return true;
   }
 
+  void Fail(absl::Status error) { result_ = std::move(error); }
+
   absl::StatusOr<ObjectList> Result() { return std::move(result_); }
 
  private:
@@ -92,7 +94,10 @@ Call Client::ListAllAsync(const Resource& resource, std::string_view name_space,
       walk->Request(), options.timeout,
       [walk](const absl::StatusOr<Answer>& answer) -> absl::StatusOr<ApiRequest> {
         if (!walk->Take(answer)) return absl::OutOfRangeError("");
-        return walk->Request();
+        absl::StatusOr<ApiRequest> next = walk->Request();
+        // The pages before it are not the list.
+        if (!next.ok()) walk->Fail(next.status());
+        return next;
       },
       [walk, done = std::move(done)](const absl::StatusOr<Answer>& answer) {
         done(answer.ok() ? walk->Result() : answer.status());

@@ -1,6 +1,9 @@
 #include "kube/object/json.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "rapidjson/error/en.h"
@@ -43,11 +46,13 @@ class TextStream {
   const char* const end_;
 };
 
-// Passes events on to a document up to a depth.
+// Passes events on to a document up to a depth. Reserves the memory that a document takes for an
+// event before it gets the event: one that gets none is left with a damaged stack.
 template <typename Handler>
-class DepthLimit {
+class GuardedHandler {
  public:
-  DepthLimit(Handler& handler, int max_depth) : handler_(handler), left_(max_depth) {}
+  GuardedHandler(Handler& handler, WipingAllocator& allocator, int max_depth)
+      : handler_(handler), allocator_(allocator), left_(max_depth) {}
 
   bool too_deep() const noexcept { return left_ < 0; }
 
@@ -60,30 +65,75 @@ class DepthLimit {
   bool Uint64(uint64_t value) { return handler_.Uint64(value); }
   bool Double(double value) { return handler_.Double(value); }
   bool RawNumber(const char* text, rapidjson::SizeType size, bool copy) {
+    ReserveText(size);
     return handler_.RawNumber(text, size, copy);
   }
   bool String(const char* text, rapidjson::SizeType size, bool copy) {
+    ReserveText(size);
     return handler_.String(text, size, copy);
   }
   bool Key(const char* text, rapidjson::SizeType size, bool copy) {
+    ReserveText(size);
     return handler_.Key(text, size, copy);
   }
   bool StartObject() { return --left_ >= 0 && handler_.StartObject(); }
   bool EndObject(rapidjson::SizeType count) {
     ++left_;
+    allocator_.Reserve(count * sizeof(Value::Member));
     return handler_.EndObject(count);
   }
   bool StartArray() { return --left_ >= 0 && handler_.StartArray(); }
   bool EndArray(rapidjson::SizeType count) {
     ++left_;
+    allocator_.Reserve(count * sizeof(Value));
     return handler_.EndArray(count);
   }
   // NOLINTEND(readability-identifier-naming)
 
  private:
+  // Values hold short texts in themselves.
+  void ReserveText(size_t size) {
+    constexpr size_t kShort = 8;
+    if (size > kShort) allocator_.Reserve(size + 1);
+  }
+
   Handler& handler_;
+  WipingAllocator& allocator_;
   int left_;
 };
+
+bool HasKeyTwice(const Value& object) {
+  const auto members = Members(object);
+  // Most objects are small.
+  constexpr size_t kFew = 16;
+  if (members.size() <= kFew) {
+    for (size_t i = 1; i < members.size(); ++i) {
+      const std::string_view key = View(members[i].name);
+      for (size_t j = 0; j < i; ++j) {
+        if (View(members[j].name) == key) return true;
+      }
+    }
+    return false;
+  }
+  std::vector<std::string_view> keys;
+  keys.reserve(members.size());
+  for (const auto& member : members) keys.push_back(View(member.name));
+  std::sort(keys.begin(), keys.end());
+  return std::adjacent_find(keys.begin(), keys.end()) != keys.end();
+}
+
+// Whether an object anywhere in `value`, which is not deeper than Parse() allows, has a key twice.
+bool AnyKeyTwice(const Value& value) {
+  if (value.IsArray()) {
+    const auto list = value.GetArray();
+    return std::any_of(list.begin(), list.end(), AnyKeyTwice);
+  }
+  if (!value.IsObject()) return false;
+  if (HasKeyTwice(value)) return true;
+  const auto members = Members(value);
+  return std::any_of(members.begin(), members.end(),
+                     [](const auto& member) { return AnyKeyTwice(member.value); });
+}
 
 }  // namespace
 
@@ -94,17 +144,18 @@ WipingAllocator& Allocator() noexcept {
 
 absl::Status Parse(std::string_view text, int max_depth, Value& value) {
   absl::Status status;
-  Document document(&Allocator(), kStackBytes, &Allocator());
+  WipingAllocator allocator;
+  Document document(&allocator, kStackBytes, &Allocator());
   const auto generate = [&](Document& handler) {
     TextStream stream(text);
-    DepthLimit<Document> limit(handler, max_depth);
+    GuardedHandler<Document> guarded(handler, allocator, max_depth);
     Reader reader(&Allocator(), kStackBytes);
     // Values are unchanged by a round trip: full precision.
     const rapidjson::ParseResult result =
         reader.Parse<rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag |
-                     rapidjson::kParseFullPrecisionFlag | rapidjson::kParseStopWhenDoneFlag>(stream,
-                                                                                             limit);
-    if (limit.too_deep()) {
+                     rapidjson::kParseFullPrecisionFlag | rapidjson::kParseStopWhenDoneFlag>(
+            stream, guarded);
+    if (guarded.too_deep()) {
       status = absl::InvalidArgumentError(
           absl::StrCat("JSON at byte ", stream.Tell(), ": nested deeper than ", max_depth));
       return false;
@@ -124,6 +175,10 @@ absl::Status Parse(std::string_view text, int max_depth, Value& value) {
   };
   document.Populate(generate);
   if (!status.ok()) return status;
+  // Readers differ in which of the two counts: the first, or the last as in Go.
+  if (AnyKeyTwice(document)) {
+    return absl::InvalidArgumentError("JSON: an object has the same key twice");
+  }
   value.Swap(static_cast<Value&>(document));
   return absl::OkStatus();
 }

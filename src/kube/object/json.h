@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 // As everywhere in this library: types are checked before values are read.
@@ -28,15 +29,21 @@ class WipingAllocator {
  public:
   static constexpr bool kNeedFree = true;
 
+  WipingAllocator() = default;
+  ~WipingAllocator() { Free(reserved_); }
+  WipingAllocator(const WipingAllocator&) = delete;
+  WipingAllocator& operator=(const WipingAllocator&) = delete;
+
   // NOLINTBEGIN(readability-identifier-naming, cppcoreguidelines-no-malloc): RapidJSON's names
-  static void* Malloc(size_t size) {
-    if (size == 0) return nullptr;
-    void* const memory = std::malloc(size);
-    if (memory == nullptr) throw std::bad_alloc();
-    return memory;
+  void* Malloc(size_t size) {
+    if (size != 0 && size == reserved_size_) {
+      reserved_size_ = 0;
+      return std::exchange(reserved_, nullptr);
+    }
+    return Take(size);
   }
   static void* Realloc(void* old, size_t old_size, size_t new_size) {
-    void* const memory = Malloc(new_size);
+    void* const memory = Take(new_size);
     if (old != nullptr && memory != nullptr) {
       std::memcpy(memory, old, std::min(old_size, new_size));
     }
@@ -51,16 +58,37 @@ class WipingAllocator {
   }
   // NOLINTEND(readability-identifier-naming, cppcoreguidelines-no-malloc)
 
+  // The next Malloc() of this size does not throw.
+  void Reserve(size_t size) {
+    if (size == reserved_size_) return;
+    void* const memory = Take(size);
+    Free(std::exchange(reserved_, memory));
+    reserved_size_ = size;
+  }
+
+  // Each frees what another allocated.
   friend bool operator==(const WipingAllocator&, const WipingAllocator&) noexcept { return true; }
+
+ private:
+  static void* Take(size_t size) {
+    if (size == 0) return nullptr;
+    void* const memory = std::malloc(size);  // NOLINT(cppcoreguidelines-no-malloc): see Free()
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+  }
+
+  void* reserved_ = nullptr;
+  size_t reserved_size_ = 0;
 };
 
 using Value = rapidjson::GenericValue<rapidjson::UTF8<>, WipingAllocator>;
 
-// The one allocator; it has no state.
+// For everything but Parse(); it never reserves anything, so all threads may use it at once.
 WipingAllocator& Allocator() noexcept;
 
-// Reads one JSON value; nothing but blanks may follow it. Errors: INVALID_ARGUMENT with the
-// position of the mistake, without text from there.
+// Reads one JSON value; nothing but blanks may follow it, and no object has a key twice. Errors:
+// INVALID_ARGUMENT with what is wrong and the position if there is one, without text from there.
+// O(n log n) in the number of an object's keys.
 absl::Status Parse(std::string_view text, int max_depth, Value& value);
 
 std::string ToText(const Value& value);
@@ -77,9 +105,13 @@ Value MakeString(std::string_view text);
 // null.
 const Value* Find(const Value& object, std::string_view key) noexcept;
 
-// The members of an object, to write to; valid until one is added or removed. RapidJSON's own
+// The members of an object; valid until one is added or removed. RapidJSON's own
 // iterators of such members are ambiguous to compare in C++20.
 inline auto Members(Value& object) noexcept {
+  return std::span(object.MemberBegin().operator->(), object.MemberCount());
+}
+
+inline auto Members(const Value& object) noexcept {
   return std::span(object.MemberBegin().operator->(), object.MemberCount());
 }
 

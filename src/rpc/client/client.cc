@@ -44,7 +44,7 @@ class Caller {
   }
 
   const ListRequest& request() const noexcept { return request_; }
-  Deadline deadline() const noexcept { return deadline_; }
+  bool expired() const { return deadline_.has_value() && system_clock::now() >= *deadline_; }
   const Contract& contract() const noexcept { return ContractOf(request_.api); }
 
   absl::StatusOr<std::shared_ptr<Channel>> Connect() const { return connect_(); }
@@ -83,11 +83,11 @@ class Caller {
     if (request_.stop.stop_requested()) return Stopped(reason);
     const std::optional<milliseconds> wait = window.NextWait(RetryWindow::Clock::now());
     if (!wait.has_value()) return reason;
-    if (request_.on_resume) request_.on_resume(offset, reason);
     if (deadline_.has_value() && system_clock::now() + *wait >= *deadline_) {
       return absl::DeadlineExceededError(absl::StrCat("metadata stream: no time left to resume at ",
                                                       offset, " after: ", reason.message()));
     }
+    if (request_.on_resume) request_.on_resume(offset, reason);
     std::mutex mutex;
     std::condition_variable_any never;
     std::unique_lock lock(mutex);
@@ -189,6 +189,7 @@ class RemoteCursorImpl final : public RemoteCursor {
   absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override;
 
   absl::Status Receive();
+  bool MayResume(const absl::Status& reason) const;
   absl::Status Resume(absl::Status reason);
   absl::Status Reopen();
   absl::Status End();
@@ -363,8 +364,17 @@ bool IsLost(const absl::Status& reason) {
   return absl::IsUnavailable(reason) || absl::IsCancelled(reason);
 }
 
+bool RemoteCursorImpl::MayResume(const absl::Status& reason) const {
+  if (IsLost(reason)) return true;
+  // Servers may limit how long a stream runs: the Go sidecar ends each after ten minutes. If it
+  // brought something, the next one will too; a server that is too slow for the first tuple is not
+  // asked again.
+  return absl::IsDeadlineExceeded(reason) && stream_ != nullptr && stream_->timed_out() &&
+         floor_ > stream_offset_ && !caller_.expired();
+}
+
 absl::Status RemoteCursorImpl::Resume(absl::Status reason) {
-  while (IsLost(reason)) {
+  while (MayResume(reason)) {
     if (absl::Status waited = caller_.WaitToRetry(retry_, floor_, reason); !waited.ok()) {
       return waited;
     }

@@ -30,6 +30,10 @@ class InboundStream {
   //         that are not a message, DEADLINE_EXCEEDED if nothing arrives within the limit.
   virtual absl::StatusOr<bool> Next(MetadataMessage& message) = 0;
 
+  // Whether Next() failed because the call ended with DEADLINE_EXCEEDED: at the server's own limit
+  // for a stream or at the deadline, not because nothing arrived.
+  virtual bool timed_out() const noexcept { return false; }
+
   // Metadata of the call: initial after the first message, trailing at the end.
   virtual std::optional<std::string_view> Initial(std::string_view key) const = 0;
   virtual std::optional<std::string_view> Trailing(std::string_view key) const = 0;

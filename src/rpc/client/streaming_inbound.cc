@@ -147,8 +147,10 @@ absl::StatusOr<bool> StreamingInbound::Next(MetadataMessage& message) {
   const absl::StatusOr<std::optional<absl::Cord>> bytes = receiver_->Take(stall_);
   if (!bytes.ok()) return bytes.status();
   if (!bytes->has_value()) {
-    if (absl::Status status = receiver_->status(); !status.ok()) return status;
-    return false;
+    absl::Status status = receiver_->status();
+    if (status.ok()) return false;
+    timed_out_ = absl::IsDeadlineExceeded(status);
+    return status;
   }
   if (Initial(kSourceVersionKey) == kGivenTwice) {
     return absl::DataLossError(absl::StrCat("metadata stream: ", AbslView(kTwoVersions)));

@@ -27,6 +27,7 @@ class StreamingInbound final : public InboundStream {
   StreamingInbound& operator=(const StreamingInbound&) = delete;
 
   absl::StatusOr<bool> Next(MetadataMessage& message) override;
+  bool timed_out() const noexcept override { return timed_out_; }
   std::optional<std::string_view> Initial(std::string_view key) const override;
   std::optional<std::string_view> Trailing(std::string_view key) const override;
 
@@ -40,6 +41,7 @@ class StreamingInbound final : public InboundStream {
   std::unique_ptr<Receiver> receiver_;
   FlatMessage flat_;
   OnStop on_stop_;
+  bool timed_out_ = false;
 };
 
 }  // namespace cbt::rpc

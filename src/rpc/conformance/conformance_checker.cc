@@ -101,6 +101,11 @@ MetadataRequest ConformanceChecker::Request() const {
   const ListRequest& asked = options_.request;
   MetadataRequest request;
   request.token = Secret(asked.token);
+  if (asked.token_source) {
+    // A server that does not take the old one shows what a new one would have been for.
+    absl::StatusOr<Secret> token = asked.token_source();
+    if (token.ok()) request.token = *std::move(token);
+  }
   request.name_space = asked.name_space;
   request.volume_id = asked.volume_id;
   if (delta_) request.base_snapshot_id = asked.base_snapshot_id;

@@ -8,7 +8,33 @@
 #include <cstring>
 #include <new>
 
+#ifdef CBT_TEST_WRAPS_MALLOC
+// What the linker makes of malloc and free with --wrap.
+// NOLINTBEGIN(bugprone-reserved-identifier)
+extern "C" void* __real_malloc(std::size_t size);
+extern "C" void __real_free(void* memory);
+extern "C" void* __wrap_malloc(std::size_t size);
+extern "C" void __wrap_free(void* memory);
+// NOLINTEND(bugprone-reserved-identifier)
+#endif
+
 namespace {
+
+void* TakeMemory(std::size_t size) {
+#ifdef CBT_TEST_WRAPS_MALLOC
+  return __real_malloc(size);
+#else
+  return std::malloc(size);
+#endif
+}
+
+void GiveMemory(void* memory) {
+#ifdef CBT_TEST_WRAPS_MALLOC
+  __real_free(memory);
+#else
+  std::free(memory);
+#endif
+}
 
 // Counts down while above 0; the allocation that makes it 0 fails, and if `sticky` all later ones.
 std::atomic<int64_t> countdown = 0;
@@ -26,7 +52,7 @@ void* Allocate(std::size_t size, std::size_t alignment) {
   }
   void* const memory =
       alignment == 0
-          ? std::malloc(size == 0 ? 1 : size)
+          ? TakeMemory(size == 0 ? 1 : size)
           : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   ++live;
@@ -50,13 +76,20 @@ void Release(void* memory) noexcept {
     const std::string_view whole(static_cast<const char*>(memory), malloc_usable_size(memory));
     if (whole.find(*mark) != std::string_view::npos) ++freed_with_mark;
   }
-  std::free(memory);
+  GiveMemory(memory);
 }
 
 int64_t allocations_failed = 0;
 int64_t wrong_answers = 0;
 
 }  // namespace
+
+#ifdef CBT_TEST_WRAPS_MALLOC
+// NOLINTBEGIN(bugprone-reserved-identifier)
+extern "C" void* __wrap_malloc(std::size_t size) { return AllocateOrNull(size); }
+extern "C" void __wrap_free(void* memory) { Release(memory); }
+// NOLINTEND(bugprone-reserved-identifier)
+#endif
 
 void* operator new(std::size_t size) { return Allocate(size, 0); }
 void* operator new[](std::size_t size) { return Allocate(size, 0); }

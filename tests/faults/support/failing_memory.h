@@ -1,5 +1,6 @@
 // Memory that runs out: programs that link failing_memory.cc get operator new and delete that can
-// fail and that count allocations.
+// fail and that count allocations. With CBT_TEST_WRAPS_MALLOC, and linked with --wrap=malloc and
+// --wrap=free, the calls of malloc() and free() in static libraries do so too.
 #ifndef CBT_TESTS_FAULTS_SUPPORT_FAILING_MEMORY_H_
 #define CBT_TESTS_FAULTS_SUPPORT_FAILING_MEMORY_H_
 

@@ -188,6 +188,28 @@ TEST(ObjectTest, RefusesWhatIsNotOneObject) {
   EXPECT_FALSE(Object::Parse("{\"a\":\"x\0y\"}"s).ok());
 }
 
+// Found by the fuzzer of watches: such an object was not equal to itself, and its first value
+// counted where Go's readers take the last.
+TEST(ObjectTest, RegressionAKeyGivenTwiceIsRefused) {
+  std::string many = "{";
+  for (int i = 0; i < 100; ++i) many += absl::StrCat("\"key", i, "\":", i, ",");
+  for (const std::string& text :
+       {std::string(R"({"a":1,"a":2})"), std::string(R"({"a":1,"b":2,"a":1})"),
+        std::string(R"({"a":null,"a":1})"), std::string(R"({"a":1,"\u0061":2})"),
+        std::string(R"({"spec":{"list":[[{"x":1},{"x":1,"x":1}]]}})"),
+        std::string(R"({"a":{"b":{"":0,"":1}}})"), many + R"("key0":0})", many + R"("key99":0})"}) {
+    const absl::StatusOr<Object> object = Object::Parse(text);
+    EXPECT_EQ(object.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(std::string(object.status().message()), "JSON: an object has the same key twice");
+  }
+  for (const std::string& text :
+       {std::string(R"({"a":{"a":{"a":1}},"b":[{"a":1},{"a":1}],"A":1,"":0})"),
+        many + R"("key":0})"}) {
+    const Object object = ValueOf(Object::Parse(text));
+    EXPECT_EQ(ValueOf(Object::Parse(object.ToJson())), object);
+  }
+}
+
 TEST(ObjectTest, EveryPrefixIsRefused) {
   const std::string json = Sample().ToJson();
   for (size_t size = 0; size < json.size(); ++size) {

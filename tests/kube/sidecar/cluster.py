@@ -153,8 +153,9 @@ class ControlPlane:
                     return os.path.join(root, name)
         raise RuntimeError("the control plane's key for tokens is not found")
 
-    def kubeconfig_of(self, namespace, account, folder, name=None):
-        """A kubeconfig of a service account, with the token in a file."""
+    def kubeconfig_of(self, namespace, account, folder, name=None, ca=None):
+        """A kubeconfig of a service account, with the token in a file; `ca`: another file than the
+        control plane's own."""
         path = os.path.join(folder, (name or account))
         with open(path + ".token", "w", encoding="utf-8") as file:
             file.write(self.token(namespace, account))
@@ -162,22 +163,35 @@ class ControlPlane:
             json.dump({"apiVersion": "v1", "kind": "Config", "current-context": "c",
                        "clusters": [{"name": "c", "cluster": {
                            "server": self.facts["url"],
-                           "certificate-authority": self.facts["ca"]}}],
+                           "certificate-authority": ca or self.facts["ca"]}}],
                        "users": [{"name": "u", "user": {"tokenFile": path + ".token"}}],
                        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}, file)
         return path + ".kubeconfig"
 
+    def kubectl_kubeconfig(self, path, token, namespace="default"):
+        """The same as people make one: by kubectl, with the token and the CA inside of it."""
+        for arguments in (
+                ("set-cluster", "c", "--server=" + self.facts["url"], "--embed-certs",
+                 "--certificate-authority=" + self.facts["ca"]),
+                ("set-credentials", "u", "--token=" + token),
+                ("set-context", "c", "--cluster=c", "--user=u", "--namespace=" + namespace),
+                ("use-context", "c")):
+            subprocess.run([os.path.join(os.environ["KUBEBUILDER_ASSETS"], "kubectl"),
+                            "--kubeconfig", path, "config", *arguments], check=True,
+                           capture_output=True)
+        return path
+
     def snapshot(self, name, namespace, volume, created, klass="class", driver=parts.DRIVER,
                  status=True, ready=True, content=True, content_status=True, content_ready=True,
-                 uid=None, ref=None):
+                 uid=None, ref=None, handle=None):
         """A snapshot with its content, bound as the arguments say."""
         made = parts.snapshot(name, namespace, klass=klass, ready=ready)
         wanted = made.pop("status")
         del made["metadata"]["uid"]
         real = self.create(made)["metadata"]["uid"]
         if content:
-            body = parts.content(name, namespace, handle=f"handle-{namespace}-{name}", driver=driver,
-                                 volume=volume, created=created, uid=uid or real,
+            body = parts.content(name, namespace, handle=handle or f"handle-{namespace}-{name}",
+                                 driver=driver, volume=volume, created=created, uid=uid or real,
                                  ready=content_ready)
             if ref:
                 body["spec"]["volumeSnapshotRef"]["name"] = ref

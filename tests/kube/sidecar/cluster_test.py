@@ -299,6 +299,39 @@ class ClusterTest(unittest.TestCase):
             for _ in range(3):
                 self.assertEqual(parts.ask(channel, self.token, snapshot=name)[0], CODES.OK)
 
+    def test_the_authority_of_the_api_server_rotates(self):
+        trusted = os.path.join(self.folder, "trusted.crt")
+        with open(trusted, "wb") as file:
+            file.write(parts.read(self.plane.facts["ca"]))
+        kubeconfig = self.plane.kubeconfig_of("csi-driver", "csi-snapshot-metadata", self.folder,
+                                              name="left-behind", ca=trusted)
+        behind = parts.Sidecar(CBT, self.folder, kubeconfig, name="left-behind")
+        self.addCleanup(behind.stop)
+        name = self.make()
+        with behind.channel() as channel:
+            self.assertEqual(parts.ask(channel, self.token, snapshot=name)[0], CODES.OK)
+            old = parts.read(trusted)
+            self.plane.command("rotate-authority")
+            self.assertNotEqual(parts.read(self.plane.facts["ca"]), old)
+            # One reads the file that has the new authority.
+            self.eventually(CODES.OK, snapshot=name)
+            newer = self.make()
+            self.expect(CODES.OK, token=self.plane.token("backup", "reader", AUDIENCE),
+                        snapshot=newer)
+            # The other does not trust this server: it lets no one in, nor says that it is sick.
+            token = self.plane.token("backup", "reader", AUDIENCE)
+            self.assertEqual(parts.ask(channel, token, snapshot=newer)[0], CODES.UNAVAILABLE)
+            self.assertTrue(parts.wait_until(lambda: parts.ask(
+                channel, self.token, snapshot=name)[0] == CODES.UNAVAILABLE))
+            self.assertEqual(behind.health(), 200)
+            self.assertIn("certificate", behind.log())
+            # Both authorities in one file, as administrators do it.
+            with open(trusted + ".new", "wb") as file:
+                file.write(old + parts.read(self.plane.facts["ca"]))
+            os.replace(trusted + ".new", trusted)
+            self.assertTrue(parts.wait_until(lambda: parts.ask(
+                channel, token, snapshot=newer)[0] == CODES.OK), behind.log()[-1500:])
+
     def test_without_leave_to_watch_objects_are_got(self):
         self.plane.account("csi-driver", "getter")
         self.plane.cluster_role("getter", "csi-driver", "getter", [

@@ -157,23 +157,40 @@ void ControlPlane::WriteFiles() {
     folder_.Write(absl::StrCat(name, ".crt"), identity.certificate);
     folder_.Write(absl::StrCat(name, ".key"), identity.key);
   };
-  folder_.Write("ca.crt", ca_.pem());
+  WriteServingFiles();
+  folder_.Write("client-ca.crt", ca_.pem());
   folder_.Write("front-proxy-ca.crt", front_proxy_ca_.pem());
-  write("apiserver",
-        ca_.Issue({.name = "kube-apiserver",
-                   .alternatives = "DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,"
-                                   "DNS:kubernetes.default.svc,IP:127.0.0.1,IP:10.0.0.1"}));
   write("front-proxy-client", ClientIdentity(front_proxy_ca_, "front-proxy-client", ""));
   // A certificate serves as the public key of tokens.
   write("service-accounts", ca_.Issue({.name = "service-accounts", .alternatives = ""}));
   folder_.Write("tokens.csv",
                 absl::StrCat(admin_token_, ",admin-token,admin-token,\"system:masters\"\n"));
+}
+
+void ControlPlane::WriteServingFiles() {
+  const TestAuthority& authority = new_ca_.has_value() ? *new_ca_ : ca_;
+  const PemIdentity identity =
+      authority.Issue({.name = "kube-apiserver",
+                       .alternatives = "DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,"
+                                       "DNS:kubernetes.default.svc,IP:127.0.0.1,IP:10.0.0.1"});
+  folder_.Write("apiserver.crt", identity.certificate);
+  folder_.Write("apiserver.key", identity.key);
+  folder_.Write("ca.crt", ca());
   folder_.Write("admin.kubeconfig",
-                KubeconfigText(url(), ca_.pem(),
+                KubeconfigText(url(), ca(),
                                absl::StrCat("client-certificate-data: ",
                                             absl::Base64Escape(admin_.certificate),
                                             ", client-key-data: ", absl::Base64Escape(admin_.key)),
                                "default"));
+}
+
+std::string ControlPlane::ca() const { return new_ca_.has_value() ? new_ca_->pem() : ca_.pem(); }
+
+void ControlPlane::RotateAuthority() {
+  StopApiServer();
+  new_ca_.emplace("new-kubernetes-ca");
+  WriteServingFiles();
+  StartApiServer();
 }
 
 void ControlPlane::Start() {
@@ -207,7 +224,7 @@ void ControlPlane::StartApiServer() {
       "--service-cluster-ip-range=10.0.0.0/24",
       "--tls-cert-file=" + (folder_ / "apiserver.crt"),
       "--tls-private-key-file=" + (folder_ / "apiserver.key"),
-      "--client-ca-file=" + ca_file(),
+      "--client-ca-file=" + (folder_ / "client-ca.crt"),
       "--token-auth-file=" + (folder_ / "tokens.csv"),
       "--authorization-mode=Node,RBAC",
       "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
@@ -262,7 +279,7 @@ void ControlPlane::StopApiServer(int signal) {
 std::string ControlPlane::TokenKubeconfig(const std::string& token, const std::string& name_space) {
   static std::atomic<int> number{0};
   const std::string name = absl::StrCat("user-", ++number, ".kubeconfig");
-  folder_.Write(name, KubeconfigText(url(), ca_.pem(), "token: " + token, name_space));
+  folder_.Write(name, KubeconfigText(url(), ca(), "token: " + token, name_space));
   return folder_ / name;
 }
 

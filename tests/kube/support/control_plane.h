@@ -16,6 +16,7 @@
 
 #include <csignal>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,10 +68,10 @@ class ControlPlane {
 
   // --- How it is reached.
 
-  std::string url() const;                      // https://127.0.0.1:PORT
-  int port() const { return ports_[0]; }        // of the API server
-  std::string ca_file() const;                  // PEM, what signs the server's certificate
-  std::string ca() const { return ca_.pem(); }  // the same, its text
+  std::string url() const;                // https://127.0.0.1:PORT
+  int port() const { return ports_[0]; }  // of the API server
+  std::string ca_file() const;            // PEM, what signs the server's certificate
+  std::string ca() const;                 // the same, its text
   // Member of system:masters, for Perform() and for a client certificate.
   const std::string& admin_token() const { return admin_token_; }
   const PemIdentity& admin_identity() const { return admin_; }
@@ -129,6 +130,9 @@ class ControlPlane {
     StopApiServer(signal);
     StartApiServer();
   }
+  // Restarts the API server with a certificate of a new authority: ca_file(), ca() and the
+  // administrator's kubeconfig follow. Client certificates and tokens stay what they are.
+  void RotateAuthority();
   // Removes the history from etcd. The API server still has some in its caches until it restarts;
   // a watch of an older version is then answered with 410.
   void Compact() const;
@@ -137,6 +141,8 @@ class ControlPlane {
 
  private:
   void WriteFiles();
+  // The server's certificate, and what its clients trust.
+  void WriteServingFiles();
   void Start();
   void StartEtcd();
   void WaitFor(const char* program, BoundProcess& process, const ApiCall& call,
@@ -146,6 +152,7 @@ class ControlPlane {
   const std::string assets_;
   const std::vector<std::string> apiserver_flags_;
   const TestAuthority ca_{"kubernetes-ca"};
+  std::optional<TestAuthority> new_ca_;  // of the server's certificate, once it was rotated
   const TestAuthority front_proxy_ca_{"front-proxy-ca"};
   PemIdentity admin_;
   std::string admin_token_;

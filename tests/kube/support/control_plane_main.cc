@@ -4,7 +4,7 @@
 //
 // Prints lines NAME=VALUE (url, ca, token, kubeconfig, folder), then `ready`. Reads commands from
 // stdin, a line each, and answers each with `done` or `error TEXT`: stop, kill, pause, continue,
-// start, compact. Ends, and with it the servers, at the end of stdin.
+// start, compact, rotate-authority. Ends, and with it the servers, at the end of stdin.
 #include <csignal>
 #include <exception>
 #include <functional>
@@ -22,9 +22,13 @@ using cbt::test::ControlPlane;
 
 void Serve(ControlPlane& plane) {
   const std::map<std::string, std::function<void()>> commands = {
-      {"stop", [&] { plane.StopApiServer(); }},   {"kill", [&] { plane.StopApiServer(SIGKILL); }},
-      {"pause", [&] { plane.PauseApiServer(); }}, {"continue", [&] { plane.ContinueApiServer(); }},
-      {"start", [&] { plane.StartApiServer(); }}, {"compact", [&] { plane.Compact(); }},
+      {"stop", [&] { plane.StopApiServer(); }},
+      {"kill", [&] { plane.StopApiServer(SIGKILL); }},
+      {"pause", [&] { plane.PauseApiServer(); }},
+      {"continue", [&] { plane.ContinueApiServer(); }},
+      {"start", [&] { plane.StartApiServer(); }},
+      {"compact", [&] { plane.Compact(); }},
+      {"rotate-authority", [&] { plane.RotateAuthority(); }},
   };
   for (std::string line; std::getline(std::cin, line);) {
     const auto command = commands.find(line);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -199,6 +200,81 @@ TEST(Retry, OnlyWhatMayPassIsTriedAgain) {
               static_cast<int>(code));
     EXPECT_EQ(server.calls(), 1);
   }
+}
+
+const grpc::Status kTooLong(grpc::StatusCode::DEADLINE_EXCEEDED, "ten minutes are over");
+
+// One tuple for each call, from `next` on, until `tuples` have been sent.
+Script OneTuple(const FakeServer::Request& request, uint64_t tuples) {
+  const auto next = (static_cast<uint64_t>(request.starting_offset()) + 9) / 10;
+  Script script{.messages = {Variable(1000, {{next * 10, 5}})}};
+  if (next + 1 < tuples) script.status = kTooLong;
+  return script;
+}
+
+TEST(Retry, AServersLimitForStreamsIsNoEnd) {
+  constexpr uint64_t kTuples = 6;
+  const FakeServer server([](const FakeServer::Request& r) { return OneTuple(r, kTuples); });
+  for (const bool limited : {true, false}) {
+    rpc::ListRequest request = RequestTo(server.address());
+    if (!limited) request.timeout.reset();
+    std::string offsets;
+    request.on_resume = [&](uint64_t offset, const absl::Status& reason) {
+      EXPECT_EQ(reason.code(), StatusCode::kDeadlineExceeded);
+      offsets += std::to_string(offset) + " ";
+    };
+    ASSERT_OK_AND_ASSIGN(const Ranges tuples, ListAll(request));
+    EXPECT_EQ(tuples, (Ranges{{0, 5}, {10, 5}, {20, 5}, {30, 5}, {40, 5}, {50, 5}}));
+    EXPECT_EQ(offsets, "5 15 25 35 45 ");
+    request.retry_for = milliseconds(0);
+    EXPECT_EQ(ListAll(request).status().code(), StatusCode::kDeadlineExceeded);
+  }
+}
+
+TEST(Retry, AServersLimitWithoutATupleIsFinal) {
+  const FakeServer server([](const FakeServer::Request& request) -> Script {
+    if (request.snapshot_id() == "nothing") return {.status = kTooLong};
+    if (request.snapshot_id() == "quiet") {
+      return {.messages = {Variable(100, {}), Variable(100, {})}, .status = kTooLong};
+    }
+    if (request.starting_offset() == 0) {
+      return {.messages = {Variable(100, {{0, 10}})}, .status = kTooLong};
+    }
+    if (request.snapshot_id() == "silent later") return {.status = kTooLong};
+    return {.messages = {Variable(100, {})}, .status = kTooLong};  // "quiet later"
+  });
+  for (const auto& [snapshot, calls] : std::map<std::string, int>{
+           {"nothing", 1}, {"quiet", 1}, {"silent later", 2}, {"quiet later", 2}}) {
+    rpc::ListRequest request = RequestTo(server.address());
+    request.snapshot_id = snapshot;
+    const int before = server.calls();
+    const absl::Status status = ListAll(request).status();
+    EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << snapshot;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("ten minutes are over")) << snapshot;
+    EXPECT_EQ(server.calls() - before, calls) << snapshot;
+  }
+}
+
+TEST(Retry, TheCallersOwnLimitsAreFinal) {
+  const FakeServer server({.messages = {Variable(100, {{0, 10}})}, .hang = true});
+  for (const bool stall : {true, false}) {
+    rpc::ListRequest request = RequestTo(server.address());
+    (stall ? request.stall_timeout : request.timeout) = milliseconds(300);
+    const int before = server.calls();
+    request.on_resume = [](uint64_t, const absl::Status& reason) {
+      ADD_FAILURE() << "resumed after " << reason;
+    };
+    EXPECT_EQ(ListAll(request).status().code(), StatusCode::kDeadlineExceeded) << stall;
+    EXPECT_EQ(server.calls() - before, 1) << stall;
+  }
+}
+
+TEST(Retry, ALimitThatIsReachedAgainAndAgainEndsWithTheCallersTime) {
+  const FakeServer server([](const FakeServer::Request& r) { return OneTuple(r, 90); });
+  rpc::ListRequest request = RequestTo(server.address());
+  request.timeout = milliseconds(400);
+  EXPECT_EQ(ListAll(request).status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_GE(server.calls(), 2);
 }
 
 TEST(Retry, StoppingEndsTheWait) {
