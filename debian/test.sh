@@ -64,10 +64,20 @@ inside sh -euc '
   cbt apply base.img target.img out.img >/dev/null
   cmp target.img out.img'
 
+step "the sidecar in it, and what it needs in Kubernetes"
+inside sh -euc '
+  cd /tmp
+  ln -s /usr/bin/cbt csi-snapshot-metadata
+  ./csi-snapshot-metadata --help | grep -q -e --csi-address
+  # Go spells flags with one dash too, and an unknown one is an error.
+  ! ./csi-snapshot-metadata -no-such-flag 2>refusal
+  grep -q no-such-flag refusal
+  test -s /usr/share/doc/cbt/examples/kubernetes/sidecar/cluster-role.yaml'
+
 step "read its man pages, and complete a line in each shell"
 inside sh -c 'apt-get -q -y install --no-install-recommends man-db bash-completion zsh fish >/dev/null'
 inside sh -euc '
-  man -w cbt cbt-delta cbt-map-info
+  man -w cbt cbt-delta cbt-map-info cbt-sidecar
   MANWIDTH=80 man --warnings cbt-delta 2>/tmp/warnings | grep -q -e --block-size
   if [ -s /tmp/warnings ]; then cat /tmp/warnings >&2; exit 1; fi
   fish -c "complete -C \"cbt delta --format nd\"" | grep -q ^ndjson'
@@ -83,12 +93,12 @@ inside zsh -fec 'autoload -U compinit; compinit -D -u; [[ $_comps[cbt] = _cbt ]]
 step "install libcbt-dev and cbt-doc, and build against every component"
 inside sh -c 'apt-get -q -y install /packages/libcbt-dev_*.deb /packages/cbt-doc_*.deb >/dev/null'
 inside sh -c 'apt-get -q -y install --no-install-recommends g++ cmake ninja-build >/dev/null'
-for program in core all grpc roaring; do
+for program in core all grpc roaring kube; do
   case $program in
     core) components=core ;;
     all) components='core;source;rpc;ops' ;;
     grpc) components='source;grpc' ;;
-    roaring) components=roaring ;;
+    roaring | kube) components=$program ;;
   esac
   inside sh -euc "
     cmake -S /project -B /tmp/$program -G Ninja -DPROGRAM=$program '-DCOMPONENTS=$components' >/dev/null
@@ -106,7 +116,13 @@ core cbt-core
 all cbt-source cbt-rpc cbt-ops
 grpc cbt-source cbt-grpc
 roaring cbt-roaring
+kube cbt-kube
 END
+  for example in /usr/share/doc/libcbt-dev/examples/*; do
+    cmake -S "$example" -B "example_${example##*/}" -G Ninja >/dev/null
+    cmake --build "example_${example##*/}" >/dev/null
+    echo "example ${example##*/} is built"
+  done
   protoc --proto_path=/usr/share/cbt/proto --descriptor_set_out=/dev/null csi.proto
   test -s /usr/share/doc/cbt-doc/html/index.html
   test -s /usr/share/doc/cbt-doc/README.md'

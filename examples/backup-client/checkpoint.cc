@@ -14,14 +14,16 @@ absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& path) {
   std::ifstream file(path);
   Checkpoint checkpoint;
   if (!(file >> checkpoint.offset) || file.get() != ' ' ||
-      !std::getline(file, checkpoint.version) || file.eof()) {
+      !std::getline(file, checkpoint.version) || !std::getline(file, checkpoint.base) ||
+      !std::getline(file, checkpoint.target) || file.eof()) {
     return absl::DataLossError(absl::StrCat(path, ": is not a checkpoint; start a new backup"));
   }
   return checkpoint;
 }
 
 absl::Status WriteCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
-  const std::string text = absl::StrCat(checkpoint.offset, " ", checkpoint.version, "\n");
+  const std::string text = absl::StrCat(checkpoint.offset, " ", checkpoint.version, "\n",
+                                        checkpoint.base, "\n", checkpoint.target, "\n");
   const std::string partial = path + ".partial";
   const int file = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return absl::ErrnoToStatus(errno, partial);

@@ -11,6 +11,8 @@
 struct Checkpoint {
   uint64_t offset = 0;  // everything below is in the backup, on disk
   std::string version;  // of the snapshot's data, RemoteCursor::source_version()
+  std::string base;     // what is being copied: the delta of these two snapshots
+  std::string target;
 };
 
 // The checkpoint in the file, or the start if there is no file.

@@ -43,6 +43,14 @@ absl::Status Backup(cbt::rpc::ListRequest request, int volume, int backup,
                     const std::string& checkpoint_path) {
   absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(checkpoint_path);
   if (!checkpoint.ok()) return checkpoint.status();
+  const std::string& base = *request.base_snapshot_id;
+  const std::string& target = request.snapshot_id;
+  if (checkpoint->offset == 0) {
+    *checkpoint = {.offset = 0, .version = {}, .base = base, .target = target};
+  }
+  if (checkpoint->base != base || checkpoint->target != target) {
+    return absl::FailedPreconditionError("the checkpoint is of other snapshots");
+  }
   request.starting_offset = checkpoint->offset;
   request.source_version = checkpoint->version;
   request.require_proof = true;

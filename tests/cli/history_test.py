@@ -75,6 +75,14 @@ class HistoryTest(CbtTest):
             cells = "".join("#" if block in want else "." for block in range(BLOCKS))
             self.assertEqual(rows[f"s{target}"][1:], (f"{4.0 * len(want)} KiB", cells))
 
+    def test_the_locale_says_which_characters(self):
+        chain = self.make([{0}, {5}, set(range(BLOCKS))])
+        plain = self.ok("chain", "show", chain)
+        text = self.ok("chain", "show", chain, env={"LC_ALL": "", "LC_CTYPE": "C.UTF-8"})
+        self.assertEqual(self.rows(text)["s2"][2], "·" * 5 + "█" + "·" * 58)
+        self.assertIn("Share of a cell that changed:\n· none  ▁ to 0.1 %  ▂ to 1 %  ▃ to 5 %", text)
+        self.assertEqual([len(line) for line in text.splitlines()], [len(line) for line in plain.splitlines()])
+
     def test_one_snapshot_alone(self):
         self.assertEqual(list(self.rows(self.ok("chain", "show", self.make([])))), ["s0"])
 

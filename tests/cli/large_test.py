@@ -155,7 +155,7 @@ class Terminals(support.CbtTest):
     def test_table_is_the_default_there(self):
         base, target = self.write("base", b"a" * 100000), self.write("target", b"b" * 5000)
         main, other = pty.openpty()
-        self.assertEqual(support.run("delta", base, target, stdout=other).code, 0)
+        self.assertEqual(support.run("delta", base, target, stdout=other, env={"LC_ALL": "C.UTF-8"}).code, 0)
         os.close(other)
         text = self.drain(main).decode()
         os.close(main)

@@ -414,7 +414,8 @@ class Maps(support.CbtTest):
         blocks = list(range(64, 96)) + [640]
         path = self.import_map("m", blocks, 1024 * GRANULARITY)
         svg = self.path("m.svg")
-        text = self.ok("map", "show", path, "--rows", 1, "--svg", svg)
+        utf8 = {"LC_ALL": "C.UTF-8"}
+        text = self.ok("map", "show", path, "--rows", 1, "--svg", svg, env=utf8)
         # 16 blocks per cell: two full ones, and a sixteenth of another.
         row = "".join("█" if c in (4, 5) else "▓" if c == 40 else "·" for c in range(64))
         self.assertIn(f"[{row}]", text)
@@ -426,10 +427,12 @@ class Maps(support.CbtTest):
         self.assertEqual(titles, ["256.0 KiB: 100.00 %", "320.0 KiB: 100.00 %",
                                   "2.5 MiB: 6.25 %"])
         self.assertIn("share of a cell: · none  ░ below 1 %", text)
+        plain = text.translate(str.maketrans("·░▒▓█", ".-=+#"))
+        self.assertEqual(self.ok("map", "show", path, "--rows", 1, env={"LC_ALL": "", "LANG": "C"}), plain)
         self.assertEqual(self.ok("map", "show", path, "--rows", 16).count("["), 16)
         # Where 3 % changed evenly and others less or more, the difference must be visible.
         sparse = set(range(10 * 1024, 65536, 33)) | set(range(1024 * 30, 1024 * 31)) | {1024 * 5}
-        text = self.ok("map", "show", self.import_map("s", sparse, 65536 * GRANULARITY), "--rows", 1)
+        text = self.ok("map", "show", self.import_map("s", sparse, 65536 * GRANULARITY), "--rows", 1, env=utf8)
         for shade in "·░▒█":
             self.assertIn(shade, text.split("\n\n")[1], text)
         # The row labels of a large volume are exact.

@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +21,7 @@
 #include "cbt/wire/digest.h"
 #include "cli/output/volume_picture.h"
 #include "cli/support/status.h"
+#include "cli/support/terminal.h"
 #include "support/status.h"
 
 namespace cbt::cli {
@@ -180,7 +184,56 @@ TEST(PrintStreamTest, APartOfAnAnswerSaysWhereItBeginsAndEnds) {
   EXPECT_THAT(print(Format::kCsv, 0, ~uint64_t{0}), testing::EndsWith("\n8192,8192\ncomplete,2\n"));
 }
 
+// Sets the locale's variables for a test.
+class Locale {
+ public:
+  explicit Locale(const char* all, const char* ctype = nullptr, const char* lang = nullptr) {
+    const std::array<const char*, 3> values = {all, ctype, lang};
+    for (size_t i = 0; i < kNames.size(); ++i) {
+      if (const char* const old = std::getenv(kNames[i]); old != nullptr) before_[i] = old;
+      Set(kNames[i], values[i]);
+    }
+  }
+  ~Locale() {
+    for (size_t i = 0; i < kNames.size(); ++i) {
+      Set(kNames[i], before_[i].has_value() ? before_[i]->c_str() : nullptr);
+    }
+  }
+  Locale(const Locale&) = delete;
+  Locale& operator=(const Locale&) = delete;
+
+ private:
+  static constexpr std::array<const char*, 3> kNames = {"LC_ALL", "LC_CTYPE", "LANG"};
+
+  static void Set(const char* name, const char* value) {
+    if (value == nullptr) {
+      unsetenv(name);
+    } else {
+      setenv(name, value, 1);
+    }
+  }
+
+  std::array<std::optional<std::string>, 3> before_;
+};
+
+TEST(LocaleGlyphsTest, TheFirstVariableThatIsSetDecides) {
+  const auto of = [](const char* all, const char* ctype, const char* lang) {
+    const Locale locale(all, ctype, lang);
+    return LocaleGlyphs();
+  };
+  EXPECT_EQ(of(nullptr, nullptr, nullptr), Glyphs::kAscii);
+  EXPECT_EQ(of(nullptr, nullptr, "en_US.UTF-8"), Glyphs::kUnicode);
+  EXPECT_EQ(of("", "", "C.utf8"), Glyphs::kUnicode);
+  EXPECT_EQ(of("C", "C.UTF-8", "C.UTF-8"), Glyphs::kAscii);
+  EXPECT_EQ(of(nullptr, "POSIX", "C.UTF-8"), Glyphs::kAscii);
+  EXPECT_EQ(of(nullptr, "de_DE.utf-8@euro", "C"), Glyphs::kUnicode);
+  EXPECT_EQ(of("de_DE.ISO-8859-15@euro", nullptr, nullptr), Glyphs::kAscii);
+  EXPECT_EQ(of("de_DE@UTF-8", nullptr, nullptr), Glyphs::kAscii);
+  EXPECT_EQ(of("UTF-8", nullptr, nullptr), Glyphs::kAscii);
+}
+
 TEST(PrintStreamTest, Table) {
+  const Locale locale("C.UTF-8");
   const std::string rows =
       " OFFSET   LENGTH        SIZE\n"
       "      0     4096     4.0 KiB\n"
@@ -191,6 +244,11 @@ TEST(PrintStreamTest, Table) {
             rows + "\n2 extents, 12.0 KiB of 1.0 MiB changed (1.17 %)\n[█" + dots + "]\n");
   EXPECT_EQ(Print(Format::kTable, kTwo, Broken()).text,
             rows + "INCOMPLETE: vol\"1\": \xff?lost, really\n");
+  {
+    const Locale plain("C");
+    EXPECT_THAT(Print(Format::kTable, kTwo, absl::OkStatus()).text,
+                testing::EndsWith("\n[#" + std::string(63, '.') + "]\n"));
+  }
   EXPECT_NE(Print(Format::kTable, {}, absl::OkStatus(), 0, 1 << 19)
                 .text.find("0 extents, 0 B of 1.0 MiB changed (0 %), from offset 524288 on"),
             std::string::npos);
@@ -217,16 +275,17 @@ TEST(VolumePictureTest, ShowsEveryByteAndOnlyWhatWasAskedFor) {
   EXPECT_EQ(picture.bytes(), 151u);
   std::string expected = "  ·█▓";
   for (int i = 5; i < 63; ++i) expected += "·";
-  EXPECT_EQ(picture.Draw(), expected + "░");
-  EXPECT_EQ(VolumePicture(0, 0).Draw(), "");
+  EXPECT_EQ(picture.Draw(Glyphs::kUnicode), expected + "░");
+  EXPECT_EQ(picture.Draw(Glyphs::kAscii), "  .#+" + std::string(58, '.') + "-");
+  EXPECT_EQ(VolumePicture(0, 0).Draw(Glyphs::kUnicode), "");
   VolumePicture tiny(3, 0);
   tiny.Add({1, 4096});
-  EXPECT_EQ(tiny.Draw(), "·██");
+  EXPECT_EQ(tiny.Draw(Glyphs::kUnicode), "·██");
   VolumePicture huge(kMaxCapacity, 0);
   huge.Add({0, kMaxCapacity});
   std::string full;
   for (int i = 0; i < 64; ++i) full += "█";
-  EXPECT_EQ(huge.Draw(), full);
+  EXPECT_EQ(huge.Draw(Glyphs::kUnicode), full);
 }
 
 TEST(JsonStringTest, IsAlwaysJson) {

@@ -252,6 +252,8 @@ class Sources(support.CbtTest):
         listed = self.write("map.json", text)
         capacity, found = self.tuples("delta", listed)
         self.assertEqual(units_of(found, 4096), layer)
+        alone = self.write("alone.json", sh("qemu-img", "map", "--output=json", base))
+        self.assertIn("nothing comes from a backing file", self.refused(2, "delta", alone))
         capacity, found = self.tuples("delta", overlay, "--from", "qcow2:layer")
         self.assertEqual((capacity, units_of(found, 4096)), (len(new), layer))
         # Zeros over data that reads as zeros are no change.

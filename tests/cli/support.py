@@ -24,12 +24,12 @@ class Result:
 
 
 def run(*arguments, env=None, timeout=60, **options):
-    """Runs `cbt` with the arguments to completion. A client does not wait for an unreachable
-    service, unless the arguments set a time.
+    """Runs `cbt` with the arguments to completion, in the locale C unless `env` says otherwise. A
+    client does not wait for an unreachable service, unless the arguments set a time.
     """
     if arguments[:1] == ("list",) and "--retry-for" not in arguments:
         arguments = (*arguments, "--retry-for", "0")
-    environment = dict(os.environ)
+    environment = dict(os.environ, LC_ALL="C")
     environment.pop("CBT_SIMD", None)
     environment.update(env or {})
     done = subprocess.run(

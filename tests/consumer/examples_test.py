@@ -202,7 +202,11 @@ class BackupClient(Example):
         self.assertEqual(backup.read_bytes(), target)
         self.assertFalse(checkpoint.exists())
         # A checkpoint of other data ends the backup, and so does a damaged one.
-        for text, why in (("4096 other\n", "ABORTED"), ("4096", "not a checkpoint")):
+        for text, why in (("4096 other\nvol/monday\nvol/tuesday\n", "ABORTED"),
+                          ("4096 v\nvol/sunday\nvol/tuesday\n", "of other snapshots"),
+                          ("4096 v\nvol/monday\nvol/monday\n", "of other snapshots"),
+                          ("4096 v\nvol/monday\nvol/tuesday", "not a checkpoint"),
+                          ("4096", "not a checkpoint")):
             checkpoint.write_text(text)
             self.assertIn(why, run(*command, status=1))
         server.send_signal(signal.SIGTERM)

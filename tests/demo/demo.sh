@@ -4,7 +4,7 @@
 # Needs e2fsprogs and what every Debian has; works in a temporary folder and removes it. Fails when
 # any of its comparisons does.
 set -eu
-LC_ALL=C
+LC_ALL=C.UTF-8  # the pictures; numbers as in C
 PATH=$PATH:/usr/sbin:/sbin
 export LC_ALL PATH
 

@@ -51,7 +51,8 @@ absl::StatusOr<ChangeMap> ReadVmwareAreas(ByteStream& stream, const ImportOption
 // backing file. The entries must cover the volume without a gap. Its size is the end of the last
 // entry unless `options.capacity` says where in the last 512 bytes the volume ends.
 // Errors: see cbt/source/import.h; INVALID_ARGUMENT for a delta whose topmost image has entries
-//         that are neither data nor zeros, as maps over an NBD dirty bitmap (x-dirty-bitmap) do.
+//         that are neither data nor zeros, as maps over an NBD dirty bitmap (x-dirty-bitmap) do, or
+//         has no backing file: it holds part of the volume, and no entry is from below it.
 // Cost:   one pass.
 absl::StatusOr<ChangeMap> ReadQemuMap(ByteStream& stream, const ImportOptions& options = {});
 

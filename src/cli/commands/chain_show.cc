@@ -77,7 +77,8 @@ absl::Status Show(const ShowArguments& arguments) {
       ReadHistoryPicture(history, arguments.rows, TextColumns(history));
   if (!picture.ok()) return picture.status();
   Output output(STDOUT_FILENO, "stdout");
-  output.Append(HistoryText(history, *picture, WantsColour(arguments.colour)));
+  output.Append(HistoryText(history, *picture,
+                            {.colour = WantsColour(arguments.colour), .glyphs = LocaleGlyphs()}));
   return output.Close();
 }
 

@@ -395,9 +395,10 @@ absl::Status Show(const ShowArguments& arguments) {
     status = WriteDocument(arguments.svg, read->files, svg);
     if (!status.ok() || IsStdout(arguments.svg)) return status;
   }
+  const Glyphs glyphs = LocaleGlyphs();
   return PrintText(absl::StrCat(OneLine(title), "\n", summary, "; one cell is ",
-                                HumanSize(picture.cell_bytes()), "\n\n", picture.Text(), "\n",
-                                HeatMap::Legend(), "\n"));
+                                HumanSize(picture.cell_bytes()), "\n\n", picture.Text(glyphs), "\n",
+                                HeatMap::Legend(glyphs), "\n"));
 }
 
 void AddShow(CLI::App& app, Command& command) {

@@ -8,6 +8,7 @@
 #include "cli/output/extent_writer.h"
 #include "cli/output/output.h"
 #include "cli/output/progress.h"
+#include "cli/support/terminal.h"
 
 namespace cbt::cli {
 namespace {
@@ -42,7 +43,8 @@ absl::Status PrintStream(ExtentCursor& cursor, const PrintOptions& options) {
                .starting_offset = options.stream.starting_offset,
                .ending_offset = options.ending_offset,
                .tuples_per_object = static_cast<uint32_t>(options.stream.max_results),
-               .adjective = options.adjective});
+               .adjective = options.adjective,
+               .glyphs = LocaleGlyphs()});
   writer->Begin();
   for (;;) {
     writer->Write(batch);

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/change_chain.h"
 #include "cbt/extent.h"
+#include "cli/support/terminal.h"
 
 namespace cbt::cli {
 
@@ -72,9 +73,14 @@ absl::StatusOr<HistoryPicture> ReadHistoryPicture(const History& history, size_t
 // The most columns of cells that fit into a line of HistoryText() of `line` characters; at least 8.
 size_t HistoryTextColumns(const History& history, size_t line);
 
-// Text for a terminal or a file. With `colour`, escape sequences for 256 colours; the ASCII
-// characters are the same without.
-std::string HistoryText(const History& history, const HistoryPicture& picture, bool colour);
+struct HistoryLook {
+  bool colour = false;  // escape sequences for 256 colours; the characters are the same without
+  Glyphs glyphs = Glyphs::kAscii;
+};
+
+// Text for a terminal or a file.
+std::string HistoryText(const History& history, const HistoryPicture& picture,
+                        const HistoryLook& how);
 
 // An SVG document.
 std::string HistorySvg(const History& history, const HistoryPicture& picture);

@@ -39,17 +39,23 @@ std::string Padded(std::string text, size_t width) {
 }
 
 // A run of cells of one class.
-void AppendCells(std::string& text, size_t shade, size_t count, bool colour) {
+void AppendCells(std::string& text, size_t shade, size_t count, const HistoryLook& how) {
   const HistoryShade& look = kHistoryShades[shade];
-  if (colour) {
+  if (how.colour) {
     absl::StrAppend(&text, "\x1b[48;5;", look.background, ";38;5;", look.foreground, "m");
   }
-  text.append(count, look.character);
-  if (colour) text += "\x1b[0m";
+  for (size_t i = 0; i < count; ++i) {
+    if (how.glyphs == Glyphs::kAscii) {
+      text += look.ascii;
+    } else {
+      text += look.unicode;
+    }
+  }
+  if (how.colour) text += "\x1b[0m";
 }
 
 std::string Cells(const HistoryRow& row, const HistoryScale& scale, uint64_t capacity,
-                  bool colour) {
+                  const HistoryLook& how) {
   std::string text;
   size_t begin = 0;
   const auto shade_of = [&](size_t cell) {
@@ -61,7 +67,7 @@ std::string Cells(const HistoryRow& row, const HistoryScale& scale, uint64_t cap
            shade_of(end) == shade_of(begin)) {
       ++end;
     }
-    AppendCells(text, shade_of(begin), end - begin, colour);
+    AppendCells(text, shade_of(begin), end - begin, how);
     begin = end;
   }
   // Past the end of a volume that was smaller then.
@@ -99,7 +105,8 @@ size_t HistoryTextColumns(const History& history, size_t line) {
   return line > before + kLeast ? line - before : kLeast;
 }
 
-std::string HistoryText(const History& history, const HistoryPicture& picture, bool colour) {
+std::string HistoryText(const History& history, const HistoryPicture& picture,
+                        const HistoryLook& how) {
   const std::vector<ChainSnapshot>& snapshots = history.snapshots;
   std::string text = absl::StrFormat(
       "%s: %d snapshot%s, %s to %s, %s\n", OneLine(history.chain.volume()), snapshots.size(),
@@ -130,12 +137,12 @@ std::string HistoryText(const History& history, const HistoryPicture& picture, b
     const HistoryRow& row = picture.rows[i - 1];
     const std::string bytes = HumanSize(row.bytes);
     text += std::string(12 - std::min<size_t>(12, bytes.size()), ' ') + bytes + "  " +
-            Cells(row, picture.scale, snapshots[at].capacity, colour) + "\n";
+            Cells(row, picture.scale, snapshots[at].capacity, how) + "\n";
   }
   text += "\nShare of a cell that changed:\n";
   for (size_t shade = 0; shade < kHistoryShades.size(); ++shade) {
     if (shade != 0) text += "  ";
-    AppendCells(text, shade, 1, colour);
+    AppendCells(text, shade, 1, how);
     absl::StrAppend(&text, " ", kHistoryShades[shade].text);
   }
   return text + "\nrecorded: when the map to the snapshot was written into the chain\n";

@@ -11,6 +11,7 @@
 #include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
 #include "cli/output/output.h"
+#include "cli/support/terminal.h"
 
 namespace cbt::cli {
 
@@ -25,6 +26,7 @@ struct WriterOptions {
   uint64_t ending_offset = ~uint64_t{0};   // bytes; what was requested ends here or at the capacity
   uint32_t tuples_per_object = 0;          // json: 0: one object for all
   std::string_view adjective = "changed";  // table: describes the reported bytes
+  Glyphs glyphs = Glyphs::kAscii;          // table: of the picture
 };
 
 // Prints one stream: Begin(), any number of Write(), then End() or Fail(). Output::status() reports

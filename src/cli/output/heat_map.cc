@@ -50,12 +50,20 @@ std::string RowLabel(uint64_t offset, uint64_t row_bytes) {
   return absl::StrCat(offset, " ", kUnits[unit]);
 }
 
-// See HeatMap::Legend().
-const char* CellShade(double part) noexcept {
-  if (part <= 0) return "·";
-  if (part < 0.01) return "░";
-  if (part < 0.05) return "▒";
-  return part < 0.25 ? "▓" : "█";
+// From none to all; see HeatMap::Legend().
+using CellShades = std::array<const char*, 5>;
+
+const CellShades& ShadesIn(Glyphs glyphs) noexcept {
+  static constexpr CellShades kAscii = {".", "-", "=", "+", "#"};
+  static constexpr CellShades kUnicode = {"·", "░", "▒", "▓", "█"};
+  return glyphs == Glyphs::kAscii ? kAscii : kUnicode;
+}
+
+size_t ShadeOf(double part) noexcept {
+  if (part <= 0) return 0;
+  if (part < 0.01) return 1;
+  if (part < 0.05) return 2;
+  return part < 0.25 ? 3 : 4;
 }
 
 }  // namespace
@@ -83,11 +91,15 @@ double HeatMap::Part(size_t cell) const noexcept {
   return static_cast<double>(reported_[cell]) / static_cast<double>(CellSize(cell));
 }
 
-std::string HeatMap::Legend() {
-  return "share of a cell: · none  ░ below 1 %  ▒ below 5 %  ▓ below 25 %  █ 25 % and more";
+std::string HeatMap::Legend(Glyphs glyphs) {
+  const CellShades& shades = ShadesIn(glyphs);
+  return absl::StrCat("share of a cell: ", shades[0], " none  ", shades[1], " below 1 %  ",
+                      shades[2], " below 5 %  ", shades[3], " below 25 %  ", shades[4],
+                      " 25 % and more");
 }
 
-std::string HeatMap::Text() const {
+std::string HeatMap::Text(Glyphs glyphs) const {
+  const CellShades& shades = ShadesIn(glyphs);
   const uint64_t row = cell_bytes_ * kColumns;
   size_t width = 0;
   for (size_t first = 0; first < cells(); first += kColumns) {
@@ -98,7 +110,7 @@ std::string HeatMap::Text() const {
     const std::string offset = RowLabel(first * cell_bytes_, row);
     text += std::string(width - offset.size(), ' ') + offset + " [";
     for (size_t cell = first; cell < std::min(cells(), first + kColumns); ++cell) {
-      text += CellShade(Part(cell));
+      text += shades[ShadeOf(Part(cell))];
     }
     text += "]\n";
   }

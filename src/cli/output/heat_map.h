@@ -10,6 +10,7 @@
 
 #include "cbt/cursor.h"
 #include "cbt/extent.h"
+#include "cli/support/terminal.h"
 
 namespace cbt::cli {
 
@@ -29,12 +30,11 @@ class HeatMap {
   // The share of the cell's bytes that was reported, 0 .. 1.
   double Part(size_t cell) const noexcept;
 
-  // One line per row, starting with its offset, which is exact; UTF-8. The shades are those of
-  // Legend().
-  std::string Text() const;
+  // One line per row, starting with its offset, which is exact. The shades are those of Legend().
+  std::string Text(Glyphs glyphs) const;
 
   // What the shades mean. They are chosen for maps of a few percent.
-  static std::string Legend();
+  static std::string Legend(Glyphs glyphs);
 
   // An SVG document. `title` and `subtitle` may be any text.
   std::string Svg(std::string_view title, std::string_view subtitle) const;

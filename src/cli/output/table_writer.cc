@@ -74,7 +74,7 @@ class TableWriter final : public ExtentWriter {
     if (options_.starting_offset != 0) {
       text += ", from offset " + std::to_string(options_.starting_offset) + " on";
     }
-    output_.Append(text + "\n[" + picture_.Draw() + "]\n");
+    output_.Append(text + "\n[" + picture_.Draw(options_.glyphs) + "]\n");
   }
 
   void Fail(const absl::Status& reason) override {

@@ -8,12 +8,13 @@
 #include <string>
 
 #include "cbt/extent.h"
+#include "cli/support/terminal.h"
 
 namespace cbt::cli {
 
 // The shade of a cell of `size` bytes: `·` if none were reported, `░`, `▒`, `▓`, `█` for each
-// further quarter; UTF-8.
-const char* Shade(uint64_t reported, uint64_t size) noexcept;
+// further quarter, in UTF-8; in ASCII `.`, and `-`, `=`, `+`, `#`.
+const char* Shade(uint64_t reported, uint64_t size, Glyphs glyphs) noexcept;
 
 // Sums extents in up to 64 cells of equal size, in constant memory, and shades each cell by the
 // share of its bytes that was reported.
@@ -29,7 +30,7 @@ class VolumePicture {
   uint64_t bytes() const noexcept { return bytes_; }
 
   // The cells in order, see Shade(); blank below the starting offset.
-  std::string Draw() const;
+  std::string Draw(Glyphs glyphs) const;
 
  private:
   static constexpr size_t kCells = 64;

@@ -15,6 +15,11 @@ class Reader final : public JsonEvents {
 
   uint64_t end() const noexcept { return end_; }
 
+  // What is in no image has `depth` 0 where the topmost image has no backing file, and past the end
+  // of a shorter one. Without an entry from below it is unknown which: a range that was discarded
+  // since the snapshot that the caller has in mind would be missing.
+  bool MayLackBackingFile() const noexcept { return absent_on_top_ && !below_; }
+
  private:
   absl::Status Open(int depth, std::string_view, bool array) override {
     if (depth == 0) {
@@ -68,6 +73,8 @@ class Reader final : public JsonEvents {
                          " is neither data nor zeros: if it is a map over x-dirty-bitmap, read the "
                          "bitmap itself (nbd:bitmap=NAME)"));
       }
+      below_ |= *entry_.depth != 0;
+      absent_on_top_ |= *entry_.depth == 0 && !entry_.present.value_or(true);
       // Tools without "present" print only what is present.
       report = *entry_.depth == 0 && entry_.present.value_or(true);
     }
@@ -96,6 +103,8 @@ class Reader final : public JsonEvents {
   ChangeCollector& changes_;
   const SourcePurpose purpose_;
   bool seen_ = false;
+  bool below_ = false;          // an entry comes from below the topmost image
+  bool absent_on_top_ = false;  // an entry of `depth` 0 is in no image
   Entry entry_;
   uint64_t end_ = 0;
 };
@@ -113,6 +122,12 @@ absl::StatusOr<ChangeMap> ReadQemuMap(ByteStream& stream, const ImportOptions& o
   if (!changes.ok()) return changes.status();
   Reader reader(*changes, *options.purpose);
   if (absl::Status status = ReadJson(stream, reader); !status.ok()) return status;
+  if (reader.MayLackBackingFile()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(stream.label(),
+                     ": nothing comes from a backing file: the map of an image without one is what "
+                     "is allocated, not what changed"));
+  }
   const uint64_t capacity = options.capacity.value_or(reader.end());
   if (capacity > reader.end() || AlignUp(capacity, kSectorBytes) < reader.end()) {
     return absl::DataLossError(absl::StrCat(stream.label(), ": the map ends at ", reader.end(),

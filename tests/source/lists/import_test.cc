@@ -356,6 +356,34 @@ TEST(QemuMap, WhatLiesBelowTheTopmostImageMayBeNeitherDataNorZeros) {
   EXPECT_RANGES(From(ReadQemuMap, map, ImportOptions{.purpose = kDelta}), {{65536, 65536}});
 }
 
+TEST(QemuMap, AnImageWithoutABackingFileHasNoDelta) {
+  // qemu-img 7.2. A range that a base had, and that was discarded since, is in no image either.
+  const std::string absent =
+      R"({"start":65536,"length":196608,"depth":0,"present":false,"zero":true,"data":false})";
+  const std::string alone =
+      R"([{"start":0,"length":65536,"depth":0,"present":true,"zero":false,"data":true,"offset":7},)" +
+      absent;
+  EXPECT_REFUSED(From(ReadQemuMap, alone + "]", ImportOptions{.purpose = kDelta}), kInvalidArgument,
+                 "nothing comes from a backing file");
+  EXPECT_REFUSED(
+      From(ReadQemuMap,
+           R"([{"start":0,"length":4096,"depth":0,"present":false,"zero":true,"data":false}])",
+           ImportOptions{.purpose = kDelta}),
+      kInvalidArgument, "nothing comes from a backing file");
+  EXPECT_RANGES(From(ReadQemuMap, alone + "]", ImportOptions{.purpose = kAllocated}), {{0, 65536}});
+  // With an entry from below it is an overlay, and the range reads as zeros on both sides.
+  const std::string below =
+      R"(,{"start":262144,"length":4096,"depth":1,"present":false,"zero":true,"data":false}])";
+  EXPECT_RANGES(From(ReadQemuMap, alone + below, ImportOptions{.purpose = kDelta}), {{0, 65536}});
+  // A raw file holds all of itself; before qemu 6.1 nothing says what is present.
+  EXPECT_RANGES(
+      From(ReadQemuMap,
+           R"([{"start":0,"length":4096,"depth":0,"present":true,"zero":true,"data":false},)"
+           R"({"start":4096,"length":4096,"depth":0,"zero":true,"data":false}])",
+           ImportOptions{.purpose = kDelta}),
+      {{0, 8192}});
+}
+
 TEST(QemuMap, TheLastSectorOfAFileIsNotLost) {
   const std::string map =
       R"([{"start":0,"length":1000448,"depth":0,"present":true,"zero":false,"data":true}])";
