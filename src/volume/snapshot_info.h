@@ -12,7 +12,7 @@
 namespace cbt::volume {
 
 struct SnapshotInfo {
-  std::string id;
+  std::string id = {};
   int64_t created_ns = 0;  // nanoseconds since 1970
   uint64_t size = 0;       // bytes: the capacity of the volume at that time
   // False while its data is still being copied, on file systems that can't clone files. Its point

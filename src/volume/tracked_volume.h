@@ -14,9 +14,10 @@
 //   data            the volume, a sparse file of its capacity
 //   tracker-N/      the ChangeTracker: what was written since the newest snapshot
 //   chain/          the ChangeChain: what changed between neighbouring snapshots
-//   snapshots/ID    the data of a snapshot, a sparse file that never changes; its modification time
+//   snapshots/ID    the data of a snapshot (ID#N if the id was used before), a sparse file that
+//   never changes; its modification time
 //                   is the time of the snapshot
-//   copying/ID      the same while it is being made, and ID.copied: which regions have been copied
+//   copying/ID      the same while it is being made, and ID~copied: which regions have been copied
 //
 // Every write is marked in the tracker before it is issued, so a process that is killed loses no
 // mark. What that costs in exactness is ChangeTracker's table: after a kill, deltas that include
@@ -82,7 +83,7 @@ enum class Durability {
 
 // What the volume holds somewhere.
 struct VolumeExtent {
-  Extent extent;
+  Extent extent = {};
   bool hole = false;  // not allocated, reads as zeros
 
   friend bool operator==(const VolumeExtent&, const VolumeExtent&) = default;
@@ -90,20 +91,21 @@ struct VolumeExtent {
 
 // A volume's state. Counters are of this object, since Open().
 struct VolumeStatus {
-  std::string name;
+  std::string name = {};
   uint64_t capacity = 0;     // bytes
   uint64_t granularity = 0;  // bytes
   uint64_t snapshots = 0;
   uint64_t copying = 0;  // snapshots that are not ready
   // Bytes in blocks that may have changed since the newest snapshot, or since Create().
   uint64_t changed_bytes = 0;
-  // False if a kill made changed_bytes more than was written, see ChangeTracker::Epoch.
+  // False if a kill made changed_bytes more than was written, see ChangeTracker::Epoch. Resize()
+  // forgets that, not what was counted.
   bool exact = true;
   bool clones =
       false;  // snapshots are clones; false before the first one and where they are copied
   uint64_t longest_hold_ns = 0;  // the longest time for which a snapshot held writes
   // The last error of background work: a copy that failed, a checkpoint. Empty if there was none.
-  std::string last_error;
+  std::string last_error = {};
 };
 
 // Thread-safe. Read(), Write(), Zero(), Trim(), Flush() and Extents() run in parallel and wait for
