@@ -279,6 +279,7 @@ bool SnapshotCopy::Continue(uint64_t regions) noexcept {
 }
 
 absl::Status SnapshotCopy::Finish() {
+  if (failed() != 0) return FileErrorOf(failed());
   // A writer may still be copying a region.
   {
     std::unique_lock<std::mutex> lock(mutex_);

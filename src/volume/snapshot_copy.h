@@ -65,7 +65,8 @@ class SnapshotCopy {
   int failed() const noexcept { return failed_.load(); }
 
   // Writes the copy to disk and gives it the snapshot's time, so that it can be renamed.
-  // Requires: Continue() has returned false, and failed() is 0.
+  // Requires: Continue() has returned false.
+  // Errors:   that of the copy if it has failed(), file errors.
   absl::Status Finish();
 
   // Makes the copy valid under a later boot too. No Preserve() or Continue() may follow.

@@ -23,7 +23,7 @@ constexpr uint64_t kRegionsAtOnce = 64;
 
 TrackedVolume::Core::~Core() {
   if (!worker_.joinable()) return;
-  if (!claim_->IsOurs()) {
+  if (!process_.IsOurs()) {
     worker_.detach();  // a forked child does not have it
     return;
   }
@@ -48,13 +48,13 @@ TrackerOptions TrackedVolume::Core::OptionsOfTracker(const VolumeManifest& manif
 
 // Folders that a Resize() left when it was interrupted.
 absl::Status TrackedVolume::Core::RemoveOldTrackers() const {
-  absl::StatusOr<std::vector<std::string>> names = claim_->folder().List();
+  absl::StatusOr<std::vector<std::string>> names = folder_->List();
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (!name.starts_with(kTrackerPrefix) || name == TrackerName(manifest_.tracker)) continue;
     std::error_code error;
     std::filesystem::remove_all(absl::StrCat(path_, "/", name), error);
-    if (error) return FileError(claim_->folder().Shown(name), error.value());
+    if (error) return FileError(folder_->Shown(name), error.value());
   }
   return absl::OkStatus();
 }
@@ -65,6 +65,7 @@ absl::Status TrackedVolume::Core::OpenParts() {
   absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*folder);
   if (!claim.ok()) return claim.status();
   claim_ = *std::move(claim);
+  folder_ = std::make_unique<const Folder>(*folder);
   absl::StatusOr<VolumeManifest> manifest = ReadVolumeManifest(*folder);
   if (!manifest.ok()) return manifest.status();
   manifest_ = *std::move(manifest);
@@ -193,6 +194,7 @@ absl::Status TrackedVolume::Core::Close() {
   tracker_.reset();
   chain_.reset();
   copies_.clear();
+  claim_.reset();
   return status;
 }
 

@@ -19,6 +19,7 @@
 #include "cbt/change_chain.h"
 #include "cbt/change_tracker.h"
 #include "map/folder/folder.h"
+#include "map/folder/process_mark.h"
 #include "volume/snapshot_copy.h"
 #include "volume/tracked_volume.h"
 #include "volume/volume_folder.h"
@@ -103,7 +104,9 @@ class TrackedVolume::Core {
 
   const std::string path_;
   const OpenOptions options_;
-  std::unique_ptr<FolderClaim> claim_;
+  const ProcessMark process_;
+  std::unique_ptr<FolderClaim> claim_;  // until Close()
+  std::unique_ptr<const Folder> folder_;
   std::unique_ptr<const Folder> snapshot_files_;
   std::unique_ptr<const Folder> copying_files_;
   VolumeManifest manifest_;  // changes under admin_, except for the constant name and granularity

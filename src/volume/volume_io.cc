@@ -42,7 +42,7 @@ bool CannotAllocate(int error) noexcept {
 }  // namespace
 
 absl::Status TrackedVolume::Core::CheckUsable() const {
-  if (!claim_->IsOurs()) return CopiedByFork("the volume");
+  if (!process_.IsOurs()) return CopiedByFork("the volume");
   if (!open_.load(std::memory_order_relaxed)) {
     return absl::FailedPreconditionError("the volume is closed");
   }
@@ -66,10 +66,10 @@ absl::Status TrackedVolume::Core::Read(uint64_t offset, std::span<uint8_t> out) 
     const ssize_t got = Retry([&] {
       return ::pread(data_.number(), out.data(), out.size(), static_cast<off_t>(offset));
     });
-    if (got < 0) return FileError(claim_->folder().Shown(kDataName), errno);
+    if (got < 0) return FileError(folder_->Shown(kDataName), errno);
     if (got == 0) {
-      return absl::DataLossError(absl::StrCat(claim_->folder().Shown(kDataName),
-                                              ": is shorter than the volume's capacity"));
+      return absl::DataLossError(
+          absl::StrCat(folder_->Shown(kDataName), ": is shorter than the volume's capacity"));
     }
     out = out.subspan(static_cast<size_t>(got));
     offset += static_cast<uint64_t>(got);
@@ -94,13 +94,13 @@ absl::Status TrackedVolume::Core::Changing(Extent extent, Change change) {
   }
   if (error == 0) error = change();
   write->End();
-  return error == 0 ? absl::OkStatus() : FileError(claim_->folder().Shown(kDataName), error);
+  return error == 0 ? absl::OkStatus() : FileError(folder_->Shown(kDataName), error);
 }
 
 absl::Status TrackedVolume::Core::CheckNotLost() const {
   const int error = lost_.load();
   if (error == 0) return absl::OkStatus();
-  return FileError(absl::StrCat(claim_->folder().Shown(kDataName),
+  return FileError(absl::StrCat(folder_->Shown(kDataName),
                                 ": an earlier flush failed, so writes may be lost; reopen"),
                    error);
 }
@@ -156,7 +156,7 @@ absl::StatusOr<std::vector<VolumeExtent>> TrackedVolume::Core::Extents(Extent ex
   while (extent.length > 0 && parts.size() < most) {
     DataRun run;
     if (const int error = FindRun(data_.number(), extent, run); error != 0) {
-      return FileError(claim_->folder().Shown(kDataName), error);
+      return FileError(folder_->Shown(kDataName), error);
     }
     parts.push_back({{extent.offset, run.end - extent.offset}, run.hole});
     extent = {run.end, extent.end() - run.end};

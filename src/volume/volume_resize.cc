@@ -38,9 +38,9 @@ absl::Status TrackedVolume::Core::SwitchTracker(const VolumeManifest& next,
   if (!changes.ok()) return changes.status();
   if (absl::Status status = MarkAll(*changes, *tracker); !status.ok()) return status;
   if (absl::Status status = tracker->Checkpoint(); !status.ok()) return status;
-  if (absl::Status status = WriteVolumeManifest(claim_->folder(), next); !status.ok()) {
+  if (absl::Status status = WriteVolumeManifest((*folder_), next); !status.ok()) {
     // Either manifest may be on disk, and no write may be in one tracker only.
-    if (!WriteVolumeManifest(claim_->folder(), manifest_).ok()) open_.store(false);
+    if (!WriteVolumeManifest((*folder_), manifest_).ok()) open_.store(false);
     return status;
   }
   manifest_ = next;
@@ -67,9 +67,9 @@ absl::Status TrackedVolume::Core::Resize(uint64_t capacity) {
   RemoveFolder(options.directory);
   absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker = ChangeTracker::Create(options);
   absl::Status status = tracker.status();
-  if (status.ok()) status = claim_->folder().Sync();
+  if (status.ok()) status = folder_->Sync();
   if (status.ok() && ::ftruncate(data_.number(), static_cast<off_t>(capacity)) != 0) {
-    status = FileError(claim_->folder().Shown(kDataName), errno);
+    status = FileError(folder_->Shown(kDataName), errno);
   }
   if (status.ok()) status = Sync();
   const std::string old_folder = OptionsOfTracker(manifest_, {}).directory;
@@ -85,7 +85,7 @@ absl::Status TrackedVolume::Core::Resize(uint64_t capacity) {
   if (!open_.load()) return status;
   RemoveFolder(options.directory);
   if (::ftruncate(data_.number(), static_cast<off_t>(before)) != 0) {
-    NoteError(FileError(claim_->folder().Shown(kDataName), errno));
+    NoteError(FileError(folder_->Shown(kDataName), errno));
   }
   return status;
 }
