@@ -18,8 +18,8 @@
 namespace cbt::volume {
 
 struct ControlServerOptions {
-  std::string path;      // of the socket, at most 107 bytes
-  unsigned mode = 0660;  // of the socket's file
+  std::string path = {};  // of the socket, at most 107 bytes
+  unsigned mode = 0660;   // of the socket's file
   size_t max_clients = 16;
   // A client that is silent for so long is disconnected.
   unsigned idle_seconds = 300;
@@ -56,7 +56,7 @@ class ControlServer {
 // server answers something else than is documented.
 class ControlClient {
  public:
-  // Errors: UNAVAILABLE if nobody listens at `path`, NOT_FOUND if it does not exist,
+  // Errors: UNAVAILABLE if no server listens at `path`, NOT_FOUND if it does not exist,
   //         PERMISSION_DENIED, INVALID_ARGUMENT for the path. `timeout_seconds` (> 0) bounds each
   //         request.
   static absl::StatusOr<std::unique_ptr<ControlClient>> Connect(const std::string& path,

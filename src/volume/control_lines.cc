@@ -172,7 +172,7 @@ absl::StatusOr<ControlRequest> DecodeRequest(std::string_view line) {
                                          [&](const KindName& each) { return each.name == name; });
   if (named == kKinds.end()) {
     return absl::InvalidArgumentError(
-        "\"request\" is none of snapshot, delete, list, find, resize, status");
+        "expected a \"request\" of snapshot, delete, list, find, resize, status");
   }
   ControlRequest request{.kind = named->kind};
   if (request.kind == Kind::kSnapshot || request.kind == Kind::kDelete ||

@@ -124,7 +124,7 @@ class ControlServer::Core {
     return absl::AlreadyExistsError(absl::StrCat(options_.path, ": is in use"));
   }
 
-  // Removes a socket that nobody listens at.
+  // Removes a socket that no server listens at.
   absl::Status MakeRoom(const sockaddr_un& address) const {
     struct stat stat;
     if (::lstat(options_.path.c_str(), &stat) != 0) {

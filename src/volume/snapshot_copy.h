@@ -37,11 +37,11 @@ class SnapshotCopy {
                                                              int64_t created_ns, int data);
 
   // The copy that an earlier process began.
-  // Errors: NOT_FOUND if there is none, ABORTED if it can't be continued; file errors.
+  // Errors: NOT_FOUND without one, ABORTED if it can't be continued; file errors.
   static absl::StatusOr<std::shared_ptr<SnapshotCopy>> Resume(const Folder& copying,
                                                               const std::string& name, int data);
 
-  // What is known about a copy, whether it can be continued or not. NOT_FOUND if there is none.
+  // What is known about a copy, whether it can be continued or not. NOT_FOUND without one.
   static absl::StatusOr<SnapshotInfo> ReadInfo(const Folder& copying, const std::string& name);
 
   SnapshotCopy(const SnapshotCopy&) = delete;

@@ -188,7 +188,7 @@ class TrackedVolume {
   //         there is no snapshot then, and the call can be repeated.
   absl::StatusOr<SnapshotInfo> TakeSnapshot(const std::string& id);
 
-  // Deletes a snapshot at any position, ready or not; OK if there is none. Deltas over it stay: the
+  // Deletes a snapshot at any position, ready or not; OK without one. Deltas over it stay: the
   // maps on both sides of it are united. The id can be used again.
   // Errors: INVALID_ARGUMENT for the id; file errors: the call can be repeated, and the snapshot
   // may

@@ -49,7 +49,7 @@ struct SnapshotRecord {
   SnapshotInfo info = {};
 };
 
-// What the file of a complete snapshot says about it. NOT_FOUND if there is none.
+// What the file of a complete snapshot says about it. NOT_FOUND if it is missing.
 absl::StatusOr<SnapshotInfo> ReadSnapshotFile(const Folder& snapshots, const std::string& name);
 
 // The snapshots of the chain that have a file, oldest first.

@@ -220,7 +220,7 @@ void Unload() { delete std::exchange(served, nullptr); }
 
 constexpr char kHelp[] =
     "folder=FOLDER       (required) the folder of the volume\n"
-    "size=SIZE           makes the volume if there is none\n"
+    "size=SIZE           makes the volume if it is missing\n"
     "image=FILE          what a new volume starts with\n"
     "control=SOCKET      a Unix socket for snapshots, resizing and status\n"
     "copy=true           copies snapshots even where files can be cloned\n"
