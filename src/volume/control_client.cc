@@ -24,9 +24,10 @@ class ControlClient::Core {
     if (!broken_.ok()) return broken_;
     const auto deadline = LineChannel::Clock::now() + timeout_;
     broken_ = channel_.Write(Encode(request), deadline);
-    absl::StatusOr<std::string> line = broken_;
     // A server that refuses the connection says why before it closes it.
-    if (broken_.ok() || absl::IsUnavailable(broken_)) line = channel_.Read(deadline);
+    const bool may_answer = broken_.ok() || absl::IsUnavailable(broken_);
+    const absl::StatusOr<std::string> line =
+        may_answer ? channel_.Read(deadline) : absl::StatusOr<std::string>(broken_);
     if (!line.ok()) {
       broken_ = line.status();
       if (absl::IsOutOfRange(broken_)) broken_ = absl::InternalError(broken_.message());
@@ -38,6 +39,7 @@ class ControlClient::Core {
       return broken_;
     }
     if (!answer->status.ok()) return answer->status;
+    if (!broken_.ok()) return broken_;
     return answer;
   }
 

@@ -165,6 +165,10 @@ absl::StatusOr<std::shared_ptr<SnapshotCopy>> SnapshotCopy::Resume(const Folder&
   if (boot != AnyBoot() && (boot != current || current.front() == '?')) return lost;
   std::shared_ptr<SnapshotCopy> copy(new SnapshotCopy(copying, name, header->info, data));
   copy->copied_ = *std::move(copied);
+  // Finish() may have come as far as to make it read-only.
+  if (::fchmodat(copying.descriptor(), name.c_str(), S_IRUSR | S_IWUSR | S_IRGRP, 0) != 0) {
+    return errno == ENOENT ? lost : FileError(copying.Shown(name), errno);
+  }
   absl::StatusOr<OwnedDescriptor> target = copying.OpenFile(name, O_RDWR | O_NOFOLLOW);
   if (absl::IsNotFound(target.status())) return lost;
   if (!target.ok()) return target.status();

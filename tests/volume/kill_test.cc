@@ -59,6 +59,7 @@ Versions VersionsOf(const std::vector<uint8_t>& bytes) {
 class KillTest : public testing::TestWithParam<bool> {
  protected:
   void Serve() {
+    unlink((scratch_ / "nbd").c_str());  // which nbdkit does not replace
     server_ = std::make_unique<test::ChildProcess>(
         std::vector<std::string>{"nbdkit", "-f", "-t", "8", "-U", scratch_ / "nbd",
                                  CBT_NBDKIT_PLUGIN, "folder=" + folder_,

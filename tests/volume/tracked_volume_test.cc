@@ -207,8 +207,8 @@ TEST_P(TrackedVolumeTest, RandomHistoriesAreReportedExactly) {
 TEST_P(TrackedVolumeTest, SnapshotHasThePointInTimeAtWhichItWasTaken) {
   const Place place(GetParam());
   if (!place.why_not().empty()) GTEST_SKIP() << place.why_not();
-  const auto volume = MakeAndOpen(place / "v", 48_MiB, place.options());
-  std::vector<uint8_t> bytes(48_MiB);
+  const auto volume = MakeAndOpen(place / "v", 16_MiB, place.options());
+  std::vector<uint8_t> bytes(16_MiB);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i / kG * 7 + i);
   ASSERT_OK(volume->Write(0, bytes, Durability::kCached));
   ASSERT_OK(volume->TakeSnapshot("first"));
@@ -217,14 +217,14 @@ TEST_P(TrackedVolumeTest, SnapshotHasThePointInTimeAtWhichItWasTaken) {
     writers.emplace_back([&, t] {
       test::SeededRandom random(t + 1);
       for (int i = 0; i < 400; ++i) {
-        EXPECT_OK(Fill(*volume, random() % (48_MiB / kG - 2) * kG + 100, kG, 255));
+        EXPECT_OK(Fill(*volume, random() % (16_MiB / kG - 2) * kG + 100, kG, 255));
       }
     });
   }
   for (std::thread& writer : writers) writer.join();
   ASSERT_OK(volume->TakeSnapshot("second"));
   const std::vector<uint8_t> second = BytesOf(*volume);
-  ASSERT_OK(volume->Trim({0, 48_MiB}, Durability::kCached));
+  ASSERT_OK(volume->Trim({0, 16_MiB}, Durability::kCached));
   ASSERT_TRUE(volume->WaitForCopies(60));
   EXPECT_EQ(BytesOf(ValueOf(volume->SnapshotPath("first"))), bytes);
   EXPECT_EQ(BytesOf(ValueOf(volume->SnapshotPath("second"))), second);
@@ -520,10 +520,10 @@ TEST(TrackedVolumeTest, FailedWriteHarmsNothing) {
 // The disk becomes full while a snapshot is copied: it is dropped, and the volume goes on.
 TEST(TrackedVolumeTest, FullDiskDropsTheCopyAndNotTheVolume) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
-  const test::LoopMount disk({.mkfs = "mke2fs -q -t ext4 -O ^has_journal", .mib = 64});
+  const test::LoopMount disk({.mkfs = "mke2fs -q -t ext4 -O ^has_journal", .mib = 32});
   if (!disk.mounted()) GTEST_SKIP() << disk.why_not();
-  const auto volume = MakeAndOpen(disk / "v", 48_MiB, {.always_copy = true});
-  ASSERT_OK(Fill(*volume, 0, 24_MiB, 1));
+  const auto volume = MakeAndOpen(disk / "v", 24_MiB, {.always_copy = true});
+  ASSERT_OK(Fill(*volume, 0, 12_MiB, 1));
   ASSERT_OK(volume->Flush());
   ASSERT_OK(volume->TakeSnapshot("fits"));
   ASSERT_TRUE(volume->WaitForCopies(60));
@@ -532,13 +532,13 @@ TEST(TrackedVolumeTest, FullDiskDropsTheCopyAndNotTheVolume) {
   ASSERT_OK(Fill(*volume, 1_MiB, kG, 2));
   const auto taken = volume->TakeSnapshot("does-not");
   if (taken.ok()) {
-    for (uint64_t at = 0; at < 24_MiB; at += 1_MiB) ASSERT_OK(Fill(*volume, at, kG, 3));
+    for (uint64_t at = 0; at < 12_MiB; at += 1_MiB) ASSERT_OK(Fill(*volume, at, kG, 3));
     ASSERT_TRUE(volume->WaitForCopies(60));
     EXPECT_TRUE(absl::IsNotFound(volume->FindSnapshot("does-not").status()));
     EXPECT_NE(volume->status().last_error, "");
   } else {
     EXPECT_TRUE(absl::IsResourceExhausted(taken.status())) << taken.status();
-    for (uint64_t at = 0; at < 24_MiB; at += 1_MiB) ASSERT_OK(Fill(*volume, at, kG, 3));
+    for (uint64_t at = 0; at < 12_MiB; at += 1_MiB) ASSERT_OK(Fill(*volume, at, kG, 3));
   }
   EXPECT_EQ(BytesOf(ValueOf(volume->SnapshotPath("fits"))), before);
   // Deleting makes room, and the call can be repeated.

@@ -76,8 +76,13 @@ class VolumeModel {
   static std::set<uint64_t> Differing(const std::vector<uint8_t>& base,
                                       const std::vector<uint8_t>& target, size_t granularity) {
     std::set<uint64_t> blocks;
-    for (size_t i = 0; i < target.size(); ++i) {
-      if (target[i] != (i < base.size() ? base[i] : 0)) blocks.insert(i / granularity);
+    for (size_t begin = 0; begin < target.size(); begin += granularity) {
+      const size_t end = std::min(begin + granularity, target.size());
+      for (size_t i = begin; i < end; ++i) {
+        if (target[i] == (i < base.size() ? base[i] : 0)) continue;
+        blocks.insert(begin / granularity);
+        break;
+      }
     }
     return blocks;
   }
