@@ -149,6 +149,11 @@ if(CBT_WITH_GRPC)
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt FILES_MATCHING PATTERN "*.h")
 endif()
 
+# Where nbdkit of the same prefix looks for plugins; under another prefix it needs the file's path.
+if(CBT_HAS_NBDKIT)
+  install(TARGETS cbt_nbdkit_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/nbdkit/plugins)
+endif()
+
 # Laid out as in the source tree, so that links between documents work.
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR})

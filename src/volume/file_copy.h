@@ -1,0 +1,37 @@
+// Copies of sparse files: whole clones, and ranges without their holes; and what both need.
+#ifndef CBT_VOLUME_FILE_COPY_H_
+#define CBT_VOLUME_FILE_COPY_H_
+
+#include <cstdint>
+#include <span>
+
+#include "cbt/extent.h"
+
+namespace cbt::volume {
+
+// Makes the file `to` a clone of `from` that shares its blocks (FICLONE). Returns 0 or an error
+// number.
+int CloneFile(int from, int to) noexcept;
+
+// True for the errors of file systems, and of pairs of files, that can't be cloned.
+bool CannotClone(int error) noexcept;
+
+// Makes the bytes of `range` in `to` equal to those in `from`, where `to` reads as zeros. Holes
+// stay holes; where the file system reports none, everything is copied. Returns 0 or an error
+// number.
+int CopyRange(int from, int to, Extent range) noexcept;
+
+// Writes all of `bytes` at `offset`. Returns 0 or an error number.
+int WriteAt(int file, std::span<const uint8_t> bytes, uint64_t offset) noexcept;
+
+// The part of `range` that begins with it and is data or a hole throughout.
+struct DataRun {
+  uint64_t end = 0;  // bytes
+  bool hole = false;
+};
+// Requires: range.length > 0. Returns 0 or an error number.
+int FindRun(int file, Extent range, DataRun& run) noexcept;
+
+}  // namespace cbt::volume
+
+#endif  // CBT_VOLUME_FILE_COPY_H_

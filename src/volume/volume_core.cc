@@ -1,0 +1,237 @@
+#include "volume/volume_core.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace cbt::volume {
+namespace {
+
+// How much is copied before another snapshot has its turn.
+constexpr uint64_t kRegionsAtOnce = 64;
+
+}  // namespace
+
+TrackedVolume::Core::~Core() {
+  if (!worker_.joinable()) return;
+  if (!process_.IsOurs()) {
+    worker_.detach();  // a forked child does not have it
+    return;
+  }
+  {
+    const std::lock_guard<std::mutex> lock(work_mutex_);
+    stopping_ = true;
+  }
+  work_changed_.notify_all();
+  worker_.join();
+}
+
+TrackerOptions TrackedVolume::Core::OptionsOfTracker(const VolumeManifest& manifest,
+                                                     const std::string& base) const {
+  TrackerOptions options;
+  options.geometry = {.capacity = manifest.capacity, .granularity = manifest.granularity};
+  options.volume = manifest.name;
+  options.base = base;
+  options.directory = absl::StrCat(path_, "/", TrackerName(manifest.tracker));
+  options.region_bytes = manifest.region_bytes;
+  return options;
+}
+
+// Folders that a Resize() left when it was interrupted.
+absl::Status TrackedVolume::Core::RemoveOldTrackers() const {
+  absl::StatusOr<std::vector<std::string>> names = folder_->List();
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    if (!name.starts_with(kTrackerPrefix) || name == TrackerName(manifest_.tracker)) continue;
+    std::error_code error;
+    std::filesystem::remove_all(absl::StrCat(path_, "/", name), error);
+    if (error) return FileError(folder_->Shown(name), error.value());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrackedVolume::Core::OpenParts() {
+  absl::StatusOr<Folder> folder = Folder::Open(path_);
+  if (!folder.ok()) return folder.status();
+  absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*folder);
+  if (!claim.ok()) return claim.status();
+  claim_ = *std::move(claim);
+  folder_ = std::make_unique<const Folder>(*folder);
+  absl::StatusOr<VolumeManifest> manifest = ReadVolumeManifest(*folder);
+  if (!manifest.ok()) return manifest.status();
+  manifest_ = *std::move(manifest);
+  capacity_.store(manifest_.capacity);
+
+  // Everything but the manifest has to be there.
+  const auto lost = [](absl::Status status) {
+    return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
+  };
+  absl::StatusOr<OwnedDescriptor> data = folder->OpenFile(kDataName, O_RDWR | O_NOFOLLOW);
+  if (!data.ok()) return lost(data.status());
+  data_ = *std::move(data);
+  struct stat stat;
+  if (::fstat(data_.number(), &stat) != 0) return FileError(folder->Shown(kDataName), errno);
+  if (!S_ISREG(stat.st_mode) || static_cast<uint64_t>(stat.st_size) < manifest_.capacity) {
+    return absl::DataLossError(absl::StrCat(folder->Shown(kDataName), ": has ", stat.st_size,
+                                            " bytes, the volume ", manifest_.capacity));
+  }
+  // A Resize() that was interrupted; nothing has been written there.
+  if (static_cast<uint64_t>(stat.st_size) > manifest_.capacity &&
+      ::ftruncate(data_.number(), static_cast<off_t>(manifest_.capacity)) != 0) {
+    return FileError(folder->Shown(kDataName), errno);
+  }
+  for (auto [name, place] :
+       {std::pair(kSnapshotsName, &snapshot_files_), std::pair(kCopyingName, &copying_files_)}) {
+    absl::StatusOr<Folder> opened = Folder::Open(absl::StrCat(path_, "/", name));
+    if (!opened.ok()) return lost(opened.status());
+    *place = std::make_unique<const Folder>(*std::move(opened));
+  }
+  if (absl::Status status = RemoveOldTrackers(); !status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
+      ChangeChain::Open(absl::StrCat(path_, "/", kChainName), ChangeChain::Access::kChange);
+  if (!chain.ok()) return lost(chain.status());
+  chain_ = *std::move(chain);
+  absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker =
+      ChangeTracker::Recover(OptionsOfTracker(manifest_, {}));
+  if (!tracker.ok()) return lost(tracker.status());
+  tracker_ = *std::move(tracker);
+  return absl::OkStatus();
+}
+
+// Copies that can't be continued are dropped with everything else that is in their folder.
+absl::Status TrackedVolume::Core::ResumeCopies() {
+  absl::StatusOr<std::vector<std::string>> names = copying_files_->List();
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    if (name.ends_with(kCopiedSuffix)) continue;
+    absl::StatusOr<std::shared_ptr<SnapshotCopy>> copy =
+        SnapshotCopy::Resume(*copying_files_, name, data_.number());
+    if (copy.ok()) {
+      copies_.push_back(*std::move(copy));
+    } else if (absl::IsAborted(copy.status()) || absl::IsNotFound(copy.status())) {
+      NoteError(copy.status());
+      if (!RemoveCopyFiles(*copying_files_, name)) {
+        return FileError(copying_files_->Shown(name), errno);
+      }
+    } else {
+      return copy.status();
+    }
+  }
+  for (const std::string& name : *names) {
+    if (!name.ends_with(kCopiedSuffix)) continue;
+    const std::string id = name.substr(0, name.size() - kCopiedSuffix.size());
+    absl::StatusOr<bool> has = copying_files_->Has(id);
+    if (!has.ok()) return has.status();
+    if (!*has) copying_files_->Remove(name.c_str());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrackedVolume::Core::Open() {
+  if (absl::Status status = OpenParts(); !status.ok()) return status;
+  if (absl::Status status = ResumeCopies(); !status.ok()) return status;
+  if (absl::Status status = FinishEpoch(); !status.ok()) return status;
+  absl::StatusOr<std::vector<SnapshotRecord>> complete = ReadSnapshots(*chain_, *snapshot_files_);
+  if (!complete.ok()) return complete.status();
+  // In the order of the chain, with the copies. A copy that the chain does not have was never
+  // begun.
+  records_.clear();
+  Copies copies;
+  auto next = complete->begin();
+  for (const ChainSnapshot& entry : chain_->snapshots()) {
+    if (next != complete->end() && next->name == entry.id) {
+      records_.push_back(std::move(*next++));
+      continue;
+    }
+    for (const std::shared_ptr<SnapshotCopy>& copy : copies_) {
+      if (copy->name() != entry.id || copy->info().size != entry.capacity) continue;
+      records_.push_back({entry.id, copy->info()});
+      copies.push_back(copy);
+    }
+  }
+  std::swap(copies, copies_);
+  for (const std::shared_ptr<SnapshotCopy>& copy : copies) {
+    if (std::find(copies_.begin(), copies_.end(), copy) == copies_.end() &&
+        !RemoveCopyFiles(*copying_files_, copy->name())) {
+      return FileError(copying_files_->Shown(copy->name()), errno);
+    }
+  }
+  to_copy_ = copies_;
+  if (absl::Status status = RemoveHidden(); !status.ok()) NoteError(status);
+  open_.store(true);
+  worker_ = std::thread([this] { Work(); });
+  return absl::OkStatus();
+}
+
+absl::Status TrackedVolume::Core::Close() {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  const std::lock_guard<std::mutex> only(close_);
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  {
+    const std::lock_guard<std::mutex> lock(work_mutex_);
+    stopping_ = true;
+  }
+  work_changed_.notify_all();
+  worker_.join();
+  const std::lock_guard<std::mutex> admin(admin_);
+  gate_.Shut();
+  absl::Status status = Sync();
+  for (const std::shared_ptr<SnapshotCopy>& copy : copies_) {
+    if (absl::Status suspended = copy->Suspend(); status.ok()) status = suspended;
+  }
+  if (absl::Status closed = tracker_->Close(); status.ok()) status = closed;
+  open_.store(false);
+  const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
+  tracker_.reset();
+  chain_.reset();
+  copies_.clear();
+  claim_.reset();
+  return status;
+}
+
+void TrackedVolume::Core::NoteError(const absl::Status& status) {
+  const std::lock_guard<std::mutex> lock(work_mutex_);
+  last_error_ = std::string(status.message());
+}
+
+// Copies snapshots and saves the tracker's state, until Close().
+void TrackedVolume::Core::Work() {
+  using Clock = std::chrono::steady_clock;
+  const std::chrono::seconds interval(options_.checkpoint_seconds);
+  Clock::time_point due = Clock::now() + interval;
+  for (size_t turn = 0;; ++turn) {
+    std::shared_ptr<SnapshotCopy> copy;
+    {
+      std::unique_lock<std::mutex> lock(work_mutex_);
+      const auto has_work = [this] { return stopping_ || !to_copy_.empty(); };
+      if (options_.checkpoint_seconds == 0) {
+        work_changed_.wait(lock, has_work);
+      } else {
+        work_changed_.wait_until(lock, due, has_work);
+      }
+      if (stopping_) return;
+      if (!to_copy_.empty()) copy = to_copy_[turn % to_copy_.size()];
+    }
+    if (copy != nullptr && !copy->Continue(kRegionsAtOnce)) FinishCopy(copy);
+    if (options_.checkpoint_seconds == 0 || Clock::now() < due) continue;
+    if (written_.exchange(false)) {
+      const std::lock_guard<std::mutex> admin(admin_);
+      if (absl::Status status = tracker_->Checkpoint(); !status.ok()) {
+        written_.store(true);
+        NoteError(status);
+      }
+    }
+    due = Clock::now() + interval;
+  }
+}
+
+}  // namespace cbt::volume
