@@ -21,6 +21,7 @@ void AddChain(CLI::App& app, Command& command);
 void AddConform(CLI::App& app, Command& command);
 void AddDelta(CLI::App& app, Command& command);
 void AddDescribe(CLI::App& app, Command& command);
+void AddDriver(CLI::App& app, Command& command);
 void AddList(CLI::App& app, Command& command);
 void AddMap(CLI::App& app, Command& command);
 void AddRelay(CLI::App& app, Command& command);

@@ -34,6 +34,25 @@ int PortOf(int fd) {
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<HttpPage>> HttpPage::Serve(const std::string& endpoint,
+                                                          Pages pages) {
+  const size_t colon = endpoint.rfind(':');
+  if (colon == std::string::npos || colon + 1 == endpoint.size() ||
+      endpoint.find_first_not_of("0123456789", colon + 1) != std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("HTTP endpoint: '", endpoint, "': expected host:port"));
+  }
+  try {
+    return std::make_unique<HttpPage>(endpoint.substr(0, colon), endpoint.substr(colon + 1),
+                                      std::move(pages));
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception&) {
+    return absl::UnavailableError(
+        absl::StrCat("HTTP endpoint: ", endpoint, ": can't listen on this address"));
+  }
+}
+
 HttpPage::HttpPage(const std::string& host, const std::string& port, Pages pages)
     : pages_(std::move(pages)) {
   try {

@@ -5,12 +5,14 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "cbt/units.h"
 
 namespace cbt::ops {
@@ -31,6 +33,10 @@ class HttpPage {
 
   // Makes the answer for a path of a GET, called on the page's thread; nothing: 404.
   using Pages = std::function<std::optional<HttpAnswer>(std::string_view path)>;
+
+  // Listens on `endpoint`, host:port; an empty host is every address of this machine, port 0 any.
+  // Errors: INVALID_ARGUMENT for a malformed endpoint, UNAVAILABLE if listening fails.
+  static absl::StatusOr<std::unique_ptr<HttpPage>> Serve(const std::string& endpoint, Pages pages);
 
   // Listens on `host`:`port` (an empty host: every address of this machine; port 0: any). Throws
   // std::runtime_error if it can't listen, std::system_error and std::bad_alloc.

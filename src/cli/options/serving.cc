@@ -198,12 +198,8 @@ void AddTelemetryOptions(CLI::App& subcommand, ServingArguments& arguments) {
       .add_option("--metrics", arguments.metrics,
                   "Serve Prometheus metrics at http://ADDR/metrics (host:port)")
       ->type_name("ADDR");
-  AddChoiceOption<rpc::LogLevel>(
-      subcommand, "--log-level", arguments.log_level, NamedLevels(),
-      "Log streams to stderr or --log-file: debug, info, warning or error")
-      ->type_name("LEVEL");
-  subcommand.add_option("--log-file", arguments.log_file, "Append the log to this file")
-      ->type_name("FILE");
+  AddLogOptions(subcommand, arguments,
+                "Log streams to stderr or --log-file: debug, info, warning or error");
 }
 
 // Throws CLI::ValidationError unless the number is from 1 to `most`.
@@ -286,6 +282,28 @@ void AddTime(CLI::App& subcommand, const char* option, std::chrono::milliseconds
       ->default_str(shown);
 }
 
+void AddLogOptions(CLI::App& subcommand, ServingArguments& arguments, const char* level) {
+  AddChoiceOption<rpc::LogLevel>(subcommand, "--log-level", arguments.log_level, NamedLevels(),
+                                 level)
+      ->type_name("LEVEL");
+  subcommand.add_option("--log-file", arguments.log_file, "Append the log to this file")
+      ->type_name("FILE");
+}
+
+void AddLifeOptions(CLI::App& subcommand, ServingArguments& arguments, const char* grace) {
+  subcommand
+      .add_option_function<std::string>(
+          "--ready-fd",
+          [&arguments](const std::string& text) {
+            const absl::StatusOr<uint64_t> value = ParseNumber(text, 1 << 20);
+            if (!value.ok()) throw CLI::ValidationError("--ready-fd", MessageOf(value.status()));
+            arguments.ready_descriptor = static_cast<int>(*value);
+          },
+          "When ready for clients, write the address to this descriptor and close it")
+      ->type_name("N");
+  AddTime(subcommand, "--grace", arguments.grace, grace, "5");
+}
+
 void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,
                        std::vector<rpc::Api> apis) {
   arguments.apis = std::move(apis);
@@ -326,18 +344,7 @@ void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,
   AddTime(subcommand, "--stall-time", arguments.stall_time,
           "Cancel a stream whose client reads nothing for this long", "300");
   AddConnectionOptions(subcommand, arguments.connection);
-  subcommand
-      .add_option_function<std::string>(
-          "--ready-fd",
-          [&arguments](const std::string& text) {
-            const absl::StatusOr<uint64_t> value = ParseNumber(text, 1 << 20);
-            if (!value.ok()) throw CLI::ValidationError("--ready-fd", MessageOf(value.status()));
-            arguments.ready_descriptor = static_cast<int>(*value);
-          },
-          "When ready for clients, write the address to this descriptor and close it")
-      ->type_name("N");
-  AddTime(subcommand, "--grace", arguments.grace,
-          "Time for open streams to finish after SIGTERM or SIGINT", "5");
+  AddLifeOptions(subcommand, arguments, "Time for open streams to finish after SIGTERM or SIGINT");
 }
 
 absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments) {

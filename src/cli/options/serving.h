@@ -49,6 +49,11 @@ struct ServingArguments {
 void AddTime(CLI::App& subcommand, const char* option, std::chrono::milliseconds& time,
              const char* what, const char* shown);
 
+// Adds --log-level and --log-file, and --ready-fd and --grace: options of every process that
+// serves. `level` and `grace` are the help texts of the two options of that name.
+void AddLogOptions(CLI::App& subcommand, ServingArguments& arguments, const char* level);
+void AddLifeOptions(CLI::App& subcommand, ServingArguments& arguments, const char* grace);
+
 // Adds the options; `arguments` must outlive the parsing. `apis`: the default of --api.
 void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,
                        std::vector<rpc::Api> apis);

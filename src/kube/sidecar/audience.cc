@@ -21,7 +21,7 @@ std::string PublishedAudience(const std::string& configured, const std::string& 
 }
 
 Audience::Audience(std::string fixed, bool publishes, const Driver& driver, Objects& watched,
-                   Objects& live, EventLog& log)
+                   Objects& live, ops::EventLog& log)
     : fixed_(std::move(fixed)),
       publishes_(publishes),
       driver_(driver),

@@ -6,8 +6,8 @@
 
 #include "kube/sidecar/answer_cache.h"
 #include "kube/sidecar/driver.h"
-#include "kube/sidecar/event_log.h"
 #include "kube/sidecar/objects.h"
+#include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {
 
@@ -21,7 +21,7 @@ class Audience {
   // Otherwise that of the SnapshotMetadataService object named as the driver, from `watched` as
   // long as that is current, else from `live`, at most once a second. All must outlive the object.
   Audience(std::string fixed, bool publishes, const Driver& driver, Objects& watched, Objects& live,
-           EventLog& log);
+           ops::EventLog& log);
 
   // Calls `done` once, during the call or later, with the audience, which is not empty. Errors:
   // UNAVAILABLE.
@@ -33,7 +33,7 @@ class Audience {
   const Driver& driver_;
   Objects& watched_;
   Objects& live_;
-  EventLog& log_;
+  ops::EventLog& log_;
   AnswerCache<std::string> kept_;
 };
 

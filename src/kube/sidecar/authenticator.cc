@@ -9,7 +9,7 @@
 namespace cbt::kube::sidecar {
 
 TokenReviewer::TokenReviewer(Client& client, Audience& audience, std::chrono::milliseconds timeout,
-                             EventLog& log)
+                             ops::EventLog& log)
     : client_(client),
       audience_(audience),
       timeout_(timeout),

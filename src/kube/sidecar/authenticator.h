@@ -9,7 +9,7 @@
 #include "cbt/rpc/access.h"
 #include "kube/sidecar/answer_cache.h"
 #include "kube/sidecar/audience.h"
-#include "kube/sidecar/event_log.h"
+#include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {
 
@@ -24,7 +24,7 @@ class TokenReviewer final : public rpc::Authenticator {
 
   // The object must live until the client's end.
   TokenReviewer(Client& client, Audience& audience, std::chrono::milliseconds timeout,
-                EventLog& log);
+                ops::EventLog& log);
 
   void Authenticate(const Secret& token, rpc::Done<rpc::Principal> done) override;
 
@@ -35,7 +35,7 @@ class TokenReviewer final : public rpc::Authenticator {
   Client& client_;
   Audience& audience_;
   const std::chrono::milliseconds timeout_;
-  EventLog& log_;
+  ops::EventLog& log_;
   AnswerCache<rpc::Principal> kept_;
 };
 

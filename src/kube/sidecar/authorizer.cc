@@ -41,7 +41,8 @@ QuestionKey KeyOfQuestion(const UserInfo& user, const std::string& name_space) {
 
 }  // namespace
 
-AccessReviewer::AccessReviewer(Client& client, std::chrono::milliseconds timeout, EventLog& log)
+AccessReviewer::AccessReviewer(Client& client, std::chrono::milliseconds timeout,
+                               ops::EventLog& log)
     : client_(client),
       timeout_(timeout),
       log_(log),

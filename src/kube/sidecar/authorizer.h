@@ -9,7 +9,7 @@
 #include "cbt/kube/reviews.h"
 #include "cbt/rpc/access.h"
 #include "kube/sidecar/answer_cache.h"
-#include "kube/sidecar/event_log.h"
+#include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {
 
@@ -24,7 +24,7 @@ class AccessReviewer final : public rpc::Authorizer {
   static constexpr size_t kMostKept = 4096;
 
   // The object must live until the client's end.
-  AccessReviewer(Client& client, std::chrono::milliseconds timeout, EventLog& log);
+  AccessReviewer(Client& client, std::chrono::milliseconds timeout, ops::EventLog& log);
 
   void Authorize(const rpc::Principal& who, const std::string& name_space,
                  rpc::DoneStatus done) override;
@@ -37,7 +37,7 @@ class AccessReviewer final : public rpc::Authorizer {
 
   Client& client_;
   const std::chrono::milliseconds timeout_;
-  EventLog& log_;
+  ops::EventLog& log_;
   AnswerCache<Allowed> kept_;
 };
 

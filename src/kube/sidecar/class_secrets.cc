@@ -13,7 +13,7 @@
 namespace cbt::kube::sidecar {
 
 ClassSecrets::ClassSecrets(Client& client, const Driver& driver, Objects& watched, Objects& live,
-                           std::chrono::milliseconds timeout, EventLog& log)
+                           std::chrono::milliseconds timeout, ops::EventLog& log)
     : client_(client),
       driver_(driver),
       watched_(watched),

@@ -9,8 +9,8 @@
 #include "cbt/rpc/access.h"
 #include "kube/sidecar/binding.h"
 #include "kube/sidecar/driver.h"
-#include "kube/sidecar/event_log.h"
 #include "kube/sidecar/objects.h"
+#include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {
 
@@ -22,7 +22,7 @@ class ClassSecrets final : public rpc::SecretProvider {
   // All must outlive the object, which must live until the answers of `live` and of the client have
   // come.
   ClassSecrets(Client& client, const Driver& driver, Objects& watched, Objects& live,
-               std::chrono::milliseconds timeout, EventLog& log);
+               std::chrono::milliseconds timeout, ops::EventLog& log);
 
   void GetSecrets(const std::string& name_space, const rpc::ResolvedSnapshots& snapshots,
                   rpc::Done<Secrets> done) override;
@@ -38,7 +38,7 @@ class ClassSecrets final : public rpc::SecretProvider {
   Objects& watched_;
   Objects& live_;
   const std::chrono::milliseconds timeout_;
-  EventLog& log_;
+  ops::EventLog& log_;
 };
 
 }  // namespace cbt::kube::sidecar

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cbt/kube/client.h"
-#include "kube/sidecar/event_log.h"
 #include "kube/sidecar/objects.h"
+#include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {
 
@@ -21,7 +21,7 @@ class LiveObjects final : public Objects {
   static constexpr int kMostSearches = 8;
 
   // The object must live until the client's end.
-  LiveObjects(Client& client, std::chrono::milliseconds timeout, EventLog& log)
+  LiveObjects(Client& client, std::chrono::milliseconds timeout, ops::EventLog& log)
       : client_(client), timeout_(timeout), log_(log) {}
 
   void GetSnapshot(const std::string& name_space, const std::string& name,
@@ -51,7 +51,7 @@ class LiveObjects final : public Objects {
 
   Client& client_;
   const std::chrono::milliseconds timeout_;
-  EventLog& log_;
+  ops::EventLog& log_;
   std::atomic<int> searches_ = 0;
 };
 

@@ -1,49 +1,21 @@
 #include "kube/sidecar/operations.h"
 
 #include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#include <array>
 #include <new>
 
 namespace cbt::kube::sidecar {
 
-std::string_view GoCodeName(absl::StatusCode code) noexcept {
-  static constexpr std::array<std::string_view, 17> kNames = {
-      "OK",       "Canceled",       "Unknown",          "InvalidArgument",   "DeadlineExceeded",
-      "NotFound", "AlreadyExists",  "PermissionDenied", "ResourceExhausted", "FailedPrecondition",
-      "Aborted",  "OutOfRange",     "Unimplemented",    "Internal",          "Unavailable",
-      "DataLoss", "Unauthenticated"};
-  const auto number = static_cast<size_t>(code);
-  return number < kNames.size() ? kNames[number] : "unknown-non-grpc";
-}
-
-class Operations::Histogram {
+class Operations::Readiness {
  public:
-  Histogram()
-      : seconds_(prometheus::BuildHistogram()
-                     .Name("snapshot_metadata_controller_operations_seconds")
-                     .Help("[ALPHA] Time of snapshot metadata operations")
-                     .Register(registry_)),
-        ready_(prometheus::BuildGauge()
+  Readiness()
+      : ready_(prometheus::BuildGauge()
                    .Name("cbt_sidecar_ready")
                    .Help("1 while the plugin may be asked")
                    .Register(registry_)
                    .Add({})) {}
-
-  void Observe(const std::string& driver, std::string_view method, absl::StatusCode code,
-               std::chrono::nanoseconds time) {
-    const prometheus::Histogram::BucketBoundaries buckets = {0.1, 0.25, 0.5, 1,   2.5, 5,  10,
-                                                             15,  25,   50,  120, 300, 600};
-    seconds_
-        .Add({{"driver_name", driver.empty() ? "unknown-driver" : driver},
-              {"method_name", std::string(method)},
-              {"grpc_status_code", std::string(GoCodeName(code))}},
-             buckets)
-        .Observe(std::chrono::duration<double>(time).count());
-  }
 
   std::string Text(bool ready) {
     ready_.Set(ready ? 1 : 0);
@@ -52,18 +24,22 @@ class Operations::Histogram {
 
  private:
   prometheus::Registry registry_;
-  prometheus::Family<prometheus::Histogram>& seconds_;
   prometheus::Gauge& ready_;
 };
 
 Operations::Operations(const Driver& driver)
-    : driver_(driver), server_(ops::Metrics::Create()), histogram_(std::make_unique<Histogram>()) {}
+    : driver_(driver),
+      server_(ops::Metrics::Create()),
+      seconds_("snapshot_metadata_controller_operations_seconds",
+               "[ALPHA] Time of snapshot metadata operations"),
+      readiness_(std::make_unique<Readiness>()) {}
 
 Operations::~Operations() = default;
 
 void Operations::Observe(std::string_view method, absl::StatusCode code,
                          std::chrono::nanoseconds time) noexcept try {
-  histogram_->Observe(driver_.name(), method, code, time);
+  const std::string driver = driver_.name();
+  seconds_.Observe(driver.empty() ? "unknown-driver" : driver, method, code, time);
 } catch (const std::bad_alloc&) {
   return;
 }
@@ -84,6 +60,8 @@ void Operations::OnCall(std::string_view method, absl::StatusCode code,
   Observe(method, code, time);
 }
 
-std::string Operations::Text() const { return server_->Text() + histogram_->Text(driver_.ready()); }
+std::string Operations::Text() const {
+  return server_->Text() + seconds_.Text() + readiness_->Text(driver_.ready());
+}
 
 }  // namespace cbt::kube::sidecar

@@ -11,11 +11,9 @@
 #include "cbt/ops/metrics.h"
 #include "cbt/rpc/telemetry.h"
 #include "kube/sidecar/driver.h"
+#include "ops/operation_seconds.h"
 
 namespace cbt::kube::sidecar {
-
-// The name that Go's gRPC has for a code: "OK", "InvalidArgument".
-std::string_view GoCodeName(absl::StatusCode code) noexcept;
 
 // Beside what cbt::ops::Metrics has:
 //
@@ -44,13 +42,14 @@ class Operations final : public rpc::StreamObserver {
   std::string Text() const;
 
  private:
-  class Histogram;
+  class Readiness;
   void Observe(std::string_view method, absl::StatusCode code,
                std::chrono::nanoseconds time) noexcept;
 
   const Driver& driver_;
   const std::unique_ptr<ops::Metrics> server_;
-  const std::unique_ptr<Histogram> histogram_;
+  ops::OperationSeconds seconds_;
+  const std::unique_ptr<Readiness> readiness_;
 };
 
 }  // namespace cbt::kube::sidecar

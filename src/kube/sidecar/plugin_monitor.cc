@@ -24,8 +24,8 @@ absl::Status Asked(const absl::Status& status) {
 
 }  // namespace
 
-PluginMonitor::PluginMonitor(std::unique_ptr<PluginIdentity> plugin, Driver& driver, EventLog& log,
-                             std::function<void(bool ready)> on_change)
+PluginMonitor::PluginMonitor(std::unique_ptr<PluginIdentity> plugin, Driver& driver,
+                             ops::EventLog& log, std::function<void(bool ready)> on_change)
     : plugin_(std::move(plugin)),
       driver_(driver),
       log_(log),

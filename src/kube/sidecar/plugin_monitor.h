@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "kube/sidecar/driver.h"
-#include "kube/sidecar/event_log.h"
 #include "kube/sidecar/plugin_identity.h"
+#include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {
 
@@ -30,7 +30,7 @@ class PluginMonitor {
   // `on_change` is called with whether the plugin is ready, from the monitor's thread, once
   // `driver` says the same. All must outlive the object. Throws std::system_error if no thread can
   // be started.
-  PluginMonitor(std::unique_ptr<PluginIdentity> plugin, Driver& driver, EventLog& log,
+  PluginMonitor(std::unique_ptr<PluginIdentity> plugin, Driver& driver, ops::EventLog& log,
                 std::function<void(bool ready)> on_change);
   // Cancels a call that is under way.
   ~PluginMonitor();
@@ -49,7 +49,7 @@ class PluginMonitor {
 
   const std::unique_ptr<PluginIdentity> plugin_;
   Driver& driver_;
-  EventLog& log_;
+  ops::EventLog& log_;
   const std::function<void(bool ready)> on_change_;
   bool checked_ = false;  // since the plugin was last away
 

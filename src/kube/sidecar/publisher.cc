@@ -31,7 +31,7 @@ std::string Beside(const std::string& file, const char* name) {
 
 Publisher::Publisher(Client& client, Objects& watched, const Driver& driver,
                      const Publication& publication, const std::string& certificate_file,
-                     const std::string& audience, EventLog& log)
+                     const std::string& audience, ops::EventLog& log)
     : client_(client),
       watched_(watched),
       driver_(driver),

@@ -13,9 +13,9 @@
 #include "base/watched_file.h"
 #include "cbt/kube/client.h"
 #include "kube/sidecar/driver.h"
-#include "kube/sidecar/event_log.h"
 #include "kube/sidecar/objects.h"
 #include "kube/sidecar/options.h"
+#include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {
 
@@ -27,7 +27,7 @@ class Publisher {
   // `certificate_file`: the server's own. All must outlive the object. Throws std::system_error if
   // no thread can be started.
   Publisher(Client& client, Objects& watched, const Driver& driver, const Publication& publication,
-            const std::string& certificate_file, const std::string& audience, EventLog& log);
+            const std::string& certificate_file, const std::string& audience, ops::EventLog& log);
   // A request that is under way is waited for.
   ~Publisher() = default;
   Publisher(const Publisher&) = delete;
@@ -47,7 +47,7 @@ class Publisher {
   const std::string ca_file_;
   const std::string certificate_file_;
   const std::string audience_;
-  EventLog& log_;
+  ops::EventLog& log_;
 
   std::mutex mutex_;
   std::condition_variable_any changed_;

@@ -15,7 +15,6 @@
 #include "kube/sidecar/authorizer.h"
 #include "kube/sidecar/class_secrets.h"
 #include "kube/sidecar/driver.h"
-#include "kube/sidecar/event_log.h"
 #include "kube/sidecar/live_objects.h"
 #include "kube/sidecar/operations.h"
 #include "kube/sidecar/plugin_identity.h"
@@ -23,6 +22,7 @@
 #include "kube/sidecar/publisher.h"
 #include "kube/sidecar/resolver.h"
 #include "kube/sidecar/watched_objects.h"
+#include "ops/event_log.h"
 #include "ops/http_page.h"
 
 namespace cbt::kube::sidecar {
@@ -87,23 +87,11 @@ class Sidecar::Impl {
 
  private:
   absl::Status StartHttp() {
-    const std::string& endpoint = options_.http_endpoint;
-    if (endpoint.empty()) return absl::OkStatus();
-    const size_t colon = endpoint.rfind(':');
-    if (colon == std::string::npos || colon + 1 == endpoint.size() ||
-        endpoint.find_first_not_of("0123456789", colon + 1) != std::string::npos) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("HTTP endpoint: '", endpoint, "': expected host:port"));
-    }
-    try {
-      page_ = std::make_unique<ops::HttpPage>(endpoint.substr(0, colon), endpoint.substr(colon + 1),
-                                              [this](std::string_view path) { return Page(path); });
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception&) {
-      return absl::UnavailableError(
-          absl::StrCat("HTTP endpoint: ", endpoint, ": can't listen on this address"));
-    }
+    if (options_.http_endpoint.empty()) return absl::OkStatus();
+    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = ops::HttpPage::Serve(
+        options_.http_endpoint, [this](std::string_view path) { return Page(path); });
+    if (!page.ok()) return page.status();
+    page_ = *std::move(page);
     return absl::OkStatus();
   }
 
@@ -177,7 +165,7 @@ class Sidecar::Impl {
   }
 
   const Options options_;
-  EventLog log_;
+  ops::EventLog log_;
   Driver driver_;
   Operations operations_;
   std::atomic<bool> draining_ = false;

@@ -1,6 +1,6 @@
-// The sidecar's own log records.
-#ifndef CBT_KUBE_SIDECAR_EVENT_LOG_H_
-#define CBT_KUBE_SIDECAR_EVENT_LOG_H_
+// Log records of a program about itself.
+#ifndef CBT_OPS_EVENT_LOG_H_
+#define CBT_OPS_EVENT_LOG_H_
 
 #include <chrono>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "cbt/rpc/telemetry.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::ops {
 
 // Writes to a sink, a bounded number of records a second: what each failing request logs must not
 // fill a disk. The number that was left out is a field of the next record. Thread safe.
@@ -42,6 +42,6 @@ class EventLog {
   uint64_t omitted_ = 0;
 };
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::ops
 
-#endif  // CBT_KUBE_SIDECAR_EVENT_LOG_H_
+#endif  // CBT_OPS_EVENT_LOG_H_

@@ -1,4 +1,4 @@
-#include "kube/sidecar/event_log.h"
+#include "ops/event_log.h"
 
 #include <exception>
 #include <string>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::ops {
 
 bool EventLog::Admit(uint64_t& omitted) {
   const std::lock_guard lock(mutex_);
@@ -51,4 +51,4 @@ void EventLog::Failed(std::string_view event, const absl::Status& error,
   return;  // no memory for a record
 }
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::ops

@@ -1,0 +1,349 @@
+#include "driver/node/node.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/descriptor.h"
+#include "base/file_io.h"
+#include "cbt/change_map.h"
+#include "driver/node/mounts.h"
+#include "driver/node/program.h"
+
+namespace cbt::driver {
+namespace {
+
+constexpr std::chrono::seconds kFormatTime{300};
+constexpr std::string_view kDefaultFileSystem = "ext4";
+constexpr std::array<std::string_view, 4> kFileSystems = {"ext2", "ext3", "ext4", "xfs"};
+
+absl::Status CheckPath(std::string_view what, const std::string& path) {
+  if (path.empty())
+    return absl::InvalidArgumentError(absl::StrCat(std::string(what), ": is missing"));
+  if (!path.starts_with('/') || path.size() > kMaxMapNameBytes ||
+      path.find('\0') != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(std::string(what), ": is no absolute path"));
+  }
+  return absl::OkStatus();
+}
+
+bool IsExt(const std::string& file_system) { return file_system.starts_with("ext"); }
+
+// What the device holds, as blkid names it; empty: nothing that it knows.
+absl::StatusOr<std::string> Probe(const std::string& device) {
+  constexpr int kNothingFound = 2;
+  absl::StatusOr<ProgramResult> result =
+      RunProgram({"blkid", "--probe", "--match-tag", "TYPE", "--output", "value", device});
+  if (!result.ok()) return result.status();
+  if (result->exit_status == kNothingFound) return std::string();
+  if (result->exit_status != 0) {
+    return absl::InternalError(absl::StrCat("blkid: ", device, ": ", result->output));
+  }
+  return result->output.substr(0, result->output.find('\n'));
+}
+
+// Lets a file system that is not mounted have all of its device. Does not need the right to resize
+// mounted ones, which containers seldom have.
+absl::Status GrowExt(const std::string& device) {
+  const absl::StatusOr<ProgramResult> grown = RunProgram({"resize2fs", device}, kFormatTime);
+  if (!grown.ok() || grown->exit_status == 0) return grown.status();
+  // It may want the file system checked first.
+  constexpr int kCorrected = 1;
+  const absl::StatusOr<ProgramResult> checked =
+      RunProgram({"e2fsck", "-f", "-p", device}, kFormatTime);
+  if (!checked.ok()) return checked.status();
+  if (checked->exit_status > kCorrected) {
+    return absl::DataLossError(absl::StrCat("e2fsck: ", device, ": ", checked->output));
+  }
+  return CallProgram({"resize2fs", device}, kFormatTime).status();
+}
+
+// Removes the file or the empty folder of a target.
+absl::Status RemoveTarget(const std::string& path) {
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  if (errno != EISDIR && errno != EPERM) return FileError(path, errno);
+  if (::rmdir(path.c_str()) != 0 && errno != ENOENT) return FileError(path, errno);
+  return absl::OkStatus();
+}
+
+absl::Status MakeTarget(const std::string& path, bool block) {
+  if (!block) return MakeFolder(path, /*sync=*/false);
+  const OwnedDescriptor file(OpenFile(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  return file.has_value() ? absl::OkStatus() : FileError(path, errno);
+}
+
+// How the volume is staged differs from how it is wanted.
+bool Differs(const NodeRecord& node, const Usage& usage) {
+  if (node.block != usage.block || node.read_only != usage.read_only) return true;
+  return !node.block && ((!usage.file_system.empty() && node.file_system != usage.file_system) ||
+                         node.mount_options != usage.mount_options);
+}
+
+uint64_t Capped(uint64_t count, uint64_t unit) {
+  constexpr uint64_t kMost = uint64_t{1} << 62;  // the contract's numbers are signed
+  return unit == 0 || count > kMost / unit ? kMost : count * unit;
+}
+
+}  // namespace
+
+absl::Status CheckFileSystem(const std::string& name) {
+  if (name.empty() ||
+      std::find(kFileSystems.begin(), kFileSystems.end(), name) != kFileSystems.end()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "fs_type: expected one of ",
+      absl::StrJoin(kFileSystems, ", ",
+                    [](std::string* out, std::string_view one) { out->append(one); })));
+}
+
+struct Node::Locked {
+  KeyLocks::Held held;
+  Volume volume;
+};
+
+Node::Node(Store& store, const std::string& nbdkit_plugin)
+    : store_(store), attachment_(store.catalog(), nbdkit_plugin) {
+  store_.SetFlush([this](const Volume& volume) { return Flush(volume); });
+}
+
+absl::StatusOr<Node::Locked> Node::Lock(const std::string& id) {
+  absl::StatusOr<KeyLocks::Held> held = store_.LockVolume(id);
+  if (!held.ok()) return held.status();
+  std::optional<Volume> volume = store_.catalog().FindVolume(id);
+  if (!volume.has_value() || volume->record.removed) {
+    return absl::NotFoundError("there is no volume " + id);
+  }
+  return Locked{.held = *std::move(held), .volume = *std::move(volume)};
+}
+
+absl::Status Node::Stage(const std::string& id, const std::string& staging, const Usage& usage) {
+  if (absl::Status path = CheckPath("staging_target_path", staging); !path.ok()) return path;
+  if (absl::Status known = CheckFileSystem(usage.file_system); !known.ok()) return known;
+  absl::StatusOr<Locked> locked = Lock(id);
+  if (!locked.ok()) return locked.status();
+  std::optional<NodeRecord> node = locked->volume.node;
+  if (node.has_value()) {
+    if (node->staging_path != staging) {
+      return absl::FailedPreconditionError("the volume is staged at " + node->staging_path);
+    }
+    if (Differs(*node, usage)) {
+      return absl::AlreadyExistsError("the volume is staged there in another way");
+    }
+  } else {
+    absl::StatusOr<std::string> nbd = Attachment::Choose();
+    if (!nbd.ok()) return nbd.status();
+    node = NodeRecord{.staging_path = staging,
+                      .block = usage.block,
+                      .file_system = usage.file_system.empty() ? std::string(kDefaultFileSystem)
+                                                               : usage.file_system,
+                      .read_only = usage.read_only,
+                      .mount_options = usage.mount_options,
+                      .nbd_device = *std::move(nbd)};
+    if (absl::Status kept = store_.SetNode(id, node); !kept.ok()) return kept;
+  }
+  if (absl::Status released = store_.ReleaseVolume(id); !released.ok()) return released;
+  if (!node->block) {
+    // A mount above a device that was replaced is of no use.
+    const absl::StatusOr<bool> mounted = IsMounted(staging);
+    if (!mounted.ok()) return mounted.status();
+    if (*mounted && !attachment_.DeviceOf(id, *node).ok()) {
+      if (absl::Status gone = UnmountLazily(staging); !gone.ok()) return gone;
+    }
+  }
+  const absl::StatusOr<std::string> device = attachment_.Attach(id, *node);
+  if (!device.ok()) return device.status();
+  return node->block ? absl::OkStatus() : MountFileSystem(id, *node, *device);
+}
+
+// A file system whose making was interrupted is made again: the file FORMATTING exists meanwhile.
+absl::Status Node::MakeFileSystem(const std::string& id, const NodeRecord& node,
+                                  const std::string& device) const {
+  const std::string mark = store_.catalog().FolderOf(id) + "/FORMATTING";
+  const absl::StatusOr<std::string> found = Probe(device);
+  if (!found.ok()) return found.status();
+  if (::access(mark.c_str(), F_OK) != 0 && !found->empty()) {
+    if (*found == node.file_system) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("the volume holds ", *found, ", not ", node.file_system));
+  }
+  if (node.read_only) {
+    return absl::FailedPreconditionError("the volume has no file system, and is read-only");
+  }
+  const std::array<std::span<const uint8_t>, 0> nothing = {};
+  if (absl::Status marked = WriteFileAtomically(mark, nothing, /*sync=*/true); !marked.ok()) {
+    return marked;
+  }
+  // Without discarding first: that would count as a change of the whole volume.
+  std::vector<std::string> command = {"mkfs." + node.file_system, "-q"};
+  const std::vector<std::string> options = IsExt(node.file_system)
+                                               ? std::vector<std::string>{"-F", "-E", "nodiscard"}
+                                               : std::vector<std::string>{"-f", "-K"};
+  command.insert(command.end(), options.begin(), options.end());
+  command.push_back(device);
+  const absl::StatusOr<std::string> made = CallProgram(command, kFormatTime);
+  if (!made.ok()) return made.status();
+  if (absl::Status flushed = FlushDevice(device); !flushed.ok()) return flushed;
+  if (::unlink(mark.c_str()) != 0) return FileError(mark, errno);
+  return SyncFolder(store_.catalog().FolderOf(id));
+}
+
+absl::Status Node::MountFileSystem(const std::string& id, const NodeRecord& node,
+                                   const std::string& device) const {
+  const absl::StatusOr<bool> mounted = IsMounted(node.staging_path);
+  if (!mounted.ok()) return mounted.status();
+  if (!*mounted) {
+    if (absl::Status made = MakeFileSystem(id, node, device); !made.ok()) return made;
+    if (IsExt(node.file_system) && !node.read_only) {
+      if (absl::Status grown = GrowExt(device); !grown.ok()) return grown;
+    }
+    if (absl::Status made = MakeFolder(node.staging_path, /*sync=*/false); !made.ok()) return made;
+    std::vector<std::string> options = node.mount_options;
+    options.emplace_back(node.read_only ? "ro" : "rw");
+    // A restored volume has the identity of its source, which may be mounted too.
+    if (node.file_system == "xfs") options.emplace_back("nouuid");
+    const absl::StatusOr<std::string> done =
+        CallProgram({"mount", "-t", node.file_system, "-o", absl::StrJoin(options, ","), device,
+                     node.staging_path});
+    if (!done.ok()) return done.status();
+  }
+  // A volume may be larger than the one that its file system was made for.
+  if (node.read_only || IsExt(node.file_system)) return absl::OkStatus();
+  return CallProgram({"xfs_growfs", node.staging_path}, kFormatTime).status();
+}
+
+absl::Status Node::Unstage(const std::string& id, const std::string& staging) {
+  if (absl::Status path = CheckPath("staging_target_path", staging); !path.ok()) return path;
+  absl::StatusOr<Locked> locked = Lock(id);
+  if (locked.status().code() == absl::StatusCode::kNotFound) return absl::OkStatus();
+  if (!locked.ok()) return locked.status();
+  const std::optional<NodeRecord>& node = locked->volume.node;
+  if (!node.has_value() || node->staging_path != staging) return absl::OkStatus();
+  if (!node->targets.empty()) {
+    return absl::FailedPreconditionError("the volume is published at " +
+                                         node->targets.front().path);
+  }
+  if (!node->block) {
+    if (absl::Status unmounted = Unmount(staging); !unmounted.ok()) return unmounted;
+  }
+  if (absl::Status detached = attachment_.Detach(id, *node); !detached.ok()) return detached;
+  return store_.SetNode(id, std::nullopt);
+}
+
+absl::Status Node::Publish(const std::string& id, const std::string& staging,
+                           const std::string& target, const Usage& usage, bool read_only) {
+  if (absl::Status path = CheckPath("target_path", target); !path.ok()) return path;
+  absl::StatusOr<Locked> locked = Lock(id);
+  if (!locked.ok()) return locked.status();
+  if (!locked->volume.node.has_value() ||
+      (!staging.empty() && locked->volume.node->staging_path != staging)) {
+    return absl::FailedPreconditionError("the volume is not staged there");
+  }
+  NodeRecord node = *locked->volume.node;
+  if (node.block != usage.block) {
+    return absl::InvalidArgumentError("volume_capability: the volume is staged in another mode");
+  }
+  read_only |= usage.read_only;
+  const absl::StatusOr<std::string> device = attachment_.DeviceOf(id, node);
+  if (!device.ok()) return absl::FailedPreconditionError(device.status().message());
+  const auto known = std::find_if(node.targets.begin(), node.targets.end(),
+                                  [&target](const Target& one) { return one.path == target; });
+  if (known != node.targets.end()) {
+    if (known->read_only != read_only) {
+      return absl::AlreadyExistsError("the volume is published there in another way");
+    }
+  } else {
+    if (usage.single_target && !node.targets.empty()) {
+      return absl::FailedPreconditionError("the volume is published at " +
+                                           node.targets.front().path + ", and may have one target");
+    }
+    node.targets.push_back({.path = target, .read_only = read_only});
+    if (absl::Status kept = store_.SetNode(id, node); !kept.ok()) return kept;
+  }
+  const absl::StatusOr<bool> mounted = IsMounted(target);
+  if (!mounted.ok()) return mounted.status();
+  if (*mounted) return absl::OkStatus();
+  if (absl::Status made = MakeTarget(target, node.block); !made.ok()) return made;
+  return BindMount(node.block ? *device : node.staging_path, target, read_only);
+}
+
+absl::Status Node::Unpublish(const std::string& id, const std::string& target) {
+  if (absl::Status path = CheckPath("target_path", target); !path.ok()) return path;
+  absl::StatusOr<Locked> locked = Lock(id);
+  if (locked.status().code() == absl::StatusCode::kNotFound) return absl::OkStatus();
+  if (!locked.ok()) return locked.status();
+  if (!locked->volume.node.has_value()) return absl::OkStatus();
+  NodeRecord node = *locked->volume.node;
+  const auto known = std::find_if(node.targets.begin(), node.targets.end(),
+                                  [&target](const Target& one) { return one.path == target; });
+  if (known == node.targets.end()) return absl::OkStatus();
+  if (absl::Status unmounted = Unmount(target); !unmounted.ok()) return unmounted;
+  if (absl::Status removed = RemoveTarget(target); !removed.ok()) return removed;
+  node.targets.erase(known);
+  return store_.SetNode(id, node);
+}
+
+absl::StatusOr<VolumeStats> Node::Stats(const std::string& id, const std::string& path) const {
+  const std::optional<Volume> volume = store_.catalog().FindVolume(id);
+  if (!volume.has_value() || volume->record.removed) {
+    return absl::NotFoundError("there is no volume " + id);
+  }
+  const bool there = volume->node.has_value() &&
+                     (volume->node->staging_path == path ||
+                      std::any_of(volume->node->targets.begin(), volume->node->targets.end(),
+                                  [&path](const Target& target) { return target.path == path; }));
+  if (!there) return absl::NotFoundError("the volume is not at " + path);
+  VolumeStats stats = {.total_bytes = volume->record.capacity};
+  if (volume->node->block) return stats;
+  struct statvfs disk = {};
+  if (::statvfs(path.c_str(), &disk) != 0) return FileError(path, errno);
+  stats.total_bytes = Capped(disk.f_blocks, disk.f_frsize);
+  stats.available_bytes = Capped(disk.f_bavail, disk.f_frsize);
+  stats.used_bytes = Capped(disk.f_blocks - disk.f_bfree, disk.f_frsize);
+  stats.has_inodes = true;
+  stats.total_inodes = disk.f_files;
+  stats.available_inodes = disk.f_favail;
+  stats.used_inodes = disk.f_files - disk.f_ffree;
+  return stats;
+}
+
+absl::StatusOr<uint64_t> Node::Expand(const std::string& id, const std::string& path) {
+  absl::StatusOr<Locked> locked = Lock(id);
+  if (!locked.ok()) return locked.status();
+  const std::optional<NodeRecord>& node = locked->volume.node;
+  if (!node.has_value()) return absl::NotFoundError("the volume is not at " + path);
+  const absl::StatusOr<std::string> device = attachment_.DeviceOf(id, *node);
+  if (!device.ok()) return device.status();
+  if (!node->block) {
+    if (absl::Status grown = MountFileSystem(id, *node, *device); !grown.ok()) return grown;
+  }
+  return locked->volume.record.capacity;
+}
+
+absl::Status Node::Flush(const Volume& volume) const {
+  const absl::StatusOr<std::string> device = attachment_.DeviceOf(volume.id, *volume.node);
+  if (!device.ok()) return absl::OkStatus();  // nothing can be held back
+  if (!volume.node->block) {
+    const absl::StatusOr<bool> mounted = IsMounted(volume.node->staging_path);
+    if (!mounted.ok()) return mounted.status();
+    if (*mounted) {
+      if (absl::Status flushed = FlushFileSystem(volume.node->staging_path); !flushed.ok()) {
+        return flushed;
+      }
+    }
+  }
+  return FlushDevice(*device);
+}
+
+}  // namespace cbt::driver

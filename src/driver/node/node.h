@@ -1,0 +1,87 @@
+// What the Node service does, without gRPC: volumes become devices and mounts.
+#ifndef CBT_DRIVER_NODE_NODE_H_
+#define CBT_DRIVER_NODE_NODE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "driver/node/attachment.h"
+#include "driver/state/store.h"
+
+namespace cbt::driver {
+
+// How a client wants to use a volume.
+struct Usage {
+  bool block = false;
+  std::string file_system = {};  // empty: ext4
+  std::vector<std::string> mount_options = {};
+  bool read_only = false;      // by all who use it
+  bool single_target = false;  // SINGLE_NODE_SINGLE_WRITER
+};
+
+// OK for a file system that a volume can get; empty is one of them. Errors: INVALID_ARGUMENT.
+absl::Status CheckFileSystem(const std::string& name);
+
+struct VolumeStats {
+  uint64_t total_bytes = 0;
+  uint64_t used_bytes = 0;
+  uint64_t available_bytes = 0;
+  // Of file systems.
+  bool has_inodes = false;
+  uint64_t total_inodes = 0;
+  uint64_t used_inodes = 0;
+  uint64_t available_inodes = 0;
+};
+
+// Thread safe. Calls that meet another one for the same volume fail with ABORTED. All can be
+// repeated after any error, and after the driver was killed; paths are absolute.
+class Node {
+ public:
+  // `store` must outlive the object.
+  Node(Store& store, const std::string& nbdkit_plugin);
+
+  // Errors of all: NOT_FOUND without the volume; INVALID_ARGUMENT for a path.
+
+  // Attaches the volume, and unless it is used as a device, makes a file system if it has none and
+  // mounts it at `staging`.
+  // Errors: FAILED_PRECONDITION if it is staged elsewhere, or the node lacks what that needs;
+  //         ALREADY_EXISTS if it is staged in another way.
+  absl::Status Stage(const std::string& id, const std::string& staging, const Usage& usage);
+  // Errors: FAILED_PRECONDITION while it is published or in use.
+  absl::Status Unstage(const std::string& id, const std::string& staging);
+
+  // Makes the staged volume visible at `target`.
+  // Errors: FAILED_PRECONDITION if it is not staged there, or for a second target with
+  //         single_target; ALREADY_EXISTS if it is published there in another way.
+  absl::Status Publish(const std::string& id, const std::string& staging, const std::string& target,
+                       const Usage& usage, bool read_only);
+  // OK if it is not published there.
+  absl::Status Unpublish(const std::string& id, const std::string& target);
+
+  // `path`: where it is staged or published. Errors: NOT_FOUND if it is not there.
+  absl::StatusOr<VolumeStats> Stats(const std::string& id, const std::string& path) const;
+  // Lets the file system have all of the volume. Returns the volume's capacity.
+  absl::StatusOr<uint64_t> Expand(const std::string& id, const std::string& path);
+
+  // Everything written to an attached volume is in it afterwards.
+  absl::Status Flush(const Volume& volume) const;
+
+ private:
+  struct Locked;
+  absl::StatusOr<Locked> Lock(const std::string& id);
+  absl::Status MountFileSystem(const std::string& id, const NodeRecord& node,
+                               const std::string& device) const;
+  absl::Status MakeFileSystem(const std::string& id, const NodeRecord& node,
+                              const std::string& device) const;
+
+  Store& store_;
+  const Attachment attachment_;
+};
+
+}  // namespace cbt::driver
+
+#endif  // CBT_DRIVER_NODE_NODE_H_

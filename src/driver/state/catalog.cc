@@ -1,0 +1,358 @@
+#include "driver/state/catalog.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/file_io.h"
+
+namespace cbt::driver {
+namespace {
+
+constexpr std::string_view kVolumePrefix = "vol-";
+constexpr std::string_view kSnapshotPrefix = "snap-";
+constexpr size_t kRandomBytes = 12;
+constexpr uint64_t kMaxRecordBytes = 1 << 20;
+
+// Never reused: with 96 random bits, two of a billion ids are equal with a chance of 1 in 10^11.
+absl::StatusOr<std::string> RandomId(std::string_view prefix) {
+  std::array<char, kRandomBytes> bytes;
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return absl::UnavailableError("no random numbers for an id");
+  }
+  return absl::StrCat(AbslView(prefix),
+                      absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size())));
+}
+
+bool IsId(std::string_view id, std::string_view prefix) {
+  return id.size() == prefix.size() + 2 * kRandomBytes && id.starts_with(prefix) &&
+         std::all_of(id.begin() + static_cast<ptrdiff_t>(prefix.size()), id.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+absl::Status RemoveFile(const std::string& path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return FileError(path, errno);
+  return SyncFolder(cbt::FolderOf(path));
+}
+
+// What reading again won't change.
+bool IsDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsInvalidArgument(status) ||
+         absl::IsUnimplemented(status);
+}
+
+absl::StatusOr<std::vector<uint8_t>> ReadRecord(const Folder& folder, const std::string& file) {
+  return folder.Read(file, kMaxRecordBytes);
+}
+
+}  // namespace
+
+bool IsVolumeId(std::string_view id) { return IsId(id, kVolumePrefix); }
+bool IsSnapshotId(std::string_view id) { return IsId(id, kSnapshotPrefix); }
+
+absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(
+    const std::string& state_folder,
+    const std::function<void(const std::string& id, const absl::Status& why)>& damaged) {
+  constexpr size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
+  const size_t longest_socket = state_folder.size() + std::string_view("/volumes/").size() +
+                                kVolumePrefix.size() + 2 * kRandomBytes +
+                                std::string_view("/control.sock").size();
+  if (state_folder.empty() || longest_socket > kLongest) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        state_folder, ": the path of the state folder must have 1 to ",
+        kLongest - (longest_socket - state_folder.size()), " bytes, for the sockets in it"));
+  }
+  if (absl::Status made = MakeFolder(state_folder, /*sync=*/true); !made.ok()) return made;
+  absl::StatusOr<Folder> folder = Folder::Open(state_folder);
+  if (!folder.ok()) return folder.status();
+  absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*folder);
+  if (!claim.ok()) return claim.status();
+  std::unique_ptr<Catalog> catalog(new Catalog(*std::move(claim), state_folder));
+  if (absl::Status made = MakeFolder(catalog->volumes_folder_, /*sync=*/true); !made.ok()) {
+    return made;
+  }
+  absl::StatusOr<Folder> volumes = Folder::Open(catalog->volumes_folder_);
+  if (!volumes.ok()) return volumes.status();
+  absl::StatusOr<std::vector<std::string>> names = volumes->List();
+  if (!names.ok()) return names.status();
+  for (const std::string& id : *names) {
+    if (!IsVolumeId(id)) continue;
+    const absl::Status loaded = catalog->Load(id);
+    if (loaded.ok()) continue;
+    // Of a volume that can't be read now, a second one of the same name could be made.
+    if (!IsDamage(loaded)) return loaded;
+    damaged(id, loaded);
+  }
+  return catalog;
+}
+
+absl::Status Catalog::Load(const std::string& id) {
+  absl::StatusOr<Folder> folder = Folder::Open(FolderOf(id));
+  if (!folder.ok()) return folder.status();
+  const absl::StatusOr<bool> recorded = folder->Has("RECORD");
+  if (!recorded.ok()) return recorded.status();
+  if (!*recorded) return absl::OkStatus();
+  const absl::StatusOr<std::vector<uint8_t>> bytes = ReadRecord(*folder, "RECORD");
+  if (!bytes.ok()) return bytes.status();
+  absl::StatusOr<VolumeRecord> record = DecodeVolume(*bytes, folder->Shown("RECORD"));
+  if (!record.ok()) return record.status();
+  Volume volume{.id = id, .record = *std::move(record)};
+  const absl::StatusOr<bool> attached = folder->Has("NODE");
+  if (!attached.ok()) return attached.status();
+  if (*attached) {
+    const absl::StatusOr<std::vector<uint8_t>> node = ReadRecord(*folder, "NODE");
+    if (!node.ok()) return node.status();
+    absl::StatusOr<NodeRecord> decoded = DecodeNode(*node, folder->Shown("NODE"));
+    if (!decoded.ok()) return decoded.status();
+    volume.node = *std::move(decoded);
+  }
+  provisioned_ += volume.record.capacity;
+  if (!volume.record.removed) volume_names_[volume.record.name] = id;
+  volumes_[id] = std::move(volume);
+  return LoadNames(id);
+}
+
+absl::Status Catalog::LoadNames(const std::string& id) {
+  absl::StatusOr<Folder> folder = Folder::Open(FolderOf(id) + "/names");
+  if (!folder.ok()) return folder.status();
+  const absl::StatusOr<std::vector<std::string>> files = folder->List();
+  if (!files.ok()) return files.status();
+  for (const std::string& file : *files) {
+    if (!IsSnapshotId(file)) continue;
+    const absl::StatusOr<std::vector<uint8_t>> bytes = ReadRecord(*folder, file);
+    if (!bytes.ok()) return bytes.status();
+    absl::StatusOr<std::string> name = DecodeSnapshotName(*bytes, folder->Shown(file));
+    if (!name.ok()) return name.status();
+    snapshot_names_[*name] = file;
+    snapshots_[file] = {.id = file, .volume_id = id, .name = *std::move(name)};
+    snapshots_of_[id].insert(file);
+    ++volumes_[id].snapshots;
+  }
+  return absl::OkStatus();
+}
+
+std::string Catalog::FolderOf(std::string_view id) const {
+  return absl::StrCat(volumes_folder_, "/", AbslView(id));
+}
+
+std::string Catalog::NameFile(const std::string& volume_id, const std::string& id) const {
+  return FolderOf(volume_id) + "/names/" + id;
+}
+
+absl::Status Catalog::Write(const std::string& path, const std::vector<uint8_t>& bytes) const {
+  if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
+  const std::array<std::span<const uint8_t>, 1> parts = {bytes};
+  return WriteFileAtomically(path, parts, /*sync=*/true);
+}
+
+std::optional<Volume> Catalog::FindVolume(std::string_view id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = volumes_.find(id);
+  return found == volumes_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<Volume> Catalog::FindVolumeByName(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = volume_names_.find(name);
+  return found == volume_names_.end() ? std::nullopt : std::optional(volumes_.at(found->second));
+}
+
+std::optional<Snapshot> Catalog::FindSnapshot(std::string_view id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = snapshots_.find(id);
+  return found == snapshots_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<Snapshot> Catalog::FindSnapshotByName(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = snapshot_names_.find(name);
+  return found == snapshot_names_.end() ? std::nullopt
+                                        : std::optional(snapshots_.at(found->second));
+}
+
+Page<Volume> Catalog::ListVolumes(std::string_view after, size_t most) const {
+  const std::lock_guard lock(mutex_);
+  Page<Volume> page;
+  for (auto at = volumes_.upper_bound(after); at != volumes_.end(); ++at) {
+    if (at->second.record.removed) continue;
+    if (most > 0 && page.entries.size() == most) {
+      page.more = true;
+      break;
+    }
+    page.entries.push_back(at->second);
+  }
+  return page;
+}
+
+Page<Snapshot> Catalog::ListSnapshots(std::string_view after, size_t most,
+                                      std::string_view volume_id) const {
+  const std::lock_guard lock(mutex_);
+  Page<Snapshot> page;
+  // False at the end of the page.
+  const auto add = [&](const Snapshot& snapshot) {
+    if (!snapshot.info.has_value()) return true;
+    page.more = most > 0 && page.entries.size() == most;
+    if (!page.more) page.entries.push_back(snapshot);
+    return !page.more;
+  };
+  if (volume_id.empty()) {
+    for (auto at = snapshots_.upper_bound(after); at != snapshots_.end() && add(at->second);) ++at;
+    return page;
+  }
+  const auto found = snapshots_of_.find(volume_id);
+  if (found == snapshots_of_.end()) return page;
+  for (auto at = found->second.upper_bound(std::string(after));
+       at != found->second.end() && add(snapshots_.find(*at)->second);) {
+    ++at;
+  }
+  return page;
+}
+
+std::vector<Volume> Catalog::AllVolumes() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Volume> all;
+  all.reserve(volumes_.size());
+  for (const auto& [id, volume] : volumes_) all.push_back(volume);
+  return all;
+}
+
+std::vector<std::string> Catalog::SnapshotsOf(std::string_view volume_id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = snapshots_of_.find(volume_id);
+  if (found == snapshots_of_.end()) return {};
+  return {found->second.begin(), found->second.end()};
+}
+
+uint64_t Catalog::provisioned() const {
+  const std::lock_guard lock(mutex_);
+  return provisioned_;
+}
+
+absl::StatusOr<std::string> Catalog::NewVolume() {
+  absl::StatusOr<std::string> id = RandomId(kVolumePrefix);
+  if (!id.ok()) return id;
+  if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
+  for (const std::string& folder : {FolderOf(*id), FolderOf(*id) + "/names"}) {
+    if (absl::Status made = MakeFolder(folder, /*sync=*/true); !made.ok()) {
+      ::rmdir((FolderOf(*id) + "/names").c_str());
+      ::rmdir(FolderOf(*id).c_str());
+      return made;
+    }
+  }
+  return id;
+}
+
+absl::Status Catalog::AddVolume(const std::string& id, const VolumeRecord& record) {
+  if (absl::Status written = Write(FolderOf(id) + "/RECORD", EncodeVolume(record)); !written.ok()) {
+    return written;
+  }
+  const std::lock_guard lock(mutex_);
+  volumes_[id] = {.id = id, .record = record};
+  volume_names_[record.name] = id;
+  provisioned_ += record.capacity;
+  return absl::OkStatus();
+}
+
+absl::Status Catalog::ChangeVolume(const std::string& id, const VolumeRecord& record) {
+  if (absl::Status written = Write(FolderOf(id) + "/RECORD", EncodeVolume(record)); !written.ok()) {
+    return written;
+  }
+  const std::lock_guard lock(mutex_);
+  VolumeRecord& kept = volumes_.at(id).record;
+  provisioned_ += record.capacity - kept.capacity;
+  if (record.removed && !kept.removed) volume_names_.erase(kept.name);
+  kept = record;
+  return absl::OkStatus();
+}
+
+absl::Status Catalog::DropVolume(const std::string& id) {
+  if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
+  if (absl::Status removed = RemoveFile(FolderOf(id) + "/RECORD"); !removed.ok()) return removed;
+  const std::lock_guard lock(mutex_);
+  const auto found = volumes_.find(id);
+  provisioned_ -= found->second.record.capacity;
+  if (!found->second.record.removed) volume_names_.erase(found->second.record.name);
+  volumes_.erase(found);
+  for (const std::string& snapshot : snapshots_of_[id]) {
+    snapshot_names_.erase(snapshots_.at(snapshot).name);
+    snapshots_.erase(snapshot);
+  }
+  snapshots_of_.erase(id);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> Catalog::Leftovers() const {
+  absl::StatusOr<Folder> folder = Folder::Open(volumes_folder_);
+  if (!folder.ok()) return folder.status();
+  absl::StatusOr<std::vector<std::string>> names = folder->List();
+  if (!names.ok()) return names.status();
+  std::vector<std::string> left;
+  for (const std::string& id : *names) {
+    if (!IsVolumeId(id)) continue;
+    struct stat record = {};
+    if (::lstat((FolderOf(id) + "/RECORD").c_str(), &record) != 0 && errno == ENOENT) {
+      left.push_back(id);
+    }
+  }
+  return left;
+}
+
+absl::Status Catalog::SetNode(const std::string& id, const std::optional<NodeRecord>& node) {
+  const std::string path = FolderOf(id) + "/NODE";
+  if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
+  const absl::Status done = node.has_value() ? Write(path, EncodeNode(*node)) : RemoveFile(path);
+  if (!done.ok()) return done;
+  const std::lock_guard lock(mutex_);
+  volumes_.at(id).node = node;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Catalog::ReserveSnapshot(const std::string& volume_id,
+                                                     const std::string& name) {
+  absl::StatusOr<std::string> id = RandomId(kSnapshotPrefix);
+  if (!id.ok()) return id;
+  if (absl::Status written = Write(NameFile(volume_id, *id), EncodeSnapshotName(name));
+      !written.ok()) {
+    return written;
+  }
+  const std::lock_guard lock(mutex_);
+  snapshots_[*id] = {.id = *id, .volume_id = volume_id, .name = name};
+  snapshot_names_[name] = *id;
+  snapshots_of_[volume_id].insert(*id);
+  ++volumes_.at(volume_id).snapshots;
+  return id;
+}
+
+void Catalog::SetSnapshotInfo(const std::string& id, std::optional<volume::SnapshotInfo> info) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = snapshots_.find(id); found != snapshots_.end()) {
+    found->second.info = std::move(info);
+  }
+}
+
+absl::Status Catalog::DropSnapshot(const std::string& id) {
+  const std::optional<Snapshot> snapshot = FindSnapshot(id);
+  if (!snapshot.has_value()) return absl::OkStatus();
+  if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
+  if (absl::Status removed = RemoveFile(NameFile(snapshot->volume_id, id)); !removed.ok()) {
+    return removed;
+  }
+  const std::lock_guard lock(mutex_);
+  snapshot_names_.erase(snapshot->name);
+  snapshots_.erase(id);
+  snapshots_of_[snapshot->volume_id].erase(id);
+  --volumes_.at(snapshot->volume_id).snapshots;
+  return absl::OkStatus();
+}
+
+}  // namespace cbt::driver

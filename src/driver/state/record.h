@@ -1,0 +1,72 @@
+// What the driver keeps on disk about a volume, beside the volume itself.
+#ifndef CBT_DRIVER_STATE_RECORD_H_
+#define CBT_DRIVER_STATE_RECORD_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace cbt::driver {
+
+// What a volume was made from.
+struct ContentSource {
+  enum class Kind : uint8_t { kNone, kSnapshot, kVolume };
+
+  Kind kind = Kind::kNone;
+  std::string id = {};
+
+  friend bool operator==(const ContentSource&, const ContentSource&) = default;
+};
+
+// The file RECORD of a volume. A folder without it holds no volume.
+struct VolumeRecord {
+  std::string name;       // as the client chose it
+  uint64_t capacity = 0;  // bytes
+  ContentSource source = {};
+  // Deleted, but kept for its snapshots. Its name is free again.
+  bool removed = false;
+
+  friend bool operator==(const VolumeRecord&, const VolumeRecord&) = default;
+};
+
+// Where a staged volume is visible.
+struct Target {
+  std::string path;
+  bool read_only = false;
+
+  friend bool operator==(const Target&, const Target&) = default;
+};
+
+// The file NODE of a volume. Written before the volume is attached and removed after it has been
+// detached, so that whatever a killed driver left can be found.
+struct NodeRecord {
+  std::string staging_path;
+  bool block = false;
+  std::string file_system = {};
+  bool read_only = false;
+  std::vector<std::string> mount_options = {};
+  // The kernel's NBD device; empty: FUSE and a loop device.
+  std::string nbd_device = {};
+  std::vector<Target> targets = {};
+
+  friend bool operator==(const NodeRecord&, const NodeRecord&) = default;
+};
+
+// `shown` is the file's name in messages. Errors of the decoders: INVALID_ARGUMENT, DATA_LOSS,
+// UNIMPLEMENTED, see ManifestReader::Open().
+std::vector<uint8_t> EncodeVolume(const VolumeRecord& record);
+absl::StatusOr<VolumeRecord> DecodeVolume(std::span<const uint8_t> bytes, std::string_view shown);
+std::vector<uint8_t> EncodeNode(const NodeRecord& record);
+absl::StatusOr<NodeRecord> DecodeNode(std::span<const uint8_t> bytes, std::string_view shown);
+// The name that a client gave a snapshot.
+std::vector<uint8_t> EncodeSnapshotName(const std::string& name);
+absl::StatusOr<std::string> DecodeSnapshotName(std::span<const uint8_t> bytes,
+                                               std::string_view shown);
+
+}  // namespace cbt::driver
+
+#endif  // CBT_DRIVER_STATE_RECORD_H_

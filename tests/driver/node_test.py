@@ -1,0 +1,293 @@
+"""The Node service of `cbt driver`: devices and mounts, and what snapshots of them know."""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import stat
+import subprocess
+import unittest
+
+import driver_parts as parts
+from driver_parts import (MIB, Code, Mode, block, from_snapshot, make_snapshot, make_volume, mount, size)
+
+BLOCK = 4096
+
+
+def lacks():
+    """What this machine lacks to attach a volume; empty: nothing."""
+    if os.geteuid() != 0:
+        return "not root"
+    for device in ("/dev/fuse", "/dev/loop-control"):
+        if not os.path.exists(device):
+            return "no " + device
+    for program in ("nbdkit", "nbdfuse", "losetup", "mkfs.ext4", "blkid"):
+        if shutil.which(program) is None:
+            return "no " + program
+    return "" if os.path.exists(parts.PLUGIN) else "no plugin of nbdkit"
+
+
+def extents_of(blocks):
+    found = []
+    for at in sorted(blocks):
+        if found and sum(found[-1]) == at * BLOCK:
+            found[-1] = (found[-1][0], found[-1][1] + BLOCK)
+        else:
+            found.append((at * BLOCK, BLOCK))
+    return found
+
+
+class ArgumentsTest(parts.DriverTest):
+    """What is refused before anything is attached."""
+
+    def setUp(self):
+        super().setUp()
+        self.client = self.start().client
+
+    def test_missing_fields(self):
+        volume = make_volume(self.client, "a")
+        good = {"volume_id": volume, "staging_target_path": "/s", "target_path": "/t",
+                "volume_capability": mount(), "volume_path": "/t"}
+        needs = {"NodeStageVolume": ("volume_id", "staging_target_path", "volume_capability"),
+                 "NodeUnstageVolume": ("volume_id", "staging_target_path"),
+                 "NodePublishVolume": ("volume_id", "target_path", "volume_capability"),
+                 "NodeUnpublishVolume": ("volume_id", "target_path"),
+                 "NodeGetVolumeStats": ("volume_id", "volume_path"),
+                 "NodeExpandVolume": ("volume_id", "volume_path")}
+        for method, fields in needs.items():
+            for missing in fields:
+                with self.subTest(method=method, missing=missing):
+                    self.fails(Code.INVALID_ARGUMENT, getattr(self.client, method),
+                               **{field: good[field] for field in fields if field != missing})
+
+    def test_unknown_volumes_and_paths(self):
+        volume = make_volume(self.client, "a")
+        for method, path in (("NodeStageVolume", "staging_target_path"),
+                             ("NodePublishVolume", "target_path"),
+                             ("NodeGetVolumeStats", "volume_path"),
+                             ("NodeExpandVolume", "volume_path")):
+            more = {} if path == "volume_path" else {"volume_capability": mount()}
+            call = getattr(self.client, method)
+            self.fails(Code.NOT_FOUND, call, volume_id="unknown", **{path: "/t"}, **more)
+            self.fails(Code.NOT_FOUND if path == "volume_path" else Code.INVALID_ARGUMENT, call,
+                       volume_id=volume, **{path: "relative"}, **more)
+        self.fails(Code.NOT_FOUND, self.client.NodeGetVolumeStats, volume_id=volume,
+                   volume_path="/not/there")
+        self.fails(Code.FAILED_PRECONDITION, self.client.NodePublishVolume, volume_id=volume,
+                   target_path="/t", volume_capability=mount())
+        # Cleaning up what never was is done.
+        for one in ("unknown", volume):
+            self.client.NodeUnpublishVolume(volume_id=one, target_path="/t")
+            self.client.NodeUnstageVolume(volume_id=one, staging_target_path="/s")
+
+    def test_without_any_way_to_attach_the_error_names_what_is_missing(self):
+        empty = os.path.join(self.folder, "bin")
+        os.mkdir(empty)
+        os.symlink(shutil.which("true"), os.path.join(empty, "nbdkit"))
+        os.mkdir(os.path.join(self.folder, "other"))
+        driver = parts.Driver(os.path.join(self.folder, "other"), log=self.log,
+                              environment={"PATH": empty})
+        self.addCleanup(lambda: driver.stop(signal.SIGKILL))
+        volume = make_volume(driver.client, "a")
+        text = self.fails(Code.FAILED_PRECONDITION, driver.client.NodeStageVolume,
+                          volume_id=volume, staging_target_path=self.folder + "/s",
+                          volume_capability=block())
+        self.assertIn("nbdfuse", text)
+        self.assertIn("losetup", text)
+        driver.client.DeleteVolume(volume_id=volume)
+
+
+class AttachedTest(parts.DriverTest):
+    def setUp(self):
+        missing = lacks()
+        if missing:
+            raise unittest.SkipTest(missing)
+        super().setUp()
+        self.driver = self.start()
+        self.client = self.driver.client
+        self.staging = os.path.join(self.folder, "staging")
+        self.target = os.path.join(self.folder, "target")
+        os.mkdir(self.staging)
+        self.attached = []
+        self.addCleanup(self.release)
+
+    def release(self):
+        """Whatever a failing test has left attached."""
+        with contextlib.suppress(Exception):
+            self.driver.client.Probe()
+        if self.driver.process.poll() is not None:
+            self.driver = self.start()
+        for volume in self.attached:
+            for target in (self.target, self.target + "2"):
+                self.driver.client.NodeUnpublishVolume(volume_id=volume, target_path=target)
+            self.driver.client.NodeUnstageVolume(volume_id=volume,
+                                                 staging_target_path=self.staging)
+
+    def volume(self, name, bytes_=64 * MIB, **more):
+        volume = make_volume(self.client, name, bytes_, **more)
+        self.attached.append(volume)
+        return volume
+
+    def stage(self, volume, capability):
+        self.client.NodeStageVolume(volume_id=volume, staging_target_path=self.staging,
+                                    volume_capability=capability)
+
+    def publish(self, volume, capability, target=None, readonly=False):
+        self.client.NodePublishVolume(
+            volume_id=volume, staging_target_path=self.staging, target_path=target or self.target,
+            volume_capability=capability, readonly=readonly)
+
+    def unpublish(self, volume, target=None):
+        self.client.NodeUnpublishVolume(volume_id=volume, target_path=target or self.target)
+
+    def unstage(self, volume):
+        self.client.NodeUnstageVolume(volume_id=volume, staging_target_path=self.staging)
+
+    def write(self, blocks, byte):
+        device = os.open(self.target, os.O_RDWR)
+        try:
+            for at in blocks:
+                os.pwrite(device, bytes([byte]) * BLOCK, at * BLOCK)
+            os.fsync(device)
+        finally:
+            os.close(device)
+
+    def test_deltas_of_a_block_volume_are_what_was_written(self):
+        volume = self.volume("a")
+        for _ in range(3):
+            self.stage(volume, block())
+        for _ in range(3):
+            self.publish(volume, block())
+        self.assertTrue(stat.S_ISBLK(os.stat(self.target).st_mode))
+        rng = random.Random(28)
+        empty = make_snapshot(self.client, volume, "empty")
+        written, snapshots = [], []
+        for number in range(3):
+            written.append(set(rng.sample(range(64 * MIB // BLOCK), 50)))
+            self.write(written[-1], number + 1)
+            snapshots.append(make_snapshot(self.client, volume, f"s{number}"))
+        self.assertEqual(self.client.delta(empty, snapshots[0]),
+                         (extents_of(written[0]), 64 * MIB))
+        for first in range(3):
+            for second in range(first, 3):
+                changed = set().union(*written[first + 1:second + 1])
+                self.assertEqual(self.client.delta(snapshots[first], snapshots[second])[0],
+                                 extents_of(changed))
+        self.assertEqual(self.client.allocated(snapshots[2])[0], extents_of(set().union(*written)))
+        stats = self.client.NodeGetVolumeStats(volume_id=volume, volume_path=self.target)
+        self.assertEqual(stats.usage[0].total, 64 * MIB)
+        # While it is attached it neither goes nor grows.
+        self.fails(Code.FAILED_PRECONDITION, self.client.DeleteVolume, volume_id=volume)
+        self.fails(Code.FAILED_PRECONDITION, self.client.ControllerExpandVolume, volume_id=volume,
+                   capacity_range=size(128 * MIB))
+        self.fails(Code.FAILED_PRECONDITION, self.client.NodeUnstageVolume, volume_id=volume,
+                   staging_target_path=self.staging)
+        self.unpublish(volume)
+        self.assertFalse(os.path.exists(self.target))
+        self.unstage(volume)
+        self.unstage(volume)
+        self.assertEqual(os.listdir(self.staging), [])
+        # The restored volume has the bytes.
+        restored = self.volume("restored", volume_content_source=from_snapshot(snapshots[1]))
+        self.stage(restored, block())
+        self.publish(restored, block(), readonly=True)
+        with open(self.target, "rb") as device:
+            data = device.read()
+        for at in range(64 * MIB // BLOCK):
+            byte = 2 if at in written[1] else 1 if at in written[0] else 0
+            self.assertEqual(data[at * BLOCK], byte)
+
+    def test_a_file_system_is_made_once_and_grows(self):
+        volume = self.volume("a")
+        for _ in range(3):
+            self.stage(volume, mount("ext4"))
+        for _ in range(3):
+            self.publish(volume, mount("ext4"))
+        with open(os.path.join(self.target, "file"), "w", encoding="ascii") as file:
+            file.write("kept")
+        # What the kernel holds back is in the snapshot.
+        snapshot = make_snapshot(self.client, volume, "s")
+        usage = self.client.NodeGetVolumeStats(volume_id=volume, volume_path=self.target).usage
+        self.assertEqual(len(usage), 2)
+        self.assertGreater(usage[0].available, 0)
+        before = usage[0].total
+        self.fails(Code.ALREADY_EXISTS, self.publish, volume, mount("ext4"), readonly=True)
+        self.fails(Code.ALREADY_EXISTS, self.stage, volume, mount("xfs"))
+        self.fails(Code.INVALID_ARGUMENT, self.publish, volume, block())
+        self.client.NodeExpandVolume(volume_id=volume, volume_path=self.target)
+        self.unpublish(volume)
+        self.unstage(volume)
+        self.client.ControllerExpandVolume(volume_id=volume, capacity_range=size(128 * MIB))
+        self.stage(volume, mount())
+        self.publish(volume, mount(), readonly=True)
+        with open(os.path.join(self.target, "file"), encoding="ascii") as file:
+            self.assertEqual(file.read(), "kept")
+        with self.assertRaises(OSError):
+            open(os.path.join(self.target, "new"), "w", encoding="ascii")
+        usage = self.client.NodeGetVolumeStats(volume_id=volume, volume_path=self.target).usage
+        self.assertGreater(usage[0].total, before * 1.5)
+        self.unpublish(volume)
+        self.unstage(volume)
+        restored = self.volume("restored", volume_content_source=from_snapshot(snapshot))
+        self.stage(restored, mount())
+        self.publish(restored, mount())
+        with open(os.path.join(self.target, "file"), encoding="ascii") as file:
+            self.assertEqual(file.read(), "kept")
+
+    def test_targets(self):
+        volume = self.volume("a")
+        single = block(Mode.SINGLE_NODE_SINGLE_WRITER)
+        self.stage(volume, single)
+        self.publish(volume, single)
+        self.publish(volume, single)
+        second = self.target + "2"
+        self.fails(Code.FAILED_PRECONDITION, self.publish, volume, single, second)
+        self.publish(volume, block(Mode.SINGLE_NODE_MULTI_WRITER), second)
+        self.fails(Code.FAILED_PRECONDITION, self.client.NodeStageVolume, volume_id=volume,
+                   staging_target_path=self.staging + "2", volume_capability=single)
+        self.unpublish(volume, second)
+        self.unpublish(volume)
+        self.unstage(volume)
+
+    def test_a_killed_driver_finds_its_volumes_attached(self):
+        volume = self.volume("a")
+        self.stage(volume, block())
+        self.publish(volume, block())
+        first = make_snapshot(self.client, volume, "first")
+        self.driver.stop(signal.SIGKILL)
+        self.write({3, 4, 9}, 7)  # nbdkit serves on
+        self.driver = self.start()
+        self.client = self.driver.client
+        self.stage(volume, block())
+        self.publish(volume, block())
+        second = make_snapshot(self.client, volume, "second")
+        self.assertEqual(self.client.delta(first, second)[0], extents_of({3, 4, 9}))
+        self.unpublish(volume)
+        self.unstage(volume)
+
+    def test_a_killed_server_is_replaced(self):
+        volume = self.volume("a")
+        self.stage(volume, block())
+        self.publish(volume, block())
+        first = make_snapshot(self.client, volume, "first")
+        self.write({5}, 7)
+        with open(os.path.join(self.driver.state, "volumes", volume, "nbdkit.pid"),
+                  encoding="ascii") as file:
+            pid = int(file.read())
+        os.kill(pid, signal.SIGKILL)
+        self.unpublish(volume)
+        self.stage(volume, block())
+        self.publish(volume, block())
+        self.write({6}, 7)
+        second = make_snapshot(self.client, volume, "second")
+        blocks = {at // BLOCK + i for at, length in self.client.delta(first, second)[0]
+                  for i in range(length // BLOCK)}
+        self.assertLessEqual({5, 6}, blocks)
+        with open(self.target, "rb") as device:
+            device.seek(5 * BLOCK)
+            self.assertEqual(device.read(2 * BLOCK), b"\7" * 2 * BLOCK)
+
+
+if __name__ == "__main__":
+    parts.main()
