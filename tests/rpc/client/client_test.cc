@@ -483,7 +483,7 @@ TEST(Client, ResumedStreamsThatAreOtherStreamsAreDataLoss) {
 
 TEST(Client, OnlyWhatMayPassIsResumed) {
   for (const auto code : {grpc::StatusCode::INTERNAL, grpc::StatusCode::ABORTED,
-                          grpc::StatusCode::DEADLINE_EXCEEDED, grpc::StatusCode::DATA_LOSS}) {
+                          grpc::StatusCode::RESOURCE_EXHAUSTED, grpc::StatusCode::DATA_LOSS}) {
     const FakeServer server({.messages = {Variable(10, {{0, 1}})}, .status = {code, "x"}});
     EXPECT_EQ(ListAll(server).status().code(), static_cast<StatusCode>(code));
     EXPECT_EQ(server.calls(), 1);
