@@ -1,10 +1,10 @@
 // A load over NBD, for volumes.py: keeps requests in flight for a time, and prints how many bytes
 // per second were acknowledged.
 //
-//   nbd_load SOCKET random|sequential SECONDS
+//   nbd_load SOCKET fill|random|sequential SECONDS
 //
 // random: writes of 4 KiB at random places, 32 in flight; sequential: writes of 1 MiB one after the
-// other, 4 in flight.
+// other, 4 in flight; fill: the same, once over the whole volume, however long that takes.
 #include <libnbd.h>
 
 #include <chrono>
@@ -28,6 +28,7 @@ int Fail() {
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
+  const bool fill = std::string_view(argv[2]) == "fill";
   const bool random = std::string_view(argv[2]) == "random";
   const size_t bytes = random ? 4096 : size_t{1} << 20;
   const int depth = random ? 32 : 4;
@@ -41,8 +42,10 @@ int main(int argc, char** argv) {
   uint64_t next = 0;
   uint64_t done = 0;
   const auto begin = Clock::now();
-  while (Clock::now() < end) {
-    while (nbd_aio_in_flight(nbd) < depth) {
+  const auto more = [&] { return fill ? next < places : Clock::now() < end; };
+  // What is in flight at the end is waited for.
+  while (more() || nbd_aio_in_flight(nbd) > 0) {
+    while (more() && nbd_aio_in_flight(nbd) < depth) {
       const uint64_t place = random ? numbers() % places : next++ % places;
       if (nbd_aio_pwrite(nbd, data.data(), bytes, place * bytes, NBD_NULL_COMPLETION, 0) < 0) {
         return Fail();

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 
-SIZE = 1 << 30
+SIZE = 1 << 28
 
 
 def cpu_seconds(pid):
@@ -44,7 +44,7 @@ def measure(build, folder, plugin, workload, seconds):
                 time.sleep(0.01)
             load = f"{build}/bin/nbd_load"
             # Everything is allocated and, in the tracker, marked: the state of a volume in use.
-            subprocess.run([load, socket, "sequential", "2"], check=True, capture_output=True)
+            subprocess.run([load, socket, "fill", "0"], check=True, capture_output=True)
             before = cpu_seconds(server.pid)
             output = subprocess.run([load, socket, workload, str(seconds)], check=True,
                                     capture_output=True, text=True).stdout

@@ -47,7 +47,7 @@ class ControlClient::Core {
     absl::StatusOr<ControlAnswer> answer = Ask(request);
     if (!answer.ok()) return answer.status();
     if (answer->snapshots.size() != 1) return absl::InternalError("not the answer to the request");
-    return std::move(answer->snapshots.front());
+    return answer->snapshots.front();
   }
 
  private:
