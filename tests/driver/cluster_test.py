@@ -260,7 +260,7 @@ class ManifestsTest(unittest.TestCase):
         if not cluster.available():
             raise unittest.SkipTest("KUBEBUILDER_ASSETS is not set: nothing is tried on a real "
                                     "kube-apiserver")
-        plane = cluster.ControlPlane(CONTROL_PLANE)
+        plane = cluster.ControlPlane(CONTROL_PLANE, "--allow-privileged=true")
         self.addCleanup(plane.stop)
         plane.kubectl("apply", "-k", os.path.join(DEPLOY, "crd"))
         plane.apply(os.path.join(DEPLOY, "example", "namespaces.yaml"))

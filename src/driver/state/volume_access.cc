@@ -6,6 +6,15 @@
 #include "volume/control.h"
 
 namespace cbt::driver {
+namespace {
+
+const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+
+}  // namespace
 
 template <typename Result, typename Served, typename Opened>
 Result VolumeAccess::Ask(const std::string& id, Served served, Opened opened) {
@@ -17,9 +26,15 @@ Result VolumeAccess::Ask(const std::string& id, Served served, Opened opened) {
       client.status().code() != absl::StatusCode::kUnavailable) {
     return client.status();
   }
-  const absl::StatusOr<Shared> volume = Open(id);
+  absl::StatusOr<Shared> volume = Open(id);
   if (!volume.ok()) return volume.status();
-  return opened(**volume);
+  Result result = opened(**volume);
+  // After a disk has failed, only a volume that is opened again is known to be sound.
+  if (absl::IsResourceExhausted(StatusOf(result)) || absl::IsUnavailable(StatusOf(result))) {
+    *volume = nullptr;
+    Release(id).IgnoreError();
+  }
+  return result;
 }
 
 absl::StatusOr<VolumeAccess::Shared> VolumeAccess::Open(const std::string& id) {

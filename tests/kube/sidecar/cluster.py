@@ -35,8 +35,8 @@ def raw_signature(der):
 
 
 class ControlPlane:
-    def __init__(self, program):
-        self.process = subprocess.Popen([program, "--crds", snapshot_crds()],
+    def __init__(self, program, *flags):
+        self.process = subprocess.Popen([program, "--crds", snapshot_crds(), *flags],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.facts = {}
         for line in self.process.stdout:
