@@ -111,24 +111,24 @@ class KillTest(parts.DriverTest):
         while self.run_with(action, kind, at):
             done += 1
             at += stride
-        self.assertGreater(done, 3)
+        self.assertGreater(done, 1)
         print(f"{action}: {kind} at {done} of the first {at} calls", flush=True)
 
-    # Every step with CBT_TEST_SCALE; some of them, always others, without.
+    # One step in a few dozen; every step with CBT_TEST_SCALE=41.
     def test_killed_at_every_step(self):
         for action in ACTIONS:
             with self.subTest(action=action):
-                self.steps(action, "kill", max(1, 13 // SCALE))
+                self.steps(action, "kill", max(1, 41 // SCALE))
 
     def test_disk_full_at_every_step(self):
         for action in ("create", "snapshot", "expand"):
             with self.subTest(action=action):
-                self.steps(action, "enospc", max(1, 7 // SCALE))
+                self.steps(action, "enospc", max(1, 19 // SCALE))
 
     def test_broken_disk_at_every_step(self):
         for action in ("create", "snapshot", "delete snapshot"):
             with self.subTest(action=action):
-                self.steps(action, "eio", max(1, 17 // SCALE))
+                self.steps(action, "eio", max(1, 41 // SCALE))
 
 
 if __name__ == "__main__":
