@@ -202,14 +202,15 @@ absl::StatusOr<ControlAnswer> DecodeAnswer(std::string_view line) {
     return answer;
   }
   answer.more = members.Bool("more");
-  const auto list = document.FindMember("snapshots");
-  if (!members.sound() || list == document.MemberEnd() || !list->value.IsArray()) return unknown;
+  const rapidjson::Document& object = document;
+  const auto list = object.FindMember("snapshots");
+  if (!members.sound() || list == object.MemberEnd() || !list->value.IsArray()) return unknown;
   for (const rapidjson::Value& value : list->value.GetArray()) {
     answer.snapshots.emplace_back();
     if (!Decode(value, answer.snapshots.back())) return unknown;
   }
-  const auto volume = document.FindMember("volume");
-  if (volume != document.MemberEnd()) {
+  const auto volume = object.FindMember("volume");
+  if (volume != object.MemberEnd()) {
     answer.volume.emplace();
     if (!Decode(volume->value, *answer.volume)) return unknown;
   }
