@@ -9,15 +9,20 @@
 #include <new>
 
 namespace cbt::ops {
+namespace {
+
+constexpr std::array<std::string_view, 17> kGoCodeNames = {
+    "OK",       "Canceled",       "Unknown",          "InvalidArgument",   "DeadlineExceeded",
+    "NotFound", "AlreadyExists",  "PermissionDenied", "ResourceExhausted", "FailedPrecondition",
+    "Aborted",  "OutOfRange",     "Unimplemented",    "Internal",          "Unavailable",
+    "DataLoss", "Unauthenticated"};
+
+}  // namespace
 
 std::string_view GoCodeName(absl::StatusCode code) noexcept {
-  static constexpr std::array<std::string_view, 17> kNames = {
-      "OK",       "Canceled",       "Unknown",          "InvalidArgument",   "DeadlineExceeded",
-      "NotFound", "AlreadyExists",  "PermissionDenied", "ResourceExhausted", "FailedPrecondition",
-      "Aborted",  "OutOfRange",     "Unimplemented",    "Internal",          "Unavailable",
-      "DataLoss", "Unauthenticated"};
   const auto number = static_cast<size_t>(code);
-  return number < kNames.size() ? kNames[number] : "unknown-non-grpc";
+  if (number >= kGoCodeNames.size()) return "unknown-non-grpc";
+  return kGoCodeNames[number];
 }
 
 class OperationSeconds::Core {

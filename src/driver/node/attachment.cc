@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -20,6 +21,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
 #include "driver/node/mounts.h"
@@ -103,14 +105,11 @@ absl::StatusOr<std::string> Attachment::Choose() {
   if (!IsInstalled("nbdkit")) {
     return absl::FailedPreconditionError("nbdkit is not installed on this node");
   }
-  std::string missing;
-  const auto lacks = [&missing](std::string_view what) {
-    absl::StrAppend(&missing, missing.empty() ? "" : ", ", std::string(what));
-  };
+  std::vector<std::string> missing;
   if (::access("/dev/nbd0", R_OK | W_OK) != 0) {
-    lacks("/dev/nbd0 (the kernel module nbd)");
+    missing.emplace_back("/dev/nbd0 (the kernel module nbd)");
   } else if (!IsInstalled("nbd-client")) {
-    lacks("nbd-client");
+    missing.emplace_back("nbd-client");
   } else {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(kBlockDevices, error)) {
@@ -120,18 +119,18 @@ absl::StatusOr<std::string> Attachment::Choose() {
         return "/dev/" + name;
       }
     }
-    lacks("a free NBD device");
+    missing.emplace_back("a free NBD device");
   }
-  const size_t before = missing.size();
-  if (::access("/dev/fuse", R_OK | W_OK) != 0) lacks("/dev/fuse");
-  if (!IsInstalled("nbdfuse")) lacks("nbdfuse");
-  if (::access("/dev/loop-control", R_OK | W_OK) != 0) lacks("/dev/loop-control");
-  if (!IsInstalled("losetup")) lacks("losetup");
-  if (missing.size() == before) return std::string();
+  const size_t of_nbd = missing.size();
+  if (::access("/dev/fuse", R_OK | W_OK) != 0) missing.emplace_back("/dev/fuse");
+  if (!IsInstalled("nbdfuse")) missing.emplace_back("nbdfuse");
+  if (::access("/dev/loop-control", R_OK | W_OK) != 0) missing.emplace_back("/dev/loop-control");
+  if (!IsInstalled("losetup")) missing.emplace_back("losetup");
+  if (missing.size() == of_nbd) return std::string();
   return absl::FailedPreconditionError(
       "this node can attach no volume: neither the kernel's NBD client nor nbdfuse with a loop "
       "device works without " +
-      missing);
+      absl::StrJoin(missing, ", "));
 }
 
 absl::Status Attachment::Serve(const std::string& id) const {

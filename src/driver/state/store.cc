@@ -219,7 +219,7 @@ absl::StatusOr<Volume> Store::MakeClone(const VolumeRequest& request) {
     info = access_.FindSnapshot(id, clone);
   }
   if (!info.ok()) return info.status();
-  absl::StatusOr<Volume> made = absl::InternalError("");
+  absl::StatusOr<Volume> made;
   const absl::StatusOr<std::unique_ptr<volume::SnapshotReader>> reader =
       volume::SnapshotReader::Open(catalog_->VolumeFolder(id));
   if (!reader.ok()) {
