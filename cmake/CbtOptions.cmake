@@ -13,6 +13,7 @@ option(CBT_INSTALL "Make install targets" ${PROJECT_IS_TOP_LEVEL})
 set(CBT_ZSH_FOLDER site-functions CACHE STRING "Folder of completions below share/zsh")
 option(CBT_WERROR "Treat warnings as errors" OFF)
 option(CBT_PRECOMPILE "Read the headers of abseil, gRPC and GoogleTest once for many files" ON)
+option(CBT_UNITY "Compile eight files of a library or test program as one, in a third of the time" ${PROJECT_IS_TOP_LEVEL})
 set(CBT_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them (address,undefined or thread)")
 option(CBT_SANITIZE_TESTS "Sanitize the tests' own code as well as what they test" ON)
 set(CBT_FUZZING_ENGINE "-fsanitize=fuzzer" CACHE STRING "What links a fuzzer to its engine")
@@ -27,6 +28,8 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 include(GNUInstallDirs)
+
+set(CMAKE_UNITY_BUILD ${CBT_UNITY})
 
 # A compiler cache, if there is one. It includes the contents of precompiled headers in its
 # comparison.

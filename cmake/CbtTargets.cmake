@@ -82,6 +82,8 @@ function(cbt_add_messages name)
     list(APPEND generated ${outputs})
   endforeach()
   add_library(${name} STATIC ${generated})
+  # Each file of protoc's has the same names.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   target_include_directories(${name} SYSTEM PUBLIC ${CMAKE_CURRENT_BINARY_DIR})
   target_link_libraries(${name} PUBLIC protobuf::libprotobuf)
   target_compile_features(${name} PUBLIC cxx_std_20)

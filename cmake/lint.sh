@@ -45,11 +45,10 @@ if asked format; then
   echo "$files" | for_each 16 clang-format --dry-run -Werror || failed=1
 fi
 
-# clang-tidy and cppcheck read each file without GCC's precompiled headers.
+# clang-tidy and cppcheck read each file by itself, without GCC's precompiled headers.
 commands=$build/lint
 mkdir -p "$commands"
-sed 's/ -Winvalid-pch//; s/ -include [^ "]*cmake_pch\.hxx//; s/-E env [^ ]* [^ ]*ccache //' \
-  "$build/compile_commands.json" >"$commands/compile_commands.json"
+cmake/compile_commands.py "$build" "$commands/compile_commands.json"
 
 if asked tidy; then
   sources=$(sed -n "s|^ *\"file\": \"\\($root/src/.*\\.cc\\)\",*\$|\\1|p" \

@@ -117,7 +117,7 @@ class Dropper final : public rpc::ClientCallHandler {
   absl::Status status_;
 };
 
-void Cbt(benchmark::State& state, bool, Path path, uint32_t) {
+void TransportOfCbt(benchmark::State& state, bool, Path path, uint32_t) {
   SenderService service(Some());
   auto tls = rpc::http2::ServerTls::Create(ServerTls(path), {});
   Check(tls.ok(), "no TLS");
@@ -198,7 +198,7 @@ void Socket(benchmark::State& state, bool, Path, uint32_t) {
 void AddTransportRows() {
   for (const Path path : {Path::kUnix, Path::kTcp, Path::kUnixTls, Path::kTcpTls}) {
     const std::string place = "transport/" + std::string(NameOf(path)) + "/8192/";
-    AddRow(place + "cbt", Cbt, false, path, kTuples);
+    AddRow(place + "cbt", TransportOfCbt, false, path, kTuples);
     AddRow(place + "ceiling", OfGrpc, false, path, kTuples);
     if (path == Path::kUnix) AddRow(place + "socket", Socket, false, path, kTuples);
   }

@@ -19,14 +19,14 @@ namespace {
 
 constexpr size_t kRangesKept = 65536;
 
-struct BlockRange {
-  uint64_t begin;
-  uint64_t end;
-};
-
 }  // namespace
 
 struct ChangeMapBuilder::State {
+  struct BlockRange {
+    uint64_t begin;
+    uint64_t end;
+  };
+
   explicit State(const VolumeGeometry& volume)
       : geometry(volume),
         blocks(BlockCount(volume.capacity, volume.granularity)),

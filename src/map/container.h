@@ -33,6 +33,12 @@ struct Container {
   uint64_t first_block() const noexcept { return key << kContainerShift; }
 };
 
+// Bytes of a container that is not a list of runs.
+constexpr uint32_t PlainBytes(uint32_t cardinality) noexcept {
+  return cardinality <= kMaxArrayCardinality ? 2 * cardinality
+                                             : static_cast<uint32_t>(kBitsetBytes);
+}
+
 // Little-endian numbers at any alignment.
 template <typename T>
 inline T LoadNumber(const uint8_t* bytes) noexcept {

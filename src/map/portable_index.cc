@@ -19,11 +19,6 @@ constexpr uint32_t kMaxContainers = 65536;
 constexpr uint64_t kGroupCount = 8;  // bytes
 constexpr uint64_t kGroupHigh = 4;
 
-uint32_t PlainBytes(uint32_t cardinality) noexcept {
-  return cardinality <= kMaxArrayCardinality ? 2 * cardinality
-                                             : static_cast<uint32_t>(kBitsetBytes);
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<PortableIndex>> PortableIndex::Parse(

@@ -12,11 +12,6 @@ namespace {
 
 uint32_t RunBytes(uint32_t runs) noexcept { return 2 + 4 * runs; }
 
-uint32_t PlainBytes(uint32_t cardinality) noexcept {
-  return cardinality <= kMaxArrayCardinality ? 2 * cardinality
-                                             : static_cast<uint32_t>(kBitsetBytes);
-}
-
 template <typename T>
 void AppendNumber(std::vector<uint8_t>& bytes, T number) {
   const size_t at = bytes.size();

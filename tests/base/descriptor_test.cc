@@ -10,7 +10,7 @@
 #include "base/file_io.h"
 
 namespace cbt {
-namespace {
+namespace descriptor_test {
 
 TEST(OwnedDescriptor, HoldsAnyNumberFromZeroOn) {
   OwnedDescriptor standard_input(STDIN_FILENO);
@@ -49,5 +49,5 @@ TEST(Retry, EndsWithAnyResultButAnInterruption) {
   EXPECT_EQ(Retry([] { return -1; }), -1);
 }
 
-}  // namespace
+}  // namespace descriptor_test
 }  // namespace cbt

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 namespace cbt {
-namespace {
+namespace units_test {
 
 using namespace units;  // NOLINT(google-build-using-namespace)
 
@@ -30,5 +30,5 @@ concept FitsEiB = requires {
 static_assert(FitsEiB<15>);
 static_assert(!FitsEiB<16>);
 
-}  // namespace
+}  // namespace units_test
 }  // namespace cbt

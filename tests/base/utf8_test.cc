@@ -7,7 +7,7 @@
 #include <string>
 
 namespace cbt {
-namespace {
+namespace utf8_test {
 
 TEST(Utf8Test, AcceptsExactlyWhatIsWellFormed) {
   const std::string good[] = {"",
@@ -78,5 +78,5 @@ TEST(Utf8Test, SaysOfEveryShortSequenceWhatTheTableOfTheStandardSays) {
   EXPECT_EQ(sound, 0x80u + 0x80u * 0x80u + (0x110000u - 0x800u - 0x80u));
 }
 
-}  // namespace
+}  // namespace utf8_test
 }  // namespace cbt

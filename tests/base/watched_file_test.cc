@@ -24,7 +24,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::test {
-namespace {
+namespace watched_file_test {
 
 using absl::StatusCode;
 using testing::HasSubstr;
@@ -206,5 +206,5 @@ TEST_F(Watched, ThatThrewIsNotWhatItWasBefore) {
   EXPECT_EQ(Text(), "new");
 }
 
-}  // namespace
+}  // namespace watched_file_test
 }  // namespace cbt::test

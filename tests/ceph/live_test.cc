@@ -10,7 +10,7 @@
 #include "cbt/source/rbd_live.h"
 #include "cbt/units.h"
 
-namespace {
+namespace live_test {
 
 void Check(int result, const char* what) {
   if (result >= 0) return;
@@ -18,7 +18,7 @@ void Check(int result, const char* what) {
   std::exit(2);
 }
 
-}  // namespace
+}  // namespace live_test
 
 int main(int, char** argv) {
   rados_t cluster = nullptr;

@@ -13,7 +13,7 @@
 #include "support/seeded_random.h"
 
 namespace cbt::cli {
-namespace {
+namespace delta_sizes_test {
 
 constexpr uint64_t kVolume = 200;
 
@@ -133,5 +133,5 @@ TEST(DeltaSizesTest, ALongHistoryStaysWithinItsLimits) {
   EXPECT_LE(sizes.visited(), 4 * extents);
 }
 
-}  // namespace
+}  // namespace delta_sizes_test
 }  // namespace cbt::cli

@@ -12,7 +12,7 @@
 #include "support/status.h"
 
 namespace cbt::cli {
-namespace {
+namespace go_flags_test {
 
 using std::chrono::milliseconds;
 using testing::HasSubstr;
@@ -138,5 +138,5 @@ TEST(GoFlags, TheHelpTextHasDefaults) {
             "  --time duration\n        A time (default 1m)\n");
 }
 
-}  // namespace
+}  // namespace go_flags_test
 }  // namespace cbt::cli

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace cbt::cli {
-namespace {
+namespace help_test {
 
 TEST(NearestTest, FindsSlipsAndAbbreviations) {
   const std::vector<std::string> commands = {"delta", "allocated", "apply", "map", "list"};
@@ -54,5 +54,5 @@ TEST(HelpFormatterTest, ShowsHowOftenArgumentsMayBeGiven) {
   EXPECT_NE(help.find("--one N"), std::string::npos) << help;
 }
 
-}  // namespace
+}  // namespace help_test
 }  // namespace cbt::cli

@@ -18,7 +18,7 @@
 #include "support/status.h"
 
 namespace cbt::cli {
-namespace {
+namespace history_html_test {
 
 using test::ValueOf;
 
@@ -123,5 +123,5 @@ TEST(HistoryHtmlTest, LongNamesLeaveRoomForThePicture) {
   EXPECT_LT(made.html.size(), 3'400'000U);
 }
 
-}  // namespace
+}  // namespace history_html_test
 }  // namespace cbt::cli

@@ -12,7 +12,7 @@
 #include "support/status.h"
 
 namespace cbt::cli {
-namespace {
+namespace numbers_test {
 
 using test::ValueOf;
 
@@ -104,5 +104,5 @@ TEST(HumanSizeTest, HasOneDigitAfterThePointAndNeverFourBefore) {
   EXPECT_EQ(HumanSize(UINT64_MAX), "16.0 EiB");
 }
 
-}  // namespace
+}  // namespace numbers_test
 }  // namespace cbt::cli

@@ -25,7 +25,7 @@
 #include "support/status.h"
 
 namespace cbt::cli {
-namespace {
+namespace print_stream_test {
 
 // Returns one extent per step, then fails if asked to.
 class BreakingCursor final : public ExtentCursor {
@@ -332,5 +332,5 @@ TEST(StatusTest, MessagesStayOneHarmlessLine) {
             "a?b??[2Jc??d\xc3\xa9");
 }
 
-}  // namespace
+}  // namespace print_stream_test
 }  // namespace cbt::cli

@@ -4,13 +4,15 @@ Run by ctest; `install` is the others' fixture. Works in --scratch, which it may
 """
 
 import argparse
-import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "cmake"))
+from compile_commands import plain_commands  # noqa: E402
 
 # The output of project/core.cc: its gap of one block is bridged, the long one is not.
 CORE_OUTPUT = "0 8192\n81920 16384\n"
@@ -223,7 +225,7 @@ class Consumer:
     def words_of_core(self, tree, binary):
         """For each file of core: include paths, definitions and instruction-set flags."""
         found = {}
-        for entry in json.loads((tree / "compile_commands.json").read_text()):
+        for entry in plain_commands(tree):
             words = entry["command"].split()
             output = words[words.index("-o") + 1]
             if "/cbt_core.dir/" in output and output.endswith(".cc.o"):

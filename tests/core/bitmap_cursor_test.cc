@@ -15,7 +15,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace bitmap_cursor_test {
 
 using test::ValueOf;
 
@@ -367,5 +367,5 @@ TEST(BitmapPairTest, HandsOutTheWordsOfItsBitsAndNoMore) {
   }
 }
 
-}  // namespace
+}  // namespace bitmap_cursor_test
 }  // namespace cbt

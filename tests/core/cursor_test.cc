@@ -13,7 +13,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace cursor_test {
 
 using test::ValueOf;
 
@@ -214,5 +214,5 @@ TEST(SecretsTest, KeepsTheLastValue) {
   EXPECT_EQ(secrets.Get("other"), std::nullopt);
 }
 
-}  // namespace
+}  // namespace cursor_test
 }  // namespace cbt

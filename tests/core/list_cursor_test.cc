@@ -8,7 +8,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace list_cursor_test {
 
 using test::ValueOf;
 
@@ -68,5 +68,5 @@ RC_GTEST_PROP(ExtentListCursorProperty, ResumesAtEveryOffset, ()) {
   }
 }
 
-}  // namespace
+}  // namespace list_cursor_test
 }  // namespace cbt

@@ -11,7 +11,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace memory_cursor_test {
 
 using test::ValueOf;
 
@@ -140,5 +140,5 @@ RC_GTEST_PROP(MemoryCursorProperty, MatchesByteByByteFromEveryOffset, ()) {
   }
 }
 
-}  // namespace
+}  // namespace memory_cursor_test
 }  // namespace cbt

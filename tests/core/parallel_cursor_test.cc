@@ -19,7 +19,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace parallel_cursor_test {
 
 using test::ValueOf;
 
@@ -451,5 +451,5 @@ TEST(ParallelCursorTest, CanBeDestroyedAtAnyTime) {
   }
 }
 
-}  // namespace
+}  // namespace parallel_cursor_test
 }  // namespace cbt

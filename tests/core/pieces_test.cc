@@ -18,7 +18,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace pieces_test {
 
 using reference::Ranges;
 
@@ -174,5 +174,5 @@ TEST(Pieces, OfMemoryInBatchesOfAFewExtents) {
   }
 }
 
-}  // namespace
+}  // namespace pieces_test
 }  // namespace cbt::test

@@ -16,7 +16,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace requested_cursor_test {
 
 using reference::Ranges;
 using testing::HasSubstr;
@@ -167,5 +167,5 @@ TEST(RequestedCursor, RefusesWindowsPastTheVolume) {
   EXPECT_EQ(MakeRequestedCursor(nullptr, {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-}  // namespace
+}  // namespace requested_cursor_test
 }  // namespace cbt::test

@@ -26,7 +26,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace resume_test {
 
 using reference::ByteSet;
 using reference::Ranges;
@@ -288,5 +288,5 @@ TEST_F(LargeResumeTest, MapsFilesChainsAndTransforms) {
   Check("union", ValueOf(Union(std::move(inputs))), both);
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace cbt

@@ -9,7 +9,7 @@
 #include "cbt/units.h"
 
 namespace cbt {
-namespace {
+namespace run_sink_test {
 
 // Writes `runs` as a kernel does: past the extents of `batch`, and past its capacity too.
 void Write(const RunSink& sink, const std::vector<Extent>& runs, ExtentBatch& batch) {
@@ -114,5 +114,5 @@ TEST(RunSink, ResetDropsWhatWaits) {
   EXPECT_FALSE(sink.waiting());
 }
 
-}  // namespace
+}  // namespace run_sink_test
 }  // namespace cbt

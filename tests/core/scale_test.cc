@@ -18,7 +18,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace scale_test {
 
 using test::ValueOf;
 
@@ -153,5 +153,5 @@ TEST(Scale, AHundredMillionExtentsInBoundedMemory) {
 #endif
 }
 
-}  // namespace
+}  // namespace scale_test
 }  // namespace cbt

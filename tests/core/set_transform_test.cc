@@ -12,7 +12,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace set_transform_test {
 
 using test::ValueOf;
 
@@ -230,5 +230,5 @@ TEST(SetTransformTest, LongListsGiveWhatShortWindowsGive) {
   }
 }
 
-}  // namespace
+}  // namespace set_transform_test
 }  // namespace cbt

@@ -13,7 +13,7 @@
 #include "cbt/units.h"
 
 namespace cbt {
-namespace {
+namespace thread_pool_test {
 
 TEST(ThreadPoolTest, RunsEveryTaskBeforeItDies) {
   std::atomic<int> runs{0};
@@ -70,5 +70,5 @@ TEST(ThreadPoolTest, APartOfTheThreadsIsAnExceptionAndNotTheEnd) {
 }
 #endif
 
-}  // namespace
+}  // namespace thread_pool_test
 }  // namespace cbt

@@ -11,7 +11,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace transform_test {
 
 using test::ValueOf;
 
@@ -319,5 +319,5 @@ RC_GTEST_FIXTURE_PROP(TransformProperty, ChainsUnderRandomSeeksMatchTheOracle, (
   }
 }
 
-}  // namespace
+}  // namespace transform_test
 }  // namespace cbt

@@ -29,7 +29,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace truth_test {
 
 using reference::ByteSet;
 using reference::Ranges;
@@ -573,5 +573,5 @@ TEST(TruthTest, EveryChangedBlockIsReportedAndNoOther) {
   EXPECT_EQ(totals.exact_reported, totals.exact_true);
 }
 
-}  // namespace
+}  // namespace truth_test
 }  // namespace cbt

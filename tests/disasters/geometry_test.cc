@@ -25,7 +25,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace geometry_test {
 
 using test::ValueOf;
 
@@ -323,5 +323,5 @@ TEST(Disasters, D23ASloppyConsumerLosesNothingOfWhatWeEmit) {
   }
 }
 
-}  // namespace
+}  // namespace geometry_test
 }  // namespace cbt

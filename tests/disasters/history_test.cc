@@ -22,7 +22,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace history_test {
 
 using absl::StatusCode;
 using test::Blocks;
@@ -218,5 +218,5 @@ TEST(Disasters, D21UnrelatedOrReversedPairsAreRefusedAndLeaveNothingBehind) {
   EXPECT_OK(chain->Verify());
 }
 
-}  // namespace
+}  // namespace history_test
 }  // namespace cbt

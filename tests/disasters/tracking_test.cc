@@ -23,7 +23,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace tracking_test {
 
 using test::ValueOf;
 
@@ -262,5 +262,5 @@ TEST(Disasters, D10ABackupThatFollowsAVolumeUnderWritesIsAlwaysTheSnapshot) {
   EXPECT_GT(copied, 4000u);
 }
 
-}  // namespace
+}  // namespace tracking_test
 }  // namespace cbt

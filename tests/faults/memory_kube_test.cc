@@ -30,7 +30,7 @@
 #include "support/status.h"
 
 namespace cbt::kube {
-namespace {
+namespace memory_kube_test {
 
 using test::FailAllocation;
 using test::FailEveryAllocation;
@@ -279,5 +279,5 @@ TEST(KubeOutOfMemory, ACallOfTheClient) {
   }
 }
 
-}  // namespace
+}  // namespace memory_kube_test
 }  // namespace cbt::kube

@@ -56,7 +56,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::rpc {
-namespace {
+namespace memory_rpc_test {
 
 using test::FailAllocation;
 using test::FailEveryAllocation;
@@ -533,5 +533,5 @@ TEST_F(OutOfMemoryInServices, WithoutThreadsAServerDoesNotStart) {
 }
 #endif
 
-}  // namespace
+}  // namespace memory_rpc_test
 }  // namespace cbt::rpc

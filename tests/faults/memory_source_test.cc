@@ -33,7 +33,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace memory_source_test {
 
 using test::FailEveryAllocation;
 using test::Found;
@@ -262,5 +262,5 @@ TEST_F(FolderOutOfMemory, StepsLeaveNoDescriptors) {
   ::close(root);
 }
 
-}  // namespace
+}  // namespace memory_source_test
 }  // namespace cbt

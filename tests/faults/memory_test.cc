@@ -44,7 +44,7 @@
 #endif
 
 namespace cbt {
-namespace {
+namespace memory_test {
 
 using test::FailAllocation;
 using test::FailEveryAllocation;
@@ -581,5 +581,5 @@ TEST_F(OutOfMemory, ParallelCursors) {
             10);
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace cbt

@@ -41,7 +41,7 @@ extern "C" const char* __lsan_default_suppressions() {
 #endif
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace memory_transport_test {
 
 using std::chrono::seconds;
 using test::FailAllocation;
@@ -407,5 +407,5 @@ TEST_F(OutOfMemoryInTheTransport, ARelayAndItsPlugin) {
   }
 }
 
-}  // namespace
+}  // namespace memory_transport_test
 }  // namespace cbt::rpc::http2

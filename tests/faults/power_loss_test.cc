@@ -27,7 +27,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace power_loss_test {
 
 using Access = ChangeChain::Access;
 using Set = std::set<uint64_t>;
@@ -421,5 +421,5 @@ TEST_F(PowerLoss, ATrackerThatIsOpenedAgain) {
   Check(Record(work), [&](const Notes& notes) { return JudgeTracker(after_ + "/t", notes); });
 }
 
-}  // namespace
+}  // namespace power_loss_test
 }  // namespace cbt::test

@@ -16,7 +16,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace blocks_test {
 
 using test::SeededRandom;
 using test::ValueOf;
@@ -230,5 +230,5 @@ TEST(BlocksTest, OfExtents) {
   }
 }
 
-}  // namespace
+}  // namespace blocks_test
 }  // namespace cbt

@@ -27,7 +27,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace boundary_test {
 
 using test::ValueOf;
 
@@ -545,5 +545,5 @@ TEST(HugeBlocksTest, AttackAlsoUnionsOfHugeBlocksAreWhole) {
   }
 }
 
-}  // namespace
+}  // namespace boundary_test
 }  // namespace cbt

@@ -16,7 +16,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace change_map_test {
 
 using test::Blocks;
 using test::BlocksOf;
@@ -509,5 +509,5 @@ TEST(ChangeMapTest, ARangeOverAMissingContainerIsNotContained) {
   EXPECT_TRUE(map->ContainsRange(70000, 70000));
 }
 
-}  // namespace
+}  // namespace change_map_test
 }  // namespace cbt

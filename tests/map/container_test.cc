@@ -17,7 +17,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace container_test {
 
 using Set = std::bitset<kContainerBlocks>;
 
@@ -188,5 +188,5 @@ TEST(PortableWriter, RefusesMoreThanThereMayBe) {
   }
 }
 
-}  // namespace
+}  // namespace container_test
 }  // namespace cbt

@@ -33,7 +33,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace damage_test {
 
 using test::Blocks;
 using test::Bytes;
@@ -482,5 +482,5 @@ TEST(TrackerManifestDamageTest, FieldsOutOfRangeAreRefused) {
   }));
 }
 
-}  // namespace
+}  // namespace damage_test
 }  // namespace cbt

@@ -24,7 +24,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace golden_test {
 
 using test::Blocks;
 using test::BlocksOf;
@@ -367,5 +367,5 @@ TEST(GoldenTest, TrackersOfTheFirstVersionAreRefused) {
   }
 }
 
-}  // namespace
+}  // namespace golden_test
 }  // namespace cbt

@@ -17,7 +17,7 @@ namespace roaring::api {}
 using namespace roaring::api;  // NOLINT(google-build-using-namespace)
 
 namespace cbt {
-namespace {
+namespace interchange_test {
 
 using test::Blocks;
 using test::BlocksOf;
@@ -148,5 +148,5 @@ TEST(InterchangeTest, NoBlocksAtAll) {
   EXPECT_TRUE(map.view() == ValueOf(ChangeMap::Empty(kVolume)).view());
 }
 
-}  // namespace
+}  // namespace interchange_test
 }  // namespace cbt

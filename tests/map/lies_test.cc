@@ -24,7 +24,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace lies_test {
 
 using test::Blocks;
 using test::ValueOf;
@@ -576,5 +576,5 @@ TEST(LiesTest, GeneratedLiesAreRefusedOrReadAsTheOracleReadsThem) {
   EXPECT_GT(refused, count / 3);
 }
 
-}  // namespace
+}  // namespace lies_test
 }  // namespace cbt

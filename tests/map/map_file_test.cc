@@ -25,7 +25,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace map_file_test {
 
 using test::Blocks;
 using test::BlocksOf;
@@ -426,5 +426,5 @@ TEST(MapFileTest, TheLargestMapFitsIntoTheLargestFile) {
   EXPECT_LE(kMostMapFileBytes, largest + kMaxMapBytes / 8);
 }
 
-}  // namespace
+}  // namespace map_file_test
 }  // namespace cbt

@@ -18,7 +18,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace portable_index_test {
 
 using test::Blocks;
 using test::BlocksOf;
@@ -346,5 +346,5 @@ TEST(PortableIndexTest, RefusesBlocksPastTheVolume) {
   }
 }
 
-}  // namespace
+}  // namespace portable_index_test
 }  // namespace cbt

@@ -17,7 +17,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace roaring_test {
 
 using test::Blocks;
 using test::BlocksOf;
@@ -143,5 +143,5 @@ TEST(RoaringTest, BitmapsInAnyShape) {
   EXPECT_EQ(after->cardinality(), bitmap.cardinality());
 }
 
-}  // namespace
+}  // namespace roaring_test
 }  // namespace cbt

@@ -147,7 +147,9 @@ class Tree:
         source = copy_tree(folder / "source")
         self.source = source
         demand(["cmake", "-S", source, "-B", self.build_folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCBT_BUILD_BENCH=OFF", "-DCBT_INSTALL=OFF"])
+                "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCBT_BUILD_BENCH=OFF", "-DCBT_INSTALL=OFF",
+                # a mutant compiles one file again
+                "-DCBT_UNITY=OFF"])
 
     def build(self):
         return subprocess.run(["cmake", "--build", self.build_folder, "--target", "cbt_mutation_judge"], stdout=subprocess.DEVNULL,

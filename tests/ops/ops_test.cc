@@ -26,7 +26,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace ops_test {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -489,5 +489,5 @@ TEST(Log, HoldsWhatIsWantedAndNothingElse) {
   EXPECT_THAT(lines(rpc::LogLevel::kError), UnorderedElementsAre());
 }
 
-}  // namespace
+}  // namespace ops_test
 }  // namespace cbt::test

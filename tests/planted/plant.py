@@ -62,7 +62,8 @@ class Copy:
         self.build_folder = self.source / "build" / "release"
         self.jobs = jobs
         tree.demand(["cmake", "-S", self.source, "-B", self.build_folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                     "-DCBT_WERROR=ON", "-DCBT_BUILD_BENCH=OFF", "-DCBT_INSTALL=OFF"])
+                     "-DCBT_WERROR=ON", "-DCBT_BUILD_BENCH=OFF", "-DCBT_INSTALL=OFF",
+                     "-DCBT_UNITY=OFF"])
 
     def build(self, targets):
         return tree.build(self.build_folder, self.jobs, targets)

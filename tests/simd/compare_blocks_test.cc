@@ -9,7 +9,7 @@
 #include "support/variants.h"
 
 namespace cbt {
-namespace {
+namespace compare_blocks_test {
 
 using simd::CompareBlocksKernels;
 using test::GuardedMemory;
@@ -95,5 +95,5 @@ INSTANTIATE_TEST_SUITE_P(Variants, CompareBlocksTest,
                          testing::ValuesIn(test::AsVector(simd::CompareBlocksVariants())),
                          test::VariantName<CompareBlocksKernels>);
 
-}  // namespace
+}  // namespace compare_blocks_test
 }  // namespace cbt

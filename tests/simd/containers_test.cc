@@ -15,7 +15,7 @@
 #include "support/variants.h"
 
 namespace cbt {
-namespace {
+namespace containers_test {
 
 using simd::ContainersKernels;
 using simd::kContainerSlack;
@@ -254,5 +254,5 @@ INSTANTIATE_TEST_SUITE_P(Variants, ContainersTest,
                          testing::ValuesIn(test::AsVector(simd::ContainersVariants())),
                          test::VariantName<ContainersKernels>);
 
-}  // namespace
+}  // namespace containers_test
 }  // namespace cbt

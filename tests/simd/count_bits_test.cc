@@ -7,7 +7,7 @@
 #include "support/variants.h"
 
 namespace cbt {
-namespace {
+namespace count_bits_test {
 
 using simd::BitCounts;
 using simd::CountBitsFn;
@@ -86,5 +86,5 @@ INSTANTIATE_TEST_SUITE_P(Variants, CountBitsTest,
                          testing::ValuesIn(test::AsVector(simd::CountBitsVariants())),
                          test::VariantName<CountBitsKernels>);
 
-}  // namespace
+}  // namespace count_bits_test
 }  // namespace cbt

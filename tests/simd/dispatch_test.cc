@@ -9,7 +9,7 @@
 #include "simd/kernels.h"
 
 namespace cbt {
-namespace {
+namespace dispatch_test {
 
 bool Available(SimdLevel level) {
   const auto levels = AvailableSimdLevels();
@@ -82,5 +82,5 @@ TEST(DispatchTest, VariantThatFailsItsKnownAnswerIsPassedOver) {
   EXPECT_EQ(chosen.level, SimdLevel::kScalar);
 }
 
-}  // namespace
+}  // namespace dispatch_test
 }  // namespace cbt

@@ -11,7 +11,7 @@
 #include "support/variants.h"
 
 namespace cbt {
-namespace {
+namespace extract_runs_test {
 
 using simd::ExtractRunsFn;
 using simd::ExtractRunsKernels;
@@ -425,5 +425,5 @@ INSTANTIATE_TEST_SUITE_P(Variants, ExtractRunsTest,
                          testing::ValuesIn(test::AsVector(simd::ExtractRunsVariants())),
                          test::VariantName<ExtractRunsKernels>);
 
-}  // namespace
+}  // namespace extract_runs_test
 }  // namespace cbt

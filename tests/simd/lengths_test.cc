@@ -21,7 +21,7 @@
 #include "support/guarded_memory.h"
 
 namespace cbt {
-namespace {
+namespace lengths_test {
 
 using test::GuardedMemory;
 using test::List;
@@ -583,5 +583,5 @@ TEST_F(LengthsTest, SortedExtents) {
       });
 }
 
-}  // namespace
+}  // namespace lengths_test
 }  // namespace cbt

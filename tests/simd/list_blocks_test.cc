@@ -9,7 +9,7 @@
 #include "support/variants.h"
 
 namespace cbt {
-namespace {
+namespace list_blocks_test {
 
 using simd::BlockKernel;
 using simd::BlockScan;
@@ -129,5 +129,5 @@ INSTANTIATE_TEST_SUITE_P(Variants, ListBlocksTest,
                          testing::ValuesIn(test::AsVector(simd::ListBlocksVariants())),
                          test::VariantName<ListBlocksKernels>);
 
-}  // namespace
+}  // namespace list_blocks_test
 }  // namespace cbt

@@ -8,7 +8,7 @@
 #include "support/variants.h"
 
 namespace cbt {
-namespace {
+namespace load_bits_test {
 
 using simd::LoadBitsKernels;
 using test::GuardedMemory;
@@ -47,5 +47,5 @@ INSTANTIATE_TEST_SUITE_P(Variants, LoadBitsTest,
                          testing::ValuesIn(test::AsVector(simd::LoadBitsVariants())),
                          test::VariantName<LoadBitsKernels>);
 
-}  // namespace
+}  // namespace load_bits_test
 }  // namespace cbt

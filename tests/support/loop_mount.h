@@ -16,9 +16,9 @@
 namespace cbt::test {
 
 // Returns whether the shell command succeeds. Its output goes to a file that Output() reads.
-class Shell {
+class LoggedShell {
  public:
-  explicit Shell(const TempDir& scratch) : log_(scratch / "shell.log") {}
+  explicit LoggedShell(const TempDir& scratch) : log_(scratch / "shell.log") {}
 
   bool Run(const std::string& command) {
     const std::string line = "{ " + command + "\n} >'" + log_ + "' 2>&1 </dev/null";
@@ -75,7 +75,7 @@ class LoopMount {
   std::string path() const { return scratch_ / "mounted"; }
   std::string image() const { return scratch_ / "image"; }
   std::string operator/(const std::string& name) const { return path() + "/" + name; }
-  Shell& shell() { return shell_; }
+  LoggedShell& shell() { return shell_; }
 
  private:
   // Uses a private mount namespace, so that mounts end with this process whatever happens to it.
@@ -86,7 +86,7 @@ class LoopMount {
   }
 
   TempDir scratch_;
-  Shell shell_;
+  LoggedShell shell_;
   bool mounted_ = false;
   std::string why_not_;
 };

@@ -19,7 +19,7 @@
 #include "volume/control_lines.h"
 
 namespace cbt::volume {
-namespace {
+namespace control_test {
 
 using test::ValueOf;
 using namespace units;
@@ -175,5 +175,5 @@ TEST_F(ControlTest, SocketIsItsOwnAndOnlyItsOwn) {
   EXPECT_TRUE(absl::IsInvalidArgument(ControlClient::Connect("").status()));
 }
 
-}  // namespace
+}  // namespace control_test
 }  // namespace cbt::volume

@@ -36,7 +36,7 @@
 #include "volume/volume_model.h"
 
 namespace cbt::volume {
-namespace {
+namespace kill_test {
 
 using test::Covers;
 using test::ValueOf;
@@ -229,5 +229,5 @@ TEST_P(KillTest, NothingAcknowledgedIsLostAndNoMark) {
   Kill(static_cast<int>(12 * test::TestScale()));
 }
 
-}  // namespace
+}  // namespace kill_test
 }  // namespace cbt::volume

@@ -27,7 +27,7 @@
 #include "volume/volume_model.h"
 
 namespace cbt::volume {
-namespace {
+namespace tracked_volume_test {
 
 using test::Covers;
 using test::Drain;
@@ -567,5 +567,5 @@ TEST(TrackedVolumeTest, ManySnapshots) {
             (reference::Ranges{{2 * kG, (kMany - 2) * kG}}));
 }
 
-}  // namespace
+}  // namespace tracked_volume_test
 }  // namespace cbt::volume

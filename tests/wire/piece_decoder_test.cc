@@ -11,7 +11,7 @@
 #include "support/seeded_random.h"
 
 namespace cbt {
-namespace {
+namespace piece_decoder_test {
 
 using Bytes = std::vector<uint8_t>;
 
@@ -131,5 +131,5 @@ TEST(PieceDecoder, NeverDiffersFromTheWholeMessage) {
   EXPECT_GT(taken, 500u);
 }
 
-}  // namespace
+}  // namespace piece_decoder_test
 }  // namespace cbt

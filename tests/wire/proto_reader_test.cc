@@ -11,7 +11,7 @@
 #include "wire/proto_writer.h"
 
 namespace cbt::wire {
-namespace {
+namespace proto_reader_test {
 
 std::span<const uint8_t> Bytes(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
@@ -138,5 +138,5 @@ TEST(ProtoReaderTest, SurvivesRandomBytes) {
   }
 }
 
-}  // namespace
+}  // namespace proto_reader_test
 }  // namespace cbt::wire

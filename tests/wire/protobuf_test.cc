@@ -14,7 +14,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace protobuf_test {
 
 using Response = csi::v1::GetMetadataDeltaResponse;
 
@@ -160,5 +160,5 @@ TEST(EncodeTuplesTest, WritesAsManyAsFitAndSaysHowMany) {
   EXPECT_EQ(EncodeTuples(values, values, std::span(out).first(21)).tuples, 0u);
 }
 
-}  // namespace
+}  // namespace protobuf_test
 }  // namespace cbt

@@ -8,7 +8,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace stream_checker_test {
 
 constexpr auto kFixed = BlockMetadataType::kFixedLength;
 constexpr auto kVariable = BlockMetadataType::kVariableLength;
@@ -96,5 +96,5 @@ TEST(StreamCheckerTest, NamesTheTupleThatBreaksARule) {
   }
 }
 
-}  // namespace
+}  // namespace stream_checker_test
 }  // namespace cbt

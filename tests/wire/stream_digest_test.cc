@@ -12,7 +12,7 @@
 #include <xxhash.h>
 
 namespace cbt {
-namespace {
+namespace stream_digest_test {
 
 uint64_t Reference(const std::vector<uint64_t>& offsets, const std::vector<uint64_t>& lengths) {
   std::vector<uint8_t> bytes;
@@ -79,5 +79,5 @@ TEST(StreamDigest, EveryBitCounts) {
   }
 }
 
-}  // namespace
+}  // namespace stream_digest_test
 }  // namespace cbt

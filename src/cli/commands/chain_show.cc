@@ -24,7 +24,7 @@
 namespace cbt::cli {
 namespace {
 
-struct ShowArguments {
+struct ShowChainArguments {
   std::string chain;
   std::string svg;
   std::string html;
@@ -46,7 +46,7 @@ size_t TextColumns(const History& history) {
   return line.has_value() ? std::min(kColumns, HistoryTextColumns(history, *line)) : kColumns;
 }
 
-absl::Status Show(const ShowArguments& arguments) {
+absl::Status ShowChain(const ShowChainArguments& arguments) {
   const bool svg_to_stdout = IsStdout(arguments.svg);
   const bool html_to_stdout = IsStdout(arguments.html);
   if (svg_to_stdout && html_to_stdout) {
@@ -87,7 +87,7 @@ absl::Status Show(const ShowArguments& arguments) {
 void AddChainShow(CLI::App& chain, Command& command) {
   CLI::App* const sub =
       chain.add_subcommand("show", "Draw a volume's history: time down, offset across");
-  const auto arguments = std::make_shared<ShowArguments>();
+  const auto arguments = std::make_shared<ShowChainArguments>();
   sub->add_option("CHAIN", arguments->chain, "Directory of the chain")->required();
   sub->add_option("--svg", arguments->svg,
                   "Also draw into this SVG file; -: to stdout, and no text")
@@ -118,7 +118,7 @@ void AddChainShow(CLI::App& chain, Command& command) {
       "  cbt chain show vol1/history.chain --svg history.svg\n"
       "  cbt chain show vol1/history.chain --html history.html");
   sub->callback([arguments, &command] {
-    command = [arguments] { return Report("chain show", Show(*arguments)); };
+    command = [arguments] { return Report("chain show", ShowChain(*arguments)); };
   });
 }
 

@@ -363,14 +363,14 @@ void AddMerge(CLI::App& app, Command& command) {
 
 // ---- show
 
-struct ShowArguments {
+struct ShowMapArguments {
   std::string file;
   std::string svg;
   size_t rows = 16;
   MapInput input;
 };
 
-absl::Status Show(const ShowArguments& arguments) {
+absl::Status ShowMap(const ShowMapArguments& arguments) {
   absl::StatusOr<AnyMap> read = ReadAnyMap(arguments.file, arguments.input);
   if (!read.ok()) return read.status();
   const absl::StatusOr<ChangeMap> map = std::move(read->map);
@@ -403,7 +403,7 @@ absl::Status Show(const ShowArguments& arguments) {
 
 void AddShow(CLI::App& app, Command& command) {
   CLI::App* const sub = app.add_subcommand("show", "Draw where in the volume changes lie");
-  const auto arguments = std::make_shared<ShowArguments>();
+  const auto arguments = std::make_shared<ShowMapArguments>();
   sub->add_option("FILE", arguments->file, "Map file")->required();
   sub->add_option("--svg", arguments->svg,
                   "Also draw into this SVG file; -: to stdout, and no text")
@@ -418,7 +418,7 @@ void AddShow(CLI::App& app, Command& command) {
       "Example: in the terminal, and as a picture for a report\n"
       "  cbt map show mon-tue.cbm --svg mon-tue.svg");
   sub->callback([arguments, &command] {
-    command = [arguments] { return Report("map show", Show(*arguments)); };
+    command = [arguments] { return Report("map show", ShowMap(*arguments)); };
   });
 }
 

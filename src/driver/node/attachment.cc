@@ -31,7 +31,7 @@
 namespace cbt::driver {
 namespace {
 
-constexpr std::chrono::milliseconds kPause{20};
+constexpr std::chrono::milliseconds kStatePoll{20};
 constexpr std::chrono::seconds kStartTime{30};
 constexpr std::chrono::seconds kStopTime{30};
 constexpr char kBlockDevices[] = "/sys/block";
@@ -42,7 +42,7 @@ bool WaitFor(Condition condition, std::chrono::seconds time) {
   const auto latest = std::chrono::steady_clock::now() + time;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > latest) return false;
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kStatePoll);
   }
   return true;
 }

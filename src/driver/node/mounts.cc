@@ -16,7 +16,7 @@
 namespace cbt::driver {
 namespace {
 
-constexpr std::chrono::milliseconds kPause{50};
+constexpr std::chrono::milliseconds kBusyPause{50};
 constexpr int kTries = 100;  // 5 s
 
 // A field of mountinfo: blanks and backslashes are octal there.
@@ -88,7 +88,7 @@ absl::Status Unmount(const std::string& path) {
     if (!*mounted) return absl::OkStatus();
     if (::umount2(path.c_str(), UMOUNT_NOFOLLOW) == 0) continue;
     if (errno != EBUSY) return FileError(path, errno);
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kBusyPause);
   }
   return absl::FailedPreconditionError(absl::StrCat(path, ": is in use"));
 }

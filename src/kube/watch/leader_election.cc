@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/status.h"
 #include "kube/watch/lease_record.h"
+#include "kube/watch/notify.h"
 
 namespace cbt::kube {
 namespace {
@@ -53,15 +54,6 @@ absl::Status CheckOptions(const LeaderElectionOptions& options) {
   }
   const absl::StatusOr<std::string> path = ResourcePath(kLeases, options.name_space, options.name);
   return path.status();
-}
-
-template <typename Function, typename... Arguments>
-void Notify(const Function& callback, const Arguments&... arguments) noexcept {
-  if (!callback) return;
-  try {
-    callback(arguments...);
-  } catch (...) {  // NOLINT(bugprone-empty-catch)
-  }
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ constexpr auto kEndOfWatch = seconds(30);
 // A watch that ends sooner was not worth its request, however it ended.
 constexpr auto kShortWatch = seconds(1);
 
-absl::Status Wrong(const WatchTarget& target, absl::string_view what) {
+absl::Status WrongList(const WatchTarget& target, absl::string_view what) {
   return absl::UnavailableError(absl::StrCat("list of ", target.plural, ": ", what));
 }
 
@@ -196,7 +196,7 @@ absl::Status ListWatch::TakePages() {
   do {
     ObjectList page;
     if (absl::Status status = TakePage(options, page); !status.ok()) return status;
-    if (page.resource_version.empty()) return Wrong(target_, "no resource version");
+    if (page.resource_version.empty()) return WrongList(target_, "no resource version");
     // Of the first page: what changed since comes again with the watch.
     if (resource_version.empty()) resource_version = page.resource_version;
     for (Object& object : page.items) {
@@ -206,7 +206,7 @@ absl::Status ListWatch::TakePages() {
     }
     if (objects.size() > options_.max_objects) return TooMany(target_, options_.max_objects);
     if (page.items.empty() && !page.continue_token.empty()) {
-      return Wrong(target_, "an empty page that is not the last");
+      return WrongList(target_, "an empty page that is not the last");
     }
     options.continue_token = std::move(page.continue_token);
   } while (!options.continue_token.empty());
@@ -290,7 +290,7 @@ absl::Status ListWatch::Watch(bool with_list) {
       stream_lists_ = false;
       return absl::OkStatus();
     }
-    return stream.status.ok() ? Wrong(target_, "the stream ended before the list was complete")
+    return stream.status.ok() ? WrongList(target_, "the stream ended before the list was complete")
                               : stream.status;
   }
   if (with_list) need_list_ = false;
@@ -351,7 +351,7 @@ absl::Status ListWatch::OnCollected(Stream& stream, WatchEvent event) {
   if (!event.initial_events_end) {
     // A server that does not know the question sends ordinary bookmarks.
     stream.no_list = true;
-    return Wrong(target_, "not sent as events");
+    return WrongList(target_, "not sent as events");
   }
   sink_.Replace(std::exchange(stream.collected, {}));
   std::lock_guard lock(mutex_);

@@ -7,6 +7,7 @@
 #include "base/absl_view.h"
 #include "cbt/kube/watch.h"
 #include "kube/watch/list_watch.h"
+#include "kube/watch/notify.h"
 #include "kube/watch/object_store.h"
 #include "kube/watch/watch_event.h"
 
@@ -29,16 +30,6 @@ absl::Status CheckOptions(const CacheOptions& options) {
     }
   }
   return absl::OkStatus();
-}
-
-// Handlers are the user's: what they throw ends here.
-template <typename Function, typename... Arguments>
-void Notify(const Function& handler, const Arguments&... arguments) noexcept {
-  if (!handler) return;
-  try {
-    handler(arguments...);
-  } catch (...) {  // NOLINT(bugprone-empty-catch)
-  }
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kMaxRetryAfterSeconds = 3600;
 constexpr int kGone = 410;
 
-absl::Status Wrong(const WatchTarget& target, absl::string_view what) {
+absl::Status WrongEvent(const WatchTarget& target, absl::string_view what) {
   return absl::UnavailableError(
       absl::StrCat("the API server sent a wrong watch event of ", target.plural, ": ", what));
 }
@@ -64,33 +64,33 @@ Resource WatchTarget::resource() const noexcept {
 
 absl::Status CheckObject(const WatchTarget& target, const Object& object) {
   if (absl::Status status = CheckMetadata(ObjectAccess::Root(object)); !status.ok()) {
-    return Wrong(target, status.message());
+    return WrongEvent(target, status.message());
   }
   if (object.kind() != target.kind || object.api_version() != target.api_version) {
-    return Wrong(target, "an object of another kind");
+    return WrongEvent(target, "an object of another kind");
   }
-  if (object.name().empty()) return Wrong(target, "an object without a name");
-  if (object.resource_version().empty()) return Wrong(target, "no resource version");
+  if (object.name().empty()) return WrongEvent(target, "an object without a name");
+  if (object.resource_version().empty()) return WrongEvent(target, "no resource version");
   if (object.name_space().empty() == target.namespaced ||
       (!target.name_space.empty() && object.name_space() != target.name_space)) {
-    return Wrong(target, "an object of another namespace");
+    return WrongEvent(target, "an object of another namespace");
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<WatchEvent> DecodeWatchEvent(const WatchTarget& target, std::string_view line) {
   absl::StatusOr<Object> json = Object::Parse(line);
-  if (!json.ok()) return Wrong(target, json.status().message());
+  if (!json.ok()) return WrongEvent(target, json.status().message());
   const absl::StatusOr<std::string> type = json->String({"type"});
-  if (!type.ok()) return Wrong(target, type.status().message());
-  if (!json->Has({"object"})) return Wrong(target, "no object");
+  if (!type.ok()) return WrongEvent(target, type.status().message());
+  if (!json->Has({"object"})) return WrongEvent(target, "no object");
   absl::StatusOr<Object> object = json->Child({"object"});
-  if (!object.ok()) return Wrong(target, object.status().message());
+  if (!object.ok()) return WrongEvent(target, object.status().message());
 
   if (*type == "ERROR") return ErrorOf(target, *object);
   WatchEvent event;
   if (*type == "BOOKMARK") {
-    if (object->resource_version().empty()) return Wrong(target, "no resource version");
+    if (object->resource_version().empty()) return WrongEvent(target, "no resource version");
     event.initial_events_end = object->annotation("k8s.io/initial-events-end") == "true";
     event.object = *std::move(object);
     return event;
@@ -102,7 +102,7 @@ absl::StatusOr<WatchEvent> DecodeWatchEvent(const WatchTarget& target, std::stri
   } else if (*type == "DELETED") {
     event.type = WatchEvent::Type::kDeleted;
   } else {
-    return Wrong(target, "an unknown type");
+    return WrongEvent(target, "an unknown type");
   }
   if (absl::Status status = CheckObject(target, *object); !status.ok()) return status;
   event.object = *std::move(object);

@@ -22,8 +22,8 @@ namespace cbt {
 namespace {
 
 // docs/reference/format.md has the bytes.
-constexpr std::array<uint8_t, 8> kMagic = {0x89, 'C', 'B', 'L', '\r', '\n', 0x1a, '\n'};
-constexpr uint16_t kMajor = 2;
+constexpr std::array<uint8_t, 8> kLogMagic = {0x89, 'C', 'B', 'L', '\r', '\n', 0x1a, '\n'};
+constexpr uint16_t kLogMajor = 2;
 constexpr size_t kHeaderBytes = 12288;
 constexpr size_t kChecksumAt = kHeaderBytes - 8;
 constexpr size_t kFieldsAt = 16;
@@ -54,8 +54,8 @@ void StoreRecord(uint8_t* at, uint64_t seed, uint64_t place, uint64_t content) n
 
 std::vector<uint8_t> EncodeHeader(const RegionLogHeader& header) {
   std::vector<uint8_t> bytes(kHeaderBytes);
-  std::copy(kMagic.begin(), kMagic.end(), bytes.begin());
-  Store(bytes.data() + 8, kMajor);
+  std::copy(kLogMagic.begin(), kLogMagic.end(), bytes.begin());
+  Store(bytes.data() + 8, kLogMajor);
   Store(bytes.data() + kTrackerAt, header.tracker);
   uint8_t* at = bytes.data() + kFieldsAt;
   for (const uint64_t field : {header.geometry.capacity, header.geometry.granularity,
@@ -115,13 +115,13 @@ absl::StatusOr<RegionLog::Contents> RegionLog::Read(const Folder& folder, const 
     return absl::DataLossError(absl::StrCat(folder.Shown(file), ": offset ", at, ": ", why));
   };
   if (bytes.size() < kHeaderBytes) return damaged(bytes.size(), "truncated header");
-  if (!std::equal(kMagic.begin(), kMagic.end(), bytes.begin())) {
+  if (!std::equal(kLogMagic.begin(), kLogMagic.end(), bytes.begin())) {
     return damaged(0, "not a region log (wrong magic number)");
   }
-  if (const uint16_t major = LoadU16(bytes.data() + 8); major != kMajor) {
+  if (const uint16_t major = LoadU16(bytes.data() + 8); major != kLogMajor) {
     return absl::UnimplementedError(
         absl::StrCat(folder.Shown(file), ": has version ", major,
-                     " of the region-log format; this program reads version ", kMajor));
+                     " of the region-log format; this program reads version ", kLogMajor));
   }
   const uint64_t seed = LoadU64(bytes.data() + kChecksumAt);
   if (seed != Checksum(bytes.first(kChecksumAt))) {

@@ -14,9 +14,9 @@ namespace {
 
 constexpr size_t kMaxWaitingRuns = size_t{1} << 22;
 
-class Reader final : public JsonPages {
+class EbsReader final : public JsonPages {
  public:
-  Reader(ChangeCollector& changes, const ImportOptions& options)
+  EbsReader(ChangeCollector& changes, const ImportOptions& options)
       : changes_(changes), purpose_(options.purpose) {}
 
   // Checks that need all pages.
@@ -172,7 +172,7 @@ class Reader final : public JsonPages {
 absl::StatusOr<ChangeMap> ReadEbsPages(ByteStream& stream, const ImportOptions& options) {
   absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.granularity);
   if (!changes.ok()) return changes.status();
-  Reader reader(*changes, options);
+  EbsReader reader(*changes, options);
   if (absl::Status status = ReadJson(stream, reader); !status.ok()) return status;
   if (absl::Status status = reader.Finish(); !status.ok()) return At(stream.label(), "", status);
   ImportOptions known = options;

@@ -9,9 +9,10 @@ namespace {
 // qemu maps whole sectors: a file that ends inside one is mapped to the end of the sector.
 constexpr uint64_t kSectorBytes = 512;
 
-class Reader final : public JsonEvents {
+class QemuMapReader final : public JsonEvents {
  public:
-  Reader(ChangeCollector& changes, SourcePurpose purpose) : changes_(changes), purpose_(purpose) {}
+  QemuMapReader(ChangeCollector& changes, SourcePurpose purpose)
+      : changes_(changes), purpose_(purpose) {}
 
   uint64_t end() const noexcept { return end_; }
 
@@ -120,7 +121,7 @@ absl::StatusOr<ChangeMap> ReadQemuMap(ByteStream& stream, const ImportOptions& o
   }
   absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.granularity);
   if (!changes.ok()) return changes.status();
-  Reader reader(*changes, *options.purpose);
+  QemuMapReader reader(*changes, *options.purpose);
   if (absl::Status status = ReadJson(stream, reader); !status.ok()) return status;
   if (reader.MayLackBackingFile()) {
     return absl::InvalidArgumentError(

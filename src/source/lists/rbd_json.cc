@@ -8,9 +8,9 @@
 namespace cbt {
 namespace {
 
-class Reader final : public JsonEvents {
+class RbdReader final : public JsonEvents {
  public:
-  explicit Reader(ChangeCollector& changes) : changes_(changes) {}
+  explicit RbdReader(ChangeCollector& changes) : changes_(changes) {}
 
  private:
   absl::Status Open(int depth, std::string_view, bool array) override {
@@ -55,7 +55,7 @@ absl::StatusOr<ChangeMap> ReadRbdDiffJson(ByteStream& stream, const ImportOption
   if (!capacity.ok()) return capacity.status();
   absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.granularity);
   if (!changes.ok()) return changes.status();
-  Reader reader(*changes);
+  RbdReader reader(*changes);
   if (absl::Status status = ReadJson(stream, reader); !status.ok()) return status;
   absl::StatusOr<ChangeMap> map = changes->Finish(options, 1);
   if (!map.ok()) return At(stream.label(), "", map.status());

@@ -9,9 +9,9 @@
 namespace cbt {
 namespace {
 
-class Reader final : public JsonPages {
+class VmwareReader final : public JsonPages {
  public:
-  explicit Reader(ChangeCollector& changes) : changes_(changes) {}
+  explicit VmwareReader(ChangeCollector& changes) : changes_(changes) {}
 
   uint64_t covered() const noexcept { return covered_; }
 
@@ -117,7 +117,7 @@ absl::StatusOr<ChangeMap> ReadVmwareAreas(ByteStream& stream, const ImportOption
   if (!capacity.ok()) return capacity.status();
   absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.granularity);
   if (!changes.ok()) return changes.status();
-  Reader reader(*changes);
+  VmwareReader reader(*changes);
   if (absl::Status status = ReadJson(stream, reader); !status.ok()) return status;
   // The query may cover the old size of a disk that was larger.
   const uint64_t most = std::max(*capacity, options.base_capacity.value_or(*capacity));

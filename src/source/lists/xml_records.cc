@@ -105,16 +105,16 @@ class Memory {
   bool refused_ = false;
 };
 
-class Reader {
+class XmlReader {
  public:
-  explicit Reader(XmlEvents& events) : events_(events), buffer_(kBufferBytes) {
+  explicit XmlReader(XmlEvents& events) : events_(events), buffer_(kBufferBytes) {
     static constexpr XML_Memory_Handling_Suite kSuite = Memory::Suite();
     parser_.reset(XML_ParserCreate_MM(nullptr, &kSuite, nullptr));
     if (parser_ == nullptr) return;
     XML_SetUserData(parser_.get(), this);
-    XML_SetElementHandler(parser_.get(), &Reader::OnOpen, &Reader::OnClose);
-    XML_SetCharacterDataHandler(parser_.get(), &Reader::OnText);
-    XML_SetStartDoctypeDeclHandler(parser_.get(), &Reader::OnDoctype);
+    XML_SetElementHandler(parser_.get(), &XmlReader::OnOpen, &XmlReader::OnClose);
+    XML_SetCharacterDataHandler(parser_.get(), &XmlReader::OnText);
+    XML_SetStartDoctypeDeclHandler(parser_.get(), &XmlReader::OnDoctype);
 #if XML_MAJOR_VERSION > 2 || (XML_MAJOR_VERSION == 2 && XML_MINOR_VERSION >= 6)
     // A complete tag is reported by the call that completes it.
     XML_SetReparseDeferralEnabled(parser_.get(), XML_FALSE);
@@ -183,7 +183,7 @@ class Reader {
   }
 
   static void XMLCALL OnOpen(void* self, const char* name, const char** attributes) {
-    auto& reader = *static_cast<Reader*>(self);
+    auto& reader = *static_cast<XmlReader*>(self);
     reader.Guarded([&]() -> absl::Status {
       if (reader.depth_ == kMaxXmlDepth) {
         return absl::DataLossError(absl::StrCat("more than ", kMaxXmlDepth, " levels"));
@@ -193,14 +193,14 @@ class Reader {
   }
 
   static void XMLCALL OnClose(void* self, const char* name) {
-    auto& reader = *static_cast<Reader*>(self);
+    auto& reader = *static_cast<XmlReader*>(self);
     reader.Guarded([&] { return reader.events_.Close(--reader.depth_, name); });
   }
 
   // An element that lost its < is text, and so is an error message of the tool in the middle of its
   // list: the blocks that it replaced are unknown.
   static void XMLCALL OnText(void* self, const char* text, int size) {
-    static_cast<Reader*>(self)->Guarded([&] {
+    static_cast<XmlReader*>(self)->Guarded([&] {
       return std::all_of(text, text + size, IsSpace)
                  ? absl::OkStatus()
                  : absl::DataLossError("text where only elements are allowed");
@@ -208,7 +208,7 @@ class Reader {
   }
 
   static void XMLCALL OnDoctype(void* self, const char*, const char*, const char*, int) {
-    static_cast<Reader*>(self)->Guarded(
+    static_cast<XmlReader*>(self)->Guarded(
         [] { return absl::DataLossError("a document type is not allowed here"); });
   }
 
@@ -224,7 +224,9 @@ class Reader {
 
 }  // namespace
 
-absl::Status ReadXml(ByteStream& stream, XmlEvents& events) { return Reader(events).Read(stream); }
+absl::Status ReadXml(ByteStream& stream, XmlEvents& events) {
+  return XmlReader(events).Read(stream);
+}
 #else
 absl::Status ReadXml(ByteStream& stream, XmlEvents& events) {
   static_cast<void>(events);

@@ -41,7 +41,7 @@ std::atomic<int64_t> countdown = 0;
 std::atomic<bool> sticky = false;
 std::atomic<bool> failed = false;
 std::atomic<int64_t> live = 0;  // allocations
-std::atomic<const std::string_view*> watched = nullptr;
+std::atomic<const std::string_view*> watched_mark = nullptr;
 std::atomic<int64_t> freed_with_mark = 0;
 
 void* Allocate(std::size_t size, std::size_t alignment) {
@@ -57,7 +57,7 @@ void* Allocate(std::size_t size, std::size_t alignment) {
   if (memory == nullptr) throw std::bad_alloc();
   ++live;
   // Earlier contents must not count as leaks of a secret.
-  if (watched != nullptr) std::memset(memory, 0, malloc_usable_size(memory));
+  if (watched_mark != nullptr) std::memset(memory, 0, malloc_usable_size(memory));
   return memory;
 }
 
@@ -72,7 +72,7 @@ void* AllocateOrNull(std::size_t size) noexcept {
 
 void Release(void* memory) noexcept {
   if (memory != nullptr) --live;
-  if (const std::string_view* const mark = watched; mark != nullptr && memory != nullptr) {
+  if (const std::string_view* const mark = watched_mark; mark != nullptr && memory != nullptr) {
     const std::string_view whole(static_cast<const char*>(memory), malloc_usable_size(memory));
     if (whole.find(*mark) != std::string_view::npos) ++freed_with_mark;
   }
@@ -122,9 +122,9 @@ WatchFreed::WatchFreed(std::string_view mark) {
   static std::string_view kept;
   kept = mark;
   freed_with_mark = 0;
-  watched = &kept;
+  watched_mark = &kept;
 }
-WatchFreed::~WatchFreed() { watched = nullptr; }
+WatchFreed::~WatchFreed() { watched_mark = nullptr; }
 int64_t WatchFreed::found() const { return freed_with_mark; }
 
 int64_t FailEveryAllocation(const std::function<Found()>& work) {

@@ -14,7 +14,7 @@
 #include "support/status.h"
 
 namespace cbt::kube {
-namespace {
+namespace client_faults_test {
 
 using std::chrono::milliseconds;
 using test::ConfigMapJson;
@@ -177,5 +177,5 @@ TEST(ClientFaultsTest, ErrorsWithStrangeBodies) {
   }
 }
 
-}  // namespace
+}  // namespace client_faults_test
 }  // namespace cbt::kube

@@ -19,7 +19,7 @@
 #include "support/status.h"
 
 namespace cbt::kube {
-namespace {
+namespace client_life_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -389,5 +389,5 @@ TEST(ClientLifeTest, LargeBodiesGoBothWays) {
             body);
 }
 
-}  // namespace
+}  // namespace client_life_test
 }  // namespace cbt::kube

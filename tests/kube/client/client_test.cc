@@ -25,7 +25,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::kube {
-namespace {
+namespace client_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -466,5 +466,5 @@ TEST(ClientTest, CreateToken) {
   EXPECT_EQ(client->CreateToken("ns", "sa").status().code(), absl::StatusCode::kUnavailable);
 }
 
-}  // namespace
+}  // namespace client_test
 }  // namespace cbt::kube

@@ -14,7 +14,7 @@
 #include "support/status.h"
 
 namespace cbt::kube {
-namespace {
+namespace parts_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -132,5 +132,5 @@ TEST(RetryAfterTest, SecondsAndDates) {
   EXPECT_EQ(ParseRetryAfter("Wed, 01 May 2024 12:00:10 GMT", 1800000000), seconds(0));
 }
 
-}  // namespace
+}  // namespace parts_test
 }  // namespace cbt::kube

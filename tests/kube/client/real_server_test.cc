@@ -18,7 +18,7 @@
 #include "support/status.h"
 
 namespace cbt::kube {
-namespace {
+namespace real_server_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -302,5 +302,5 @@ TEST_F(RealServerTest, SurvivesARestartOfTheServer) {
   EXPECT_OK(client->Get(kNamespaces, "", "default"));
 }
 
-}  // namespace
+}  // namespace real_server_test
 }  // namespace cbt::kube

@@ -19,7 +19,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::kube {
-namespace {
+namespace stream_test {
 
 using std::chrono::milliseconds;
 using test::ScriptedAnswer;
@@ -210,5 +210,5 @@ TEST(StreamTest, OneMoreAttemptAfter401) {
   EXPECT_THAT(stream.lines(), ElementsAre("1"));
 }
 
-}  // namespace
+}  // namespace stream_test
 }  // namespace cbt::kube

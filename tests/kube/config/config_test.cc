@@ -12,7 +12,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::kube {
-namespace {
+namespace config_test {
 
 using test::TempDir;
 using test::ValueOf;
@@ -281,5 +281,5 @@ TEST_F(DefaultConfigTest, TheNamedFileThenVariableThenHomeThenPod) {
       << "a file that was named must be there";
 }
 
-}  // namespace
+}  // namespace config_test
 }  // namespace cbt::kube

@@ -18,7 +18,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::kube {
-namespace {
+namespace exec_plugin_test {
 
 using test::TempDir;
 using test::ValueOf;
@@ -156,5 +156,5 @@ TEST(ExecCredentialTest, Contents) {
       << "another version than was asked for";
 }
 
-}  // namespace
+}  // namespace exec_plugin_test
 }  // namespace cbt::kube

@@ -9,7 +9,7 @@
 #include "support/status.h"
 
 namespace cbt::kube {
-namespace {
+namespace object_test {
 
 using test::ValueOf;
 using testing::ElementsAre;
@@ -232,5 +232,5 @@ TEST(ObjectTest, DepthIsBounded) {
   EXPECT_FALSE(Object::Parse("{\"a\":" + std::string(1'000'000, '[')).ok());
 }
 
-}  // namespace
+}  // namespace object_test
 }  // namespace cbt::kube

@@ -12,7 +12,7 @@
 #include "support/status.h"
 
 namespace cbt::kube {
-namespace {
+namespace objects_test {
 
 using test::ValueOf;
 using testing::ElementsAre;
@@ -217,5 +217,5 @@ TEST(CoreObjectsTest, ConfigMap) {
   EXPECT_EQ(ValueOf(ConfigMap::Decode(map.Encode())).data, map.data);
 }
 
-}  // namespace
+}  // namespace objects_test
 }  // namespace cbt::kube

@@ -7,7 +7,7 @@
 #include "support/status.h"
 
 namespace cbt::kube {
-namespace {
+namespace resource_test {
 
 using test::ValueOf;
 
@@ -39,5 +39,5 @@ TEST(ResourceTest, ReachesNoOtherObject) {
   EXPECT_FALSE(ResourcePath(kSecrets, "ns", "", "status").ok());
 }
 
-}  // namespace
+}  // namespace resource_test
 }  // namespace cbt::kube

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace cbt::kube {
-namespace {
+namespace status_test {
 
 TEST(StatusTest, CodesOfHttp) {
   using absl::StatusCode;
@@ -57,5 +57,5 @@ TEST(StatusTest, NotOfAServer) {
   }
 }
 
-}  // namespace
+}  // namespace status_test
 }  // namespace cbt::kube

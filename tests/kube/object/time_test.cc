@@ -5,7 +5,7 @@
 #include "support/status.h"
 
 namespace cbt::kube {
-namespace {
+namespace time_test {
 
 using test::ValueOf;
 
@@ -43,5 +43,5 @@ TEST(TimeTest, RefusesWhatIsNoTime) {
   }
 }
 
-}  // namespace
+}  // namespace time_test
 }  // namespace cbt::kube

@@ -11,7 +11,7 @@
 #include "support/status.h"
 
 namespace cbt::kube::sidecar {
-namespace {
+namespace answer_cache_test {
 
 using std::chrono::hours;
 using std::chrono::milliseconds;
@@ -108,5 +108,5 @@ TEST(AnswerCache, KeysDependOnEveryPartAndItsEnd) {
   EXPECT_NE(key({"ab"}), key({"a", "b"}));
 }
 
-}  // namespace
+}  // namespace answer_cache_test
 }  // namespace cbt::kube::sidecar

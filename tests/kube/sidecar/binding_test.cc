@@ -12,7 +12,7 @@
 #include "support/status.h"
 
 namespace cbt::kube::sidecar {
-namespace {
+namespace binding_test {
 
 using absl::StatusCode;
 
@@ -114,5 +114,5 @@ TEST(Binding, PairsAreOfOneVolumeAndInOrder) {
             StatusCode::kOk);
 }
 
-}  // namespace
+}  // namespace binding_test
 }  // namespace cbt::kube::sidecar

@@ -9,7 +9,7 @@
 #include "support/status.h"
 
 namespace cbt::kube::sidecar {
-namespace {
+namespace go_tls_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -53,5 +53,5 @@ TEST(GoTls, CurvesThatThisOpenSslLacksAreDropped) {
   }
 }
 
-}  // namespace
+}  // namespace go_tls_test
 }  // namespace cbt::kube::sidecar

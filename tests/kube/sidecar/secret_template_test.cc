@@ -11,7 +11,7 @@
 #include "support/status.h"
 
 namespace cbt::kube::sidecar {
-namespace {
+namespace secret_template_test {
 
 constexpr char kName[] = "csi.storage.k8s.io/snapshotter-secret-name";
 constexpr char kNamespace[] = "csi.storage.k8s.io/snapshotter-secret-namespace";
@@ -80,5 +80,5 @@ TEST(ObjectName, AsTheApiServerHasThem) {
   EXPECT_TRUE(IsObjectName(std::string(253, 'a')));
 }
 
-}  // namespace
+}  // namespace secret_template_test
 }  // namespace cbt::kube::sidecar

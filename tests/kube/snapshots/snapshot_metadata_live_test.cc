@@ -19,7 +19,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace snapshot_metadata_live_test {
 
 using reference::Ranges;
 using std::chrono::milliseconds;
@@ -143,5 +143,5 @@ TEST_F(SnapshotMetadataLiveTest, ResumesWhenTheSidecarComesBack) {
   EXPECT_GE(cursor->resumes(), 1);
 }
 
-}  // namespace
+}  // namespace snapshot_metadata_live_test
 }  // namespace cbt::test

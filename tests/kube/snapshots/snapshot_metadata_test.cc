@@ -20,7 +20,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace snapshot_metadata_test {
 
 using std::chrono::seconds;
 using testing::Contains;
@@ -277,5 +277,5 @@ TEST_F(SnapshotMetadataTest, ATokenIsReplacedBeforeItExpires) {
   EXPECT_EQ(ValueOf(brief.token_source()).Reveal(), "token-4");
 }
 
-}  // namespace
+}  // namespace snapshot_metadata_test
 }  // namespace cbt::test

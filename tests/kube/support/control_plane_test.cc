@@ -15,7 +15,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::test {
-namespace {
+namespace control_plane_test {
 
 bool ExistsAndRuns(pid_t process) {
   std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
@@ -135,5 +135,5 @@ TEST_F(ControlPlaneTest, ServesTheSnapshotCrds) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace control_plane_test
 }  // namespace cbt::test

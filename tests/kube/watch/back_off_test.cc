@@ -7,7 +7,7 @@
 #include <set>
 
 namespace cbt::kube {
-namespace {
+namespace back_off_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -48,5 +48,5 @@ TEST(BackOffTest, NeverSpins) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(back_off.Next(kStart), milliseconds(1));
 }
 
-}  // namespace
+}  // namespace back_off_test
 }  // namespace cbt::kube

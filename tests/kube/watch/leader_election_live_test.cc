@@ -21,7 +21,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::test {
-namespace {
+namespace leader_election_live_test {
 
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
@@ -90,5 +90,5 @@ TEST_F(LeaderElectionLiveTest, ALeaderStopsWhenTheServerIsAwayAndGoesOnLater) {
       Eventually([&] { return Said("one") == "started\nstopped\nstarted\n"; }, kLivePatience));
 }
 
-}  // namespace
+}  // namespace leader_election_live_test
 }  // namespace cbt::test

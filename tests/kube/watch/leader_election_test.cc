@@ -24,7 +24,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace leader_election_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -413,5 +413,5 @@ TEST(LeaderIdentityTest, IsAHostNameThatALabelHolds) {
   EXPECT_FALSE(kube::LeaderIdentity().empty());
 }
 
-}  // namespace
+}  // namespace leader_election_test
 }  // namespace cbt::test

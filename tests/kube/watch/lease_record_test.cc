@@ -11,7 +11,7 @@
 #include "support/status.h"
 
 namespace cbt::kube {
-namespace {
+namespace lease_record_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -135,5 +135,5 @@ TEST(LeaseRecordTest, RenewalKeepsAndTakeoverCounts) {
   EXPECT_EQ(ValueOf(released.Int({"spec", "leaseTransitions"})), 3);
 }
 
-}  // namespace
+}  // namespace lease_record_test
 }  // namespace cbt::kube

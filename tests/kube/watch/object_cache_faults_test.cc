@@ -18,7 +18,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace object_cache_faults_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -278,5 +278,5 @@ TEST_F(ObjectCacheFaultsTest, LimitsLeaveTheCacheAsItIs) {
   }
 }
 
-}  // namespace
+}  // namespace object_cache_faults_test
 }  // namespace cbt::test

@@ -21,7 +21,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace object_cache_live_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -198,5 +198,5 @@ TEST_F(ObjectCacheLiveTest, WithoutTheRightItIsNeverSynced) {
   EXPECT_OK(cache->WaitForSync(kLivePatience));
 }
 
-}  // namespace
+}  // namespace object_cache_live_test
 }  // namespace cbt::test

@@ -22,7 +22,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace object_cache_model_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -207,5 +207,5 @@ TEST_P(ObjectCacheModelTest, EndsWhereTheServerIs) {
 INSTANTIATE_TEST_SUITE_P(Lists, ObjectCacheModelTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "Streams" : "Pages"; });
 
-}  // namespace
+}  // namespace object_cache_model_test
 }  // namespace cbt::test

@@ -17,7 +17,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace object_cache_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -369,5 +369,5 @@ TEST_F(ObjectCacheTest, RefusesOptionsThatCantWork) {
   EXPECT_EQ(create([](auto& o) { o.name_space = "a"; }, kube::kNamespaces), kInvalid);
 }
 
-}  // namespace
+}  // namespace object_cache_test
 }  // namespace cbt::test

@@ -16,7 +16,7 @@
 #include <vector>
 
 namespace cbt::kube {
-namespace {
+namespace work_queue_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -250,5 +250,5 @@ TEST(WorkQueueTest, NoKeyIsLostOrSharedUnderLoad) {
   EXPECT_EQ(shared, 0);
 }
 
-}  // namespace
+}  // namespace work_queue_test
 }  // namespace cbt::kube

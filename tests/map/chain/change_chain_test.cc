@@ -28,7 +28,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace change_chain_test {
 
 using test::Blocks;
 using test::BlocksOf;
@@ -451,5 +451,5 @@ TEST(ChangeChainTest, EveryFlippedBitAndLengthOfAManifestIsFound) {
             "CHAIN: has version 9.0 of the chain format; this program reads version 1");
 }
 
-}  // namespace
+}  // namespace change_chain_test
 }  // namespace cbt

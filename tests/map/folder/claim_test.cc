@@ -23,7 +23,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace claim_test {
 
 using test::Blocks;
 using test::BlocksOf;
@@ -300,5 +300,5 @@ TEST_F(ClaimTest, AttackEAFolderThatWasRemovedTakesNoCheckpoint) {
   EXPECT_FALSE(tracker->Close().ok());
 }
 
-}  // namespace
+}  // namespace claim_test
 }  // namespace cbt

@@ -22,7 +22,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace change_tracker_test {
 
 using test::Blocks;
 using test::BlocksOf;
@@ -589,5 +589,5 @@ TEST_F(PersistentTrackerTest, ManyThreadsWriteTheLogTogether) {
   EXPECT_TRUE(HasBlocks(ValueOf(Recover()->Changes()), want));
 }
 
-}  // namespace
+}  // namespace change_tracker_test
 }  // namespace cbt

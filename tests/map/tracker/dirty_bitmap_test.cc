@@ -14,7 +14,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace dirty_bitmap_test {
 
 using test::Blocks;
 
@@ -93,5 +93,5 @@ TEST(DirtyBitmapTest, AMapIsAddedToWhatWasMarked) {
   }
 }
 
-}  // namespace
+}  // namespace dirty_bitmap_test
 }  // namespace cbt

@@ -22,7 +22,7 @@
 #include "map/tracker/write_table.h"
 
 namespace cbt {
-namespace {
+namespace thread_tables_test {
 
 constexpr size_t kOwnPlaces = 256;
 
@@ -190,5 +190,5 @@ TEST(WriteTableTest, RangesAreSeenWhole) {
   EXPECT_EQ(torn, 0u);
 }
 
-}  // namespace
+}  // namespace thread_tables_test
 }  // namespace cbt

@@ -33,7 +33,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace tracker_crash_test {
 
 using test::BlocksOf;
 using test::ValueOf;
@@ -429,5 +429,5 @@ TEST(TrackerCrashTest, AClosedEpochStaysUntilItIsAcknowledged) {
             (ChangeMapIdentity{"vol", "tuesday", "wednesday"}));
 }
 
-}  // namespace
+}  // namespace tracker_crash_test
 }  // namespace cbt

@@ -23,7 +23,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace tracker_damage_test {
 
 using test::Blocks;
 using test::BlocksOf;
@@ -442,5 +442,5 @@ TEST_F(LateWritesTest, AttackFAWriteInFlightWhenTheTrackerClosesIsLate) {
   EXPECT_EQ(BlocksOf(ValueOf(tracker->Changes())), Blocks{});
 }
 
-}  // namespace
+}  // namespace tracker_damage_test
 }  // namespace cbt

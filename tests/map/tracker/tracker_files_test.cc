@@ -23,7 +23,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace tracker_files_test {
 
 using test::Blocks;
 using test::ValueOf;
@@ -221,5 +221,5 @@ TEST_F(TrackerFilesTest, ThreadsThatLogAtTheSameTimeLoseNoRegion) {
   EXPECT_EQ(contents.regions.size(), kRegions / 4);
 }
 
-}  // namespace
+}  // namespace tracker_files_test
 }  // namespace cbt

@@ -18,7 +18,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::test {
-namespace {
+namespace access_test {
 
 using absl::StatusCode;
 using std::chrono::seconds;
@@ -345,5 +345,5 @@ TEST(SessionFiles, OpenUntilTheyExpireAndAsLongAsTheyAreWritten) {
   EXPECT_EQ(find(token).status(), absl::UnavailableError("the session file can't be used"));
 }
 
-}  // namespace
+}  // namespace access_test
 }  // namespace cbt::test

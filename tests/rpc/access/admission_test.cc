@@ -15,7 +15,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace admission_test {
 
 using absl::StatusCode;
 using testing::HasSubstr;
@@ -314,5 +314,5 @@ TEST(Admission, AContractIsNotServedWithoutThoseItAsks) {
               HasSubstr("csi is listed twice"));
 }
 
-}  // namespace
+}  // namespace admission_test
 }  // namespace cbt::test

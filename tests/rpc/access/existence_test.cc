@@ -23,7 +23,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::test {
-namespace {
+namespace existence_test {
 
 using std::chrono::microseconds;
 
@@ -245,5 +245,5 @@ TEST(Existence, IsToldToWhoMaySee) {
   }
 }
 
-}  // namespace
+}  // namespace existence_test
 }  // namespace cbt::test

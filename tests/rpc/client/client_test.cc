@@ -26,7 +26,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace client_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -576,5 +576,5 @@ TEST(Client, E19SecretsAreInNoErrorText) {
   EXPECT_THAT(ListAll(request).status().ToString(), Not(HasSubstr("canary")));
 }
 
-}  // namespace
+}  // namespace client_test
 }  // namespace cbt::test

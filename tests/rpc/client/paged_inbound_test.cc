@@ -23,7 +23,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace paged_inbound_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -233,5 +233,5 @@ TEST(PageStream, ErrorsNameTheByte) {
   EXPECT_TRUE(page.tuples.empty());
 }
 
-}  // namespace
+}  // namespace paged_inbound_test
 }  // namespace cbt::test

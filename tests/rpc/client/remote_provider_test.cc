@@ -20,7 +20,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace remote_provider_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -192,5 +192,5 @@ TEST(RelayOptions, ThatMakeNoSenseAreRefusedByName) {
       HasSubstr("plugin_stall_timeout"));
 }
 
-}  // namespace
+}  // namespace remote_provider_test
 }  // namespace cbt::test

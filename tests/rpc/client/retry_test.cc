@@ -22,7 +22,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace retry_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -307,5 +307,5 @@ TEST(Retry, SeekWaitsToo) {
   EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{50, 10}}));
 }
 
-}  // namespace
+}  // namespace retry_test
 }  // namespace cbt

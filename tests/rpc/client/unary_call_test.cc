@@ -16,7 +16,7 @@
 #include "support/status.h"
 
 namespace cbt::rpc {
-namespace {
+namespace unary_call_test {
 
 using absl::StatusCode;
 using std::chrono::milliseconds;
@@ -68,5 +68,5 @@ TEST(UnaryCall, EndsWhenItIsStoppedOrLate) {
   }
 }
 
-}  // namespace
+}  // namespace unary_call_test
 }  // namespace cbt::rpc

@@ -21,7 +21,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace conformance_test {
 
 rpc::ConformanceOptions OptionsFor(rpc::Api api, const std::string& address) {
   rpc::ConformanceOptions options;
@@ -440,5 +440,5 @@ TEST(Conformance, AServerThatNeverAnswersFails) {
   }
 }
 
-}  // namespace
+}  // namespace conformance_test
 }  // namespace cbt::test

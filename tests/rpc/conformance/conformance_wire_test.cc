@@ -19,7 +19,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::test {
-namespace {
+namespace conformance_wire_test {
 
 bool IsWireRule(const std::string& id) { return id.starts_with("wire-"); }
 
@@ -168,5 +168,5 @@ TEST(ConformanceWire, EveryRuleHasAPlantedFault) {
   EXPECT_EQ(rules, planted);
 }
 
-}  // namespace
+}  // namespace conformance_wire_test
 }  // namespace cbt::test

@@ -20,7 +20,7 @@
 #include "support/status.h"
 
 namespace cbt::rpc {
-namespace {
+namespace contract_test {
 
 using csi::v1::GetMetadataAllocatedRequest;
 using csi::v1::GetMetadataDeltaRequest;
@@ -322,5 +322,5 @@ TEST(Contract, ChecksArguments) {
             StatusCode::kInvalidArgument);
 }
 
-}  // namespace
+}  // namespace contract_test
 }  // namespace cbt::rpc

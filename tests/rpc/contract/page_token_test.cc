@@ -14,7 +14,7 @@
 #include "support/seeded_random.h"
 
 namespace cbt::rpc {
-namespace {
+namespace page_token_test {
 
 class PageTokenTest : public testing::Test {
  protected:
@@ -114,5 +114,5 @@ TEST_F(PageTokenTest, OffsetsPastAnyCapacityAreFound) {
   }
 }
 
-}  // namespace
+}  // namespace page_token_test
 }  // namespace cbt::rpc

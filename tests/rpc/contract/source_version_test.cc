@@ -23,7 +23,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace source_version_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -207,5 +207,5 @@ TEST(SourceVersion, AttackUAnImageThatIsSwappedForOneOfItsSizeIsFound) {
   EXPECT_EQ((*cursor)->Seek(8192).code(), StatusCode::kAborted);
 }
 
-}  // namespace
+}  // namespace source_version_test
 }  // namespace cbt::test

@@ -10,7 +10,7 @@
 #include "cbt/wire/message.h"
 
 namespace cbt::rpc {
-namespace {
+namespace starting_offset_test {
 
 size_t Count(const TupleList& tuples, uint64_t starting_offset) {
   return CountTuplesBefore(tuples.offsets(), tuples.lengths(), starting_offset);
@@ -44,5 +44,5 @@ TEST(StartingOffset, KeepsMalformedTuplesForTheChecks) {
   EXPECT_EQ(Count({{0, kMax}}, kMax), 1u);
 }
 
-}  // namespace
+}  // namespace starting_offset_test
 }  // namespace cbt::rpc

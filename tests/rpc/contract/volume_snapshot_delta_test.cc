@@ -12,7 +12,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace volume_snapshot_delta_test {
 
 using testing::HasSubstr;
 
@@ -81,5 +81,5 @@ TEST(VolumeSnapshotDelta, TellsTheCallerWhyAPageFailed) {
       HasSubstr(R"("state":1)"));
   EXPECT_EQ(failure, absl::OkStatus());
 }
-}  // namespace
+}  // namespace volume_snapshot_delta_test
 }  // namespace cbt::test

@@ -33,7 +33,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::rpc {
-namespace {
+namespace service_test {
 
 using absl::StatusCode;
 
@@ -418,5 +418,5 @@ TEST(GrpcConvert, RefersToLargePiecesAndFreesThem) {
   EXPECT_EQ(before, after);
 }
 
-}  // namespace
+}  // namespace service_test
 }  // namespace cbt::rpc

@@ -7,7 +7,7 @@
 #include <chrono>
 
 namespace cbt::rpc {
-namespace {
+namespace call_clock_test {
 
 using std::chrono::milliseconds;
 using Verdict = CallClock::Verdict;
@@ -55,5 +55,5 @@ TEST(CallClock, SeesStallsUntilTheMessageIsSent) {
   EXPECT_EQ(clock.Judge(stall, kNoLimit, false, at + kOneMinute), Verdict::kInTime);
 }
 
-}  // namespace
+}  // namespace call_clock_test
 }  // namespace cbt::rpc

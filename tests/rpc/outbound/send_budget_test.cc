@@ -10,7 +10,7 @@
 #include "cbt/units.h"
 
 namespace cbt::rpc {
-namespace {
+namespace send_budget_test {
 
 using std::chrono::milliseconds;
 
@@ -122,5 +122,5 @@ TEST(SendBudget, OneMessageAtATime) {
   EXPECT_TRUE(budget.HasMuchRoom());
 }
 
-}  // namespace
+}  // namespace send_budget_test
 }  // namespace cbt::rpc

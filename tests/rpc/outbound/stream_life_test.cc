@@ -17,7 +17,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace stream_life_test {
 
 using grpc::StatusCode;
 using std::chrono::milliseconds;
@@ -459,5 +459,5 @@ TEST(StreamLife, E13DrainUnderLoadNeverEndsATruncatedStreamWithOk) {
   }
 }
 
-}  // namespace
+}  // namespace stream_life_test
 }  // namespace cbt::test

@@ -19,7 +19,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace relay_plugins_test {
 
 using absl::StatusCode;
 using std::chrono::milliseconds;
@@ -291,5 +291,5 @@ TEST(SilentPlugin, AttackSAServerThatSaysNothingFailsAClientThatHasALimit) {
   EXPECT_LT(watch.elapsed(), seconds(10));
 }
 
-}  // namespace
+}  // namespace relay_plugins_test
 }  // namespace cbt::test

@@ -20,7 +20,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace relay_proof_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -228,5 +228,5 @@ TEST(RelayProof, AttackJASourceVersionThatIsThereTwiceIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace relay_proof_test
 }  // namespace cbt::test

@@ -30,7 +30,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace relay_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -503,5 +503,5 @@ TEST(Relay, SaysThatItServesWhenItIsToldTo) {
   relay->SetServing(true);
 }
 
-}  // namespace
+}  // namespace relay_test
 }  // namespace cbt::test

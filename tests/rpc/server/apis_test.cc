@@ -25,7 +25,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace apis_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -509,5 +509,5 @@ TEST(Pages, AProviderThatHangsHoldsNoClientThatHasGone) {
   }
 }
 
-}  // namespace
+}  // namespace apis_test
 }  // namespace cbt::test

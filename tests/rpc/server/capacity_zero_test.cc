@@ -11,7 +11,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace capacity_zero_test {
 
 using absl::StatusCode;
 using testing::HasSubstr;
@@ -62,5 +62,5 @@ TEST(CapacityZero, AttackSIsNoAnswerOfARelay) {
   }
 }
 
-}  // namespace
+}  // namespace capacity_zero_test
 }  // namespace cbt::test

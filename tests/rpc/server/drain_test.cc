@@ -21,7 +21,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace drain_test {
 
 using std::chrono::milliseconds;
 
@@ -199,5 +199,5 @@ TEST(Drain, E13APluginUnderLoadBehindARelay) {
   Judge(ends, "plugin");
 }
 
-}  // namespace
+}  // namespace drain_test
 }  // namespace cbt::test

@@ -18,7 +18,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace load_test {
 
 using std::chrono::seconds;
 
@@ -250,5 +250,5 @@ TEST(Load, E14ProvidersThatFailAfterKTuplesNeverLookComplete) {
   }
 }
 
-}  // namespace
+}  // namespace load_test
 }  // namespace cbt::test

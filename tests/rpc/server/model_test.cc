@@ -22,7 +22,7 @@
 #include "support/properties.h"
 
 namespace cbt::test {
-namespace {
+namespace model_test {
 
 using absl::StatusCode;
 using std::chrono::milliseconds;
@@ -363,5 +363,5 @@ TEST(Model, E3E13AClientBehindARelayHoldsWhatItSaysItHolds) {
   PrintTotals("relayed");
 }
 
-}  // namespace
+}  // namespace model_test
 }  // namespace cbt::test

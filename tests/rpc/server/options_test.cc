@@ -30,7 +30,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace options_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -489,5 +489,5 @@ TEST(Fallback, FromTheMiddleOnlyTheFirstTierAnswers) {
   EXPECT_EQ(open("gone", "nothing")->tier, rpc::Tier::kWholeVolume);
 }
 
-}  // namespace
+}  // namespace options_test
 }  // namespace cbt::test

@@ -14,7 +14,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace paged_service_test {
 
 using grpc::StatusCode;
 using reference::Ranges;
@@ -217,5 +217,5 @@ TEST(PagedService, APageThatTakesTooLongIsEnded) {
   EXPECT_TRUE(Eventually([&] { return paged.open() == 0; }));
 }
 
-}  // namespace
+}  // namespace paged_service_test
 }  // namespace cbt::test

@@ -26,7 +26,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace reflection_test {
 
 namespace pb = google::protobuf;
 using grpc::StatusCode;
@@ -557,5 +557,5 @@ TEST_F(Reflected, CanBeSwitchedOff) {
   }
 }
 
-}  // namespace
+}  // namespace reflection_test
 }  // namespace cbt::test

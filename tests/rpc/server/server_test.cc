@@ -29,7 +29,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::test {
-namespace {
+namespace server_test {
 
 using absl::StatusCode;
 using std::chrono::milliseconds;
@@ -474,5 +474,5 @@ TEST(Server, TlsMaterialThatCantBeUsedIsInvalid) {
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 
-}  // namespace
+}  // namespace server_test
 }  // namespace cbt::test

@@ -17,7 +17,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace service_test {
 
 using grpc::StatusCode;
 using reference::Ranges;
@@ -507,5 +507,5 @@ TEST(Service, OtherMethodsAreUnimplemented) {
   EXPECT_EQ(ReadAll(call).status.error_code(), StatusCode::UNIMPLEMENTED);
 }
 
-}  // namespace
+}  // namespace service_test
 }  // namespace cbt::test

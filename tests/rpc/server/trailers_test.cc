@@ -12,7 +12,7 @@
 #include "rpc/contract/status.h"
 
 namespace cbt::test {
-namespace {
+namespace trailers_test {
 
 using testing::HasSubstr;
 
@@ -123,5 +123,5 @@ TEST(Proofs, AttackJSayWhereTheyBegin) {
   EXPECT_EQ(verdict({{"cbt-proof-scope", "relay"}}), rpc::ProofVerdict::kDiffers);
 }
 
-}  // namespace
+}  // namespace trailers_test
 }  // namespace cbt::test

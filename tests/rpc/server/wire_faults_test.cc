@@ -16,7 +16,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace wire_faults_test {
 
 using absl::StatusCode;
 using std::chrono::milliseconds;
@@ -230,5 +230,5 @@ TEST(WireFaults, NoChangedByteMakesAnotherProvenAnswer) {
   PrintFigure("r5_corruptions_wrong", wrong);
 }
 
-}  // namespace
+}  // namespace wire_faults_test
 }  // namespace cbt::test

@@ -16,7 +16,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace compression_test {
 
 using absl::StatusCode;
 
@@ -104,5 +104,5 @@ TEST(Compression, AttackLMessagesOfAServerAreNotUnpacked) {
   }
 }
 
-}  // namespace
+}  // namespace compression_test
 }  // namespace cbt::test

@@ -18,7 +18,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::test {
-namespace {
+namespace listening_test {
 
 using absl::StatusCode;
 using rpc::SocketFile;
@@ -178,5 +178,5 @@ TEST(SocketPaths, ReachGrpcAsTheyAre) {
   EXPECT_EQ(target("unix:///\xc3\xa9"), "unix:/%C3%A9");
 }
 
-}  // namespace
+}  // namespace listening_test
 }  // namespace cbt::test

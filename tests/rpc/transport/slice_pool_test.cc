@@ -13,7 +13,7 @@
 #include "cbt/units.h"
 
 namespace cbt::rpc {
-namespace {
+namespace slice_pool_test {
 
 constexpr size_t kBytes = 128 * kKiB;
 
@@ -133,5 +133,5 @@ TEST(SlicePool, IsSharedByThreads) {
   EXPECT_GT(pool->idle(), 0u);
 }
 
-}  // namespace
+}  // namespace slice_pool_test
 }  // namespace cbt::rpc

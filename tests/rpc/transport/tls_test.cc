@@ -20,7 +20,7 @@
 #include "support/status.h"
 
 namespace cbt::test {
-namespace {
+namespace tls_test {
 
 using absl::StatusCode;
 using std::chrono::milliseconds;
@@ -353,5 +353,5 @@ TEST_F(Tls, MaterialThatCantBeUsedIsNamed) {
   EXPECT_THAT(start(no_ca).ToString(), HasSubstr("client CA"));
 }
 
-}  // namespace
+}  // namespace tls_test
 }  // namespace cbt::test

@@ -4,7 +4,7 @@
 #include "support/variants.h"
 
 namespace cbt {
-namespace {
+namespace check_tuples_test {
 
 using simd::CheckTuplesKernels;
 using simd::TupleCheck;
@@ -85,5 +85,5 @@ INSTANTIATE_TEST_SUITE_P(Variants, CheckTuplesTest,
                          testing::ValuesIn(test::AsVector(simd::CheckTuplesVariants())),
                          test::VariantName<CheckTuplesKernels>);
 
-}  // namespace
+}  // namespace check_tuples_test
 }  // namespace cbt

@@ -11,7 +11,7 @@
 #include "support/variants.h"
 
 namespace cbt {
-namespace {
+namespace decode_tuples_test {
 
 using simd::DecodeTuplesKernels;
 using simd::TupleScan;
@@ -216,5 +216,5 @@ INSTANTIATE_TEST_SUITE_P(Variants, DecodeTuplesTest,
                          testing::ValuesIn(test::AsVector(simd::DecodeTuplesVariants())),
                          test::VariantName<DecodeTuplesKernels>);
 
-}  // namespace
+}  // namespace decode_tuples_test
 }  // namespace cbt

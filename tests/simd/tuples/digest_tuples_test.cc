@@ -10,7 +10,7 @@
 #include "support/variants.h"
 
 namespace cbt {
-namespace {
+namespace digest_tuples_test {
 
 using simd::DigestLanes;
 using simd::DigestTuplesKernels;
@@ -91,5 +91,5 @@ INSTANTIATE_TEST_SUITE_P(Variants, DigestTuplesTest,
                          testing::ValuesIn(test::AsVector(simd::DigestTuplesVariants())),
                          test::VariantName<DigestTuplesKernels>);
 
-}  // namespace
+}  // namespace digest_tuples_test
 }  // namespace cbt

@@ -7,7 +7,7 @@
 #include "support/variants.h"
 
 namespace cbt {
-namespace {
+namespace encode_tuples_test {
 
 using simd::EncodeTuplesKernels;
 using simd::kTupleBytes;
@@ -201,5 +201,5 @@ INSTANTIATE_TEST_SUITE_P(Variants, EncodeTuplesTest,
                          testing::ValuesIn(test::AsVector(simd::EncodeTuplesVariants())),
                          test::VariantName<EncodeTuplesKernels>);
 
-}  // namespace
+}  // namespace encode_tuples_test
 }  // namespace cbt

@@ -11,7 +11,7 @@
 #include "support/variants.h"
 
 namespace cbt {
-namespace {
+namespace sorted_extents_test {
 
 using simd::kSortedSlack;
 using simd::SortedExtentsKernels;
@@ -254,5 +254,5 @@ INSTANTIATE_TEST_SUITE_P(Variants, SortedExtentsTest,
                          testing::ValuesIn(test::AsVector(simd::SortedExtentsVariants())),
                          test::VariantName<SortedExtentsKernels>);
 
-}  // namespace
+}  // namespace sorted_extents_test
 }  // namespace cbt

@@ -10,7 +10,7 @@
 #include "support/variants.h"
 
 namespace cbt {
-namespace {
+namespace split_extents_test {
 
 using simd::kSplitSlack;
 using simd::SplitExtentsKernels;
@@ -102,5 +102,5 @@ INSTANTIATE_TEST_SUITE_P(Variants, SplitExtentsTest,
                          testing::ValuesIn(test::AsVector(simd::SplitExtentsVariants())),
                          test::VariantName<SplitExtentsKernels>);
 
-}  // namespace
+}  // namespace split_extents_test
 }  // namespace cbt

@@ -14,7 +14,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace btrfs_send_mount_test {
 
 using reference::ByteSet;
 using test::BytesIn;
@@ -170,5 +170,5 @@ TEST_F(BtrfsSendMountTest, NestedSubvolumesAreNotCalledUnchanged) {
   EXPECT_EQ(map.status().code(), absl::StatusCode::kFailedPrecondition) << map.status();
 }
 
-}  // namespace
+}  // namespace btrfs_send_mount_test
 }  // namespace cbt

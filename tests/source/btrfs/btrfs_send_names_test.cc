@@ -15,7 +15,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace btrfs_send_names_test {
 
 using reference::Ranges;
 using test::BtrfsWriter;
@@ -168,5 +168,5 @@ RC_GTEST_PROP(BtrfsSendProperty, NamesLeadToTheRightFile, ()) {
   }
 }
 
-}  // namespace
+}  // namespace btrfs_send_names_test
 }  // namespace cbt

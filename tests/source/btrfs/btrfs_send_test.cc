@@ -11,7 +11,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace btrfs_send_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -515,5 +515,5 @@ TEST(Crc32cTest, MatchesBitByBit) {
   }
 }
 
-}  // namespace
+}  // namespace btrfs_send_test
 }  // namespace cbt

@@ -10,7 +10,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace beneath_test {
 
 TEST(BeneathTest, NothingLeadsOut) {
   const test::TempDir dir;
@@ -45,5 +45,5 @@ TEST(BeneathTest, NothingLeadsOut) {
   close(root);
 }
 
-}  // namespace
+}  // namespace beneath_test
 }  // namespace cbt

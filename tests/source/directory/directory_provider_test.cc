@@ -17,7 +17,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace directory_provider_test {
 
 using test::ValueOf;
 
@@ -240,5 +240,5 @@ TEST_F(DirectoryProviderTest, AttackUTheVersionOfAnImageIsThatOfItsFiles) {
   EXPECT_NE(versions().second, before.second);
 }
 
-}  // namespace
+}  // namespace directory_provider_test
 }  // namespace cbt

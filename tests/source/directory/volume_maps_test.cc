@@ -20,7 +20,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace volume_maps_test {
 
 using test::ValueOf;
 
@@ -416,5 +416,5 @@ TEST_F(VolumeMapsTest, AttackUTheVersionOfAChainIsThatOfTheMapsInBetween) {
   EXPECT_NE(ValueOf(Delta("mon", "wed")).version, first);
 }
 
-}  // namespace
+}  // namespace volume_maps_test
 }  // namespace cbt

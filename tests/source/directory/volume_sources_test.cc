@@ -27,7 +27,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace volume_sources_test {
 
 using test::ValueOf;
 
@@ -437,5 +437,5 @@ TEST_F(VolumeSourcesTest, AttackUTheVersionOfAListIsThatOfItsFileAndItsEntry) {
   EXPECT_NE(version(), replaced);
 }
 
-}  // namespace
+}  // namespace volume_sources_test
 }  // namespace cbt

@@ -18,7 +18,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace ext_filesystem_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -546,5 +546,5 @@ TEST_F(ExtFilesystemTest, MutationsNeverCrash) {
   }
 }
 
-}  // namespace
+}  // namespace ext_filesystem_test
 }  // namespace cbt

@@ -20,7 +20,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace dense_bitmap_test {
 
 using absl::StatusCode;
 using reference::ByteSet;
@@ -171,5 +171,5 @@ TEST(DenseBitmap, LayoutsThatAreNone) {
             StatusCode::kDataLoss);
 }
 
-}  // namespace
+}  // namespace dense_bitmap_test
 }  // namespace cbt

@@ -11,7 +11,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace file_extents_mount_test {
 
 using reference::ByteSet;
 using reference::Ranges;
@@ -189,5 +189,5 @@ TEST(MountedFilesTest, TwoFileSystemsShareNothing) {
             (Ranges{{4096, 4096}}));
 }
 
-}  // namespace
+}  // namespace file_extents_mount_test
 }  // namespace cbt

@@ -17,7 +17,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace file_extents_test {
 
 using absl::StatusCode;
 using reference::ByteSet;
@@ -490,5 +490,5 @@ TEST(ReflinkDeltaTest, OtherFileSystemsAreRead) {
             StatusCode::kInvalidArgument);
 }
 
-}  // namespace
+}  // namespace file_extents_test
 }  // namespace cbt

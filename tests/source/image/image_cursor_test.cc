@@ -22,7 +22,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace image_cursor_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -519,5 +519,5 @@ TEST(ImageDeltaTest, CursorCanBeLeftAtAnyTime) {
   }
 }
 
-}  // namespace
+}  // namespace image_cursor_test
 }  // namespace cbt

@@ -10,7 +10,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace image_test {
 
 using test::ValueOf;
 
@@ -152,5 +152,5 @@ TEST(ImageTest, AFileThatWasTouchedIsNotTakenForTheSame) {
   EXPECT_FALSE(a->SameFileAs(*ValueOf(Image::Open(dir / "a"))));
 }
 
-}  // namespace
+}  // namespace image_test
 }  // namespace cbt

@@ -19,7 +19,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace byte_stream_test {
 
 std::vector<uint8_t> Numbered(size_t size) {
   std::vector<uint8_t> bytes(size);
@@ -151,5 +151,5 @@ TEST(ByteStream, WhatCannotBeReadIsRefused) {
   EXPECT_EQ(OpenByteStream(folder.path() + "/none").status().code(), absl::StatusCode::kNotFound);
 }
 
-}  // namespace
+}  // namespace byte_stream_test
 }  // namespace cbt

@@ -10,7 +10,7 @@
 #include "source/support/listings.h"
 
 namespace cbt {
-namespace {
+namespace answers_test {
 
 using reference::Ranges;
 using test::From;
@@ -128,5 +128,5 @@ TEST(AnswersTest, AreDetectedByTheirContent) {
   EXPECT_EQ(*detected(test::WriteCsv(kRanges, kCapacity)), SourceFormat::kCsv);
 }
 
-}  // namespace
+}  // namespace answers_test
 }  // namespace cbt

@@ -15,7 +15,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace era_test {
 
 using reference::Ranges;
 using test::From;
@@ -140,5 +140,5 @@ TEST(Era, AttackGARepairedDumpIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace era_test
 }  // namespace cbt

@@ -18,7 +18,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace import_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -526,5 +526,5 @@ TEST(Xml, BoundsHold) {
                  "block size");
 }
 
-}  // namespace
+}  // namespace import_test
 }  // namespace cbt

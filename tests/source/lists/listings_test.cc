@@ -19,7 +19,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace listings_test {
 
 using absl::StatusCode;
 using reference::ByteSet;
@@ -175,5 +175,5 @@ TEST_P(Listings, DamagedListsAreRefusedOrRead) {
 INSTANTIATE_TEST_SUITE_P(All, Listings, testing::ValuesIn(test::Listings()),
                          [](const auto& tested) { return tested.param.name; });
 
-}  // namespace
+}  // namespace listings_test
 }  // namespace cbt

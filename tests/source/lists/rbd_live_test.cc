@@ -17,7 +17,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace rbd_live_test {
 
 using absl::StatusCode;
 using reference::ByteSet;
@@ -167,5 +167,5 @@ TEST(RbdLive, OptionsThatAreNone) {
   EXPECT_OK(MakeRbdCursor(iterate, {}));
 }
 
-}  // namespace
+}  // namespace rbd_live_test
 }  // namespace cbt

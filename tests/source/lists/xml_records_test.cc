@@ -14,7 +14,7 @@
 #include "support/generators.h"
 
 namespace cbt {
-namespace {
+namespace xml_records_test {
 
 using test::AnyRandom;
 
@@ -277,5 +277,5 @@ TEST(XmlRecords, ErrorsNameTheLine) {
             "in: line 5: not XML: mismatched tag");
 }
 
-}  // namespace
+}  // namespace xml_records_test
 }  // namespace cbt

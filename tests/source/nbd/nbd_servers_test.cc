@@ -21,7 +21,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace nbd_servers_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -384,5 +384,5 @@ TEST_F(NbdServersTest, OverTlsWithCertificates) {
   EXPECT_FALSE(NbdExport::Open(uri, options).ok()) << "signed by another authority";
 }
 
-}  // namespace
+}  // namespace nbd_servers_test
 }  // namespace cbt

@@ -16,7 +16,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace nbd_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -472,5 +472,5 @@ TEST(NbdExtentsTest, KeepsABoundedNumber) {
   EXPECT_EQ(extents.extents().size(), NbdExtents::kMaxExtents);
 }
 
-}  // namespace
+}  // namespace nbd_test
 }  // namespace cbt

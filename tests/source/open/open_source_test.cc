@@ -29,7 +29,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace open_source_test {
 
 using test::ValueOf;
 
@@ -552,5 +552,5 @@ TEST_F(SourceTest, VolumesMayBeginAsListsDo) {
   }
 }
 
-}  // namespace
+}  // namespace open_source_test
 }  // namespace cbt

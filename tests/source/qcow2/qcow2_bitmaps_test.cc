@@ -11,7 +11,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace qcow2_bitmaps_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -161,5 +161,5 @@ TEST_F(Qcow2BitmapsTest, WhatWasWritten) {
   }
 }
 
-}  // namespace
+}  // namespace qcow2_bitmaps_test
 }  // namespace cbt

@@ -14,7 +14,7 @@
 #include "support/status.h"
 
 namespace cbt {
-namespace {
+namespace qcow2_chain_test {
 
 using reference::ByteSet;
 using reference::Ranges;
@@ -229,5 +229,5 @@ TEST(Qcow2ChainTest, IsWhatTheModelSays) {
   }
 }
 
-}  // namespace
+}  // namespace qcow2_chain_test
 }  // namespace cbt

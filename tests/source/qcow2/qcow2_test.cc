@@ -19,7 +19,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace qcow2_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -525,5 +525,5 @@ TEST(Qcow2Test, SurvivesRandomBytes) {
   }
 }
 
-}  // namespace
+}  // namespace qcow2_test
 }  // namespace cbt

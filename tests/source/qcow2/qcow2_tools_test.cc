@@ -12,7 +12,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt {
-namespace {
+namespace qcow2_tools_test {
 
 using absl::StatusCode;
 using reference::Ranges;
@@ -406,5 +406,5 @@ INSTANTIATE_TEST_SUITE_P(
                     Shape{"Zstd", 65536, 6 * kMiB, "compression_type=zstd"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace qcow2_tools_test
 }  // namespace cbt

@@ -18,7 +18,7 @@
 #include "support/status.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace connection_test {
 
 using std::chrono::milliseconds;
 
@@ -324,5 +324,5 @@ TEST_P(ConnectionTest, GivesMemoryBack) {
   EXPECT_LE(account_->used(), ReadChunks::kChunkBytes + 1000);
 }
 
-}  // namespace
+}  // namespace connection_test
 }  // namespace cbt::rpc::http2

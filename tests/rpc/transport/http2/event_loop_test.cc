@@ -18,7 +18,7 @@
 #include "support/status.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace event_loop_test {
 
 using std::chrono::milliseconds;
 using Clock = EventLoop::Clock;
@@ -254,5 +254,5 @@ TEST(EventLoop, NoEventAfterRemoval) {
   for (const int fd : {a[0], a[1], b[0], b[1]}) close(fd);
 }
 
-}  // namespace
+}  // namespace event_loop_test
 }  // namespace cbt::rpc::http2

@@ -17,7 +17,7 @@
 #include "support/seeded_random.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace message_reader_test {
 
 using Result = MessageReader::Result;
 
@@ -204,5 +204,5 @@ TEST(MessageReader, MessagesShareTheMemoryTheyCameIn) {
   EXPECT_EQ(released, 2);
 }
 
-}  // namespace
+}  // namespace message_reader_test
 }  // namespace cbt::rpc::http2

@@ -13,7 +13,7 @@
 #include "support/seeded_random.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace protocol_test {
 
 using absl::StatusCode;
 using std::chrono::hours;
@@ -194,5 +194,5 @@ TEST(Prefix, IsBigEndian) {
   EXPECT_EQ(std::string(prefix.begin(), prefix.end()), std::string("\0\x01\xfe\x03\xff", 5));
 }
 
-}  // namespace
+}  // namespace protocol_test
 }  // namespace cbt::rpc::http2

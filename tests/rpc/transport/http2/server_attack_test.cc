@@ -12,7 +12,7 @@
 #include "rpc/transport/http2/test_service.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace server_attack_test {
 
 using std::chrono::milliseconds;
 using test::Frame;
@@ -331,5 +331,5 @@ TEST(ServerAttack, ResetsAtEveryStage) {
   ExpectServes(server);
 }
 
-}  // namespace
+}  // namespace server_attack_test
 }  // namespace cbt::rpc::http2

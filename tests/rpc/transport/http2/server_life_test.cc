@@ -13,7 +13,7 @@
 #include "rpc/transport/http2/test_service.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace server_life_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -180,5 +180,5 @@ TEST(ServerLife, AnIdleConnectionIsShutDown) {
   EXPECT_TRUE(busy.AwaitEnd(seconds(20)));
 }
 
-}  // namespace
+}  // namespace server_life_test
 }  // namespace cbt::rpc::http2

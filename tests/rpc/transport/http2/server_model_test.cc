@@ -14,7 +14,7 @@
 #include "rpc/transport/http2/test_service.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace server_model_test {
 
 using std::chrono::milliseconds;
 using test::Framed;
@@ -146,5 +146,5 @@ TEST(ServerModel, RandomCallsGetWhatWasSent) {
   EXPECT_LE(server.server->memory(), size_t{2} * 70'000) << "each loop's chunk alone";
 }
 
-}  // namespace
+}  // namespace server_model_test
 }  // namespace cbt::rpc::http2

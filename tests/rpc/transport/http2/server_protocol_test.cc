@@ -14,7 +14,7 @@
 #include "rpc/transport/http2/test_service.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace server_protocol_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -403,5 +403,5 @@ TEST(ServerProtocol, DrainingSaysWhichStreamWasTheLast) {
   EXPECT_TRUE(TestServer::Soon([&] { return server.counts.open == 0; }));
 }
 
-}  // namespace
+}  // namespace server_protocol_test
 }  // namespace cbt::rpc::http2

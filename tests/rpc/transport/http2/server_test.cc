@@ -13,7 +13,7 @@
 #include "rpc/transport/http2/test_service.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace server_test {
 
 using std::chrono::milliseconds;
 using test::Fields;
@@ -344,5 +344,5 @@ TEST(HttpServer, ServesGrpcsClient) {
   EXPECT_TRUE(TestServer::Soon([&] { return server.counts.open == 0; }));
 }
 
-}  // namespace
+}  // namespace server_test
 }  // namespace cbt::rpc::http2

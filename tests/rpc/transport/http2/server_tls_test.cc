@@ -21,7 +21,7 @@
 #include "rpc/transport/http2/tls_context.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace server_tls_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -392,5 +392,5 @@ TEST_F(ServerOverTls, ShutdownIsInTimeWhateverPeersDo) {
   EXPECT_EQ(server_->server->connections(), 0U);
 }
 
-}  // namespace
+}  // namespace server_tls_test
 }  // namespace cbt::rpc::http2

@@ -15,7 +15,7 @@
 #include "support/status.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace socket_stream_test {
 
 using State = SocketStream::State;
 
@@ -129,5 +129,5 @@ TEST(SocketStream, HandshakeWithAPeerThatSpeaksNoTlsFails) {
   EXPECT_NE(ends.a->ErrorText().find("TLS: "), std::string::npos);
 }
 
-}  // namespace
+}  // namespace socket_stream_test
 }  // namespace cbt::rpc::http2

@@ -22,7 +22,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace tls_context_test {
 
 using absl::StatusCode;
 using test::CertificateOptions;
@@ -596,5 +596,5 @@ TEST_F(TlsFiles, ManyThreadsMayAskWhileFilesChange) {
   EXPECT_TRUE(Admits(*server, authority));
 }
 
-}  // namespace
+}  // namespace tls_context_test
 }  // namespace cbt::rpc::http2

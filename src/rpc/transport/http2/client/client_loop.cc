@@ -1,7 +1,5 @@
 #include "rpc/transport/http2/client/client_loop.h"
 
-#include <openssl/ssl.h>
-
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/transport/http2/client/join_at_exit.h"
 
 namespace cbt::rpc::http2 {
 namespace {
@@ -100,14 +99,6 @@ class LoopThread {
   MemberTask<LoopThread, &LoopThread::Nothing> wake_{*this};
 };
 
-struct JoinAtExit {
-  // OpenSSL's own exit handlers then run after the thread has ended.
-  JoinAtExit() { OPENSSL_init_ssl(0, nullptr); }
-  ~JoinAtExit() { LoopThread::Get().Join(); }
-  JoinAtExit(const JoinAtExit&) = delete;
-  JoinAtExit& operator=(const JoinAtExit&) = delete;
-};
-
 // A user of the thread.
 struct Use {
   Use() = default;
@@ -124,7 +115,7 @@ struct Use {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ClientLoop>> SharedClientLoop() try {
-  static const JoinAtExit join_at_exit;
+  static const JoinAtExit<LoopThread> join_at_exit;
   auto use = std::make_shared<Use>();
   if (absl::Status status = LoopThread::Get().Acquire(); !status.ok()) return status;
   use->acquired = true;

@@ -1,7 +1,5 @@
 #include "rpc/transport/http2/client/driven_loop.h"
 
-#include <openssl/ssl.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <new>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/transport/http2/client/join_at_exit.h"
 
 namespace cbt::rpc::http2 {
 namespace {
@@ -88,18 +87,10 @@ class Caretaker {
   bool exiting_ = false;
 };
 
-struct JoinAtExit {
-  // OpenSSL's own exit handlers then run after the thread has ended.
-  JoinAtExit() { OPENSSL_init_ssl(0, nullptr); }
-  ~JoinAtExit() { Caretaker::Get().Join(); }
-  JoinAtExit(const JoinAtExit&) = delete;
-  JoinAtExit& operator=(const JoinAtExit&) = delete;
-};
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<DrivenLoop>> DrivenLoop::Create() try {
-  static const JoinAtExit join_at_exit;
+  static const JoinAtExit<Caretaker> join_at_exit;
   absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
   if (!loop.ok()) return loop.status();
   auto made = std::make_shared<DrivenLoop>(*std::move(loop));

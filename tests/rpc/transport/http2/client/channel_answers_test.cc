@@ -16,7 +16,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace channel_answers_test {
 
 using absl::StatusCode;
 using std::chrono::milliseconds;
@@ -380,5 +380,5 @@ TEST_F(ChannelAnswers, MetadataIsKept) {
   channel = nullptr;
 }
 
-}  // namespace
+}  // namespace channel_answers_test
 }  // namespace cbt::rpc::http2

@@ -20,7 +20,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace channel_grpc_test {
 
 using absl::StatusCode;
 using std::chrono::milliseconds;
@@ -323,5 +323,5 @@ TEST_F(ChannelTls, MaterialThatCantBeUsedIsNamed) {
   EXPECT_EQ(channel.status().code(), StatusCode::kInvalidArgument);
 }
 
-}  // namespace
+}  // namespace channel_grpc_test
 }  // namespace cbt::rpc::http2

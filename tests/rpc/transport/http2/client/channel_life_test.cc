@@ -21,7 +21,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace channel_life_test {
 
 using absl::StatusCode;
 using std::chrono::microseconds;
@@ -389,5 +389,5 @@ TEST_F(ChannelLife, HostsAreLookedUpAndEveryAddressIsTried) {
   }
 }
 
-}  // namespace
+}  // namespace channel_life_test
 }  // namespace cbt::rpc::http2

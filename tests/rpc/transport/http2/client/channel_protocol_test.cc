@@ -21,7 +21,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace channel_protocol_test {
 
 using absl::StatusCode;
 using std::chrono::seconds;
@@ -316,5 +316,5 @@ TEST_F(ChannelProtocol, ADrainingServerGetsNoNewCalls) {
   channel = nullptr;
 }
 
-}  // namespace
+}  // namespace channel_protocol_test
 }  // namespace cbt::rpc::http2

@@ -14,7 +14,7 @@
 #include "support/temp_dir.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace driven_channel_test {
 
 using absl::StatusCode;
 using std::chrono::milliseconds;
@@ -218,5 +218,5 @@ TEST_F(DrivenChannel, ThreadsMayWaitTogether) {
   other.join();
 }
 
-}  // namespace
+}  // namespace driven_channel_test
 }  // namespace cbt::rpc::http2

@@ -10,7 +10,7 @@
 #include "support/status.h"
 
 namespace cbt::rpc::http2 {
-namespace {
+namespace response_test {
 
 using absl::StatusCode;
 
@@ -100,5 +100,5 @@ TEST(Response, EventsOutOfOrderAreErrors) {
   EXPECT_EQ(cut.status()->code(), StatusCode::kResourceExhausted);
 }
 
-}  // namespace
+}  // namespace response_test
 }  // namespace cbt::rpc::http2
