@@ -74,6 +74,18 @@ inside sh -euc '
   grep -q no-such-flag refusal
   test -s /usr/share/doc/cbt/examples/kubernetes/sidecar/cluster-role.yaml'
 
+step "the driver, a package of its own"
+inside sh -euc '
+  cd /tmp
+  ! cbt driver --endpoint unix:///tmp/csi.sock --node-id n --state-dir /tmp/state 2>refusal
+  grep -q "package cbt-driver" refusal
+  apt-get -q -y install --no-install-recommends /packages/cbt-driver_*.deb >/dev/null
+  cbt driver --endpoint unix:///tmp/csi.sock --node-id n --state-dir /tmp/state &
+  for _ in $(seq 100); do test -S csi.sock && break; sleep 0.1; done
+  test -S csi.sock
+  kill $!
+  wait'
+
 step "read its man pages, and complete a line in each shell"
 inside sh -c 'apt-get -q -y install --no-install-recommends man-db bash-completion zsh fish >/dev/null'
 inside sh -euc '
@@ -129,9 +141,9 @@ END
 
 step "remove them: nothing is left"
 # Files only: folders are shared with other packages.
-inside sh -c 'for file in $(dpkg -L cbt libcbt-dev cbt-doc); do [ -d "$file" ] || echo "$file"; done' >"$root/installed"
+inside sh -c 'for file in $(dpkg -L cbt cbt-driver libcbt-dev cbt-doc); do [ -d "$file" ] || echo "$file"; done' >"$root/installed"
 (($(wc -l <"$root/installed") > 500)) || { echo "deb-test: too few files are installed" >&2; exit 1; }
-inside sh -c 'apt-get -q -y purge cbt libcbt-dev cbt-doc >/dev/null'
+inside sh -c 'apt-get -q -y purge cbt cbt-driver libcbt-dev cbt-doc >/dev/null'
 left=$(cd "$root"
   while read -r file; do [[ ! -e .$file ]] || echo "$file"; done <installed
   find usr etc var/lib -xdev \( -name 'libcbt*' -o -name 'cbt' -o -name 'cbt-doc' \) -print)

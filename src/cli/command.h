@@ -7,11 +7,24 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "absl/status/status.h"
 
 namespace cbt::cli {
 
 // The work of the chosen subcommand; returns the exit status.
 using Command = std::function<int()>;
+
+// `cbt driver` is two programs: `cbt` knows its options and starts `cbt-driver`, which links gRPC
+// and the generated classes of CSI. So every other command starts without them.
+struct DriverArguments;
+using DriverRunner = std::function<absl::Status(const DriverArguments&)>;
+
+// Runs a driver until a signal stops it. Only `cbt-driver` has it.
+absl::Status RunDriver(const DriverArguments& arguments);
+
+// Becomes `cbt-driver`, which is beside this program, with the same arguments (argv). Returns only
+// if it can't be started: FAILED_PRECONDITION if it is not there.
+absl::Status StartDriverProgram(char** arguments);
 
 // Each adds one subcommand to `app`; parsing stores its work in `command`. Throws CLI::ParseError
 // for wrong usage. Both must outlive the parsing.
@@ -21,7 +34,7 @@ void AddChain(CLI::App& app, Command& command);
 void AddConform(CLI::App& app, Command& command);
 void AddDelta(CLI::App& app, Command& command);
 void AddDescribe(CLI::App& app, Command& command);
-void AddDriver(CLI::App& app, Command& command);
+void AddDriver(CLI::App& app, Command& command, const DriverRunner& runner);
 void AddList(CLI::App& app, Command& command);
 void AddMap(CLI::App& app, Command& command);
 void AddRelay(CLI::App& app, Command& command);
@@ -35,7 +48,7 @@ void AddVerify(CLI::App& app, Command& command);
 int RunSidecarCommand(std::span<const std::string> arguments);
 
 // The whole program.
-int Run(int argc, char** argv);
+int Run(int argc, char** argv, const DriverRunner& driver);
 
 }  // namespace cbt::cli
 

@@ -115,7 +115,7 @@ bool IsSidecar(int argc, char** argv, int& first) {
   return argc >= 2 && std::string_view(argv[1]) == "sidecar";
 }
 
-int ParseAndRun(int argc, char** argv) {
+int ParseAndRun(int argc, char** argv, const DriverRunner& driver) {
   if (int first = 0; IsSidecar(argc, argv, first)) {
     return RunSidecarCommand(std::vector<std::string>(argv + first, argv + argc));
   }
@@ -135,7 +135,7 @@ int ParseAndRun(int argc, char** argv) {
   AddChain(app, command);
   AddServe(app, command);
   AddSidecar(app, command);
-  AddDriver(app, command);
+  AddDriver(app, command, driver);
   AddList(app, command);
   AddVerify(app, command);
   AddRelay(app, command);
@@ -161,7 +161,7 @@ int ParseAndRun(int argc, char** argv) {
 
 }  // namespace
 
-int Run(int argc, char** argv) {
+int Run(int argc, char** argv, const DriverRunner& driver) {
   TakeStandardDescriptors();
   // Failed writes are errors with a message, not a silent death.
   std::signal(SIGPIPE, SIG_IGN);
@@ -169,7 +169,7 @@ int Run(int argc, char** argv) {
   // Keeps gRPC's log out of our one-line errors unless the user asks for it.
   setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe): the only thread
   try {
-    return ParseAndRun(argc, argv);
+    return ParseAndRun(argc, argv, driver);
   } catch (const std::exception& error) {
     PrintLine("", std::string("internal error: ") + error.what());
     return kExitFailure;

@@ -1,48 +1,20 @@
 // `cbt driver`: a CSI driver whose snapshots know their changes.
 
-#include "driver/driver.h"
+#include "cli/commands/driver.h"
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "cbt/extent.h"
-#include "cbt/ops/log.h"
 #include "cli/command.h"
 #include "cli/options/serving.h"
 #include "cli/support/numbers.h"
 #include "cli/support/status.h"
 
 namespace cbt::cli {
-namespace {
-
-struct DriverArguments {
-  driver::DriverOptions driver;
-  ServingArguments serving;  // those that concern the process
-};
-
-absl::Status RunDriver(const DriverArguments& arguments) {
-  const ServingArguments& serving = arguments.serving;
-  if (absl::Status ready = CheckReadyDescriptor(serving); !ready.ok()) return ready;
-  PrepareProcess();
-  const absl::StatusOr<std::unique_ptr<rpc::LogSink>> log = ops::MakeLog(
-      {.level = serving.log_level.value_or(rpc::LogLevel::kWarning), .file = serving.log_file});
-  if (!log.ok()) return {log.status().code(), "--log-file: " + MessageOf(log.status())};
-  driver::DriverOptions options = arguments.driver;
-  options.log = log->get();
-  const absl::StatusOr<std::unique_ptr<driver::Driver>> started = driver::Driver::Start(options);
-  if (!started.ok()) return started.status();
-  driver::Driver& running = **started;
-  RunUntilStopped(serving, "driver", options.state_folder, running.address(),
-                  [&running](std::chrono::milliseconds grace) { running.Shutdown(grace); });
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-void AddDriver(CLI::App& app, Command& command) {
+void AddDriver(CLI::App& app, Command& command, const DriverRunner& runner) {
   CLI::App* const sub = app.add_subcommand(
       "driver", "Run a CSI driver of volumes that track their changes, on one node");
   const auto arguments = std::make_shared<DriverArguments>();
@@ -81,8 +53,8 @@ void AddDriver(CLI::App& app, Command& command) {
   sub->footer(
       "Example: beside the sidecars of Kubernetes, in a Pod\n"
       "  cbt driver --endpoint unix:///csi/csi.sock --node-id worker-1 --state-dir /var/lib/cbt");
-  sub->callback([arguments, &command] {
-    command = [arguments] { return Report("driver", RunDriver(*arguments)); };
+  sub->callback([arguments, &command, runner] {
+    command = [arguments, runner] { return Report("driver", runner(*arguments)); };
   });
 }
 

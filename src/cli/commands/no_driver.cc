@@ -5,7 +5,7 @@
 
 namespace cbt::cli {
 
-void AddDriver(CLI::App& app, Command& command) {
+void AddDriver(CLI::App& app, Command& command, const DriverRunner&) {
   CLI::App* const sub =
       app.add_subcommand("driver", "(not in this build, which has no gRPC or no RapidJSON)");
   sub->allow_extras();

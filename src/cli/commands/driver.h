@@ -1,0 +1,17 @@
+// What `cbt driver` is told.
+#ifndef CBT_CLI_COMMANDS_DRIVER_H_
+#define CBT_CLI_COMMANDS_DRIVER_H_
+
+#include "cli/options/serving.h"
+#include "driver/options.h"
+
+namespace cbt::cli {
+
+struct DriverArguments {
+  driver::DriverOptions driver;
+  ServingArguments serving;  // those that concern the process
+};
+
+}  // namespace cbt::cli
+
+#endif  // CBT_CLI_COMMANDS_DRIVER_H_

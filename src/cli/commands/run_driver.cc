@@ -1,0 +1,33 @@
+// What `cbt-driver` does.
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "cbt/ops/log.h"
+#include "cli/command.h"
+#include "cli/commands/driver.h"
+#include "cli/support/status.h"
+#include "driver/driver.h"
+
+namespace cbt::cli {
+
+absl::Status RunDriver(const DriverArguments& arguments) {
+  const ServingArguments& serving = arguments.serving;
+  if (absl::Status ready = CheckReadyDescriptor(serving); !ready.ok()) return ready;
+  PrepareProcess();
+  const absl::StatusOr<std::unique_ptr<rpc::LogSink>> log = ops::MakeLog(
+      {.level = serving.log_level.value_or(rpc::LogLevel::kWarning), .file = serving.log_file});
+  if (!log.ok()) return {log.status().code(), "--log-file: " + MessageOf(log.status())};
+  driver::DriverOptions options = arguments.driver;
+  options.log = log->get();
+  const absl::StatusOr<std::unique_ptr<driver::Driver>> started = driver::Driver::Start(options);
+  if (!started.ok()) return started.status();
+  driver::Driver& running = **started;
+  RunUntilStopped(serving, "driver", options.state_folder, running.address(),
+                  [&running](std::chrono::milliseconds grace) { running.Shutdown(grace); });
+  return absl::OkStatus();
+}
+
+}  // namespace cbt::cli
