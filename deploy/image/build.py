@@ -62,21 +62,23 @@ def libraries(program):
     return paths
 
 
-def licence_of(path):
-    """The copyright file of the Debian package that owns a file, as (name, bytes); None elsewhere."""
-    for spelling in {path, os.path.realpath(path), path.removeprefix("/usr"), "/usr" + path}:
-        try:
-            owner = subprocess.run(["dpkg-query", "-S", spelling], capture_output=True, text=True,
-                                   check=False)
-        except FileNotFoundError:
-            return None
-        if owner.returncode == 0:
-            package = owner.stdout.split(":")[0]
-            file = f"/usr/share/doc/{package}/copyright"
-            if os.path.exists(file):
-                with open(file, "rb") as text:
-                    return package, text.read()
-    return None
+def licences_of(paths):
+    """The copyright files of the Debian packages that own the files, by package; empty elsewhere."""
+    spellings = {spelling for path in paths
+                 for spelling in (path, os.path.realpath(path), path.removeprefix("/usr"), "/usr" + path)}
+    try:
+        # One query for all: each reads the lists of every package. It fails for unknown spellings.
+        owners = subprocess.run(["dpkg-query", "-S", *sorted(spellings)], capture_output=True, text=True,
+                                check=False).stdout
+    except FileNotFoundError:
+        return {}
+    found = {}
+    for line in owners.splitlines():
+        package = line.split(":")[0]
+        file = f"/usr/share/doc/{package}/copyright"
+        if os.path.exists(file):
+            found[package] = read(file)
+    return found
 
 
 class Root:
@@ -136,12 +138,12 @@ def make_root(program):
     root.file("usr/bin/cbt", read(program), 0o755)
     # By this name the program is the sidecar.
     root.link("usr/bin/csi-snapshot-metadata", "cbt")
-    for path in libraries(program):
+    linked = libraries(program)
+    for path in linked:
         place = path if path.startswith("/usr/") else "/usr" + path
         root.file(place.lstrip("/"), read(path), 0o755)
-        licence = licence_of(path)
-        if licence is not None:
-            root.file(f"usr/share/doc/{licence[0]}/copyright", licence[1])
+    for package, text in licences_of(linked).items():
+        root.file(f"usr/share/doc/{package}/copyright", text)
     root.file("usr/share/doc/libcbt/LICENSE", read(os.path.join(PROJECT, "LICENSE")))
     root.file("etc/passwd", PASSWD.encode())
     root.file("etc/group", GROUP.encode())
