@@ -191,8 +191,7 @@ class TrackedVolume {
   // Deletes a snapshot at any position, ready or not; OK without one. Deltas over it stay: the
   // maps on both sides of it are united. The id can be used again.
   // Errors: INVALID_ARGUMENT for the id; file errors: the call can be repeated, and the snapshot
-  // may
-  //         be gone.
+  //         may be gone.
   absl::Status DeleteSnapshot(const std::string& id);
 
   // Oldest first.
@@ -206,9 +205,8 @@ class TrackedVolume {
 
   // What changed from snapshot `base` to snapshot `target`; capacity() is the target's size. Reads
   // no data. The cursor stays valid after changes of the volume, and without it.
-  // Errors: NOT_FOUND, INVALID_ARGUMENT if the base is newer, UNAVAILABLE while one of them is
-  // being
-  //         copied; as ChangeChain::Delta().
+  // Errors: NOT_FOUND; INVALID_ARGUMENT if the base is newer; UNAVAILABLE while one of them is
+  //         being copied; as ChangeChain::Delta().
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(std::string_view base,
                                                       std::string_view target) const;
 
