@@ -79,8 +79,11 @@ def doxygen(arguments, *more):
     # pages of an earlier run would be checked too
     shutil.rmtree(output / "html", ignore_errors=True)
     output.mkdir(parents=True, exist_ok=True)
+    # This interpreter and not a wrapper of it, without packages: it starts once for each file.
+    rewrite = f'"{sys.executable} -S -B docs/site/filter.py"'
     settings = [f"@INCLUDE = {ROOT / 'docs/site/Doxyfile'}", f"OUTPUT_DIRECTORY = {output}",
-                f"PROJECT_NUMBER = {version()}", f"LAYOUT_FILE = {layout(output)}"]
+                f"PROJECT_NUMBER = {version()}", f"LAYOUT_FILE = {layout(output)}",
+                f"FILTER_PATTERNS = *.h={rewrite} *.md={rewrite}"]
     if arguments.warnings:
         # Links are resolved when output is written; XML is the fastest.
         settings += ["GENERATE_HTML = NO", "GENERATE_XML = YES", "XML_PROGRAMLISTING = NO"]
