@@ -1,4 +1,4 @@
-// What `cbt driver` is told.
+// The arguments of `cbt driver`.
 #ifndef CBT_CLI_COMMANDS_DRIVER_H_
 #define CBT_CLI_COMMANDS_DRIVER_H_
 
