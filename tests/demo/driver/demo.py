@@ -34,7 +34,7 @@ import backup  # noqa: E402
 import in_use  # noqa: E402
 
 MIB = 1 << 20
-CAPACITY = 256 * MIB
+CAPACITY = 128 * MIB
 INCREMENTS = 10
 KILLED_AT = 6
 # More than a delta's bookkeeping, less than the data of any.
