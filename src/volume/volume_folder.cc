@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -49,6 +51,16 @@ absl::StatusOr<SnapshotInfo> ReadSnapshotFile(const Folder& snapshots, const std
                       .created_ns = ToNanoseconds(stat.st_mtim),
                       .size = static_cast<uint64_t>(stat.st_size),
                       .ready = true};
+}
+
+void DropSuperseded(std::vector<SnapshotRecord>& records) {
+  std::set<std::string_view> newer;
+  std::vector<SnapshotRecord> kept;
+  for (auto record = records.rbegin(); record != records.rend(); ++record) {
+    if (newer.insert(IdOf(record->name)).second) kept.push_back(*record);
+  }
+  std::reverse(kept.begin(), kept.end());
+  records = std::move(kept);
 }
 
 absl::StatusOr<std::vector<SnapshotRecord>> ReadSnapshots(const ChangeChain& chain,

@@ -86,10 +86,11 @@ class DriverTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="cbt-driver-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.folder_of_state = self.folder
         self.log = os.path.join(self.folder, "log")
 
     def start(self, *options, **more):
-        driver = Driver(self.folder, *options, log=self.log, **more)
+        driver = Driver(self.folder_of_state, *options, log=self.log, **more)
         self.addCleanup(lambda: driver.stop(signal.SIGKILL))
         if not driver.up and not more.get("environment"):
             self.fail("the driver did not start: " + self.logged())
