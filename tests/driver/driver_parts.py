@@ -120,5 +120,6 @@ def make_snapshot(client, volume, name):
             return made.snapshot_id
 
 
-def main():
-    unittest.main(module="__main__", argv=sys.argv[:1], testRunner=runner.Runner)
+def main(names=()):
+    """`names`: of classes or tests; none: all of the file's."""
+    unittest.main(module="__main__", argv=[sys.argv[0], *names], testRunner=runner.Runner)

@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import subprocess
+import sys
 import unittest
 
 import driver_parts as parts
@@ -214,4 +215,4 @@ class FullDiskTest(ServedTest):
 
 
 if __name__ == "__main__":
-    parts.main()
+    parts.main(sys.argv[5:])

@@ -4,10 +4,14 @@ vanish, and what is secret stays so."""
 import json
 import os
 import random
+import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
+import unittest
 import urllib.request
 
 import driver_parts as parts
@@ -110,6 +114,43 @@ class GrowthTest(ServedTest):
                 self.assertEqual(bytes_, known[j][2])
                 self.assertEqual(blocks_of(found), differing(images[i], images[j]), f"{i} to {j}")
         old.close()
+        self.assertEqual(served.stop(), 0)
+
+
+class ToolsTest(ServedTest):
+    def test_tools_of_libnbd(self):
+        if shutil.which("nbdcopy") is None:
+            raise unittest.SkipTest("no nbdcopy")
+        driver = self.start()
+        volume = make_volume(driver.client, "a", 8 * MIB)
+        served = Served(self, driver, volume)
+        url = f"nbd+unix:///?socket={served.nbd_path}"
+        image = os.path.join(self.folder, "image")
+        with open(image, "wb") as file:
+            file.truncate(8 * MIB)
+            for at in (0, 5 * MIB):
+                file.seek(at)
+                file.write(random.Random(at).randbytes(MIB))
+
+        def run(*command):
+            return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+
+        base = self.snapshot(driver.client, volume, "empty")
+        run("nbdcopy", "--destination-is-zero", image, url)
+        run("nbdcopy", url, image + ".back")
+        with open(image, "rb") as wanted, open(image + ".back", "rb") as back:
+            self.assertEqual(back.read(), wanted.read())
+        export = json.loads(run("nbdinfo", "--json", url))["exports"][0]
+        self.assertEqual(export["export-size"], 8 * MIB)
+        for what in ("can_trim", "can_zero", "can_fua", "can_flush", "can_multi_conn"):
+            self.assertTrue(export[what], what)
+        held = [(one["offset"], one["length"])
+                for one in json.loads(run("nbdinfo", "--json", "--map", url)) if one["type"] == 0]
+        self.assertEqual(blocks_of(held), blocks_of([(0, MIB), (5 * MIB, MIB)]))
+        target = self.snapshot(driver.client, volume, "copied")
+        self.assertEqual(driver.client.delta(base, target),
+                         ([(0, MIB), (5 * MIB, MIB)], 8 * MIB))
+        self.assertEqual(driver.client.allocated(target)[0], [(0, MIB), (5 * MIB, MIB)])
         self.assertEqual(served.stop(), 0)
 
 
@@ -280,4 +321,4 @@ class SecretsTest(ServedTest):
 
 
 if __name__ == "__main__":
-    parts.main()
+    parts.main(sys.argv[5:])
