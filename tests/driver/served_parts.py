@@ -16,7 +16,8 @@ import grpc
 from nbd_client import NbdClient
 
 BLOCK = 4096
-TRIES = 20
+TRIES = 5
+READY_SECONDS = 20
 
 
 class Served:
@@ -136,21 +137,24 @@ class ServedTest(parts.DriverTest):
 
     def snapshot(self, client, volume, name):
         """A ready snapshot, or the error that remains after some repetitions."""
-        error = None
-        for _ in range(TRIES):
+        latest = time.monotonic() + READY_SECONDS
+        failures = 0
+        while True:
             try:
                 made = client.CreateSnapshot(source_volume_id=volume, name=name).snapshot
             except grpc.RpcError as failed:
                 self.assertIn(failed.code(), (
                     grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED,
                     grpc.StatusCode.ABORTED, grpc.StatusCode.DATA_LOSS), failed.details())
-                error = failed
+                failures += 1
+                if failures == TRIES:
+                    raise
             else:
                 if made.ready_to_use:
                     return made.snapshot_id
-                error = RuntimeError("the snapshot does not become ready")
+                if time.monotonic() > latest:
+                    raise RuntimeError("the snapshot does not become ready")
             time.sleep(0.02)
-        raise error
 
     def file_of(self, driver, volume, snapshot):
         """Its name has a number if an earlier attempt at it was given up."""

@@ -117,6 +117,54 @@ class GrowthTest(ServedTest):
         self.assertEqual(served.stop(), 0)
 
 
+class AtOnceTest(ServedTest):
+    def test_snapshots_are_taken_at_once(self):
+        """Of several names, and twice of each, while a writer goes on."""
+        driver = self.start()
+        volume = make_volume(driver.client, "a", 2 * MIB)
+        served = Served(self, driver, volume)
+        writer = Writer(served, 0, 1)
+        writer.start()
+        names = [str(number) for number in range(4)]
+        made, codes = {name: set() for name in names}, set()
+
+        def take(name):
+            while True:
+                try:
+                    one = driver.client.CreateSnapshot(source_volume_id=volume, name=name).snapshot
+                except grpc.RpcError as error:
+                    codes.add(error.code())
+                    if error.code() != Code.ABORTED:
+                        return
+                    continue
+                made[name].add((one.snapshot_id, one.creation_time.ToNanoseconds()))
+                if one.ready_to_use:
+                    return
+
+        threads = [threading.Thread(target=take, args=(name,)) for name in names * 2]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        writer.stopping.set()
+        writer.join()
+        self.assertIsNone(writer.error)
+        self.assertLessEqual(codes, {Code.ABORTED})
+        self.assertEqual([len(made[name]) for name in names], [1] * 4)
+        order = [one[0] for one in sorted((one for name in names for one in made[name]),
+                                          key=lambda one: one[1])]
+        self.assertEqual(len(set(order)), 4)
+        order.append(self.snapshot(driver.client, volume, "last"))
+        images = [read_blocks(self.file_of(driver, volume, one)) for one in order]
+        for i in range(len(order)):
+            for j in range(i + 1, len(order)):
+                reported = blocks_of(driver.client.delta(order[i], order[j])[0])
+                self.assertLessEqual(differing(images[i], images[j]), reported, f"{i} to {j}")
+        for at, block in enumerate(images[-1]):
+            self.assertEqual(block, Model.data(writer.blocks.get(at, 0), 1), f"block {at}")
+        self.assertEqual(served.stop(), 0)
+
+
 class ToolsTest(ServedTest):
     def test_tools_of_libnbd(self):
         if shutil.which("nbdcopy") is None:
