@@ -56,8 +56,8 @@ absl::StatusOr<SnapshotInfo> ReadSnapshotFile(const Folder& snapshots, const std
 void DropSuperseded(std::vector<SnapshotRecord>& records) {
   std::set<std::string_view> newer;
   std::vector<SnapshotRecord> kept;
-  for (auto record = records.rbegin(); record != records.rend(); ++record) {
-    if (newer.insert(IdOf(record->name)).second) kept.push_back(*record);
+  for (size_t i = records.size(); i-- > 0;) {
+    if (newer.insert(IdOf(records[i].name)).second) kept.push_back(records[i]);
   }
   std::reverse(kept.begin(), kept.end());
   records = std::move(kept);

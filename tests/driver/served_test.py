@@ -302,7 +302,7 @@ class SecretsTest(ServedTest):
     SECRET = "k9vR2-never-to-be-seen"
 
     def test_secrets_are_accepted_and_kept_nowhere(self):
-        secrets = {"password": self.SECRET, self.SECRET + "-key": "value"}
+        secrets = {"password": self.SECRET, self.SECRET + "-key": self.SECRET}
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             page = f"127.0.0.1:{probe.getsockname()[1]}"
