@@ -26,7 +26,7 @@ ctest = @rm -f build/$(1)/skips.txt; \
 libraries_only = $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF -DCBT_BUILD_BENCH=OFF)
 
 .PHONY: all debug clang test-build test asan asan-core tsan fuzz fuzz-long fuzz-planted coverage mutation planted scorecard soak load bench \
-        bench-build bench-once bench-cold bench-docs emulation golden-arm64 newest-debian newest-croaring interop-js ceph demo lint tidy \
+        bench-build bench-once bench-cold bench-docs emulation golden-arm64 newest-debian newest-croaring interop-js ceph demo demo-driver lint tidy \
         nightly docs deb deb-test image install clean help
 # The trees share the machine, so they build one after another, also under -j.
 .NOTPARALLEL:
@@ -191,6 +191,12 @@ demo: all
 	@$(PACKAGES) demo
 	@tests/demo/demo.sh build/release/bin
 
+demo-driver:
+	@$(PACKAGES) build demo-driver
+	@cmake --preset release $(libraries_only)
+	@cmake --build --preset release --parallel $(JOBS) --target cbt_tool cbt_nbdkit_plugin
+	@/usr/bin/python3 tests/demo/driver/demo.py build/release/bin/cbt build/release/lib/nbdkit-cbt-plugin.so
+
 lint: all
 	@$(PACKAGES) lint
 	@cmake/lint.sh build/release $(JOBS) format cppcheck
@@ -237,6 +243,7 @@ help:
 	@echo 'make            libraries and the cbt command: build/release/lib, build/release/bin'
 	@echo 'make test       the same, then builds and runs every test'
 	@echo 'make demo       two images to a verified change stream, shown'
+	@echo 'make demo-driver  a volume of cbt driver, backed up while it is in use'
 	@echo 'make bench      runs the benchmarks: build/bench/report.md (BENCH_FILTER, BENCH_REPETITIONS)'
 	@echo 'make bench-docs the same, and puts the tables into docs/performance.md'
 	@echo 'make fuzz       fuzzers in build/fuzz/bin, and their seeds'

@@ -63,9 +63,10 @@ absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::
       return absl::DataLossError(absl::StrCat(snapshots->Shown(entry.id), ": has ", info->size,
                                               " bytes, the snapshot had ", entry.capacity));
     }
-    core->infos.push_back(*info);
     core->records.push_back({entry.id, *std::move(info)});
   }
+  DropSuperseded(core->records);
+  for (const SnapshotRecord& record : core->records) core->infos.push_back(record.info);
   return std::unique_ptr<SnapshotReader>(new SnapshotReader(std::move(core)));
 }
 

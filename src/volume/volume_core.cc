@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -136,6 +138,23 @@ absl::Status TrackedVolume::Core::ResumeCopies() {
   return absl::OkStatus();
 }
 
+void TrackedVolume::Core::RemoveSuperseded() {
+  const absl::StatusOr<std::vector<std::string>> files = snapshot_files_->List();
+  if (!files.ok()) return NoteError(files.status());
+  std::set<std::string_view> names;
+  std::set<std::string_view> ids;
+  for (const SnapshotRecord& record : records_) {
+    names.insert(record.name);
+    ids.insert(record.info.id);
+  }
+  for (const std::string& file : *files) {
+    if (names.contains(file) || !ids.contains(IdOf(file))) continue;
+    if (!snapshot_files_->Remove(file.c_str())) {
+      NoteError(FileError(snapshot_files_->Shown(file), errno));
+    }
+  }
+}
+
 absl::Status TrackedVolume::Core::Open() {
   if (absl::Status status = OpenParts(); !status.ok()) return status;
   if (absl::Status status = ResumeCopies(); !status.ok()) return status;
@@ -158,6 +177,11 @@ absl::Status TrackedVolume::Core::Open() {
       copies.push_back(copy);
     }
   }
+  DropSuperseded(records_);
+  std::erase_if(copies, [this](const std::shared_ptr<SnapshotCopy>& copy) {
+    return std::none_of(records_.begin(), records_.end(),
+                        [&copy](const auto& record) { return record.name == copy->name(); });
+  });
   std::swap(copies, copies_);
   for (const std::shared_ptr<SnapshotCopy>& copy : copies) {
     if (std::find(copies_.begin(), copies_.end(), copy) == copies_.end() &&
@@ -166,6 +190,7 @@ absl::Status TrackedVolume::Core::Open() {
     }
   }
   to_copy_ = copies_;
+  RemoveSuperseded();
   if (absl::Status status = RemoveHidden(); !status.ok()) NoteError(status);
   open_.store(true);
   worker_ = std::thread([this] { Work(); });

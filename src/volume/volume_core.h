@@ -82,6 +82,8 @@ class TrackedVolume::Core {
   absl::Status RemoveOldTrackers() const;
   absl::Status SwitchTracker(const VolumeManifest& next, std::unique_ptr<ChangeTracker> tracker);
   absl::Status ResumeCopies();
+  // Removes files of snapshots whose id a newer one has.
+  void RemoveSuperseded();
   // Removes the snapshots from the chain that have no file, apart from the newest.
   absl::Status RemoveHidden();
   // Brings the tracker back to one epoch: the snapshot that it was opened for is in the chain

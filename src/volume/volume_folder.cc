@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -49,6 +51,16 @@ absl::StatusOr<SnapshotInfo> ReadSnapshotFile(const Folder& snapshots, const std
                       .created_ns = ToNanoseconds(stat.st_mtim),
                       .size = static_cast<uint64_t>(stat.st_size),
                       .ready = true};
+}
+
+void DropSuperseded(std::vector<SnapshotRecord>& records) {
+  std::set<std::string_view> newer;
+  std::vector<SnapshotRecord> kept;
+  for (size_t i = records.size(); i-- > 0;) {
+    if (newer.insert(IdOf(records[i].name)).second) kept.push_back(records[i]);
+  }
+  std::reverse(kept.begin(), kept.end());
+  records = std::move(kept);
 }
 
 absl::StatusOr<std::vector<SnapshotRecord>> ReadSnapshots(const ChangeChain& chain,

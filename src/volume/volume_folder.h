@@ -52,6 +52,10 @@ struct SnapshotRecord {
 // What the file of a complete snapshot says about it. NOT_FOUND if it is missing.
 absl::StatusOr<SnapshotInfo> ReadSnapshotFile(const Folder& snapshots, const std::string& name);
 
+// Keeps the newest of those with one id: an older one was being deleted, or given up, when that was
+// interrupted.
+void DropSuperseded(std::vector<SnapshotRecord>& records);
+
 // The snapshots of the chain that have a file, oldest first.
 absl::StatusOr<std::vector<SnapshotRecord>> ReadSnapshots(const ChangeChain& chain,
                                                           const Folder& snapshots);

@@ -75,12 +75,17 @@ absl::Status TrackedVolume::Core::FinishEpoch() {
   }
   const absl::StatusOr<ChangeMap> map = tracker_->CloseEpoch();
   if (!map.ok()) return map.status();
-  if (!chain_->Contains(name)) {
+  const bool recorded = std::any_of(records_.begin(), records_.end(),
+                                    [&name](const auto& record) { return record.name == name; });
+  if (!chain_->Contains(name) || !recorded) {
     absl::StatusOr<SnapshotInfo> info = InfoOf(name);
     if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
     const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
-    if (absl::Status status = chain_->Append(*map); !status.ok()) return status;
-    if (info.ok()) records_.push_back({name, *std::move(info)});
+    // An Append() that failed only while it was synced has put it into the chain nevertheless.
+    if (!chain_->Contains(name)) {
+      if (absl::Status status = chain_->Append(*map); !status.ok()) return status;
+    }
+    if (info.ok() && !recorded) records_.push_back({name, *std::move(info)});
   }
   return tracker_->Acknowledge(map->identity());
 }

@@ -18,6 +18,7 @@ sys.path.insert(0, MESSAGES)
 sys.path.append(os.path.join(HERE, "..", "support"))
 
 # pylint: disable=wrong-import-position
+import csi_client  # noqa: E402
 import csi_pb2 as csi  # noqa: E402
 import grpc  # noqa: E402
 import runner  # noqa: E402
@@ -26,48 +27,6 @@ Code = grpc.StatusCode
 MIB = 1 << 20
 NAME = "cbt.csi.example.com"
 Mode = csi.VolumeCapability.AccessMode
-
-
-class Client:
-    """Calls by name: client.CreateVolume(name=...) with the fields of CreateVolumeRequest."""
-
-    SERVICES = {"GetPluginInfo": "Identity", "GetPluginCapabilities": "Identity",
-                "Probe": "Identity"}
-
-    def __init__(self, address):
-        self.channel = grpc.insecure_channel(
-            address, options=[("grpc.use_local_subchannel_pool", 1),
-                              ("grpc.enable_http_proxy", 0)])
-
-    def close(self):
-        self.channel.close()
-
-    def __getattr__(self, name):
-        service = self.SERVICES.get(name, "Node" if name.startswith("Node") else "Controller")
-        call = self.channel.unary_unary(
-            f"/csi.v1.{service}/{name}",
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=getattr(csi, name + "Response").FromString)
-        request = getattr(csi, name + "Request")
-        return lambda **fields: call(request(**fields), timeout=120)
-
-    def tuples(self, method, **fields):
-        """The tuples of a stream, and the capacity that it reports."""
-        call = self.channel.unary_stream(
-            f"/csi.v1.SnapshotMetadata/{method}",
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=getattr(csi, method + "Response").FromString)
-        found, capacity = [], None
-        for message in call(getattr(csi, method + "Request")(**fields), timeout=120):
-            capacity = message.volume_capacity_bytes
-            found += [(one.byte_offset, one.size_bytes) for one in message.block_metadata]
-        return found, capacity
-
-    def delta(self, base, target):
-        return self.tuples("GetMetadataDelta", base_snapshot_id=base, target_snapshot_id=target)
-
-    def allocated(self, snapshot):
-        return self.tuples("GetMetadataAllocated", snapshot_id=snapshot)
 
 
 def mount(file_system="", mode=Mode.SINGLE_NODE_WRITER):
@@ -111,7 +70,7 @@ class Driver:
         os.close(ready_in_child)
         with os.fdopen(ready) as pipe:
             self.up = bool(pipe.readline())
-        self.client = Client(self.address)
+        self.client = csi_client.Client(csi, self.address)
 
     def stop(self, how=signal.SIGTERM):
         """Ends the driver and returns its exit status."""
@@ -127,10 +86,11 @@ class DriverTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="cbt-driver-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.folder_of_state = self.folder
         self.log = os.path.join(self.folder, "log")
 
     def start(self, *options, **more):
-        driver = Driver(self.folder, *options, log=self.log, **more)
+        driver = Driver(self.folder_of_state, *options, log=self.log, **more)
         self.addCleanup(lambda: driver.stop(signal.SIGKILL))
         if not driver.up and not more.get("environment"):
             self.fail("the driver did not start: " + self.logged())
@@ -160,5 +120,6 @@ def make_snapshot(client, volume, name):
             return made.snapshot_id
 
 
-def main():
-    unittest.main(module="__main__", argv=sys.argv[:1], testRunner=runner.Runner)
+def main(names=()):
+    """`names`: of classes or tests; none: all of the file's."""
+    unittest.main(module="__main__", argv=[sys.argv[0], *names], testRunner=runner.Runner)

@@ -1,5 +1,5 @@
-"""Checks that every program in a document is code that is built: each block of C++ or CMake is part
-of a file that a test builds.
+"""Checks that every program in a document is code that is built: each block of C++, CMake or
+Python is part of a file that a test builds or runs.
 
 In Markdown, a comment before the block names its sources, `FILE` or `FILE#SECTION`:
 
@@ -10,7 +10,7 @@ In a header, a line of the comment does, and the indented lines after it are the
     // snippet: examples/embedded-plugin/plugin.cc#serve
     //   MyProvider provider;
 
-A section is between `// [NAME]` and `// [/NAME]` (`#` in CMake); a whole file is shown without its
+A section is between `// [NAME]` and `// [/NAME]` (`#` in CMake and Python); a whole file is shown without its
 top comment. --write updates the documents.
 """
 
@@ -23,7 +23,7 @@ import textwrap
 
 import common
 
-LANGUAGES = {".cc": "cpp", ".h": "cpp", ".txt": "cmake"}
+LANGUAGES = {".cc": "cpp", ".h": "cpp", ".txt": "cmake", ".py": "python"}
 MARK = re.compile(r"<!-- snippet: (.+) -->")
 FENCE = re.compile(r"```(\w*)")
 HEADER_MARK = re.compile(r"// snippet: (.+)$")

@@ -26,7 +26,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "mutatio
 import tree  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-KINDS = ("kernel", "property", "cursor", "faults", "memory", "scale", "cli", "interop", "rpc", "wire", "map", "threads", "source", "volume")
+KINDS = ("kernel", "property", "cursor", "faults", "memory", "scale", "cli", "interop", "rpc", "wire", "map", "threads", "source", "volume", "driver")
 DISASTERS = range(1, 38)
 KEYS = {"name", "for", "file", "before", "after", "targets", "command"}
 

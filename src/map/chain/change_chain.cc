@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <iterator>
 #include <list>
 #include <mutex>
 #include <optional>
@@ -47,11 +48,13 @@ struct IdHash {
 
 std::string MapName(uint64_t number) { return absl::StrCat(kMapPrefix, number, kMapExtension); }
 
-// The numbers of the map files that a manifest names.
-std::set<uint64_t> FilesOf(const ChainManifest& manifest) {
-  std::set<uint64_t> files;
-  for (const ChainEntry& entry : manifest.entries) files.insert(entry.file.number);
-  for (const auto& [node, file] : manifest.nodes) files.insert(file.number);
+// The numbers of the map files that a manifest names, sorted.
+std::vector<uint64_t> FilesOf(const ChainManifest& manifest) {
+  std::vector<uint64_t> files;
+  files.reserve(manifest.entries.size() + manifest.nodes.size());
+  for (const ChainEntry& entry : manifest.entries) files.push_back(entry.file.number);
+  for (const auto& [node, file] : manifest.nodes) files.push_back(file.number);
+  std::sort(files.begin(), files.end());
   return files;
 }
 
@@ -204,11 +207,14 @@ absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
 // The files that are needed before a change but not after it.
 std::vector<std::string> ChainInDirectory::LeftBehind(const ChainManifest& before,
                                                       const ChainManifest& after) const {
-  const std::set<uint64_t> needed = FilesOf(after);
+  const std::vector<uint64_t> had = FilesOf(before);
+  const std::vector<uint64_t> needed = FilesOf(after);
+  std::vector<uint64_t> gone;
+  std::set_difference(had.begin(), had.end(), needed.begin(), needed.end(),
+                      std::back_inserter(gone));
   std::vector<std::string> left;
-  for (const uint64_t number : FilesOf(before)) {
-    if (!needed.contains(number)) left.push_back(MapName(number));
-  }
+  left.reserve(gone.size());
+  for (const uint64_t number : gone) left.push_back(MapName(number));
   return left;
 }
 

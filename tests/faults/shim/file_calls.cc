@@ -4,6 +4,7 @@
 #endif
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -38,6 +39,7 @@ constexpr Call kStat{"stat", kOnFile | kTakesMemory};
 constexpr Call kAccess{"access", kOnFile | kTakesMemory};
 constexpr Call kStatFs{"fstatfs", kOnFile | kInterruptible | kTakesMemory};
 constexpr Call kIoctl{"ioctl", kOnFile | kInterruptible | kTakesMemory};
+constexpr Call kClone{"ioctl", kIoctl.traits | kTakesSpace};
 constexpr Call kFcntl{"fcntl", kOnFile | kMakesDescriptor};
 constexpr Call kMap{"mmap", kOnFile | kTakesMemory};
 constexpr Call kSync{"fsync", kOnFile | kInterruptible | kTakesSpace};
@@ -289,7 +291,8 @@ int ioctl(int descriptor, unsigned long request, ...) noexcept {
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  return OnFile(kIoctl, descriptor, [&] { return CBT_REAL(ioctl)(descriptor, request, argument); });
+  const Call& call = request == FICLONE ? kClone : kIoctl;
+  return OnFile(call, descriptor, [&] { return CBT_REAL(ioctl)(descriptor, request, argument); });
 }
 
 int fcntl(int descriptor, int command, ...) {
