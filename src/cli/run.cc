@@ -135,6 +135,7 @@ int ParseAndRun(int argc, char** argv) {
   AddChain(app, command);
   AddServe(app, command);
   AddSidecar(app, command);
+  AddSessionManager(app, command);
   AddDriver(app, command);
   AddList(app, command);
   AddVerify(app, command);
