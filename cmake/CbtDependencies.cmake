@@ -76,6 +76,19 @@ if(CBT_WITH_KUBE)
     set(CBT_HAS_KUBE ON)
   endif()
 endif()
+# Components that serve HTTPS in Kubernetes: the session manager.
+option(CBT_WITH_BEAST "Use Boost.Beast where its headers are found" ON)
+set(CBT_HAS_HTTP_SERVER OFF)
+if(CBT_HAS_KUBE AND CBT_WITH_RPC AND CBT_WITH_BEAST)
+  # Headers only, and only for our own sources: consumers never see them.
+  find_path(CBT_BEAST_INCLUDE_DIR boost/beast/version.hpp)
+  if(CBT_BEAST_INCLUDE_DIR)
+    set(CBT_HAS_HTTP_SERVER ON)
+  endif()
+endif()
+if(CBT_HAS_KUBE AND NOT CBT_HAS_HTTP_SERVER)
+  message(STATUS "cbt: without Boost.Beast or cbt::rpc, so without the session manager")
+endif()
 if(CBT_BUILD_TESTS OR CBT_BUILD_BENCH)
   # CRoaring is only a reference for tests and a peer for benchmarks; Debian's package has no CMake
   # file.

@@ -39,6 +39,7 @@ void AddList(CLI::App& app, Command& command);
 void AddMap(CLI::App& app, Command& command);
 void AddRelay(CLI::App& app, Command& command);
 void AddServe(CLI::App& app, Command& command);
+void AddSessionManager(CLI::App& app, Command& command);
 void AddSidecar(CLI::App& app, Command& command);
 void AddToken(CLI::App& app, Command& command);
 void AddVerify(CLI::App& app, Command& command);

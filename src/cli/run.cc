@@ -135,6 +135,7 @@ int ParseAndRun(int argc, char** argv, const DriverRunner& driver) {
   AddChain(app, command);
   AddServe(app, command);
   AddSidecar(app, command);
+  AddSessionManager(app, command);
   AddDriver(app, command, driver);
   AddList(app, command);
   AddVerify(app, command);

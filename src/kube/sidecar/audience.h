@@ -6,7 +6,7 @@
 
 #include "kube/sidecar/answer_cache.h"
 #include "kube/sidecar/driver.h"
-#include "kube/sidecar/objects.h"
+#include "kube/sidecar/objects/objects.h"
 #include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {

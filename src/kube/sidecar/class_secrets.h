@@ -9,7 +9,7 @@
 #include "cbt/rpc/access.h"
 #include "kube/sidecar/binding.h"
 #include "kube/sidecar/driver.h"
-#include "kube/sidecar/objects.h"
+#include "kube/sidecar/objects/objects.h"
 #include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {

@@ -13,7 +13,7 @@
 #include "base/watched_file.h"
 #include "cbt/kube/client.h"
 #include "kube/sidecar/driver.h"
-#include "kube/sidecar/objects.h"
+#include "kube/sidecar/objects/objects.h"
 #include "kube/sidecar/options.h"
 #include "ops/event_log.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kube/sidecar/object_name.h"
+#include "kube/sidecar/objects/object_name.h"
 
 namespace cbt::kube::sidecar {
 namespace {

@@ -7,7 +7,7 @@
 #include "cbt/rpc/access.h"
 #include "kube/sidecar/binding.h"
 #include "kube/sidecar/driver.h"
-#include "kube/sidecar/objects.h"
+#include "kube/sidecar/objects/objects.h"
 #include "kube/sidecar/options.h"
 
 namespace cbt::kube::sidecar {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "kube/sidecar/object_name.h"
+#include "kube/sidecar/objects/object_name.h"
 #include "support/status.h"
 
 namespace cbt::kube::sidecar {

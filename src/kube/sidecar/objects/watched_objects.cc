@@ -1,4 +1,4 @@
-#include "kube/sidecar/watched_objects.h"
+#include "kube/sidecar/objects/watched_objects.h"
 
 #include <chrono>
 #include <mutex>

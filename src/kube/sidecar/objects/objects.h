@@ -1,6 +1,6 @@
 // The objects of the API server that a sidecar reads.
-#ifndef CBT_KUBE_SIDECAR_OBJECTS_H_
-#define CBT_KUBE_SIDECAR_OBJECTS_H_
+#ifndef CBT_KUBE_SIDECAR_OBJECTS_OBJECTS_H_
+#define CBT_KUBE_SIDECAR_OBJECTS_OBJECTS_H_
 
 #include <functional>
 #include <string>
@@ -41,4 +41,4 @@ bool IsDefaultFor(const VolumeSnapshotClass& one, const std::string& driver);
 
 }  // namespace cbt::kube::sidecar
 
-#endif  // CBT_KUBE_SIDECAR_OBJECTS_H_
+#endif  // CBT_KUBE_SIDECAR_OBJECTS_OBJECTS_H_

@@ -1,4 +1,4 @@
-#include "kube/sidecar/live_objects.h"
+#include "kube/sidecar/objects/live_objects.h"
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 // Objects as the API server has them now.
-#ifndef CBT_KUBE_SIDECAR_LIVE_OBJECTS_H_
-#define CBT_KUBE_SIDECAR_LIVE_OBJECTS_H_
+#ifndef CBT_KUBE_SIDECAR_OBJECTS_LIVE_OBJECTS_H_
+#define CBT_KUBE_SIDECAR_OBJECTS_LIVE_OBJECTS_H_
 
 #include <atomic>
 #include <chrono>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cbt/kube/client.h"
-#include "kube/sidecar/objects.h"
+#include "kube/sidecar/objects/objects.h"
 #include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {
@@ -57,4 +57,4 @@ class LiveObjects final : public Objects {
 
 }  // namespace cbt::kube::sidecar
 
-#endif  // CBT_KUBE_SIDECAR_LIVE_OBJECTS_H_
+#endif  // CBT_KUBE_SIDECAR_OBJECTS_LIVE_OBJECTS_H_

@@ -1,6 +1,6 @@
 // Objects as watches have last seen them.
-#ifndef CBT_KUBE_SIDECAR_WATCHED_OBJECTS_H_
-#define CBT_KUBE_SIDECAR_WATCHED_OBJECTS_H_
+#ifndef CBT_KUBE_SIDECAR_OBJECTS_WATCHED_OBJECTS_H_
+#define CBT_KUBE_SIDECAR_OBJECTS_WATCHED_OBJECTS_H_
 
 #include <memory>
 #include <shared_mutex>
@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/kube/client.h"
 #include "cbt/kube/watch.h"
-#include "kube/sidecar/objects.h"
+#include "kube/sidecar/objects/objects.h"
 
 namespace cbt::kube::sidecar {
 
@@ -63,4 +63,4 @@ class WatchedObjects final : public Objects {
 
 }  // namespace cbt::kube::sidecar
 
-#endif  // CBT_KUBE_SIDECAR_WATCHED_OBJECTS_H_
+#endif  // CBT_KUBE_SIDECAR_OBJECTS_WATCHED_OBJECTS_H_

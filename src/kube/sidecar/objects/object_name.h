@@ -1,6 +1,6 @@
 // Names of objects, as the API server accepts them.
-#ifndef CBT_KUBE_SIDECAR_OBJECT_NAME_H_
-#define CBT_KUBE_SIDECAR_OBJECT_NAME_H_
+#ifndef CBT_KUBE_SIDECAR_OBJECTS_OBJECT_NAME_H_
+#define CBT_KUBE_SIDECAR_OBJECTS_OBJECT_NAME_H_
 
 #include <string_view>
 
@@ -33,4 +33,4 @@ constexpr bool IsObjectName(std::string_view text) noexcept {
 
 }  // namespace cbt::kube::sidecar
 
-#endif  // CBT_KUBE_SIDECAR_OBJECT_NAME_H_
+#endif  // CBT_KUBE_SIDECAR_OBJECTS_OBJECT_NAME_H_

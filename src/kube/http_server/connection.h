@@ -1,0 +1,105 @@
+// One connection of a server: handshake, requests one after the other, end.
+#ifndef CBT_KUBE_HTTP_SERVER_CONNECTION_H_
+#define CBT_KUBE_HTTP_SERVER_CONNECTION_H_
+
+#include <openssl/ssl.h>
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/ssl/ssl_stream.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kube/http_server/http_message.h"
+#include "kube/http_server/server_options.h"
+#include "ops/event_log.h"
+
+namespace cbt::kube::http_server {
+
+class Connection;
+
+// What the connections of a server share. Used on its thread, where nothing else is said.
+struct SharedState {
+  SharedState(const ServerOptions& its_options, Handler its_handler, ops::EventLog& its_log)
+      : options(its_options), handler(std::move(its_handler)), log(its_log) {}
+
+  const ServerOptions options;
+  const Handler handler;
+  ops::EventLog& log;
+  // A callback may come after the server's end.
+  const std::shared_ptr<boost::asio::io_context> io = std::make_shared<boost::asio::io_context>(1);
+
+  std::list<std::shared_ptr<Connection>> connections = {};  // the oldest first
+  std::atomic<size_t> open = 0;                             // how many; for any thread
+  size_t memory = 0;                                        // of bodies
+  bool draining = false;
+};
+
+// On the server's thread.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(boost::asio::ip::tcp::socket socket, SSL_CTX* tls,
+             std::shared_ptr<SharedState> shared);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Enters the list of connections.
+  void Start();
+  // Nothing more is to be received on it: ends now unless a request is being answered.
+  void Drain();
+  // Ends it at once.
+  void Close();
+  // A whole request has come and is being answered.
+  bool busy() const noexcept { return busy_; }
+
+ private:
+  using Error = boost::beast::error_code;
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+
+  template <typename Step>
+  void Try(Step step);
+  void WaitForRequest();
+  void ReadHead();
+  void TakeHead(const Error& error);
+  void ReadBody();
+  void TakeBody(const Error& error);
+  void Handle();
+  void Send(Response response, bool keep_alive);
+  void Refuse(int code, const char* why);
+  void SayGoodbye();
+  bool Reserve(size_t bytes);
+  void Release();
+  std::shared_ptr<Request> TakeRequest();
+  std::vector<std::string> PeerCertificates() const;
+
+  const std::shared_ptr<SharedState> shared_;
+  // Only to make the stream, which keeps what it needs of it.
+  boost::asio::ssl::context context_;
+  boost::beast::ssl_stream<boost::beast::tcp_stream> stream_;
+  boost::asio::steady_timer handler_timer_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<Parser> parser_;
+  std::optional<std::list<std::shared_ptr<Connection>>::iterator> place_;
+  size_t reserved_ = 0;
+  uint64_t request_number_ = 0;  // an answer to an earlier one is too late
+  bool busy_ = false;
+  bool head_only_ = false;
+};
+
+}  // namespace cbt::kube::http_server
+
+#endif  // CBT_KUBE_HTTP_SERVER_CONNECTION_H_

@@ -1,0 +1,45 @@
+// Where a server of JSON over HTTPS listens, and its limits.
+#ifndef CBT_KUBE_HTTP_SERVER_SERVER_OPTIONS_H_
+#define CBT_KUBE_HTTP_SERVER_SERVER_OPTIONS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include "cbt/units.h"
+
+namespace cbt::kube::http_server {
+
+struct ServerOptions {
+  // "host:port", IPv6 hosts in brackets; an empty host for every address, port 0 for any.
+  std::string listen = {};
+  // PEM. Read again when they change; new connections get what is new.
+  std::string certificate_file = {};
+  std::string private_key_file = {};
+  // Clients are asked for a certificate; see Request::peer_certificates.
+  bool ask_for_certificate = false;
+
+  // At once. A further one replaces the oldest that has no whole request; without such a one, it is
+  // closed.
+  size_t max_connections = 256;
+  // Of the request's line and headers: 431 beyond it.
+  size_t max_header_bytes = 16 * kKiB;
+  // Of one body: 413 beyond it.
+  size_t max_body_bytes = 4 * kMiB;
+  // Of all bodies that are being received or answered: 503 beyond it. A body whose length is not
+  // known counts with max_body_bytes.
+  size_t max_memory = 64 * kMiB;
+
+  // For the handshake of TLS, for a request from its first byte to its last, for the handler (504
+  // beyond it), for the client to take the answer; and how long a connection may be silent between
+  // requests.
+  std::chrono::milliseconds handshake_time = std::chrono::seconds(10);
+  std::chrono::milliseconds request_time = std::chrono::seconds(10);
+  std::chrono::milliseconds handler_time = std::chrono::seconds(30);
+  std::chrono::milliseconds answer_time = std::chrono::seconds(10);
+  std::chrono::milliseconds idle_time = std::chrono::minutes(2);
+};
+
+}  // namespace cbt::kube::http_server
+
+#endif  // CBT_KUBE_HTTP_SERVER_SERVER_OPTIONS_H_

@@ -1,0 +1,43 @@
+// Who may ask for a session: the validating webhook.
+#ifndef CBT_KUBE_SESSIONS_WEBHOOK_H_
+#define CBT_KUBE_SESSIONS_WEBHOOK_H_
+
+#include <chrono>
+#include <memory>
+
+#include "cbt/kube/client.h"
+#include "kube/http_server/http_message.h"
+#include "kube/sessions/admission_review.h"
+#include "kube/sessions/counters.h"
+#include "ops/event_log.h"
+
+namespace cbt::kube::sessions {
+
+// The creator of a SnapshotSessionRequest must have the right to get every VolumeSnapshot of its
+// namespace: the API server is asked, for the user that the AdmissionReview names. Every other
+// operation or resource is refused: the webhook is not registered for them. Whatever keeps the
+// API server from answering is a refusal with 503. Thread safe.
+class Webhook {
+ public:
+  static constexpr char kPath[] = "/validate-snapshotsessionrequests";
+
+  // All must live until the end of the client and of the HTTP server.
+  Webhook(Client& client, std::chrono::milliseconds api_timeout, Counters& counters,
+          ops::EventLog& log)
+      : client_(client), api_timeout_(api_timeout), counters_(counters), log_(log) {}
+
+  // Answers a request of HTTP.
+  void Handle(const http_server::Request& request, const http_server::Respond& respond);
+
+ private:
+  void AskForAccess(const AdmissionRequest& review, const http_server::Respond& respond);
+
+  Client& client_;
+  const std::chrono::milliseconds api_timeout_;
+  Counters& counters_;
+  ops::EventLog& log_;
+};
+
+}  // namespace cbt::kube::sessions
+
+#endif  // CBT_KUBE_SESSIONS_WEBHOOK_H_
