@@ -22,6 +22,29 @@ function(cbt_precompile target)
   endif()
 endfunction()
 
+# cbt_unite_rooms(<targets...>): with CBT_UNITY, compiles the files of one folder as one. So only
+# names of one folder meet, and a new file changes nothing for other folders.
+function(cbt_unite_rooms)
+  foreach(target IN LISTS ARGN)
+    if(NOT TARGET ${target})
+      continue()
+    endif()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+    get_target_property(sources ${target} SOURCES)
+    get_target_property(folder ${target} SOURCE_DIR)
+    foreach(source IN LISTS sources)
+      cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder} NORMALIZE)
+      cmake_path(IS_PREFIX PROJECT_SOURCE_DIR ${source} NORMALIZE ours)
+      if(ours AND source MATCHES "\\.cc$")
+        cmake_path(GET source PARENT_PATH room)
+        cmake_path(RELATIVE_PATH room BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+        string(MAKE_C_IDENTIFIER ${room} room)
+        set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${room})
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
 # cbt_add_tests(<program> FILES <room/name_test...> [LIBS <libraries...>] [LABELS <labels...>]): one
 # GoogleTest program from tests/<room/name_test>.cc, and a ctest entry of that name for each file.
 function(cbt_add_tests program)

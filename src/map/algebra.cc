@@ -14,10 +14,6 @@
 namespace cbt {
 namespace {
 
-uint64_t Blocks(const VolumeGeometry& geometry) noexcept {
-  return BlockCount(geometry.capacity, geometry.granularity);
-}
-
 const uint8_t* Bytes(const ContainerWords& words) noexcept {
   return reinterpret_cast<const uint8_t*>(words.data());
 }

@@ -20,10 +20,6 @@ std::span<const uint8_t> EmptyBitmap() noexcept {
   return {reinterpret_cast<const uint8_t*>(&kNoGroups), sizeof(kNoGroups)};
 }
 
-uint64_t Blocks(const VolumeGeometry& geometry) noexcept {
-  return BlockCount(geometry.capacity, geometry.granularity);
-}
-
 absl::StatusOr<std::shared_ptr<PortableIndex>> CheckedIndex(std::span<const uint8_t> bytes,
                                                             const VolumeGeometry& geometry) {
   absl::Status status = CheckGeometry(geometry);

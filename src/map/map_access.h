@@ -14,6 +14,10 @@
 
 namespace cbt {
 
+inline uint64_t Blocks(const VolumeGeometry& geometry) noexcept {
+  return BlockCount(geometry.capacity, geometry.granularity);
+}
+
 class ChangeMapAccess {
  public:
   static const std::shared_ptr<const PortableIndex>& Index(const ChangeMapView& map) {

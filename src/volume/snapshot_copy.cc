@@ -19,10 +19,10 @@
 namespace cbt::volume {
 namespace {
 
-constexpr ManifestKind kKind = {.magic = {0x89, 'C', 'B', 'P', '\r', '\n', 0x1a, '\n'},
-                                .major = 1,
-                                .minor = 0,
-                                .owner = "copy"};
+constexpr ManifestKind kCopyKind = {.magic = {0x89, 'C', 'B', 'P', '\r', '\n', 0x1a, '\n'},
+                                    .major = 1,
+                                    .minor = 0,
+                                    .owner = "copy"};
 
 // The header has this place for itself.
 constexpr uint64_t kHeaderBytes = 4096;
@@ -75,7 +75,7 @@ absl::Status SnapshotCopy::FileErrorOf(int error) const {
 }
 
 absl::Status SnapshotCopy::WriteHeader(const std::string& boot) {
-  ManifestWriter writer(kKind);
+  ManifestWriter writer(kCopyKind);
   writer.Text(boot);
   writer.Number(info_.created_ns);
   writer.Number(info_.size);
@@ -127,7 +127,7 @@ absl::StatusOr<SnapshotCopy::Header> SnapshotCopy::ReadHeader(int list, const st
   const size_t size = static_cast<size_t>(bytes[0]) | static_cast<size_t>(bytes[1]) << 8;
   if (static_cast<size_t>(got) != bytes.size() || size > bytes.size() - 2) return lost;
   absl::StatusOr<ManifestReader> reader =
-      ManifestReader::Open(std::span<const uint8_t>(bytes).subspan(2, size), kKind, name);
+      ManifestReader::Open(std::span<const uint8_t>(bytes).subspan(2, size), kCopyKind, name);
   if (!reader.ok()) return lost;
   Header header{.boot = reader->Text(), .info = {.id = std::string(IdOf(name))}};
   header.info.created_ns = reader->Number<int64_t>();

@@ -12,10 +12,10 @@
 namespace cbt::volume {
 namespace {
 
-constexpr ManifestKind kKind = {.magic = {0x89, 'C', 'B', 'V', '\r', '\n', 0x1a, '\n'},
-                                .major = 1,
-                                .minor = 0,
-                                .owner = "volume"};
+constexpr ManifestKind kVolumeKind = {.magic = {0x89, 'C', 'B', 'V', '\r', '\n', 0x1a, '\n'},
+                                      .major = 1,
+                                      .minor = 0,
+                                      .owner = "volume"};
 constexpr uint64_t kMostBytes = uint64_t{1} << 16;
 
 }  // namespace
@@ -24,7 +24,7 @@ absl::StatusOr<VolumeManifest> ReadVolumeManifest(const Folder& folder) {
   absl::StatusOr<std::vector<uint8_t>> bytes = folder.Read(kManifestName, kMostBytes);
   if (!bytes.ok()) return bytes.status();
   absl::StatusOr<ManifestReader> reader =
-      ManifestReader::Open(*bytes, kKind, folder.Shown(kManifestName));
+      ManifestReader::Open(*bytes, kVolumeKind, folder.Shown(kManifestName));
   // The name is ours: whatever else is in the file, it was a manifest.
   if (absl::IsInvalidArgument(reader.status())) {
     return absl::DataLossError(reader.status().message());
@@ -45,7 +45,7 @@ absl::StatusOr<VolumeManifest> ReadVolumeManifest(const Folder& folder) {
 }
 
 absl::Status WriteVolumeManifest(const Folder& folder, const VolumeManifest& manifest) {
-  ManifestWriter writer(kKind);
+  ManifestWriter writer(kVolumeKind);
   writer.Number(manifest.capacity);
   writer.Number(manifest.granularity);
   writer.Number(manifest.region_bytes);

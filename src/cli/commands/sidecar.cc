@@ -32,7 +32,7 @@ constexpr char kExample[] =
     "Example: beside a plugin, in a Pod\n"
     "  cbt sidecar --csi-address=/csi/csi.sock --tls-cert=/certs/tls.crt --tls-key=/certs/tls.key";
 
-int PrintText(const std::string& text) {
+int PrintHelp(const std::string& text) {
   Output output(STDOUT_FILENO, "stdout");
   output.Append(text);
   return Report("sidecar", output.Close());
@@ -89,13 +89,13 @@ int RunSidecarCommand(std::span<const std::string> arguments) {
     return kExitUsage;
   }
   if (*outcome == GoFlags::Outcome::kHelp) {
-    return PrintText(
+    return PrintHelp(
         absl::StrCat("Serve snapshot metadata in a Kubernetes cluster, beside a storage plugin\n\n"
                      "Usage: cbt sidecar [flags]\n\nFlags, with one dash or two:\n",
                      flags.Usage(), "  --help, -h\n        Print this help\n\n", kExample, "\n"));
   }
   if (sidecar.version)
-    return PrintText(absl::StrCat("csi-snapshot-metadata (libcbt) ", kVersion, "\n"));
+    return PrintHelp(absl::StrCat("csi-snapshot-metadata (libcbt) ", kVersion, "\n"));
   return Report("sidecar", RunSidecar(sidecar));
 }
 

@@ -227,8 +227,8 @@ class JsonReader final : public JsonEvents {
   std::optional<std::string> type_;
 };
 
-absl::StatusOr<ChangeMap> ReadJsonAnswer(ByteStream& stream, const ImportOptions& options,
-                                         bool lines) {
+absl::StatusOr<ChangeMap> ReadObjects(ByteStream& stream, const ImportOptions& options,
+                                      bool lines) {
   absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.granularity);
   if (!changes.ok()) return changes.status();
   Tuples tuples(*changes);
@@ -306,11 +306,11 @@ absl::Status ReadRows(ByteStream& stream, Tuples& tuples) {
 }  // namespace
 
 absl::StatusOr<ChangeMap> ReadNdjsonAnswer(ByteStream& stream, const ImportOptions& options) {
-  return ReadJsonAnswer(stream, options, true);
+  return ReadObjects(stream, options, true);
 }
 
 absl::StatusOr<ChangeMap> ReadJsonAnswer(ByteStream& stream, const ImportOptions& options) {
-  return ReadJsonAnswer(stream, options, false);
+  return ReadObjects(stream, options, false);
 }
 
 absl::StatusOr<ChangeMap> ReadCsvAnswer(ByteStream& stream, const ImportOptions& options) {

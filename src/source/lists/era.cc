@@ -55,9 +55,9 @@ absl::Status Damaged(std::string_view what) {
                                           "up the whole device where the metadata is damaged"));
 }
 
-class DumpReader final : public XmlEvents {
+class EraDumpReader final : public XmlEvents {
  public:
-  DumpReader(ChangeCollector& changes, uint64_t since) : changes_(changes), since_(since) {}
+  EraDumpReader(ChangeCollector& changes, uint64_t since) : changes_(changes), since_(since) {}
 
   absl::Status Finish() const {
     // Every block has an era; a dump that lacks some has been cut.
@@ -240,7 +240,7 @@ absl::StatusOr<ChangeMap> ReadEraDump(ByteStream& stream, const EraOptions& opti
   }
   absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.import.granularity);
   if (!changes.ok()) return changes.status();
-  DumpReader reader(*changes, *options.since_era);
+  EraDumpReader reader(*changes, *options.since_era);
   status = ReadXml(stream, reader);
   if (status.ok()) status = At(stream.label(), "", reader.Finish());
   if (!status.ok()) return status;

@@ -77,9 +77,9 @@ class DeltaReader final : public XmlEvents {
   uint64_t unit_ = 1;
 };
 
-class DumpReader final : public XmlEvents {
+class ThinDumpReader final : public XmlEvents {
  public:
-  DumpReader(ChangeCollector& changes, const ThinDumpOptions& options)
+  ThinDumpReader(ChangeCollector& changes, const ThinDumpOptions& options)
       : changes_(changes), device_(options.device), granularity_(options.import.granularity) {}
 
   absl::Status Finish() const {
@@ -243,7 +243,7 @@ absl::StatusOr<ChangeMap> ReadThinDump(ByteStream& stream, const ThinDumpOptions
   if (!capacity.ok()) return capacity.status();
   absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.import.granularity);
   if (!changes.ok()) return changes.status();
-  DumpReader reader(*changes, options);
+  ThinDumpReader reader(*changes, options);
   status = ReadXml(stream, reader);
   if (status.ok()) status = At(stream.label(), "", reader.Finish());
   if (!status.ok()) return status;

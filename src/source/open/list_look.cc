@@ -12,7 +12,6 @@ namespace cbt {
 namespace {
 
 // Volumes are whole sectors; the output of tools only by chance.
-constexpr uint64_t kSectorBytes = 512;
 
 // For a file that is not whole sectors, the first 64 characters decide: random bytes that begin
 // with a bracket contain a non-text character among them except once in some hundred thousand

@@ -10,6 +10,8 @@
 
 namespace cbt {
 
+inline constexpr uint64_t kSectorBytes = 512;
+
 // Whether a regular file of no detected format may pass for a raw image. A list that was emptied,
 // cut or re-encoded has no detected format either, and as an image it would silently describe a
 // tiny volume. So these are refused:

@@ -19,8 +19,6 @@
 namespace cbt {
 namespace {
 
-constexpr uint64_t kSectorBytes = 512;
-
 // What has no blocks of its own is read in those of the default.
 SourceOptions WithBlockSize(SourceOptions options) {
   if (options.block_size == 0) options.block_size = SourceOptions().block_size;

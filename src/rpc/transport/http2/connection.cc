@@ -37,8 +37,6 @@ absl::Status Unavailable(const Parts&... parts) noexcept {
   }
 }
 
-absl::Status NoMemory() noexcept { return absl::Status(absl::StatusCode::kResourceExhausted, ""); }
-
 struct FreeOption {
   void operator()(nghttp2_option* option) const noexcept { nghttp2_option_del(option); }
 };

@@ -9,10 +9,16 @@
 #include <memory>
 #include <span>
 
+#include "absl/status/status.h"
 #include "absl/strings/cord.h"
 #include "cbt/units.h"
 
 namespace cbt::rpc::http2 {
+
+// A status that needs no memory itself.
+inline absl::Status NoMemory() noexcept {
+  return absl::Status(absl::StatusCode::kResourceExhausted, "");
+}
 
 // The bytes that all connections hold. Thread safe.
 class MemoryAccount {

@@ -15,8 +15,6 @@
 namespace cbt::rpc::http2 {
 namespace {
 
-absl::Status NoMemory() noexcept { return absl::Status(absl::StatusCode::kResourceExhausted, ""); }
-
 std::string HttpText(int status) { return absl::StrCat(status); }
 
 }  // namespace

@@ -23,7 +23,7 @@ constexpr const char* kCiphers = "ECDHE+AESGCM:ECDHE+CHACHA20";
 // How often unusable files are read again.
 constexpr std::chrono::seconds kRetry{1};
 
-absl::Status NoMemory() {
+absl::Status NoTlsMemory() {
   ERR_clear_error();
   return absl::ResourceExhaustedError("tls: no memory");
 }
@@ -96,7 +96,7 @@ absl::Status RequireClientCertificate(SSL_CTX* context, const std::string& clien
   if (!authorities.ok()) return authorities.status();
   if (absl::Status status = Trust(context, *authorities); !status.ok()) return status;
   for (const Certificate& authority : *authorities) {
-    if (SSL_CTX_add_client_CA(context, authority.get()) != 1) return NoMemory();
+    if (SSL_CTX_add_client_CA(context, authority.get()) != 1) return NoTlsMemory();
   }
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   return absl::OkStatus();
@@ -229,10 +229,10 @@ absl::Status ServerTls::Init(const TlsOptions& tls) {
 absl::StatusOr<SslContext> ServerTls::MakeContext(const TlsIdentity& identity,
                                                   const std::string& client_ca) const {
   SslContext context = NewContext(TLS_server_method());
-  if (context == nullptr) return NoMemory();
+  if (context == nullptr) return NoTlsMemory();
   if (min_version_ == TlsVersion::k13 &&
       SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) != 1) {
-    return NoMemory();
+    return NoTlsMemory();
   }
   if (!ciphers_.empty()) {
     if (absl::Status status = UseCiphers(context.get(), ciphers_); !status.ok()) return status;
@@ -304,7 +304,7 @@ absl::StatusOr<Ssl> ServerTls::NewConnection() {
     return absl::UnavailableError("tls: the client CA can't be read");
   }
   Ssl ssl(SSL_new(context_.get()));
-  if (ssl == nullptr) return NoMemory();
+  if (ssl == nullptr) return NoTlsMemory();
   SSL_set_accept_state(ssl.get());
   return ssl;
 }
@@ -317,7 +317,7 @@ ServerTls::Change ServerTls::TakeClientCaChange() {
 
 absl::StatusOr<std::unique_ptr<ClientTls>> ClientTls::Create(const ClientTlsOptions& tls) {
   SslContext context = NewContext(TLS_client_method());
-  if (context == nullptr) return NoMemory();
+  if (context == nullptr) return NoTlsMemory();
   if (tls.ca.empty()) {
     SSL_CTX_set_default_verify_paths(context.get());
     ERR_clear_error();
@@ -328,7 +328,8 @@ absl::StatusOr<std::unique_ptr<ClientTls>> ClientTls::Create(const ClientTlsOpti
   }
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_cert_verify_callback(context.get(), VerifyServer, nullptr);
-  if (SSL_CTX_set_alpn_protos(context.get(), kProtocols, sizeof kProtocols) != 0) return NoMemory();
+  if (SSL_CTX_set_alpn_protos(context.get(), kProtocols, sizeof kProtocols) != 0)
+    return NoTlsMemory();
   if (tls.certificate.empty() != tls.private_key.empty()) {
     return absl::InvalidArgumentError("tls: expected a certificate and its key");
   }
@@ -342,7 +343,7 @@ absl::StatusOr<std::unique_ptr<ClientTls>> ClientTls::Create(const ClientTlsOpti
 
 absl::StatusOr<Ssl> ClientTls::NewConnection(const std::string& host) const {
   Ssl ssl(SSL_new(context_.get()));
-  if (ssl == nullptr) return NoMemory();
+  if (ssl == nullptr) return NoTlsMemory();
   if (!ExpectHost(ssl.get(), host)) {
     return UnusableTls("host", absl::StrCat("'", host, "' is not a name or an address"));
   }
