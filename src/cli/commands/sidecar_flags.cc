@@ -158,6 +158,11 @@ absl::StatusOr<rpc::TlsOptions> TlsOf(const SidecarFlags& flags,
   return tls;
 }
 
+bool Serves(const SidecarFlags& flags, rpc::Api api) {
+  const std::vector<rpc::Api>& apis = flags.serving.apis;
+  return std::find(apis.begin(), apis.end(), api) != apis.end();
+}
+
 absl::Status CheckFlags(const SidecarFlags& flags) {
   if (flags.csi_address.empty()) return UsageError("-csi-address", "missing");
   if (flags.timeout.count() <= 0) return UsageError("-timeout", "expected more than 0");
@@ -168,16 +173,21 @@ absl::Status CheckFlags(const SidecarFlags& flags) {
   if (flags.kube_api_burst < 1 || flags.kube_api_burst > 1'000'000) {
     return UsageError("-kube-api-burst", "expected 1 to 1000000");
   }
-  const auto serves = [&flags](rpc::Api api) {
-    const std::vector<rpc::Api>& apis = flags.serving.apis;
-    return std::find(apis.begin(), apis.end(), api) != apis.end();
-  };
   // These check no token: any Pod that reaches the port could read everything.
-  if ((serves(rpc::Api::kCsi) || serves(rpc::Api::kPaged)) && flags.serving.tls_client_ca.empty()) {
+  if ((Serves(flags, rpc::Api::kCsi) || Serves(flags, rpc::Api::kPaged)) &&
+      flags.serving.tls_client_ca.empty()) {
     return UsageError("-api", "csi and paged check no token, and need -tls-client-ca");
   }
-  if (serves(rpc::Api::kSession) && flags.serving.sessions.empty()) {
-    return UsageError("-api", "session needs -sessions");
+  const bool has_cluster_flags = !flags.publish_sessions.empty() ||
+                                 !flags.session_configuration.empty() ||
+                                 !flags.session_namespace.empty();
+  if (has_cluster_flags &&
+      (!Serves(flags, rpc::Api::kSession) || !flags.serving.sessions.empty())) {
+    return UsageError("-publish-sessions, -session-configuration, -session-namespace",
+                      "only with -api session, and without -sessions");
+  }
+  if (!flags.session_configuration.empty() && flags.publish_sessions.empty()) {
+    return UsageError("-session-configuration", "only with -publish-sessions");
   }
   return absl::OkStatus();
 }
@@ -245,6 +255,16 @@ void SidecarFlags::AddTo(GoFlags& flags) {
   flags.Add("publish", &publish,
             "Keep the driver's SnapshotMetadataService object current: host:port for clients",
             "ADDR");
+  flags.Add(
+      "publish-sessions", &publish_sessions,
+      "Keep the driver's SnapshotServicesConfiguration object current (session): host:port for "
+      "clients",
+      "ADDR");
+  flags.Add("session-configuration", &session_configuration,
+            "Name of that object; default: the driver's", "NAME");
+  flags.Add("session-namespace", &session_namespace,
+            "Namespace of the sessions' data (session); default: that of the Pod or the kubeconfig",
+            "NAME");
   flags.Add("publish-ca", &publish_ca,
             "The CA to publish (PEM); default: ca.crt beside --tls-cert, or --tls-cert itself",
             "FILE");
@@ -266,7 +286,9 @@ void SidecarFlags::AddTo(GoFlags& flags) {
              .usage = "Further contracts, separated by commas: session, csi, paged",
              .set = [this](std::string_view text) { return SetApis(text, serving.apis); }});
   flags.Add("sessions", &serving.sessions,
-            "Sessions (session): lines of token, namespace, snapshots, expiry", "FILE");
+            "Sessions (session): lines of token, namespace, snapshots, expiry; default: those "
+            "of the session manager",
+            "FILE");
   flags.Add("page-key", &serving.page_key, "Secret that seals page tokens (paged)", "FILE");
   flags.Add("tls-client-ca", &serving.tls_client_ca,
             "Require client certificates of this authority (PEM)", "FILE");
@@ -344,6 +366,12 @@ absl::StatusOr<kube::sidecar::Options> SidecarFlags::ToOptions(
   options.plugin_timeout = timeout;
   absl::StatusOr<kube::Config> cluster = ClusterOf(kubeconfig);
   if (!cluster.ok()) return NamedError("kubeconfig", cluster.status());
+  if (serving.sessions.empty() && Serves(*this, rpc::Api::kSession)) {
+    options.sessions = {
+        .name_space = session_namespace.empty() ? cluster->name_space : session_namespace,
+        .address = publish_sessions,
+        .configuration = session_configuration};
+  }
   options.cluster = *std::move(cluster);
   options.client.qps = kube_api_qps;
   options.client.burst = static_cast<int>(kube_api_burst);

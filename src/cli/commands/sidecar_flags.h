@@ -42,6 +42,9 @@ struct SidecarFlags {
   // Our own.
   std::string publish;
   std::string publish_ca;
+  std::string publish_sessions;
+  std::string session_configuration;
+  std::string session_namespace;
   kube::sidecar::BasePolicy base_policy = kube::sidecar::BasePolicy::kHandleInNamespace;
   kube::sidecar::MissingCode missing_code = kube::sidecar::MissingCode::kNotFound;
   bool no_check = false;

@@ -24,9 +24,18 @@ enum class MissingCode : unsigned char { kNotFound, kUnavailable };
 
 struct Publication {
   std::string address = {};  // "host:port" for clients; empty: nothing is published
-  // PEM of the authority of the server's certificate. Empty: `ca.crt` beside the certificate if
-  // there is one; otherwise what the certificate's file holds.
+  // PEM of the authority of the server's certificate, for sessions too. Empty: `ca.crt` beside the
+  // certificate if there is one; otherwise what the certificate's file holds.
   std::string ca_file = {};
+};
+
+// Sessions of the proposal's first revision, as `cbt session-manager` opens them.
+struct SessionOptions {
+  // The sidecar's namespace, where their data is; empty: sessions do not come from the cluster.
+  std::string name_space = {};
+  // "host:port" in the SnapshotServicesConfiguration; empty: it is not published.
+  std::string address = {};
+  std::string configuration = {};  // its name; empty: the driver's
 };
 
 struct Options {
@@ -50,6 +59,7 @@ struct Options {
   BasePolicy base_policy = BasePolicy::kHandleInNamespace;
   MissingCode missing_code = MissingCode::kNotFound;
   Publication publication = {};
+  SessionOptions sessions = {};
 
   // "host:port" of /health and the metrics, an empty host for every address; empty: neither.
   std::string http_endpoint = {};

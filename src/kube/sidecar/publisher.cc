@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "cbt/kube/snapshots.h"
-#include "kube/sidecar/audience.h"
 #include "rpc/transport/http2/pem.h"
 
 namespace cbt::kube::sidecar {
@@ -29,16 +27,14 @@ std::string Beside(const std::string& file, const char* name) {
 
 }  // namespace
 
-Publisher::Publisher(Client& client, Objects& watched, const Driver& driver,
-                     const Publication& publication, const std::string& certificate_file,
-                     const std::string& audience, ops::EventLog& log)
+Publisher::Publisher(Client& client, std::unique_ptr<const PublishedObject> object,
+                     const Driver& driver, const std::string& ca_file,
+                     const std::string& certificate_file, ops::EventLog& log)
     : client_(client),
-      watched_(watched),
+      object_(std::move(object)),
       driver_(driver),
-      address_(publication.address),
-      ca_file_(publication.ca_file),
+      ca_file_(ca_file),
       certificate_file_(certificate_file),
-      audience_(audience),
       log_(log),
       thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
@@ -60,26 +56,12 @@ absl::StatusOr<std::string> Publisher::ReadAuthorities() const {
   return text;
 }
 
-bool Publisher::IsCurrent(const std::string& driver, const std::string& authorities) {
-  bool current = false;
-  watched_.GetService(driver, [&](const absl::StatusOr<SnapshotMetadataService>& service) {
-    current = service.ok() && service->address == address_ && service->ca == authorities &&
-              service->audience == PublishedAudience(audience_, driver);
-  });
-  return current;
-}
-
-absl::Status Publisher::Apply(const std::string& driver, const std::string& authorities) {
-  SnapshotMetadataService service;
-  service.meta.name = driver;
-  service.audience = PublishedAudience(audience_, driver);
-  service.address = address_;
-  service.ca = authorities;
+absl::Status Publisher::Apply(const Object& object) {
   ApplyOptions options;
   options.field_manager = kFieldManager;
   options.force = true;
   options.timeout = kRequestTime;
-  return client_.Apply(SnapshotMetadataService::kResource, service.Encode(), options).status();
+  return client_.Apply(object_->resource(), object, options).status();
 }
 
 void Publisher::Run(const std::stop_token& stop) {
@@ -92,22 +74,22 @@ void Publisher::Run(const std::stop_token& stop) {
     if (driver.empty() || Clock::now() < next) return;
     const absl::StatusOr<std::string> authorities = ReadAuthorities();
     absl::Status status = authorities.status();
+    Object object;
     if (status.ok()) {
-      if (IsCurrent(driver, *authorities)) return;
+      const std::optional<bool> current = object_->IsCurrent(driver, *authorities);
+      if (current.value_or(false)) return;
       // Without a watch it is not known whether somebody else has changed the object.
-      bool watched = false;
-      watched_.GetService(driver, [&](const absl::StatusOr<SnapshotMetadataService>& service) {
-        watched = service.ok() || absl::IsNotFound(service.status());
-      });
-      if (!watched && written == *authorities && written_at.has_value() &&
+      if (!current.has_value() && written == *authorities && written_at.has_value() &&
           Clock::now() - *written_at < kBlindly) {
         return;
       }
-      status = Apply(driver, *authorities);
+      object = object_->Make(driver, *authorities);
+      status = Apply(object);
     }
     if (status.ok()) {
       log_.Write(rpc::LogLevel::kInfo, "service published",
-                 {{.key = "snapshotmetadataservice", .value = driver}});
+                 {{.key = "kind", .value = std::string(object_->resource().kind)},
+                  {.key = "name", .value = std::string(object.name())}});
       written = *authorities;
       written_at = Clock::now();
       wait = kTick;
@@ -115,7 +97,8 @@ void Publisher::Run(const std::stop_token& stop) {
       next = Clock::now() + kTick;
       return;
     }
-    log_.Failed("service not published", status);
+    log_.Failed("service not published", status,
+                {{.key = "kind", .value = std::string(object_->resource().kind)}});
     next = Clock::now() + wait;
     wait = std::min<std::chrono::seconds>(wait * 2, kLongestWait);
   };

@@ -1,9 +1,10 @@
-// Keeps the SnapshotMetadataService object of the driver current.
+// Keeps an object current in which clients find the driver's service.
 #ifndef CBT_KUBE_SIDECAR_PUBLISHER_H_
 #define CBT_KUBE_SIDECAR_PUBLISHER_H_
 
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <stop_token>
 #include <string>
@@ -13,21 +14,20 @@
 #include "base/watched_file.h"
 #include "cbt/kube/client.h"
 #include "kube/sidecar/driver.h"
-#include "kube/sidecar/objects/objects.h"
-#include "kube/sidecar/options.h"
+#include "kube/sidecar/published_object.h"
 #include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {
 
-// Writes address, audience and CA by server-side apply once the driver's name is known; again
-// within seconds when the CA's file or the object changes, and after failures with growing waits.
-// While the file can't be used, what was published stays.
+// Writes the object by server-side apply once the driver's name is known; again within seconds when
+// the CA's file or the object changes, and after failures with growing waits. An object that is not
+// watched is written every five minutes. While the file can't be used, what was published stays.
 class Publisher {
  public:
-  // `certificate_file`: the server's own. All must outlive the object. Throws std::system_error if
-  // no thread can be started.
-  Publisher(Client& client, Objects& watched, const Driver& driver, const Publication& publication,
-            const std::string& certificate_file, const std::string& audience, ops::EventLog& log);
+  // `ca_file` may be empty: see Publication. `certificate_file`: the server's own. All must outlive
+  // the object. Throws std::system_error if no thread can be started.
+  Publisher(Client& client, std::unique_ptr<const PublishedObject> object, const Driver& driver,
+            const std::string& ca_file, const std::string& certificate_file, ops::EventLog& log);
   // A request that is under way is waited for.
   ~Publisher() = default;
   Publisher(const Publisher&) = delete;
@@ -35,18 +35,14 @@ class Publisher {
 
  private:
   void Run(const std::stop_token& stop);
-  // Whether the object is known to be as it should.
-  bool IsCurrent(const std::string& driver, const std::string& authorities);
-  absl::Status Apply(const std::string& driver, const std::string& authorities);
+  absl::Status Apply(const Object& object);
   absl::StatusOr<std::string> ReadAuthorities() const;
 
   Client& client_;
-  Objects& watched_;
+  const std::unique_ptr<const PublishedObject> object_;
   const Driver& driver_;
-  const std::string address_;
   const std::string ca_file_;
   const std::string certificate_file_;
-  const std::string audience_;
   ops::EventLog& log_;
 
   std::mutex mutex_;

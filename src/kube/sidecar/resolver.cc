@@ -155,15 +155,17 @@ void ObjectResolver::Resolve(const rpc::SnapshotQuery& query,
   if (!IsObjectName(query.name_space) || !IsObjectName(query.target)) {
     return answer(absl::NotFoundError("the snapshot was not found"));
   }
-  if (base_policy_ == BasePolicy::kName && query.base.has_value() && !IsObjectName(*query.base)) {
+  // The contract with sessions knows names only.
+  const BasePolicy policy = query.base_is_handle ? base_policy_ : BasePolicy::kName;
+  if (policy == BasePolicy::kName && query.base.has_value() && !IsObjectName(*query.base)) {
     return answer(NoBase());
   }
   const std::string driver = driver_.name();
   std::make_shared<Resolution>(
-      query, driver, base_policy_, watched_,
-      [this, query, driver, answer](absl::StatusOr<rpc::ResolvedSnapshots> seen) {
+      query, driver, policy, watched_,
+      [this, query, driver, policy, answer](absl::StatusOr<rpc::ResolvedSnapshots> seen) {
         if (seen.ok()) return answer(std::move(seen));
-        std::make_shared<Resolution>(query, driver, base_policy_, live_, answer)->Start();
+        std::make_shared<Resolution>(query, driver, policy, live_, answer)->Start();
       })
       ->Start();
 }

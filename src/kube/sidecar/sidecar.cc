@@ -14,14 +14,16 @@
 #include "kube/sidecar/authenticator.h"
 #include "kube/sidecar/authorizer.h"
 #include "kube/sidecar/class_secrets.h"
+#include "kube/sidecar/cluster_sessions.h"
 #include "kube/sidecar/driver.h"
 #include "kube/sidecar/objects/live_objects.h"
+#include "kube/sidecar/objects/watched_objects.h"
 #include "kube/sidecar/operations.h"
 #include "kube/sidecar/plugin_identity.h"
 #include "kube/sidecar/plugin_monitor.h"
+#include "kube/sidecar/published_object.h"
 #include "kube/sidecar/publisher.h"
 #include "kube/sidecar/resolver.h"
-#include "kube/sidecar/objects/watched_objects.h"
 #include "ops/event_log.h"
 #include "ops/http_page.h"
 
@@ -39,8 +41,12 @@ absl::Status CheckOptions(const Options& options) {
   if (options.plugin_timeout.count() <= 0) {
     return absl::InvalidArgumentError("timeout: expected more than 0");
   }
-  if (!options.publication.address.empty() && options.relay.tls.certificate_file.empty()) {
+  const bool publishes = !options.publication.address.empty() || !options.sessions.address.empty();
+  if (publishes && options.relay.tls.certificate_file.empty()) {
     return absl::InvalidArgumentError("publish: needs the file of a certificate");
+  }
+  if (!options.sessions.address.empty() && options.sessions.name_space.empty()) {
+    return absl::InvalidArgumentError("publish sessions: needs the namespace of their data");
   }
   return absl::OkStatus();
 }
@@ -56,7 +62,9 @@ class Sidecar::Impl {
     Shutdown(std::chrono::milliseconds(0));
     monitor_.reset();
     publisher_.reset();
+    session_publisher_.reset();
     if (watched_ != nullptr) watched_->Stop();
+    if (sessions_ != nullptr) sessions_->Stop();
     // Ends what is still asked of the API server; its answers find everything else in place.
     background_client_.reset();
     client_.reset();
@@ -117,6 +125,15 @@ class Sidecar::Impl {
     if (!watched.ok()) return watched.status();
     watched_ = *std::move(watched);
     live_.emplace(*client_, options_.api_timeout, log_);
+    return StartSessions();
+  }
+
+  absl::Status StartSessions() {
+    if (options_.sessions.name_space.empty()) return absl::OkStatus();
+    absl::StatusOr<std::unique_ptr<ClusterSessions>> sessions = ClusterSessions::Create(
+        *background_client_, *client_, options_.sessions.name_space, options_.api_timeout, log_);
+    if (!sessions.ok()) return sessions.status();
+    sessions_ = *std::move(sessions);
     return absl::OkStatus();
   }
 
@@ -134,6 +151,7 @@ class Sidecar::Impl {
                     .secrets = &*secrets_,
                     .reports_denied = true};
     relay.base_is_handle = options_.base_policy != BasePolicy::kName;
+    if (sessions_ != nullptr) relay.sessions = sessions_.get();
     relay.serving = false;
     relay.telemetry = {.observer = &operations_, .log = options_.log};
     absl::StatusOr<std::unique_ptr<rpc::Relay>> started = rpc::Relay::Start(relay);
@@ -157,11 +175,25 @@ class Sidecar::Impl {
     if (!plugin.ok()) return plugin.status();
     monitor_ = std::make_unique<PluginMonitor>(*std::move(plugin), driver_, log_,
                                                [this](bool ready) { relay_->SetServing(ready); });
-    if (options_.publication.address.empty()) return absl::OkStatus();
-    publisher_ =
-        std::make_unique<Publisher>(*background_client_, *watched_, driver_, options_.publication,
-                                    options_.relay.tls.certificate_file, options_.audience, log_);
+    StartPublishers();
     return absl::OkStatus();
+  }
+
+  void StartPublishers() {
+    const auto publish = [this](std::unique_ptr<const PublishedObject> object) {
+      return std::make_unique<Publisher>(*background_client_, std::move(object), driver_,
+                                         options_.publication.ca_file,
+                                         options_.relay.tls.certificate_file, log_);
+    };
+    if (!options_.publication.address.empty()) {
+      publisher_ = publish(std::make_unique<PublishedService>(
+          *watched_, options_.publication.address, options_.audience));
+    }
+    const SessionOptions& sessions = options_.sessions;
+    if (!sessions.address.empty()) {
+      session_publisher_ = publish(std::make_unique<PublishedConfiguration>(
+          sessions.address, sessions.configuration, sessions.name_space));
+    }
   }
 
   const Options options_;
@@ -172,6 +204,7 @@ class Sidecar::Impl {
 
   // Used by what the clients answer, so they outlive them.
   std::unique_ptr<WatchedObjects> watched_;
+  std::unique_ptr<ClusterSessions> sessions_;
   std::optional<LiveObjects> live_;
   std::optional<Audience> audience_;
   std::optional<TokenReviewer> authenticator_;
@@ -186,6 +219,7 @@ class Sidecar::Impl {
   std::unique_ptr<rpc::Relay> relay_;
   std::unique_ptr<PluginMonitor> monitor_;
   std::unique_ptr<Publisher> publisher_;
+  std::unique_ptr<Publisher> session_publisher_;
 };
 
 absl::StatusOr<std::unique_ptr<Sidecar>> Sidecar::Start(Options options) try {

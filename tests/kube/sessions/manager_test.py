@@ -278,7 +278,7 @@ class SessionsTest(Base):
 
 
 class ExpiryTest(Base):
-    flags = ("--session-time=4s",)
+    flags = ("--session-time=12s",)
 
     def test_s16_what_expired_is_removed(self):
         begin = time.monotonic()
@@ -287,8 +287,8 @@ class ExpiryTest(Base):
         ones = [self.ready(name) for name in names]
         self.assertEqual(self.final(failed)["status"]["sessionState"], "Failed")
         self.assertTrue(parts.wait_until(
-            lambda: not set(names + [failed]) & set(self.list("snapshotsessionrequests", "prod"))))
-        self.assertGreaterEqual(time.monotonic() - begin, 3)
+            lambda: not set(names + [failed]) & set(self.list("snapshotsessionrequests", "prod")), 60))
+        self.assertGreaterEqual(time.monotonic() - begin, 11)
         for one in ones:
             self.assertTrue(parts.wait_until(lambda one=one: not self.data_of(one["metadata"]["uid"])))
         self.assertGreaterEqual(self.manager.metric('cbt_session_removed_total{kind="request"}'), 4)
@@ -298,7 +298,7 @@ class ExpiryTest(Base):
         one = self.ready(self.open(self.snapshot()))
         created = when(one["metadata"]["creationTimestamp"])
         life = when(one["status"]["expiryTime"]) - created
-        self.assertGreaterEqual(life, datetime.timedelta(seconds=3))
+        self.assertGreaterEqual(life, datetime.timedelta(seconds=11))
         self.assertLess(life, datetime.timedelta(seconds=60))
 
 
@@ -334,7 +334,7 @@ class RestartsTest(Base):
                 one = self.world.manager(name="storm", elect=False)
                 managers.append(one)
                 parts.wait_until(lambda one=one: one.get("/readyz")[0] == 200, 5)
-                over.wait(dice.uniform(0, 0.25))
+                over.wait(dice.uniform(0, 1.5))
                 one.process.send_signal(signal.SIGKILL)
                 one.process.wait()
 
@@ -342,8 +342,8 @@ class RestartsTest(Base):
         thread.start()
         names = []
         try:
-            until = time.monotonic() + 20
-            while time.monotonic() < until:
+            until = time.monotonic() + 120
+            while len(names) < 12 and time.monotonic() < until:
                 name = self.name()
                 if self.create(request(name, [dice.choice(snapshots)]), check=False).returncode == 0:
                     names.append(name)
@@ -353,7 +353,7 @@ class RestartsTest(Base):
         type(self).manager = self.world.manager().wait_ready()
         type(self).addClassCleanup(self.manager.stop)
         self.assertTrue(parts.wait_until(self.manager.active, 60))
-        self.assertGreater(len(names), 10)
+        self.assertGreater(len(names), 4)
         tokens = set()
         for name in names:
             one = self.ready(name, 60)

@@ -59,7 +59,7 @@ class Manager:
             return None, ""
 
     def wait_ready(self):
-        if not parts.wait_until(lambda: self.get("/readyz")[0] == 200):
+        if not parts.wait_until(lambda: self.get("/readyz")[0] == 200, 60):
             self.kill()
             raise AssertionError("the manager did not become ready:\n" + self.log())
         return self
@@ -121,7 +121,7 @@ class Plane:
         for account in ("app", "blind"):
             self.plane.account("backup", account)
             self.role("prod", account, "cbt.storage.k8s.io", "snapshotsessionrequests",
-                      ["create", "get", "list", "watch", "delete", "update"])
+                      ["create", "get", "list", "watch", "delete", "update", "patch"])
         self.role("prod", "app-snapshots", "snapshot.storage.k8s.io", "volumesnapshots", ["get"],
                   account="app")
         self.role("other", "app-other", "cbt.storage.k8s.io", "snapshotsessionrequests",
@@ -225,7 +225,7 @@ class Base(unittest.TestCase):
         self.create(request(name, snapshots), account)
         return name
 
-    def final(self, name, seconds=30):
+    def final(self, name, seconds=60):
         """The request in its final state."""
         found = []
 
@@ -236,7 +236,7 @@ class Base(unittest.TestCase):
         self.assertTrue(parts.wait_until(is_final, seconds), f"{found}\n{self.manager.log()[-2000:]}")
         return found[0]
 
-    def ready(self, name, seconds=30):
+    def ready(self, name, seconds=60):
         one = self.final(name, seconds)
         self.assertEqual(one["status"]["sessionState"], "Ready", one["status"])
         return one
