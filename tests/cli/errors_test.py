@@ -103,7 +103,7 @@ class Errors(support.CbtTest):
             if names:
                 self.assertRegex(text, rf"Examples?:[^\0]*\n  .*\bcbt {' '.join(names)}\b", names)
             listed = re.search(r"\nSubcommands:\n((?:  .*\n)+)", text)
-            found = re.findall(r"(?m)^  (\w+)", listed[1]) if listed else []
+            found = re.findall(r"(?m)^  ([\w-]+)", listed[1]) if listed else []
             return 1 + sum(subcommands(*names, name) for name in found)
 
         self.assertGreaterEqual(subcommands(), 22)

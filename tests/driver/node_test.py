@@ -7,6 +7,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import time
 import unittest
 
 import driver_parts as parts
@@ -36,6 +37,18 @@ def extents_of(blocks):
         else:
             found.append((at * BLOCK, BLOCK))
     return found
+
+
+def is_running(pid):
+    """False once the process has closed its files, whether or not anyone has waited for it."""
+    try:
+        # The first of its threads is a zombie before the others have ended.
+        if len(os.listdir(f"/proc/{pid}/task")) > 1:
+            return True
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 class ArgumentsTest(parts.DriverTest):
@@ -276,6 +289,11 @@ class AttachedTest(parts.DriverTest):
                   encoding="ascii") as file:
             pid = int(file.read())
         os.kill(pid, signal.SIGKILL)
+        # It listens until it is gone.
+        late = time.monotonic() + 30
+        while is_running(pid):
+            self.assertLess(time.monotonic(), late)
+            time.sleep(0.01)
         self.unpublish(volume)
         self.stage(volume, block())
         self.publish(volume, block())
