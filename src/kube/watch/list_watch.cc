@@ -16,6 +16,8 @@ using std::chrono::seconds;
 
 // How much longer than asked for a watch may take before it counts as lost.
 constexpr auto kEndOfWatch = seconds(30);
+// Histories that expire again sooner are no accident.
+constexpr auto kExpiredAgain = seconds(30);
 // A watch that ends sooner was not worth its request, however it ended.
 constexpr auto kShortWatch = seconds(1);
 
@@ -101,6 +103,12 @@ void ListWatch::Run() {
     if (status.ok() || stopping_) continue;
     state_.error = status;
     const Clock::time_point now = Clock::now();
+    // The server is there and asks for a new list: waits that grew while it was away are over. A
+    // server that only ever says so is asked as seldom as one that fails.
+    if (IsExpired(status) && !RetryAfterOf(status).has_value() &&
+        now - std::exchange(last_expired_, now) >= kExpiredAgain) {
+      continue;
+    }
     const milliseconds wait =
         std::max(back_off.Next(now), RetryAfterOf(status).value_or(milliseconds(0)));
     Wait(lock, now + wait, [] { return false; });

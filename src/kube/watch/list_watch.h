@@ -97,6 +97,7 @@ class ListWatch {
   bool stream_lists_;
   bool in_pages_ = true;
   std::optional<Clock::time_point> next_resync_;
+  Clock::time_point last_expired_ = Clock::time_point() - std::chrono::hours(1);
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

@@ -105,6 +105,49 @@ TEST_F(ObjectCacheFaultsTest, GoneAsAnHttpAnswerMeansTheSame) {
   EXPECT_EQ(cache_->state().lists, 2U);
 }
 
+// A restart of the API server that took long: the history is lost with it.
+TEST_F(ObjectCacheFaultsTest, ListsAtOnceWhenTheServerIsBackWithoutItsHistory) {
+  api_.Put("a", "one", "1");
+  kube::CacheOptions options = FastOptions();
+  // The second wait would be longer than the test's patience.
+  options.back_off = {.first = milliseconds(1), .max = std::chrono::minutes(10), .factor = 600000};
+  StartAndSync(std::move(options));
+  std::atomic<int> refused{0};
+  api_.SetPlan([&](const FakeRequest& request) -> FakePlan {
+    if (request.initial_events() || refused++ > 0) return {};
+    return {
+        .code = 410,
+        .body =
+            R"({"kind":"Status","apiVersion":"v1","status":"Failure","message":"too old","reason":"Expired","code":410})"};
+  });
+  api_.Disconnect();
+  api_.Put("a", "one", "2");
+  ExpectAgreement();
+  EXPECT_EQ(refused, 1);
+}
+
+TEST_F(ObjectCacheFaultsTest, AServerWithoutAnyHistoryIsNotAskedWithoutPause) {
+  std::atomic<int> requests{0};
+  kube::CacheOptions options = FastOptions();
+  options.back_off = {.first = milliseconds(50), .max = milliseconds(50)};
+  StartAndSync(std::move(options));
+  api_.SetPlan([&](const FakeRequest& request) -> FakePlan {
+    ++requests;
+    FakePlan plan;
+    plan.end = FakePlan::End::kClean;
+    plan.stop_after_lines = 1;  // the end of an empty list
+    if (request.initial_events()) return plan;
+    return {
+        .code = 410,
+        .body =
+            R"({"kind":"Status","apiVersion":"v1","status":"Failure","message":"too old","reason":"Expired","code":410})"};
+  });
+  api_.Disconnect();
+  std::this_thread::sleep_for(milliseconds(600));
+  EXPECT_GE(requests, 3);
+  EXPECT_LE(requests, 30);
+}
+
 // What no server should send: the cache must not believe it, and must find back.
 TEST_F(ObjectCacheFaultsTest, WrongEventsLeadToANewList) {
   const std::string object =
