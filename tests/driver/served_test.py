@@ -88,10 +88,11 @@ class GrowthTest(ServedTest):
             grown = driver.client.ControllerExpandVolume(
                 volume_id=volume, capacity_range=size(capacity))
             self.assertEqual(grown.capacity_bytes, capacity)
-            # Old connections write on.
+            # Old connections write on. The block is one of the first writer's, who must not write it
+            # between this write and its record.
             block = 3 * step
-            old.write(block * BLOCK, Model.data(1 << 40 | step, 1))
             with writers[0].hold:
+                old.write(block * BLOCK, Model.data(1 << 40 | step, 1))
                 writers[0].blocks[block] = 1 << 40 | step
         while any(writer.highest * BLOCK < capacity // 2 for writer in writers):
             self.assertFalse([writer.error for writer in writers if writer.error])
