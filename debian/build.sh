@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 mkdir -p "$1"
 output=$(cd "$1" && pwd)
 
-rm -rf "$output/libcbt" "$output/packages"
+rm -rf "$output/libcbt" "$output/packages" "$output"/*.deb
 mkdir "$output/libcbt" "$output/packages"
 git ls-files --cached --others --exclude-standard -z | tar --create --null --files-from=- --ignore-failed-read \
   2>/dev/null | tar --extract --directory="$output/libcbt"
@@ -37,7 +37,6 @@ fi
 export DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-nocheck noautodbgsym parallel=$2}"
 export DEB_CXXFLAGS_STRIP="${DEB_CXXFLAGS_STRIP:--g}"
 (cd "$output/libcbt" && dpkg-buildpackage --build=binary --no-sign)
-mv "$output"/libcbt-dev_* "$output"/cbt_* "$output"/cbt-doc_* "$output"/libcbt_*.changes "$output"/libcbt_*.buildinfo \
-  "$output/packages/"
+mv "$output"/*.deb "$output"/*.changes "$output"/*.buildinfo "$output/packages/"
 lintian --fail-on error "$output"/packages/*.changes
 ls -l "$output"/packages/*.deb

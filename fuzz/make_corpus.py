@@ -235,6 +235,23 @@ def add_objects(corpora):
     corpora.add("objects", "time", b"2024-02-29T23:59:58.123456+02:30\4")
 
 
+def add_aggregated(corpora):
+    """What the aggregated API server decodes; the last byte is the decoder."""
+    api = '"apiVersion":"cbt.storage.k8s.io/v1alpha1","kind":"VolumeSnapshotDelta"'
+    corpora.add("aggregated", "delta", f'{{{api},"metadata":{{"name":"n"}},"spec":{{"targetVolumeSnapshotName":"t","limit":9}}}}'.encode() + b"\0")
+    corpora.add("aggregated", "request", b'{"target_snapshot_id":"t","base_snapshot_id":"b","block_size_bytes":4096,"starting_block":1,'
+                                         b'"max_blocks":9,"secret":{"namespace":"n","name":"s"}}\1')
+    corpora.add("aggregated", "page", b'{"block_size_bytes":4096,"volume_size_bytes":409600}\n{"block":0}\n'
+                                      b'{"block":7,"data_token":{"token":"t","ttl_seconds":1}}\n'
+                                      b'{"complete":true,"blocks":2,"next_block":8,"more":true}\n\2')
+    corpora.add("aggregated", "discovery", b'{"metadata":{"name":"d"},"spec":{"driverName":"d","clientConfig":{"url":"https://h:1/p","caBundle":"UEVN"}}}\3')
+    corpora.add("aggregated", "config", b'{"data":{"requestheader-username-headers":"[\\"X-Remote-User\\"]","requestheader-allowed-names":"[]"}}\4')
+    corpora.add("aggregated", "http", b"POST /apis/cbt.storage.k8s.io/v1alpha1/namespaces/prod/volumesnapshotdeltas?verbose HTTP/1.1\r\n"
+                                      b"X-Remote-User: u\r\nContent-Length: 2\r\n\r\n{}\5")
+    corpora.add("aggregated", "chunked", b"POST /apis HTTP/1.1\r\nAccept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList\r\n"
+                                         b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n\5")
+
+
 def add_maps(corpora):
     """portable: roaring bytes; maps: choices."""
     values = [0, 1, 2, 100, 65535, 65536, 1 << 31, (1 << 32) - 1]
@@ -415,6 +432,7 @@ def main():
     add_lines(corpora)
     add_watch(corpora)
     add_objects(corpora)
+    add_aggregated(corpora)
     add_maps(corpora)
     add_map_files(corpora, arguments.cbt)
     add_lists(corpora)

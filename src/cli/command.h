@@ -28,6 +28,7 @@ absl::Status StartDriverProgram(char** arguments);
 
 // Each adds one subcommand to `app`; parsing stores its work in `command`. Throws CLI::ParseError
 // for wrong usage. Both must outlive the parsing.
+void AddAggregatedApi(CLI::App& app, Command& command);
 void AddAllocated(CLI::App& app, Command& command);
 void AddApply(CLI::App& app, Command& command);
 void AddChain(CLI::App& app, Command& command);
@@ -35,6 +36,7 @@ void AddConform(CLI::App& app, Command& command);
 void AddDelta(CLI::App& app, Command& command);
 void AddDescribe(CLI::App& app, Command& command);
 void AddDriver(CLI::App& app, Command& command, const DriverRunner& runner);
+void AddHttpSidecar(CLI::App& app, Command& command);
 void AddList(CLI::App& app, Command& command);
 void AddMap(CLI::App& app, Command& command);
 void AddRelay(CLI::App& app, Command& command);

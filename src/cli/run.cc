@@ -136,6 +136,8 @@ int ParseAndRun(int argc, char** argv, const DriverRunner& driver) {
   AddServe(app, command);
   AddSidecar(app, command);
   AddSessionManager(app, command);
+  AddAggregatedApi(app, command);
+  AddHttpSidecar(app, command);
   AddDriver(app, command, driver);
   AddList(app, command);
   AddVerify(app, command);

@@ -11,6 +11,7 @@ import unittest
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import runner  # pylint: disable=wrong-import-position
+import warm  # pylint: disable=wrong-import-position
 
 CBT = None  # path of the command, from the command line
 
@@ -32,15 +33,7 @@ def run(*arguments, env=None, timeout=60, **options):
     environment = dict(os.environ, LC_ALL="C")
     environment.pop("CBT_SIMD", None)
     environment.update(env or {})
-    done = subprocess.run(
-        [CBT, *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        stdout=options.pop("stdout", subprocess.PIPE),
-        stderr=subprocess.PIPE,
-        env=environment,
-        timeout=timeout,
-        **options,
-    )
+    done = warm.run([CBT, *map(str, arguments)], env=environment, timeout=timeout, **options)
     stdout = None if done.stdout is None else done.stdout.decode()
     return Result(done.returncode, stdout or "", done.stderr.decode(errors="replace"))
 

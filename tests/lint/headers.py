@@ -54,7 +54,7 @@ def check_header(compiler, absl, include, header, scratch):
     if done.returncode != 0:
         return [f"include/{name}: does not compile alone:\n{done.stderr}"]
     old = subprocess.run(
-        [compiler, "-E", "-std=c++17", f"-I{include}", *([f"-I{absl}"] if absl else []), "-o", os.devnull, source],
+        [compiler, "-E", "-Wfatal-errors", "-std=c++17", f"-I{include}", *([f"-I{absl}"] if absl else []), "-o", os.devnull, source],
         text=True, stderr=subprocess.PIPE, check=False)
     errors = [line for line in old.stderr.splitlines() if "error:" in line]
     if not errors or TOO_OLD not in errors[0]:

@@ -10,13 +10,13 @@ import common
 from disasters import tests_of
 
 STATEMENTS = [f"S{n}" for n in range(1, 22)] + [f"A{n}" for n in range(1, 18)]
-# What no component does yet: the second revision.
-NOT_BUILT = {f"A{n}" for n in range(1, 18)}
+# What no component does yet.
+NOT_BUILT = set()
 FOLDER = "kube/"
 NUMBER = re.compile(r"(?:\.|And)([SA]\d+)(?=[A-Z])|_([sa]\d+)(?=_)")
 
 
-def check(arguments):
+def check(arguments, not_built=frozenset(NOT_BUILT)):
     found = set()
     findings = []
     for program, tests in tests_of(pathlib.Path(arguments.root)).items():
@@ -29,14 +29,14 @@ def check(arguments):
                 if number not in STATEMENTS:
                     findings.append(f"{program}: {test}: there is no statement {number}")
     findings += [f"no test has the number {number}" for number in STATEMENTS
-                 if number not in found | NOT_BUILT]
+                 if number not in found | not_built]
     findings += [f"{number} has a test: strike it from NOT_BUILT" for number in STATEMENTS
-                 if number in found & NOT_BUILT]
+                 if number in found & not_built]
     return findings
 
 
 def self_test(_):
-    built = [s for s in STATEMENTS if s not in NOT_BUILT and s not in ("S2", "S3", "S4")]
+    built = [s for s in STATEMENTS if s not in ("A16", "A17", "S2", "S3", "S4")]
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch)
         common.plant(root, {
@@ -47,7 +47,7 @@ def self_test(_):
             "tests/other/c_test.cc": "TEST(Many, S4IsElsewhere) {}\n",
         })
         arguments = type("Arguments", (), {"root": root})
-        common.expect_findings(check(arguments), [
+        common.expect_findings(check(arguments, {"A16", "A17"}), [
             "S99IsNone: there is no statement S99",
             "no test has the number S2",
             "no test has the number S4",

@@ -114,6 +114,9 @@ class Object {
   // Copies of what lies below: {} or no elements if absent.
   absl::StatusOr<Object> Child(const Path& path) const;
   absl::StatusOr<std::vector<Object>> Children(const Path& path) const;
+  // The names of the fields of the object there, {} for this one, in their order; also of those
+  // that are null. For readers that refuse fields they do not know.
+  absl::StatusOr<std::vector<std::string>> FieldNames(const Path& path) const;
 
   // --- Writers. What is missing on the way is made; what is on the way and is not an object is
   // replaced by one. An element of a list must exist: a path through one that does not is ignored.

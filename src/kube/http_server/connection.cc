@@ -6,12 +6,12 @@
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/write.hpp>
-#include <cctype>
 #include <exception>
 #include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "kube/http_server/request_of.h"
 
 namespace cbt::kube::http_server {
 namespace {
@@ -24,12 +24,6 @@ namespace http = boost::beast::http;
 constexpr size_t kPiece = size_t{16} * 1024;
 // How long the end of TLS may take.
 constexpr std::chrono::seconds kGoodbye{2};
-
-std::string Lowered(std::string_view text) {
-  std::string lowered(text);
-  for (char& c : lowered) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lowered;
-}
 
 // The form of errors that clients of Kubernetes understand.
 Response StatusResponse(int code, const char* why) {
@@ -188,18 +182,8 @@ void Connection::Handle() {
 
 std::shared_ptr<Request> Connection::TakeRequest() {
   auto& message = parser_->get();
-  auto request = std::make_shared<Request>();
   head_only_ = message.method() == http::verb::head;
-  request->method = std::string(message.method_string());
-  const std::string_view target(message.target().data(), message.target().size());
-  const size_t mark = std::min(target.find('?'), target.size());
-  request->path = target.substr(0, mark);
-  if (mark < target.size()) request->query = target.substr(mark + 1);
-  for (const auto& field : message) {
-    request->headers.emplace_back(Lowered({field.name_string().data(), field.name_string().size()}),
-                                  std::string(field.value().data(), field.value().size()));
-  }
-  request->body = std::move(message.body());
+  std::shared_ptr<Request> request = RequestOf(message);
   if (shared_->options.ask_for_certificate) request->peer_certificates = PeerCertificates();
   return request;
 }

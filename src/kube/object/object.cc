@@ -374,6 +374,19 @@ absl::StatusOr<Object> Object::Child(const Path& path) const {
                              });
 }
 
+absl::StatusOr<std::vector<std::string>> Object::FieldNames(const Path& path) const {
+  using Names = std::vector<std::string>;
+  return ReadOrEmpty<Names>(ObjectAccess::Root(*this), path,
+                            [](const Value& value, Keys keys) -> absl::StatusOr<Names> {
+                              if (!value.IsObject()) return WrongType(keys, "an object", value);
+                              Names names;
+                              for (const auto& member : json::Members(value)) {
+                                names.emplace_back(json::View(member.name));
+                              }
+                              return names;
+                            });
+}
+
 absl::StatusOr<std::vector<Object>> Object::Children(const Path& path) const {
   return ReadOrEmpty<std::vector<Object>>(
       ObjectAccess::Root(*this), path,

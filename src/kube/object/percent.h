@@ -2,6 +2,7 @@
 #ifndef CBT_KUBE_OBJECT_PERCENT_H_
 #define CBT_KUBE_OBJECT_PERCENT_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,31 @@ inline std::string PercentEncode(std::string_view text) {
     encoded += kDigits[byte & 15];
   }
   return encoded;
+}
+
+// Nothing if a percent sign is not followed by two hexadecimal digits.
+inline std::optional<std::string> PercentDecode(std::string_view text) {
+  const auto digit = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+  };
+  std::string decoded;
+  decoded.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      decoded += text[i];
+      continue;
+    }
+    if (text.size() - i < 3) return std::nullopt;
+    const int high = digit(text[i + 1]);
+    const int low = digit(text[i + 2]);
+    if (high < 0 || low < 0) return std::nullopt;
+    decoded += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return decoded;
 }
 
 }  // namespace cbt::kube

@@ -4,11 +4,9 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <stop_token>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -19,6 +17,7 @@
 #include "cbt/kube/leader_election.h"
 #include "cbt/kube/watch.h"
 #include "cbt/kube/work_queue.h"
+#include "kube/component/component.h"
 #include "kube/http_server/http_server.h"
 #include "kube/sessions/counters.h"
 #include "kube/sessions/session_opener.h"
@@ -98,8 +97,7 @@ class Manager::Impl {
   bool MayAct() const { return !draining_ && (elector_ == nullptr || elector_->IsLeader()); }
 
   absl::Status StartHttp() {
-    if (options_.http_endpoint.empty()) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = ops::HttpPage::Serve(
+    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = component::ServePages(
         options_.http_endpoint, [this](std::string_view path) { return Page(path); });
     if (!page.ok()) return page.status();
     page_ = *std::move(page);
@@ -121,17 +119,9 @@ class Manager::Impl {
 
   absl::Status StartElection() {
     if (!options_.leader_election) return absl::OkStatus();
-    LeaderElectionOptions election;
-    election.name_space = options_.lease_namespace;
-    election.name = options_.lease;
-    election.identity = options_.identity.empty() ? LeaderIdentity() : options_.identity;
-    election.on_started_leading = [this] {
-      log_.Write(rpc::LogLevel::kInfo, "leading");
-      ScanNow();
-    };
-    election.on_stopped_leading = [this] { log_.Write(rpc::LogLevel::kInfo, "not leading"); };
     absl::StatusOr<std::unique_ptr<LeaderElector>> elector =
-        LeaderElector::Create(*client_, std::move(election));
+        component::TakePart(*client_, {options_.lease_namespace, options_.lease, options_.identity},
+                            log_, [this] { ScanNow(); });
     if (!elector.ok()) return elector.status();
     elector_ = *std::move(elector);
     return absl::OkStatus();
@@ -193,21 +183,13 @@ class Manager::Impl {
   }
 
   std::optional<ops::HttpAnswer> Page(std::string_view path) const {
-    if (path == "/readyz") return Check(ready() ? "" : "not ready");
-    if (path == "/healthz" || path == "/livez") return Check(Health());
+    if (path == "/readyz") return component::ProbeAnswer(ready() ? "" : "not ready");
+    if (path == "/healthz" || path == "/livez") return component::ProbeAnswer(Health());
     if (path == "/metrics") return ops::HttpAnswer{.text = Metrics()};
     return std::nullopt;
   }
 
-  static ops::HttpAnswer Check(const std::string& wrong) {
-    return {.ok = wrong.empty(), .text = wrong.empty() ? "ok" : wrong};
-  }
-
-  std::string Health() const {
-    if (!started_ || elector_ == nullptr) return "";
-    const absl::Status health = elector_->CheckHealth();
-    return health.ok() ? "" : std::string(health.message());
-  }
+  std::string Health() const { return started_ ? component::ElectionFault(elector_.get()) : ""; }
 
   std::string Metrics() const {
     std::string text;
@@ -261,14 +243,10 @@ class Manager::Impl {
   std::jthread scanner_;
 };
 
-absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(Options options) try {
-  auto impl = std::make_unique<Impl>(std::move(options));
-  if (absl::Status status = impl->Start(); !status.ok()) return status;
-  return std::unique_ptr<Manager>(new Manager(std::move(impl)));
-} catch (const std::system_error&) {
-  return absl::ResourceExhaustedError("threads: the system can't start more");
-} catch (const std::bad_alloc&) {
-  return absl::Status(absl::StatusCode::kResourceExhausted, "");
+absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(Options options) {
+  return component::Start<Impl, Manager>(std::move(options), [](std::unique_ptr<Impl> impl) {
+    return std::unique_ptr<Manager>(new Manager(std::move(impl)));
+  });
 }
 
 Manager::Manager(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -25,11 +25,13 @@ absl::Status Asked(const absl::Status& status) {
 }  // namespace
 
 PluginMonitor::PluginMonitor(std::unique_ptr<PluginIdentity> plugin, Driver& driver,
-                             ops::EventLog& log, std::function<void(bool ready)> on_change)
+                             ops::EventLog& log, std::function<void(bool ready)> on_change,
+                             PluginNeeds needs)
     : plugin_(std::move(plugin)),
       driver_(driver),
       log_(log),
       on_change_(std::move(on_change)),
+      needs_(needs),
       thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
 PluginMonitor::~PluginMonitor() = default;
@@ -49,7 +51,7 @@ absl::Status PluginMonitor::Check(const std::stop_token& stop) {
   const absl::StatusOr<bool> ready = plugin_->Ready(stop);
   if (!ready.ok()) return Asked(ready.status());
   if (!*ready) return absl::UnavailableError("the plugin says that it is not ready");
-  if (!checked_) {
+  if (!checked_ && needs_ == PluginNeeds::kSnapshotMetadata) {
     const absl::StatusOr<bool> capable = plugin_->HasSnapshotMetadata(stop);
     if (!capable.ok()) return Asked(capable.status());
     if (!*capable) return NoPlugin("the plugin has no capability SNAPSHOT_METADATA_SERVICE");

@@ -17,6 +17,9 @@
 
 namespace cbt::kube::sidecar {
 
+// The capability without which a plugin is not served.
+enum class PluginNeeds : unsigned char { kNothing, kSnapshotMetadata };
+
 // Waits for the plugin for as long as it takes, then checks it: it has a name, says that it is
 // ready, and has the capability. Goes on asking whether it is ready. A plugin that goes away, or is
 // no longer ready, is waited for and checked again. One that comes back under another name is not
@@ -31,7 +34,8 @@ class PluginMonitor {
   // `driver` says the same. All must outlive the object. Throws std::system_error if no thread can
   // be started.
   PluginMonitor(std::unique_ptr<PluginIdentity> plugin, Driver& driver, ops::EventLog& log,
-                std::function<void(bool ready)> on_change);
+                std::function<void(bool ready)> on_change,
+                PluginNeeds needs = PluginNeeds::kSnapshotMetadata);
   // Cancels a call that is under way.
   ~PluginMonitor();
   PluginMonitor(const PluginMonitor&) = delete;
@@ -51,6 +55,7 @@ class PluginMonitor {
   Driver& driver_;
   ops::EventLog& log_;
   const std::function<void(bool ready)> on_change_;
+  const PluginNeeds needs_;
   bool checked_ = false;  // since the plugin was last away
 
   mutable std::mutex mutex_;

@@ -1,15 +1,14 @@
 #include "kube/sidecar/sidecar.h"
 
 #include <exception>
-#include <new>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/client.h"
 #include "cbt/rpc/relay.h"
+#include "kube/component/component.h"
 #include "kube/sidecar/audience.h"
 #include "kube/sidecar/authenticator.h"
 #include "kube/sidecar/authorizer.h"
@@ -95,8 +94,7 @@ class Sidecar::Impl {
 
  private:
   absl::Status StartHttp() {
-    if (options_.http_endpoint.empty()) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = ops::HttpPage::Serve(
+    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = component::ServePages(
         options_.http_endpoint, [this](std::string_view path) { return Page(path); });
     if (!page.ok()) return page.status();
     page_ = *std::move(page);
@@ -104,10 +102,7 @@ class Sidecar::Impl {
   }
 
   std::optional<ops::HttpAnswer> Page(std::string_view path) const {
-    if (path == "/health") {
-      return ready() ? ops::HttpAnswer{.ok = true, .text = "ok"}
-                     : ops::HttpAnswer{.ok = false, .text = "not ready"};
-    }
+    if (path == "/health") return component::ProbeAnswer(ready() ? "" : "not ready");
     if (path == options_.metrics_path) return ops::HttpAnswer{.text = operations_.Text()};
     return std::nullopt;
   }
@@ -222,14 +217,10 @@ class Sidecar::Impl {
   std::unique_ptr<Publisher> session_publisher_;
 };
 
-absl::StatusOr<std::unique_ptr<Sidecar>> Sidecar::Start(Options options) try {
-  auto impl = std::make_unique<Impl>(std::move(options));
-  if (absl::Status status = impl->Start(); !status.ok()) return status;
-  return std::unique_ptr<Sidecar>(new Sidecar(std::move(impl)));
-} catch (const std::system_error&) {
-  return absl::ResourceExhaustedError("threads: the system can't start more");
-} catch (const std::bad_alloc&) {
-  return absl::Status(absl::StatusCode::kResourceExhausted, "");
+absl::StatusOr<std::unique_ptr<Sidecar>> Sidecar::Start(Options options) {
+  return component::Start<Impl, Sidecar>(std::move(options), [](std::unique_ptr<Impl> impl) {
+    return std::unique_ptr<Sidecar>(new Sidecar(std::move(impl)));
+  });
 }
 
 Sidecar::Sidecar(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

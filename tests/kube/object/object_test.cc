@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "support/status.h"
@@ -186,6 +188,28 @@ TEST(ObjectTest, RefusesWhatIsNotOneObject) {
   using std::string_literals::operator""s;
   EXPECT_FALSE(Object::Parse("{}\0"s).ok());
   EXPECT_FALSE(Object::Parse("{\"a\":\"x\0y\"}"s).ok());
+}
+
+// RapidJSON reads some zeros as huge numbers; found by fuzz_aggregated.
+TEST(ObjectTest, RegressionNumbersStayWhatTheyAre) {
+  for (const auto& [text, written] : std::vector<std::pair<std::string, std::string>>{
+           {"0E96", "0.0"},
+           {"0.000000000000000000000000", "0.0"},
+           {"-0.0e1", "-0.0"},
+           {"1e-400", "0.0"},
+           {"0.1", "0.1"},
+           {"5e-324", "5e-324"},
+           {"1.7976931348623157e308", "1.7976931348623157e308"},
+           {"-9223372036854775808", "-9223372036854775808"},
+           {"18446744073709551615", "18446744073709551615"},
+           {"-0", "0"}}) {
+    const absl::StatusOr<Object> object = Object::Parse("{\"a\":" + text + "}");
+    ASSERT_OK(object) << text;
+    EXPECT_EQ(object->ToJson(), "{\"a\":" + written + "}") << text;
+  }
+  for (const char* const bad : {"1e400", "-1e400", "01", "1.", "+1", ".5", "1e", "-", "0x1"}) {
+    EXPECT_FALSE(Object::Parse(std::string("{\"a\":") + bad + "}").ok()) << bad;
+  }
 }
 
 // Found by the fuzzer of watches: such an object was not equal to itself, and its first value

@@ -46,8 +46,10 @@ def wait_until(condition, seconds=30):
     return False
 
 
-def make_certificate(folder, name="tls", authority=None):
-    """name.crt and name.key in the folder, signed by the authority of that name, or an authority."""
+def make_certificate(folder, name="tls", authority=None, names="DNS:localhost,IP:127.0.0.1"):
+    """name.crt and name.key in the folder, signed by the authority of that name, or an authority.
+    `name` is its common name too, `names` are its alternatives.
+    """
     key, crt = (os.path.join(folder, name + end) for end in (".key", ".crt"))
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
                "-nodes", "-days", "2", "-keyout", key + ".new", "-out", crt + ".new",
@@ -55,7 +57,7 @@ def make_certificate(folder, name="tls", authority=None):
     if authority is None:
         command += ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
     else:
-        command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        command += ["-addext", f"subjectAltName={names}",
                     "-addext", "basicConstraints=critical,CA:FALSE",
                     "-CA", os.path.join(folder, authority + ".crt"),
                     "-CAkey", os.path.join(folder, authority + ".key")]

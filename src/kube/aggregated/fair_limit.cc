@@ -1,0 +1,43 @@
+#include "kube/aggregated/fair_limit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace cbt::kube::aggregated {
+
+std::optional<std::chrono::seconds> FairLimit::Take(const std::string& user,
+                                                    Clock::time_point now) {
+  if (qps_ <= 0) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  while (!order_.empty()) {
+    const auto oldest = buckets_.find(order_.front());
+    if (now - oldest->second.filled < kRemembered && order_.size() < kMostUsers) break;
+    if (oldest->first == user) break;
+    buckets_.erase(oldest);
+    order_.pop_front();
+  }
+  const auto [found, is_new] = buckets_.try_emplace(user);
+  Bucket& bucket = found->second;
+  const double users = static_cast<double>(buckets_.size());
+  const double most = std::max(1.0, burst_ / users);
+  if (is_new) {
+    bucket.tokens = most;
+    order_.push_back(user);
+    bucket.place = std::prev(order_.end());
+  } else {
+    const std::chrono::duration<double> passed = now - bucket.filled;
+    bucket.tokens = std::min(most, bucket.tokens + passed.count() * qps_ / users);
+    order_.splice(order_.end(), order_, bucket.place);
+  }
+  bucket.filled = now;
+  // Fractions of a token add up to a little less than it.
+  if (bucket.tokens >= 1 - 1e-6) {
+    bucket.tokens -= 1;
+    return std::nullopt;
+  }
+  const double wait = std::ceil((1 - bucket.tokens) * users / qps_);
+  return std::chrono::seconds(std::clamp<int64_t>(static_cast<int64_t>(wait), 1, 60));
+}
+
+}  // namespace cbt::kube::aggregated

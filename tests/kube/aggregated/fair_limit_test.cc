@@ -1,0 +1,81 @@
+#include "kube/aggregated/fair_limit.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+namespace cbt::test::fair_limit_test {
+
+using kube::aggregated::FairLimit;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// How many of `tries` requests are served, spread evenly over a second.
+int Served(FairLimit& limit, const std::string& user, int tries,
+           FairLimit::Clock::time_point& now) {
+  int served = 0;
+  for (int i = 0; i < tries; ++i) {
+    now += std::chrono::nanoseconds(seconds(1)) / tries;
+    if (!limit.Take(user, now).has_value()) ++served;
+  }
+  return served;
+}
+
+TEST(FairLimit, A10TurnsAwayWhoAsksTooOften) {
+  FairLimit limit(10, 20);
+  FairLimit::Clock::time_point now{seconds(100)};
+  int burst = 0;
+  while (!limit.Take("a", now).has_value()) ++burst;
+  EXPECT_EQ(burst, 20);
+  const auto wait = limit.Take("a", now);
+  ASSERT_TRUE(wait.has_value());
+  EXPECT_EQ(*wait, seconds(1));
+  // Tokens are fractions: the last one may be short of a billionth.
+  EXPECT_NEAR(Served(limit, "a", 100, now), 10, 1);
+  now += *wait;
+  EXPECT_FALSE(limit.Take("a", now).has_value());
+}
+
+TEST(FairLimit, A10OneUserTakesNothingFromAnother) {
+  FairLimit limit(10, 20);
+  FairLimit::Clock::time_point now{seconds(100)};
+  while (!limit.Take("greedy", now).has_value()) {
+  }
+  // It goes on asking; the other gets all that it asks for, up to its half.
+  int modest = 0;
+  int greedy = 0;
+  for (int i = 0; i < 2000; ++i) {
+    now += milliseconds(5);
+    if (!limit.Take("greedy", now).has_value()) ++greedy;
+    if (i % 50 == 0 && !limit.Take("modest", now).has_value()) ++modest;
+  }
+  EXPECT_EQ(modest, 40);
+  // Ten seconds at half of ten requests a second.
+  EXPECT_GE(greedy, 48);
+  EXPECT_LE(greedy, 62);
+}
+
+TEST(FairLimit, WhoIsSilentCountsNoMore) {
+  FairLimit limit(10, 10);
+  FairLimit::Clock::time_point now{seconds(100)};
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(limit.Take(std::to_string(i), now).has_value());
+  now += seconds(11);
+  EXPECT_NEAR(Served(limit, "a", 1000, now), 20, 1);
+}
+
+TEST(FairLimit, ManyUsersTakeBoundedMemory) {
+  FairLimit limit(1000, 1000);
+  const FairLimit::Clock::time_point now{seconds(100)};
+  for (size_t i = 0; i < 10 * FairLimit::kMostUsers; ++i) {
+    EXPECT_FALSE(limit.Take(std::to_string(i), now).has_value());
+  }
+  EXPECT_LE(limit.users(), FairLimit::kMostUsers);
+}
+
+TEST(FairLimit, ZeroIsNoLimit) {
+  FairLimit limit(0, 1);
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(limit.Take("a", {}).has_value());
+}
+
+}  // namespace cbt::test::fair_limit_test
