@@ -83,7 +83,8 @@ absl::StatusOr<MetadataSource> VolumeProvider::OpenAllocated(std::string_view,
   return MetadataSource{
       .cursor = OpenVolume(false),
       .type = blocks_ ? BlockMetadataType::kFixedLength : BlockMetadataType::kVariableLength,
-      .block_size = kBlock};
+      .block_size = kBlock,
+      .never_blocks = true};
 }
 
 absl::StatusOr<MetadataSource> VolumeProvider::OpenDelta(std::string_view, std::string_view target,

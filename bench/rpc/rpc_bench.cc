@@ -220,7 +220,8 @@ void First(benchmark::State& state, bool scattered) {
       return MetadataSource{
           .cursor = *std::move(cursor),
           .type = scattered_ ? BlockMetadataType::kVariableLength : BlockMetadataType::kFixedLength,
-          .block_size = kLargeBlock};
+          .block_size = kLargeBlock,
+          .never_blocks = true};
     }
     absl::StatusOr<MetadataSource> OpenDelta(std::string_view, std::string_view id,
                                              const StreamContext& context) override {

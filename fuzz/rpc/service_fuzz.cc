@@ -120,6 +120,8 @@ Stream Play(const Contract& contract, Provider& provider, const AdmittedRequest&
   const auto never = MessageProducer::Clock::now() + std::chrono::hours(1);
   cbt::MetadataMessage message;
   for (size_t i = 0; i < most && !stream.complete; ++i) {
+    // Not seen in the stream.
+    if (i % 2 == 1) producer.Rest();
     std::optional<cbt::rpc::OutMessage> out;
     const auto outcome = producer.Run({}, never, sink, out);
     if (!outcome.ok()) {

@@ -42,6 +42,10 @@ void ContainerMerge::FindNext() noexcept {
 absl::StatusOr<const Container*> ContainerMerge::Next() {
   const uint64_t key = next_key_;
   if (key >= end_key_) return nullptr;
+  const uint64_t end = block_count_ - (key << kContainerShift);
+  if (words_ == nullptr && (maps_.size() > 1 || end < kContainerBlocks)) {
+    words_ = std::make_unique_for_overwrite<ContainerWords>();
+  }
   united_ = false;
   size_t found = 0;
   for (size_t i = 0; i < maps_.size(); ++i) {
@@ -62,28 +66,27 @@ absl::StatusOr<const Container*> ContainerMerge::Next() {
       container_ = container;
       united_ = false;
     } else {
-      if (!united_) CopyInto(container_, words_);
-      UniteInto(container, words_);
+      if (!united_) CopyInto(container_, *words_);
+      UniteInto(container, *words_);
       united_ = true;
     }
     ++found;
   }
   FindNext();
-  const uint64_t end = block_count_ - (key << kContainerShift);
   if (end < kContainerBlocks && (united_ || LastValue(container_) >= end)) {
     // In the map of a larger volume, the last container may extend past the end.
-    if (!united_) CopyInto(container_, words_);
+    if (!united_) CopyInto(container_, *words_);
     united_ = true;
     for (size_t i = 0; i < kBitsetWords; ++i) {
       if (i * 64 >= end) {
-        words_[i] = 0;
+        (*words_)[i] = 0;
       } else if (end - i * 64 < 64) {
-        words_[i] &= (uint64_t{1} << (end - i * 64)) - 1;
+        (*words_)[i] &= (uint64_t{1} << (end - i * 64)) - 1;
       }
     }
   }
   if (united_) {
-    container_ = {key, reinterpret_cast<const uint8_t*>(words_.data()), 0, 0,
+    container_ = {key, reinterpret_cast<const uint8_t*>(words_->data()), 0, 0,
                   ContainerKind::kBitset};
   }
   return &container_;

@@ -42,7 +42,7 @@ class ContainerMerge {
   uint64_t next_key_ = 0;
   bool united_ = false;
   Container container_;
-  ContainerWords words_;
+  std::unique_ptr<ContainerWords> words_;  // null until they may be needed
 };
 
 }  // namespace cbt

@@ -64,6 +64,10 @@ class MapCursor final : public ExtentCursor {
       } else if (budget-- == 0) {
         break;
       } else {
+        // Bitsets are changed for coarser blocks, and where the stream begins.
+        if (words_ == nullptr && (fold_ != 0 || start_value_ != 0)) {
+          words_ = std::make_unique_for_overwrite<ContainerWords>();
+        }
         absl::StatusOr<const Container*> container = merge_.Next();
         if (!container.ok()) return container.status();
         if (*container == nullptr) return Finish(batch);
@@ -112,17 +116,17 @@ class MapCursor final : public ExtentCursor {
       const uint32_t bit = start_value_ >> fold_;
       at_ = bit / 64;
       left_ -= std::min<size_t>(left_, at_);
-      if (fold_ == 0) CopyInto(container, words_);
-      container_.data = reinterpret_cast<const uint8_t*>(words_.data());
-      words_[at_] &= ~uint64_t{0} << bit % 64;
+      if (fold_ == 0) CopyInto(container, *words_);
+      container_.data = reinterpret_cast<const uint8_t*>(words_->data());
+      (*words_)[at_] &= ~uint64_t{0} << bit % 64;
     }
     start_value_ = 0;
   }
 
   // Replaces the bits of a bitset by those of the blocks to return.
   void FoldWords() noexcept {
-    FoldBits(container_.data, fold_, words_.data());
-    container_.data = reinterpret_cast<const uint8_t*>(words_.data());
+    FoldBits(container_.data, fold_, words_->data());
+    container_.data = reinterpret_cast<const uint8_t*>(words_->data());
     left_ = BlockCount(left_, size_t{1} << fold_);
   }
 
@@ -315,7 +319,8 @@ class MapCursor final : public ExtentCursor {
   uint64_t floor_ = 0;         // bytes, the position of Seek()
   uint64_t start_key_ = 0;
   uint32_t start_value_ = 0;
-  ContainerWords words_;  // of a bitset that is changed before it is decoded
+  // Of a bitset that is changed before it is decoded; null until there may be one.
+  std::unique_ptr<ContainerWords> words_;
 };
 
 // `storage` keeps the bytes of the maps alive; empty if the caller does.

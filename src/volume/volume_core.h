@@ -96,6 +96,7 @@ class TrackedVolume::Core {
   absl::StatusOr<bool> Clone(const std::string& name);
   absl::Status StartCopy(const std::string& name);
   void SetCopies(Copies copies);
+  void ContinueCopies();
   absl::Status DropCopy(const std::shared_ptr<SnapshotCopy>& copy);
   void FinishCopy(const std::shared_ptr<SnapshotCopy>& copy);
   absl::Status Publish(const std::shared_ptr<SnapshotCopy>& copy);

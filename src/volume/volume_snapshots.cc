@@ -104,16 +104,18 @@ absl::Status TrackedVolume::Core::RemoveHidden() {
   return absl::OkStatus();
 }
 
+// Requires: admin_.
 void TrackedVolume::Core::SetCopies(Copies copies) {
-  // Copying begins once every write preserves what it changes: the copy would be of two times
-  // otherwise.
-  {
-    const TimedHold hold(gate_, longest_hold_ns_);
-    copies_ = copies;
-  }
+  const TimedHold hold(gate_, longest_hold_ns_);
+  copies_ = std::move(copies);
+}
+
+// Requires: admin_. The thread that copies works on copies_ from here on. Copying begins once every
+// write preserves what it changes: the copy would be of two times otherwise.
+void TrackedVolume::Core::ContinueCopies() {
   {
     const std::lock_guard<std::mutex> lock(work_mutex_);
-    to_copy_ = std::move(copies);
+    to_copy_ = copies_;
   }
   work_changed_.notify_all();
 }
@@ -193,8 +195,12 @@ absl::StatusOr<SnapshotInfo> TrackedVolume::Core::TakeSnapshot(const std::string
   if (taken.ok()) taken = snapshot_files_->Sync();
   if (taken.ok()) taken = copying_files_->Sync();
   if (absl::Status finished = FinishEpoch(); taken.ok()) taken = finished;
+  if (taken.ok()) {
+    if (absl::Status status = RemoveHidden(); !status.ok()) NoteError(status);
+  }
+  // Only now: a copy that fills the disk must not take the room of the chain's files.
+  ContinueCopies();
   if (!taken.ok()) return taken;
-  if (absl::Status status = RemoveHidden(); !status.ok()) NoteError(status);
   const SnapshotRecord* const record = FindRecord(id);
   if (record == nullptr) return absl::InternalError("the snapshot is not in the chain");
   return record->info;
@@ -244,6 +250,7 @@ absl::Status TrackedVolume::Core::DropCopy(const std::shared_ptr<SnapshotCopy>& 
   Copies copies = copies_;
   std::erase(copies, copy);
   SetCopies(std::move(copies));
+  ContinueCopies();
   {
     const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
     std::erase_if(records_,
@@ -291,6 +298,7 @@ void TrackedVolume::Core::FinishCopy(const std::shared_ptr<SnapshotCopy>& copy) 
   Copies copies = copies_;
   std::erase(copies, copy);
   SetCopies(std::move(copies));
+  ContinueCopies();
   // The list of regions; the next Open() removes what can't be removed now.
   static_cast<void>(RemoveCopyFiles(*copying_files_, copy->name()));
 }

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 #include <vector>
 
+#include "cbt/batch.h"
 #include "cbt/bitmap.h"
+#include "cbt/transform.h"
 #include "core/bitmap_pair.h"
 #include "support/cursors.h"
 #include "support/generators.h"
@@ -285,6 +288,24 @@ RC_GTEST_PROP(BitmapCountsProperty, MatchBitByBitInEveryRange, ()) {
   RC_ASSERT(ValueOf(BytesToCome(view_b, {.capacity = capacity, .granularity = granularity}, 0)) ==
             ValueOf(BytesToCome(view_b, view_b, BitmapOp::kAnd,
                                 {.capacity = capacity, .granularity = granularity}, 0)));
+}
+
+// So that a consumer can report progress, or stop, however little has changed.
+TEST(BitmapCursorTest, ACallScansAPartOfAQuietBitmap) {
+  const std::vector<uint8_t> bytes(20 << 20);
+  const VolumeGeometry geometry{.capacity = bytes.size() * 8 * 4096, .granularity = 4096};
+  for (const uint64_t block_size : {0u, 4096u, 65536u}) {
+    auto cursor = ValueOf(
+        MakeBitmapCursor(ValueOf(BitmapView::Create(bytes, 0, bytes.size() * 8)), geometry));
+    if (block_size != 0) cursor = ValueOf(ToBlocks(std::move(cursor), block_size));
+    ExtentBatch batch;
+    for (uint64_t before = 0; before < geometry.capacity; before = cursor->covered()) {
+      EXPECT_OK(cursor->Next(batch).status());
+      EXPECT_TRUE(batch.empty());
+      EXPECT_GT(cursor->covered(), before);
+      EXPECT_LE(cursor->covered() - before, geometry.capacity / 2) << block_size;
+    }
+  }
 }
 
 TEST(BitmapCountsTest, AtTheEdgeOfTheOffsets) {

@@ -8,6 +8,7 @@
 #include <new>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/bitmap.h"
@@ -87,6 +88,45 @@ RC_GTEST_PROP(ParallelCursorProperty, IsTheSameStreamFromEveryOffset, ()) {
     ExtentBatch some(batch);
     test::RequireOk(cursor->Next(some));
   }
+}
+
+// Begins each pass with a step that covers nothing.
+class LateCursor final : public ExtentCursor {
+ public:
+  explicit LateCursor(std::unique_ptr<ExtentCursor> input)
+      : ExtentCursor({.capacity = input->capacity(), .granularity = input->granularity()}),
+        input_(std::move(input)) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    begun_ = false;
+    return input_->Seek(offset);
+  }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    if (!std::exchange(begun_, true)) return covered();
+    if (absl::Status status = input_->Next(batch).status(); !status.ok()) return status;
+    return input_->covered();
+  }
+
+  const std::unique_ptr<ExtentCursor> input_;
+  bool begun_ = false;
+};
+
+// Extents that end with a part are held back until the next part begins.
+TEST(ParallelCursorTest, APartMayBeginWithAStepThatCoversNothing) {
+  std::vector<uint8_t> bits(128, 0);
+  for (size_t part = 0; part < bits.size(); part += 8) bits[part + 7] = 0x80;
+  const uint64_t capacity = bits.size() * 8;
+  const BitmapView view = ValueOf(BitmapView::Create(bits, 0, capacity));
+  ParallelParts parts = SmallParts(view, capacity, 1);
+  parts.make = [whole = parts.make](uint64_t end) {
+    return std::make_unique<LateCursor>(whole(end));
+  };
+  DeadExecutor executor;
+  const auto cursor = MakeParallelCursor(parts, capacity, 1, executor, 2);
+  Ranges want;
+  for (uint64_t at = 63; at < capacity; at += 64) want.emplace_back(at, 1);
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), want);
 }
 
 TEST(ParallelCursorTest, ThroughThePublicFactory) {

@@ -155,6 +155,30 @@ TEST(SetTransformTest, ErrorOfAnyInputPassesAndNothingComplete) {
   }
 }
 
+// Has changes at 0 and at 1 MiB. Knows about 64 KiB at a time, and says less.
+class CoarseCursor final : public ExtentCursor {
+ public:
+  CoarseCursor() noexcept : ExtentCursor({.capacity = 2 * kMiB, .granularity = 64 * kKiB}) {}
+
+ private:
+  absl::Status DoSeek(uint64_t) override { return absl::OkStatus(); }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    if (covered() % kMiB == 0) batch.push_back({covered(), 4 * kKiB});
+    return covered() + granularity();
+  }
+};
+
+// An input that rounds a position down further than the result may begin with extents below it.
+TEST(SetTransformTest, ExtentsBelowAPositionAreLeftOut) {
+  Cursors inputs;
+  inputs.push_back(std::make_unique<CoarseCursor>());
+  inputs.push_back(test::CursorOver({}, 2 * kMiB, 4 * kKiB));
+  ASSERT_OK_AND_ASSIGN(auto cursor, Union(std::move(inputs)));
+  ASSERT_LE(cursor->granularity(), 8 * kKiB);
+  EXPECT_OK(cursor->Seek(8 * kKiB));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{kMiB, 4 * kKiB}}));
+}
+
 // `bits` is the answer byte by byte. Checked from every offset, with any batch size.
 void CheckEverywhere(ExtentCursor& cursor, const ByteSet& bits, std::mt19937_64& random) {
   const Ranges want = reference::RunsOf(bits);

@@ -94,6 +94,8 @@ TEST(TransformTest, E4LastBlockMayFillABatch) {
 TEST(TransformTest, E7BlocksThatCannotBeToldOnTheWireAreRefused) {
   auto refused = ToBlocks(test::CursorOver({}, kMaxCapacity), 4096);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  // One that ends there does not.
+  EXPECT_OK(ToBlocks(test::CursorOver({}, kMaxCapacity), 1));
   const uint64_t capacity = kMaxCapacity - 4095;
   ASSERT_OK_AND_ASSIGN(auto cursor,
                        ToBlocks(test::CursorOver({{capacity - 1, 1}}, capacity), 4096));

@@ -212,7 +212,7 @@ void Tuples(size_t count) {
   Compare<CheckTuplesKernels>(
       "check_tuples", cbt::simd::CheckTuplesVariants(), [&](const CheckTuplesKernels& kernels) {
         const auto check = kernels.check(offsets.data(), lengths.data(), count, {0, end, end, 0});
-        return Words{check.sound ? uint64_t{1} : 0, check.bytes};
+        return Words{check.sound ? uint64_t{1} : 0, check.bytes, check.offset_bits};
       });
 }
 

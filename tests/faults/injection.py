@@ -5,13 +5,13 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import runner  # pylint: disable=wrong-import-position
+import warm  # pylint: disable=wrong-import-position
 
 CBT, DRIVER, SHIM = (os.path.abspath(path) for path in sys.argv[1:4])
 del sys.argv[1:4]
@@ -21,6 +21,8 @@ HARMLESS = ("short", "eintr")
 # As in tests/support/figures.h.
 SCALE = max(1, int(os.environ.get("CBT_TEST_SCALE", "1") or "1"))
 figures = {"r11_wrong": 0}
+# What the preloaded library may look at before main().
+BEFORE_MAIN = ("FAULT_BELOW", "FAULT_SOCKETS", "FAULT_STDIN")
 
 
 def count(name, number=1):
@@ -30,8 +32,8 @@ def count(name, number=1):
 
 def execute(*command, env=None, stdin=os.devnull):
     with open(stdin or os.devnull, "rb") as file:
-        return subprocess.run([str(part) for part in command], stdin=file, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=120, env=env)
+        return warm.run([str(part) for part in command], stdin=file, timeout=120,
+                        env=os.environ if env is None else env, loaded_with=BEFORE_MAIN)
 
 
 def ok(*command):

@@ -446,6 +446,8 @@ TEST(ChangeMapTest, BuilderRefusesWhatLiesOutsideAndKeepsTheRest) {
   EXPECT_OK(builder.Add({5 * kG, 0}));
   EXPECT_EQ(builder.Add({10 * kG + 4, 2}).code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(builder.Add({UINT64_MAX, 2}).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_OK(builder.AddBlocks(5, 5));
+  EXPECT_EQ(builder.AddBlocks(6, 5).code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(builder.AddBlocks(5, 12).code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(BlocksOf(ValueOf(builder.Build())), (Blocks{0, 1, 10}));
   EXPECT_EQ(BlocksOf(ValueOf(builder.Build())), (Blocks{}));

@@ -454,6 +454,7 @@ TEST(TrackerManifestDamageTest, FieldsOutOfRangeAreRefused) {
   EXPECT_TRUE(refused([](auto& m) { m.epochs.push_back({9, "x", true, {}, {{36, 1}}}); }));
   EXPECT_TRUE(refused([](auto& m) { m.epochs[1].number = 7; }));
   EXPECT_TRUE(refused([](auto& m) { m.epochs[1].number = 9; }));
+  EXPECT_TRUE(refused([](auto& m) { m.epochs[0].logs.clear(); }));
   EXPECT_TRUE(refused([](auto& m) { m.epochs[1].logs.clear(); }));
   EXPECT_TRUE(refused([](auto& m) { m.epochs[1].logs[0].number = 0; }));
   EXPECT_TRUE(refused([](auto& m) { m.epochs[1].logs[0].number = 40; }));

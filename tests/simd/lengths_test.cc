@@ -502,7 +502,8 @@ TEST_F(LengthsTest, CheckTuples) {
                            kernels.check(first_.PutNumbers(extents.offsets, place),
                                          second_.PutNumbers(extents.lengths, place), count, rules);
                        Compare(bytes, place, Number{"sound", want.sound, got.sound},
-                               Number{"bytes", want.bytes, got.bytes});
+                               Number{"bytes", want.bytes, got.bytes},
+                               Number{"offset_bits", want.offset_bits, got.offset_bits});
                      }
                    }
                  });

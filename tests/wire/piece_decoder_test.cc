@@ -56,6 +56,18 @@ MetadataMessage Blocks(size_t count) {
   return message;
 }
 
+// More tuples than are decoded at a time.
+TEST(PieceDecoder, TuplesBeforeAPieceAreNotItsOwn) {
+  const MetadataMessage blocks = Blocks(6000);
+  const Bytes bytes = Encode(blocks);
+  MetadataMessage half;
+  for (size_t i = 3000; i < blocks.tuples.size(); ++i) half.tuples.push_back(blocks.tuples[i]);
+  const size_t size = Encode(half).size() - Encode({}).size();
+  TupleList tuples;
+  EXPECT_EQ(wire::DecodeUsualTuples(std::span(bytes).last(size), tuples), size);
+  EXPECT_EQ(tuples, half.tuples);
+}
+
 TEST(PieceDecoder, TakesMessagesThatAreCutBetweenFields) {
   const Bytes bytes = Encode(Blocks(60));
   const size_t header = Encode(Blocks(0)).size();

@@ -40,12 +40,17 @@ class CallClock {
     return took;
   }
 
+  // Whether the transport has been sending the same message for longer than `time`.
+  bool Waits(std::chrono::milliseconds time, Clock::time_point now = Clock::now()) const noexcept {
+    return handed_over_at_.has_value() && now - *handed_over_at_ > time;
+  }
+
   // `stall`: how long sending may take, and the request to arrive if that is less than
   // kRequestTime. `total`: how long the call may be open; zero: no limit. `ending`: its status is
   // already decided, so only a stall matters.
   Verdict Judge(std::chrono::milliseconds stall, std::chrono::milliseconds total, bool ending,
                 Clock::time_point now = Clock::now()) const noexcept {
-    if (handed_over_at_.has_value() && now - *handed_over_at_ > stall) return Verdict::kStalled;
+    if (Waits(stall, now)) return Verdict::kStalled;
     if (ending) return Verdict::kInTime;
     const Clock::duration age = now - opened_at_;
     if (!requested_ && age > std::min(stall, kRequestTime)) return Verdict::kRequestLate;

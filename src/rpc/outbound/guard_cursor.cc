@@ -55,22 +55,17 @@ class GuardCursor final : public ExtentCursor {
 
   // Checks the whole batch at once; false only means that it needs a closer look.
   bool IsSound(const ExtentBatch& batch) const noexcept {
-    uint64_t bits = 0;
-    for (const uint64_t offset : batch.offsets()) bits |= offset;
-    for (const uint64_t length : batch.lengths()) bits |= length;
-    // The kernel's limit.
-    if (bits > kMaxCapacity) return false;
     simd::TupleRules rules = {
         .floor = end_, .capacity = capacity(), .most_end = capacity(), .size = 0};
     if (block_size_ != 0) {
-      // Only aligned offsets have no bit below a power of two.
-      if (!IsPowerOfTwo(block_size_) || (bits & (block_size_ - 1)) != 0) return false;
+      if (!IsPowerOfTwo(block_size_)) return false;
       rules.most_end = AlignUp(capacity(), block_size_);
       rules.size = block_size_;
     }
-    return simd::CheckTuples()
-        .check(batch.offsets().data(), batch.lengths().data(), batch.size(), rules)
-        .sound;
+    const simd::TupleCheck check = simd::CheckTuples().check(
+        batch.offsets().data(), batch.lengths().data(), batch.size(), rules);
+    // Only aligned offsets have no bit below a power of two.
+    return check.sound && (block_size_ == 0 || (check.offset_bits & (block_size_ - 1)) == 0);
   }
 
   bool IsSoundBlock(const Extent& block) const noexcept {

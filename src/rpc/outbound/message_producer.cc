@@ -77,6 +77,7 @@ absl::StatusOr<ShapedCursor> OpenShapedCursor(SnapshotProvider& provider,
   }
   if (source->summary) opened.summary = source->summary(request.starting_offset);
   opened.proven = std::move(source->proven);
+  opened.never_blocks = source->never_blocks;
   opened.version =
       SourceVersion(request.base_snapshot_id, request.target_snapshot_id, source->version);
   return opened;
@@ -104,6 +105,7 @@ absl::Status MessageProducer::Open(const std::stop_token& stop, MessageSink& sin
   if (!opened.ok()) return opened.status();
   cursor_ = std::move(opened->cursor);
   proven_ = std::move(opened->proven);
+  never_blocks_ = opened->never_blocks;
   Metadata initial = SummaryMetadata(opened->summary);
   initial.emplace_back(kSourceVersionKey, SourceVersionText(opened->version));
   sink.Announce(std::move(initial));
@@ -122,9 +124,23 @@ Metadata MessageProducer::Trailing() const {
 // Fetches the next batch. Skips the tuples before the starting offset, which a cursor that rounds
 // down may return.
 absl::StatusOr<Step> MessageProducer::Fill() {
+  if (batch_.capacity() < ExtentBatch::kDefaultCapacity) batch_ = ExtentBatch();  // see Rest()
   absl::StatusOr<Step> step = cursor_->Next(batch_);
   taken_ = CountTuplesBefore(batch_.offsets(), batch_.lengths(), request_.starting_offset);
   return step;
+}
+
+void MessageProducer::Rest() noexcept {
+  const size_t left = batch_.size() - taken_;
+  if (batch_.capacity() < ExtentBatch::kDefaultCapacity || left > batch_.capacity() / 4 * 3) return;
+  try {
+    ExtentBatch rest(std::max<size_t>(left, 1));
+    for (size_t i = taken_; i < batch_.size(); ++i) rest.push_back(batch_[i]);
+    batch_ = std::move(rest);
+    taken_ = 0;
+  } catch (const std::bad_alloc&) {
+    return;  // it stays as it is
+  }
 }
 
 OutMessage MessageProducer::TakeMessage() {

@@ -33,6 +33,7 @@ struct ShapedCursor {
   StreamSummary summary = {};
   std::function<bool()> proven = {};
   std::string version = {};  // from SourceVersion()
+  bool never_blocks = false;
 };
 // Errors: those of the provider and its cursor, OUT_OF_RANGE for an offset past the capacity,
 //         INTERNAL if the provider breaks its contract.
@@ -66,6 +67,13 @@ class MessageProducer {
   absl::StatusOr<Outcome> Run(const std::stop_token& stop, Clock::time_point yield_at,
                               MessageSink& sink, std::optional<OutMessage>& message);
 
+  // Releases the memory of the batch, but for the tuples in it. For a stream whose client takes
+  // nothing for a while.
+  void Rest() noexcept;
+
+  // Whether the source is open, and further calls of Run() only compute.
+  bool never_blocks() const noexcept { return never_blocks_; }
+
   // The trailing metadata of a complete stream: its proof of completeness.
   Metadata Trailing() const;
 
@@ -90,6 +98,7 @@ class MessageProducer {
   ExtentBatch batch_;
   size_t taken_ = 0;       // tuples of batch_ that are done
   bool complete_ = false;  // the cursor is complete
+  bool never_blocks_ = false;
   uint64_t messages_ = 0;
   Clock::time_point first_tuple_at_;
   absl::Status failure_;

@@ -62,6 +62,10 @@ class OutboundFeed {
 
   // The stream ended while the feed was not working: releases everything. Never blocks.
   virtual void Close() = 0;
+
+  // The client has taken nothing for a while, and the feed is not working: releases memory that
+  // only makes it fast. Resume() is not called before this returns. Never blocks.
+  virtual void Rest() noexcept {}
 };
 
 }  // namespace cbt::rpc

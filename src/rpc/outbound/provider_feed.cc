@@ -7,8 +7,9 @@
 namespace cbt::rpc {
 namespace {
 
-// How long a task may work before other streams get a turn.
+// How long a task may work before other streams get a turn, and how long a thread of the transport.
 constexpr std::chrono::milliseconds kTimeSlice{20};
+constexpr std::chrono::microseconds kMoment{500};
 
 }  // namespace
 
@@ -19,7 +20,10 @@ ProviderFeed::ProviderFeed(Executor& executor, std::unique_ptr<MessageProducer> 
       producer_(std::move(producer)),
       sink_(std::move(sink)) {}
 
-void ProviderFeed::Resume() {
+// The producer belongs to this thread: no other one works.
+void ProviderFeed::Resume() { producer_->never_blocks() ? ProduceHere() : Schedule(); }
+
+void ProviderFeed::Schedule() {
   try {
     executor_.Schedule([self = shared_from_this()] { self->Produce(); });
   } catch (...) {
@@ -35,6 +39,8 @@ void ProviderFeed::Close() {
     LetGo();
   }
 }
+
+void ProviderFeed::Rest() noexcept { producer_->Rest(); }
 
 void ProviderFeed::LetGo() {
   producer_.reset();
@@ -54,7 +60,7 @@ void ProviderFeed::End(Ending ending) {
 void ProviderFeed::Produce() {
   std::optional<Ending> ending;
   try {
-    ending = Work();
+    ending = Work(kTimeSlice);
   } catch (...) {
     // A message or the proof may have been lost.
     ending = {.status = OutOfMemory()};
@@ -62,10 +68,24 @@ void ProviderFeed::Produce() {
   if (ending.has_value()) End(*std::move(ending));
 }
 
+// As Produce(), in a thread of the transport.
+void ProviderFeed::ProduceHere() {
+  std::shared_ptr<Ending> ending;
+  try {
+    if (auto ended = Work(kMoment); ended.has_value()) {
+      ending = std::make_shared<Ending>(*std::move(ended));
+      executor_.Schedule([self = shared_from_this(), ending] { self->End(std::move(*ending)); });
+    }
+  } catch (...) {
+    // A message or the proof may have been lost, or no task runs that would end the stream.
+    End(ending != nullptr ? std::move(*ending) : Ending{.status = OutOfMemory()});
+  }
+}
+
 // Everything that throws here does so before the sink answers kPause: after that, this object must
 // not be touched, not even to end the stream.
-std::optional<ProviderFeed::Ending> ProviderFeed::Work() {
-  const MessageProducer::Clock::time_point yield_at = MessageProducer::Clock::now() + kTimeSlice;
+std::optional<ProviderFeed::Ending> ProviderFeed::Work(MessageProducer::Clock::duration slice) {
+  const MessageProducer::Clock::time_point yield_at = MessageProducer::Clock::now() + slice;
   MessageSink::Want want = sink_->Check();
   while (want == MessageSink::Want::kMore) {
     std::optional<OutMessage> message;
@@ -76,17 +96,14 @@ std::optional<ProviderFeed::Ending> ProviderFeed::Work() {
                     .trailing = producer_->Trailing(),
                     .last = std::move(message)};
     }
-    if (message.has_value()) {
-      want = sink_->Offer(*std::move(message));
-    } else {
-      want = sink_->Check();
-      if (want == MessageSink::Want::kMore) {
-        Resume();
-        return std::nullopt;
-      }
+    const bool yields = !message.has_value();
+    want = yields ? sink_->Check() : sink_->Offer(*std::move(message));
+    if (yields && want == MessageSink::Want::kMore) {
+      Schedule();
+      return std::nullopt;
     }
   }
-  if (want == MessageSink::Want::kNothing) LetGo();
+  if (want == MessageSink::Want::kNothing) Close();
   return std::nullopt;
 }
 

@@ -1,4 +1,4 @@
-// Produces the messages of a stream from a SnapshotProvider, on an executor.
+// Produces the messages of a stream from a SnapshotProvider.
 #ifndef CBT_RPC_OUTBOUND_PROVIDER_FEED_H_
 #define CBT_RPC_OUTBOUND_PROVIDER_FEED_H_
 
@@ -13,9 +13,12 @@
 
 namespace cbt::rpc {
 
-// At most one task runs in the executor; it fills messages while there is room for them, and then
-// ends. The source is also destroyed in the executor, because that may block; only if there is no
-// memory for a task, it is destroyed in the calling thread.
+// At most one thread works at a time: it fills messages while there is room for them, and then
+// ends. That is a task in the executor, and for a source that never blocks also the thread that
+// calls Resume(), which has just made room: the message goes on its way while it is in that
+// processor's cache. What takes longer than a moment there goes on in the executor. The source is
+// always destroyed in the executor, because that may block; only if there is no memory for a task,
+// it is destroyed in the calling thread.
 class ProviderFeed final : public OutboundFeed, public std::enable_shared_from_this<ProviderFeed> {
  public:
   // The executor must outlive the feed.
@@ -24,6 +27,7 @@ class ProviderFeed final : public OutboundFeed, public std::enable_shared_from_t
 
   void Resume() override;
   void Close() override;
+  void Rest() noexcept override;
 
  private:
   // How the stream ends, and what remains to be sent.
@@ -33,9 +37,11 @@ class ProviderFeed final : public OutboundFeed, public std::enable_shared_from_t
     std::optional<OutMessage> last = {};
   };
 
+  void Schedule();
   void Produce();
+  void ProduceHere();
   // Empty if the work continues later, or is no longer needed.
-  std::optional<Ending> Work();
+  std::optional<Ending> Work(MessageProducer::Clock::duration slice);
   void End(Ending ending);
   void LetGo();
 

@@ -82,6 +82,9 @@ class ServerStream final : public CallHandler,
 
  private:
   bool Ending() const override { return closed_ || forced_.has_value(); }
+  void Rest() noexcept override {
+    if (feed_ != nullptr && !feeding_) feed_->Rest();
+  }
   Want CheckLocked();
   void Queue(OutMessage message);
   absl::Status AddProof();

@@ -3,6 +3,12 @@
 #include "rpc/contract/status.h"
 
 namespace cbt::rpc {
+namespace {
+
+// A client that only reads slowly takes something before.
+constexpr std::chrono::milliseconds kRestAfter{500};
+
+}  // namespace
 
 void TimedCall::Done() {
   const std::lock_guard lock(mutex_);
@@ -27,6 +33,7 @@ void TimedCall::CheckTimes(std::chrono::milliseconds stall, std::chrono::millise
     if (done_) return;
     switch (clock_.Judge(stall, total, Ending())) {
       case CallClock::Verdict::kInTime:
+        if (clock_.Waits(kRestAfter)) Rest();
         return;
       case CallClock::Verdict::kStalled:
         NoteReason(EndReason::kStalled);

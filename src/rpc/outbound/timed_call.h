@@ -26,6 +26,9 @@ class TimedCall : public ServedCall {
   // Whether the status of the call is already decided. Called with the lock held.
   virtual bool Ending() const = 0;
 
+  // The client has taken nothing for a while. Called with the lock held, again and again.
+  virtual void Rest() noexcept {}
+
   ServerCall& call_;
   std::mutex mutex_;  // of the derived class too
   CallClock clock_;

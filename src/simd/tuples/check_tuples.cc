@@ -9,14 +9,15 @@ namespace {
 
 TupleCheck Check(const uint64_t* offsets, const uint64_t* lengths, size_t count,
                  const TupleRules& rules) noexcept {
-  TupleCheck check{true, 0};
+  TupleCheck check{true, 0, 0};
   uint64_t floor = rules.floor;
   for (size_t i = 0; i < count; ++i) {
     const uint64_t end = offsets[i] + lengths[i];
-    check.sound = check.sound && offsets[i] >= floor && offsets[i] < rules.capacity &&
-                  end <= rules.most_end && lengths[i] != 0 &&
+    check.sound = check.sound && (offsets[i] | lengths[i]) >> 63 == 0 && offsets[i] >= floor &&
+                  offsets[i] < rules.capacity && end <= rules.most_end && lengths[i] != 0 &&
                   (rules.size == 0 || lengths[i] == rules.size);
     check.bytes += lengths[i];
+    check.offset_bits |= offsets[i];
     floor = end;
   }
   return check;
@@ -47,7 +48,10 @@ bool KnownAnswer(const CheckTuplesKernels& candidate) noexcept {
       const TupleRules rules{0, 10 * kCount, 10 * kCount, size};
       const TupleCheck want = scalar::kCheckTuples.check(offsets, lengths, kCount, rules);
       const TupleCheck got = candidate.check(offsets, lengths, kCount, rules);
-      if (got.sound != want.sound || got.bytes != want.bytes) return false;
+      if (got.sound != want.sound || got.bytes != want.bytes ||
+          got.offset_bits != want.offset_bits) {
+        return false;
+      }
     }
   }
   return true;

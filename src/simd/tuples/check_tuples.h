@@ -21,11 +21,13 @@ struct TupleRules {
 
 // The result of a check.
 struct TupleCheck {
-  bool sound;      // all rules hold, and no tuple starts before the previous one ends
-  uint64_t bytes;  // sum of the sizes
+  // All rules hold, no tuple starts before the previous one ends, and every value is below 2^63.
+  bool sound;
+  uint64_t bytes;        // sum of the sizes, modulo 2^64
+  uint64_t offset_bits;  // those that any offset has
 };
 
-// Checks `count` tuples; every value is below 2^63.
+// Checks `count` tuples.
 using CheckTuplesFn = TupleCheck(const uint64_t* offsets, const uint64_t* lengths, size_t count,
                                  const TupleRules& rules) noexcept;
 

@@ -113,7 +113,10 @@ static uint64_t AddWide(const uint64_t* offsets, const uint64_t* lengths, size_t
     }
     Store(lanes.even, sums.even[0]);
     Store(lanes.odd, sums.odd[0]);
-    bytes += static_cast<uint64_t>(_mm512_reduce_add_epi64(total));
+    // GCC's _mm512_reduce_add_epi64() adds signed numbers, which must not wrap.
+    uint64_t totals[8];
+    _mm512_storeu_si512(totals, total);
+    for (const uint64_t one : totals) bytes += one;
   }
   return bytes + AddStripes(offsets, lengths, rest, lanes);
 }

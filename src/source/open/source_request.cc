@@ -199,7 +199,7 @@ absl::Status SourceRequest::WaitForWriter(int pipe) const {
 absl::StatusOr<std::shared_ptr<const Image>> SourceRequest::Image() const {
   if (IsStandardInput()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(label_, ": ", InfoOf(format_).what, " can't be read from a stream"));
+        absl::StrCat(label_, ": an image must be a file or a block device, not a stream"));
   }
   const absl::StatusOr<int> descriptor = Open();
   if (!descriptor.ok()) return descriptor.status();

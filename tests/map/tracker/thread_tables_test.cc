@@ -49,6 +49,13 @@ const void* PinAndUnpin(PinTable& pins) {
   return place;
 }
 
+TEST(PinTableTest, AThreadKeepsItsNumber) {
+  std::thread([] {
+    const size_t number = ThreadNumber();
+    EXPECT_EQ(ThreadNumber(), number);
+  }).join();
+}
+
 // Two threads on one slot would release each other's pins.
 TEST(PinTableTest, EachThreadPinsAtAPlaceOfItsOwn) {
   constexpr size_t kThreads = 8;

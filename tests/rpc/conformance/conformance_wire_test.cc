@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "cbt/rpc/conformance.h"
 #include "cbt/rpc/server.h"
 #include "rpc/support/planted_server.h"
@@ -104,10 +105,14 @@ TEST_P(PlantedFrames, AreFoundByTheirRule) {
   // Calls that hang are waited for.
   options.call_timeout = std::chrono::milliseconds(1500);
   bool found = false;
+  std::string others;
   for (const rpc::RuleReport& report : Check(options)) {
-    if (report.id != GetParam().rule) continue;
+    if (report.id != GetParam().rule) {
+      absl::StrAppend(&others, report.id, ": ", report.evidence, "\n");
+      continue;
+    }
     found = true;
-    EXPECT_EQ(report.result, rpc::RuleResult::kFail);
+    EXPECT_EQ(report.result, rpc::RuleResult::kFail) << others;
     EXPECT_THAT(report.evidence, testing::HasSubstr(GetParam().evidence));
   }
   EXPECT_TRUE(found);

@@ -2,11 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <latch>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
@@ -32,14 +35,25 @@ std::unique_ptr<ExtentCursor> QuietCursor(std::shared_ptr<CursorTrace> trace) {
       });
 }
 
+MetadataSource That(bool never_blocks, MetadataSource source) {
+  source.never_blocks = never_blocks;
+  return source;
+}
+
+// Messages are made by the executor, or also by the transport's threads.
+class StreamLifeEitherWay : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(NeverBlocks, StreamLifeEitherWay, testing::Bool());
+
 // Serves an endless quiet volume "quiet", one of endless tuples "dense", and small ones with one
 // tuple.
 struct ThreeVolumes {
-  explicit ThreeVolumes(rpc::StreamOptions options = {})
+  explicit ThreeVolumes(rpc::StreamOptions options = {}, bool dense_never_blocks = false)
       : service(
-            [this](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+            [=, this](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
               if (call.target == "quiet") return Extents(QuietCursor(quiet));
-              if (call.target == "dense") return Extents(AlternatingCursor(kTiB, 512, dense));
+              if (call.target == "dense") {
+                return That(dense_never_blocks, Extents(AlternatingCursor(kTiB, 512, dense)));
+              }
               return Extents(CursorOver({{0, 1}}, 10));
             },
             options) {}
@@ -68,8 +82,8 @@ TEST(StreamLife, E13CancelInAQuietGap) {
   EXPECT_LT(volumes.quiet->next_calls - before, 1000);
 }
 
-TEST(StreamLife, E13CancelAtTheFirstMessageAndLater) {
-  ThreeVolumes volumes;
+TEST_P(StreamLifeEitherWay, E13CancelAtTheFirstMessageAndLater) {
+  ThreeVolumes volumes({}, GetParam());
   for (const int messages : {0, 1, 5}) {
     RawCall call(volumes.service.channel, kDense.path(), kDense.bytes());
     for (int i = 0; i < messages; ++i) ASSERT_TRUE(call.Read().has_value());
@@ -88,8 +102,8 @@ TEST(StreamLife, E13DeadlineEndsTheWork) {
   }
 }
 
-TEST(StreamLife, ManyCancelledStreamsLeaveNothing) {
-  ThreeVolumes volumes;
+TEST_P(StreamLifeEitherWay, ManyCancelledStreamsLeaveNothing) {
+  ThreeVolumes volumes({}, GetParam());
   for (int i = 0; i < 300; ++i) {
     RawCall call(volumes.service.channel, kDense.path(), kDense.bytes());
     if (i % 3 == 0) call.Read();
@@ -97,8 +111,8 @@ TEST(StreamLife, ManyCancelledStreamsLeaveNothing) {
   EXPECT_TRUE(Eventually([&] { return volumes.AllGone() && volumes.open() == 0; }));
 }
 
-TEST(StreamLife, OneClientIsKilledTheOtherGoesOn) {
-  ThreeVolumes volumes;
+TEST_P(StreamLifeEitherWay, OneClientIsKilledTheOtherGoesOn) {
+  ThreeVolumes volumes({}, GetParam());
   RawCall stays(Connect(volumes.service.server->address()), kDense.path(), kDense.bytes());
   ASSERT_TRUE(stays.Read().has_value());
   {
@@ -173,8 +187,8 @@ TEST(StreamLife, ShutdownDoesNotWaitForAHangingProvider) {
 
 // --- stalled readers ---------------------------------------------------------------------------
 
-TEST(StreamLife, E13AStalledReaderCostsAFewMessagesAndNoThread) {
-  ThreeVolumes volumes({.threads = 1});
+TEST_P(StreamLifeEitherWay, E13AStalledReaderCostsAFewMessagesAndNoThread) {
+  ThreeVolumes volumes({.threads = 1}, GetParam());
   RawCall stalled(volumes.service.channel, kDense.path(), kDense.bytes());
   ASSERT_TRUE(stalled.Read().has_value());
   // The only thread serves other streams meanwhile, on other connections.
@@ -194,10 +208,11 @@ TEST(StreamLife, E13AStalledReaderCostsAFewMessagesAndNoThread) {
 }
 
 // The amount that may be ready grows with what a client has taken, so an early stall holds little.
-TEST(StreamLife, AReaderThatStallsEarlyHoldsLittleOfWhatMayBeReady) {
+TEST_P(StreamLifeEitherWay, AReaderThatStallsEarlyHoldsLittleOfWhatMayBeReady) {
   constexpr size_t kMessage = 64 * kKiB;
   ThreeVolumes volumes(
-      {.message_bytes = kMessage, .messages_in_flight = 1000, .bytes_in_flight = 100 * kMessage});
+      {.message_bytes = kMessage, .messages_in_flight = 1000, .bytes_in_flight = 100 * kMessage},
+      GetParam());
   RawCall stalled(volumes.service.channel, kDense.path(), kDense.bytes());
   const std::optional<std::string> bytes = stalled.Read();
   csi::v1::GetMetadataAllocatedResponse message;
@@ -216,15 +231,17 @@ TEST(StreamLife, AReaderThatStallsEarlyHoldsLittleOfWhatMayBeReady) {
 
 // Any number of messages may be in flight; a stalled reader holds little more than the transport's
 // window.
-TEST(StreamLife, AReaderOfSmallMessagesStallsAndGoesOn) {
+TEST_P(StreamLifeEitherWay, AReaderOfSmallMessagesStallsAndGoesOn) {
   const auto trace = std::make_shared<CursorTrace>();
   Service service(
       [&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
-        return Extents(std::make_unique<ScriptedCursor>(
-            kTiB, 1, trace, [](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
-              batch.push_back({position, 1});
-              return position + 2;
-            }));
+        return That(GetParam(),
+                    Extents(std::make_unique<ScriptedCursor>(
+                        kTiB, 1, trace,
+                        [](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
+                          batch.push_back({position, 1});
+                          return position + 2;
+                        })));
       },
       {.messages_in_flight = 100'000});
   grpc::ChannelArguments arguments;
@@ -262,8 +279,8 @@ TEST(StreamLife, ManyStalledReadersHoldNoThread) {
   EXPECT_LT(watch.elapsed(), seconds(10));
 }
 
-TEST(StreamLife, E13StallTimeoutCancelsTheReaderAndNobodyElse) {
-  ThreeVolumes volumes({.stall_timeout = milliseconds(200)});
+TEST_P(StreamLifeEitherWay, E13StallTimeoutCancelsTheReaderAndNobodyElse) {
+  ThreeVolumes volumes({.stall_timeout = milliseconds(200)}, GetParam());
   RawCall quiet(volumes.service.channel, kQuiet.path(), kQuiet.bytes());
   RawCall stalled(Connect(volumes.service.server->address()), kDense.path(), kDense.bytes());
   ASSERT_TRUE(stalled.Read().has_value());
@@ -276,9 +293,10 @@ TEST(StreamLife, E13StallTimeoutCancelsTheReaderAndNobodyElse) {
   EXPECT_EQ(volumes.quiet->alive, 1);
 }
 
-TEST(StreamLife, TheSourceDiesInTheExecutorNotOnGrpcsThreads) {
+TEST_P(StreamLifeEitherWay, TheSourceDiesInTheExecutorNotOnTheTransportsThreads) {
   struct Ids {
     std::mutex mutex;
+    std::thread::id opened;
     std::set<std::thread::id> next;
     std::set<std::thread::id> destroyed;
   } ids;
@@ -294,21 +312,24 @@ TEST(StreamLife, TheSourceDiesInTheExecutorNotOnGrpcsThreads) {
   Service service(
       [&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
         auto witness = std::make_shared<Witness>(ids);
-        return Extents(std::make_unique<ScriptedCursor>(
-            kTiB, 512, trace,
-            [&ids, witness](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
-              {
-                std::lock_guard lock(ids.mutex);
-                ids.next.insert(std::this_thread::get_id());
-              }
-              for (; !batch.full(); position += 1024) batch.push_back({position, 512});
-              return position;
-            }));
+        ids.opened = std::this_thread::get_id();
+        return That(
+            GetParam(),
+            Extents(std::make_unique<ScriptedCursor>(
+                kTiB, 512, trace,
+                [&ids, witness](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
+                  {
+                    std::lock_guard lock(ids.mutex);
+                    ids.next.insert(std::this_thread::get_id());
+                  }
+                  for (; !batch.full(); position += 1024) batch.push_back({position, 512});
+                  return position;
+                })));
       },
       {.threads = 1});
   // Cancelled while the stream waits for its reader and no task is running.
   RawCall call(service.channel, kAllocatedPath, Ask{}.bytes());
-  ASSERT_TRUE(call.Read().has_value());
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(call.Read().has_value());
   EXPECT_TRUE(Eventually([&] {
     const int before = trace->next_calls;
     std::this_thread::sleep_for(milliseconds(50));
@@ -317,8 +338,52 @@ TEST(StreamLife, TheSourceDiesInTheExecutorNotOnGrpcsThreads) {
   call.Cancel();
   EXPECT_TRUE(Eventually([&] { return trace->alive == 0; }));
   std::lock_guard lock(ids.mutex);
-  EXPECT_EQ(ids.next.size(), 1u);
-  EXPECT_EQ(ids.destroyed, ids.next);
+  // The first batch comes from the executor's only thread, the others also from a loop.
+  EXPECT_EQ(ids.next.size(), GetParam() ? 2u : 1u);
+  EXPECT_EQ(ids.destroyed, std::set<std::thread::id>{ids.opened});
+}
+
+TEST_P(StreamLifeEitherWay, AQuietRegionIsSearchedInTheExecutor) {
+  // After its first tuples, each step of the volume takes longer than a loop should be held up.
+  std::mutex mutex;
+  std::map<std::thread::id, int> quiet_steps;
+  Service service(
+      [&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+        return That(GetParam(),
+                    Extents(std::make_unique<ScriptedCursor>(
+                        kTiB, 512, std::make_shared<CursorTrace>(),
+                        [&](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
+                          for (; position < 64 * kMiB && !batch.full(); position += 1024) {
+                            batch.push_back({position, 512});
+                          }
+                          if (!batch.empty()) return position;
+                          std::this_thread::sleep_for(milliseconds(1));
+                          const std::lock_guard lock(mutex);
+                          ++quiet_steps[std::this_thread::get_id()];
+                          return position + 1024;
+                        })));
+      },
+      {.message_bytes = 4096, .threads = 1});
+  RawCall call(service.channel, kAllocatedPath, Ask{}.bytes());
+  uint64_t tuples = 0;
+  while (tuples < 64 * kMiB / 1024) {
+    csi::v1::GetMetadataAllocatedResponse message;
+    const std::optional<std::string> bytes = call.Read();
+    ASSERT_TRUE(bytes.has_value() && message.ParseFromString(*bytes));
+    tuples += static_cast<uint64_t>(message.block_metadata_size());
+  }
+  EXPECT_TRUE(Eventually([&] {
+    const std::lock_guard lock(mutex);
+    int most = 0;
+    for (const auto& [thread, steps] : quiet_steps) most = std::max(most, steps);
+    return most > 50;
+  }));
+  const std::lock_guard lock(mutex);
+  int least = 1000;
+  for (const auto& [thread, steps] : quiet_steps) least = std::min(least, steps);
+  // A loop takes one step at most before it hands over.
+  EXPECT_TRUE(quiet_steps.size() == 1 || least <= 2) << least;
+  EXPECT_LE(quiet_steps.size(), 2u);
 }
 
 TEST(StreamLife, StreamsShareTheThreads) {
@@ -330,11 +395,11 @@ TEST(StreamLife, StreamsShareTheThreads) {
   EXPECT_LT(watch.elapsed(), seconds(5));
 }
 
-TEST(StreamLife, OneMessageInFlightIsEnoughToComeToTheEnd) {
+TEST_P(StreamLifeEitherWay, OneMessageInFlightIsEnoughToComeToTheEnd) {
   for (const size_t messages_in_flight : {1u, 2u, 8u}) {
     Service service(
         [](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
-          return Extents(AlternatingCursor(64 * kMiB, 512));
+          return That(GetParam(), Extents(AlternatingCursor(64 * kMiB, 512)));
         },
         {.message_bytes = 4096, .messages_in_flight = messages_in_flight});
     const Answer answer = service.Get({});
@@ -427,12 +492,12 @@ TEST(StreamLife, ASecondShutdownCutsTheGraceShort) {
   volumes.service.server->Shutdown();  // and once more
 }
 
-TEST(StreamLife, E13DrainUnderLoadNeverEndsATruncatedStreamWithOk) {
+TEST_P(StreamLifeEitherWay, E13DrainUnderLoadNeverEndsATruncatedStreamWithOk) {
   constexpr uint64_t kCapacity = 16 * kMiB;
   for (int round = 0; round < 10; ++round) {
     Service service(
         [](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
-          return Extents(AlternatingCursor(kCapacity, 512));
+          return That(GetParam(), Extents(AlternatingCursor(kCapacity, 512)));
         },
         {.message_bytes = 4096});
     std::vector<std::future<Answer>> answers;

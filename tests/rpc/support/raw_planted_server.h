@@ -257,6 +257,8 @@ class RawPlantedServer {
         return Refuse(id, "200", "4");
       }
       if (stream.body.find("no-such-snapshot") != std::string::npos) return Refuse(id, "200", "5");
+      // A client resets a unary call that has two messages, and the reset may meet the next call.
+      if (path.starts_with("/csi.v1.Identity/")) return AnswerNothing(id);
       Answer(id, 2);
     }
 

@@ -37,6 +37,14 @@ absl::Status Unavailable(const Parts&... parts) noexcept {
   }
 }
 
+// What a server speaks whose first bytes can't be HTTP/2's, if they say it. A record of TLS begins
+// with its type, an alert here, and version (RFC 8446, section 5.1).
+std::string_view OtherProtocol(std::string_view first) {
+  if (first.substr(0, 2) == "\x15\x03") return "TLS, and this connection is plain text";
+  if (first.substr(0, 5) == "HTTP/") return "HTTP/1, not HTTP/2";
+  return "";
+}
+
 struct FreeOption {
   void operator()(nghttp2_option* option) const noexcept { nghttp2_option_del(option); }
 };
@@ -114,6 +122,10 @@ bool Connection::StartSession() noexcept {
   nghttp2_option_set_no_auto_window_update(made, 1);
   nghttp2_option_set_no_closed_streams(made, 1);
   nghttp2_option_set_max_outbound_ack(made, settings_.peer.waiting_frames);
+  // All types that it does not know, so that they are counted.
+  for (int type = NGHTTP2_ALTSVC; type <= 255; ++type) {
+    nghttp2_option_set_user_recv_extension_type(made, static_cast<uint8_t>(type));
+  }
 #ifdef CBT_NGHTTP2_HAS_RESET_LIMIT
   // Our limit comes first and has a text for the peer; nghttp2's also counts what it drops.
   nghttp2_option_set_stream_reset_rate_limit(
@@ -201,14 +213,10 @@ void Connection::ReadSome() noexcept {
         read_blocked_ = true;
         return WantFlush();
       case SocketStream::State::kEnd:
-        return End(draining_ || goaway_received_ ? reason_
-                                                 : Unavailable("the peer closed the connection"));
+        if (draining_ || goaway_received_) return End(reason_);
+        return EndLost("the peer closed the connection");
       case SocketStream::State::kError:
-        try {
-          return End(Unavailable(socket_->ErrorText()));
-        } catch (const std::bad_alloc&) {
-          return EndOutOfMemory();
-        }
+        return EndLost({});
     }
     chunks_.Advance(result.bytes);
     read += result.bytes;
@@ -216,6 +224,14 @@ void Connection::ReadSome() noexcept {
       settings_.traffic->received.fetch_add(result.bytes, std::memory_order_relaxed);
     }
     last_read_ = loop_.now();
+    if (!received_ && settings_.role == Role::kClient) {
+      const std::string_view other = OtherProtocol({space.data(), result.bytes});
+      mismatched_ = !other.empty();
+      if (mismatched_) {
+        return EndFor(EndCause::kHandshake, Unavailable("the server speaks ", AbslView(other)));
+      }
+    }
+    received_ = true;
     if (!Receive(space.data(), result.bytes)) return;
     if (result.bytes < space.size() && !socket_->HasBuffered()) return;
   }
@@ -328,7 +344,13 @@ bool Connection::WriteOut() noexcept {
     last_write_ = loop_.now();
     // A socket that took only a part is full: another write would fail.
     const bool full = socket_->ssl() == nullptr && result.bytes < given;
-    if (full || socket_->unsent()) return false;
+    if (full || socket_->blocked()) return false;
+  }
+  if (result.state == SocketStream::State::kDone) {
+    result = socket_->Flush();
+  } else if (result.state == SocketStream::State::kWantRead) {
+    // The peer may wait for it.
+    socket_->Flush();
   }
   switch (result.state) {
     case SocketStream::State::kDone:
@@ -338,16 +360,14 @@ bool Connection::WriteOut() noexcept {
     case SocketStream::State::kWantWrite:
       return false;
     case SocketStream::State::kEnd:
-      End(Unavailable("the peer closed the connection"));
+      EndLost("the peer closed the connection");
       return false;
     case SocketStream::State::kError:
       break;
   }
-  try {
-    End(Unavailable(socket_->ErrorText()));
-  } catch (const std::bad_alloc&) {
-    EndOutOfMemory();
-  }
+  // What the server said before it closed explains more than the error.
+  if (settings_.role == Role::kClient) ReadSome();
+  if (!ended_) EndLost({});
   return false;
 }
 

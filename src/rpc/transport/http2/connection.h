@@ -211,6 +211,7 @@ class Connection final : private Watch {
   void Resume(Stream& stream) noexcept;
   void End(const absl::Status& reason) noexcept;
   void EndOutOfMemory() noexcept;
+  void EndLost(std::string_view text) noexcept;
   void FinishEnd() noexcept;
   void EndFor(EndCause cause, const absl::Status& reason) noexcept;
   void NoteCause(EndCause cause) noexcept;
@@ -247,6 +248,7 @@ class Connection final : private Watch {
   uint32_t interest_ = 0;
   bool handshaken_ = false;
   bool mismatched_ = false;
+  bool received_ = false;  // anything
   bool ready_ = false;
   bool draining_ = false;  // Shutdown() was called
   bool last_goaway_sent_ = false;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -46,6 +47,18 @@ void Connection::NoteCause(EndCause cause) noexcept {
 void Connection::EndFor(EndCause cause, const absl::Status& reason) noexcept {
   NoteCause(cause);
   End(reason);
+}
+
+// The socket is no longer of use. Without `text`: for the reason that it has.
+void Connection::EndLost(std::string_view text) noexcept {
+  try {
+    const bool mute = settings_.role == Role::kClient && !received_ && socket_->ssl() == nullptr;
+    End(absl::UnavailableError(absl::StrCat(
+        text.empty() ? socket_->ErrorText() : std::string(text),
+        mute ? ": the server has said nothing, it may be starting, or expect TLS" : "")));
+  } catch (const std::bad_alloc&) {
+    EndOutOfMemory();
+  }
 }
 
 void Connection::FinishEnd() noexcept {

@@ -3,8 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -28,8 +30,37 @@ constexpr size_t kPageBytes = 4 * kKiB;
 
 size_t CountOf(size_t bytes) noexcept { return bytes < kMappedBytes ? bytes : kPageBytes; }
 
+// Mapped buffers that ended connections leave to the next ones: to map and unmap them costs a short
+// connection more than its frames. nghttp2 has one such buffer for each connection, all of one
+// size. Thread safe.
+class SparePages {
+ public:
+  // Null without one of this size.
+  void* Take(size_t bytes) noexcept {
+    const std::lock_guard lock(mutex_);
+    return count_ != 0 && bytes == bytes_ ? pages_[--count_] : nullptr;
+  }
+  // False if it is not kept.
+  bool Keep(void* pages, size_t bytes) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (count_ == pages_.size() || (count_ != 0 && bytes != bytes_)) return false;
+    bytes_ = bytes;
+    pages_[count_++] = pages;
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::array<void*, 32> pages_ = {};
+  size_t count_ = 0;
+  size_t bytes_ = 0;  // of each
+};
+
+constinit SparePages spare_pages;
+
 void* Allocate(size_t bytes) noexcept {
   if (bytes < kMappedBytes) return ::operator new(bytes, std::nothrow);
+  if (void* const spare = spare_pages.Take(bytes); spare != nullptr) return spare;
   void* const pages =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return pages == MAP_FAILED ? nullptr : pages;
@@ -38,7 +69,7 @@ void* Allocate(size_t bytes) noexcept {
 void Deallocate(void* memory, size_t bytes) noexcept {
   if (bytes < kMappedBytes) {
     ::operator delete(memory);
-  } else {
+  } else if (!spare_pages.Keep(memory, bytes)) {
     munmap(memory, bytes);
   }
 }

@@ -17,9 +17,14 @@ struct RateLimit {
 struct PeerLimits {
   // Streams that the peer resets, or makes us reset by breaking rules.
   RateLimit resets = {200, 100};
-  // Frames that cause work but carry nothing: SETTINGS, PRIORITY, empty DATA. (Unknown frames only
-  // cost their bytes, and are skipped.)
+  // Frames that cause work but carry nothing: SETTINGS, PRIORITY, empty DATA, unknown ones.
   RateLimit empty_frames = {1000, 200};
+  // WINDOW_UPDATE and PING of clients, beside those that they earn: kFramesAKib for each KiB that
+  // is sent to them, since they acknowledge what they read, and as many for each request;
+  // kFramesAFrame for each frame, since grpc-go may answer the smallest with a ping.
+  RateLimit upkeep_frames = {1000, 200};
+  static constexpr double kFramesAKib = 4;
+  static constexpr double kFramesAFrame = 2;
   // The least time between pings, with two extra ones; 0: no limit. Counting restarts whenever
   // headers or data are sent to the peer, because gRPC's clients measure bandwidth with pings.
   std::chrono::milliseconds min_ping{0};
@@ -45,6 +50,9 @@ class RateCounter {
     return used_ + static_cast<double>(events) <= limit.burst;
   }
 
+  // Allows `events` more.
+  void Forgive(double events) noexcept { used_ = std::max(0.0, used_ - events); }
+
  private:
   void Elapse(const RateLimit& limit, Clock::time_point now) noexcept {
     if (last_ != Clock::time_point{}) {
@@ -69,6 +77,9 @@ class PeerGuard {
   bool CountEmptyFrame(Clock::time_point now) noexcept {
     return empty_frames_.Count(limits_.empty_frames, now);
   }
+  bool CountUpkeepFrame(Clock::time_point now) noexcept {
+    return upkeep_frames_.Count(limits_.upkeep_frames, now);
+  }
   bool CountPing(Clock::time_point now) noexcept {
     constexpr int kStrikes = 2;
     const bool early = last_ping_ != Clock::time_point{} && now - last_ping_ < limits_.min_ping;
@@ -79,16 +90,21 @@ class PeerGuard {
     return frames <= limits_.waiting_frames + 2 * streams;
   }
 
-  // Headers or data were sent to the peer.
-  void OnSent() noexcept {
+  void OnRequest() noexcept { upkeep_frames_.Forgive(PeerLimits::kFramesAKib); }
+
+  // Headers or data of this length were sent to the peer.
+  void OnSent(size_t bytes) noexcept {
     strikes_ = 0;
     last_ping_ = {};
+    upkeep_frames_.Forgive(PeerLimits::kFramesAFrame +
+                           PeerLimits::kFramesAKib * static_cast<double>(bytes) / 1024);
   }
 
  private:
   const PeerLimits limits_;
   RateCounter resets_;
   RateCounter empty_frames_;
+  RateCounter upkeep_frames_;
   Clock::time_point last_ping_;
   int strikes_ = 0;
 };

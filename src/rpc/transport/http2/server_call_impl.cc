@@ -114,6 +114,14 @@ void CallImpl::ScheduleDeadline() noexcept {
   }
 }
 
+// Once the bytes that have arrived are taken: a request that they also reset is never opened, so
+// that its source need not be.
+void CallImpl::OpenSoon() noexcept {
+  if (std::exchange(opens_soon_, true)) return;
+  ++events_;  // until Run()
+  loop_.Post(*this);
+}
+
 // The first message, or the end of a request without one, creates the handler.
 void CallImpl::OpenIfAsked() noexcept {
   absl::Status status;
@@ -229,6 +237,10 @@ void CallImpl::AddTrailingMetadata(std::string_view key, std::string_view value)
 
 void CallImpl::Run() noexcept {
   const Event event(*this);
+  if (std::exchange(opens_soon_, false)) {
+    --events_;
+    if (waiting_) OpenIfAsked();
+  }
   CarryOut();
 }
 
@@ -373,13 +385,13 @@ void CallImpl::OnData(absl::Cord data) noexcept {
   } catch (const std::bad_alloc&) {
     return Refuse(200, NoMemory());
   }
-  waiting_ ? OpenIfAsked() : Deliver();
+  waiting_ ? OpenSoon() : Deliver();
 }
 
 void CallImpl::OnRemoteEnd() noexcept {
   const Event event(*this);
   request_ended_ = true;
-  waiting_ ? OpenIfAsked() : Deliver();
+  waiting_ ? OpenSoon() : Deliver();
 }
 
 MessageReader::Result CallImpl::NextMessage(absl::Cord& message) {

@@ -76,6 +76,7 @@ class CallImpl final : public Stream, public ServerCall, private Task {
   void CarryOutOnce(Operations& operations) noexcept;
   absl::Status CheckHeaders(const HeaderBlock& headers);
   absl::Status Open();
+  void OpenSoon() noexcept;
   void OpenIfAsked() noexcept;
   void ScheduleDeadline() noexcept;
   MessageReader::Result NextMessage(absl::Cord& message);
@@ -111,8 +112,9 @@ class CallImpl final : public Stream, public ServerCall, private Task {
 
   absl::Status status_;
   int http_status_ = 200;
-  int events_ = 0;        // events in progress
-  bool waiting_ = false;  // for the request; there is no handler yet
+  int events_ = 0;           // events in progress
+  bool waiting_ = false;     // for the request; there is no handler yet
+  bool opens_soon_ = false;  // Run() opens it
   bool opening_ = false;
   bool carrying_out_ = false;
   bool delivering_ = false;

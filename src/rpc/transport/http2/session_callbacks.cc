@@ -33,6 +33,7 @@ const nghttp2_session_callbacks* SessionCallbacks::All() noexcept {
     nghttp2_session_callbacks* made = nullptr;
     if (nghttp2_session_callbacks_new(&made) != 0) return made;
     nghttp2_session_callbacks_set_on_begin_frame_callback(made, &OnBeginFrame);
+    nghttp2_session_callbacks_set_unpack_extension_callback(made, &OnUnknownFrame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(made, &OnBeginHeaders);
     nghttp2_session_callbacks_set_on_header_callback(made, &OnHeader);
     nghttp2_session_callbacks_set_on_frame_recv_callback(made, &OnFrame);
@@ -63,11 +64,29 @@ int SessionCallbacks::OnBeginFrame(nghttp2_session*, const nghttp2_frame_hd* hea
   const bool empty = head->type == NGHTTP2_PRIORITY ||
                      (head->type == NGHTTP2_SETTINGS && !acknowledged) ||
                      (head->type == NGHTTP2_DATA && head->length == 0 && !last);
-  if (empty && !self.guard_.CountEmptyFrame(self.loop_.now())) {
-    self.Terminate(NGHTTP2_ENHANCE_YOUR_CALM, "too many empty frames",
-                   absl::ResourceExhaustedError("the peer sent too many empty frames"));
+  if (empty) CountEmptyFrame(self);
+  const bool upkeep =
+      self.settings_.role == Role::kServer &&
+      (head->type == NGHTTP2_WINDOW_UPDATE || (head->type == NGHTTP2_PING && !acknowledged));
+  if (upkeep && !self.guard_.CountUpkeepFrame(self.loop_.now())) {
+    self.Terminate(NGHTTP2_ENHANCE_YOUR_CALM, "too many window updates and pings",
+                   absl::ResourceExhaustedError("the peer sent too many window updates and pings"));
   }
   return 0;
+}
+
+void SessionCallbacks::CountEmptyFrame(Connection& self) {
+  if (self.guard_.CountEmptyFrame(self.loop_.now())) return;
+  self.Terminate(NGHTTP2_ENHANCE_YOUR_CALM, "too many empty frames",
+                 absl::ResourceExhaustedError("the peer sent too many empty frames"));
+}
+
+// Frames of types that HTTP/2 does not define are skipped (RFC 9113, section 4.1).
+int SessionCallbacks::OnUnknownFrame(nghttp2_session*, void** payload, const nghttp2_frame_hd*,
+                                     void* user) {
+  *payload = nullptr;
+  CountEmptyFrame(Self(user));
+  return NGHTTP2_ERR_CANCEL;
 }
 
 int SessionCallbacks::OnBeginHeaders(nghttp2_session*, const nghttp2_frame*, void* user) {
@@ -148,6 +167,7 @@ int SessionCallbacks::OnHeaders(nghttp2_session* session, const nghttp2_frame& f
       ++self.own_resets_;
       return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM);
     }
+    self.guard_.OnRequest();
     self.Attach(*stream, id);
     nghttp2_session_set_stream_user_data(session, id, stream);
   }
@@ -238,7 +258,7 @@ int SessionCallbacks::OnFrameSent(nghttp2_session* session, const nghttp2_frame*
   switch (frame->hd.type) {
     case NGHTTP2_HEADERS:
     case NGHTTP2_DATA: {
-      self.guard_.OnSent();
+      self.guard_.OnSent(frame->hd.length);
       Stream* const stream = StreamOf(session, frame->hd.stream_id);
       if (stream == nullptr) return 0;
       stream->request_sent_ = true;

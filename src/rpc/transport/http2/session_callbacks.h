@@ -38,6 +38,8 @@ struct SessionCallbacks {
 
   // Receiving.
   static int OnBeginFrame(nghttp2_session*, const nghttp2_frame_hd* head, void* user);
+  static void CountEmptyFrame(Connection& self);
+  static int OnUnknownFrame(nghttp2_session*, void** payload, const nghttp2_frame_hd*, void* user);
   static int OnBeginHeaders(nghttp2_session*, const nghttp2_frame*, void* user);
   static int OnHeader(nghttp2_session*, const nghttp2_frame*, const uint8_t* name,
                       size_t name_bytes, const uint8_t* value, size_t value_bytes, uint8_t,

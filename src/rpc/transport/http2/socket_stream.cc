@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -26,22 +27,31 @@ constexpr size_t kRecordBytes = 16 * kKiB;
 // record, so a larger one would be copied again and again.
 constexpr size_t kReadAheadBytes = 33 * kKiB;
 
-int DescriptorOf(BIO* bio) {
-  return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
-}
+// Encrypted records that leave together: each send() may wake the peer. Four of the largest, with
+// room for what encryption adds.
+constexpr size_t kGatheredBytes = 4 * (kRecordBytes + 256);
 
-// OpenSSL's own socket BIO writes with write(), which raises SIGPIPE.
-int BioWrite(BIO* bio, const char* data, int bytes) {
-  BIO_clear_retry_flags(bio);
-  const ssize_t sent =
-      send(DescriptorOf(bio), data, static_cast<size_t>(bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
-  return static_cast<int>(sent);
-}
+}  // namespace
+
+// The functions of OpenSSL's end of the socket. OpenSSL's own writes with write(), which raises
+// SIGPIPE.
+struct SocketBio {
+  static SocketStream& StreamOf(BIO* bio) { return *static_cast<SocketStream*>(BIO_get_data(bio)); }
+
+  static int Write(BIO* bio, const char* data, int bytes) {
+    BIO_clear_retry_flags(bio);
+    const ssize_t taken = StreamOf(bio).TakeRecord(data, static_cast<size_t>(bytes));
+    if (taken < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
+    return static_cast<int>(taken);
+  }
+};
+
+namespace {
 
 int BioRead(BIO* bio, char* space, int bytes) {
   BIO_clear_retry_flags(bio);
-  const ssize_t got = recv(DescriptorOf(bio), space, static_cast<size_t>(bytes), MSG_DONTWAIT);
+  const ssize_t got =
+      recv(SocketBio::StreamOf(bio).fd(), space, static_cast<size_t>(bytes), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
   if (got == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
   return static_cast<int>(got);
@@ -58,7 +68,7 @@ const BIO_METHOD* Method() {
   static const BIO_METHOD* const method = [] {
     BIO_METHOD* const made = BIO_meth_new(BIO_TYPE_SOURCE_SINK | BIO_get_new_index(), "cbt socket");
     if (made == nullptr) return made;
-    BIO_meth_set_write(made, &BioWrite);
+    BIO_meth_set_write(made, &SocketBio::Write);
     BIO_meth_set_read(made, &BioRead);
     BIO_meth_set_ctrl(made, &BioControl);
     return made;
@@ -66,10 +76,10 @@ const BIO_METHOD* Method() {
   return method;
 }
 
-bool Attach(SSL* ssl, int fd) {
+bool Attach(SSL* ssl, SocketStream& stream) {
   BIO* const bio = Method() == nullptr ? nullptr : BIO_new(Method());
   if (bio == nullptr) return false;
-  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<intptr_t>(fd)));
+  BIO_set_data(bio, &stream);
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl, bio, bio);
   SSL_set_mode(ssl, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
@@ -79,22 +89,60 @@ bool Attach(SSL* ssl, int fd) {
   return true;
 }
 
+// Whether a handshake failed because the peer's first bytes are no TLS.
+bool WithoutTls(unsigned long ssl_error) {
+  const int reason = ERR_GET_REASON(ssl_error);
+  return ERR_GET_LIB(ssl_error) == ERR_LIB_SSL &&
+         (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST ||
+          reason == SSL_R_HTTPS_PROXY_REQUEST);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SocketStream>> SocketStream::Create(OwnedDescriptor fd,
                                                                    OwnedSsl ssl) {
-  if (ssl != nullptr && !Attach(ssl.get(), fd.number())) {
+  std::unique_ptr<SocketStream> stream(new (std::nothrow)
+                                           SocketStream(std::move(fd), std::move(ssl)));
+  if (stream == nullptr || (stream->ssl() != nullptr && !Attach(stream->ssl(), *stream))) {
     return absl::Status(absl::StatusCode::kResourceExhausted, "");
   }
-  SocketStream* const stream = new (std::nothrow) SocketStream(std::move(fd), std::move(ssl));
-  if (stream == nullptr) return absl::Status(absl::StatusCode::kResourceExhausted, "");
-  return std::unique_ptr<SocketStream>(stream);
+  return stream;
 }
 
 SocketStream::SocketStream(OwnedDescriptor fd, OwnedSsl ssl) noexcept
     : fd_(std::move(fd)), ssl_(std::move(ssl)) {}
 
 SocketStream::~SocketStream() = default;
+
+// Returns true if all have left; otherwise errno says why not.
+bool SocketStream::SendRecords() noexcept {
+  while (records_begin_ < records_end_) {
+    const ssize_t sent = send(fd_.number(), records_.get() + records_begin_,
+                              records_end_ - records_begin_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    blocked_ = sent < 0;
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return false;
+    records_begin_ += static_cast<size_t>(sent);
+  }
+  records_begin_ = records_end_ = 0;
+  return true;
+}
+
+// As send().
+ssize_t SocketStream::TakeRecord(const char* data, size_t bytes) noexcept {
+  const bool waits = records_begin_ < records_end_;
+  if (!gathering_ && !waits) {
+    return send(fd_.number(), data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  if (kGatheredBytes - records_end_ < bytes && !SendRecords()) return -1;
+  if (records_ == nullptr) records_.reset(new (std::nothrow) char[kGatheredBytes]);
+  if (records_ == nullptr || bytes > kGatheredBytes) {
+    return send(fd_.number(), data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  std::memcpy(records_.get() + records_end_, data, bytes);
+  records_end_ += bytes;
+  return static_cast<ssize_t>(bytes);
+}
 
 SocketStream::Result SocketStream::SystemFailure() noexcept {
   error_ = errno;
@@ -127,7 +175,20 @@ SocketStream::Result SocketStream::Handshake() noexcept {
   ERR_clear_error();
   errno = 0;
   const int result = SSL_do_handshake(ssl_.get());
-  return result == 1 ? Result{} : SslFailure(result);
+  if (result == 1) return {};
+  const Result failure = SslFailure(result);
+  if (failure.state == State::kError && SSL_is_server(ssl_.get()) == 1 && WithoutTls(ssl_error_)) {
+    SendAlert();
+  }
+  return failure;
+}
+
+// OpenSSL keeps this alert back from peers that speak without TLS. Their users would wait: a server
+// that closes without a word may be a proxy whose server restarts.
+void SocketStream::SendAlert() noexcept {
+  // Fatal, protocol_version: RFC 8446, sections 5.1 and 6.
+  constexpr std::array<uint8_t, 7> kAlert = {21, 3, 3, 0, 2, 2, 70};
+  static_cast<void>(send(fd_.number(), kAlert.data(), kAlert.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
 SocketStream::Result SocketStream::Read(std::span<char> space) noexcept {
@@ -165,10 +226,14 @@ SocketStream::Result SocketStream::PlainWrite(std::span<const iovec> parts) noex
 
 SocketStream::Result SocketStream::Write(std::span<const iovec> parts) noexcept {
   if (ssl_ == nullptr) return PlainWrite(parts);
-  if (unsent()) {
-    if (const Result flushed = Flush(); flushed.state != State::kDone) return flushed;
+  gathering_ = true;
+  Result result = EncryptStage();
+  if (result.state == State::kDone) {
+    result =
+        parts.front().iov_len >= kRecordBytes ? WriteRecords(parts.front()) : WriteStaged(parts);
   }
-  return parts.front().iov_len >= kRecordBytes ? WriteRecords(parts.front()) : WriteStaged(parts);
+  gathering_ = false;
+  return result;
 }
 
 // Encrypts whole records from the part's own memory.
@@ -206,13 +271,22 @@ SocketStream::Result SocketStream::WriteStaged(std::span<const iovec> parts) noe
     std::memcpy(stage_.get() + stage_end_, part.iov_base, bytes);
     stage_end_ += bytes;
   }
-  const Result flushed = Flush();
-  if (flushed.state == State::kError || flushed.state == State::kEnd) return flushed;
-  return {State::kDone, stage_end_};
+  const size_t taken = stage_end_;
+  const Result encrypted = EncryptStage();
+  if (encrypted.state == State::kError || encrypted.state == State::kEnd) return encrypted;
+  return {State::kDone, taken};
 }
 
 SocketStream::Result SocketStream::Flush() noexcept {
-  while (unsent()) {
+  gathering_ = true;
+  const Result encrypted = EncryptStage();
+  gathering_ = false;
+  if (encrypted.state == State::kError || SendRecords()) return encrypted;
+  return errno == EAGAIN ? Result{State::kWantWrite} : SystemFailure();
+}
+
+SocketStream::Result SocketStream::EncryptStage() noexcept {
+  while (stage_begin_ < stage_end_) {
     ERR_clear_error();
     errno = 0;
     size_t bytes = 0;
@@ -235,7 +309,9 @@ void SocketStream::Shutdown() noexcept {
 }
 
 void SocketStream::ReleaseBuffers() noexcept {
-  if (!unsent()) stage_.reset();
+  if (unsent()) return;
+  stage_.reset();
+  records_.reset();
 }
 
 std::string SocketStream::ErrorText() const {
@@ -246,6 +322,7 @@ std::string SocketStream::ErrorText() const {
   }
   const char* const reason = ERR_reason_error_string(ssl_error_);
   std::string text = absl::StrCat("TLS: ", reason != nullptr ? reason : "unknown error");
+  if (WithoutTls(ssl_error_)) absl::StrAppend(&text, ": the peer speaks without TLS");
   if (const long verified = SSL_get_verify_result(ssl_.get()); verified != X509_V_OK) {
     absl::StrAppend(&text, " (", X509_verify_cert_error_string(verified), ")");
   }

@@ -3,6 +3,7 @@
 #define CBT_RPC_TRANSPORT_HTTP2_SOCKET_STREAM_H_
 
 #include <openssl/ssl.h>
+#include <sys/types.h>
 #include <sys/uio.h>
 
 #include <cstddef>
@@ -57,14 +58,18 @@ class SocketStream {
   // Whether bytes have arrived that only Read() can see: no event reports them.
   bool HasBuffered() const noexcept;
 
-  // kDone: the first `bytes` (1 or more) of `parts` were taken. With TLS they may still be in the
-  // staging buffer: see Flush(). `parts` must not be empty. After kWantWrite or kWantRead, the next
-  // call's parts must start with the same memory.
+  // kDone: the first `bytes` (1 or more) of `parts` were taken. With TLS they may still be in
+  // buffers here, so that records leave together: see Flush(). `parts` must not be empty. After
+  // kWantWrite or kWantRead, the next call's parts must start with the same memory.
   Result Write(std::span<const iovec> parts) noexcept;
 
   // Sends what Write() has taken; kDone once nothing is left.
   Result Flush() noexcept;
-  bool unsent() const noexcept { return stage_begin_ < stage_end_; }
+  bool unsent() const noexcept {
+    return stage_begin_ < stage_end_ || records_begin_ < records_end_;
+  }
+  // Whether the socket has refused some of that: Write() would only return kWantWrite.
+  bool blocked() const noexcept { return blocked_; }
 
   // Notifies the peer that no more bytes follow, if that is possible at once.
   void Shutdown() noexcept;
@@ -79,18 +84,29 @@ class SocketStream {
   bool refused_by_tls() const noexcept;
 
  private:
+  friend struct SocketBio;
+
   SocketStream(OwnedDescriptor fd, OwnedSsl ssl) noexcept;
+  ssize_t TakeRecord(const char* data, size_t bytes) noexcept;
+  bool SendRecords() noexcept;
   Result PlainWrite(std::span<const iovec> parts) noexcept;
   Result WriteRecords(const iovec& part) noexcept;
   Result WriteStaged(std::span<const iovec> parts) noexcept;
+  Result EncryptStage() noexcept;
   Result SystemFailure() noexcept;
   Result SslFailure(int result) noexcept;
+  void SendAlert() noexcept;
 
   const OwnedDescriptor fd_;
   const OwnedSsl ssl_;
   std::unique_ptr<char[]> stage_;  // of one TLS record
   size_t stage_begin_ = 0;
   size_t stage_end_ = 0;
+  std::unique_ptr<char[]> records_;  // encrypted
+  size_t records_begin_ = 0;
+  size_t records_end_ = 0;
+  bool gathering_ = false;  // records wait in records_ until it is full, or Flush() ends
+  bool blocked_ = false;
   // OpenSSL has encrypted a record that WriteRecords() has not accounted for
   bool record_begun_ = false;
   int error_ = 0;

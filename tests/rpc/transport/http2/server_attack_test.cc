@@ -48,6 +48,24 @@ TEST(ServerAttack, RapidResetEndsTheConnection) {
   ExpectServes(server);
 }
 
+TEST(ServerAttack, RequestsThatAreResetAsTheyArriveAreNeverOpened) {
+  const TestServer server;
+  RawClient client(server.path);
+  std::string frames;
+  for (uint32_t i = 0; i < 20; ++i) {
+    const uint32_t stream = 1 + 2 * i;
+    frames +=
+        Frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, stream, Literals(Request("/t/Hold")));
+    frames += Frame(NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, stream, Framed("x"));
+    frames += Frame(NGHTTP2_RST_STREAM, 0, stream, test::Number(NGHTTP2_CANCEL));
+  }
+  // In one piece.
+  ASSERT_TRUE(client.Send(frames));
+  client.Call(41, "/t/Echo", "x");
+  EXPECT_EQ(client.Read(41).status(), "0");
+  EXPECT_EQ(server.counts.opened, 1);
+}
+
 // The peer provokes resets: a zero window update is a stream error.
 TEST(ServerAttack, ProvokedResetsEndTheConnection) {
   const TestServer server;
@@ -100,9 +118,10 @@ TEST(ServerAttack, PingFloodEndsTheConnection) {
 }
 
 TEST(ServerAttack, FloodsOfEmptyFramesEndTheConnection) {
-  const std::string floods[] = {Frame(NGHTTP2_SETTINGS, 0, 0, ""),
-                                Frame(NGHTTP2_PRIORITY, 0, 1, std::string(5, '\1')),
-                                Frame(NGHTTP2_DATA, 0, 1, "")};
+  const std::string floods[] = {
+      Frame(NGHTTP2_SETTINGS, 0, 0, ""), Frame(NGHTTP2_PRIORITY, 0, 1, std::string(5, '\1')),
+      Frame(NGHTTP2_DATA, 0, 1, ""),     Frame(200, 0, 0, ""),
+      Frame(NGHTTP2_ALTSVC, 0, 1, "a"),  Frame(255, 1, 1, "end")};
   const TestServer server;
   for (const std::string& flood : floods) {
     RawClient client(server.path);
@@ -112,6 +131,74 @@ TEST(ServerAttack, FloodsOfEmptyFramesEndTheConnection) {
     EXPECT_TRUE(client.AwaitEnd()) << static_cast<int>(flood[3]);
   }
   ExpectServes(server);
+}
+
+// A window of one byte at a time makes a frame for each.
+TEST(ServerAttack, FloodsOfWindowUpdatesAndPingsEndTheConnection) {
+  const TestServer server;
+  for (const bool ping : {false, true}) {
+    RawClient client(server.path);
+    client.Settings({{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0}});
+    client.Call(1, "/t/Stream", "100 100000");
+    std::string flood;
+    for (int i = 0; i < 100; ++i) {
+      flood += Frame(NGHTTP2_WINDOW_UPDATE, 0, 1, std::string("\0\0\0\1", 4));
+      if (ping) flood += Frame(NGHTTP2_PING, 0, 0, "12345678");
+    }
+    for (int i = 0; i < 200 && client.Send(flood); ++i) {
+    }
+    ExpectEnded(client, NGHTTP2_ENHANCE_YOUR_CALM);
+  }
+  ExpectServes(server);
+}
+
+// Both windows for each segment of a network, and a ping.
+TEST(ServerAttack, WindowUpdatesOfAReaderAreFine) {
+  const TestServer server;
+  RawClient client(server.path);
+  client.Call(1, "/t/Stream", "100 100000");
+  constexpr uint32_t kSegment = 1448;
+  uint32_t read = 0;
+  uint64_t total = 0;
+  bool ended = false;
+  while (!ended) {
+    const auto frame = client.Next();
+    ASSERT_TRUE(frame.has_value());
+    if (frame->type == NGHTTP2_DATA) read += static_cast<uint32_t>(frame->payload.size());
+    for (; read >= kSegment; read -= kSegment, total += kSegment) {
+      client.Window(0, kSegment);
+      client.Window(1, kSegment);
+      client.Send(Frame(NGHTTP2_PING, 0, 0, "12345678"));
+    }
+    ASSERT_NE(frame->type, NGHTTP2_GOAWAY);
+    ended = frame->stream == 1 && frame->end();
+  }
+  EXPECT_GT(total, 9'900'000u);
+}
+
+// As grpc-go measures bandwidth, on a connection that answers at once.
+TEST(ServerAttack, PingsForEachSmallMessageAreFine) {
+  const TestServer server;
+  RawClient client(server.path);
+  client.Window(0, 1 << 20);
+  // So that the server waits for the client.
+  client.Settings({{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 20}});
+  client.Call(1, "/t/Stream", "5000 5");
+  int pings = 0;
+  for (bool ended = false; !ended;) {
+    const auto frame = client.Next();
+    ASSERT_TRUE(frame.has_value());
+    ASSERT_NE(frame->type, NGHTTP2_GOAWAY);
+    if (frame->type == NGHTTP2_DATA) {
+      client.Send(Frame(NGHTTP2_PING, 0, 0, "12345678"));
+      if (!frame->payload.empty()) {
+        client.Window(1, static_cast<uint32_t>(frame->payload.size()));
+      }
+      ++pings;
+    }
+    ended = frame->stream == 1 && frame->end();
+  }
+  EXPECT_GE(pings, 2000);
 }
 
 // Acknowledgements pile up for a peer that does not read.

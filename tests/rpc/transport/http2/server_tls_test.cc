@@ -1,4 +1,5 @@
 // A server over TLS, record by record: who is admitted, and how odd peers are treated.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -191,6 +192,13 @@ TEST_F(ServerOverTls, PlainBytesAndTlsDoNotMeet) {
   EXPECT_TRUE(http.AwaitEnd(seconds(20)));
   ExpectNoConnections();
   ExpectServes();
+  // Our own client says so and does not wait.
+  const auto channel =
+      test::ValueOf(MakeChannel(test::ValueOf(ParseAddress("unix:" + server_->path)), {}));
+  const absl::Status refused = channel->Connect(std::chrono::system_clock::now() + seconds(20));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("the server speaks TLS"));
+  EXPECT_FALSE(channel->WaitingMayHelp());
   const TestServer without;
   const int fd = test::ConnectTo(without.path);
   const Ssl ssl(Client(fd, {}));

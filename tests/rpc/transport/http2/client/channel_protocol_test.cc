@@ -203,6 +203,34 @@ TEST_F(ChannelProtocol, FramesThatBreakHttp2EndTheConnection) {
   }
 }
 
+TEST_F(ChannelProtocol, ServersOfAnotherProtocolAreNamed) {
+  const struct {
+    std::string first;
+    std::string text;
+    bool waiting_may_help;
+  } servers[] = {
+      // An alert: fatal, protocol_version.
+      {{"\x15\x03\x03\x00\x02\x02\x46", 7}, "the server speaks TLS", false},
+      {"HTTP/1.0 400 Bad Request\r\n\r\n", "the server speaks HTTP/1", false},
+      {"", "the server has said nothing", true},
+  };
+  for (const auto& [first, text, waiting_may_help] : servers) {
+    SCOPED_TRACE(text);
+    auto server = std::make_unique<RawServer>(
+        dir / "s", [&](RawConnection& connection) { connection.Send(first); });
+    auto channel = MakeOne();
+    Collector collector;
+    const auto call = channel->NewCall({});
+    call->Start("/a.B/C", "", collector);
+    const absl::Status status = collector.Await();
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(text));
+    EXPECT_EQ(channel->WaitingMayHelp(), waiting_may_help);
+    channel = nullptr;
+    server = nullptr;
+  }
+}
+
 TEST_F(ChannelProtocol, ARequestKeepsToTheServersWindow) {
   std::string body;
   size_t longest = 0;
