@@ -375,7 +375,10 @@ def listening_port(pid):
     """The port of the process's only listening TCP socket."""
     inodes = set()
     for fd in os.listdir(f"/proc/{pid}/fd"):
-        target = os.readlink(f"/proc/{pid}/fd/{fd}")
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{fd}")
+        except FileNotFoundError:  # closed meanwhile
+            continue
         if target.startswith("socket:["):
             inodes.add(target[8:-1])
     with open(f"/proc/{pid}/net/tcp", encoding="ascii") as table:

@@ -7,7 +7,7 @@
 Works in a copy of the tree under build/mutation; your copy stays untouched. Each mutant changes one
 place: a comparison is flipped or off by one, a bound, a carry or a tail is dropped, operators are
 swapped, a statement is removed. A mutant counts if it compiles. It is caught if a test fails,
-crashes, or takes ten times its usual processor time. Exit status 1 if fewer than --target percent
+crashes, or takes four times its usual processor time. Exit status 1 if fewer than --target percent
 are caught. Survivors that cannot change any answer are listed with the reason in equivalent.txt;
 --check verifies that these are still mutants of the code, and builds nothing. --go-on reuses the
 verdicts from the output of an interrupted run.
@@ -34,6 +34,10 @@ LEFT_OUT = ("json_string", "thread_pool", "secrets", "utf8", "parse_number", "ab
 # These take nine tenths of the time and catch few faults alone, so they run once the others pass.
 SLOW = ("BoundaryTest.EveryBoundaryThroughEveryOperation:TruthTest.*:Scale.*:PersistentTrackerTest.ADamagedLogNeverUnderReports:"
         "ChangeChainTest.IsWhatTheModelSaysAfterAnyChanges:MapDamageTest.*:ParallelCursorTest.ThroughThePublicFactory")
+
+# These see what a file system does, and what it refuses; they run last, for the files that use one.
+FAULT_PROGRAMS = ("power_loss_test", "tracker_faults_test")
+FAULT_FOLDERS = ("src/base/", "src/map/")
 
 NOT_NOTICED = "NOT NOTICED"
 
@@ -151,39 +155,45 @@ class Tree:
                 # a mutant compiles one file again
                 "-DCBT_UNITY=OFF"])
 
-    def build(self):
-        return subprocess.run(["cmake", "--build", self.build_folder, "--target", "cbt_mutation_judge"], stdout=subprocess.DEVNULL,
+    def build(self, programs=("cbt_mutation_judge",)):
+        return subprocess.run(["cmake", "--build", self.build_folder, "--target", *programs], stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL).returncode == 0
 
-    def filters(self, name):
-        """What runs for the file `name`: first its own folder's tests, which catch most mutants."""
+    def runs(self, name):
+        """(program, filter) of what runs for the file `name`: first its own folder's tests, which
+        catch most mutants.
+        """
         near = near_tests(self.source, name)
-        return ([f"{near}-{SLOW}"] if near else []) + [f"-{SLOW}", SLOW]
+        filters = ([f"{near}-{SLOW}"] if near else []) + [f"-{SLOW}", SLOW]
+        return ([("cbt_mutation_judge", tests) for tests in filters] +
+                [(program, "*") for program in FAULT_PROGRAMS if name.startswith(FAULT_FOLDERS)])
 
-    def measure(self, filters):
+    def measure(self, runs):
         """Limits for judge(), from runs without a mutant."""
-        for tests in filters:
-            if tests not in self.limits:
+        for program, tests in runs:
+            if (program, tests) not in self.limits:
                 begin = resource.getrusage(resource.RUSAGE_CHILDREN)
-                if (failed := self.run(tests, 600)) is not None:
+                if (failed := self.run(program, tests, 600)) is not None:
                     sys.exit(f"mutate: {failed} fails without any mutant")
                 end = resource.getrusage(resource.RUSAGE_CHILDREN)
-                self.limits[tests] = 10 * (end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime) + 5
+                self.limits[program, tests] = 4 * (end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime) + 5
 
-    def judge(self, filters):
+    def judge(self, runs):
         """The name of the first test that fails; None if all pass. Limits are processor time, so
         that other load does not count; blocked processes are killed as well.
         """
-        for tests in filters:
-            if (failed := self.run(tests, self.limits[tests])) is not None:
+        for program, tests in runs:
+            if program in FAULT_PROGRAMS and not self.build([program]):
+                sys.exit(f"mutate: {program} does not build")
+            if (failed := self.run(program, tests, self.limits[program, tests])) is not None:
                 return failed
         return None
 
-    def run(self, tests, seconds):
+    def run(self, program, tests, seconds):
         def limit():
             resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
 
-        command = [self.build_folder / "tests" / "cbt_mutation_judge", f"--gtest_filter={tests}", "--gtest_fail_fast", "--gtest_brief=1"]
+        command = [self.build_folder / "tests" / program, f"--gtest_filter={tests}", "--gtest_fail_fast", "--gtest_brief=1"]
         with tempfile.TemporaryFile() as output:
             judge = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, preexec_fn=limit,
                                      env={"RC_PARAMS": "max_success=30 seed=1", "PATH": "/usr/bin:/bin"})
@@ -222,10 +232,10 @@ def main():
 
     tree = Tree(ROOT / "build" / "mutation")
     print("building the tests", flush=True)
-    if not tree.build():
+    if not tree.build(("cbt_mutation_judge", *FAULT_PROGRAMS)):
         sys.exit("mutate: the tree does not build")
     for folder in sorted({name.rpartition("/")[0] for _, name, *_ in all_mutants(tree.source, arguments.only)}):
-        tree.measure(tree.filters(f"{folder}/x"))
+        tree.measure(tree.runs(f"{folder}/x"))
 
     known = {}
     if arguments.go_on:
@@ -256,7 +266,7 @@ def main():
                 path.write_text("\n".join(lines))
                 if not tree.build():
                     continue
-                judged = tree.judge(tree.filters(name))
+                judged = tree.judge(tree.runs(name))
             finally:
                 path.write_text(original)
         if judged is None and is_listed:
