@@ -18,6 +18,7 @@
 #include <new>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "cbt/units.h"
 #include "support/status.h"
@@ -68,10 +69,12 @@ TEST(SmallFile, ThatMayNotBeReadIsPermissionDenied) {
 TEST(SmallFile, HasFourMebibytesAtMost) {
   const TempDir dir;
   constexpr size_t kMost = 4 * kMiB;
-  dir.Write("most", std::string(kMost, 'x'));
+  std::string text(kMost, ' ');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 23);
+  dir.Write("most", text);
   const auto whole = rpc::ReadSmallFile(dir / "most");
   ASSERT_OK(whole);
-  EXPECT_EQ(whole->size(), kMost);
+  EXPECT_TRUE(*whole == text);
   dir.Write("more", std::string(kMost + 1, 'x'));
   const absl::Status status = rpc::ReadSmallFile(dir / "more").status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
@@ -163,6 +166,25 @@ TEST_F(Watched, IsReadAgainWhateverOfItChanges) {
   EXPECT_EQ(parsed_, 5);
   EXPECT_EQ(Text(), "lOnGeR");
   EXPECT_EQ(parsed_, 5);
+}
+
+TEST_F(Watched, ThatNeverExistedIsNotFound) {
+  EXPECT_EQ(file_.Get().status().code(), StatusCode::kNotFound);
+}
+
+TEST(FileState, DiffersInEachPart) {
+  const rpc::FileState state = {
+      .device = 1, .inode = 2, .size = 3, .modified = {4, 5}, .changed = {6, 7}};
+  EXPECT_TRUE(state == state);
+  std::vector<rpc::FileState> others(7, state);
+  ++others[0].device;
+  ++others[1].inode;
+  ++others[2].size;
+  ++others[3].modified.tv_sec;
+  ++others[4].modified.tv_nsec;
+  ++others[5].changed.tv_sec;
+  ++others[6].changed.tv_nsec;
+  for (const rpc::FileState& other : others) EXPECT_FALSE(state == other);
 }
 
 // The last good contents are dropped: a user removed from a list must not stay on it.

@@ -447,15 +447,20 @@ TEST(ParallelCursorTest, WorkersThatCouldNotBeCalledAreCalledAgain) {
   EXPECT_GT(executor.scheduled, 1);
 }
 
-// A batch that workers filled is consumed in pieces, then whole, then in pieces again.
-TEST(ParallelCursorTest, BatchesMayChangeTheirSizeAtAnyTime) {
+// A batch is consumed in pieces, then whole, then in pieces again. Each `step`-th block is set:
+// workers leave a dense volume to the caller, and fill the batches of a sparse one.
+void ReadInBatchesThatChange(uint64_t step_blocks) {
   PromptExecutor executor;
-  constexpr uint64_t kBlocks = uint64_t{1} << 18;
-  const std::vector<uint8_t> bytes(kBlocks / 8, 0x55);
-  ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, kBlocks));
-  ParallelParts parts = SmallParts(view, kBlocks, 1);
-  parts.first_blocks = parts.min_blocks = parts.max_blocks = 16 * ExtentBatch::kDefaultCapacity;
-  auto cursor = MakeParallelCursor(parts, kBlocks, 1, executor, 3);
+  const uint64_t blocks = step_blocks << 17;
+  std::vector<uint8_t> bytes(blocks / 8);
+  for (uint64_t at = 0; at < blocks; at += step_blocks) {
+    bytes[at / 8] = static_cast<uint8_t>(bytes[at / 8] | 1U << at % 8);
+  }
+  ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, blocks));
+  ParallelParts parts = SmallParts(view, blocks, 1);
+  parts.first_blocks = parts.min_blocks = parts.max_blocks =
+      8 * step_blocks * ExtentBatch::kDefaultCapacity;
+  auto cursor = MakeParallelCursor(parts, blocks, 1, executor, 3);
   constexpr size_t kDefault = ExtentBatch::kDefaultCapacity;
   for (const std::vector<size_t>& sizes :
        {std::vector<size_t>{7, kDefault}, {kDefault, 1, kDefault}, {kDefault, kDefault, 2000}}) {
@@ -465,11 +470,17 @@ TEST(ParallelCursorTest, BatchesMayChangeTheirSizeAtAnyTime) {
     for (size_t i = 0; step.ok() && *step == Step::kMore; ++i) {
       ExtentBatch batch(sizes[i % sizes.size()]);
       step = cursor->Next(batch);
-      for (size_t k = 0; k < batch.size(); ++k, next += 2) ASSERT_EQ(batch[k], (Extent{next, 1}));
+      for (size_t k = 0; k < batch.size(); ++k, next += step_blocks) {
+        ASSERT_EQ(batch[k], (Extent{next, 1}));
+      }
     }
     ASSERT_OK(step);
-    EXPECT_EQ(next, kBlocks);
+    EXPECT_EQ(next, blocks);
   }
+}
+
+TEST(ParallelCursorTest, BatchesMayChangeTheirSizeAtAnyTime) {
+  for (const uint64_t step_blocks : {2, 64}) ReadInBatchesThatChange(step_blocks);
 }
 
 TEST(ParallelCursorTest, CanBeDestroyedAtAnyTime) {
