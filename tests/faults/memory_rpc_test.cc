@@ -374,14 +374,12 @@ TEST_F(OutOfMemoryInServices, ARelayedStreamWithoutACallIsEnded) {
   for (int64_t n = 1; n <= 100; n += n < 3 ? 1 : 97) {
     SCOPED_TRACE(n);
     OpenCalls calls;
-    const RelayPlan plan{.channel = std::make_shared<DeadChannel>(),
-                         .upstream = kCsiContract,
-                         .pool = nullptr,
-                         .calls = calls};
+    DeadChannel plugin;
+    const RelayPlan plan{.upstream = kCsiContract, .pool = nullptr, .calls = calls};
     const auto sink = std::make_shared<Sink>();
     AdmittedRequest request;
     request.target_snapshot_id = "a snapshot whose name takes memory of its own";
-    auto feed = std::make_shared<RelayFeed>(plan, kCsiContract, std::move(request), sink,
+    auto feed = std::make_shared<RelayFeed>(plan, plugin, kCsiContract, std::move(request), sink,
                                             std::stop_token(), std::nullopt);
     bool threw = false;
     {

@@ -1,6 +1,9 @@
 #include "rpc/client/connect.h"
 
+#include <utility>
+
 #include "rpc/transport/http2/client/channel.h"
+#include "rpc/transport/http2/client/client_loop.h"
 
 namespace cbt::rpc {
 
@@ -18,6 +21,20 @@ absl::StatusOr<std::shared_ptr<Channel>> ConnectForConsumer(const Address& addre
 absl::StatusOr<std::shared_ptr<Channel>> ConnectForGood(const Address& address,
                                                         const ClientTlsOptions& tls) {
   return http2::MakeChannel(address, tls);
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<Channel>>> ConnectInLoops(const Address& address,
+                                                                     const ClientTlsOptions& tls,
+                                                                     http2::LoopThreads& loops) {
+  std::vector<std::shared_ptr<Channel>> channels(loops.size());
+  for (size_t i = 0; i < loops.size(); ++i) {
+    // It does not own the threads: the last channel ends in one of them.
+    auto loop = std::make_shared<const http2::ClientLoop>(&loops.loop(i), &loops.chunks(i));
+    auto channel = http2::MakeChannel(address, tls, {}, std::move(loop));
+    if (!channel.ok()) return channel.status();
+    channels[i] = *std::move(channel);
+  }
+  return channels;
 }
 
 }  // namespace cbt::rpc

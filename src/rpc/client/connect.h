@@ -3,10 +3,12 @@
 #define CBT_RPC_CLIENT_CONNECT_H_
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cbt/rpc/options.h"
 #include "rpc/transport/client_call.h"
+#include "rpc/transport/http2/loop_threads.h"
 #include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
@@ -27,6 +29,13 @@ absl::StatusOr<std::shared_ptr<Channel>> ConnectForConsumer(const Address& addre
 // above.
 absl::StatusOr<std::shared_ptr<Channel>> ConnectForGood(const Address& address,
                                                         const ClientTlsOptions& tls);
+
+// The same, a channel for each of `loops` in their order. Its events come from that loop, so that
+// there is no hand-over between threads to what else the loop does. The loops must outlive the
+// channels and their calls. Do not wait for a call in one of the loops' threads.
+absl::StatusOr<std::vector<std::shared_ptr<Channel>>> ConnectInLoops(const Address& address,
+                                                                     const ClientTlsOptions& tls,
+                                                                     http2::LoopThreads& loops);
 
 }  // namespace cbt::rpc
 

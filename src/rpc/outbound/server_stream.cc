@@ -14,6 +14,7 @@ ServerStream::ServerStream(ServerCall& call, OpenStreams& registry, StreamSlot s
       registry_(registry),
       slot_(std::move(slot)),
       deadline_(call.deadline()),
+      loop_(call.loop()),
       telemetry_(telemetry),
       kind_(kind),
       on_request_(std::move(on_request)),

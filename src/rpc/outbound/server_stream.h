@@ -63,6 +63,8 @@ class ServerStream final : public CallHandler,
   // Stopped when the client has disconnected or the stream ends.
   std::stop_token stop_token() const { return stop_.get_token(); }
   std::optional<std::chrono::system_clock::time_point> deadline() const { return deadline_; }
+  // See ServerCall::loop().
+  size_t loop() const { return loop_; }
 
   // Takes effect after the message in flight, unless everything was sent.
   void End(absl::Status status) override;
@@ -94,6 +96,7 @@ class ServerStream final : public CallHandler,
   OpenStreams& registry_;
   const StreamSlot slot_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
+  const size_t loop_;
   const Telemetry telemetry_;
   StreamKind kind_;
   OnRequest on_request_;  // null after the call

@@ -4,6 +4,7 @@
 #include <new>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/executor.h"
@@ -17,6 +18,8 @@
 #include "rpc/relay/remote_provider.h"
 #include "rpc/server/service_host.h"
 #include "rpc/server/services.h"
+#include "rpc/transport/http2/loop_threads.h"
+#include "rpc/transport/http2/server.h"
 #include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
@@ -62,16 +65,19 @@ ServicePlan PlanOf(const RelayOptions& options) {
 
 class Relay::Impl {
  public:
-  Impl(const RelayOptions& options, std::shared_ptr<Channel> plugin)
-      : host_(options.stream, options.telemetry),
-        plan_{.channel = std::move(plugin),
-              .upstream = kCsiContract,
+  // `plugin`: a channel for each of `loops`.
+  Impl(const RelayOptions& options, std::unique_ptr<http2::LoopThreads> loops,
+       std::vector<std::shared_ptr<Channel>> plugin)
+      : loops_(std::move(loops)),
+        host_(options.stream, options.telemetry),
+        plugin_(std::move(plugin)),
+        plan_{.upstream = kCsiContract,
               .check_tuples = options.check_tuples,
               .message_bytes = options.stream.message_bytes,
               .pool = SlicePool::Create(options.stream.message_bytes, kIdleMessageMemory),
               .calls = calls_,
               .errors = PluginErrors(options.telemetry.log)},
-        pages_(MakeRemoteProvider(plan_.channel, Api::kCsi, plan_.errors, StallOf(options))),
+        pages_(MakeRemoteProvider(plugin_.front(), Api::kCsi, plan_.errors, StallOf(options))),
         executor_(options.stream.threads),
         services_(PlanOf(options), Feeds(), *pages_, host_.registry(), host_.small_calls(),
                   executor_),
@@ -86,7 +92,7 @@ class Relay::Impl {
 
   absl::Status Listen(const RelayOptions& options) {
     return host_.Listen(options.listen, options.tls, options.connection, options.stream.max_streams,
-                        services_.services());
+                        services_.services(), loops_.get());
   }
 
   ServiceHost& host() noexcept { return host_; }
@@ -97,16 +103,20 @@ class Relay::Impl {
                   std::shared_ptr<ServerStream> stream) {
       const std::stop_token stop = stream->stop_token();
       const auto deadline = stream->deadline();
-      auto feed = std::make_shared<RelayFeed>(plan_, contract, std::move(request),
+      Channel& plugin = *plugin_[stream->loop()];
+      auto feed = std::make_shared<RelayFeed>(plan_, plugin, contract, std::move(request),
                                               std::move(stream), stop, deadline);
       watch_.Add(feed);
       return feed;
     };
   }
 
+  const std::unique_ptr<http2::LoopThreads> loops_;  // of both sides
   ServiceHost host_;
+  // In the loop of its client's connection, a message is passed on without a hand-over.
+  const std::vector<std::shared_ptr<Channel>> plugin_;
   const RelayPlan plan_;
-  // Streams that have ended for their clients may still have a call on the channel.
+  // Streams that have ended for their clients may still have a call of the plugin.
   OpenCalls calls_;
   std::unique_ptr<SnapshotProvider> pages_;
   ThreadPool executor_;
@@ -120,9 +130,13 @@ absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options)
   if (!plugin.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("plugin: ", plugin.status().message()));
   }
-  absl::StatusOr<std::shared_ptr<Channel>> channel = ConnectForGood(*plugin, options.plugin_tls);
-  if (!channel.ok()) return channel.status();
-  auto impl = std::make_unique<Impl>(options, *std::move(channel));
+  absl::StatusOr<std::unique_ptr<http2::LoopThreads>> loops =
+      http2::LoopThreads::Create(http2::ServerLimits().loops);
+  if (!loops.ok()) return loops.status();
+  absl::StatusOr<std::vector<std::shared_ptr<Channel>>> channels =
+      ConnectInLoops(*plugin, options.plugin_tls, **loops);
+  if (!channels.ok()) return channels.status();
+  auto impl = std::make_unique<Impl>(options, *std::move(loops), *std::move(channels));
   if (absl::Status status = impl->Listen(options); !status.ok()) return status;
   return std::unique_ptr<Relay>(new Relay(std::move(impl)));
 } catch (const std::system_error&) {

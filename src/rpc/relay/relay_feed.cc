@@ -33,8 +33,9 @@ MetadataRequest UpstreamRequest(const AdmittedRequest& request) {
 
 }  // namespace
 
-RelayFeed::RelayFeed(const RelayPlan& plan, const Contract& downstream, AdmittedRequest request,
-                     std::shared_ptr<MessageSink> sink, std::stop_token stop, Deadline deadline)
+RelayFeed::RelayFeed(const RelayPlan& plan, Channel& plugin, const Contract& downstream,
+                     AdmittedRequest request, std::shared_ptr<MessageSink> sink,
+                     std::stop_token stop, Deadline deadline)
     : hold_(plan.calls),
       plan_(plan),
       downstream_(downstream),
@@ -44,7 +45,7 @@ RelayFeed::RelayFeed(const RelayPlan& plan, const Contract& downstream, Admitted
       stop_(std::move(stop)),
       // The plugin need not respect the starting offset or the limit: see Translate().
       checker_(0, 0),
-      call_(plan.channel->NewCall(deadline)) {}
+      call_(plugin.NewCall(deadline)) {}
 
 void RelayFeed::Begin() {
   begun_ = true;

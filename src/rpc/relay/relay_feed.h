@@ -32,23 +32,24 @@ namespace cbt::rpc {
 
 // Shared by all streams of a relay, and outlives them.
 struct RelayPlan {
-  std::shared_ptr<Channel> channel;  // to the plugin
   const Contract& upstream;
   bool check_tuples = true;
   size_t message_bytes = 0;  // of reencoded messages
   std::shared_ptr<SlicePool> pool;
-  OpenCalls& calls;  // on the channel
+  OpenCalls& calls;  // of the plugin
   PluginErrors errors = PluginErrors();
 };
 
-// Runs on the transport's threads of both connections.
+// Runs on the transport's threads of both connections, which should be the same one.
 class RelayFeed final : public OutboundFeed,
                         public ClientCallHandler,
                         public WatchedCall,
                         public std::enable_shared_from_this<RelayFeed> {
  public:
-  RelayFeed(const RelayPlan& plan, const Contract& downstream, AdmittedRequest request,
-            std::shared_ptr<MessageSink> sink, std::stop_token stop, Deadline deadline);
+  // `plugin` must outlive the plan's open calls.
+  RelayFeed(const RelayPlan& plan, Channel& plugin, const Contract& downstream,
+            AdmittedRequest request, std::shared_ptr<MessageSink> sink, std::stop_token stop,
+            Deadline deadline);
 
   void Resume() override;
   void Close() override;

@@ -67,13 +67,15 @@ Listener::Listener(const Options& options, std::unique_ptr<http2::ServerTls> tls
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Start(const Address& address,
                                                           const Options& options,
-                                                          const std::vector<Service*>& services) {
+                                                          const std::vector<Service*>& services,
+                                                          http2::LoopThreads* loops) {
   absl::StatusOr<std::unique_ptr<http2::ServerTls>> tls =
       http2::ServerTls::Create(options.tls, options.telemetry);
   if (!tls.ok()) return tls.status();
   std::unique_ptr<Listener> listener(new Listener(options, *std::move(tls)));
-  absl::StatusOr<std::unique_ptr<http2::Server>> server = http2::Server::Start(
-      address, LimitsOf(options), services, SslFrom(listener->tls_.get()), options.telemetry);
+  absl::StatusOr<std::unique_ptr<http2::Server>> server =
+      http2::Server::Start(address, LimitsOf(options), services, SslFrom(listener->tls_.get()),
+                           options.telemetry, loops);
   if (!server.ok()) return server.status();
   listener->server_ = *std::move(server);
   listener->thread_ = std::thread([raw = listener.get()] { raw->Look(); });

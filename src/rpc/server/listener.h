@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/rpc/options.h"
 #include "cbt/rpc/telemetry.h"
+#include "rpc/transport/http2/loop_threads.h"
 #include "rpc/transport/http2/server.h"
 #include "rpc/transport/http2/tls_context.h"
 #include "rpc/transport/listen_address.h"
@@ -36,14 +37,16 @@ class Listener {
     std::function<void(const http2::Server& server)> state = {};
   };
 
-  // Listens and serves `services`, which must live until Shutdown() has returned.
+  // Listens and serves `services`, which must live until Shutdown() has returned. `loops`: see
+  // http2::Server.
   // Errors: INVALID_ARGUMENT for unusable TLS options, FAILED_PRECONDITION if the address is in
   // use,
   //         UNAVAILABLE if listening fails, errors of reading a file. Throws std::system_error if
   //         no thread can be started.
   static absl::StatusOr<std::unique_ptr<Listener>> Start(const Address& address,
                                                          const Options& options,
-                                                         const std::vector<Service*>& services);
+                                                         const std::vector<Service*>& services,
+                                                         http2::LoopThreads* loops = nullptr);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;

@@ -90,7 +90,7 @@ void ServiceHost::ReportState(const http2::Server& server) const {
 
 absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& tls,
                                  const ConnectionOptions& connection, size_t max_streams,
-                                 const std::vector<Service*>& services) {
+                                 const std::vector<Service*>& services, http2::LoopThreads* loops) {
   const absl::StatusOr<Address> parsed = ParseAddress(address);
   if (!parsed.ok()) return parsed.status();
   std::vector<Service*> all = {&health_};
@@ -103,7 +103,7 @@ absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& t
                        .stall_timeout = stall_timeout_,
                        .telemetry = telemetry_,
                        .state = [this](const http2::Server& server) { ReportState(server); }},
-                      all);
+                      all, loops);
   if (!listener.ok()) return listener.status();
   listener_ = *std::move(listener);
   port_ = listener_->address().port;

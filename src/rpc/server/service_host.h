@@ -15,6 +15,7 @@
 #include "rpc/server/health_service.h"
 #include "rpc/server/listener.h"
 #include "rpc/server/small_calls.h"
+#include "rpc/transport/http2/loop_threads.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -33,10 +34,11 @@ class ServiceHost {
   OpenStreams& registry() noexcept { return registry_; }
   SmallCalls& small_calls() noexcept { return small_calls_; }
 
-  // Listens and serves `services`, which must live until Shutdown() has returned. Call once.
+  // Listens and serves `services`, which must live until Shutdown() has returned. `loops`: see
+  // http2::Server. Call once.
   absl::Status Listen(const std::string& address, const TlsOptions& tls,
                       const ConnectionOptions& connection, size_t max_streams,
-                      const std::vector<Service*>& services);
+                      const std::vector<Service*>& services, http2::LoopThreads* loops = nullptr);
 
   int port() const noexcept { return port_; }
   const std::string& address() const noexcept { return text_; }

@@ -3,6 +3,7 @@
 #define CBT_RPC_TRANSPORT_SERVER_CALL_H_
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -45,6 +46,10 @@ class ServerCall {
  public:
   // When the client stops waiting; empty: never.
   virtual std::optional<std::chrono::system_clock::time_point> deadline() const = 0;
+
+  // Which of the transport's loops the call's events come from: what else runs in it has no
+  // hand-over between threads. 0 for transports without numbered loops.
+  virtual size_t loop() const { return 0; }
 
   // Reads the next request message; ends with OnReadDone(). At most one read at a time.
   virtual void StartRead() noexcept = 0;

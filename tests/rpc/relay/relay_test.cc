@@ -347,15 +347,15 @@ class StoppingSink final : public rpc::MessageSink {
 // A relay's parts without the server.
 struct Upstream {
   explicit Upstream(const std::string& plugin)
-      : plan{.channel = test::ValueOf(rpc::ConnectForGood(*rpc::ParseAddress(plugin), {})),
-             .upstream = rpc::kCsiContract,
+      : channel(test::ValueOf(rpc::ConnectForGood(*rpc::ParseAddress(plugin), {}))),
+        plan{.upstream = rpc::kCsiContract,
              .message_bytes = 4096,
              .pool = rpc::SlicePool::Create(4096, 4096),
              .calls = *calls} {}
 
   // Opens a stream; the feed keeps itself alive.
   std::weak_ptr<rpc::RelayFeed> Open(const std::shared_ptr<rpc::MessageSink>& sink) const {
-    auto feed = std::make_shared<rpc::RelayFeed>(plan, rpc::kCsiContract,
+    auto feed = std::make_shared<rpc::RelayFeed>(plan, *channel, rpc::kCsiContract,
                                                  rpc::AdmittedRequest{.target_snapshot_id = "b"},
                                                  sink, std::stop_token(), std::nullopt);
     std::weak_ptr<rpc::RelayFeed> left = feed;
@@ -364,6 +364,7 @@ struct Upstream {
   }
 
   std::unique_ptr<rpc::OpenCalls> calls = std::make_unique<rpc::OpenCalls>();
+  std::shared_ptr<rpc::Channel> channel;
   const rpc::RelayPlan plan;
 };
 

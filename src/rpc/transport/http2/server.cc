@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <new>
+#include <span>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +13,7 @@
 
 namespace cbt::rpc::http2 {
 
-// Destroyed from the bottom up: loops before the services that they run.
+// Destroyed from the bottom up: the services outlive the loops.
 struct ServerParts {
   // Runs in the first worker's loop.
   void StopListening() noexcept {
@@ -35,14 +35,16 @@ struct ServerParts {
   Address address;
   ServerShared shared;
   std::unique_ptr<SocketFile> socket_file;
-  std::vector<std::unique_ptr<ServerWorker>> workers;
+  std::unique_ptr<LoopThreads> own_loops;
+  LoopThreads* loops = nullptr;
+  std::vector<std::unique_ptr<ServerWorker>> workers;  // one per loop
   std::vector<std::unique_ptr<Acceptor>> acceptors;
   size_t next_worker = 0;
-  size_t running = 0;
   MemberTask<ServerParts, &ServerParts::StopListening> stop_listening{*this};
   std::mutex mutex;
   std::condition_variable stopped;
   bool listening = false;
+  bool stopping = false;
 };
 
 namespace {
@@ -78,12 +80,14 @@ absl::Status Prepare(ServerParts& parts, const std::vector<Service*>& services) 
       parts.shared.methods.emplace(method.path, &method);
     }
   }
-  const size_t processors = std::max(1U, std::thread::hardware_concurrency());
-  const size_t loops = std::clamp<size_t>(parts.shared.limits.loops, 1, processors);
-  while (parts.workers.size() < loops) {
-    auto loop = EventLoop::Create();
-    if (!loop.ok()) return loop.status();
-    parts.workers.push_back(std::make_unique<ServerWorker>(parts.shared, *std::move(loop)));
+  if (parts.loops == nullptr) {
+    auto loops = LoopThreads::Create(parts.shared.limits.loops);
+    if (!loops.ok()) return loops.status();
+    parts.own_loops = *std::move(loops);
+    parts.loops = parts.own_loops.get();
+  }
+  for (size_t i = 0; i < parts.loops->size(); ++i) {
+    parts.workers.push_back(std::make_unique<ServerWorker>(parts.shared, parts.loops->loop(i), i));
   }
   return Listen(parts);
 }
@@ -93,8 +97,8 @@ absl::Status Prepare(ServerParts& parts, const std::vector<Service*>& services) 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Address& address,
                                                       const ServerLimits& limits,
                                                       const std::vector<Service*>& services,
-                                                      NewServerSsl ssl,
-                                                      const Telemetry& telemetry) {
+                                                      NewServerSsl ssl, const Telemetry& telemetry,
+                                                      LoopThreads* loops) {
   // Room for a message, its prefix, and the start of the next one.
   constexpr uint32_t kWindowBeside = 1024;
   try {
@@ -106,14 +110,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Address& address,
     parts->shared.limits.connection.stream_window_bytes = limits.request_bytes + kWindowBeside;
     parts->shared.ssl = std::move(ssl);
     parts->shared.telemetry = telemetry;
+    parts->loops = loops;
     if (absl::Status status = Prepare(*parts, services); !status.ok()) return status;
     // From here on its destructor stops what runs.
     std::unique_ptr<Server> server(new Server(std::move(parts)));
-    ServerParts& running = *server->parts_;
-    for (const auto& worker : running.workers) {
-      worker->Run();
-      ++running.running;
-    }
+    server->parts_->loops->Run();
     return server;
   } catch (const std::bad_alloc&) {
     return absl::Status(absl::StatusCode::kResourceExhausted, "");
@@ -143,16 +144,17 @@ void Server::CloseConnections() noexcept {
 void Server::Shutdown(std::chrono::milliseconds grace) noexcept {
   ServerParts& parts = *parts_;
   const auto deadline = EventLoop::Clock::now() + grace;
-  if (parts.running > 0) {
+  // The first ones, if starting the threads has failed.
+  const std::span running = std::span(parts.workers).first(parts.loops->running());
+  if (!running.empty()) {
     // No connection is accepted after this has run, so none follows the workers' drain.
-    parts.workers.front()->loop().Post(parts.stop_listening);
     std::unique_lock lock(parts.mutex);
+    if (!std::exchange(parts.stopping, true)) running.front()->loop().Post(parts.stop_listening);
     parts.stopped.wait(lock, [&parts] { return !parts.listening; });
   }
-  for (const auto& worker : parts.workers) worker->Drain(deadline);
-  // One of several callers joins the threads; the others wait for it.
+  for (const auto& worker : running) worker->Drain(deadline);
   const std::lock_guard lock(shutdown_mutex_);
-  for (const auto& worker : parts.workers) worker->Join();
+  for (const auto& worker : running) worker->Await();
   parts.acceptors.clear();
   parts.socket_file.reset();
 }

@@ -16,6 +16,7 @@
 #include "cbt/rpc/telemetry.h"
 #include "cbt/units.h"
 #include "rpc/transport/http2/connection.h"
+#include "rpc/transport/http2/loop_threads.h"
 #include "rpc/transport/http2/socket_stream.h"
 #include "rpc/transport/listen_address.h"
 #include "rpc/transport/server_call.h"
@@ -24,7 +25,7 @@
 namespace cbt::rpc::http2 {
 
 struct ServerLimits {
-  // Threads; at most one per processor.
+  // Threads, unless they are given; at most one per processor.
   size_t loops = 2;
   // Concurrent connections; further ones are closed at once.
   size_t connections = 10'000;
@@ -45,19 +46,19 @@ struct ServerLimits {
 using NewServerSsl = std::function<absl::StatusOr<OwnedSsl>()>;
 
 struct ServerParts;
-class ServerWorker;
 
 // Serves from Start() on. Thread safe.
 class Server {
  public:
-  // `services` outlive the server and have distinct paths. Errors: INVALID_ARGUMENT and
-  // FAILED_PRECONDITION as for SocketFile and ProbeTcpAddress(),
-  //        UNAVAILABLE if the system refuses, RESOURCE_EXHAUSTED without memory.
+  // `services` outlive the server and have distinct paths. `loops`, if not null, outlive it too;
+  // the server starts their threads. Errors: INVALID_ARGUMENT and FAILED_PRECONDITION as for
+  // SocketFile and ProbeTcpAddress(), UNAVAILABLE if the system refuses, RESOURCE_EXHAUSTED without
+  // memory.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const Address& address,
                                                        const ServerLimits& limits,
                                                        const std::vector<Service*>& services,
-                                                       NewServerSsl ssl,
-                                                       const Telemetry& telemetry);
+                                                       NewServerSsl ssl, const Telemetry& telemetry,
+                                                       LoopThreads* loops = nullptr);
 
   // Shutdown() without grace.
   ~Server();
@@ -80,7 +81,7 @@ class Server {
 
   // Accepts nothing more, waits for open calls, cancels those still open after `grace`, and closes
   // the connections. Returns once every handler has had its OnDone(). A concurrent call may shorten
-  // the grace. Not from the server's threads.
+  // the grace. Not from the server's threads, which go on if they were given.
   void Shutdown(std::chrono::milliseconds grace) noexcept;
 
  private:

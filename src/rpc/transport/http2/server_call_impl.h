@@ -50,6 +50,7 @@ class CallImpl final : public Stream, public ServerCall, private Task {
   std::optional<std::chrono::system_clock::time_point> deadline() const override {
     return deadline_;
   }
+  size_t loop() const override { return worker_.number(); }
   void StartRead() noexcept override;
   void AddInitialMetadata(std::string_view key, std::string_view value) override;
   void AddTrailingMetadata(std::string_view key, std::string_view value) override;

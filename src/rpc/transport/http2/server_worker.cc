@@ -49,48 +49,48 @@ std::optional<ServerEvent> EventOf(EndCause cause) noexcept {
 
 }  // namespace
 
-ServerWorker::ServerWorker(ServerShared& shared, std::unique_ptr<EventLoop> loop)
-    : shared_(shared), loop_(std::move(loop)), chunks_(shared.memory) {}
-
-ServerWorker::~ServerWorker() {
-  loop_->Cancel(work_);
-  loop_->Cancel(timer_);
+ServerWorker::ServerWorker(ServerShared& shared, EventLoop& loop, size_t number)
+    : shared_(shared), loop_(loop), number_(number), chunks_(shared.memory) {
+  loop_.Schedule(timer_, EventLoop::Clock::now() + kLook);
 }
 
-void ServerWorker::Run() {
-  loop_->Schedule(timer_, EventLoop::Clock::now() + kLook);
-  thread_ = std::thread([this] { loop_->Run(); });
+ServerWorker::~ServerWorker() {
+  if (drained_) return;
+  loop_.Cancel(work_);
+  loop_.Cancel(end_);
+  loop_.Cancel(timer_);
+}
+
+// Posted under the mutex: once drained_ is set, the loop may outlive the worker.
+template <typename Note>
+void ServerWorker::Ask(const Note& note) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (drained_) return;
+  note();
+  loop_.Post(work_);
 }
 
 void ServerWorker::Give(OwnedDescriptor connection) noexcept {
-  try {
-    const std::lock_guard lock(mutex_);
-    given_.push_back(std::move(connection));
-  } catch (const std::bad_alloc&) {
-    --shared_.connections;
-    return;
-  }
-  loop_->Post(work_);
+  Ask([&] {
+    try {
+      given_.push_back(std::move(connection));
+    } catch (const std::bad_alloc&) {
+      --shared_.connections;
+    }
+  });
 }
 
 void ServerWorker::CloseConnections() noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    close_all_ = true;
-  }
-  loop_->Post(work_);
+  Ask([&] { close_all_ = true; });
 }
 
 void ServerWorker::Drain(EventLoop::Clock::time_point deadline) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    drain_by_ = drain_by_.has_value() ? std::min(*drain_by_, deadline) : deadline;
-  }
-  loop_->Post(work_);
+  Ask([&] { drain_by_ = drain_by_.has_value() ? std::min(*drain_by_, deadline) : deadline; });
 }
 
-void ServerWorker::Join() noexcept {
-  if (thread_.joinable()) thread_.join();
+void ServerWorker::Await() noexcept {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return drained_; });
 }
 
 // Handles requests of other threads.
@@ -146,7 +146,7 @@ void ServerWorker::Accept(OwnedDescriptor descriptor) {
     static thread_local std::minstd_rand random{std::random_device{}()};
     settings.max_age = settings.max_age * (900 + static_cast<int>(random() % 201)) / 1000;
   }
-  auto made = Connection::Create(*loop_, chunks_, *std::move(socket), settings, *this);
+  auto made = Connection::Create(loop_, chunks_, *std::move(socket), settings, *this);
   if (!made.ok()) return refuse();
   Connection* const connection = made->get();
   connections_.emplace(connection, *std::move(made));
@@ -203,13 +203,23 @@ void ServerWorker::CheckDrain() noexcept {
       connection->Close(absl::Status(absl::StatusCode::kUnavailable, "shutdown"));
     }
   }
-  if (connections_.empty() && first_call_ == nullptr) loop_->Stop();
+  if (connections_.empty() && first_call_ == nullptr) loop_.Defer(end_);
+}
+
+// Later than what found the last one gone, which still uses the worker.
+void ServerWorker::EndDrain() noexcept {
+  loop_.Cancel(timer_);
+  const std::lock_guard lock(mutex_);
+  drained_ = true;
+  loop_.Cancel(work_);
+  // Under the lock: the waiting thread destroys the worker.
+  changed_.notify_all();
 }
 
 void ServerWorker::OnTime() noexcept {
   if (shared_.OverMemory()) EndLargest();
   CheckDrain();
-  loop_->Schedule(timer_, EventLoop::Clock::now() + kLook);
+  loop_.Schedule(timer_, EventLoop::Clock::now() + kLook);
 }
 
 // One per check, in each loop.

@@ -1,4 +1,4 @@
-// One of a server's threads: its loop, its connections and their calls.
+// A server's part in one loop: its connections and their calls.
 #ifndef CBT_RPC_TRANSPORT_HTTP2_SERVER_WORKER_H_
 #define CBT_RPC_TRANSPORT_HTTP2_SERVER_WORKER_H_
 
@@ -12,7 +12,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -43,15 +42,12 @@ struct ServerShared {
 
 class ServerWorker final : private ConnectionListener {
  public:
-  // Throws std::bad_alloc. The thread starts with Run().
-  ServerWorker(ServerShared& shared, std::unique_ptr<EventLoop> loop);
-  // Call after Join().
+  // No thread may run `loop` yet; `number` is what calls say of it.
+  ServerWorker(ServerShared& shared, EventLoop& loop, size_t number);
+  // No thread runs the loop, or Await() has returned.
   ~ServerWorker() override;
   ServerWorker(const ServerWorker&) = delete;
   ServerWorker& operator=(const ServerWorker&) = delete;
-
-  // Starts the thread. Throws std::system_error.
-  void Run();
 
   // From any thread: adds a connection, counted in `connections`. Refuses it without memory.
   void Give(OwnedDescriptor connection) noexcept;
@@ -59,10 +55,12 @@ class ServerWorker final : private ConnectionListener {
 
   // From any thread: starts to drain; call again to shorten the grace period.
   void Drain(EventLoop::Clock::time_point deadline) noexcept;
-  // Waits for the end of the last call and connection, and of the thread.
-  void Join() noexcept;
+  // Call after Drain(), while a thread runs the loop: waits for the end of the last call and
+  // connection. Nothing in the loop refers to the worker after that.
+  void Await() noexcept;
 
-  EventLoop& loop() noexcept { return *loop_; }
+  EventLoop& loop() noexcept { return loop_; }
+  size_t number() const noexcept { return number_; }
   ServerShared& shared() noexcept { return shared_; }
   // For calls.
   void Add(CallImpl& call) noexcept;
@@ -73,12 +71,17 @@ class ServerWorker final : private ConnectionListener {
   void OnClosed(Connection& connection, const absl::Status& reason) noexcept override;
   void Work() noexcept;
   void Accept(OwnedDescriptor descriptor);
+  // Wakes the loop, unless the drain is over.
+  template <typename Note>
+  void Ask(const Note& note) noexcept;
   void CheckDrain() noexcept;
+  void EndDrain() noexcept;
   void OnTime() noexcept;
   void EndLargest() noexcept;
 
   ServerShared& shared_;
-  const std::unique_ptr<EventLoop> loop_;
+  EventLoop& loop_;
+  const size_t number_;
   ReadChunks chunks_;
   std::map<Connection*, std::unique_ptr<Connection>> connections_;
   CallImpl* first_call_ = nullptr;
@@ -87,12 +90,14 @@ class ServerWorker final : private ConnectionListener {
   std::vector<OwnedDescriptor> given_;
   bool close_all_ = false;
   std::optional<EventLoop::Clock::time_point> drain_by_;
+  bool drained_ = false;
+  std::condition_variable changed_;
 
   bool draining_ = false;
   bool cancelled_ = false;
   MemberTask<ServerWorker, &ServerWorker::Work> work_{*this};
+  MemberTask<ServerWorker, &ServerWorker::EndDrain> end_{*this};
   MemberTimer<ServerWorker, &ServerWorker::OnTime> timer_{*this};
-  std::thread thread_;
 };
 
 }  // namespace cbt::rpc::http2
