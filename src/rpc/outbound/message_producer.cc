@@ -124,19 +124,18 @@ Metadata MessageProducer::Trailing() const {
 // Fetches the next batch. Skips the tuples before the starting offset, which a cursor that rounds
 // down may return.
 absl::StatusOr<Step> MessageProducer::Fill() {
-  if (batch_.capacity() < ExtentBatch::kDefaultCapacity) batch_ = ExtentBatch();  // see Rest()
+  if (batch_.capacity() < ExtentBatch::kDefaultCapacity) batch_ = ExtentBatch();
   absl::StatusOr<Step> step = cursor_->Next(batch_);
   taken_ = CountTuplesBefore(batch_.offsets(), batch_.lengths(), request_.starting_offset);
   return step;
 }
 
 void MessageProducer::Rest() noexcept {
-  const size_t left = batch_.size() - taken_;
-  if (batch_.capacity() < ExtentBatch::kDefaultCapacity || left > batch_.capacity() / 4 * 3) return;
+  if (batch_.capacity() < ExtentBatch::kDefaultCapacity) return;  // done before
   try {
-    ExtentBatch rest(std::max<size_t>(left, 1));
-    for (size_t i = taken_; i < batch_.size(); ++i) rest.push_back(batch_[i]);
-    batch_ = std::move(rest);
+    ExtentBatch smallest(1);
+    rest_.Pack(batch_, taken_);
+    batch_ = std::move(smallest);
     taken_ = 0;
   } catch (const std::bad_alloc&) {
     return;  // it stays as it is
@@ -161,6 +160,10 @@ absl::StatusOr<MessageProducer::Outcome> MessageProducer::Run(
     failure_ = Open(stop, sink);
     if (!failure_.ok()) return failure_;
   }
+  if (!rest_.empty()) {
+    batch_ = ExtentBatch();
+    rest_.UnpackTo(batch_);
+  }
   for (;;) {
     if (taken_ < batch_.size()) {
       if (builder_->tuples() == 0) first_tuple_at_ = Clock::now();
@@ -170,6 +173,8 @@ absl::StatusOr<MessageProducer::Outcome> MessageProducer::Run(
       taken_ += done;
       if (builder_->full()) {
         message = TakeMessage();
+        // A client that reads nothing gets no second one: the next stream takes the batch's memory.
+        if (messages_ == 1) Rest();
         return Outcome::kMessage;
       }
       continue;

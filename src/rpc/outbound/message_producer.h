@@ -20,6 +20,7 @@
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
 #include "rpc/outbound/outbound_feed.h"
+#include "rpc/outbound/packed_extents.h"
 #include "rpc/transport/message_builder.h"
 
 namespace cbt::rpc {
@@ -67,7 +68,7 @@ class MessageProducer {
   absl::StatusOr<Outcome> Run(const std::stop_token& stop, Clock::time_point yield_at,
                               MessageSink& sink, std::optional<OutMessage>& message);
 
-  // Releases the memory of the batch, but for the tuples in it. For a stream whose client takes
+  // Releases the memory of the batch and packs the tuples in it. For a stream whose client takes
   // nothing for a while.
   void Rest() noexcept;
 
@@ -95,9 +96,10 @@ class MessageProducer {
   std::optional<MessageBuilder> builder_;
   StreamDigest digest_;
   uint64_t digest_sent_ = 0;  // bytes in digest_ when the last message was taken
-  ExtentBatch batch_;
-  size_t taken_ = 0;       // tuples of batch_ that are done
-  bool complete_ = false;  // the cursor is complete
+  ExtentBatch batch_{1};      // small while it is not needed
+  size_t taken_ = 0;          // tuples of batch_ that are done
+  PackedExtents rest_;        // of batch_, after Rest()
+  bool complete_ = false;     // the cursor is complete
   bool never_blocks_ = false;
   uint64_t messages_ = 0;
   Clock::time_point first_tuple_at_;

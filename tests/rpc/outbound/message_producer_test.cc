@@ -3,14 +3,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cbt/batch.h"
+#include "cbt/extent.h"
 #include "cbt/units.h"
+#include "rpc/outbound/packed_extents.h"
 #include "rpc/support/providers.h"
 #include "rpc/transport/slice_pool.h"
 #include "support/status.h"
@@ -64,6 +71,37 @@ TEST(MessageProducer, ClientsThatWaitGetTheSameMessages) {
       const std::vector<std::string> messages = Messages(max_results, offset, false);
       EXPECT_GE(messages.size(), (5'000 - offset / kBlock / 2) / max_results);
       EXPECT_TRUE(Messages(max_results, offset, true) == messages) << max_results << " " << offset;
+    }
+  }
+}
+
+std::vector<Extent> PackedAndBack(const std::vector<Extent>& extents, size_t from) {
+  ExtentBatch batch(std::max<size_t>(extents.size(), 1));
+  for (const Extent extent : extents) batch.push_back(extent);
+  PackedExtents packed;
+  packed.Pack(batch, from);
+  EXPECT_EQ(packed.empty(), from == extents.size());
+  batch.clear();
+  packed.UnpackTo(batch);
+  EXPECT_TRUE(packed.empty());
+  std::vector<Extent> back;
+  for (size_t i = 0; i < batch.size(); ++i) back.push_back(batch[i]);
+  return back;
+}
+
+TEST(PackedExtents, ComeBackAsTheyWere) {
+  constexpr uint64_t kLast = std::numeric_limits<uint64_t>::max();
+  EXPECT_EQ(PackedAndBack({}, 0), std::vector<Extent>());
+  for (const uint64_t a :
+       {uint64_t{0}, uint64_t{1}, uint64_t{127}, uint64_t{128}, kLast / 2, kLast}) {
+    for (const uint64_t b :
+         {uint64_t{0}, uint64_t{1}, uint64_t{127}, uint64_t{128}, kLast / 2, kLast}) {
+      const std::vector<Extent> extents = {{a, b}, {b, a}, {b, 4096}, {a, a}};
+      for (size_t from = 0; from <= extents.size(); ++from) {
+        EXPECT_EQ(
+            PackedAndBack(extents, from),
+            std::vector<Extent>(extents.begin() + static_cast<ptrdiff_t>(from), extents.end()));
+      }
     }
   }
 }
