@@ -7,7 +7,8 @@
 Works in a copy of the tree under build/mutation; your copy stays untouched. Each mutant changes one
 place: a comparison is flipped or off by one, a bound, a carry or a tail is dropped, operators are
 swapped, a statement is removed. A mutant counts if it compiles. It is caught if a test fails,
-crashes, or takes four times its usual processor time. Exit status 1 if fewer than --target percent
+crashes, or takes four times its usual processor time. What passes all tests meets them once more
+under the address and undefined-behaviour sanitizers, as in the gate. Exit status 1 if fewer than --target percent
 are caught. Survivors that cannot change any answer are listed with the reason in equivalent.txt;
 --check verifies that these are still mutants of the code, and builds nothing. --go-on reuses the
 verdicts from the output of an interrupted run.
@@ -43,6 +44,9 @@ NOT_NOTICED = "NOT NOTICED"
 
 # No test sleeps that long.
 WAITING_SECONDS = 60
+
+# Processor time of all tests under the sanitizers.
+CHECKED_SECONDS = 900
 
 # (kind, pattern, replacement). In this code binary operators have blanks around them, templates do
 # not.
@@ -145,19 +149,23 @@ def near_tests(source, name):
 
 class Tree:
     def __init__(self, folder):
-        self.folder = folder
         self.limits = {}  # seconds, by filter
         self.build_folder = folder / "build"
-        source = copy_tree(folder / "source")
-        self.source = source
-        demand(["cmake", "-S", source, "-B", self.build_folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+        self.checked_folder = folder / "checked"
+        self.source = copy_tree(folder / "source")
+        self.configure(self.build_folder)
+        # The tests' own code is not what is tested.
+        self.configure(self.checked_folder, "-DCBT_SANITIZE=address,undefined", "-DCBT_SANITIZE_TESTS=OFF")
+
+    def configure(self, build_folder, *options):
+        demand(["cmake", "-S", self.source, "-B", build_folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                 "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCBT_BUILD_BENCH=OFF", "-DCBT_INSTALL=OFF",
                 # a mutant compiles one file again
-                "-DCBT_UNITY=OFF"])
+                "-DCBT_UNITY=OFF", *options])
 
-    def build(self, programs=("cbt_mutation_judge",)):
-        return subprocess.run(["cmake", "--build", self.build_folder, "--target", *programs], stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL).returncode == 0
+    def build(self, programs=("cbt_mutation_judge",), checked=False):
+        return subprocess.run(["cmake", "--build", self.checked_folder if checked else self.build_folder, "--target", *programs],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
     def runs(self, name):
         """(program, filter) of what runs for the file `name`: first its own folder's tests, which
@@ -189,11 +197,18 @@ class Tree:
                 return failed
         return None
 
-    def run(self, program, tests, seconds):
+    def check(self):
+        """As judge(), under the sanitizers: an access past a container, for example."""
+        if not self.build(checked=True):
+            sys.exit("mutate: the tree does not build with sanitizers")
+        return self.run("cbt_mutation_judge", f"-{SLOW}", CHECKED_SECONDS, self.checked_folder)
+
+    def run(self, program, tests, seconds, build_folder=None):
         def limit():
             resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
 
-        command = [self.build_folder / "tests" / program, f"--gtest_filter={tests}", "--gtest_fail_fast", "--gtest_brief=1"]
+        command = [(build_folder or self.build_folder) / "tests" / program, f"--gtest_filter={tests}", "--gtest_fail_fast",
+                   "--gtest_brief=1"]
         with tempfile.TemporaryFile() as output:
             judge = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, preexec_fn=limit,
                                      env={"RC_PARAMS": "max_success=30 seed=1", "PATH": "/usr/bin:/bin"})
@@ -232,8 +247,10 @@ def main():
 
     tree = Tree(ROOT / "build" / "mutation")
     print("building the tests", flush=True)
-    if not tree.build(("cbt_mutation_judge", *FAULT_PROGRAMS)):
+    if not tree.build(("cbt_mutation_judge", *FAULT_PROGRAMS)) or not tree.build(checked=True):
         sys.exit("mutate: the tree does not build")
+    if (failed := tree.run("cbt_mutation_judge", f"-{SLOW}", CHECKED_SECONDS, tree.checked_folder)) is not None:
+        sys.exit(f"mutate: {failed} fails under the sanitizers without any mutant")
     for folder in sorted({name.rpartition("/")[0] for _, name, *_ in all_mutants(tree.source, arguments.only)}):
         tree.measure(tree.runs(f"{folder}/x"))
 
@@ -266,7 +283,7 @@ def main():
                 path.write_text("\n".join(lines))
                 if not tree.build():
                     continue
-                judged = tree.judge(tree.runs(name))
+                judged = tree.judge(tree.runs(name)) or tree.check()
             finally:
                 path.write_text(original)
         if judged is None and is_listed:
