@@ -29,7 +29,8 @@ absl::StatusOr<std::vector<std::shared_ptr<Channel>>> ConnectInLoops(const Addre
   std::vector<std::shared_ptr<Channel>> channels(loops.size());
   for (size_t i = 0; i < loops.size(); ++i) {
     // It does not own the threads: the last channel ends in one of them.
-    auto loop = std::make_shared<const http2::ClientLoop>(&loops.loop(i), &loops.chunks(i));
+    auto loop = std::make_shared<const http2::ClientLoop>(
+        http2::ClientLoop{&loops.loop(i), &loops.chunks(i)});
     auto channel = http2::MakeChannel(address, tls, {}, std::move(loop));
     if (!channel.ok()) return channel.status();
     channels[i] = *std::move(channel);
