@@ -480,7 +480,8 @@ void ReadInBatchesThatChange(uint64_t step_blocks) {
 }
 
 TEST(ParallelCursorTest, BatchesMayChangeTheirSizeAtAnyTime) {
-  for (const uint64_t step_blocks : {2, 64}) ReadInBatchesThatChange(step_blocks);
+  for (const uint64_t step_blocks : {uint64_t{2}, uint64_t{64}})
+    ReadInBatchesThatChange(step_blocks);
 }
 
 TEST(ParallelCursorTest, CanBeDestroyedAtAnyTime) {
