@@ -290,6 +290,19 @@ RC_GTEST_PROP(BitmapCountsProperty, MatchBitByBitInEveryRange, ()) {
                                 {.capacity = capacity, .granularity = granularity}, 0)));
 }
 
+// Whole words are read in place or copied 1024 at a time, what is left of the last one is copied.
+TEST(BitmapCountsTest, ARunAcrossReadsIsOne) {
+  constexpr uint64_t kBits = 3000 * 64 + 13;
+  const std::vector<uint8_t> bytes((kBits + 3 + 7) / 8, 0xFF);
+  for (const uint64_t first : {0u, 3u, 8u}) {
+    const uint64_t bits = kBits - first;
+    const BitmapView view = ValueOf(BitmapView::Create(bytes, first, bits));
+    EXPECT_EQ(CountBlocks(view, 0, bits), (BitmapCounts{bits, 1})) << first;
+    EXPECT_EQ(CountBlocks(view, view, BitmapOp::kAnd, 5, bits), (BitmapCounts{bits - 5, 1}))
+        << first;
+  }
+}
+
 // So that a consumer can report progress, or stop, however little has changed.
 TEST(BitmapCursorTest, ACallScansAPartOfAQuietBitmap) {
   const std::vector<uint8_t> bytes(20 << 20);

@@ -45,6 +45,11 @@ TEST(MemoryCursorTest, RefusesWhatItCannotCompare) {
     EXPECT_FALSE(MakeMemoryDeltaCursor(bytes, bytes, options).ok());
     EXPECT_FALSE(MakeMemoryAllocationCursor(bytes, options).ok());
   }
+  for (const uint64_t block_size : {kMinMemoryBlockSize, kMaxMemoryBlockSize}) {
+    options.block_size = block_size;
+    EXPECT_OK(MakeMemoryDeltaCursor(bytes, bytes, options));
+    EXPECT_OK(MakeMemoryAllocationCursor(bytes, options));
+  }
 }
 
 TEST(MemoryCursorTest, E8NothingHasNoExtents) {
@@ -97,15 +102,50 @@ TEST(MemoryCursorTest, PiecesHoldTheSameBlocksInBatchesOfAnySize) {
   }
 }
 
-TEST(MemoryCursor, WithoutAnExecutorOneThreadDoesTheWork) {
-  const std::vector<uint8_t> base(64 * 1024, 0);
-  std::vector<uint8_t> target = base;
-  target[5000] = 1;
-  MemoryOptions options;
-  options.block_size = 4096;
-  options.parallel = 4;
-  const auto cursor = ValueOf(MakeMemoryDeltaCursor(base, target, options));
-  EXPECT_EQ(ValueOf(test::Drain(*cursor, 16)), (Ranges{{4096, 4096}}));
+// Parts have 4 MiB or 64 blocks, whichever is more.
+class LargeMemoryTest : public testing::Test {
+ protected:
+  LargeMemoryTest() {
+    for (uint64_t at = 77; at < base_.size(); at += at % 3 == 0 ? 5 : 400'123) {
+      target_[at] = 1;
+      changed_.push_back(at);
+    }
+  }
+
+  Ranges Expected(uint64_t block_size) const {
+    Ranges extents;
+    for (const uint64_t at : changed_) {
+      const uint64_t begin = at / block_size * block_size;
+      const uint64_t end = std::min<uint64_t>(begin + block_size, base_.size());
+      if (!extents.empty() && extents.back().first + extents.back().second >= begin) {
+        extents.back().second = end - extents.back().first;
+      } else {
+        extents.emplace_back(begin, end - begin);
+      }
+    }
+    return extents;
+  }
+
+  const std::vector<uint8_t> base_ = std::vector<uint8_t>(41'943'040 + 999);
+  std::vector<uint8_t> target_ = base_;
+  std::vector<uint64_t> changed_;
+};
+
+TEST_F(LargeMemoryTest, PartsOfSeveralThreadsMakeOneStream) {
+  ThreadPool pool(2);
+  for (const uint64_t block_size : {uint64_t{4096}, uint64_t{65'536}, kMiB}) {
+    const MemoryOptions options{.block_size = block_size, .executor = &pool, .parallel = 2};
+    const auto cursor = ValueOf(MakeMemoryDeltaCursor(base_, target_, options));
+    EXPECT_EQ(ValueOf(test::Drain(*cursor, 16)), Expected(block_size)) << block_size;
+    const auto allocated = ValueOf(MakeMemoryAllocationCursor(target_, options));
+    EXPECT_EQ(ValueOf(test::Drain(*allocated, 1024)), Expected(block_size)) << block_size;
+  }
+}
+
+TEST_F(LargeMemoryTest, WithoutAnExecutorOneThreadDoesTheWork) {
+  const auto cursor =
+      ValueOf(MakeMemoryDeltaCursor(base_, target_, {.block_size = 4096, .parallel = 4}));
+  EXPECT_EQ(ValueOf(test::Drain(*cursor, 16)), Expected(4096));
 }
 
 RC_GTEST_PROP(MemoryCursorProperty, MatchesByteByByteFromEveryOffset, ()) {

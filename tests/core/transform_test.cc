@@ -188,6 +188,36 @@ TEST(TransformTest, E14ErrorOfTheInputIsTheErrorOfEveryTransform) {
   EXPECT_OK(test::Drain(*window));
 }
 
+// Each call returns one extent, and covers up to where the next one begins.
+class OneByOneCursor final : public ExtentCursor {
+ public:
+  explicit OneByOneCursor(std::vector<Extent> extents)
+      : ExtentCursor({.capacity = 1000, .granularity = 1}), extents_(std::move(extents)) {}
+
+ private:
+  absl::Status DoSeek(uint64_t offset) override {
+    next_ = 0;
+    while (next_ < extents_.size() && extents_[next_].end() <= offset) ++next_;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    if (next_ < extents_.size()) batch.push_back(extents_[next_++]);
+    return next_ < extents_.size() ? extents_[next_].offset : capacity();
+  }
+  const std::vector<Extent> extents_;
+  size_t next_ = 0;
+};
+
+TEST(TransformTest, AGapOfTheGreatestSizeIsBridgedBetweenBatchesToo) {
+  for (const uint64_t gap : {0u, 1u, 4u, 5u}) {
+    const auto cursor = ValueOf(
+        Coalesce(std::make_unique<OneByOneCursor>(std::vector<Extent>{{10, 10}, {24, 6}}), gap));
+    EXPECT_EQ(ValueOf(test::Drain(*cursor)),
+              gap < 4 ? (Ranges{{10, 10}, {24, 6}}) : (Ranges{{10, 20}}))
+        << gap;
+  }
+}
+
 ByteSet Clustered(size_t count, uint64_t unit, std::mt19937_64& random) {
   ByteSet set(count);
   bool value = false;

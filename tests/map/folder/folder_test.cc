@@ -1,4 +1,4 @@
-// Claims of folders in file systems that can't lock folders, as NFS.
+// Folders, and claims of those in file systems that can't lock folders, as NFS.
 #include "map/folder/folder.h"
 
 #include <fcntl.h>
@@ -50,6 +50,38 @@ class Refusal {
   Refusal(const Refusal&) = delete;
   Refusal& operator=(const Refusal&) = delete;
 };
+
+// Files can be opened, made and removed in it, but not listed.
+TEST(FolderTest, ThatMayNotBeReadCanBeUsed) {
+  const test::TempDir dir;
+  ASSERT_EQ(::chmod(dir.path().c_str(), 0333), 0);
+  // The permissions of the superuser's files hold for others only.
+  const uid_t user = ::geteuid();
+  if (user == 0) {
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
+  absl::StatusOr<Folder> folder = Folder::Open(dir.path());
+  if (folder.ok()) {
+    EXPECT_EQ(::mknodat(folder->descriptor(), "file", S_IFREG | 0600, 0), 0);
+    errno = EIO;
+    EXPECT_TRUE(folder->Remove("file"));
+    EXPECT_EQ(::faccessat(folder->descriptor(), "file", F_OK, 0), -1);
+  }
+  if (user == 0) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+  ASSERT_EQ(::chmod(dir.path().c_str(), 0700), 0);
+  EXPECT_OK(folder);
+}
+
+TEST(FolderTest, RemovesWhatIsThere) {
+  const test::TempDir dir;
+  const Folder folder = test::ValueOf(Folder::Open(dir.path()));
+  ASSERT_EQ(::mkdirat(folder.descriptor(), "folder", 0700), 0);
+  EXPECT_TRUE(folder.Remove("nothing"));
+  EXPECT_FALSE(folder.Remove("folder"));
+  EXPECT_EQ(dir.Names(), Names{"folder"});
+}
 
 TEST(FolderClaim, IsOnAFileWhereFoldersCantBeLocked) {
   for (const int error : {EBADF, EINVAL, ENOLCK, ENOSYS, EOPNOTSUPP}) {

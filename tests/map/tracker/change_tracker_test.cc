@@ -93,6 +93,7 @@ TEST(ChangeTrackerTest, EpochsFollowEachOther) {
   ASSERT_OK(tracker->Mark({5 * kG, 1}));
   EXPECT_EQ(tracker->OpenEpoch("x").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(tracker->epochs().size(), 2u);
+  for (const auto& epoch : tracker->epochs()) EXPECT_TRUE(epoch.exact) << epoch.base;
   ASSERT_OK_AND_ASSIGN(const ChangeMap monday, test::EndEpoch(*tracker));
   EXPECT_EQ(BlocksOf(monday), (Blocks{0, 5}));
   EXPECT_EQ(monday.identity(), (ChangeMapIdentity{"vol", "monday", "tuesday"}));
