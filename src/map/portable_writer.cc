@@ -77,12 +77,11 @@ void PortableWriter::AppendPairs(uint64_t key, const uint8_t* pairs, uint32_t co
 }
 
 void PortableWriter::AddWords(uint64_t key, const uint8_t* words) {
-  // Most containers of most maps are sparse: one pass finds their values and counts them.
+  // Most containers of most maps are sparse, or empty: one pass finds their values and counts them.
   if (AppendFew(key, words)) return;
   const simd::BitCounts counts = simd::CountBits().single(words, nullptr, kBitsetWords, 0);
   const auto cardinality = static_cast<uint32_t>(counts.ones);
   const auto runs = static_cast<uint32_t>(counts.starts);
-  if (cardinality == 0) return;
   if (RunBytes(runs) >= PlainBytes(cardinality)) {
     if (cardinality <= kMaxArrayCardinality) {
       AppendArray(key, words, cardinality);

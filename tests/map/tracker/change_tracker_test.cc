@@ -154,8 +154,10 @@ TEST(ChangeTrackerTest, RefusesWhatItCannotTrack) {
   options.geometry.granularity = 0;
   EXPECT_EQ(ChangeTracker::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
   options.geometry.granularity = kG;
-  options.region_bytes = kG + 1;
-  EXPECT_EQ(ChangeTracker::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
+  for (const uint64_t region_bytes : {uint64_t{0}, kG + 1, 2 * kMaxGranularity}) {
+    options.region_bytes = region_bytes;
+    EXPECT_EQ(ChangeTracker::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
+  }
 }
 
 // Threads that wrote once and stay alive.
