@@ -112,6 +112,27 @@ void SetTime(const std::string& path, timespec modified) {
   ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times.data(), 0), 0);
 }
 
+TEST(MappedFile, GivesItsMemoryAndItsDescriptorBack) {
+  const TempDir dir;
+  dir.Write("file", "bytes");
+  const auto lines_of = [](const std::string& path) {
+    std::ifstream maps("/proc/self/maps");
+    size_t lines = 0;
+    for (std::string line; std::getline(maps, line);) lines += line.find(path) != line.npos ? 1 : 0;
+    return lines;
+  };
+  const int unused = ::dup(0);
+  ASSERT_GE(unused, 0);
+  ASSERT_EQ(::close(unused), 0);
+  ASSERT_OK_AND_ASSIGN(auto file,
+                       MappedFile::Open(dir / "file", "the file", MappedFile::Watched::kYes));
+  EXPECT_EQ(lines_of(dir / "file"), 1u);
+  EXPECT_NE(::fcntl(unused, F_GETFD), -1);
+  file.reset();
+  EXPECT_EQ(lines_of(dir / "file"), 0u);
+  EXPECT_EQ(::fcntl(unused, F_GETFD), -1);
+}
+
 TEST(MappedFile, NoticesThatItWasChanged) {
   const TempDir dir;
   const std::string path = dir / "file";

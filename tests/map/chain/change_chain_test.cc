@@ -341,11 +341,14 @@ TEST(ChangeChainTest, SweepsWhatACrashLeftBehind) {
   for (const char* name : {"c/map-77.cbm", "c/.map-3.cbm.12-0.partial", "c/.CHAIN.12-1.partial"}) {
     folder.Write(name, "left");
   }
-  folder.Write("c/notes.txt", "not ours");
+  for (const char* name : {"c/notes.txt", "c/map-of-the-city.txt", "c/other.cbm", "c/.map-4.cbm",
+                           "c/.notes.12-2.partial"}) {
+    folder.Write(name, "not ours");
+  }
   ASSERT_OK(ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
-  EXPECT_EQ(folder.Names("c").size(), before.size() + 4);
+  EXPECT_EQ(folder.Names("c").size(), before.size() + 8);
   ASSERT_OK(ChangeChain::Open(folder / "c", ChangeChain::Access::kChange));
-  EXPECT_EQ(folder.Names("c").size(), before.size() + 1);
+  EXPECT_EQ(folder.Names("c").size(), before.size() + 5);
 }
 
 TEST(ChangeChainTest, FindsFilesThatAreNotItsOwn) {
