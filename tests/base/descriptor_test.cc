@@ -28,6 +28,10 @@ TEST(OwnedDescriptor, ClosesWhatItHeldAndKeepsErrno) {
   held = OwnedDescriptor();
   EXPECT_EQ(errno, ENOENT);
   EXPECT_EQ(fcntl(number, F_GETFD), -1);
+  // Closing it again fails.
+  errno = ENOENT;
+  { const OwnedDescriptor closed(number); }
+  EXPECT_EQ(errno, ENOENT);
 }
 
 // A stale errno must not make a read at the end of a file repeat forever.

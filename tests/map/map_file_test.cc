@@ -123,6 +123,29 @@ TEST(MapFileTest, BytesOfTheExample) {
   EXPECT_EQ(bytes, want);
 }
 
+// A whole number of pieces has one checksum for each, and no empty piece after the last.
+TEST(MapFileTest, APayloadMayFillItsPieces) {
+  constexpr uint32_t kPieceBytes = 65'536;
+  Blocks blocks;
+  for (uint64_t key = 0; key < 8; ++key) {
+    // Seven bitmaps, and an array that fills the rest.
+    for (uint64_t i = 0; i < (key < 7 ? 21'000u : 4'054u); ++i)
+      blocks.push_back((key << 16) + 3 * i);
+  }
+  ChangeMap map = test::MapOf(blocks, kVolume);
+  map.set_identity(SmallMap().identity());
+  ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> bytes, EncodeChangeMap(map));
+  ASSERT_OK_AND_ASSIGN(const std::vector<uint8_t> small, EncodeChangeMap(SmallMap()));
+  const auto header_of = [](const std::vector<uint8_t>& file) {
+    uint32_t header;
+    std::memcpy(&header, file.data() + 12, sizeof(header));
+    return header;
+  };
+  ASSERT_EQ(bytes.size() - header_of(bytes), kPieceBytes);
+  EXPECT_EQ(header_of(bytes), header_of(small));
+  EXPECT_EQ(BlocksOf(ValueOf(DecodeChangeMap(bytes, "x.cbm"))), blocks);
+}
+
 TEST(MapFileTest, EveryFlippedBitIsFound) {
   ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes, EncodeChangeMap(SmallMap()));
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {

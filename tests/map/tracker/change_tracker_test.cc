@@ -400,6 +400,18 @@ TEST_F(PersistentTrackerTest, ACrashOverReportsRegionsAndNothingElse) {
 }
 
 // A write that begins in regions that the log has already and ends in new ones.
+TEST_F(PersistentTrackerTest, TheLastRegionMayBeShorter) {
+  options_.geometry.capacity -= 5 * kG;
+  Crash([&] {
+    const auto tracker = ValueOf(ChangeTracker::Create(options_));
+    ASSERT_OK(tracker->Mark({(kBlocks - 6) * kG, 1}));
+    _exit(0);
+  });
+  Blocks want = Region(kBlocks / kRegion - 1);
+  want.resize(kRegion - 5);
+  EXPECT_EQ(BlocksOf(ValueOf(Recover()->Changes())), want);
+}
+
 TEST_F(PersistentTrackerTest, EveryRegionThatAWriteTouchesComesBackFromACrash) {
   for (const uint64_t first : {0u, 2u, 7u, 50u}) {
     for (const uint64_t regions : {1u, 2u, 3u, 9u}) {

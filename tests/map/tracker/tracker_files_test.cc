@@ -198,6 +198,17 @@ TEST_F(TrackerFilesTest, ACommitThatMayNotWriteLeavesNoDoubt) {
   EXPECT_EQ(files_->manifest().epochs[0].base, "monday");
 }
 
+// The largest log has 2^24 records of 16 bytes.
+TEST_F(TrackerFilesTest, AFileThatIsTooLargeForALogIsNotRead) {
+  const Folder folder = ValueOf(Folder::Open(dir_.path()));
+  dir_.Write("regions.log", "");
+  std::filesystem::resize_file(dir_ / "regions.log", 300 * kMiB);
+  const absl::Status status = RegionLog::Read(folder, "regions.log").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find("more than the maximum of 268447744"), std::string::npos)
+      << status;
+}
+
 // Two writers at one offset would lose regions that both reported as logged.
 TEST_F(TrackerFilesTest, ThreadsThatLogAtTheSameTimeLoseNoRegion) {
   constexpr uint64_t kRegions = 1 << 14;
