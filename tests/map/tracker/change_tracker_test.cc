@@ -4,7 +4,6 @@
 #include <rapidcheck/gtest.h>
 
 #include <atomic>
-#include <csignal>
 #include <mutex>
 #include <thread>
 
