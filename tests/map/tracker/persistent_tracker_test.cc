@@ -1,21 +1,22 @@
 // Trackers with a folder: what is there after a clean end and after a crash.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "cbt/change_tracker.h"
 #include "map/maps.h"
 #include "map/tracker/epochs.h"
 #include "support/child.h"
+#include "support/full_disk.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -180,18 +181,12 @@ TEST_F(PersistentTrackerTest, ACrashInTheWindowGivesBothEpochsBack) {
 TEST_F(PersistentTrackerTest, AMarkThatCouldNotBeLoggedIsNoMarkForTheNextOne) {
   ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(options_));
   ASSERT_OK(tracker->Mark({5 * kG, 1}));
-  rlimit before = {};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const auto handler = signal(SIGXFSZ, SIG_IGN);
-  rlimit none = before;
-  none.rlim_cur = 0;
-  setrlimit(RLIMIT_FSIZE, &none);
+  std::optional<test::FullDisk> full(std::in_place);
   std::vector<absl::Status> marks;
   for (int i = 0; i < 3; ++i) marks.push_back(tracker->Mark({25 * kG, 1}));
   const absl::Status begun = tracker->Begin({25 * kG, 1}).status();
   const absl::Status logged = tracker->Mark({5 * kG, 1});
-  setrlimit(RLIMIT_FSIZE, &before);
-  signal(SIGXFSZ, handler);
+  full.reset();
   for (const absl::Status& mark : marks) EXPECT_FALSE(mark.ok());
   EXPECT_FALSE(begun.ok());
   EXPECT_OK(logged);

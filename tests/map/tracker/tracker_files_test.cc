@@ -2,13 +2,12 @@
 #include "map/tracker/tracker_files.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -20,6 +19,7 @@
 #include "map/folder/folder.h"
 #include "map/maps.h"
 #include "map/tracker/region_log.h"
+#include "support/full_disk.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 
@@ -184,15 +184,9 @@ TEST_F(TrackerFilesTest, ACommitThatFailsLeavesTheOneBefore) {
 TEST_F(TrackerFilesTest, ACommitThatMayNotWriteLeavesNoDoubt) {
   const ManifestFile log = CreateLog(0, "monday");
   ASSERT_OK(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})));
-  rlimit before = {};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const auto handler = signal(SIGXFSZ, SIG_IGN);
-  rlimit none = before;
-  none.rlim_cur = 0;
-  setrlimit(RLIMIT_FSIZE, &none);
+  std::optional<test::FullDisk> full(std::in_place);
   const absl::Status status = files_->Commit(ManifestOf({{0, "tuesday", true, {}, {log}}}));
-  setrlimit(RLIMIT_FSIZE, &before);
-  signal(SIGXFSZ, handler);
+  full.reset();
   EXPECT_FALSE(status.ok());
   EXPECT_FALSE(files_->IsUnsure());
   EXPECT_EQ(files_->manifest().epochs[0].base, "monday");
