@@ -21,6 +21,7 @@
 #include "cbt/transform.h"
 #include "source/directory/allowed_sources.h"
 #include "source/directory/beneath.h"
+#include "source/directory/open_maps.h"
 #include "source/directory/snapshot_folder.h"
 #include "source/directory/volume_maps.h"
 #include "source/directory/volume_sources.h"
@@ -122,7 +123,7 @@ class DirectoryProvider final : public SnapshotProvider {
       return Source(MakeImageAllocationCursor(image->file, CursorOptions()), VersionOf(*image));
     }
     // The image may be gone while a map of it is left.
-    const VolumeMaps maps = VolumeMaps::Read(folder, root_paths_);
+    const VolumeMaps maps = VolumeMaps::Read(folder, root_paths_, open_maps_);
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = maps.Allocated(id->name, &version);
     if (!cursor.ok()) return About(*id, cursor.status());
     if (*cursor != nullptr) return FromMap(*std::move(cursor), version);
@@ -144,14 +145,14 @@ class DirectoryProvider final : public SnapshotProvider {
     for (const auto* image : {&base, &target}) {
       if (!image->ok() && !absl::IsNotFound(image->status())) return image->status();
     }
-    VolumeMaps maps = VolumeMaps::Read(folder, root_paths_);
+    VolumeMaps maps = VolumeMaps::Read(folder, root_paths_, open_maps_);
     std::string version;
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
         maps.Delta(base_id->name, target_id->name, &version);
     // Something changed since the folder was listed: list it again.
     for (int tries = 2; absl::IsAborted(cursor.status()) && tries > 0; --tries) {
       folder = SnapshotFolder::Read(root_.number(), target_id->volume);
-      maps = VolumeMaps::Read(folder, root_paths_);
+      maps = VolumeMaps::Read(folder, root_paths_, open_maps_);
       cursor = maps.Delta(base_id->name, target_id->name, &version);
     }
     if (!cursor.ok()) return About(*target_id, cursor.status());
@@ -343,6 +344,7 @@ class DirectoryProvider final : public SnapshotProvider {
   const std::vector<std::string> root_paths_;
   const DirectoryProviderOptions options_;
   const VolumeSources::Rules rules_;
+  OpenMaps open_maps_;
 };
 
 }  // namespace

@@ -91,12 +91,13 @@ absl::StatusOr<bool> TellTheSame(ExtentCursor& a, ExtentCursor& b) {
 
 }  // namespace
 
-VolumeMaps::VolumeMaps(int root, std::string volume, const std::vector<std::string>& root_paths)
-    : root_(root), volume_(std::move(volume)), root_paths_(root_paths) {}
+VolumeMaps::VolumeMaps(int root, std::string volume, const std::vector<std::string>& root_paths,
+                       OpenMaps& open)
+    : root_(root), volume_(std::move(volume)), root_paths_(root_paths), open_(&open) {}
 
 VolumeMaps VolumeMaps::Read(const SnapshotFolder& folder,
-                            const std::vector<std::string>& root_paths) {
-  VolumeMaps maps(folder.root(), folder.volume(), root_paths);
+                            const std::vector<std::string>& root_paths, OpenMaps& open) {
+  VolumeMaps maps(folder.root(), folder.volume(), root_paths, open);
   if (!folder.status().ok()) maps.NoteDamage(folder.status());
   for (const std::string& name : folder.names()) {
     const std::string path = folder.PathOf(name);  // before anything is open: it may throw
@@ -224,12 +225,9 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::OpenMap(const Map& of)
   if (!descriptor.has_value()) {
     return IsAbsent(errno) ? is_another() : AsDamage(FileError(of.file, errno));
   }
-  absl::StatusOr<std::shared_ptr<const MappedFile>> file =
-      MappedFile::FromDescriptor(std::move(descriptor), of.file, MappedFile::Watched::kYes);
-  if (!file.ok()) return AsDamage(file.status());
-  const std::span<const uint8_t> bytes = (*file)->bytes();
-  absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(file), of.file);
-  if (!map.ok()) return absl::FailedPreconditionError(map.status().message());
+  const absl::StatusOr<LazyMap> map =
+      open_->Open(std::move(descriptor), of.path, of.file, of.header.checksum);
+  if (!map.ok()) return AsDamage(map.status());
   if (map->header.checksum != of.header.checksum) return is_another();
   if (map->header.payload_bytes <= kCheckedAtOnce) {
     for (size_t i = 0; i < map->index->size(); ++i) {

@@ -16,6 +16,7 @@
 #include "cbt/cursor.h"
 #include "map/chain/chain_manifest.h"
 #include "map/map_file.h"
+#include "source/directory/open_maps.h"
 #include "source/directory/snapshot_folder.h"
 
 namespace cbt {
@@ -31,8 +32,9 @@ class VolumeMaps {
 
   // Reads the headers of the maps and chains in `folder`, whose root must outlive the object. A
   // missing folder has no maps. `root_paths`: absolute paths of the root; maps in the root itself
-  // may name an end of one of them as their volume.
-  static VolumeMaps Read(const SnapshotFolder& folder, const std::vector<std::string>& root_paths);
+  // may name an end of one of them as their volume. `open` must outlive the object.
+  static VolumeMaps Read(const SnapshotFolder& folder, const std::vector<std::string>& root_paths,
+                         OpenMaps& open);
 
   // The extents that changed from snapshot `base` to `target` (names in the folder); null if no map
   // or chain answers. No data of the volume is read. If several answer, they are compared first, in
@@ -78,7 +80,8 @@ class VolumeMaps {
     std::function<absl::StatusOr<std::unique_ptr<ExtentCursor>>()> open;
   };
 
-  VolumeMaps(int root, std::string volume, const std::vector<std::string>& root_paths);
+  VolumeMaps(int root, std::string volume, const std::vector<std::string>& root_paths,
+             OpenMaps& open);
   void AddMap(int descriptor, const std::string& file, const std::string& path);
   void AddChain(int descriptor, const std::string& file);
   void NoteDamage(const absl::Status& status);
@@ -93,6 +96,7 @@ class VolumeMaps {
   int root_;
   std::string volume_;
   std::vector<std::string> root_paths_;
+  OpenMaps* open_;
   std::vector<Map> maps_;
   std::vector<Chain> chains_;
   absl::Status damage_;

@@ -354,7 +354,8 @@ TEST_F(VolumeMapsTest, AMapThatIsAnotherOneNowIsLookedForAgain) {
   Write("a.cbm", {"vol1", "mon", "tue"}, {1});
   const int root = open((dir_ / "root").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   ASSERT_GE(root, 0);
-  const VolumeMaps maps = VolumeMaps::Read(SnapshotFolder::Read(root, "pool/vol1"), {});
+  OpenMaps open_maps;
+  const VolumeMaps maps = VolumeMaps::Read(SnapshotFolder::Read(root, "pool/vol1"), {}, open_maps);
   EXPECT_OK(maps.Delta("mon", "tue"));
   Write("a.cbm", {"vol1", "mon", "tue"}, {2});
   EXPECT_EQ(maps.Delta("mon", "tue").status().code(), StatusCode::kAborted);
