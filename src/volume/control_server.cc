@@ -174,9 +174,10 @@ class ControlServer::Core {
     try {
       session.thread = std::thread([this, &session] {
         Serve(session.socket.number());
+        // First: a client that sees the end may connect again at once, and has a place then.
+        session.ended.store(true);
         // The client sees the end now, not when the session is reaped.
         ::shutdown(session.socket.number(), SHUT_RDWR);
-        session.ended.store(true);
       });
     } catch (const std::system_error&) {
       sessions_.pop_back();  // no thread: the client sees the connection end
