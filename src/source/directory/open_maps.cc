@@ -13,9 +13,11 @@ absl::StatusOr<LazyMap> OpenMaps::Open(OwnedDescriptor descriptor, const std::st
                                        const std::string& name, uint64_t checksum) {
   const std::string version = FileVersion(descriptor.number());
   const std::string key = absl::StrCat(version, path);
+  const Clock::time_point now = Clock::now();
   if (!version.empty()) {
     const std::lock_guard lock(mutex_);
-    if (const auto found = entries_.find(key); found != entries_.end()) {
+    const auto found = entries_.find(key);
+    if (found != entries_.end() && now - found->second.opened < shared_for_) {
       LazyMap map{found->second.header, found->second.index.lock(), found->second.storage.lock()};
       // A file written twice within a tick of its clock has the same version.
       if (map.index != nullptr && map.storage != nullptr && map.header.checksum == checksum) {
@@ -31,7 +33,7 @@ absl::StatusOr<LazyMap> OpenMaps::Open(OwnedDescriptor descriptor, const std::st
   if (!map.ok() || version.empty()) return map;
   const std::lock_guard lock(mutex_);
   std::erase_if(entries_, [](const auto& entry) { return entry.second.storage.expired(); });
-  entries_.insert_or_assign(key, Entry{map->header, map->index, map->storage});
+  entries_.insert_or_assign(key, Entry{map->header, map->index, map->storage, now});
   return map;
 }
 

@@ -2,6 +2,7 @@
 #ifndef CBT_SOURCE_DIRECTORY_OPEN_MAPS_H_
 #define CBT_SOURCE_DIRECTORY_OPEN_MAPS_H_
 
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -22,6 +23,13 @@ namespace cbt {
 // Thread safe. Time and memory are linear in the number of open maps.
 class OpenMaps {
  public:
+  using Clock = std::chrono::steady_clock;
+
+  // A map that was opened longer than `shared_for` ago is opened and checked again: a failing disk
+  // is noticed even if there is always a stream of the map.
+  explicit OpenMaps(Clock::duration shared_for = std::chrono::minutes(1))
+      : shared_for_(shared_for) {}
+
   // The map in the file `descriptor`, watched: as another request has it open, or opened now.
   // `path` is the file's path, and `name` its name for messages; `checksum` is the one in its
   // header, as it was just read. Errors: as MappedFile::FromDescriptor() and OpenLazily().
@@ -36,8 +44,10 @@ class OpenMaps {
     ChangeMapHeader header;
     std::weak_ptr<const PortableIndex> index;
     std::weak_ptr<const MappedFile> storage;
+    Clock::time_point opened;
   };
 
+  const Clock::duration shared_for_;
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;  // by path and version of the file
 };

@@ -77,6 +77,20 @@ TEST_F(OpenMapsTest, AFileIsClosedAfterItsLastReader) {
   EXPECT_EQ(ValueOf(Contents(ValueOf(Open("a.cbm", checksum)))), (Ranges{{kG, kG}}));
 }
 
+TEST_F(OpenMapsTest, AMapThatIsAlwaysOpenIsCheckedAgain) {
+  const uint64_t checksum = Write("a.cbm", {1});
+  OpenMaps maps(std::chrono::milliseconds(20));
+  const auto open = [&] {
+    return ValueOf(maps.Open(OwnedDescriptor(::open(Path("a.cbm").c_str(), O_RDONLY | O_CLOEXEC)),
+                             "a.cbm", "a.cbm", checksum));
+  };
+  const LazyMap first = open();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const LazyMap second = open();
+  EXPECT_NE(second.storage, first.storage);
+  EXPECT_EQ(maps.size(), 1U);  // the one that others may share
+}
+
 TEST_F(OpenMapsTest, AReplacedFileIsAnotherMap) {
   const uint64_t old_checksum = Write("a.cbm", {1});
   const LazyMap before = ValueOf(Open("a.cbm", old_checksum));
