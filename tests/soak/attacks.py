@@ -6,9 +6,9 @@ attacks.py CBT [--seconds N] [--connections N] [--attack NAME ...] [--judge]
 Prints a table of figures. Wrong answers, servers that do not shut down, and memory beyond the
 server's own limit always fail; the targets for memory, speed and shutdown only with --judge.
 
-The attackers run on the same machine. Two speeds tell their cost from the server's: that of another
-client beside the attack, and beside the same attack on a second server ("elsewhere"), both in
-percent of the undisturbed speed. The first is judged by the second.
+The attackers run on the same machine. To separate their cost from the server's, the speed of another
+client is measured beside the attack, and beside the same attack on a second server ("elsewhere"),
+both in percent of the undisturbed speed. The first is judged by the second.
 """
 
 import argparse
