@@ -10,7 +10,7 @@ find_path(CBT_XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 # -DCBT_WITH_<NAME>=OFF; opening a source that needs an absent one is an error that names it.
 find_package(PkgConfig REQUIRED)
 set(cbt_source_libraries "")  # <NAME>=<pkg-config module> of those in use
-foreach(pair EXPAT=expat LIBNBD=libnbd LIBEXT2FS=ext2fs)
+foreach(pair EXPAT=expat LIBNBD=libnbd LIBEXT2FS=ext2fs LIBBLKID=blkid)
   string(REGEX MATCH "^(.*)=(.*)$" pair ${pair})
   set(name ${CMAKE_MATCH_1})
   set(module ${CMAKE_MATCH_2})

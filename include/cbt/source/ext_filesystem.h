@@ -25,6 +25,11 @@ struct ExtOptions {
   // errors or orphans) has unreliable bitmaps. It is refused; if this is set, the whole image
   // counts as allocated instead.
   bool over_report_unclean = false;
+
+  // A superblock may be left over: what was written to the disk later, such as a partition table,
+  // md or ZFS, can leave it in place. So an image in which anything else has a signature is
+  // refused. Set this where the file system is known to fill the image.
+  bool ignore_other_signatures = false;
 };
 
 // The number of bytes that LooksLikeExt() needs.
@@ -45,9 +50,10 @@ bool LooksLikeExt(std::span<const uint8_t> first_bytes) noexcept;
 // Errors: INVALID_ARGUMENT without an image, or for one without such a file system;
 //         FAILED_PRECONDITION for a file system that is not clean (see ExtOptions), that is the
 //         journal of another, or that has unknown features, even read-only compatible ones, since
-//         they may change what the bitmap means; RESOURCE_EXHAUSTED for more than 256 MiB of group
-//         descriptors (512 TiB with blocks of 4 KiB), and when libext2fs runs out of memory;
-//         UNIMPLEMENTED when built without libext2fs.
+//         they may change what the bitmap means, and for an image with another signature;
+//         RESOURCE_EXHAUSTED for more than 256 MiB of group descriptors (512 TiB with blocks of 4
+//         KiB), and when libext2fs runs out of memory; UNIMPLEMENTED when built without libext2fs,
+//         or without libblkid, which knows the other signatures (see ExtOptions).
 //         From Next(): DATA_LOSS, UNAVAILABLE, ABORTED when the image changed.
 // Cost:   the factory reads all group descriptors and keeps them (64 bytes per 128 MiB of volume at
 //         4 KiB per block); Next() reads one block per group, and keeps one; Seek() O(1).

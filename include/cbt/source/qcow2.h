@@ -58,6 +58,10 @@ struct Qcow2Options {
   // not yet written to the tables: only for images known to be quiescent.
   bool allow_writer = false;
 
+  // Reads an image in whose first cluster, which holds the header alone, libblkid finds another
+  // signature. A header may be left over on a disk that is something else by now.
+  bool ignore_other_signatures = false;
+
   // Opens a backing file. `path` is the name in the image, already resolved against the image's
   // folder if relative. Callers that read untrusted images should refuse paths outside of their
   // folders here. Default: Image::Open(path, label).

@@ -16,6 +16,7 @@
 #include "cbt/list_cursor.h"
 #include "cbt/transform.h"
 #include "source/ext/ext_superblock.h"
+#include "source/signature/signatures.h"
 
 namespace cbt {
 
@@ -447,9 +448,19 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeExtAllocationCursor(
     return MakeExtentCursor({{0, image->size()}},
                             {.capacity = image->size(), .granularity = geometry->block_size});
   }
+  const std::shared_ptr<const Image> checked = image;
   auto cursor = std::make_unique<ExtCursor>(std::move(image), *std::move(geometry));
   status = cursor->Open();
   if (!status.ok()) return status;
+  if (!options.ignore_other_signatures) {
+    status = CheckOnlySignature(*checked,
+                                {.name = "ext2, ext3 or ext4",
+                                 .types = {"ext2", "ext3", "ext4", "ext4dev"},
+                                 .offset = kExtMagicOffset,
+                                 .remedy = "if the file system fills the image, say so (--from "
+                                           "ext:other-signatures=ignore)"});
+    if (!status.ok()) return status;
+  }
   // Merges extents across groups.
   return Coalesce(std::move(cursor));
 #else

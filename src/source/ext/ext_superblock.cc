@@ -10,7 +10,7 @@
 namespace cbt {
 namespace {
 
-constexpr size_t kMagicAt = 0x38;
+constexpr size_t kMagicAt = kExtMagicOffset - kExtSuperblockOffset;
 
 // Feature bits. Compatible ones, by definition, never change what a bitmap means.
 constexpr uint32_t kRecover = 0x4;
@@ -90,6 +90,10 @@ absl::StatusOr<ExtGeometry> ReadExtSuperblock(std::span<const uint8_t, kExtSuper
                      absl::Hex(read_only & ~kKnownReadOnly)));
   }
   if (fields.U32(0x4c) > 1) return wrong(0x4c, "the revision", fields.U32(0x4c));
+  // A copy of the superblock, further on in its file system, says so: the image begins there.
+  if (fields.U32(0x4c) == 1 && fields.U16(0x5a) != 0) {
+    return wrong(0x5a, "the group of the first superblock", fields.U16(0x5a));
+  }
 
   ExtGeometry geometry;
   const uint32_t log_block = fields.U32(0x18);

@@ -15,6 +15,7 @@ namespace cbt {
 
 inline constexpr uint64_t kExtSuperblockOffset = 1024;
 inline constexpr size_t kExtSuperblockBytes = 1024;
+inline constexpr uint64_t kExtMagicOffset = kExtSuperblockOffset + 0x38;
 
 // The contents of a superblock. The numbers are consistent with each other and with the image's
 // size: every block lies inside the image.

@@ -17,6 +17,11 @@ absl::StatusOr<OpenedSource> OpenExtSource(SourceRequest& request) {
     if (*unclean != "over-report") return CannotTell(request, "unclean: over-report or nothing");
     options.over_report_unclean = true;
   }
+  if (absl::Status status =
+          request.Choice("other-signatures", "refuse", "ignore", options.ignore_other_signatures);
+      !status.ok()) {
+    return status;
+  }
   absl::StatusOr<std::shared_ptr<const Image>> image = request.Image();
   if (!image.ok()) return image.status();
   return OfCursor(MakeExtAllocationCursor(*std::move(image), options));

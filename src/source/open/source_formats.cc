@@ -25,7 +25,9 @@ constexpr SourceFormatInfo kFormats[] = {
      "granularity=N order=lsb|msb reversed-words=1|2|4|8 set=changed|same header=N first-bit=N "
      "base64",
      Format::kBitmap, true, true, false},
-    {"qcow2", "qcow2 image", "snapshot=ID base-snapshot=ID bitmap=NAME layer chain=yes|no in-use",
+    {"qcow2", "qcow2 image",
+     "snapshot=ID base-snapshot=ID bitmap=NAME layer chain=yes|no in-use "
+     "other-signatures=refuse|ignore",
      Format::kQcow2, true, true, true},
     {"qemu-map", "qemu-img map --output=json", "", Format::kQemuMap, true, true, true},
     {"nbd", "NBD export",
@@ -46,8 +48,8 @@ constexpr SourceFormatInfo kFormats[] = {
     {"ebs", "EBS ListSnapshotBlocks or ListChangedBlocks pages", "", Format::kEbs, true, true,
      true},
     {"vmware", "VMware QueryChangedDiskAreas responses", "", Format::kVmware, true, true, true},
-    {"ext", "ext2, ext3 or ext4 file system in a raw image", "unclean=over-report", Format::kExt,
-     true, false, false},
+    {"ext", "ext2, ext3 or ext4 file system in a raw image",
+     "unclean=over-report other-signatures=refuse|ignore", Format::kExt, true, false, false},
     {"ndjson", "cbt's own answers (--format ndjson)", "", Format::kNdjson, true, true, true},
     {"json", "cbt's own answers (--format json)", "", Format::kJson, true, true, true},
     {"csv", "cbt's own answers (--format csv)", "", Format::kCsv, true, true, true},

@@ -18,6 +18,9 @@
 #include <ext2fs/ext2_fs.h>
 #include <ext2fs/ext2fs.h>
 #endif
+#if CBT_HAVE_LIBBLKID
+#include <blkid/blkid.h>
+#endif
 
 namespace cbt {
 
@@ -40,6 +43,11 @@ std::vector<std::string> SourceLibraries() {
   const char* ext_version = nullptr;
   ext2fs_get_library_version(&ext_version, nullptr);
   names.push_back(absl::StrCat("libext2fs-", ext_version == nullptr ? "unknown" : ext_version));
+#endif
+#if CBT_HAVE_LIBBLKID
+  const char* blkid_version = nullptr;
+  blkid_get_library_version(&blkid_version, nullptr);
+  names.push_back(absl::StrCat("libblkid-", blkid_version == nullptr ? "unknown" : blkid_version));
 #endif
   return names;
 }

@@ -21,6 +21,11 @@ absl::StatusOr<std::shared_ptr<const Qcow2Image>> OpenQcow2Image(SourceRequest& 
   }
   if (!request.Option("chain").has_value()) options.follow_backing = true;
   options.allow_writer = request.Option("in-use").has_value();
+  if (absl::Status status =
+          request.Choice("other-signatures", "refuse", "ignore", options.ignore_other_signatures);
+      !status.ok()) {
+    return status;
+  }
   if (request.options().open) {
     options.open_backing =
         [open = request.options().open](

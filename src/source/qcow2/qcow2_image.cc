@@ -10,6 +10,7 @@
 #include "base/absl_view.h"
 #include "cbt/source/qcow2.h"
 #include "source/qcow2/qcow2_format.h"
+#include "source/signature/signatures.h"
 
 namespace cbt {
 namespace {
@@ -90,6 +91,19 @@ absl::StatusOr<bool> IsRaw(const Image& file, const std::optional<std::string>& 
   return true;
 }
 
+// A header that was left on a disk which is something else by now. Its own cluster holds nothing
+// else, and a guest can't write there.
+absl::Status CheckNothingElse(const Image& file, const Qcow2Header& header) {
+  const absl::Status status = CheckOnlySignature(
+      file, {.name = "qcow2",
+             .types = {},
+             .offset = 0,
+             .end = header.cluster_size(),
+             .remedy = "if it is qcow2, say so (--from qcow2:other-signatures=ignore)"});
+  // The magic number alone is better evidence than that of a file system.
+  return absl::IsUnimplemented(status) ? absl::OkStatus() : status;
+}
+
 absl::Status AddLayer(std::shared_ptr<const Image> file, bool raw, const Qcow2Options& options,
                       std::vector<Qcow2Layer>& layers) {
   if (!options.allow_writer) {
@@ -100,6 +114,10 @@ absl::Status AddLayer(std::shared_ptr<const Image> file, bool raw, const Qcow2Op
     absl::StatusOr<Qcow2Header> header = ReadQcow2Header(*layer.file);
     if (!header.ok()) return header.status();
     layer.header = *std::move(header);
+    if (!options.ignore_other_signatures) {
+      absl::Status status = CheckNothingElse(*layer.file, layer.header);
+      if (!status.ok()) return status;
+    }
   }
   layers.push_back(std::move(layer));
   return absl::OkStatus();
