@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "tests" / "source" / "samples"
@@ -354,6 +355,11 @@ def add_lists(corpora):
     add(11, "ndjson", "\n".join((header + "}", *tuples, '{"complete":true,' + marker + "}", "")).encode(), capacity=0)
     add(12, "json", f'{header},"block_metadata":[{",".join(tuples)}],{marker},"complete":true}}\n'.encode(), capacity=0)
     add(13, "csv", b"byte_offset,size_bytes\n0,4096\n8192,4096\ncomplete,2\n")
+    head = b"partclone-image\0" + b"0.3.23".ljust(14, b"\0") + b"0002\xde\xc0" + b"EXTFS".ljust(16, b"\0")
+    for mode, bits in ((1, b"\x0f\xf0"), (0, b"")):
+        image = head + struct.pack("<QQQQIIHHHHIBB", 17 * 4096, 16, 8, 8, 4096, 18, 2, 64, 32, 4, 1024, 1, mode)
+        image += struct.pack("<I", zlib.crc32(image) ^ 0xFFFFFFFF) + bits
+        add(14, f"partclone_{mode}", image + struct.pack("<I", zlib.crc32(bits) ^ 0xFFFFFFFF), capacity=0)
     add(10, "bitmap_base64", b"AAECAwQFBgcICQ==\n" * 8, capacity=16)
 
 

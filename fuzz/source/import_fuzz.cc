@@ -62,6 +62,7 @@ const Importer kImporters[] = {
     cbt::ReadJsonAnswer,
     cbt::ReadCsvAnswer,
 };
+    [](ByteStream& stream, const ImportOptions&) { return cbt::ReadPartclone(stream); },
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/bitmap.h"
+#include "cbt/change_map.h"
 #include "cbt/cursor.h"
 #include "cbt/source/byte_stream.h"
 #include "cbt/source/image.h"
@@ -15,7 +16,7 @@
 namespace cbt {
 
 // Where the bits lie and what they mean. Examples:
-//   QEMU's bitmaps, partclone, roaring bitsets: the default order
+//   QEMU's bitmaps, roaring bitsets:            the default order
 //   XenServer, VDI.list_changed_blocks:         64 KiB, most significant first, base64
 //   DRBD on disk:                               4 KiB, the default order, a header
 //   32-bit words of a big-endian machine:       reversed_word_bytes = 4
@@ -35,12 +36,20 @@ struct DenseBitmapLayout {
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeDenseBitmapCursor(
     std::shared_ptr<const Image> file, const DenseBitmapLayout& layout, uint64_t capacity);
 
-// The same for bits from a stream, as base64 text if `base64` (white space is allowed). They stay
-// in memory as long as the cursor: as many bytes as the volume's bits take.
-// Errors: as above, DATA_LOSS for invalid base64.
+// The same for bits from a stream, as base64 text if `base64` (white space is allowed). They are
+// read and decoded 1 MiB at a time, and kept as a change map; what follows the volume's last bit is
+// not read.
+// Errors: as above, DATA_LOSS for invalid base64, RESOURCE_EXHAUSTED over kMaxMapBytes.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> ReadDenseBitmap(ByteStream& stream, bool base64,
                                                               const DenseBitmapLayout& layout,
                                                               uint64_t capacity);
+
+// The blocks that a partclone image (format 0002) holds: those in use by its file system, and what
+// follows that on the partition. Reads the header and the bitmap.
+// Errors: INVALID_ARGUMENT for anything else, UNIMPLEMENTED for other formats, DATA_LOSS for wrong
+//         checksums and numbers that contradict each other, RESOURCE_EXHAUSTED, those of the
+//         stream.
+absl::StatusOr<ChangeMap> ReadPartclone(ByteStream& stream);
 
 }  // namespace cbt
 

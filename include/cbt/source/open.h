@@ -53,6 +53,7 @@ enum class SourceFormat : uint8_t {
   kJson,
   kCsv,
 };
+  kPartclone,
 
 struct SourceFormatInfo {
   const char* name;     // as spelled in a spec

@@ -1,15 +1,19 @@
 #include "cbt/source/dense_bitmap.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/units.h"
 #include "core/run_assembler.h"
 #include "simd/kernels.h"
+#include "source/image/partclone.h"
+#include "source/input/base64_stream.h"
 
 namespace cbt {
 namespace {
@@ -52,14 +56,82 @@ absl::Status TooShort(const std::string& label, uint64_t has, uint64_t needs) {
       absl::StrCat(label, ": has ", has, " bytes, the volume's bits end at byte ", needs));
 }
 
-class DenseFileCursor final : public ExtentCursor {
+// Where a cursor's bits come from.
+class BitSource {
  public:
-  DenseFileCursor(std::shared_ptr<const Image> file, const DenseBitmapLayout& layout,
-                  const Place& place, uint64_t capacity)
+  virtual ~BitSource() = default;
+  BitSource(const BitSource&) = delete;
+  BitSource& operator=(const BitSource&) = delete;
+
+  // Reads the bytes from `offset` on, counted from the one with the volume's first bit.
+  virtual absl::Status Read(uint64_t offset, std::span<uint8_t> out) = 0;
+  // Whether all that was read belongs together.
+  virtual absl::Status Check() = 0;
+
+ protected:
+  BitSource() = default;
+};
+
+class FileBits final : public BitSource {
+ public:
+  FileBits(std::shared_ptr<const Image> file, uint64_t begin)
+      : file_(std::move(file)), begin_(begin) {}
+  absl::Status Read(uint64_t offset, std::span<uint8_t> out) override {
+    return file_->Read(begin_ + offset, out.size(), out.data());
+  }
+  absl::Status Check() override { return file_->CheckUnchanged(); }
+
+ private:
+  const std::shared_ptr<const Image> file_;
+  const uint64_t begin_;
+};
+
+// Read once, from the front.
+class StreamBits final : public BitSource {
+ public:
+  // `stream`: at the volume's first bit, which is byte `begin` of the input. Ends at `end`.
+  StreamBits(ByteStream& stream, const Place& place) : stream_(stream), place_(place) {}
+  absl::Status Read(uint64_t offset, std::span<uint8_t> out) override {
+    // Windows share the word in which one ends and the next begins.
+    if (offset > done_ || done_ - offset > tail_.size()) {
+      return absl::InternalError("dense bitmap: a stream is read in order");
+    }
+    const auto again = std::min(static_cast<size_t>(done_ - offset), out.size());
+    std::copy_n(tail_.end() - static_cast<std::ptrdiff_t>(done_ - offset), again, out.begin());
+    for (std::span<uint8_t> rest = out.subspan(again); !rest.empty();) {
+      const absl::StatusOr<size_t> count = stream_.Read(rest);
+      if (!count.ok()) return count.status();
+      if (*count == 0) return TooShort(stream_.label(), place_.begin + done_, place_.end);
+      crc_ = Crc32(crc_, rest.first(*count));
+      done_ += *count;
+      rest = rest.subspan(*count);
+    }
+    const std::span<uint8_t> last = out.last(std::min(out.size(), kLongestWord));
+    tail_.assign(last.begin(), last.end());
+    return absl::OkStatus();
+  }
+  absl::Status Check() override { return absl::OkStatus(); }
+
+  // The checksum of all bytes that were read, as partclone computes it.
+  uint32_t crc() const noexcept { return crc_; }
+
+ private:
+  ByteStream& stream_;
+  const Place place_;
+  static constexpr size_t kLongestWord = 8;
+  uint64_t done_ = 0;
+  std::vector<uint8_t> tail_;  // of what was read
+  uint32_t crc_ = kCrc32Begin;
+};
+
+class DenseCursor final : public ExtentCursor {
+ public:
+  DenseCursor(std::shared_ptr<BitSource> source, const DenseBitmapLayout& layout,
+              const Place& place, uint64_t capacity)
       : ExtentCursor({.capacity = capacity, .granularity = layout.granularity}),
-        file_(std::move(file)),
+        source_(std::move(source)),
         format_(layout.format),
-        place_(place),
+        first_bit_(place.first_bit),
         bits_(BlockCount(capacity, layout.granularity)),
         runs_(capacity, layout.granularity) {}
 
@@ -72,7 +144,6 @@ class DenseFileCursor final : public ExtentCursor {
     runs_.Reset();
     return absl::OkStatus();
   }
-
   absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
     bool loaded = false;
     while (!batch.full()) {
@@ -96,22 +167,22 @@ class DenseFileCursor final : public ExtentCursor {
     if (pieces_allowed()) runs_.ClosePiece(scanned, batch);
     if (const std::optional<uint64_t> pending = runs_.Pending()) return *pending;
     if (scanned < bits_) return scanned * granularity();
-    if (absl::Status status = file_->CheckUnchanged(); !status.ok()) return status;
+    if (absl::Status status = source_->Check(); !status.ok()) return status;
     return capacity();
   }
 
   // Loads the next window: whole words, except the last one, whose missing bits end a run.
   absl::Status Load() {
     window_ = window_end_;
+    const uint64_t first = first_bit_ + window_;
     window_end_ = std::min(bits_, window_ + kWindowBits);
     used_ = 0;
     const uint64_t word = format_.reversed_word_bytes;
-    const uint64_t first = place_.first_bit + window_;
     const uint64_t begin = first / (8 * word) * word;
-    const uint64_t last = place_.first_bit + window_end_;
+    const uint64_t last = first_bit_ + window_end_;
     const uint64_t end = (last + 8 * word - 1) / (8 * word) * word;
     bytes_.resize(static_cast<size_t>(end - begin));
-    absl::Status status = file_->Read(place_.begin + begin, bytes_.size(), bytes_.data());
+    absl::Status status = source_->Read(begin, bytes_);
     if (!status.ok()) return status;
     const absl::StatusOr<BitmapView> view =
         BitmapView::Create(bytes_, first - begin * 8, window_end_ - window_, format_);
@@ -121,9 +192,9 @@ class DenseFileCursor final : public ExtentCursor {
     return absl::OkStatus();
   }
 
-  const std::shared_ptr<const Image> file_;
+  const std::shared_ptr<BitSource> source_;
   const BitmapFormat format_;
-  const Place place_;
+  const uint64_t first_bit_;
   const uint64_t bits_;
   RunAssembler runs_;
   std::vector<uint8_t> bytes_;
@@ -133,40 +204,11 @@ class DenseFileCursor final : public ExtentCursor {
   size_t used_ = 0;  // number of words in use
 };
 
-// A cursor over bits that it owns.
-class OwningCursor final : public ExtentCursor {
- public:
-  OwningCursor(std::vector<uint8_t> bytes, std::unique_ptr<ExtentCursor> cursor)
-      : ExtentCursor(cursor->geometry()), bytes_(std::move(bytes)), cursor_(std::move(cursor)) {}
-
- private:
-  absl::Status DoSeek(uint64_t offset) override { return cursor_->Seek(offset); }
-  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
-    const absl::StatusOr<Step> step = cursor_->Next(batch);
-    if (!step.ok()) return step.status();
-    return cursor_->covered();
-  }
-  void DoAllowPieces() override { cursor_->AllowPieces(); }
-  bool DoReturnBlocks(uint64_t block_size) override { return cursor_->ReturnBlocks(block_size); }
-
-  const std::vector<uint8_t> bytes_;  // must outlive the cursor over them
-  const std::unique_ptr<ExtentCursor> cursor_;
-};
-
-// At most `bytes` bytes from the rest of `stream`.
-absl::StatusOr<std::string> ReadUpTo(ByteStream& stream, uint64_t bytes) {
-  std::string text;
-  constexpr size_t kStep = kMiB;
-  while (text.size() < bytes) {
-    const size_t there = text.size();
-    text.resize(there + static_cast<size_t>(std::min<uint64_t>(kStep, bytes - there)));
-    const absl::StatusOr<size_t> count =
-        stream.Read({reinterpret_cast<uint8_t*>(text.data()) + there, text.size() - there});
-    if (!count.ok()) return count.status();
-    text.resize(there + *count);
-    if (*count == 0) break;
-  }
-  return text;
+// The set bits of `stream`, which is at the volume's first one.
+absl::StatusOr<ChangeMap> MapOf(std::shared_ptr<StreamBits> bits, const DenseBitmapLayout& layout,
+                                const Place& place, uint64_t capacity) {
+  DenseCursor cursor(std::move(bits), layout, place, capacity);
+  return ChangeMap::FromCursor(cursor);
 }
 
 }  // namespace
@@ -177,7 +219,8 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeDenseBitmapCursor(
   const absl::StatusOr<Place> place = Locate(layout, capacity);
   if (!place.ok()) return place.status();
   if (file->size() < place->end) return TooShort(file->label(), file->size(), place->end);
-  return std::make_unique<DenseFileCursor>(std::move(file), layout, *place, capacity);
+  return std::make_unique<DenseCursor>(std::make_shared<FileBits>(std::move(file), place->begin),
+                                       layout, *place, capacity);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> ReadDenseBitmap(ByteStream& stream, bool base64,
@@ -185,36 +228,38 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ReadDenseBitmap(ByteStream& stream
                                                               uint64_t capacity) {
   const absl::StatusOr<Place> place = Locate(layout, capacity);
   if (!place.ok()) return place.status();
-  std::string text;
-  uint64_t skipped = 0;
-  if (base64) {
-    // Four characters per three bytes, and as much again for white space and for what follows.
-    absl::StatusOr<std::string> encoded = ReadUpTo(stream, place->end / 3 * 8 + 4096);
-    if (!encoded.ok()) return encoded.status();
-    if (!absl::Base64Unescape(*encoded, &text)) {
-      return absl::DataLossError(absl::StrCat(stream.label(), ": invalid base64"));
-    }
-  } else {
-    skipped = place->begin;
-    if (absl::Status status = stream.Skip(skipped); !status.ok()) return status;
-    absl::StatusOr<std::string> bytes = ReadUpTo(stream, place->end - skipped);
-    if (!bytes.ok()) return bytes.status();
-    text = *std::move(bytes);
+  const std::unique_ptr<ByteStream> decoded = base64 ? MakeBase64Stream(stream) : nullptr;
+  ByteStream& bytes = base64 ? *decoded : stream;
+  if (absl::Status status = bytes.Skip(place->begin); !status.ok()) return status;
+  const absl::StatusOr<ChangeMap> map =
+      MapOf(std::make_shared<StreamBits>(bytes, *place), layout, *place, capacity);
+  if (!map.ok()) return map.status();
+  return MakeChangeMapCursor(*map);
+}
+
+absl::StatusOr<ChangeMap> ReadPartclone(ByteStream& stream) {
+  std::array<uint8_t, kPartcloneHeaderBytes> bytes{};
+  if (absl::Status status = stream.ReadAll(bytes); !status.ok()) return status;
+  const absl::StatusOr<PartcloneHeader> header = ReadPartcloneHeader(bytes, stream.label());
+  if (!header.ok()) return header.status();
+  const VolumeGeometry whole = {.capacity = header->device_bytes,
+                                .granularity = header->block_size};
+  if (!header->has_bitmap) return ChangeMap::Full(whole);
+  const DenseBitmapLayout layout = {.granularity = header->block_size};
+  const uint64_t known = std::min(header->device_bytes, header->blocks * header->block_size);
+  const absl::StatusOr<Place> place = Locate(layout, known);
+  if (!place.ok()) return place.status();
+  const auto bits = std::make_shared<StreamBits>(stream, *place);
+  const absl::StatusOr<ChangeMap> map = MapOf(bits, layout, *place, known);
+  if (!map.ok()) return map.status();
+  std::array<uint8_t, 4> checksum{};
+  if (absl::Status status = stream.ReadAll(checksum); !status.ok()) return status;
+  if (LoadLittle(checksum) != bits->crc()) {
+    return absl::DataLossError(
+        absl::StrCat(stream.label(), ": the checksum of partclone's bitmap does not match"));
   }
-  if (skipped + text.size() < place->end) {
-    return TooShort(stream.label(), skipped + text.size(), place->end);
-  }
-  const auto from = text.begin() + static_cast<std::ptrdiff_t>(place->begin - skipped);
-  const auto to = text.begin() + static_cast<std::ptrdiff_t>(place->end - skipped);
-  std::vector<uint8_t> bytes(from, to);
-  absl::StatusOr<BitmapView> view = BitmapView::Create(
-      bytes, place->first_bit, BlockCount(capacity, layout.granularity), layout.format);
-  if (!view.ok()) return view.status();
-  absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
-      MakeBitmapCursor(*view, {.capacity = capacity, .granularity = layout.granularity});
-  if (!cursor.ok()) return cursor.status();
-  // The view points into the vector's memory, which moves with it.
-  return std::make_unique<OwningCursor>(std::move(bytes), *std::move(cursor));
+  // What follows the file system on the device is not in the image.
+  return WithCapacity(*map, whole.capacity);
 }
 
 }  // namespace cbt

@@ -1,50 +1,59 @@
-// Opens dense bitmaps.
+// Opens dense bitmaps, and partclone images.
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
 #include "cbt/source/byte_stream.h"
 #include "cbt/source/dense_bitmap.h"
 #include "cbt/source/image.h"
+#include "source/image/partclone.h"
+#include "source/input/base64_stream.h"
 #include "source/open/openers.h"
 
 namespace cbt {
 namespace {
 
-constexpr std::string_view kPartclone = "partclone-image";
-
-// A partclone image holds the bitmap of what is allocated, after a magic number.
-absl::Status CheckPartclone(const SourceRequest& request, std::string_view first) {
-  if (request.options().purpose != SourcePurpose::kDelta || !first.starts_with(kPartclone)) {
-    return absl::OkStatus();
+// A partclone image has a bitmap too, and says itself what that is.
+absl::Status CheckPartclone(const SourceRequest& request, const DenseBitmapLayout& layout,
+                            std::span<const uint8_t> first) {
+  const std::string_view text(reinterpret_cast<const char*>(first.data()), first.size());
+  if (!text.starts_with(kPartcloneMagic)) return absl::OkStatus();
+  if (request.options().purpose == SourcePurpose::kDelta) {
+    return CannotTell(request, "a partclone image holds what is allocated, not what changed");
   }
-  return CannotTell(request, "a partclone image holds what is allocated, not what changed");
+  constexpr std::string_view kRemedy =
+      ": the format partclone (--from partclone) needs no numbers of yours";
+  if (first.size() < kPartcloneHeaderBytes) return CannotTell(request, "its header is cut short");
+  const absl::StatusOr<PartcloneHeader> header =
+      ReadPartcloneHeader(first.first<kPartcloneHeaderBytes>(), request.label());
+  if (!header.ok()) return header.status();
+  const bool plain = layout.header_bytes == kPartcloneHeaderBytes && layout.first_bit == 0 &&
+                     layout.format.order == BitmapFormat::BitOrder::kLeastSignificantFirst &&
+                     layout.format.reversed_word_bytes == 1 && !layout.format.inverted;
+  if (!plain || !header->has_bitmap) {
+    return CannotTell(request,
+                      absl::StrCat("partclone's bitmap does not lie like that", AbslView(kRemedy)));
+  }
+  if (layout.granularity != header->block_size ||
+      BlockCount(*request.options().capacity, layout.granularity) != header->blocks) {
+    return CannotTell(request,
+                      absl::StrCat("partclone's header says ", header->blocks, " blocks of ",
+                                   header->block_size, " bytes", AbslView(kRemedy)));
+  }
+  return absl::OkStatus();
 }
 
-// Peeks at as many bytes as partclone's magic number has, or fewer at the end; decodes base64.
-absl::StatusOr<std::string> FirstBytes(ByteStream& stream, bool base64) {
-  std::string text(base64 ? ByteStream::kMaxPeek : kPartclone.size(), '\0');
-  const absl::StatusOr<size_t> count =
-      stream.Peek({reinterpret_cast<uint8_t*>(text.data()), text.size()});
+// As many bytes as partclone's header has, or fewer at the end.
+absl::StatusOr<std::vector<uint8_t>> FirstBytes(ByteStream& stream) {
+  std::vector<uint8_t> bytes(kPartcloneHeaderBytes);
+  const absl::StatusOr<size_t> count = stream.Peek(bytes);
   if (!count.ok()) return count.status();
-  text.resize(*count);
-  if (!base64) return text;
-  std::erase_if(text, [](char c) { return absl::ascii_isspace(static_cast<unsigned char>(c)); });
-  constexpr size_t kEncoded = kPartclone.size() / 3 * 4;
-  static_assert(kPartclone.size() % 3 == 0);
-  if (text.size() < kEncoded && *count == ByteStream::kMaxPeek) {
-    return absl::DataLossError(
-        absl::StrCat(stream.label(), ": base64 that begins with white space only"));
-  }
-  std::string bytes;
-  if (!absl::Base64Unescape(text.substr(0, kEncoded), &bytes)) {
-    return absl::DataLossError(absl::StrCat(stream.label(), ": invalid base64"));
-  }
+  bytes.resize(*count);
   return bytes;
 }
 
@@ -74,26 +83,29 @@ absl::StatusOr<OpenedSource> OpenBitmapSource(SourceRequest& request) {
   }
   layout.format.reversed_word_bytes = static_cast<uint8_t>(word);
   if (msb) layout.format.order = BitmapFormat::BitOrder::kMostSignificantFirst;
-  const bool base64 = request.Option("base64").has_value();
   const absl::StatusOr<bool> once = request.IsReadOnce();
   if (!once.ok()) return once.status();
-  if (!base64 && !*once) {
-    absl::StatusOr<std::shared_ptr<const Image>> file = request.Image();
-    if (!file.ok()) return file.status();
-    std::string first(kPartclone.size(), '\0');
-    if ((*file)->size() >= first.size()) {
-      absl::Status read = (*file)->Read(0, first.size(), reinterpret_cast<uint8_t*>(first.data()));
-      if (!read.ok()) return read;
-    }
-    if (status = CheckPartclone(request, first); !status.ok()) return status;
-    return OfCursor(MakeDenseBitmapCursor(*std::move(file), layout, *options.capacity));
+  absl::StatusOr<ByteStream*> stream = request.Stream();
+  if (!stream.ok()) return stream.status();
+  const bool base64 = request.Option("base64").has_value();
+  const std::unique_ptr<ByteStream> decoded = base64 ? MakeBase64Stream(**stream) : nullptr;
+  ByteStream& bits = base64 ? *decoded : **stream;
+  const absl::StatusOr<std::vector<uint8_t>> first = FirstBytes(bits);
+  if (!first.ok()) return first.status();
+  if (status = CheckPartclone(request, layout, *first); !status.ok()) return status;
+  if (base64 || *once) return OfCursor(ReadDenseBitmap(bits, false, layout, *options.capacity));
+  absl::StatusOr<std::shared_ptr<const Image>> file = request.Image();
+  if (!file.ok()) return file.status();
+  return OfCursor(MakeDenseBitmapCursor(*std::move(file), layout, *options.capacity));
+}
+
+absl::StatusOr<OpenedSource> OpenPartcloneSource(SourceRequest& request) {
+  if (request.options().purpose == SourcePurpose::kDelta) {
+    return CannotTell(request, "a partclone image holds what is allocated, not what changed");
   }
   absl::StatusOr<ByteStream*> stream = request.Stream();
   if (!stream.ok()) return stream.status();
-  const absl::StatusOr<std::string> first = FirstBytes(**stream, base64);
-  if (!first.ok()) return first.status();
-  if (status = CheckPartclone(request, *first); !status.ok()) return status;
-  return OfCursor(ReadDenseBitmap(**stream, base64, layout, *options.capacity));
+  return OfMap(ReadPartclone(**stream));
 }
 
 }  // namespace cbt

@@ -26,6 +26,8 @@ absl::StatusOr<OpenedSource> OpenFormat(SourceRequest& request) {
       return OpenMapSource(request);
     case Format::kBitmap:
       return OpenBitmapSource(request);
+    case Format::kPartclone:
+      return OpenPartcloneSource(request);
     case Format::kQcow2:
       return OpenQcow2Source(request);
     case Format::kNbd:

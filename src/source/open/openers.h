@@ -26,6 +26,7 @@ absl::StatusOr<OpenedSource> OpenImageSource(SourceRequest& request);
 absl::StatusOr<OpenedSource> OpenListSource(SourceRequest& request);  // every format of lists.h
 absl::StatusOr<OpenedSource> OpenMapSource(SourceRequest& request);   // cbm and roaring bytes
 absl::StatusOr<OpenedSource> OpenNbdSource(SourceRequest& request);
+absl::StatusOr<OpenedSource> OpenPartcloneSource(SourceRequest& request);
 absl::StatusOr<OpenedSource> OpenQcow2Source(SourceRequest& request);
 
 // The delta of two sources of the format.

@@ -53,6 +53,7 @@ constexpr SourceFormatInfo kFormats[] = {
     {"ndjson", "cbt's own answers (--format ndjson)", "", Format::kNdjson, true, true, true},
     {"json", "cbt's own answers (--format json)", "", Format::kJson, true, true, true},
     {"csv", "cbt's own answers (--format csv)", "", Format::kCsv, true, true, true},
+    {"partclone", "partclone image", "", Format::kPartclone, true, false, true},
 };
 
 bool Begins(std::string_view text, std::string_view with) { return text.starts_with(with); }
@@ -140,7 +141,7 @@ absl::Status CheckOption(const SourceFormatInfo& info, std::span<const Option> t
 std::span<const SourceFormatInfo> SourceFormats() noexcept { return kFormats; }
 
 const SourceFormatInfo& InfoOf(SourceFormat format) noexcept {
-  static_assert(std::size(kFormats) == static_cast<size_t>(Format::kCsv) + 1);
+  static_assert(std::size(kFormats) == static_cast<size_t>(Format::kPartclone) + 1);
   return kFormats[static_cast<size_t>(format)];
 }
 
@@ -169,6 +170,7 @@ absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_b
     return DetectXml(text);
   }
   return Format::kImage;
+  if (Begins(text, "partclone-image")) return Format::kPartclone;
 }
 
 bool HasNameOf(SourceFormat format, std::string_view path) {
@@ -214,6 +216,8 @@ bool HasNameOf(SourceFormat format, std::string_view path) {
   }
   return false;
 }
+    case Format::kPartclone:
+      return is_one_of({".partclone", ".pcl", ".pc"});
 
 absl::Status CheckSourceOptions(SourceFormat format, const SourceSpec& spec) {
   const SourceFormatInfo& info = InfoOf(format);
