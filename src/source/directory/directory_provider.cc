@@ -17,6 +17,7 @@
 #include "base/descriptor.h"
 #include "base/errno_text.h"
 #include "cbt/source/image.h"
+#include "cbt/source/open.h"
 #include "cbt/source/qcow2.h"
 #include "cbt/transform.h"
 #include "source/directory/allowed_sources.h"
@@ -26,6 +27,7 @@
 #include "source/directory/volume_maps.h"
 #include "source/directory/volume_sources.h"
 #include "source/input/file_version.h"
+#include "source/open/source_request.h"
 #include "source/qcow2/qcow2_format.h"
 
 namespace cbt {
@@ -301,6 +303,7 @@ class DirectoryProvider final : public SnapshotProvider {
     bool ambiguous = false;
     bool is_qcow2 = false;
     for (const std::string& name : folder.names()) {
+    std::string_view foreign;
       if (!CanBeImageOf(id, name)) continue;
       OwnedDescriptor descriptor(folder.Open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
       if (!descriptor.has_value()) {
@@ -319,7 +322,8 @@ class DirectoryProvider final : public SnapshotProvider {
         ambiguous = true;
       } else {
         found = std::move(descriptor);
-        is_qcow2 = absl::EndsWith(name, ".qcow2");
+        is_qcow2 = HasNameOf(SourceFormat::kQcow2, name);
+        if (!is_qcow2) foreign = ContentByName(name);
       }
     }
     if (ambiguous) {
@@ -333,6 +337,12 @@ class DirectoryProvider final : public SnapshotProvider {
     }
     if (!found.has_value()) return not_found();
     const std::string label = Quote(id.id);
+    if (!foreign.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "snapshot ", Quote(id.id), ": its file is named like a file of the kind \"",
+          AbslView(foreign), "\", not like a raw image: rename it, or describe it in a file ",
+          AbslView(VolumeSources::kExtension)));
+    }
     absl::StatusOr<std::shared_ptr<const Image>> image =
         Image::FromDescriptor(found.Release(), label);
     if (!image.ok()) return image.status();

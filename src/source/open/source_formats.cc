@@ -96,6 +96,22 @@ absl::StatusOr<Format> DetectXml(std::string_view text) {
   return absl::InvalidArgumentError("XML, but not a list that is detected by its content");
 }
 
+// In small letters, with its dot; empty if the file's name has none.
+std::string ExtensionOf(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return {};
+  return absl::AsciiStrToLower(AbslView(name.substr(dot)));
+}
+
+// Extensions of what is not read here. As a raw volume it would be something else.
+constexpr std::pair<std::string_view, std::string_view> kForeignNames[] = {
+    {".vmdk", "VMDK image"},     {".vhd", "VHD image"},       {".vhdx", "VHDX image"},
+    {".vdi", "VDI image"},       {".qed", "QED image"},       {".gz", "compressed data"},
+    {".xz", "compressed data"},  {".zst", "compressed data"}, {".bz2", "compressed data"},
+    {".lz4", "compressed data"},
+};
+
 using Option = std::pair<std::string, std::string>;
 
 // Whether the option `key` of `info` has a value; empty if there is no such option.
@@ -174,10 +190,7 @@ absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_b
 }
 
 bool HasNameOf(SourceFormat format, std::string_view path) {
-  const std::string_view name = path.substr(path.rfind('/') + 1);
-  const size_t dot = name.rfind('.');
-  if (dot == std::string_view::npos) return false;
-  const std::string extension = absl::AsciiStrToLower(AbslView(name.substr(dot)));
+  const std::string extension = ExtensionOf(path);
   const auto is_one_of = [&extension](std::initializer_list<std::string_view> extensions) {
     return std::ranges::find(extensions, extension) != extensions.end();
   };
@@ -216,8 +229,17 @@ bool HasNameOf(SourceFormat format, std::string_view path) {
   }
   return false;
 }
-    case Format::kPartclone:
-      return is_one_of({".partclone", ".pcl", ".pc"});
+
+std::string_view ContentByName(std::string_view path) {
+  for (const SourceFormatInfo& info : kFormats) {
+    if (HasNameOf(info.format, path)) return info.what;
+  }
+  const std::string extension = ExtensionOf(path);
+  for (const auto& [name, what] : kForeignNames) {
+    if (extension == name) return what;
+  }
+  return {};
+}
 
 absl::Status CheckSourceOptions(SourceFormat format, const SourceSpec& spec) {
   const SourceFormatInfo& info = InfoOf(format);

@@ -86,11 +86,24 @@ absl::Status SourceRequest::FindFormat() {
 
 // A guest controls the content of its volume, which may look like a list that reports nothing. It
 // controls neither the size, which is whole sectors, nor the name.
+  if (absl::Status status = CheckName(); !status.ok()) return status;
 absl::Status SourceRequest::CheckIsNoVolume() const {
   const bool whole_sectors = file_bytes_.has_value() && *file_bytes_ % kSectorBytes == 0;
   if (!is_device_ && (!whole_sectors || HasNameOf(format_, address_))) return absl::OkStatus();
   const SourceFormatInfo& info = InfoOf(format_);
   return absl::InvalidArgumentError(absl::StrCat(label_, ": looks like ", info.what,
+// A file of a known format whose beginning is damaged would be a raw image by its content, and
+// one that was copied over by a file of another format would be that.
+absl::Status SourceRequest::CheckName() const {
+  const std::string_view named = ContentByName(address_);
+  if (named.empty() || HasNameOf(format_, address_)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(label_, ": is named like a file of the kind \"", AbslView(named),
+                   "\", but its content is not, and may be damaged: name the format (--from ",
+                   InfoOf(format_).name, " for what the content looks like",
+                   format_ == SourceFormat::kImage ? ", the bytes of a volume)" : ")"));
+}
+
                                                  ", but could be a raw volume with that "
                                                  "content: name the format (--from ",
                                                  info.name,

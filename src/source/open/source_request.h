@@ -28,6 +28,10 @@ bool IsNbdAddress(std::string_view address);
 // True if the path's extension is one that files of `format` have and volumes don't.
 bool HasNameOf(SourceFormat format, std::string_view path);
 
+// What files with the path's extension hold, where that is no raw volume: a format that can be
+// read, another format of images, or compressed data. Empty for all other names.
+std::string_view ContentByName(std::string_view path);
+
 class SourceRequest {
  public:
   SourceRequest(std::string address, const SourceOptions& options);
@@ -69,6 +73,7 @@ class SourceRequest {
   // False with an opener: callers that restrict files have no standard input to offer.
   bool IsStandardInput() const noexcept { return address_ == "-" && !options_.open; }
   absl::Status FindFormat();
+  absl::Status CheckName() const;
   absl::Status CheckIsNoVolume() const;
   absl::StatusOr<int> Open() const;
   absl::Status OpenStream();

@@ -57,6 +57,18 @@ class DirectoryProviderTest : public testing::Test {
   std::unique_ptr<SnapshotProvider> provider_;
 };
 
+// What such a file holds is no volume, or one in another form.
+TEST_F(DirectoryProviderTest, SCAFileThatIsNamedLikeAnotherFormatIsNoRawImage) {
+  for (const char* extension : {".vmdk", ".vhdx", ".QCOW2", ".diff", ".xml", ".json", ".gz"}) {
+    dir_.Write(std::string("root/vol1/other") + extension, std::string(8192, 'x'));
+    EXPECT_EQ(Allocated("vol1/other").code(), StatusCode::kFailedPrecondition) << extension;
+    EXPECT_EQ(provider_->OpenDelta("vol1/monday", "vol1/other", context_).status().code(),
+              StatusCode::kFailedPrecondition)
+        << extension;
+    std::filesystem::remove(dir_ / (std::string("root/vol1/other") + extension));
+  }
+}
+
 TEST_F(DirectoryProviderTest, ServesWhatIsThere) {
   for (const char* id : {"vol1/monday", "vol1/tuesday", "vol1/bare", "vol1/v1.2", "vol1/alias",
                          "vol2/monday", "top"}) {

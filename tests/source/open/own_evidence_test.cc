@@ -121,6 +121,31 @@ TEST_F(OwnEvidenceTest, SBEveryFlippedBitOfAPartcloneHeaderIsFound) {
   EXPECT_EQ(Read("image", contradiction, "partclone").status().code(), StatusCode::kDataLoss);
 }
 
+TEST_F(OwnEvidenceTest, SCADamagedBeginningUnderATellingNameIsNoVolume) {
+  const std::string damaged(8192, '\x01');
+  for (const char* name :
+       {"a.qcow2",   "a.QCOW2", "a.cbm",    "a.diff",  "a.rbd", "a.stream", "a.btrfs",
+        "a.roaring", "a.json",  "a.ndjson", "a.jsonl", "a.csv", "a.xml",    "a.partclone",
+        "a.pcl",     "a.vmdk",  "a.vhd",    "a.vhdx",  "a.vdi", "a.qed",    "a.gz",
+        "a.xz",      "a.zst",   "a.bz2",    "a.lz4"}) {
+    const absl::Status status = Read(name, damaged).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << name << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--from image")) << name;
+    EXPECT_EQ(ValueOf(Read(name, damaged, "image")), (Ranges{{0, 8192}})) << name;
+  }
+  for (const char* name : {"a", "a.img", "a.raw", "a.2024", ".json.d/a"}) {
+    EXPECT_EQ(ValueOf(Read(name, damaged)), (Ranges{{0, 8192}})) << name;
+  }
+  // One known format under the name of another.
+  const std::string list = R"({"BlockSize":524288,"VolumeSize":1,"Blocks":[{"BlockIndex":1}]})";
+  ASSERT_OK(Read("a.json", list));
+  for (const char* name : {"a.qcow2", "a.xml", "a.csv"}) {
+    const absl::Status status = Read(name, list).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << name << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--from ebs")) << name;
+  }
+}
+
 // A base64 text of white space, or a bitmap of a sparse file, costs no more than its set bits.
 TEST_F(OwnEvidenceTest, SFABitmapIsDecodedPieceByPiece) {
   constexpr uint64_t kBits = uint64_t{1} << 31;  // 256 MiB of bits
