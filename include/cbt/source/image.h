@@ -3,7 +3,7 @@
 //
 // Images are read with pread in large chunks, several at once if an executor is given; holes are
 // found with SEEK_DATA and SEEK_HOLE and never read. An image must not change while a cursor reads
-// it. A cursor that detects a change of a file (its size, or a write) fails with ABORTED before it
+// it. A cursor that detects a change of a file (Image::CheckUnchanged) fails with ABORTED before it
 // is complete. Writes to a block device can't be detected.
 #ifndef CBT_SOURCE_IMAGE_H_
 #define CBT_SOURCE_IMAGE_H_
@@ -71,8 +71,13 @@ class Image {
   };
   absl::StatusOr<Range> FindData(uint64_t offset) const;
 
-  // OK while the file has the size and the modification time that it had when it was opened; always
-  // OK for a block device, which has no modification time.
+  // OK while the file has the size, the modification time and the change time that it had when it
+  // was opened; always OK for a block device, which has no such times. A new name, another link and
+  // other attributes change the change time too; it does not count once a name was removed.
+  //
+  // What leaves no trace: a write in the tick of the file system's clock in which the file was last
+  // changed before it was opened (milliseconds; not from Linux 6.13 on, on ext4, XFS, btrfs and
+  // tmpfs), and stores to a shared mapping into pages that were already dirty.
   // Errors: ABORTED, UNAVAILABLE.
   absl::Status CheckUnchanged() const;
 

@@ -3,6 +3,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "cbt/units.h"
 #include "support/memory_image.h"
@@ -101,6 +106,38 @@ TEST(ImageTest, NoticesEveryKindOfChange) {
   usleep(20'000);  // file time stamps are coarse
   file.Write(10, "x");
   EXPECT_EQ(again->CheckUnchanged().code(), StatusCode::kAborted);
+}
+
+// As restoring and copying programs do it.
+TEST(ImageTest, SDAWriteWhoseTimeWasPutBackIsNoticed) {
+  const test::TempDir dir;
+  for (const std::string& path :
+       {dir / "on-disk", std::string("/dev/shm/cbt-image-test-") + std::to_string(getpid())}) {
+    SCOPED_TRACE(path);
+    std::ofstream(path) << std::string(8192, 'a');
+    usleep(20'000);  // file time stamps are coarse
+    const auto opened = Image::Open(path);
+    if (absl::IsNotFound(opened.status())) continue;  // no /dev/shm
+    ASSERT_OK(opened);
+    ASSERT_OK((*opened)->CheckUnchanged());
+    struct stat before = {};
+    ASSERT_EQ(stat(path.c_str(), &before), 0);
+    {
+      std::fstream file(path, std::ios::in | std::ios::out);
+      file << 'b';
+    }
+    const timespec times[] = {before.st_atim, before.st_mtim};
+    ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+    struct stat after = {};
+    ASSERT_EQ(stat(path.c_str(), &after), 0);
+    ASSERT_EQ(after.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
+    EXPECT_EQ((*opened)->CheckUnchanged().code(), StatusCode::kAborted);
+    // Deleting a snapshot is no write.
+    const auto again = Image::Open(path);
+    ASSERT_OK(again);
+    std::filesystem::remove(path);
+    EXPECT_OK((*again)->CheckUnchanged());
+  }
 }
 
 TEST(ImageTest, IsTheSameFileOnlyUnderTheSamePath) {
