@@ -58,8 +58,10 @@ absl::Status BtrfsFile::Change(Extent extent, bool extends, bool keep,
                                const VolumeGeometry& geometry) {
   touched_ = true;
   if (extent.length == 0) return absl::OkStatus();
-  furthest_ = std::max(furthest_, extent.end());
-  if (extends && size_.has_value()) size_ = std::max(*size_, extent.end());
+  if (extends) {
+    furthest_ = std::max(furthest_, extent.end());
+    if (size_.has_value()) size_ = std::max(*size_, extent.end());
+  }
   if (!keep) return absl::OkStatus();
   if (!recent_.empty() && recent_.back().offset <= extent.offset &&
       extent.offset <= recent_.back().end()) {
@@ -239,6 +241,11 @@ absl::Status BtrfsFiles::Change(std::string_view path, Extent extent, bool exten
   const absl::StatusOr<BtrfsFile*> file = FileAt(path);
   if (!file.ok()) return file.status();
   (*file)->named = true;
+  if (!extends) {
+    // Blocks may be allocated past the end of a file, as far as the file system likes.
+    extent.offset = std::min(extent.offset, geometry_.capacity);
+    extent.length = std::min(extent.length, geometry_.capacity - extent.offset);
+  }
   if (extent.length > geometry_.capacity || extent.offset > geometry_.capacity - extent.length) {
     return absl::InvalidArgumentError(
         absl::StrCat("a change of ", extent.length, " bytes at offset ", extent.offset,

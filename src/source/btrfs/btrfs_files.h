@@ -37,14 +37,14 @@ class BtrfsFile {
   bool touched() const noexcept { return touched_; }
   // The size in bytes, if the stream gives it.
   std::optional<uint64_t> size() const noexcept { return size_; }
-  // The end of the furthest write.
+  // The end of the furthest change that extends the file.
   uint64_t furthest() const noexcept { return furthest_; }
 
   // Bytes of memory that its changes have taken since the last call.
   uint64_t TakeGrowth() noexcept { return std::exchange(growth_, 0); }
 
-  // Records that `extent` changed, and its place too if `keep`. `geometry`: of intermediate maps;
-  // the extent lies inside.
+  // Records that `extent` changed, and its place too if `keep`. It makes the file longer only if it
+  // `extends`. `geometry`: of intermediate maps; the extent lies inside.
   absl::Status Change(Extent extent, bool extends, bool keep, const VolumeGeometry& geometry);
   void Truncate(uint64_t size) noexcept;
 

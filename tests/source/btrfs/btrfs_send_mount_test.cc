@@ -137,6 +137,26 @@ TEST_F(BtrfsSendMountTest, NothingThatChangedIsMissing) {
   }
 }
 
+// Holes that are punched in blocks allocated past the end of a file say nothing about its size.
+TEST_F(BtrfsSendMountTest, SEAHolePastTheEndIsNoGrowth) {
+  test::SeededRandom random(4);
+  const std::string name = "disk.img";
+  const RealFile file(PathOf("vol/" + name));
+  file.Write(0, test::RandomData(kMiB, false, random));
+  ASSERT_TRUE(Run("fallocate --keep-size --offset 0 --length 8M vol/" + name));
+  ASSERT_TRUE(Snapshot("s0"));
+  ASSERT_TRUE(Run("fallocate --punch-hole --offset 768K --length 4M vol/" + name));
+  ASSERT_TRUE(Snapshot("s1"));
+  const ByteSet truth =
+      reference::ChangedBytes(BytesIn(PathOf("s0/" + name)), BytesIn(PathOf("s1/" + name)), 4096);
+  EXPECT_EQ(test::BytesIn(truth), 256 * kKiB);
+  for (const char* mode : {"--no-data", "", "--proto 2", "--proto 2 --no-data"}) {
+    const auto map = Send(absl::StrCat(mode, " -p s0 s1"), {.path = name, .capacity = kMiB});
+    ASSERT_OK(map) << mode << ": " << map.status();
+    EXPECT_TRUE(IsSubset(truth, BytesOf(*map))) << mode;
+  }
+}
+
 // The stream uses a file's first name; the caller asks for the second.
 TEST_F(BtrfsSendMountTest, HardLinksAreNotOverlooked) {
   test::SeededRandom random(2);

@@ -148,6 +148,24 @@ TEST(BtrfsSendTest, EveryKindOfChangeCounts) {
   EXPECT_EQ(got, reference::RunsOf(set));
 }
 
+// The kernel punches holes into blocks that were allocated past the end of a file, and the stream
+// does not say again how large that is.
+TEST(BtrfsSendTest, SEWhatKeepsTheSizeIsNoGrowth) {
+  const auto changed = [](uint32_t mode, uint64_t offset, uint64_t length) {
+    return Read(BtrfsWriter(2).Snapshot().Allocate("f", mode, offset, length).Times("f").End(),
+                For("f"));
+  };
+  const Ranges tail = {{kSize - 8192 - 576, 8192 + 576}};  // rounded down to a block
+  for (const uint32_t mode : {3U, 0x11U}) {
+    EXPECT_EQ(RangesOf(changed(mode, kSize - 8192, 1 << 30)), tail) << mode;
+    EXPECT_EQ(RangesOf(changed(mode, kSize - 8192, UINT64_MAX)), tail) << mode;
+    EXPECT_EQ(RangesOf(changed(mode, kSize + 4096, 8192)), Ranges{}) << mode;
+    EXPECT_EQ(RangesOf(changed(mode, UINT64_MAX, 1)), Ranges{}) << mode;
+  }
+  // What may extend the file still contradicts a smaller size.
+  EXPECT_EQ(changed(0x10, kSize - 8192, 1 << 30).status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST(BtrfsSendTest, DataLongerThanAnyBufferArePassedOver) {
   BtrfsWriter writer(2);
   writer.Snapshot().Write("f", 4096, std::string(3'000'001, 'x')).Truncate("f", 5 * kMiB).End();
