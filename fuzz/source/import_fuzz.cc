@@ -50,7 +50,8 @@ const Importer kImporters[] = {
       return cbt::ReadThinDump(stream, {.import = options});
     },
     [](ByteStream& stream, const ImportOptions& options) {
-      return cbt::ReadEraInvalidate(stream, {.import = options, .block_size = 65536});
+      return cbt::ReadEraInvalidate(
+          stream, {.import = options, .block_size = 65536, .empty_is_unwritten = true});
     },
     [](ByteStream& stream, const ImportOptions& options) {
       return cbt::ReadEraDump(stream, {.import = options, .since_era = 3});
@@ -61,8 +62,8 @@ const Importer kImporters[] = {
     cbt::ReadNdjsonAnswer,
     cbt::ReadJsonAnswer,
     cbt::ReadCsvAnswer,
-};
     [](ByteStream& stream, const ImportOptions&) { return cbt::ReadPartclone(stream); },
+};
 
 }  // namespace
 

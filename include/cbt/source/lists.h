@@ -119,6 +119,10 @@ struct EraOptions {
   // Bytes per block; for era_invalidate, whose output does not hold it.
   std::optional<uint64_t> block_size = {};
 
+  // era_invalidate: takes a list without blocks for a device that was not written to. Versions 1.0
+  // to 1.3.2 also print it where they do not know the answer, so it is refused otherwise.
+  bool empty_is_unwritten = false;
+
   // era_dump: blocks written in this era or later have changed, as with `era_invalidate
   // --written-since`.
   std::optional<uint64_t> since_era = {};

@@ -118,6 +118,10 @@ absl::StatusOr<VolumeSources::Entry> VolumeSources::Parse(const std::string& fil
   Entry entry;
   entry.file = file;
   entry.text = text;
+  // The system's calls would take what is before it.
+  if (text.find('\0') != std::string_view::npos) {
+    return absl::FailedPreconditionError(absl::StrCat(file, ": holds a NUL byte"));
+  }
   std::set<std::string_view> keys;
   const absl::Status status = ForEachLine(text, [&](size_t number, std::string_view line) {
     const size_t key_begin = line.find_first_not_of(kBlanks);

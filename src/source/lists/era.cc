@@ -21,10 +21,13 @@ class InvalidateReader final : public XmlEvents {
  public:
   InvalidateReader(ChangeCollector& changes, uint64_t unit) : changes_(changes), unit_(unit) {}
 
+  bool empty() const noexcept { return empty_; }
+
  private:
   absl::Status Open(int depth, std::string_view name, const XmlAttributes& attributes) override {
     if (depth == 0) return name == "blocks" ? absl::OkStatus() : Unknown(name);
     if (depth > 1) return Unknown(name);
+    empty_ = false;
     if (name == "block") {
       const absl::StatusOr<uint64_t> block = attributes.Number("block");
       if (!block.ok()) return block.status();
@@ -44,6 +47,7 @@ class InvalidateReader final : public XmlEvents {
 
   ChangeCollector& changes_;
   const uint64_t unit_;
+  bool empty_ = true;
 };
 
 // `era_dump --repair` leaves out what it can't read, and its dump looks like any other. Intact
@@ -225,6 +229,13 @@ absl::StatusOr<ChangeMap> ReadEraInvalidate(ByteStream& stream, const EraOptions
   InvalidateReader reader(*changes, *options.block_size);
   status = ReadXml(stream, reader);
   if (!status.ok()) return status;
+  if (reader.empty() && !options.empty_is_unwritten) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(stream.label(),
+                     ": lists no block, as era_invalidate 1.0 to 1.3.2 also does where it does not "
+                     "know the answer: with another version, say so (--from "
+                     "era-invalidate:empty=unwritten)"));
+  }
   absl::StatusOr<ChangeMap> map = changes->Finish(options.import, *options.block_size);
   if (!map.ok()) return At(stream.label(), "", map.status());
   return map;

@@ -25,6 +25,8 @@ absl::StatusOr<OpenedSource> OpenEra(SourceRequest& request) {
     if (!status.ok()) return status;
     (dump ? options.since_era : options.block_size) = number;
   }
+  absl::Status status = request.Choice("empty", "unknown", "unwritten", options.empty_is_unwritten);
+  if (!status.ok()) return status;
   return OpenList(request, dump ? ReadEraDump : ReadEraInvalidate, options);
 }
 

@@ -40,8 +40,8 @@ constexpr SourceFormatInfo kFormats[] = {
     {"thin-delta", "thin_delta, with or without --verbose", "", Format::kThinDelta, false, true,
      true},
     {"thin-dump", "thin_dump", "device=ID", Format::kThinDump, true, false, true},
-    {"era-invalidate", "era_invalidate --written-since", "block-size=N", Format::kEraInvalidate,
-     false, true, true},
+    {"era-invalidate", "era_invalidate --written-since", "block-size=N empty=unknown|unwritten",
+     Format::kEraInvalidate, false, true, true},
     {"era-dump", "era_dump", "since-era=N", Format::kEraDump, false, true, true},
     {"btrfs-send", "btrfs send --no-data", "path=FILE base-path=FILE single-name path-exists",
      Format::kBtrfsSend, true, true, true},
@@ -170,6 +170,7 @@ absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_b
     return Format::kChangeMap;
   if (LooksLikeQcow2(first_bytes)) return Format::kQcow2;
   if (Begins(text, "rbd diff v") || Begins(text, "rbd image v")) return Format::kRbdDiff;
+  if (Begins(text, "partclone-image")) return Format::kPartclone;
   if (Begins(text, std::string_view("btrfs-stream\0", 13))) return Format::kBtrfsSend;
   if (!IsText(text.substr(0, kTextBytes))) return Format::kImage;
   const size_t first = text.find_first_not_of(" \t\r\n");
@@ -186,7 +187,6 @@ absl::StatusOr<SourceFormat> DetectSourceFormat(std::span<const uint8_t> first_b
     return DetectXml(text);
   }
   return Format::kImage;
-  if (Begins(text, "partclone-image")) return Format::kPartclone;
 }
 
 bool HasNameOf(SourceFormat format, std::string_view path) {
@@ -216,6 +216,8 @@ bool HasNameOf(SourceFormat format, std::string_view path) {
       return is_one_of({".xml"});
     case Format::kNdjson:
       return is_one_of({".ndjson", ".json", ".jsonl"});
+    case Format::kPartclone:
+      return is_one_of({".partclone", ".pcl", ".pc"});
     case Format::kCsv:
       return is_one_of({".csv"});
     case Format::kRoaring64:

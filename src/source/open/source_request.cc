@@ -42,6 +42,14 @@ SourceRequest::SourceRequest(std::string address, const SourceOptions& options)
              : address_ == "-"      ? "standard input"
                                     : address_) {}
 
+  const auto cut = [](const std::string& text) { return text.find('\0') != std::string::npos; };
+  bool holds_nul = cut(address_);
+  for (const auto& [key, value] : options_.spec.options) holds_nul = holds_nul || cut(value);
+  if (holds_nul) {
+    // Not the label, which may be the address.
+    return absl::InvalidArgumentError(
+        absl::StrCat(address_.c_str(), ": the address or an option holds a NUL byte"));
+  }
 absl::Status SourceRequest::Prepare() {
   if (!IsPowerOfTwo(options_.block_size)) {
     return absl::InvalidArgumentError(

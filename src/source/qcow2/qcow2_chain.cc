@@ -9,6 +9,13 @@ namespace cbt {
 
 absl::StatusOr<Qcow2Tables> FindQcow2Tables(const Qcow2State& state) {
   if (state.image == nullptr) return absl::InvalidArgumentError("qcow2: no image");
+  for (const Qcow2Layer& layer : state.image->parts().layers) {
+    if (!layer.header.external_data) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("qcow2: ", layer.file->label(),
+                     ": the image keeps its data in an external data file: only its dirty bitmaps "
+                     "can be read (bitmap=NAME)"));
+  }
   const Qcow2Layer& layer = state.image->parts().layers.front();
   if (!state.snapshot) return layer.header.active;
   absl::StatusOr<Qcow2Snapshot> snapshot = state.image->FindSnapshot(*state.snapshot);

@@ -61,7 +61,8 @@ struct Qcow2BitmapArea {
 struct Qcow2Header {
   uint32_t version = 0;
   unsigned cluster_bits = 0;
-  bool extended = false;  // entries of 16 bytes, with 32 subclusters per cluster
+  bool extended = false;       // entries of 16 bytes, with 32 subclusters per cluster
+  bool external_data = false;  // clusters lie in another file; bitmaps don't
   Qcow2Tables active;
   uint64_t snapshot_count = 0;
   uint64_t snapshots_offset = 0;

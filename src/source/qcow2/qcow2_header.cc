@@ -56,10 +56,7 @@ absl::Status CheckFeatures(const Image& file, uint64_t incompatible) {
     return absl::FailedPreconditionError(
         refusal("the image is marked as dirty: a program that wrote to it has not closed it"));
   }
-  if ((incompatible & kExternalData) != 0) {
-    return absl::UnimplementedError(refusal("the image keeps its data in an external data file"));
-  }
-  const uint64_t unknown = incompatible & ~(kCompressionType | kExtendedEntries);
+  const uint64_t unknown = incompatible & ~(kCompressionType | kExtendedEntries | kExternalData);
   if (unknown != 0) {
     return absl::UnimplementedError(
         refusal(absl::StrCat("the image has unknown incompatible features: bit ",
@@ -214,6 +211,7 @@ absl::StatusOr<Qcow2Header> ReadQcow2Header(const Image& file) {
     const uint64_t incompatible = LoadBig64(&bytes[kIncompatibleAt]);
     if (absl::Status status = CheckFeatures(file, incompatible); !status.ok()) return status;
     header.extended = (incompatible & kExtendedEntries) != 0;
+    header.external_data = (incompatible & kExternalData) != 0;
     if (header.extended && cluster_bits < 14) {
       return Qcow2Broken(file, kClusterBitsAt,
                          absl::StrCat("subclusters in clusters of 2^", cluster_bits, " bytes"));

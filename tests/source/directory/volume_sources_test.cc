@@ -19,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "cbt/change_map_file.h"
 #include "cbt/source/directory_provider.h"
+#include "cbt/source/open.h"
 #include "cbt/units.h"
 #include "map/maps.h"
 #include "support/child_process.h"
@@ -377,6 +378,23 @@ TEST_F(VolumeSourcesTest, AttackQNoFileIsReadForEver) {
     EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << more << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("delta.source: exceeded the time limit"));
   }
+}
+
+// What follows a NUL byte would be cut off, and a file that exists be read in place of another.
+TEST_F(VolumeSourcesTest, SHANulByteCutsNoAddress) {
+  ASSERT_OK(Delta("monday", "tuesday"));
+  for (const std::string& line : {std::string("address .list.json\0.other\nfrom rbd-json\n", 39),
+                                  std::string("address .list.json\nfrom rbd-json\0\n", 33),
+                                  std::string("from rbd-json\n# \0\naddress .list.json\n", 37)}) {
+    Write("delta.source", "base monday\ntarget tuesday\ncapacity 1M\n" + line);
+    const absl::Status status = Delta("monday", "tuesday").status();
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("NUL byte"));
+  }
+  const absl::Status status =
+      OpenSource(std::string(dir_ / "root/vol/.list.json") + std::string("\0x", 2), {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("NUL byte"));
 }
 
 TEST_F(VolumeSourcesTest, AttackQNoExportIsAskedForEver) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/change_map.h"
 #include "cbt/source/open.h"
+#include "cbt/units.h"
 #include "source/support/imports.h"
 #include "source/support/listings.h"
 #include "support/status.h"
@@ -137,6 +138,18 @@ TEST(Era, AttackGARepairedDumpIsRefused) {
   for (const std::string& shorter : {Writeset(4, {false, true}), filled}) {
     EXPECT_REFUSED(read(shorter + fifth), kFailedPrecondition, "2 bits for 3 blocks");
     EXPECT_RANGES(read(shorter + fifth, 5), {{2 * 65536, 65536}});
+  }
+}
+
+// Some versions print it for "unknown".
+TEST(Era, SHAnEmptyListIsNoAnswer) {
+  EraOptions options{.import = {.capacity = kMiB}, .block_size = 65536};
+  for (const char* text : {"<blocks>\n</blocks>\n", "<blocks/>"}) {
+    EXPECT_REFUSED(From(ReadEraInvalidate, text, options), kFailedPrecondition,
+                   "era-invalidate:empty=unwritten");
+    options.empty_is_unwritten = true;
+    EXPECT_RANGES(From(ReadEraInvalidate, text, options), {});
+    options.empty_is_unwritten = false;
   }
 }
 

@@ -1,9 +1,12 @@
 // Persistent dirty bitmaps as qemu writes them.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "absl/strings/str_cat.h"
 #include "cbt/source/qcow2.h"
 #include "cbt/units.h"
+#include "support/child_process.h"
 #include "support/cursors.h"
 #include "support/seeded_random.h"
 #include "support/shell.h"
@@ -157,6 +160,39 @@ TEST_F(Qcow2BitmapsTest, WhatWasWritten) {
     const auto crashed = Qcow2Image::Open(image);
     ASSERT_OK(crashed);
     EXPECT_EQ(MakeQcow2BitmapCursor(*crashed, "g512").status().code(),
+              StatusCode::kFailedPrecondition);
+  }
+}
+
+// Bitmaps lie in the image itself, whatever holds its data.
+TEST_F(Qcow2BitmapsTest, SHBitmapsOfAnImageWithAnExternalDataFile) {
+  if (test::FindProgram("qemu-img").empty()) GTEST_SKIP() << "no qemu-img";
+  for (const char* raw : {"on", "off"}) {
+    SCOPED_TRACE(raw);
+    const std::string image = Path(absl::StrCat("external-", raw, ".qcow2"));
+    ASSERT_TRUE(Shell(absl::StrCat("qemu-img create -q -f qcow2 -o data_file=", Path("data.raw"),
+                                   ",data_file_raw=", raw, " ", image, " 64M")));
+    ASSERT_TRUE(Shell("qemu-img bitmap --add -g 64K " + image + " b0"));
+    ASSERT_TRUE(Shell("qemu-io -f qcow2 -c 'write 1M 64k' -c 'write 8M 1' " + image));
+    // KubeVirt's data files belong to the storage; they need not be there.
+    std::filesystem::remove(Path("data.raw"));
+    const auto opened = Qcow2Image::Open(image);
+    ASSERT_OK(opened);
+    EXPECT_EQ(All(*opened, "b0"), (Ranges{{kMiB, 65536}, {8 * kMiB, 65536}}));
+    // What the image says of its clusters is about another file.
+    for (const auto& cursor : {MakeQcow2AllocationCursor({*opened, {}}).status(),
+                               MakeQcow2LayerCursor({*opened, {}}).status(),
+                               MakeQcow2DeltaCursor({*opened, {}}, {*opened, {}}).status()}) {
+      EXPECT_EQ(cursor.code(), StatusCode::kFailedPrecondition) << cursor;
+      EXPECT_NE(cursor.message().find("external data file"), std::string::npos) << cursor;
+    }
+    // As a backing file, too.
+    const std::string overlay = Path(absl::StrCat("overlay-", raw, ".qcow2"));
+    ASSERT_TRUE(
+        Shell("qemu-img create -q -u -f qcow2 -b " + image + " -F qcow2 " + overlay + " 64M"));
+    const auto above = Qcow2Image::Open(overlay);
+    ASSERT_OK(above);
+    EXPECT_EQ(MakeQcow2AllocationCursor({*above, {}}).status().code(),
               StatusCode::kFailedPrecondition);
   }
 }

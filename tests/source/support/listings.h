@@ -281,7 +281,8 @@ inline std::vector<Listing> Listings() {
        }},
       {"EraInvalidate", 4096, true, WriteEraInvalidate,
        [](ByteStream& stream, const ImportOptions& options) {
-         return ReadEraInvalidate(stream, {.import = options, .block_size = 4096});
+         return ReadEraInvalidate(
+             stream, {.import = options, .block_size = 4096, .empty_is_unwritten = true});
        }},
       {"EraDump", 4096, true, WriteEraDump,
        [](ByteStream& stream, const ImportOptions& options) {
