@@ -116,6 +116,35 @@ class Answers(ServeTest):
         for options in (["--allow-source", "relative"], ["--source-time", "0"]):
             self.fails(2, "serve", "--root", self.root, "--listen", self.address, *options)
 
+    def test_sg_a_source_that_is_being_read_does_not_hold_the_server(self):
+        """After its client had left, and after SIGTERM, the server read on for --source-time, ten minutes."""
+        with open(os.path.join(self.root, "vol1", ".sparse"), "wb") as file:
+            file.write(b"rbd diff v2\nf" + (5).to_bytes(8, "little") + (1).to_bytes(4, "little") + b"a")
+            file.truncate(8 << 40)  # empty records without end
+        with open(os.path.join(self.root, "vol1", "x.source"), "w", encoding="utf-8") as file:
+            file.write("base a\ntarget b\nfrom rbd-diff\naddress .sparse\n")
+        for leaves in (False, True):
+            server = self.start("--grace", "0.3")
+            client = subprocess.Popen([support.CBT, "list", self.address, "--base", "vol1/a", "--snapshot", "vol1/b",
+                                       "--retry-for", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            self.addCleanup(client.stderr.close)
+            self.addCleanup(client.wait)
+            self.addCleanup(client.kill)
+
+            def busy():  # in clock ticks
+                with open(f"/proc/{server.pid}/stat", encoding="ascii") as file:
+                    return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+
+            begin = busy()
+            while busy() < begin + 20:  # it reads
+                time.sleep(0.05)
+            if leaves:
+                client.kill()
+            begin = time.monotonic()
+            server.send_signal(signal.SIGTERM)
+            self.assertEqual(server.wait(60), 0)
+            self.assertLess(time.monotonic() - begin, 10)
+
     def test_translation_on_the_client(self):
         base = self.image("vol1/a.img", bytes(4096))
         target = self.image("vol1/b.img", bytes(5000) + b"x" * 20000 + bytes(10000) + b"x")

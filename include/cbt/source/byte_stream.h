@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,11 +75,12 @@ absl::StatusOr<std::unique_ptr<ByteStream>> OpenByteStream(const std::string& pa
                                                            std::string_view label = {});
 
 // As above for a descriptor open for reading, from its current position; takes ownership. A read
-// after `deadline` is DEADLINE_EXCEEDED; a read that already waits for a pipe's writer is not
-// interrupted.
+// after `deadline` is DEADLINE_EXCEEDED, one after `stop` was requested CANCELLED; both end the
+// wait for a pipe's writer.
 std::unique_ptr<ByteStream> MakeDescriptorStream(
     int descriptor, std::string_view label,
-    std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
+    std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max(),
+    std::stop_token stop = {});
 
 // `bytes` must outlive the stream.
 std::unique_ptr<ByteStream> MakeMemoryStream(std::span<const uint8_t> bytes,

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
@@ -30,6 +31,9 @@ struct ExtOptions {
   // md or ZFS, can leave it in place. So an image in which anything else has a signature is
   // refused. Set this where the file system is known to fill the image.
   bool ignore_other_signatures = false;
+
+  // Ends the reading of the group descriptors with CANCELLED.
+  std::stop_token stop = {};
 };
 
 // The number of bytes that LooksLikeExt() needs.

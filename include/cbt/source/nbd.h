@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,9 @@ struct NbdExportOptions {
 
   // Names the export in error messages, the URI if empty; a server passes the snapshot's id.
   std::string label;
+
+  // Ends every wait with CANCELLED.
+  std::stop_token stop;
 };
 
 // An export as it was when it was opened. Safe to share between threads. Holds one connection until

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,8 +53,8 @@ enum class SourceFormat : uint8_t {
   kNdjson,
   kJson,
   kCsv,
-};
   kPartclone,
+};
 
 struct SourceFormatInfo {
   const char* name;     // as spelled in a spec
@@ -122,6 +123,11 @@ struct SourceOptions {
   // source's cursor; DEADLINE_EXCEEDED after that. Time between the calls does not count. No limit
   // if empty.
   std::optional<std::chrono::milliseconds> time_limit = {};
+
+  // Ends what waits or reads with CANCELLED, in a fraction of a second: lists and bitmaps that are
+  // read when they are opened, pipes, NBD servers, the descriptors of ext. A call of the system
+  // that hangs in the kernel is not interrupted, nor is the resolution of a host's name.
+  std::stop_token stop = {};
 
   // Replaces the address in messages.
   std::string label = {};

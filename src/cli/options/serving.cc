@@ -100,6 +100,29 @@ void EndAtOnce(int) noexcept {
   _exit(kExitFailure);
 }
 
+void EndTooLate(int) noexcept {
+  constexpr std::string_view kLine = "cbt: reads that were cancelled did not end in time\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kLine.data(), kLine.size());
+  _exit(kExitFailure);
+}
+
+// How long threads may read after the drain, until the process ends without them.
+constexpr unsigned kLastReadSeconds = 15;
+
+// Threads that read from hung storage keep the process from exiting, and a supervisor may send no
+// second signal.
+void LimitLastReads() {
+  struct sigaction action = {};
+  action.sa_handler = EndTooLate;
+  action.sa_flags = SA_RESTART;
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGALRM);
+  sigaction(SIGALRM, &action, nullptr);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  alarm(kLastReadSeconds);
+}
+
 // From here on stop signals are no longer awaited, and threads that read from hung storage keep the
 // process from exiting.
 void LetSignalsEndTheProcess() {
@@ -141,6 +164,7 @@ void Drain(const std::string& name,
   }
   drainer.join();
   LetSignalsEndTheProcess();
+  LimitLastReads();
 }
 
 // The error of a part, prefixed with its option.

@@ -106,7 +106,7 @@ class DirectoryProvider final : public SnapshotProvider {
         rules_{std::move(allowed), options.source_time} {}
 
   absl::StatusOr<MetadataSource> OpenAllocated(std::string_view snapshot_id,
-                                               const StreamContext&) override {
+                                               const StreamContext& context) override {
     absl::StatusOr<SnapshotId> id = ParseId(snapshot_id);
     if (!id.ok()) return id.status();
     const SnapshotFolder folder = SnapshotFolder::Read(root_.number(), id->volume);
@@ -115,7 +115,7 @@ class DirectoryProvider final : public SnapshotProvider {
     const VolumeSources sources = VolumeSources::Read(folder, rules_);
     std::string version;
     absl::StatusOr<std::unique_ptr<ExtentCursor>> reported =
-        sources.Open({}, id->name, options_.block_size, &version);
+        sources.Open({}, id->name, options_.block_size, &version, context.stop);
     if (!reported.ok()) return About(*id, reported.status());
     if (*reported != nullptr) return FromSource(*id, *std::move(reported), image, version);
     if (image.ok() && image->qcow2 != nullptr) {
@@ -134,7 +134,7 @@ class DirectoryProvider final : public SnapshotProvider {
 
   absl::StatusOr<MetadataSource> OpenDelta(std::string_view base_snapshot_id,
                                            std::string_view target_snapshot_id,
-                                           const StreamContext&) override {
+                                           const StreamContext& context) override {
     absl::StatusOr<SnapshotId> base_id = ParseId(base_snapshot_id);
     if (!base_id.ok()) return base_id.status();
     absl::StatusOr<SnapshotId> target_id = ParseId(target_snapshot_id);
@@ -160,7 +160,8 @@ class DirectoryProvider final : public SnapshotProvider {
     if (!cursor.ok()) return About(*target_id, cursor.status());
     if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target, version);
     const VolumeSources sources = VolumeSources::Read(folder, rules_);
-    cursor = sources.Open(base_id->name, target_id->name, options_.block_size, &version);
+    cursor =
+        sources.Open(base_id->name, target_id->name, options_.block_size, &version, context.stop);
     if (!cursor.ok()) return About(*target_id, cursor.status());
     if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target, version);
     // An unknown target is the more useful error than one whose data is gone.
@@ -302,8 +303,8 @@ class DirectoryProvider final : public SnapshotProvider {
     bool unreadable = false;
     bool ambiguous = false;
     bool is_qcow2 = false;
-    for (const std::string& name : folder.names()) {
     std::string_view foreign;
+    for (const std::string& name : folder.names()) {
       if (!CanBeImageOf(id, name)) continue;
       OwnedDescriptor descriptor(folder.Open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
       if (!descriptor.has_value()) {
@@ -336,13 +337,13 @@ class DirectoryProvider final : public SnapshotProvider {
                                                  not_ready ? "not ready" : "can't be opened"));
     }
     if (!found.has_value()) return not_found();
-    const std::string label = Quote(id.id);
     if (!foreign.empty()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "snapshot ", Quote(id.id), ": its file is named like a file of the kind \"",
           AbslView(foreign), "\", not like a raw image: rename it, or describe it in a file ",
           AbslView(VolumeSources::kExtension)));
     }
+    const std::string label = Quote(id.id);
     absl::StatusOr<std::shared_ptr<const Image>> image =
         Image::FromDescriptor(found.Release(), label);
     if (!image.ok()) return image.status();

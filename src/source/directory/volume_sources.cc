@@ -197,10 +197,9 @@ absl::Status VolumeSources::CheckNames(const Entry& entry, const OpenedSource& s
   return status.ok() ? check("target", identity.target, entry.target) : status;
 }
 
-absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::string& base,
-                                                                  const std::string& target,
-                                                                  uint64_t block_size,
-                                                                  std::string* version) const {
+absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(
+    const std::string& base, const std::string& target, uint64_t block_size, std::string* version,
+    const std::stop_token& stop) const {
   const Entry* found = nullptr;
   for (const Entry& entry : entries_) {
     if (entry.base != base || entry.target != target) continue;
@@ -219,6 +218,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::str
   options.block_size = block_size;
   options.label = found->file;
   options.time_limit = rules_->time;
+  options.stop = stop;
   // Captured by value: the cursor of a chain of files may outlive this object.
   const auto files = std::make_shared<std::string>();
   options.open = [self = VolumeSources(root_, volume_, *rules_), files](const std::string& path) {
@@ -242,7 +242,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(const std::str
     return std::move(source->cursor);
   }
   if (absl::IsUnavailable(source.status()) || absl::IsResourceExhausted(source.status()) ||
-      absl::IsDeadlineExceeded(source.status())) {
+      absl::IsDeadlineExceeded(source.status()) || absl::IsCancelled(source.status())) {
     return source.status();
   }
   return absl::FailedPreconditionError(source.status().message());

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,12 +51,14 @@ class VolumeSources {
   // What the source for these snapshots (names in the folder) reports, in blocks of `block_size`
   // bytes; null if missing. An empty base asks for what is allocated.
   // Errors: FAILED_PRECONDITION if the source can't be used, or if there are several; UNAVAILABLE
-  //         if an NBD server can't be reached, DEADLINE_EXCEEDED if the source takes too long.
+  //         if an NBD server can't be reached, DEADLINE_EXCEEDED if the source takes too long,
+  //         CANCELLED after `stop` was requested, which the cursor heeds too.
   // `version`: receives a text that changes with the entry and with the files that it was read
   // from; it does not reflect changes on an NBD server.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Open(const std::string& base,
                                                      const std::string& target, uint64_t block_size,
-                                                     std::string* version = nullptr) const;
+                                                     std::string* version = nullptr,
+                                                     const std::stop_token& stop = {}) const;
 
   // True if a source names the snapshot.
   bool Knows(const std::string& name) const;

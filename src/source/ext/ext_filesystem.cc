@@ -16,6 +16,7 @@
 #include "cbt/list_cursor.h"
 #include "cbt/transform.h"
 #include "source/ext/ext_superblock.h"
+#include "source/input/time_limit.h"
 #include "source/signature/signatures.h"
 
 namespace cbt {
@@ -35,6 +36,7 @@ constexpr uint32_t kMaxGroupsPerFlex = 4096;
 
 struct Channel {
   const Image* image;
+  std::stop_token stop;
   absl::Status failure;
   bool threw = false;  // a read ran out of memory
 };
@@ -65,8 +67,12 @@ errcode_t ReadBlocks(io_channel io, unsigned long long block, int count, void* d
   if (block > size / block_size || length > size - block * block_size) return EXT2_ET_SHORT_READ;
   // No exception may pass through the library, which is C and would leak.
   try {
-    absl::Status status = channel->image->Read(block * block_size, static_cast<size_t>(length),
-                                               static_cast<uint8_t*>(data));
+    absl::Status status =
+        channel->stop.stop_requested() ? Stopped(channel->image->label()) : absl::OkStatus();
+    if (status.ok()) {
+      status = channel->image->Read(block * block_size, static_cast<size_t>(length),
+                                    static_cast<uint8_t*>(data));
+    }
     if (status.ok()) return 0;
     channel->failure = std::move(status);
     return EXT2_ET_SHORT_READ;
@@ -149,11 +155,11 @@ struct Closer {
 
 class ExtCursor final : public ExtentCursor {
  public:
-  ExtCursor(std::shared_ptr<const Image> image, ExtGeometry geometry)
+  ExtCursor(std::shared_ptr<const Image> image, ExtGeometry geometry, std::stop_token stop)
       : ExtentCursor({.capacity = image->size(), .granularity = geometry.block_size}),
         image_(std::move(image)),
         geometry_(std::move(geometry)),
-        channel_{.image = image_.get(), .failure = absl::OkStatus()} {}
+        channel_{.image = image_.get(), .stop = std::move(stop), .failure = absl::OkStatus()} {}
 
   // Call once, before anything else.
   absl::Status Open() {
@@ -449,7 +455,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeExtAllocationCursor(
                             {.capacity = image->size(), .granularity = geometry->block_size});
   }
   const std::shared_ptr<const Image> checked = image;
-  auto cursor = std::make_unique<ExtCursor>(std::move(image), *std::move(geometry));
+  auto cursor = std::make_unique<ExtCursor>(std::move(image), *std::move(geometry), options.stop);
   status = cursor->Open();
   if (!status.ok()) return status;
   if (!options.ignore_other_signatures) {

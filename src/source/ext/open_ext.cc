@@ -13,6 +13,7 @@ absl::StatusOr<OpenedSource> OpenExtSource(SourceRequest& request) {
     return CannotTell(request, "a file system reports what is allocated, not what changed");
   }
   ExtOptions options;
+  options.stop = request.options().stop;
   if (const auto unclean = request.Option("unclean"); unclean.has_value()) {
     if (*unclean != "over-report") return CannotTell(request, "unclean: over-report or nothing");
     options.over_report_unclean = true;

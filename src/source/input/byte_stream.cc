@@ -47,8 +47,11 @@ class MemoryStream final : public ByteStream {
 class DescriptorStream final : public ByteStream {
  public:
   DescriptorStream(int descriptor, std::string_view label,
-                   std::chrono::steady_clock::time_point deadline)
-      : ByteStream(std::string(label)), descriptor_(descriptor), deadline_(deadline) {
+                   std::chrono::steady_clock::time_point deadline, std::stop_token stop)
+      : ByteStream(std::string(label)),
+        descriptor_(descriptor),
+        deadline_(deadline),
+        stop_(std::move(stop)) {
     const off_t begin = ::lseek(descriptor, 0, SEEK_CUR);
     struct stat stat;
     if (begin < 0 || ::fstat(descriptor, &stat) != 0) return;
@@ -69,10 +72,7 @@ class DescriptorStream final : public ByteStream {
 
  private:
   absl::StatusOr<size_t> DoRead(std::span<uint8_t> out) override {
-    if (deadline_ != std::chrono::steady_clock::time_point::max() &&
-        std::chrono::steady_clock::now() >= deadline_) {
-      return TookTooLong(label());
-    }
+    if (absl::Status status = Wait(); !status.ok()) return status;
     for (;;) {
       const ssize_t count = ::read(descriptor_, out.data(), out.size());
       if (count < 0 && errno == EINTR) continue;
@@ -84,6 +84,17 @@ class DescriptorStream final : public ByteStream {
       }
       return static_cast<size_t>(count);
     }
+  }
+
+  // Files don't wait for a writer.
+  absl::Status Wait() const {
+    const bool limited = deadline_ != std::chrono::steady_clock::time_point::max();
+    if (!positioned_ && (limited || stop_.stop_possible())) {
+      return WaitReadable(descriptor_, deadline_, stop_, label());
+    }
+    if (stop_.stop_requested()) return Stopped(label());
+    if (limited && std::chrono::steady_clock::now() >= deadline_) return TookTooLong(label());
+    return absl::OkStatus();
   }
 
   absl::StatusOr<uint64_t> DoSkip(uint64_t count) override {
@@ -99,6 +110,7 @@ class DescriptorStream final : public ByteStream {
 
   const int descriptor_;
   const std::chrono::steady_clock::time_point deadline_;
+  const std::stop_token stop_;
   bool positioned_ = false;  // a file or a device
   uint64_t offset_ = 0;      // in it
   uint64_t size_ = 0;        // when it was opened
@@ -196,9 +208,10 @@ absl::StatusOr<std::unique_ptr<ByteStream>> OpenByteStream(const std::string& pa
 }
 
 std::unique_ptr<ByteStream> MakeDescriptorStream(int descriptor, std::string_view label,
-                                                 std::chrono::steady_clock::time_point deadline) {
+                                                 std::chrono::steady_clock::time_point deadline,
+                                                 std::stop_token stop) {
   OwnedDescriptor owner(descriptor);
-  auto stream = std::make_unique<DescriptorStream>(descriptor, label, deadline);
+  auto stream = std::make_unique<DescriptorStream>(descriptor, label, deadline, std::move(stop));
   static_cast<void>(owner.Release());  // owned by the stream now
   return stream;
 }

@@ -1,10 +1,14 @@
 #include "source/input/time_limit.h"
 
+#include <poll.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/file_io.h"
 
 namespace cbt {
 namespace {
@@ -51,6 +55,32 @@ class TimedCursor final : public ExtentCursor {
 std::unique_ptr<ExtentCursor> LimitTime(std::unique_ptr<ExtentCursor> input,
                                         std::chrono::milliseconds limit, std::string label) {
   return std::make_unique<TimedCursor>(std::move(input), limit, std::move(label));
+}
+
+std::chrono::milliseconds WaitingStep(const std::stop_token& stop) noexcept {
+  return stop.stop_possible() ? std::chrono::milliseconds(50) : std::chrono::minutes(1);
+}
+
+absl::Status Stopped(const std::string& label) {
+  return absl::CancelledError(absl::StrCat(label, ": reading it was stopped"));
+}
+
+absl::Status WaitReadable(int descriptor, std::chrono::steady_clock::time_point deadline,
+                          const std::stop_token& stop, const std::string& label) {
+  for (;;) {
+    if (stop.stop_requested()) return Stopped(label);
+    std::chrono::milliseconds step = WaitingStep(stop);
+    if (deadline != std::chrono::steady_clock::time_point::max()) {
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+      if (left.count() <= 0) return TookTooLong(label);
+      step = std::min(step, left);
+    }
+    struct pollfd waiting = {.fd = descriptor, .events = POLLIN, .revents = 0};
+    const int ready = Retry([&] { return ::poll(&waiting, 1, static_cast<int>(step.count())); });
+    if (ready < 0) return FileError(label, errno);
+    if (ready > 0) return absl::OkStatus();
+  }
 }
 
 absl::Status TookTooLong(const std::string& label) {

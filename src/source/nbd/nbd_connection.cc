@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/errno_text.h"
+#include "source/input/time_limit.h"
 
 namespace cbt {
 
@@ -72,7 +72,7 @@ absl::Status CheckAddress(const std::string& uri, const NbdExportOptions& option
 }  // namespace
 
 NbdConnection::NbdConnection(nbd_handle* handle, const NbdExportOptions& options)
-    : handle_(handle), label_(options.label), timeout_(options.timeout) {}
+    : handle_(handle), label_(options.label), timeout_(options.timeout), stop_(options.stop) {}
 
 NbdConnection::~NbdConnection() {
   // Disconnects as the protocol requires, without waiting for the reply.
@@ -271,13 +271,17 @@ bool NbdConnection::usable() const {
 }
 
 absl::Status NbdConnection::PollOnce(Deadline deadline, std::string_view doing) {
+  if (stop_.stop_requested()) {
+    given_up_ = true;
+    return Stopped(label_);
+  }
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   if (left.count() <= 0) {
     given_up_ = true;
     return Broken(doing, absl::StrCat("no reply within ", timeout_.count(), " ms"));
   }
-  const auto wait = std::min<int64_t>(left.count(), std::numeric_limits<int>::max());
+  const auto wait = std::min<int64_t>(left.count(), WaitingStep(stop_).count());
   // 0 means a timeout; the next call checks the deadline.
   if (nbd_poll(handle_, static_cast<int>(wait)) < 0) return LibraryError(doing);
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,6 +70,7 @@ class NbdConnection {
   nbd_handle* const handle_;
   const std::string label_;
   const std::chrono::milliseconds timeout_;
+  const std::stop_token stop_;
   bool given_up_ = false;
 
   // The callbacks of the current option or request write here. A member, because one that was

@@ -17,6 +17,7 @@ absl::StatusOr<OpenedSource> OpenNbdSource(SourceRequest& request) {
   where.tls_psk_file = request.Option("tls-psk").value_or("");
   where.tls_username = request.Option("tls-username").value_or("");
   where.label = request.options().label;
+  where.stop = request.options().stop;
   uint64_t seconds = 30;
   uint64_t depth = 0;
   absl::Status status = request.Number("timeout", 1'000'000, seconds);

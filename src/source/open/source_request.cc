@@ -1,7 +1,6 @@
 #include "source/open/source_request.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -42,6 +41,7 @@ SourceRequest::SourceRequest(std::string address, const SourceOptions& options)
              : address_ == "-"      ? "standard input"
                                     : address_) {}
 
+absl::Status SourceRequest::Prepare() {
   const auto cut = [](const std::string& text) { return text.find('\0') != std::string::npos; };
   bool holds_nul = cut(address_);
   for (const auto& [key, value] : options_.spec.options) holds_nul = holds_nul || cut(value);
@@ -50,7 +50,6 @@ SourceRequest::SourceRequest(std::string address, const SourceOptions& options)
     return absl::InvalidArgumentError(
         absl::StrCat(address_.c_str(), ": the address or an option holds a NUL byte"));
   }
-absl::Status SourceRequest::Prepare() {
   if (!IsPowerOfTwo(options_.block_size)) {
     return absl::InvalidArgumentError(
         absl::StrCat("block size ", options_.block_size, " is not a power of two"));
@@ -87,19 +86,12 @@ absl::Status SourceRequest::FindFormat() {
         absl::StrCat(label_, ": ", format.status().message(), ": name the format (--from)"));
   }
   format_ = *format;
+  if (absl::Status status = CheckName(); !status.ok()) return status;
   if (format_ != SourceFormat::kImage) return CheckIsNoVolume();
   if (!file_bytes_.has_value()) return absl::OkStatus();
   return CheckIsNoList(std::span(first).first(*count), *file_bytes_, *stream_);
 }
 
-// A guest controls the content of its volume, which may look like a list that reports nothing. It
-// controls neither the size, which is whole sectors, nor the name.
-  if (absl::Status status = CheckName(); !status.ok()) return status;
-absl::Status SourceRequest::CheckIsNoVolume() const {
-  const bool whole_sectors = file_bytes_.has_value() && *file_bytes_ % kSectorBytes == 0;
-  if (!is_device_ && (!whole_sectors || HasNameOf(format_, address_))) return absl::OkStatus();
-  const SourceFormatInfo& info = InfoOf(format_);
-  return absl::InvalidArgumentError(absl::StrCat(label_, ": looks like ", info.what,
 // A file of a known format whose beginning is damaged would be a raw image by its content, and
 // one that was copied over by a file of another format would be that.
 absl::Status SourceRequest::CheckName() const {
@@ -112,6 +104,13 @@ absl::Status SourceRequest::CheckName() const {
                    format_ == SourceFormat::kImage ? ", the bytes of a volume)" : ")"));
 }
 
+// A guest controls the content of its volume, which may look like a list that reports nothing. It
+// controls neither the size, which is whole sectors, nor the name.
+absl::Status SourceRequest::CheckIsNoVolume() const {
+  const bool whole_sectors = file_bytes_.has_value() && *file_bytes_ % kSectorBytes == 0;
+  if (!is_device_ && (!whole_sectors || HasNameOf(format_, address_))) return absl::OkStatus();
+  const SourceFormatInfo& info = InfoOf(format_);
+  return absl::InvalidArgumentError(absl::StrCat(label_, ": looks like ", info.what,
                                                  ", but could be a raw volume with that "
                                                  "content: name the format (--from ",
                                                  info.name,
@@ -172,7 +171,7 @@ absl::Status SourceRequest::OpenStream() {
   }
   const absl::StatusOr<int> descriptor = Open();
   if (!descriptor.ok()) return descriptor.status();
-  stream_ = MakeDescriptorStream(*descriptor, label_, Deadline());
+  stream_ = MakeDescriptorStream(*descriptor, label_, Deadline(), options_.stop);
   struct stat stat;
   if (::fstat(*descriptor, &stat) != 0) return FileError(label_, errno);
   if (S_ISDIR(stat.st_mode)) {
@@ -199,22 +198,9 @@ absl::Status SourceRequest::OpenStream() {
 // A pipe that was opened without blocking looks empty until a writer writes to it. Waiting for the
 // first bytes, or for the end of a writer without any, does what opening it with blocking would.
 absl::Status SourceRequest::WaitForWriter(int pipe) const {
-  constexpr int64_t kLongestPoll = 60'000;
-  for (;;) {
-    int timeout = -1;
-    if (Deadline() != std::chrono::steady_clock::time_point::max()) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-          Deadline() - std::chrono::steady_clock::now());
-      if (left.count() <= 0) {
-        return absl::DeadlineExceededError(absl::StrCat(label_, ": no writer opened the pipe"));
-      }
-      timeout = static_cast<int>(std::min<int64_t>(left.count() + 1, kLongestPoll));
-    }
-    struct pollfd waiting = {.fd = pipe, .events = POLLIN, .revents = 0};
-    const int ready = Retry([&] { return ::poll(&waiting, 1, timeout); });
-    if (ready < 0) return FileError(label_, errno);
-    if (ready > 0) return absl::OkStatus();
-  }
+  absl::Status status = WaitReadable(pipe, Deadline(), options_.stop, label_);
+  if (!absl::IsDeadlineExceeded(status)) return status;
+  return absl::DeadlineExceededError(absl::StrCat(label_, ": no writer opened the pipe"));
 }
 
 absl::StatusOr<std::shared_ptr<const Image>> SourceRequest::Image() const {

@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -395,6 +397,50 @@ TEST_F(VolumeSourcesTest, SHANulByteCutsNoAddress) {
       OpenSource(std::string(dir_ / "root/vol/.list.json") + std::string("\0x", 2), {}).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("NUL byte"));
+}
+
+// A client that leaves, and a server that shuts down, end what is being read for a stream.
+TEST_F(VolumeSourcesTest, SGAStreamThatStopsStopsItsSource) {
+  const std::string sparse = dir_ / "root/vol/.sparse";
+  std::ofstream(sparse, std::ios::binary)
+      << "rbd diff v2\nf" << std::string("\5\0\0\0\0\0\0\0\1\0\0\0a", 13);
+  uint64_t size = kPiB;
+  while (::truncate(sparse.c_str(), static_cast<off_t>(size)) != 0) size /= 2;
+  std::filesystem::create_directories(dir_ / "run");
+  // A server that accepts connections and says nothing.
+  const std::string socket_path = dir_ / "run/silent";
+  const int silent = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT(socket_path.size(), sizeof address.sun_path);
+  std::copy(socket_path.begin(), socket_path.end(), address.sun_path);
+  ASSERT_EQ(::bind(silent, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(silent, 5), 0);
+  Serve({.allowed_sources = {dir_ / "run"}});  // the time limit is ten minutes
+  const std::string entries[] = {
+      "address .sparse\nfrom rbd-diff\n",
+      "address nbd+unix:///?socket=" + socket_path + "\nfrom nbd:depth=1\n"};
+  for (const std::string& entry : entries) {
+    SCOPED_TRACE(entry);
+    Write("delta.source", "base monday\ntarget tuesday\n" + entry);
+    std::stop_source stop;
+    std::thread stopper([&stop] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      stop.request_stop();
+    });
+    const auto begin = std::chrono::steady_clock::now();
+    const absl::Status status =
+        provider_
+            ->OpenDelta("vol/monday", "vol/tuesday",
+                        {.stop = stop.get_token(), .secrets = context_.secrets})
+            .status();
+    const auto spent = std::chrono::steady_clock::now() - begin;
+    stopper.join();
+    if (absl::StrContains(status.message(), "built without libnbd")) continue;
+    EXPECT_EQ(status.code(), StatusCode::kCancelled) << status;
+    EXPECT_LT(spent, std::chrono::seconds(10)) << status;
+  }
+  ::close(silent);
 }
 
 TEST_F(VolumeSourcesTest, AttackQNoExportIsAskedForEver) {

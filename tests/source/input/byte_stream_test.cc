@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <fstream>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -149,6 +151,38 @@ TEST(ByteStream, WhatCannotBeReadIsRefused) {
   const test::TempDir folder;
   EXPECT_EQ(OpenByteStream(folder.path()).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(OpenByteStream(folder.path() + "/none").status().code(), absl::StatusCode::kNotFound);
+}
+
+// A pipe whose writer is alive and silent.
+TEST(ByteStream, SGAPipeIsNotWaitedForAfterTheStop) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  ASSERT_EQ(::write(ends[1], "abc", 3), 3);
+  std::stop_source stop;
+  const auto never = std::chrono::steady_clock::time_point::max();
+  const std::unique_ptr<ByteStream> stream =
+      MakeDescriptorStream(ends[0], "input", never, stop.get_token());
+  std::array<uint8_t, 3> bytes;
+  ASSERT_OK(stream->ReadAll(bytes));
+  std::thread stopper([&stop] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    stop.request_stop();
+  });
+  const absl::Status status = stream->Read(bytes).status();
+  stopper.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+  ::close(ends[1]);
+}
+
+// The time limit of a source ends such a wait, too.
+TEST(ByteStream, SGAPipeIsNotWaitedForPastTheDeadline) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const std::unique_ptr<ByteStream> stream = MakeDescriptorStream(
+      ends[0], "input", std::chrono::steady_clock::now() + std::chrono::milliseconds(50));
+  std::array<uint8_t, 3> bytes;
+  EXPECT_EQ(stream->Read(bytes).status().code(), absl::StatusCode::kDeadlineExceeded);
+  ::close(ends[1]);
 }
 
 }  // namespace byte_stream_test
