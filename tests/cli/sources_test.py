@@ -161,7 +161,7 @@ class Sources(support.CbtTest):
             changed.update(*(bits for era, bits in sets.items() if era >= since))
             listed = self.write("inv.xml", sh("era_invalidate", "--written-since", since, metadata))
             expected = (blocks * BLOCK, runs_of(changed, BLOCK, blocks * BLOCK))
-            self.assertEqual(self.tuples("delta", listed, "--from", "era-invalidate:block-size=64K", "--capacity",
+            self.assertEqual(self.tuples("delta", listed, "--from", "era-invalidate:block-size=64K,empty=unwritten", "--capacity",
                                          blocks * BLOCK), expected)
             self.assertEqual(self.tuples("delta", dump, "--from", f"era-dump:since-era={since}"), expected)
 
@@ -210,7 +210,7 @@ class Sources(support.CbtTest):
             for entry in xml.etree.ElementTree.fromstring(listed):
                 first = int(entry.get("block") or entry.get("begin"))
                 expected.update(range(first, int(entry.get("end") or first + 1)))
-            for text, spec in ((listed, f"era-invalidate:block-size={size}"), (dump, f"era-dump:since-era={since}")):
+            for text, spec in ((listed, f"era-invalidate:block-size={size},empty=unwritten"), (dump, f"era-dump:since-era={since}")):
                 self.assertEqual(self.piped(text, "delta", "-", "--from", spec, "--capacity", str(capacity)),
                                  (capacity, runs_of(expected, size, capacity)), (since, spec))
 
@@ -370,8 +370,39 @@ class Sources(support.CbtTest):
         layout = f"bitmap:granularity={block_size},header=110"
         found = self.tuples("allocated", clone, "--from", layout, "--capacity", total * block_size)
         self.assertEqual(found, self.tuples("allocated", image, "--from", "ext"))
+        self.assertEqual(self.tuples("allocated", clone, "--from", "partclone"), found)
+        with open(clone, "rb") as file:
+            self.assertEqual(self.piped(file.read(), "allocated", "-"), found)
         self.assertEqual(run("verify", image, "--map", clone, "--from", layout, "--capacity", total * block_size, "--as",
                              "allocated").code, 0)
+
+    @tool("mke2fs", "partclone.ext4")
+    def test_sb_the_recipe_for_other_blocks_leaves_nothing_out(self):
+        image, clone = self.path("fs.img"), self.path("fs.pc")
+        sh("mke2fs", "-q", "-t", "ext4", "-b", 1024, image, "20M")
+        sh("partclone.ext4", "-c", "-s", image, "-o", clone, "-L", self.path("log"))
+        layout = "bitmap:granularity=4096,header=110"
+        self.assertIn("--from partclone", self.refused(2, "allocated", clone, "--from", layout, "--capacity", "20M"))
+        self.assertEqual(self.tuples("allocated", clone, "--from", "partclone", "--block-size", 1024),
+                         self.tuples("allocated", image, "--from", "ext", "--block-size", 1024))
+
+    @tool("mke2fs")
+    def test_sa_a_superblock_from_before_the_partitions_is_refused(self):
+        image = self.path("disk.img")
+        sh("mke2fs", "-q", "-t", "ext4", image, "64M")
+        whole = self.tuples("allocated", image, "--from", "ext")
+        with open(image, "r+b") as file:  # one partition, from sector 2048 on
+            file.seek(446)
+            file.write(struct.pack("<B3sB3sII", 0, b"\0\2\0", 0x83, b"\xff\xff\xff", 2048, 100_000))
+            file.seek(510)
+            file.write(b"\x55\xaa")
+        self.assertIn("dos at offset 510", self.refused(2, "allocated", image, "--from", "ext"))
+        self.assertEqual(self.tuples("allocated", image, "--from", "ext:other-signatures=ignore"), whole)
+
+    def test_sc_a_damaged_image_under_a_telling_name_is_refused(self):
+        for file in [self.write(name, bytes([1]) * 8192) for name in ("vm.qcow2", "a.cbm", "a.diff", "a.roaring")]:
+            self.assertIn("--from image", self.refused(2, "allocated", file))
+            self.assertEqual(self.tuples("allocated", file, "--from", "image"), (8192, [(0, 8192)]))
 
     def test_bitmaps_of_any_layout(self):
         bits = 1000
