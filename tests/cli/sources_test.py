@@ -472,7 +472,7 @@ class Sources(support.CbtTest):
             for command in (["delta", cut, new], ["delta", whole, cut], ["delta", cut, cut], ["allocated", cut]):
                 with self.subTest(text=text[:40], command=command):
                     self.refused(2, *command)
-        self.assertIn("name the format (--from)", self.refused(2, "allocated", self.write("empty.json", "")))
+        self.assertIn("name the format (--from", self.refused(2, "allocated", self.write("empty.json", "")))
         # If the user names the format, it is an image.
         for text in (b"", b"[", old.encode("utf-16")):
             cut = self.write("cut.json", text)
