@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
-#include <boost/beast/http/read.hpp>
 #include <boost/beast/http/write.hpp>
 #include <exception>
+#include <limits>
 #include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "kube/http_server/request_head.h"
 #include "kube/http_server/request_of.h"
 
 namespace cbt::kube::http_server {
@@ -116,42 +117,60 @@ void Connection::WaitForRequest() {
 
 void Connection::ReadHead() {
   parser_.emplace();
-  parser_->header_limit(static_cast<uint32_t>(shared_->options.max_header_bytes));
+  // The head is handed to the parser as a whole, once its own limit has been kept.
+  parser_->header_limit(std::numeric_limits<uint32_t>::max());
   parser_->body_limit(shared_->options.max_body_bytes);
   beast::get_lowest_layer(stream_).expires_after(shared_->options.request_time);
-  http::async_read_header(stream_, buffer_, *parser_,
-                          [self = shared_from_this()](const Error& error, size_t) {
-                            self->Try([&] { self->TakeHead(error); });
+  TakeHead();
+}
+
+void Connection::Receive(void (Connection::*next)()) {
+  // Both limits leave room: see the constructor.
+  stream_.async_read_some(buffer_.prepare(std::min(kPiece, buffer_.max_size() - buffer_.size())),
+                          [self = shared_from_this(), next](const Error& error, size_t length) {
+                            if (error) return self->Close();
+                            self->buffer_.commit(length);
+                            self->Try([&] { (*self.*next)(); });
                           });
 }
 
-void Connection::TakeHead(const Error& error) {
-  if (!error) return ReadBody();
-  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+void Connection::TakeHead() {
+  const asio::const_buffer data = buffer_.data();
+  const std::string_view received(static_cast<const char*>(data.data()), data.size());
+  const std::optional<size_t> length = HeadLength(received);
+  if (length.value_or(received.size()) > shared_->options.max_header_bytes) {
     return Refuse(431, "the headers are too large");
   }
+  if (!length.has_value()) return Receive(&Connection::TakeHead);
+  const char* const doubt = LengthDoubt(received.substr(0, *length));
+  Error error;
+  parser_->put(asio::buffer(data, *length), error);
   if (error == http::error::body_limit) return Refuse(413, "the body is too large");
-  const bool ended = error == http::error::end_of_stream || error == http::error::partial_message;
-  if (ended || error.category() != http::make_error_code(http::error::bad_method).category()) {
-    return Close();
+  if (error) return Refuse(400, "this is not a request of HTTP/1.1");
+  if (doubt != nullptr) return Refuse(400, doubt);
+  size_t known = parser_->is_done() ? 0 : shared_->options.max_body_bytes;
+  if (const auto announced = parser_->content_length()) known = static_cast<size_t>(*announced);
+  if (!Reserve(known)) return Refuse(503, "too many requests at once");
+  buffer_.consume(*length);
+  // Now: fields that come after a body in chunks are none of the request's headers.
+  request_ = HeadOf(parser_->get());
+  TakeBody();
+}
+
+void Connection::TakeBody() {
+  while (!parser_->is_done()) {
+    if (buffer_.size() == 0) return Receive(&Connection::TakeBody);
+    Error error;
+    const size_t taken = parser_->put(buffer_.data(), error);
+    buffer_.consume(taken);
+    if (error == http::error::body_limit) return Refuse(413, "the body is too large");
+    if (error == http::error::need_more) {
+      if (buffer_.size() == buffer_.max_size()) return Refuse(400, "a chunk's head is too long");
+      return Receive(&Connection::TakeBody);
+    }
+    if (error) return Refuse(400, "the body can't be read");
   }
-  Refuse(400, "this is not a request of HTTP/1.1");
-}
-
-void Connection::ReadBody() {
-  size_t length = parser_->is_done() ? 0 : shared_->options.max_body_bytes;
-  if (const auto known = parser_->content_length()) length = static_cast<size_t>(*known);
-  if (!Reserve(length)) return Refuse(503, "too many requests at once");
-  http::async_read(stream_, buffer_, *parser_,
-                   [self = shared_from_this()](const Error& error, size_t) {
-                     self->Try([&] { self->TakeBody(error); });
-                   });
-}
-
-void Connection::TakeBody(const Error& error) {
-  if (!error) return Handle();
-  if (error == http::error::body_limit) return Refuse(413, "the body is too large");
-  Close();
+  Handle();
 }
 
 void Connection::Handle() {
@@ -183,9 +202,9 @@ void Connection::Handle() {
 std::shared_ptr<Request> Connection::TakeRequest() {
   auto& message = parser_->get();
   head_only_ = message.method() == http::verb::head;
-  std::shared_ptr<Request> request = RequestOf(message);
-  if (shared_->options.ask_for_certificate) request->peer_certificates = PeerCertificates();
-  return request;
+  request_->body = std::move(message.body());
+  if (shared_->options.ask_for_certificate) request_->peer_certificates = PeerCertificates();
+  return std::move(request_);
 }
 
 std::vector<std::string> Connection::PeerCertificates() const {

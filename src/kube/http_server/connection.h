@@ -73,10 +73,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   template <typename Step>
   void Try(Step step);
   void WaitForRequest();
+  // Receives more, then goes on with `next`.
+  void Receive(void (Connection::*next)());
   void ReadHead();
-  void TakeHead(const Error& error);
-  void ReadBody();
-  void TakeBody(const Error& error);
+  void TakeHead();
+  void TakeBody();
   void Handle();
   void Send(Response response, bool keep_alive);
   void Refuse(int code, const char* why);
@@ -93,6 +94,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::steady_timer handler_timer_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
+  std::shared_ptr<Request> request_;  // while its body is received
   std::optional<std::list<std::shared_ptr<Connection>>::iterator> place_;
   size_t reserved_ = 0;
   uint64_t request_number_ = 0;  // an answer to an earlier one is too late

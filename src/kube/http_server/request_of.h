@@ -1,4 +1,4 @@
-// A parsed message of Boost.Beast as a Request.
+// The head of a message of Boost.Beast as a Request.
 #ifndef CBT_KUBE_HTTP_SERVER_REQUEST_OF_H_
 #define CBT_KUBE_HTTP_SERVER_REQUEST_OF_H_
 
@@ -21,9 +21,9 @@ inline std::string Lowered(std::string_view text) {
   return lowered;
 }
 
-// All but the certificates. Takes the body out of `message`.
-inline std::shared_ptr<Request> RequestOf(
-    boost::beast::http::request<boost::beast::http::string_body>& message) {
+// All but the body and the certificates.
+inline std::shared_ptr<Request> HeadOf(
+    const boost::beast::http::request<boost::beast::http::string_body>& message) {
   auto request = std::make_shared<Request>();
   request->method = std::string(message.method_string());
   const std::string_view target(message.target().data(), message.target().size());
@@ -34,7 +34,6 @@ inline std::shared_ptr<Request> RequestOf(
     request->headers.emplace_back(Lowered({field.name_string().data(), field.name_string().size()}),
                                   std::string(field.value().data(), field.value().size()));
   }
-  request->body = std::move(message.body());
   return request;
 }
 

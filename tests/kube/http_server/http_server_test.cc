@@ -299,6 +299,73 @@ TEST_F(HttpServerTest, WhatIsNotHttpIsRefused) {
   EXPECT_TRUE(WaitFor([this] { return server_->connections() == 0; }));
 }
 
+TEST_F(HttpServerTest, ZALengthInDoubtEndsTheConnection) {
+  std::atomic<int> handled = 0;
+  Start([&handled](const std::shared_ptr<const Request>&, const Respond& respond) {
+    ++handled;
+    respond({.body = "handled"});
+  });
+  const std::string post = "POST / HTTP/1.1\r\nHost: x\r\n";
+  const std::string inner = "GET /smuggled HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+  const std::string length = absl::StrCat("Content-Length: ", inner.size(), "\r\n");
+  for (const std::string& head :
+       {post + "Transfer-Encoding: xchunked\r\n",
+        post + "Transfer-Encoding: gzip\r\n",
+        post + "Transfer-Encoding: gzip, chunked\r\n",
+        post + "Transfer-Encoding: chunked, chunked\r\n",
+        post + "Transfer-Encoding: chunked, identity\r\n",
+        post + "Transfer-Encoding:\r\n",
+        post + "Transfer-Encoding: \"chunked\"\r\n",
+        post + "Transfer-Encoding: chunked;q=1\r\n",
+        post + "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+        post + "Transfer-Encoding: chunked\r\n" + length,
+        post + length + "Transfer-Encoding: chunked\r\n",
+        post + "Transfer-Encoding: xchunked\r\n" + length,
+        post + length + length,
+        post + "Content-Length: 0, 0\r\n",
+        post + "Content-Length: +0\r\n",
+        post + "Content-Length: 0x0\r\n",
+        post + "Content-Length:\r\n",
+        post + "Content-Length: 00000000000000000000\r\n",
+        post + "X-Folded: a\r\n Content-Length: 0\r\n",
+        post + "Transfer-Encoding:\r\n chunked\r\n",
+        post + "Content-Length : 0\r\n",
+        std::string("POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+                    "Connection: keep-alive\r\n")}) {
+    const auto client = Connect();
+    ASSERT_TRUE(client->Send(head + "\r\n" + inner));
+    const std::string answer = client->Read();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 ")) << head;
+    EXPECT_EQ(answer.find("HTTP/1.1 200"), std::string::npos) << head << answer;
+  }
+  EXPECT_EQ(handled, 0);
+  // What is certain, in any case of letters.
+  const auto client = Connect();
+  ASSERT_TRUE(client->Send(post + "transfer-encoding: CHUNKED \r\n\r\n1\r\nx\r\n0\r\n\r\n"));
+  EXPECT_THAT(client->Read("handled"), StartsWith("HTTP/1.1 200 "));
+  ASSERT_TRUE(client->Send(post + "\r\n" + inner));
+  EXPECT_THAT(client->Read(), testing::ContainsRegex("handled[^$]*handled"));
+  EXPECT_EQ(handled, 3);
+}
+
+// They would be taken for what the client's proxy has said about its user.
+TEST_F(HttpServerTest, ZFieldsAfterABodyAreNoHeaders) {
+  std::vector<std::shared_ptr<const Request>> seen;
+  Start([&seen](const std::shared_ptr<const Request>& request, const Respond& respond) {
+    seen.push_back(request);
+    respond({.body = "done."});
+  });
+  const auto client = Connect();
+  ASSERT_TRUE(
+      client->Send("POST / HTTP/1.1\r\nX-Remote-User: me\r\nTransfer-Encoding: chunked\r\n\r\n"
+                   "2\r\n{}\r\n0\r\nX-Remote-Group: system:masters\r\n\r\n"));
+  EXPECT_THAT(client->Read("done."), StartsWith("HTTP/1.1 200 "));
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0]->body, "{}");
+  EXPECT_EQ(seen[0]->Header("x-remote-user"), "me");
+  EXPECT_EQ(seen[0]->Header("x-remote-group"), "");
+}
+
 TEST_F(HttpServerTest, HeadersAndBodiesHaveLimits) {
   options_.max_header_bytes = 1000;
   options_.max_body_bytes = 2000;
