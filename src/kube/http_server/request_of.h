@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <boost/beast/http/message.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <cctype>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "kube/http_server/growing_body.h"
 #include "kube/http_server/http_message.h"
 
 namespace cbt::kube::http_server {
@@ -21,9 +21,8 @@ inline std::string Lowered(std::string_view text) {
   return lowered;
 }
 
-// All but the body and the certificates.
-inline std::shared_ptr<Request> HeadOf(
-    const boost::beast::http::request<boost::beast::http::string_body>& message) {
+// Its line and headers only.
+inline std::shared_ptr<Request> HeadOf(const boost::beast::http::request<GrowingBody>& message) {
   auto request = std::make_shared<Request>();
   request->method = std::string(message.method_string());
   const std::string_view target(message.target().data(), message.target().size());
