@@ -37,7 +37,7 @@ class Connection;
 struct SharedState {
   SharedState(const ServerOptions& its_options, Handler its_handler, ops::EventLog& its_log);
 
-  // Closes one that may go for a further connection; false: there is none.
+  // Closes one that may go for a further connection; false: no one may.
   bool CloseOne();
   // Drops one unfinished body, so that `needy` may go on; false: it is `needy` that must not.
   bool DropOne(const Connection& needy);
