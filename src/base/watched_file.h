@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -17,7 +18,9 @@
 namespace cbt::rpc {
 
 // Reads a whole file, at most 4 MiB. Errors: as FileError(); INVALID_ARGUMENT if it is too large or
-// a directory. All name the path.
+// a directory. All name the path. From a pipe it takes what its writer sends within kPipeTime;
+// DEADLINE_EXCEEDED after that. A pipe without a writer is empty.
+inline constexpr std::chrono::seconds kPipeTime{5};
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
 
 // Identifies a state of a file.

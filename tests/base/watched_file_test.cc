@@ -50,6 +50,35 @@ TEST(SmallFile, SaysWhyItCantBeRead) {
   EXPECT_EQ(CodeOf("/proc/self/mem"), StatusCode::kUnavailable);
 }
 
+// A pipe without a writer must not hold the program.
+TEST(SmallFile, ZAAPipeIsReadAndNotWaitedForWithoutEnd) {
+  const TempDir dir;
+  const std::string path = dir / "pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(ValueOf(rpc::ReadSmallFile(path)), "");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  // What its writer sends, in pieces, until it closes.
+  int writer = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(writer, 0);
+  std::thread slow([writer] {
+    for (const char c : {'t', 'e', 'x', 't'}) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      EXPECT_EQ(write(writer, &c, 1), 1);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    close(writer);
+  });
+  EXPECT_EQ(ValueOf(rpc::ReadSmallFile(path)), "text");
+  slow.join();
+  // One that sends nothing.
+  writer = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(writer, 0);
+  EXPECT_EQ(CodeOf(path), StatusCode::kDeadlineExceeded);
+  close(writer);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, rpc::kPipeTime + std::chrono::seconds(10));
+}
+
 TEST(SmallFile, ThatMayNotBeReadIsPermissionDenied) {
   const TempDir dir;
   dir.Write("file", "text");

@@ -274,8 +274,8 @@ Found ServeStream(OpenStreams& registry, const StreamOptions& options, uint64_t 
     source.never_blocks = never_blocks;
     return source;
   });
-  absl::StatusOr<StreamSlot> slot = registry.TakeSlot();
-  if (!slot.ok()) return std::nullopt;
+  absl::StatusOr<FairPlaces::Place> place = registry.Enter("");
+  if (!place.ok()) return std::nullopt;
   const auto begin = [&](const std::shared_ptr<ServerStream>& opened, const absl::Cord&) {
     opened->Asked(false);
     AdmittedRequest request;
@@ -289,7 +289,7 @@ Found ServeStream(OpenStreams& registry, const StreamOptions& options, uint64_t 
         opened, opened->stop_token()));
   };
   const auto stream = std::make_shared<ServerStream>(
-      call, registry, *std::move(slot), options, Telemetry{&observer, &log}, StreamKind{}, begin);
+      call, registry, *std::move(place), options, Telemetry{&observer, &log}, StreamKind{}, begin);
   if (!registry.Add(stream).ok()) return std::nullopt;
   // From here on a client waits for the end.
   int threw = Tasks::Throws([&] { stream->OnReadDone(true, {}); }) ? 1 : 0;

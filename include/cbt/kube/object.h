@@ -83,6 +83,10 @@ class Object {
   // text from there.
   static absl::StatusOr<Object> Parse(std::string_view json);
   static constexpr int kMaxDepth = 64;
+  // The same for what anybody may send: at most kMaxRequestValues keys and values. A byte of JSON
+  // can take 50 of memory.
+  static absl::StatusOr<Object> ParseRequest(std::string_view json);
+  static constexpr size_t kMaxRequestValues = 100'000;
 
   std::string ToJson() const;
 

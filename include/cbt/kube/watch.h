@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -89,6 +90,15 @@ struct CacheOptions {
 
   // metadata.managedFields is often half of an object, and of no use to readers.
   bool keep_managed_fields = false;
+  // The only fields that are kept, beside apiVersion, kind and, of metadata, name, namespace, uid,
+  // resourceVersion, generation and deletionTimestamp. Empty: all. Who writes objects does not
+  // decide then how much memory the cache takes for what has no reader.
+  std::vector<Path> fields = {};
+  // Of what is kept of one object, in bytes of JSON, which take about four times as much memory. An
+  // object beyond it is left out, as if it did not exist: ask the server for what is not here.
+  size_t max_kept_bytes = std::numeric_limits<size_t>::max();
+  // Of all that is kept. Beyond it the cache stays as it is, and is stale: see CheckFresh().
+  size_t max_bytes = std::numeric_limits<size_t>::max();
 };
 
 // What is known of a cache's own state.

@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,6 +48,13 @@ class Authenticator {
   // UNAVAILABLE: can't be decided now. Any other error: the token is invalid. The client never sees
   // the text.
   virtual void Authenticate(const Secret& token, Done<Principal> done) = 0;
+  // The same with the address, without its port, that the token came from; empty if it has none.
+  // For authenticators whose answer costs something: who presents tokens that are not valid must
+  // not use up what others need.
+  virtual void AuthenticateFrom(const std::string& /*peer*/, const Secret& token,
+                                Done<Principal> done) {
+    Authenticate(token, std::move(done));
+  }
 };
 
 class Authorizer {
@@ -92,7 +100,9 @@ class SnapshotResolver {
 class SecretProvider {
  public:
   virtual ~SecretProvider() = default;
-  // The secrets that the storage's plugin needs for these snapshots.
+  // The secrets that the storage's plugin needs for these snapshots. Errors: UNAVAILABLE, without
+  // its text, if another attempt may help; FAILED_PRECONDITION, with its text, which must not quote
+  // secrets, if somebody has to mend something first.
   virtual void GetSecrets(const std::string& name_space, const ResolvedSnapshots& snapshots,
                           Done<Secrets> done) = 0;
 };

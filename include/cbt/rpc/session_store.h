@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +32,10 @@ class SessionStore {
   // Errors: UNAUTHENTICATED for an unknown or expired token; UNAVAILABLE when it can't be checked
   //         now.
   virtual void Find(const Secret& token, Done<Session> done) = 0;
+  // As Authenticator::AuthenticateFrom().
+  virtual void FindFrom(const std::string& /*peer*/, const Secret& token, Done<Session> done) {
+    Find(token, std::move(done));
+  }
 };
 
 // Sessions in memory. A token is 256 random bits, written as 64 hexadecimal digits. The store keeps

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -168,6 +169,10 @@ class AggregatedApi::Impl {
         options_, *proxy_, *authorizer_, *service_, [this] { return Checks(); }, log_);
     http_server::ServerOptions server = options_.server;
     server.ask_for_certificate = true;
+    server.is_known = [this](const std::vector<std::string>& certificates) {
+      const auto proxy = proxy_->Current();
+      return proxy.ok() && (*proxy)->Recognise(certificates).ok();
+    };
     absl::StatusOr<std::unique_ptr<http_server::HttpServer>> started =
         http_server::HttpServer::Start(
             server,

@@ -21,9 +21,6 @@ namespace {
 using http_server::ErrorResponse;
 using http_server::Response;
 
-// That requests wait for a free thread, as a multiple of the threads.
-constexpr size_t kWaiting = 4;
-
 Response NotAllowed(const std::string& method, const char* allowed) {
   Response response = ErrorResponse(
       405, "MethodNotAllowed",
@@ -85,27 +82,24 @@ void ApiServer::Handle(const RequestPtr& request, const http_server::Respond& re
 
 void ApiServer::Queue(const RequestPtr& request, UserInfo user,
                       const http_server::Respond& respond) {
-  if (pending_.fetch_add(1) >= options_.threads * (1 + kWaiting)) {
-    --pending_;
+  std::optional<FairPlaces::Place> place = places_.Take(user.username);
+  if (!place.has_value()) {
     return respond(
         Count(ErrorResponse(absl::ResourceExhaustedError("too many requests, try again later"))));
   }
-  try {
-    threads_.Schedule([this, request, user = std::move(user), respond] {
-      Response response;
-      try {
-        response = Answer(*request, user);
-      } catch (const std::exception& error) {
-        log_.Failed("request failed", absl::InternalError(error.what()));
-        response = {.code = 500};
-      }
-      respond(Count(std::move(response)));
-      --pending_;
-    });
-  } catch (...) {
-    --pending_;
-    throw;
-  }
+  // Tasks are copied.
+  auto held = std::make_shared<FairPlaces::Place>(*std::move(place));
+  threads_.Schedule([this, request, user = std::move(user), respond, held = std::move(held)] {
+    Response response;
+    try {
+      response = Answer(*request, user);
+    } catch (const std::exception& error) {
+      log_.Failed("request failed", absl::InternalError(error.what()));
+      response = {.code = 500};
+    }
+    respond(Count(std::move(response)));
+    held->Release();
+  });
 }
 
 Response ApiServer::Answer(const http_server::Request& request, const UserInfo& user) {

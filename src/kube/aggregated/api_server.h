@@ -10,12 +10,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/fair_limit.h"
+#include "base/fair_places.h"
 #include "cbt/executor.h"
 #include "cbt/kube/reviews.h"
 #include "kube/aggregated/authorizer.h"
 #include "kube/aggregated/delta_service.h"
 #include "kube/aggregated/discovery_documents.h"
-#include "kube/aggregated/fair_limit.h"
 #include "kube/aggregated/front_proxy.h"
 #include "kube/http_server/http_message.h"
 #include "ops/event_log.h"
@@ -45,6 +46,7 @@ class ApiServer {
         checks_(std::move(checks)),
         log_(log),
         limit_(options.qps, options.burst),
+        places_(options.threads * (1 + kWaiting)),
         threads_(options.threads) {}
   // Waits for the requests that are being answered.
   ~ApiServer() = default;
@@ -56,6 +58,9 @@ class ApiServer {
   const RequestCounters& counters() const noexcept { return counters_; }
 
  private:
+  // That requests wait for a free thread, as a multiple of the threads.
+  static constexpr size_t kWaiting = 4;
+
   using RequestPtr = std::shared_ptr<const http_server::Request>;
 
   void Queue(const RequestPtr& request, UserInfo user, const http_server::Respond& respond);
@@ -74,7 +79,7 @@ class ApiServer {
   ops::EventLog& log_;
   FairLimit limit_;
   RequestCounters counters_;
-  std::atomic<size_t> pending_ = 0;
+  FairPlaces places_;   // of requests that are worked on or wait
   ThreadPool threads_;  // last: its tasks use the others
 };
 

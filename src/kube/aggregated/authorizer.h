@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "cbt/kube/client.h"
 #include "cbt/kube/reviews.h"
-#include "kube/sidecar/answer_cache.h"
+#include "kube/sidecar/objects/answer_cache.h"
 #include "ops/event_log.h"
 
 namespace cbt::kube::aggregated {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "kube/sidecar/objects/kept_fields.h"
 #include "kube/sidecar/objects/objects.h"
 
 namespace cbt::kube::aggregated {
@@ -48,8 +49,8 @@ absl::StatusOr<std::unique_ptr<ClusterObjects>> ClusterObjects::Create(
   std::unique_ptr<ClusterObjects> made(new ClusterObjects(client, timeout));
   discoveries.indexes[kByDriver] = DriverOf;
   for (absl::Status status :
-       {Watch(client, kVolumeSnapshots, {}, made->snapshots_),
-        Watch(client, kVolumeSnapshotContents, {}, made->contents_),
+       {Watch(client, kVolumeSnapshots, sidecar::SnapshotCache(), made->snapshots_),
+        Watch(client, kVolumeSnapshotContents, sidecar::ContentCache(), made->contents_),
         Watch(client, kVolumeSnapshotClasses, {}, made->classes_),
         Watch(client, kDriverDiscoveries, std::move(discoveries), made->discoveries_)}) {
     if (!status.ok()) return status;
@@ -58,11 +59,9 @@ absl::StatusOr<std::unique_ptr<ClusterObjects>> ClusterObjects::Create(
 }
 
 bool ClusterObjects::current() const {
-  for (const ObjectCache* const cache :
-       {snapshots_.get(), contents_.get(), classes_.get(), discoveries_.get()}) {
-    if (!cache->CheckFresh(kMostBroken).ok()) return false;
-  }
-  return true;
+  // The other objects are asked of the API server while their watches are not current: tenants,
+  // who may write more than a cache keeps, do not decide whether this server is ready.
+  return discoveries_->CheckFresh(kMostBroken).ok();
 }
 
 template <typename T>

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <random>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -28,6 +30,30 @@ std::string VersionOf(const SnapshotPair& pair, const PageHead& head) {
       head.source_version};
   const sidecar::QuestionKey key = sidecar::KeyOf(parts);
   return absl::BytesToHexString({reinterpret_cast<const char*>(key.data()), 16});
+}
+
+// Finds the error's text in the log.
+std::string NewErrorId() {
+  return absl::StrCat(absl::Hex(std::random_device()(), absl::kZeroPad8));
+}
+
+// The creator of the object reads this: what the driver's service has answered, but nothing of
+// where it is, or of what the network says.
+absl::Status ForTenant(const absl::Status& error, const std::string& id) {
+  switch (error.code()) {
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kInternal:
+      return error;
+    default:
+      return absl::Status(error.code(),
+                          absl::StrCat("the driver's service can't be asked now (error ", id, ")"));
+  }
 }
 
 // Another replica, or the same one in a moment, may answer: nothing of the page is used.
@@ -124,11 +150,13 @@ absl::StatusOr<std::string> DeltaService::ReadPage(const VolumeSnapshotDelta& re
     answer.Clear();
     if (!MayHelpToRetry(status) || Clock::now() + wait >= last_try) {
       ++counters_.failed;
+      const std::string id = NewErrorId();
       log_.Failed("page failed", status,
-                  {{.key = "driver", .value = pair.driver},
+                  {{.key = "id", .value = id},
+                   {.key = "driver", .value = pair.driver},
                    {.key = "namespace", .value = request.name_space},
                    {.key = "target", .value = request.target}});
-      return answer.Fail(status);
+      return answer.Fail(ForTenant(status, id));
     }
     ++counters_.retries;
     std::this_thread::sleep_for(wait);

@@ -8,7 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/absl_view.h"
-#include "kube/sidecar/answer_cache.h"
+#include "kube/sidecar/objects/answer_cache.h"
 
 namespace cbt::kube::aggregated {
 namespace {

@@ -81,13 +81,18 @@ absl::StatusOr<FrontProxy> FrontProxy::Read(const ConfigMap& config) {
                     .extra_prefixes = *std::move(lists[3])};
 }
 
-absl::StatusOr<UserInfo> FrontProxy::UserOf(const http_server::Request& request) const {
-  const absl::StatusOr<std::string> client = authorities.NameOf(request.peer_certificates);
+absl::Status FrontProxy::Recognise(const std::vector<std::string>& certificates) const {
+  const absl::StatusOr<std::string> client = authorities.NameOf(certificates);
   if (!client.ok()) return client.status();
   if (!allowed_names.empty() &&
       std::find(allowed_names.begin(), allowed_names.end(), *client) == allowed_names.end()) {
     return absl::UnauthenticatedError("the client's certificate is not that of the API server");
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<UserInfo> FrontProxy::UserOf(const http_server::Request& request) const {
+  if (const absl::Status proxy = Recognise(request.peer_certificates); !proxy.ok()) return proxy;
   UserInfo user = {.username = FirstOf(request, username_headers),
                    .uid = FirstOf(request, uid_headers)};
   if (user.username.empty()) return absl::UnauthenticatedError("the request names no user");

@@ -33,6 +33,10 @@ struct FrontProxy {
   // without an authority or a header for names no caller can be recognised.
   static absl::StatusOr<FrontProxy> Read(const ConfigMap& config);
 
+  // Whether the proxy has shown these certificates (Request::peer_certificates). Errors:
+  // UNAUTHENTICATED.
+  absl::Status Recognise(const std::vector<std::string>& certificates) const;
+
   // The user of a request that came over the proxy. Errors: UNAUTHENTICATED for a client that has
   // not the proxy's certificate, whatever headers it sends, and for one without a user's name.
   absl::StatusOr<UserInfo> UserOf(const http_server::Request& request) const;

@@ -55,7 +55,7 @@ absl::Status ReadSecret(const Object& object, VolumeSnapshotDelta& delta) {
 
 absl::StatusOr<VolumeSnapshotDelta> VolumeSnapshotDelta::Parse(std::string_view json,
                                                                std::string_view name_space) {
-  absl::StatusOr<Object> object = Object::Parse(json);
+  absl::StatusOr<Object> object = Object::ParseRequest(json);
   if (!object.ok()) return object.status();
   if (absl::Status status = CheckShape(*object); !status.ok()) return status;
   VolumeSnapshotDelta delta;

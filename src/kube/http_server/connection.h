@@ -12,7 +12,6 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +22,9 @@
 #include <utility>
 #include <vector>
 
+#include "kube/http_server/body_memory.h"
+#include "kube/http_server/client_hello.h"
+#include "kube/http_server/growing_body.h"
 #include "kube/http_server/http_message.h"
 #include "kube/http_server/server_options.h"
 #include "ops/event_log.h"
@@ -33,8 +35,12 @@ class Connection;
 
 // What the connections of a server share. Used on its thread, where nothing else is said.
 struct SharedState {
-  SharedState(const ServerOptions& its_options, Handler its_handler, ops::EventLog& its_log)
-      : options(its_options), handler(std::move(its_handler)), log(its_log) {}
+  SharedState(const ServerOptions& its_options, Handler its_handler, ops::EventLog& its_log);
+
+  // Closes one that may go for a further connection; false: no one may.
+  bool CloseOne();
+  // Drops one unfinished body, so that `needy` may go on; false: it is `needy` that must not.
+  bool DropOne(const Connection& needy);
 
   const ServerOptions options;
   const Handler handler;
@@ -44,7 +50,8 @@ struct SharedState {
 
   std::list<std::shared_ptr<Connection>> connections = {};  // the oldest first
   std::atomic<size_t> open = 0;                             // how many; for any thread
-  size_t memory = 0;                                        // of bodies
+  const std::shared_ptr<BodyMemory> strangers_memory;
+  const std::shared_ptr<BodyMemory> known_memory;
   bool draining = false;
 };
 
@@ -63,39 +70,57 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Drain();
   // Ends it at once.
   void Close();
+  // The same, and frees the body that is being received. Not in a call of its parser.
+  void Drop();
   // A whole request has come and is being answered.
   bool busy() const noexcept { return busy_; }
+  // See ServerOptions::is_known.
+  bool known() const noexcept { return known_; }
+  const std::string& peer() const noexcept { return peer_; }
+  // Of a body that has not arrived in full.
+  size_t unfinished_bytes() const noexcept { return memory_ == nullptr ? 0 : memory_->bytes(); }
+  const std::shared_ptr<BodyMemory>& pool() const noexcept {
+    return known_ ? shared_->known_memory : shared_->strangers_memory;
+  }
 
  private:
   using Error = boost::beast::error_code;
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Parser = boost::beast::http::request_parser<GrowingBody>;
 
   template <typename Step>
   void Try(Step step);
+  void ReadHello();
+  void Handshake();
+  void Recognise();
   void WaitForRequest();
+  // Receives more, then goes on with `next`.
+  void Receive(void (Connection::*next)());
   void ReadHead();
-  void TakeHead(const Error& error);
-  void ReadBody();
-  void TakeBody(const Error& error);
+  void TakeHead();
+  void TakeBody();
   void Handle();
   void Send(Response response, bool keep_alive);
   void Refuse(int code, const char* why);
   void SayGoodbye();
-  bool Reserve(size_t bytes);
-  void Release();
+  bool ChargeBody();
   std::shared_ptr<Request> TakeRequest();
   std::vector<std::string> PeerCertificates() const;
 
   const std::shared_ptr<SharedState> shared_;
+  const std::string peer_;  // its address
   // Only to make the stream, which keeps what it needs of it.
   boost::asio::ssl::context context_;
   boost::beast::ssl_stream<boost::beast::tcp_stream> stream_;
   boost::asio::steady_timer handler_timer_;
+  HelloHead hello_ = {};
+  size_t hello_length_ = 0;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
+  std::shared_ptr<Request> request_;           // while its body is received
+  std::shared_ptr<BodyMemory::Share> memory_;  // the same
   std::optional<std::list<std::shared_ptr<Connection>>::iterator> place_;
-  size_t reserved_ = 0;
   uint64_t request_number_ = 0;  // an answer to an earlier one is too late
+  bool known_ = false;
   bool busy_ = false;
   bool head_only_ = false;
 };

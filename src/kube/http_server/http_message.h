@@ -20,9 +20,12 @@ struct Request {
   std::string query = {};  // without its question mark
   Headers headers = {};
   std::string body = {};
+  std::string peer = {};  // the client's address, without its port
   // The certificate that the client has proven to own, in DER, and those that it sent with it.
   // Who issued it was not checked. Empty: none, or ServerOptions::ask_for_certificate is off.
   std::vector<std::string> peer_certificates = {};
+  // What the body occupies of the server's memory until the request is dropped.
+  std::shared_ptr<const void> memory = {};
 
   // The first header of that name (in lower case); empty if it is missing.
   std::string_view Header(std::string_view name) const {

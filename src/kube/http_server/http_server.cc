@@ -179,13 +179,7 @@ class HttpServer::Impl {
 
   // Whether one more connection may be there.
   bool MakeRoom() {
-    auto& connections = shared_->connections;
-    if (connections.size() < options().max_connections) return true;
-    const auto oldest = std::find_if(connections.begin(), connections.end(),
-                                     [](const auto& one) { return !one->busy(); });
-    if (oldest == connections.end()) return false;
-    (*oldest)->Close();
-    return true;
+    return shared_->connections.size() < options().max_connections || shared_->CloseOne();
   }
 
   void StopAccepting() {

@@ -1,16 +1,16 @@
-// A parsed message of Boost.Beast as a Request.
+// The head of a message of Boost.Beast as a Request.
 #ifndef CBT_KUBE_HTTP_SERVER_REQUEST_OF_H_
 #define CBT_KUBE_HTTP_SERVER_REQUEST_OF_H_
 
 #include <algorithm>
 #include <boost/beast/http/message.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <cctype>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "kube/http_server/growing_body.h"
 #include "kube/http_server/http_message.h"
 
 namespace cbt::kube::http_server {
@@ -21,9 +21,8 @@ inline std::string Lowered(std::string_view text) {
   return lowered;
 }
 
-// All but the certificates. Takes the body out of `message`.
-inline std::shared_ptr<Request> RequestOf(
-    boost::beast::http::request<boost::beast::http::string_body>& message) {
+// Its line and headers only.
+inline std::shared_ptr<Request> HeadOf(const boost::beast::http::request<GrowingBody>& message) {
   auto request = std::make_shared<Request>();
   request->method = std::string(message.method_string());
   const std::string_view target(message.target().data(), message.target().size());
@@ -34,7 +33,6 @@ inline std::shared_ptr<Request> RequestOf(
     request->headers.emplace_back(Lowered({field.name_string().data(), field.name_string().size()}),
                                   std::string(field.value().data(), field.value().size()));
   }
-  request->body = std::move(message.body());
   return request;
 }
 

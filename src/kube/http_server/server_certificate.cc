@@ -14,6 +14,8 @@ namespace {
 constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 // One protocol with its length, in ALPN's format.
 constexpr unsigned char kProtocols[] = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
+// Of the certificates that a client shows: OpenSSL takes memory for all that are announced.
+constexpr long kMaxClientCertificates = 32L * 1024;
 // How often unusable files are read again.
 constexpr std::chrono::seconds kRetry{1};
 
@@ -81,6 +83,7 @@ absl::StatusOr<ServerCertificate::SslContext> ServerCertificate::Load() const {
   SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);
   if (ask_) {
+    SSL_CTX_set_max_cert_list(context.get(), kMaxClientCertificates);
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
     SSL_CTX_set_cert_verify_callback(context.get(), TakeAnyCertificate, nullptr);
   }

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "cbt/units.h"
 
@@ -19,15 +21,23 @@ struct ServerOptions {
   // Clients are asked for a certificate; see Request::peer_certificates.
   bool ask_for_certificate = false;
 
-  // At once. A further one replaces the oldest that has no whole request; without such a one, it is
-  // closed.
+  // Whether the client that has shown these certificates (Request::peer_certificates, not empty) is
+  // one that the server is made for. Such clients have a pool of memory of their own, and lose no
+  // connection to others. Called on the server's thread after each handshake; must not block. Null:
+  // no client is known.
+  std::function<bool(const std::vector<std::string>& certificates)> is_known = {};
+
+  // At once. A further one replaces, of the address that has most connections, the oldest that has
+  // no whole request; without such a one, it is closed.
   size_t max_connections = 256;
   // Of the request's line and headers: 431 beyond it.
   size_t max_header_bytes = 16 * kKiB;
   // Of one body: 413 beyond it.
   size_t max_body_bytes = 4 * kMiB;
-  // Of all bodies that are being received or answered: 503 beyond it. A body whose length is not
-  // known counts with max_body_bytes.
+  // Of all bodies that have arrived, in part or whole, until the handler drops their requests; the
+  // same again for known clients. One address may hold half of it. Where it does not suffice, the
+  // largest unfinished body of the address that holds most is dropped with its connection, if that
+  // address holds more than the one in need; otherwise that one gets 503.
   size_t max_memory = 64 * kMiB;
 
   // For the handshake of TLS, for a request from its first byte to its last, for the handler (504

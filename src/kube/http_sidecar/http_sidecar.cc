@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
@@ -122,6 +123,9 @@ class HttpSidecar::Impl {
         options_, *client_, *maker_, [this] { return ready(); }, log_);
     http_server::ServerOptions server = options_.server;
     server.ask_for_certificate = true;
+    server.is_known = [this](const std::vector<std::string>& certificates) {
+      return handler_->CheckCaller(certificates).ok();
+    };
     absl::StatusOr<std::unique_ptr<http_server::HttpServer>> started =
         http_server::HttpServer::Start(
             server,

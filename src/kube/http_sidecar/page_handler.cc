@@ -33,13 +33,13 @@ PageHandler::PageHandler(const Options& options, Client& client, PageMaker& make
                    }),
       threads_(options.threads) {}
 
-absl::Status PageHandler::CheckCaller(const http_server::Request& request) {
+absl::Status PageHandler::CheckCaller(const std::vector<std::string>& certificates) {
   const auto authorities = authorities_.Get();
   if (!authorities.ok()) {
     log_.Failed("client CA not read", authorities.status());
     return absl::UnavailableError("callers can't be recognised now");
   }
-  const absl::StatusOr<std::string> name = (*authorities)->NameOf(request.peer_certificates);
+  const absl::StatusOr<std::string> name = (*authorities)->NameOf(certificates);
   if (!name.ok()) return name.status();
   if (!options_.client_name.empty() && *name != options_.client_name) {
     return absl::UnauthenticatedError("the client's certificate has another name");
@@ -49,7 +49,7 @@ absl::Status PageHandler::CheckCaller(const http_server::Request& request) {
 
 void PageHandler::Handle(const std::shared_ptr<const http_server::Request>& request,
                          const http_server::Respond& respond) {
-  if (const absl::Status caller = CheckCaller(*request); !caller.ok()) {
+  if (const absl::Status caller = CheckCaller(request->peer_certificates); !caller.ok()) {
     ++counters_.refused;
     log_.Failed("caller refused", caller);
     return respond(ErrorResponse(caller));

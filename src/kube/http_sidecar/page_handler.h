@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/watched_file.h"
@@ -42,10 +43,12 @@ class PageHandler {
 
   void Handle(const std::shared_ptr<const http_server::Request>& request,
               const http_server::Respond& respond);
+  // Whether a client with these certificates (Request::peer_certificates) may ask. Errors:
+  // UNAUTHENTICATED; UNAVAILABLE without the file of the authority.
+  absl::Status CheckCaller(const std::vector<std::string>& certificates);
   const PageCounters& counters() const noexcept { return counters_; }
 
  private:
-  absl::Status CheckCaller(const http_server::Request& request);
   void Queue(aggregated::DeltaPageRequest request, const http_server::Respond& respond);
   http_server::Response Make(const aggregated::DeltaPageRequest& request);
 

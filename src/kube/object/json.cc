@@ -57,15 +57,16 @@ class TextStream {
 template <typename Handler>
 class GuardedHandler {
  public:
-  GuardedHandler(Handler& handler, WipingAllocator& allocator, int max_depth)
-      : handler_(handler), allocator_(allocator), left_(max_depth) {}
+  GuardedHandler(Handler& handler, WipingAllocator& allocator, int max_depth, size_t max_values)
+      : handler_(handler), allocator_(allocator), left_(max_depth), values_left_(max_values) {}
 
   bool too_deep() const noexcept { return left_ < 0; }
   bool too_large() const noexcept { return too_large_; }  // a number
+  bool too_many() const noexcept { return too_many_; }
 
   // NOLINTBEGIN(readability-identifier-naming): RapidJSON's names
-  bool Null() { return handler_.Null(); }
-  bool Bool(bool value) { return handler_.Bool(value); }
+  bool Null() { return OneMore() && handler_.Null(); }
+  bool Bool(bool value) { return OneMore() && handler_.Bool(value); }
   bool Int(int value) { return handler_.Int(value); }
   bool Uint(unsigned value) { return handler_.Uint(value); }
   bool Int64(int64_t value) { return handler_.Int64(value); }
@@ -73,6 +74,7 @@ class GuardedHandler {
   bool Double(double value) { return handler_.Double(value); }
   // Converted here: RapidJSON's own reader makes 6e293 of 0E96, and more of the kind.
   bool RawNumber(const char* text, rapidjson::SizeType size, bool /*copy*/) {
+    if (!OneMore()) return false;
     const char* const end = text + size;
     if (std::all_of(text + (*text == '-' ? 1 : 0), end, absl::ascii_isdigit)) {
       int64_t whole = 0;
@@ -87,20 +89,22 @@ class GuardedHandler {
     return !too_large_ && handler_.Double(value);
   }
   bool String(const char* text, rapidjson::SizeType size, bool copy) {
+    if (!OneMore()) return false;
     ReserveText(size);
     return handler_.String(text, size, copy);
   }
   bool Key(const char* text, rapidjson::SizeType size, bool copy) {
+    if (!OneMore()) return false;
     ReserveText(size);
     return handler_.Key(text, size, copy);
   }
-  bool StartObject() { return --left_ >= 0 && handler_.StartObject(); }
+  bool StartObject() { return --left_ >= 0 && OneMore() && handler_.StartObject(); }
   bool EndObject(rapidjson::SizeType count) {
     ++left_;
     allocator_.Reserve(count * sizeof(Value::Member));
     return handler_.EndObject(count);
   }
-  bool StartArray() { return --left_ >= 0 && handler_.StartArray(); }
+  bool StartArray() { return --left_ >= 0 && OneMore() && handler_.StartArray(); }
   bool EndArray(rapidjson::SizeType count) {
     ++left_;
     allocator_.Reserve(count * sizeof(Value));
@@ -109,6 +113,11 @@ class GuardedHandler {
   // NOLINTEND(readability-identifier-naming)
 
  private:
+  bool OneMore() noexcept {
+    too_many_ = values_left_ == 0;
+    if (!too_many_) --values_left_;
+    return !too_many_;
+  }
   // Values hold short texts in themselves.
   void ReserveText(size_t size) {
     constexpr size_t kShort = 8;
@@ -118,7 +127,9 @@ class GuardedHandler {
   Handler& handler_;
   WipingAllocator& allocator_;
   int left_;
+  size_t values_left_;
   bool too_large_ = false;
+  bool too_many_ = false;
 };
 
 bool HasKeyTwice(const Value& object) {
@@ -161,13 +172,13 @@ WipingAllocator& Allocator() noexcept {
   return allocator;
 }
 
-absl::Status Parse(std::string_view text, int max_depth, Value& value) {
+absl::Status Parse(std::string_view text, int max_depth, Value& value, size_t max_values) {
   absl::Status status;
   WipingAllocator allocator;
   Document document(&allocator, kStackBytes, &Allocator());
   const auto generate = [&](Document& handler) {
     TextStream stream(text);
-    GuardedHandler<Document> guarded(handler, allocator, max_depth);
+    GuardedHandler<Document> guarded(handler, allocator, max_depth, max_values);
     Reader reader(&Allocator(), kStackBytes);
     const rapidjson::ParseResult result =
         reader.Parse<rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag |
@@ -176,6 +187,11 @@ absl::Status Parse(std::string_view text, int max_depth, Value& value) {
     if (guarded.too_deep()) {
       status = absl::InvalidArgumentError(
           absl::StrCat("JSON at byte ", stream.Tell(), ": nested deeper than ", max_depth));
+      return false;
+    }
+    if (guarded.too_many()) {
+      status = absl::InvalidArgumentError(
+          absl::StrCat("JSON at byte ", stream.Tell(), ": more than ", max_values, " values"));
       return false;
     }
     if (guarded.too_large()) {

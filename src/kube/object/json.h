@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <span>
 #include <string>
@@ -89,7 +90,10 @@ WipingAllocator& Allocator() noexcept;
 // Reads one JSON value; nothing but blanks may follow it, and no object has a key twice. Errors:
 // INVALID_ARGUMENT with what is wrong and the position if there is one, without text from there.
 // O(n log n) in the number of an object's keys.
-absl::Status Parse(std::string_view text, int max_depth, Value& value);
+// `max_values`: keys and values together; each takes up to 50 bytes while the text is read, however
+// short it is there.
+absl::Status Parse(std::string_view text, int max_depth, Value& value,
+                   size_t max_values = std::numeric_limits<size_t>::max());
 
 std::string ToText(const Value& value);
 

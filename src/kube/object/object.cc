@@ -1,5 +1,6 @@
 #include "cbt/kube/object.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -237,6 +238,22 @@ absl::Status CheckMetadata(const json::Value& object) {
   return absl::OkStatus();
 }
 
+namespace {
+
+absl::StatusOr<Object> ParseObject(std::string_view json, size_t max_values) {
+  Value value;
+  if (absl::Status status = json::Parse(json, Object::kMaxDepth, value, max_values); !status.ok()) {
+    return status;
+  }
+  if (!value.IsObject()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("JSON: expected an object, found ", AbslView(json::TypeName(value))));
+  }
+  return ObjectAccess::Make(std::move(value));
+}
+
+}  // namespace
+
 Object::Object() = default;
 
 Object::Object(std::string_view api_version, std::string_view kind, std::string_view name_space,
@@ -267,13 +284,11 @@ Object& Object::operator=(const Object& other) {
 }
 
 absl::StatusOr<Object> Object::Parse(std::string_view json) {
-  Value value;
-  if (absl::Status status = json::Parse(json, kMaxDepth, value); !status.ok()) return status;
-  if (!value.IsObject()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("JSON: expected an object, found ", AbslView(json::TypeName(value))));
-  }
-  return ObjectAccess::Make(std::move(value));
+  return ParseObject(json, std::numeric_limits<size_t>::max());
+}
+
+absl::StatusOr<Object> Object::ParseRequest(std::string_view json) {
+  return ParseObject(json, kMaxRequestValues);
 }
 
 std::string Object::ToJson() const { return json::ToText(ObjectAccess::Root(*this)); }

@@ -12,7 +12,7 @@ constexpr char kKind[] = "AdmissionReview";
 }  // namespace
 
 absl::StatusOr<AdmissionRequest> AdmissionRequest::Parse(std::string_view json) {
-  const absl::StatusOr<Object> review = Object::Parse(json);
+  const absl::StatusOr<Object> review = Object::ParseRequest(json);
   if (!review.ok()) return review.status();
   if (review->api_version() != kApiVersion || review->kind() != kKind) {
     return absl::InvalidArgumentError(absl::StrCat("expected ", kKind, " of ", kApiVersion));

@@ -1,5 +1,7 @@
 #include "kube/sessions/webhook.h"
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -44,6 +46,13 @@ void Webhook::Handle(const http_server::Request& request, const http_server::Res
     response.headers.emplace_back("Allow", "POST");
     return respond(std::move(response));
   }
+  std::optional<FairPlaces::Place> place = places_.Take(request.peer);
+  if (!place.has_value() || rate_.Take(request.peer, FairLimit::Clock::now()).has_value()) {
+    ++counters_.reviews_failed;
+    log_.Write(rpc::LogLevel::kWarning, "too many reviews",
+               {{.key = "address", .value = request.peer}});
+    return respond(Plain(429, "too many reviews from this address\n"));
+  }
   const absl::StatusOr<AdmissionRequest> review = AdmissionRequest::Parse(request.body);
   if (!review.ok()) {
     ++counters_.reviews_failed;
@@ -61,13 +70,17 @@ void Webhook::Handle(const http_server::Request& request, const http_server::Res
                                             ": the webhook is for CREATE of ",
                                             AbslView(kSnapshotSessionRequests.plural), " only")}));
   }
-  AskForAccess(*review, respond);
+  AskForAccess(*review, *std::move(place), respond);
 }
 
-void Webhook::AskForAccess(const AdmissionRequest& review, const http_server::Respond& respond) {
-  const auto answer = [this, uid = review.uid, name_space = review.name_space,
+void Webhook::AskForAccess(const AdmissionRequest& review, FairPlaces::Place place,
+                           const http_server::Respond& respond) {
+  // Callbacks are copied.
+  const auto held = std::make_shared<FairPlaces::Place>(std::move(place));
+  const auto answer = [this, held, uid = review.uid, name_space = review.name_space,
                        user = review.user.username,
                        respond](const absl::StatusOr<SubjectAccessReview>& access) {
+    held->Release();
     if (!access.ok()) {
       ++counters_.reviews_failed;
       log_.Failed("access not checked", access.status());

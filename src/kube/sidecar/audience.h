@@ -2,10 +2,13 @@
 #ifndef CBT_KUBE_SIDECAR_AUDIENCE_H_
 #define CBT_KUBE_SIDECAR_AUDIENCE_H_
 
+#include <mutex>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "kube/sidecar/answer_cache.h"
 #include "kube/sidecar/driver.h"
+#include "kube/sidecar/objects/answer_cache.h"
 #include "kube/sidecar/objects/objects.h"
 #include "ops/event_log.h"
 
@@ -14,26 +17,37 @@ namespace cbt::kube::sidecar {
 // The audience that a publishing sidecar publishes: the configured one, or else the driver's name.
 std::string PublishedAudience(const std::string& configured, const std::string& driver);
 
+// The audiences of a token that is a JSON web token; none of any other. The token is not verified.
+std::vector<std::string> AudiencesOf(std::string_view token);
+
 // Thread safe.
 class Audience {
  public:
   // `fixed`: the audience. If it is empty and the sidecar publishes: the one that it publishes.
   // Otherwise that of the SnapshotMetadataService object named as the driver, from `watched` as
-  // long as that is current, else from `live`, at most once a second. All must outlive the object.
+  // long as that is current, else from `live`, at most once a second. `api_server`: the audiences
+  // of tokens for the API server itself, as far as they are known; one of them is used, and logged:
+  // the sidecar accepts every pod's own token then. All must outlive the object.
   Audience(std::string fixed, bool publishes, const Driver& driver, Objects& watched, Objects& live,
-           ops::EventLog& log);
+           std::vector<std::string> api_server, ops::EventLog& log);
 
   // Calls `done` once, during the call or later, with the audience, which is not empty. Errors:
   // UNAVAILABLE.
   void Get(Found<std::string> done);
 
  private:
+  void Find(Found<std::string> done);
+  void Judge(const std::string& audience);
+
   const std::string fixed_;
   const bool publishes_;
   const Driver& driver_;
   Objects& watched_;
   Objects& live_;
+  const std::vector<std::string> api_server_;
   ops::EventLog& log_;
+  std::mutex mutex_;
+  std::string judged_;  // the last one
   AnswerCache<std::string> kept_;
 };
 

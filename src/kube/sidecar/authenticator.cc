@@ -1,6 +1,7 @@
 #include "kube/sidecar/authenticator.h"
 
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -16,15 +17,35 @@ TokenReviewer::TokenReviewer(Client& client, Audience& audience, std::chrono::mi
       log_(log),
       kept_({.yes_time = kKeepValid, .no_time = kKeepInvalid, .max_entries = kMostKept}) {}
 
-void TokenReviewer::Authenticate(const Secret& token, rpc::Done<rpc::Principal> done) {
+void TokenReviewer::AuthenticateFrom(const std::string& peer, const Secret& token,
+                                     rpc::Done<rpc::Principal> done) {
+  if (!CouldBeToken(token.Reveal())) {
+    return done(absl::UnauthenticatedError("this is no token"));
+  }
   // The argument lives only until `done` is called; the question may outlive that.
   const auto copy = std::make_shared<const Secret>(token.Copy());
-  audience_.Get([this, copy, done = std::move(done)](const absl::StatusOr<std::string>& audience) {
+  audience_.Get([this, peer, copy,
+                 done = std::move(done)](const absl::StatusOr<std::string>& audience) {
     if (!audience.ok()) return done(audience.status());
     const std::string_view parts[] = {*audience, copy->Reveal()};
-    kept_.Ask(KeyOf(parts), done,
-              [this, copy, name = *audience](AnswerCache<rpc::Principal>::Done answer) {
-                Review(*copy, name, std::move(answer));
+    const QuestionKey key = KeyOf(parts);
+    kept_.Ask(key, done,
+              [this, key, peer, copy, name = *audience](AnswerCache<rpc::Principal>::Done answer) {
+                std::optional<FairPlaces::Place> place = strangers_.Enter(key, peer);
+                if (!place.has_value()) {
+                  log_.Write(rpc::LogLevel::kWarning, "too many unknown tokens",
+                             {{.key = "address", .value = peer}});
+                  return answer(absl::UnavailableError("too many unknown tokens"));
+                }
+                // Callbacks are copied.
+                auto held = std::make_shared<FairPlaces::Place>(*std::move(place));
+                Review(*copy, name,
+                       [this, key, held = std::move(held),
+                        answer = std::move(answer)](const absl::StatusOr<rpc::Principal>& who) {
+                         if (who.ok()) strangers_.Recognise(key);
+                         held->Release();
+                         answer(who);
+                       });
               });
   });
 }

@@ -4,18 +4,22 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "cbt/kube/client.h"
 #include "cbt/rpc/access.h"
-#include "kube/sidecar/answer_cache.h"
 #include "kube/sidecar/audience.h"
+#include "kube/sidecar/objects/answer_cache.h"
+#include "kube/sidecar/stranger_limit.h"
 #include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {
 
 // A token is valid if the API server says so for the sidecar's audience. Answers are kept for
 // seconds under a hash of token and audience: a token that is revoked, or expires, opens nothing
-// after that. Whatever keeps the API server from answering is UNAVAILABLE. Thread safe.
+// after that. Whatever keeps the API server from answering is UNAVAILABLE, and so is a question
+// that StrangerLimit does not allow now. What can't be a token is refused without a question.
+// Thread safe.
 class TokenReviewer final : public rpc::Authenticator {
  public:
   static constexpr std::chrono::seconds kKeepValid{10};
@@ -26,7 +30,11 @@ class TokenReviewer final : public rpc::Authenticator {
   TokenReviewer(Client& client, Audience& audience, std::chrono::milliseconds timeout,
                 ops::EventLog& log);
 
-  void Authenticate(const Secret& token, rpc::Done<rpc::Principal> done) override;
+  void Authenticate(const Secret& token, rpc::Done<rpc::Principal> done) override {
+    AuthenticateFrom("", token, std::move(done));
+  }
+  void AuthenticateFrom(const std::string& peer, const Secret& token,
+                        rpc::Done<rpc::Principal> done) override;
 
  private:
   void Review(const Secret& token, const std::string& audience,
@@ -37,6 +45,7 @@ class TokenReviewer final : public rpc::Authenticator {
   const std::chrono::milliseconds timeout_;
   ops::EventLog& log_;
   AnswerCache<rpc::Principal> kept_;
+  StrangerLimit strangers_;
 };
 
 }  // namespace cbt::kube::sidecar

@@ -8,7 +8,7 @@
 #include "cbt/kube/client.h"
 #include "cbt/kube/reviews.h"
 #include "cbt/rpc/access.h"
-#include "kube/sidecar/answer_cache.h"
+#include "kube/sidecar/objects/answer_cache.h"
 #include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {

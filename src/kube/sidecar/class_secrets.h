@@ -31,7 +31,10 @@ class ClassSecrets final : public rpc::SecretProvider {
   void FindClass(Objects& objects, const BoundSnapshot& snapshot, Found<VolumeSnapshotClass> found);
   void Read(const VolumeSnapshotClass& snapshot_class, const BoundSnapshot& snapshot,
             const rpc::Done<Secrets>& done);
-  absl::Status Failed(const BoundSnapshot& snapshot, const absl::Status& why);
+  // Logs `why`. The error for the client: UNAVAILABLE if it is that, otherwise FAILED_PRECONDITION
+  // with the text.
+  absl::Status Failed(const BoundSnapshot& snapshot, const absl::Status& why,
+                      absl::string_view for_good);
 
   Client& client_;
   const Driver& driver_;

@@ -2,6 +2,7 @@
 
 #include <openssl/sha.h>
 
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -81,7 +82,8 @@ ObjectPtr ClusterSessions::FindWatched(std::string_view token) const {
   return found.empty() ? nullptr : found.front();
 }
 
-void ClusterSessions::Find(const Secret& token, rpc::Done<rpc::Session> done) {
+void ClusterSessions::FindFrom(const std::string& peer, const Secret& token,
+                               rpc::Done<rpc::Session> done) {
   const std::string_view name = token.Reveal();
   // The API server could take other texts for something else than a name.
   if (name.size() < kShortestToken || !IsObjectName(name)) {
@@ -90,11 +92,22 @@ void ClusterSessions::Find(const Secret& token, rpc::Done<rpc::Session> done) {
   if (const ObjectPtr seen = FindWatched(name); seen != nullptr) {
     return done(SessionOf(SnapshotSessionData::Decode(*seen)));
   }
+  const std::string_view parts[] = {name};
+  std::optional<FairPlaces::Place> place = strangers_.Enter(KeyOf(parts), peer);
+  if (!place.has_value()) {
+    log_.Write(rpc::LogLevel::kWarning, "too many unknown tokens",
+               {{.key = "address", .value = peer}});
+    return done(absl::UnavailableError("too many unknown tokens"));
+  }
+  // Callbacks are copied.
+  auto held = std::make_shared<FairPlaces::Place>(*std::move(place));
   GetOptions options;
   options.timeout = timeout_;
   callers_.GetAsync<SnapshotSessionData>(
       name_space_, name, options,
-      [this, done = std::move(done)](const absl::StatusOr<SnapshotSessionData>& data) {
+      [this, held = std::move(held),
+       done = std::move(done)](const absl::StatusOr<SnapshotSessionData>& data) {
+        held->Release();
         if (absl::IsNotFound(data.status())) {
           return done(absl::UnauthenticatedError("no such session"));
         }

@@ -7,19 +7,21 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "cbt/kube/client.h"
 #include "cbt/kube/watch.h"
 #include "cbt/rpc/session_store.h"
+#include "kube/sidecar/stranger_limit.h"
 #include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {
 
 // A token is the name of a SnapshotSessionData object in the sidecar's namespace. What the watch
-// does not have, because it lags behind or is not current, is asked of the API server; a session
-// that is deleted opens nothing once the watch has seen it. The time of a lookup in the watch does
-// not depend on how much of a guess is right. Thread safe.
+// does not have, because it lags behind or is not current, is asked of the API server as often as
+// StrangerLimit allows; a session that is deleted opens nothing once the watch has seen it. The
+// time of a lookup in the watch does not depend on how much of a guess is right. Thread safe.
 class ClusterSessions final : public rpc::SessionStore {
  public:
   // `watches` and `callers`: the clients of watches, and of what is asked for callers. The first
@@ -33,7 +35,11 @@ class ClusterSessions final : public rpc::SessionStore {
   // Ends the watch. Must not run in a callback of a client.
   void Stop();
 
-  void Find(const Secret& token, rpc::Done<rpc::Session> done) override;
+  void Find(const Secret& token, rpc::Done<rpc::Session> done) override {
+    FindFrom("", token, std::move(done));
+  }
+  void FindFrom(const std::string& peer, const Secret& token,
+                rpc::Done<rpc::Session> done) override;
 
  private:
   ClusterSessions(Client& callers, std::string name_space, std::chrono::milliseconds timeout,
@@ -45,6 +51,7 @@ class ClusterSessions final : public rpc::SessionStore {
   const std::string name_space_;
   const std::chrono::milliseconds timeout_;
   ops::EventLog& log_;
+  StrangerLimit strangers_;
   mutable std::shared_mutex mutex_;
   std::unique_ptr<ObjectCache> watch_;  // null after Stop()
 };

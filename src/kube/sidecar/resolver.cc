@@ -134,18 +134,28 @@ class Resolution : public std::enable_shared_from_this<Resolution> {
 }  // namespace
 
 ObjectResolver::ObjectResolver(const Driver& driver, Objects& watched, Objects& live,
-                               BasePolicy base_policy, MissingCode missing_code)
+                               BasePolicy base_policy, MissingCode missing_code, ops::EventLog& log)
     : driver_(driver),
       watched_(watched),
       live_(live),
       base_policy_(base_policy),
-      missing_code_(missing_code) {}
+      missing_code_(missing_code),
+      log_(log) {}
 
 void ObjectResolver::Resolve(const rpc::SnapshotQuery& query,
                              rpc::Done<rpc::ResolvedSnapshots> done) {
   if (!driver_.ready()) return done(absl::UnavailableError("the driver is not ready"));
-  const auto answer = [code = missing_code_,
+  const auto answer = [this, code = missing_code_, name_space = query.name_space,
+                       target = query.target, base = query.base.value_or(""),
                        done = std::move(done)](absl::StatusOr<rpc::ResolvedSnapshots> resolved) {
+    if (!resolved.ok()) {
+      log_.Write(rpc::LogLevel::kInfo, "snapshots not resolved",
+                 {{.key = "namespace", .value = name_space},
+                  {.key = "snapshot", .value = target},
+                  {.key = "base", .value = base},
+                  {.key = "code", .value = absl::StatusCodeToString(resolved.status().code())},
+                  {.key = "text", .value = std::string(resolved.status().message())}});
+    }
     if (code == MissingCode::kUnavailable && absl::IsNotFound(resolved.status())) {
       return done(absl::UnavailableError(resolved.status().message()));
     }

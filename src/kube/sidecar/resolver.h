@@ -9,6 +9,7 @@
 #include "kube/sidecar/driver.h"
 #include "kube/sidecar/objects/objects.h"
 #include "kube/sidecar/options.h"
+#include "ops/event_log.h"
 
 namespace cbt::kube::sidecar {
 
@@ -24,7 +25,7 @@ class ObjectResolver final : public rpc::SnapshotResolver {
  public:
   // All must outlive the object, which must live until the answers of `live` have come.
   ObjectResolver(const Driver& driver, Objects& watched, Objects& live, BasePolicy base_policy,
-                 MissingCode missing_code);
+                 MissingCode missing_code, ops::EventLog& log);
 
   void Resolve(const rpc::SnapshotQuery& query, rpc::Done<rpc::ResolvedSnapshots> done) override;
 
@@ -34,6 +35,7 @@ class ObjectResolver final : public rpc::SnapshotResolver {
   Objects& live_;
   const BasePolicy base_policy_;
   const MissingCode missing_code_;
+  ops::EventLog& log_;
 };
 
 }  // namespace cbt::kube::sidecar

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "cbt/kube/status.h"
+#include "kube/watch/pruned_object.h"
 
 namespace cbt::kube {
 namespace {
@@ -28,6 +29,11 @@ absl::Status WrongList(const WatchTarget& target, absl::string_view what) {
 absl::Status TooMany(const WatchTarget& target, size_t limit) {
   return absl::ResourceExhaustedError(
       absl::StrCat("list of ", target.plural, ": more than ", limit, " objects"));
+}
+
+absl::Status TooLarge(const WatchTarget& target, size_t limit) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("list of ", target.plural, ": more than ", limit, " bytes"));
 }
 
 // What is thrown here is a lack of memory, or comes from an index function.
@@ -201,6 +207,7 @@ absl::Status ListWatch::TakePages() {
   const Clock::time_point began = Clock::now();
   ObjectMap<Object> objects;
   std::string resource_version;
+  size_t bytes = 0;
   do {
     ObjectList page;
     if (absl::Status status = TakePage(options, page); !status.ok()) return status;
@@ -209,6 +216,9 @@ absl::Status ListWatch::TakePages() {
     if (resource_version.empty()) resource_version = page.resource_version;
     for (Object& object : page.items) {
       if (absl::Status status = CheckObject(target_, object); !status.ok()) return status;
+      if (!Prune(options_, object)) continue;
+      bytes += KeptBytes(options_, object);
+      if (bytes > options_.max_bytes) return TooLarge(target_, options_.max_bytes);
       ObjectKey key = KeyOf(object);
       objects.insert_or_assign(std::move(key), std::move(object));
     }
@@ -322,6 +332,10 @@ absl::Status ListWatch::OnLine(Stream& stream, std::string_view line) {
   const absl::Status status = Guarded(target_, [&]() -> absl::Status {
     absl::StatusOr<WatchEvent> event = DecodeWatchEvent(target_, line);
     if (!event.ok()) return event.status();
+    // What a cache leaves out is no longer there for it.
+    if (event->type != WatchEvent::Type::kBookmark && !Prune(options_, event->object)) {
+      event->type = WatchEvent::Type::kDeleted;
+    }
     if (stream.collecting) return OnCollected(stream, *std::move(event));
     std::string resource_version(event->object.resource_version());
     const bool bookmark = event->type == WatchEvent::Type::kBookmark;
@@ -351,6 +365,8 @@ absl::Status ListWatch::OnCollected(Stream& stream, WatchEvent event) {
     return absl::OkStatus();
   }
   if (event.type != WatchEvent::Type::kBookmark) {
+    stream.bytes += KeptBytes(options_, event.object);
+    if (stream.bytes > options_.max_bytes) return TooLarge(target_, options_.max_bytes);
     ObjectKey key = KeyOf(event.object);
     stream.collected.insert_or_assign(std::move(key), std::move(event.object));
     if (stream.collected.size() <= options_.max_objects) return absl::OkStatus();

@@ -59,6 +59,7 @@ class ListWatch {
   struct Stream {
     bool collecting = false;  // the list comes first, as events
     ObjectMap<Object> collected;
+    size_t bytes = 0;  // of these, or a little more
     bool ended = false;
     bool list_again = false;  // what came can't be continued
     bool no_list = false;     // the server does not send lists as events

@@ -1,3 +1,4 @@
+#include <limits>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "kube/watch/list_watch.h"
 #include "kube/watch/notify.h"
 #include "kube/watch/object_store.h"
+#include "kube/watch/pruned_object.h"
 #include "kube/watch/watch_event.h"
 
 namespace cbt::kube {
@@ -55,8 +57,17 @@ class ObjectCache::Core final : public ChangeSink {
           now.end(), key,
           before != nullptr && IsSame(*before, object) ? before : Shared(std::move(object)));
     }
+    ObjectMap<size_t> sizes;
+    size_t bytes = 0;
+    if (LimitsBytes()) {
+      for (const auto& [key, object] : now) {
+        bytes += sizes.emplace(key, KeptBytes(options_, *object)).first->second;
+      }
+    }
     std::lock_guard lock(handlers_);
     const ObjectMap<ObjectPtr> old = store_.Replace(now);
+    sizes_.swap(sizes);
+    bytes_ = bytes;
     for (const auto& [key, object] : old) {
       const auto at = now.find(key);
       if (at == now.end() || at->second->uid() != object->uid()) {
@@ -78,6 +89,7 @@ class ObjectCache::Core final : public ChangeSink {
     const ObjectPtr object = Shared(std::move(event.object));
     std::lock_guard lock(handlers_);
     if (event.type == WatchEvent::Type::kDeleted) {
+      SetSize(*object, 0);
       if (store_.Remove(object->name_space(), object->name()) != nullptr) {
         Notify(options_.handlers.deleted, object);
       }
@@ -87,6 +99,10 @@ class ObjectCache::Core final : public ChangeSink {
         store_.Find(object->name_space(), object->name()) == nullptr) {
       return absl::ResourceExhaustedError(absl::StrCat("watch of ", target_.plural, ": more than ",
                                                        options_.max_objects, " objects"));
+    }
+    if (!SetSize(*object, KeptBytes(options_, *object))) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("watch of ", target_.plural, ": more than ", options_.max_bytes, " bytes"));
     }
     const ObjectPtr before = store_.Put(object);
     if (before == nullptr) {
@@ -121,9 +137,27 @@ class ObjectCache::Core final : public ChangeSink {
     return a.resource_version() == b.resource_version() && a.uid() == b.uid();
   }
 
-  ObjectPtr Shared(Object object) const {
-    if (!options_.keep_managed_fields) object.Remove({"metadata", "managedFields"});
+  static ObjectPtr Shared(Object object) {
     return std::make_shared<const Object>(std::move(object));
+  }
+
+  bool LimitsBytes() const { return options_.max_bytes != std::numeric_limits<size_t>::max(); }
+
+  // With the lock. Counts the object with `size` from now on; false if that is too much.
+  bool SetSize(const Object& object, size_t size) {
+    if (!LimitsBytes()) return true;
+    const auto found = sizes_.find(ObjectKeyView{object.name_space(), object.name()});
+    const size_t before = found == sizes_.end() ? 0 : found->second;
+    if (bytes_ - before + size > options_.max_bytes) return false;
+    if (found == sizes_.end()) {
+      if (size > 0) sizes_.emplace(KeyOf(object), size);
+    } else if (size == 0) {
+      sizes_.erase(found);
+    } else {
+      found->second = size;
+    }
+    bytes_ = bytes_ - before + size;
+    return true;
   }
 
   const CacheOptions options_;
@@ -131,6 +165,8 @@ class ObjectCache::Core final : public ChangeSink {
   ObjectStore store_;
   std::mutex handlers_;  // held while the store changes and handlers run
   bool synced_ = false;
+  ObjectMap<size_t> sizes_;  // of what is kept, if that is limited
+  size_t bytes_ = 0;         // of all
   ListWatch list_watch_;
 };
 

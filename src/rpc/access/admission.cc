@@ -130,7 +130,9 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
           self->Authorize();
         },
         WhenShort(),
-        [this](auto done) { access_.authenticator->Authenticate(request_.token, done); });
+        [this](auto done) {
+          access_.authenticator->AuthenticateFrom(request_.peer, request_.token, done);
+        });
   }
 
   void FindSession(SessionStore& sessions) {
@@ -150,7 +152,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
           self->request_.name_space = session->name_space;
           self->Resolve();
         },
-        WhenShort(), [&](auto done) { sessions.Find(request_.token, done); });
+        WhenShort(), [&](auto done) { sessions.FindFrom(request_.peer, request_.token, done); });
   }
 
  private:
@@ -203,6 +205,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
     if (access_.secrets == nullptr) return Finish(Secrets());
     Ask<absl::StatusOr<Secrets>>(
         [self = shared_from_this()](absl::StatusOr<Secrets> secrets) {
+          if (absl::IsFailedPrecondition(secrets.status())) return self->done_(secrets.status());
           // Without the text: it may quote secrets.
           if (!secrets.ok()) {
             return self->done_(secrets.status().code() == absl::StatusCode::kUnavailable

@@ -168,6 +168,7 @@ const Contract& ContractOf(Api api) noexcept;
 // A request as it was sent.
 struct MetadataRequest {
   Secret token = {};
+  std::string peer = {};  // not of the message: ServerCall::peer()
   std::string name_space = {};
   std::string volume_id = {};
   std::optional<std::string> base_snapshot_id = {};  // has a value for a delta

@@ -1,6 +1,7 @@
 #include "rpc/outbound/open_streams.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,10 @@ using std::chrono::milliseconds;
 // for its last calls and frames, a shutdown ends well within a second after the grace period.
 constexpr milliseconds kEndTime{400};
 
+// Places of calls that are not admitted yet, as a multiple of max_streams. A single address can
+// have half of them.
+constexpr size_t kWaiting = 4;
+
 absl::Status Draining() noexcept {
   return MakeStatusNoThrow(absl::StatusCode::kUnavailable, "the server is shutting down");
 }
@@ -22,7 +27,10 @@ absl::Status Draining() noexcept {
 }  // namespace
 
 OpenStreams::OpenStreams(size_t max_streams, milliseconds stall_timeout, milliseconds total_time)
-    : max_streams_(max_streams), stall_timeout_(stall_timeout), total_time_(total_time) {
+    : max_streams_(max_streams),
+      stall_timeout_(stall_timeout),
+      total_time_(total_time),
+      waiting_(max_streams * kWaiting) {
   watcher_ = std::thread([this] { WatchTimes(); });
 }
 
@@ -33,6 +41,16 @@ OpenStreams::~OpenStreams() {
   }
   changed_.notify_all();
   watcher_.join();
+}
+
+absl::StatusOr<FairPlaces::Place> OpenStreams::Enter(const std::string& peer) {
+  {
+    std::lock_guard lock(mutex_);
+    if (draining_) return Draining();
+  }
+  std::optional<FairPlaces::Place> place = waiting_.Take(peer);
+  if (place.has_value()) return *std::move(place);
+  return absl::ResourceExhaustedError("too many requests of this client wait for an access check");
 }
 
 absl::StatusOr<StreamSlot> OpenStreams::TakeSlot() {

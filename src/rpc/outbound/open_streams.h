@@ -11,11 +11,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/fair_places.h"
 #include "cbt/rpc/telemetry.h"
 
 namespace cbt::rpc {
@@ -104,6 +106,12 @@ class OpenStreams {
   OpenStreams(const OpenStreams&) = delete;
   OpenStreams& operator=(const OpenStreams&) = delete;
 
+  // For a call that has not been admitted yet, from a client of this address (ServerCall::peer()).
+  // Such calls have places of their own, which addresses share fairly: who waits for an access
+  // check, or is refused by one, takes none of max_streams. Give it back when the call is admitted
+  // or ends. Errors: RESOURCE_EXHAUSTED, UNAVAILABLE while draining.
+  absl::StatusOr<FairPlaces::Place> Enter(const std::string& peer);
+
   // A slot is held until the provider's call returns, even if the stream has ended: clients that
   // come and go can't pile up work. Errors: RESOURCE_EXHAUSTED if max_streams are taken,
   // UNAVAILABLE while draining.
@@ -157,6 +165,7 @@ class OpenStreams {
   std::condition_variable changed_;
   std::map<const ServedCall*, std::shared_ptr<ServedCall>, std::less<>> streams_;
   const std::shared_ptr<std::atomic<size_t>> slots_ = std::make_shared<std::atomic<size_t>>(0);
+  FairPlaces waiting_;
   bool draining_ = false;
   bool closing_ = false;
   Clock::time_point drain_until_;

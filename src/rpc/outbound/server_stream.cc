@@ -7,17 +7,18 @@
 #include "rpc/contract/status.h"
 
 namespace cbt::rpc {
-ServerStream::ServerStream(ServerCall& call, OpenStreams& registry, StreamSlot slot,
+ServerStream::ServerStream(ServerCall& call, OpenStreams& registry, FairPlaces::Place place,
                            const StreamOptions& options, const Telemetry& telemetry,
                            const StreamKind& kind, OnRequest on_request)
     : TimedCall(call),
       registry_(registry),
-      slot_(std::move(slot)),
+      peer_(call.peer()),
       deadline_(call.deadline()),
       loop_(call.loop()),
       telemetry_(telemetry),
       kind_(kind),
       on_request_(std::move(on_request)),
+      place_(std::move(place)),
       budget_(options.messages_in_flight, options.bytes_in_flight) {}
 
 void ServerStream::OnReadDone(bool ok, absl::Cord message) {
@@ -44,6 +45,12 @@ void ServerStream::Asked(bool resumed) {
   const std::lock_guard lock(mutex_);
   kind_.resumed = resumed;
   if (!closed_) watch_.emplace(telemetry_, kind_);
+}
+
+void ServerStream::Admit(StreamSlot slot) {
+  const std::lock_guard lock(mutex_);
+  slot_.emplace(std::move(slot));
+  place_.Release();
 }
 
 void ServerStream::Start(const std::shared_ptr<OutboundFeed>& feed) {

@@ -11,9 +11,11 @@
 #include <mutex>
 #include <optional>
 #include <stop_token>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
+#include "base/fair_places.h"
 #include "cbt/rpc/server.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/outbound/open_streams.h"
@@ -34,7 +36,8 @@ namespace cbt::rpc {
 // feed, because a provider's call may take long. The object lives until the transport and the feed
 // have released it.
 //
-// It is open, and holds its slot, before its request has arrived: unfinished requests count too.
+// It is open, and holds a place among those that wait, before its request has arrived and is
+// admitted: unfinished requests count too.
 class ServerStream final : public CallHandler,
                            public MessageSink,
                            public TimedCall,
@@ -46,7 +49,7 @@ class ServerStream final : public CallHandler,
       std::function<void(const std::shared_ptr<ServerStream>& stream, const absl::Cord& request)>;
 
   // `call` is valid until OnDone(); the registry must outlive the stream.
-  ServerStream(ServerCall& call, OpenStreams& registry, StreamSlot slot,
+  ServerStream(ServerCall& call, OpenStreams& registry, FairPlaces::Place place,
                const StreamOptions& options, const Telemetry& telemetry, const StreamKind& kind,
                OnRequest on_request);
 
@@ -56,7 +59,10 @@ class ServerStream final : public CallHandler,
   // The request has arrived; `resumed`: its starting offset is above 0. Call once.
   void Asked(bool resumed);
 
-  // Starts taking messages from `feed`. Call once after Asked(), unless End() is called. May come
+  // The request is admitted: the stream is one of max_streams from now on. Call once, after
+  // Asked().
+  void Admit(StreamSlot slot);
+  // Starts taking messages from `feed`. Call once after Admit(), unless End() is called. May come
   // late: until then the stream is open and silent.
   void Start(const std::shared_ptr<OutboundFeed>& feed);
 
@@ -65,6 +71,8 @@ class ServerStream final : public CallHandler,
   std::optional<std::chrono::system_clock::time_point> deadline() const { return deadline_; }
   // See ServerCall::loop().
   size_t loop() const { return loop_; }
+  // See ServerCall::peer().
+  const std::string& peer() const { return peer_; }
 
   // Takes effect after the message in flight, unless everything was sent.
   void End(absl::Status status) override;
@@ -94,7 +102,7 @@ class ServerStream final : public CallHandler,
   void Advance(std::unique_lock<std::mutex> lock);
 
   OpenStreams& registry_;
-  const StreamSlot slot_;
+  const std::string peer_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
   const size_t loop_;
   const Telemetry telemetry_;
@@ -103,6 +111,8 @@ class ServerStream final : public CallHandler,
   std::stop_source stop_;
 
   // From here on guarded by mutex_.
+  FairPlaces::Place place_;             // until it is admitted
+  std::optional<StreamSlot> slot_;      // from then on
   std::shared_ptr<OutboundFeed> feed_;  // null before Start() and when no longer needed
   std::deque<OutMessage> ready_;
   size_t in_flight_ = 0;  // bytes of the message that is being written

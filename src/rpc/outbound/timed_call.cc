@@ -18,7 +18,8 @@ void TimedCall::Done() {
 // Requires the lock.
 void TimedCall::Cancel() {
   NoteCancelled();
-  if (!done_) call_.Cancel();
+  if (done_) return;
+  reason() == EndReason::kDrained ? call_.CancelForDrain() : call_.Cancel();
 }
 
 void TimedCall::Abort() {

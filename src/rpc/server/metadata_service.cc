@@ -30,7 +30,7 @@ MetadataService::~MetadataService() {
   gate_->open = false;
 }
 
-// Takes the slot before the request has arrived.
+// Takes a place among the calls that wait before the request has arrived.
 absl::StatusOr<CallHandler*> MetadataService::Open(const MethodContract& method, ServerCall& call) {
   const StreamKind kind{.api = contract_.api, .delta = method.fields.is_delta()};
   const auto refused = [&](absl::Status status) {
@@ -38,10 +38,10 @@ absl::StatusOr<CallHandler*> MetadataService::Open(const MethodContract& method,
     Report(telemetry_, ServerEvent::kStreamRefused);
     return status;
   };
-  absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();
-  if (!slot.ok()) return refused(slot.status());
+  absl::StatusOr<FairPlaces::Place> place = registry_.Enter(call.peer());
+  if (!place.ok()) return refused(place.status());
   const auto stream = std::make_shared<ServerStream>(
-      call, registry_, *std::move(slot), options_, telemetry_, kind,
+      call, registry_, *std::move(place), options_, telemetry_, kind,
       [this, &method](const std::shared_ptr<ServerStream>& opened, const absl::Cord& request) {
         Begin(method, opened, request);
       });
@@ -65,6 +65,7 @@ void MetadataService::Begin(const MethodContract& method,
   if (absl::Status status = CheckRequest(method, *decoded); !status.ok()) {
     return refuse(status);
   }
+  decoded->peer = stream->peer();
   admission_.Admit(*std::move(decoded),
                    [this, gate = gate_, stream](absl::StatusOr<AdmittedRequest> admitted) {
                      try {
@@ -74,6 +75,13 @@ void MetadataService::Begin(const MethodContract& method,
                          stream->NoteReason(EndReason::kRefused);
                          return stream->End(admitted.status());
                        }
+                       absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();
+                       if (!slot.ok()) {
+                         Report(telemetry_, ServerEvent::kStreamRefused);
+                         stream->NoteReason(EndReason::kRefused);
+                         return stream->End(slot.status());
+                       }
+                       stream->Admit(*std::move(slot));
                        stream->Start(feeds_(contract_, *std::move(admitted), stream));
                      } catch (const std::bad_alloc&) {
                        stream->EndOutOfMemory();

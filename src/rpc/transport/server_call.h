@@ -51,6 +51,10 @@ class ServerCall {
   // hand-over between threads. 0 for transports without numbered loops.
   virtual size_t loop() const { return 0; }
 
+  // The client's address without its port; empty if it has none, or if the transport does not say.
+  // Call it while the call is opened. Throws std::bad_alloc.
+  virtual std::string peer() const { return {}; }
+
   // Reads the next request message; ends with OnReadDone(). At most one read at a time.
   virtual void StartRead() noexcept = 0;
 
@@ -75,6 +79,9 @@ class ServerCall {
   // client sees an error unless it already has the status. The handler must still call Finish()
   // if it has not.
   virtual void Cancel() noexcept = 0;
+  // The same because the server ends: where the transport can say so, the client sees UNAVAILABLE
+  // and asks elsewhere.
+  virtual void CancelForDrain() noexcept { Cancel(); }
 
  protected:
   ~ServerCall() = default;

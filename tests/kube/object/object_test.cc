@@ -33,6 +33,23 @@ Object Sample() {
   })"));
 }
 
+// A value takes far more memory than its one byte of JSON.
+TEST(ObjectTest, ZARequestsHaveNoMoreValuesThanTheLimit) {
+  std::string json = R"({"x":[0)";
+  // Beside the object, its key and the list.
+  for (size_t i = 4; i < Object::kMaxRequestValues; ++i) json += ",0";
+  EXPECT_OK(Object::ParseRequest(json + "]}"));
+  EXPECT_OK(Object::Parse(json + ",0]}"));
+  const absl::Status more = Object::ParseRequest(json + ",0]}").status();
+  EXPECT_EQ(more.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(more.message()), HasSubstr("more than 100000 values"));
+  for (const std::string one : {"null", "true", "1", "\"s\"", "{}", "[]"}) {
+    EXPECT_FALSE(Object::ParseRequest(json + "," + one + "]}").ok()) << one;
+  }
+  // Text counts once, whatever its length.
+  EXPECT_OK(Object::ParseRequest(R"({"x":")" + std::string(1 << 20, 'x') + "\"}"));
+}
+
 TEST(ObjectTest, ReadsEveryType) {
   const Object object = Sample();
   EXPECT_EQ(ValueOf(object.String({"spec", "text"})), "t");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -58,8 +59,11 @@ class WebhookTest : public testing::Test {
                                   status, "}")};
   }
   Response Send(Request request) {
-    std::promise<Response> answer;
     webhook_ = std::make_unique<Webhook>(*client_, std::chrono::seconds(5), counters_, log_);
+    return SendAgain(std::move(request));
+  }
+  Response SendAgain(const Request& request) {
+    std::promise<Response> answer;
     webhook_->Handle(request, [&answer](Response response) { answer.set_value(response); });
     return answer.get_future().get();
   }
@@ -122,6 +126,37 @@ TEST_F(WebhookTest, S8WithoutAnAnswerNobodyIsAllowed) {
   api_.Disconnect();
   EXPECT_EQ(CodeOf(Ask(Review())), 503);
   EXPECT_EQ(counters_.reviews_failed, 3u);
+}
+
+// Anybody can send reviews, and each would be a question to the API server.
+TEST_F(WebhookTest, YReviewsOfOneAddressAreLimited) {
+  Say(R"({"allowed":true})");
+  const Request many = {
+      .method = "POST", .path = Webhook::kPath, .body = Review(), .peer = "10.0.0.1"};
+  Request other = many;
+  other.peer = "10.0.0.2";
+  EXPECT_EQ(Send(many).code, 200);
+  int answered = 1;
+  int refused = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 600; ++i) {
+    SendAgain(many).code == 200 ? ++answered : ++refused;
+    // Who asks seldom notices nothing.
+    if (i % 200 == 199) {
+      EXPECT_EQ(SendAgain(other).code, 200);
+    }
+  }
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+  EXPECT_LE(answered, Webhook::kBurst + time.count() * Webhook::kRate + 1);
+  EXPECT_GE(answered, 50);
+  EXPECT_EQ(SendAgain(other).code, 200);
+}
+
+TEST_F(WebhookTest, ZAReviewsOfManyTinyValuesAreRefused) {
+  std::string body = R"({"kind":"AdmissionReview","x":[0)";
+  for (int i = 0; i < 1'000'000; ++i) body += ",0";
+  EXPECT_EQ(Send({.method = "POST", .path = Webhook::kPath, .body = body + "]}"}).code, 400);
+  EXPECT_EQ(asked_.number, 0);
 }
 
 TEST_F(WebhookTest, AUserWithoutANameIsRefused) {

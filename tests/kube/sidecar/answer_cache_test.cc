@@ -1,5 +1,5 @@
 // Kept answers: to whom, for how long, how many; and no caller waits forever.
-#include "kube/sidecar/answer_cache.h"
+#include "kube/sidecar/objects/answer_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -52,6 +52,18 @@ TEST(AnswerCache, KeepsYesAndNoButNothingElse) {
   EXPECT_FALSE(asker.Ask("c", absl::UnavailableError("later")).ok());
   EXPECT_EQ(*asker.Ask("c", "yes"), "yes");
   EXPECT_EQ(asker.asked, 4);
+}
+
+TEST(AnswerCache, YWhatCantBeAnsweredMayBeKeptForAMoment) {
+  Asker asker({.yes_time = hours(1),
+               .no_time = hours(1),
+               .max_entries = 10,
+               .unknown_time = milliseconds(30)});
+  EXPECT_FALSE(asker.Ask("c", absl::UnavailableError("later")).ok());
+  EXPECT_FALSE(asker.Ask("c", "yes").ok());
+  EXPECT_EQ(asker.asked, 1);
+  std::this_thread::sleep_for(milliseconds(40));
+  EXPECT_EQ(*asker.Ask("c", "yes"), "yes");
 }
 
 TEST(AnswerCache, ForgetsInTime) {

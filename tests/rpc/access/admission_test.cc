@@ -262,6 +262,11 @@ TEST(Admission, WithoutItsSecretsARequestDoesNotGoOn) {
   for (int code = 1; code <= kLastCode; ++code) {
     Four four;
     four.get_secrets = [code](const rpc::Done<Secrets>& done) { done(Canary(code)); };
+    // What somebody has to mend is said, and no other attempt suggested.
+    if (static_cast<StatusCode>(code) == StatusCode::kFailedPrecondition) {
+      EXPECT_EQ(StatusOf(four), Canary(code));
+      continue;
+    }
     EXPECT_EQ(StatusOf(four), static_cast<StatusCode>(code) == StatusCode::kUnavailable
                                   ? absl::UnavailableError("the secrets can't be read now")
                                   : absl::InternalError("the secrets can't be read"));

@@ -451,6 +451,16 @@ TEST(StreamLife, DrainIsBoundedForStalledReadersAndNeverOk) {
   EXPECT_FALSE(ReadAll(stalled).status.ok());
 }
 
+// CANCELLED is for clients that have cancelled: others do not ask again.
+TEST(StreamLife, FDADrainTellsAStalledReaderToAskElsewhere) {
+  ThreeVolumes volumes;
+  RawCall stalled(volumes.service.channel, kDense.path(), kDense.bytes());
+  ASSERT_TRUE(stalled.Read().has_value());
+  std::this_thread::sleep_for(milliseconds(100));
+  volumes.service.server->Shutdown(milliseconds(0));
+  EXPECT_EQ(ReadAll(stalled).status.error_code(), StatusCode::UNAVAILABLE);
+}
+
 TEST(StreamLife, DrainRefusesNewStreamsAndLetsOpenOnesFinish) {
   std::atomic<bool> finish = false;
   Service service([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {

@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <future>
+#include <mutex>
 #include <random>
 #include <set>
 #include <string>
@@ -303,6 +304,60 @@ TEST(Apis, AnAnswerAfterTheServersEndFindsNobody) {
   never.kept(rpc::Principal{});
   never.kept = nullptr;
   EXPECT_EQ(provider.calls, 0);
+}
+
+// Any client that reaches a server can send tokens that mean nothing.
+TEST(Apis, YCallsThatWaitForAccessTakeNoStream) {
+  class Slow final : public rpc::Authenticator, public rpc::Authorizer {
+   public:
+    void Authenticate(const Secret&, rpc::Done<rpc::Principal>) override { ADD_FAILURE(); }
+    void AuthenticateFrom(const std::string& peer, const Secret& token,
+                          rpc::Done<rpc::Principal> done) override {
+      const std::lock_guard lock(mutex);
+      EXPECT_EQ(peer, "127.0.0.1");
+      if (token.Reveal() == "good") return done(rpc::Principal{});
+      waiting.push_back(std::move(done));
+    }
+    void Authorize(const rpc::Principal&, const std::string&, rpc::DoneStatus done) override {
+      done(absl::OkStatus());
+    }
+    std::mutex mutex;
+    std::vector<rpc::Done<rpc::Principal>> waiting;
+  };
+  Slow slow;
+  FunctionProvider provider([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+    return Extents(CursorOver({}, 4096));
+  });
+  const auto folders = rpc::MakeFolderResolver();
+  rpc::ServerOptions options;
+  options.listen = "127.0.0.1:0";
+  options.apis = {rpc::Api::kKubernetes};
+  options.access = {.authenticator = &slow, .authorizer = &slow, .resolver = folders.get()};
+  options.stream.max_streams = 4;
+  auto server = rpc::Server::Start(provider, options);
+  ASSERT_OK(server);
+  const auto ask = [&](const std::string& token) {
+    rpc::ListRequest request;
+    request.address = (*server)->address();
+    request.api = rpc::Api::kKubernetes;
+    request.token = token;
+    request.name_space = std::string("ns");
+    request.snapshot_id = std::string("b");
+    request.timeout = std::chrono::seconds(20);
+    return ListAll(request).status();
+  };
+  std::vector<std::future<absl::Status>> strangers;
+  for (int i = 0; i < 6; ++i) strangers.push_back(std::async(std::launch::async, ask, "bad"));
+  ASSERT_TRUE(Eventually([&] {
+    const std::lock_guard lock(slow.mutex);
+    return slow.waiting.size() == 6;
+  }));
+  for (int i = 0; i < 10; ++i) EXPECT_OK(ask("good"));
+  {
+    const std::lock_guard lock(slow.mutex);
+    for (const auto& done : slow.waiting) done(absl::UnauthenticatedError("no"));
+  }
+  for (auto& one : strangers) EXPECT_EQ(one.get().code(), absl::StatusCode::kUnauthenticated);
 }
 
 TEST(Apis, KubernetesIsNotServedWithoutAccessControl) {

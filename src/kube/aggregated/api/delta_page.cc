@@ -22,7 +22,7 @@ absl::Status Broken(std::string_view why) {
 }  // namespace
 
 absl::StatusOr<DeltaPageRequest> DeltaPageRequest::Parse(std::string_view json) {
-  const absl::StatusOr<Object> object = Object::Parse(json);
+  const absl::StatusOr<Object> object = Object::ParseRequest(json);
   if (!object.ok()) return object.status();
   absl::Status known = CheckFields(*object, {},
                                    {"base_snapshot_id", "target_snapshot_id", "block_size_bytes",

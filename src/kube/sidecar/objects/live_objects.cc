@@ -1,15 +1,23 @@
 #include "kube/sidecar/objects/live_objects.h"
 
+#include <new>
+#include <string_view>
 #include <utility>
 
 #include "cbt/kube/status.h"
+#include "kube/sidecar/objects/kept_fields.h"
 
 namespace cbt::kube::sidecar {
 namespace {
 
-constexpr int64_t kPage = 500;  // objects
 // More answers to a search than this are a mistake in the objects.
 constexpr size_t kMostFound = 64;
+
+// What searches of a type look for.
+std::string SearchKeyOf(const VolumeSnapshotContent& content) {
+  return content.status.has_value() ? content.status->snapshot_handle.value_or("") : "";
+}
+std::string SearchKeyOf(const VolumeSnapshotClass& one) { return one.driver; }
 
 }  // namespace
 
@@ -22,23 +30,6 @@ bool IsContentOf(const VolumeSnapshotContent& content, const std::string& driver
 bool IsDefaultFor(const VolumeSnapshotClass& one, const std::string& driver) {
   return one.driver == driver && one.IsDefault();
 }
-
-// One search. Holds its place among kMostSearches until its end.
-template <typename T>
-struct LiveObjects::Search {
-  Search(std::atomic<int>& places, std::function<bool(const T&)> wanted,
-         Found<std::vector<T>> found)
-      : places(places), wanted(std::move(wanted)), found(std::move(found)) {}
-  ~Search() { --places; }
-  Search(const Search&) = delete;
-  Search& operator=(const Search&) = delete;
-
-  std::atomic<int>& places;
-  const std::function<bool(const T&)> wanted;
-  const Found<std::vector<T>> found;
-  std::vector<T> matches;
-  std::string continue_token;
-};
 
 absl::Status LiveObjects::Failed(const char* what, const absl::Status& error) {
   if (absl::IsNotFound(error)) return absl::NotFoundError("");
@@ -60,44 +51,107 @@ void LiveObjects::Get(const std::string& name_space, const std::string& name, Fo
 }
 
 template <typename T>
-void LiveObjects::Find(std::function<bool(const T&)> wanted, Found<std::vector<T>> found) {
-  if (++searches_ > kMostSearches) {
-    --searches_;
-    return found(absl::UnavailableError("too many searches are under way"));
+void LiveObjects::Find(Queue<T>& queue, const std::string& key,
+                       std::function<bool(const T&)> wanted, Found<std::vector<T>> found) {
+  {
+    const std::lock_guard lock(queue.mutex);
+    queue.waiting.emplace(
+        key, Search<T>{.wanted = std::move(wanted), .found = std::move(found), .matches = {}});
+    if (std::exchange(queue.listing, true)) return;
   }
-  NextPage<T>(std::make_shared<Search<T>>(searches_, std::move(wanted), std::move(found)));
+  StartList(queue);
 }
 
 template <typename T>
-void LiveObjects::NextPage(std::shared_ptr<Search<T>> search) {
+struct LiveObjects::List {
+  List(LiveObjects& its_owner, Queue<T>& its_queue) : owner(its_owner), queue(its_queue) {}
+  ~List() {
+    // None is left unless memory ran out.
+    End(absl::Status(absl::StatusCode::kUnavailable, ""));
+    owner.StartList(queue);
+  }
+  List(const List&) = delete;
+  List& operator=(const List&) = delete;
+
+  // Answers the searches; OK: the list is complete.
+  void End(const absl::Status& status) noexcept {
+    while (!searches.empty()) {
+      const auto search = searches.extract(searches.begin());
+      Search<T>& one = search.mapped();
+      try {
+        if (!status.ok()) {
+          one.found(status);
+        } else if (one.too_many) {
+          one.found(absl::UnavailableError("too many objects match"));
+        } else {
+          one.found(std::move(one.matches));
+        }
+      } catch (const std::bad_alloc&) {
+        continue;  // who has asked answers for a callback that is dropped
+      }
+    }
+  }
+
+  LiveObjects& owner;
+  Queue<T>& queue;
+  Searches<T> searches;
+  std::string continue_token;
+};
+
+template <typename T>
+void LiveObjects::StartList(Queue<T>& queue) noexcept {
+  std::shared_ptr<List<T>> list;
+  {
+    const std::lock_guard lock(queue.mutex);
+    queue.listing = false;
+    if (queue.waiting.empty()) return;
+    try {
+      list = std::make_shared<List<T>>(*this, queue);
+    } catch (const std::bad_alloc&) {
+      return;  // the next search begins it
+    }
+    queue.listing = true;
+    list->searches.swap(queue.waiting);
+  }
+  try {
+    NextPage(std::move(list));
+  } catch (const std::bad_alloc&) {
+    return;  // the list has ended
+  }
+}
+
+template <typename T>
+void LiveObjects::NextPage(std::shared_ptr<List<T>> list) {
   ListOptions options;
   options.timeout = timeout_;
-  options.limit = kPage;
-  options.continue_token = search->continue_token;
+  options.limit = kObjectsOfPage;
+  options.continue_token = list->continue_token;
   client_.ListAsync(
-      T::kResource, "", options, [this, search](absl::StatusOr<ObjectList> page) mutable {
+      T::kResource, "", options, [this, list](absl::StatusOr<ObjectList> page) mutable {
         if (!page.ok()) {
           // A list that became too old while it was read is no proof of absence either.
-          return search->found(
-              absl::UnavailableError(Failed(T::kResource.kind.data(), page.status()).message()));
+          const absl::Status why = Failed(T::kResource.kind.data(), page.status());
+          return list->End(absl::UnavailableError(why.message()));
         }
         for (const Object& object : page->items) {
-          absl::StatusOr<T> value = T::Decode(object);
+          const absl::StatusOr<T> value = T::Decode(object);
           // What can't be read might be what is searched for.
           if (!value.ok()) {
             log_.Failed("object can't be read", value.status(),
                         {{.key = "object", .value = std::string(object.name())}});
-            return search->found(absl::UnavailableError("the API server's answer can't be read"));
+            return list->End(absl::UnavailableError("the API server's answer can't be read"));
           }
-          if (!search->wanted(*value)) continue;
-          if (search->matches.size() == kMostFound) {
-            return search->found(absl::UnavailableError("too many objects match"));
+          const auto [begin, end] = list->searches.equal_range(SearchKeyOf(*value));
+          for (auto at = begin; at != end; ++at) {
+            Search<T>& search = at->second;
+            if (search.too_many || !search.wanted(*value)) continue;
+            search.too_many = search.matches.size() == kMostFound;
+            if (!search.too_many) search.matches.push_back(*value);
           }
-          search->matches.push_back(*std::move(value));
         }
-        if (page->continue_token.empty()) return search->found(std::move(search->matches));
-        search->continue_token = page->continue_token;
-        NextPage<T>(std::move(search));
+        if (page->continue_token.empty()) return list->End(absl::OkStatus());
+        list->continue_token = page->continue_token;
+        NextPage(std::move(list));
       });
 }
 
@@ -113,11 +167,30 @@ void LiveObjects::GetContent(const std::string& name, Found<VolumeSnapshotConten
 void LiveObjects::FindContents(const std::string& driver, const std::string& handle,
                                const std::string& name_space,
                                Found<std::vector<VolumeSnapshotContent>> found) {
-  Find<VolumeSnapshotContent>(
-      [driver, handle, name_space](const VolumeSnapshotContent& content) {
-        return IsContentOf(content, driver, handle, name_space);
+  const std::string_view parts[] = {driver, handle, name_space};
+  absent_.Ask(
+      KeyOf(parts),
+      [found = std::move(found)](const absl::StatusOr<std::vector<VolumeSnapshotContent>>& known) {
+        if (absl::IsNotFound(known.status())) return found(std::vector<VolumeSnapshotContent>());
+        found(known);
       },
-      std::move(found));
+      [&](AnswerCache<std::vector<VolumeSnapshotContent>>::Done answer) {
+        if (rate_.Take(name_space, FairLimit::Clock::now()).has_value()) {
+          log_.Write(rpc::LogLevel::kWarning, "too many searches for bases",
+                     {{.key = "namespace", .value = name_space}});
+          return answer(absl::UnavailableError("too many unknown bases in this namespace"));
+        }
+        Find<VolumeSnapshotContent>(
+            contents_, handle,
+            [driver, handle, name_space](const VolumeSnapshotContent& content) {
+              return IsContentOf(content, driver, handle, name_space);
+            },
+            [answer = std::move(answer)](
+                const absl::StatusOr<std::vector<VolumeSnapshotContent>>& matches) {
+              if (matches.ok() && matches->empty()) return answer(absl::NotFoundError(""));
+              answer(matches);
+            });
+      });
 }
 
 void LiveObjects::GetClass(const std::string& name, Found<VolumeSnapshotClass> found) {
@@ -127,6 +200,7 @@ void LiveObjects::GetClass(const std::string& name, Found<VolumeSnapshotClass> f
 void LiveObjects::FindDefaultClasses(const std::string& driver,
                                      Found<std::vector<VolumeSnapshotClass>> found) {
   Find<VolumeSnapshotClass>(
+      classes_, driver,
       [driver](const VolumeSnapshotClass& one) { return IsDefaultFor(one, driver); },
       std::move(found));
 }

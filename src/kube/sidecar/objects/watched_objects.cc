@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "kube/sidecar/objects/kept_fields.h"
+
 namespace cbt::kube::sidecar {
 namespace {
 
@@ -58,10 +60,10 @@ absl::StatusOr<std::unique_ptr<WatchedObjects>> WatchedObjects::Create(Client& c
   std::unique_ptr<WatchedObjects> made(new WatchedObjects());
   made->caches_ = std::make_unique<Caches>();
   Caches& caches = *made->caches_;
-  CacheOptions by_handle;
+  CacheOptions by_handle = ContentCache();
   by_handle.indexes[kByHandle] = HandleOf;
   for (absl::Status status :
-       {Start(client, kVolumeSnapshots, {}, caches.snapshots),
+       {Start(client, kVolumeSnapshots, SnapshotCache(), caches.snapshots),
         Start(client, kVolumeSnapshotContents, std::move(by_handle), caches.contents),
         Start(client, kVolumeSnapshotClasses, {}, caches.classes),
         Start(client, kSnapshotMetadataServices, {}, caches.services)}) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -20,6 +21,7 @@
 #include "rpc/transport/http2/header_block.h"
 #include "rpc/transport/http2/memory.h"
 #include "rpc/transport/http2/output_queue.h"
+#include "rpc/transport/http2/peer_address.h"
 #include "rpc/transport/http2/peer_guard.h"
 #include "rpc/transport/http2/socket_stream.h"
 #include "rpc/transport/http2/stream.h"
@@ -181,6 +183,8 @@ class Connection final : private Watch {
   EventLoop& loop() noexcept { return loop_; }
   // For the peer's certificate and similar; null without TLS.
   SSL* ssl() const noexcept { return socket_->ssl(); }
+  // The other side's address without its port; empty for a Unix socket. Throws std::bad_alloc.
+  std::string PeerAddress() const { return PeerAddressOf(socket_->fd()); }
 
  private:
   friend struct SessionCallbacks;

@@ -161,6 +161,10 @@ absl::Status CallImpl::Open() {
   return absl::OkStatus();
 }
 
+std::string CallImpl::peer() const {
+  return connection() == nullptr ? std::string() : connection()->PeerAddress();
+}
+
 // Ends the call with our own status. A handler, if there is one, sees it as cancelled.
 void CallImpl::Refuse(int http_status, const absl::Status& status) noexcept {
   if (refused_ || status_sent_) return;
@@ -221,6 +225,13 @@ void CallImpl::WriteAndFinish(absl::Cord message) noexcept {
 
 void CallImpl::Cancel() noexcept {
   Do([](Operations& operations) { operations.cancel = true; });
+}
+
+void CallImpl::CancelForDrain() noexcept {
+  Do([](Operations& operations) {
+    operations.cancel = true;
+    operations.draining = true;
+  });
 }
 
 void CallImpl::AddInitialMetadata(std::string_view key, std::string_view value) {
@@ -288,7 +299,11 @@ void CallImpl::CarryOutOnce(Operations& operations) noexcept {
       }
     }
   }
-  if (operations.cancel) GiveUp(ResetOfCode(absl::StatusCode::kCancelled));
+  // What clients read as UNAVAILABLE. None repeats by itself what has begun to answer.
+  if (operations.cancel) {
+    GiveUp(operations.draining ? uint32_t{NGHTTP2_REFUSED_STREAM}
+                               : ResetOfCode(absl::StatusCode::kCancelled));
+  }
   if (operations.read) {
     reading_ = true;
     Deliver();

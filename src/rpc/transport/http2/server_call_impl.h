@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -51,6 +52,7 @@ class CallImpl final : public Stream, public ServerCall, private Task {
     return deadline_;
   }
   size_t loop() const override { return worker_.number(); }
+  std::string peer() const override;
   void StartRead() noexcept override;
   void AddInitialMetadata(std::string_view key, std::string_view value) override;
   void AddTrailingMetadata(std::string_view key, std::string_view value) override;
@@ -58,6 +60,7 @@ class CallImpl final : public Stream, public ServerCall, private Task {
   void Finish(absl::Status status) noexcept override;
   void WriteAndFinish(absl::Cord message) noexcept override;
   void Cancel() noexcept override;
+  void CancelForDrain() noexcept override;
 
   // Operations requested but not carried out yet.
   struct Operations {
@@ -66,6 +69,7 @@ class CallImpl final : public Stream, public ServerCall, private Task {
     bool write_quietly = false;  // no OnWriteDone()
     bool finish = false;
     bool cancel = false;
+    bool draining = false;  // the cause
     absl::Cord message;
     absl::Status status;
   };

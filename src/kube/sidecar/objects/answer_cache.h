@@ -1,6 +1,6 @@
 // Remembers the answers of remote reviews for seconds.
-#ifndef CBT_KUBE_SIDECAR_ANSWER_CACHE_H_
-#define CBT_KUBE_SIDECAR_ANSWER_CACHE_H_
+#ifndef CBT_KUBE_SIDECAR_OBJECTS_ANSWER_CACHE_H_
+#define CBT_KUBE_SIDECAR_OBJECTS_ANSWER_CACHE_H_
 
 #include <array>
 #include <chrono>
@@ -30,8 +30,8 @@ using QuestionKey = std::array<uint8_t, 32>;
 QuestionKey KeyOf(std::span<const std::string_view> parts);
 
 // Asks each question once at a time: later callers wait for the same answer. A yes is kept for
-// `yes_time`, a no for `no_time`, both counted from the moment of the question; what is neither
-// (UNAVAILABLE) is not kept. At most `max_entries` are kept, the newest. Thread safe.
+// `yes_time`, a no for `no_time`, and what is neither (UNAVAILABLE) for `unknown_time`, all counted
+// from the moment of the question. At most `max_entries` are kept, the newest. Thread safe.
 //
 // Answer is copyable. A no is an error with another code than UNAVAILABLE.
 template <typename Answer>
@@ -44,6 +44,7 @@ class AnswerCache {
     std::chrono::milliseconds yes_time;
     std::chrono::milliseconds no_time;
     size_t max_entries;
+    std::chrono::milliseconds unknown_time = {};
   };
 
   explicit AnswerCache(const Limits& limits) : state_(std::make_shared<State>(limits)) {}
@@ -108,8 +109,11 @@ class AnswerCache {
 
     void Keep(const QuestionKey& key, Clock::time_point asked,
               const absl::StatusOr<Answer>& answer) {
-      if (absl::IsUnavailable(answer.status())) return;
-      const auto until = asked + (answer.ok() ? limits.yes_time : limits.no_time);
+      const bool known = !absl::IsUnavailable(answer.status());
+      if (!known && limits.unknown_time.count() == 0) return;
+      const auto until = asked + (answer.ok() ? limits.yes_time
+                                  : known     ? limits.no_time
+                                              : limits.unknown_time);
       if (const auto found = index.find(key); found != index.end()) {
         entries.erase(found->second);
         index.erase(found);
@@ -134,4 +138,4 @@ class AnswerCache {
 
 }  // namespace cbt::kube::sidecar
 
-#endif  // CBT_KUBE_SIDECAR_ANSWER_CACHE_H_
+#endif  // CBT_KUBE_SIDECAR_OBJECTS_ANSWER_CACHE_H_

@@ -1,6 +1,6 @@
-// How many requests a user may send.
-#ifndef CBT_KUBE_AGGREGATED_FAIR_LIMIT_H_
-#define CBT_KUBE_AGGREGATED_FAIR_LIMIT_H_
+// How many requests a caller may send.
+#ifndef CBT_BASE_FAIR_LIMIT_H_
+#define CBT_BASE_FAIR_LIMIT_H_
 
 #include <chrono>
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-namespace cbt::kube::aggregated {
+namespace cbt {
 
 // A number of requests a second, of which each user that asks gets an equal share: one who sends
 // very many is turned away, and the others notice nothing. A token bucket for each user, filled at
@@ -47,6 +47,6 @@ class FairLimit {
   std::list<std::string> order_;  // the one that was silent longest first
 };
 
-}  // namespace cbt::kube::aggregated
+}  // namespace cbt
 
-#endif  // CBT_KUBE_AGGREGATED_FAIR_LIMIT_H_
+#endif  // CBT_BASE_FAIR_LIMIT_H_

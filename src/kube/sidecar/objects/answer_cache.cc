@@ -1,4 +1,4 @@
-#include "kube/sidecar/answer_cache.h"
+#include "kube/sidecar/objects/answer_cache.h"
 
 #include <openssl/evp.h>
 

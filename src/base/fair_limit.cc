@@ -1,10 +1,10 @@
-#include "kube/aggregated/fair_limit.h"
+#include "base/fair_limit.h"
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 
-namespace cbt::kube::aggregated {
+namespace cbt {
 
 std::optional<std::chrono::seconds> FairLimit::Take(const std::string& user,
                                                     Clock::time_point now) {
@@ -40,4 +40,4 @@ std::optional<std::chrono::seconds> FairLimit::Take(const std::string& user,
   return std::chrono::seconds(std::clamp<int64_t>(static_cast<int64_t>(wait), 1, 60));
 }
 
-}  // namespace cbt::kube::aggregated
+}  // namespace cbt

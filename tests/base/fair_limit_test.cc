@@ -1,4 +1,4 @@
-#include "kube/aggregated/fair_limit.h"
+#include "base/fair_limit.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,6 @@
 
 namespace cbt::test::fair_limit_test {
 
-using kube::aggregated::FairLimit;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
