@@ -121,6 +121,8 @@ bool Connection::StartSession() noexcept {
   const std::unique_ptr<nghttp2_option, FreeOption> option(made);
   nghttp2_option_set_no_auto_window_update(made, 1);
   nghttp2_option_set_no_closed_streams(made, 1);
+  // See RequestRules.
+  if (settings_.role == Role::kServer) nghttp2_option_set_no_http_messaging(made, 1);
   nghttp2_option_set_max_outbound_ack(made, settings_.peer.waiting_frames);
   // All types that it does not know, so that they are counted.
   for (int type = NGHTTP2_ALTSVC; type <= 255; ++type) {

@@ -21,6 +21,7 @@
 #include "rpc/transport/http2/memory.h"
 #include "rpc/transport/http2/output_queue.h"
 #include "rpc/transport/http2/peer_guard.h"
+#include "rpc/transport/http2/request_rules.h"
 #include "rpc/transport/http2/socket_stream.h"
 #include "rpc/transport/http2/stream.h"
 
@@ -237,6 +238,7 @@ class Connection final : private Watch {
   OutputQueue output_;
   std::unique_ptr<nghttp2_session, FreeSession> session_;
   HeaderBlock headers_;  // of the block being received
+  RequestRules rules_;   // servers: for that block
   size_t header_bytes_ = 0;
   Stream* first_stream_ = nullptr;
   size_t stream_count_ = 0;
