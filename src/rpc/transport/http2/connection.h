@@ -65,7 +65,8 @@ struct ConnectionSettings {
   // Header fields beyond this many bytes are dropped, see HeaderBlock::cut().
   uint32_t max_header_bytes = 16 * kKiB;
 
-  // For the TLS handshake and the peer's first SETTINGS.
+  // For the TLS handshake and the peer's first SETTINGS; and how long a client waits while the
+  // server's limit of streams is 0.
   std::chrono::milliseconds handshake_time = std::chrono::seconds(20);
   // After this much silence a ping is sent, which must be answered in time.
   std::chrono::milliseconds keepalive_time{0};
@@ -223,6 +224,8 @@ class Connection final : private Watch {
   void SendPing(uint8_t kind) noexcept;
   void OnPingAck(uint8_t kind) noexcept;
   void SendLastGoaway() noexcept;
+  void NoteStreamLimit() noexcept;
+  void LeaveBarred() noexcept;
   // A draining server announces the last stream's number after some time.
   bool awaits_last_goaway() const noexcept {
     return draining_ && !last_goaway_sent_ && settings_.role == Role::kServer;
@@ -260,6 +263,7 @@ class Connection final : private Watch {
   bool ended_ = false;
   bool write_blocked_ = false;
   bool read_blocked_ = false;  // until the socket accepts what TLS must write before it reads on
+  bool barred_ = false;        // clients: the server has set its limit of streams to 0
   uint32_t own_resets_ = 0;    // RST_STREAM requested but not sent yet
 
   using Clock = EventLoop::Clock;
@@ -270,6 +274,7 @@ class Connection final : private Watch {
   Clock::time_point ping_sent_;
   Clock::time_point drain_began_;
   Clock::time_point terminate_began_;
+  Clock::time_point barred_since_;
   bool ping_open_ = false;
 
   MemberTimer<Connection, &Connection::OnTime> timer_{*this};

@@ -141,6 +141,7 @@ int SessionCallbacks::OnFrame(nghttp2_session* session, const nghttp2_frame* fra
       }
       return 0;
     case NGHTTP2_SETTINGS:
+      if (self.settings_.role == Role::kClient) self.NoteStreamLimit();
       if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0 && !self.ready_) {
         self.ready_ = true;
         self.ScheduleTimer();
