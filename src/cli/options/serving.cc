@@ -222,11 +222,12 @@ void AddCount(CLI::App& subcommand, const std::string& option, size_t& count, ui
 // Limits of connections; docs/guides/running-servers.md has the table.
 void AddConnectionOptions(CLI::App& subcommand, rpc::ConnectionOptions& connection) {
   AddCount(subcommand, "--max-connections", connection.max_connections, 1 << 20,
-           "Maximum number of connections; further ones are closed at once", "10000");
+           "Maximum number of connections; a further one replaces the longest without a call",
+           "6000");
   AddCount(subcommand, "--memory", connection.memory_quota, kTiB,
-           "Bytes that all connections may hold (64M, 1G); beyond them new calls are refused, and "
-           "the largest connections are closed",
-           "128M");
+           "Bytes that all connections may hold (64M, 1G); beyond them connections without a call "
+           "are closed, and if that does not suffice, calls are refused",
+           "256M");
   AddTime(subcommand, "--handshake-time", connection.handshake_time,
           "Time limit for the handshakes of TLS and HTTP/2", "20");
   AddTime(subcommand, "--idle-time", connection.idle_time,

@@ -36,10 +36,10 @@ std::string_view EndReasonName(EndReason reason) noexcept {
 
 std::string_view ServerEventName(ServerEvent event) noexcept {
   constexpr std::string_view kNames[kServerEvents] = {
-      "connection_cut",   "handshake_refused", "client_ca_changed",    "client_ca_unusable",
-      "stream_refused",   "call_refused",      "connection_refused",   "handshake_failed",
-      "connection_flood", "connection_silent", "connection_too_large", "connection_aged",
-      "connection_idle"};
+      "connection_cut",   "handshake_refused",  "client_ca_changed",    "client_ca_unusable",
+      "stream_refused",   "call_refused",       "connection_refused",   "handshake_failed",
+      "connection_flood", "connection_silent",  "connection_too_large", "connection_aged",
+      "connection_idle",  "connection_replaced"};
   return kNames[static_cast<size_t>(event)];
 }
 

@@ -24,6 +24,9 @@ using std::chrono::milliseconds;
 constexpr size_t kReadPerTurn = 256 * kKiB;
 constexpr size_t kWrittenPerTurn = kMiB;
 
+// Of those who keep lists of connections, and of the heap.
+constexpr size_t kListedBytes = 256;
+
 // nghttp2's own servers tolerate 1000 resets and then 33 a second, ours 200 and 100.
 constexpr RateLimit kResetsServersTake = {150, 30};
 
@@ -85,6 +88,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Create(EventLoop& loop, 
     return status;
   }
   made->interest_ = EPOLLIN;
+  made->Settle();
   made->ScheduleTimer();
   made->WantFlush();
   return made;
@@ -97,6 +101,7 @@ Connection::Connection(EventLoop& loop, ReadChunks& chunks, std::unique_ptr<Sock
       settings_(settings),
       listener_(listener),
       socket_(std::move(socket)),
+      own_(chunks.account()),
       memory_(chunks.shared_account()),
       output_(chunks.account()),
       guard_(settings.peer),
@@ -145,6 +150,18 @@ bool Connection::StartSession() noexcept {
 // ---- reading and writing
 
 void Connection::OnReady(uint32_t events) noexcept {
+  HandleReady(events);
+  Settle();
+}
+
+// Charges what the events before have changed.
+void Connection::Settle() noexcept {
+  if (ended_) return;
+  own_.Set(sizeof *this + kListedBytes + socket_->memory() + headers_.bytes());
+  listener_.OnHeld(*this);
+}
+
+void Connection::HandleReady(uint32_t events) noexcept {
   if (!handshaken_) {
     Handshake();
     if (!handshaken_ || ended_) return;
@@ -198,9 +215,11 @@ void Connection::Handshake() noexcept {
 
 void Connection::ReadMore() noexcept {
   if (!ended_ && handshaken_) ReadSome();
+  Settle();
 }
 
 void Connection::ReadSome() noexcept {
+  if (!listener_.MayRead()) return loop_.Post(read_task_);
   for (size_t read = 0; read < kReadPerTurn && !ended_ && !terminating_;) {
     const std::span<char> space = chunks_.Space();
     if (space.empty()) return EndOutOfMemory();
@@ -235,6 +254,8 @@ void Connection::ReadSome() noexcept {
     }
     received_ = true;
     if (!Receive(space.data(), result.bytes)) return;
+    Settle();
+    if (!listener_.MayRead()) break;
     if (result.bytes < space.size() && !socket_->HasBuffered()) return;
   }
   if (!ended_ && !terminating_ && socket_->HasBuffered()) loop_.Post(read_task_);
@@ -276,6 +297,11 @@ void Connection::SetInterest(uint32_t events) noexcept {
 }
 
 void Connection::Flush() noexcept {
+  HandleFlush();
+  Settle();
+}
+
+void Connection::HandleFlush() noexcept {
   if (ended_) return;
   if (!handshaken_) {
     Handshake();
@@ -399,6 +425,7 @@ void Connection::Detach(Stream& stream) noexcept {
   (stream.previous_ != nullptr ? stream.previous_->next_ : first_stream_) = stream.next_;
   if (stream.next_ != nullptr) stream.next_->previous_ = stream.previous_;
   stream.next_ = stream.previous_ = nullptr;
+  SetServed(stream, false);
   stream.connection_ = nullptr;
   --stream_count_;
   last_stream_ = loop_.now();
@@ -539,7 +566,15 @@ void Connection::Consume(Stream& stream, size_t bytes) noexcept {
 }
 
 size_t Connection::memory() const noexcept {
-  return sizeof *this + memory_.used() + output_.bytes() + held_bytes_;
+  return own_.bytes() + memory_.used() + output_.bytes() + held_bytes_ +
+         stream_count_ * settings_.stream_bytes;
+}
+
+void Connection::SetServed(Stream& stream, bool served) noexcept {
+  if (stream.connection_ != this || stream.served_ == served) return;
+  stream.served_ = served;
+  served ? ++served_count_ : --served_count_;
+  if (served_count_ == (served ? 1 : 0) && !ended_) listener_.OnServed(*this);
 }
 
 }  // namespace cbt::rpc::http2

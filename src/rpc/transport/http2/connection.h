@@ -46,6 +46,7 @@ enum class EndCause {
   kAge,
   kIdle,
   kMemory,
+  kRoom,  // see Connection::MakeRoom()
 };
 
 // Times of 0 are off.
@@ -64,6 +65,8 @@ struct ConnectionSettings {
   uint32_t max_streams = 100;
   // Header fields beyond this many bytes are dropped, see HeaderBlock::cut().
   uint32_t max_header_bytes = 16 * kKiB;
+  // What the user of each stream holds, for Connection::memory().
+  size_t stream_bytes = 0;
 
   // For the TLS handshake and the peer's first SETTINGS; and how long a client waits while the
   // server's limit of streams is 0.
@@ -105,6 +108,15 @@ class ConnectionListener {
 
   // The answer to Connection::Ping().
   virtual void OnPong(Connection& /*connection*/) noexcept {}
+
+  // Whether connections may read on; otherwise they wait for the loop's next turn.
+  virtual bool MayRead() noexcept { return true; }
+
+  // After events that may have changed what the connection holds.
+  virtual void OnHeld(Connection& /*connection*/) noexcept {}
+
+  // The connection's first stream is served, or its last one no longer is: see SetServed().
+  virtual void OnServed(Connection& /*connection*/) noexcept {}
 
   // The last event; every stream has had its OnClosed(). OK after a shutdown by either side. The
   // connection may be destroyed here.
@@ -164,6 +176,14 @@ class Connection final : private Watch {
   // Ends at the end of this turn, without a frame.
   void Close(const absl::Status& reason, EndCause cause = EndCause::kOther) noexcept;
 
+  // Ends as soon as that is possible without waiting for the peer, which gets GOAWAY if it reads.
+  void MakeRoom() noexcept;
+
+  // Servers: whether a handler works on the stream's request, as opposed to waiting for its rest or
+  // for the peer to read the end of the answer. A stream that is closed no longer counts.
+  void SetServed(Stream& stream, bool served) noexcept;
+  bool serves() const noexcept { return served_count_ > 0; }
+
   // The first cause that led to the end.
   EndCause cause() const noexcept { return cause_; }
 
@@ -178,7 +198,8 @@ class Connection final : private Watch {
   // server taking it for a flood.
   bool MayResetOneMore() noexcept;
   size_t streams() const noexcept { return stream_count_; }
-  // Bytes held: session, output, waiting messages, unconsumed data.
+  // Bytes held: this object, the socket's, session, output, waiting messages, unconsumed data, and
+  // what the streams' users hold.
   size_t memory() const noexcept;
   EventLoop& loop() noexcept { return loop_; }
   // For the peer's certificate and similar; null without TLS.
@@ -194,6 +215,9 @@ class Connection final : private Watch {
              const ConnectionSettings& settings, ConnectionListener& listener) noexcept;
 
   void OnReady(uint32_t events) noexcept override;
+  void HandleReady(uint32_t events) noexcept;
+  void HandleFlush() noexcept;
+  void Settle() noexcept;
   void Handshake() noexcept;
   bool StartSession() noexcept;
   void ReadSome() noexcept;
@@ -237,6 +261,7 @@ class Connection final : private Watch {
   const ConnectionSettings settings_;
   ConnectionListener& listener_;
   const std::unique_ptr<SocketStream> socket_;
+  MemoryCharge own_;  // this object, the socket's, and the headers
   SessionMemory memory_;
   OutputQueue output_;
   std::unique_ptr<nghttp2_session, FreeSession> session_;
@@ -245,6 +270,7 @@ class Connection final : private Watch {
   size_t header_bytes_ = 0;
   Stream* first_stream_ = nullptr;
   size_t stream_count_ = 0;
+  size_t served_count_ = 0;
   size_t held_bytes_ = 0;  // of all streams: unsent, and received but not consumed
   PeerGuard guard_;
   RateCounter resets_sent_;

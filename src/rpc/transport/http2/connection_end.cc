@@ -79,6 +79,14 @@ void Connection::Close(const absl::Status& reason, EndCause cause) noexcept {
   EndFor(cause, reason);
 }
 
+void Connection::MakeRoom() noexcept {
+  const absl::Status reason(absl::StatusCode::kResourceExhausted, "");
+  NoteCause(EndCause::kRoom);
+  const bool reads = ready_ && !write_blocked_ && output_.empty() && !socket_->unsent();
+  if (!reads) return End(reason);
+  Terminate(NGHTTP2_NO_ERROR, "the server needs the room", reason);
+}
+
 void Connection::Terminate(uint32_t code, std::string_view text,
                            const absl::Status& reason) noexcept {
   if (ended_ || terminating_) return;

@@ -84,6 +84,7 @@ class Stream {
   bool remote_end_ = false;
   bool reset_by_peer_ = false;
   bool request_sent_ = false;  // clients
+  bool served_ = false;        // servers, see Connection::SetServed()
 };
 
 }  // namespace cbt::rpc::http2
