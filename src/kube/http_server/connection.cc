@@ -3,6 +3,7 @@
 #include <openssl/x509.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/write.hpp>
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "kube/http_server/request_of.h"
+#include "rpc/transport/http2/tls_context.h"
 
 namespace cbt::kube::http_server {
 namespace {
@@ -19,6 +21,9 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
+
+using rpc::http2::kHelloHeadBytes;
+using ReceiveLowWatermark = asio::socket_base::receive_low_watermark;
 
 // A piece of what is received.
 constexpr size_t kPiece = size_t{16} * 1024;
@@ -74,6 +79,43 @@ void Connection::Try(Step step) {
 void Connection::Start() {
   place_ = shared_->connections.insert(shared_->connections.end(), shared_from_this());
   ++shared_->open;
+  // The first bytes are looked at once they are there: OpenSSL would allocate what they announce.
+  auto& socket = beast::get_lowest_layer(stream_).socket();
+  Error error;
+  socket.set_option(ReceiveLowWatermark(kHelloHeadBytes), error);
+  // For CheckHello(), which must not wait.
+  if (!error) socket.non_blocking(true, error);
+  if (error) return Close();
+  handler_timer_.expires_after(shared_->options.handshake_time);
+  handler_timer_.async_wait([self = shared_from_this()](const Error& cancelled) {
+    if (!cancelled) self->Close();
+  });
+  AwaitHello();
+}
+
+void Connection::AwaitHello() {
+  auto& socket = beast::get_lowest_layer(stream_).socket();
+  socket.async_wait(asio::ip::tcp::socket::wait_read, [self = shared_from_this()](const Error& e) {
+    if (e) return self->Close();
+    self->Try([&] { self->CheckHello(); });
+  });
+}
+
+void Connection::CheckHello() {
+  auto& socket = beast::get_lowest_layer(stream_).socket();
+  std::array<uint8_t, kHelloHeadBytes> head = {};
+  Error error;
+  const size_t length =
+      socket.receive(asio::buffer(head), asio::ip::tcp::socket::message_peek, error);
+  if (error == asio::error::would_block) return AwaitHello();
+  if (error || length < head.size() || !rpc::http2::IsFitHello(head)) return Close();
+  socket.set_option(ReceiveLowWatermark(1), error);
+  if (error) return Close();
+  handler_timer_.cancel();
+  Handshake();
+}
+
+void Connection::Handshake() {
   beast::get_lowest_layer(stream_).expires_after(shared_->options.handshake_time);
   stream_.async_handshake(asio::ssl::stream_base::server,
                           [self = shared_from_this()](const Error& error) {

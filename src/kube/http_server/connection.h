@@ -72,6 +72,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   template <typename Step>
   void Try(Step step);
+  void AwaitHello();
+  void CheckHello();
+  void Handshake();
   void WaitForRequest();
   void ReadHead();
   void TakeHead(const Error& error);

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "base/wipe.h"
+#include "rpc/transport/http2/tls_context.h"
 
 namespace cbt::kube::http_server {
 namespace {
@@ -79,6 +80,7 @@ absl::StatusOr<ServerCertificate::SslContext> ServerCertificate::Load() const {
   if (SSL_CTX_set_num_tickets(context.get(), 0) != 1) return NoMemory();
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_max_cert_list(context.get(), rpc::http2::kMaxChainBytes);
   SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);
   if (ask_) {
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);

@@ -75,6 +75,16 @@ class TlsClient {
   TlsClient(const TlsClient&) = delete;
   TlsClient& operator=(const TlsClient&) = delete;
 
+  // Without TLS.
+  bool SendRaw(std::string_view bytes) {
+    return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(bytes.size());
+  }
+  bool Ends() {
+    char byte = 0;
+    errno = 0;
+    return recv(fd_, &byte, 1, 0) <= 0 && errno != EAGAIN;
+  }
   bool Handshake() { return connected_ && SSL_connect(ssl_) == 1; }
   bool Send(std::string_view text) {
     return SSL_write(ssl_, text.data(), static_cast<int>(text.size())) > 0;
@@ -384,6 +394,26 @@ TEST_F(HttpServerTest, EveryWaitHasALimit) {
   EXPECT_GE(Clock::now(), begin + milliseconds(600));
   EXPECT_TRUE(WaitFor([this] { return server_->connections() == 0; }));
   EXPECT_LT(Clock::now(), begin + seconds(10));
+}
+
+// OpenSSL would allocate what a hello announces: 131,000 bytes here.
+TEST_F(HttpServerTest, VAnAbsurdHelloEndsAtItsFirstBytes) {
+  options_.handshake_time = std::chrono::minutes(5);
+  StartEcho();
+  const std::string absurd("\x16\x03\x01\0\x44\1\1\xff\xb8", 9);
+  for (const bool dribbled : {false, true}) {
+    TlsClient client(server_->port());
+    for (const char c : dribbled ? absurd : std::string()) {
+      ASSERT_TRUE(client.SendRaw(std::string(1, c)));
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    ASSERT_TRUE(dribbled || client.SendRaw(absurd + std::string(64, 'x')));
+    EXPECT_TRUE(client.Ends());
+  }
+  EXPECT_TRUE(WaitFor([this] { return server_->connections() == 0; }));
+  const auto honest = Connect();
+  ASSERT_TRUE(honest->Send(Post("")));
+  EXPECT_THAT(honest->Read("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(HttpServerTest, AFurtherConnectionReplacesTheOldestWithoutARequest) {
