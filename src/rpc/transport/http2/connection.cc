@@ -328,6 +328,8 @@ void Connection::HandleFlush() noexcept {
   // An unreadable socket must not wake the loop.
   const bool reads = !terminating_ && !read_blocked_;
   const bool blocked = !output_.empty() || socket_->unsent() || (read_blocked_ && !terminating_);
+  // Others wait for the room.
+  if (blocked && terminating_ && cause_ == EndCause::kRoom) return End(reason_);
   if (blocked && !write_blocked_) last_write_ = loop_.now();
   write_blocked_ = blocked;
   if (blocked) ScheduleTimer();

@@ -225,7 +225,7 @@ void ServerWorker::NoteLeaving(size_t before) noexcept {
 // take far more than there is.
 bool ServerWorker::MayRead() noexcept {
   const size_t quota = shared_.limits.memory_bytes;
-  return peers_.leaving() == 0 || shared_.memory->used() <= quota + quota / kRoomPart;
+  return quota == 0 || peers_.leaving() == 0 || shared_.memory->used() <= quota + quota / kRoomPart;
 }
 
 bool ServerWorker::OverMemory(const Connection* keep) noexcept {
