@@ -28,7 +28,7 @@ namespace {
 
 // Set by PrepareProcess(), before any thread starts.
 std::vector<int>& StopSignalNumbers() {
-  static std::vector<int> numbers = {SIGINT, SIGTERM};
+  static std::vector<int> numbers;
   return numbers;
 }
 
@@ -243,8 +243,12 @@ void AddConnectionOptions(CLI::App& subcommand, rpc::ConnectionOptions& connecti
 
 void PrepareProcess(const std::vector<int>& stop_signals) {
   StopSignalNumbers() = stop_signals;
+  // nohup has SIGHUP ignored, for processes that outlive their terminal.
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler == SIG_IGN) std::erase(StopSignalNumbers(), SIGHUP);
   // Shells start background jobs with SIGINT ignored, and ignored signals can't be awaited.
-  for (const int number : stop_signals) std::signal(number, SIG_DFL);
+  for (const int number : StopSignalNumbers()) std::signal(number, SIG_DFL);
   const sigset_t set = StopSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   // A stream takes about three descriptors, two images and its connection, and a listener that has
