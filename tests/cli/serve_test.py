@@ -382,6 +382,21 @@ class OpenStreams(ServeTest):
         self.check_whole(client, r"\A\Z")
         self.assertEqual(server.wait(30), 0)
 
+    def test_za_hangup_drains(self):
+        server = self.start(*self.OPTIONS, "--grace", WHOLE_SECONDS)
+        client = self.hold()
+        server.send_signal(signal.SIGHUP)
+        self.check_whole(client, r"\A\Z")
+        self.assertEqual(server.wait(30), 0)
+
+    def test_za_hangup_is_ignored_under_nohup(self):
+        server = self.start(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        server.send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+        self.assertIsNone(server.poll())
+        self.ok("list", self.address, "--snapshot", "vol1/a")
+        self.stop(server)
+
     def test_drain_ends_them_after_the_grace(self):
         server = self.start(*self.OPTIONS, "--grace", "0.3")
         client = self.hold()

@@ -199,8 +199,8 @@ class Contracts(ServicesTest):
             for option in ("--max-connections", "--memory", "--handshake-time", "--idle-time",
                            "--connection-age", "--max-streams", "--stall-time", "--stream-time"):
                 self.assertIn(option, shown)
-        for options, event in ((["--max-connections", "1"], "connection_refused"),
-                               (["--memory", "1"], "connection_refused"),
+        for options, event in ((["--max-connections", "1"], "connection_replaced"),
+                               (["--memory", "1"], "connection_replaced"),
                                (["--handshake-time", "0.05"], "handshake_failed"),
                                (["--idle-time", "0.05"], "connection_idle"),
                                (["--connection-age", "0.05"], "connection_aged")):
@@ -210,7 +210,7 @@ class Contracts(ServicesTest):
                     client = stack.enter_context(socket.socket(socket.AF_UNIX))
                     client.connect(self.path("plugin"))
                     if event != "handshake_failed":
-                        # The preface and SETTINGS; a full server has closed the connection by then.
+                        # The preface and SETTINGS. A full server may have closed the connection.
                         with contextlib.suppress(OSError):
                             client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
                 limit = time.monotonic() + 20

@@ -278,7 +278,7 @@ TEST(Metrics, AttackTTheEndsOfConnectionsAreCounted) {
     EXPECT_TRUE(shows("cbt_server_connections_accepted_total 1"));
     EXPECT_TRUE(shows("cbt_server_received_bytes_total 33"));
     const Socket second((*server)->address());
-    EXPECT_TRUE(event("connection_refused"));
+    EXPECT_TRUE(event("connection_replaced"));
     EXPECT_TRUE(Eventually([&] {
       return metrics->Text().find("cbt_server_memory_bytes 0\n") == std::string::npos &&
              metrics->Text().find("cbt_server_sent_bytes_total 0\n") == std::string::npos;

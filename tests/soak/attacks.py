@@ -43,6 +43,8 @@ GRACE_SECONDS, STALL_SECONDS = 2, 5
 GROWTH_KIB = (64 if OPTIONS.judge else 128) << 10
 SPEED_PERCENT = 70
 DESCRIPTORS = 200  # the limit of a server that should run out of them
+# Many strangers, each of whom takes little: their number, and the quota that they use up.
+CROWD, QUOTA = 8_000, "48M"
 CONTINUATION, MAX_FRAME_SIZE = 9, 5
 HUGE_WINDOW = 0x7fffffff
 
@@ -211,9 +213,57 @@ def churn(address):
         peer.close(linger=number % 4 < 2)
 
 
+def crowd(address, greet):
+    """This attacker's share of the crowd: greet(socket) begins each connection; they stay for seconds."""
+    peers = []
+    try:
+        for _ in range(CROWD // OPTIONS.connections):
+            peers.append(http2.connect(address, 5))
+            greet(peers[-1])
+        time.sleep(3)
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+OPENING = http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0)
+
+
+def crowd_of_hellos(address):
+    """TLS handshakes that announce 131,000 bytes and send 68."""
+    hello = struct.pack(">BHHB", 22, 0x301, 63, 1) + (131_000).to_bytes(3, "big") + b"x" * 59
+    crowd(address, lambda peer: peer.sendall(hello))
+
+
+def crowd_of_handshakes(address):
+    """TLS handshakes that are fit, and stay half sent."""
+    hello = struct.pack(">BHHB", 22, 0x301, 500, 1) + (496).to_bytes(3, "big") + b"x" * 59
+    crowd(address, lambda peer: peer.sendall(hello))
+
+
+def crowd_of_idlers(address):
+    crowd(address, lambda peer: peer.sendall(OPENING))
+
+
+def crowd_of_halves(address):
+    """Half requests of 50 KiB."""
+    half = OPENING + head(1) + b"".join(
+        http2.frame(http2.DATA, 0, 1, piece) for piece in [struct.pack(">BI", 0, 60_000), *[b"x" * 10_000] * 5])
+    crowd(address, lambda peer: peer.sendall(half))
+
+
+def crowd_of_streams(address):
+    """200 requests each that never arrive."""
+    many = OPENING + b"".join(head(stream) for stream in range(1, 400, 2))
+    crowd(address, lambda peer: peer.sendall(many))
+
+
+CROWDS = {attack.__name__: attack for attack in (
+    crowd_of_hellos, crowd_of_handshakes, crowd_of_idlers, crowd_of_halves, crowd_of_streams)}
+TLS_CROWDS = ("crowd_of_hellos", "crowd_of_handshakes")
 ATTACKS = {attack.__name__: attack for attack in (
     rapid_reset, provoked_reset, continuation, settings, pings, pings_beside_a_stream, windows,
-    empty_data, unknown_frames, never_reads, half_requests, dribble, descriptors, hpack_bomb, churn)}
+    empty_data, unknown_frames, never_reads, half_requests, dribble, descriptors, hpack_bomb, churn)} | CROWDS
 
 
 def attack_for_ever(name, address, count, number):
@@ -266,7 +316,8 @@ class Client:
     def stream(self):
         """Reads a stream and returns its bytes."""
         if self.peer is None or not self.one_connection:
-            self.peer = http2.Connection(self.server.address, timeout=60, window=1 << 20)
+            self.peer = http2.Connection(self.server.address, timeout=60, window=1 << 20,
+                                         context=self.server.context)
             self.inflater = http2.Inflater()
             self.peer.socket.sendall(window(0, 1 << 30) + http2.frame(
                 http2.SETTINGS, 0, 0, struct.pack(">HI", MAX_FRAME_SIZE, 1 << 18)))
@@ -336,10 +387,14 @@ class Peak:
 
 
 def start(name, attack, folder, root):
-    return servers.Server(name, folder, None, [
+    tls, context = servers.tls_of(folder, name) if attack in TLS_CROWDS else ([], None)
+    server = servers.Server(name, folder, None, [
         *(["prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}"] if attack == "descriptors" else []),
         CBT, "serve", "--root", root, "--listen", f"unix://{folder}/{name}",
-        "--grace", GRACE_SECONDS, "--stall-time", STALL_SECONDS])
+        "--grace", GRACE_SECONDS, "--stall-time", STALL_SECONDS, *tls,
+        *(["--memory", QUOTA] if attack in CROWDS else [])])
+    server.context = context
+    return server
 
 
 def speed_elsewhere(name, client, folder, root):

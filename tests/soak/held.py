@@ -9,9 +9,7 @@ import argparse
 import os
 import resource
 import shutil
-import ssl
 import struct
-import subprocess
 import tempfile
 import time
 
@@ -22,7 +20,7 @@ import servers
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
 ARGUMENTS.add_argument("cbt")
-ARGUMENTS.add_argument("--connections", type=int, default=9_900)
+ARGUMENTS.add_argument("--connections", type=int, default=5_900)
 ARGUMENTS.add_argument("--streams", type=int, default=1000)
 ARGUMENTS.add_argument("--tls", action="store_true", help="use TLS for the idle connections")
 ARGUMENTS.add_argument("--judge", action="store_true", help="fail if a figure misses its target")
@@ -68,34 +66,14 @@ def settled(server):
     return now
 
 
-class TlsConnection(http2.Connection):
-    """Like its base, with a TLS handshake before the first frame."""
-
-    def __init__(self, address, context):  # pylint: disable=super-init-not-called
-        plain = http2.connect(address, 30)
-        self.socket = context.wrap_socket(plain, server_hostname="localhost")
-        self.buffer = b""
-        self.next_stream = 1
-        self.socket.sendall(http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0, struct.pack(">HI", 4, 65535)))
-
-
 def idle_connections(folder, root):
-    tls, context = [], None
-    if OPTIONS.tls:
-        key, certificate = f"{folder}/key", f"{folder}/certificate"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-                        "-nodes", "-keyout", key, "-out", certificate, "-days", "1", "-subj",
-                        "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
-                       check=True, stderr=subprocess.DEVNULL)
-        tls = ["--tls-cert", certificate, "--tls-key", key]
-        context = ssl.create_default_context(cafile=certificate)
-        context.set_alpn_protocols(["h2"])
+    tls, context = servers.tls_of(folder, "idle") if OPTIONS.tls else ([], None)
     server = servers.Server("idle", folder, None, [
         CBT, "serve", "--root", root, "--listen", f"unix://{folder}/idle", *tls])
     peers = []
     try:
         def connect():
-            return TlsConnection(server.address, context) if context else http2.Connection(server.address)
+            return http2.Connection(server.address, context=context)
 
         warm = connect()
         whole_answer(warm)

@@ -5,6 +5,7 @@ reading, vanishes in the middle of a stream, or leaves silently.
 import ctypes
 import socket
 import struct
+import time
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
@@ -82,19 +83,29 @@ def connect(address, timeout):
         host, port = address.rsplit(":", 1)
         place = (host, int(port))
     made.settimeout(timeout)
-    try:
-        made.connect(place)
-    except OSError:
-        made.close()
-        raise
-    return made
+    by = time.monotonic() + timeout
+    while True:
+        try:
+            made.connect(place)
+            return made
+        except BlockingIOError:
+            # As many clients as the system allows wait for a Unix socket.
+            if time.monotonic() > by:
+                made.close()
+                raise
+            time.sleep(0.01)
+        except OSError:
+            made.close()
+            raise
 
 
 class Connection:
-    """A connection to `unix:///path` or `host:port`."""
+    """A connection to `unix:///path` or `host:port`; with an ssl `context`, over TLS to "localhost"."""
 
-    def __init__(self, address, timeout=30, window=65535):
+    def __init__(self, address, timeout=30, window=65535, context=None):
         self.socket = connect(address, timeout)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
         self.buffer = b""
         self.next_stream = 1
         self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, window)))

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import ssl
 import subprocess
 import time
 import urllib.request
@@ -79,6 +80,18 @@ class Server:
             text = page.read().decode()
         return sum(int(float(n)) for n in
                    re.findall(r"^cbt_streams_in_flight(?:\{[^}]*\})? (\S+)$", text, re.M))
+
+
+def tls_of(folder, name):
+    """The options of a server with a new certificate for "localhost", and a client's ssl context."""
+    key, certificate = f"{folder}/{name}.key", f"{folder}/{name}.crt"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+                    "-nodes", "-keyout", key, "-out", certificate, "-days", "1", "-subj",
+                    "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
+                   check=True, stderr=subprocess.DEVNULL)
+    context = ssl.create_default_context(cafile=certificate)
+    context.set_alpn_protocols(["h2"])
+    return ["--tls-cert", certificate, "--tls-key", key], context
 
 
 def settle(reached, seconds):

@@ -61,8 +61,9 @@ struct ConnectionOptions {
   std::chrono::milliseconds keepalive_timeout = std::chrono::seconds(20);
   // Clients that ping more often than this are disconnected.
   std::chrono::milliseconds min_client_ping = std::chrono::seconds(30);
-  // Connections at once; further ones are closed at once.
-  size_t max_connections = 10'000;
+  // Connections at once. A further one replaces the one that has been without a call for longest;
+  // without such a one it is closed.
+  size_t max_connections = 6'000;
   // For the handshakes of TLS and HTTP/2; a client that takes longer is disconnected.
   std::chrono::milliseconds handshake_time = std::chrono::seconds(20);
   // A connection without a stream is closed after this long; zero: never.
@@ -71,9 +72,12 @@ struct ConnectionOptions {
   // same time again. This makes clients show their certificate again. Zero: one hour if clients
   // need certificates, otherwise no limit.
   std::chrono::milliseconds max_age{0};
-  // Memory in bytes that the transport may use for all connections together; when it is used up,
-  // the transport ends connections and calls. Zero: no limit.
-  size_t memory_quota = 128 * kMiB;
+  // Memory in bytes that the transport may use for all connections together, TLS included; an idle
+  // connection takes up to 42 KiB. When it is used up, connections without a call make room: those
+  // in their handshake beyond a quarter of it, then the largest, then those without a call for
+  // longest. If that does not suffice, calls are refused and the largest connections ended. Zero:
+  // no limit.
+  size_t memory_quota = 256 * kMiB;
 };
 
 // gRPC clients refuse messages over 4 MiB by default; this is below a quarter of that.

@@ -110,12 +110,14 @@ enum class ServerEvent {
   kConnectionTooLarge,  // ended: memory_quota was used up, and it held the most
   kConnectionAged,      // ended at max_age
   kConnectionIdle,      // ended after idle_time
+  kConnectionReplaced,  // ended: it had no call that is served, and others needed its room
 };
-inline constexpr size_t kServerEvents = static_cast<size_t>(ServerEvent::kConnectionIdle) + 1;
+inline constexpr size_t kServerEvents = static_cast<size_t>(ServerEvent::kConnectionReplaced) + 1;
 
 // "connection_cut", "handshake_refused", "client_ca_changed", "client_ca_unusable",
 // "stream_refused", "call_refused", "connection_refused", "handshake_failed", "connection_flood",
-// "connection_silent", "connection_too_large", "connection_aged" or "connection_idle".
+// "connection_silent", "connection_too_large", "connection_aged", "connection_idle" or
+// "connection_replaced".
 std::string_view ServerEventName(ServerEvent event) noexcept;
 
 // Counts streams, for metrics. The rules for calls of LogSink apply.

@@ -313,9 +313,9 @@ void SidecarFlags::AddTo(GoFlags& flags) {
                  "Cancel a stream whose client reads nothing for this long"));
   flags.Add(Time("plugin-stall-time", &plugin_stall_time, "30m",
                  "End a stream whose plugin sends nothing for this long; 0: no limit"));
-  flags.Add(Count("max-connections", &serving.connection.max_connections, 1 << 20, "10000",
+  flags.Add(Count("max-connections", &serving.connection.max_connections, 1 << 20, "6000",
                   "Maximum number of connections"));
-  flags.Add(Count("memory", &serving.connection.memory_quota, kTiB, "128M",
+  flags.Add(Count("memory", &serving.connection.memory_quota, kTiB, "256M",
                   "Bytes that all connections may hold"));
   flags.Add(Time("handshake-time", &serving.connection.handshake_time, "20s",
                  "Time limit of the handshakes of TLS and HTTP/2"));

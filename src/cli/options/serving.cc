@@ -28,7 +28,7 @@ namespace {
 
 // Set by PrepareProcess(), before any thread starts.
 std::vector<int>& StopSignalNumbers() {
-  static std::vector<int> numbers = {SIGINT, SIGTERM};
+  static std::vector<int> numbers;
   return numbers;
 }
 
@@ -246,11 +246,12 @@ void AddCount(CLI::App& subcommand, const std::string& option, size_t& count, ui
 // Limits of connections; docs/guides/running-servers.md has the table.
 void AddConnectionOptions(CLI::App& subcommand, rpc::ConnectionOptions& connection) {
   AddCount(subcommand, "--max-connections", connection.max_connections, 1 << 20,
-           "Maximum number of connections; further ones are closed at once", "10000");
+           "Maximum number of connections; a further one replaces the longest without a call",
+           "6000");
   AddCount(subcommand, "--memory", connection.memory_quota, kTiB,
-           "Bytes that all connections may hold (64M, 1G); beyond them new calls are refused, and "
-           "the largest connections are closed",
-           "128M");
+           "Bytes that all connections may hold (64M, 1G); beyond them connections without a call "
+           "are closed, and if that does not suffice, calls are refused",
+           "256M");
   AddTime(subcommand, "--handshake-time", connection.handshake_time,
           "Time limit for the handshakes of TLS and HTTP/2", "20");
   AddTime(subcommand, "--idle-time", connection.idle_time,
@@ -266,8 +267,12 @@ void AddConnectionOptions(CLI::App& subcommand, rpc::ConnectionOptions& connecti
 
 void PrepareProcess(const std::vector<int>& stop_signals) {
   StopSignalNumbers() = stop_signals;
+  // nohup has SIGHUP ignored, for processes that outlive their terminal.
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler == SIG_IGN) std::erase(StopSignalNumbers(), SIGHUP);
   // Shells start background jobs with SIGINT ignored, and ignored signals can't be awaited.
-  for (const int number : stop_signals) std::signal(number, SIG_DFL);
+  for (const int number : StopSignalNumbers()) std::signal(number, SIG_DFL);
   const sigset_t set = StopSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   // A stream takes about three descriptors, two images and its connection, and a listener that has

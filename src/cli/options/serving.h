@@ -97,7 +97,7 @@ Options OptionsOf(const ServingArguments& arguments, const ServingParts& parts) 
 // Call before any thread starts. Reserves stop signals for RunUntilStopped(), makes created files
 // private, and raises the limit on open descriptors.
 // `stop_signals`: those that stop the server.
-void PrepareProcess(const std::vector<int>& stop_signals = {SIGINT, SIGTERM});
+void PrepareProcess(const std::vector<int>& stop_signals = {SIGINT, SIGTERM, SIGHUP});
 
 // Errors: INVALID_ARGUMENT for a --ready-fd that can't be written.
 absl::Status CheckReadyDescriptor(const ServingArguments& arguments);

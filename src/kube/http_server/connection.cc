@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "kube/http_server/request_head.h"
 #include "kube/http_server/request_of.h"
+#include "rpc/transport/http2/tls_context.h"
 
 namespace cbt::kube::http_server {
 namespace {
@@ -151,7 +152,7 @@ void Connection::ReadHello() {
         self->hello_length_ += length;
         self->Try([&] {
           if (self->hello_length_ < self->hello_.size()) return self->ReadHello();
-          IsHello(self->hello_) ? self->Handshake() : self->Close();
+          rpc::http2::IsFitHello(self->hello_) ? self->Handshake() : self->Close();
         });
       });
 }

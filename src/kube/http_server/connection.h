@@ -5,6 +5,7 @@
 #include <openssl/ssl.h>
 
 #include <atomic>
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -23,7 +24,6 @@
 #include <vector>
 
 #include "kube/http_server/body_memory.h"
-#include "kube/http_server/client_hello.h"
 #include "kube/http_server/growing_body.h"
 #include "kube/http_server/http_message.h"
 #include "kube/http_server/server_options.h"
@@ -112,7 +112,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::ssl::context context_;
   boost::beast::ssl_stream<boost::beast::tcp_stream> stream_;
   boost::asio::steady_timer handler_timer_;
-  HelloHead hello_ = {};
+  // Read before OpenSSL takes memory for what they announce.
+  std::array<uint8_t, rpc::http2::kHelloHeadBytes> hello_ = {};
   size_t hello_length_ = 0;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;

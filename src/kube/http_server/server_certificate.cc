@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "base/wipe.h"
+#include "rpc/transport/http2/tls_context.h"
 
 namespace cbt::kube::http_server {
 namespace {
@@ -15,7 +16,6 @@ constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 // One protocol with its length, in ALPN's format.
 constexpr unsigned char kProtocols[] = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
 // Of the certificates that a client shows: OpenSSL takes memory for all that are announced.
-constexpr long kMaxClientCertificates = 32L * 1024;
 // How often unusable files are read again.
 constexpr std::chrono::seconds kRetry{1};
 
@@ -81,9 +81,9 @@ absl::StatusOr<ServerCertificate::SslContext> ServerCertificate::Load() const {
   if (SSL_CTX_set_num_tickets(context.get(), 0) != 1) return NoMemory();
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_max_cert_list(context.get(), rpc::http2::kMaxChainBytes);
   SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);
   if (ask_) {
-    SSL_CTX_set_max_cert_list(context.get(), kMaxClientCertificates);
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
     SSL_CTX_set_cert_verify_callback(context.get(), TakeAnyCertificate, nullptr);
   }

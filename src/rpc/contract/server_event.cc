@@ -3,8 +3,15 @@
 #include <cstddef>
 #include <new>
 #include <string>
+#include <utility>
 
 namespace cbt::rpc {
+namespace {
+
+// The phrase of Report()'s records.
+constexpr std::string_view kServerRecord = "server";
+
+}  // namespace
 
 std::string_view LogLevelName(LogLevel level) noexcept {
   switch (level) {
@@ -29,10 +36,10 @@ std::string_view EndReasonName(EndReason reason) noexcept {
 
 std::string_view ServerEventName(ServerEvent event) noexcept {
   constexpr std::string_view kNames[kServerEvents] = {
-      "connection_cut",   "handshake_refused", "client_ca_changed",    "client_ca_unusable",
-      "stream_refused",   "call_refused",      "connection_refused",   "handshake_failed",
-      "connection_flood", "connection_silent", "connection_too_large", "connection_aged",
-      "connection_idle"};
+      "connection_cut",   "handshake_refused",  "client_ca_changed",    "client_ca_unusable",
+      "stream_refused",   "call_refused",       "connection_refused",   "handshake_failed",
+      "connection_flood", "connection_silent",  "connection_too_large", "connection_aged",
+      "connection_idle",  "connection_replaced"};
   return kNames[static_cast<size_t>(event)];
 }
 
@@ -44,10 +51,51 @@ void Report(const Telemetry& telemetry, ServerEvent event) noexcept {
   if (telemetry.log == nullptr || !telemetry.log->Wants(level)) return;
   try {
     const LogField fields[] = {{"what", std::string(ServerEventName(event))}};
-    telemetry.log->Write(level, "server", fields);
+    telemetry.log->Write(level, kServerRecord, fields);
   } catch (const std::bad_alloc&) {
     return;
   }
+}
+
+void LimitedLog::Write(LogLevel level, std::string_view event,
+                       std::span<const LogField> fields) noexcept {
+  size_t number = 0;
+  if (event == kServerRecord && fields.size() == 1) {
+    while (number < kServerEvents &&
+           ServerEventName(static_cast<ServerEvent>(number)) != fields[0].value) {
+      ++number;
+    }
+  }
+  if (event != kServerRecord || fields.size() != 1 || number == kServerEvents) {
+    return sink_.Write(level, event, fields);
+  }
+  uint64_t unlogged = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    Count& count = counts_[number];
+    const Clock::time_point now = now_();
+    for (; count.allowed < kBurst && now - count.since >= kInterval; count.since += kInterval) {
+      ++count.allowed;
+    }
+    if (count.allowed == kBurst) count.since = now;
+    if (count.allowed == 0) {
+      ++count.unlogged;
+      return;
+    }
+    --count.allowed;
+    unlogged = std::exchange(count.unlogged, 0);
+  }
+  if (unlogged == 0) return sink_.Write(level, event, fields);
+  try {
+    const LogField with[] = {fields[0], {"unlogged", std::to_string(unlogged)}};
+    sink_.Write(level, event, with);
+  } catch (const std::bad_alloc&) {
+    sink_.Write(level, event, fields);
+  }
+}
+
+LimitedTelemetry::LimitedTelemetry(const Telemetry& telemetry) : telemetry_(telemetry) {
+  if (telemetry.log != nullptr) telemetry_.log = &log_.emplace(*telemetry.log);
 }
 
 }  // namespace cbt::rpc

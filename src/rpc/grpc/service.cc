@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cbt/rpc/server.h"
+#include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
 #include "rpc/grpc/call.h"
 #include "rpc/outbound/open_streams.h"
@@ -36,11 +37,13 @@ ServerOptions ServerOptionsOf(const GrpcServiceOptions& options) {
 
 class GrpcService::Impl {
  public:
-  Impl(SnapshotProvider& provider, const ServerOptions& options)
-      : registry_(options.stream.max_streams, options.stream.stall_timeout,
+  Impl(SnapshotProvider& provider, ServerOptions options)
+      : telemetry_(options.telemetry),
+        registry_(options.stream.max_streams, options.stream.stall_timeout,
                   options.stream.total_time),
-        small_calls_(options.stream.stall_timeout, options.telemetry),
-        services_(provider, options, registry_, small_calls_) {}
+        small_calls_(options.stream.stall_timeout, telemetry_.get()),
+        services_(provider, (options.telemetry = telemetry_.get(), options), registry_,
+                  small_calls_) {}
 
   OpenStreams& registry() noexcept { return registry_; }
   const ProviderServices& services() const noexcept { return services_; }
@@ -48,6 +51,7 @@ class GrpcService::Impl {
  private:
   // In order of dependency: the last tasks of the services' executor hold streams, which refer to
   // the registry.
+  const LimitedTelemetry telemetry_;
   OpenStreams registry_;
   SmallCalls small_calls_;
   ProviderServices services_;

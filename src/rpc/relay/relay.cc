@@ -11,6 +11,7 @@
 #include "cbt/units.h"
 #include "cbt/version.h"
 #include "rpc/client/connect.h"
+#include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
 #include "rpc/relay/plugin_errors.h"
 #include "rpc/relay/plugin_watch.h"
@@ -47,7 +48,7 @@ absl::Status CheckOptions(const RelayOptions& options) {
   return absl::OkStatus();
 }
 
-ServicePlan PlanOf(const RelayOptions& options) {
+ServicePlan PlanOf(const RelayOptions& options, const Telemetry& telemetry) {
   return {.apis = options.apis,
           .access = options.access,
           .base_is_handle = options.base_is_handle,
@@ -58,7 +59,7 @@ ServicePlan PlanOf(const RelayOptions& options) {
           .vendor_version = kVersion,
           .stream = options.stream,
           .reflection = options.reflection,
-          .telemetry = options.telemetry};
+          .telemetry = telemetry};
 }
 
 }  // namespace
@@ -69,7 +70,8 @@ class Relay::Impl {
   Impl(const RelayOptions& options, std::unique_ptr<http2::LoopThreads> loops,
        std::vector<std::shared_ptr<Channel>> plugin)
       : loops_(std::move(loops)),
-        host_(options.stream, options.telemetry),
+        telemetry_(options.telemetry),
+        host_(options.stream, telemetry_.get()),
         plugin_(std::move(plugin)),
         plan_{.upstream = kCsiContract,
               .check_tuples = options.check_tuples,
@@ -79,8 +81,8 @@ class Relay::Impl {
               .errors = PluginErrors(options.telemetry.log)},
         pages_(MakeRemoteProvider(plugin_.front(), Api::kCsi, plan_.errors, StallOf(options))),
         executor_(options.stream.threads),
-        services_(PlanOf(options), Feeds(), *pages_, host_.registry(), host_.small_calls(),
-                  executor_),
+        services_(PlanOf(options, telemetry_.get()), Feeds(), *pages_, host_.registry(),
+                  host_.small_calls(), executor_),
         watch_(options.plugin_stall_timeout) {
     host_.SetServing(options.serving);
   }
@@ -112,6 +114,7 @@ class Relay::Impl {
   }
 
   const std::unique_ptr<http2::LoopThreads> loops_;  // of both sides
+  const LimitedTelemetry telemetry_;
   ServiceHost host_;
   // In the loop of its client's connection, a message is passed on without a hand-over.
   const std::vector<std::shared_ptr<Channel>> plugin_;

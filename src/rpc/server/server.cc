@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
 #include "rpc/server/provider_services.h"
 #include "rpc/server/service_host.h"
@@ -13,6 +14,11 @@ namespace cbt::rpc {
 namespace {
 
 using std::chrono::milliseconds;
+
+ServerOptions With(ServerOptions options, const Telemetry& telemetry) {
+  options.telemetry = telemetry;
+  return options;
+}
 
 absl::Status CheckOptions(const ServerOptions& options) {
   if (absl::Status status = CheckServiceOptions(options); !status.ok()) return status;
@@ -24,8 +30,10 @@ absl::Status CheckOptions(const ServerOptions& options) {
 class Server::Impl {
  public:
   Impl(SnapshotProvider& provider, const ServerOptions& options)
-      : host_(options.stream, options.telemetry),
-        services_(provider, options, host_.registry(), host_.small_calls()) {}
+      : telemetry_(options.telemetry),
+        host_(options.stream, telemetry_.get()),
+        services_(provider, With(options, telemetry_.get()), host_.registry(),
+                  host_.small_calls()) {}
 
   // Calls refer to the services, which are destroyed first.
   ~Impl() { host_.Shutdown(milliseconds{0}); }
@@ -42,6 +50,7 @@ class Server::Impl {
  private:
   // In order of dependency: the executor's last tasks hold streams, which refer to the host's
   // registry.
+  const LimitedTelemetry telemetry_;
   ServiceHost host_;
   ProviderServices services_;
 };

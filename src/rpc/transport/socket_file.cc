@@ -18,7 +18,6 @@
 namespace cbt::rpc {
 namespace {
 
-constexpr mode_t kSocketMode = 0660;
 constexpr mode_t kLockMode = 0600;
 
 std::string About(const std::string& path, std::string_view why) {

@@ -2,6 +2,8 @@
 #ifndef CBT_RPC_TRANSPORT_SOCKET_FILE_H_
 #define CBT_RPC_TRANSPORT_SOCKET_FILE_H_
 
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
 
@@ -10,6 +12,9 @@
 #include "base/descriptor.h"
 
 namespace cbt::rpc {
+
+// Who may connect to a Unix socket.
+inline constexpr mode_t kSocketMode = 0660;
 
 // Claims a socket path for one server. gRPC itself removes any socket that it finds at the path, so
 // a second server would silently take the first one's clients.
@@ -26,7 +31,8 @@ class SocketFile {
   SocketFile(const SocketFile&) = delete;
   SocketFile& operator=(const SocketFile&) = delete;
 
-  // Sets the mode of the socket to 0660. The socket must exist.
+  // Sets the mode of the socket, from which the process's mask may have taken bits. The socket must
+  // exist.
   absl::Status SetMode();
 
  private:

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/errno_text.h"
+#include "rpc/transport/socket_file.h"
 
 namespace cbt::rpc::http2 {
 namespace {
@@ -57,7 +59,8 @@ absl::StatusOr<OwnedDescriptor> ListenUnix(const Address& address) {
   name.sun_family = AF_UNIX;
   address.path.copy(name.sun_path, sizeof name.sun_path - 1);
   OwnedDescriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.has_value() ||
+  // The mode before the name, so that no other user can connect in between.
+  if (!fd.has_value() || fchmod(fd.number(), kSocketMode) != 0 ||
       bind(fd.number(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0 ||
       listen(fd.number(), kBacklog) != 0) {
     return ListenError(address, errno);

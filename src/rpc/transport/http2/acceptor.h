@@ -15,8 +15,8 @@
 namespace cbt::rpc::http2 {
 
 // Listening sockets for `address`: one, or one per address of a host name. Port 0 is replaced by
-// the port that the system chose. Errors: FAILED_PRECONDITION if the address is in use, UNAVAILABLE
-// if the system refuses.
+// the port that the system chose. A Unix socket's mode is never wider than kSocketMode. Errors:
+// FAILED_PRECONDITION if the address is in use, UNAVAILABLE if the system refuses.
 absl::StatusOr<std::vector<OwnedDescriptor>> ListenAt(Address& address);
 
 // Accepts from one socket, in one loop. When descriptors run out, it closes waiting connections and

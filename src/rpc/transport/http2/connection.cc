@@ -24,6 +24,9 @@ using std::chrono::milliseconds;
 constexpr size_t kReadPerTurn = 256 * kKiB;
 constexpr size_t kWrittenPerTurn = kMiB;
 
+// Of those who keep lists of connections, and of the heap.
+constexpr size_t kListedBytes = 256;
+
 // nghttp2's own servers tolerate 1000 resets and then 33 a second, ours 200 and 100.
 constexpr RateLimit kResetsServersTake = {150, 30};
 
@@ -85,6 +88,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Create(EventLoop& loop, 
     return status;
   }
   made->interest_ = EPOLLIN;
+  made->Settle();
   made->ScheduleTimer();
   made->WantFlush();
   return made;
@@ -97,6 +101,7 @@ Connection::Connection(EventLoop& loop, ReadChunks& chunks, std::unique_ptr<Sock
       settings_(settings),
       listener_(listener),
       socket_(std::move(socket)),
+      own_(chunks.account()),
       memory_(chunks.shared_account()),
       output_(chunks.account()),
       guard_(settings.peer),
@@ -121,6 +126,8 @@ bool Connection::StartSession() noexcept {
   const std::unique_ptr<nghttp2_option, FreeOption> option(made);
   nghttp2_option_set_no_auto_window_update(made, 1);
   nghttp2_option_set_no_closed_streams(made, 1);
+  // See RequestRules.
+  if (settings_.role == Role::kServer) nghttp2_option_set_no_http_messaging(made, 1);
   nghttp2_option_set_max_outbound_ack(made, settings_.peer.waiting_frames);
   // All types that it does not know, so that they are counted.
   for (int type = NGHTTP2_ALTSVC; type <= 255; ++type) {
@@ -143,6 +150,18 @@ bool Connection::StartSession() noexcept {
 // ---- reading and writing
 
 void Connection::OnReady(uint32_t events) noexcept {
+  HandleReady(events);
+  Settle();
+}
+
+// Charges what the events before have changed.
+void Connection::Settle() noexcept {
+  if (ended_) return;
+  own_.Set(sizeof *this + kListedBytes + socket_->memory() + headers_.bytes());
+  listener_.OnHeld(*this);
+}
+
+void Connection::HandleReady(uint32_t events) noexcept {
   if (!handshaken_) {
     Handshake();
     if (!handshaken_ || ended_) return;
@@ -196,9 +215,11 @@ void Connection::Handshake() noexcept {
 
 void Connection::ReadMore() noexcept {
   if (!ended_ && handshaken_) ReadSome();
+  Settle();
 }
 
 void Connection::ReadSome() noexcept {
+  if (!listener_.MayRead()) return loop_.Post(read_task_);
   for (size_t read = 0; read < kReadPerTurn && !ended_ && !terminating_;) {
     const std::span<char> space = chunks_.Space();
     if (space.empty()) return EndOutOfMemory();
@@ -233,6 +254,8 @@ void Connection::ReadSome() noexcept {
     }
     received_ = true;
     if (!Receive(space.data(), result.bytes)) return;
+    Settle();
+    if (!listener_.MayRead()) break;
     if (result.bytes < space.size() && !socket_->HasBuffered()) return;
   }
   if (!ended_ && !terminating_ && socket_->HasBuffered()) loop_.Post(read_task_);
@@ -274,6 +297,11 @@ void Connection::SetInterest(uint32_t events) noexcept {
 }
 
 void Connection::Flush() noexcept {
+  HandleFlush();
+  Settle();
+}
+
+void Connection::HandleFlush() noexcept {
   if (ended_) return;
   if (!handshaken_) {
     Handshake();
@@ -300,6 +328,8 @@ void Connection::Flush() noexcept {
   // An unreadable socket must not wake the loop.
   const bool reads = !terminating_ && !read_blocked_;
   const bool blocked = !output_.empty() || socket_->unsent() || (read_blocked_ && !terminating_);
+  // Others wait for the room.
+  if (blocked && terminating_ && cause_ == EndCause::kRoom) return End(reason_);
   if (blocked && !write_blocked_) last_write_ = loop_.now();
   write_blocked_ = blocked;
   if (blocked) ScheduleTimer();
@@ -397,6 +427,7 @@ void Connection::Detach(Stream& stream) noexcept {
   (stream.previous_ != nullptr ? stream.previous_->next_ : first_stream_) = stream.next_;
   if (stream.next_ != nullptr) stream.next_->previous_ = stream.previous_;
   stream.next_ = stream.previous_ = nullptr;
+  SetServed(stream, false);
   stream.connection_ = nullptr;
   --stream_count_;
   last_stream_ = loop_.now();
@@ -537,7 +568,15 @@ void Connection::Consume(Stream& stream, size_t bytes) noexcept {
 }
 
 size_t Connection::memory() const noexcept {
-  return sizeof *this + memory_.used() + output_.bytes() + held_bytes_;
+  return own_.bytes() + memory_.used() + output_.bytes() + held_bytes_ +
+         stream_count_ * settings_.stream_bytes;
+}
+
+void Connection::SetServed(Stream& stream, bool served) noexcept {
+  if (stream.connection_ != this || stream.served_ == served) return;
+  stream.served_ = served;
+  served ? ++served_count_ : --served_count_;
+  if (served_count_ == (served ? 1 : 0) && !ended_) listener_.OnServed(*this);
 }
 
 }  // namespace cbt::rpc::http2

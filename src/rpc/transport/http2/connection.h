@@ -23,6 +23,7 @@
 #include "rpc/transport/http2/output_queue.h"
 #include "rpc/transport/http2/peer_address.h"
 #include "rpc/transport/http2/peer_guard.h"
+#include "rpc/transport/http2/request_rules.h"
 #include "rpc/transport/http2/socket_stream.h"
 #include "rpc/transport/http2/stream.h"
 
@@ -47,6 +48,7 @@ enum class EndCause {
   kAge,
   kIdle,
   kMemory,
+  kRoom,  // see Connection::MakeRoom()
 };
 
 // Times of 0 are off.
@@ -65,8 +67,11 @@ struct ConnectionSettings {
   uint32_t max_streams = 100;
   // Header fields beyond this many bytes are dropped, see HeaderBlock::cut().
   uint32_t max_header_bytes = 16 * kKiB;
+  // What the user of each stream holds, for Connection::memory().
+  size_t stream_bytes = 0;
 
-  // For the TLS handshake and the peer's first SETTINGS.
+  // For the TLS handshake and the peer's first SETTINGS; and how long a client waits while the
+  // server's limit of streams is 0.
   std::chrono::milliseconds handshake_time = std::chrono::seconds(20);
   // After this much silence a ping is sent, which must be answered in time.
   std::chrono::milliseconds keepalive_time{0};
@@ -105,6 +110,15 @@ class ConnectionListener {
 
   // The answer to Connection::Ping().
   virtual void OnPong(Connection& /*connection*/) noexcept {}
+
+  // Whether connections may read on; otherwise they wait for the loop's next turn.
+  virtual bool MayRead() noexcept { return true; }
+
+  // After events that may have changed what the connection holds.
+  virtual void OnHeld(Connection& /*connection*/) noexcept {}
+
+  // The connection's first stream is served, or its last one no longer is: see SetServed().
+  virtual void OnServed(Connection& /*connection*/) noexcept {}
 
   // The last event; every stream has had its OnClosed(). OK after a shutdown by either side. The
   // connection may be destroyed here.
@@ -164,6 +178,14 @@ class Connection final : private Watch {
   // Ends at the end of this turn, without a frame.
   void Close(const absl::Status& reason, EndCause cause = EndCause::kOther) noexcept;
 
+  // Ends as soon as that is possible without waiting for the peer, which gets GOAWAY if it reads.
+  void MakeRoom() noexcept;
+
+  // Servers: whether a handler works on the stream's request, as opposed to waiting for its rest or
+  // for the peer to read the end of the answer. A stream that is closed no longer counts.
+  void SetServed(Stream& stream, bool served) noexcept;
+  bool serves() const noexcept { return served_count_ > 0; }
+
   // The first cause that led to the end.
   EndCause cause() const noexcept { return cause_; }
 
@@ -178,7 +200,8 @@ class Connection final : private Watch {
   // server taking it for a flood.
   bool MayResetOneMore() noexcept;
   size_t streams() const noexcept { return stream_count_; }
-  // Bytes held: session, output, waiting messages, unconsumed data.
+  // Bytes held: this object, the socket's, session, output, waiting messages, unconsumed data, and
+  // what the streams' users hold.
   size_t memory() const noexcept;
   EventLoop& loop() noexcept { return loop_; }
   // For the peer's certificate and similar; null without TLS.
@@ -196,6 +219,9 @@ class Connection final : private Watch {
              const ConnectionSettings& settings, ConnectionListener& listener) noexcept;
 
   void OnReady(uint32_t events) noexcept override;
+  void HandleReady(uint32_t events) noexcept;
+  void HandleFlush() noexcept;
+  void Settle() noexcept;
   void Handshake() noexcept;
   bool StartSession() noexcept;
   void ReadSome() noexcept;
@@ -226,6 +252,8 @@ class Connection final : private Watch {
   void SendPing(uint8_t kind) noexcept;
   void OnPingAck(uint8_t kind) noexcept;
   void SendLastGoaway() noexcept;
+  void NoteStreamLimit() noexcept;
+  void LeaveBarred() noexcept;
   // A draining server announces the last stream's number after some time.
   bool awaits_last_goaway() const noexcept {
     return draining_ && !last_goaway_sent_ && settings_.role == Role::kServer;
@@ -237,13 +265,16 @@ class Connection final : private Watch {
   const ConnectionSettings settings_;
   ConnectionListener& listener_;
   const std::unique_ptr<SocketStream> socket_;
+  MemoryCharge own_;  // this object, the socket's, and the headers
   SessionMemory memory_;
   OutputQueue output_;
   std::unique_ptr<nghttp2_session, FreeSession> session_;
   HeaderBlock headers_;  // of the block being received
+  RequestRules rules_;   // servers: for that block
   size_t header_bytes_ = 0;
   Stream* first_stream_ = nullptr;
   size_t stream_count_ = 0;
+  size_t served_count_ = 0;
   size_t held_bytes_ = 0;  // of all streams: unsent, and received but not consumed
   PeerGuard guard_;
   RateCounter resets_sent_;
@@ -262,6 +293,7 @@ class Connection final : private Watch {
   bool ended_ = false;
   bool write_blocked_ = false;
   bool read_blocked_ = false;  // until the socket accepts what TLS must write before it reads on
+  bool barred_ = false;        // clients: the server has set its limit of streams to 0
   uint32_t own_resets_ = 0;    // RST_STREAM requested but not sent yet
 
   using Clock = EventLoop::Clock;
@@ -272,6 +304,7 @@ class Connection final : private Watch {
   Clock::time_point ping_sent_;
   Clock::time_point drain_began_;
   Clock::time_point terminate_began_;
+  Clock::time_point barred_since_;
   bool ping_open_ = false;
 
   MemberTimer<Connection, &Connection::OnTime> timer_{*this};

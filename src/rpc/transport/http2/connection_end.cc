@@ -79,6 +79,14 @@ void Connection::Close(const absl::Status& reason, EndCause cause) noexcept {
   EndFor(cause, reason);
 }
 
+void Connection::MakeRoom() noexcept {
+  const absl::Status reason(absl::StatusCode::kResourceExhausted, "");
+  NoteCause(EndCause::kRoom);
+  const bool reads = ready_ && !write_blocked_ && output_.empty() && !socket_->unsent();
+  if (!reads) return End(reason);
+  Terminate(NGHTTP2_NO_ERROR, "the server needs the room", reason);
+}
+
 void Connection::Terminate(uint32_t code, std::string_view text,
                            const absl::Status& reason) noexcept {
   if (ended_ || terminating_) return;
@@ -135,6 +143,36 @@ void Connection::NoteProtocolError(const nghttp2_frame& goaway) noexcept {
   ScheduleTimer();
 }
 
+// ---- a server that takes no streams
+
+void Connection::NoteStreamLimit() noexcept {
+  const bool barred = nghttp2_session_get_remote_settings(
+                          session_.get(), NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS) == 0;
+  if (barred && !barred_) barred_since_ = loop_.now();
+  barred_ = barred;
+  ScheduleTimer();
+}
+
+// A server may say 0 for a moment only (RFC 9113, section 5.1.2). Calls must not wait here for
+// ever: this is as good as its GOAWAY.
+void Connection::LeaveBarred() noexcept {
+  barred_ = false;
+  goaway_received_ = true;
+  listener_.OnGoaway(*this, NGHTTP2_NO_ERROR, "the server's limit of streams is 0");
+  for (Stream* stream = first_stream_; stream != nullptr && !ended_;) {
+    if (stream->request_sent_) {
+      stream = stream->next_;
+      continue;
+    }
+    Reset(*stream, NGHTTP2_CANCEL);
+    stream->OnClosed(
+        {.by = StreamEnd::By::kPeer, .code = NGHTTP2_REFUSED_STREAM, .unprocessed = true});
+    // The list may have changed.
+    stream = first_stream_;
+  }
+  Shutdown();
+}
+
 // ---- pings
 
 void Connection::SendPing(uint8_t kind) noexcept {
@@ -186,6 +224,7 @@ void Connection::OnTime() noexcept {
       return EndFor(EndCause::kHandshake,
                     absl::UnavailableError("the peer's handshake takes too long"));
     }
+    if (barred_ && passed(settings_.handshake_time, barred_since_)) LeaveBarred();
     const milliseconds stall = stream_count_ > 0
                                    ? settings_.write_stall_time
                                    : std::min(settings_.write_stall_time, kStallWithoutStreams);
@@ -221,6 +260,7 @@ void Connection::ScheduleTimer() noexcept {
   };
   if (terminating_) at(kLastWordsTime, terminate_began_);
   if (!ready_) at(settings_.handshake_time, born_);
+  if (barred_) at(settings_.handshake_time, barred_since_);
   if (write_blocked_) {
     at(stream_count_ > 0 ? settings_.write_stall_time
                          : std::min(settings_.write_stall_time, kStallWithoutStreams),

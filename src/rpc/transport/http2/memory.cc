@@ -28,7 +28,9 @@ namespace {
 constexpr size_t kMappedBytes = 16 * kKiB;
 constexpr size_t kPageBytes = 4 * kKiB;
 
-size_t CountOf(size_t bytes) noexcept { return bytes < kMappedBytes ? bytes : kPageBytes; }
+size_t CountOf(size_t bytes) noexcept {
+  return bytes < kMappedBytes ? bytes + kHeapOverhead : kPageBytes;
+}
 
 // Mapped buffers that ended connections leave to the next ones: to map and unmap them costs a short
 // connection more than its frames. nghttp2 has one such buffer for each connection, all of one
@@ -170,21 +172,26 @@ std::span<char> ReadChunks::Space() noexcept {
 absl::Cord ReadChunks::Piece(const char* data, size_t bytes) {
   const absl::string_view view(data, bytes);
   if (bytes < kSharedBytes) return absl::Cord(view);
-  Chunk* const chunk = chunk_;
-  chunk->references.fetch_add(1, std::memory_order_relaxed);
   struct Reference {
-    explicit Reference(Chunk* shared) noexcept : chunk(shared) {}
-    Reference(Reference&& other) noexcept : chunk(std::exchange(other.chunk, nullptr)) {}
+    Reference(Chunk* shared, size_t its_bytes) noexcept : chunk(shared), bytes(its_bytes) {
+      chunk->references.fetch_add(1, std::memory_order_relaxed);
+      chunk->account->Remove(bytes);
+    }
+    Reference(Reference&& other) noexcept
+        : chunk(std::exchange(other.chunk, nullptr)), bytes(other.bytes) {}
     Reference(const Reference&) = delete;
     Reference& operator=(const Reference&) = delete;
     Reference& operator=(Reference&&) = delete;
     ~Reference() {
-      if (chunk != nullptr) Release(chunk);
+      if (chunk == nullptr) return;
+      chunk->account->Add(bytes);
+      Release(chunk);
     }
     void operator()() const noexcept {}
     Chunk* chunk;
+    const size_t bytes;
   };
-  return absl::MakeCordFromExternal(view, Reference(chunk));
+  return absl::MakeCordFromExternal(view, Reference(chunk_, bytes));
 }
 
 }  // namespace cbt::rpc::http2

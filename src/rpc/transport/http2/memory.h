@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
@@ -20,15 +21,51 @@ inline absl::Status NoMemory() noexcept {
   return absl::Status(absl::StatusCode::kResourceExhausted, "");
 }
 
-// The bytes that all connections hold. Thread safe.
+// The bytes that connections hold: of a whole server, or of one of its loops. Thread safe.
 class MemoryAccount {
  public:
-  void Add(size_t bytes) noexcept { used_.fetch_add(bytes, std::memory_order_relaxed); }
-  void Remove(size_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  // What this one holds, `whole` holds too; it may be null.
+  explicit MemoryAccount(std::shared_ptr<MemoryAccount> whole = nullptr) noexcept
+      : whole_(std::move(whole)) {}
+  MemoryAccount(const MemoryAccount&) = delete;
+  MemoryAccount& operator=(const MemoryAccount&) = delete;
+
+  void Add(size_t bytes) noexcept {
+    used_.fetch_add(bytes, std::memory_order_relaxed);
+    if (whole_ != nullptr) whole_->Add(bytes);
+  }
+  void Remove(size_t bytes) noexcept {
+    used_.fetch_sub(bytes, std::memory_order_relaxed);
+    if (whole_ != nullptr) whole_->Remove(bytes);
+  }
   size_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
 
  private:
+  const std::shared_ptr<MemoryAccount> whole_;
   std::atomic<size_t> used_{0};
+};
+
+// What an object of the heap takes beside its own bytes.
+inline constexpr size_t kHeapOverhead = 16;
+
+// A changing number of bytes in an account, which outlives it.
+class MemoryCharge {
+ public:
+  explicit MemoryCharge(MemoryAccount& account) noexcept : account_(account) {}
+  ~MemoryCharge() { Set(0); }
+  MemoryCharge(const MemoryCharge&) = delete;
+  MemoryCharge& operator=(const MemoryCharge&) = delete;
+
+  void Set(size_t bytes) noexcept {
+    if (bytes > bytes_) account_.Add(bytes - bytes_);
+    if (bytes < bytes_) account_.Remove(bytes_ - bytes);
+    bytes_ = bytes;
+  }
+  size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  MemoryAccount& account_;
+  size_t bytes_ = 0;
 };
 
 // nghttp2's allocations for one session, counted. The large ones, whose pages it hardly touches,
@@ -85,7 +122,8 @@ class ReadChunks {
   // Marks the first `bytes` of the last Space() as used until the next call of Space().
   void Advance(size_t bytes) noexcept { used_ += bytes; }
 
-  // A piece of the data read into the last Space(). Throws std::bad_alloc.
+  // A piece of the data read into the last Space(). Its user counts it; a chunk counts the rest of
+  // itself. Throws std::bad_alloc.
   absl::Cord Piece(const char* data, size_t bytes);
 
   MemoryAccount& account() noexcept { return *account_; }

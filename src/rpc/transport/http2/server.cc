@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "rpc/contract/server_event.h"
 #include "rpc/transport/http2/acceptor.h"
+#include "rpc/transport/http2/server_call_impl.h"
 #include "rpc/transport/http2/server_worker.h"
 
 namespace cbt::rpc::http2 {
@@ -25,11 +26,16 @@ struct ServerParts {
 
   // Runs in the first worker's loop.
   void Take(OwnedDescriptor connection) noexcept {
+    bool replaces = false;
+    ServerWorker* worker = workers[next_worker++ % workers.size()].get();
     if (shared.connections.load() >= shared.limits.connections) {
-      return Report(shared.telemetry, ServerEvent::kConnectionRefused);
+      replaces = true;
+      for (size_t i = 1; i < workers.size() && worker->replaceable() == 0; ++i) {
+        worker = workers[next_worker++ % workers.size()].get();
+      }
     }
     ++shared.connections;
-    workers[next_worker++ % workers.size()]->Give(std::move(connection));
+    worker->Give(std::move(connection), replaces);
   }
 
   Address address;
@@ -86,6 +92,7 @@ absl::Status Prepare(ServerParts& parts, const std::vector<Service*>& services) 
     parts.own_loops = *std::move(loops);
     parts.loops = parts.own_loops.get();
   }
+  parts.shared.workers = parts.loops->size();
   for (size_t i = 0; i < parts.loops->size(); ++i) {
     parts.workers.push_back(std::make_unique<ServerWorker>(parts.shared, parts.loops->loop(i), i));
   }
@@ -107,6 +114,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Address& address,
     parts->shared.limits = limits;
     parts->shared.limits.connection.role = Role::kServer;
     parts->shared.limits.connection.traffic = &parts->shared.traffic;
+    parts->shared.limits.connection.stream_bytes = kCallBytes;
     parts->shared.limits.connection.stream_window_bytes = limits.request_bytes + kWindowBeside;
     parts->shared.ssl = std::move(ssl);
     parts->shared.telemetry = telemetry;

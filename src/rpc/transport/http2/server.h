@@ -27,11 +27,13 @@ namespace cbt::rpc::http2 {
 struct ServerLimits {
   // Threads, unless they are given; at most one per processor.
   size_t loops = 2;
-  // Concurrent connections; further ones are closed at once.
-  size_t connections = 10'000;
-  // Bytes that all connections may hold together: sessions, buffers, waiting messages. Beyond that
+  // Concurrent connections. A further one replaces the one that has been without a served call for
+  // longest; without such a one it is closed.
+  size_t connections = 6'000;
+  // Bytes that all connections may hold together: sessions, buffers, TLS, waiting messages. Beyond
+  // that connections without a served call make room; see ServerPeers. If that does not suffice,
   // new calls get RESOURCE_EXHAUSTED, and the largest connections are closed. 0: no limit.
-  size_t memory_bytes = 128 * kMiB;
+  size_t memory_bytes = 256 * kMiB;
   // Longer messages of clients get RESOURCE_EXHAUSTED.
   uint32_t request_bytes = 64 * kKiB;
   // Time limit for the arrival of a request's first message; then DEADLINE_EXCEEDED. 0: no limit.

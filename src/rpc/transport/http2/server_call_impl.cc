@@ -151,13 +151,14 @@ void CallImpl::OpenIfAsked() noexcept {
 }
 
 absl::Status CallImpl::Open() {
-  if (worker_.shared().OverMemory()) {
+  if (worker_.OverMemory(connection())) {
     return absl::ResourceExhaustedError("the server has no memory for more calls");
   }
   absl::StatusOr<CallHandler*> handler = method_->open(*this);
   if (!handler.ok()) return handler.status();
   handler_ = *handler;
   finished_ = false;
+  connection()->SetServed(*this, true);
   return absl::OkStatus();
 }
 
@@ -285,6 +286,7 @@ void CallImpl::CarryOutOnce(Operations& operations) noexcept {
   }
   if (operations.finish) {
     finished_ = true;
+    if (connection() != nullptr) connection()->SetServed(*this, false);
     if (!refused_) {
       status_ = std::move(operations.status);
       // Handlers end a cancelled call with CANCELLED, whatever the cause.

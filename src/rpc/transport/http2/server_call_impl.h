@@ -137,6 +137,9 @@ class CallImpl final : public Stream, public ServerCall, private Task {
   MemberTimer<CallImpl, &CallImpl::OnDeadline> timer_{*this};
 };
 
+// What a call holds beside its stream's data.
+inline constexpr size_t kCallBytes = sizeof(CallImpl) + kHeapOverhead;
+
 }  // namespace cbt::rpc::http2
 
 #endif  // CBT_RPC_TRANSPORT_HTTP2_SERVER_CALL_IMPL_H_

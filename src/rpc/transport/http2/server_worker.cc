@@ -21,8 +21,13 @@ constexpr milliseconds kLook{50};
 // After the grace period, for the connections' last frames.
 constexpr milliseconds kLastWords{300};
 
-// A smaller connection is not closed for its memory.
-constexpr size_t kSmallConnection = 256 * kKiB;
+// A smaller connection with a served call is not closed for its memory.
+constexpr size_t kSmallConnection = 64 * kKiB;
+
+// What is made room for beyond the need, so that it is not looked for again at once; and what
+// connections in their handshake may hold before they end for others: parts of a loop's memory.
+constexpr size_t kRoomPart = 8;
+constexpr size_t kHandshakesPart = 4;
 
 // nullopt for ends that the peer wanted, and for a shutdown.
 std::optional<ServerEvent> EventOf(EndCause cause) noexcept {
@@ -41,6 +46,8 @@ std::optional<ServerEvent> EventOf(EndCause cause) noexcept {
       return ServerEvent::kConnectionIdle;
     case EndCause::kMemory:
       return ServerEvent::kConnectionTooLarge;
+    case EndCause::kRoom:
+      return ServerEvent::kConnectionReplaced;
     case EndCause::kOther:
       break;
   }
@@ -50,7 +57,10 @@ std::optional<ServerEvent> EventOf(EndCause cause) noexcept {
 }  // namespace
 
 ServerWorker::ServerWorker(ServerShared& shared, EventLoop& loop, size_t number)
-    : shared_(shared), loop_(loop), number_(number), chunks_(shared.memory) {
+    : shared_(shared),
+      loop_(loop),
+      number_(number),
+      chunks_(std::make_shared<MemoryAccount>(shared.memory)) {
   loop_.Schedule(timer_, EventLoop::Clock::now() + kLook);
 }
 
@@ -70,10 +80,10 @@ void ServerWorker::Ask(const Note& note) noexcept {
   loop_.Post(work_);
 }
 
-void ServerWorker::Give(OwnedDescriptor connection) noexcept {
+void ServerWorker::Give(OwnedDescriptor connection, bool replaces) noexcept {
   Ask([&] {
     try {
-      given_.push_back(std::move(connection));
+      given_.push_back({std::move(connection), replaces});
     } catch (const std::bad_alloc&) {
       --shared_.connections;
     }
@@ -95,7 +105,7 @@ void ServerWorker::Await() noexcept {
 
 // Handles requests of other threads.
 void ServerWorker::Work() noexcept {
-  std::vector<OwnedDescriptor> given;
+  std::vector<Given> given;
   bool close_all = false;
   bool drain = false;
   {
@@ -106,28 +116,47 @@ void ServerWorker::Work() noexcept {
   }
   if (drain && !draining_) {
     draining_ = true;
-    for (const auto& [connection, owner] : connections_) connection->Shutdown();
+    peers_.ForEach([](Connection& connection) { connection.Shutdown(); });
   }
   if (close_all) {
-    for (const auto& [connection, owner] : connections_) {
-      connection->Close(absl::Status(absl::StatusCode::kUnavailable, "closed by the server"));
-    }
+    peers_.ForEach([](Connection& connection) {
+      connection.Close(absl::Status(absl::StatusCode::kUnavailable, "closed by the server"));
+    });
   }
-  for (OwnedDescriptor& descriptor : given) {
+  size_t taken = 0;
+  for (; taken < given.size() && MayRead(); ++taken) {
     try {
-      Accept(std::move(descriptor));
+      Accept(std::move(given[taken].descriptor), given[taken].replaces);
     } catch (const std::bad_alloc&) {
       --shared_.connections;
     }
   }
+  if (taken < given.size()) TakeLater(std::move(given), taken);
   CheckDrain();
 }
 
+// The connections from `first` on come in the loop's next turn, before those given since.
+void ServerWorker::TakeLater(std::vector<Given> given, size_t first) noexcept {
+  given.erase(given.begin(), given.begin() + static_cast<ptrdiff_t>(first));
+  const std::lock_guard lock(mutex_);
+  try {
+    given.reserve(given.size() + given_.size());
+    for (Given& one : given_) given.push_back(std::move(one));
+    given_.swap(given);
+  } catch (const std::bad_alloc&) {
+    shared_.connections -= given.size();
+  }
+  loop_.Post(work_);
+}
+
 // Throws std::bad_alloc.
-void ServerWorker::Accept(OwnedDescriptor descriptor) {
+void ServerWorker::Accept(OwnedDescriptor descriptor, bool replaces) {
   const auto refuse = [this] { --shared_.connections; };
   if (draining_) return refuse();
-  if (shared_.OverMemory()) {
+  const size_t before = peers_.leaving();
+  const bool no_place = replaces && !peers_.MakePlace();
+  NoteLeaving(before);
+  if (no_place || OverMemory(nullptr)) {
     Report(shared_.telemetry, ServerEvent::kConnectionRefused);
     return refuse();
   }
@@ -148,8 +177,7 @@ void ServerWorker::Accept(OwnedDescriptor descriptor) {
   }
   auto made = Connection::Create(loop_, chunks_, *std::move(socket), settings, *this);
   if (!made.ok()) return refuse();
-  Connection* const connection = made->get();
-  connections_.emplace(connection, *std::move(made));
+  peers_.Add(*std::move(made), EventLoop::Clock::now());
   ++shared_.accepted;
 }
 
@@ -165,20 +193,66 @@ void ServerWorker::OnClosed(Connection& connection, const absl::Status&) noexcep
   if (const auto event = EventOf(connection.cause()); event.has_value()) {
     Report(shared_.telemetry, *event);
   }
-  connections_.erase(&connection);
+  const size_t before = peers_.leaving();
+  peers_.Remove(connection);
+  NoteLeaving(before);
   --shared_.connections;
   if (draining_) CheckDrain();
 }
 
+void ServerWorker::OnReady(Connection& connection) noexcept {
+  peers_.Update(connection, loop_.now());
+}
+
+void ServerWorker::OnServed(Connection& connection) noexcept {
+  peers_.Update(connection, loop_.now());
+}
+
+// Bytes of this loop's connections beyond their share, if the server is over its quota.
+size_t ServerWorker::Excess() noexcept {
+  const size_t quota = shared_.limits.memory_bytes;
+  if (quota == 0 || shared_.memory->used() <= quota + shared_.leaving.load()) return 0;
+  const size_t kept = quota / shared_.workers + peers_.leaving();
+  const size_t used = chunks_.account().used();
+  return used > kept ? used - kept : 0;
+}
+
+void ServerWorker::NoteLeaving(size_t before) noexcept {
+  shared_.leaving += peers_.leaving() - before;  // modulo 2^64
+}
+
+// Connections that were chosen to end are gone by the next turn. Until then the others must not
+// take far more than there is.
+bool ServerWorker::MayRead() noexcept {
+  const size_t quota = shared_.limits.memory_bytes;
+  return quota == 0 || peers_.leaving() == 0 || shared_.memory->used() <= quota + quota / kRoomPart;
+}
+
+bool ServerWorker::OverMemory(const Connection* keep) noexcept {
+  const size_t excess = Excess();
+  if (excess == 0) return false;
+  const EventLoop::Clock::time_point now = EventLoop::Clock::now();
+  if (now < no_room_until_) return true;
+  const size_t share = shared_.limits.memory_bytes / shared_.workers;
+  const size_t before = peers_.leaving();
+  const size_t wanted = excess + share / kRoomPart;
+  // What was not found now will not be found soon.
+  if (peers_.MakeRoom(wanted, share / kHandshakesPart, keep, now) < wanted) {
+    no_room_until_ = now + kLook;
+  }
+  NoteLeaving(before);
+  return Excess() > 0;
+}
+
 void ServerWorker::Add(CallImpl& call) noexcept {
-  shared_.memory->Add(sizeof call);
+  chunks_.account().Add(kCallBytes);
   call.next_ = first_call_;
   if (first_call_ != nullptr) first_call_->previous_ = &call;
   first_call_ = &call;
 }
 
 void ServerWorker::Remove(CallImpl& call) noexcept {
-  shared_.memory->Remove(sizeof call);
+  chunks_.account().Remove(kCallBytes);
   (call.previous_ != nullptr ? call.previous_->next_ : first_call_) = call.next_;
   if (call.next_ != nullptr) call.next_->previous_ = call.previous_;
 }
@@ -199,11 +273,11 @@ void ServerWorker::CheckDrain() noexcept {
     }
   }
   if (now >= deadline + kLastWords) {
-    for (const auto& [connection, owner] : connections_) {
-      connection->Close(absl::Status(absl::StatusCode::kUnavailable, "shutdown"));
-    }
+    peers_.ForEach([](Connection& connection) {
+      connection.Close(absl::Status(absl::StatusCode::kUnavailable, "shutdown"));
+    });
   }
-  if (connections_.empty() && first_call_ == nullptr) loop_.Defer(end_);
+  if (peers_.empty() && first_call_ == nullptr) loop_.Defer(end_);
 }
 
 // Later than what found the last one gone, which still uses the worker.
@@ -217,23 +291,15 @@ void ServerWorker::EndDrain() noexcept {
 }
 
 void ServerWorker::OnTime() noexcept {
-  if (shared_.OverMemory()) EndLargest();
+  // Calls are ended only if nothing else helps.
+  while (OverMemory(nullptr)) {
+    const size_t before = peers_.leaving();
+    const size_t ended = peers_.EndLargest(kSmallConnection);
+    NoteLeaving(before);
+    if (ended == 0) break;
+  }
   CheckDrain();
   loop_.Schedule(timer_, EventLoop::Clock::now() + kLook);
-}
-
-// One per check, in each loop.
-void ServerWorker::EndLargest() noexcept {
-  Connection* largest = nullptr;
-  size_t most = kSmallConnection;
-  for (const auto& [connection, owner] : connections_) {
-    if (const size_t bytes = connection->memory(); bytes > most && !connection->ended()) {
-      largest = connection;
-      most = bytes;
-    }
-  }
-  if (largest == nullptr) return;
-  largest->Close(absl::Status(absl::StatusCode::kResourceExhausted, "memory"), EndCause::kMemory);
 }
 
 }  // namespace cbt::rpc::http2

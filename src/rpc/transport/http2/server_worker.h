@@ -19,6 +19,7 @@
 #include "rpc/transport/http2/event_loop.h"
 #include "rpc/transport/http2/memory.h"
 #include "rpc/transport/http2/server.h"
+#include "rpc/transport/http2/server_peers.h"
 
 namespace cbt::rpc::http2 {
 
@@ -31,13 +32,11 @@ struct ServerShared {
   Telemetry telemetry;
   std::map<std::string, const Service::Method*, std::less<>> methods;
   std::shared_ptr<MemoryAccount> memory = std::make_shared<MemoryAccount>();
+  std::atomic<size_t> leaving{0};  // bytes of connections that were chosen to end
+  size_t workers = 1;
   std::atomic<size_t> connections{0};
   std::atomic<uint64_t> accepted{0};
   Traffic traffic;
-
-  bool OverMemory() const noexcept {
-    return limits.memory_bytes > 0 && memory->used() > limits.memory_bytes;
-  }
 };
 
 class ServerWorker final : private ConnectionListener {
@@ -49,8 +48,11 @@ class ServerWorker final : private ConnectionListener {
   ServerWorker(const ServerWorker&) = delete;
   ServerWorker& operator=(const ServerWorker&) = delete;
 
-  // From any thread: adds a connection, counted in `connections`. Refuses it without memory.
-  void Give(OwnedDescriptor connection) noexcept;
+  // From any thread: adds a connection, counted in `connections`. `replaces`: another one that has
+  // no served call ends for it. Refuses it without memory.
+  void Give(OwnedDescriptor connection, bool replaces = false) noexcept;
+  // From any thread: how many connections could be replaced.
+  size_t replaceable() const noexcept { return peers_.replaceable(); }
   void CloseConnections() noexcept;
 
   // From any thread: starts to drain; call again to shorten the grace period.
@@ -62,32 +64,49 @@ class ServerWorker final : private ConnectionListener {
   EventLoop& loop() noexcept { return loop_; }
   size_t number() const noexcept { return number_; }
   ServerShared& shared() noexcept { return shared_; }
+
+  // Whether all connections hold more than the quota, and those of this loop more than their share
+  // of it, although connections other than `keep` were ended to make room. Connections without a
+  // served call go, so that others need not be refused.
+  bool OverMemory(const Connection* keep) noexcept;
   // For calls.
   void Add(CallImpl& call) noexcept;
   void Remove(CallImpl& call) noexcept;
 
  private:
+  struct Given {
+    OwnedDescriptor descriptor;
+    bool replaces;
+  };
+
   Stream* OnRequest(Connection& connection, const HeaderBlock& headers) noexcept override;
+  void OnReady(Connection& connection) noexcept override;
+  void OnServed(Connection& connection) noexcept override;
+  bool MayRead() noexcept override;
+  void OnHeld(Connection& connection) noexcept override { OverMemory(&connection); }
   void OnClosed(Connection& connection, const absl::Status& reason) noexcept override;
   void Work() noexcept;
-  void Accept(OwnedDescriptor descriptor);
+  void Accept(OwnedDescriptor descriptor, bool replaces);
+  void TakeLater(std::vector<Given> given, size_t first) noexcept;
+  size_t Excess() noexcept;
+  void NoteLeaving(size_t before) noexcept;
   // Wakes the loop, unless the drain is over.
   template <typename Note>
   void Ask(const Note& note) noexcept;
   void CheckDrain() noexcept;
   void EndDrain() noexcept;
   void OnTime() noexcept;
-  void EndLargest() noexcept;
 
   ServerShared& shared_;
   EventLoop& loop_;
   const size_t number_;
   ReadChunks chunks_;
-  std::map<Connection*, std::unique_ptr<Connection>> connections_;
+  ServerPeers peers_;
+  EventLoop::Clock::time_point no_room_until_;
   CallImpl* first_call_ = nullptr;
 
   std::mutex mutex_;
-  std::vector<OwnedDescriptor> given_;
+  std::vector<Given> given_;
   bool close_all_ = false;
   std::optional<EventLoop::Clock::time_point> drain_by_;
   bool drained_ = false;

@@ -89,9 +89,10 @@ int SessionCallbacks::OnUnknownFrame(nghttp2_session*, void** payload, const ngh
   return NGHTTP2_ERR_CANCEL;
 }
 
-int SessionCallbacks::OnBeginHeaders(nghttp2_session*, const nghttp2_frame*, void* user) {
+int SessionCallbacks::OnBeginHeaders(nghttp2_session*, const nghttp2_frame* frame, void* user) {
   Connection& self = Self(user);
   self.headers_.Clear();
+  self.rules_.Begin(frame->headers.cat != NGHTTP2_HCAT_REQUEST);
   self.header_bytes_ = 0;
   return 0;
 }
@@ -101,6 +102,8 @@ int SessionCallbacks::OnHeader(nghttp2_session*, const nghttp2_frame*, const uin
                                void* user) {
   Connection& self = Self(user);
   const size_t limit = self.settings_.max_header_bytes;
+  const bool taken = self.settings_.role == Role::kClient ||
+                     self.rules_.Take(View(name, name_bytes), View(value, value_bytes));
   self.header_bytes_ += name_bytes + value_bytes + HeaderBlock::kFieldBytes;
   if (self.header_bytes_ > limit) {
     self.headers_.set_cut();
@@ -109,6 +112,7 @@ int SessionCallbacks::OnHeader(nghttp2_session*, const nghttp2_frame*, const uin
                    absl::ResourceExhaustedError("the peer sent too many headers"));
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
   }
+  if (!taken) return 0;
   try {
     self.headers_.Add(View(name, name_bytes), View(value, value_bytes));
   } catch (const std::bad_alloc&) {
@@ -124,10 +128,8 @@ int SessionCallbacks::OnFrame(nghttp2_session* session, const nghttp2_frame* fra
     case NGHTTP2_HEADERS:
       return OnHeaders(session, *frame, self);
     case NGHTTP2_DATA:
-      if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
-        OnRemoteEnd(session, frame->hd.stream_id);
-      }
-      return 0;
+      if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
+      return OnRemoteEnd(session, frame->hd.stream_id);
     case NGHTTP2_RST_STREAM:
       if (Stream* const stream = StreamOf(session, frame->hd.stream_id); stream != nullptr) {
         stream->reset_by_peer_ = true;
@@ -139,6 +141,7 @@ int SessionCallbacks::OnFrame(nghttp2_session* session, const nghttp2_frame* fra
       }
       return 0;
     case NGHTTP2_SETTINGS:
+      if (self.settings_.role == Role::kClient) self.NoteStreamLimit();
       if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0 && !self.ready_) {
         self.ready_ = true;
         self.ScheduleTimer();
@@ -161,6 +164,9 @@ int SessionCallbacks::OnHeaders(nghttp2_session* session, const nghttp2_frame& f
                                 Connection& self) {
   const int32_t id = frame.hd.stream_id;
   const bool end = (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+  if (self.settings_.role == Role::kServer && !self.rules_.IsWellFormed(end)) {
+    return ResetMalformed(session, id);
+  }
   if (frame.headers.cat == NGHTTP2_HCAT_REQUEST) {
     Stream* const stream = self.draining_ ? nullptr : self.listener_.OnRequest(self, self.headers_);
     if (stream == nullptr) {
@@ -168,6 +174,7 @@ int SessionCallbacks::OnHeaders(nghttp2_session* session, const nghttp2_frame& f
       return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM);
     }
     self.guard_.OnRequest();
+    stream->body_left_ = self.rules_.content_length();
     self.Attach(*stream, id);
     nghttp2_session_set_stream_user_data(session, id, stream);
   }
@@ -182,15 +189,21 @@ int SessionCallbacks::OnHeaders(nghttp2_session* session, const nghttp2_frame& f
     stream->OnHeaders(self.headers_, end);
   }
   self.headers_.Clear();
-  if (end) OnRemoteEnd(session, id);
-  return 0;
+  return end ? OnRemoteEnd(session, id) : 0;
 }
 
-void SessionCallbacks::OnRemoteEnd(nghttp2_session* session, int32_t id) noexcept {
+// The peer has broken a rule in this stream alone (RFC 9113, section 8.1.1).
+int SessionCallbacks::ResetMalformed(nghttp2_session* session, int32_t id) noexcept {
+  return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_PROTOCOL_ERROR);
+}
+
+int SessionCallbacks::OnRemoteEnd(nghttp2_session* session, int32_t id) noexcept {
   Stream* const stream = StreamOf(session, id);
-  if (stream == nullptr) return;
+  if (stream == nullptr) return 0;
+  if (stream->body_left_.value_or(0) > 0) return ResetMalformed(session, id);
   stream->remote_end_ = true;
   stream->OnRemoteEnd();
+  return 0;
 }
 
 int SessionCallbacks::OnPing(const nghttp2_frame& frame, Connection& self) {
@@ -217,6 +230,16 @@ int SessionCallbacks::OnDataChunk(nghttp2_session* session, uint8_t, int32_t id,
     if (self.settings_.separate_streams) return 0;
     return nghttp2_session_consume_connection(session, bytes) == 0 ? 0
                                                                    : NGHTTP2_ERR_CALLBACK_FAILURE;
+  }
+  if (stream->body_left_.has_value()) {
+    if (bytes > *stream->body_left_) {
+      // Its last event is that of the reset.
+      return ResetMalformed(session, id) == 0 &&
+                     nghttp2_session_consume_connection(session, bytes) == 0
+                 ? 0
+                 : NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
+    *stream->body_left_ -= bytes;
   }
   try {
     absl::Cord piece = self.chunks_.Piece(reinterpret_cast<const char*>(data), bytes);

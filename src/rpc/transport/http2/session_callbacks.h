@@ -46,7 +46,8 @@ struct SessionCallbacks {
                       void* user);
   static int OnFrame(nghttp2_session* session, const nghttp2_frame* frame, void* user);
   static int OnHeaders(nghttp2_session* session, const nghttp2_frame& frame, Connection& self);
-  static void OnRemoteEnd(nghttp2_session* session, int32_t id) noexcept;
+  static int ResetMalformed(nghttp2_session* session, int32_t id) noexcept;
+  static int OnRemoteEnd(nghttp2_session* session, int32_t id) noexcept;
   static int OnPing(const nghttp2_frame& frame, Connection& self);
   static int OnDataChunk(nghttp2_session* session, uint8_t, int32_t id, const uint8_t* data,
                          size_t bytes, void* user);

@@ -6,13 +6,16 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "base/descriptor.h"
+#include "rpc/transport/http2/tls_context.h"
 
 namespace cbt::rpc::http2 {
 
@@ -77,6 +80,10 @@ class SocketStream {
   // Releases what an idle connection does not need.
   void ReleaseBuffers() noexcept;
 
+  // Bytes held, without the kernel's. OpenSSL's share is a price for its state, which is not below
+  // what OpenSSL 3 allocates.
+  size_t memory() const noexcept;
+
   // Why the last operation returned kError. Throws std::bad_alloc.
   std::string ErrorText() const;
 
@@ -87,7 +94,10 @@ class SocketStream {
   friend struct SocketBio;
 
   SocketStream(OwnedDescriptor fd, OwnedSsl ssl) noexcept;
+  ssize_t Receive(char* space, size_t bytes) noexcept;
   ssize_t TakeRecord(const char* data, size_t bytes) noexcept;
+  size_t TlsMemory() const noexcept;
+  void PriceChain() noexcept;
   bool SendRecords() noexcept;
   Result PlainWrite(std::span<const iovec> parts) noexcept;
   Result WriteRecords(const iovec& part) noexcept;
@@ -109,6 +119,11 @@ class SocketStream {
   bool blocked_ = false;
   // OpenSSL has encrypted a record that WriteRecords() has not accounted for
   bool record_begun_ = false;
+  // Servers: the first bytes of the client.
+  std::array<uint8_t, kHelloHeadBytes> hello_ = {};
+  size_t hello_bytes_ = 0;
+  bool hello_refused_ = false;
+  size_t chain_bytes_ = 0;  // of the peer's certificates, decoded
   int error_ = 0;
   unsigned long ssl_error_ = 0;
 };

@@ -76,13 +76,15 @@ class Stream {
   Stream* previous_ = nullptr;
   absl::Cord unsent_;  // the message
   HeaderBlock trailers_;
-  size_t unconsumed_ = 0;  // received, and not yet consumed
+  std::optional<uint64_t> body_left_;  // servers: of the length that the client has said
+  size_t unconsumed_ = 0;              // received, and not yet consumed
   Finish finish_ = Finish::kNot;
   bool deferred_ = false;  // nghttp2 requests data only once resumed
   bool headers_received_ = false;
   bool remote_end_ = false;
   bool reset_by_peer_ = false;
   bool request_sent_ = false;  // clients
+  bool served_ = false;        // servers, see Connection::SetServed()
 };
 
 }  // namespace cbt::rpc::http2

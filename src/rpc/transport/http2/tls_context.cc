@@ -156,6 +156,15 @@ bool ExpectHost(SSL* ssl, std::string host) {
 
 }  // namespace
 
+bool IsFitHello(std::span<const uint8_t, kHelloHeadBytes> head) noexcept {
+  constexpr uint8_t kHandshake = 22;
+  constexpr size_t kMessageHeadBytes = 4;
+  if (head[0] != kHandshake) return true;
+  const size_t record = size_t{head[3]} << 8 | head[4];
+  const size_t message = size_t{head[6]} << 16 | size_t{head[7]} << 8 | head[8];
+  return record >= kMessageHeadBytes && message <= kMaxHelloBytes;
+}
+
 std::string TlsFailure(const SSL* ssl) {
   const unsigned long error = ERR_peek_error();
   const long verdict = SSL_get_verify_result(ssl);
@@ -244,6 +253,7 @@ absl::StatusOr<SslContext> ServerTls::MakeContext(const TlsIdentity& identity,
   SSL_CTX_set_options(context.get(), SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);
   SSL_CTX_set_client_hello_cb(context.get(), RequireProtocols, nullptr);
+  SSL_CTX_set_max_cert_list(context.get(), kMaxChainBytes);
   if (client_ca.empty()) return context;
   if (absl::Status status = RequireClientCertificate(context.get(), client_ca); !status.ok()) {
     return status;

@@ -6,8 +6,11 @@
 #include <openssl/ssl.h>
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -15,9 +18,27 @@
 #include "base/watched_file.h"
 #include "cbt/rpc/options.h"
 #include "cbt/rpc/telemetry.h"
+#include "cbt/units.h"
 #include "rpc/transport/http2/pem.h"
 
 namespace cbt::rpc::http2 {
+
+// The header of a client's first record, and that of the message in it (RFC 8446, sections 5.1 and
+// 4).
+inline constexpr size_t kHelloHeadBytes = 9;
+
+// OpenSSL allocates the length that a ClientHello announces, up to 128 KiB, before the bytes have
+// come; within this length the buffer of every handshake suffices. Real ones have 200 bytes to a
+// few KiB.
+inline constexpr size_t kMaxHelloBytes = 16 * kKiB - 4;
+
+// A longer chain of a client's certificates is refused.
+inline constexpr long kMaxChainBytes = 32 * kKiB;
+
+// Whether a client that begins with these bytes may continue. False for a ClientHello that
+// announces more, or that splits even its header. What is no handshake at all is left to OpenSSL,
+// which names it.
+bool IsFitHello(std::span<const uint8_t, kHelloHeadBytes> head) noexcept;
 
 // Why an operation on `ssl` has just failed in this thread: the problem with the peer's certificate
 // or protocol, the alert that it sent, or OpenSSL's error about its bytes; "the connection was

@@ -1,11 +1,13 @@
 // How a server's connections begin and end: addresses, age, idle time, and clients that send GOAWAY
 // or frames that a gRPC client would not.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <fstream>
 #include <string>
 
+#include "rpc/transport/http2/acceptor.h"
 #include "rpc/transport/http2/client/channel.h"
 #include "rpc/transport/http2/client/collector.h"
 #include "rpc/transport/http2/raw_client.h"
@@ -54,6 +56,19 @@ TEST(ServerLife, ListensAndIsReachedOnIPv6) {
   test::TestService other(counts);
   EXPECT_TRUE(
       absl::IsFailedPrecondition(Server::Start(server->address(), {}, {&other}, {}, {}).status()));
+}
+
+// Before anything else can set the mode: no other user may connect in between.
+TEST(ServerLife, ZAAUnixSocketIsNeverWiderThanItsMode) {
+  const test::TempDir dir;
+  Address address = {.is_unix = true, .path = dir / "s", .host = {}, .port = 0};
+  const mode_t before = umask(0);
+  const auto sockets = ListenAt(address);
+  umask(before);
+  ASSERT_OK(sockets);
+  struct stat status = {};
+  ASSERT_EQ(stat(address.path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, mode_t{0660});
 }
 
 // After a client's GOAWAY, open streams finish and then the connection ends.

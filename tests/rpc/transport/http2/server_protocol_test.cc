@@ -102,6 +102,12 @@ TEST(ServerProtocol, MalformedHeadersResetTheirStream) {
       {"upper case", And(right, {{"X-Custom", "1"}})},
       {"of a connection", And(right, {{"connection", "close"}})},
       {"unknown pseudo-header", And({{":status", "200"}}, right)},
+      {"authority twice", And({{":authority", "x"}}, right)},
+      {"path without a slash", And({{":path", "t/Echo"}}, without(":path"))},
+      {"path with a line feed", And({{":path", "/t/Echo\n"}}, without(":path"))},
+      {"te is not trailers", And(without("te"), {{"te", "gzip"}})},
+      {"transfer-encoding", And(right, {{"transfer-encoding", "chunked"}})},
+      {"length twice", And(right, {{"content-length", "0"}, {"content-length", "0"}})},
   };
   uint32_t stream = 1;
   for (const auto& [what, fields] : malformed) {
@@ -112,6 +118,46 @@ TEST(ServerProtocol, MalformedHeadersResetTheirStream) {
     stream += 2;
   }
   EXPECT_EQ(server.counts.opened, 0);
+  ExpectUsable(client, stream);
+}
+
+// kubelet before 1.26, grpc-java and csc send the socket's path, nothing, or no such field over
+// Unix sockets.
+TEST(ServerProtocol, ZAAnyAuthorityIsServed) {
+  const TestServer server;
+  RawClient client(server.path);
+  uint32_t stream = 1;
+  for (const char* const authority :
+       {"", "/csi/csi.sock", "%2Fcsi%2Fcsi.sock", "unix:///csi/csi.sock", "a b", "h:1"}) {
+    Fields fields = Request("/t/Echo");
+    for (auto& [name, value] : fields) {
+      if (name == ":authority") value = authority;
+    }
+    EXPECT_EQ(Ask(client, stream, fields, Framed("x")).status(), "0") << authority;
+    stream += 2;
+  }
+  Fields without = Request("/t/Echo");
+  std::erase_if(without, [](const auto& field) { return field.first == ":authority"; });
+  EXPECT_EQ(Ask(client, stream, without, Framed("x")).status(), "0");
+  EXPECT_EQ(
+      Ask(client, stream + 2, And(without, {{"host", "/csi/csi.sock"}}), Framed("x")).status(),
+      "0");
+}
+
+// A body is as long as its client says.
+TEST(ServerProtocol, ZAContentLengthsAreKept) {
+  const TestServer server;
+  RawClient client(server.path);
+  const auto ask = [&](uint32_t stream, const char* length) {
+    return Ask(client, stream, And(Request("/t/Echo"), {{"content-length", length}}), Framed("x"));
+  };
+  EXPECT_EQ(ask(1, "6").status(), "0");
+  uint32_t stream = 3;
+  for (const char* const wrong : {"5", "7", "0", "", "6x", "-6", "99999999999999999999"}) {
+    EXPECT_EQ(ask(stream, wrong).reset, NGHTTP2_PROTOCOL_ERROR) << wrong;
+    stream += 2;
+  }
+  EXPECT_TRUE(TestServer::Soon([&] { return server.counts.open == 0; }));
   ExpectUsable(client, stream);
 }
 

@@ -5,12 +5,15 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "cbt/units.h"
 #include "rpc/transport/http2/certificates.h"
@@ -181,6 +184,68 @@ TEST_F(ServerOverTls, AHandshakeThatStallsIsCut) {
   EXPECT_TRUE(mute->AwaitEnd(seconds(20)));
   ExpectNoConnections();
   ExpectServes();
+}
+
+// OpenSSL would allocate what a hello announces.
+TEST_F(ServerOverTls, VAnAbsurdHelloEndsAtItsFirstBytes) {
+  Start();
+  const std::string absurd =
+      std::string("\x16\x03\x01", 3) + test::Number(68, 2) + "\1" + test::Number(131'000, 3);
+  for (const bool dribbled : {false, true}) {
+    RawClient client(server_->path, false);
+    for (const char c : dribbled ? absurd : std::string()) client.Send(std::string(1, c));
+    client.Send(dribbled ? std::string() : absurd + std::string(64, 'x'));
+    EXPECT_TRUE(client.AwaitEnd(seconds(5))) << "before the time of handshakes";
+  }
+  ExpectNoConnections();
+  ExpectServes();
+}
+
+// What OpenSSL holds for handshakes is counted, and the oldest make room.
+TEST_F(ServerOverTls, VHandshakesStayWithinTheQuota) {
+  ServerLimits limits;
+  limits.memory_bytes = 8 * kMiB;
+  Start(limits);
+  const std::string hello = FirstFlight();
+  std::vector<std::unique_ptr<RawClient>> clients;
+  size_t most = 0;
+  for (int i = 0; i < 400; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server_->path, false));
+    clients.back()->Send(hello.substr(0, hello.size() / 2));
+    most = std::max(most, server_->server->memory());
+    if (i == 20) {
+      EXPECT_TRUE(TestServer::Soon([&] { return server_->server->connections() == 21; }));
+      EXPECT_GE(server_->server->memory(), size_t{21} * 55 * kKiB) << "what OpenSSL allocates";
+    }
+    if (i % 40 == 0) ExpectServes();
+  }
+  EXPECT_LE(most, limits.memory_bytes * 5 / 4);
+  EXPECT_TRUE(clients.front()->AwaitEnd(seconds(5)));
+}
+
+// Nor do strangers in their handshake end the connections of those who have proved who they are.
+TEST_F(ServerOverTls, VHandshakesDoNotEndEstablishedConnections) {
+  ServerLimits limits;
+  limits.memory_bytes = 8 * kMiB;
+  Start(limits, true);
+  const PemIdentity good = authority_.Issue();
+  std::vector<std::unique_ptr<RawClient>> admitted;
+  for (int i = 0; i < 8; ++i) {
+    admitted.push_back(Connect({.identity = &good}));
+    ASSERT_NE(admitted.back(), nullptr);
+  }
+  std::this_thread::sleep_for(milliseconds(1100));
+  std::vector<std::unique_ptr<RawClient>> strangers;
+  const std::string hello = FirstFlight();
+  for (int i = 0; i < 400; ++i) {
+    strangers.push_back(std::make_unique<RawClient>(server_->path, false));
+    strangers.back()->Send(hello);
+  }
+  EXPECT_TRUE(strangers.front()->AwaitEnd(seconds(5)));
+  for (const auto& client : admitted) {
+    client->Call(1, "/t/Echo", "x");
+    EXPECT_EQ(client->Read(1).status(), "0");
+  }
 }
 
 TEST_F(ServerOverTls, PlainBytesAndTlsDoNotMeet) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -291,6 +292,54 @@ TEST_F(ChannelProtocol, TheServersLimitOfStreamsIsKept) {
   channel = nullptr;
   EXPECT_EQ(served, kCalls);
   EXPECT_EQ(most, 1);
+}
+
+// A limit of 0 is for a moment; after that the connection is given up, and calls go on with
+// another.
+TEST_F(ChannelProtocol, ZAAServerThatTakesNoStreamsIsLeft) {
+  std::atomic<int> served = 0;
+  const RawServer server(dir / "s", [&, first = true](RawConnection& connection) mutable {
+    if (std::exchange(first, false)) {
+      connection.Send(Frame(4, 0, 0, std::string("\0\3\0\0\0\0", 6)));
+      return connection.AwaitClose();
+    }
+    connection.Send(test::SettingsFrame());
+    while (connection.AwaitRequest()) {
+      connection.Send(Answer("one"));
+      ++served;
+    }
+  });
+  auto channel = test::ValueOf(MakeChannel(test::ValueOf(ParseAddress("unix:" + (dir / "s"))), {},
+                                           {.connect_time = std::chrono::milliseconds(300)}));
+  ASSERT_OK(channel->Connect(std::chrono::system_clock::now() + seconds(20)));
+  Collector waits;
+  const auto waiting = channel->NewCall({});
+  waiting->Start("/a.B/C", "", waits);
+  EXPECT_EQ(waits.Await().code(), StatusCode::kUnavailable);
+  Collector served_then;
+  const auto next = channel->NewCall(std::chrono::system_clock::now() + seconds(20));
+  next->Start("/a.B/C", "", served_then);
+  EXPECT_OK(served_then.Await());
+  channel = nullptr;
+  EXPECT_EQ(served, 1);
+}
+
+// It may say so for a moment.
+TEST_F(ChannelProtocol, ZAALimitOfZeroForAMomentIsWaitedFor) {
+  const RawServer server(dir / "s", [&](RawConnection& connection) {
+    connection.Send(Frame(4, 0, 0, std::string("\0\3\0\0\0\0", 6)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    connection.Send(Frame(4, 0, 0, std::string("\0\3\0\0\0\1", 6)));
+    while (connection.AwaitRequest()) connection.Send(Answer("one"));
+  });
+  auto channel = MakeOne();
+  ASSERT_OK(channel->Connect(std::chrono::system_clock::now() + seconds(20)));
+  Collector waits;
+  const auto call = channel->NewCall(std::chrono::system_clock::now() + seconds(20));
+  call->Start("/a.B/C", "", waits);
+  EXPECT_OK(waits.Await());
+  EXPECT_EQ(server.accepted(), 1);
+  channel = nullptr;
 }
 
 // A call without a reader costs the server nothing.
