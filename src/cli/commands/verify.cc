@@ -203,6 +203,8 @@ int Verify(const VerifyArguments& arguments) {
   } else {
     request = RemoteRequest(arguments.remote, "verify");
     if (!request.ok()) return fail(request.status());
+    // A service that reports nothing may leave it out.
+    request->capacity = images.back()->size();
   }
   const absl::StatusOr<Finding> finding =
       Compare(delta ? images[0] : nullptr, images.back(), pool,

@@ -235,6 +235,7 @@ absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,
   request.volume_id = arguments.volume;
   request.timeout = arguments.timeout;
   if (arguments.retry_for.has_value()) request.retry_for = *arguments.retry_for;
+  request.capacity = arguments.capacity;
   request.on_resume = [name, limit = SecondsText(request.retry_for), last = LastWarning()](
                           uint64_t offset, const absl::Status& reason) mutable {
     if (!last.IsNews(offset, reason)) return;
