@@ -151,6 +151,20 @@ class Images(support.CbtTest):
                 self.check(["allocated", path, "--skip-zeros", *as_images(image)],
                            oracle.nonzero_blocks(image, block_size), block_size, len(image))
 
+    def test_ff_a_base_that_was_written_after_its_target_is_named(self):
+        """The ranges are right either way, but what is copied is the wrong one of the two."""
+        old, new = self.write("old", b"a" * 8192), self.write("new", b"b" * 8192)
+        os.utime(old, (1_000_000, 1_000_000))
+        os.utime(new, (2_000_000, 2_000_000))
+        service = ["--service", "unix:///none", "--retry-for", 0, "--base", "a", "--snapshot", "b"]
+        for command in (["delta", "{}", "{}", "--from", "image"], ["apply", "{}", "{}", self.path("out")],
+                        ["verify", "{}", "{}", *service]):
+            for first, second, swapped in ((old, new, False), (new, old, True), (old, old, False)):
+                paths = iter((first, second))
+                result = support.run(*(next(paths) if part == "{}" else part for part in command))
+                self.assertEqual("are the two swapped?" in result.stderr, swapped, result)
+        self.assertEqual(support.run("delta", new, old, "--from", "image", "--quiet").stderr, "")
+
     def test_apply_gives_the_target(self):
         for _ in range(PAIRS // 4):
             block_size = 1 << random.randrange(9, 17)

@@ -183,6 +183,47 @@ class Contracts(ServicesTest):
             listener.shutdown(socket.SHUT_RDWR)
             thread.join()
 
+    def test_ff_a_mistyped_socket_is_named_at_once(self):
+        """What may still come is waited for, and the first attempt says so."""
+        address = f"unix://{self.path('mistyped')}"
+        waiting = subprocess.Popen([support.CBT, "list", address, "--snapshot", "s"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
+        try:
+            line = waiting.stderr.readline()
+            self.assertIsNone(waiting.poll())
+        finally:
+            waiting.kill()
+            waiting.wait()
+            waiting.stderr.close()
+        for words in (f"can't connect to {address}: No such file", "for at most 300 s", "--retry-for"):
+            self.assertIn(words, line)
+        # What can't come is not waited for, whatever the time.
+        with open(self.path("file"), "wb"):
+            pass
+        for path, why in (("no/folder", "its directory does not exist"),
+                          ("file", "the file is not a socket")):
+            began = time.monotonic()
+            result = support.run("list", f"unix://{self.path(path)}", "--snapshot", "s",
+                                 "--retry-for", "300")
+            self.assertEqual(result.code, 3, result)
+            self.assertIn(why, result.stderr)
+            self.assertLess(time.monotonic() - began, 100)
+
+    def test_ff_conform_stops_where_the_server_has_ended(self):
+        server = self.serve()
+        checker = subprocess.Popen([support.CBT, "conform", server.address, *self.pair("csi"), "--json"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        rules = []
+        for line in checker.stdout:
+            rules.append(json.loads(line))
+            if len(rules) == 1:
+                server.kill()
+        checker.stdout.close()
+        self.assertEqual(checker.wait(), 1)
+        self.assertEqual((rules[-1]["id"], rules[-1]["result"]), ("stays-up", "fail"))
+        self.assertIn(f'"{rules[-2]["id"]}"', rules[-1]["evidence"])
+
     def test_metrics(self):
         server = self.serve("--metrics", "127.0.0.1:0")
         url = re.search(r"metrics on (http://127.0.0.1:[1-9]\d*/metrics)\n", self.log())[1]

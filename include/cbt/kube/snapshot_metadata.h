@@ -33,7 +33,8 @@ struct SnapshotMetadataRequest {
   // opened.
   std::chrono::seconds token_lifetime = std::chrono::seconds(600);
 
-  // The CSI driver; empty: that of the snapshot.
+  // The CSI driver; empty: that of the snapshot, whose restoreSize then is the stream's capacity
+  // unless that is set.
   std::string driver = {};
 
   // Everything else: starting offset, limits, callbacks. Address, contract, names, token and TLS

@@ -15,6 +15,7 @@
 #ifndef CBT_RPC_ACCESS_H_
 #define CBT_RPC_ACCESS_H_
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -84,6 +85,8 @@ struct ResolutionDetails {
 struct ResolvedSnapshots {
   std::optional<std::string> base_handle = {};
   std::string target_handle = {};
+  // The target's size in bytes, for a plugin that reports nothing and does not name it; optional.
+  std::optional<uint64_t> capacity = {};
   std::shared_ptr<const ResolutionDetails> details = {};  // may be null
 };
 

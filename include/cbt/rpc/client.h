@@ -31,6 +31,15 @@ struct StreamProgress {
   double tuples_per_second = 0;
 };
 
+// What an answer means that the server ends with OK without a message: it has nothing to report,
+// and does not say how large the volume is. Plugins that send a message only for blocks end so, the
+// reference driver of CSI for one (docs/reference/completeness.md).
+enum class NoMessage {
+  kNeedsCapacity,  // an empty answer if ListRequest::capacity is set, otherwise DATA_LOSS
+  kAccepted,  // an empty answer, perhaps of unknown capacity: see RemoteCursor::capacity_known()
+  kRefused,   // DATA_LOSS
+};
+
 struct ListRequest {
   // `unix:///path`, or `host:port`.
   std::string address = {};
@@ -55,7 +64,11 @@ struct ListRequest {
   // RemoteCursor::source_version() of the stream that this one continues. If the server now reads
   // other data, or sends no version, the stream fails with ABORTED. Empty: not compared.
   std::string source_version = {};
-  int32_t max_results = 0;                          // tuples per message; 0: server's choice
+  int32_t max_results = 0;  // tuples per message; 0: server's choice
+  NoMessage no_message = NoMessage::kNeedsCapacity;
+  // The volume's size in bytes as known from elsewhere, for an answer without a message. What
+  // messages say is not compared with it. Unset or 0: unknown.
+  std::optional<uint64_t> capacity = {};
   std::map<std::string, std::string> secrets = {};  // passed on, never logged
 
   ClientTlsOptions tls = {};
@@ -121,6 +134,9 @@ std::string_view CompletenessName(Completeness completeness) noexcept;
 // replaced, the cursor fails with ABORTED: the tuples before and after would belong to two
 // snapshots.
 //
+// A stream that ends with OK without a message is an empty answer, see NoMessage; when a stream
+// resumes, the rest is empty, because the capacity is known by then.
+//
 // A proof of completeness from the server is checked; a mismatch is DATA_LOSS. The proof covers the
 // call that reached the end. The calls before it were checked for order, and each resumed exactly
 // where the last tuple of the previous call ended.
@@ -139,6 +155,9 @@ class RemoteCursor : public ExtentCursor {
   virtual const StreamSummary& summary() const noexcept = 0;
   // The version of its data that the server reports; empty if it reports none.
   virtual const std::string& source_version() const noexcept = 0;
+  // False if the volume's size is unknown (NoMessage::kAccepted): the answer is empty, and
+  // capacity() is the starting offset. Nothing may be cut to that size.
+  virtual bool capacity_known() const noexcept = 0;
 
  protected:
   using ExtentCursor::ExtentCursor;

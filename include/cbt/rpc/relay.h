@@ -16,7 +16,9 @@
 // Between contracts with the same layout, messages are forwarded as the slices they came in. The
 // plugin's tuples are checked on the way (RelayOptions::check_tuples): a stream that breaks the
 // rules ends with INTERNAL, which names the tuple, and nothing of the offending message is
-// forwarded. If the plugin ignores the starting offset or max_results, the relay applies them.
+// forwarded. A plugin that has nothing to report may end with OK without a message: from offset 0
+// on, the relay then sends one with the target's capacity, if the resolver knows it. If the plugin
+// ignores the starting offset or max_results, the relay applies them.
 //
 // The plugin's errors keep their code but get a text of the relay's with an error id; the log has
 // the plugin's text under that id (RelayOptions::telemetry), unless it resembles a secret of the
@@ -53,6 +55,9 @@ struct RelayOptions {
 
   // Check every tuple. If false, messages that need no change are forwarded without being decoded.
   bool check_tuples = true;
+  // True: a plugin that ends with OK without a message has broken the contract (INTERNAL). False:
+  // it has nothing to report.
+  bool require_message = false;
 
   // If the plugin sends nothing for this long although the client can take more, the stream ends
   // with DEADLINE_EXCEEDED; zero: no limit. The contract has no heartbeat: a plugin that searches a

@@ -139,6 +139,7 @@ absl::Status Apply(const ApplyArguments& arguments) {
   if (!target.ok()) return target.status();
   const absl::StatusOr<Destination> destination = CheckDestination(arguments.out, **base, **target);
   if (!destination.ok()) return destination.status();
+  WarnIfSwapped("apply", arguments.base, arguments.target);
   const absl::StatusOr<std::unique_ptr<TempFile>> file = TempFile::Create(destination->path);
   if (!file.ok()) return file.status();
 

@@ -115,9 +115,10 @@ absl::Status Delta(const SourceArguments& arguments) {
     return Print(OpenSource(arguments.base, options), {}, arguments, inputs,
                  {.label = "reading", .adjective = "changed"}, true);
   }
-  return Print(OpenDelta(arguments.base, arguments.target, options),
-               IdentityOfImages(arguments.base, arguments.target), arguments, inputs,
-               {.label = "comparing", .adjective = "changed"}, true);
+  absl::StatusOr<OpenedSource> source = OpenDelta(arguments.base, arguments.target, options);
+  if (source.ok()) WarnIfSwapped("delta", arguments.base, arguments.target);
+  return Print(std::move(source), IdentityOfImages(arguments.base, arguments.target), arguments,
+               inputs, {.label = "comparing", .adjective = "changed"}, true);
 }
 
 absl::Status Allocated(const SourceArguments& arguments) {

@@ -38,6 +38,7 @@ struct ListArguments {
   std::optional<uint64_t> gap;
   std::optional<uint64_t> fallback_capacity;
   bool prove = false;
+  bool require_message = false;
   bool object = false;
   std::optional<uint64_t> limit;
 };
@@ -48,6 +49,7 @@ struct Opened {
   SourcePurpose what = SourcePurpose::kAllocated;
   BlockMetadataType type = BlockMetadataType::kVariableLength;
   const RequestedCursor* requested = nullptr;
+  bool capacity_known = true;
 };
 
 absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListRequest& request) {
@@ -75,6 +77,7 @@ absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListReque
     absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> remote = rpc::RemoteCursor::Open(request);
     if (!remote.ok()) return remote.status();
     opened.type = (*remote)->type();
+    opened.capacity_known = (*remote)->capacity_known();
     opened.cursor = *std::move(remote);
     if (arguments.remote.has_base()) opened.what = SourcePurpose::kDelta;
   }
@@ -94,6 +97,13 @@ ChangeMapIdentity IdentityOf(const RemoteArguments& remote, bool delta) {
     base = remote.kube.base_handle.value_or("");
   }
   return {"", std::move(base), snapshot};
+}
+
+// A map, and a part of an answer, need the volume's size. Text does not.
+rpc::NoMessage NoMessageOf(const ListArguments& arguments, bool part) {
+  if (arguments.require_message) return rpc::NoMessage::kRefused;
+  return part || arguments.output.wanted() ? rpc::NoMessage::kNeedsCapacity
+                                           : rpc::NoMessage::kAccepted;
 }
 
 absl::Status PrintObject(const ListArguments& arguments, rpc::ListRequest request) {
@@ -127,18 +137,29 @@ absl::Status List(const ListArguments& arguments) {
   if (!request.ok()) return request.status();
   request->max_results = arguments.stream.max_results;
   request->require_proof = arguments.prove;
-  if (arguments.object) return PrintObject(arguments, *std::move(request));
+  if (arguments.fallback_capacity.has_value() && !request->capacity.has_value()) {
+    request->capacity = arguments.fallback_capacity;
+  }
+  if (arguments.object) {
+    request->no_message = NoMessageOf(arguments, false);
+    return PrintObject(arguments, *std::move(request));
+  }
   // A window, and gaps bridged across its edges, are cut from the whole stream.
   const bool requested = arguments.length.has_value() || arguments.gap.has_value();
   if (!requested) request->starting_offset = arguments.stream.starting_offset;
+  request->no_message = NoMessageOf(arguments, requested);
   // Printed tuples show blocks of constant size, as the server sends them.
   request->wire_tuples = !requested && !arguments.output.wanted();
   absl::StatusOr<Opened> opened = Open(arguments, *request);
   if (!opened.ok()) return opened.status();
 
+  if (!opened->capacity_known) {
+    Note("list", "the service reports nothing, and does not say how large the volume is");
+  }
   const bool delta = opened->what == SourcePurpose::kDelta;
   PrintOptions print = {.stream = arguments.stream,
                         .type = arguments.stream.type.value_or(opened->type),
+                        .capacity_known = opened->capacity_known,
                         .label = "receiving",
                         .adjective = delta ? "changed" : "allocated"};
   absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = std::move(opened->cursor);
@@ -202,6 +223,8 @@ void AddList(CLI::App& app, Command& command) {
   // A map of a part would claim that the rest did not change.
   sub->get_option("--length")->excludes(sub->get_option("--output"));
   AddBytesOption(*sub, "--gap", arguments->gap, "Bridge gaps of at most this many bytes");
+  AddBytesOption(*sub, "--capacity", arguments->remote.capacity,
+                 "The volume's size, for a service that reports nothing and does not say it");
   AddBytesOption(*sub, "--fallback", arguments->fallback_capacity,
                  "Without a delta use what is allocated, without that a whole volume of N bytes");
   CLI::Option* const object = sub->add_flag(
@@ -215,6 +238,10 @@ void AddList(CLI::App& app, Command& command) {
                 "Fail unless the stream is proven complete, from its source")
       ->excludes(sub->get_option("--length"))
       ->excludes(object);
+  sub->add_flag(
+      "--require-message", arguments->require_message,
+      "Fail if the service ends its answer without a message, instead of taking it for an "
+      "empty one");
   AddBytesOption(*sub, "--limit", arguments->limit,
                  "Maximum number of blocks in the object; default: 256");
   sub->get_option("--limit")->needs(object);

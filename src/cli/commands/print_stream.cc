@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "cli/output/extent_writer.h"
@@ -39,7 +40,7 @@ absl::Status PrintStream(ExtentCursor& cursor, const PrintOptions& options) {
   const std::unique_ptr<ExtentWriter> writer = MakeExtentWriter(
       output, {.format = options.stream.format.value_or(DefaultFormat()),
                .type = options.type,
-               .capacity = cursor.capacity(),
+               .capacity = options.capacity_known ? std::optional(cursor.capacity()) : std::nullopt,
                .starting_offset = options.stream.starting_offset,
                .ending_offset = options.ending_offset,
                .tuples_per_object = static_cast<uint32_t>(options.stream.max_results),

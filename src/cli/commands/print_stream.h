@@ -17,8 +17,9 @@ struct PrintOptions {
   ExtentOptions stream{};
   BlockMetadataType type = BlockMetadataType::kVariableLength;  // of the cursor's extents
   uint64_t ending_offset = ~uint64_t{0};                        // bytes; where the request ends
-  std::string label;                                            // for the progress bar
-  std::string_view adjective = "changed";                       // describes the reported bytes
+  bool capacity_known = true;              // false: the cursor's is not that of the volume
+  std::string label;                       // for the progress bar
+  std::string_view adjective = "changed";  // describes the reported bytes
 };
 
 // Runs `cursor`, already at the starting offset, to its end and prints its extents; closes stdout.

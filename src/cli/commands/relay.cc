@@ -25,6 +25,7 @@ struct RelayArguments {
   ServingArguments serving;
   std::string plugin;
   bool no_check = false;
+  bool require_message = false;
   std::chrono::milliseconds plugin_stall_time = rpc::RelayOptions().plugin_stall_timeout;
 };
 
@@ -58,6 +59,7 @@ absl::Status RunRelay(const RelayArguments& arguments) {
   rpc::RelayOptions options = OptionsOf<rpc::RelayOptions>(serving, *parts);
   options.plugin = arguments.plugin;
   options.check_tuples = !arguments.no_check;
+  options.require_message = arguments.require_message;
   options.plugin_stall_timeout = arguments.plugin_stall_time;
   const absl::StatusOr<std::unique_ptr<rpc::Relay>> relay = rpc::Relay::Start(options);
   if (!relay.ok()) return relay.status();
@@ -77,6 +79,9 @@ void AddRelay(CLI::App& app, Command& command) {
       ->required();
   AddServingOptions(*sub, arguments->serving, {rpc::Api::kKubernetes});
   sub->add_flag("--no-check", arguments->no_check, "Forward tuples without checking them");
+  sub->add_flag(
+      "--require-message", arguments->require_message,
+      "Refuse a plugin's answer without a message, instead of taking it for an empty one");
   AddTime(*sub, "--plugin-stall-time", arguments->plugin_stall_time,
           "End a stream whose plugin sends nothing for this long; 0: no limit", "1800");
   sub->footer(

@@ -280,6 +280,8 @@ void SidecarFlags::AddTo(GoFlags& flags) {
       {{"not-found", MissingCode::kNotFound}, {"unavailable", MissingCode::kUnavailable}},
       "The code for a snapshot that does not exist"));
   flags.Add("no-check", &no_check, "Forward tuples without checking them");
+  flags.Add("require-message", &require_message,
+            "Refuse a plugin's answer without a message, instead of taking it for an empty one");
   flags.Add({.name = "api",
              .type = "LIST",
              .shown = "kubernetes",
@@ -348,6 +350,7 @@ absl::StatusOr<kube::sidecar::Options> SidecarFlags::ToOptions(
   relay.apis = serving.apis;
   relay.plugin = csi_address.starts_with('/') ? "unix://" + csi_address : csi_address;
   relay.check_tuples = !no_check;
+  relay.require_message = require_message;
   relay.plugin_stall_timeout = plugin_stall_time;
   relay.connection = serving.connection;
   if (serving.max_streams.has_value()) relay.stream.max_streams = *serving.max_streams;

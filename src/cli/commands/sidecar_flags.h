@@ -48,6 +48,7 @@ struct SidecarFlags {
   kube::sidecar::BasePolicy base_policy = kube::sidecar::BasePolicy::kHandleInNamespace;
   kube::sidecar::MissingCode missing_code = kube::sidecar::MissingCode::kNotFound;
   bool no_check = false;
+  bool require_message = false;
   std::chrono::milliseconds plugin_stall_time = rpc::RelayOptions().plugin_stall_timeout;
   // Those of `cbt relay`: contracts, sessions, limits, log, --ready-fd, --grace.
   ServingArguments serving = {};

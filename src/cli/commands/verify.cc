@@ -24,6 +24,7 @@
 #include "cli/options/remote_options.h"
 #include "cli/output/output.h"
 #include "cli/output/progress.h"
+#include "cli/support/input_files.h"
 #include "cli/support/status.h"
 #include "cli/support/threads.h"
 
@@ -191,6 +192,7 @@ int Verify(const VerifyArguments& arguments) {
     if (!image.ok()) return fail(image.status());
     images.push_back(*std::move(image));
   }
+  if (delta) WarnIfSwapped("verify", arguments.images.front(), arguments.images.back());
   ThreadPool pool(WorkerThreads());
   std::optional<ChangeMap> map;
   absl::StatusOr<rpc::ListRequest> request;
@@ -201,6 +203,8 @@ int Verify(const VerifyArguments& arguments) {
   } else {
     request = RemoteRequest(arguments.remote, "verify");
     if (!request.ok()) return fail(request.status());
+    // A service that reports nothing may leave it out.
+    request->capacity = images.back()->size();
   }
   const absl::StatusOr<Finding> finding =
       Compare(delta ? images[0] : nullptr, images.back(), pool,

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cli/options/choices.h"
 #include "cli/options/kube_address.h"
 #include "cli/support/numbers.h"
@@ -50,6 +51,10 @@ class LastWarning {
   absl::Status reason_;
   std::chrono::steady_clock::time_point at_;
 };
+
+std::string SecondsText(std::chrono::milliseconds time) {
+  return absl::StrCat(static_cast<double>(time.count()) / 1000, " s");
+}
 
 bool HasToken(rpc::Api api) noexcept {
   return api == rpc::Api::kKubernetes || api == rpc::Api::kSession;
@@ -230,11 +235,13 @@ absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,
   request.volume_id = arguments.volume;
   request.timeout = arguments.timeout;
   if (arguments.retry_for.has_value()) request.retry_for = *arguments.retry_for;
-  request.on_resume = [name, last = LastWarning()](uint64_t offset,
-                                                   const absl::Status& reason) mutable {
+  request.capacity = arguments.capacity;
+  request.on_resume = [name, limit = SecondsText(request.retry_for), last = LastWarning()](
+                          uint64_t offset, const absl::Status& reason) mutable {
     if (!last.IsNews(offset, reason)) return;
     const std::string what = offset == 0 ? "trying again" : "resuming at " + std::to_string(offset);
-    Note(name, "warning: " + what + " after: " + MessageOf(reason));
+    Note(name, "warning: " + what + " after: " + MessageOf(reason) + "; for at most " + limit +
+                   " without progress (--retry-for)");
   };
   if (arguments.in_kube()) return FindInKube(arguments, request);
   if (HasToken(arguments.api) && arguments.token_file.empty()) {

@@ -37,6 +37,7 @@ struct RemoteArguments {
   std::string volume;
   std::optional<std::chrono::milliseconds> timeout;
   std::optional<std::chrono::milliseconds> retry_for;  // default: the library's
+  std::optional<uint64_t> capacity;                    // bytes
   bool tls = false;
   std::string tls_ca;
   std::string tls_certificate;

@@ -25,7 +25,8 @@ char* PutTuple(char* out, Extent extent) noexcept {
 std::string StreamHeader(const WriterOptions& options) {
   std::string text = "{\"block_metadata_type\":\"";
   text.append(BlockMetadataTypeName(options.type));
-  text.append("\",\"volume_capacity_bytes\":").append(std::to_string(options.capacity));
+  text.append("\",\"volume_capacity_bytes\":");
+  text.append(options.capacity.has_value() ? std::to_string(*options.capacity) : "null");
   return text;
 }
 
@@ -38,7 +39,7 @@ std::string MarkerMembers(const StreamDigest& digest, const WriterOptions& optio
   if (options.starting_offset != 0) {
     text += ",\"starting_offset\":" + std::to_string(options.starting_offset);
   }
-  if (options.ending_offset < options.capacity) {
+  if (options.ending_offset < options.capacity.value_or(0)) {
     text += ",\"ending_offset\":" + std::to_string(options.ending_offset);
   }
   return text;
@@ -144,7 +145,7 @@ class CsvWriter final : public ExtentWriter {
     if (options_.starting_offset != 0) {
       output_.Append("starting_offset," + std::to_string(options_.starting_offset) + "\n");
     }
-    if (options_.ending_offset < options_.capacity) {
+    if (options_.ending_offset < options_.capacity.value_or(0)) {
       output_.Append("ending_offset," + std::to_string(options_.ending_offset) + "\n");
     }
     output_.Append("complete," + std::to_string(tuples_) + "\n");

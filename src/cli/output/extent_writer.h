@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -21,7 +22,7 @@ enum class Format { kNdjson, kJson, kCsv, kTable };
 struct WriterOptions {
   Format format = Format::kNdjson;
   BlockMetadataType type = BlockMetadataType::kVariableLength;
-  uint64_t capacity = 0;                   // bytes
+  std::optional<uint64_t> capacity = {};   // bytes; unset: unknown
   uint64_t starting_offset = 0;            // bytes
   uint64_t ending_offset = ~uint64_t{0};   // bytes; what was requested ends here or at the capacity
   uint32_t tuples_per_object = 0;          // json: 0: one object for all

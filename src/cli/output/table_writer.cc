@@ -43,9 +43,9 @@ class TableWriter final : public ExtentWriter {
   TableWriter(Output& output, const WriterOptions& options)
       : output_(output),
         options_(options),
-        picture_(options.capacity, options.starting_offset),
-        column_(
-            std::max(std::string_view("OFFSET").size(), std::to_string(options.capacity).size())) {}
+        picture_(options.capacity.value_or(0), options.starting_offset),
+        column_(std::max(std::string_view("OFFSET").size(),
+                         std::to_string(options.capacity.value_or(0)).size())) {}
 
   void Begin() override { PutRow("OFFSET", "LENGTH", "SIZE"); }
 
@@ -68,9 +68,13 @@ class TableWriter final : public ExtentWriter {
     std::string text = "\n";
     text += std::to_string(tuples_) + (blocks ? " block" : " extent");
     if (tuples_ != 1) text += "s";
-    text += ", " + HumanSize(picture_.bytes()) + " of " + HumanSize(options_.capacity) + " ";
+    if (!options_.capacity.has_value()) {
+      output_.Append(text + " of a volume of unknown size\n");
+      return;
+    }
+    text += ", " + HumanSize(picture_.bytes()) + " of " + HumanSize(*options_.capacity) + " ";
     text += options_.adjective;
-    text += " (" + Percent(picture_.bytes(), options_.capacity) + ")";
+    text += " (" + Percent(picture_.bytes(), *options_.capacity) + ")";
     if (options_.starting_offset != 0) {
       text += ", from offset " + std::to_string(options_.starting_offset) + " on";
     }

@@ -8,6 +8,7 @@
 
 #include "base/file_io.h"
 #include "cli/support/status.h"
+#include "cli/support/verbosity.h"
 
 namespace cbt::cli {
 
@@ -38,6 +39,20 @@ bool InputFiles::Include(const struct stat& file) const {
            return (name == "-" ? fstat(STDIN_FILENO, &info) : stat(name.c_str(), &info)) == 0 &&
                   is_it(info);
          });
+}
+
+void WarnIfSwapped(const char* subcommand, const std::string& base, const std::string& target) {
+  const auto stat_of = [](const std::string& path, struct stat& info) {
+    return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+  };
+  struct stat old {};
+  struct stat now {};
+  if (!stat_of(base, old) || !stat_of(target, now)) return;
+  // Files that one program has made may come in any order.
+  constexpr time_t kTogether = 60;  // seconds
+  if (old.st_mtim.tv_sec <= now.st_mtim.tv_sec + kTogether) return;
+  Note(subcommand, "warning: " + base + ", the base, was written after " + target +
+                       ", the target: are the two swapped?");
 }
 
 bool MayBeSameFile(const struct stat& a, const struct stat& b) noexcept {

@@ -35,6 +35,10 @@ class InputFiles {
   std::vector<struct stat> opened_;
 };
 
+// Warns if the file `base` was written more than a minute after the file `target`: the two may be
+// swapped. Their times are no proof, since copies have their own. Says nothing of other inputs.
+void WarnIfSwapped(const char* subcommand, const std::string& base, const std::string& target);
+
 // Whether the inode numbers say that both are one file; use this to refuse when in doubt.
 bool MayBeSameFile(const struct stat& a, const struct stat& b) noexcept;
 

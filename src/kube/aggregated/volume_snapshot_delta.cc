@@ -131,8 +131,13 @@ std::string DeltaAnswer::Finish(const PageHead& head, const PageEnd& end,
                                 std::string_view source_version) {
   Object object = request_.object;
   object.SetString({"metadata", "annotations", kSourceVersionAnnotation}, source_version);
-  object.SetString({"metadata", "annotations", kVolumeSizeAnnotation},
-                   std::to_string(head.volume_size));
+  if (head.volume_size.has_value()) {
+    object.SetString({"metadata", "annotations", kVolumeSizeAnnotation},
+                     std::to_string(*head.volume_size));
+  } else {
+    // Otherwise an older answer that is sent back would speak for this one.
+    object.Remove({"metadata", "annotations", kVolumeSizeAnnotation});
+  }
   return Write(std::move(object), end.more ? DeltaState::kContinue : DeltaState::kCompleted,
                end.next_block, "");
 }

@@ -4,8 +4,8 @@
 
 #include <openssl/ssl.h>
 
-#include <atomic>
 #include <array>
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -28,6 +28,7 @@
 #include "kube/http_server/http_message.h"
 #include "kube/http_server/server_options.h"
 #include "ops/event_log.h"
+#include "rpc/transport/http2/tls_context.h"
 
 namespace cbt::kube::http_server {
 

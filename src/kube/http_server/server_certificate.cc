@@ -15,7 +15,6 @@ namespace {
 constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 // One protocol with its length, in ALPN's format.
 constexpr unsigned char kProtocols[] = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
-// Of the certificates that a client shows: OpenSSL takes memory for all that are announced.
 // How often unusable files are read again.
 constexpr std::chrono::seconds kRetry{1};
 

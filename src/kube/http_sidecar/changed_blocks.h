@@ -29,7 +29,8 @@ class ChangedBlocks {
   ChangedBlocks(const ChangedBlocks&) = delete;
   ChangedBlocks& operator=(const ChangedBlocks&) = delete;
 
-  uint64_t capacity() const noexcept { return capacity_; }  // bytes
+  // Bytes; unset if the plugin reports nothing, and not how large the volume is.
+  std::optional<uint64_t> capacity() const noexcept { return capacity_; }
   const std::string& version() const noexcept { return version_; }
 
   // False: the plugin says that there are no more. Extents ascend and do not overlap; the last may
@@ -41,7 +42,7 @@ class ChangedBlocks {
 
  protected:
   ChangedBlocks() = default;
-  uint64_t capacity_ = 0;
+  std::optional<uint64_t> capacity_;
   std::string version_;
 };
 

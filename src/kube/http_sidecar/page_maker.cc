@@ -32,8 +32,10 @@ absl::Status PastTheEnd(const DeltaPageRequest& request) {
 
 absl::StatusOr<std::string> WritePage(const DeltaPageRequest& request, ChangedBlocks& blocks) {
   const uint64_t block_size = request.block_size;
-  const uint64_t count = BlockCount(blocks.capacity(), block_size);
-  if (request.starting_block > count) return PastTheEnd(request);
+  // Of an unknown capacity there are no blocks.
+  const uint64_t capacity = blocks.capacity().value_or(0);
+  const uint64_t count = BlockCount(capacity, block_size);
+  if (blocks.capacity().has_value() && request.starting_block > count) return PastTheEnd(request);
   std::string page = PageHead{.block_size = block_size,
                               .volume_size = blocks.capacity(),
                               .source_version = blocks.version()}
@@ -53,7 +55,7 @@ absl::StatusOr<std::string> WritePage(const DeltaPageRequest& request, ChangedBl
     const uint64_t past = std::min((changed.extent.end() - 1) / block_size + 1, count);
     for (; index < past && end.blocks < request.max_blocks; ++index) {
       PageBlock block = {.index = index};
-      if (IsWholeBlock(changed.extent, index, block_size, blocks.capacity())) {
+      if (IsWholeBlock(changed.extent, index, block_size, capacity)) {
         block.token = std::move(changed.token);
       }
       page += block.ToJson() + "\n";

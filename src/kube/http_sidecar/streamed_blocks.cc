@@ -12,7 +12,7 @@ namespace {
 class StreamedBlocks final : public ChangedBlocks {
  public:
   explicit StreamedBlocks(std::unique_ptr<rpc::RemoteCursor> cursor) : cursor_(std::move(cursor)) {
-    capacity_ = cursor_->capacity();
+    if (cursor_->capacity_known()) capacity_ = cursor_->capacity();
     version_ = cursor_->source_version();
   }
 
@@ -49,7 +49,8 @@ absl::StatusOr<std::unique_ptr<ChangedBlocks>> StreamChangedBlocks(
   rpc::ListRequest request = {.address = address,
                               .snapshot_id = query.target,
                               .base_snapshot_id = query.base,
-                              .starting_offset = query.from};
+                              .starting_offset = query.from,
+                              .no_message = rpc::NoMessage::kAccepted};
   query.secrets.ForEach(
       [&](const std::string& key, const std::string& value) { request.secrets[key] = value; });
   request.timeout = std::chrono::ceil<std::chrono::milliseconds>(query.deadline -

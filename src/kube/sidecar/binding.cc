@@ -47,13 +47,19 @@ absl::StatusOr<BoundSnapshot> Bind(const VolumeSnapshot& snapshot,
   }
   const std::string handle = content.status->snapshot_handle.value_or("");
   if (handle.empty()) return NotReady(snapshot);
+  std::optional<uint64_t> restore_size;
+  // Drivers that do not know it say 0.
+  if (content.status->restore_size.value_or(0) > 0) {
+    restore_size = static_cast<uint64_t>(*content.status->restore_size);
+  }
   return BoundSnapshot{.name_space = snapshot.meta.name_space,
                        .name = snapshot.meta.name,
                        .content = content.meta.name,
                        .class_name = snapshot.class_name,
                        .handle = handle,
                        .volume_handle = content.source_volume_handle,
-                       .creation_time = content.status->creation_time};
+                       .creation_time = content.status->creation_time,
+                       .restore_size = restore_size};
 }
 
 absl::Status CheckPair(const BoundSnapshot& base, const BoundSnapshot& target) {

@@ -22,6 +22,7 @@ struct BoundSnapshot {
   // Unknown of a snapshot that existed before its objects.
   std::optional<std::string> volume_handle;
   std::optional<int64_t> creation_time;  // UNIX time in nanoseconds
+  std::optional<uint64_t> restore_size;  // of a volume made from it, in bytes; above 0
 };
 
 // The name of the content that the snapshot says it is bound to.

@@ -115,7 +115,8 @@ class Resolution : public std::enable_shared_from_this<Resolution> {
   void Finish(std::optional<std::string> base) {
     auto details = std::make_shared<SnapshotDetails>();
     rpc::ResolvedSnapshots resolved{.base_handle = std::move(base),
-                                    .target_handle = target_.handle};
+                                    .target_handle = target_.handle,
+                                    .capacity = target_.restore_size};
     details->target = std::move(target_);
     resolved.details = std::move(details);
     done_(std::move(resolved));

@@ -112,11 +112,15 @@ absl::StatusOr<rpc::ListRequest> ResolveSnapshotMetadata(std::shared_ptr<Client>
   if (!account.ok()) return account.status();
 
   std::string driver = request.driver;
+  std::optional<uint64_t> capacity = request.stream.capacity;
   if (driver.empty()) {
     const absl::StatusOr<VolumeSnapshotContent> content =
         ContentOf(*client, request.name_space, request.snapshot);
     if (!content.ok()) return content.status();
     driver = content->driver;
+    const int64_t size =
+        content->status.has_value() ? content->status->restore_size.value_or(0) : 0;
+    if (!capacity.has_value() && size > 0) capacity = static_cast<uint64_t>(size);
   }
   absl::StatusOr<SnapshotMetadataService> service =
       client->Get<SnapshotMetadataService>("", driver);
@@ -132,6 +136,7 @@ absl::StatusOr<rpc::ListRequest> ResolveSnapshotMetadata(std::shared_ptr<Client>
   rpc::ListRequest stream = request.stream;
   stream.api = rpc::Api::kKubernetes;
   stream.address = service->address;
+  stream.capacity = capacity;
   stream.name_space = request.name_space;
   stream.snapshot_id = request.snapshot;
   stream.base_snapshot_id = request.base_handle;

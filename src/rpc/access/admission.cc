@@ -101,7 +101,8 @@ AdmittedRequest Admitted(MetadataRequest& request) {
           .starting_offset = static_cast<uint64_t>(request.starting_offset),
           .max_results = static_cast<uint32_t>(
               std::min<int64_t>(request.max_results, std::numeric_limits<uint32_t>::max())),
-          .secrets = std::move(request.secrets)};
+          .secrets = std::move(request.secrets),
+          .capacity = std::nullopt};
 }
 
 class OpenAdmission final : public Admission {
@@ -222,7 +223,9 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
     request_.base_snapshot_id = std::move(snapshots_.base_handle);
     request_.target_snapshot_id = std::move(snapshots_.target_handle);
     request_.secrets = std::move(secrets);
-    done_(Admitted(request_));
+    AdmittedRequest admitted = Admitted(request_);
+    if (snapshots_.capacity.value_or(0) > 0) admitted.capacity = snapshots_.capacity;
+    done_(std::move(admitted));
   }
 
   const AccessControl access_;

@@ -21,6 +21,8 @@ struct AdmittedRequest {
   uint64_t starting_offset = 0;  // bytes
   uint32_t max_results = 0;
   Secrets secrets = {};
+  // The target's size in bytes, if the resolver knows it; above 0.
+  std::optional<uint64_t> capacity = {};
 };
 
 // Decides on requests that passed CheckRequest(). Thread safe.

@@ -111,7 +111,19 @@ class Caller {
   Deadline deadline_;
 };
 
-absl::Status NoMessage() { return absl::DataLossError("metadata stream: ended without a message"); }
+// The error for an answer without a message, unless `request` takes it for an empty one.
+// `capacity_known`: of the volume, from the request or from an earlier stream.
+absl::Status CheckNoMessage(const ListRequest& request, bool capacity_known) {
+  if (request.no_message == NoMessage::kRefused) {
+    return absl::DataLossError("metadata stream: ended without a message");
+  }
+  if (!capacity_known && request.no_message != NoMessage::kAccepted) {
+    return absl::DataLossError(
+        "metadata stream: ended without a message: the server reports nothing, and not how large "
+        "the volume is; state the volume's capacity");
+  }
+  return absl::OkStatus();
+}
 
 // The block size of the message's tuples, if they lie on its multiples: Seek() may round down to it
 // without missing anything.
@@ -140,8 +152,27 @@ absl::Status CheckVersion(const InboundStream& stream, const std::string& before
 struct Opened {
   std::unique_ptr<InboundStream> stream;
   StreamChecker checker;
+  // Of a stream that has ended without a message: what it would have said.
   MetadataMessage first;
+  bool ended = false;
+  bool capacity_known = true;
 };
+
+// Makes of a stream that has ended with OK without a message an empty answer.
+absl::Status TakeNoMessage(const ListRequest& request, Opened& opened) {
+  const uint64_t capacity = request.capacity.value_or(0);
+  opened.ended = true;
+  opened.capacity_known = capacity != 0;
+  absl::Status status = CheckNoMessage(request, opened.capacity_known);
+  if (!status.ok()) return status;
+  if (opened.capacity_known && request.starting_offset > capacity) {
+    return absl::OutOfRangeError(absl::StrCat("starting_offset ", request.starting_offset,
+                                              " is greater than the capacity ", capacity));
+  }
+  opened.first.type = BlockMetadataType::kVariableLength;
+  opened.first.capacity = opened.capacity_known ? capacity : request.starting_offset;
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Opened> OpenStream(const Caller& caller, const std::shared_ptr<Channel>& channel) {
   const uint64_t offset = caller.request().starting_offset;
@@ -150,8 +181,9 @@ absl::StatusOr<Opened> OpenStream(const Caller& caller, const std::shared_ptr<Ch
   Opened opened{*std::move(stream), caller.Checker(offset), {}};
   absl::StatusOr<bool> more = opened.stream->Next(opened.first);
   if (!more.ok()) return more.status();
-  if (!*more) return NoMessage();
-  if (absl::Status status = opened.checker.Check(opened.first); !status.ok()) return status;
+  absl::Status status =
+      *more ? opened.checker.Check(opened.first) : TakeNoMessage(caller.request(), opened);
+  if (!status.ok()) return status;
   absl::Status same = CheckVersion(*opened.stream, caller.request().source_version, offset);
   if (!same.ok()) return same;
   return opened;
@@ -159,22 +191,25 @@ absl::StatusOr<Opened> OpenStream(const Caller& caller, const std::shared_ptr<Ch
 
 class RemoteCursorImpl final : public RemoteCursor {
  public:
-  // `first` is the first message of `stream`; `checker` has passed it.
-  RemoteCursorImpl(Caller caller, std::unique_ptr<InboundStream> stream,
-                   const StreamChecker& checker, MetadataMessage first)
-      : RemoteCursor({.capacity = first.capacity, .granularity = GranularityOf(first)}),
+  RemoteCursorImpl(Caller caller, Opened opened)
+      : RemoteCursor(
+            {.capacity = opened.first.capacity, .granularity = GranularityOf(opened.first)}),
         caller_(std::move(caller)),
-        type_(first.type),
+        type_(opened.first.type),
+        capacity_known_(opened.capacity_known),
         floor_(caller_.request().starting_offset),
         retry_(caller_.request().retry_for),
-        stream_(std::move(stream)),
+        stream_(std::move(opened.stream)),
         stream_offset_(floor_),
         summary_(SummaryOf(*stream_)),
         source_version_(VersionOf(*stream_)),
-        checker_(checker) {
-    digest_.Add(first.tuples.offsets(), first.tuples.lengths());
-    Take(first.tuples);
+        checker_(opened.checker) {
+    digest_.Add(opened.first.tuples.offsets(), opened.first.tuples.lengths());
+    Take(opened.first.tuples);
   }
+
+  // Checks the end of a stream without a message. Call once, before the cursor is used.
+  absl::Status EndAtOnce() { return End(std::nullopt); }
 
   BlockMetadataType type() const noexcept override { return type_; }
   int resumes() const noexcept override { return resumes_; }
@@ -183,6 +218,7 @@ class RemoteCursorImpl final : public RemoteCursor {
   }
   const StreamSummary& summary() const noexcept override { return summary_; }
   const std::string& source_version() const noexcept override { return source_version_; }
+  bool capacity_known() const noexcept override { return capacity_known_; }
 
  private:
   absl::Status DoSeek(uint64_t offset) override;
@@ -192,7 +228,7 @@ class RemoteCursorImpl final : public RemoteCursor {
   bool MayResume(const absl::Status& reason) const;
   absl::Status Resume(absl::Status reason);
   absl::Status Reopen();
-  absl::Status End();
+  absl::Status End(const std::optional<StreamHeader>& header);
   absl::Status CutAtFloor(TupleList& tuples) const;
   void CutAtCapacity(ExtentBatch& batch) const;
   void Take(TupleList& tuples);
@@ -204,6 +240,7 @@ class RemoteCursorImpl final : public RemoteCursor {
 
   const Caller caller_;
   const BlockMetadataType type_;
+  const bool capacity_known_;
 
   // The offset at which the stream is reopened: where it was opened or sought to, then the end of
   // the last tuple.
@@ -258,11 +295,11 @@ void RemoteCursorImpl::TellProgress(bool always) {
        .tuples_per_second = seconds > 0 ? static_cast<double>(tuples) / seconds : 0});
 }
 
-// Checks the server's OK against what was received.
-absl::Status RemoteCursorImpl::End() {
+// Checks the server's OK against what was received. `header`: empty if it sent no message.
+absl::Status RemoteCursorImpl::End(const std::optional<StreamHeader>& header) {
   std::string what;
   switch (CheckProof([this](std::string_view key) { return stream_->Trailing(key); }, digest_,
-                     stream_offset_, StreamHeader{type_, capacity()}, what)) {
+                     stream_offset_, header, what)) {
     case ProofVerdict::kDiffers:
       return absl::DataLossError(
           absl::StrCat("metadata stream: does not match the server's proof: ", what));
@@ -314,7 +351,7 @@ absl::Status RemoteCursorImpl::CutAtFloor(TupleList& tuples) const {
 absl::Status RemoteCursorImpl::Receive() {
   absl::StatusOr<bool> more = stream_->Next(message_);
   if (!more.ok()) return Resume(more.status());
-  if (!*more) return End();
+  if (!*more) return End(StreamHeader{type_, capacity()});
   if (absl::Status status = checker_->Check(message_); !status.ok()) return status;
   digest_.Add(message_.tuples.offsets(), message_.tuples.lengths());
   Take(message_.tuples);
@@ -338,9 +375,9 @@ absl::Status RemoteCursorImpl::Reopen() {
   absl::StatusOr<bool> more = stream_->Next(message_);
   if (!more.ok()) return more.status();
   if (!*more) {
-    // Some servers send no message for a stream that starts at the very end.
-    if (floor_ != capacity()) return NoMessage();
-    return End();
+    absl::Status status = CheckNoMessage(caller_.request(), true);
+    if (status.ok()) status = CheckVersion(*stream_, source_version_, floor_);
+    return status.ok() ? End(StreamHeader{type_, capacity()}) : status;
   }
   if (absl::Status status = checker_->Check(message_); !status.ok()) return status;
   if (message_.type != type_ || message_.capacity != capacity()) {
@@ -451,8 +488,12 @@ absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest
     absl::StatusOr<Opened> opened =
         channel.ok() ? OpenStream(caller, *channel) : absl::StatusOr<Opened>(channel.status());
     if (opened.ok()) {
-      return std::make_unique<RemoteCursorImpl>(std::move(caller), std::move(opened->stream),
-                                                opened->checker, std::move(opened->first));
+      const bool ended = opened->ended;
+      auto cursor = std::make_unique<RemoteCursorImpl>(std::move(caller), *std::move(opened));
+      if (absl::Status status = ended ? cursor->EndAtOnce() : absl::OkStatus(); !status.ok()) {
+        return status;
+      }
+      return cursor;
     }
     if (!absl::IsUnavailable(opened.status())) return opened.status();
     const bool hope = !channel.ok() || (*channel)->WaitingMayHelp();

@@ -34,7 +34,7 @@ class InboundStream {
   // for a stream or at the deadline, not because nothing arrived.
   virtual bool timed_out() const noexcept { return false; }
 
-  // Metadata of the call: initial after the first message, trailing at the end.
+  // Metadata of the call: initial after the first message or at the end, trailing at the end.
   virtual std::optional<std::string_view> Initial(std::string_view key) const = 0;
   virtual std::optional<std::string_view> Trailing(std::string_view key) const = 0;
 };

@@ -164,7 +164,7 @@ absl::StatusOr<bool> StreamingInbound::Next(MetadataMessage& message) {
 }
 
 std::optional<std::string_view> StreamingInbound::Initial(std::string_view key) const {
-  if (!receiver_->received()) return std::nullopt;
+  if (!receiver_->received() && !receiver_->ended()) return std::nullopt;
   return receiver_->call->Initial(key);
 }
 

@@ -1,10 +1,18 @@
 #include "rpc/conformance/conformance_checker.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "rpc/client/connect.h"
 
 namespace cbt::rpc {
+namespace {
+
+constexpr char kStaysUp[] = "stays-up";
+constexpr char kStaysUpRule[] = "the server is still there after every rule";
+
+}  // namespace
 
 std::string Text(const absl::Status& status) {
   return status.ok() ? "OK"
@@ -93,7 +101,9 @@ absl::StatusOr<std::vector<RuleReport>> ConformanceChecker::Run() {
     CheckRepetition();
     if (!wire_checked) CheckWire();
     wire_checked = true;
+    if (ended_) break;
   }
+  if (!ended_) Report(kStaysUp, kStaysUpRule, Pass());
   return std::move(reports_);
 }
 
@@ -121,8 +131,35 @@ ProbeAnswer ConformanceChecker::AskFrom(int64_t offset, int64_t max_results) con
   return Ask(request);
 }
 
+absl::Status ConformanceChecker::CheckStillThere(bool failed) const {
+  constexpr std::chrono::milliseconds kMoment{50};
+  constexpr int kTries = 20;  // a queue of connections may be full for a while
+  if (failed) std::this_thread::sleep_for(kMoment);
+  absl::Status status;
+  for (int i = 0; i < kTries; ++i) {
+    if (i > 0) std::this_thread::sleep_for(kMoment);
+    status = WireClient::Connect(address_, options_.request.tls, {.timeout = options_.call_timeout})
+                 .status();
+    if (status.ok()) return status;
+  }
+  return status;
+}
+
 void ConformanceChecker::Rule(const char* id, const char* rule, absl::FunctionRef<Finding()> test) {
+  if (ended_) return;
   const Finding finding = test();
+  Report(id, rule, finding);
+  const absl::Status there = CheckStillThere(finding.result == RuleResult::kFail);
+  if (there.ok()) return;
+  ended_ = true;
+  Report(kStaysUp, kStaysUpRule,
+         Fail(StrCat("after the rule \"", id,
+                     "\" it can't be reached any more, so that the other "
+                     "rules were not checked: ",
+                     there.message())));
+}
+
+void ConformanceChecker::Report(const char* id, const char* rule, const Finding& finding) {
   reports_.push_back({.id = id,
                       .method = method_,
                       .rule = rule,

@@ -73,6 +73,10 @@ class ConformanceChecker {
 
   // OK if the server is reachable.
   absl::Status Connect() const;
+  // Why no new connection is accepted any more; OK if one is. A server that has failed a rule may
+  // be about to end.
+  absl::Status CheckStillThere(bool failed) const;
+  void Report(const char* id, const char* rule, const Finding& finding);
 
   const MethodContract& method() const { return delta_ ? contract_.delta : contract_.allocated; }
 
@@ -90,7 +94,7 @@ class ConformanceChecker {
   }
   ProbeAnswer AskFrom(int64_t offset, int64_t max_results = 0) const;
 
-  // Runs a test and reports its finding.
+  // Runs a test and reports its finding. Does nothing once a rule has ended the server.
   void Rule(const char* id, const char* rule, absl::FunctionRef<Finding()> test);
 
   // Most rules do not apply without a complete answer.
@@ -206,6 +210,7 @@ class ConformanceChecker {
   ProbeAnswer full_;   // the complete answer to the plain request
   ProbeAnswer pages_;  // the same in pages
   std::optional<uint64_t> allocated_capacity_;
+  bool ended_ = false;  // no more rules
 };
 
 }  // namespace cbt::rpc

@@ -75,6 +75,7 @@ class Relay::Impl {
         plugin_(std::move(plugin)),
         plan_{.upstream = kCsiContract,
               .check_tuples = options.check_tuples,
+              .require_message = options.require_message,
               .message_bytes = options.stream.message_bytes,
               .pool = SlicePool::Create(options.stream.message_bytes, kIdleMessageMemory),
               .calls = calls_,

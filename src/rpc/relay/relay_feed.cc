@@ -114,21 +114,10 @@ bool RelayFeed::HandOn() try {
 bool RelayFeed::OnMessage(absl::Cord message) try {
   StopAwaiting();
   if (!failure_.ok()) return false;
-  if (messages_ == 0 && call_->Initial(kSourceVersionKey) == kGivenTwice) {
-    failure_ = Broken(AbslView(kTwoVersions));
-    call_->Cancel();
-    return false;
-  }
-  if (messages_ == 0 && pending_.empty()) {
-    Metadata initial =
-        SummaryMetadata(ReadSummary([this](std::string_view key) { return call_->Initial(key); }));
-    initial.emplace_back(
-        kSourceVersionKey,
-        SourceVersionText(SourceVersion(request_.base_snapshot_id, request_.target_snapshot_id,
-                                        call_->Initial(kSourceVersionKey).value_or(""))));
-    sink_->Announce(std::move(initial));
-  }
-  if (absl::Status status = Translate(message); !status.ok()) {
+  absl::Status status;
+  if (messages_ == 0 && pending_.empty()) status = Announce();
+  if (status.ok()) status = Translate(message);
+  if (!status.ok()) {
     // Reported when the call ends.
     failure_ = std::move(status);
     pending_.clear();
@@ -141,6 +130,18 @@ bool RelayFeed::OnMessage(absl::Cord message) try {
 } catch (const std::bad_alloc&) {
   failure_ = OutOfMemory();
   throw;
+}
+
+absl::Status RelayFeed::Announce() {
+  if (call_->Initial(kSourceVersionKey) == kGivenTwice) return Broken(AbslView(kTwoVersions));
+  Metadata initial =
+      SummaryMetadata(ReadSummary([this](std::string_view key) { return call_->Initial(key); }));
+  initial.emplace_back(
+      kSourceVersionKey,
+      SourceVersionText(SourceVersion(request_.base_snapshot_id, request_.target_snapshot_id,
+                                      call_->Initial(kSourceVersionKey).value_or(""))));
+  sink_->Announce(std::move(initial));
+  return absl::OkStatus();
 }
 
 absl::Status RelayFeed::Translate(const absl::Cord& message) {
@@ -230,9 +231,10 @@ absl::Status RelayFeed::Verdict(const absl::Status& status) {
         absl::IsCancelled(status) ? absl::StatusCode::kUnavailable : status.code();
     return plan_.errors.ForClient({code, status.message()}, request_.secrets);
   }
-  // At every starting offset, even a stream without tuples has one message. Without its capacity,
-  // an empty answer looks like a missing one.
-  if (messages_ == 0) return Broken("the stream ended without a message");
+  // Only a plugin that has come to its end says OK, and one with nothing to report may say no more.
+  if (messages_ == 0 && plan_.require_message) {
+    return Broken("the stream ended without a message");
+  }
   // The relay's own proof must never cover what the plugin's proof contradicts.
   const MetadataLookup trailing = [this](std::string_view key) { return call_->Trailing(key); };
   if (plan_.check_tuples || passed_unseen_ == 0) {
@@ -257,6 +259,17 @@ absl::Status RelayFeed::Verdict(const absl::Status& status) {
   return absl::OkStatus();
 }
 
+std::optional<OutMessage> RelayFeed::MessageLeftOut() {
+  // A client that resumes knows type and capacity from before, perhaps others than these.
+  if (!request_.capacity.has_value() || request_.starting_offset > 0) return std::nullopt;
+  header_ = {.type = BlockMetadataType::kVariableLength, .capacity = *request_.capacity};
+  // The plugin does not vouch for it.
+  scope_ = ProofScope::kRelay;
+  MessageBuilder builder(plan_.pool, TypeOnWire(downstream_, header_->type), header_->capacity,
+                         request_.max_results, plan_.message_bytes);
+  return OutMessage{.bytes = builder.Take(), .tuples = 0, .reported = 0};
+}
+
 Metadata RelayFeed::TrailingMetadata() const {
   if (passed_unseen_ == 0) {
     return ProofMetadata(passed_on(), request_.starting_offset, header_, scope_);
@@ -273,13 +286,18 @@ void RelayFeed::OnEnd(const absl::Status& status) {
   on_stop_.reset();
   absl::Status verdict;
   Metadata trailing;
+  std::optional<OutMessage> last;
   try {
     verdict = Verdict(status);
+    if (verdict.ok() && messages_ == 0) {
+      verdict = Announce();
+      if (verdict.ok()) last = MessageLeftOut();
+    }
     if (verdict.ok()) trailing = TrailingMetadata();
   } catch (const std::bad_alloc&) {
     verdict = OutOfMemory();
   }
-  sink_->Complete(std::move(verdict), std::move(trailing), std::nullopt);
+  sink_->Complete(std::move(verdict), std::move(trailing), std::move(last));
 }
 
 }  // namespace cbt::rpc

@@ -34,7 +34,8 @@ namespace cbt::rpc {
 struct RelayPlan {
   const Contract& upstream;
   bool check_tuples = true;
-  size_t message_bytes = 0;  // of reencoded messages
+  bool require_message = false;  // OK without a message is an error of the plugin
+  size_t message_bytes = 0;      // of reencoded messages
   std::shared_ptr<SlicePool> pool;
   OpenCalls& calls;  // of the plugin
   PluginErrors errors = PluginErrors();
@@ -67,6 +68,8 @@ class RelayFeed final : public OutboundFeed,
   void StopAwaiting() { awaited_since_ = Clock::duration::zero(); }
 
   void Begin();
+  // What the plugin says of its data, once. Errors: INTERNAL if it contradicts itself.
+  absl::Status Announce();
   // Appends the translation of `message` to pending_.
   absl::Status Translate(const absl::Cord& message);
   void Reencode(const MetadataMessage& message, size_t from);
@@ -74,6 +77,8 @@ class RelayFeed final : public OutboundFeed,
   bool HandOn();
   const StreamDigest& passed_on() const { return passes_all_ ? received_ : passed_on_; }
   absl::Status Verdict(const absl::Status& status);
+  // The message that the plugin has left out of an empty answer; empty if it can't be made up for.
+  std::optional<OutMessage> MessageLeftOut();
   Metadata TrailingMetadata() const;
 
   const OpenCalls::Hold hold_;  // destroyed last

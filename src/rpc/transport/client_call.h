@@ -85,7 +85,8 @@ class Channel {
   virtual absl::Status Connect(std::chrono::system_clock::time_point deadline) = 0;
 
   // False if the last attempt to connect failed for a reason that time seldom mends: the host has
-  // no address, TLS was refused on either side, the peer speaks another protocol.
+  // no address, a socket's path no directory, what is there is no socket, TLS was refused on either
+  // side, the peer speaks another protocol.
   virtual bool WaitingMayHelp() noexcept { return true; }
 
  protected:

@@ -97,6 +97,8 @@ class JsonReader final : public JsonEvents {
 
   std::optional<uint64_t> capacity() const noexcept { return capacity_; }
   bool has_blocks() const noexcept { return type_ == "FIXED_LENGTH"; }
+  // The writer of the answer did not know the capacity.
+  bool unknown_capacity() const noexcept { return has_header_ && !capacity_.has_value(); }
 
  private:
   struct Object {
@@ -104,6 +106,7 @@ class JsonReader final : public JsonEvents {
     std::optional<std::string> type, digest, error;
     bool complete = false;
     bool metadata = false;
+    bool unknown_capacity = false;
   };
 
   absl::Status Open(int depth, std::string_view key, bool array) override {
@@ -128,7 +131,7 @@ class JsonReader final : public JsonEvents {
   absl::Status Value(int depth, std::string_view key, const JsonScalar& value) override {
     if (depth == 3) return TupleValue(key, value, tuple_);
     if (depth != 1) return absl::DataLossError("a tuple that is not an object");
-    if (key == "volume_capacity_bytes") return TakeNumber(key, value, object_.capacity);
+    if (key == "volume_capacity_bytes") return TakeCapacity(value);
     if (key == "tuples") return TakeNumber(key, value, object_.tuples);
     if (key == "bytes") return TakeNumber(key, value, object_.bytes);
     if (key == "starting_offset") return TakeNumber(key, value, object_.starting_offset);
@@ -151,7 +154,7 @@ class JsonReader final : public JsonEvents {
     if (depth != 0) return absl::OkStatus();
     if (object_.error.has_value()) return Failed(*object_.error);
     if (object_.complete) {
-      if (lines_ ? !capacity_.has_value() : !object_.metadata) return NoHeader();
+      if (lines_ ? !has_header_ : !object_.metadata) return NoHeader();
       return TakeMarker();
     }
     if (object_.tuples.has_value() || object_.bytes.has_value() || object_.digest.has_value()) {
@@ -159,7 +162,15 @@ class JsonReader final : public JsonEvents {
     }
     if (!lines_) return object_.metadata ? absl::OkStatus() : NoHeader();
     if (object_.type.has_value()) return TakeHeader();
-    return capacity_.has_value() ? AddTuple(object_) : NoHeader();
+    return has_header_ ? AddTuple(object_) : NoHeader();
+  }
+
+  absl::Status TakeCapacity(const JsonScalar& value) {
+    if (value.kind != JsonScalar::Kind::kNull || object_.capacity.has_value()) {
+      return TakeNumber("volume_capacity_bytes", value, object_.capacity);
+    }
+    object_.unknown_capacity = true;
+    return absl::OkStatus();
   }
 
   static absl::Status NoHeader() {
@@ -184,15 +195,17 @@ class JsonReader final : public JsonEvents {
 
   // Every object of json repeats the header; ndjson has it once.
   absl::Status TakeHeader() {
-    if (!object_.type.has_value() || !object_.capacity.has_value()) return NoHeader();
-    if (lines_ && capacity_.has_value()) return absl::DataLossError("a second header");
+    if (!object_.type.has_value() || object_.capacity.has_value() == object_.unknown_capacity) {
+      return NoHeader();
+    }
+    if (lines_ && has_header_) return absl::DataLossError("a second header");
     if (*object_.type != "FIXED_LENGTH" && *object_.type != "VARIABLE_LENGTH") {
       return absl::DataLossError("unknown block_metadata_type");
     }
-    if (capacity_.value_or(*object_.capacity) != *object_.capacity ||
-        type_.value_or(*object_.type) != *object_.type) {
+    if (has_header_ && (capacity_ != object_.capacity || type_ != object_.type)) {
       return absl::DataLossError("the objects differ in capacity or block_metadata_type");
     }
+    has_header_ = true;
     capacity_ = object_.capacity;
     type_ = object_.type;
     return absl::OkStatus();
@@ -202,6 +215,7 @@ class JsonReader final : public JsonEvents {
     if (!tuple.offset.has_value() || !tuple.size.has_value()) {
       return absl::DataLossError("a tuple without byte_offset or size_bytes");
     }
+    if (!capacity_.has_value()) return absl::DataLossError("a tuple of a volume without a size");
     return tuples_.Add(*tuple.offset, *tuple.size);
   }
 
@@ -223,6 +237,7 @@ class JsonReader final : public JsonEvents {
   const bool lines_;
   Object object_;
   Object tuple_;
+  bool has_header_ = false;
   std::optional<uint64_t> capacity_;
   std::optional<std::string> type_;
 };
@@ -236,6 +251,10 @@ absl::StatusOr<ChangeMap> ReadObjects(ByteStream& stream, const ImportOptions& o
   if (absl::Status status = ReadJson(stream, reader); !status.ok()) return status;
   ImportOptions known = options;
   if (reader.capacity().has_value()) known.capacity = reader.capacity();
+  if (reader.unknown_capacity()) {
+    const absl::StatusOr<uint64_t> capacity = NeededCapacity(stream.label(), options, "the answer");
+    if (!capacity.ok()) return capacity.status();
+  }
   if (options.capacity.has_value() && known.capacity != options.capacity) {
     return absl::InvalidArgumentError(absl::StrCat(
         stream.label(), ": the volume has ", *known.capacity, " bytes, not ", *options.capacity));

@@ -14,6 +14,7 @@ using kube::aggregated::DataToken;
 using kube::aggregated::DeltaPageRequest;
 using kube::aggregated::kMaxPageBlocks;
 using kube::aggregated::PageBlock;
+using kube::aggregated::PageHead;
 using kube::aggregated::PageReader;
 using testing::HasSubstr;
 
@@ -125,6 +126,21 @@ TEST(DeltaPage, A14ABrokenPageIsNoPage) {
   ExpectBroken({R"({"block_size_bytes":4096,"volume_size_bytes":4096})"}, "past the volume's end");
   ExpectBroken({kHead, R"({"complete":true,"blocks":0,"next_block":10,"more":false})", block},
                "after its last line");
+}
+
+// A driver that has nothing to report may not say how large the volume is.
+TEST(DeltaPage, FAWithoutAVolumeSizeThereAreNoBlocks) {
+  const std::string head = PageHead{.block_size = 4096}.ToJson();
+  EXPECT_EQ(head, R"({"block_size_bytes":4096})");
+  const std::string end = R"({"complete":true,"blocks":0,"next_block":10,"more":false})";
+  PageReader reader(Request());
+  EXPECT_OK(reader.Take(head));
+  EXPECT_OK(reader.Take(end));
+  EXPECT_OK(reader.Finish());
+  EXPECT_FALSE(reader.head().volume_size.has_value());
+  ExpectBroken({head, R"({"block":10})"}, "without a size");
+  ExpectBroken({head}, "without its last line");
+  ExpectBroken({"{}", end}, "lacks the sizes");
 }
 
 TEST(DeltaPage, AnErrorStays) {

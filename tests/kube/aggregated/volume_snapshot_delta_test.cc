@@ -119,6 +119,18 @@ TEST(VolumeSnapshotDelta, A4TheAnswerIsTheObjectWithItsStatus) {
   EXPECT_FALSE(again->object.Has({"status"}));
 }
 
+// An answer that is sent back has the size of an earlier page.
+TEST(VolumeSnapshotDelta, FASaysNoSizeThatTheDriverDoesNotSay) {
+  const VolumeSnapshotDelta delta = Parsed();
+  const std::string json = DeltaAnswer(delta, 256, 4096).Finish({.volume_size = 65'536}, {}, "v");
+  const VolumeSnapshotDelta again = *VolumeSnapshotDelta::Parse(json, "prod");
+  DeltaAnswer answer(again, 256, 4096);
+  const auto object = Object::Parse(answer.Finish({.volume_size = {}}, {}, "v"));
+  ASSERT_TRUE(object.ok());
+  EXPECT_EQ(object->annotation("cbt.storage.k8s.io/volume-size-bytes"), std::nullopt);
+  EXPECT_EQ(object->annotation("cbt.storage.k8s.io/source-version"), "v");
+}
+
 TEST(VolumeSnapshotDelta, A5States) {
   const VolumeSnapshotDelta delta = Parsed();
   DeltaAnswer answer(delta, 1, 512);

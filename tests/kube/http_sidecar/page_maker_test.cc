@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <sstream>
@@ -31,7 +32,7 @@ using kube::http_sidecar::WritePage;
 // The extents from some place on, as a plugin has them.
 class Listed final : public ChangedBlocks {
  public:
-  Listed(uint64_t capacity, std::vector<ChangedExtent> extents, uint64_t from = 0)
+  Listed(std::optional<uint64_t> capacity, std::vector<ChangedExtent> extents, uint64_t from = 0)
       : extents_(std::move(extents)) {
     capacity_ = capacity;
     std::erase_if(extents_, [&](const ChangedExtent& one) { return one.extent.end() <= from; });
@@ -105,6 +106,20 @@ TEST(PageMaker, APluginThatFailsMakesNoPage) {
     Listed extents(1 << 20, {{.extent = {0, 4096}}});
     extents.FailAtTheEnd(absl::DataLossError("x"));
     EXPECT_EQ(WritePage(request, extents).status().code(), absl::StatusCode::kDataLoss);
+  }
+}
+
+// A plugin whose stream has no message.
+TEST(PageMaker, FAAnEmptyAnswerOfUnknownCapacityIsAnEmptyPage) {
+  for (const uint64_t start : {uint64_t{0}, uint64_t{7}}) {
+    const DeltaPageRequest request = {.block_size = 4096, .starting_block = start, .max_blocks = 1};
+    Listed extents(std::nullopt, {});
+    const std::string text = ValueOf(WritePage(request, extents));
+    EXPECT_EQ(text.find("volume_size"), std::string::npos);
+    const Page page = ReadBack(request, text);
+    EXPECT_TRUE(page.blocks.empty());
+    EXPECT_FALSE(page.end.more);
+    EXPECT_EQ(page.end.next_block, start);
   }
 }
 

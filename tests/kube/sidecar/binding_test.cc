@@ -56,6 +56,17 @@ TEST(Binding, BothMustAgree) {
   EXPECT_EQ(bound->volume_handle, "volume");
   EXPECT_EQ(bound->content, "content");
   EXPECT_EQ(bound->creation_time, 5);
+  EXPECT_EQ(bound->restore_size, std::nullopt);
+}
+
+TEST(Binding, FAASizeOfNothingIsUnknown) {
+  Pair pair = Bound();
+  for (const int64_t size : {int64_t{0}, int64_t{-1}, int64_t{4096}}) {
+    pair.content.status->restore_size = size;
+    const auto bound = Bind(pair.snapshot, pair.content, "driver");
+    ASSERT_OK(bound);
+    EXPECT_EQ(bound->restore_size, size > 0 ? std::optional<uint64_t>(size) : std::nullopt);
+  }
 }
 
 TEST(Binding, WhatIsMissingIsNotReady) {

@@ -282,6 +282,57 @@ TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
+def protobuf_fields(data):
+    """{number: [values]} of a message: integers, and the bytes of all else."""
+    fields, at = {}, 0
+
+    def varint():
+        nonlocal at
+        value, shift = 0, 0
+        while True:
+            value |= (data[at] & 127) << shift
+            shift += 7
+            at += 1
+            if data[at - 1] < 128:
+                return value
+
+    while at < len(data):
+        key = varint()
+        value = varint()
+        if key & 7 == 2:
+            value, at = data[at:at + value], at + value
+        fields.setdefault(key >> 3, []).append(value)
+    return fields
+
+
+def review_of(data):
+    """A TokenReview or SubjectAccessReview as the API server's JSON, from JSON or from the protobuf that clients
+    in Go send (k8s.io/api/*/generated.proto)."""
+    if not data.startswith(b"k8s\0"):
+        return json.loads(data)
+    unknown = protobuf_fields(data[4:])
+    types = protobuf_fields(unknown[1][0])
+    spec = protobuf_fields(protobuf_fields(unknown[2][0])[2][0])
+
+    def text(fields, number):
+        return fields.get(number, [b""])[0].decode()
+
+    body = {"apiVersion": text(types, 1), "kind": text(types, 2), "metadata": {"creationTimestamp": None}}
+    if body["kind"] == "TokenReview":
+        body["spec"] = {"token": text(spec, 1), "audiences": [one.decode() for one in spec.get(2, [])]}
+        return body
+    attributes = protobuf_fields(spec[1][0])
+    named = {name: text(attributes, number) for number, name in
+             enumerate(("namespace", "verb", "group", "version", "resource", "subresource", "name"), 1)}
+    extra = {}
+    for entry in map(protobuf_fields, spec.get(5, [])):
+        extra[text(entry, 1)] = [one.decode() for one in protobuf_fields(entry[2][0]).get(1, [])]
+    body["spec"] = {"resourceAttributes": {name: value for name, value in named.items() if value},
+                    "user": text(spec, 3), "groups": [one.decode() for one in spec.get(4, [])],
+                    "uid": text(spec, 6), "extra": extra}
+    return body
+
+
 class FakeApi:
     """The API server. `say` may answer any request itself: it gets method, path and body, and returns None or
     (code, body), where body is JSON, or bytes to send as they are, or a function that gets the handler."""
@@ -306,7 +357,7 @@ class FakeApi:
 
             def do_POST(self):
                 data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                self.answer(json.loads(data))
+                self.answer(review_of(data))
 
             do_PATCH = do_POST
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -135,6 +136,20 @@ TEST_F(SnapshotMetadataTest, FindsEverything) {
   ASSERT_EQ(bodies_.size(), 1U);
   EXPECT_THAT(bodies_[0], HasSubstr(R"("audiences":["the-audience"])"));
   EXPECT_THAT(bodies_[0], HasSubstr(R"("expirationSeconds":600)"));
+}
+
+// For an answer without a message, which names no capacity.
+TEST_F(SnapshotMetadataTest, FATheSizeOfTheSnapshotIsTheCapacityIfItIsKnown) {
+  const auto capacity = [this] { return ValueOf(Resolve()).capacity; };
+  EXPECT_EQ(capacity(), std::nullopt);
+  for (const int64_t size : {0, 8192}) {
+    Change(ContentPath("tuesday"), [size](kube::Object& object) {
+      object.SetInt({"status", "restoreSize"}, size);
+    });
+    EXPECT_EQ(capacity(), size > 0 ? std::optional<uint64_t>(size) : std::nullopt);
+  }
+  request_.stream.capacity = 4096;
+  EXPECT_EQ(capacity(), 4096U);
 }
 
 TEST_F(SnapshotMetadataTest, AGivenAccountAndDriverAreNotAskedFor) {

@@ -149,19 +149,6 @@ TEST(RelayEnds, APluginThatCancelsIsOneThatMayComeBack) {
   }
 }
 
-// From any offset: a plugin with no more tuples still sends the volume's size.
-TEST(RelayEnds, AStreamWithoutAnyMessageIsNoAnswer) {
-  const FakeServer plugin(Script{});
-  const Relayed relay(plugin.address());
-  rpc::ListRequest request = relay.Request();
-  for (const uint64_t offset : {0U, 10U}) {
-    request.starting_offset = offset;
-    const absl::Status status = ListAll(request).status();
-    EXPECT_EQ(status.code(), StatusCode::kInternal);
-    EXPECT_THAT(status.ToString(), HasSubstr("the stream ended without a message"));
-  }
-}
-
 TEST(RelayOptions, ThatMakeNoSenseAreRefusedByName) {
   const TempDir dir;
   rpc::RelayOptions good;

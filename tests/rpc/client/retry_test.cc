@@ -175,6 +175,21 @@ TEST(Retry, AHostWithoutAnAddressIsNotWaitedForLong) {
   EXPECT_GE(attempts, 2);
 }
 
+TEST(Retry, FFASocketThatCanNotComeIsNotWaitedForLong) {
+  const TempDir dir;
+  rpc::ListRequest request = RequestTo("unix://" + (dir / "mistyped/s"));
+  request.retry_for = std::chrono::minutes(5);
+  int attempts = 0;
+  request.on_resume = [&](uint64_t, const absl::Status& reason) {
+    ++attempts;
+    EXPECT_THAT(std::string(reason.message()), HasSubstr("its directory does not exist"));
+  };
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(ListAll(request).status().code(), StatusCode::kUnavailable);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(40));
+  EXPECT_GE(attempts, 2);
+}
+
 TEST(Retry, ProgressResetsTheWindow) {
   // One tuple per call: the retry delays, at least 50 ms each, add up to more than the window.
   constexpr uint64_t kTuples = 20;

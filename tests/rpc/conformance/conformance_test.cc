@@ -94,6 +94,24 @@ TEST(Conformance, AMissingMethodFailsOnlyThoseWhoAskedForNothingElse) {
   EXPECT_THAT(Failed(Check(options)), testing::Contains("answers"));
 }
 
+// The same number of rules as are left would only say that there is no server.
+TEST(Conformance, FFARuleThatEndsTheServerIsNamedAndIsTheLast) {
+  for (const char* const culprit : {"huge-id", "plugin-name", "wire-ping"}) {
+    auto server = std::make_unique<PlantedServer>(rpc::Api::kCsi, "");
+    rpc::ConformanceOptions options = OptionsFor(rpc::Api::kCsi, server->address());
+    options.on_report = [&](const rpc::RuleReport& report) {
+      if (report.id == culprit) server.reset();
+    };
+    const auto reports = Check(options);
+    ASSERT_GE(reports.size(), 2U);
+    EXPECT_EQ(reports[reports.size() - 2].id, culprit);
+    EXPECT_EQ(reports.back().id, "stays-up");
+    EXPECT_EQ(reports.back().result, rpc::RuleResult::kFail);
+    EXPECT_THAT(reports.back().evidence, testing::HasSubstr(std::string("\"") + culprit + "\""));
+    EXPECT_THAT(Failed(reports), testing::ElementsAre("stays-up"));
+  }
+}
+
 struct Planted {
   rpc::Api api;
   const char* fault;
@@ -383,6 +401,8 @@ TEST(Conformance, EveryRuleHasAPlantedFault) {
   for (const Planted& fault : kPlanted) planted.insert(fault.rule);
   // A server cannot break this one.
   planted.insert("no-idle-messages");
+  // It has to end for that, see FFARuleThatEndsTheServerIsNamedAndIsTheLast.
+  planted.insert("stays-up");
   for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kPaged}) {
     const PlantedServer server(api, "");
     for (const rpc::RuleReport& report : Check(api, server.address())) {

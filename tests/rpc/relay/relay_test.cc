@@ -137,7 +137,6 @@ TEST(Relay, E15NothingThatBreaksTheRulesIsPassedOnAsGood) {
       {"byte", {.messages = {good, good.substr(0, good.size() - 1)}}},
       {"byte", {.messages = {good, "\xff\xff\xff\xff garbage"}}},
       {"", {.messages = {Message(csi::v1::UNKNOWN, 1000, {{0, 10}})}}},
-      {"without a message", {.messages = {}}},
   };
   for (const auto& [text, script] : cases) {
     const FakeServer plugin(script);
@@ -146,23 +145,6 @@ TEST(Relay, E15NothingThatBreaksTheRulesIsPassedOnAsGood) {
       const Listed listed = ListWhatComes(sidecar.Request(api));
       EXPECT_EQ(listed.status.code(), StatusCode::kInternal) << text << ": " << listed.status;
       EXPECT_THAT(listed.status.ToString(), HasSubstr(text));
-    }
-  }
-}
-
-TEST(Relay, AnEndWithoutAnyMessageIsNoEndWhereverItBegan) {
-  const FakeServer plugin(Script{.messages = {}});
-  for (const bool check : {true, false}) {
-    const Sidecar sidecar(plugin.address(), check);
-    const auto channel = Connect(sidecar.relay->address());
-    for (const int64_t offset : {0, 1, 500, 1000}) {
-      csi::v1::GetMetadataAllocatedRequest request;
-      request.set_snapshot_id("ns/b");
-      request.set_starting_offset(offset);
-      RawCall call(channel, kAllocatedPath, request.SerializeAsString());
-      const Answer answer = ReadAll(call);
-      EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::INTERNAL) << offset;
-      EXPECT_THAT(answer.status.error_message(), HasSubstr("without a message"));
     }
   }
 }

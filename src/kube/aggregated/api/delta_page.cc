@@ -72,8 +72,10 @@ std::string DeltaPageRequest::ToJson() const {
 }
 
 std::string PageHead::ToJson() const {
-  std::string json =
-      absl::StrCat(R"({"block_size_bytes":)", block_size, R"(,"volume_size_bytes":)", volume_size);
+  std::string json = absl::StrCat(R"({"block_size_bytes":)", block_size);
+  if (volume_size.has_value()) {
+    absl::StrAppend(&json, R"(,"volume_size_bytes":)", *volume_size);
+  }
   if (!source_version.empty()) {
     absl::StrAppend(&json, R"(,"source_version":)", JsonString(source_version));
   }
@@ -105,13 +107,16 @@ absl::Status PageReader::TakeHead(std::string_view line) {
   if (!object.ok()) return Broken("its first line is not JSON");
   FieldReader reader(*object);
   reader.Read(Unsigned(*object, {"block_size_bytes"}), head_.block_size);
-  reader.Read(Unsigned(*object, {"volume_size_bytes"}), head_.volume_size);
+  if (object->Has({"volume_size_bytes"})) {
+    reader.Read(Unsigned(*object, {"volume_size_bytes"}), head_.volume_size.emplace());
+  }
   reader.Text({"source_version"}, head_.source_version);
-  if (!reader.ok() || !object->Has({"volume_size_bytes"})) {
+  if (!reader.ok() || !object->Has({"block_size_bytes"})) {
     return Broken("its first line lacks the sizes");
   }
   if (head_.block_size != block_size_) return Broken("its blocks have another size");
-  if (starting_block_ > BlockCount(head_.volume_size, block_size_)) {
+  if (head_.volume_size.has_value() &&
+      starting_block_ > BlockCount(*head_.volume_size, block_size_)) {
     return Broken("it starts past the volume's end");
   }
   has_head_ = true;
@@ -135,7 +140,8 @@ absl::Status PageReader::TakeLine(std::string_view line, bool& is_block) {
     }
     if (!reader.ok()) return Broken("a block can't be read");
     if (block_.index < next_) return Broken("its blocks do not ascend");
-    if (block_.index >= BlockCount(head_.volume_size, block_size_)) {
+    if (!head_.volume_size.has_value()) return Broken("it has blocks of a volume without a size");
+    if (block_.index >= BlockCount(*head_.volume_size, block_size_)) {
       return Broken("a block lies past the volume's end");
     }
     if (++count_ > max_blocks_) return Broken("it has more blocks than were asked for");

@@ -46,8 +46,9 @@ struct DataToken {
 
 // The first line.
 struct PageHead {
-  uint64_t block_size = 0;   // as it was asked for
-  uint64_t volume_size = 0;  // bytes
+  uint64_t block_size = 0;  // as it was asked for
+  // Bytes. Unset if the driver does not say how large the volume is, as it may if no block is left.
+  std::optional<uint64_t> volume_size = {};
   // Differs whenever the answer may differ; empty if the driver does not say.
   std::string source_version = {};
   std::string ToJson() const;

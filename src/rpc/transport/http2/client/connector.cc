@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/errno_text.h"
 #include "rpc/contract/status.h"
 
@@ -36,6 +38,19 @@ addrinfo Hints(int flags) noexcept {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags;
   return hints;
+}
+
+// Why nothing will listen at a socket's path that could not be connected to, however long one
+// waits; empty if a server may still come.
+absl::string_view NeverASocket(const std::string& path, int error) {
+  struct stat info = {};
+  if (error == ECONNREFUSED && stat(path.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode)) {
+    return "the file is not a socket";
+  }
+  if (error != ENOENT) return "";
+  const size_t slash = path.rfind('/');
+  const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  return stat(directory.c_str(), &info) == 0 ? "" : "its directory does not exist";
 }
 
 }  // namespace
@@ -236,6 +251,11 @@ void Connector::Fail(absl::Status status) noexcept {
 }
 
 void Connector::FailWith(int error) noexcept try {
+  if (address_.is_unix) {
+    // As of a host without an address.
+    const absl::string_view why = NeverASocket(address_.path, error);
+    if (!why.empty()) return Fail(absl::NotFoundError(why));
+  }
   Fail(absl::UnavailableError(ErrnoText(error)));
 } catch (const std::bad_alloc&) {
   Fail(OutOfMemory());

@@ -121,6 +121,28 @@ TEST_F(DrivenChannel, WithoutAWaiterCallsStartAreDeliveredAndEnd) {
   EXPECT_EQ(collector.Await().code(), StatusCode::kCancelled);
 }
 
+// The reference driver of CSI ends with OK what its deadline has cut. Its OK is read together with
+// the passing of the deadline if the loop comes late.
+TEST_F(DrivenChannel, FAAnOkThatComesAfterTheDeadlineIsNoEnd) {
+  const RawServer server(dir / "s", [](RawConnection& connection) {
+    if (!connection.AwaitRequest()) return;
+    connection.Send(kHeaders + DataFrame(MessageBytes("a")));
+    std::this_thread::sleep_for(milliseconds(60));
+    connection.Send(HeadersFrame({{"grpc-status", "0"}}, true));
+    connection.AwaitClose();
+  });
+  const auto channel = MakeOne();
+  Collector collector;
+  const auto call = channel->NewCall(std::chrono::system_clock::now() + milliseconds(50));
+  call->Start("/a.B/C", "", collector);
+  // No thread waits for a while.
+  std::this_thread::sleep_for(milliseconds(20));
+  channel->HandleEvents([&] { return !collector.messages().empty(); },
+                        steady_clock::now() + milliseconds(20));
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_EQ(collector.Await().code(), StatusCode::kDeadlineExceeded);
+}
+
 TEST_F(DrivenChannel, WithoutAWaiterDeadlinesHold) {
   const RawServer server(dir / "s", [](RawConnection& connection) { connection.AwaitClose(); });
   const auto channel = MakeOne();
