@@ -26,9 +26,9 @@
 // Snapshots. Where the file system clones files (XFS, btrfs), writes are held while the file is
 // cloned. Elsewhere they are held for a moment, and the snapshot is copied in the background:
 // before the first write to a region that has not been copied, the region is copied. A snapshot
-// that is being copied is not ready. If the process ends meanwhile, the next Open() continues the
-// copy; if the machine has restarted since, or the copy fails, the snapshot is dropped as if it had
-// been deleted, and can be taken anew.
+// that is being copied is not ready. If the process ends meanwhile, for whatever reason, the next
+// Open() continues the copy. If the copy fails, the snapshot is dropped as if it had been deleted,
+// and can be taken anew.
 #ifndef CBT_VOLUME_TRACKED_VOLUME_H_
 #define CBT_VOLUME_TRACKED_VOLUME_H_
 

@@ -111,6 +111,9 @@ absl::Status TrackedVolume::Core::OpenParts() {
 
 // Copies that can't be continued are dropped with everything else that is in their folder.
 absl::Status TrackedVolume::Core::ResumeCopies() {
+  // A killed process may have removed a copy without waiting for the disk. It must not come back
+  // when a later one has its name.
+  if (absl::Status status = copying_files_->Sync(); !status.ok()) return status;
   absl::StatusOr<std::vector<std::string>> names = copying_files_->List();
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
@@ -210,9 +213,6 @@ absl::Status TrackedVolume::Core::Close() {
   const std::lock_guard<std::mutex> admin(admin_);
   gate_.Shut();
   absl::Status status = Sync();
-  for (const std::shared_ptr<SnapshotCopy>& copy : copies_) {
-    if (absl::Status suspended = copy->Suspend(); status.ok()) status = suspended;
-  }
   if (absl::Status closed = tracker_->Close(); status.ok()) status = closed;
   open_.store(false);
   const std::unique_lock<std::shared_mutex> lock(chain_mutex_);

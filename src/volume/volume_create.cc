@@ -84,7 +84,8 @@ absl::Status MakeData(const Folder& folder, uint64_t capacity, const std::string
     }
     int error = CloneFile(from.number(), data.number());
     if (CannotClone(error)) {
-      error = CopyRange(from.number(), data.number(), {0, static_cast<uint64_t>(size)});
+      error = CopyRange(from.number(), data.number(), {0, static_cast<uint64_t>(size)},
+                        CopyTarget::kZeros);
     }
     if (error != 0) return FileError(folder.Shown(kDataName), error);
   }

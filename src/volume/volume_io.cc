@@ -26,17 +26,13 @@ int WriteZeros(int file, Extent extent) noexcept {
   return 0;
 }
 
-int Allocate(int file, int mode, Extent extent) noexcept {
+int ZeroRange(int file, Extent extent) noexcept {
   return Retry([&] {
-           return ::fallocate(file, mode, static_cast<off_t>(extent.offset),
-                              static_cast<off_t>(extent.length));
+           return ::fallocate(file, FALLOC_FL_KEEP_SIZE | FALLOC_FL_ZERO_RANGE,
+                              static_cast<off_t>(extent.offset), static_cast<off_t>(extent.length));
          }) == 0
              ? 0
              : errno;
-}
-
-bool CannotAllocate(int error) noexcept {
-  return error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
 }
 
 }  // namespace
@@ -126,9 +122,8 @@ absl::Status TrackedVolume::Core::Write(uint64_t offset, std::span<const uint8_t
 
 absl::Status TrackedVolume::Core::Zero(Extent extent, bool may_trim, Durability durability) {
   absl::Status status = Changing(extent, [&] {
-    const int error = Allocate(
-        data_.number(),
-        FALLOC_FL_KEEP_SIZE | (may_trim ? FALLOC_FL_PUNCH_HOLE : FALLOC_FL_ZERO_RANGE), extent);
+    const int error =
+        may_trim ? PunchHole(data_.number(), extent) : ZeroRange(data_.number(), extent);
     return CannotAllocate(error) ? WriteZeros(data_.number(), extent) : error;
   });
   if (status.ok() && durability == Durability::kFlushed) status = Sync();
@@ -137,7 +132,7 @@ absl::Status TrackedVolume::Core::Zero(Extent extent, bool may_trim, Durability 
 
 absl::Status TrackedVolume::Core::Trim(Extent extent, Durability durability) {
   absl::Status status = Changing(extent, [&] {
-    const int error = Allocate(data_.number(), FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, extent);
+    const int error = PunchHole(data_.number(), extent);
     return CannotAllocate(error) ? 0 : error;
   });
   if (status.ok() && durability == Durability::kFlushed) status = Sync();

@@ -172,22 +172,21 @@ absl::StatusOr<SnapshotInfo> TrackedVolume::Core::TakeSnapshot(const std::string
   if (absl::Status status = FinishEpoch(); !status.ok()) return status;
   if (const SnapshotRecord* const record = FindRecord(id); record != nullptr) return record->info;
 
-  // What is dirty is written now: cloning writes it too, while writes are held.
+  // What is dirty is written now, so that little is left for later.
   if (absl::Status status = Sync(); !status.ok()) return status;
   const std::string name = NameFor(*chain_, id);
   if (absl::Status status = tracker_->OpenEpoch(name); !status.ok()) {
     FinishEpoch().IgnoreError();  // repeated by the next call
     return status;
   }
-  absl::Status taken;
+  // Once more what was written meanwhile. Cloning would write it while writes are held. And a copy
+  // that continues after a loss of power takes from `data` what is in this snapshot: no write that
+  // counts before it only may be lost.
+  absl::Status taken = Sync();
   absl::StatusOr<bool> cloned = false;
-  if (!options_.always_copy && !cannot_clone_) {
-    // Once more what was written meanwhile.
-    taken = Sync();
-    if (taken.ok()) {
-      cloned = Clone(name);
-      taken = cloned.status();
-    }
+  if (taken.ok() && !options_.always_copy && !cannot_clone_) {
+    cloned = Clone(name);
+    taken = cloned.status();
     if (taken.ok()) cannot_clone_ = !*cloned;
   }
   if (taken.ok() && !*cloned) taken = StartCopy(name);
@@ -270,6 +269,9 @@ absl::Status TrackedVolume::Core::Publish(const std::shared_ptr<SnapshotCopy>& c
     return FileError(copying_files_->Shown(name), errno);
   }
   if (absl::Status status = snapshot_files_->Sync(); !status.ok()) return status;
+  // Not before: a copy that is found without its list is dropped. And for good: a later copy may
+  // have this name. If it can't be removed, the next Open() or copy removes it.
+  copying_files_->Remove(CopiedName(name).c_str());
   return copying_files_->Sync();
 }
 
@@ -299,8 +301,6 @@ void TrackedVolume::Core::FinishCopy(const std::shared_ptr<SnapshotCopy>& copy) 
   std::erase(copies, copy);
   SetCopies(std::move(copies));
   ContinueCopies();
-  // The list of regions; the next Open() removes what can't be removed now.
-  static_cast<void>(RemoveCopyFiles(*copying_files_, copy->name()));
 }
 
 // Requires: admin_ or chain_mutex_.
