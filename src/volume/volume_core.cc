@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "volume/data_stamp.h"
 
 namespace cbt::volume {
 namespace {
@@ -80,6 +81,7 @@ absl::Status TrackedVolume::Core::OpenParts() {
   absl::StatusOr<OwnedDescriptor> data = folder->OpenFile(kDataName, O_RDWR | O_NOFOLLOW);
   if (!data.ok()) return lost(data.status());
   data_ = *std::move(data);
+  if (absl::Status status = CompareWithClosed(); !status.ok()) return status;
   struct stat stat;
   if (::fstat(data_.number(), &stat) != 0) return FileError(folder->Shown(kDataName), errno);
   if (!S_ISREG(stat.st_mode) || static_cast<uint64_t>(stat.st_size) < manifest_.capacity) {
@@ -106,6 +108,28 @@ absl::Status TrackedVolume::Core::OpenParts() {
       ChangeTracker::Recover(OptionsOfTracker(manifest_, {}));
   if (!tracker.ok()) return lost(tracker.status());
   tracker_ = *std::move(tracker);
+  if (!replaced_.ok()) {
+    absl::Status status = tracker_->Mark({0, manifest_.capacity});
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// The tracker knows of this program's writes alone.
+absl::Status TrackedVolume::Core::CompareWithClosed() {
+  const absl::StatusOr<DataStamp> closed = ReadClosed(*folder_);
+  // It was not closed: nothing is known about the data. The tracker still has every write.
+  if (absl::IsNotFound(closed.status())) return absl::OkStatus();
+  const bool unreadable =
+      absl::IsDataLoss(closed.status()) || absl::IsUnimplemented(closed.status());
+  if (!closed.ok() && !unreadable) return closed.status();
+  const absl::StatusOr<DataStamp> now = ReadStamp(*folder_, data_.number());
+  if (!now.ok()) return now.status();
+  if (closed.ok() && *closed == *now) return absl::OkStatus();
+  replaced_ = absl::AbortedError(absl::StrCat(
+      folder_->Shown(kDataName),
+      ": was changed while the volume was closed, so everything counts as changed since the newest "
+      "snapshot"));
   return absl::OkStatus();
 }
 
@@ -118,8 +142,10 @@ absl::Status TrackedVolume::Core::ResumeCopies() {
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (name.ends_with(kCopiedSuffix)) continue;
+    // What has not been copied yet is nowhere else.
     absl::StatusOr<std::shared_ptr<SnapshotCopy>> copy =
-        SnapshotCopy::Resume(*copying_files_, name, data_.number());
+        replaced_.ok() ? SnapshotCopy::Resume(*copying_files_, name, data_.number())
+                       : absl::StatusOr<std::shared_ptr<SnapshotCopy>>(replaced_);
     if (copy.ok()) {
       copies_.push_back(*std::move(copy));
     } else if (absl::IsAborted(copy.status()) || absl::IsNotFound(copy.status())) {
@@ -161,6 +187,9 @@ void TrackedVolume::Core::RemoveSuperseded() {
 absl::Status TrackedVolume::Core::Open() {
   if (absl::Status status = OpenParts(); !status.ok()) return status;
   if (absl::Status status = ResumeCopies(); !status.ok()) return status;
+  // What a change of the data demanded is on disk.
+  if (!folder_->Remove(kClosedName)) return FileError(folder_->Shown(kClosedName), errno);
+  if (absl::Status status = folder_->Sync(); !status.ok()) return status;
   if (absl::Status status = FinishEpoch(); !status.ok()) return status;
   absl::StatusOr<std::vector<SnapshotRecord>> complete = ReadSnapshots(*chain_, *snapshot_files_);
   if (!complete.ok()) return complete.status();
@@ -195,6 +224,7 @@ absl::Status TrackedVolume::Core::Open() {
   to_copy_ = copies_;
   RemoveSuperseded();
   if (absl::Status status = RemoveHidden(); !status.ok()) NoteError(status);
+  if (!replaced_.ok()) NoteError(replaced_);
   open_.store(true);
   worker_ = std::thread([this] { Work(); });
   return absl::OkStatus();
@@ -214,6 +244,7 @@ absl::Status TrackedVolume::Core::Close() {
   gate_.Shut();
   absl::Status status = Sync();
   if (absl::Status closed = tracker_->Close(); status.ok()) status = closed;
+  if (status.ok()) status = WriteClosed(*folder_, data_.number());
   open_.store(false);
   const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
   tracker_.reset();

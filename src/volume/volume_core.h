@@ -79,6 +79,7 @@ class TrackedVolume::Core {
   absl::Status CheckNotLost() const;
 
   absl::Status OpenParts();
+  absl::Status CompareWithClosed();
   absl::Status RemoveOldTrackers() const;
   absl::Status SwitchTracker(const VolumeManifest& next, std::unique_ptr<ChangeTracker> tracker);
   absl::Status ResumeCopies();
@@ -130,6 +131,9 @@ class TrackedVolume::Core {
   std::mutex close_;
   mutable std::mutex admin_;
   bool cannot_clone_ = false;  // under admin_
+  // Not OK if `data` is not as it was when the volume was closed. Under admin_, until the next
+  // snapshot.
+  absl::Status replaced_;
 
   mutable std::shared_mutex chain_mutex_;
   std::unique_ptr<ChangeChain> chain_;

@@ -16,6 +16,7 @@
 #include "base/absl_view.h"
 #include "cbt/change_chain.h"
 #include "cbt/change_tracker.h"
+#include "volume/data_stamp.h"
 #include "volume/file_copy.h"
 #include "volume/tracked_volume.h"
 #include "volume/volume_folder.h"
@@ -36,8 +37,8 @@ absl::StatusOr<std::string> RandomName() {
 
 bool IsOfVolume(std::string_view name) {
   return name == kManifestName || name == kDataName || name == kChainName ||
-         name == kSnapshotsName || name == kCopyingName || name == kLockName ||
-         name.starts_with(kTrackerPrefix) ||
+         name == kSnapshotsName || name == kCopyingName || name == kClosedName ||
+         name == kLockName || name.starts_with(kTrackerPrefix) ||
          (name.starts_with(".") && name.ends_with(kPartialExtension));
 }
 

@@ -200,6 +200,7 @@ absl::StatusOr<SnapshotInfo> TrackedVolume::Core::TakeSnapshot(const std::string
   // Only now: a copy that fills the disk must not take the room of the chain's files.
   ContinueCopies();
   if (!taken.ok()) return taken;
+  replaced_ = absl::OkStatus();
   const SnapshotRecord* const record = FindRecord(id);
   if (record == nullptr) return absl::InternalError("the snapshot is not in the chain");
   return record->info;
@@ -365,7 +366,7 @@ VolumeStatus TrackedVolume::Core::status() const {
   status.granularity = manifest_.granularity;
   status.snapshots = records_.size();
   status.copying = copies_.size();
-  status.exact = true;
+  status.exact = replaced_.ok();
   for (const ChangeTracker::Epoch& epoch : tracker_->epochs()) status.exact &= epoch.exact;
   if (const absl::StatusOr<ChangeMap> changes = tracker_->Changes(); changes.ok()) {
     status.changed_bytes = (*changes)->changed_bytes();
