@@ -22,6 +22,10 @@ namespace {
 // How much is copied before another snapshot has its turn.
 constexpr uint64_t kRegionsAtOnce = 64;
 
+// Between attempts to make writes succeed again.
+constexpr std::chrono::milliseconds kFirstPause(100);
+constexpr std::chrono::milliseconds kMaxPause(10'000);
+
 }  // namespace
 
 TrackedVolume::Core::~Core() {
@@ -259,26 +263,67 @@ void TrackedVolume::Core::NoteError(const absl::Status& status) {
   last_error_ = std::string(status.message());
 }
 
-// Copies snapshots and saves the tracker's state, until Close().
+void TrackedVolume::Core::AskForRepair(const absl::Status& status) {
+  {
+    const std::lock_guard<std::mutex> lock(work_mutex_);
+    repair_ = true;
+    write_error_ = std::string(status.message());
+  }
+  work_changed_.notify_all();
+}
+
+// Brings back what makes every write fail: a log that could not be written, and a copy that could
+// not be dropped after it had failed.
+absl::Status TrackedVolume::Core::Repair() {
+  const std::lock_guard<std::mutex> admin(admin_);
+  for (const std::shared_ptr<SnapshotCopy>& copy : Copies(copies_)) {
+    if (copy->failed() == 0) continue;
+    if (absl::Status status = DropCopy(copy); !status.ok()) return status;
+  }
+  written_.store(false);
+  absl::Status status = tracker_->Checkpoint();
+  if (!status.ok()) written_.store(true);
+  return status;
+}
+
+// Copies snapshots, saves the tracker's state and repairs it, until Close().
 void TrackedVolume::Core::Work() {
   using Clock = std::chrono::steady_clock;
-  const std::chrono::seconds interval(options_.checkpoint_seconds);
+  const std::chrono::seconds interval(options_.checkpoint_seconds == 0
+                                          ? std::chrono::hours(24 * 365)
+                                          : std::chrono::seconds(options_.checkpoint_seconds));
   Clock::time_point due = Clock::now() + interval;
+  Clock::time_point repair_due = Clock::now();
+  std::chrono::milliseconds pause = kFirstPause;
   for (size_t turn = 0;; ++turn) {
     std::shared_ptr<SnapshotCopy> copy;
+    bool repair = false;
     {
       std::unique_lock<std::mutex> lock(work_mutex_);
-      const auto has_work = [this] { return stopping_ || !to_copy_.empty(); };
-      if (options_.checkpoint_seconds == 0) {
-        work_changed_.wait(lock, has_work);
-      } else {
-        work_changed_.wait_until(lock, due, has_work);
+      const auto next = [&] { return repair_ ? std::min(due, repair_due) : due; };
+      while (!stopping_ && to_copy_.empty() && Clock::now() < next()) {
+        work_changed_.wait_until(lock, next());
       }
       if (stopping_) return;
       if (!to_copy_.empty()) copy = to_copy_[turn % to_copy_.size()];
+      // A write that fails from here on asks again.
+      if (Clock::now() >= repair_due) repair = std::exchange(repair_, false);
+    }
+    if (repair) {
+      const absl::Status status = Repair();
+      const std::lock_guard<std::mutex> lock(work_mutex_);
+      if (status.ok()) {
+        if (!repair_) write_error_.clear();
+        pause = kFirstPause;
+      } else {
+        repair_ = true;
+        write_error_ = std::string(status.message());
+        pause = std::min(2 * pause, kMaxPause);
+      }
+      repair_due = Clock::now() + pause;
     }
     if (copy != nullptr && !copy->Continue(kRegionsAtOnce)) FinishCopy(copy);
-    if (options_.checkpoint_seconds == 0 || Clock::now() < due) continue;
+    if (Clock::now() < due) continue;
     if (written_.exchange(false)) {
       const std::lock_guard<std::mutex> admin(admin_);
       if (absl::Status status = tracker_->Checkpoint(); !status.ok()) {

@@ -104,6 +104,9 @@ class TrackedVolume::Core {
   const SnapshotRecord* FindRecord(std::string_view id) const noexcept;
 
   void Work();
+  // A write failed with `status` before it was issued, and so will every other until Repair().
+  void AskForRepair(const absl::Status& status);
+  absl::Status Repair();
   void NoteError(const absl::Status& status);
 
   const std::string path_;
@@ -145,6 +148,8 @@ class TrackedVolume::Core {
   bool stopping_ = false;
   Copies to_copy_;  // copies_, without those that have failed
   std::string last_error_;
+  bool repair_ = false;      // asked for
+  std::string write_error_;  // why writes fail, until they are repaired
   std::thread worker_;
 
   std::atomic<uint64_t> longest_hold_ns_{0};

@@ -82,14 +82,19 @@ absl::Status TrackedVolume::Core::Changing(Extent extent, Change change) {
   if (absl::Status status = CheckInside(extent); !status.ok()) return status;
   if (extent.length == 0) return absl::OkStatus();
   absl::StatusOr<TrackedWrite> write = tracker_->Begin(extent);
-  if (!write.ok()) return write.status();
+  if (!write.ok()) {
+    AskForRepair(write.status());
+    return write.status();
+  }
   if (!written_.load(std::memory_order_relaxed)) written_.store(true, std::memory_order_relaxed);
   int error = 0;
   for (const std::shared_ptr<SnapshotCopy>& copy : copies_) {
     if (error == 0) error = copy->Preserve(extent);
   }
-  if (error == 0) error = change();
+  const bool preserved = error == 0;
+  if (preserved) error = change();
   write->End();
+  if (!preserved) AskForRepair(FileError(copying_files_->shown(), error));
   return error == 0 ? absl::OkStatus() : FileError(folder_->Shown(kDataName), error);
 }
 

@@ -287,6 +287,7 @@ void TrackedVolume::Core::FinishCopy(const std::shared_ptr<SnapshotCopy>& copy) 
     // If even that fails, its data is never complete, and it can be deleted.
     if (status = DropCopy(copy); !status.ok()) {
       NoteError(status);
+      AskForRepair(status);
       const std::lock_guard<std::mutex> lock(work_mutex_);
       std::erase(to_copy_, copy);
     }
@@ -378,7 +379,7 @@ VolumeStatus TrackedVolume::Core::status() const {
   status.clones = clones_.load();
   status.longest_hold_ns = longest_hold_ns_.load();
   const std::lock_guard<std::mutex> lock(work_mutex_);
-  status.last_error = last_error_;
+  status.last_error = write_error_.empty() ? last_error_ : write_error_;
   return status;
 }
 
