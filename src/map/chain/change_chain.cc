@@ -109,7 +109,7 @@ class ChainInDirectory final : public ChangeChain {
   void Take(ChainManifest manifest, Places places) noexcept;
   const ChainEntry* Find(std::string_view id) const noexcept;
   absl::Status CheckReadable() const;
-  absl::Status CheckAccess() const;
+  absl::Status BeginChange();
 
   static std::vector<ChainFile> Pieces(const ChainManifest& manifest, uint64_t begin, uint64_t end,
                                        unsigned below);
@@ -165,13 +165,21 @@ absl::Status ChainInDirectory::CheckReadable() const {
   return claim_ == nullptr || claim_->IsOurs() ? absl::OkStatus() : CopiedByFork(folder_.shown());
 }
 
-absl::Status ChainInDirectory::CheckAccess() const {
+// OK if a change may begin.
+absl::Status ChainInDirectory::BeginChange() {
   if (claim_ == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat(folder_.shown(), ": the chain is open read-only"));
   }
   if (absl::Status status = claim_->Check(); !status.ok()) return status;
-  return unknown_;
+  if (unknown_.ok()) return absl::OkStatus();
+  // What kept the last change from looking may be over.
+  absl::StatusOr<ChainManifest> there = ReadManifest(folder_);
+  if (!there.ok()) return unknown_;
+  Places places = PlacesOf(*there);
+  Take(*std::move(there), std::move(places));
+  unknown_ = absl::OkStatus();
+  return absl::OkStatus();
 }
 
 absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
@@ -181,9 +189,10 @@ absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
   Places places = PlacesOf(manifest);
   const std::vector<std::string> left = LeftBehind(manifest_, manifest);
   // What is on disk counts: file numbers that it names must not be reused. While that is unknown,
-  // also because of an exception, no change is allowed.
-  unknown_ = absl::InternalError(absl::StrCat(
-      folder_.shown(), ": a change was interrupted by an exception; reopen the chain"));
+  // also because of an exception, no change is allowed; the next one looks again.
+  unknown_ = absl::InternalError(
+      absl::StrCat(folder_.shown(),
+                   ": a change was interrupted by an exception, and the manifest can't be read"));
   absl::Status status = folder_.Write(kManifestName, parts, options_.sync);
   if (!status.ok()) {
     // The new manifest may be in place nevertheless.
@@ -359,7 +368,7 @@ absl::Status ChainInDirectory::BuildNode(ChainManifest& manifest, ChainNode node
 }
 
 absl::Status ChainInDirectory::Append(const ChangeMap& map) {
-  if (absl::Status status = CheckAccess(); !status.ok()) return status;
+  if (absl::Status status = BeginChange(); !status.ok()) return status;
   const ChangeMapIdentity& identity = map.identity();
   if (absl::Status status = CheckIdentity(identity); !status.ok()) return status;
   const ChainEntry& newest = manifest_.entries.back();
@@ -406,7 +415,7 @@ absl::Status ChainInDirectory::Append(const ChangeMap& map) {
 }
 
 absl::Status ChainInDirectory::Remove(std::string_view id) {
-  if (absl::Status status = CheckAccess(); !status.ok()) return status;
+  if (absl::Status status = BeginChange(); !status.ok()) return status;
   const auto place = places_.find(id);
   if (place == places_.end()) {
     return absl::NotFoundError(absl::StrCat("the chain has no snapshot \"", AbslView(id), "\""));
