@@ -27,8 +27,8 @@ namespace cbt::volume {
 // The copy consists of regions. A writer calls Preserve() before it changes a region, and waits
 // while the region's old contents are copied; Continue() copies the others. A file beside the copy
 // lists the regions that have been copied. A region is listed once its copy is on disk, and a write
-// to it is issued once the list is. So whatever ended the process, the list holds for the copy:
-// nothing has to tell a kill from a loss of power or of the file system. A region that is not
+// to it is issued once the list is. So whatever ended the process, the list holds for the copy,
+// after a kill as after a loss of power or of the file system. A region that is not
 // listed has not been changed, and is copied anew.
 class SnapshotCopy {
  public:

@@ -205,7 +205,8 @@ class TrackedVolume {
   absl::StatusOr<SnapshotInfo> FindSnapshot(std::string_view id) const;
 
   // The file with a snapshot's data, a raw image of SnapshotInfo::size bytes. Never write to it.
-  // Errors: NOT_FOUND; UNAVAILABLE while it is being copied.
+  // Errors: NOT_FOUND; UNAVAILABLE while it is being copied; ABORTED if the folder was moved since
+  //         Open(), so that its path names something else.
   absl::StatusOr<std::string> SnapshotPath(std::string_view id) const;
 
   // What changed from snapshot `base` to snapshot `target`; capacity() is the target's size. Reads
@@ -216,7 +217,7 @@ class TrackedVolume {
                                                       std::string_view target) const;
 
   // What is allocated in a snapshot: what is no hole of its file. Reads no data.
-  // Errors: as SnapshotPath(); those of MakeImageAllocationCursor().
+  // Errors: NOT_FOUND; UNAVAILABLE while it is being copied; those of MakeImageAllocationCursor().
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated(std::string_view id) const;
 
   VolumeStatus status() const;

@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <filesystem>
 #include <set>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "map/chain/chain_access.h"
+#include "map/tracker/tracker_access.h"
 #include "volume/data_stamp.h"
 
 namespace cbt::volume {
@@ -48,7 +48,6 @@ TrackerOptions TrackedVolume::Core::OptionsOfTracker(const VolumeManifest& manif
   options.geometry = {.capacity = manifest.capacity, .granularity = manifest.granularity};
   options.volume = manifest.name;
   options.base = base;
-  options.directory = absl::StrCat(path_, "/", TrackerName(manifest.tracker));
   options.region_bytes = manifest.region_bytes;
   return options;
 }
@@ -59,9 +58,7 @@ absl::Status TrackedVolume::Core::RemoveOldTrackers() const {
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (!name.starts_with(kTrackerPrefix) || name == TrackerName(manifest_.tracker)) continue;
-    std::error_code error;
-    std::filesystem::remove_all(absl::StrCat(path_, "/", name), error);
-    if (error) return FileError(folder_->Shown(name), error.value());
+    if (absl::Status status = folder_->RemoveTree(name); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -99,17 +96,21 @@ absl::Status TrackedVolume::Core::OpenParts() {
   }
   for (auto [name, place] :
        {std::pair(kSnapshotsName, &snapshot_files_), std::pair(kCopyingName, &copying_files_)}) {
-    absl::StatusOr<Folder> opened = Folder::Open(absl::StrCat(path_, "/", name));
+    absl::StatusOr<Folder> opened = folder->OpenFolder(name);
     if (!opened.ok()) return lost(opened.status());
     *place = std::make_unique<const Folder>(*std::move(opened));
   }
   if (absl::Status status = RemoveOldTrackers(); !status.ok()) return status;
+  const absl::StatusOr<Folder> chain_folder = folder->OpenFolder(kChainName);
+  if (!chain_folder.ok()) return lost(chain_folder.status());
   absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
-      ChangeChain::Open(absl::StrCat(path_, "/", kChainName), ChangeChain::Access::kChange);
+      OpenChainIn(*chain_folder, ChangeChain::Access::kChange);
   if (!chain.ok()) return lost(chain.status());
   chain_ = *std::move(chain);
+  const absl::StatusOr<Folder> tracker_folder = folder->OpenFolder(TrackerName(manifest_.tracker));
+  if (!tracker_folder.ok()) return lost(tracker_folder.status());
   absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker =
-      ChangeTracker::Recover(OptionsOfTracker(manifest_, {}));
+      TrackerAccess::Recover(OptionsOfTracker(manifest_, {}), *tracker_folder);
   if (!tracker.ok()) return lost(tracker.status());
   tracker_ = *std::move(tracker);
   if (!replaced_.ok()) {

@@ -81,6 +81,7 @@ class TrackedVolume::Core {
   absl::Status OpenParts();
   absl::Status CompareWithClosed();
   absl::Status RemoveOldTrackers() const;
+  absl::StatusOr<std::unique_ptr<ChangeTracker>> MakeNextTracker(const VolumeManifest& next);
   absl::Status SwitchTracker(const VolumeManifest& next, std::unique_ptr<ChangeTracker> tracker);
   absl::Status ResumeCopies();
   // Removes files of snapshots whose id a newer one has.
@@ -109,6 +110,7 @@ class TrackedVolume::Core {
   absl::Status Repair();
   void NoteError(const absl::Status& status);
 
+  // For what callers learn. Nothing is changed by it: it may name another volume meanwhile.
   const std::string path_;
   const OpenOptions options_;
   const ProcessMark process_;

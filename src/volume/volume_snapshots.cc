@@ -334,7 +334,7 @@ absl::StatusOr<std::string> TrackedVolume::Core::SnapshotPath(std::string_view i
   const SnapshotRecord* const record = FindRecord(id);
   if (record == nullptr) return NoSnapshot(id);
   if (!record->info.ready) return NotReady(id);
-  return absl::StrCat(path_, "/", kSnapshotsName, "/", record->name);
+  return PathOfSnapshot(path_, *snapshot_files_, record->name);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> TrackedVolume::Core::Delta(
@@ -352,9 +352,16 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> TrackedVolume::Core::Delta(
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> TrackedVolume::Core::Allocated(
     std::string_view id) const {
-  const absl::StatusOr<std::string> path = SnapshotPath(id);
-  if (!path.ok()) return path.status();
-  return AllocatedIn(*path, id, granularity());
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  std::string name;
+  {
+    const std::shared_lock<std::shared_mutex> lock(chain_mutex_);
+    const SnapshotRecord* const record = FindRecord(id);
+    if (record == nullptr) return NoSnapshot(id);
+    if (!record->info.ready) return NotReady(id);
+    name = record->name;
+  }
+  return AllocatedIn(*snapshot_files_, name, id, granularity());
 }
 
 VolumeStatus TrackedVolume::Core::status() const {

@@ -1,6 +1,6 @@
 // Power, or the file system, is lost at every step of a snapshot that is copied while the volume is
-// written to. Whoever opens the volume then completes the copy, with the contents that the volume
-// had when the snapshot was taken.
+// written to. The next process completes the copy, with the contents that the volume had when the
+// snapshot was taken.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -50,7 +50,7 @@ class ReplacedDataTest : public testing::Test {
     return test::ReadFile<std::vector<uint8_t>>(path);
   }
 
-  // The change is in the next delta, is told, and the delta after it is exact.
+  // The change is in the next delta, is reported, and the delta after it is exact.
   void CheckFound() {
     const auto volume = Open();
     EXPECT_EQ(volume->status().changed_bytes, kSize);
