@@ -43,8 +43,9 @@ struct ChainSnapshot {
 // A chain as it was when opened, plus the changes made through this object since. Const functions
 // may be called from several threads at once; a change needs exclusive access to the object. Only
 // one process at a time can open a chain for changes. In a child that it forks, every call that can
-// fail fails with FAILED_PRECONDITION. Any number of processes may read meanwhile and keep seeing
-// the state that they opened. A change that failed only while being synced may be on disk
+// fail fails with FAILED_PRECONDITION. Any number of processes may read meanwhile. They see the
+// state that they opened, never a mixture; once a change has removed a file that they need and have
+// not opened yet, they get ABORTED and have to open the chain again. A change that failed only while being synced may be on disk
 // nevertheless; the object then shows what is on disk.
 class ChangeChain {
  public:
@@ -103,8 +104,9 @@ class ChangeChain {
   // The extents that changed from `base` to `target`, both in the chain, `base` not newer. A range
   // that the volume lost by shrinking in between and regained by growing counts as changed. The
   // first extent takes milliseconds: files are checked as they are read.
-  // Errors: NOT_FOUND, INVALID_ARGUMENT if the base is newer, file errors; DATA_LOSS from Next()
-  //         where a file is damaged.
+  // Errors: NOT_FOUND, INVALID_ARGUMENT if the base is newer, file errors; ABORTED if a file is
+  //         missing: another process has changed the chain since it was opened, so open it again,
+  //         or it is damaged; DATA_LOSS from Next() where a file is damaged.
   virtual absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(std::string_view base,
                                                               std::string_view target) const = 0;
 

@@ -208,6 +208,7 @@ class ChangeTracker {
 
  private:
   friend class TrackedWrite;
+  friend class TrackerAccess;
   class Core;
   explicit ChangeTracker(std::unique_ptr<Core> core);
   void End(uint64_t place) noexcept;

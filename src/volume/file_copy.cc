@@ -112,7 +112,8 @@ int FindRun(int file, Extent range, DataRun& run) noexcept {
   return 0;
 }
 
-int CopyRange(int from, int to, Extent range) noexcept {
+int CopyRange(int from, int to, Extent range, CopyTarget target) noexcept {
+  if (target == CopyTarget::kAnything) return CopyData(from, to, range);
   while (range.length > 0) {
     DataRun run;
     if (const int error = FindRun(from, range, run); error != 0) return error;
@@ -123,6 +124,19 @@ int CopyRange(int from, int to, Extent range) noexcept {
     range = {run.end, range.end() - run.end};
   }
   return 0;
+}
+
+int PunchHole(int file, Extent range) noexcept {
+  return Retry([&] {
+           return ::fallocate(file, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE,
+                              static_cast<off_t>(range.offset), static_cast<off_t>(range.length));
+         }) == 0
+             ? 0
+             : errno;
+}
+
+bool CannotAllocate(int error) noexcept {
+  return error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
 }
 
 }  // namespace cbt::volume

@@ -16,10 +16,19 @@ int CloneFile(int from, int to) noexcept;
 // True for the errors of file systems, and of pairs of files, that can't be cloned.
 bool CannotClone(int error) noexcept;
 
-// Makes the bytes of `range` in `to` equal to those in `from`, where `to` reads as zeros. Holes
-// stay holes; where the file system reports none, everything is copied. Returns 0 or an error
+// What the target of a copy reads as before.
+enum class CopyTarget : uint8_t { kZeros, kAnything };
+
+// Makes the bytes of `range` in `to` equal to those in `from`. Holes stay holes if `to` reads as
+// zeros there; where the file system reports none, everything is copied. Returns 0 or an error
 // number.
-int CopyRange(int from, int to, Extent range) noexcept;
+int CopyRange(int from, int to, Extent range, CopyTarget target) noexcept;
+
+// Releases the space of the range, which reads as zeros then. Returns 0 or an error number.
+int PunchHole(int file, Extent range) noexcept;
+
+// True for the errors of file systems that can't allocate or release parts of a file.
+bool CannotAllocate(int error) noexcept;
 
 // Writes all of `bytes` at `offset`. Returns 0 or an error number.
 int WriteAt(int file, std::span<const uint8_t> bytes, uint64_t offset) noexcept;

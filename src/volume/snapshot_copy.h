@@ -2,11 +2,14 @@
 #ifndef CBT_VOLUME_SNAPSHOT_COPY_H_
 #define CBT_VOLUME_SNAPSHOT_COPY_H_
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,22 +19,26 @@
 #include "cbt/extent.h"
 #include "cbt/units.h"
 #include "map/folder/folder.h"
+#include "volume/file_copy.h"
 #include "volume/snapshot_info.h"
 
 namespace cbt::volume {
 
 // The copy consists of regions. A writer calls Preserve() before it changes a region, and waits
 // while the region's old contents are copied; Continue() copies the others. A file beside the copy
-// records the regions that have been copied, each before a write to it can be issued. After the
-// process was killed the copy can therefore continue: system calls that had returned have taken
-// effect. A restart of the machine may have lost any of it, so the file also says under which boot
-// it is valid.
+// lists the regions that have been copied. A region is listed once its copy is on disk, and a write
+// to it is issued once the list is. So whatever ended the process, the list holds for the copy,
+// after a kill as after a loss of power or of the file system. A region that is not
+// listed has not been changed, and is copied anew.
 class SnapshotCopy {
  public:
   static constexpr uint64_t kRegionBytes = 256 * kKiB;
 
   // Begins a copy of `data` (open for reading; must outlive the object) in the folder `copying`,
-  // for the snapshot called `name` (see IdOf()). What an earlier one left there is replaced.
+  // for the snapshot called `name` (see IdOf()). What an earlier one left there is replaced. The
+  // files are on disk when it returns, their names once `copying` is synced.
+  // Requires: what was written to `data` before the snapshot is on disk. A copy that continues
+  //           after a loss of power would otherwise mix what survived with what was copied before.
   static absl::StatusOr<std::shared_ptr<SnapshotCopy>> Begin(const Folder& copying,
                                                              const std::string& name, uint64_t size,
                                                              int64_t created_ns, int data);
@@ -55,10 +62,11 @@ class SnapshotCopy {
   // fails, the copy has failed(), and writers may go on. Returns 0, or an error number if even the
   // failure can't be recorded: then the extent must not be changed, because a later Resume() could
   // take its new contents.
+  // Cost: the first time for a region, its copy and two syncs, which concurrent threads share.
   int Preserve(Extent extent) noexcept;
 
-  // Copies up to `regions` more; false if nothing is left or the copy has failed(). One thread at a
-  // time.
+  // Copies up to `regions` more, and syncs them; false if nothing is left or the copy has failed().
+  // One thread at a time.
   bool Continue(uint64_t regions) noexcept;
 
   // The first error of copying, or 0.
@@ -69,24 +77,26 @@ class SnapshotCopy {
   // Errors:   that of the copy if it has failed(), file errors.
   absl::Status Finish();
 
-  // Makes the copy valid under a later boot too. No Preserve() or Continue() may follow.
-  absl::Status Suspend();
-
  private:
-  enum State : uint8_t { kWanted, kBusy, kDone };
-
-  struct Header {
-    std::string boot = {};
-    SnapshotInfo info = {};
+  // kCopied: not listed yet. kDone: listed, on disk; or the copy has failed.
+  enum State : uint8_t { kWanted, kBusy, kCopied, kDone };
+  struct Regions {
+    uint64_t begin = 0;
+    uint64_t end = 0;
   };
-  static absl::StatusOr<Header> ReadHeader(int list, const std::string& name);
+
+  static absl::StatusOr<SnapshotInfo> ReadHeader(int list, const std::string& name);
 
   SnapshotCopy(const Folder& copying, const std::string& name, SnapshotInfo info, int data);
   absl::Status FileErrorOf(int error) const;
-  absl::Status WriteHeader(const std::string& boot);
-  uint64_t Regions() const noexcept { return states_.size(); }
-  void CopyRegions(uint64_t begin, uint64_t end, bool hole) noexcept;
+  absl::Status WriteList();
+  absl::Status ClearUnlisted();
+  uint64_t CountOfRegions() const noexcept { return states_.size(); }
+  void CopyRegions(Regions regions, bool hole) noexcept;
   bool Claim(uint64_t region) noexcept;
+  bool AllAre(Regions regions, State least) const noexcept;
+  void List(std::unique_lock<std::mutex>& lock) noexcept;
+  int SyncAndList(std::span<const Regions> copied) noexcept;
   void Fail(int error) noexcept;
 
   const Folder copying_;
@@ -96,14 +106,22 @@ class SnapshotCopy {
   OwnedDescriptor copy_;
   OwnedDescriptor copied_;  // the header, and a byte per region
   std::vector<std::atomic<uint8_t>> states_;
+  CopyTarget target_ = CopyTarget::kZeros;
   uint64_t next_ = 0;
   std::atomic<int> failed_{0};
   std::atomic<bool> stuck_{false};  // failed, and that could not be recorded
   std::mutex mutex_;
-  std::condition_variable region_done_;
+  std::condition_variable changed_;            // a state, or listing_
+  bool listing_ = false;                       // a thread is in SyncAndList()
+  std::array<Regions, 64> copied_since_ = {};  // those in state kCopied; the others: count_since_
+  std::array<Regions, 64> being_listed_ = {};
+  size_t count_since_ = 0;
 };
 
-// Removes the files of a copy. False, with errno, if it could still be continued.
+// The name of the list of a copy's regions.
+std::string CopiedName(const std::string& name);
+
+// Removes the files of a copy, on disk too. False, with errno, if it could still be continued.
 [[nodiscard]] bool RemoveCopyFiles(const Folder& copying, const std::string& name) noexcept;
 
 }  // namespace cbt::volume

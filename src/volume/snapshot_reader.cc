@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/change_chain.h"
+#include "map/chain/chain_access.h"
 #include "map/folder/folder.h"
 #include "volume/snapshot_copy.h"
 #include "volume/volume_folder.h"
@@ -14,8 +15,8 @@ namespace cbt::volume {
 
 class SnapshotReader::Core {
  public:
-  Core(std::string path, VolumeManifest manifest)
-      : path(std::move(path)), manifest(std::move(manifest)) {}
+  Core(std::string path, VolumeManifest manifest, Folder snapshots)
+      : path(std::move(path)), manifest(std::move(manifest)), snapshots(std::move(snapshots)) {}
 
   const SnapshotRecord* Find(std::string_view id) const noexcept {
     const auto found = std::find_if(records.begin(), records.end(),
@@ -23,8 +24,17 @@ class SnapshotReader::Core {
     return found == records.end() ? nullptr : &*found;
   }
 
+  // Of a snapshot that is ready.
+  absl::StatusOr<std::string> NameOf(std::string_view id) const {
+    const SnapshotRecord* const record = Find(id);
+    if (record == nullptr) return NoSnapshot(id);
+    if (!record->info.ready) return NotReady(id);
+    return record->name;
+  }
+
   const std::string path;
   const VolumeManifest manifest;
+  const Folder snapshots;
   std::unique_ptr<const ChangeChain> chain;
   std::vector<SnapshotRecord> records;
   std::vector<SnapshotInfo> infos;
@@ -38,19 +48,21 @@ absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::
   if (!opened.ok()) return opened.status();
   absl::StatusOr<VolumeManifest> manifest = ReadVolumeManifest(*opened);
   if (!manifest.ok()) return manifest.status();
-  auto core = std::make_unique<Core>(folder, *std::move(manifest));
   const auto lost = [](absl::Status status) {
     return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
   };
   // The chain first: a snapshot that is deleted meanwhile is not listed.
+  const absl::StatusOr<Folder> chain_folder = opened->OpenFolder(kChainName);
+  if (!chain_folder.ok()) return lost(chain_folder.status());
   absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
-      ChangeChain::Open(absl::StrCat(folder, "/", kChainName), ChangeChain::Access::kRead);
+      OpenChainIn(*chain_folder, ChangeChain::Access::kRead);
   if (!chain.ok()) return lost(chain.status());
-  core->chain = *std::move(chain);
-  absl::StatusOr<Folder> snapshots = Folder::Open(absl::StrCat(folder, "/", kSnapshotsName));
+  const absl::StatusOr<Folder> snapshots = opened->OpenFolder(kSnapshotsName);
   if (!snapshots.ok()) return lost(snapshots.status());
-  absl::StatusOr<Folder> copying = Folder::Open(absl::StrCat(folder, "/", kCopyingName));
+  const absl::StatusOr<Folder> copying = opened->OpenFolder(kCopyingName);
   if (!copying.ok()) return lost(copying.status());
+  auto core = std::make_unique<Core>(folder, *std::move(manifest), *snapshots);
+  core->chain = *std::move(chain);
   for (const ChainSnapshot& entry : core->chain->snapshots()) {
     if (IdOf(entry.id).empty()) continue;
     // First where it is while it is copied: it moves from there.
@@ -82,24 +94,23 @@ absl::StatusOr<SnapshotInfo> SnapshotReader::Find(std::string_view id) const {
 }
 
 absl::StatusOr<std::string> SnapshotReader::PathOf(std::string_view id) const {
-  const SnapshotRecord* const record = core_->Find(id);
-  if (record == nullptr) return NoSnapshot(id);
-  if (!record->info.ready) return NotReady(id);
-  return absl::StrCat(core_->path, "/", kSnapshotsName, "/", record->name);
+  const absl::StatusOr<std::string> name = core_->NameOf(id);
+  if (!name.ok()) return name.status();
+  return PathOfSnapshot(core_->path, core_->snapshots, *name);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> SnapshotReader::Delta(std::string_view base,
                                                                     std::string_view target) const {
   for (const std::string_view id : {base, target}) {
-    if (absl::StatusOr<std::string> path = PathOf(id); !path.ok()) return path.status();
+    if (absl::StatusOr<std::string> name = core_->NameOf(id); !name.ok()) return name.status();
   }
   return core_->chain->Delta(core_->Find(base)->name, core_->Find(target)->name);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> SnapshotReader::Allocated(std::string_view id) const {
-  absl::StatusOr<std::string> path = PathOf(id);
-  if (!path.ok()) return path.status();
-  return AllocatedIn(*path, id, granularity());
+  const absl::StatusOr<std::string> name = core_->NameOf(id);
+  if (!name.ok()) return name.status();
+  return AllocatedIn(core_->snapshots, *name, id, granularity());
 }
 
 }  // namespace cbt::volume

@@ -12,6 +12,7 @@
 //
 //   MANIFEST        name, capacity, granularity, which tracker is in use
 //   data            the volume, a sparse file of its capacity
+//   CLOSED          how `data` was when the volume was closed
 //   tracker-N/      the ChangeTracker: what was written since the newest snapshot
 //   chain/          the ChangeChain: what changed between neighbouring snapshots
 //   snapshots/ID    the data of a snapshot (ID#N if the id was used before), a sparse file that
@@ -26,9 +27,9 @@
 // Snapshots. Where the file system clones files (XFS, btrfs), writes are held while the file is
 // cloned. Elsewhere they are held for a moment, and the snapshot is copied in the background:
 // before the first write to a region that has not been copied, the region is copied. A snapshot
-// that is being copied is not ready. If the process ends meanwhile, the next Open() continues the
-// copy; if the machine has restarted since, or the copy fails, the snapshot is dropped as if it had
-// been deleted, and can be taken anew.
+// that is being copied is not ready. If the process ends meanwhile, for whatever reason, the next
+// Open() continues the copy. If the copy fails, the snapshot is dropped as if it had been deleted,
+// and can be taken anew.
 #ifndef CBT_VOLUME_TRACKED_VOLUME_H_
 #define CBT_VOLUME_TRACKED_VOLUME_H_
 
@@ -98,13 +99,14 @@ struct VolumeStatus {
   uint64_t copying = 0;  // snapshots that are not ready
   // Bytes in blocks that may have changed since the newest snapshot, or since Create().
   uint64_t changed_bytes = 0;
-  // False if a kill made changed_bytes more than was written, see ChangeTracker::Epoch. Resize()
-  // forgets that, not what was counted.
+  // False if a kill made changed_bytes more than was written, see ChangeTracker::Epoch, or if
+  // Open() found the data changed. Resize() and Close() forget that, not what was counted.
   bool exact = true;
   bool clones =
       false;  // snapshots are clones; false before the first one and where they are copied
   uint64_t longest_hold_ns = 0;  // the longest time for which a snapshot held writes
-  // The last error of background work: a copy that failed, a checkpoint. Empty if there was none.
+  // The last error of background work: a copy that failed, a checkpoint; or that Open() found the
+  // data changed. Empty if there was none.
   std::string last_error = {};
 };
 
@@ -137,8 +139,11 @@ class TrackedVolume {
   static absl::Status Remove(const std::string& folder);
 
   // Opens a volume for changes, and finishes what a killed process had begun: a snapshot whose file
-  // is complete is in the chain afterwards, another is continued or dropped.
-  // Errors: NOT_FOUND without a volume, UNAVAILABLE if another process or object has it open,
+  // is complete is in the chain afterwards, another is continued or dropped. If somebody has
+  // changed `data` since Close(), everything counts as changed since the newest snapshot, and an
+  // unfinished snapshot is dropped; VolumeStatus::last_error says so. Such a change is not found if
+  // the volume was not closed before. Errors: NOT_FOUND without a volume, UNAVAILABLE if another
+  // process or object has it open,
   //         DATA_LOSS if a part is damaged or missing; file errors.
   static absl::StatusOr<std::unique_ptr<TrackedVolume>> Open(const std::string& folder,
                                                              const OpenOptions& options = {});
@@ -200,7 +205,8 @@ class TrackedVolume {
   absl::StatusOr<SnapshotInfo> FindSnapshot(std::string_view id) const;
 
   // The file with a snapshot's data, a raw image of SnapshotInfo::size bytes. Never write to it.
-  // Errors: NOT_FOUND; UNAVAILABLE while it is being copied.
+  // Errors: NOT_FOUND; UNAVAILABLE while it is being copied; ABORTED if the folder was moved since
+  //         Open(), so that its path names something else.
   absl::StatusOr<std::string> SnapshotPath(std::string_view id) const;
 
   // What changed from snapshot `base` to snapshot `target`; capacity() is the target's size. Reads
@@ -211,7 +217,7 @@ class TrackedVolume {
                                                       std::string_view target) const;
 
   // What is allocated in a snapshot: what is no hole of its file. Reads no data.
-  // Errors: as SnapshotPath(); those of MakeImageAllocationCursor().
+  // Errors: NOT_FOUND; UNAVAILABLE while it is being copied; those of MakeImageAllocationCursor().
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated(std::string_view id) const;
 
   VolumeStatus status() const;

@@ -7,19 +7,24 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <filesystem>
 #include <set>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "map/chain/chain_access.h"
+#include "map/tracker/tracker_access.h"
+#include "volume/data_stamp.h"
 
 namespace cbt::volume {
 namespace {
 
 // How much is copied before another snapshot has its turn.
 constexpr uint64_t kRegionsAtOnce = 64;
+
+// Between attempts to make writes succeed again.
+constexpr std::chrono::milliseconds kFirstPause(100);
+constexpr std::chrono::milliseconds kMaxPause(10'000);
 
 }  // namespace
 
@@ -43,7 +48,6 @@ TrackerOptions TrackedVolume::Core::OptionsOfTracker(const VolumeManifest& manif
   options.geometry = {.capacity = manifest.capacity, .granularity = manifest.granularity};
   options.volume = manifest.name;
   options.base = base;
-  options.directory = absl::StrCat(path_, "/", TrackerName(manifest.tracker));
   options.region_bytes = manifest.region_bytes;
   return options;
 }
@@ -54,9 +58,7 @@ absl::Status TrackedVolume::Core::RemoveOldTrackers() const {
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (!name.starts_with(kTrackerPrefix) || name == TrackerName(manifest_.tracker)) continue;
-    std::error_code error;
-    std::filesystem::remove_all(absl::StrCat(path_, "/", name), error);
-    if (error) return FileError(folder_->Shown(name), error.value());
+    if (absl::Status status = folder_->RemoveTree(name); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -80,6 +82,7 @@ absl::Status TrackedVolume::Core::OpenParts() {
   absl::StatusOr<OwnedDescriptor> data = folder->OpenFile(kDataName, O_RDWR | O_NOFOLLOW);
   if (!data.ok()) return lost(data.status());
   data_ = *std::move(data);
+  if (absl::Status status = CompareWithClosed(); !status.ok()) return status;
   struct stat stat;
   if (::fstat(data_.number(), &stat) != 0) return FileError(folder->Shown(kDataName), errno);
   if (!S_ISREG(stat.st_mode) || static_cast<uint64_t>(stat.st_size) < manifest_.capacity) {
@@ -93,30 +96,61 @@ absl::Status TrackedVolume::Core::OpenParts() {
   }
   for (auto [name, place] :
        {std::pair(kSnapshotsName, &snapshot_files_), std::pair(kCopyingName, &copying_files_)}) {
-    absl::StatusOr<Folder> opened = Folder::Open(absl::StrCat(path_, "/", name));
+    absl::StatusOr<Folder> opened = folder->OpenFolder(name);
     if (!opened.ok()) return lost(opened.status());
     *place = std::make_unique<const Folder>(*std::move(opened));
   }
   if (absl::Status status = RemoveOldTrackers(); !status.ok()) return status;
+  const absl::StatusOr<Folder> chain_folder = folder->OpenFolder(kChainName);
+  if (!chain_folder.ok()) return lost(chain_folder.status());
   absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
-      ChangeChain::Open(absl::StrCat(path_, "/", kChainName), ChangeChain::Access::kChange);
+      OpenChainIn(*chain_folder, ChangeChain::Access::kChange);
   if (!chain.ok()) return lost(chain.status());
   chain_ = *std::move(chain);
+  const absl::StatusOr<Folder> tracker_folder = folder->OpenFolder(TrackerName(manifest_.tracker));
+  if (!tracker_folder.ok()) return lost(tracker_folder.status());
   absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker =
-      ChangeTracker::Recover(OptionsOfTracker(manifest_, {}));
+      TrackerAccess::Recover(OptionsOfTracker(manifest_, {}), *tracker_folder);
   if (!tracker.ok()) return lost(tracker.status());
   tracker_ = *std::move(tracker);
+  if (!replaced_.ok()) {
+    absl::Status status = tracker_->Mark({0, manifest_.capacity});
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// The tracker knows of this program's writes alone.
+absl::Status TrackedVolume::Core::CompareWithClosed() {
+  const absl::StatusOr<DataStamp> closed = ReadClosed(*folder_);
+  // It was not closed: nothing is known about the data. The tracker still has every write.
+  if (absl::IsNotFound(closed.status())) return absl::OkStatus();
+  const bool unreadable =
+      absl::IsDataLoss(closed.status()) || absl::IsUnimplemented(closed.status());
+  if (!closed.ok() && !unreadable) return closed.status();
+  const absl::StatusOr<DataStamp> now = ReadStamp(*folder_, data_.number());
+  if (!now.ok()) return now.status();
+  if (closed.ok() && *closed == *now) return absl::OkStatus();
+  replaced_ = absl::AbortedError(absl::StrCat(
+      folder_->Shown(kDataName),
+      ": was changed while the volume was closed, so everything counts as changed since the newest "
+      "snapshot"));
   return absl::OkStatus();
 }
 
 // Copies that can't be continued are dropped with everything else that is in their folder.
 absl::Status TrackedVolume::Core::ResumeCopies() {
+  // A killed process may have removed a copy without waiting for the disk. It must not come back
+  // when a later one has its name.
+  if (absl::Status status = copying_files_->Sync(); !status.ok()) return status;
   absl::StatusOr<std::vector<std::string>> names = copying_files_->List();
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (name.ends_with(kCopiedSuffix)) continue;
+    // What has not been copied yet is nowhere else.
     absl::StatusOr<std::shared_ptr<SnapshotCopy>> copy =
-        SnapshotCopy::Resume(*copying_files_, name, data_.number());
+        replaced_.ok() ? SnapshotCopy::Resume(*copying_files_, name, data_.number())
+                       : absl::StatusOr<std::shared_ptr<SnapshotCopy>>(replaced_);
     if (copy.ok()) {
       copies_.push_back(*std::move(copy));
     } else if (absl::IsAborted(copy.status()) || absl::IsNotFound(copy.status())) {
@@ -158,6 +192,9 @@ void TrackedVolume::Core::RemoveSuperseded() {
 absl::Status TrackedVolume::Core::Open() {
   if (absl::Status status = OpenParts(); !status.ok()) return status;
   if (absl::Status status = ResumeCopies(); !status.ok()) return status;
+  // What a change of the data demanded is on disk.
+  if (!folder_->Remove(kClosedName)) return FileError(folder_->Shown(kClosedName), errno);
+  if (absl::Status status = folder_->Sync(); !status.ok()) return status;
   if (absl::Status status = FinishEpoch(); !status.ok()) return status;
   absl::StatusOr<std::vector<SnapshotRecord>> complete = ReadSnapshots(*chain_, *snapshot_files_);
   if (!complete.ok()) return complete.status();
@@ -192,6 +229,7 @@ absl::Status TrackedVolume::Core::Open() {
   to_copy_ = copies_;
   RemoveSuperseded();
   if (absl::Status status = RemoveHidden(); !status.ok()) NoteError(status);
+  if (!replaced_.ok()) NoteError(replaced_);
   open_.store(true);
   worker_ = std::thread([this] { Work(); });
   return absl::OkStatus();
@@ -210,10 +248,8 @@ absl::Status TrackedVolume::Core::Close() {
   const std::lock_guard<std::mutex> admin(admin_);
   gate_.Shut();
   absl::Status status = Sync();
-  for (const std::shared_ptr<SnapshotCopy>& copy : copies_) {
-    if (absl::Status suspended = copy->Suspend(); status.ok()) status = suspended;
-  }
   if (absl::Status closed = tracker_->Close(); status.ok()) status = closed;
+  if (status.ok()) status = WriteClosed(*folder_, data_.number());
   open_.store(false);
   const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
   tracker_.reset();
@@ -228,26 +264,67 @@ void TrackedVolume::Core::NoteError(const absl::Status& status) {
   last_error_ = std::string(status.message());
 }
 
-// Copies snapshots and saves the tracker's state, until Close().
+void TrackedVolume::Core::AskForRepair(const absl::Status& status) {
+  {
+    const std::lock_guard<std::mutex> lock(work_mutex_);
+    repair_ = true;
+    write_error_ = std::string(status.message());
+  }
+  work_changed_.notify_all();
+}
+
+// Brings back what makes every write fail: a log that could not be written, and a copy that could
+// not be dropped after it had failed.
+absl::Status TrackedVolume::Core::Repair() {
+  const std::lock_guard<std::mutex> admin(admin_);
+  for (const std::shared_ptr<SnapshotCopy>& copy : Copies(copies_)) {
+    if (copy->failed() == 0) continue;
+    if (absl::Status status = DropCopy(copy); !status.ok()) return status;
+  }
+  written_.store(false);
+  absl::Status status = tracker_->Checkpoint();
+  if (!status.ok()) written_.store(true);
+  return status;
+}
+
+// Copies snapshots, saves the tracker's state and repairs it, until Close().
 void TrackedVolume::Core::Work() {
   using Clock = std::chrono::steady_clock;
-  const std::chrono::seconds interval(options_.checkpoint_seconds);
+  const std::chrono::seconds interval(options_.checkpoint_seconds == 0
+                                          ? std::chrono::hours(24 * 365)
+                                          : std::chrono::seconds(options_.checkpoint_seconds));
   Clock::time_point due = Clock::now() + interval;
+  Clock::time_point repair_due = Clock::now();
+  std::chrono::milliseconds pause = kFirstPause;
   for (size_t turn = 0;; ++turn) {
     std::shared_ptr<SnapshotCopy> copy;
+    bool repair = false;
     {
       std::unique_lock<std::mutex> lock(work_mutex_);
-      const auto has_work = [this] { return stopping_ || !to_copy_.empty(); };
-      if (options_.checkpoint_seconds == 0) {
-        work_changed_.wait(lock, has_work);
-      } else {
-        work_changed_.wait_until(lock, due, has_work);
+      const auto next = [&] { return repair_ ? std::min(due, repair_due) : due; };
+      while (!stopping_ && to_copy_.empty() && Clock::now() < next()) {
+        work_changed_.wait_until(lock, next());
       }
       if (stopping_) return;
       if (!to_copy_.empty()) copy = to_copy_[turn % to_copy_.size()];
+      // A write that fails from here on asks again.
+      if (Clock::now() >= repair_due) repair = std::exchange(repair_, false);
+    }
+    if (repair) {
+      const absl::Status status = Repair();
+      const std::lock_guard<std::mutex> lock(work_mutex_);
+      if (status.ok()) {
+        if (!repair_) write_error_.clear();
+        pause = kFirstPause;
+      } else {
+        repair_ = true;
+        write_error_ = std::string(status.message());
+        pause = std::min(2 * pause, kMaxPause);
+      }
+      repair_due = Clock::now() + pause;
     }
     if (copy != nullptr && !copy->Continue(kRegionsAtOnce)) FinishCopy(copy);
-    if (options_.checkpoint_seconds == 0 || Clock::now() < due) continue;
+    if (Clock::now() < due) continue;
     if (written_.exchange(false)) {
       const std::lock_guard<std::mutex> admin(admin_);
       if (absl::Status status = tracker_->Checkpoint(); !status.ok()) {

@@ -79,7 +79,9 @@ class TrackedVolume::Core {
   absl::Status CheckNotLost() const;
 
   absl::Status OpenParts();
+  absl::Status CompareWithClosed();
   absl::Status RemoveOldTrackers() const;
+  absl::StatusOr<std::unique_ptr<ChangeTracker>> MakeNextTracker(const VolumeManifest& next);
   absl::Status SwitchTracker(const VolumeManifest& next, std::unique_ptr<ChangeTracker> tracker);
   absl::Status ResumeCopies();
   // Removes files of snapshots whose id a newer one has.
@@ -103,8 +105,12 @@ class TrackedVolume::Core {
   const SnapshotRecord* FindRecord(std::string_view id) const noexcept;
 
   void Work();
+  // A write failed with `status` before it was issued, and so will every other until Repair().
+  void AskForRepair(const absl::Status& status);
+  absl::Status Repair();
   void NoteError(const absl::Status& status);
 
+  // For what callers learn. Nothing is changed by it: it may name another volume meanwhile.
   const std::string path_;
   const OpenOptions options_;
   const ProcessMark process_;
@@ -130,6 +136,9 @@ class TrackedVolume::Core {
   std::mutex close_;
   mutable std::mutex admin_;
   bool cannot_clone_ = false;  // under admin_
+  // Not OK if `data` is not as it was when the volume was closed. Under admin_, until the next
+  // snapshot.
+  absl::Status replaced_;
 
   mutable std::shared_mutex chain_mutex_;
   std::unique_ptr<ChangeChain> chain_;
@@ -141,6 +150,8 @@ class TrackedVolume::Core {
   bool stopping_ = false;
   Copies to_copy_;  // copies_, without those that have failed
   std::string last_error_;
+  bool repair_ = false;      // asked for
+  std::string write_error_;  // why writes fail, until they are repaired
   std::thread worker_;
 
   std::atomic<uint64_t> longest_hold_ns_{0};

@@ -16,6 +16,9 @@
 #include "base/absl_view.h"
 #include "cbt/change_chain.h"
 #include "cbt/change_tracker.h"
+#include "map/chain/chain_access.h"
+#include "map/tracker/tracker_access.h"
+#include "volume/data_stamp.h"
 #include "volume/file_copy.h"
 #include "volume/tracked_volume.h"
 #include "volume/volume_folder.h"
@@ -36,8 +39,8 @@ absl::StatusOr<std::string> RandomName() {
 
 bool IsOfVolume(std::string_view name) {
   return name == kManifestName || name == kDataName || name == kChainName ||
-         name == kSnapshotsName || name == kCopyingName || name == kLockName ||
-         name.starts_with(kTrackerPrefix) ||
+         name == kSnapshotsName || name == kCopyingName || name == kClosedName ||
+         name == kLockName || name.starts_with(kTrackerPrefix) ||
          (name.starts_with(".") && name.ends_with(kPartialExtension));
 }
 
@@ -53,16 +56,14 @@ absl::Status CheckOnlyVolume(const Folder& folder) {
 }
 
 // Removes everything but the lock, the manifest first.
-absl::Status Clear(const Folder& folder, const std::string& path) {
+absl::Status Clear(const Folder& folder) {
   if (!folder.Remove(kManifestName)) return FileError(folder.Shown(kManifestName), errno);
   if (absl::Status status = folder.Sync(); !status.ok()) return status;
   absl::StatusOr<std::vector<std::string>> names = folder.List();
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (name == kLockName) continue;
-    std::error_code error;
-    std::filesystem::remove_all(absl::StrCat(path, "/", name), error);
-    if (error) return FileError(folder.Shown(name), error.value());
+    if (absl::Status status = folder.RemoveTree(name); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -84,7 +85,8 @@ absl::Status MakeData(const Folder& folder, uint64_t capacity, const std::string
     }
     int error = CloneFile(from.number(), data.number());
     if (CannotClone(error)) {
-      error = CopyRange(from.number(), data.number(), {0, static_cast<uint64_t>(size)});
+      error = CopyRange(from.number(), data.number(), {0, static_cast<uint64_t>(size)},
+                        CopyTarget::kZeros);
     }
     if (error != 0) return FileError(folder.Shown(kDataName), error);
   }
@@ -95,31 +97,34 @@ absl::Status MakeData(const Folder& folder, uint64_t capacity, const std::string
   return absl::OkStatus();
 }
 
-absl::Status MakeTracker(const std::string& path, const VolumeManifest& manifest) {
+absl::Status MakeTracker(const Folder& folder, const VolumeManifest& manifest) {
+  const absl::StatusOr<Folder> made = folder.MakeFolder(TrackerName(manifest.tracker), false);
+  if (!made.ok()) return made.status();
   TrackerOptions options;
   options.geometry = {.capacity = manifest.capacity, .granularity = manifest.granularity};
   options.volume = manifest.name;
   options.base = kOriginName;
-  options.directory = absl::StrCat(path, "/", TrackerName(manifest.tracker));
   options.region_bytes = manifest.region_bytes;
-  absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker = ChangeTracker::Create(options);
+  absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker = TrackerAccess::Create(options, *made);
   if (!tracker.ok()) return tracker.status();
   return (*tracker)->Close();
 }
 
-absl::Status Make(const Folder& folder, const std::string& path, const VolumeManifest& manifest,
-                  const std::string& image) {
+absl::Status Make(const Folder& folder, const VolumeManifest& manifest, const std::string& image) {
   if (absl::Status status = MakeData(folder, manifest.capacity, image); !status.ok()) {
     return status;
   }
   for (const char* const name : {kSnapshotsName, kCopyingName}) {
-    absl::Status status = MakeFolder(absl::StrCat(path, "/", name), /*sync=*/false);
-    if (!status.ok()) return status;
+    const absl::StatusOr<Folder> made = folder.MakeFolder(name, /*sync=*/false);
+    if (!made.ok()) return made.status();
   }
-  if (absl::Status status = MakeTracker(path, manifest); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
-      ChangeChain::Create(absl::StrCat(path, "/", kChainName), manifest.name, manifest.granularity,
-                          {.id = kOriginName, .capacity = manifest.capacity});
+  if (absl::Status status = MakeTracker(folder, manifest); !status.ok()) return status;
+  const absl::StatusOr<Folder> chain_folder = folder.MakeFolder(kChainName, /*sync=*/false);
+  if (!chain_folder.ok()) return chain_folder.status();
+  // The tracker has checked the names.
+  const absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
+      CreateChainIn(*chain_folder, manifest.name, manifest.granularity,
+                    {.id = kOriginName, .capacity = manifest.capacity});
   if (!chain.ok()) return chain.status();
   if (absl::Status status = folder.Sync(); !status.ok()) return status;
   return WriteVolumeManifest(folder, manifest);
@@ -157,10 +162,10 @@ absl::Status TrackedVolume::Create(const std::string& folder, uint64_t capacity,
   if (!made.ok()) return made.status();
   if (*made) return absl::AlreadyExistsError(absl::StrCat(folder, ": there is a volume"));
   if (absl::Status status = CheckOnlyVolume(*opened); !status.ok()) return status;
-  if (absl::Status status = Clear(*opened, folder); !status.ok()) return status;
-  absl::Status status = Make(*opened, folder, manifest, options.image);
+  if (absl::Status status = Clear(*opened); !status.ok()) return status;
+  absl::Status status = Make(*opened, manifest, options.image);
   // What was made takes space, which may be what is missing.
-  if (!status.ok()) Clear(*opened, folder).IgnoreError();
+  if (!status.ok()) Clear(*opened).IgnoreError();
   return status;
 }
 
@@ -171,7 +176,7 @@ absl::Status TrackedVolume::Remove(const std::string& folder) {
     const absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*opened);
     if (!claim.ok()) return claim.status();
     if (absl::Status status = CheckOnlyVolume(*opened); !status.ok()) return status;
-    if (absl::Status status = Clear(*opened, folder); !status.ok()) return status;
+    if (absl::Status status = Clear(*opened); !status.ok()) return status;
     if (!opened->Remove(kLockName)) return FileError(opened->Shown(kLockName), errno);
   }
   std::error_code error;

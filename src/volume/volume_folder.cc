@@ -89,10 +89,27 @@ absl::Status NotReady(std::string_view id) {
       absl::StrCat("snapshot \"", AbslView(id), "\" is not ready: its data is being copied"));
 }
 
-absl::StatusOr<std::unique_ptr<ExtentCursor>> AllocatedIn(const std::string& path,
+absl::StatusOr<std::string> PathOfSnapshot(const std::string& folder, const Folder& snapshots,
+                                           const std::string& name) {
+  std::string path = absl::StrCat(folder, "/", kSnapshotsName, "/", name);
+  struct stat held;
+  struct stat named;
+  if (::fstatat(snapshots.descriptor(), name.c_str(), &held, AT_SYMLINK_NOFOLLOW) != 0) {
+    return errno == ENOENT ? NoSnapshot(IdOf(name)) : FileError(snapshots.Shown(name), errno);
+  }
+  if (::lstat(path.c_str(), &named) != 0 || named.st_dev != held.st_dev ||
+      named.st_ino != held.st_ino) {
+    return absl::AbortedError(absl::StrCat(
+        folder, ": is not the volume that was opened by this path: it was moved; open it again"));
+  }
+  return path;
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> AllocatedIn(const Folder& snapshots,
+                                                          const std::string& name,
                                                           std::string_view id,
                                                           uint64_t granularity) {
-  absl::StatusOr<std::shared_ptr<const Image>> image = Image::Open(path, id);
+  absl::StatusOr<std::shared_ptr<const Image>> image = Image::Open(snapshots.PathOf(name), id);
   if (absl::IsNotFound(image.status())) return NoSnapshot(id);
   if (!image.ok()) return image.status();
   return MakeImageAllocationCursor(*std::move(image), {.block_size = granularity});

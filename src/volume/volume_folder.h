@@ -65,8 +65,14 @@ absl::Status NoSnapshot(std::string_view id);
 // UNAVAILABLE: it is being copied.
 absl::Status NotReady(std::string_view id);
 
-// See TrackedVolume::Allocated(); `path` is the file of snapshot `id`.
-absl::StatusOr<std::unique_ptr<ExtentCursor>> AllocatedIn(const std::string& path,
+// The path of a snapshot's file: `folder` is the path by which the volume was opened.
+// Errors: ABORTED if it names another file, because the volume was moved meanwhile.
+absl::StatusOr<std::string> PathOfSnapshot(const std::string& folder, const Folder& snapshots,
+                                           const std::string& name);
+
+// See TrackedVolume::Allocated(); the file `name` is that of snapshot `id`.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> AllocatedIn(const Folder& snapshots,
+                                                          const std::string& name,
                                                           std::string_view id,
                                                           uint64_t granularity);
 

@@ -26,17 +26,13 @@ int WriteZeros(int file, Extent extent) noexcept {
   return 0;
 }
 
-int Allocate(int file, int mode, Extent extent) noexcept {
+int ZeroRange(int file, Extent extent) noexcept {
   return Retry([&] {
-           return ::fallocate(file, mode, static_cast<off_t>(extent.offset),
-                              static_cast<off_t>(extent.length));
+           return ::fallocate(file, FALLOC_FL_KEEP_SIZE | FALLOC_FL_ZERO_RANGE,
+                              static_cast<off_t>(extent.offset), static_cast<off_t>(extent.length));
          }) == 0
              ? 0
              : errno;
-}
-
-bool CannotAllocate(int error) noexcept {
-  return error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
 }
 
 }  // namespace
@@ -86,14 +82,19 @@ absl::Status TrackedVolume::Core::Changing(Extent extent, Change change) {
   if (absl::Status status = CheckInside(extent); !status.ok()) return status;
   if (extent.length == 0) return absl::OkStatus();
   absl::StatusOr<TrackedWrite> write = tracker_->Begin(extent);
-  if (!write.ok()) return write.status();
+  if (!write.ok()) {
+    AskForRepair(write.status());
+    return write.status();
+  }
   if (!written_.load(std::memory_order_relaxed)) written_.store(true, std::memory_order_relaxed);
   int error = 0;
   for (const std::shared_ptr<SnapshotCopy>& copy : copies_) {
     if (error == 0) error = copy->Preserve(extent);
   }
-  if (error == 0) error = change();
+  const bool preserved = error == 0;
+  if (preserved) error = change();
   write->End();
+  if (!preserved) AskForRepair(FileError(copying_files_->shown(), error));
   return error == 0 ? absl::OkStatus() : FileError(folder_->Shown(kDataName), error);
 }
 
@@ -126,9 +127,8 @@ absl::Status TrackedVolume::Core::Write(uint64_t offset, std::span<const uint8_t
 
 absl::Status TrackedVolume::Core::Zero(Extent extent, bool may_trim, Durability durability) {
   absl::Status status = Changing(extent, [&] {
-    const int error = Allocate(
-        data_.number(),
-        FALLOC_FL_KEEP_SIZE | (may_trim ? FALLOC_FL_PUNCH_HOLE : FALLOC_FL_ZERO_RANGE), extent);
+    const int error =
+        may_trim ? PunchHole(data_.number(), extent) : ZeroRange(data_.number(), extent);
     return CannotAllocate(error) ? WriteZeros(data_.number(), extent) : error;
   });
   if (status.ok() && durability == Durability::kFlushed) status = Sync();
@@ -137,7 +137,7 @@ absl::Status TrackedVolume::Core::Zero(Extent extent, bool may_trim, Durability 
 
 absl::Status TrackedVolume::Core::Trim(Extent extent, Durability durability) {
   absl::Status status = Changing(extent, [&] {
-    const int error = Allocate(data_.number(), FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, extent);
+    const int error = PunchHole(data_.number(), extent);
     return CannotAllocate(error) ? 0 : error;
   });
   if (status.ok() && durability == Durability::kFlushed) status = Sync();

@@ -4,20 +4,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "map/tracker/tracker_access.h"
 #include "volume/volume_core.h"
 
 namespace cbt::volume {
 namespace {
-
-void RemoveFolder(const std::string& path) {
-  std::error_code ignored;  // the next Open() removes it
-  std::filesystem::remove_all(path, ignored);
-}
 
 absl::Status MarkAll(const ChangeMap& map, ChangeTracker& tracker) {
   const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(map);
@@ -49,6 +43,16 @@ absl::Status TrackedVolume::Core::SwitchTracker(const VolumeManifest& next,
   return absl::OkStatus();
 }
 
+// Durable when it returns.
+absl::StatusOr<std::unique_ptr<ChangeTracker>> TrackedVolume::Core::MakeNextTracker(
+    const VolumeManifest& next) {
+  const std::string name = TrackerName(next.tracker);
+  if (absl::Status status = folder_->RemoveTree(name); !status.ok()) return status;
+  const absl::StatusOr<Folder> made = folder_->MakeFolder(name, /*sync=*/true);
+  if (!made.ok()) return made.status();
+  return TrackerAccess::Create(OptionsOfTracker(next, tracker_->epochs().front().base), *made);
+}
+
 absl::Status TrackedVolume::Core::Resize(uint64_t capacity) {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   const std::lock_guard<std::mutex> admin(admin_);
@@ -63,27 +67,25 @@ absl::Status TrackedVolume::Core::Resize(uint64_t capacity) {
   VolumeManifest next = manifest_;
   next.capacity = capacity;
   ++next.tracker;
-  const TrackerOptions options = OptionsOfTracker(next, tracker_->epochs().front().base);
-  RemoveFolder(options.directory);
-  absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker = ChangeTracker::Create(options);
+  const std::string old_name = TrackerName(manifest_.tracker);
+  const std::string next_name = TrackerName(next.tracker);
+  absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker = MakeNextTracker(next);
   absl::Status status = tracker.status();
-  if (status.ok()) status = folder_->Sync();
   if (status.ok() && ::ftruncate(data_.number(), static_cast<off_t>(capacity)) != 0) {
     status = FileError(folder_->Shown(kDataName), errno);
   }
   if (status.ok()) status = Sync();
-  const std::string old_folder = OptionsOfTracker(manifest_, {}).directory;
   if (status.ok()) {
     const GateHold hold(gate_);
     status = SwitchTracker(next, *std::move(tracker));
   }
   if (status.ok()) {
-    RemoveFolder(old_folder);
+    folder_->RemoveTree(old_name).IgnoreError();  // the next Open() removes it
     return status;
   }
   // If it is not known which tracker counts, both stay.
   if (!open_.load()) return status;
-  RemoveFolder(options.directory);
+  folder_->RemoveTree(next_name).IgnoreError();
   if (::ftruncate(data_.number(), static_cast<off_t>(before)) != 0) {
     NoteError(FileError(folder_->Shown(kDataName), errno));
   }

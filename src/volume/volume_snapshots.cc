@@ -172,22 +172,21 @@ absl::StatusOr<SnapshotInfo> TrackedVolume::Core::TakeSnapshot(const std::string
   if (absl::Status status = FinishEpoch(); !status.ok()) return status;
   if (const SnapshotRecord* const record = FindRecord(id); record != nullptr) return record->info;
 
-  // What is dirty is written now: cloning writes it too, while writes are held.
+  // What is dirty is written now, so that little is left for later.
   if (absl::Status status = Sync(); !status.ok()) return status;
   const std::string name = NameFor(*chain_, id);
   if (absl::Status status = tracker_->OpenEpoch(name); !status.ok()) {
     FinishEpoch().IgnoreError();  // repeated by the next call
     return status;
   }
-  absl::Status taken;
+  // Once more what was written meanwhile. Cloning would write it while writes are held. And a copy
+  // that continues after a loss of power takes from `data` what is in this snapshot: no write that
+  // counts before it only may be lost.
+  absl::Status taken = Sync();
   absl::StatusOr<bool> cloned = false;
-  if (!options_.always_copy && !cannot_clone_) {
-    // Once more what was written meanwhile.
-    taken = Sync();
-    if (taken.ok()) {
-      cloned = Clone(name);
-      taken = cloned.status();
-    }
+  if (taken.ok() && !options_.always_copy && !cannot_clone_) {
+    cloned = Clone(name);
+    taken = cloned.status();
     if (taken.ok()) cannot_clone_ = !*cloned;
   }
   if (taken.ok() && !*cloned) taken = StartCopy(name);
@@ -201,6 +200,7 @@ absl::StatusOr<SnapshotInfo> TrackedVolume::Core::TakeSnapshot(const std::string
   // Only now: a copy that fills the disk must not take the room of the chain's files.
   ContinueCopies();
   if (!taken.ok()) return taken;
+  replaced_ = absl::OkStatus();
   const SnapshotRecord* const record = FindRecord(id);
   if (record == nullptr) return absl::InternalError("the snapshot is not in the chain");
   return record->info;
@@ -270,6 +270,9 @@ absl::Status TrackedVolume::Core::Publish(const std::shared_ptr<SnapshotCopy>& c
     return FileError(copying_files_->Shown(name), errno);
   }
   if (absl::Status status = snapshot_files_->Sync(); !status.ok()) return status;
+  // Not before: a copy that is found without its list is dropped. And for good: a later copy may
+  // have this name. If it can't be removed, the next Open() or copy removes it.
+  copying_files_->Remove(CopiedName(name).c_str());
   return copying_files_->Sync();
 }
 
@@ -284,6 +287,7 @@ void TrackedVolume::Core::FinishCopy(const std::shared_ptr<SnapshotCopy>& copy) 
     // If even that fails, its data is never complete, and it can be deleted.
     if (status = DropCopy(copy); !status.ok()) {
       NoteError(status);
+      AskForRepair(status);
       const std::lock_guard<std::mutex> lock(work_mutex_);
       std::erase(to_copy_, copy);
     }
@@ -299,8 +303,6 @@ void TrackedVolume::Core::FinishCopy(const std::shared_ptr<SnapshotCopy>& copy) 
   std::erase(copies, copy);
   SetCopies(std::move(copies));
   ContinueCopies();
-  // The list of regions; the next Open() removes what can't be removed now.
-  static_cast<void>(RemoveCopyFiles(*copying_files_, copy->name()));
 }
 
 // Requires: admin_ or chain_mutex_.
@@ -332,7 +334,7 @@ absl::StatusOr<std::string> TrackedVolume::Core::SnapshotPath(std::string_view i
   const SnapshotRecord* const record = FindRecord(id);
   if (record == nullptr) return NoSnapshot(id);
   if (!record->info.ready) return NotReady(id);
-  return absl::StrCat(path_, "/", kSnapshotsName, "/", record->name);
+  return PathOfSnapshot(path_, *snapshot_files_, record->name);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> TrackedVolume::Core::Delta(
@@ -350,9 +352,16 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> TrackedVolume::Core::Delta(
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> TrackedVolume::Core::Allocated(
     std::string_view id) const {
-  const absl::StatusOr<std::string> path = SnapshotPath(id);
-  if (!path.ok()) return path.status();
-  return AllocatedIn(*path, id, granularity());
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  std::string name;
+  {
+    const std::shared_lock<std::shared_mutex> lock(chain_mutex_);
+    const SnapshotRecord* const record = FindRecord(id);
+    if (record == nullptr) return NoSnapshot(id);
+    if (!record->info.ready) return NotReady(id);
+    name = record->name;
+  }
+  return AllocatedIn(*snapshot_files_, name, id, granularity());
 }
 
 VolumeStatus TrackedVolume::Core::status() const {
@@ -365,7 +374,7 @@ VolumeStatus TrackedVolume::Core::status() const {
   status.granularity = manifest_.granularity;
   status.snapshots = records_.size();
   status.copying = copies_.size();
-  status.exact = true;
+  status.exact = replaced_.ok();
   for (const ChangeTracker::Epoch& epoch : tracker_->epochs()) status.exact &= epoch.exact;
   if (const absl::StatusOr<ChangeMap> changes = tracker_->Changes(); changes.ok()) {
     status.changed_bytes = (*changes)->changed_bytes();
@@ -377,7 +386,7 @@ VolumeStatus TrackedVolume::Core::status() const {
   status.clones = clones_.load();
   status.longest_hold_ns = longest_hold_ns_.load();
   const std::lock_guard<std::mutex> lock(work_mutex_);
-  status.last_error = last_error_;
+  status.last_error = write_error_.empty() ? last_error_ : write_error_;
   return status;
 }
 

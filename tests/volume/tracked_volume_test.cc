@@ -460,8 +460,8 @@ TEST(TrackedVolumeTest, CopyContinuesAfterAKill) {
                      VolumeModel::Differing(bytes, BytesOf(*volume), kG), kG));
 }
 
-// A list of regions of another boot may lack some: the snapshot is dropped, and its epoch is not.
-TEST(TrackedVolumeTest, CopyOfAnotherBootIsDropped) {
+// A list of regions that proves nothing: the snapshot is dropped, and its epoch is not.
+TEST(TrackedVolumeTest, CopyWithADamagedListIsDropped) {
   const TempDir folder;
   test::RunInChild([&] {
     auto volume = MakeAndOpen(folder / "v", 8_MiB, {.always_copy = true});
@@ -481,7 +481,7 @@ TEST(TrackedVolumeTest, CopyOfAnotherBootIsDropped) {
                         std::ios::in | std::ios::out | std::ios::binary);
       file) {
     file.seekp(30);
-    file.write("another-boot", 12);
+    file.write("not-the-list", 12);
   }
   const auto volume = ValueOf(TrackedVolume::Open(folder / "v", {.always_copy = true}));
   EXPECT_TRUE(absl::IsNotFound(volume->FindSnapshot("lost").status()));

@@ -101,4 +101,11 @@ absl::StatusOr<ChainManifest> DecodeManifest(std::span<const uint8_t> bytes,
   return manifest;
 }
 
+absl::StatusOr<ChainManifest> ReadChainManifest(const Folder& folder) {
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file =
+      folder.Map(kChainManifestName, MappedFile::Watched::kNo);
+  if (!file.ok()) return file.status();
+  return DecodeManifest((*file)->bytes(), folder.Shown(kChainManifestName));
+}
+
 }  // namespace cbt

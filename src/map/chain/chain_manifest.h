@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "map/folder/folder.h"
 #include "map/folder/manifest_bytes.h"
 
 namespace cbt {
@@ -49,12 +50,16 @@ struct ChainManifest {
 };
 
 inline constexpr unsigned kMaxChainLevel = 40;
+inline constexpr char kChainManifestName[] = "CHAIN";
 
 std::vector<uint8_t> EncodeManifest(const ChainManifest& manifest);
 
 // Errors: INVALID_ARGUMENT for anything but a manifest, DATA_LOSS with the offset for a damaged
 //         one, UNIMPLEMENTED for a newer version. `name` is for messages.
 absl::StatusOr<ChainManifest> DecodeManifest(std::span<const uint8_t> bytes, std::string_view name);
+
+// The manifest in a chain's folder. Errors: those of DecodeManifest(), file errors.
+absl::StatusOr<ChainManifest> ReadChainManifest(const Folder& folder);
 
 }  // namespace cbt
 

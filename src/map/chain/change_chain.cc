@@ -19,6 +19,7 @@
 #include "base/absl_view.h"
 #include "base/file_io.h"
 #include "cbt/change_map_file.h"
+#include "map/chain/chain_access.h"
 #include "map/chain/chain_manifest.h"
 #include "map/folder/folder.h"
 #include "map/map_access.h"
@@ -31,7 +32,6 @@
 namespace cbt {
 namespace {
 
-constexpr char kManifestName[] = "CHAIN";
 constexpr char kMapPrefix[] = "map-";
 constexpr char kMapExtension[] = ".cbm";
 
@@ -56,13 +56,6 @@ std::vector<uint64_t> FilesOf(const ChainManifest& manifest) {
   for (const auto& [node, file] : manifest.nodes) files.push_back(file.number);
   std::sort(files.begin(), files.end());
   return files;
-}
-
-absl::StatusOr<ChainManifest> ReadManifest(const Folder& folder) {
-  absl::StatusOr<std::shared_ptr<const MappedFile>> file =
-      folder.Map(kManifestName, MappedFile::Watched::kNo);
-  if (!file.ok()) return file.status();
-  return DecodeManifest((*file)->bytes(), folder.Shown(kManifestName));
 }
 
 class ChainInDirectory final : public ChangeChain {
@@ -109,7 +102,7 @@ class ChainInDirectory final : public ChangeChain {
   void Take(ChainManifest manifest, Places places) noexcept;
   const ChainEntry* Find(std::string_view id) const noexcept;
   absl::Status CheckReadable() const;
-  absl::Status CheckAccess() const;
+  absl::Status BeginChange();
 
   static std::vector<ChainFile> Pieces(const ChainManifest& manifest, uint64_t begin, uint64_t end,
                                        unsigned below);
@@ -165,13 +158,21 @@ absl::Status ChainInDirectory::CheckReadable() const {
   return claim_ == nullptr || claim_->IsOurs() ? absl::OkStatus() : CopiedByFork(folder_.shown());
 }
 
-absl::Status ChainInDirectory::CheckAccess() const {
+// OK if a change may begin.
+absl::Status ChainInDirectory::BeginChange() {
   if (claim_ == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat(folder_.shown(), ": the chain is open read-only"));
   }
   if (absl::Status status = claim_->Check(); !status.ok()) return status;
-  return unknown_;
+  if (unknown_.ok()) return absl::OkStatus();
+  // What kept the last change from looking may be over.
+  absl::StatusOr<ChainManifest> there = ReadChainManifest(folder_);
+  if (!there.ok()) return unknown_;
+  Places places = PlacesOf(*there);
+  Take(*std::move(there), std::move(places));
+  unknown_ = absl::OkStatus();
+  return absl::OkStatus();
 }
 
 absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
@@ -181,13 +182,14 @@ absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
   Places places = PlacesOf(manifest);
   const std::vector<std::string> left = LeftBehind(manifest_, manifest);
   // What is on disk counts: file numbers that it names must not be reused. While that is unknown,
-  // also because of an exception, no change is allowed.
-  unknown_ = absl::InternalError(absl::StrCat(
-      folder_.shown(), ": a change was interrupted by an exception; reopen the chain"));
-  absl::Status status = folder_.Write(kManifestName, parts, options_.sync);
+  // also because of an exception, no change is allowed; the next one looks again.
+  unknown_ = absl::InternalError(
+      absl::StrCat(folder_.shown(),
+                   ": a change was interrupted by an exception, and the manifest can't be read"));
+  absl::Status status = folder_.Write(kChainManifestName, parts, options_.sync);
   if (!status.ok()) {
     // The new manifest may be in place nevertheless.
-    absl::StatusOr<ChainManifest> there = ReadManifest(folder_);
+    absl::StatusOr<ChainManifest> there = ReadChainManifest(folder_);
     if (!there.ok()) {
       unknown_ = there.status();
       return status;
@@ -232,7 +234,7 @@ void ChainInDirectory::Sweep() const {
     const bool partial = absl::StartsWith(name, ".") &&
                          absl::EndsWith(name, AbslView(kPartialExtension)) &&
                          (absl::StartsWith(name, absl::StrCat(".", kMapPrefix)) ||
-                          absl::StartsWith(name, absl::StrCat(".", kManifestName)));
+                          absl::StartsWith(name, absl::StrCat(".", kChainManifestName)));
     const bool map = absl::StartsWith(name, kMapPrefix) && absl::EndsWith(name, kMapExtension);
     if (partial || (map && !needed.contains(name))) folder_.Remove(name.c_str());
   }
@@ -359,7 +361,7 @@ absl::Status ChainInDirectory::BuildNode(ChainManifest& manifest, ChainNode node
 }
 
 absl::Status ChainInDirectory::Append(const ChangeMap& map) {
-  if (absl::Status status = CheckAccess(); !status.ok()) return status;
+  if (absl::Status status = BeginChange(); !status.ok()) return status;
   const ChangeMapIdentity& identity = map.identity();
   if (absl::Status status = CheckIdentity(identity); !status.ok()) return status;
   const ChainEntry& newest = manifest_.entries.back();
@@ -406,7 +408,7 @@ absl::Status ChainInDirectory::Append(const ChangeMap& map) {
 }
 
 absl::Status ChainInDirectory::Remove(std::string_view id) {
-  if (absl::Status status = CheckAccess(); !status.ok()) return status;
+  if (absl::Status status = BeginChange(); !status.ok()) return status;
   const auto place = places_.find(id);
   if (place == places_.end()) {
     return absl::NotFoundError(absl::StrCat("the chain has no snapshot \"", AbslView(id), "\""));
@@ -528,24 +530,17 @@ absl::Status ChainInDirectory::Verify() const {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Create(const std::string& directory,
-                                                                 const std::string& volume,
-                                                                 uint64_t granularity,
-                                                                 const ChainSnapshot& first,
-                                                                 const ChainOptions& options) {
-  absl::Status status = CheckGeometry({.capacity = first.capacity, .granularity = granularity});
-  if (!status.ok()) return status;
-  if (status = CheckIdentity({volume, {}, first.id}); !status.ok()) return status;
-  if (first.id.empty()) return absl::InvalidArgumentError("the first snapshot needs a name");
-  if (status = MakeFolder(directory, options.sync); !status.ok()) return status;
-  absl::StatusOr<Folder> folder = Folder::Open(directory, options.name);
-  if (!folder.ok()) return folder.status();
-  absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*folder);
+absl::StatusOr<std::unique_ptr<ChangeChain>> CreateChainIn(const Folder& folder,
+                                                           const std::string& volume,
+                                                           uint64_t granularity,
+                                                           const ChainSnapshot& first,
+                                                           const ChainOptions& options) {
+  absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(folder);
   if (!claim.ok()) return claim.status();
-  const absl::StatusOr<bool> there = folder->Has(kManifestName);
+  const absl::StatusOr<bool> there = folder.Has(kChainManifestName);
   if (!there.ok()) return there.status();
   if (*there) {
-    return absl::AlreadyExistsError(absl::StrCat(folder->shown(), ": already contains a chain"));
+    return absl::AlreadyExistsError(absl::StrCat(folder.shown(), ": already contains a chain"));
   }
   ChainManifest manifest{.volume = volume,
                          .granularity = granularity,
@@ -557,37 +552,30 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Create(const std::stri
                                       .floor = first.capacity,
                                       .file = {}}},
                          .nodes = {}};
-  auto chain =
-      std::make_unique<ChainInDirectory>(*std::move(folder), manifest, *std::move(claim), options);
-  if (status = chain->Commit(std::move(manifest)); !status.ok()) return status;
+  auto chain = std::make_unique<ChainInDirectory>(folder, manifest, *std::move(claim), options);
+  if (absl::Status status = chain->Commit(std::move(manifest)); !status.ok()) return status;
   return chain;
 }
 
-absl::StatusOr<std::unique_ptr<ChangeChain>> ChangeChain::Open(const std::string& directory,
-                                                               Access access,
-                                                               const ChainOptions& options) {
-  const std::string shown = options.name.empty() ? directory : options.name;
-  const auto absent = [&shown] {
-    return absl::NotFoundError(absl::StrCat(shown, ": no chain in this directory"));
-  };
-  absl::StatusOr<Folder> folder = Folder::Open(directory, shown);
-  if (!folder.ok()) return absl::IsNotFound(folder.status()) ? absent() : folder.status();
-  const absl::StatusOr<bool> there = folder->Has(kManifestName);
+absl::StatusOr<std::unique_ptr<ChangeChain>> OpenChainIn(const Folder& folder,
+                                                         ChangeChain::Access access,
+                                                         const ChainOptions& options) {
+  const absl::StatusOr<bool> there = folder.Has(kChainManifestName);
   if (!there.ok()) return there.status();
-  if (!*there) return absent();
+  if (!*there) return NoChain(folder.shown());
   std::unique_ptr<FolderClaim> claim;
-  if (access == Access::kChange) {
-    absl::StatusOr<std::unique_ptr<FolderClaim>> taken = FolderClaim::Take(*folder);
+  if (access == ChangeChain::Access::kChange) {
+    absl::StatusOr<std::unique_ptr<FolderClaim>> taken = FolderClaim::Take(folder);
     if (!taken.ok()) return taken.status();
     claim = *std::move(taken);
   }
-  absl::StatusOr<ChainManifest> manifest = ReadManifest(*folder);
+  absl::StatusOr<ChainManifest> manifest = ReadChainManifest(folder);
   if (!manifest.ok()) return manifest.status();
-  auto chain = std::make_unique<ChainInDirectory>(*std::move(folder), *std::move(manifest),
-                                                  std::move(claim), options);
+  auto chain =
+      std::make_unique<ChainInDirectory>(folder, *std::move(manifest), std::move(claim), options);
   // A killed process may have renamed the manifest without syncing its name. Sync before removing
   // files that the previous manifest needs: a power loss could bring that manifest back.
-  if (access == Access::kChange && chain->IsSynced()) chain->Sweep();
+  if (access == ChangeChain::Access::kChange && chain->IsSynced()) chain->Sweep();
   return chain;
 }
 

@@ -119,6 +119,43 @@ absl::Status Folder::Write(const std::string& file, std::span<const std::span<co
   return WriteFileAtomicallyAt(descriptor(), file, Shown(file), parts, sync);
 }
 
+absl::StatusOr<Folder> Folder::OpenFolder(const std::string& name) const {
+  absl::StatusOr<OwnedDescriptor> opened = OpenFile(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!opened.ok()) return opened.status();
+  return Folder(*std::move(opened), Shown(name));
+}
+
+absl::StatusOr<Folder> Folder::MakeFolder(const std::string& name, bool sync) const {
+  if (::mkdirat(descriptor(), name.c_str(), S_IRWXU | S_IRWXG | S_IRWXO) != 0 && errno != EEXIST) {
+    return FileError(Shown(name), errno);
+  }
+  if (sync) {
+    if (absl::Status status = Sync(); !status.ok()) return status;
+  }
+  return OpenFolder(name);
+}
+
+absl::Status Folder::RemoveTree(const std::string& name) const {
+  if (::unlinkat(descriptor(), name.c_str(), 0) == 0 || errno == ENOENT) return absl::OkStatus();
+  // Linux says EISDIR for a folder, POSIX EPERM.
+  if (errno != EISDIR && errno != EPERM) return FileError(Shown(name), errno);
+  const absl::StatusOr<Folder> folder = OpenFolder(name);
+  if (!folder.ok()) return folder.status();
+  const absl::StatusOr<std::vector<std::string>> names = folder->List();
+  if (!names.ok()) return names.status();
+  for (const std::string& each : *names) {
+    if (absl::Status status = folder->RemoveTree(each); !status.ok()) return status;
+  }
+  if (::unlinkat(descriptor(), name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) {
+    return absl::OkStatus();
+  }
+  return FileError(Shown(name), errno);
+}
+
+std::string Folder::PathOf(std::string_view file) const {
+  return absl::StrCat("/proc/self/fd/", descriptor(), "/", AbslView(file));
+}
+
 absl::StatusOr<bool> Folder::IsNamed(const std::string& file, int opened) const {
   struct stat by_name;
   struct stat by_descriptor;

@@ -47,6 +47,15 @@ class Folder {
   // As WriteFileAtomically().
   absl::Status Write(const std::string& file, std::span<const std::span<const uint8_t>> parts,
                      bool sync) const;
+  // The folder called `name` in this one, which is no symbolic link.
+  absl::StatusOr<Folder> OpenFolder(const std::string& name) const;
+  // Creates it if it is missing. `sync`: as MakeFolder() of base/file_io.h.
+  absl::StatusOr<Folder> MakeFolder(const std::string& name, bool sync) const;
+  // Removes a file, or a folder with everything in it; OK without one. After an error a part may be
+  // gone.
+  absl::Status RemoveTree(const std::string& name) const;
+  // A path that names `file` while this object exists, wherever the folder is.
+  std::string PathOf(std::string_view file) const;
   // True if `file` names the file that is open as descriptor `opened`.
   absl::StatusOr<bool> IsNamed(const std::string& file, int opened) const;
   // False if the file still exists.

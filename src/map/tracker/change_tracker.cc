@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "map/tracker/tracker_access.h"
 #include "map/tracker/tracker_core.h"
 
 namespace cbt {
@@ -142,7 +143,13 @@ ChangeTracker::~ChangeTracker() {
 
 absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Create(
     const TrackerOptions& options) {
-  absl::StatusOr<std::unique_ptr<Core>> core = Core::Make(options);
+  return TrackerAccess::CreateIn(options, nullptr);
+}
+
+absl::StatusOr<std::unique_ptr<ChangeTracker>> TrackerAccess::CreateIn(
+    const TrackerOptions& options, const Folder* folder) {
+  absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> core =
+      ChangeTracker::Core::Make(options, folder);
   if (!core.ok()) return core.status();
   if ((*core)->files() != nullptr) {
     absl::StatusOr<bool> used = (*core)->files()->IsUsed();
@@ -158,10 +165,16 @@ absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Create(
 
 absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Recover(
     const TrackerOptions& options) {
+  return TrackerAccess::RecoverIn(options, nullptr);
+}
+
+absl::StatusOr<std::unique_ptr<ChangeTracker>> TrackerAccess::RecoverIn(
+    const TrackerOptions& options, const Folder* folder) {
   if (options.directory.empty()) {
     return absl::InvalidArgumentError("a tracker without a directory can't be recovered");
   }
-  absl::StatusOr<std::unique_ptr<Core>> core = Core::Make(options);
+  absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> core =
+      ChangeTracker::Core::Make(options, folder);
   if (!core.ok()) return core.status();
   absl::StatusOr<TrackerFiles::Contents> found =
       (*core)->files()->Read(options.volume, options.geometry);

@@ -48,7 +48,9 @@ class ChangeTracker::Core {
     }
   }
 
-  static absl::StatusOr<std::unique_ptr<Core>> Make(const TrackerOptions& options);
+  // `folder`: in place of options.directory; null: that.
+  static absl::StatusOr<std::unique_ptr<Core>> Make(const TrackerOptions& options,
+                                                    const Folder* folder);
 
   absl::Status Begin();
   absl::Status Restore(TrackerFiles::Contents found);

@@ -54,7 +54,7 @@ absl::Status ChangeTracker::Core::CheckBothOpen() const {
 }
 
 absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> ChangeTracker::Core::Make(
-    const TrackerOptions& options) {
+    const TrackerOptions& options, const Folder* folder) {
   const VolumeGeometry& geometry = options.geometry;
   absl::Status status = CheckGeometry(geometry);
   if (!status.ok()) return status;
@@ -72,7 +72,8 @@ absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> ChangeTracker::Core::Make(
   }
   std::unique_ptr<TrackerFiles> files;
   if (!options.directory.empty()) {
-    absl::StatusOr<std::unique_ptr<TrackerFiles>> opened = TrackerFiles::Open(options.directory);
+    absl::StatusOr<std::unique_ptr<TrackerFiles>> opened =
+        folder != nullptr ? TrackerFiles::Open(*folder) : TrackerFiles::Open(options.directory);
     if (!opened.ok()) return opened.status();
     files = *std::move(opened);
   }

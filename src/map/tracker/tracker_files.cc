@@ -57,7 +57,11 @@ absl::StatusOr<std::unique_ptr<TrackerFiles>> TrackerFiles::Open(const std::stri
   if (absl::Status status = MakeFolder(directory, true); !status.ok()) return status;
   const absl::StatusOr<Folder> folder = Folder::Open(directory);
   if (!folder.ok()) return folder.status();
-  absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*folder);
+  return Open(*folder);
+}
+
+absl::StatusOr<std::unique_ptr<TrackerFiles>> TrackerFiles::Open(const Folder& folder) {
+  absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(folder);
   if (!claim.ok()) return claim.status();
   return std::unique_ptr<TrackerFiles>(new TrackerFiles(*std::move(claim)));
 }

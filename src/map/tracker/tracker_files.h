@@ -28,6 +28,7 @@ class TrackerFiles {
   // Claims the directory for this process, and creates it if missing.
   // Errors: UNAVAILABLE if another process has it; file errors.
   static absl::StatusOr<std::unique_ptr<TrackerFiles>> Open(const std::string& directory);
+  static absl::StatusOr<std::unique_ptr<TrackerFiles>> Open(const Folder& folder);
 
   // True if the folder has any file of a tracker, also of an earlier format. A single empty first
   // log doesn't count: an interrupted Create() leaves it.

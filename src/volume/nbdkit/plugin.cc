@@ -137,6 +137,9 @@ int OpenVolume() {
         TrackedVolume::Open(served->folder, served->options);
     if (!volume.ok()) return Report(volume.status());
     served->volume = *std::move(volume);
+    if (const std::string found = served->volume->status().last_error; !found.empty()) {
+      ::nbdkit_error("%s", found.c_str());
+    }
     if (served->control.empty()) return 0;
     absl::StatusOr<std::unique_ptr<ControlServer>> server =
         ControlServer::Start(*served->volume, {.path = served->control});

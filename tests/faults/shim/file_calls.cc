@@ -353,8 +353,10 @@ int fallocate64(int descriptor, int mode, off_t offset, off_t size) {
 
 ssize_t copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offset, size_t size,
                         unsigned flags) {
+  const off_t offset = to_offset != nullptr ? *to_offset : -1;
   return Make<ssize_t>(
-      IsFile(to), {.call = kCopy, .descriptor = to, .size = size}, -1, [&](size_t most) {
+      IsFile(to), {.call = kCopy, .descriptor = to, .size = size, .offset = offset}, -1,
+      [&](size_t most) {
         return CBT_REAL(copy_file_range)(from, from_offset, to, to_offset, most, flags);
       });
 }

@@ -1,8 +1,13 @@
 #include "faults/support/disk_recorder.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -18,7 +23,8 @@ struct OpenFile {
   uint64_t position = 0;
 };
 
-std::string folder;
+// Libraries make calls before this file's objects exist.
+constinit std::array<char, PATH_MAX> folder = {};
 std::vector<DiskOperation> operations;
 std::map<std::string, int> names;
 std::map<int, OpenFile> open_files;
@@ -37,7 +43,8 @@ std::string Below(const Attempt& attempt, const char* path) {
     const std::string& parent = open_files.at(attempt.descriptor).path;
     return parent.empty() ? text : parent + "/" + text;
   }
-  return text.size() <= folder.size() ? "" : text.substr(folder.size() + 1);
+  const size_t size = std::strlen(folder.data());
+  return text.size() <= size ? "" : text.substr(size + 1);
 }
 
 bool Is(const Attempt& attempt, const char* name) {
@@ -53,7 +60,7 @@ std::vector<uint8_t> Bytes(const Attempt& attempt, long count) {
 
 using Kind = DiskOperation::Kind;
 
-const char* WatchedFolder() { return folder.c_str(); }
+const char* WatchedFolder() { return folder.data(); }
 bool WatchSockets() { return false; }
 
 Verdict Before(const Attempt&) {
@@ -89,6 +96,15 @@ void After(const Attempt& attempt, long result) {
             .file = open_files.at(attempt.descriptor).file,
             .offset = static_cast<uint64_t>(attempt.offset),
             .bytes = Bytes(attempt, result)});
+  } else if (Is(attempt, "copy_file_range")) {
+    std::vector<uint8_t> bytes(static_cast<size_t>(result));
+    if (pread(attempt.descriptor, bytes.data(), bytes.size(), attempt.offset) != result) {
+      std::abort();  // what was just written can be read
+    }
+    Record({.kind = Kind::kWrite,
+            .file = open_files.at(attempt.descriptor).file,
+            .offset = static_cast<uint64_t>(attempt.offset),
+            .bytes = std::move(bytes)});
   } else if (Is(attempt, "ftruncate")) {
     Record({.kind = Kind::kTruncate,
             .file = open_files.at(attempt.descriptor).file,
@@ -117,11 +133,12 @@ void StartRecording(const std::string& watched) {
   open_files.clear();
   next_file = 0;
   left = -1;
-  folder = watched;
+  if (watched.size() >= folder.size()) std::abort();
+  std::copy_n(watched.c_str(), watched.size() + 1, folder.begin());
 }
 
 std::vector<DiskOperation> StopRecording() {
-  folder.clear();
+  folder[0] = 0;
   left = -1;
   return std::exchange(operations, {});
 }
