@@ -234,6 +234,9 @@ absl::Status RelayFeed::Verdict(const absl::Status& status) {
   // an empty answer looks like a missing one.
   if (messages_ == 0) return Broken("the stream ended without a message");
   // The relay's own proof must never cover what the plugin's proof contradicts.
+  if (call_->Trailing(kSourceVersionKey) == kGivenTwice) {
+    return Broken(AbslView(kTwoVersions));
+  }
   const MetadataLookup trailing = [this](std::string_view key) { return call_->Trailing(key); };
   if (plan_.check_tuples || passed_unseen_ == 0) {
     std::string what;
