@@ -39,6 +39,10 @@ struct StreamSummary {
 
 // What a provider returns for a stream.
 struct MetadataSource {
+  // Destroyed after everything else here. For a cursor, or a function below, that borrows what the
+  // provider fetched for this stream.
+  std::shared_ptr<const void> keep_alive = {};
+
   // Positioned at 0; the service seeks it to the starting offset. capacity() is the size of the
   // target snapshot (not the volume's current size); the stream reports it.
   std::unique_ptr<ExtentCursor> cursor = {};

@@ -76,6 +76,7 @@ absl::StatusOr<ShapedCursor> OpenShapedCursor(SnapshotProvider& provider,
     return status;
   }
   if (source->summary) opened.summary = source->summary(request.starting_offset);
+  opened.keep_alive = source->keep_alive;
   opened.proven = std::move(source->proven);
   opened.never_blocks = source->never_blocks;
   opened.version =
@@ -104,6 +105,7 @@ absl::Status MessageProducer::Open(const std::stop_token& stop, MessageSink& sin
   }();
   if (!opened.ok()) return opened.status();
   cursor_ = std::move(opened->cursor);
+  keep_alive_ = std::move(opened->keep_alive);
   proven_ = std::move(opened->proven);
   never_blocks_ = opened->never_blocks;
   Metadata initial = SummaryMetadata(opened->summary);

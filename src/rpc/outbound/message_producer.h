@@ -28,6 +28,7 @@ namespace cbt::rpc {
 // The source of a request: the provider's cursor, checked, reshaped by the options and positioned
 // at the starting offset. Used for streams and for pages.
 struct ShapedCursor {
+  std::shared_ptr<const void> keep_alive;  // destroyed last
   std::unique_ptr<ExtentCursor> cursor;
   BlockMetadataType type = BlockMetadataType::kUnknown;
   uint64_t capacity = 0;
@@ -91,6 +92,7 @@ class MessageProducer {
   const std::optional<std::chrono::system_clock::time_point> deadline_;
 
   std::unique_ptr<ExtentCursor> cursor_;
+  std::shared_ptr<const void> keep_alive_;  // must outlive the next two
   std::function<bool()> proven_;
   std::optional<StreamHeader> header_;
   std::optional<MessageBuilder> builder_;

@@ -133,26 +133,6 @@ class DenseFileCursor final : public ExtentCursor {
   size_t used_ = 0;  // number of words in use
 };
 
-// A cursor over bits that it owns.
-class OwningCursor final : public ExtentCursor {
- public:
-  OwningCursor(std::vector<uint8_t> bytes, std::unique_ptr<ExtentCursor> cursor)
-      : ExtentCursor(cursor->geometry()), bytes_(std::move(bytes)), cursor_(std::move(cursor)) {}
-
- private:
-  absl::Status DoSeek(uint64_t offset) override { return cursor_->Seek(offset); }
-  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
-    const absl::StatusOr<Step> step = cursor_->Next(batch);
-    if (!step.ok()) return step.status();
-    return cursor_->covered();
-  }
-  void DoAllowPieces() override { cursor_->AllowPieces(); }
-  bool DoReturnBlocks(uint64_t block_size) override { return cursor_->ReturnBlocks(block_size); }
-
-  const std::vector<uint8_t> bytes_;  // must outlive the cursor over them
-  const std::unique_ptr<ExtentCursor> cursor_;
-};
-
 // At most `bytes` bytes from the rest of `stream`.
 absl::StatusOr<std::string> ReadUpTo(ByteStream& stream, uint64_t bytes) {
   std::string text;
@@ -207,14 +187,10 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ReadDenseBitmap(ByteStream& stream
   const auto from = text.begin() + static_cast<std::ptrdiff_t>(place->begin - skipped);
   const auto to = text.begin() + static_cast<std::ptrdiff_t>(place->end - skipped);
   std::vector<uint8_t> bytes(from, to);
-  absl::StatusOr<BitmapView> view = BitmapView::Create(
-      bytes, place->first_bit, BlockCount(capacity, layout.granularity), layout.format);
-  if (!view.ok()) return view.status();
-  absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
-      MakeBitmapCursor(*view, {.capacity = capacity, .granularity = layout.granularity});
-  if (!cursor.ok()) return cursor.status();
-  // The view points into the vector's memory, which moves with it.
-  return std::make_unique<OwningCursor>(std::move(bytes), *std::move(cursor));
+  absl::StatusOr<Bitmap> bitmap = Bitmap::Create(
+      std::move(bytes), place->first_bit, BlockCount(capacity, layout.granularity), layout.format);
+  if (!bitmap.ok()) return bitmap.status();
+  return MakeBitmapCursor(*bitmap, {.capacity = capacity, .granularity = layout.granularity});
 }
 
 }  // namespace cbt
