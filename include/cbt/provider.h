@@ -63,6 +63,11 @@ struct MetadataSource {
   // data.
   std::string version = {};
 
+  // `version` says where the data is and not which state it has: it may change, or be replaced,
+  // while `version` stays the same. So it is with block devices and NBD exports. Streams of such a
+  // source are not proven (docs/reference/completeness.md), and not continued by other processes.
+  bool may_change_unseen = false;
+
   // Called after the cursor completes and before it is destroyed: false if the cursor relays
   // another server's answer that came without a proof of completeness. The service's own proof then
   // states that it starts here. Leave it empty if the provider knows the volume itself.

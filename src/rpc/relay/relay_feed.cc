@@ -122,10 +122,11 @@ bool RelayFeed::OnMessage(absl::Cord message) try {
   if (messages_ == 0 && pending_.empty()) {
     Metadata initial =
         SummaryMetadata(ReadSummary([this](std::string_view key) { return call_->Initial(key); }));
-    initial.emplace_back(
-        kSourceVersionKey,
-        SourceVersionText(SourceVersion(request_.base_snapshot_id, request_.target_snapshot_id,
-                                        call_->Initial(kSourceVersionKey).value_or(""))));
+    const std::string_view version = call_->Initial(kSourceVersionKey).value_or("");
+    initial.emplace_back(kSourceVersionKey,
+                         SourceVersionText(SourceVersion(request_.base_snapshot_id,
+                                                         request_.target_snapshot_id, version),
+                                           IsOfPlace(version)));
     sink_->Announce(std::move(initial));
   }
   if (absl::Status status = Translate(message); !status.ok()) {
@@ -233,10 +234,10 @@ absl::Status RelayFeed::Verdict(const absl::Status& status) {
   // At every starting offset, even a stream without tuples has one message. Without its capacity,
   // an empty answer looks like a missing one.
   if (messages_ == 0) return Broken("the stream ended without a message");
-  // The relay's own proof must never cover what the plugin's proof contradicts.
   if (call_->Trailing(kSourceVersionKey) == kGivenTwice) {
     return Broken(AbslView(kTwoVersions));
   }
+  // The relay's own proof must never cover what the plugin's proof contradicts.
   const MetadataLookup trailing = [this](std::string_view key) { return call_->Trailing(key); };
   if (plan_.check_tuples || passed_unseen_ == 0) {
     std::string what;
@@ -246,6 +247,9 @@ absl::Status RelayFeed::Verdict(const absl::Status& status) {
         return Broken(absl::StrCat("the stream does not match its proof: ", what));
       case ProofVerdict::kHolds:
         scope_ = ProofScope::kSource;
+        break;
+      case ProofVerdict::kHoldsForPlace:
+        scope_ = ProofScope::kPlace;
         break;
       case ProofVerdict::kAbsent:
       case ProofVerdict::kHoldsFromRelay:

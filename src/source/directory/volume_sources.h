@@ -17,6 +17,7 @@
 #include "cbt/source/open.h"
 #include "source/directory/allowed_sources.h"
 #include "source/directory/snapshot_folder.h"
+#include "source/input/file_version.h"
 
 namespace cbt {
 
@@ -51,11 +52,11 @@ class VolumeSources {
   // bytes; null if missing. An empty base asks for what is allocated.
   // Errors: FAILED_PRECONDITION if the source can't be used, or if there are several; UNAVAILABLE
   //         if an NBD server can't be reached, DEADLINE_EXCEEDED if the source takes too long.
-  // `version`: receives a text that changes with the entry and with the files that it was read
-  // from; it does not reflect changes on an NBD server.
+  // `version`: receives that of the entry and of the files that it was read from. Of an NBD server
+  // and of block devices only the place is known.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Open(const std::string& base,
                                                      const std::string& target, uint64_t block_size,
-                                                     std::string* version = nullptr) const;
+                                                     DataVersion* version = nullptr) const;
 
   // True if a source names the snapshot.
   bool Knows(const std::string& name) const;
