@@ -37,6 +37,7 @@ struct ListArguments {
   std::optional<uint64_t> length;
   std::optional<uint64_t> gap;
   std::optional<uint64_t> fallback_capacity;
+  std::string source_version;
   bool prove = false;
   bool object = false;
   std::optional<uint64_t> limit;
@@ -48,6 +49,7 @@ struct Opened {
   SourcePurpose what = SourcePurpose::kAllocated;
   BlockMetadataType type = BlockMetadataType::kVariableLength;
   const RequestedCursor* requested = nullptr;
+  const rpc::RemoteCursor* remote = nullptr;  // that `cursor` reads from, if any
 };
 
 absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListRequest& request) {
@@ -69,12 +71,13 @@ absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListReque
     // A lower tier is not a delta, even if one was requested: it lacks what the base has and the
     // target has not.
     if (best->tier == rpc::Tier::kDelta) opened.what = SourcePurpose::kDelta;
-    const auto* const remote = dynamic_cast<const rpc::RemoteCursor*>(opened.cursor.get());
-    if (remote != nullptr) opened.type = remote->type();
+    opened.remote = dynamic_cast<const rpc::RemoteCursor*>(opened.cursor.get());
+    if (opened.remote != nullptr) opened.type = opened.remote->type();
   } else {
     absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> remote = rpc::RemoteCursor::Open(request);
     if (!remote.ok()) return remote.status();
     opened.type = (*remote)->type();
+    opened.remote = remote->get();
     opened.cursor = *std::move(remote);
     if (arguments.remote.has_base()) opened.what = SourcePurpose::kDelta;
   }
@@ -94,6 +97,21 @@ ChangeMapIdentity IdentityOf(const RemoteArguments& remote, bool delta) {
     base = remote.kube.base_handle.value_or("");
   }
   return {"", std::move(base), snapshot};
+}
+
+AnswerSource SourceOf(const RemoteArguments& remote, const Opened& opened) {
+  const bool delta = opened.what == SourcePurpose::kDelta;
+  AnswerSource source{delta ? remote.base.value_or("") : "", remote.snapshot, ""};
+  if (remote.in_kube()) {
+    const ChangeMapIdentity identity = IdentityOf(remote, delta);
+    source.base = identity.base;
+    source.snapshot = identity.target;
+  }
+  // A version that stays the same when the data changes would join what does not belong together.
+  if (opened.remote != nullptr && !opened.remote->may_change_unseen()) {
+    source.version = opened.remote->source_version();
+  }
+  return source;
 }
 
 absl::Status PrintObject(const ListArguments& arguments, rpc::ListRequest request) {
@@ -127,6 +145,7 @@ absl::Status List(const ListArguments& arguments) {
   if (!request.ok()) return request.status();
   request->max_results = arguments.stream.max_results;
   request->require_proof = arguments.prove;
+  request->source_version = arguments.source_version;
   if (arguments.object) return PrintObject(arguments, *std::move(request));
   // A window, and gaps bridged across its edges, are cut from the whole stream.
   const bool requested = arguments.length.has_value() || arguments.gap.has_value();
@@ -139,6 +158,7 @@ absl::Status List(const ListArguments& arguments) {
   const bool delta = opened->what == SourcePurpose::kDelta;
   PrintOptions print = {.stream = arguments.stream,
                         .type = arguments.stream.type.value_or(opened->type),
+                        .source = SourceOf(arguments.remote, *opened),
                         .label = "receiving",
                         .adjective = delta ? "changed" : "allocated"};
   absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = std::move(opened->cursor);
@@ -176,6 +196,12 @@ absl::Status List(const ListArguments& arguments) {
     if (!cursor.ok()) return cursor.status();
   }
   if (absl::Status printed = PrintStream(**cursor, print); !printed.ok()) return printed;
+  if (opened->remote != nullptr && opened->remote->resumes() > 0 &&
+      opened->remote->completeness() == rpc::Completeness::kProvenForPlace) {
+    Note("list",
+         "warning: the stream was resumed, and nothing shows whether its data has changed "
+         "meanwhile: if it may have, list it again");
+  }
   if (opened->requested != nullptr) {
     Note("list", "reported " + std::to_string(opened->requested->bytes()) + " bytes, " +
                      std::to_string(opened->requested->added_bytes()) +
@@ -206,6 +232,20 @@ void AddList(CLI::App& app, Command& command) {
                  "Without a delta use what is allocated, without that a whole volume of N bytes");
   CLI::Option* const object = sub->add_flag(
       "--object", arguments->object, "Print one page as a VolumeSnapshotDelta object (JSON)");
+  sub->add_option_function<std::string>(
+         "--source-version",
+         [arguments](const std::string& version) {
+           if (version.empty()) {
+             // Of data whose version is unknown: comparing nothing must not look like a comparison.
+             throw CLI::ValidationError("--source-version", "expected a version");
+           }
+           arguments->source_version = version;
+         },
+         "Refuse other data than this version, which the head of an earlier part says")
+      ->type_name("VERSION")
+      // A lower tier has a version of its own.
+      ->excludes(sub->get_option("--fallback"))
+      ->excludes(object);
   // An object has a fixed format and its own start and end.
   for (const char* other : {"--output", "--format", "--style", "--length", "--gap", "--fallback"}) {
     object->excludes(sub->get_option(other));
@@ -222,6 +262,9 @@ void AddList(CLI::App& app, Command& command) {
       std::string(kMarkerHelp) +
       "A service that is away is waited for (--retry-for), and a stream that breaks is resumed.\n"
       "Without --block-size and --style the stream is printed as the server sends it.\n"
+      "To go on after a cut, give the end of the last tuple (--starting-offset) and the version "
+      "in\n"
+      "the head of what you have (--source-version): it is refused if the data is another by now.\n"
       "Example: what changed from Monday to Tuesday\n"
       "  cbt list unix:///run/cbt.sock --snapshot vol1/tuesday --base vol1/monday\n"
       "The same in a Kubernetes cluster, where the rest is found by the snapshot's name\n"

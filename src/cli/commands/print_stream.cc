@@ -40,6 +40,7 @@ absl::Status PrintStream(ExtentCursor& cursor, const PrintOptions& options) {
       output, {.format = options.stream.format.value_or(DefaultFormat()),
                .type = options.type,
                .capacity = cursor.capacity(),
+               .source = options.source,
                .starting_offset = options.stream.starting_offset,
                .ending_offset = options.ending_offset,
                .tuples_per_object = static_cast<uint32_t>(options.stream.max_results),
